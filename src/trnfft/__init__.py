@@ -12,7 +12,7 @@
 | `fftconvolve`, `oaconvolve`, `correlate` | convolution and correlation |
 | `stft`, `istft`, `spectrogram` | short-time transforms |
 | `chirp_z` | values along a spiral |
-| `plan` | a transform made ready |
+| `plan` | a prepared transform |
 | `with_callbacks`, `Scale`, `Window`, `Multiply`, `Convert` | what a plan does on the way in and out |
 | `ComplexTensor`, `nn` | complex data as two real planes, and layers on it |
 | `scipy_backend` | this library behind `scipy.fft` |

@@ -18,7 +18,7 @@ Transformable = Tensor | ComplexTensor
 
 
 def operand(op: str, x: Any) -> Transformable:
-    """What a complex transform can take: planes, or a tensor of numbers, as planes where it is in device memory."""
+    """Return what a complex transform accepts: planes, or a numeric tensor, as planes if in device memory."""
     if isinstance(x, ComplexTensor):
         return x
     x = numeric(op, x)
@@ -26,12 +26,12 @@ def operand(op: str, x: Any) -> Transformable:
 
 
 def half_operand(op: str, x: Any) -> Transformable:
-    """What the inverse of a real transform can take: planes, or a complex tensor."""
+    """Return what the inverse of a real transform accepts: planes, or a complex tensor."""
     return x if isinstance(x, ComplexTensor) else as_complex(numeric(op, x))
 
 
 def cut_or_padded(x: Tensor, dims: Sequence[int], lengths: Sequence[int]) -> Tensor:
-    """``x`` with these lengths."""
+    """Cut or pad ``x`` to these lengths."""
     if len(dims) == 1:
         return x if x.shape[dims[0]] == lengths[0] else resized(x, dims[0], lengths[0])
     for dim, length in zip(dims, lengths, strict=True):
@@ -45,12 +45,13 @@ def complex_along(
     x: Transformable,
     dims: list[int],
     lengths: list[int],
+    *,
     norm: str | None,
     precision: Precision | None,
     out: Any,
     inverse: bool,
 ) -> Transformable:
-    """`fft` and `ifft` along axes."""
+    """Run `fft` or `ifft` along axes."""
     scale, policy = scale_of(op, norm, inverse), resolve(op, precision, x.dtype)
     if isinstance(x, ComplexTensor):
         re, im = cut_or_padded(x.real, dims, lengths), cut_or_padded(x.imag, dims, lengths)
@@ -71,12 +72,13 @@ def real_along(
     x: Tensor,
     dims: list[int],
     lengths: list[int],
+    *,
     norm: str | None,
     precision: Precision | None,
     out: Any,
     hermitian: bool,
 ) -> Transformable:
-    """`rfft` along axes, or with the conjugate and the inverse's scale `ihfft`."""
+    """Run `rfft` along axes, or with the conjugate and the inverse's scale `ihfft`."""
     scale, policy = scale_of(op, norm, hermitian), resolve(op, precision, x.dtype)
     x = cut_or_padded(x, dims, lengths)
     if is_resident(x):
@@ -98,12 +100,13 @@ def inverse_real_along(
     x: Transformable,
     dims: list[int],
     lengths: list[int],
+    *,
     norm: str | None,
     precision: Precision | None,
     out: Any,
     hermitian: bool,
 ) -> Tensor:
-    """`irfft` along axes, the last of ``lengths`` being that of the result, or of the conjugate `hfft`."""
+    """Run `irfft` along axes, to the last of ``lengths``, or on the conjugate `hfft`."""
     scale, policy = scale_of(op, norm, not hermitian), resolve(op, precision, x.dtype)
     n = lengths[-1]
     stored = [*lengths[:-1], n // 2 + 1]
@@ -119,7 +122,7 @@ def inverse_real_along(
 
 
 def _has_complex_numbers() -> bool:
-    """Whether calls run on PyTorch here, which has complex numbers."""
+    """Return whether calls run on PyTorch here, which has complex numbers."""
     name = get_backend("trnfft")
     return name == "pytorch" or (name == "auto" and neuron.device() is None)
 

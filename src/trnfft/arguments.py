@@ -28,15 +28,15 @@ REAL_OF = {torch.complex64: torch.float32, torch.complex128: torch.float64}
 
 
 def planned(op: str, plan: Any) -> Any:
-    """What was given as ``plan``, if it is one of ours."""
+    """Check that ``plan`` is one of ours, and return it."""
     if not hasattr(plan, "serve"):
         got = plan if isinstance(plan, str | int | float) else type(plan).__name__
-        raise DtypeError(op=op, argument="plan", got=got, expected="a plan made by trnfft.plan")
+        raise DtypeError(op=op, argument="plan", got=got, expected="a plan from trnfft.plan")
     return plan
 
 
 def scale_of(op: str, norm: str | None, inverse: bool) -> Scale:
-    """What a ``norm`` divides by in one direction: nothing, the root of the length, or the length."""
+    """Return what a ``norm`` divides by in one direction: nothing, the root of the length, or the length."""
     known = norm is None or isinstance(norm, str)
     scale = (_INVERSE if inverse else _FORWARD).get(norm) if known else None
     if scale is None:
@@ -46,12 +46,12 @@ def scale_of(op: str, norm: str | None, inverse: bool) -> Scale:
 
 
 def factor(scale: str, n: int) -> float:
-    """The number a scale stands for."""
+    """Return the number a scale stands for."""
     return 1.0 if scale == "none" else 1 / n if scale == "full" else 1 / math.sqrt(n)
 
 
 def strided(op: str, x: Any) -> Tensor:
-    """A tensor whose elements lie in memory at strides: neither sparse, nor nested, nor quantized."""
+    """Check that a tensor's elements lie in memory at strides: neither sparse, nor nested, nor quantized."""
     if not isinstance(x, Tensor):
         check.tensor(op, x=x)
     if x.is_nested or x.is_quantized or x.layout is not torch.strided:
@@ -62,7 +62,7 @@ def strided(op: str, x: Any) -> Tensor:
 
 
 def numeric(op: str, x: Any) -> Tensor:
-    """A tensor transforms can take: halves become float32 and integers float64, which keeps every value."""
+    """Return a tensor transforms accept: halves become float32 and integers float64, which keeps every value."""
     if type(x) is Tensor and x.dtype in _COMPUTED and x.layout is torch.strided and not x.is_nested:
         # most calls, which need no other question
         return x
@@ -80,7 +80,7 @@ def numeric(op: str, x: Any) -> Tensor:
 
 
 def real(op: str, x: Any) -> Tensor:
-    """A tensor a real transform can take."""
+    """Return a tensor a real transform accepts."""
     x = numeric(op, x)
     if x.is_complex():
         raise DtypeError(
@@ -95,7 +95,7 @@ def as_complex(x: Tensor) -> Tensor:
 
 
 def axis_of(op: str, dim: Any, axis: Any, ndim: int) -> int:
-    """One axis as a position from 0; ``axis`` is NumPy's name for ``dim`` and wins over its default."""
+    """Return one axis as a position from 0; ``axis`` is NumPy's name for ``dim`` and overrides its default."""
     if axis is not None:
         if dim != -1:
             raise ArgumentError(op=op, argument="dim and axis", got=(dim, axis), expected="one of them, not both")
@@ -110,7 +110,7 @@ def axis_of(op: str, dim: Any, axis: Any, ndim: int) -> int:
 
 
 def integer(op: str, argument: str, value: Any) -> int:
-    """An integer, or something that counts as one: NumPy's, or an element of a tensor of integers."""
+    """Return an integer, or something that counts as one: NumPy's, or an element of an integer tensor."""
     whole = not (isinstance(value, Tensor) and (value.ndim or value.is_floating_point() or value.dtype == torch.bool))
     if whole and isinstance(value, SupportsIndex) and not isinstance(value, bool | np.ndarray):
         return value.__index__()
@@ -118,7 +118,7 @@ def integer(op: str, argument: str, value: Any) -> int:
 
 
 def integers(op: str, argument: str, values: Any) -> list[Any]:
-    """One integer or several, as a list; whether they are integers is seen where they are read."""
+    """Return one integer or several as a list; each is checked where it is read."""
     if isinstance(values, int):
         return [values]
     if not isinstance(values, Iterable) or isinstance(values, str) or getattr(values, "ndim", 1) == 0:
@@ -127,7 +127,7 @@ def integers(op: str, argument: str, values: Any) -> list[Any]:
 
 
 def length_of(op: str, n: Any, default: int, argument: str = "n") -> int:
-    """A transform's length: at least 1."""
+    """Return a transform's length: at least 1."""
     length = default if n is None else n if type(n) is int else integer(op, argument, n)
     if length < 1:
         raise ArgumentError(
@@ -141,7 +141,7 @@ def length_of(op: str, n: Any, default: int, argument: str = "n") -> int:
 
 
 def axes_of(op: str, s: Any, dim: Any, axes: Any, shape: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Axes and lengths of an n-D transform.
+    """Return axes and lengths of an n-D transform.
 
     Args:
         op: for errors.
@@ -153,8 +153,8 @@ def axes_of(op: str, s: Any, dim: Any, axes: Any, shape: Sequence[int]) -> tuple
     ndim = len(shape)
     if s is None and axes is None and (dim is None or dim == (-2, -1)) and ndim > 1 and 0 not in shape:
         # the calls people make most, without the questions below
-        found = list(range(ndim)) if dim is None else [ndim - 2, ndim - 1]
-        return found, [shape[axis] for axis in found]
+        dims = list(range(ndim)) if dim is None else [ndim - 2, ndim - 1]
+        return dims, [shape[axis] for axis in dims]
     if axes is not None:
         if dim is not None:
             raise ArgumentError(op=op, argument="dim and axes", got=(dim, axes), expected="one of them, not both")
@@ -165,20 +165,20 @@ def axes_of(op: str, s: Any, dim: Any, axes: Any, shape: Sequence[int]) -> tuple
         if count > ndim:
             expected = f"at most {ndim} lengths for a tensor of shape {tuple(shape)}"
             raise ArgumentError(op=op, argument="s", got=tuple(sizes or ()), expected=expected)
-        found = list(range(ndim - count, ndim))
+        dims = list(range(ndim - count, ndim))
     else:
-        found = [axis_of(op, d, None, ndim) for d in integers(op, "dim", dim)]
-    if len(set(found)) != len(found):
-        raise ArgumentError(op=op, argument="dim", got=tuple(found), expected="axes that differ")
+        dims = [axis_of(op, d, None, ndim) for d in integers(op, "dim", dim)]
+    if len(set(dims)) != len(dims):
+        raise ArgumentError(op=op, argument="dim", got=tuple(dims), expected="axes that differ")
     if sizes is None:
-        sizes = [-1] * len(found)
-    if len(sizes) != len(found):
-        raise ArgumentError(op=op, argument="number of axes", got={"s": len(sizes), "dim": len(found)})
+        sizes = [-1] * len(dims)
+    if len(sizes) != len(dims):
+        raise ArgumentError(op=op, argument="number of axes", got={"s": len(sizes), "dim": len(dims)})
     lengths = []
-    for size, axis in zip(sizes, found, strict=True):
+    for size, axis in zip(sizes, dims, strict=True):
         given = None if isinstance(size, int) and size == -1 else size
         lengths.append(length_of(op, given, shape[axis], "s" if given is not None else f"length of axis {axis}"))
-    return found, lengths
+    return dims, lengths
 
 
 def resized(x: Tensor, axis: int, length: int) -> Tensor:

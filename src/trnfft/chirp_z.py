@@ -75,20 +75,20 @@ def chirp_z(
         return _bluestein(rows, count, ratio, start, policy).movedim(-1, dim)
     assert ratio is not None
     parts = torch.nn.functional.pad(rows, (0, -n % block)).unflatten(-1, (-1, block))  # [..., b, i]
-    found = []
+    blocks = []
     for first in range(0, count, block):
         # j = j0 + i and k = k0 + l: z_k**-j is z_k0**-i w**(i l) z_k**-j0.
         inner = _values(np.arange(block), np.array([first]), ratio, start)[0]
         outer = _values(np.arange(parts.shape[-2]) * block, first + np.arange(block), ratio, start).T  # [b, l]
         values = _bluestein(parts * _like(inner, x), block, ratio, 1.0, policy)
-        found.append((values * _like(outer, x)).sum(-2))
-    return torch.cat(found, -1)[..., :count].movedim(-1, dim)
+        blocks.append((values * _like(outer, x)).sum(-2))
+    return torch.cat(blocks, -1)[..., :count].movedim(-1, dim)
 
 
 def _block(most: int, w: complex | None) -> int:
-    """Points for which powers ``w ** (j**2 / 2)`` stay within a factor of e."""
-    spread = 0.0 if w is None else abs(math.log(abs(w)))
-    return most if spread * most * most <= 2 else max(1, int(math.sqrt(2 / spread)))
+    """Return how many points keep powers ``w ** (j**2 / 2)`` within a factor of e."""
+    rate = 0.0 if w is None else abs(math.log(abs(w)))
+    return most if rate * most * most <= 2 else max(1, int(math.sqrt(2 / rate)))
 
 
 def _like(array: Array, x: Tensor) -> Tensor:
@@ -96,7 +96,7 @@ def _like(array: Array, x: Tensor) -> Tensor:
 
 
 def _bluestein(x: Tensor, m: int, w: complex | None, a: complex, policy: Precision) -> Tensor:
-    """The values for rows [..., n], by a convolution with a chirp."""
+    """Return the values for rows [..., n], by a convolution with a chirp."""
     n = x.shape[-1]
     before, kernel, after = _tables(n, m, w, a, x.dtype, x.device)
     padded = torch.nn.functional.pad(x * before, (0, kernel.shape[-1] - n))
@@ -110,7 +110,7 @@ def _bluestein(x: Tensor, m: int, w: complex | None, a: complex, policy: Precisi
 def _tables(
     n: int, m: int, w: complex | None, a: complex, dtype: torch.dtype, device: torch.device
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """What multiplies the input, the spectrum of the chirp, and what multiplies the output; all from float64."""
+    """Return the factor of the input, the spectrum of the chirp, and the factor of the output, from float64."""
     j, k = np.arange(n), np.arange(m)
     lags = np.abs(np.arange(-(n - 1), m))
     before = _chirp(j, w, m) * _powers(a, -j)
@@ -123,21 +123,21 @@ def _tables(
 
 
 def _chirp(j: Array, w: complex | None, m: int) -> Array:
-    """``w ** (j**2 / 2)``."""
+    """Return ``w ** (j**2 / 2)``."""
     if w is None:
         return np.exp(-1j * math.pi / m * (j.astype(np.int64) ** 2 % (2 * m)))
     return _powers(w, j.astype(np.float64) ** 2 / 2)
 
 
 def _powers(base: complex, exponents: Array) -> Array:
-    """Powers of one number; the phase is reduced to one turn before it is used."""
+    """Return powers of one number, whose phase is first reduced to one turn."""
     size, turn = _logarithm(base)
     wide = exponents.astype(np.longdouble)
     return _exponential(wide * size, wide * turn)
 
 
 def _logarithm(base: complex) -> tuple[np.longdouble, np.longdouble]:
-    """Logarithm of the modulus, and the phase in turns.
+    """Return the logarithm of the modulus, and the phase in turns.
 
     They are multiplied by up to the square of a length: a chirp of few points to many would lose what float64 rounds.
     """
@@ -152,6 +152,6 @@ def _exponential(logs: Array, turns: Array) -> Array:
 
 
 def _values(j: Array, k: Array, w: complex, a: complex) -> Array:
-    """[k, j]: ``z_k**-j``, magnitudes multiplied as logarithms, so that what fits a float does not overflow."""
+    """Return [k, j]: ``z_k**-j``, magnitudes multiplied as logarithms, so that none overflows before its end."""
     powers, (size, turn), (first, angle) = np.outer(k, j).astype(np.longdouble), _logarithm(w), _logarithm(a)
     return _exponential(powers * size - j * first, powers * turn - j * angle)

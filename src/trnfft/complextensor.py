@@ -87,17 +87,17 @@ class ComplexTensor(Planes):
 
     @classmethod
     def polar(cls, magnitude: Tensor, angle: Tensor) -> ComplexTensor:
-        """``magnitude * exp(i * angle)``."""
+        """Return ``magnitude * exp(i * angle)``."""
         return cls(magnitude * torch.cos(angle), magnitude * torch.sin(angle))
 
     def to_torch(self) -> Tensor:
-        """As a torch complex tensor; half planes become complex64."""
+        """Return a torch complex tensor; half planes become complex64."""
         if self.real.dtype in (torch.float16, torch.bfloat16):
             return torch.complex(self.real.float(), self.imag.float())
         return merged(self.real, self.imag)
 
     def numpy(self) -> Array:
-        """As a NumPy complex array."""
+        """Return a NumPy complex array."""
         return to_numpy(self.to_torch())
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
@@ -111,19 +111,19 @@ class ComplexTensor(Planes):
         return self._each(lambda plane: plane.to(*values, **named))
 
     def cfloat(self) -> ComplexTensor:
-        """In single precision."""
+        """Return it in single precision."""
         return self.to(torch.float32)
 
     def cdouble(self) -> ComplexTensor:
-        """In double precision."""
+        """Return it in double precision."""
         return self.to(torch.float64)
 
     def to_device(self) -> ComplexTensor:
-        """Both planes in device memory; see `trnsci.to_device`."""
+        """Move both planes to device memory; see `trnsci.to_device`."""
         return self._each(to_device)
 
     def from_device(self) -> ComplexTensor:
-        """Both planes on the host."""
+        """Move both planes to the host."""
         return self._each(from_device)
 
     # What a tensor says of itself
@@ -154,15 +154,15 @@ class ComplexTensor(Planes):
         return complex(self.real.item(), self.imag.item())
 
     def item(self) -> complex:
-        """The only element as a Python number."""
+        """Return the only element as a Python number."""
         return complex(self)
 
     def tolist(self) -> Nested:
-        """Nested lists of Python numbers."""
+        """Return nested lists of Python numbers."""
         return self.to_torch().tolist()
 
     def _with(self, real: Tensor, imag: Tensor) -> ComplexTensor:
-        return _made(real, imag)
+        return _unchecked(real, imag)
 
     def __setitem__(self, index: Any, value: Any) -> None:
         re, im = _parts(value, self)
@@ -182,11 +182,11 @@ class ComplexTensor(Planes):
     # Complex arithmetic
 
     def conj(self) -> ComplexTensor:
-        """Complex conjugate."""
-        return _made(self.real, -self.imag)
+        """Return the complex conjugate."""
+        return _unchecked(self.real, -self.imag)
 
     def abs(self) -> Tensor:
-        """Magnitude, without overflow; its gradient at 0 is 0."""
+        """Return the magnitude, without overflow; its gradient at 0 is 0."""
         return (
             torch.view_as_complex(torch.stack((self.real, self.imag), -1)).abs()
             if _full(self)
@@ -194,34 +194,34 @@ class ComplexTensor(Planes):
         )
 
     def angle(self) -> Tensor:
-        """Argument in ``(-pi, pi]``."""
+        """Return the argument in ``(-pi, pi]``."""
         return torch.atan2(self.imag, self.real)
 
     def exp(self) -> ComplexTensor:
-        """Exponential."""
+        """Return the exponential."""
         return ComplexTensor.polar(torch.exp(self.real), self.imag)
 
     def log(self) -> ComplexTensor:
-        """Principal logarithm."""
-        return _made(torch.log(self.abs()), self.angle())
+        """Return the principal logarithm."""
+        return _unchecked(torch.log(self.abs()), self.angle())
 
     def sqrt(self) -> ComplexTensor:
-        """Principal square root."""
+        """Return the principal square root."""
         return ComplexTensor(torch.sqrt(self.to_torch())).to(self.dtype)
 
     def norm(self, p: float = 2, dim: int | Sequence[int] | None = None, keepdim: bool = False) -> Tensor:
-        """Norm of magnitudes over dimensions, or of all elements."""
+        """Return the norm of magnitudes over dimensions, or of all elements."""
         if p == 2 and dim is None and not keepdim:
             return torch.linalg.vector_norm(torch.stack((self.real.flatten(), self.imag.flatten())))
         return torch.linalg.vector_norm(self.abs(), p, dim, keepdim)
 
     def prod(self, dim: int | None = None, keepdim: bool = False) -> ComplexTensor:
-        """Product over a dimension, or of all elements."""
+        """Return the product over a dimension, or of all elements."""
         z = self.to_torch()
         return ComplexTensor(z.prod() if dim is None else z.prod(dim, keepdim=keepdim)).to(self.dtype)
 
     def allclose(self, other: Operand, rtol: float = 1e-5, atol: float = 1e-8) -> bool:
-        """Whether both planes agree within tolerances."""
+        """Return whether both planes agree within tolerances."""
         other = as_complex_tensor(other, self)
         return torch.allclose(self.to_torch(), other.to_torch(), rtol=rtol, atol=atol)
 
@@ -237,7 +237,7 @@ class ComplexTensor(Planes):
     def __add__(self, other: Operand) -> ComplexTensor:
         re, im = _parts(other, self)
         total = self.real + re
-        return _made(total, (self.imag if im is None else self.imag + im).expand_as(total))
+        return _unchecked(total, (self.imag if im is None else self.imag + im).expand_as(total))
 
     __radd__ = __add__
 
@@ -250,15 +250,15 @@ class ComplexTensor(Planes):
     def __mul__(self, other: Operand) -> ComplexTensor:
         re, im = _parts(other, self)
         if im is None:
-            return _made(self.real * re, self.imag * re)
-        return _made(self.real * re - self.imag * im, self.real * im + self.imag * re)
+            return _unchecked(self.real * re, self.imag * re)
+        return _unchecked(self.real * re - self.imag * im, self.real * im + self.imag * re)
 
     __rmul__ = __mul__
 
     def __truediv__(self, other: Operand) -> ComplexTensor:
         re, im = _parts(other, self)
         if im is None:
-            return _made(self.real / re, self.imag / re)
+            return _unchecked(self.real / re, self.imag / re)
         return ComplexTensor(self.to_torch() / as_complex_tensor(other, self).to_torch()).to(self.dtype)
 
     def __rtruediv__(self, other: Operand) -> ComplexTensor:
@@ -274,8 +274,8 @@ class ComplexTensor(Planes):
     def __matmul__(self, other: Operand) -> ComplexTensor:
         re, im = _parts(other, self)
         if im is None:
-            return _made(self.real @ re, self.imag @ re)
-        return _made(self.real @ re - self.imag @ im, self.real @ im + self.imag @ re)
+            return _unchecked(self.real @ re, self.imag @ re)
+        return _unchecked(self.real @ re - self.imag @ im, self.real @ im + self.imag @ re)
 
     def __rmatmul__(self, other: Operand) -> ComplexTensor:
         return as_complex_tensor(other, self) @ self
@@ -305,14 +305,14 @@ class ComplexTensor(Planes):
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Torch functions: by methods of planes where there are any, else computed by torch on complex numbers."""
+        """Run torch functions by methods of planes where there are any, else by torch on complex numbers."""
         kwargs = kwargs or {}
         name = func.__name__
         if name in ("cat", "stack", "concatenate", "concat") and args and isinstance(args[0], list | tuple):
             tensors: Sequence[Any] = args[0]
             like = next(t for t in tensors if isinstance(t, ComplexTensor))
             planes = [as_complex_tensor(t, like) for t in tensors]
-            return _made(
+            return _unchecked(
                 func([p.real for p in planes], *args[1:], **kwargs), func([p.imag for p in planes], *args[1:], **kwargs)
             )
         operator = _OPERATORS.get(name)
@@ -339,7 +339,7 @@ _OPERATORS = {
 }  # fmt: skip
 
 
-def _made(real: Tensor, imag: Tensor) -> ComplexTensor:
+def _unchecked(real: Tensor, imag: Tensor) -> ComplexTensor:
     """Build without checks: planes come from planes."""
     z = ComplexTensor.__new__(ComplexTensor)
     z.real, z.imag = real, imag
@@ -347,8 +347,8 @@ def _made(real: Tensor, imag: Tensor) -> ComplexTensor:
 
 
 def parts_of(z: Tensor) -> ComplexTensor:
-    """The parts of a complex tensor that is no conjugate, as views."""
-    return _made(z.real, z.imag)
+    """Return the parts of a complex tensor that is no conjugate, as views."""
+    return _unchecked(z.real, z.imag)
 
 
 def _full(z: ComplexTensor) -> bool:
@@ -356,7 +356,7 @@ def _full(z: ComplexTensor) -> bool:
 
 
 def _parts(value: Any, like: ComplexTensor) -> tuple[Any, Any]:
-    """Real and imaginary part of an operand; ``None`` for an imaginary part that is not there."""
+    """Return real and imaginary part of an operand; ``None`` for an imaginary part that is not there."""
     if isinstance(value, ComplexTensor):
         return value.real, value.imag
     if isinstance(value, Tensor):
@@ -371,7 +371,7 @@ def _parts(value: Any, like: ComplexTensor) -> tuple[Any, Any]:
 
 
 def _plane_dtype(value: Any) -> Any:
-    """What ``Tensor.to`` is given, for a plane."""
+    """Return what ``Tensor.to`` is given, for a plane."""
     if isinstance(value, ComplexTensor):
         return value.real
     if isinstance(value, torch.dtype):
@@ -386,14 +386,14 @@ def _negatable(value: Any) -> Any:
 
 
 def as_complex_tensor(value: Any, like: ComplexTensor) -> ComplexTensor:
-    """``value`` as planes of the dtype and device of ``like``."""
+    """Return ``value`` as planes of the dtype and device of ``like``."""
     if isinstance(value, ComplexTensor):
         return value
     re, im = _parts(value, like)
     if not isinstance(re, Tensor):
         re = torch.tensor(re, dtype=like.dtype, device=like.device)
         im = None if im is None else torch.tensor(im, dtype=like.dtype, device=like.device)
-    return _made(re, torch.zeros_like(re) if im is None else im)
+    return _unchecked(re, torch.zeros_like(re) if im is None else im)
 
 
 untouched(ComplexTensor)

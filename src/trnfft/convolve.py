@@ -52,7 +52,7 @@ def fftconvolve(
         >>> fftconvolve(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([0.0, 1.0, 0.5])).round(decimals=4)
         tensor([0.0000, 1.0000, 2.5000, 4.0000, 1.5000])
     """
-    a, b, dims = _operands("fftconvolve", a, b, mode, dim, axes)
+    a, b, dims = _operands("fftconvolve", a, b, mode=mode, dim=dim, axes=axes)
     if mode == "valid" and _smaller("fftconvolve", a, b, dims):
         a, b = b, a
     full = _linear(a, b, dims, resolve("fftconvolve", precision, a.dtype))
@@ -69,7 +69,7 @@ def oaconvolve(
     axes: Axes = None,
     precision: Precision | None = None,
 ) -> Tensor:
-    """SciPy's name for overlap and add, which `fftconvolve` uses by itself where it is less work; the same function.
+    """Convolve by overlap and add: SciPy's name for `fftconvolve`, which uses it where it is less work.
 
     Blocks of the longer operand are cut along the one axis where that saves most.
 
@@ -77,7 +77,7 @@ def oaconvolve(
         >>> oaconvolve(torch.ones(6), torch.ones(2)).round(decimals=4)
         tensor([1., 2., 2., 2., 2., 2., 1.])
     """
-    a, b, dims = _operands("oaconvolve", a, b, mode, dim, axes)
+    a, b, dims = _operands("oaconvolve", a, b, mode=mode, dim=dim, axes=axes)
     if mode == "valid" and _smaller("oaconvolve", a, b, dims):
         a, b = b, a
     full = _linear(a, b, dims, resolve("oaconvolve", precision, a.dtype))
@@ -100,7 +100,7 @@ def correlate(
         >>> correlate(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([0.0, 1.0, 0.5])).round(decimals=4)
         tensor([0.5000, 2.0000, 3.5000, 3.0000, 0.0000])
     """
-    a, b, dims = _operands("correlate", a, b, mode, dim, axes)
+    a, b, dims = _operands("correlate", a, b, mode=mode, dim=dim, axes=axes)
     swapped = mode == "valid" and _smaller("correlate", a, b, dims)
     if swapped:
         a, b = b, a
@@ -110,7 +110,7 @@ def correlate(
     return torch.conj_physical(result).flip(dims) if swapped else result
 
 
-def _operands(op: str, a: Any, b: Any, mode: str, dim: Any, axes: Any) -> tuple[Tensor, Tensor, list[int]]:
+def _operands(op: str, a: Any, b: Any, *, mode: str, dim: Any, axes: Any) -> tuple[Tensor, Tensor, list[int]]:
     check.option(op, "mode", mode, ("full", "same", "valid"))
     a, b = numeric(op, a), numeric(op, b)
     if a.dtype != b.dtype:
@@ -134,7 +134,7 @@ def _operands(op: str, a: Any, b: Any, mode: str, dim: Any, axes: Any) -> tuple[
 
 
 def _smaller(op: str, a: Tensor, b: Tensor, dims: list[int]) -> bool:
-    """Whether ``b`` is the larger one of a valid convolution; one must be larger on every axis."""
+    """Return whether ``b`` is the larger one of a valid convolution; one must be larger on every axis."""
     if all(a.shape[d] >= b.shape[d] for d in dims):
         return False
     if all(a.shape[d] <= b.shape[d] for d in dims):
@@ -145,7 +145,7 @@ def _smaller(op: str, a: Tensor, b: Tensor, dims: list[int]) -> bool:
 
 
 def _product(a: Tensor, b: Tensor, dims: list[int], lengths: list[int], policy: Precision) -> Tensor:
-    """Circular convolution of zero-padded operands."""
+    """Return the circular convolution of zero-padded operands."""
     padded = [_padded(x, dims, lengths) for x in (a, b)]
     if a.is_complex():
         spectra = [run(C2C(x, dims, False, "none", policy)) for x in padded]
@@ -162,12 +162,12 @@ def _padded(x: Tensor, dims: list[int], lengths: list[int]) -> Tensor:
 
 
 def _linear(a: Tensor, b: Tensor, dims: list[int], policy: Precision) -> Tensor:
-    """The whole convolution, in blocks of the longer operand where that is less work."""
+    """Return the whole convolution, in blocks of the longer operand where that is less work."""
     axis, block = _block(a, b, dims)
     if axis < 0:
         return _full(a, b, dims, policy)
     longer, shorter = (a, b) if a.shape[axis] >= b.shape[axis] else (b, a)
-    return _overlap_add(longer, shorter, dims, axis, block, policy)
+    return _overlap_add(longer, shorter, dims=dims, axis=axis, block=block, policy=policy)
 
 
 def _full(a: Tensor, b: Tensor, dims: list[int], policy: Precision) -> Tensor:
@@ -203,7 +203,7 @@ def _cut(full: Tensor, a: Tensor, b: Tensor, mode: str, dims: list[int]) -> Tens
 
 
 def _block(a: Tensor, b: Tensor, dims: list[int]) -> tuple[int, int]:
-    """The axis to cut and the transform length of its blocks; axis -1 where one transform is as good."""
+    """Return the axis to cut and the transform length of its blocks; axis -1 where one transform is as good."""
     best, chosen, length = 1.0, -1, 0
     if 0 in (*a.shape, *b.shape):
         return chosen, length
@@ -222,7 +222,7 @@ def _block(a: Tensor, b: Tensor, dims: list[int]) -> tuple[int, int]:
     return chosen, length
 
 
-def _overlap_add(x: Tensor, h: Tensor, dims: list[int], axis: int, block: int, policy: Precision) -> Tensor:
+def _overlap_add(x: Tensor, h: Tensor, *, dims: list[int], axis: int, block: int, policy: Precision) -> Tensor:
     n, m = x.shape[axis], h.shape[axis]
     step = block - m + 1
     count = -(-n // step)

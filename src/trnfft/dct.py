@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Sequence
+from functools import partial
 from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
@@ -107,6 +108,7 @@ class SeveralAxes(Protocol):
 def _define(name: str, sine: bool, inverse: bool) -> tuple[OneAxis, SeveralAxes]:
     family, kind = ("dst", "sine") if sine else ("dct", "cosine")
     summary = f"Discrete {kind} transform along one axis." if not inverse else f"Inverse of `{family}`."
+    checked: Callable[..., Tensor] = partial(_checked, sine=sine, inverse=inverse)
 
     def one(
         x: Tensor,
@@ -123,7 +125,8 @@ def _define(name: str, sine: bool, inverse: bool) -> tuple[OneAxis, SeveralAxes]
         x = numeric(name, x)
         dim = axis_of(name, dim, axis, x.ndim)
         length = length_of(name, n, x.shape[dim])
-        return _checked(name, sine, inverse, x, type, [dim], [length], norm, orthogonalize, precision, out)
+        options = {"norm": norm, "orthogonalize": orthogonalize, "precision": precision, "out": out}
+        return checked(name, x, type, [dim], [length], **options)
 
     many_name = name + "n"
 
@@ -141,7 +144,8 @@ def _define(name: str, sine: bool, inverse: bool) -> tuple[OneAxis, SeveralAxes]
     ) -> Tensor:
         x = numeric(many_name, x)
         dims, lengths = axes_of(many_name, s, dim, axes, x.shape)
-        return _checked(many_name, sine, inverse, x, type, dims, lengths, norm, orthogonalize, precision, out)
+        options = {"norm": norm, "orthogonalize": orthogonalize, "precision": precision, "out": out}
+        return checked(many_name, x, type, dims, lengths, **options)
 
     one.__name__ = one.__qualname__ = name
     many.__name__ = many.__qualname__ = many_name
@@ -154,12 +158,13 @@ def _define(name: str, sine: bool, inverse: bool) -> tuple[OneAxis, SeveralAxes]
 
 def _checked(
     op: str,
-    sine: bool,
-    inverse: bool,
     x: Tensor,
     kind: int,
     dims: list[int],
     lengths: list[int],
+    *,
+    sine: bool,
+    inverse: bool,
     norm: str | None,
     orthogonalize: bool | None,
     precision: Precision | None,
@@ -228,7 +233,7 @@ class Dct(NamedTuple):
 
         x, n = self.x, self.x.shape[self.dims[0]]
         by = 2.0 * factor(self.scale, 2 * n)
-        phases = _phases(1, 0, 4 * n, n // 2 + 1, by, x.dtype, x.device)
+        phases = _phases(1, 0, 4 * n, n // 2 + 1, like=x, by=by)
         if self.orthogonal:
             phases = phases.clone()
             phases[0] *= math.sqrt(0.5)
@@ -273,7 +278,7 @@ class Dct(NamedTuple):
         return self._definition("nki").contiguous()
 
     def _definition(self, via: Via) -> Tensor:
-        """One axis after the other by transforms of one implementation."""
+        """Transform one axis after the other by transforms of one implementation."""
         x, kind, sine = self.x, self.kind, self.sine
         # The period of the cosines or sines.
         more = 0 if kind != 1 else 2 if sine else -2
@@ -330,9 +335,13 @@ def _c2c(x: Tensor, precision: Precision, via: Via) -> Tensor:
     return call.nki() if via == "nki" else call.pytorch()
 
 
+def _phases(a: int, b: int, period: int, count: int, *, like: Tensor, by: float = 1.0) -> Tensor:
+    return _table(a, b, period, count, by, like.dtype, like.device)
+
+
 @kept
-def _phases(a: int, b: int, period: int, count: int, by: float, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """``by * exp(-2 pi i (a j + b) / period)`` for j < count, from reduced integers."""
+def _table(a: int, b: int, period: int, count: int, by: float, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Return ``by * exp(-2 pi i (a j + b) / period)`` for j < count, from reduced integers."""
     angles = (a * np.arange(count, dtype=np.int64) + b) % period * (-2 * math.pi / period)
     return torch.from_numpy(by * np.exp(1j * angles)).to(COMPLEX_OF[dtype]).to(device)
 
@@ -353,7 +362,7 @@ def _cosine2(x: Tensor, precision: Precision, via: Via) -> Tensor:
     # Even terms forward, odd ones backward (Makhoul).
     folded = torch.cat((x[..., ::2], x[..., 1::2].flip(-1)), -1)
     half = _r2c(folded, precision, via)
-    half = half * _phases(1, 0, 4 * n, n // 2 + 1, 2.0, x.dtype, x.device)
+    half = half * _phases(1, 0, 4 * n, n // 2 + 1, like=x, by=2.0)
     return torch.cat((half.real, -half.imag[..., 1 : (n + 1) // 2].flip(-1)), -1)
 
 
@@ -361,7 +370,7 @@ def _cosine3(x: Tensor, precision: Precision, via: Via) -> Tensor:
     n = x.shape[-1]
     half = n // 2 + 1
     mirrored = torch.cat((torch.zeros_like(x[..., :1]), x[..., n - half + 1 :].flip(-1)), -1)
-    spectrum = torch.complex(x[..., :half], -mirrored) * _phases(-1, 0, 4 * n, half, 1.0, x.dtype, x.device)
+    spectrum = torch.complex(x[..., :half], -mirrored) * _phases(-1, 0, 4 * n, half, like=x)
     folded = _c2r(spectrum, n, precision, via)
     odd = torch.nn.functional.pad(folded[..., (n + 1) // 2 :].flip(-1), (0, n % 2))
     return torch.stack((folded[..., : (n + 1) // 2], odd), -1).flatten(-2)[..., :n]
@@ -370,13 +379,13 @@ def _cosine3(x: Tensor, precision: Precision, via: Via) -> Tensor:
 def _cosine4(x: Tensor, precision: Precision, via: Via) -> Tensor:
     n = x.shape[-1]
     if n % 2:
-        padded = torch.nn.functional.pad(x * _phases(1, 0, 4 * n, n, 1.0, x.dtype, x.device), (0, n))
+        padded = torch.nn.functional.pad(x * _phases(1, 0, 4 * n, n, like=x), (0, n))
         spectrum = _c2c(padded, precision, via)[..., :n]
-        return (spectrum * _phases(2, 1, 8 * n, n, 2.0, x.dtype, x.device)).real
+        return (spectrum * _phases(2, 1, 8 * n, n, like=x, by=2.0)).real
     packed = torch.complex(x[..., ::2], x[..., 1::2].flip(-1))
-    packed = packed * _phases(4, 1, 8 * n, n // 2, 1.0, x.dtype, x.device)
+    packed = packed * _phases(4, 1, 8 * n, n // 2, like=x)
     spectrum = _c2c(packed, precision, via)
-    spectrum = spectrum * _phases(1, 0, 2 * n, n // 2, 2.0, x.dtype, x.device)
+    spectrum = spectrum * _phases(1, 0, 2 * n, n // 2, like=x, by=2.0)
     return torch.stack((spectrum.real, -spectrum.imag.flip(-1)), -1).flatten(-2)
 
 

@@ -34,7 +34,7 @@ def fft(
     plan: FFTPlan | None = None,
     out: Transformable | None = None,
 ) -> Transformable:
-    """Discrete Fourier transform along one axis: ``y[k] = sum_j x[j] exp(-2 pi i j k / n)``.
+    """Compute the discrete Fourier transform along one axis: ``y[k] = sum_j x[j] exp(-2 pi i j k / n)``.
 
     Args:
         x: [..., N] real or complex. Halves are computed in float32, integers in float64. A `ComplexTensor` gives one.
@@ -43,7 +43,7 @@ def fft(
         norm: ``"backward"`` (default, no scale), ``"ortho"`` (``1/sqrt(n)``) or ``"forward"`` (``1/n``).
         axis: NumPy's name for ``dim``.
         precision: ``fast``, ``fp32``, ``compensated`` or ``fp64``; by default never less precise than ``x``.
-        plan: made by `trnfft.plan` for these arguments; it carries them, and they are not given again.
+        plan: from `trnfft.plan`, for these arguments, which are not given again.
         out: memory for the result, shared with no operand.
 
     Returns:
@@ -67,11 +67,11 @@ def fft(
         tensor([1., 1., 1., 1.])
     """
     if plan is not None:
-        return planned("fft", plan).serve("fft", x, n, dim, norm, axis, precision, out)
+        return planned("fft", plan).serve("fft", x, n=n, dim=dim, norm=norm, axis=axis, precision=precision, out=out)
     x = operand("fft", x)
     dim = axis_of("fft", dim, axis, x.ndim)
     length = length_of("fft", n, x.shape[dim])
-    return complex_along("fft", x, [dim], [length], norm, precision, out, inverse=False)
+    return complex_along("fft", x, [dim], [length], norm=norm, precision=precision, out=out, inverse=False)
 
 
 @array_function
@@ -86,18 +86,18 @@ def ifft(
     plan: FFTPlan | None = None,
     out: Transformable | None = None,
 ) -> Transformable:
-    """Inverse of `fft`: ``y[j] = 1/n sum_k x[k] exp(2 pi i j k / n)``; arguments are those of `fft`.
+    """Compute the inverse of `fft`: ``y[j] = 1/n sum_k x[k] exp(2 pi i j k / n)``; arguments are those of `fft`.
 
     Example:
         >>> ifft(torch.tensor([4.0, 0.0, 0.0, 0.0])).real
         tensor([1., 1., 1., 1.])
     """
     if plan is not None:
-        return planned("ifft", plan).serve("ifft", x, n, dim, norm, axis, precision, out)
+        return planned("ifft", plan).serve("ifft", x, n=n, dim=dim, norm=norm, axis=axis, precision=precision, out=out)
     x = operand("ifft", x)
     dim = axis_of("ifft", dim, axis, x.ndim)
     length = length_of("ifft", n, x.shape[dim])
-    return complex_along("ifft", x, [dim], [length], norm, precision, out, inverse=True)
+    return complex_along("ifft", x, [dim], [length], norm=norm, precision=precision, out=out, inverse=True)
 
 
 @array_function
@@ -121,11 +121,11 @@ def rfft(
         tensor([4.+0.j, 0.+0.j, 0.+0.j])
     """
     if plan is not None:
-        return planned("rfft", plan).serve("rfft", x, n, dim, norm, axis, precision, out)
+        return planned("rfft", plan).serve("rfft", x, n=n, dim=dim, norm=norm, axis=axis, precision=precision, out=out)
     x = real("rfft", x)
     dim = axis_of("rfft", dim, axis, x.ndim)
     length = length_of("rfft", n, x.shape[dim])
-    return real_along("rfft", x, [dim], [length], norm, precision, out, hermitian=False)
+    return real_along("rfft", x, [dim], [length], norm=norm, precision=precision, out=out, hermitian=False)
 
 
 @array_function
@@ -140,18 +140,20 @@ def ihfft(
     plan: FFTPlan | None = None,
     out: Transformable | None = None,
 ) -> Transformable:
-    """Inverse of `hfft`: the half spectrum, conjugated and divided by n, of real data. Arguments as `rfft`.
+    """Compute the inverse of `hfft`: the half spectrum of real data, conjugated, over n. Arguments as `rfft`.
 
     Example:
         >>> ihfft(torch.tensor([1.0, 1.0, 1.0, 1.0])).real
         tensor([1., 0., 0.])
     """
     if plan is not None:
-        return planned("ihfft", plan).serve("ihfft", x, n, dim, norm, axis, precision, out)
+        return planned("ihfft", plan).serve(
+            "ihfft", x, n=n, dim=dim, norm=norm, axis=axis, precision=precision, out=out
+        )
     x = real("ihfft", x)
     dim = axis_of("ihfft", dim, axis, x.ndim)
     length = length_of("ihfft", n, x.shape[dim])
-    return real_along("ihfft", x, [dim], [length], norm, precision, out, hermitian=True)
+    return real_along("ihfft", x, [dim], [length], norm=norm, precision=precision, out=out, hermitian=True)
 
 
 @array_function
@@ -166,7 +168,7 @@ def irfft(
     plan: FFTPlan | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Inverse of `rfft`: real data of length ``n`` (by default ``2 * (N - 1)``) from half a spectrum.
+    """Compute the inverse of `rfft`: real data of length ``n`` (default ``2 * (N - 1)``) from half a spectrum.
 
     Imaginary parts that a real signal cannot have, of the mean and for even n of the highest frequency, are ignored.
     Arguments are those of `fft`; pass ``n`` to get odd lengths back.
@@ -176,11 +178,13 @@ def irfft(
         tensor([1., 2., 3.])
     """
     if plan is not None:
-        return planned("irfft", plan).serve("irfft", x, n, dim, norm, axis, precision, out)
+        return planned("irfft", plan).serve(
+            "irfft", x, n=n, dim=dim, norm=norm, axis=axis, precision=precision, out=out
+        )
     x = half_operand("irfft", x)
     dim = axis_of("irfft", dim, axis, x.ndim)
     length = length_of("irfft", n, 2 * (x.shape[dim] - 1))
-    return inverse_real_along("irfft", x, [dim], [length], norm, precision, out, hermitian=False)
+    return inverse_real_along("irfft", x, [dim], [length], norm=norm, precision=precision, out=out, hermitian=False)
 
 
 @array_function
@@ -202,8 +206,8 @@ def hfft(
         tensor([1., 1., 1., 1.])
     """
     if plan is not None:
-        return planned("hfft", plan).serve("hfft", x, n, dim, norm, axis, precision, out)
+        return planned("hfft", plan).serve("hfft", x, n=n, dim=dim, norm=norm, axis=axis, precision=precision, out=out)
     x = half_operand("hfft", x)
     dim = axis_of("hfft", dim, axis, x.ndim)
     length = length_of("hfft", n, 2 * (x.shape[dim] - 1))
-    return inverse_real_along("hfft", x, [dim], [length], norm, precision, out, hermitian=True)
+    return inverse_real_along("hfft", x, [dim], [length], norm=norm, precision=precision, out=out, hermitian=True)

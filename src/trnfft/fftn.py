@@ -44,7 +44,7 @@ _DOC = """{summary}
         norm: ``"backward"``, ``"ortho"`` or ``"forward"``, over all axes together.
         axes: NumPy's name for ``dim``.
         precision: ``fast``, ``fp32``, ``compensated`` or ``fp64``; by default never less precise than ``x``.
-        plan: made by `trnfft.plan` for these arguments.
+        plan: from `trnfft.plan`, for these arguments.
         out: memory for the result, shared with no operand.
 
     Raises:
@@ -97,7 +97,7 @@ class RealResult(Protocol):
 
 
 def _define(name: str, along: Callable[..., Any]) -> tuple[Any, Any]:
-    """The n-D function and its 2-D form, which differ in their default axes alone."""
+    """Define the n-D function and its 2-D form, which differ in their default axes alone."""
 
     def many(
         x: Transformable,
@@ -111,7 +111,9 @@ def _define(name: str, along: Callable[..., Any]) -> tuple[Any, Any]:
         out: Transformable | None = None,
     ) -> Transformable:
         if plan is not None:
-            served: Transformable = planned(name, plan).serve(name, x, s, dim, norm, axes, precision, out)
+            served: Transformable = planned(name, plan).serve(
+                name, x, n=s, dim=dim, norm=norm, axis=axes, precision=precision, out=out
+            )
             return served
         result: Transformable = along(name, x, s, dim, norm, axes, precision, out)
         return result
@@ -136,7 +138,9 @@ def _define(name: str, along: Callable[..., Any]) -> tuple[Any, Any]:
                 )
             dim = axes
         if plan is not None:
-            served: Transformable = planned(two_name, plan).serve(two_name, x, s, dim, norm, None, precision, out)
+            served: Transformable = planned(two_name, plan).serve(
+                two_name, x, n=s, dim=dim, norm=norm, axis=None, precision=precision, out=out
+            )
             return served
         result: Transformable = along(two_name, x, s, dim, norm, None, precision, out)
         return result
@@ -155,7 +159,7 @@ def _complex(inverse: bool) -> Callable[..., Any]:
         x = operand(op, x)
         dims, lengths = axes_of(op, s, dim, axes, x.shape)
         if dims:
-            return complex_along(op, x, dims, lengths, norm, precision, out, inverse)
+            return complex_along(op, x, dims, lengths, norm=norm, precision=precision, out=out, inverse=inverse)
         if isinstance(x, ComplexTensor):
             return x.clone()
         result = as_complex(x).clone()
@@ -173,7 +177,7 @@ def _real(hermitian: bool) -> Callable[..., Any]:
         x = real(op, x)
         dims, lengths = axes_of(op, s, dim, axes, x.shape)
         _some(op, dims)
-        return real_along(op, x, dims, lengths, norm, precision, out, hermitian)
+        return real_along(op, x, dims, lengths, norm=norm, precision=precision, out=out, hermitian=hermitian)
 
     return along
 
@@ -186,7 +190,7 @@ def _inverse_real(hermitian: bool) -> Callable[..., Any]:
         if s is None or integers(op, "s", s)[-1:] == [-1]:
             # The operand stores half of the last axis.
             lengths[-1] = length_of(op, None, 2 * (x.shape[dims[-1]] - 1), f"length of axis {dims[-1]}")
-        return inverse_real_along(op, x, dims, lengths, norm, precision, out, hermitian)
+        return inverse_real_along(op, x, dims, lengths, norm=norm, precision=precision, out=out, hermitian=hermitian)
 
     return along
 

@@ -13,7 +13,7 @@ PAD_MODES = ("constant", "reflect", "replicate", "circular")
 
 
 def padded(x: Tensor, by: int, mode: str) -> Tensor:
-    """``x`` with ``by`` samples added at either end of its last axis."""
+    """Pad ``x`` by ``by`` samples at either end of its last axis."""
     if mode == "constant" or not x.numel():
         return functional.pad(x, (by, by))
     rows = x.reshape(1, math.prod(x.shape[:-1]), x.shape[-1])
@@ -21,7 +21,7 @@ def padded(x: Tensor, by: int, mode: str) -> Tensor:
 
 
 def unpadded(y: Tensor, by: int, mode: str) -> Tensor:
-    """The adjoint of `padded`."""
+    """Apply the adjoint of `padded`."""
     length = y.shape[-1] - 2 * by
     left, x, right = y[..., :by], y[..., by : by + length], y[..., by + length :]
     if mode == "constant" or by == 0:
@@ -47,10 +47,10 @@ def overlap_add(frames: Tensor, hop: int) -> Tensor:
     met = n // hop
     if met * hop == n and met <= _SLICES and frames.numel() >= _MANY:
         parts = frames.unflatten(-1, (met, hop))
-        made = frames.new_zeros((*frames.shape[:-2], count + met - 1, hop))
+        signal = frames.new_zeros((*frames.shape[:-2], count + met - 1, hop))
         for j in range(met):
-            made[..., j : j + count, :] += parts[..., j, :]
-        return made.flatten(-2)
+            signal[..., j : j + count, :] += parts[..., j, :]
+        return signal.flatten(-2)
     return torch.ops.aten.unfold_backward(frames, [*frames.shape[:-2], total], frames.ndim - 2, n, hop)
 
 
@@ -64,7 +64,7 @@ class Ends:
 
 
 def frames_beyond(length: int, n: int, hop: int, by: int) -> Ends | None:
-    """``None`` where a frame could reach beyond both ends."""
+    """Return how many frames reach beyond either end; ``None`` where one could reach beyond both."""
     count = (length + 2 * by - n) // hop + 1
     before = min(count, -(-by // hop))
     if before and (before - 1) * hop + n - by > length:
@@ -74,7 +74,7 @@ def frames_beyond(length: int, n: int, hop: int, by: int) -> Ends | None:
 
 
 def padded_ends(x: Tensor, n: int, hop: int, by: int, mode: str, at: Ends) -> tuple[Tensor, Tensor]:
-    """The beginning and the end of `padded`, as far as the frames that reach beyond ``x`` need them."""
+    """Return the beginning and the end of `padded`, as far as the frames that reach beyond ``x`` need them."""
     length = x.shape[-1]
     if mode == "reflect":
         left, right = x[..., 1 : by + 1].flip(-1), x[..., length - 1 - by : length - 1].flip(-1)

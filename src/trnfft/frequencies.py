@@ -18,7 +18,7 @@ Device = torch.device | str | None
 
 
 def fftfreq(n: int, d: float = 1.0, *, dtype: torch.dtype | None = None, device: Device = None) -> Tensor:
-    """Frequencies of `fft`'s terms in cycles per unit of ``d``: ``[0, 1, ..., -2, -1] / (n d)``.
+    """Return frequencies of `fft`'s terms in cycles per unit of ``d``: ``[0, 1, ..., -2, -1] / (n d)``.
 
     Args:
         n: length of the transform.
@@ -37,7 +37,7 @@ def fftfreq(n: int, d: float = 1.0, *, dtype: torch.dtype | None = None, device:
 
 
 def rfftfreq(n: int, d: float = 1.0, *, dtype: torch.dtype | None = None, device: Device = None) -> Tensor:
-    """Frequencies of `rfft`'s terms: ``[0, 1, ..., n // 2] / (n d)``; arguments as `fftfreq`.
+    """Return frequencies of `rfft`'s terms: ``[0, 1, ..., n // 2] / (n d)``; arguments as `fftfreq`.
 
     Example:
         >>> rfftfreq(4)

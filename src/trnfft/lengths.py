@@ -9,7 +9,7 @@ from trnsci import ArgumentError
 
 
 def next_fast_len(target: int, real: bool = False) -> int:
-    """The smallest length from ``target`` on that transforms fast: a product of 2, 3, 5, and 7 and 11 for complex data.
+    """Return the smallest length from ``target`` on that is fast: a product of 2, 3, 5, and 7 and 11 if complex.
 
     Args:
         target: length wanted.
@@ -35,9 +35,9 @@ def _next_fast(target: int, real: bool) -> int:
 
 
 def _odd_smooth(limit: int, primes: tuple[int, ...]) -> list[int]:
-    found = [1]
+    products = [1]
     for prime in primes:
-        for value in list(found):
+        for value in list(products):
             while (value := value * prime) <= limit:
-                found.append(value)
-    return found
+                products.append(value)
+    return products

@@ -157,17 +157,17 @@ class ComplexBatchNorm1d(nn.Module):
         super().__init__()
         self.num_features, self.eps, self.momentum = num_features, eps, momentum
         self.affine, self.track_running_stats = affine, track_running_stats
-        made: dict[str, Any] = {"dtype": dtype, "device": device}
+        factory: dict[str, Any] = {"dtype": dtype, "device": device}
         if affine:
             # Rows: the weights of (re, re), (im, im) and (re, im); parts of unit total variance have 1/2 each.
-            start = torch.zeros(3, num_features, **made)
+            start = torch.zeros(3, num_features, **factory)
             start[:2] = math.sqrt(0.5)
             self.weight = nn.Parameter(start)
-            self.bias = nn.Parameter(torch.zeros(2, num_features, **made))
+            self.bias = nn.Parameter(torch.zeros(2, num_features, **factory))
         if track_running_stats:
-            covariance = torch.zeros(3, num_features, **made)
+            covariance = torch.zeros(3, num_features, **factory)
             covariance[:2] = 0.5
-            self.register_buffer("running_mean", torch.zeros(2, num_features, **made))
+            self.register_buffer("running_mean", torch.zeros(2, num_features, **factory))
             self.register_buffer("running_cov", covariance)
             self.register_buffer("num_batches_tracked", torch.zeros((), dtype=torch.long, device=device))
 
@@ -246,7 +246,7 @@ class ModReLU(nn.Module):
 def _weights(
     shape: tuple[int, ...], fan_in: int, dtype: torch.dtype | None, device: Device
 ) -> tuple[nn.Parameter, nn.Parameter]:
-    """Parts uniform within ``1 / sqrt(2 fan_in)``, so that magnitudes are as large as a real layer's."""
+    """Draw parts uniform within ``1 / sqrt(2 fan_in)``, so that magnitudes are as large as a real layer's."""
     bound = 1 / math.sqrt(2 * max(1, fan_in))
     re, im = (nn.Parameter(torch.empty(shape, dtype=dtype, device=device).uniform_(-bound, bound)) for _ in range(2))
     return re, im
@@ -259,12 +259,12 @@ def _biases(size: int, wanted: bool, dtype: torch.dtype | None, device: Device) 
 
 
 def _column(values: Tensor, x: ComplexTensor) -> Tensor:
-    """One value per feature, shaped to broadcast along axis 1."""
+    """Return one value per feature, shaped to broadcast along axis 1."""
     return values.reshape(1, -1, *[1] * (x.ndim - 2))
 
 
 def _inverse_root(covariance: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Entries of the inverse square root of ``[[rr, ri], [ri, ii]] + eps``, in closed form."""
+    """Return entries of the inverse square root of ``[[rr, ri], [ri, ii]] + eps``, in closed form."""
     rr, ii, ri = covariance[0] + eps, covariance[1] + eps, covariance[2]
     root = torch.sqrt(rr * ii - ri * ri)
     scale = 1 / (root * torch.sqrt(rr + ii + 2 * root))

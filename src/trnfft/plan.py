@@ -45,9 +45,9 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {function.__name__: function for fun
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class FFTPlan(Plan):
-    """A transform made ready: call it with data of the shape and dtype it was made for.
+    """A prepared transform: call it with data of the shape and dtype it was planned for.
 
-    ``stages`` says per axis how Trainium computes it; its tables are made with the plan and kept with it.
+    ``stages`` says per axis how Trainium computes it; its tables are computed with the plan and kept with it.
     """
 
     kind: str
@@ -77,6 +77,7 @@ class FFTPlan(Plan):
         self,
         op: str,
         x: Transformable,
+        *,
         n: Axes,
         dim: Axes,
         norm: str | None,
@@ -84,7 +85,7 @@ class FFTPlan(Plan):
         precision: Precision | None,
         out: Transformable | None,
     ) -> Transformable:
-        """``fft(x, plan=plan)``: the plan's own options hold, and contradicting ones are refused."""
+        """Run ``fft(x, plan=plan)``: the plan's own options hold, and contradicting ones are refused."""
         if op != self.kind:
             raise ArgumentError(op=op, argument="plan", got=f"a plan for {self.kind}", expected=f"a plan for {op}")
         default = -1 if op in ONE else (-2, -1) if op.endswith("2") else None
@@ -98,7 +99,7 @@ class FFTPlan(Plan):
         return self(x, out=out)
 
     def _same(self, name: str, value: Any) -> Any:
-        """An option as others that mean the same: axes from either end, the norm that is meant by none."""
+        """Return an option in one form of those that mean the same: axes from either end, the default norm."""
         value = _tupled(value)
         if name == "norm":
             return value or "backward"
@@ -125,7 +126,7 @@ class FFTPlan(Plan):
 
 
 def _stages(steps: Sequence[Step]) -> tuple[tuple[Stage, ...], tuple[Tensor, ...]]:
-    """Stages and tables of the programs that planned calls would run on Trainium."""
+    """Return stages and tables of the programs that planned calls would run on Trainium."""
     stages: list[Stage] = []
     tables: list[Tensor] = []
     for step in steps:
@@ -140,9 +141,9 @@ def _stages(steps: Sequence[Step]) -> tuple[tuple[Stage, ...], tuple[Tensor, ...
             kind, n, sign = "r2c", x.shape[dims[-1]], -1
         else:
             kind, n, sign = "c2r", call.n, 1
-        found = launch.stages(kind, tuple(x.shape), dims, n, sign, call.scale, call.precision, real)
-        stages += found[0]
-        tables += found[1]
+        of_call = launch.stages(kind, tuple(x.shape), dims, n, sign, call.scale, call.precision, real)
+        stages += of_call[0]
+        tables += of_call[1]
     return tuple(stages), tuple(tables)
 
 
@@ -207,12 +208,12 @@ def plan(
     def build() -> FFTPlan:
         x = torch.empty(sizes, dtype=dtype, device="meta")
         positional = (_tupled(n), *(() if dim is None else (_tupled(dim),)))
-        made = trnsci.plan(_FUNCTIONS[kind], x, *positional, norm=norm, precision=precision)
-        stages, tables = _stages(made.steps)
+        calls = trnsci.plan(_FUNCTIONS[kind], x, *positional, norm=norm, precision=precision)
+        stages, tables = _stages(calls.steps)
         return FFTPlan(
             op=f"trnfft.{kind}",
-            steps=made.steps,
-            peak_bytes=made.peak_bytes,
+            steps=calls.steps,
+            peak_bytes=calls.peak_bytes,
             kind=kind,
             shape=sizes,
             dtype=dtype,

@@ -65,7 +65,7 @@ _ORDER = {
 
 def __ua_function__(method: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:  # noqa: N807
     """Serve one call of ``scipy.fft``, or return ``NotImplemented``."""
-    # SciPy is loaded: it made this call.
+    # SciPy is loaded: it called this.
     from scipy.fft import skip_backend
 
     name = method.__name__

@@ -1,4 +1,4 @@
-"""Transforms of spread arrays: by transposition between ranks, and one axis too long for any of them.
+"""Transforms of sharded arrays: by transposition between ranks, and one axis too long for any of them.
 
 A transform needs its axis whole on a rank. Axes that are not cut are transformed where they are; for one that is, the
 cut moves to another axis and back, two exchanges of everyone with everyone. Results have the operand's placement, and
@@ -26,7 +26,7 @@ from trnsci.errors import UnsupportedError
 One = Callable[..., Any]
 
 
-def _along(team: Team, x: Part, fn: One, axis: int, n: int | None, options: Any) -> Part:
+def _along(team: Team, x: Part, fn: One, *, axis: int, n: int | None, options: Any) -> Part:
     """Transform one axis, after moving its cut out of the way."""
     cut = [where for where, place in enumerate(x.places) if place == axis]
     if cut:
@@ -48,7 +48,7 @@ def _transformed(team: Team, x: Part, steps: Sequence[tuple[One, int, int | None
         if len(x.shape) == 1 and x.places != (None,) * len(x.places):
             x = _long(team, x, fn, n, options)
         else:
-            x = _along(team, x, fn, axis, n, options)
+            x = _along(team, x, fn, axis=axis, n=n, options=options)
     x = x.to(team, places)
     if out is None:
         return x
@@ -109,7 +109,7 @@ for _many, _kind in _MANY.items():
 
 
 def _long(team: Team, x: Part, fn: One, n: int | None, options: Any) -> Part:
-    """One axis, cut between ranks along the first axis of the mesh: a complex transform of the whole line."""
+    """Transform one axis, cut between ranks along the first axis of the mesh, as one complex line."""
     x = x.to(team, team.first(0))
     folded, halved = fn in (irfft, hfft), fn in (rfft, ihfft)
     length = n if n is not None else 2 * (x.shape[0] - 1) if folded else x.shape[0]
@@ -132,21 +132,21 @@ def _long(team: Team, x: Part, fn: One, n: int | None, options: Any) -> Part:
 
 
 def _unfolded(team: Team, x: Part, length: int) -> Part:
-    """Half of a Hermitian line with the weight of the other half: the real part of its transform is the line's."""
+    """Weight half of a Hermitian line for its other half: the real part of its transform is the line's."""
     x = _recut(team, x, length // 2 + 1)
     start = chunks(x.shape[0], team.size(0))[team.here(0)][0]
-    place = torch.arange(start, start + x.local.shape[0], device=x.local.device)
-    alone = (place == 0) | (2 * place == length)
+    index = torch.arange(start, start + x.local.shape[0], device=x.local.device)
+    alone = (index == 0) | (2 * index == length)
     return x.with_local(torch.where(alone, x.local, 2 * x.local))
 
 
 def _rows(length: int) -> int:
-    """The largest divisor up to the square root."""
+    """Return the largest divisor up to the square root."""
     return next((d for d in range(math.isqrt(length), 0, -1) if length % d == 0), 1)
 
 
 def _four_steps(team: Team, x: Part, options: Any) -> Part:
-    """``length = rows * columns``: transform columns, twist, transform rows, transpose."""
+    """Transform ``length = rows * columns``: columns, twiddles, rows, transpose."""
     length = x.shape[0]
     rows = _rows(length)
     columns = length // rows
@@ -161,18 +161,18 @@ def _four_steps(team: Team, x: Part, options: Any) -> Part:
     matrix = matrix.with_local(local).to(team, team.first(0))
     matrix = matrix.with_local(one(matrix.local, dim=1, **plain)).to(team, team.first(1))
     # element [k1, k2] is the spectrum at k1 + rows * k2
-    turned = matrix.transposed()
-    return _line(team, turned.with_local(turned.local.contiguous()))
+    transposed = matrix.transposed()
+    return _line(team, transposed.with_local(transposed.local.contiguous()))
 
 
 def _roots(index: Tensor, length: int, dtype: torch.dtype) -> Tensor:
-    """``exp(-2 pi i index / length)``, the index reduced in integers first."""
+    """Return ``exp(-2 pi i index / length)``, the index reduced in integers first."""
     angle = (index % length).double() * (-2 * math.pi / length)
     return torch.polar(torch.ones_like(angle), angle).to(dtype)
 
 
 def _bluestein(team: Team, x: Part, options: Any) -> Part:
-    """A transform of any length as a convolution of a length with good factors."""
+    """Transform any length as a convolution of a length with good factors."""
     length = x.shape[0]
     if length < 2:
         return x
@@ -199,19 +199,19 @@ def _bluestein(team: Team, x: Part, options: Any) -> Part:
 
 
 def _recut(team: Team, x: Part, length: int) -> Part:
-    """A line cut for another length: shortened, or longer with zeros at its end."""
+    """Cut a line for another length: shortened, or longer with zeros at its end."""
     return _ranges(team, x, [range(s, s + n) for s, n in chunks(length, team.size(0))], (length,))
 
 
 def _matrix(team: Team, x: Part, rows: int, columns: int) -> Part:
-    """A line as a matrix cut along its rows."""
+    """Return a line as a matrix cut along its rows."""
     wanted = [range(s * columns, (s + n) * columns) for s, n in chunks(rows, team.size(0))]
-    made = _ranges(team, x, wanted, (rows * columns,))
-    return made.with_local(made.local.reshape(-1, columns), (rows, columns), team.first(0))
+    line = _ranges(team, x, wanted, (rows * columns,))
+    return line.with_local(line.local.reshape(-1, columns), (rows, columns), team.first(0))
 
 
 def _line(team: Team, x: Part) -> Part:
-    """The inverse of `_matrix`."""
+    """Invert `_matrix`."""
     rows, columns = x.shape
     held = [range(s * columns, (s + n) * columns) for s, n in chunks(rows, team.size(0))]
     wanted = [range(s, s + n) for s, n in chunks(rows * columns, team.size(0))]

@@ -46,7 +46,7 @@ class Planes:
         return self._each(lambda plane: plane[index])
 
     def reshape(self, *shape: Any) -> Self:
-        """Other sizes, same elements."""
+        """Return the same elements in other sizes."""
         return self._each(lambda plane: plane.reshape(*shape))
 
     view = reshape
@@ -76,15 +76,15 @@ class Planes:
         return self._each(lambda plane: plane.expand(*shape))
 
     def contiguous(self) -> Self:
-        """Both planes contiguous."""
+        """Return both planes contiguous."""
         return self._each(lambda plane: plane.contiguous())
 
     def clone(self) -> Self:
-        """A copy, differentiable."""
+        """Return a copy, differentiable."""
         return self._each(lambda plane: plane.clone())
 
     def detach(self) -> Self:
-        """The same data outside the graph."""
+        """Return the same data outside the graph."""
         return self._each(lambda plane: plane.detach())
 
     def sum(self, dim: Any = None, keepdim: bool = False) -> Self:
@@ -92,7 +92,7 @@ class Planes:
         return self._each(lambda plane: plane.sum(dim, keepdim=keepdim) if dim is not None else plane.sum())
 
     def mean(self, dim: Any = None, keepdim: bool = False) -> Self:
-        """Mean over dimensions."""
+        """Return the mean over dimensions."""
         return self._each(lambda plane: plane.mean(dim, keepdim=keepdim) if dim is not None else plane.mean())
 
     @property
@@ -151,46 +151,46 @@ class Planes:
         return self.real.nbytes + self.imag.nbytes
 
     def element_size(self) -> int:
-        """Bytes of a complex element."""
+        """Return bytes of a complex element."""
         return 2 * self.real.element_size()
 
     def is_contiguous(self) -> bool:
-        """Whether both planes are."""
+        """Return whether both planes are."""
         return self.real.is_contiguous() and self.imag.is_contiguous()
 
     def stride(self, dim: int | None = None) -> Any:
-        """The strides of the real plane, or one of them."""
+        """Return the strides of the real plane, or one of them."""
         return self.real.stride() if dim is None else self.real.stride(dim)
 
     def is_complex(self) -> bool:
-        """Always true."""
+        """Return ``True``."""
         return True
 
     def is_floating_point(self) -> bool:
-        """Always false: the planes are, the numbers are not."""
+        """Return ``False``: the planes are, the numbers are not."""
         return False
 
     def numel(self) -> int:
-        """Number of complex elements."""
+        """Return the number of complex elements."""
         return self.real.numel()
 
     def dim(self) -> int:
-        """Number of dimensions."""
+        """Return the number of dimensions."""
         return self.real.ndim
 
     def size(self, dim: int | None = None) -> Any:
-        """Sizes, or one of them."""
+        """Return sizes, or one of them."""
         return self.real.shape if dim is None else self.real.shape[dim]
 
     def __len__(self) -> int:
         return len(self.real)
 
     def to_torch(self) -> Tensor:
-        """As a torch complex tensor."""
+        """Return a torch complex tensor."""
         raise NotImplementedError
 
     def __getattr__(self, name: str) -> Any:
-        """Every other method of a tensor: of each plane, or computed by torch on complex numbers."""
+        """Return any other method of a tensor: applied to each plane, or by torch on complex numbers."""
         if name in ALIKE:
             return lambda *args, **kwargs: self._each(lambda plane: getattr(plane, name)(*args, **kwargs))
         if name in SEVERAL:
@@ -204,24 +204,24 @@ class Planes:
 
 
 def several(function: Callable[..., Any], z: Planes, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
-    """A function of each plane that gives several tensors."""
+    """Apply a function that gives several tensors to each plane."""
     pairs = zip(function(z.real, *args, **kwargs), function(z.imag, *args, **kwargs), strict=True)
     return tuple(z._with(re, im) for re, im in pairs)
 
 
 def by_torch(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """A torch function of complex tensors; complex results become planes of the dtype that operands had."""
-    found: list[Planes] = []
-    operands, options = _joined(args, function, found), _joined(kwargs, function, found)
+    """Run a torch function on complex tensors; complex results become planes of the operands' dtype."""
+    planes: list[Planes] = []
+    operands, options = _joined(args, function, planes), _joined(kwargs, function, planes)
     if isinstance(kwargs.get("out"), Planes):
         raise ArgumentError(
             op=_name(function), argument="out", got="planes", expected="None", hint="Copy the result with copy_"
         )
-    return _apart(function(*operands, **options), found[0])
+    return _apart(function(*operands, **options), planes[0])
 
 
 def _written(function: Callable[..., Any], z: Planes, *args: Any, **kwargs: Any) -> Planes:
-    """A method that changes its tensor: computed beside it and copied into its planes."""
+    """Return a method that changes its tensor: computed beside it and copied into its planes."""
     result = by_torch(function, z._each(torch.clone), *args, **kwargs)
     z.real.copy_(result.real)
     z.imag.copy_(result.imag)
@@ -232,10 +232,10 @@ def _name(function: Callable[..., Any]) -> str:
     return str(getattr(function, "__name__", function))
 
 
-def _joined(value: Any, function: Callable[..., Any], found: list[Planes]) -> Any:
-    """Planes, in lists and dictionaries as well, as complex tensors."""
+def _joined(value: Any, function: Callable[..., Any], planes: list[Planes]) -> Any:
+    """Return planes, in lists and dictionaries as well, as complex tensors."""
     if isinstance(value, Planes):
-        found.append(value)
+        planes.append(value)
         if is_resident(value.real):
             raise DtypeError(
                 op=_name(function),
@@ -246,8 +246,8 @@ def _joined(value: Any, function: Callable[..., Any], found: list[Planes]) -> An
             )
         return value.to_torch()
     if isinstance(value, list | tuple):
-        return type(value)([_joined(item, function, found) for item in value])
-    return {k: _joined(v, function, found) for k, v in value.items()} if isinstance(value, dict) else value
+        return type(value)([_joined(item, function, planes) for item in value])
+    return {k: _joined(v, function, planes) for k, v in value.items()} if isinstance(value, dict) else value
 
 
 def _apart(value: Any, like: Planes) -> Any:

@@ -62,7 +62,7 @@ class Stft(NamedTuple):
         return launch.limits([self.n], [0]) if implementation == "nki" else None
 
     def pytorch(self) -> Tensor:
-        frames = _cut(self.x, self.window, self.n, self.hop, self.by, self.mode)
+        frames = _cut(self.x, self.window, n=self.n, hop=self.hop, by=self.by, mode=self.mode)
         last = [frames.ndim - 1]
         if self.onesided:
             return R2C(frames, last, self.scale, self.precision).pytorch()
@@ -78,20 +78,20 @@ class Stft(NamedTuple):
             frames = run(C2R(weighted(grad, last[0], n, 0.5), last, n, self.scale, self.precision))
         else:
             frames = run(C2C(grad, last, True, self.scale, self.precision)).real
-        found: dict[str, Tensor] = {}
+        gradients: dict[str, Tensor] = {}
         if "x" in needs:
             windowed = frames if self.window is None else frames * self.window
             signal = overlap_add(windowed, self.hop)
             length = self.x.shape[-1] + 2 * by
-            found["x"] = unpadded(functional.pad(signal, (0, length - signal.shape[-1])), by, self.mode)
+            gradients["x"] = unpadded(functional.pad(signal, (0, length - signal.shape[-1])), by, self.mode)
         if self.window is not None and "window" in needs:
-            cut = _cut(self.x, None, n, self.hop, by, self.mode)
-            found["window"] = (frames * cut).reshape(-1, n).sum(0)
-        return found
+            cut = _cut(self.x, None, n=n, hop=self.hop, by=by, mode=self.mode)
+            gradients["window"] = (frames * cut).reshape(-1, n).sum(0)
+        return gradients
 
 
-def _cut(x: Tensor, window: Tensor | None, n: int, hop: int, by: int, mode: str) -> Tensor:
-    """Frames [..., t, n]."""
+def _cut(x: Tensor, window: Tensor | None, *, n: int, hop: int, by: int, mode: str) -> Tensor:
+    """Return frames [..., t, n]."""
     frames = (padded(x, by, mode) if by else x).unfold(-1, n, hop)
     return frames if window is None else frames * window
 
@@ -140,7 +140,7 @@ def stft(
                 [0., 0.]])
     """
     x = numeric("stft", x)
-    n_fft, hop, taper = _frames("stft", n_fft, hop_length, win_length, window, x)
+    n_fft, hop, taper = _frames("stft", n_fft, hop=hop_length, win=win_length, window=window, x=x)
     check.ndim("stft", 1, x=x)
     is_complex = x.is_complex() or (taper is not None and taper.is_complex())
     if onesided is None:
@@ -159,7 +159,7 @@ def stft(
     policy = resolve("stft", precision, x.dtype)
     scale: Scale = "root" if normalized else "none"
     if is_complex:
-        frames = _cut(x, taper, n_fft, hop, by, pad_mode)
+        frames = _cut(x, taper, n=n_fft, hop=hop, by=by, mode=pad_mode)
         spectrum = run(C2C(frames, [frames.ndim - 1], False, scale, policy)).mT
     else:
         spectrum = run(Stft(x, taper, n_fft, hop, by, pad_mode, onesided, scale, policy)).mT
@@ -181,7 +181,7 @@ def istft(
     *,
     precision: Precision | None = None,
 ) -> Tensor:
-    """The signal whose `stft` is closest to ``x``; the signal itself where ``x`` is one's `stft`.
+    """Return the signal whose `stft` is closest to ``x``; the signal itself where ``x`` is one's `stft`.
 
     Frames are transformed back, windowed, added where they overlap and divided by the sum of squared windows.
 
@@ -193,7 +193,7 @@ def istft(
         window: [win_length]; by default ones.
         center: whether `stft` had it.
         normalized: whether `stft` had it.
-        onesided: whether ``x`` has ``n_fft // 2 + 1`` frequencies; by default found from its shape.
+        onesided: whether ``x`` has ``n_fft // 2 + 1`` frequencies; by default read from its shape.
         length: of the signal; without it, what the frames cover, less the padding of ``center``.
         return_complex: whether the signal is complex, which needs all frequencies.
         precision: as for `fft`.
@@ -212,7 +212,7 @@ def istft(
     if not x.is_complex():
         raise DtypeError(op="istft", argument="dtype of x", got=x.dtype, expected="complex")
     check.ndim("istft", 2, x=x)
-    n_fft, hop, taper = _frames("istft", n_fft, hop_length, win_length, window, x)
+    n_fft, hop, taper = _frames("istft", n_fft, hop=hop_length, win=win_length, window=window, x=x)
     if hop > (n_fft if win_length is None else win_length):
         expected = f"at most win_length={n_fft if win_length is None else win_length}, or samples are in no frame"
         raise ArgumentError(op="istft", argument="hop_length", got=hop, expected=expected)
@@ -256,7 +256,7 @@ def istft(
 
 
 def _overlapped(squares: Tensor, hop: int, count: int) -> Tensor:
-    """Squared windows [n] of ``count`` frames added up: between the ends, the same from one frame to the next."""
+    """Add up squared windows [n] of ``count`` frames; between the ends they repeat from frame to frame."""
     n = squares.shape[0]
     met = -(-n // hop)
     if hop > n or count <= met or count * n < _FEW:
@@ -281,7 +281,7 @@ def spectrogram(
     *,
     precision: Precision | None = None,
 ) -> Tensor:
-    """Magnitudes of `stft` raised to ``power``: 1 for magnitude, 2 for power. Other arguments are those of `stft`.
+    """Return magnitudes of `stft` raised to ``power``: 1 for magnitude, 2 for power; else the arguments of `stft`.
 
     Example:
         >>> spectrogram(torch.ones(8), 4, 4, center=False)[0]
@@ -295,8 +295,8 @@ def spectrogram(
     return y.abs() if power == 1 else y.abs() ** power
 
 
-def _frames(op: str, n_fft: Any, hop: Any, win: Any, window: Any, x: Tensor) -> tuple[int, int, Tensor | None]:
-    """Frame length, hop, and the window padded to a frame (``None`` for ones)."""
+def _frames(op: str, n_fft: Any, *, hop: Any, win: Any, window: Any, x: Tensor) -> tuple[int, int, Tensor | None]:
+    """Return frame length, hop, and the window padded to a frame (``None`` for ones)."""
     n_fft = length_of(op, n_fft, 0, "n_fft")
     hop = n_fft // 4 if hop is None else integer(op, "hop_length", hop)
     if hop < 1:

@@ -427,7 +427,7 @@ def test_plans_refuse_what_they_were_not_made_for():
         made(torch.ones(4, 11, dtype=C64))
     assert "(4, 11)" in str(caught.value)
     assert "(4, 10)" in str(caught.value)
-    with pytest.raises(DtypeError, match="fft: plan is 'text', expected a plan made"):
+    with pytest.raises(DtypeError, match="fft: plan is 'text', expected a plan from"):
         trnfft.fft(torch.ones(4, 10, dtype=C64), plan="text")
     with pytest.raises(ArgumentError, match="a plan for fft"):
         trnfft.ifft(torch.ones(4, 10, dtype=C64), plan=made)

@@ -14,7 +14,7 @@ BLOCK = 1024
 
 @triton.jit
 def _folded(x, out, n, BLOCK: tl.constexpr):
-    """Even terms forward, odd ones backward (Makhoul)."""
+    """Write even terms forward, odd ones backward (Makhoul)."""
     row = tl.program_id(0).to(tl.int64) * n
     at = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     source = tl.where(2 * at < n, 2 * at, 2 * (n - 1 - at) + 1)
@@ -23,7 +23,7 @@ def _folded(x, out, n, BLOCK: tl.constexpr):
 
 @triton.jit
 def _unfolded(half, phases, out, n, BLOCK: tl.constexpr):
-    """Real parts of the turned half spectrum, then imaginary ones backward with their sign changed."""
+    """Write real parts of the rotated half spectrum, then imaginary ones backward with their sign changed."""
     row, k = tl.program_id(0).to(tl.int64), tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside, width = k < n, n // 2 + 1
     mirrored = k >= width
@@ -36,7 +36,7 @@ def _unfolded(half, phases, out, n, BLOCK: tl.constexpr):
 
 
 def cosine2(x: Tensor, phases: Tensor) -> Tensor:
-    """Along the last axis of a contiguous x [..., N]; ``phases`` [N // 2 + 1] are complex, with any scale in them."""
+    """Transform along the last axis of a contiguous x [..., N]; complex ``phases`` [N // 2 + 1] hold any scale."""
     n = x.shape[-1]
     rows, across = x.numel() // n, -(-n // BLOCK)
     folded, out = torch.empty_like(x), torch.empty_like(x)

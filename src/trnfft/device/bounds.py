@@ -25,7 +25,7 @@ _OTHERS = 6
 
 
 def guaranteed(implementation: str, lengths: list[int], rows: int, inner: int, precision: str) -> float:
-    """The bound for axes of these lengths, beside ``rows`` and ``inner`` others for the last of them."""
+    """Return the bound for axes of these lengths, beside ``rows`` and ``inner`` others for the last of them."""
     if implementation != "nki":
         # A few roundings for each of log2 n passes, chirps for large primes; MKL, which torch may call, sums up for
         # factors of up to about a hundred what other libraries transform.
@@ -40,7 +40,7 @@ def guaranteed(implementation: str, lengths: list[int], rows: int, inner: int, p
 
 @functools.lru_cache(maxsize=4096)
 def largest_prime(n: int) -> int:
-    """The largest prime factor of a length; 1 has none and is its own."""
+    """Return the largest prime factor of a length; 1 has none and is its own."""
     largest, factor = 1, 2
     while factor * factor <= n:
         while n % factor == 0:
@@ -50,7 +50,7 @@ def largest_prime(n: int) -> int:
 
 
 def _summed(n: int) -> int:
-    """Terms that MKL adds one by one in a transform of n points."""
+    """Return how many terms MKL adds one by one in a transform of n points."""
     prime = largest_prime(n)
     return min(prime, 128) if prime >= LARGE_PRIME else 0
 
@@ -71,6 +71,6 @@ def _axis(n: int, rows: int, inner: int, precision: str) -> float:
 
 
 def _product(terms: int, precision: str) -> float:
-    """What a product that sums up so many terms adds to the error."""
+    """Return what a product that sums up so many terms adds to the error."""
     depth, unit, coarse = min(terms, K_TILE) + -(-terms // K_TILE), UNIT["fp32"], _OPERAND[precision]
     return unit * (depth + 2 * math.sqrt(terms) + _OTHERS) + coarse * (1 + math.sqrt(terms))

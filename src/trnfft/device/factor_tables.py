@@ -31,14 +31,14 @@ class Fold:
 
 @functools.lru_cache(maxsize=4096)
 def fold(n: int, half: int, planes: int) -> Fold | None:
-    """The factors that cost the Tensor Engine least; ``None`` where none fit its 128 partitions."""
+    """Return the factors that cost the Tensor Engine least; ``None`` where none fit its 128 partitions."""
     best: Fold | None = None
     for n1 in range(3, min(n // 2, P_MAX) + 1):
         if n % n1:
             continue
-        made = _fold(n1, n // n1, half, planes)
-        if made is not None and (best is None or made.cost < best.cost):
-            best = made
+        factors = _fold(n1, n // n1, half, planes)
+        if factors is not None and (best is None or factors.cost < best.cost):
+            best = factors
     return best
 
 
@@ -55,13 +55,13 @@ def _fold(n1: int, n2: int, half: int, planes: int) -> Fold | None:
 
 
 def cycles(slots: int, columns: int, groups: int, outputs: int) -> float:
-    """Cycles of fp32 for a tile of 128 rows: two a row for a transposition, four a column for a product."""
+    """Return cycles of fp32 for a tile of 128 rows: two a row for a transposition, four a column for a product."""
     return (slots + groups) * TRANSPOSED + 4 * (slots * max(64, columns) + groups * max(64, outputs))
 
 
 @functools.lru_cache(maxsize=1024)
 def two_folds(n: int, half: int, planes: int) -> tuple[Fold, Fold] | None:
-    """The cheapest two folded factors of a long row; of equals those that differ least."""
+    """Return the cheapest two folded factors of a long row; of equals those that differ least."""
     best: tuple[tuple[float, int], tuple[Fold, Fold]] | None = None
     for r in (r for r in range(2, n // 2 + 1) if n % r == 0):
         outer, inner = fold(r, WHOLE, planes), fold(n // r, HALF_IN if half == HALF_IN else WHOLE, 2)
@@ -73,7 +73,7 @@ def two_folds(n: int, half: int, planes: int) -> tuple[Fold, Fold] | None:
 
 
 def _cost_of_two(outer: Fold, inner: Fold, half: int) -> float:
-    """Cycles of the Tensor Engine for 128 rows, and what DMA loses where runs are short."""
+    """Return cycles of the Tensor Engine for 128 rows, and what DMA loses where runs are short."""
     r, m = outer.n1 * outer.n2, inner.n1 * inner.n2
     if half == WHOLE:
         return outer.cost * m + inner.cost * r
@@ -89,7 +89,7 @@ def _cost_of_two(outer: Fold, inner: Fold, half: int) -> float:
 
 
 def _planes(w: Array) -> Array:
-    """[plane, part, ...] of multiplication by w."""
+    """Return [plane, part, ...] of multiplication by w."""
     return np.array([[w.real, w.imag], [-w.imag, w.real]])
 
 
@@ -98,7 +98,7 @@ def _tensor(array: Array, dtype: torch.dtype) -> Tensor:
 
 
 def first(
-    made: Fold,
+    factors: Fold,
     half: int,
     planes: int,
     sign: int,
@@ -106,11 +106,11 @@ def first(
     diagonal: Array | None = None,
     kept: int | None = None,
 ) -> Tensor:
-    """[k, w]: for every residue of n2 the DFT matrix of n1 points with its twiddles, after a ``diagonal`` of n.
+    """Return [k, w]: for every residue of n2 the DFT matrix of n1 points with twiddles, after a ``diagonal`` of n.
 
     Of whole rows the first ``kept`` values of k1 are wanted, all where that is not said.
     """
-    n1, n2 = made.n1, made.n2
+    n1, n2 = factors.n1, factors.n2
     if half == HALF_IN:
         return _tensor(np.concatenate(_first_of_half(n1, n2, sign), axis=1), dtype)
     n = np.arange(n1)[:, None] * n2 + np.arange(n2)  # [j, s]
@@ -130,8 +130,8 @@ def first(
 
 
 def _first_of_half(n1: int, n2: int, sign: int) -> list[Array]:
-    """Rows are mirrored, plane and j; columns part and k1, one part where a residue is its own mirror."""
-    found, low = [], (n1 + 1) // 2
+    """Return tables with rows (mirrored, plane, j) and columns (part, k1), one part where a residue mirrors itself."""
+    tables, low = [], (n1 + 1) // 2
     j, k1 = np.arange(low)[:, None], np.arange(n1)
     for s in range(n2 // 2 + 1):
         direct = _planes(roots((j * n2 + s) * k1, n1 * n2, sign))  # [plane, part, j, k1]
@@ -139,20 +139,20 @@ def _first_of_half(n1: int, n2: int, sign: int) -> list[Array]:
         mirrored = _planes(roots(((n1 - 1 - j) * n2 + s) * k1, n1 * n2, sign)) * np.array([1, -1])[:, None, None, None]
         mirrored[:, :, n1 // 2 :] = 0
         both = np.array([direct, mirrored]).transpose(0, 1, 3, 2, 4)  # [mirrored, plane, j, part, k1]
-        found.append(both[:, :, :, : 1 if 2 * s % n2 == 0 else 2].reshape(4 * low, -1))
-    return found
+        tables.append(both[:, :, :, : 1 if 2 * s % n2 == 0 else 2].reshape(4 * low, -1))
+    return tables
 
 
-def second(made: Fold, half: int, sign: int, scale: float, dtype: torch.dtype) -> Tensor:
-    """[k, w]: the DFT matrix of n2 points, once for every k1 of a group."""
-    n2, eye = made.n2, np.eye(made.group)
+def second(factors: Fold, half: int, sign: int, scale: float, dtype: torch.dtype) -> Tensor:
+    """Return [k, w]: the DFT matrix of n2 points, once for every k1 of a group."""
+    n2, eye = factors.n2, np.eye(factors.group)
     w = scale * roots(np.outer(np.arange(n2), np.arange(n2)), n2, sign)  # [s, k2]
     if half == HALF_IN:
         rows = [w.real[0]]
         for s in range(1, n2 // 2 + 1):
             rows += [w.real[s]] if 2 * s == n2 else [2 * w.real[s], -2 * w.imag[s]]
         table = np.einsum("sk,ij->iskj", np.array(rows), eye)  # [i, s, k2, i]
-        return _tensor(table.reshape(made.group * n2, -1), dtype)
+        return _tensor(table.reshape(factors.group * n2, -1), dtype)
     low = n2 if half == WHOLE else (n2 + 1) // 2
     whole = np.einsum("pqsk,ij->ipsqkj", _planes(w), eye)  # [i, plane, s, part, k2, i]
     tables = [whole[:, :, :, :, :low]]
@@ -160,17 +160,17 @@ def second(made: Fold, half: int, sign: int, scale: float, dtype: torch.dtype) -
         # The conjugate of k2 is k2' = n2 - 1 - k2 of n1 - k1: k2 and k1 are reversed.
         high = whole[:, :, :, :, : low - 1 : -1, ::-1] * np.array([1, -1])[:, None, None]
         tables.append(high)
-    return _tensor(np.concatenate([t.reshape(2 * made.group * n2, -1) for t in tables], axis=1), dtype)
+    return _tensor(np.concatenate([t.reshape(2 * factors.group * n2, -1) for t in tables], axis=1), dtype)
 
 
 def flip(dtype: torch.dtype) -> Tensor:
-    """The identity, reversed: what a product with it sums over comes out backwards."""
+    """Return the reversed identity: a product with it comes out backwards."""
     return torch.eye(P_MAX, dtype=dtype).flip(1)
 
 
-def unpaired(made: Fold, sign: int, scale: float, dtype: torch.dtype) -> Tensor:
-    """[k, w]: the second product for k1 = 0, and n1 / 2 where there is one."""
-    n1, n2 = made.n1, made.n2
+def unpaired(factors: Fold, sign: int, scale: float, dtype: torch.dtype) -> Tensor:
+    """Return [k, w]: the second product for k1 = 0, and n1 / 2 where there is one."""
+    n1, n2 = factors.n1, factors.n2
     s = np.arange(n2)[:, None]
     blocks = [roots(s * np.arange(n2 // 2 + 1), n2, sign)]
     if n1 % 2 == 0:

@@ -26,12 +26,12 @@ _LONG = 8192
 
 @functools.lru_cache(maxsize=1024)
 def _size(kind: str, rows: int, n: int, real: bool) -> Size:
-    """Instructions and matmuls of the program of a batch of rows of n points."""
+    """Return instructions and matmuls of the program of a batch of rows of n points."""
     given = n // 2 + 1 if kind == "c2r" else n
-    made = program(kind, (rows, given), (1,), n, -1, "none", torch.float32, real)
-    plane = torch.empty(rows * (made.read if kind == "c2r" else n), device="meta")
+    transform = program(kind, (rows, given), (1,), n, -1, "none", torch.float32, real)
+    plane = torch.empty(rows * (transform.read if kind == "c2r" else n), device="meta")
     planes = plane, None if real or kind == "r2c" else plane
-    return size_of(kernels.fft, (*planes, *made.tables), {"program": made.steps})
+    return size_of(kernels.fft, (*planes, *transform.tables), {"program": transform.steps})
 
 
 def _tile(n: int) -> int:
@@ -47,7 +47,7 @@ class Rows(NamedTuple):
     real: bool = False
 
     def size(self) -> tuple[int, int]:
-        """About how many instructions and matmuls its program has."""
+        """Return about how many instructions and matmuls its program has."""
         tile = _tile(self.n)
         if self.rows <= tile or self.rows * self.n <= _FEW:
             return 0, 0
@@ -56,7 +56,7 @@ class Rows(NamedTuple):
         return one[0] + more * (two[0] - one[0]), one[1] + more * (two[1] - one[1])
 
     def at_once(self) -> int:
-        """How many rows one program may transform: all, or a number of whole tiles."""
+        """Return how many rows one program may transform: all, or a number of whole tiles."""
         if fit([self]):
             return self.rows
         tile = _tile(self.n)
@@ -67,6 +67,6 @@ class Rows(NamedTuple):
 
 
 def fit(axes: Sequence[Rows]) -> bool:
-    """Whether one program may transform all of these, one after the other."""
+    """Return whether one program may transform all of these, one after the other."""
     sizes = [axis.size() for axis in axes]
     return all(sum(size[i] for size in sizes) <= limit for i, limit in enumerate(limits()))

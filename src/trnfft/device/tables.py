@@ -14,7 +14,7 @@ Array = np.ndarray[Any, Any]
 
 
 def roots(exponents: Array, n: int, sign: int) -> Array:
-    """``exp(sign 2 pi i e / n)`` with e reduced modulo n, and then to an eighth of a turn, in integers."""
+    """Return ``exp(sign 2 pi i e / n)``, e reduced modulo n and then to an eighth of a turn, in integers."""
     e = exponents.astype(np.int64) % n
     octant, rest = np.divmod(8 * e, n)
     # The angle within an octant, from its nearer end: at most an eighth of a turn.
@@ -24,8 +24,8 @@ def roots(exponents: Array, n: int, sign: int) -> Array:
     # The end that the angle is measured from, and in which direction.
     quarter = (octant + 1) // 2 % 4
     s = np.where(odd, -s, s)
-    turned = np.choose(quarter, [c + 1j * s, -s + 1j * c, -c - 1j * s, s - 1j * c])
-    return turned if sign > 0 else np.conj(turned)
+    rotated = np.choose(quarter, [c + 1j * s, -s + 1j * c, -c - 1j * s, s - 1j * c])
+    return rotated if sign > 0 else np.conj(rotated)
 
 
 def _tensor(array: Array, dtype: torch.dtype) -> Tensor:
@@ -33,7 +33,7 @@ def _tensor(array: Array, dtype: torch.dtype) -> Tensor:
 
 
 def dft(n: int, rows: int, columns: int, sign: int, scale: float) -> Array:
-    """[rows, columns] of ``scale * W_n^(j k)``."""
+    """Return [rows, columns] of ``scale * W_n^(j k)``."""
     return scale * roots(np.outer(np.arange(rows), np.arange(columns)), n, sign)
 
 
@@ -54,7 +54,7 @@ def matrix(
     real_out: bool = False,
     dtype: torch.dtype = torch.float32,
 ) -> Tensor:
-    """A DFT matrix acting on parts, ``lanes`` times along the diagonal.
+    """Return a DFT matrix acting on parts, ``lanes`` times along the diagonal.
 
     Rows are lane, plane and j for layouts ``moving`` and ``stationary``, plane, lane and j for ``split``; columns are
     lane, part and k for ``moving``, part, lane and k for the others.
@@ -67,7 +67,7 @@ def matrix(
 
 
 def half_weights(n: int, rows: int) -> Array:
-    """How often a term of half a spectrum occurs in the whole."""
+    """Return how often a term of half a spectrum occurs in the whole."""
     weights = np.full(rows, 2.0)
     weights[0] = 1.0
     if n % 2 == 0 and n // 2 < rows:
@@ -76,18 +76,18 @@ def half_weights(n: int, rows: int) -> Array:
 
 
 def twiddles(n: int, rows: int, columns: int, copies: int, sign: int) -> Tensor:
-    """[2, copies * rows, columns]: both parts of ``W_n^(j k)``, repeated downwards."""
+    """Return [2, copies * rows, columns]: both parts of ``W_n^(j k)``, repeated downwards."""
     w = np.tile(roots(np.outer(np.arange(rows), np.arange(columns)), n, sign), (copies, 1))
     return both_parts(w)
 
 
 def chirp(n: int, count: int, sign: int, scale: float = 1.0) -> Array:
-    """[count]: ``scale * exp(sign pi i j^2 / n)``, the squares reduced as integers modulo 2n."""
+    """Return [count]: ``scale * exp(sign pi i j^2 / n)``, the squares reduced as integers modulo 2n."""
     return scale * roots(np.arange(count, dtype=np.int64) ** 2 % (2 * n), 2 * n, sign)
 
 
 def chirp_spectrum(n: int, inputs: int, outputs: int, length: int, sign: int) -> Array:
-    """[length]: the transform of the conjugate chirp at lags ``1 - inputs`` to ``outputs - 1``, over ``length``."""
+    """Transform the conjugate chirp at lags ``1 - inputs`` to ``outputs - 1``, over ``length``: [length]."""
     lags = np.conj(chirp(n, max(inputs, outputs), sign))
     b = np.zeros(length, np.complex128)
     b[:outputs] = lags[:outputs]
@@ -96,13 +96,13 @@ def chirp_spectrum(n: int, inputs: int, outputs: int, length: int, sign: int) ->
 
 
 def both_parts(w: Array) -> Tensor:
-    """[2, ...]: real and imaginary part."""
+    """Return [2, ...]: real and imaginary part."""
     return _tensor(np.stack((w.real, w.imag)), torch.float32)
 
 
 @functools.lru_cache(maxsize=4096)
 def factors(n: int, most: int) -> tuple[int, ...] | None:
-    """The fewest factors of n up to ``most``, as equal as can be; ``None`` where a prime is larger."""
+    """Return the fewest factors of n up to ``most``, as equal as can be; ``None`` where a prime is larger."""
     divisors = [d for d in range(2, min(n, most) + 1) if n % d == 0]
     if n <= most:
         return (n,)
@@ -114,7 +114,7 @@ def factors(n: int, most: int) -> tuple[int, ...] | None:
 
 
 def _split(n: int, count: int, most: int, divisors: tuple[int, ...]) -> tuple[int, ...] | None:
-    """``count`` factors with the smallest largest one, in ascending order."""
+    """Return ``count`` factors with the smallest largest one, in ascending order."""
     if count == 1:
         return (n,) if n <= most else None
     best: tuple[int, ...] | None = None

@@ -13,7 +13,7 @@ COLUMN_BYTES = 16 * 1024
 
 
 def _folded_columns(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, sizes):
-    """out[A, k1 + kept k2, C] = sum_n2 W^(N1 n2 k2) sum_n1 W^((N2 n1 + n2) k1) x[A, N2 n1 + n2, C].
+    """Compute out[A, k1 + kept k2, C] = sum_n2 W^(N1 n2 k2) sum_n1 W^((N2 n1 + n2) k1) x[A, N2 n1 + n2, C].
 
     The first ``kept`` values of k1 are computed: all N1, or those that stand for the others as well where x is real.
     """
@@ -31,23 +31,23 @@ def _folded_columns(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, sizes)
             blocks.append((a, c))
     ahead = None
     for index in range(len(blocks) + 1):
-        made = ahead
+        ready = ahead
         if index < len(blocks):
             ahead = _first_of(planes, blocks[index], first_sb, (kept, at_v))
         if index > 0:
             a, c = blocks[index - 1]
-            _second_of(outs, [(a, c.start, c.size, 0)], made, second_sb, (2, N2, group))
+            _second_of(outs, [(a, c.start, c.size, 0)], ready, second_sb, (2, N2, group))
 
 
 def _even(count, most):
-    """Columns of a load and of a product, where 128 of them, or all but a few, cost as much as 128."""
+    """Return columns of a load and of a product: 128 of them, or all but a few, cost as much as 128."""
     products = (count + P_MAX - 1) // P_MAX
     at_v = (count + products - 1) // products
     return min(count, max(1, most // at_v) * at_v), at_v
 
 
 def _folded_turned(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, twiddles_hbm, sizes):
-    """out[A, k, R] = sum_n W^(n k) w[R, n] x[A, R, n], n and k being split as above: rows, turned, become columns.
+    """Compute out[A, k, R] = sum_n W^(n k) w[R, n] x[A, R, n], n and k split as above: rows become columns.
 
     Twiddles w may be fewer than R, and are then repeated. Of half a spectrum (``half`` is -1) only n <= N1 N2 / 2 is
     given, as x[R, A, n], and the result is real.
@@ -71,7 +71,7 @@ def _folded_turned(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, twiddle
     padded = (N1 + 1) // 2 * N2 + 1 if half == -1 else width
     ahead = None
     for index in range(len(blocks) + 1):
-        made = ahead
+        ready = ahead
         if index < len(blocks):
             a, b = blocks[index]
             ahead = []
@@ -84,22 +84,22 @@ def _folded_turned(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, twiddle
                 ahead.append(_first_product(_slots(x_sb, N1, N2, half), _widths(N1, N2, half), first_sb))
         if index > 0:
             a, b = blocks[index - 1]
-            places = _places(b, A, R) if shared else [(a, b.start, b.size, 0)]
-            _second_of(outs, places, made, second_sb, (unit, N2, group))
+            parts = _parts_of_block(b, A, R) if shared else [(a, b.start, b.size, 0)]
+            _second_of(outs, parts, ready, second_sb, (unit, N2, group))
 
 
-def _places(b, A, R):
-    """(a, first row of R, rows, first column of the block) of every part of a block of rows of [A, R]."""
-    found = []
+def _parts_of_block(b, A, R):
+    """List (a, first row of R, rows, first column of the block) of every part of a block of rows of [A, R]."""
+    parts = []
     for a in tiles(A, 1):
         low, high = max(b.start, a.start * R), min(b.stop, a.stop * R)
         if low < high:
-            found.append((a, low - a.start * R, high - low, low - b.start))
-    return found
+            parts.append((a, low - a.start * R, high - low, low - b.start))
+    return parts
 
 
 def _twisted(planes, start, twiddles_hbm, t, padded):
-    """[b, part, n]: rows times twiddles that differ from row to row, from ``start`` on and again from the first."""
+    """Return [b, part, n]: rows times twiddles that differ by row, from ``start`` on, repeated where fewer."""
     rows, width = planes[0].shape
     offset, period, columns = t
     x_sb, w_sb = [], []
@@ -122,7 +122,7 @@ def _twisted(planes, start, twiddles_hbm, t, padded):
 
 
 def _first_of(planes, block, table_sb, sizes):
-    """Tiles [ac, w] of up to 128 columns each, twiddles included."""
+    """Return tiles [ac, w] of up to 128 columns each, twiddles included."""
     a, c = block
     kept, at_v = sizes
     _, N1, N2, C = planes[0].shape
@@ -131,7 +131,7 @@ def _first_of(planes, block, table_sb, sizes):
         pattern = [[N2 * C, N1], [N1 * N2 * C, a.size], [C, N2], [1, c.size]]  # [n1, a, n2, c]
         here = planes[p].ap(pattern, offset=a.start * N1 * N2 * C + c.start)
         nisa.dma_copy(dst=x_sb[p * N1 : (p + 1) * N1], src=here)
-    found = []
+    products = []
     width = 2 * kept
     # Columns of one product: several of A where C is short.
     for u in tiles(a.size, max(1, P_MAX // c.size)):
@@ -148,43 +148,43 @@ def _first_of(planes, block, table_sb, sizes):
                         accumulate=False,
                     )
                 _leave(a_sb[:, s.start * width : s.stop * width], a_ps, s.index % 2 == 1)
-            found.append(a_sb)
-    return found
+            products.append(a_sb)
+    return products
 
 
-def _second_of(outs, places, made, table_sb, sizes):
-    """Groups of k1 of all columns of a block, transposed, under one table; ``places`` are where columns belong."""
+def _second_of(outs, parts_of_block, products, table_sb, sizes):
+    """Multiply transposed groups of k1 of all columns by one table; store ``parts_of_block`` where they belong."""
     unit, N2, group = sizes
     _, _, kept, C = outs[0].shape
     columns = 0
-    for a_sb in made:
+    for a_sb in products:
         columns += a_sb.shape[0]
     parts = len(outs) * N2
     for run in _equal(kept, group):
         start, size, many = run
         y_sb = nl.ndarray((parts * size, many, columns), dtype=outs[0].dtype, buffer=nl.sbuf)  # [part k2 i, j, ac]
         for j in range(many):
-            aT_sb = _beside(made, (unit * (start + j * size), unit * size, N2, columns), j % 2 == 1)  # [i p n2, ac]
+            aT_sb = _beside(products, (unit * (start + j * size), unit * size, N2, columns), j % 2 == 1)  # [i p n2, ac]
             y_ps = nl.ndarray((parts * size, columns), dtype=nl.float32, buffer=nl.psum)  # [part k2 i, ac]
             pattern = [[parts * group, aT_sb.shape[0]], [group, parts], [1, size]]  # [i p n2, part k2, i]
             nisa.nc_matmul(dst=y_ps, stationary=table_sb.ap(pattern, offset=0), moving=aT_sb, accumulate=False)
             _leave(y_sb[:, j, :], y_ps, j % 2 == 0)
         share = N2 * size
         for o in range(len(outs)):
-            for place in places:
-                a, c, count, first = place
+            for part in parts_of_block:
+                a, c, count, first = part
                 pattern = [[kept * C, N2], [C, size], [size * C, many], [N2 * kept * C, a.size], [1, count]]
                 dst = outs[o].ap(pattern, offset=(a.start * N2 * kept + start) * C + c)  # [k2, i, j, a, c]
                 store(dst, y_sb[o * share : (o + 1) * share, :, first : first + a.size * count])
 
 
-def _beside(made, sizes, odd):
-    """[i p n2, ac]: one group of k1 of several tiles of columns, transposed, beside each other."""
+def _beside(products, sizes, odd):
+    """Return [i p n2, ac]: one group of k1 of several tiles of columns, transposed, side by side."""
     first, count, N2, columns = sizes
-    dtype = made[0].dtype
+    dtype = products[0].dtype
     aT_ps = nl.ndarray((count * N2, columns), dtype=dtype, buffer=nl.psum)  # [i p n2, ac]
     done = 0
-    for a_sb in made:
+    for a_sb in products:
         rows, width = a_sb.shape
         view = a_sb.ap([[width, rows], [1, count], [width // N2, N2]], offset=first)  # [ac, i p, n2]
         nisa.nc_transpose(dst=aT_ps[:, done : done + rows], data=view)

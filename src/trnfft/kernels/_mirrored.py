@@ -12,7 +12,7 @@ MIRROR_BYTES = 16 * 1024
 
 
 def _unfolded(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, sizes):
-    """out[A, k] for k <= R M / 2, from z[m, A, n2, k1] = X[k1 + N1 n2 + R m] with k1 <= N1 / 2, where R = N1 N2."""
+    """Write out[A, k], k <= R M / 2, from z[m, A, n2, k1] = X[k1 + N1 n2 + R m], k1 <= N1 / 2, R = N1 N2."""
     A, M, N1, N2, flip = sizes
     R, kept = N1 * N2, N1 // 2 + 1
     written = R * M // 2 + 1
@@ -32,7 +32,7 @@ def _unfolded(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, sizes):
 
 
 def _mirrored_rows(z_hbm, m, a, flip_sb, sizes):
-    """[m, a, n2 k1] of one plane, all of k1: the upper half comes from the rows M - 1 - m, backwards."""
+    """Return [m, a, n2 k1] of one plane, all of k1: the upper half comes from the rows M - 1 - m, backwards."""
     negative, N1 = sizes
     M, _, N2, kept = z_hbm.shape
     R = N1 * N2
@@ -52,7 +52,7 @@ def _mirrored_rows(z_hbm, m, a, flip_sb, sizes):
 
 
 def _flipped(dst, src, flip_sb, negative, odd):
-    """Dst = src [b, w] backwards in both indices, perhaps with its sign changed."""
+    """Write src [b, w] backwards in both indices, perhaps with its sign changed."""
     back_ps = _backwards(src, flip_sb)
     data = back_ps
     if len(dst.shape) > 2:
@@ -66,7 +66,7 @@ def _flipped(dst, src, flip_sb, negative, odd):
 
 
 def _backwards(src, flip_sb):
-    """[b, w] in PSUM: src [b, ...] of up to 512 elements a row, backwards in both indices."""
+    """Return [b, w] in PSUM: src [b, ...] of up to 512 elements a row, backwards in both indices."""
     rows, width = src.shape[0], _free(src)
     back_ps = nl.ndarray((rows, width), dtype=nl.float32, buffer=nl.psum)  # [b, w]
     if width <= P_MAX:
@@ -78,7 +78,7 @@ def _backwards(src, flip_sb):
 
 
 def _backwards_tile(dst_ps, src, flip_sb):
-    """At most 128 columns: transposed by the reversed identity, and back by it."""
+    """Reverse at most 128 columns: transpose by the reversed identity, and back by it."""
     rows, width = src.shape[0], _free(src)
     by = flip_sb[0:rows, P_MAX - rows : P_MAX]
     down_ps = nl.ndarray((width, rows), dtype=nl.float32, buffer=nl.psum)  # [w, b]
@@ -90,7 +90,7 @@ def _backwards_tile(dst_ps, src, flip_sb):
 
 
 def _completed(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, sizes):
-    """out[r, A, b] = X[b + M r] for b <= M / 2 and all R rows, from X[A, k] with k <= R M / 2."""
+    """Write out[r, A, b] = X[b + M r] for b <= M / 2 and all R rows, from X[A, k] with k <= R M / 2."""
     A, R, M, flip = sizes
     width, read = M // 2 + 1, R * M // 2 + 1
     planes = _planes(re_hbm, im_hbm, (A * read,))

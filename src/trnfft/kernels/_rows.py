@@ -19,7 +19,7 @@ KEPT = 96 * 1024
 
 
 def _rows(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, sizes):
-    """out[A, K] = x[A, N] @ T[N, K]; T is [2N, 2K] for complex data. Working set below 160 KiB a partition."""
+    """Compute out[A, K] = x[A, N] @ T[N, K]; T is [2N, 2K] for complex data. Below 160 KiB a partition."""
     A, N, K, t = sizes
     planes = _planes(re_hbm, im_hbm, (A, N))
     outs = _planes(out_re_hbm, out_im_hbm, (A, K))
@@ -48,8 +48,8 @@ def _rows(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, sizes):
 
 
 def _row_tiles(planes, a, N):
-    """Tiles [k, a] of all planes."""
-    found = []
+    """Load tiles [k, a] of all planes."""
+    tiles_sb = []
     for p in range(len(planes)):
         x_sb = load(planes[p][a.span])  # [a, N]
         for k in tiles(N, K_TILE):
@@ -57,23 +57,23 @@ def _row_tiles(planes, a, N):
             nisa.nc_transpose(dst=xT_ps, data=x_sb[:, k.span])
             xT_sb = nl.ndarray((k.size, a.size), dtype=x_sb.dtype, buffer=nl.sbuf)  # [k, a]
             _leave(xT_sb, xT_ps, k.index % 2 == 1)
-            found.append(xT_sb)
-    return found
+            tiles_sb.append(xT_sb)
+    return tiles_sb
 
 
 def _fused(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, twiddles_hbm, sizes):
-    """out[A, k2, k1] = sum_n2 T2[n2, k2] w[n2, k1] sum_n1 T1[n1, k1] x[A, n1, n2].
+    """Compute out[A, k2, k1] = sum_n2 T2[n2, k2] w[n2, k1] sum_n1 T1[n1, k1] x[A, n1, n2].
 
     The first product has data stationary, so that n2 of ``packed`` rows comes out on the partitions; the second matrix
     has one block per packed row. ``J`` rows of n1 are read and ``K2`` of k2 written. Few rows are loaded with n1 on the
-    partitions, ``lanes`` groups above each other to fill them; many (``turned``) as they lie, and transposed on chip,
+    partitions, ``lanes`` groups above each other to fill them; many as they lie, and ``transposed`` on chip,
     because DMA moves long runs faster. Below 150 KiB a partition.
     """
-    A, N1, N2, J, K2, packed, lanes, turned, t1, tw, t2 = sizes
+    A, N1, N2, J, K2, packed, lanes, transposed, t1, tw, t2 = sizes
     planes = _planes(re_hbm, im_hbm, (A, J, N2))
     outs = _planes(out_re_hbm, out_im_hbm, (A, K2, N1))
     t1_sb = []
-    if turned:
+    if transposed:
         for p in range(len(planes)):
             t1_sb.append(load(_table_rows(matrices_hbm, t1, p * J, J)))  # [J, 2 N1]
     else:
@@ -86,23 +86,23 @@ def _fused(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, twiddles_hbm, s
             load(_table_rows(matrices_hbm, t2, packed * N2, packed * N2)),
         ],
     ]
-    if turned:
+    if transposed:
         for b in tiles(A, P_MAX):
-            x_sb = _turned(planes, b)
-            _groups(outs, x_sb, held, (turned, b.start, b.size, 1, packed, N1, N2, K2))
+            x_sb = _transposed_rows(planes, b)
+            _groups(outs, x_sb, held, (transposed, b.start, b.size, 1, packed, N1, N2, K2))
     else:
         together = lanes * packed
         whole = A // together * together
         for b in tiles(whole, max(together, ROW_ELEMENTS // (N2 * packed) * together)):
             x_sb = _stacked(planes, b.start, b.size // lanes, lanes)
-            _groups(outs, x_sb, held, (turned, b.start, b.size // lanes, lanes, packed, N1, N2, K2))
+            _groups(outs, x_sb, held, (transposed, b.start, b.size // lanes, lanes, packed, N1, N2, K2))
         if whole < A:
             x_sb = _stacked(planes, whole, A - whole, 1)
-            _groups(outs, x_sb, held, (turned, whole, A - whole, 1, packed, N1, N2, K2))
+            _groups(outs, x_sb, held, (transposed, whole, A - whole, 1, packed, N1, N2, K2))
 
 
 def _stacked(planes, start, rows, lanes):
-    """Tiles [s p n1, row, n2] of ``lanes`` times ``rows`` rows, straight from HBM."""
+    """Load tiles [s p n1, row, n2] of ``lanes`` times ``rows`` rows, straight from HBM."""
     views = []
     for p in range(len(planes)):
         _, J, N2 = planes[p].shape
@@ -114,10 +114,10 @@ def _stacked(planes, start, rows, lanes):
     return _load_lanes(views)
 
 
-def _turned(planes, b):
-    """Tiles [n1, n2, row] that were loaded row by row and transposed on the Tensor Engine."""
+def _transposed_rows(planes, b):
+    """Load tiles [n1, n2, row] row by row, and transpose them on the Tensor Engine."""
     _, J, N2 = planes[0].shape
-    found = []
+    tiles_sb = []
     for p in range(len(planes)):
         x_sb = load(planes[p][b.span])  # [b, J, N2]
         xT_sb = nl.ndarray((J, N2, b.size), dtype=x_sb.dtype, buffer=nl.sbuf)  # [J, N2, b]
@@ -126,25 +126,25 @@ def _turned(planes, b):
             for j in range(n.size):
                 nisa.nc_transpose(dst=xT_ps[:, j, :], data=x_sb[:, :, n.start + j])
             _leave(xT_sb[:, n.span, :], xT_ps, n.index % 2 == 1)
-        found.append(xT_sb)
-    return found
+        tiles_sb.append(xT_sb)
+    return tiles_sb
 
 
 def _groups(outs, x_sb, held, sizes):
-    """Rows of one load, ``packed`` at a time, and what is left of them."""
-    turned, start, rows, lanes, packed, N1, N2, K2 = sizes
+    """Transform rows of one load, ``packed`` at a time, and what is left of them."""
+    transposed, start, rows, lanes, packed, N1, N2, K2 = sizes
     whole = rows // packed
     if whole > 0:
-        _block(outs, x_sb, held, (turned, start, 0, lanes, whole, packed, packed, N1, N2, K2))
+        _block(outs, x_sb, held, (transposed, start, 0, lanes, whole, packed, packed, N1, N2, K2))
     tail = rows - whole * packed
     if tail > 0:
         done = whole * packed
-        _block(outs, x_sb, held, (turned, start + done, done, 1, 1, tail, packed, N1, N2, K2))
+        _block(outs, x_sb, held, (transposed, start + done, done, 1, 1, tail, packed, N1, N2, K2))
 
 
 def _block(outs, x_sb, held, sizes):
-    """Rows from ``start``: ``lanes`` times Q groups of ``g`` rows packed into the partitions."""
-    turned, start, first, lanes, Q, g, packed, N1, N2, K2 = sizes
+    """Transform rows from ``start``: ``lanes`` times Q groups of ``g`` rows packed into the partitions."""
+    transposed, start, first, lanes, Q, g, packed, N1, N2, K2 = sizes
     t1_sb, w_sb, t2_sb = held
     P, K, wide = g * N2, g * K2, lanes * 2 * N1
     moving = []
@@ -159,7 +159,7 @@ def _block(outs, x_sb, held, sizes):
             row = first + (q.start + j) * g
             stationary = []
             for i in range(len(x_sb)):
-                if turned:
+                if transposed:
                     k, _, rows = x_sb[i].shape
                     stationary.append(x_sb[i].ap([[N2 * rows, k], [1, g], [rows, N2]], offset=row))  # [n1, g, n2]
                 else:

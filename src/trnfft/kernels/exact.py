@@ -30,7 +30,7 @@ FREE = 4
 
 @nki.jit
 def exact(x_hbm, tables_hbm, program=()):
-    """Digits x [plane, n, S, F] through the steps of a program."""
+    """Pass digits x [plane, n, S, F] through the steps of a program."""
     _, points, S, F = x_hbm.shape
     for index in range(len(program)):
         kind, table, sizes = program[index]
@@ -45,13 +45,13 @@ def exact(x_hbm, tables_hbm, program=()):
 
 
 def _steps(sizes):
-    """Distances of elements along dimensions of these sizes, the last one in a run."""
-    found, step = [], 1
+    """Return distances of elements along dimensions of these sizes, the last one in a run."""
+    distances, step = [], 1
     for i in range(len(sizes)):
-        found.append(step)
+        distances.append(step)
         step *= sizes[len(sizes) - 1 - i]
-    found.reverse()
-    return found
+    distances.reverse()
+    return distances
 
 
 def _move(dst, dst_at, src, src_at, rows, dims):
@@ -95,14 +95,14 @@ def _move(dst, dst_at, src, src_at, rows, dims):
 
 
 def _pass(y_hbm, x_hbm, tables_hbm, table, sizes):
-    """y[k, u, n, e, g, d] = sum_r t[n][r, k] x[r, u, n, e, g, d] for every digit and column; k and r hold both planes.
+    """Compute y[k, u, n, e, g, d] = sum_r t[n][r, k] x[r, u, n, e, g, d] for every digit and column, in both planes.
 
     What is left of this axis is (u, n), other axes are e, and what is done is (g, d), of which g lies outside in x. In
-    y k is part of what is done where that is ``turned``, and outside otherwise. Small factors have blocks of columns
+    y k is part of what is done where that is ``transposed``, else outside. Small factors have blocks of columns
     above each other, with a table for each.
     """
-    R, U, N, E, G, D, turned = sizes
-    turned = turned and U * N * E > 1
+    R, U, N, E, G, D, transposed = sizes
+    transposed = transposed and U * N * E > 1
     _, _, S, F = x_hbm.shape
     lanes = P_MAX // (2 * R)
     total = U * E * G * D * F
@@ -123,17 +123,17 @@ def _pass(y_hbm, x_hbm, tables_hbm, table, sizes):
             rows = len(group) * 2 * R
             x_sb = _loaded(x_hbm, n, group, sizes)
             y_sb = _product(x_sb, t_sb[0:rows, :, :, 0:rows], _shape(group[0], n, S))
-            _stored(y_hbm, y_sb, n, group, (R, U, N, E, G, D, turned))
+            _stored(y_hbm, y_sb, n, group, (R, U, N, E, G, D, transposed))
 
 
 def _shape(block, n, S):
-    """Sizes (u, n, c, S, f) of a block; c is e, g and d."""
+    """Return sizes (u, n, c, S, f) of a block; c is e, g and d."""
     u, e, g, d, f = block
     return u.size, n.size, e.size * g.size * d.size, S, f.size
 
 
 def _tables(tables_hbm, sizes, held, n, lanes):
-    """[r, n, S, k]: tables along the diagonal, once for every lane, of tiles that are zero elsewhere."""
+    """Return [r, n, S, k]: tables along the diagonal, once for every lane, zero elsewhere."""
     table, rows, N, S = sizes
     pattern = [[N * S * rows, rows], [S * rows, n.size], [rows, S], [1, rows]]  # [r, n, S, k]
     here_hbm = tables_hbm.ap(pattern, offset=table + n.start * S * rows)
@@ -149,7 +149,7 @@ def _tables(tables_hbm, sizes, held, n, lanes):
 
 
 def _blocks(extents, most):
-    """Tiles of several dimensions with at most 512 and about ``most`` elements, the last filled first; their size."""
+    """Cut several dimensions into tiles of at most 512 and about ``most`` elements, last first; return their size."""
     sizes, columns = [], 1
     for i in range(len(extents)):
         extent = extents[len(extents) - 1 - i]
@@ -158,18 +158,18 @@ def _blocks(extents, most):
         pieces = (extent + count - 1) // count
         sizes.append((extent + pieces - 1) // pieces)
         columns *= sizes[i]
-    found = [()]
+    blocks = [()]
     for i in range(len(extents)):
         longer = []
-        for block in found:
+        for block in blocks:
             for tile in tiles(extents[i], sizes[len(extents) - 1 - i]):
                 longer.append(block + (tile,))  # noqa: RUF005
-        found = longer
-    return found, columns
+        blocks = longer
+    return blocks, columns
 
 
 def _alike(one, other):
-    """Whether two blocks have one shape."""
+    """Return whether two blocks have one shape."""
     same = True
     for i in range(len(one)):
         mine, theirs = one[i], other[i]
@@ -179,7 +179,7 @@ def _alike(one, other):
 
 
 def _grouped(blocks, lanes):
-    """Up to ``lanes`` blocks of one shape together."""
+    """Group up to ``lanes`` blocks of one shape."""
     full, begun = [], []
     for block in blocks:
         mine = -1
@@ -201,7 +201,7 @@ def _grouped(blocks, lanes):
 
 
 def _loaded(x_hbm, n, group, sizes):
-    """[r, u n e g d S f]: blocks and their planes above each other."""
+    """Load [r, u n e g d S f]: blocks and their planes above each other."""
     R, U, N, E, G, D, _ = sizes
     _, points, S, F = x_hbm.shape
     of_g, of_r, of_u, of_n, of_e, of_d, of_s, _ = _steps((G, R, U, N, E, D, S, F))
@@ -227,18 +227,18 @@ def _loaded(x_hbm, n, group, sizes):
 
 
 def _stored(y_hbm, y_sb, n, group, sizes):
-    """Digits to where they belong; where runs would be short, k is transposed next to what is done."""
-    R, U, N, E, G, D, turned = sizes
+    """Store digits where they belong; where runs would be short, k is transposed next to what is done."""
+    R, U, N, E, G, D, transposed = sizes
     _, points, S, F = y_hbm.shape
     u, e, g, d, f = group[0]
     run = g.size * d.size * S * f.size
     most = max(max(u.size, n.size), e.size)
     others = u.size * n.size * e.size // most
-    if turned and run == G * D * S * F and run < SHORT and most > 1 and others <= TABLES:
+    if transposed and run == G * D * S * F and run < SHORT and most > 1 and others <= TABLES:
         for p in tiles(most, P_MAX):
-            _stored_turned(y_hbm, y_sb, n, group, (R, N, E, run, p))
+            _stored_transposed(y_hbm, y_sb, n, group, (R, N, E, run, p))
         return
-    if turned:
+    if transposed:
         to_u, to_n, to_e, to_k, to_g, to_d, to_s, _ = _steps((U, N, E, R, G, D, S, F))
     else:
         to_k, to_u, to_n, to_e, to_g, to_d, to_s, _ = _steps((R, U, N, E, G, D, S, F))
@@ -249,7 +249,7 @@ def _stored(y_hbm, y_sb, n, group, sizes):
     dims = []
     for i in range(len(inside)):
         dims.append((inside[i], to[i], of[i]))
-    together = 2 if len(group) == 1 and not turned else 1
+    together = 2 if len(group) == 1 and not transposed else 1
     for s in range(len(group)):
         u, e, g, d, f = group[s]
         start = u.start * to_u + n.start * to_n + e.start * to_e + g.start * to_g + d.start * to_d + f.start
@@ -258,8 +258,8 @@ def _stored(y_hbm, y_sb, n, group, sizes):
             _move(y_hbm, p * points * S * F + start, y_sb, row * free, (together * R, to_k, free), dims)
 
 
-def _stored_turned(y_hbm, y_sb, n, group, sizes):
-    """A tile p of the longest of u, n and e on the partitions, [k, q] beside it: q are the digits of what is done."""
+def _stored_transposed(y_hbm, y_sb, n, group, sizes):
+    """Store a tile p of the longest of u, n and e on the partitions, beside [k, q]: digits q of what is done."""
     R, N, E, Q, p = sizes
     _, points, S, F = y_hbm.shape
     rows, free = y_sb.shape
@@ -283,8 +283,8 @@ def _stored_turned(y_hbm, y_sb, n, group, sizes):
                 for at in range(q.size):
                     view = y_sb.ap([[free, rows], [of[order[0]], P]], offset=start + q.start + at)
                     nisa.nc_transpose(dst=z_ps[:, at, :], data=view)
-                turned = z_ps.ap([[q.size * rows, P], [1, rows], [rows, q.size]], offset=0)  # [p, k, q]
-                nisa.activation(dst=z_sb[:, i * B + j, :, q.span], op=nl.copy, data=turned)
+                transposed = z_ps.ap([[q.size * rows, P], [1, rows], [rows, q.size]], offset=0)  # [p, k, q]
+                nisa.activation(dst=z_sb[:, i * B + j, :, q.span], op=nl.copy, data=transposed)
     dims = [(A, to[order[1]], B * rows * Q), (B, to[order[2]], rows * Q), (R * Q, 1, 1)]
     for s in range(len(group)):
         u, e, _, _, _ = group[s]
@@ -295,7 +295,7 @@ def _stored_turned(y_hbm, y_sb, n, group, sizes):
 
 
 def _product(x_sb, t_sb, sizes):
-    """[k, u n c S f]: digits of the product, the lowest level first."""
+    """Return [k, u n c S f]: digits of the product, the lowest level first."""
     U, N, C, S, F = sizes
     K = t_sb.shape[3]
     rows, free = x_sb.shape
@@ -321,7 +321,7 @@ def _product(x_sb, t_sb, sizes):
 
 
 def _digit(y_sb, i, sizes):
-    """[k, n, u, c, f]: one digit of all numbers."""
+    """Return [k, n, u, c, f]: one digit of all numbers."""
     U, N, C, S, F = sizes
     K, free = y_sb.shape
     return y_sb.ap([[free, K], [C * S * F, N], [N * C * S * F, U], [S * F, C], [1, F]], offset=i * F)
@@ -341,7 +341,7 @@ def _carried(digit_sb, total, up_sb, unit):
 
 
 def _multiply(y_hbm, x_hbm, tables_hbm, table, sizes):
-    """y[g, k, c] = w[k] x[g, k, c] for complex numbers; k is dealt to P partitions."""
+    """Compute y[g, k, c] = w[k] x[g, k, c] for complex numbers; k is dealt to P partitions."""
     G, P, Q, C = sizes
     _, points, S, F = x_hbm.shape
     in_g, in_p, in_q, in_c, in_s, _ = _steps((G, P, Q, C, S, F))
@@ -372,7 +372,7 @@ def _multiply(y_hbm, x_hbm, tables_hbm, table, sizes):
 
 
 def _multiplied(x_sb, w_sb, sizes, op):
-    """[p, g q c S f]: digits of x[0] w[0] op x[1] w[1]; products on the Vector Engine, sums on GpSimd."""
+    """Return [p, g q c S f]: digits of x[0] w[0] op x[1] w[1], products on the Vector Engine, sums on GpSimd."""
     G, Q, C, S, F = sizes
     P, free = x_sb[0].shape
     pattern = [[free, P], [Q * C * S * F, G], [C * S * F, Q], [S * F, C], [1, F]]  # [p, g, q, c, f]

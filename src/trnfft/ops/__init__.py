@@ -1,4 +1,4 @@
-"""The transforms everything is made of, as ops: complex to complex, real to complex, complex to real, over any axes.
+"""The transforms that all others call, as ops: complex to complex, real to complex, complex to real, over any axes.
 
 Each exists twice: on complex tensors, and on split planes for devices that have no complex dtype. All are linear, so
 the gradient of one is another: the adjoint transform.

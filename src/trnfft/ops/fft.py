@@ -41,34 +41,34 @@ MANY = 1 << 17
 
 
 def flops(shape: Sequence[int], dims: Sequence[int], real: bool) -> int:
-    """The customary count, ``5 N log2 N`` for complex data and half of it for real."""
+    """Return the customary count, ``5 N log2 N`` for complex data and half of it for real."""
     points = math.prod(shape[dim] for dim in dims)
     count = 5 * math.prod(shape) * max(1, math.ceil(math.log2(max(points, 2))))
     return count // 2 if real else count
 
 
 def half_shape(shape: Sequence[int], axis: int) -> list[int]:
-    """The shape of a real transform's result."""
-    found = list(shape)
-    found[axis] = found[axis] // 2 + 1
-    return found
+    """Return the shape of a real transform's result."""
+    half = list(shape)
+    half[axis] = half[axis] // 2 + 1
+    return half
 
 
 def real_shape(shape: Sequence[int], axis: int, n: int) -> list[int]:
-    """The shape of real data of n points along an axis of half a spectrum."""
-    found = list(shape)
-    found[axis] = n
-    return found
+    """Return the shape of real data of n points along an axis of half a spectrum."""
+    whole = list(shape)
+    whole[axis] = n
+    return whole
 
 
 def bound(implementation: str, shape: Sequence[int], dims: Sequence[int], precision: str) -> float:
-    """The guaranteed error of a transform of data of this shape."""
+    """Return the guaranteed error of a transform of data of this shape."""
     before, after = math.prod(shape[: dims[-1]]), math.prod(shape[dims[-1] + 1 :])
     return guaranteed(implementation, [shape[dim] for dim in dims], before, after, precision)
 
 
 def limits(implementation: str, shape: Sequence[int], dims: Sequence[int]) -> str | None:
-    """Why an implementation does not transform data of this shape, or ``None``."""
+    """Return why an implementation does not transform data of this shape, or ``None``."""
     if implementation == "nki":
         return launch.limits(shape, dims)
     if implementation == "host" and 0 in shape:
@@ -79,7 +79,7 @@ def limits(implementation: str, shape: Sequence[int], dims: Sequence[int]) -> st
 
 
 def by_scipy(name: str, x: Tensor, precision: str, *options: Any) -> Tensor:
-    """``scipy.fft.name(x, n, axis, norm)`` of a tensor in host memory, in the arithmetic of a policy."""
+    """Return ``scipy.fft.name(x, n, axis, norm)`` of a tensor in host memory, in the arithmetic of a policy."""
     # Imported where it is called: importing the library must stay fast.
     from scipy import fft
 
@@ -89,7 +89,7 @@ def by_scipy(name: str, x: Tensor, precision: str, *options: Any) -> Tensor:
 
 
 def in_policy(fn: Callable[..., Tensor], x: Tensor, precision: str, *options: Any) -> Tensor:
-    """``fn(x, *options)`` in the arithmetic of a policy, contiguous and in the precision of ``x``."""
+    """Return ``fn(x, *options)`` in the arithmetic of a policy, contiguous and in the precision of ``x``."""
     if precision == _OWN[x.dtype]:
         return fn(x, *options).contiguous()
     double = x.dtype in _DOUBLE
@@ -102,7 +102,7 @@ def in_policy(fn: Callable[..., Tensor], x: Tensor, precision: str, *options: An
 
 
 def _of_nothing(x: Tensor, shape: list[int], axis: int) -> Tensor:
-    """An empty result that keeps the graph; FFT libraries refuse empty batches."""
+    """Return an empty result that keeps the graph; FFT libraries refuse empty batches."""
     return x.sum(axis, keepdim=True).expand(shape).clone()
 
 

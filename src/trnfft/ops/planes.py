@@ -16,7 +16,7 @@ from trnsci.precision import Precision
 
 
 def merged(re: Tensor, im: Tensor) -> Tensor:
-    """The complex tensor with these planes; no copy where they are the two halves of interleaved memory."""
+    """Return the complex tensor with these planes; no copy where they are halves of interleaved memory."""
     if (
         not (re.requires_grad or im.requires_grad)
         and re.stride() == im.stride()
