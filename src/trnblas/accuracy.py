@@ -10,17 +10,7 @@ from torch import Tensor
 
 from trnblas.arguments import has_data
 from trnsci import Achieved, ArgumentError, check
-from trnsci.precision import PRECISIONS, Precision, arithmetic, resolve
-
-_ROUNDOFF = {
-    torch.float16: 2.0**-11,
-    torch.bfloat16: 2.0**-8,
-    torch.float32: 2.0**-24,
-    torch.complex64: 2.0**-24,
-    torch.float64: 2.0**-53,
-    torch.complex128: 2.0**-53,
-}
-
+from trnsci.precision import PRECISIONS, ROUNDOFF, Precision, arithmetic, resolve
 
 # Where float32 has its full precision and does not overflow.
 _SMALLEST, _LARGEST = 2.0**-126, 2.0**127
@@ -41,7 +31,7 @@ def error_bound(k: int, dtype: torch.dtype, precision: Precision | None = None) 
     policy = resolve("error_bound", precision, dtype)
     terms, factor = (2 * k + 3, 2**0.5) if dtype.is_complex else (k + 2, 1.0)
     single, double = 2.0**-24, 2.0**-53
-    stored = _ROUNDOFF[dtype]
+    stored = ROUNDOFF[dtype]
     if policy == "fast":
         rounded = 0.0 if stored > single else 2.0**-6.99
         return factor * (rounded + terms * single / (1 - terms * single)) + stored
@@ -66,9 +56,9 @@ def dot_bound(n: int, dtype: torch.dtype, precision: Precision | None = None) ->
     if policy != "compensated":
         return error_bound(n, dtype, policy)
     terms, factor = (2 * n + 3, 2**0.5) if dtype.is_complex else (n + 2, 1.0)
-    unit = min(_ROUNDOFF[dtype], 2.0**-24)
+    unit = min(ROUNDOFF[dtype], 2.0**-24)
     doubled = terms * unit / (1 - terms * unit)
-    return factor * (unit + doubled * doubled) + (_ROUNDOFF[dtype] if _ROUNDOFF[dtype] > unit else 0.0)
+    return factor * (unit + doubled * doubled) + (ROUNDOFF[dtype] if ROUNDOFF[dtype] > unit else 0.0)
 
 
 def reported(result: Tensor, bound: float | None, wanted: bool) -> Tensor:

@@ -22,6 +22,16 @@ _DEFAULT: dict[torch.dtype, Precision] = {
     torch.complex128: "fp64",
 }
 
+# Unit roundoff: half the distance from 1 to the next number, which is the relative error of one rounding.
+ROUNDOFF: dict[torch.dtype, float] = {
+    torch.float16: 2.0**-11,
+    torch.bfloat16: 2.0**-8,
+    torch.float32: 2.0**-24,
+    torch.complex64: 2.0**-24,
+    torch.float64: 2.0**-53,
+    torch.complex128: 2.0**-53,
+}
+
 _REAL: dict[torch.dtype, torch.dtype] = {torch.complex64: torch.float32, torch.complex128: torch.float64}
 _COMPLEX: dict[torch.dtype, torch.dtype] = {torch.float32: torch.complex64, torch.float64: torch.complex128}
 

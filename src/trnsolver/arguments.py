@@ -21,17 +21,11 @@ from trnsci import (
     UnsupportedError,
     check,
 )
+from trnsci.precision import ROUNDOFF
 
 R = TypeVar("R")
 
 DTYPES = (torch.float32, torch.float64, torch.complex64, torch.complex128)
-
-ROUNDOFF = {
-    torch.float32: 2.0**-24,
-    torch.complex64: 2.0**-24,
-    torch.float64: 2.0**-53,
-    torch.complex128: 2.0**-53,
-}
 
 
 def matrices(op: str, *, look: bool = True, **values: Any) -> torch.dtype:

@@ -5,19 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-_ROUNDOFF = {
-    torch.float16: 2.0**-11,
-    torch.bfloat16: 2.0**-8,
-    torch.float32: 2.0**-24,
-    torch.complex64: 2.0**-24,
-    torch.float64: 2.0**-53,
-    torch.complex128: 2.0**-53,
-}
+from trnsci.precision import ROUNDOFF
 
 
 def unit_roundoff(dtype: torch.dtype) -> float:
     """Half the distance from 1 to the next number: the relative error of one rounding."""
-    return _ROUNDOFF[dtype]
+    return ROUNDOFF[dtype]
 
 
 def gamma(n: float, dtype: torch.dtype) -> float:
