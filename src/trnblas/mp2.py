@@ -41,6 +41,9 @@ def mp2_energy(
 ) -> Tensor:
     """Return the energy of a chunk of occupied orbitals: the sum of `mp2_pairs`, a number.
 
+    Use it when the integrals ``T`` exist. From fitted integrals `trntensor.mp2_energy` never holds them at once, and
+    `trnchem.dfmp2` starts from a molecule.
+
     Example:
         >>> mp2_energy(torch.ones(1, 1), torch.tensor([-1.0]), torch.tensor([-1.0]), torch.tensor([1.0]))
         tensor(-0.2500)

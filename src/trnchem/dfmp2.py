@@ -93,7 +93,10 @@ def dfmp2(
     mesh: DeviceMesh | None = None,
     device: torch.device | str | None = None,
 ) -> MP2Result:
-    """Second-order correlation energy of a molecule with density fitting.
+    """Return the second-order correlation energy of a molecule with density fitting.
+
+    Use it for a molecule or a mean field: it builds, fits, screens and checkpoints the integrals. With your own fitted
+    integrals call `trntensor.mp2_energy`, with ``(ia|jb)`` themselves `trnblas.mp2_energy`.
 
     Args:
         mf: a converged PySCF ``RHF``, ``UHF`` or ``ROHF`` object; the path of an xyz file; or a built-in name

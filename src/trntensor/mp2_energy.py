@@ -46,7 +46,8 @@ def mp2_energy(
     """Return the closed-shell MP2 correlation energy, ``sum T_ab (2 T_ab - T_ba) / (e_i + e_j - e_a - e_b)``.
 
     ``T = B[i] @ B[j].T`` is the block ``(ia|jb)`` of integrals. Pairs are taken once, ``i <= j``, and their integrals
-    exist one block at a time.
+    exist one block at a time. Use it when you have ``B``: `trnblas.mp2_energy` takes the integrals themselves, and
+    `trnchem.dfmp2` a molecule.
 
     Args:
         B: [nocc, nvir, naux], the fitted three-index integrals; real.
