@@ -113,7 +113,7 @@ class Cut(NamedTuple):
             return
         axis, extent, width = self.axes[at]
         for start in range(0, extent, width):
-            piece = _narrowed(tensors, self.names, axis, extent, start, min(width, extent - start))
+            piece = _narrowed(tensors, self.names, axis, extent=extent, start=start, width=min(width, extent - start))
             yield from self._pieces(piece, at + 1)
 
     def _together(self, results: Iterator[Any], at: int = 0) -> Any:
@@ -125,7 +125,7 @@ class Cut(NamedTuple):
     def first(self, tensors: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return the operands of the first piece, which is as large as any."""
         for axis, extent, width in self.axes:
-            tensors = _narrowed(tensors, self.names, axis, extent, 0, width)
+            tensors = _narrowed(tensors, self.names, axis, extent=extent, start=0, width=width)
         return tensors
 
 
@@ -167,7 +167,7 @@ def runs(row: Callable[[int], Size], counts: Sequence[int]) -> list[slice]:
 
 
 def _narrowed(
-    tensors: tuple[Any, ...], names: tuple[str, ...], axis: Axis, extent: int, start: int, width: int
+    tensors: tuple[Any, ...], names: tuple[str, ...], axis: Axis, *, extent: int, start: int, width: int
 ) -> tuple[Any, ...]:
     narrowed = list(tensors)
     for name, dim in axis.arguments.items():
@@ -212,7 +212,11 @@ def cut(kernel: Any, tensors: tuple[Any, ...], static: dict[str, Any]) -> Cut | 
     if math.prod(units) == 1:
         return None
     key = freeze(tensors), tuple(sorted(static.items())), limits()
-    widths = _WIDTHS.get((kernel, key), lambda: _widths(kernel, tensors, static, names, axes, extents, units))
+
+    def build() -> tuple[int, ...]:
+        return _widths(kernel, tensors, static, names=names, axes=axes, extents=extents, units=units)
+
+    widths = _WIDTHS.get((kernel, key), build)
     chosen = tuple(
         (axis, extent, width) for axis, extent, width in zip(axes, extents, widths, strict=True) if width < extent
     )
@@ -231,6 +235,7 @@ def _widths(
     kernel: Any,
     tensors: tuple[Any, ...],
     static: dict[str, Any],
+    *,
     names: tuple[str, ...],
     axes: tuple[Axis, ...],
     extents: list[int],
@@ -240,7 +245,7 @@ def _widths(
     one = tensors
     for axis, extent in zip(axes, extents, strict=True):
         if extent > axis.step:
-            one = _narrowed(one, names, axis, extent, 0, axis.step)
+            one = _narrowed(one, names, axis, extent=extent, start=0, width=axis.step)
     most = limits().holds(size_of(kernel, one, static))
     each = list(units)
     while math.prod(each) > most:

@@ -128,7 +128,7 @@ def compare(
         pairs = list(_by_name(wanted, seen, result))
     else:
         pairs = list(_structure("result", result, wanted))
-    differences = [_difference(name, got, want, line, rtol, atol, tile) for name, got, want, line in pairs]
+    differences = [_difference(*pair, rtol=rtol, atol=atol, tile=tile) for pair in pairs]
     return Comparison(tuple(name for name, *_ in pairs), tuple(d for d in differences if d is not None))
 
 
@@ -206,18 +206,14 @@ def _precision(array: np.ndarray, value: Any) -> float:
 
 
 def _difference(
-    name: str, got: Any, want: Any, line: str | None, rtol: float | None, atol: float, tile: tuple[int, int]
+    name: str, got: Any, want: Any, line: str | None, *, rtol: float | None, atol: float, tile: tuple[int, int]
 ) -> Difference | None:
     a, b = _plain(got), _plain(want)
     if a is None or b is None:
-        same = got is None and want is None
-        return (
-            None
-            if same
-            else Difference(
-                name, line=line, reason=f"the kernel gives {type(got).__name__} and the reference {type(want).__name__}"
-            )
-        )
+        if got is None and want is None:
+            return None
+        reason = f"the kernel gives {type(got).__name__} and the reference {type(want).__name__}"
+        return Difference(name, line=line, reason=reason)
     if a.shape != b.shape:
         return Difference(name, line=line, reason=f"the kernel gives shape {a.shape} and the reference {b.shape}")
     exact, expected = a.astype(np.float64), b.astype(np.float64)
@@ -231,11 +227,12 @@ def _difference(
     wrong = ~alike & (error > allowed)
     if not wrong.any():
         return None
-    return _first_tile(name, exact, expected, error, wrong, allowed, line, tile)
+    return _first_tile(name, got=exact, want=expected, error=error, wrong=wrong, allowed=allowed, line=line, tile=tile)
 
 
 def _first_tile(
     name: str,
+    *,
     got: np.ndarray,
     want: np.ndarray,
     error: np.ndarray,

@@ -148,6 +148,7 @@ def _finish(
     function: Activation,
     data: NkiTensor,
     x: Array,
+    *,
     command: cmd,
     reduce_op: str,
     reduce_res: Any,
@@ -191,13 +192,16 @@ def activation(
     ``reduce_op`` is ``nl.add``; ``reduce_cmd`` is idle, reset, reduce or reset_reduce; ``reduce_res [N, 1]`` receives
     the accumulators after the command.
     """
-    return _activate(s, dst, op, data, bias, scale, reduce_op, reduce_res, reduce_cmd)
+    reduction = (reduce_op, reduce_cmd, reduce_res)
+    return _activate(s, dst, op, data, bias=bias, scale=scale, reduction=reduction)
 
 
 def _activate(
-    s: Session, dst: Any, op: Any, data: Any, bias: Any, scale: Any, reduce_op: Any, reduce_res: Any, reduce_cmd: Any
+    s: Session, dst: Any, op: Any, data: Any, *, bias: Any, scale: Any, reduction: tuple[Any, Any, Any]
 ) -> NkiInstruction:
+    """Run an activation; ``reduction`` is its operator, its command and where the accumulators go."""
     function = activation_named(op)
+    reduce_op, reduce_cmd, reduce_res = reduction
     values = s.read(data, "data")
     if s.checks:
         _check_tiles(s, dst, data)
@@ -205,14 +209,14 @@ def _activate(
             _check_bias(s, function, bias)
     scaled = None if type(scale) is float and scale == 1.0 else scalar(s, scale, "scale", data, "data")
     added = None if bias is None else scalar(s, bias, "bias", data, "data", f32=False)
-    command, reduction = _reduction(s, reduce_op, reduce_cmd, reduce_res, data, ("add",))
+    command, folded_by = _reduction(s, reduce_op, reduce_cmd, reduce_res, data, ("add",))
     if s.numerics:
         values = flat(to_f32(values))
         if scaled is not None or added is not None:
             with np.errstate(all="ignore"):
                 values = values if scaled is None else values * scaled
                 values = values if added is None else values + added
-    _finish(s, dst, function, data, values, command, reduction, reduce_res)
+    _finish(s, dst, function, data, values, command=command, reduce_op=folded_by, reduce_res=reduce_res)
     writes = (dst,) if reduce_res is None else (dst, reduce_res)
     pointers = count(bias) + count(scale)
     return s.done(
@@ -271,7 +275,8 @@ def activation_reduce(
         raise WrongArgument(
             "reduce_op is None", rule="reduce-op", got=None, limit=["add"], hint="pass reduce_op=nl.add"
         )
-    return _activate(s, dst, op, data, bias, scale, reduce_op, reduce_res, cmd.reset_reduce)
+    reduction = (reduce_op, cmd.reset_reduce, reduce_res)
+    return _activate(s, dst, op, data, bias=bias, scale=scale, reduction=reduction)
 
 
 _STAGES = {
@@ -338,7 +343,8 @@ def activate2(
         with np.errstate(all="ignore"):
             values = _compute_stage(first, values, left, reverse0)
             values = _compute_stage(second, values, right, reverse1)
-    _finish(s, dst, function, data, values, command, reduction, reduce_res, slope if function.name == "prelu" else None)
+    slope = slope if function.name == "prelu" else None
+    _finish(s, dst, function, data, values, command=command, reduce_op=reduction, reduce_res=reduce_res, slope=slope)
     writes = (dst,) if reduce_res is None else (dst, reduce_res)
     return s.done(
         "scalar",

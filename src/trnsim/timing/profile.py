@@ -177,7 +177,8 @@ class Recording:
                 stream.charge(target)
         watch = None if progress is None else functools.partial(progress, "scheduling")
         schedules = schedule_all(self.streams, given=self.given, cores=self.cores, progress=watch)
-        return make_report(self.name, target, len(self.streams) or 1, schedules, self.spills, self.left_out, self)
+        counts = {"cores": len(self.streams) or 1, "spills": self.spills, "left_out": self.left_out}
+        return make_report(self.name, target, schedules, **counts, recording=self)
 
     def least_s(self) -> float:
         """Return a lower bound of any schedule: the launch, and the busiest engine's instructions back to back.

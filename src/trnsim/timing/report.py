@@ -232,8 +232,9 @@ class Report:
 def make_report(
     kernel: str,
     target: Target,
-    cores: int,
     schedules: list[Schedule],
+    *,
+    cores: int,
     spills: int = 0,
     left_out: int = 0,
     recording: Any = None,
