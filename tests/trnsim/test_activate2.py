@@ -106,7 +106,7 @@ def test_activate2_needs_trn3_and_known_stages():
         X,
         out=OUT,
         target="trn3",
-        says="name the reduction",
+        says="Name the reduction",
     )
     refused(
         WrongArgument,
