@@ -23,13 +23,13 @@ from trnsci.analogs import ANALOGS, ENERGY, FUNCTIONS, STAYS, Analog, runs_on_ne
 from trnsci.config import TargetName
 from trnsci.drop_in import drop_in
 from trnsci.errors import ArgumentError
+from trnsci.fit_profiler import IMPORTS, Children, Place, Plain, Sampler, Watch
+from trnsci.fit_report import NEURON, FitReport, Group, OnTarget, shortened, shorter
+from trnsci.fit_scan import SOURCES, scanned
 from trnsci.ledger import Ledger, ledger
 from trnsci.plans import Plan, Step, seconds
 from trnsci.predict import LINKS, prediction
-from trnsci.scan import SOURCES, scanned
 from trnsci.specs import tensors_in
-from trnsci.verdicts import NEURON, FitReport, Group, OnTarget, shortened, shorter
-from trnsci.watch import IMPORTS, Children, Place, Plain, Sampler, Watch
 
 # files whose frames stand before a program's own
 _RUNNING = (__file__, "<frozen runpy>")

@@ -15,11 +15,11 @@ from trnsci import ArgumentError, analogs
 from trnsci.analogs import ANALOGS, looks_like
 from trnsci.cli import main
 from trnsci.fit import fit
+from trnsci.fit_profiler import IMPORTS, Watch
+from trnsci.fit_report import ROWS, Group, OnTarget
 from trnsci.ledger import WATCHES
 from trnsci.predict import LINKS, Prediction
 from trnsci.show import plain
-from trnsci.verdicts import ROWS, Group, OnTarget
-from trnsci.watch import IMPORTS, Watch
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 

@@ -15,8 +15,8 @@ import trnsparse
 import trntensor
 from trnblas.kernels.gemm import gemm as kernel
 from trnchem.budget import MP2Plan
+from trnsci.fit_report import FitReport
 from trnsci.plans import Plan
-from trnsci.verdicts import FitReport
 
 HOSTILE = "<script>alert('x')</script> & \"quoted\""
 
