@@ -31,7 +31,7 @@ def tensor(op: str, **values: Any) -> None:
 
 
 def dense(op: str, **values: Any) -> None:
-    """Every value is a tensor that stores all its elements: neither sparse nor nested."""
+    """Refuse what is no tensor that stores all its elements: sparse and nested ones too."""
     for name, value in values.items():
         tensor(op, **{name: value})
         if value.layout is torch.strided and not value.is_nested:
@@ -89,7 +89,7 @@ def floating(op: str, **values: Any) -> torch.dtype:
 
 
 def same_device(op: str, **values: Tensor) -> None:
-    """All tensors live on one device."""
+    """Refuse tensors on different devices."""
     first: torch.device | None = None
     for value in values.values():
         device = value.device
@@ -101,7 +101,7 @@ def same_device(op: str, **values: Tensor) -> None:
 
 
 def equal(op: str, dimension: str, hint: str = "", **sizes: Any) -> None:
-    """All sizes are equal: ``check.equal("gemm", "K", a=3, b=4)`` says that K differs and shows both."""
+    """Refuse sizes that differ: ``check.equal("gemm", "K", a=3, b=4)`` says that K differs and shows both."""
     first, *rest = sizes.values()
     # Symbolic sizes of traced calls compare but do not hash.
     for size in rest:
@@ -110,7 +110,7 @@ def equal(op: str, dimension: str, hint: str = "", **sizes: Any) -> None:
 
 
 def ndim(op: str, at_least: int, **values: Tensor) -> None:
-    """Every tensor has at least this many dimensions."""
+    """Refuse tensors of fewer dimensions."""
     for name, value in values.items():
         if value.ndim < at_least:
             raise ArgumentError(
@@ -122,7 +122,7 @@ def ndim(op: str, at_least: int, **values: Tensor) -> None:
 
 
 def option(op: str, argument: str, value: T, accepted: Iterable[T]) -> T:
-    """``value`` is one of the accepted ones; it is returned."""
+    """Return ``value``, which must be one of those accepted."""
     choices = tuple(accepted)
     if value not in choices:
         raise ArgumentError(op=op, argument=argument, got=value, expected="one of " + ", ".join(map(repr, choices)))
@@ -184,7 +184,7 @@ def broadcast_shape(*shapes: tuple[int, ...]) -> tuple[int, ...] | None:
 
 
 def out(op: str, target: Any, *, shape: tuple[int, ...], dtype: torch.dtype, **inputs: Tensor | None) -> None:
-    """``target`` can take the result: a tensor of that shape and dtype that shares no memory with an input."""
+    """Refuse a ``target`` that is no tensor of that shape and dtype, or shares memory with an input."""
     tensor(op, out=target)
     if tuple(target.shape) != shape:
         raise ArgumentError(op=op, argument="shape of out", got=tuple(target.shape), expected=str(shape))

@@ -141,7 +141,7 @@ def _substituted() -> dict[str, Analog | None]:
 
 @functools.cache
 def _register_random() -> Any:
-    """Draws have a kernel from the first block on that asks for ours; programs that do not ask pay nothing."""
+    """Register kernels of draws at the first block that asks for ours, so that other programs pay nothing."""
     ours = torch.library.Library("aten", "IMPL", _KEY)
     for name, analog in RANDOM.items():
         ours.impl(name, _kernel(name, analog))

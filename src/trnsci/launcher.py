@@ -25,7 +25,7 @@ from trnsim.threads import one_torch_thread, side_by_side
 
 
 class Launcher:
-    """One dispatch's way of running kernels, with the bytes it moved."""
+    """How one dispatch runs kernels, and the bytes it moved."""
 
     backend: str
     # how independent launches follow each other
@@ -194,7 +194,7 @@ _CURRENT: ContextVar[Launcher | None] = ContextVar("trnsci.launcher", default=No
 
 
 def current() -> Launcher:
-    """Return the launcher of the dispatch under way; outside one, the device if there is one, else the simulator."""
+    """Return the launcher of the current dispatch; outside one, the device if there is one, else the simulator."""
     return _CURRENT.get() or launcher("nki" if neuron.device() else "simulator")
 
 

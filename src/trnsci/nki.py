@@ -241,11 +241,11 @@ def launch(kernel: Any, *tensors: Any, grid: int | None = None, **static: Any) -
     from trnsci.launcher import current
 
     launcher = current()
-    for number, tensor in enumerate(tensors):
+    for index, tensor in enumerate(tensors):
         if isinstance(tensor, list | tuple):
             raise ArgumentError(
                 op="launch",
-                argument=f"tensor {number}",
+                argument=f"tensor {index}",
                 got=f"a {type(tensor).__name__} of {len(tensor)}",
                 expected="one tensor, or None",
                 hint="The compiler names tensors that are arguments of their own; pass each, or one with offsets",

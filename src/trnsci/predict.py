@@ -150,7 +150,7 @@ def on_host(call: Any, implementation: str = "pytorch") -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """The way between host and device: seconds to start a program, and ``scale * bytes ** power`` to move its data."""
+    """The path between host and device: seconds to start a program, and ``scale * bytes ** power`` to move its data."""
 
     dispatch: float
     scale: float

@@ -151,7 +151,7 @@ class Device:
         return k
 
     def finish(self, session: Session) -> None:
-        """The core's program has ended: take in what is still under way."""
+        """The core's program has ended: take in what is still in flight."""
         self.watch.settle()
         for key in list(self._inbox.get(session.core, ())):
             self._complete(session, key)

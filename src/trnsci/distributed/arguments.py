@@ -61,7 +61,7 @@ def numbers(op: str, bound: dict[str, Any]) -> dict[str, Any]:
 
 
 def out_of_its_own(op: str, out: DTensor, sharded: list[tuple[str, DTensor]], wanting: list[str]) -> None:
-    """``out`` can be written: no gradient passes it, it is no operand, and it holds elements, not terms of them."""
+    """Refuse an ``out`` that a gradient passes, that is an operand, or that holds terms of a sum."""
     if wanting:
         raise ArgumentError(
             op=op,

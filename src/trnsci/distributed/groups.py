@@ -1,8 +1,8 @@
 """Process groups of our own, so that a call that fails half-way leaves nothing broken behind.
 
-A rank that raises in the middle of an algorithm leaves messages under way that nobody will take. Those stay in the
-groups they were sent in: every rank gives these up and makes new ones, under a name no message of before can carry. The
-mesh's own groups, which torch's operations on DTensors use, never see our messages.
+A rank that raises in the middle of an algorithm leaves messages in flight that nobody will receive. They stay in the
+groups they were sent in. Every rank abandons these and makes new ones, under a name that no earlier message carries.
+The mesh's own groups, which torch's operations on DTensors use, never see our messages.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ class Groups:
         self._failures: dict[str, int] = {}
 
     def along(self, mesh: DeviceMesh, axis: int) -> Any:
-        """Return the group of the ranks along an axis of the mesh, in the mesh's order, for the call under way."""
+        """Return the group of the ranks along an axis of the mesh, in the mesh's order, for the current call."""
         here = mesh.get_coordinate() or ()
-        place = tuple(slice(None) if other == axis else at for other, at in enumerate(here))
-        ranks = tuple(mesh.mesh[place].tolist())
+        row = tuple(slice(None) if other == axis else at for other, at in enumerate(here))
+        ranks = tuple(mesh.mesh[row].tolist())
         team = self._world.team
         if (team, ranks) not in self._groups:
             self._groups[team, ranks] = self._new(team, ranks)
         return self._groups[team, ranks]
 
     def give_up(self) -> None:
-        """The call under way has failed after ranks began to exchange: use none of its groups again."""
+        """Abandon the groups of the current call, which failed after ranks began to exchange."""
         team = self._world.team
         self._failures[team] = self._failures.get(team, 0) + 1
         for key in [key for key in self._groups if key[0] == team]:
@@ -51,7 +51,7 @@ class Groups:
                 # ends what waits on a device; the others end with their group
                 group.abort()
             # kept for good, with its few threads, also when the interpreter ends: a gloo group waits in its destructor
-            # for messages that were under way, those of a rank that stands still too
+            # for messages that were in flight, those of a rank that stands still too
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(group))
 
     def _new(self, team: str, ranks: Sequence[int]) -> Any:
@@ -72,5 +72,5 @@ class Groups:
             timeout=timedelta(seconds=2 * self._world.timeout),
         )
         group, _ = self._world.bounded(create, "the other ranks")
-        known._world.pg_group_ranks[group] = {rank: place for place, rank in enumerate(ranks)}
+        known._world.pg_group_ranks[group] = {rank: index for index, rank in enumerate(ranks)}
         return group

@@ -233,7 +233,7 @@ class Part:
         return self.to(team, (None,) * len(self.places)).local
 
     def to(self, team: Team, *places: Place | Places) -> Part:
-        """Return the array in another placement, with as little traffic as the way there allows.
+        """Return the array in another placement, with as little traffic as the path there allows.
 
         Terms are added on the way; an axis that moves is one exchange of everyone with everyone; copies are cut for
         free; anything else is gathered and cut again.

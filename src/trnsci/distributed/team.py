@@ -1,4 +1,4 @@
-"""The ranks of one call: who this one is, and the five ways data moves between them, counted."""
+"""The ranks of one call: which one this is, and the exchanges between them, counted."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _gather_into: Any = getattr(dist, "all_gather_single", None) or dist.all_gather_
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """An exchange under way: call it for what comes, or ask first whether that would take time."""
+    """An exchange in flight: call it for the result, or ask first whether it is ready."""
 
     take: Callable[[], Any]
     ready: Callable[[], bool] = lambda: True
 
     def __call__(self) -> Any:
-        """Return what has come, when it has."""
+        """Wait for the exchange, and return its result."""
         return self.take()
 
 
@@ -88,7 +88,7 @@ class Team:
         self.tally = Tally()
 
     def size(self, axis: int) -> int:
-        """Ranks along an axis of the grid."""
+        """Return the number of ranks along an axis of the grid."""
         return self.shape[axis]
 
     def first(self, place: int | None) -> tuple[int | None, ...]:
@@ -96,7 +96,7 @@ class Team:
         return (place, *[None] * (len(self.shape) - 1))
 
     def here(self, axis: int) -> int:
-        """This rank's place along an axis."""
+        """Return this rank's index along an axis."""
         return self.coordinate[axis]
 
     def _count(self, kind: str, axis: int, messages: int, received: int, crossed: int) -> None:

@@ -98,7 +98,7 @@ class World:
 
     @property
     def notes(self) -> Notes:
-        """A store of the call under way, for counters and short texts all its ranks read."""
+        """A store of the current call, for counters and short texts all its ranks read."""
         return self._notes(f"call/{self.team}/{self._calls[self.team]}")
 
     def _notes(self, prefix: str) -> Notes:
@@ -310,5 +310,5 @@ def leave() -> None:
         here.leave()
     if dist.is_initialized():
         with contextlib.suppress(*LOST):
-            # what is under way to a rank that stands still is nothing to wait for
+            # what is in flight to a rank that stands still is nothing to wait for
             rendezvous.apart(dist.destroy_process_group, "trnsci leave").result(_GOODBYE)
