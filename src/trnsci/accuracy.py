@@ -58,7 +58,7 @@ def achieved(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> Ach
 
 
 def state_error(error: float) -> None:
-    """Tell whoever asked by `achieved` the error that a function has verified of its result."""
+    """Report to `achieved` the error that a function has verified of its result."""
     stated = _STATED.get()
     if stated is not None:
         stated.append(error)

@@ -30,7 +30,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A backend somebody asked for. Unless ``strict``, a call it refuses runs on PyTorch, and the plan says so.
+    """A backend that was asked for. Unless ``strict``, a call it refuses runs on PyTorch, and the plan says so.
 
     ``required`` admits no step on the host, not even one that belongs there.
     """

@@ -29,7 +29,7 @@ from trnsci.errors import ArgumentError, BackendUnavailable, TrnError
 from trnsci.fusion import Fusion, fuse_chains, work
 
 INNER = ("eager", "inductor", "openxla")
-# what a tracer raises where somebody looks at values
+# what a tracer raises where a function looks at values
 _UNREADABLE = (
     DataDependentOutputException,
     DynamicOutputShapeException,

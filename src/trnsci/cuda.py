@@ -29,7 +29,7 @@ def refusal(tensors: Iterable[Any], *, recorded: bool) -> str | None:
 
     Args:
         tensors: what it would read.
-        recorded: whether gradients may be wanted, because somebody sees to them.
+        recorded: whether gradients may be wanted, because the caller attaches them.
     """
     grad = torch.is_grad_enabled() and not recorded
     for x in tensors:

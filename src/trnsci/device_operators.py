@@ -96,7 +96,7 @@ def _kernel(name: str) -> Callable[..., Any]:
 
 
 def _on_device(library: str) -> Any:
-    """Run on the device what is in its memory, unless somebody chose otherwise."""
+    """Run on the device what is in its memory, unless a backend was chosen."""
     return backend("nki" if get_backend(library) == "auto" else get_backend(library), strict=False)
 
 

@@ -21,7 +21,7 @@ def refusal(tensors: Iterable[Any], *, recorded: bool = False) -> str | None:
 
     Args:
         tensors: what it would read.
-        recorded: whether gradients may be wanted, because somebody else sees to them.
+        recorded: whether gradients may be wanted, because the caller attaches them.
     """
     grad = not recorded and torch.is_grad_enabled()
     for x in tensors:

@@ -1,4 +1,4 @@
-"""The ledger: what ran, where, why, what moved, and how long it took, for whoever listens."""
+"""The ledger: what ran, where, why, what moved, and how long it took."""
 
 from __future__ import annotations
 
@@ -217,7 +217,7 @@ def nested() -> Iterator[int]:
 
 
 def in_op() -> bool:
-    """Return whether an op that somebody listens to is running here."""
+    """Return whether an op that a ledger records is running here."""
     return _depth.get() > 0
 
 

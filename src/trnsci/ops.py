@@ -91,7 +91,7 @@ class Verdict:
 
 
 def run(call: Call[R], out: Tensor | None = None) -> R:
-    """Decide where a call runs, run it there, and tell whoever listens.
+    """Decide where a call runs, run it there, and record it in open ledgers.
 
     Args:
         call: the checked call.
@@ -233,7 +233,7 @@ class Op:
             return as_promised(result, promise(freeze(call)), args)
 
     def execute(self, call: Any, decision: Decision, out: Tensor | None = None) -> Any:
-        """Run the implementation decided on, and record it where somebody listens."""
+        """Run the implementation decided on, and record it in open ledgers."""
         used = launcher(decision.backend) if decision.implementation == "nki" else None
         if not listeners():
             return computed(call, decision, used, out)

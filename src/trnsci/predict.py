@@ -222,7 +222,7 @@ def host() -> Host:
     try:
         text = cache.read("host.json")
     except ArgumentError as error:
-        # what somebody else may have written is not believed, and where others write nothing is kept
+        # files that others can write are neither believed nor written
         warnings.warn(str(error), RuntimeWarning, stacklevel=2)
         return _calibrate()
     try:

@@ -76,7 +76,7 @@ class _Counter:
 
 def size_of(kernel: Any, tensors: tuple[Any, ...], static: dict[str, Any]) -> Size:
     """Follow a kernel on shapes alone and count its instructions. Counted once for the same shapes."""
-    # what is made here has no data, and whoever watches the call's tensors should not see it
+    # these tensors have no data, and must not be seen by what watches the call's tensors
     with torch._C._DisableTorchDispatch():
         shapes = tuple(t.to("meta") if isinstance(t, Tensor) else t for t in tensors)
         return _counted(kernel, freeze(shapes), *static.items())

@@ -176,12 +176,12 @@ class Node:
                 time.sleep(_LOOK)
 
     def _end(self) -> None:
-        """End whoever is left: SIGTERM, which lets it save, and after a while SIGKILL."""
+        """End the ranks that are left: SIGTERM, which lets them save, and after a while SIGKILL."""
         for how, limit in ((signal.SIGTERM, _TERMINATING), (signal.SIGKILL, _TERMINATING)):
             left = [process for process in self._processes if process.poll() is None]
             for process in left:
                 process.send_signal(how)
-                # one that stands still hears nothing
+                # one that hangs does not react
                 process.send_signal(signal.SIGCONT)
             deadline = time.monotonic() + limit
             while any(process.poll() is None for process in left) and time.monotonic() < deadline:

@@ -41,9 +41,9 @@ def apart(work: Callable[[], T], name: str) -> Future[T]:
 
 
 class Line:
-    """One client of a store, in a thread of its own: whoever asks decides how long to wait for the answer.
+    """One client of a store, in a thread of its own, so that the caller decides how long to wait for the answer.
 
-    A call of ``torch.distributed``'s store has no limit of its own while the process that holds it stands still.
+    A call of ``torch.distributed``'s store has no limit of its own while the process that holds it hangs.
     """
 
     def __init__(self, store: Any) -> None:

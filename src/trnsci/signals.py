@@ -10,7 +10,7 @@ from types import FrameType
 
 
 class Terminated(SystemExit):
-    """SIGTERM has come: like an interrupt from the keyboard, it ends the program after ``finally`` blocks have run."""
+    """Raised at SIGTERM. Like an interrupt from the keyboard it ends the program after ``finally`` blocks have run."""
 
     def __init__(self) -> None:
         super().__init__(128 + signal.SIGTERM)

@@ -143,7 +143,7 @@ class Device:
         if self._wait(session, lambda: len(posts) == self.cores, what, optional=True):
             self._deliver(session, (pipe, k))
         else:
-            # other pipes go on; whoever touches dst before the data is there waits then
+            # other pipes continue; an access of dst before the data is there waits
             storage: Any = post.dst.storage
             for other in session.lifetimes.storages():
                 if other.arena is storage.arena:

@@ -95,7 +95,7 @@ class Crew:
     ) -> bool:
         """Let others run until ``ready()``; ``what()`` says whom and what for, should it never be.
 
-        With ``optional``, ``False`` says that everybody was stuck and this hand goes on.
+        With ``optional``, ``False`` says that all were stuck and this one continues.
         """
         at = self._of[id(session)]
         hand = self.hands[at]

@@ -100,7 +100,7 @@ def _outermost(todo: list[Change]) -> list[Change]:
 
 
 def report(text: str, file: str) -> str:
-    """Return a page for somebody whose file imports the beta API: every line to change, and what does it for him."""
+    """Return a page on a file that imports the beta API: every line to change, and the command that does it."""
     todo = changes(text)
     ready = [c for c in todo if c.new is not None]
     open_ = [c for c in todo if c.new is None]

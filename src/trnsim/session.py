@@ -1,7 +1,7 @@
 """A session: one core running one kernel. It owns memory, the instruction counter and the instruction stream.
 
 Instructions are functions decorated with `instruction`; they get the session first, read operands with `Session.read`,
-write results with `Session.write` and end with `Session.done`, which appends to the stream when somebody listens.
+write results with `Session.write` and end with `Session.done`, which appends to the stream when there is one.
 Two sessions share nothing but what the launch hands to both (shared HBM); an exception leaves nothing to reset.
 """
 
@@ -129,7 +129,7 @@ class Session(Allocation, Access):
     line_of = staticmethod(line_of)
 
     def done(self, engine: str, writes: tuple[Any, ...], reads: tuple[Any, ...], /, **cost: Any) -> NkiInstruction:
-        """Finish an instruction: append it to the stream when somebody listens, and return its handle."""
+        """Finish an instruction: append it to the stream when there is one, and return its handle."""
         index = self.clock
         record = None
         if self.trace is not None:

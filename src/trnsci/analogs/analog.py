@@ -1,4 +1,4 @@
-"""A function of somebody else's and ours that does the same, with their arguments made ours and our result theirs."""
+"""A function of another library and ours that does the same, with conversions of arguments and results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions of NumPy and SciPy, replaced in their modules while somebody wants to see or to take their calls."""
+"""Functions of NumPy and SciPy, replaced in their modules while their calls are watched or substituted."""
 
 from __future__ import annotations
 

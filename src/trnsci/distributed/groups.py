@@ -51,7 +51,7 @@ class Groups:
                 # ends what waits on a device; the others end with their group
                 group.abort()
             # kept for good, with its few threads, also when the interpreter ends: a gloo group waits in its destructor
-            # for messages that were in flight, those of a rank that stands still too
+            # for messages that were in flight, even to a rank that hangs
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(group))
 
     def _new(self, team: str, ranks: Sequence[int]) -> Any:

@@ -271,7 +271,7 @@ class LiveTeam(Team):
         return Wait(wait, work.is_completed)
 
     def end(self) -> None:
-        """Wait until every rank has come to the end of the call: none leaves one that another has failed in."""
+        """Wait until every rank has reached the end of the call, so that none leaves one that another failed in."""
         for axis in range(len(self.shape)):
             if self.size(axis) > 1:
                 said = torch.ones(1, dtype=torch.uint8, device=self.device)

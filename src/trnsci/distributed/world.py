@@ -41,7 +41,7 @@ class World:
     Every rank writes a beat and its current call into the store, from a thread. A rank whose message does not come is
     found by reading the others' entries: one that raised says so, one that died has no pulse, one that hangs is behind.
     Where `trnsci launch` started the ranks it holds the store, and says there who has died. Questions to the store are
-    asked in another thread, because whoever holds it may be the one that stands still.
+    asked in another thread, because the rank that holds it may be the one that hangs.
     """
 
     def __init__(self, timeout: float) -> None:
@@ -140,7 +140,7 @@ class World:
     def _lost(self) -> dict[str, Any]:
         """Whose fault it is that the store does not answer."""
         if not config.launcher_holds_store():
-            text = "keeps the store the ranks meet in, and does not answer: it has died or stands still"
+            text = "keeps the store the ranks meet in, and does not answer: it has died or hangs"
             return {"rank": 0, "op": self.op, "text": text, "started": 0}
         text = "is not known: the launcher keeps the store the ranks meet in, and it does not answer"
         return {"rank": -1, "op": self.op, "text": text, "started": 0}
@@ -207,7 +207,7 @@ class World:
                 }
             if entry["beat"] == before[rank].get("beat"):
                 # what it did last it may not have had the time to say
-                return {"rank": rank, "op": self.op, "text": "has died or stands still: its pulse stopped"}
+                return {"rank": rank, "op": self.op, "text": "has died or hangs: its pulse stopped"}
             reached = entry["calls"].get(self.team, 0)
             if reached < self._calls[self.team]:
                 behind.append((reached, rank, entry["op"]))
@@ -262,7 +262,7 @@ class World:
             time.sleep(_LOOKS * self._interval)
 
     def leave(self) -> None:
-        """Say goodbye; whoever holds the store goes last, because the others may still ask it who is missing."""
+        """Leave. The rank that holds the store leaves last, because the others may still ask it who is missing."""
         self._state = "ended"
         self._stop.set()
         self._pulse.join(self._interval)
@@ -310,5 +310,5 @@ def leave() -> None:
         here.leave()
     if dist.is_initialized():
         with contextlib.suppress(*LOST):
-            # what is in flight to a rank that stands still is nothing to wait for
+            # do not wait for messages to a rank that hangs
             rendezvous.apart(dist.destroy_process_group, "trnsci leave").result(_GOODBYE)

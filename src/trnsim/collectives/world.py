@@ -26,7 +26,7 @@ class Offer:
         kind: name of the instruction.
         terms: what all participants must agree on.
         srcs, dsts: its operands.
-        values: what the sources hold once everybody is there.
+        values: what the sources hold once all ranks have arrived.
     """
 
     __slots__ = ("dsts", "kind", "line", "session", "srcs", "terms", "values")

@@ -159,7 +159,7 @@ class Layout(NKIObject):
         return view
 
     def unusable(self) -> Self:
-        """This view, which has no elements, with the error for whoever uses it."""
+        """Return this view, which has no elements, with the error that its use raises."""
         error = self.extent_error()
         assert error is not None
         self.dynamic = late(error)

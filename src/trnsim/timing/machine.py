@@ -35,7 +35,7 @@ def play_together(schedules: list[Schedule]) -> None:
     stalled: set[int] = set()
     while heap or stalled:
         if not heap:
-            # whoever waited has been met by now, or the simulation itself would have deadlocked
+            # all meetings are over by now, or the simulation itself would have deadlocked
             heap = [(0.0, number) for number in stalled]
             stalled.clear()
         _, number = heapq.heappop(heap)

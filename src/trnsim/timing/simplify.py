@@ -1,8 +1,8 @@
 """What the compiler leaves out, as published profiles show it.
 
-Two rules. A broadcast that `nl.broadcast_to` makes in PSUM is not copied to SBUF when everybody who reads it can read
+Two rules. A broadcast that `nl.broadcast_to` makes in PSUM is not copied to SBUF when every reader can read
 PSUM, where it stays. An instruction that repeats one of the same source line on the same unchanged tensors, into a
-tensor nobody else writes, runs once: that is a loop's invariant. Transfers, and copies somebody wrote, stay as written.
+tensor nobody else writes, runs once: that is a loop's invariant. Transfers, and copies in the source, stay as written.
 
 Profiles of the fused Mamba tutorial (trn1) show both. The source has five Vector Engine instructions per state. With
 rows of 8192 four are drawn, each as long as operands in SBUF make it; with rows of 512 the engine is active for 3.07 us

@@ -1,6 +1,6 @@
 """What the compiler does when tensors alive together do not fit SBUF: it sends some to HBM and brings them back.
 
-The tensor whose next use is farthest gives way. One that still holds what was loaded from HBM is dropped and loaded
+The tensor whose next use is farthest is evicted. One that still holds what was loaded from HBM is dropped and loaded
 again; any other is saved first.
 """
 
