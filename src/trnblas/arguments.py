@@ -209,7 +209,9 @@ def rounds(*tensors: Tensor | None) -> str | None:
     for t in tensors:
         if t is not None and t.dtype in (torch.float64, torch.complex128):
             name = str(t.dtype).removeprefix("torch.")
-            return f"the kernel computes in fp32 and would round {name}; convert it to float32, or use backend 'pytorch'"
+            return (
+                f"the kernel computes in fp32 and would round {name}; convert it to float32, or use backend 'pytorch'"
+            )
     return None
 
 

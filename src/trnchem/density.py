@@ -54,7 +54,7 @@ def densities(want: Request) -> list[SpinDensity]:
         CapacityError: the amplitudes of one orbital do not fit into the budget.
     """
     run = _prepared(want)
-    parts = _occupied(run)
+    parts = run.sets
     nvir = run.plan.sizes.nvir
     occupied = [torch.zeros((len(part), len(part)), dtype=torch.float64) for part in parts]
     virtual = [torch.zeros((nvir, nvir), dtype=torch.float64) for _ in parts]
@@ -80,7 +80,7 @@ def amplitudes(want: Request) -> list[Tensor]:
         CapacityError: they do not fit into the budget.
     """
     run = _prepared(want)
-    n, parts = run.plan.sizes, _occupied(run)
+    n, parts = run.plan.sizes, run.sets
     shapes = [(len(parts[0]), len(parts[k]), n.nvir, n.nvir) for k in range(len(parts))]
     shapes += [(len(part), len(part), n.nvir, n.nvir) for part in parts[1:]]
     needed = sum(torch.Size(shape).numel() for shape in shapes) * n.itemsize
@@ -104,11 +104,6 @@ def _prepared(want: Request) -> Run:
     return prepared(replace(want, method="pairs", device=None))[1]
 
 
-def _occupied(run: Run) -> list[range]:
-    nocc, up = run.plan.sizes.nocc, run.orbitals.spins.up
-    return [range(nocc)] if up is None else [range(up), range(up, nocc)]
-
-
 def _amplitudes(run: Run, want: Request) -> Iterator[Amplitudes]:
     plan = run.plan
     n, up = plan.sizes, run.orbitals.spins.up
@@ -124,7 +119,7 @@ def _amplitudes(run: Run, want: Request) -> Iterator[Amplitudes]:
         run.build(store)
         for i in range(n.nocc):
             one = store.rows(i, i + 1)[0]
-            for spin, rows in enumerate(_occupied(run)):
+            for spin, rows in enumerate(run.sets):
                 same = up is not None and run.orbitals.spins.of(i) == spin
                 if rows:
                     yield Amplitudes(i, spin, same, _of_pair(run, store, i, one, spin, rows))

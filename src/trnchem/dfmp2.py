@@ -133,7 +133,6 @@ def dfmp2(
             result; the first one's mean field counts, and it alone keeps the checkpoint. ``memory`` is of each.
         device: where the pairs are computed, ``"cuda"`` for one; B stays in host memory or on disk, and blocks of it
             are brought. ``result.plan.blocks`` says how large they are and what they take of its memory at most.
-            Closed shells only.
 
     Returns:
         `MP2Result`: energies, pairs, plan, timings, metric.
@@ -243,11 +242,10 @@ def _brought(plan: MP2Plan, device: torch.device | str) -> MP2Plan:
         expected = "'fp64' or 'fp32' with device"
         raise ArgumentError(op="dfmp2", argument="precision", got=plan.precision, expected=expected)
     n, there = plan.sizes, device_of("dfmp2", device)
-    if n.spins.sets > 1:
-        raise ArgumentError(op="dfmp2", argument="device", got=device, expected="None with an open shell")
     if not n.nocc or not n.nvir:
         return plan
-    chosen = mp2_blocks(n.nocc, n.nvir, n.naux, dtype_of(plan.precision), there)
+    most, two = n.spins.most(n.nocc), n.spins.sets > 1
+    chosen = mp2_blocks(most, n.nvir, n.naux, dtype_of(plan.precision), there, two=two)
     return replace(plan, fused=False, blocks=chosen, why=f"{plan.why} Pairs in {chosen}.")
 
 

@@ -83,8 +83,10 @@ def single_plan(
     if not n.nocc or not n.nvir:
         return empty_plan(n, method=method, precision=precision, memory=memory)
     (backend, why), fused = products(n, precision), False
-    if precision == "fp32" and method == "pairs" and not by_pair and n.spins.sets == 1:
-        shapes = ((n.nocc, n.nvir, n.naux), (n.nocc,), (n.nvir,))
+    if precision == "fp32" and method == "pairs" and not by_pair:
+        # in an open shell the larger of its three calls stands for them
+        most = n.spins.most(n.nocc)
+        shapes = ((most, n.nvir, n.naux), (most,), (n.nvir,))
         # the op itself: the function adds its sums up, and torch loads its compiler (67 MB) to add without data
         whole = trnsci.plan(mp2_within, *(torch.empty(shape, dtype=dtype, device="meta") for shape in shapes))
         fused = whole.backend != "pytorch"

@@ -18,7 +18,7 @@ from trnsci.precision import Precision
 # relative error of 1/D: below what the arithmetic may lose
 QUADRATURE_ERROR: dict[Precision, float] = {"fp64": 1e-11, "compensated": 1e-6, "fp32": 1e-6, "fast": 1e-5}
 # Below this the fit of exponents in double precision does not converge reliably.
-FITTED_FROM = 1e-7
+FITTED_FROM = 1e-8
 # Points on which the error is measured: it has one extremum per exponent and a few hundred points between two.
 GRID = 4000
 
@@ -93,9 +93,16 @@ def _fitted(ratio: float, count: int, start: Any) -> tuple[Any, Any]:
         terms, w = weights(logs)
         return terms @ w - 1
 
+    def slope(logs: Any) -> Any:
+        # of what the best weights leave: what other weights could undo is projected out (Kaufman, BIT 15, 49 (1975))
+        terms, w = weights(logs)
+        moved = -np.outer(x, np.exp(logs)) * terms * w
+        basis = np.linalg.qr(terms)[0]
+        return moved - basis @ (basis.T @ moved)
+
     first = np.linspace(math.log(0.3 / ratio), math.log(6.0), count) if start is None else start
-    found = least_squares(residual, first, ftol=1e-15, xtol=1e-15, gtol=1e-15, max_nfev=60).x
-    return np.exp(found), weights(found)[1]
+    logs = least_squares(residual, first, slope, ftol=1e-15, xtol=1e-15, gtol=1e-15, max_nfev=60).x
+    return np.exp(logs), weights(logs)[1]
 
 
 def _measured(t: Any, w: Any, ratio: float) -> float:

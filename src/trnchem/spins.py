@@ -26,6 +26,10 @@ class Spins(NamedTuple):
         """The set of an orbital: 0, or 1 for spin down."""
         return int(self.up is not None and orbital >= self.up)
 
+    def most(self, nocc: int) -> int:
+        """Occupied orbitals of the larger set."""
+        return nocc if self.up is None else max(self.up, nocc - self.up)
+
     def until(self, first: int, last: int) -> int:
         """Where orbitals from ``first`` on change their spin, or ``last`` if they do not before."""
         return last if self.up is None or first >= self.up else min(last, self.up)

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 import trnblas
-import trntensor
 from trnchem.accuracy import stated
 from trnchem.budget import MP2Plan, before_fit, dtype_of
 from trnchem.checkpoint import Slots
@@ -27,7 +26,8 @@ from trnchem.result import SOS, MP2Result, PairEnergies, Progress
 from trnchem.screening import Screen, screen
 from trnchem.store import DeviceStore, HostStore, Store, scratch
 from trnsci import from_device, to_device
-from trntensor.mp2_energy import mp2_brought
+from trntensor import out_of_core
+from trntensor.mp2_energy import mp2_between, mp2_brought, mp2_within
 
 # seconds between two moments at which the checkpoint survives a power cut; it survives a kill at any
 SYNC_EVERY = 2.0
@@ -100,6 +100,12 @@ class Run:
         """Occupied orbitals whose rows of B are here."""
         return range(self.plan.sizes.nocc)
 
+    @property
+    def sets(self) -> list[range]:
+        """Occupied orbitals of both spins at once, or of each."""
+        nocc, up = self.plan.sizes.nocc, self.plan.sizes.spins.up
+        return [range(nocc)] if up is None else [range(up), range(up, nocc)]
+
     def result(
         self, e_hf: float, found: tuple[float, float | None, Sampling | None], state: PairState | None, resumed: int
     ) -> MP2Result:
@@ -161,12 +167,14 @@ class Run:
             return state.totals()
 
     def _fused(self, store: Store, total: int) -> tuple[float, float]:
-        B = store.rows(0, self.plan.sizes.nocc)
-        e_occ, e_vir = self._energies()
-        parts = trntensor.mp2_energy(B, self._put(e_occ), self._put(e_vir[0]), parts=True)
-        assert isinstance(parts, trntensor.MP2Energy)
+        e_occ, e_vir = (self._put(energies) for energies in self._energies())
+        sets = self.sets
+        B = [store.rows(rows.start, rows.stop) for rows in sets]
+        occ = [e_occ[rows.start : rows.stop] for rows in sets]
+        same = [mp2_within(B[k], occ[k], e_vir[k]) for k in range(len(sets))]
+        opposite = None if len(sets) == 1 else mp2_between(*B, *occ, *e_vir)[0]
         self.progress(Progress("pairs", total, total))
-        return float(from_device(parts.opposite_spin)), float(from_device(parts.same_spin))
+        return _by_spin(same, opposite)
 
     def _brought(self, store: Store, total: int) -> tuple[float, float]:
         """The energies on a device that rows of B are brought to."""
@@ -179,8 +187,16 @@ class Run:
             self.progress(Progress("pairs", finished, total))
 
         e_occ, e_vir = self._energies()
-        square, cross = mp2_brought(store.rows, e_occ, e_vir[0], self.plan.blocks, done)
-        return float(square), float(square) - float(cross)
+        sets, blocks = self.sets, self.plan.blocks
+        occ = [e_occ[rows.start : rows.stop] for rows in sets]
+        B = [lambda first, last, at=rows.start: store.rows(at + first, at + last) for rows in sets]
+        same = [mp2_brought(B[k], occ[k], e_vir[k], blocks, done) for k in range(len(sets))]
+        opposite = None
+        if len(sets) > 1:
+            opposite = out_of_core.opposite(
+                (B[0], B[1]), (occ[0], occ[1]), (e_vir[0], e_vir[1]), blocks, done, mp2_between
+            )
+        return _by_spin(same, opposite)
 
     def without_pairs(
         self, store: Store, samples: int | None, seed: int, state: PairState, slots: Slots | None
@@ -284,6 +300,15 @@ class Run:
             yield
         finally:
             self.timings[stage] = time.perf_counter() - start
+
+
+def _by_spin(same: list[tuple[Tensor, Tensor]], opposite: Tensor | None) -> tuple[float, float]:
+    """Opposite- and same-spin energy from the sums within each set of orbitals and between them."""
+    sums = [tuple(float(from_device(part)) for part in each) for each in same]
+    if opposite is None:
+        ((square, cross),) = sums
+        return square, square - cross
+    return float(from_device(opposite)), sum(square - cross for square, cross in sums) / 2
 
 
 def _symmetric(state: PairState) -> PairEnergies:

@@ -112,16 +112,26 @@ def _brought(B: Tensor, eps_occ: Tensor, eps_vir: Tensor, device: torch.device |
 
 
 def mp2_blocks(
-    nocc: int, nvir: int, naux: int, dtype: torch.dtype, device: torch.device, memory: int | None = None
+    nocc: int,
+    nvir: int,
+    naux: int,
+    dtype: torch.dtype,
+    device: torch.device,
+    memory: int | None = None,
+    *,
+    two: bool = False,
 ) -> out_of_core.Blocks:
-    """Choose blocks of orbitals to bring to a device, as large as ``memory`` bytes of it allow."""
+    """Choose blocks of orbitals to bring to a device, as large as ``memory`` bytes of it allow.
+
+    ``two``: there are two sets, of which the larger has ``nocc`` orbitals, and blocks of both meet.
+    """
 
     def peak(rows: int) -> int:
         """Return bytes of energies, of one block or two, and of what their pairs need."""
         block = TensorSpec((rows, nvir, naux), dtype, device=device)
         one, vir = TensorSpec((rows,), dtype, device=device), TensorSpec((nvir,), dtype, device=device)
         calls: list[Any] = [Within(block, one, vir)]  # type: ignore[arg-type]
-        if rows < nocc:
+        if two or rows < nocc:
             calls.append(Between(block, block, one, one, vir))  # type: ignore[arg-type]
         work = max(call.workspace(definition(call).decide(call).implementation) for call in calls)
         return block.nbytes * len(calls) + work + dtype.itemsize * (nocc + nvir) + (1 << 16)
@@ -241,20 +251,32 @@ class Within(NamedTuple):
         return sums[0].clone(), sums[1].clone()
 
 
-def mp2_between(left: Tensor, right: Tensor, eps_left: Tensor, eps_right: Tensor, eps_vir: Tensor) -> Sums:
-    """Return both sums over pairs of an orbital of one set with one of another, each once: what ranks exchange."""
-    return run(Between(left, right, eps_left, eps_right, eps_vir))
+def mp2_between(
+    left: Tensor,
+    right: Tensor,
+    eps_left: Tensor,
+    eps_right: Tensor,
+    eps_vir: Tensor,
+    eps_vir_right: Tensor | None = None,
+) -> Sums:
+    """Return both sums over all pairs of an orbital of one set with one of another, each once; see `Between`."""
+    return run(Between(left, right, eps_left, eps_right, eps_vir, eps_vir_right))
 
 
 @op("trntensor::mp2_between")
 class Between(NamedTuple):
-    """Both sums over all pairs of an orbital of one set with one of another, each once: what ranks exchange."""
+    """Both sums over all pairs of an orbital of one set with one of another, each once.
+
+    The sets are those of two ranks, or of two spins: these have virtual orbitals of their own, ``eps_vir_right`` is
+    given, and the second sum is zero because electrons of different spins do not exchange.
+    """
 
     left: Tensor  # [rows, nvir, naux]
     right: Tensor  # [columns, nvir, naux]
     eps_left: Tensor  # [rows]
     eps_right: Tensor  # [columns]
     eps_vir: Tensor  # [nvir]
+    eps_vir_right: Tensor | None = None  # [nvir]
 
     def fake(self) -> tuple[Tensor, Tensor]:
         return self.left.new_empty(()), self.left.new_empty(())
@@ -267,13 +289,15 @@ class Between(NamedTuple):
         return Cost(flops, read, 2 * size, block)
 
     def limits(self, implementation: str) -> str | None:
+        if implementation == "host" and self.eps_vir_right is not None:
+            return "the compiled pass takes the energies of one spin"
         return _limits(implementation, self.left)
 
     def calls(self, implementation: str) -> str:
         return _calls(implementation)
 
     def compiles(self) -> tuple[Hashable, float]:
-        return ("trntensor.cuda.mp2_energy", self.left.dtype, False), 2.0
+        return ("trntensor.cuda.mp2_energy", self.left.dtype, False, self.eps_vir_right is None), 2.0
 
     def workspace(self, implementation: str) -> int:
         return _gpu_workspace(self.left, self.right) if implementation == "cuda" else self.cost().workspace
@@ -281,7 +305,7 @@ class Between(NamedTuple):
     def cuda(self) -> Sums:
         from trntensor.cuda import mp2_energy
 
-        return mp2_energy.energies(*(x.contiguous() for x in self), once=False)
+        return mp2_energy.energies(*(None if x is None else x.contiguous() for x in self), once=False)
 
     def host(self) -> Sums:
         return _summed(*self, once=False, loop=_loop())
@@ -291,18 +315,18 @@ class Between(NamedTuple):
 
     def vjp(self, grad: Sums, needs: frozenset[str]) -> dict[str, Tensor]:
         # A pair stands for itself alone, and `slopes` counts its mirror image too.
-        ahead = slopes(self.left, self.right, self.eps_left, self.eps_right, self.eps_vir, *grad)
-        back = slopes(self.right, self.left, self.eps_right, self.eps_left, self.eps_vir, *grad)
-        return {
-            "left": ahead[0] / 2,
-            "right": back[0] / 2,
-            "eps_left": ahead[1] / 2,
-            "eps_right": back[1] / 2,
-            "eps_vir": ahead[2],
-        }
+        vir, other = self.eps_vir, self.eps_vir_right
+        grad = grad if other is None else (grad[0], torch.zeros_like(grad[1]))
+        ahead = slopes(self.left, self.right, self.eps_left, self.eps_right, vir, *grad, other)
+        back = slopes(self.right, self.left, self.eps_right, self.eps_left, vir if other is None else other, *grad, vir)
+        gradients = {"left": ahead[0], "right": back[0], "eps_left": ahead[1], "eps_right": back[1]}
+        gradients |= (
+            {"eps_vir": ahead[2] + back[2]} if other is None else {"eps_vir": ahead[2], "eps_vir_right": back[2]}
+        )
+        return {name: gradient / 2 for name, gradient in gradients.items()}
 
     def nki(self) -> Sums:
-        left, right, eps_left, eps_right, eps_vir = self
+        left, right, eps_left, eps_right, eps_vir, other_vir = self
         if left.numel() == 0 or right.numel() == 0:
             return left.new_zeros(()), left.new_zeros(())
         if left.dtype == torch.float64:
@@ -311,7 +335,7 @@ class Between(NamedTuple):
         for rows in _pieces(len(left), width):
             for others in _pieces(len(right), width):
                 one, other = eps_left[rows].view(1, -1), eps_right[others].view(1, -1)
-                sums = sums + _program(left[rows], right[others], one, other, eps_vir)
+                sums = sums + _program(left[rows], right[others], one, other, eps_vir, eps_vir_right=other_vir)
         return sums[0].clone(), sums[1].clone()
 
 
@@ -356,6 +380,7 @@ def _summed(
     eps_left: Tensor,
     eps_right: Tensor,
     eps_vir: Tensor,
+    eps_vir_right: Tensor | None = None,
     *,
     once: bool,
     multiply: Callable[[Tensor, Tensor], Tensor] | None = None,
@@ -370,11 +395,12 @@ def _summed(
     # Half precision is too short for sums of this length.
     work = torch.float32 if dtype.itemsize < 4 else dtype
     one, other, vir = eps_left.to(work), eps_right.to(work), eps_vir.to(work).contiguous()
+    vir_right = None if eps_vir_right is None else eps_vir_right.to(work)
     if left.numel() == 0 or right.numel() == 0:
         return left.new_zeros(()), left.new_zeros(())
     if torch._C._functorch.peek_interpreter_stack() is not None:
         # torch.func transforms what writes into no memory of its own.
-        return _transformed(left.to(work), right.to(work), one, other, vir=vir, dtype=dtype)
+        return _transformed(left.to(work), right.to(work), one, other, vir=vir, vir_right=vir_right, dtype=dtype)
     # One pass needs one copy of the block, so that three times as wide ones take the same memory.
     copies = 1 if loop else 3
     width = min(columns, _block(columns, nvir, naux) * 3 // copies)
@@ -382,7 +408,7 @@ def _summed(
     memory = torch.empty((copies, width * nvir * nvir), dtype=work, device=left.device)
     sums = torch.empty((2, pairs), dtype=torch.float64 if loop else work, device=left.device)
     weights = torch.full((pairs,), 2.0 if once else 1.0, dtype=torch.float64, device=left.device)
-    gaps = None if loop else vir[:, None] + vir  # [nvir, nvir]
+    gaps = None if loop else (vir if vir_right is None else vir_right)[:, None] + vir  # [nvir, nvir]
     index = 0
     for i, start in _starts(rows, columns, width, once):
         stop = min(columns, start + width)
@@ -398,7 +424,8 @@ def _summed(
             )
         else:
             assert gaps is not None
-            _energies(block_sums, t.view(count, nvir, nvir), pair, gaps, memory[1:, :size].view(2, count, nvir, nvir))
+            blocks = memory[1:, :size].view(2, count, nvir, nvir)
+            _energies(block_sums, t.view(count, nvir, nvir), pair, gaps, blocks, spins=vir_right is not None)
         if once and start == i:
             weights[index] = 1.0
         index += count
@@ -406,13 +433,24 @@ def _summed(
     return square.clone(), cross.clone()
 
 
-def _transformed(left: Tensor, right: Tensor, one: Tensor, other: Tensor, *, vir: Tensor, dtype: torch.dtype) -> Sums:
+def _transformed(
+    left: Tensor,
+    right: Tensor,
+    one: Tensor,
+    other: Tensor,
+    *,
+    vir: Tensor,
+    vir_right: Tensor | None,
+    dtype: torch.dtype,
+) -> Sums:
     """Return both sums over all ordered pairs, row by row."""
     square = cross = left.new_zeros(())
+    gaps = vir[:, None] + (vir if vir_right is None else vir_right)
     for i in range(len(left)):
         t = torch.matmul(left[i], right.mT)  # [j, a, b]
-        weighted = t / ((other + one[i]).view(-1, 1, 1) - (vir[:, None] + vir))
-        square, cross = square + (weighted * t).sum(), cross + (weighted * t.mT).sum()
+        weighted = t / ((other + one[i]).view(-1, 1, 1) - gaps)
+        square = square + (weighted * t).sum()
+        cross = cross if vir_right is not None else cross + (weighted * t.mT).sum()
     return square.to(dtype), cross.to(dtype)
 
 
@@ -422,13 +460,16 @@ def _starts(rows: int, columns: int, width: int, once: bool) -> Iterator[tuple[i
             yield i, start
 
 
-def _energies(sums: Tensor, t: Tensor, pair: Tensor, gaps: Tensor, memory: Tensor) -> None:
-    """Compute both sums of every pair in the block, in passes over it."""
+def _energies(sums: Tensor, t: Tensor, pair: Tensor, gaps: Tensor, memory: Tensor, *, spins: bool) -> None:
+    """Compute both sums of every pair in the block, in passes over it; of different ``spins`` the second is zero."""
     y, z = memory
     torch.sub(pair.view(-1, 1, 1), gaps, out=y)
     torch.div(t, y, out=y)
     torch.sum(torch.mul(y, t, out=z), (1, 2), out=sums[0])
-    torch.sum(torch.mul(y, t.mT, out=z), (1, 2), out=sums[1])
+    if spins:
+        sums[1].zero_()
+    else:
+        torch.sum(torch.mul(y, t.mT, out=z), (1, 2), out=sums[1])
 
 
 def _loop() -> Callable[..., None] | None:
@@ -444,6 +485,7 @@ def slopes(
     eps_vir: Tensor,
     grad_square: Tensor,
     grad_cross: Tensor,
+    eps_vir_right: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the gradients of ``left``, its energies and the virtual energies from pairs with ``right``.
 
@@ -453,7 +495,7 @@ def slopes(
     (rows, nvir, naux), columns = left.shape, right.shape[0]
     d_rows, occ_rows = [], []
     d_vir = torch.zeros_like(eps_vir)
-    gaps = eps_vir[:, None] + eps_vir
+    gaps = eps_vir[:, None] + (eps_vir if eps_vir_right is None else eps_vir_right)
     width = _block(columns, nvir, naux)
     for i in range(rows):
         d_row, d_occ = torch.zeros_like(left[i]), torch.zeros_like(eps_left[i])
@@ -484,8 +526,16 @@ def _pieces(count: int, width: int) -> list[slice]:
     return [slice(start, min(count, start + width)) for start in range(0, count, width)]
 
 
-def _program(left: Tensor, right: Tensor, one: Tensor, other: Tensor, eps_vir: Tensor) -> Tensor:
-    sums: Tensor = launch(
-        kernels.mp2_energy, left, one, eps_vir.view(1, -1), eps_vir.view(-1, 1), right, other
-    )  # [1, 2]
+def _program(
+    left: Tensor,
+    right: Tensor,
+    one: Tensor,
+    other: Tensor,
+    eps_vir: Tensor,
+    *,
+    eps_vir_right: Tensor | None = None,
+) -> Tensor:
+    options = {} if eps_vir_right is None else {"spins": True}
+    row = (eps_vir if eps_vir_right is None else eps_vir_right).view(1, -1)
+    sums: Tensor = launch(kernels.mp2_energy, left, one, row, eps_vir.view(-1, 1), right, other, **options)  # [1, 2]
     return sums[0]

@@ -97,3 +97,28 @@ def energies(
             done(len(mine) * len(others))
         del left
     return square.to(eps_occ.dtype), cross.to(eps_occ.dtype)
+
+
+def opposite(
+    rows: tuple[Callable[[int, int], Tensor], Callable[[int, int], Tensor]],
+    eps_occ: tuple[Tensor, Tensor],
+    eps_vir: tuple[Tensor, Tensor],
+    chosen: Blocks,
+    done: Callable[[int], None],
+    between: Callable[..., Sums],
+) -> Tensor:
+    """The sum of squares over all pairs of an orbital of one spin with one of the other; arguments of either spin."""
+    step, device = chosen.rows, chosen.device
+    occ, vir = ([energies.to(device) for energies in each] for each in (eps_occ, eps_vir))
+    total = torch.zeros((), dtype=torch.float64, device=device)
+    for i in range(0, len(occ[0]), step):
+        mine = occ[0][i : i + step]
+        left = rows[0](i, i + len(mine)).to(device)
+        for j in range(0, len(occ[1]), step):
+            others = occ[1][j : j + step]
+            right = rows[1](j, j + len(others)).to(device)
+            total = total + between(left, right, mine, others, *vir)[0].double()
+            del right
+            done(len(mine) * len(others))
+        del left
+    return total

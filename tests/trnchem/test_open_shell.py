@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 
-import trnchem
 import trnsci
 from trnchem import dfmp2
 from trnsci import ArgumentError, CapacityError, NumericalError
@@ -221,13 +220,28 @@ def test_a_saddle_point_is_refused_when_asked():
         dfmp2(lower, stability="both")
 
 
-def test_open_shells_stay_on_the_host_of_a_gpu():
-    with pytest.raises(ArgumentError, match="None with an open shell"):
-        dfmp2(open_field("hydroxyl"), device="cpu")
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
+@pytest.mark.parametrize(("name", "rows"), [("oxygen", None), ("oxygen", 2), ("hydrogen atom", None)])
+def test_pairs_of_both_spins_on_a_device_that_b_is_brought_to(monkeypatch, name, rows, device):
+    module, mean, seen = sys.modules["trnchem.dfmp2"], open_field(name), []
+    if rows is not None:
+        # blocks of either spin that do not come out even
+        whole = module.mp2_blocks
+        monkeypatch.setattr(module, "mp2_blocks", lambda *sizes, **more: whole(*sizes, **more)._replace(rows=rows))
+    found = dfmp2(mean, device=device, progress=seen.append)
+    compare(found, expected(mean))
+    compare(dfmp2(mean, device=device, precision="fp32"), expected(mean), 2e-6)
+    assert seen[-1].done == seen[-1].total == found.plan.sizes.nocc * (found.plan.sizes.nocc + 1) // 2
+    assert found.plan.blocks.device.type == device
 
 
 @pytest.mark.sim
-def test_an_open_shell_on_a_device_is_planned_pair_by_pair():
-    with trnsci.backend("simulator"):
-        plan = trnchem.plan(open_field("hydroxyl"), precision="fp32")
-    assert (plan.place, plan.fused) == ("device memory", False)
+@pytest.mark.parametrize("name", ["hydroxyl", "hydrogen atom"])
+def test_the_device_runs_fused_programs_of_each_spin_and_of_both_in_fp32(name):
+    mean = open_field(name)
+    with trnsci.backend("simulator"), trnsci.ledger() as book:
+        found = dfmp2(mean, precision="fp32")
+    assert (found.plan.place, found.plan.fused) == ("device memory", True)
+    compare(found, expected(mean), 2e-6)
+    ran = [entry.step.op for entry in book.entries if entry.step.op.startswith("trntensor")]
+    assert ran == ["trntensor::mp2_energy", "trntensor::mp2_energy", "trntensor::mp2_between"]

@@ -149,6 +149,7 @@ def _rest(device):
         for symmetric in (False, True):
             yield Mp2(t, occ[2:5], occ, vir, symmetric, 2, 1e-7), tolerance
         yield Between(B[:3], B, occ[:3], occ, vir), tolerance
+        yield Between(B[:3], B, occ[:3], occ, vir, vir + 0.5), tolerance
         for orthogonal, scale in ((False, "none"), (True, "root"), (False, "full")):
             for n in (1, 2, 5, 8, 1025):
                 x = gaussian((3, n, 4), 8, dtype).to(device)

@@ -149,6 +149,12 @@ def test_the_gradient_is_right_twice():
     B, occ, vir = (x.requires_grad_() for x in inputs(3, 4, 5, F64))
     assert torch.autograd.gradcheck(lambda *x: tuple(mp2_energy(*x, parts=True)), (B, occ, vir))
     assert torch.autograd.gradgradcheck(mp2_energy, (B, occ, vir))
+    # two sets that differ, of one spin and of two
+    between = torch.ops.trntensor.mp2_between.default
+    other, high = (x.detach().requires_grad_() for x in (B.flip(0) + 0.5, vir.flip(0) + 0.3))
+    apart = (B, other, occ, (occ - 0.2).detach().requires_grad_(), vir)
+    assert torch.autograd.gradcheck(lambda *x: between(*x, None), apart)
+    assert torch.autograd.gradcheck(lambda *x: between(*x)[0], (*apart, high))
 
 
 @pytest.mark.sim

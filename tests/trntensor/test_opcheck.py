@@ -18,7 +18,8 @@ def _calls():
 
     low, high = torch.tensor([-2.0, -1.0], dtype=F64), torch.tensor([1.0, 2.0, 3.0], dtype=F64)
     yield "mp2_energy", (g(2, 3, 4), low, high)
-    yield "mp2_between", (g(2, 3, 4), g(2, 3, 4, seed=2), low, low.clone(), high)
+    yield "mp2_between", (g(2, 3, 4), g(2, 3, 4, seed=2), low, low.clone(), high, None)
+    yield "mp2_between", (g(2, 3, 4), g(2, 3, 4, seed=2), low, low.clone(), high, high + 0.5)
     yield "ao_to_mo_transform", (g(3, 4, 5), g(3, 2, seed=2), g(4, 3, seed=3))
     code = json.dumps(
         [list(row) for row in trntensor.fuse("ik,jk->ij", epilogue=lambda t, d: t * t / d, extras=("j",)).code]

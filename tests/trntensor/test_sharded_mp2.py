@@ -31,13 +31,15 @@ def _operands(shape, dtype=F64):
     return _data(*shape, dtype=dtype), occ.to(dtype), vir.to(dtype)
 
 
-def _sums(left, right, occ_left, occ_right, vir):
-    """Both sums and the size of their terms, by NumPy, every pair once."""
-    left, right, one, other, vir = (x.double().numpy() for x in (left, right, occ_left, occ_right, vir))
+def _sums(left, right, occ_left, occ_right, vir, vir_right=None):
+    """Both sums and the size of their terms, by NumPy, every pair once; of different spins the second is zero."""
+    spins, vir_right = vir_right is not None, vir if vir_right is None else vir_right
+    operands = (left, right, occ_left, occ_right, vir, vir_right)
+    left, right, one, other, vir, vir_right = (x.double().numpy() for x in operands)
     t = np.einsum("iap,jbp->ijab", left, right)
-    d = one[:, None, None, None] + other[:, None, None] - vir[:, None] - vir
+    d = one[:, None, None, None] + other[:, None, None] - vir[:, None] - vir_right
     size = np.einsum("iap,jbp->ijab", abs(left), abs(right)) ** 2 / abs(d)
-    return (t * t / d).sum(), (t * t.swapaxes(2, 3) / d).sum(), size.sum()
+    return (t * t / d).sum(), 0.0 if spins else (t * t.swapaxes(2, 3) / d).sum(), size.sum()
 
 
 def _bound(size, B, dtype):
@@ -161,11 +163,12 @@ def test_pairs_of_two_sets(backend, rows, columns, nvir, naux):
     left, right = _data(rows, nvir, naux, dtype=F32), _data(columns, nvir, naux, seed=1, dtype=F32)
     one, other = -torch.linspace(0.5, 2.0, rows), -torch.linspace(0.4, 1.0, columns)
     vir = torch.linspace(0.1, 3.0, nvir)
-    square, cross, scale = _sums(left, right, one, other, vir)
-    with backend:
-        found = mp2_between(left, right, one, other, vir)
-    for got, exact in zip(found, (square, cross), strict=True):
-        assert_within(got, exact, _bound(scale, left, F32))
+    for of_right in (None, vir.flip(0) + 0.5):
+        square, cross, scale = _sums(left, right, one, other, vir, of_right)
+        with backend:
+            found = mp2_between(left, right, one, other, vir, of_right)
+        for got, exact in zip(found, (square, cross), strict=True):
+            assert_within(got, exact, _bound(scale, left, F32))
 
 
 @pytest.mark.sim

@@ -18,13 +18,13 @@ TILE = 32
 
 @triton.jit(do_not_specialize=["before", "half", "columns", "first_i", "first_j"])
 def _energies(
-    t, occ_i, occ_j, vir, sums, nvir, before, half, columns, first_i, first_j,
-    ONCE: tl.constexpr, TILE: tl.constexpr,
+    t, occ_i, occ_j, vir, vir_j, sums, nvir, before, half, columns, first_i, first_j,
+    ONCE: tl.constexpr, SPINS: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
     pair, p, q = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     i, j = pair // columns, pair % columns
     index = before + (pair * tl.num_programs(1) + p) * tl.num_programs(2) + q
-    wanted = p <= q
+    wanted = (p <= q) | SPINS
     if ONCE:
         wanted = wanted & (first_i + i <= first_j + j)
     square = 0.0
@@ -37,20 +37,25 @@ def _energies(
         width = columns.to(tl.int64) * nvir
         corner = t + i.to(tl.int64) * nvir * width + j.to(tl.int64) * nvir
         ahead = tl.load(corner + a.to(tl.int64)[:, None] * width + b[None, :], mask=inside, other=0.0)
-        behind = tl.load(
-            corner + b.to(tl.int64)[:, None] * width + a[None, :],
-            mask=(b < nvir)[:, None] & (a < nvir)[None, :],
-            other=0.0,
-        )
-        behind = tl.trans(behind)
         above = tl.load(occ_i + first_i + i) + tl.load(occ_j + first_j + j)
-        e_a, e_b = tl.load(vir + a, mask=a < nvir, other=0.0), tl.load(vir + b, mask=b < nvir, other=0.0)
+        e_a, e_b = tl.load(vir + a, mask=a < nvir, other=0.0), tl.load(vir_j + b, mask=b < nvir, other=0.0)
         gap = tl.where(inside, above - (e_a[:, None] + e_b[None, :]), 1.0)
         # On the diagonal both tiles are one, and counted twice.
         weight = tl.where(p == q, 0.5, 1.0)
         if ONCE:
             weight = weight * tl.where(first_i + i == first_j + j, 1.0, 2.0)
-        squares, products = ahead * ahead + behind * behind, ahead * behind
+        if SPINS:
+            # tiles have no mirror image, and pairs no exchange
+            weight = 1.0
+            squares, products = ahead * ahead, tl.zeros_like(ahead)
+        else:
+            behind = tl.load(
+                corner + b.to(tl.int64)[:, None] * width + a[None, :],
+                mask=(b < nvir)[:, None] & (a < nvir)[None, :],
+                other=0.0,
+            )
+            behind = tl.trans(behind)
+            squares, products = ahead * ahead + behind * behind, ahead * behind
         if gap.dtype == tl.float32:
             squares, products = tl.div_rn(squares, gap), tl.div_rn(products, gap)
         else:
@@ -87,7 +92,7 @@ def launched(
     t: Tensor,
     occ_i: Tensor,
     occ_j: Tensor,
-    vir: Tensor,
+    vir: tuple[Tensor, Tensor | None],
     sums: Tensor,
     pairs: tuple[int, int],
     first: tuple[int, int],
@@ -101,24 +106,25 @@ def launched(
         t: [I V, J V], contiguous; row ``i V + a``, column ``j V + b`` holds the integral of pair (i, j).
         occ_i: energies of occupied orbitals, of which ``first[0] + i`` is that of rows ``i``.
         occ_j: the same for columns.
-        vir: [V]
+        vir: [V], and those of ``j`` where they have another spin: their pairs add nothing to the second sum.
         sums: [2, tiles], float64; those of this call begin at ``before``.
         pairs: I and J.
         first: see ``occ_i``.
         before: see ``sums``.
         once: skip pairs beyond the diagonal, and count the others twice.
     """
-    nvir = len(vir)
+    one, other = vir
+    nvir = len(one)
     tiles = -(-nvir // TILE)
-    arguments = (t, occ_i, occ_j, vir, sums, nvir, before, sums.shape[1])
+    arguments = (t, occ_i, occ_j, one, one if other is None else other, sums, nvir, before, sums.shape[1])
     grid, words = (pairs[0] * pairs[1], tiles, tiles), (pairs[1], *first)
-    cuda.launch(_energies, grid, t.device, arguments, (once, TILE), words, num_warps=4)
+    cuda.launch(_energies, grid, t.device, arguments, (once, other is not None, TILE), words, num_warps=4)
 
 
 def pair_energies(t: Tensor, occ_i: Tensor, occ_j: Tensor, vir: Tensor) -> Tensor:
     """Return ``sum over ab of T (2 T - T') / D`` of every pair: [I, J] in float64."""
     rows, columns, tiles = len(occ_i), len(occ_j), -(-len(vir) // TILE)
     sums = torch.empty((2, rows * columns * tiles * tiles), dtype=torch.float64, device=t.device)
-    launched(t, occ_i, occ_j, vir, sums, (rows, columns), (0, 0), 0, once=False)
+    launched(t, occ_i, occ_j, (vir, None), sums, (rows, columns), (0, 0), 0, once=False)
     square, cross = sums.view(2, rows, columns, tiles * tiles).sum(-1)
     return torch.lerp(cross, square, 2.0)

@@ -44,15 +44,26 @@ class Panel(NamedTuple):
 
 
 def energies(
-    left: Tensor, right: Tensor, eps_left: Tensor, eps_right: Tensor, eps_vir: Tensor, *, once: bool
+    left: Tensor,
+    right: Tensor,
+    eps_left: Tensor,
+    eps_right: Tensor,
+    eps_vir: Tensor,
+    eps_vir_right: Tensor | None = None,
+    *,
+    once: bool,
 ) -> tuple[Tensor, Tensor]:
-    """Return both sums over all pairs; ``once``: both sets are one, and pairs i < j count twice."""
+    """Return both sums over all pairs; ``once``: both sets are one, and pairs i < j count twice.
+
+    With ``eps_vir_right`` the sets are of different spins, and the second sum is zero.
+    """
     (rows, nvir, _), columns = left.shape, right.shape[0]
     panel, tiles = Panel.of(rows, columns, nvir, left.dtype.itemsize), -(-nvir // TILE)
     half, before = _tiles(rows, columns, panel, once) * tiles * tiles, 0
     sums = left.new_empty((2, half), dtype=torch.float64)
     for (i, j), (high, wide), block in _products(left, right, panel, once):
-        launched(block, eps_left, eps_right, eps_vir, sums, (high, wide), (i, j), before, once=once)
+        virtual = (eps_vir, eps_vir_right)
+        launched(block, eps_left, eps_right, virtual, sums, (high, wide), (i, j), before, once=once)
         before += high * wide * tiles * tiles
     return added(sums, left.dtype)
 

@@ -1,9 +1,10 @@
 """out[0, 0:2] = sum over i, j, a, b of T[a, b]**2 / D[a, b] and of T[a, b] T[b, a] / D[a, b], with T = B[i] B[j].T.
 
 D = occ[i] + occ[j] - vir[a] - vir[b]. Pairs i < j count twice and are computed once; where another B is given, j runs
-over that one, and every pair counts once. B is transposed into HBM once; then T lives in PSUM and SBUF only, and two
-numbers leave. With naux beyond a few hundred the Tensor Engine binds, so the reciprocals of D stay on the Vector
-Engine, which has the time; squares and sums are shared with the Scalar Engine.
+over that one, and every pair counts once; with ``spins`` its virtual orbitals are of another spin, and the second sum
+is zero. B is transposed into HBM once; then T lives in PSUM and SBUF only, and two numbers leave. With naux beyond a
+few hundred the Tensor Engine binds, so the reciprocals of D stay on the Vector Engine, which has the time; squares and
+sums are shared with the Scalar Engine.
 SBUF in each partition: up to RESIDENT bytes of B[i], COLUMNS of sums, a few tiles of 2 KiB. PSUM: four banks of T, two
 of its transpose.
 """
@@ -22,7 +23,15 @@ CHOICES = {"loads": QUEUES, "stores": QUEUES}
 
 @nki.jit
 def mp2_energy(
-    B_hbm, occ_hbm, vir_hbm, column_hbm, other_hbm=None, other_occ_hbm=None, loads="compiler", stores="compiler"
+    B_hbm,
+    occ_hbm,
+    vir_hbm,
+    column_hbm,
+    other_hbm=None,
+    other_occ_hbm=None,
+    spins=False,
+    loads="compiler",
+    stores="compiler",
 ):
     C = B_hbm.shape[0]
     once = other_hbm == None
@@ -33,9 +42,8 @@ def mp2_energy(
     vir_sb, column_sb = _virtual(vir_hbm, column_hbm)
     totals_sb = nl.ndarray((P_MAX, 2 * C), dtype=nl.float32, buffer=nl.sbuf)  # [P, 2 C]
     for i in range(C):
-        _orbital(
-            totals_sb, (BT_hbm, others_hbm), (occ_sb, other_occ_sb), vir_sb, column_sb, i=i, once=once, loads=loads
-        )
+        sets = (BT_hbm, others_hbm), (occ_sb, other_occ_sb)
+        _orbital(totals_sb, sets[0], sets[1], vir_sb, column_sb, i=i, once=once, spins=spins, loads=loads)
     return _summed(totals_sb)
 
 
@@ -106,7 +114,7 @@ def _transpose(BT_hbm, B_hbm, i, loads, stores):
                 store(BT_hbm[i, x.start + k.start : x.start + k.stop, block.span], BT_ps, stores)
 
 
-def _orbital(totals_sb, BT_hbm, occ_sb, vir_sb, column_sb, *, i, once, loads):
+def _orbital(totals_sb, BT_hbm, occ_sb, vir_sb, column_sb, *, i, once, spins, loads):
     """Sum i with every j, or with j >= i once, into columns i and C + i of the totals."""
     X, V = BT_hbm[0].shape[1], BT_hbm[0].shape[2]
     C, J = totals_sb.shape[1] // 2, BT_hbm[1].shape[0]
@@ -123,12 +131,13 @@ def _orbital(totals_sb, BT_hbm, occ_sb, vir_sb, column_sb, *, i, once, loads):
         cross_sb = _filled(P_MAX, group.size * slots, 0.0)  # [P, slots]
         for j in range(first + group.start, first + group.stop):
             slot = (j - first - group.start) * slots
-            _pair((square_sb, cross_sb, pairs_sb, vir_sb, column_sb, j), BT_hbm, left_sb, i=i, slot=slot, loads=loads)
+            sums = (square_sb, cross_sb, pairs_sb, vir_sb, column_sb, j)
+            _pair(sums, BT_hbm, left_sb, i=i, slot=slot, spins=spins, loads=loads)
         _weigh(totals_sb[:, i : i + 1], square_sb, slots, group.index == 0, once)
         _weigh(totals_sb[:, C + i : C + i + 1], cross_sb, slots, group.index == 0, once)
 
 
-def _pair(sums, BT_hbm, left_sb, *, i, slot, loads):
+def _pair(sums, BT_hbm, left_sb, *, i, slot, spins, loads):
     """Sum one pair into columns from ``slot`` on: blocks of T and of its transpose go together."""
     j = sums[5]
     blocks = tiles(BT_hbm[0].shape[2], N_TILE)
@@ -136,10 +145,10 @@ def _pair(sums, BT_hbm, left_sb, *, i, slot, loads):
         for cols in blocks[rows.index :]:
             t_sb = _integrals(BT_hbm, left_sb, i, j, rows=rows, cols=cols, loads=loads)
             if rows.index == cols.index:
-                slot = _reduce(sums, t_sb, t_sb, rows=rows, cols=cols, weight=1.0, slot=slot)
+                slot = _reduce(sums, t_sb, None if spins else t_sb, rows=rows, cols=cols, weight=1.0, slot=slot)
             else:
                 u_sb = _integrals(BT_hbm, left_sb, i, j, rows=cols, cols=rows, loads=loads)
-                slot = _reduce(sums, t_sb, u_sb, rows=rows, cols=cols, weight=2.0, slot=slot)
+                slot = _reduce(sums, t_sb, None if spins else u_sb, rows=rows, cols=cols, weight=2.0, slot=slot)
                 slot = _reduce(sums, u_sb, None, rows=cols, cols=rows, weight=0.0, slot=slot)
 
 
