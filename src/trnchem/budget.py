@@ -339,9 +339,9 @@ def quadrature_point(
 def slab_bytes(n: Sizes, slab: int) -> int:
     """What transforming a slab takes."""
     packed, size = n.nao * (n.nao + 1) // 2, n.itemsize
-    # both spins come together in one array
+    # both spins come together in one array; the next slab of a file is read ahead, and fp32 has a copy
     blocks = 1 + n.spins.sets
-    each = packed * (8 + size) + n.nao**2 * size + 2 * n.nao * n.nocc * size + blocks * n.nocc * n.nvir * size
+    each = packed * (16 + size % 8) + n.nao**2 * size + 2 * n.nao * n.nocc * size + blocks * n.nocc * n.nvir * size
     return slab * each + 8 * n.nao**2
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -12,14 +14,18 @@ from torch import Tensor
 
 import trnblas
 import trnsparse
-from trnchem.budget import SLAB
-from trnchem.integrals import Source
+from trnchem.budget import SLAB, overhead
+from trnchem.integrals import shell_ranges
 from trnchem.metric import Metric, fit_matrix
 from trnchem.molecules import pyscf
 from trnchem.references import System
 from trnchem.screening import Screen, equal_pairs, screened
+from trnchem.store import full_disk, h5py
 from trnsci import ArgumentError, CapacityError, from_device
 from trnsci.backends import inside
+
+# Elements of a block of pairs with all auxiliary functions, unless the budget asks for fewer.
+BLOCK = 1 << 22
 
 
 def density_fit(mf: Any, auxbasis: Any = None, *, screening: float = 1e-12) -> Any:
@@ -27,7 +33,9 @@ def density_fit(mf: Any, auxbasis: Any = None, *, screening: float = 1e-12) -> A
 
     It is what ``mf.density_fit(auxbasis)`` returns, with another ``with_df``: the three-index tensor is fitted by
     `trnsolver` and `trnblas`, ``mf.kernel()`` builds J and K from it with `trnblas` and, where few pairs of orbitals
-    survive, `trnsparse`; and `dfmp2` takes the same tensor. A ledger around all of it shows the whole calculation.
+    survive, `trnsparse`; and `dfmp2` takes the same tensor. A ledger around all of it shows the whole calculation. The
+    tensor stays in memory where it fits into what is left of ``mf.max_memory`` (in MB), and is in a scratch file and
+    read in slabs otherwise, as in PySCF.
 
     Args:
         mf: a mean field of PySCF of a molecule, with or without density fitting; an xyz file or a built-in name, for
@@ -38,7 +46,7 @@ def density_fit(mf: Any, auxbasis: Any = None, *, screening: float = 1e-12) -> A
 
     Raises:
         ArgumentError: not a mean field of a molecule.
-        CapacityError: the tensor does not fit into ``max_memory``, while it is built.
+        CapacityError: not even the metric and one slab fit into ``max_memory``, while the tensor is built.
 
     Example:
         >>> from pyscf import gto, scf
@@ -67,43 +75,72 @@ def _class() -> Any:
 class _Fitting:
     """PySCF's density fitting; ``metric`` says how the metric was inverted, ``screen`` which pairs are kept."""
 
-    _keys: ClassVar[set[str]] = {"screening", "metric", "screen"}
+    _keys: ClassVar[set[str]] = {"screening", "metric", "screen", "slab"}
     screening = 1e-12
     metric: Metric | None = None
     screen: Screen | None = None
+    slab = SLAB
 
     @inside("trnchem")
     def build(self: Any) -> Any:
-        """Compute the tensor [vectors, nao (nao + 1) / 2], fitted slab by slab."""
+        """Compute the tensor [vectors, nao (nao + 1) / 2], fitted in blocks of pairs of orbitals."""
         if self._cderi is not None:
             return self
-        df, used = pyscf().df, pyscf().lib.current_memory()[0]
-        self.auxmol = df.addons.make_auxmol(self.mol, self.auxbasis)
-        shells, nao = np.diff(self.auxmol.ao_loc_nr()), self.mol.nao_nr()
-        naux, widest, pairs = int(shells.sum()), int(shells.max()), nao * (nao + 1) // 2
-        width = max(SLAB, widest)
-        needed = 8 * (2 * naux * pairs + 4 * naux**2 + 2 * width * pairs)
-        available = int(1e6 * (self.max_memory - used))
-        if needed > available:
+        self.auxmol = pyscf().df.addons.make_auxmol(self.mol, self.auxbasis)
+        nao, naux, aux_e2 = self.mol.nao_nr(), self.auxmol.nao_nr(), pyscf().df.incore.aux_e2
+        first = np.asarray(self.mol.ao_loc_nr(), dtype=np.int64)
+        starts, pairs = first * (first + 1) // 2, nao * (nao + 1) // 2
+        # bytes of a function in a slab: its pairs twice, because the next slab is read ahead, and squares of them
+        each = 8 * (2 * pairs + 6 * nao**2)
+        # of a pair in a block: integrals and their image
+        block = 16 * naux
+        available = int(1e6 * (self.max_memory - pyscf().lib.current_memory()[0])) - overhead()
+        least = max(32 * naux**2, 8 * naux**2 + block * int(np.diff(starts).max()), each)
+        if least > available:
             raise CapacityError(
-                where="host memory for fitted integrals",
-                required=needed,
-                available=available,
-                hint="Raise mf.max_memory, or take PySCF's mf.density_fit(), which keeps them on disk for dfmp2 too",
-            )
-        source = Source(molecule=self.mol, auxiliary=self.auxmol, fitting=None, naux=naux, widest=widest)
-        X, self.metric = fit_matrix(source.metric())
-        fitted = torch.zeros((X.shape[1], pairs), dtype=torch.float64)
-        for first, last, packed in source.slabs(width):
-            fitted += from_device(trnblas.gemm(1.0, X[first:last], packed, trans_a=True))
+                where="host memory for fitted integrals", required=least, available=available,
+                hint="Raise mf.max_memory, in MB, by the difference",
+            )  # fmt: skip
+        X, self.metric = fit_matrix(torch.from_numpy(self.auxmol.intor("int2c2e")))
+        whole = 8 * X.shape[1] * pairs
+        held = whole + 8 * naux**2 + max(SLAB * each, 16 * BLOCK) <= available and self._cderi_to_save is None
+        left = available - (whole if held else 0)
+        self.slab = max(1, min(SLAB, left // each))
+        blocks = list(shell_ranges(starts, min((left - 8 * naux**2) // block, BLOCK // naux)))
+        # memory of all blocks: fresh one of many sizes would break the heap into pieces
+        most = naux * max(int(starts[end] - starts[begin]) for begin, end in blocks)
+        integrals, images = np.empty(most), torch.empty(most, dtype=torch.float64)
+        with self._target((X.shape[1], pairs), held) as fitted:
+            for begin, end in blocks:
+                # rows m of the triangle of (mn|P), [n, naux], columns first
+                rows, count = (begin, end, 0, end, 0, self.auxmol.nbas), int(starts[end] - starts[begin])
+                some = aux_e2(self.mol, self.auxmol, "int3c2e", aosym="s2ij", shls_slice=rows, out=integrals)
+                image = images[: X.shape[1] * count].view(-1, count)
+                trnblas.gemm(1.0, X, torch.from_numpy(some.T), trans_a=True, out=image)
+                fitted[:, starts[begin] : starts[end]] = image.numpy()
         # the sum of squares of fitted integrals of a pair is at most (mn|mn)
         self.screen = screened(equal_pairs(self.mol), 1.0, self.screening)
-        self._cderi = fitted.numpy()
         return self
+
+    @contextmanager
+    def _target(self: Any, shape: tuple[int, int], held: bool) -> Iterator[Any]:
+        """Yield where fitted integrals go: an array, or a dataset of a file that is read from afterwards."""
+        lib = pyscf().lib
+        if held:
+            self._cderi = np.empty(shape)
+            yield self._cderi
+            return
+        if self._cderi_to_save is None:
+            self._cderi_to_save = lib.NamedTemporaryFile(dir=lib.param.TMPDIR)
+        path = Path(getattr(self._cderi_to_save, "name", self._cderi_to_save))
+        with full_disk(path), h5py().File(path, "w", rdcc_nbytes=0) as file:
+            yield file.create_dataset(self._dataname, shape, "float64")
+        self._cderi = self._cderi_to_save
 
     def reset(self: Any, mol: Any = None) -> Any:
         """Forget what belongs to another molecule."""
         self.metric = self.screen = None
+        self._cderi_to_save = self._cderi_to_save if isinstance(self._cderi_to_save, str) else None
         return super().reset(mol)  # type: ignore[misc]
 
     @inside("trnchem")
@@ -116,46 +153,34 @@ class _Fitting:
         direct_scf_tol: float = 1e-13,
         omega: float | None = None,
     ) -> tuple[Any, Any]:
-        """Coulomb and exchange matrices of one or several densities."""
+        """Coulomb and exchange matrices of one or several densities, in one pass over the tensor."""
         densities = np.asarray(dm)
         if omega is not None or densities.dtype.kind == "c":
             return super().get_jk(dm, hermi, with_j, with_k, direct_scf_tol, omega)  # type: ignore[misc]
         self.build()
-        shape, nao = densities.shape, densities.shape[-1]
+        shape, nao, lib = densities.shape, densities.shape[-1], pyscf().lib
         stacked = torch.from_numpy(np.ascontiguousarray(densities.reshape(-1, nao, nao), dtype=np.float64))
-        B = torch.from_numpy(self._cderi)
-        vj = self._coulomb(B, stacked).numpy().reshape(shape) if with_j else None
-        if not with_k:
-            return vj, None
-        factors = _factors(dm, len(stacked))
-        vk = [self._exchange(B, D, None if factors is None else factors[k]) for k, D in enumerate(stacked)]
-        return vj, torch.stack(vk).numpy().reshape(shape)
+        factors = _factors(dm, len(stacked)) or [None] * len(stacked)
+        weights, vk = _triangles(stacked), torch.zeros_like(stacked)
+        vj = torch.zeros_like(weights)
+        for part in self.loop(self.slab):
+            packed = torch.from_numpy(part)  # [w, nao (nao + 1) / 2]
+            if with_j:
+                rho = trnblas.gemm(1.0, weights, packed, trans_b=True)  # [n, w]
+                vj += from_device(trnblas.gemm(1.0, rho, packed))
+            for k, D in enumerate(stacked if with_k else ()):
+                vk[k] += self._exchange(packed, D, factors[k])
+        coulomb = lib.unpack_tril(vj.numpy(), 1).reshape(shape) if with_j else None
+        return coulomb, vk.numpy().reshape(shape) if with_k else None
 
-    def _coulomb(self: Any, B: Tensor, densities: Tensor) -> Tensor:
-        lib = pyscf().lib
-        nao = densities.shape[-1]
-        both = densities + densities.mT
-        packed = torch.from_numpy(lib.pack_tril(both.numpy()))
-        diagonal = torch.arange(nao)
-        packed[:, diagonal * (diagonal + 3) // 2] *= 0.5
-        rho = trnblas.gemm(1.0, packed, B, trans_b=True)  # [n, vectors]
-        found = from_device(trnblas.gemm(1.0, rho, B))  # [n, nao (nao + 1) / 2]
-        return torch.from_numpy(lib.unpack_tril(found.numpy(), 1)).view(densities.shape)
-
-    def _exchange(self: Any, B: Tensor, density: Tensor, factor: Tensor | None) -> Tensor:
-        """``sum_P B_P D B_P``, with ``D = F F.T`` where the factor is known."""
+    def _exchange(self: Any, packed: Tensor, density: Tensor, factor: Tensor | None) -> Tensor:
+        """``sum_P B_P D B_P`` of a slab, with ``D = F F.T`` where the factor is known."""
         nao = len(density)
-        total = torch.zeros_like(density)
-        for first in range(0, len(B), SLAB):
-            packed = B[first : first + SLAB]
-            half = self._half(packed, density if factor is None else factor)  # [w, nao, n]
-            rows = half.transpose(0, 1).reshape(nao, -1)
-            if factor is None:
-                square = _square(packed, nao).view(-1, nao)
-                total += from_device(trnblas.gemm(1.0, rows, square))
-            else:
-                total += from_device(trnblas.gemm(1.0, rows, rows, trans_b=True))
-        return total
+        half = self._half(packed, density if factor is None else factor)  # [w, nao, n]
+        rows = half.transpose(0, 1).reshape(nao, -1)
+        if factor is not None:
+            return from_device(trnblas.gemm(1.0, rows, rows, trans_b=True))
+        return from_device(trnblas.gemm(1.0, rows, _square(packed, nao).view(-1, nao)))
 
     def _half(self: Any, packed: Tensor, right: Tensor) -> Tensor:
         nao = len(right)
@@ -164,6 +189,14 @@ class _Fitting:
         else:
             found = from_device(trnblas.gemm(1.0, _square(packed, nao).view(-1, nao), right))
         return found.view(len(packed), nao, -1)
+
+
+def _triangles(densities: Tensor) -> Tensor:
+    """[n, nao (nao + 1) / 2], densities whose scalar product with a triangle is that with the symmetric matrix."""
+    packed = torch.from_numpy(pyscf().lib.pack_tril((densities + densities.mT).numpy()))
+    diagonal = torch.arange(densities.shape[-1])
+    packed[:, diagonal * (diagonal + 3) // 2] *= 0.5
+    return packed
 
 
 def _square(packed: Tensor, nao: int) -> Tensor:

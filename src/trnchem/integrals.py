@@ -54,7 +54,7 @@ class Source:
         if self.fitted:
             return [(first, min(self.naux, first + width)) for first in range(0, self.naux, width)]
         starts = self.auxiliary.ao_loc_nr()
-        return [(int(starts[begin]), int(starts[end])) for begin, end in _shell_ranges(starts, width)]
+        return [(int(starts[begin]), int(starts[end])) for begin, end in shell_ranges(starts, width)]
 
     def slabs(self, width: int, turn: int = 0, turns: int = 1) -> Iterator[Slab]:
         """Yield first, last and packed integrals [last - first, nao (nao + 1) / 2] of at most ``width`` functions.
@@ -76,7 +76,7 @@ class Source:
         starts = self.auxiliary.ao_loc_nr()
         shells, nao = self.molecule.nbas, self.molecule.nao_nr()
         memory = np.empty(max(width, self.widest) * nao * (nao + 1) // 2)
-        for begin, end in list(_shell_ranges(starts, width))[turn::turns]:
+        for begin, end in list(shell_ranges(starts, width))[turn::turns]:
             where = (0, shells, 0, shells, begin, end)
             made = df.incore.aux_e2(
                 self.molecule, self.auxiliary, "int3c2e", aosym="s2ij", shls_slice=where, out=memory
@@ -122,7 +122,7 @@ def source(field: Any, auxbasis: Any, reuse: bool) -> Source:
     )
 
 
-def _shell_ranges(starts: Any, width: int) -> Iterator[tuple[int, int]]:
+def shell_ranges(starts: Any, width: int) -> Iterator[tuple[int, int]]:
     """Consecutive shells with at most ``width`` functions, or one shell that alone has more."""
     begin, last = 0, len(starts) - 1
     for shell in range(last):

@@ -1,11 +1,17 @@
 """``trnchem.density_fit``: J and K as PySCF's, one tensor for Hartree-Fock and MP2, and a ledger of all of it."""
 
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 import trnchem
 import trnsci
 from trnchem import DFMP2, density_fit, dfmp2
+from trnchem.budget import overhead
 from trnsci import ArgumentError, CapacityError
 from trnsci.testing import BACKENDS
 
@@ -82,6 +88,52 @@ def test_pairs_that_cannot_matter_are_dropped_where_few_are_left():
     assert sparse.with_df.screen.sparse
 
 
+def test_what_does_not_fit_is_in_a_file_and_read_in_slabs(tmp_path):
+    from pyscf import lib, scf
+
+    # a tensor of 29 MB, beside a metric of which four copies take 10
+    mol = molecule("benzene", "cc-pvdz")
+    one, other = (density_fit(scf.RHF(mol)) for _ in range(2))
+    one.run()
+    other.with_df.max_memory = lib.current_memory()[0] + overhead() / 1e6 + 16
+    for mine, expected in zip(*(mean.with_df.get_jk(one.make_rdm1()) for mean in (other, one)), strict=True):
+        np.testing.assert_allclose(mine, expected, atol=1e-10)
+    file = other.with_df._cderi.name
+    assert isinstance(one.with_df._cderi, np.ndarray)
+    other.__dict__.update(
+        {name: getattr(one, name) for name in ("mo_coeff", "mo_energy", "mo_occ", "e_tot", "converged")}
+    )
+    assert abs(dfmp2(one).e_corr - dfmp2(other).e_corr) <= 1e-11
+    # a file of one's own stays; one of the program's goes with it
+    kept = density_fit(scf.RHF(molecule()))
+    kept.with_df._cderi_to_save = str(tmp_path / "water.h5")
+    assert abs(kept.run().e_tot - density_fit(scf.RHF(molecule())).run().e_tot) <= 1e-9
+    assert (tmp_path / "water.h5").exists()
+    other.with_df.reset()
+    assert not Path(file).exists()
+
+
+@pytest.mark.slow
+def test_the_budget_holds_by_the_systems_figures():
+    """A fresh process with a tensor of 85 MB and max_memory 60 MB above what it has at the start."""
+    program = """
+        from pathlib import Path
+        from pyscf import lib, scf
+        from trnchem import density_fit
+        from trnchem.molecules import molecule_of
+        density_fit(scf.RHF(molecule_of("water", "sto-3g"))).run()
+        mean = density_fit(scf.RHF(molecule_of("benzene", "cc-pvtz")))
+        Path("/proc/self/clear_refs").write_text("5")
+        mean.with_df.max_memory = lib.current_memory()[0] + 60
+        mean.with_df.get_jk(mean.get_init_guess())
+        peak = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+        print(int(peak.split()[1]) * 1024 / 1e6, mean.with_df.max_memory, mean.with_df._cderi.name)
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, check=True)
+    peak, budget, _ = done.stdout.split()
+    assert float(peak) <= float(budget)
+
+
 def test_fitting_replaces_fitting_and_scanners_move_on():
     from pyscf import scf
 
@@ -104,6 +156,6 @@ def test_what_cannot_be_fitted_is_refused():
     assert density_fit("water").run().e_tot == pytest.approx(-76.026745, abs=1e-6)
     mean = scf.RHF(molecule())
     mean.max_memory = 1
-    with pytest.raises(CapacityError, match="which keeps them on disk"):
+    with pytest.raises(CapacityError, match=r"Raise mf\.max_memory, in MB, by the difference"):
         density_fit(mean).run()
     assert trnchem.density_fit is density_fit
