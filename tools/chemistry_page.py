@@ -22,7 +22,7 @@ import torch
 import trnblas
 import trnchem
 import trnsci
-from trnchem.budget import Sizes
+from trnchem.budget import Options, Sizes
 from trnchem.shares import make_sharded_plan
 from trnsci.errors import CapacityError
 from trnsci.plans import seconds as in_words
@@ -256,8 +256,8 @@ def crossover() -> list[dict[str, Any]]:
         for method in ("pairs", "laplace"):
             for size in (1, 2, 4, 8, 16, 32, 64):
                 try:
-                    options = {"samples": 1, "precision": "fp32", "memory": hbm, "points": points}
-                    plan = make_sharded_plan(n, ranks=size, method=method, **options)  # type: ignore[arg-type]
+                    options = Options("fp32", method, 1)  # type: ignore[arg-type]
+                    plan = make_sharded_plan(n, options, ranks=size, memory=hbm, points=points)
                 except CapacityError:
                     continue
                 if plan.place == "host memory":

@@ -20,7 +20,7 @@ import torch
 import trnblas
 import trnsci
 import trnsim
-from trnchem.budget import MP2Plan, Sizes, overhead
+from trnchem.budget import MP2Plan, Options, Sizes, overhead
 from trnchem.shares import blocks_of, cuts, duty, make_sharded_plan
 from trnsci.config import TARGETS, TargetName
 from trnsci.distributed import RankPlan
@@ -159,7 +159,7 @@ def _plan(n: Sizes, cores: int, memory: int) -> MP2Plan | None:
     # what libraries take on a host is not taken on a device, and the pair kernel takes its copies
     try:
         left = memory + overhead() - _copies(n)
-        found = make_sharded_plan(n, ranks=cores, method="pairs", samples=1, precision="fp32", memory=left)
+        found = make_sharded_plan(n, Options("fp32", "pairs", 1), ranks=cores, memory=left)
     except CapacityError:
         return None
     return None if found.place == "disk" else found

@@ -8,13 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trnchem.budget import Method
+from trnchem.result import SOS, MP2Result
 from trnsci import ArgumentError, NumericalError
 from trnsci.precision import Precision
 
 if TYPE_CHECKING:
     from trnchem.dfmp2 import Request
-    from trnchem.result import MP2Result
 
 # Hartree that fp64 may differ from PySCF by.
 FP64 = 1e-9
@@ -29,22 +28,6 @@ def arithmetic(precision: Precision, energy: float, growth: float) -> float:
     if precision == "fp64":
         return FP64
     return abs(energy) * (2.0**-24 * (64 + growth) + (2.0**-7 if precision == "fast" else 0))
-
-
-def stated(
-    precision: Precision, energies: tuple[float, float], growth: float, quadrature: float, sampled: float
-) -> float:
-    """Hartree within which the correlation energy is stated.
-
-    Args:
-        precision: of the products.
-        energies: the correlation energy, and the part of it that a quadrature computed.
-        growth: of the fit.
-        quadrature: relative error of the quadrature.
-        sampled: hartree that sampling may move it by.
-    """
-    total, integrated = energies
-    return arithmetic(precision, total, growth) + quadrature * abs(integrated) + sampled
 
 
 def within(want: Request, target: float, calculate: Callable[[Request], MP2Result]) -> MP2Result:
@@ -102,13 +85,12 @@ def _more_samples(
     want: Request, target: float, pilot: MP2Result, calculate: Callable[[Request], MP2Result]
 ) -> MP2Result:
     """As many random vectors as the spread of the first ones asks for."""
-    method: Method = "stochastic"
-    count, growth = want.samples, pilot.metric.growth
-    fixed = arithmetic(pilot.plan.precision, pilot.e_corr, growth) + pilot.plan.quadrature_error * abs(pilot.e_corr)
-    left = target - fixed
-    # three standard errors and a little for their skewness; and more vectors, because the spread was sampled too
-    spread = abs(pilot.e_corr / pilot.e_os) * (pilot.standard_error or 0.0) if pilot.e_os else 0.0
-    wider = 3.3 * spread / left if left > 0 else math.inf
+    count = want.samples
+    fixed = arithmetic(pilot.plan.precision, pilot.e_corr, pilot.metric.growth)
+    fixed += pilot.plan.quadrature_error * abs(pilot.e_corr)
+    # three standard errors and a little for their skewness; and more vectors, because they were sampled too
+    factor = 1.0 if pilot.e_ss is not None else SOS
+    wider = 3.3 * factor * (pilot.standard_error or 0.0) / (target - fixed) if target > fixed else math.inf
     samples = math.ceil(1.3 * count * wider**2) if wider < 1e6 else pilot.plan.sizes.naux
     if samples >= pilot.plan.sizes.naux:
         raise NumericalError(
@@ -117,6 +99,6 @@ def _more_samples(
             f" and {pilot.plan.sizes.naux} auxiliary functions are fewer",
             hint="method='laplace' is exact and cheaper",
         )
-    chosen = replace(want, precision=pilot.plan.precision, method=method, samples=samples)
+    chosen = replace(want, precision=pilot.plan.precision, samples=samples)
     found = calculate(replace(chosen, quadrature_error=pilot.plan.quadrature_error))
     return found if found.error <= target else _more_samples(replace(want, samples=samples), target, found, calculate)

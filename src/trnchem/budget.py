@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import torch
 
@@ -48,6 +48,27 @@ class Sizes:
     widest: int
     itemsize: int
     spins: Spins = CLOSED
+
+
+class Options(NamedTuple):
+    """What is computed, and how precisely.
+
+    Attributes:
+        precision: of the products.
+        method: ``pairs``, ``laplace`` or ``stochastic``.
+        samples: random vectors of ``stochastic``.
+        same_spin: whether they sample the same-spin energy too.
+    """
+
+    precision: Precision
+    method: Method
+    samples: int
+    same_spin: bool = False
+
+    @property
+    def vectors(self) -> int | None:
+        """Random vectors; ``None`` where nothing is sampled."""
+        return self.samples if self.method == "stochastic" else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +127,7 @@ class MP2Plan:
         shares: of each rank, where several share the work; the rest is then of the one that needs most memory.
         blocks: of B on the device that computes the pairs, where B is brought to one.
         quadrature_error: relative, of ``1/D``, for the methods without pairs.
+        same_spin: whether random vectors sample the same-spin energy too.
     """
 
     method: Method
@@ -122,6 +144,7 @@ class MP2Plan:
     shares: tuple[Share, ...] = ()
     blocks: Blocks | None = None
     quadrature_error: float = 0.0
+    same_spin: bool = False
 
     @property
     def peak_bytes(self) -> int:
@@ -199,10 +222,8 @@ def memory_bytes(memory: int | str | None) -> int:
 
 def make_plan(
     sizes: Sizes,
+    options: Options,
     *,
-    method: Method,
-    samples: int,
-    precision: Precision,
     memory: int,
     device: bool,
     fused: bool,
@@ -213,9 +234,7 @@ def make_plan(
 
     Args:
         sizes: of the molecule.
-        method: what computes the energy.
-        samples: random vectors of ``stochastic``.
-        precision: of the products.
+        options: what is computed.
         memory: budget in bytes.
         device: B may stay in device memory.
         fused: the energy may be one call on all of B.
@@ -225,17 +244,18 @@ def make_plan(
     width = pairs_at_once(sizes)
     places: tuple[Place, ...] = ("device memory" if device else "host memory", "disk")
     for place in places:
-        if method == "pairs":
+        if options.method == "pairs":
             choices = [_rows(sizes, memory, width) if place == "disk" else sizes.nocc]
         else:
             choices = halved(orbitals_at_once(sizes), 1)
         for slab, rows in product(halved(min(SLAB, sizes.naux), sizes.widest), choices):
             whole = fused and place != "disk"
-            stages = _stages(sizes, method, samples, place, slab, rows, width, whole, fitted, memory)
+            stages = _stages(sizes, options, place, slab, rows, width, whole, fitted, memory)
             if all(stage.fits for stage in stages):
                 return MP2Plan(
-                    method=method,
-                    precision=precision,
+                    method=options.method,
+                    precision=options.precision,
+                    same_spin=options.same_spin,
                     sizes=sizes,
                     place=place,
                     slab=slab,
@@ -250,11 +270,12 @@ def make_plan(
     raise too_little(stages, memory)
 
 
-def empty_plan(sizes: Sizes, *, method: Method, precision: Precision, memory: int) -> MP2Plan:
+def empty_plan(sizes: Sizes, options: Options, memory: int) -> MP2Plan:
     """The plan where no orbital is occupied or none is virtual: no stages, and a correlation energy of 0."""
     return MP2Plan(
-        method=method,
-        precision=precision,
+        method=options.method,
+        precision=options.precision,
+        same_spin=options.same_spin,
         sizes=sizes,
         place="host memory",
         slab=0,
@@ -298,9 +319,9 @@ def _rows(n: Sizes, memory: int, width: int) -> int:
     return max(1, min(n.nocc, left // (2 * n.nvir * n.naux * n.itemsize)))
 
 
-def kept_shape(n: Sizes, method: Method, samples: int, points: int) -> tuple[int, int]:
+def kept_shape(n: Sizes, options: Options, points: int) -> tuple[int, int]:
     """Energies that a calculation keeps one by one: of pairs, or of quadrature points and random vectors."""
-    return (n.nocc, n.nocc) if method == "pairs" else (points, samples if method == "stochastic" else 1)
+    return (n.nocc, n.nocc) if options.method == "pairs" else (points, options.vectors or 1)
 
 
 def pairs_at_once(n: Sizes) -> int:
@@ -313,26 +334,27 @@ def orbitals_at_once(n: Sizes) -> int:
     return max(1, min(n.nocc, DEPTH // n.nvir))
 
 
-def quadrature_point(
-    n: Sizes, method: Method, samples: int, orbitals: int, rows: int, sums: int
-) -> tuple[str, int, int]:
+def quadrature_point(n: Sizes, options: Options, orbitals: int, rows: int, sums: int) -> tuple[str, int, int]:
     """What runs at one point of the methods without pairs, its FLOPs, and its bytes beyond B.
 
     Args:
         n: sizes of the molecule.
-        method: ``laplace`` or ``stochastic``.
-        samples: random vectors.
+        options: what is computed.
         orbitals: occupied ones whose rows are here.
         rows: those of one product.
         sums: bytes in which an element of the sum of products is held, for each set of orbitals.
     """
-    sampled = method == "stochastic"
-    columns, inner = (samples, samples) if sampled else (n.naux, 0)
-    runs = "trnblas.gemm, trnrand.rademacher" if sampled else "trnblas.syrk"
-    flops = orbitals * n.nvir * n.naux * (4 * samples if sampled else n.naux + 1)
+    samples = options.vectors
+    columns, inner = (n.naux, 0) if samples is None else (samples, samples)
+    runs = "trnblas.syrk" if samples is None else "trnblas.gemm, trnrand.rademacher"
+    flops = orbitals * n.nvir * n.naux * (n.naux + 1 if samples is None else 4 * samples)
     # rows and their scaled copy, which meet the signs; signs, a product and its copy; sums
     nbytes = rows * n.nvir * (2 * n.naux + inner) * n.itemsize
     nbytes += n.naux * columns * (2 * n.itemsize + 8 + sums * n.spins.sets)
+    if options.same_spin:
+        # two images of B and their scaled copies, of all orbitals, and two products; the images are summed over ranks
+        flops += 4 * orbitals * n.nocc * n.nvir * columns
+        nbytes += columns * n.nocc * (n.nvir * (6 * n.itemsize + 2 * sums) + 3 * orbitals * n.itemsize)
     return f"{runs}, at every quadrature point", flops, nbytes
 
 
@@ -352,8 +374,7 @@ def pair_bytes(n: Sizes, width: int) -> int:
 
 def _stages(
     n: Sizes,
-    method: Method,
-    samples: int,
+    options: Options,
     place: Place,
     slab: int,
     rows: int,
@@ -380,13 +401,13 @@ def _stages(
     if not fitted:
         stage("fit", "trnblas.gemm", 2 * ov * n.naux**2, held + X + 3 * n.nvir * n.naux * size)
     blocks = held if place != "disk" else 2 * rows * n.nvir * n.naux * size
-    if method == "pairs":
+    if options.method == "pairs":
         runs = "trntensor.mp2_energy" if fused else "trnblas.gemm, pair by pair"
         flops = n.nocc * (n.nocc + 1) * n.nvir**2 * n.naux
         stage("pairs", runs, flops, blocks + pair_bytes(n, width))
     else:
-        runs, flops, nbytes = quadrature_point(n, method, samples, n.nocc, rows, 8)
-        stage(method, runs, flops, held + nbytes)
+        runs, flops, nbytes = quadrature_point(n, options, n.nocc, rows, 8)
+        stage(options.method, runs, flops, held + nbytes)
     return tuple(found)
 
 

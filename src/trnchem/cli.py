@@ -61,6 +61,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--target-error", type=float, metavar="HARTREE", help="choose the cheapest precision that stays within it")
     add("--method", choices=METHODS, default="pairs", help="default pairs")
     add("--samples", type=int, default=64, help="random vectors of stochastic (default 64)")
+    add("--same-spin", action="store_true", help="let them sample the same-spin energy too")
     add("--seed", type=int, default=0, help="of the random vectors")
     add("--pairs", action="store_true", help="print the energies of pairs too")
     add("--memory", help="budget, e.g. '2 GB' (default: what is free)")
@@ -78,7 +79,7 @@ def _frozen(text: str) -> int | str:
 
 
 SYSTEM = ("basis", "charge", "spin", "reference")
-PLANNED = ("frozen", "auxbasis", "precision", "method", "samples", "memory")
+PLANNED = ("frozen", "auxbasis", "precision", "method", "samples", "same_spin", "memory")
 
 
 def _run(args: argparse.Namespace) -> int:

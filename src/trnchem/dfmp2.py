@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trnchem.accuracy import within
-from trnchem.budget import Method, MP2Plan, dtype_of, kept_shape, memory_bytes
+from trnchem.budget import Method, MP2Plan, Options, dtype_of, kept_shape, memory_bytes
 from trnchem.checkpoint import Checkpoint
 from trnchem.identity import identity
 from trnchem.integrals import source
+from trnchem.laplace import Energies
 from trnchem.orbitals import Frozen, orbitals
 from trnchem.pairs import PairState
 from trnchem.planning import quadrature_points, sharded_plan, single_plan, sizes_of
@@ -46,6 +47,7 @@ class Request:
     precision: Precision | None
     method: Method
     samples: int
+    same_spin: bool
     seed: int
     pairs: bool
     screening: float
@@ -78,6 +80,7 @@ def dfmp2(
     precision: Precision | None = None,
     method: Method = "pairs",
     samples: int = 64,
+    same_spin: bool = False,
     seed: int = 0,
     pairs: bool = False,
     screening: float = 1e-12,
@@ -113,6 +116,8 @@ def dfmp2(
         method: ``pairs``; ``laplace`` for the opposite-spin energy without pairs; ``stochastic`` for that from random
             vectors.
         samples: random vectors of ``stochastic``.
+        same_spin: let them sample the same-spin energy too, so that ``e_corr`` is all of it; others scale the
+            opposite-spin energy. Twice the noise.
         seed: of the random vectors.
         pairs: return the energies of pairs too.
         screening: drop integrals that cannot exceed this, where so many are that a sparse product pays.
@@ -167,6 +172,7 @@ def dfmp2(
         precision=precision,
         method=method,
         samples=samples,
+        same_spin=same_spin,
         seed=seed,
         pairs=pairs,
         screening=screening,
@@ -202,7 +208,7 @@ def prepared(want: Request) -> tuple[Any, Run]:
     check_stability(field, want.stability)
     chosen = orbitals(field, want.frozen)
     integrals = source(field, want.auxbasis, want.reuse)
-    plan = single_plan(chosen, integrals, options, memory_bytes(want.memory), want.resident, want.by_pair, want.samples)
+    plan = single_plan(chosen, integrals, options, memory_bytes(want.memory), want.resident, want.by_pair)
     if want.device is not None:
         plan = _brought(plan, want.device)
     plan = replace(plan, quadrature_error=relative_error(plan.precision, want.quadrature_error))
@@ -213,8 +219,8 @@ def calculated(want: Request) -> MP2Result:
     """`dfmp2` with its arguments in one value, on one rank."""
     field, run = prepared(want)
     plan, chosen = run.plan, run.orbitals
-    points = quadrature_points(chosen, plan.method, plan.quadrature_error)
-    shape = kept_shape(plan.sizes, want.method, want.samples, points)
+    options = Options(plan.precision, want.method, want.samples, want.same_spin)
+    shape = kept_shape(plan.sizes, options, quadrature_points(chosen, options, plan.quadrature_error))
     state = PairState.empty(*shape)
     with ExitStack() as stack:
         slots = None
@@ -227,13 +233,10 @@ def calculated(want: Request) -> MP2Result:
         resumed = state.finished
         store = stack.enter_context(open_store(plan, plan.sizes.nocc, want.scratch))
         if want.method == "pairs":
-            e_os, e_ss = run.pair_energies(store, state, slots)
-            error = None
+            energies = Energies(*run.pair_energies(store, state, slots))
         else:
-            e_ss = None
-            samples = want.samples if want.method == "stochastic" else None
-            e_os, error = run.without_pairs(store, samples, want.seed, state, slots)
-    return run.result(float(field.e_tot), (e_os, e_ss, error), state if want.pairs else None, resumed)
+            energies = run.without_pairs(store, options, want.seed, state, slots)
+    return run.result(float(field.e_tot), energies, state if want.pairs else None, resumed)
 
 
 def _brought(plan: MP2Plan, device: torch.device | str) -> MP2Plan:
@@ -262,6 +265,7 @@ def plan(
     precision: Precision | None = None,
     method: Method = "pairs",
     samples: int = 64,
+    same_spin: bool = False,
     reuse: bool = True,
     resident: bool = True,
     memory: int | str | None = None,
@@ -278,21 +282,21 @@ def plan(
     """
     if not isinstance(ranks, int) or ranks < 1:
         raise ArgumentError(op="plan", argument="ranks", got=ranks, expected="a number of ranks, at least 1")
-    options = _checked(precision, method, samples, 0.0)
+    options = _checked(precision, method, samples, 0.0, same_spin)
     found = built(mf, System(basis, charge, spin, reference))
     # of a name, the first rank alone has a mean field
     shared = reuse and (ranks == 1 or not isinstance(mf, str | Path))
     chosen, integrals = orbitals(found, frozen), source(found, auxbasis, shared)
     if ranks == 1:
-        return single_plan(chosen, integrals, options, memory_bytes(memory), resident, False, samples)
-    sizes = sizes_of(chosen, integrals, options[0])
-    points = quadrature_points(chosen, method, relative_error(options[0], None))
-    return sharded_plan(sizes, integrals, options, memory_bytes(memory), ranks, samples, points)
+        return single_plan(chosen, integrals, options, memory_bytes(memory), resident, False)
+    sizes = sizes_of(chosen, integrals, options.precision)
+    points = quadrature_points(chosen, options, relative_error(options.precision, None))
+    return sharded_plan(sizes, integrals, options, memory_bytes(memory), ranks, points)
 
 
-def check_options(want: Request) -> tuple[Precision, Method]:
-    """Refuse options that cannot be right; return precision and method."""
-    found = _checked(want.precision, want.method, want.samples, want.screening)
+def check_options(want: Request) -> Options:
+    """Refuse options that cannot be right; return those that decide what is computed."""
+    options = _checked(want.precision, want.method, want.samples, want.screening, want.same_spin)
     if not isinstance(want.seed, int) or isinstance(want.seed, bool) or want.seed < 0:
         raise ArgumentError(op="dfmp2", argument="seed", got=want.seed, expected="a non-negative integer")
     if want.device is not None and (want.by_pair or want.method != "pairs"):
@@ -304,13 +308,17 @@ def check_options(want: Request) -> tuple[Precision, Method]:
         expected = f"left out, because {want.method!r} has no pairs"
         raise ArgumentError(op="dfmp2", argument="pairs", got="given", expected=expected)
     check.option("dfmp2", "stability", want.stability, (None, "internal", "external"))
-    return found
+    return options
 
 
-def _checked(precision: str | None, method: Method, samples: int, screening: float) -> tuple[Precision, Method]:
+def _checked(precision: str | None, method: Method, samples: int, screening: float, same_spin: bool) -> Options:
     check.option("dfmp2", "method", method, METHODS)
     if not isinstance(samples, int) or isinstance(samples, bool) or samples < 1:
         raise ArgumentError(op="dfmp2", argument="samples", got=samples, expected="a number of vectors, at least 1")
     if not isinstance(screening, int | float) or not screening >= 0:
         raise ArgumentError(op="dfmp2", argument="screening", got=screening, expected="a threshold, not negative")
-    return resolve("dfmp2", precision, torch.float64), method
+    if same_spin and method != "stochastic":
+        has = "computes it always" if method == "pairs" else "has none: with 1/D factored it is as expensive as pairs"
+        expected = f"False, because {method!r} {has}"
+        raise ArgumentError(op="dfmp2", argument="same_spin", got=same_spin, expected=expected)
+    return Options(resolve("dfmp2", precision, torch.float64), method, samples, same_spin)

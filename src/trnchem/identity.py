@@ -19,6 +19,7 @@ def identity(field: Any, auxiliary: Any, orbitals: Orbitals, precision: str, wan
     sampled = {} if want.method == "pairs" else {"quadrature error": str(want.quadrature_error)}
     if want.method == "stochastic":
         sampled |= {"samples": str(want.samples), "seed": str(want.seed)}
+        sampled |= {"spins": "both"} if want.same_spin else {}
     return {
         **molecule_text(field.mol),
         "mean field": kind_of(field),

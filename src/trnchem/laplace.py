@@ -13,7 +13,7 @@ from torch import Tensor
 
 import trnblas
 import trnrand
-from trnchem.budget import dtype_of
+from trnchem.budget import Options, dtype_of
 from trnchem.orbitals import Orbitals
 from trnchem.pairs import PairState
 from trnchem.quadrature import Quadrature
@@ -29,10 +29,9 @@ def run_laplace(
     *,
     points: Quadrature,
     rows: int,
-    precision: Precision,
-    samples: int | None,
+    options: Options,
     seed: int,
-    finished: Callable[[int, Tensor], None],
+    finished: Callable[[int, tuple[Tensor, Tensor]], None],
     vectors: int,
     held: range,
     add: Callable[[Tensor], Tensor] = lambda product: product,
@@ -41,7 +40,8 @@ def run_laplace(
 
     ``X_q = sum_ia B_ia B_ia.T exp(-t_q (e_a - e_i))`` over the orbitals of spin up, ``Y_q`` over those of spin down;
     in a closed shell they are equal. Both are symmetric, so one triangle of each is computed, and the sum is the trace
-    of ``X_q Y_q``: the mean of ``(X_q r) . (Y_q r)`` over vectors ``r`` of random signs, which needs no matrix.
+    of ``X_q Y_q``: the mean of ``(X_q r) . (Y_q r)`` over vectors ``r`` of random signs, which needs no matrix. These
+    can sample the same-spin energy as well, see `_exchanged`.
 
     Args:
         store: B.
@@ -49,23 +49,28 @@ def run_laplace(
         state: [points, 1] or [points, samples], receives the energies.
         points: exponents and weights.
         rows: occupied orbitals in a product.
-        precision: of the products.
-        samples: how many random vectors; ``None`` computes the matrices.
+        options: precision, random vectors, and whether they sample the same-spin energy.
         seed: of the random vectors.
         finished: called with the index of a quadrature point and its energies.
         vectors: columns of B.
         held: orbitals whose rows the store has.
         add: returns the sum of matrices over everybody who has rows of B.
     """
-    dtype, spins = dtype_of(precision), orbitals.spins
-    right = None
-    if samples is not None:
-        right = trnrand.rademacher(vectors, samples, dtype=dtype, generator=trnrand.Generator(seed))
+    dtype, spins, precision = dtype_of(options.precision), orbitals.spins, options.precision
+    right, images = None, None
+    if options.vectors is not None:
+        stream = trnrand.Generator(seed)
+        right = trnrand.rademacher(vectors, options.vectors, dtype=dtype, generator=stream)
+        if options.same_spin:
+            other = trnrand.rademacher(vectors, options.vectors, dtype=dtype, generator=stream)
+            images = add(_images(store, held, orbitals, (right, other), precision))
     columns = vectors if right is None else right.shape[1]
     for index, (t, w) in enumerate(zip(points.t, points.w, strict=True)):
         if bool(state.done[index].all()):
             continue
-        products = torch.zeros((spins.sets, vectors, columns), dtype=torch.float64)
+        # a row more for exchange
+        sums = torch.zeros((spins.sets, vectors + (images is not None), columns), dtype=torch.float64)
+        products = sums[:, :vectors]
         first = held.start
         while first < held.stop:
             last, spin = spins.until(first, min(held.stop, first + rows)), spins.of(first)
@@ -80,9 +85,50 @@ def run_laplace(
                 product = trnblas.gemm(1.0, scaled, inner, trans_a=True, precision=precision)
             products[spin] += from_device(product)
             first = last
-        energies = -w * _traces(add(products), triangles=right is None)
-        state.put(index, 0, (energies, torch.zeros_like(energies)))
-        finished(index, energies)
+        if images is not None:
+            _exchanged(sums[:, -1], images, orbitals, float(t), held, precision)
+        sums = add(sums)
+        energies = -w * _traces(sums[:, :vectors], triangles=right is None)
+        same = torch.zeros_like(energies)
+        if images is not None:
+            direct = energies if spins.up is None else -w * sums[:, :vectors].square().sum((0, 1)) / 2
+            same = direct + w * sums[:, -1].sum(0) / spins.sets
+        state.put(index, 0, (energies, same))
+        finished(index, (energies, same))
+
+
+def _images(
+    store: Store, held: range, orbitals: Orbitals, signs: tuple[Tensor, Tensor], precision: Precision
+) -> Tensor:
+    """[2, n, nocc, nvir], B times random vectors; zero in rows of orbitals that are not here."""
+    nocc, nvir = len(orbitals.e_occ), orbitals.e_vir.shape[1]
+    images = torch.zeros((2, signs[0].shape[1], nocc, nvir), dtype=torch.float64)
+    for k, i in enumerate(held):
+        for image, right in zip(images, signs, strict=True):
+            image[:, i] = from_device(trnblas.gemm(1.0, store.rows(k, k + 1)[0], right, precision=precision)).T
+    return images
+
+
+def _exchanged(into: Tensor, images: Tensor, orbitals: Orbitals, t: float, held: range, precision: Precision) -> None:
+    """Put ``sum_ij M_ij M_ji`` of each random vector into [sets, n], over orbitals ``i`` that are here.
+
+    With images ``R = B r`` and ``S = B s`` of two vectors, ``(ia|jb)`` is the mean of ``R_ia R_jb``, and the exchange
+    ``(ia|jb) (ib|ja)`` that of ``R_ia S_ja R_jb S_ib``: a product of ``M = R S.T`` with its transpose. Cubic for a
+    vector, where without random vectors exchange is quintic.
+    """
+    spins, nocc = orbitals.spins, len(orbitals.e_occ)
+    for spin, rows in enumerate([range(nocc)] if spins.up is None else [range(spins.up), range(spins.up, nocc)]):
+        here = range(max(rows.start, held.start), min(rows.stop, held.stop))
+        if not here:
+            continue
+        scale = torch.exp(-0.5 * t * (orbitals.e_vir[spin] - orbitals.e_occ[rows.start : rows.stop, None]))
+        R, S = (images[:, :, rows.start : rows.stop] * scale).to(dtype_of(precision))  # [n, rows, nvir]
+        mine = slice(here.start - rows.start, here.stop - rows.start)
+        ahead, back = (
+            from_device(trnblas.gemm(1.0, one[:, mine].contiguous(), other, trans_b=True, precision=precision))
+            for one, other in ((R, S), (S, R))
+        )
+        into[spin] = (ahead.double() * back.double()).sum((1, 2))
 
 
 def _traces(products: Tensor, *, triangles: bool) -> Tensor:
@@ -110,10 +156,28 @@ class Sampling(NamedTuple):
     sure: tuple[float, float]
 
 
-def mean_and_error(state: PairState, samples: int | None) -> tuple[float, Sampling | None]:
-    """The opposite-spin energy of all quadrature points and, for random vectors, how well it is known."""
-    totals = state.opposite.sum(0)
-    return (float(totals.sum()), None) if samples is None else (float(totals.mean()), _sampling(totals.numpy()))
+class Energies(NamedTuple):
+    """What a calculation computed, and how well sampling knows it.
+
+    Attributes:
+        opposite: opposite-spin energy.
+        same: same-spin energy, where there is one.
+        sampling: of the opposite-spin energy where it was sampled, of the sum where both were.
+    """
+
+    opposite: float
+    same: float | None = None
+    sampling: Sampling | None = None
+
+
+def averaged(state: PairState, options: Options) -> Energies:
+    """The energies of all quadrature points and, for random vectors, how well they are known."""
+    opposite, same = state.opposite.sum(0), state.same.sum(0)
+    if options.vectors is None:
+        return Energies(float(opposite.sum()))
+    if not options.same_spin:
+        return Energies(float(opposite.mean()), None, _sampling(opposite.numpy()))
+    return Energies(float(opposite.mean()), float(same.mean()), _sampling((opposite + same).numpy()))
 
 
 def _sampling(totals: Any) -> Sampling:

@@ -6,7 +6,7 @@ import torch
 
 import trnblas
 import trnsci
-from trnchem.budget import Method, MP2Plan, Sizes, dtype_of, empty_plan, make_plan
+from trnchem.budget import MP2Plan, Options, Sizes, dtype_of, empty_plan, make_plan
 from trnchem.integrals import Source
 from trnchem.orbitals import Orbitals
 from trnchem.quadrature import quadrature
@@ -27,9 +27,9 @@ def sizes_of(chosen: Orbitals, integrals: Source, precision: Precision) -> Sizes
     )
 
 
-def quadrature_points(chosen: Orbitals, method: Method, error: float) -> int:
+def quadrature_points(chosen: Orbitals, options: Options, error: float) -> int:
     """Points that the methods without pairs take."""
-    return 0 if method == "pairs" else len(quadrature(chosen, error).t)
+    return 0 if options.method == "pairs" else len(quadrature(chosen, error, options.same_spin).t)
 
 
 def products(n: Sizes, precision: Precision) -> tuple[str, str]:
@@ -39,51 +39,34 @@ def products(n: Sizes, precision: Precision) -> tuple[str, str]:
     return product.backend, f"Products on {product.backend}: {product.reason}."
 
 
-def sharded_plan(
-    sizes: Sizes,
-    integrals: Source,
-    options: tuple[Precision, Method],
-    memory: int,
-    ranks: int,
-    samples: int,
-    points: int,
-) -> MP2Plan:
+def sharded_plan(sizes: Sizes, integrals: Source, options: Options, memory: int, ranks: int, points: int) -> MP2Plan:
     """`MP2Plan` of one calculation on several ranks; every rank makes the same one."""
     from trnchem.shares import make_sharded_plan
 
-    precision, method = options
     if not sizes.nocc or not sizes.nvir:
-        return empty_plan(sizes, method=method, precision=precision, memory=memory)
+        return empty_plan(sizes, options, memory)
     return make_sharded_plan(
         sizes,
+        options,
         ranks=ranks,
-        method=method,
-        samples=samples,
-        precision=precision,
         memory=memory,
         columns=integrals.columns,
         fitted=integrals.fitted,
         points=points,
-        why=products(sizes, precision)[1],
+        why=products(sizes, options.precision)[1],
     )
 
 
 def single_plan(
-    chosen: Orbitals,
-    integrals: Source,
-    options: tuple[Precision, Method],
-    memory: int,
-    resident: bool,
-    by_pair: bool,
-    samples: int,
+    chosen: Orbitals, integrals: Source, options: Options, memory: int, resident: bool, by_pair: bool
 ) -> MP2Plan:
     """`MP2Plan` of one calculation on one rank."""
-    precision, method = options
+    precision = options.precision
     n, dtype = sizes_of(chosen, integrals, precision), dtype_of(precision)
     if not n.nocc or not n.nvir:
-        return empty_plan(n, method=method, precision=precision, memory=memory)
+        return empty_plan(n, options, memory)
     (backend, why), fused = products(n, precision), False
-    if precision == "fp32" and method == "pairs" and not by_pair:
+    if precision == "fp32" and options.method == "pairs" and not by_pair:
         # in an open shell the larger of its three calls stands for them
         most = n.spins.most(n.nocc)
         shapes = ((most, n.nvir, n.naux), (most,), (n.nvir,))
@@ -93,9 +76,7 @@ def single_plan(
         why = f"Energy on {whole.backend}: {whole.reason}." if fused else why
     return make_plan(
         n,
-        method=method,
-        samples=samples,
-        precision=precision,
+        options,
         memory=memory,
         device=(fused or backend != "pytorch") and resident,
         fused=fused,

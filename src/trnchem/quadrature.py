@@ -50,14 +50,17 @@ def relative_error(precision: Precision, wanted: float | None) -> float:
     return float(wanted)
 
 
-def quadrature(orbitals: Orbitals, error: float) -> Quadrature:
-    """Choose exponents and weights for pairs of different spins; none where there are no such pairs."""
+def quadrature(orbitals: Orbitals, error: float, same_spin: bool = False) -> Quadrature:
+    """Choose exponents and weights for pairs of different spins, or of any; none where there are no such pairs."""
     gaps = orbitals.gaps
-    if len(gaps) < orbitals.spins.sets:
+    if not gaps or (len(gaps) < orbitals.spins.sets and not same_spin):
         return Quadrature(torch.empty(0), torch.empty(0), 0.0, 1.0)
-    smallest, largest = (gaps[0][k] + gaps[-1][k] for k in (0, 1))
-    t, w, found = _chosen(largest / smallest, error)
-    return Quadrature(torch.from_numpy(t) / smallest, torch.from_numpy(w) / smallest, found, largest / smallest)
+    if same_spin:
+        smallest, largest = 2 * min(low for low, _ in gaps), 2 * max(high for _, high in gaps)
+    else:
+        smallest, largest = (gaps[0][k] + gaps[-1][k] for k in (0, 1))
+    t, w, reached = _chosen(largest / smallest, error)
+    return Quadrature(torch.from_numpy(t) / smallest, torch.from_numpy(w) / smallest, reached, largest / smallest)
 
 
 @functools.lru_cache(maxsize=64)
@@ -69,9 +72,9 @@ def _chosen(ratio: float, error: float) -> tuple[Any, Any, float]:
     start: Any = None
     for count in range(first, first + 7) if error >= FITTED_FROM else ():
         t, w = _fitted(ratio, count, start)
-        found = _measured(t, w, ratio)
-        if found <= error and bool((w > 0).all()):
-            return t, w, found
+        reached = _measured(t, w, ratio)
+        if reached <= error and bool((w > 0).all()):
+            return t, w, reached
         start = np.interp(np.linspace(0, 1, count + 1), np.linspace(0, 1, count), np.sort(np.log(t)))
     # more than 5000 times the gap, the rule ends at 4e-11
     t, w = exponentials(ratio, max(error, 1e-11 * max(1.0, ratio / 1000)))

@@ -43,9 +43,10 @@ class MP2Result:
         method: ``pairs``, ``laplace`` or ``stochastic``.
         reference: of the mean field: ``RHF``, ``UHF`` or ``ROHF``.
         e_hf: energy of the mean field.
-        e_os, e_ss: opposite- and same-spin parts; the same-spin part is ``None`` for the methods without pairs.
-        standard_error: of ``e_os``, where it was sampled.
-        interval: holds ``e_os`` 95.4 times of 100, where it was sampled.
+        e_os, e_ss: opposite- and same-spin parts; the same-spin part is ``None`` for the methods without pairs, unless
+            it was sampled.
+        standard_error: of ``e_os`` where it was sampled, of ``e_corr`` where both spins were.
+        interval: holds that energy 95.4 times of 100.
         error: hartree within which ``e_corr`` is stated: rounding, quadrature, and sampling 99.7 times of 100.
         pairs: energies of pairs of occupied orbitals, where asked for.
         metric: how the metric was inverted and how many vectors were kept.
@@ -128,7 +129,7 @@ class MP2Result:
             f"E(os)    {self.e_os:18.10f}",
         ]
         if self.standard_error is not None:
-            lines[-1] += f" +- {self.standard_error:.2e}"
+            lines[-1 if self.e_ss is None else 1] += f" +- {self.standard_error:.2e}"
         if self.e_ss is not None:
             lines += [f"E(ss)    {self.e_ss:18.10f}", f"E(SCS)   {self.e_scs:18.10f}"]
         lines += [f"E(total) {self.e_tot:18.10f}", f"metric: {self.metric}"]

@@ -18,12 +18,12 @@ from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
 
 from trnchem import stages
-from trnchem.budget import Method, Sizes, dtype_of, kept_shape, memory_bytes
+from trnchem.budget import Options, Sizes, dtype_of, kept_shape, memory_bytes
 from trnchem.checkpoint import Checkpoint, Slots
 from trnchem.dfmp2 import Request, check_options
 from trnchem.identity import basis_text, identity, molecule_text
 from trnchem.integrals import Source, source
-from trnchem.laplace import Sampling
+from trnchem.laplace import Energies
 from trnchem.metric import Metric, fit_matrix
 from trnchem.molecules import pyscf
 from trnchem.orbitals import Orbitals, orbitals
@@ -40,7 +40,6 @@ from trnchem.store import Store
 from trnsci import ArgumentError, to_device
 from trnsci.distributed.calls import run
 from trnsci.distributed.team import LiveTeam, Tally, Wait
-from trnsci.precision import Precision
 from trnsci.signals import terminable
 
 # Shells a rank takes at a time when all of them bound the integrals.
@@ -73,19 +72,19 @@ def _calculate(team: LiveTeam, want: Request) -> MP2Result:
 def _calculated(
     team: LiveTeam,
     want: Request,
-    options: tuple[Precision, Method],
+    options: Options,
     field: Any,
     integrals: Source,
     budget: int,
     stack: ExitStack,
 ) -> MP2Result:
-    first, quality = team.here(0) == 0, relative_error(options[0], want.quadrature_error)
+    first, quality = team.here(0) == 0, relative_error(options.precision, want.quadrature_error)
     slots, chosen, state = _start(want, field, integrals, options, stack) if first else (None, None, None)
     told: dict[str, Any] = {"e_hf": float(field.e_tot), "heard": bool(want.checkpoint or want.progress)}
     if chosen is not None:
         told |= {"nao": len(chosen.C_occ), "nocc": len(chosen.e_occ), "nvir": chosen.e_vir.shape[1]}
         told |= {"up": chosen.spins.up, "reference": kind_of(field)}
-        told |= {"points": quadrature_points(chosen, want.method, quality), "token": slots.token if slots else ""}
+        told |= {"points": quadrature_points(chosen, options, quality), "token": slots.token if slots else ""}
     told = _gathered(team, told)[0]
     sizes = Sizes(
         nao=told["nao"],
@@ -93,22 +92,23 @@ def _calculated(
         nvir=told["nvir"],
         naux=integrals.naux,
         widest=integrals.widest,
-        itemsize=dtype_of(options[0]).itemsize,
+        itemsize=dtype_of(options.precision).itemsize,
         spins=Spins(told["up"]),
     )
-    plan = sharded_plan(sizes, integrals, options, budget, team.size(0), want.samples, told["points"])
+    plan = sharded_plan(sizes, integrals, options, budget, team.size(0), told["points"])
     plan = replace(plan, quadrature_error=quality)
     if not plan.stages:
         none = torch.empty(0)
         orbitals = Orbitals(none, none, none, none, ())
         nothing = stages.Run.of(plan, orbitals, integrals, None, want.screening, reference=told["reference"])
-        e_ss = 0.0 if want.method == "pairs" else None
-        sampling = Sampling(0.0, (0.0, 0.0), (0.0, 0.0)) if want.method == "stochastic" else None
-        state = PairState.empty(sizes.nocc) if want.pairs else None
-        return nothing.result(told["e_hf"], (0.0, e_ss, sampling), state, 0)
+        state = PairState.empty(sizes.nocc if want.method == "pairs" else 0)
+        energies = (
+            Energies(0.0, 0.0) if want.method == "pairs" else nothing.without_pairs(none, options, 0, state, None)
+        )  # type: ignore[arg-type]
+        return nothing.result(told["e_hf"], energies, state if want.pairs else None, 0)
     # what agreeing costs is not the calculation's
     team.tally = Tally()
-    shape = kept_shape(sizes, want.method, want.samples, told["points"])
+    shape = kept_shape(sizes, options, told["points"])
     chosen, state = _spread(team, sizes, chosen, state, shape)
     calculation = ShardedRun.of(
         plan,
@@ -119,20 +119,17 @@ def _calculated(
         reference=told["reference"],
         team=team,
         heard=told["heard"],
-        device=want.resident and products(sizes, options[0])[0] != "pytorch",
+        device=want.resident and products(sizes, options.precision)[0] != "pytorch",
     )
     resumed = state.finished
     store = stack.enter_context(stages.open_store(plan, len(calculation.held), want.scratch))
     if want.method == "pairs":
         if not first and want.checkpoint is not None and (slots := Slots.join(want.checkpoint, told["token"])):
             stack.callback(slots.close)
-        e_os, e_ss = calculation.pair_energies(store, state, slots)
-        error = None
+        energies = Energies(*calculation.pair_energies(store, state, slots))
     else:
-        e_ss = None
-        samples = want.samples if want.method == "stochastic" else None
-        e_os, error = calculation.without_pairs(store, samples, want.seed, state, slots)
-    return calculation.result(told["e_hf"], (e_os, e_ss, error), state if want.pairs else None, resumed)
+        energies = calculation.without_pairs(store, options, want.seed, state, slots)
+    return calculation.result(told["e_hf"], energies, state if want.pairs else None, resumed)
 
 
 def _agreed(team: LiveTeam, want: Request) -> tuple[Any, Source]:
@@ -161,7 +158,7 @@ def _agreed(team: LiveTeam, want: Request) -> tuple[Any, Source]:
 def _said(want: Request, molecule: Any) -> dict[str, str]:
     """What ranks have to agree on, argument by argument; each has its own scratch folder and progress."""
     told = molecule_text(molecule)
-    names = ("frozen", "auxbasis", "precision", "method", "samples", "seed", "pairs", "screening", "reuse")
+    names = ("frozen", "auxbasis", "precision", "method", "samples", "same_spin", "seed", "pairs", "screening", "reuse")
     options = {
         name: repr(getattr(want, name)) for name in (*names, "resident", "memory", "stability", "quadrature_error")
     }
@@ -235,18 +232,17 @@ def _budget(team: LiveTeam, memory: int | str | None) -> int:
 
 
 def _start(
-    want: Request, field: Any, integrals: Source, options: tuple[Precision, Method], stack: ExitStack
+    want: Request, field: Any, integrals: Source, options: Options, stack: ExitStack
 ) -> tuple[Slots | None, Orbitals, PairState]:
     """On the first rank: orbitals and finished pairs, of the checkpoint where there is one."""
     check_stability(field, want.stability)
     chosen = orbitals(field, want.frozen)
-    quality = relative_error(options[0], want.quadrature_error)
-    points = quadrature_points(chosen, want.method, quality)
-    shape = kept_shape(sizes_of(chosen, integrals, options[0]), want.method, want.samples, points)
+    points = quadrature_points(chosen, options, relative_error(options.precision, want.quadrature_error))
+    shape = kept_shape(sizes_of(chosen, integrals, options.precision), options, points)
     state = PairState.empty(*shape)
     if want.checkpoint is None:
         return None, chosen, state
-    who = identity(field, integrals.auxiliary, chosen, options[0], want)
+    who = identity(field, integrals.auxiliary, chosen, options.precision, want)
     file = stack.enter_context(Checkpoint(want.checkpoint, who))
     chosen, state = file.load(chosen) or (chosen, state)
     return file.start(chosen, *shape), chosen, state

@@ -11,8 +11,8 @@ import torch
 
 from trnchem.budget import (
     SLAB,
-    Method,
     MP2Plan,
+    Options,
     Place,
     Share,
     Sizes,
@@ -28,7 +28,6 @@ from trnchem.budget import (
     too_little,
 )
 from trnsci.distributed import Team
-from trnsci.precision import Precision
 
 # Blocks that a rank's rows are cut into, at least: enough that ranks share the last pairs evenly.
 BLOCKS = 4
@@ -81,13 +80,14 @@ def exchanges(
     columns: Columns,
     visits: Sequence[Block],
     sums: Sequence[int],
+    same_spin: bool,
     fitted: bool,
     kept: tuple[int, int],
 ) -> None:
     """Make the exchanges of one rank on shapes alone, in the order the calculation makes them.
 
-    Without visits there are no pairs, and ``sums`` are the columns of the matrices that are added up instead. ``kept``
-    is the shape of the energies that are kept one by one.
+    Without visits there are no pairs, and ``sums`` are the columns of the matrices that are added up instead, with a
+    row more where ``same_spin`` is sampled. ``kept`` is the shape of the energies that are kept one by one.
     """
     ranks, here = team.size(0), team.here(0)
     held, dtype = cuts(n.nocc, ranks), torch.float64 if n.itemsize == 8 else torch.float32
@@ -105,8 +105,10 @@ def exchanges(
         widths += [0] * (ranks - len(widths))
         pieces = [empty(len(rows), widths[here], n.nvir, dtype=dtype) for rows in held]
         team.all_to_all(0, pieces, [(len(held[here]), width, n.nvir) for width in widths])
+    if same_spin and sums:
+        team.all_reduce(0, empty(2, sums[0], n.nocc, n.nvir))
     for width in sums:
-        team.all_reduce(0, empty(n.spins.sets, n.naux, width))
+        team.all_reduce(0, empty(n.spins.sets, n.naux + same_spin, width))
     if visits:
         for block in visits:
             shape = (block.size, n.nvir, n.naux)
@@ -121,11 +123,9 @@ def packed_size(n: Sizes, kept: tuple[int, int]) -> int:
 
 def make_sharded_plan(
     sizes: Sizes,
+    options: Options,
     *,
     ranks: int,
-    method: Method,
-    samples: int,
-    precision: Precision,
     memory: int,
     columns: Callable[[int], Columns] | None = None,
     fitted: bool = False,
@@ -136,10 +136,8 @@ def make_sharded_plan(
 
     Args:
         sizes: of the molecule.
+        options: what is computed.
         ranks: how many share the work.
-        method: what computes the energy.
-        samples: random vectors of ``stochastic``.
-        precision: of the products.
         memory: budget of each rank in bytes.
         columns: first and last auxiliary function of every slab of a given width; by default slabs are full.
         fitted: every rank holds fitted integrals.
@@ -148,21 +146,23 @@ def make_sharded_plan(
     """
     width = pairs_at_once(sizes)
     most = max(len(rows) for rows in cuts(sizes.nocc, ranks))
-    sums = [samples if method == "stochastic" else sizes.naux] * points
+    sums = [options.vectors or sizes.naux] * points
+    method = options.method
     places: tuple[Place, ...] = ("host memory", "disk")
     for place in places:
         for slab in halved(min(SLAB, sizes.naux), sizes.widest):
             for rows in halved(max(1, most // BLOCKS) if method == "pairs" else orbitals_at_once(sizes), 1):
-                args = (sizes, ranks, method, samples, place, slab, rows, width, fitted)
+                args = (sizes, ranks, options, place, slab, rows, width, fitted)
                 stages = [_stages(*args, rank, memory) for rank in range(ranks)]
                 if all(stage.fits for of_rank in stages for stage in of_rank):
                     full = [(a, min(sizes.naux, a + slab)) for a in range(0, sizes.naux, slab)]
                     slabs = full if columns is None else columns(slab)
                     visits = blocks_of(sizes.nocc, ranks, rows) if method == "pairs" else []
-                    kept = kept_shape(sizes, method, samples, points)
+                    kept = kept_shape(sizes, options, points)
                     return MP2Plan(
                         method=method,
-                        precision=precision,
+                        precision=options.precision,
+                        same_spin=options.same_spin,
                         sizes=sizes,
                         place=place,
                         slab=slab,
@@ -174,7 +174,9 @@ def make_sharded_plan(
                         stages=max(stages, key=lambda each: max(stage.nbytes for stage in each)),
                         why=why,
                         shares=tuple(
-                            _share(sizes, ranks, visits, slabs, sums, fitted, kept, rank, stages[rank])
+                            _share(
+                                sizes, ranks, visits, slabs, sums, options.same_spin, fitted, kept, rank, stages[rank]
+                            )
                             for rank in range(ranks)
                         ),
                     )
@@ -187,13 +189,14 @@ def _share(
     visits: Sequence[Block],
     slabs: Columns,
     sums: Sequence[int],
+    same_spin: bool,
     fitted: bool,
     kept: tuple[int, int],
     rank: int,
     stages: tuple[Stage, ...],
 ) -> Share:
     team = Team("trnchem.dfmp2", (ranks,), (rank,), torch.device("meta"))
-    exchanges(team, n, slabs, visits, sums, fitted, kept)
+    exchanges(team, n, slabs, visits, sums, same_spin, fitted, kept)
     return Share(
         rank=rank,
         rows=len(cuts(n.nocc, ranks)[rank]),
@@ -217,8 +220,7 @@ def pairs_of(nocc: int, ranks: int, rows: int, rank: int) -> int:
 def _stages(
     n: Sizes,
     ranks: int,
-    method: Method,
-    samples: int,
+    options: Options,
     place: Place,
     slab: int,
     rows: int,
@@ -248,7 +250,7 @@ def _stages(
     stage("integrals", "PySCF, trnblas.gemm or trnsparse.spmm", flops, held + X + slab_bytes(n, slab) + moving)
     if not fitted:
         stage("fit", "trnblas.gemm", 2 * own * n.nvir * n.naux**2, held + X + 3 * row)
-    if method == "pairs":
+    if options.method == "pairs":
         visiting = (AHEAD + KEPT) * rows * row if ranks > 1 else 0
         # from disk, two blocks of the rank's own
         read = 2 * rows * row if place == "disk" else 0
@@ -256,6 +258,6 @@ def _stages(
         stage("pairs", "trnblas.gemm, pair by pair", flops, held + visiting + read + pair_bytes(n, width))
         return tuple(found)
     # the sum over ranks comes with a copy that leaves and parts that come
-    runs, flops, nbytes = quadrature_point(n, method, samples, own, rows, 48)
-    stage(method, runs, flops, held + nbytes)
+    runs, flops, nbytes = quadrature_point(n, options, own, rows, 48)
+    stage(options.method, runs, flops, held + nbytes)
     return tuple(found)

@@ -24,6 +24,7 @@ OPTIONS: dict[str, Any] = {
     "precision": None,
     "method": "pairs",
     "samples": 64,
+    "same_spin": False,
     "seed": 0,
     "pairs": False,
     "screening": 1e-12,

@@ -13,15 +13,15 @@ import torch
 from torch import Tensor
 
 import trnblas
-from trnchem.accuracy import stated
-from trnchem.budget import MP2Plan, before_fit, dtype_of
+from trnchem.accuracy import arithmetic
+from trnchem.budget import MP2Plan, Options, before_fit, dtype_of
 from trnchem.checkpoint import Slots
 from trnchem.integrals import Source, Transformer
-from trnchem.laplace import Sampling, mean_and_error, run_laplace
+from trnchem.laplace import Energies, Sampling, averaged, run_laplace
 from trnchem.metric import Metric, fit_matrix
 from trnchem.orbitals import Orbitals
 from trnchem.pairs import PairState, run_pairs
-from trnchem.quadrature import quadrature
+from trnchem.quadrature import Quadrature, quadrature
 from trnchem.result import SOS, MP2Result, PairEnergies, Progress
 from trnchem.screening import Screen, screen
 from trnchem.store import DeviceStore, HostStore, Store, scratch
@@ -106,17 +106,17 @@ class Run:
         nocc, up = self.plan.sizes.nocc, self.plan.sizes.spins.up
         return [range(nocc)] if up is None else [range(up), range(up, nocc)]
 
-    def result(
-        self, e_hf: float, found: tuple[float, float | None, Sampling | None], state: PairState | None, resumed: int
-    ) -> MP2Result:
-        """What was found, with how: opposite spin, same spin and standard error."""
-        e_os, e_ss, sampling = found
-        scaled = 0.0 if e_ss is not None else SOS * e_os
-        quality = (self.plan.precision, (e_os + e_ss if e_ss is not None else scaled, scaled))
-        measured = 0.0
-        if e_ss is None and self.plan.stages:
-            measured = quadrature(self.orbitals, self.plan.quadrature_error).error
-        sampled = 0.0 if sampling is None else SOS * max(abs(end - e_os) for end in sampling.sure)
+    def result(self, e_hf: float, energies: Energies, state: PairState | None, resumed: int) -> MP2Result:
+        """The energies, with how they were computed."""
+        e_os, e_ss, sampling = energies
+        total = SOS * e_os if e_ss is None else e_os + e_ss
+        integrated = 0.0
+        if self.plan.method != "pairs" and self.plan.stages:
+            # terms of the same-spin energy have both signs: their sizes add up to more than the energy
+            whole = abs(total) if e_ss is None else 10 * (abs(e_os) + abs(e_ss))
+            integrated = self._quadrature().error * whole
+        middle, factor = (e_os, SOS) if e_ss is None else (total, 1.0)
+        sampled = 0.0 if sampling is None else factor * max(abs(end - middle) for end in sampling.sure)
         return MP2Result(
             method=self.plan.method,
             reference=self.reference,
@@ -125,7 +125,7 @@ class Run:
             e_ss=e_ss,
             standard_error=None if sampling is None else sampling.standard_error,
             interval=None if sampling is None else sampling.likely,
-            error=stated(*quality, self.metric.growth, measured, sampled),
+            error=arithmetic(self.plan.precision, total, self.metric.growth) + integrated + sampled,
             pairs=None if state is None else _symmetric(state),
             metric=self.metric,
             screen=self.screen,
@@ -199,39 +199,42 @@ class Run:
         return _by_spin(same, opposite)
 
     def without_pairs(
-        self, store: Store, samples: int | None, seed: int, state: PairState, slots: Slots | None
-    ) -> tuple[float, Sampling | None]:
-        """Opposite-spin energy by quadrature, and how well it is known; every finished point is in the file."""
+        self, store: Store, options: Options, seed: int, state: PairState, slots: Slots | None
+    ) -> Energies:
+        """Energies by quadrature, and how well they are known; every finished point is in the file."""
         if not self.plan.stages or not len(state.done):
-            return 0.0, None if samples is None else Sampling(0.0, (0.0, 0.0), (0.0, 0.0))
+            exactly = None if options.vectors is None else Sampling(0.0, (0.0, 0.0), (0.0, 0.0))
+            return Energies(0.0, 0.0 if options.same_spin else None, exactly)
         stage, total, keep = self.plan.method, len(state.done), Keeper(slots)
 
-        def told() -> None:
+        def report() -> None:
             self.progress(Progress(stage, int(state.done[:, 0].sum()), total))
 
-        def finished(point: int, energies: Tensor) -> None:
-            keep(point, 0, (energies, torch.zeros_like(energies)))
-            told()
+        def finished(point: int, energies: tuple[Tensor, Tensor]) -> None:
+            keep(point, 0, energies)
+            report()
 
         if not bool(state.done.all()):
             self.build(store)
         with self._timed(stage):
-            told()
+            report()
             run_laplace(
                 store,
                 self.orbitals,
                 state,
-                points=quadrature(self.orbitals, self.plan.quadrature_error),
+                points=self._quadrature(),
                 rows=self.plan.rows,
-                precision=self.plan.precision,
-                samples=samples,
+                options=options,
                 seed=seed,
                 finished=finished,
                 vectors=self.metric.vectors,
                 held=self.held,
                 add=self._summed,
             )
-            return mean_and_error(state, samples)
+            return averaged(state, options)
+
+    def _quadrature(self) -> Quadrature:
+        return quadrature(self.orbitals, self.plan.quadrature_error, self.plan.same_spin)
 
     def _summed(self, matrix: Tensor) -> Tensor:
         """The sum over everybody who has rows of B."""

@@ -85,6 +85,8 @@ def test_a_target_of_random_vectors_chooses_how_many(field):
         ({"target_error": 0.0}, "hartree, more than 0"),
         ({"target_error": 1e-6, "precision": "fp32"}, "because target_error chooses it"),
         ({"target_error": 1e-6, "quadrature_error": 1e-6}, "because target_error chooses it"),
+        ({"same_spin": True, "method": "laplace"}, "as expensive as pairs"),
+        ({"same_spin": True}, "'pairs' computes it always"),
         ({"quadrature_error": 2.0, "method": "laplace"}, "a relative error from 1e-13 to 1"),
     ],
     ids=str,
@@ -135,11 +137,13 @@ def test_extrapolation_recovers_the_limit_of_its_formulas():
 def test_the_error_bar_of_random_vectors_holds_over_a_thousand_seeds(field):
     mean = field("water", "6-31g")
     exact = dfmp2(mean)
-    likely, sure = 0, 0
+    likely, sure, all_of_it = 0, 0, 0
     for seed in range(1000):
         found = dfmp2(mean, method="stochastic", seed=seed, quadrature_error=1e-5)
         likely += found.interval[0] <= exact.e_os <= found.interval[1]
         sure += abs(found.e_os - exact.e_os) <= found.error / 1.3
+        both = dfmp2(mean, method="stochastic", same_spin=True, seed=seed, quadrature_error=1e-5)
+        all_of_it += abs(both.e_corr - exact.e_corr) <= both.error
     # three standard deviations of a share of 1000
     assert abs(likely - 954) <= 3 * math.sqrt(1000 * 0.954 * 0.046)
-    assert sure >= 997 - 3 * math.sqrt(1000 * 0.997 * 0.003)
+    assert min(sure, all_of_it) >= 997 - 3 * math.sqrt(1000 * 0.997 * 0.003)

@@ -8,7 +8,7 @@ import torch
 
 import trnchem
 from trnchem import dfmp2
-from trnchem.budget import Sizes, make_plan, memory_bytes, overhead
+from trnchem.budget import Options, Sizes, make_plan, memory_bytes, overhead
 from trnsci import ArgumentError, CapacityError
 
 BENZENE = {"nao": 114, "nocc": 21, "nvir": 93, "naux": 558, "widest": 9}
@@ -107,7 +107,7 @@ def test_every_stage_has_a_verdict_before_anything_starts(water):
 
 def test_b_moves_to_disk_when_memory_shrinks():
     sizes = Sizes(**BENZENE, itemsize=8)
-    options = {"method": "pairs", "samples": 1, "precision": "fp64", "device": False, "fused": False, "fitted": True}
+    options = {"options": Options("fp64", "pairs", 1), "device": False, "fused": False, "fitted": True}
     held = 21 * 93 * 558 * 8
     places = {}
     for budget in range(overhead(), overhead() + 4 * held, held // 10):

@@ -74,6 +74,9 @@ def test_every_molecule_and_both_references(name, kind):
         allowed = 1e-9 if method == "laplace" else 4 * found.standard_error
         assert abs(found.e_os - expected(mean)[1]) <= allowed
         assert found.e_ss is None
+    sampled = dfmp2(mean, method="stochastic", same_spin=True, samples=200, seed=3)
+    assert abs(sampled.e_os - found.e_os) <= 1e-9
+    assert abs(sampled.e_corr - expected(mean)[0]) <= sampled.error
 
 
 def test_without_density_fitting_the_basis_made_for_mp2_is_used():

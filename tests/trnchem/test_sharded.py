@@ -24,7 +24,11 @@ CASES = [
     ("water", {"method": "stochastic", "samples": 8, "seed": 3}, 1e-10),
     ("water", {"charge": 1, "basis": "6-31g", "pairs": True}, 1e-10),
     ("water", {"charge": 1, "basis": "6-31g", "reference": "rohf", "method": "laplace"}, 1e-10),
-    ("ammonia", {"spin": 2, "basis": "6-31g", "method": "stochastic", "samples": 8, "reuse": False}, 1e-10),
+    (
+        "ammonia",
+        {"spin": 2, "basis": "6-31g", "method": "stochastic", "same_spin": True, "samples": 8, "reuse": False},
+        1e-10,
+    ),
 ]
 
 
