@@ -25,8 +25,10 @@ if TYPE_CHECKING:
 Method = Literal["pairs", "laplace", "stochastic"]
 Place = Literal["host memory", "device memory", "disk"]
 
-# Auxiliary functions in a slab, unless the budget asks for fewer: enough for the products to run at full speed.
+# Auxiliary functions in a slab, unless the budget asks for fewer: enough for the products to run at full speed. In
+# small molecules more, as many as have so many squares of orbitals: a slab costs some calls.
 SLAB = 64
+SQUARES = 1 << 18
 # Elements of (ia|jb) held at once: a pair of large molecules, several pairs of small ones.
 BLOCK = 1 << 16
 # Rows (i, a) of B in one product of the methods without pairs: enough for it to run at full speed.
@@ -248,7 +250,7 @@ def make_plan(
             choices = [_rows(sizes, memory, width) if place == "disk" else sizes.nocc]
         else:
             choices = halved(orbitals_at_once(sizes), 1)
-        for slab, rows in product(halved(min(SLAB, sizes.naux), sizes.widest), choices):
+        for slab, rows in product(slabs_to_try(sizes), choices):
             whole = fused and place != "disk"
             stages = _stages(sizes, options, place, slab, rows, width, whole, fitted, memory)
             if all(stage.fits for stage in stages):
@@ -313,6 +315,11 @@ def halved(start: int, least: int) -> list[int]:
     return found
 
 
+def slabs_to_try(n: Sizes) -> list[int]:
+    """Auxiliary functions in a slab, as many as pay and then fewer."""
+    return halved(min(max(SLAB, SQUARES // n.nao**2), n.naux), n.widest)
+
+
 def _rows(n: Sizes, memory: int, width: int) -> int:
     """Occupied orbitals in a block read from disk: two blocks and the pair's integrals share the budget."""
     left = memory - overhead() - pair_bytes(n, width)
@@ -325,8 +332,9 @@ def kept_shape(n: Sizes, options: Options, points: int) -> tuple[int, int]:
 
 
 def pairs_at_once(n: Sizes) -> int:
-    """Pairs whose integrals exist at once."""
-    return max(1, min(n.nocc, BLOCK // n.nvir**2))
+    """Pairs whose integrals exist at once: those of one orbital, or all of a small molecule."""
+    pairs = max(1, BLOCK // n.nvir**2)
+    return n.nocc**2 if n.nocc**2 <= pairs else min(n.nocc, pairs)
 
 
 def orbitals_at_once(n: Sizes) -> int:

@@ -171,11 +171,10 @@ class Transformer:
             half = trnblas.gemm(
                 1.0, self._orbitals.C_occ, square, trans_a=True, trans_b=True, precision=self._precision
             )  # [nocc, w nao]
-        parts = half.reshape(nocc, width, nao).split([nocc] if up is None else [up, nocc - up])
+        half = half.reshape(nocc * width, nao)
+        parts = [half] if up is None else half.split([up * width, (nocc - up) * width])
         both = [
-            trnblas.gemm(1.0, part.reshape(-1, nao), C_vir[k], precision=self._precision)
-            for k, part in enumerate(parts)
-            if len(part)
+            trnblas.gemm(1.0, part, C_vir[k], precision=self._precision) for k, part in enumerate(parts) if len(part)
         ]
         return (both[0] if len(both) == 1 else torch.cat(both)).view(nocc, width, -1).mT
 

@@ -77,7 +77,7 @@ def run_laplace(
             # the factor of two exponentials, half on either side of the product
             scale = torch.exp(-0.5 * t * (orbitals.e_vir[spin] - orbitals.e_occ[first:last, None])).to(dtype)
             block = store.rows(first - held.start, last - held.start)
-            scaled = (block * scale[:, :, None]).view(-1, vectors)  # [rows nvir, vectors]
+            scaled = (block * scale[:, :, None]).reshape(-1, vectors)  # [rows nvir, vectors]
             if right is None:
                 product = trnblas.syrk(1.0, scaled, trans=True, precision=precision)
             else:
@@ -116,8 +116,7 @@ def _exchanged(into: Tensor, images: Tensor, orbitals: Orbitals, t: float, held:
     ``(ia|jb) (ib|ja)`` that of ``R_ia S_ja R_jb S_ib``: a product of ``M = R S.T`` with its transpose. Cubic for a
     vector, where without random vectors exchange is quintic.
     """
-    spins, nocc = orbitals.spins, len(orbitals.e_occ)
-    for spin, rows in enumerate([range(nocc)] if spins.up is None else [range(spins.up), range(spins.up, nocc)]):
+    for spin, rows in enumerate(orbitals.spins.ranges(len(orbitals.e_occ))):
         here = range(max(rows.start, held.start), min(rows.stop, held.stop))
         if not here:
             continue

@@ -105,16 +105,20 @@ def _sets(field: Any) -> list[_Set]:
 
 
 def _kept(part: _Set, left_out: Positions) -> _Set:
+    if not left_out:
+        return part
     kept = np.ones(len(part.occupied), dtype=bool)
     kept[list(left_out)] = False
     return _Set(part.occupied[kept], part.C[:, kept], part.energies[kept])
 
 
 def _refuse_nothing(frozen: Frozen, sets: list[_Set], kept: list[_Set], left_out: bool) -> None:
-    # a basis without virtual orbitals has no correlation energy, which is an answer
+    if not left_out:
+        # a basis without virtual orbitals has no correlation energy, which is an answer
+        return
     occupied = [any(bool(each.occupied.any()) for each in parts) for parts in (sets, kept)]
     virtual = [any(bool((~each.occupied).any()) for each in parts) for parts in (sets, kept)]
-    if left_out and (occupied[0] > occupied[1] or virtual[0] > virtual[1]):
+    if occupied[0] > occupied[1] or virtual[0] > virtual[1]:
         there = [f"{int(each.occupied.sum())} occupied and {int((~each.occupied).sum())} virtual ones" for each in sets]
         raise ArgumentError(
             op="dfmp2",
@@ -137,15 +141,13 @@ def _split(part: _Set, nvir: int) -> tuple[Any, Any, Any, Any]:
             expected=f"below the lowest virtual one at {e_vir.min():.6g} Ha",
             hint="Perturbation theory needs a gap; this is not the ground state of the mean field",
         )
-    more = nvir - len(e_vir)
-    # an energy that keeps denominators as they are, or away from zero
-    high = e_vir.max() if len(e_vir) else e_occ.max(initial=0.0) + 1.0
-    return (
-        C[:, occupied],
-        np.pad(C[:, ~occupied], ((0, 0), (0, more))),
-        e_occ,
-        np.pad(e_vir, (0, more), constant_values=high),
-    )
+    C_vir, more = C[:, ~occupied], nvir - len(e_vir)
+    if more:
+        # an energy that keeps denominators as they are, or away from zero
+        high = e_vir.max() if len(e_vir) else e_occ.max(initial=0.0) + 1.0
+        C_vir = np.pad(C_vir, ((0, 0), (0, more)))
+        e_vir = np.pad(e_vir, (0, more), constant_values=high)
+    return C[:, occupied], C_vir, e_occ, e_vir
 
 
 def _left_out(field: Any, frozen: Frozen, count: int, sets: int) -> list[Positions]:

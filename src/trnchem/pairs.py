@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import combinations_with_replacement
 
 import torch
 from torch import Tensor
@@ -77,6 +78,10 @@ def run_pairs(
         spins: of the occupied orbitals.
     """
     nocc = len(energies[0])
+    if width >= nocc * nocc and not bool(state.done.any()):
+        B = store.rows(0, nocc)
+        _run_at_once(B, Workspace(energies, width, B.dtype, spins), state, spins, precision, finished)
+        return
     for first, last in _ranges(0, nocc, rows):
         left: Tensor | None = None
         for start, stop in _ranges(first, nocc, rows):
@@ -87,9 +92,31 @@ def run_pairs(
             right = left if start == first else store.rows(start, stop)
             work = Workspace(energies, width, left.dtype, spins)
             for i, j, end in wanted:
-                found = work.energies(left[i - first], right[j - start : end - start], i, j, precision)
-                state.put(i, j, found)
-                finished(i, j, found)
+                ones, others = left[i - first : i - first + 1], right[j - start : end - start]
+                opposite, same = work.energies(ones, others, i, j, precision)
+                state.put(i, j, (opposite[0], same[0]))
+                finished(i, j, (opposite[0], same[0]))
+
+
+def _run_at_once(
+    B: Tensor,
+    work: Workspace,
+    state: PairState,
+    spins: Spins,
+    precision: Precision,
+    finished: Callable[[int, int, tuple[Tensor, Tensor]], None],
+) -> None:
+    """Compute all pairs of a small molecule in one product, or three of an open shell: calls cost more than FLOPs."""
+    for mine, others in combinations_with_replacement(spins.ranges(len(B)), 2):
+        if not mine or not others:
+            continue
+        rows, columns = B[mine.start : mine.stop], B[others.start : others.stop]
+        opposite, same = work.energies(rows, columns, mine.start, others.start, precision)
+        for row, i in enumerate(mine):
+            j = max(i, others.start)
+            energies = opposite[row, j - others.start :], same[row, j - others.start :]
+            state.put(i, j, energies)
+            finished(i, j, energies)
 
 
 def _ranges(start: int, stop: int, size: int) -> Iterator[tuple[int, int]]:
@@ -121,21 +148,28 @@ class Workspace:
         # two allocations, so that each starts where vector instructions like it
         self._memory = [torch.empty(width * vir.shape[1] ** 2, dtype=dtype) for _ in range(2)]
 
-    def energies(self, one: Tensor, others: Tensor, i: int, j: int, precision: Precision) -> tuple[Tensor, Tensor]:
-        """Opposite- and same-spin energies of orbital ``i`` with those from ``j`` on, all of one spin."""
-        count, nvir, naux = others.shape
-        y, z = (memory[: count * nvir * nvir].view(count, nvir, nvir) for memory in self._memory)
+    def energies(self, ones: Tensor, others: Tensor, i: int, j: int, precision: Precision) -> tuple[Tensor, Tensor]:
+        """Opposite- and same-spin energies, [rows, columns], of orbitals from ``i`` on with those from ``j`` on.
+
+        Either are all of one spin.
+        """
+        (count, nvir, naux), rows = others.shape, len(ones)
+        size = count * rows * nvir * nvir
+        y, z = (memory[:size].view(-1, nvir, nvir) for memory in self._memory)
         # a fresh result is cheaper than the checks that writing into a given one takes
-        t = from_device(trnblas.gemm(1.0, others.reshape(count * nvir, naux), one.mT, precision=precision))
-        t = t.view(count, nvir, nvir)
+        t = from_device(
+            trnblas.gemm(1.0, others.reshape(-1, naux), ones.reshape(-1, naux).mT, precision=precision)
+        )  # [count nvir, rows nvir]
+        t = t.reshape(count, nvir, rows, nvir).transpose(1, 2).reshape(-1, nvir, nvir)
         set_j, set_i = self._spins.of(j), self._spins.of(i)
-        torch.sub((self._occ[j : j + count] + self._occ[i]).view(-1, 1, 1), self._sums[set_j, set_i], out=y)
+        above = (self._occ[j : j + count, None] + self._occ[i : i + rows]).view(-1, 1, 1)
+        torch.sub(above, self._sums[set_j, set_i], out=y)
         torch.div(t, y, out=y)
-        square = _dots(y, t)
+        square = _dots(y, t).view(count, rows).mT
         if set_i != set_j:
             return square / 2, torch.zeros_like(square)
         z.copy_(t.mT)
-        exchanged = square - _dots(y, z)
+        exchanged = square - _dots(y, z).view(count, rows).mT
         return (square, exchanged) if self._spins.up is None else (torch.zeros_like(square), exchanged / 2)
 
 

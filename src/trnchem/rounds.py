@@ -140,8 +140,9 @@ class Rounds:
         blocks = (low.first, low.last, high.first, high.last)
         for i, j, end in groups(self._done, *blocks, plan.width, plan.sizes.spins):
             others = right[j - high.first : end - high.first]
-            found = self._work.energies(left[i - low.first], others, i, j, plan.precision)
-            self._finished(i, j, found)
+            ones = left[i - low.first : i - low.first + 1]
+            opposite, same = self._work.energies(ones, others, i, j, plan.precision)
+            self._finished(i, j, (opposite[0], same[0]))
 
 
 class Ledger:

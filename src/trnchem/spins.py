@@ -26,6 +26,10 @@ class Spins(NamedTuple):
         """The set of an orbital: 0, or 1 for spin down."""
         return int(self.up is not None and orbital >= self.up)
 
+    def ranges(self, nocc: int) -> list[range]:
+        """Occupied orbitals of each set."""
+        return [range(nocc)] if self.up is None else [range(self.up), range(self.up, nocc)]
+
     def most(self, nocc: int) -> int:
         """Occupied orbitals of the larger set."""
         return nocc if self.up is None else max(self.up, nocc - self.up)

@@ -103,8 +103,7 @@ class Run:
     @property
     def sets(self) -> list[range]:
         """Occupied orbitals of both spins at once, or of each."""
-        nocc, up = self.plan.sizes.nocc, self.plan.sizes.spins.up
-        return [range(nocc)] if up is None else [range(up), range(up, nocc)]
+        return self.plan.sizes.spins.ranges(self.plan.sizes.nocc)
 
     def result(self, e_hf: float, energies: Energies, state: PairState | None, resumed: int) -> MP2Result:
         """The energies, with how they were computed."""
@@ -147,12 +146,13 @@ class Run:
                 return self._fused(store, total)
             if self.plan.blocks is not None:
                 return self._brought(store, total)
-            plan = self.plan
-            keep = Keeper(slots)
+            plan, keep, done = self.plan, Keeper(slots), state.finished
 
             def finished(i: int, j: int, energies: tuple[Tensor, Tensor]) -> None:
+                nonlocal done
                 keep(i, j, energies)
-                self.progress(Progress("pairs", state.finished, total))
+                done += len(energies[0])
+                self.progress(Progress("pairs", done, total))
 
             run_pairs(
                 store,
