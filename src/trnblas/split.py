@@ -163,6 +163,20 @@ def _launch(aT: Tensor, b: Tensor, count: int) -> Tensor:
     """Multiply slices [S, B, K, M] and [S, B, K, N] on the device and add up the planes in float64."""
     operand = _FORMATS[operand_format()]
     aT, b = aT.to(operand), b.to(operand)
+    batch, k, m = aT.shape[1:]
+    share = min(batch, K_TILE // max(k, m))
+    if share > 1:
+        # small matrices of a batch are blocks of one: digits are finite, so that zeros keep them apart
+        groups_of = -(-batch // share)
+        spare = [0, 0, 0, 0, 0, groups_of * share - batch]
+        aT, b = (torch.nn.functional.pad(x, spare).unflatten(1, (groups_of, share)) for x in (aT, b))
+        blocks = torch.diag_embed(aT.movedim(2, -1), dim1=2, dim2=4).flatten(4, 5).flatten(2, 3)
+        return _products(blocks, b.flatten(2, 3), count).unflatten(1, (share, m)).flatten(0, 1)[:batch]
+    return _products(aT, b, count)
+
+
+def _products(aT: Tensor, b: Tensor, count: int) -> Tensor:
+    operand = b.dtype
     k, deepest = b.shape[-2], max(aT.shape[0], b.shape[0])
     chunk = max(1, SLICES_BYTES // (deepest * N_TILE * operand.itemsize)) * K_TILE
     if deepest * N_TILE * operand.itemsize > SLICES_BYTES:

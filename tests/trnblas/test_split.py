@@ -58,6 +58,19 @@ def test_rows_and_columns_of_any_scale(backend):
 
 
 @on_kernels
+@pytest.mark.parametrize("shape", [(5, 6, 7, 3), (3, 40, 20, 2)])
+def test_small_matrices_share_a_product_and_nothing_else(backend, shape):
+    batch, m, k, n = shape
+    a, b = gaussian((batch, m, k), 1, F64), gaussian((batch, k, n), 2, F64)
+    a[1, 0, 0], b[2] = torch.nan, 1e100 * b[2]
+    with backend:
+        got = gemm(1.0, a, b)
+    assert bool(got[1, 0].isnan().all())
+    for i in (0, *range(2, batch)):
+        assert_within(got[i], exact(a[i], b[i]), gamma(k + 2, F64) * size_of(a[i], b[i]))
+
+
+@on_kernels
 def test_cancellation_to_the_last_bit(backend):
     a = gaussian((2, 50), 1, F64)
     b = torch.cat([gaussian((50, 2), 2, F64)])
