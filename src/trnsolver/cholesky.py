@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from trnblas import gemm
+from trnblas import gemm, herk
 from trnsci import array_function, check, op, run
 from trnsci.gradient import saves
 from trnsci.nki import launch
@@ -195,8 +195,7 @@ def _blocked(a: Tensor) -> tuple[Tensor, Tensor]:
     half = n // 2
     first, info = _blocked(a[..., :half, :half])
     below = triangular(first, a[..., half:, :half].mH, lower=True).mH
-    rest = gemm(-1.0, below, below, 1.0, a[..., half:, half:], trans_b="c")
-    last, further = _blocked(rest)
+    last, further = _blocked(herk(-1.0, below, 1.0, a[..., half:, half:], lower=True))
     further = torch.where(further > 0, further + half, further)
     top = torch.cat([first, torch.zeros_like(below.mT)], -1)
     return torch.cat([top, torch.cat([below, last], -1)], -2), torch.where(info > 0, info, further)
