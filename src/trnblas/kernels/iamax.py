@@ -25,7 +25,7 @@ def iamax(x_hbm, largest=True, loads="compiler", stores="compiler"):
         for w in parts:
             x_sb = load(x_hbm[i, 0:P_MAX, w.span], loads)  # [P, w]
             flag_sb = nl.ndarray((P, w.size), dtype=nl.float32, buffer=nl.sbuf)  # [P, w]
-            nisa.tensor_tensor(dst=flag_sb, data1=x_sb, data2=x_sb, op=nl.not_equal)
+            nisa.tensor_tensor(dst=flag_sb, data1=x_sb, data2=x_sb, op=nl.not_equal, engine=nisa.engine.gpsimd)
             size_sb = nl.ndarray((P, w.size), dtype=nl.float32, buffer=nl.sbuf)  # [P, w]
             nisa.activation(dst=size_sb, op=nl.abs, data=x_sb)
             # A flag marks a NaN; here it must not hide other elements. Comparing drops it.

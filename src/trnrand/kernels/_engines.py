@@ -11,6 +11,8 @@ do not fit a signed number: 2**31 - 1, 2**31, and for Philox the halves of its m
 from trnsci.nki import N_TILE, P_MAX, load, mine, nisa, nl, store
 
 BLOCKS = 4 * N_TILE
+# What a search may choose: how many blocks a partition takes at once.
+WIDTHS = (N_TILE, 2 * N_TILE, 4 * N_TILE)
 HALF, LOW = 16, 0xFFFF
 PHILOX_ROUNDS = 10
 THREEFRY_ROUNDS = 20
@@ -21,29 +23,29 @@ UNIT = 2.0**-24
 TURN = 3.745070282923929e-7
 
 
-def _of_counters(start_hbm, counters_hbm, engine):
-    """Compute the words of given counters."""
+def _of_counters(start_hbm, counters_hbm, engine, width, loads, stores):
+    """The words of given counters."""
     start = _Start(start_hbm, engine)
     blocks = counters_hbm.shape[1]
     out_hbm = nl.ndarray((4, blocks), dtype=nl.uint32, buffer=nl.shared_hbm)  # [4, B]
-    for piece in mine(_pieces(blocks)):
+    for piece in mine(_pieces(blocks, width)):
         first, p, f = piece
         given = []
         for i in range(4):
-            given.append(load(counters_hbm.ap([[f, p], [1, f]], offset=i * blocks + first)))  # [p, f]
-        words_sb = _words(given, start, p, f, engine)
+            given.append(load(counters_hbm.ap([[f, p], [1, f]], offset=i * blocks + first), loads))  # [p, f]
+        made = _words(given, start, p, f, engine)
         for i in range(4):
-            store(out_hbm.ap([[f, p], [1, f]], offset=i * blocks + first), words_sb[i])
+            store(out_hbm.ap([[f, p], [1, f]], offset=i * blocks + first), made[i], stores)
     return out_hbm
 
 
-def _pieces(blocks):
+def _pieces(blocks, width):
     """Cut blocks into tiles: (first block, partitions, blocks of a partition)."""
     cut = []
     first = 0
-    whole = P_MAX * BLOCKS
+    whole = P_MAX * width
     for _ in range(blocks // whole):
-        cut.append((first, P_MAX, BLOCKS))
+        cut.append((first, P_MAX, width))
         first = first + whole
     columns = (blocks - first) // P_MAX
     if columns > 0:
@@ -55,7 +57,10 @@ def _pieces(blocks):
 
 
 class _Start(nl.NKIObject):
-    """The start row on every partition: its words, and each word's lower 31 bits, upper bit in place, and upper bit."""
+    """The start row on every partition: its words, and each word's lower 31 bits, upper bit in place, and upper bit.
+
+    For Philox the halves of each word in their place as well.
+    """
 
     def __init__(self, start_hbm, engine):
         keys = 2 * PHILOX_ROUNDS if engine == "philox4x32" else 4 * (THREEFRY_ROUNDS // 4 + 1)
@@ -67,6 +72,9 @@ class _Start(nl.NKIObject):
         self.low_sb = _bits(self.words_sb, nl.bitwise_and, self.column(self.rest, P_MAX))
         self.top_sb = _bits(self.words_sb, nl.bitwise_and, self.column(self.sign, P_MAX))
         self.bit_sb = _bits(self.words_sb, nl.right_shift, WORD - 1)
+        if engine == "philox4x32":
+            self.lower_sb = _bits(self.words_sb, nl.bitwise_and, LOW)
+            self.upper_sb = _bits(self.words_sb, nl.right_shift, HALF, nl.left_shift, HALF)
 
     def column(self, word, p):
         """Return one word as a [p, 1] operand."""
@@ -138,8 +146,11 @@ def _counters(start, first, p, f, groups=1):
     return words
 
 
-def _product(x, low, high):
-    """Return high and low word of ``x`` times a constant, given as tiles of its halves; no step reaches 2**32."""
+def _product(x, low, high, start, key, p):
+    """High and low word of ``x`` times a constant, whose halves are given as tiles. No step reaches 2**32.
+
+    The low word comes XORed with word ``key`` of the start row, if there is one: shifts and masks take it along.
+    """
     x_low = _bits(x, nl.bitwise_and, LOW)
     x_high = _bits(x, nl.right_shift, HALF)
     low_low = _pair(x_low, low, nl.multiply, nisa.engine.gpsimd)
@@ -148,33 +159,43 @@ def _product(x, low, high):
     high_high = _pair(x_high, high, nl.multiply, nisa.engine.gpsimd)
     middle = _add(high_low, _bits(low_low, nl.right_shift, HALF))
     other = _add(low_high, _bits(middle, nl.bitwise_and, LOW))
-    # both terms are below 2**16, so that fp32 holds their sum
-    carried = _pair(_bits(middle, nl.right_shift, HALF), _bits(other, nl.right_shift, HALF), nl.add, nisa.engine.vector)
-    upper = _bits(other, nl.bitwise_and, LOW, nl.left_shift, HALF)
-    return _add(high_high, carried), _xor(_bits(low_low, nl.bitwise_and, LOW), upper)
+    carry1, carry2 = _bits(middle, nl.right_shift, HALF), _bits(other, nl.right_shift, HALF)
+    above = _add(_add(high_high, carry1), carry2)
+    if key == None:
+        upper = _bits(other, nl.left_shift, HALF)
+        lower = _bits(low_low, nl.bitwise_and, LOW)
+    else:
+        upper = _bits(other, nl.left_shift, HALF, nl.bitwise_xor, start.upper_sb[0:p, key : key + 1])
+        lower = _bits(low_low, nl.bitwise_and, LOW, nl.bitwise_xor, start.lower_sb[0:p, key : key + 1])
+    return above, _xor(lower, upper)
 
 
 def _philox(words, start, p, f):
     halves = []
     for i in range(4):
-        halves.append(_broadcast(start.words_sb, start.halves + i, p, f))
-    x0, x1, x2, x3 = words[0], words[1], words[2], words[3]
+        halves.append(_spread(start.words_sb, start.halves + i, p, f))
+    # the keys of a round are in the words they are XORed with before it begins
+    x = [words[0], _bits(words[1], nl.bitwise_xor, start.column(4, p))]
+    x.append(words[2])
+    x.append(_bits(words[3], nl.bitwise_xor, start.column(5, p)))
     for r in range(PHILOX_ROUNDS):
-        key = 4 + 2 * r
-        high0, low0 = _product(x0, halves[0], halves[1])
-        high1, low1 = _product(x2, halves[2], halves[3])
-        x0 = _xor(high1, _bits(x1, nl.bitwise_xor, start.column(key, p)))
-        x2 = _xor(high0, _bits(x3, nl.bitwise_xor, start.column(key + 1, p)))
-        x1, x3 = low1, low0
-    return [x0, x1, x2, x3]
+        old = [x[0], x[1], x[2], x[3]]
+        for j in range(2):
+            # the word that was ready first in the last round comes first in this one
+            i = j if r % 2 == 0 else 1 - j
+            key = 7 + 2 * r - i if r < PHILOX_ROUNDS - 1 else None
+            high, low = _product(old[2 * i], halves[2 * i], halves[2 * i + 1], start, key, p)
+            x[2 - 2 * i] = _xor(high, old[3 - 2 * i])
+            x[3 - 2 * i] = low
+    return x
 
 
 def _mix(x, y, shift, start, p):
     """Compute half a Threefry round: ``x + y``, and ``y`` rotated left and XORed with it."""
     total = _sum(x, y, start, p)
-    # the two parts of a rotated word have no bit in common, so XOR joins them
-    left = _xor(_bits(y, nl.left_shift, shift), total)
-    return total, _xor(left, _bits(y, nl.right_shift, WORD - shift))
+    # the two parts of a turned word have no bit in common: GpSimd, which has time, joins them by a sum
+    turned = _add(_bits(y, nl.left_shift, turn), _bits(y, nl.right_shift, WORD - turn))
+    return total, _xor(turned, total)
 
 
 def _inject(words, start, index, p, f):

@@ -4,21 +4,23 @@ The words are those of `bits`; logarithm, square root and sine are the Scalar En
 that its function table is loaded three times a tile. The angle is reduced to [-pi, pi] exactly, as an integer.
 """
 
-from trnrand.kernels._engines import _counters, _normals, _pieces, _Start, _words
-from trnsci.nki import mine, nki, nl, store
+from trnrand.kernels._engines import BLOCKS, WIDTHS, _counters, _normals, _pieces, _Start, _words
+from trnsci.nki import QUEUES, mine, nki, nl, store
 
 # Both cores of a logical core can share the outermost loop.
 CORES = 2
+# What a search may choose: blocks of a partition, queues.
+CHOICES = {"width": WIDTHS, "stores": QUEUES}
 
 
 @nki.jit
-def normal(start_hbm, blocks=1, engine="philox4x32"):
+def normal(start_hbm, blocks=1, engine="philox4x32", width=BLOCKS, stores="compiler"):
     start = _Start(start_hbm, engine)
     out_hbm = nl.ndarray((4 * blocks,), dtype=nl.float32, buffer=nl.shared_hbm)  # [4 B]
-    for piece in mine(_pieces(blocks)):
+    for piece in mine(_pieces(blocks, width)):
         first, p, f = piece
         words_sb = _words(_counters(start, first, p, f), start, p, f, engine)
         out_sb = nl.ndarray((p, 4 * f), dtype=nl.float32, buffer=nl.sbuf)  # [p, 4 f]
-        _normals(out_sb, words_sb, p, f)
-        store(out_hbm.ap([[4 * f, p], [1, 4 * f]], offset=4 * first), out_sb)
+        _normals(out_sb, made, p, f)
+        store(out_hbm.ap([[4 * f, p], [1, 4 * f]], offset=4 * first), out_sb, stores)
     return out_hbm

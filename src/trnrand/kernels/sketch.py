@@ -6,22 +6,30 @@ SBUF (4 M R / 128 bytes a partition) while the columns of ``a`` stream past. Bou
 Tensor Engine for large N.
 """
 
-from trnrand.kernels._engines import BLOCKS, _counters, _normals, _Start, _words
+from trnrand.kernels._engines import BLOCKS, WIDTHS, _counters, _normals, _Start, _words
 from trnsci.nki import K_TILE, M_TILE, N_TILE, QUEUES, Axis, load, nisa, nki, nl, require, store, tiles
 
 # How a launch that would be too long a program may be cut.
 AXES = (Axis(N_TILE, {"a_hbm": 1}, (1,)),)
-# What a search may choose: queues.
-CHOICES = {"loads": QUEUES, "stores": QUEUES}
+# What a search may choose: blocks of a partition, queues.
+CHOICES = {"width": WIDTHS, "loads": QUEUES, "stores": QUEUES}
 
 
 @nki.jit
-def sketch(start_hbm, a_hbm, size=4, engine="philox4x32", loads="compiler", stores="compiler"):
+def sketch(
+    start_hbm,
+    a_hbm,
+    size=4,
+    engine="philox4x32",
+    width=BLOCKS,
+    loads="compiler",
+    stores="compiler",
+):
     M, N = a_hbm.shape
     require(size % 4 == 0, f"size must be a multiple of 4, the normals of a block, and is {size}")
     start = _Start(start_hbm, engine)
     out_hbm = nl.ndarray((size, N), dtype=nl.float32, buffer=nl.shared_hbm)  # [R, N]
-    noise = _noise(start, M, size, engine)
+    noise = _noise(start, M, size, engine, width)
     for n in tiles(N, N_TILE):
         columns = []
         for m in tiles(M, K_TILE):
@@ -39,10 +47,10 @@ def sketch(start_hbm, a_hbm, size=4, engine="philox4x32", loads="compiler", stor
     return out_hbm
 
 
-def _noise(start, M, size, engine):
-    """Compute the normals as tiles [m, R] of 128 rows, as many tiles at once as an instruction handles."""
+def _noise(start, M, size, engine, width):
+    """The normals as tiles [m, R] of 128 rows, made for as many tiles at once as an instruction takes."""
     blocks = size // 4
-    together = max(1, BLOCKS // blocks)
+    together = max(1, width // blocks)
     noise = []
     for rows in tiles(M // K_TILE, together):
         noise_sb = _drawn(start, rows.start * K_TILE * blocks, K_TILE, blocks=blocks, groups=rows.size, engine=engine)

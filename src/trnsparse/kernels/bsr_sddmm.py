@@ -5,15 +5,15 @@ one is slower than the DMA engines. Bound by the DMA that stores blocks.
 """
 
 from trnsci.nki import K_TILE, M_TILE, N_TILE, QUEUES, load, nisa, nki, nl, store, tiles
-from trnsparse.kernels._moves import _copy, _fetch
+from trnsparse.kernels._moves import _copy
 
 RESIDENT = 96 * 1024
-# What a search may choose: the queue of every other store.
-CHOICES = {"stores": QUEUES}
+# What a search may choose: queues of loads, and of every other store.
+CHOICES = {"loads": QUEUES, "stores": QUEUES}
 
 
 @nki.jit
-def bsr_sddmm(aT_hbm, bT_hbm, pointers=(), columns=(), block=(), stores="compiler"):
+def bsr_sddmm(aT_hbm, bT_hbm, pointers=(), columns=(), block=(), loads="static", stores="compiler"):
     D = aT_hbm.shape[0]
     N = bT_hbm.shape[1]
     bm, bn = block
@@ -23,12 +23,12 @@ def bsr_sddmm(aT_hbm, bT_hbm, pointers=(), columns=(), block=(), stores="compile
     kept = []
     if whole:
         for d in tiles(D, K_TILE):
-            kept.append(_fetch(bT_hbm[d.span, 0:N]))  # [d, N]
+            kept.append(load(bT_hbm[d.span, 0:N], loads))  # [d, N]
     for i in range(len(pointers) - 1):
         if pointers[i + 1] > pointers[i]:
             aT_sb = []
             for d in tiles(D, K_TILE):
-                aT_sb.append(_fetch(aT_hbm[d.span, i * bm : (i + 1) * bm]))  # [d, bm]
+                aT_sb.append(load(aT_hbm[d.span, i * bm : (i + 1) * bm], loads))  # [d, bm]
             for p in range(pointers[i], pointers[i + 1]):
                 _block(out_hbm, aT_sb, bT_hbm, kept, p=p, first=columns[p] * bn, stores=stores)
     return out_hbm

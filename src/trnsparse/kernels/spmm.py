@@ -12,6 +12,8 @@ from trnsci.nki import K_TILE, M_TILE, N_TILE, PSUM_BANKS, QUEUES, Axis, load, m
 WIDTH = PSUM_BANKS // 2 * N_TILE
 # Both cores of a logical core can share the outermost loop.
 CORES = 2
+# Tiles of entries that one load brings.
+ENTRY_TILES = 64
 # How a launch that would be too long a program may be cut.
 AXES = (Axis(WIDTH, {"b_hbm": 1}, (1,)),)
 # What a search may choose: queues of what is not gathered.
@@ -42,18 +44,19 @@ def spmm(columns_hbm, local_hbm, values_hbm, b_hbm, rows=0, bounds=(), loads="co
     return out_hbm
 
 
-def _bucket(out_hbm, entries_hbm, b_hbm, place_sb, *, m, w, bounds, loads, stores):
-    """Compute one tile of rows."""
-    columns_hbm, local_hbm, values_hbm = entries_hbm
+def _bucket(out_hbm, entries_hbm, b_hbm, place_sb, m, w, bounds, loads, stores):
+    """One tile of rows."""
     N, first, last = b_hbm.shape[1], bounds[m.index], bounds[m.index + 1]
     c_ps = []
     for n in tiles(w.size, N_TILE):
         c_ps.append(nl.ndarray((m.size, n.size), dtype=nl.float32, buffer=nl.psum))  # [m, n]
     for p in tiles(last - first, K_TILE):
-        here = slice(first + p.start, first + p.stop)
-        column_sb = load(columns_hbm[here, 0:1], loads)  # [p, 1]
-        local_sb = load(local_hbm[here, 0:1], loads)  # [p, 1]
-        value_sb = load(values_hbm[here, 0:1], loads)  # [p, 1]
+        if p.index % ENTRY_TILES == 0:
+            rest = last - first - p.start
+            columns, locals_, values = _entries(entries_hbm, first + p.start, rest, loads)
+        column_sb = columns[p.index % ENTRY_TILES]  # [p, 1]
+        local_sb = locals_[p.index % ENTRY_TILES]  # [p, 1]
+        value_sb = values[p.index % ENTRY_TILES]  # [p, 1]
         b_sb = nl.ndarray((p.size, w.size), dtype=b_hbm.dtype, buffer=nl.sbuf)  # [p, w]
         rows = b_hbm.ap([[N, p.size], [1, w.size]], offset=w.start, vector_offset=column_sb, indirect_dim=0)
         nisa.dma_copy(dst=b_sb, src=rows)
@@ -78,3 +81,19 @@ def _bucket(out_hbm, entries_hbm, b_hbm, place_sb, *, m, w, bounds, loads, store
             zero_sb = nl.ndarray((m.size, n.size), dtype=out_hbm.dtype, buffer=nl.sbuf)  # [m, n]
             nisa.memset(dst=zero_sb, value=0.0)
             store(to_hbm, zero_sb, stores)
+
+
+def _entries(entries_hbm, start, count, loads):
+    """Tiles [p, 1] of columns, local rows and values of entries from ``start`` on, as many as one load brings."""
+    whole = min(count // K_TILE, ENTRY_TILES)
+    lists = []
+    for hbm in entries_hbm:
+        held = []
+        if whole > 0:
+            many_sb = load(hbm.ap([[1, K_TILE], [K_TILE, whole]], offset=start), loads)  # [p, t]
+            for t in range(whole):
+                held.append(many_sb[:, t : t + 1])
+        if whole < ENTRY_TILES and whole * K_TILE < count:
+            held.append(load(hbm[start + whole * K_TILE : start + count, 0:1], loads))  # [p, 1]
+        lists.append(held)
+    return lists[0], lists[1], lists[2]

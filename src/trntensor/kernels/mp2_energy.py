@@ -194,9 +194,9 @@ def _reduce(sums, t_sb, u_sb, *, rows, cols, weight, slot):
             operand1=column_sb[rows.start // M_TILE + m.index],
         )
         nisa.reciprocal(dst=y_sb, data=y_sb)
-        nisa.tensor_tensor(dst=y_sb, data1=y_sb, data2=t_sb[m.index], op=nl.multiply)
+        nisa.tensor_tensor(dst=y_sb, data1=y_sb, data2=t_sb[m.index], op=nl.multiply, engine=nisa.engine.gpsimd)
         z_sb = nl.ndarray((m.size, cols.size), dtype=nl.float32, buffer=nl.sbuf)  # [m, cols]
-        nisa.tensor_tensor(dst=z_sb, data1=y_sb, data2=t_sb[m.index], op=nl.multiply)
+        nisa.tensor_tensor(dst=z_sb, data1=y_sb, data2=t_sb[m.index], op=nl.multiply, engine=nisa.engine.gpsimd)
         nisa.activation_reduce(
             dst=z_sb, op=nl.copy, data=z_sb, reduce_op=nl.add, reduce_res=square_sb[0 : m.size, into]
         )
