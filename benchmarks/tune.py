@@ -301,18 +301,20 @@ def _run(args: argparse.Namespace) -> int:
         raise WrongArgument(
             f"{', '.join(args.kernels)} leave nothing free", rule="tune", hint="declare CHOICES in the kernel's file"
         )
-    begun, found = time.monotonic(), []
+    begun, found, written = time.monotonic(), [], set()
     with multiprocessing.get_context("fork").Pool(1 if args.measure else None) as pool:
         for each in pool.imap_unordered(measured if args.measure else search, searches):
             found.append(each)
             print(line(each), flush=True)
+            if not args.dry_run:
+                # at once: a search may be stopped at any time
+                written.update(keep([each]))
             if args.budget and time.monotonic() - begun > args.budget:
                 print(f"the budget is spent: {len(searches) - len(found)} classes are not searched")
                 pool.terminate()
                 break
     ratios = [b / a for each in found for a, b in zip(each.by_hand, each.best, strict=True)]
     print(f"{len(ratios)} cases: tuned takes {geometric(ratios):.3f} of the time by hand, at most {max(ratios):.3f}")
-    if not args.dry_run:
-        for path in keep(found):
-            print(f"wrote {path.relative_to(registry.ROOT)}")
+    for path in sorted(written):
+        print(f"wrote {path.relative_to(registry.ROOT)}")
     return 0

@@ -11,6 +11,7 @@ from trnsci.nki import (
     N_TILE,
     PSUM_BANKS,
     QUEUES,
+    WARM,
     Axis,
     Matrix,
     Tile,
@@ -22,6 +23,7 @@ from trnsci.nki import (
     require,
     store,
     tiles,
+    warm_up,
 )
 
 ROW_TILES = PSUM_BANKS // 2
@@ -37,7 +39,7 @@ AXES = (
     Axis(N_TILE, {"b_hbm": 2, "c_hbm": 2, "bias_hbm": 1}, (2,)),
 )
 # What a search may choose: row tiles of a block, and queues.
-CHOICES = {"row_tiles": (1, 2, 3, 4, 6, 8), "loads": QUEUES, "stores": QUEUES}
+CHOICES = {"row_tiles": (1, 2, 3, 4, 6, 8), "warm": WARM, "loads": QUEUES, "stores": QUEUES}
 
 
 @nki.jit
@@ -50,6 +52,7 @@ def gemm(
     half=False,
     activation="none",
     row_tiles=ROW_TILES,
+    warm=0,
     loads="compiler",
     stores="compiler",
 ):
@@ -59,6 +62,7 @@ def gemm(
     require(K_b == K, f"aT and b disagree on K: {K} and {K_b}")
     require(B_a in (1, B) and B_b in (1, B), f"aT and b disagree on the batch: {B_a} and {B_b}")
     out_hbm = nl.ndarray((B, M, N), dtype=aT_hbm.dtype if half else nl.float32, buffer=nl.shared_hbm)  # [B, M, N]
+    warm_up(warm)
     scale_sb = None if scale_hbm == None else load(scale_hbm)  # [p, 2]
     bias_sb = None if bias_hbm == None else load(bias_hbm)  # [p, N]
     finish = (c_hbm, scale_sb, bias_sb, activation)

@@ -5,17 +5,18 @@ each other without a gap, so that one drains while the next loads.
 """
 
 from trnblas.kernels.gemm import ROW_TILES, _product
-from trnsci.nki import QUEUES, Matrix, nki, nl
+from trnsci.nki import QUEUES, WARM, Matrix, nki, nl, warm_up
 
 # Both cores of a logical core can share the outermost loop.
 CORES = 2
 # What a search may choose: row tiles of a block, and queues.
-CHOICES = {"row_tiles": (1, 2, 3, 4, 6, 8), "loads": QUEUES, "stores": QUEUES}
+CHOICES = {"row_tiles": (1, 2, 3, 4, 6, 8), "warm": WARM, "loads": QUEUES, "stores": QUEUES}
 
 
 @nki.jit
-def grouped(aT_hbm, b_hbm, shapes=(), half=False, row_tiles=ROW_TILES, loads="compiler", stores="compiler"):
+def grouped(aT_hbm, b_hbm, shapes=(), half=False, row_tiles=ROW_TILES, warm=0, loads="compiler", stores="compiler"):
     dtype = aT_hbm.dtype if half else nl.float32
+    warm_up(warm)
     a_start = 0
     b_start = 0
     products = []

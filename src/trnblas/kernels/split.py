@@ -5,7 +5,7 @@ Entries of diagonals below ``exact`` become a plane each; the rest are so small 
 relative to diagonal ``exact``, into one last plane. Bound by the Tensor Engine: one pass a pair, where fp32 takes four.
 """
 
-from trnsci.nki import K_TILE, M_TILE, N_TILE, QUEUES, Axis, load, nisa, nki, nl, require, store, tiles
+from trnsci.nki import K_TILE, M_TILE, N_TILE, QUEUES, WARM, Axis, load, nisa, nki, nl, require, store, tiles, warm_up
 
 # One digit of 7 bits further down.
 STEP = 2.0**-7
@@ -17,11 +17,11 @@ AXES = (
     Axis(N_TILE, {"b_hbm": 3}, (3,)),
 )
 # What a search may choose: queues.
-CHOICES = {"loads": QUEUES, "stores": QUEUES}
+CHOICES = {"warm": WARM, "loads": QUEUES, "stores": QUEUES}
 
 
 @nki.jit
-def split(aT_hbm, b_hbm, layout=(), exact=1, loads="compiler", stores="compiler"):
+def split(aT_hbm, b_hbm, layout=(), exact=1, warm=0, loads="compiler", stores="compiler"):
     S_a, B, K, M = aT_hbm.shape
     S_b, B_b, K_b, N = b_hbm.shape
     require(K_b == K and B_b == B, f"aT and b disagree on K or the batch: {K}, {B} and {K_b}, {B_b}")
@@ -30,6 +30,7 @@ def split(aT_hbm, b_hbm, layout=(), exact=1, loads="compiler", stores="compiler"
         E = E + (1 if entry[0] < exact else 0)
     G = E + (1 if len(layout) > E else 0)
     out_hbm = nl.ndarray((G, B, M, N), dtype=nl.float32, buffer=nl.shared_hbm)  # [G, B, M, N]
+    warm_up(warm)
     for i in range(B):
         for n in tiles(N, N_TILE):
             b_sb = []

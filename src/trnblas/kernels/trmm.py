@@ -3,21 +3,36 @@
 Tiles on the wrong side of the diagonal are neither loaded nor multiplied; a tile on it is masked once.
 """
 
-from trnblas.kernels._block import _block_columns
-from trnsci.nki import K_TILE, M_TILE, N_TILE, PSUM_BANKS, QUEUES, Axis, load, nisa, nki, nl, tiles
+from trnsci.nki import (
+    K_TILE,
+    M_TILE,
+    N_TILE,
+    PSUM_BANKS,
+    QUEUES,
+    WARM,
+    Axis,
+    load,
+    nisa,
+    nki,
+    nl,
+    store,
+    tiles,
+    warm_up,
+)
 
 ROW_TILES = PSUM_BANKS // 2
 # How a launch that would be too long a program may be cut.
 AXES = (Axis(1, {"aT_hbm": 0, "b_hbm": 0}, (0,)), Axis(N_TILE, {"b_hbm": 2}, (2,)))
 # What a search may choose: row tiles of a block, and queues.
-CHOICES = {"row_tiles": (1, 2, 3, 4, 6, 8), "loads": QUEUES, "stores": QUEUES}
+CHOICES = {"row_tiles": (1, 2, 3, 4, 6, 8), "warm": WARM, "loads": QUEUES, "stores": QUEUES}
 
 
 @nki.jit
-def trmm(aT_hbm, b_hbm, lower=True, unit=False, row_tiles=ROW_TILES, loads="compiler", stores="compiler"):
+def trmm(aT_hbm, b_hbm, lower=True, unit=False, row_tiles=ROW_TILES, warm=0, loads="compiler", stores="compiler"):
     B_a, M = aT_hbm.shape[0], aT_hbm.shape[2]
     B, N = b_hbm.shape[0], b_hbm.shape[2]
     out_hbm = nl.ndarray((B, M, N), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, M, N]
+    warm_up(warm)
     for i in range(B):
         i_a = min(i, B_a - 1)
         for rows in tiles(M, row_tiles * M_TILE):

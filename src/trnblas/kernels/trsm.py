@@ -6,19 +6,20 @@ inverse Y is built along, because both orders of the product need a transposed f
 the Tensor Engine for wide right-hand sides, by the chain of row blocks for narrow ones.
 """
 
-from trnsci.nki import M_TILE, N_TILE, QUEUES, Axis, load, nisa, nki, nl, store, tiles
+from trnsci.nki import M_TILE, N_TILE, QUEUES, WARM, Axis, load, nisa, nki, nl, store, tiles, warm_up
 
 # How a launch that would be too long a program may be cut.
 AXES = (Axis(1, {"aT_hbm": 0, "b_hbm": 0}, (0,)), Axis(N_TILE, {"b_hbm": 2}, (2,)))
 # What a search may choose: queues.
-CHOICES = {"loads": QUEUES, "stores": QUEUES}
+CHOICES = {"warm": WARM, "loads": QUEUES, "stores": QUEUES}
 
 
 @nki.jit
-def trsm(aT_hbm, b_hbm, masks_hbm, unit=False, loads="compiler", stores="compiler"):
+def trsm(aT_hbm, b_hbm, masks_hbm, unit=False, warm=0, loads="compiler", stores="compiler"):
     B_a, M = aT_hbm.shape[0], aT_hbm.shape[2]
     B, N = b_hbm.shape[0], b_hbm.shape[2]
     out_hbm = nl.ndarray((B, M, N), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, M, N]
+    warm_up(warm)
     masks_sb = []
     for s in range(masks_hbm.shape[0]):
         masks_sb.append(load(masks_hbm[s, 0:M_TILE, 0:M_TILE], loads))  # [k, m]

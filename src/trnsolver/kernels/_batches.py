@@ -4,7 +4,7 @@ Matrix ``start + 128 g + p`` of a batch lies in partition p, at position g. An i
 them; operands that it repeats are views of stride 0. Work on whole matrices is shared between two engines, by g.
 """
 
-from trnsci.nki import P_MAX, Tile, nisa, nl, tiles
+from trnsci.nki import P_MAX, Tile, move, nisa, nl, tiles
 
 
 def _tile(b, floats):
@@ -13,22 +13,22 @@ def _tile(b, floats):
     return nl.ndarray((rows, (b.size + P_MAX - 1) // P_MAX, floats), dtype=nl.float32, buffer=nl.sbuf)  # [p, g, E]
 
 
-def _read(x_sb, x_hbm, b):
+def _read(x_sb, x_hbm, b, loads):
     """Copy matrices of a batch [B, R, C] to their partitions; what is left of the last position is 0."""
     E = x_hbm.shape[1] * x_hbm.shape[2]
     for g in tiles(b.size, P_MAX):
         if g.size < x_sb.shape[0]:
             nisa.memset(dst=x_sb[0 : x_sb.shape[0], g.index, 0:E], value=0.0)
         src_hbm = x_hbm.ap([[E, g.size], [1, E]], offset=(b.start + g.start) * E)
-        nisa.dma_copy(dst=x_sb[0 : g.size, g.index, 0:E], src=src_hbm)
+        move(x_sb[0 : g.size, g.index, 0:E], src_hbm, loads)
 
 
-def _write(x_hbm, x_sb, b):
+def _write(x_hbm, x_sb, b, stores):
     """Copy results to a batch [B, R, C]."""
     E = x_hbm.shape[1] * x_hbm.shape[2]
     for g in tiles(b.size, P_MAX):
         dst_hbm = x_hbm.ap([[E, g.size], [1, E]], offset=(b.start + g.start) * E)
-        nisa.dma_copy(dst=dst_hbm, src=x_sb[0 : g.size, g.index, 0:E])
+        move(dst_hbm, x_sb[0 : g.size, g.index, 0:E], stores)
 
 
 def _at(x_sb, g, offset, dims):
@@ -47,6 +47,11 @@ def _parts(x_sb, vector, of):
     if first >= G:
         return [Tile(0, 0, G)]
     return [Tile(0, 0, first), Tile(1, first, G - first)]
+
+
+def _cut(G, count):
+    """Positions in so many parts, as far as there are: one engine works on a part while the other does on the next."""
+    return tiles(G, (G + count - 1) // count)
 
 
 def _all(x_sb):

@@ -6,17 +6,19 @@ Rayleigh quotients; what is left are the squares of a v - v w, and of inner prod
 engines that share the rotations.
 """
 
-from trnsci.nki import P_MAX, nisa, nki, nl, tiles
+from trnsci.nki import P_MAX, QUEUES, nisa, nki, nl, tiles
 from trnsolver.kernels._batches import _all, _at, _engine, _multiplied, _read, _tile, _write
 from trnsolver.kernels._rotations import _room, _shares, _squares, _sweep
 
 N_MAX = 64
 # The shift, in Frobenius norms of the matrix.
 SHIFT = 1.2
+# What a search may choose: queues.
+CHOICES = {"loads": QUEUES, "stores": QUEUES}
 
 
 @nki.jit
-def batched_eigh(a_hbm, sweeps=8, group=8):
+def batched_eigh(a_hbm, sweeps=8, group=8, loads="compiler", stores="compiler"):
     B, N, _ = a_hbm.shape
     w_hbm = nl.ndarray((B, N, 1), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, N, 1]
     vT_hbm = nl.ndarray((B, N, N), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, N, N]
@@ -26,14 +28,14 @@ def batched_eigh(a_hbm, sweeps=8, group=8):
         x_sb = _tile(b, N * N)  # [p, g, NN]
         left_sb = _tile(b, 2)  # [p, g, 2]
         room = _room(b, N, N)
-        _read(a_sb, a_hbm, b)
+        _read(a_sb, a_hbm, b, loads)
         _shifted(x_sb, a_sb, room[0], left_sb, N)
         for index in range(sweeps):
             _sweep(room, x_sb, N, N, N, index)
         _quotients(room, x_sb, a_sb, left_sb, N)
-        _write(w_hbm, room[1], b)
-        _write(vT_hbm, x_sb, b)
-        _write(left_hbm, left_sb, b)
+        _write(w_hbm, room[1], b, stores)
+        _write(vT_hbm, x_sb, b, stores)
+        _write(left_hbm, left_sb, b, stores)
     return w_hbm, vT_hbm, left_hbm
 
 

@@ -7,11 +7,12 @@ Complex matrices have two planes, W = 2 N: behind the real columns stand the ima
 sum of magnitudes, as in LAPACK.
 """
 
-from trnsci.nki import P_MAX, Tile, nisa, nki, nl, tiles
+from trnsci.nki import P_MAX, QUEUES, Tile, nisa, nki, nl, tiles
 from trnsolver.kernels._batches import (
     _all,
     _at,
     _complex_inverse,
+    _cut,
     _multiplied,
     _read,
     _subtracted,
@@ -24,10 +25,12 @@ from trnsolver.kernels._batches import (
 N_MAX = 64
 # The least number whose reciprocal is finite, as a power of two; matrices come scaled to entries near 1.
 SMALLEST = 2.0**-126
+# What a search may choose: parts of a chunk that take turns on two engines, queues.
+CHOICES = {"parts": (1, 2, 4, 8), "loads": QUEUES, "stores": QUEUES}
 
 
 @nki.jit
-def batched_lu(a_hbm, planes=1, group=8):
+def batched_lu(a_hbm, planes=1, group=8, parts=2, loads="compiler", stores="compiler"):
     B, M, W = a_hbm.shape
     N = W // planes
     K = min(M, N)
@@ -35,8 +38,8 @@ def batched_lu(a_hbm, planes=1, group=8):
     pivots_hbm = nl.ndarray((B, K, 1), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, K, 1]
     for b in tiles(B, P_MAX * group):
         streams = []
-        for half in _streams(b):
-            streams.append(_start(a_hbm, half, K))
+        for half in _streams(b, parts):
+            streams.append(_start(a_hbm, half, K, loads))
         for k in range(K):
             for s in streams:
                 _search(s, k, M, N, planes)
@@ -47,23 +50,23 @@ def batched_lu(a_hbm, planes=1, group=8):
             for s in streams:
                 _update(s, k, M, N, planes)
         at = 0
-        for half in _streams(b):
-            _write(luT_hbm, streams[at][0], half)
-            _write(pivots_hbm, streams[at][6], half)
+        for half in _streams(b, parts):
+            _write(luT_hbm, streams[at][0], half, stores)
+            _write(pivots_hbm, streams[at][6], half, stores)
             at = at + 1
     return luT_hbm, pivots_hbm
 
 
-def _streams(b):
-    """A chunk of the batch in two, where it has more than one matrix to a partition."""
-    groups = (b.size + P_MAX - 1) // P_MAX
-    if groups == 1:
-        return [b]
-    first = (groups - groups // 2) * P_MAX
-    return [Tile(0, b.start, first), Tile(1, b.start + first, b.size - first)]
+def _streams(b, parts):
+    """A chunk of the batch in parts, as far as it has several matrices to a partition."""
+    found = []
+    for g in _cut((b.size + P_MAX - 1) // P_MAX, parts):
+        start = b.start + g.start * P_MAX
+        found.append(Tile(g.index, start, min(g.size * P_MAX, b.stop - start)))
+    return found
 
 
-def _start(a_hbm, b, K):
+def _start(a_hbm, b, K, loads):
     """The matrices by columns, and room for a step."""
     M = a_hbm.shape[1]
     W = a_hbm.shape[2]
@@ -78,7 +81,7 @@ def _start(a_hbm, b, K):
     rank_sb = nl.ndarray((a_sb.shape[0], 1, M), dtype=nl.float32, buffer=nl.sbuf)  # [p, 1, M]
     # Rows count down from M: of equal magnitudes the first row wins.
     nisa.iota(dst=rank_sb, pattern=[[-1, M]], offset=M, channel_multiplier=0)
-    _read(products_sb, a_hbm, b)
+    _read(products_sb, a_hbm, b, loads)
     _turned(a_sb, products_sb, M, W)
     return a_sb, products_sb, score_sb, pick_sb, flag_sb, row_sb, pivots_sb, small_sb, rank_sb
 

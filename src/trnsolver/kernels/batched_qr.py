@@ -6,7 +6,7 @@ two engines. Reflections are then applied to columns of the identity, last first
 real and imaginary parts alternate, R = 2 M and W = 2 N, and a complex reflection is two real ones, by v and by i v.
 """
 
-from trnsci.nki import P_MAX, nisa, nki, nl, tiles
+from trnsci.nki import P_MAX, QUEUES, nisa, nki, nl, tiles
 from trnsolver.kernels._batches import (
     _all,
     _at,
@@ -25,10 +25,12 @@ M_MAX = 64
 NOTHING = 1e-30
 # A complex first entry with a smaller square has no direction.
 LEAST_SQUARE = 1e-36
+# What a search may choose: queues.
+CHOICES = {"loads": QUEUES, "stores": QUEUES}
 
 
 @nki.jit
-def batched_qr(a_hbm, planes=1, group=8):
+def batched_qr(a_hbm, planes=1, group=8, loads="compiler", stores="compiler"):
     B, R, N = a_hbm.shape
     W = planes * N
     qT_hbm = nl.ndarray((B, N, R), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, N, R]
@@ -44,7 +46,7 @@ def batched_qr(a_hbm, planes=1, group=8):
         small_sb = _tile(b, 8)  # [p, g, 8]
         turned_sb = _tile(b, R)  # [p, g, R]
         room = (products_sb, inner_sb, scale_sb, turned_sb)
-        _read(q_sb, a_hbm, b)
+        _read(q_sb, a_hbm, b, loads)
         _turned(a_sb, q_sb, R, N)
         whole = _all(a_sb)
         for k in range(N):
@@ -55,12 +57,12 @@ def batched_qr(a_hbm, planes=1, group=8):
             dst=_at(r_sb, whole, 0, [[W + planes, N], [1, planes]]),
             src=_at(diagonal_sb, whole, 0, [[planes, N], [1, planes]]),
         )
-        _write(rT_hbm, r_sb, b)
+        _write(rT_hbm, r_sb, b, stores)
         nisa.memset(dst=q_sb, value=0.0)
         nisa.memset(dst=_at(q_sb, whole, 0, [[R + planes, N]]), value=1.0)
         for step in range(N):
             _reflect(q_sb, a_sb, room, N - 1 - step, N - 1 - step, planes)
-        _write(qT_hbm, q_sb, b)
+        _write(qT_hbm, q_sb, b, stores)
     return qT_hbm, rT_hbm
 
 

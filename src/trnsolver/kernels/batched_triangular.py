@@ -5,7 +5,7 @@ one multiplication and one subtraction for all matrices at once, shared between 
 Complex matrices have two planes: behind the real parts of a row stand the imaginary ones.
 """
 
-from trnsci.nki import P_MAX, nisa, nki, nl, tiles
+from trnsci.nki import P_MAX, QUEUES, nisa, nki, nl, tiles
 from trnsolver.kernels._batches import (
     _at,
     _engine,
@@ -22,10 +22,12 @@ from trnsolver.kernels._batches import (
 N_MAX = 64
 # Columns of the right-hand side that stay on chip beside a matrix of 64 rows.
 K_MAX = P_MAX
+# What a search may choose: queues.
+CHOICES = {"loads": QUEUES, "stores": QUEUES}
 
 
 @nki.jit
-def batched_triangular(a_hbm, b_hbm, lower=True, unit=False, planes=1, group=8):
+def batched_triangular(a_hbm, b_hbm, lower=True, unit=False, planes=1, group=8, loads="compiler", stores="compiler"):
     B, N, W = b_hbm.shape
     x_hbm = nl.ndarray((B, N, W), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, N, W]
     for b in tiles(B, P_MAX * group):
@@ -34,8 +36,8 @@ def batched_triangular(a_hbm, b_hbm, lower=True, unit=False, planes=1, group=8):
         products_sb = _tile(b, N * max(3, W))  # [p, g, NW]
         inverse_sb = _tile(b, N * planes)  # [p, g, V]
         turned_sb = _tile(b, W)  # [p, g, W]
-        _read(a_sb, a_hbm, b)
-        _read(x_sb, b_hbm, b)
+        _read(a_sb, a_hbm, b, loads)
+        _read(x_sb, b_hbm, b, loads)
         if not unit:
             _inverses(inverse_sb, a_sb, products_sb, N, planes)
         for step in range(N):
@@ -47,7 +49,7 @@ def batched_triangular(a_hbm, b_hbm, lower=True, unit=False, planes=1, group=8):
                 count = N - k - 1 if lower else k
                 if count > 0:
                     _leave(x_sb, a_sb, turned_sb, products_sb, g, k, first, count, planes)
-        _write(x_hbm, x_sb, b)
+        _write(x_hbm, x_sb, b, stores)
     return x_hbm
 
 

@@ -4,17 +4,19 @@ The matrix and all vectors stay in SBUF. Inner products over partitions are prod
 the sum in every partition, where the next instruction wants it. Bound by the chain of a step, not by the products.
 """
 
-from trnsci.nki import M_TILE, N_TILE, P_MAX, load, nisa, nki, nl, store, tiles
+from trnsci.nki import M_TILE, N_TILE, P_MAX, QUEUES, load, nisa, nki, nl, store, tiles
 from trnsolver.kernels._tiles import _inner
 
 N_MAX = 16 * P_MAX
 K_MAX = N_TILE
 # Added to denominators: a column that is done has 0 / 0 steps to go.
 TINY = 1e-37
+# What a search may choose: queues.
+CHOICES = {"loads": QUEUES, "stores": QUEUES}
 
 
 @nki.jit
-def cg(a_hbm, x_hbm, r_hbm, d_hbm, steps=16):
+def cg(a_hbm, x_hbm, r_hbm, d_hbm, steps=16, loads="compiler", stores="compiler"):
     N, K = x_hbm.shape
     x_out = nl.ndarray((N, K), dtype=nl.float32, buffer=nl.shared_hbm)  # [N, K]
     r_out = nl.ndarray((N, K), dtype=nl.float32, buffer=nl.shared_hbm)  # [N, K]
@@ -26,10 +28,10 @@ def cg(a_hbm, x_hbm, r_hbm, d_hbm, steps=16):
     d_sb = []
     q_sb = []
     for m in tiles(N, M_TILE):
-        a_sb.append(load(a_hbm[m.span, 0:N]))  # [m, N]
-        x_sb.append(load(x_hbm[m.span, 0:K]))  # [m, K]
-        r_sb.append(load(r_hbm[m.span, 0:K]))  # [m, K]
-        d_sb.append(load(d_hbm[m.span, 0:K]))  # [m, K]
+        a_sb.append(load(a_hbm[m.span, 0:N], loads))  # [m, N]
+        x_sb.append(load(x_hbm[m.span, 0:K], loads))  # [m, K]
+        r_sb.append(load(r_hbm[m.span, 0:K], loads))  # [m, K]
+        d_sb.append(load(d_hbm[m.span, 0:K], loads))  # [m, K]
         q_sb.append(nl.ndarray((m.size, K), dtype=nl.float32, buffer=nl.sbuf))  # [m, K]
     ones_sb = nl.ndarray((P_MAX, P_MAX), dtype=nl.float32, buffer=nl.sbuf)  # [k, m]
     nisa.memset(dst=ones_sb, value=1.0)
@@ -44,19 +46,20 @@ def cg(a_hbm, x_hbm, r_hbm, d_hbm, steps=16):
             nisa.tensor_copy(dst=q_sb[m.index], src=q_ps)
         alpha_sb = _quotient(rr_sb, _inner(d_sb, q_sb, ones_sb))
         for m in tiles(N, M_TILE):
-            _add(x_sb[m.index], alpha_sb, d_sb[m.index], nl.add)
-            _add(r_sb[m.index], alpha_sb, q_sb[m.index], nl.subtract)
+            _add(r_sb[m.index], alpha_sb, q_sb[m.index], nl.subtract, nisa.engine.vector)
+            # nothing waits for x
+            _add(x_sb[m.index], alpha_sb, d_sb[m.index], nl.add, nisa.engine.gpsimd)
         next_sb = _inner(r_sb, r_sb, ones_sb)
-        store(history_hbm[step : step + 1, 0:K], next_sb[0:1, 0:K])
+        store(history_hbm[step : step + 1, 0:K], next_sb[0:1, 0:K], stores)
         beta_sb = _quotient(next_sb, rr_sb)
         rr_sb = next_sb
         for m in tiles(N, M_TILE):
             nisa.tensor_tensor(dst=d_sb[m.index], data1=d_sb[m.index], data2=beta_sb[0 : m.size, 0:K], op=nl.multiply)
             nisa.tensor_tensor(dst=d_sb[m.index], data1=d_sb[m.index], data2=r_sb[m.index], op=nl.add)
     for m in tiles(N, M_TILE):
-        store(x_out[m.span, 0:K], x_sb[m.index])
-        store(r_out[m.span, 0:K], r_sb[m.index])
-        store(d_out[m.span, 0:K], d_sb[m.index])
+        store(x_out[m.span, 0:K], x_sb[m.index], stores)
+        store(r_out[m.span, 0:K], r_sb[m.index], stores)
+        store(d_out[m.span, 0:K], d_sb[m.index], stores)
     return x_out, r_out, d_out, history_hbm
 
 
@@ -69,10 +72,10 @@ def _quotient(x_sb, y_sb):
     return made_sb
 
 
-def _add(x_sb, factor_sb, d_sb, op):
+def _add(x_sb, factor_sb, d_sb, op, engine):
     """Add factor d to x, or subtract it."""
     m = x_sb.shape[0]
     K = x_sb.shape[1]
     step_sb = nl.ndarray((m, K), dtype=nl.float32, buffer=nl.sbuf)  # [m, K]
-    nisa.tensor_tensor(dst=step_sb, data1=d_sb, data2=factor_sb[0:m, 0:K], op=nl.multiply)
-    nisa.tensor_tensor(dst=x_sb, data1=x_sb, data2=step_sb, op=op)
+    nisa.tensor_tensor(dst=step_sb, data1=d_sb, data2=factor_sb[0:m, 0:K], op=nl.multiply, engine=engine)
+    nisa.tensor_tensor(dst=x_sb, data1=x_sb, data2=step_sb, op=op, engine=engine)

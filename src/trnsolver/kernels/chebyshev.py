@@ -5,31 +5,33 @@ matrix and three passes over the vectors. Coefficients come as a tensor, [P, 2 s
 that one program serves every interval. Bound by the Tensor Engine.
 """
 
-from trnsci.nki import M_TILE, N_TILE, P_MAX, load, nisa, nki, nl, store, tiles
+from trnsci.nki import M_TILE, N_TILE, P_MAX, QUEUES, load, nisa, nki, nl, store, tiles
 from trnsolver.kernels._tiles import _inner
 
 N_MAX = 16 * P_MAX
 K_MAX = N_TILE
+# What a search may choose: queues.
+CHOICES = {"loads": QUEUES, "stores": QUEUES}
 
 
 @nki.jit
-def chebyshev(a_hbm, x_hbm, r_hbm, d_hbm, weights_hbm):
+def chebyshev(a_hbm, x_hbm, r_hbm, d_hbm, weights_hbm, loads="compiler", stores="compiler"):
     N, K = x_hbm.shape
     steps = weights_hbm.shape[1] // 2
     x_out = nl.ndarray((N, K), dtype=nl.float32, buffer=nl.shared_hbm)  # [N, K]
     r_out = nl.ndarray((N, K), dtype=nl.float32, buffer=nl.shared_hbm)  # [N, K]
     d_out = nl.ndarray((N, K), dtype=nl.float32, buffer=nl.shared_hbm)  # [N, K]
     history_hbm = nl.ndarray((steps, K), dtype=nl.float32, buffer=nl.shared_hbm)  # [steps, K]
-    weights_sb = load(weights_hbm)  # [P, 2 steps]
+    weights_sb = load(weights_hbm, loads)  # [P, 2 steps]
     a_sb = []
     x_sb = []
     r_sb = []
     d_sb = []
     for m in tiles(N, M_TILE):
-        a_sb.append(load(a_hbm[m.span, 0:N]))  # [m, N]
-        x_sb.append(load(x_hbm[m.span, 0:K]))  # [m, K]
-        r_sb.append(load(r_hbm[m.span, 0:K]))  # [m, K]
-        d_sb.append(load(d_hbm[m.span, 0:K]))  # [m, K]
+        a_sb.append(load(a_hbm[m.span, 0:N], loads))  # [m, N]
+        x_sb.append(load(x_hbm[m.span, 0:K], loads))  # [m, K]
+        r_sb.append(load(r_hbm[m.span, 0:K], loads))  # [m, K]
+        d_sb.append(load(d_hbm[m.span, 0:K], loads))  # [m, K]
     ones_sb = nl.ndarray((P_MAX, P_MAX), dtype=nl.float32, buffer=nl.sbuf)  # [k, m]
     nisa.memset(dst=ones_sb, value=1.0)
     for step in range(steps):
@@ -57,9 +59,9 @@ def chebyshev(a_hbm, x_hbm, r_hbm, d_hbm, weights_hbm):
                 operand1=turned_sb,
             )
         squares_sb = _inner(r_sb, r_sb, ones_sb)
-        store(history_hbm[step : step + 1, 0:K], squares_sb[0:1, 0:K])
+        store(history_hbm[step : step + 1, 0:K], squares_sb[0:1, 0:K], stores)
     for m in tiles(N, M_TILE):
-        store(x_out[m.span, 0:K], x_sb[m.index])
-        store(r_out[m.span, 0:K], r_sb[m.index])
-        store(d_out[m.span, 0:K], d_sb[m.index])
+        store(x_out[m.span, 0:K], x_sb[m.index], stores)
+        store(r_out[m.span, 0:K], r_sb[m.index], stores)
+        store(d_out[m.span, 0:K], d_sb[m.index], stores)
     return x_out, r_out, d_out, history_hbm

@@ -7,7 +7,7 @@ rows get which sign depends on the data, but only through masks; shapes do not. 
 rotation given, a random one, or what an earlier program left. Bound by the Tensor Engine.
 """
 
-from trnsci.nki import M_TILE, N_TILE, P_MAX, Axis, load, nisa, nki, nl, store, tiles
+from trnsci.nki import M_TILE, N_TILE, P_MAX, QUEUES, WARM, Axis, load, nisa, nki, nl, store, tiles, warm_up
 from trnsolver.kernels._divide import (
     _add_diagonal,
     _column,
@@ -41,16 +41,19 @@ NOISE = 8 * 2.0**-24
 SMALL = 2.0**-9
 # How a launch that would be too long a program may be cut.
 AXES = (Axis(GROUP, {"a_hbm": 0, "start_hbm": 0, "labels_hbm": 0}, (0, 0, 0, 0), broadcasts=False),)
+# What a search may choose: products of zeros, queues.
+CHOICES = {"warm": WARM, "loads": QUEUES, "stores": QUEUES}
 
 
 @nki.jit
-def eigh(a_hbm, start_hbm, labels_hbm, eye_hbm, order_hbm, levels=8):
+def eigh(a_hbm, start_hbm, labels_hbm, eye_hbm, order_hbm, levels=8, warm=0, loads="compiler", stores="compiler"):
     B, N, _ = a_hbm.shape
     w_hbm = nl.ndarray((B, N, 1), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, N, 1]
     vT_hbm = nl.ndarray((B, N, N), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, N, N]
     out_hbm = nl.ndarray((B, N, 1), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, N, 1]
     left_hbm = nl.ndarray((B, 1, 2), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, 1, 2]
-    eye_sb = load(eye_hbm[0:P_MAX, 0:P_MAX])  # [k, m]
+    warm_up(warm)
+    eye_sb = load(eye_hbm[0:P_MAX, 0:P_MAX], loads)  # [k, m]
     ones_sb = nl.ndarray((P_MAX, P_MAX), dtype=nl.float32, buffer=nl.sbuf)  # [k, m]
     nisa.memset(dst=ones_sb, value=1.0)
     order_sb = _column(N)
@@ -87,8 +90,8 @@ def eigh(a_hbm, start_hbm, labels_hbm, eye_hbm, order_hbm, levels=8):
             _core(a_sb[g], v_sb[g], y_sb[g], q_sb[g], a_hbm[b.start + g])
             _finish(w_hbm[b.start + g], left_hbm[b.start + g], a_sb[g], eye_sb, ones_sb)
             for m in tiles(N, M_TILE):
-                store(vT_hbm[b.start + g, m.span, 0:N], v_sb[g][m.index])
-                store(out_hbm[b.start + g, m.span, 0:1], label_sb[g][0 : m.size, m.index : m.index + 1])
+                store(vT_hbm[b.start + g, m.span, 0:N], v_sb[g][m.index], stores)
+                store(out_hbm[b.start + g, m.span, 0:1], label_sb[g][0 : m.size, m.index : m.index + 1], stores)
     return w_hbm, vT_hbm, out_hbm, left_hbm
 
 

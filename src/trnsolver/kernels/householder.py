@@ -6,7 +6,7 @@ applies it. Blocks v of reflections act as 1 - v t v.T, with inv(t) the upper tr
 Bound by the chain of M-long vector passes, one column after the other.
 """
 
-from trnsci.nki import M_TILE, N_TILE, P_MAX, Axis, load, nisa, nki, nl, store, tiles
+from trnsci.nki import M_TILE, N_TILE, P_MAX, QUEUES, Axis, load, nisa, nki, nl, store, tiles
 from trnsolver.kernels._tiles import _transposed, _upper_inverse
 
 M_MAX = 8 * P_MAX
@@ -15,20 +15,22 @@ N_MAX = 8 * P_MAX
 LEAST = 1e-30
 # How a launch that would be too long a program may be cut.
 AXES = (Axis(1, {"a_hbm": 0}, (0, 0)),)
+# What a search may choose: queues.
+CHOICES = {"loads": QUEUES}
 
 
 @nki.jit
-def householder(a_hbm, masks_hbm):
+def householder(a_hbm, masks_hbm, loads="compiler"):
     B, M, N = a_hbm.shape
     q_hbm = nl.ndarray((B, M, N), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, M, N]
     r_hbm = nl.ndarray((B, N, N), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, N, N]
     masks_sb = []
     for i in range(masks_hbm.shape[0]):
-        masks_sb.append(load(masks_hbm[i, 0:P_MAX, 0:P_MAX]))  # [k, m]
+        masks_sb.append(load(masks_hbm[i, 0:P_MAX, 0:P_MAX], loads))  # [k, m]
     for b in range(B):
         rows_sb = []
         for m in tiles(M, M_TILE):
-            rows_sb.append(load(a_hbm[b, m.span, 0:N]))  # [m, N]
+            rows_sb.append(load(a_hbm[b, m.span, 0:N], loads))  # [m, N]
         blocks = []
         for k in tiles(N, M_TILE):
             blocks.append(_panel(r_hbm, rows_sb, masks_sb, b, k))

@@ -6,27 +6,29 @@ grow, so left factors are transposed for the array and not taken as they lie. Th
 the Tensor Engine.
 """
 
-from trnsci.nki import M_TILE, N_TILE, P_MAX, Axis, load, nisa, nki, nl, store, tiles
-from trnsolver.kernels._divide import _turn
+from trnsci.nki import M_TILE, N_TILE, P_MAX, QUEUES, Axis, load, nisa, nki, nl, store, tiles
+from trnsolver.kernels._divide import _accumulate, _turn
 
 N_MAX = 8 * P_MAX
 # A step multiplies a small eigenvalue of z y by 9/4: 24 bring 1e-7 near 1, and 6 more converge.
 STEPS = 32
 # How a launch that would be too long a program may be cut.
 AXES = (Axis(1, {"a_hbm": 0}, (0, 0)),)
+# What a search may choose: how often products are made again to keep the clock up, queues.
+CHOICES = {"again": (0, 1, 2), "loads": QUEUES, "stores": QUEUES}
 
 
 @nki.jit
-def inv_sqrt_spd(a_hbm, masks_hbm, steps=STEPS):
+def inv_sqrt_spd(a_hbm, masks_hbm, steps=STEPS, again=0, loads="compiler", stores="compiler"):
     B, N, _ = a_hbm.shape
     z_hbm = nl.ndarray((B, N, N), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, N, N]
     defect_hbm = nl.ndarray((B, 1, 1), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, 1, 1]
-    eye_sb = load(masks_hbm[masks_hbm.shape[0] - 1, 0:P_MAX, 0:P_MAX])  # [k, m]
+    eye_sb = load(masks_hbm[masks_hbm.shape[0] - 1, 0:P_MAX, 0:P_MAX], loads)  # [k, m]
     for b in range(B):
         y_sb = []
         z_sb = []
         for m in tiles(N, M_TILE):
-            y_sb.append(load(a_hbm[b, m.span, 0:N]))  # [m, N]
+            y_sb.append(load(a_hbm[b, m.span, 0:N], loads))  # [m, N]
             row_sb = nl.ndarray((m.size, N), dtype=nl.float32, buffer=nl.sbuf)  # [m, N]
             nisa.memset(dst=row_sb, value=0.0)
             nisa.tensor_copy(dst=row_sb[0 : m.size, m.span], src=eye_sb[0 : m.size, 0 : m.size])
@@ -36,7 +38,7 @@ def inv_sqrt_spd(a_hbm, masks_hbm, steps=STEPS):
         turned_sb = _like(N)
         for step in range(steps):
             _turn(turned_sb, z_sb)
-            _multiply(middle_sb, turned_sb, y_sb)
+            _multiply(middle_sb, turned_sb, y_sb, again)
             if step == steps - 1:
                 _measure(defect_hbm, middle_sb, eye_sb, b)
             for m in tiles(N, M_TILE):
@@ -51,13 +53,13 @@ def inv_sqrt_spd(a_hbm, masks_hbm, steps=STEPS):
                     operand1=here,
                 )
             _turn(turned_sb, y_sb)
-            _multiply(other_sb, turned_sb, middle_sb)
+            _multiply(other_sb, turned_sb, middle_sb, again)
             _copy(y_sb, other_sb)
             _turn(turned_sb, middle_sb)
-            _multiply(other_sb, turned_sb, z_sb)
+            _multiply(other_sb, turned_sb, z_sb, again)
             _copy(z_sb, other_sb)
         for m in tiles(N, M_TILE):
-            store(z_hbm[b, m.span, 0:N], z_sb[m.index])
+            store(z_hbm[b, m.span, 0:N], z_sb[m.index], stores)
     return z_hbm, defect_hbm
 
 
@@ -73,20 +75,21 @@ def _copy(dst_sb, src_sb):
         nisa.tensor_copy(dst=dst_sb[i], src=src_sb[i])
 
 
-def _multiply(dst_sb, left_sb, right_sb):
-    """Set dst to left.T right."""
+def _multiply(dst_sb, left_sb, right_sb, again):
+    """Set dst to left.T right, made ``again`` so many times while others wait for it."""
     N = left_sb[0].shape[1]
     for m in tiles(N, M_TILE):
         for n in tiles(N, N_TILE):
             product_ps = nl.ndarray((m.size, n.size), dtype=nl.float32, buffer=nl.psum)  # [m, n]
-            for k in tiles(N, M_TILE):
-                nisa.nc_matmul(
-                    dst=product_ps,
-                    stationary=left_sb[k.index][0 : k.size, m.span],
-                    moving=right_sb[k.index][0 : k.size, n.span],
-                    accumulate=k.index > 0,
-                )
-            nisa.tensor_copy(dst=dst_sb[m.index][0 : m.size, n.span], src=product_ps)
+            _accumulate(product_ps, left_sb, right_sb, m.span, n.span, False)
+            for _ in range(again):
+                spare_ps = nl.ndarray((m.size, n.size), dtype=nl.float32, buffer=nl.psum)  # [m, n]
+                _accumulate(spare_ps, left_sb, right_sb, m.span, n.span, False)
+            # two engines empty PSUM
+            if m.index % 2 == 0:
+                nisa.tensor_copy(dst=dst_sb[m.index][0 : m.size, n.span], src=product_ps)
+            else:
+                nisa.activation(dst=dst_sb[m.index][0 : m.size, n.span], op=nl.copy, data=product_ps)
 
 
 def _measure(defect_hbm, p_sb, eye_sb, b):

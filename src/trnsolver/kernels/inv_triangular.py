@@ -4,28 +4,31 @@ Diagonal tiles are inverted by doubling. Column n of the result follows from its
 x[m, n] = -x[m, m] sum over k of u[m, k] x[k, n]. Bound by that chain, and by the Tensor Engine for many tiles.
 """
 
-from trnsci.nki import M_TILE, P_MAX, Axis, load, nisa, nki, nl, store, tiles
+from trnsci.nki import M_TILE, P_MAX, QUEUES, WARM, Axis, load, nisa, nki, nl, store, tiles, warm_up
 from trnsolver.kernels._tiles import _transposed, _upper_inverse
 
 N_MAX = 16 * P_MAX
 # How a launch that would be too long a program may be cut.
 AXES = (Axis(1, {"u_hbm": 0}, (0,)),)
+# What a search may choose: products of zeros, queues.
+CHOICES = {"warm": WARM, "loads": QUEUES}
 
 
 @nki.jit
-def inv_triangular(u_hbm, masks_hbm, unit=False):
+def inv_triangular(u_hbm, masks_hbm, unit=False, warm=0, loads="compiler"):
     B, N, _ = u_hbm.shape
     x_hbm = nl.ndarray((B, N, N), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, N, N]
+    warm_up(warm)
     masks_sb = []
     for i in range(masks_hbm.shape[0]):
-        masks_sb.append(load(masks_hbm[i, 0:P_MAX, 0:P_MAX]))  # [k, m]
+        masks_sb.append(load(masks_hbm[i, 0:P_MAX, 0:P_MAX], loads))  # [k, m]
     zero_sb = nl.ndarray((P_MAX, P_MAX), dtype=nl.float32, buffer=nl.sbuf)  # [k, m]
     nisa.memset(dst=zero_sb, value=0.0)
     for b in range(B):
         turned_sb = []
         inverses_sb = []
         for m in tiles(N, M_TILE):
-            rows_sb = load(u_hbm[b, m.span, m.start : N])  # [m, N - m]
+            rows_sb = load(u_hbm[b, m.span, m.start : N], loads)  # [m, N - m]
             x_sb, y_sb = _upper_inverse(rows_sb[0 : m.size, 0 : m.size], masks_sb, unit)
             inverses_sb.append((x_sb, y_sb))
             across_sb = []

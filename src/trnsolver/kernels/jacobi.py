@@ -6,7 +6,7 @@ blocks of 64 rows each; a round diagonalises all pairs of blocks on chip, then t
 products, and blocks move as positions do. Bound by the chain of a step: about 20 dependent instructions.
 """
 
-from trnsci.nki import P_MAX, Axis, load, nisa, nki, nl, store, tiles
+from trnsci.nki import P_MAX, QUEUES, Axis, load, nisa, nki, nl, store, tiles
 from trnsolver.kernels._jacobi import (
     GROUP,
     NEGLIGIBLE,
@@ -23,17 +23,19 @@ from trnsolver.kernels._jacobi import (
 N_MAX = 8 * P_MAX
 # How a launch that would be too long a program may be cut.
 AXES = (Axis(1, {"a_hbm": 0}, (0, 0, 0)),)
+# What a search may choose: queues.
+CHOICES = {"loads": QUEUES}
 
 
 @nki.jit
-def jacobi(a_hbm, masks_hbm, sweeps=10):
+def jacobi(a_hbm, masks_hbm, sweeps=10, loads="compiler"):
     B, N, _ = a_hbm.shape
     w_hbm = nl.ndarray((B, N, 1), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, N, 1]
     vT_hbm = nl.ndarray((B, N, N), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, N, N]
     left_hbm = nl.ndarray((B, 1, 1), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, 1, 1]
     masks_sb = []
     for i in range(masks_hbm.shape[0]):
-        masks_sb.append(load(masks_hbm[i, 0 : masks_hbm.shape[1], 0 : masks_hbm.shape[2]]))  # [n, n]
+        masks_sb.append(load(masks_hbm[i, 0 : masks_hbm.shape[1], 0 : masks_hbm.shape[2]], loads))  # [n, n]
     if N <= P_MAX:
         for b in tiles(B, GROUP):
             _small(w_hbm, vT_hbm, left_hbm, a_hbm, masks_sb, b, sweeps)

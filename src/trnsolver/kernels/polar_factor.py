@@ -5,7 +5,7 @@ kept beside it, for the array multiplies by transposes. Singular values of zero 
 so that u is orthogonal for a singular matrix as well. Steps are fixed. Bound by the Tensor Engine.
 """
 
-from trnsci.nki import M_TILE, P_MAX, load, nisa, nki, nl, store, tiles
+from trnsci.nki import M_TILE, P_MAX, QUEUES, WARM, load, move, nisa, nki, nl, store, tiles, warm_up
 from trnsolver.kernels._divide import (
     LIFT,
     NEAR,
@@ -29,25 +29,28 @@ LIFTS = 27
 # What the diagonal of x starts with: of a zero matrix there is nothing else.
 SEED = 1e-12
 TINY = 1e-37
+# What a search may choose: products of zeros, queues.
+CHOICES = {"warm": WARM, "loads": QUEUES}
 
 
 @nki.jit
-def polar_factor(a_hbm, rotation_hbm, eye_hbm):
+def polar_factor(a_hbm, rotation_hbm, eye_hbm, warm=0, loads="compiler"):
     B, N, _ = a_hbm.shape
     u_hbm = nl.ndarray((B, N, N), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, N, N]
     h_hbm = nl.ndarray((B, N, N), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, N, N]
     left_hbm = nl.ndarray((B, 1, 2), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, 1, 2]
-    eye_sb = load(eye_hbm[0:P_MAX, 0:P_MAX])  # [k, m]
+    warm_up(warm)
+    eye_sb = load(eye_hbm[0:P_MAX, 0:P_MAX], loads)  # [k, m]
     ones_sb = nl.ndarray((P_MAX, P_MAX), dtype=nl.float32, buffer=nl.sbuf)  # [k, m]
     nisa.memset(dst=ones_sb, value=1.0)
     g_sb = _square(N)
-    _load(g_sb, rotation_hbm)
+    _load(g_sb, rotation_hbm, loads)
     for b in tiles(B, GROUP if N <= P_MAX else 1):
         x_sb, xT_sb, y_sb, q_sb = [], [], [], []
         for i in range(b.size):
             for made in (x_sb, xT_sb, y_sb, q_sb):
                 made.append(_square(N))
-            _start(x_sb[i], xT_sb[i], y_sb[i], q_sb[i], g_sb, a_hbm[b.start + i], eye_sb, ones_sb)
+            _start(x_sb[i], xT_sb[i], y_sb[i], q_sb[i], g_sb, a_hbm[b.start + i], eye_sb, ones_sb, loads)
         for step in range(LIFTS + 2):
             c = LIFT if step < LIFTS else NEAR if step == LIFTS else TAYLOR
             for i in range(b.size):
@@ -64,20 +67,31 @@ def polar_factor(a_hbm, rotation_hbm, eye_hbm):
             _multiply(x_sb[i], g_sb, y_sb[i])
             _turn(xT_sb[i], x_sb[i])
             _polish(x_sb[i], xT_sb[i], y_sb[i], q_sb[i], eye_sb)
-            _finish(u_hbm, h_hbm, left_hbm, x_sb[i], xT_sb[i], y_sb[i], q_sb[i], a_hbm, b.start + i, eye_sb, ones_sb)
+            _finish(
+                (u_hbm, h_hbm, left_hbm),
+                x_sb[i],
+                xT_sb[i],
+                y_sb[i],
+                q_sb[i],
+                a_hbm,
+                b.start + i,
+                eye_sb,
+                ones_sb,
+                loads,
+            )
     return u_hbm, h_hbm, left_hbm
 
 
-def _load(dst_sb, src_hbm):
+def _load(dst_sb, src_hbm, loads):
     N = dst_sb[0].shape[1]
     for m in tiles(N, M_TILE):
-        nisa.dma_copy(dst=dst_sb[m.index], src=src_hbm[m.span, 0:N])
+        move(dst_sb[m.index], src_hbm[m.span, 0:N], loads)
 
 
-def _start(x_sb, xT_sb, y_sb, q_sb, g_sb, a_hbm, eye_sb, ones_sb):
+def _start(x_sb, xT_sb, y_sb, q_sb, g_sb, a_hbm, eye_sb, ones_sb, loads):
     """Set x to g a g.T over its norm, and xT to its transpose."""
     N = x_sb[0].shape[1]
-    _load(x_sb, a_hbm)
+    _load(x_sb, a_hbm, loads)
     _turn(y_sb, g_sb)
     # q = a.T g.T, and x = q.T g.T.
     _multiply(q_sb, x_sb, y_sb)
@@ -110,8 +124,9 @@ def _polish(x_sb, xT_sb, y_sb, q_sb, eye_sb):
         nisa.tensor_copy(dst=x_sb[m.index], src=y_sb[m.index])
 
 
-def _finish(u_hbm, h_hbm, left_hbm, x_sb, xT_sb, y_sb, q_sb, a_hbm, b, eye_sb, ones_sb):
+def _finish(outs_hbm, x_sb, xT_sb, y_sb, q_sb, a_hbm, b, eye_sb, ones_sb, loads):
     """Store u, h the symmetric part of u.T a, and the squares of the other part and of 1 - u.T u."""
+    u_hbm, h_hbm, left_hbm = outs_hbm
     N = x_sb[0].shape[1]
     for m in tiles(N, M_TILE):
         store(u_hbm[b, m.span, 0:N], x_sb[m.index])
@@ -119,7 +134,7 @@ def _finish(u_hbm, h_hbm, left_hbm, x_sb, xT_sb, y_sb, q_sb, a_hbm, b, eye_sb, o
     _add_diagonal(y_sb, eye_sb, -1.0)
     total_ps = _total(_row_squares(y_sb), ones_sb, N)
     store(left_hbm[b, 0:1, 1:2], total_ps[0:1, 0:1])
-    _load(q_sb, a_hbm[b])
+    _load(q_sb, a_hbm[b], loads)
     _multiply(y_sb, x_sb, q_sb)
     _turn(xT_sb, y_sb)
     for m in tiles(N, M_TILE):

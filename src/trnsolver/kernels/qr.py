@@ -8,7 +8,7 @@ The squares of e before the last sweep are returned: the caller keeps q where th
 Bound by the chain of pivots, and by the Tensor Engine for tall matrices.
 """
 
-from trnsci.nki import M_TILE, N_TILE, P_MAX, Axis, load, nisa, nki, nl, store, tiles
+from trnsci.nki import M_TILE, N_TILE, P_MAX, QUEUES, Axis, load, nisa, nki, nl, store, tiles
 from trnsolver.kernels._block_row import _copy_out, _diagonal_blocks, _solve
 
 N_MAX = 8 * P_MAX
@@ -17,22 +17,24 @@ MN_MAX = 16 * P_MAX * N_MAX
 SWEEPS = 2
 # How a launch that would be too long a program may be cut.
 AXES = (Axis(1, {"a_hbm": 0}, (0, 0, 0)),)
+# What a search may choose: queues.
+CHOICES = {"loads": QUEUES, "stores": QUEUES}
 
 
 @nki.jit
-def qr(a_hbm, eye_hbm):
+def qr(a_hbm, eye_hbm, loads="compiler", stores="compiler"):
     B, M, N = a_hbm.shape
     q_hbm = nl.ndarray((B, M, N), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, M, N]
     r_hbm = nl.ndarray((B, N, N), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, N, N]
     square_hbm = nl.ndarray((B, N, 1), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, N, 1]
-    eye_sb = load(eye_hbm[0:P_MAX, 0:P_MAX])  # [k, m]
+    eye_sb = load(eye_hbm[0:P_MAX, 0:P_MAX], loads)  # [k, m]
     minus_sb = nl.ndarray((P_MAX, P_MAX), dtype=nl.float32, buffer=nl.sbuf)  # [k, m]
     nisa.tensor_scalar(dst=minus_sb, data=eye_sb, op0=nl.multiply, operand0=-1.0)
     halves_sb = _halves(eye_sb)
     for b in range(B):
         q_sb, qT_sb = [], []
         for m in tiles(M, M_TILE):
-            q_sb.append(load(a_hbm[b, m.span, 0:N]))  # [m, N]
+            q_sb.append(load(a_hbm[b, m.span, 0:N], loads))  # [m, N]
         for c in tiles(N, M_TILE):
             qT_sb.append(_panel(q_sb, eye_sb, minus_sb, c, M))
         h_sb = _upper_rows(N)
@@ -43,8 +45,8 @@ def qr(a_hbm, eye_hbm):
                 _store_squares(square_hbm, h_sb, b)
             _sweep(q_sb, qT_sb, h_sb, last)
         for m in tiles(M, M_TILE):
-            store(q_hbm[b, m.span, 0:N], q_sb[m.index])
-        _store_triangle_of(r_hbm, a_hbm, q_sb, b)
+            store(q_hbm[b, m.span, 0:N], q_sb[m.index], stores)
+        _store_triangle_of(r_hbm, a_hbm, q_sb, b, loads, stores)
     return q_hbm, r_hbm, square_hbm
 
 
@@ -186,14 +188,14 @@ def _sweep(q_sb, qT_sb, h_sb, last):
                 _copy_out(there, turned_ps, 1.0, (m.index + k.index) % 2 == 0)
 
 
-def _store_triangle_of(r_hbm, a_hbm, q_sb, b):
+def _store_triangle_of(r_hbm, a_hbm, q_sb, b, loads, stores):
     """Store q.T a on and right of the blocks on the diagonal, zeros on their left."""
     N = r_hbm.shape[1]
     M = a_hbm.shape[1]
     for f in tiles(N, N_TILE):
         a_sb = []
         for m in tiles(M, M_TILE):
-            a_sb.append(load(a_hbm[b, m.span, f.span]))  # [m, f]
+            a_sb.append(load(a_hbm[b, m.span, f.span], loads))  # [m, f]
         for k in tiles(N, M_TILE):
             if k.start < f.stop:
                 inner_ps = nl.ndarray((k.size, f.size), dtype=nl.float32, buffer=nl.psum)  # [k, f]
@@ -204,8 +206,8 @@ def _store_triangle_of(r_hbm, a_hbm, q_sb, b):
                         moving=a_sb[m.index],
                         accumulate=m.index > 0,
                     )
-                store(r_hbm[b, k.span, f.span], inner_ps)
+                store(r_hbm[b, k.span, f.span], inner_ps, stores)
             else:
                 zero_sb = nl.ndarray((k.size, f.size), dtype=nl.float32, buffer=nl.sbuf)  # [k, f]
                 nisa.memset(dst=zero_sb, value=0.0)
-                store(r_hbm[b, k.span, f.span], zero_sb)
+                store(r_hbm[b, k.span, f.span], zero_sb, stores)

@@ -6,7 +6,7 @@ small singular values keep their digits. Rotations, seats and blocks are those o
 two passes over all rows a step.
 """
 
-from trnsci.nki import N_TILE, P_MAX, Axis, load, nisa, nki, nl, store, tiles
+from trnsci.nki import N_TILE, P_MAX, QUEUES, Axis, load, nisa, nki, nl, store, tiles
 from trnsolver.kernels._jacobi import (
     GROUP,
     NEGLIGIBLE,
@@ -22,16 +22,18 @@ from trnsolver.kernels._jacobi import (
 N_MAX = 8 * P_MAX
 # How a launch that would be too long a program may be cut.
 AXES = (Axis(1, {"r_hbm": 0}, (0, 0)),)
+# What a search may choose: queues.
+CHOICES = {"loads": QUEUES}
 
 
 @nki.jit
-def svd(r_hbm, masks_hbm, sweeps=10):
+def svd(r_hbm, masks_hbm, sweeps=10, loads="compiler"):
     B, N, _ = r_hbm.shape
     x_hbm = nl.ndarray((B, N, N), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, N, N]
     wT_hbm = nl.ndarray((B, N, N), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, N, N]
     masks_sb = []
     for i in range(masks_hbm.shape[0]):
-        masks_sb.append(load(masks_hbm[i, 0 : masks_hbm.shape[1], 0 : masks_hbm.shape[2]]))  # [n, n]
+        masks_sb.append(load(masks_hbm[i, 0 : masks_hbm.shape[1], 0 : masks_hbm.shape[2]], loads))  # [n, n]
     if N <= P_MAX:
         for b in tiles(B, GROUP):
             _small(x_hbm, wT_hbm, r_hbm, masks_sb, b, sweeps)

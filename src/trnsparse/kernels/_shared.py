@@ -109,10 +109,12 @@ class _Shared(nl.NKIObject):
     Groups are scored, compared when all of a part are, transposed, multiplied by the values, and summed.
     """
 
-    def __init__(self, alone, pointers, E, dtype, lonely):
+    def __init__(self, alone, pointers, E, dtype, lonely, moved):
         longest = _longest(pointers)
         self.most = longest if longest <= SHORT else CUT
-        self.share = MOVED_LONG if longest > SHORT else MOVED_ALONE if alone else MOVED
+        self.share = moved
+        if moved == 0:
+            self.share = MOVED_LONG if longest > SHORT else MOVED_ALONE if alone else MOVED
         self.ring = _Ring(self.most, E, dtype, self.share)
         self.lonely = lonely
         self.index = 0

@@ -7,9 +7,25 @@ The pattern is known when the kernel is compiled; ``lonely`` says that some quer
 Scalar Engines.
 """
 
-from trnsci.nki import N_TILE, P_MAX, PSUM_BANK_BYTES, Axis, Queue, Tile, load, mine, nisa, nki, nl, store, tiles
-from trnsparse.kernels._attention import FLOOR, _identity, _largest, _Rows, _score_blocks, _TransposedHead
-from trnsparse.kernels._moves import _copy, _warm_up
+from trnsci.nki import (
+    N_TILE,
+    P_MAX,
+    PSUM_BANK_BYTES,
+    WARM,
+    Axis,
+    Queue,
+    Tile,
+    load,
+    mine,
+    nisa,
+    nki,
+    nl,
+    store,
+    tiles,
+    warm_up,
+)
+from trnsparse.kernels._attention import FLOOR, _identity, _largest, _Rows, _score_blocks, _Turned
+from trnsparse.kernels._moves import _copy
 from trnsparse.kernels._shared import _fits, _Shared
 
 WIDE = 3 * N_TILE
@@ -27,9 +43,12 @@ CORES = 2
 # How a launch that would be too long a program may be cut.
 AXES = (Axis(1, {"qT_hbm": 0, "kT_hbm": 0, "v_hbm": 0}, (0, 0)),)
 
+# What a search may choose: blocks of eighteen that the DMA engines turn (0: by the length of rows), products of zeros.
+CHOICES = {"moved": (0, 10, 12, 14, 16, 17), "warm": WARM}
+
 
 @nki.jit
-def attention(qT_hbm, kT_hbm, v_hbm, hidden_hbm, pointers=(), columns=(), slots=(), lonely=True):
+def attention(qT_hbm, kT_hbm, v_hbm, hidden_hbm, pointers=(), columns=(), slots=(), lonely=True, moved=0, warm=WARM[1]):
     H, D, Q = qT_hbm.shape
     G, K, E = v_hbm.shape
     group = H // G
@@ -38,13 +57,13 @@ def attention(qT_hbm, kT_hbm, v_hbm, hidden_hbm, pointers=(), columns=(), slots=
     lse_hbm = nl.ndarray((H, P_MAX, rows), dtype=nl.float32, buffer=nl.shared_hbm)  # [H, p, n]
     identity_sb = _identity(hidden_hbm.dtype)
     hidden_sb = load(hidden_hbm)  # [p, T * p]
-    _warm_up()
+    warm_up(warm)
     _exponentials()
     width = 2 if v_hbm.dtype in (nl.bfloat16, nl.float16) else 4
     keep = (K * len(tiles(D, P_MAX)) + len(tiles(K, P_MAX)) * E) * width <= RESIDENT
-    shared = (
-        _Shared(H == 1 and keep, pointers, E, v_hbm.dtype, lonely) if _fits(pointers, E, v_hbm.dtype, keep) else None
-    )
+    shared = None
+    if _fits(pointers, E, v_hbm.dtype, keep):
+        shared = _Shared(H == 1 and keep, pointers, E, v_hbm.dtype, lonely, moved)
     masks = (identity_sb, hidden_sb, pointers, columns, slots)
     # The Scalar Engine changes its table for the logarithms of many heads at once.
     first, last = H, 0

@@ -7,11 +7,11 @@ for each query block its key blocks and their slots, is known when the kernel is
 keys and values are parts of sums, and keep float32. Bound by the Tensor Engine.
 """
 
-from trnsci.nki import N_TILE, P_MAX, PSUM_BANK_BYTES, PSUM_BANKS, Axis, Queue, nisa, nki, nl, tiles
-from trnsparse.kernels._attention import _identity, _Rows, _score_blocks, _TransposedHead
+from trnsci.nki import N_TILE, P_MAX, PSUM_BANK_BYTES, PSUM_BANKS, WARM, Axis, Queue, nisa, nki, nl, tiles, warm_up
+from trnsparse.kernels._attention import _identity, _Rows, _score_blocks, _Turned
 from trnsparse.kernels._gradients import _Chunk, _KeySums, _QuerySums
-from trnsparse.kernels._moves import _fetch, _warm_up
-from trnsparse.kernels._ring import _moved, _transposed_blocks
+from trnsparse.kernels._moves import _fetch
+from trnsparse.kernels._ring import _moved, _turned
 
 # Bytes of SBUF in each partition for the operands of a head, and for sums of keys and values.
 RESIDENT = 150 * 1024
@@ -42,10 +42,26 @@ AXES = (
     ),
 )
 
+# What a search may choose: blocks of eighteen that the DMA engines turn, products of zeros.
+CHOICES = {"moved": (3, 6, 8, 10, 13, 16), "warm": WARM}
+
 
 @nki.jit
 def attention_backward(
-    qT_hbm, kT_hbm, vT_hbm, doT_hbm, q_hbm, k_hbm, do_hbm, lse_hbm, delta_hbm, hidden_hbm, pattern=(), wide=False
+    qT_hbm,
+    kT_hbm,
+    vT_hbm,
+    doT_hbm,
+    q_hbm,
+    k_hbm,
+    do_hbm,
+    lse_hbm,
+    delta_hbm,
+    hidden_hbm,
+    pattern=(),
+    wide=False,
+    moved=MOVED,
+    warm=WARM[1],
 ):
     H, D, Q = qT_hbm.shape
     G, E, K = vT_hbm.shape
@@ -55,7 +71,7 @@ def attention_backward(
     dk_hbm = nl.ndarray((G, K, D), dtype=kept, buffer=nl.shared_hbm)  # [G, K, D]
     dv_hbm = nl.ndarray((G, K, E), dtype=kept, buffer=nl.shared_hbm)  # [G, K, E]
     masks = (_identity(hidden_hbm.dtype), _fetch(hidden_hbm))
-    _warm_up()
+    warm_up(warm)
     half = dtype in (nl.bfloat16, nl.float16)
     keep = _bytes(H, Q, K, D, E, 2 if half else 4) <= RESIDENT
     across = N_TILE // P_MAX
@@ -63,7 +79,7 @@ def attention_backward(
     columns = max(1, min(across, N_TILE // max(D, E)))
     plan = _plan(pattern, max(1, min(across, N_TILE // D)), columns, len(tiles(K, P_MAX)))
     most = max(1, SUMS // (4 * (D + E) * columns))
-    moved = MOVED if half and nisa.get_nc_version() != nisa.nc_version.gen2 else 0
+    moved = moved if half and nisa.get_nc_version() != nisa.nc_version.gen2 else 0
     walk = _Walk(dtype, masks, moved)
     parts = tiles(len(tiles(K, P_MAX * columns)), most)
     waiting_hbm = nl.ndarray((H, Q, D), dtype=nl.float32, buffer=nl.hbm) if len(parts) > 1 else None  # [H, Q, D]

@@ -7,8 +7,24 @@ and in bursts, so that what is still to be multiplied comes first. Bound by the 
 the result where a block row has few blocks.
 """
 
-from trnsci.nki import K_TILE, M_TILE, N_TILE, PSUM_BANKS, Axis, Queue, load, nisa, nki, nl, store, tiles
-from trnsparse.kernels._moves import _copy, _fetch, _warm_up
+from trnsci.nki import (
+    K_TILE,
+    M_TILE,
+    N_TILE,
+    PSUM_BANKS,
+    QUEUES,
+    WARM,
+    Axis,
+    Queue,
+    load,
+    nisa,
+    nki,
+    nl,
+    store,
+    tiles,
+    warm_up,
+)
+from trnsparse.kernels._moves import _copy, _fetch
 
 # Bytes of SBUF in each partition: b in one panel of columns may take so much to stay, one load of blocks so much, rows
 # of the result that wait to leave so much.
@@ -17,10 +33,12 @@ GROUP = 4 * 1024
 WAITING = 32 * 1024
 # How a launch that would be too long a program may be cut.
 AXES = (Axis(N_TILE, {"b_hbm": 1}, (1,)),)
+# What a search may choose: products of zeros, and who takes every other load of b and every other row of the result.
+CHOICES = {"warm": WARM, "loads": QUEUES, "stores": QUEUES}
 
 
 @nki.jit
-def bsr_spmm(tiles_hbm, b_hbm, rows=0, height=0, steps=()):
+def bsr_spmm(tiles_hbm, b_hbm, rows=0, height=0, steps=(), warm=WARM[1], loads="compiler", stores="compiler"):
     K, N = b_hbm.shape
     out_hbm = nl.ndarray((rows, N), dtype=b_hbm.dtype, buffer=nl.shared_hbm)  # [M, N]
     width = 2 if b_hbm.dtype in (nl.bfloat16, nl.float16) else 4
@@ -28,12 +46,12 @@ def bsr_spmm(tiles_hbm, b_hbm, rows=0, height=0, steps=()):
     # Half a panel costs a second load of the blocks, which is less than a load of b for each of them.
     wide = N_TILE if deep * min(N, N_TILE) <= RESIDENT or deep * N_TILE // 2 > RESIDENT else N_TILE // 2
     keep = deep * min(N, wide) <= RESIDENT
-    _warm_up()
+    warm_up(warm)
     for n in tiles(N, wide):
-        held = _Held(b_hbm, n, K // K_TILE if keep else 0)
+        held = _Held(b_hbm, n, K // K_TILE if keep else 0, loads)
         # Taller blocks than PSUM has banks for are taken in slabs.
         for h in tiles(height, (PSUM_BANKS - 1) * M_TILE):
-            _panel(out_hbm, tiles_hbm, b_hbm, n=n, height=height, h=h, steps=steps, held=held, width=width)
+            _panel(out_hbm, tiles_hbm, b_hbm, n, height, h, steps, held, width, stores)
     return out_hbm
 
 
@@ -64,19 +82,20 @@ class _Blocks(nl.NKIObject):
 class _Held(nl.NKIObject):
     """Whole tiles of rows of b, which stay once they are met. Two queues take turns: one issues too slowly."""
 
-    def __init__(self, b_hbm, n, count):
+    def __init__(self, b_hbm, n, count, queue):
         self.b_hbm = b_hbm
         self.n = n
         self.kept = [None] * count
+        self.queue = queue
         self.count = 0
 
     def tile(self, index):
         """Return the rows of tile ``index``, or None where they do not stay."""
         if index >= len(self.kept):
             return None
-        if self.kept[index] == None:
-            rows = self.b_hbm[index * K_TILE : (index + 1) * K_TILE, self.n.span]
-            self.kept[index] = _fetch(rows) if self.count % 2 == 0 else load(rows)  # [k, n]
+        if self.kept[place] == None:
+            rows = self.b_hbm[place * K_TILE : (place + 1) * K_TILE, self.n.span]
+            self.kept[place] = _fetch(rows) if self.count % 2 == 0 else load(rows, self.queue)  # [k, n]
             self.count += 1
         return self.kept[index]
 
@@ -87,10 +106,11 @@ class _Results(nl.NKIObject):
     Half of those that wait leave at once, issued by two queues: reading and writing HBM by turns is slower than either.
     """
 
-    def __init__(self, out_hbm, n, limit):
+    def __init__(self, out_hbm, n, limit, queue):
         self.out_hbm = out_hbm
         self.n = n
         self.limit = limit
+        self.queue = queue
         self.waiting = Queue()
         self.count = 0
 
@@ -112,14 +132,14 @@ class _Results(nl.NKIObject):
             if keep == 0 or self.count % 2 == 0:
                 _copy(rows, c_sb)
             else:
-                store(rows, c_sb)
+                store(rows, c_sb, self.queue)
 
 
-def _panel(out_hbm, tiles_hbm, b_hbm, *, n, height, h, steps, held, width):
-    """Compute one panel of columns of the result, the rows ``h`` of each block row."""
+def _panel(out_hbm, tiles_hbm, b_hbm, n, height, h, steps, held, width, stores):
+    """One panel of columns of the result, the rows ``h`` of each block row."""
     rows = (out_hbm.shape[0] + height - 1) // height
     blocks = _Blocks(tiles_hbm, height, max(1, GROUP // (height * width)))
-    results = _Results(out_hbm, n, max(1, WAITING // (n.size * width)))
+    results = _Results(out_hbm, n, max(1, WAITING // (n.size * width)), stores)
     left = [0] * rows
     for step in steps:
         left[step[0]] += 1 if len(step[1]) > 0 else 0

@@ -5,18 +5,32 @@ once and written once however many steps there are. Sums over partitions are pro
 the steps, and by the Tensor Engine's loading of blocks when there are many.
 """
 
-from trnsci.nki import P_MAX, load, nisa, nki, nl, store
+from trnsci.nki import P_MAX, QUEUES, load, nisa, nki, nl, store
 
 # Keeps 0 / 0 at 0 once a solution is exact.
 TINY = 1e-30
+# What a search may choose: queues.
+CHOICES = {"loads": QUEUES, "stores": QUEUES}
 
 
 @nki.jit
-def iterate(tiles_hbm, x_hbm, r_hbm, p_hbm, coefficients_hbm, steps=1, method="cg", pointers=(), columns=()):
+def iterate(
+    tiles_hbm,
+    x_hbm,
+    r_hbm,
+    p_hbm,
+    numbers_hbm,
+    steps=1,
+    method="cg",
+    pointers=(),
+    columns=(),
+    loads="compiler",
+    stores="compiler",
+):
     P, B = x_hbm.shape
-    a_sb = load(tiles_hbm)  # [p, T * p]
-    x_sb, r_sb, p_sb = load(x_hbm), load(r_hbm), load(p_hbm)
-    coefficients_sb = load(coefficients_hbm)  # [p, 2 * steps]
+    a_sb = load(tiles_hbm, loads)  # [p, T * p]
+    x_sb, r_sb, p_sb = load(x_hbm, loads), load(r_hbm, loads), load(p_hbm, loads)
+    numbers_sb = load(numbers_hbm, loads)  # [p, 2 * steps]
     ones_sb = nl.ndarray((P_MAX, P_MAX), dtype=nl.float32, buffer=nl.sbuf)  # [p, p]
     nisa.memset(dst=ones_sb, value=1.0)
     if method == "power":
@@ -44,9 +58,9 @@ def iterate(tiles_hbm, x_hbm, r_hbm, p_hbm, coefficients_hbm, steps=1, method="c
     out = []
     for y_sb in (x_sb, r_sb, p_sb):
         y_hbm = nl.ndarray((P, B), dtype=nl.float32, buffer=nl.shared_hbm)  # [p, B]
-        store(y_hbm, y_sb)
-        out.append(y_hbm)
-    return out[0], out[1], out[2]
+        store(y_hbm, y_sb, stores)
+        made.append(y_hbm)
+    return made[0], made[1], made[2]
 
 
 def _times(a_sb, y_sb, pointers, columns):
