@@ -35,7 +35,7 @@ def dot(x_hbm, y_hbm=None, mode="dot", width=WIDTH, shared=2, loads="compiler", 
         for _ in range(S):
             sums_sb.append(nl.ndarray((P, b.size), dtype=nl.float32, buffer=nl.sbuf))  # [P, b]
         for i in range(b.size):
-            _vector(sums_sb, x_hbm, y_hbm, b.start + i, i, mode, width, shared, loads)
+            _vector(sums_sb, x_hbm, y_hbm, b.start + i, i, mode=mode, width=width, shared=shared, loads=loads)
         if mode == "compensated":
             total_sb, error_sb = _fold_partitions(sums_sb[0], sums_sb[1])
             store(out_hbm[0, b.span, 0:1], total_sb[:, 0:1], stores)
@@ -46,8 +46,8 @@ def dot(x_hbm, y_hbm=None, mode="dot", width=WIDTH, shared=2, loads="compiler", 
     return out_hbm
 
 
-def _vector(sums_sb, x_hbm, y_hbm, row, column, mode, width, shared, loads):
-    """One vector's sums over each partition, into one column of every tile of sums."""
+def _vector(sums_sb, x_hbm, y_hbm, row, column, *, mode, width, shared, loads):
+    """Sum one vector over each partition, into one column of every tile of sums."""
     P, W = x_hbm.shape[1], x_hbm.shape[2]
     parts = tiles(W, width)
     part_sb = []
@@ -101,7 +101,7 @@ def _over_partitions(column_sb):
 
 
 def _two_sum(a_sb, b_sb, engine):
-    """Knuth: the rounded sum and exactly what rounding lost."""
+    """Return the rounded sum and exactly what rounding lost (Knuth)."""
     sum_sb = _op(a_sb, b_sb, nl.add, engine)
     b_part_sb = _op(sum_sb, a_sb, nl.subtract, engine)
     a_part_sb = _op(sum_sb, b_part_sb, nl.subtract, engine)
@@ -111,7 +111,7 @@ def _two_sum(a_sb, b_sb, engine):
 
 
 def _two_product(x_sb, y_sb, engine):
-    """Dekker: the rounded product and exactly what rounding lost."""
+    """Return the rounded product and exactly what rounding lost (Dekker)."""
     product_sb = _op(x_sb, y_sb, nl.multiply, engine)
     x_high_sb, x_low_sb = _halves(x_sb, engine)
     y_high_sb, y_low_sb = _halves(y_sb, engine)
@@ -158,9 +158,9 @@ def _fold_partitions(total_sb, error_sb):
     transposed = []
     for part_sb in (total_sb, error_sb):
         P, b = part_sb.shape
-        turned_ps = nl.ndarray((b, P), dtype=nl.float32, buffer=nl.psum)  # [b, P]
-        nisa.nc_transpose(dst=turned_ps, data=part_sb)
-        turned_sb = nl.ndarray((b, P), dtype=nl.float32, buffer=nl.sbuf)  # [b, P]
-        nisa.tensor_copy(dst=turned_sb, src=turned_ps)
-        turned.append(turned_sb)
-    return _fold(turned[0], turned[1], nisa.engine.vector)
+        rows_ps = nl.ndarray((b, P), dtype=nl.float32, buffer=nl.psum)  # [b, P]
+        nisa.nc_transpose(dst=rows_ps, data=part_sb)
+        rows_sb = nl.ndarray((b, P), dtype=nl.float32, buffer=nl.sbuf)  # [b, P]
+        nisa.tensor_copy(dst=rows_sb, src=rows_ps)
+        transposed.append(rows_sb)
+    return _fold(transposed[0], transposed[1], nisa.engine.vector)

@@ -3,6 +3,7 @@
 Tiles on the wrong side of the diagonal are neither loaded nor multiplied; a tile on it is masked once.
 """
 
+from trnblas.kernels._block import _block_columns
 from trnsci.nki import (
     K_TILE,
     M_TILE,
@@ -15,7 +16,6 @@ from trnsci.nki import (
     nisa,
     nki,
     nl,
-    store,
     tiles,
     warm_up,
 )

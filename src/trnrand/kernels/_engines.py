@@ -24,7 +24,7 @@ TURN = 3.745070282923929e-7
 
 
 def _of_counters(start_hbm, counters_hbm, engine, width, loads, stores):
-    """The words of given counters."""
+    """Compute the words of given counters."""
     start = _Start(start_hbm, engine)
     blocks = counters_hbm.shape[1]
     out_hbm = nl.ndarray((4, blocks), dtype=nl.uint32, buffer=nl.shared_hbm)  # [4, B]
@@ -33,9 +33,9 @@ def _of_counters(start_hbm, counters_hbm, engine, width, loads, stores):
         given = []
         for i in range(4):
             given.append(load(counters_hbm.ap([[f, p], [1, f]], offset=i * blocks + first), loads))  # [p, f]
-        made = _words(given, start, p, f, engine)
+        words_sb = _words(given, start, p, f, engine)
         for i in range(4):
-            store(out_hbm.ap([[f, p], [1, f]], offset=i * blocks + first), made[i], stores)
+            store(out_hbm.ap([[f, p], [1, f]], offset=i * blocks + first), words_sb[i], stores)
     return out_hbm
 
 
@@ -147,7 +147,7 @@ def _counters(start, first, p, f, groups=1):
 
 
 def _product(x, low, high, start, key, p):
-    """High and low word of ``x`` times a constant, whose halves are given as tiles. No step reaches 2**32.
+    """Return high and low word of ``x`` times a constant, given as tiles of its halves; no step reaches 2**32.
 
     The low word comes XORed with word ``key`` of the start row, if there is one: shifts and masks take it along.
     """
@@ -173,7 +173,7 @@ def _product(x, low, high, start, key, p):
 def _philox(words, start, p, f):
     halves = []
     for i in range(4):
-        halves.append(_spread(start.words_sb, start.halves + i, p, f))
+        halves.append(_broadcast(start.words_sb, start.halves + i, p, f))
     # the keys of a round are in the words they are XORed with before it begins
     x = [words[0], _bits(words[1], nl.bitwise_xor, start.column(4, p))]
     x.append(words[2])
@@ -193,9 +193,9 @@ def _philox(words, start, p, f):
 def _mix(x, y, shift, start, p):
     """Compute half a Threefry round: ``x + y``, and ``y`` rotated left and XORed with it."""
     total = _sum(x, y, start, p)
-    # the two parts of a turned word have no bit in common: GpSimd, which has time, joins them by a sum
-    turned = _add(_bits(y, nl.left_shift, turn), _bits(y, nl.right_shift, WORD - turn))
-    return total, _xor(turned, total)
+    # the two parts of a rotated word have no bit in common: GpSimd, which has time, joins them by a sum
+    rotated = _add(_bits(y, nl.left_shift, shift), _bits(y, nl.right_shift, WORD - shift))
+    return total, _xor(rotated, total)
 
 
 def _inject(words, start, index, p, f):

@@ -23,6 +23,6 @@ def bits(start_hbm, blocks=1, engine="philox4x32", width=BLOCKS, copies="vector"
         out_sb = nl.ndarray((p, 4 * f), dtype=nl.uint32, buffer=nl.sbuf)  # [p, 4 f]
         for i in range(4):
             engine_of = nisa.engine.gpsimd if copies == "gpsimd" else nisa.engine.vector
-            nisa.tensor_copy(dst=out_sb.ap([[4 * f, p], [4, f]], offset=i), src=made[i], engine=engine_of)
+            nisa.tensor_copy(dst=out_sb.ap([[4 * f, p], [4, f]], offset=i), src=words_sb[i], engine=engine_of)
         store(out_hbm.ap([[4 * f, p], [1, 4 * f]], offset=4 * first), out_sb, stores)
     return out_hbm

@@ -1,7 +1,7 @@
 """out[R, F, D] = Halton points as float32: point start + r * F + f, one prime base for each dimension.
 
-A digit is what dividing by the base leaves. The quotient is found by multiplying with the inverse and rounding to an
-integer, half a unit lowered so that rounding is flooring; fp32 does that exactly below 2**22. Digits are found on the
+A digit is what dividing by the base leaves. The quotient comes from multiplying with the inverse and rounding to an
+integer, half a unit lowered so that rounding is flooring; fp32 does that exactly below 2**22. Digits come from the
 Vector Engine, scaled on the Scalar Engine and added up on GpSimd. Bound by the Vector Engine.
 """
 
@@ -34,7 +34,7 @@ def halton(start_hbm, bases=(2,), digits=(1,), rows=1, row=1, shared=0, stores="
 
 
 def _mirrored(index_sb, base, digits, shared):
-    """The digits of a number behind the point, in reverse."""
+    """Return the digits of an index after the decimal point, in reverse."""
     rest_sb = index_sb
     x_sb = nl.ndarray(index_sb.shape, dtype=nl.float32, buffer=nl.sbuf)  # [r, F]
     nisa.memset(dst=x_sb, value=0.0)

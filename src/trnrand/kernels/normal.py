@@ -21,6 +21,6 @@ def normal(start_hbm, blocks=1, engine="philox4x32", width=BLOCKS, stores="compi
         first, p, f = piece
         words_sb = _words(_counters(start, first, p, f), start, p, f, engine)
         out_sb = nl.ndarray((p, 4 * f), dtype=nl.float32, buffer=nl.sbuf)  # [p, 4 f]
-        _normals(out_sb, made, p, f)
+        _normals(out_sb, words_sb, p, f)
         store(out_hbm.ap([[4 * f, p], [1, 4 * f]], offset=4 * first), out_sb, stores)
     return out_hbm

@@ -48,7 +48,7 @@ def sketch(
 
 
 def _noise(start, M, size, engine, width):
-    """The normals as tiles [m, R] of 128 rows, made for as many tiles at once as an instruction takes."""
+    """Compute the normals as tiles [m, R] of 128 rows, as many tiles at once as an instruction handles."""
     blocks = size // 4
     together = max(1, width // blocks)
     noise = []

@@ -24,7 +24,7 @@ from trnsci.nki import (
     tiles,
     warm_up,
 )
-from trnsparse.kernels._attention import FLOOR, _identity, _largest, _Rows, _score_blocks, _Turned
+from trnsparse.kernels._attention import FLOOR, _identity, _largest, _Rows, _score_blocks, _TransposedHead
 from trnsparse.kernels._moves import _copy
 from trnsparse.kernels._shared import _fits, _Shared
 
@@ -43,7 +43,7 @@ CORES = 2
 # How a launch that would be too long a program may be cut.
 AXES = (Axis(1, {"qT_hbm": 0, "kT_hbm": 0, "v_hbm": 0}, (0, 0)),)
 
-# What a search may choose: blocks of eighteen that the DMA engines turn (0: by the length of rows), products of zeros.
+# What a search may choose: of eighteen blocks how many DMA engines transpose (0: by the length of rows), warming up.
 CHOICES = {"moved": (0, 10, 12, 14, 16, 17), "warm": WARM}
 
 

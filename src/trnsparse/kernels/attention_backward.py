@@ -8,10 +8,10 @@ keys and values are parts of sums, and keep float32. Bound by the Tensor Engine.
 """
 
 from trnsci.nki import N_TILE, P_MAX, PSUM_BANK_BYTES, PSUM_BANKS, WARM, Axis, Queue, nisa, nki, nl, tiles, warm_up
-from trnsparse.kernels._attention import _identity, _Rows, _score_blocks, _Turned
+from trnsparse.kernels._attention import _identity, _Rows, _score_blocks, _TransposedHead
 from trnsparse.kernels._gradients import _Chunk, _KeySums, _QuerySums
 from trnsparse.kernels._moves import _fetch
-from trnsparse.kernels._ring import _moved, _turned
+from trnsparse.kernels._ring import _moved, _transposed_blocks
 
 # Bytes of SBUF in each partition for the operands of a head, and for sums of keys and values.
 RESIDENT = 150 * 1024
@@ -42,7 +42,7 @@ AXES = (
     ),
 )
 
-# What a search may choose: blocks of eighteen that the DMA engines turn, products of zeros.
+# What a search may choose: blocks of eighteen that the DMA engines transpose, products of zeros.
 CHOICES = {"moved": (3, 6, 8, 10, 13, 16), "warm": WARM}
 
 

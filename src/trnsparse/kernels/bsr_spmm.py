@@ -51,7 +51,18 @@ def bsr_spmm(tiles_hbm, b_hbm, rows=0, height=0, steps=(), warm=WARM[1], loads="
         held = _Held(b_hbm, n, K // K_TILE if keep else 0, loads)
         # Taller blocks than PSUM has banks for are taken in slabs.
         for h in tiles(height, (PSUM_BANKS - 1) * M_TILE):
-            _panel(out_hbm, tiles_hbm, b_hbm, n, height, h, steps, held, width, stores)
+            _panel(
+                out_hbm,
+                tiles_hbm,
+                b_hbm,
+                n=n,
+                height=height,
+                h=h,
+                steps=steps,
+                held=held,
+                width=width,
+                stores=stores,
+            )
     return out_hbm
 
 
@@ -93,9 +104,9 @@ class _Held(nl.NKIObject):
         """Return the rows of tile ``index``, or None where they do not stay."""
         if index >= len(self.kept):
             return None
-        if self.kept[place] == None:
-            rows = self.b_hbm[place * K_TILE : (place + 1) * K_TILE, self.n.span]
-            self.kept[place] = _fetch(rows) if self.count % 2 == 0 else load(rows, self.queue)  # [k, n]
+        if self.kept[index] == None:
+            rows = self.b_hbm[index * K_TILE : (index + 1) * K_TILE, self.n.span]
+            self.kept[index] = _fetch(rows) if self.count % 2 == 0 else load(rows, self.queue)  # [k, n]
             self.count += 1
         return self.kept[index]
 
@@ -135,8 +146,8 @@ class _Results(nl.NKIObject):
                 store(rows, c_sb, self.queue)
 
 
-def _panel(out_hbm, tiles_hbm, b_hbm, n, height, h, steps, held, width, stores):
-    """One panel of columns of the result, the rows ``h`` of each block row."""
+def _panel(out_hbm, tiles_hbm, b_hbm, *, n, height, h, steps, held, width, stores):
+    """Compute one panel of columns of the result, the rows ``h`` of each block row."""
     rows = (out_hbm.shape[0] + height - 1) // height
     blocks = _Blocks(tiles_hbm, height, max(1, GROUP // (height * width)))
     results = _Results(out_hbm, n, max(1, WAITING // (n.size * width)), stores)

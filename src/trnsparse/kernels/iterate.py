@@ -19,7 +19,7 @@ def iterate(
     x_hbm,
     r_hbm,
     p_hbm,
-    numbers_hbm,
+    coefficients_hbm,
     steps=1,
     method="cg",
     pointers=(),
@@ -30,7 +30,7 @@ def iterate(
     P, B = x_hbm.shape
     a_sb = load(tiles_hbm, loads)  # [p, T * p]
     x_sb, r_sb, p_sb = load(x_hbm, loads), load(r_hbm, loads), load(p_hbm, loads)
-    numbers_sb = load(numbers_hbm, loads)  # [p, 2 * steps]
+    coefficients_sb = load(coefficients_hbm, loads)  # [p, 2 * steps]
     ones_sb = nl.ndarray((P_MAX, P_MAX), dtype=nl.float32, buffer=nl.sbuf)  # [p, p]
     nisa.memset(dst=ones_sb, value=1.0)
     if method == "power":
@@ -59,8 +59,8 @@ def iterate(
     for y_sb in (x_sb, r_sb, p_sb):
         y_hbm = nl.ndarray((P, B), dtype=nl.float32, buffer=nl.shared_hbm)  # [p, B]
         store(y_hbm, y_sb, stores)
-        made.append(y_hbm)
-    return made[0], made[1], made[2]
+        out.append(y_hbm)
+    return out[0], out[1], out[2]
 
 
 def _times(a_sb, y_sb, pointers, columns):

@@ -44,8 +44,8 @@ def spmm(columns_hbm, local_hbm, values_hbm, b_hbm, rows=0, bounds=(), loads="co
     return out_hbm
 
 
-def _bucket(out_hbm, entries_hbm, b_hbm, place_sb, m, w, bounds, loads, stores):
-    """One tile of rows."""
+def _bucket(out_hbm, entries_hbm, b_hbm, place_sb, *, m, w, bounds, loads, stores):
+    """Compute one tile of rows."""
     N, first, last = b_hbm.shape[1], bounds[m.index], bounds[m.index + 1]
     c_ps = []
     for n in tiles(w.size, N_TILE):
@@ -84,7 +84,7 @@ def _bucket(out_hbm, entries_hbm, b_hbm, place_sb, m, w, bounds, loads, stores):
 
 
 def _entries(entries_hbm, start, count, loads):
-    """Tiles [p, 1] of columns, local rows and values of entries from ``start`` on, as many as one load brings."""
+    """Load columns, local rows and values from entry ``start`` on: as many tiles [p, 1] of each as one load brings."""
     whole = min(count // K_TILE, ENTRY_TILES)
     lists = []
     for hbm in entries_hbm:

@@ -197,9 +197,9 @@ def _binary(op, x, y, constant):
     elif x.shape[1] < y.shape[1]:
         wide_sb, other, reverse = y, x, True
     else:
-        made_sb = nl.ndarray(x.shape, dtype=nl.float32, buffer=nl.sbuf)  # [m, n]
-        nisa.tensor_tensor(dst=made_sb, data1=x, data2=y, op=op, engine=nisa.engine.gpsimd)
-        return made_sb
-    made_sb = nl.ndarray(wide_sb.shape, dtype=nl.float32, buffer=nl.sbuf)  # [m, n]
-    nisa.tensor_scalar(dst=made_sb, data=wide_sb, op0=op, operand0=other, reverse0=reverse)
-    return made_sb
+        result_sb = nl.ndarray(x.shape, dtype=nl.float32, buffer=nl.sbuf)  # [m, n]
+        nisa.tensor_tensor(dst=result_sb, data1=x, data2=y, op=op, engine=nisa.engine.gpsimd)
+        return result_sb
+    result_sb = nl.ndarray(wide_sb.shape, dtype=nl.float32, buffer=nl.sbuf)  # [m, n]
+    nisa.tensor_scalar(dst=result_sb, data=wide_sb, op0=op, operand0=other, reverse0=reverse)
+    return result_sb
