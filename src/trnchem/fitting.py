@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
@@ -160,7 +160,7 @@ class _Fitting:
         self.build()
         shape, nao, lib = densities.shape, densities.shape[-1], pyscf().lib
         stacked = torch.from_numpy(np.ascontiguousarray(densities.reshape(-1, nao, nao), dtype=np.float64))
-        factors = _factors(dm, len(stacked)) or [None] * len(stacked)
+        factors: Sequence[Tensor | None] = _factors(dm, len(stacked)) or [None] * len(stacked)
         weights, vk = _triangles(stacked), torch.zeros_like(stacked)
         vj = torch.zeros_like(weights)
         for part in self.loop(self.slab):

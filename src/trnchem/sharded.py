@@ -102,9 +102,9 @@ def _calculated(
         orbitals = Orbitals(none, none, none, none, ())
         nothing = stages.Run.of(plan, orbitals, integrals, None, want.screening, reference=told["reference"])
         state = PairState.empty(sizes.nocc if want.method == "pairs" else 0)
-        energies = (
-            Energies(0.0, 0.0) if want.method == "pairs" else nothing.without_pairs(none, options, 0, state, None)
-        )  # type: ignore[arg-type]
+        energies = Energies(0.0, 0.0)
+        if want.method != "pairs":
+            energies = nothing.without_pairs(none, options, 0, state, None)  # type: ignore[arg-type]
         return nothing.result(told["e_hf"], energies, state if want.pairs else None, 0)
     # what agreeing costs is not the calculation's
     team.tally = Tally()

@@ -100,7 +100,7 @@ def standard_gamma(request: Request, shape: Tensor, slot: int = 0) -> Tensor:
     if not shape.requires_grad and not transformed() and forward_ad._current_level < 0:
         # torch takes longer to look for a gradient than a GPU for a million numbers
         return _Standard.forward(shape, request, slot)
-    return _Standard.apply(shape, request, slot)  # type: ignore[no-any-return, no-untyped-call]
+    return _Standard.apply(shape, request, slot)  # type: ignore[no-untyped-call]
 
 
 class _Standard(torch.autograd.Function):

@@ -106,12 +106,12 @@ class _Exp(torch.autograd.Function):
 
 def sqrt(x: Tensor) -> Tensor:
     """Return the square root, correctly rounded."""
-    return _Sqrt.apply(x)  # type: ignore[no-any-return, no-untyped-call]
+    return _Sqrt.apply(x)  # type: ignore[no-untyped-call]
 
 
 def log(x: Tensor) -> Tensor:
     """Return natural logarithm of positive normal float64."""
-    return _Log.apply(x)  # type: ignore[no-any-return, no-untyped-call]
+    return _Log.apply(x)  # type: ignore[no-untyped-call]
 
 
 def log_positive(x: Tensor) -> Tensor:
@@ -122,7 +122,7 @@ def log_positive(x: Tensor) -> Tensor:
 
 def exp(x: Tensor) -> Tensor:
     """Return exponential of float64, subnormal and infinite results included."""
-    return _Exp.apply(x)  # type: ignore[no-any-return, no-untyped-call]
+    return _Exp.apply(x)  # type: ignore[no-untyped-call]
 
 
 def power(x: Tensor, exponent: Tensor | float) -> Tensor:

@@ -155,7 +155,7 @@ def _rows(matrix: CSRMatrix | BSRMatrix, start: int, size: int) -> CSRMatrix | B
     height = matrix.block[0] if isinstance(matrix, BSRMatrix) else 1
     stop = start + size
     if start % height or (stop % height and stop != matrix.shape[0]):
-        return matrix[start:stop]  # type: ignore[no-any-return]
+        return matrix[start:stop]
     pointers = matrix.indptr[start // height : start // height + -(-size // height) + 1]
     lo, hi = int(pointers[0]), int(pointers[-1])
     indices = {"indptr": pointers - lo, "indices": matrix.indices[lo:hi]}

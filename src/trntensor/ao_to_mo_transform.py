@@ -77,7 +77,7 @@ def transform_pair(e: Tensor, left: Tensor, right: Tensor) -> Tensor:
     """Return ``out[i, a, x] = sum left[m, i] right[n, a] e[m, n, x]``."""
     if torch.is_grad_enabled() and (e.requires_grad or left.requires_grad or right.requires_grad):
         # The registered operator keeps the operands only; torch would keep the half-transformed integrals.
-        return torch.ops.trntensor.ao_to_mo_transform.default(e, left, right)  # type: ignore[no-any-return]
+        return torch.ops.trntensor.ao_to_mo_transform.default(e, left, right)
     return run(Transform(e, left, right))
 
 

@@ -305,7 +305,9 @@ class Between(NamedTuple):
     def cuda(self) -> Sums:
         from trntensor.cuda import mp2_energy
 
-        return mp2_energy.energies(*(None if x is None else x.contiguous() for x in self), once=False)
+        other = None if self.eps_vir_right is None else self.eps_vir_right.contiguous()
+        left, right, eps_left, eps_right, eps_vir = (x.contiguous() for x in self[:5])
+        return mp2_energy.energies(left, right, eps_left, eps_right, eps_vir, other, once=False)
 
     def host(self) -> Sums:
         return _summed(*self, once=False, loop=_loop())
