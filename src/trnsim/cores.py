@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from trnsim.crew import Crew
 from trnsim.errors import Deadlock, HardwareLimit, WrongArgument, WrongShape
 from trnsim.language.tensor import NkiTensor
 from trnsim.memory import Storage
@@ -19,6 +18,7 @@ from trnsim.poison import spoil
 from trnsim.races import Watch
 from trnsim.session import Session
 from trnsim.targets import Target
+from trnsim.workers import Workers
 
 
 class Post:
@@ -47,8 +47,8 @@ class Post:
 class Device:
     """The cores of one launch. Sessions call `note` for every touch of a tensor marked shared."""
 
-    def __init__(self, crew: Crew | None, cores: int, rank: int = 0, world: Any = None) -> None:
-        self.crew = crew
+    def __init__(self, workers: Workers | None, cores: int, rank: int = 0, world: Any = None) -> None:
+        self.workers = workers
         self.cores = cores
         self.rank = rank
         self.world = world
@@ -207,8 +207,8 @@ class Device:
             del self._posts[key]
 
     def _wait(self, session: Session, ready: Any, what: str, **how: Any) -> bool:
-        assert self.crew is not None
-        return self.crew.wait(session, ready, lambda: f"core {1 - session.core} in {what}", **how)
+        assert self.workers is not None
+        return self.workers.wait(session, ready, lambda: f"core {1 - session.core} in {what}", **how)
 
 
 def logical_cores(target: Target) -> int:

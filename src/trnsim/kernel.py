@@ -13,7 +13,6 @@ from trnsim.arguments import Arguments, LostOutput, PrivateOutput, check_argumen
 from trnsim.collectives.world import World
 from trnsim.cores import Device, check_grid
 from trnsim.coverage import UnreadInput, UnwrittenOutput, check_read
-from trnsim.crew import Crew
 from trnsim.debug import active_probes
 from trnsim.errors import KernelError, WrongArgument
 from trnsim.lint import LintWarning
@@ -24,6 +23,7 @@ from trnsim.source_lines import warn
 from trnsim.targets import target_named
 from trnsim.threads import one_blas_thread
 from trnsim.typing import check_annotations
+from trnsim.workers import Workers
 
 
 class Kernel:
@@ -264,7 +264,7 @@ class Launch:
         *,
         rank: int = 0,
         world: Any = None,
-        crew: Crew | None = None,
+        workers: Workers | None = None,
         spills: bool = False,
     ) -> None:
         self.kernel = kernel
@@ -272,12 +272,12 @@ class Launch:
         self.spills = spills
         self.high_water: dict[str, int] = {}
         self.cores = check_grid(kernel.grid, params.target)
-        self.crew = Crew() if crew is None and self.cores > 1 else crew
+        self.workers = Workers() if workers is None and self.cores > 1 else workers
         self.name = getattr(kernel, "__name__", "kernel")
         self.named = Named(kernel.schedule, trace) if kernel.schedule else None
         if world is None and self.cores > 1:
-            world = World(crew=self.crew)
-        self.device = Device(self.crew, self.cores, rank, world)
+            world = World(workers=self.workers)
+        self.device = Device(self.workers, self.cores, rank, world)
         self.trace: Any = trace if self.named is None else self.named
         self.sessions = [self._session(core, rank) for core in range(self.cores)]
         self.arguments = Arguments(self.sessions[0], shared=self.cores > 1)
@@ -308,13 +308,13 @@ class Launch:
         try:
             bodies = self.bodies(args, kwargs)
             with one_blas_thread():
-                if self.crew is None:
+                if self.workers is None:
                     with activated(self.sessions[0]):
                         raw = [bodies[0]()]
                 else:
                     for session, body in zip(self.sessions, bodies, strict=True):
-                        self.crew.add(session, f"core {session.core}", body)
-                    raw = self.crew.run()
+                        self.workers.add(session, f"core {session.core}", body)
+                    raw = self.workers.run()
             result = self.results(raw)
         except BaseException:
             self.arguments.restore()

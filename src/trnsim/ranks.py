@@ -9,11 +9,11 @@ import numpy as np
 
 from trnsim.arrays import is_array, is_torch, to_numpy
 from trnsim.collectives.world import World
-from trnsim.crew import Crew
 from trnsim.errors import WrongArgument
 from trnsim.kernel import Launch, as_kernel, params_of
 from trnsim.session import Record
 from trnsim.threads import one_blas_thread
+from trnsim.workers import Workers
 
 
 class PerRank:
@@ -76,17 +76,17 @@ def simulate_ranks(
 
     def run(*args: Any, **kwargs: Any) -> list[Any]:
         dealt = Deal(ranks, copies=numerics)
-        crew = Crew()
-        world = World(ranks, crew, ranks_per_node)
-        launches = [Launch(jitted, params, trace, rank=r, world=world, crew=crew) for r in range(ranks)]
+        workers = Workers()
+        world = World(ranks, workers, ranks_per_node)
+        launches = [Launch(jitted, params, trace, rank=r, world=world, workers=workers) for r in range(ranks)]
         try:
             for rank, launch in enumerate(launches):
                 own = tuple(dealt.take(a, rank) for a in args), {k: dealt.take(v, rank) for k, v in kwargs.items()}
                 for session, body in zip(launch.sessions, launch.bodies(*own), strict=True):
                     label = f"rank {rank}" if launch.cores == 1 else f"rank {rank} core {session.core}"
-                    crew.add(session, label, body)
+                    workers.add(session, label, body)
             with one_blas_thread():
-                raw = crew.run()
+                raw = workers.run()
             results = [
                 launch.results(raw[i * launch.cores : (i + 1) * launch.cores]) for i, launch in enumerate(launches)
             ]

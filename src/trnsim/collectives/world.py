@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from trnsim.crew import Crew
 from trnsim.errors import Deadlock, KernelError, WrongArgument
 from trnsim.language.tensor import NkiTensor
 from trnsim.session import Session
+from trnsim.workers import Workers
 
 
 class Offer:
@@ -77,9 +77,9 @@ Meeting = dict[tuple[int, int], Offer]
 class World:
     """``size`` ranks, ``per_node`` of them on each instance."""
 
-    def __init__(self, size: int = 1, crew: Crew | None = None, per_node: int | None = None) -> None:
+    def __init__(self, size: int = 1, workers: Workers | None = None, per_node: int | None = None) -> None:
         self.size = size
-        self.crew = crew
+        self.workers = workers
         self.per_node = per_node or size
         self._counts: dict[Any, int] = {}
         self._meetings: dict[Any, Meeting] = {}
@@ -102,8 +102,8 @@ class World:
         if len(here) == len(wanted):
             del self._meetings[(*place, k)]
             self._transfer({r: here[r, taking[0]] for r in ranks}, list(here.values()) if joint else [], work)
-        if self.crew is not None:
-            self.crew.wait(
+        if self.workers is not None:
+            self.workers.wait(
                 session,
                 lambda: len(here) == len(wanted),
                 lambda: f"{_missing(wanted - here.keys(), cores)} in {offer.kind}",
