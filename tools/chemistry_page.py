@@ -8,6 +8,7 @@ clusters are slow, and end when their ``--budget`` is spent.
 from __future__ import annotations
 
 import argparse
+import ctypes
 import gc
 import json
 import os
@@ -22,11 +23,11 @@ import torch
 import trnblas
 import trnchem
 import trnsci
-from trnchem.budget import Options, Sizes
+from trnchem.budget import Options, Sizes, orbitals_at_once
 from trnchem.shares import make_sharded_plan
 from trnsci.errors import CapacityError
 from trnsci.plans import seconds as in_words
-from trntensor.mp2_energy import mp2_within
+from trntensor.mp2_energy import mp2_between, mp2_within
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "trnchem" / "table.md"
@@ -36,7 +37,7 @@ WATERS = (1, 2, 3, 4, 6, 8, 10, 12, 16, 20)
 DZ, TZ, AUG, SVP, TZVP = "cc-pvdz", "cc-pvtz", "aug-cc-pvdz", "def2-svp", "def2-tzvp"
 HEAD = (
     *("molecule", "reference, basis", "functions", "E(corr), PySCF", "fp64", "simulator, fp64", "fp32", "target"),
-    *("Laplace, E(os)", "ours", "PySCF", "memory", "predicted on trn2"),
+    *("Laplace, E(os)", "ours", "PySCF", "memory: ours", "PySCF", "predicted on trn2"),
 )
 # name: atoms in angstrom, basis, charge, unpaired electrons, reference
 MOLECULES: dict[str, tuple[str, str, int, int, str]] = {
@@ -86,14 +87,14 @@ def solved(atoms: str, basis: str, charge: int, spin: int, kind: str) -> Any:
     return mean.run()
 
 
-def timed(function: Callable[[], Any], rounds: int = 3) -> tuple[Any, float]:
-    """A result, and the fastest of some rounds."""
+def timed(function: Callable[[], Any], rounds: int = 10) -> tuple[Any, float]:
+    """A result, and the processor seconds of the fastest of some rounds."""
     best = float("inf")
     for _ in range(rounds):
-        start = time.perf_counter()
-        found = function()
-        best = min(best, time.perf_counter() - start)
-    return found, best
+        start = time.process_time()
+        result = function()
+        best = min(best, time.process_time() - start)
+    return result, best
 
 
 def peer(mean: Any) -> Any:
@@ -108,6 +109,7 @@ def peer(mean: Any) -> Any:
 def measured(name: str) -> dict[str, Any]:
     """One row of the table."""
     mean = solved(*MOLECULES[name])
+    grown = [_apart(run)["bytes"] for run in (lambda: trnchem.dfmp2(mean).e_corr, lambda: peer(mean).e_corr)]
     (theirs, their_time), (ours, our_time) = timed(lambda: peer(mean)), timed(lambda: trnchem.dfmp2(mean))
     within = trnchem.dfmp2(mean, target_error=TARGET)
     n = ours.plan.sizes
@@ -121,7 +123,8 @@ def measured(name: str) -> dict[str, Any]:
         "chosen": within.plan.precision,
         "seconds": our_time,
         "pyscf": their_time,
-        "bytes": ours.plan.peak_bytes,
+        "bytes": grown[0],
+        "pyscf_bytes": grown[1],
         "laplace": trnchem.dfmp2(mean, method="laplace").e_os - float(theirs.e_corr_os),
         "predicted": predicted(n),
     }
@@ -140,18 +143,20 @@ def predicted(n: Sizes) -> list[float]:
         (-(-n.naux // 64), _gemm((n.nocc, n.nao), (n.nao, 64 * n.nao))),
         (-(-n.naux // 64), _gemm((64 * n.nocc, n.nao), (n.nao, n.nvir))),
     ]
-    if n.spins.sets == 1:
-        shapes = ((n.nocc, n.nvir, n.naux), (n.nocc,), (n.nvir,))
-        steps.append((1, _of(trnsci.plan(mp2_within, *(torch.empty(shape, device="meta") for shape in shapes)))))
-    else:
-        width = max(1, min(n.nocc, (1 << 16) // n.nvir**2))
-        groups = sum(-(-(n.nocc - i) // width) for i in range(n.nocc))
-        steps.append((groups, _gemm((width * n.nvir, n.naux), (n.naux, n.nvir))))
+    sets, vir = [len(rows) for rows in n.spins.ranges(n.nocc)], _meta(n.nvir)
+    steps += [(1, _of(trnsci.plan(mp2_within, _meta(rows, n.nvir, n.naux), _meta(rows), vir))) for rows in sets if rows]
+    if len(sets) == 2 and sets[1]:
+        both = [_meta(rows, n.nvir, n.naux) for rows in sets]
+        steps.append((1, _of(trnsci.plan(mp2_between, *both, *map(_meta, sets), vir, vir))))
     return [sum(count * part[k] for count, part in steps) for k in range(3)]
 
 
+def _meta(*shape: int) -> torch.Tensor:
+    return torch.empty(shape, device="meta")
+
+
 def _gemm(*shapes: tuple[int, int]) -> tuple[float, float, float]:
-    return _of(trnsci.plan(trnblas.gemm, 1.0, *(torch.empty(shape, device="meta") for shape in shapes)))
+    return _of(trnsci.plan(trnblas.gemm, 1.0, *(_meta(*shape) for shape in shapes)))
 
 
 def _of(plan: Any) -> tuple[float, float, float]:
@@ -191,8 +196,10 @@ def _apart(function: Callable[[], Any]) -> dict[str, float]:
         line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(name))
         return int(line.split()[1]) * 1024
 
-    # otherwise the collector of garbage touches, and so copies, the memory of the parent
+    # otherwise the collector of garbage copies the memory of the parent by touching it, and what the parent has freed
+    # is used again without being counted
     gc.freeze()
+    ctypes.CDLL(None).malloc_trim(0)
     receive, send = os.pipe()
     child = os.fork()
     if not child:
@@ -248,9 +255,10 @@ def crossover() -> list[dict[str, Any]]:
     """Pairs and Laplace on trn2 for water clusters in cc-pVTZ with frozen core: 58 functions and 141 auxiliary each."""
     rows, points = [], 10
     hbm = 12_900_000_000
-    for count in (4, 9, 17, 34, 52, 69):
+    for count in (1, 2, 4, 9, 17, 34, 52, 69):
         n = Sizes(nao=58 * count, nocc=4 * count, nvir=53 * count, naux=141 * count, widest=9, itemsize=4)
-        pair, one = _gemm((n.nvir, n.naux), (n.naux, n.nvir)), _gemm((n.naux, n.nvir), (n.nvir, n.naux))
+        pair, some = _gemm((n.nvir, n.naux), (n.naux, n.nvir)), orbitals_at_once(n)
+        one = _of(trnsci.plan(trnblas.syrk, 1.0, _meta(some * n.nvir, n.naux), trans=True))
         pairs = n.nocc * (n.nocc + 1) // 2
         ranks = {}
         for method in ("pairs", "laplace"):
@@ -263,18 +271,16 @@ def crossover() -> list[dict[str, Any]]:
                 if plan.place == "host memory":
                     ranks[method] = (size, plan.peak_bytes)
                     break
-        times = {"pairs": [pairs * part for part in pair], "laplace": [points * n.nocc * part for part in one]}
+        times = {"pairs": [pairs * part for part in pair], "laplace": [points * n.nocc / some * part for part in one]}
         rows.append({"waters": count, "functions": n.nao, **times, "ranks": ranks})
     return rows
 
 
-def exponent(rows: list[dict[str, Any]], name: str) -> str:
+def exponent(rows: list[dict[str, Any]], name: str) -> float:
     """The slope of log seconds over log functions, of the larger half of a series."""
     far = rows[len(rows) // 2 :]
-    if len(far) < 2:
-        return "–"
     x, y = np.log([row["functions"] for row in far]), np.log([row[name]["seconds"] for row in far])
-    return f"{np.polyfit(x, y, 1)[0]:.1f}"
+    return float(np.polyfit(x, y, 1)[0])
 
 
 def page(record: dict[str, Any]) -> str:
@@ -295,15 +301,15 @@ def _table(rows: dict[str, Any]) -> list[str]:
         "Written by `python -m tools.chemistry_page` from what it measured. Nothing is frozen; mean fields are",
         "PySCF's, density fitted; the fitted integrals are taken over. Differences are in hartree against PySCF's",
         f"density-fitted MP2 of the same mean field. *Target* asks for {TARGET:g} Ha and says what precision it took.",
-        "Times are of one thread on a shared machine, the fastest of three: read them as ratios. Memory is what the",
-        "plan states, libraries included. *Predicted* is one core of trn2 in float32 from fitted integrals, with the",
-        "interval of the [time model](../concepts/timing.md).",
+        "Times are processor time of one thread on a shared machine, the fastest of ten: read them as ratios.",
+        "Memory is by how much a process grew at most, as the operating system counts it. *Predicted* is one core of",
+        "trn2 in float32 from fitted integrals, with the interval of the [time model](../concepts/timing.md).",
         "",
         f"Largest difference in float64: {worst:.0e} Ha on PyTorch ({len(rows)} molecules)"
-        + (f", {max(simulated):.0e} Ha on the simulator ({len(simulated)}, the smaller ones)." if simulated else "."),
+        + (f", {max(simulated):.0e} Ha on the simulator ({len(simulated)})." if simulated else "."),
         "",
         "| " + " | ".join(HEAD) + " |",
-        "|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
+        "|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
     ]
     for name, row in rows.items():
         _, basis, _, _, kind = MOLECULES[name]
@@ -312,37 +318,57 @@ def _table(rows: dict[str, Any]) -> list[str]:
             f"| {name} | {kind}, {basis} | {row['functions']} | {row['e_corr']:.9f} | {_off(row['fp64'])} |"
             f" {_off(row.get('simulator'))} | {_off(row['fp32'])} | {_off(row['target'])} ({row['chosen']}) |"
             f" {_off(row['laplace'])} | {in_words(row['seconds'])} | {in_words(row['pyscf'])} |"
-            f" {row['bytes'] / 1e6:.0f} MB | {in_words(row['predicted'][0])} ({low} to {high}) |"
+            f" {row['bytes'] / 1e6:.1f} MB | {row['pyscf_bytes'] / 1e6:.1f} MB |"
+            f" {in_words(row['predicted'][0])} ({low} to {high}) |"
         )
     return lines
 
 
 def _series(rows: list[dict[str, Any]]) -> list[str]:
-    names = ("pyscf", "torch", "pairs", "fp32", "laplace")
+    names, last = ("pyscf", "torch", "pairs", "fp32", "laplace"), rows[-1]["waters"]
     lines = [
         "",
         "## Clusters of water",
         "",
-        "On a lattice of 3 Å, cc-pVDZ, from fitted integrals to the energy, one thread, one program after the other.",
-        "*torch* is a loop over occupied orbitals with `torch.einsum`. *Laplace* is the opposite-spin energy alone,",
-        "quadrature to 1e-6. Memory is by how much a fresh process grew at most, as the system counts it. The",
-        f"series ends at {rows[-1]['waters']} molecules, where the time given to it was spent.",
+        "On a lattice of 3 Å, cc-pVDZ, from fitted integrals to the energy: processor time of one thread, one program",
+        "after the other, each in a fresh process. *torch* is a loop over occupied orbitals with `torch.einsum`.",
+        "*Laplace* is the opposite-spin energy alone, quadrature to 1e-6. Memory is by how much the process grew at",
+        "most, as the operating system counts it.",
+    ]
+    if last < WATERS[-1]:
+        lines.append(
+            f"Measured up to {last} molecules, where the time given to it was spent; beyond, by the exponents."
+        )
+    lines += [
         "",
-        "| molecules | functions | PySCF | torch | fp64 | fp32 | Laplace | memory: PySCF | torch | fp64 | fp32 |",
-        "|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
+        "| molecules | functions | PySCF | torch | fp64 | fp32 | Laplace |"
+        " memory: PySCF | torch | fp64 | fp32 | Laplace |",
+        "|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
     ]
     for row in rows:
         times = " | ".join(in_words(row[name]["seconds"]) for name in names)
-        memory = " | ".join(f"{row[name]['bytes'] / 1e6:.0f} MB" for name in names[:4])
+        memory = " | ".join(f"{row[name]['bytes'] / 1e6:.0f} MB" for name in names)
         lines.append(f"| {row['waters']} | {row['functions']} | {times} | {memory} |")
-    slopes = " | ".join(exponent(rows, name) for name in names)
-    lines += [f"| exponent of the larger half | | {slopes} | | | | |", ""]
-    worst = max(abs(row[name]["energy"] - row["pyscf"]["energy"]) for row in rows for name in ("pairs", "torch"))
-    last = rows[-1]["pairs"]["seconds"] / rows[-1]["laplace"]["seconds"]
+    slopes = {name: exponent(rows, name) for name in names}
+    for count in WATERS[len(rows) :]:
+        grown = [in_words(rows[-1][name]["seconds"] * (count / last) ** slopes[name]) for name in names]
+        lines.append(f"| {count}, predicted | {24 * count} | {' | '.join(grown)} | | | | | |")
     lines += [
-        f"Energies of all in float64 agree to {worst:.0e} Ha. At the end of the series pairs in float64 take {last:.2f}"
+        f"| exponent of the larger half | | {' | '.join(f'{slopes[name]:.1f}' for name in names)} | | | | | |",
+        "",
     ]
-    return [*lines, f"of the time of Laplace: the crossover is {'' if last > 1 else 'not '}reached here."]
+    worst = max(abs(row[name]["energy"] - row["pyscf"]["energy"]) for row in rows for name in ("pairs", "torch"))
+    faster = [row["functions"] for row in rows if row["laplace"]["seconds"] < row["pairs"]["seconds"]]
+    where = (
+        f"Laplace is faster than pairs in float64 from {faster[0]} functions on" if faster else "Laplace is not faster"
+    )
+    end = {name: rows[-1][name]["seconds"] for name in names}
+    return [
+        *lines,
+        f"Energies of all in float64 agree to {worst:.0e} Ha. {where}; at {last} molecules pairs take",
+        f"{end['pairs'] / end['laplace']:.2f} times its time, and PySCF {end['pyscf'] / end['pairs']:.2f} times that of"
+        " pairs.",
+    ]
 
 
 def _crossover(rows: list[dict[str, Any]]) -> list[str]:
@@ -351,7 +377,7 @@ def _crossover(rows: list[dict[str, Any]]) -> list[str]:
         "## Laplace against pairs on trn2, predicted",
         "",
         "Clusters of water in cc-pVTZ with cc-pVTZ-RI and frozen core, float32, ten exponents (quadrature to 1e-6).",
-        "Times are the products of one core alone, with intervals; *ranks* is the smallest power of two whose cores",
+        "Times are the products of one core alone, pair by pair, with intervals; *ranks* is the smallest power of two whose cores",
         "hold their share of B in 12.9 GB of memory, with what each needs.",
         "",
         "| molecules | functions | pairs | Laplace | pairs ÷ Laplace | ranks, pairs | ranks, Laplace |",
@@ -381,14 +407,13 @@ def main() -> None:
     torch.set_num_threads(1)
     record: dict[str, Any] = json.loads(RECORD.read_text()) if RECORD.exists() else {}
     if "table" in args.record:
-        record["table"] = {}
         for name in MOLECULES:
-            record["table"][name] = measured(name)
+            record["table"][name] = record["table"].get(name, {}) | measured(name)
             print(name, record["table"][name]["fp64"], flush=True)
     if "simulator" in args.record:
         start = time.monotonic()
         for name, row in sorted(record["table"].items(), key=lambda each: each[1]["functions"]):
-            if time.monotonic() - start < args.budget:
+            if "simulator" not in row and time.monotonic() - start < args.budget:
                 row["simulator"] = simulated(name)
                 print(name, row["simulator"], round(time.monotonic() - start, 1), flush=True)
     if "series" in args.record:

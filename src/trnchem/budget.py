@@ -250,7 +250,8 @@ def make_plan(
             choices = [_rows(sizes, memory, width) if place == "disk" else sizes.nocc]
         else:
             choices = halved(orbitals_at_once(sizes), 1)
-        for slab, rows in product(slabs_to_try(sizes), choices):
+        widest = min(max(SLAB, SQUARES // sizes.nao**2), sizes.naux)
+        for slab, rows in product(halved(widest, sizes.widest), choices):
             whole = fused and place != "disk"
             stages = _stages(sizes, options, place, slab, rows, width, whole, fitted, memory)
             if all(stage.fits for stage in stages):
@@ -313,11 +314,6 @@ def halved(start: int, least: int) -> list[int]:
     while found[-1] > least:
         found.append(max(least, found[-1] // 2))
     return found
-
-
-def slabs_to_try(n: Sizes) -> list[int]:
-    """Auxiliary functions in a slab, as many as pay and then fewer."""
-    return halved(min(max(SLAB, SQUARES // n.nao**2), n.naux), n.widest)
 
 
 def _rows(n: Sizes, memory: int, width: int) -> int:

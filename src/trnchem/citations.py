@@ -16,13 +16,14 @@ SCS = "S. Grimme, J. Chem. Phys. 118, 9095 (2003): spin-component scaling, for E
 SUITE = "The trnsci authors, trnsci {version}, scientific computing on AWS Trainium (CITATION.cff)"
 
 
-def references(found: MP2Result) -> list[str]:
+def references(result: MP2Result) -> list[str]:
     """Return what to cite for a result, in the order in which a text would name them."""
-    how = {"pairs": [SCS], "laplace": [LAPLACE, SOS], "stochastic": [LAPLACE, STOCHASTIC, SOS]}[found.method]
+    how = {"pairs": [], "laplace": [LAPLACE], "stochastic": [LAPLACE, STOCHASTIC]}[result.method]
     return [
         MP2,
         FITTED,
         *how,
+        SOS if result.e_ss is None else SCS,
         PYSCF.format(version=pyscf().__version__),
         SUITE.format(version=trnsci.__version__),
     ]

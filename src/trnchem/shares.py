@@ -10,6 +10,7 @@ from typing import NamedTuple
 import torch
 
 from trnchem.budget import (
+    SLAB,
     MP2Plan,
     Options,
     Place,
@@ -24,7 +25,6 @@ from trnchem.budget import (
     pairs_at_once,
     quadrature_point,
     slab_bytes,
-    slabs_to_try,
     too_little,
 )
 from trnsci.distributed import Team
@@ -150,7 +150,7 @@ def make_sharded_plan(
     method = options.method
     places: tuple[Place, ...] = ("host memory", "disk")
     for place in places:
-        for slab in slabs_to_try(sizes):
+        for slab in halved(min(SLAB, sizes.naux), sizes.widest):
             for rows in halved(max(1, most // BLOCKS) if method == "pairs" else orbitals_at_once(sizes), 1):
                 args = (sizes, ranks, options, place, slab, rows, width, fitted)
                 stages = [_stages(*args, rank, memory) for rank in range(ranks)]
