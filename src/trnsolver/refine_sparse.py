@@ -18,52 +18,64 @@ from trnsolver.residual import _two_sum
 from trnsolver.superlu import hermitian, symmetric_factors
 
 _STEPS = 30
+# Rows of an approximate inverse that are looked at together.
+_ROWS = 256
+# Slices of a number that residuals are computed with.
+_SLICES = 4
+# Twice the unit roundoff: room for complex arithmetic.
+_UNIT = 2.0**-52
+
+Solve = Callable[[Tensor, str], Tensor]
 
 
 class Refined(NamedTuple):
-    """A solution, its relative error in the 2-norm, whether that is verified or estimated, and the corrections."""
+    """A solution, its relative error in the 2-norm, which is verified, and the corrections."""
 
     x: Tensor
     error: float
-    verified: bool
     steps: int
 
 
-def refined(
-    a: Compressed, b: Tensor, letter: str, correct: Callable[[Tensor], Tensor], goal: float, *, definite: bool
-) -> Refined:
+def refined(a: Compressed, b: Tensor, letter: str, solve: Solve, goal: float, *, definite: bool) -> Refined:
     """Correct a solution with residuals of twice float64's precision until the goal is met, or nothing improves.
+
+    Estimates decide when to stop, and the error of what is returned is then proved.
 
     Args:
         a: one square matrix.
         b: [N, K], float64 or complex128.
         letter: ``n``, ``t`` or ``c``.
-        correct: an approximate solve.
+        solve: an approximate solve, given a right-hand side and a letter.
         goal: relative error to reach.
-        definite: whether ``a`` is Hermitian positive definite, its lower triangle stored; the error is then verified.
+        definite: whether ``a`` is Hermitian positive definite, its lower triangle stored: a proof is then cheap.
     """
     numbers = to_numpy(a.values.detach().resolve_conj().to(b.dtype))
     matrix = sp.csr_array(hermitian(a, a.values.to(b.dtype)) if definite else a.scipy(numbers))
     if letter != "n":
         matrix = sp.csr_array(matrix.T if letter == "t" else matrix.conj().T)
     if b.numel() == 0:
-        return Refined(torch.zeros_like(b), 0.0, True, 0)
-    bounded = _definite_bound(matrix) if definite else None
-    x, best, step = correct(b), float("inf"), 0
-    found = x
+        return Refined(torch.zeros_like(b), 0.0, 0)
+    least = _definite_bound(matrix) if definite else None
+
+    def size_of_error(x: Tensor, left: Tensor, unsure: Tensor) -> float:
+        if least is None:
+            return _estimated(left, unsure, x, lambda r: solve(r, letter))
+        return _verified(least, left, unsure, x)
+
+    x, best, step = solve(b, letter), float("inf"), 0
+    result, residual = x, (b, b)
     for step in range(1, _STEPS + 1):
         left, unsure = accurate_residual(matrix, x, b)
-        if bounded is None:
-            error = _estimated(left, unsure, x, correct)
-        else:
-            error = _verified(bounded, left, unsure, x)
+        error = size_of_error(x, left, unsure)
         halved = error < 0.5 * best
         if error < best:
-            best, found = error, x
+            best, result, residual = error, x, (left, unsure)
         if best <= goal or (step > 2 and not halved):
             break
-        x = x + correct(left)
-    return Refined(found, best, bounded is not None, step)
+        x = x + solve(left, letter)
+    if least is None and best < float("inf"):
+        best = _proved(matrix, *residual, result, letter, solve)
+    return Refined(result, best, step)
 
 
 def accurate_residual(a: Any, x: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
@@ -90,19 +102,20 @@ def accurate_residual(a: Any, x: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
         for other in right:
             high, lost = _two_sum(high, -torch.from_numpy(sliced @ other))
             low = low + lost
-    # what three slices leave, relative to the largest of a row and of a column
+    # what the slices leave, relative to the largest of a row and of a column
     dropped = torch.from_numpy(longest * largest[:, None] * most)
     left = high + low
     # products below the range are lost whole
-    lost_whole = 9 * longest * 2.0**-1074
-    return left, 2.0**-52 * left.abs() + 2.0 ** (-3 * bits + 4) * dropped + 2.0**-100 * b.abs() + lost_whole
+    lost_whole = _SLICES**2 * longest * 2.0**-1074
+    unsure = 2.0**-52 * left.abs() + 2.0 ** (4 - _SLICES * bits) * dropped + 2.0**-100 * b.abs()
+    return left, unsure + lost_whole
 
 
 def _slices(x: NDArray[Any], largest: NDArray[Any], bits: int) -> list[NDArray[Any]]:
-    """Leading bits relative to the largest, then the next ones, three times; what is left is below the error stated."""
+    """Leading bits relative to the largest, then the next ones; what is left in the end is below the error stated."""
     found, rest = [], x
     scale = np.where(largest > 0, largest, 1.0)
-    for k in range(1, 4):
+    for k in range(1, _SLICES + 1):
         shift = np.ldexp(1.0, np.frexp(scale)[1] + 53 - k * bits)
         part = (rest + shift) - shift
         found.append(part)
@@ -152,10 +165,46 @@ def proved_inertia(a: Any, shift: float) -> tuple[int, float] | None:
 
 
 def _verified(least: float, left: Tensor, unsure: Tensor, x: Tensor) -> float:
-    """``norm(r) / least`` over the norm of the exact solution, which is at least that of ``x`` less the error."""
+    """``norm(r) / least``, relative to the exact solution."""
     if least <= 0:
         return float("inf")
     error = (torch.linalg.vector_norm(left, dim=0) + torch.linalg.vector_norm(unsure, dim=0)) / least
+    return _relative(error, x)
+
+
+def _proved(a: Any, left: Tensor, unsure: Tensor, x: Tensor, letter: str, solve: Solve) -> float:
+    """The error of x by an approximate inverse y, row by row: it is ``y r + e`` times itself, with ``e = 1 - y a``.
+
+    Infinite where the rows of ``e`` do not add up to less than 1.
+    """
+    n, longest = a.shape[0], int(np.diff(sp.csc_array(a).indptr).max())
+    sizes, terms, sums = abs(a), torch.empty_like(unsure), torch.empty(n, dtype=torch.float64)
+    for start in range(0, n, _ROWS):
+        here = slice(start, min(n, start + _ROWS))
+        y = _rows_of_inverse(n, here, x.dtype, letter, solve)
+        e, size = y.numpy() @ a, y.abs()
+        e[np.arange(len(e)), np.arange(here.start, here.stop)] -= 1.0
+        rounding = (longest + 8) * _UNIT * (size.numpy() @ sizes)
+        sums[here] = torch.from_numpy((abs(e) + rounding).sum(1))
+        terms[here] = (y @ left).abs() + size @ ((n + 8) * _UNIT * left.abs() + unsure)
+    most = float(sums.max()) * (1.0 + n * _UNIT)
+    if not most < 1.0:
+        return float("inf")
+    largest = terms.amax(0) / (1.0 - most)
+    error = torch.linalg.vector_norm(terms + sums.unsqueeze(1) * largest, dim=0) * (1.0 + (n + 8) * _UNIT)
+    return _relative(error, x)
+
+
+def _rows_of_inverse(n: int, here: slice, dtype: torch.dtype, letter: str, solve: Solve) -> Tensor:
+    """Rows of an approximate inverse of ``op(a)``: columns of that of its transpose."""
+    eye = torch.zeros((n, here.stop - here.start), dtype=dtype)
+    eye[here] = torch.eye(here.stop - here.start, dtype=dtype)
+    columns = solve(eye, "t" if letter == "n" else "n")
+    return (columns.conj() if letter == "c" else columns).mT.contiguous().resolve_conj()
+
+
+def _relative(error: Tensor, x: Tensor) -> float:
+    """An error relative to the exact solution, whose norm is at least that of ``x`` less the error."""
     size = torch.linalg.vector_norm(x, dim=0) - error
     ratio = torch.where(error == 0, 0.0, torch.where(size > 0, error / size, float("inf")))
     return float(ratio.max()) * (1.0 + 2.0**-40)
