@@ -70,9 +70,8 @@ def _metis(both: Any) -> Index:
         raise BackendUnavailable(
             backend="metis", reason="pymetis is not installed", how="pip install pymetis, or use method='amd'"
         ) from error
-    loops = sp.csr_array(both - sp.diags_array(both.diagonal(), format="csr"))
-    loops.eliminate_zeros()
-    order, _ = pymetis.nested_dissection(xadj=loops.indptr, adjncy=loops.indices)
+    edges = sp.csr_array(sp.tril(both, -1) + sp.triu(both, 1))
+    order, _ = pymetis.nested_dissection(xadj=edges.indptr, adjncy=edges.indices)
     return np.asarray(order, np.int64)
 
 

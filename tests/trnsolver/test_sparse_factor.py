@@ -1,5 +1,7 @@
 """Sparse factors against NumPy's dense answers: kinds, methods, dtypes, batches, gradients, hard matrices, errors."""
 
+import sys
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -9,7 +11,15 @@ import trnsci
 import trnsolver as ts
 import trnsparse
 from tests.together import together
-from trnsci import ArgumentError, DtypeError, NotConverged, NotPositiveDefinite, Singular, UnsupportedError
+from trnsci import (
+    ArgumentError,
+    BackendUnavailable,
+    DtypeError,
+    NotConverged,
+    NotPositiveDefinite,
+    Singular,
+    UnsupportedError,
+)
 from trnsci.testing import gaussian
 from trnsolver.arguments import roundoff
 
@@ -114,6 +124,23 @@ def test_orders_from_the_public_functions():
         assert sorted(ts.fill_ordering(a, method=method).tolist()) == list(range(40))
     with pytest.raises(Singular, match="structurally singular"):
         ts.zero_free_diagonal(sp.csr_array(np.array([[1.0, 1.0], [0.0, 0.0]])))
+
+
+def test_nested_dissection_is_metis(monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setitem(sys.modules, "pymetis", None)
+        with pytest.raises(BackendUnavailable, match="pip install pymetis"):
+            ts.fill_ordering(grid(3), method="metis")
+    pytest.importorskip("pymetis", reason="nested dissection needs pymetis, which is not installed")
+    a = grid(40)
+    order = ts.fill_ordering(a, method="metis")
+    assert sorted(order.tolist()) == list(range(1600))
+    factor = ts.factor_sparse(a, kind="cholesky", ordering="metis")
+    assert factor.fill < 0.5 * ts.factor_sparse(a, kind="cholesky", ordering="rcm").fill
+    np.testing.assert_allclose(a @ factor.solve(np.ones(1600)), np.ones(1600), atol=1e-10)
+    # an unsymmetric pattern with an empty row of a + a.T beside the diagonal
+    lone = sp.block_diag([general(20), sp.eye_array(1)], format="csr")
+    assert sorted(ts.fill_ordering(lone, method="metis").tolist()) == list(range(21))
 
 
 @pytest.mark.parametrize("source", ["scipy", "coo", "trnsparse", "bsr", "torch"])
