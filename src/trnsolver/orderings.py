@@ -71,7 +71,7 @@ def _metis(both: Any) -> Index:
             backend="metis", reason="pymetis is not installed", how="pip install pymetis, or use method='amd'"
         ) from error
     edges = sp.csr_array(sp.tril(both, -1) + sp.triu(both, 1))
-    order, _ = pymetis.nested_dissection(xadj=edges.indptr, adjncy=edges.indices)
+    order, _ = pymetis.nested_dissection(adjacency=pymetis.CSRAdjacency(edges.indptr, edges.indices))
     return np.asarray(order, np.int64)
 
 
