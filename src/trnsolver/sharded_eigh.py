@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -188,7 +189,33 @@ def _checked(op: str, a: Part, options: dict[str, Any]) -> None:
         raise UnsupportedError(op=op, reasons=[("distributed", reason)], hint="Cut the result, or gather the operand")
 
 
-@sharded(eigh)
+def _eigh_gradient(given: Mapping[str, Any], result: Any, values: Any, vectors: Any) -> Mapping[str, Any]:
+    """The rule of `eigh`, from the gradients of either result; pairs of equal values contribute nothing."""
+    w, v = result
+
+    def of_a() -> Any:
+        whole = None if values is None else gemm(1.0, v * values.unsqueeze(0), v, trans_b="c")
+        if vectors is not None:
+            gaps = w.unsqueeze(0) - w.unsqueeze(1)
+            equal = (gaps == 0).to(w.dtype)
+            inner = gemm(1.0, v, vectors, trans_a="c") * ((1.0 - equal) / (gaps + equal))
+            turned = gemm(1.0, v, gemm(1.0, inner, v, trans_b="c"))
+            whole = turned if whole is None else whole + turned
+        mirrored = whole.transpose(0, 1)
+        return 0.5 * (whole + (mirrored.conj() if whole.is_complex() else mirrored))
+
+    return {"a": of_a}
+
+
+def _eigvalsh_gradient(given: Mapping[str, Any], result: Any, grad: Any) -> Mapping[str, Any]:
+    def of_a() -> Any:
+        v = eigh(given["a"], given["UPLO"], uplo=given["uplo"]).vectors
+        return gemm(1.0, v * grad.unsqueeze(-2), v, trans_b="c")
+
+    return {"a": of_a}
+
+
+@sharded(eigh, gradient=_eigh_gradient)
 def _eigh(team: Team, a: Part, UPLO: str, uplo: str | None, out: Any, **options: Any) -> Eigh:
     _checked("trnsolver.eigh", a, options)
     if len(a.shape) > 2:
@@ -202,7 +229,7 @@ def _eigh(team: Team, a: Part, UPLO: str, uplo: str | None, out: Any, **options:
     return Eigh(*(written(team, one, other) for one, other in zip(made, out, strict=True)))  # type: ignore[arg-type]
 
 
-@sharded(eigvalsh)
+@sharded(eigvalsh, gradient=_eigvalsh_gradient)
 def _eigvalsh(team: Team, a: Part, UPLO: str, uplo: str | None, out: Part | None, **options: Any) -> Part:
     _checked("trnsolver.eigvalsh", a, options)
     if len(a.shape) > 2:

@@ -9,6 +9,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -110,7 +112,26 @@ def _lu_solve(team: Team, factors: Part, pivots: Any, b: Part, left: bool, adjoi
     return written(team, _solved(team, lambda f, x: lu_solve(f, whole, x), between, factors, b), out)
 
 
-@sharded(solve)
+def _adjoint(a: Any) -> Any:
+    return a.transpose(-1, -2).conj() if a.is_complex() else a.transpose(-1, -2)
+
+
+def _solve_gradient(given: Mapping[str, Any], result: Any, grad: Any) -> Mapping[str, Any]:
+    a, assume = given["a"], given["assume"]
+    back = functools.cache(lambda: solve(_adjoint(a), grad, assume=assume))
+
+    def of_a() -> Any:
+        left, right = (x.unsqueeze(1) if x.ndim == 1 else x for x in (back(), result))
+        return gemm(-1.0, left, right, trans_b="c")
+
+    return {"a": of_a, "b": back}
+
+
+def _inv_gradient(given: Mapping[str, Any], result: Any, grad: Any) -> Mapping[str, Any]:
+    return {"a": lambda: gemm(-1.0, gemm(1.0, result, grad, trans_a="c"), result, trans_b="c")}
+
+
+@sharded(solve, gradient=_solve_gradient)
 def _solve(
     team: Team,
     a: Part,
@@ -132,7 +153,7 @@ def _solve(
     return written(team, _solved(team, solve, between, a, b), out)
 
 
-@sharded(inv)
+@sharded(inv, gradient=_inv_gradient)
 def _inv(team: Team, a: Part, out: Part | None) -> Part:
     if len(a.shape) > 2:
         return written(team, by_batch(team, inv, a), out)

@@ -505,3 +505,62 @@ def test_whole_spectra(ranks, size):
             assert np.array_equal(values, alone)
             assert np.linalg.norm(a @ vectors - vectors * values, 2) <= bound
             assert np.linalg.norm(vectors.conj().T @ vectors - np.eye(n), 2) <= 20 * n * 2**-53
+
+
+def _gradients(function, place, dtype, spread):
+    """The gradients of a sum over the results, weighted, on spread matrices or on whole ones."""
+    n = 12
+    mesh = distributed.mesh()
+    given = [_data(n, n, dtype=dtype), _data(n, 3, seed=1, dtype=dtype)][: 2 if function.startswith("solve") else 1]
+    if function in ("eigh", "eigvalsh", "solve_pos"):
+        given[0] = given[0] @ given[0].mH + n * torch.eye(n, dtype=dtype)
+    if function == "solve_vector":
+        given[1] = given[1][:, 0].clone()
+    leaves = [x.requires_grad_() for x in given]
+    if spread:
+        places = (place, None if function == "solve_vector" else place)
+        leaves = [distributed.shard(x, mesh, place) for x, place in zip(given, places, strict=False)]
+    options = {"assume": "pos"} if function == "solve_pos" else {}
+    result = getattr(trnsolver, function.split("_")[0])(*leaves, **options)
+    whole = [distributed.gather(x) if spread else x for x in (result if isinstance(result, tuple) else (result,))]
+    # no phase of an eigenvector is seen
+    parts = [
+        x @ torch.diag(torch.arange(1.0, n + 1).to(x)) @ x.mH if function == "eigh" and x.ndim > 1 else x for x in whole
+    ]
+    sum((x * torch.arange(1.0, x.numel() + 1).reshape(x.shape)).real.sum() for x in parts).backward()
+    grads = [distributed.gather(x.grad) if spread else x.grad for x in leaves]
+    return [grad.resolve_conj().numpy() for grad in grads]
+
+
+@pytest.mark.parametrize(
+    ("function", "place", "dtype"),
+    [
+        ("solve", 0, torch.complex128),
+        ("solve_vector", 1, torch.float64),
+        ("solve_pos", 0, torch.float64),
+        ("inv", 1, torch.complex128),
+        ("eigh", 0, torch.complex128),
+        ("eigvalsh", 1, torch.float64),
+    ],
+)
+def test_gradients_are_those_of_whole_matrices(ranks, function, place, dtype):
+    mine, *_ = ranks(2).run(_gradients, function, place, dtype, True)
+    theirs, *_ = ranks(2).run(_gradients, function, place, dtype, False)
+    for found, exact in zip(mine, theirs, strict=True):
+        if function in ("eigh", "eigvalsh", "solve_pos") and exact.shape[0] == exact.shape[-1]:
+            # what a triangle stands for is seen as Hermitian
+            found, exact = found + found.conj().T, exact + exact.conj().T
+        assert np.linalg.norm(found - exact) <= 1e-9 * np.linalg.norm(exact)
+
+
+def _differentiated_factors():
+    a = distributed.shard(_data(4, 4).requires_grad_(), distributed.mesh(), 0)
+    trnsolver.lu_factor(a)
+
+
+def test_factors_without_a_gradient_say_what_to_do(ranks):
+    with pytest.raises(Exception, match="rank 0") as caught:
+        ranks(2).run(_differentiated_factors)
+    assert isinstance(caught.value.errors[0], trnsci.UnsupportedError)
+    assert "has no gradient, and a requires grad" in str(caught.value.errors[0])
+    assert "torch.no_grad()" in str(caught.value.errors[0])

@@ -136,7 +136,7 @@ def test_nested_dissection_is_metis(monkeypatch):
     order = ts.fill_ordering(a, method="metis")
     assert sorted(order.tolist()) == list(range(1600))
     factor = ts.factor_sparse(a, kind="cholesky", ordering="metis")
-    assert factor.fill < 0.5 * ts.factor_sparse(a, kind="cholesky", ordering="rcm").fill
+    assert factor.fill < 0.6 * ts.factor_sparse(a, kind="cholesky", ordering="rcm").fill
     np.testing.assert_allclose(a @ factor.solve(np.ones(1600)), np.ones(1600), atol=1e-10)
     # an unsymmetric pattern with an empty row of a + a.T beside the diagonal
     lone = sp.block_diag([general(20), sp.eye_array(1)], format="csr")
