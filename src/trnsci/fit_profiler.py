@@ -70,6 +70,9 @@ class Plain:
 class Watch(TorchDispatchMode):
     """Times torch operators that no op of the suite called. Ops switch it off inside themselves."""
 
+    # It changes nothing, so that code outside torch runs as it would without it.
+    observes = True
+
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.seen: dict[Any, Plain] = {}

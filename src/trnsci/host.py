@@ -10,6 +10,7 @@ from torch import Tensor
 from torch._C import _len_torch_dispatch_stack as dispatch_modes
 from torch.autograd import forward_ad
 from torch.nn import Parameter
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack as _modes
 
 from trnsci.specs import TensorSpec
 
@@ -33,7 +34,7 @@ def refusal(tensors: Iterable[Any], *, recorded: bool = False) -> str | None:
 
 def unseen() -> str | None:
     """Return what is active here and sees only torch's own functions, or ``None``: the rule for GPUs too."""
-    if dispatch_modes():
+    if dispatch_modes() and not all(getattr(mode, "observes", False) for mode in _modes()):
         return "a torch dispatch mode is active, which sees only torch's own functions"
     if transformed():
         return "torch.func transforms only torch's own functions"

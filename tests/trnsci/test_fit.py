@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import trnsci
-from trnsci import ArgumentError, analogs
+import trnsparse
+from trnsci import ArgumentError, analogs, host
 from trnsci.analogs import ANALOGS, looks_like
 from trnsci.cli import main
 from trnsci.fit import fit
@@ -235,6 +237,23 @@ def test_torch_inside_ops_of_the_suite_is_not_counted_twice(mixed):
     (ours,) = mixed.groups
     assert (ours.op, ours.calls) == ("trnblas.gemm", 1)
     assert sum(plain.calls for plain in mixed.plain if plain.op == "mm") == 3
+
+
+def test_code_outside_torch_runs_as_it_would_unwatched():
+    class Own(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            return func(*args, **(kwargs or {}))
+
+    x = torch.ones(2)
+    with Watch():
+        assert host.refusal((x,)) is None
+        with Own():
+            assert "dispatch mode" in host.refusal((x,))
+    rows = trnsparse.CSRMatrix.from_dense(torch.eye(3, dtype=torch.float64))
+    with Watch() as watch:
+        trnsparse.solve_triangular(rows, torch.ones(3, dtype=torch.float64))
+    # one call of SciPy's, not a product for every row
+    assert not any(plain.operator == "mm" for plain in watch.seen.values())
 
 
 def test_a_mode_of_the_programs_own_sees_what_it_would_see_alone(tmp_path, capsys):
