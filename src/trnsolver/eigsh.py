@@ -98,7 +98,8 @@ def eigsh(
         raise ArgumentError(op="eigsh", argument="sigma", got=sigma, expected="a finite number")
     shifted = sp.csr_array(matrix - sigma * sp.eye_array(n, dtype=matrix.dtype, format="csr"))
     factor = factor_sparse(shifted, method=method)
-    inner = lanczos(lambda x: factor.solve(x), k, maxiter=maxiter, **options)
+    # checked once: the iteration would notice numbers that are none
+    inner = lanczos(lambda x: factor._engine.solve(x.unsqueeze(0), "n")[0], k, maxiter=maxiter, **options)
     values = sigma + 1.0 / inner.values
     residuals = norms(apply(inner.vectors) - inner.vectors * values.to(dtype))
     return Pairs(

@@ -39,14 +39,22 @@ class SparseFactor:
         method: ``superlu`` or ``multifrontal``.
         shape: rows and columns of a matrix.
         batch: leading axes of the values.
-        order: [N], the order in which columns are eliminated.
-        fill: entries of the factors of one matrix.
     """
 
     def __init__(self, a: Compressed, engine: Engine, kind: Kind, method: str) -> None:
         self._a, self._engine = a, engine
         self.kind, self.method, self.shape = kind, method, a.shape
-        self.batch, self.order, self.fill = tuple(a.values.shape[:-1]), engine.order, engine.fill
+        self.batch = tuple(a.values.shape[:-1])
+
+    @property
+    def order(self) -> Tensor:
+        """The order in which columns are eliminated, [N]."""
+        return self._engine.order
+
+    @property
+    def fill(self) -> int:
+        """Entries of the factors of one matrix."""
+        return self._engine.fill
 
     def __repr__(self) -> str:
         m, n = self.shape
@@ -372,7 +380,8 @@ def factor_sparse(
             raise ArgumentError(op=op, argument="method", got="superlu", expected=f"multifrontal on {numbers.device}")
         if method == "superlu" or neuron.device() is None:
             remark("SuperLU on the host, by SciPy")
-            order = _order(op, found, ordering, "colamd" if kind == "lu" else "amd", kind)
+            own = kind == "lu" and len(numbers) == 1 and (ordering is None or str(ordering) == "colamd")
+            order = None if own else _order(op, found, ordering, "colamd" if kind == "lu" else "amd", kind)
             return SparseFactor(found, SuperLU.of(op, found, numbers, kind, order), kind, "superlu")
     rows = matched(op, found, numbers) if kind == "lu" else np.arange(n, dtype=np.int64)
     order = _order(op, found, ordering, "amd", kind)

@@ -68,7 +68,7 @@ def symmetric_factors(matrix: Any) -> Any | None:
 
 @dataclass(frozen=True, slots=True)
 class SuperLU:
-    """One SuperLU object for each matrix, all of ``a[order][:, order]`` (columns only, for LU)."""
+    """One SuperLU object for each matrix, all of ``a[columns][:, columns]`` (columns only, for LU)."""
 
     op: str
     a: Compressed
@@ -78,17 +78,18 @@ class SuperLU:
     dtype: torch.dtype
 
     @classmethod
-    def of(cls, op: str, a: Compressed, values: Tensor, kind: str, columns: Index) -> SuperLU:
-        """Factor ``values`` [B, nnz].
+    def of(cls, op: str, a: Compressed, values: Tensor, kind: str, columns: Index | None) -> SuperLU:
+        """Factor ``values`` [B, nnz]; without an order of columns SuperLU's own, for LU of one matrix.
 
         Raises:
             NotPositiveDefinite: a pivot is not positive; ``index`` is its row.
             Singular: a pivot is zero; SuperLU does not say which, and ``index`` is -1.
         """
-        each = _cholesky if kind == "cholesky" else _lu
+        each: Any = _cholesky if kind == "cholesky" else _lu
         many = len(values) > 1
         factors = tuple(each(op, a, row, columns, (k,) if many else ()) for k, row in enumerate(values))
-        return cls(op, a, kind, columns, factors, values.dtype)
+        plain = np.arange(a.shape[0]) if columns is None else columns
+        return cls(op, a, kind, plain, factors, values.dtype)
 
     @property
     def fill(self) -> int:
@@ -101,11 +102,15 @@ class SuperLU:
     @property
     def order(self) -> Tensor:
         """The order of elimination."""
-        return torch.from_numpy(self.columns.copy())
+        return torch.from_numpy(self._eliminated().copy())
+
+    def _eliminated(self) -> Index:
+        """Columns in the order of elimination, which SuperLU may have changed."""
+        return self.columns[np.argsort(self.factors[0].perm_c)] if self.factors else self.columns
 
     def refactored(self, values: Tensor) -> SuperLU:
         """The same of other values; the order stays."""
-        return SuperLU.of(self.op, self.a, values, self.kind, self.columns)
+        return SuperLU.of(self.op, self.a, values, self.kind, self._eliminated())
 
     def solve(self, b: Tensor, trans: str) -> Tensor:
         """Solve for ``b`` [B, N, K]."""
@@ -150,7 +155,7 @@ class SuperLU:
             lower = sp.csr_array(factor.L * root[None, :])
             return lower, sp.csr_array(lower.conj().T), self.columns, self.columns
         rows = np.argsort(factor.perm_r)
-        return sp.csr_array(factor.L), sp.csr_array(factor.U), rows, self.columns[np.argsort(factor.perm_c)]
+        return sp.csr_array(factor.L), sp.csr_array(factor.U), rows, self._eliminated()
 
 
 def _cholesky(op: str, a: Compressed, values: Tensor, order: Index, batch: tuple[int, ...]) -> Any:
@@ -166,10 +171,12 @@ def _cholesky(op: str, a: Compressed, values: Tensor, order: Index, batch: tuple
     return found
 
 
-def _lu(op: str, a: Compressed, values: Tensor, columns: Index, batch: tuple[int, ...]) -> Any:
-    matrix = sp.csc_array(a.scipy(to_numpy(values.detach().resolve_conj())))[:, columns]
+def _lu(op: str, a: Compressed, values: Tensor, columns: Index | None, batch: tuple[int, ...]) -> Any:
+    matrix = sp.csc_array(a.scipy(to_numpy(values.detach().resolve_conj())))
     try:
-        return sp.linalg.splu(sp.csc_array(matrix), permc_spec="NATURAL")
+        if columns is None:
+            return sp.linalg.splu(matrix, permc_spec="COLAMD")
+        return sp.linalg.splu(sp.csc_array(matrix[:, columns]), permc_spec="NATURAL")
     except RuntimeError as error:
         if not _without_pivot(error):
             raise
