@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any, Literal
 
 import torch
@@ -28,7 +28,7 @@ _WORDS = {"upper": "u", "lower": "l", "left": "l", "right": "r", "unit": "u", "n
 
 def transposition(op: str, value: bool | int | str, argument: str = "trans") -> Trans:
     """Read a ``trans`` flag: ``False``/0/"n", ``True``/1/"t" or 2/"c"."""
-    kind = _TRANS.get(value.lower() if isinstance(value, str) else value)
+    kind = _TRANS.get(value.lower() if isinstance(value, str) else value) if isinstance(value, Hashable) else None
     if kind is None:
         check.option(op, argument, value, (False, True, "n", "t", "c", 0, 1, 2))
         raise AssertionError("every accepted spelling is in the table")
@@ -47,6 +47,8 @@ def flag(op: str, argument: str, value: bool | int | str, letters: str) -> bool:
     if value is False or value is True:
         return value
     spelled = _WORDS.get(value.lower(), value.lower()) if isinstance(value, str) else value
+    if isinstance(value, Tensor) and (value.ndim or value.layout != torch.strided):
+        check.option(op, argument, value, (False, True, *letters))
     if spelled in (0, letters[0]):
         return False
     if spelled in (1, letters[1]):

@@ -53,9 +53,10 @@ def grouped_gemm(
         (2, 5)
         (4, 1)
     """
-    lefts, rights = list(a), list(b)
+    lefts, rights = (check.sequence("grouped_gemm", name, x) for name, x in (("a", a), ("b", b)))
     check.equal("grouped_gemm", "number of matrices", a=len(lefts), b=len(rights))
     if c is not None:
+        c = check.sequence("grouped_gemm", "c", c)
         check.equal("grouped_gemm", "number of matrices", a=len(lefts), c=len(c))
     if not lefts:
         return []

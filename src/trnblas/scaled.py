@@ -29,7 +29,7 @@ def gemm_scaled(
         b: the same [K, N]; the two may differ.
         scale_a: a number; [M, 1], one for each row; or [M, K / g], one for each g entries along K, g dividing K.
         scale_b: a number; [1, N]; or [K / g, N] with the g of ``scale_a``, if that has one.
-        bias: [N], of the result's dtype.
+        bias: [N], real; added before the result is rounded.
         dtype: of the result: float32, bfloat16 or float16.
 
     Returns:
@@ -61,16 +61,20 @@ def gemm_scaled(
     check.equal("gemm_scaled", "K", a=a.shape[1], b=b.shape[0])
     m, k, n = *a.shape, b.shape[1]
     left, groups = _scale("scale_a", scale_a, a, m, k)
-    right, others = _scale("scale_b", scale_b if isinstance(scale_b, float) else torch.as_tensor(scale_b).mT, b, n, k)
+    right, others = _scale("scale_b", scale_b, b, n, k)
     if groups > 1 and others > 1 and groups != others:
         raise ArgumentError(op="gemm_scaled", argument="groups", got={"scale_a": groups, "scale_b": others})
     pieces = max(groups, others)
     x = a.float().reshape(m, pieces, k // pieces if pieces else 0).transpose(0, 1)  # [pieces, M, k]
     y = b.float().reshape(pieces, k // pieces if pieces else 0, n)  # [pieces, k, N]
     product = gemm(1.0, x.contiguous(), y.contiguous(), precision="fast")
-    whole = (product * left.mT.unsqueeze(-1) * right.mT.unsqueeze(-2)).sum(0)
+    whole = _times(product, left.mT.unsqueeze(-1), right.mT.unsqueeze(-2)).sum(0)
     if bias is not None:
         check.tensor("gemm_scaled", bias=bias)
+        if not bias.is_floating_point():
+            raise DtypeError(
+                op="gemm_scaled", argument="dtype of bias", got=bias.dtype, expected="a real floating dtype"
+            )
         if tuple(bias.shape) != (n,):
             raise ArgumentError(op="gemm_scaled", argument="shape of bias", got=tuple(bias.shape), expected=f"({n},)")
         whole = whole + bias.float()
@@ -79,12 +83,27 @@ def gemm_scaled(
 
 def _scale(name: str, scale: Tensor | float, x: Tensor, rows: int, k: int) -> tuple[Tensor, int]:
     """Return scales as [rows, groups], and the number of groups along K."""
+    if not isinstance(scale, Tensor | int | float) or (isinstance(scale, Tensor) and not scale.is_floating_point()):
+        got = scale.dtype if isinstance(scale, Tensor) else type(scale)
+        raise DtypeError(op="gemm_scaled", argument=name, got=got, expected="a real number or a real tensor")
     given = torch.as_tensor(scale, dtype=torch.float32, device=x.device)
     if given.ndim == 0:
         return given.expand(rows, 1), 1
+    shape = tuple(given.shape)
+    given = given.mT if name == "scale_b" and given.ndim == 2 else given
     if given.ndim != 2 or given.shape[0] not in (1, rows) or not given.shape[1] or k % given.shape[1]:
-        shape = tuple(given.shape) if name == "scale_a" else tuple(given.shape[::-1])
         side = f"[{rows}, groups]" if name == "scale_a" else f"[groups, {rows}]"
         expected = f"a number, or {side} with groups dividing K = {k}"
         raise ArgumentError(op="gemm_scaled", argument=f"shape of {name}", got=shape, expected=expected)
     return given.expand(rows, given.shape[1]), given.shape[1]
+
+
+def _times(product: Tensor, left: Tensor, right: Tensor) -> Tensor:
+    """``product * left * right`` where only the result need be in range: exponents are added, and applied in halves."""
+    (x, first), (y, second) = torch.frexp(left), torch.frexp(right)
+    exponent = first + second
+    halves = (half.clamp(-126, 127) for half in (exponent // 2, exponent - exponent // 2))
+    result = product * (x * y)
+    for half in halves:
+        result = torch.ldexp(result, half)
+    return result

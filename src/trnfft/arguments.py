@@ -22,6 +22,7 @@ REAL = (torch.float32, torch.float64)
 COMPLEX = (torch.complex64, torch.complex128)
 HALF = (torch.float16, torch.bfloat16)
 _COMPUTED = frozenset((*REAL, *COMPLEX))
+_WHOLE = frozenset((torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64))
 
 COMPLEX_OF = {torch.float32: torch.complex64, torch.float64: torch.complex128}
 REAL_OF = {torch.complex64: torch.float32, torch.complex128: torch.float64}
@@ -111,7 +112,7 @@ def axis_of(op: str, dim: Any, axis: Any, ndim: int) -> int:
 
 def integer(op: str, argument: str, value: Any) -> int:
     """Return an integer, or something that counts as one: NumPy's, or an element of an integer tensor."""
-    whole = not (isinstance(value, Tensor) and (value.ndim or value.is_floating_point() or value.dtype == torch.bool))
+    whole = not (isinstance(value, Tensor) and (value.ndim or value.dtype not in _WHOLE))
     if whole and isinstance(value, SupportsIndex) and not isinstance(value, bool | np.ndarray):
         return value.__index__()
     raise DtypeError(op=op, argument=argument, got=type(value), expected="an integer")

@@ -31,6 +31,9 @@ class Scale:
 
     factor: complex
 
+    def __post_init__(self) -> None:
+        check.number("Scale", "factor", self.factor)
+
     def __call__(self, x: Tensor) -> Tensor:
         """Apply it."""
         return x * self.factor

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cmath
 import math
 
 import numpy as np
@@ -66,8 +67,8 @@ def chirp_z(
     start = complex(check.number("chirp_z", "a", a))
     ratio = None if w is None else complex(check.number("chirp_z", "w", w))
     for name, value in (("a", start), ("w", ratio)):
-        if value == 0:
-            raise ArgumentError(op="chirp_z", argument=name, got=value, expected="a point that is not 0")
+        if value is not None and (value == 0 or not cmath.isfinite(value)):
+            raise ArgumentError(op="chirp_z", argument=name, got=value, expected="a finite point that is not 0")
     policy = resolve("chirp_z", precision, x.dtype)
     rows = x.movedim(dim, -1)
     block = _block(max(n, count), ratio)

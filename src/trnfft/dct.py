@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol, SupportsIndex
 
 import numpy as np
 import torch
@@ -170,7 +170,7 @@ def _checked(
     precision: Precision | None,
     out: Tensor | None,
 ) -> Tensor:
-    if kind not in _INVERSE_TYPE:
+    if not isinstance(kind, SupportsIndex) or kind not in _INVERSE_TYPE:
         check.option(op, "type", kind, (1, 2, 3, 4))
     scale = scale_of(op, norm, inverse)
     orthogonal = norm == "ortho" if orthogonalize is None else bool(orthogonalize)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from trnfft.arguments import axis_of, integer, integers, strided
 from trnfft.complextensor import ComplexTensor
-from trnsci import ArgumentError, array_function, check
+from trnsci import ArgumentError, DtypeError, array_function, check
 
 Array = TypeVar("Array", Tensor, ComplexTensor)
 Axes = int | Sequence[int] | None
@@ -51,12 +51,14 @@ def _count(op: str, n: Any, d: float) -> int:
     n = integer(op, "n", n)
     if n < 1:
         raise ArgumentError(op=op, argument="n", got=n, expected="at least 1")
-    if check.number(op, "d", d) == 0:
+    if check.real(op, "d", d) == 0:
         raise ArgumentError(op=op, argument="d", got=d, expected="a distance that is not 0")
     return n
 
 
 def _frequencies(k: Tensor, n: int, d: float, dtype: torch.dtype | None) -> Tensor:
+    if dtype is not None and not isinstance(dtype, torch.dtype):
+        raise DtypeError(op="fftfreq", argument="dtype", got=type(dtype), expected="a dtype of torch")
     # In double precision, so that the one rounding is the last.
     return (k.double() / (n * d)).to(dtype or torch.get_default_dtype())
 

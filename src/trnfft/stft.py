@@ -228,6 +228,7 @@ def istft(
     count = x.shape[-1]
     total = n_fft + hop * (count - 1)
     start = n_fft // 2 if center else 0
+    length = None if length is None else integer("istft", "length", length)
     stop = start + length if length is not None else total - start if center else total
     covered = min(stop, total)
     spectra = x.mT

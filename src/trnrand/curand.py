@@ -46,12 +46,12 @@ class _Chain:
 
     def words(self, n: int) -> Tensor:
         """Return the next ``n`` words, uint32 [n]: what ``curandGenerate`` or ``curand()`` gives."""
-        if not isinstance(n, int) or isinstance(n, bool) or n < 0:
-            raise ArgumentError(op=f"{self.name}.words", argument="n", got=n, expected="a non-negative integer")
+        _count(f"{self.name}.words", n)
         return torch.from_numpy(self._as_words(self._take(n)).astype(np.uint32))
 
     def uniform(self, n: int, *, dtype: torch.dtype = torch.float32) -> Tensor:
         """Return the next ``n`` numbers in (0, 1] [n]: ``curandGenerateUniform`` and ``UniformDouble``."""
+        _count(f"{self.name}.uniform", n)
         if dtype not in (torch.float32, torch.float64):
             raise DtypeError(op=f"{self.name}.uniform", argument="dtype", got=dtype, expected="float32 or float64")
         if dtype == torch.float32:
@@ -213,7 +213,8 @@ class MRG32k3a(_Chain):
         return np.where(p1 <= p2, p1 + np.uint64(self._M[0]) - p2, p1 - p2), moved
 
     def _as_words(self, raw: Words) -> Words:
-        return (raw.astype(np.float64) * 1.000000048662).astype(np.uint64)
+        # the largest output is one word too many; a GPU converts it to the last one
+        return np.minimum((raw.astype(np.float64) * 1.000000048662).astype(np.uint64), np.uint64(MASK))
 
     def _floats(self, raw: Words) -> NDArray[np.float32]:
         return (raw.astype(np.float64) * self._NORM).astype(np.float32)
@@ -243,9 +244,13 @@ class MT19937:
 
     def words(self, n: int) -> Tensor:
         """Return the next ``n`` words, uint32 [n]."""
-        if not isinstance(n, int) or isinstance(n, bool) or n < 0:
-            raise ArgumentError(op="MT19937.words", argument="n", got=n, expected="a non-negative integer")
+        _count("MT19937.words", n)
         return torch.from_numpy(self._source.randint(0, 1 << 32, size=n, dtype=np.uint32))
+
+
+def _count(op: str, n: Any) -> None:
+    if not isinstance(n, int) or isinstance(n, bool) or n < 0:
+        raise ArgumentError(op=op, argument="n", got=n, expected="a non-negative integer")
 
 
 def _shift_matrix() -> Words:

@@ -124,16 +124,23 @@ def ndim(op: str, at_least: int, **values: Tensor) -> None:
 def option(op: str, argument: str, value: T, accepted: Iterable[T]) -> T:
     """Return ``value``, which must be one of those accepted."""
     choices = tuple(accepted)
-    if value not in choices:
+    if isinstance(value, Tensor) or value not in choices:
         raise ArgumentError(op=op, argument=argument, got=value, expected="one of " + ", ".join(map(repr, choices)))
     return value
+
+
+def sequence(op: str, argument: str, value: Any) -> list[Any]:
+    """The items of a list, a tuple or another iterable that is no text."""
+    if not isinstance(value, Iterable) or isinstance(value, str | dict) or getattr(value, "ndim", 1) == 0:
+        raise DtypeError(op=op, argument=argument, got=type(value), expected="a sequence")
+    return list(value)
 
 
 def number(op: str, argument: str, value: Any) -> int | float | complex:
     """Return a Python number, or a 0-d tensor without gradient, as a Python number."""
     if isinstance(value, int | float | complex):
         return value
-    if isinstance(value, Tensor) and value.ndim == 0:
+    if isinstance(value, Tensor) and value.ndim == 0 and value.layout == torch.strided:
         if value.requires_grad:
             raise ArgumentError(
                 op=op,
@@ -145,6 +152,14 @@ def number(op: str, argument: str, value: Any) -> int | float | complex:
         scalar: int | float | complex = value.item()
         return scalar
     raise DtypeError(op=op, argument=argument, got=type(value), expected="a number")
+
+
+def real(op: str, argument: str, value: Any) -> float:
+    """A real number that is not NaN: tolerances, shifts, ends of intervals."""
+    found = value if type(value) is float else number(op, argument, value)
+    if isinstance(found, complex) or found != found:
+        raise DtypeError(op=op, argument=argument, got=found, expected="a real number")
+    return found
 
 
 def coefficient(op: str, argument: str, value: Any, dtype: torch.dtype) -> complex:

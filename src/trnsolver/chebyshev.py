@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from trnsci import ArgumentError, array_function, op, run
+from trnsci import ArgumentError, array_function, check, op, run
 from trnsci.nki import P_MAX, launch
 from trnsolver.kernels import chebyshev as kernels
 from trnsolver.operators import Apply, Callback, Matrix, Operator, Result, norms, on_chip, on_columns, operator, problem
@@ -115,7 +115,7 @@ def chebyshev_preconditioner(a: Matrix, low: float, high: float, *, degree: int 
 
 
 def _interval(op: str, low: float, high: float) -> None:
-    if not 0 < low < high < float("inf"):
+    if not 0 < check.real(op, "low", low) < check.real(op, "high", high) < float("inf"):
         raise ArgumentError(op=op, argument="low", got=low, expected=f"between 0 and high={high}, exclusively")
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from trnblas import gemm
 from trnsci import ArgumentError, array_function, check
 from trnsolver.lanczos import Pairs
-from trnsolver.operators import Callback, Matrix, norms, operator
+from trnsolver.operators import Callback, Matrix, norms, operator, tolerance
 
 
 @array_function
@@ -50,6 +50,7 @@ def davidson(
         tensor([1.0100])
     """
     found = operator("davidson", a)
+    tolerance("davidson", tol)
     check.option("davidson", "which", which, ("smallest", "largest"))
     if diagonal is None:
         if found.matrix is None:
@@ -60,7 +61,7 @@ def davidson(
     n = len(diagonal)
     if found.shape is not None and found.shape != (n, n):
         raise ArgumentError(op="davidson", argument="shape of a", got=found.shape, expected=f"({n}, {n})")
-    if not 1 <= k <= n:
+    if not 1 <= check.real("davidson", "k", k) <= n:
         raise ArgumentError(op="davidson", argument="k", got=k, expected=f"1 to {n}")
     most = min(n, max(2 * k, space if space is not None else 8 * k + 16))
     sign = 1.0 if which == "smallest" else -1.0

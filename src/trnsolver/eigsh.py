@@ -83,7 +83,7 @@ def eigsh(
     n, dtype = found.shape[0], found.values.dtype
     if found.values.ndim != 1:
         raise ArgumentError(op="eigsh", argument="a", got="a batch of values", expected="one matrix")
-    if not 1 <= k <= n:
+    if not 1 <= check.real("eigsh", "k", k) <= n:
         raise ArgumentError(op="eigsh", argument="k", got=k, expected=f"1 to {n}")
     matrix = sp.csr_array(hermitian(found, found.values))
 
@@ -94,7 +94,7 @@ def eigsh(
     if sigma is None:
         on_host("trnsolver.eigsh")
         return lanczos(apply, k, maxiter=maxiter, **options)
-    if not math.isfinite(sigma):
+    if not math.isfinite(check.real("eigsh", "sigma", sigma)):
         raise ArgumentError(op="eigsh", argument="sigma", got=sigma, expected="a finite number")
     shifted = sp.csr_array(matrix - sigma * sp.eye_array(n, dtype=matrix.dtype, format="csr"))
     factor = factor_sparse(shifted, method=method)
@@ -137,7 +137,7 @@ def count_eigenvalues(a: Sparse, interval: tuple[float, float], *, ordering: Ord
     """
     on_host("trnsolver.count_eigenvalues")
     found = square_compressed("count_eigenvalues", a)
-    low, high = (float(end) for end in interval)
+    low, high = (float(check.real("count_eigenvalues", "interval", end)) for end in interval)
     if not low <= high:
         raise ArgumentError(op="count_eigenvalues", argument="interval", got=interval, expected="low at most high")
     n = found.shape[0]

@@ -46,7 +46,7 @@ def inv_triangular(a: Tensor, *, lower: bool = False, unit: bool = False) -> Ten
     triangle("inv_triangular", lower, a=a)
     if not unit:
         nonsingular("inv_triangular", a.diagonal(dim1=-2, dim2=-1))
-    return run(InvTriangular(a, unit)) if lower else run(InvTriangular(a.mT, unit)).mT
+    return run(InvTriangular(a, bool(unit))) if lower else run(InvTriangular(a.mT, bool(unit))).mT
 
 
 @op("trnsolver::inv_triangular")

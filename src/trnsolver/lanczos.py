@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from trnblas import gemm
-from trnsci import ArgumentError, NotConverged, array_function
+from trnsci import ArgumentError, NotConverged, array_function, check
 from trnsci.arrays import Answer
 from trnsolver.eig import eig
-from trnsolver.operators import Apply, Callback, Matrix, norms, operator, preconditioned
+from trnsolver.operators import Apply, Callback, Matrix, norms, operator, preconditioned, tolerance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,8 +116,9 @@ def _restarted(
     rows = found.shape[0] if found.shape is not None else n
     if rows is None:
         raise ArgumentError(op=op, argument="n", got=None, expected="the number of rows, because a is a function")
-    if not 1 <= k <= rows:
+    if not 1 <= check.real(op, "k", k) <= rows:
         raise ArgumentError(op=op, argument="k", got=k, expected=f"1 to {rows}")
+    tolerance(op, tol)
     if which not in ("largest", "smallest", "magnitude"):
         raise ArgumentError(op=op, argument="which", got=which, expected="'largest', 'smallest' or 'magnitude'")
     known: Any = found.matrix if found.matrix is not None else a
@@ -246,6 +247,9 @@ def lobpcg(
         >>> lobpcg(torch.diag(torch.tensor([1.0, 5.0, 3.0, 2.0])), start, largest=True).values.round(decimals=4)
         tensor([5.])
     """
+    tolerance("lobpcg", tol)
+    check.dense("lobpcg", x=x)
+    check.equal("lobpcg", "dimensions", x=x.ndim, matrix=2)
     left = operator("lobpcg", a).apply
     right = (lambda y: y) if b is None else operator("lobpcg", b).apply
     improve = preconditioned("lobpcg", preconditioner)

@@ -253,9 +253,8 @@ def problem(
             raise ArgumentError(op=op, argument="M", got={"a": found.shape[0], "b": b.shape[0]})
         if not adjoint and found.shape[0] != found.shape[1]:
             raise ArgumentError(op=op, argument="shape of a", got=found.shape, expected="a square matrix")
-    if not tol > 0:
-        raise ArgumentError(op=op, argument="tol", got=tol, expected="a positive number")
-    if maxiter is not None and maxiter < 0:
+    tolerance(op, tol)
+    if maxiter is not None and not check.real(op, "maxiter", maxiter) >= 0:
         raise ArgumentError(op=op, argument="maxiter", got=maxiter, expected="0 or more")
     vector = b.ndim == 1
     columns = b.unsqueeze(-1) if vector else b
@@ -268,6 +267,12 @@ def problem(
     sizes = torch.where(sizes > 0, sizes, 1.0)
     most = maxiter if maxiter is not None else 10 * max(1, rows)
     return Problem(op, found, columns, x, vector, sizes, tol, most, callback, [])
+
+
+def tolerance(op: str, tol: Any) -> None:
+    """A tolerance is a positive number."""
+    if not check.real(op, "tol", tol) > 0:
+        raise ArgumentError(op=op, argument="tol", got=tol, expected="a positive number")
 
 
 def start(op: str, x0: Any, b: Tensor, rows: int, vector: bool) -> Tensor:

@@ -45,6 +45,7 @@ def pinv(
             op="pinv", argument="rcond", got=rcond, expected=f"None with rtol={rtol}: they are the same"
         )
     share = rcond if rtol is None else rtol
+    _real("pinv", rtol=share, atol=atol)
     if torch.is_grad_enabled() and a.requires_grad:
         made: Tensor = _Differentiable.apply(a, atol, share, hermitian)  # type: ignore[no-untyped-call]
     else:
@@ -107,6 +108,14 @@ def _share(op: str, rcond: float | None, rtol: float | Tensor | None) -> float |
     return rcond if rtol is None else rtol
 
 
+def _real(op: str, **given: Any) -> None:
+    for name, value in given.items():
+        if isinstance(value, Tensor) and value.is_floating_point():
+            continue
+        if value is not None:
+            check.real(op, name, value)
+
+
 def _threshold(a: Tensor, s: Tensor, share: float | Tensor | None, atol: float | Tensor | None = None) -> Tensor:
     """What singular values have to exceed, [..., 1]."""
     if share is None:
@@ -137,6 +146,7 @@ def matrix_rank(
         tensor(1)
     """
     matrices("matrix_rank", a=a)
+    _real("matrix_rank", rtol=rtol, rcond=rcond, atol=atol)
     s = eigvalsh(a).abs() if hermitian else svdvals(a)
     return written("matrix_rank", out, (s > _threshold(a, s, _share("matrix_rank", rcond, rtol), atol)).sum(-1), a=a)
 
@@ -151,6 +161,7 @@ def null_space(a: Tensor, rcond: float | None = None) -> Tensor:
                 [1.]])
     """
     matrices("null_space", a=a)
+    _real("null_space", rcond=rcond)
     check.equal("null_space", "dimensions", a=a.ndim, matrix=2)
     with_data("null_space", a)
     _, s, vh = svd(a)
@@ -168,6 +179,7 @@ def orth(a: Tensor, rcond: float | None = None) -> Tensor:
                 [1.]])
     """
     matrices("orth", a=a)
+    _real("orth", rcond=rcond)
     check.equal("orth", "dimensions", a=a.ndim, matrix=2)
     with_data("orth", a)
     u, s, _ = svd(a, full_matrices=False)

@@ -64,6 +64,7 @@ def solve(
         state_error(found.bound)
         return found.x
     if not left:
+        check.tensor("solve", a=a, b=b)
         turned = solve(a.mH, mirrored("solve", a, b), assume=assume)
         return written("solve", out, turned.mH, a=a, b=b)
     if assume == "pos":

@@ -45,7 +45,8 @@ def solve_banded(bands: tuple[int, int], ab: Tensor, b: Tensor) -> Tensor:
         tensor([1., 1., 1.])
     """
     matrices("solve_banded", look=False, ab=ab)
-    if len(bands) != 2 or min(bands) < 0:
+    bands = tuple(check.sequence("solve_banded", "bands", bands))
+    if len(bands) != 2 or not all(isinstance(count, int) and count >= 0 for count in bands):
         raise ArgumentError(op="solve_banded", argument="bands", got=bands, expected="two counts, none negative")
     below, above = bands
     check.equal("solve_banded", "diagonals", ab=ab.shape[-2], bands=below + above + 1)

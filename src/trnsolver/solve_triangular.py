@@ -67,9 +67,9 @@ def solve_triangular(
     if not unitriangular:
         nonsingular("solve_triangular", a.diagonal(dim1=-2, dim2=-1), a=read)
     if left:
-        x = triangular(a, b, lower=not upper, unit=unitriangular)
+        x = triangular(a, b, lower=not upper, unit=bool(unitriangular))
     else:
-        x = triangular(a.mT, b.mT, lower=upper, unit=unitriangular).mT
+        x = triangular(a.mT, b.mT, lower=upper, unit=bool(unitriangular)).mT
     settled("solve_triangular", x, b=b, a=read)
     return written("solve_triangular", out, x, a=a, b=b)
 

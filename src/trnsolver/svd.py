@@ -88,7 +88,7 @@ def svd(
     """
     matrices("svd", a=a)
     check.option("svd", "method", method, ("auto", "polar", "jacobi"))
-    made = SVD(*run(SvdCall(a, full_matrices, method)))
+    made = SVD(*run(SvdCall(a, bool(full_matrices), method)))
     settled("svd", made.s)
     return written("svd", out, made, a=a)
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trnsci import ArgumentError, DtypeError
+from trnsci import ArgumentError, DtypeError, check
 
 Progress = Callable[[int, float], object]
 
@@ -94,6 +94,7 @@ def expanded(text: str, operands: Sequence[Any]) -> tuple[str, tuple[Any, ...]]:
 
 def real_input(op: str, x: Any, minimum: int = 1) -> Tensor:
     """Check for a finite floating-point tensor of at least ``minimum`` axes, in a dtype of linear algebra."""
+    check.dense(op, x=x)
     if not isinstance(x, Tensor) or not (x.dtype.is_floating_point or x.dtype.is_complex):
         got = x.dtype if isinstance(x, Tensor) else type(x)
         raise DtypeError(op=op, argument="dtype of x", got=got, expected="a floating-point tensor")

@@ -140,6 +140,8 @@ def _scheme(
 
 
 def _addend(c: Tensor | None, out: Tensor | None, beta: complex) -> Tensor:
+    if c is not None:
+        check.dense("einsum", c=c)
     addend = out if c is None else c
     if addend is None:
         raise ArgumentError(op="einsum", argument="c", got=None, expected=f"a tensor, or out=, because beta is {beta}")

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from trnblas.arguments import HALF
-from trnsci import ArgumentError, array_function, check
+from trnsci import ArgumentError, DtypeError, array_function, check
 from trntensor.einsum import einsum
 from trntensor.equation import common_dtype, parse
 
@@ -82,9 +82,9 @@ def elementwise(
     count = len(operands)
     common_dtype("elementwise", operands)
     equation = parse("elementwise", subscripts, [tuple(x.shape) for x in operands])
-    factors = _each("scalars", scalars, 1.0, count)
+    factors = [_factor("elementwise", "scalars", x, operands[0]) for x in _each("scalars", scalars, 1.0, count)]
     names = _each("operators", operators, "identity", count)
-    joins = [combine] * (count - 1) if isinstance(combine, str) else list(combine)
+    joins = [combine] * (count - 1) if isinstance(combine, str) else check.sequence("elementwise", "combine", combine)
     if len(joins) != count - 1:
         raise ArgumentError(
             op="elementwise", argument="length of combine", got={"operands - 1": count - 1, "combine": len(joins)}
@@ -101,13 +101,15 @@ def elementwise(
                 expected=f"distinct labels of the result, {equation.output!r}",
                 hint="Use reduce or einsum to sum over a label",
             )
-        term = OPERATORS[names[index]](_aligned(_widened(x), labels, equation.output))
+        aligned = _aligned(_widened(x), labels, equation.output)
+        term = _computed("elementwise", names[index], OPERATORS[names[index]], aligned)
         if factors[index] != 1:
             term = term * factors[index]
         if result is None:
             result = term
         else:
-            result = COMBINATIONS[check.option("elementwise", "combine", joins[index - 1], COMBINATIONS)](result, term)
+            join = check.option("elementwise", "combine", joins[index - 1], COMBINATIONS)
+            result = _computed("elementwise", join, COMBINATIONS[join], result, term)
     assert result is not None
     result = result.to(operands[0].dtype) if operands[0].dtype in HALF else result
     shape = tuple(sizes[label] for label in equation.output)
@@ -119,13 +121,30 @@ def elementwise(
     return out.copy_(result.expand(shape))
 
 
+def _computed(op: str, name: str, function: Callable[..., Tensor], *operands: Tensor) -> Tensor:
+    """Apply a function of PyTorch; not every one has every dtype."""
+    try:
+        return function(*operands)
+    except RuntimeError as error:
+        if all(x.is_floating_point() for x in operands):
+            raise
+        dtype = operands[0].dtype
+        expected = "a dtype in which PyTorch computes it, float32 for one"
+        raise DtypeError(op=op, argument=f"dtype of an operand of {name!r}", got=dtype, expected=expected) from error
+
+
+def _factor(op: str, argument: str, value: Any, x: Tensor) -> complex:
+    """A number; real in half precision, which has no complex numbers to round to."""
+    return check.coefficient(op, argument, value, x.dtype) if x.dtype in HALF else check.number(op, argument, value)
+
+
 def _widened(x: Tensor) -> Tensor:
     """Return half precision as float32, which is rounded once, at the end."""
     return x.float() if x.dtype in HALF else x
 
 
 def _each(argument: str, given: Sequence[Any] | None, default: Any, count: int) -> list[Any]:
-    values = [default] * count if given is None else list(given)
+    values = [default] * count if given is None else check.sequence("elementwise", argument, given)
     if len(values) != count:
         raise ArgumentError(
             op="elementwise", argument=f"length of {argument}", got={"operands": count, argument: len(values)}
@@ -237,6 +256,7 @@ def reduce(
     if len(set(labels)) != len(labels):
         raise ArgumentError(op="reduce", argument="labels", got=labels, expected="distinct ones", hint="Use einsum")
     result = _folded(_widened(a), labels, output, op, operator)
+    alpha, beta = (_factor("reduce", name, x, a) for name, x in (("alpha", alpha), ("beta", beta)))
     result = result if alpha == 1 else result * alpha
     if c is None and beta != 0:
         raise ArgumentError(op="reduce", argument="c", got=None, expected=f"a tensor, because beta is {beta}")
@@ -252,12 +272,13 @@ def reduce(
 
 def _folded(a: Tensor, labels: str, output: str, op: str, operator: str) -> Tensor:
     gone = [label for label in labels if label not in output]
-    view = OPERATORS[operator](a.permute([labels.index(label) for label in (*output, *gone)]))
+    ordered = a.permute([labels.index(label) for label in (*output, *gone)])
+    view = _computed("reduce", operator, OPERATORS[operator], ordered)
     flat = view.flatten(len(output)) if gone else view.unsqueeze(-1)
     if op in ("maximum", "minimum"):
         if flat.shape[-1] == 0:
             raise ArgumentError(op="reduce", argument="shape of a", got=tuple(a.shape), expected=f"elements for {op}")
-        return flat.amax(-1) if op == "maximum" else flat.amin(-1)
+        return _computed("reduce", op, lambda x: x.amax(-1) if op == "maximum" else x.amin(-1), flat)
     if a.dtype in (torch.uint16, torch.uint32, torch.uint64):
         # Torch stores these and does not add them up.
         return (flat.long().sum(-1) if op == "add" else flat.long().prod(-1)).to(a.dtype)
@@ -290,7 +311,9 @@ def tensordot(a: Tensor, b: Tensor, axes: Pairing = 2, *, dims: Pairing | None =
             raise ArgumentError(op="tensordot", argument="axes", got=axes, expected=expected)
         left, right = list(range(a.ndim - axes, a.ndim)), list(range(axes))
     else:
-        left, right = ([side] if isinstance(side, int) else list(side) for side in axes)
+        sides = check.sequence("tensordot", "axes", axes)
+        check.equal("tensordot", "sides", axes=len(sides), operands=2)
+        left, right = ([x] if isinstance(x, int) else check.sequence("tensordot", "axes", x) for x in sides)
         left, right = _axes("a", left, a.ndim), _axes("b", right, b.ndim)
     if len(left) != len(right):
         raise ArgumentError(op="tensordot", argument="number of axes", got={"a": len(left), "b": len(right)})
@@ -319,4 +342,5 @@ def transpose(a: Tensor, axes: Sequence[int]) -> Tensor:
         torch.Size([3, 2])
     """
     common_dtype("transpose", (a,))
-    return einsum(a, list(range(len(axes))), list(axes))
+    order = check.sequence("transpose", "axes", axes)
+    return einsum(a, list(range(len(order))), order)

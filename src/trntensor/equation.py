@@ -96,6 +96,8 @@ def parse(op: str, subscripts: str, shapes: Sequence[Sequence[int]]) -> Equation
     Raises:
         ArgumentError: the expression is malformed, or does not fit the shapes.
     """
+    if not isinstance(subscripts, str):
+        raise DtypeError(op=op, argument="subscripts", got=type(subscripts), expected="a text such as 'ij,jk->ik'")
     text = subscripts.replace(" ", "")
     left, arrow, right = text.partition("->")
     terms = left.split(",")

@@ -60,7 +60,7 @@ def tucker(
     work = real_input("tucker", x)
     check.option("tucker", "method", method, ("hosvd", "hooi"))
     check_count("tucker", "max_iter", max_iter)
-    sizes = [ranks] * work.ndim if isinstance(ranks, int) else list(ranks)
+    sizes = [ranks] * work.ndim if isinstance(ranks, int) else check.sequence("tucker", "ranks", ranks)
     if len(sizes) != work.ndim:
         raise ArgumentError(op="tucker", argument="number of axes", got={"x": work.ndim, "ranks": len(sizes)})
     for axis, rank in enumerate(sizes):

@@ -11,8 +11,6 @@ from trnsci.testing import unit_roundoff
 EXEMPT.update(
     {
         "trnblas.matmul": "gemm by NumPy's name",
-        "trnblas.gemm_int": "integers, compared bit for bit by its own tests",
-        "trnblas.gemm_scaled": "FP8 operands, which the campaign does not draw; its own tests hold it to its bound",
         "trnblas.error_bound": "a formula, compared with itself by every bound here",
         "trnblas.get_backend": "a setting",
         "trnblas.set_backend": "a setting",

@@ -11,7 +11,7 @@ from tests.campaign.draw import Draw
 from tests.campaign.trial import EXEMPT, Trial, spec
 from tests.trnchem.conftest import reference_of
 
-EXEMPT.update({"trnchem.plan": "a prediction, not a result", "trnchem.DFMP2": "an object; `dfmp2` computes for it"})
+EXEMPT.update({"trnchem.plan": "a prediction, not a result"})
 CHANCES = {"kernels": "maybe", "simulated": 0.2, "differentiable": False, "compiles": False, "arrays": False}
 ATOMS = {"h2": "H 0 0 0; H 0 0 {}", "hf": "H 0 0 0; F 0 0 {}", "n2": "N 0 0 0; N 0 0 {}"}
 
@@ -54,6 +54,31 @@ def energy(draw: Draw) -> Trial:
         assert abs(result.e_corr - exact) <= limit, (result.e_corr, exact, limit)
 
     return Trial(run, (), check=check, view=lambda r: r if r is None else np.array(r.e_corr), **CHANCES)
+
+
+@spec("trnchem.DFMP2", promise="`1e-9` Ha of PySCF's object: energies, their parts, unrelaxed densities")
+def as_object(draw: Draw) -> Trial:
+    from pyscf import mp
+
+    name, basis, kind = draw.among(*ATOMS), draw.among("sto-3g", "6-31g"), draw.among("RHF", "UHF")
+    mean, _ = field(name, draw.among(0.7, 0.9, 1.3), basis, kind)
+    frozen = draw.among(None, None, 0, 1) if name != "h2" else None
+    draw.log.append(f"{name} {basis} {kind} {frozen}")
+
+    def run():
+        return None if mean is None else trnchem.DFMP2(mean, frozen=frozen).run()
+
+    def check(result, kernel):
+        if result is None:
+            return
+        peer = mp.MP2(mean, frozen=frozen).run()
+        assert abs(result.e_corr - peer.e_corr) <= 1e-9, (result.e_corr, peer.e_corr)
+        assert abs(result.e_tot - peer.e_tot) <= 1e-9
+        assert abs(result.e_corr_ss + result.e_corr_os - result.e_corr) <= 1e-12 + 1e-9 * abs(result.e_corr)
+        ours, theirs = (np.asarray(x.make_rdm1()) for x in (result, peer))
+        assert np.abs(ours - theirs).max() <= 1e-8, float(np.abs(ours - theirs).max())
+
+    return Trial(run, (), check=check, repeats=False, **{**CHANCES, "kernels": False})
 
 
 @spec("trnchem.density_fit", promise="`1e-9` relative to the largest element of PySCF's matrices")

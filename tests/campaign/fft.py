@@ -11,7 +11,6 @@ from tests.campaign.trial import EXEMPT, Outside, Trial, public, spec
 from trnfft.device.bounds import guaranteed
 
 EXEMPT.update({"trnfft.get_backend": "a setting", "trnfft.set_backend": "a setting"})
-EXEMPT["trnfft.with_callbacks"] = "a plan and functions of PyTorch, which are tried by themselves"
 KINDS = ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft")
 ROWS = "finite data; every row by itself"
 NORMS = (None, "backward", "ortho", "forward")
@@ -340,5 +339,33 @@ def planned(draw: Draw) -> Trial:
     def check(result, kernel):
         if not kernel:
             assert np.array_equal(torch.as_tensor(result).numpy(), made.numpy())
+
+    return Trial(run, (x,), check=check, compiles=False)
+
+
+@spec("trnfft.with_callbacks", promise="the bits of its steps one after another", when="functions of PyTorch")
+def called_back(draw: Draw) -> Trial:
+    kind, n = draw.among("fft", "ifft", "rfft"), draw.size(1, 129)
+    dtype = draw.dtype(*REAL) if kind == "rfft" else draw.dtype(*COMPLEX)
+    shape = (draw.among(1, 3), n)
+    x = draw.tensor(shape, dtype, kind="gaussian")
+    window, factor = draw.tensor((n,), dtype, kind="ramp"), draw.among(2.0, -0.5, 0.0)
+    filtered = draw.tensor((n // 2 + 1 if kind == "rfft" else n,), dtype.to_complex(), kind="gaussian")
+    load = draw.among(None, trnfft.Window(window), trnfft.Scale(factor), torch.neg)
+    store = draw.among(None, trnfft.Multiply(filtered), trnfft.Scale(factor), torch.abs)
+    draw.log.append(f"{kind} {type(load).__name__} {type(store).__name__}")
+
+    def run(x):
+        return trnfft.with_callbacks(trnfft.plan(shape, dtype, kind=kind), load=load, store=store)(x)
+
+    def check(result, kernel):
+        if kernel:
+            return
+        given = {"Window": lambda: x * window, "Scale": lambda: x * factor, "builtin_function_or_method": lambda: -x}
+        step = getattr(trnfft, kind)(given.get(type(load).__name__, lambda: x)())
+        last = {"Multiply": lambda: step * filtered, "Scale": lambda: step * factor}
+        last["builtin_function_or_method"] = lambda: step.abs()
+        expected = last.get(type(store).__name__, lambda: step)()
+        assert np.array_equal(torch.as_tensor(result).numpy(), expected.numpy())
 
     return Trial(run, (x,), check=check, compiles=False)

@@ -9,12 +9,6 @@ from tests.campaign.oracles import narrow, spectral, unit, wide
 from tests.campaign.trial import EXEMPT, Outside, Trial, public, spec
 
 EXEMPT.update({"trnsolver.get_backend": "a setting", "trnsolver.set_backend": "a setting"})
-_SPARSE = "count_eigenvalues eigsh factor_sparse fill_ordering solve_sparse zero_free_diagonal"
-EXEMPT.update(
-    {f"trnsolver.{name}": "sparse matrices, not drawn here; its own tests hold it" for name in _SPARSE.split()}
-)
-EXEMPT.update({f"trnsolver.{name}": "its own tests try all shapes and dtypes" for name in ("gebrd", "larft")})
-EXEMPT.update({f"trnsolver.{name}": "takes what gebrd returns; tried with it" for name in ("orgbr", "ormbr")})
 DTYPES = (*REAL, *REAL, *COMPLEX)
 MODERATE = ("gaussian", "gaussian", "integers", "ramp", "spike", "alternating", "constant")
 REGULAR = "regular matrices; condition as stated"

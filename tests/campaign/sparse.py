@@ -15,8 +15,6 @@ from tests.campaign.trial import EXEMPT, Outside, Trial, public, spec
 
 EXEMPT.update(
     {
-        "trnsparse.coloring": "an order, of which its own tests try every property",
-        "trnsparse.spmm_op": "functions of PyTorch over a pattern; its own tests compare with dense loops",
         "trnsparse.get_backend": "a setting",
         "trnsparse.set_backend": "a setting",
         "trnsparse.choose": "a prediction, not a result",

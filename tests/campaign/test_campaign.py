@@ -1,5 +1,6 @@
 """The campaign itself: it knows every public function, and finds what is planted."""
 
+import importlib
 import json
 
 import numpy as np
@@ -19,8 +20,10 @@ def test_every_public_function_is_tried_or_exempt_with_a_reason():
     assert not set(SPECS) & set(EXEMPT)
     assert all(EXEMPT.values())
     assert all(promise for promise, _ in PROMISES.values())
-    # a variant of a function, "gemm with precision=", is one of a public function
-    assert {name.split(" ")[0] for name in SPECS} | set(EXEMPT) == public
+    # a variant of a function, "gemm with precision=", is one of a public function; classes and modules may be tried too
+    others = {name.split(" ")[0] for name in SPECS} | set(EXEMPT) - public
+    for library, stem in (name.split(".") for name in others):
+        assert stem in importlib.import_module(library).__all__, f"{library}.{stem} is not public"
 
 
 def test_the_page_has_every_function_and_the_counts_that_are_kept():
@@ -49,6 +52,19 @@ def test_what_is_planted_is_found(name, monkeypatch):
     monkeypatch.setitem(trial.SPECS, "planted", spec)
     found = [attempt("planted", seed) for seed in range(3)]
     assert all(why is not None and sentence in why for why in found), found
+
+
+@pytest.mark.parametrize("library", trial.LIBRARIES)
+def test_wrong_arguments_get_typed_errors(library):
+    failures = []
+    for name in [name for name in SPECS if name.startswith(library)]:
+        for seed in range(2):
+            tried, _ = trial.drawn(name, seed, largest=9 if "davidson" not in name else 13)
+            try:
+                trial._mistaken(tried)
+            except AssertionError as error:
+                failures.append(f"{name}: {error}")
+    assert not failures, "\n".join(failures)
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """A trial: one drawn call, what it must give, and how far off it may be. `spec` registers how a function is tried."""
 
 import copy
+import functools
 import importlib
 import inspect
 import threading
@@ -49,6 +50,7 @@ class Trial:
         rows: whether the first operand has a leading axis whose rows the function treats apart: a NaN in one of them
             leaves every bit of the others as it was.
         carries: whether a NaN in an operand shows in the result, unless it is refused.
+        mistakes: whether the function is the public one itself, which answers wrong arguments with typed errors.
     """
 
     function: Callable[..., Any]
@@ -68,6 +70,7 @@ class Trial:
     repeats: bool = True
     rows: bool = False
     carries: bool = False
+    mistakes: bool = False
 
     def run(self) -> Any:
         return self.function(*self.args, **self.kwargs)
@@ -110,6 +113,7 @@ def public(name: str) -> Callable[..., Any]:
     return getattr(importlib.import_module(library), stem)
 
 
+@functools.cache
 def functions() -> list[str]:
     """Every public function of every library."""
     found = []
@@ -133,7 +137,9 @@ def drawn(name: str, seed: int, largest: int = 10**9) -> tuple[Trial, Draw]:
     for turn in range(100):
         draw = Draw((seed, turn), largest)
         try:
-            return SPECS[name](draw), draw
+            trial = SPECS[name](draw)
+            trial.mistakes = name.split(" ")[0] in functions() and trial.function is public(name.split(" ")[0])
+            return trial, draw
         except Outside:
             continue
     raise RuntimeError(f"{name}: nothing drawn with seed {seed} and sizes up to {largest} meets its conditions")
@@ -171,6 +177,8 @@ def _ways(trial: Trial, draw: Draw) -> list[str]:
         ways.append("gradient")
     if _inexact(trial) and draw.chance(0.1):
         ways.append("not a number")
+    if trial.mistakes and draw.chance(0.1):
+        ways.append("mistake")
     if trial.outs and "out" in inspect.signature(trial.function).parameters and draw.chance(0.1):
         ways.append("out")
     return ways
@@ -194,6 +202,8 @@ def _try(trial: Trial, way: str) -> None:
         _not_a_number(trial)
     elif way == "out":
         _into_memory(trial)
+    elif way == "mistake":
+        _mistaken(trial)
     else:
         with trnsci.backend(way):
             result = trial.run()
@@ -264,6 +274,31 @@ def _not_a_number(trial: Trial) -> None:
         assert any(bool(x.isnan().any()) for x in result), "a NaN does not show in the result"
     for one, other in zip(plain, result, strict=bool(plain)):
         assert _same_bits(one[1:], other[1:]), "a NaN in one row reaches another"
+
+
+# what no argument is meant to be
+WRONG = (None, "no", 1j, [1.0], {}, object(), float("nan"), -7, torch.tensor(1.0 + 1j))
+
+
+def _mistaken(trial: Trial) -> None:
+    """Something else for one argument: a typed error, or an answer where it makes sense."""
+    seed = zlib.crc32(repr([tuple(x.shape) for x in _tensors((trial.args, trial.kwargs))]).encode())
+    places = [*range(len(trial.args)), *trial.kwargs]
+    if not places or not trial.mistakes:
+        return
+    for turn in range(3):
+        place = places[(seed + turn) % len(places)]
+        given = trial.args[place] if isinstance(place, int) else trial.kwargs[place]
+        choices = (*WRONG, torch.ones(2, 2).to_sparse()) if isinstance(given, torch.Tensor) else WRONG
+        wrong = choices[(seed // 97 + turn) % len(choices)]
+        args = tuple(wrong if i == place else x for i, x in enumerate(trial.args))
+        kwargs = {name: wrong if name == place else x for name, x in trial.kwargs.items()}
+        try:
+            trial.function(*args, **kwargs)
+        except trnsci.TrnError:
+            pass
+        except Exception as error:
+            raise AssertionError(f"{wrong!r} as argument {place}: {type(error).__name__}: {error}") from error
 
 
 def _into_memory(trial: Trial) -> None:
@@ -337,6 +372,8 @@ def _as_numpy(value: Any) -> Any:
 
 def _same_bits(one: Any, other: Any) -> bool:
     if isinstance(one, torch.Tensor):
+        if one.dtype.itemsize == 1:
+            return torch.equal(one.contiguous().view(torch.uint8), other.contiguous().view(torch.uint8))
         return np.array_equal(*(trnsci.arrays.to_numpy(x.contiguous()) for x in (one, other)), equal_nan=True)
     if isinstance(one, tuple | list):
         return all(map(_same_bits, one, other))

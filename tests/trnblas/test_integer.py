@@ -70,6 +70,18 @@ def test_fp8_products_stay_within_the_stated_bound(backend, types):
         assert torch.equal(half, found.bfloat16())
 
 
+def test_scales_may_leave_the_range_that_the_result_keeps():
+    a = torch.full((3, 4), 400.0).to(torch.float8_e5m2)
+    exact = 4 * float(a[0, 0].float()) ** 2
+    for left, right in ((1e34, 1e-34), (1e-38, 1e38), (1e-40, 1e36)):
+        x, y = (float(torch.tensor(scale)) for scale in (left, right))
+        for scales in ((x, y), (torch.full((3, 2), x), torch.full((2, 3), y))):
+            found = trnblas.gemm_scaled(a, a.T, *scales)
+            assert (found.double() - exact * x * y).abs().max() <= gamma(8, torch.float32) * exact * x * y
+    zero = torch.zeros_like(a)
+    assert not trnblas.gemm_scaled(zero, a.T, 3e38, 3e38).any()
+
+
 def test_errors():
     a, f = torch.ones(2, 3, dtype=torch.int8), torch.ones(2, 4).to(torch.float8_e4m3fn)
     with pytest.raises(DtypeError, match="int8 or uint8"):
@@ -86,6 +98,14 @@ def test_errors():
         trnblas.gemm_scaled(a, a.T)
     with pytest.raises(ArgumentError, match="dividing K"):
         trnblas.gemm_scaled(f, f.T, torch.ones(2, 3))
+    for name in ("scale_a", "scale_b"):
+        for wrong in (1j, None, "2", torch.ones(2, 1, dtype=torch.complex64)):
+            with pytest.raises(DtypeError, match=f"{name} is .*real"):
+                trnblas.gemm_scaled(f, f.T, **{name: wrong})
+        with pytest.raises(ArgumentError, match=f"shape of {name}"):
+            trnblas.gemm_scaled(f, f.T, **{name: torch.ones(2)})
+    with pytest.raises(DtypeError, match="dtype of bias"):
+        trnblas.gemm_scaled(f, f.T, bias=torch.ones(2, dtype=torch.complex64))
     with pytest.raises(ArgumentError, match="groups"):
         trnblas.gemm_scaled(f, f.T, torch.ones(2, 2), torch.ones(4, 2))
     with pytest.raises(DtypeError, match="bfloat16"):

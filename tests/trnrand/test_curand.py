@@ -71,5 +71,12 @@ def test_errors():
         source.uniform(4, dtype=torch.float64)
     with pytest.raises(DtypeError, match="float32 or float64"):
         trnrand.XORWOW(0).uniform(4, dtype=torch.float16)
-    with pytest.raises(ArgumentError, match="non-negative"):
-        trnrand.MT19937(0).words(-1)
+    for wrong in (-1, 1.5, None, True):
+        for draw in (trnrand.MT19937(0).words, trnrand.XORWOW(0).words, trnrand.MRG32k3a(0).uniform):
+            with pytest.raises(ArgumentError, match="non-negative"):
+                draw(wrong)
+
+
+def test_the_largest_output_is_the_last_word():
+    raw = np.array([1, 4294967087], np.uint64)
+    assert trnrand.MRG32k3a(0)._as_words(raw).tolist() == [1, 2**32 - 1]
