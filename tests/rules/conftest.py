@@ -35,9 +35,11 @@ class Tree:
 
     def __init__(self, root):
         self.root = root
+        self._known = {}
 
     def modules(self, pattern):
-        return [Module(path, self.root) for path in sorted(self.root.glob(pattern))]
+        paths = sorted(self.root.glob(pattern))
+        return [self._known.setdefault(path, Module(path, self.root)) for path in paths]
 
     @cached_property
     def sources(self):
