@@ -172,8 +172,8 @@ def with_callbacks(plan: FFTPlan, *, load: Callback | None = None, store: Callba
     """Let a plan pass its data through functions on the way in and on the way out: cuFFT's load and store callbacks.
 
     Args:
-        plan: what `trnfft.plan` made.
-        load: of the data, to what the plan was made for: `Scale`, `Window`, `Multiply`, `Convert`, or any function of
+        plan: what `trnfft.plan` returned.
+        load: of the data, to what the plan expects: `Scale`, `Window`, `Multiply`, `Convert`, or any function of
             PyTorch.
         store: of the result, likewise.
 
@@ -191,7 +191,9 @@ def with_callbacks(plan: FFTPlan, *, load: Callback | None = None, store: Callba
         tensor(8.+0.j)
     """
     if not isinstance(plan, FFTPlan):
-        raise ArgumentError(op="with_callbacks", argument="plan", got=type(plan).__name__, expected="what plan() made")
+        raise ArgumentError(
+            op="with_callbacks", argument="plan", got=type(plan).__name__, expected="what plan() returned"
+        )
     parts = [part for step in (load, plan, store) if step is not None for part in _steps(step)]
     return CallbackPlan(tuple(parts))
 
@@ -217,7 +219,7 @@ def _name(step: object) -> str:
 
 
 def _parts(steps: tuple[Callback | FFTPlan, ...]) -> Iterator[Callback | FFTPlan]:
-    """Runs of steps as programs, each as long as it can be, and the steps that are in none."""
+    """Yield runs of steps as programs, each as long as it can be, and the steps that are in none."""
     at = 0
     while at < len(steps):
         programs = (_program(steps[at:end]) for end in range(len(steps), at + 1, -1))
@@ -227,7 +229,7 @@ def _parts(steps: tuple[Callback | FFTPlan, ...]) -> Iterator[Callback | FFTPlan
 
 
 def _program(steps: tuple[Callback | FFTPlan, ...]) -> _Program | None:
-    """Steps as one program: transforms of the same axes in float32, factors that keep shape and dtype, conversions."""
+    """Join steps in one program: float32 transforms of the same axes, factors that keep shape and dtype, conversions."""
     first = next((step for step in steps if isinstance(step, FFTPlan)), None)
     if first is None or first.dtype not in (torch.float32, torch.complex64):
         return None
@@ -259,7 +261,7 @@ def _program(steps: tuple[Callback | FFTPlan, ...]) -> _Program | None:
 
 
 def _transform(plan: FFTPlan, shape: tuple[int, ...], dtype: torch.dtype) -> Any:
-    """The call of a plan that is one transform of data like this, and nothing beside it."""
+    """Return the call of a plan that is one transform of data like this, and nothing beside it."""
     known = plan.kind.removeprefix("i").removeprefix("r").startswith("fft")
     if not known or len(plan.steps) != 1 or plan.shape != shape or plan.dtype != dtype:
         return None
@@ -269,7 +271,7 @@ def _transform(plan: FFTPlan, shape: tuple[int, ...], dtype: torch.dtype) -> Any
 
 
 def _described(call: Any) -> tuple[str, int, str]:
-    """Kind, points and scale of a step."""
+    """Return kind, points and scale of a step."""
     if call is None:
         return "times", 0, "none"
     if isinstance(call, C2R):
@@ -279,7 +281,7 @@ def _described(call: Any) -> tuple[str, int, str]:
 
 
 def _factor(step: Scale | Window | Multiply, ndim: int) -> Tensor:
-    """What a step multiplies by, as a tensor that broadcasts against data of so many axes."""
+    """Return what a step multiplies by, as a tensor that broadcasts against data of so many axes."""
     if isinstance(step, Scale):
         number = complex(step.factor)
         return torch.tensor(number if number.imag else number.real)
@@ -289,7 +291,7 @@ def _factor(step: Scale | Window | Multiply, ndim: int) -> Tensor:
 
 
 def _keeps(factor: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> bool:
-    """Whether data stays what it is when it is multiplied by a factor."""
+    """Return whether data stays what it is when it is multiplied by a factor."""
     fits = factor.ndim <= len(shape) and all(
         size in (1, want) for size, want in zip(factor.shape[::-1], shape[::-1], strict=False)
     )

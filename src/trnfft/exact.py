@@ -19,32 +19,32 @@ from trnsci.nki import launch
 PRECISIONS = tuple(exact_programs.BOUND)
 
 
-def together(found: Tensor) -> Tensor:
-    """The inverse of `digits`, in float64."""
-    total = torch.zeros(found.shape[1:], dtype=torch.float64, device=found.device)
-    for digit in found.flip(0):
+def together(parts: Tensor) -> Tensor:
+    """Invert `digits`, in float64."""
+    total = torch.zeros(parts.shape[1:], dtype=torch.float64, device=parts.device)
+    for digit in parts.flip(0):
         total = total + digit.double()
     return total
 
 
-def _run(parts: Tensor, made: Program) -> Tensor:
-    """[2, n, F], axes in reverse: the transform of [2, n, F]."""
+def _run(parts: Tensor, transform: Program) -> Tensor:
+    """Transform [2, n, F]; axes come out in reverse."""
     # Powers of two per column: rows of very different size in one batch keep their own precision.
     largest = parts.abs().amax((0, 1))
     finite = torch.isfinite(largest)
     exponent = torch.frexp(largest)[1].double().clamp(-1000, 1023)
     scaled = torch.where(finite, parts * torch.exp2(-exponent), 0.0)
-    room = exact_programs.room(made, scaled[0].abs() + scaled[1].abs())
-    x = digits(scaled * torch.exp2(-room), made.count).permute(1, 2, 0, 3).contiguous()  # [2, n, S, F]
-    found: Tensor = launch(kernels.exact, x, made.tables, program=made.steps)
-    y = together(found.movedim(2, 0)) * torch.exp2(room + made.shift) * torch.exp2(exponent)
+    room = exact_programs.room(transform, scaled[0].abs() + scaled[1].abs())
+    x = digits(scaled * torch.exp2(-room), transform.count).permute(1, 2, 0, 3).contiguous()  # [2, n, S, F]
+    result: Tensor = launch(kernels.exact, x, transform.tables, program=transform.steps)
+    y = together(result.movedim(2, 0)) * torch.exp2(room + transform.shift) * torch.exp2(exponent)
     # Digits hold no infinities: a column with one is NaN, as it is where infinities meet in a sum.
     return torch.where(finite, y, torch.nan)
 
 
-def _turned(x: Tensor, made: Program, sign: int) -> Tensor:
-    """[n.., F] times the chirps of its axes."""
-    for at, axis in enumerate(made.axes):
+def _chirped(x: Tensor, transform: Program, sign: int) -> Tensor:
+    """Multiply [n.., F] by the chirps of its axes."""
+    for at, axis in enumerate(transform.axes):
         if axis.chirp:
             chirp = torch.from_numpy(exact_programs.chirp(axis.n, sign)).to(x.device)
             x = x * chirp.reshape(-1, *[1] * (x.ndim - at - 1))
@@ -52,12 +52,12 @@ def _turned(x: Tensor, made: Program, sign: int) -> Tensor:
 
 
 def programs(shape: tuple[int, ...], dims: tuple[int, ...], sign: int, precision: str) -> list[Program]:
-    """What a complex transform over axes of a tensor of this shape launches, for as many columns as each takes."""
+    """Return the programs of a complex transform over axes of a tensor of this shape, each for all its columns."""
     lengths = tuple(shape[dim] for dim in dims)
     columns = math.prod(shape) // max(1, math.prod(lengths))
     if not exact_programs.fits(lengths, 1, precision):
         if len(dims) > 1:
-            return [made for dim in dims for made in programs(shape, (dim,), sign, precision)]
+            return [part_program for dim in dims for part_program in programs(shape, (dim,), sign, precision)]
         axis = exact_programs.axis_for(lengths[0])
         parts = exact_programs.halves(axis.length)
         if 1 not in parts:
@@ -74,7 +74,7 @@ def _program(lengths: tuple[int, ...], columns: int, sign: int, precision: str, 
 
 
 def c2c(x: Tensor, dims: list[int], sign: int, scale: float, precision: str, points: int = 0) -> Tensor:
-    """A complex transform over axes of a complex128 tensor, in as many launches as its columns need.
+    """Transform complex128 over axes, in as many launches as its columns need.
 
     ``points`` are those of the transform that this one is a part of.
     """
@@ -100,7 +100,7 @@ _POINTS = 16
 
 
 def _long(x: Tensor, sign: int, precision: str, points: int) -> Tensor:
-    """[n, F]: transforms of columns too long for a program, as many short ones, the host turning points in between."""
+    """Transform columns [n, F] too long for a program by many short ones, with twiddles on the host in between."""
     n, columns = x.shape
     axis = exact_programs.axis_for(n)
     points = max(points, _POINTS * axis.length)
@@ -121,16 +121,16 @@ def _long(x: Tensor, sign: int, precision: str, points: int) -> Tensor:
 
 
 def _columns(x: Tensor, sign: int, precision: str, points: int) -> Tensor:
-    """[n.., F]: all axes but the last of [n.., F], in one program."""
-    made = exact_programs.program(tuple(x.shape[:-1]), x.shape[-1], sign, precision, points)
-    moved = _turned(x, made, sign)
+    """Transform all axes but the last of [n.., F], in one program."""
+    transform = exact_programs.program(tuple(x.shape[:-1]), x.shape[-1], sign, precision, points)
+    moved = _chirped(x, transform, sign)
     pad = [0, 0]
-    for axis in reversed(made.axes):
+    for axis in reversed(transform.axes):
         pad += [0, axis.length - axis.n]
     padded = torch.nn.functional.pad(moved, pad) if any(pad) else moved
     parts = torch.stack((padded.real, padded.imag)).flatten(1, -2)
-    re, im = _run(parts, made).unflatten(1, [axis.length for axis in reversed(made.axes)])
+    re, im = _run(parts, transform).unflatten(1, [axis.length for axis in reversed(transform.axes)])
     y = torch.complex(re, im).permute(*range(x.ndim - 2, -1, -1), x.ndim - 1)
-    for at, axis in enumerate(made.axes):
+    for at, axis in enumerate(transform.axes):
         y = y.narrow(at, 0, axis.n)
-    return _turned(y, made, sign)
+    return _chirped(y, transform, sign)

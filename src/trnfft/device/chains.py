@@ -79,11 +79,11 @@ class _Links:
     def times(self, factor: Varies) -> None:
         """Multiply: as rows are stored, where the pass before can, else before the next one."""
         self.flush()
-        made = self.builder.passes
-        last = made[-1].sizes if made else None
+        steps = self.builder.passes
+        last = steps[-1].sizes if steps else None
         planes = 1 if self.builder.real_in else 2
         if isinstance(last, passes.Folded) and not last.stored and not last.after and self._by_rows(factor, last):
-            made[-1] = self._stored(last, factor, planes, made[-1].size)
+            steps[-1] = self._stored(last, factor, planes, steps[-1].size)
         else:
             self.pending = factor, planes
         self.builder.real_in = planes == 1 and factor.parts == 1
@@ -94,18 +94,18 @@ class _Links:
         return Pass(last._replace(stored=stored), size, planes == 1 and factor.parts == 1)
 
     def _by_rows(self, factor: Varies, sizes: passes.Folded) -> bool:
-        """Whether a factor has one row for all, or one for each."""
+        """Return whether a factor has one row for all, or one for each."""
         last = len(self.builder.shape) - 1
         rows = math.prod(self.builder.shape[:last])
         return sizes.rows == rows and factor.first in (0, last)
 
     def _loads(self, factor: Varies, sizes: passes.Folded, planes: int) -> bool:
-        """Whether a pass multiplies what it loads."""
+        """Return whether a pass multiplies what it loads."""
         fits = planes == 1 or sizes.n1 * sizes.n2 <= _LOADED
         return fits and sizes.inputs == self.builder.shape[-1] and self._by_rows(factor, sizes)
 
     def _table(self, factor: Varies, rows: int) -> Table:
-        """Room for a factor among those of the call: one row of what varies, or ``rows`` of them."""
+        """Return room for a factor among those of the call: one row of what varies, or ``rows`` of them."""
         shape = tuple(self.builder.shape)
         padded = shape[factor.first :]
         self.slots.append(Slot(self.logical[factor.first :], padded))
@@ -174,7 +174,7 @@ def chain(
     dtype: torch.dtype,
     converts: bool,
 ) -> Chain:
-    """The program of steps over data of this shape, which is ``real`` or not."""
+    """Return the program of steps over data of this shape, which is ``real`` or not."""
     builder = Builder(shape, dtype, real)
     links, left = _Links(builder), list(factors)
     for step in steps:
@@ -192,43 +192,43 @@ def chain(
 
 
 def varies(factor: Tensor, ndim: int) -> Varies:
-    """Along which axes of data a factor that broadcasts varies."""
+    """Return along which axes of data a factor that broadcasts varies."""
     first = next((d for d, size in enumerate(factor.shape) if size != 1), factor.ndim - 1)
     return Varies(min(ndim - 1, ndim - factor.ndim + first), 2 if factor.is_complex() else 1)
 
 
-def _given(made: Chain, factors: list[Tensor]) -> Tensor | None:
-    """Factors in one flat tensor, each expanded to what varies and padded, its parts one after the other."""
-    found: list[Tensor] = []
-    for factor, slot in zip(factors, made.slots, strict=True):
+def _given(chain: Chain, factors: list[Tensor]) -> Tensor | None:
+    """Return factors in one flat tensor, each expanded to what varies and padded, part after part."""
+    flat: list[Tensor] = []
+    for factor, slot in zip(factors, chain.slots, strict=True):
         lead = max(0, factor.ndim - len(slot.shape))
         whole = factor.reshape(factor.shape[lead:]).expand(slot.shape)
         pad = [item for d in range(len(slot.shape) - 1, -1, -1) for item in (0, slot.padded[d] - slot.shape[d])]
         parts = (whole.real, whole.imag) if whole.is_complex() else (whole,)
-        found += [functional.pad(part.resolve_neg(), pad).reshape(-1) for part in parts]
-    return torch.cat(found).float() if found else None
+        flat += [functional.pad(part.resolve_neg(), pad).reshape(-1) for part in parts]
+    return torch.cat(flat).float() if flat else None
 
 
-def fits(made: Chain, shape: tuple[int, ...], real: bool) -> bool:
-    """Whether the program of a chain is not longer than the suite's limit."""
-    if math.prod(shape) * len(made.steps) <= _FEW:
+def fits(chain: Chain, shape: tuple[int, ...], real: bool) -> bool:
+    """Return whether the program of a chain is within the suite's limit."""
+    if math.prod(shape) * len(chain.steps) <= _FEW:
         return True
     plane = torch.empty(math.prod(shape), device="meta")
-    size = sum(math.prod(slot.padded) * 2 for slot in made.slots)
+    size = sum(math.prod(slot.padded) * 2 for slot in chain.slots)
     given = torch.empty(size, device="meta") if size else None
-    tensors = (plane, None if real else plane, made.matrices, made.twiddles, given)
-    return size_of(kernels.fft, tensors, {"program": made.steps}).fits
+    tensors = (plane, None if real else plane, chain.matrices, chain.twiddles, given)
+    return size_of(kernels.fft, tensors, {"program": chain.steps}).fits
 
 
-def run(made: Chain, x: Tensor, factors: list[Tensor], result: torch.dtype) -> tuple[Tensor, ...]:
-    """The planes that a chain writes, in the shape that its program writes."""
-    assert made.matrices is not None
+def run(chain: Chain, x: Tensor, factors: list[Tensor], result: torch.dtype) -> tuple[Tensor, ...]:
+    """Return the planes that a chain writes, in the shape that its program writes."""
+    assert chain.matrices is not None
     planes = [x.real, x.imag] if x.is_complex() else [x]
     if x.dtype not in CONVERTED:
-        planes = [plane.to(made.matrices.dtype) for plane in planes]
+        planes = [plane.to(chain.matrices.dtype) for plane in planes]
     flat = [plane.resolve_neg().contiguous().reshape(-1) for plane in planes]
     name = str(result).removeprefix("torch.") if result in CONVERTED else "float32"
-    given = _given(made, factors)
+    given = _given(chain, factors)
     im = flat[1] if len(flat) > 1 else None
-    found = launch(kernels.fft, flat[0], im, made.matrices, made.twiddles, given, program=made.steps, result=name)
-    return tuple(plane.reshape(made.shape) for plane in (found if isinstance(found, tuple) else (found,)))
+    outputs = launch(kernels.fft, flat[0], im, chain.matrices, chain.twiddles, given, program=chain.steps, result=name)
+    return tuple(plane.reshape(chain.shape) for plane in (outputs if isinstance(outputs, tuple) else (outputs,)))

@@ -28,18 +28,18 @@ BOUND = {"compensated": 1e-7, "fp64": 1e-14}
 
 
 def digits(x: Tensor, count: int) -> Tensor:
-    """[count, ...] bfloat16 whose sum is x, where ``|x| <= 1``: multiples, up to 128, of ``2**(-7 - 8 i)``."""
-    found, rest = [], x
+    """Return [count, ...] bfloat16 whose sum is x, ``|x| <= 1``: multiples, up to 128, of ``2**(-7 - 8 i)``."""
+    parts, rest = [], x
     for i in range(count):
         unit = 2.0 ** (-7 - 8 * i)
         digit = torch.round(rest / unit) * unit
-        found.append(digit.to(torch.bfloat16))
+        parts.append(digit.to(torch.bfloat16))
         rest = rest - digit
-    return torch.stack(found)
+    return torch.stack(parts)
 
 
 def count_for(precision: str, points: float) -> int:
-    """Digits that meet the stated error: fixed point numbers lose the root of the points to sums that could occur."""
+    """Return how many digits meet the stated error: possible sums cost fixed point the root of the points."""
     return math.ceil((math.log2(6 / BOUND[precision]) + math.log2(points) / 2) / 8)
 
 
@@ -53,7 +53,7 @@ class Axis:
 
     @property
     def chirp(self) -> bool:
-        """Whether it is a convolution with a chirp."""
+        """Return [n]: what points are multiplied by before and after a convolution."""
         return self.length != self.n
 
 
@@ -61,13 +61,13 @@ class Axis:
 class Scale:
     """What a step divides by, as a power of two, and what it adds up.
 
-    ``sums`` points before this division; ``spread`` is the largest row norm of the steps of a convolution so far, 0
+    ``sums`` points before this division; ``row_norm`` is the largest row norm of the steps of a convolution so far, 0
     where sums of magnitudes are the bound.
     """
 
     shift: int
     sums: int
-    spread: float = 0.0
+    row_norm: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class Program:
 
     @property
     def shift(self) -> int:
-        """The power of two that results are divided by."""
+        """Return the bits for a product with r points, at least one: what data has grown by so far."""
         return sum(scale.shift for axis in self.scales for scale in axis)
 
 
@@ -95,7 +95,7 @@ class Product(NamedTuple):
     e: int
     g: int
     d: int
-    turned: bool
+    transposed: bool
 
 
 class Multiplication(NamedTuple):
@@ -114,15 +114,15 @@ class Growth:
         self.grown, self.shifted = 0.0, 0
 
     def shift(self, r: int) -> int:
-        """Bits for a product with r points, at least one: what data has grown by so far."""
+        """Return the bits for a product with r points, at least one: what data has grown by so far."""
         self.grown += math.log2(r) / 2
-        found = max(1, int(self.grown) - self.shifted)
-        self.shifted += found
-        return found
+        bits = max(1, int(self.grown) - self.shifted)
+        self.shifted += bits
+        return bits
 
 
 def _points(axes: tuple[Axis, ...]) -> float:
-    """Points of a transform whose errors are as large: a chirp goes forth and back, and small factors waste bits."""
+    """Return points of a transform with as large errors: a chirp goes back and forth, small factors waste bits."""
     growth = Growth()
     for axis in axes:
         for r in axis.factors * (2 if axis.chirp else 1):
@@ -133,7 +133,7 @@ def _points(axes: tuple[Axis, ...]) -> float:
 
 @functools.lru_cache(maxsize=1024)
 def axis_for(n: int) -> Axis:
-    """Factors of a length, or of a longer one for a chirp."""
+    """Return factors of a length, or of a longer one for a chirp."""
     split = tables.factors(n, LARGEST)
     if split is not None:
         return Axis(n, n, split[::-1])
@@ -151,31 +151,31 @@ def axis_for(n: int) -> Axis:
 
 
 def chirp(n: int, sign: int) -> Array:
-    """[n]: what points are multiplied by before and after a convolution."""
+    """Return [n]: what points are multiplied by before and after a convolution."""
     return tables.chirp(n, n, sign)
 
 
 def convolved(axis: Axis, sign: int) -> tuple[Array, Array]:
-    """[n, length]: the chirp of an axis, and the spectrum of the one that it is convolved with."""
+    """Return [n, length]: the chirp of an axis, and the spectrum of the one that it is convolved with."""
     return chirp(axis.n, sign), tables.chirp_spectrum(axis.n, axis.n, axis.n, axis.length, sign)
 
 
 def twiddles(first: int, last: int, sign: int) -> Array:
-    """[first, last]: what lies between transforms of so many points each."""
+    """Return [first, last]: what lies between transforms of so many points each."""
     return tables.roots(np.arange(first)[:, None] * np.arange(last), first * last, sign)
 
 
 def _table(w: Array, shift: int, count: int) -> Tensor:
-    """[plane n1, n2, count, part k1] of w [n1, n2, k1], divided by ``2 ** shift``."""
+    """Return [plane n1, n2, count, part k1] of w [n1, n2, k1], divided by ``2 ** shift``."""
     parts = np.array([[w.real, w.imag], [-w.imag, w.real]]) * 2.0 ** (1 - shift)  # [plane, part, n1, n2, k1]
     whole = parts.transpose(0, 2, 3, 1, 4).reshape(2 * w.shape[0], w.shape[1], 2 * w.shape[2])
-    found = digits(torch.from_numpy(np.ascontiguousarray(whole)), count)  # [count, plane n1, n2, part k1]
+    parts_of_table = digits(torch.from_numpy(np.ascontiguousarray(whole)), count)  # [count, plane n1, n2, part k1]
     # The kernel takes products of digits i and j as digit i + j + 1.
-    return (found * 0.5).permute(1, 2, 0, 3).contiguous()
+    return (parts_of_table * 0.5).permute(1, 2, 0, 3).contiguous()
 
 
 def _nanoseconds(r: int, residues: int, columns: int, count: int) -> float:
-    """About what a product takes: the Tensor Engine, the Vector Engine, or loading its tables."""
+    """Return about how long a product takes: the Tensor Engine, the Vector Engine, or loading its tables."""
     products, lanes = count * (count + 1) // 2 + count - 1, LARGEST // r
     tensor = residues * products * max(64, columns / lanes) / 2.4
     vector, tables = residues * columns / lanes * 2.1 * (count + 1), residues * 8 * r * r * count * lanes / 200
@@ -185,19 +185,19 @@ def _nanoseconds(r: int, residues: int, columns: int, count: int) -> float:
 
 @functools.lru_cache(maxsize=4096)
 def inner_residues(r: int, left: int, columns: int, count: int) -> tuple[int, float]:
-    """Residues j0 of ``left`` = j1 j0 whose twiddles are a product of their own, and nanoseconds; 1 for none."""
-    found = [(_alone(r, left, columns, count), 1)]
+    """Return residues j0 of ``left`` = j1 j0 whose twiddles are a product of their own, and nanoseconds; 1 for none."""
+    times = [(_alone(r, left, columns, count), 1)]
     for inner in range(2, left + 1):
         if left % inner == 0:
             outer = left // inner
             first = _nanoseconds(r, outer, inner * columns, count)
-            found.append((first + _nanoseconds(r, inner, outer * columns, count), inner))
-    time, inner = min(found)
+            times.append((first + _nanoseconds(r, inner, outer * columns, count), inner))
+    time, inner = min(times)
     return inner, time
 
 
 def _alone(r: int, left: int, columns: int, count: int) -> float:
-    """Nanoseconds of a product with a table for every residue."""
+    """Return nanoseconds of a product with a table for every residue."""
     return math.inf if left * 8 * r * r * count > MOST else _nanoseconds(r, left, columns, count)
 
 
@@ -213,15 +213,15 @@ class _Builder:
         self.growth = Growth()
 
     def _step(self, kind: str, table: Tensor, sizes: tuple[Any, ...]) -> None:
-        """A step as the kernel takes it: its kind, where its table begins, and sizes in the order it unpacks them."""
+        """Append a step as the kernel reads it: its kind, where its table begins, and sizes in order."""
         self.steps.append((kind, self.size, tuple(sizes)))
         self.tables.append(table.reshape(-1))
         self.size += table.numel()
 
-    def _add(self, w: Array, shift: int, r: int, sizes: tuple[int, int, int], turned: bool) -> None:
-        """A product for (l, n, e), whose result is done where it is turned."""
-        self._step("product", _table(w, shift, self.count), Product(r, *sizes, self.outer, self.done, turned))
-        self.outer, self.done = 1, self.outer * self.done * (r if turned else 1)
+    def _add(self, w: Array, shift: int, r: int, sizes: tuple[int, int, int], transposed: bool) -> None:
+        """Append a product for (l, n, e), whose result is done where it is transposed."""
+        self._step("product", _table(w, shift, self.count), Product(r, *sizes, self.outer, self.done, transposed))
+        self.outer, self.done = 1, self.outer * self.done * (r if transposed else 1)
 
     def chain(self, factors: tuple[int, ...], others: int, sign: int, by: Array | None = None) -> list[Scale]:
         """Transform the leading axis, multiplied ``by`` numbers up to 1, beside ``others`` still to be transformed."""
@@ -248,16 +248,16 @@ class _Builder:
         return inner_residues(r, left, others * self.outer * self.done * self.columns, self.count)[0]
 
     def _twice(self, w: Array, shift: int, sizes: tuple[int, int, int, int], rest: int, sign: int) -> list[Scale]:
-        """Twiddles of j = j1 j0 in two products: those of j1 with the factor, and those of j0 on a diagonal."""
+        """Split twiddles of j = j1 j0 between two products: of j1 with the factor, of j0 on a diagonal."""
         r, outer, inner, others = sizes
         self._add(w, max(1, shift - 1), r, (1, outer, inner * others), False)
-        turn = tables.roots(np.arange(inner)[:, None] * np.arange(r), rest, sign)  # [j0, k]
-        diagonal = np.eye(r)[:, None, :] * turn  # [k, j0, k]
+        twiddles = tables.roots(np.arange(inner)[:, None] * np.arange(r), rest, sign)  # [j0, k]
+        diagonal = np.eye(r)[:, None, :] * twiddles  # [k, j0, k]
         self._add(diagonal, 1, r, (outer, inner, others), True)
         return [Scale(max(1, shift - 1), r), Scale(1, 1)]
 
     def convolution(self, axis: Axis, others: int) -> list[Scale]:
-        """The leading axis convolved with a chirp."""
+        """Convolve the leading axis with a chirp."""
         scales = self.chain(axis.factors, others, -1)
         spectrum = tables.chirp_spectrum(axis.n, axis.n, axis.n, axis.length, self.sign)
         largest = float(np.abs(spectrum).max())
@@ -275,30 +275,30 @@ class _Builder:
         summed = 1
         for scale in back:
             summed *= scale.sums
-            spread = 0.0 if summed == axis.length else largest * math.sqrt(axis.length * summed)
-            scales.append(Scale(scale.shift, 1, spread))
+            row_norm = 0.0 if summed == axis.length else largest * math.sqrt(axis.length * summed)
+            scales.append(Scale(scale.shift, 1, row_norm))
         self.outer, self.done = (axis.length, beside) if others > 1 else (1, self.done)
         return scales
 
     def _folds(self, axis: Axis, beside: int) -> bool:
-        """Whether a spectrum is faster in the tables of the next product than multiplied by on the Vector Engine."""
+        """Return whether a spectrum is faster in the tables of the next product than on the Vector Engine."""
         r, columns = axis.factors[0], beside * self.columns
         left, products = axis.length // r, self.count * (self.count + 1) // 2 + self.count - 1
         apart = 4.2 * products * max(64.0, axis.length * columns / P_MAX)
         return _alone(r, left, columns, self.count) <= apart + inner_residues(r, left, columns, self.count)[1]
 
     def _multiply(self, by: Array, others: int, beside: int, exponent: int) -> Scale:
-        """Numbers up to 1 times the leading axis, which lies between others; they were divided by ``2 ** exponent``."""
-        found = digits(torch.from_numpy(np.stack((by.real, by.imag))), self.count) * 0.5  # [count, part, k]
+        """Multiply the leading axis, between others, by numbers up to 1, which were divided by ``2 ** exponent``."""
+        parts = digits(torch.from_numpy(np.stack((by.real, by.imag))), self.count) * 0.5  # [count, part, k]
         rows = math.gcd(len(by), P_MAX)
-        self._step("multiply", found.permute(1, 2, 0), Multiplication(others, rows, len(by) // rows, beside))
+        self._step("multiply", parts.permute(1, 2, 0), Multiplication(others, rows, len(by) // rows, beside))
         return Scale(exponent + 1, 1, float(np.abs(by).max()) * 2.0**exponent * math.sqrt(len(by)))
 
 
 # Tables of 4096 points take 15 MB in the least steps.
 @kept
 def program(lengths: tuple[int, ...], columns: int, sign: int, precision: str, points: int = 0) -> Program:
-    """The program of axes that lie before ``columns`` others, with digits as for so many points if those are more."""
+    """Return the program of axes before ``columns`` others, with digits for ``points`` if those are more."""
     axes = tuple(axis_for(n) for n in lengths)
     count = count_for(precision, max(_points(axes), points))
     builder = _Builder(count, columns, sign)
@@ -318,20 +318,20 @@ _FEW = 1 << 18
 
 @functools.lru_cache(maxsize=256)
 def _size(lengths: tuple[int, ...], columns: int, precision: str, points: int) -> Size:
-    """Instructions and matmuls of a program."""
-    made = program(lengths, columns, -1, precision, points)
-    whole = math.prod(axis.length for axis in made.axes)
-    x = torch.empty(2, whole, made.count, columns, dtype=torch.bfloat16, device="meta")
-    return size_of(kernels.exact, (x, made.tables), {"program": made.steps})
+    """Return instructions and matmuls of a program."""
+    transform = program(lengths, columns, -1, precision, points)
+    whole = math.prod(axis.length for axis in transform.axes)
+    x = torch.empty(2, whole, transform.count, columns, dtype=torch.bfloat16, device="meta")
+    return size_of(kernels.exact, (x, transform.tables), {"program": transform.steps})
 
 
 def fits(lengths: tuple[int, ...], columns: int, precision: str, points: int = 0) -> bool:
-    """Whether a program of so many columns is short enough to be compiled."""
+    """Return whether a program of so many columns is short enough to be compiled."""
     return math.prod(lengths) * columns <= _FEW or _size(lengths, columns, precision, points).fits
 
 
 def columns_at_once(lengths: tuple[int, ...], columns: int, precision: str, points: int = 0) -> int:
-    """How many columns one program may have, at least one."""
+    """Return how many columns one program may have; one too long for a single column is not cut."""
     width = columns
     while width > 1 and not fits(lengths, width, precision, points):
         width = -(-width // 2)
@@ -340,25 +340,25 @@ def columns_at_once(lengths: tuple[int, ...], columns: int, precision: str, poin
 
 
 def halves(n: int) -> tuple[int, int]:
-    """Two factors of a length, as equal as can be."""
+    """Return two factors of a length, as equal as can be."""
     first = next(d for d in range(math.isqrt(n), 0, -1) if n % d == 0)
     return first, n // first
 
 
-def room(made: Program, sizes: Tensor) -> Tensor:
-    """[F]: the power of two that data must be divided by for no sum to exceed 1; ``sizes`` [n.., F] are magnitudes."""
+def room(transform: Program, sizes: Tensor) -> Tensor:
+    """Return [F]: a power of two to divide data by, so that no sum exceeds 1; ``sizes`` [n.., F] are magnitudes."""
     columns = sizes.shape[-1]
     bits = torch.zeros(columns, dtype=sizes.dtype, device=sizes.device)
     done = 0
-    for axis, scales in zip(made.axes, made.scales, strict=True):
+    for axis, scales in zip(transform.axes, transform.scales, strict=True):
         sizes = sizes.reshape(axis.length, -1, columns)
         norm = sizes.square().sum(0).sqrt().amax(0) if axis.chirp else bits
         summed = 1
         for scale in scales:
             done += scale.shift
             summed *= scale.sums
-            if scale.spread:
-                bound = norm * scale.spread
+            if scale.row_norm:
+                bound = norm * scale.row_norm
             else:
                 bound = sizes.reshape(summed, -1, columns).sum(0).amax(0)
             bits = torch.maximum(bits, torch.frexp(bound * 2.0**-done)[1].to(bits.dtype))

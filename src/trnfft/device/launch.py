@@ -23,13 +23,13 @@ from trnsci.nki import launch
 LONGEST = 1 << 22
 
 
-def _run(made: Program, re: Tensor, im: Tensor | None) -> Any:
+def _run(program: Program, re: Tensor, im: Tensor | None) -> Any:
     return launch(
         kernels.fft,
         re.contiguous().reshape(-1),
         None if im is None else im.contiguous().reshape(-1),
-        *made.tables,
-        program=made.steps,
+        *program.tables,
+        program=program.steps,
     )
 
 
@@ -43,7 +43,7 @@ def _plane(x: Tensor, precision: str) -> Tensor:
 
 
 def _exactly(re: Tensor, im: Tensor | None, dims: list[int], sign: int, scale: str, precision: str, n: int) -> Tensor:
-    """A transform in digits; ``n`` points of the last transformed axis, zeros included."""
+    """Transform in digits; ``n`` points of the last transformed axis, zeros included."""
     wide = re.double()
     x = torch.complex(wide, torch.zeros_like(wide) if im is None else im.double())
     pad = [0, 0] * (x.ndim - dims[-1])
@@ -55,7 +55,7 @@ def _exactly(re: Tensor, im: Tensor | None, dims: list[int], sign: int, scale: s
 def c2c(
     re: Tensor, im: Tensor | None, dims: list[int], inverse: bool, scale: str, precision: str
 ) -> tuple[Tensor, Tensor]:
-    """Both planes of a complex transform."""
+    """Return both planes of a complex transform."""
     shape = tuple(re.shape)
     if precision in exact.PRECISIONS:
         y = _exactly(re, im, dims, 1 if inverse else -1, scale, precision, shape[dims[-1]])
@@ -71,41 +71,41 @@ def c2c(
 def _along(
     kind: str, re: Tensor, im: Tensor | None, dim: int, n: int, inverse: bool, scale: str, precision: str
 ) -> tuple[Tensor, Tensor | None]:
-    """One axis in several launches: pieces of rows, of which as many as can be are equal."""
+    """Transform one axis in several launches of pieces of rows, as equal as can be."""
     planes = [None if plane is None else plane.movedim(dim, -1) for plane in (re, im)]
     lead = re.movedim(dim, -1).shape[:-1]
     rows = [None if plane is None else plane.reshape(-1, plane.shape[-1]) for plane in planes]
     first, second = rows
     assert first is not None
     width = Rows(kind, first.shape[0], n, im is None).at_once()
-    found: list[tuple[Tensor, ...]] = []
+    parts: list[tuple[Tensor, ...]] = []
     for start in range(0, first.shape[0], width):
         one = first[start : start + width]
         two = None if second is None else second[start : start + width]
         if kind == "c2c":
-            found.append(_c2c(one, two, [1], inverse, scale, precision))
+            parts.append(_c2c(one, two, [1], inverse, scale, precision))
         elif kind == "r2c":
-            found.append(_r2c(one, [1], scale, precision))
+            parts.append(_r2c(one, [1], scale, precision))
         else:
             assert two is not None
-            found.append((_c2r(one, two, [1], n, scale, precision),))
-    joined = [torch.cat(part).reshape(*lead, -1).movedim(-1, dim) for part in zip(*found, strict=True)]
+            parts.append((_c2r(one, two, [1], n, scale, precision),))
+    joined = [torch.cat(part).reshape(*lead, -1).movedim(-1, dim) for part in zip(*parts, strict=True)]
     return joined[0], joined[1] if len(joined) > 1 else None
 
 
 def _c2c(
     re: Tensor, im: Tensor | None, dims: list[int], inverse: bool, scale: str, precision: str
 ) -> tuple[Tensor, Tensor]:
-    """`c2c` as one program."""
+    """Run `c2c` as one program."""
     shape = tuple(re.shape)
-    made = program("c2c", shape, tuple(dims), 0, 1 if inverse else -1, scale, _operand(precision), im is None)
-    found = _run(made, _plane(re, precision), None if im is None else _plane(im, precision))
-    out_re, out_im = (plane.reshape(shape).to(re.dtype) for plane in found)
+    planned = program("c2c", shape, tuple(dims), 0, 1 if inverse else -1, scale, _operand(precision), im is None)
+    planes = _run(planned, _plane(re, precision), None if im is None else _plane(im, precision))
+    out_re, out_im = (plane.reshape(shape).to(re.dtype) for plane in planes)
     return out_re, out_im
 
 
 def r2c(x: Tensor, dims: list[int], scale: str, precision: str) -> tuple[Tensor, Tensor]:
-    """Both planes of half a spectrum."""
+    """Return both planes of half a spectrum."""
     n = x.shape[dims[-1]]
     if precision in exact.PRECISIONS:
         y = _exactly(x, None, dims, -1, scale, precision, n).narrow(dims[-1], 0, n // 2 + 1)
@@ -121,13 +121,13 @@ def r2c(x: Tensor, dims: list[int], scale: str, precision: str) -> tuple[Tensor,
 
 
 def _r2c(x: Tensor, dims: list[int], scale: str, precision: str) -> tuple[Tensor, Tensor]:
-    """`r2c` as one program."""
+    """Run `r2c` as one program."""
     n = x.shape[dims[-1]]
-    made = program("r2c", tuple(x.shape), tuple(dims), n, -1, scale, _operand(precision))
+    planned = program("r2c", tuple(x.shape), tuple(dims), n, -1, scale, _operand(precision))
     shape = list(x.shape)
-    shape[dims[-1]] = made.written
-    found = _run(made, _plane(x, precision), None)
-    out_re, out_im = (plane.reshape(shape).narrow(dims[-1], 0, n // 2 + 1).to(x.dtype) for plane in found)
+    shape[dims[-1]] = planned.written
+    planes = _run(planned, _plane(x, precision), None)
+    out_re, out_im = (plane.reshape(shape).narrow(dims[-1], 0, n // 2 + 1).to(x.dtype) for plane in planes)
     return out_re, out_im
 
 
@@ -138,7 +138,7 @@ def _weighted(plane: Tensor, axis: int, n: int) -> Tensor:
 
 
 def c2r(re: Tensor, im: Tensor, dims: list[int], n: int, scale: str, precision: str) -> Tensor:
-    """Real data from half a spectrum, padded to whole rows of a matrix where its program needs it."""
+    """Return real data from half a spectrum, padded to whole rows of a matrix where its program needs it."""
     last, dtype = dims[-1], re.dtype
     if precision in exact.PRECISIONS:
         re, im = _weighted(re.double(), last, n), _weighted(im.double(), last, n)
@@ -153,35 +153,35 @@ def c2r(re: Tensor, im: Tensor, dims: list[int], n: int, scale: str, precision: 
 
 
 def _c2r(re: Tensor, im: Tensor, dims: list[int], n: int, scale: str, precision: str) -> Tensor:
-    """`c2r` as one program."""
+    """Run `c2r` as one program."""
     last, dtype = dims[-1], re.dtype
-    made = program("c2r", tuple(re.shape), tuple(dims), n, 1, scale, _operand(precision))
+    planned = program("c2r", tuple(re.shape), tuple(dims), n, 1, scale, _operand(precision))
     pad = [0, 0] * (re.ndim - last)
-    pad[-1] = made.read - re.shape[last]
-    if made.weighted:
+    pad[-1] = planned.read - re.shape[last]
+    if planned.weighted:
         re, im = _weighted(re, last, n), _weighted(im, last, n)
     planes = [torch.nn.functional.pad(_plane(plane, precision), pad) for plane in (re, im)]
-    found = _run(made, planes[0], planes[1])
+    real = _run(planned, planes[0], planes[1])
     shape = list(re.shape)
-    shape[last] = made.written
-    result: Tensor = found.reshape(shape).narrow(last, 0, n).to(dtype)
+    shape[last] = planned.written
+    result: Tensor = real.reshape(shape).narrow(last, 0, n).to(dtype)
     return result
 
 
 def framed(
     x: Tensor, window: Tensor | None, n: int, hop: int, by: int, mode: str, onesided: bool, scale: str, precision: str
 ) -> Program | None:
-    """The program that cuts, windows and transforms frames of [..., l]; ``None`` where frames are cut before it."""
+    """Return the program that cuts, windows and transforms frames of [..., l]; ``None`` if frames are cut before."""
     half = HALF_OUT if onesided else WHOLE
-    made, at = fold(n, half, 1), frames_beyond(x.shape[-1], n, hop, by)
-    if made is None or at is None or precision in exact.PRECISIONS:
+    factors, at = fold(n, half, 1), frames_beyond(x.shape[-1], n, hop, by)
+    if factors is None or at is None or precision in exact.PRECISIONS:
         return None
     count, signals = (x.shape[-1] + 2 * by - n) // hop + 1, math.prod(x.shape[:-1])
     if not pieces.fit([Rows("r2c", signals * count, n, True)]):
         return None
     written = n // 2 + 1 if onesided else n
     dtype = _operand(precision)
-    tables = fold_tables(made, half, -1, scale, dtype)
+    tables = fold_tables(factors, half, -1, scale, dtype)
     left, right = padded_ends(x, n, hop, by, mode, at)
     kept = [left, right] if window is None else [left, right, window]
     signal_pieces = (
@@ -194,10 +194,10 @@ def framed(
         count,
         hop,
         written,
-        made.n1,
-        made.n2,
+        factors.n1,
+        factors.n2,
         half,
-        made.group,
+        factors.group,
         *tables[1:],
         passes.NONE if window is None else passes.Table(left.numel() + right.numel(), 1, n),
         tuple(piece for piece in signal_pieces if piece.frames),
@@ -210,40 +210,40 @@ def framed(
 def stft(
     x: Tensor, window: Tensor | None, n: int, hop: int, by: int, mode: str, onesided: bool, scale: str, precision: str
 ) -> tuple[Tensor, Tensor]:
-    """Both planes of the spectra of frames [..., t, k], of signals padded by ``by`` samples at either end."""
-    made = framed(x, window, n, hop, by, mode, onesided, scale, precision)
-    if made is None:
+    """Return both planes of the spectra of frames [..., t, k], of signals padded by ``by`` samples at either end."""
+    transform = framed(x, window, n, hop, by, mode, onesided, scale, precision)
+    if transform is None:
         cut = padded(x, by, mode).unfold(-1, n, hop) if by else x.unfold(-1, n, hop)
         cut = cut if window is None else cut * window
         last = [cut.ndim - 1]
         return r2c(cut, last, scale, precision) if onesided else c2c(cut, None, last, False, scale, precision)
-    found = _run(made, _plane(x, precision), None)
-    shape = (*x.shape[:-1], -1, made.written)
-    out_re, out_im = (plane.reshape(shape).to(x.dtype) for plane in found)
+    planes = _run(transform, _plane(x, precision), None)
+    shape = (*x.shape[:-1], -1, transform.written)
+    out_re, out_im = (plane.reshape(shape).to(x.dtype) for plane in planes)
     return out_re, out_im
 
 
 def limits(shape: Sequence[int], dims: Sequence[int]) -> str | None:
-    """Why the kernel refuses to transform these axes of data of this shape, or ``None``."""
+    """Return why the kernel refuses to transform these axes of data of this shape, or ``None``."""
     longest = max((shape[dim] for dim in dims), default=0)
     if longest > LONGEST:
-        return f"an axis of {longest} points is longer than {LONGEST}, which its tables are made for"
+        return f"an axis of {longest} points is longer than {LONGEST}, which its tables cover"
     return None
 
 
 def stages(
     kind: str, shape: tuple[int, ...], dims: tuple[int, ...], n: int, sign: int, scale: str, precision: str, real: bool
 ) -> tuple[tuple[Stage, ...], tuple[Tensor, ...]]:
-    """Stages and tables of the program of a ``c2c``, ``r2c`` or ``c2r``, as `programs.program` takes them."""
+    """Return stages and tables of the program of a ``c2c``, ``r2c`` or ``c2r``; arguments as for `programs.program`."""
     if precision in exact.PRECISIONS:
         whole = list(shape)
         whole[dims[-1]] = n or whole[dims[-1]]
         exactly = exact.programs(tuple(whole), dims, sign, precision)
         axes = [exact_programs.axis_for(whole[dim]) for dim in dims]
-        found = [
+        of_axes = [
             Stage(dim, axis.n, "chirp in digits" if axis.chirp else "digits", axis.factors)
             for dim, axis in zip(dims, axes, strict=True)
         ]
-        return tuple(found), tuple(made.tables for made in exactly)
-    made = program(kind, shape, dims, n, sign, scale, _operand(precision), real)
-    return made.stages, tuple(table for table in made.tables if table is not None)
+        return tuple(of_axes), tuple(planned.tables for planned in exactly)
+    planned = program(kind, shape, dims, n, sign, scale, _operand(precision), real)
+    return planned.stages, tuple(table for table in planned.tables if table is not None)

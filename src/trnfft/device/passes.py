@@ -54,7 +54,7 @@ class Fused(NamedTuple):
     written: int
     packed: int
     lanes: int
-    turned: bool
+    transposed: bool
     first_matrix: Table
     twiddles: Table
     last_matrix: Table
@@ -91,7 +91,7 @@ class FoldedColumns(NamedTuple):
     second: Table
 
 
-class FoldedTurned(NamedTuple):
+class FoldedTransposed(NamedTuple):
     """Rows, times what differs from row to row, that become columns."""
 
     outer: int
@@ -102,7 +102,7 @@ class FoldedTurned(NamedTuple):
     group: int
     first: Table
     second: Table
-    turn: Table
+    twiddles: Table
 
 
 class Unfolded(NamedTuple):
@@ -203,7 +203,7 @@ Sizes = (
     | Fused
     | Folded
     | FoldedColumns
-    | FoldedTurned
+    | FoldedTransposed
     | Unfolded
     | Completed
     | Frames
@@ -219,7 +219,7 @@ KINDS: dict[type[Any], str] = {
     Fused: "fused",
     Folded: "folded",
     FoldedColumns: "folded columns",
-    FoldedTurned: "folded turned",
+    FoldedTransposed: "folded transposed",
     Unfolded: "unfolded",
     Completed: "completed",
     Frames: "frames",
@@ -238,7 +238,7 @@ class Pass(NamedTuple):
     real: bool
 
     def static(self) -> tuple[Any, ...]:
-        """The pass as the kernel takes it: plain tuples, since the compiler refuses named ones."""
+        """Return the pass as the kernel reads it: plain tuples, since the compiler refuses named ones."""
         return KINDS[type(self.sizes)], self.size, self.real, _plain(self.sizes)
 
 
@@ -268,5 +268,5 @@ class Tables:
         return where
 
     def flat(self) -> Tensor | None:
-        """All tables in one tensor, or ``None`` where there are none."""
+        """Return all tables in one tensor, or ``None`` where there are none."""
         return torch.cat(self._kept) if self._kept else None

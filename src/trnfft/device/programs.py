@@ -19,7 +19,7 @@ from trnsci.caches import kept
 from trnsci.nki import P_MAX
 
 # From this many rows on, loading them as they lie and transposing them on chip is faster.
-TURNED = 32
+TRANSPOSED = 32
 # Rows of a tile of 128 from which on folded twiddles pay: its products take as long for few rows as for many.
 FOLDED = {WHOLE: 96, HALF_IN: 64, HALF_OUT: 64}
 
@@ -84,7 +84,7 @@ class Axis:
     real: bool
 
     def half(self, real_in: bool) -> int:
-        """Which half of a spectrum is read or written, if any."""
+        """Return which half of a spectrum is read or written, if any."""
         if self.real:
             return HALF_IN
         return HALF_OUT if real_in and self.outputs < self.n else WHOLE
@@ -102,7 +102,7 @@ class Builder:
         self.stages: list[Stage] = []
 
     def add(self, sizes: passes.Sizes, size: int, real: bool) -> None:
-        """A pass that writes ``size`` elements, of one plane if they are ``real``."""
+        """Append a pass that writes ``size`` elements, of one plane if they are ``real``."""
         self.passes.append(Pass(sizes, size, real))
         self.real_in = False
 
@@ -131,11 +131,11 @@ class Builder:
             self.stages.append(Stage(at, n, algorithm, split))
 
     def _passes(self, axis: Axis, split: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
-        """The factors used, and the length written."""
-        made = fold_for(axis, self.real_in) if len(split) > 1 else None
-        if made is not None:
-            self._folded(axis, made)
-            return (made.n1, made.n2), axis.outputs
+        """Append the passes of an axis; return the factors used, and the length written."""
+        factors = fold_for(axis, self.real_in) if len(split) > 1 else None
+        if factors is not None:
+            self._folded(axis, factors)
+            return (factors.n1, factors.n2), axis.outputs
         four = self._long(axis, split)
         if four is not None:
             return four, axis.outputs
@@ -151,7 +151,7 @@ class Builder:
         return split, write * (axis.n // split[-1])
 
     def _long(self, x: Axis, split: tuple[int, ...]) -> tuple[int, ...] | None:
-        """Rows of two folded factors: one along columns, then one along rows that leaves its result turned."""
+        """Transform rows of two folded factors: along columns, then along rows, which leaves the result transposed."""
         half = x.half(self.real_in)
         if x.c > 1 or len(split) < LONG[half]:
             return None
@@ -166,40 +166,40 @@ class Builder:
         return outer.n1, outer.n2, inner.n1, inner.n2
 
     def _long_forth(self, x: Axis, outer: Fold, inner: Fold, half: int) -> None:
-        """Of real rows, half of those of the first pass stand for the others."""
+        """Transform forward: of real rows, half of those of the first pass stand for the others."""
         r, m = outer.n1 * outer.n2, inner.n1 * inner.n2
         kept = outer.n1 // 2 + 1 if half == HALF_OUT else outer.n1
         self._folded(Axis(x.a, r, m, r, r, x.sign, 1.0, False), outer, kept=kept)
         rows = (np.arange(outer.n2)[:, None] * outer.n1 + np.arange(kept)).reshape(-1)
-        turn = tables.roots(np.outer(rows, np.arange(m)), x.n, x.sign)
+        twiddles = tables.roots(np.outer(rows, np.arange(m)), x.n, x.sign)
         if half == WHOLE:
-            self._turned(x, len(rows), inner, WHOLE, turn)
+            self._folded_rows(x, len(rows), inner, WHOLE, twiddles)
         else:
             # Rows of the whole batch become columns beside each other.
-            self._turned(replace(x, a=1), x.a * len(rows), inner, WHOLE, turn)
+            self._folded_rows(replace(x, a=1), x.a * len(rows), inner, WHOLE, twiddles)
             flip = self.matrices.keep(factor_tables.flip(self.dtype))
             self.add(passes.Unfolded(x.a, m, outer.n1, outer.n2, flip), x.a * x.outputs, False)
 
     def _long_back(self, x: Axis, outer: Fold, inner: Fold) -> None:
-        """Half of a spectrum's columns, completed; they are half a spectrum of the second pass."""
+        """Transform back: complete half of a spectrum's columns, which are half a spectrum of the second pass."""
         r, m = outer.n1 * outer.n2, inner.n1 * inner.n2
         width = m // 2 + 1
         flip = self.matrices.keep(factor_tables.flip(self.dtype))
         self.add(passes.Completed(x.a, r, m, flip), x.a * r * width, False)
         self._folded(Axis(1, r, x.a * width, r, r, x.sign, 1.0, False), outer)
-        turn = tables.roots(np.outer(np.arange(r), np.arange(width)), x.n, x.sign)
-        self._turned(x, r, inner, HALF_IN, turn)
+        twiddles = tables.roots(np.outer(np.arange(r), np.arange(width)), x.n, x.sign)
+        self._folded_rows(x, r, inner, HALF_IN, twiddles)
 
-    def _turned(self, x: Axis, rows: int, made: Fold, half: int, turn: Array) -> None:
-        """Rows, times what differs from row to row, that become columns."""
-        first = self.matrices.keep(factor_tables.first(made, half, 2, x.sign, self.dtype))
-        second = self.matrices.keep(factor_tables.second(made, half, x.sign, x.scale, self.dtype))
-        by = self.twiddles.keep_parts(tables.both_parts(turn))
-        sizes = passes.FoldedTurned(x.a, rows, made.n1, made.n2, half, made.group, first, second, by)
-        self.add(sizes, x.a * rows * made.n1 * made.n2, half == HALF_IN)
+    def _folded_rows(self, x: Axis, rows: int, factors: Fold, half: int, twiddles: Array) -> None:
+        """Transform rows, times what differs from row to row, into columns."""
+        first = self.matrices.keep(factor_tables.first(factors, half, 2, x.sign, self.dtype))
+        second = self.matrices.keep(factor_tables.second(factors, half, x.sign, x.scale, self.dtype))
+        by = self.twiddles.keep_parts(tables.both_parts(twiddles))
+        sizes = passes.FoldedTransposed(x.a, rows, factors.n1, factors.n2, half, factors.group, first, second, by)
+        self.add(sizes, x.a * rows * factors.n1 * factors.n2, half == HALF_IN)
 
     def _rows(self, x: Axis) -> None:
-        """One product with the whole matrix."""
+        """Append one product with the whole matrix."""
         t = self.matrices.keep(
             tables.matrix(
                 x.n, x.inputs, x.outputs, x.sign, x.scale, real_in=self.real_in, real_out=x.real, dtype=self.dtype
@@ -208,38 +208,38 @@ class Builder:
         self.add(passes.Rows(x.a, x.inputs, x.outputs, t), x.a * x.outputs, x.real)
 
     def _folded(
-        self, x: Axis, made: Fold, diagonal: Array | None = None, after: Array | None = None, kept: int | None = None
+        self, x: Axis, fold: Fold, diagonal: Array | None = None, after: Array | None = None, kept: int | None = None
     ) -> None:
-        """Two factors on chip, twiddles in the first tables, and what is multiplied by before; ``after`` follows.
+        """Append two factors on chip, with twiddles and ``diagonal`` in the first tables; ``after`` follows.
 
         Along columns the first ``kept`` values of k1 are wanted.
         """
         half, planes = WHOLE if after is not None else x.half(self.real_in), 1 if self.real_in else 2
-        first = self.matrices.keep(factor_tables.first(made, half, planes, x.sign, self.dtype, diagonal, kept))
-        second = self.matrices.keep(factor_tables.second(made, half, x.sign, x.scale, self.dtype))
+        first = self.matrices.keep(factor_tables.first(fold, half, planes, x.sign, self.dtype, diagonal, kept))
+        second = self.matrices.keep(factor_tables.second(fold, half, x.sign, x.scale, self.dtype))
         if x.c > 1:
-            kept = made.n1 if kept is None else kept
-            columns = passes.FoldedColumns(x.a, x.c, made.n1, made.n2, kept, made.group, first, second)
-            self.add(columns, x.a * made.n2 * kept * x.c, False)
+            kept = fold.n1 if kept is None else kept
+            columns = passes.FoldedColumns(x.a, x.c, fold.n1, fold.n2, kept, fold.group, first, second)
+            self.add(columns, x.a * fold.n2 * kept * x.c, False)
             return
         unpaired: passes.MaybeTable = NONE
         by: passes.MaybeTable = NONE
         if half == HALF_OUT:
-            unpaired = self.matrices.keep(factor_tables.unpaired(made, x.sign, x.scale, self.dtype))
+            unpaired = self.matrices.keep(factor_tables.unpaired(fold, x.sign, x.scale, self.dtype))
         elif after is not None:
             by = self.twiddles.keep_parts(tables.both_parts(after))
-        factors = (made.n1, made.n2, half, made.group)
+        factors = (fold.n1, fold.n2, half, fold.group)
         self.add(
             passes.Folded(x.a, x.inputs, x.outputs, *factors, first, second, unpaired, by), x.a * x.outputs, x.real
         )
 
     def _fused(self, x: Axis, split: tuple[int, ...], read: int, write: int) -> None:
-        """Two factors on chip, twiddles between them."""
+        """Append two factors on chip, twiddles between them."""
         first, last = split
         planes = 1 if self.real_in else 2
         packed = max(1, min(x.a, P_MAX // last))
-        turned = is_turned(x.a, x.n)
-        lanes = 1 if turned else max(1, min(x.a // packed, P_MAX // (planes * read)))
+        transposed = is_transposed(x.a, x.n)
+        lanes = 1 if transposed else max(1, min(x.a // packed, P_MAX // (planes * read)))
         t1 = self.matrices.keep(
             tables.matrix(first, read, first, x.sign, 1.0, lanes=lanes, real_in=self.real_in, dtype=self.dtype)
         )
@@ -249,18 +249,18 @@ class Builder:
                 last, last, write, x.sign, x.scale, lanes=packed, layout="split", real_out=x.real, dtype=self.dtype
             )
         )
-        sizes = passes.Fused(x.a, first, last, read, write, packed, lanes, turned, t1, tw, t2)
+        sizes = passes.Fused(x.a, first, last, read, write, packed, lanes, transposed, t1, tw, t2)
         self.add(sizes, x.a * write * first, x.real)
 
     def _stockham(self, x: Axis, split: tuple[int, ...], read: int, write: int) -> None:
-        """One pass per factor; each leaves what it has done in order beside what is left."""
+        """Append one pass per factor; each leaves what it has done in order beside what is left."""
         rest, done = x.n, x.c
         for index, r in enumerate(split):
             m, final = rest // r, index == len(split) - 1
             j, k = read if index == 0 else r, write if final else r
             planes = 1 if self.real_in else 2
-            turned = index == 0 and x.c == 1
-            lanes = 1 if turned else max(1, min(P_MAX // (planes * j), P_MAX // k))
+            transposed = index == 0 and x.c == 1
+            lanes = 1 if transposed else max(1, min(P_MAX // (planes * j), P_MAX // k))
             t = self.matrices.keep(
                 tables.matrix(
                     r,
@@ -275,7 +275,7 @@ class Builder:
                     dtype=self.dtype,
                 )
             )
-            if turned:
+            if transposed:
                 tw = self.twiddles.keep_parts(tables.twiddles(rest, m, k, 1, x.sign))
                 self.add(passes.Turn(x.a, j, m, k, t, tw), x.a * m * k, False)
             else:
@@ -287,16 +287,16 @@ class Builder:
             rest, done = m, done * r
 
     def _chirp(self, x: Axis, split: tuple[int, ...]) -> int:
-        """A convolution with a chirp, of a length with small factors."""
+        """Append a convolution with a chirp, of a length with small factors; return the length written."""
         length = math.prod(split)
         inside = Axis(x.a, length, x.c, length, length, -1, 1.0, False)
         before = tables.chirp(x.n, x.inputs, x.sign)
         between = tables.chirp_spectrum(x.n, x.inputs, x.outputs, length, x.sign)
         after = tables.chirp(x.n, x.outputs, x.sign, x.scale)
-        made, back = (factor_tables.fold(length, WHOLE, planes) for planes in (1 if self.real_in else 2, 2))
-        if x.c == 1 and x.a >= CHIRPED and made is not None and back is not None:
+        fold, back = (factor_tables.fold(length, WHOLE, planes) for planes in (1 if self.real_in else 2, 2))
+        if x.c == 1 and x.a >= CHIRPED and fold is not None and back is not None:
             padded = np.concatenate((before, np.zeros(length - x.inputs)))
-            self._folded(replace(inside, inputs=x.inputs), made, diagonal=padded)
+            self._folded(replace(inside, inputs=x.inputs), fold, diagonal=padded)
             inverse = replace(inside, sign=1, outputs=x.outputs, real=x.real)
             self._folded(inverse, back, diagonal=between, after=after)
             return x.outputs
@@ -314,7 +314,7 @@ class Builder:
 
 @functools.lru_cache(maxsize=4096)
 def algorithm_for(n: int, rows: int, inner: int) -> tuple[str, tuple[int, ...]]:
-    """How a length is transformed beside ``rows`` and ``inner`` others: its name, and the factors of its matrices."""
+    """Return how a length is transformed beside ``rows`` and ``inner`` others: its name, and its factors."""
     split = tables.factors(n, P_MAX)
     if split is not None:
         return ("matrix" if len(split) == 1 else "factors"), split
@@ -324,7 +324,7 @@ def algorithm_for(n: int, rows: int, inner: int) -> tuple[str, tuple[int, ...]]:
 
 
 def _direct(n: int, rows: int) -> bool:
-    """Whether one product with the whole matrix is faster than a convolution with a chirp.
+    """Return whether one product with the whole matrix is faster than a convolution with a chirp.
 
     Both sides are microseconds, fitted to the predictions for trn2: a matrix grows with its area and is gone through
     once for every tile of rows; a chirp grows with the rows while they are few, and with the length after that.
@@ -334,7 +334,7 @@ def _direct(n: int, rows: int) -> bool:
 
 
 def fold_for(x: Axis, real_in: bool) -> Fold | None:
-    """Factors with folded twiddles, where they fit and pay."""
+    """Return factors with folded twiddles, where they fit and pay."""
     half = x.half(real_in)
     if x.c == 1:
         # Rows of the last tile, or of all of them on average.
@@ -354,32 +354,32 @@ class FoldTables(NamedTuple):
 
 
 @kept
-def fold_tables(made: Fold, half: int, sign: int, scale: str, dtype: torch.dtype) -> FoldTables:
-    """Tables of real rows that are transformed alone."""
-    kept, factor = Tables(dtype), scale_of(scale, made.n1 * made.n2)
-    first = kept.keep(factor_tables.first(made, half, 1, sign, dtype))
-    second = kept.keep(factor_tables.second(made, half, sign, factor, dtype))
-    unpaired = kept.keep(factor_tables.unpaired(made, sign, factor, dtype)) if half == HALF_OUT else NONE
+def fold_tables(fold: Fold, half: int, sign: int, scale: str, dtype: torch.dtype) -> FoldTables:
+    """Return tables of real rows that are transformed alone."""
+    kept, factor = Tables(dtype), scale_of(scale, fold.n1 * fold.n2)
+    first = kept.keep(factor_tables.first(fold, half, 1, sign, dtype))
+    second = kept.keep(factor_tables.second(fold, half, sign, factor, dtype))
+    unpaired = kept.keep(factor_tables.unpaired(fold, sign, factor, dtype)) if half == HALF_OUT else NONE
     flat = kept.flat()
     assert flat is not None
     return FoldTables(flat, first, second, unpaired)
 
 
-def is_turned(rows: int, n: int) -> bool:
-    """Whether rows are loaded as they lie and transposed on chip: where there are many, and they fit."""
-    return rows >= TURNED and n <= 8192
+def is_transposed(rows: int, n: int) -> bool:
+    """Return whether rows are loaded as they lie and transposed on chip: many of them, and they fit."""
+    return rows >= TRANSPOSED and n <= 8192
 
 
 def for_rows(rows: int, n: int, inner: int, split: tuple[int, ...]) -> tuple[int, ...]:
-    """Two factors for rows: the first as large as can be where rows are transposed on chip, for long runs in HBM."""
-    if inner != 1 or len(split) != 2 or not is_turned(rows, n):
+    """Return two factors for rows, the first as large as can be where rows are transposed on chip: long runs in HBM."""
+    if inner != 1 or len(split) != 2 or not is_transposed(rows, n):
         return split
     first = max(d for d in range(1, P_MAX + 1) if n % d == 0 and n // d <= P_MAX)
     return first, n // first
 
 
 def _padded_factors(least: int) -> tuple[int, ...]:
-    """Factors of the length from ``least`` on that is cheapest: few factors, then few points."""
+    """Return factors of the cheapest length from ``least`` on: few factors, then few points."""
     best: tuple[float, tuple[int, ...]] | None = None
     for length in range(least, least + max(64, least // 8)):
         split = tables.factors(length, P_MAX) if length % 16 == 0 or length < P_MAX else None
@@ -393,12 +393,12 @@ def _padded_factors(least: int) -> tuple[int, ...]:
 
 
 def scale_of(scale: str, n: int) -> float:
-    """The number a scale stands for."""
+    """Return the number a scale stands for."""
     return {"none": 1.0, "root": 1 / math.sqrt(n), "full": 1 / n}[scale]
 
 
 def half_read(n: int, rows: int, inner: int) -> tuple[int, bool]:
-    """Terms of half a spectrum that a program reads, padding included, and whether it wants them weighted."""
+    """Return terms of half a spectrum that a program reads, padding included, and whether it wants them weighted."""
     half = n // 2 + 1
     algorithm, split = algorithm_for(n, rows, inner)
     if algorithm == "chirp" or len(split) == 1:
@@ -423,7 +423,7 @@ def program(
     dtype: torch.dtype,
     real_in: bool = False,
 ) -> Program:
-    """The passes of a call. ``n`` is the length of the last axis where only half of it is read or written."""
+    """Return the passes of a call. ``n`` is the length of the last axis where only half of it is read or written."""
     last = dims[-1]
     builder = Builder(shape, dtype, real_in or kind == "r2c")
     read, weighted = shape[last], False

@@ -7,39 +7,39 @@ from trnsci.nki import P_MAX, load, nisa, nl
 
 
 def _table(tables_hbm, t):
-    """A whole table."""
+    """Return a whole table."""
     offset, rows, columns = t
     return tables_hbm.ap([[columns, rows], [1, columns]], offset=offset)
 
 
 def _table_rows(tables_hbm, t, first, count):
-    """``count`` rows of a table, from ``first`` on."""
+    """Return ``count`` rows of a table, from ``first`` on."""
     offset, _, columns = t
     return tables_hbm.ap([[columns, count], [1, columns]], offset=offset + first * columns)
 
 
 def _load_part(tables_hbm, t, part):
-    """One part of a table of two."""
+    """Load one part of a table of two."""
     offset, rows, columns = t
     return load(tables_hbm.ap([[columns, rows], [1, columns]], offset=offset + part * rows * columns))
 
 
 def _load_repeated(tables_hbm, t, part, copies, first, count):
-    """``count`` elements, from ``first`` on, of a part that is one row, on ``copies`` partitions."""
+    """Load ``count`` elements, from ``first`` on, of a part that is one row, on ``copies`` partitions."""
     offset, _, columns = t
     return load(tables_hbm.ap([[0, copies], [1, count]], offset=offset + part * columns + first))
 
 
 def _planes(re_hbm, im_hbm, shape):
-    """The planes there are, in a shape."""
-    found = [re_hbm.reshape(shape)]
+    """Return the planes there are, in a shape."""
+    planes = [re_hbm.reshape(shape)]
     if im_hbm != None:
-        found.append(im_hbm.reshape(shape))
-    return found
+        planes.append(im_hbm.reshape(shape))
+    return planes
 
 
 def _free(view):
-    """Elements of a partition."""
+    """Return the elements of a partition."""
     count = 1
     for d in range(1, len(view.shape)):
         count *= view.shape[d]
@@ -47,7 +47,7 @@ def _free(view):
 
 
 def _load_lanes(lanes_hbm):
-    """Lanes and planes above each other in one tile; where one lane of both planes does not fit, a tile for each.
+    """Load lanes and planes above each other in one tile, or a tile each where one lane of both does not fit.
 
     ``lanes_hbm`` holds a list of views, one per lane, for each plane.
     """
@@ -65,7 +65,7 @@ def _load_lanes(lanes_hbm):
 
 
 def _load_table(tables_hbm, t, k, both):
-    """The rows of a table that meet the tiles of `_load_lanes`."""
+    """Load the rows of a table that meet the tiles of `_load_lanes`."""
     if both and 2 * k > P_MAX:
         return [load(_table_rows(tables_hbm, t, 0, k)), load(_table_rows(tables_hbm, t, k, k))]
     return [load(_table(tables_hbm, t))]
@@ -86,7 +86,7 @@ def _leave(dst_sb, src_ps, odd):
 
 
 def _rotate(dst_re, dst_im, re, im, w_re, w_im):
-    """Dst = (re + i im) (w_re + i w_im); ``im`` is None for real data, ``dst_im`` where it is not wanted."""
+    """Write (re + i im) (w_re + i w_im); ``im`` is None for real data, ``dst_im`` where it is not wanted."""
     if im == None:
         nisa.tensor_tensor(dst=dst_re, data1=re, data2=w_re, op=nl.multiply)
         if dst_im != None:
@@ -98,7 +98,7 @@ def _rotate(dst_re, dst_im, re, im, w_re, w_im):
 
 
 def _times(dst, src, w):
-    """Planes times a factor of two parts, or of one where it is real; without one they are converted alone."""
+    """Multiply planes by a factor of two parts, or one where it is real; without a factor, only convert."""
     if len(w) == 2:
         _rotate(dst[0], dst[1] if len(dst) > 1 else None, src[0], src[1] if len(src) > 1 else None, w[0], w[1])
     else:
@@ -110,7 +110,7 @@ def _times(dst, src, w):
 
 
 def _mixed(dst, a, b, c, d, op):
-    """Dst = a b op c d: products on the Vector Engine, which reads PSUM, their sum on GpSimd."""
+    """Write a b op c d: products on the Vector Engine, which reads PSUM, their sum on GpSimd."""
     first_sb = nl.ndarray(a.shape, dtype=nl.float32, buffer=nl.sbuf)
     second_sb = nl.ndarray(a.shape, dtype=nl.float32, buffer=nl.sbuf)
     nisa.tensor_tensor(dst=first_sb, data1=a, data2=b, op=nl.multiply)

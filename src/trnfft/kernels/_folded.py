@@ -14,7 +14,7 @@ TOGETHER = N_TILE // P_MAX
 
 
 def _folded(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, twiddles_hbm, given_hbm, sizes):
-    """out[A, k1 + N1 k2] = sum_n2 W^(N1 n2 k2) sum_n1 W^((N2 n1 + n2) k1) x[A, N2 n1 + n2].
+    """Compute out[A, k1 + N1 k2] = sum_n2 W^(N1 n2 k2) sum_n1 W^((N2 n1 + n2) k1) x[A, N2 n1 + n2].
 
     ``half`` is -1 where rows are half a spectrum, 1 where they become one, 0 otherwise. ``width`` elements of a row are
     read and ``written`` are written. ``group`` values of k1 share a second product. ``unpaired`` is the table for those
@@ -51,31 +51,31 @@ def _folded(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, twiddles_hbm, 
 
 
 def _held(matrices_hbm, first, second, unpaired):
-    """The tables of both products."""
+    """Load the tables of both products."""
     unpaired_sb = load(_table(matrices_hbm, unpaired)) if len(unpaired) > 0 else None
     return [_load_wide(matrices_hbm, first), load(_table(matrices_hbm, second)), unpaired_sb]
 
 
 def _factor(tables_hbm, factor, b, width, held_sb):
-    """[b, k] of each part of a factor: what is held already, where one row serves all."""
+    """Return [b, k] of each part of a factor: what is held already, where all share one row."""
     if len(factor) == 0:
         return held_sb
     _, parts, t = factor
     offset, rows, columns = t
     if rows == 1 and len(held_sb) > 0:
         return held_sb
-    found = []
+    parts_sb = []
     for part in range(parts):
         if rows == 1:
-            found.append(_load_repeated(tables_hbm, t, part, b.size, 0, width))  # [b, k]
+            parts_sb.append(_load_repeated(tables_hbm, t, part, b.size, 0, width))  # [b, k]
         else:
             start = offset + (part * rows + b.start) * columns
-            found.append(load(tables_hbm.ap([[columns, b.size], [1, width]], offset=start)))  # [b, k]
-    return found
+            parts_sb.append(load(tables_hbm.ap([[columns, b.size], [1, width]], offset=start)))  # [b, k]
+    return parts_sb
 
 
 def _multiplied(y_sb, by_sb, parts, dtype):
-    """[b, part, k]: rows times one row, or each times its own."""
+    """Return [b, part, k]: rows times one row, or each times its own."""
     rows, planes, width = y_sb.shape
     z_sb = nl.ndarray((rows, parts, width), dtype=dtype, buffer=nl.sbuf)  # [b, part, k]
     _times(_each(z_sb, parts, width), _each(y_sb, planes, width), _first_rows(by_sb, rows))
@@ -83,23 +83,23 @@ def _multiplied(y_sb, by_sb, parts, dtype):
 
 
 def _each(tile_sb, planes, width):
-    """The first elements of every plane of [b, plane, k]."""
-    found = []
+    """Return the first elements of every plane of [b, plane, k]."""
+    planes_sb = []
     for p in range(planes):
-        found.append(tile_sb[:, p, 0:width])
-    return found
+        planes_sb.append(tile_sb[:, p, 0:width])
+    return planes_sb
 
 
 def _first_rows(tiles_sb, rows):
-    """The first rows of every tile."""
-    found = []
+    """Return the first rows of every tile."""
+    rows_sb = []
     for i in range(len(tiles_sb)):
-        found.append(tiles_sb[i][0:rows])
-    return found
+        rows_sb.append(tiles_sb[i][0:rows])
+    return rows_sb
 
 
 def _load_wide(matrices_hbm, t):
-    """A table in pieces, so that the first product can start before all of it has come."""
+    """Load a table in pieces, so that the first product can start before all of it has come."""
     offset, rows, columns = t
     table_sb = nl.ndarray((rows, columns), dtype=matrices_hbm.dtype, buffer=nl.sbuf)  # [k, w]
     for w in tiles(columns, TOGETHER * N_TILE):
@@ -109,7 +109,7 @@ def _load_wide(matrices_hbm, t):
 
 
 def _load_rows(planes, b, by_sb, dtype, sizes):
-    """[b, plane, n], with zeros after short rows, or where an odd N1 makes half a spectrum look beyond its end.
+    """Load [b, plane, n], with zeros after short rows, or where an odd N1 looks beyond half a spectrum.
 
     Rows are multiplied by a factor, if there is one, and converted to ``dtype``.
     """
@@ -131,7 +131,7 @@ def _load_rows(planes, b, by_sb, dtype, sizes):
 
 
 def _slots(x_sb, N1, N2, half):
-    """What each table of the first product multiplies: [b, plane, n1], one view per residue of N2.
+    """Return what each table of the first product multiplies: [b, plane, n1], one view per residue of N2.
 
     For half a spectrum there are N2 // 2 + 1 of [b, mirrored, plane, n1]: the other residues are their conjugates.
     """
@@ -148,19 +148,19 @@ def _slots(x_sb, N1, N2, half):
 
 
 def _widths(N1, N2, half):
-    """Columns of each table of the first product."""
-    found = []
+    """Return the columns of each table of the first product."""
+    widths = []
     if half == -1:
         for s in range(N2 // 2 + 1):
-            found.append(N1 if 2 * s % N2 == 0 else 2 * N1)
+            widths.append(N1 if 2 * s % N2 == 0 else 2 * N1)
     else:
         for _ in range(N2):
-            found.append(N1 if half == 1 else 2 * N1)
-    return found
+            widths.append(N1 if half == 1 else 2 * N1)
+    return widths
 
 
 def _first_product(slots, widths, table_sb):
-    """[b, w]: every slot, transposed, times its columns of the table."""
+    """Return [b, w]: every slot, transposed, times its columns of the table."""
     rows = slots[0].shape[0]
     a_sb = nl.ndarray((rows, table_sb.shape[1]), dtype=table_sb.dtype, buffer=nl.sbuf)  # [b, w]
     done, start = 0, 0
@@ -186,7 +186,7 @@ def _first_product(slots, widths, table_sb):
 
 
 def _transposed(views, odd):
-    """[k, view, b] of views [b, ...] of k elements each."""
+    """Return [k, view, b] of views [b, ...] of k elements each."""
     first = views[0]
     rows, k = first.shape[0], _free(first)
     xT_ps = nl.ndarray((k, len(views), rows), dtype=first.dtype, buffer=nl.psum)  # [k, s, b]
@@ -198,7 +198,7 @@ def _transposed(views, odd):
 
 
 def _second_product(a_sb, held, sizes, dtype):
-    """[b, part, k]: groups of k1, transposed, times one table for all of them."""
+    """Return [b, part, k]: groups of k1, transposed, times one table for all of them."""
     parts, N1, N2, half, group = sizes
     unit = 1 if half == -1 else 2
     high = N2 // 2 if half == 1 else 0
@@ -216,10 +216,10 @@ def _second_product(a_sb, held, sizes, dtype):
             pattern = [[width, rows], [1, unit * size], [width // N2, N2]]
             views.append(a_sb.ap(pattern, offset=unit * (start + j * size)))
         aT_sb = _transposed(views, index % 2 == 1)  # [k, j, b]
-        _spread(y_sb, aT_sb, held[1], (first + start, low, N1, 0, group, size), False, index % 2 == 0)
+        _multiply_groups(y_sb, aT_sb, held[1], (first + start, low, N1, 0, group, size), False, index % 2 == 0)
         if half == 1:
             at, columns = N1 - start - many * size, parts * low * group + group - size
-            _spread(y_sb, aT_sb, held[1], (at, high, N1, columns, group, size), True, index % 2 == 1)
+            _multiply_groups(y_sb, aT_sb, held[1], (at, high, N1, columns, group, size), True, index % 2 == 1)
     if half == 1:
         view = a_sb.ap([[width, rows], [1, N1 - 2 * count], [width // N2, N2]], offset=2 * count)
         _unpaired(y_sb, view, held[2], N1, N2)
@@ -227,17 +227,17 @@ def _second_product(a_sb, held, sizes, dtype):
 
 
 def _equal(count, group):
-    """(start, size, many): ``many`` groups of ``size`` that are transposed together; the last may be smaller."""
-    found = []
+    """List (start, size, many): ``many`` groups of ``size`` transposed together; the last may be smaller."""
+    groups = []
     for g in tiles(count // group, TOGETHER):
-        found.append((g.start * group, group, g.size))
+        groups.append((g.start * group, group, g.size))
     if count % group > 0:
-        found.append((count // group * group, count % group, 1))
-    return found
+        groups.append((count // group * group, count % group, 1))
+    return groups
 
 
-def _spread(y_sb, aT_sb, table_sb, sizes, mirrored, odd):
-    """y[b, part, k2, at + (j i)] = aT[k, j, b].T @ table[k, (part k2), i]; ``mirrored`` takes j from the last on.
+def _multiply_groups(y_sb, aT_sb, table_sb, sizes, mirrored, odd):
+    """Write y[b, part, k2, at + (j i)] = aT[k, j, b].T @ table[k, (part k2), i]; ``mirrored`` reverses j.
 
     Columns of the table are ``first`` + (part k2) ``group`` + i.
     """
@@ -256,7 +256,7 @@ def _spread(y_sb, aT_sb, table_sb, sizes, mirrored, odd):
 
 
 def _unpaired(y_sb, view, table_sb, N1, N2):
-    """k1 = 0, and N1 / 2 where there is one, which have no partner."""
+    """Compute k1 = 0, and N1 / 2 where there is one, which have no partner."""
     aT_sb = _transposed([view], False)
     low, whole = (N2 + 1) // 2, N2 // 2 + 1
     rows, parts, width = y_sb.shape

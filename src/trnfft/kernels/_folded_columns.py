@@ -46,13 +46,13 @@ def _even(count, most):
     return min(count, max(1, most // at_v) * at_v), at_v
 
 
-def _folded_turned(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, twiddles_hbm, sizes):
+def _folded_transposed(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, twiddles_hbm, sizes):
     """Compute out[A, k, R] = sum_n W^(n k) w[R, n] x[A, R, n], n and k split as above: rows become columns.
 
     Twiddles w may be fewer than R, and are then repeated. Of half a spectrum (``half`` is -1) only n <= N1 N2 / 2 is
     given, as x[R, A, n], and the result is real.
     """
-    A, R, N1, N2, half, group, first, second, turn = sizes
+    A, R, N1, N2, half, group, first, second, twiddles = sizes
     width = N1 * N2 // 2 + 1 if half == -1 else N1 * N2
     # Rows of several A share a block where tiles do not meet two of them, or would be empty by more than a tenth.
     shared = half == 0 and (R % P_MAX == 0 or 10 * R < 9 * ((R + P_MAX - 1) // P_MAX * P_MAX))
@@ -80,7 +80,7 @@ def _folded_turned(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, twiddle
                 at, step = (row * A + a.start, A) if half == -1 else (a.start * rows + row, 1)
                 pattern = [[step * width, v.size], [1, width]]  # [b, n]
                 here = [re_hbm.ap(pattern, offset=at * width), im_hbm.ap(pattern, offset=at * width)]
-                x_sb = _twisted(here, row, twiddles_hbm, turn, padded)
+                x_sb = _twisted(here, row, twiddles_hbm, twiddles, padded)
                 ahead.append(_first_product(_slots(x_sb, N1, N2, half), _widths(N1, N2, half), first_sb))
         if index > 0:
             a, b = blocks[index - 1]

@@ -10,7 +10,7 @@ from trnsci.nki import P_MAX, nisa, nl, store, tiles
 
 
 def _frames(out_re_hbm, out_im_hbm, re_hbm, matrices_hbm, given_hbm, sizes):
-    """out[(a t), k] = sum_j W^(j k) window[j] x[a, t hop - pad + j].
+    """Compute out[(a t), k] = sum_j W^(j k) window[j] x[a, t hop - pad + j].
 
     ``pieces`` are (whether from ``given_hbm``, length of its signals, first frame, frames, where the first one starts).
     """
@@ -38,7 +38,7 @@ def _frames(out_re_hbm, out_im_hbm, re_hbm, matrices_hbm, given_hbm, sizes):
 
 
 def _cut(re_hbm, given_hbm, b, sizes):
-    """[b, 1, n]: a block of frames, in one load for each signal and piece that it meets."""
+    """Load [b, 1, n]: a block of frames, in one load for each signal and piece that it meets."""
     T, hop, N, pieces = sizes
     x_sb = nl.ndarray((b.size, 1, N), dtype=re_hbm.dtype, buffer=nl.sbuf)  # [b, p, n]
     for a in range(b.start // T, (b.stop - 1) // T + 1):

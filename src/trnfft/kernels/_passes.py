@@ -10,7 +10,7 @@ MANY = 32
 
 
 def _turn(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, twiddles_hbm, sizes):
-    """out[A, m, k] = w[m, k] sum_n T[n, k] x[A, n, m]: data is stationary, so m comes out on the partitions."""
+    """Compute out[A, m, k] = w[m, k] sum_n T[n, k] x[A, n, m]: stationary data leaves m on the partitions."""
     A, J, M, K, t, tw = sizes
     planes = _planes(re_hbm, im_hbm, (A, J, M))
     outs = _planes(out_re_hbm, out_im_hbm, (A, M, K))
@@ -23,7 +23,7 @@ def _turn(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, twiddles_hbm, si
 
 
 def _strip(outs, planes, t_sb, twiddles_hbm, tw, sizes):
-    """``count`` tiles of ``rows`` values of m from ``start`` on."""
+    """Compute ``count`` tiles of ``rows`` values of m from ``start`` on."""
     start, rows, count = sizes
     offset, M, K = tw
     A = outs[0].shape[0]
@@ -51,7 +51,7 @@ def _strip(outs, planes, t_sb, twiddles_hbm, tw, sizes):
 
 
 def _columns(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, twiddles_hbm, sizes):
-    """out[A, m, k, B] = w[k, m] sum_n T[n, k] x[A, n, m, B]: the table is stationary, everything beside n streams past.
+    """Compute out[A, m, k, B] = w[k, m] sum_n T[n, k] x[A, n, m, B]: all beside n streams past the table.
 
     Up to ``lanes`` tiles of columns lie above each other; the table has one block for each.
     """
@@ -82,7 +82,7 @@ def _columns(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, twiddles_hbm,
 
 
 def _stream(outs, planes, t_sb, w_sb, lanes, m, group):
-    """Tiles of columns, one per lane, through the table."""
+    """Stream tiles of columns, one per lane, through the table."""
     _, J, M, B = planes[0].shape
     K, count = outs[0].shape[2], len(group)
     x_hbm = []
@@ -120,7 +120,7 @@ def _stream(outs, planes, t_sb, w_sb, lanes, m, group):
 
 
 def _multiply(out_re_hbm, out_im_hbm, re_hbm, im_hbm, tables_hbm, sizes):
-    """out[A, j, C] = w[j] x[A, j, C] for j < min(N, K), and 0 up to K; w has ``parts``, or is 1 where it has none."""
+    """Compute out[A, j, C] = w[j] x[A, j, C] for j < min(N, K), and 0 up to K; w has ``parts``, or none and is 1."""
     A, N, K, C, parts, tw = sizes
     planes = _planes(re_hbm, im_hbm, (A, N, C))
     outs = _planes(out_re_hbm, out_im_hbm, (A, K, C))
@@ -133,7 +133,7 @@ def _multiply(out_re_hbm, out_im_hbm, re_hbm, im_hbm, tables_hbm, sizes):
 
 
 def _multiply_rows(outs, planes, tables_hbm, tw, sizes):
-    """Rows on the partitions, where there are many: the multiplier is the same for all of them."""
+    """Multiply rows on the partitions, where there are many: the multiplier is the same for all of them."""
     parts, valid = sizes
     A, K = outs[0].shape[0], outs[0].shape[1]
     for j in tiles(K, SHARED * N_TILE):
@@ -163,7 +163,7 @@ def _multiply_rows(outs, planes, tables_hbm, tw, sizes):
 
 
 def _elements(outs, planes, tables_hbm, tw, sizes):
-    """A block of j, dealt to the partitions in runs of ``run``."""
+    """Multiply a block of j, dealt to the partitions in runs of ``run``."""
     j, c, parts, valid = sizes
     run = (j.size + P_MAX - 1) // P_MAX
     have = max(0, min(valid, j.stop) - j.start)

@@ -30,7 +30,7 @@ FREE = 4
 
 @nki.jit
 def exact(x_hbm, tables_hbm, program=()):
-    """Pass digits x [plane, n, S, F] through the steps of a program."""
+    """Digits x [plane, n, S, F] through the steps of a program."""
     _, points, S, F = x_hbm.shape
     for index in range(len(program)):
         kind, table, sizes = program[index]

@@ -8,7 +8,7 @@ stores to ``result``.
 
 * ``rows``: rows times one matrix, for short or prime lengths.
 * ``folded``: rows of N = N1 N2 on chip, twiddles in the tables of the first product; half a spectrum for real data.
-* ``folded columns``: the same along an inner axis; ``folded turned``: rows that become columns, for long lengths.
+* ``folded columns``: the same along an inner axis; ``folded transposed``: rows that become columns, for long lengths.
 * ``unfolded``, ``completed``: half a spectrum of long rows, the last pass of real rows and the first of real results.
 * ``frames``: overlapping, windowed frames of signals as rows of ``folded``.
 * ``fused``: few rows of N = N1 N2 on chip, twiddles between two multiplications.
@@ -20,7 +20,7 @@ Bound by the Tensor Engine for batches, by DMA for long lengths.
 """
 
 from trnfft.kernels._folded import _folded
-from trnfft.kernels._folded_columns import _folded_columns, _folded_turned
+from trnfft.kernels._folded_columns import _folded_columns, _folded_transposed
 from trnfft.kernels._frames import _frames
 from trnfft.kernels._mirrored import _completed, _unfolded
 from trnfft.kernels._passes import _columns, _multiply, _turn
@@ -50,8 +50,8 @@ def fft(re_hbm, im_hbm, matrices_hbm, twiddles_hbm, given_hbm, program=(), resul
             _folded(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, twiddles_hbm, given_hbm, sizes)
         elif kind == "folded columns":
             _folded_columns(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, sizes)
-        elif kind == "folded turned":
-            _folded_turned(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, twiddles_hbm, sizes)
+        elif kind == "folded transposed":
+            _folded_transposed(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, twiddles_hbm, sizes)
         elif kind == "unfolded":
             _unfolded(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, sizes)
         elif kind == "completed":

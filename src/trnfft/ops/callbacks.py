@@ -45,11 +45,11 @@ class Chain(NamedTuple):
     @property
     def shapes(self) -> list[tuple[int, ...]]:
         """The shape of the data before each step, and after the last one."""
-        found = [tuple(self.x.shape)]
+        shapes = [tuple(self.x.shape)]
         for kind, n in zip(self.kinds, self.lengths, strict=True):
-            size = {"rfft": n // 2 + 1, "irfft": n}.get(kind, found[-1][self.dims[-1]])
-            found.append(tuple(real_shape(found[-1], self.dims[-1], size)))
-        return found
+            size = {"rfft": n // 2 + 1, "irfft": n}.get(kind, shapes[-1][self.dims[-1]])
+            shapes.append(tuple(real_shape(shapes[-1], self.dims[-1], size)))
+        return shapes
 
     @property
     def _points(self) -> list[tuple[str, tuple[int, ...]]]:
@@ -79,7 +79,7 @@ class Chain(NamedTuple):
         return self.in_turn("pytorch")
 
     def in_turn(self, implementation: str) -> Tensor:
-        """One step after the other."""
+        """Return one step after the other."""
         x = self.x if self.x.is_complex() else self.x.float()
         left = iter(self.factors)
         for kind, n, scale in zip(self.kinds, self.lengths, self.scales, strict=True):
@@ -98,38 +98,38 @@ class Chain(NamedTuple):
         )
         factors = tuple(chains.varies(factor, len(shape)) for factor in self.factors)
         dtype = torch.bfloat16 if self.precision == "fast" else torch.float32
-        made = chains.chain(shape, tuple(self.dims), steps, factors, real, dtype, self.x.dtype in chains.CONVERTED)
-        return made if chains.fits(made, shape, real) else None
+        chain = chains.chain(shape, tuple(self.dims), steps, factors, real, dtype, self.x.dtype in chains.CONVERTED)
+        return chain if chains.fits(chain, shape, real) else None
 
     def nki(self) -> Tensor:
         if 0 in self.x.shape:
             return self.fake()
-        made = self.program()
-        if made is None:
+        chain = self.program()
+        if chain is None:
             return self.in_turn("nki")
-        planes = chains.run(made, self.x, self.factors, self.dtype)
+        planes = chains.run(chain, self.x, self.factors, self.dtype)
         last, size = self.dims[-1], self.shapes[-1][self.dims[-1]]
         parts = [plane.narrow(last, 0, size) for plane in planes]
         return (parts[0] if len(parts) == 1 else torch.complex(*parts)).to(self.dtype)
 
     def vjp(self, grad: Tensor, needs: frozenset[str]) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        gradients: dict[str, Any] = {}
         if "x" in needs:
             result = run(self._adjoint(grad, 0, self.x.is_complex() or "fft" in self.kinds or "ifft" in self.kinds))
-            found["x"] = (result if self.x.is_complex() else result.real).to(self.x.dtype)
+            gradients["x"] = (result if self.x.is_complex() else result.real).to(self.x.dtype)
         if "factors" in needs:
-            found["factors"] = self._of_factors(grad)
-        return found
+            gradients["factors"] = self._of_factors(grad)
+        return gradients
 
     def _of_factors(self, grad: Tensor) -> list[Tensor]:
-        """Gradients of the factors: what reaches each from either side, multiplied and summed up."""
-        found: list[Tensor] = []
+        """Return gradients of the factors: what reaches each from either side, multiplied and summed up."""
+        gradients: list[Tensor] = []
         is_complex = self.x.is_complex()
         for i, kind in enumerate(self.kinds):
             if kind == "times":
-                factor = self.factors[len(found)]
+                factor = self.factors[len(gradients)]
                 before = self._replace(
-                    factors=self.factors[: len(found)],
+                    factors=self.factors[: len(gradients)],
                     kinds=self.kinds[:i],
                     lengths=self.lengths[:i],
                     scales=self.scales[:i],
@@ -137,13 +137,13 @@ class Chain(NamedTuple):
                 )
                 product = _run(before).conj() * _run(self._adjoint(grad, i + 1, is_complex))
                 whole = product.sum_to_size(factor.shape)
-                found.append(whole if factor.is_complex() else whole.real)
+                gradients.append(whole if factor.is_complex() else whole.real)
             else:
                 is_complex = kind != "irfft"
-        return found
+        return gradients
 
     def _adjoint(self, grad: Tensor, first: int, is_complex: bool) -> Chain:
-        """The adjoints of the steps from ``first`` on, in reverse."""
+        """Return the adjoints of the steps from ``first`` on, in reverse."""
         last, left = self.dims[-1], list(self.factors)
         steps: list[tuple[str, int, Scale]] = []
         factors: list[Tensor] = []
@@ -171,7 +171,7 @@ def _run(chain: Chain) -> Tensor:
 
 
 def _transform(kind: str, x: Tensor, dims: list[int], n: int, scale: Scale, precision: Precision) -> Any:
-    """The call of a transform."""
+    """Return the call of a transform."""
     if kind == "rfft":
         return R2C(x, dims, scale, precision)
     if kind == "irfft":
