@@ -229,7 +229,7 @@ def _parts(steps: tuple[Callback | FFTPlan, ...]) -> Iterator[Callback | FFTPlan
 
 
 def _program(steps: tuple[Callback | FFTPlan, ...]) -> _Program | None:
-    """Join steps in one program: float32 transforms of the same axes, factors that keep shape and dtype, conversions."""
+    """Join steps in one program: float32 transforms of the same axes, factors that keep shape and dtype, casts."""
     first = next((step for step in steps if isinstance(step, FFTPlan)), None)
     if first is None or first.dtype not in (torch.float32, torch.complex64):
         return None
