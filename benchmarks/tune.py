@@ -25,7 +25,7 @@ from benchmarks.registry import TARGETS, Kernel
 from benchmarks.validation.cases import filled
 from trnsci import neuron, tuned
 from trnsci.errors import UnsupportedError
-from trnsci.launcher import OnDevice, using
+from trnsci.kernel_launcher import OnDevice, using
 from trnsci.nki import launch
 from trnsci.specs import map_tensors
 from trnsim.errors import TrnError, WrongArgument

@@ -22,7 +22,7 @@ from benchmarks.validation import cases, probes, profiler
 from trnsci import config, neuron, tuned
 from trnsci.errors import UnsupportedError
 from trnsci.info import info
-from trnsci.launcher import Launcher, OnDevice, Predictor, Simulator, using
+from trnsci.kernel_launcher import Launcher, OnDevice, Predictor, Simulator, using
 from trnsci.nki import launch
 from trnsci.specs import map_tensors, tensors_in
 from trnsim.lint import lint

@@ -15,7 +15,7 @@ from torch import Tensor
 from trnblas.kernels import gemm as gemm_kernels
 from trnblas.kernels import split as kernels
 from trnsci import ArgumentError, CapacityError, neuron
-from trnsci.launcher import current
+from trnsci.kernel_launcher import current
 from trnsci.nki import K_TILE, N_TILE, launch
 
 # Balanced digits of 7 bits are integers up to 64. A product has at most 12 bits, so fp32 sums 2**12 of them exactly.

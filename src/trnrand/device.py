@@ -22,7 +22,7 @@ from trnrand.kernels._engines import BLOCKS
 from trnrand.segment import Segment
 from trnrand.stream import Stream
 from trnsci import ArgumentError, programs
-from trnsci.launcher import current
+from trnsci.kernel_launcher import current
 from trnsci.nki import P_MAX, launch
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from trnsci import cuda
-from trnsci.launcher import Launcher, using
+from trnsci.kernel_launcher import Launcher, using
 from trnsci.memory import exhausted
 from trnsci.specs import tensors_in, thaw
 

@@ -258,7 +258,7 @@ def launch(kernel: Any, *tensors: Any, grid: int | None = None, **static: Any) -
     """
     from trnsci import programs, tuned
     from trnsci.errors import ArgumentError
-    from trnsci.launcher import current
+    from trnsci.kernel_launcher import current
 
     launcher = current()
     for index, tensor in enumerate(tensors):

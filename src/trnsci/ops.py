@@ -46,7 +46,7 @@ from trnsci.config import TargetName
 from trnsci.errors import BackendUnavailable, UnsupportedError
 from trnsci.execution import Decision, as_promised, computed, copied, lazy_conjugates, promise
 from trnsci.gradient import Gradient
-from trnsci.launcher import launcher
+from trnsci.kernel_launcher import launcher
 from trnsci.ledger import Entry, listeners, nested, record
 from trnsci.plans import Cost, Plan, Step
 from trnsci.schema import schema

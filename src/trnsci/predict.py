@@ -18,7 +18,7 @@ from trnsci import cache, config, neuron
 from trnsci.backends import SCOPE, Scope, entered
 from trnsci.config import TargetName
 from trnsci.errors import ArgumentError
-from trnsci.launcher import Predictor, current, using
+from trnsci.kernel_launcher import Predictor, current, using
 from trnsci.plans import Cost, seconds
 from trnsci.programs import Size, limits
 from trnsci.specs import tensors_in, thaw

@@ -84,7 +84,7 @@ def size_of(kernel: Any, tensors: tuple[Any, ...], static: dict[str, Any]) -> Si
 
 @functools.lru_cache(maxsize=1024)
 def _counted(kernel: Any, specs: Any, *options: tuple[str, Any]) -> Size:
-    from trnsci.launcher import simulated
+    from trnsci.kernel_launcher import simulated
 
     counter, shapes, static = _Counter(), thaw(specs), dict(options)
     run = trnsim.simulate(simulated(kernel), numerics=False, checks=False, lint="off", trace=counter)  # type: ignore[arg-type]

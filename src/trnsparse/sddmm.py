@@ -11,7 +11,7 @@ from torch import Tensor
 from trnsci import array_function, check, op, run
 from trnsci.errors import ArgumentError
 from trnsci.gradient import saves
-from trnsci.launcher import current
+from trnsci.kernel_launcher import current
 from trnsci.nki import launch
 from trnsparse import scipy_views
 from trnsparse.arguments import HALF, KERNEL_DTYPES, coefficient, dense, only, same_kind, shaped, sparse, together

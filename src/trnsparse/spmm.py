@@ -12,7 +12,7 @@ from torch import Tensor
 from trnsci import array_function, check, op, programs, run
 from trnsci.errors import ArgumentError
 from trnsci.gradient import saves
-from trnsci.launcher import current
+from trnsci.kernel_launcher import current
 from trnsci.nki import K_TILE, M_TILE, launch
 from trnsparse import scipy_views
 from trnsparse.arguments import (

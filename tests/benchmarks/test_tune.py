@@ -10,7 +10,7 @@ import trnsim
 from benchmarks import registry, tune
 from trnblas.kernels.dot import dot
 from trnsci import neuron, tuned
-from trnsci.launcher import Predictor, using
+from trnsci.kernel_launcher import Predictor, using
 from trnsci.nki import launch
 from trnsci.stand_in import Machine
 from trnsim import cli

@@ -11,7 +11,7 @@ import trnsci
 from tests.trnblas.oracles import C64, C128, F32, F64, KERNELS
 from trnblas import error_bound, gemm, split
 from trnsci import ArgumentError, CapacityError
-from trnsci.launcher import launcher, using
+from trnsci.kernel_launcher import launcher, using
 from trnsci.testing import BACKENDS, assert_within, exact_dot, gamma, gaussian, ill_scaled
 
 on_backends = pytest.mark.parametrize("backend", BACKENDS, ids=str)

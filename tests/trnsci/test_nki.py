@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import trnsci
 import trnsim
-from trnsci import ArgumentError, launcher, nki
+from trnsci import ArgumentError, kernel_launcher, nki
 from trnsci.nki import N_TILE, P_MAX, Matrix, Queue, launch, load, nisa, nl, require, store, tiles
 from trnsci.testing import gaussian
 
@@ -162,13 +162,13 @@ def test_placeholders_are_not_awss_package(monkeypatch, attributes):
 def test_kernels_compiled_by_awss_package_still_simulate(monkeypatch):
     """The simulator takes the twin: the kernel's module, imported once more on trnsim."""
     monkeypatch.setattr(nki, "HAS_NKI", True)
-    monkeypatch.setattr(launcher, "_twins", {})
+    monkeypatch.setattr(kernel_launcher, "_twins", {})
     import trnblas.kernels.gemm as module
 
     class Compiled:
         func = staticmethod(module.gemm.func)
 
-    twin = launcher.simulated(Compiled())
+    twin = kernel_launcher.simulated(Compiled())
     assert twin is not module.gemm
     a, b = gaussian((4, 3), 1), gaussian((4, 5), 2)
     got = trnsim.simulate(twin)(a[None], b[None])[0]

@@ -10,7 +10,7 @@ import trnsolver
 import trnsparse
 import trntensor
 from trnblas.kernels import gemm as kernels
-from trnsci import launcher, programs, specs
+from trnsci import kernel_launcher, programs, specs
 from trnsci.nki import Axis, launch
 from trnsci.testing import gaussian
 from trnsolver.divide import constants, rotation
@@ -26,7 +26,7 @@ def small(monkeypatch):
     monkeypatch.setenv("TRNSCI_PROGRAM_INSTRUCTIONS", "1000")
 
 
-class Counting(launcher.Simulator):
+class Counting(kernel_launcher.Simulator):
     """The simulator, with what it launched."""
 
     def __init__(self):
@@ -39,7 +39,7 @@ class Counting(launcher.Simulator):
 
 
 def launched(*tensors, **static):
-    with launcher.using(Counting()) as used:
+    with kernel_launcher.using(Counting()) as used:
         return launch(kernels.gemm, *tensors, **static), used.shapes
 
 
@@ -51,7 +51,7 @@ def test_a_short_program_is_one_launch():
 
 def test_a_long_one_is_cut_into_equal_pieces_with_the_same_bits(small):
     a, b = gaussian((1, 300, 2048), 1), gaussian((1, 300, 1024), 2)
-    whole = launcher.Simulator("trn2").launch(kernels.gemm, (a, b), 1, {})
+    whole = kernel_launcher.Simulator("trn2").launch(kernels.gemm, (a, b), 1, {})
     made, shapes = launched(a, b)
     assert torch.equal(made, whole)
     assert len(shapes) > 1
@@ -63,7 +63,7 @@ def test_a_long_one_is_cut_into_equal_pieces_with_the_same_bits(small):
 def test_batches_are_cut_first_and_a_shared_operand_serves_all(small):
     a, b = gaussian((6, 300, 64), 1), gaussian((1, 300, 64), 2)
     made, shapes = launched(a, b)
-    assert torch.equal(made, launcher.Simulator("trn2").launch(kernels.gemm, (a, b), 1, {}))
+    assert torch.equal(made, kernel_launcher.Simulator("trn2").launch(kernels.gemm, (a, b), 1, {}))
     assert {right for _, right in shapes} == {(1, 300, 64)}
     assert sum(left[0] for left, _ in shapes) == 6
 
@@ -75,7 +75,7 @@ def test_epilogues_are_cut_with_what_they_add_to(small):
         gaussian((1, 1024), 4).expand(128, -1).contiguous(),
     )
     made, shapes = launched(a, b, c, scale, bias, activation="relu")
-    whole = launcher.Simulator("trn2").launch(kernels.gemm, (a, b, c, scale, bias), 1, {"activation": "relu"})
+    whole = kernel_launcher.Simulator("trn2").launch(kernels.gemm, (a, b, c, scale, bias), 1, {"activation": "relu"})
     assert len(shapes) > 1
     assert torch.equal(made, whole)
 
@@ -185,13 +185,13 @@ CALLS = {
 @pytest.mark.parametrize("name", CALLS)
 def test_a_call_in_pieces_has_the_bits_of_the_whole(name, monkeypatch):
     launches = []
-    simulate = launcher.Simulator.launch
+    simulate = kernel_launcher.Simulator.launch
     monkeypatch.setattr(
-        launcher.Simulator,
+        kernel_launcher.Simulator,
         "launch",
         lambda self, kernel, *rest: launches.append(kernel) or simulate(self, kernel, *rest),
     )
-    with trnsci.backend("simulator"), launcher.using(launcher.Simulator("trn2")):
+    with trnsci.backend("simulator"), kernel_launcher.using(kernel_launcher.Simulator("trn2")):
         whole = CALLS[name]()
         before = len(launches)
         monkeypatch.setenv("TRNSCI_PROGRAM_MATMULS", "1")
@@ -241,9 +241,9 @@ SHARED = {
 @pytest.mark.parametrize("name", SHARED)
 def test_two_cores_have_the_bits_of_one(name, monkeypatch):
     grids = []
-    simulate = launcher.Simulator.launch
+    simulate = kernel_launcher.Simulator.launch
     monkeypatch.setattr(
-        launcher.Simulator,
+        kernel_launcher.Simulator,
         "launch",
         lambda self, kernel, tensors, grid, static: grids.append(grid) or simulate(self, kernel, tensors, grid, static),
     )

@@ -121,7 +121,7 @@ def test_torch_uses_one_thread_around_a_simulated_launch():
     import torch
 
     import trnsci
-    from trnsci.launcher import launcher, using
+    from trnsci.kernel_launcher import launcher, using
 
     before = torch.get_num_threads()
     torch.set_num_threads(3)

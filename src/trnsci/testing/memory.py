@@ -8,7 +8,7 @@ import torch
 
 from trnsci.backends import backend as using_backend
 from trnsci.config import BackendName
-from trnsci.launcher import Simulator, using
+from trnsci.kernel_launcher import Simulator, using
 from trnsci.memory import MemoryMeter
 
 

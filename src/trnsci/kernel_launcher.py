@@ -190,7 +190,7 @@ def _plain(tensor: Tensor) -> Tensor:
 
 L = TypeVar("L", bound=Launcher)
 
-_CURRENT: ContextVar[Launcher | None] = ContextVar("trnsci.launcher", default=None)
+_CURRENT: ContextVar[Launcher | None] = ContextVar("trnsci.kernel_launcher", default=None)
 
 
 def current() -> Launcher:

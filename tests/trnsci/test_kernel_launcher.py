@@ -4,7 +4,7 @@ import torch
 import trnblas
 import trnsci
 from trnsci import BackendUnavailable
-from trnsci.launcher import OnDevice, Simulator, current, launcher, using
+from trnsci.kernel_launcher import OnDevice, Simulator, current, launcher, using
 from trnsci.neuron import stand_in
 
 
