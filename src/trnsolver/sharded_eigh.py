@@ -194,13 +194,15 @@ def _eigh_gradient(given: Mapping[str, Any], result: Any, values: Any, vectors: 
     w, v = result
 
     def of_a() -> Any:
-        whole = None if values is None else gemm(1.0, v * values.unsqueeze(0), v, trans_b="c")
+        terms: list[Any] = []
+        if values is not None:
+            terms.append(gemm(1.0, v * values.unsqueeze(0), v, trans_b="c"))
         if vectors is not None:
             gaps = w.unsqueeze(0) - w.unsqueeze(1)
             equal = (gaps == 0).to(w.dtype)
             inner = gemm(1.0, v, vectors, trans_a="c") * ((1.0 - equal) / (gaps + equal))
-            turned = gemm(1.0, v, gemm(1.0, inner, v, trans_b="c"))
-            whole = turned if whole is None else whole + turned
+            terms.append(gemm(1.0, v, gemm(1.0, inner, v, trans_b="c")))
+        whole = sum(terms[1:], terms[0])
         mirrored = whole.transpose(0, 1)
         return 0.5 * (whole + (mirrored.conj() if whole.is_complex() else mirrored))
 
