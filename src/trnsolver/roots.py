@@ -24,6 +24,7 @@ class Function(NamedTuple):
     """A function of matrices: of one in host memory, and of the eigenvalues of a Hermitian one."""
 
     op: str
+    flops: int  # times N**3
     of_one: Callable[[str, Matrix], Matrix]
     hermitian: Apply
 
@@ -54,7 +55,7 @@ def sqrtm(a: Tensor) -> Tensor:
                 [0., 3.]])
     """
     square("sqrtm", a=a)
-    return _real_if_so(run(SqrtmCall(a)), a)
+    return _real_if_so(run(MatrixFunction(a, "sqrtm")), a)
 
 
 @array_function
@@ -83,7 +84,7 @@ def logm(a: Tensor) -> Tensor:
                 [0., 0.]])
     """
     square("logm", a=a)
-    return _real_if_so(run(LogmCall(a)), a)
+    return _real_if_so(run(MatrixFunction(a, "logm")), a)
 
 
 def _computed(a: Tensor, fn: Function) -> Tensor:
@@ -100,8 +101,8 @@ def _computed(a: Tensor, fn: Function) -> Tensor:
         result = (vectors * applied.unsqueeze(-2)) @ vectors.mH
     else:
         n = a.shape[-1]
-        found = [fn.of_one(fn.op, one) for one in here.to(wide).reshape(-1, n, n).numpy()]
-        result = torch.from_numpy(np.stack(found)).reshape(a.shape)
+        results = [fn.of_one(fn.op, one) for one in here.to(wide).reshape(-1, n, n).numpy()]
+        result = torch.from_numpy(np.stack(results)).reshape(a.shape)
     return _without_noise(result).to(a.device, kind)
 
 
@@ -116,17 +117,6 @@ def _without_noise(x: Tensor) -> Tensor:
 def _real_if_so(x: Tensor, a: Tensor) -> Tensor:
     """The result in the dtype of a real operand where it is real; a tracer, which cannot know, gets a complex one."""
     return x.real if not a.is_complex() and readable(x) and not bool(x.detach().imag.any()) else x
-
-
-def _pulled(call: Any, grad: Tensor) -> dict[str, Tensor]:
-    """The derivative's adjoint at ``a``, applied to ``g``, is the corner of the function of [[a.mH, g], [0, a.mH]]."""
-    a, n = call.a, call.a.shape[-1]
-    # in twice the digits: every eigenvalue of the block matrix is there twice
-    grad = grad.to(torch.complex128)
-    adjoint = a.mH.to(grad.dtype)
-    block = torch.cat([torch.cat([adjoint, grad], -1), torch.cat([torch.zeros_like(grad), adjoint], -1)], -2)
-    corner = run(call._replace(a=block))[..., :n, n:]
-    return {"a": (corner if a.is_complex() else corner.real).to(a.dtype)}
 
 
 def _sqrt_hermitian(op: str, values: Tensor) -> Tensor:
@@ -184,11 +174,11 @@ def _log_of_one(op: str, a: Matrix) -> Matrix:
     while np.linalg.norm(root - eye, 1) > _TERMS[-1][1] and halvings < 100:
         root, halvings = _sqrt_of_one(op, root), halvings + 1
     size = np.linalg.norm(root - eye, 1)
-    made = _quotients(root - eye, next((terms for terms, reach in _TERMS if size <= reach), _TERMS[-1][0]))
-    made *= 2.0**halvings
+    logarithm = _quotients(root - eye, next((terms for terms, reach in _TERMS if size <= reach), _TERMS[-1][0]))
+    logarithm *= 2.0**halvings
     # close to 1 the diagonal has lost digits that the eigenvalues themselves still have
-    np.fill_diagonal(made, np.log(diagonal))
-    return z @ made @ z.conj().T
+    np.fill_diagonal(logarithm, np.log(diagonal))
+    return z @ logarithm @ z.conj().T
 
 
 def _quotients(x: Matrix, terms: int) -> Matrix:
@@ -201,20 +191,18 @@ def _quotients(x: Matrix, terms: int) -> Matrix:
     return total
 
 
-_WHY = "it starts from a Schur form"
-
-
-@op("trnsolver::sqrtm", host_only=_WHY)
-class SqrtmCall(NamedTuple):
-    """The square root; complex where it is, which only the data tell."""
+@op("trnsolver::matrix_function", host_only="it starts from a Schur form")
+class MatrixFunction(NamedTuple):
+    """A function by name; its result is complex where it is, which only the data tell."""
 
     a: Tensor  # [..., N, N]
+    name: str
 
     def fake(self) -> Tensor:
         return self.a.new_empty(self.a.shape, dtype=torch.promote_types(self.a.dtype, torch.complex64))
 
     def cost(self) -> int:
-        return cubes(self.a, 30)
+        return cubes(self.a, FUNCTIONS[self.name].flops)
 
     def limits(self, implementation: str) -> str | None:
         return no_transform()
@@ -223,38 +211,20 @@ class SqrtmCall(NamedTuple):
         if wants_gradient(self):
             x: Tensor = definition(self).registered(*self)
             return x
-        return _computed(self.a, FUNCTIONS["sqrtm"])
+        return _computed(self.a, FUNCTIONS[self.name])
 
     def vjp(self, grad: Tensor, needs: frozenset[str]) -> dict[str, Tensor]:
-        return _pulled(self, grad)
-
-
-@op("trnsolver::logm", host_only=_WHY)
-class LogmCall(NamedTuple):
-    """The logarithm; complex where it is, which only the data tell."""
-
-    a: Tensor  # [..., N, N]
-
-    def fake(self) -> Tensor:
-        return self.a.new_empty(self.a.shape, dtype=torch.promote_types(self.a.dtype, torch.complex64))
-
-    def cost(self) -> int:
-        return cubes(self.a, 50)
-
-    def limits(self, implementation: str) -> str | None:
-        return no_transform()
-
-    def pytorch(self) -> Tensor:
-        if wants_gradient(self):
-            x: Tensor = definition(self).registered(*self)
-            return x
-        return _computed(self.a, FUNCTIONS["logm"])
-
-    def vjp(self, grad: Tensor, needs: frozenset[str]) -> dict[str, Tensor]:
-        return _pulled(self, grad)
+        """Take the corner of the function of [[a.mH, g], [0, a.mH]]: the derivative's adjoint, applied to ``g``."""
+        a, n = self.a, self.a.shape[-1]
+        # in twice the digits: every eigenvalue of the block matrix is there twice
+        grad = grad.to(torch.complex128)
+        adjoint = a.mH.to(grad.dtype)
+        block = torch.cat([torch.cat([adjoint, grad], -1), torch.cat([torch.zeros_like(grad), adjoint], -1)], -2)
+        corner = run(self._replace(a=block))[..., :n, n:]
+        return {"a": (corner if a.is_complex() else corner.real).to(a.dtype)}
 
 
 FUNCTIONS = {
-    "sqrtm": Function("sqrtm", _sqrt_of_one, _sqrt_hermitian),
-    "logm": Function("logm", _log_of_one, _log_hermitian),
+    "sqrtm": Function("sqrtm", 30, _sqrt_of_one, _sqrt_hermitian),
+    "logm": Function("logm", 50, _log_of_one, _log_hermitian),
 }

@@ -54,8 +54,7 @@ def _calls(dtype, grad):
         "householder_product": [(given(reflectors), given(tau))],
         "ormqr": [(given(reflectors), given(tau), given(right), True, False)],
         "solve_banded": [(given(a[:, :3] + torch.tensor([[0.0], [5.0], [0.0]])), given(b), 1, 1)],
-        "sqrtm": [(given(a),)],
-        "logm": [(given(spd),)],
+        "matrix_function": [(given(a), "sqrtm"), (given(spd), "logm")],
     }
 
 
