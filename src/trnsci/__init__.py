@@ -42,11 +42,11 @@ if TYPE_CHECKING:
         TrnError,
         UnsupportedError,
     )
-    from trnsci.explain import Explanation, explain, plan
     from trnsci.ledger import Ledger, ledger
     from trnsci.neuron import from_device, from_xla, to_device, to_xla
     from trnsci.nki import HAS_NKI
     from trnsci.ops import Call, op, run
+    from trnsci.planning import Explanation, explain, plan
     from trnsci.plans import Cost, Plan, Step, clear_plans, plans
     from trnsci.specs import is_resident
 

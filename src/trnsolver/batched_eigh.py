@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from trnblas import gemm
-from trnsci.explain import remark
+from trnsci.planning import remark
 from trnsolver.arguments import readable, roundoff
 from trnsolver.batches import group, launched
 from trnsolver.kernels import batched_eigh as kernels

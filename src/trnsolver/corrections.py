@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from trnblas import gemm
-from trnsci.explain import remark
+from trnsci.planning import remark
 from trnsolver.arguments import readable
 from trnsolver.tiles import near_one
 

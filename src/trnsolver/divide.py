@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from trnsci import programs
-from trnsci.explain import remark
 from trnsci.nki import P_MAX, launch
+from trnsci.planning import remark
 from trnsolver.arguments import readable, roundoff
 from trnsolver.kernels import eigh as kernels
 

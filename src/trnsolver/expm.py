@@ -9,7 +9,7 @@ from torch import Tensor
 
 from trnblas import gemm
 from trnsci import NumericalError, array_function, run
-from trnsci.explain import remark
+from trnsci.planning import remark
 from trnsolver.arguments import all_finite, readable, roundoff, square
 from trnsolver.lu import LuFactor, LuSolve
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from trnblas import gemm
 from trnsci import NotConverged, array_function, check
-from trnsci.explain import remark
+from trnsci.planning import remark
 from trnsolver.arguments import matrices, readable, roundoff, settled, square
 from trnsolver.solve import inv
 from trnsolver.svd import svd

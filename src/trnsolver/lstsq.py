@@ -14,9 +14,9 @@ from torch import Tensor
 from trnblas import gemm
 from trnsci import ArgumentError, array_function, check, op, run
 from trnsci.accuracy import state_error
-from trnsci.explain import remark
 from trnsci.host import transformed
 from trnsci.ops import definition
+from trnsci.planning import remark
 from trnsolver.arguments import finite, matrices, nonsingular, readable, right_hand_side, roundoff, settled
 from trnsolver.contract import lstsq_to
 from trnsolver.on_host import wants_gradient

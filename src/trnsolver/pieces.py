@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from trnblas import gemm
-from trnsci.explain import remark
 from trnsci.nki import P_MAX, launch
+from trnsci.planning import remark
 from trnsolver.arguments import roundoff
 from trnsolver.divide import constants, launched, renumbered, rotation
 from trnsolver.kernels import eigh as kernels

@@ -12,10 +12,10 @@ from torch import Tensor
 from trnblas import gemm
 from trnsci import UnsupportedError, array_function, check, op, run
 from trnsci.arrays import to_numpy
-from trnsci.explain import remark
 from trnsci.gradient import saves
 from trnsci.host import transformed
 from trnsci.nki import P_MAX, launch
+from trnsci.planning import remark
 from trnsci.predict import on_host
 from trnsolver.arguments import by_columns, matrices, readable, roundoff, settled, written
 from trnsolver.batched_qr import LEAST, batched_qr

@@ -13,7 +13,7 @@ from trnsci import ArgumentError, NotConverged, UnsupportedError, array_function
 from trnsci.accuracy import state_error
 from trnsci.arrays import Array, from_numpy, to_numpy
 from trnsci.backends import SCOPE, library, on_host
-from trnsci.explain import remark
+from trnsci.planning import remark
 from trnsolver.arguments import finite, settled, widened
 from trnsolver.compressed import Compressed, Index, Sparse, compressed, square_compressed
 from trnsolver.contract import target

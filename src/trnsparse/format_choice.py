@@ -14,8 +14,8 @@ from torch.compiler import is_compiling
 from trnsci import check, config, neuron
 from trnsci.backends import library
 from trnsci.config import TARGETS, TargetName
-from trnsci.explain import remark
 from trnsci.ops import find
+from trnsci.planning import remark
 from trnsci.plans import seconds
 from trnsci.predict import device_seconds
 from trnsci.specs import freeze

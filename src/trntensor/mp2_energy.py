@@ -12,10 +12,10 @@ from torch import Tensor
 from trnblas.arguments import has_data
 from trnblas.split import split_gemm
 from trnsci import ArgumentError, Cost, DtypeError, array_function, check, cuda, loops, op, programs, run
-from trnsci.explain import remark
 from trnsci.gradient import saves
 from trnsci.nki import launch
 from trnsci.ops import definition
+from trnsci.planning import remark
 from trnsci.specs import TensorSpec
 from trntensor import out_of_core
 from trntensor.kernels import mp2_energy as kernels

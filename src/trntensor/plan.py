@@ -15,7 +15,7 @@ from trnsci import ArgumentError, DtypeError, check, neuron
 from trnsci.arrays import Array, from_numpy, to_numpy
 from trnsci.backends import inside, settings
 from trnsci.caches import CACHE
-from trnsci.explain import plan as traced
+from trnsci.planning import plan as traced
 from trnsci.plans import Plan, Step, quantity
 from trnsci.precision import Precision
 from trntensor.contraction import Program, allocated, compiled

@@ -147,7 +147,7 @@ def _reached(graph, start):
 MUTUAL = {
     "trnchem.dfmp2 -> trnchem.sharded",
     "trnsci.arrays -> trnsci.distributed.calls",
-    "trnsci.distributed.arguments -> trnsci.explain",
+    "trnsci.distributed.arguments -> trnsci.planning",
     "trnsci.kernel_launcher -> trnsci.nki",
     "trnsci.nki -> trnsci.kernel_launcher",
     "trnsci.nki -> trnsci.programs",

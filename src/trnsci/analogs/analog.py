@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from trnsci.errors import TrnError
-from trnsci.explain import plan
+from trnsci.planning import plan
 from trnsci.plans import Plan
 from trnsci.specs import thaw
 

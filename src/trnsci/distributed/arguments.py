@@ -110,7 +110,7 @@ def one_mesh(op: str, bound: Mapping[str, Any]) -> DeviceMesh:
 
 def checked(algorithm: Algorithm, bound: Mapping[str, Any]) -> None:
     """Let the function itself look at the whole shapes: its own errors, before anything is sent."""
-    from trnsci.explain import Undecided, trace
+    from trnsci.planning import Undecided, trace
 
     def whole(x: Any) -> Tensor:
         return torch.empty(x.shape, dtype=x.dtype, device="meta")

@@ -21,9 +21,9 @@ from trnsci.distributed.calls import find
 from trnsci.distributed.parts import Layout, Part, Sharded
 from trnsci.distributed.team import Crossing, OnChip, Team
 from trnsci.errors import ArgumentError
-from trnsci.explain import Recorder
 from trnsci.kernel_launcher import simulated
 from trnsci.memory import MemoryMeter
+from trnsci.planning import Recorder
 from trnsci.plans import Step, quantity, seconds
 from trnsci.specs import tensors_in
 

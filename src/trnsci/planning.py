@@ -1,4 +1,4 @@
-"""Plans and explanations of public functions, found by running them on shapes alone."""
+"""Plans and explanations of public functions, made by running them on shapes alone."""
 
 from __future__ import annotations
 
