@@ -17,7 +17,7 @@ import torch
 from benchmarks import predictions, registry, report, verify
 from benchmarks.report import Against, OpReport, TimedRow
 from benchmarks.timing import gpu_seconds, interleave
-from trnsci import show
+from trnsci import console
 from trnsparse import SparseMatrix
 
 
@@ -111,16 +111,16 @@ def time_case(bench: registry.Bench, case: registry.Case, *, device: str, rounds
 def measure(op: str, *, device: str, rounds: int) -> OpReport:
     """Verify, time and predict one op; a red gate leaves the report without a single figure."""
     bench = registry.load(op)
-    show.progress(f"{op}: running {bench.tests}\n")
+    console.progress(f"{op}: running {bench.tests}\n")
     verdict = verify.verify(bench, device)
-    show.progress(f"{op}: {verdict.line}\n")
+    console.progress(f"{op}: {verdict.line}\n")
     if not verdict.green:
         return OpReport(op=op, tests=verdict.line, green=False, notes=bench.notes, timed=(), predicted=())
     timed = []
     for case in bench.cases:
         if device not in case.devices:
             continue
-        show.progress(f"{op}: timing {case.name}\n")
+        console.progress(f"{op}: timing {case.name}\n")
         try:
             timed.append(time_case(bench, case, device=device, rounds=rounds))
         except (RuntimeError, ValueError, TypeError, ArithmeticError) as error:
@@ -129,7 +129,7 @@ def measure(op: str, *, device: str, rounds: int) -> OpReport:
             say(f"{op}: {why}")
             return OpReport(op=op, tests=why, green=False, notes=bench.notes, timed=(), predicted=())
     if device == "cpu":
-        show.progress(f"{op}: predicting {len(bench.kernels)} kernels\n")
+        console.progress(f"{op}: predicting {len(bench.kernels)} kernels\n")
     predicted = tuple(predictions.predict(bench)) if device == "cpu" else ()
     return OpReport(
         op=op,
@@ -145,7 +145,7 @@ def measure(op: str, *, device: str, rounds: int) -> OpReport:
 def predict(op: str) -> OpReport:
     """Predict one op's kernels, and neither test nor time it."""
     bench = registry.load(op)
-    show.progress(f"{op}: predicting {len(bench.kernels)} kernels\n")
+    console.progress(f"{op}: predicting {len(bench.kernels)} kernels\n")
     predicted = tuple(predictions.predict(bench))
     return OpReport(op=op, tests="not run", green=True, notes=bench.notes, timed=(), predicted=predicted)
 

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.validation.refusals import translate
-from trnsci import pages
-from trnsci.pages import Bar, Bars
+from trnsci import html_page
+from trnsci.console import Table
+from trnsci.html_page import Bar, Bars
 from trnsci.plans import seconds
-from trnsci.show import Table
 
 FORMAT = "trnsci validate 1"
 OURS, AWS = "trnsci", "AWS Neuron"
@@ -134,7 +134,7 @@ def lead(about: dict[str, Any], jobs: int, results: list[dict[str, Any]]) -> str
 def html(about: dict[str, Any], jobs: int, results: list[dict[str, Any]]) -> str:
     """The page."""
     stand_in = " (stand-in device)" if about["device"] == "stand-in" else ""
-    return pages.page(
+    return html_page.page(
         f"trnsci on {about['instance'] or about['target']}{stand_in}",
         lead(about, jobs, results),
         [

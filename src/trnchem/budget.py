@@ -13,9 +13,9 @@ import torch
 
 from trnchem.spins import CLOSED, Spins
 from trnsci import ArgumentError, CapacityError
+from trnsci.console import Table, plain
 from trnsci.plans import quantity
 from trnsci.precision import Precision
-from trnsci.show import Table, plain
 from trnsim import notebook
 
 if TYPE_CHECKING:

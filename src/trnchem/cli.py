@@ -16,7 +16,7 @@ from trnchem.dfmp2 import METHODS, dfmp2, plan
 from trnchem.molecules import GEOMETRIES
 from trnchem.references import System, mean_field
 from trnchem.result import MP2Result, Progress
-from trnsci import config, show
+from trnsci import config, console
 from trnsci.errors import ArgumentError, TrnError
 from trnsci.precision import PRECISIONS
 
@@ -169,7 +169,7 @@ def _show(args: argparse.Namespace, molecule: str, found: MP2Result, checkpoint:
             for i in range(len(total))
             for j in range(i + (up is None))
         ]
-        show.tables(show.Table("Pairs of occupied orbitals, in hartree", ("i", "j", "energy"), rows))
+        console.tables(console.Table("Pairs of occupied orbitals, in hartree", ("i", "j", "energy"), rows))
     print("Cite:", *references(found), sep="\n  ")
 
 

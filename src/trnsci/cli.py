@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import trnsci
-from trnsci import show
+from trnsci import console
 from trnsci.errors import TrnError
 from trnsci.rosetta import LIBRARIES
 from trnsim.interrupts import leaving
@@ -119,9 +119,9 @@ def _info(args: argparse.Namespace) -> int:
 
     report = info(probe=args.probe)
     if args.json:
-        show.as_json(report.to_dict())
+        console.as_json(report.to_dict())
     else:
-        show.tables(*report.tables())
+        console.tables(*report.tables())
     return 0
 
 
@@ -154,18 +154,18 @@ def _report(args: argparse.Namespace, page: Path | None, *, substitute: bool) ->
         print(f"trnsci {args.command}: {text}", file=sys.stderr)
 
     def progress(text: str) -> None:
-        show.progress(f"trnsci {args.command}: {text}")
+        console.progress(f"trnsci {args.command}: {text}")
 
     for option in ("--html", "--report", "--json"):
         if option in args.arguments and hasattr(args, option[2:]):
             say(f"{option} was handed to {args.script}; what is for trnsci {args.command} goes before the program")
     with contextlib.redirect_stdout(sys.stderr) if args.json else contextlib.nullcontext():
         report = fit(args.script, args.arguments, module=args.module, substitute=substitute, progress=progress)
-    show.progress("")
+    console.progress("")
     if args.json:
-        show.as_json(report.to_dict())
+        console.as_json(report.to_dict())
     else:
-        show.tables(*report.tables())
+        console.tables(*report.tables())
     if page is not None:
         page.write_text(report.html(), encoding="utf-8")
         say(f"wrote {page}")
@@ -179,13 +179,13 @@ def _rosetta(args: argparse.Namespace) -> int:
 
     answers, parts = answer(args.symbol, args.library, args.coverage)
     if args.json:
-        show.as_json(answers)
+        console.as_json(answers)
         return 0
     for part in parts:
         if isinstance(part, str):
             print(part)
         else:
-            show.tables(part)
+            console.tables(part)
     return 0
 
 

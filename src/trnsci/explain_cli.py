@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 import trnsci
-from trnsci import config, show
+from trnsci import config, console
 from trnsci.errors import ArgumentError, TrnError
 
 # what annotations call an array
@@ -76,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
             }
             for call in explanation.calls
         ]
-        show.as_json({"calls": calls, "plan": None if plan is None else _plan_dict(plan)})
+        console.as_json({"calls": calls, "plan": None if plan is None else _plan_dict(plan)})
     else:
         print(explanation)
         if plan is not None:
@@ -99,7 +99,7 @@ def _by_running(function: Callable[..., Any], operands: Operands, as_json: bool,
     if as_json:
         steps = [entry.step for entry in book if entry.depth == 0]
         calls = [{"op": s.op, "operands": s.operands, "chosen": s.backend, "reason": s.reason} for s in steps]
-        show.as_json({"calls": calls, "plan": None, "random_operands": True})
+        console.as_json({"calls": calls, "plan": None, "random_operands": True})
     else:
         print(f"The steps of {operands.op} depend on values; these ran on random operands:\n{book}")
     return 0
@@ -108,7 +108,7 @@ def _by_running(function: Callable[..., Any], operands: Operands, as_json: bool,
 def _nothing(op: str, function: Callable[..., Any], as_json: bool) -> int:
     summary = (inspect.getdoc(function) or "").partition("\n\n")[0].replace("\n", " ")
     if as_json:
-        show.as_json({"calls": [], "plan": None})
+        console.as_json({"calls": [], "plan": None})
     else:
         print(f"{op} runs no operation with a kernel: {summary}")
     return 0

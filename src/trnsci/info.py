@@ -11,9 +11,9 @@ from typing import Any
 import trnsci
 from trnsci import backends, config, loops, neuron
 from trnsci.caches import CACHE
+from trnsci.console import Table
 from trnsci.errors import ArgumentError
 from trnsci.plans import plans, quantity
-from trnsci.show import Table
 from trnsim.targets import TARGETS
 
 PACKAGES = ("torch", "numpy", "ml_dtypes", "opt_einsum", "scipy", "pyscf", "h5py", "cotengra", "perfetto", "rich")

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from trnsci import rosetta
+from trnsci.console import Table
 from trnsci.rosetta import FUNCTIONS, KINDS, LIBRARIES, STATUSES, Coverage, Family, Hit
-from trnsci.show import Table
 
 _SHOWN = 20
 _RELATED = 4

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from trnchem.demo import picture, report, speech, water
-from trnsci import cli, config, pages
-from trnsci.show import Table
+from trnsci import cli, config, html_page
+from trnsci.console import Table
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
@@ -170,5 +170,5 @@ def test_pictures_are_png_with_low_frequencies_below():
 
 
 def test_a_bar_can_be_measured_against_a_whole():
-    bars = pages.Bars("share", [pages.Bar("a", 0.25, "25%")], full=1.0)
-    assert "width:25.00%" in pages.page("t", "l", [bars, Table("x", ("y",), [("z",)])])
+    bars = html_page.Bars("share", [html_page.Bar("a", 0.25, "25%")], full=1.0)
+    assert "width:25.00%" in html_page.page("t", "l", [bars, Table("x", ("y",), [("z",)])])

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import trnsci
-from trnsci import cli, config, show
-from trnsci.show import Table, plain, tables
+from trnsci import cli, config, console
+from trnsci.console import Table, plain, tables
 
 EXPLAIN = ["explain", "trnblas.gemm", "--shapes", "64x32,32x16"]
 
@@ -251,11 +251,11 @@ def test_an_interrupt_while_a_command_imports_is_one_line_too(name, tmp_path):
 
 
 def test_progress_is_for_terminals(capsys, monkeypatch):
-    show.progress("half way")
+    console.progress("half way")
     assert capsys.readouterr().err == ""
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    show.progress("half way" * 100)
-    show.progress("done\n")
+    console.progress("half way" * 100)
+    console.progress("done\n")
     first, second = capsys.readouterr().err.split("\r\x1b[K")[1:]
     assert first.startswith("half way")
     assert len(first) < 200

@@ -16,12 +16,12 @@ import trnsparse
 from trnsci import ArgumentError, analogs, host
 from trnsci.analogs import ANALOGS, looks_like
 from trnsci.cli import main
+from trnsci.console import plain
 from trnsci.fit import fit
 from trnsci.fit_profiler import IMPORTS, Watch
 from trnsci.fit_report import ROWS, Group, OnTarget
 from trnsci.ledger import WATCHES
 from trnsci.predict import LINKS, Prediction
-from trnsci.show import plain
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from trnchem.demo.report import Report
-from trnsci import cache, check, show
+from trnsci import cache, check, console
 
 NAMES = ("water", "speech")
 
@@ -26,16 +26,16 @@ def demo(name: str = "water", *, html: Path | None = None, as_json: bool = False
     check.option("demo", "NAME", name, NAMES)
     page = html or cache.folder() / f"demo-{name}.html"
     start = time.perf_counter()
-    report = _runner(name)(lambda text: show.progress(f"{text} ...\n"))
+    report = _runner(name)(lambda text: console.progress(f"{text} ...\n"))
     if html is None:
         cache.write(page.name, report.html())
     else:
         page.parent.mkdir(parents=True, exist_ok=True)
         page.write_text(report.html(), encoding="utf-8")
     if as_json:
-        show.as_json({**report.facts, "ok": report.ok, "page": str(page)})
+        console.as_json({**report.facts, "ok": report.ok, "page": str(page)})
         return int(not report.ok)
-    show.tables(*report.tables)
+    console.tables(*report.tables)
     print(f"\n{report.verdict}")
     print(f"The same as a page: {page}")
     print(f"It took {time.perf_counter() - start:.0f} s. Next: {report.following}")

@@ -9,12 +9,12 @@ from typing import Any
 
 import torch
 
-from trnsci import config, pages
+from trnsci import config, html_page
+from trnsci.console import Table
+from trnsci.html_page import Bar, Bars, Picture
 from trnsci.ledger import Entry, Ledger
-from trnsci.pages import Bar, Bars, Picture
 from trnsci.plans import quantity, seconds
 from trnsci.predict import LINKS, cheaper, prediction
-from trnsci.show import Table
 
 ENGINES = ("tensor", "vector", "scalar", "gpsimd", "dma")
 
@@ -45,7 +45,7 @@ class Report:
 
     def html(self) -> str:
         """The page."""
-        return pages.page(self.title, f"{self.verdict}\n{self.lead}", [*self.drawn, *self.details])
+        return html_page.page(self.title, f"{self.verdict}\n{self.lead}", [*self.drawn, *self.details])
 
 
 def outermost(book: Ledger) -> list[Entry]:

@@ -15,9 +15,9 @@ import trnsci
 from trnchem.demo.picture import spectrograms
 from trnchem.demo.report import Report, device_table, devices, engine_bars, outermost, steps, time_bars
 from trnsci.config import BackendName
-from trnsci.pages import Bar, Bars, Picture
+from trnsci.console import Table
+from trnsci.html_page import Bar, Bars, Picture
 from trnsci.plans import seconds
-from trnsci.show import Table
 
 RATE = 8000
 LENGTH = 12000

@@ -23,11 +23,11 @@ from trnchem.demo.report import (
     time_bars,
 )
 from trnsci.config import BackendName
+from trnsci.console import Table
+from trnsci.html_page import Bar, Bars
 from trnsci.ops import find
-from trnsci.pages import Bar, Bars
 from trnsci.plans import quantity, seconds
 from trnsci.precision import Precision
-from trnsci.show import Table
 from trnsci.specs import TensorSpec
 
 RUNS: tuple[tuple[BackendName, Precision], ...] = (

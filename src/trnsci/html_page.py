@@ -7,7 +7,7 @@ import html
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trnsci.show import Table
+from trnsci.console import Table
 
 STYLE = """
 :root { color-scheme: light dark; --line: #8884; --bar: #3b7dd8; --other: #d9822b; }
