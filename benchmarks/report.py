@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 
 from benchmarks.predictions import FOLDER, Predicted, before, recorded
-from benchmarks.registry import ROOT
+from benchmarks.registry import ROOT, load, names
 from trnsim.targets import TARGETS
 
 STEADY = 0.25
@@ -113,7 +113,10 @@ def recorded_table(op: str) -> list[list[str]]:
 
 
 def refreshed(page: str) -> str:
-    """Return the page with every table of predictions as recorded; measured ones stay. Ops without a part get one."""
+    """Return the page with predictions as recorded and notes as declared; measured tables stay.
+
+    Ops without a part get one.
+    """
     host, heading, gpu = page.partition(f"\n{GPU}")
     head, *parts = re.split(r"^## ", host, flags=re.M)
     kept = {part.partition("\n")[0]: part for part in parts}
@@ -122,7 +125,16 @@ def refreshed(page: str) -> str:
         table = f"Predicted:\n\n{_markdown(recorded_table(op))}"
         part = kept.get(op, f"{op}\n\n{table}\n\n")
         kept[op] = re.sub(r"^Predicted:\n\n(?:\|.*(?:\n|\Z))+", lambda _, t=table: f"{t}\n", part, flags=re.M)
+    for op in set(kept) & set(names()):
+        kept[op] = _noted(kept[op], load(op).notes)
     return head + "".join(f"## {kept[op].strip()}\n\n" for op in sorted(kept)).rstrip() + "\n" + heading + gpu
+
+
+def _noted(part: str, notes: str) -> str:
+    """A part of the page with these notes at its end, after its tables."""
+    op, *blocks = part.strip().split("\n\n")
+    tables = [block for block in blocks if block.startswith(("|", "Measured:", "Predicted:", "No speed"))]
+    return "\n\n".join([op, *tables, *([notes] if notes else [])])
 
 
 def _plain(rows: Sequence[Sequence[str]]) -> str:

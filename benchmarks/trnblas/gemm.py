@@ -99,5 +99,5 @@ BENCH = Bench(
     ),
     # beside bfloat16's own rounding of the result
     tolerance=5e-3,
-    notes="The first row is the price of argument checks and dispatch: a difference in microseconds, at most 15.",
+    notes="The first row is the cost of argument checks and dispatch: a difference in microseconds, at most 15.",
 )

@@ -98,7 +98,7 @@ BENCH = Bench(
     op="trnblas.mp2",
     run=mp2_energy,
     tests="tests/trnblas/test_mp2.py",
-    slower="reads the energies, to refuse a gap that closes, and waits for them",
+    slower="reads the energies, to refuse a gap of zero, and waits for them",
     cases=(_case(8, 64), _case(16, 112)),
     peers=(Peer(name="torch, whole arrays", run=_torch),),
     kernels=(
@@ -108,5 +108,5 @@ BENCH = Bench(
     ),
     tolerance=1e-4,
     notes="The kernel this project started from was measured at 213.8 ms on trn1 for nocc 64, nvir 448. The sum of "
-    "exponentials is within 1e-7 of every denominator's inverse; their number does not change the time.",
+    "exponentials is within 1e-7 of every denominator's inverse; the number of terms does not change the time.",
 )

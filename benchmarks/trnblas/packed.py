@@ -30,5 +30,5 @@ BENCH = Bench(
     ),
     peers=(Peer(name="scipy.linalg.blas", run=_scipy, prepare=to_fortran, requires="scipy", devices=("cpu",)),),
     tolerance=1e-4,
-    notes="The host's BLAS reads the triangle as it is packed; kernels are those of the full form.",
+    notes="The host's BLAS reads the packed triangle directly; the kernels are those for full matrices.",
 )

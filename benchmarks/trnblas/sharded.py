@@ -73,8 +73,8 @@ BENCH = Bench(
     ),
     tolerance=1e-5,
     notes=(
-        "Ours is two ranks with one thread each; the bar is a ratio of at most 0.67 at 4096. On a machine of two busy "
-        "cores the ranks share what is left, and the ratio says more about the neighbours."
+        "Ours is two ranks with one thread each; the bar is a ratio of at most 0.67 at 4096. On a busy machine "
+        "with two cores the ranks share what is left, and the ratio says little."
     ),
     devices=("cpu",),
 )

@@ -20,7 +20,7 @@ BENCH = Bench(
     op="trnblas.trsm",
     run=trsm,
     tests="tests/trnblas/test_trsm.py",
-    slower="looks for a zero on the diagonal, and waits for the answer",
+    slower="checks for a zero on the diagonal, and waits for the answer",
     cases=tuple(
         case(f"{n}x{n}", lambda d, n=n: (1.0, dominant(n, d), gaussian((n, n), 2, d)), n**3, 3 * n * n, dtype)
         for n, dtype in ((256, F64), (1024, F32), (1024, F64))

@@ -48,7 +48,7 @@ BENCH = Bench(
         Peer(name="PySCF without amplitudes", requires="pyscf", devices=("cpu",), run=_energy_only),
     ),
     tolerance=2e-6,
-    notes="Both start from the fitted integrals the mean field holds. PySCF keeps its amplitudes unless told not to,"
-    " and computes in float64 whatever is asked; for water, a call of this length is overhead on either side.",
+    notes="Both start from the fitted integrals of the mean field. PySCF keeps its amplitudes by default and always"
+    " computes in float64. For water, a call is mostly overhead on both sides.",
     devices=("cpu",),
 )

@@ -74,6 +74,6 @@ BENCH = Bench(
         Peer(name="PySCF without amplitudes", requires="pyscf", devices=("cpu",), run=_pyscf(False)),
     ),
     tolerance=2e-6,
-    notes="PySCF computes in float64 whatever it is given; both take every pair once.",
+    notes="PySCF always computes in float64; both compute every pair once.",
     devices=("cpu",),
 )

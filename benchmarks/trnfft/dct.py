@@ -55,5 +55,5 @@ BENCH = Bench(
         Peer(name="torch, Makhoul", run=_makhoul, devices=("cuda",), takes=lambda x, kind: kind == 2),
     ),
     tolerance=1e-5,
-    notes="The row of 8 points is the price of argument checks and dispatch: a difference in microseconds, at most 5.",
+    notes="The row of 8 points is the cost of argument checks and dispatch: a difference in microseconds, at most 5.",
 )

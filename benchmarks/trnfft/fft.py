@@ -87,5 +87,5 @@ BENCH = Bench(
         _kernel("c2c 1024, batch 1024, bfloat16", "c2c", (1024, 1024), (1,), dtype=torch.bfloat16),
     ),
     tolerance=1e-5,
-    notes="The first row is the price of argument checks and dispatch: a difference in microseconds, at most 5.",
+    notes="The first row is the cost of argument checks and dispatch: a difference in microseconds, at most 5.",
 )

@@ -57,7 +57,7 @@ def counter_bench(stem: str, run: Callable[..., Any], kernel: Callable[..., Any]
         op=f"trnrand.{stem}",
         run=run,
         tests=f"tests/trnrand/test_{stem}.py",
-        slower="every counter is an operand, and words are integer operations of torch; the peer draws other numbers",
+        slower="reads counters as operands, with words from torch's integer operations; the peer draws other numbers",
         cases=(case("10^6 counters", counters, 4 * n, 4, operations),),
         peers=(
             Peer(

@@ -22,12 +22,12 @@ BENCH = Bench(
     op="trnrand.binomial",
     run=lambda n, p, count: _generator.binomial(count, n=n, p=p, device=device()),
     tests="tests/trnrand/test_binomial.py",
-    slower="proposals are kept or rejected in float64 as on the host, so that every number has its bits",
+    slower="accepts or rejects proposals in float64 as on the host, so that every number has the same bits",
     cases=tuple(case(f"10^6 of {n}, {p}", (n, p, N), N, 8, 150) for n, p in ((10, 0.3), (100, 0.4), (10**6, 0.3))),
     peers=(
         Peer(name="numpy.binomial", run=lambda n, p, count: _numpy.binomial(n, p, count), devices=("cpu",)),
         Peer(name="torch.binomial", run=_torch),
     ),
     comparable=None,
-    notes="Words come from the bits kernel on Trainium; the rest needs float64, which it has not.",
+    notes="On Trainium the words come from the bits kernel; the rest needs float64 and runs on the host.",
 )

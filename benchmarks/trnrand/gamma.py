@@ -17,7 +17,7 @@ BENCH = Bench(
     op="trnrand.gamma",
     run=lambda shape, n, dtype: _generator.gamma(n, shape=shape, dtype=dtype, device=device()),
     tests="tests/trnrand/test_gamma.py",
-    slower="proposals are kept or rejected in float64 as on the host, so that every number has its bits",
+    slower="accepts or rejects proposals in float64 as on the host, so that every number has the same bits",
     cases=(
         *(case(f"10^6 float64 shape {a}", (a, N, torch.float64), N, 8, 150) for a in (0.5, 2.5, 100.0)),
         case("10^7 float32 shape 2.5", (2.5, 10 * N, torch.float32), 10 * N, 4, 150, devices=("cuda",)),
@@ -30,5 +30,5 @@ BENCH = Bench(
         ),
     ),
     comparable=None,
-    notes="Words come from the bits kernel on Trainium; the rest needs float64, which it has not.",
+    notes="On Trainium the words come from the bits kernel; the rest needs float64 and runs on the host.",
 )

@@ -29,5 +29,5 @@ BENCH = Bench(
     ),
     peers=(Peer(name="numpy", run=_peer, devices=("cpu",)),),
     comparable=None,
-    notes="Results are float32; NumPy's are float64. Words come from the bits kernel on Trainium.",
+    notes="Results are float32; NumPy's are float64. On Trainium the words come from the bits kernel.",
 )

@@ -17,7 +17,7 @@ BENCH = Bench(
     op="trnrand.poisson",
     run=lambda rate, n: _generator.poisson(n, rate=rate, device=device()),
     tests="tests/trnrand/test_poisson.py",
-    slower="proposals are kept or rejected in float64 as on the host, so that every number has its bits",
+    slower="accepts or rejects proposals in float64 as on the host, so that every number has the same bits",
     cases=tuple(case(f"10^6 rate {rate}", (rate, N), N, 8, 120) for rate in (1.0, 4.0, 100.0, 1e6)),
     peers=(
         Peer(name="numpy.poisson", run=lambda rate, n: _numpy.poisson(rate, size=n), devices=("cpu",)),
@@ -27,5 +27,5 @@ BENCH = Bench(
         ),
     ),
     comparable=None,
-    notes="Words come from the bits kernel on Trainium; the rest needs float64, which it has not.",
+    notes="On Trainium the words come from the bits kernel; the rest needs float64 and runs on the host.",
 )

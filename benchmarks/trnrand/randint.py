@@ -17,12 +17,12 @@ BENCH = Bench(
     op="trnrand.randint",
     run=lambda high, count: _generator.randint(count, high=high, device=device()),
     tests="tests/trnrand/test_randint.py",
-    slower="rejects what would make numbers uneven, where torch takes a remainder",
+    slower="rejects words that would bias the numbers, where torch takes a remainder",
     cases=tuple(case(f"10^7 below {high}", (high, N), N, 8, 40) for high in (100, 3 * 10**9, 10**18)),
     peers=(
         Peer(name="numpy.integers", run=lambda high, count: _numpy.integers(0, high, count), devices=("cpu",)),
         Peer(name="torch.randint", run=lambda high, count: torch.randint(high, (count,), device=device())),
     ),
     comparable=None,
-    notes="torch.randint takes a remainder and is not even. Words come from the bits kernel on Trainium.",
+    notes="torch.randint takes a remainder and is biased. On Trainium the words come from the bits kernel.",
 )

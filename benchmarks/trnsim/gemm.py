@@ -65,7 +65,7 @@ BENCH = Bench(
         Peer(name="tiled NumPy", run=_tiled, devices=("cpu",)),
     ),
     tolerance=1e-5,
-    notes="Each case names the most it may take relative to numpy.matmul. The simulator does what the machine does:"
-    " tiles of 128×128 by 128×512, each product added to a PSUM bank, which costs bare NumPy most of that already.",
+    notes="Each case names the most it may take relative to numpy.matmul. The simulator works as the machine does, in"
+    " tiles of 128×128 by 128×512, each product added to a PSUM bank. Plain NumPy takes most of that time for it.",
     devices=("cpu",),
 )

@@ -45,5 +45,5 @@ BENCH = Bench(
         ),
     ),
     kernels=(_kernel(1024, 1), _kernel(300, 4)),
-    notes="The eigenvalues lie between 1 and 5; conjugate gradients need not be told, and take fewer steps.",
+    notes="The eigenvalues lie between 1 and 5. Conjugate gradients do not need to know that, and take fewer steps.",
 )

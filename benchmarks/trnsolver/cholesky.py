@@ -21,7 +21,7 @@ BENCH = Bench(
     op="trnsolver.cholesky",
     run=cholesky,
     tests="tests/trnsolver/test_cholesky.py",
-    slower="looks whether the factor exists and is finite, and waits for the answers",
+    slower="checks that the factor exists and is finite, and waits for the answers",
     cases=tuple(case(shape, _matrix, shape[-1] ** 3 // 3) for shape in ((256, 256), (1024, 1024), (1000, 32, 32))),
     peers=(
         Peer(name="torch.linalg.cholesky", run=torch.linalg.cholesky),

@@ -64,5 +64,5 @@ BENCH = Bench(
     wholes=tuple(Whole(name=f"{n} rows", inputs=lambda n=n: _inputs((n, n))) for n in (256, 512)),
     tolerance=1e-3,
     comparable=lambda result: result[0],
-    notes="Rows without a batch are whole calls. Spectra over many decades take further programs.",
+    notes="Rows without a batch are whole calls. Spectra over many decades take more programs.",
 )

@@ -23,7 +23,7 @@ BENCH = Bench(
     op="trnsolver.expm",
     run=expm,
     tests="tests/trnsolver/test_expm.py",
-    slower="halves as often as powers of the matrix ask for, which the host decides; the peer goes by the norm",
+    slower="halves as often as the powers of the matrix require, which the host decides; the peer uses the norm",
     cases=(_case(64), _case(256)),
     peers=(
         Peer(name="torch.linalg.matrix_exp", run=torch.linalg.matrix_exp),

@@ -34,7 +34,7 @@ BENCH = Bench(
     op="trnsolver.householder",
     run=geqrf,
     tests="tests/trnsolver/test_householder.py",
-    slower="looks whether the factors are finite, and waits for the answer",
+    slower="checks that the factors are finite, and waits for the answer",
     cases=(_case(64), _case(256)),
     peers=(Peer(name="torch.geqrf", run=torch.geqrf),),
     kernels=(_kernel(1, 1024, 1024), _kernel(1, 300, 100)),

@@ -41,7 +41,7 @@ BENCH = Bench(
     op="trnsolver.inv_sqrt_spd",
     run=lambda a: inv_sqrt_spd(a, method="newton_schulz"),
     tests="tests/trnsolver/test_inv_sqrt_spd.py",
-    slower="iterates until the host sees that it has converged; the peer takes the eigenvalues of all matrices at once",
+    slower="iterates until the host sees that it has converged; the peer diagonalises all matrices at once",
     cases=(_case(256, 256), _case(1000, 32, 32)),
     peers=(Peer(name="torch eigh", run=_by_eigenvectors),),
     kernels=(_kernel(1, 512, 512), _kernel(2, 100, 100)),

@@ -24,7 +24,7 @@ BENCH = Bench(
     op="trnsolver.inv_triangular",
     run=inv_triangular,
     tests="tests/trnsolver/test_inv_triangular.py",
-    slower="looks for entries that are not finite and for zeros on the diagonal, and waits for the answers",
+    slower="checks for entries that are not finite and for zeros on the diagonal, and waits for the answers",
     cases=tuple(case(shape, _matrix, shape[-1] ** 3 // 3) for shape in ((256, 256), (1024, 1024), (1000, 32, 32))),
     peers=(
         Peer(

@@ -26,5 +26,5 @@ BENCH = Bench(
     cases=(),
     peers=(),
     kernels=(_kernel(1, 128, 128), _kernel(1, 512, 512, targets=("trn2",), slow=True), _kernel(4, 32, 32)),
-    notes="Sweeps are those of one program.",
+    notes="The number of sweeps is that of one program.",
 )

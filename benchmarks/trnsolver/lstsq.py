@@ -26,7 +26,7 @@ BENCH = Bench(
     run=lstsq,
     comparable=lambda found: found[0],
     tests="tests/trnsolver/test_lstsq.py",
-    slower="proves full rank by the norm of an inverse, looks whether the result is finite, and waits for the answers",
+    slower="proves full rank by the norm of an inverse, checks that the result is finite, and waits for the answers",
     cases=(_case(256, 256), _case(1024, 512), _case(1000, 32, 32)),
     peers=(
         Peer(name="torch.linalg.lstsq", run=torch.linalg.lstsq),

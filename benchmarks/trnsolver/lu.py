@@ -33,7 +33,7 @@ BENCH = Bench(
     op="trnsolver.lu",
     run=lu_factor,
     tests="tests/trnsolver/test_lu.py",
-    slower="looks whether the factors are finite, and waits for the answer",
+    slower="checks that the factors are finite, and waits for the answer",
     cases=(_case(256, 256), _case(1024, 1024), _case(1000, 32, 32)),
     peers=(
         Peer(name="torch.linalg.lu_factor", run=torch.linalg.lu_factor),
@@ -42,5 +42,5 @@ BENCH = Bench(
     kernels=(_kernel(1, 1024, 1024), _kernel(1, 200, 100)),
     tolerance=1e-2,
     comparable=lambda result: result[0],
-    notes="The permutation is worked out beside the pivots; factors agree to what rounding leaves of them.",
+    notes="The permutation is computed from the pivots; factors agree up to rounding.",
 )

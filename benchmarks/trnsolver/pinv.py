@@ -23,7 +23,7 @@ BENCH = Bench(
     op="trnsolver.pinv",
     run=pinv,
     tests="tests/trnsolver/test_pinv.py",
-    slower="looks whether operand and result are finite, and waits for the answers",
+    slower="checks that operand and result are finite, and waits for the answers",
     cases=(_case(64), _case(256)),
     peers=(
         Peer(name="torch.linalg.pinv", run=torch.linalg.pinv),

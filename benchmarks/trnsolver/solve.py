@@ -26,7 +26,7 @@ BENCH = Bench(
     op="trnsolver.solve",
     run=solve,
     tests="tests/trnsolver/test_solve.py",
-    slower="looks for zero pivots, factors that grew and results that are not finite, and waits for each answer",
+    slower="checks for zero pivots, growth in the factors and results that are not finite, and waits for each answer",
     cases=(_case(256, 256), _case(1024, 1024), _case(1000, 32, 32)),
     peers=(
         Peer(name="torch.linalg.solve", run=torch.linalg.solve),

@@ -24,7 +24,7 @@ BENCH = Bench(
     op="trnsolver.solve_triangular",
     run=lambda a, b: solve_triangular(a, b, upper=False),
     tests="tests/trnsolver/test_solve_triangular.py",
-    slower="looks for zeros on the diagonal and for results that are not finite, and waits for the answers",
+    slower="checks for zeros on the diagonal and for results that are not finite, and waits for the answers",
     cases=(_case(256, 256), _case(1024, 1024), _case(1000, 32, 32)),
     peers=(
         Peer(name="torch.linalg.solve_triangular", run=lambda a, b: torch.linalg.solve_triangular(a, b, upper=False)),

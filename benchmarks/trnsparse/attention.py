@@ -113,5 +113,5 @@ BENCH = Bench(
         _kernel("window 512", trnsparse.window(512), 1),
         _kernel("causal window 512", trnsparse.causal() & trnsparse.window(512), 1),
     ),
-    notes="The two triangles at the ends of a window cost whole blocks: 9 blocks a row for 1025 keys.",
+    notes="The two triangles at the ends of a window cost whole blocks: 9 blocks per row for 1025 keys.",
 )

@@ -19,7 +19,7 @@ BENCH = Bench(
     op="trnsparse.bsr_sddmm",
     run=lambda pattern, a, b: trnsparse.sddmm(pattern, a, b).values,
     tests="tests/trnsparse/test_bsr_sddmm.py",
-    slower="gathers what every block multiplies before one batched product",
+    slower="gathers the operands of every block before one batched product",
     cases=(
         Case(
             name="4096x4096 10% x 128 float32",

@@ -19,7 +19,7 @@ BENCH = Bench(
     op="trnsparse.screened_spmm",
     run=lambda a, bounds, b: trnsparse.screened_spmm(a, bounds, bounds, b, 1e-3),
     tests="tests/trnsparse/test_screened_spmm.py",
-    slower="lists the blocks that stay anew in every call, and waits for how many there are",
+    slower="lists the remaining blocks in every call, and waits for their number",
     cases=(Case(name="2048x2048 x 256 float32", inputs=_inputs, flops=2 * 2048**2 * 256, bytes=4 * 2048 * 2560),),
     peers=(
         Peer(

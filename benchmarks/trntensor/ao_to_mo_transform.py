@@ -53,5 +53,5 @@ BENCH = Bench(
     ),
     kernels=(_kernel(512, 128, 64, 448, ("trn2",)), _kernel(200, 130, 9, 70)),
     tolerance=1e-4,
-    notes="The kernel reads its integrals in rows of one tile: on trn1 that is what it waits for.",
+    notes="The kernel reads its integrals in rows of one tile; on trn1 it waits for those reads.",
 )

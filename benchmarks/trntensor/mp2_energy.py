@@ -101,7 +101,7 @@ BENCH = Bench(
     op="trntensor.mp2_energy",
     run=mp2_energy,
     tests="tests/trntensor/test_mp2_energy.py",
-    slower="reads the energies, to refuse a gap that closes, and waits for them",
+    slower="reads the energies, to refuse a gap of zero, and waits for them",
     cases=(
         _case(16, 128, 128, torch.float32),
         _case(32, 224, 512, torch.float32),
@@ -123,5 +123,5 @@ BENCH = Bench(
     ),
     comparable=float,
     tolerance=1e-4,
-    notes="PySCF computes in float64 whatever it is given; its row for float32 is that too.",
+    notes="PySCF always computes in float64, also in its float32 row.",
 )

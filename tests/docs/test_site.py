@@ -98,7 +98,7 @@ def test_the_names_page_is_what_the_tables_say_and_every_name_leads_somewhere():
     assert [name for ours, theirs in rows for name in (ours, *theirs) if not _exists(name)] == []
 
 
-def test_predictions_on_the_benchmark_page_are_those_recorded():
+def test_predictions_and_notes_on_the_benchmark_page_are_those_recorded():
     page = report.page_path().read_text()
     assert page == report.refreshed(page), "baselines changed: python -m benchmarks.run --predicted --record OP"
 
