@@ -32,6 +32,11 @@ def test_the_navigation_lists_every_page_once():
     assert sorted(listed) == sorted(pages)
 
 
+def test_the_install_page_names_every_extra_once():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert sorted(re.findall(r"^\| `(\w+)` \|", (DOCS / "install.md").read_text(), re.M)) == sorted(extras)
+
+
 EXPONENT = re.compile(r"[\w)\]]\*\*[-+(\w]")
 # fenced blocks, outputs of notebooks, code spans, lines of HTML, doctests
 CODE = re.compile(
