@@ -223,17 +223,17 @@ The molecule is vancomycin, {formula}, in cc-pVTZ with cc-pVTZ-RI and frozen cor
 | | |
 |---|--:|
 | B, `[{n.nocc}, {n.nvir}, {n.naux}]` in float32 | {_gb(B)} |
-| integrals `(mn|P)`, packed; they pass in slabs | {_gb(n.nao * (n.nao + 1) // 2 * n.naux * 4)} |
+| integrals `(mn|P)`, packed; processed in slabs | {_gb(n.nao * (n.nao + 1) // 2 * n.naux * 4)} |
 | the fitting matrix, on every core | {_gb(n.naux**2 * 4)} |
 | HBM of a core on {", ".join(TARGETS)} | {", ".join(_gb(memory[t]) for t in TARGETS)} |
 
 B is cut along occupied orbitals. A core holds its own rows, the fitting matrix while it fits, blocks of other cores'
-rows that visit (two that stay and two on their way), and what the pair kernel transposes. Slabs of integrals take what
+rows that visit (two in use and two in transit), and what the pair kernel transposes. Slabs of integrals take what
 is left, which is why memory per core does not fall like B.
 
 ## What a core does
 
-The busiest one, with memory enough. *Received* is everything: orbitals, slabs on their way to whose rows they are, and
+The busiest core, with enough memory. *Received* is everything: orbitals, slabs on their way to the owners of rows, and
 blocks of B that visit.
 
 {_work(n)}
@@ -300,17 +300,17 @@ def _assumptions(laws: Mapping[str, Laws]) -> str:
         f"| {t} | {_time(law.pair)} | {_time(law.turn)} | {_time(law.function)} | {_time(law.fit)} |"
         for t, law in laws.items()
     )
-    return f"""## How it is reckoned
+    return f"""## How it is calculated
 
 | | a pair | an orbital transposed | an auxiliary function transformed | an orbital fitted |
 |---|--:|--:|--:|--:|
 {steps}
 
-- Rows that do not fit show the time of cores with memory enough; efficiency is against one such core.
+- Rows that do not fit show the time of cores with enough memory; efficiency is against one such core.
 - The time of pairs is that of the kernel behind [`trntensor.mp2_energy`](../trntensor/mp2_energy.md) on blocks of
   orbitals, in programs of at most {width} orbitals on either side. It is linear in orbitals and in pairs, and is
   extrapolated from programs of one, two and four pairs at these sizes. `dfmp2` on several ranks multiplies with
-  `trnblas.gemm` instead, pair by pair, and takes the sums on the host; the kernel is not in its place yet.
+  `trnblas.gemm` instead, pair by pair, and adds up on the host; it does not use the kernel yet.
 - Transformation and fit are products of `trnblas.gemm` in float32, timed at the molecule's sizes. Float32 is not enough
   for the energy of such a molecule ([error bound](dfmp2.md#error-bound)); the table is about time and memory.
 - Messages are those of the busiest link in the plan: documented hops, a link rate that is inferred and that no

@@ -39,6 +39,10 @@ def run(options: argparse.Namespace) -> int:
         if options.command == "migrate":
             return _migrate(options.file, write=options.write)
         return _api(options.name)
+    except BrokenPipeError:
+        # the reader of the pipe has seen enough
+        sys.stderr.close()
+        return 0
     except (TrnError, OSError) as error:
         print(f"trnsim: {error}", file=sys.stderr)
         return 1

@@ -165,11 +165,12 @@ def test_bench_passes_its_options_on(capfd):
     assert "--rounds is 1; the spread needs at least 2" in capfd.readouterr().err
 
 
-def test_the_reader_of_a_pipe_may_leave():
-    command = f"{sys.executable} -m trnsci.cli info | head -n 1"
+@pytest.mark.parametrize(("program", "first"), [("trnsci.cli info", "Versions"), ("trnsim api", "nki.isa: ")])
+def test_the_reader_of_a_pipe_may_leave(program, first):
+    command = f"{sys.executable} -m {program} | head -n 1"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
-    assert done.stdout == "Versions\n"
-    assert "BrokenPipe" not in done.stderr
+    assert done.stdout.startswith(first)
+    assert "BrokenPipe" not in done.stderr and "Broken pipe" not in done.stderr
 
 
 def test_a_plain_table_is_aligned():
