@@ -170,7 +170,7 @@ def test_the_reader_of_a_pipe_may_leave(program, first):
     command = f"{sys.executable} -m {program} | head -n 1"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
     assert done.stdout.startswith(first)
-    assert "BrokenPipe" not in done.stderr and "Broken pipe" not in done.stderr
+    assert not re.search("Broken ?[Pp]ipe", done.stderr)
 
 
 def test_a_plain_table_is_aligned():
