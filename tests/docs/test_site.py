@@ -125,7 +125,9 @@ def test_the_first_picture_shows_what_is_predicted_today(series):
     rows = {row["size"]: row for row in kept if row["series"] == series.name}
     assert list(rows) == list(series.sizes), "python -m benchmarks.speedup"
     now = speedup.predicted(series, 256)
-    assert {name: rows[256][name] for name in now} == pytest.approx(now, rel=1e-6), "python -m benchmarks.speedup"
+    assert {name: rows[256][name] for name in now} == pytest.approx(now, rel=1e-6), (
+        "python -m benchmarks.speedup --predicted"
+    )
     drawn = (DOCS / "assets" / "speedup.svg").read_text()
     assert series.name in drawn, "python -m tools.pictures speedup"
 
