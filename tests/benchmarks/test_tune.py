@@ -6,7 +6,13 @@ import math
 import pytest
 import torch
 
+import trnblas
+import trnfft
+import trnrand
+import trnsci
 import trnsim
+import trnsolver
+import trnsparse
 from benchmarks import registry, tune
 from trnblas.kernels.dot import dot
 from trnsci import neuron, tuned
@@ -18,6 +24,7 @@ from trnsim.timing.profile import record
 from trnsparse.kernels.sddmm import sddmm
 
 X = torch.empty(1, 128, 1024, device="meta")
+X1 = torch.randn(150_000, generator=torch.Generator().manual_seed(4))
 
 
 @pytest.fixture
@@ -65,6 +72,58 @@ def test_choices_change_no_result_beyond_the_order_of_sums():
     for queue in ("static", "sync", "scalar"):
         assert torch.equal(trnsim.simulate(dot)(x, x, loads=queue, stores=queue), plain)
     assert torch.allclose(trnsim.simulate(dot)(x, x, width=512), plain)
+
+
+def _spd(batch, n):
+    x = torch.randn(batch, n, n, generator=torch.Generator().manual_seed(2))
+    return x @ x.mT / n + torch.eye(n)
+
+
+def _sparse():
+    dense = torch.randn(40, 40, generator=torch.Generator().manual_seed(3))
+    return trnsparse.CSRMatrix.from_dense(dense * (dense > 0.5))
+
+
+# calls, the kernels they reach, and whether a choice may change the order of their sums
+CALLS = {
+    "philox": (lambda: trnrand.bits(5, 1, 2500), "bits", False),
+    "threefry": (lambda: trnrand.bits(5, 1, 2500, engine="threefry4x32"), "bits", False),
+    "halton": (lambda: trnrand.Halton(3).random(300), "halton", False),
+    "compensated": (lambda: trnblas.dot(X1, X1, precision="compensated"), "dot", True),
+    "cholesky": (lambda: trnsolver.cholesky(_spd(260, 5)), "batched_cholesky", False),
+    "qr": (lambda: trnsolver.qr(_spd(260, 4))[1], "batched_qr", False),
+    "roots": (lambda: trnsolver.inv_sqrt_spd(_spd(1, 6), method="newton_schulz"), "inv_sqrt_spd", False),
+    "spmm": (lambda: trnsparse.spmm(_sparse(), torch.ones(40, 3)), "spmm", False),
+    "fft": (lambda: trnfft.fft(torch.ones(4, 32, dtype=torch.complex64)), "fft", False),
+}
+
+
+@pytest.mark.parametrize(("call", "kernel", "sums"), CALLS.values(), ids=CALLS)
+def test_no_choice_changes_a_result(monkeypatch, call, kernel, sums):
+    """Every value of every choice once, on the simulator: the same bits, or the same sums in another order."""
+    seen, turn = set(), [0]
+
+    def chosen(kernel, target, tensors, static):
+        free = tuned.choices(kernel)
+        if free:
+            seen.add(getattr(kernel, "function", kernel).__name__)
+        return {name: values[turn[0] % len(values)] for name, values in free.items() if name not in static}
+
+    monkeypatch.setattr(tuned, "chosen", chosen)
+    with trnsci.backend("simulator"):
+        plain = call()
+        for turn[0] in range(1, 4):
+            again = call()
+            assert torch.allclose(again, plain, rtol=1e-6) if sums else torch.equal(again, plain)
+    assert kernel in seen
+
+
+def test_every_kernel_of_the_benchmarks_declares_choices():
+    """Those that run on one rank: what ranks exchange is not searched."""
+    for op in registry.names():
+        for kernel in registry.load(op).kernels:
+            if kernel.ranks is None and tune._owner(kernel) == op:
+                assert tuned.choices(kernel.kernel), kernel.kernel.__name__
 
 
 def test_a_search_finds_what_is_faster_and_nothing_that_is_worse(monkeypatch):
@@ -150,7 +209,10 @@ def test_with_a_device_its_clock_decides(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize(
     ("words", "said"),
-    [(["trnblas.gone"], "there is no kernel trnblas.gone"), (["trnrand.bits"], "trnrand.bits leave nothing free")],
+    [
+        (["trnblas.gone"], "there is no kernel trnblas.gone"),
+        (["trnblas.sharded"], "trnblas.sharded leave nothing free"),
+    ],
 )
 def test_what_cannot_be_tuned_is_refused_by_name(capsys, words, said):
     assert cli.main(["tune", *words]) == 1

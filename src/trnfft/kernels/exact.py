@@ -12,7 +12,7 @@ begins, and sizes, which the step names in its first line; digits are in HBM bet
 Bound by the Tensor and the Vector Engine alike. Below 150 KiB a partition.
 """
 
-from trnsci.nki import N_TILE, P_MAX, nisa, nki, nl, tiles
+from trnsci.nki import N_TILE, P_MAX, WARM, nisa, nki, nl, tiles, warm_up
 
 # Adding and subtracting this rounds to whole numbers, to nearest even.
 ROUND = 1.5 * 2.0**23
@@ -27,11 +27,15 @@ TOGETHER = 8
 # Dimensions of a view beside the partition.
 FREE = 4
 
+# What a search may choose: products of zeros while the first loads are on their way.
+CHOICES = {"warm": WARM}
+
 
 @nki.jit
-def exact(x_hbm, tables_hbm, program=()):
+def exact(x_hbm, tables_hbm, program=(), warm=0):
     """Digits x [plane, n, S, F] through the steps of a program."""
     _, points, S, F = x_hbm.shape
+    warm_up(warm)
     for index in range(len(program)):
         kind, table, sizes = program[index]
         buffer = nl.shared_hbm if index == len(program) - 1 else nl.private_hbm

@@ -6,29 +6,31 @@ Tensor Engine sums up in PSUM. What the next block needs comes first; the rest o
 chain runs. Bound by the chain of pivots.
 """
 
-from trnsci.nki import M_TILE, N_TILE, P_MAX, Axis, load, nisa, nki, nl, store, tiles
+from trnsci.nki import M_TILE, N_TILE, P_MAX, QUEUES, Axis, load, nisa, nki, nl, store, tiles
 from trnsolver.kernels._block_row import _copy_out, _diagonal_blocks, _solve
 from trnsolver.kernels._pivots import QUADRANT
 
 N_MAX = 16 * P_MAX
 # How a launch that would be too long a program may be cut.
 AXES = (Axis(1, {"a_hbm": 0}, (0,)),)
+# What a search may choose: queues.
+CHOICES = {"loads": QUEUES, "stores": QUEUES}
 
 
 @nki.jit
-def cholesky(a_hbm, eye_hbm):
+def cholesky(a_hbm, eye_hbm, loads="compiler", stores="compiler"):
     B, N, _ = a_hbm.shape
     l_hbm = nl.ndarray((B, N, N), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, N, N]
-    eye_sb = load(eye_hbm[0:P_MAX, 0:P_MAX])  # [k, m]
+    eye_sb = load(eye_hbm[0:P_MAX, 0:P_MAX], loads)  # [k, m]
     minus_sb = nl.ndarray((P_MAX, P_MAX), dtype=nl.float32, buffer=nl.sbuf)  # [k, m]
     nisa.tensor_scalar(dst=minus_sb, data=eye_sb, op0=nl.multiply, operand0=-1.0)
     for b in range(B):
         l_sb, u_sb = [], []
         for m in tiles(N, M_TILE):
-            l_sb.append(load(a_hbm[b, m.span, 0 : m.stop]))  # [m, m.stop]
+            l_sb.append(load(a_hbm[b, m.span, 0 : m.stop], loads))  # [m, m.stop]
         _mirror(u_sb, l_sb)
         _factor(u_sb, l_sb, eye_sb, minus_sb)
-        _store_lower(l_hbm, u_sb, l_sb, b)
+        _store_lower(l_hbm, u_sb, l_sb, b, stores)
     return l_hbm
 
 
@@ -114,7 +116,7 @@ def _sum_up(u_sb, minus_sb, n, c, on_chain):
         _copy_out(row_sb[0 : n.size, here], left_ps, -1.0, on_chain)
 
 
-def _store_lower(l_hbm, u_sb, l_sb, b):
+def _store_lower(l_hbm, u_sb, l_sb, b, stores):
     """Transpose u into l, but for the blocks on the diagonal, which are there; what lies above is left as it is."""
     N = l_hbm.shape[1]
     for n in tiles(N, M_TILE):
@@ -130,8 +132,8 @@ def _store_lower(l_hbm, u_sb, l_sb, b):
             if s.start > 0:
                 there = l_sb[n.index][s.span, n.start : n.start + s.start]
                 nisa.activation(dst=there, op=nl.copy, data=turned_ps[s.span, 0 : s.start])
-        store(l_hbm[b, n.span, 0 : n.stop], l_sb[n.index])
+        store(l_hbm[b, n.span, 0 : n.stop], l_sb[n.index], stores)
         if n.stop < N:
             zero_sb = nl.ndarray((n.size, N - n.stop), dtype=nl.float32, buffer=nl.sbuf)  # [n, N - n]
             nisa.memset(dst=zero_sb, value=0.0)
-            store(l_hbm[b, n.span, n.stop : N], zero_sb)
+            store(l_hbm[b, n.span, n.stop : N], zero_sb, stores)

@@ -6,7 +6,7 @@ the other columns are gathered by products with the pivots' ones, u follows from
 is taken off, of the next panel first. Bound by the chain of pivot searches, some ten dependent instructions each.
 """
 
-from trnsci.nki import N_TILE, P_MAX, Axis, load, nisa, nki, nl, store, tiles
+from trnsci.nki import N_TILE, P_MAX, QUEUES, Axis, load, move, nisa, nki, nl, store, tiles
 from trnsolver.kernels._pivoting import _magnitude, _pivot
 
 N_MAX = 8 * P_MAX
@@ -21,10 +21,12 @@ WIDE = 4 * P_MAX
 EVERY = 10
 # How a launch that would be too long a program may be cut.
 AXES = (Axis(1, {"a_hbm": 0}, (0, 0, 0)),)
+# What a search may choose: queues.
+CHOICES = {"loads": QUEUES, "stores": QUEUES}
 
 
 @nki.jit
-def lu(a_hbm, rank_hbm, index_hbm, live_hbm, eye_hbm, rows=1):
+def lu(a_hbm, rank_hbm, index_hbm, live_hbm, eye_hbm, rows=1, loads="compiler", stores="compiler"):
     """Factor the first ``rows`` of ``a`` [B, P T, N]; at its end are zeros, where ``live`` [P, T] is zero.
 
     ``rank`` and ``index`` [P, T] hold each row's rank, descending, as `_pivoting` wants it, and its index.
@@ -35,16 +37,16 @@ def lu(a_hbm, rank_hbm, index_hbm, live_hbm, eye_hbm, rows=1):
     l_hbm = nl.ndarray((B, P * T, K), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, P T, K]
     u_hbm = nl.ndarray((B, K, N), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, K, N]
     rows_hbm = nl.ndarray((B, K, 1), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, K, 1]
-    rank_sb = load(rank_hbm)  # [p, T]
-    index_sb = load(index_hbm)  # [p, T]
-    eye_sb = load(eye_hbm)  # [k, m]
+    rank_sb = load(rank_hbm, loads)  # [p, T]
+    index_sb = load(index_hbm, loads)  # [p, T]
+    eye_sb = load(eye_hbm, loads)  # [k, m]
     panel = max(LEAST, min(PANEL, WIDE // T))
     kept = _magnitude(P * T)
     for b in range(B):
         a_sb = nl.ndarray((P, T, N), dtype=nl.float32, buffer=nl.sbuf)  # [p, T, N]
-        nisa.dma_copy(dst=a_sb, src=a_hbm.ap([[T * N, P], [N, T], [1, N]], offset=b * P * T * N))
+        move(a_sb, a_hbm.ap([[T * N, P], [N, T], [1, N]], offset=b * P * T * N), loads)
         all_sb = nl.ndarray((P, T, K), dtype=nl.float32, buffer=nl.sbuf)  # [p, T, K]
-        free_sb = load(live_hbm)  # [p, T]
+        free_sb = load(live_hbm, loads)  # [p, T]
         before = None
         for c in tiles(K, panel):
             parts = _panel_columns(a_sb, all_sb, free_sb, rank_sb, kept, eye_sb, before, u_hbm, b, c, panel)
@@ -54,7 +56,7 @@ def lu(a_hbm, rank_hbm, index_hbm, live_hbm, eye_hbm, rows=1):
             before = (c, parts)
         if before != None:
             _columns(u_hbm, a_sb, before[1], b, before[0], slice(min(N, K + panel), N))
-        nisa.dma_copy(dst=l_hbm.ap([[T * K, P], [K, T], [1, K]], offset=b * P * T * K), src=all_sb)
+        move(l_hbm.ap([[T * K, P], [K, T], [1, K]], offset=b * P * T * K), all_sb, stores)
     return l_hbm, u_hbm, rows_hbm
 
 
