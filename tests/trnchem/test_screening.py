@@ -85,7 +85,7 @@ def test_slabs_hold_the_integrals_of_kept_pairs(chain):
 def test_auxiliary_shells_are_never_cut():
     starts = np.array([0, 1, 4, 9, 12, 13])
     for width in range(1, 14):
-        ranges = list(trnchem.integrals._shell_ranges(starts, width))
+        ranges = list(trnchem.integrals.shell_ranges(starts, width))
         assert [begin for begin, _ in ranges][1:] == [end for _, end in ranges][:-1]
         assert (ranges[0][0], ranges[-1][1]) == (0, 5)
         assert all(starts[e] - starts[b] <= width or e == b + 1 for b, e in ranges)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -76,17 +77,18 @@ class Chain(NamedTuple):
         return next((reason for reason in reasons if reason is not None), None)
 
     def pytorch(self) -> Tensor:
-        return self.in_turn("pytorch")
+        # Each transform decides for itself: some lengths go to SciPy.
+        return self._in_turn(run)
 
-    def in_turn(self, implementation: str) -> Tensor:
-        """Return one step after the other."""
+    def _in_turn(self, transform: Callable[[Any], Tensor]) -> Tensor:
+        """Take one step after the other."""
         x = self.x if self.x.is_complex() else self.x.float()
         left = iter(self.factors)
         for kind, n, scale in zip(self.kinds, self.lengths, self.scales, strict=True):
             if kind == "times":
                 x = x * next(left)
             else:
-                x = getattr(_transform(kind, x, self.dims, n, scale, self.precision), implementation)()
+                x = transform(_transform(kind, x, self.dims, n, scale, self.precision))
         return x.to(self.dtype)
 
     def program(self) -> chains.Chain | None:
@@ -106,7 +108,7 @@ class Chain(NamedTuple):
             return self.fake()
         chain = self.program()
         if chain is None:
-            return self.in_turn("nki")
+            return self._in_turn(lambda call: call.nki())
         planes = chains.run(chain, self.x, self.factors, self.dtype)
         last, size = self.dims[-1], self.shapes[-1][self.dims[-1]]
         parts = [plane.narrow(last, 0, size) for plane in planes]
