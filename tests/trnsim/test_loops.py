@@ -101,7 +101,7 @@ def test_what_a_body_declares_ends_with_its_loop():
         language.fori_loop(0, 2, body)
         language.store(x, kept[0])
 
-    says = ["src (inner)", "body of nl.fori_loop", "declare it before the loop"]
+    says = ["src (inner)", "body of nl.fori_loop", "Declare it before the loop"]
     refused(WrongArgument, "loop-scope", kernel, X, says=says)
 
 
@@ -133,4 +133,4 @@ def test_bodies_return_what_their_loop_takes():
     def kernel(x):
         language.while_loop(isa.register_alloc(1), lambda r: None)
 
-    refused(WrongArgument, "register", kernel, X, says=["returned NoneType", "return the register"])
+    refused(WrongArgument, "register", kernel, X, says=["returned NoneType", "Return the register"])

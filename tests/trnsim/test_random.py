@@ -231,7 +231,7 @@ def test_constraints_of_rand2_and_dropout():
 
     out = [((4, 4), nl.float32)]
     refused(WrongEngine, "generation", draw(0.0, 1.0), out=out, says=("trn3", "nl.rand"))
-    found = refused(WrongArgument, "rand-range", draw(1.0, 1.0), out=out, target="trn3", says=("1.0", "swap"))
+    found = refused(WrongArgument, "rand-range", draw(1.0, 1.0), out=out, target="trn3", says=("1.0", "Swap"))
     assert found.got == (1.0, 1.0)
     refused(WrongDtype, "operand-dtype", draw(0.0, 1.0), out=[((4, 4), nl.float8_e4m3fn)], target="trn3", says="e4m3fn")
 

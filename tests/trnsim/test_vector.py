@@ -237,7 +237,7 @@ def test_memset_of_special_values():
 def test_memset_refuses():
     out = [((2, 4), I32)]
     error = refused(
-        WrongDtype, "constant-dtype", lambda b: isa.memset(b, 2.0), out=out, says=("2.0", "int32", "write 2")
+        WrongDtype, "constant-dtype", lambda b: isa.memset(b, 2.0), out=out, says=("2.0", "int32", "Write 2")
     )
     assert error.limit == "int32"
     refused(WrongDtype, "constant-dtype", lambda b: isa.memset(b, 2.5), out=out)
@@ -246,7 +246,7 @@ def test_memset_refuses():
         WrongArgument, "constant-range", lambda b: isa.memset(b, 300), out=[((2, 4), U8)], says=("300", "255")
     )
     assert (error.got, error.limit) == (300, (0, 255))
-    refused(WrongArgument, "constant-range", lambda b: isa.memset(b, -1), out=[((2, 4), U8)], says="write 255")
+    refused(WrongArgument, "constant-range", lambda b: isa.memset(b, -1), out=[((2, 4), U8)], says="Write 255")
     refused(WrongArgument, "packed-constant", lambda b: isa.memset(b, 1), out=[((2, 4), language.float4_e2m1fn_x4)])
     run(lambda b: isa.memset(b, 0), out=[((2, 4), language.float4_e2m1fn_x4)], target="trn3")
     refused(WrongArgument, "constant", lambda b: isa.memset(b, b), out=out, says="tensor_copy")

@@ -139,7 +139,7 @@ def test_reshape_and_flatten_succeed_exactly_when_numpy_needs_no_copy(case, data
             with pytest.raises(WrongShape) as caught:
                 view()
             assert caught.value.rule == "contiguous"
-            assert "copy the tensor first" in str(caught.value)
+            assert "Copy the tensor first" in str(caught.value)
         else:
             agree(view(), expected)
 
@@ -328,7 +328,7 @@ REFUSED = [
     (sbuf, lambda t: t.squeeze_dim(1), WrongShape, "view", "has 4 elements"),
     (sbuf, lambda t: t[:, 0, 0].squeeze_dim(1), WrongShape, "two-dimensional", "with 1 dimensions"),
     (hbm, lambda t: t[0, 0, 0].squeeze_dim(0), WrongShape, "two-dimensional", "with 0 dimensions"),
-    (sbuf, lambda t: t.reshape_dim(0, (2, 4)), WrongShape, "partition-dim", "only free dimensions split"),
+    (sbuf, lambda t: t.reshape_dim(0, (2, 4)), WrongShape, "partition-dim", "Only free dimensions split"),
     (sbuf, lambda t: t.reshape_dim(1, (3, -1)), WrongShape, "view", "does not have 4 elements"),
     (sbuf, lambda t: t.reshape_dim(1, (-2, -2)), WrongShape, "view", "entry of -2"),
     (sbuf, lambda t: t.reshape_dim(1, (0, 4)), WrongShape, "view", "entry of 0"),
@@ -338,7 +338,7 @@ REFUSED = [
     (sbuf, lambda t: t.reshape((4, 8, 6)), WrongShape, "partition-dim", "is 8 and would become 4"),
     (sbuf, lambda t: t.reshape((8, 25)), WrongShape, "view", "does not have 192 elements"),
     (sbuf, lambda t: t[:, 0, 0].reshape((8,)), WrongShape, "two-dimensional", "with 1 dimensions"),
-    (hbm, lambda t: t.permute((2, 1, 0)).reshape((192,)), WrongShape, "contiguous", "copy the tensor first"),
+    (hbm, lambda t: t.permute((2, 1, 0)).reshape((192,)), WrongShape, "contiguous", "Copy the tensor first"),
     (sbuf, lambda t: t[:, :, ::2].view("int16"), WrongShape, "contiguous", "stride 2"),
     (sbuf, lambda t: t.view("float64"), WrongDtype, "dtype", "float64"),
     (sbuf, lambda t: t.ap([[48, 4], [1, 6]]), WrongShape, "partition-step", "its row of 24 elements, not 48"),
