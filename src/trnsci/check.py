@@ -155,11 +155,11 @@ def number(op: str, argument: str, value: Any) -> int | float | complex:
 
 
 def real(op: str, argument: str, value: Any) -> float:
-    """A real number that is not NaN: tolerances, shifts, ends of intervals."""
-    found = value if type(value) is float else number(op, argument, value)
-    if isinstance(found, complex) or found != found:
-        raise DtypeError(op=op, argument=argument, got=found, expected="a real number")
-    return found
+    """Read a real number that is not NaN: tolerances, shifts, ends of intervals."""
+    scalar = value if type(value) is float else number(op, argument, value)
+    if isinstance(scalar, complex) or scalar != scalar:
+        raise DtypeError(op=op, argument=argument, got=scalar, expected="a real number")
+    return scalar
 
 
 def coefficient(op: str, argument: str, value: Any, dtype: torch.dtype) -> complex:

@@ -58,12 +58,12 @@ def batched_lu(a_hbm, planes=1, group=8, parts=2, loads="compiler", stores="comp
 
 
 def _streams(b, parts):
-    """A chunk of the batch in parts, as far as it has several matrices to a partition."""
-    found = []
+    """Cut a chunk of the batch into parts, as far as it has several matrices to a partition."""
+    streams = []
     for g in _cut((b.size + P_MAX - 1) // P_MAX, parts):
         start = b.start + g.start * P_MAX
-        found.append(Tile(g.index, start, min(g.size * P_MAX, b.stop - start)))
-    return found
+        streams.append(Tile(g.index, start, min(g.size * P_MAX, b.stop - start)))
+    return streams
 
 
 def _start(a_hbm, b, K, loads):
