@@ -377,8 +377,8 @@ def _crossover(rows: list[dict[str, Any]]) -> list[str]:
         "## Laplace against pairs on trn2, predicted",
         "",
         "Clusters of water in cc-pVTZ with cc-pVTZ-RI and frozen core, float32, ten exponents (quadrature to 1e-6).",
-        "Times are the products of one core alone, pair by pair, with intervals; *ranks* is the smallest power of two whose cores",
-        "hold their share of B in 12.9 GB of memory, with what each needs.",
+        "Times are the products of one core alone, pair by pair, with intervals; *ranks* is the smallest power of two",
+        "whose cores hold their share of B in 12.9 GB of memory, with what each needs.",
         "",
         "| molecules | functions | pairs | Laplace | pairs ÷ Laplace | ranks, pairs | ranks, Laplace |",
         "|--:|--:|--:|--:|--:|--:|--:|",
@@ -407,6 +407,7 @@ def main() -> None:
     torch.set_num_threads(1)
     record: dict[str, Any] = json.loads(RECORD.read_text()) if RECORD.exists() else {}
     if "table" in args.record:
+        trnchem.dfmp2(solved("water", "sto-3g", 0, 0, "RHF"))
         for name in MOLECULES:
             record["table"][name] = record["table"].get(name, {}) | measured(name)
             print(name, record["table"][name]["fp64"], flush=True)

@@ -5,10 +5,10 @@
 | `dfmp2` | the correlation energy of a PySCF mean field, an xyz file or a built-in molecule |
 | `DFMP2` | the same as an object with PySCF's manners: `run()`, `e_corr`, `make_rdm1()` |
 | `plan`, `MP2Plan` | what that will do, what each stage and rank needs, and whether it fits |
-| `MP2Result`, `PairEnergies`, `Metric`, `Screen` | what was found, and how |
+| `MP2Result`, `PairEnergies`, `Metric`, `Screen` | results, and how they were computed |
 | `density_fit` | a mean field of PySCF with Coulomb and exchange from the suite |
 | `extrapolate`, `CompleteBasis` | the limit of a complete basis from two |
-| `Progress` | what a progress callback is told |
+| `Progress` | what a progress callback receives |
 | `mean_field`, `read_xyz`, `GEOMETRIES` | molecules |
 """
 

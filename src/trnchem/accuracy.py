@@ -24,7 +24,7 @@ GROWTH = 1024.0
 
 
 def arithmetic(precision: Precision, energy: float, growth: float) -> float:
-    """Hartree that rounding may move an energy by."""
+    """Return hartree that rounding may move an energy by."""
     if precision == "fp64":
         return FP64
     return abs(energy) * (2.0**-24 * (64 + growth) + (2.0**-7 if precision == "fast" else 0))
@@ -33,7 +33,7 @@ def arithmetic(precision: Precision, energy: float, growth: float) -> float:
 def within(want: Request, target: float, calculate: Callable[[Request], MP2Result]) -> MP2Result:
     """Compute with the cheapest precision, quadrature and number of samples whose error stays below a target.
 
-    What was chosen from estimates is verified with what was found; where that fails, the next one is computed.
+    What was chosen from estimates is verified with the result; where that fails, the next one is computed.
 
     Raises:
         NumericalError: nothing reaches the target.
@@ -49,12 +49,12 @@ def within(want: Request, target: float, calculate: Callable[[Request], MP2Resul
     for precision in _candidates(want, target, energy):
         # a quarter for the quadrature
         loose = None if want.method == "pairs" else min(1e-3, max(1e-11, 0.25 * target / energy))
-        found = calculate(replace(want, precision=precision, quadrature_error=loose))
-        if want.method == "stochastic" and found.error > target:
-            found = _more_samples(want, target, found, calculate)
-        if found.error <= target:
-            return found
-        best = min(best, found.error)
+        result = calculate(replace(want, precision=precision, quadrature_error=loose))
+        if want.method == "stochastic" and result.error > target:
+            result = _more_samples(want, target, result, calculate)
+        if result.error <= target:
+            return result
+        best = min(best, result.error)
     raise NumericalError(
         op="dfmp2",
         message=f"no precision keeps the energy within {target:g} Ha"
@@ -84,7 +84,7 @@ def _electrons(want: Request) -> int:
 def _more_samples(
     want: Request, target: float, pilot: MP2Result, calculate: Callable[[Request], MP2Result]
 ) -> MP2Result:
-    """As many random vectors as the spread of the first ones asks for."""
+    """Compute with as many random vectors as the deviation of the first ones asks for."""
     count = want.samples
     fixed = arithmetic(pilot.plan.precision, pilot.e_corr, pilot.metric.growth)
     fixed += pilot.plan.quadrature_error * abs(pilot.e_corr)
@@ -100,5 +100,7 @@ def _more_samples(
             hint="method='laplace' is exact and cheaper",
         )
     chosen = replace(want, precision=pilot.plan.precision, samples=samples)
-    found = calculate(replace(chosen, quadrature_error=pilot.plan.quadrature_error))
-    return found if found.error <= target else _more_samples(replace(want, samples=samples), target, found, calculate)
+    result = calculate(replace(chosen, quadrature_error=pilot.plan.quadrature_error))
+    return (
+        result if result.error <= target else _more_samples(replace(want, samples=samples), target, result, calculate)
+    )

@@ -159,7 +159,7 @@ class MP2Plan:
         return sum(share.flops for share in self.shares) or sum(stage.flops for stage in self.stages)
 
     def table(self) -> Table:
-        """The stages as a table."""
+        """Return the stages as a table."""
         rows = [
             (s.name, s.runs, quantity(s.flops, "FLOP"), quantity(s.nbytes, "B"), "fits" if s.fits else "too large")
             for s in self.stages
@@ -172,7 +172,7 @@ class MP2Plan:
         return Table(title, ("stage", "runs", "arithmetic", "memory", "verdict"), rows, note)
 
     def shares_table(self) -> Table:
-        """The ranks as a table."""
+        """Return the ranks as a table."""
         rows = [
             (
                 str(s.rank),
@@ -274,7 +274,7 @@ def make_plan(
 
 
 def empty_plan(sizes: Sizes, options: Options, memory: int) -> MP2Plan:
-    """The plan where no orbital is occupied or none is virtual: no stages, and a correlation energy of 0."""
+    """Return the plan where no orbital is occupied or none is virtual: no stages, and a correlation energy of 0."""
     return MP2Plan(
         method=options.method,
         precision=options.precision,
@@ -292,7 +292,7 @@ def empty_plan(sizes: Sizes, options: Options, memory: int) -> MP2Plan:
 
 
 def too_little(stages: Sequence[Stage], memory: int) -> CapacityError:
-    """The error for a budget that the smallest blocks do not fit into, with one that would do."""
+    """Return the error for a budget that the smallest blocks do not fit into, with one that would do."""
     hungriest = max(stages, key=lambda stage: stage.nbytes)
     return CapacityError(
         where="host memory for dfmp2",
@@ -304,42 +304,42 @@ def too_little(stages: Sequence[Stage], memory: int) -> CapacityError:
 
 
 def overhead() -> int:
-    """Bytes that libraries take for themselves with as many threads as torch uses."""
+    """Return bytes that libraries take for themselves with as many threads as torch uses."""
     return OVERHEAD + THREAD_OVERHEAD * (torch.get_num_threads() - 1)
 
 
 def halved(start: int, least: int) -> list[int]:
-    """Sizes to try, each half the one before."""
-    found = [max(start, least)]
-    while found[-1] > least:
-        found.append(max(least, found[-1] // 2))
-    return found
+    """Return sizes to try, each half the one before."""
+    sizes = [max(start, least)]
+    while sizes[-1] > least:
+        sizes.append(max(least, sizes[-1] // 2))
+    return sizes
 
 
 def _rows(n: Sizes, memory: int, width: int) -> int:
-    """Occupied orbitals in a block read from disk: two blocks and the pair's integrals share the budget."""
+    """Return occupied orbitals in a block read from disk: two blocks and the pair's integrals share the budget."""
     left = memory - overhead() - pair_bytes(n, width)
     return max(1, min(n.nocc, left // (2 * n.nvir * n.naux * n.itemsize)))
 
 
 def kept_shape(n: Sizes, options: Options, points: int) -> tuple[int, int]:
-    """Energies that a calculation keeps one by one: of pairs, or of quadrature points and random vectors."""
+    """Return energies that a calculation keeps one by one: of pairs, or of quadrature points and random vectors."""
     return (n.nocc, n.nocc) if options.method == "pairs" else (points, options.vectors or 1)
 
 
 def pairs_at_once(n: Sizes) -> int:
-    """Pairs whose integrals exist at once: those of one orbital, or all of a small molecule."""
+    """Return pairs whose integrals exist at once: those of one orbital, or all of a small molecule."""
     pairs = max(1, BLOCK // n.nvir**2)
     return n.nocc**2 if n.nocc**2 <= pairs else min(n.nocc, pairs)
 
 
 def orbitals_at_once(n: Sizes) -> int:
-    """Occupied orbitals in one product of the methods without pairs."""
+    """Return occupied orbitals in one product of the methods without pairs."""
     return max(1, min(n.nocc, DEPTH // n.nvir))
 
 
 def quadrature_point(n: Sizes, options: Options, orbitals: int, rows: int, sums: int) -> tuple[str, int, int]:
-    """What runs at one point of the methods without pairs, its FLOPs, and its bytes beyond B.
+    """Return what runs at one point of the methods without pairs, its FLOPs, and its bytes beyond B.
 
     Args:
         n: sizes of the molecule.
@@ -363,7 +363,7 @@ def quadrature_point(n: Sizes, options: Options, orbitals: int, rows: int, sums:
 
 
 def slab_bytes(n: Sizes, slab: int) -> int:
-    """What transforming a slab takes."""
+    """Return what transforming a slab takes."""
     packed, size = n.nao * (n.nao + 1) // 2, n.itemsize
     # both spins come together in one array; the next slab of a file is read ahead, and fp32 has a copy
     blocks = 1 + n.spins.sets
@@ -372,7 +372,7 @@ def slab_bytes(n: Sizes, slab: int) -> int:
 
 
 def pair_bytes(n: Sizes, width: int) -> int:
-    """What the integrals of as many pairs and the denominators of all pairs of spins take."""
+    """Return what the integrals of as many pairs and the denominators of all pairs of spins take."""
     return (3 * width + 2 * n.spins.sets - 1) * n.nvir**2 * n.itemsize
 
 
@@ -392,11 +392,11 @@ def _stages(
     # device memory gathers its columns once more when the last one has come
     held = {"host memory": everything, "device memory": 2 * everything, "disk": 0}[place]
     X = 0 if fitted else n.naux**2 * size
-    found = []
+    needs = []
 
     def stage(name: str, runs: str, flops: int, nbytes: int) -> None:
         total = nbytes + overhead()
-        found.append(Stage(name=name, runs=runs, flops=flops, nbytes=total, fits=total <= memory))
+        needs.append(Stage(name=name, runs=runs, flops=flops, nbytes=total, fits=total <= memory))
 
     if not fitted:
         stage("metric", "trnsolver.cholesky, trnsolver.inv_triangular", 2 * n.naux**3 // 3, 4 * n.naux**2 * 8)
@@ -412,14 +412,14 @@ def _stages(
     else:
         runs, flops, nbytes = quadrature_point(n, options, n.nocc, rows, 8)
         stage(options.method, runs, flops, held + nbytes)
-    return tuple(found)
+    return tuple(needs)
 
 
 def dtype_of(precision: Precision) -> torch.dtype:
-    """The dtype B is kept in."""
+    """Return the dtype B is kept in."""
     return torch.float64 if precision == "fp64" else torch.float32
 
 
 def before_fit(precision: Precision) -> Precision:
-    """The precision up to B: the fit multiplies errors by a thousand and more, which eight bits do not survive."""
+    """Return the precision up to B: the fit multiplies errors by a thousand, which eight bits do not survive."""
     return "fp32" if precision == "fast" else precision

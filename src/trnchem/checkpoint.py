@@ -50,7 +50,7 @@ class Slots:
 
     @classmethod
     def join(cls, path: str | Path, token: str) -> Slots | None:
-        """Open the file another process of the same calculation has made, or ``None`` where it cannot be reached."""
+        """Open the file another process of the same calculation wrote, or ``None`` where it cannot be reached."""
         try:
             descriptor = FILES.open(Path(path))
         except OSError:
@@ -219,7 +219,7 @@ def _packed(facts: dict[str, Any], arrays: list[Tensor], slots: int) -> bytes:
 
 
 def _head(data: bytes) -> tuple[dict[str, Any], list[Tensor], int]:
-    """What the head of a file says, its orbitals, and where slots begin; ``ValueError`` when it is damaged."""
+    """Return what the head of a file says, its orbitals, and where slots begin; ``ValueError`` when it is damaged."""
     if len(data) < _PREAMBLE.size + 40:
         raise ValueError("it is too short")
     _, start, size = _PREAMBLE.unpack_from(data)
@@ -239,7 +239,7 @@ def _head(data: bytes) -> tuple[dict[str, Any], list[Tensor], int]:
 
 
 def _energies(data: bytes, start: int, token: str, rows: int, columns: int) -> PairState:
-    """The energies of a file; ``ValueError`` when a slot is neither empty nor what was written."""
+    """Return the energies of a file; ``ValueError`` when a slot is neither empty nor what was written."""
     state = PairState.empty(rows, columns)
     opposite, same, done = state.opposite.numpy(), state.same.numpy(), state.done.numpy()
     if len(data) != start + SLOT * rows * columns:
@@ -258,5 +258,5 @@ def _energies(data: bytes, start: int, token: str, rows: int, columns: int) -> P
 
 
 def _literal(name: str) -> str:
-    """A name in which nothing is a pattern."""
+    """Return a name in which nothing is a pattern."""
     return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in name)

@@ -85,8 +85,8 @@ PLANNED = ("frozen", "auxbasis", "precision", "method", "samples", "same_spin", 
 def _run(args: argparse.Namespace) -> int:
     """Compute one molecule after the other; one that fails does not keep the next from its turn."""
     failed = 0
-    for number, molecule in enumerate(args.molecules):
-        if number and not args.json:
+    for index, molecule in enumerate(args.molecules):
+        if index and not args.json:
             print()
         try:
             _run_one(args, molecule, _checkpoint(args, molecule))
@@ -99,7 +99,7 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _checkpoint(args: argparse.Namespace, molecule: str) -> Path | None:
-    """A file for each molecule."""
+    """Return a file for each molecule."""
     file: Path | None = args.checkpoint
     if file is None or len(args.molecules) == 1:
         return file
@@ -126,16 +126,16 @@ def _run_one(args: argparse.Namespace, molecule: str, checkpoint: Path | None) -
 
 
 def _run_together(args: argparse.Namespace, molecule: str, options: dict[str, Any]) -> None:
-    """As one of several ranks, of which the first one speaks."""
+    """Compute as one of several ranks; the first one prints."""
     from trnsci import distributed
 
     try:
         mesh = distributed.mesh(device="cpu")
-        found = dfmp2(molecule, **options, mesh=mesh)
+        result = dfmp2(molecule, **options, mesh=mesh)
         if mesh.get_rank() == 0:
             if not args.json:
-                print(f"{_title(args, molecule)}\n{found.plan}\n")
-            _show(args, molecule, found, options["checkpoint"])
+                print(f"{_title(args, molecule)}\n{result.plan}\n")
+            _show(args, molecule, result, options["checkpoint"])
     finally:
         if molecule == args.molecules[-1] or sys.exc_info()[0] is not None:
             distributed.leave()
@@ -153,15 +153,15 @@ def _title(args: argparse.Namespace, molecule: str) -> str:
     return f"{molecule}: {facts['formula']}, charge {facts['charge']}, {facts['spin']} unpaired; {args.basis}"
 
 
-def _show(args: argparse.Namespace, molecule: str, found: MP2Result, checkpoint: Path | None) -> None:
+def _show(args: argparse.Namespace, molecule: str, result: MP2Result, checkpoint: Path | None) -> None:
     if args.json:
-        print(json.dumps({**_facts(args, molecule), **found.to_dict(), "cite": references(found)}))
+        print(json.dumps({**_facts(args, molecule), **result.to_dict(), "cite": references(result)}))
         return
-    print(found)
-    if found.resumed:
-        print(f"{found.resumed} pairs came from {checkpoint}")
-    if found.pairs is not None:
-        total, up = found.pairs.opposite_spin + found.pairs.same_spin, found.plan.sizes.spins.up
+    print(result)
+    if result.resumed:
+        print(f"{result.resumed} pairs came from {checkpoint}")
+    if result.pairs is not None:
+        total, up = result.pairs.opposite_spin + result.pairs.same_spin, result.plan.sizes.spins.up
         names = [str(i) if up is None else f"{i} up" if i < up else f"{i - up} down" for i in range(len(total))]
         # off the diagonal a pair has two halves
         rows = [
@@ -170,7 +170,7 @@ def _show(args: argparse.Namespace, molecule: str, found: MP2Result, checkpoint:
             for j in range(i + (up is None))
         ]
         console.tables(console.Table("Pairs of occupied orbitals, in hartree", ("i", "j", "energy"), rows))
-    print("Cite:", *references(found), sep="\n  ")
+    print("Cite:", *references(result), sep="\n  ")
 
 
 def bar(stream: TextIO, width: int = 30) -> Callable[[Progress], None] | None:

@@ -58,12 +58,12 @@ def densities(want: Request) -> list[SpinDensity]:
     nvir = run.plan.sizes.nvir
     occupied = [torch.zeros((len(part), len(part)), dtype=torch.float64) for part in parts]
     virtual = [torch.zeros((nvir, nvir), dtype=torch.float64) for _ in parts]
-    for found in _amplitudes(run, want):
-        t, closed = found.t, run.orbitals.spins.up is None
+    for each in _amplitudes(run, want):
+        t, closed = each.t, run.orbitals.spins.up is None
         # of a sum over both orders of a pair, the parts with t on the left are half
-        partner = 2 * t - t.mT if closed else t - t.mT if found.same else t
-        occupied[found.spin] -= _product(t, partner, run)
-        virtual[found.spin] += _product(t.transpose(0, 1), partner.transpose(0, 1), run)
+        partner = 2 * t - t.mT if closed else t - t.mT if each.same else t
+        occupied[each.spin] -= _product(t, partner, run)
+        virtual[each.spin] += _product(t.transpose(0, 1), partner.transpose(0, 1), run)
     return [SpinDensity(o, v) for o, v in zip(occupied, virtual, strict=True)]
 
 
@@ -90,12 +90,12 @@ def amplitudes(want: Request) -> list[Tensor]:
             hint="Energies and densities need none of them: with_t2=False",
         )  # fmt: skip
     arrays = [torch.zeros(shape, dtype=dtype_of(run.plan.precision)) for shape in shapes]
-    for found in _amplitudes(run, want):
-        of_i = run.orbitals.spins.of(found.i)
-        if found.spin < of_i:
+    for each in _amplitudes(run, want):
+        of_i = run.orbitals.spins.of(each.i)
+        if each.spin < of_i:
             continue  # the other order of a pair of different spins
-        row = found.i - parts[of_i].start
-        arrays[of_i + found.spin][row] = (found.t - found.t.mT if found.same else found.t).mT
+        row = each.i - parts[of_i].start
+        arrays[of_i + each.spin][row] = (each.t - each.t.mT if each.same else each.t).mT
     return arrays
 
 
@@ -133,7 +133,7 @@ def _of_pair(run: Run, store: Store, i: int, one: Tensor, spin: int, rows: range
         last = min(rows.stop, first + plan.rows)
         others = store.rows(first, last)
         flat = others.reshape(-1, others.shape[2])
-        found = from_device(trnblas.gemm(1.0, flat, one.mT, precision=plan.precision))
+        integrals = from_device(trnblas.gemm(1.0, flat, one.mT, precision=plan.precision))
         energies = (orbitals.e_occ[first:last] + orbitals.e_occ[i]).view(-1, 1, 1)
-        blocks.append(found.view(last - first, plan.sizes.nvir, -1) / (energies - sums).to(found.dtype))
+        blocks.append(integrals.view(last - first, plan.sizes.nvir, -1) / (energies - sums).to(integrals.dtype))
     return torch.cat(blocks)

@@ -111,7 +111,7 @@ def dfmp2(
         frozen: how many of the lowest orbitals to leave out, their positions (a list for each spin if they differ), or
             ``"core"``.
         auxbasis: auxiliary basis, by name or as PySCF's dictionary. ``None`` is PySCF's choice: the mean field's own,
-            or without density fitting the one made for MP2.
+            or without density fitting the one for MP2.
         precision: ``fp64`` (default), ``fp32``, ``compensated`` or ``fast``. The metric is inverted in float64 always.
         method: ``pairs``; ``laplace`` for the opposite-spin energy without pairs; ``stochastic`` for that from random
             vectors.
@@ -202,7 +202,7 @@ def dfmp2(
 
 
 def prepared(want: Request) -> tuple[Any, Run]:
-    """The mean field, and its calculation about to start."""
+    """Return the mean field, and its calculation about to start."""
     options = check_options(want)
     field = built(want.mf, want.system)
     check_stability(field, want.stability)
@@ -240,7 +240,7 @@ def calculated(want: Request) -> MP2Result:
 
 
 def _brought(plan: MP2Plan, device: torch.device | str) -> MP2Plan:
-    """The plan with its pairs on a device that B is brought to."""
+    """Return the plan with its pairs on a device that B is brought to."""
     if plan.precision not in ("fp64", "fp32"):
         expected = "'fp64' or 'fp32' with device"
         raise ArgumentError(op="dfmp2", argument="precision", got=plan.precision, expected=expected)
@@ -283,10 +283,10 @@ def plan(
     if not isinstance(ranks, int) or ranks < 1:
         raise ArgumentError(op="plan", argument="ranks", got=ranks, expected="a number of ranks, at least 1")
     options = _checked(precision, method, samples, 0.0, same_spin)
-    found = built(mf, System(basis, charge, spin, reference))
+    field = built(mf, System(basis, charge, spin, reference))
     # of a name, the first rank alone has a mean field
     shared = reuse and (ranks == 1 or not isinstance(mf, str | Path))
-    chosen, integrals = orbitals(found, frozen), source(found, auxbasis, shared)
+    chosen, integrals = orbitals(field, frozen), source(field, auxbasis, shared)
     if ranks == 1:
         return single_plan(chosen, integrals, options, memory_bytes(memory), resident, False)
     sizes = sizes_of(chosen, integrals, options.precision)

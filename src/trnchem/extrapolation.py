@@ -31,7 +31,7 @@ def extrapolate(
 ) -> CompleteBasis:
     """Extrapolate two calculations of one molecule to a complete basis.
 
-    The formulas are made for correlation-consistent bases and more reliable the larger they are; 2 and 3 give a hint,
+    The formulas are for correlation-consistent bases and more reliable the larger they are; 2 and 3 give a hint,
     3 and 4 a number.
 
     Args:

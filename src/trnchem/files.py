@@ -81,7 +81,7 @@ class Lock:
             except OSError as error:
                 if error.errno not in (errno.ELOOP, errno.ENXIO):
                     raise
-                raise self._refused("not a plain file", "one that this program has made") from None
+                raise self._refused("not a plain file", "one that this program wrote") from None
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:

@@ -60,15 +60,15 @@ def density_fit(mf: Any, auxbasis: Any = None, *, screening: float = 1e-12) -> A
     if not isinstance(mf, pyscf().scf.hf.SCF) or hasattr(mf, "cell"):
         raise ArgumentError(op="density_fit", argument="mf", got=type(mf), expected="a mean field of a molecule")
     own = getattr(mf, "with_df", None)
-    made = mf.density_fit(auxbasis=auxbasis) if own is None or auxbasis is not None else mf.copy()
-    made.with_df = _class()(made.mol, made.with_df.auxbasis)
-    made.with_df.screening, made.with_df.max_memory = screening, mf.max_memory
-    return made
+    fitted = mf.density_fit(auxbasis=auxbasis) if own is None or auxbasis is not None else mf.copy()
+    fitted.with_df = _class()(fitted.mol, fitted.with_df.auxbasis)
+    fitted.with_df.screening, fitted.with_df.max_memory = screening, mf.max_memory
+    return fitted
 
 
 @functools.cache
 def _class() -> Any:
-    """The object, once PySCF is there."""
+    """Return the object, once PySCF is there."""
     return type("Fitting", (_Fitting, pyscf().df.DF), {"__doc__": _Fitting.__doc__})
 
 
@@ -153,7 +153,7 @@ class _Fitting:
         direct_scf_tol: float = 1e-13,
         omega: float | None = None,
     ) -> tuple[Any, Any]:
-        """Coulomb and exchange matrices of one or several densities, in one pass over the tensor."""
+        """Compute Coulomb and exchange matrices of one or several densities, in one pass over the tensor."""
         densities = np.asarray(dm)
         if omega is not None or densities.dtype.kind == "c":
             return super().get_jk(dm, hermi, with_j, with_k, direct_scf_tol, omega)  # type: ignore[misc]
@@ -185,14 +185,14 @@ class _Fitting:
     def _half(self: Any, packed: Tensor, right: Tensor) -> Tensor:
         nao = len(right)
         if self.screen is not None and self.screen.sparse:
-            found = trnsparse.spmm(self.screen.slab(packed), right)
+            half = trnsparse.spmm(self.screen.slab(packed), right)
         else:
-            found = from_device(trnblas.gemm(1.0, _square(packed, nao).view(-1, nao), right))
-        return found.view(len(packed), nao, -1)
+            half = from_device(trnblas.gemm(1.0, _square(packed, nao).view(-1, nao), right))
+        return half.view(len(packed), nao, -1)
 
 
 def _triangles(densities: Tensor) -> Tensor:
-    """[n, nao (nao + 1) / 2], densities whose scalar product with a triangle is that with the symmetric matrix."""
+    """Return [n, nao (nao + 1) / 2], whose scalar product with a triangle is a density's with the symmetric matrix."""
     packed = torch.from_numpy(pyscf().lib.pack_tril((densities + densities.mT).numpy()))
     diagonal = torch.arange(densities.shape[-1])
     packed[:, diagonal * (diagonal + 3) // 2] *= 0.5
@@ -204,7 +204,7 @@ def _square(packed: Tensor, nao: int) -> Tensor:
 
 
 def _factors(dm: Any, count: int) -> list[Tensor] | None:
-    """Occupied orbitals times the roots of their occupations, where PySCF has tagged a density with them."""
+    """Return occupied orbitals times the roots of their occupations, where PySCF has tagged a density with them."""
     if getattr(dm, "mo_coeff", None) is None:
         return None
     C, occ = np.asarray(dm.mo_coeff), np.asarray(dm.mo_occ)

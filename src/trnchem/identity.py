@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def identity(field: Any, auxiliary: Any, orbitals: Orbitals, precision: str, want: Request) -> dict[str, str]:
-    """What makes two calculations the same."""
+    """Return what makes two calculations the same."""
     sampled = {} if want.method == "pairs" else {"quadrature error": str(want.quadrature_error)}
     if want.method == "stochastic":
         sampled |= {"samples": str(want.samples), "seed": str(want.seed)}
@@ -32,7 +32,7 @@ def identity(field: Any, auxiliary: Any, orbitals: Orbitals, precision: str, wan
 
 
 def molecule_text(molecule: Any) -> dict[str, str]:
-    """What a molecule is."""
+    """Describe a molecule."""
     atoms = [molecule.atom_pure_symbol(k) for k in range(molecule.natm)]
     formula = "".join(f"{a}{atoms.count(a) if atoms.count(a) > 1 else ''}" for a in dict.fromkeys(atoms))
     coordinates = np.round(molecule.atom_coords(), 8) + 0.0
@@ -44,7 +44,7 @@ def molecule_text(molecule: Any) -> dict[str, str]:
 
 
 def basis_text(molecule: Any) -> str:
-    """How many functions a molecule or an auxiliary one has, and which."""
+    """Return how many functions a molecule or an auxiliary one has, and which."""
     return f"{molecule.nao_nr()} functions, {_digest(repr(sorted(molecule._basis.items())).encode())}"
 
 

@@ -46,11 +46,11 @@ class Source:
         return self.fitting is not None
 
     def metric(self) -> Tensor:
-        """[naux, naux], the integrals (P|Q)."""
+        """Return [naux, naux], the integrals (P|Q)."""
         return torch.from_numpy(np.ascontiguousarray(self.auxiliary.intor("int2c2e")))
 
     def columns(self, width: int) -> list[tuple[int, int]]:
-        """First and last auxiliary function of every slab of `slabs`."""
+        """Return first and last auxiliary function of every slab of `slabs`."""
         if self.fitted:
             return [(first, min(self.naux, first + width)) for first in range(0, self.naux, width)]
         starts = self.auxiliary.ao_loc_nr()
@@ -67,9 +67,9 @@ class Source:
             turns: how many take turns.
         """
         if self.fitted:
-            for number, part in enumerate(self.fitting.loop(blksize=width)):
-                if number % turns == turn:
-                    first = number * width
+            for index, part in enumerate(self.fitting.loop(blksize=width)):
+                if index % turns == turn:
+                    first = index * width
                     yield first, first + len(part), torch.from_numpy(np.ascontiguousarray(part))
             return
         df = pyscf().df
@@ -78,10 +78,10 @@ class Source:
         memory = np.empty(max(width, self.widest) * nao * (nao + 1) // 2)
         for begin, end in list(shell_ranges(starts, width))[turn::turns]:
             where = (0, shells, 0, shells, begin, end)
-            made = df.incore.aux_e2(
+            packed = df.incore.aux_e2(
                 self.molecule, self.auxiliary, "int3c2e", aosym="s2ij", shls_slice=where, out=memory
             )  # [nao (nao + 1) / 2, w], columns first
-            yield int(starts[begin]), int(starts[end]), torch.from_numpy(made.T)
+            yield int(starts[begin]), int(starts[end]), torch.from_numpy(packed.T)
 
 
 def source(field: Any, auxbasis: Any, reuse: bool) -> Source:
@@ -90,7 +90,7 @@ def source(field: Any, auxbasis: Any, reuse: bool) -> Source:
     Args:
         field: a mean field.
         auxbasis: a name or PySCF's dictionary; ``None`` is the mean field's own, or without density fitting the one
-            made for MP2 in this orbital basis.
+            for MP2 in this orbital basis.
         reuse: take fitted integrals the mean field holds for this auxiliary basis.
     """
     df, exceptions = pyscf().df, pyscf().lib.exceptions
@@ -123,7 +123,7 @@ def source(field: Any, auxbasis: Any, reuse: bool) -> Source:
 
 
 def shell_ranges(starts: Any, width: int) -> Iterator[tuple[int, int]]:
-    """Consecutive shells with at most ``width`` functions, or one shell that alone has more."""
+    """Yield consecutive shells with at most ``width`` functions, or one shell that alone has more."""
     begin, last = 0, len(starts) - 1
     for shell in range(last):
         if starts[shell + 1] - starts[begin] > width and shell > begin:
@@ -160,12 +160,12 @@ class Transformer:
         self._square = torch.empty((0 if self._screen is not None else width, nao, nao), dtype=dtype)
 
     def __call__(self, packed: Tensor) -> Tensor:
-        """[w, nao (nao + 1) / 2] to [nocc, nvir, w], each occupied orbital with the virtual ones of its spin."""
+        """Transform [w, nao (nao + 1) / 2] to [nocc, nvir, w]: occupied orbitals with virtual ones of their spin."""
         (nao, nocc), width = self._orbitals.C_occ.shape, packed.shape[0]
         C_vir, up = self._orbitals.C_vir, self._orbitals.spins.up
         if self._screen is not None:
-            found = trnsparse.spmm(self._screen.slab(packed), self._orbitals.C_occ)  # [w nao, nocc]
-            half = found.mT.contiguous()
+            half = trnsparse.spmm(self._screen.slab(packed), self._orbitals.C_occ)  # [w nao, nocc]
+            half = half.mT.contiguous()
         else:
             square = self._put(self._unpacked(packed)).view(width * nao, nao)
             half = trnblas.gemm(
@@ -179,7 +179,7 @@ class Transformer:
         return (both[0] if len(both) == 1 else torch.cat(both)).view(nocc, width, -1).mT
 
     def _unpacked(self, packed: Tensor) -> Tensor:
-        """Symmetric [w, nao, nao] from lower triangles."""
+        """Unpack symmetric [w, nao, nao] from lower triangles."""
         square = self._square[: len(packed)]
         if packed.dtype == torch.float64:
             pyscf().lib.unpack_tril(packed.numpy(), out=square.numpy())
@@ -191,7 +191,7 @@ class Transformer:
 
 @functools.lru_cache(maxsize=1)
 def _places(nao: int) -> Tensor:
-    """[nao nao], where in the packed triangle each element of the square is."""
+    """Return [nao nao], where in the packed triangle each element of the square is."""
     position = torch.arange(nao)
     high = torch.maximum(position[:, None], position)
     return (high * (high + 1) // 2 + torch.minimum(position[:, None], position)).flatten()

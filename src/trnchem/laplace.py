@@ -100,7 +100,7 @@ def run_laplace(
 def _images(
     store: Store, held: range, orbitals: Orbitals, signs: tuple[Tensor, Tensor], precision: Precision
 ) -> Tensor:
-    """[2, n, nocc, nvir], B times random vectors; zero in rows of orbitals that are not here."""
+    """Return [2, n, nocc, nvir], B times random vectors; zero in rows of orbitals that are not here."""
     nocc, nvir = len(orbitals.e_occ), orbitals.e_vir.shape[1]
     images = torch.zeros((2, signs[0].shape[1], nocc, nvir), dtype=torch.float64)
     for k, i in enumerate(held):
@@ -131,7 +131,7 @@ def _exchanged(into: Tensor, images: Tensor, orbitals: Orbitals, t: float, held:
 
 
 def _traces(products: Tensor, *, triangles: bool) -> Tensor:
-    """[n], the scalar products of the columns of both spins; [1], that of two symmetric matrices from a triangle."""
+    """Return scalar products of the columns of both spins, [n], or of two symmetric matrices from triangles, [1]."""
     one, other = products[0], products[-1]
     if not triangles:
         return (one * other).sum(0)
@@ -169,8 +169,14 @@ class Energies(NamedTuple):
     sampling: Sampling | None = None
 
 
+def no_energies(options: Options) -> Energies:
+    """Return the energies where there is nothing to correlate."""
+    exactly = None if options.vectors is None else Sampling(0.0, (0.0, 0.0), (0.0, 0.0))
+    return Energies(0.0, 0.0 if options.method == "pairs" or options.same_spin else None, exactly)
+
+
 def averaged(state: PairState, options: Options) -> Energies:
-    """The energies of all quadrature points and, for random vectors, how well they are known."""
+    """Return the energies of all quadrature points and, for random vectors, how well they are known."""
     opposite, same = state.opposite.sum(0), state.same.sum(0)
     if options.vectors is None:
         return Energies(float(opposite.sum()))
@@ -180,19 +186,19 @@ def averaged(state: PairState, options: Options) -> Energies:
 
 
 def _sampling(totals: Any) -> Sampling:
-    """Intervals of the mean, from the spread and the skewness of independent totals."""
+    """Return intervals of the mean, from the deviation and the skewness of independent totals."""
     count, mean = len(totals), float(totals.mean())
     everything = (-math.inf, math.inf)
     if count < 3:
         known = float(totals.std(ddof=1)) / math.sqrt(count) if count == 2 else math.inf
         return Sampling(known, everything, everything)
-    spread = float(totals.std(ddof=1))
+    deviation = float(totals.std(ddof=1))
     skew = float(((totals - mean) ** 3).mean()) / (float(totals.std()) ** 3 or 1.0)
 
     def end(deviations: float) -> float:
         x = float(stdtrit(count - 1, ndtr(deviations))) / math.sqrt(count)
         if abs(skew) < 1e-6:
-            return mean - spread * x
-        return mean - spread * 3 * float(np.cbrt(1 + skew * (x - skew / (6 * count))) - 1) / skew
+            return mean - deviation * x
+        return mean - deviation * 3 * float(np.cbrt(1 + skew * (x - skew / (6 * count))) - 1) / skew
 
-    return Sampling(spread / math.sqrt(count), (end(2), end(-2)), (end(3), end(-3)))
+    return Sampling(deviation / math.sqrt(count), (end(2), end(-2)), (end(3), end(-3)))

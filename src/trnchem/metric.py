@@ -61,7 +61,7 @@ def fit_matrix(metric: Tensor) -> tuple[Tensor, Metric]:
         metric: [naux, naux], float64, symmetric.
 
     Returns:
-        [naux, vectors], and how it was found.
+        [naux, vectors], and how it was computed.
 
     Raises:
         NumericalError: the matrix has an eigenvalue that no metric has: far below zero, or NaN.

@@ -134,13 +134,13 @@ def unknown_basis(argument: str, name: object, error: Exception) -> ArgumentErro
     """Return the error for a basis PySCF does not have, with the nearest name it has."""
     from pyscf.gto.basis import ALIAS
 
-    said = str(error).splitlines()[0]
+    message = str(error).splitlines()[0]
     return ArgumentError(
         op="dfmp2",
         argument=argument,
         got=name,
         expected="a basis set PySCF has for these elements",
-        hint=_nearest(str(name).lower().replace(" ", ""), list(ALIAS), f"PySCF says: {said}"),
+        hint=_nearest(str(name).lower().replace(" ", ""), list(ALIAS), f"PySCF says: {message}"),
     )
 
 
@@ -160,22 +160,22 @@ def read_xyz(path: str | Path) -> list[Atom]:
         raise ArgumentError(op="read_xyz", argument="path", got=str(path), expected="an xyz file that exists")
     lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
 
-    def wrong(number: int, expected: str) -> ArgumentError:
-        got = lines[number - 1].strip()[:60] if number <= len(lines) else "the end of the file"
-        return ArgumentError(op="read_xyz", argument=f"line {number} of {file.name}", got=got, expected=expected)
+    def wrong(line: int, expected: str) -> ArgumentError:
+        got = lines[line - 1].strip()[:60] if line <= len(lines) else "the end of the file"
+        return ArgumentError(op="read_xyz", argument=f"line {line} of {file.name}", got=got, expected=expected)
 
     if not lines or not lines[0].strip().isdecimal() or int(lines[0]) == 0:
         raise wrong(1, "the number of atoms")
     elements = pyscf().data.elements
     atoms: list[Atom] = []
-    for number in range(3, 3 + int(lines[0])):
-        words = lines[number - 1].split() if number <= len(lines) else []
+    for line in range(3, 3 + int(lines[0])):
+        words = lines[line - 1].split() if line <= len(lines) else []
         try:
             x, y, z = (float(word) for word in words[1:4])
         except ValueError:
-            raise wrong(number, "an element and three coordinates") from None
+            raise wrong(line, "an element and three coordinates") from None
         symbol = words[0].capitalize()
         if symbol not in elements.ELEMENTS[1:] or not all(map(math.isfinite, (x, y, z))):
-            raise wrong(number, "an element and three finite coordinates")
+            raise wrong(line, "an element and three finite coordinates")
         atoms.append((symbol, (x, y, z)))
     return atoms

@@ -89,7 +89,7 @@ def orbitals(field: Any, frozen: Frozen) -> Orbitals:
 
 
 def _sets(field: Any) -> list[_Set]:
-    """The orbitals of both spins at once, or of each: restricted open shells have two Fock operators, as in PySCF."""
+    """Return orbitals of both spins at once, or of each: restricted open shells have two Fock operators here."""
     occ, C, energies = field.mo_occ, field.mo_coeff, field.mo_energy
     if np.ndim(occ) == 2:
         return [_Set(occ[s] > 0, C[s], np.asarray(energies[s])) for s in (0, 1)]
@@ -130,7 +130,7 @@ def _refuse_nothing(frozen: Frozen, sets: list[_Set], kept: list[_Set], left_out
 
 
 def _split(part: _Set, nvir: int) -> tuple[Any, Any, Any, Any]:
-    """Occupied and virtual coefficients and energies, virtual ones filled up with zeros."""
+    """Return occupied and virtual coefficients and energies, virtual ones filled up with zeros."""
     occupied, C, energies = part
     e_occ, e_vir = energies[occupied], energies[~occupied]
     if len(e_occ) and len(e_vir) and not e_occ.max() < e_vir.min():
@@ -151,7 +151,7 @@ def _split(part: _Set, nvir: int) -> tuple[Any, Any, Any, Any]:
 
 
 def _left_out(field: Any, frozen: Frozen, count: int, sets: int) -> list[Positions]:
-    """Positions to leave out of each set."""
+    """Return positions to leave out of each set."""
     if frozen is None or isinstance(frozen, str | int | np.integer) or not _nested(frozen):
         return [_positions(field, frozen, count)] * sets
     if sets != 2 or len(frozen) != 2:
@@ -187,7 +187,7 @@ def _positions(field: Any, frozen: Frozen, count: int) -> tuple[int, ...]:
 
 
 def _position(given: Any) -> int:
-    """An integer as it is; 0.7 is none, and True is no position."""
+    """Return an integer as it is; refuse 0.7 and True."""
     if isinstance(given, bool | np.bool_):
         raise TypeError
     return operator.index(given)

@@ -18,7 +18,7 @@ from trnsci.precision import Precision
 
 @dataclass(slots=True, eq=False)
 class PairState:
-    """Energies found so far: of pairs, or of quadrature points and random vectors.
+    """Energies so far: of pairs, or of quadrature points and random vectors.
 
     Attributes:
         opposite: [nocc, nocc], ``sum_ab T_ab**2 / D`` of pairs ``i <= j``; zero below the diagonal. Half of it in an
@@ -49,7 +49,7 @@ class PairState:
         self.done[i, j:end] = True
 
     def totals(self) -> tuple[float, float]:
-        """Opposite- and same-spin energy of all pairs: those off the diagonal count twice."""
+        """Return opposite- and same-spin energy of all pairs: those off the diagonal count twice."""
         opposite, same = (float(2 * part.sum() - part.diagonal().sum()) for part in (self.opposite, self.same))
         return opposite, same
 
@@ -127,7 +127,7 @@ def _ranges(start: int, stop: int, size: int) -> Iterator[tuple[int, int]]:
 def groups(
     state: PairState, first: int, last: int, start: int, stop: int, width: int, spins: Spins
 ) -> Iterator[tuple[int, int, int]]:
-    """Pairs ``(i, j..end)`` of two blocks that are not done; groups end at multiples of the width and of a spin."""
+    """Yield pairs ``(i, j..end)`` of two blocks that are not done, in groups of the width and of one spin."""
     for i in range(first, last):
         j = max(i, start)
         while j < stop:
@@ -149,7 +149,7 @@ class Workspace:
         self._memory = [torch.empty(width * vir.shape[1] ** 2, dtype=dtype) for _ in range(2)]
 
     def energies(self, ones: Tensor, others: Tensor, i: int, j: int, precision: Precision) -> tuple[Tensor, Tensor]:
-        """Opposite- and same-spin energies, [rows, columns], of orbitals from ``i`` on with those from ``j`` on.
+        """Compute opposite- and same-spin energies, [rows, columns], of orbitals from ``i`` with those from ``j`` on.
 
         Either are all of one spin.
         """
@@ -174,6 +174,6 @@ class Workspace:
 
 
 def _dots(one: Tensor, other: Tensor) -> Tensor:
-    """[n], the scalar products of matrices."""
+    """Return [n], the scalar products of matrices."""
     count = len(one)
     return torch.bmm(one.view(count, 1, -1), other.view(count, -1, 1)).double().view(count)

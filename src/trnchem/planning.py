@@ -15,7 +15,7 @@ from trntensor.mp2_energy import mp2_within
 
 
 def sizes_of(chosen: Orbitals, integrals: Source, precision: Precision) -> Sizes:
-    """Numbers of orbitals and functions."""
+    """Return numbers of orbitals and functions."""
     return Sizes(
         nao=len(chosen.C_occ),
         nocc=len(chosen.e_occ),
@@ -28,12 +28,12 @@ def sizes_of(chosen: Orbitals, integrals: Source, precision: Precision) -> Sizes
 
 
 def quadrature_points(chosen: Orbitals, options: Options, error: float) -> int:
-    """Points that the methods without pairs take."""
+    """Return points that the methods without pairs take."""
     return 0 if options.method == "pairs" else len(quadrature(chosen, error, options.same_spin).t)
 
 
 def products(n: Sizes, precision: Precision) -> tuple[str, str]:
-    """Where the products run, and why."""
+    """Return where the products run, and why."""
     rows = torch.empty((n.nvir, n.naux), dtype=dtype_of(precision), device="meta")
     product = trnsci.plan(trnblas.gemm, 1.0, rows, rows, trans_b=True, precision=precision)
     return product.backend, f"Products on {product.backend}: {product.reason}."

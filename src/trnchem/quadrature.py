@@ -41,7 +41,7 @@ class Quadrature(NamedTuple):
 
 
 def relative_error(precision: Precision, wanted: float | None) -> float:
-    """The relative error to ask for: as given, or far below that of the arithmetic."""
+    """Return the relative error to ask for: as given, or far below that of the arithmetic."""
     if wanted is None:
         return QUADRATURE_ERROR[precision]
     if not isinstance(wanted, int | float) or isinstance(wanted, bool) or not 1e-13 <= wanted < 1:

@@ -42,9 +42,9 @@ class System(NamedTuple):
                 op="mean_field", argument="reference", got="rhf",
                 expected=f"'uhf' or 'rohf' with {molecule.spin} unpaired electrons",
             )  # fmt: skip
-        made = getattr(pyscf().scf, kind.upper())(molecule).density_fit()
-        made.chkfile = None
-        return made
+        field = getattr(pyscf().scf, kind.upper())(molecule).density_fit()
+        field.chkfile = None
+        return field
 
     def solved(self, field: Any) -> Any:
         """Run a mean field."""
@@ -151,7 +151,7 @@ def _checked(field: Any) -> Any:
 
 
 def kind_of(field: Any) -> Literal["RHF", "UHF", "ROHF"]:
-    """Which kind of Hartree-Fock a mean field is."""
+    """Return which kind of Hartree-Fock a mean field is."""
     if np.ndim(field.mo_occ) == 2:
         return "UHF"
     return "ROHF" if isinstance(field, pyscf().scf.rohf.ROHF) else "RHF"
@@ -167,7 +167,7 @@ def check_stability(field: Any, wanted: Stability | None) -> None:
         return
     kind, quiet = kind_of(field), field.copy()
     quiet.verbose = 0
-    # the search keeps the symmetry it starts with, so spins that are alike need the one made for restricted orbitals
+    # the search keeps the symmetry it starts with, so spins that are alike need the one for restricted orbitals
     alike = kind == "UHF" and bool(np.abs(np.subtract(*field.make_rdm1())).max() < 1e-6)
     quiet = quiet.to_rhf() if alike else quiet
     external = alike or (wanted == "external" and kind != "ROHF")

@@ -1,4 +1,4 @@
-"""What a calculation found."""
+"""The result of a calculation."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class MP2Result:
         return self.e_hf + self.e_corr
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for programs."""
+        """Return plain values for programs."""
         return {
             "method": self.method,
             "reference": self.reference,

@@ -172,7 +172,7 @@ class Ledger:
         self._then = time.monotonic()
 
     def keep(self, i: int, j: int, energies: tuple[Tensor, Tensor]) -> None:
-        """A group of pairs is finished here."""
+        """Keep a group of pairs that is finished here."""
         self._write(i, j, energies)
         self._mine.put(i, j, energies)
         if self._first:
@@ -185,18 +185,18 @@ class Ledger:
             self._then = time.monotonic()
 
     def _tell(self) -> None:
-        key = f"found/{self._team.here(0)}/{self._said}"
+        key = f"pairs of/{self._team.here(0)}/{self._said}"
         self._team.world.notes.set(key, json.dumps([self._own, self._unsaid]))
         self._said += 1
         self._unsaid = []
 
     def hear(self) -> None:
-        """On the first rank, put what the others have said into the state, and into the file what they could not."""
+        """Put into the state what other ranks have said, on the first rank, and into the file what they could not."""
         notes = self._team.world.notes
         # a store that is gone has nothing to tell, and the next exchange says why
         with contextlib.suppress(RankFailed):
             for rank in self._next if self._first else ():
-                while notes.check([key := f"found/{rank}/{self._next[rank]}"]):
+                while notes.check([key := f"pairs of/{rank}/{self._next[rank]}"]):
                     written, groups = json.loads(notes.get(key))
                     for i, j, *parts in groups:
                         opposite, same = (torch.tensor(part, dtype=torch.float64) for part in parts)

@@ -80,13 +80,13 @@ def screened(equal: Tensor, strongest: float, threshold: float) -> Screen:
 
 
 def equal_pairs(molecule: Any, shells: Iterable[int] | None = None) -> Tensor:
-    """[nao, nao], the integrals (mn|mn), shell by shell; those of some shells with the ones before, and zeros."""
+    """Return the integrals (mn|mn), [nao, nao]; of some ``shells`` those with the ones before them, and zeros."""
     starts = molecule.ao_loc_nr()
-    found = np.zeros((starts[-1], starts[-1]))
+    integrals = np.zeros((starts[-1], starts[-1]))
     for i in range(molecule.nbas) if shells is None else shells:
         for j in range(i + 1):
             block = molecule.intor_by_shell("int2e", (i, j, i, j))
             rows, columns = slice(starts[i], starts[i + 1]), slice(starts[j], starts[j + 1])
             equal = np.abs(np.einsum("ijij->ij", block))
-            found[rows, columns], found[columns, rows] = equal, equal.T
-    return torch.from_numpy(found)
+            integrals[rows, columns], integrals[columns, rows] = equal, equal.T
+    return torch.from_numpy(integrals)

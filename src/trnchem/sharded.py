@@ -23,7 +23,7 @@ from trnchem.checkpoint import Checkpoint, Slots
 from trnchem.dfmp2 import Request, check_options
 from trnchem.identity import basis_text, identity, molecule_text
 from trnchem.integrals import Source, source
-from trnchem.laplace import Energies
+from trnchem.laplace import Energies, no_energies
 from trnchem.metric import Metric, fit_matrix
 from trnchem.molecules import pyscf
 from trnchem.orbitals import Orbitals, orbitals
@@ -56,8 +56,8 @@ def dfmp2(mesh: DeviceMesh, want: Request) -> MP2Result:
         )
     # a row of all ranks, in host memory, where integrals come from: the shape of the mesh does not matter
     row = DeviceMesh("cpu", mesh.mesh.flatten(), _init_backend=False)
-    found: MP2Result = run("trnchem.dfmp2", lambda team: _calculate(team, want), row, (), {})
-    return found
+    result: MP2Result = run("trnchem.dfmp2", lambda team: _calculate(team, want), row, (), {})
+    return result
 
 
 def _calculate(team: LiveTeam, want: Request) -> MP2Result:
@@ -80,66 +80,63 @@ def _calculated(
 ) -> MP2Result:
     first, quality = team.here(0) == 0, relative_error(options.precision, want.quadrature_error)
     slots, chosen, state = _start(want, field, integrals, options, stack) if first else (None, None, None)
-    told: dict[str, Any] = {"e_hf": float(field.e_tot), "heard": bool(want.checkpoint or want.progress)}
+    facts: dict[str, Any] = {"e_hf": float(field.e_tot), "heard": bool(want.checkpoint or want.progress)}
     if chosen is not None:
-        told |= {"nao": len(chosen.C_occ), "nocc": len(chosen.e_occ), "nvir": chosen.e_vir.shape[1]}
-        told |= {"up": chosen.spins.up, "reference": kind_of(field)}
-        told |= {"points": quadrature_points(chosen, options, quality), "token": slots.token if slots else ""}
-    told = _gathered(team, told)[0]
+        facts |= {"nao": len(chosen.C_occ), "nocc": len(chosen.e_occ), "nvir": chosen.e_vir.shape[1]}
+        facts |= {"up": chosen.spins.up, "reference": kind_of(field)}
+        facts |= {"points": quadrature_points(chosen, options, quality), "token": slots.token if slots else ""}
+    facts = _gathered(team, facts)[0]
     sizes = Sizes(
-        nao=told["nao"],
-        nocc=told["nocc"],
-        nvir=told["nvir"],
+        nao=facts["nao"],
+        nocc=facts["nocc"],
+        nvir=facts["nvir"],
         naux=integrals.naux,
         widest=integrals.widest,
         itemsize=dtype_of(options.precision).itemsize,
-        spins=Spins(told["up"]),
+        spins=Spins(facts["up"]),
     )
-    plan = sharded_plan(sizes, integrals, options, budget, team.size(0), told["points"])
+    plan = sharded_plan(sizes, integrals, options, budget, team.size(0), facts["points"])
     plan = replace(plan, quadrature_error=quality)
     if not plan.stages:
         none = torch.empty(0)
         orbitals = Orbitals(none, none, none, none, ())
-        nothing = stages.Run.of(plan, orbitals, integrals, None, want.screening, reference=told["reference"])
+        nothing = stages.Run.of(plan, orbitals, integrals, None, want.screening, reference=facts["reference"])
         state = PairState.empty(sizes.nocc if want.method == "pairs" else 0)
-        energies = Energies(0.0, 0.0)
-        if want.method != "pairs":
-            energies = nothing.without_pairs(none, options, 0, state, None)  # type: ignore[arg-type]
-        return nothing.result(told["e_hf"], energies, state if want.pairs else None, 0)
+        return nothing.result(facts["e_hf"], no_energies(options), state if want.pairs else None, 0)
     # what agreeing costs is not the calculation's
     team.tally = Tally()
-    shape = kept_shape(sizes, options, told["points"])
-    chosen, state = _spread(team, sizes, chosen, state, shape)
+    shape = kept_shape(sizes, options, facts["points"])
+    chosen, state = _replicated(team, sizes, chosen, state, shape)
     calculation = ShardedRun.of(
         plan,
         chosen,
         integrals,
         want.progress if first else None,
         want.screening,
-        reference=told["reference"],
+        reference=facts["reference"],
         team=team,
-        heard=told["heard"],
+        heard=facts["heard"],
         device=want.resident and products(sizes, options.precision)[0] != "pytorch",
     )
     resumed = state.finished
     store = stack.enter_context(stages.open_store(plan, len(calculation.held), want.scratch))
     if want.method == "pairs":
-        if not first and want.checkpoint is not None and (slots := Slots.join(want.checkpoint, told["token"])):
+        if not first and want.checkpoint is not None and (slots := Slots.join(want.checkpoint, facts["token"])):
             stack.callback(slots.close)
         energies = Energies(*calculation.pair_energies(store, state, slots))
     else:
         energies = calculation.without_pairs(store, options, want.seed, state, slots)
-    return calculation.result(told["e_hf"], energies, state if want.pairs else None, resumed)
+    return calculation.result(facts["e_hf"], energies, state if want.pairs else None, resumed)
 
 
 def _agreed(team: LiveTeam, want: Request) -> tuple[Any, Source]:
-    """The mean field, on the first rank, or what stands for it; and the integrals all ranks take."""
+    """Return the mean field, on the first rank, or what stands for it; and the integrals all ranks take."""
     named = isinstance(want.mf, str | Path)
     if want.memory is not None:
         memory_bytes(want.memory)
     field = None if named else built(want.mf, want.system)
     molecule = want.system.molecule(want.mf) if field is None else field.mol
-    _same(team, _said(want, molecule))
+    _same(team, _options(want, molecule))
     if field is None:
         field = _solved(team, molecule, want.system)
     integrals = source(field, want.auxbasis, want.reuse)
@@ -155,22 +152,22 @@ def _agreed(team: LiveTeam, want: Request) -> tuple[Any, Source]:
     return field, integrals
 
 
-def _said(want: Request, molecule: Any) -> dict[str, str]:
-    """What ranks have to agree on, argument by argument; each has its own scratch folder and progress."""
-    told = molecule_text(molecule)
+def _options(want: Request, molecule: Any) -> dict[str, str]:
+    """Return what ranks have to agree on, argument by argument; each has its own scratch folder and progress."""
+    facts = molecule_text(molecule)
     names = ("frozen", "auxbasis", "precision", "method", "samples", "same_spin", "seed", "pairs", "screening", "reuse")
     options = {
         name: repr(getattr(want, name)) for name in (*names, "resident", "memory", "stability", "quadrature_error")
     }
     options["reference"] = repr(want.system.reference)
-    return {"mf": ", ".join(told.values()), **options, "checkpoint": str(want.checkpoint)}
+    return {"mf": ", ".join(facts.values()), **options, "checkpoint": str(want.checkpoint)}
 
 
-def _same(team: LiveTeam, said: dict[str, str]) -> None:
+def _same(team: LiveTeam, given: dict[str, str]) -> None:
     """Refuse a call on which ranks disagree, with the argument and what each rank gave."""
-    words = _gathered(team, said)
+    words = _gathered(team, given)
     numbers = team.mesh.mesh.flatten().tolist()
-    for name in said:
+    for name in given:
         if len({each[name] for each in words}) > 1:
             raise ArgumentError(
                 op="dfmp2",
@@ -181,7 +178,7 @@ def _same(team: LiveTeam, said: dict[str, str]) -> None:
 
 
 def _gathered(team: LiveTeam, value: Any) -> list[Any]:
-    """Every rank's value, through JSON."""
+    """Return every rank's value, through JSON."""
     data = torch.tensor(list(json.dumps(value).encode()), dtype=torch.uint8)
     ranks = team.size(0)
     lengths = torch.cat(team.all_gather(0, torch.tensor([len(data)]), [(1,)] * ranks)).tolist()
@@ -223,7 +220,7 @@ def _solved(team: LiveTeam, molecule: Any, system: System) -> Any:
 
 
 def _budget(team: LiveTeam, memory: int | str | None) -> int:
-    """Bytes of each rank: as given, or an even share of what its machine has free, the smallest there is."""
+    """Return bytes of each rank: as given, or an even share of what its machine has free, the smallest there is."""
     if memory is not None:
         return memory_bytes(memory)
     facts = _gathered(team, [socket.gethostname(), memory_bytes(None)])
@@ -234,7 +231,7 @@ def _budget(team: LiveTeam, memory: int | str | None) -> int:
 def _start(
     want: Request, field: Any, integrals: Source, options: Options, stack: ExitStack
 ) -> tuple[Slots | None, Orbitals, PairState]:
-    """On the first rank: orbitals and finished pairs, of the checkpoint where there is one."""
+    """Return orbitals and finished pairs on the first rank, of the checkpoint where there is one."""
     check_stability(field, want.stability)
     chosen = orbitals(field, want.frozen)
     points = quadrature_points(chosen, options, relative_error(options.precision, want.quadrature_error))
@@ -248,7 +245,7 @@ def _start(
     return file.start(chosen, *shape), chosen, state
 
 
-def _spread(
+def _replicated(
     team: LiveTeam, n: Sizes, chosen: Orbitals | None, state: PairState | None, kept: tuple[int, int]
 ) -> tuple[Orbitals, PairState]:
     """Give every rank the first one's orbitals and finished pairs, to the bit."""
@@ -287,7 +284,7 @@ class ShardedRun(stages.Run):
         return cuts(self.plan.sizes.nocc, self.team.size(0))[self.team.here(0)]
 
     def pair_energies(self, store: Store, state: PairState, slots: Slots | None) -> tuple[float, float]:
-        """Opposite- and same-spin energy of all ranks; every pair is in the file as soon as it is finished."""
+        """Compute opposite- and same-spin energy of all ranks; every pair is in the file as soon as it is finished."""
         total = len(state.done) * (len(state.done) + 1) // 2
         left = state.finished < total
         if left:
@@ -318,11 +315,11 @@ class ShardedRun(stages.Run):
         self.progress(Progress("pairs", total, total))
 
     def _summed(self, matrix: Tensor) -> Tensor:
-        """The sum over ranks."""
+        """Return the sum over ranks."""
         return self.team.all_reduce(0, matrix)
 
     def _invert(self) -> Tensor:
-        """The matrix that fits, from the first rank, while the others begin to bound the integrals."""
+        """Return the matrix that fits, from the first rank, while the others begin to bound the integrals."""
         team, notes, X = self.team, self.team.world.notes, None
         if team.here(0) == 0:
             metric = self.source.metric()
@@ -332,15 +329,15 @@ class ShardedRun(stages.Run):
             strongest = float(metric.diagonal().abs().max().sqrt())
             notes.set("metric", json.dumps([strongest, asdict(self.metric)]))
         equal = team.all_reduce(0, equal_pairs(self.source.molecule, self._shells()))
-        strongest, found = json.loads(_heard(team, "metric", "the metric of the first rank"))
-        self.metric = Metric(**found)
+        strongest, metric = json.loads(_heard(team, "metric", "the metric of the first rank"))
+        self.metric = Metric(**metric)
         self.screen = screened(equal, strongest, self.screening)
         shape = (self.metric.functions, self.metric.vectors)
-        made: Tensor = team.broadcast(0, X, shape, dtype_of(self.plan.precision), 0)()
-        return made
+        X_here: Tensor = team.broadcast(0, X, shape, dtype_of(self.plan.precision), 0)()
+        return X_here
 
     def _shells(self) -> Iterator[int]:
-        """Shells for this rank, a few at a time, as it becomes free; the long rows come first."""
+        """Yield shells for this rank, a few at a time, as it becomes free; the long rows come first."""
         count = self.source.molecule.nbas
         while (start := self.team.world.notes.add("shells", SHELLS) - SHELLS) < count:
             yield from (count - 1 - shell for shell in range(start, min(count, start + SHELLS)))

@@ -38,10 +38,10 @@ Columns = Sequence[tuple[int, int]]
 
 
 class Block(NamedTuple):
-    """Consecutive occupied orbitals of one rank, ``number`` of its blocks."""
+    """Consecutive occupied orbitals of one rank, the one at ``position`` among its blocks."""
 
     owner: int
-    number: int
+    position: int
     first: int
     last: int
 
@@ -52,26 +52,26 @@ class Block(NamedTuple):
 
 
 def cuts(nocc: int, ranks: int) -> list[range]:
-    """Occupied orbitals of each rank: consecutive, and as even as can be."""
+    """Return occupied orbitals of each rank: consecutive, and as even as can be."""
     least, more = divmod(nocc, ranks)
     starts = [least * rank + min(rank, more) for rank in range(ranks + 1)]
     return [range(a, b) for a, b in pairwise(starts)]
 
 
 def blocks_of(nocc: int, ranks: int, rows: int) -> list[Block]:
-    """All blocks in the order they visit: the first of every rank, the second of every rank."""
-    found = [
-        Block(rank, number, first, min(own.stop, first + rows))
+    """Return all blocks in the order they visit: the first of every rank, the second of every rank."""
+    blocks = [
+        Block(rank, position, first, min(own.stop, first + rows))
         for rank, own in enumerate(cuts(nocc, ranks))
-        for number, first in enumerate(range(own.start, own.stop, rows))
+        for position, first in enumerate(range(own.start, own.stop, rows))
     ]
-    return sorted(found, key=lambda block: (block.number, block.owner))
+    return sorted(blocks, key=lambda block: (block.position, block.owner))
 
 
 def duty(one: Block, other: Block) -> int:
-    """The rank that computes the pairs of two blocks, unless the other owner comes first: a chequerboard."""
+    """Return the rank that computes the pairs of two blocks, unless the other owner comes first: a chequerboard."""
     low, high = sorted((one, other), key=lambda block: block.first)
-    return (low, high)[(low.number + high.number + low.owner + high.owner) % 2].owner
+    return (low, high)[(low.position + high.position + low.owner + high.owner) % 2].owner
 
 
 def exchanges(
@@ -117,7 +117,7 @@ def exchanges(
 
 
 def packed_size(n: Sizes, kept: tuple[int, int]) -> int:
-    """Numbers that the first rank tells the others before the start: orbitals, energies and what is finished."""
+    """Return numbers that the first rank tells the others before the start: orbitals, energies and what is finished."""
     return (n.nao + 1) * (n.nocc + n.spins.sets * n.nvir) + 3 * math.prod(kept)
 
 
@@ -208,7 +208,7 @@ def _share(
 
 
 def pairs_of(nocc: int, ranks: int, rows: int, rank: int) -> int:
-    """Pairs that are a rank's to compute: among its own orbitals, and its squares of the chequerboard."""
+    """Return pairs that are a rank's to compute: among its own orbitals, and its squares of the chequerboard."""
     blocks = blocks_of(nocc, ranks, rows)
     own = len(cuts(nocc, ranks)[rank])
     shared = sum(
@@ -233,11 +233,11 @@ def _stages(
     row = n.nvir * n.naux * size
     held = own * row if place == "host memory" else 0
     X = 0 if fitted else n.naux**2 * size
-    found = []
+    needs = []
 
     def stage(name: str, runs: str, flops: int, nbytes: int) -> None:
         total = nbytes + overhead()
-        found.append(Stage(name=name, runs=runs, flops=flops, nbytes=total, fits=total <= memory))
+        needs.append(Stage(name=name, runs=runs, flops=flops, nbytes=total, fits=total <= memory))
 
     if not fitted:
         runs = "trnsolver.cholesky, trnsolver.inv_triangular on the first rank"
@@ -256,8 +256,8 @@ def _stages(
         read = 2 * rows * row if place == "disk" else 0
         flops = 2 * pairs_of(n.nocc, ranks, rows, rank) * n.nvir**2 * n.naux
         stage("pairs", "trnblas.gemm, pair by pair", flops, held + visiting + read + pair_bytes(n, width))
-        return tuple(found)
+        return tuple(needs)
     # the sum over ranks comes with a copy that leaves and parts that come
     runs, flops, nbytes = quadrature_point(n, options, own, rows, 48)
     stage(options.method, runs, flops, held + nbytes)
-    return tuple(found)
+    return tuple(needs)

@@ -80,13 +80,13 @@ def DFMP2(mf: Any, frozen: Frozen = None, mo_coeff: Any = None, mo_occ: Any = No
         mf = mf.to_uhf()
     if isinstance(frozen, str) and frozen == "core":
         frozen = pyscf().data.elements.chemcore(mf.mol)
-    made = _classes()[np.ndim(mf.mo_occ) == 2](mf, frozen, None if own else mo_coeff, mo_occ)
-    return made.set(**OPTIONS, **kept)
+    solver = _classes()[np.ndim(mf.mo_occ) == 2](mf, frozen, None if own else mo_coeff, mo_occ)
+    return solver.set(**OPTIONS, **kept)
 
 
 @functools.cache
 def _classes() -> tuple[Any, Any]:
-    """The object for closed shells and the one for open ones, once PySCF is there."""
+    """Return the object for closed shells and the one for open ones, once PySCF is there."""
     mp = pyscf().mp
     return (
         type("DFMP2", (_Manners, mp.dfmp2.DFRMP2), {"__doc__": _Manners.__doc__}),
@@ -142,12 +142,12 @@ class _Manners:
             self.check_sanity()
         self.dump_flags()
         want = self._request()
-        found = calculated(want) if self.target_error is None else within(want, self.target_error, calculated)
-        self.result, self.e_corr, self.converged = found, found.e_corr, True
-        self.e_corr_os, self.e_corr_ss = found.e_os, found.e_ss
-        log.info("%s", found.plan)
+        result = calculated(want) if self.target_error is None else within(want, self.target_error, calculated)
+        self.result, self.e_corr, self.converged = result, result.e_corr, True
+        self.e_corr_os, self.e_corr_ss = result.e_os, result.e_ss
+        log.info("%s", result.plan)
         self.t2 = self._amplitudes(want) if with_t2 else None
-        for stage, seconds in found.timings.items():
+        for stage, seconds in result.timings.items():
             log.info("    wall time for %s %9.2f sec", stage, seconds)
         self._finalize()
         return self.e_corr, self.t2
@@ -161,23 +161,23 @@ class _Manners:
         return self
 
     def _sizes(self: Any, want: Request) -> list[tuple[int, int]]:
-        """Occupied and virtual orbitals of each spin, without those that fill the arrays up."""
+        """Return occupied and virtual orbitals of each spin, without those that fill the arrays up."""
         chosen = orbitals(want.mf, want.frozen)
         up, nocc = chosen.spins.up, len(chosen.e_occ)
         used = [int(C.any(0).sum()) for C in chosen.C_vir]
         return [(nocc, used[0])] if up is None else [(up, used[0]), (nocc - up, used[1])]
 
     def _amplitudes(self: Any, want: Request) -> Any:
-        sizes, found = self._sizes(want), [part.numpy() for part in amplitudes(want)]
+        sizes, parts = self._sizes(want), [part.numpy() for part in amplitudes(want)]
         if len(sizes) == 1:
-            return found[0]
+            return parts[0]
         (_, a), (_, b) = sizes
-        aa, ab, bb = found
+        aa, ab, bb = parts
         return aa[:, :, :a, :a], ab[:, :, :a, :b], bb[:, :, :b, :b]
 
     @inside("trnchem")
     def make_rdm1(self: Any, t2: Any = None, ao_repr: bool = False, with_frozen: bool = True, **_: Any) -> Any:
-        """Unrelaxed density as PySCF's, from B and without amplitudes in memory unless ``t2`` is given."""
+        """Compute the unrelaxed density, as PySCF's, from B and without amplitudes in memory unless ``t2`` is given."""
         if t2 is not None:
             return super().make_rdm1(t2, ao_repr=ao_repr, with_frozen=with_frozen)  # type: ignore[misc]
         want = self._request()
@@ -199,8 +199,8 @@ class _Manners:
         """Return occupations and natural orbitals, of both spins together, as PySCF's tools take them."""
         from pyscf.mcscf.addons import make_natural_orbitals
 
-        found: tuple[Any, Any] = make_natural_orbitals(self)
-        return found
+        natural: tuple[Any, Any] = make_natural_orbitals(self)
+        return natural
 
     def to_pyscf(self: Any) -> Any:
         """Return PySCF's own object with these settings and results."""

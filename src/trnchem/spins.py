@@ -23,19 +23,19 @@ class Spins(NamedTuple):
         return 1 if self.up is None else 2
 
     def of(self, orbital: int) -> int:
-        """The set of an orbital: 0, or 1 for spin down."""
+        """Return the set of an orbital: 0, or 1 for spin down."""
         return int(self.up is not None and orbital >= self.up)
 
     def ranges(self, nocc: int) -> list[range]:
-        """Occupied orbitals of each set."""
+        """Return occupied orbitals of each set."""
         return [range(nocc)] if self.up is None else [range(self.up), range(self.up, nocc)]
 
     def most(self, nocc: int) -> int:
-        """Occupied orbitals of the larger set."""
+        """Return occupied orbitals of the larger set."""
         return nocc if self.up is None else max(self.up, nocc - self.up)
 
     def until(self, first: int, last: int) -> int:
-        """Where orbitals from ``first`` on change their spin, or ``last`` if they do not before."""
+        """Return where orbitals from ``first`` on change their spin, or ``last`` if they do not before."""
         return last if self.up is None or first >= self.up else min(last, self.up)
 
 

@@ -17,7 +17,7 @@ from trnchem.accuracy import arithmetic
 from trnchem.budget import MP2Plan, Options, before_fit, dtype_of
 from trnchem.checkpoint import Slots
 from trnchem.integrals import Source, Transformer
-from trnchem.laplace import Energies, Sampling, averaged, run_laplace
+from trnchem.laplace import Energies, averaged, no_energies, run_laplace
 from trnchem.metric import Metric, fit_matrix
 from trnchem.orbitals import Orbitals
 from trnchem.pairs import PairState, run_pairs
@@ -34,7 +34,7 @@ SYNC_EVERY = 2.0
 
 
 def open_store(plan: MP2Plan, rows: int, folder: str | Path | None) -> AbstractContextManager[Store]:
-    """Where the rows of some occupied orbitals live."""
+    """Open where the rows of some occupied orbitals live."""
     shape = (rows, plan.sizes.nvir, plan.sizes.naux)
     if plan.place == "disk" and rows:
         return scratch(shape, plan.slab, dtype_of(plan.precision), folder)
@@ -82,7 +82,7 @@ class Run:
         screening: float,
         **more: Any,
     ) -> Self:
-        """A calculation about to start."""
+        """Prepare a calculation."""
         functions = integrals.naux
         metric = Metric(method="mean field" if integrals.fitted else "none", functions=functions, vectors=functions)
         return cls(
@@ -106,7 +106,7 @@ class Run:
         return self.plan.sizes.spins.ranges(self.plan.sizes.nocc)
 
     def result(self, e_hf: float, energies: Energies, state: PairState | None, resumed: int) -> MP2Result:
-        """The energies, with how they were computed."""
+        """Return the energies, with how they were computed."""
         e_os, e_ss, sampling = energies
         total = SOS * e_os if e_ss is None else e_os + e_ss
         integrated = 0.0
@@ -134,7 +134,7 @@ class Run:
         )
 
     def pair_energies(self, store: Store, state: PairState, slots: Slots | None) -> tuple[float, float]:
-        """Opposite- and same-spin energy; every pair is in the file as soon as it is finished."""
+        """Compute opposite- and same-spin energy; every pair is in the file as soon as it is finished."""
         total = len(state.done) * (len(state.done) + 1) // 2
         if not self.plan.stages:
             return 0.0, 0.0
@@ -177,7 +177,7 @@ class Run:
         return _by_spin(same, opposite)
 
     def _brought(self, store: Store, total: int) -> tuple[float, float]:
-        """The energies on a device that rows of B are brought to."""
+        """Compute the energies on a device that rows of B are brought to."""
         assert self.plan.blocks is not None
         finished = 0
 
@@ -201,10 +201,9 @@ class Run:
     def without_pairs(
         self, store: Store, options: Options, seed: int, state: PairState, slots: Slots | None
     ) -> Energies:
-        """Energies by quadrature, and how well they are known; every finished point is in the file."""
+        """Compute energies by quadrature, and how well they are known; every finished point is in the file."""
         if not self.plan.stages or not len(state.done):
-            exactly = None if options.vectors is None else Sampling(0.0, (0.0, 0.0), (0.0, 0.0))
-            return Energies(0.0, 0.0 if options.same_spin else None, exactly)
+            return no_energies(options)
         stage, total, keep = self.plan.method, len(state.done), Keeper(slots)
 
         def report() -> None:
@@ -237,7 +236,7 @@ class Run:
         return quadrature(self.orbitals, self.plan.quadrature_error, self.plan.same_spin)
 
     def _summed(self, matrix: Tensor) -> Tensor:
-        """The sum over everybody who has rows of B."""
+        """Return the sum over everybody who has rows of B."""
         return matrix
 
     def build(self, store: Store) -> None:
@@ -254,7 +253,7 @@ class Run:
             self._fit(store, X)
 
     def _invert(self) -> Tensor:
-        """The matrix that fits; on the way, which pairs of atomic orbitals matter."""
+        """Compute the matrix that fits and, on the way, which pairs of atomic orbitals matter."""
         metric = self.source.metric()
         if self.plan.place != "device memory":
             self.screen = screen(self.source.molecule, metric, self.screening)
@@ -268,7 +267,7 @@ class Run:
             self.progress(Progress("integrals", last, self.plan.sizes.naux))
 
     def _slabs(self, turn: int = 0, turns: int = 1) -> Iterator[tuple[int, int, Tensor]]:
-        """First and last auxiliary function and integrals [nocc, nvir, last - first]."""
+        """Yield first and last auxiliary function and integrals [nocc, nvir, last - first]."""
         plan, dtype = self.plan, dtype_of(self.plan.precision)
         C_occ, C_vir = (self._put(C.to(dtype)) for C in (self.orbitals.C_occ, self.orbitals.C_vir))
         there = replace(self.orbitals, C_occ=C_occ, C_vir=C_vir)
@@ -284,8 +283,8 @@ class Run:
             for i in range(0, nocc, step):
                 rows = store.rows(i, i + step)  # [step, nvir, naux]
                 flat = rows.reshape(-1, rows.shape[2])
-                made = trnblas.gemm(1.0, flat, X, precision=before_fit(self.plan.precision))
-                store.put_rows(i, made.view(len(rows), -1, X.shape[1]))
+                fitted = trnblas.gemm(1.0, flat, X, precision=before_fit(self.plan.precision))
+                store.put_rows(i, fitted.view(len(rows), -1, X.shape[1]))
                 self.progress(Progress("fit", i + step, nocc))
             store.fitted(X.shape[1])
 
@@ -306,7 +305,7 @@ class Run:
 
 
 def _by_spin(same: list[tuple[Tensor, Tensor]], opposite: Tensor | None) -> tuple[float, float]:
-    """Opposite- and same-spin energy from the sums within each set of orbitals and between them."""
+    """Return opposite- and same-spin energy from the sums within each set of orbitals and between them."""
     sums = [tuple(float(from_device(part)) for part in each) for each in same]
     if opposite is None:
         ((square, cross),) = sums

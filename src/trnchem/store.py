@@ -24,10 +24,10 @@ class Store(Protocol):
         """Keep [nocc, nvir, w] from column ``first`` on."""
 
     def put_rows(self, first: int, rows: Tensor) -> None:
-        """Keep fitted rows [n, nvir, vectors] in place of what they were made from."""
+        """Keep fitted rows [n, nvir, vectors] in place of those that were not."""
 
     def fitted(self, vectors: int) -> None:
-        """Every row has been fitted: from now on rows have this many columns."""
+        """End the fit: from now on rows have this many columns."""
 
     def rows(self, first: int, last: int) -> Tensor:
         """Return rows [last - first, nvir, columns]."""
@@ -73,7 +73,7 @@ class DeviceStore:
         self._rows.append(rows)
 
     def fitted(self, vectors: int) -> None:
-        """Let go of what the rows were made from."""
+        """Let go of rows that were not fitted."""
         self._columns, self._rows = [], [torch.cat(self._rows) if len(self._rows) > 1 else self._rows[0]]
 
     def rows(self, first: int, last: int) -> Tensor:

@@ -44,17 +44,17 @@ class Report:
     following: str
 
     def html(self) -> str:
-        """The page."""
+        """Return the page."""
         return html_page.page(self.title, f"{self.verdict}\n{self.lead}", [*self.drawn, *self.details])
 
 
 def outermost(book: Ledger) -> list[Entry]:
-    """The calls a program made itself, without those inside them."""
+    """Return the calls of a program itself, without those inside them."""
     return [entry for entry in book if entry.depth == 0]
 
 
 def steps(book: Ledger, title: str) -> Table:
-    """Where every call ran and why, calls of one op with the same shapes together."""
+    """Return where every call ran and why, calls of one op with the same shapes together."""
     groups: dict[tuple[str, ...], list[Entry]] = defaultdict(list)
     for entry in outermost(book):
         step = entry.step
@@ -93,13 +93,13 @@ class Device:
 def devices(calls: Iterable[Any]) -> list[Device]:
     """Predict calls without their data on every generation."""
     listed = list(calls)
-    found = []
+    devices = []
     for target in config.TARGETS:
         known = [p for call in listed if (p := prediction(call, target)) is not None]
         active = sum(p.active for p in known) or 1.0
         busy = {name: sum(p.busy.get(name, 0.0) for p in known) / active for name in ENGINES}
         ends = (sum(p.low for p in known), sum(p.high for p in known))
-        found.append(
+        devices.append(
             Device(
                 target=target,
                 seconds=sum(p.seconds for p in known),
@@ -108,42 +108,40 @@ def devices(calls: Iterable[Any]) -> list[Device]:
                 utilisation=busy,
             )
         )
-    return found
+    return devices
 
 
-def device_table(title: str, found: Mapping[str, Sequence[Device]], note: str = "") -> Table:
-    """Predicted times of named programs, with a bar per engine in characters."""
+def device_table(title: str, devices: Mapping[str, Sequence[Device]], note: str = "") -> Table:
+    """Return predicted times of named programs, with a bar per engine in characters."""
     rows = [
         (name, d.target, seconds(d.seconds), *(_share(d.utilisation[engine]) for engine in ENGINES))
-        for name, each in found.items()
+        for name, each in devices.items()
         for d in each
     ]
     return Table(title, ("", "target", "predicted", *ENGINES), rows, note)
 
 
-def time_bars(title: str, here: float, found: Sequence[Device], note: str) -> Bars:
-    """Seconds measured here beside those predicted, starting the programs included, with their intervals."""
+def time_bars(title: str, here: float, devices: Sequence[Device], note: str) -> Bars:
+    """Return seconds measured here beside those predicted, starting the programs included, with their intervals."""
     threads = torch.get_num_threads()
     bars = [Bar(f"this CPU, {threads} thread{'s' * (threads > 1)}, measured", here, seconds(here), other=True)]
-    for d in found:
+    for d in devices:
         low, high = (d.starting + end for end in d.interval)
         whole = d.starting + d.seconds
         bars.append(Bar(f"{d.target}, predicted", whole, seconds(whole), interval=(low, high)))
-    started = ", ".join(f"{d.target} {seconds(d.starting)}" for d in found)
+    started = ", ".join(f"{d.target} {seconds(d.starting)}" for d in devices)
     note = f"{note} Starting the programs is included ({started}); the thin line is the kernels' interval."
     return Bars(title, bars, note)
 
 
-def engine_bars(title: str, found: Mapping[str, Sequence[Device]]) -> Bars:
+def engine_bars(title: str, devices: Mapping[str, Sequence[Device]]) -> Bars:
     """Shares of named programs' time in which each engine of the configured generation works."""
     target = config.TARGET.get()
-    chosen = {name: next(d for d in each if d.target == target) for name, each in found.items()}
+    chosen = {name: next(d for d in each if d.target == target) for name, each in devices.items()}
     bars = [
-        Bar(
-            f"{engine}, {name}" if name else engine, d.utilisation[engine], f"{d.utilisation[engine]:.0%}", bool(number)
-        )
+        Bar(f"{engine}, {name}" if name else engine, d.utilisation[engine], f"{d.utilisation[engine]:.0%}", bool(index))
         for engine in ENGINES
-        for number, (name, d) in enumerate(chosen.items())
+        for index, (name, d) in enumerate(chosen.items())
     ]
     return Bars(title, bars, f"Share of the kernels' active time on {target} in which an engine works, predicted.", 1.0)
 
@@ -176,7 +174,7 @@ class Moved:
 
 
 def moved(way: str, book: Ledger) -> Moved:
-    """Count what the calls a program made itself moved, and what it moved explicitly."""
+    """Count what the calls of a program itself moved, and what it moved explicitly."""
     calls = outermost(book)
     sizes = {side: [t.nbytes for t in book.transfers if t.direction == side] for side in ("to", "from")}
     sizes["to"] += [entry.bytes_to_device for entry in calls if entry.bytes_to_device]

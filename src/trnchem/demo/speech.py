@@ -56,7 +56,7 @@ def speech(say: Callable[[str], None]) -> Report:
             {"backend": backend, "before": before, "after": after, "gained": after - before, "seconds_measured": took}
         )
     say("predicting trn1, trn2 and trn3")
-    found = devices(entry.step.call for entry in outermost(books["simulator"]))
+    predicted = devices(entry.step.call for entry in outermost(books["simulator"]))
     # written so that a NaN fails
     ok = all(row["gained"] > 3.0 for row in rows) and abs(rows[0]["after"] - rows[1]["after"]) <= AGREE
     cells = [
@@ -74,7 +74,7 @@ def speech(say: Callable[[str], None]) -> Report:
             Table("A voice the network has not heard", header, cells, note),
             ran,
             device_table(
-                "Predicted time of the kernels on each generation, and how busy its engines are", {"speech": found}
+                "Predicted time of the kernels on each generation, and how busy its engines are", {"speech": predicted}
             ),
         ],
         drawn=[
@@ -88,13 +88,13 @@ def speech(say: Callable[[str], None]) -> Report:
             time_bars(
                 "Would it gain on Trainium?",
                 books["pytorch"].measured,
-                found,
+                predicted,
                 "The calls of the suite; a second and a half of sound is little work for a device.",
             ),
-            engine_bars("Which engines work?", {"": found}),
+            engine_bars("Which engines work?", {"": predicted}),
         ],
         details=[ran],
-        facts={"runs": rows, "predicted": [asdict(device) for device in found]},
+        facts={"runs": rows, "predicted": [asdict(device) for device in predicted]},
         ok=ok,
         verdict=f"Gained {rows[0]['gained']:.1f} dB; both backends agree within {AGREE} dB."
         if ok
@@ -104,7 +104,7 @@ def speech(say: Callable[[str], None]) -> Report:
 
 
 def voice(seed: int) -> Tensor:
-    """[LENGTH], a vowel that glides and swells: harmonics of a moving pitch under moving formants."""
+    """Return [LENGTH], a vowel that glides and swells: harmonics of a moving pitch under moving formants."""
     import trnrand
 
     draw = trnrand.uniform(8, generator=trnrand.Generator(seed), dtype=torch.float64)
@@ -113,18 +113,18 @@ def voice(seed: int) -> Tensor:
     pitch = pitch + 4 * torch.sin(2 * math.pi * 5.5 * t)
     phase = 2 * math.pi * torch.cumsum(pitch, 0) / RATE
     formants = [450 + 350 * draw[3] + 150 * torch.sin(2 * math.pi * (1 + draw[4]) * t), 1300 + 900 * draw[5] + 0 * t]
-    found = torch.zeros_like(t)
+    signal = torch.zeros_like(t)
     for k in range(1, 24):
         f = k * pitch
         gain = sum(torch.exp(-(((f - formant) / 220) ** 2)) for formant in formants) + 0.05
-        found += torch.where(f < RATE / 2 - 200, gain / k**0.3, 0.0) * torch.sin(k * phase)
+        signal += torch.where(f < RATE / 2 - 200, gain / k**0.3, 0.0) * torch.sin(k * phase)
     syllables = torch.sin(2 * math.pi * (1.2 + draw[6]) * t + 6 * draw[7]).clamp(min=0) ** 0.5
-    found = found * syllables
-    return (found / found.pow(2).mean().sqrt()).float()
+    signal = signal * syllables
+    return (signal / signal.pow(2).mean().sqrt()).float()
 
 
 def noise(seed: int) -> Tensor:
-    """[LENGTH], white, as loud as the voice."""
+    """Return [LENGTH], white, as loud as the voice."""
     import trnrand
 
     return trnrand.normal(LENGTH, generator=trnrand.Generator(seed + 1), dtype=torch.float32)
@@ -150,21 +150,21 @@ def _window() -> Tensor:
 
 
 def spectrum(x: Tensor) -> Tensor:
-    """[..., frames, frequencies] of [..., LENGTH]."""
+    """Return [..., frames, frequencies] of [..., LENGTH]."""
     import trnfft
 
-    found: Tensor = trnfft.stft(x, N_FFT, HOP, window=_window()).mT
-    return found / N_FFT**0.5
+    spectrum: Tensor = trnfft.stft(x, N_FFT, HOP, window=_window()).mT
+    return spectrum / N_FFT**0.5
 
 
 def _neighbours(z: Tensor) -> Tensor:
-    """[..., frames, 3 frequencies], every frame between its neighbours."""
+    """Return [..., frames, 3 frequencies], every frame between its neighbours."""
     padded = torch.cat([z[..., :1, :], z, z[..., -1:, :]], -2)
     return torch.cat([padded[..., :-2, :], z, padded[..., 2:, :]], -1)
 
 
 def _mask(raw: Tensor) -> Tensor:
-    """A factor between 0 and 1 that does not change when the sound's phase does."""
+    """Return a factor between 0 and 1 that does not change when the sound's phase does."""
     power = raw.real**2 + raw.imag**2
     return power / (1 + power)
 
@@ -191,12 +191,12 @@ def enhance(network: torch.nn.Sequential, noisy: Tensor) -> Tensor:
     z = spectrum(noisy)
     first, activation, last = network
     mask = _mask(_linear(last, activation(_linear(first, _neighbours(z)))))
-    found: Tensor = trnfft.istft((mask * z).mT * N_FFT**0.5, N_FFT, HOP, window=_window(), length=LENGTH)
-    return found
+    signal: Tensor = trnfft.istft((mask * z).mT * N_FFT**0.5, N_FFT, HOP, window=_window(), length=LENGTH)
+    return signal
 
 
 def _linear(layer: Any, z: Tensor) -> Tensor:
-    """A `ComplexLinear` as four real products."""
+    """Apply a `ComplexLinear` as four real products."""
     import trnblas
 
     re, im, weight = z.real.contiguous(), z.imag.contiguous(), layer.weight

@@ -133,9 +133,9 @@ def _reference(field: Any) -> tuple[dict[str, float], float]:
     for _ in range(_REPEATS):
         start = time.perf_counter()
         solver = dfmp2.DFMP2(field)
-        found = dfmp2.kernel(solver, eris=solver.ao2mo(), with_t2=False)[0]
+        result = dfmp2.kernel(solver, eris=solver.ao2mo(), with_t2=False)[0]
         took = min(took, time.perf_counter() - start)
-    return {"e_corr": float(found), "e_os": float(found.e_corr_os), "e_ss": float(found.e_corr_ss)}, took
+    return {"e_corr": float(result), "e_os": float(result.e_corr_os), "e_ss": float(result.e_corr_ss)}, took
 
 
 def _run(
@@ -147,10 +147,10 @@ def _run(
     for _ in range(_REPEATS if backend == "pytorch" else 1):
         start = time.perf_counter()
         with trnsci.backend(backend), trnsci.ledger() as book:
-            found = trnchem.dfmp2(field, precision=precision, reuse=False, resident=resident)
+            result = trnchem.dfmp2(field, precision=precision, reuse=False, resident=resident)
         runs.append((time.perf_counter() - start, book))
     took, book = min(runs, key=lambda run: run[0])
-    energies = {"e_corr": found.e_corr, "e_os": found.e_os, "e_ss": found.e_ss}
+    energies = {"e_corr": result.e_corr, "e_os": result.e_os, "e_ss": result.e_ss}
     return {"backend": backend, "precision": precision, **energies, "seconds_measured": took}, book
 
 
@@ -162,7 +162,7 @@ def _larger() -> Any:
 
 
 def _larger_here() -> float:
-    """Seconds of the same call on this CPU, with random integrals; the shortest of a few."""
+    """Return seconds of the same call on this CPU, with random integrals; the shortest of a few."""
     import trntensor
 
     nocc, nvir, naux = LARGER
