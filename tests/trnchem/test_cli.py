@@ -138,6 +138,7 @@ def test_launched_on_two_ranks_one_of_them_speaks(tmp_path):
     assert done.stdout.count("Pairs of occupied orbitals") == 1
 
 
+@pytest.mark.slow
 def test_launched_a_mistake_is_said_once():
     done = launched("wine")
     assert done.returncode != 0

@@ -13,7 +13,7 @@ from trnsci import distributed
 from trnsci.distributed import Layout
 from trnsci.memory import MemoryMeter
 
-SIZES = (pytest.param(1, marks=pytest.mark.slow), 2, pytest.param(3, marks=pytest.mark.slow), 4)
+SIZES = (*(pytest.param(size, marks=pytest.mark.slow) for size in (1, 2, 3)), 4)
 U = {torch.float64: 2**-53, torch.complex128: 2**-53, torch.float32: 2**-24}
 
 
