@@ -63,7 +63,7 @@ def spmm_op(
     if add != "sum" and dtype.is_complex:
         raise ArgumentError(op="spmm_op", argument="add", got=add, expected="'sum' for complex matrices")
     if empty is not None:
-        empty = check.coefficient("spmm_op", "empty", empty, dtype)
+        check.coefficient("spmm_op", "empty", empty, dtype)
     if b.ndim not in (1, 2):
         raise ArgumentError(op="spmm_op", argument="shape of b", got=tuple(b.shape), expected="[K] or [K, N]")
     check.same_device("spmm_op", a=a.values, b=b)
