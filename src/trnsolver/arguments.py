@@ -177,8 +177,8 @@ def mirrored(op: str, a: Tensor, b: Any) -> Tensor:
     check.ndim(op, 2, b=b)
     if b.shape[-1] != a.shape[-1]:
         check.equal(op, "N", a=a.shape[-1], b=b.shape[-1], hint="With left=False right-hand sides are rows")
-    turned: Tensor = b.mH
-    return turned
+    conjugated: Tensor = b.mH
+    return conjugated
 
 
 def by_columns(like: Tensor, shape: tuple[int, ...] | None = None) -> Tensor:
@@ -239,12 +239,12 @@ def nonsingular(op: str, diagonal: Tensor, **values: Tensor | Callable[[], Tenso
     raise Singular(op=op, index=index, batch=tuple(batch), hint="Use lstsq or pinv for singular matrices")
 
 
-def written(op: str, out: Any, made: R, **inputs: Tensor) -> R:
+def written(op: str, out: Any, computed: R, **inputs: Tensor) -> R:
     """The results, in the memory given for them if any: everything is checked before anything is written."""
     if out is None:
-        return made
-    results = made if isinstance(made, tuple) else (made,)
-    targets = tuple(out) if isinstance(made, tuple) else (out,)
+        return computed
+    results = computed if isinstance(computed, tuple) else (computed,)
+    targets = tuple(out) if isinstance(computed, tuple) else (out,)
     if len(targets) != len(results):
         expected = f"{len(results)}, one for each result"
         raise ArgumentError(op=op, argument="number of tensors in out", got=len(targets), expected=expected)
@@ -252,9 +252,9 @@ def written(op: str, out: Any, made: R, **inputs: Tensor) -> R:
         check.out(op, target, shape=tuple(result.shape), dtype=result.dtype, **inputs)
     for target, result in zip(targets, results, strict=True):
         target.copy_(result)
-    if not isinstance(made, tuple):
+    if not isinstance(computed, tuple):
         return out
-    return type(made)(*targets) if hasattr(made, "_fields") else targets  # type: ignore[return-value]
+    return type(computed)(*targets) if hasattr(computed, "_fields") else targets  # type: ignore[return-value]
 
 
 def roundoff(dtype: torch.dtype) -> float:

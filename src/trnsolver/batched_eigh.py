@@ -30,7 +30,7 @@ def batched_eigh(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Eigenvalues, eigenvectors as rows, and the error left, of symmetric matrices [B, N, N] with entries near 1.
 
     The error is the norm of ``a @ v - v * w`` relative to that of ``a``, or the loss of orthogonality, whichever is
-    more. Sweeps are fixed. Where they do not suffice, those matrices run again, turned by the vectors they have.
+    more. Sweeps are fixed. Where they do not suffice, those matrices run again, rotated by the vectors they have.
     """
     values, rows, residual = _launched(a)
     for _ in range(PROGRAMS - 1):
@@ -46,8 +46,8 @@ def batched_eigh(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         # as orthogonal as rounding leaves them, or what they lack would stay
         v = gemm(-0.5, gemm(1.0, v, v, trans_b="t"), v, 1.5, v)
         core = gemm(1.0, v, gemm(1.0, a[failed], v, trans_b="t"))
-        again, turned, left = _launched((0.5 * (core + core.mT)).contiguous())
-        values[failed], rows[failed], residual[failed] = again, gemm(1.0, turned, v), left
+        again, further, left = _launched((0.5 * (core + core.mT)).contiguous())
+        values[failed], rows[failed], residual[failed] = again, gemm(1.0, further, v), left
     return values, rows, residual
 
 

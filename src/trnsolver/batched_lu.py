@@ -23,10 +23,10 @@ def batched_lu(a: Tensor) -> tuple[Tensor, Tensor]:
     k = min(m, n)
     scale = near_one(a, (-2, -1), beyond=2.0**100)
     flat = apart((a * scale).reshape(-1, m, n))
-    turned, rank = launched(kernels.batched_lu, flat, group=group(floats(m, n, planes(a))), planes=planes(a))
+    transposed, rank = launched(kernels.batched_lu, flat, group=group(floats(m, n, planes(a))), planes=planes(a))
     # Rows count down from M.
     pivots = m + 1 - rank.reshape(-1, k)
-    factors = together(turned, a, -2).mT
+    factors = together(transposed, a, -2).mT
     if not factors.is_meta:
         lost = ~torch.isfinite(factors).all(-1).all(-1)
         pivots = torch.where(lost[:, None], torch.arange(1.0, k + 1, device=a.device), pivots)

@@ -60,9 +60,9 @@ def gebrd(a: Tensor, *, out: tuple[Tensor, Tensor, Tensor, Tensor, Tensor] | Non
     """
     matrices("gebrd", look=False, a=a)
     no_gradient("gebrd", a)
-    made = Bidiagonal(*run(Gebrd(a.resolve_conj())))
-    settled("gebrd", made.factors, a=a)
-    return written("gebrd", out, made, a=a)
+    result = Bidiagonal(*run(Gebrd(a.resolve_conj())))
+    settled("gebrd", result.factors, a=a)
+    return written("gebrd", out, result, a=a)
 
 
 @array_function
@@ -276,8 +276,8 @@ def larft(
         raise ArgumentError(op="larft", argument="shape of v", got=tuple(v.shape), expected=expected)
     check.equal("larft", "shape of tau", v=(*v.shape[:-2], k), tau=tuple(tau.shape))
     if direct == "backward":
-        turned = larft(columns.flip((-2, -1)), tau.flip(-1))
-        return turned.flip((-2, -1))
+        backward = larft(columns.flip((-2, -1)), tau.flip(-1))
+        return backward.flip((-2, -1))
     eye = torch.eye(m, k, dtype=v.dtype, device=v.device)
     unit = columns.tril(-1) + eye
     inner = gemm(1.0, unit, unit, trans_a="c").triu(1)

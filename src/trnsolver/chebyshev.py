@@ -97,18 +97,18 @@ def chebyshev_preconditioner(a: Matrix, low: float, high: float, *, degree: int 
     _interval("chebyshev_preconditioner", low, high)
     if degree < 1:
         raise ArgumentError(op="chebyshev_preconditioner", argument="degree", got=degree, expected="1 or more")
-    found = operator("chebyshev_preconditioner", a)
+    wrapped = operator("chebyshev_preconditioner", a)
     weights, _ = _weights(low, high, degree - 1, None)
 
     def apply(r: Tensor) -> Tensor:
         d = r / ((high + low) / 2)
         if degree == 1:
             return d
-        x, _, d, _ = _steps(found, torch.zeros_like(r), r, d, weights)
+        x, _, d, _ = _steps(wrapped, torch.zeros_like(r), r, d, weights)
         return x + d
 
     def either(r: Tensor) -> Tensor:
-        rows = r.shape[0] if found.shape is None else found.shape[0]
+        rows = r.shape[0] if wrapped.shape is None else wrapped.shape[0]
         return on_columns("chebyshev_preconditioner", rows, apply)(r)
 
     return either

@@ -68,31 +68,31 @@ def compressed(op: str, a: Any, values: Any = None) -> Compressed:
         DtypeError: factorisations are not defined for its dtype.
     """
     indptr, indices, own, shape = _parts(op, a)
-    found = own if values is None else values
-    if isinstance(found, np.ndarray):
-        found = from_numpy(found)
-    if not isinstance(found, Tensor) or found.layout != torch.strided or found.dtype not in DTYPES:
-        got = found.dtype if isinstance(found, Tensor) else type(found)
+    entries = own if values is None else values
+    if isinstance(entries, np.ndarray):
+        entries = from_numpy(entries)
+    if not isinstance(entries, Tensor) or entries.layout != torch.strided or entries.dtype not in DTYPES:
+        got = entries.dtype if isinstance(entries, Tensor) else type(entries)
         raise DtypeError(
             op=op, argument="dtype of values", got=got, expected="float32, float64, complex64 or complex128"
         )
-    if found.is_meta:
+    if entries.is_meta:
         raise ArgumentError(op=op, argument="values", got="a tensor without data", expected="data: they decide pivots")
-    if found.ndim < 1 or found.shape[-1] != len(indices):
+    if entries.ndim < 1 or entries.shape[-1] != len(indices):
         expected = f"[..., {len(indices)}], one for each entry of a"
-        raise ArgumentError(op=op, argument="shape of values", got=tuple(found.shape), expected=expected)
-    finite(op, values=found)
-    return Compressed(np.asarray(indptr, np.int64), np.asarray(indices, np.int64), found, shape)
+        raise ArgumentError(op=op, argument="shape of values", got=tuple(entries.shape), expected=expected)
+    finite(op, values=entries)
+    return Compressed(np.asarray(indptr, np.int64), np.asarray(indices, np.int64), entries, shape)
 
 
 def square_compressed(op: str, a: Any, values: Any = None) -> Compressed:
     """The same of a square matrix."""
-    found = compressed(op, a, values)
-    if found.shape[0] != found.shape[1]:
-        rows, columns = found.shape
+    matrix = compressed(op, a, values)
+    if matrix.shape[0] != matrix.shape[1]:
+        rows, columns = matrix.shape
         expected = f"a square matrix, but it has {rows} rows and {columns} columns"
-        raise ArgumentError(op=op, argument="shape of a", got=found.shape, expected=expected)
-    return found
+        raise ArgumentError(op=op, argument="shape of a", got=matrix.shape, expected=expected)
+    return matrix
 
 
 def _parts(op: str, a: Any) -> tuple[Any, Any, Tensor, tuple[int, int]]:

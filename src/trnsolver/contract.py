@@ -121,10 +121,10 @@ def _reached(op: str, matrix: Tensor, right: Tensor, goal: float, wanted: int, v
     rows = _scaling(matrix, -1)
     columns = _scaling(matrix * rows, -2)
     system = _System(matrix * rows * columns, right * rows, columns, goal, wanted)
-    found = system.run(torch.complex64 if matrix.is_complex() else torch.float32)
-    if found is None:
-        found = system.run(matrix.dtype)
-    if found is None:
+    result = system.run(torch.complex64 if matrix.is_complex() else torch.float32)
+    if result is None:
+        result = system.run(matrix.dtype)
+    if result is None:
         # what was verified, or else the best estimate
         error = min([system.best, *system.trajectory]) if system.best == float("inf") else system.best
         raise NotConverged(
@@ -135,7 +135,7 @@ def _reached(op: str, matrix: Tensor, right: Tensor, goal: float, wanted: int, v
             f"corrections; the condition number is about {system.condition:.3g}",
             hint="Ask for less, or regularise the matrix",
         )
-    x, method = found[0][-wanted:], found[1]
+    x, method = result[0][-wanted:], result[1]
     return Solution(
         x=x.squeeze(-1) if vector else x,
         bound=system.best,

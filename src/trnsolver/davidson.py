@@ -49,18 +49,18 @@ def davidson(
         >>> davidson(torch.diag(torch.tensor([1.0, 5.0, 3.0, 2.0])) + 0.01, 1).values.round(decimals=2)
         tensor([1.0100])
     """
-    found = operator("davidson", a)
+    wrapped = operator("davidson", a)
     tolerance("davidson", tol)
     check.option("davidson", "which", which, ("smallest", "largest"))
     if diagonal is None:
-        if found.matrix is None:
+        if wrapped.matrix is None:
             raise ArgumentError(
                 op="davidson", argument="diagonal", got=None, expected="the diagonal of a, because a is not a matrix"
             )
-        diagonal = found.matrix.diagonal()
+        diagonal = wrapped.matrix.diagonal()
     n = len(diagonal)
-    if found.shape is not None and found.shape != (n, n):
-        raise ArgumentError(op="davidson", argument="shape of a", got=found.shape, expected=f"({n}, {n})")
+    if wrapped.shape is not None and wrapped.shape != (n, n):
+        raise ArgumentError(op="davidson", argument="shape of a", got=wrapped.shape, expected=f"({n}, {n})")
     if not 1 <= check.real("davidson", "k", k) <= n:
         raise ArgumentError(op="davidson", argument="k", got=k, expected=f"1 to {n}")
     most = min(n, max(2 * k, space if space is not None else 8 * k + 16))
@@ -70,7 +70,7 @@ def davidson(
         x0 = torch.zeros((n, k), dtype=diagonal.dtype, device=diagonal.device)
         x0[heights.argsort()[:k], torch.arange(k, device=diagonal.device)] = 1.0
     basis = _appended(x0[:, :0], x0)
-    images = found.apply(basis)
+    images = wrapped.apply(basis)
     for step in range(maxiter + 1):
         core = sign * gemm(1.0, basis, images, trans_a="c")
         values, vectors = torch.linalg.eigh(0.5 * (core + core.mH))
@@ -92,7 +92,7 @@ def davidson(
         grown = _appended(basis, residual[:, open_] / below)
         if grown.shape[1] == basis.shape[1]:
             break
-        images = torch.cat([images, found.apply(grown[:, basis.shape[1] :])], -1)
+        images = torch.cat([images, wrapped.apply(grown[:, basis.shape[1] :])], -1)
         basis = grown
     return Pairs(
         values=sign * values,

@@ -64,7 +64,7 @@ def _blocks(a: Tensor) -> Tensor:
 def _solved(a: Tensor, first: Tensor, labels: Tensor, share: int = 1) -> tuple[Tensor, Tensor, Tensor]:
     n = a.shape[-1] // share
     limit = 10 * n * roundoff(torch.float32)
-    values, rows, found, left, lost = launched(a, first, labels, n)
+    values, rows, last, left, lost = launched(a, first, labels, n)
     for again in range(1, PROGRAMS):
         if not readable(left):
             remark("counted once: where eigenvalues nearly coincide the program runs again, at most three times")
@@ -74,11 +74,11 @@ def _solved(a: Tensor, first: Tensor, labels: Tensor, share: int = 1) -> tuple[T
             break
         # Not orthogonal: an s + j was singular to working precision, which another rotation cures.
         fresh = ~(lost[todo] <= limit) | (again == PROGRAMS - 1)
-        turned = _blocks(rotation(n, again, a.device).expand(1, share, n, n))
-        start = torch.where(fresh.reshape(-1, 1, 1), turned, rows[todo])
-        place = torch.where((fresh | (again > 1)).reshape(-1, 1, 1), labels[todo], renumbered(found[todo]))
+        rotated = _blocks(rotation(n, again, a.device).expand(1, share, n, n))
+        start = torch.where(fresh.reshape(-1, 1, 1), rotated, rows[todo])
+        place = torch.where((fresh | (again > 1)).reshape(-1, 1, 1), labels[todo], renumbered(last[todo]))
         results = launched(a[todo], start, place, n)
-        for whole, part in zip((values, rows, found, left, lost), results, strict=True):
+        for whole, part in zip((values, rows, last, left, lost), results, strict=True):
             whole[todo] = part
     return values, rows, torch.maximum(left, lost)
 
@@ -101,15 +101,15 @@ def launched(a: Tensor, start: Tensor, labels: Tensor, n: int) -> tuple[Tensor, 
     operands = a.contiguous(), start.contiguous(), labels.contiguous(), *constants(size, a.device)
     each, times = _program(tuple(operands), levels(n))
     for _ in range(times):
-        values, rows, found, left = launch(kernels.eigh, *operands, levels=each)
-        operands = operands[0], rows.contiguous(), renumbered(found), *operands[3:]
+        values, rows, labels_out, left = launch(kernels.eigh, *operands, levels=each)
+        operands = operands[0], rows.contiguous(), renumbered(labels_out), *operands[3:]
     values = values.reshape(-1, size)
     # Of matrices that share rows, the one with the smallest norm has the largest relative error; zeros have none.
     largest = values.abs().reshape(len(values), -1, n).amax(-1)
     largest = torch.where(largest > 0, largest, torch.inf).amin(-1)
     left = left.reshape(-1, 2)
     # A Newton-Schulz step leaves three quarters of the square of what was lost.
-    return values, rows, found, left[:, 0].clamp_min(0).sqrt() / largest, 0.75 * left[:, 1]
+    return values, rows, labels_out, left[:, 0].clamp_min(0).sqrt() / largest, 0.75 * left[:, 1]
 
 
 @functools.lru_cache(maxsize=32)

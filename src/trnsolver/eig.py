@@ -85,9 +85,9 @@ def eig(a: Tensor, *, out: tuple[Tensor, Tensor] | None = None) -> Eig:
         tensor([-1.,  1.])
     """
     square("eig", a=a)
-    made = Eig(*run(EigCall(a)))
-    settled("eig", made.values)
-    return written("eig", out, made, a=a)
+    result = Eig(*run(EigCall(a)))
+    settled("eig", result.values)
+    return written("eig", out, result, a=a)
 
 
 @array_function
@@ -124,9 +124,9 @@ def hessenberg(a: Tensor) -> Hessenberg:
     """
     square("hessenberg", a=a)
     no_gradient("hessenberg", a)
-    made = Hessenberg(*run(HessenbergCall(a)))
-    settled("hessenberg", made.h)
-    return made
+    result = Hessenberg(*run(HessenbergCall(a)))
+    settled("hessenberg", result.h)
+    return result
 
 
 Sort = Literal["lhp", "rhp", "iuc", "ouc"]
@@ -200,7 +200,7 @@ def _sorted(t: Tensor, z: Tensor, select: Select) -> SortedSchur:
         return SortedSchur(t, z, t.new_empty(batch, dtype=torch.int64))
     if not t.numel():
         return SortedSchur(t, z, torch.zeros(batch, dtype=torch.int64, device=device))
-    made: list[tuple[Any, Any, int]] = []
+    decompositions: list[tuple[Any, Any, int]] = []
     for one, basis in zip(*(to_numpy(x).reshape(-1, n, n) for x in (t, z)), strict=True):
         wanted = _chosen(one, select)
         try:
@@ -212,24 +212,24 @@ def _sorted(t: Tensor, z: Tensor, select: Select) -> SortedSchur:
         if _chosen(one, select) != [True] * count + [False] * (n - count):
             message = "rounding moved an eigenvalue across the border of sort"
             raise NumericalError(op="schur", message=message, hint="Move the border away from the eigenvalues")
-        made.append((one, basis, count))
-    forms, bases, counts = zip(*made, strict=True)
+        decompositions.append((one, basis, count))
+    forms, bases, counts = zip(*decompositions, strict=True)
     first, second = (torch.from_numpy(np.stack(each)).reshape(t.shape).to(device, t.dtype) for each in (forms, bases))
     return SortedSchur(first, second, torch.tensor(counts, device=device).reshape(batch))
 
 
 def _chosen(t: Matrix, select: Select) -> list[bool]:
     """For each row, whether its eigenvalue is selected; of a pair both are where one is."""
-    found: list[bool] = []
-    while (at := len(found)) < len(t):
+    selected: list[bool] = []
+    while (at := len(selected)) < len(t):
         if at + 1 == len(t) or t[at + 1, at] == 0:
-            found.append(bool(select(complex(t[at, at]))))
+            selected.append(bool(select(complex(t[at, at]))))
             continue
         inner = (t[at, at] - t[at + 1, at + 1]) / 2
         middle, width = (t[at, at] + t[at + 1, at + 1]) / 2, -t[at, at + 1] * t[at + 1, at] - inner * inner
         value = complex(middle, np.sqrt(max(float(width), 0.0)))
-        found += [bool(select(value)) or bool(select(value.conjugate()))] * 2
-    return found
+        selected += [bool(select(value)) or bool(select(value.conjugate()))] * 2
+    return selected
 
 
 def _reordered(t: Matrix, z: Matrix, wanted: list[bool]) -> tuple[Matrix, Matrix]:

@@ -100,9 +100,9 @@ def eigh(
         for name, given in (("subset", chosen), ("subset_by_value", subset_by_value), ("out", out)):
             if given is not None:
                 raise ArgumentError(op="eigh", argument=name, got=given, expected="None with target_error")
-        found = eigh_to(lower, target_error, method)
-        state_error(found.bound)
-        return Eigh(found.values, found.vectors)
+        result = eigh_to(lower, target_error, method)
+        state_error(result.bound)
+        return Eigh(result.values, result.vectors)
     values, vectors, residual = run(EighCall(lower, method))
     _converged(a, residual, method)
     settled("eigh", values)
@@ -304,7 +304,7 @@ def _divided(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     if a.shape[-1] <= P_MAX:
         return divide.divide(a)
     limit = 10 * a.shape[-1] * roundoff(a.dtype)
-    found = []
+    solved = []
     for matrix in a:
         parts = in_pieces(matrix)
         if parts is None and a.shape[-1] > kernels.N_MAX:
@@ -312,8 +312,8 @@ def _divided(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         elif parts is None or (readable(a) and not float(parts[2]) <= limit and a.shape[-1] <= kernels.N_MAX):
             values, rows, residual = divide.divide(matrix.unsqueeze(0))
             parts = values[0], rows[0], residual[0]
-        found.append(parts)
-    values, rows, residual = (torch.stack(same) for same in zip(*found, strict=True))
+        solved.append(parts)
+    values, rows, residual = (torch.stack(same) for same in zip(*solved, strict=True))
     return values, rows, residual
 
 
@@ -342,9 +342,9 @@ def _complex(a: Tensor, method: Method) -> tuple[Tensor, Tensor, Tensor]:
     z = torch.complex(x[..., :n, :].contiguous(), x[..., n:, :].contiguous())  # [..., n, 2n]
     vectors = independent(z)
     rotated = gemm(1.0, vectors, gemm(1.0, re.to(a.dtype) + 1j * im, vectors), trans_a="c")
-    found = rotated.diagonal(dim1=-2, dim2=-1).real
-    order = found.argsort(-1)
-    return found.gather(-1, order), vectors.gather(-1, order.unsqueeze(-2).expand(vectors.shape)), residual
+    values = rotated.diagonal(dim1=-2, dim2=-1).real
+    order = values.argsort(-1)
+    return values.gather(-1, order), vectors.gather(-1, order.unsqueeze(-2).expand(vectors.shape)), residual
 
 
 def independent(z: Tensor) -> Tensor:

@@ -49,8 +49,8 @@ def expm(a: Tensor) -> Tensor:
         remark(f"and a product for each doubling of norm(a) beyond {reach:.3g}, which a plan does not see")
         return _quotient(a, _powers(a), degree)
     if not readable(a):
-        made: Tensor = torch.linalg.matrix_exp(a)
-        return made
+        result: Tensor = torch.linalg.matrix_exp(a)
+        return result
     norms = _norm(a.detach())
     least = torch.where(norms > 2.0**room, norms.log2().ceil() - room, 0.0)  # [...]
     a = _shrunk(a, least)

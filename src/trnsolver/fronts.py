@@ -83,9 +83,9 @@ def analysed(a: Compressed, order: Index, rows: Index, *, lower: bool) -> Analys
     if lower:
         kept = a.rows >= a.indices
         i, j, source = i[kept], j[kept], source[kept]
-    found = supernodes(n, i, j)
-    order = order[np.argsort(found.relabel)]
-    return _grouped(n, order, found, found.relabel[i], found.relabel[j], source, lower)
+    nodes = supernodes(n, i, j)
+    order = order[np.argsort(nodes.relabel)]
+    return _grouped(n, order, nodes, nodes.relabel[i], nodes.relabel[j], source, lower)
 
 
 class Supernodes(NamedTuple):
@@ -190,8 +190,8 @@ def _join(starts: list[int], structures: list[Index], zeros: list[int], parent: 
         zeros[-1] = total
 
 
-def _grouped(n: int, order: Index, found: Supernodes, i: Index, j: Index, source: Index, lower: bool) -> Analysis:
-    _, starts, ends, structures, heir, level = found
+def _grouped(n: int, order: Index, nodes: Supernodes, i: Index, j: Index, source: Index, lower: bool) -> Analysis:
+    _, starts, ends, structures, heir, level = nodes
     if n == 0:
         return Analysis(0, torch.empty(0, dtype=torch.int64), (), 0, 0, 0)
     owner = np.repeat(np.arange(len(starts)), np.diff([*starts, n]))
@@ -264,14 +264,14 @@ class _Fronts:
         group = self.member[home]
         by = np.argsort(group, kind="stable")
         bounds = np.searchsorted(group[by], np.arange(len(groups) + 1))
-        for g, found in enumerate(groups):
+        for g, each_group in enumerate(groups):
             of = by[bounds[g] : bounds[g + 1]]
-            found.source, found.target = torch.from_numpy(source[of]), torch.from_numpy(where[of])
-            found.swapped = torch.from_numpy(swapped[of])
+            each_group.source, each_group.target = torch.from_numpy(source[of]), torch.from_numpy(where[of])
+            each_group.swapped = torch.from_numpy(swapped[of])
 
     def inheritance(self, groups: list[Group], heir: Index) -> None:
         """Where every supernode's update goes in the front above it."""
-        found: dict[tuple[int, int], list[tuple[Index, Index]]] = {}
+        shares: dict[tuple[int, int], list[tuple[Index, Index]]] = {}
         for s, rows in enumerate(self.structures):
             if not len(rows):
                 continue
@@ -281,8 +281,8 @@ class _Fronts:
             own, local = np.arange(len(rows)), self.local(above, rows)
             taken = ((self.slot[s] * q + own)[:, None] * q + own).reshape(-1)
             given = ((self.slot[above] * size + local)[:, None] * size + local).reshape(-1)
-            found.setdefault((here, there), []).append((taken, given))
-        for (here, there), pairs in sorted(found.items()):
+            shares.setdefault((here, there), []).append((taken, given))
+        for (here, there), pairs in sorted(shares.items()):
             taken, given = (torch.from_numpy(np.concatenate(part)) for part in zip(*pairs, strict=True))
             groups[here].inherited.append((there, taken, given))
             groups[there].heirs += 1

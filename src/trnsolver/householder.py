@@ -47,9 +47,9 @@ def geqrf(a: Tensor, *, out: tuple[Tensor, Tensor] | None = None) -> Reflectors:
     """
     matrices("geqrf", look=False, a=a)
     no_gradient("geqrf", a)
-    made = Reflectors(*run(Geqrf(a.resolve_conj())))
-    settled("geqrf", made.factors, a=a)
-    return written("geqrf", out, made, a=a)
+    result = Reflectors(*run(Geqrf(a.resolve_conj())))
+    settled("geqrf", result.factors, a=a)
+    return written("geqrf", out, result, a=a)
 
 
 @array_function

@@ -178,7 +178,7 @@ def gmres(
         width = min(restart, p.maxiter - len(p.residuals) + 1)
         size = norms(r)
         basis = [r * quotient(torch.ones_like(size), size)]
-        turned: list[Tensor] = []
+        directions: list[Tensor] = []
         k = r.shape[1]
         h = r.new_zeros((k, width + 1, width))
         right = r.new_zeros((k, width + 1, 1))
@@ -187,7 +187,7 @@ def gmres(
         for j in range(width):
             z = m(basis[j])
             if flexible:
-                turned.append(z)
+                directions.append(z)
             w = p.a.apply(z)
             for _ in range(2):
                 for i, v in enumerate(basis):
@@ -203,7 +203,7 @@ def gmres(
             if done or bool((length <= torch.finfo(length.dtype).eps * size).all()):
                 break
         used = y.shape[1]
-        vectors = torch.stack(turned[:used] if flexible else basis[:used])  # [j, n, k]
+        vectors = torch.stack(directions[:used] if flexible else basis[:used])  # [j, n, k]
         step = torch.einsum("jnk,kj->nk", vectors, y.squeeze(-1))
         x = x + (step if flexible else m(step))
         r = p.b - p.a.apply(x)

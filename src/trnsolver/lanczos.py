@@ -112,8 +112,8 @@ def _restarted(
     *,
     hermitian: bool,
 ) -> Pairs:
-    found = operator(op, a)
-    rows = found.shape[0] if found.shape is not None else n
+    wrapped = operator(op, a)
+    rows = wrapped.shape[0] if wrapped.shape is not None else n
     if rows is None:
         raise ArgumentError(op=op, argument="n", got=None, expected="the number of rows, because a is a function")
     if not 1 <= check.real(op, "k", k) <= rows:
@@ -121,12 +121,12 @@ def _restarted(
     tolerance(op, tol)
     if which not in ("largest", "smallest", "magnitude"):
         raise ArgumentError(op=op, argument="which", got=which, expected="'largest', 'smallest' or 'magnitude'")
-    known: Any = found.matrix if found.matrix is not None else a
+    known: Any = wrapped.matrix if wrapped.matrix is not None else a
     kind = known.dtype if isinstance(getattr(known, "dtype", None), torch.dtype) else dtype
     place = known.device if isinstance(getattr(known, "device", None), torch.device) else torch.device(device)
     # A real operator on complex vectors costs twice; a general spectrum is complex anyway.
     work = kind if hermitian or kind.is_complex else (torch.complex64 if kind == torch.float32 else torch.complex128)
-    apply = found.apply if work == kind else _on_complex(found.apply)
+    apply = wrapped.apply if work == kind else _on_complex(wrapped.apply)
     size = min(rows, max(2 * k + 10, 20))
     most = maxiter if maxiter is not None else max(300, 10 * rows)
     source = torch.Generator().manual_seed(seed)

@@ -53,9 +53,9 @@ def ldl(a: Tensor, *, hermitian: bool = True) -> LDL:
     square("ldl", look=False, a=a)
     triangle("ldl", True, a=a)
     no_gradient("ldl", a)
-    made = LDL(*run(LdlCall(a, hermitian)))
-    settled("ldl", made.d)
-    return made
+    result = LDL(*run(LdlCall(a, hermitian)))
+    settled("ldl", result.d)
+    return result
 
 
 @array_function

@@ -97,9 +97,9 @@ def lstsq(
 
 
 def _to_a_target(a: Tensor, b: Tensor, target_error: float) -> LeastSquares:
-    found = lstsq_to(a, b, target_error)
-    state_error(found.bound)
-    x, wide = found.x, found.x.dtype
+    result = lstsq_to(a, b, target_error)
+    state_error(result.bound)
+    x, wide = result.x, result.x.dtype
     vector = x.ndim == 1
     rank = torch.tensor(a.shape[-1], device=a.device)
     columns, right = (part.unsqueeze(-1) if vector else part for part in (x, b.detach().to(wide)))

@@ -83,9 +83,9 @@ def lu_factor(a: Tensor, *, pivot: bool = True, out: tuple[Tensor, Tensor] | Non
     """
     matrices("lu_factor", look=not pivot, a=a)
     if pivot:
-        made = LU(*run(LuFactor(a)))
-        settled("lu_factor", made.factors, a=a)
-        return written("lu_factor", out, made, a=a)
+        result = LU(*run(LuFactor(a)))
+        settled("lu_factor", result.factors, a=a)
+        return written("lu_factor", out, result, a=a)
     _, lower, upper = unpivoted(a)
     k = lower.shape[-1]
     factors = torch.nn.functional.pad(lower.tril(-1), (0, a.shape[-1] - k))
@@ -116,9 +116,9 @@ def lu(a: Tensor, *, pivot: bool = True, out: tuple[Tensor, Tensor, Tensor] | No
                 [0., 1.]])
     """
     matrices("lu", a=a)
-    made = PLU(*(torch.lu_unpack(*run(LuFactor(a))) if pivot else unpivoted(a)))
-    settled("lu", made.U)
-    return written("lu", out, made, a=a)
+    result = PLU(*(torch.lu_unpack(*run(LuFactor(a))) if pivot else unpivoted(a)))
+    settled("lu", result.U)
+    return written("lu", out, result, a=a)
 
 
 @array_function
@@ -400,8 +400,8 @@ def _overflowed(lower: Tensor, upper: Tensor, rows: Tensor) -> tuple[Tensor, Ten
         return upper, rows.long()
     lost = ~(torch.isfinite(lower).all(-1).all(-1) & torch.isfinite(upper).all(-1).all(-1))  # [B]
     in_order = torch.arange(rows.shape[-1], device=rows.device)
-    found = torch.where(lost[:, None], 0.0, rows).long()
-    return upper.masked_fill(lost[:, None, None], torch.nan), torch.where(lost[:, None], in_order, found)
+    chosen = torch.where(lost[:, None], 0.0, rows).long()
+    return upper.masked_fill(lost[:, None, None], torch.nan), torch.where(lost[:, None], in_order, chosen)
 
 
 def _exchanges(wanted: Tensor, m: int) -> tuple[Tensor, Tensor]:
@@ -422,8 +422,8 @@ def _exchanges(wanted: Tensor, m: int) -> tuple[Tensor, Tensor]:
             pivot.append(j + 1)
         pivots.append(pivot)
         orders.append(order)
-    made = torch.tensor(pivots, dtype=torch.int32, device=wanted.device)
-    return made.reshape(batch, k), torch.tensor(orders, device=wanted.device).reshape(batch, m)
+    exchanged = torch.tensor(pivots, dtype=torch.int32, device=wanted.device)
+    return exchanged.reshape(batch, k), torch.tensor(orders, device=wanted.device).reshape(batch, m)
 
 
 def _blocked(a: Tensor) -> tuple[Tensor, Tensor]:

@@ -287,10 +287,10 @@ class MultifrontalLU:
 
 
 def _diagonal(analysis: Analysis, corners: list[Tensor], empty: Tensor) -> Tensor:
-    found = empty.new_zeros((len(empty), analysis.n + 1))
+    diagonals = empty.new_zeros((len(empty), analysis.n + 1))
     for group, corner in zip(analysis.groups, corners, strict=True):
-        found[:, group.pivots.to(found.device)] = corner.diagonal(dim1=-2, dim2=-1)
-    return found[:, : analysis.n]
+        diagonals[:, group.pivots.to(diagonals.device)] = corner.diagonal(dim1=-2, dim2=-1)
+    return diagonals[:, : analysis.n]
 
 
 def _conj(x: Tensor, wanted: bool) -> Tensor:

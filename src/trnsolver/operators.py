@@ -101,8 +101,8 @@ def operator(op: str, a: Any, *, adjoint: bool = False) -> Operator:
     if type(a).__module__.partition(".")[0] == "scipy":
         return Operator(_foreign(lambda x: a @ x), _foreign(lambda x: a.conj().T @ x), tuple(a.shape))
     if hasattr(a, "__matmul__") and hasattr(a, "shape"):
-        turned = getattr(a, "mH", None) if hasattr(a, "mH") else getattr(a, "H", None)
-        return Operator(lambda x: a @ x, None if turned is None else lambda x: turned @ x, tuple(a.shape))
+        conjugated = getattr(a, "mH", None) if hasattr(a, "mH") else getattr(a, "H", None)
+        return Operator(lambda x: a @ x, None if conjugated is None else lambda x: conjugated @ x, tuple(a.shape))
     if callable(a):
         if adjoint:
             raise ArgumentError(
@@ -246,19 +246,19 @@ def problem(
     if b.ndim not in (1, 2):
         raise ArgumentError(op=op, argument="shape of b", got=tuple(b.shape), expected="[N] or [N, K]")
     finite(op, b=b)
-    found = operator(op, a, adjoint=adjoint)
+    wrapped = operator(op, a, adjoint=adjoint)
     _same_kind(op, a, b)
-    if found.shape is not None:
-        if found.shape[0] != b.shape[0]:
-            raise ArgumentError(op=op, argument="M", got={"a": found.shape[0], "b": b.shape[0]})
-        if not adjoint and found.shape[0] != found.shape[1]:
-            raise ArgumentError(op=op, argument="shape of a", got=found.shape, expected="a square matrix")
+    if wrapped.shape is not None:
+        if wrapped.shape[0] != b.shape[0]:
+            raise ArgumentError(op=op, argument="M", got={"a": wrapped.shape[0], "b": b.shape[0]})
+        if not adjoint and wrapped.shape[0] != wrapped.shape[1]:
+            raise ArgumentError(op=op, argument="shape of a", got=wrapped.shape, expected="a square matrix")
     tolerance(op, tol)
     if maxiter is not None and not check.real(op, "maxiter", maxiter) >= 0:
         raise ArgumentError(op=op, argument="maxiter", got=maxiter, expected="0 or more")
     vector = b.ndim == 1
     columns = b.unsqueeze(-1) if vector else b
-    rows = found.shape[1] if found.shape is not None else b.shape[0]
+    rows = wrapped.shape[1] if wrapped.shape is not None else b.shape[0]
     if x0 is None:
         x = columns.new_zeros((rows, columns.shape[1]))
     else:
@@ -266,7 +266,7 @@ def problem(
     sizes = torch.linalg.vector_norm(columns, dim=0)
     sizes = torch.where(sizes > 0, sizes, 1.0)
     most = maxiter if maxiter is not None else 10 * max(1, rows)
-    return Problem(op, found, columns, x, vector, sizes, tol, most, callback, [])
+    return Problem(op, wrapped, columns, x, vector, sizes, tol, most, callback, [])
 
 
 def tolerance(op: str, tol: Any) -> None:

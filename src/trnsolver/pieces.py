@@ -47,9 +47,9 @@ def in_pieces(a: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
         rows, first = _by_products(block) if len(block) > kernels.ONE_LEVEL else _by_kernel(block)
         if not 0 < first < len(block):
             return None
-        core, turned = _core(block, rows), gemm(1.0, rows, basis)
+        core, rotated = _core(block, rows), gemm(1.0, rows, basis)
         for part in (slice(0, first), slice(first, len(block))):
-            piece = turned[part], core[part, part]
+            piece = rotated[part], core[part, part]
             (small if len(piece[1]) <= P_MAX else todo).append(piece)
     if todo:
         return None
@@ -75,12 +75,12 @@ def _by_kernel(block: Tensor) -> tuple[Tensor, int]:
     padded[0, :k, :k] = block
     labels = (torch.arange(size, device=block.device) >= k).float().reshape(1, size, 1)
     eye = torch.eye(size, device=block.device).unsqueeze(0)
-    _, rows, found, _ = launch(kernels.eigh, padded, eye, labels, *constants(size, block.device), levels=1)
+    _, rows, labels_out, _ = launch(kernels.eigh, padded, eye, labels, *constants(size, block.device), levels=1)
     rows = rows[0, :k, :k]
     if block.is_meta:
         return rows, k // 2
-    order = found[0, :k, 0].argsort(stable=True)
-    return rows[order], int((found[0, :k, 0] == 0).sum())
+    order = labels_out[0, :k, 0].argsort(stable=True)
+    return rows[order], int((labels_out[0, :k, 0] == 0).sum())
 
 
 def _by_products(block: Tensor) -> tuple[Tensor, int]:
@@ -131,15 +131,15 @@ def _finished(small: list[Piece]) -> list[Tensor]:
         labels[at, first:] = float(len(held))
         rows.append(first)
     eye = torch.eye(P_MAX, device=device).expand(blocks.shape)
-    values, turned, found, left, _ = launched(blocks, eye, labels, P_MAX)
+    values, rotated, labels_out, left, _ = launched(blocks, eye, labels, P_MAX)
     if not values.is_meta and not bool((left <= 10 * P_MAX * roundoff(torch.float32)).all()):
-        _, turned, _, _, _ = launched(blocks, turned, renumbered(found), P_MAX)
-    whole = gemm(1.0, turned, bases)
+        _, rotated, _, _, _ = launched(blocks, rotated, renumbered(labels_out), P_MAX)
+    whole = gemm(1.0, rotated, bases)
     return [whole[at, :count] for at, count in enumerate(rows)]
 
 
 def _checked(a: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Rows made orthonormal, once more turned by small couplings where they matter, the values, and what is left."""
+    """Rows made orthonormal, once more rotated by small couplings where they matter, the values, and what is left."""
     eye = torch.eye(len(a), device=a.device)
     for again in (False, True):
         defect = gemm(-1.0, rows, rows, 1.0, eye, trans_b="t")

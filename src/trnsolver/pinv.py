@@ -47,11 +47,11 @@ def pinv(
     share = rcond if rtol is None else rtol
     _real("pinv", rtol=share, atol=atol)
     if torch.is_grad_enabled() and a.requires_grad:
-        made: Tensor = _Differentiable.apply(a, atol, share, hermitian)  # type: ignore[no-untyped-call]
+        result: Tensor = _Differentiable.apply(a, atol, share, hermitian)  # type: ignore[no-untyped-call]
     else:
-        made = _inverted(a, atol, share, hermitian)
-    settled("pinv", made)
-    return written("pinv", out, made, a=a)
+        result = _inverted(a, atol, share, hermitian)
+    settled("pinv", result)
+    return written("pinv", out, result, a=a)
 
 
 def _inverted(a: Tensor, atol: float | Tensor | None, rtol: float | Tensor | None, hermitian: bool) -> Tensor:
@@ -91,14 +91,14 @@ class _Differentiable(torch.autograd.Function):
         if ctx.hermitian:
             # of ``a`` the lower triangle was read
             a = a.tril() + a.tril(-1).mH
-        turned = gemm(1.0, gemm(1.0, grad, p, trans_a="c"), p, trans_b="c")  # [M, N]
+        across = gemm(1.0, gemm(1.0, grad, p, trans_a="c"), p, trans_b="c")  # [M, N]
         back = gemm(1.0, p, gemm(1.0, p, grad, trans_b="c"), trans_a="c")  # [M, N]
-        found = gemm(-1.0, p, gemm(1.0, grad, p, trans_b="c"), trans_a="c")
-        found = found + turned - gemm(1.0, a, gemm(1.0, p, turned))
-        found = found + back - gemm(1.0, gemm(1.0, back, a, trans_b="c"), p, trans_b="c")
+        whole = gemm(-1.0, p, gemm(1.0, grad, p, trans_b="c"), trans_a="c")
+        whole = whole + across - gemm(1.0, a, gemm(1.0, p, across))
+        whole = whole + back - gemm(1.0, gemm(1.0, back, a, trans_b="c"), p, trans_b="c")
         if ctx.hermitian:
-            found = 0.5 * (found + found.mH)
-        return found, None, None, None
+            whole = 0.5 * (whole + whole.mH)
+        return whole, None, None, None
 
 
 def _share(op: str, rcond: float | None, rtol: float | Tensor | None) -> float | Tensor | None:

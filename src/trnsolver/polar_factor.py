@@ -20,26 +20,26 @@ def polar_factor(a: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """
     n = a.shape[-1]
     # A rotation that no program of divide and conquer starts from, which may follow.
-    turned = rotation(n, PROGRAMS, a.device)
+    basis = rotation(n, PROGRAMS, a.device)
     if n > kernels.ONE_PROGRAM:
-        return _by_products(a, turned)
+        return _by_products(a, basis)
     eye, _ = constants(n, a.device)
-    u, h, left = launch(kernels.polar_factor, a.contiguous(), turned, eye)
+    u, h, left = launch(kernels.polar_factor, a.contiguous(), basis, eye)
     left = left.reshape(-1, 2).clamp_min(0).sqrt()
     return u, h, left[:, 0], left[:, 1]
 
 
-def _by_products(a: Tensor, turned: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _by_products(a: Tensor, basis: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The same steps as the kernel's, of matrices whose steps are too long a program: each product a launch."""
     eye = torch.eye(a.shape[-1], device=a.device).expand(a.shape)
-    x = gemm(1.0, gemm(1.0, turned, a), turned, trans_b="t")
+    x = gemm(1.0, gemm(1.0, basis, a), basis, trans_b="t")
     x = x / (torch.linalg.matrix_norm(x)[..., None, None] + kernels.TINY) + kernels.SEED * eye
     for step in range(kernels.LIFTS + 2):
         c = LIFT if step < kernels.LIFTS else NEAR if step == kernels.LIFTS else TAYLOR
         y = gemm(1.0, x, x, trans_a="t")
         x = gemm(1.0, x, gemm(c[2], y, y, c[1], y) + c[0] * eye)
     x = _polished(x, eye)
-    x = _polished(gemm(1.0, gemm(1.0, turned, x, trans_a="t"), turned), eye)
+    x = _polished(gemm(1.0, gemm(1.0, basis, x, trans_a="t"), basis), eye)
     product = gemm(1.0, x, a, trans_a="t")
     h = 0.5 * (product + product.mT)
     lost = gemm(-1.0, x, x, 1.0, eye, trans_a="t")

@@ -80,9 +80,9 @@ def qr(a: Tensor, mode: Mode = "reduced", *, out: tuple[Tensor, Tensor] | None =
     """
     matrices("qr", look=False, a=a)
     check.option("qr", "mode", mode, ("reduced", "complete", "r"))
-    made = QR(*factored(a, mode))
-    settled("qr", made.r, a=a)
-    return written("qr", out, made, a=a)
+    result = QR(*factored(a, mode))
+    settled("qr", result.r, a=a)
+    return written("qr", out, result, a=a)
 
 
 @array_function
@@ -108,9 +108,9 @@ def qr_pivoted(a: Tensor, mode: Mode = "reduced") -> PivotedQR:
     """
     matrices("qr_pivoted", look=False, a=a)
     check.option("qr_pivoted", "mode", mode, ("reduced", "complete", "r"))
-    made = PivotedQR(*run(QrPivoted(a, mode)))
-    settled("qr_pivoted", made.r, a=a)
-    return made
+    result = PivotedQR(*run(QrPivoted(a, mode)))
+    settled("qr_pivoted", result.r, a=a)
+    return result
 
 
 def factored(a: Tensor, mode: Mode = "reduced") -> tuple[Tensor, Tensor]:

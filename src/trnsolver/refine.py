@@ -78,12 +78,12 @@ def _improved(
                 product(x, x)
         core(parts, a)
         return parts, values, left
-    found = [torch.empty_like(x) for x in parts]
+    wholes = [torch.empty_like(x) for x in parts]
     for at in itertools.product(*map(range, batch)):
         kept, values[at], left[at] = _one(a[at], tuple(x[at] for x in parts), core, rotated, trajectory)
-        for whole, x in zip(found, kept, strict=True):
+        for whole, x in zip(wholes, kept, strict=True):
             whole[at] = x
-    return tuple(found), values, left if n else left.zero_()
+    return tuple(wholes), values, left if n else left.zero_()
 
 
 def _one(

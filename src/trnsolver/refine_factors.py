@@ -83,10 +83,10 @@ def improved_qr(a: Tensor, q: Tensor, r: Tensor) -> tuple[Tensor, Tensor, Tensor
         g = product(d, y)
         along = product(q.mH, g)
         # the diagonal of r stays real
-        turned = along.tril(-1) - along.tril(-1).mH
+        rotated = along.tril(-1) - along.tril(-1).mH
         if a.is_complex():
-            turned = turned + torch.diag_embed(1j * along.diagonal(dim1=-2, dim2=-1).imag)
-        kept = (along - turned).triu()
+            rotated = rotated + torch.diag_embed(1j * along.diagonal(dim1=-2, dim2=-1).imag)
+        kept = (along - rotated).triu()
         return q + g + product(q, 0.5 * lost - kept), r + product(kept, r).triu()
 
     u = roundoff(a.dtype)

@@ -22,8 +22,8 @@ def residual(a: Tensor, x: Tensor, b: Tensor) -> Tensor:
     """
     if a.is_complex():
         double = torch.cat([torch.cat([a.real, -a.imag], -1), torch.cat([a.imag, a.real], -1)], -2)
-        made = residual(double, torch.cat([x.real, x.imag], -2), torch.cat([b.real, b.imag], -2))
-        return torch.complex(*made.chunk(2, -2))
+        both = residual(double, torch.cat([x.real, x.imag], -2), torch.cat([b.real, b.imag], -2))
+        return torch.complex(*both.chunk(2, -2))
     bits = (53 - math.ceil(math.log2(max(2, a.shape[-1])))) // 2
     left, right = _slices(a, -1, bits), _slices(x, -2, bits)
     high, low = b.clone(), torch.zeros_like(b)
@@ -40,16 +40,16 @@ def residual(a: Tensor, x: Tensor, b: Tensor) -> Tensor:
 
 def _slices(x: Tensor, axis: int, bits: int) -> list[Tensor]:
     """Leading ``bits`` bits relative to the largest entry along an axis, then the next ones, until nothing is left."""
-    found: list[Tensor] = []
+    parts: list[Tensor] = []
     rest = x
-    while bool(rest.any()) and len(found) < 5:
+    while bool(rest.any()) and len(parts) < 5:
         largest = rest.abs().amax(axis, keepdim=True)
         exponent = torch.frexp(largest).exponent.double()
         shift = torch.where(largest > 0, torch.exp2(exponent + (53 - bits)), 0.0)
         part = (rest + shift) - shift
-        found.append(part)
+        parts.append(part)
         rest = rest - part
-    return found or [torch.zeros_like(x)]
+    return parts or [torch.zeros_like(x)]
 
 
 def _two_sum(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:

@@ -60,13 +60,13 @@ def solve(
         for name, given in (("left", not left), ("out", out is not None)):
             if given:
                 raise ArgumentError(op="solve", argument=name, got="given", expected="left out with target_error")
-        found = solve_to(a, b, target_error)
-        state_error(found.bound)
-        return found.x
+        result = solve_to(a, b, target_error)
+        state_error(result.bound)
+        return result.x
     if not left:
         check.tensor("solve", a=a, b=b)
-        turned = solve(a.mH, mirrored("solve", a, b), assume=assume)
-        return written("solve", out, turned.mH, a=a, b=b)
+        rows = solve(a.mH, mirrored("solve", a, b), assume=assume)
+        return written("solve", out, rows.mH, a=a, b=b)
     if assume == "pos":
         return written("solve", out, solve_spd(a, b), a=a, b=b)
     square("solve", look=False, a=a)
@@ -77,8 +77,8 @@ def solve(
 
 
 def _solved(op: str, a: Tensor, b: Tensor) -> Tensor:
-    factors, pivots, turned = _factored(a)
-    return _checked(op, a, b, factors, lambda: run(LuSolve(factors, pivots, b, turned)))
+    factors, pivots, transposed = _factored(a)
+    return _checked(op, a, b, factors, lambda: run(LuSolve(factors, pivots, b, transposed)))
 
 
 def _checked(op: str, a: Tensor, b: Tensor, factors: Tensor, by_lu: Callable[[], Tensor]) -> Tensor:
@@ -114,8 +114,8 @@ def _grown(factors: Tensor, a: Tensor) -> Tensor | None:
 
 def _factored(a: Tensor) -> tuple[Tensor, Tensor, bool]:
     """LU of ``a``, or of its transpose where that lies as LAPACK wants it, which saves a copy."""
-    turned = a.is_cpu and not a.is_complex() and a.is_contiguous()
-    return *run(LuFactor(a.mT if turned else a)), turned
+    transposed = a.is_cpu and not a.is_complex() and a.is_contiguous()
+    return *run(LuFactor(a.mT if transposed else a)), transposed
 
 
 @array_function
@@ -134,15 +134,15 @@ def inv(a: Tensor, *, out: Tensor | None = None) -> Tensor:
                 [0.0000, 0.2500]])
     """
     square("inv", look=False, a=a)
-    factors, pivots, turned = _factored(a)
+    factors, pivots, transposed = _factored(a)
     eye = torch.eye(a.shape[-1], dtype=a.dtype, device=a.device).expand(a.shape)
-    x = _checked("inv", a, eye, factors, lambda: _upright(run(LuInverse(factors, pivots)), turned))
+    x = _checked("inv", a, eye, factors, lambda: _upright(run(LuInverse(factors, pivots)), transposed))
     settled("inv", x, a=a)
     return written("inv", out, x, a=a)
 
 
-def _upright(x: Tensor, turned: bool) -> Tensor:
-    return x.mT if turned else x
+def _upright(x: Tensor, transposed: bool) -> Tensor:
+    return x.mT if transposed else x
 
 
 class SlogDet(NamedTuple):

@@ -171,13 +171,13 @@ class SolveBanded(NamedTuple):
         ab, b, below, above = self
         batch = self.batch
         bands, right = (x.expand(*batch, *x.shape[-2:]).reshape(-1, *x.shape[-2:]).numpy() for x in (ab, b))
-        found = np.empty_like(right)
+        solution = np.empty_like(right)
         for where, (band, columns) in enumerate(zip(bands, right, strict=True)):
-            found[where], failed = _eliminated(band, columns, below, above)
+            solution[where], failed = _eliminated(band, columns, below, above)
             if failed:
                 place = tuple(int(i) for i in np.unravel_index(where, batch)) if batch else ()
                 raise Singular(op="solve_banded", index=failed - 1, batch=place)
-        return torch.from_numpy(found).reshape(*batch, *b.shape[-2:])
+        return torch.from_numpy(solution).reshape(*batch, *b.shape[-2:])
 
     def vjp(self, grad: Tensor, needs: frozenset[str], result: Tensor) -> dict[str, Tensor]:
         """With ``y`` the solution of the adjoint system, ``-y @ x.mH`` inside the band is the gradient of ``a``."""

@@ -88,9 +88,9 @@ def svd(
     """
     matrices("svd", a=a)
     check.option("svd", "method", method, ("auto", "polar", "jacobi"))
-    made = SVD(*run(SvdCall(a, bool(full_matrices), method)))
-    settled("svd", made.s)
-    return written("svd", out, made, a=a)
+    result = SVD(*run(SvdCall(a, bool(full_matrices), method)))
+    settled("svd", result.s)
+    return written("svd", out, result, a=a)
 
 
 @array_function
@@ -260,8 +260,8 @@ def _jacobi(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     q, x = factored(a)
     w = None
     for again in range(_LAUNCHES):
-        x, turned = _orthogonal(x.contiguous())
-        w = turned if w is None else gemm(1.0, turned, w)
+        x, further = _orthogonal(x.contiguous())
+        w = further if w is None else gemm(1.0, further, w)
         order = torch.linalg.vector_norm(x, dim=-1).argsort(-1, descending=True).unsqueeze(-1).expand(x.shape)
         v, t = factored(x.gather(-2, order).mT)
         if _converged(n, t, last=again == _LAUNCHES - 1):
