@@ -79,13 +79,13 @@ def eigsh(
         array([6., 4.])
     """
     check.option("eigsh", "which", which, tuple(_NAMES))
-    found = square_compressed("eigsh", a)
-    n, dtype = found.shape[0], found.values.dtype
-    if found.values.ndim != 1:
+    rows = square_compressed("eigsh", a)
+    n, dtype = rows.shape[0], rows.values.dtype
+    if rows.values.ndim != 1:
         raise ArgumentError(op="eigsh", argument="a", got="a batch of values", expected="one matrix")
     if not 1 <= check.real("eigsh", "k", k) <= n:
         raise ArgumentError(op="eigsh", argument="k", got=k, expected=f"1 to {n}")
-    matrix = sp.csr_array(hermitian(found, found.values))
+    matrix = sp.csr_array(hermitian(rows, rows.values))
 
     def apply(x: Tensor) -> Tensor:
         return torch.from_numpy(matrix @ to_numpy(x)).to(x.device)
@@ -136,15 +136,15 @@ def count_eigenvalues(a: Sparse, interval: tuple[float, float], *, ordering: Ord
         2
     """
     on_host("trnsolver.count_eigenvalues")
-    found = square_compressed("count_eigenvalues", a)
+    rows = square_compressed("count_eigenvalues", a)
     low, high = (float(check.real("count_eigenvalues", "interval", end)) for end in interval)
     if not low <= high:
         raise ArgumentError(op="count_eigenvalues", argument="interval", got=interval, expected="low at most high")
-    n = found.shape[0]
+    n = rows.shape[0]
     if n == 0 or low == high:
         return Count(0, 0.0)
-    wide = widened(found.values.dtype)
-    matrix = hermitian(found, found.values.to(wide))
+    wide = widened(rows.values.dtype)
+    matrix = hermitian(rows, rows.values.to(wide))
     (before, slack), (until, other) = (_below(matrix, end, ordering) for end in (low, high))
     return Count(until - before, max(slack, other))
 
@@ -160,9 +160,9 @@ def _below(matrix: Any, end: float, ordering: Ordering) -> tuple[int, float]:
     for nudge in (0.0, 0.0, 0.0, 0.0, -(2.0**-26), 2.0**-26):
         rows = sp.csr_array(matrix[start][:, start])
         order = start[order_of(Compressed.of_scipy(rows), ordering)]
-        found = proved_inertia(sp.csc_array(matrix[order][:, order]), end + nudge * scale)
-        if found is not None and found[1] <= 2.0**-22 * scale:
-            return found[0], found[1] + abs(nudge) * scale
+        inertia = proved_inertia(sp.csc_array(matrix[order][:, order]), end + nudge * scale)
+        if inertia is not None and inertia[1] <= 2.0**-22 * scale:
+            return inertia[0], inertia[1] + abs(nudge) * scale
         start = rng.permutation(n)
     raise NumericalError(
         op="count_eigenvalues",

@@ -94,8 +94,8 @@ def zero_free_diagonal(a: Sparse) -> Tensor:
         array([1, 0])
     """
     on_host("trnsolver.zero_free_diagonal")
-    found = square_compressed("zero_free_diagonal", a)
-    return torch.from_numpy(matched("zero_free_diagonal", found, found.values))
+    rows = square_compressed("zero_free_diagonal", a)
+    return torch.from_numpy(matched("zero_free_diagonal", rows, rows.values))
 
 
 def matched(op: str, a: Compressed, values: Tensor) -> Index:

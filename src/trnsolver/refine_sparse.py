@@ -113,14 +113,14 @@ def accurate_residual(a: Any, x: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
 
 def _slices(x: NDArray[Any], largest: NDArray[Any], bits: int) -> list[NDArray[Any]]:
     """Leading bits relative to the largest, then the next ones; what is left in the end is below the error stated."""
-    found, rest = [], x
+    parts, rest = [], x
     scale = np.where(largest > 0, largest, 1.0)
     for k in range(1, _SLICES + 1):
         shift = np.ldexp(1.0, np.frexp(scale)[1] + 53 - k * bits)
         part = (rest + shift) - shift
-        found.append(part)
+        parts.append(part)
         rest = rest - part
-    return found
+    return parts
 
 
 def _definite_bound(a: Any) -> float:
@@ -137,9 +137,9 @@ def _definite_bound(a: Any) -> float:
         v = whole.solve(v)
     least = 1.0 / float(np.linalg.norm(v))
     for share in (0.9, 0.5, 0.1):
-        found = proved_inertia(matrix, share * least)
-        if found is not None and found[0] == 0:
-            return max(0.0, share * least - found[1])
+        inertia = proved_inertia(matrix, share * least)
+        if inertia is not None and inertia[0] == 0:
+            return max(0.0, share * least - inertia[1])
     return 0.0
 
 
@@ -151,10 +151,10 @@ def proved_inertia(a: Any, shift: float) -> tuple[int, float] | None:
     """
     n = a.shape[0]
     moved = sp.csc_array(a - shift * sp.eye_array(n, format="csc"))
-    found = symmetric_factors(moved)
-    if found is None:
+    factors = symmetric_factors(moved)
+    if factors is None:
         return None
-    lower, pivots = sp.csr_array(found.L), found.U.diagonal().real
+    lower, pivots = sp.csr_array(factors.L), factors.U.diagonal().real
     scaled = sp.csr_array(lower * pivots[None, :])
     error = sp.csr_array(scaled @ sp.csr_array(lower.conj().T) - moved)
     longest = int(np.diff(lower.indptr).max())
@@ -213,7 +213,7 @@ def _relative(error: Tensor, x: Tensor) -> float:
 def _estimated(left: Tensor, unsure: Tensor, x: Tensor, correct: Callable[[Tensor], Tensor]) -> float:
     """Three times the size of the correction that the residual, and what it is unsure of, ask for."""
     change = torch.linalg.vector_norm(correct(left), dim=0)
-    spread = torch.linalg.vector_norm(correct(unsure.to(left.dtype)), dim=0)
+    doubt = torch.linalg.vector_norm(correct(unsure.to(left.dtype)), dim=0)
     size = torch.linalg.vector_norm(x, dim=0)
-    ratio = torch.where(change + spread == 0, 0.0, (change + spread) / torch.where(size > 0, size, 0.0))
+    ratio = torch.where(change + doubt == 0, 0.0, (change + doubt) / torch.where(size > 0, size, 0.0))
     return 3.0 * float(ratio.max()) + 2.0**-52

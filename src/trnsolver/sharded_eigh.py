@@ -1,4 +1,4 @@
-"""The whole spectrum of a spread Hermitian matrix by one-sided block Jacobi: blocks of rows meet in pairs on the ranks.
+"""The whole spectrum of a sharded Hermitian matrix by one-sided block Jacobi: blocks of rows meet in pairs on ranks.
 
 `eigh` gives the eigenvalues on every rank and columns of the eigenvectors, `eigvalsh` the eigenvalues.
 """
@@ -74,10 +74,10 @@ def _sorted(team: Team, vectors: Tensor, by: Tensor, counts: list[int]) -> Tenso
     stored = position[first[here] : first[here] + counts[here]]
     pieces = [vectors[[k for k, at in enumerate(stored) if at in cut]] for cut in cuts]
     received = team.all_to_all(0, pieces, [(len(going(rank, here)), n) for rank in range(ranks)])
-    made = vectors.new_empty((n, len(cuts[here])))
+    columns = vectors.new_empty((n, len(cuts[here])))
     for rank, piece in enumerate(received):
-        made[:, [at - cuts[here].start for at in going(rank, here)]] = piece.mT
-    return made
+        columns[:, [at - cuts[here].start for at in going(rank, here)]] = piece.mT
+    return columns
 
 
 def _whole(team: Team, a: Part, lower: bool) -> Tensor:
@@ -147,11 +147,11 @@ def _halved(start: int, size: int) -> tuple[range, range]:
 def _rounds(ranks: int) -> list[list[tuple[int, int]]]:
     """Every pair of blocks once: a tournament in which the first stays and the others go round."""
     blocks = list(range(2 * ranks))
-    found = []
+    rounds = []
     for _ in range(2 * ranks - 1):
-        found.append([(blocks[i], blocks[-1 - i]) for i in range(ranks)])
+        rounds.append([(blocks[i], blocks[-1 - i]) for i in range(ranks)])
         blocks = [blocks[0], blocks[-1], *blocks[1:-1]]
-    return found
+    return rounds
 
 
 def _moved(
@@ -173,19 +173,19 @@ def _moved(
     coming = [[b for b in sorted(places) if places[b] == rank and goal[b] == here] for rank in range(ranks)]
     shapes = [(sum(len(blocks[b]) for b in ids), n) for ids in coming]
     received = team.all_to_all(0, pieces, shapes)
-    found: dict[int, Tensor] = {}
+    arrived: dict[int, Tensor] = {}
     for ids, piece in zip(coming, received, strict=True):
         at = 0
         for b in ids:
-            found[b] = piece[at : at + len(blocks[b])]
+            arrived[b] = piece[at : at + len(blocks[b])]
             at += len(blocks[b])
-    return found, goal
+    return arrived, goal
 
 
 def _checked(op: str, a: Part, options: dict[str, Any]) -> None:
     given = [name for name, value in options.items() if value not in (None, "auto")]
     if given:
-        reason = f"spread matrices are solved whole, by one method; {given[0]} was given"
+        reason = f"sharded matrices are solved whole, by one method; {given[0]} was given"
         raise UnsupportedError(op=op, reasons=[("distributed", reason)], hint="Cut the result, or gather the operand")
 
 
@@ -221,14 +221,14 @@ def _eigvalsh_gradient(given: Mapping[str, Any], result: Any, grad: Any) -> Mapp
 def _eigh(team: Team, a: Part, UPLO: str, uplo: str | None, out: Any, **options: Any) -> Eigh:
     _checked("trnsolver.eigh", a, options)
     if len(a.shape) > 2:
-        reason = "it takes one spread matrix; eigvalsh takes batches"
+        reason = "it takes one sharded matrix; eigvalsh takes batches"
         raise UnsupportedError(op="trnsolver.eigh", reasons=[("distributed", reason)])
     values, vectors = _spectrum("eigh", team, a, (uplo or UPLO) in ("L", "l"))
     copies = (None,) * len(a.places)
-    made = Eigh(a.with_local(values, (a.shape[0],), copies), vectors)  # type: ignore[arg-type]
+    pairs = Eigh(a.with_local(values, (a.shape[0],), copies), vectors)  # type: ignore[arg-type]
     if out is None:
-        return made
-    return Eigh(*(written(team, one, other) for one, other in zip(made, out, strict=True)))  # type: ignore[arg-type]
+        return pairs
+    return Eigh(*(written(team, one, other) for one, other in zip(pairs, out, strict=True)))  # type: ignore[arg-type]
 
 
 @sharded(eigvalsh, gradient=_eigvalsh_gradient)

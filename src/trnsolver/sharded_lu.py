@@ -1,4 +1,4 @@
-"""LU, general systems and inverses of spread matrices; columns are dealt block by block, and their owner finds pivots.
+"""LU, general systems and inverses of sharded matrices; columns are dealt block by block, and their owner finds pivots.
 
 | op | gives |
 |---|---|
@@ -80,10 +80,10 @@ def _with_factors(team: Team, factors: Part, pivots: Tensor, b: Part, adjoint: b
     return solve_triangle(team, 1.0, factors, x, down=False)
 
 
-def _regular(op: str, made: Factored) -> Factored:
-    if made.zero >= 0:
-        raise Singular(op=op, index=made.zero, hint="Use lstsq or pinv for singular matrices")
-    return made
+def _regular(op: str, factored: Factored) -> Factored:
+    if factored.zero >= 0:
+        raise Singular(op=op, index=factored.zero, hint="Use lstsq or pinv for singular matrices")
+    return factored
 
 
 def _refused(op: str, reason: str) -> UnsupportedError:
@@ -93,17 +93,17 @@ def _refused(op: str, reason: str) -> UnsupportedError:
 @sharded(lu_factor)
 def _lu_factor(team: Team, a: Part, pivot: bool, out: Any) -> LU:
     if len(a.shape) != 2 or a.shape[0] != a.shape[1] or not pivot or out is not None:
-        reason = f"it factors one square spread matrix with pivots, into memory of its own; this one is {a.shape}"
+        reason = f"it factors one square sharded matrix with pivots, into memory of its own; this one is {a.shape}"
         raise _refused("trnsolver.lu_factor", reason)
-    made = _factored(team, a)
+    factored = _factored(team, a)
     copies = (None,) * len(a.places)
-    return LU(made.factors, made.factors.with_local(made.pivots, tuple(made.pivots.shape), copies))  # type: ignore[arg-type]
+    return LU(factored.factors, factored.factors.with_local(factored.pivots, tuple(factored.pivots.shape), copies))  # type: ignore[arg-type]
 
 
 @sharded(lu_solve)
 def _lu_solve(team: Team, factors: Part, pivots: Any, b: Part, left: bool, adjoint: bool, out: Part | None) -> Part:
     if len(factors.shape) != 2 or not left or not isinstance(pivots, Part):
-        raise _refused("trnsolver.lu_solve", "it takes the spread factors and pivots of one matrix, on the left")
+        raise _refused("trnsolver.lu_solve", "it takes the sharded factors and pivots of one matrix, on the left")
     whole = pivots.to(team, (None,) * len(pivots.places)).local
 
     def between(x: Part) -> Part:
@@ -142,13 +142,13 @@ def _solve(
     out: Part | None,
 ) -> Part:
     if not left or target_error is not None:
-        raise _refused("trnsolver.solve", "a spread system has its matrix on the left and no target_error")
+        raise _refused("trnsolver.solve", "a sharded system has its matrix on the left and no target_error")
     if assume == "pos":
         return written(team, _solve_spd(team, a, b), out)
 
     def between(x: Part) -> Part:
-        made = _regular("solve", _factored(team, a))
-        return _with_factors(team, made.factors, made.pivots, x, False)
+        factored = _regular("solve", _factored(team, a))
+        return _with_factors(team, factored.factors, factored.pivots, x, False)
 
     return written(team, _solved(team, solve, between, a, b), out)
 
@@ -161,6 +161,6 @@ def _inv(team: Team, a: Part, out: Part | None) -> Part:
     start, size = chunks(n, team.size(0))[team.here(0)]
     local = torch.zeros((n, size), dtype=a.dtype, device=a.local.device)
     local.diagonal(-start).fill_(1)
-    made = _regular("inv", _factored(team, a))
+    factored = _regular("inv", _factored(team, a))
     eye = a.with_local(local, places=team.first(1))
-    return written(team, _with_factors(team, made.factors, made.pivots, eye, False), out)
+    return written(team, _with_factors(team, factored.factors, factored.pivots, eye, False), out)

@@ -85,8 +85,8 @@ class SparseFactor:
             values = other.values
         if values.dtype != self._a.values.dtype:
             check.floating("SparseFactor.refactor", values=values, factored=self._a.values)
-        found = compressed("SparseFactor.refactor", self._a, values)
-        return SparseFactor(found, self._engine.refactored(_rows(found)), self.kind, self.method)
+        rows = compressed("SparseFactor.refactor", self._a, values)
+        return SparseFactor(rows, self._engine.refactored(_rows(rows)), self.kind, self.method)
 
     @array_function
     def solve(self, b: Tensor, *, trans: bool | str = False, target_error: float | None = None) -> Tensor:
@@ -172,17 +172,17 @@ class SparseFactor:
             scale = torch.ldexp(torch.ones_like(scale), scale.log2().round().clamp(-1000, 1000).int())
             return self._engine.solve((r * scale).to(own.dtype).unsqueeze(0), letter)[0].to(wide) / scale
 
-        found = refined(self._a, columns.to(wide), letter, solve, goal, definite=self.kind == "cholesky")
-        if not found.error <= goal:
+        best = refined(self._a, columns.to(wide), letter, solve, goal, definite=self.kind == "cholesky")
+        if not best.error <= goal:
             raise NotConverged(
                 op="SparseFactor.solve",
-                iterations=found.steps,
-                residual=found.error,
-                message=f"target error {goal:.3g} was not reached: {found.error:.3g} after {found.steps} corrections",
+                iterations=best.steps,
+                residual=best.error,
+                message=f"target error {goal:.3g} was not reached: {best.error:.3g} after {best.steps} corrections",
                 hint="Ask for less, or regularise the matrix",
             )
-        state_error(found.error)
-        return found.x.squeeze(-1) if vector else found.x
+        state_error(best.error)
+        return best.x.squeeze(-1) if vector else best.x
 
     def slogdet(self) -> SlogDet:
         """Signs and logarithms of the determinants, [...]; gradients flow to the values.
@@ -194,8 +194,8 @@ class SparseFactor:
 
     def diagonal(self) -> Tensor:
         """The diagonal [..., N] of L (Cholesky), U (LU) or R (QR), in the order of elimination."""
-        found = self._engine.diagonal()
-        return found.reshape(*self.batch, found.shape[-1])
+        diagonal = self._engine.diagonal()
+        return diagonal.reshape(*self.batch, diagonal.shape[-1])
 
     def triangles(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """L and U as sparse tensors of torch, and the orders with ``a[rows][:, columns] = L @ U``; by SuperLU only."""
@@ -264,8 +264,8 @@ def _gradient(
     row, column = factor._where(x.device)
 
     def entries(i: Tensor, j: Tensor) -> Tensor:
-        found: Tensor = sum((left[:, i] * right[:, j].conj()).sum(-1) for left, right in pairs)  # type: ignore[assignment]
-        return found
+        terms: Tensor = sum((left[:, i] * right[:, j].conj()).sum(-1) for left, right in pairs)  # type: ignore[assignment]
+        return terms
 
     if factor.kind != "cholesky":
         return entries(row, column)
@@ -310,10 +310,10 @@ class _LogDet(torch.autograd.Function):
             here = here.masked_scatter(inside, inverse[:, column[inside], row[inside] - start])
             inside = (column >= start) & (column < start + width)
             there = there.masked_scatter(inside, inverse[:, row[inside], column[inside] - start])
-        found = here.conj()
+        entries = here.conj()
         if factor.kind == "cholesky":
-            found = _lower(row, column, found, there.conj())
-        return None, found * grad.unsqueeze(-1)
+            entries = _lower(row, column, entries, there.conj())
+        return None, entries * grad.unsqueeze(-1)
 
 
 @array_function
@@ -356,24 +356,24 @@ def factor_sparse(
     op = "factor_sparse"
     check.option(op, "kind", kind, get_args(Kind))
     check.option(op, "method", method, get_args(Method))
-    found = compressed(op, a, values) if kind == "qr" else square_compressed(op, a, values)
-    m, n = found.shape
+    matrix = compressed(op, a, values) if kind == "qr" else square_compressed(op, a, values)
+    m, n = matrix.shape
     if m < n:
         expected = f"at least as many rows as columns, but it has {m} and {n}"
         raise ArgumentError(
             op=op,
             argument="shape of a",
-            got=found.shape,
+            got=matrix.shape,
             expected=expected,
             hint="Factor the transpose, and solve with trans",
         )
-    numbers = _rows(found).detach()
+    numbers = _rows(matrix).detach()
     if kind == "qr":
         if method == "superlu":
             raise ArgumentError(op=op, argument="method", got=method, expected="'auto' or 'multifrontal' for QR")
         on_host("trnsolver.factor_sparse")
-        plan = analysed_qr(found, _order(op, found, ordering, "amd", kind))
-        return SparseFactor(found, SparseQR.of(op, plan, _or_shapes(numbers)), kind, "multifrontal")
+        plan = analysed_qr(matrix, _order(op, matrix, ordering, "amd", kind))
+        return SparseFactor(matrix, SparseQR.of(op, plan, _or_shapes(numbers)), kind, "multifrontal")
     if method == "superlu" or (method == "auto" and _on_host_alone(numbers)):
         on_host("trnsolver.factor_sparse")
         if numbers.device.type != "cpu":
@@ -381,19 +381,19 @@ def factor_sparse(
         if method == "superlu" or neuron.device() is None:
             remark("SuperLU on the host, by SciPy")
             own = kind == "lu" and len(numbers) == 1 and (ordering is None or str(ordering) == "colamd")
-            order = None if own else _order(op, found, ordering, "colamd" if kind == "lu" else "amd", kind)
-            return SparseFactor(found, SuperLU.of(op, found, numbers, kind, order), kind, "superlu")
-    rows = matched(op, found, numbers) if kind == "lu" else np.arange(n, dtype=np.int64)
-    order = _order(op, found, ordering, "amd", kind)
-    analysis = analysed(found, order, rows, lower=kind == "cholesky")
+            order = None if own else _order(op, matrix, ordering, "colamd" if kind == "lu" else "amd", kind)
+            return SparseFactor(matrix, SuperLU.of(op, matrix, numbers, kind, order), kind, "superlu")
+    rows = matched(op, matrix, numbers) if kind == "lu" else np.arange(n, dtype=np.int64)
+    order = _order(op, matrix, ordering, "amd", kind)
+    analysis = analysed(matrix, order, rows, lower=kind == "cholesky")
     verdict, pays = _verdict(analysis, numbers)
     remark(verdict)
     if method == "auto" and not pays and _on_host_alone(numbers):
-        return SparseFactor(found, SuperLU.of(op, found, numbers, kind, order), kind, "superlu")
+        return SparseFactor(matrix, SuperLU.of(op, matrix, numbers, kind, order), kind, "superlu")
     shapes = _or_shapes(numbers)
     if kind == "cholesky":
-        return SparseFactor(found, MultifrontalCholesky.of(op, analysis, shapes), kind, "multifrontal")
-    return SparseFactor(found, MultifrontalLU.of(op, analysis, torch.from_numpy(rows), shapes), kind, "multifrontal")
+        return SparseFactor(matrix, MultifrontalCholesky.of(op, analysis, shapes), kind, "multifrontal")
+    return SparseFactor(matrix, MultifrontalLU.of(op, analysis, torch.from_numpy(rows), shapes), kind, "multifrontal")
 
 
 def _on_host_alone(values: Tensor) -> bool:

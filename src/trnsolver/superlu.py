@@ -55,7 +55,7 @@ def _without_pivot(error: RuntimeError) -> bool:
 def symmetric_factors(matrix: Any) -> Any | None:
     """Factors without exchanges of a Hermitian matrix in its own order; ``None`` where a pivot is zero."""
     try:
-        found = sp.linalg.splu(
+        factor = sp.linalg.splu(
             matrix, permc_spec="NATURAL", diag_pivot_thresh=0.0, options={"SymmetricMode": True, "Equil": False}
         )
     except RuntimeError as error:
@@ -63,7 +63,7 @@ def symmetric_factors(matrix: Any) -> Any | None:
             raise
         return None
     plain = np.arange(matrix.shape[0])
-    return found if np.array_equal(found.perm_r, plain) and np.array_equal(found.perm_c, plain) else None
+    return factor if np.array_equal(factor.perm_r, plain) and np.array_equal(factor.perm_c, plain) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,14 +120,14 @@ class SuperLU:
             there, back = back, there
         if b.is_meta:
             return torch.empty_like(b)
-        x = b if there is None else b[:, there]
+        right = b if there is None else b[:, there]
         letter = {"n": "N", "t": "T", "c": "H"}[trans]
-        numbers = to_numpy(x.detach().resolve_conj())
+        numbers = to_numpy(right.detach().resolve_conj())
         parts = [
             factor.solve(np.asfortranarray(part), letter) for factor, part in zip(self.factors, numbers, strict=True)
         ]
-        made = torch.from_numpy(np.stack(parts)) if parts else torch.empty_like(x)
-        return made if back is None else torch.empty_like(made).index_copy_(1, back, made)
+        x = torch.from_numpy(np.stack(parts)) if parts else torch.empty_like(right)
+        return x if back is None else torch.empty_like(x).index_copy_(1, back, x)
 
     def slogdet(self) -> tuple[Tensor, Tensor]:
         """Signs and logarithms of determinants."""
@@ -160,15 +160,15 @@ class SuperLU:
 
 def _cholesky(op: str, a: Compressed, values: Tensor, order: Index, batch: tuple[int, ...]) -> Any:
     matrix = sp.csc_array(hermitian(a, values)[order][:, order])
-    found = symmetric_factors(matrix)
-    pivots = np.zeros(1) if found is None else found.U.diagonal()
-    if found is None or not (pivots.real > 0).all():
-        bad = -1 if found is None else int(order[np.flatnonzero(~(pivots.real > 0))[0]])
+    factor = symmetric_factors(matrix)
+    pivots = np.zeros(1) if factor is None else factor.U.diagonal()
+    if factor is None or not (pivots.real > 0).all():
+        bad = -1 if factor is None else int(order[np.flatnonzero(~(pivots.real > 0))[0]])
         message = "the matrix is not positive definite: a pivot is zero" if bad < 0 else ""
         raise NotPositiveDefinite(
             op=op, index=bad, batch=batch, message=message, hint="Use kind='lu' for indefinite matrices"
         )
-    return found
+    return factor
 
 
 def _lu(op: str, a: Compressed, values: Tensor, columns: Index | None, batch: tuple[int, ...]) -> Any:

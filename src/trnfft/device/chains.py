@@ -63,7 +63,6 @@ class Chain:
     twiddles: Tensor | None
     slots: tuple[Slot, ...]
     shape: tuple[int, ...]
-    inside: int
 
 
 class _Links:
@@ -74,7 +73,7 @@ class _Links:
         self.slots: list[Slot] = []
         self.pending: tuple[Varies, int] | None = None
         self.logical = tuple(builder.shape)
-        self.size, self.inside = 0, 0
+        self.size = 0
 
     def times(self, factor: Varies) -> None:
         """Multiply: as rows are stored, where the pass before can, else before the next one."""
@@ -89,7 +88,6 @@ class _Links:
         self.builder.real_in = planes == 1 and factor.parts == 1
 
     def _stored(self, last: passes.Folded, factor: Varies, planes: int, size: int) -> Pass:
-        self.inside += 1
         stored = Factor(planes, factor.parts, self._table(factor, last.rows))
         return Pass(last._replace(stored=stored), size, planes == 1 and factor.parts == 1)
 
@@ -141,7 +139,6 @@ class _Links:
             if isinstance(first, passes.Folded) and self._loads(factor, first, planes):
                 loaded = Factor(planes, factor.parts, self._table(factor, first.rows))
                 builder.passes[at] = builder.passes[at]._replace(sizes=first._replace(loaded=loaded))
-                self.inside += 1
             else:
                 self._own_pass(at, factor, planes)
         builder.shape = after
@@ -188,7 +185,7 @@ def chain(
         builder.passes.insert(0, Pass(passes.Times(1, count, count, 1, 0, NONE), count, real))
     static = tuple(step.static() for step in builder.passes)
     flat = builder.matrices.flat(), builder.twiddles.flat()
-    return Chain(static, *flat, tuple(links.slots), tuple(builder.shape), links.inside)
+    return Chain(static, *flat, tuple(links.slots), tuple(builder.shape))
 
 
 def varies(factor: Tensor, ndim: int) -> Varies:
