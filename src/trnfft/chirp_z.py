@@ -79,10 +79,9 @@ def chirp_z(
     blocks = []
     for first in range(0, count, block):
         # j = j0 + i and k = k0 + l: z_k**-j is z_k0**-i w**(i l) z_k**-j0.
-        inner = _values(np.arange(block), np.array([first]), ratio, start)[0]
-        outer = _values(np.arange(parts.shape[-2]) * block, first + np.arange(block), ratio, start).T  # [b, l]
-        values = _bluestein(parts * _like(inner, x), block, ratio, 1.0, policy)
-        blocks.append((values * _like(outer, x)).sum(-2))
+        inner, outer = _turns(first, block, parts.shape[-2], ratio, start, x.dtype, x.device)
+        values = _bluestein(parts * inner, block, ratio, 1.0, policy)
+        blocks.append((values * outer).sum(-2))
     return torch.cat(blocks, -1)[..., :count].movedim(-1, dim)
 
 
@@ -92,8 +91,15 @@ def _block(most: int, w: complex | None) -> int:
     return most if rate * most * most <= 2 else max(1, int(math.sqrt(2 / rate)))
 
 
-def _like(array: Array, x: Tensor) -> Tensor:
-    return torch.from_numpy(array).to(x.dtype).to(x.device)
+@kept
+def _turns(
+    first: int, block: int, parts: int, w: complex, a: complex, dtype: torch.dtype, device: torch.device
+) -> tuple[Tensor, Tensor]:
+    """Return the factors of a block of points: [i] of every part before its transform, [b, l] after it."""
+    inner = _values(np.arange(block), np.array([first]), w, a)[0]
+    outer = _values(np.arange(parts) * block, first + np.arange(block), w, a).T
+    before, after = (torch.from_numpy(np.ascontiguousarray(t)).to(dtype).to(device) for t in (inner, outer))
+    return before, after
 
 
 def _bluestein(x: Tensor, m: int, w: complex | None, a: complex, policy: Precision) -> Tensor:

@@ -202,3 +202,9 @@ def test_a_chirp_of_few_points_to_many_keeps_its_angles():
         powers = np.array([complex(mpmath.mpc(w) ** k) for k in range(m)])
     found = trnfft.chirp_z(torch.tensor([1.0, 1.0j], dtype=torch.complex128), m, w).numpy()
     assert np.all(np.abs(found - (1 + 1j * powers)) <= (1e-13 + 2 * m * 2.0**-50) * 2)
+
+
+def test_points_off_the_circle_compile():
+    x = gaussian((1, 40), 1, torch.complex64)
+    compiled = torch.compile(lambda x: trnfft.chirp_z(x, 20, 0.9, 1.1), backend="aot_eager")
+    assert torch.equal(compiled(x), trnfft.chirp_z(x, 20, 0.9, 1.1))
