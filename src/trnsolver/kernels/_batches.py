@@ -64,7 +64,7 @@ def _engine(part):
     return nisa.engine.vector if part.index == 0 else nisa.engine.gpsimd
 
 
-def _turned(dst_sb, src_sb, rows, columns):
+def _transpose_each(dst_sb, src_sb, rows, columns):
     """Set dst, [g, columns, rows], to src, [g, rows, columns], on the Scalar Engine."""
     whole = _all(src_sb)
     nisa.activation(

@@ -48,9 +48,9 @@ def _symmetric(dst_sb, left_sb, right_sb, scale, average):
             _accumulate(own_ps, right_sb, left_sb, m.span, m.span, True)
         nisa.activation(dst=own_sb, op=nl.copy, data=own_ps, scale=0.5 * scale if average else scale)
         if average and N > M_TILE:
-            turned_ps = nl.ndarray((m.size, m.size), dtype=nl.float32, buffer=nl.psum)  # [m, m]
-            nisa.nc_transpose(dst=turned_ps, data=own_sb)
-            nisa.tensor_tensor(dst=own_sb, data1=own_sb, data2=turned_ps, op=nl.add)
+            transposed_ps = nl.ndarray((m.size, m.size), dtype=nl.float32, buffer=nl.psum)  # [m, m]
+            nisa.nc_transpose(dst=transposed_ps, data=own_sb)
+            nisa.tensor_tensor(dst=own_sb, data1=own_sb, data2=transposed_ps, op=nl.add)
         for n in tiles(N - m.stop, N_TILE):
             span = slice(m.stop + n.start, m.stop + n.stop)
             part_ps = nl.ndarray((m.size, n.size), dtype=nl.float32, buffer=nl.psum)  # [m, n]
@@ -136,9 +136,9 @@ def _turn(dst_sb, src_sb):
     N = src_sb[0].shape[1]
     for m in tiles(N, M_TILE):
         for n in tiles(N, M_TILE):
-            turned_ps = nl.ndarray((n.size, m.size), dtype=nl.float32, buffer=nl.psum)  # [n, m]
-            nisa.nc_transpose(dst=turned_ps, data=src_sb[m.index][0 : m.size, n.span])
-            nisa.tensor_copy(dst=dst_sb[n.index][0 : n.size, m.span], src=turned_ps)
+            transposed_ps = nl.ndarray((n.size, m.size), dtype=nl.float32, buffer=nl.psum)  # [n, m]
+            nisa.nc_transpose(dst=transposed_ps, data=src_sb[m.index][0 : m.size, n.span])
+            nisa.tensor_copy(dst=dst_sb[n.index][0 : n.size, m.span], src=transposed_ps)
 
 
 def _add_diagonal(x_sb, eye_sb, value):
@@ -168,17 +168,17 @@ def _diagonal(dst_sb, x_sb, eye_sb):
 
 
 def _square(N):
-    made = []
+    rows_sb = []
     for m in tiles(N, M_TILE):
-        made.append(nl.ndarray((m.size, N), dtype=nl.float32, buffer=nl.sbuf))  # [m, N]
-    return made
+        rows_sb.append(nl.ndarray((m.size, N), dtype=nl.float32, buffer=nl.sbuf))  # [m, N]
+    return rows_sb
 
 
 def _column(N):
     """One number for each row: column t holds those of tile t."""
-    made_sb = nl.ndarray((P_MAX, len(tiles(N, M_TILE))), dtype=nl.float32, buffer=nl.sbuf)  # [m, T]
-    nisa.memset(dst=made_sb, value=1.0)
-    return made_sb
+    column_sb = nl.ndarray((P_MAX, len(tiles(N, M_TILE))), dtype=nl.float32, buffer=nl.sbuf)  # [m, T]
+    nisa.memset(dst=column_sb, value=1.0)
+    return column_sb
 
 
 def _total(rows_sb, ones_sb, N):

@@ -67,10 +67,10 @@ def _multiply(dst_sb, stationary_sb, moving_sb):
 
 
 def _square(T):
-    made = []
+    rows_sb = []
     for _g in range(T):
-        made.append(nl.ndarray((P_MAX, T * P_MAX), dtype=nl.float32, buffer=nl.sbuf))  # [n, N]
-    return made
+        rows_sb.append(nl.ndarray((P_MAX, T * P_MAX), dtype=nl.float32, buffer=nl.sbuf))  # [n, N]
+    return rows_sb
 
 
 def _seats(size):
@@ -78,14 +78,14 @@ def _seats(size):
     half = size // 2
     if half == 1:
         return [0, 1]
-    made = [0]
+    seats = [0]
     for i in range(2, half):
-        made.append(i)
-    made.append(size - 1)
-    made.append(1)
+        seats.append(i)
+    seats.append(size - 1)
+    seats.append(1)
     for i in range(half, size - 1):
-        made.append(i)
-    return made
+        seats.append(i)
+    return seats
 
 
 def _turn_rows(dst_sb, src_sb, w_sb, seats):
@@ -148,7 +148,7 @@ def _polish(vT_hbm, vT_sb, masks_sb, index):
     store(vT_hbm[index, 0:N, 0:N], out_sb[0:N, 0:N])
 
 
-def _polish_large(vT_hbm, v_sb, turned_sb, fix_sb, eye_sb, index):
+def _polish_large(vT_hbm, v_sb, transposed_sb, fix_sb, eye_sb, index):
     """As `_polish`, for tiles of rows; the last two squares are room to work in."""
     N = vT_hbm.shape[1]
     T = len(v_sb)
@@ -157,7 +157,7 @@ def _polish_large(vT_hbm, v_sb, turned_sb, fix_sb, eye_sb, index):
         for g in range(T):
             t_ps = nl.ndarray((P_MAX, P_MAX), dtype=nl.float32, buffer=nl.psum)  # [n, n]
             nisa.nc_transpose(dst=t_ps, data=v_sb[m][0:P_MAX, g * P_MAX : (g + 1) * P_MAX])
-            nisa.tensor_copy(dst=turned_sb[g][0:P_MAX, m * P_MAX : (m + 1) * P_MAX], src=t_ps)
+            nisa.tensor_copy(dst=transposed_sb[g][0:P_MAX, m * P_MAX : (m + 1) * P_MAX], src=t_ps)
     for m in range(T):
         here = slice(m * P_MAX, (m + 1) * P_MAX)
         for n in tiles(size, N_TILE):
@@ -165,8 +165,8 @@ def _polish_large(vT_hbm, v_sb, turned_sb, fix_sb, eye_sb, index):
             for k in range(T):
                 nisa.nc_matmul(
                     dst=gram_ps,
-                    stationary=turned_sb[k][0:P_MAX, here],
-                    moving=turned_sb[k][0:P_MAX, n.span],
+                    stationary=transposed_sb[k][0:P_MAX, here],
+                    moving=transposed_sb[k][0:P_MAX, n.span],
                     accumulate=k > 0,
                 )
             nisa.tensor_scalar(dst=fix_sb[m][0:P_MAX, n.span], data=gram_ps, op0=nl.multiply, operand0=-1.0)

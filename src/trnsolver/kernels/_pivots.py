@@ -21,10 +21,10 @@ def _eliminate_block(a_sb, xT_sb, root_sb, p):
     for h in range((w + 1) // 2):
         j = 2 * h
         first_sb = nl.ndarray((P_MAX, QUADRANT), dtype=nl.float32, buffer=nl.sbuf)  # [k, w]
-        _spread_row(first_sb, 0, a_sb, p, j, j)
+        _broadcast_row(first_sb, 0, a_sb, p, j, j)
         if j + 1 < w:
             at = QUADRANT * (1 + h % 2)
-            _spread_row(a_sb, at, a_sb, p, j + 1, j)
+            _broadcast_row(a_sb, at, a_sb, p, j + 1, j)
             over_sb = _take_off_both(a_sb, at, first_sb, p, j)
             _follow(xT_sb, root_sb, first_sb, 0, over_sb, p, j)
             _take_off(a_sb, at, p, j + 1)
@@ -41,7 +41,7 @@ def _eliminate_block(a_sb, xT_sb, root_sb, p):
             _follow(xT_sb, root_sb, first_sb, 0, None, p, j)
 
 
-def _spread_row(dst_sb, at, a_sb, p, i, j):
+def _broadcast_row(dst_sb, at, a_sb, p, i, j):
     """Row i of the block, from column j on, in all its partitions."""
     w = p.stop - p.start
     mask = []

@@ -18,11 +18,11 @@ def _transposed(x_sb):
     """x.T, in SBUF."""
     m = x_sb.shape[0]
     n = x_sb.shape[1]
-    turned_ps = nl.ndarray((n, m), dtype=nl.float32, buffer=nl.psum)  # [n, m]
-    nisa.nc_transpose(dst=turned_ps, data=x_sb)
-    turned_sb = nl.ndarray((n, m), dtype=nl.float32, buffer=nl.sbuf)  # [n, m]
-    nisa.tensor_copy(dst=turned_sb, src=turned_ps)
-    return turned_sb
+    transposed_ps = nl.ndarray((n, m), dtype=nl.float32, buffer=nl.psum)  # [n, m]
+    nisa.nc_transpose(dst=transposed_ps, data=x_sb)
+    transposed_sb = nl.ndarray((n, m), dtype=nl.float32, buffer=nl.sbuf)  # [n, m]
+    nisa.tensor_copy(dst=transposed_sb, src=transposed_ps)
+    return transposed_sb
 
 
 def _upper_inverse(u_sb, masks_sb, unit):

@@ -18,7 +18,7 @@ from trnsolver.kernels._batches import (
     _subtracted,
     _tile,
     _times_i,
-    _turned,
+    _transpose_each,
     _write,
 )
 
@@ -82,7 +82,7 @@ def _start(a_hbm, b, K, loads):
     # Rows count down from M: of equal magnitudes the first row wins.
     nisa.iota(dst=rank_sb, pattern=[[-1, M]], offset=M, channel_multiplier=0)
     _read(products_sb, a_hbm, b, loads)
-    _turned(a_sb, products_sb, M, W)
+    _transpose_each(a_sb, products_sb, M, W)
     return a_sb, products_sb, score_sb, pick_sb, flag_sb, row_sb, pivots_sb, small_sb, rank_sb
 
 

@@ -16,7 +16,7 @@ from trnsolver.kernels._batches import (
     _read,
     _subtracted,
     _tile,
-    _turned,
+    _transpose_each,
     _write,
 )
 
@@ -44,10 +44,10 @@ def batched_qr(a_hbm, planes=1, group=8, loads="compiler", stores="compiler"):
         diagonal_sb = _tile(b, W)  # [p, g, W]
         scale_sb = _tile(b, N)  # [p, g, N]
         small_sb = _tile(b, 8)  # [p, g, 8]
-        turned_sb = _tile(b, R)  # [p, g, R]
-        room = (products_sb, inner_sb, scale_sb, turned_sb)
+        rotated_sb = _tile(b, R)  # [p, g, R]
+        room = (products_sb, inner_sb, scale_sb, rotated_sb)
         _read(q_sb, a_hbm, b, loads)
-        _turned(a_sb, q_sb, R, N)
+        _transpose_each(a_sb, q_sb, R, N)
         whole = _all(a_sb)
         for k in range(N):
             _reflection(a_sb, products_sb, diagonal_sb, scale_sb, small_sb, k, planes)
@@ -122,9 +122,9 @@ def _direction(phase, first, size, small_sb, planes):
 
 def _reflect(x_sb, a_sb, room, k, start, planes):
     """Reflect the columns of x from ``start`` on by the vector in column k of a, and by i times it."""
-    scale_sb, turned_sb = room[2], room[3]
+    scale_sb, rotated_sb = room[2], room[3]
     N = scale_sb.shape[2]
-    R = turned_sb.shape[2]
+    R = rotated_sb.shape[2]
     left = R - planes * k
     if start == N:
         return
@@ -134,19 +134,19 @@ def _reflect(x_sb, a_sb, room, k, start, planes):
             at = k * R + planes * k
             half = left // 2
             nisa.tensor_scalar(
-                dst=_at(turned_sb, g, 0, [[2, half]]),
+                dst=_at(rotated_sb, g, 0, [[2, half]]),
                 data=_at(a_sb, g, at + 1, [[2, half]]),
                 op0=nl.multiply,
                 operand0=-1.0,
             )
-            nisa.tensor_copy(dst=_at(turned_sb, g, 1, [[2, half]]), src=_at(a_sb, g, at, [[2, half]]))
-            _reflect_by(x_sb, turned_sb, 0, room, g, k, start, planes)
+            nisa.tensor_copy(dst=_at(rotated_sb, g, 1, [[2, half]]), src=_at(a_sb, g, at, [[2, half]]))
+            _reflect_by(x_sb, rotated_sb, 0, room, g, k, start, planes)
 
 
 def _reflect_by(x_sb, v_sb, at, room, g, k, start, planes):
     """Reflect by the vector in v from ``at`` on."""
-    products_sb, inner_sb, scale_sb, turned_sb = room
-    R = turned_sb.shape[2]
+    products_sb, inner_sb, scale_sb, rotated_sb = room
+    R = rotated_sb.shape[2]
     left = R - planes * k
     count = scale_sb.shape[2] - start
     engine = _engine(g)

@@ -35,7 +35,7 @@ def batched_triangular(a_hbm, b_hbm, lower=True, unit=False, planes=1, group=8, 
         x_sb = _tile(b, N * W)  # [p, g, NW]
         products_sb = _tile(b, N * max(3, W))  # [p, g, NW]
         inverse_sb = _tile(b, N * planes)  # [p, g, V]
-        turned_sb = _tile(b, W)  # [p, g, W]
+        rotated_sb = _tile(b, W)  # [p, g, W]
         _read(a_sb, a_hbm, b, loads)
         _read(x_sb, b_hbm, b, loads)
         if not unit:
@@ -44,32 +44,32 @@ def batched_triangular(a_hbm, b_hbm, lower=True, unit=False, planes=1, group=8, 
             k = step if lower else N - 1 - step
             for g in _parts(x_sb, 4, 9):
                 if not unit:
-                    _divide(x_sb, inverse_sb, turned_sb, products_sb, g, k, planes)
+                    _divide(x_sb, inverse_sb, rotated_sb, products_sb, g, k, planes)
                 first = k + 1 if lower else 0
                 count = N - k - 1 if lower else k
                 if count > 0:
-                    _leave(x_sb, a_sb, turned_sb, products_sb, g, k, first, count, planes)
+                    _leave(x_sb, a_sb, rotated_sb, products_sb, g, k, first, count, planes)
         _write(x_hbm, x_sb, b, stores)
     return x_hbm
 
 
-def _divide(x_sb, inverse_sb, turned_sb, products_sb, g, k, planes):
+def _divide(x_sb, inverse_sb, rotated_sb, products_sb, g, k, planes):
     """Row k of x times the inverse of its diagonal entry."""
     N = inverse_sb.shape[2] // planes
-    W = turned_sb.shape[2]
+    W = rotated_sb.shape[2]
     row = _at(x_sb, g, k * W, [[1, W]])
     if planes == 2:
-        _times_i(turned_sb, 0, x_sb, k * W, g, W // 2)
+        _times_i(rotated_sb, 0, x_sb, k * W, g, W // 2)
     _multiplied(row, row, _at(inverse_sb, g, k, [[0, W]]), _engine(g))
     if planes == 2:
         product = _at(products_sb, g, 0, [[1, W]])
-        _multiplied(product, _at(turned_sb, g, 0, [[1, W]]), _at(inverse_sb, g, N + k, [[0, W]]), _engine(g))
+        _multiplied(product, _at(rotated_sb, g, 0, [[1, W]]), _at(inverse_sb, g, N + k, [[0, W]]), _engine(g))
         nisa.tensor_tensor(dst=row, data1=row, data2=product, op=nl.add, engine=_engine(g))
 
 
-def _leave(x_sb, a_sb, turned_sb, products_sb, g, k, first, count, planes):
+def _leave(x_sb, a_sb, rotated_sb, products_sb, g, k, first, count, planes):
     """Subtract multiples of row k from the rows to come."""
-    W = turned_sb.shape[2]
+    W = rotated_sb.shape[2]
     N = x_sb.shape[2] // W
     V = planes * N
     rows = _at(x_sb, g, first * W, [[W, count], [1, W]])
@@ -77,8 +77,8 @@ def _leave(x_sb, a_sb, turned_sb, products_sb, g, k, first, count, planes):
     for plane in range(planes):
         row = _at(x_sb, g, k * W, [[0, count], [1, W]])
         if plane == 1:
-            _times_i(turned_sb, 0, x_sb, k * W, g, W // 2)
-            row = _at(turned_sb, g, 0, [[0, count], [1, W]])
+            _times_i(rotated_sb, 0, x_sb, k * W, g, W // 2)
+            row = _at(rotated_sb, g, 0, [[0, count], [1, W]])
         column = _at(a_sb, g, first * V + plane * N + k, [[V, count], [0, W]])
         _multiplied(products, column, row, _engine(g))
         _subtracted(rows, products, _engine(g))

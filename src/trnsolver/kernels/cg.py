@@ -65,11 +65,11 @@ def cg(a_hbm, x_hbm, r_hbm, d_hbm, steps=16, loads="compiler", stores="compiler"
 
 def _quotient(x_sb, y_sb):
     K = x_sb.shape[1]
-    made_sb = nl.ndarray((P_MAX, K), dtype=nl.float32, buffer=nl.sbuf)  # [n, K]
-    nisa.tensor_scalar(dst=made_sb, data=y_sb, op0=nl.add, operand0=TINY)
-    nisa.reciprocal(dst=made_sb, data=made_sb)
-    nisa.tensor_tensor(dst=made_sb, data1=made_sb, data2=x_sb, op=nl.multiply)
-    return made_sb
+    quotient_sb = nl.ndarray((P_MAX, K), dtype=nl.float32, buffer=nl.sbuf)  # [n, K]
+    nisa.tensor_scalar(dst=quotient_sb, data=y_sb, op0=nl.add, operand0=TINY)
+    nisa.reciprocal(dst=quotient_sb, data=quotient_sb)
+    nisa.tensor_tensor(dst=quotient_sb, data1=quotient_sb, data2=x_sb, op=nl.multiply)
+    return quotient_sb
 
 
 def _add(x_sb, factor_sb, d_sb, op, engine):

@@ -48,15 +48,15 @@ def chebyshev(a_hbm, x_hbm, r_hbm, d_hbm, weights_hbm, loads="compiler", stores=
             nisa.tensor_tensor(
                 dst=x_sb[m.index], data1=x_sb[m.index], data2=d_sb[m.index], op=nl.add, engine=nisa.engine.gpsimd
             )
-            turned_sb = nl.ndarray((m.size, K), dtype=nl.float32, buffer=nl.sbuf)  # [m, K]
-            nisa.activation(dst=turned_sb, op=nl.copy, data=d_sb[m.index], scale=here_sb)
+            scaled_sb = nl.ndarray((m.size, K), dtype=nl.float32, buffer=nl.sbuf)  # [m, K]
+            nisa.activation(dst=scaled_sb, op=nl.copy, data=d_sb[m.index], scale=here_sb)
             nisa.scalar_tensor_tensor(
                 dst=d_sb[m.index],
                 data=r_sb[m.index],
                 op0=nl.multiply,
                 operand0=there_sb,
                 op1=nl.add,
-                operand1=turned_sb,
+                operand1=scaled_sb,
             )
         squares_sb = _inner(r_sb, r_sb, ones_sb)
         store(history_hbm[step : step + 1, 0:K], squares_sb[0:1, 0:K], stores)

@@ -41,17 +41,17 @@ def _mirror(u_sb, l_sb):
         row_sb = nl.ndarray((m.size, N - m.start), dtype=nl.float32, buffer=nl.sbuf)  # [m, N - m]
         here = l_sb[m.index][0 : m.size, m.span]
         lower_sb = _below(here, 0)
-        turned_ps = nl.ndarray((m.size, m.size), dtype=nl.float32, buffer=nl.psum)  # [m, m]
-        nisa.nc_transpose(dst=turned_ps, data=lower_sb)
-        nisa.tensor_tensor(dst=row_sb[0 : m.size, 0 : m.size], data1=_below(here, -1), data2=turned_ps, op=nl.add)
+        transposed_ps = nl.ndarray((m.size, m.size), dtype=nl.float32, buffer=nl.psum)  # [m, m]
+        nisa.nc_transpose(dst=transposed_ps, data=lower_sb)
+        nisa.tensor_tensor(dst=row_sb[0 : m.size, 0 : m.size], data1=_below(here, -1), data2=transposed_ps, op=nl.add)
         u_sb.append(row_sb)
     for m in tiles(N, M_TILE):
         for n in tiles(N, M_TILE):
             if n.index > m.index:
-                turned_ps = nl.ndarray((m.size, n.size), dtype=nl.float32, buffer=nl.psum)  # [m, n]
-                nisa.nc_transpose(dst=turned_ps, data=l_sb[n.index][0 : n.size, m.span])
+                transposed_ps = nl.ndarray((m.size, n.size), dtype=nl.float32, buffer=nl.psum)  # [m, n]
+                nisa.nc_transpose(dst=transposed_ps, data=l_sb[n.index][0 : n.size, m.span])
                 there = u_sb[m.index][0 : m.size, n.start - m.start : n.stop - m.start]
-                nisa.activation(dst=there, op=nl.copy, data=turned_ps)
+                nisa.activation(dst=there, op=nl.copy, data=transposed_ps)
 
 
 def _below(tile_sb, offset):
@@ -122,16 +122,16 @@ def _store_lower(l_hbm, u_sb, l_sb, b, stores):
     for n in tiles(N, M_TILE):
         for m in tiles(N, M_TILE):
             if m.index < n.index:
-                turned_ps = nl.ndarray((n.size, m.size), dtype=nl.float32, buffer=nl.psum)  # [n, m]
+                transposed_ps = nl.ndarray((n.size, m.size), dtype=nl.float32, buffer=nl.psum)  # [n, m]
                 back = n.start - m.start
-                nisa.nc_transpose(dst=turned_ps, data=u_sb[m.index][0 : m.size, back : back + n.size])
-                nisa.activation(dst=l_sb[n.index][0 : n.size, m.span], op=nl.copy, data=turned_ps)
-        turned_ps = nl.ndarray((n.size, n.size), dtype=nl.float32, buffer=nl.psum)  # [n, n]
-        nisa.nc_transpose(dst=turned_ps, data=u_sb[n.index][0 : n.size, 0 : n.size])
+                nisa.nc_transpose(dst=transposed_ps, data=u_sb[m.index][0 : m.size, back : back + n.size])
+                nisa.activation(dst=l_sb[n.index][0 : n.size, m.span], op=nl.copy, data=transposed_ps)
+        transposed_ps = nl.ndarray((n.size, n.size), dtype=nl.float32, buffer=nl.psum)  # [n, n]
+        nisa.nc_transpose(dst=transposed_ps, data=u_sb[n.index][0 : n.size, 0 : n.size])
         for s in tiles(n.size, QUADRANT):
             if s.start > 0:
                 there = l_sb[n.index][s.span, n.start : n.start + s.start]
-                nisa.activation(dst=there, op=nl.copy, data=turned_ps[s.span, 0 : s.start])
+                nisa.activation(dst=there, op=nl.copy, data=transposed_ps[s.span, 0 : s.start])
         store(l_hbm[b, n.span, 0 : n.stop], l_sb[n.index], stores)
         if n.stop < N:
             zero_sb = nl.ndarray((n.size, N - n.stop), dtype=nl.float32, buffer=nl.sbuf)  # [n, N - n]

@@ -61,14 +61,14 @@ def eigh(a_hbm, start_hbm, labels_hbm, eye_hbm, order_hbm, levels=8, warm=0, loa
     for b in tiles(B, GROUP if N <= P_MAX else 1):
         a_sb, v_sb, x_sb, y_sb, q_sb, label_sb, row_sb, floor_sb = [], [], [], [], [], [], [], []
         for g in range(b.size):
-            for made in (a_sb, v_sb, x_sb, y_sb, q_sb):
-                made.append(_square(N))
+            for square_sb in (a_sb, v_sb, x_sb, y_sb, q_sb):
+                square_sb.append(_square(N))
             label_sb.append(_column(N))
             row_sb.append(nl.ndarray((P_MAX, N), dtype=nl.float32, buffer=nl.sbuf))  # [n, N]
             for m in tiles(N, M_TILE):
                 nisa.dma_copy(dst=v_sb[g][m.index], src=start_hbm[b.start + g, m.span, 0:N])
             _load_column(label_sb[g], labels_hbm[b.start + g], N)
-            _spread(row_sb[g], label_sb[g], eye_sb, ones_sb)
+            _broadcast_column(row_sb[g], label_sb[g], eye_sb, ones_sb)
             _core(a_sb[g], v_sb[g], y_sb[g], q_sb[g], a_hbm[b.start + g])
             floor_sb.append(_floor(a_sb[g], ones_sb))
         for _level in range(levels):
@@ -119,7 +119,7 @@ def _floor(a_sb, ones_sb):
     return floor_sb
 
 
-def _spread(row_sb, column_sb, eye_sb, ones_sb):
+def _broadcast_column(row_sb, column_sb, eye_sb, ones_sb):
     """Set every partition of row [P, N] to the column's numbers."""
     N = row_sb.shape[1]
     for n in tiles(N, N_TILE):
@@ -216,7 +216,7 @@ def _choose(x_sb, same_sb, count_sb, label_sb, row_sb, order_sb, eye_sb, ones_sb
     trace_sb = _within(key_sb, same_sb)
     nisa.tensor_tensor(dst=key_sb, data1=key_sb, data2=order_sb, op=nl.add)
     keys_sb = nl.ndarray((P_MAX, N), dtype=nl.float32, buffer=nl.sbuf)  # [n, N]
-    _spread(keys_sb, key_sb, eye_sb, ones_sb)
+    _broadcast_column(keys_sb, key_sb, eye_sb, ones_sb)
     for m in tiles(N, M_TILE):
         one = slice(m.index, m.index + 1)
         more_sb = nl.ndarray((m.size, N), dtype=nl.float32, buffer=nl.sbuf)  # [m, N]
@@ -235,7 +235,7 @@ def _choose(x_sb, same_sb, count_sb, label_sb, row_sb, order_sb, eye_sb, ones_sb
     )
     nisa.scalar_tensor_tensor(dst=plus_sb, data=rank_sb, op0=nl.add, operand0=1.0, op1=nl.less_equal, operand1=count_sb)
     nisa.scalar_tensor_tensor(dst=label_sb, data=label_sb, op0=nl.multiply, operand0=2.0, op1=nl.add, operand1=plus_sb)
-    _spread(row_sb, label_sb, eye_sb, ones_sb)
+    _broadcast_column(row_sb, label_sb, eye_sb, ones_sb)
     nisa.tensor_scalar(dst=plus_sb, data=plus_sb, op0=nl.subtract, operand0=0.5)
     for m in tiles(N, M_TILE):
         nisa.tensor_scalar(dst=x_sb[m.index], data=x_sb[m.index], op0=nl.multiply, operand0=0.5)
@@ -245,14 +245,14 @@ def _choose(x_sb, same_sb, count_sb, label_sb, row_sb, order_sb, eye_sb, ones_sb
 def _correct(v_sb, a_sb, x_sb, y_sb, eye_sb, ones_sb):
     """Turn vT by what perturbation theory says of the couplings left in a.
 
-    Where an s + j was nearly singular, its u has turned by a small angle too much. Every such angle is a coupling
+    Where an s + j was nearly singular, its u has rotated by a small angle too much. Every such angle is a coupling
     divided by the gap between two eigenvalues.
     """
     N = a_sb[0].shape[1]
     own_sb = _column(N)
     _diagonal(own_sb, a_sb, eye_sb)
     values_sb = nl.ndarray((P_MAX, N), dtype=nl.float32, buffer=nl.sbuf)  # [n, N]
-    _spread(values_sb, own_sb, eye_sb, ones_sb)
+    _broadcast_column(values_sb, own_sb, eye_sb, ones_sb)
     for m in tiles(N, M_TILE):
         e_sb = x_sb[m.index]
         gap_sb = nl.ndarray((m.size, N), dtype=nl.float32, buffer=nl.sbuf)  # [m, N]

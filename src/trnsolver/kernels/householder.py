@@ -51,9 +51,9 @@ def _panel(r_hbm, rows_sb, masks_sb, b, k):
     p_sb = nl.ndarray((w, total), dtype=nl.float32, buffer=nl.sbuf)  # [w, M - k]
     start = 0
     for i in range(len(parts)):
-        turned_ps = nl.ndarray((w, parts[i]), dtype=nl.float32, buffer=nl.psum)  # [w, m]
-        nisa.nc_transpose(dst=turned_ps, data=rows_sb[k.index + i][0 : parts[i], k.span])
-        nisa.tensor_copy(dst=p_sb[0:w, start : start + parts[i]], src=turned_ps)
+        transposed_ps = nl.ndarray((w, parts[i]), dtype=nl.float32, buffer=nl.psum)  # [w, m]
+        nisa.nc_transpose(dst=transposed_ps, data=rows_sb[k.index + i][0 : parts[i], k.span])
+        nisa.tensor_copy(dst=p_sb[0:w, start : start + parts[i]], src=transposed_ps)
         start = start + parts[i]
     v0_sb, alpha_sb, flag_sb = _reflect(p_sb, eye_sb)
     vT_sb = _vectors(p_sb, v0_sb, flag_sb, eye_sb)
@@ -251,15 +251,15 @@ def _apply(rows_sb, first, v_sb, vT_sb, t_sb, start, stop):
             nisa.nc_matmul(dst=inner_ps, stationary=v_sb[i], moving=rows_sb[first + i][0:size, here], accumulate=i > 0)
         inner_sb = nl.ndarray((w, c.size), dtype=nl.float32, buffer=nl.sbuf)  # [w, c]
         nisa.tensor_copy(dst=inner_sb, src=inner_ps)
-        turned_ps = nl.ndarray((w, c.size), dtype=nl.float32, buffer=nl.psum)  # [w, c]
-        nisa.nc_matmul(dst=turned_ps, stationary=t_sb, moving=inner_sb, accumulate=False)
-        turned_sb = nl.ndarray((w, c.size), dtype=nl.float32, buffer=nl.sbuf)  # [w, c]
-        nisa.tensor_copy(dst=turned_sb, src=turned_ps)
+        weighted_ps = nl.ndarray((w, c.size), dtype=nl.float32, buffer=nl.psum)  # [w, c]
+        nisa.nc_matmul(dst=weighted_ps, stationary=t_sb, moving=inner_sb, accumulate=False)
+        weighted_sb = nl.ndarray((w, c.size), dtype=nl.float32, buffer=nl.sbuf)  # [w, c]
+        nisa.tensor_copy(dst=weighted_sb, src=weighted_ps)
         at = 0
         for i in range(len(v_sb)):
             size = v_sb[i].shape[0]
             product_ps = nl.ndarray((size, c.size), dtype=nl.float32, buffer=nl.psum)  # [m, c]
-            nisa.nc_matmul(dst=product_ps, stationary=vT_sb[0:w, at : at + size], moving=turned_sb, accumulate=False)
+            nisa.nc_matmul(dst=product_ps, stationary=vT_sb[0:w, at : at + size], moving=weighted_sb, accumulate=False)
             tile_sb = rows_sb[first + i][0:size, here]
             nisa.tensor_tensor(dst=tile_sb, data1=tile_sb, data2=product_ps, op=nl.subtract)
             at = at + size

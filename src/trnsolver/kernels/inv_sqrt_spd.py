@@ -35,10 +35,10 @@ def inv_sqrt_spd(a_hbm, masks_hbm, steps=STEPS, again=0, loads="compiler", store
             z_sb.append(row_sb)
         middle_sb = _like(N)
         other_sb = _like(N)
-        turned_sb = _like(N)
+        transposed_sb = _like(N)
         for step in range(steps):
-            _turn(turned_sb, z_sb)
-            _multiply(middle_sb, turned_sb, y_sb, again)
+            _turn(transposed_sb, z_sb)
+            _multiply(middle_sb, transposed_sb, y_sb, again)
             if step == steps - 1:
                 _measure(defect_hbm, middle_sb, eye_sb, b)
             for m in tiles(N, M_TILE):
@@ -52,11 +52,11 @@ def inv_sqrt_spd(a_hbm, masks_hbm, steps=STEPS, again=0, loads="compiler", store
                     op1=nl.add,
                     operand1=here,
                 )
-            _turn(turned_sb, y_sb)
-            _multiply(other_sb, turned_sb, middle_sb, again)
+            _turn(transposed_sb, y_sb)
+            _multiply(other_sb, transposed_sb, middle_sb, again)
             _copy(y_sb, other_sb)
-            _turn(turned_sb, middle_sb)
-            _multiply(other_sb, turned_sb, z_sb, again)
+            _turn(transposed_sb, middle_sb)
+            _multiply(other_sb, transposed_sb, z_sb, again)
             _copy(z_sb, other_sb)
         for m in tiles(N, M_TILE):
             store(z_hbm[b, m.span, 0:N], z_sb[m.index], stores)
@@ -64,10 +64,10 @@ def inv_sqrt_spd(a_hbm, masks_hbm, steps=STEPS, again=0, loads="compiler", store
 
 
 def _like(N):
-    made = []
+    rows_sb = []
     for m in tiles(N, M_TILE):
-        made.append(nl.ndarray((m.size, N), dtype=nl.float32, buffer=nl.sbuf))  # [m, N]
-    return made
+        rows_sb.append(nl.ndarray((m.size, N), dtype=nl.float32, buffer=nl.sbuf))  # [m, N]
+    return rows_sb
 
 
 def _copy(dst_sb, src_sb):

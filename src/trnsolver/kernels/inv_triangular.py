@@ -25,7 +25,7 @@ def inv_triangular(u_hbm, masks_hbm, unit=False, warm=0, loads="compiler"):
     zero_sb = nl.ndarray((P_MAX, P_MAX), dtype=nl.float32, buffer=nl.sbuf)  # [k, m]
     nisa.memset(dst=zero_sb, value=0.0)
     for b in range(B):
-        turned_sb = []
+        transposed_sb = []
         inverses_sb = []
         for m in tiles(N, M_TILE):
             rows_sb = load(u_hbm[b, m.span, m.start : N], loads)  # [m, N - m]
@@ -36,18 +36,18 @@ def inv_triangular(u_hbm, masks_hbm, unit=False, warm=0, loads="compiler"):
                 if n.index > m.index:
                     start = n.start - m.start
                     across_sb.append(_transposed(rows_sb[0 : m.size, start : start + n.size]))
-            turned_sb.append(across_sb)
+            transposed_sb.append(across_sb)
         for n in tiles(N, M_TILE):
-            _column(x_hbm, turned_sb, inverses_sb, zero_sb, b, n)
+            _column(x_hbm, transposed_sb, inverses_sb, zero_sb, b, n)
     return x_hbm
 
 
-def _column(x_hbm, turned_sb, inverses_sb, zero_sb, b, n):
+def _column(x_hbm, transposed_sb, inverses_sb, zero_sb, b, n):
     """One block column, from the diagonal up; what lies below is zero."""
     N = x_hbm.shape[1]
     rows = tiles(N, M_TILE)
-    found_sb = [inverses_sb[n.index][0]]
-    store(x_hbm[b, n.span, n.span], found_sb[0])
+    column_sb = [inverses_sb[n.index][0]]
+    store(x_hbm[b, n.span, n.span], column_sb[0])
     for m in rows:
         if m.index > n.index:
             store(x_hbm[b, m.span, n.span], zero_sb[0 : m.size, 0 : n.size])
@@ -57,8 +57,8 @@ def _column(x_hbm, turned_sb, inverses_sb, zero_sb, b, n):
         for k in range(m.index + 1, n.index + 1):
             nisa.nc_matmul(
                 dst=sum_ps,
-                stationary=turned_sb[m.index][k - m.index - 1],
-                moving=found_sb[n.index - k],
+                stationary=transposed_sb[m.index][k - m.index - 1],
+                moving=column_sb[n.index - k],
                 accumulate=k > m.index + 1,
             )
         sum_sb = nl.ndarray((m.size, n.size), dtype=nl.float32, buffer=nl.sbuf)  # [m, n]
@@ -67,5 +67,5 @@ def _column(x_hbm, turned_sb, inverses_sb, zero_sb, b, n):
         nisa.nc_matmul(dst=solved_ps, stationary=inverses_sb[m.index][1], moving=sum_sb, accumulate=False)
         solved_sb = nl.ndarray((m.size, n.size), dtype=nl.float32, buffer=nl.sbuf)  # [m, n]
         nisa.tensor_copy(dst=solved_sb, src=solved_ps)
-        found_sb.append(solved_sb)
+        column_sb.append(solved_sb)
         store(x_hbm[b, m.span, n.span], solved_sb)

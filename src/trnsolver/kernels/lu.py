@@ -87,22 +87,22 @@ def _panel_columns(a_sb, all_sb, free_sb, rank_sb, kept, eye_sb, before, u_hbm, 
         ones_sb.append(tile_sb)
         part_sb = all_sb[0:P, t, c.span]
         nisa.activation(dst=part_sb, op=nl.copy, data=l_sb[0:P, 0:w, t])
-        turned_ps = nl.ndarray((w, P), dtype=nl.float32, buffer=nl.psum)  # [c, p]
-        nisa.nc_transpose(dst=turned_ps, data=part_sb)
-        turned_sb = nl.ndarray((w, P), dtype=nl.float32, buffer=nl.sbuf)  # [c, p]
-        nisa.activation(dst=turned_sb, op=nl.copy, data=turned_ps)
-        lT_sb.append(turned_sb)
+        transposed_ps = nl.ndarray((w, P), dtype=nl.float32, buffer=nl.psum)  # [c, p]
+        nisa.nc_transpose(dst=transposed_ps, data=part_sb)
+        transposed_sb = nl.ndarray((w, P), dtype=nl.float32, buffer=nl.sbuf)  # [c, p]
+        nisa.activation(dst=transposed_sb, op=nl.copy, data=transposed_ps)
+        lT_sb.append(transposed_sb)
     return p_sb, ones_sb, lT_sb, _inverse(p_sb, one_sb, eye_sb)
 
 
 def _inverse(p_sb, one_sb, eye_sb):
     """The transpose of the unit triangle's inverse, out of the pivot rows."""
     P, w, T = p_sb.shape
-    turned_ps = nl.ndarray((w, w), dtype=nl.float32, buffer=nl.psum)  # [k, j]
+    transposed_ps = nl.ndarray((w, w), dtype=nl.float32, buffer=nl.psum)  # [k, j]
     for t in range(T):
-        nisa.nc_matmul(dst=turned_ps, stationary=p_sb[0:P, 0:w, t], moving=one_sb[0:P, 0:w, t], accumulate=t > 0)
+        nisa.nc_matmul(dst=transposed_ps, stationary=p_sb[0:P, 0:w, t], moving=one_sb[0:P, 0:w, t], accumulate=t > 0)
     all_sb = nl.ndarray((w, w), dtype=nl.float32, buffer=nl.sbuf)  # [k, j]
-    nisa.tensor_copy(dst=all_sb, src=turned_ps)
+    nisa.tensor_copy(dst=all_sb, src=transposed_ps)
     inverseT_sb = nl.ndarray((w, w), dtype=nl.float32, buffer=nl.sbuf)  # [k, j]
     nisa.affine_select(
         dst=inverseT_sb,

@@ -1,6 +1,6 @@
 """u[B, N, N] orthogonal and h[B, N, N] symmetric with a[B, N, N] = u h: the polar factors, products alone.
 
-Odd polynomials take the singular values of x, which starts from a between two random rotations, to 1; x turned is
+Odd polynomials take the singular values of x, which starts from a between two random rotations, to 1; x rotated is
 kept beside it, for the array multiplies by transposes. Singular values of zero start from what rounding makes of them,
 so that u is orthogonal for a singular matrix as well. Steps are fixed. Bound by the Tensor Engine.
 """
@@ -48,8 +48,8 @@ def polar_factor(a_hbm, rotation_hbm, eye_hbm, warm=0, loads="compiler"):
     for b in tiles(B, GROUP if N <= P_MAX else 1):
         x_sb, xT_sb, y_sb, q_sb = [], [], [], []
         for i in range(b.size):
-            for made in (x_sb, xT_sb, y_sb, q_sb):
-                made.append(_square(N))
+            for square_sb in (x_sb, xT_sb, y_sb, q_sb):
+                square_sb.append(_square(N))
             _start(x_sb[i], xT_sb[i], y_sb[i], q_sb[i], g_sb, a_hbm[b.start + i], eye_sb, ones_sb, loads)
         for step in range(LIFTS + 2):
             c = LIFT if step < LIFTS else NEAR if step == LIFTS else TAYLOR

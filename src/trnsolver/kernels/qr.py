@@ -81,15 +81,15 @@ def _panel(q_sb, eye_sb, minus_sb, c, M):
         nisa.nc_matmul(dst=gram_ps, stationary=p_sb, moving=p_sb, accumulate=m.index > 0)
     nisa.tensor_copy(dst=row_sb[0:w, 0:w], src=gram_ps)
     for m in tiles(M, M_TILE):
-        turned_ps = nl.ndarray((w, m.size), dtype=nl.float32, buffer=nl.psum)  # [c, m]
-        nisa.nc_transpose(dst=turned_ps, data=q_sb[m.index][0 : m.size, c.span])
-        _copy_out(row_sb[0:w, w + m.start : w + m.stop], turned_ps, 1.0, False)
+        transposed_ps = nl.ndarray((w, m.size), dtype=nl.float32, buffer=nl.psum)  # [c, m]
+        nisa.nc_transpose(dst=transposed_ps, data=q_sb[m.index][0 : m.size, c.span])
+        _copy_out(row_sb[0:w, w + m.start : w + m.stop], transposed_ps, 1.0, False)
     s, xT_sb = _diagonal_blocks(row_sb, w, None, 0, eye_sb, minus_sb)
     _solve(row_sb, xT_sb, s, slice(w, w + M), True)
     for m in tiles(M, M_TILE):
-        turned_ps = nl.ndarray((m.size, w), dtype=nl.float32, buffer=nl.psum)  # [m, c]
-        nisa.nc_transpose(dst=turned_ps, data=row_sb[0:w, w + m.start : w + m.stop])
-        _copy_out(q_sb[m.index][0 : m.size, c.span], turned_ps, 1.0, m.index % 2 == 0)
+        transposed_ps = nl.ndarray((m.size, w), dtype=nl.float32, buffer=nl.psum)  # [m, c]
+        nisa.nc_transpose(dst=transposed_ps, data=row_sb[0:w, w + m.start : w + m.stop])
+        _copy_out(q_sb[m.index][0 : m.size, c.span], transposed_ps, 1.0, m.index % 2 == 0)
     # The next panel first.
     near = min(N, c.stop + M_TILE)
     _project(q_sb, row_sb, c, slice(c.stop, near))
@@ -182,10 +182,10 @@ def _sweep(q_sb, qT_sb, h_sb, last):
     if not last:
         for m in tiles(M, M_TILE):
             for k in tiles(N, M_TILE):
-                turned_ps = nl.ndarray((k.size, m.size), dtype=nl.float32, buffer=nl.psum)  # [k, m]
-                nisa.nc_transpose(dst=turned_ps, data=q_sb[m.index][0 : m.size, k.span])
+                transposed_ps = nl.ndarray((k.size, m.size), dtype=nl.float32, buffer=nl.psum)  # [k, m]
+                nisa.nc_transpose(dst=transposed_ps, data=q_sb[m.index][0 : m.size, k.span])
                 there = qT_sb[k.index][0 : k.size, k.size + m.start : k.size + m.stop]
-                _copy_out(there, turned_ps, 1.0, (m.index + k.index) % 2 == 0)
+                _copy_out(there, transposed_ps, 1.0, (m.index + k.index) % 2 == 0)
 
 
 def _store_triangle_of(r_hbm, a_hbm, q_sb, b, loads, stores):

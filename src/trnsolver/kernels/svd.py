@@ -75,7 +75,7 @@ def _large(x_hbm, wT_hbm, r_hbm, masks_sb, b, sweeps):
     v_sb = _square(T)
     b_sb = _square(T)
     eyes_sb = nl.ndarray((P_MAX, T, P_MAX), dtype=nl.float32, buffer=nl.sbuf)  # [n, g, n]
-    turned_sb = nl.ndarray((P_MAX, T, P_MAX), dtype=nl.float32, buffer=nl.sbuf)  # [n, g, n]
+    transposed_sb = nl.ndarray((P_MAX, T, P_MAX), dtype=nl.float32, buffer=nl.sbuf)  # [n, g, n]
     for m in rows:
         nisa.memset(dst=x_sb[m.index], value=0.0)
         nisa.memset(dst=v_sb[m.index], value=0.0)
@@ -97,8 +97,8 @@ def _large(x_hbm, wT_hbm, r_hbm, masks_sb, b, sweeps):
             for g in range(T):
                 w_ps = nl.ndarray((P_MAX, P_MAX), dtype=nl.float32, buffer=nl.psum)  # [n, n]
                 nisa.nc_transpose(dst=w_ps, data=w_sb[0:P_MAX, g, 0:P_MAX])
-                nisa.tensor_copy(dst=turned_sb[0:P_MAX, g, 0:P_MAX], src=w_ps)
-            _move(v_sb, b_sb, turned_sb, seats)
+                nisa.tensor_copy(dst=transposed_sb[0:P_MAX, g, 0:P_MAX], src=w_ps)
+            _move(v_sb, b_sb, transposed_sb, seats)
             _move(x_sb, b_sb, eyes_sb, seats)
     for m in rows:
         store(x_hbm[b, m.span, 0:N], x_sb[m.index][0 : m.size, 0:N])
@@ -152,11 +152,11 @@ def _rotate(x_sb, work, masks_sb, pattern):
     _rotation(q_sb, half_sb, e_sb, delta_ps, masks_sb, pattern, small_sb, 0.0)
     for g in range(groups):
         for c in tiles(M, N_TILE):
-            turned_ps = nl.ndarray((size, c.size), dtype=nl.float32, buffer=nl.psum)  # [n, c]
+            rotated_ps = nl.ndarray((size, c.size), dtype=nl.float32, buffer=nl.psum)  # [n, c]
             nisa.nc_matmul(
-                dst=turned_ps, stationary=q_sb[0:size, g, 0:size], moving=x_sb[g][0:size, c.span], accumulate=False
+                dst=rotated_ps, stationary=q_sb[0:size, g, 0:size], moving=x_sb[g][0:size, c.span], accumulate=False
             )
-            nisa.activation(dst=x_sb[g][0:size, c.span], op=nl.copy, data=turned_ps)
+            nisa.activation(dst=x_sb[g][0:size, c.span], op=nl.copy, data=rotated_ps)
     _multiply(w_sb, q_sb, w_sb)
 
 
