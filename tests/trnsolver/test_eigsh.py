@@ -86,7 +86,9 @@ def test_errors():
         ts.eigsh(sp.diags_array([1.0, 2.0, 3.0], format="csr"), 1, sigma=2.0)
     with pytest.raises(ArgumentError, match="1 to 40"):
         ts.eigsh(LINE, 41)
-    with pytest.raises(ArgumentError, match="finite"):
+    with pytest.raises(ArgumentError, match="inf, expected a finite number"):
+        ts.eigsh(LINE, sigma=float("inf"))
+    with pytest.raises(ArgumentError, match="nan, expected a real number"):
         ts.eigsh(LINE, sigma=float("nan"))
     with pytest.raises(ArgumentError, match="low at most high"):
         ts.count_eigenvalues(LINE, (2.0, 1.0))
