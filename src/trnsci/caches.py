@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
@@ -84,11 +85,17 @@ class PlanCache:
 CACHE = PlanCache()
 
 
+def _uncompiled(function: F) -> F:
+    """Return a function that the compiler, where it was imported, leaves alone: tables are no part of a graph."""
+    compiler = sys.modules.get("torch._dynamo")
+    return function if compiler is None else compiler.disable(function)  # type: ignore[no-any-return]
+
+
 def kept(function: F) -> F:
     """Keep what a function returns beside the plans, within their limits: tables that plans and calls share."""
 
     @functools.wraps(function)
     def keeping(*args: Any) -> Any:
-        return CACHE.get((function, args), lambda: function(*args))
+        return _uncompiled(CACHE.get)((function, args), lambda: function(*args))
 
     return keeping  # type: ignore[return-value]
