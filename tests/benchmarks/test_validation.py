@@ -84,7 +84,7 @@ def test_a_sound_kernel_is_compiled_measured_and_right(machine):
     assert found["measure"]["seconds"] == pytest.approx(found["predict"]["benchmark_s"], rel=1e-6)
     assert found["predict"]["launches"] == 1
     assert found["predict"]["lint"] == []
-    assert found["predict"]["choices"].keys() <= {"row_tiles", "loads", "stores"}
+    assert found["predict"]["choices"].keys() <= {"row_tiles", "loads", "stores", "warm"}
 
 
 @pytest.mark.parametrize(

@@ -191,7 +191,8 @@ def runs(example, result, preamble):
     exec(preamble, names)
     assert "\n" not in example
     raising = re.fullmatch(r"with contextlib.suppress\(([\w.]+)\): (.*)", example)
-    if raising:
+    # what a package that may be missing computes runs where it is there
+    if raising and not raising[1].endswith("BackendUnavailable"):
         with pytest.raises(eval(raising[1], names)):
             exec(raising[2], names)
     try:

@@ -246,7 +246,7 @@ def test_memset_refuses():
         WrongArgument, "constant-range", lambda b: isa.memset(b, 300), out=[((2, 4), U8)], says=("300", "255")
     )
     assert (error.got, error.limit) == (300, (0, 255))
-    refused(WrongArgument, "constant-range", lambda b: isa.memset(b, -1), out=[((2, 4), U8)], says="Write 255")
+    refused(WrongArgument, "constant-range", lambda b: isa.memset(b, -1), out=[((2, 4), U8)], says="write 255")
     refused(WrongArgument, "packed-constant", lambda b: isa.memset(b, 1), out=[((2, 4), language.float4_e2m1fn_x4)])
     run(lambda b: isa.memset(b, 0), out=[((2, 4), language.float4_e2m1fn_x4)], target="trn3")
     refused(WrongArgument, "constant", lambda b: isa.memset(b, b), out=out, says="tensor_copy")

@@ -332,7 +332,7 @@ REFUSED = [
     (sbuf, lambda t: t.reshape_dim(1, (3, -1)), WrongShape, "view", "does not have 4 elements"),
     (sbuf, lambda t: t.reshape_dim(1, (-2, -2)), WrongShape, "view", "entry of -2"),
     (sbuf, lambda t: t.reshape_dim(1, (0, 4)), WrongShape, "view", "entry of 0"),
-    (sbuf, lambda t: t.flatten_dims(0, 1), WrongShape, "partition-dim", "start after"),
+    (sbuf, lambda t: t.flatten_dims(0, 1), WrongShape, "partition-dim", "Start after"),
     (sbuf, lambda t: t.flatten_dims(2, 1), WrongArgument, "view", "from 2 to 1"),
     (sbuf, lambda t: t.permute((0, 2, 1)).flatten_dims(1, 2), WrongShape, "contiguous", "not contiguous"),
     (sbuf, lambda t: t.reshape((4, 8, 6)), WrongShape, "partition-dim", "is 8 and would become 4"),

@@ -20,7 +20,7 @@ from trnfft.device.passes import NONE, Factor, Pass, Table
 from trnfft.device.programs import Builder, half_read
 from trnfft.kernels import fft as kernels
 from trnsci.caches import kept
-from trnsci.nki import launch
+from trnsci.nki import WARM, launch
 from trnsci.programs import size_of
 
 # Dtypes that a program loads and converts by itself, beside its own; the host converts others.
@@ -214,7 +214,7 @@ def fits(chain: Chain, shape: tuple[int, ...], real: bool) -> bool:
     size = sum(math.prod(slot.padded) * 2 for slot in chain.slots)
     given = torch.empty(size, device="meta") if size else None
     tensors = (plane, None if real else plane, chain.matrices, chain.twiddles, given)
-    return size_of(kernels.fft, tensors, {"program": chain.steps}).fits
+    return size_of(kernels.fft, tensors, {"program": chain.steps, "warm": WARM[-1]}).fits
 
 
 def run(chain: Chain, x: Tensor, factors: list[Tensor], result: torch.dtype) -> tuple[Tensor, ...]:

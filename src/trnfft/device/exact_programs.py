@@ -15,7 +15,7 @@ from trnfft.device import tables
 from trnfft.device.tables import Array
 from trnfft.kernels import exact as kernels
 from trnsci.caches import kept
-from trnsci.nki import P_MAX
+from trnsci.nki import P_MAX, WARM
 from trnsci.programs import Size, size_of
 
 # Real and imaginary parts share the partitions.
@@ -322,7 +322,7 @@ def _size(lengths: tuple[int, ...], columns: int, precision: str, points: int) -
     transform = program(lengths, columns, -1, precision, points)
     whole = math.prod(axis.length for axis in transform.axes)
     x = torch.empty(2, whole, transform.count, columns, dtype=torch.bfloat16, device="meta")
-    return size_of(kernels.exact, (x, transform.tables), {"program": transform.steps})
+    return size_of(kernels.exact, (x, transform.tables), {"program": transform.steps, "warm": WARM[-1]})
 
 
 def fits(lengths: tuple[int, ...], columns: int, precision: str, points: int = 0) -> bool:

@@ -15,7 +15,7 @@ import torch
 
 from trnfft.device.programs import program
 from trnfft.kernels import fft as kernels
-from trnsci.nki import P_MAX
+from trnsci.nki import P_MAX, WARM
 from trnsci.programs import Size, limits, most, size_of
 
 # Points that fit whatever their shape: at most 8 instructions for each tile of 128 rows.
@@ -31,7 +31,7 @@ def _size(kind: str, rows: int, n: int, real: bool) -> Size:
     transform = program(kind, (rows, given), (1,), n, -1, "none", torch.float32, real)
     plane = torch.empty(rows * (transform.read if kind == "c2r" else n), device="meta")
     planes = plane, None if real or kind == "r2c" else plane
-    return size_of(kernels.fft, (*planes, *transform.tables), {"program": transform.steps})
+    return size_of(kernels.fft, (*planes, *transform.tables), {"program": transform.steps, "warm": WARM[-1]})
 
 
 def _tile(n: int) -> int:
