@@ -346,8 +346,8 @@ REFUSED = [
     (sbuf, lambda t: t.ap([[24, 7], [5, 6]]), OutOfBounds, "bounds", "element 25 of a partition"),
     (hbm, lambda t: t.ap([[24, 8], [1, 25]]), OutOfBounds, "bounds", "0..192"),
     (hbm, lambda t: t.ap([[24, 8]], offset=-1), OutOfBounds, "bounds", "-1.."),
-    (hbm, lambda t: t.ap([]), WrongArgument, "view", "counts are at least 1"),
-    (hbm, lambda t: t.ap([[1, 0]]), WrongArgument, "view", "counts are at least 1"),
+    (hbm, lambda t: t.ap([]), WrongArgument, "view", "Counts are at least 1"),
+    (hbm, lambda t: t.ap([[1, 0]]), WrongArgument, "view", "Counts are at least 1"),
     (hbm, lambda t: t.ap([[-1, 2]]), WrongArgument, "view", "steps at least 0"),
     (hbm, lambda t: t.ap([24, 8]), WrongArgument, "view", "[step, count] pairs"),
     (sbuf, lambda t: t[0, 0, 0, 0], OutOfBounds, "bounds", "4 indices"),
@@ -360,7 +360,7 @@ REFUSED = [
     (sbuf, lambda t: t[1.5], WrongArgument, "index", "1.5 (float)"),
     (sbuf, lambda t: t[np.array([1, 2])], WrongArgument, "index", "(ndarray) is no index"),
     (sbuf, lambda t: t[:, language.ds(3, 2)], OutOfBounds, "bounds", "3:5"),
-    (sbuf, lambda t: list(t), WrongArgument, "iterate", "loop over range"),
+    (sbuf, lambda t: list(t), WrongArgument, "iterate", "Loop over range"),
 ]
 
 
