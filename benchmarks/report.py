@@ -214,7 +214,8 @@ def _page(reports: Sequence[OpReport], facts: dict[str, str]) -> str:
         " deterministic, and are compared exactly with the recorded baselines in CI; *before* is what was recorded"
         " until the model or the kernel last changed.",
         "Ratios are our time over the peer's: below 1 we are faster. Overhead rows show the difference instead. Spread"
-        " is the distance between the quartiles over the median. An op whose tests fail has no figures.",
+        " is the distance between the quartiles over the median. An op whose tests fail has no figures, and one without"
+        " measured figures was not timed in this run.",
         _markdown([["machine", ""], *([key, value] for key, value in facts.items())]),
         *_unsteady(reports),
     ]

@@ -65,6 +65,8 @@ def run_laplace(
             other = trnrand.rademacher(vectors, options.vectors, dtype=dtype, generator=stream)
             images = add(_images(store, held, orbitals, (right, other), precision))
     columns = vectors if right is None else right.shape[1]
+    # used again: blocks of several sizes would leave holes, and take more memory than is planned
+    room = torch.empty((rows, orbitals.e_vir.shape[1], vectors), dtype=dtype)
     for index, (t, w) in enumerate(zip(points.t, points.w, strict=True)):
         if bool(state.done[index].all()):
             continue
@@ -76,8 +78,9 @@ def run_laplace(
             last, spin = spins.until(first, min(held.stop, first + rows)), spins.of(first)
             # the factor of two exponentials, half on either side of the product
             scale = torch.exp(-0.5 * t * (orbitals.e_vir[spin] - orbitals.e_occ[first:last, None])).to(dtype)
-            block = store.rows(first - held.start, last - held.start)
-            scaled = (block * scale[:, :, None]).reshape(-1, vectors)  # [rows nvir, vectors]
+            block = store.rows(first - held.start, last - held.start, room)
+            into = room[: last - first] if block.device == room.device else None
+            scaled = torch.mul(block, scale[:, :, None], out=into).view(-1, vectors)  # [rows nvir, vectors]
             if right is None:
                 product = trnblas.syrk(1.0, scaled, trans=True, precision=precision)
             else:

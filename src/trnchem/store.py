@@ -29,8 +29,8 @@ class Store(Protocol):
     def fitted(self, vectors: int) -> None:
         """End the fit: from now on rows have this many columns."""
 
-    def rows(self, first: int, last: int) -> Tensor:
-        """Return rows [last - first, nvir, columns]."""
+    def rows(self, first: int, last: int, into: Tensor | None = None) -> Tensor:
+        """Return rows [last - first, nvir, columns]; what must be read is read ``into`` memory that is given."""
 
 
 class HostStore:
@@ -52,7 +52,7 @@ class HostStore:
         """Forget columns that were not kept."""
         self._columns = vectors
 
-    def rows(self, first: int, last: int) -> Tensor:
+    def rows(self, first: int, last: int, into: Tensor | None = None) -> Tensor:
         """Return a view."""
         return self._array[first:last, :, : self._columns]
 
@@ -76,7 +76,7 @@ class DeviceStore:
         """Let go of rows that were not fitted."""
         self._columns, self._rows = [], [torch.cat(self._rows) if len(self._rows) > 1 else self._rows[0]]
 
-    def rows(self, first: int, last: int) -> Tensor:
+    def rows(self, first: int, last: int, into: Tensor | None = None) -> Tensor:
         """Return rows, fitted ones once every row is."""
         if not self._columns:
             return self._rows[0][first:last]
@@ -107,9 +107,12 @@ class DiskStore:
         """Forget columns that were not kept."""
         self._columns = vectors
 
-    def rows(self, first: int, last: int) -> Tensor:
+    def rows(self, first: int, last: int, into: Tensor | None = None) -> Tensor:
         """Read rows."""
-        return torch.from_numpy(self._dataset[first:last, :, : self._columns])
+        if into is None:
+            return torch.from_numpy(self._dataset[first:last, :, : self._columns])
+        self._dataset.read_direct(into.numpy(), np.s_[first:last, :, : self._columns], np.s_[: last - first])
+        return into[: last - first]
 
 
 @contextmanager

@@ -88,7 +88,7 @@ CACHE = PlanCache()
 def _uncompiled(function: F) -> F:
     """Return a function that the compiler, where it was imported, leaves alone: tables are no part of a graph."""
     compiler = sys.modules.get("torch._dynamo")
-    return function if compiler is None else compiler.disable(function)  # type: ignore[no-any-return]
+    return function if compiler is None else compiler.disable(function)
 
 
 def kept(function: F) -> F:
