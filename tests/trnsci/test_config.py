@@ -146,6 +146,7 @@ print(config.CACHE_DIR.get(), predict.host().float32 > 0)
 """
 
 
+@pytest.mark.slow
 def test_a_program_runs_without_a_home_and_without_a_name(tmp_path):
     environment = {name: value for name, value in os.environ.items() if name not in ("HOME", "USER", "LOGNAME")}
     environment |= {"TMPDIR": str(tmp_path)}

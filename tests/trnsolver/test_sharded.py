@@ -466,6 +466,7 @@ def test_a_singular_matrix_names_the_pivot_of_the_whole(ranks):
     assert {error.index for error in caught.value.errors.values()} == {11}
 
 
+@pytest.mark.slow
 def test_plans_of_general_systems_and_spectra_hold_parts_only():
     layout = Layout((640, 640), torch.float64, (16,), (0,))
     right = Layout((640, 2), torch.float64, (16,), (0,))
