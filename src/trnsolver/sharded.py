@@ -1,4 +1,4 @@
-"""Factorisations and solvers on spread matrices.
+"""Factorisations and solvers on sharded matrices.
 
 Matrices come in any placement. Results, on the first axis of the mesh (copies along the others):
 
@@ -70,11 +70,11 @@ class Dealt:
         own = self.rows[self.here]
         pieces = [local[[at for at, row in enumerate(own) if row in cut]] for cut in cuts]
         received = self._exchange(pieces, cuts, local.shape[1], dealing=False)
-        made = local.new_empty(len(cuts[self.here]), local.shape[1])
+        collected = local.new_empty(len(cuts[self.here]), local.shape[1])
         for rows, piece in zip(self.rows, received, strict=True):
             places = [row - cuts[self.here].start for row in rows if row in cuts[self.here]]
-            made[places] = piece
-        return made
+            collected[places] = piece
+        return collected
 
     def _exchange(self, pieces: Sequence[Tensor], cuts: Sequence[range], width: int, *, dealing: bool) -> list[Tensor]:
         count = [[sum(row in cut for row in rows) for rows in self.rows] for cut in cuts]
@@ -120,9 +120,9 @@ def _lower_factor(team: Team, a: Part) -> Part:
             target = local[at:until, block.stop : reach]
             target += gemm(-1.0, panel[at - done : until - done], whole[: reach - block.stop], trans_b="c")
             at = until
-    made = deal.collect(local)
+    factor = deal.collect(local)
     start = chunks(n, team.size(0))[team.here(0)][0]
-    return a.with_local(torch.tril(made, start))
+    return a.with_local(torch.tril(factor, start))
 
 
 def _corner(team: Team, local: Tensor, deal: Dealt, number: int, done: int) -> Tensor:
@@ -172,8 +172,8 @@ def _with_factor(team: Team, factor: Part, b: Part) -> Part:
 @sharded(cholesky_solve)
 def _cholesky_solve(team: Team, b: Part, factor: Part, upper: bool, out: Part | None) -> Part:
     factor = factor.transposed(conj=True) if upper else factor
-    made = _solved(team, lambda f, x: cholesky_solve(x, f), lambda x: _with_factor(team, factor, x), factor, b)
-    return written(team, made, out)
+    solution = _solved(team, lambda f, x: cholesky_solve(x, f), lambda x: _with_factor(team, factor, x), factor, b)
+    return written(team, solution, out)
 
 
 @sharded(inv_spd)
@@ -199,8 +199,8 @@ def _solve_triangular(
         return written(team, by_batch(team, lambda x, y: solve_triangular(x, y, **flags), a, b), out)
     if left:
         return written(team, solve_triangle(team, 1.0, a, b, down=not upper, unit=unitriangular), out)
-    made = solve_triangle(team, 1.0, a, b.transposed(), down=not upper, kind="t", unit=unitriangular).transposed()
-    return written(team, made, out)
+    solution = solve_triangle(team, 1.0, a, b.transposed(), down=not upper, kind="t", unit=unitriangular).transposed()
+    return written(team, solution, out)
 
 
 def _check_lstsq(
@@ -229,8 +229,8 @@ def _lstsq(
     if m > n and (not readable(rank) or bool((rank == n).all())):
         residuals = team.all_reduce(0, squares(gemm(1.0, a.local, x) - right))
 
-    def copies(made: Tensor) -> Part:
-        return b.with_local(made, tuple(made.shape), (None,) * len(b.places))
+    def copies(local: Tensor) -> Part:
+        return b.with_local(local, tuple(local.shape), (None,) * len(b.places))
 
     return LeastSquares(*map(copies, (x if len(b.shape) > 1 else x[:, 0], residuals, rank, values)))  # type: ignore[arg-type]
 
@@ -242,11 +242,11 @@ def _qr(team: Team, a: Part, mode: str, out: Sequence[Part] | None) -> QR:
             op="qr", reasons=[("distributed", f"the sharded factorisation is reduced, mode is {mode!r}")]
         )
     if len(a.shape) > 2:
-        made = by_batch(team, qr, a)
+        factors = by_batch(team, qr, a)
     else:
         q, r = _tall_qr(team, a.to(team, team.first(0)))
-        made = (q, a.with_local(r, tuple(r.shape), (None,) * len(a.places)))
-    return QR(*(written(team, part, where) for part, where in zip(made, out or (None, None), strict=True)))  # type: ignore[arg-type]
+        factors = (q, a.with_local(r, tuple(r.shape), (None,) * len(a.places)))
+    return QR(*(written(team, part, where) for part, where in zip(factors, out or (None, None), strict=True)))  # type: ignore[arg-type]
 
 
 def _tall_qr(team: Team, a: Part) -> tuple[Part, Tensor]:
@@ -322,6 +322,6 @@ def _eigh_randomized(
 def _matrix(op: str, team: Team, a: Part) -> Part:
     if len(a.shape) > 2:
         raise UnsupportedError(
-            op=op, reasons=[("distributed", f"it takes one spread matrix, the operand has shape {a.shape}")]
+            op=op, reasons=[("distributed", f"it takes one sharded matrix, the operand has shape {a.shape}")]
         )
     return a.to(team, team.first(0))

@@ -1,6 +1,6 @@
-"""Conjugate gradients on spread arrays: any placement in, rows of the solution out.
+"""Conjugate gradients on sharded arrays: any placement in, rows of the solution out.
 
-The matrix is spread, or sparse and cut along its rows (``trnsparse.shard_rows``), where a step moves the rows at each
+The matrix is sharded, or sparse and cut along its rows (``trnsparse.shard_rows``), where a step moves the rows at each
 cut alone.
 """
 
@@ -28,7 +28,7 @@ def _check_cg(a: Any, b: Tensor, **options: Any) -> None:
     elif not isinstance(a, Tensor):
         raise UnsupportedError(
             op="cg",
-            reasons=[("distributed", f"a is a {type(a).__name__}, and the right-hand side is spread")],
+            reasons=[("distributed", f"a is a {type(a).__name__}, and the right-hand side is sharded")],
             hint="Spread a matrix with trnsci.distributed.shard, or a sparse one with trnsparse.shard_rows",
         )
     square("cg", look=False, a=a)
@@ -63,7 +63,7 @@ def _on_rows(preconditioner: Apply | None) -> Apply:
                 argument="shape of what preconditioner returns",
                 got=tuple(z.shape),
                 expected=f"{tuple(r.shape)}, this rank's rows of the residual",
-                hint="On spread arrays a preconditioner takes and gives the rows of its rank",
+                hint="On sharded arrays a preconditioner takes and gives the rows of its rank",
             )
         return z
 
@@ -124,9 +124,9 @@ def _cg(
         z = improve(r)
         before, rz = rz, inner(r, z)
         d = z + torch.where(before == 0, torch.zeros_like(before), rz / before) * d
-    found = rows.with_local(x[:, 0] if vector else x)
+    solution = rows.with_local(x[:, 0] if vector else x)
     return Result(
-        x=found,  # type: ignore[arg-type]
+        x=solution,  # type: ignore[arg-type]
         converged=done,
         iterations=len(history) - 1,
         residuals=tuple(history),

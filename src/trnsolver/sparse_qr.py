@@ -49,34 +49,34 @@ def analysed_qr(a: Compressed, order: Index) -> Fronts:
     place[order] = np.arange(n)
     pattern = sp.csr_array((np.ones(len(a.indices)), place[a.indices], a.indptr), shape=a.shape)
     gram = sp.coo_array(sp.csr_array(pattern.T) @ pattern)
-    found = supernodes(n, gram.row.astype(np.int64), gram.col.astype(np.int64))
-    order = order[np.argsort(found.relabel)]
-    column = found.relabel[place[a.indices]]
+    nodes = supernodes(n, gram.row.astype(np.int64), gram.col.astype(np.int64))
+    order = order[np.argsort(nodes.relabel)]
+    column = nodes.relabel[place[a.indices]]
     leading = np.full(m, n)
     np.minimum.at(leading, a.rows, column)
-    owner = np.repeat(np.arange(len(found.starts)), np.diff([*found.starts, n]))
-    return _fronts(a, order, found, column, leading, owner)
+    owner = np.repeat(np.arange(len(nodes.starts)), np.diff([*nodes.starts, n]))
+    return _fronts(a, order, nodes, column, leading, owner)
 
 
-def _fronts(a: Compressed, order: Index, found: Supernodes, column: Index, leading: Index, owner: Index) -> Fronts:
+def _fronts(a: Compressed, order: Index, nodes: Supernodes, column: Index, leading: Index, owner: Index) -> Fronts:
     m, n = a.shape
-    home = np.where(leading < n, owner[np.minimum(leading, n - 1)], len(found.starts)) if n else np.zeros(m, np.int64)
+    home = np.where(leading < n, owner[np.minimum(leading, n - 1)], len(nodes.starts)) if n else np.zeros(m, np.int64)
     by = np.argsort(home, kind="stable")
-    bounds = np.searchsorted(home[by], np.arange(len(found.starts) + 1))
-    below: list[list[int]] = [[] for _ in found.starts]
+    bounds = np.searchsorted(home[by], np.arange(len(nodes.starts) + 1))
+    below: list[list[int]] = [[] for _ in nodes.starts]
     local: list[Tensor] = []
-    for s, above in enumerate(found.heir.tolist()):
-        rows = found.structures[s]
+    for s, above in enumerate(nodes.heir.tolist()):
+        rows = nodes.structures[s]
         if above >= 0:
             below[above].append(s)
-            start, end = found.starts[above], found.ends[above]
-            inside = np.where(rows < end, rows - start, end - start + np.searchsorted(found.structures[above], rows))
+            start, end = nodes.starts[above], nodes.ends[above]
+            inside = np.where(rows < end, rows - start, end - start + np.searchsorted(nodes.structures[above], rows))
             local.append(torch.from_numpy(inside))
         else:
             local.append(torch.empty(0, dtype=torch.int64))
     fronts, fill = [], 0
-    for s, (start, end) in enumerate(zip(found.starts, found.ends, strict=True)):
-        rows, wide = by[bounds[s] : bounds[s + 1]], found.structures[s]
+    for s, (start, end) in enumerate(zip(nodes.starts, nodes.ends, strict=True)):
+        rows, wide = by[bounds[s] : bounds[s + 1]], nodes.structures[s]
         counts = a.indptr[rows + 1] - a.indptr[rows]
         source = np.concatenate([np.arange(a.indptr[r], a.indptr[r + 1]) for r in rows] or [np.zeros(0, np.int64)])
         where = column[source]
@@ -152,7 +152,7 @@ class SparseQR:
         self._full_rank()
         if trans == "n":
             return self._back(self._rotated(b))
-        x = self._spread(self._forward(b.conj().resolve_conj() if trans == "t" else b))
+        x = self._scattered(self._forward(b.conj().resolve_conj() if trans == "t" else b))
         return x.conj().resolve_conj() if trans == "t" else x
 
     def _full_rank(self) -> None:
@@ -181,7 +181,7 @@ class SparseQR:
             left[s] = c[:, front.width : front.width + len(front.columns)]
         return tops
 
-    def _spread(self, tops: list[Tensor]) -> Tensor:
+    def _scattered(self, tops: list[Tensor]) -> Tensor:
         """``q`` times what belongs to each supernode: the inverse of `_rotated`."""
         x = tops[0].new_zeros((len(tops[0]), self.plan.shape[0], tops[0].shape[-1]))
         left: dict[int, Tensor] = {}

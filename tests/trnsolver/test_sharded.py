@@ -373,7 +373,7 @@ def _unmet(what):
         trnsolver.lstsq(a, a, target_error=1e-12)
 
 
-@pytest.mark.parametrize(("what", "says"), [("batch", "one spread matrix"), ("lstsq", "refinement")])
+@pytest.mark.parametrize(("what", "says"), [("batch", "one sharded matrix"), ("lstsq", "refinement")])
 def test_what_is_missing_says_what_there_is(ranks, what, says):
     with pytest.raises(Exception, match="rank 0") as caught:
         ranks(2).run(_unmet, what)
