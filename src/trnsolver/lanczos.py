@@ -250,10 +250,10 @@ def lobpcg(
     tolerance("lobpcg", tol)
     check.dense("lobpcg", x=x)
     check.equal("lobpcg", "dimensions", x=x.ndim, matrix=2)
-    left = operator("lobpcg", a).apply
-    right = (lambda y: y) if b is None else operator("lobpcg", b).apply
     improve = preconditioned("lobpcg", preconditioner)
     n, k = x.shape
+    left = _square_map("a", a, n)
+    right = (lambda y: y) if b is None else _square_map("b", b, n)
     if 3 * k > n:
         raise ArgumentError(
             op="lobpcg", argument="shape of x", got=tuple(x.shape), expected=f"at most {n // 3} columns"
@@ -299,6 +299,16 @@ def lobpcg(
     return Pairs(
         values=values[order], vectors=x[:, order], residuals=residuals[order], converged=converged, iterations=step
     )
+
+
+def _square_map(name: str, a: Any, n: int) -> Apply:
+    """Return what multiplies columns of ``n`` rows by ``a``."""
+    wrapped = operator("lobpcg", a)
+    if wrapped.shape not in (None, (n, n)):
+        raise ArgumentError(
+            op="lobpcg", argument=f"shape of {name}", got=wrapped.shape, expected=f"({n}, {n}), as x has rows"
+        )
+    return wrapped.apply
 
 
 def _b_orthonormal(x: Tensor, right: Apply) -> Tensor:

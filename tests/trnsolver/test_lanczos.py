@@ -58,3 +58,10 @@ def test_preconditioners_refuse_what_is_no_tensor():
     for make in (ts.jacobi_preconditioner, lambda a: ts.chebyshev_preconditioner(a, 0.5, 2.0), ts.ssor_preconditioner):
         with pytest.raises(DtypeError, match="expected a tensor"):
             make(torch.eye(3))(torch.ones(3).numpy())
+
+
+@pytest.mark.parametrize("a", [torch.eye(2), torch.eye(2).to_sparse(), torch.eye(2).numpy()])
+def test_lobpcg_refuses_a_matrix_of_another_size(a):
+    for matrices in ({"a": a}, {"a": torch.eye(9), "b": a}):
+        with pytest.raises(ArgumentError, match=r"is \(2, 2\), expected \(9, 9\)"):
+            ts.lobpcg(x=torch.ones(9, 1), **matrices)
