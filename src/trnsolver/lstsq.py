@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+import scipy
 import torch
-from scipy.linalg import lapack
 from torch import Tensor
 
 from trnblas import gemm
@@ -190,8 +191,8 @@ class LstsqCall(NamedTuple):
     def host(self) -> tuple[Tensor, Tensor, Tensor]:
         a, b, least, _ = self
         finite("lstsq", a=a)
-        systems = zip(*(t.reshape(-1, *t.shape[-2:]).numpy() for t in (a, b)), strict=True)
-        solutions, ranks = zip(*(_by_exchanges(matrix, right, least) for matrix, right in systems), strict=True)
+        systems, rights = (t.reshape(-1, *t.shape[-2:]).numpy() for t in (a, b))
+        solutions, ranks = zip(*_by_exchanges(systems, rights, least), strict=True)
         x = torch.from_numpy(np.stack(solutions)).reshape(*b.shape[:-2], a.shape[-1], b.shape[-1])
         rank = torch.tensor(ranks, dtype=torch.int64).reshape(a.shape[:-2])
         return x, rank, a.new_empty((0,), dtype=a.dtype.to_real())
@@ -251,15 +252,16 @@ class LstsqCall(NamedTuple):
         return {"a": grad_a, "b": grad_b}
 
 
-def _by_exchanges(a: Any, b: Any, least: float) -> tuple[Any, int]:
-    """Solution and rank of one system, by LAPACK's complete orthogonal factorisation."""
-    (m, n), k = a.shape, b.shape[1]
-    solve, size = lapack.get_lapack_funcs(("gelsy", "gelsy_lwork"), (a,))
-    work, _ = size(m, n, k, least)
-    right = np.zeros((max(m, n), k), a.dtype, order="F")
-    right[:m] = b
-    _, x, _, rank, _ = solve(a, right, np.zeros((n, 1), np.int32), least, int(work.real), overwrite_b=True)
-    return x[:n], rank
+def _by_exchanges(a: Any, b: Any, least: float) -> Iterator[tuple[Any, int]]:
+    """Yield solution and rank of each system, by LAPACK's complete orthogonal factorisation."""
+    (m, n), k = a.shape[1:], b.shape[2]
+    solve, size = scipy.linalg.get_lapack_funcs(("gelsy", "gelsy_lwork"), (a,))
+    work = int(size(m, n, k, least)[0].real)
+    for matrix, columns in zip(a, b, strict=True):
+        right = np.zeros((max(m, n), k), a.dtype, order="F")
+        right[:m] = columns
+        _, x, _, rank, _ = solve(matrix, right, np.zeros((n, 1), np.int32), least, work, overwrite_b=True)
+        yield x[:n], rank
 
 
 @functools.lru_cache(maxsize=16)
