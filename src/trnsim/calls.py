@@ -6,6 +6,7 @@ import difflib
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
+from types import ModuleType
 from typing import Any
 
 from trnsim.errors import WrongArgument
@@ -37,16 +38,25 @@ _SHORT: dict[str, str] = {
 # NumPy's functions that the beta API took as operators
 RENAMED = {
     **{name: name for name in ("add", "subtract", "multiply", "maximum", "minimum", "power", "equal", "not_equal")},
-    **{
-        name: name
-        for name in ("greater", "greater_equal", "less", "less_equal", "exp", "tanh", "sqrt", "square", "abs")
-    },
+    **{name: name for name in ("greater", "greater_equal", "less", "less_equal", "exp", "tanh", "sqrt", "square")},
     **{name: name for name in ("log", "sin", "sign", "bitwise_and", "bitwise_or", "bitwise_xor", "logical_and")},
+    **{name: name for name in ("abs", "left_shift", "right_shift")},
     "max": "maximum",
     "min": "minimum",
     "sum": "add",
-    "left_shift": "left_shift",
-    "right_shift": "right_shift",
+}
+# names of nki.language that are older than NKI 0.3, and what to write instead
+RETIRED = {
+    "arange": "index with slices, or build an access pattern with tensor.ap",
+    "mgrid": "index with slices, or build an access pattern with tensor.ap",
+    "par_dim": "dimension 0 of an on-chip tensor is the partition",
+    "fp32": "use float(np.finfo(np.float32).min) and its siblings",
+    "static_cast": "convert with nl.copy(x, dtype=…)",
+    "loop_reduce": "accumulate in a tile of your own",
+    "all_reduce": "use nki.collectives",
+    "atomic_rmw": "use nisa.dma_compute",
+    "spmd_dim": "launch with kernel[n]",
+    "nc": "launch with kernel[n]",
 }
 _DST = "instructions write the tile passed as dst, and return no tile"
 
@@ -103,6 +113,11 @@ def _parameter(p: inspect.Parameter) -> str:
     if p.default is p.empty:
         return p.name
     return f"{p.name}={p.default.name if isinstance(p.default, Enum) else repr(p.default)}"
+
+
+def public_names(package: Mapping[str, object]) -> list[str]:
+    """Return the names a package exports: everything it imports but modules and what begins with an underscore."""
+    return sorted(name for name, value in package.items() if name[0] != "_" and not isinstance(value, ModuleType))
 
 
 def unknown_name(

@@ -108,6 +108,3 @@ def check_read(storage: Storage, session: Session) -> None:
                 UnreadInput,
             )
             return
-
-
-__all__ = ["UnreadInput", "UnwrittenOutput", "check_read", "check_written"]

@@ -11,8 +11,7 @@ import difflib
 from dataclasses import dataclass
 
 from trnsim._lint.rules import RULES
-from trnsim.calls import RENAMED
-from trnsim.language import RETIRED
+from trnsim.calls import RENAMED, RETIRED
 
 MARK = "# migrate:"
 _RANGES = ("affine_range", "sequential_range", "static_range")
@@ -260,6 +259,3 @@ class _Finder(ast.NodeVisitor):
         if name in RETIRED and name != "par_dim":
             self.change(node, None, f"nl.{name}: {RETIRED[name]}")
         self.generic_visit(node)
-
-
-__all__ = ["Change", "changes", "diff", "is_legacy", "migrated", "report"]

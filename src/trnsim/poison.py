@@ -284,6 +284,3 @@ def _shaped(values: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
         free = int(np.prod(shape[1:]))
         return np.tile(rows, (1, -(-free // rows.shape[1])))[:, :free].reshape(shape)
     return np.resize(values, shape)
-
-
-__all__ = ["Garbage", "Origin", "Poisoned", "bits_of", "matmul_codes", "new_origin", "origins", "replay", "spoil"]

@@ -205,6 +205,3 @@ def _roof(report: Report) -> dict[str, float]:
         "achieved": report.flops_per_s,
         "moved": moved / report.active_s if report.active_s else 0.0,
     }
-
-
-__all__ = ["lanes", "write_html", "write_perfetto"]

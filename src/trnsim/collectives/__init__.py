@@ -1,5 +1,6 @@
 """``nki.collectives``: communication between ranks. `trnsim.simulate_ranks` runs a kernel on several."""
 
+from trnsim.calls import public_names as _public_names
 from trnsim.collectives.fixed import all_gather, all_reduce, all_to_all, reduce_scatter
 from trnsim.collectives.groups import ReplicaGroup
 from trnsim.collectives.permute import (
@@ -12,18 +13,4 @@ from trnsim.collectives.permute import (
 from trnsim.collectives.variable import all_gather_v, all_to_all_v
 from trnsim.language.objects import NKIObject
 
-__all__ = [
-    "NKIObject",
-    "ReplicaGroup",
-    "all_gather",
-    "all_gather_v",
-    "all_reduce",
-    "all_to_all",
-    "all_to_all_v",
-    "collective_permute",
-    "collective_permute_implicit",
-    "collective_permute_implicit_current_processing_rank_id",
-    "collective_permute_implicit_reduce",
-    "rank_id",
-    "reduce_scatter",
-]
+__all__ = _public_names(globals())

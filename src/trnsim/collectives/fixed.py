@@ -134,6 +134,3 @@ def all_to_all(
             yield from ((o, o.dsts[i], values) for o, values in zip(offers.values(), columns, strict=True))
 
     take_part(s, offer, ranks, work, priority=priority)
-
-
-__all__ = ["all_gather", "all_reduce", "all_to_all", "reduce_scatter"]

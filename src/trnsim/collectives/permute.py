@@ -207,12 +207,3 @@ def rank_id(s: Session, name: Any = None) -> VirtualRegister:
     """The number of this rank, in a register."""
     s.done("sync", (), (), op="rank_id")
     return VirtualRegister(s.rank)
-
-
-__all__ = [
-    "collective_permute",
-    "collective_permute_implicit",
-    "collective_permute_implicit_current_processing_rank_id",
-    "collective_permute_implicit_reduce",
-    "rank_id",
-]

@@ -205,6 +205,3 @@ def all_to_all_v(
         yield from _deliver(offers, chunks, bool(recv_counts_known), displaced)
 
     take_part(s, offer, ranks, work, priority=priority)
-
-
-__all__ = ["all_gather_v", "all_to_all_v"]

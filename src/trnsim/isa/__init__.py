@@ -1,6 +1,7 @@
 """``nki.isa``: the instructions, one file per engine, and the constants they take."""
 
-import trnsim.language  # noqa: F401  first: its functions are made of instructions, which use its dtypes
+import trnsim.language  # first: its functions are made of instructions, which use its dtypes
+from trnsim.calls import public_names as _public_names
 from trnsim.errors import HardwareLimit as NkiValidationError
 from trnsim.isa.deprecated import __getattr__ as __getattr__
 from trnsim.isa.deprecated import tensor_copy_dynamic_dst, tensor_copy_dynamic_src
@@ -26,70 +27,4 @@ from trnsim.isa.version import get_nc_sub_version, get_nc_version
 from trnsim.language.objects import NKIObject
 from trnsim.session import NkiInstruction
 
-__all__ = [
-    "NKIObject",
-    "NkiInstruction",
-    "NkiValidationError",
-    "VirtualRegister",
-    "activate2",
-    "activation",
-    "activation_reduce",
-    "affine_select",
-    "bn_aggr",
-    "bn_stats",
-    "core_barrier",
-    "dge_mode",
-    "dma_compute",
-    "dma_copy",
-    "dma_engine",
-    "dma_transpose",
-    "dropout",
-    "engine",
-    "exponential",
-    "get_nc_sub_version",
-    "get_nc_version",
-    "iota",
-    "local_gather",
-    "matmul_perf_mode",
-    "max8",
-    "memset",
-    "nc_find_index8",
-    "nc_match_replace8",
-    "nc_matmul",
-    "nc_matmul_mx",
-    "nc_n_gather",
-    "nc_stream_shuffle",
-    "nc_transpose",
-    "nc_version",
-    "nonzero_with_count",
-    "oob_mode",
-    "quantize_mx",
-    "rand2",
-    "rand_get_state",
-    "rand_set_state",
-    "range_select",
-    "reciprocal",
-    "reduce_cmd",
-    "register_alloc",
-    "register_load",
-    "register_move",
-    "register_store",
-    "rng",
-    "scalar_tensor_tensor",
-    "select_reduce",
-    "sendrecv",
-    "sequence_bounds",
-    "set_rng_seed",
-    "tensor_copy",
-    "tensor_copy_dynamic_dst",
-    "tensor_copy_dynamic_src",
-    "tensor_copy_predicated",
-    "tensor_partition_reduce",
-    "tensor_reduce",
-    "tensor_scalar",
-    "tensor_scalar_cumulative",
-    "tensor_scalar_reduce",
-    "tensor_tensor",
-    "tensor_tensor_scan",
-    "topk",
-]
+__all__ = _public_names(globals())

@@ -111,6 +111,3 @@ def idle_result(reduce_res: Any) -> None:
             limit=["reset_reduce", "reduce"],
             hint="pass reduce_cmd=nisa.reduce_cmd.reset_reduce, or leave reduce_res out",
         )
-
-
-__all__ = ["Lanes", "command", "fold", "forget", "idle_result", "start", "store"]

@@ -377,25 +377,3 @@ def reduce(alu: Alu, x: np.ndarray, axis: int | tuple[int, ...] = -1) -> np.ndar
     with np.errstate(all="ignore"):
         folded = ufunc.reduce(to_f32(x), axis=axis)
     return folded if folded.dtype == F32 else folded.astype(F32)
-
-
-__all__ = [
-    "OPERATORS",
-    "Alu",
-    "apply",
-    "arithmetic",
-    "binary",
-    "bits",
-    "bitvec",
-    "dtypes",
-    "generation",
-    "integer",
-    "name_of",
-    "native",
-    "operator",
-    "packed",
-    "reduce",
-    "reduction",
-    "resize",
-    "unary",
-]

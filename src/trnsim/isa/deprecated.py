@@ -43,6 +43,3 @@ def tensor_copy_dynamic_dst(dst: Any, src: Any, engine: Any = eng.unknown, name:
     _renamed("tensor_copy_dynamic_dst", "dst")
     instruction: NkiInstruction = tensor_copy(dst=dst, src=src, engine=engine, name=name)
     return instruction
-
-
-__all__ = ["tensor_copy_dynamic_dst", "tensor_copy_dynamic_src"]

@@ -298,6 +298,3 @@ def _check_topk(val_dst: NkiTensor, idx_dst: NkiTensor, src: NkiTensor, n: Any, 
             limit=-(-n // GROUP),
             hint="src needs ceil(n / 16) columns",
         )
-
-
-__all__ = ["local_gather", "nc_n_gather", "nonzero_with_count", "topk"]

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from trnsim.errors import WrongArgument, WrongDtype, WrongShape
-from trnsim.isa.alu import OPERATORS, dtypes, name_of, native, operator, resize
+from trnsim.isa.alu import OPERATORS, dtypes, name_of, native, operator
 from trnsim.isa.alu import reduce as fold
 from trnsim.isa.operands import alike, direct, flat, number, same_dtype, unpacked
+from trnsim.isa.words import resize
 from trnsim.language.dtypes import cast, to_f32
 from trnsim.language.tensor import NkiTensor
 from trnsim.session import SBUF, NkiInstruction, Session, instruction
@@ -206,6 +207,3 @@ def tensor_partition_reduce(s: Session, dst: Any, op: Any, data: Any, name: Any 
             values = fold(alu, values, 0)[None]
     s.write(dst, values, "dst", (SBUF,))
     return s.done("gpsimd", (dst,), (data,), op="average" if average else alu.name, partitions=data.shape[0])
-
-
-__all__ = ["affine_select", "as_int32", "iota", "tensor_partition_reduce"]

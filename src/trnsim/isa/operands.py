@@ -306,28 +306,3 @@ def flat(x: np.ndarray) -> np.ndarray:
 def count(value: Any) -> int:
     """1 for a tile operand fetched through a pointer, 0 for an immediate: the cost formula's input."""
     return 1 if type(value) is NkiTensor else 0
-
-
-__all__ = [
-    "INT_RANGE",
-    "PSUM_ELEMENTS",
-    "SBUF_ELEMENTS",
-    "alike",
-    "column",
-    "count",
-    "direct",
-    "flat",
-    "gathers",
-    "indirect",
-    "needs",
-    "no_psum",
-    "number",
-    "one_psum",
-    "only_f32",
-    "partitions",
-    "pick",
-    "reachable",
-    "same_dtype",
-    "scalar",
-    "unpacked",
-]

@@ -370,6 +370,3 @@ def _check_dropout(dst: NkiTensor, data: NkiTensor, prob: Any) -> None:
             limit="float32" if data.dtype not in FLOATS else sorted(str(d) for d in FLOATS),
             hint="integer data takes a float32 probability, float data any float",
         )
-
-
-__all__ = ["dropout", "rand2", "rand_get_state", "rand_set_state", "rng", "set_rng_seed"]

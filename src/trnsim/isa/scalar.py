@@ -386,6 +386,3 @@ def _compute_stage(stage: str, x: Array, imm: Any, reverse: bool) -> Array:
     if stage == "add":
         return x + imm
     return imm - x if reverse else x - imm
-
-
-__all__ = ["activate2", "activation", "activation_reduce"]

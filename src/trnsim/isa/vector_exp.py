@@ -136,6 +136,3 @@ def _check(s: Session, dst: NkiTensor, src: NkiTensor, reduce_res: Any, command:
     column(reduce_res, "reduce_res", src, "src")
     _dtype(reduce_res, "reduce_res", _SUMS)
     direct((reduce_res, "reduce_res"))
-
-
-__all__ = ["exponential"]

@@ -260,13 +260,3 @@ def _scan(
             mixed = f(state, x[i]) if reverse0 else f(x[i], state)
             states[i] = state = g(y[i], mixed) if reverse1 else g(mixed, y[i])
     return states.T
-
-
-__all__ = [
-    "reciprocal",
-    "scalar_tensor_tensor",
-    "step",
-    "tensor_tensor",
-    "tensor_tensor_scan",
-    "unary_operand",
-]

@@ -13,6 +13,7 @@ from trnsim.isa.alu import Alu
 from trnsim.isa.enums import reduce_cmd as cmds
 from trnsim.isa.operands import alike, column, count, direct, flat, indirect, partitions, reachable, scalar, unpacked
 from trnsim.isa.vector_math import step, unary_operand
+from trnsim.isa.words import resize
 from trnsim.language.dtypes import FP8, bfloat16, bool_, float16, float32, int8, int16, to_f32, uint8, uint16
 from trnsim.language.tensor import NkiTensor
 from trnsim.session import NkiInstruction, Session, instruction
@@ -62,7 +63,7 @@ def tensor_reduce(
     if s.numerics:
         folded = ops.reduce(alu, x.reshape(x.shape[0], left, -1))
         if alu.bitvec:
-            folded = ops.resize(folded, data.dtype, dst.dtype)
+            folded = resize(folded, data.dtype, dst.dtype)
         elif negate:
             folded = -folded
         s.write(dst, folded, "dst")
@@ -358,6 +359,3 @@ def bn_aggr(s: Session, dst: Any, data: Any, name: Any = None) -> NkiInstruction
     else:
         s.write(dst, x, "dst")
     return s.done("vector", (dst,), (data,), op="bn_aggr")
-
-
-__all__ = ["bn_aggr", "bn_stats", "result_column", "tensor_reduce", "tensor_scalar_cumulative", "tensor_scalar_reduce"]

@@ -224,6 +224,3 @@ def _bit_operand(s: Session, alu: Alu, value: Any, role: str, data: NkiTensor) -
                 hint="bit patterns are not converted: use the same width for both",
             )
     return bits(read.reshape(read.shape[0], 1), width) if s.numerics else read
-
-
-__all__ = ["tensor_scalar"]

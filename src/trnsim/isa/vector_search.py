@@ -175,6 +175,3 @@ def nc_match_replace8(
         s.write(dst_idx, places, "dst_idx")
     writes = (dst,) if dst_idx is None else (dst, dst_idx)
     return s.done("vector", writes, (data, vals), op="match_replace8", indices=dst_idx is not None)
-
-
-__all__ = ["max8", "nc_find_index8", "nc_match_replace8"]

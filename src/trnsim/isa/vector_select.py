@@ -328,6 +328,3 @@ def _sequence_rules(dst: NkiTensor, segment_ids: NkiTensor) -> None:
             limit=2 * n,
             hint=f"make dst [1, 2, {n}]",
         )
-
-
-__all__ = ["FP32_MIN", "range_select", "select_reduce", "sequence_bounds"]

@@ -66,6 +66,3 @@ def resize(words: np.ndarray, source: Any, dtype: Any) -> np.ndarray:
     if source.kind == "i":
         words = words.view(_SIGNED[words.dtype.itemsize])
     return words.astype(_UNSIGNED[dtype.itemsize]).view(dtype)
-
-
-__all__ = ["bits", "immediate_bits", "resize", "shift_ok"]

@@ -123,6 +123,3 @@ class Operator:
 
     def __repr__(self) -> str:
         return f"nl.{self.__name__}"
-
-
-__all__ = ["Operator", "as_tile", "dtype_or", "function", "promote", "same", "tile"]

@@ -340,5 +340,3 @@ def _refusing(name: str, instead: str) -> property:
 # one property a name: a __getattr__ would slow down every access to every attribute
 for _name, _instead in _ARRAY_NAMES.items():
     setattr(NkiTensor, _name, _refusing(_name, _instead))
-
-__all__ = ["Dynamic", "NkiTensor"]
