@@ -23,41 +23,23 @@ COUNTS = (torch.int64, *INTEGERS, *FLOATS)
 
 @drawing
 def binomial(
-    *size: Size,
-    n: Number,
-    p: Number = 0.5,
-    dtype: torch.dtype | None = None,
-    device: torch.device | str | None = None,
-    out: Tensor | None = None,
-    generator: Source | None = None,
-) -> Tensor:
+    *size: Size, n: Number, p: Number = 0.5,
+    dtype: torch.dtype | None = None, device: torch.device | str | None = None,
+    out: Tensor | None = None, generator: Source | None = None,
+) -> Tensor:  # fmt: skip
     """Draw binomial counts: successes in ``n`` independent trials.
 
     Args:
-        size: the shape; without one, the shape the parameters broadcast to.
         n: trials, a whole number up to ``2**53``.
         p: chance of success, from 0 to 1.
         dtype: int64 by default, another integer (whose range must hold the counts), or a floating dtype.
-        device: where the result goes.
-        out: memory for the result.
-        generator: a `Generator`; by default the one `manual_seed` seeds.
 
     Returns:
         Counts from 0 to ``n``; exact by inversion or transformed rejection (BTRS).
-
-    Raises:
-        ArgumentError: a parameter is out of range. Nothing was drawn.
     """
     parameters = {"n": (n, "count"), "p": (p, "probability")}
     request = Request(
-        "binomial",
-        size,
-        generator,
-        dtype=dtype,
-        device=device,
-        out=out,
-        parameters=parameters,
-        dtypes=COUNTS,
+        "binomial", size, generator, dtype=dtype, device=device, out=out, parameters=parameters, dtypes=COUNTS
     )
     stream, first = request.claim(1)
     segment = Segment.of(substream(stream, 0, 0), first, request.count, 1)

@@ -20,30 +20,18 @@ from trnsci import ArgumentError
 
 @drawing
 def lognormal(
-    *size: Size,
-    loc: Number = 0.0,
-    scale: Number = 1.0,
-    dtype: torch.dtype | None = None,
-    device: torch.device | str | None = None,
-    out: Tensor | None = None,
-    generator: Source | None = None,
-) -> Tensor:
+    *size: Size, loc: Number = 0.0, scale: Number = 1.0,
+    dtype: torch.dtype | None = None, device: torch.device | str | None = None,
+    out: Tensor | None = None, generator: Source | None = None,
+) -> Tensor:  # fmt: skip
     """Draw log-normal numbers: exponentials of normal ones.
 
     Args:
-        size: the shape; without one, the shape the parameters broadcast to.
         loc: mean of the logarithm.
         scale: standard deviation of the logarithm.
-        dtype: float16, bfloat16, float32 or float64; computed in float64 and rounded once.
-        device: where the result goes.
-        out: memory for the result.
-        generator: a `Generator`; by default the one `manual_seed` seeds.
 
     Returns:
         ``exp(loc + scale * z)``, with gradients to the parameters.
-
-    Raises:
-        ArgumentError: a parameter is out of range. Nothing was drawn.
     """
     parameters = {"loc": (loc, "finite"), "scale": (scale, "non-negative")}
     request = Request("lognormal", size, generator, dtype=dtype, device=device, out=out, parameters=parameters)
@@ -53,28 +41,17 @@ def lognormal(
 
 @drawing
 def exponential(
-    *size: Size,
-    scale: Number = 1.0,
-    dtype: torch.dtype | None = None,
-    device: torch.device | str | None = None,
-    out: Tensor | None = None,
-    generator: Source | None = None,
-) -> Tensor:
+    *size: Size, scale: Number = 1.0,
+    dtype: torch.dtype | None = None, device: torch.device | str | None = None,
+    out: Tensor | None = None, generator: Source | None = None,
+) -> Tensor:  # fmt: skip
     """Draw exponential numbers of mean ``scale``.
 
     Args:
-        size: the shape; without one, the shape the parameters broadcast to.
         scale: mean, positive; the inverse of the rate.
-        dtype: float16, bfloat16, float32 or float64; computed in float64 and rounded once.
-        device: where the result goes.
-        out: memory for the result.
-        generator: a `Generator`; by default the one `manual_seed` seeds.
 
     Returns:
         ``-scale * ln(u)``, with gradients to the parameters.
-
-    Raises:
-        ArgumentError: a parameter is out of range. Nothing was drawn.
     """
     parameters = {"scale": (scale, "positive")}
     request = Request("exponential", size, generator, dtype=dtype, device=device, out=out, parameters=parameters)
@@ -83,30 +60,18 @@ def exponential(
 
 @drawing
 def laplace(
-    *size: Size,
-    loc: Number = 0.0,
-    scale: Number = 1.0,
-    dtype: torch.dtype | None = None,
-    device: torch.device | str | None = None,
-    out: Tensor | None = None,
-    generator: Source | None = None,
-) -> Tensor:
+    *size: Size, loc: Number = 0.0, scale: Number = 1.0,
+    dtype: torch.dtype | None = None, device: torch.device | str | None = None,
+    out: Tensor | None = None, generator: Source | None = None,
+) -> Tensor:  # fmt: skip
     """Draw Laplace (double exponential) numbers.
 
     Args:
-        size: the shape; without one, the shape the parameters broadcast to.
         loc: position.
         scale: width, positive.
-        dtype: float16, bfloat16, float32 or float64; computed in float64 and rounded once.
-        device: where the result goes.
-        out: memory for the result.
-        generator: a `Generator`; by default the one `manual_seed` seeds.
 
     Returns:
         ``loc`` plus or minus an exponential number of mean ``scale``, with gradients to the parameters.
-
-    Raises:
-        ArgumentError: a parameter is out of range. Nothing was drawn.
     """
     parameters = {"loc": (loc, "finite"), "scale": (scale, "positive")}
     request = Request("laplace", size, generator, dtype=dtype, device=device, out=out, parameters=parameters)
@@ -115,30 +80,18 @@ def laplace(
 
 @drawing
 def cauchy(
-    *size: Size,
-    loc: Number = 0.0,
-    scale: Number = 1.0,
-    dtype: torch.dtype | None = None,
-    device: torch.device | str | None = None,
-    out: Tensor | None = None,
-    generator: Source | None = None,
-) -> Tensor:
+    *size: Size, loc: Number = 0.0, scale: Number = 1.0,
+    dtype: torch.dtype | None = None, device: torch.device | str | None = None,
+    out: Tensor | None = None, generator: Source | None = None,
+) -> Tensor:  # fmt: skip
     """Draw Cauchy numbers: ratios of two normal ones, shifted and scaled.
 
     Args:
-        size: the shape; without one, the shape the parameters broadcast to.
         loc: position.
         scale: width, positive.
-        dtype: float16, bfloat16, float32 or float64; computed in float64 and rounded once.
-        device: where the result goes.
-        out: memory for the result.
-        generator: a `Generator`; by default the one `manual_seed` seeds.
 
     Returns:
         ``loc + scale * tan(pi (u - 1/2))``, with gradients to the parameters.
-
-    Raises:
-        ArgumentError: a parameter is out of range. Nothing was drawn.
     """
     parameters = {"loc": (loc, "finite"), "scale": (scale, "positive")}
     request = Request("cauchy", size, generator, dtype=dtype, device=device, out=out, parameters=parameters)
@@ -147,30 +100,18 @@ def cauchy(
 
 @drawing
 def gumbel(
-    *size: Size,
-    loc: Number = 0.0,
-    scale: Number = 1.0,
-    dtype: torch.dtype | None = None,
-    device: torch.device | str | None = None,
-    out: Tensor | None = None,
-    generator: Source | None = None,
-) -> Tensor:
+    *size: Size, loc: Number = 0.0, scale: Number = 1.0,
+    dtype: torch.dtype | None = None, device: torch.device | str | None = None,
+    out: Tensor | None = None, generator: Source | None = None,
+) -> Tensor:  # fmt: skip
     """Draw Gumbel numbers: the distribution of the largest of many.
 
     Args:
-        size: the shape; without one, the shape the parameters broadcast to.
         loc: position.
         scale: width, positive.
-        dtype: float16, bfloat16, float32 or float64; computed in float64 and rounded once.
-        device: where the result goes.
-        out: memory for the result.
-        generator: a `Generator`; by default the one `manual_seed` seeds.
 
     Returns:
         ``loc - scale * ln(-ln(u))``, with gradients to the parameters.
-
-    Raises:
-        ArgumentError: a parameter is out of range. Nothing was drawn.
     """
     parameters = {"loc": (loc, "finite"), "scale": (scale, "positive")}
     request = Request("gumbel", size, generator, dtype=dtype, device=device, out=out, parameters=parameters)
@@ -179,30 +120,18 @@ def gumbel(
 
 @drawing
 def logistic(
-    *size: Size,
-    loc: Number = 0.0,
-    scale: Number = 1.0,
-    dtype: torch.dtype | None = None,
-    device: torch.device | str | None = None,
-    out: Tensor | None = None,
-    generator: Source | None = None,
-) -> Tensor:
+    *size: Size, loc: Number = 0.0, scale: Number = 1.0,
+    dtype: torch.dtype | None = None, device: torch.device | str | None = None,
+    out: Tensor | None = None, generator: Source | None = None,
+) -> Tensor:  # fmt: skip
     """Draw logistic numbers.
 
     Args:
-        size: the shape; without one, the shape the parameters broadcast to.
         loc: position.
         scale: width, positive.
-        dtype: float16, bfloat16, float32 or float64; computed in float64 and rounded once.
-        device: where the result goes.
-        out: memory for the result.
-        generator: a `Generator`; by default the one `manual_seed` seeds.
 
     Returns:
         ``loc + scale * ln(u / (1 - u))``, with gradients to the parameters.
-
-    Raises:
-        ArgumentError: a parameter is out of range. Nothing was drawn.
     """
     parameters = {"loc": (loc, "finite"), "scale": (scale, "positive")}
     request = Request("logistic", size, generator, dtype=dtype, device=device, out=out, parameters=parameters)
@@ -211,30 +140,18 @@ def logistic(
 
 @drawing
 def weibull(
-    *size: Size,
-    shape: Number,
-    scale: Number = 1.0,
-    dtype: torch.dtype | None = None,
-    device: torch.device | str | None = None,
-    out: Tensor | None = None,
-    generator: Source | None = None,
-) -> Tensor:
+    *size: Size, shape: Number, scale: Number = 1.0,
+    dtype: torch.dtype | None = None, device: torch.device | str | None = None,
+    out: Tensor | None = None, generator: Source | None = None,
+) -> Tensor:  # fmt: skip
     """Draw Weibull numbers: ``P(x > t) = exp(-(t / scale)**shape)``.
 
     Args:
-        size: the shape; without one, the shape the parameters broadcast to.
         shape: exponent, positive.
         scale: positive.
-        dtype: float16, bfloat16, float32 or float64; computed in float64 and rounded once.
-        device: where the result goes.
-        out: memory for the result.
-        generator: a `Generator`; by default the one `manual_seed` seeds.
 
     Returns:
         ``scale * (-ln u)**(1 / shape)``, with gradients to the parameters.
-
-    Raises:
-        ArgumentError: a parameter is out of range. Nothing was drawn.
     """
     parameters = {"shape": (shape, "positive"), "scale": (scale, "positive")}
     request = Request("weibull", size, generator, dtype=dtype, device=device, out=out, parameters=parameters)
@@ -243,32 +160,20 @@ def weibull(
 
 @drawing
 def pareto(
-    *size: Size,
-    shape: Number,
-    scale: Number = 1.0,
-    dtype: torch.dtype | None = None,
-    device: torch.device | str | None = None,
-    out: Tensor | None = None,
-    generator: Source | None = None,
-) -> Tensor:
+    *size: Size, shape: Number, scale: Number = 1.0,
+    dtype: torch.dtype | None = None, device: torch.device | str | None = None,
+    out: Tensor | None = None, generator: Source | None = None,
+) -> Tensor:  # fmt: skip
     """Draw Pareto numbers: ``P(x > t) = (scale / t)**shape`` for ``t >= scale``.
 
     NumPy's ``pareto`` is this one with ``scale=1``, minus 1.
 
     Args:
-        size: the shape; without one, the shape the parameters broadcast to.
         shape: exponent of the tail, positive.
         scale: the smallest value, positive.
-        dtype: float16, bfloat16, float32 or float64; computed in float64 and rounded once.
-        device: where the result goes.
-        out: memory for the result.
-        generator: a `Generator`; by default the one `manual_seed` seeds.
 
     Returns:
         ``scale * u**(-1 / shape)``, with gradients to the parameters.
-
-    Raises:
-        ArgumentError: a parameter is out of range. Nothing was drawn.
     """
     parameters = {"shape": (shape, "positive"), "scale": (scale, "positive")}
     request = Request("pareto", size, generator, dtype=dtype, device=device, out=out, parameters=parameters)
@@ -277,28 +182,17 @@ def pareto(
 
 @drawing
 def truncated_normal(
-    *size: Size,
-    loc: Number = 0.0,
-    scale: Number = 1.0,
-    low: Number = -math.inf,
-    high: Number = math.inf,
-    dtype: torch.dtype | None = None,
-    device: torch.device | str | None = None,
-    out: Tensor | None = None,
-    generator: Source | None = None,
-) -> Tensor:
+    *size: Size, loc: Number = 0.0, scale: Number = 1.0, low: Number = -math.inf, high: Number = math.inf,
+    dtype: torch.dtype | None = None, device: torch.device | str | None = None,
+    out: Tensor | None = None, generator: Source | None = None,
+) -> Tensor:  # fmt: skip
     """Draw normal numbers conditioned to lie in [low, high], by the inverse distribution function.
 
     Args:
-        size: the shape; without one, the shape the parameters broadcast to.
         loc: mean of the untruncated distribution.
         scale: its standard deviation, positive.
         low: lower end, may be infinite.
         high: upper end, greater than ``low``, may be infinite.
-        dtype: float16, bfloat16, float32 or float64; computed in float64 and rounded once.
-        device: where the result goes.
-        out: memory for the result.
-        generator: a `Generator`; by default the one `manual_seed` seeds.
 
     Returns:
         The numbers, with gradients to ``loc`` and ``scale`` as far as ``low`` and ``high`` are held relative to them.
@@ -333,32 +227,20 @@ def truncated_normal(
 
 @drawing
 def von_mises(
-    *size: Size,
-    loc: Number = 0.0,
-    concentration: Number = 1.0,
-    dtype: torch.dtype | None = None,
-    device: torch.device | str | None = None,
-    out: Tensor | None = None,
-    generator: Source | None = None,
-) -> Tensor:
+    *size: Size, loc: Number = 0.0, concentration: Number = 1.0,
+    dtype: torch.dtype | None = None, device: torch.device | str | None = None,
+    out: Tensor | None = None, generator: Source | None = None,
+) -> Tensor:  # fmt: skip
     """Draw von Mises angles: density proportional to ``exp(concentration * cos(x - loc))`` on the circle.
 
     Args:
-        size: the shape; without one, the shape the parameters broadcast to.
         loc: mean direction in radians.
         concentration: not negative; 0 is uniform.
-        dtype: float16, bfloat16, float32 or float64; computed in float64 and rounded once.
-        device: where the result goes.
-        out: memory for the result.
-        generator: a `Generator`; by default the one `manual_seed` seeds.
 
     Returns:
         Angles in [-pi, pi] by Best and Fisher's rejection. Above a concentration of 1e6 they are normal numbers of
         variance ``1 / concentration``, whose difference is below 1e-6 of that width. No gradient. It uses torch's
         ``acos``, so devices agree to about 1e-15 and not to the bit.
-
-    Raises:
-        ArgumentError: a parameter is out of range. Nothing was drawn.
     """
     parameters = {"loc": (loc, "finite"), "concentration": (concentration, "non-negative")}
     request = Request("von_mises", size, generator, dtype=dtype, device=device, out=out, parameters=parameters)

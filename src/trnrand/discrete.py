@@ -23,28 +23,18 @@ MOST = 2.0**62
 
 @drawing
 def bernoulli(
-    *size: Size,
-    p: Number = 0.5,
-    dtype: torch.dtype | None = None,
-    device: torch.device | str | None = None,
-    out: Tensor | None = None,
-    generator: Source | None = None,
-) -> Tensor:
+    *size: Size, p: Number = 0.5,
+    dtype: torch.dtype | None = None, device: torch.device | str | None = None,
+    out: Tensor | None = None, generator: Source | None = None,
+) -> Tensor:  # fmt: skip
     """Draw Bernoulli trials: 1 with chance ``p``, else 0.
 
     Args:
-        size: the shape; without one, the shape the parameters broadcast to.
         p: chance of 1, from 0 to 1.
         dtype: bool by default, or any integer or floating dtype.
-        device: where the result goes.
-        out: memory for the result.
-        generator: a `Generator`; by default the one `manual_seed` seeds.
 
     Returns:
         Truth values, exact to ``2**-53`` of the chance; 0 and 1 are certain.
-
-    Raises:
-        ArgumentError: a parameter is out of range. Nothing was drawn.
     """
     parameters = {"p": (p, "probability")}
     request = Request(
@@ -56,19 +46,14 @@ def bernoulli(
 @drawing
 def rademacher(
     *size: Size,
-    dtype: torch.dtype | None = None,
-    device: torch.device | str | None = None,
-    out: Tensor | None = None,
-    generator: Source | None = None,
-) -> Tensor:
+    dtype: torch.dtype | None = None, device: torch.device | str | None = None,
+    out: Tensor | None = None, generator: Source | None = None,
+) -> Tensor:  # fmt: skip
     """Draw Rademacher signs: -1 or 1 with equal chance, one word each.
 
     Args:
         size: the shape.
         dtype: int64 by default, a signed integer or a floating dtype.
-        device: where the result goes.
-        out: memory for the result.
-        generator: a `Generator`; by default the one `manual_seed` seeds.
 
     Returns:
         The signs.
@@ -82,28 +67,18 @@ def rademacher(
 
 @drawing
 def geometric(
-    *size: Size,
-    p: Number,
-    dtype: torch.dtype | None = None,
-    device: torch.device | str | None = None,
-    out: Tensor | None = None,
-    generator: Source | None = None,
-) -> Tensor:
+    *size: Size, p: Number,
+    dtype: torch.dtype | None = None, device: torch.device | str | None = None,
+    out: Tensor | None = None, generator: Source | None = None,
+) -> Tensor:  # fmt: skip
     """Draw geometric counts: trials up to and including the first success, 1, 2, 3, ...
 
     Args:
-        size: the shape; without one, the shape the parameters broadcast to.
         p: chance of success, above 0, up to 1.
         dtype: int64 by default, another integer (whose range must hold the counts), or a floating dtype.
-        device: where the result goes.
-        out: memory for the result.
-        generator: a `Generator`; by default the one `manual_seed` seeds.
 
     Returns:
         ``ceil(ln(u) / ln(1 - p))``, at most ``2**62``.
-
-    Raises:
-        ArgumentError: a parameter is out of range. Nothing was drawn.
     """
     parameters = {"p": (p, "positive probability")}
     request = Request(
@@ -117,30 +92,19 @@ def geometric(
 
 @drawing
 def negative_binomial(
-    *size: Size,
-    n: Number,
-    p: Number = 0.5,
-    dtype: torch.dtype | None = None,
-    device: torch.device | str | None = None,
-    out: Tensor | None = None,
-    generator: Source | None = None,
-) -> Tensor:
+    *size: Size, n: Number, p: Number = 0.5,
+    dtype: torch.dtype | None = None, device: torch.device | str | None = None,
+    out: Tensor | None = None, generator: Source | None = None,
+) -> Tensor:  # fmt: skip
     """Draw negative binomial counts: failures before the ``n``-th success.
 
     Args:
-        size: the shape; without one, the shape the parameters broadcast to.
         n: successes to wait for, positive, not necessarily whole.
         p: chance of success, above 0, up to 1.
         dtype: int64 by default, another integer (whose range must hold the counts), or a floating dtype.
-        device: where the result goes.
-        out: memory for the result.
-        generator: a `Generator`; by default the one `manual_seed` seeds.
 
     Returns:
         A Poisson count whose rate is a gamma variate.
-
-    Raises:
-        ArgumentError: a parameter is out of range. Nothing was drawn.
     """
     parameters = {"n": (n, "shape"), "p": (p, "positive probability")}
     request = Request(
@@ -156,22 +120,16 @@ def negative_binomial(
 
 @drawing
 def categorical(
-    *size: Size,
-    probs: Tensor,
-    dtype: torch.dtype | None = None,
-    device: torch.device | str | None = None,
-    out: Tensor | None = None,
-    generator: Source | None = None,
-) -> Tensor:
+    *size: Size, probs: Tensor,
+    dtype: torch.dtype | None = None, device: torch.device | str | None = None,
+    out: Tensor | None = None, generator: Source | None = None,
+) -> Tensor:  # fmt: skip
     """Draw category indices 0 .. K - 1, each as likely as its share of ``probs``.
 
     Args:
         size: shape of the draws; without one, the batch shape of ``probs``.
         probs: [..., K], not negative, with a positive sum; it need not be 1.
         dtype: int64 by default, or another integer.
-        device: where the result goes.
-        out: memory for the result.
-        generator: a `Generator`; by default the one `manual_seed` seeds.
 
     Returns:
         [*size], by inversion of the cumulative sums in float64. A category of probability 0 never occurs.
@@ -234,14 +192,10 @@ def levelled(weights: Tensor) -> Tensor:
 
 @drawing
 def multinomial(
-    *size: Size,
-    n: Number,
-    probs: Tensor,
-    dtype: torch.dtype | None = None,
-    device: torch.device | str | None = None,
-    out: Tensor | None = None,
-    generator: Source | None = None,
-) -> Tensor:
+    *size: Size, n: Number, probs: Tensor,
+    dtype: torch.dtype | None = None, device: torch.device | str | None = None,
+    out: Tensor | None = None, generator: Source | None = None,
+) -> Tensor:  # fmt: skip
     """Draw multinomial counts: how often each of K categories occurs in ``n`` draws.
 
     Args:
@@ -249,15 +203,9 @@ def multinomial(
         n: draws, a whole number up to ``2**53``.
         probs: [..., K], not negative, with a positive sum; it need not be 1.
         dtype: int64 by default, another integer (whose range must hold the counts), or a floating dtype.
-        device: where the result goes.
-        out: memory for the result.
-        generator: a `Generator`; by default the one `manual_seed` seeds.
 
     Returns:
         [*size, K], each row summing to ``n``: one binomial count after the other, of what the ones before left.
-
-    Raises:
-        ArgumentError: a parameter is out of range. Nothing was drawn.
     """
     weights = levelled(weights_of("multinomial", probs))
     categories = weights.shape[-1]

@@ -28,24 +28,16 @@ SMALL = 2.0**-4
 
 @drawing
 def gamma(
-    *size: Size,
-    shape: Number,
-    scale: Number = 1.0,
-    dtype: torch.dtype | None = None,
-    device: torch.device | str | None = None,
-    out: Tensor | None = None,
-    generator: Source | None = None,
-) -> Tensor:
+    *size: Size, shape: Number, scale: Number = 1.0,
+    dtype: torch.dtype | None = None, device: torch.device | str | None = None,
+    out: Tensor | None = None, generator: Source | None = None,
+) -> Tensor:  # fmt: skip
     """Draw gamma variates: density proportional to ``x**(shape - 1) * exp(-x / scale)``.
 
     Args:
         size: the shape of the result; without one, the shape the parameters broadcast to.
         shape: positive.
         scale: positive.
-        dtype: float16, bfloat16, float32 or float64; computed in float64 and rounded once.
-        device: where the result goes.
-        out: memory for the result.
-        generator: a `Generator`; by default the one `manual_seed` seeds.
 
     Returns:
         The variates, with gradients to ``shape`` (implicit reparameterisation) and ``scale``.

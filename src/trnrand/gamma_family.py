@@ -16,31 +16,19 @@ from trnsci import ArgumentError, check
 
 @drawing
 def beta(
-    *size: Size,
-    a: Number,
-    b: Number,
-    dtype: torch.dtype | None = None,
-    device: torch.device | str | None = None,
-    out: Tensor | None = None,
-    generator: Source | None = None,
-) -> Tensor:
+    *size: Size, a: Number, b: Number,
+    dtype: torch.dtype | None = None, device: torch.device | str | None = None,
+    out: Tensor | None = None, generator: Source | None = None,
+) -> Tensor:  # fmt: skip
     """Draw beta numbers in [0, 1]: density proportional to ``x**(a - 1) * (1 - x)**(b - 1)``.
 
     Args:
-        size: the shape; without one, the shape the parameters broadcast to.
         a: positive.
         b: positive.
-        dtype: float16, bfloat16, float32 or float64; computed in float64 and rounded once.
-        device: where the result goes.
-        out: memory for the result.
-        generator: a `Generator`; by default the one `manual_seed` seeds.
 
     Returns:
         ``x / (x + y)`` of two gamma variates, in logarithms where they could underflow; with gradients to the
         parameters.
-
-    Raises:
-        ArgumentError: a parameter is out of range. Nothing was drawn.
     """
     parameters = {"a": (a, "shape"), "b": (b, "shape")}
     request = Request("beta", size, generator, dtype=dtype, device=device, out=out, parameters=parameters)
@@ -58,28 +46,17 @@ def beta(
 
 @drawing
 def chi_squared(
-    *size: Size,
-    df: Number,
-    dtype: torch.dtype | None = None,
-    device: torch.device | str | None = None,
-    out: Tensor | None = None,
-    generator: Source | None = None,
-) -> Tensor:
+    *size: Size, df: Number,
+    dtype: torch.dtype | None = None, device: torch.device | str | None = None,
+    out: Tensor | None = None, generator: Source | None = None,
+) -> Tensor:  # fmt: skip
     """Draw chi-squared numbers: gamma variates of shape ``df / 2`` and scale 2.
 
     Args:
-        size: the shape; without one, the shape the parameters broadcast to.
         df: degrees of freedom, positive.
-        dtype: float16, bfloat16, float32 or float64; computed in float64 and rounded once.
-        device: where the result goes.
-        out: memory for the result.
-        generator: a `Generator`; by default the one `manual_seed` seeds.
 
     Returns:
         The numbers, with gradients to the parameters.
-
-    Raises:
-        ArgumentError: a parameter is out of range. Nothing was drawn.
     """
     parameters = {"df": (df, "shape")}
     request = Request("chi_squared", size, generator, dtype=dtype, device=device, out=out, parameters=parameters)
@@ -89,32 +66,19 @@ def chi_squared(
 
 @drawing
 def student_t(
-    *size: Size,
-    df: Number,
-    loc: Number = 0.0,
-    scale: Number = 1.0,
-    dtype: torch.dtype | None = None,
-    device: torch.device | str | None = None,
-    out: Tensor | None = None,
-    generator: Source | None = None,
-) -> Tensor:
+    *size: Size, df: Number, loc: Number = 0.0, scale: Number = 1.0,
+    dtype: torch.dtype | None = None, device: torch.device | str | None = None,
+    out: Tensor | None = None, generator: Source | None = None,
+) -> Tensor:  # fmt: skip
     """Draw Student's t: a normal number over the root of a chi-squared one per degree of freedom.
 
     Args:
-        size: the shape; without one, the shape the parameters broadcast to.
         df: degrees of freedom, positive.
         loc: position.
         scale: width, positive.
-        dtype: float16, bfloat16, float32 or float64; computed in float64 and rounded once.
-        device: where the result goes.
-        out: memory for the result.
-        generator: a `Generator`; by default the one `manual_seed` seeds.
 
     Returns:
         ``loc + scale * t``, with gradients to the parameters.
-
-    Raises:
-        ArgumentError: a parameter is out of range. Nothing was drawn.
     """
     parameters = {"df": (df, "shape"), "loc": (loc, "finite"), "scale": (scale, "positive")}
     request = Request("student_t", size, generator, dtype=dtype, device=device, out=out, parameters=parameters)
@@ -131,30 +95,18 @@ def student_t(
 
 @drawing
 def f(
-    *size: Size,
-    dfnum: Number,
-    dfden: Number,
-    dtype: torch.dtype | None = None,
-    device: torch.device | str | None = None,
-    out: Tensor | None = None,
-    generator: Source | None = None,
-) -> Tensor:
+    *size: Size, dfnum: Number, dfden: Number,
+    dtype: torch.dtype | None = None, device: torch.device | str | None = None,
+    out: Tensor | None = None, generator: Source | None = None,
+) -> Tensor:  # fmt: skip
     """Draw Fisher's F: the ratio of two chi-squared numbers, each over its degrees of freedom.
 
     Args:
-        size: the shape; without one, the shape the parameters broadcast to.
         dfnum: degrees of freedom of the numerator, positive.
         dfden: degrees of freedom of the denominator, positive.
-        dtype: float16, bfloat16, float32 or float64; computed in float64 and rounded once.
-        device: where the result goes.
-        out: memory for the result.
-        generator: a `Generator`; by default the one `manual_seed` seeds.
 
     Returns:
         The numbers, with gradients to the parameters.
-
-    Raises:
-        ArgumentError: a parameter is out of range. Nothing was drawn.
     """
     parameters = {"dfnum": (dfnum, "shape"), "dfden": (dfden, "shape")}
     request = Request("f", size, generator, dtype=dtype, device=device, out=out, parameters=parameters)
@@ -171,22 +123,15 @@ def f(
 
 @drawing
 def dirichlet(
-    *size: Size,
-    alpha: Tensor,
-    dtype: torch.dtype | None = None,
-    device: torch.device | str | None = None,
-    out: Tensor | None = None,
-    generator: Source | None = None,
-) -> Tensor:
+    *size: Size, alpha: Tensor,
+    dtype: torch.dtype | None = None, device: torch.device | str | None = None,
+    out: Tensor | None = None, generator: Source | None = None,
+) -> Tensor:  # fmt: skip
     """Draw Dirichlet vectors: K non-negative numbers that sum to 1.
 
     Args:
         size: shape of the batch; without one, the batch shape of ``alpha``.
         alpha: [..., K], positive.
-        dtype: float16, bfloat16, float32 or float64; computed in float64 and rounded once.
-        device: where the result goes.
-        out: memory for the result.
-        generator: a `Generator`; by default the one `manual_seed` seeds.
 
     Returns:
         [*size, K], with gradients to ``alpha``.

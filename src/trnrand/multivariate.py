@@ -28,7 +28,6 @@ def multivariate_normal(
         covariance: [..., D, D], symmetric; its lower triangle is read.
         method: ``"cholesky"``, or ``"eigh"``, which also takes covariances that are only semi-definite.
         dtype: floating; by default that of ``mean``.
-        generator: a `Generator`; by default the one `manual_seed` seeds.
 
     Returns:
         [*size, D], with gradients to ``mean`` and ``covariance``.
@@ -89,22 +88,16 @@ def _factor(covariance: Tensor, method: str) -> Tensor:
 
 @drawing
 def unit_vector(
-    *size: Size,
-    dim: int = 3,
-    dtype: torch.dtype | None = None,
-    device: torch.device | str | None = None,
-    out: Tensor | None = None,
-    generator: Source | None = None,
-) -> Tensor:
+    *size: Size, dim: int = 3,
+    dtype: torch.dtype | None = None, device: torch.device | str | None = None,
+    out: Tensor | None = None, generator: Source | None = None,
+) -> Tensor:  # fmt: skip
     """Draw vectors uniform on the unit sphere.
 
     Args:
         size: shape of the batch.
         dim: length of a vector, at least 1.
         dtype: float16, bfloat16, float32 or float64.
-        device: where the result goes.
-        out: memory for the result.
-        generator: a `Generator`; by default the one `manual_seed` seeds.
 
     Returns:
         [*size, dim]: normal vectors over their lengths.
@@ -134,8 +127,6 @@ def orthogonal(
         size: shape of the batch.
         n: order of the matrices.
         dtype: float32 or float64.
-        device: where the result goes.
-        generator: a `Generator`; by default the one `manual_seed` seeds.
 
     Returns:
         [*size, n, n]: the Q of normal matrices, with a positive diagonal of R. The words are the same everywhere; the

@@ -23,15 +23,10 @@ from trnsci import Cost, check, op, run
 
 @drawing
 def normal(
-    *size: Size,
-    loc: Number = 0.0,
-    scale: Number = 1.0,
-    method: str = "box-muller",
-    dtype: torch.dtype | None = None,
-    device: torch.device | str | None = None,
-    out: Tensor | None = None,
-    generator: Source | None = None,
-) -> Tensor:
+    *size: Size, loc: Number = 0.0, scale: Number = 1.0, method: str = "box-muller",
+    dtype: torch.dtype | None = None, device: torch.device | str | None = None,
+    out: Tensor | None = None, generator: Source | None = None,
+) -> Tensor:  # fmt: skip
     """Draw normal numbers of mean ``loc`` and standard deviation ``scale``.
 
     Args:
@@ -40,9 +35,6 @@ def normal(
         scale: standard deviation, not negative.
         method: ``"box-muller"``, or ``"inverse"``: the quantile of one float64 uniform, monotone in it.
         dtype: float16, bfloat16, float32 or float64; by default that of the parameters, else torch's default.
-        device: where the result goes.
-        out: memory for the result.
-        generator: a `Generator`; by default the one `manual_seed` seeds.
 
     Returns:
         ``loc + scale * z``, with gradients to ``loc`` and ``scale``. Up to float32 ``z`` is computed in float32 from 24
@@ -71,11 +63,9 @@ def normal(
 @drawing
 def standard_normal(
     *size: Size,
-    dtype: torch.dtype | None = None,
-    device: torch.device | str | None = None,
-    out: Tensor | None = None,
-    generator: Source | None = None,
-) -> Tensor:
+    dtype: torch.dtype | None = None, device: torch.device | str | None = None,
+    out: Tensor | None = None, generator: Source | None = None,
+) -> Tensor:  # fmt: skip
     """Draw normal numbers of mean 0 and standard deviation 1, by NumPy's name; arguments as for `normal`."""
     return normal(*size, dtype=dtype, device=device, out=out, generator=generator)
 

@@ -28,7 +28,6 @@ def permutation(
     Args:
         x: a length, or a tensor [N, ...].
         device: where the result goes, for a length.
-        generator: a `Generator`; by default the one `manual_seed` seeds.
 
     Returns:
         int64 [x], or a copy of ``x``. Every element gets a key of 64 random bits, and a stable sort orders the keys,
@@ -103,7 +102,6 @@ def choice(
         replace: whether an element may be chosen again.
         p: [N], weights; by default all are equal.
         device: where the result goes, for a length.
-        generator: a `Generator`; by default the one `manual_seed` seeds.
 
     Returns:
         [*size], or [*size, ...]. Without replacement and with weights, elements are taken one after the other, each in

@@ -22,22 +22,16 @@ SMALL = 10.0
 
 @drawing
 def poisson(
-    *size: Size,
-    rate: Number,
-    dtype: torch.dtype | None = None,
-    device: torch.device | str | None = None,
-    out: Tensor | None = None,
-    generator: Source | None = None,
-) -> Tensor:
+    *size: Size, rate: Number,
+    dtype: torch.dtype | None = None, device: torch.device | str | None = None,
+    out: Tensor | None = None, generator: Source | None = None,
+) -> Tensor:  # fmt: skip
     """Draw Poisson counts: ``P(k) = rate**k * exp(-rate) / k!``.
 
     Args:
         size: the shape; without one, the shape of ``rate``.
         rate: mean, from 0 to ``2**62``.
         dtype: int64 by default, another integer (whose range must hold the counts), or a floating dtype.
-        device: where the result goes.
-        out: memory for the result.
-        generator: a `Generator`; by default the one `manual_seed` seeds.
 
     Returns:
         The counts. Probabilities are those of the Poisson distribution to a relative error of 1e-13: acceptance

@@ -21,14 +21,10 @@ from trnsci import ArgumentError, Cost, DtypeError, op, run
 
 @drawing
 def randint(
-    *size: Size,
-    low: int = 0,
-    high: int,
-    dtype: torch.dtype | None = None,
-    device: torch.device | str | None = None,
-    out: Tensor | None = None,
-    generator: Source | None = None,
-) -> Tensor:
+    *size: Size, low: int = 0, high: int,
+    dtype: torch.dtype | None = None, device: torch.device | str | None = None,
+    out: Tensor | None = None, generator: Source | None = None,
+) -> Tensor:  # fmt: skip
     """Draw integers from ``low`` up to but not including ``high``, every one equally likely.
 
     Args:
@@ -36,9 +32,6 @@ def randint(
         low: the smallest, from ``-2**63``.
         high: one more than the largest, up to ``2**63``.
         dtype: int64 by default, or another integer that holds both ends.
-        device: where the result goes.
-        out: memory for the result.
-        generator: a `Generator`; by default the one `manual_seed` seeds.
 
     Returns:
         The integers. Ranges up to ``2**32`` use Lemire's product with one word, wider ones a mask on two; words that

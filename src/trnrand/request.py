@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import inspect
 import math
+import re
 from collections.abc import Callable, Mapping
 from collections.abc import Sequence as SequenceOf
 from typing import Any, ParamSpec, SupportsIndex
@@ -49,6 +50,30 @@ _VMAP = torch._C._functorch.TransformType.Vmap
 
 P = ParamSpec("P")
 
+# What distributions say of the arguments they share, unless their own docstring says more.
+_SHARED = {
+    "size": "the shape; without one, the shape the parameters broadcast to.",
+    "dtype": "float16, bfloat16, float32 or float64; computed in float64 and rounded once.",
+    "device": "where the result goes.",
+    "out": "memory for the result.",
+    "generator": "a `Generator`; by default the one `manual_seed` seeds.",
+}
+_RAISES = "\n\nRaises:\n    ArgumentError: a parameter is out of range. Nothing was drawn."
+
+
+def _documented(function: Callable[..., Any]) -> None:
+    """Complete the docstring of a distribution by what it shares with the others."""
+    summary, section, rest = inspect.cleandoc(function.__doc__ or "").partition("Args:\n")
+    if not section:
+        return
+    own, _, rest = rest.partition("\n\n")
+    said = set(re.findall(r"^ {4}(\w+):", own, re.M))
+    taken = inspect.signature(function).parameters
+    size, *others = [f"    {x}: {text}\n" if x in taken.keys() - said else "" for x, text in _SHARED.items()]
+    function.__doc__ = f"{summary}{section}{size}{own}\n{''.join(others)}\n{rest}"
+    if "Raises:" not in rest and said - _SHARED.keys():
+        function.__doc__ += _RAISES
+
 
 def drawing(function: Callable[P, Tensor]) -> Callable[P, Tensor]:
     """Decorate a function that draws: NumPy in, NumPy out, and ``torch.compile`` leaves it to eager mode.
@@ -56,6 +81,7 @@ def drawing(function: Callable[P, Tensor]) -> Callable[P, Tensor]:
     A draw moves a generator, which is Python's state and no tensor's, so a compiled region is cut around it. It holds
     the generator's lock, so threads that share one draw one after the other.
     """
+    _documented(function)
 
     @functools.wraps(function)
     def alone(*args: P.args, **kwargs: P.kwargs) -> Tensor:

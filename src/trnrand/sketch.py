@@ -31,7 +31,6 @@ def sketch(a: Tensor, size: int, *, generator: Source | None = None) -> Tensor:
     Args:
         a: [M, N], float32 or float64.
         size: rows of the result.
-        generator: a `Generator`; by default the one `manual_seed` seeds.
 
     Returns:
         [size, N], with a gradient to ``a``. Divide by ``sqrt(size)`` to keep lengths on average.

@@ -24,15 +24,10 @@ BITS = {torch.float16: 11, torch.bfloat16: 8, torch.float32: 24}
 
 @drawing
 def uniform(
-    *size: Size,
-    low: Number = 0.0,
-    high: Number = 1.0,
-    ends: str = "[)",
-    dtype: torch.dtype | None = None,
-    device: torch.device | str | None = None,
-    out: Tensor | None = None,
-    generator: Source | None = None,
-) -> Tensor:
+    *size: Size, low: Number = 0.0, high: Number = 1.0, ends: str = "[)",
+    dtype: torch.dtype | None = None, device: torch.device | str | None = None,
+    out: Tensor | None = None, generator: Source | None = None,
+) -> Tensor:  # fmt: skip
     """Draw uniform numbers between ``low`` and ``high``.
 
     Args:
@@ -41,9 +36,6 @@ def uniform(
         high: upper end.
         ends: which ends of the unit interval belong to it: ``"[)"``, ``"(]"`` or ``"()"``.
         dtype: float16, bfloat16, float32 or float64; by default that of the parameters, else torch's default.
-        device: where the result goes.
-        out: memory for the result.
-        generator: a `Generator`; by default the one `manual_seed` seeds.
 
     Returns:
         ``low + (high - low) * u``. In [0, 1) ``u`` is a multiple of ``2**-24`` (float32), ``2**-11`` (float16),
@@ -74,11 +66,9 @@ def uniform(
 @drawing
 def random(
     *size: Size,
-    dtype: torch.dtype | None = None,
-    device: torch.device | str | None = None,
-    out: Tensor | None = None,
-    generator: Source | None = None,
-) -> Tensor:
+    dtype: torch.dtype | None = None, device: torch.device | str | None = None,
+    out: Tensor | None = None, generator: Source | None = None,
+) -> Tensor:  # fmt: skip
     """Draw uniform numbers in [0, 1), by NumPy's name; arguments as for `uniform`."""
     return uniform(*size, dtype=dtype, device=device, out=out, generator=generator)
 

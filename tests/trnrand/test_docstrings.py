@@ -2,7 +2,9 @@
 
 import doctest
 import importlib
+import inspect
 import pkgutil
+import re
 
 import torch
 
@@ -25,3 +27,14 @@ def test_public_functions_are_documented_and_methods():
     generator = trnrand.Generator(0)
     for name in ("uniform", "normal", "gamma", "choice", "orthogonal"):
         assert getattr(generator, name).__doc__ == getattr(trnrand, name).__doc__
+
+
+def test_every_argument_is_documented_those_that_distributions_share_as_well():
+    for name in trnrand.__all__:
+        function = getattr(trnrand, name)
+        doc = inspect.getdoc(function) or ""
+        if inspect.isfunction(function) and "Args:" in doc:
+            said = re.findall(r"^    (\w+): .", doc.partition("Args:")[2].partition("\n\n")[0], re.MULTILINE)
+            assert said == sorted(said, key=list(inspect.signature(function).parameters).index), name
+            assert set(said) == set(inspect.signature(function).parameters), name
+    assert "Raises:" in inspect.getdoc(trnrand.laplace)
