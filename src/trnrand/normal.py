@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from typing import NamedTuple
-
 import torch
 from torch import Tensor
 
 from trnrand import host_loops, maths
-from trnrand.bits import compiles, words_cost
 from trnrand.device import launched
 from trnrand.kernels import bits as bit_kernels
 from trnrand.kernels import normal as kernels
@@ -17,8 +13,8 @@ from trnrand.quantiles import normal_quantile
 from trnrand.request import Number, Request, Size, drawing, half_open
 from trnrand.segment import Segment
 from trnrand.source import Source
-from trnrand.uniform import floating
-from trnsci import Cost, check, op, run
+from trnrand.uniform import Numbers
+from trnsci import check, op, run
 
 
 @drawing
@@ -87,18 +83,13 @@ def located(request: Request, z: Tensor) -> Tensor:
 
 
 @op("trnrand::normal")
-class Normal(NamedTuple):
-    """Standard normal numbers of a segment by Box and Muller: float64 of two words each, or float32."""
+class Normal(Numbers):
+    """Standard normal numbers of a segment by Box and Muller."""
 
-    segment: tuple[int, ...]
-    wide: bool
-    device: torch.device
+    __slots__ = ()
 
-    def fake(self) -> Tensor:
-        return torch.empty(self.segment[2], dtype=floating(self.wide), device=self.device)
-
-    def cost(self) -> Cost:
-        return words_cost(Segment(self.segment), self.segment[2] * (2 if self.wide else 1))
+    def code(self) -> int:
+        return host_loops.NORMAL64 if self.wide else host_loops.NORMAL32
 
     def pytorch(self) -> Tensor:
         segment = Segment(self.segment)
@@ -111,24 +102,6 @@ class Normal(NamedTuple):
         # not a view into more than was asked for
         return numbers.clone() if len(numbers) < len(words) else numbers
 
-    def host(self) -> Tensor:
-        out = host_loops.empty((self.segment[2],), floating(self.wide))
-        self.host_into(out)
-        return out
-
-    def host_into(self, out: Tensor) -> None:
-        host_loops.fill(host_loops.NORMAL64 if self.wide else host_loops.NORMAL32, Segment(self.segment), out)
-
-    def cuda(self) -> Tensor:
-        out = self.fake()
-        self.cuda_into(out)
-        return out
-
-    def cuda_into(self, out: Tensor) -> None:
-        from trnrand.cuda import streams
-
-        streams.fill(streams.NORMAL64 if self.wide else streams.NORMAL32, Segment(self.segment), out)
-
     def nki(self) -> Tensor:
         segment = Segment(self.segment)
         if not segment.elements:
@@ -139,15 +112,6 @@ class Normal(NamedTuple):
         whole = Segment((segment[0], 0, _whole(segment, self.wide), *segment[3:]))
         words = launched(bit_kernels.bits, whole, self.device)
         return self.fake() if words.is_meta else self._pairs(words.to(torch.int64))
-
-    def limits(self, implementation: str) -> str | None:
-        return host_loops.limits(implementation, self.device)
-
-    def calls(self, implementation: str) -> str:
-        return "triton trnrand.cuda.streams" if implementation == "cuda" else "trnsci._loops.fill"
-
-    def compiles(self) -> tuple[Hashable, float]:
-        return compiles(("normal", self.wide), self.segment)
 
 
 def _whole(segment: Segment, wide: bool) -> int:

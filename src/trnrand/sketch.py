@@ -8,7 +8,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from trnrand.bits import compiles
 from trnrand.device import start, trust
 from trnrand.kernels import sketch as kernels
 from trnrand.normal import Normal
@@ -94,7 +93,7 @@ class Sketch(NamedTuple):
         return "triton trnrand.cuda.streams and torch.matmul"
 
     def compiles(self) -> tuple[Hashable, float]:
-        return compiles(("normal", self.a.dtype == torch.float64), self.segment)
+        return Normal(self.segment, self.a.dtype == torch.float64, self.a.device).compiles()
 
     def nki(self) -> Tensor:
         if self.a.numel() == 0:

@@ -140,13 +140,16 @@ def _scaled(request: Request, unit: Tensor, ends: str) -> Tensor:
     return scaled
 
 
-@op("trnrand::uniform")
-class Uniform(NamedTuple):
-    """Uniform numbers of a segment in [0, 1): float64 of two words each, or float32."""
+class Numbers(NamedTuple):
+    """Numbers of a segment, one after another: float64 of two words each, or float32."""
 
     segment: tuple[int, ...]
     wide: bool
     device: torch.device
+
+    def code(self) -> int:
+        """Return what the compiled loops and the kernels of GPUs call these numbers."""
+        raise NotImplementedError
 
     def fake(self) -> Tensor:
         return torch.empty(self.segment[2], dtype=floating(self.wide), device=self.device)
@@ -154,17 +157,13 @@ class Uniform(NamedTuple):
     def cost(self) -> Cost:
         return words_cost(Segment(self.segment), self.segment[2] * (2 if self.wide else 1))
 
-    def pytorch(self) -> Tensor:
-        segment, each = Segment(self.segment), 2 if self.wide else 1
-        return _converted(segment.words(each * segment.skip, each * segment.elements, self.device), self.wide)
-
     def host(self) -> Tensor:
         out = host_loops.empty((self.segment[2],), floating(self.wide))
         self.host_into(out)
         return out
 
     def host_into(self, out: Tensor) -> None:
-        host_loops.fill(host_loops.UNIFORM64 if self.wide else host_loops.UNIFORM32, Segment(self.segment), out)
+        host_loops.fill(self.code(), Segment(self.segment), out)
 
     def cuda(self) -> Tensor:
         out = self.fake()
@@ -174,7 +173,30 @@ class Uniform(NamedTuple):
     def cuda_into(self, out: Tensor) -> None:
         from trnrand.cuda import streams
 
-        streams.fill(streams.UNIFORM64 if self.wide else streams.UNIFORM32, Segment(self.segment), out)
+        streams.fill(self.code(), Segment(self.segment), out)
+
+    def limits(self, implementation: str) -> str | None:
+        return host_loops.limits(implementation, self.device)
+
+    def calls(self, implementation: str) -> str:
+        return "triton trnrand.cuda.streams" if implementation == "cuda" else "trnsci._loops.fill"
+
+    def compiles(self) -> tuple[Hashable, float]:
+        return compiles(self.code(), self.segment)
+
+
+@op("trnrand::uniform")
+class Uniform(Numbers):
+    """Uniform numbers of a segment in [0, 1)."""
+
+    __slots__ = ()
+
+    def code(self) -> int:
+        return host_loops.UNIFORM64 if self.wide else host_loops.UNIFORM32
+
+    def pytorch(self) -> Tensor:
+        segment, each = Segment(self.segment), 2 if self.wide else 1
+        return _converted(segment.words(each * segment.skip, each * segment.elements, self.device), self.wide)
 
     def nki(self) -> Tensor:
         segment = Segment(self.segment)
@@ -185,15 +207,6 @@ class Uniform(NamedTuple):
         # the device has no float64: its words are exact, and the host puts two together
         words = launched(bit_kernels.bits, segment.in_words(2), self.device)
         return self.fake() if words.is_meta else _converted(words.to(torch.int64), self.wide)
-
-    def limits(self, implementation: str) -> str | None:
-        return host_loops.limits(implementation, self.device)
-
-    def calls(self, implementation: str) -> str:
-        return "triton trnrand.cuda.streams" if implementation == "cuda" else "trnsci._loops.fill"
-
-    def compiles(self) -> tuple[Hashable, float]:
-        return compiles(("uniform", self.wide), self.segment)
 
 
 def floating(wide: bool) -> torch.dtype:
