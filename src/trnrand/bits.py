@@ -17,7 +17,7 @@ from trnrand.segment import Segment
 from trnrand.source import fits
 from trnrand.stream import Stream
 from trnrand.threefry import Threefry
-from trnsci import ArgumentError, Cost, DtypeError, op, run
+from trnsci import Cost, check, op, run
 
 
 def bits(
@@ -33,11 +33,8 @@ def bits(
         device: where the result goes.
     """
     stream = key if isinstance(key, Stream) else Stream(key, engine)
-    for name, value in (("offset", offset), ("n", n)):
-        if not isinstance(value, int) or isinstance(value, bool):
-            raise DtypeError(op="bits", argument=name, got=type(value), expected="an integer")
-        if value < 0:
-            raise ArgumentError(op="bits", argument=name, got=value, expected="a non-negative integer")
+    check.integer("bits", "offset", offset, 0)
+    check.integer("bits", "n", n, 0)
     where = host_loops.device_of("bits", device)
     fits("bits", (n,), 4, where)
     return run(Bits(Segment.of(stream, stream.position + offset, n), where))

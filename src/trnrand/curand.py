@@ -29,10 +29,7 @@ class _Chain:
 
     def __init__(self, seed: int = 0, *, subsequence: int = 0, offset: int = 0, order: Order = "sequence") -> None:
         for argument, value in (("seed", seed), ("subsequence", subsequence), ("offset", offset)):
-            if not isinstance(value, int) or isinstance(value, bool):
-                raise DtypeError(op=self.name, argument=argument, got=type(value), expected="an integer")
-            if not 0 <= value < 1 << 64:
-                raise ArgumentError(op=self.name, argument=argument, got=value, expected="0 to 2**64 - 1")
+            check.integer(self.name, argument, value, 0, (1 << 64) - 1)
         check.option(self.name, "order", order, tuple(self.streams))
         if order != "sequence" and subsequence:
             expected = "0, because the library's order takes many of them"
@@ -46,12 +43,12 @@ class _Chain:
 
     def words(self, n: int) -> Tensor:
         """Return the next ``n`` words, uint32 [n]: what ``curandGenerate`` or ``curand()`` gives."""
-        _count(f"{self.name}.words", n)
+        check.integer(f"{self.name}.words", "n", n, 0)
         return torch.from_numpy(self._as_words(self._take(n)).astype(np.uint32))
 
     def uniform(self, n: int, *, dtype: torch.dtype = torch.float32) -> Tensor:
         """Return the next ``n`` numbers in (0, 1] [n]: ``curandGenerateUniform`` and ``UniformDouble``."""
-        _count(f"{self.name}.uniform", n)
+        check.integer(f"{self.name}.uniform", "n", n, 0)
         if dtype not in (torch.float32, torch.float64):
             raise DtypeError(op=f"{self.name}.uniform", argument="dtype", got=dtype, expected="float32 or float64")
         if dtype == torch.float32:
@@ -238,19 +235,13 @@ class MT19937:
     """
 
     def __init__(self, seed: int = 5489) -> None:
-        if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 1 << 32:
-            raise ArgumentError(op="MT19937", argument="seed", got=seed, expected="0 to 2**32 - 1")
+        check.integer("MT19937", "seed", seed, 0, MASK)
         self._source = np.random.RandomState(seed)
 
     def words(self, n: int) -> Tensor:
         """Return the next ``n`` words, uint32 [n]."""
-        _count("MT19937.words", n)
+        check.integer("MT19937.words", "n", n, 0)
         return torch.from_numpy(self._source.randint(0, 1 << 32, size=n, dtype=np.uint32))
-
-
-def _count(op: str, n: Any) -> None:
-    if not isinstance(n, int) or isinstance(n, bool) or n < 0:
-        raise ArgumentError(op=op, argument="n", got=n, expected="a non-negative integer")
 
 
 def _shift_matrix() -> Words:

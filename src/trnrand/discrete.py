@@ -12,7 +12,7 @@ from trnrand.bits import stream_words
 from trnrand.gamma import scaled_gamma
 from trnrand.inverse import drawn
 from trnrand.poisson import poisson_of
-from trnrand.request import FLOATS, INTEGERS, Number, Request, Size, as_tensor, checked, drawing
+from trnrand.request import FLOATS, INTEGERS, Number, Request, Size, as_tensor, checked, drawing, holds
 from trnrand.source import Source, shape_of
 from trnsci import ArgumentError, check
 
@@ -213,13 +213,7 @@ def multinomial(
     lead = tuple(trials.shape) if isinstance(trials, Tensor) else ()
     batch = check.broadcast("multinomial", n=lead, probs=tuple(weights.shape[:-1]))
     shape = shape_of("multinomial", size) if size else batch
-    if check.broadcast_shape(shape, batch) != shape:
-        raise ArgumentError(
-            op="multinomial",
-            argument="size",
-            got={"size": shape, "parameters": batch},
-            hint="Parameters must broadcast to size",
-        )
+    holds("multinomial", shape, batch)
     request = Request(
         "multinomial", (shape,), generator, dtype=dtype, device=weights.device if device is None else device, out=out,
         dtypes=COUNTS, event=(categories,),

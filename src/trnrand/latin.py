@@ -6,9 +6,10 @@ import torch
 from torch import Tensor
 
 from trnrand.bits import stream_words
-from trnrand.quasi import Sequence, cut, whole_number
+from trnrand.quasi import Sequence, cut
 from trnrand.request import half_open
 from trnrand.source import Source
+from trnsci import check
 
 
 class LatinHypercube(Sequence):
@@ -27,7 +28,7 @@ class LatinHypercube(Sequence):
 
     def __init__(self, d: int, points: int, *, jitter: bool = True, generator: Source | None = None) -> None:
         super().__init__("LatinHypercube", d, 1 << 20, True, ("cells",), generator)
-        self.points = self.end = whole_number("LatinHypercube", "points", points, 1, 1 << 40)
+        self.points = self.end = check.integer("LatinHypercube", "points", points, 1, 1 << 40)
         self.jitter = jitter
 
     def _points(self, n: int, dtype: torch.dtype, device: torch.device) -> Tensor:

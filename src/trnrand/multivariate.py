@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from trnrand.normal import standard
-from trnrand.request import Request, Size, drawing
+from trnrand.request import Request, Size, drawing, holds
 from trnrand.source import Source, shape_of
 from trnsci import ArgumentError, NotPositiveDefinite, check
 
@@ -46,10 +46,7 @@ def multivariate_normal(
     check.same_device(op, mean=mean, covariance=covariance)
     batch = check.broadcast(op, mean=tuple(mean.shape[:-1]), covariance=tuple(covariance.shape[:-2]))
     shape = shape_of(op, size) if size else batch
-    if check.broadcast_shape(shape, batch) != shape:
-        raise ArgumentError(
-            op=op, argument="size", got={"size": shape, "parameters": batch}, hint="Parameters must broadcast to size"
-        )
+    holds(op, shape, batch)
     for name, value in (("mean", mean), ("covariance", covariance)):
         if not value.is_meta and not bool(torch.isfinite(value).all()):
             raise ArgumentError(op=op, argument=name, got="an entry that is not finite", expected="finite numbers")
@@ -102,8 +99,7 @@ def unit_vector(
     Returns:
         [*size, dim]: normal vectors over their lengths.
     """
-    if not isinstance(dim, int) or isinstance(dim, bool) or dim < 1:
-        raise ArgumentError(op="unit_vector", argument="dim", got=dim, expected="a positive integer")
+    check.integer("unit_vector", "dim", dim, 1)
     request = Request(
         "unit_vector", (shape_of("unit_vector", size),), generator, dtype=dtype, device=device, out=out, event=(dim,)
     )
@@ -132,8 +128,7 @@ def orthogonal(
         [*size, n, n]: the Q of normal matrices, with a positive diagonal of R. The words are the same everywhere; the
         factorisation is the device's own, so devices agree to rounding.
     """
-    if not isinstance(n, int) or isinstance(n, bool) or n < 1:
-        raise ArgumentError(op="orthogonal", argument="n", got=n, expected="a positive integer")
+    check.integer("orthogonal", "n", n, 1)
     floats = (torch.float32, torch.float64)
     shape = shape_of("orthogonal", size)
     request = Request(

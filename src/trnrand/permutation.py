@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -120,9 +121,7 @@ def choice(
     if not isinstance(n, int) or isinstance(n, bool):
         raise DtypeError(op="choice", argument="a", got=type(a), expected="an integer or a tensor with an axis")
     shape = shape_of("choice", size)
-    wanted = 1
-    for extent in shape:
-        wanted *= extent
+    wanted = math.prod(shape)
     where = a.device if isinstance(a, Tensor) else device
     weights = None if p is None else weights_of("choice", p).to(where or "cpu")
     if weights is not None and tuple(weights.shape) != (n,):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import threading
-from typing import Any, Self
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -15,16 +15,6 @@ from trnrand.source import Source, default, fits
 from trnrand.stream import Stream
 from trnrand.uniform import BITS
 from trnsci import ArgumentError, DtypeError, check
-
-
-def whole_number(op: str, name: str, value: Any, at_least: int = 0, at_most: int | None = None) -> int:
-    """Check that a value is an integer within limits, and return it."""
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise DtypeError(op=op, argument=name, got=type(value), expected="an integer")
-    if value < at_least or (at_most is not None and value > at_most):
-        expected = f"at least {at_least}" if at_most is None else f"{at_least} to {at_most}"
-        raise ArgumentError(op=op, argument=name, got=value, expected=expected)
-    return value
 
 
 def cut(points: Tensor, dtype: torch.dtype) -> Tensor:
@@ -52,7 +42,7 @@ class Sequence:
         self, name: str, d: int, most: int, scramble: bool | str, kinds: tuple[str, ...], generator: Source | None
     ) -> None:
         self.name = name
-        self.d = whole_number(name, "d", d, 1, most)
+        self.d = check.integer(name, "d", d, 1, most)
         if not isinstance(scramble, bool | str):
             raise DtypeError(op=name, argument="scramble", got=type(scramble), expected="True, False or a name")
         check.option(name, "scramble", scramble, (False, True, *kinds))
@@ -68,7 +58,7 @@ class Sequence:
     def at(self, offset: int) -> Self:
         """Return the same sequence, positioned at a point."""
         moved = copy.copy(self)
-        moved.position = whole_number(self.name, "offset", offset, 0, 1 << 62)
+        moved.position = check.integer(self.name, "offset", offset, 0, 1 << 62)
         return moved
 
     def reset(self) -> Self:
@@ -78,7 +68,7 @@ class Sequence:
 
     def fast_forward(self, n: int) -> Self:
         """Leave out the next ``n`` points."""
-        self._claim(whole_number(self.name, "n", n))
+        self._claim(check.integer(self.name, "n", n, 0))
         return self
 
     def _claim(self, n: int) -> Self:
@@ -107,7 +97,7 @@ class Sequence:
             device: where the result goes.
             out: memory for the result.
         """
-        n = whole_number(self.name, "n", n)
+        n = check.integer(self.name, "n", n, 0)
         if out is not None:
             check.dense(self.name, out=out)
         kind = out.dtype if dtype is None and out is not None else torch.get_default_dtype() if dtype is None else dtype

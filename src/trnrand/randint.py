@@ -16,7 +16,7 @@ from trnrand.reject import rejected
 from trnrand.request import INTEGERS, Request, Size, drawing, substream
 from trnrand.segment import Segment
 from trnrand.source import Source
-from trnsci import ArgumentError, Cost, DtypeError, op, run
+from trnsci import ArgumentError, Cost, DtypeError, check, op, run
 
 
 @drawing
@@ -44,9 +44,8 @@ def randint(
         >>> trnrand.Generator(0).randint(5, high=6)
         tensor([2, 5, 4, 3, 5])
     """
-    for name, value in (("low", low), ("high", high)):
-        if not isinstance(value, int) or isinstance(value, bool):
-            raise DtypeError(op="randint", argument=name, got=type(value), expected="an integer")
+    check.integer("randint", "low", low)
+    check.integer("randint", "high", high)
     request = Request("randint", size, generator, dtype=dtype, device=device, out=out, dtypes=(torch.int64, *INTEGERS))
     if low >= high:
         raise ArgumentError(

@@ -181,9 +181,8 @@ class Request:
         batch = check.broadcast(op, **{name: tuple(value.shape) for name, value in tensors.items()}) if tensors else ()
         if size:
             shape = shape_of(op, size)
-            if tensors and check.broadcast_shape(shape, batch) != shape:
-                got = {"size": shape, "parameters": batch}
-                raise ArgumentError(op=op, argument="size", got=got, hint="Parameters must broadcast to size")
+            if tensors:
+                holds(op, shape, batch)
         else:
             shape = batch
         self.shape = (*shape, *event)
@@ -277,6 +276,13 @@ def substream(stream: Stream, slot: int, attempt: int) -> Stream:
     return Stream(
         stream.key, stream.engine, (stream.base ^ SUBSTREAM) + (slot << 116) + (attempt << 96) & (1 << 128) - 1
     )
+
+
+def holds(op: str, size: tuple[int, ...], batch: tuple[int, ...]) -> None:
+    """Check that parameters of a shape broadcast to the size asked for."""
+    if check.broadcast_shape(size, batch) != size:
+        got = {"size": size, "parameters": batch}
+        raise ArgumentError(op=op, argument="size", got=got, hint="Parameters must broadcast to size")
 
 
 def half_open(low: Tensor, high: Tensor) -> Tensor:

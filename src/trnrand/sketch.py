@@ -11,7 +11,6 @@ from torch import Tensor
 from trnrand.device import start, trust
 from trnrand.kernels import sketch as kernels
 from trnrand.normal import Normal
-from trnrand.quasi import whole_number
 from trnrand.request import Request, drawing
 from trnrand.segment import Segment
 from trnrand.source import Source
@@ -47,7 +46,7 @@ def sketch(a: Tensor, size: int, *, generator: Source | None = None) -> Tensor:
     if a.ndim != 2:
         raise ArgumentError(op="sketch", argument="shape of a", got=tuple(a.shape), expected="[M, N]")
     check.option("sketch", "dtype of a", dtype, (torch.float32, torch.float64))
-    size = whole_number("sketch", "size", size, 1)
+    size = check.integer("sketch", "size", size, 1)
     request = Request("sketch", ((a.shape[0], size),), generator, dtype=dtype, device=a.device)
     if request.source.size > 1:
         raise ArgumentError(op="sketch", argument="generator", got="a partitioned one", expected="one that is not")

@@ -14,10 +14,10 @@ from trnrand.bits import stream_words
 from trnrand.engines import MASK
 from trnrand.host_loops import device_of
 from trnrand.kernels import sobol as kernels
-from trnrand.quasi import Sequence, cut, whole_number
+from trnrand.quasi import Sequence, cut
 from trnrand.source import Source, fits
 from trnrand.stream import Stream
-from trnsci import Cost, op, run
+from trnsci import Cost, check, op, run
 from trnsci.nki import N_TILE, P_MAX, launch
 
 MAX_DIMENSIONS = 21201
@@ -55,7 +55,7 @@ class Sobol(Sequence):
 
     def bits(self, n: int, device: torch.device | str = "cpu") -> Tensor:
         """Return the next ``n`` points as 64-bit integers (int64 that holds uint64), highest bit first: [n, d]."""
-        n = whole_number("Sobol", "n", n)
+        n = check.integer("Sobol", "n", n, 0)
         where = device_of("Sobol", device)
         fits("Sobol", (n, self.d), 8, where)
         return self._claim(n)._raw(n, where)

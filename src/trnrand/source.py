@@ -73,8 +73,7 @@ class Source(torch.Generator):
 
     def advance(self, words: int) -> Self:
         """Move by a number of words, back for a negative one. An element of up to 32 bits is one word, float64 two."""
-        if not isinstance(words, int) or isinstance(words, bool):
-            raise DtypeError(op="advance", argument="words", got=type(words), expected="an integer")
+        check.integer("advance", "words", words)
         with self.lock:
             if self.position + words < 0:
                 expected = f"at least {-self.position}, the distance back to the beginning"
@@ -84,9 +83,7 @@ class Source(torch.Generator):
 
     def spawn(self, count: int) -> list[Self]:
         """Return ``count`` independent generators. A later call gives others: a word of the stream tells them apart."""
-        if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count <= MOST:
-            expected = f"a non-negative integer, at most {MOST}"
-            raise ArgumentError(op="spawn", argument="count", got=count, expected=expected)
+        check.integer("spawn", "count", count, 0, MOST)
         return [type(self)(stream) for stream in self.fold().split(count)]
 
     def fold(self) -> Stream:
@@ -102,9 +99,8 @@ class Source(torch.Generator):
         Callers ask for the global shape and get the rows of their share (`torch.tensor_split` along the first axis).
         Shares put together are the draw of an unpartitioned generator, bit for bit, and positions stay together.
         """
-        for name, value in (("rank", rank), ("size", size)):
-            if not isinstance(value, int) or isinstance(value, bool):
-                raise DtypeError(op="partition", argument=name, got=type(value), expected="an integer")
+        check.integer("partition", "rank", rank)
+        check.integer("partition", "size", size)
         if size < 1 or not 0 <= rank < size:
             expected = "size >= 1 and 0 <= rank < size"
             raise ArgumentError(op="partition", argument="rank", got={"rank": rank, "size": size}, expected=expected)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from trnrand.engines import ENGINES, MASK, PHILOX, WORDS, Engine
-from trnsci import ArgumentError, DtypeError, check
+from trnsci import ArgumentError, check
 
 # the high 64 bits of the counter say what a block is for, so that children never meet the words of their parent
 SPLIT, FOLD, SUBSTREAM = 1 << 125, 2 << 125, 3 << 125
@@ -38,9 +38,7 @@ class Stream:
         check.option("Stream", "engine", self.engine, tuple(ENGINES))
         bits = 32 * self.kind.key_words
         for name, value, limit in (("key", self.key, bits), ("base", self.base, 128), ("position", self.position, 130)):
-            if not isinstance(value, int) or isinstance(value, bool):
-                raise DtypeError(op="Stream", argument=name, got=type(value), expected="an integer")
-            if not 0 <= value < 1 << limit:
+            if not 0 <= check.integer("Stream", name, value) < 1 << limit:
                 raise ArgumentError(op="Stream", argument=name, got=value, expected=f"0 <= {name} < 2**{limit}")
 
     @property
@@ -66,21 +64,17 @@ class Stream:
 
     def jump(self, times: int = 1) -> Stream:
         """Return the same key, ``times * 2**64`` blocks further: no word in common for ``2**66`` words."""
-        if not isinstance(times, int) or isinstance(times, bool):
-            raise DtypeError(op="Stream.jump", argument="times", got=type(times), expected="an integer")
+        check.integer("Stream.jump", "times", times)
         return replace(self, base=(self.base + (times % (1 << 64) << 64)) % (1 << 128))
 
     def split(self, count: int = 2) -> tuple[Stream, ...]:
         """Return ``count`` independent streams; child ``i`` is the same whatever ``count`` is."""
-        if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count <= MOST:
-            expected = f"a non-negative integer, at most {MOST}"
-            raise ArgumentError(op="Stream.split", argument="count", got=count, expected=expected)
+        check.integer("Stream.split", "count", count, 0, MOST)
         return tuple(self._child(SPLIT, i) for i in range(count))
 
     def fold_in(self, data: int) -> Stream:
         """Return an independent stream for an integer, a step of training for example."""
-        if not isinstance(data, int) or isinstance(data, bool) or not 0 <= data < 1 << 64:
-            raise ArgumentError(op="Stream.fold_in", argument="data", got=data, expected="0 <= data < 2**64")
+        check.integer("Stream.fold_in", "data", data, 0, (1 << 64) - 1)
         return self._child(FOLD, data)
 
     def _child(self, purpose: int, index: int) -> Stream:

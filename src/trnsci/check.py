@@ -136,6 +136,23 @@ def sequence(op: str, argument: str, value: Any) -> list[Any]:
     return list(value)
 
 
+def integer(op: str, argument: str, value: Any, at_least: int | None = None, at_most: int | None = None) -> int:
+    """Check that a value is an integer within limits, both of which belong to it, and return it."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise DtypeError(op=op, argument=argument, got=type(value), expected="an integer")
+    if (at_least is not None and value < at_least) or (at_most is not None and value > at_most):
+        expected = f"at least {at_least}" if at_most is None else f"{at_least} to {_shown(at_most)}"
+        raise ArgumentError(op=op, argument=argument, got=value, expected=expected)
+    return value
+
+
+def _shown(limit: int) -> str:
+    """Return a limit as people write it: ``2**64 - 1``."""
+    power = limit.bit_length()
+    exact = {1 << power - 1: f"2**{power - 1}", (1 << power) - 1: f"2**{power} - 1"} if power > 16 else {}
+    return exact.get(limit, str(limit))
+
+
 def number(op: str, argument: str, value: Any) -> int | float | complex:
     """Return a Python number, or a 0-d tensor without gradient, as a Python number."""
     if isinstance(value, int | float | complex):

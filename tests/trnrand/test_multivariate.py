@@ -81,7 +81,7 @@ def test_orthogonal_matrices():
     assert torch.equal(Generator(2).orthogonal(n=4, dtype=torch.float64), q[0])
     parts = [Generator(2).partition(r, 3).orthogonal(n=4, dtype=torch.float64) for r in range(3)]
     assert torch.equal(torch.cat(parts), q[0])
-    with pytest.raises(ArgumentError, match="positive integer"):
+    with pytest.raises(ArgumentError, match="at least 1"):
         Generator(1).orthogonal(n=0)
 
 
