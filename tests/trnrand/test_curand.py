@@ -73,7 +73,7 @@ def test_errors():
         trnrand.XORWOW(0).uniform(4, dtype=torch.float16)
     for wrong in (-1, 1.5, None, True):
         for draw in (trnrand.MT19937(0).words, trnrand.XORWOW(0).words, trnrand.MRG32k3a(0).uniform):
-            with pytest.raises(ArgumentError, match="at least 0|an integer"):
+            with pytest.raises(ArgumentError, match=r"at least 0|an integer"):
                 draw(wrong)
 
 
