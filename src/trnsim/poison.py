@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 # instructions that move bits: garbage that goes in comes out, so that two kinds of it are enough
 _MOVES = frozenset({"dma_copy", "dma_transpose", "nc_stream_shuffle", "nc_transpose", "tensor_copy"})
 _KINDS = 4
-_STATE = ("vector_accumulator", "scalar.registers", "random.generators")
-_LANES = ("vector_accumulator", "scalar.registers")
+_LANES = ("vector accumulators", "scalar accumulators")
+_STATE = (*_LANES, "random.generators")
 _LAST_ORIGIN = 2**15 - 1
 _BY_MATMUL = 2**15
 

@@ -132,4 +132,4 @@ def test_activate2_needs_trn3_and_known_stages():
         target="trn3",
         says="one with",
     )
-    assert found.got == ("float32", "float16")
+    assert (found.got, found.limit) == ("float32", "float16")

@@ -469,7 +469,7 @@ def test_modes_a_target_lacks_are_refused(body, target, error, rule, says):
 GATHERS = [
     (gather(dge_mode=dge_mode.hwdge), "trn2", WrongArgument, "dge-indirect", "dge_mode hwdge with a vector_offset"),
     (gather(dge_mode=dge_mode.none), "trn3", WrongArgument, "dge-indirect", "written by GpSimd"),
-    (gather(), "trn1", WrongEngine, "generation", "trn1's descriptor generation"),
+    (gather(), "trn1", WrongEngine, "generation", "vector_offset, which trn1 lacks"),
 ]
 
 
@@ -647,7 +647,7 @@ def test_engines_indirection_and_too_few_row_numbers_are_refused():
         table(),
         np.zeros((2, 2), np.int32),
         out=[((4, 6), F32)],
-        says="one row number per partition",
+        says="one row index per partition",
     )
     np.testing.assert_array_equal(
         run(few, table(), column([3, 2, 1, 0, 9]), out=[((4, 6), F32)]), table()[[3, 2, 1, 0]]
@@ -987,7 +987,7 @@ GATHER_FLIPS = [
     (gather_flip(), {"target": "trn1"}, WrongEngine, "generation", "trn1"),
     (gather_flip(dge_mode="hwdge"), {}, WrongArgument, "dge-indirect", "hwdge with a vector_offset"),
     (gather_flip(kind=F32), {}, WrongDtype, "gather-transpose", "2-byte words"),
-    (gather_flip(numbers=I32), {}, WrongDtype, "gather-transpose", "the index idx is int32"),
+    (gather_flip(numbers=I32), {}, WrongDtype, "gather-transpose", "the index (idx) is int32"),
     (gather_flip(count=17, index=(32, 1)), {}, HardwareLimit, "gather-transpose", "gathers 17 rows"),
     (gather_flip(count=32), {}, HardwareLimit, "gather-transpose", "the index holds 16"),
     (gather_flip(index=(24, 1)), {}, HardwareLimit, "gather-transpose", "24 partitions"),

@@ -674,7 +674,7 @@ TRANSPOSES = [
         "Vector Engine transposes up to 32×32",
     ),
     ((64, 32), F32, (32, 64), F32, language.sbuf, "tensor", WrongBuffer, "buffer", "writes PSUM"),
-    ((32, 32), F32, (32, 32), F32, psum, "gpsimd", WrongEngine, "engine", "engine is gpsimd"),
+    ((32, 32), F32, (32, 32), F32, psum, "gpsimd", WrongEngine, "engine", "engine.gpsimd"),
 ]
 
 
@@ -788,7 +788,7 @@ def test_rules_of_indirect_operands():
         index,
         out=out,
         target="trn3",
-        says="partition 32 and stationary at 0",
+        says="partition 32, stationary (data) at 0",
     )
 
 

@@ -324,7 +324,7 @@ def test_predicated_copy_refuses():
     error = refused(
         WrongDtype, "predicate-dtype", lambda a, m, b: copy(b, a, m), src, mask.astype(I32), out=out, says="int32"
     )
-    assert error.limit == ["uint8", "uint16", "uint32"]
+    assert error.limit == ["bool", "uint16", "uint32", "uint8"]
     refused(
         WrongDtype,
         "same-dtype",

@@ -82,7 +82,7 @@ def test_select_refuses():
         out=out,
         says="uint32",
     )
-    assert error.limit == ["int8", "uint8", "int16", "uint16"]
+    assert error.limit == ["bool", "int16", "int8", "uint16", "uint8"]
     for bad in (I32, U32):
         refused(
             WrongDtype,

@@ -1,8 +1,8 @@
-"""The Vector Engine's accumulator registers: one fp32 per lane, shared by every instruction that reduces into them.
+"""The accumulators of the Vector and the Scalar Engine: one fp32 per lane, shared by the instructions that reduce.
 
 A lane belongs to a partition. ``reset_reduce`` starts from the operator's identity, ``load_reduce`` from a given value,
-``reduce`` goes on from what the lane holds; after ``idle`` (or before anything ran) a lane holds nothing defined, and
-going on from it is an error.
+``reduce`` continues from what the lane holds. Before anything ran, and on the Vector Engine after ``idle``, a lane
+holds nothing defined, and to continue from it is an error.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import numpy as np
 from trnsim.errors import ReadUninitialized, WrongArgument
 from trnsim.isa.alu import Alu
 from trnsim.isa.enums import member, reduce_cmd
+from trnsim.isa.operands import column, plain
 from trnsim.language.tensor import NkiTensor
 from trnsim.session import Session
 
 F32 = np.float32
-_KEY = "vector_accumulator"
 
 
 class Lanes:
@@ -31,18 +31,42 @@ class Lanes:
         self.defined = np.zeros(n, bool)
         self.origin = np.zeros(n, np.int64)
 
+    def read(self, s: Session, like: NkiTensor, what: str) -> np.ndarray:
+        """Return what the lanes of ``like``'s partitions hold, [P, 1]; ``what`` asks for it."""
+        rows = slice(like.partition_start, like.partition_start + like.shape[0])
+        if s.checks and not self.defined[rows].all():
+            lane = rows.start + int(np.argmin(self.defined[rows]))
+            raise ReadUninitialized(
+                f"{what} reads the accumulator of lane {lane}, which holds nothing defined",
+                rule="accumulator",
+                got=lane,
+                limit=(rows.start, rows.stop),
+                hint="begin the chain with reset_reduce; idle leaves the Vector Engine's accumulators undefined",
+            )
+        return s.lanes(self.values[rows], self.origin[rows])
 
-def _lanes(s: Session) -> Lanes:
-    lanes = s.state.get(_KEY)
+    def write(self, s: Session, like: NkiTensor, values: Any) -> None:
+        """Leave ``values`` [P, 1] in the lanes of ``like``'s partitions."""
+        rows = slice(like.partition_start, like.partition_start + like.shape[0])
+        self.defined[rows] = True
+        self.origin[rows] = 0
+        if s.numerics:
+            self.values[rows] = values
+
+
+def lanes_of(s: Session, engine: str = "vector") -> Lanes:
+    """Return the accumulators of an engine."""
+    name = f"{engine} accumulators"
+    lanes = s.state.get(name)
     if lanes is None:
-        lanes = s.state[_KEY] = Lanes(s.target.partitions)
+        lanes = s.state[name] = Lanes(s.target.partitions)
     return lanes
 
 
 def command(s: Session, value: Any, allowed: tuple[reduce_cmd, ...]) -> reduce_cmd:
     """``value`` as one of the reduce commands this instruction knows."""
     cmd = member(reduce_cmd, value, "reduce_cmd")
-    if cmd not in allowed:
+    if cmd not in allowed and s.checks:
         raise WrongArgument(
             f"reduce_cmd is {cmd.name}, which {s.instr} does not know",
             rule="reduce-cmd",
@@ -55,55 +79,53 @@ def command(s: Session, value: Any, allowed: tuple[reduce_cmd, ...]) -> reduce_c
 
 def start(s: Session, cmd: reduce_cmd, alu: Alu, like: NkiTensor, init: Any = None) -> np.ndarray:
     """Return what the lanes of ``like``'s partitions hold when the instruction begins, [P, 1]."""
-    first = like.partition_start
-    end = first + like.shape[0]
     if cmd is reduce_cmd.reduce:
-        lanes = _lanes(s)
-        if s.checks and not lanes.defined[first:end].all():
-            missing = first + int(np.argmin(lanes.defined[first:end]))
-            raise ReadUninitialized(
-                f"reduce_cmd.reduce goes on from the accumulator of partition {missing}, which holds nothing defined",
-                rule="accumulator",
-                got=missing,
-                limit=(first, end),
-                hint="begin the chain with reset_reduce; idle instructions leave the accumulator undefined",
-            )
-        return s.lanes(lanes.values[first:end], lanes.origin[first:end])
+        return lanes_of(s).read(s, like, "reduce_cmd.reduce")
     value = alu.identity if cmd is not reduce_cmd.load_reduce else init
     if not s.numerics:
         return np.zeros((1, 1), F32)
     return np.full((like.shape[0], 1), value, F32)
 
 
-def store(s: Session, like: NkiTensor, values: np.ndarray) -> None:
-    """Leave ``values`` [P, 1] in the lanes of ``like``'s partitions."""
-    lanes = _lanes(s)
-    first = like.partition_start
-    end = first + like.shape[0]
-    lanes.defined[first:end] = True
-    lanes.origin[first:end] = 0
-    if s.numerics:
-        lanes.values[first:end] = values
+def finish(
+    s: Session,
+    cmd: reduce_cmd,
+    alu: Alu,
+    dst: NkiTensor,
+    values: np.ndarray,
+    *,
+    total: np.ndarray,
+    data: NkiTensor,
+    reduce_res: Any,
+    init: Any = None,
+    negate: bool = False,
+) -> tuple[NkiTensor, ...]:
+    """Write ``values`` to ``dst``, accumulate their reduction ``total`` [P, 1] and read it out into ``reduce_res``.
 
-
-def forget(s: Session) -> None:
-    """The lanes hold nothing defined any more."""
-    _lanes(s).defined[:] = False
-
-
-def fold(s: Session, cmd: reduce_cmd, alu: Alu, like: NkiTensor, total: np.ndarray, init: Any = None) -> np.ndarray:
-    """Accumulate ``total`` [P, 1], the reduction of this instruction's results, and give the lanes' new contents."""
-    held: Any = F32(alu.identity) if cmd is reduce_cmd.reset_reduce else start(s, cmd, alu, like, init)
+    Returns the tiles written.
+    """
+    if cmd is reduce_cmd.idle:
+        # the reference leaves the accumulators unknown after idle
+        lanes_of(s).defined[:] = False
+        s.write(dst, values, "dst")
+        return (dst,)
+    held: Any = F32(alu.identity) if cmd is reduce_cmd.reset_reduce else start(s, cmd, alu, data, init)
     if s.numerics:
         with np.errstate(all="ignore"):
             held = alu.fn(held, total)
-    store(s, like, held)
-    return np.asarray(held)
+    lanes_of(s).write(s, data, held)
+    s.write(dst, values, "dst")
+    if reduce_res is None:
+        return (dst,)
+    s.write(reduce_res, np.asarray(-held if negate else held), "reduce_res")
+    return dst, reduce_res
 
 
-def idle_result(reduce_res: Any) -> None:
-    """``idle`` accumulates nothing, so there is nothing to write out."""
-    if reduce_res is not None:
+def check_result(s: Session, cmd: reduce_cmd, reduce_res: Any, like: NkiTensor, like_role: str) -> None:
+    """Check the [P, 1] tile that receives the accumulators, if there is one; ``idle`` accumulates nothing."""
+    if reduce_res is None:
+        return
+    if cmd is reduce_cmd.idle:
         raise WrongArgument(
             "reduce_res is given and reduce_cmd is idle, which accumulates nothing",
             rule="reduce-cmd",
@@ -111,3 +133,11 @@ def idle_result(reduce_res: Any) -> None:
             limit=["reset_reduce", "reduce"],
             hint="pass reduce_cmd=nisa.reduce_cmd.reset_reduce, or leave reduce_res out",
         )
+    result_column(s, reduce_res, like, like_role)
+
+
+def result_column(s: Session, reduce_res: Any, like: NkiTensor, like_role: str) -> None:
+    """Check the [P, 1] tile that receives the accumulators."""
+    s.operand(reduce_res, "reduce_res")
+    column(reduce_res, "reduce_res", like, like_role)
+    plain((reduce_res, "reduce_res"))

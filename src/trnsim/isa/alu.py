@@ -214,6 +214,20 @@ def operator(op: Any, role: str = "op") -> Alu:
     return alu
 
 
+def named(op: Any, role: str, allowed: tuple[str, ...], *, rule: str) -> Alu:
+    """``op`` as one of the ``allowed`` operators."""
+    alu = operator(op, role)
+    if alu.name not in allowed:
+        raise WrongArgument(
+            f"{role} is {alu!r}, which this instruction does not know",
+            rule=rule,
+            got=alu.name,
+            limit=list(allowed),
+            hint=f"use one of {', '.join('nl.' + n for n in allowed)}",
+        )
+    return alu
+
+
 def binary(op: Any, role: str = "op") -> Alu:
     """``op`` as an operator of two operands."""
     alu = operator(op, role)

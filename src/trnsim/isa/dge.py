@@ -11,10 +11,11 @@ from trnsim.errors import NotModelled, OutOfBounds, WrongArgument, WrongEngine, 
 from trnsim.isa.enums import dge_mode as dge
 from trnsim.isa.enums import engine as eng
 from trnsim.isa.enums import oob_mode as oob
+from trnsim.isa.operands import needs
 from trnsim.language.dtypes import cast, float32, tfloat32
 from trnsim.language.layout import overlaps_itself
 from trnsim.language.tensor import NkiTensor
-from trnsim.session import HBM, SBUF, SHARED_HBM, UNWRITTEN, WRITTEN, Session
+from trnsim.session import HBM, SBUF, SHARED_HBM, UNWRITTEN, WRITTEN, NkiInstruction, Session
 
 DEVICE = (SBUF, HBM, SHARED_HBM)
 
@@ -33,31 +34,18 @@ def operand(s: Session, t: Any, role: str, where: tuple[str, ...] = DEVICE) -> N
 
 
 def gathers(t: NkiTensor) -> bool:
-    """True for a view with a row number for each partition."""
+    """True for a view with a row index for each partition."""
     return t.dynamic is not None and t.dynamic.kind == "vector"
 
 
 def check_mode(s: Session, mode: dge, tensors: tuple[NkiTensor, ...]) -> None:
     """Hardware descriptors exist since trn2 and never gather; only software descriptors do."""
-    generation = s.target.generation
-    if mode is dge.hwdge and generation < 3:
-        raise WrongEngine(
-            f"dge_mode hwdge, which {s.target.name} lacks",
-            rule="generation",
-            got=s.target.name,
-            limit="trn2",
-            hint="use dge_mode.unknown, swdge or none",
-        )
+    if mode is dge.hwdge:
+        needs(s, 3, "dge_mode hwdge", "use dge_mode.unknown, swdge or none")
     if not any(gathers(t) for t in tensors):
         return
-    if generation < 3:
-        raise WrongEngine(
-            f"a gather or scatter by vector_offset, which {s.target.name}'s descriptor generation lacks",
-            rule="generation",
-            got=s.target.name,
-            limit="trn2",
-            hint="copy row by row with scalar_offset, or gather on chip with local_gather",
-        )
+    hint = "copy row by row with scalar_offset, or gather on chip with local_gather"
+    needs(s, 3, "a gather or scatter by vector_offset", hint)
     if mode not in (dge.unknown, dge.swdge):
         raise WrongArgument(
             f"dge_mode {mode.name} with a vector_offset",
@@ -69,7 +57,7 @@ def check_mode(s: Session, mode: dge, tensors: tuple[NkiTensor, ...]) -> None:
 
 
 def check_index(t: NkiTensor, role: str) -> None:
-    """A gather or scatter takes one row number from each partition: [P, 1]."""
+    """A gather or scatter takes one row index from each partition: [P, 1]."""
     if not gathers(t):
         return
     assert t.dynamic is not None
@@ -80,7 +68,7 @@ def check_index(t: NkiTensor, role: str) -> None:
             rule="indirect",
             got=index.shape,
             limit=(t.shape[0], 1),
-            hint="give one row number per partition: a [P, 1] tile with P rows of the pattern",
+            hint="give one row index per partition: a [P, 1] tile with P rows of the pattern",
         )
 
 
@@ -114,14 +102,18 @@ def check_priority(s: Session, priority: Any) -> None:
         raise WrongArgument(
             f"priority is {priority!r}", rule="priority", got=priority, limit=(0, 3), hint="0 is served first, 3 last"
         )
-    if s.target.generation < 4:
-        raise WrongEngine(
-            f"priority {priority}, which {s.target.name} lacks",
-            rule="generation",
-            got=s.target.name,
-            limit="trn3",
-            hint="leave priority out",
-        )
+    needs(s, 4, f"priority {priority}", "leave priority out")
+
+
+def done(
+    s: Session, dst: NkiTensor, srcs: tuple[Any, ...], mode: str, *, engine: str = "unknown", **cost: Any
+) -> NkiInstruction:
+    """Finish a transfer; ``cost`` adds to what all of them state."""
+    tensors = (dst, *srcs)
+    cost = {"transpose": False, "priority": None, "engine": engine, **cost}
+    moved = dst.size * dst.itemsize
+    indirect, dynamic = any(gathers(t) for t in tensors), any(t.dynamic is not None for t in tensors)
+    return s.done("dma", (dst,), srcs, bytes=moved, dge=mode, indirect=indirect, dynamic=dynamic, **cost)
 
 
 def legacy_order(*options: Any) -> dict[str, Any] | None:
@@ -167,7 +159,7 @@ class Rows:
     Attributes:
         table: every row the index may name: [rows, …].
         inside: which of the view's rows are in bounds.
-        index: the row numbers that are.
+        index: the row indices that are.
     """
 
     __slots__ = ("index", "inside", "table")
@@ -207,30 +199,25 @@ class Rows:
         if not len(self.index):
             table.storage.runtime = True
             return
-        _note(s, table, True, self.index)
-        table.array[self.index] = stored(table, values).reshape(-1, *table.shape[1:])
-        if s.checks:
-            marks = table.storage.arena.marks
-            if not isinstance(marks, int) or marks == UNWRITTEN:
-                table.mark_window(table.offset)[self.index] = WRITTEN
+        _store(s, table, self.index, values, self.index)
 
 
 def write_where(s: Session, dst: NkiTensor, inside: np.ndarray, values: np.ndarray) -> None:
     """Store ``values`` into those of ``dst``'s equal chunks, in element order, for which ``inside`` is true."""
-    _note(s, dst, True)
     mask = np.repeat(inside, dst.size // inside.size).reshape(dst.shape)
-    dst.array[mask] = stored(dst, values).reshape(-1)
-    if s.checks:
-        marks = dst.storage.arena.marks
-        if not isinstance(marks, int) or marks == UNWRITTEN:
-            dst.mark_window(dst.offset)[mask] = WRITTEN
+    _store(s, dst, mask, values)
 
 
-def stored(t: NkiTensor, values: np.ndarray) -> np.ndarray:
-    """``values`` as ``t`` stores them; equal dtypes keep their bits."""
-    if values.dtype == t.array.dtype and t.dtype is not tfloat32:
-        return values
-    return cast(values, t.dtype if t.storage.physical.itemsize == t.storage.itemsize else float32)
+def _store(s: Session, t: NkiTensor, where: np.ndarray, values: np.ndarray, rows: np.ndarray | None = None) -> None:
+    """Store ``values`` at the elements ``where`` of ``t``, the indices of ``rows`` or a mask."""
+    _note(s, t, True, rows)
+    # equal dtypes keep their bits
+    if values.dtype != t.array.dtype or t.dtype is tfloat32:
+        values = cast(values, t.dtype if t.storage.physical.itemsize == t.storage.itemsize else float32)
+    t.array[where] = values.reshape(-1) if rows is None else values.reshape(-1, *t.shape[1:])
+    marks = t.storage.arena.marks
+    if s.checks and (not isinstance(marks, int) or marks == UNWRITTEN):
+        t.mark_window(t.offset)[where] = WRITTEN
 
 
 def check_disjoint(

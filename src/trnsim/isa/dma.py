@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from trnsim.errors import WrongArgument, WrongBuffer, WrongDtype, WrongShape
+from trnsim.errors import WrongArgument, WrongDtype, WrongShape
 from trnsim.isa import dge as descriptors
 from trnsim.isa.alu import reduction
 from trnsim.isa.dge import Rows, gathers
@@ -14,7 +14,7 @@ from trnsim.isa.enums import dge_mode as dge
 from trnsim.isa.enums import engine as eng
 from trnsim.isa.enums import member
 from trnsim.isa.enums import oob_mode as oob
-from trnsim.isa.operands import same_dtype
+from trnsim.isa.operands import one_dtype, same_dtype
 from trnsim.language.dtypes import PACKED, to_f32
 from trnsim.language.tensor import NkiTensor
 from trnsim.session import SBUF, NkiInstruction, Session, instruction
@@ -35,7 +35,7 @@ def dma_copy(
 
     Equal dtypes keep their bits; others convert to fp32 and on to ``dst``'s dtype. A view with ``scalar_offset`` or a
     run-time `select` starts where a register or a [1, 1] tile says; one with ``vector_offset`` or `vector_select` takes
-    (``src``) or fills (``dst``) a row of HBM for each row number. Of equal numbers the last row written stays.
+    (``src``) or fills (``dst``) a row of HBM for each row index. Of equal indices the last row written stays.
 
     Args:
         s: supplied by the machine.
@@ -44,7 +44,7 @@ def dma_copy(
         priority: class of service 0 (first) to 3, on trn3.
         oob_mode: ``error`` refuses a run-time index out of bounds, ``skip`` leaves that row (or transfer) out.
         dge_mode: who makes descriptors: ``none`` (before the launch), ``swdge`` (GpSimd), ``hwdge`` (from trn2 on;
-            equal dtypes, no row numbers), ``unknown`` (the compiler chooses).
+            equal dtypes, no row indices), ``unknown`` (the compiler chooses).
         engine: ``sync`` or ``scalar``, to ask for hardware descriptors.
         name: for traces.
     """
@@ -63,18 +63,7 @@ def dma_copy(
         descriptors.check_priority(s, priority)
         _check_copy(dst, src, mode)
     _copy(s, dst, src, bounds)
-    return s.done(
-        "dma",
-        (dst,),
-        (src,),
-        bytes=dst.size * dst.itemsize,
-        dge=mode.name,
-        engine=asked.name,
-        indirect=gathers(src) or gathers(dst),
-        dynamic=src.dynamic is not None or dst.dynamic is not None,
-        transpose=False,
-        priority=priority,
-    )
+    return descriptors.done(s, dst, (src,), mode.name, engine=asked.name, priority=priority)
 
 
 @instruction
@@ -91,7 +80,7 @@ def dma_compute(
     """``dst = srcs[0] + srcs[1] + …`` in fp32 by the DMA engines, up to 16 sources of equal element count.
 
     With ``vector_offset`` there are two sources, and one repeats ``dst``: rows of HBM are added to (``dst`` and a
-    source in HBM with the same row numbers, the other in SBUF), or added from (``dst`` and a source the same SBUF tile,
+    source in HBM with the same row indices, the other in SBUF), or added from (``dst`` and a source the same SBUF tile,
     the other rows of HBM).
 
     Args:
@@ -100,7 +89,7 @@ def dma_compute(
         srcs: list of tensors in SBUF or HBM.
         reduce_op: ``nl.add``.
         scales: ``None``, or 1.0 for each source: the hardware knows no other.
-        unique_indices: row numbers differ from each other; must be True with ``vector_offset``.
+        unique_indices: row indices differ from each other; must be True with ``vector_offset``.
         oob_mode: ``error``, or ``skip`` with ``vector_offset``.
         name: for traces.
     """
@@ -122,24 +111,11 @@ def dma_compute(
     if s.checks:
         _check_compute(s, dst, srcs, bounds, indirect, unique_indices)
     _sum(s, dst, srcs, bounds, indirect)
-    return s.done(
-        "dma",
-        (dst,),
-        tuple(srcs),
-        bytes=dst.size * dst.itemsize,
-        dge="swdge" if indirect else "none",
-        engine="unknown",
-        indirect=indirect,
-        dynamic=indirect,
-        transpose=False,
-        priority=None,
-        op="add",
-        sources=len(srcs),
-    )
+    return descriptors.done(s, dst, tuple(srcs), "swdge" if indirect else "none", op="add", sources=len(srcs))
 
 
 def _copy(s: Session, dst: NkiTensor, src: NkiTensor, bounds: oob) -> None:
-    """Move the elements; row numbers and offsets out of bounds are left out when ``bounds`` says so."""
+    """Move the elements; row indices and offsets out of bounds are left out when ``bounds`` says so."""
     at, into = descriptors.settled(s, src, "src", bounds), descriptors.settled(s, dst, "dst", bounds)
     if at is None or into is None:
         s.touch(dst)
@@ -155,9 +131,8 @@ def _copy(s: Session, dst: NkiTensor, src: NkiTensor, bounds: oob) -> None:
         values = s.read(at, "src", descriptors.DEVICE, compute=False)
         if s.checks:
             descriptors.check_disjoint(into, at)
-        s.write(
-            into, (to_f32(values) if convert else values).reshape(into.shape), "dst", descriptors.DEVICE, compute=False
-        )
+        values = (to_f32(values) if convert else values).reshape(into.shape)
+        s.write(into, values, "dst", descriptors.DEVICE, compute=False)
         return
     taken = Rows(s, at, "src", bounds) if gathers(at) else None
     given = Rows(s, into, "dst", bounds) if gathers(into) else None
@@ -221,32 +196,14 @@ def _sum(s: Session, dst: NkiTensor, srcs: Any, bounds: oob, indirect: bool) -> 
 
 
 def _check_copy(dst: NkiTensor, src: NkiTensor, mode: dge) -> None:
-    if src.size != dst.size:
-        raise WrongShape(
-            f"src ({src.name}) has {src.size} elements {src.shape} and dst ({dst.name}) has {dst.size} {dst.shape}",
-            rule="dma-size",
-            got=src.size,
-            limit=dst.size,
-            hint="slice the larger one",
-        )
+    _check_size(src, "src", dst)
     if not same_dtype(src.dtype, dst.dtype):
         if mode is dge.hwdge:
-            raise WrongDtype(
-                f"src ({src.name}) is {src.dtype} and dst ({dst.name}) is {dst.dtype}, and hwdge moves bytes",
-                rule="hwdge-dtype",
-                got=str(src.dtype),
-                limit=str(dst.dtype),
-                hint="reinterpret with .view(), or convert with dge_mode.swdge or none",
-            )
+            hint = "reinterpret with .view(), or convert with dge_mode.swdge or none"
+            one_dtype(src, "src", dst, "dst", rule="hwdge-dtype", why=", and hwdge moves bytes", hint=hint)
         if src.dtype in PACKED or dst.dtype in PACKED:
-            raise WrongDtype(
-                f"src ({src.name}) is {src.dtype} and dst ({dst.name}) is {dst.dtype}: "
-                "DMA does not convert packed types",
-                rule="dma-packed",
-                got=str(src.dtype),
-                limit=str(dst.dtype),
-                hint="view both as the same dtype",
-            )
+            why = ": DMA does not convert packed types"
+            one_dtype(src, "src", dst, "dst", rule="dma-packed", why=why, hint="view both as the same dtype")
     descriptors.check_index(src, "src")
     descriptors.check_index(dst, "dst")
     descriptors.check_written_once(dst)
@@ -257,6 +214,17 @@ def _check_copy(dst: NkiTensor, src: NkiTensor, mode: dge) -> None:
             got=src.shape[0],
             limit=dst.shape[0],
             hint="both sides of one transfer have the same rows",
+        )
+
+
+def _check_size(src: NkiTensor, role: str, dst: NkiTensor) -> None:
+    if src.size != dst.size:
+        raise WrongShape(
+            f"{role} ({src.name}) has {src.size} elements {src.shape} and dst ({dst.name}) has {dst.size} {dst.shape}",
+            rule="dma-size",
+            got=src.size,
+            limit=dst.size,
+            hint="element counts match exactly: slice the larger one",
         )
 
 
@@ -275,14 +243,7 @@ def _check_scales(scales: Any, count: int) -> None:
 
 def _check_compute(s: Session, dst: NkiTensor, srcs: Any, bounds: oob, indirect: bool, unique_indices: Any) -> None:
     for i, t in enumerate(srcs):
-        if t.size != dst.size:
-            raise WrongShape(
-                f"srcs[{i}] ({t.name}) has {t.size} elements {t.shape} and dst ({dst.name}) has {dst.size} {dst.shape}",
-                rule="dma-size",
-                got=t.size,
-                limit=dst.size,
-                hint="element counts match exactly",
-            )
+        _check_size(t, f"srcs[{i}]", dst)
     for t, role in ((dst, "dst"), *((t, f"srcs[{i}]") for i, t in enumerate(srcs))):
         if t.dtype in PACKED:
             raise WrongDtype(
@@ -312,11 +273,11 @@ def _check_compute(s: Session, dst: NkiTensor, srcs: Any, bounds: oob, indirect:
         )
     descriptors.check_mode(s, dge.swdge if indirect else dge.none, (dst, *srcs))
     if indirect:
-        _check_update(dst, srcs, unique_indices)
+        _check_update(s, dst, srcs, unique_indices)
 
 
-def _check_update(dst: NkiTensor, srcs: Any, unique_indices: Any) -> None:
-    """Read-modify-write by row numbers: two sources, one of them ``dst`` itself."""
+def _check_update(s: Session, dst: NkiTensor, srcs: Any, unique_indices: Any) -> None:
+    """Check a read-modify-write by row indices: two sources, one of them ``dst`` itself."""
     if len(srcs) != 2:
         raise WrongArgument(
             f"{len(srcs)} sources with a vector_offset",
@@ -347,15 +308,9 @@ def _check_update(dst: NkiTensor, srcs: Any, unique_indices: Any) -> None:
             limit=dst.name,
             hint=f"pass srcs=[{dst.name} with the same view and index as dst, the other tensor]",
         )
-    for t, role in ((near[0], "the source without vector_offset"), *(() if gathers(dst) else ((dst, "dst"),))):
-        if t.buffer.value != SBUF:
-            raise WrongBuffer(
-                f"{role} ({t.name}) is in {t.buffer}",
-                rule="buffer",
-                got=str(t.buffer),
-                limit=SBUF,
-                hint="load it into SBUF first",
-            )
+    descriptors.operand(s, near[0], "the source without vector_offset", (SBUF,))
+    if not gathers(dst):
+        descriptors.operand(s, dst, "dst", (SBUF,))
 
 
 def _same_place(a: NkiTensor, b: NkiTensor) -> bool:
@@ -380,5 +335,5 @@ def _check_unique(index: np.ndarray) -> None:
             rule="unique-indices",
             got=twice,
             limit=1,
-            hint="sum rows with equal numbers first, or update them in separate instructions",
+            hint="sum rows of equal index first, or update them in separate instructions",
         )

@@ -12,7 +12,7 @@ from trnsim.isa.dge import Rows, gathers
 from trnsim.isa.enums import dge_mode as dge
 from trnsim.isa.enums import member
 from trnsim.isa.enums import oob_mode as oob
-from trnsim.isa.operands import same_dtype
+from trnsim.isa.operands import has_dtype, one_dtype
 from trnsim.language.dtypes import uint32
 from trnsim.language.layout import as_shape
 from trnsim.language.tensor import NkiTensor
@@ -63,18 +63,7 @@ def dma_transpose(
         descriptors.check_priority(s, priority)
         _check(s, dst, src, order, mode, bounds)
     _transpose(s, dst, src, order, bounds)
-    return s.done(
-        "dma",
-        (dst,),
-        (src,),
-        bytes=dst.size * dst.itemsize,
-        dge=mode.name,
-        engine="unknown",
-        indirect=gathers(src),
-        dynamic=src.dynamic is not None,
-        transpose=True,
-        priority=priority,
-    )
+    return descriptors.done(s, dst, (src,), mode.name, transpose=True, priority=priority)
 
 
 def _transpose(s: Session, dst: NkiTensor, src: NkiTensor, order: tuple[int, ...], bounds: oob) -> None:
@@ -133,14 +122,8 @@ def _order(src: NkiTensor, axes: Any) -> tuple[int, ...]:
 
 
 def _check(s: Session, dst: NkiTensor, src: NkiTensor, order: tuple[int, ...], mode: dge, bounds: oob) -> None:
-    if not same_dtype(src.dtype, dst.dtype):
-        raise WrongDtype(
-            f"src ({src.name}) is {src.dtype} and dst ({dst.name}) is {dst.dtype}: a transpose keeps the dtype",
-            rule="transpose-dtype",
-            got=str(dst.dtype),
-            limit=str(src.dtype),
-            hint="convert before or after",
-        )
+    why = ": a transpose keeps the dtype"
+    one_dtype(dst, "dst", src, "src", rule="transpose-dtype", why=why, hint="convert before or after")
     if src.itemsize not in (2, 4):
         raise WrongDtype(
             f"src ({src.name}) is {src.dtype} of {src.itemsize} byte, and the DMA engines transpose words of 2 or 4",
@@ -237,37 +220,19 @@ def _check_gather(s: Session, src: NkiTensor) -> None:
             limit=2,
             hint="use a 16-bit dtype, or gather with dma_copy and transpose with nc_transpose",
         )
-    if index.dtype != uint32:
-        raise WrongDtype(
-            f"the index {index.name} is {index.dtype}",
-            rule="gather-transpose",
-            got=str(index.dtype),
-            limit="uint32",
-            hint="make the row numbers uint32",
-        )
+    hint = "make the row indices uint32"
+    has_dtype(index, "the index", frozenset({uint32}), rule="gather-transpose", hint=hint)
     held = index.shape[0] * index.shape[1]
+    rows, last, parts, columns = src.shape[0], src.shape[-1], index.shape[0], index.shape[1]
+    one = "one of them 1"
+    several = "128 partitions with several columns"
     limits = (
-        (
-            src.ndim != 4 or 1 in src.shape[1:3],
-            f"dimensions 1 and 2 of src are {src.shape[1:3]}",
-            src.shape,
-            "one of them 1",
-        ),
-        (src.shape[-1] <= 128, f"the last dimension of src is {src.shape[-1]}", src.shape[-1], 128),
-        (src.shape[0] % 16 == 0, f"src gathers {src.shape[0]} rows", src.shape[0], "a multiple of 16"),
-        (held >= src.shape[0], f"src gathers {src.shape[0]} rows and the index holds {held}", held, src.shape[0]),
-        (
-            16 <= index.shape[0] <= 128 and index.shape[0] % 16 == 0,
-            f"the index has {index.shape[0]} partitions",
-            index.shape[0],
-            "16, 32, …, 128",
-        ),
-        (
-            index.shape[1] == 1 or index.shape[0] == 128,
-            f"the index has {index.shape[1]} columns and {index.shape[0]} partitions",
-            index.shape,
-            "128 partitions with several columns",
-        ),
+        (src.ndim != 4 or 1 in src.shape[1:3], f"dimensions 1 and 2 of src are {src.shape[1:3]}", src.shape, one),
+        (last <= 128, f"the last dimension of src is {last}", last, 128),
+        (rows % 16 == 0, f"src gathers {rows} rows", rows, "a multiple of 16"),
+        (held >= rows, f"src gathers {rows} rows and the index holds {held}", held, rows),
+        (parts in range(16, 129, 16), f"the index has {parts} partitions", parts, "16, 32, …, 128"),
+        (columns == 1 or parts == 128, f"the index has {columns} columns and {parts} partitions", index.shape, several),
     )
     for holds, what, got, limit in limits:
         if not holds:

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from trnsim.errors import HardwareLimit, OutOfBounds, WrongArgument, WrongDtype, WrongShape
+from trnsim.errors import HardwareLimit, OutOfBounds, WrongArgument, WrongShape
 from trnsim.isa.gpsimd import as_int32
-from trnsim.isa.operands import direct, flat, partitions, same_dtype
+from trnsim.isa.operands import direct, elements, flat, has_dtype, one_dtype, partitions
 from trnsim.language.dtypes import bfloat16, float32, int32, uint16, uint32
 from trnsim.language.layout import as_index
 from trnsim.language.tensor import NkiTensor
@@ -19,26 +19,7 @@ Array = np.ndarray
 GROUP = 16
 
 
-def _dtype(t: NkiTensor, role: str, *allowed: Any) -> None:
-    if not any(same_dtype(t.dtype, d) for d in allowed):
-        raise WrongDtype(
-            f"{role} ({t.name}) is {t.dtype} and must be {' or '.join(str(d) for d in allowed)}",
-            rule="operand-dtype",
-            got=str(t.dtype),
-            limit=[str(d) for d in allowed],
-            hint="allocate the tile with that dtype, or convert it with tensor_copy",
-        )
-
-
-def _same_dtype(dst: NkiTensor, data: NkiTensor, role: str) -> None:
-    if not same_dtype(dst.dtype, data.dtype):
-        raise WrongDtype(
-            f"dst ({dst.name}) is {dst.dtype} and {role} ({data.name}) is {data.dtype}; a gather converts nothing",
-            rule="same-dtype",
-            got=str(dst.dtype),
-            limit=str(data.dtype),
-            hint="gather into a tile of the same dtype, then convert it with tensor_copy",
-        )
+_CONVERT = "a gather converts nothing: gather into a tile of the same dtype, then convert it with tensor_copy"
 
 
 def _groups(t: NkiTensor, role: str) -> None:
@@ -49,17 +30,6 @@ def _groups(t: NkiTensor, role: str) -> None:
             got=t.shape[0],
             limit=GROUP,
             hint="each GpSimd processor works on 16 whole partitions: pad to a multiple of 16",
-        )
-
-
-def _free(t: NkiTensor, role: str, wanted: int, what: str) -> None:
-    if t.free_size != wanted:
-        raise WrongShape(
-            f"{role} ({t.name}) has {t.free_size} elements per partition {t.shape} and {what} asks for {wanted}",
-            rule="free-size-mismatch",
-            got=t.free_size,
-            limit=wanted,
-            hint=f"allocate {role} with {wanted} elements per partition",
         )
 
 
@@ -113,14 +83,15 @@ def local_gather(
     most = index.free_size * GROUP
     count = most if num_valid_indices is None else as_index(num_valid_indices)
     if s.checks:
-        _dtype(index, "index", uint16)
-        _same_dtype(dst, src_buffer, "src_buffer")
+        has_dtype(index, "index", frozenset({uint16}))
+        one_dtype(dst, "dst", src_buffer, "src_buffer", hint=_CONVERT)
         _groups(src_buffer, "src_buffer")
         partitions(index, "index", src_buffer, "src_buffer")
         partitions(dst, "dst", src_buffer, "src_buffer")
         direct((dst, "dst"), (src_buffer, "src_buffer"), (index, "index"))
         _check_counts(each, count, most)
-        _free(dst, "dst", count * each, f"num_valid_indices * num_elem_per_idx = {count} * {each}")
+        what = f"num_valid_indices * num_elem_per_idx = {count} * {each} asks for"
+        elements(dst, "dst", count * each, what, rule="free-size-mismatch")
     wanted = _snake(s, index, count, "index", exact=True)
     if s.numerics:
         values = _gather_groups(flat(values), wanted.astype(np.int64), each)
@@ -185,11 +156,11 @@ def nc_n_gather(s: Session, dst: Any, data: Any, indices: Any, name: Any = None)
     wanted = s.read(indices, "indices", (SBUF,), exact=True)
     s.operand(dst, "dst", (SBUF,))
     if s.checks:
-        _dtype(indices, "indices", uint32)
-        _same_dtype(dst, data, "data")
+        has_dtype(indices, "indices", frozenset({uint32}))
+        one_dtype(dst, "dst", data, "data", hint=_CONVERT)
         partitions(indices, "indices", data, "data")
         partitions(dst, "dst", data, "data")
-        _free(dst, "dst", indices.free_size, "indices")
+        elements(dst, "dst", indices.free_size, "indices asks for", rule="free-size-mismatch")
         direct((dst, "dst"), (data, "data"), (indices, "indices"))
     if s.numerics:
         rows, columns = flat(values), flat(wanted).astype(np.int64)
@@ -220,10 +191,11 @@ def nonzero_with_count(
     s.operand(dst, "dst", (SBUF,))
     offset, padding = as_int32(index_offset, "index_offset"), as_int32(padding_val, "padding_val")
     if s.checks:
-        _dtype(src, "src", float32, int32)
-        _dtype(dst, "dst", int32)
+        has_dtype(src, "src", frozenset({float32, int32}))
+        has_dtype(dst, "dst", frozenset({int32}))
         partitions(dst, "dst", src, "src")
-        _free(dst, "dst", src.free_size + 1, f"src with {src.free_size} elements and the count")
+        what = f"src with {src.free_size} elements and the count asks for"
+        elements(dst, "dst", src.free_size + 1, what, rule="free-size-mismatch")
         direct((dst, "dst"), (src, "src"))
     read, written = (t if t.shape[0] == 1 else t.slice(0, 0, t.shape[0], GROUP) for t in (src, dst))
     # a processor reaches its own partitions, so that the engines' rule of consecutive ones does not apply
@@ -266,13 +238,13 @@ def topk(s: Session, val_dst: Any, idx_dst: Any, src: Any, n: int, name: Any = N
 
 
 def _check_topk(val_dst: NkiTensor, idx_dst: NkiTensor, src: NkiTensor, n: Any, k: int) -> None:
-    _dtype(src, "src", bfloat16)
-    _dtype(val_dst, "val_dst", bfloat16)
-    _dtype(idx_dst, "idx_dst", uint32)
+    has_dtype(src, "src", frozenset({bfloat16}))
+    has_dtype(val_dst, "val_dst", frozenset({bfloat16}))
+    has_dtype(idx_dst, "idx_dst", frozenset({uint32}))
     _groups(src, "src")
     partitions(val_dst, "val_dst", src, "src")
     partitions(idx_dst, "idx_dst", src, "src")
-    _free(idx_dst, "idx_dst", k, "val_dst")
+    elements(idx_dst, "idx_dst", k, "val_dst asks for", rule="free-size-mismatch")
     direct((val_dst, "val_dst"), (idx_dst, "idx_dst"), (src, "src"))
     if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or not 8 <= n < 65536:
         raise WrongArgument(

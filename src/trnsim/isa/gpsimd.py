@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from trnsim.errors import WrongArgument, WrongDtype, WrongShape
-from trnsim.isa.alu import OPERATORS, dtypes, name_of, native, operator
+from trnsim.isa.alu import OPERATORS, dtypes, name_of, named, native
 from trnsim.isa.alu import reduce as fold
-from trnsim.isa.operands import alike, direct, flat, number, same_dtype, unpacked
+from trnsim.isa.operands import alike, direct, elements, flat, number, plain, same_dtype
 from trnsim.isa.words import resize
 from trnsim.language.dtypes import cast, to_f32
 from trnsim.language.tensor import NkiTensor
@@ -40,12 +40,8 @@ def as_int32(value: Any, role: str) -> int:
 def _affine(pattern: Any, offset: Any, channel_multiplier: Any, dst: NkiTensor, checks: bool, numerics: bool) -> Array:
     """``offset + channel · channel_multiplier + Σ index · step`` as ``[P, F]``, in 32-bit integers that wrap."""
     try:
-        steps = [
-            (as_int32(step, "a step of pattern"), as_int32(count, "a count of pattern")) for step, count in pattern
-        ]
-    except (TypeError, ValueError) as error:
-        if isinstance(error, (WrongArgument, WrongDtype)):
-            raise
+        pairs = [(step, count) for step, count in pattern]
+    except (TypeError, ValueError):
         raise WrongArgument(
             f"pattern is {pattern!r}",
             rule="pattern",
@@ -53,6 +49,7 @@ def _affine(pattern: Any, offset: Any, channel_multiplier: Any, dst: NkiTensor, 
             limit="[[step, count], …]",
             hint="give one [step, count] per dimension",
         ) from None
+    steps = [(as_int32(step, "a step of pattern"), as_int32(count, "a count of pattern")) for step, count in pairs]
     total = math.prod(count for _, count in steps)
     if checks:
         if len(steps) > 4:
@@ -97,8 +94,7 @@ def iota(
     """
     s.operand(dst, "dst", (SBUF,))
     if s.checks:
-        unpacked((dst, "dst"))
-        direct((dst, "dst"))
+        plain((dst, "dst"))
     s.write(dst, _affine(pattern, offset, channel_multiplier, dst, s.checks, s.numerics), "dst", (SBUF,))
     return s.done("gpsimd", (dst,), ())
 
@@ -125,19 +121,10 @@ def affine_select(
     """
     values = s.read(on_true_tile, "on_true_tile", (SBUF,))
     s.operand(dst, "dst", (SBUF,))
-    compare = operator(cmp_op, "cmp_op")
+    compare = named(cmp_op, "cmp_op", _COMPARE, rule="compare-operator")
     if s.checks:
-        if compare.name not in _COMPARE:
-            raise WrongArgument(
-                f"cmp_op is {compare!r}, which compares nothing",
-                rule="compare-operator",
-                got=compare.name,
-                limit=list(_COMPARE),
-                hint=f"use one of {', '.join('nl.' + n for n in _COMPARE)}",
-            )
         alike(s, dst, "dst", (on_true_tile, "on_true_tile"))
-        unpacked((dst, "dst"), (on_true_tile, "on_true_tile"))
-        direct((dst, "dst"), (on_true_tile, "on_true_tile"))
+        plain((dst, "dst"), (on_true_tile, "on_true_tile"))
     otherwise = number(on_false_value, "on_false_value")
     affine = _affine(pattern, offset, channel_multiplier, dst, s.checks, s.numerics)
     if s.numerics:
@@ -166,16 +153,8 @@ def tensor_partition_reduce(s: Session, dst: Any, op: Any, data: Any, name: Any 
     values = s.read(data, "data", (SBUF,))
     s.operand(dst, "dst", (SBUF,))
     average = name_of(op) in ("average", "mean")
-    alu = OPERATORS["add"] if average else operator(op, "op")
+    alu = OPERATORS["add"] if average else named(op, "op", _REDUCE, rule="reduction-operator")
     if s.checks:
-        if alu.name not in _REDUCE:
-            raise WrongArgument(
-                f"op is {alu!r}, which GpSimd does not reduce partitions with",
-                rule="reduction-operator",
-                got=alu.name,
-                limit=list(_REDUCE),
-                hint=f"use one of {', '.join('nl.' + n for n in _REDUCE)}",
-            )
         if dst.shape[0] != 1:
             raise WrongShape(
                 f"dst has {dst.shape[0]} partitions {dst.shape}, and the reduction leaves one",
@@ -184,14 +163,7 @@ def tensor_partition_reduce(s: Session, dst: Any, op: Any, data: Any, name: Any 
                 limit=1,
                 hint=f"allocate dst as (1, {data.free_size})",
             )
-        if dst.free_size != data.free_size:
-            raise WrongShape(
-                f"dst has {dst.free_size} elements per partition and data has {data.free_size}",
-                rule="free-size-mismatch",
-                got=dst.free_size,
-                limit=data.free_size,
-                hint="the free dimensions stay as they are",
-            )
+        elements(dst, "dst", data.free_size, f"data ({data.name}) has", rule="free-size-mismatch")
         dtypes(alu, (data, "data"), (dst, "dst"))
         direct((dst, "dst"), (data, "data"))
     if s.numerics:

@@ -6,24 +6,23 @@ from typing import Any
 
 import numpy as np
 
-from trnsim.errors import HardwareLimit, WrongArgument, WrongBuffer, WrongDtype, WrongEngine, WrongShape
+from trnsim.errors import HardwareLimit, WrongArgument, WrongBuffer, WrongDtype, WrongShape
 from trnsim.isa import psum
 from trnsim.isa.enums import engine as eng
+from trnsim.isa.operands import has_dtype, index_of, needs, not_run, one_dtype, same_dtype, same_start
 from trnsim.language.dtypes import (
+    FLOATS,
     FP8,
+    LOW_PRECISION,
     bfloat16,
     float8_e4m3,
     float8_e4m3fn,
-    float8_e5m2,
-    float16,
     float32,
     tfloat32,
 )
 from trnsim.language.layout import as_index
 from trnsim.language.tensor import NkiTensor
 from trnsim.session import PSUM, SBUF, Session
-
-_NARROW = (float8_e4m3, float8_e4m3fn, float8_e5m2, bfloat16, float16)
 
 
 def tiling(s: Session, tile_position: Any, tile_size: Any) -> tuple[tuple[int, int], tuple[int, int]]:
@@ -97,22 +96,12 @@ def check_dtypes(s: Session, dst: NkiTensor, stationary: NkiTensor, moving: NkiT
     first, second = stationary.dtype, moving.dtype
     for t, role in ((stationary, "stationary"), (moving, "moving")):
         dtype = t.dtype
-        if dtype not in _NARROW and dtype is not tfloat32 and dtype != float32:
-            raise WrongDtype(
-                f"{role} ({t.name}) is {dtype}, which the Tensor Engine does not multiply",
-                rule="matmul-dtype",
-                got=str(dtype),
-                limit=[str(d) for d in (*_NARROW, tfloat32, float32)],
-                hint="packed x4 types go to nc_matmul_mx; convert integers with tensor_copy",
-            )
-        if dtype == float8_e4m3fn and s.target.generation < 4:
-            raise WrongEngine(
-                f"{role} ({t.name}) is float8_e4m3fn, which {s.target.name} lacks",
-                rule="generation",
-                got=s.target.name,
-                limit="trn3",
-                hint="use float8_e4m3",
-            )
+        if dtype not in FLOATS:
+            hint = "packed x4 types go to nc_matmul_mx; convert integers with tensor_copy"
+            why = ", which the Tensor Engine does not multiply"
+            has_dtype(t, role, FLOATS, rule="matmul-dtype", why=why, hint=hint)
+        if dtype == float8_e4m3fn:
+            needs(s, 4, f"{role} ({t.name}) is float8_e4m3fn", "use float8_e4m3")
     if (first == float32 or first is tfloat32) != (second == float32 or second is tfloat32):
         raise WrongDtype(
             f"stationary is {first} and moving is {second}: 32-bit operands mix with each other only",
@@ -134,50 +123,29 @@ def check_dtypes(s: Session, dst: NkiTensor, stationary: NkiTensor, moving: NkiT
 
 def _check_result(s: Session, dst: NkiTensor, stationary: NkiTensor, is_transpose: bool) -> None:
     given, data = dst.dtype, stationary.dtype
-    same = given is data or (type(given) is type(data) and given == data)
     if is_transpose and s.target.generation >= 3:
-        if not same:
-            raise WrongDtype(
-                f"dst ({dst.name}) is {given} and stationary is {data}: a transpose keeps the dtype",
-                rule="transpose-dtype",
-                got=str(given),
-                limit=str(data),
-                hint=f"allocate dst as {data}, and convert when you copy it out of PSUM",
-            )
+        check_kept(dst, stationary, "stationary")
         return
-    if (given == float32 and given is not tfloat32) or (is_transpose and same):
+    if (given == float32 and given is not tfloat32) or (is_transpose and same_dtype(given, data)):
         return
-    if given == bfloat16 and s.target.generation >= 4:
-        return
-    allowed = ("float32", "bfloat16") if s.target.generation >= 4 else ("float32",)
-    raise WrongDtype(
-        f"dst ({dst.name}) is {given}, and {s.target.name} writes {' or '.join(allowed)} products",
-        rule="matmul-dst-dtype",
-        got=str(given),
-        limit=allowed,
-        hint="allocate dst as float32 and convert when you copy it out of PSUM",
-    )
+    allowed = frozenset({float32, bfloat16}) if s.target.generation >= 4 else frozenset({float32})
+    why = f", and {s.target.name} writes {' or '.join(sorted(map(str, allowed), reverse=True))} products"
+    hint = "allocate dst as float32 and convert when you copy it out of PSUM"
+    has_dtype(dst, "dst", allowed, rule="matmul-dst-dtype", why=why, hint=hint)
+
+
+def check_kept(dst: NkiTensor, data: NkiTensor, role: str) -> None:
+    """Check that a transpose keeps the dtype."""
+    hint = f"allocate dst as {data.dtype}, and convert when you copy it on"
+    one_dtype(dst, "dst", data, role, rule="transpose-dtype", why=": a transpose keeps the dtype", hint=hint)
 
 
 def check_double_row(s: Session, stationary: NkiTensor, moving: NkiTensor, tile: Any, is_transpose: bool) -> None:
     """``double_row``: fp8 operands [K, 2, …] on trn2 and trn3, all columns of the array, no transpose."""
-    if s.target.generation < 3:
-        raise WrongEngine(
-            f"perf_mode double_row, which {s.target.name} lacks",
-            rule="generation",
-            got=s.target.name,
-            limit="trn2",
-            hint="leave perf_mode out and contract K in two matmuls",
-        )
+    needs(s, 3, "perf_mode double_row", "leave perf_mode out and contract K in two matmuls")
     for t, role in ((stationary, "stationary"), (moving, "moving")):
-        if t.dtype not in FP8:
-            raise WrongDtype(
-                f"{role} ({t.name}) is {t.dtype}, and double_row takes fp8",
-                rule="double-row-dtype",
-                got=str(t.dtype),
-                limit=sorted(str(d) for d in FP8),
-                hint="convert both operands to fp8, or leave perf_mode out",
-            )
+        hint = "convert both operands to fp8, or leave perf_mode out"
+        has_dtype(t, role, FP8, rule="double-row-dtype", why=", and double_row takes fp8", hint=hint)
         if t.ndim < 3 or t.shape[1] != 2:
             raise WrongShape(
                 f"{role} ({t.name}) has shape {t.shape}, and double_row takes [K, 2, …]",
@@ -224,8 +192,6 @@ def check_indirection(
             hint="leave tile_position out",
         )
     for t, role in picked:
-        assert t.dynamic is not None
-        index = t.dynamic.index
         if role == "moving" and is_transpose:
             raise WrongArgument(
                 "moving uses .indirect() with is_transpose=True",
@@ -234,34 +200,11 @@ def check_indirection(
                 limit=("stationary", "dst"),
                 hint="gather the stationary operand instead",
             )
-        if role != "dst" and not packed and t.dtype not in _NARROW:
-            raise WrongDtype(
-                f"{role} ({t.name}) uses .indirect() and is {t.dtype}",
-                rule="indirect-dtype",
-                got=str(t.dtype),
-                limit=[str(d) for d in _NARROW],
-                hint="convert it to a 16-bit or 8-bit float",
-            )
+        if role != "dst" and not packed:
+            hint = "convert it to a 16-bit or 8-bit float"
+            has_dtype(t, role, LOW_PRECISION, rule="indirect-dtype", why=" and uses .indirect()", hint=hint)
         partner, partner_role = (stationary, "stationary") if role == "dst" else (t, role)
-        if index.partition_start % 32:
-            raise HardwareLimit(
-                f"the index of {role} ({index.name}) starts at partition {index.partition_start}",
-                rule="indirect-start",
-                got=index.partition_start,
-                limit=(0, 32, 64, 96),
-                hint="an index starts at a quadrant of 32 partitions",
-            )
-        # the compiler aligns tiles it places itself
-        placed = index.storage.address is not None and partner.storage.address is not None
-        if placed and index.partition_start != partner.partition_start:
-            raise HardwareLimit(
-                f"the index of {role} starts at partition {index.partition_start} "
-                f"and {partner_role} at {partner.partition_start}",
-                rule="indirect-start",
-                got=index.partition_start,
-                limit=partner.partition_start,
-                hint="allocate both at the same first partition",
-            )
+        same_start(index_of(t, role), f"the index of {role}", partner, partner_role)
 
 
 def check_onezero(values: np.ndarray | None, role: str, t: NkiTensor) -> None:
@@ -284,23 +227,12 @@ def check_transpose(s: Session, dst: NkiTensor, data: NkiTensor, where: eng, wan
     """Engines, dtypes, shapes and memories of nc_transpose."""
     given, kept = dst.dtype, data.dtype
     if where not in (eng.tensor, eng.vector):
-        raise WrongEngine(
-            f"engine is {where.name}",
-            rule="engine",
-            got=where.name,
-            limit=("tensor", "vector", "unknown"),
-            hint="the Tensor and Vector Engines transpose",
-        )
+        hint = "the Tensor and Vector Engines transpose"
+        raise not_run(where.name, "nc_transpose", ("tensor", "vector", "unknown"), hint)
     # trn1 has no transpose mode: its Tensor Engine multiplies by an identity, which PSUM may keep as float32
     multiplies = s.target.generation < 3 and where is eng.tensor and given == float32 and kept.kind not in "iub"
-    if not (given is kept or multiplies or (type(given) is type(kept) and given == kept)):
-        raise WrongDtype(
-            f"dst ({dst.name}) is {given} and data ({data.name}) is {kept}: a transpose keeps the dtype",
-            rule="transpose-dtype",
-            got=str(given),
-            limit=str(kept),
-            hint=f"allocate dst as {kept}, and convert when you copy it on",
-        )
+    if not multiplies:
+        check_kept(dst, data, "data")
     rows, columns = data.shape[0], data.free_size
     if dst.shape[0] != columns or dst.free_size != rows:
         raise WrongShape(

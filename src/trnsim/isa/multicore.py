@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from trnsim.cores import Device, Post
-from trnsim.errors import HardwareLimit, WrongArgument, WrongDtype, WrongEngine, WrongShape
+from trnsim.errors import HardwareLimit, WrongArgument, WrongShape
 from trnsim.isa.enums import dma_engine as dma
 from trnsim.isa.enums import engine as eng
 from trnsim.isa.enums import member
+from trnsim.isa.operands import not_run, one_dtype
 from trnsim.language.layout import as_index
 from trnsim.session import SBUF, SHARED_HBM, NkiInstruction, Session, instruction
 
@@ -58,22 +59,14 @@ def sendrecv(
     """
     device = _device(s, "sendrecv")
     mode = member(dma, dma_engine, "dma_engine")
-    send, receive, pipe = (
-        _core(send_to_rank, "send_to_rank"),
-        _core(recv_from_rank, "recv_from_rank"),
-        as_index(pipe_id),
-    )
+    send, receive = _core(send_to_rank, "send_to_rank"), _core(recv_from_rank, "recv_from_rank")
+    pipe = as_index(pipe_id)
     values, poison = s.taken(src, "src", (SBUF,))
     s.operand(dst, "dst", (SBUF,), compute=False)
     if pipe < 0:
         raise WrongArgument(f"pipe_id is {pipe}", rule="pipe", got=pipe, limit=0, hint="pipes are counted from 0")
-    if src.dtype != dst.dtype:
-        raise WrongDtype(
-            f"src is {src.dtype} and dst is {dst.dtype}",
-            rule="sendrecv-dtype",
-            got=(str(src.dtype), str(dst.dtype)),
-            hint="sendrecv does not convert; copy src with tensor_copy first",
-        )
+    hint = "sendrecv does not convert; copy src with tensor_copy first"
+    one_dtype(src, "src", dst, "dst", rule="sendrecv-dtype", hint=hint)
     if src.shape != dst.shape:
         raise WrongShape(
             f"src has shape {src.shape} and dst has {dst.shape}",
@@ -93,16 +86,8 @@ def sendrecv(
         )
     k = device.exchange(s, Post(values.copy(), dst, send, receive, s.line(), poison), pipe)
     engine = "gpsimd" if mode is dma.gpsimd_dma else "dma"
-    return s.done(
-        engine,
-        (dst,),
-        (src,),
-        bytes=src.size * src.itemsize,
-        peer=receive,
-        pipe=pipe,
-        sync=("sendrecv", s.rank, pipe, k),
-        mode=mode.name,
-    )
+    cost = {"bytes": src.size * src.itemsize, "peer": receive, "pipe": pipe, "mode": mode.name}
+    return s.done(engine, (dst,), (src,), **cost, sync=("sendrecv", s.rank, pipe, k))
 
 
 @instruction(since=3, hint="trn1 runs a kernel on one core")
@@ -116,13 +101,7 @@ def core_barrier(s: Session, data: Any, cores: Any, engine: Any = eng.gpsimd, na
     if on is eng.unknown:
         on = eng.gpsimd
     if on not in _BARRIER_ENGINES:
-        raise WrongEngine(
-            f"engine {on.name} cannot wait at a barrier",
-            rule="engine",
-            got=on.name,
-            limit=[e.name for e in _BARRIER_ENGINES],
-            hint="use engine.gpsimd",
-        )
+        raise not_run(on.name, "core_barrier", tuple(e.name for e in _BARRIER_ENGINES), "use engine.gpsimd")
     try:
         named = tuple(as_index(c) for c in cores)
     except TypeError:

@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from trnsim.errors import HardwareLimit, WrongArgument, WrongDtype, WrongShape
+from trnsim.errors import HardwareLimit, WrongArgument, WrongShape
 from trnsim.isa import matmul_rules as rules
 from trnsim.isa import psum
+from trnsim.isa.operands import has_dtype
 from trnsim.language.dtypes import (
     PACKED,
     ExtraDtype,
@@ -128,19 +129,10 @@ def nc_matmul_mx(
         left, right = unpack(a.reshape(k, m), stationary.dtype), unpack(b.reshape(k, n), moving.dtype)
         with np.errstate(all="ignore"):
             added = psum.store(s, dst, _product(left, right, *exponents), adds)
-    return s.done(
-        "tensor",
-        (dst,),
-        (stationary, moving, stationary_scale, moving_scale),
-        k=k,
-        m=m,
-        n=n,
-        mx=True,
-        is_transpose=False,
-        accumulate=added,
-        tile_position=tile[0] if tile else None,
-        tile_size=tile[1] if tile else None,
-    )
+    position, size = tile or (None, None)
+    cost = {"k": k, "m": m, "n": n, "mx": True, "is_transpose": False, "accumulate": added}
+    reads = (stationary, moving, stationary_scale, moving_scale)
+    return s.done("tensor", (dst,), reads, **cost, tile_position=position, tile_size=size)
 
 
 def unpack(x: np.ndarray, dtype: ExtraDtype) -> np.ndarray:
@@ -215,30 +207,10 @@ def _read_scale(s: Session, scale: NkiTensor, role: str, data: NkiTensor) -> np.
 
 def _check_quantize(dst: NkiTensor, src: NkiTensor) -> None:
     p, f = src.shape[0], src.free_size
-    if src.dtype != bfloat16 and src.dtype != float16:
-        raise WrongDtype(
-            f"src ({src.name}) is {src.dtype}",
-            rule="mx-dtype",
-            got=str(src.dtype),
-            limit=("bfloat16", "float16"),
-            hint="convert it with tensor_copy",
-        )
-    if dst.dtype not in _EMAX:
-        raise WrongDtype(
-            f"dst ({dst.name}) is {dst.dtype}",
-            rule="mx-dtype",
-            got=str(dst.dtype),
-            limit=[str(d) for d in _EMAX],
-            hint="quantize_mx makes fp8; fp4 tiles are quantised before the kernel",
-        )
-    if p % 32 or p > 128:
-        raise WrongShape(
-            f"src ({src.name}) has {p} partitions",
-            rule="mx-partitions",
-            got=p,
-            limit=(32, 64, 96, 128),
-            hint="pad the partitions to a multiple of 32 with zeros",
-        )
+    has_dtype(src, "src", frozenset({bfloat16, float16}), rule="mx-dtype", hint="convert it with tensor_copy")
+    hint = "quantize_mx makes fp8; fp4 tiles are quantised before the kernel"
+    has_dtype(dst, "dst", frozenset(_EMAX), rule="mx-dtype", hint=hint)
+    _check_quadrants(f"src ({src.name}) has", p)
     if f % 4:
         raise WrongShape(
             f"src ({src.name}) has {f} elements per partition",
@@ -257,15 +229,20 @@ def _check_quantize(dst: NkiTensor, src: NkiTensor) -> None:
         )
 
 
-def _check_scale(scale: NkiTensor, role: str, data: NkiTensor, columns: int, *, exact: bool = False) -> None:
-    if scale.dtype != uint8 and scale.dtype != float8_e8m0fnu:
-        raise WrongDtype(
-            f"{role} ({scale.name}) is {scale.dtype}",
-            rule="mx-scale-dtype",
-            got=str(scale.dtype),
-            limit=("float8_e8m0fnu", "uint8"),
-            hint="scales are biased exponents of 8 bits",
+def _check_quadrants(what: str, partitions: int) -> None:
+    if partitions % 32 or partitions > 128:
+        raise WrongShape(
+            f"{what} {partitions} partitions",
+            rule="mx-partitions",
+            got=partitions,
+            limit=(32, 64, 96, 128),
+            hint="pad the partitions to a multiple of 32 with zeros",
         )
+
+
+def _check_scale(scale: NkiTensor, role: str, data: NkiTensor, columns: int, *, exact: bool = False) -> None:
+    hint = "scales are biased exponents of 8 bits"
+    has_dtype(scale, role, frozenset({float8_e8m0fnu, uint8}), rule="mx-scale-dtype", hint=hint)
     needed = data.shape[0] - 28
     if scale.shape[0] < needed:
         raise WrongShape(
@@ -327,22 +304,8 @@ def _check_matmul(
     s: Session, dst: NkiTensor, stationary: NkiTensor, moving: NkiTensor, tile: Any, k: int, m: int, n: int
 ) -> None:
     for t, role in ((stationary, "stationary"), (moving, "moving")):
-        if t.dtype not in PACKED:
-            raise WrongDtype(
-                f"{role} ({t.name}) is {t.dtype}",
-                rule="mx-dtype",
-                got=str(t.dtype),
-                limit=sorted(str(d) for d in PACKED),
-                hint="view packed bits as an x4 dtype, or use nc_matmul",
-            )
-    if dst.dtype != float32 and dst.dtype != bfloat16:
-        raise WrongDtype(
-            f"dst ({dst.name}) is {dst.dtype}",
-            rule="matmul-dst-dtype",
-            got=str(dst.dtype),
-            limit=("float32", "bfloat16"),
-            hint="allocate dst as float32 or bfloat16",
-        )
+        has_dtype(t, role, PACKED, rule="mx-dtype", hint="view packed bits as an x4 dtype, or use nc_matmul")
+    has_dtype(dst, "dst", frozenset({float32, bfloat16}), rule="matmul-dst-dtype")
     if tile and (tile[1][1] != 128 or tile[0][1] != 0):
         raise HardwareLimit(
             f"tile_position {tile[0]} and tile_size {tile[1]}: MX products use all columns of the array",
@@ -352,14 +315,7 @@ def _check_matmul(
             hint="divide rows only: tile_position=(row, 0), tile_size=(rows, 128)",
         )
     rules.check_operands(s, stationary, moving, k, m, tile)
-    if k % 32:
-        raise WrongShape(
-            f"the operands have {k} partitions",
-            rule="mx-partitions",
-            got=k,
-            limit=(32, 64, 96, 128),
-            hint="pad the partitions to a multiple of 32 with zeros",
-        )
+    _check_quadrants("the operands have", k)
     if m % 2:
         raise WrongShape(
             f"stationary has {m} columns",

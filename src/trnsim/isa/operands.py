@@ -30,14 +30,16 @@ def pick(s: Session, engine: Any, allowed: tuple[str, ...], default: str) -> str
     if name == "unknown":
         return default
     if name not in allowed and s.checks:
-        raise WrongEngine(
-            f"engine.{name} does not run {s.instr} on {s.target.name}",
-            rule="engine",
-            got=name,
-            limit=list(allowed),
-            hint=f"use {' or '.join('nisa.engine.' + a for a in allowed)}, or leave the choice to the compiler",
-        )
+        hint = f"use {' or '.join('nisa.engine.' + a for a in allowed)}, or leave the choice to the compiler"
+        raise not_run(name, f"{s.instr} on {s.target.name}", allowed, hint)
     return name
+
+
+def not_run(engine: str, what: str, allowed: tuple[str, ...], hint: str) -> WrongEngine:
+    """Return the error for ``what`` an engine does not run and the ``allowed`` ones do."""
+    return WrongEngine(
+        f"engine.{engine} does not run {what}", rule="engine", got=engine, limit=list(allowed), hint=hint
+    )
 
 
 def needs(s: Session, generation: int, what: str, hint: str = "") -> None:
@@ -45,7 +47,7 @@ def needs(s: Session, generation: int, what: str, hint: str = "") -> None:
     if s.target.generation < generation and s.checks:
         first = {3: "trn2", 4: "trn3"}[generation]
         raise WrongEngine(
-            f"{what} needs {first}, and the target is {s.target.name}",
+            f"{what}, which {s.target.name} lacks",
             rule="generation",
             got=s.target.name,
             limit=first,
@@ -166,6 +168,47 @@ def column(t: NkiTensor, role: str, like: NkiTensor, like_role: str) -> None:
         )
 
 
+def elements(t: NkiTensor, role: str, n: int, what: str, *, rule: str = "result-size", hint: str = "") -> None:
+    """Check that ``t`` has ``n`` elements per partition; ``what`` says why it should."""
+    if t.free_size != n:
+        raise WrongShape(
+            f"{role} ({t.name}) has {t.free_size} elements per partition {t.shape}, and {what} {n}",
+            rule=rule,
+            got=t.free_size,
+            limit=n,
+            hint=hint or f"make {role} [P, {n}]",
+        )
+
+
+def has_dtype(
+    t: NkiTensor, role: str, allowed: frozenset[Any], *, rule: str = "operand-dtype", why: str = "", hint: str = ""
+) -> None:
+    """Check that ``t`` has one of the ``allowed`` dtypes; ``why`` continues the sentence that names its own."""
+    if t.dtype not in allowed:
+        names = sorted(str(d) for d in allowed)
+        raise WrongDtype(
+            f"{role} ({t.name}) is {t.dtype}{why}",
+            rule=rule,
+            got=str(t.dtype),
+            limit=names,
+            hint=hint or f"use {' or '.join(names)}",
+        )
+
+
+def one_dtype(
+    a: NkiTensor, a_role: str, b: NkiTensor, b_role: str, *, rule: str = "same-dtype", why: str = "", hint: str
+) -> None:
+    """Check that two tensors have the same dtype; ``why`` continues the sentence that names both."""
+    if not same_dtype(a.dtype, b.dtype):
+        raise WrongDtype(
+            f"{a_role} ({a.name}) is {a.dtype} and {b_role} ({b.name}) is {b.dtype}{why}",
+            rule=rule,
+            got=str(a.dtype),
+            limit=str(b.dtype),
+            hint=hint,
+        )
+
+
 def only_f32(t: NkiTensor, role: str) -> None:
     """Check that a per-partition operand is float32."""
     if t.dtype != float32:
@@ -183,6 +226,12 @@ def unpacked(*tensors: Named) -> None:
     for t, role in tensors:
         if t.dtype in PACKED:
             raise packed(t, role)
+
+
+def plain(*tensors: Named) -> None:
+    """Refuse x4 types and tensor indirection."""
+    unpacked(*tensors)
+    direct(*tensors)
 
 
 def number(value: Any, role: str) -> Any:
@@ -255,16 +304,16 @@ def indirect(s: Session, dst: NkiTensor, data: NkiTensor, data_role: str, engine
             hint="scatter with the Vector Engine, or into SBUF",
         )
     if into:
-        to = _index(dst, "dst")
+        to = index_of(dst, "dst")
         if data.buffer is MemoryRegion.sbuf:
-            _same_start(to, "dst's index", data, data_role)
+            same_start(to, "dst's index", data, data_role)
         elif out_of:
-            _same_start(to, "dst's index", _index(data, data_role), f"{data_role}'s index")
+            same_start(to, "dst's index", index_of(data, data_role), f"{data_role}'s index")
     if out_of:
-        _same_start(data, data_role, _index(data, data_role), f"{data_role}'s index")
+        same_start(data, data_role, index_of(data, data_role), f"{data_role}'s index")
 
 
-def _index(t: NkiTensor, role: str) -> NkiTensor:
+def index_of(t: NkiTensor, role: str) -> NkiTensor:
     """Return the index tile of an indirect view, which starts on a quadrant."""
     assert t.dynamic is not None
     index: NkiTensor = t.dynamic.index
@@ -279,8 +328,8 @@ def _index(t: NkiTensor, role: str) -> NkiTensor:
     return index
 
 
-def _same_start(a: NkiTensor, a_role: str, b: NkiTensor, b_role: str) -> None:
-    # the compiler aligns tiles it places itself
+def same_start(a: NkiTensor, a_role: str, b: NkiTensor, b_role: str) -> None:
+    """Check that two tiles start at the same partition; the compiler aligns those it places itself."""
     if a.storage.address is None or b.storage.address is None:
         return
     if a.partition_start != b.partition_start:

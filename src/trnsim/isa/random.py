@@ -21,31 +21,22 @@ from trnsim.errors import WrongArgument, WrongDtype, WrongShape
 from trnsim.isa.enums import engine as eng
 from trnsim.isa.operands import (
     alike,
-    column,
     direct,
     flat,
+    has_dtype,
     no_psum,
-    number,
+    one_dtype,
     pick,
+    plain,
     reachable,
-    same_dtype,
     scalar,
-    unpacked,
 )
 from trnsim.language.dtypes import (
     FLOATS,
-    bfloat16,
-    float8_e4m3,
-    float8_e5m2,
-    float16,
+    INTEGERS,
+    bool_,
+    float8_e4m3fn,
     float32,
-    int8,
-    int16,
-    int32,
-    tfloat32,
-    to_f32,
-    uint8,
-    uint16,
     uint32,
 )
 from trnsim.language.tensor import NkiTensor
@@ -172,7 +163,7 @@ def unit(words: Array) -> Array:
     return (words >> U32(8)).astype(np.float32) * np.float32(2.0**-24)
 
 
-_BITS = frozenset({int8, int16, int32, uint8, uint16, uint32})
+_BITS = INTEGERS - {bool_}
 
 
 @instruction
@@ -187,14 +178,8 @@ def rng(s: Session, dst: Any, engine: Any = eng.vector, name: Any = None) -> Nki
         no_psum(where, (dst, "dst"))
         reachable(s, dst, "dst", dst.free_size)
         direct((dst, "dst"))
-        if dst.dtype not in _BITS:
-            raise WrongDtype(
-                f"dst ({dst.name}) is {dst.dtype}, and rng writes bits of an integer",
-                rule="operand-dtype",
-                got=str(dst.dtype),
-                limit=sorted(str(d) for d in _BITS),
-                hint="write uint32 and scale it to a float, or use rand2 on trn3",
-            )
+        hint = "write uint32 and scale it to a float, or use rand2 on trn3"
+        has_dtype(dst, "dst", _BITS, why=", and rng writes bits of an integer", hint=hint)
     words = np.zeros((1, 1), U32)
     if s.numerics:
         words = random_words(s, dst, where)
@@ -236,14 +221,7 @@ def _state_engine(s: Session, engine: Any, t: Any, role: str, where: tuple[str, 
     if s.checks:
         no_psum(runs_on, (t, role))
         direct((t, role))
-        if not same_dtype(t.dtype, uint32):
-            raise WrongDtype(
-                f"{role} ({t.name}) is {t.dtype}",
-                rule="rand-state",
-                got=str(t.dtype),
-                limit="uint32",
-                hint="generator states are uint32 words",
-            )
+        has_dtype(t, role, frozenset({uint32}), rule="rand-state", hint="generator states are uint32 words")
         if t.ndim != 2 or t.free_size != _WORDS[runs_on]:
             raise WrongShape(
                 f"{role} ({t.name}) has shape {t.shape}; the {runs_on} generator has {_WORDS[runs_on]} words a lane",
@@ -278,7 +256,7 @@ def rand_get_state(s: Session, dst: Any, engine: Any = eng.gpsimd, name: Any = N
     return s.done(where, (dst,), (), op="get_state")
 
 
-_UNIFORM = frozenset({float8_e4m3, float8_e5m2, float16, bfloat16, float32, tfloat32, *_BITS})
+_UNIFORM = (FLOATS | _BITS) - {float8_e4m3fn}
 
 
 @instruction(since=4, hint="use rng on an integer tile and scale it, or nl.rand")
@@ -287,14 +265,7 @@ def rand2(s: Session, dst: Any, min: Any, max: Any, name: Any = None) -> NkiInst
     s.operand(dst, "dst")
     if s.checks:
         direct((dst, "dst"))
-        if dst.dtype not in _UNIFORM:
-            raise WrongDtype(
-                f"dst ({dst.name}) is {dst.dtype}",
-                rule="operand-dtype",
-                got=str(dst.dtype),
-                limit=sorted(str(d) for d in _UNIFORM),
-                hint="use nl.float32",
-            )
+        has_dtype(dst, "dst", _UNIFORM, hint="use nl.float32")
         reachable(s, dst, "dst", dst.free_size)
     low, high = scalar(s, min, "min", dst, "dst"), scalar(s, max, "max", dst, "dst")
     values = np.zeros((1, 1), np.float32)
@@ -326,22 +297,15 @@ def dropout(s: Session, dst: Any, data: Any, prob: Any, name: Any = None) -> Nki
     if s.checks:
         alike(s, dst, "dst", (data, "data"))
         _check_dropout(dst, data, prob)
-    if type(prob) is NkiTensor:
-        drop = s.read(prob, "prob")
-        if s.checks:
-            column(prob, "prob", data, "data")
-            direct((prob, "prob"))
-        drop = to_f32(drop).reshape(-1, 1)
-    else:
-        drop = number(prob, "prob")
-        if s.checks and not 0.0 <= drop <= 1.0:
-            raise WrongArgument(
-                f"prob is {prob}",
-                rule="probability",
-                got=prob,
-                limit=(0.0, 1.0),
-                hint="give the probability of dropping an element",
-            )
+    drop = scalar(s, prob, "prob", data, "data", f32=False)
+    if s.checks and type(prob) is not NkiTensor and not 0.0 <= drop <= 1.0:
+        raise WrongArgument(
+            f"prob is {prob}",
+            rule="probability",
+            got=prob,
+            limit=(0.0, 1.0),
+            hint="give the probability of dropping an element",
+        )
     if s.numerics:
         kept = unit(random_words(s, data, "vector")) >= drop
         values = np.where(kept, flat(values), np.zeros((), values.dtype))
@@ -350,23 +314,9 @@ def dropout(s: Session, dst: Any, data: Any, prob: Any, name: Any = None) -> Nki
 
 
 def _check_dropout(dst: NkiTensor, data: NkiTensor, prob: Any) -> None:
-    direct((dst, "dst"), (data, "data"))
-    unpacked((data, "data"))
-    if not same_dtype(dst.dtype, data.dtype):
-        raise WrongDtype(
-            f"dst ({dst.name}) is {dst.dtype} and data ({data.name}) is {data.dtype}",
-            rule="same-dtype",
-            got=str(dst.dtype),
-            limit=str(data.dtype),
-            hint="drop into a tile of the same dtype, then convert it",
-        )
-    if type(prob) is NkiTensor and not (
-        same_dtype(prob.dtype, float32) or (prob.dtype in FLOATS and data.dtype in FLOATS)
-    ):
-        raise WrongDtype(
-            f"prob ({prob.name}) is {prob.dtype} and data is {data.dtype}",
-            rule="operand-dtype",
-            got=str(prob.dtype),
-            limit="float32" if data.dtype not in FLOATS else sorted(str(d) for d in FLOATS),
-            hint="integer data takes a float32 probability, float data any float",
-        )
+    plain((dst, "dst"), (data, "data"))
+    one_dtype(dst, "dst", data, "data", hint="drop into a tile of the same dtype, then convert it")
+    if type(prob) is NkiTensor:
+        allowed = FLOATS if data.dtype in FLOATS else frozenset({float32})
+        hint = "integer data takes a float32 probability, float data any float"
+        has_dtype(prob, "prob", allowed, why=f" and data is {data.dtype}", hint=hint)

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from trnsim.errors import ReadUninitialized, WrongArgument, WrongDtype, WrongEngine
+from trnsim.errors import WrongArgument, WrongEngine
+from trnsim.isa import accumulator
 from trnsim.isa.activations import Activation, activation_named, warn_out_of_range
-from trnsim.isa.alu import name_of, operator
-from trnsim.isa.enums import member
+from trnsim.isa.alu import name_of, named, operator
 from trnsim.isa.enums import reduce_cmd as cmd
-from trnsim.isa.operands import alike, column, count, direct, flat, indirect, same_dtype, scalar, scratch, unpacked
-from trnsim.language.dtypes import tfloat32, to_f32
+from trnsim.isa.operands import alike, count, flat, has_dtype, indirect, one_dtype, scalar, scratch, unpacked
+from trnsim.language.dtypes import NAMES, tfloat32, to_f32
 from trnsim.language.tensor import NkiTensor
 from trnsim.session import NkiInstruction, Session, instruction
 
@@ -24,100 +24,43 @@ F32 = np.float32
 # arithmetic on arrays is Any to a type checker
 Array = Any
 _COMMANDS = (cmd.idle, cmd.reset, cmd.reduce, cmd.reset_reduce)
+_BIASES = frozenset(NAMES.values()) - {tfloat32}
 _IDENTITY = {"add": 0.0, "maximum": -np.inf, "minimum": np.inf, "abs_max": 0.0, "abs_min": np.inf}
 
 
-class Registers:
-    """The accumulators: one fp32 value per lane; a lane is unknown until an instruction has set it."""
-
-    __slots__ = ("known", "origin", "values")
-
-    def __init__(self, lanes: int) -> None:
-        self.values = np.zeros(lanes, F32)
-        self.known = np.zeros(lanes, bool)
-        self.origin = np.zeros(lanes, np.int64)
-
-    def set(self, lanes: slice, values: Any) -> None:
-        self.values[lanes] = values
-        self.known[lanes] = True
-        self.origin[lanes] = 0
-
-    def get(self, s: Session, lanes: slice, what: str) -> Array:
-        known = self.known[lanes]
-        if s.checks and not known.all():
-            lane = lanes.start + int(np.argmin(known))
-            raise ReadUninitialized(
-                f"{what} reads the Scalar Engine's accumulator of lane {lane}, which nothing has set",
-                rule="accumulator",
-                got=lane,
-                limit="a lane that was reset",
-                hint="begin with reduce_cmd.reset_reduce (or reset)",
-            )
-        return s.lanes(self.values[lanes], self.origin[lanes])
-
-
-def _registers(s: Session) -> Registers:
-    registers = s.state.get("scalar.registers")
-    if registers is None:
-        registers = s.state["scalar.registers"] = Registers(s.target.partitions)
-    return registers
-
-
 def _fold(reduce_op: str, values: Array) -> Array:
-    """Reduce fp32 ``values [P, F]`` along the free dimension."""
-    if reduce_op == "add":
-        return np.add.reduce(values, axis=1)
-    if reduce_op == "maximum":
-        return np.maximum.reduce(values, axis=1)
-    if reduce_op == "minimum":
-        return np.minimum.reduce(values, axis=1)
+    """Reduce fp32 ``values [P, F]`` along the free dimension, to [P, 1]."""
+    if not reduce_op.startswith("abs"):
+        return getattr(np, reduce_op).reduce(values, axis=1, keepdims=True)
     # abs_max and abs_min keep the sign, and the later of two equal magnitudes wins
     backwards = values[:, ::-1]
     sizes = np.abs(backwards)
     pick = sizes.argmax(axis=1) if reduce_op == "abs_max" else sizes.argmin(axis=1)
-    return backwards[np.arange(values.shape[0]), pick]
+    return np.take_along_axis(backwards, pick[:, None], axis=1)
 
 
 def _accumulate(s: Session, command: cmd, reduce_op: str, values: Array, data: NkiTensor, reduce_res: Any) -> None:
-    """Do ``command`` to the registers with activated ``values [P, F]``, then read them into ``reduce_res``."""
-    registers = _registers(s)
-    start = data.partition_start
-    lanes = slice(start, start + data.shape[0])
+    """Do ``command`` to the accumulators with activated ``values [P, F]``, then read them into ``reduce_res``."""
+    lanes = accumulator.lanes_of(s, "scalar")
     if command is cmd.reset:
-        registers.set(lanes, F32(_IDENTITY[reduce_op]))
+        lanes.write(s, data, F32(_IDENTITY[reduce_op]))
     elif command is cmd.reset_reduce:
-        registers.set(lanes, _fold(reduce_op, values))
+        lanes.write(s, data, _fold(reduce_op, values))
     elif command is cmd.reduce:
-        before = registers.get(s, lanes, "reduce_cmd.reduce")
-        registers.set(lanes, _fold(reduce_op, np.stack([before, _fold(reduce_op, values)], axis=1)))
+        before = lanes.read(s, data, "reduce_cmd.reduce")
+        lanes.write(s, data, _fold(reduce_op, np.concatenate([before, _fold(reduce_op, values)], axis=1)))
     if reduce_res is not None:
-        s.write(reduce_res, registers.get(s, lanes, "reduce_res").reshape(-1, 1), "reduce_res")
+        s.write(reduce_res, lanes.read(s, data, "reduce_res"), "reduce_res")
 
 
 def _reduction(
     s: Session, reduce_op: Any, reduce_cmd: Any, reduce_res: Any, data: NkiTensor, allowed: tuple[str, ...]
 ) -> tuple[cmd, str]:
     """Check the reduction arguments; gives the command and the operator's name."""
-    command = member(cmd, reduce_cmd, "reduce_cmd")
-    if s.checks and command not in _COMMANDS:
-        raise WrongArgument(
-            f"reduce_cmd is {command.name}, which the Scalar Engine lacks",
-            rule="reduce-cmd",
-            got=command.name,
-            limit=[c.name for c in _COMMANDS],
-            hint="start with reset_reduce and add the initial value afterwards",
-        )
+    command = accumulator.command(s, reduce_cmd, _COMMANDS)
     name = "add"
     if reduce_op is not None:
-        name = operator(reduce_op, "reduce_op").name
-        if name not in allowed:
-            raise WrongArgument(
-                f"reduce_op is nl.{name}, and this instruction reduces with {', '.join('nl.' + n for n in allowed)}",
-                rule="reduce-op",
-                got=name,
-                limit=list(allowed),
-                hint="reduce the result with tensor_reduce on the Vector Engine",
-            )
+        name = named(reduce_op, "reduce_op", allowed, rule="reduce-op").name
     elif s.checks and len(allowed) > 1 and command in (cmd.reduce, cmd.reset_reduce):
         raise WrongArgument(
             f"reduce_cmd is {command.name} and reduce_op is None",
@@ -127,10 +70,7 @@ def _reduction(
             hint=f"name the reduction: {', '.join('nl.' + n for n in allowed)}",
         )
     if reduce_res is not None and s.checks:
-        s.operand(reduce_res, "reduce_res")
-        column(reduce_res, "reduce_res", data, "data")
-        unpacked((reduce_res, "reduce_res"))
-        direct((reduce_res, "reduce_res"))
+        accumulator.result_column(s, reduce_res, data, "data")
     return command, name
 
 
@@ -218,28 +158,13 @@ def _activate(
                 values = values if added is None else values + added
     _finish(s, dst, function, data, values, command=command, reduce_op=folded_by, reduce_res=reduce_res)
     writes = (dst,) if reduce_res is None else (dst, reduce_res)
-    pointers = count(bias) + count(scale)
-    return s.done(
-        "scalar",
-        writes,
-        (data, bias, scale),
-        op=function.name,
-        reduce=command.name,
-        readout=len(writes) > 1,
-        pointers=pointers,
-    )
+    cost = {"op": function.name, "reduce": command.name, "readout": len(writes) > 1}
+    return s.done("scalar", writes, (data, bias, scale), **cost, pointers=count(bias) + count(scale))
 
 
 def _check_bias(s: Session, function: Activation, bias: Any) -> None:
     if isinstance(bias, NkiTensor):
-        if bias.dtype is tfloat32:
-            raise WrongDtype(
-                f"bias ({bias.name}) is tfloat32",
-                rule="operand-dtype",
-                got="tfloat32",
-                limit="any other dtype",
-                hint="allocate it as nl.float32",
-            )
+        has_dtype(bias, "bias", _BIASES, hint="allocate it as nl.float32")
     elif s.target.generation < 3:
         raise WrongEngine(
             f"bias is the number {bias!r}, and trn1 takes a [N, 1] tile",
@@ -271,11 +196,7 @@ def activation_reduce(
     name: Any = None,
 ) -> NkiInstruction:
     """`activation` with ``reduce_cmd.reset_reduce``: also ``reduce_res = sum(dst)`` along all free dimensions."""
-    if reduce_op is None:
-        raise WrongArgument(
-            "reduce_op is None", rule="reduce-op", got=None, limit=["add"], hint="pass reduce_op=nl.add"
-        )
-    reduction = (reduce_op, cmd.reset_reduce, reduce_res)
+    reduction = (named(reduce_op, "reduce_op", ("add",), rule="reduce-op"), cmd.reset_reduce, reduce_res)
     return _activate(s, dst, op, data, bias=bias, scale=scale, reduction=reduction)
 
 
@@ -326,14 +247,8 @@ def activate2(
     if s.checks:
         _check_tiles(s, dst, data)
         _check_stages(first, second, reverse0, reverse1)
-        if isinstance(imm0, NkiTensor) and isinstance(imm1, NkiTensor) and not same_dtype(imm0.dtype, imm1.dtype):
-            raise WrongDtype(
-                f"imm0 is {imm0.dtype} and imm1 is {imm1.dtype}",
-                rule="operand-dtype",
-                got=(str(imm0.dtype), str(imm1.dtype)),
-                limit="one dtype",
-                hint="convert one with tensor_copy",
-            )
+        if isinstance(imm0, NkiTensor) and isinstance(imm1, NkiTensor):
+            one_dtype(imm0, "imm0", imm1, "imm1", rule="operand-dtype", hint="convert one with tensor_copy")
     left = scalar(s, imm0, "imm0", data, "data", f32=False) if first != "bypass" else None
     right = scalar(s, imm1, "imm1", data, "data", f32=False) if second != "bypass" else None
     slope = scalar(s, relu_param, "relu_param", data, "data", f32=False)
@@ -346,17 +261,9 @@ def activate2(
     slope = slope if function.name == "prelu" else None
     _finish(s, dst, function, data, values, command=command, reduce_op=reduction, reduce_res=reduce_res, slope=slope)
     writes = (dst,) if reduce_res is None else (dst, reduce_res)
-    return s.done(
-        "scalar",
-        writes,
-        (data, imm0, imm1, relu_param),
-        op=function.name,
-        op0=first,
-        op1=second,
-        reduce=command.name,
-        readout=len(writes) > 1,
-        pointers=count(imm0) + count(imm1) + count(relu_param),
-    )
+    cost = {"op": function.name, "op0": first, "op1": second, "reduce": command.name, "readout": len(writes) > 1}
+    pointers = count(imm0) + count(imm1) + count(relu_param)
+    return s.done("scalar", writes, (data, imm0, imm1, relu_param), **cost, pointers=pointers)
 
 
 def _check_stages(first: str, second: str, reverse0: bool, reverse1: bool) -> None:

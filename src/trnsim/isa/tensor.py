@@ -98,19 +98,11 @@ def nc_matmul(
                 right = _matrix(s, "matmul right", b, moving.dtype, k * pair)
                 product = np.matmul(left.T, right, out=scratch(s, "matmul product", (m, n)))
                 added = psum.store(s, dst, product, adds)
+    position, size = tile or (None, None)
+    cost = {"k": k, "m": m, "n": n, "is_transpose": bool(is_transpose), "accumulate": added, "perf_mode": mode.name}
+    onezero = (bool(is_stationary_onezero), bool(is_moving_onezero))
     return s.done(
-        "tensor",
-        (dst,),
-        (stationary, moving),
-        k=k,
-        m=m,
-        n=n,
-        is_transpose=bool(is_transpose),
-        accumulate=added,
-        perf_mode=mode.name,
-        tile_position=tile[0] if tile else None,
-        tile_size=tile[1] if tile else None,
-        onezero=(bool(is_stationary_onezero), bool(is_moving_onezero)),
+        "tensor", (dst,), (stationary, moving), **cost, tile_position=position, tile_size=size, onezero=onezero
     )
 
 
@@ -139,16 +131,8 @@ def nc_transpose(s: Session, dst: Any, data: Any, engine: Any = eng.unknown, nam
                     flipped = np.matmul(wide, np.eye(data.shape[0], dtype=np.float32))
         values = flipped
     s.write(dst.exact(), values, "dst", code=MATMUL if where is eng.tensor else 1)
-    return s.done(
-        where.name,
-        (dst,),
-        (data,),
-        k=data.shape[0],
-        m=data.free_size,
-        n=data.shape[0],
-        is_transpose=True,
-        requested=wanted.name,
-    )
+    k, m = data.shape[0], data.free_size
+    return s.done(where.name, (dst,), (data,), k=k, m=m, n=k, is_transpose=True, requested=wanted.name)
 
 
 def _matrix(s: Session, name: str, x: np.ndarray, dtype: DType, rows: int) -> np.ndarray:

@@ -11,16 +11,20 @@ from typing import Any
 
 import numpy as np
 
-from trnsim.errors import HardwareLimit, OutOfBounds, WrongArgument, WrongDtype, WrongEngine, WrongShape
+from trnsim.errors import HardwareLimit, OutOfBounds, WrongArgument, WrongDtype
 from trnsim.isa.enums import engine as eng
 from trnsim.isa.operands import (
     INT_RANGE,
     alike,
     direct,
+    elements,
     flat,
     gathers,
+    has_dtype,
     indirect,
     no_psum,
+    not_run,
+    one_dtype,
     one_psum,
     pick,
     reachable,
@@ -47,7 +51,9 @@ def tensor_copy(s: Session, dst: Any, src: Any, engine: Any = eng.unknown, name:
         if where == "gpsimd":
             no_psum(where, (src, "src"), (dst, "dst"))
         if src.dynamic is not None or dst.dynamic is not None:
-            _copy_indirect(s, dst, src, where)
+            if where == "gpsimd" and (gathers(src) or gathers(dst)):
+                raise not_run(where, "tensor_copy with .indirect()", ("vector", "scalar"), "use the Vector Engine")
+            indirect(s, dst, src, "src", where)
     same = same_dtype(src.dtype, dst.dtype)
     if not same:
         if s.checks:
@@ -61,26 +67,9 @@ def tensor_copy(s: Session, dst: Any, src: Any, engine: Any = eng.unknown, name:
 def _copy_engine(s: Session, engine: Any) -> str:
     where = pick(s, engine, ("vector", "scalar", "gpsimd"), "vector")
     if where == "scalar" and s.target.generation < 3 and s.checks:
-        raise WrongEngine(
-            f"the Scalar Engine of {s.target.name} does not run tensor_copy",
-            rule="engine",
-            got="scalar",
-            limit=["vector", "gpsimd"],
-            hint="use nisa.activation(op=nl.copy) there, which goes through fp32",
-        )
+        hint = "use nisa.activation(op=nl.copy) there, which goes through fp32"
+        raise not_run(where, f"tensor_copy on {s.target.name}", ("vector", "gpsimd"), hint)
     return where
-
-
-def _copy_indirect(s: Session, dst: NkiTensor, src: NkiTensor, where: str) -> None:
-    if where == "gpsimd" and (gathers(src) or gathers(dst)):
-        raise WrongEngine(
-            "the GpSimd Engine does not run tensor_copy with .indirect()",
-            rule="engine",
-            got="gpsimd",
-            limit=["vector", "scalar"],
-            hint="use nisa.engine.vector or nisa.engine.scalar",
-        )
-    indirect(s, dst, src, "src", where)
 
 
 def constant(value: Any, dtype: Any, role: str, *, strict: bool) -> np.ndarray:
@@ -170,23 +159,10 @@ def tensor_copy_predicated(
     chosen = s.read(predicate, "predicate")
     if s.checks:
         alike(s, dst, "dst", (predicate, "predicate"), *([(src, "src")] if tile else ()))
-        if predicate.dtype not in _PREDICATES:
-            raise WrongDtype(
-                f"predicate ({predicate.name}) is {predicate.dtype}",
-                rule="predicate-dtype",
-                got=str(predicate.dtype),
-                limit=["uint8", "uint16", "uint32"],
-                hint="compare into a uint8 tile",
-            )
+        has_dtype(predicate, "predicate", _PREDICATES, rule="predicate-dtype", hint="compare into a uint8 tile")
         if tile:
-            if not same_dtype(src.dtype, dst.dtype):
-                raise WrongDtype(
-                    f"src ({src.name}) is {src.dtype} and dst ({dst.name}) is {dst.dtype}; nothing is converted here",
-                    rule="same-dtype",
-                    got=str(src.dtype),
-                    limit=str(dst.dtype),
-                    hint="convert with tensor_copy first, or use select_reduce",
-                )
+            hint = "nothing is converted here: convert with tensor_copy first, or use select_reduce"
+            one_dtype(src, "src", dst, "dst", hint=hint)
             one_psum(src, "src", predicate, "predicate")
             direct((src, "src"))
         if dst.dynamic is not None or predicate.dynamic is not None:
@@ -320,21 +296,8 @@ _STARTS = {32: (0, 32, 64, 96), 64: (0, 64), 96: (0,), 128: (0,)}
 
 def _shuffle_rules(s: Session, dst: NkiTensor, src: NkiTensor) -> None:
     direct((dst, "dst"), (src, "src"))
-    if not same_dtype(dst.dtype, src.dtype):
-        raise WrongDtype(
-            f"src ({src.name}) is {src.dtype} and dst ({dst.name}) is {dst.dtype}",
-            rule="same-dtype",
-            got=str(dst.dtype),
-            limit=str(src.dtype),
-            hint="convert with tensor_copy before or after",
-        )
-    if dst.free_size != src.free_size:
-        raise WrongShape(
-            f"src ({src.name}) has {src.free_size} elements per partition and dst ({dst.name}) has {dst.free_size}",
-            rule="free-size-mismatch",
-            got=dst.free_size,
-            limit=src.free_size,
-        )
+    one_dtype(dst, "dst", src, "src", hint="convert with tensor_copy before or after")
+    elements(dst, "dst", src.free_size, f"src ({src.name}) has", rule="free-size-mismatch")
     reachable(s, src, "src", src.free_size)
     active = -(-max(src.shape[0], dst.shape[0]) // 32) * 32
     for t, role in ((src, "src"), (dst, "dst")):

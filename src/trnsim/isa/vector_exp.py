@@ -6,46 +6,19 @@ from typing import Any
 
 import numpy as np
 
-from trnsim.errors import HardwareLimit, WrongArgument, WrongDtype
+from trnsim.errors import HardwareLimit, WrongArgument
 from trnsim.isa import accumulator
 from trnsim.isa.alu import OPERATORS
 from trnsim.isa.enums import reduce_cmd as cmd
-from trnsim.isa.operands import alike, column, count, direct, flat, indirect, scalar
-from trnsim.language.dtypes import (
-    bfloat16,
-    float8_e4m3,
-    float8_e5m2,
-    float16,
-    float32,
-    int8,
-    int16,
-    int32,
-    tfloat32,
-    to_f32,
-    uint8,
-    uint16,
-    uint32,
-)
+from trnsim.isa.operands import alike, count, flat, has_dtype, indirect, scalar
+from trnsim.language.dtypes import FLOATS, INTEGERS, bool_, float8_e4m3fn, tfloat32, to_f32, uint32
 from trnsim.language.tensor import NkiTensor
 from trnsim.session import NkiInstruction, Session, instruction
 
-_FLOATS = (float8_e4m3, float8_e5m2, float16, bfloat16, float32)
-_SOURCES = frozenset({*_FLOATS, int8, int16, int32, uint8, uint16, uint32})
-_RESULTS = frozenset({*_FLOATS, tfloat32, int8, int16, int32, uint8, uint16})
-_SUMS = frozenset({*_FLOATS, tfloat32})
+_SUMS = FLOATS - {float8_e4m3fn}
+_SOURCES = (_SUMS | INTEGERS) - {tfloat32, bool_}
+_RESULTS = (_SUMS | INTEGERS) - {uint32, bool_}
 _COMMANDS = (cmd.idle, cmd.reset_reduce, cmd.reduce, cmd.load_reduce)
-
-
-def _dtype(t: NkiTensor, role: str, allowed: frozenset[Any]) -> None:
-    if t.dtype not in allowed:
-        names = sorted(str(d) for d in allowed)
-        raise WrongDtype(
-            f"{role} ({t.name}) is {t.dtype}",
-            rule="operand-dtype",
-            got=str(t.dtype),
-            limit=names,
-            hint=f"use one of {', '.join(names)}",
-        )
 
 
 @instruction(
@@ -71,7 +44,10 @@ def exponential(
     command = accumulator.command(s, reduce_cmd, _COMMANDS)
     if s.checks:
         s.operand(dst, "dst")
-        _check(s, dst, src, reduce_res, command)
+        _check(s, dst, src)
+        accumulator.check_result(s, command, reduce_res, src, "src")
+        if reduce_res is not None:
+            has_dtype(reduce_res, "reduce_res", _SUMS)
         if command is not cmd.load_reduce and (type(reduce_init) is NkiTensor or reduce_init not in (None, 0)):
             raise WrongArgument(
                 f"reduce_init is given and reduce_cmd is {command.name}",
@@ -81,42 +57,26 @@ def exponential(
                 hint="only load_reduce starts from reduce_init; leave it at 0.0",
             )
     shift = scalar(s, max_value, "max_value", src, "src")
-    init = (
-        scalar(s, 0.0 if reduce_init is None else reduce_init, "reduce_init", src, "src")
-        if command is cmd.load_reduce
-        else None
-    )
+    init = None
+    if command is cmd.load_reduce:
+        init = scalar(s, 0.0 if reduce_init is None else reduce_init, "reduce_init", src, "src")
     total = values
     if s.numerics:
         with np.errstate(all="ignore"):
             values = np.exp(flat(to_f32(values)) - shift)
             if command is not cmd.idle:
                 total = np.add.reduce(values, axis=1, keepdims=True)
-    s.write(dst, values, "dst")
-    if command is cmd.idle:
-        # the reference leaves the accumulators unknown after idle
-        accumulator.forget(s)
-    else:
-        total = accumulator.fold(s, command, OPERATORS["add"], src, total, init)
-        if reduce_res is not None:
-            s.write(reduce_res, total, "reduce_res")
-    writes = (dst,) if reduce_res is None else (dst, reduce_res)
+    add = OPERATORS["add"]
+    writes = accumulator.finish(s, command, add, dst, values, total=total, data=src, reduce_res=reduce_res, init=init)
+    cost = {"op": "exp", "reduce": command.name, "readout": len(writes) > 1}
     pointers = count(max_value) + count(reduce_init)
-    return s.done(
-        "vector",
-        writes,
-        (src, max_value, reduce_init),
-        op="exp",
-        reduce=command.name,
-        readout=len(writes) > 1,
-        pointers=pointers,
-    )
+    return s.done("vector", writes, (src, max_value, reduce_init), **cost, pointers=pointers)
 
 
-def _check(s: Session, dst: NkiTensor, src: NkiTensor, reduce_res: Any, command: cmd) -> None:
+def _check(s: Session, dst: NkiTensor, src: NkiTensor) -> None:
     alike(s, dst, "dst", (src, "src"))
-    _dtype(src, "src", _SOURCES)
-    _dtype(dst, "dst", _RESULTS)
+    has_dtype(src, "src", _SOURCES)
+    has_dtype(dst, "dst", _RESULTS)
     for t, role in ((src, "src"), (dst, "dst")):
         if t.ndim > 4:
             raise HardwareLimit(
@@ -128,11 +88,3 @@ def _check(s: Session, dst: NkiTensor, src: NkiTensor, reduce_res: Any, command:
             )
     if dst.dynamic is not None or src.dynamic is not None:
         indirect(s, dst, src, "src")
-    if reduce_res is None:
-        return
-    if command is cmd.idle:
-        accumulator.idle_result(reduce_res)
-    s.operand(reduce_res, "reduce_res")
-    column(reduce_res, "reduce_res", src, "src")
-    _dtype(reduce_res, "reduce_res", _SUMS)
-    direct((reduce_res, "reduce_res"))

@@ -17,12 +17,12 @@ from trnsim.isa.operands import (
     flat,
     indirect,
     no_psum,
-    number,
+    not_run,
     one_psum,
     pick,
+    plain,
     scalar,
     scratch,
-    unpacked,
 )
 from trnsim.language.dtypes import to_f32
 from trnsim.language.tensor import NkiTensor
@@ -89,26 +89,16 @@ def _pair_engine(
     if alu.bitvec and where == "gpsimd":
         raise only_vector(alu, "op", where)
     if alu.name == "power" and where == "vector":
-        raise WrongEngine(
-            "op is nl.power, which runs on the GpSimd Engine",
-            rule="engine",
-            got="vector",
-            limit=["gpsimd"],
-            hint="leave engine open, or raise to a constant power with tensor_scalar",
-        )
+        hint = "leave engine open (GpSimd), or raise to a constant power with tensor_scalar"
+        raise not_run(where, "tensor_tensor with nl.power", ("gpsimd",), hint)
     no_psum(where, *tiles)
     return where
 
 
 def only_vector(alu: Alu, role: str, got: str) -> WrongEngine:
     """Return the error for a bitvec operator on another engine."""
-    return WrongEngine(
-        f"{role} is {alu!r}, a bitvec operator, which only the Vector Engine runs, and engine is {got}",
-        rule="engine",
-        got=got,
-        limit=["vector"],
-        hint="leave engine open or pass nisa.engine.vector",
-    )
+    what = f"{role}={alu!r}: bitvec operators are the Vector Engine's"
+    return not_run(got, what, ("vector",), "leave engine open or pass nisa.engine.vector")
 
 
 def step(alu: Alu, x: np.ndarray, operand: Any, reverse: bool = False) -> np.ndarray:
@@ -176,9 +166,8 @@ def scalar_tensor_tensor(
         unary_operand(first, "op0", operand0, "operand0", reverse0)
         for alu, role in ((first, "op0"), (second, "op1")):
             ops.generation(alu, s.target, role)
-        unpacked((data, "data"), (operand1, "operand1"), (dst, "dst"))
+        plain((data, "data"), (operand1, "operand1"), (dst, "dst"))
         one_psum(data, "data", operand1, "operand1")
-        direct((dst, "dst"), (data, "data"), (operand1, "operand1"))
     a = None if first.arity == 1 else scalar(s, operand0, "operand0", data, "data", f32=False)
     if s.numerics:
         with np.errstate(all="ignore"):
@@ -187,8 +176,8 @@ def scalar_tensor_tensor(
     else:
         result = x
     s.write(dst, result, "dst")
-    reads = (data, operand1, operand0) if type(operand0) is NkiTensor else (data, operand1)
-    return s.done("vector", (dst,), reads, op0=first.name, op1=second.name, pointers=count(operand0))
+    cost = {"op0": first.name, "op1": second.name, "pointers": count(operand0)}
+    return s.done("vector", (dst,), (data, operand1, operand0), **cost)
 
 
 @instruction
@@ -198,8 +187,7 @@ def reciprocal(s: Session, dst: Any, data: Any, name: Any = None) -> NkiInstruct
     if s.checks:
         s.operand(dst, "dst")
         alike(s, dst, "dst", (data, "data"))
-        unpacked((data, "data"), (dst, "dst"))
-        direct((data, "data"), (dst, "dst"))
+        plain((data, "data"), (dst, "dst"))
     if s.numerics:
         with np.errstate(all="ignore"):
             x = np.divide(F32(1), to_f32(x))
@@ -234,17 +222,13 @@ def tensor_tensor_scan(
         alike(s, dst, "dst", (data0, "data0"), (data1, "data1"))
         for alu, role in ((first, "op0"), (second, "op1")):
             ops.generation(alu, s.target, role)
-        unpacked((data0, "data0"), (data1, "data1"), (dst, "dst"))
+        plain((data0, "data0"), (data1, "data1"), (dst, "dst"))
         one_psum(data0, "data0", data1, "data1")
-        direct((dst, "dst"), (data0, "data0"), (data1, "data1"))
-    if type(initial) is NkiTensor:
-        state = scalar(s, initial, "initial", data0, "data0", f32=False)
-    else:
-        state = number(initial, "initial")
+    state = scalar(s, initial, "initial", data0, "data0", f32=False)
     states = _scan(first, second, to_f32(flat(x)), to_f32(flat(y)), state, reverse0, reverse1) if s.numerics else x
     s.write(dst, states, "dst")
-    reads = (data0, data1, initial) if type(initial) is NkiTensor else (data0, data1)
-    return s.done("vector", (dst,), reads, op0=first.name, op1=second.name, pointers=count(initial))
+    cost = {"op0": first.name, "op1": second.name, "pointers": count(initial)}
+    return s.done("vector", (dst,), (data0, data1, initial), **cost)
 
 
 def _scan(

@@ -6,12 +6,24 @@ from typing import Any
 
 import numpy as np
 
-from trnsim.errors import HardwareLimit, WrongArgument, WrongDtype, WrongShape
+from trnsim.errors import HardwareLimit, WrongArgument, WrongShape
 from trnsim.isa import accumulator
 from trnsim.isa import alu as ops
 from trnsim.isa.alu import Alu
 from trnsim.isa.enums import reduce_cmd as cmds
-from trnsim.isa.operands import alike, column, count, direct, flat, indirect, partitions, reachable, scalar, unpacked
+from trnsim.isa.operands import (
+    alike,
+    count,
+    elements,
+    flat,
+    has_dtype,
+    indirect,
+    partitions,
+    plain,
+    reachable,
+    scalar,
+    unpacked,
+)
 from trnsim.isa.vector_math import step, unary_operand
 from trnsim.isa.words import resize
 from trnsim.language.dtypes import FP8, bfloat16, bool_, float16, float32, int8, int16, to_f32, uint8, uint16
@@ -41,14 +53,9 @@ def tensor_reduce(
         partitions(dst, "dst", data, "data")
         reachable(s, data, "data", data.free_size)
         if dst.free_size != left:
-            raise WrongShape(
-                f"dst ({dst.name}) {dst.shape} has {dst.free_size} elements per partition; "
-                f"reducing axis {_shown(axis)} of {data.shape} leaves {left}",
-                rule="reduce-shape",
-                got=dst.free_size,
-                limit=left,
-                hint=f"make dst {_kept(data, first, keepdims)}",
-            )
+            what = f"reducing axis {_shown(axis)} of {data.shape} leaves"
+            hint = f"make dst {_kept(data, first, keepdims)}"
+            elements(dst, "dst", left, what, rule="reduce-shape", hint=hint)
         ops.dtypes(alu, (data, "data"), (dst, "dst"))
         if negate and alu.bitvec:
             raise WrongArgument(
@@ -61,14 +68,12 @@ def tensor_reduce(
         if data.dynamic is not None or dst.dynamic is not None:
             indirect(s, dst, data, "data")
     if s.numerics:
-        folded = ops.reduce(alu, x.reshape(x.shape[0], left, -1))
+        x = ops.reduce(alu, x.reshape(x.shape[0], left, -1))
         if alu.bitvec:
-            folded = resize(folded, data.dtype, dst.dtype)
+            x = resize(x, data.dtype, dst.dtype)
         elif negate:
-            folded = -folded
-        s.write(dst, folded, "dst")
-    else:
-        s.write(dst, x, "dst")
+            x = -x
+    s.write(dst, x, "dst")
     return s.done("vector", (dst,), (data,), op=alu.name, negate=bool(negate), keepdims=bool(keepdims))
 
 
@@ -142,14 +147,8 @@ def tensor_scalar_cumulative(
         unary_operand(first, "op0", imm0, "imm0", False)
         ops.generation(first, s.target, "op0")
         for t, role in ((src, "src"), (dst, "dst")):
-            if t.dtype not in _CUMULATIVE_DTYPES:
-                raise WrongDtype(
-                    f"{role} ({t.name}) is {t.dtype}",
-                    rule="cumulative-dtype",
-                    got=str(t.dtype),
-                    limit=sorted(str(d) for d in _CUMULATIVE_DTYPES),
-                    hint="convert to float32 with tensor_copy",
-                )
+            hint = "convert to float32 with tensor_copy"
+            has_dtype(t, role, _CUMULATIVE_DTYPES, rule="cumulative-dtype", hint=hint)
         _initial(cmd, imm1, "imm1")
         if src.dynamic is not None or dst.dynamic is not None:
             indirect(s, dst, src, "src")
@@ -159,15 +158,11 @@ def tensor_scalar_cumulative(
     if s.numerics:
         with np.errstate(all="ignore"):
             running = _running(second, step(first, to_f32(flat(x)), a), held)
-        accumulator.store(s, src, running[:, -1:])
-        s.write(dst, running, "dst")
-    else:
-        accumulator.store(s, src, held)
-        s.write(dst, x, "dst")
-    reads = (src, *(t for t in (imm0, imm1) if type(t) is NkiTensor))
-    return s.done(
-        "vector", (dst,), reads, op0=first.name, op1=second.name, command=cmd.name, pointers=count(imm0) + count(imm1)
-    )
+        x, held = running, running[:, -1:]
+    accumulator.lanes_of(s).write(s, src, held)
+    s.write(dst, x, "dst")
+    cost = {"op0": first.name, "op1": second.name, "command": cmd.name, "pointers": count(imm0) + count(imm1)}
+    return s.done("vector", (dst,), (src, imm0, imm1), **cost)
 
 
 def _initial(cmd: cmds, value: Any, role: str) -> None:
@@ -232,9 +227,8 @@ def tensor_scalar_reduce(
                 limit=False,
                 hint="use tensor_scalar and tensor_reduce",
             )
-        if reduce_res is not None:
-            result_column(s, reduce_res, data, "data")
-        elif reduce_res_negate:
+        accumulator.check_result(s, cmd, reduce_res, data, "data")
+        if reduce_res is None and reduce_res_negate:
             raise WrongArgument(
                 "reduce_res_negate is set and there is no reduce_res to negate",
                 rule="negate",
@@ -251,30 +245,12 @@ def tensor_scalar_reduce(
         with np.errstate(all="ignore"):
             result = step(first, to_f32(flat(x)), a)
         total = ops.reduce(fold, result, 1)[:, None]
-    held = accumulator.fold(s, cmd, fold, data, total, b)
-    s.write(dst, result, "dst")
-    if reduce_res is not None:
-        s.write(reduce_res, -held if reduce_res_negate else held, "reduce_res")
-    reads = (data, *(t for t in (operand0, reduce_init) if type(t) is NkiTensor))
-    writes = (dst,) if reduce_res is None else (dst, reduce_res)
-    return s.done(
-        "vector",
-        writes,
-        reads,
-        op0=first.name,
-        reduce=fold.name,
-        command=cmd.name,
-        read_accumulator=reduce_res is not None,
-        pointers=count(operand0) + count(reduce_init),
+    writes = accumulator.finish(
+        s, cmd, fold, dst, result, total=total, data=data, reduce_res=reduce_res, init=b, negate=reduce_res_negate
     )
-
-
-def result_column(s: Session, reduce_res: Any, like: NkiTensor, like_role: str) -> None:
-    """Rules of the [P, 1] tile that receives an accumulator."""
-    s.operand(reduce_res, "reduce_res")
-    column(reduce_res, "reduce_res", like, like_role)
-    unpacked((reduce_res, "reduce_res"))
-    direct((reduce_res, "reduce_res"))
+    cost = {"op0": first.name, "reduce": fold.name, "command": cmd.name, "read_accumulator": reduce_res is not None}
+    pointers = count(operand0) + count(reduce_init)
+    return s.done("vector", writes, (data, operand0, reduce_init), **cost, pointers=pointers)
 
 
 @instruction
@@ -296,34 +272,20 @@ def bn_stats(s: Session, dst: Any, data: Any, name: Any = None) -> NkiInstructio
                 limit=limit,
                 hint=f"run it on pieces of {limit} into a [P, 6·pieces] tile and join them with bn_aggr",
             )
-        _width(dst, 6, "bn_stats")
-        unpacked((data, "data"), (dst, "dst"))
-        direct((data, "data"), (dst, "dst"))
+        elements(dst, "dst", 6, "bn_stats writes")
+        plain((data, "data"), (dst, "dst"))
     if s.numerics:
         values = to_f32(flat(x))
-        stats = np.zeros((values.shape[0], 6), F32)
+        x = np.zeros((values.shape[0], 6), F32)
         for k in (0, 1):
             half = values[:, k::2]
             if half.shape[1]:
                 mean = half.mean(axis=1, dtype=F32, keepdims=True)
-                stats[:, 3 * k] = half.shape[1]
-                stats[:, 3 * k + 1] = mean[:, 0]
-                stats[:, 3 * k + 2] = np.square(half - mean).sum(axis=1, dtype=F32)
-        s.write(dst, stats, "dst")
-    else:
-        s.write(dst, x, "dst")
+                x[:, 3 * k] = half.shape[1]
+                x[:, 3 * k + 1] = mean[:, 0]
+                x[:, 3 * k + 2] = np.square(half - mean).sum(axis=1, dtype=F32)
+    s.write(dst, x, "dst")
     return s.done("vector", (dst,), (data,), op="bn_stats")
-
-
-def _width(dst: NkiTensor, n: int, what: str) -> None:
-    if dst.free_size != n:
-        raise WrongShape(
-            f"dst ({dst.name}) has {dst.free_size} elements per partition, and {what} writes {n}",
-            rule="result-size",
-            got=dst.free_size,
-            limit=n,
-            hint=f"make dst [P, {n}]",
-        )
 
 
 @instruction
@@ -345,9 +307,8 @@ def bn_aggr(s: Session, dst: Any, data: Any, name: Any = None) -> NkiInstruction
                 hint="bn_stats writes 6 elements: two triples of count, mean and variance·count",
             )
         reachable(s, data, "data", data.free_size)
-        _width(dst, 2, "bn_aggr")
-        unpacked((data, "data"), (dst, "dst"))
-        direct((data, "data"), (dst, "dst"))
+        elements(dst, "dst", 2, "bn_aggr writes")
+        plain((data, "data"), (dst, "dst"))
     if s.numerics:
         triples = to_f32(flat(x)).reshape(x.shape[0], -1, 3)
         n, mean, squares = triples[..., 0], triples[..., 1], triples[..., 2]
@@ -355,7 +316,6 @@ def bn_aggr(s: Session, dst: Any, data: Any, name: Any = None) -> NkiInstruction
             whole = n.sum(axis=1, dtype=F32, keepdims=True)
             centre = (n * mean).sum(axis=1, dtype=F32, keepdims=True) / whole
             variance = (squares + n * np.square(mean - centre)).sum(axis=1, dtype=F32, keepdims=True) / whole
-        s.write(dst, np.concatenate([centre, variance], axis=1), "dst")
-    else:
-        s.write(dst, x, "dst")
+        x = np.concatenate([centre, variance], axis=1)
+    s.write(dst, x, "dst")
     return s.done("vector", (dst,), (data,), op="bn_aggr")

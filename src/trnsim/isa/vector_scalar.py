@@ -10,7 +10,7 @@ from trnsim.errors import WrongArgument, WrongDtype, WrongEngine
 from trnsim.isa import alu as ops
 from trnsim.isa.alu import Alu
 from trnsim.isa.enums import engine as eng
-from trnsim.isa.operands import alike, column, count, direct, flat, gathers, indirect, no_psum, pick, scalar
+from trnsim.isa.operands import alike, column, count, direct, flat, gathers, indirect, no_psum, not_run, pick, scalar
 from trnsim.isa.vector_math import only_vector, step, unary_operand
 from trnsim.isa.words import bits, immediate_bits, resize, shift_ok
 from trnsim.language.dtypes import to_f32
@@ -57,8 +57,8 @@ def tensor_scalar(
         stages = ((first, operand0, reverse0, "operand0"), (second, operand1, reverse1, "operand1"))
         result = _bit_chain(s, x, data, dst, stages)
     else:
-        a = _operand(s, first, operand0, "operand0", data)
-        b = None if second is None else _operand(s, second, operand1, "operand1", data)
+        a = None if first.arity == 1 else scalar(s, operand0, "operand0", data, "data")
+        b = None if second is None or second.arity == 1 else scalar(s, operand1, "operand1", data, "data")
         if s.numerics:
             with np.errstate(all="ignore"):
                 result = step(first, to_f32(flat(x)), a, reverse0)
@@ -67,20 +67,8 @@ def tensor_scalar(
         else:
             result = x
     s.write(dst, result, "dst")
-    reads = (data, *(t for t in (operand0, operand1) if type(t) is NkiTensor))
-    return s.done(
-        where,
-        (dst,),
-        reads,
-        op0=first.name,
-        op1=None if second is None else second.name,
-        pointers=count(operand0) + count(operand1),
-        free=engine is eng.unknown,
-    )
-
-
-def _operand(s: Session, alu: Alu, value: Any, role: str, data: NkiTensor) -> Any:
-    return None if alu.arity == 1 else scalar(s, value, role, data, "data")
+    cost = {"op0": first.name, "op1": None if second is None else second.name, "free": engine is eng.unknown}
+    return s.done(where, (dst,), (data, operand0, operand1), **cost, pointers=count(operand0) + count(operand1))
 
 
 _FIRST_ONLY = ("abs_max", "abs_min", "square", "relu")
@@ -147,37 +135,16 @@ def _scalar_engine(s: Session, first: Alu, second: Alu | None, engine: Any) -> s
     if first.bitvec and where != "vector":
         raise only_vector(first, "op0", where)
     if where == "vector" and slow:
-        raise WrongEngine(
-            "rsqrt does not run on the Vector Engine",
-            rule="engine",
-            got="vector",
-            limit=["gpsimd"],
-            hint="leave engine open (GpSimd), or use nisa.activation(op=nl.rsqrt) on the Scalar Engine",
-        )
+        hint = "leave engine open (GpSimd), or use nisa.activation(op=nl.rsqrt) on the Scalar Engine"
+        raise not_run(where, "rsqrt", ("gpsimd",), hint)
+    shown = " and ".join("nl." + n for n in names if n)
     if where == "gpsimd" and not slow and "power" not in names:
-        raise WrongEngine(
-            f"the GpSimd Engine runs tensor_scalar only for rsqrt and power, not {' and '.join(n for n in names if n)}",
-            rule="engine",
-            got="gpsimd",
-            limit=["rsqrt", "power"],
-            hint="use the Vector Engine, or tensor_tensor for exact 32-bit integers",
-        )
-    if where == "scalar":
-        _on_scalar(s, names)
-    return where
-
-
-def _on_scalar(s: Session, names: tuple[str, str | None]) -> None:
-    if s.target.generation < 3:
-        raise WrongEngine(
-            f"the Scalar Engine of {s.target.name} does not run tensor_scalar",
-            rule="engine",
-            got="scalar",
-            limit=["vector", "gpsimd"],
-            hint="use nisa.activation with scale= and bias=",
-        )
-    if s.target.generation == 3 and names not in _SCALAR_TRN2:
-        shown = " and ".join("nl." + n for n in names if n)
+        hint = "it runs rsqrt and power; use the Vector Engine, or tensor_tensor for exact 32-bit integers"
+        raise not_run(where, f"tensor_scalar with {shown}", ("rsqrt", "power"), hint)
+    if where == "scalar" and s.target.generation < 3:
+        hint = "use nisa.activation with scale= and bias="
+        raise not_run(where, f"tensor_scalar on {s.target.name}", ("vector", "gpsimd"), hint)
+    if where == "scalar" and s.target.generation == 3 and names not in _SCALAR_TRN2:
         raise WrongEngine(
             f"the Scalar Engine of trn2 does not run tensor_scalar with {shown}",
             rule="scalar-operators",
@@ -185,6 +152,7 @@ def _on_scalar(s: Session, names: tuple[str, str | None]) -> None:
             limit=sorted(_SCALAR_TRN2, key=str),
             hint="it knows multiply, multiply then add, and add; use the Vector Engine for others",
         )
+    return where
 
 
 def _bit_chain(s: Session, x: np.ndarray, data: NkiTensor, dst: NkiTensor, stages: Any) -> np.ndarray:

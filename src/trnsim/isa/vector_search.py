@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from trnsim.errors import HardwareLimit, WrongDtype, WrongShape
-from trnsim.isa.operands import alike, direct, flat, number, partitions, same_dtype, unpacked
+from trnsim.errors import HardwareLimit, WrongShape
+from trnsim.isa.operands import alike, direct, flat, has_dtype, number, partitions, plain, same_dtype
 from trnsim.language.dtypes import cast, int16, int32, to_f32, uint16, uint32
 from trnsim.language.tensor import NkiTensor
 from trnsim.session import NkiInstruction, Session, instruction
@@ -60,8 +60,7 @@ def max8(s: Session, dst: Any, src: Any, name: Any = None) -> NkiInstruction:
         s.operand(dst, "dst")
         _sizes(src, "src", 8, 3)
         _eight(dst, "dst", src, 2)
-        unpacked((src, "src"), (dst, "dst"))
-        direct((src, "src"), (dst, "dst"))
+        plain((src, "src"), (dst, "dst"))
     if s.numerics:
         values = to_f32(flat(x))
         n = values.shape[1]
@@ -110,15 +109,8 @@ def nc_find_index8(s: Session, dst: Any, data: Any, vals: Any, name: Any = None)
         _sizes(data, "data", 8, 3)
         _eight(vals, "vals", data, 3)
         _eight(dst, "dst", data, 2)
-        unpacked((data, "data"), (vals, "vals"))
-        direct((data, "data"), (vals, "vals"), (dst, "dst"))
-        if dst.dtype not in _POSITION_DTYPES:
-            raise WrongDtype(
-                f"dst ({dst.name}) is {dst.dtype}, and indices are uint16 or uint32",
-                rule="index-dtype",
-                got=str(dst.dtype),
-                limit=["uint16", "uint32"],
-            )
+        plain((data, "data"), (vals, "vals"), (dst, "dst"))
+        has_dtype(dst, "dst", _POSITION_DTYPES, rule="index-dtype", why=", and indices are uint16 or uint32")
     if s.numerics:
         index, hits = _match(to_f32(flat(x)), to_f32(flat(v)), range(8))
         x = _indices(index, hits, dst.dtype)
@@ -147,21 +139,13 @@ def nc_match_replace8(
         alike(s, dst, "dst", (data, "data"))
         _sizes(data, "data", 1, None)
         _eight(vals, "vals", data, 3)
-        unpacked((data, "data"), (vals, "vals"), (dst, "dst"))
-        direct((data, "data"), (vals, "vals"), (dst, "dst"))
+        plain((data, "data"), (vals, "vals"), (dst, "dst"))
         if dst_idx is not None:
             s.operand(dst_idx, "dst_idx")
             _eight(dst_idx, "dst_idx", data, 3)
             direct((dst_idx, "dst_idx"))
-            if dst_idx.dtype not in _INDEX_DTYPES:
-                raise WrongDtype(
-                    f"dst_idx ({dst_idx.name}) is {dst_idx.dtype}, and indices are 16 or 32-bit integers",
-                    rule="index-dtype",
-                    got=str(dst_idx.dtype),
-                    limit=["uint16", "uint32"],
-                    hint="make it uint32",
-                )
-    places: Any = x
+            has_dtype(dst_idx, "dst_idx", _INDEX_DTYPES, rule="index-dtype", hint="make it uint32")
+    positions: Any = x
     if s.numerics:
         index, hits = _match(to_f32(flat(x)), to_f32(flat(v)), range(7, -1, -1))
         # untouched elements keep their bits when no conversion is asked for
@@ -169,9 +153,9 @@ def nc_match_replace8(
         x = flat(x).copy() if same else to_f32(flat(x)).copy()
         rows, slots = np.nonzero(hits)
         x[rows, index[rows, slots]] = cast(np.asarray(value), dst.dtype) if same and x.dtype.kind != "f" else value
-        places = None if dst_idx is None else _indices(index, hits, dst_idx.dtype)
+        positions = None if dst_idx is None else _indices(index, hits, dst_idx.dtype)
     s.write(dst, x, "dst")
     if dst_idx is not None:
-        s.write(dst_idx, places, "dst_idx")
+        s.write(dst_idx, positions, "dst_idx")
     writes = (dst,) if dst_idx is None else (dst, dst_idx)
     return s.done("vector", writes, (data, vals), op="match_replace8", indices=dst_idx is not None)

@@ -15,15 +15,16 @@ from trnsim.isa.operands import (
     column,
     count,
     direct,
+    elements,
     flat,
+    has_dtype,
     no_psum,
     number,
     one_psum,
     only_f32,
+    plain,
     scalar,
-    unpacked,
 )
-from trnsim.isa.vector_reduce import result_column
 from trnsim.language.dtypes import FLOATS, bool_, float32, int8, int16, int32, tfloat32, to_f32, uint8, uint16, uint32
 from trnsim.language.tensor import NkiTensor
 from trnsim.session import NkiInstruction, Session, instruction
@@ -61,91 +62,29 @@ def select_reduce(
     if s.checks:
         s.operand(dst, "dst")
         alike(s, dst, "dst", (on_true, "on_true"), (predicate, "predicate"))
-        _select_dtypes(predicate, on_true)
-        unpacked((on_true, "on_true"), (dst, "dst"))
+        has_dtype(predicate, "predicate", _PREDICATES, rule="predicate-dtype", hint="compare into a uint8 tile")
+        if on_true.dtype in _NOT_SELECTED:
+            raise WrongDtype(
+                f"on_true ({on_true.name}) is {on_true.dtype}",
+                rule="select-dtype",
+                got=str(on_true.dtype),
+                limit="any dtype but tfloat32, int32 and uint32",
+                hint="use tensor_copy_predicated for 32-bit integers",
+            )
+        plain((dst, "dst"), (predicate, "predicate"), (on_true, "on_true"))
         one_psum(on_true, "on_true", predicate, "predicate")
-        direct((dst, "dst"), (predicate, "predicate"), (on_true, "on_true"))
-        if cmd is cmds.idle:
-            accumulator.idle_result(reduce_res)
-        elif reduce_res is not None:
-            result_column(s, reduce_res, on_true, "on_true")
-            _float_result(reduce_res)
+        accumulator.check_result(s, cmd, reduce_res, on_true, "on_true")
+        if reduce_res is not None:
+            has_dtype(reduce_res, "reduce_res", FLOATS, rule="reduce-dtype", hint="make it float32")
     other = scalar(s, on_false, "on_false", on_true, "on_true", f32=False)
     result = total = x
     if s.numerics:
         picked = flat(chosen) == 0 if reverse_pred else flat(chosen) != 0
         result = np.where(picked, to_f32(flat(x)), other)
         total = np.maximum.reduce(result, axis=1, keepdims=True)
-    return _finish(
-        s,
-        cmd,
-        fold,
-        dst,
-        data=on_true,
-        values=result,
-        total=total,
-        reduce_res=reduce_res,
-        inputs=(on_true, predicate, on_false),
-        op="select",
-        pointers=count(on_false),
-    )
-
-
-def _finish(
-    s: Session,
-    cmd: cmds,
-    fold: ops.Alu,
-    dst: NkiTensor,
-    *,
-    data: NkiTensor,
-    values: np.ndarray,
-    total: np.ndarray,
-    reduce_res: Any,
-    inputs: tuple[Any, ...],
-    **cost: Any,
-) -> NkiInstruction:
-    if cmd is cmds.idle:
-        accumulator.forget(s)
-    else:
-        held = accumulator.fold(s, cmd, fold, data, total)
-    s.write(dst, values, "dst")
-    if reduce_res is not None:
-        s.write(reduce_res, held, "reduce_res")
-    writes = (dst,) if reduce_res is None else (dst, reduce_res)
-    reads = tuple(t for t in inputs if type(t) is NkiTensor)
-    return s.done(
-        "vector", writes, reads, reduce=fold.name, command=cmd.name, read_accumulator=reduce_res is not None, **cost
-    )
-
-
-def _select_dtypes(predicate: NkiTensor, on_true: NkiTensor) -> None:
-    if predicate.dtype not in _PREDICATES:
-        raise WrongDtype(
-            f"predicate ({predicate.name}) is {predicate.dtype}",
-            rule="predicate-dtype",
-            got=str(predicate.dtype),
-            limit=["int8", "uint8", "int16", "uint16"],
-            hint="compare into a uint8 tile",
-        )
-    if on_true.dtype in _NOT_SELECTED:
-        raise WrongDtype(
-            f"on_true ({on_true.name}) is {on_true.dtype}",
-            rule="select-dtype",
-            got=str(on_true.dtype),
-            limit="any dtype but tfloat32, int32 and uint32",
-            hint="use tensor_copy_predicated for 32-bit integers",
-        )
-
-
-def _float_result(reduce_res: NkiTensor) -> None:
-    if reduce_res.dtype not in FLOATS:
-        raise WrongDtype(
-            f"reduce_res ({reduce_res.name}) is {reduce_res.dtype}",
-            rule="reduce-dtype",
-            got=str(reduce_res.dtype),
-            limit=sorted(str(d) for d in FLOATS),
-            hint="make it float32",
-        )
+    writes = accumulator.finish(s, cmd, fold, dst, result, total=total, data=on_true, reduce_res=reduce_res)
+    cost = {"reduce": fold.name, "command": cmd.name, "read_accumulator": len(writes) > 1, "op": "select"}
+    return s.done("vector", writes, (on_true, predicate, on_false), **cost, pointers=count(on_false))
 
 
 _COMPARE = ("equal", "less", "less_equal", "greater", "greater_equal")
@@ -173,7 +112,10 @@ def range_select(
     2^24). The maximum of each partition goes into the accumulator as ``reduce_cmd`` says and, given ``reduce_res``, out
     of it, before ``dst`` is rounded. Vector Engine of trn2 and newer.
     """
-    compare = (_comparison(comp_op0, "comp_op0"), _comparison(comp_op1, "comp_op1"))
+    compare = [
+        getattr(np, ops.named(op, role, _COMPARE, rule="comparison").name)
+        for op, role in ((comp_op0, "comp_op0"), (comp_op1, "comp_op1"))
+    ]
     fold = ops.reduction(reduce_op, "reduce_op", ("maximum",))
     cmd = accumulator.command(s, reduce_cmd, (cmds.idle, cmds.reset_reduce, cmds.reduce))
     start = _range_start(range_start)
@@ -186,12 +128,8 @@ def range_select(
             column(b, role, on_true_tile, "on_true_tile")
             only_f32(b, role)
         _range_rules(on_true_tile, start, on_false_value)
-        unpacked((dst, "dst"))
-        direct((dst, "dst"), (on_true_tile, "on_true_tile"), (bound0, "bound0"), (bound1, "bound1"))
-        if cmd is cmds.idle:
-            accumulator.idle_result(reduce_res)
-        elif reduce_res is not None:
-            result_column(s, reduce_res, on_true_tile, "on_true_tile")
+        plain((dst, "dst"), (on_true_tile, "on_true_tile"), (bound0, "bound0"), (bound1, "bound1"))
+        accumulator.check_result(s, cmd, reduce_res, on_true_tile, "on_true_tile")
     kept = total = x
     if s.numerics:
         values = to_f32(flat(x))
@@ -199,33 +137,9 @@ def range_select(
         keep = compare[0](index, bounds[0].reshape(-1, 1)) & compare[1](index, bounds[1].reshape(-1, 1))
         kept = np.where(keep, values, F32(FP32_MIN))
         total = np.maximum.reduce(kept, axis=1, keepdims=True)
-    return _finish(
-        s,
-        cmd,
-        fold,
-        dst,
-        data=on_true_tile,
-        values=kept,
-        total=total,
-        reduce_res=reduce_res,
-        inputs=(on_true_tile, bound0, bound1),
-        op="range_select",
-        pointers=2,
-    )
-
-
-def _comparison(op: Any, role: str) -> np.ufunc:
-    alu = ops.operator(op, role)
-    if alu.name not in _COMPARE:
-        raise WrongArgument(
-            f"{role} is {alu!r}",
-            rule="comparison",
-            got=alu.name,
-            limit=list(_COMPARE),
-            hint=f"use one of {', '.join('nl.' + n for n in _COMPARE)}",
-        )
-    compare: np.ufunc = getattr(np, alu.name)
-    return compare
+    writes = accumulator.finish(s, cmd, fold, dst, kept, total=total, data=on_true_tile, reduce_res=reduce_res)
+    cost = {"reduce": fold.name, "command": cmd.name, "read_accumulator": len(writes) > 1, "op": "range_select"}
+    return s.done("vector", writes, (on_true_tile, bound0, bound1), **cost, pointers=2)
 
 
 def _range_start(value: Any) -> int:
@@ -241,14 +155,7 @@ def _range_start(value: Any) -> int:
 
 
 def _range_rules(tile: NkiTensor, start: int, fill: Any) -> None:
-    if tile.dtype not in FLOATS:
-        raise WrongDtype(
-            f"on_true_tile ({tile.name}) is {tile.dtype}",
-            rule="range-dtype",
-            got=str(tile.dtype),
-            limit=sorted(str(d) for d in FLOATS),
-            hint="convert it with tensor_copy",
-        )
+    has_dtype(tile, "on_true_tile", FLOATS, rule="range-dtype", hint="convert it with tensor_copy")
     last = start + tile.free_size - 1
     if max(abs(start), abs(last)) > 1 << 24:
         raise HardwareLimit(
@@ -286,9 +193,8 @@ def sequence_bounds(s: Session, dst: Any, segment_ids: Any, name: Any = None) ->
             raise WrongArgument(
                 f"segment_ids has {bad}, and ids are non-negative integers", rule="segment-ids", got=float(bad), limit=0
             )
-        s.write(dst, _bounds(row)[None], "dst")
-    else:
-        s.write(dst, ids, "dst")
+        ids = _bounds(row)[None]
+    s.write(dst, ids, "dst")
     return s.done("gpsimd", (dst,), (segment_ids,), op="sequence_bounds")
 
 
@@ -307,10 +213,7 @@ def _sequence_rules(dst: NkiTensor, segment_ids: NkiTensor) -> None:
     no_psum("gpsimd", (segment_ids, "segment_ids"), (dst, "dst"))
     direct((segment_ids, "segment_ids"), (dst, "dst"))
     for t, role in ((segment_ids, "segment_ids"), (dst, "dst")):
-        if t.dtype not in _IDS:
-            raise WrongDtype(
-                f"{role} ({t.name}) is {t.dtype}", rule="sequence-dtype", got=str(t.dtype), limit=["float32", "int32"]
-            )
+        has_dtype(t, role, _IDS, rule="sequence-dtype")
         if t.shape[0] != 1:
             raise WrongShape(
                 f"{role} ({t.name}) has {t.shape[0]} partitions, and must have 1",
@@ -320,11 +223,4 @@ def _sequence_rules(dst: NkiTensor, segment_ids: NkiTensor) -> None:
                 hint="run it once per row",
             )
     n = segment_ids.free_size
-    if dst.free_size != 2 * n:
-        raise WrongShape(
-            f"dst ({dst.name}) has {dst.free_size} elements {dst.shape} and {n} ids need {2 * n}",
-            rule="result-size",
-            got=dst.free_size,
-            limit=2 * n,
-            hint=f"make dst [1, 2, {n}]",
-        )
+    elements(dst, "dst", 2 * n, f"{n} ids need", hint=f"make dst [1, 2, {n}]")
