@@ -52,22 +52,12 @@ def fftconvolve(
         >>> fftconvolve(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([0.0, 1.0, 0.5])).round(decimals=4)
         tensor([0.0000, 1.0000, 2.5000, 4.0000, 1.5000])
     """
-    a, b, dims = _operands("fftconvolve", a, b, mode=mode, dim=dim, axes=axes)
-    if mode == "valid" and _smaller("fftconvolve", a, b, dims):
-        a, b = b, a
-    full = _linear(a, b, dims, resolve("fftconvolve", precision, a.dtype))
-    return _cut(full, a, b, mode, dims)
+    return _convolved("fftconvolve", a, b, mode=mode, dim=dim, axes=axes, precision=precision)
 
 
 @array_function
 def oaconvolve(
-    a: Tensor,
-    b: Tensor,
-    mode: str = "full",
-    dim: Axes = None,
-    *,
-    axes: Axes = None,
-    precision: Precision | None = None,
+    a: Tensor, b: Tensor, mode: str = "full", dim: Axes = None, *, axes: Axes = None, precision: Precision | None = None
 ) -> Tensor:
     """Convolve by overlap and add: SciPy's name for `fftconvolve`, which uses it where it is less work.
 
@@ -77,22 +67,12 @@ def oaconvolve(
         >>> oaconvolve(torch.ones(6), torch.ones(2)).round(decimals=4)
         tensor([1., 2., 2., 2., 2., 2., 1.])
     """
-    a, b, dims = _operands("oaconvolve", a, b, mode=mode, dim=dim, axes=axes)
-    if mode == "valid" and _smaller("oaconvolve", a, b, dims):
-        a, b = b, a
-    full = _linear(a, b, dims, resolve("oaconvolve", precision, a.dtype))
-    return _cut(full, a, b, mode, dims)
+    return _convolved("oaconvolve", a, b, mode=mode, dim=dim, axes=axes, precision=precision)
 
 
 @array_function
 def correlate(
-    a: Tensor,
-    b: Tensor,
-    mode: str = "full",
-    dim: Axes = None,
-    *,
-    axes: Axes = None,
-    precision: Precision | None = None,
+    a: Tensor, b: Tensor, mode: str = "full", dim: Axes = None, *, axes: Axes = None, precision: Precision | None = None
 ) -> Tensor:
     """Correlate two arrays: ``y[k] = sum_j a[j + k - (len(b) - 1)] conj(b[j])``; arguments as `fftconvolve`.
 
@@ -108,6 +88,13 @@ def correlate(
     policy = resolve("correlate", precision, a.dtype)
     result = _cut(_linear(a, reversed_b, dims, policy), a, b, mode, dims)
     return torch.conj_physical(result).flip(dims) if swapped else result
+
+
+def _convolved(op: str, a: Any, b: Any, *, mode: str, dim: Axes, axes: Axes, precision: Precision | None) -> Tensor:
+    a, b, dims = _operands(op, a, b, mode=mode, dim=dim, axes=axes)
+    if mode == "valid" and _smaller(op, a, b, dims):
+        a, b = b, a
+    return _cut(_linear(a, b, dims, resolve(op, precision, a.dtype)), a, b, mode, dims)
 
 
 def _operands(op: str, a: Any, b: Any, *, mode: str, dim: Any, axes: Any) -> tuple[Tensor, Tensor, list[int]]:

@@ -22,6 +22,8 @@ from trnsci.precision import Precision, resolve
 
 # The transform that undoes each type, up to a scale; its matrix is the transposed one, up to its end terms.
 _INVERSE_TYPE = {1: 1, 2: 3, 3: 2, 4: 4}
+# Lengths or axes: one, several, or all.
+Axes = int | Sequence[int] | None
 _NORMS = {"none": "backward", "root": "ortho", "full": "forward"}
 
 
@@ -93,11 +95,11 @@ class SeveralAxes(Protocol):
         self,
         x: Tensor,
         type: int = 2,  # noqa: A002
-        s: int | Sequence[int] | None = None,
-        dim: int | Sequence[int] | None = None,
+        s: Axes = None,
+        dim: Axes = None,
         norm: str | None = None,
         *,
-        axes: int | Sequence[int] | None = None,
+        axes: Axes = None,
         orthogonalize: bool | None = None,
         precision: Precision | None = None,
         out: Tensor | None = None,
@@ -111,17 +113,10 @@ def _define(name: str, sine: bool, inverse: bool) -> tuple[OneAxis, SeveralAxes]
     checked: Callable[..., Tensor] = partial(_checked, sine=sine, inverse=inverse)
 
     def one(
-        x: Tensor,
-        type: int = 2,  # noqa: A002
-        n: int | None = None,
-        dim: int = -1,
-        norm: str | None = None,
-        *,
-        axis: int | None = None,
-        orthogonalize: bool | None = None,
-        precision: Precision | None = None,
+        x: Tensor, type: int = 2, n: int | None = None, dim: int = -1, norm: str | None = None, *,  # noqa: A002
+        axis: int | None = None, orthogonalize: bool | None = None, precision: Precision | None = None,
         out: Tensor | None = None,
-    ) -> Tensor:
+    ) -> Tensor:  # fmt: skip
         x = numeric(name, x)
         dim = axis_of(name, dim, axis, x.ndim)
         length = length_of(name, n, x.shape[dim])
@@ -131,17 +126,10 @@ def _define(name: str, sine: bool, inverse: bool) -> tuple[OneAxis, SeveralAxes]
     many_name = name + "n"
 
     def many(
-        x: Tensor,
-        type: int = 2,  # noqa: A002
-        s: int | Sequence[int] | None = None,
-        dim: int | Sequence[int] | None = None,
-        norm: str | None = None,
-        *,
-        axes: int | Sequence[int] | None = None,
-        orthogonalize: bool | None = None,
-        precision: Precision | None = None,
+        x: Tensor, type: int = 2, s: Axes = None, dim: Axes = None, norm: str | None = None, *,  # noqa: A002
+        axes: Axes = None, orthogonalize: bool | None = None, precision: Precision | None = None,
         out: Tensor | None = None,
-    ) -> Tensor:
+    ) -> Tensor:  # fmt: skip
         x = numeric(many_name, x)
         dims, lengths = axes_of(many_name, s, dim, axes, x.shape)
         options = {"norm": norm, "orthogonalize": orthogonalize, "precision": precision, "out": out}

@@ -6,14 +6,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from trnfft.along_axes import (
-    Transformable,
-    complex_along,
-    half_operand,
-    inverse_real_along,
-    operand,
-    real_along,
-)
+from trnfft.along_axes import Transformable, complex_along, half_operand, inverse_real_along, operand, real_along
 from trnfft.arguments import axis_of, length_of, planned, real
 from trnsci import array_function
 from trnsci.precision import Precision
@@ -76,16 +69,9 @@ def fft(
 
 @array_function
 def ifft(
-    x: Transformable,
-    n: int | None = None,
-    dim: int = -1,
-    norm: str | None = None,
-    *,
-    axis: int | None = None,
-    precision: Precision | None = None,
-    plan: FFTPlan | None = None,
-    out: Transformable | None = None,
-) -> Transformable:
+    x: Transformable, n: int | None = None, dim: int = -1, norm: str | None = None, *, axis: int | None = None,
+    precision: Precision | None = None, plan: FFTPlan | None = None, out: Transformable | None = None,
+) -> Transformable:  # fmt: skip
     """Compute the inverse of `fft`: ``y[j] = 1/n sum_k x[k] exp(2 pi i j k / n)``; arguments are those of `fft`.
 
     Example:
@@ -102,16 +88,9 @@ def ifft(
 
 @array_function
 def rfft(
-    x: Tensor,
-    n: int | None = None,
-    dim: int = -1,
-    norm: str | None = None,
-    *,
-    axis: int | None = None,
-    precision: Precision | None = None,
-    plan: FFTPlan | None = None,
-    out: Transformable | None = None,
-) -> Transformable:
+    x: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, axis: int | None = None,
+    precision: Precision | None = None, plan: FFTPlan | None = None, out: Transformable | None = None,
+) -> Transformable:  # fmt: skip
     """Transform real data: the first ``n // 2 + 1`` terms of `fft`, the rest being their conjugates. Half the cost.
 
     Arguments are those of `fft`; ``x`` is real. The result is complex, a `ComplexTensor` for ``x`` in device memory.
@@ -130,16 +109,9 @@ def rfft(
 
 @array_function
 def ihfft(
-    x: Tensor,
-    n: int | None = None,
-    dim: int = -1,
-    norm: str | None = None,
-    *,
-    axis: int | None = None,
-    precision: Precision | None = None,
-    plan: FFTPlan | None = None,
-    out: Transformable | None = None,
-) -> Transformable:
+    x: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, axis: int | None = None,
+    precision: Precision | None = None, plan: FFTPlan | None = None, out: Transformable | None = None,
+) -> Transformable:  # fmt: skip
     """Compute the inverse of `hfft`: the half spectrum of real data, conjugated, over n. Arguments as `rfft`.
 
     Example:
@@ -158,16 +130,9 @@ def ihfft(
 
 @array_function
 def irfft(
-    x: Transformable,
-    n: int | None = None,
-    dim: int = -1,
-    norm: str | None = None,
-    *,
-    axis: int | None = None,
-    precision: Precision | None = None,
-    plan: FFTPlan | None = None,
-    out: Tensor | None = None,
-) -> Tensor:
+    x: Transformable, n: int | None = None, dim: int = -1, norm: str | None = None, *, axis: int | None = None,
+    precision: Precision | None = None, plan: FFTPlan | None = None, out: Tensor | None = None,
+) -> Tensor:  # fmt: skip
     """Compute the inverse of `rfft`: real data of length ``n`` (default ``2 * (N - 1)``) from half a spectrum.
 
     Imaginary parts that a real signal cannot have, of the mean and for even n of the highest frequency, are ignored.
@@ -189,16 +154,9 @@ def irfft(
 
 @array_function
 def hfft(
-    x: Transformable,
-    n: int | None = None,
-    dim: int = -1,
-    norm: str | None = None,
-    *,
-    axis: int | None = None,
-    precision: Precision | None = None,
-    plan: FFTPlan | None = None,
-    out: Tensor | None = None,
-) -> Tensor:
+    x: Transformable, n: int | None = None, dim: int = -1, norm: str | None = None, *, axis: int | None = None,
+    precision: Precision | None = None, plan: FFTPlan | None = None, out: Tensor | None = None,
+) -> Tensor:  # fmt: skip
     """Transform half of a Hermitian signal: a real spectrum of length ``n``. Arguments as `irfft`.
 
     Example:

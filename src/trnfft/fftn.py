@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from torch import Tensor
 
-from trnfft.along_axes import (
-    Transformable,
-    complex_along,
-    half_operand,
-    inverse_real_along,
-    operand,
-    real_along,
-)
+from trnfft.along_axes import Transformable, complex_along, half_operand, inverse_real_along, operand, real_along
 from trnfft.arguments import COMPLEX_OF, as_complex, axes_of, integers, length_of, planned, real
 from trnfft.complextensor import ComplexTensor
 from trnsci import ArgumentError, array_function, check
@@ -34,6 +28,8 @@ _SUMMARY = {
     "hfftn": "Transform a signal that is Hermitian in the last axis, stored by half: a real spectrum.",
     "ihfftn": "Inverse of `hfftn`: the half spectrum of real data, conjugated and scaled.",
 }
+
+_OF_REAL = ("rfftn", "ihfftn")
 
 _DOC = """{summary}
 
@@ -56,8 +52,11 @@ _DOC = """{summary}
     """
 
 
-class ComplexResult(Protocol):
-    """A transform over several axes whose result is complex: planes where ``x`` is, or is in device memory."""
+R = TypeVar("R")
+
+
+class SeveralAxes(Protocol[R]):
+    """A transform over several axes; a complex result is in planes where ``x`` is, or is in device memory."""
 
     __name__: str
 
@@ -71,93 +70,50 @@ class ComplexResult(Protocol):
         axes: Axes = None,
         precision: Precision | None = None,
         plan: FFTPlan | None = None,
-        out: Transformable | None = None,
-    ) -> Transformable:
+        out: R | None = None,
+    ) -> R:
         """Transform ``x``."""
 
 
-class RealResult(Protocol):
-    """A transform over several axes whose result is real."""
+def _defined(name: str, along: Callable[..., R]) -> tuple[SeveralAxes[R], SeveralAxes[R]]:
+    """Return the n-D function and its 2-D form, which differ in their default axes alone."""
+    doc = functools.partial(_DOC.format, summary=_SUMMARY[name], real="; real only" if name in _OF_REAL else "")
+    every, two = _function(name, None, along), _function(name.removesuffix("n") + "2", (-2, -1), along)
+    every.__doc__, two.__doc__ = doc(default="; by default all, or the last ``len(s)``."), doc(default=".")
+    return array_function(every), array_function(two)
 
-    __name__: str
 
-    def __call__(
-        self,
+def _function(name: str, default: Axes, along: Callable[..., R]) -> SeveralAxes[R]:
+    def transform(
         x: Transformable,
         s: Lengths = None,
-        dim: Axes = None,
+        dim: Axes = default,
         norm: str | None = None,
         *,
         axes: Axes = None,
         precision: Precision | None = None,
         plan: FFTPlan | None = None,
-        out: Tensor | None = None,
-    ) -> Tensor:
-        """Transform ``x``."""
-
-
-def _define(name: str, along: Callable[..., Any]) -> tuple[Any, Any]:
-    """Define the n-D function and its 2-D form, which differ in their default axes alone."""
-
-    def many(
-        x: Transformable,
-        s: Lengths = None,
-        dim: Axes = None,
-        norm: str | None = None,
-        *,
-        axes: Axes = None,
-        precision: Precision | None = None,
-        plan: FFTPlan | None = None,
-        out: Transformable | None = None,
-    ) -> Transformable:
-        if plan is not None:
-            served: Transformable = planned(name, plan).serve(
-                name, x, n=s, dim=dim, norm=norm, axis=axes, precision=precision, out=out
-            )
-            return served
-        result: Transformable = along(name, x, s, dim, norm, axes, precision, out)
-        return result
-
-    two_name = name.removesuffix("n") + "2"
-
-    def two(
-        x: Transformable,
-        s: Lengths = None,
-        dim: Axes = (-2, -1),
-        norm: str | None = None,
-        *,
-        axes: Axes = None,
-        precision: Precision | None = None,
-        plan: FFTPlan | None = None,
-        out: Transformable | None = None,
-    ) -> Transformable:
+        out: R | None = None,
+    ) -> R:
         if axes is not None:
-            if dim != (-2, -1):
-                raise ArgumentError(
-                    op=two_name, argument="dim and axes", got=(dim, axes), expected="one of them, not both"
-                )
+            if dim != default:
+                raise ArgumentError(op=name, argument="dim and axes", got=(dim, axes), expected="one of them, not both")
             dim = axes
         if plan is not None:
-            served: Transformable = planned(two_name, plan).serve(
-                two_name, x, n=s, dim=dim, norm=norm, axis=None, precision=precision, out=out
+            served: R = planned(name, plan).serve(
+                name, x, n=s, dim=dim, norm=norm, axis=None, precision=precision, out=out
             )
             return served
-        result: Transformable = along(two_name, x, s, dim, norm, None, precision, out)
-        return result
+        return along(name, x, s, dim, norm, precision, out)
 
-    functions = []
-    for function, called, default in ((many, name, "; by default all, or the last ``len(s)``."), (two, two_name, ".")):
-        function.__name__ = function.__qualname__ = called
-        is_real = "; real only" if name in ("rfftn", "ihfftn") else ""
-        function.__doc__ = _DOC.format(summary=_SUMMARY[name], real=is_real, default=default)
-        functions.append(array_function(function))
-    return functions[0], functions[1]
+    transform.__name__ = transform.__qualname__ = name
+    return transform
 
 
-def _complex(inverse: bool) -> Callable[..., Any]:
-    def along(op: str, x: Any, s: Any, dim: Any, norm: Any, axes: Any, precision: Any, out: Any) -> Transformable:
+def _complex(inverse: bool) -> Callable[..., Transformable]:
+    def along(op: str, x: Any, s: Any, dim: Any, norm: Any, precision: Any, out: Any) -> Transformable:
         x = operand(op, x)
-        dims, lengths = axes_of(op, s, dim, axes, x.shape)
+        dims, lengths = axes_of(op, s, dim, None, x.shape)
         if dims:
             return complex_along(op, x, dims, lengths, norm=norm, precision=precision, out=out, inverse=inverse)
         if isinstance(x, ComplexTensor):
@@ -172,20 +128,20 @@ def _complex(inverse: bool) -> Callable[..., Any]:
     return along
 
 
-def _real(hermitian: bool) -> Callable[..., Any]:
-    def along(op: str, x: Any, s: Any, dim: Any, norm: Any, axes: Any, precision: Any, out: Any) -> Transformable:
+def _real(hermitian: bool) -> Callable[..., Transformable]:
+    def along(op: str, x: Any, s: Any, dim: Any, norm: Any, precision: Any, out: Any) -> Transformable:
         x = real(op, x)
-        dims, lengths = axes_of(op, s, dim, axes, x.shape)
+        dims, lengths = axes_of(op, s, dim, None, x.shape)
         _some(op, dims)
         return real_along(op, x, dims, lengths, norm=norm, precision=precision, out=out, hermitian=hermitian)
 
     return along
 
 
-def _inverse_real(hermitian: bool) -> Callable[..., Any]:
-    def along(op: str, x: Any, s: Any, dim: Any, norm: Any, axes: Any, precision: Any, out: Any) -> Tensor:
+def _inverse_real(hermitian: bool) -> Callable[..., Tensor]:
+    def along(op: str, x: Any, s: Any, dim: Any, norm: Any, precision: Any, out: Any) -> Tensor:
         x = half_operand(op, x)
-        dims, lengths = axes_of(op, s, dim, axes, x.shape)
+        dims, lengths = axes_of(op, s, dim, None, x.shape)
         _some(op, dims)
         if s is None or integers(op, "s", s)[-1:] == [-1]:
             # The operand stores half of the last axis.
@@ -200,22 +156,9 @@ def _some(op: str, dims: list[int]) -> None:
         raise ArgumentError(op=op, argument="dim", got=(), expected="at least one axis, which is halved")
 
 
-fftn: ComplexResult
-fft2: ComplexResult
-ifftn: ComplexResult
-ifft2: ComplexResult
-rfftn: ComplexResult
-rfft2: ComplexResult
-irfftn: RealResult
-irfft2: RealResult
-hfftn: RealResult
-hfft2: RealResult
-ihfftn: ComplexResult
-ihfft2: ComplexResult
-
-fftn, fft2 = _define("fftn", _complex(inverse=False))
-ifftn, ifft2 = _define("ifftn", _complex(inverse=True))
-rfftn, rfft2 = _define("rfftn", _real(hermitian=False))
-irfftn, irfft2 = _define("irfftn", _inverse_real(hermitian=False))
-hfftn, hfft2 = _define("hfftn", _inverse_real(hermitian=True))
-ihfftn, ihfft2 = _define("ihfftn", _real(hermitian=True))
+fftn, fft2 = _defined("fftn", _complex(inverse=False))
+ifftn, ifft2 = _defined("ifftn", _complex(inverse=True))
+rfftn, rfft2 = _defined("rfftn", _real(hermitian=False))
+irfftn, irfft2 = _defined("irfftn", _inverse_real(hermitian=False))
+hfftn, hfft2 = _defined("hfftn", _inverse_real(hermitian=True))
+ihfftn, ihfft2 = _defined("ihfftn", _real(hermitian=True))

@@ -16,31 +16,18 @@ from trnfft.complextensor import ComplexTensor
 from trnfft.device import launch
 from trnfft.device.programs import Stage
 from trnfft.fft import fft, hfft, ifft, ihfft, irfft, rfft
-from trnfft.fftn import (
-    Axes,
-    fft2,
-    fftn,
-    hfft2,
-    hfftn,
-    ifft2,
-    ifftn,
-    ihfft2,
-    ihfftn,
-    irfft2,
-    irfftn,
-    rfft2,
-    rfftn,
-)  # fmt: skip
+from trnfft.fftn import Axes, fft2, fftn, hfft2, hfftn, ifft2, ifftn, ihfft2, ihfftn, irfft2, irfftn, rfft2, rfftn
 from trnfft.ops import C2C, R2C, C2CPlanes, C2RPlanes, R2CPlanes
 from trnsci import ArgumentError, DtypeError, Plan, check
 from trnsci.caches import CACHE
 from trnsci.plans import Step, quantity
 from trnsci.precision import Precision
 
-_ONE = (fft, ifft, rfft, irfft, hfft, ihfft)
-_MANY = (fft2, ifft2, rfft2, irfft2, hfft2, ihfft2, fftn, ifftn, rfftn, irfftn, hfftn, ihfftn)
-ONE = tuple(function.__name__ for function in _ONE)
-_FUNCTIONS: dict[str, Callable[..., Any]] = {function.__name__: function for function in (*_ONE, *_MANY)}
+# The transforms that can be planned by name: along one axis, and along several.
+ONE: dict[str, Callable[..., Any]] = {f.__name__: f for f in (fft, ifft, rfft, irfft, hfft, ihfft)}
+_TWO = (fft2, ifft2, rfft2, irfft2, hfft2, ihfft2)
+MANY: dict[str, Callable[..., Any]] = {f.__name__: f for f in (*_TWO, fftn, ifftn, rfftn, irfftn, hfftn, ihfftn)}
+_FUNCTIONS = ONE | MANY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

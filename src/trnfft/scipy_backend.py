@@ -14,21 +14,7 @@ from typing import Any
 import numpy as np
 
 from trnfft.dct import dct, dctn, dst, dstn, idct, idctn, idst, idstn
-from trnfft.fft import fft, hfft, ifft, ihfft, irfft, rfft
-from trnfft.fftn import (
-    fft2,
-    fftn,
-    hfft2,
-    hfftn,
-    ifft2,
-    ifftn,
-    ihfft2,
-    ihfftn,
-    irfft2,
-    irfftn,
-    rfft2,
-    rfftn,
-)  # fmt: skip
+from trnfft.plan import MANY, ONE
 from trnsci import ArgumentError
 
 __all__ = ["__ua_domain__", "__ua_function__"]
@@ -37,27 +23,15 @@ __ua_domain__ = "numpy.scipy.fft"
 
 _Functions = dict[str, Callable[..., Any]]
 
-_ONE: _Functions = {
-    "fft": fft,
-    "ifft": ifft,
-    "rfft": rfft,
-    "irfft": irfft,
-    "hfft": hfft,
-    "ihfft": ihfft,
-}
-_MANY: _Functions = {
-    "fft2": fft2, "ifft2": ifft2, "rfft2": rfft2, "irfft2": irfft2, "hfft2": hfft2, "ihfft2": ihfft2,
-    "fftn": fftn, "ifftn": ifftn, "rfftn": rfftn, "irfftn": irfftn, "hfftn": hfftn, "ihfftn": ihfftn,
-}  # fmt: skip
 _TRIG: _Functions = {"dct": dct, "idct": idct, "dst": dst, "idst": idst}
 _TRIG_MANY: _Functions = {"dctn": dctn, "idctn": idctn, "dstn": dstn, "idstn": idstn}
 
-_FUNCTIONS: _Functions = {**_ONE, **_MANY, **_TRIG, **_TRIG_MANY}
+_FUNCTIONS: _Functions = ONE | MANY | _TRIG | _TRIG_MANY
 
 # SciPy's positional order of what comes after the array.
 _ORDER = {
-    **dict.fromkeys(_ONE, ("n", "axis", "norm", "overwrite_x", "workers")),
-    **dict.fromkeys(_MANY, ("s", "axes", "norm", "overwrite_x", "workers")),
+    **dict.fromkeys(ONE, ("n", "axis", "norm", "overwrite_x", "workers")),
+    **dict.fromkeys(MANY, ("s", "axes", "norm", "overwrite_x", "workers")),
     **dict.fromkeys(_TRIG, ("type", "n", "axis", "norm", "overwrite_x", "workers", "orthogonalize")),
     **dict.fromkeys(_TRIG_MANY, ("type", "s", "axes", "norm", "overwrite_x", "workers", "orthogonalize")),
 }
