@@ -13,13 +13,9 @@ from trnsci import ArgumentError, NotPositiveDefinite, check
 
 @drawing
 def multivariate_normal(
-    *size: Size,
-    mean: Tensor,
-    covariance: Tensor,
-    method: str = "cholesky",
-    dtype: torch.dtype | None = None,
+    *size: Size, mean: Tensor, covariance: Tensor, method: str = "cholesky", dtype: torch.dtype | None = None,
     generator: Source | None = None,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """Draw normal vectors of a mean and a covariance.
 
     Args:
