@@ -90,6 +90,8 @@ def lstsq_to(a: Tensor, b: Tensor, target_error: float) -> Solution:
     right = right.unsqueeze(-1) if vector else right
     if n == 0:
         return _reached("lstsq", matrix[:0], right[:0], goal, 0, vector)
+    power = exponents(matrix, (-2, -1))
+    matrix = shifted("lstsq", matrix, -power)
     narrow = torch.complex64 if a.is_complex() else torch.float32
     least = float(qr(matrix.to(narrow), mode="r").r.diagonal().abs().min())
     least = least if least > 0 else 1.0
@@ -97,7 +99,8 @@ def lstsq_to(a: Tensor, b: Tensor, target_error: float) -> Solution:
     corner = matrix.new_zeros((n, n))
     whole = torch.cat([torch.cat([eye, matrix], -1), torch.cat([matrix.mH, corner], -1)], -2)
     below = torch.cat([right, right.new_zeros((n, right.shape[-1]))], -2)
-    return _reached("lstsq", whole, below, goal, n, vector)
+    result = _reached("lstsq", whole, below, goal, n, vector)
+    return result._replace(x=shifted("lstsq", result.x, -power[0, 0]))
 
 
 def _one_matrix(op: str, a: Tensor, b: Tensor) -> None:
@@ -118,9 +121,12 @@ def _reached(op: str, matrix: Tensor, right: Tensor, goal: float, wanted: int, v
         return Solution(
             x=empty.squeeze(-1) if vector else empty, bound=0.0, trajectory=(), condition=0.0, method="none"
         )
-    rows = _scaling(matrix, -1)
-    columns = _scaling(matrix * rows, -2)
-    system = _System(matrix * rows * columns, right * rows, columns, goal, wanted)
+    matrix, power = shifted(op, matrix, -(rows := exponents(matrix, -1))), exponents(right, -2)
+    right = shifted(op, shifted(op, right, -power), -rows)
+    # rows of graded matrices ask for very different sizes of b
+    right = shifted(op, right, -(more := exponents(right, -2)))
+    columns = torch.exp2(-exponents(matrix, -2).double()).to(matrix.dtype)
+    system = _System(matrix * columns, right, columns, goal, wanted)
     result = system.run(torch.complex64 if matrix.is_complex() else torch.float32)
     if result is None:
         result = system.run(matrix.dtype)
@@ -135,7 +141,7 @@ def _reached(op: str, matrix: Tensor, right: Tensor, goal: float, wanted: int, v
             f"corrections; the condition number is about {system.condition:.3g}",
             hint="Ask for less, or regularise the matrix",
         )
-    x, method = result[0][-wanted:], result[1]
+    x, method = shifted(op, result[0][-wanted:], power + more), result[1]
     return Solution(
         x=x.squeeze(-1) if vector else x,
         bound=system.best,
@@ -145,11 +151,34 @@ def _reached(op: str, matrix: Tensor, right: Tensor, goal: float, wanted: int, v
     )
 
 
-def _scaling(a: Tensor, axis: int) -> Tensor:
-    """Powers of two that bring the largest entry of every row or column near 1."""
-    largest = a.abs().amax(axis, keepdim=True)
-    exponent = torch.where(largest > 0, largest, 1.0).log2().round()
-    return torch.exp2(-exponent).to(a.dtype)
+def exponents(x: Tensor, axis: int | tuple[int, ...]) -> Tensor:
+    """Powers of two at the size of the largest entry along an axis."""
+    sizes = torch.view_as_real(x.resolve_conj()).abs().amax(-1) if x.is_complex() else x.abs()
+    return torch.frexp(sizes.amax(axis, keepdim=True)).exponent
+
+
+def times(x: Tensor, power: Tensor) -> Tensor:
+    """``x * 2**power``, in two steps because a power alone may leave the range."""
+    half = power // 2
+    return x * torch.exp2(half.double()) * torch.exp2((power - half).double())
+
+
+def shifted(op: str, x: Tensor, power: Tensor) -> Tensor:
+    """``x * 2**power``, where no digit leaves the range of float64.
+
+    Raises:
+        NotConverged: one does; nothing is then known of its error.
+    """
+    result = times(x, power)
+    if not torch.equal(times(result, -power), x):
+        raise NotConverged(
+            op=op,
+            iterations=0,
+            residual=float("inf"),
+            message="the target error was not verified: numbers leave the range of float64 when scaled",
+            hint="Scale the system, so that its numbers and those of the solution are near 1",
+        )
+    return result
 
 
 class _System:

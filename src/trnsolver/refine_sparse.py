@@ -36,21 +36,23 @@ class Refined(NamedTuple):
     steps: int
 
 
-def refined(a: Compressed, b: Tensor, letter: str, solve: Solve, goal: float, *, definite: bool) -> Refined:
+def refined(
+    a: Compressed, values: Tensor, b: Tensor, letter: str, solve: Solve, goal: float, *, definite: bool
+) -> Refined:
     """Correct a solution with residuals of twice float64's precision until the goal is met, or nothing improves.
 
     Estimates decide when to stop, and the error of what is returned is then proved.
 
     Args:
-        a: one square matrix.
-        b: [N, K], float64 or complex128.
+        a: the pattern of one square matrix.
+        values: its entries, float64 or complex128, the largest about 1.
+        b: [N, K], the largest of every column about 1.
         letter: ``n``, ``t`` or ``c``.
         solve: an approximate solve, given a right-hand side and a letter.
         goal: relative error to reach.
         definite: whether ``a`` is Hermitian positive definite, its lower triangle stored: a proof is then cheap.
     """
-    numbers = to_numpy(a.values.detach().resolve_conj().to(b.dtype))
-    matrix = sp.csr_array(hermitian(a, a.values.to(b.dtype)) if definite else a.scipy(numbers))
+    matrix = sp.csr_array(hermitian(a, values) if definite else a.scipy(to_numpy(values.resolve_conj())))
     if letter != "n":
         matrix = sp.csr_array(matrix.T if letter == "t" else matrix.conj().T)
     if b.numel() == 0:
@@ -106,7 +108,7 @@ def accurate_residual(a: Any, x: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     dropped = torch.from_numpy(longest * largest[:, None] * most)
     left = high + low
     # products below the range are lost whole
-    lost_whole = _SLICES**2 * longest * 2.0**-1074
+    lost_whole = _SLICES**2 * longest * 2.0**-1074 * torch.from_numpy(most > 0)
     unsure = 2.0**-52 * left.abs() + 2.0 ** (4 - _SLICES * bits) * dropped + 2.0**-100 * b.abs()
     return left, unsure + lost_whole
 

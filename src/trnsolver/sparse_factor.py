@@ -16,7 +16,7 @@ from trnsci.backends import SCOPE, library, on_host
 from trnsci.planning import remark
 from trnsolver.arguments import finite, settled, widened
 from trnsolver.compressed import Compressed, Index, Sparse, compressed, square_compressed
-from trnsolver.contract import target
+from trnsolver.contract import exponents, shifted, target, times
 from trnsolver.fronts import Analysis, analysed
 from trnsolver.multifrontal import MultifrontalCholesky, MultifrontalLU
 from trnsolver.orderings import Ordering, matched, order_of
@@ -160,29 +160,31 @@ class SparseFactor:
                 op="SparseFactor.solve", argument="target_error", got=got, expected="one square matrix, b [N] or [N, K]"
             )
         wide = widened(self._a.values.dtype)
-        columns = b.detach().unsqueeze(-1) if vector else b.detach()
-
-        own = self._a.values.detach()
-        largest = float(own.abs().max()) if own.numel() else 1.0
+        columns = (b.detach().unsqueeze(-1) if vector else b.detach()).to(wide)
+        op, own = "SparseFactor.solve", self._a.values.detach().unsqueeze(0)
+        power = exponents(own, -1) if own.numel() else own.new_zeros((1, 1), dtype=torch.int32)
 
         def solve(r: Tensor, letter: str) -> Tensor:
             # residuals shrink below the range of the factors: columns are solved for at the size of the matrix
-            size = r.abs().amax(0).double()
-            scale = torch.where(size > 0, largest / size, 1.0)
-            scale = torch.ldexp(torch.ones_like(scale), scale.log2().round().clamp(-1000, 1000).int())
-            return self._engine.solve((r * scale).to(own.dtype).unsqueeze(0), letter)[0].to(wide) / scale
+            size = exponents(r, 0)
+            scaled = times(r, power - size).to(own.dtype)
+            return times(self._engine.solve(scaled.unsqueeze(0), letter)[0].to(wide), size)
 
-        best = refined(self._a, columns.to(wide), letter, solve, goal, definite=self.kind == "cholesky")
+        values, moved = shifted(op, own.to(wide), -power)[0], exponents(columns, 0)
+        best = refined(
+            self._a, values, shifted(op, columns, -moved), letter, solve, goal, definite=self.kind == "cholesky"
+        )
         if not best.error <= goal:
             raise NotConverged(
-                op="SparseFactor.solve",
+                op=op,
                 iterations=best.steps,
                 residual=best.error,
                 message=f"target error {goal:.3g} was not reached: {best.error:.3g} after {best.steps} corrections",
                 hint="Ask for less, or regularise the matrix",
             )
+        x = shifted(op, best.x, moved - power)
         state_error(best.error)
-        return best.x.squeeze(-1) if vector else best.x
+        return x.squeeze(-1) if vector else x
 
     def slogdet(self) -> SlogDet:
         """Signs and logarithms of the determinants, [...]; gradients flow to the values.

@@ -7,7 +7,7 @@ import torch
 import trnsci
 from trnsci import ArgumentError, NotConverged, NumericalError
 from trnsci.testing import BACKENDS, gaussian, in_float64
-from trnsolver import det, inv, slogdet, solve
+from trnsolver import det, inv, lstsq, slogdet, solve, solve_sparse
 from trnsolver.contract import solve_to
 
 
@@ -162,3 +162,31 @@ def test_entries_that_grow_are_solved_by_qr_and_leave_the_batch_alone(backend, n
             assert torch.equal(x[0], alone[0])
             for wide, of, found in zip(a.double(), right.double(), x.double(), strict=True):
                 assert norm(of - wide @ found) <= 20 * n * 2.0**-24 * (norm(wide) * norm(found) + norm(of))
+
+
+@pytest.mark.parametrize(
+    ("size", "right"), [(1e100, 1e-100), (1e-200, 1e-300), (1e150, 1e150), (1e193, 1e-160), (1e-200, 1e150)]
+)
+@pytest.mark.parametrize("kind", ["dense", "least squares", "lu", "cholesky"])
+def test_a_target_is_met_at_any_scale_or_refused(kind, size, right):
+    """Solutions and residuals that underflow or overflow are not claimed, and sizes alone are no reason to refuse."""
+    m = 4 if kind == "least squares" else 3
+    a = (torch.ones(m, 3, dtype=torch.float64) + 3 * torch.eye(m, 3, dtype=torch.float64)) * size
+    b = torch.linspace(1, 2, m, dtype=torch.float64) * right
+    calls = {
+        "dense": lambda: solve(a, b, target_error=1e-10),
+        "least squares": lambda: lstsq(a, b, target_error=1e-10).solution,
+        "lu": lambda: solve_sparse(a.to_sparse_csr(), b, target_error=1e-10),
+        "cholesky": lambda: solve_sparse(a.to_sparse_csr(), b, kind="cholesky", target_error=1e-10),
+    }
+    import mpmath
+
+    with mpmath.workdps(400):
+        matrix, vector = mpmath.matrix(a.tolist()), mpmath.matrix(b.tolist())
+        exact = mpmath.lu_solve(matrix.T * matrix, matrix.T * vector)
+    if not 1e-300 < mpmath.norm(exact) < 1e300:
+        with pytest.raises(NotConverged, match="range of float64"):
+            calls[kind]()
+        return
+    error = mpmath.norm(mpmath.matrix(calls[kind]().tolist()) - exact)
+    assert error <= 1e-10 * mpmath.norm(exact)
