@@ -1,5 +1,6 @@
 """Ranks that raise, hang or die in the middle of a sharded call: everybody hears of it, and goes on where it can."""
 
+import math
 import os
 import signal
 import threading
@@ -16,6 +17,7 @@ import trnsci
 import trnsolver
 from trnsci import distributed
 from trnsci.distributed.calls import run
+from trnsci.distributed.world import World
 from trnsci.testing.ranks import Ranks
 
 
@@ -267,6 +269,64 @@ def test_a_failing_rank_makes_every_other_raise_and_is_named(program, args, says
         assert error.op in str(error)
         assert error.raised == (says == "raised")
         assert ("Start the program again" in str(error)) != error.raised
+
+
+def _alive(beat, calls=3, **more):
+    return {"beat": beat, "calls": {"team": calls}, "op": "trnblas.gemm", "state": "alive", "waiting": True} | more
+
+
+def _asked(rank=2, timeout=8.0, **state):
+    """A rank in its third call, without a store."""
+    here = object.__new__(World)
+    here.rank, here.timeout, here.op, here.team, here._calls = rank, timeout, "trnblas.gemm", "team", {"team": 3}
+    here._answered, here._lost_at, here._known = time.monotonic(), math.inf, None
+    vars(here).update(state)
+    return here
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "failed", "says"),
+    [
+        # one that has left, because it knows, is not to blame while another has no pulse
+        ({0: _alive(4), 1: _alive(4)}, {0: _alive(5, state="ended"), 1: _alive(4)}, 1, "pulse stopped"),
+        ({0: _alive(4), 1: _alive(4)}, {0: _alive(4), 1: _alive(4, calls=2)}, 1, "or rank 0 has: their pulses stopped"),
+        ({0: _alive(4), 1: _alive(4)}, {0: _alive(5, state="ended"), 1: _alive(6)}, 0, "has ended"),
+        ({0: _alive(4), 1: {}}, {0: _alive(6), 1: {}}, 1, "has said nothing"),
+        ({0: _alive(4), 1: _alive(4)}, {0: _alive(6), 1: _alive(6, calls=2)}, 1, "has not reached this call"),
+        ({0: _alive(4), 1: _alive(4)}, {0: _alive(6), 1: _alive(6)}, -1, "is not known"),
+    ],
+)
+def test_the_dead_are_blamed_before_those_that_left(before, after, failed, says):
+    said = _asked()._behind(before, after)
+    assert said["rank"] == failed
+    assert says in said["text"]
+
+
+_TOLD = {"rank": 1, "op": "trnblas.gemm", "text": "has died or hangs: its pulse stopped", "started": 0}
+
+
+@pytest.mark.parametrize(
+    ("error", "rank", "silent", "known", "failed"),
+    [
+        # killed: the store went between two beats
+        (RuntimeError(), 2, 1.0, None, 0),
+        # stopped: it has not answered for some beats
+        (TimeoutError(), 2, 4.0, None, 0),
+        # rank 0 may have blamed another and left while this one had no processor time
+        (RuntimeError(), 2, 9.0, None, -1),
+        # its holder may be alive on a busy machine, and a rank never blames itself
+        (TimeoutError(), 2, 1.0, None, -1),
+        (TimeoutError(), 0, 4.0, None, -1),
+        # what was heard before the store went stays true
+        (RuntimeError(), 2, 1.0, _TOLD, 1),
+        (TimeoutError(), 2, 9.0, _TOLD, 1),
+    ],
+)
+def test_a_store_that_has_gone_is_blamed_on_its_holder_only_when_that_is_sure(error, rank, silent, known, failed):
+    now = time.monotonic()
+    said = _asked(rank, _answered=now - silent, _lost_at=now, _known=known)._lost(error)
+    assert said["rank"] == failed
+    assert ("is not known" in said["text"]) == (failed < 0)
 
 
 def _copies_differ(shape):

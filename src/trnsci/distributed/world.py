@@ -7,6 +7,7 @@ import contextlib
 import hashlib
 import itertools
 import json
+import math
 import os
 import threading
 import time
@@ -24,9 +25,12 @@ from trnsci.errors import ArgumentError, RankFailed
 from trnsci.rendezvous import BLAMED, ENDED, LOST, Line, Notes
 
 T = TypeVar("T")
+# What ranks wrote last, by their number.
+Entries = dict[int, dict[str, Any]]
 
-# Beats to wait before a pulse counts as stopped, and those that finding out who is missing takes in all.
-_LOOKS, _INQUIRY = 2.5, 4.0
+# Beats to wait before a pulse counts as stopped, those that finding out who is missing takes in all, and those the
+# holder of the store stays for a rank without a pulse, which may only be starved of processor time.
+_LOOKS, _INQUIRY, _FAREWELL = 2.5, 4.0, 8.0
 # What a rank does before its first call.
 _NOTHING = "nothing"
 # Seconds that closing torch.distributed may take.
@@ -59,6 +63,8 @@ class World:
             store = store.underlying_store
         self._line, self._prefix = Line(store), f"trnsci/{self.number}"
         self._state, self._stop = "alive", threading.Event()
+        # when the store last answered the pulse, when it was lost, and the fault it told of, in this call or another
+        self._answered, self._lost_at, self._known = time.monotonic(), math.inf, None
         self._entering = threading.Lock()
         self.groups = Groups(self)
         self._pulse = threading.Thread(target=self._keep_beating, args=(store,), name="trnsci pulse", daemon=True)
@@ -118,37 +124,50 @@ class World:
 
     def look(self) -> Future[dict[str, Any] | None]:
         """Ask what another rank, or the launcher, has said went wrong in this call."""
-        key, rank = self._fault, self.rank
+        keys = (self._fault, ENDED)
+        return self._line.ask(lambda client: self._read(client, keys))
 
-        def question(client: Any) -> dict[str, Any] | None:
-            for where in (key, ENDED):
-                if client.check([where]):
-                    said: dict[str, Any] = json.loads(client.get(where))
-                    if said["rank"] != rank:
-                        return said
-            return None
+    def _read(self, client: Any, keys: Sequence[str]) -> dict[str, Any] | None:
+        """Return the first fault under these keys that is another rank's."""
+        for key in keys:
+            if client.check([key]):
+                said: dict[str, Any] = json.loads(client.get(key))
+                if said["rank"] != self.rank:
+                    return said
+        return None
 
-        return self._line.ask(question)
-
-    def fault(self, limit: float | None = None) -> dict[str, Any] | None:
+    def fault(self) -> dict[str, Any] | None:
         """Return what another rank, or the launcher, has said went wrong in this call."""
         try:
-            return self.look().result(self.patience if limit is None else limit)
-        except LOST:
-            return self._lost()
+            return self.look().result(self.patience)
+        except LOST as error:
+            return self._lost(error)
 
-    def _lost(self) -> dict[str, Any]:
-        """Whose fault it is that the store does not answer."""
-        if not config.launcher_holds_store():
-            text = "keeps the store the ranks meet in, and does not answer: it has died or hangs"
-            return {"rank": 0, "op": self.op, "text": text, "started": 0}
-        text = "is not known: the launcher keeps the store the ranks meet in, and it does not answer"
-        return {"rank": -1, "op": self.op, "text": text, "started": 0}
+    def _lost(self, error: BaseException) -> dict[str, Any]:
+        """Return whose fault it is that the store does not answer, as far as that is known."""
+        if self._known is not None:
+            return self._known
+        silent = min(self._lost_at, time.monotonic()) - self._answered
+        hangs = isinstance(error, TimeoutError)
+        who = -1
+        if config.launcher_holds_store():
+            text = "is not known: the launcher keeps the store the ranks meet in, and it does not answer"
+        elif self.rank == 0 or (hangs and silent < _LOOKS * self._interval):
+            text = "is not known: the store the ranks meet in did not answer in time, and its holder may be alive"
+        elif not hangs and silent >= _FAREWELL * self._interval:
+            # long enough for rank 0 to blame another, and to leave
+            text = f"is not known: rank 0 kept the store the ranks meet in, last heard {silent:.0f} s before it went"
+        else:
+            who, text = 0, "keeps the store the ranks meet in, and does not answer: it has died or hangs"
+        return {"rank": who, "op": self.op, "text": text, "started": 0}
 
     def failure(self, waiting_for: str) -> RankFailed:
         """Find out which rank is missing, and say it."""
         deadline = time.monotonic() + _INQUIRY * self._interval
-        said = self.fault(self._interval) or self._missing(deadline)
+        try:
+            said = self._missing(deadline)
+        except LOST as lost:
+            said = self._lost(lost)
         error = RankFailed(
             op=said["op"] or self.op,
             failed=said["rank"],
@@ -158,9 +177,10 @@ class World:
         )
         if not error.raised and error.failed >= 0:
             blamed = json.dumps({"rank": error.failed, "op": error.op, "text": error.reason, "started": 0})
+            # the first to know tells the ranks of this call, and all others and the launcher
+            keys = (self._fault, BLAMED)
             with contextlib.suppress(*LOST):
-                # the first to know tells the launcher, and it the others
-                tell = self._line.ask(lambda client: client.compare_set(BLAMED, "", blamed))
+                tell = self._line.ask(lambda client: [client.compare_set(key, "", blamed) for key in keys])
                 tell.result(max(0.0, deadline - time.monotonic()))
         return error
 
@@ -184,57 +204,56 @@ class World:
             pause = min(1.2 * pause, 0.02)
 
     def _missing(self, deadline: float) -> dict[str, Any]:
-        try:
-            before = self._entries(deadline)
-            time.sleep(_LOOKS * self._interval)
+        """Return who is missing: what somebody has said, or what the pulses show."""
+        if said := self.look().result(max(0.0, deadline - time.monotonic())):
+            return said
+        before = self._entries(deadline)
+        time.sleep(min(_LOOKS * self._interval, max(0.0, deadline - time.monotonic())))
+        after = self._entries(deadline)
+        while len(_silent(before, after)) > 1 and time.monotonic() + self._interval < deadline:
+            # one that only lacks processor time beats again
+            time.sleep(self._interval / 2)
             after = self._entries(deadline)
-        except LOST:
-            return self._lost()
-        said = self.fault(max(0.0, deadline - time.monotonic()))
+        said = self.look().result(max(0.0, deadline - time.monotonic()))
         return said or self._behind(before, after)
 
-    def _behind(self, before: dict[int, dict[str, Any]], after: dict[int, dict[str, Any]]) -> dict[str, Any]:
-        """Return who is behind the others, by what every rank wrote at two moments."""
-        behind = []
+    def _behind(self, before: Entries, after: Entries) -> dict[str, Any]:
+        """Return who is behind the others, by what every rank wrote at two moments: the dead before those that left."""
+        reached = {rank: entry.get("calls", {}).get(self.team, 0) for rank, entry in after.items()}
+        if silent := sorted(_silent(before, after), key=lambda rank: (reached[rank], rank)):
+            text = "has died or hangs: its pulse stopped"
+            if others := ", ".join(map(str, silent[1:])):
+                text = f"has died or hangs, or rank {others} has: their pulses stopped"
+            # what it did last it may not have had the time to say
+            return {"rank": silent[0], "op": self.op, "text": text}
         for rank, entry in after.items():
-            if rank == self.rank:
-                continue
             if entry.get("state") != "alive":
-                return {
-                    "rank": rank,
-                    "op": entry.get("op", self.op),
-                    "text": f"has {entry.get('state', 'said nothing')}",
-                }
-            if entry["beat"] == before[rank].get("beat"):
-                # what it did last it may not have had the time to say
-                return {"rank": rank, "op": self.op, "text": "has died or hangs: its pulse stopped"}
-            reached = entry["calls"].get(self.team, 0)
-            if reached < self._calls[self.team]:
-                behind.append((reached, rank, entry["op"]))
+                text = f"has {entry.get('state', 'said nothing')}"
+                return {"rank": rank, "op": entry.get("op", self.op), "text": text}
+        behind = [rank for rank in after if reached[rank] < self._calls[self.team]]
         if behind:
-            _, rank, op = min(behind)
+            rank = min(behind, key=lambda rank: (reached[rank], rank))
+            op = after[rank]["op"]
             if op == _NOTHING:
                 return {"rank": rank, "op": self.op, "text": "has not reached this call, nor any before it"}
             return {"rank": rank, "op": op, "text": f"has not reached this call; it was last in {op}"}
         for rank, entry in after.items():
-            if rank != self.rank and not entry["waiting"] and not before[rank].get("waiting"):
-                return {
-                    "rank": rank,
-                    "op": entry["op"],
-                    "text": "is alive in this call and has not come to the exchange",
-                }
+            if not entry["waiting"] and not before[rank].get("waiting"):
+                text = "is alive in this call and has not come to the exchange"
+                return {"rank": rank, "op": entry["op"], "text": text}
         return {"rank": -1, "op": self.op, "text": "is not known; every rank is alive and in this call"}
 
-    def _entries(self, deadline: float) -> dict[int, dict[str, Any]]:
-        keys = {rank: f"{self._prefix}/pulse/{rank}" for rank in self._ranks}
+    def _entries(self, deadline: float) -> Entries:
+        """Return what the other ranks of the call wrote last."""
+        keys = {rank: f"{self._prefix}/pulse/{rank}" for rank in self._ranks if rank != self.rank}
 
-        def question(client: Any) -> dict[int, dict[str, Any]]:
+        def question(client: Any) -> Entries:
             return {rank: json.loads(client.get(key)) if client.check([key]) else {} for rank, key in keys.items()}
 
         return self._line.ask(question).result(max(0.0, deadline - time.monotonic()))
 
     def _keep_beating(self, store: Any) -> None:
-        """Write this rank's entry again and again, and its last one when it leaves."""
+        """Write this rank's entry again and again, and its last one when it leaves; keep what others say went wrong."""
         try:
             client = store.clone()
             for beat in itertools.count(1):
@@ -242,24 +261,26 @@ class World:
                 client.set(f"{self._prefix}/pulse/{self.rank}", json.dumps(entry | {"waiting": self.waiting}))
                 if self._state != "alive":
                     return
+                with contextlib.suppress(ValueError, TypeError, KeyError):
+                    self._known = self._read(client, (self._fault, ENDED, BLAMED))
+                self._answered = time.monotonic()
                 self._stop.wait(self._interval)
         except RuntimeError:
             # without a store there is nobody to tell
-            return
+            self._lost_at = time.monotonic()
 
     def _wait_for_goodbyes(self, deadline: float) -> None:
-        """Wait until every other rank has left, or has no pulse any more."""
-        self._ranks = tuple(range(1, self.size))
-        before: dict[int, dict[str, Any]] = {}
+        """Wait until every other rank has left, or has had no pulse for long."""
+        self._ranks = tuple(range(self.size))
+        before, since = self._entries(deadline), time.monotonic()
         while time.monotonic() < deadline:
+            time.sleep(self._interval / 2)
             after = self._entries(deadline)
-            alive = [
-                entry for rank, entry in after.items() if entry.get("state") == "alive" and entry != before.get(rank)
-            ]
-            if not alive:
+            alive = [rank for rank, entry in after.items() if entry.get("state") == "alive"]
+            if any(after[rank] != before[rank] for rank in alive):
+                before, since = after, time.monotonic()
+            if not alive or time.monotonic() - since > _FAREWELL * self._interval:
                 return
-            before = after
-            time.sleep(_LOOKS * self._interval)
 
     def leave(self) -> None:
         """Leave. The rank that holds the store leaves last, because the others may still ask it who is missing."""
@@ -270,6 +291,12 @@ class World:
             with contextlib.suppress(*LOST):
                 self._wait_for_goodbyes(time.monotonic() + self.timeout)
         self._line.close()
+
+
+def _silent(before: Entries, after: Entries) -> list[int]:
+    """Return the ranks that did not leave, and whose pulse stood still between two moments."""
+    alive = (rank for rank, entry in after.items() if entry.get("state") == "alive")
+    return [rank for rank in alive if after[rank]["beat"] == before[rank].get("beat")]
 
 
 _world: World | None = None
