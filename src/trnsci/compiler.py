@@ -15,7 +15,8 @@ from typing import Any
 
 import torch
 from torch._dynamo.backends.common import aot_autograd
-from torch._dynamo.backends.registry import _COMPILER_FNS, register_backend
+from torch._dynamo.backends.registry import list_backends, register_backend
+from torch._higher_order_ops import effects
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
@@ -27,6 +28,11 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from trnsci.drop_in import Substitutions, outside, tracing
 from trnsci.errors import ArgumentError, BackendUnavailable, TrnError
 from trnsci.fusion import Fusion, fuse_chains, work
+
+# The operator that raises for singular matrices has no result: torch before 2.13 drops it from graphs as unused.
+_RAISES = "aten::_linalg_check_errors"
+if effects._get_effect(_RAISES) is None:
+    effects._register_effectful_op(_RAISES, effects._EffectType.ORDERED)
 
 INNER = ("eager", "inductor", "openxla")
 # what a tracer raises where a function looks at values
@@ -205,5 +211,6 @@ def _or_plain(compiled: Callable[..., Any], graph: GraphModule, record: Compiled
     return run
 
 
-if "trnsci" not in _COMPILER_FNS:
+# torch registers what it loads from an entry point; without an installed package there is none
+if "trnsci" not in list_backends(exclude_tags=None):
     register_backend(compiler, name="trnsci")

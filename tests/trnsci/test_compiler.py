@@ -1,5 +1,7 @@
 """``torch.compile(backend="trnsci")``: graphs with our operators answer as torch alone does, forward and backward."""
 
+import subprocess
+import sys
 import tomllib
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -273,6 +275,22 @@ def test_errors_are_torchs_own(program):
     with pytest.raises(RuntimeError) as got:
         compiled(program)(a)
     assert str(want.value).partition("\n")[0].removeprefix("linalg.") in str(got.value)
+
+
+def test_a_program_names_the_backend_and_errors_are_raised_where_torch_would_drop_them():
+    """In a process that has not imported it; torch before 2.13 knew no effect of the operator that raises."""
+    text = """
+import torch
+import trnsci
+from torch._higher_order_ops import effects
+torch._library.simple_registry.singleton.find("aten::_linalg_check_errors").effect._effect = None
+try:
+    torch.compile(torch.linalg.cholesky, backend="trnsci")(-torch.eye(3))
+except RuntimeError as error:
+    print(type(error).__name__)
+"""
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=300, check=True)
+    assert done.stdout.strip() == "_LinAlgError", done.stderr
 
 
 def test_info_of_singular_matrices_is_lapacks():

@@ -1,6 +1,7 @@
 """Hosts that are hostile without being broken: no memory, forks, interrupts, odd flags and folders."""
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -13,6 +14,16 @@ import trnblas
 from trnsci import CapacityError
 
 
+@pytest.fixture
+def bounded_addresses():
+    """Room for 64 TiB: a host that promises more memory than it has would otherwise hand them out."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (4 << 44 if soft == resource.RLIM_INFINITY else soft, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+@pytest.mark.usefixtures("bounded_addresses")
 def test_host_memory_that_is_not_there_is_a_capacity_error():
     huge = torch.ones(1, 1).expand(1 << 22, 1)
     with pytest.raises(CapacityError) as caught:
