@@ -41,9 +41,16 @@ def cut_or_padded(x: Tensor, dims: Sequence[int], lengths: Sequence[int]) -> Ten
 
 
 def complex_along(
-    op: str, x: Transformable, dims: list[int], lengths: list[int], *, norm: str | None, precision: Precision | None,
-    out: Any, inverse: bool,
-) -> Transformable:  # fmt: skip
+    op: str,
+    x: Transformable,
+    dims: list[int],
+    lengths: list[int],
+    *,
+    norm: str | None,
+    precision: Precision | None,
+    out: Any,
+    inverse: bool,
+) -> Transformable:
     """Run `fft` or `ifft` along axes."""
     scale, policy = scale_of(op, norm, inverse), resolve(op, precision, x.dtype)
     if isinstance(x, ComplexTensor):
@@ -61,9 +68,16 @@ def complex_along(
 
 
 def real_along(
-    op: str, x: Tensor, dims: list[int], lengths: list[int], *, norm: str | None, precision: Precision | None,
-    out: Any, hermitian: bool,
-) -> Transformable:  # fmt: skip
+    op: str,
+    x: Tensor,
+    dims: list[int],
+    lengths: list[int],
+    *,
+    norm: str | None,
+    precision: Precision | None,
+    out: Any,
+    hermitian: bool,
+) -> Transformable:
     """Run `rfft` along axes, or with the conjugate and the inverse's scale `ihfft`."""
     scale, policy = scale_of(op, norm, hermitian), resolve(op, precision, x.dtype)
     x = cut_or_padded(x, dims, lengths)
@@ -82,9 +96,16 @@ def real_along(
 
 
 def inverse_real_along(
-    op: str, x: Transformable, dims: list[int], lengths: list[int], *, norm: str | None, precision: Precision | None,
-    out: Any, hermitian: bool,
-) -> Tensor:  # fmt: skip
+    op: str,
+    x: Transformable,
+    dims: list[int],
+    lengths: list[int],
+    *,
+    norm: str | None,
+    precision: Precision | None,
+    out: Any,
+    hermitian: bool,
+) -> Tensor:
     """Run `irfft` along axes, to the last of ``lengths``, or on the conjugate `hfft`."""
     scale, policy = scale_of(op, norm, not hermitian), resolve(op, precision, x.dtype)
     n = lengths[-1]

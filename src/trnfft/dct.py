@@ -145,9 +145,19 @@ def _define(name: str, sine: bool, inverse: bool) -> tuple[OneAxis, SeveralAxes]
 
 
 def _checked(
-    op: str, x: Tensor, kind: int, dims: list[int], lengths: list[int], *, sine: bool, inverse: bool, norm: str | None,
-    orthogonalize: bool | None, precision: Precision | None, out: Tensor | None,
-) -> Tensor:  # fmt: skip
+    op: str,
+    x: Tensor,
+    kind: int,
+    dims: list[int],
+    lengths: list[int],
+    *,
+    sine: bool,
+    inverse: bool,
+    norm: str | None,
+    orthogonalize: bool | None,
+    precision: Precision | None,
+    out: Tensor | None,
+) -> Tensor:
     if not isinstance(kind, SupportsIndex) or kind not in _INVERSE_TYPE:
         check.option(op, "type", kind, (1, 2, 3, 4))
     scale = scale_of(op, norm, inverse)

@@ -85,9 +85,16 @@ def _defined(name: str, along: Callable[..., R]) -> tuple[SeveralAxes[R], Severa
 
 def _function(name: str, default: Axes, along: Callable[..., R]) -> SeveralAxes[R]:
     def transform(
-        x: Transformable, s: Lengths = None, dim: Axes = default, norm: str | None = None, *, axes: Axes = None,
-        precision: Precision | None = None, plan: FFTPlan | None = None, out: R | None = None,
-    ) -> R:  # fmt: skip
+        x: Transformable,
+        s: Lengths = None,
+        dim: Axes = default,
+        norm: str | None = None,
+        *,
+        axes: Axes = None,
+        precision: Precision | None = None,
+        plan: FFTPlan | None = None,
+        out: R | None = None,
+    ) -> R:
         if axes is not None:
             if dim != default:
                 raise ArgumentError(op=name, argument="dim and axes", got=(dim, axes), expected="one of them, not both")

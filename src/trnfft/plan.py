@@ -61,9 +61,17 @@ class FFTPlan(Plan):
         )
 
     def serve(
-        self, op: str, x: Transformable, *, n: Axes, dim: Axes, norm: str | None, axis: Axes,
-        precision: Precision | None, out: Transformable | None,
-    ) -> Transformable:  # fmt: skip
+        self,
+        op: str,
+        x: Transformable,
+        *,
+        n: Axes,
+        dim: Axes,
+        norm: str | None,
+        axis: Axes,
+        precision: Precision | None,
+        out: Transformable | None,
+    ) -> Transformable:
         """Run ``fft(x, plan=plan)``: the plan's own options hold, and contradicting ones are refused."""
         if op != self.kind:
             raise ArgumentError(op=op, argument="plan", got=f"a plan for {self.kind}", expected=f"a plan for {op}")

@@ -269,10 +269,19 @@ def _overlapped(squares: Tensor, hop: int, count: int) -> Tensor:
 
 @array_function
 def spectrogram(
-    x: Tensor, n_fft: int, hop_length: int | None = None, win_length: int | None = None, window: Tensor | None = None,
-    center: bool = True, pad_mode: str = "reflect", normalized: bool = False, onesided: bool | None = None,
-    power: float = 2.0, *, precision: Precision | None = None,
-) -> Tensor:  # fmt: skip
+    x: Tensor,
+    n_fft: int,
+    hop_length: int | None = None,
+    win_length: int | None = None,
+    window: Tensor | None = None,
+    center: bool = True,
+    pad_mode: str = "reflect",
+    normalized: bool = False,
+    onesided: bool | None = None,
+    power: float = 2.0,
+    *,
+    precision: Precision | None = None,
+) -> Tensor:
     """Return magnitudes of `stft` raised to ``power``: 1 for magnitude, 2 for power; else the arguments of `stft`.
 
     Example:

@@ -13,9 +13,13 @@ from trnsci import ArgumentError, NotPositiveDefinite, check
 
 @drawing
 def multivariate_normal(
-    *size: Size, mean: Tensor, covariance: Tensor, method: str = "cholesky", dtype: torch.dtype | None = None,
+    *size: Size,
+    mean: Tensor,
+    covariance: Tensor,
+    method: str = "cholesky",
+    dtype: torch.dtype | None = None,
     generator: Source | None = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Draw normal vectors of a mean and a covariance.
 
     Args:

@@ -88,9 +88,13 @@ def _gathered(request: Request, x: Tensor, order: Tensor) -> Tensor:
 
 @drawing
 def choice(
-    a: int | Tensor, *size: Size, replace: bool = True, p: Tensor | None = None,
-    device: torch.device | str | None = None, generator: Source | None = None,
-) -> Tensor:  # fmt: skip
+    a: int | Tensor,
+    *size: Size,
+    replace: bool = True,
+    p: Tensor | None = None,
+    device: torch.device | str | None = None,
+    generator: Source | None = None,
+) -> Tensor:
     """Draw elements of ``0 .. a - 1``, or rows of a tensor.
 
     Args:

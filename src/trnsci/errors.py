@@ -11,10 +11,23 @@ from typing import Any
 from trnsim.errors import CapacityError, HardwareLimit, KernelError, OutOfBounds, Race, ReadUninitialized, TrnError
 
 __all__ = [
-    "ArgumentError", "BackendUnavailable", "CapacityError", "DtypeError", "HardwareLimit", "KernelError",
-    "NotConverged", "NotPositiveDefinite", "NumericalError", "OutOfBounds", "Race", "RankFailed", "ReadUninitialized",
-    "Singular", "TrnError", "UnsupportedError",
-]  # fmt: skip
+    "ArgumentError",
+    "BackendUnavailable",
+    "CapacityError",
+    "DtypeError",
+    "HardwareLimit",
+    "KernelError",
+    "NotConverged",
+    "NotPositiveDefinite",
+    "NumericalError",
+    "OutOfBounds",
+    "Race",
+    "RankFailed",
+    "ReadUninitialized",
+    "Singular",
+    "TrnError",
+    "UnsupportedError",
+]
 
 
 class ArgumentError(TrnError, ValueError):

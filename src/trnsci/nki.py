@@ -68,10 +68,32 @@ else:
 jit = nki.jit
 
 __all__ = [
-    "HAS_NKI", "K_TILE", "M_TILE", "N_TILE", "PSUM_BANKS", "PSUM_BANK_BYTES", "P_MAX", "QUEUES", "WARM", "Axis",
-    "Matrix", "Queue", "Tile", "jit", "launch", "load", "mine", "ncc", "nisa", "nki", "nl", "require", "store",
-    "tiles", "warm_up",
-]  # fmt: skip
+    "HAS_NKI",
+    "K_TILE",
+    "M_TILE",
+    "N_TILE",
+    "PSUM_BANKS",
+    "PSUM_BANK_BYTES",
+    "P_MAX",
+    "QUEUES",
+    "WARM",
+    "Axis",
+    "Matrix",
+    "Queue",
+    "Tile",
+    "jit",
+    "launch",
+    "load",
+    "mine",
+    "ncc",
+    "nisa",
+    "nki",
+    "nl",
+    "require",
+    "store",
+    "tiles",
+    "warm_up",
+]
 
 
 class Axis(NamedTuple):

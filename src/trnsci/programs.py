@@ -232,9 +232,15 @@ def _names(function: Any) -> tuple[str, ...]:
 
 
 def _widths(
-    kernel: Any, tensors: tuple[Any, ...], static: dict[str, Any], *, names: tuple[str, ...], axes: tuple[Axis, ...],
-    extents: list[int], units: list[int],
-) -> tuple[int, ...]:  # fmt: skip
+    kernel: Any,
+    tensors: tuple[Any, ...],
+    static: dict[str, Any],
+    *,
+    names: tuple[str, ...],
+    axes: tuple[Axis, ...],
+    extents: list[int],
+    units: list[int],
+) -> tuple[int, ...]:
     """Return the width of a piece along each axis, if a program grows in proportion to its pieces of one step."""
     one = tensors
     for axis, extent in zip(axes, extents, strict=True):

@@ -163,9 +163,14 @@ class _Links:
 
 @kept
 def chain(
-    shape: tuple[int, ...], dims: tuple[int, ...], steps: tuple[Step, ...], factors: tuple[Varies, ...], real: bool,
-    dtype: torch.dtype, converts: bool,
-) -> Chain:  # fmt: skip
+    shape: tuple[int, ...],
+    dims: tuple[int, ...],
+    steps: tuple[Step, ...],
+    factors: tuple[Varies, ...],
+    real: bool,
+    dtype: torch.dtype,
+    converts: bool,
+) -> Chain:
     """Return the program of steps over data of this shape, which is ``real`` or not."""
     builder = Builder(shape, dtype, real)
     links, left = _Links(builder), list(factors)

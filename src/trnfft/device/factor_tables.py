@@ -98,9 +98,14 @@ def _tensor(array: Array, dtype: torch.dtype) -> Tensor:
 
 
 def first(
-    factors: Fold, half: int, planes: int, sign: int, dtype: torch.dtype, diagonal: Array | None = None,
+    factors: Fold,
+    half: int,
+    planes: int,
+    sign: int,
+    dtype: torch.dtype,
+    diagonal: Array | None = None,
     kept: int | None = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Return [k, w]: for every residue of n2 the DFT matrix of n1 points with twiddles, after a ``diagonal`` of n.
 
     Of whole rows the first ``kept`` values of k1 are wanted, all where that is not said.

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any, NamedTuple
 
 import torch
@@ -188,15 +187,47 @@ class Multiply(NamedTuple):
     by: MaybeTable
 
 
-class Times(Multiply):
+class Times(NamedTuple):
     """Rows of ``inputs`` points times a factor that a call gives; without one they are converted."""
 
-    __slots__ = ()
+    outer: int
+    inputs: int
+    outputs: int
+    inner: int
+    parts: int
+    by: MaybeTable
 
 
 Sizes = (
-    Rows | Fused | Folded | FoldedColumns | FoldedTransposed | Unfolded | Completed | Frames | Turn | Columns | Multiply
+    Rows
+    | Fused
+    | Folded
+    | FoldedColumns
+    | FoldedTransposed
+    | Unfolded
+    | Completed
+    | Frames
+    | Turn
+    | Columns
+    | Multiply
+    | Times
 )
+
+# What the kernel calls each of them.
+KINDS: dict[type[Any], str] = {
+    Rows: "rows",
+    Fused: "fused",
+    Folded: "folded",
+    FoldedColumns: "folded columns",
+    FoldedTransposed: "folded transposed",
+    Unfolded: "unfolded",
+    Completed: "completed",
+    Frames: "frames",
+    Turn: "turn",
+    Columns: "columns",
+    Multiply: "multiply",
+    Times: "times",
+}
 
 
 class Pass(NamedTuple):
@@ -208,8 +239,7 @@ class Pass(NamedTuple):
 
     def static(self) -> tuple[Any, ...]:
         """Return the pass as the kernel reads it: plain tuples, since the compiler refuses named ones."""
-        kind = re.sub("(?<=.)([A-Z])", r" \1", type(self.sizes).__name__).lower()
-        return kind, self.size, self.real, _plain(self.sizes)
+        return KINDS[type(self.sizes)], self.size, self.real, _plain(self.sizes)
 
 
 def _plain(value: Any) -> Any:

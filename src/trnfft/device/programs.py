@@ -414,9 +414,15 @@ def half_read(n: int, rows: int, inner: int) -> tuple[int, bool]:
 # Programs hold tables of up to some tens of megabytes.
 @kept
 def program(
-    kind: str, shape: tuple[int, ...], dims: tuple[int, ...], n: int, sign: int, scale: str, dtype: torch.dtype,
+    kind: str,
+    shape: tuple[int, ...],
+    dims: tuple[int, ...],
+    n: int,
+    sign: int,
+    scale: str,
+    dtype: torch.dtype,
     real_in: bool = False,
-) -> Program:  # fmt: skip
+) -> Program:
     """Return the passes of a call. ``n`` is the length of the last axis where only half of it is read or written."""
     last = dims[-1]
     builder = Builder(shape, dtype, real_in or kind == "r2c")

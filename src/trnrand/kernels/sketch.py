@@ -16,7 +16,15 @@ CHOICES = {"width": WIDTHS, "loads": QUEUES, "stores": QUEUES}
 
 
 @nki.jit
-def sketch(start_hbm, a_hbm, size=4, engine="philox4x32", width=BLOCKS, loads="compiler", stores="compiler"):
+def sketch(
+    start_hbm,
+    a_hbm,
+    size=4,
+    engine="philox4x32",
+    width=BLOCKS,
+    loads="compiler",
+    stores="compiler",
+):
     M, N = a_hbm.shape
     require(size % 4 == 0, f"size must be a multiple of 4, the normals of a block, and is {size}")
     start = _Start(start_hbm, engine)

@@ -11,6 +11,15 @@ from trnsci.analogs.methods import ENERGY, STAYS
 from trnsci.analogs.operators import ANALOGS, RANDOM, runs_on_neuron
 
 __all__ = [
-    "ANALOGS", "ENERGY", "FUNCTIONS", "NUMPY", "PLAIN", "RANDOM", "STAYS", "Analog", "Different", "looks_like",
+    "ANALOGS",
+    "ENERGY",
+    "FUNCTIONS",
+    "NUMPY",
+    "PLAIN",
+    "RANDOM",
+    "STAYS",
+    "Analog",
+    "Different",
+    "looks_like",
     "runs_on_neuron",
-]  # fmt: skip
+]

@@ -67,9 +67,15 @@ def _transforms2(a: Any, s: Any = None, axes: Any = (-2, -1), *rest: Any, **opti
 
 
 def _cosine(
-    x: Any, type: int = 2, n: Any = None, axis: int = -1, norm: Any = None, overwrite_x: Any = None,  # noqa: A002
-    workers: Any = None, orthogonalize: Any = None,
-) -> Given:  # fmt: skip
+    x: Any,
+    type: int = 2,  # noqa: A002
+    n: Any = None,
+    axis: int = -1,
+    norm: Any = None,
+    overwrite_x: Any = None,
+    workers: Any = None,
+    orthogonalize: Any = None,
+) -> Given:
     return _given(np.asarray(x), type, n, axis=axis, norm=norm, orthogonalize=orthogonalize)
 
 
@@ -113,9 +119,15 @@ def _cholesky(a: Any, lower: bool = False, overwrite_a: Any = None, check_finite
 
 
 def _scipy_solve(
-    a: Any, b: Any, lower: bool = False, overwrite_a: Any = None, overwrite_b: Any = None, check_finite: Any = None,
-    assume_a: str | None = None, transposed: bool = False,
-) -> Given:  # fmt: skip
+    a: Any,
+    b: Any,
+    lower: bool = False,
+    overwrite_a: Any = None,
+    overwrite_b: Any = None,
+    check_finite: Any = None,
+    assume_a: str | None = None,
+    transposed: bool = False,
+) -> Given:
     _plain(transposed=transposed)
     if assume_a not in (None, "gen", "general", "pos", "positive definite"):
         raise Different(f"assume_a={assume_a!r} has no counterpart")
@@ -125,9 +137,14 @@ def _scipy_solve(
 
 
 def _triangular(
-    a: Any, b: Any, trans: Any = 0, lower: bool = False, unit_diagonal: bool = False, overwrite_b: Any = None,
+    a: Any,
+    b: Any,
+    trans: Any = 0,
+    lower: bool = False,
+    unit_diagonal: bool = False,
+    overwrite_b: Any = None,
     check_finite: Any = None,
-) -> Given:  # fmt: skip
+) -> Given:
     if trans not in (0, "N"):
         raise Different(f"trans={trans!r} has no counterpart")
     a, b = _matrix(a), np.asarray(b)
@@ -155,24 +172,39 @@ def _lu_solve(lu_and_piv: Any, b: Any, trans: int = 0, overwrite_b: Any = None, 
 
 
 def _scipy_eigh(
-    a: Any, b: Any = None, *, lower: bool = True, eigvals_only: bool = False, overwrite_a: Any = None,
-    overwrite_b: Any = None, check_finite: Any = None, **rest: Any,
-) -> Given:  # fmt: skip
+    a: Any,
+    b: Any = None,
+    *,
+    lower: bool = True,
+    eigvals_only: bool = False,
+    overwrite_a: Any = None,
+    overwrite_b: Any = None,
+    check_finite: Any = None,
+    **rest: Any,
+) -> Given:
     _plain(b=b, **{name: value for name, value in rest.items() if (name, value) != ("type", 1)})
     return _given(_matrix(a), "L" if lower else "U")
 
 
 def _scipy_svd(
-    a: Any, full_matrices: bool = True, compute_uv: bool = True, overwrite_a: Any = None, check_finite: Any = None,
+    a: Any,
+    full_matrices: bool = True,
+    compute_uv: bool = True,
+    overwrite_a: Any = None,
+    check_finite: Any = None,
     lapack_driver: str = "gesdd",
-) -> Given:  # fmt: skip
+) -> Given:
     return _given(_matrix(a), full_matrices) if compute_uv else _given(_matrix(a))
 
 
 def _scipy_qr(
-    a: Any, overwrite_a: Any = None, lwork: Any = None, mode: str = "full", pivoting: bool = False,
+    a: Any,
+    overwrite_a: Any = None,
+    lwork: Any = None,
+    mode: str = "full",
+    pivoting: bool = False,
     check_finite: Any = None,
-) -> Given:  # fmt: skip
+) -> Given:
     _plain(pivoting=pivoting)
     if mode not in ("full", "economic"):
         raise Different(f"mode={mode!r} returns something else")

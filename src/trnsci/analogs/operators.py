@@ -56,9 +56,16 @@ def _inverse_transform(x: Any, dim: Any, normalization: int, last: int) -> Given
 
 
 def _short_time(
-    x: Any, n_fft: int, hop_length: Any = None, win_length: Any = None, window: Any = None, normalized: bool = False,
-    onesided: Any = None, return_complex: Any = None, align_to_window: Any = None,
-) -> Given:  # fmt: skip
+    x: Any,
+    n_fft: int,
+    hop_length: Any = None,
+    win_length: Any = None,
+    window: Any = None,
+    normalized: bool = False,
+    onesided: Any = None,
+    return_complex: Any = None,
+    align_to_window: Any = None,
+) -> Given:
     if align_to_window or return_complex is None:
         raise Different("its frames lie otherwise, or torch chooses what it returns")
     framing = {"center": False, "normalized": normalized, "onesided": onesided, "return_complex": return_complex}
@@ -105,9 +112,16 @@ def _attention(q: Any, k: Any, v: Any, dropout: float = 0.0, is_causal: bool = F
 
 
 def _any_attention(
-    q: Any, k: Any, v: Any, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False, *,
-    scale: float | None = None, enable_gqa: bool = False,
-) -> Given:  # fmt: skip
+    q: Any,
+    k: Any,
+    v: Any,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Given:
     if dropout_p:
         raise Different("dropout draws torch's random numbers")
     if enable_gqa and k.shape[-3] != q.shape[-3]:
@@ -281,15 +295,60 @@ ANALOGS.update({name: Analog(analog.name, _planned_draw, runs=False) for name, a
 # what AWS's own PyTorch compiles for the device, besides everything that goes element by element
 _NEURON = frozenset(
     [
-        "convolution", "conv1d", "conv2d", "conv3d", "native_layer_norm", "native_group_norm", "native_batch_norm",
-        "batch_norm", "embedding", "_softmax", "_log_softmax", "max_pool2d_with_indices", "avg_pool2d",
-        "_adaptive_avg_pool2d", "upsample_nearest2d", "nll_loss_forward", "sum", "mean", "amax", "amin", "argmax",
-        "max", "min", "cumsum", "prod", "var", "std", "cat", "stack", "index_select", "gather", "scatter", "where",
-        "clone", "copy_", "_to_copy", "permute", "transpose", "view", "_unsafe_view", "expand", "slice", "select",
-        "index", "sort", "topk", "pad", "constant_pad_nd", "convolution_backward", "native_layer_norm_backward",
-        "embedding_dense_backward", "_softmax_backward_data",
+        "convolution",
+        "conv1d",
+        "conv2d",
+        "conv3d",
+        "native_layer_norm",
+        "native_group_norm",
+        "native_batch_norm",
+        "batch_norm",
+        "embedding",
+        "_softmax",
+        "_log_softmax",
+        "max_pool2d_with_indices",
+        "avg_pool2d",
+        "_adaptive_avg_pool2d",
+        "upsample_nearest2d",
+        "nll_loss_forward",
+        "sum",
+        "mean",
+        "amax",
+        "amin",
+        "argmax",
+        "max",
+        "min",
+        "cumsum",
+        "prod",
+        "var",
+        "std",
+        "cat",
+        "stack",
+        "index_select",
+        "gather",
+        "scatter",
+        "where",
+        "clone",
+        "copy_",
+        "_to_copy",
+        "permute",
+        "transpose",
+        "view",
+        "_unsafe_view",
+        "expand",
+        "slice",
+        "select",
+        "index",
+        "sort",
+        "topk",
+        "pad",
+        "constant_pad_nd",
+        "convolution_backward",
+        "native_layer_norm_backward",
+        "embedding_dense_backward",
+        "_softmax_backward_data",
     ]
-)  # fmt: skip
+)
 
 
 def runs_on_neuron(operator: str) -> bool:

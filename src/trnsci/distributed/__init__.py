@@ -24,6 +24,19 @@ from trnsci.distributed.team import Team
 from trnsci.distributed.world import leave
 
 __all__ = [
-    "Layout", "Part", "RankPlan", "ShardedPlan", "Team", "chunk", "chunks", "gather", "leave", "mesh", "plan",
-    "restartable", "shard", "sharded", "traffic",
-]  # fmt: skip
+    "Layout",
+    "Part",
+    "RankPlan",
+    "ShardedPlan",
+    "Team",
+    "chunk",
+    "chunks",
+    "gather",
+    "leave",
+    "mesh",
+    "plan",
+    "restartable",
+    "shard",
+    "sharded",
+    "traffic",
+]

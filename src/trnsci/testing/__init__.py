@@ -26,7 +26,22 @@ from trnsci.testing.oracles import exact_dot, in_float64
 from trnsci.testing.poison import poisoned
 
 __all__ = [
-    "BACKENDS", "EDGES", "Backend", "CountingOp", "assert_within", "counting_op", "dot_bound", "exact_dot", "gamma",
-    "gaussian", "gemm_bound", "ill_scaled", "in_float64", "known_answers", "pairs", "poisoned", "stated_and_used",
+    "BACKENDS",
+    "EDGES",
+    "Backend",
+    "CountingOp",
+    "assert_within",
+    "counting_op",
+    "dot_bound",
+    "exact_dot",
+    "gamma",
+    "gaussian",
+    "gemm_bound",
+    "ill_scaled",
+    "in_float64",
+    "known_answers",
+    "pairs",
+    "poisoned",
+    "stated_and_used",
     "unit_roundoff",
-]  # fmt: skip
+]
