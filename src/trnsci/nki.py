@@ -81,17 +81,27 @@ __all__ = [
     "Matrix",
     "Queue",
     "Tile",
+    "elementwise",
+    "filled",
     "jit",
     "launch",
     "load",
+    "load_each",
     "mine",
+    "multiply_add",
     "ncc",
     "nisa",
     "nki",
     "nl",
+    "product",
     "require",
     "store",
+    "subtract_product",
     "tiles",
+    "transpose_into",
+    "transposed",
+    "triangle",
+    "upper_inverse",
     "warm_up",
 ]
 
@@ -218,6 +228,114 @@ def move(dst: Any, src: Any, queue: str) -> None:
         nisa.dma_copy(dst=dst, src=src, dge_mode=nisa.dge_mode.hwdge, engine=nisa.engine.scalar)
     else:
         nisa.dma_copy(dst=dst, src=src)
+
+
+def filled(shape: Any, value: float) -> Any:
+    """Return a tile in SBUF of one number everywhere, in float32."""
+    tile_sb = nl.ndarray(shape, dtype=nl.float32, buffer=nl.sbuf)
+    nisa.memset(dst=tile_sb, value=value)
+    return tile_sb
+
+
+def elementwise(x: Any, y: Any, op: Any) -> Any:
+    """Return ``op(x, y)`` of two tiles of one shape, in SBUF and float32."""
+    tile_sb = nl.ndarray(x.shape, dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_tensor(dst=tile_sb, data1=x, data2=y, op=op)
+    return tile_sb
+
+
+def product(stationary_sb: Any, moving_sb: Any) -> Any:
+    """Return ``stationary.T @ moving`` of one tile each, in SBUF."""
+    shape = (stationary_sb.shape[1], moving_sb.shape[1])
+    product_ps = nl.ndarray(shape, dtype=nl.float32, buffer=nl.psum)  # [m, n]
+    nisa.nc_matmul(dst=product_ps, stationary=stationary_sb, moving=moving_sb, accumulate=False)
+    product_sb = nl.ndarray(shape, dtype=nl.float32, buffer=nl.sbuf)  # [m, n]
+    nisa.tensor_copy(dst=product_sb, src=product_ps)
+    return product_sb
+
+
+def subtract_product(from_sb: Any, stationary_sb: Any, moving_sb: Any) -> Any:
+    """Return ``from - stationary.T @ moving``, in SBUF."""
+    product_ps = nl.ndarray(from_sb.shape, dtype=nl.float32, buffer=nl.psum)  # [m, n]
+    nisa.nc_matmul(dst=product_ps, stationary=stationary_sb, moving=moving_sb, accumulate=False)
+    left_sb = nl.ndarray(from_sb.shape, dtype=nl.float32, buffer=nl.sbuf)  # [m, n]
+    nisa.tensor_tensor(dst=left_sb, data1=from_sb, data2=product_ps, op=nl.subtract)
+    return left_sb
+
+
+def transposed(x_sb: Any) -> Any:
+    """Return ``x.T``, in SBUF."""
+    transposed_sb = nl.ndarray((x_sb.shape[1], x_sb.shape[0]), dtype=nl.float32, buffer=nl.sbuf)  # [n, m]
+    transpose_into(transposed_sb, x_sb)
+    return transposed_sb
+
+
+def transpose_into(dst_sb: Any, x_sb: Any) -> None:
+    """Set a tile to ``x.T``, by way of PSUM."""
+    transposed_ps = nl.ndarray(dst_sb.shape, dtype=nl.float32, buffer=nl.psum)  # [n, m]
+    nisa.nc_transpose(dst=transposed_ps, data=x_sb)
+    nisa.tensor_copy(dst=dst_sb, src=transposed_ps)
+
+
+def load_each(x_hbm: Any, queue: str = "compiler") -> Any:
+    """Copy matrices [S, R, C] from HBM into a list of SBUF tiles."""
+    tiles_sb = []
+    for i in range(x_hbm.shape[0]):
+        tiles_sb.append(load(x_hbm[i, 0 : x_hbm.shape[1], 0 : x_hbm.shape[2]], queue))  # [R, C]
+    return tiles_sb
+
+
+def triangle(x_sb: Any, upper: bool, offset: int = 0) -> Any:
+    """Return a tile with zeros below its diagonal, or above it unless ``upper``; an offset of -1 zeros that, too."""
+    kept_sb = nl.ndarray(x_sb.shape, dtype=x_sb.dtype, buffer=nl.sbuf)  # [m, n]
+    side = 1 if upper else -1
+    nisa.affine_select(
+        dst=kept_sb,
+        pattern=[[side, x_sb.shape[1]]],
+        channel_multiplier=-side,
+        offset=offset,
+        on_true_tile=x_sb,
+        on_false_value=0.0,
+        cmp_op=nl.greater_equal,
+    )
+    return kept_sb
+
+
+def upper_inverse(u_sb: Any, masks_sb: Any, unit: bool, both: bool = True) -> Any:
+    """Return the inverse x of an upper triangle of one tile and, unless not ``both`` are wanted, its transpose y.
+
+    From the inverses of neighbouring blocks follows that of the pair, x - x c x, where c is the block above and right
+    of the pair; ``masks`` select these blocks for each doubling, and the last is the identity. Products need one factor
+    transposed, so the transpose is carried along.
+    """
+    m = u_sb.shape[0]
+    eye_sb = masks_sb[len(masks_sb) - 1][0:m, 0:m]
+    # What lies on the other side of the diagonal is not to be read; even a NaN there must not meet a mask.
+    kept_sb = triangle(u_sb, True, -1 if unit else 0)  # [m, m]
+    x_sb = eye_sb
+    if not unit:
+        diagonal_sb = nl.ndarray((m, 1), dtype=nl.float32, buffer=nl.sbuf)  # [m, 1]
+        nisa.tensor_reduce(dst=diagonal_sb, op=nl.add, data=elementwise(kept_sb, eye_sb, nl.multiply), axis=1)
+        nisa.reciprocal(dst=diagonal_sb, data=diagonal_sb)
+        x_sb = nl.ndarray((m, m), dtype=nl.float32, buffer=nl.sbuf)  # [m, m]
+        nisa.tensor_scalar(dst=x_sb, data=eye_sb, op0=nl.multiply, operand0=diagonal_sb)
+    y_sb = x_sb
+    size = 1
+    for level in range(len(masks_sb) - 1):
+        if size < m:
+            # y c.T = (c x).T, of which both x c x and its transpose are products.
+            step_sb = product(elementwise(kept_sb, masks_sb[level][0:m, 0:m], nl.multiply), y_sb)
+            next_sb = subtract_product(x_sb, step_sb, x_sb)
+            if both or 2 * size < m:
+                y_sb = subtract_product(y_sb, x_sb, step_sb)
+            x_sb = next_sb
+        size = 2 * size
+    return x_sb, y_sb
+
+
+def multiply_add(dst: Any, x: Any, factor: Any, y: Any) -> None:
+    """Set ``dst`` to ``x * factor + y``, on the Vector Engine; the factor is a number, or one for each partition."""
+    nisa.scalar_tensor_tensor(dst=dst, data=x, op0=nl.multiply, operand0=factor, op1=nl.add, operand1=y)
 
 
 # Choices of `warm_up`: 7 x 0.43 us at half clock fill the 3.4 us after which the Tensor Engine runs at its full one.

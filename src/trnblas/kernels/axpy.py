@@ -3,7 +3,7 @@
 Coefficients of 0 and 1 are compile-time: a 0 does not read its vector and a 1 is not multiplied.
 """
 
-from trnsci.nki import N_TILE, P_MAX, QUEUES, Axis, load, mine, nisa, nki, nl, store, tiles
+from trnsci.nki import N_TILE, P_MAX, QUEUES, Axis, load, mine, multiply_add, nisa, nki, nl, store, tiles
 
 WIDTH = 4 * N_TILE
 # Both cores of a logical core can share the outermost loop.
@@ -46,7 +46,5 @@ def _plus(sum_sb, x_sb, kind, value_sb):
     elif kind == "1":
         nisa.tensor_tensor(dst=next_sb, data1=sum_sb, data2=x_sb, op=nl.add)
     else:
-        nisa.scalar_tensor_tensor(
-            dst=next_sb, data=x_sb, op0=nl.multiply, operand0=value_sb, op1=nl.add, operand1=sum_sb
-        )
+        multiply_add(next_sb, x_sb, value_sb, sum_sb)
     return next_sb

@@ -1,6 +1,6 @@
 """y[B, P, W] = sum over d of weights[B, d, P, W] * x[B, d, P, W], x shifted to every diagonal.  Bound by DMA."""
 
-from trnsci.nki import N_TILE, P_MAX, QUEUES, Axis, load, mine, nisa, nki, nl, store, tiles
+from trnsci.nki import N_TILE, P_MAX, QUEUES, Axis, elementwise, load, mine, nki, nl, store, tiles
 
 WIDTH = 4 * N_TILE
 # Both cores of a logical core can share the outermost loop.
@@ -24,13 +24,11 @@ def banded(weights_hbm, x_hbm, width=WIDTH, loads="compiler", stores="compiler")
             for d in range(D):
                 weights_sb = load(weights_hbm[i, d, 0:P_MAX, w.span], loads)  # [P, w]
                 x_sb = load(x_hbm[i, d, 0:P_MAX, w.span], loads)  # [P, w]
-                term_sb = nl.ndarray((P, w.size), dtype=nl.float32, buffer=nl.sbuf)  # [P, w]
-                nisa.tensor_tensor(dst=term_sb, data1=weights_sb, data2=x_sb, op=nl.multiply)
+                term_sb = elementwise(weights_sb, x_sb, nl.multiply)  # [P, w]
                 if sum_sb == None:
                     sum_sb = term_sb
                 else:
-                    next_sb = nl.ndarray((P, w.size), dtype=nl.float32, buffer=nl.sbuf)  # [P, w]
-                    nisa.tensor_tensor(dst=next_sb, data1=sum_sb, data2=term_sb, op=nl.add)
+                    next_sb = elementwise(sum_sb, term_sb, nl.add)  # [P, w]
                     sum_sb = next_sb
             store(y_hbm[i, 0:P_MAX, w.span], sum_sb, stores)
     return y_hbm

@@ -4,7 +4,7 @@ x and y are [B, P, W]. Partial sums of each partition go to a column; one produc
 Bound by DMA, except that ``compensated`` (Ogita, Rump and Oishi's Dot2 as a tree) is bound by the Vector Engine.
 """
 
-from trnsci.nki import N_TILE, P_MAX, QUEUES, Axis, load, nisa, nki, nl, store, tiles
+from trnsci.nki import N_TILE, P_MAX, QUEUES, Axis, elementwise, filled, load, nisa, nki, nl, store, tiles
 
 WIDTH = 4 * N_TILE
 # Veltkamp's constant for fp32: splits 24 bits into two halves of 12.
@@ -58,8 +58,7 @@ def _vector(sums_sb, x_hbm, y_hbm, row, column, *, mode, width, shared, loads):
         into = slice(w.index, w.index + 1)
         if mode == "dot":
             y_sb = load(y_hbm[row, 0:P_MAX, w.span], loads)  # [P, w]
-            product_sb = nl.ndarray((P, w.size), dtype=nl.float32, buffer=nl.sbuf)  # [P, w]
-            nisa.tensor_tensor(dst=product_sb, data1=x_sb, data2=y_sb, op=nl.multiply)
+            product_sb = elementwise(x_sb, y_sb, nl.multiply)  # [P, w]
             nisa.tensor_reduce(dst=part_sb[0][:, into], op=nl.add, data=product_sb, axis=1)
         elif mode == "compensated":
             y_sb = load(y_hbm[row, 0:P_MAX, w.span], loads)  # [P, w]
@@ -93,8 +92,7 @@ def _vector(sums_sb, x_hbm, y_hbm, row, column, *, mode, width, shared, loads):
 def _over_partitions(column_sb):
     """Add the partitions: [P, b] to [b, 1], in PSUM."""
     P, b = column_sb.shape
-    ones_sb = nl.ndarray((P, 1), dtype=nl.float32, buffer=nl.sbuf)  # [P, 1]
-    nisa.memset(dst=ones_sb, value=1.0)
+    ones_sb = filled((P, 1), 1.0)  # [P, 1]
     sum_ps = nl.ndarray((b, 1), dtype=nl.float32, buffer=nl.psum)  # [b, 1]
     nisa.nc_matmul(dst=sum_ps, stationary=column_sb, moving=ones_sb, accumulate=False)
     return sum_ps

@@ -17,6 +17,7 @@ from trnsci.nki import (
     Tile,
     load,
     mine,
+    multiply_add,
     nisa,
     nki,
     nl,
@@ -128,15 +129,11 @@ def _finished(c_ps, finish, i, *, here, n, dtype):
         if bias_sb == None:
             nisa.tensor_scalar(dst=last_sb, data=c_ps, op0=nl.multiply, operand0=alpha)
         else:
-            nisa.scalar_tensor_tensor(
-                dst=last_sb, data=c_ps, op0=nl.multiply, operand0=alpha, op1=nl.add, operand1=bias_sb[0:m, n.span]
-            )
+            multiply_add(last_sb, c_ps, alpha, bias_sb[0:m, n.span])
         if c_hbm != None:
             c_sb = load(c_hbm[i, here, n.span])  # [m, n]
             product_sb, last_sb = last_sb, nl.ndarray((m, n.size), dtype=nl.float32, buffer=nl.sbuf)  # [m, n]
-            nisa.scalar_tensor_tensor(
-                dst=last_sb, data=c_sb, op0=nl.multiply, operand0=beta, op1=nl.add, operand1=product_sb
-            )
+            multiply_add(last_sb, c_sb, beta, product_sb)
     if activation != "none":
         functions = {"relu": nl.relu, "gelu": nl.gelu, "silu": nl.silu, "sigmoid": nl.sigmoid, "tanh": nl.tanh}
         active_sb = nl.ndarray(last_sb.shape, dtype=dtype, buffer=nl.sbuf)  # [m, n]

@@ -4,7 +4,7 @@ Transposed, the contraction is over partitions: x is stationary, a single column
 is, rows are multiplied by x on the Vector Engine and added up on the Scalar Engine.
 """
 
-from trnsci.nki import K_TILE, N_TILE, P_MAX, QUEUES, Axis, load, nisa, nki, nl, store, tiles
+from trnsci.nki import K_TILE, N_TILE, P_MAX, QUEUES, Axis, elementwise, load, nisa, nki, nl, store, tiles
 
 WIDTH = 4 * N_TILE
 # How a launch that would be too long a program may be cut.
@@ -61,8 +61,7 @@ def _by_rows(y_hbm, a_hbm, x_hbm, i, *, width, loads, stores):
         sums_sb = nl.ndarray((m.size, len(parts)), dtype=nl.float32, buffer=nl.sbuf)  # [m, T]
         for n in parts:
             a_sb = load(a_hbm[i, m.span, n.span], loads)  # [m, n]
-            product_sb = nl.ndarray((m.size, n.size), dtype=nl.float32, buffer=nl.sbuf)  # [m, n]
-            nisa.tensor_tensor(dst=product_sb, data1=a_sb, data2=x_sb[n.index][0 : m.size, :], op=nl.multiply)
+            product_sb = elementwise(a_sb, x_sb[n.index][0 : m.size, :], nl.multiply)  # [m, n]
             scratch_sb = nl.ndarray((m.size, n.size), dtype=nl.float32, buffer=nl.sbuf)  # [m, n]
             nisa.activation_reduce(
                 dst=scratch_sb,

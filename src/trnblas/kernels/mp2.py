@@ -5,7 +5,7 @@ exponentials u[V, Q]. Per element the Vector Engine does two operations, each wi
 full rate; the Scalar Engine adds up. Bound by the Tensor Engine, Vector and DMA close behind.
 """
 
-from trnsci.nki import N_TILE, P_MAX, QUEUES, load, mine, nisa, nki, nl, store, tiles
+from trnsci.nki import N_TILE, P_MAX, QUEUES, elementwise, load, mine, nisa, nki, nl, store, tiles
 
 # Pairs whose rows are loaded together, for DMA packets of several KiB, as far as SBUF allows; twice this is in use.
 TOGETHER = 4
@@ -93,11 +93,9 @@ def _pair(sum_sb, t_sb, u_sb, uT_sb, *, V, P, j):
             nisa.scalar_tensor_tensor(
                 dst=twice_ps, data=here_sb, op0=nl.multiply, operand0=2.0, op1=nl.subtract, operand1=transposed_ps
             )
-            y_sb = nl.ndarray((a.size, b.size), dtype=nl.float32, buffer=nl.sbuf)  # [a, b]
-            nisa.tensor_tensor(dst=y_sb, data1=here_sb, data2=twice_ps, op=nl.multiply)
+            y_sb = elementwise(here_sb, twice_ps, nl.multiply)  # [a, b]
             nisa.nc_matmul(dst=projected_ps, stationary=u_sb[a.index], moving=y_sb, accumulate=a.index > 0)
-        weighted_sb = nl.ndarray((Q, b.size), dtype=nl.float32, buffer=nl.sbuf)  # [Q, b]
-        nisa.tensor_tensor(dst=weighted_sb, data1=uT_sb[:, b.span], data2=projected_ps, op=nl.multiply)
+        weighted_sb = elementwise(uT_sb[:, b.span], projected_ps, nl.multiply)  # [Q, b]
         scratch_sb = nl.ndarray((Q, b.size), dtype=nl.float32, buffer=nl.sbuf)  # [Q, b]
         result_sb = sum_sb if len(chunks) == 1 else part_sb[:, b.index : b.index + 1]
         nisa.activation_reduce(dst=scratch_sb, op=nl.copy, data=weighted_sb, reduce_op=nl.add, reduce_res=result_sb)

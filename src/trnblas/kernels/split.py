@@ -5,7 +5,23 @@ Entries of diagonals below ``exact`` become a plane each; the rest are so small 
 relative to diagonal ``exact``, into one last plane. Bound by the Tensor Engine: one pass a pair, where fp32 takes four.
 """
 
-from trnsci.nki import K_TILE, M_TILE, N_TILE, QUEUES, WARM, Axis, load, nisa, nki, nl, require, store, tiles, warm_up
+from trnsci.nki import (
+    K_TILE,
+    M_TILE,
+    N_TILE,
+    QUEUES,
+    WARM,
+    Axis,
+    load,
+    multiply_add,
+    nisa,
+    nki,
+    nl,
+    require,
+    store,
+    tiles,
+    warm_up,
+)
 
 # One digit of 7 bits further down.
 STEP = 2.0**-7
@@ -75,9 +91,7 @@ def _tile(out_hbm, aT_sb, b_sb, *, layout, exact, E, i, rows, m, n, stores):
             if rest_sb == None:
                 nisa.tensor_scalar(dst=next_sb, data=sum_ps, op0=nl.multiply, operand0=weight)
             else:
-                nisa.scalar_tensor_tensor(
-                    dst=next_sb, data=sum_ps, op0=nl.multiply, operand0=weight, op1=nl.add, operand1=rest_sb
-                )
+                multiply_add(next_sb, sum_ps, weight, rest_sb)
             rest_sb = next_sb
     if rest_sb != None:
         store(out_hbm[E, i, here, n.span], rest_sb, stores)

@@ -5,7 +5,21 @@ tiles below the diagonal are used as they are for their columns, and are transpo
 """
 
 from trnblas.kernels._block import _block_columns
-from trnsci.nki import K_TILE, M_TILE, N_TILE, PSUM_BANKS, QUEUES, Axis, load, nisa, nki, nl, tiles
+from trnsci.nki import (
+    K_TILE,
+    M_TILE,
+    N_TILE,
+    PSUM_BANKS,
+    QUEUES,
+    Axis,
+    elementwise,
+    load,
+    nki,
+    nl,
+    tiles,
+    transposed,
+    triangle,
+)
 
 ROW_TILES = PSUM_BANKS // 2
 # How a launch that would be too long a program may be cut.
@@ -39,42 +53,12 @@ def _row_tile(a_hbm, i, start, stop, loads):
         if k.start >= stop:
             tiles_sb.append(load(a_hbm[i, k.span, start:stop], loads))  # [k, m]
         elif k.start < start:
-            tiles_sb.append(_transposed(strip_sb[:, k.span]))
+            tiles_sb.append(transposed(strip_sb[:, k.span]))
         else:
             tiles_sb.append(_whole(strip_sb[:, k.span]))
     return tiles_sb
 
 
-def _transposed(x_sb):
-    rows, columns = x_sb.shape
-    xT_ps = nl.ndarray((columns, rows), dtype=nl.float32, buffer=nl.psum)  # [k, m]
-    nisa.nc_transpose(dst=xT_ps, data=x_sb)
-    xT_sb = nl.ndarray((columns, rows), dtype=nl.float32, buffer=nl.sbuf)  # [k, m]
-    nisa.tensor_copy(dst=xT_sb, src=xT_ps)
-    return xT_sb
-
-
 def _whole(x_sb):
     """Complete a tile on the diagonal: its lower triangle and the mirror image of what lies strictly below."""
-    m = x_sb.shape[0]
-    lower_sb = _lower(x_sb, 0)
-    mirrored_sb = _transposed(_lower(x_sb, -1))
-    whole_sb = nl.ndarray((m, m), dtype=nl.float32, buffer=nl.sbuf)  # [m, m]
-    nisa.tensor_tensor(dst=whole_sb, data1=lower_sb, data2=mirrored_sb, op=nl.add)
-    return whole_sb
-
-
-def _lower(x_sb, offset):
-    """Zero the elements where row + offset < column."""
-    m = x_sb.shape[0]
-    kept_sb = nl.ndarray((m, m), dtype=nl.float32, buffer=nl.sbuf)  # [m, m]
-    nisa.affine_select(
-        dst=kept_sb,
-        pattern=[[-1, m]],
-        channel_multiplier=1,
-        offset=offset,
-        on_true_tile=x_sb,
-        on_false_value=0.0,
-        cmp_op=nl.greater_equal,
-    )
-    return kept_sb
+    return elementwise(triangle(x_sb, False), transposed(triangle(x_sb, False, -1)), nl.add)

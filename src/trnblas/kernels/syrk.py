@@ -4,7 +4,7 @@ Row tiles end where their diagonal does, so half of a square product is never co
 ``x`` stays in SBUF; left out, ``y`` is ``x``, and the block on the diagonal is both.
 """
 
-from trnsci.nki import K_TILE, M_TILE, N_TILE, P_MAX, QUEUES, Axis, load, nisa, nki, nl, store, tiles
+from trnsci.nki import K_TILE, M_TILE, N_TILE, P_MAX, QUEUES, Axis, filled, load, nisa, nki, nl, store, tiles
 
 ROW_TILES = N_TILE // M_TILE
 # How a launch that would be too long a program may be cut.
@@ -17,8 +17,7 @@ CHOICES = {"loads": QUEUES, "stores": QUEUES}
 def syrk(xT_hbm, yT_hbm=None, loads="compiler", stores="compiler"):
     B, K, N = xT_hbm.shape
     out_hbm = nl.ndarray((B, N, N), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, N, N]
-    zero_sb = nl.ndarray((P_MAX, N_TILE), dtype=nl.float32, buffer=nl.sbuf)  # [p, n]
-    nisa.memset(dst=zero_sb, value=0.0)
+    zero_sb = filled((P_MAX, N_TILE), 0.0)  # [p, n]
     for i in range(B):
         for rows in tiles(N, ROW_TILES * M_TILE):
             x_sb = []

@@ -17,6 +17,7 @@ from trnsci.nki import (
     nki,
     nl,
     tiles,
+    triangle,
     warm_up,
 )
 
@@ -60,20 +61,11 @@ def _row_tile(aT_hbm, i, start, stop, *, lower, unit, loads):
 
 def _diagonal(aT_sb, lower, unit):
     """Zero the other side of the diagonal of a transposed tile [k, m], and put ones on it where it is not read."""
-    size = aT_sb.shape[0]
-    kept_sb = nl.ndarray(aT_sb.shape, dtype=aT_sb.dtype, buffer=nl.sbuf)  # [k, m]
-    nisa.affine_select(
-        dst=kept_sb,
-        pattern=[[1, size]],
-        channel_multiplier=-1,
-        on_true_tile=aT_sb,
-        on_false_value=0.0,
-        cmp_op=nl.greater_equal if lower else nl.less_equal,
-    )
+    kept_sb = triangle(aT_sb, lower)  # [k, m]
     if unit:
         nisa.affine_select(
             dst=kept_sb,
-            pattern=[[1, size]],
+            pattern=[[1, aT_sb.shape[0]]],
             channel_multiplier=-1,
             on_true_tile=kept_sb,
             on_false_value=1.0,

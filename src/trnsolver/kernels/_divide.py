@@ -3,7 +3,8 @@
 A matrix is a list of tiles of rows. The array computes stationary.T moving, so symmetric factors go in as they lie.
 """
 
-from trnsci.nki import M_TILE, N_TILE, P_MAX, nisa, nl, tiles
+from trnsci.nki import M_TILE, N_TILE, P_MAX, elementwise, filled, multiply_add, nisa, nl, tiles, transpose_into
+from trnsolver.kernels._tiles import _accumulate
 
 # Odd polynomials of degree 5. The first takes [0, 1] into [0, 0.99], multiplies what is small by 3.6 and keeps what is
 # above 0.15 above 0.5: no large value becomes a small one, which is what keeps rounding errors from growing. The
@@ -42,7 +43,7 @@ def _symmetric(dst_sb, left_sb, right_sb, scale, average):
     for m in tiles(N, M_TILE):
         own_ps = nl.ndarray((m.size, m.size), dtype=nl.float32, buffer=nl.psum)  # [m, m]
         own_sb = dst_sb[m.index][0 : m.size, m.span]
-        _accumulate(own_ps, left_sb, right_sb, m.span, m.span, False)
+        _accumulate(own_ps, left_sb, right_sb, m.span, m.span)
         if average and N <= M_TILE:
             # The transpose by a second product: a shorter chain than turning the first.
             _accumulate(own_ps, right_sb, left_sb, m.span, m.span, True)
@@ -54,7 +55,7 @@ def _symmetric(dst_sb, left_sb, right_sb, scale, average):
         for n in tiles(N - m.stop, N_TILE):
             span = slice(m.stop + n.start, m.stop + n.stop)
             part_ps = nl.ndarray((m.size, n.size), dtype=nl.float32, buffer=nl.psum)  # [m, n]
-            _accumulate(part_ps, left_sb, right_sb, m.span, span, False)
+            _accumulate(part_ps, left_sb, right_sb, m.span, span)
             nisa.activation(dst=dst_sb[m.index][0 : m.size, span], op=nl.copy, data=part_ps, scale=scale)
     _mirror(dst_sb)
 
@@ -64,49 +65,16 @@ def _quadratic(dst_sb, y_sb, eye_sb, c):
     N = y_sb[0].shape[1]
     for m in tiles(N, M_TILE):
         base_sb = nl.ndarray((m.size, m.size), dtype=nl.float32, buffer=nl.sbuf)  # [m, m]
-        nisa.scalar_tensor_tensor(
-            dst=base_sb,
-            data=eye_sb[0 : m.size, 0 : m.size],
-            op0=nl.multiply,
-            operand0=c[0] / c[1],
-            op1=nl.add,
-            operand1=y_sb[m.index][0 : m.size, m.span],
-        )
+        multiply_add(base_sb, eye_sb[0 : m.size, 0 : m.size], c[0] / c[1], y_sb[m.index][0 : m.size, m.span])
         own_ps = nl.ndarray((m.size, m.size), dtype=nl.float32, buffer=nl.psum)  # [m, m]
-        _accumulate(own_ps, y_sb, y_sb, m.span, m.span, False)
-        nisa.scalar_tensor_tensor(
-            dst=dst_sb[m.index][0 : m.size, m.span],
-            data=own_ps,
-            op0=nl.multiply,
-            operand0=c[2] / c[1],
-            op1=nl.add,
-            operand1=base_sb,
-        )
+        _accumulate(own_ps, y_sb, y_sb, m.span, m.span)
+        multiply_add(dst_sb[m.index][0 : m.size, m.span], own_ps, c[2] / c[1], base_sb)
         for n in tiles(N - m.stop, N_TILE):
             span = slice(m.stop + n.start, m.stop + n.stop)
             part_ps = nl.ndarray((m.size, n.size), dtype=nl.float32, buffer=nl.psum)  # [m, n]
-            _accumulate(part_ps, y_sb, y_sb, m.span, span, False)
-            nisa.scalar_tensor_tensor(
-                dst=dst_sb[m.index][0 : m.size, span],
-                data=part_ps,
-                op0=nl.multiply,
-                operand0=c[2] / c[1],
-                op1=nl.add,
-                operand1=y_sb[m.index][0 : m.size, span],
-            )
+            _accumulate(part_ps, y_sb, y_sb, m.span, span)
+            multiply_add(dst_sb[m.index][0 : m.size, span], part_ps, c[2] / c[1], y_sb[m.index][0 : m.size, span])
     _mirror(dst_sb)
-
-
-def _accumulate(dst_ps, left_sb, right_sb, rows, columns, onto):
-    """Set dst to rows and columns of left.T right, or add them."""
-    for k in range(len(left_sb)):
-        size = left_sb[k].shape[0]
-        nisa.nc_matmul(
-            dst=dst_ps,
-            stationary=left_sb[k][0:size, rows],
-            moving=right_sb[k][0:size, columns],
-            accumulate=onto or k > 0,
-        )
 
 
 def _mirror(dst_sb):
@@ -127,7 +95,7 @@ def _multiply(dst_sb, left_sb, right_sb):
     for m in tiles(N, M_TILE):
         for n in tiles(N, N_TILE):
             product_ps = nl.ndarray((m.size, n.size), dtype=nl.float32, buffer=nl.psum)  # [m, n]
-            _accumulate(product_ps, left_sb, right_sb, m.span, n.span, False)
+            _accumulate(product_ps, left_sb, right_sb, m.span, n.span)
             nisa.tensor_copy(dst=dst_sb[m.index][0 : m.size, n.span], src=product_ps)
 
 
@@ -136,9 +104,7 @@ def _turn(dst_sb, src_sb):
     N = src_sb[0].shape[1]
     for m in tiles(N, M_TILE):
         for n in tiles(N, M_TILE):
-            transposed_ps = nl.ndarray((n.size, m.size), dtype=nl.float32, buffer=nl.psum)  # [n, m]
-            nisa.nc_transpose(dst=transposed_ps, data=src_sb[m.index][0 : m.size, n.span])
-            nisa.tensor_copy(dst=dst_sb[n.index][0 : n.size, m.span], src=transposed_ps)
+            transpose_into(dst_sb[n.index][0 : n.size, m.span], src_sb[m.index][0 : m.size, n.span])
 
 
 def _add_diagonal(x_sb, eye_sb, value):
@@ -146,14 +112,8 @@ def _add_diagonal(x_sb, eye_sb, value):
     n = x_sb[0].shape[1]
     for m in tiles(n, M_TILE):
         here = x_sb[m.index][0 : m.size, m.span]
-        nisa.scalar_tensor_tensor(
-            dst=here,
-            data=eye_sb[0 : m.size, 0 : m.size],
-            op0=nl.multiply,
-            operand0=value if isinstance(value, float) else value[0 : m.size, m.index : m.index + 1],
-            op1=nl.add,
-            operand1=here,
-        )
+        number = value if isinstance(value, float) else value[0 : m.size, m.index : m.index + 1]
+        multiply_add(here, eye_sb[0 : m.size, 0 : m.size], number, here)
 
 
 def _diagonal(dst_sb, x_sb, eye_sb):
@@ -176,9 +136,7 @@ def _square(N):
 
 def _column(N):
     """One number for each row: column t holds those of tile t."""
-    column_sb = nl.ndarray((P_MAX, len(tiles(N, M_TILE))), dtype=nl.float32, buffer=nl.sbuf)  # [m, T]
-    nisa.memset(dst=column_sb, value=1.0)
-    return column_sb
+    return filled((P_MAX, len(tiles(N, M_TILE))), 1.0)  # [m, T]
 
 
 def _total(rows_sb, ones_sb, N):
@@ -199,7 +157,6 @@ def _row_squares(x_sb):
     N = x_sb[0].shape[1]
     rows_sb = _column(N)
     for m in tiles(N, M_TILE):
-        own_sb = nl.ndarray((m.size, N), dtype=nl.float32, buffer=nl.sbuf)  # [m, N]
-        nisa.tensor_tensor(dst=own_sb, data1=x_sb[m.index], data2=x_sb[m.index], op=nl.multiply)
+        own_sb = elementwise(x_sb[m.index], x_sb[m.index], nl.multiply)  # [m, N]
         nisa.tensor_reduce(dst=rows_sb[0 : m.size, m.index : m.index + 1], op=nl.add, data=own_sb, axis=1)
     return rows_sb

@@ -4,7 +4,21 @@ Position i of the upper half meets i of the lower half. After a step everybody m
 above 128 rows, blocks of 64 do so after a round.
 """
 
-from trnsci.nki import M_TILE, N_TILE, P_MAX, nisa, nl, store, tiles
+from trnsci.nki import (
+    M_TILE,
+    N_TILE,
+    P_MAX,
+    elementwise,
+    filled,
+    multiply_add,
+    nisa,
+    nl,
+    store,
+    tiles,
+    transpose_into,
+    transposed,
+)
+from trnsolver.kernels._tiles import _accumulate
 
 GROUP = N_TILE // M_TILE
 # Added to squares of which roots and reciprocals are taken.
@@ -27,7 +41,7 @@ def _rotation(q_sb, half_sb, e_sb, delta_sb, masks_sb, pattern, small_sb, floor)
     nisa.tensor_scalar(dst=sign_sb, data=delta_sb, op0=nl.greater_equal, operand0=0.0, op1=nl.subtract, operand1=0.5)
     nisa.scalar_tensor_tensor(dst=sum_sb, data=delta_sb, op0=nl.power, operand0=2.0, op1=nl.add, operand1=ee_sb)
     nisa.scalar_tensor_tensor(dst=root_sb, data=sum_sb, op0=nl.power, operand0=0.5, op1=nl.multiply, operand1=sign_sb)
-    nisa.scalar_tensor_tensor(dst=root_sb, data=delta_sb, op0=nl.multiply, operand0=0.5, op1=nl.add, operand1=root_sb)
+    multiply_add(root_sb, delta_sb, 0.5, root_sb)
     nisa.reciprocal(dst=root_sb, data=root_sb)
     if floor > 0:
         nisa.scalar_tensor_tensor(
@@ -41,13 +55,8 @@ def _rotation(q_sb, half_sb, e_sb, delta_sb, masks_sb, pattern, small_sb, floor)
         nisa.activation(
             dst=half_sb[0:size, g, 0:size], op=nl.copy, data=masks_sb[pattern], scale=c_sb[0:size, g : g + 1]
         )
-        nisa.scalar_tensor_tensor(
-            dst=q_sb[0:size, g, 0:size],
-            data=masks_sb[pattern + 1],
-            op0=nl.multiply,
-            operand0=sine_sb[0:size, g : g + 1],
-            op1=nl.add,
-            operand1=half_sb[0:size, g, 0:size],
+        multiply_add(
+            q_sb[0:size, g, 0:size], masks_sb[pattern + 1], sine_sb[0:size, g : g + 1], half_sb[0:size, g, 0:size]
         )
 
 
@@ -122,8 +131,7 @@ def _turn_rows(dst_sb, src_sb, w_sb, seats):
 def _total(left_hbm, rows_sb, index):
     """Sum over partitions."""
     size = rows_sb.shape[0]
-    ones_sb = nl.ndarray((size, 1), dtype=nl.float32, buffer=nl.sbuf)  # [n, 1]
-    nisa.memset(dst=ones_sb, value=1.0)
+    ones_sb = filled((size, 1), 1.0)  # [n, 1]
     total_ps = nl.ndarray((1, 1), dtype=nl.float32, buffer=nl.psum)  # [1, 1]
     nisa.nc_matmul(dst=total_ps, stationary=ones_sb, moving=rows_sb, accumulate=False)
     store(left_hbm[index, 0:1, 0:1], total_ps)
@@ -133,18 +141,14 @@ def _polish(vT_hbm, vT_sb, masks_sb, index):
     """Thousands of rotations cost a little orthogonality; one Newton-Schulz step restores it."""
     size = vT_sb.shape[0]
     N = vT_hbm.shape[1]
-    v_ps = nl.ndarray((size, size), dtype=nl.float32, buffer=nl.psum)  # [n, n]
-    nisa.nc_transpose(dst=v_ps, data=vT_sb)
-    v_sb = nl.ndarray((size, size), dtype=nl.float32, buffer=nl.sbuf)  # [n, n]
-    nisa.tensor_copy(dst=v_sb, src=v_ps)
+    v_sb = transposed(vT_sb)  # [n, n]
     gram_ps = nl.ndarray((size, size), dtype=nl.float32, buffer=nl.psum)  # [n, n]
     nisa.nc_matmul(dst=gram_ps, stationary=v_sb, moving=v_sb, accumulate=False)
-    fix_sb = nl.ndarray((size, size), dtype=nl.float32, buffer=nl.sbuf)  # [n, n]
-    nisa.tensor_tensor(dst=fix_sb, data1=masks_sb[0], data2=gram_ps, op=nl.subtract)
+    fix_sb = elementwise(masks_sb[0], gram_ps, nl.subtract)  # [n, n]
     step_ps = nl.ndarray((size, size), dtype=nl.float32, buffer=nl.psum)  # [n, n]
     nisa.nc_matmul(dst=step_ps, stationary=fix_sb, moving=vT_sb, accumulate=False)
     out_sb = nl.ndarray((size, size), dtype=nl.float32, buffer=nl.sbuf)  # [n, n]
-    nisa.scalar_tensor_tensor(dst=out_sb, data=step_ps, op0=nl.multiply, operand0=0.5, op1=nl.add, operand1=vT_sb)
+    multiply_add(out_sb, step_ps, 0.5, vT_sb)
     store(vT_hbm[index, 0:N, 0:N], out_sb[0:N, 0:N])
 
 
@@ -155,39 +159,19 @@ def _polish_large(vT_hbm, v_sb, transposed_sb, fix_sb, eye_sb, index):
     size = T * P_MAX
     for m in range(T):
         for g in range(T):
-            t_ps = nl.ndarray((P_MAX, P_MAX), dtype=nl.float32, buffer=nl.psum)  # [n, n]
-            nisa.nc_transpose(dst=t_ps, data=v_sb[m][0:P_MAX, g * P_MAX : (g + 1) * P_MAX])
-            nisa.tensor_copy(dst=transposed_sb[g][0:P_MAX, m * P_MAX : (m + 1) * P_MAX], src=t_ps)
+            there_sb = transposed_sb[g][0:P_MAX, m * P_MAX : (m + 1) * P_MAX]
+            transpose_into(there_sb, v_sb[m][0:P_MAX, g * P_MAX : (g + 1) * P_MAX])
     for m in range(T):
         here = slice(m * P_MAX, (m + 1) * P_MAX)
         for n in tiles(size, N_TILE):
             gram_ps = nl.ndarray((P_MAX, n.size), dtype=nl.float32, buffer=nl.psum)  # [n, cN]
-            for k in range(T):
-                nisa.nc_matmul(
-                    dst=gram_ps,
-                    stationary=transposed_sb[k][0:P_MAX, here],
-                    moving=transposed_sb[k][0:P_MAX, n.span],
-                    accumulate=k > 0,
-                )
+            _accumulate(gram_ps, transposed_sb, transposed_sb, here, n.span)
             nisa.tensor_scalar(dst=fix_sb[m][0:P_MAX, n.span], data=gram_ps, op0=nl.multiply, operand0=-1.0)
         nisa.tensor_tensor(dst=fix_sb[m][0:P_MAX, here], data1=fix_sb[m][0:P_MAX, here], data2=eye_sb, op=nl.add)
     for m in tiles(N, P_MAX):
         for n in tiles(N, N_TILE):
             step_ps = nl.ndarray((P_MAX, n.size), dtype=nl.float32, buffer=nl.psum)  # [n, cN]
-            for k in range(T):
-                nisa.nc_matmul(
-                    dst=step_ps,
-                    stationary=fix_sb[k][0:P_MAX, m.start : m.start + P_MAX],
-                    moving=v_sb[k][0:P_MAX, n.span],
-                    accumulate=k > 0,
-                )
+            _accumulate(step_ps, fix_sb, v_sb, slice(m.start, m.start + P_MAX), n.span)
             out_sb = nl.ndarray((P_MAX, n.size), dtype=nl.float32, buffer=nl.sbuf)  # [n, cN]
-            nisa.scalar_tensor_tensor(
-                dst=out_sb,
-                data=step_ps,
-                op0=nl.multiply,
-                operand0=0.5,
-                op1=nl.add,
-                operand1=v_sb[m.index][0:P_MAX, n.span],
-            )
+            multiply_add(out_sb, step_ps, 0.5, v_sb[m.index][0:P_MAX, n.span])
             store(vT_hbm[index, m.span, n.span], out_sb[0 : m.size, 0 : n.size])

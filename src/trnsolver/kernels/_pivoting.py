@@ -9,7 +9,7 @@ the pivot row. The next column is brought up to date ahead of the others, for it
 column that is done grows the inverse of the unit triangle, as if an identity had been eliminated along.
 """
 
-from trnsci.nki import P_MAX, nisa, nl
+from trnsci.nki import P_MAX, elementwise, nisa, nl
 
 # The key of 2**-100: a pivot with less, of entries near 1, counts as zero.
 FLOOR = 24576.0
@@ -106,8 +106,7 @@ def _winner(candidate_sb, best_sb):
     nisa.nc_transpose(dst=all_ps, data=best_sb.ap([[1, rows], [0, P_MAX]], offset=0))
     most_sb = nl.ndarray((P_MAX, 1), dtype=nl.float32, buffer=nl.sbuf)  # [k, 1]
     nisa.tensor_reduce(dst=most_sb, op=nl.maximum, data=all_ps, axis=1)
-    flag_sb = nl.ndarray((rows, 1), dtype=nl.float32, buffer=nl.sbuf)  # [p, 1]
-    nisa.tensor_tensor(dst=flag_sb, data1=best_sb, data2=most_sb[0:rows, 0:1], op=nl.equal)
+    flag_sb = elementwise(best_sb, most_sb[0:rows, 0:1], nl.equal)  # [p, 1]
     row_ps = nl.ndarray((P_MAX, w), dtype=nl.float32, buffer=nl.psum)  # [k, w]
     nisa.nc_matmul(
         dst=row_ps, stationary=flag_sb.ap([[1, rows], [0, P_MAX]], offset=0), moving=candidate_sb, accumulate=False

@@ -1,82 +1,43 @@
-"""Parts that several kernels share: triangular inverses by doubling, products, transposes and inner products."""
+"""Parts that several kernels share: products of matrices of several tiles of rows, and inner products."""
 
-from trnsci.nki import P_MAX, nisa, nl
-
-
-def _product(stationary_sb, moving_sb):
-    """stationary.T moving, in SBUF."""
-    m = stationary_sb.shape[1]
-    n = moving_sb.shape[1]
-    product_ps = nl.ndarray((m, n), dtype=nl.float32, buffer=nl.psum)  # [m, n]
-    nisa.nc_matmul(dst=product_ps, stationary=stationary_sb, moving=moving_sb, accumulate=False)
-    product_sb = nl.ndarray((m, n), dtype=nl.float32, buffer=nl.sbuf)  # [m, n]
-    nisa.tensor_copy(dst=product_sb, src=product_ps)
-    return product_sb
+from trnsci.nki import M_TILE, P_MAX, elementwise, filled, load, nisa, nl, store, tiles
 
 
-def _transposed(x_sb):
-    """x.T, in SBUF."""
-    m = x_sb.shape[0]
-    n = x_sb.shape[1]
-    transposed_ps = nl.ndarray((n, m), dtype=nl.float32, buffer=nl.psum)  # [n, m]
-    nisa.nc_transpose(dst=transposed_ps, data=x_sb)
-    transposed_sb = nl.ndarray((n, m), dtype=nl.float32, buffer=nl.sbuf)  # [n, m]
-    nisa.tensor_copy(dst=transposed_sb, src=transposed_ps)
-    return transposed_sb
+def _accumulate(dst_ps, left_sb, right_sb, rows, columns, onto=False):
+    """Set dst to rows and columns of left.T right, matrices of several tiles of rows; or add them ``onto`` it."""
+    for k in range(len(left_sb)):
+        size = left_sb[k].shape[0]
+        nisa.nc_matmul(
+            dst=dst_ps,
+            stationary=left_sb[k][0:size, rows],
+            moving=right_sb[k][0:size, columns],
+            accumulate=onto or k > 0,
+        )
 
 
-def _upper_inverse(u_sb, masks_sb, unit):
-    """The inverse x of an upper triangle, and its transpose y.
-
-    From the inverses of neighbouring blocks follows that of the pair, x - x c x, where c is the block above and right
-    of the pair. Products need one factor transposed, so the transpose is carried along.
-    """
-    m = u_sb.shape[0]
-    eye_sb = masks_sb[len(masks_sb) - 1][0:m, 0:m]
-    # What lies on the other side of the diagonal is not to be read; even a NaN there must not meet a mask.
-    kept_sb = nl.ndarray((m, m), dtype=nl.float32, buffer=nl.sbuf)  # [m, m]
-    nisa.affine_select(
-        dst=kept_sb,
-        pattern=[[1, m]],
-        channel_multiplier=-1,
-        offset=-1 if unit else 0,
-        on_true_tile=u_sb,
-        on_false_value=0.0,
-        cmp_op=nl.greater_equal,
-    )
-    x_sb = eye_sb
-    if not unit:
-        diagonal_sb = nl.ndarray((m, 1), dtype=nl.float32, buffer=nl.sbuf)  # [m, 1]
-        scratch_sb = nl.ndarray((m, m), dtype=nl.float32, buffer=nl.sbuf)  # [m, m]
-        nisa.tensor_tensor(dst=scratch_sb, data1=kept_sb, data2=eye_sb, op=nl.multiply)
-        nisa.tensor_reduce(dst=diagonal_sb, op=nl.add, data=scratch_sb, axis=1)
-        nisa.reciprocal(dst=diagonal_sb, data=diagonal_sb)
-        x_sb = nl.ndarray((m, m), dtype=nl.float32, buffer=nl.sbuf)  # [m, m]
-        nisa.tensor_scalar(dst=x_sb, data=eye_sb, op0=nl.multiply, operand0=diagonal_sb)
-    y_sb = x_sb
-    size = 1
-    for level in range(len(masks_sb) - 1):
-        if size < m:
-            above_sb = nl.ndarray((m, m), dtype=nl.float32, buffer=nl.sbuf)  # [m, m]
-            nisa.tensor_tensor(dst=above_sb, data1=kept_sb, data2=masks_sb[level][0:m, 0:m], op=nl.multiply)
-            # y c.T = (c x).T, of which both x c x and its transpose are products.
-            step_sb = _product(above_sb, y_sb)
-            next_sb = _less(x_sb, step_sb, x_sb)
-            y_sb = _less(y_sb, x_sb, step_sb)
-            x_sb = next_sb
-        size = 2 * size
-    return x_sb, y_sb
+def _load_state(a_hbm, x_hbm, r_hbm, d_hbm, loads):
+    """Load a matrix and three blocks of vectors, as lists of tiles of rows, and make a tile of ones for `_inner`."""
+    N, K = x_hbm.shape
+    a_sb, x_sb, r_sb, d_sb = [], [], [], []
+    for m in tiles(N, M_TILE):
+        a_sb.append(load(a_hbm[m.span, 0:N], loads))  # [m, N]
+        x_sb.append(load(x_hbm[m.span, 0:K], loads))  # [m, K]
+        r_sb.append(load(r_hbm[m.span, 0:K], loads))  # [m, K]
+        d_sb.append(load(d_hbm[m.span, 0:K], loads))  # [m, K]
+    return a_sb, x_sb, r_sb, d_sb, filled((P_MAX, P_MAX), 1.0)
 
 
-def _less(from_sb, stationary_sb, moving_sb):
-    """Subtract stationary.T moving."""
-    m = from_sb.shape[0]
-    n = from_sb.shape[1]
-    product_ps = nl.ndarray((m, n), dtype=nl.float32, buffer=nl.psum)  # [m, n]
-    nisa.nc_matmul(dst=product_ps, stationary=stationary_sb, moving=moving_sb, accumulate=False)
-    left_sb = nl.ndarray((m, n), dtype=nl.float32, buffer=nl.sbuf)  # [m, n]
-    nisa.tensor_tensor(dst=left_sb, data1=from_sb, data2=product_ps, op=nl.subtract)
-    return left_sb
+def _store_state(x_sb, r_sb, d_sb, N, stores):
+    """Store three blocks of vectors [N, K] in new tensors."""
+    K = x_sb[0].shape[1]
+    outs_hbm = []
+    for _ in range(3):
+        outs_hbm.append(nl.ndarray((N, K), dtype=nl.float32, buffer=nl.shared_hbm))  # [N, K]
+    for m in tiles(N, M_TILE):
+        store(outs_hbm[0][m.span, 0:K], x_sb[m.index], stores)
+        store(outs_hbm[1][m.span, 0:K], r_sb[m.index], stores)
+        store(outs_hbm[2][m.span, 0:K], d_sb[m.index], stores)
+    return outs_hbm
 
 
 def _inner(x_sb, y_sb, ones_sb):
@@ -85,8 +46,7 @@ def _inner(x_sb, y_sb, ones_sb):
     sum_ps = nl.ndarray((P_MAX, K), dtype=nl.float32, buffer=nl.psum)  # [n, K]
     for i in range(len(x_sb)):
         m = x_sb[i].shape[0]
-        each_sb = nl.ndarray((m, K), dtype=nl.float32, buffer=nl.sbuf)  # [m, K]
-        nisa.tensor_tensor(dst=each_sb, data1=x_sb[i], data2=y_sb[i], op=nl.multiply)
+        each_sb = elementwise(x_sb[i], y_sb[i], nl.multiply)  # [m, K]
         nisa.nc_matmul(dst=sum_ps, stationary=ones_sb[0:m, 0:P_MAX], moving=each_sb, accumulate=i > 0)
     sum_sb = nl.ndarray((P_MAX, K), dtype=nl.float32, buffer=nl.sbuf)  # [n, K]
     nisa.tensor_copy(dst=sum_sb, src=sum_ps)

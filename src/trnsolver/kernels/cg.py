@@ -4,8 +4,8 @@ The matrix and all vectors stay in SBUF. Inner products over partitions are prod
 the sum in every partition, where the next instruction wants it. Bound by the chain of a step, not by the products.
 """
 
-from trnsci.nki import M_TILE, N_TILE, P_MAX, QUEUES, load, nisa, nki, nl, store, tiles
-from trnsolver.kernels._tiles import _inner
+from trnsci.nki import M_TILE, N_TILE, P_MAX, QUEUES, nisa, nki, nl, store, tiles
+from trnsolver.kernels._tiles import _accumulate, _inner, _load_state, _store_state
 
 N_MAX = 16 * P_MAX
 K_MAX = N_TILE
@@ -18,31 +18,16 @@ CHOICES = {"loads": QUEUES, "stores": QUEUES}
 @nki.jit
 def cg(a_hbm, x_hbm, r_hbm, d_hbm, steps=16, loads="compiler", stores="compiler"):
     N, K = x_hbm.shape
-    x_out = nl.ndarray((N, K), dtype=nl.float32, buffer=nl.shared_hbm)  # [N, K]
-    r_out = nl.ndarray((N, K), dtype=nl.float32, buffer=nl.shared_hbm)  # [N, K]
-    d_out = nl.ndarray((N, K), dtype=nl.float32, buffer=nl.shared_hbm)  # [N, K]
     history_hbm = nl.ndarray((steps, K), dtype=nl.float32, buffer=nl.shared_hbm)  # [steps, K]
-    a_sb = []
-    x_sb = []
-    r_sb = []
-    d_sb = []
+    a_sb, x_sb, r_sb, d_sb, ones_sb = _load_state(a_hbm, x_hbm, r_hbm, d_hbm, loads)
     q_sb = []
     for m in tiles(N, M_TILE):
-        a_sb.append(load(a_hbm[m.span, 0:N], loads))  # [m, N]
-        x_sb.append(load(x_hbm[m.span, 0:K], loads))  # [m, K]
-        r_sb.append(load(r_hbm[m.span, 0:K], loads))  # [m, K]
-        d_sb.append(load(d_hbm[m.span, 0:K], loads))  # [m, K]
         q_sb.append(nl.ndarray((m.size, K), dtype=nl.float32, buffer=nl.sbuf))  # [m, K]
-    ones_sb = nl.ndarray((P_MAX, P_MAX), dtype=nl.float32, buffer=nl.sbuf)  # [k, m]
-    nisa.memset(dst=ones_sb, value=1.0)
     rr_sb = _inner(r_sb, r_sb, ones_sb)
     for step in range(steps):
         for m in tiles(N, M_TILE):
             q_ps = nl.ndarray((m.size, K), dtype=nl.float32, buffer=nl.psum)  # [m, K]
-            for k in tiles(N, M_TILE):
-                nisa.nc_matmul(
-                    dst=q_ps, stationary=a_sb[k.index][0 : k.size, m.span], moving=d_sb[k.index], accumulate=k.index > 0
-                )
+            _accumulate(q_ps, a_sb, d_sb, m.span, slice(0, K))
             nisa.tensor_copy(dst=q_sb[m.index], src=q_ps)
         alpha_sb = _quotient(rr_sb, _inner(d_sb, q_sb, ones_sb))
         for m in tiles(N, M_TILE):
@@ -56,10 +41,7 @@ def cg(a_hbm, x_hbm, r_hbm, d_hbm, steps=16, loads="compiler", stores="compiler"
         for m in tiles(N, M_TILE):
             nisa.tensor_tensor(dst=d_sb[m.index], data1=d_sb[m.index], data2=beta_sb[0 : m.size, 0:K], op=nl.multiply)
             nisa.tensor_tensor(dst=d_sb[m.index], data1=d_sb[m.index], data2=r_sb[m.index], op=nl.add)
-    for m in tiles(N, M_TILE):
-        store(x_out[m.span, 0:K], x_sb[m.index], stores)
-        store(r_out[m.span, 0:K], r_sb[m.index], stores)
-        store(d_out[m.span, 0:K], d_sb[m.index], stores)
+    x_out, r_out, d_out = _store_state(x_sb, r_sb, d_sb, N, stores)
     return x_out, r_out, d_out, history_hbm
 
 

@@ -5,8 +5,8 @@ matrix and three passes over the vectors. Coefficients come as a tensor, [P, 2 s
 that one program serves every interval. Bound by the Tensor Engine.
 """
 
-from trnsci.nki import M_TILE, N_TILE, P_MAX, QUEUES, load, nisa, nki, nl, store, tiles
-from trnsolver.kernels._tiles import _inner
+from trnsci.nki import M_TILE, N_TILE, P_MAX, QUEUES, load, multiply_add, nisa, nki, nl, store, tiles
+from trnsolver.kernels._tiles import _accumulate, _inner, _load_state, _store_state
 
 N_MAX = 16 * P_MAX
 K_MAX = N_TILE
@@ -18,29 +18,13 @@ CHOICES = {"loads": QUEUES, "stores": QUEUES}
 def chebyshev(a_hbm, x_hbm, r_hbm, d_hbm, weights_hbm, loads="compiler", stores="compiler"):
     N, K = x_hbm.shape
     steps = weights_hbm.shape[1] // 2
-    x_out = nl.ndarray((N, K), dtype=nl.float32, buffer=nl.shared_hbm)  # [N, K]
-    r_out = nl.ndarray((N, K), dtype=nl.float32, buffer=nl.shared_hbm)  # [N, K]
-    d_out = nl.ndarray((N, K), dtype=nl.float32, buffer=nl.shared_hbm)  # [N, K]
     history_hbm = nl.ndarray((steps, K), dtype=nl.float32, buffer=nl.shared_hbm)  # [steps, K]
     weights_sb = load(weights_hbm, loads)  # [P, 2 steps]
-    a_sb = []
-    x_sb = []
-    r_sb = []
-    d_sb = []
-    for m in tiles(N, M_TILE):
-        a_sb.append(load(a_hbm[m.span, 0:N], loads))  # [m, N]
-        x_sb.append(load(x_hbm[m.span, 0:K], loads))  # [m, K]
-        r_sb.append(load(r_hbm[m.span, 0:K], loads))  # [m, K]
-        d_sb.append(load(d_hbm[m.span, 0:K], loads))  # [m, K]
-    ones_sb = nl.ndarray((P_MAX, P_MAX), dtype=nl.float32, buffer=nl.sbuf)  # [k, m]
-    nisa.memset(dst=ones_sb, value=1.0)
+    a_sb, x_sb, r_sb, d_sb, ones_sb = _load_state(a_hbm, x_hbm, r_hbm, d_hbm, loads)
     for step in range(steps):
         for m in tiles(N, M_TILE):
             q_ps = nl.ndarray((m.size, K), dtype=nl.float32, buffer=nl.psum)  # [m, K]
-            for k in tiles(N, M_TILE):
-                nisa.nc_matmul(
-                    dst=q_ps, stationary=a_sb[k.index][0 : k.size, m.span], moving=d_sb[k.index], accumulate=k.index > 0
-                )
+            _accumulate(q_ps, a_sb, d_sb, m.span, slice(0, K))
             nisa.tensor_tensor(dst=r_sb[m.index], data1=r_sb[m.index], data2=q_ps, op=nl.subtract)
         for m in tiles(N, M_TILE):
             here_sb = weights_sb[0 : m.size, 2 * step : 2 * step + 1]
@@ -50,18 +34,8 @@ def chebyshev(a_hbm, x_hbm, r_hbm, d_hbm, weights_hbm, loads="compiler", stores=
             )
             scaled_sb = nl.ndarray((m.size, K), dtype=nl.float32, buffer=nl.sbuf)  # [m, K]
             nisa.activation(dst=scaled_sb, op=nl.copy, data=d_sb[m.index], scale=here_sb)
-            nisa.scalar_tensor_tensor(
-                dst=d_sb[m.index],
-                data=r_sb[m.index],
-                op0=nl.multiply,
-                operand0=there_sb,
-                op1=nl.add,
-                operand1=scaled_sb,
-            )
+            multiply_add(d_sb[m.index], r_sb[m.index], there_sb, scaled_sb)
         squares_sb = _inner(r_sb, r_sb, ones_sb)
         store(history_hbm[step : step + 1, 0:K], squares_sb[0:1, 0:K], stores)
-    for m in tiles(N, M_TILE):
-        store(x_out[m.span, 0:K], x_sb[m.index], stores)
-        store(r_out[m.span, 0:K], r_sb[m.index], stores)
-        store(d_out[m.span, 0:K], d_sb[m.index], stores)
+    x_out, r_out, d_out = _store_state(x_sb, r_sb, d_sb, N, stores)
     return x_out, r_out, d_out, history_hbm

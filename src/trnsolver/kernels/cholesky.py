@@ -6,7 +6,7 @@ Tensor Engine sums up in PSUM. What the next block needs comes first; the rest o
 chain runs. Bound by the chain of pivots.
 """
 
-from trnsci.nki import M_TILE, N_TILE, P_MAX, QUEUES, Axis, load, nisa, nki, nl, store, tiles
+from trnsci.nki import M_TILE, N_TILE, P_MAX, QUEUES, Axis, filled, load, nisa, nki, nl, store, tiles, triangle
 from trnsolver.kernels._block_row import _copy_out, _diagonal_blocks, _solve
 from trnsolver.kernels._pivots import QUADRANT
 
@@ -40,10 +40,12 @@ def _mirror(u_sb, l_sb):
     for m in tiles(N, M_TILE):
         row_sb = nl.ndarray((m.size, N - m.start), dtype=nl.float32, buffer=nl.sbuf)  # [m, N - m]
         here = l_sb[m.index][0 : m.size, m.span]
-        lower_sb = _below(here, 0)
+        lower_sb = triangle(here, False)
         transposed_ps = nl.ndarray((m.size, m.size), dtype=nl.float32, buffer=nl.psum)  # [m, m]
         nisa.nc_transpose(dst=transposed_ps, data=lower_sb)
-        nisa.tensor_tensor(dst=row_sb[0 : m.size, 0 : m.size], data1=_below(here, -1), data2=transposed_ps, op=nl.add)
+        nisa.tensor_tensor(
+            dst=row_sb[0 : m.size, 0 : m.size], data1=triangle(here, False, -1), data2=transposed_ps, op=nl.add
+        )
         u_sb.append(row_sb)
     for m in tiles(N, M_TILE):
         for n in tiles(N, M_TILE):
@@ -52,22 +54,6 @@ def _mirror(u_sb, l_sb):
                 nisa.nc_transpose(dst=transposed_ps, data=l_sb[n.index][0 : n.size, m.span])
                 there = u_sb[m.index][0 : m.size, n.start - m.start : n.stop - m.start]
                 nisa.activation(dst=there, op=nl.copy, data=transposed_ps)
-
-
-def _below(tile_sb, offset):
-    """The triangle on and below the diagonal, or below it for an offset of -1; zero elsewhere."""
-    m = tile_sb.shape[0]
-    lower_sb = nl.ndarray((m, m), dtype=nl.float32, buffer=nl.sbuf)  # [m, m]
-    nisa.affine_select(
-        dst=lower_sb,
-        pattern=[[-1, m]],
-        channel_multiplier=1,
-        offset=offset,
-        on_true_tile=tile_sb,
-        on_false_value=0.0,
-        cmp_op=nl.greater_equal,
-    )
-    return lower_sb
 
 
 def _factor(u_sb, l_sb, eye_sb, minus_sb):
@@ -134,6 +120,5 @@ def _store_lower(l_hbm, u_sb, l_sb, b, stores):
                 nisa.activation(dst=there, op=nl.copy, data=transposed_ps[s.span, 0 : s.start])
         store(l_hbm[b, n.span, 0 : n.stop], l_sb[n.index], stores)
         if n.stop < N:
-            zero_sb = nl.ndarray((n.size, N - n.stop), dtype=nl.float32, buffer=nl.sbuf)  # [n, N - n]
-            nisa.memset(dst=zero_sb, value=0.0)
+            zero_sb = filled((n.size, N - n.stop), 0.0)  # [n, N - n]
             store(l_hbm[b, n.span, n.stop : N], zero_sb, stores)

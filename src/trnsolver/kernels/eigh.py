@@ -7,7 +7,23 @@ rows get which sign depends on the data, but only through masks; shapes do not. 
 rotation given, a random one, or what an earlier program left. Bound by the Tensor Engine.
 """
 
-from trnsci.nki import M_TILE, N_TILE, P_MAX, QUEUES, WARM, Axis, load, nisa, nki, nl, store, tiles, warm_up
+from trnsci.nki import (
+    M_TILE,
+    N_TILE,
+    P_MAX,
+    QUEUES,
+    WARM,
+    Axis,
+    filled,
+    load,
+    multiply_add,
+    nisa,
+    nki,
+    nl,
+    store,
+    tiles,
+    warm_up,
+)
 from trnsolver.kernels._divide import (
     _add_diagonal,
     _column,
@@ -54,8 +70,7 @@ def eigh(a_hbm, start_hbm, labels_hbm, eye_hbm, order_hbm, levels=8, warm=0, loa
     left_hbm = nl.ndarray((B, 1, 2), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, 1, 2]
     warm_up(warm)
     eye_sb = load(eye_hbm[0:P_MAX, 0:P_MAX], loads)  # [k, m]
-    ones_sb = nl.ndarray((P_MAX, P_MAX), dtype=nl.float32, buffer=nl.sbuf)  # [k, m]
-    nisa.memset(dst=ones_sb, value=1.0)
+    ones_sb = filled((P_MAX, P_MAX), 1.0)  # [k, m]
     order_sb = _column(N)
     _load_column(order_sb, order_hbm, N)
     for b in tiles(B, GROUP if N <= P_MAX else 1):
@@ -234,7 +249,7 @@ def _choose(x_sb, same_sb, count_sb, label_sb, row_sb, order_sb, eye_sb, ones_sb
         dst=rank_sb, data=rank_sb, op0=nl.multiply, operand0=2.0, op1=nl.subtract, operand1=trace_sb
     )
     nisa.scalar_tensor_tensor(dst=plus_sb, data=rank_sb, op0=nl.add, operand0=1.0, op1=nl.less_equal, operand1=count_sb)
-    nisa.scalar_tensor_tensor(dst=label_sb, data=label_sb, op0=nl.multiply, operand0=2.0, op1=nl.add, operand1=plus_sb)
+    multiply_add(label_sb, label_sb, 2.0, plus_sb)
     _broadcast_column(row_sb, label_sb, eye_sb, ones_sb)
     nisa.tensor_scalar(dst=plus_sb, data=plus_sb, op0=nl.subtract, operand0=0.5)
     for m in tiles(N, M_TILE):
@@ -291,14 +306,7 @@ def _polish(left_hbm, v_sb, x_sb, y_sb, eye_sb, ones_sb):
     store(left_hbm[0:1, 1:2], total_ps[0:1, 0:1])
     _multiply(y_sb, x_sb, v_sb)
     for m in tiles(N, M_TILE):
-        nisa.scalar_tensor_tensor(
-            dst=v_sb[m.index],
-            data=y_sb[m.index],
-            op0=nl.multiply,
-            operand0=0.5,
-            op1=nl.add,
-            operand1=v_sb[m.index],
-        )
+        multiply_add(v_sb[m.index], y_sb[m.index], 0.5, v_sb[m.index])
 
 
 def _finish(w_hbm, left_hbm, a_sb, eye_sb, ones_sb):

@@ -6,8 +6,29 @@ applies it. Blocks v of reflections act as 1 - v t v.T, with inv(t) the upper tr
 Bound by the chain of M-long vector passes, one column after the other.
 """
 
-from trnsci.nki import M_TILE, N_TILE, P_MAX, QUEUES, Axis, load, nisa, nki, nl, store, tiles
-from trnsolver.kernels._tiles import _transposed, _upper_inverse
+from trnsci.nki import (
+    M_TILE,
+    N_TILE,
+    P_MAX,
+    QUEUES,
+    Axis,
+    elementwise,
+    filled,
+    load,
+    load_each,
+    multiply_add,
+    nisa,
+    nki,
+    nl,
+    product,
+    store,
+    tiles,
+    transpose_into,
+    transposed,
+    triangle,
+    upper_inverse,
+)
+from trnsolver.kernels._tiles import _accumulate
 
 M_MAX = 8 * P_MAX
 N_MAX = 8 * P_MAX
@@ -24,9 +45,7 @@ def householder(a_hbm, masks_hbm, loads="compiler"):
     B, M, N = a_hbm.shape
     q_hbm = nl.ndarray((B, M, N), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, M, N]
     r_hbm = nl.ndarray((B, N, N), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, N, N]
-    masks_sb = []
-    for i in range(masks_hbm.shape[0]):
-        masks_sb.append(load(masks_hbm[i, 0:P_MAX, 0:P_MAX], loads))  # [k, m]
+    masks_sb = load_each(masks_hbm, loads)
     for b in range(B):
         rows_sb = []
         for m in tiles(M, M_TILE):
@@ -51,9 +70,7 @@ def _panel(r_hbm, rows_sb, masks_sb, b, k):
     p_sb = nl.ndarray((w, total), dtype=nl.float32, buffer=nl.sbuf)  # [w, M - k]
     start = 0
     for i in range(len(parts)):
-        transposed_ps = nl.ndarray((w, parts[i]), dtype=nl.float32, buffer=nl.psum)  # [w, m]
-        nisa.nc_transpose(dst=transposed_ps, data=rows_sb[k.index + i][0 : parts[i], k.span])
-        nisa.tensor_copy(dst=p_sb[0:w, start : start + parts[i]], src=transposed_ps)
+        transpose_into(p_sb[0:w, start : start + parts[i]], rows_sb[k.index + i][0 : parts[i], k.span])
         start = start + parts[i]
     v0_sb, alpha_sb, flag_sb = _reflect(p_sb, eye_sb)
     vT_sb = _vectors(p_sb, v0_sb, flag_sb, eye_sb)
@@ -61,7 +78,7 @@ def _panel(r_hbm, rows_sb, masks_sb, b, k):
     v_sb = []
     start = 0
     for i in range(len(parts)):
-        v_sb.append(_transposed(vT_sb[0:w, start : start + parts[i]]))
+        v_sb.append(transposed(vT_sb[0:w, start : start + parts[i]]))
         start = start + parts[i]
     t_sb, tT_sb = _weights(v_sb, flag_sb, eye_sb, masks_sb)
     if k.stop < N:
@@ -75,18 +92,8 @@ def _reflect(p_sb, eye_sb):
     w = p_sb.shape[0]
     L = p_sb.shape[1]
     # after[p, j] = -1 where column p comes after j.
-    after_sb = nl.ndarray((w, w), dtype=nl.float32, buffer=nl.sbuf)  # [w, w]
-    ones_sb = nl.ndarray((w, w), dtype=nl.float32, buffer=nl.sbuf)  # [w, w]
-    nisa.memset(dst=ones_sb, value=-1.0)
-    nisa.affine_select(
-        dst=after_sb,
-        pattern=[[-1, w]],
-        channel_multiplier=1,
-        offset=-1,
-        on_true_tile=ones_sb,
-        on_false_value=0.0,
-        cmp_op=nl.greater_equal,
-    )
+    ones_sb = filled((w, w), -1.0)  # [w, w]
+    after_sb = triangle(ones_sb, False, -1)  # [w, w]
     nisa.memset(dst=ones_sb, value=1.0)
     select_sb = nl.ndarray((w, w), dtype=nl.float32, buffer=nl.sbuf)  # [w, w]
     x_sb = nl.ndarray((w, L), dtype=nl.float32, buffer=nl.sbuf)  # [w, L]
@@ -125,20 +132,11 @@ def _reflect(p_sb, eye_sb):
         nisa.scalar_tensor_tensor(
             dst=root_sb, data=sign_sb, op0=nl.multiply, operand0=2.0, op1=nl.multiply, operand1=root_sb
         )
-        nisa.scalar_tensor_tensor(
-            dst=tau_sb, data=first_sb, op0=nl.multiply, operand0=root_sb, op1=nl.add, operand1=square_sb
-        )
+        multiply_add(tau_sb, first_sb, root_sb, square_sb)
         nisa.tensor_scalar(dst=tau_sb, data=tau_sb, op0=nl.maximum, operand0=LEAST)
         nisa.reciprocal(dst=tau_sb, data=tau_sb)
         nisa.tensor_tensor(dst=head_sb, data1=first_sb, data2=root_sb, op=nl.add)
-        nisa.scalar_tensor_tensor(
-            dst=weight_sb,
-            data=p_sb[0:w, j : j + 1],
-            op0=nl.multiply,
-            operand0=root_sb,
-            op1=nl.add,
-            operand1=inner_sb,
-        )
+        multiply_add(weight_sb, p_sb[0:w, j : j + 1], root_sb, inner_sb)
         nisa.tensor_tensor(dst=tau_sb, data1=tau_sb, data2=some_sb, op=nl.multiply)
         nisa.tensor_scalar(
             dst=weight_sb,
@@ -149,22 +147,8 @@ def _reflect(p_sb, eye_sb):
             operand1=after_sb[0:w, j : j + 1],
         )
         if j + 1 < L:
-            nisa.scalar_tensor_tensor(
-                dst=p_sb[0:w, j + 1 : L],
-                data=x_sb[0:w, j + 1 : L],
-                op0=nl.multiply,
-                operand0=weight_sb,
-                op1=nl.add,
-                operand1=p_sb[0:w, j + 1 : L],
-            )
-        nisa.scalar_tensor_tensor(
-            dst=p_sb[0:w, j : j + 1],
-            data=head_sb,
-            op0=nl.multiply,
-            operand0=weight_sb,
-            op1=nl.add,
-            operand1=p_sb[0:w, j : j + 1],
-        )
+            multiply_add(p_sb[0:w, j + 1 : L], x_sb[0:w, j + 1 : L], weight_sb, p_sb[0:w, j + 1 : L])
+        multiply_add(p_sb[0:w, j : j + 1], head_sb, weight_sb, p_sb[0:w, j : j + 1])
         # x0 - (x0 + root) is the new diagonal where there is a reflection, x0 where there is none.
         nisa.tensor_tensor(dst=new_sb, data1=head_sb, data2=some_sb, op=nl.multiply)
         _keep(v0_sb, new_sb, mine_sb)
@@ -176,50 +160,26 @@ def _reflect(p_sb, eye_sb):
 
 def _keep(dst_sb, value_sb, mine_sb):
     """Add the value in one partition."""
-    nisa.scalar_tensor_tensor(dst=dst_sb, data=value_sb, op0=nl.multiply, operand0=mine_sb, op1=nl.add, operand1=dst_sb)
+    multiply_add(dst_sb, value_sb, mine_sb, dst_sb)
 
 
 def _vectors(p_sb, v0_sb, flag_sb, eye_sb):
     """v.T: tails from the panel, heads on the diagonal, zero before it, and zero where nothing is reflected."""
     w = p_sb.shape[0]
-    L = p_sb.shape[1]
-    vT_sb = nl.ndarray((w, L), dtype=nl.float32, buffer=nl.sbuf)  # [w, L]
-    nisa.affine_select(
-        dst=vT_sb,
-        pattern=[[1, L]],
-        channel_multiplier=-1,
-        offset=-1,
-        on_true_tile=p_sb,
-        on_false_value=0.0,
-        cmp_op=nl.greater_equal,
-    )
+    vT_sb = triangle(p_sb, True, -1)  # [w, L]
     nisa.tensor_scalar(dst=vT_sb, data=vT_sb, op0=nl.multiply, operand0=flag_sb)
-    nisa.scalar_tensor_tensor(
-        dst=vT_sb[0:w, 0:w], data=eye_sb, op0=nl.multiply, operand0=v0_sb, op1=nl.add, operand1=vT_sb[0:w, 0:w]
-    )
+    multiply_add(vT_sb[0:w, 0:w], eye_sb, v0_sb, vT_sb[0:w, 0:w])
     return vT_sb
 
 
 def _store_triangle(r_hbm, p_sb, alpha_sb, eye_sb, b, k):
     """The diagonal block of r, and zeros on its left."""
     w = p_sb.shape[0]
-    below_sb = nl.ndarray((w, w), dtype=nl.float32, buffer=nl.sbuf)  # [w, w]
-    nisa.affine_select(
-        dst=below_sb,
-        pattern=[[-1, w]],
-        channel_multiplier=1,
-        offset=-1,
-        on_true_tile=p_sb[0:w, 0:w],
-        on_false_value=0.0,
-        cmp_op=nl.greater_equal,
-    )
-    nisa.scalar_tensor_tensor(
-        dst=below_sb, data=eye_sb, op0=nl.multiply, operand0=alpha_sb, op1=nl.add, operand1=below_sb
-    )
-    store(r_hbm[b, k.span, k.span], _transposed(below_sb))
+    below_sb = triangle(p_sb[0:w, 0:w], False, -1)  # [w, w]
+    multiply_add(below_sb, eye_sb, alpha_sb, below_sb)
+    store(r_hbm[b, k.span, k.span], transposed(below_sb))
     if k.start > 0:
-        zero_sb = nl.ndarray((w, k.start), dtype=nl.float32, buffer=nl.sbuf)  # [w, k]
-        nisa.memset(dst=zero_sb, value=0.0)
+        zero_sb = filled((w, k.start), 0.0)  # [w, k]
         store(r_hbm[b, k.span, 0 : k.start], zero_sb)
 
 
@@ -227,17 +187,15 @@ def _weights(v_sb, flag_sb, eye_sb, masks_sb):
     """Return t and its transpose."""
     w = v_sb[0].shape[1]
     gram_ps = nl.ndarray((w, w), dtype=nl.float32, buffer=nl.psum)  # [w, w]
-    for i in range(len(v_sb)):
-        nisa.nc_matmul(dst=gram_ps, stationary=v_sb[i], moving=v_sb[i], accumulate=i > 0)
+    _accumulate(gram_ps, v_sb, v_sb, slice(0, w), slice(0, w))
     gram_sb = nl.ndarray((w, w), dtype=nl.float32, buffer=nl.sbuf)  # [w, w]
     nisa.tensor_copy(dst=gram_sb, src=gram_ps)
-    half_sb = nl.ndarray((w, w), dtype=nl.float32, buffer=nl.sbuf)  # [w, w]
-    nisa.tensor_tensor(dst=half_sb, data1=gram_sb, data2=eye_sb, op=nl.multiply)
-    nisa.scalar_tensor_tensor(dst=gram_sb, data=half_sb, op0=nl.multiply, operand0=-0.5, op1=nl.add, operand1=gram_sb)
+    half_sb = elementwise(gram_sb, eye_sb, nl.multiply)  # [w, w]
+    multiply_add(gram_sb, half_sb, -0.5, gram_sb)
     none_sb = nl.ndarray((w, 1), dtype=nl.float32, buffer=nl.sbuf)  # [w, 1]
     nisa.tensor_scalar(dst=none_sb, data=flag_sb, op0=nl.multiply, operand0=-1.0, op1=nl.add, operand1=1.0)
-    nisa.scalar_tensor_tensor(dst=gram_sb, data=eye_sb, op0=nl.multiply, operand0=none_sb, op1=nl.add, operand1=gram_sb)
-    return _upper_inverse(gram_sb, masks_sb, False)
+    multiply_add(gram_sb, eye_sb, none_sb, gram_sb)
+    return upper_inverse(gram_sb, masks_sb, False)
 
 
 def _apply(rows_sb, first, v_sb, vT_sb, t_sb, start, stop):
@@ -251,10 +209,7 @@ def _apply(rows_sb, first, v_sb, vT_sb, t_sb, start, stop):
             nisa.nc_matmul(dst=inner_ps, stationary=v_sb[i], moving=rows_sb[first + i][0:size, here], accumulate=i > 0)
         inner_sb = nl.ndarray((w, c.size), dtype=nl.float32, buffer=nl.sbuf)  # [w, c]
         nisa.tensor_copy(dst=inner_sb, src=inner_ps)
-        weighted_ps = nl.ndarray((w, c.size), dtype=nl.float32, buffer=nl.psum)  # [w, c]
-        nisa.nc_matmul(dst=weighted_ps, stationary=t_sb, moving=inner_sb, accumulate=False)
-        weighted_sb = nl.ndarray((w, c.size), dtype=nl.float32, buffer=nl.sbuf)  # [w, c]
-        nisa.tensor_copy(dst=weighted_sb, src=weighted_ps)
+        weighted_sb = product(t_sb, inner_sb)  # [w, c]
         at = 0
         for i in range(len(v_sb)):
             size = v_sb[i].shape[0]
@@ -272,8 +227,7 @@ def _form(q_hbm, blocks, masks_sb, b):
     eye_sb = masks_sb[len(masks_sb) - 1]
     q_sb = []
     for m in tiles(M, M_TILE):
-        row_sb = nl.ndarray((m.size, N), dtype=nl.float32, buffer=nl.sbuf)  # [m, N]
-        nisa.memset(dst=row_sb, value=0.0)
+        row_sb = filled((m.size, N), 0.0)  # [m, N]
         if m.start < N:
             width = min(m.size, N - m.start)
             nisa.tensor_copy(dst=row_sb[0 : m.size, m.start : m.start + width], src=eye_sb[0 : m.size, 0:width])

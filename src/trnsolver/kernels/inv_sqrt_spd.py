@@ -6,8 +6,9 @@ grow, so left factors are transposed for the array and not taken as they lie. Th
 the Tensor Engine.
 """
 
-from trnsci.nki import M_TILE, N_TILE, P_MAX, QUEUES, Axis, load, nisa, nki, nl, store, tiles
-from trnsolver.kernels._divide import _accumulate, _turn
+from trnsci.nki import M_TILE, N_TILE, P_MAX, QUEUES, Axis, filled, load, multiply_add, nisa, nki, nl, store, tiles
+from trnsolver.kernels._divide import _square, _turn
+from trnsolver.kernels._tiles import _accumulate
 
 N_MAX = 8 * P_MAX
 # A step multiplies a small eigenvalue of z y by 9/4: 24 bring 1e-7 near 1, and 6 more converge.
@@ -29,13 +30,12 @@ def inv_sqrt_spd(a_hbm, masks_hbm, steps=STEPS, again=0, loads="compiler", store
         z_sb = []
         for m in tiles(N, M_TILE):
             y_sb.append(load(a_hbm[b, m.span, 0:N], loads))  # [m, N]
-            row_sb = nl.ndarray((m.size, N), dtype=nl.float32, buffer=nl.sbuf)  # [m, N]
-            nisa.memset(dst=row_sb, value=0.0)
+            row_sb = filled((m.size, N), 0.0)  # [m, N]
             nisa.tensor_copy(dst=row_sb[0 : m.size, m.span], src=eye_sb[0 : m.size, 0 : m.size])
             z_sb.append(row_sb)
-        middle_sb = _like(N)
-        other_sb = _like(N)
-        transposed_sb = _like(N)
+        middle_sb = _square(N)
+        other_sb = _square(N)
+        transposed_sb = _square(N)
         for step in range(steps):
             _turn(transposed_sb, z_sb)
             _multiply(middle_sb, transposed_sb, y_sb, again)
@@ -44,14 +44,7 @@ def inv_sqrt_spd(a_hbm, masks_hbm, steps=STEPS, again=0, loads="compiler", store
             for m in tiles(N, M_TILE):
                 nisa.tensor_scalar(dst=middle_sb[m.index], data=middle_sb[m.index], op0=nl.multiply, operand0=-0.5)
                 here = middle_sb[m.index][0 : m.size, m.span]
-                nisa.scalar_tensor_tensor(
-                    dst=here,
-                    data=eye_sb[0 : m.size, 0 : m.size],
-                    op0=nl.multiply,
-                    operand0=1.5,
-                    op1=nl.add,
-                    operand1=here,
-                )
+                multiply_add(here, eye_sb[0 : m.size, 0 : m.size], 1.5, here)
             _turn(transposed_sb, y_sb)
             _multiply(other_sb, transposed_sb, middle_sb, again)
             _copy(y_sb, other_sb)
@@ -61,13 +54,6 @@ def inv_sqrt_spd(a_hbm, masks_hbm, steps=STEPS, again=0, loads="compiler", store
         for m in tiles(N, M_TILE):
             store(z_hbm[b, m.span, 0:N], z_sb[m.index], stores)
     return z_hbm, defect_hbm
-
-
-def _like(N):
-    rows_sb = []
-    for m in tiles(N, M_TILE):
-        rows_sb.append(nl.ndarray((m.size, N), dtype=nl.float32, buffer=nl.sbuf))  # [m, N]
-    return rows_sb
 
 
 def _copy(dst_sb, src_sb):
@@ -81,10 +67,10 @@ def _multiply(dst_sb, left_sb, right_sb, again):
     for m in tiles(N, M_TILE):
         for n in tiles(N, N_TILE):
             product_ps = nl.ndarray((m.size, n.size), dtype=nl.float32, buffer=nl.psum)  # [m, n]
-            _accumulate(product_ps, left_sb, right_sb, m.span, n.span, False)
+            _accumulate(product_ps, left_sb, right_sb, m.span, n.span)
             for _ in range(again):
                 spare_ps = nl.ndarray((m.size, n.size), dtype=nl.float32, buffer=nl.psum)  # [m, n]
-                _accumulate(spare_ps, left_sb, right_sb, m.span, n.span, False)
+                _accumulate(spare_ps, left_sb, right_sb, m.span, n.span)
             # two engines empty PSUM
             if m.index % 2 == 0:
                 nisa.tensor_copy(dst=dst_sb[m.index][0 : m.size, n.span], src=product_ps)
@@ -104,7 +90,6 @@ def _measure(defect_hbm, p_sb, eye_sb, b):
         nisa.tensor_tensor(dst=off_sb, data1=off_sb, data2=off_sb, op=nl.multiply)
         rows_sb = nl.ndarray((m.size, 1), dtype=nl.float32, buffer=nl.sbuf)  # [m, 1]
         nisa.tensor_reduce(dst=rows_sb, op=nl.add, data=off_sb, axis=1)
-        ones_sb = nl.ndarray((m.size, 1), dtype=nl.float32, buffer=nl.sbuf)  # [m, 1]
-        nisa.memset(dst=ones_sb, value=1.0)
+        ones_sb = filled((m.size, 1), 1.0)  # [m, 1]
         nisa.nc_matmul(dst=total_ps, stationary=ones_sb, moving=rows_sb, accumulate=m.index > 0)
     store(defect_hbm[b, 0:1, 0:1], total_ps)

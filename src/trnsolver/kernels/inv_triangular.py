@@ -4,8 +4,25 @@ Diagonal tiles are inverted by doubling. Column n of the result follows from its
 x[m, n] = -x[m, m] sum over k of u[m, k] x[k, n]. Bound by that chain, and by the Tensor Engine for many tiles.
 """
 
-from trnsci.nki import M_TILE, P_MAX, QUEUES, WARM, Axis, load, nisa, nki, nl, store, tiles, warm_up
-from trnsolver.kernels._tiles import _transposed, _upper_inverse
+from trnsci.nki import (
+    M_TILE,
+    P_MAX,
+    QUEUES,
+    WARM,
+    Axis,
+    filled,
+    load,
+    load_each,
+    nisa,
+    nki,
+    nl,
+    product,
+    store,
+    tiles,
+    transposed,
+    upper_inverse,
+    warm_up,
+)
 
 N_MAX = 16 * P_MAX
 # How a launch that would be too long a program may be cut.
@@ -19,23 +36,20 @@ def inv_triangular(u_hbm, masks_hbm, unit=False, warm=0, loads="compiler"):
     B, N, _ = u_hbm.shape
     x_hbm = nl.ndarray((B, N, N), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, N, N]
     warm_up(warm)
-    masks_sb = []
-    for i in range(masks_hbm.shape[0]):
-        masks_sb.append(load(masks_hbm[i, 0:P_MAX, 0:P_MAX], loads))  # [k, m]
-    zero_sb = nl.ndarray((P_MAX, P_MAX), dtype=nl.float32, buffer=nl.sbuf)  # [k, m]
-    nisa.memset(dst=zero_sb, value=0.0)
+    masks_sb = load_each(masks_hbm, loads)
+    zero_sb = filled((P_MAX, P_MAX), 0.0)  # [k, m]
     for b in range(B):
         transposed_sb = []
         inverses_sb = []
         for m in tiles(N, M_TILE):
             rows_sb = load(u_hbm[b, m.span, m.start : N], loads)  # [m, N - m]
-            x_sb, y_sb = _upper_inverse(rows_sb[0 : m.size, 0 : m.size], masks_sb, unit)
+            x_sb, y_sb = upper_inverse(rows_sb[0 : m.size, 0 : m.size], masks_sb, unit)
             inverses_sb.append((x_sb, y_sb))
             across_sb = []
             for n in tiles(N, M_TILE):
                 if n.index > m.index:
                     start = n.start - m.start
-                    across_sb.append(_transposed(rows_sb[0 : m.size, start : start + n.size]))
+                    across_sb.append(transposed(rows_sb[0 : m.size, start : start + n.size]))
             transposed_sb.append(across_sb)
         for n in tiles(N, M_TILE):
             _column(x_hbm, transposed_sb, inverses_sb, zero_sb, b, n)
@@ -63,9 +77,6 @@ def _column(x_hbm, transposed_sb, inverses_sb, zero_sb, b, n):
             )
         sum_sb = nl.ndarray((m.size, n.size), dtype=nl.float32, buffer=nl.sbuf)  # [m, n]
         nisa.tensor_scalar(dst=sum_sb, data=sum_ps, op0=nl.multiply, operand0=-1.0)
-        solved_ps = nl.ndarray((m.size, n.size), dtype=nl.float32, buffer=nl.psum)  # [m, n]
-        nisa.nc_matmul(dst=solved_ps, stationary=inverses_sb[m.index][1], moving=sum_sb, accumulate=False)
-        solved_sb = nl.ndarray((m.size, n.size), dtype=nl.float32, buffer=nl.sbuf)  # [m, n]
-        nisa.tensor_copy(dst=solved_sb, src=solved_ps)
+        solved_sb = product(inverses_sb[m.index][1], sum_sb)  # [m, n]
         column_sb.append(solved_sb)
         store(x_hbm[b, m.span, n.span], solved_sb)

@@ -6,7 +6,7 @@ blocks of 64 rows each; a round diagonalises all pairs of blocks on chip, then t
 products, and blocks move as positions do. Bound by the chain of a step: about 20 dependent instructions.
 """
 
-from trnsci.nki import P_MAX, QUEUES, Axis, load, nisa, nki, nl, store, tiles
+from trnsci.nki import P_MAX, QUEUES, Axis, load_each, nisa, nki, nl, store, tiles, transpose_into
 from trnsolver.kernels._jacobi import (
     GROUP,
     NEGLIGIBLE,
@@ -33,9 +33,7 @@ def jacobi(a_hbm, masks_hbm, sweeps=10, loads="compiler"):
     w_hbm = nl.ndarray((B, N, 1), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, N, 1]
     vT_hbm = nl.ndarray((B, N, N), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, N, N]
     left_hbm = nl.ndarray((B, 1, 1), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, 1, 1]
-    masks_sb = []
-    for i in range(masks_hbm.shape[0]):
-        masks_sb.append(load(masks_hbm[i, 0 : masks_hbm.shape[1], 0 : masks_hbm.shape[2]], loads))  # [n, n]
+    masks_sb = load_each(masks_hbm, loads)
     if N <= P_MAX:
         for b in tiles(B, GROUP):
             _small(w_hbm, vT_hbm, left_hbm, a_hbm, masks_sb, b, sweeps)
@@ -154,9 +152,7 @@ def _large(w_hbm, vT_hbm, left_hbm, a_hbm, masks_sb, b, sweeps):
                 for _step in range(P_MAX // 2):
                     _rotate(work, masks_sb, 5)
             for g in range(T):
-                w_ps = nl.ndarray((P_MAX, P_MAX), dtype=nl.float32, buffer=nl.psum)  # [n, n]
-                nisa.nc_transpose(dst=w_ps, data=wT_sb[0:P_MAX, g, 0:P_MAX])
-                nisa.tensor_copy(dst=w_sb[0:P_MAX, g, 0:P_MAX], src=w_ps)
+                transpose_into(w_sb[0:P_MAX, g, 0:P_MAX], wT_sb[0:P_MAX, g, 0:P_MAX])
             _turn_columns(b_sb, a_sb, w_sb, seats)
             _turn_rows(a_sb, b_sb, w_sb, seats)
             for g in range(T):

@@ -6,7 +6,7 @@ the other columns are gathered by products with the pivots' ones, u follows from
 is taken off, of the next panel first. Bound by the chain of pivot searches, some ten dependent instructions each.
 """
 
-from trnsci.nki import N_TILE, P_MAX, QUEUES, Axis, load, move, nisa, nki, nl, store, tiles
+from trnsci.nki import N_TILE, P_MAX, QUEUES, Axis, filled, load, move, nisa, nki, nl, product, store, tiles, triangle
 from trnsolver.kernels._pivoting import _magnitude, _pivot
 
 N_MAX = 8 * P_MAX
@@ -103,16 +103,7 @@ def _inverse(p_sb, one_sb, eye_sb):
         nisa.nc_matmul(dst=transposed_ps, stationary=p_sb[0:P, 0:w, t], moving=one_sb[0:P, 0:w, t], accumulate=t > 0)
     all_sb = nl.ndarray((w, w), dtype=nl.float32, buffer=nl.sbuf)  # [k, j]
     nisa.tensor_copy(dst=all_sb, src=transposed_ps)
-    inverseT_sb = nl.ndarray((w, w), dtype=nl.float32, buffer=nl.sbuf)  # [k, j]
-    nisa.affine_select(
-        dst=inverseT_sb,
-        pattern=[[1, w]],
-        channel_multiplier=-1,
-        offset=-1,
-        on_true_tile=all_sb,
-        on_false_value=0.0,
-        cmp_op=nl.greater_equal,
-    )
+    inverseT_sb = triangle(all_sb, True, -1)  # [k, j]
     nisa.tensor_tensor(dst=inverseT_sb, data1=inverseT_sb, data2=eye_sb[0:w, 0:w], op=nl.add)
     return inverseT_sb
 
@@ -129,10 +120,7 @@ def _columns(u_hbm, a_sb, parts, b, c, right):
             nisa.nc_matmul(dst=gathered_ps, stationary=ones_sb[t], moving=a_sb[0:P, t, here], accumulate=t > 0)
         gathered_sb = nl.ndarray((w, f.size), dtype=nl.float32, buffer=nl.sbuf)  # [c, f]
         nisa.tensor_copy(dst=gathered_sb, src=gathered_ps)
-        u_ps = nl.ndarray((w, f.size), dtype=nl.float32, buffer=nl.psum)  # [c, f]
-        nisa.nc_matmul(dst=u_ps, stationary=inverseT_sb, moving=gathered_sb, accumulate=False)
-        u_sb = nl.ndarray((w, f.size), dtype=nl.float32, buffer=nl.sbuf)  # [c, f]
-        nisa.tensor_copy(dst=u_sb, src=u_ps)
+        u_sb = product(inverseT_sb, gathered_sb)  # [c, f]
         store(u_hbm[b, c.span, here], u_sb)
         for t in range(T):
             part_ps = nl.ndarray((P, f.size), dtype=nl.float32, buffer=nl.psum)  # [p, f]
@@ -150,8 +138,7 @@ def _store_panel(u_hbm, rows_hbm, parts, index_sb, b, c):
         nisa.nc_matmul(dst=own_ps, stationary=ones_sb[t], moving=p_sb[0:P, 0:w, t], accumulate=t > 0)
     store(u_hbm[b, c.span, c.span], own_ps)
     if c.start > 0:
-        zero_sb = nl.ndarray((w, c.start), dtype=nl.float32, buffer=nl.sbuf)  # [c, c]
-        nisa.memset(dst=zero_sb, value=0.0)
+        zero_sb = filled((w, c.start), 0.0)  # [c, c]
         store(u_hbm[b, c.span, 0 : c.start], zero_sb)
     row_ps = nl.ndarray((w, 1), dtype=nl.float32, buffer=nl.psum)  # [c, 1]
     for t in range(T):

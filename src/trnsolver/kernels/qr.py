@@ -8,8 +8,24 @@ The squares of e before the last sweep are returned: the caller keeps q where th
 Bound by the chain of pivots, and by the Tensor Engine for tall matrices.
 """
 
-from trnsci.nki import M_TILE, N_TILE, P_MAX, QUEUES, Axis, load, nisa, nki, nl, store, tiles
+from trnsci.nki import (
+    M_TILE,
+    N_TILE,
+    P_MAX,
+    QUEUES,
+    Axis,
+    filled,
+    load,
+    multiply_add,
+    nisa,
+    nki,
+    nl,
+    store,
+    tiles,
+    triangle,
+)
 from trnsolver.kernels._block_row import _copy_out, _diagonal_blocks, _solve
+from trnsolver.kernels._tiles import _accumulate
 
 N_MAX = 8 * P_MAX
 # q and its transpose stay on chip, 128 KiB of each partition for so many elements in whole tiles.
@@ -52,21 +68,9 @@ def qr(a_hbm, eye_hbm, loads="compiler", stores="compiler"):
 
 def _halves(eye_sb):
     """One above the diagonal, a half on it, zero below."""
-    ones_sb = nl.ndarray((P_MAX, P_MAX), dtype=nl.float32, buffer=nl.sbuf)  # [k, m]
-    nisa.memset(dst=ones_sb, value=1.0)
-    halves_sb = nl.ndarray((P_MAX, P_MAX), dtype=nl.float32, buffer=nl.sbuf)  # [k, m]
-    nisa.affine_select(
-        dst=halves_sb,
-        pattern=[[1, P_MAX]],
-        channel_multiplier=-1,
-        offset=0,
-        on_true_tile=ones_sb,
-        on_false_value=0.0,
-        cmp_op=nl.greater_equal,
-    )
-    nisa.scalar_tensor_tensor(
-        dst=halves_sb, data=eye_sb, op0=nl.multiply, operand0=-0.5, op1=nl.add, operand1=halves_sb
-    )
+    ones_sb = filled((P_MAX, P_MAX), 1.0)  # [k, m]
+    halves_sb = triangle(ones_sb, True)  # [k, m]
+    multiply_add(halves_sb, eye_sb, -0.5, halves_sb)
     return halves_sb
 
 
@@ -76,9 +80,7 @@ def _panel(q_sb, eye_sb, minus_sb, c, M):
     N = q_sb[0].shape[1]
     row_sb = nl.ndarray((w, w + M), dtype=nl.float32, buffer=nl.sbuf)  # [c, c + M]
     gram_ps = nl.ndarray((w, w), dtype=nl.float32, buffer=nl.psum)  # [c, c]
-    for m in tiles(M, M_TILE):
-        p_sb = q_sb[m.index][0 : m.size, c.span]
-        nisa.nc_matmul(dst=gram_ps, stationary=p_sb, moving=p_sb, accumulate=m.index > 0)
+    _accumulate(gram_ps, q_sb, q_sb, c.span, c.span)
     nisa.tensor_copy(dst=row_sb[0:w, 0:w], src=gram_ps)
     for m in tiles(M, M_TILE):
         transposed_ps = nl.ndarray((w, m.size), dtype=nl.float32, buffer=nl.psum)  # [c, m]
@@ -104,14 +106,7 @@ def _project(q_sb, qT_sb, c, right):
     for f in tiles(right.stop - right.start, N_TILE):
         here = slice(right.start + f.start, right.start + f.stop)
         inner_ps = nl.ndarray((w, f.size), dtype=nl.float32, buffer=nl.psum)  # [c, f]
-        for m in tiles(M, M_TILE):
-            tile_sb = q_sb[m.index]
-            nisa.nc_matmul(
-                dst=inner_ps,
-                stationary=tile_sb[0 : m.size, c.span],
-                moving=tile_sb[0 : m.size, here],
-                accumulate=m.index > 0,
-            )
+        _accumulate(inner_ps, q_sb, q_sb, c.span, here)
         inner_sb = nl.ndarray((w, f.size), dtype=nl.float32, buffer=nl.sbuf)  # [c, f]
         nisa.tensor_copy(dst=inner_sb, src=inner_ps)
         for m in tiles(M, M_TILE):
@@ -141,12 +136,7 @@ def _overlap(h_sb, q_sb, eye_sb, halves_sb):
         for f in tiles(N - k.start, N_TILE):
             here = slice(k.start + f.start, k.start + f.stop)
             inner_ps = nl.ndarray((k.size, f.size), dtype=nl.float32, buffer=nl.psum)  # [k, f]
-            for i in range(len(q_sb)):
-                m = q_sb[i].shape[0]
-                tile_sb = q_sb[i]
-                nisa.nc_matmul(
-                    dst=inner_ps, stationary=tile_sb[0:m, k.span], moving=tile_sb[0:m, here], accumulate=i > 0
-                )
+            _accumulate(inner_ps, q_sb, q_sb, k.span, here)
             _copy_out(h_row_sb[0 : k.size, here], inner_ps, 1.0, False)
         corner_sb = h_row_sb[0 : k.size, k.span]
         nisa.tensor_tensor(dst=corner_sb, data1=corner_sb, data2=eye_sb[0 : k.size, 0 : k.size], op=nl.subtract)
@@ -199,15 +189,8 @@ def _store_triangle_of(r_hbm, a_hbm, q_sb, b, loads, stores):
         for k in tiles(N, M_TILE):
             if k.start < f.stop:
                 inner_ps = nl.ndarray((k.size, f.size), dtype=nl.float32, buffer=nl.psum)  # [k, f]
-                for m in tiles(M, M_TILE):
-                    nisa.nc_matmul(
-                        dst=inner_ps,
-                        stationary=q_sb[m.index][0 : m.size, k.span],
-                        moving=a_sb[m.index],
-                        accumulate=m.index > 0,
-                    )
+                _accumulate(inner_ps, q_sb, a_sb, k.span, slice(0, f.size))
                 store(r_hbm[b, k.span, f.span], inner_ps, stores)
             else:
-                zero_sb = nl.ndarray((k.size, f.size), dtype=nl.float32, buffer=nl.sbuf)  # [k, f]
-                nisa.memset(dst=zero_sb, value=0.0)
+                zero_sb = filled((k.size, f.size), 0.0)  # [k, f]
                 store(r_hbm[b, k.span, f.span], zero_sb, stores)

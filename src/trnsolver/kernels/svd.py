@@ -6,7 +6,7 @@ small singular values keep their digits. Rotations, seats and blocks are those o
 two passes over all rows a step.
 """
 
-from trnsci.nki import N_TILE, P_MAX, QUEUES, Axis, load, nisa, nki, nl, store, tiles
+from trnsci.nki import N_TILE, P_MAX, QUEUES, Axis, filled, load_each, nisa, nki, nl, store, tiles, transpose_into
 from trnsolver.kernels._jacobi import (
     GROUP,
     NEGLIGIBLE,
@@ -31,9 +31,7 @@ def svd(r_hbm, masks_hbm, sweeps=10, loads="compiler"):
     B, N, _ = r_hbm.shape
     x_hbm = nl.ndarray((B, N, N), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, N, N]
     wT_hbm = nl.ndarray((B, N, N), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, N, N]
-    masks_sb = []
-    for i in range(masks_hbm.shape[0]):
-        masks_sb.append(load(masks_hbm[i, 0 : masks_hbm.shape[1], 0 : masks_hbm.shape[2]], loads))  # [n, n]
+    masks_sb = load_each(masks_hbm, loads)
     if N <= P_MAX:
         for b in tiles(B, GROUP):
             _small(x_hbm, wT_hbm, r_hbm, masks_sb, b, sweeps)
@@ -51,8 +49,7 @@ def _small(x_hbm, wT_hbm, r_hbm, masks_sb, b, sweeps):
     w_sb = work[0]
     x_sb = []
     for g in range(b.size):
-        tile_sb = nl.ndarray((size, N), dtype=nl.float32, buffer=nl.sbuf)  # [n, N]
-        nisa.memset(dst=tile_sb, value=0.0)
+        tile_sb = filled((size, N), 0.0)  # [n, N]
         nisa.dma_copy(dst=tile_sb[0:N, 0:N], src=r_hbm[b.start + g, 0:N, 0:N])
         x_sb.append(tile_sb)
         nisa.tensor_copy(dst=w_sb[0:size, g, 0:size], src=masks_sb[0])
@@ -95,9 +92,7 @@ def _large(x_hbm, wT_hbm, r_hbm, masks_sb, b, sweeps):
                 for _step in range(P_MAX // 2):
                     _rotate(x_sb, work, masks_sb, 5)
             for g in range(T):
-                w_ps = nl.ndarray((P_MAX, P_MAX), dtype=nl.float32, buffer=nl.psum)  # [n, n]
-                nisa.nc_transpose(dst=w_ps, data=w_sb[0:P_MAX, g, 0:P_MAX])
-                nisa.tensor_copy(dst=transposed_sb[0:P_MAX, g, 0:P_MAX], src=w_ps)
+                transpose_into(transposed_sb[0:P_MAX, g, 0:P_MAX], w_sb[0:P_MAX, g, 0:P_MAX])
             _move(v_sb, b_sb, transposed_sb, seats)
             _move(x_sb, b_sb, eyes_sb, seats)
     for m in rows:

@@ -15,8 +15,11 @@ from trnsci.nki import (
     Axis,
     Queue,
     Tile,
+    elementwise,
+    filled,
     load,
     mine,
+    multiply_add,
     nisa,
     nki,
     nl,
@@ -125,8 +128,7 @@ def _logarithms(lse_hbm, batch, top_sb, sum_sb, inverse):
 
 def _exponentials():
     """Have the Scalar Engine load its table while the first operands are on their way."""
-    one_sb = nl.ndarray((P_MAX, 1), dtype=nl.float32, buffer=nl.sbuf)  # [p, 1]
-    nisa.memset(dst=one_sb, value=0.0)
+    one_sb = filled((P_MAX, 1), 0.0)  # [p, 1]
     nisa.activation(dst=one_sb, op=nl.exp, data=one_sb)
 
 
@@ -229,16 +231,13 @@ def _softmax(parts_ps, top_sb, sum_sb, *, first, lonely, dtype):
     best_sb = nl.ndarray((size, 1), dtype=nl.float32, buffer=nl.sbuf)  # [q, 1]
     _largest(best_sb, parts_ps, False)
     nisa.tensor_tensor(dst=best_sb, data1=best_sb, data2=top_sb, op=nl.minimum)
-    drop_sb = nl.ndarray((size, 1), dtype=nl.float32, buffer=nl.sbuf)  # [q, 1]
-    nisa.tensor_tensor(dst=drop_sb, data1=best_sb, data2=top_sb, op=nl.subtract)
+    drop_sb = elementwise(best_sb, top_sb, nl.subtract)  # [q, 1]
     nisa.tensor_copy(dst=top_sb, src=best_sb)
     factor_sb = nl.ndarray((size, 1), dtype=nl.float32, buffer=nl.sbuf)  # [q, 1]
     nisa.activation(dst=factor_sb, op=nl.exp, data=drop_sb)
     part_sb = nl.ndarray((size, 1), dtype=nl.float32, buffer=nl.sbuf)  # [q, 1]
     weights_sb = _exponentials_of(parts_ps, best_sb, part_sb, dtype)
-    nisa.scalar_tensor_tensor(
-        dst=sum_sb, data=sum_sb, op0=nl.multiply, operand0=factor_sb, op1=nl.add, operand1=part_sb
-    )
+    multiply_add(sum_sb, sum_sb, factor_sb, part_sb)
     return weights_sb, factor_sb
 
 
@@ -286,9 +285,7 @@ def _weighted(acc, transposed, values, E, spare_ps):
         nisa.nc_matmul(dst=product, stationary=held[b], moving=values.block(columns[b]), accumulate=b > 0)
     if factor_sb != None:
         both_sb = nl.ndarray((size, E), dtype=nl.float32, buffer=nl.sbuf)  # [q, E]
-        nisa.scalar_tensor_tensor(
-            dst=both_sb, data=acc, op0=nl.multiply, operand0=factor_sb, op1=nl.add, operand1=product
-        )
+        multiply_add(both_sb, acc, factor_sb, product)
         product = both_sb
     elif done == None:
         # The next product is in PSUM too, and an instruction reads one operand from there.

@@ -5,7 +5,7 @@ once and written once however many steps there are. Sums over partitions are pro
 the steps, and by the Tensor Engine's loading of blocks when there are many.
 """
 
-from trnsci.nki import P_MAX, QUEUES, load, nisa, nki, nl, store
+from trnsci.nki import P_MAX, QUEUES, elementwise, filled, load, multiply_add, nisa, nki, nl, store
 
 # Keeps 0 / 0 at 0 once a solution is exact.
 TINY = 1e-30
@@ -31,8 +31,7 @@ def iterate(
     a_sb = load(tiles_hbm, loads)  # [p, T * p]
     x_sb, r_sb, p_sb = load(x_hbm, loads), load(r_hbm, loads), load(p_hbm, loads)
     coefficients_sb = load(coefficients_hbm, loads)  # [p, 2 * steps]
-    ones_sb = nl.ndarray((P_MAX, P_MAX), dtype=nl.float32, buffer=nl.sbuf)  # [p, p]
-    nisa.memset(dst=ones_sb, value=1.0)
+    ones_sb = filled((P_MAX, P_MAX), 1.0)  # [p, p]
     if method == "power":
         for _ in range(steps):
             r_sb = _times(a_sb, x_sb, pointers, columns)
@@ -91,8 +90,7 @@ def _times(a_sb, y_sb, pointers, columns):
 
 def _dot(y_sb, z_sb, ones_sb):
     """Return the inner product, in every partition."""
-    product_sb = nl.ndarray(y_sb.shape, dtype=nl.float32, buffer=nl.sbuf)  # [p, B]
-    nisa.tensor_tensor(dst=product_sb, data1=y_sb, data2=z_sb, op=nl.multiply)
+    product_sb = elementwise(y_sb, z_sb, nl.multiply)  # [p, B]
     part_sb = nl.ndarray((P_MAX, 1), dtype=nl.float32, buffer=nl.sbuf)  # [p, 1]
     nisa.tensor_reduce(dst=part_sb, op=nl.add, data=product_sb, axis=1)
     sum_ps = nl.ndarray((P_MAX, 1), dtype=nl.float32, buffer=nl.psum)  # [p, 1]
@@ -107,9 +105,7 @@ def _ratio(above_sb, below_sb):
     nisa.tensor_scalar(dst=safe_sb, data=below_sb, op0=nl.maximum, operand0=TINY)
     inverse_sb = nl.ndarray((P_MAX, 1), dtype=nl.float32, buffer=nl.sbuf)  # [p, 1]
     nisa.reciprocal(dst=inverse_sb, data=safe_sb)
-    ratio_sb = nl.ndarray((P_MAX, 1), dtype=nl.float32, buffer=nl.sbuf)  # [p, 1]
-    nisa.tensor_tensor(dst=ratio_sb, data1=above_sb, data2=inverse_sb, op=nl.multiply)
-    return ratio_sb
+    return elementwise(above_sb, inverse_sb, nl.multiply)  # [p, 1]
 
 
 def _root(square_sb):
@@ -120,8 +116,7 @@ def _root(square_sb):
 
 def _scaled(y_sb, norm_sb):
     """Divide a vector by its norm."""
-    one_sb = nl.ndarray((P_MAX, 1), dtype=nl.float32, buffer=nl.sbuf)  # [p, 1]
-    nisa.memset(dst=one_sb, value=1.0)
+    one_sb = filled((P_MAX, 1), 1.0)  # [p, 1]
     out_sb = nl.ndarray(y_sb.shape, dtype=nl.float32, buffer=nl.sbuf)  # [p, B]
     nisa.tensor_scalar(dst=out_sb, data=y_sb, op0=nl.multiply, operand0=_ratio(one_sb, norm_sb))
     return out_sb
@@ -136,5 +131,5 @@ def _negated(alpha_sb):
 def _plus(y_sb, alpha_sb, z_sb):
     """Return alpha * y + z, as a new vector."""
     out_sb = nl.ndarray(y_sb.shape, dtype=nl.float32, buffer=nl.sbuf)  # [p, B]
-    nisa.scalar_tensor_tensor(dst=out_sb, data=y_sb, op0=nl.multiply, operand0=alpha_sb, op1=nl.add, operand1=z_sb)
+    multiply_add(out_sb, y_sb, alpha_sb, z_sb)
     return out_sb

@@ -3,7 +3,7 @@
 Rows of a and b are gathered by indirect DMA; the Vector Engine multiplies and adds. Bound by the gathers.
 """
 
-from trnsci.nki import N_TILE, P_MAX, QUEUES, Axis, load, mine, nisa, nki, nl, store, tiles
+from trnsci.nki import N_TILE, P_MAX, QUEUES, Axis, elementwise, load, mine, nisa, nki, nl, store, tiles
 
 WIDTH = 4 * N_TILE
 # Both cores of a logical core can share the outermost loop.
@@ -27,8 +27,7 @@ def sddmm(entries_hbm, a_hbm, b_hbm, loads="compiler", stores="compiler"):
         for d in parts:
             a_sb = _gathered(a_hbm, row_sb, p, d)
             b_sb = _gathered(b_hbm, column_sb, p, d)
-            product_sb = nl.ndarray((p.size, d.size), dtype=nl.float32, buffer=nl.sbuf)  # [p, d]
-            nisa.tensor_tensor(dst=product_sb, data1=a_sb, data2=b_sb, op=nl.multiply)
+            product_sb = elementwise(a_sb, b_sb, nl.multiply)  # [p, d]
             nisa.tensor_reduce(dst=part_sb[:, d.index : d.index + 1], op=nl.add, data=product_sb, axis=1)
         sum_sb = nl.ndarray((p.size, 1), dtype=nl.float32, buffer=nl.sbuf)  # [p, 1]
         nisa.tensor_reduce(dst=sum_sb, op=nl.add, data=part_sb, axis=1)

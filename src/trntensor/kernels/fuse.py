@@ -6,7 +6,7 @@ right, constant): operands are numbers of earlier values, or constants. Extras a
 SBUF in each partition: the row tile of aT, two tiles of b, and 2 KiB per instruction.
 """
 
-from trnsci.nki import K_TILE, M_TILE, N_TILE, P_MAX, QUEUES, Axis, load, nisa, nki, nl, require, store, tiles
+from trnsci.nki import K_TILE, M_TILE, N_TILE, P_MAX, QUEUES, Axis, filled, load, nisa, nki, nl, require, store, tiles
 
 # How a launch that would be too long a program may be cut.
 _EXTRAS = ("first_hbm", "second_hbm", "third_hbm", "fourth_hbm")
@@ -43,10 +43,10 @@ def fuse(
     extras_hbm = (first_hbm, second_hbm, third_hbm, fourth_hbm)
     shape = (B if "b" in keep else 1, M if "m" in keep else 1, N if "n" in keep else 1)
     out_hbm = nl.ndarray(shape, dtype=nl.float32, buffer=nl.shared_hbm)  # [B, M, N]
-    total_sb = _zeros(P_MAX, 1)  # [P, 1]
+    total_sb = filled((P_MAX, 1), 0.0)  # [P, 1]
     for i in range(B):
         if "b" in keep and i > 0:
-            total_sb = _zeros(P_MAX, 1)  # [P, 1]
+            total_sb = filled((P_MAX, 1), 0.0)  # [P, 1]
         if keep == "bn":
             _columns(out_hbm, aT_hbm, b_hbm, extras_hbm, code=code, i=i, loads=loads, stores=stores)
         else:
@@ -56,16 +56,9 @@ def fuse(
     return out_hbm
 
 
-def _zeros(rows, columns):
-    zeros_sb = nl.ndarray((rows, columns), dtype=nl.float32, buffer=nl.sbuf)  # [rows, columns]
-    nisa.memset(dst=zeros_sb, value=0.0)
-    return zeros_sb
-
-
 def _over_partitions(values_sb):
     """Add the partitions: [P, n] to [1, n], in PSUM."""
-    ones_sb = nl.ndarray((values_sb.shape[0], 1), dtype=nl.float32, buffer=nl.sbuf)  # [P, 1]
-    nisa.memset(dst=ones_sb, value=1.0)
+    ones_sb = filled((values_sb.shape[0], 1), 1.0)  # [P, 1]
     sum_ps = nl.ndarray((1, values_sb.shape[1]), dtype=nl.float32, buffer=nl.psum)  # [1, n]
     nisa.nc_matmul(dst=sum_ps, stationary=ones_sb, moving=values_sb, accumulate=False)
     return sum_ps
@@ -101,7 +94,7 @@ def _columns(out_hbm, aT_hbm, b_hbm, extras_hbm, *, code, i, loads, stores):
     K, M = aT_hbm.shape[1], aT_hbm.shape[2]
     N = b_hbm.shape[2]
     for n in tiles(N, N_TILE):
-        sum_sb = _zeros(P_MAX, n.size)  # [P, n]
+        sum_sb = filled((P_MAX, n.size), 0.0)  # [P, n]
         for m in tiles(M, M_TILE):
             aT_sb = []
             for k in tiles(K, K_TILE):
@@ -128,7 +121,7 @@ def _tile(aT_sb, b_hbm, extras_hbm, code, *, i, m, n, loads):
         values.append(_apply(code[step], values))
     last_sb = values[len(values) - 1]
     if last_sb.shape[1] != n.size:
-        wide_sb = _zeros(m.size, n.size)  # [m, n]
+        wide_sb = filled((m.size, n.size), 0.0)  # [m, n]
         nisa.tensor_scalar(dst=wide_sb, data=wide_sb, op0=nl.add, operand0=last_sb)
         last_sb = wide_sb
     return last_sb
@@ -145,8 +138,7 @@ def _extra(extra_hbm, i, m, n):
     # One row for all partitions: a product with a column of ones.
     columns = n.span if N > 1 else slice(0, 1)
     row_sb = load(extra_hbm[at, 0:1, columns])  # [1, n]
-    ones_sb = nl.ndarray((1, m.size), dtype=nl.float32, buffer=nl.sbuf)  # [1, m]
-    nisa.memset(dst=ones_sb, value=1.0)
+    ones_sb = filled((1, m.size), 1.0)  # [1, m]
     rows_ps = nl.ndarray((m.size, row_sb.shape[1]), dtype=nl.float32, buffer=nl.psum)  # [m, n]
     nisa.nc_matmul(dst=rows_ps, stationary=ones_sb, moving=row_sb, accumulate=False)
     rows_sb = nl.ndarray((m.size, row_sb.shape[1]), dtype=nl.float32, buffer=nl.sbuf)  # [m, n]

@@ -9,7 +9,7 @@ SBUF in each partition: up to RESIDENT bytes of B[i], COLUMNS of sums, a few til
 of its transpose.
 """
 
-from trnsci.nki import K_TILE, M_TILE, N_TILE, P_MAX, QUEUES, load, nisa, nki, nl, store, tiles
+from trnsci.nki import K_TILE, M_TILE, N_TILE, P_MAX, QUEUES, filled, load, multiply_add, nisa, nki, nl, store, tiles
 
 # Bytes of SBUF in each partition that all of B[i] may take to be loaded once for all j.
 RESIDENT = 88 * 1024
@@ -72,24 +72,18 @@ def _summed(totals_sb):
     parts_sb = nl.ndarray((P_MAX, 2), dtype=nl.float32, buffer=nl.sbuf)  # [P, 2]
     nisa.tensor_reduce(dst=parts_sb[:, 0:1], op=nl.add, data=totals_sb[:, 0:C], axis=1)
     nisa.tensor_reduce(dst=parts_sb[:, 1:2], op=nl.add, data=totals_sb[:, C : 2 * C], axis=1)
-    ones_sb = _filled(P_MAX, 1, 1.0)  # [P, 1]
+    ones_sb = filled((P_MAX, 1), 1.0)  # [P, 1]
     sum_ps = nl.ndarray((1, 2), dtype=nl.float32, buffer=nl.psum)  # [1, 2]
     nisa.nc_matmul(dst=sum_ps, stationary=ones_sb, moving=parts_sb, accumulate=False)
     store(out_hbm, sum_ps)
     return out_hbm
 
 
-def _filled(rows, columns, value):
-    filled_sb = nl.ndarray((rows, columns), dtype=nl.float32, buffer=nl.sbuf)  # [rows, columns]
-    nisa.memset(dst=filled_sb, value=value)
-    return filled_sb
-
-
 def _on_every_partition(row_hbm):
     """Broadcast a row [1, N] to all partitions by a product with a column of ones."""
     N = row_hbm.shape[1]
     row_sb = load(row_hbm)  # [1, N]
-    ones_sb = _filled(1, P_MAX, 1.0)  # [1, P]
+    ones_sb = filled((1, P_MAX), 1.0)  # [1, P]
     rows_sb = nl.ndarray((P_MAX, N), dtype=nl.float32, buffer=nl.sbuf)  # [P, N]
     for n in tiles(N, N_TILE):
         rows_ps = nl.ndarray((P_MAX, n.size), dtype=nl.float32, buffer=nl.psum)  # [P, n]
@@ -127,8 +121,8 @@ def _orbital(totals_sb, BT_hbm, occ_sb, vir_sb, column_sb, *, i, once, spins, lo
             left_sb.append(load(BT_hbm[0][i, k.span, 0:V], loads))  # [k, V]
     first = i if once else 0
     for group in tiles(J - first, max(1, COLUMNS // (8 * slots))):
-        square_sb = _filled(P_MAX, group.size * slots, 0.0)  # [P, slots]
-        cross_sb = _filled(P_MAX, group.size * slots, 0.0)  # [P, slots]
+        square_sb = filled((P_MAX, group.size * slots), 0.0)  # [P, slots]
+        cross_sb = filled((P_MAX, group.size * slots), 0.0)  # [P, slots]
         for j in range(first + group.start, first + group.stop):
             slot = (j - first - group.start) * slots
             sums = (square_sb, cross_sb, pairs_sb, vir_sb, column_sb, j)
@@ -224,6 +218,4 @@ def _weigh(into_sb, columns_sb, slots, fresh, once):
     if columns_sb.shape[1] > start:
         rest_sb = nl.ndarray((P_MAX, 1), dtype=nl.float32, buffer=nl.sbuf)  # [P, 1]
         nisa.tensor_reduce(dst=rest_sb, op=nl.add, data=columns_sb[:, start : columns_sb.shape[1]], axis=1)
-        nisa.scalar_tensor_tensor(
-            dst=into_sb, data=rest_sb, op0=nl.multiply, operand0=2.0 if once else 1.0, op1=nl.add, operand1=into_sb
-        )
+        multiply_add(into_sb, rest_sb, 2.0 if once else 1.0, into_sb)
