@@ -24,16 +24,9 @@ _LONGEST = 16384
 
 @array_function
 def gemv(
-    alpha: complex,
-    a: Tensor,
-    x: Tensor,
-    beta: complex = 0.0,
-    y: Tensor | None = None,
-    trans: bool | int | str = False,
-    *,
-    precision: Precision | None = None,
-    out: Tensor | None = None,
-) -> Tensor:
+    alpha: complex, a: Tensor, x: Tensor, beta: complex = 0.0, y: Tensor | None = None, trans: bool | int | str = False,
+    *, precision: Precision | None = None, out: Tensor | None = None,
+) -> Tensor:  # fmt: skip
     """Return ``alpha * op(a) @ x + beta * y``.
 
     Args:

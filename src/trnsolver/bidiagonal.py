@@ -235,12 +235,9 @@ def _reflection(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 @array_function
 def larft(
-    v: Tensor,
-    tau: Tensor,
-    *,
-    direct: Literal["forward", "backward"] = "forward",
-    storev: Literal["columns", "rows"] = "columns",
-) -> Tensor:
+    v: Tensor, tau: Tensor,
+    *, direct: Literal["forward", "backward"] = "forward", storev: Literal["columns", "rows"] = "columns",
+) -> Tensor:  # fmt: skip
     """The triangular ``t`` with which a product of reflections is one block, ``1 - v @ t @ v.mH``: LAPACK's ``larft``.
 
     Args:

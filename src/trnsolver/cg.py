@@ -33,15 +33,9 @@ _CHUNK = 16
 
 @array_function
 def cg(
-    a: Matrix,
-    b: Tensor,
-    *,
-    x0: Tensor | None = None,
-    tol: float = 1e-5,
-    maxiter: int | None = None,
-    preconditioner: Apply | None = None,
-    callback: Callback | None = None,
-) -> Result:
+    a: Matrix, b: Tensor, *, x0: Tensor | None = None, tol: float = 1e-5, maxiter: int | None = None,
+    preconditioner: Apply | None = None, callback: Callback | None = None,
+) -> Result:  # fmt: skip
     """Solve ``a @ x = b`` with ``a`` Hermitian positive definite.
 
     Args:
@@ -174,15 +168,9 @@ class CgSteps(NamedTuple):
 
 @array_function
 def block_cg(
-    a: Matrix,
-    b: Tensor,
-    *,
-    x0: Tensor | None = None,
-    tol: float = 1e-5,
-    maxiter: int | None = None,
-    preconditioner: Apply | None = None,
-    callback: Callback | None = None,
-) -> Result:
+    a: Matrix, b: Tensor, *, x0: Tensor | None = None, tol: float = 1e-5, maxiter: int | None = None,
+    preconditioner: Apply | None = None, callback: Callback | None = None,
+) -> Result:  # fmt: skip
     """Conjugate gradients on all columns of ``b`` [N, K] at once (O'Leary): every column uses every search direction.
 
     Arguments as for `cg`. Directions are kept orthonormal, so that dependent columns do no harm.

@@ -45,17 +45,10 @@ class Eigh(NamedTuple):
 
 @array_function
 def eigh(
-    a: Tensor,
-    UPLO: str = "L",
-    *,
-    uplo: str | None = None,
-    subset: tuple[int, int] | None = None,
-    subset_by_index: tuple[int, int] | None = None,
-    subset_by_value: tuple[float, float] | None = None,
-    target_error: float | None = None,
-    method: Method = "auto",
-    out: tuple[Tensor, Tensor] | None = None,
-) -> Eigh:
+    a: Tensor, UPLO: str = "L", *, uplo: str | None = None, subset: tuple[int, int] | None = None,
+    subset_by_index: tuple[int, int] | None = None, subset_by_value: tuple[float, float] | None = None,
+    target_error: float | None = None, method: Method = "auto", out: tuple[Tensor, Tensor] | None = None,
+) -> Eigh:  # fmt: skip
     """Eigenvalues, ascending, and orthonormal eigenvectors of a Hermitian matrix.
 
     Args:
@@ -113,15 +106,10 @@ def eigh(
 
 @array_function
 def eigvalsh(
-    a: Tensor,
-    UPLO: str = "L",
-    *,
-    uplo: str | None = None,
-    subset: tuple[int, int] | None = None,
-    subset_by_index: tuple[int, int] | None = None,
-    subset_by_value: tuple[float, float] | None = None,
-    out: Tensor | None = None,
-) -> Tensor:
+    a: Tensor, UPLO: str = "L",
+    *, uplo: str | None = None, subset: tuple[int, int] | None = None, subset_by_index: tuple[int, int] | None = None,
+    subset_by_value: tuple[float, float] | None = None, out: Tensor | None = None,
+) -> Tensor:  # fmt: skip
     """Eigenvalues of a Hermitian matrix [..., N, N], ascending; arguments as for `eigh`.
 
     Example:
@@ -140,12 +128,9 @@ def eigvalsh(
 
 
 def _subset(
-    op: str,
-    values: Tensor,
-    subset: tuple[int, int] | None,
-    by_index: tuple[int, int] | None,
+    op: str, values: Tensor, subset: tuple[int, int] | None, by_index: tuple[int, int] | None,
     by_value: tuple[float, float] | None,
-) -> tuple[int, int]:
+) -> tuple[int, int]:  # fmt: skip
     """The first index wanted, and the one after the last."""
     given = {"subset": subset, "subset_by_index": by_index, "subset_by_value": by_value}
     names = [name for name, value in given.items() if value is not None]

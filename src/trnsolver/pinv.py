@@ -17,14 +17,9 @@ from trnsolver.tiles import near_one
 
 @array_function
 def pinv(
-    a: Tensor,
-    rcond: float | None = None,
-    *,
-    atol: float | Tensor | None = None,
-    rtol: float | Tensor | None = None,
-    hermitian: bool = False,
-    out: Tensor | None = None,
-) -> Tensor:
+    a: Tensor, rcond: float | None = None, *, atol: float | Tensor | None = None, rtol: float | Tensor | None = None,
+    hermitian: bool = False, out: Tensor | None = None,
+) -> Tensor:  # fmt: skip
     """Moore-Penrose inverse [..., N, M] of ``a`` [..., M, N].
 
     Args:
@@ -131,14 +126,9 @@ def _threshold(a: Tensor, s: Tensor, share: float | Tensor | None, atol: float |
 
 @array_function
 def matrix_rank(
-    a: Tensor,
-    *,
-    rcond: float | None = None,
-    atol: float | Tensor | None = None,
-    rtol: float | Tensor | None = None,
-    hermitian: bool = False,
-    out: Tensor | None = None,
-) -> Tensor:
+    a: Tensor, *, rcond: float | None = None, atol: float | Tensor | None = None, rtol: float | Tensor | None = None,
+    hermitian: bool = False, out: Tensor | None = None,
+) -> Tensor:  # fmt: skip
     """Number of singular values of ``a`` [..., M, N] that do not count as zero; arguments as for `pinv`.
 
     Example:

@@ -320,13 +320,9 @@ class _LogDet(torch.autograd.Function):
 
 @array_function
 def factor_sparse(
-    a: Sparse,
-    *,
-    kind: Kind = "lu",
-    values: Tensor | None = None,
-    ordering: Ordering | Tensor | None = None,
+    a: Sparse, *, kind: Kind = "lu", values: Tensor | None = None, ordering: Ordering | Tensor | None = None,
     method: Method = "auto",
-) -> SparseFactor:
+) -> SparseFactor:  # fmt: skip
     """Factor a sparse matrix; the result solves for any number of right-hand sides.
 
     Args:
@@ -446,15 +442,9 @@ def _verdict(analysis: Analysis, values: Tensor) -> tuple[str, bool]:
 
 @array_function
 def solve_sparse(
-    a: Sparse,
-    b: Tensor,
-    *,
-    kind: Kind = "lu",
-    values: Tensor | None = None,
-    ordering: Ordering | Tensor | None = None,
-    method: Method = "auto",
-    target_error: float | None = None,
-) -> Tensor:
+    a: Sparse, b: Tensor, *, kind: Kind = "lu", values: Tensor | None = None, ordering: Ordering | Tensor | None = None,
+    method: Method = "auto", target_error: float | None = None,
+) -> Tensor:  # fmt: skip
     """Solve ``a @ x = b`` for a sparse ``a`` by its factors: arguments of `factor_sparse` and `SparseFactor.solve`.
 
     Args:

@@ -61,15 +61,9 @@ def blocks(nocc: int, peak: Callable[[int], int], device: torch.device, memory: 
 
 
 def energies(
-    rows: Callable[[int, int], Tensor],
-    eps_occ: Tensor,
-    eps_vir: Tensor,
-    *,
-    chosen: Blocks,
-    done: Callable[[int], None],
-    within: Callable[..., Sums],
-    between: Callable[..., Sums],
-) -> Sums:
+    rows: Callable[[int, int], Tensor], eps_occ: Tensor, eps_vir: Tensor,
+    *, chosen: Blocks, done: Callable[[int], None], within: Callable[..., Sums], between: Callable[..., Sums],
+) -> Sums:  # fmt: skip
     """Return both sums over all pairs.
 
     Args:
@@ -100,13 +94,9 @@ def energies(
 
 
 def opposite(
-    rows: tuple[Callable[[int, int], Tensor], Callable[[int, int], Tensor]],
-    eps_occ: tuple[Tensor, Tensor],
-    eps_vir: tuple[Tensor, Tensor],
-    chosen: Blocks,
-    done: Callable[[int], None],
-    between: Callable[..., Sums],
-) -> Tensor:
+    rows: tuple[Callable[[int, int], Tensor], Callable[[int, int], Tensor]], eps_occ: tuple[Tensor, Tensor],
+    eps_vir: tuple[Tensor, Tensor], chosen: Blocks, done: Callable[[int], None], between: Callable[..., Sums],
+) -> Tensor:  # fmt: skip
     """The sum of squares over all pairs of an orbital of one spin with one of the other; arguments of either spin."""
     step, device = chosen.rows, chosen.device
     occ, vir = ([energies.to(device) for energies in each] for each in (eps_occ, eps_vir))

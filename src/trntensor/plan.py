@@ -170,15 +170,10 @@ class ContractionPlan(Plan):
 
 @inside("trntensor")
 def plan(
-    subscripts: str | Operand,
-    *shapes_or_tensors: Operand,
-    dtype: torch.dtype | None = None,
-    precision: Precision | None = None,
-    target_error: float | None = None,
-    memory_limit: int | None = None,
-    optimize: Order = "auto",
-    constants: Sequence[int] = (),
-) -> ContractionPlan:
+    subscripts: str | Operand, *shapes_or_tensors: Operand, dtype: torch.dtype | None = None,
+    precision: Precision | None = None, target_error: float | None = None, memory_limit: int | None = None,
+    optimize: Order = "auto", constants: Sequence[int] = (),
+) -> ContractionPlan:  # fmt: skip
     """Plan a contraction without running it.
 
     Args:
@@ -214,16 +209,9 @@ def plan(
 
 
 def planned(
-    text: str,
-    shapes: tuple[tuple[int, ...], ...],
-    dtype: torch.dtype,
-    precision: Precision | None = None,
-    *,
-    target_error: float | None = None,
-    memory_limit: int | None = None,
-    optimize: Order = "auto",
-    single: bool = False,
-) -> ContractionPlan:
+    text: str, shapes: tuple[tuple[int, ...], ...], dtype: torch.dtype, precision: Precision | None = None, *,
+    target_error: float | None = None, memory_limit: int | None = None, optimize: Order = "auto", single: bool = False,
+) -> ContractionPlan:  # fmt: skip
     """Return the plan that runs, without the report of where: from the cache wherever the order can be a key.
 
     ``single``: float32's range holds the data, so that a target may be met with its arithmetic.
@@ -260,11 +248,7 @@ def program_for(
 
 
 def policy_of(
-    program: Program,
-    dtype: torch.dtype,
-    precision: Precision | None,
-    target_error: float | None,
-    single: bool = False,
+    program: Program, dtype: torch.dtype, precision: Precision | None, target_error: float | None, single: bool = False
 ) -> Precision:
     """Return the policy in force: the one asked for, the cheapest that meets a target, or the default."""
     terms = tuple(step.terms for step in program.steps)
