@@ -114,9 +114,16 @@ def cheapest_first(dtype: torch.dtype) -> tuple[Precision, ...]:
 
 
 def choose(
-    op: str, precision: Precision | None, target: float | None, dtype: torch.dtype, bound: Callable[[Precision], float],
-    *, what: str, operands: Sequence[Tensor] | None, terms: int = 1,
-) -> Precision:  # fmt: skip
+    op: str,
+    precision: Precision | None,
+    target: float | None,
+    dtype: torch.dtype,
+    bound: Callable[[Precision], float],
+    *,
+    what: str,
+    operands: Sequence[Tensor] | None,
+    terms: int = 1,
+) -> Precision:
     """Return the policy in force: the one asked for, the default, or the cheapest whose bound meets a target.
 
     Args:

@@ -18,9 +18,15 @@ from trnsci.nki import launch
 
 @array_function
 def geam(
-    alpha: complex, a: Tensor, beta: complex, b: Tensor, trans_a: bool | int | str = False,
-    trans_b: bool | int | str = False, *, out: Tensor | None = None,
-) -> Tensor:  # fmt: skip
+    alpha: complex,
+    a: Tensor,
+    beta: complex,
+    b: Tensor,
+    trans_a: bool | int | str = False,
+    trans_b: bool | int | str = False,
+    *,
+    out: Tensor | None = None,
+) -> Tensor:
     """Return ``alpha * op(a) + beta * op(b)``.
 
     Args:

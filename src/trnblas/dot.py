@@ -27,9 +27,14 @@ _FAINT = 2.0**-100
 
 @array_function
 def dot(
-    x: Tensor, y: Tensor, *, precision: Precision | None = None, target_error: float | None = None,
-    return_error: bool = False, out: Tensor | None = None,
-) -> Tensor:  # fmt: skip
+    x: Tensor,
+    y: Tensor,
+    *,
+    precision: Precision | None = None,
+    target_error: float | None = None,
+    return_error: bool = False,
+    out: Tensor | None = None,
+) -> Tensor:
     """Return ``sum(x * y)`` over the last axis, without conjugation.
 
     Args:
@@ -58,18 +63,28 @@ def dot(
 
 @array_function
 def dotu(
-    x: Tensor, y: Tensor, *, precision: Precision | None = None, target_error: float | None = None,
-    return_error: bool = False, out: Tensor | None = None,
-) -> Tensor:  # fmt: skip
+    x: Tensor,
+    y: Tensor,
+    *,
+    precision: Precision | None = None,
+    target_error: float | None = None,
+    return_error: bool = False,
+    out: Tensor | None = None,
+) -> Tensor:
     """Return ``sum(x * y)``: `dot` under BLAS's name for complex vectors."""
     return _reduced("dotu", x, y, precision=precision, target=target_error, return_error=return_error, out=out)
 
 
 @array_function
 def dotc(
-    x: Tensor, y: Tensor, *, precision: Precision | None = None, target_error: float | None = None,
-    return_error: bool = False, out: Tensor | None = None,
-) -> Tensor:  # fmt: skip
+    x: Tensor,
+    y: Tensor,
+    *,
+    precision: Precision | None = None,
+    target_error: float | None = None,
+    return_error: bool = False,
+    out: Tensor | None = None,
+) -> Tensor:
     """Return ``sum(conj(x) * y)`` over the last axis; arguments and bound as for `dot`.
 
     Example:
@@ -81,9 +96,15 @@ def dotc(
 
 
 def _reduced(
-    name: str, x: Tensor, y: Tensor,
-    *, precision: Precision | None, target: float | None, return_error: bool, out: Tensor | None,
-) -> Tensor:  # fmt: skip
+    name: str,
+    x: Tensor,
+    y: Tensor,
+    *,
+    precision: Precision | None,
+    target: float | None,
+    return_error: bool,
+    out: Tensor | None,
+) -> Tensor:
     dtype = vectors(name, x, y)
     if x.shape != y.shape:
         check.equal(name, "N", x=x.shape[-1], y=y.shape[-1])
@@ -92,7 +113,14 @@ def _reduced(
     if target is not None:
         n = x.shape[-1]
         policy = choose(
-            name, precision, target, dtype, lambda p: dot_bound(n, dtype, p), what=f"N={n}", operands=(x, y), terms=n
+            name,
+            precision,
+            target,
+            dtype,
+            lambda p: dot_bound(n, dtype, p),
+            what=f"N={n}",
+            operands=(x, y),
+            terms=n,
         )
     call = Dot(x, y, policy)
     if out is not None:
@@ -103,9 +131,13 @@ def _reduced(
 
 @array_function
 def asum(
-    x: Tensor, *, precision: Precision | None = None, target_error: float | None = None, return_error: bool = False,
+    x: Tensor,
+    *,
+    precision: Precision | None = None,
+    target_error: float | None = None,
+    return_error: bool = False,
     out: Tensor | None = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Return the sum of ``|x|`` over the last axis; ``|Re| + |Im|`` for complex vectors, as BLAS does.
 
     Args:
@@ -127,9 +159,13 @@ def asum(
 
 @array_function
 def nrm2(
-    x: Tensor, *, precision: Precision | None = None, target_error: float | None = None, return_error: bool = False,
+    x: Tensor,
+    *,
+    precision: Precision | None = None,
+    target_error: float | None = None,
+    return_error: bool = False,
     out: Tensor | None = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Return the Euclidean norm over the last axis, without overflow or harmful underflow.
 
     Args:

@@ -23,11 +23,20 @@ from trnsci.precision import Precision, resolve, to_bfloat16_values
 
 @array_function
 def gemm(
-    alpha: complex, a: Tensor, b: Tensor, beta: complex = 0.0, c: Tensor | None = None,
-    trans_a: bool | int | str = False, trans_b: bool | int | str = False,
-    *, precision: Precision | None = None, target_error: float | None = None, epilogue: Epilogue | None = None,
-    return_error: bool = False, out: Tensor | None = None,
-) -> Tensor:  # fmt: skip
+    alpha: complex,
+    a: Tensor,
+    b: Tensor,
+    beta: complex = 0.0,
+    c: Tensor | None = None,
+    trans_a: bool | int | str = False,
+    trans_b: bool | int | str = False,
+    *,
+    precision: Precision | None = None,
+    target_error: float | None = None,
+    epilogue: Epilogue | None = None,
+    return_error: bool = False,
+    out: Tensor | None = None,
+) -> Tensor:
     """Multiply matrices: ``alpha * op(a) @ op(b) + beta * c``.
 
     Args:

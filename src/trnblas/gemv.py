@@ -24,9 +24,16 @@ _LONGEST = 16384
 
 @array_function
 def gemv(
-    alpha: complex, a: Tensor, x: Tensor, beta: complex = 0.0, y: Tensor | None = None, trans: bool | int | str = False,
-    *, precision: Precision | None = None, out: Tensor | None = None,
-) -> Tensor:  # fmt: skip
+    alpha: complex,
+    a: Tensor,
+    x: Tensor,
+    beta: complex = 0.0,
+    y: Tensor | None = None,
+    trans: bool | int | str = False,
+    *,
+    precision: Precision | None = None,
+    out: Tensor | None = None,
+) -> Tensor:
     """Return ``alpha * op(a) @ x + beta * y``.
 
     Args:

@@ -21,9 +21,16 @@ from trnsci.precision import Precision, resolve
 
 @array_function
 def grouped_gemm(
-    alpha: complex, a: Sequence[Tensor], b: Sequence[Tensor], beta: complex = 0.0, c: Sequence[Tensor] | None = None,
-    trans_a: bool | int | str = False, trans_b: bool | int | str = False, *, precision: Precision | None = None,
-) -> list[Tensor]:  # fmt: skip
+    alpha: complex,
+    a: Sequence[Tensor],
+    b: Sequence[Tensor],
+    beta: complex = 0.0,
+    c: Sequence[Tensor] | None = None,
+    trans_a: bool | int | str = False,
+    trans_b: bool | int | str = False,
+    *,
+    precision: Precision | None = None,
+) -> list[Tensor]:
     """Return ``alpha * op(a[g]) @ op(b[g]) + beta * c[g]`` for every g, all in one program on the device.
 
     Args:

@@ -22,7 +22,10 @@ ALL_LETTERS = _LETTERS | {torch.complex64: "c", torch.complex128: "z"}
 
 
 def refusal(
-    *tensors: Tensor, ndim: int, precision: Precision | None = None, dtypes: Container[torch.dtype] = _LETTERS
+    *tensors: Tensor,
+    ndim: int,
+    precision: Precision | None = None,
+    dtypes: Container[torch.dtype] = _LETTERS,
 ) -> str | None:
     """Return why SciPy's BLAS does not take these operands, or ``None``: its own limits, beside those of the runtime.
 

@@ -18,9 +18,17 @@ LARGEST = {torch.int8: 128, torch.uint8: 255}
 
 @array_function
 def gemm_int(
-    a: Tensor, b: Tensor, *, zero_a: int = 0, zero_b: int = 0, bias: Tensor | None = None, c: Tensor | None = None,
-    trans_a: bool | int | str = False, trans_b: bool | int | str = False, out: Tensor | None = None,
-) -> Tensor:  # fmt: skip
+    a: Tensor,
+    b: Tensor,
+    *,
+    zero_a: int = 0,
+    zero_b: int = 0,
+    bias: Tensor | None = None,
+    c: Tensor | None = None,
+    trans_a: bool | int | str = False,
+    trans_b: bool | int | str = False,
+    out: Tensor | None = None,
+) -> Tensor:
     """Multiply matrices of 8-bit integers exactly: ``(op(a) - zero_a) @ (op(b) - zero_b) + c + bias``, in int32.
 
     Args:

@@ -30,9 +30,15 @@ MOST_VIRTUAL = 1600
 
 @array_function
 def mp2_energy(
-    t_flat: Tensor, eps_occ_chunk: Tensor, eps_occ_full: Tensor, eps_vir: Tensor,
-    *, symmetric: bool = False, first: int = 0, target_error: float = 1e-7,
-) -> Tensor:  # fmt: skip
+    t_flat: Tensor,
+    eps_occ_chunk: Tensor,
+    eps_occ_full: Tensor,
+    eps_vir: Tensor,
+    *,
+    symmetric: bool = False,
+    first: int = 0,
+    target_error: float = 1e-7,
+) -> Tensor:
     """Return the energy of a chunk of occupied orbitals: the sum of `mp2_pairs`, a number.
 
     Use it when the integrals ``T`` exist. From fitted integrals `trntensor.mp2_energy` never holds them at once, and
@@ -48,9 +54,15 @@ def mp2_energy(
 
 @array_function
 def mp2_pairs(
-    t_flat: Tensor, eps_occ_chunk: Tensor, eps_occ_full: Tensor, eps_vir: Tensor,
-    *, symmetric: bool = False, first: int = 0, target_error: float = 1e-7,
-) -> Tensor:  # fmt: skip
+    t_flat: Tensor,
+    eps_occ_chunk: Tensor,
+    eps_occ_full: Tensor,
+    eps_vir: Tensor,
+    *,
+    symmetric: bool = False,
+    first: int = 0,
+    target_error: float = 1e-7,
+) -> Tensor:
     """Return the energy of every pair of occupied orbitals, ``sum over ab of T (2 T - T') / D``.
 
     Args:
@@ -74,7 +86,12 @@ def mp2_pairs(
         ArgumentError: shapes do not fit, occupied and virtual energies overlap, or ``target_error`` cannot be reached
             with 128 exponentials.
     """
-    named = {"t_flat": t_flat, "eps_occ_chunk": eps_occ_chunk, "eps_occ_full": eps_occ_full, "eps_vir": eps_vir}
+    named = {
+        "t_flat": t_flat,
+        "eps_occ_chunk": eps_occ_chunk,
+        "eps_occ_full": eps_occ_full,
+        "eps_vir": eps_vir,
+    }
     dtype = check.floating("mp2_energy", **named)
     check.same_device("mp2_energy", **named)
     if dtype.is_complex:

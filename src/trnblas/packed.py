@@ -157,9 +157,15 @@ def hpr2(
 
 
 def _update(
-    name: str, n: int, alpha: complex, xs: tuple[Tensor, ...], ap: Tensor,
-    *, lower: bool | int | str, out: Tensor | None,
-) -> Tensor:  # fmt: skip
+    name: str,
+    n: int,
+    alpha: complex,
+    xs: tuple[Tensor, ...],
+    ap: Tensor,
+    *,
+    lower: bool | int | str,
+    out: Tensor | None,
+) -> Tensor:
     operands = _checked(name, n, ap, **dict(zip(("x", "y"), xs, strict=False)))
     stored = flag(name, "lower", lower, "ul")
     hermitian = name in ("hpr", "hpr2") and ap.is_complex()

@@ -14,9 +14,14 @@ RESULTS = (torch.float32, torch.bfloat16, torch.float16)
 
 @array_function
 def gemm_scaled(
-    a: Tensor, b: Tensor, scale_a: Tensor | float = 1.0, scale_b: Tensor | float = 1.0,
-    *, bias: Tensor | None = None, dtype: torch.dtype = torch.float32,
-) -> Tensor:  # fmt: skip
+    a: Tensor,
+    b: Tensor,
+    scale_a: Tensor | float = 1.0,
+    scale_b: Tensor | float = 1.0,
+    *,
+    bias: Tensor | None = None,
+    dtype: torch.dtype = torch.float32,
+) -> Tensor:
     """Multiply FP8 matrices with scales: ``(scale_a * a) @ (scale_b * b) + bias``.
 
     Args:

@@ -65,9 +65,20 @@ def _back(x: Any, kind: str, grad: Any) -> Any:
 
 @sharded(gemm, gradient=_gemm_gradient)
 def _gemm(
-    team: Team, alpha: complex, a: Part, b: Part, beta: complex, c: Part | None, trans_a: Any, trans_b: Any,
-    precision: Any, target_error: Any, epilogue: Any, out: Part | None, **others: Any,
-) -> Part:  # fmt: skip
+    team: Team,
+    alpha: complex,
+    a: Part,
+    b: Part,
+    beta: complex,
+    c: Part | None,
+    trans_a: Any,
+    trans_b: Any,
+    precision: Any,
+    target_error: Any,
+    epilogue: Any,
+    out: Part | None,
+    **others: Any,
+) -> Part:
     bare("gemm", others)
     if epilogue is not None:
         raise UnsupportedError(
@@ -85,9 +96,16 @@ def _gemm(
 
 
 def multiply(
-    team: Team, alpha: complex, a: Part, b: Part,
-    *, beta: complex = 0.0, c: Part | None = None, precision: Any, target_error: Any = None,
-) -> Part:  # fmt: skip
+    team: Team,
+    alpha: complex,
+    a: Part,
+    b: Part,
+    *,
+    beta: complex = 0.0,
+    c: Part | None = None,
+    precision: Any,
+    target_error: Any = None,
+) -> Part:
     """Return ``alpha * a @ b + beta * c``, rounded once, by the form that suits placements and mesh."""
     options = {"precision": precision, "target_error": target_error}
     c = None if beta == 0 else c

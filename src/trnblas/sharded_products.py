@@ -27,9 +27,16 @@ from trnsci.distributed.parts import SUM, Places
 
 @sharded(gemv)
 def _gemv(
-    team: Team, alpha: complex, a: Part, x: Part, beta: complex, y: Part | None, trans: Any, precision: Any,
+    team: Team,
+    alpha: complex,
+    a: Part,
+    x: Part,
+    beta: complex,
+    y: Part | None,
+    trans: Any,
+    precision: Any,
     out: Part | None,
-) -> Part:  # fmt: skip
+) -> Part:
     kind = transposition("gemv", trans, "trans")
     a = a if kind == "n" else a.transposed(conj=kind == "c")
     if len(a.shape) > 2 or len(x.shape) > 1 or (y is not None and len(y.shape) > 1):
@@ -110,9 +117,17 @@ def _hemm(team: Team, **given: Any) -> Part:
 
 @sharded(trmm)
 def _trmm(
-    team: Team, alpha: complex, a: Part, b: Part, side: Any, lower: Any, trans_a: Any, diag: Any, precision: Any,
+    team: Team,
+    alpha: complex,
+    a: Part,
+    b: Part,
+    side: Any,
+    lower: Any,
+    trans_a: Any,
+    diag: Any,
+    precision: Any,
     out: Part | None,
-) -> Part:  # fmt: skip
+) -> Part:
     right, down = flag("trmm", "side", side, "lr"), flag("trmm", "lower", lower, "ul")
     unit, kind = flag("trmm", "diag", diag, "nu"), transposition("trmm", trans_a, "trans_a")
     if len(a.shape) > 2 or len(b.shape) > 2:

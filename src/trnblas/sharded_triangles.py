@@ -26,9 +26,17 @@ from trnsci.errors import Singular, UnsupportedError
 
 @sharded(syrk)
 def _syrk(
-    team: Team, alpha: complex, a: Part, beta: complex, c: Part | None, trans: Any, lower: Any, precision: Any,
-    out: Part | None, **others: Any,
-) -> Part:  # fmt: skip
+    team: Team,
+    alpha: complex,
+    a: Part,
+    beta: complex,
+    c: Part | None,
+    trans: Any,
+    lower: Any,
+    precision: Any,
+    out: Part | None,
+    **others: Any,
+) -> Part:
     bare("syrk", others)
     down = flag("syrk", "lower", lower, "ul")
     kind = transposition("syrk", trans, "trans")
@@ -78,9 +86,18 @@ def _into_triangle(team: Team, product: Part, down: bool, out: Part | None) -> P
 
 @sharded(trsm)
 def _trsm(
-    team: Team, alpha: complex, a: Part, b: Part, side: Any, lower: Any, trans_a: Any, diag: Any, precision: Any,
-    out: Part | None, **others: Any,
-) -> Part:  # fmt: skip
+    team: Team,
+    alpha: complex,
+    a: Part,
+    b: Part,
+    side: Any,
+    lower: Any,
+    trans_a: Any,
+    diag: Any,
+    precision: Any,
+    out: Part | None,
+    **others: Any,
+) -> Part:
     bare("trsm", others)
     if others["target_error"] is not None:
         raise UnsupportedError(
@@ -106,9 +123,16 @@ def _trsm(
 
 
 def solve_triangle(
-    team: Team, alpha: complex, a: Part, b: Part,
-    *, down: bool, kind: str = "n", unit: bool = False, precision: Any = None,
-) -> Part:  # fmt: skip
+    team: Team,
+    alpha: complex,
+    a: Part,
+    b: Part,
+    *,
+    down: bool,
+    kind: str = "n",
+    unit: bool = False,
+    precision: Any = None,
+) -> Part:
     """Keep each rank's right-hand sides and pass rows of a round, in the order of the substitution.
 
     A row panel of ``a`` finishes the unknowns of its block (not transposed), or takes finished ones out of all others

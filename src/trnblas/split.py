@@ -26,7 +26,11 @@ SLICES_BYTES = 80 * 1024
 MAX_SLICES = SLICES_BYTES // (2 * N_TILE)
 
 Format = Literal["bfloat16", "float16", "float32"]
-_FORMATS: dict[Format, torch.dtype] = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}
+_FORMATS: dict[Format, torch.dtype] = {
+    "bfloat16": torch.bfloat16,
+    "float16": torch.float16,
+    "float32": torch.float32,
+}
 _chosen: dict[str, Format] = {}
 # Slices of a float64 operand on the host, beyond which compensated products are cheaper; and memory for those.
 _MOST_HOST_SLICES = 24

@@ -24,9 +24,17 @@ _LARGEST = 8192
 
 @array_function
 def symm(
-    alpha: complex, a: Tensor, b: Tensor, beta: complex = 0.0, c: Tensor | None = None, side: bool | int | str = False,
-    lower: bool | int | str = False, *, precision: Precision | None = None, out: Tensor | None = None,
-) -> Tensor:  # fmt: skip
+    alpha: complex,
+    a: Tensor,
+    b: Tensor,
+    beta: complex = 0.0,
+    c: Tensor | None = None,
+    side: bool | int | str = False,
+    lower: bool | int | str = False,
+    *,
+    precision: Precision | None = None,
+    out: Tensor | None = None,
+) -> Tensor:
     """Return ``alpha * a @ b + beta * c``, or ``alpha * b @ a + beta * c``, with ``a`` symmetric.
 
     Args:
@@ -53,9 +61,17 @@ def symm(
 
 @array_function
 def hemm(
-    alpha: complex, a: Tensor, b: Tensor, beta: complex = 0.0, c: Tensor | None = None, side: bool | int | str = False,
-    lower: bool | int | str = False, *, precision: Precision | None = None, out: Tensor | None = None,
-) -> Tensor:  # fmt: skip
+    alpha: complex,
+    a: Tensor,
+    b: Tensor,
+    beta: complex = 0.0,
+    c: Tensor | None = None,
+    side: bool | int | str = False,
+    lower: bool | int | str = False,
+    *,
+    precision: Precision | None = None,
+    out: Tensor | None = None,
+) -> Tensor:
     """Return ``alpha * a @ b + beta * c`` with ``a`` Hermitian; imaginary parts of its diagonal are not read.
 
     Arguments as for `symm`.
@@ -65,9 +81,16 @@ def hemm(
 
 @array_function
 def symv(
-    alpha: complex, a: Tensor, x: Tensor, beta: complex = 0.0, y: Tensor | None = None, lower: bool | int | str = False,
-    *, precision: Precision | None = None, out: Tensor | None = None,
-) -> Tensor:  # fmt: skip
+    alpha: complex,
+    a: Tensor,
+    x: Tensor,
+    beta: complex = 0.0,
+    y: Tensor | None = None,
+    lower: bool | int | str = False,
+    *,
+    precision: Precision | None = None,
+    out: Tensor | None = None,
+) -> Tensor:
     """Return ``alpha * a @ x + beta * y`` with ``a`` [..., N, N] symmetric, one triangle stored.
 
     ``x`` and ``y`` are [..., N]; everything else as for `symm`.
@@ -81,17 +104,31 @@ def symv(
 
 @array_function
 def hemv(
-    alpha: complex, a: Tensor, x: Tensor, beta: complex = 0.0, y: Tensor | None = None, lower: bool | int | str = False,
-    *, precision: Precision | None = None, out: Tensor | None = None,
-) -> Tensor:  # fmt: skip
+    alpha: complex,
+    a: Tensor,
+    x: Tensor,
+    beta: complex = 0.0,
+    y: Tensor | None = None,
+    lower: bool | int | str = False,
+    *,
+    precision: Precision | None = None,
+    out: Tensor | None = None,
+) -> Tensor:
     """Return ``alpha * a @ x + beta * y`` with ``a`` Hermitian; arguments as for `symv`."""
     return _vector("hemv", alpha, a, x, beta=beta, y=y, lower=lower, precision=precision, out=out)
 
 
 def _vector(
-    name: str, alpha: complex, a: Tensor, x: Tensor,
-    *, beta: complex, y: Tensor | None, out: Tensor | None, **options: Any,
-) -> Tensor:  # fmt: skip
+    name: str,
+    alpha: complex,
+    a: Tensor,
+    x: Tensor,
+    *,
+    beta: complex,
+    y: Tensor | None,
+    out: Tensor | None,
+    **options: Any,
+) -> Tensor:
     check.floating(name, a=a, x=x)
     check.ndim(name, 1, x=x)
     if a.ndim == 0 or a.shape[-1] != x.shape[-1]:
@@ -111,9 +148,19 @@ def _vector(
 
 
 def _product(
-    name: str, alpha: complex, a: Tensor, b: Tensor, *, beta: complex, c: Tensor | None, side: bool | int | str,
-    lower: bool | int | str, precision: Precision | None, out: Tensor | None, names: tuple[str, str] = ("b", "c"),
-) -> Tensor:  # fmt: skip
+    name: str,
+    alpha: complex,
+    a: Tensor,
+    b: Tensor,
+    *,
+    beta: complex,
+    c: Tensor | None,
+    side: bool | int | str,
+    lower: bool | int | str,
+    precision: Precision | None,
+    out: Tensor | None,
+    names: tuple[str, str] = ("b", "c"),
+) -> Tensor:
     operands = {"a": a, names[0]: b} if c is None else {"a": a, names[0]: b, names[1]: c}
     if not alike(*operands.values()):
         check.floating(name, **operands)

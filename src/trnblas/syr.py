@@ -11,7 +11,12 @@ from trnsci import array_function
 
 @array_function
 def syr(
-    alpha: complex, x: Tensor, lower: bool | int | str = False, a: Tensor | None = None, *, out: Tensor | None = None
+    alpha: complex,
+    x: Tensor,
+    lower: bool | int | str = False,
+    a: Tensor | None = None,
+    *,
+    out: Tensor | None = None,
 ) -> Tensor:
     """Return one triangle of ``alpha * outer(x, x) + a``; ``x`` is [..., N] and ``a`` [..., N, N].
 
@@ -25,7 +30,12 @@ def syr(
 
 @array_function
 def her(
-    alpha: float, x: Tensor, lower: bool | int | str = False, a: Tensor | None = None, *, out: Tensor | None = None
+    alpha: float,
+    x: Tensor,
+    lower: bool | int | str = False,
+    a: Tensor | None = None,
+    *,
+    out: Tensor | None = None,
 ) -> Tensor:
     """Return one triangle of ``alpha * outer(x, conj(x)) + a``, ``alpha`` and the diagonal real; otherwise as `syr`."""
     return _rank_one("her", alpha, x, x, lower=lower, a=a, out=out)
@@ -33,18 +43,28 @@ def her(
 
 @array_function
 def syr2(
-    alpha: complex, x: Tensor, y: Tensor, lower: bool | int | str = False, a: Tensor | None = None,
-    *, out: Tensor | None = None,
-) -> Tensor:  # fmt: skip
+    alpha: complex,
+    x: Tensor,
+    y: Tensor,
+    lower: bool | int | str = False,
+    a: Tensor | None = None,
+    *,
+    out: Tensor | None = None,
+) -> Tensor:
     """Return one triangle of ``alpha * (outer(x, y) + outer(y, x)) + a``; otherwise as `syr`."""
     return _rank_one("syr2", alpha, x, y, lower=lower, a=a, out=out)
 
 
 @array_function
 def her2(
-    alpha: complex, x: Tensor, y: Tensor, lower: bool | int | str = False, a: Tensor | None = None,
-    *, out: Tensor | None = None,
-) -> Tensor:  # fmt: skip
+    alpha: complex,
+    x: Tensor,
+    y: Tensor,
+    lower: bool | int | str = False,
+    a: Tensor | None = None,
+    *,
+    out: Tensor | None = None,
+) -> Tensor:
     """Return one triangle of ``alpha * outer(x, conj(y)) + conj(alpha) * outer(y, conj(x)) + a``; else as `syr`."""
     return _rank_one("her2", alpha, x, y, lower=lower, a=a, out=out)
 

@@ -43,10 +43,18 @@ _LONGEST = 8192
 
 @array_function
 def syrk(
-    alpha: complex, a: Tensor, beta: complex = 0.0, c: Tensor | None = None, trans: bool | int | str = False,
-    lower: bool | int | str = False, *, precision: Precision | None = None, target_error: float | None = None,
-    return_error: bool = False, out: Tensor | None = None,
-) -> Tensor:  # fmt: skip
+    alpha: complex,
+    a: Tensor,
+    beta: complex = 0.0,
+    c: Tensor | None = None,
+    trans: bool | int | str = False,
+    lower: bool | int | str = False,
+    *,
+    precision: Precision | None = None,
+    target_error: float | None = None,
+    return_error: bool = False,
+    out: Tensor | None = None,
+) -> Tensor:
     """Return one triangle of ``alpha * op(a) @ op(a).T + beta * c``.
 
     Args:
@@ -78,10 +86,18 @@ def syrk(
 
 @array_function
 def herk(
-    alpha: float, a: Tensor, beta: float = 0.0, c: Tensor | None = None, trans: bool | int | str = False,
-    lower: bool | int | str = False, *, precision: Precision | None = None, target_error: float | None = None,
-    return_error: bool = False, out: Tensor | None = None,
-) -> Tensor:  # fmt: skip
+    alpha: float,
+    a: Tensor,
+    beta: float = 0.0,
+    c: Tensor | None = None,
+    trans: bool | int | str = False,
+    lower: bool | int | str = False,
+    *,
+    precision: Precision | None = None,
+    target_error: float | None = None,
+    return_error: bool = False,
+    out: Tensor | None = None,
+) -> Tensor:
     """Return one triangle of ``alpha * op(a) @ op(a).mH + beta * c``, with real coefficients and a real diagonal.
 
     ``trans`` is ``"n"`` or ``"c"``; everything else as for `syrk`.
@@ -92,10 +108,19 @@ def herk(
 
 @array_function
 def syr2k(
-    alpha: complex, a: Tensor, b: Tensor, beta: complex = 0.0, c: Tensor | None = None, trans: bool | int | str = False,
-    lower: bool | int | str = False, *, precision: Precision | None = None, target_error: float | None = None,
-    return_error: bool = False, out: Tensor | None = None,
-) -> Tensor:  # fmt: skip
+    alpha: complex,
+    a: Tensor,
+    b: Tensor,
+    beta: complex = 0.0,
+    c: Tensor | None = None,
+    trans: bool | int | str = False,
+    lower: bool | int | str = False,
+    *,
+    precision: Precision | None = None,
+    target_error: float | None = None,
+    return_error: bool = False,
+    out: Tensor | None = None,
+) -> Tensor:
     """Return one triangle of ``alpha * (op(a) @ op(b).T + op(b) @ op(a).T) + beta * c``; arguments as for `syrk`."""
     options: dict[str, Any] = {"precision": precision, "target_error": target_error, "return_error": return_error}
     return rank_k("syr2k", alpha, a, b, beta=beta, c=c, trans=trans, lower=lower, out=out, **options)
@@ -103,10 +128,19 @@ def syr2k(
 
 @array_function
 def her2k(
-    alpha: complex, a: Tensor, b: Tensor, beta: float = 0.0, c: Tensor | None = None, trans: bool | int | str = False,
-    lower: bool | int | str = False, *, precision: Precision | None = None, target_error: float | None = None,
-    return_error: bool = False, out: Tensor | None = None,
-) -> Tensor:  # fmt: skip
+    alpha: complex,
+    a: Tensor,
+    b: Tensor,
+    beta: float = 0.0,
+    c: Tensor | None = None,
+    trans: bool | int | str = False,
+    lower: bool | int | str = False,
+    *,
+    precision: Precision | None = None,
+    target_error: float | None = None,
+    return_error: bool = False,
+    out: Tensor | None = None,
+) -> Tensor:
     """Return one triangle of ``alpha * op(a) @ op(b).mH + conj(alpha) * op(b) @ op(a).mH + beta * c``.
 
     ``beta`` is real, ``trans`` is ``"n"`` or ``"c"``, the diagonal comes out real; everything else as for `syrk`.
@@ -117,10 +151,19 @@ def her2k(
 
 @array_function
 def syrkx(
-    alpha: complex, a: Tensor, b: Tensor, beta: complex = 0.0, c: Tensor | None = None, trans: bool | int | str = False,
-    lower: bool | int | str = False, *, precision: Precision | None = None, target_error: float | None = None,
-    return_error: bool = False, out: Tensor | None = None,
-) -> Tensor:  # fmt: skip
+    alpha: complex,
+    a: Tensor,
+    b: Tensor,
+    beta: complex = 0.0,
+    c: Tensor | None = None,
+    trans: bool | int | str = False,
+    lower: bool | int | str = False,
+    *,
+    precision: Precision | None = None,
+    target_error: float | None = None,
+    return_error: bool = False,
+    out: Tensor | None = None,
+) -> Tensor:
     """Return one triangle of ``alpha * op(a) @ op(b).T + beta * c``, for products known to be symmetric.
 
     CUDA's ``cublasSsyrkx``; arguments as for `syrk`.
@@ -130,10 +173,21 @@ def syrkx(
 
 
 def rank_k(
-    name: str, alpha: complex, a: Tensor, b: Tensor, *, beta: complex, c: Tensor | None, trans: bool | int | str,
-    lower: bool | int | str, out: Tensor | None, names: tuple[str, str, str] = ("a", "b", "c"),
-    precision: Precision | None = None, target_error: float | None = None, return_error: bool = False,
-) -> Tensor:  # fmt: skip
+    name: str,
+    alpha: complex,
+    a: Tensor,
+    b: Tensor,
+    *,
+    beta: complex,
+    c: Tensor | None,
+    trans: bool | int | str,
+    lower: bool | int | str,
+    out: Tensor | None,
+    names: tuple[str, str, str] = ("a", "b", "c"),
+    precision: Precision | None = None,
+    target_error: float | None = None,
+    return_error: bool = False,
+) -> Tensor:
     """Check the arguments, then scale the triangle of the product and add that of ``c``; BLAS's name says which."""
     hermitian, twice = name.startswith("he"), "2" in name
     operands = {names[0]: a, names[1]: b} | ({} if c is None else {names[2]: c})
@@ -315,9 +369,15 @@ def _hermitian_sum(alpha: complex, x: Tensor, y: Tensor | None, lower: bool, pre
 
 
 def _finish(
-    product: Tensor, alpha: complex, beta: complex,
-    *, c: Tensor | None, lower: bool, hermitian: bool, dtype: torch.dtype,
-) -> Tensor:  # fmt: skip
+    product: Tensor,
+    alpha: complex,
+    beta: complex,
+    *,
+    c: Tensor | None,
+    lower: bool,
+    hermitian: bool,
+    dtype: torch.dtype,
+) -> Tensor:
     """Scale, add ``beta * c`` on the triangle, pass the rest of ``c`` on, and round once."""
     if c is not None and alpha == 1 and beta == 1 and product.dtype is dtype:
         # The other triangle of the product is zero: adding passes that of c on.

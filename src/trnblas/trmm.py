@@ -42,10 +42,17 @@ _LARGEST = 8192
 
 @array_function
 def trmm(
-    alpha: complex, a: Tensor, b: Tensor, side: bool | int | str = False, lower: bool | int | str = False,
-    trans_a: bool | int | str = False, diag: bool | int | str = False,
-    *, precision: Precision | None = None, out: Tensor | None = None,
-) -> Tensor:  # fmt: skip
+    alpha: complex,
+    a: Tensor,
+    b: Tensor,
+    side: bool | int | str = False,
+    lower: bool | int | str = False,
+    trans_a: bool | int | str = False,
+    diag: bool | int | str = False,
+    *,
+    precision: Precision | None = None,
+    out: Tensor | None = None,
+) -> Tensor:
     """Return ``alpha * op(a) @ b``, or ``alpha * b @ op(a)``, with ``a`` triangular.
 
     Args:
@@ -74,9 +81,15 @@ def trmm(
 
 @array_function
 def trmv(
-    a: Tensor, x: Tensor, lower: bool | int | str = False, trans: bool | int | str = False,
-    diag: bool | int | str = False, *, precision: Precision | None = None, out: Tensor | None = None,
-) -> Tensor:  # fmt: skip
+    a: Tensor,
+    x: Tensor,
+    lower: bool | int | str = False,
+    trans: bool | int | str = False,
+    diag: bool | int | str = False,
+    *,
+    precision: Precision | None = None,
+    out: Tensor | None = None,
+) -> Tensor:
     """Return ``op(a) @ x`` with ``a`` [..., N, N] triangular and ``x`` [..., N]; flags as for `trmm`.
 
     Example:
@@ -98,10 +111,22 @@ def vector(
 
 
 def triangular(
-    name: str, kind: type[Trmm] | type[Trsm], alpha: complex, a: Tensor, b: Tensor, *, side: bool | int | str,
-    lower: bool | int | str, trans: bool | int | str, diag: bool | int | str, precision: Precision | None,
-    out: Tensor | None, second: str = "b", target_error: float | None = None, return_error: bool = False,
-) -> Tensor:  # fmt: skip
+    name: str,
+    kind: type[Trmm] | type[Trsm],
+    alpha: complex,
+    a: Tensor,
+    b: Tensor,
+    *,
+    side: bool | int | str,
+    lower: bool | int | str,
+    trans: bool | int | str,
+    diag: bool | int | str,
+    precision: Precision | None,
+    out: Tensor | None,
+    second: str = "b",
+    target_error: float | None = None,
+    return_error: bool = False,
+) -> Tensor:
     """Check the arguments and bring every side and transposition to ``op(a) @ b`` with ``op(a)`` lower or upper."""
     operands = {"a": a, second: b}
     if not alike(a, b):

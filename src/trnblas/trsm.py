@@ -27,10 +27,19 @@ _LARGEST = 2048
 
 @array_function
 def trsm(
-    alpha: complex, a: Tensor, b: Tensor, side: bool | int | str = False, lower: bool | int | str = False,
-    trans_a: bool | int | str = False, diag: bool | int | str = False, *, precision: Precision | None = None,
-    target_error: float | None = None, return_error: bool = False, out: Tensor | None = None,
-) -> Tensor:  # fmt: skip
+    alpha: complex,
+    a: Tensor,
+    b: Tensor,
+    side: bool | int | str = False,
+    lower: bool | int | str = False,
+    trans_a: bool | int | str = False,
+    diag: bool | int | str = False,
+    *,
+    precision: Precision | None = None,
+    target_error: float | None = None,
+    return_error: bool = False,
+    out: Tensor | None = None,
+) -> Tensor:
     """Solve ``op(a) @ x = alpha * b``, or ``x @ op(a) = alpha * b``, with ``a`` triangular.
 
     Args:
@@ -68,9 +77,15 @@ def trsm(
 
 @array_function
 def trsv(
-    a: Tensor, x: Tensor, lower: bool | int | str = False, trans: bool | int | str = False,
-    diag: bool | int | str = False, *, precision: Precision | None = None, out: Tensor | None = None,
-) -> Tensor:  # fmt: skip
+    a: Tensor,
+    x: Tensor,
+    lower: bool | int | str = False,
+    trans: bool | int | str = False,
+    diag: bool | int | str = False,
+    *,
+    precision: Precision | None = None,
+    out: Tensor | None = None,
+) -> Tensor:
     """Solve ``op(a) @ y = x`` with ``a`` [..., N, N] triangular and ``x`` [..., N]; flags as for `trsm`.
 
     Example:

@@ -12,7 +12,15 @@ from torch._C._functorch import is_functorch_wrapped_tensor
 from torch.compiler import is_compiling
 from torch.nn import Parameter
 
-from trnsci import ArgumentError, DtypeError, NotPositiveDefinite, NumericalError, Singular, UnsupportedError, check
+from trnsci import (
+    ArgumentError,
+    DtypeError,
+    NotPositiveDefinite,
+    NumericalError,
+    Singular,
+    UnsupportedError,
+    check,
+)
 from trnsci.precision import ROUNDOFF
 
 R = TypeVar("R")

@@ -235,9 +235,12 @@ def _reflection(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 @array_function
 def larft(
-    v: Tensor, tau: Tensor,
-    *, direct: Literal["forward", "backward"] = "forward", storev: Literal["columns", "rows"] = "columns",
-) -> Tensor:  # fmt: skip
+    v: Tensor,
+    tau: Tensor,
+    *,
+    direct: Literal["forward", "backward"] = "forward",
+    storev: Literal["columns", "rows"] = "columns",
+) -> Tensor:
     """The triangular ``t`` with which a product of reflections is one block, ``1 - v @ t @ v.mH``: LAPACK's ``larft``.
 
     Args:

@@ -33,9 +33,15 @@ _CHUNK = 16
 
 @array_function
 def cg(
-    a: Matrix, b: Tensor, *, x0: Tensor | None = None, tol: float = 1e-5, maxiter: int | None = None,
-    preconditioner: Apply | None = None, callback: Callback | None = None,
-) -> Result:  # fmt: skip
+    a: Matrix,
+    b: Tensor,
+    *,
+    x0: Tensor | None = None,
+    tol: float = 1e-5,
+    maxiter: int | None = None,
+    preconditioner: Apply | None = None,
+    callback: Callback | None = None,
+) -> Result:
     """Solve ``a @ x = b`` with ``a`` Hermitian positive definite.
 
     Args:
@@ -168,9 +174,15 @@ class CgSteps(NamedTuple):
 
 @array_function
 def block_cg(
-    a: Matrix, b: Tensor, *, x0: Tensor | None = None, tol: float = 1e-5, maxiter: int | None = None,
-    preconditioner: Apply | None = None, callback: Callback | None = None,
-) -> Result:  # fmt: skip
+    a: Matrix,
+    b: Tensor,
+    *,
+    x0: Tensor | None = None,
+    tol: float = 1e-5,
+    maxiter: int | None = None,
+    preconditioner: Apply | None = None,
+    callback: Callback | None = None,
+) -> Result:
     """Conjugate gradients on all columns of ``b`` [N, K] at once (O'Leary): every column uses every search direction.
 
     Arguments as for `cg`. Directions are kept orthonormal, so that dependent columns do no harm.

@@ -18,9 +18,16 @@ _CHUNK = 16
 
 @array_function
 def chebyshev(
-    a: Matrix, b: Tensor, *, low: float, high: float, x0: Tensor | None = None, tol: float = 1e-5,
-    maxiter: int | None = None, callback: Callback | None = None,
-) -> Result:  # fmt: skip
+    a: Matrix,
+    b: Tensor,
+    *,
+    low: float,
+    high: float,
+    x0: Tensor | None = None,
+    tol: float = 1e-5,
+    maxiter: int | None = None,
+    callback: Callback | None = None,
+) -> Result:
     """Solve ``a @ x = b`` with ``a`` Hermitian positive definite and eigenvalues between ``low`` and ``high``.
 
     Args:

@@ -43,9 +43,12 @@ def correctable(a: Tensor) -> bool:
 
 
 def improved(
-    parts: Parts, left: Callable[[Parts], Parts], corrected: Callable[[Parts, Parts], Parts],
-    allowed: tuple[Tensor | float, ...], most: Tensor | float = 1.0,
-) -> tuple[Parts, Tensor]:  # fmt: skip
+    parts: Parts,
+    left: Callable[[Parts], Parts],
+    corrected: Callable[[Parts, Parts], Parts],
+    allowed: tuple[Tensor | float, ...],
+    most: Tensor | float = 1.0,
+) -> tuple[Parts, Tensor]:
     """Correct factors while that helps; a matrix of a batch that needs no more stays as it is.
 
     Also return for which matrices no part of what is left has more than ``most`` times the norm that is allowed.

@@ -15,10 +15,17 @@ from trnsolver.operators import Callback, Matrix, norms, operator, tolerance
 
 @array_function
 def davidson(
-    a: Matrix, k: int,
-    *, diagonal: Tensor | None = None, x0: Tensor | None = None, which: Literal["smallest", "largest"] = "smallest",
-    tol: float = 1e-6, maxiter: int = 200, space: int | None = None, callback: Callback | None = None,
-) -> Pairs:  # fmt: skip
+    a: Matrix,
+    k: int,
+    *,
+    diagonal: Tensor | None = None,
+    x0: Tensor | None = None,
+    which: Literal["smallest", "largest"] = "smallest",
+    tol: float = 1e-6,
+    maxiter: int = 200,
+    space: int | None = None,
+    callback: Callback | None = None,
+) -> Pairs:
     """``k`` extreme eigenpairs: the block grows by residuals divided by ``diagonal - value``, and restarts when full.
 
     Args:
@@ -88,7 +95,11 @@ def davidson(
         images = torch.cat([images, wrapped.apply(grown[:, basis.shape[1] :])], -1)
         basis = grown
     return Pairs(
-        values=sign * values, vectors=x, residuals=sizes, converged=bool((sizes <= tol * scale).all()), iterations=step
+        values=sign * values,
+        vectors=x,
+        residuals=sizes,
+        converged=bool((sizes <= tol * scale).all()),
+        iterations=step,
     )
 
 

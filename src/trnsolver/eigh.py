@@ -45,10 +45,17 @@ class Eigh(NamedTuple):
 
 @array_function
 def eigh(
-    a: Tensor, UPLO: str = "L", *, uplo: str | None = None, subset: tuple[int, int] | None = None,
-    subset_by_index: tuple[int, int] | None = None, subset_by_value: tuple[float, float] | None = None,
-    target_error: float | None = None, method: Method = "auto", out: tuple[Tensor, Tensor] | None = None,
-) -> Eigh:  # fmt: skip
+    a: Tensor,
+    UPLO: str = "L",
+    *,
+    uplo: str | None = None,
+    subset: tuple[int, int] | None = None,
+    subset_by_index: tuple[int, int] | None = None,
+    subset_by_value: tuple[float, float] | None = None,
+    target_error: float | None = None,
+    method: Method = "auto",
+    out: tuple[Tensor, Tensor] | None = None,
+) -> Eigh:
     """Eigenvalues, ascending, and orthonormal eigenvectors of a Hermitian matrix.
 
     Args:
@@ -106,10 +113,15 @@ def eigh(
 
 @array_function
 def eigvalsh(
-    a: Tensor, UPLO: str = "L",
-    *, uplo: str | None = None, subset: tuple[int, int] | None = None, subset_by_index: tuple[int, int] | None = None,
-    subset_by_value: tuple[float, float] | None = None, out: Tensor | None = None,
-) -> Tensor:  # fmt: skip
+    a: Tensor,
+    UPLO: str = "L",
+    *,
+    uplo: str | None = None,
+    subset: tuple[int, int] | None = None,
+    subset_by_index: tuple[int, int] | None = None,
+    subset_by_value: tuple[float, float] | None = None,
+    out: Tensor | None = None,
+) -> Tensor:
     """Eigenvalues of a Hermitian matrix [..., N, N], ascending; arguments as for `eigh`.
 
     Example:
@@ -128,9 +140,12 @@ def eigvalsh(
 
 
 def _subset(
-    op: str, values: Tensor, subset: tuple[int, int] | None, by_index: tuple[int, int] | None,
+    op: str,
+    values: Tensor,
+    subset: tuple[int, int] | None,
+    by_index: tuple[int, int] | None,
     by_value: tuple[float, float] | None,
-) -> tuple[int, int]:  # fmt: skip
+) -> tuple[int, int]:
     """The first index wanted, and the one after the last."""
     given = {"subset": subset, "subset_by_index": by_index, "subset_by_value": by_value}
     names = [name for name, value in given.items() if value is not None]

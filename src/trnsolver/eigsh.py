@@ -24,7 +24,11 @@ from trnsolver.sparse_factor import Method, factor_sparse
 from trnsolver.superlu import hermitian
 
 Which = Literal["LM", "LA", "SA"]
-_NAMES: dict[str, Literal["largest", "smallest", "magnitude"]] = {"LM": "magnitude", "LA": "largest", "SA": "smallest"}
+_NAMES: dict[str, Literal["largest", "smallest", "magnitude"]] = {
+    "LM": "magnitude",
+    "LA": "largest",
+    "SA": "smallest",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +41,16 @@ class Count:
 
 @array_function
 def eigsh(
-    a: Sparse, k: int = 6, *, sigma: float | None = None, which: Which = "LM", tol: float = 1e-10,
-    maxiter: int | None = None, method: Method = "auto", seed: int = 0,
-) -> Pairs:  # fmt: skip
+    a: Sparse,
+    k: int = 6,
+    *,
+    sigma: float | None = None,
+    which: Which = "LM",
+    tol: float = 1e-10,
+    maxiter: int | None = None,
+    method: Method = "auto",
+    seed: int = 0,
+) -> Pairs:
     """``k`` eigenpairs of a sparse Hermitian matrix: the arguments of ``scipy.sparse.linalg.eigsh``.
 
     Args:

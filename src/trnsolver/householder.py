@@ -83,9 +83,14 @@ def householder_product(factors: Tensor, tau: Tensor, *, out: Tensor | None = No
 
 @array_function
 def ormqr(
-    factors: Tensor, tau: Tensor, other: Tensor, left: bool = True, transpose: bool = False,
-    *, out: Tensor | None = None,
-) -> Tensor:  # fmt: skip
+    factors: Tensor,
+    tau: Tensor,
+    other: Tensor,
+    left: bool = True,
+    transpose: bool = False,
+    *,
+    out: Tensor | None = None,
+) -> Tensor:
     """Multiply by the complete ``q`` [..., M, M] without forming it: LAPACK's ``ormqr`` and ``unmqr``, `torch.ormqr`.
 
     Args:

@@ -11,9 +11,15 @@ from trnsolver.operators import Apply, Callback, Matrix, Result, inner, norms, p
 
 @array_function
 def minres(
-    a: Matrix, b: Tensor, *, x0: Tensor | None = None, tol: float = 1e-5, maxiter: int | None = None,
-    preconditioner: Apply | None = None, callback: Callback | None = None,
-) -> Result:  # fmt: skip
+    a: Matrix,
+    b: Tensor,
+    *,
+    x0: Tensor | None = None,
+    tol: float = 1e-5,
+    maxiter: int | None = None,
+    preconditioner: Apply | None = None,
+    callback: Callback | None = None,
+) -> Result:
     """Solve ``a @ x = b`` with ``a`` Hermitian, indefinite or singular but consistent (Paige and Saunders).
 
     Arguments as for `trnsolver.cg`; the preconditioner is positive definite. With one, the residuals recorded are those
@@ -85,9 +91,15 @@ def _length(r: Tensor, z: Tensor) -> Tensor:
 
 @array_function
 def bicgstab(
-    a: Matrix, b: Tensor, *, x0: Tensor | None = None, tol: float = 1e-5, maxiter: int | None = None,
-    preconditioner: Apply | None = None, callback: Callback | None = None,
-) -> Result:  # fmt: skip
+    a: Matrix,
+    b: Tensor,
+    *,
+    x0: Tensor | None = None,
+    tol: float = 1e-5,
+    maxiter: int | None = None,
+    preconditioner: Apply | None = None,
+    callback: Callback | None = None,
+) -> Result:
     """Solve ``a @ x = b`` with a general ``a`` in constant memory (van der Vorst); two products a step.
 
     Arguments as for `trnsolver.cg`.
@@ -127,9 +139,17 @@ def bicgstab(
 
 @array_function
 def gmres(
-    a: Matrix, b: Tensor, *, x0: Tensor | None = None, tol: float = 1e-5, maxiter: int | None = None, restart: int = 30,
-    flexible: bool = False, preconditioner: Apply | None = None, callback: Callback | None = None,
-) -> Result:  # fmt: skip
+    a: Matrix,
+    b: Tensor,
+    *,
+    x0: Tensor | None = None,
+    tol: float = 1e-5,
+    maxiter: int | None = None,
+    restart: int = 30,
+    flexible: bool = False,
+    preconditioner: Apply | None = None,
+    callback: Callback | None = None,
+) -> Result:
     """Solve ``a @ x = b`` with a general ``a``, minimising the residual over ``restart`` directions at a time.
 
     Args:

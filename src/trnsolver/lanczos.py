@@ -43,10 +43,17 @@ class Pairs(Answer):
 
 @array_function
 def lanczos(
-    a: Matrix, k: int,
-    *, n: int | None = None, which: Literal["largest", "smallest", "magnitude"] = "largest", tol: float = 1e-6,
-    maxiter: int | None = None, dtype: torch.dtype = torch.float64, device: torch.device | str = "cpu", seed: int = 0,
-) -> Pairs:  # fmt: skip
+    a: Matrix,
+    k: int,
+    *,
+    n: int | None = None,
+    which: Literal["largest", "smallest", "magnitude"] = "largest",
+    tol: float = 1e-6,
+    maxiter: int | None = None,
+    dtype: torch.dtype = torch.float64,
+    device: torch.device | str = "cpu",
+    seed: int = 0,
+) -> Pairs:
     """``k`` extreme eigenpairs of a Hermitian operator, by thick-restart Lanczos with full orthogonalisation.
 
     Args:
@@ -69,10 +76,17 @@ def lanczos(
 
 @array_function
 def arnoldi(
-    a: Matrix, k: int,
-    *, n: int | None = None, which: Literal["magnitude", "largest", "smallest"] = "magnitude", tol: float = 1e-6,
-    maxiter: int | None = None, dtype: torch.dtype = torch.float64, device: torch.device | str = "cpu", seed: int = 0,
-) -> Pairs:  # fmt: skip
+    a: Matrix,
+    k: int,
+    *,
+    n: int | None = None,
+    which: Literal["magnitude", "largest", "smallest"] = "magnitude",
+    tol: float = 1e-6,
+    maxiter: int | None = None,
+    dtype: torch.dtype = torch.float64,
+    device: torch.device | str = "cpu",
+    seed: int = 0,
+) -> Pairs:
     """``k`` eigenpairs of a general operator, by Krylov-Schur restarts; values and vectors are complex.
 
     Arguments as for `lanczos`; ``largest`` and ``smallest`` go by the real part.
@@ -85,9 +99,19 @@ def arnoldi(
 
 
 def _restarted(
-    op: str, a: Matrix, k: int, n: int | None, which: str, tol: float, maxiter: int | None, dtype: torch.dtype,
-    device: torch.device | str, seed: int, *, hermitian: bool,
-) -> Pairs:  # fmt: skip
+    op: str,
+    a: Matrix,
+    k: int,
+    n: int | None,
+    which: str,
+    tol: float,
+    maxiter: int | None,
+    dtype: torch.dtype,
+    device: torch.device | str,
+    seed: int,
+    *,
+    hermitian: bool,
+) -> Pairs:
     wrapped = operator(op, a)
     rows = wrapped.shape[0] if wrapped.shape is not None else n
     if rows is None:
@@ -196,9 +220,16 @@ def _extended(
 
 @array_function
 def lobpcg(
-    a: Matrix, x: Tensor, *, b: Matrix | None = None, preconditioner: Apply | None = None, largest: bool = False,
-    tol: float = 1e-6, maxiter: int = 200, callback: Callback | None = None,
-) -> Pairs:  # fmt: skip
+    a: Matrix,
+    x: Tensor,
+    *,
+    b: Matrix | None = None,
+    preconditioner: Apply | None = None,
+    largest: bool = False,
+    tol: float = 1e-6,
+    maxiter: int = 200,
+    callback: Callback | None = None,
+) -> Pairs:
     """Extreme eigenpairs of ``a @ v = b @ v * w`` from a block ``x`` [N, K] of starts (Knyazev).
 
     Args:

@@ -11,9 +11,15 @@ from trnsolver.operators import Callback, Matrix, Result, norms, problem, quotie
 
 @array_function
 def lsqr(
-    a: Matrix, b: Tensor, *, x0: Tensor | None = None, damp: float = 0.0, tol: float = 1e-6, maxiter: int | None = None,
+    a: Matrix,
+    b: Tensor,
+    *,
+    x0: Tensor | None = None,
+    damp: float = 0.0,
+    tol: float = 1e-6,
+    maxiter: int | None = None,
     callback: Callback | None = None,
-) -> Result:  # fmt: skip
+) -> Result:
     """Minimise ``norm(a @ x - b)**2 + damp**2 norm(x)**2`` (Paige and Saunders).
 
     Args:
@@ -35,9 +41,15 @@ def lsqr(
 
 @array_function
 def lsmr(
-    a: Matrix, b: Tensor, *, x0: Tensor | None = None, damp: float = 0.0, tol: float = 1e-6, maxiter: int | None = None,
+    a: Matrix,
+    b: Tensor,
+    *,
+    x0: Tensor | None = None,
+    damp: float = 0.0,
+    tol: float = 1e-6,
+    maxiter: int | None = None,
     callback: Callback | None = None,
-) -> Result:  # fmt: skip
+) -> Result:
     """As `lsqr`, but ``norm(a.mH @ r)`` decreases at every step (Fong and Saunders): safer to stop early.
 
     Example:
@@ -48,9 +60,16 @@ def lsmr(
 
 
 def _bidiagonal(
-    op: str, a: Matrix, b: Tensor, x0: Tensor | None, damp: float, tol: float, maxiter: int | None,
-    callback: Callback | None, minimise_gradient: bool,
-) -> Result:  # fmt: skip
+    op: str,
+    a: Matrix,
+    b: Tensor,
+    x0: Tensor | None,
+    damp: float,
+    tol: float,
+    maxiter: int | None,
+    callback: Callback | None,
+    minimise_gradient: bool,
+) -> Result:
     if damp < 0:
         raise ArgumentError(op=op, argument="damp", got=damp, expected="0 or more")
     p = problem(op, a, b, None, tol, maxiter, callback, adjoint=True)

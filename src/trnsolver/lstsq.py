@@ -41,7 +41,12 @@ class LeastSquares(NamedTuple):
 
 @array_function
 def lstsq(
-    a: Tensor, b: Tensor, rcond: float | None = None, *, driver: Driver | None = None, target_error: float | None = None
+    a: Tensor,
+    b: Tensor,
+    rcond: float | None = None,
+    *,
+    driver: Driver | None = None,
+    target_error: float | None = None,
 ) -> LeastSquares:
     """Find the ``x`` of least norm that minimises ``norm(a @ x - b)``: the arguments of `torch.linalg.lstsq`.
 

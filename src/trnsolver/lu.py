@@ -123,7 +123,13 @@ def lu(a: Tensor, *, pivot: bool = True, out: tuple[Tensor, Tensor, Tensor] | No
 
 @array_function
 def lu_solve(
-    factors: Tensor, pivots: Tensor, b: Tensor, *, left: bool = True, adjoint: bool = False, out: Tensor | None = None
+    factors: Tensor,
+    pivots: Tensor,
+    b: Tensor,
+    *,
+    left: bool = True,
+    adjoint: bool = False,
+    out: Tensor | None = None,
 ) -> Tensor:
     """Solve ``a @ x = b`` with what `lu_factor` returned; with ``adjoint``, ``a.mH @ x = b``.
 

@@ -227,9 +227,16 @@ class Problem:
 
 
 def problem(
-    op: str, a: Any, b: Any, x0: Tensor | None, tol: float, maxiter: int | None, callback: Callback | None,
-    *, adjoint: bool = False,
-) -> Problem:  # fmt: skip
+    op: str,
+    a: Any,
+    b: Any,
+    x0: Tensor | None,
+    tol: float,
+    maxiter: int | None,
+    callback: Callback | None,
+    *,
+    adjoint: bool = False,
+) -> Problem:
     """Check what every solver takes."""
     if isinstance(b, np.ndarray):
         b = from_numpy(b)

@@ -17,9 +17,14 @@ from trnsolver.tiles import near_one
 
 @array_function
 def pinv(
-    a: Tensor, rcond: float | None = None, *, atol: float | Tensor | None = None, rtol: float | Tensor | None = None,
-    hermitian: bool = False, out: Tensor | None = None,
-) -> Tensor:  # fmt: skip
+    a: Tensor,
+    rcond: float | None = None,
+    *,
+    atol: float | Tensor | None = None,
+    rtol: float | Tensor | None = None,
+    hermitian: bool = False,
+    out: Tensor | None = None,
+) -> Tensor:
     """Moore-Penrose inverse [..., N, M] of ``a`` [..., M, N].
 
     Args:
@@ -126,9 +131,14 @@ def _threshold(a: Tensor, s: Tensor, share: float | Tensor | None, atol: float |
 
 @array_function
 def matrix_rank(
-    a: Tensor, *, rcond: float | None = None, atol: float | Tensor | None = None, rtol: float | Tensor | None = None,
-    hermitian: bool = False, out: Tensor | None = None,
-) -> Tensor:  # fmt: skip
+    a: Tensor,
+    *,
+    rcond: float | None = None,
+    atol: float | Tensor | None = None,
+    rtol: float | Tensor | None = None,
+    hermitian: bool = False,
+    out: Tensor | None = None,
+) -> Tensor:
     """Number of singular values of ``a`` [..., M, N] that do not count as zero; arguments as for `pinv`.
 
     Example:

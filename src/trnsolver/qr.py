@@ -361,7 +361,10 @@ class QrPivoted(NamedTuple):
 
     @saves()
     def vjp(
-        self, grad: tuple[Tensor, Tensor, Tensor | None], needs: frozenset[str], result: tuple[Tensor, Tensor, Tensor]
+        self,
+        grad: tuple[Tensor, Tensor, Tensor | None],
+        needs: frozenset[str],
+        result: tuple[Tensor, Tensor, Tensor],
     ) -> dict[str, Tensor]:
         q, r, order = result
         whole = _pull(q, r, grad[0], grad[1], tuple(self.a.shape[-2:]), self.mode)

@@ -63,9 +63,12 @@ Parts = tuple[Tensor, ...]
 
 
 def _improved(
-    a: Tensor, parts: Parts, core: Callable[[Parts, Tensor], Tensor], rotated: Callable[[Parts, Tensor], Parts],
+    a: Tensor,
+    parts: Parts,
+    core: Callable[[Parts, Tensor], Tensor],
+    rotated: Callable[[Parts, Tensor], Parts],
     trajectory: list[float] | None,
-) -> tuple[Parts, Tensor, Tensor]:  # fmt: skip
+) -> tuple[Parts, Tensor, Tensor]:
     n, batch = a.shape[-1], a.shape[:-2]
     values, left = a.new_zeros(a.shape[:-1], dtype=a.dtype.to_real()), a.new_zeros(batch, dtype=a.dtype.to_real())
     if a.is_meta:
@@ -84,9 +87,12 @@ def _improved(
 
 
 def _one(
-    a: Tensor, parts: Parts, core: Callable[[Parts, Tensor], Tensor], rotated: Callable[[Parts, Tensor], Parts],
+    a: Tensor,
+    parts: Parts,
+    core: Callable[[Parts, Tensor], Tensor],
+    rotated: Callable[[Parts, Tensor], Parts],
     trajectory: list[float] | None,
-) -> tuple[Parts, Tensor, float]:  # fmt: skip
+) -> tuple[Parts, Tensor, float]:
     n = a.shape[-1]
     size = float(torch.linalg.matrix_norm(a)) or 1.0
     best, stalled = float("inf"), 0

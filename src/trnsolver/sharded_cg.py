@@ -72,9 +72,15 @@ def _on_rows(preconditioner: Apply | None) -> Apply:
 
 @sharded(cg, check=_check_cg)
 def _cg(
-    team: Team, a: Part | Sharded, b: Part, x0: Part | None, tol: float, maxiter: int | None, preconditioner: Any,
+    team: Team,
+    a: Part | Sharded,
+    b: Part,
+    x0: Part | None,
+    tol: float,
+    maxiter: int | None,
+    preconditioner: Any,
     callback: Any,
-) -> Result:  # fmt: skip
+) -> Result:
     """Each rank keeps its rows of everything; a step gathers the direction and adds three numbers per column."""
     vector = len(b.shape) == 1
     rows = b.to(team, team.first(0))

@@ -155,9 +155,14 @@ def _rounds(ranks: int) -> list[list[tuple[int, int]]]:
 
 
 def _moved(
-    team: Team, held: dict[int, Tensor], places: dict[int, int], pairs: list[tuple[int, int]], blocks: list[range],
-    n: int, like: Tensor,
-) -> tuple[dict[int, Tensor], dict[int, int]]:  # fmt: skip
+    team: Team,
+    held: dict[int, Tensor],
+    places: dict[int, int],
+    pairs: list[tuple[int, int]],
+    blocks: list[range],
+    n: int,
+    like: Tensor,
+) -> tuple[dict[int, Tensor], dict[int, int]]:
     """Send every block to the rank where it meets its partner."""
     ranks, here = team.size(0), team.here(0)
     goal = {block: rank for rank, pair in enumerate(pairs) for block in pair}

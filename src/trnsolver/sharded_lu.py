@@ -133,9 +133,14 @@ def _inv_gradient(given: Mapping[str, Any], result: Any, grad: Any) -> Mapping[s
 
 @sharded(solve, gradient=_solve_gradient)
 def _solve(
-    team: Team, a: Part, b: Part, left: bool, assume: Literal["gen", "pos"], target_error: float | None,
+    team: Team,
+    a: Part,
+    b: Part,
+    left: bool,
+    assume: Literal["gen", "pos"],
+    target_error: float | None,
     out: Part | None,
-) -> Part:  # fmt: skip
+) -> Part:
     if not left or target_error is not None:
         raise _refused("trnsolver.solve", "a sharded system has its matrix on the left and no target_error")
     if assume == "pos":

@@ -22,9 +22,14 @@ from trnsolver.spd import solve_spd
 
 @array_function
 def solve(
-    a: Tensor, b: Tensor, *, left: bool = True, assume: Literal["gen", "pos"] = "gen",
-    target_error: float | None = None, out: Tensor | None = None,
-) -> Tensor:  # fmt: skip
+    a: Tensor,
+    b: Tensor,
+    *,
+    left: bool = True,
+    assume: Literal["gen", "pos"] = "gen",
+    target_error: float | None = None,
+    out: Tensor | None = None,
+) -> Tensor:
     """Solve ``a @ x = b``.
 
     Args:

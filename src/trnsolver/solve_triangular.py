@@ -23,7 +23,13 @@ from trnsolver.tiles import near_one
 
 @array_function
 def solve_triangular(
-    a: Tensor, b: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False, out: Tensor | None = None
+    a: Tensor,
+    b: Tensor,
+    *,
+    upper: bool,
+    left: bool = True,
+    unitriangular: bool = False,
+    out: Tensor | None = None,
 ) -> Tensor:
     """Solve with a triangular matrix: the arguments of `torch.linalg.solve_triangular`.
 

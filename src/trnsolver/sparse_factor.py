@@ -320,9 +320,13 @@ class _LogDet(torch.autograd.Function):
 
 @array_function
 def factor_sparse(
-    a: Sparse, *, kind: Kind = "lu", values: Tensor | None = None, ordering: Ordering | Tensor | None = None,
+    a: Sparse,
+    *,
+    kind: Kind = "lu",
+    values: Tensor | None = None,
+    ordering: Ordering | Tensor | None = None,
     method: Method = "auto",
-) -> SparseFactor:  # fmt: skip
+) -> SparseFactor:
     """Factor a sparse matrix; the result solves for any number of right-hand sides.
 
     Args:
@@ -442,9 +446,15 @@ def _verdict(analysis: Analysis, values: Tensor) -> tuple[str, bool]:
 
 @array_function
 def solve_sparse(
-    a: Sparse, b: Tensor, *, kind: Kind = "lu", values: Tensor | None = None, ordering: Ordering | Tensor | None = None,
-    method: Method = "auto", target_error: float | None = None,
-) -> Tensor:  # fmt: skip
+    a: Sparse,
+    b: Tensor,
+    *,
+    kind: Kind = "lu",
+    values: Tensor | None = None,
+    ordering: Ordering | Tensor | None = None,
+    method: Method = "auto",
+    target_error: float | None = None,
+) -> Tensor:
     """Solve ``a @ x = b`` for a sparse ``a`` by its factors: arguments of `factor_sparse` and `SparseFactor.solve`.
 
     Args:

@@ -55,7 +55,11 @@ class SVD(NamedTuple):
 
 @array_function
 def svd(
-    a: Tensor, full_matrices: bool = True, *, method: Method = "auto", out: tuple[Tensor, Tensor, Tensor] | None = None
+    a: Tensor,
+    full_matrices: bool = True,
+    *,
+    method: Method = "auto",
+    out: tuple[Tensor, Tensor, Tensor] | None = None,
 ) -> SVD:
     """Singular value decomposition ``a = u @ diag(s) @ vh``.
 

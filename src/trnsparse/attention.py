@@ -25,9 +25,14 @@ from trnsparse.masks import as_mask
 
 @array_function
 def attention(
-    q: Tensor, k: Tensor, v: Tensor, mask: Mask | BoundMask | BSRMatrix | Tensor | Callable[..., Tensor] | None = None,
-    scale: float | None = None, *, block: int = 128,
-) -> Tensor:  # fmt: skip
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Mask | BoundMask | BSRMatrix | Tensor | Callable[..., Tensor] | None = None,
+    scale: float | None = None,
+    *,
+    block: int = 128,
+) -> Tensor:
     """Return ``softmax(scale * q @ k.mT, over kept pairs) @ v``; queries that keep no key give zeros.
 
     Args:
@@ -242,9 +247,14 @@ class Attention(NamedTuple):
 
 
 def _by_rows(
-    qT: Tensor, others: tuple[Tensor, ...],
-    *, pointers: tuple[int, ...], columns: tuple[int, ...], slots: tuple[int, ...], alone: bool,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
+    qT: Tensor,
+    others: tuple[Tensor, ...],
+    *,
+    pointers: tuple[int, ...],
+    columns: tuple[int, ...],
+    slots: tuple[int, ...],
+    alone: bool,
+) -> tuple[Tensor, Tensor]:
     """Launch the kernel for all rows of blocks, or for either half where that is too long a program."""
     options: dict[str, Any] = {"pointers": pointers, "columns": columns, "slots": slots, "lonely": alone}
     rows = len(pointers) - 1

@@ -70,9 +70,14 @@ def cg(
 
 @array_function
 def richardson(
-    a: SparseMatrixLike, b: Tensor,
-    *, omega: float, x0: Tensor | None = None, tol: float = 1e-5, max_iterations: int = 1000,
-) -> Solution:  # fmt: skip
+    a: SparseMatrixLike,
+    b: Tensor,
+    *,
+    omega: float,
+    x0: Tensor | None = None,
+    tol: float = 1e-5,
+    max_iterations: int = 1000,
+) -> Solution:
     """Solve ``a @ x = b`` by ``x += omega * (b - a @ x)``; converges when ``|1 - omega * eigenvalue| < 1`` for all.
 
     Args:
@@ -89,9 +94,15 @@ def richardson(
 
 @array_function
 def chebyshev(
-    a: SparseMatrixLike, b: Tensor,
-    *, smallest: float, largest: float, x0: Tensor | None = None, tol: float = 1e-5, max_iterations: int = 1000,
-) -> Solution:  # fmt: skip
+    a: SparseMatrixLike,
+    b: Tensor,
+    *,
+    smallest: float,
+    largest: float,
+    x0: Tensor | None = None,
+    tol: float = 1e-5,
+    max_iterations: int = 1000,
+) -> Solution:
     """Solve ``a @ x = b`` by Chebyshev iteration, for eigenvalues between ``smallest`` and ``largest``, both positive.
 
     It needs no inner products, so that nothing is summed over partitions.

@@ -33,9 +33,13 @@ class RowSharded:
     ndim = 2
 
     def __init__(
-        self, shape: tuple[int, int], mesh: DeviceMesh | tuple[int, ...], locals_: Sequence[CSRMatrix | BSRMatrix],
-        touched: tuple[Tensor, ...], rank: int,
-    ) -> None:  # fmt: skip
+        self,
+        shape: tuple[int, int],
+        mesh: DeviceMesh | tuple[int, ...],
+        locals_: Sequence[CSRMatrix | BSRMatrix],
+        touched: tuple[Tensor, ...],
+        rank: int,
+    ) -> None:
         self.shape, self.mesh, self.touched = shape, mesh, touched
         # a copy, so that the whole can be freed
         self.local = locals_[rank].clone()

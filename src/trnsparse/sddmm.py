@@ -30,9 +30,14 @@ GPU_DTYPES = (*SAMPLED, torch.complex64, torch.complex128)
 
 @array_function
 def sddmm(
-    pattern: SparseMatrixLike, a: Tensor, b: Tensor,
-    *, alpha: complex = 1.0, beta: complex = 0.0, epilogue: Callable[[Tensor], Tensor] | None = None,
-) -> SparseMatrix:  # fmt: skip
+    pattern: SparseMatrixLike,
+    a: Tensor,
+    b: Tensor,
+    *,
+    alpha: complex = 1.0,
+    beta: complex = 0.0,
+    epilogue: Callable[[Tensor], Tensor] | None = None,
+) -> SparseMatrix:
     """Return ``alpha * (a @ b)`` at the entries of ``pattern``, plus ``beta * pattern``, as a matrix of its format.
 
     Args:

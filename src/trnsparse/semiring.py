@@ -21,9 +21,15 @@ Elementwise: TypeAlias = Callable[[Tensor], Tensor]
 
 @array_function
 def spmm_op(
-    a: SparseMatrixLike, b: Tensor, *, multiply: Callable[[Tensor, Tensor], Tensor] = torch.mul, add: Reduction = "sum",
-    epilogue: Elementwise | None = None, empty: float | None = None, trans: bool | int | str = False,
-) -> Tensor:  # fmt: skip
+    a: SparseMatrixLike,
+    b: Tensor,
+    *,
+    multiply: Callable[[Tensor, Tensor], Tensor] = torch.mul,
+    add: Reduction = "sum",
+    epilogue: Elementwise | None = None,
+    empty: float | None = None,
+    trans: bool | int | str = False,
+) -> Tensor:
     """Return ``epilogue(add_k multiply(a[i, k], b[k, j]))`` over the entries of ``a``: a product over any semiring.
 
     Shortest paths are ``multiply=torch.add, add="amin"``; reachability is ``add="amax"``.

@@ -25,7 +25,12 @@ from trnsparse.sddmm import sampled
 
 @array_function
 def solve_triangular(
-    a: SparseMatrixLike, b: Tensor, *, lower: bool = True, unit_diagonal: bool = False, trans: bool | int | str = False
+    a: SparseMatrixLike,
+    b: Tensor,
+    *,
+    lower: bool = True,
+    unit_diagonal: bool = False,
+    trans: bool | int | str = False,
 ) -> Tensor:
     """Return x with ``op(a) @ x = b``, reading only the lower (or upper) triangle of ``a``.
 

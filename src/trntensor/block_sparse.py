@@ -102,9 +102,15 @@ def block_sparse(x: Tensor, sections: Sequence[Sequence[int]]) -> BlockSparse:
 
 
 def block_einsum(
-    subscripts: str, a: BlockSparse, b: BlockSparse,
-    *, alpha: complex = 1.0, beta: complex = 0.0, c: BlockSparse | None = None, precision: Precision | None = None,
-) -> BlockSparse:  # fmt: skip
+    subscripts: str,
+    a: BlockSparse,
+    b: BlockSparse,
+    *,
+    alpha: complex = 1.0,
+    beta: complex = 0.0,
+    c: BlockSparse | None = None,
+    precision: Precision | None = None,
+) -> BlockSparse:
     """Contract two block-sparse tensors: ``alpha * contraction + beta * c``.
 
     Only pairs of stored blocks that meet are multiplied. What adds up to one block of the result is one product of
@@ -161,9 +167,14 @@ def _sections(inputs: Sequence[str], operands: Sequence[BlockSparse]) -> dict[st
 
 
 def _products(
-    inputs: Sequence[str], output: str, a: BlockSparse, b: BlockSparse,
-    *, sections: Mapping[str, tuple[int, ...]], precision: Precision | None,
-) -> dict[Position, Tensor]:  # fmt: skip
+    inputs: Sequence[str],
+    output: str,
+    a: BlockSparse,
+    b: BlockSparse,
+    *,
+    sections: Mapping[str, tuple[int, ...]],
+    precision: Precision | None,
+) -> dict[Position, Tensor]:
     """Return the blocks of the contraction, by position."""
     first, second = inputs
     shared = [label for label in first if label in second]
@@ -191,10 +202,15 @@ def _products(
 
 
 def _grouped(
-    first: str, second: str, output: str, shared: Sequence[str],
-    *, meetings: Mapping[Position, Sequence[tuple[Tensor, Tensor]]], sections: Mapping[str, tuple[int, ...]],
+    first: str,
+    second: str,
+    output: str,
+    shared: Sequence[str],
+    *,
+    meetings: Mapping[Position, Sequence[tuple[Tensor, Tensor]]],
+    sections: Mapping[str, tuple[int, ...]],
     precision: Precision | None,
-) -> dict[Position, Tensor]:  # fmt: skip
+) -> dict[Position, Tensor]:
     rows, columns = ([label for label in labels if label not in shared] for labels in (first, second))
     lefts = [_joined([_matrix(x, first, rows, shared) for x, _ in pairs], 1) for pairs in meetings.values()]
     rights = [_joined([_matrix(y, second, shared, columns) for _, y in pairs], 0) for pairs in meetings.values()]

@@ -58,9 +58,12 @@ class Program:
         return sum(step.terms + 1 for step in self.steps) + (self.slices if self.blocks else 0)
 
     def run(
-        self, operands: Sequence[Tensor], precision: Precision | None = None, alpha: complex = 1.0,
+        self,
+        operands: Sequence[Tensor],
+        precision: Precision | None = None,
+        alpha: complex = 1.0,
         known: Mapping[int, Tensor] | None = None,
-    ) -> Tensor:  # fmt: skip
+    ) -> Tensor:
         """Contract. The result shares no memory with an operand.
 
         Args:

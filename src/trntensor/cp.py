@@ -36,9 +36,16 @@ class CP(Decomposed):
 
 @array_function
 def cp(
-    x: Tensor, rank: int, *, nonnegative: bool = False, init: str = "svd", max_iter: int = 200, tol: float = 1e-8,
-    seed: int = 0, callback: Progress | None = None,
-) -> CP:  # fmt: skip
+    x: Tensor,
+    rank: int,
+    *,
+    nonnegative: bool = False,
+    init: str = "svd",
+    max_iter: int = 200,
+    tol: float = 1e-8,
+    seed: int = 0,
+    callback: Progress | None = None,
+) -> CP:
     """Approximate a tensor by a sum of ``rank`` products of vectors.
 
     Args:

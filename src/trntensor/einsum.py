@@ -25,10 +25,18 @@ from trntensor.steps import unary
 
 @array_function
 def einsum(
-    subscripts: str | Operand, *operands: Operand, alpha: complex = 1.0, beta: complex = 0.0, out: Tensor | None = None,
-    precision: Precision | None = None, target_error: float | None = None, memory_limit: int | None = None,
-    optimize: Order = "auto", c: Tensor | None = None, return_error: bool = False,
-) -> Tensor:  # fmt: skip
+    subscripts: str | Operand,
+    *operands: Operand,
+    alpha: complex = 1.0,
+    beta: complex = 0.0,
+    out: Tensor | None = None,
+    precision: Precision | None = None,
+    target_error: float | None = None,
+    memory_limit: int | None = None,
+    optimize: Order = "auto",
+    c: Tensor | None = None,
+    return_error: bool = False,
+) -> Tensor:
     """Contract tensors: ``alpha * contraction + beta * c``.
 
     Args:
@@ -104,9 +112,15 @@ def einsum(
 
 
 def _scheme(
-    text: str, tensors: Sequence[Tensor], dtype: torch.dtype, precision: Precision | None,
-    *, target_error: float | None, memory_limit: int | None, optimize: Any,
-) -> ContractionPlan:  # fmt: skip
+    text: str,
+    tensors: Sequence[Tensor],
+    dtype: torch.dtype,
+    precision: Precision | None,
+    *,
+    target_error: float | None,
+    memory_limit: int | None,
+    optimize: Any,
+) -> ContractionPlan:
     """Return the plan of a call. float32 may meet a target where it has the range of the data."""
     single = False
     if target_error is not None and dtype in (torch.float64, torch.complex128):
@@ -135,10 +149,18 @@ def _addend(c: Tensor | None, out: Tensor | None, beta: complex) -> Tensor:
 
 
 def _traced(
-    text: str, tensors: Sequence[Tensor],
-    *, alpha: complex, beta: complex, addend: Tensor | None, precision: Precision | None, target_error: float | None,
-    memory_limit: int | None, optimize: Any, out: Tensor | None,
-) -> Tensor:  # fmt: skip
+    text: str,
+    tensors: Sequence[Tensor],
+    *,
+    alpha: complex,
+    beta: complex,
+    addend: Tensor | None,
+    precision: Precision | None,
+    target_error: float | None,
+    memory_limit: int | None,
+    optimize: Any,
+    out: Tensor | None,
+) -> Tensor:
     """Show torch.compile one operator, which makes its plan when it runs."""
     preset, path = optimize, []
     if isinstance(optimize, list | tuple):

@@ -53,9 +53,13 @@ COMBINATIONS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 
 @array_function
 def elementwise(
-    subscripts: str, *operands: Tensor, scalars: Sequence[complex] | None = None,
-    operators: Sequence[str] | None = None, combine: str | Sequence[str] = "add", out: Tensor | None = None,
-) -> Tensor:  # fmt: skip
+    subscripts: str,
+    *operands: Tensor,
+    scalars: Sequence[complex] | None = None,
+    operators: Sequence[str] | None = None,
+    combine: str | Sequence[str] = "add",
+    out: Tensor | None = None,
+) -> Tensor:
     """Combine one, two or three (or more) tensors element by element, axes matched by label.
 
     ``D = (s0 op0(A)) combine0 (s1 op1(B)) combine1 (s2 op2(C))``, from the left: cuTENSOR's permutation and its binary
@@ -172,9 +176,16 @@ def permute(
 
 @array_function
 def elementwise_binary(
-    subscripts: str, a: Tensor, c: Tensor, *, alpha: complex = 1.0, gamma: complex = 1.0,
-    operators: Sequence[str] = ("identity", "identity"), combine: str = "add", out: Tensor | None = None,
-) -> Tensor:  # fmt: skip
+    subscripts: str,
+    a: Tensor,
+    c: Tensor,
+    *,
+    alpha: complex = 1.0,
+    gamma: complex = 1.0,
+    operators: Sequence[str] = ("identity", "identity"),
+    combine: str = "add",
+    out: Tensor | None = None,
+) -> Tensor:
     """Return ``(alpha op(A)) combine (gamma op(C))``: `elementwise` under the names of cuTENSOR's binary operation.
 
     Example:
@@ -186,10 +197,18 @@ def elementwise_binary(
 
 @array_function
 def elementwise_trinary(
-    subscripts: str, a: Tensor, b: Tensor, c: Tensor, *, alpha: complex = 1.0, beta: complex = 1.0,
-    gamma: complex = 1.0, operators: Sequence[str] = ("identity", "identity", "identity"),
-    combine: Sequence[str] = ("add", "add"), out: Tensor | None = None,
-) -> Tensor:  # fmt: skip
+    subscripts: str,
+    a: Tensor,
+    b: Tensor,
+    c: Tensor,
+    *,
+    alpha: complex = 1.0,
+    beta: complex = 1.0,
+    gamma: complex = 1.0,
+    operators: Sequence[str] = ("identity", "identity", "identity"),
+    combine: Sequence[str] = ("add", "add"),
+    out: Tensor | None = None,
+) -> Tensor:
     """Return ``((alpha op(A)) combine0 (beta op(B))) combine1 (gamma op(C))``, as cuTENSOR names it.
 
     Example:
@@ -203,9 +222,16 @@ def elementwise_trinary(
 
 @array_function
 def reduce(
-    subscripts: str, a: Tensor, *, op: str = "add", alpha: complex = 1.0, operator: str = "identity",
-    beta: complex = 0.0, c: Tensor | None = None, out: Tensor | None = None,
-) -> Tensor:  # fmt: skip
+    subscripts: str,
+    a: Tensor,
+    *,
+    op: str = "add",
+    alpha: complex = 1.0,
+    operator: str = "identity",
+    beta: complex = 0.0,
+    c: Tensor | None = None,
+    out: Tensor | None = None,
+) -> Tensor:
     """Reduce over the labels the result lacks: ``alpha * fold(op(a)) + beta * c``.
 
     Args:

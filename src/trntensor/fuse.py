@@ -63,9 +63,11 @@ untouched(FusedProgram)
 
 
 def fuse(
-    *equations: str, epilogue: Callable[..., object] | None = None, extras: Sequence[str] = (),
+    *equations: str,
+    epilogue: Callable[..., object] | None = None,
+    extras: Sequence[str] = (),
     reduce: str | None = None,
-) -> FusedProgram:  # fmt: skip
+) -> FusedProgram:
     """Describe a program whose intermediates never reach memory: HBM in a kernel, or more than a block on PyTorch.
 
     Either one contraction of two operands with a function of its result and a sum, or a chain of contractions in which

@@ -35,9 +35,14 @@ class MP2Energy(NamedTuple):
 
 @array_function
 def mp2_energy(
-    B: Tensor, eps_occ: Tensor, eps_vir: Tensor,
-    *, parts: bool = False, device: torch.device | str | None = None, memory: int | None = None,
-) -> Tensor | MP2Energy:  # fmt: skip
+    B: Tensor,
+    eps_occ: Tensor,
+    eps_vir: Tensor,
+    *,
+    parts: bool = False,
+    device: torch.device | str | None = None,
+    memory: int | None = None,
+) -> Tensor | MP2Energy:
     """Return the closed-shell MP2 correlation energy, ``sum T_ab (2 T_ab - T_ba) / (e_i + e_j - e_a - e_b)``.
 
     ``T = B[i] @ B[j].T`` is the block ``(ia|jb)`` of integrals. Pairs are taken once, ``i <= j``, and their integrals
@@ -107,9 +112,15 @@ def _brought(B: Tensor, eps_occ: Tensor, eps_vir: Tensor, device: torch.device |
 
 
 def mp2_blocks(
-    nocc: int, nvir: int, naux: int, dtype: torch.dtype, device: torch.device, memory: int | None = None,
-    *, two: bool = False,
-) -> out_of_core.Blocks:  # fmt: skip
+    nocc: int,
+    nvir: int,
+    naux: int,
+    dtype: torch.dtype,
+    device: torch.device,
+    memory: int | None = None,
+    *,
+    two: bool = False,
+) -> out_of_core.Blocks:
     """Choose blocks of orbitals to bring to a device, as large as ``memory`` bytes of it allow.
 
     ``two``: there are two sets, of which the larger has ``nocc`` orbitals, and blocks of both meet.
@@ -129,9 +140,12 @@ def mp2_blocks(
 
 
 def mp2_brought(
-    rows: Callable[[int, int], Tensor], eps_occ: Tensor, eps_vir: Tensor, chosen: out_of_core.Blocks,
+    rows: Callable[[int, int], Tensor],
+    eps_occ: Tensor,
+    eps_vir: Tensor,
+    chosen: out_of_core.Blocks,
     done: Callable[[int], None],
-) -> Sums:  # fmt: skip
+) -> Sums:
     """Return both sums over all pairs of integrals that ``rows`` brings; see `trntensor.out_of_core.energies`."""
     return out_of_core.energies(
         rows, eps_occ, eps_vir, chosen=chosen, done=done, within=mp2_within, between=mp2_between
@@ -238,9 +252,13 @@ class Within(NamedTuple):
 
 
 def mp2_between(
-    left: Tensor, right: Tensor, eps_left: Tensor, eps_right: Tensor, eps_vir: Tensor,
+    left: Tensor,
+    right: Tensor,
+    eps_left: Tensor,
+    eps_right: Tensor,
+    eps_vir: Tensor,
     eps_vir_right: Tensor | None = None,
-) -> Sums:  # fmt: skip
+) -> Sums:
     """Return both sums over all pairs of an orbital of one set with one of another, each once; see `Between`."""
     return run(Between(left, right, eps_left, eps_right, eps_vir, eps_vir_right))
 
@@ -359,10 +377,17 @@ def _block(nocc: int, nvir: int, naux: int) -> int:
 
 
 def _summed(
-    left: Tensor, right: Tensor, eps_left: Tensor, eps_right: Tensor, eps_vir: Tensor,
+    left: Tensor,
+    right: Tensor,
+    eps_left: Tensor,
+    eps_right: Tensor,
+    eps_vir: Tensor,
     eps_vir_right: Tensor | None = None,
-    *, once: bool, multiply: Callable[[Tensor, Tensor], Tensor] | None = None, loop: Callable[..., None] | None = None,
-) -> Sums:  # fmt: skip
+    *,
+    once: bool,
+    multiply: Callable[[Tensor, Tensor], Tensor] | None = None,
+    loop: Callable[..., None] | None = None,
+) -> Sums:
     """Return the sums over all pairs.
 
     ``once``: both sets are one, and pairs i < j are computed once and counted twice. ``multiply`` gives the integrals:
@@ -411,9 +436,15 @@ def _summed(
 
 
 def _transformed(
-    left: Tensor, right: Tensor, one: Tensor, other: Tensor,
-    *, vir: Tensor, vir_right: Tensor | None, dtype: torch.dtype,
-) -> Sums:  # fmt: skip
+    left: Tensor,
+    right: Tensor,
+    one: Tensor,
+    other: Tensor,
+    *,
+    vir: Tensor,
+    vir_right: Tensor | None,
+    dtype: torch.dtype,
+) -> Sums:
     """Return both sums over all ordered pairs, row by row."""
     square = cross = left.new_zeros(())
     gaps = vir[:, None] + (vir if vir_right is None else vir_right)
@@ -449,9 +480,15 @@ def _loop() -> Callable[..., None] | None:
 
 
 def slopes(
-    left: Tensor, right: Tensor, eps_left: Tensor, eps_right: Tensor, eps_vir: Tensor, grad_square: Tensor,
-    grad_cross: Tensor, eps_vir_right: Tensor | None = None,
-) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    left: Tensor,
+    right: Tensor,
+    eps_left: Tensor,
+    eps_right: Tensor,
+    eps_vir: Tensor,
+    grad_square: Tensor,
+    grad_cross: Tensor,
+    eps_vir_right: Tensor | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
     """Return the gradients of ``left``, its energies and the virtual energies from pairs with ``right``.
 
     Every pair stands for its mirror image too, which is where the twos come from; the sum over all of ``right``
@@ -492,7 +529,13 @@ def _pieces(count: int, width: int) -> list[slice]:
 
 
 def _program(
-    left: Tensor, right: Tensor, one: Tensor, other: Tensor, eps_vir: Tensor, *, eps_vir_right: Tensor | None = None
+    left: Tensor,
+    right: Tensor,
+    one: Tensor,
+    other: Tensor,
+    eps_vir: Tensor,
+    *,
+    eps_vir_right: Tensor | None = None,
 ) -> Tensor:
     options = {} if eps_vir_right is None else {"spins": True}
     row = (eps_vir if eps_vir_right is None else eps_vir_right).view(1, -1)

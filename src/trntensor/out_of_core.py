@@ -61,9 +61,15 @@ def blocks(nocc: int, peak: Callable[[int], int], device: torch.device, memory: 
 
 
 def energies(
-    rows: Callable[[int, int], Tensor], eps_occ: Tensor, eps_vir: Tensor,
-    *, chosen: Blocks, done: Callable[[int], None], within: Callable[..., Sums], between: Callable[..., Sums],
-) -> Sums:  # fmt: skip
+    rows: Callable[[int, int], Tensor],
+    eps_occ: Tensor,
+    eps_vir: Tensor,
+    *,
+    chosen: Blocks,
+    done: Callable[[int], None],
+    within: Callable[..., Sums],
+    between: Callable[..., Sums],
+) -> Sums:
     """Return both sums over all pairs.
 
     Args:
@@ -94,9 +100,13 @@ def energies(
 
 
 def opposite(
-    rows: tuple[Callable[[int, int], Tensor], Callable[[int, int], Tensor]], eps_occ: tuple[Tensor, Tensor],
-    eps_vir: tuple[Tensor, Tensor], chosen: Blocks, done: Callable[[int], None], between: Callable[..., Sums],
-) -> Tensor:  # fmt: skip
+    rows: tuple[Callable[[int, int], Tensor], Callable[[int, int], Tensor]],
+    eps_occ: tuple[Tensor, Tensor],
+    eps_vir: tuple[Tensor, Tensor],
+    chosen: Blocks,
+    done: Callable[[int], None],
+    between: Callable[..., Sums],
+) -> Tensor:
     """The sum of squares over all pairs of an orbital of one spin with one of the other; arguments of either spin."""
     step, device = chosen.rows, chosen.device
     occ, vir = ([energies.to(device) for energies in each] for each in (eps_occ, eps_vir))

@@ -170,10 +170,15 @@ class ContractionPlan(Plan):
 
 @inside("trntensor")
 def plan(
-    subscripts: str | Operand, *shapes_or_tensors: Operand, dtype: torch.dtype | None = None,
-    precision: Precision | None = None, target_error: float | None = None, memory_limit: int | None = None,
-    optimize: Order = "auto", constants: Sequence[int] = (),
-) -> ContractionPlan:  # fmt: skip
+    subscripts: str | Operand,
+    *shapes_or_tensors: Operand,
+    dtype: torch.dtype | None = None,
+    precision: Precision | None = None,
+    target_error: float | None = None,
+    memory_limit: int | None = None,
+    optimize: Order = "auto",
+    constants: Sequence[int] = (),
+) -> ContractionPlan:
     """Plan a contraction without running it.
 
     Args:
@@ -209,9 +214,16 @@ def plan(
 
 
 def planned(
-    text: str, shapes: tuple[tuple[int, ...], ...], dtype: torch.dtype, precision: Precision | None = None, *,
-    target_error: float | None = None, memory_limit: int | None = None, optimize: Order = "auto", single: bool = False,
-) -> ContractionPlan:  # fmt: skip
+    text: str,
+    shapes: tuple[tuple[int, ...], ...],
+    dtype: torch.dtype,
+    precision: Precision | None = None,
+    *,
+    target_error: float | None = None,
+    memory_limit: int | None = None,
+    optimize: Order = "auto",
+    single: bool = False,
+) -> ContractionPlan:
     """Return the plan that runs, without the report of where: from the cache wherever the order can be a key.
 
     ``single``: float32's range holds the data, so that a target may be met with its arithmetic.
@@ -248,7 +260,11 @@ def program_for(
 
 
 def policy_of(
-    program: Program, dtype: torch.dtype, precision: Precision | None, target_error: float | None, single: bool = False
+    program: Program,
+    dtype: torch.dtype,
+    precision: Precision | None,
+    target_error: float | None,
+    single: bool = False,
 ) -> Precision:
     """Return the policy in force: the one asked for, the cheapest that meets a target, or the default."""
     terms = tuple(step.terms for step in program.steps)

@@ -74,9 +74,19 @@ def _einsum_gradient(given: Mapping[str, Any], result: Any, grad: Any) -> Mappin
 
 @sharded(einsum, gradient=_einsum_gradient)
 def _einsum(
-    team: Team, subscripts: Any, operands: list[Any], alpha: Any, beta: Any, out: Part | None, precision: Any,
-    target_error: Any, memory_limit: Any, optimize: Any, c: Part | None, return_error: bool,
-) -> Part:  # fmt: skip
+    team: Team,
+    subscripts: Any,
+    operands: list[Any],
+    alpha: Any,
+    beta: Any,
+    out: Part | None,
+    precision: Any,
+    target_error: Any,
+    memory_limit: Any,
+    optimize: Any,
+    c: Part | None,
+    return_error: bool,
+) -> Part:
     text, parts = split_call("einsum", subscripts, operands)
     if return_error or (target_error is not None and len(parts) > 2):
         raise UnsupportedError(

@@ -157,9 +157,14 @@ def unary(labels: str, shape: tuple[int, ...], sizes: Mapping[str, int], kept: s
 
 
 def _factor(
-    view: View, labels: str, batch: tuple[str, ...],
-    *, groups: tuple[str, str], lead: tuple[int, ...], size: tuple[int, int],
-) -> View:  # fmt: skip
+    view: View,
+    labels: str,
+    batch: tuple[str, ...],
+    *,
+    groups: tuple[str, str],
+    lead: tuple[int, ...],
+    size: tuple[int, int],
+) -> View:
     """Return a view as a matrix of ``groups``. Copies keep neighbours together, and may come transposed."""
     if not labels or labels[-1] not in groups[0] or len(groups[0]) + len(groups[1]) <= 2:
         return _arranged(view, labels, (*batch, *groups), (*lead, *size))
@@ -200,9 +205,14 @@ def one_operand(
 
 
 def two_operands(
-    positions: tuple[int, int], labels: tuple[str, str], shapes: tuple[tuple[int, ...], tuple[int, ...]],
-    sizes: Mapping[str, int], *, kept: str, output: str | None,
-) -> tuple[ContractionStep, str]:  # fmt: skip
+    positions: tuple[int, int],
+    labels: tuple[str, str],
+    shapes: tuple[tuple[int, ...], tuple[int, ...]],
+    sizes: Mapping[str, int],
+    *,
+    kept: str,
+    output: str | None,
+) -> tuple[ContractionStep, str]:
     """Return the step that multiplies two operands and keeps the labels in ``kept``, ordered as ``output``."""
     a, a_view, a_terms = unary(labels[0], shapes[0], sizes, kept + labels[1])
     b, b_view, b_terms = unary(labels[1], shapes[1], sizes, kept + labels[0])

@@ -35,9 +35,14 @@ class Tucker(Decomposed):
 
 @array_function
 def tucker(
-    x: Tensor, ranks: int | Sequence[int],
-    *, method: str = "hooi", max_iter: int = 50, tol: float = 1e-8, callback: Progress | None = None,
-) -> Tucker:  # fmt: skip
+    x: Tensor,
+    ranks: int | Sequence[int],
+    *,
+    method: str = "hooi",
+    max_iter: int = 50,
+    tol: float = 1e-8,
+    callback: Progress | None = None,
+) -> Tucker:
     """Approximate a tensor by a small core and an orthonormal factor per axis.
 
     Args:

@@ -63,7 +63,10 @@ def _solve(out_hbm, aT_sb, inverses_sb, b_hbm, *, i, n, loads, stores):
             for k in range(m.index):
                 start = m.start - k * M_TILE
                 nisa.nc_matmul(
-                    dst=known_ps, stationary=aT_sb[k][:, start : start + m.size], moving=x_sb[k], accumulate=k > 0
+                    dst=known_ps,
+                    stationary=aT_sb[k][:, start : start + m.size],
+                    moving=x_sb[k],
+                    accumulate=k > 0,
                 )
             left_sb = elementwise(right_sb, known_ps, nl.subtract)  # [m, n]
             right_sb = left_sb

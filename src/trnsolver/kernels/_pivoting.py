@@ -56,7 +56,12 @@ def _keys(column_sb, free_sb, rank_sb, kept):
     key_sb = nl.ndarray((rows, T), dtype=nl.float32, buffer=nl.sbuf)  # [p, T]
     key_i32_sb = key_sb.view(nl.int32)  # [p, T]
     nisa.tensor_scalar(
-        dst=key_i32_sb, data=column_sb.view(nl.int32), op0=nl.right_shift, operand0=1, op1=nl.bitwise_and, operand1=kept
+        dst=key_i32_sb,
+        data=column_sb.view(nl.int32),
+        op0=nl.right_shift,
+        operand0=1,
+        op1=nl.bitwise_and,
+        operand1=kept,
     )
     nisa.tensor_tensor(dst=key_i32_sb, data1=key_i32_sb, data2=order_sb.view(nl.int32), op=nl.bitwise_or)
     best_sb = nl.ndarray((rows, 1), dtype=nl.float32, buffer=nl.sbuf)  # [p, 1]

@@ -49,6 +49,9 @@ def _column(a_sb, products_sb, column_sb, root_sb, g, k, N):
         nisa.tensor_copy(dst=rest, src=below)
     # A pivot that is not positive leaves NaN here, in every column that follows, and in no other matrix.
     nisa.tensor_scalar(
-        dst=_at(root_sb, g, 0, [[1, 1]]), data=_at(column_sb, g, 0, [[1, 1]]), op0=nl.power, operand0=-0.5
+        dst=_at(root_sb, g, 0, [[1, 1]]),
+        data=_at(column_sb, g, 0, [[1, 1]]),
+        op0=nl.power,
+        operand0=-0.5,
     )
     nisa.tensor_tensor(dst=below, data1=rest, data2=_at(root_sb, g, 0, [[0, left]]), op=nl.multiply)

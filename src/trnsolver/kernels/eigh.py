@@ -206,7 +206,10 @@ def _blocks(x_sb, a_sb, same_sb, label_sb, row_sb, floor_sb, eye_sb):
     nisa.tensor_tensor(dst=norm_sb, data1=norm_sb, data2=shift_sb, op=nl.multiply)
     for m in tiles(N, M_TILE):
         nisa.tensor_scalar(
-            dst=x_sb[m.index], data=x_sb[m.index], op0=nl.multiply, operand0=norm_sb[0 : m.size, m.index : m.index + 1]
+            dst=x_sb[m.index],
+            data=x_sb[m.index],
+            op0=nl.multiply,
+            operand0=norm_sb[0 : m.size, m.index : m.index + 1],
         )
     nisa.scalar_tensor_tensor(
         dst=shift_sb, data=shift_sb, op0=nl.multiply, operand0=-OFF, op1=nl.multiply, operand1=inverse_sb

@@ -52,7 +52,16 @@ def bsr_spmm(tiles_hbm, b_hbm, rows=0, height=0, steps=(), warm=WARM[1], loads="
         # Taller blocks than PSUM has banks for are taken in slabs.
         for h in tiles(height, (PSUM_BANKS - 1) * M_TILE):
             _panel(
-                out_hbm, tiles_hbm, b_hbm, n=n, height=height, h=h, steps=steps, held=held, width=width, stores=stores
+                out_hbm,
+                tiles_hbm,
+                b_hbm,
+                n=n,
+                height=height,
+                h=h,
+                steps=steps,
+                held=held,
+                width=width,
+                stores=stores,
             )
     return out_hbm
 

@@ -10,7 +10,11 @@ from trnsci.nki import K_TILE, M_TILE, N_TILE, P_MAX, QUEUES, Axis, filled, load
 
 # How a launch that would be too long a program may be cut.
 _EXTRAS = ("first_hbm", "second_hbm", "third_hbm", "fourth_hbm")
-_DIMENSIONS = (("b", 1, {"aT_hbm": 0, "b_hbm": 0}), ("m", M_TILE, {"aT_hbm": 2}), ("n", N_TILE, {"b_hbm": 2}))
+_DIMENSIONS = (
+    ("b", 1, {"aT_hbm": 0, "b_hbm": 0}),
+    ("m", M_TILE, {"aT_hbm": 2}),
+    ("n", N_TILE, {"b_hbm": 2}),
+)
 AXES = tuple(
     Axis(step, {**cut, **dict.fromkeys(_EXTRAS, dim)}, (dim,), last=name not in keep, when=("keep", keep))
     for keep in ("bmn", "bm", "bn", "b", "")
