@@ -113,10 +113,17 @@ def _define(name: str, sine: bool, inverse: bool) -> tuple[OneAxis, SeveralAxes]
     checked: Callable[..., Tensor] = partial(_checked, sine=sine, inverse=inverse)
 
     def one(
-        x: Tensor, type: int = 2, n: int | None = None, dim: int = -1, norm: str | None = None, *,  # noqa: A002
-        axis: int | None = None, orthogonalize: bool | None = None, precision: Precision | None = None,
+        x: Tensor,
+        type: int = 2,
+        n: int | None = None,
+        dim: int = -1,
+        norm: str | None = None,
+        *,  # noqa: A002
+        axis: int | None = None,
+        orthogonalize: bool | None = None,
+        precision: Precision | None = None,
         out: Tensor | None = None,
-    ) -> Tensor:  # fmt: skip
+    ) -> Tensor:
         x = numeric(name, x)
         dim = axis_of(name, dim, axis, x.ndim)
         length = length_of(name, n, x.shape[dim])
@@ -126,10 +133,17 @@ def _define(name: str, sine: bool, inverse: bool) -> tuple[OneAxis, SeveralAxes]
     many_name = name + "n"
 
     def many(
-        x: Tensor, type: int = 2, s: Axes = None, dim: Axes = None, norm: str | None = None, *,  # noqa: A002
-        axes: Axes = None, orthogonalize: bool | None = None, precision: Precision | None = None,
+        x: Tensor,
+        type: int = 2,
+        s: Axes = None,
+        dim: Axes = None,
+        norm: str | None = None,
+        *,  # noqa: A002
+        axes: Axes = None,
+        orthogonalize: bool | None = None,
+        precision: Precision | None = None,
         out: Tensor | None = None,
-    ) -> Tensor:  # fmt: skip
+    ) -> Tensor:
         x = numeric(many_name, x)
         dims, lengths = axes_of(many_name, s, dim, axes, x.shape)
         options = {"norm": norm, "orthogonalize": orthogonalize, "precision": precision, "out": out}

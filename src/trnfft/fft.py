@@ -69,9 +69,16 @@ def fft(
 
 @array_function
 def ifft(
-    x: Transformable, n: int | None = None, dim: int = -1, norm: str | None = None, *, axis: int | None = None,
-    precision: Precision | None = None, plan: FFTPlan | None = None, out: Transformable | None = None,
-) -> Transformable:  # fmt: skip
+    x: Transformable,
+    n: int | None = None,
+    dim: int = -1,
+    norm: str | None = None,
+    *,
+    axis: int | None = None,
+    precision: Precision | None = None,
+    plan: FFTPlan | None = None,
+    out: Transformable | None = None,
+) -> Transformable:
     """Compute the inverse of `fft`: ``y[j] = 1/n sum_k x[k] exp(2 pi i j k / n)``; arguments are those of `fft`.
 
     Example:
@@ -88,9 +95,16 @@ def ifft(
 
 @array_function
 def rfft(
-    x: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, axis: int | None = None,
-    precision: Precision | None = None, plan: FFTPlan | None = None, out: Transformable | None = None,
-) -> Transformable:  # fmt: skip
+    x: Tensor,
+    n: int | None = None,
+    dim: int = -1,
+    norm: str | None = None,
+    *,
+    axis: int | None = None,
+    precision: Precision | None = None,
+    plan: FFTPlan | None = None,
+    out: Transformable | None = None,
+) -> Transformable:
     """Transform real data: the first ``n // 2 + 1`` terms of `fft`, the rest being their conjugates. Half the cost.
 
     Arguments are those of `fft`; ``x`` is real. The result is complex, a `ComplexTensor` for ``x`` in device memory.
@@ -109,9 +123,16 @@ def rfft(
 
 @array_function
 def ihfft(
-    x: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, axis: int | None = None,
-    precision: Precision | None = None, plan: FFTPlan | None = None, out: Transformable | None = None,
-) -> Transformable:  # fmt: skip
+    x: Tensor,
+    n: int | None = None,
+    dim: int = -1,
+    norm: str | None = None,
+    *,
+    axis: int | None = None,
+    precision: Precision | None = None,
+    plan: FFTPlan | None = None,
+    out: Transformable | None = None,
+) -> Transformable:
     """Compute the inverse of `hfft`: the half spectrum of real data, conjugated, over n. Arguments as `rfft`.
 
     Example:
@@ -130,9 +151,16 @@ def ihfft(
 
 @array_function
 def irfft(
-    x: Transformable, n: int | None = None, dim: int = -1, norm: str | None = None, *, axis: int | None = None,
-    precision: Precision | None = None, plan: FFTPlan | None = None, out: Tensor | None = None,
-) -> Tensor:  # fmt: skip
+    x: Transformable,
+    n: int | None = None,
+    dim: int = -1,
+    norm: str | None = None,
+    *,
+    axis: int | None = None,
+    precision: Precision | None = None,
+    plan: FFTPlan | None = None,
+    out: Tensor | None = None,
+) -> Tensor:
     """Compute the inverse of `rfft`: real data of length ``n`` (default ``2 * (N - 1)``) from half a spectrum.
 
     Imaginary parts that a real signal cannot have, of the mean and for even n of the highest frequency, are ignored.
@@ -154,9 +182,16 @@ def irfft(
 
 @array_function
 def hfft(
-    x: Transformable, n: int | None = None, dim: int = -1, norm: str | None = None, *, axis: int | None = None,
-    precision: Precision | None = None, plan: FFTPlan | None = None, out: Tensor | None = None,
-) -> Tensor:  # fmt: skip
+    x: Transformable,
+    n: int | None = None,
+    dim: int = -1,
+    norm: str | None = None,
+    *,
+    axis: int | None = None,
+    precision: Precision | None = None,
+    plan: FFTPlan | None = None,
+    out: Tensor | None = None,
+) -> Tensor:
     """Transform half of a Hermitian signal: a real spectrum of length ``n``. Arguments as `irfft`.
 
     Example:

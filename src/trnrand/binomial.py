@@ -23,10 +23,14 @@ COUNTS = (torch.int64, *INTEGERS, *FLOATS)
 
 @drawing
 def binomial(
-    *size: Size, n: Number, p: Number = 0.5,
-    dtype: torch.dtype | None = None, device: torch.device | str | None = None,
-    out: Tensor | None = None, generator: Source | None = None,
-) -> Tensor:  # fmt: skip
+    *size: Size,
+    n: Number,
+    p: Number = 0.5,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | None = None,
+    out: Tensor | None = None,
+    generator: Source | None = None,
+) -> Tensor:
     """Draw binomial counts: successes in ``n`` independent trials.
 
     Args:

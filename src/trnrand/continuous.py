@@ -20,10 +20,14 @@ from trnsci import ArgumentError
 
 @drawing
 def lognormal(
-    *size: Size, loc: Number = 0.0, scale: Number = 1.0,
-    dtype: torch.dtype | None = None, device: torch.device | str | None = None,
-    out: Tensor | None = None, generator: Source | None = None,
-) -> Tensor:  # fmt: skip
+    *size: Size,
+    loc: Number = 0.0,
+    scale: Number = 1.0,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | None = None,
+    out: Tensor | None = None,
+    generator: Source | None = None,
+) -> Tensor:
     """Draw log-normal numbers: exponentials of normal ones.
 
     Args:
@@ -41,10 +45,13 @@ def lognormal(
 
 @drawing
 def exponential(
-    *size: Size, scale: Number = 1.0,
-    dtype: torch.dtype | None = None, device: torch.device | str | None = None,
-    out: Tensor | None = None, generator: Source | None = None,
-) -> Tensor:  # fmt: skip
+    *size: Size,
+    scale: Number = 1.0,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | None = None,
+    out: Tensor | None = None,
+    generator: Source | None = None,
+) -> Tensor:
     """Draw exponential numbers of mean ``scale``.
 
     Args:
@@ -60,10 +67,14 @@ def exponential(
 
 @drawing
 def laplace(
-    *size: Size, loc: Number = 0.0, scale: Number = 1.0,
-    dtype: torch.dtype | None = None, device: torch.device | str | None = None,
-    out: Tensor | None = None, generator: Source | None = None,
-) -> Tensor:  # fmt: skip
+    *size: Size,
+    loc: Number = 0.0,
+    scale: Number = 1.0,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | None = None,
+    out: Tensor | None = None,
+    generator: Source | None = None,
+) -> Tensor:
     """Draw Laplace (double exponential) numbers.
 
     Args:
@@ -80,10 +91,14 @@ def laplace(
 
 @drawing
 def cauchy(
-    *size: Size, loc: Number = 0.0, scale: Number = 1.0,
-    dtype: torch.dtype | None = None, device: torch.device | str | None = None,
-    out: Tensor | None = None, generator: Source | None = None,
-) -> Tensor:  # fmt: skip
+    *size: Size,
+    loc: Number = 0.0,
+    scale: Number = 1.0,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | None = None,
+    out: Tensor | None = None,
+    generator: Source | None = None,
+) -> Tensor:
     """Draw Cauchy numbers: ratios of two normal ones, shifted and scaled.
 
     Args:
@@ -100,10 +115,14 @@ def cauchy(
 
 @drawing
 def gumbel(
-    *size: Size, loc: Number = 0.0, scale: Number = 1.0,
-    dtype: torch.dtype | None = None, device: torch.device | str | None = None,
-    out: Tensor | None = None, generator: Source | None = None,
-) -> Tensor:  # fmt: skip
+    *size: Size,
+    loc: Number = 0.0,
+    scale: Number = 1.0,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | None = None,
+    out: Tensor | None = None,
+    generator: Source | None = None,
+) -> Tensor:
     """Draw Gumbel numbers: the distribution of the largest of many.
 
     Args:
@@ -120,10 +139,14 @@ def gumbel(
 
 @drawing
 def logistic(
-    *size: Size, loc: Number = 0.0, scale: Number = 1.0,
-    dtype: torch.dtype | None = None, device: torch.device | str | None = None,
-    out: Tensor | None = None, generator: Source | None = None,
-) -> Tensor:  # fmt: skip
+    *size: Size,
+    loc: Number = 0.0,
+    scale: Number = 1.0,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | None = None,
+    out: Tensor | None = None,
+    generator: Source | None = None,
+) -> Tensor:
     """Draw logistic numbers.
 
     Args:
@@ -140,10 +163,14 @@ def logistic(
 
 @drawing
 def weibull(
-    *size: Size, shape: Number, scale: Number = 1.0,
-    dtype: torch.dtype | None = None, device: torch.device | str | None = None,
-    out: Tensor | None = None, generator: Source | None = None,
-) -> Tensor:  # fmt: skip
+    *size: Size,
+    shape: Number,
+    scale: Number = 1.0,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | None = None,
+    out: Tensor | None = None,
+    generator: Source | None = None,
+) -> Tensor:
     """Draw Weibull numbers: ``P(x > t) = exp(-(t / scale)**shape)``.
 
     Args:
@@ -160,10 +187,14 @@ def weibull(
 
 @drawing
 def pareto(
-    *size: Size, shape: Number, scale: Number = 1.0,
-    dtype: torch.dtype | None = None, device: torch.device | str | None = None,
-    out: Tensor | None = None, generator: Source | None = None,
-) -> Tensor:  # fmt: skip
+    *size: Size,
+    shape: Number,
+    scale: Number = 1.0,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | None = None,
+    out: Tensor | None = None,
+    generator: Source | None = None,
+) -> Tensor:
     """Draw Pareto numbers: ``P(x > t) = (scale / t)**shape`` for ``t >= scale``.
 
     NumPy's ``pareto`` is this one with ``scale=1``, minus 1.
@@ -182,10 +213,16 @@ def pareto(
 
 @drawing
 def truncated_normal(
-    *size: Size, loc: Number = 0.0, scale: Number = 1.0, low: Number = -math.inf, high: Number = math.inf,
-    dtype: torch.dtype | None = None, device: torch.device | str | None = None,
-    out: Tensor | None = None, generator: Source | None = None,
-) -> Tensor:  # fmt: skip
+    *size: Size,
+    loc: Number = 0.0,
+    scale: Number = 1.0,
+    low: Number = -math.inf,
+    high: Number = math.inf,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | None = None,
+    out: Tensor | None = None,
+    generator: Source | None = None,
+) -> Tensor:
     """Draw normal numbers conditioned to lie in [low, high], by the inverse distribution function.
 
     Args:
@@ -227,10 +264,14 @@ def truncated_normal(
 
 @drawing
 def von_mises(
-    *size: Size, loc: Number = 0.0, concentration: Number = 1.0,
-    dtype: torch.dtype | None = None, device: torch.device | str | None = None,
-    out: Tensor | None = None, generator: Source | None = None,
-) -> Tensor:  # fmt: skip
+    *size: Size,
+    loc: Number = 0.0,
+    concentration: Number = 1.0,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | None = None,
+    out: Tensor | None = None,
+    generator: Source | None = None,
+) -> Tensor:
     """Draw von Mises angles: density proportional to ``exp(concentration * cos(x - loc))`` on the circle.
 
     Args:

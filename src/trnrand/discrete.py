@@ -23,10 +23,13 @@ MOST = 2.0**62
 
 @drawing
 def bernoulli(
-    *size: Size, p: Number = 0.5,
-    dtype: torch.dtype | None = None, device: torch.device | str | None = None,
-    out: Tensor | None = None, generator: Source | None = None,
-) -> Tensor:  # fmt: skip
+    *size: Size,
+    p: Number = 0.5,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | None = None,
+    out: Tensor | None = None,
+    generator: Source | None = None,
+) -> Tensor:
     """Draw Bernoulli trials: 1 with chance ``p``, else 0.
 
     Args:
@@ -46,9 +49,11 @@ def bernoulli(
 @drawing
 def rademacher(
     *size: Size,
-    dtype: torch.dtype | None = None, device: torch.device | str | None = None,
-    out: Tensor | None = None, generator: Source | None = None,
-) -> Tensor:  # fmt: skip
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | None = None,
+    out: Tensor | None = None,
+    generator: Source | None = None,
+) -> Tensor:
     """Draw Rademacher signs: -1 or 1 with equal chance, one word each.
 
     Args:
@@ -67,10 +72,13 @@ def rademacher(
 
 @drawing
 def geometric(
-    *size: Size, p: Number,
-    dtype: torch.dtype | None = None, device: torch.device | str | None = None,
-    out: Tensor | None = None, generator: Source | None = None,
-) -> Tensor:  # fmt: skip
+    *size: Size,
+    p: Number,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | None = None,
+    out: Tensor | None = None,
+    generator: Source | None = None,
+) -> Tensor:
     """Draw geometric counts: trials up to and including the first success, 1, 2, 3, ...
 
     Args:
@@ -92,10 +100,14 @@ def geometric(
 
 @drawing
 def negative_binomial(
-    *size: Size, n: Number, p: Number = 0.5,
-    dtype: torch.dtype | None = None, device: torch.device | str | None = None,
-    out: Tensor | None = None, generator: Source | None = None,
-) -> Tensor:  # fmt: skip
+    *size: Size,
+    n: Number,
+    p: Number = 0.5,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | None = None,
+    out: Tensor | None = None,
+    generator: Source | None = None,
+) -> Tensor:
     """Draw negative binomial counts: failures before the ``n``-th success.
 
     Args:
@@ -120,10 +132,13 @@ def negative_binomial(
 
 @drawing
 def categorical(
-    *size: Size, probs: Tensor,
-    dtype: torch.dtype | None = None, device: torch.device | str | None = None,
-    out: Tensor | None = None, generator: Source | None = None,
-) -> Tensor:  # fmt: skip
+    *size: Size,
+    probs: Tensor,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | None = None,
+    out: Tensor | None = None,
+    generator: Source | None = None,
+) -> Tensor:
     """Draw category indices 0 .. K - 1, each as likely as its share of ``probs``.
 
     Args:
@@ -192,10 +207,14 @@ def levelled(weights: Tensor) -> Tensor:
 
 @drawing
 def multinomial(
-    *size: Size, n: Number, probs: Tensor,
-    dtype: torch.dtype | None = None, device: torch.device | str | None = None,
-    out: Tensor | None = None, generator: Source | None = None,
-) -> Tensor:  # fmt: skip
+    *size: Size,
+    n: Number,
+    probs: Tensor,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | None = None,
+    out: Tensor | None = None,
+    generator: Source | None = None,
+) -> Tensor:
     """Draw multinomial counts: how often each of K categories occurs in ``n`` draws.
 
     Args:

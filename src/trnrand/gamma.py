@@ -28,10 +28,14 @@ SMALL = 2.0**-4
 
 @drawing
 def gamma(
-    *size: Size, shape: Number, scale: Number = 1.0,
-    dtype: torch.dtype | None = None, device: torch.device | str | None = None,
-    out: Tensor | None = None, generator: Source | None = None,
-) -> Tensor:  # fmt: skip
+    *size: Size,
+    shape: Number,
+    scale: Number = 1.0,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | None = None,
+    out: Tensor | None = None,
+    generator: Source | None = None,
+) -> Tensor:
     """Draw gamma variates: density proportional to ``x**(shape - 1) * exp(-x / scale)``.
 
     Args:

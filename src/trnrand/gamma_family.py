@@ -16,10 +16,14 @@ from trnsci import ArgumentError, check
 
 @drawing
 def beta(
-    *size: Size, a: Number, b: Number,
-    dtype: torch.dtype | None = None, device: torch.device | str | None = None,
-    out: Tensor | None = None, generator: Source | None = None,
-) -> Tensor:  # fmt: skip
+    *size: Size,
+    a: Number,
+    b: Number,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | None = None,
+    out: Tensor | None = None,
+    generator: Source | None = None,
+) -> Tensor:
     """Draw beta numbers in [0, 1]: density proportional to ``x**(a - 1) * (1 - x)**(b - 1)``.
 
     Args:
@@ -46,10 +50,13 @@ def beta(
 
 @drawing
 def chi_squared(
-    *size: Size, df: Number,
-    dtype: torch.dtype | None = None, device: torch.device | str | None = None,
-    out: Tensor | None = None, generator: Source | None = None,
-) -> Tensor:  # fmt: skip
+    *size: Size,
+    df: Number,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | None = None,
+    out: Tensor | None = None,
+    generator: Source | None = None,
+) -> Tensor:
     """Draw chi-squared numbers: gamma variates of shape ``df / 2`` and scale 2.
 
     Args:
@@ -66,10 +73,15 @@ def chi_squared(
 
 @drawing
 def student_t(
-    *size: Size, df: Number, loc: Number = 0.0, scale: Number = 1.0,
-    dtype: torch.dtype | None = None, device: torch.device | str | None = None,
-    out: Tensor | None = None, generator: Source | None = None,
-) -> Tensor:  # fmt: skip
+    *size: Size,
+    df: Number,
+    loc: Number = 0.0,
+    scale: Number = 1.0,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | None = None,
+    out: Tensor | None = None,
+    generator: Source | None = None,
+) -> Tensor:
     """Draw Student's t: a normal number over the root of a chi-squared one per degree of freedom.
 
     Args:
@@ -95,10 +107,14 @@ def student_t(
 
 @drawing
 def f(
-    *size: Size, dfnum: Number, dfden: Number,
-    dtype: torch.dtype | None = None, device: torch.device | str | None = None,
-    out: Tensor | None = None, generator: Source | None = None,
-) -> Tensor:  # fmt: skip
+    *size: Size,
+    dfnum: Number,
+    dfden: Number,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | None = None,
+    out: Tensor | None = None,
+    generator: Source | None = None,
+) -> Tensor:
     """Draw Fisher's F: the ratio of two chi-squared numbers, each over its degrees of freedom.
 
     Args:
@@ -123,10 +139,13 @@ def f(
 
 @drawing
 def dirichlet(
-    *size: Size, alpha: Tensor,
-    dtype: torch.dtype | None = None, device: torch.device | str | None = None,
-    out: Tensor | None = None, generator: Source | None = None,
-) -> Tensor:  # fmt: skip
+    *size: Size,
+    alpha: Tensor,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | None = None,
+    out: Tensor | None = None,
+    generator: Source | None = None,
+) -> Tensor:
     """Draw Dirichlet vectors: K non-negative numbers that sum to 1.
 
     Args:

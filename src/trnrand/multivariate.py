@@ -85,10 +85,13 @@ def _factor(covariance: Tensor, method: str) -> Tensor:
 
 @drawing
 def unit_vector(
-    *size: Size, dim: int = 3,
-    dtype: torch.dtype | None = None, device: torch.device | str | None = None,
-    out: Tensor | None = None, generator: Source | None = None,
-) -> Tensor:  # fmt: skip
+    *size: Size,
+    dim: int = 3,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | None = None,
+    out: Tensor | None = None,
+    generator: Source | None = None,
+) -> Tensor:
     """Draw vectors uniform on the unit sphere.
 
     Args:

@@ -19,10 +19,15 @@ from trnsci import check, op, run
 
 @drawing
 def normal(
-    *size: Size, loc: Number = 0.0, scale: Number = 1.0, method: str = "box-muller",
-    dtype: torch.dtype | None = None, device: torch.device | str | None = None,
-    out: Tensor | None = None, generator: Source | None = None,
-) -> Tensor:  # fmt: skip
+    *size: Size,
+    loc: Number = 0.0,
+    scale: Number = 1.0,
+    method: str = "box-muller",
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | None = None,
+    out: Tensor | None = None,
+    generator: Source | None = None,
+) -> Tensor:
     """Draw normal numbers of mean ``loc`` and standard deviation ``scale``.
 
     Args:
@@ -59,9 +64,11 @@ def normal(
 @drawing
 def standard_normal(
     *size: Size,
-    dtype: torch.dtype | None = None, device: torch.device | str | None = None,
-    out: Tensor | None = None, generator: Source | None = None,
-) -> Tensor:  # fmt: skip
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | None = None,
+    out: Tensor | None = None,
+    generator: Source | None = None,
+) -> Tensor:
     """Draw normal numbers of mean 0 and standard deviation 1, by NumPy's name; arguments as for `normal`."""
     return normal(*size, dtype=dtype, device=device, out=out, generator=generator)
 

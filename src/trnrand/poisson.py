@@ -22,10 +22,13 @@ SMALL = 10.0
 
 @drawing
 def poisson(
-    *size: Size, rate: Number,
-    dtype: torch.dtype | None = None, device: torch.device | str | None = None,
-    out: Tensor | None = None, generator: Source | None = None,
-) -> Tensor:  # fmt: skip
+    *size: Size,
+    rate: Number,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | None = None,
+    out: Tensor | None = None,
+    generator: Source | None = None,
+) -> Tensor:
     """Draw Poisson counts: ``P(k) = rate**k * exp(-rate) / k!``.
 
     Args:

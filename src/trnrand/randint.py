@@ -21,10 +21,14 @@ from trnsci import ArgumentError, Cost, DtypeError, check, op, run
 
 @drawing
 def randint(
-    *size: Size, low: int = 0, high: int,
-    dtype: torch.dtype | None = None, device: torch.device | str | None = None,
-    out: Tensor | None = None, generator: Source | None = None,
-) -> Tensor:  # fmt: skip
+    *size: Size,
+    low: int = 0,
+    high: int,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | None = None,
+    out: Tensor | None = None,
+    generator: Source | None = None,
+) -> Tensor:
     """Draw integers from ``low`` up to but not including ``high``, every one equally likely.
 
     Args:

@@ -24,10 +24,15 @@ BITS = {torch.float16: 11, torch.bfloat16: 8, torch.float32: 24}
 
 @drawing
 def uniform(
-    *size: Size, low: Number = 0.0, high: Number = 1.0, ends: str = "[)",
-    dtype: torch.dtype | None = None, device: torch.device | str | None = None,
-    out: Tensor | None = None, generator: Source | None = None,
-) -> Tensor:  # fmt: skip
+    *size: Size,
+    low: Number = 0.0,
+    high: Number = 1.0,
+    ends: str = "[)",
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | None = None,
+    out: Tensor | None = None,
+    generator: Source | None = None,
+) -> Tensor:
     """Draw uniform numbers between ``low`` and ``high``.
 
     Args:
@@ -66,9 +71,11 @@ def uniform(
 @drawing
 def random(
     *size: Size,
-    dtype: torch.dtype | None = None, device: torch.device | str | None = None,
-    out: Tensor | None = None, generator: Source | None = None,
-) -> Tensor:  # fmt: skip
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | None = None,
+    out: Tensor | None = None,
+    generator: Source | None = None,
+) -> Tensor:
     """Draw uniform numbers in [0, 1), by NumPy's name; arguments as for `uniform`."""
     return uniform(*size, dtype=dtype, device=device, out=out, generator=generator)
 
