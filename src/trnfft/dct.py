@@ -114,11 +114,11 @@ def _define(name: str, sine: bool, inverse: bool) -> tuple[OneAxis, SeveralAxes]
 
     def one(
         x: Tensor,
-        type: int = 2,
+        type: int = 2,  # noqa: A002
         n: int | None = None,
         dim: int = -1,
         norm: str | None = None,
-        *,  # noqa: A002
+        *,
         axis: int | None = None,
         orthogonalize: bool | None = None,
         precision: Precision | None = None,
@@ -134,11 +134,11 @@ def _define(name: str, sine: bool, inverse: bool) -> tuple[OneAxis, SeveralAxes]
 
     def many(
         x: Tensor,
-        type: int = 2,
+        type: int = 2,  # noqa: A002
         s: Axes = None,
         dim: Axes = None,
         norm: str | None = None,
-        *,  # noqa: A002
+        *,
         axes: Axes = None,
         orthogonalize: bool | None = None,
         precision: Precision | None = None,
