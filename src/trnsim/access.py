@@ -16,7 +16,7 @@ from trnsim.errors import (
     WrongShape,
 )
 from trnsim.language.dtypes import ExtraDtype, cast, float32
-from trnsim.language.layout import pattern_rank, widest_step
+from trnsim.language.layout import runs_of
 from trnsim.language.tensor import NkiTensor
 from trnsim.memory import HBM, PSUM, SBUF, SHARED_HBM, UNWRITTEN, WRITTEN
 from trnsim.targets import Target
@@ -93,7 +93,7 @@ class Access(Unwritten):
                 hint="gather the rows into consecutive partitions with dma_copy",
             )
         if len(t.shape) > 5:
-            rank = pattern_rank(t)
+            rank = len(runs_of(t.shape[1:], t.strides[1:]))
             if rank > 4:
                 raise HardwareLimit(
                     f"{role} ({t.name}) needs {rank} strides per partition, and an access pattern has at most 4",
@@ -102,15 +102,17 @@ class Access(Unwritten):
                     limit=4,
                     hint="copy it in pieces, or choose a layout whose inner dimensions are contiguous",
                 )
-        if row > STRIDE_MAX and (step := widest_step(t)) > STRIDE_MAX:
-            raise HardwareLimit(
-                f"{role} ({t.name}) steps {step} elements within a partition, and an access pattern steps at most "
-                f"{STRIDE_MAX}",
-                rule="access-stride",
-                got=step,
-                limit=STRIDE_MAX,
-                hint="access the parts in instructions of their own, or keep them in tensors of their own",
-            )
+        if row > STRIDE_MAX:
+            step = max((stride for _, stride in runs_of(t.shape[1:], t.strides[1:])), default=0)
+            if step > STRIDE_MAX:
+                raise HardwareLimit(
+                    f"{role} ({t.name}) steps {step} elements within a partition, and an access pattern steps at most "
+                    f"{STRIDE_MAX}",
+                    rule="access-stride",
+                    got=step,
+                    limit=STRIDE_MAX,
+                    hint="access the parts in instructions of their own, or keep them in tensors of their own",
+                )
         if start == 0:
             if count <= 128:
                 return

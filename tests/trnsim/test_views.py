@@ -308,7 +308,7 @@ def test_rearrange_refuses(arguments, error, text):
 
 
 REFUSED = [
-    (sbuf, lambda t: t.slice(1, 4, 99), OutOfBounds, "bounds", "slice 4:99 leaves dimension 1"),
+    (sbuf, lambda t: t.slice(1, 4, 99), OutOfBounds, "bounds", "4:99 leaves dimension 1"),
     (sbuf, lambda t: t.slice(1, 4, 4), OutOfBounds, "bounds", "at least one element"),
     (sbuf, lambda t: t.slice(1, -1, 4), OutOfBounds, "bounds", "-1:4"),
     (sbuf, lambda t: t.slice(1, 0, 4, 0), WrongArgument, "view", "step 0"),
@@ -523,7 +523,7 @@ RUN_TIME = [
     (hbm, lambda t: t.vector_select(0, index_tile((8, 1, 2))), WrongShape, "indirect", "[P, n]"),
     (hbm, lambda t: t.vector_select(0, index_tile(dtype="int16")), WrongDtype, "indirect", "32-bit"),
     (hbm, lambda t: t.vector_select(0, index_tile(buffer=hbm)), WrongBuffer, "indirect", "private_hbm"),
-    (hbm, lambda t: t.vector_select(0, 3), WrongArgument, "indirect", "tile of row numbers"),
+    (hbm, lambda t: t.vector_select(0, 3), WrongArgument, "indirect", "tile of row indices"),
     (hbm, lambda t: t.vector_select(0, index_tile()).slice(0, 0, 4), WrongArgument, "indirect", "already addresses"),
     (hbm, lambda t: t.vector_select(0, index_tile())[2:4], WrongArgument, "indirect", "already addresses"),
     (hbm, lambda t: t.vector_select(0, index_tile())[0], WrongArgument, "indirect", "already addresses"),

@@ -14,8 +14,8 @@ from trnsim.isa.enums import dge_mode as dge
 from trnsim.isa.enums import engine as eng
 from trnsim.isa.enums import member
 from trnsim.isa.enums import oob_mode as oob
-from trnsim.isa.operands import one_dtype, same_dtype
-from trnsim.language.dtypes import PACKED, to_f32
+from trnsim.isa.operands import one_dtype
+from trnsim.language.dtypes import PACKED, same_dtype, to_f32
 from trnsim.language.tensor import NkiTensor
 from trnsim.session import SBUF, NkiInstruction, Session, instruction
 

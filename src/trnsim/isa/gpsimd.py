@@ -10,9 +10,9 @@ import numpy as np
 from trnsim.errors import WrongArgument, WrongDtype, WrongShape
 from trnsim.isa.alu import OPERATORS, dtypes, name_of, named, native
 from trnsim.isa.alu import reduce as fold
-from trnsim.isa.operands import alike, direct, elements, flat, number, plain, same_dtype
+from trnsim.isa.operands import alike, direct, elements, flat, number, plain
 from trnsim.isa.words import resize
-from trnsim.language.dtypes import cast, to_f32
+from trnsim.language.dtypes import cast, same_dtype, to_f32
 from trnsim.language.tensor import NkiTensor
 from trnsim.session import SBUF, NkiInstruction, Session, instruction
 

@@ -9,7 +9,7 @@ import numpy as np
 from trnsim.errors import HardwareLimit, WrongArgument, WrongBuffer, WrongDtype, WrongShape
 from trnsim.isa import psum
 from trnsim.isa.enums import engine as eng
-from trnsim.isa.operands import has_dtype, index_of, needs, not_run, one_dtype, same_dtype, same_start
+from trnsim.isa.operands import has_dtype, index_of, needs, not_run, one_dtype, same_start
 from trnsim.language.dtypes import (
     FLOATS,
     FP8,
@@ -18,6 +18,7 @@ from trnsim.language.dtypes import (
     float8_e4m3,
     float8_e4m3fn,
     float32,
+    same_dtype,
     tfloat32,
 )
 from trnsim.language.layout import as_index

@@ -10,7 +10,7 @@ from trnsim.errors import HardwareLimit, WrongArgument, WrongBuffer, WrongDtype,
 from trnsim.isa.alu import packed
 from trnsim.isa.enums import engine as eng
 from trnsim.isa.enums import member
-from trnsim.language.dtypes import PACKED, float32, int8, int16, int32, to_f32, uint8, uint16, uint32
+from trnsim.language.dtypes import PACKED, float32, same_dtype, to_f32
 from trnsim.language.objects import MemoryRegion
 from trnsim.language.tensor import NkiTensor
 from trnsim.session import PSUM, SBUF, Session
@@ -19,7 +19,6 @@ Named = tuple[Any, str]
 F32 = np.float32
 SBUF_ELEMENTS = 65536
 PSUM_ELEMENTS = 4096
-INT_RANGE = {d: (int(np.iinfo(d).min), int(np.iinfo(d).max)) for d in (int8, int16, int32, uint8, uint16, uint32)}
 
 
 def pick(s: Session, engine: Any, allowed: tuple[str, ...], default: str) -> str:
@@ -340,11 +339,6 @@ def same_start(a: NkiTensor, a_role: str, b: NkiTensor, b_role: str) -> None:
             limit=b.partition_start,
             hint="allocate both at the same first partition",
         )
-
-
-def same_dtype(a: Any, b: Any) -> bool:
-    """True for one and the same dtype (a float32 is no tfloat32, although NumPy can take one for the other)."""
-    return a is b or (type(a) is type(b) and bool(a == b))
 
 
 def flat(x: np.ndarray) -> np.ndarray:

@@ -68,18 +68,23 @@ class VirtualRegister(NKIObject):
         return f"VirtualRegister({self._value}{', frozen' if self.frozen else ''})"
 
 
-def _register(x: Any, role: str, *, write: bool = False) -> VirtualRegister:
+def as_register(x: Any, role: str, hint: str = "make one with nisa.register_alloc()") -> VirtualRegister:
+    """``x``, which must be a register."""
     if not isinstance(x, VirtualRegister):
         raise WrongArgument(
             f"{role} is {type(x).__name__}",
             rule="register",
             got=type(x).__name__,
             limit="VirtualRegister",
-            hint="make one with nisa.register_alloc()",
+            hint=hint,
         )
-    if write and x.frozen:
+    return x
+
+
+def _writable(x: Any) -> VirtualRegister:
+    if as_register(x, "dst").frozen:
         raise WrongArgument(
-            f"{role} is the counter of a dynamic loop",
+            "dst is the counter of a dynamic loop",
             rule="frozen-register",
             hint="copy it into a register of your own",
         )
@@ -123,7 +128,7 @@ def register_move(s: Session, dst: Any, src: Any = None, imm: Any = None) -> Nki
             limit=("number", "VirtualRegister"),
             hint="move a constant or a register; load a tile of one element with register_load",
         )
-    register = _register(dst, "dst", write=True)
+    register = _writable(dst)
     if isinstance(value, VirtualRegister):
         register.value, register.loaded = value.value, value.loaded
     else:
@@ -153,13 +158,13 @@ def _load(s: Session, dst: VirtualRegister, src: Any) -> NkiInstruction:
 @instruction
 def register_load(s: Session, dst: Any, src: Any) -> NkiInstruction:
     """``dst = src``, a tensor of one element on chip or in HBM."""
-    return _load(s, _register(dst, "dst", write=True), src)
+    return _load(s, _writable(dst), src)
 
 
 @instruction
 def register_store(s: Session, dst: Any, src: Any) -> NkiInstruction:
     """``dst = src``: a register into a tensor of one element on chip or in HBM."""
-    register = _register(src, "src")
+    register = as_register(src, "src")
     if s.operand(dst, "dst", _MEMORIES, compute=False).size != 1:
         raise WrongShape(f"dst has shape {dst.shape}", rule="register", got=dst.shape, limit=(1, 1))
     s.write(dst, np.array([[register.value]]), "dst", _MEMORIES, compute=False)

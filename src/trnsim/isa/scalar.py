@@ -16,7 +16,7 @@ from trnsim.isa.activations import Activation, activation_named, warn_out_of_ran
 from trnsim.isa.alu import name_of, named, operator
 from trnsim.isa.enums import reduce_cmd as cmd
 from trnsim.isa.operands import alike, count, flat, has_dtype, indirect, one_dtype, scalar, scratch, unpacked
-from trnsim.language.dtypes import NAMES, tfloat32, to_f32
+from trnsim.language.dtypes import DTYPES, tfloat32, to_f32
 from trnsim.language.tensor import NkiTensor
 from trnsim.session import NkiInstruction, Session, instruction
 
@@ -24,7 +24,7 @@ F32 = np.float32
 # arithmetic on arrays is Any to a type checker
 Array = Any
 _COMMANDS = (cmd.idle, cmd.reset, cmd.reduce, cmd.reset_reduce)
-_BIASES = frozenset(NAMES.values()) - {tfloat32}
+_BIASES = DTYPES - {tfloat32}
 _IDENTITY = {"add": 0.0, "maximum": -np.inf, "minimum": np.inf, "abs_max": 0.0, "abs_min": np.inf}
 
 

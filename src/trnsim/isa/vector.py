@@ -14,7 +14,6 @@ import numpy as np
 from trnsim.errors import HardwareLimit, OutOfBounds, WrongArgument, WrongDtype
 from trnsim.isa.enums import engine as eng
 from trnsim.isa.operands import (
-    INT_RANGE,
     alike,
     direct,
     elements,
@@ -28,10 +27,9 @@ from trnsim.isa.operands import (
     one_psum,
     pick,
     reachable,
-    same_dtype,
     unpacked,
 )
-from trnsim.language.dtypes import PACKED, bool_, cast, float32, to_f32, uint8, uint16, uint32
+from trnsim.language.dtypes import INT_RANGE, PACKED, bool_, cast, float32, same_dtype, to_f32, uint8, uint16, uint32
 from trnsim.language.tensor import NkiTensor
 from trnsim.session import WRITTEN, NkiInstruction, Session, instruction
 

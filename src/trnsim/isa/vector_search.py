@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from trnsim.errors import HardwareLimit, WrongShape
-from trnsim.isa.operands import alike, direct, flat, has_dtype, number, partitions, plain, same_dtype
-from trnsim.language.dtypes import cast, int16, int32, to_f32, uint16, uint32
+from trnsim.isa.operands import alike, direct, flat, has_dtype, number, partitions, plain
+from trnsim.language.dtypes import cast, int16, int32, same_dtype, to_f32, uint16, uint32
 from trnsim.language.tensor import NkiTensor
 from trnsim.session import NkiInstruction, Session, instruction
 

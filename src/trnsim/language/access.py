@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from trnsim.errors import WrongArgument, WrongBuffer, WrongDtype, WrongShape
+from trnsim.errors import WrongArgument, WrongBuffer, WrongShape
 from trnsim.language.dtypes import as_dtype, int32, uint32
-from trnsim.language.layout import Dynamic, Layout, as_index, late, merge
-from trnsim.language.objects import MemoryRegion
-from trnsim.language.views import Views, run_time_scalar
+from trnsim.language.layout import Dynamic, as_index, late, merge
+from trnsim.language.views import Views, index_tile, run_time_scalar
 
 
 class Access(Views):
@@ -38,7 +37,7 @@ class Access(Views):
                 rule="indirect",
                 got=index.shape,
                 limit=(index.shape[0], 1),
-                hint="one row number per partition: a [P, 1] tile",
+                hint="one row index per partition: a [P, 1] tile",
             )
         dynamic = Dynamic("vector", index, self.strides[0], 0, self.shape[0])
         return self._view((index.shape[0], *self.shape[1:]), self.strides, self.offset, dynamic=dynamic)
@@ -58,23 +57,7 @@ class Access(Views):
                 hint="gather rows of HBM with dma_copy and vector_select",
             )
         self._once("indirect")
-        if not isinstance(index, Layout) or index.buffer is not MemoryRegion.sbuf:
-            where = index.buffer if isinstance(index, Layout) else type(index).__name__
-            raise WrongBuffer(
-                f"indirect: the index is in {where}",
-                rule="indirect",
-                got=str(where),
-                limit="sbuf",
-                hint="pass an SBUF tile of free-dimension offsets",
-            )
-        if index.dtype.kind not in "iu":
-            raise WrongDtype(
-                f"indirect: the index is {index.dtype}",
-                rule="indirect",
-                got=str(index.dtype),
-                limit="an integer dtype",
-                hint="offsets are integers",
-            )
+        index_tile(index, "indirect", "[P, K] SBUF tile", hint="pass an SBUF tile of free-dimension offsets")
         if index.shape[0] != self.shape[0]:
             raise WrongShape(
                 f"indirect: index has {index.shape[0]} partitions and {self.name} has {self.shape[0]}",
@@ -119,7 +102,7 @@ class Access(Views):
             pattern: steps and counts in elements of ``dtype``; on chip the first is the partition, stepping by the row.
             offset: elements to add to the offset of this view.
             scalar_offset: a register or [1, 1] SBUF tile: run-time offset along ``indirect_dim``.
-            vector_offset: an SBUF tile of row numbers along dimension 0 of an HBM tensor, one for each row of the
+            vector_offset: an SBUF tile of row indices along dimension 0 of an HBM tensor, one for each row of the
                 pattern.
             indirect_dim: dimension of this view whose stride scales the run-time offset.
             dtype: reinterpret the storage.
@@ -202,31 +185,9 @@ def _pattern(pattern: Any) -> tuple[list[int], list[int]]:
 
 
 def run_time_rows(index: Any, what: str) -> Any:
-    """Check a vector of row numbers: 32-bit integers in SBUF, two-dimensional."""
-    if not isinstance(index, Layout):
-        raise WrongArgument(
-            f"{what}: {index!r} ({type(index).__name__})",
-            rule="indirect",
-            got=type(index).__name__,
-            limit="[P, 1] SBUF tile",
-            hint="pass a tile of row numbers",
-        )
-    if index.buffer is not MemoryRegion.sbuf:
-        raise WrongBuffer(
-            f"{what}: the index {index.name} is in {index.buffer}",
-            rule="indirect",
-            got=str(index.buffer),
-            limit="sbuf",
-            hint="load the row numbers into SBUF with dma_copy",
-        )
-    if index.dtype != int32 and index.dtype != uint32:
-        raise WrongDtype(
-            f"{what}: the index {index.name} is {index.dtype}",
-            rule="indirect",
-            got=str(index.dtype),
-            limit=("int32", "uint32"),
-            hint="row numbers are 32-bit integers",
-        )
+    """Check a vector of row indices: 32-bit integers in SBUF, two-dimensional."""
+    hint = "pass a tile of row indices, 32-bit integers, loaded into SBUF with dma_copy"
+    index_tile(index, what, "[P, 1] SBUF tile", dtypes=(int32, uint32), hint=hint)
     if index.ndim > 2 and index.free_size == index.shape[1]:
         index = index._view(index.shape[:2], index.strides[:2], index.offset)
     if index.ndim != 2:

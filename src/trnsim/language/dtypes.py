@@ -67,33 +67,13 @@ float8_e5m2_x4 = ExtraDtype("float8_e5m2_x4", np.uint32, ml_dtypes.float8_e5m2)
 float8_e4m3fn_x4 = ExtraDtype("float8_e4m3fn_x4", np.uint32, ml_dtypes.float8_e4m3fn)
 float4_e2m1fn_x4 = ExtraDtype("float4_e2m1fn_x4", np.uint16, ml_dtypes.float4_e2m1fn)
 
-NAMES: dict[str, DType] = {
-    "bool": bool_,
-    "bool_": bool_,
-    "int8": int8,
-    "int16": int16,
-    "int32": int32,
-    "uint8": uint8,
-    "uint16": uint16,
-    "uint32": uint32,
-    "float16": float16,
-    "float32": float32,
-    "bfloat16": bfloat16,
-    "tfloat32": tfloat32,
-    "float8_e4m3": float8_e4m3,
-    "float8_e4m3fn": float8_e4m3fn,
-    "float8_e5m2": float8_e5m2,
-    "float8_e8m0fnu": float8_e8m0fnu,
-    "float8_e5m2_x4": float8_e5m2_x4,
-    "float8_e4m3fn_x4": float8_e4m3fn_x4,
-    "float4_e2m1fn_x4": float4_e2m1fn_x4,
-}
-_KNOWN = set(NAMES.values())
-LOW_PRECISION = frozenset({float16, bfloat16, float8_e4m3, float8_e4m3fn, float8_e5m2})
-FLOATS = LOW_PRECISION | {float32, tfloat32}
 FP8 = frozenset({float8_e4m3, float8_e4m3fn, float8_e5m2})
-INTEGERS = frozenset({int8, int16, int32, uint8, uint16, uint32, bool_})
+LOW_PRECISION = FP8 | {float16, bfloat16}
+FLOATS = LOW_PRECISION | {float32, tfloat32}
+INTEGERS: frozenset[Any] = frozenset({int8, int16, int32, uint8, uint16, uint32, bool_})
 PACKED = frozenset({float8_e5m2_x4, float8_e4m3fn_x4, float4_e2m1fn_x4})
+DTYPES: frozenset[Any] = FLOATS | INTEGERS | PACKED | {float8_e8m0fnu}
+NAMES: dict[str, DType] = {str(d): d for d in DTYPES} | {"bool_": bool_}
 
 
 def as_dtype(dtype: Any) -> DType:
@@ -114,7 +94,7 @@ def as_dtype(dtype: Any) -> DType:
         extra = NAMES.get(plain.names[0])
         if isinstance(extra, ExtraDtype) and extra.dtype == plain:
             return extra
-    if plain is None or plain not in _KNOWN:
+    if plain is None or plain not in DTYPES:
         from trnsim.errors import WrongDtype
 
         raise WrongDtype(
@@ -127,6 +107,11 @@ def as_dtype(dtype: Any) -> DType:
             else "",
         )
     return plain
+
+
+def same_dtype(a: Any, b: Any) -> bool:
+    """True for one and the same dtype (a float32 is no tfloat32, although NumPy can take one for the other)."""
+    return a is b or (type(a) is type(b) and bool(a == b))
 
 
 def to_f32(x: np.ndarray) -> np.ndarray:
@@ -150,7 +135,7 @@ _WIDE = {
     d: np.arange(256**d.itemsize, dtype=_BITS[d.itemsize]).view(d).astype(np.float32)
     for d in (float16, float8_e4m3, float8_e4m3fn, float8_e5m2)
 }
-_INT_RANGE = {d: (np.iinfo(d).min, np.iinfo(d).max) for d in (int8, int16, int32, uint8, uint16, uint32)}
+INT_RANGE = {d: (int(np.iinfo(d).min), int(np.iinfo(d).max)) for d in INTEGERS - {bool_}}
 
 
 def round_tf32(x: np.ndarray) -> np.ndarray:
@@ -171,7 +156,7 @@ def cast(x: np.ndarray, dtype: DType) -> np.ndarray:
     if target == bool_:
         return x != 0
     if target.kind in "iu":
-        low, high = _INT_RANGE[target]
+        low, high = INT_RANGE[target]
         if x.dtype.kind in "iub":
             return np.clip(x.astype(np.int64, copy=False), low, high).astype(target)
         wide = np.rint(x.astype(np.float64))

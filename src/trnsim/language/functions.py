@@ -7,12 +7,13 @@ their argument to [-π, π] first, which the activation instruction does not; th
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import trnsim.isa as nisa
-from trnsim.language.dtypes import float32, int32, uint8
-from trnsim.language.maths import multiply, subtract
-from trnsim.language.results import as_tile, dtype_or, function, same, tile
+from trnsim.language.dtypes import float32, int32, same_dtype, uint8
+from trnsim.language.maths import add, greater, less, multiply, subtract
+from trnsim.language.results import as_tile, dtype_or, function, mapped, tile
 from trnsim.language.tensor import NkiTensor
 
 
@@ -24,166 +25,67 @@ def activate(op: str, x: Any, dtype: Any = None) -> NkiTensor:
     return dst
 
 
-def _converted(x: NkiTensor, dtype: Any) -> NkiTensor:
+def _activation(name: str, text: str) -> Callable[..., NkiTensor]:
+    """Return the function ``name`` of the Scalar Engine's table, documented by ``text``."""
+
+    def apply(x: Any, dtype: Any = None) -> NkiTensor:
+        return activate(name, x, dtype)
+
+    return function(apply, name, text)
+
+
+def converted(x: NkiTensor, dtype: Any) -> NkiTensor:
     """``x`` in ``dtype``: itself when it has it, else a converted copy."""
     wanted = dtype_or(dtype, x.dtype)
-    return x if same(x.dtype, wanted) else copy(x, wanted)
+    return x if same_dtype(x.dtype, wanted) else copy(x, wanted)
 
 
 @function
 def copy(x: Any, dtype: Any = None) -> NkiTensor:
     """Return a copy in SBUF, on the Vector Engine: bit for bit when the dtype stays."""
-    x = as_tile(x, "x")
-    dst = tile(x.shape, dtype_or(dtype, x.dtype))
-    nisa.tensor_copy(dst, x)
-    return dst
+    return mapped(nisa.tensor_copy, x, dtype)
 
 
-@function
-def exp(x: Any, dtype: Any = None) -> NkiTensor:
-    """Return the exponential function."""
-    return activate("exp", x, dtype)
-
-
-@function
-def log(x: Any, dtype: Any = None) -> NkiTensor:
-    """Natural logarithm."""
-    return activate("log", x, dtype)
-
-
-@function
-def sqrt(x: Any, dtype: Any = None) -> NkiTensor:
-    """Square root."""
-    return activate("sqrt", x, dtype)
+exp = _activation("exp", "Return the exponential function.")
+log = _activation("log", "Natural logarithm.")
+sqrt = _activation("sqrt", "Square root.")
 
 
 @function
 def rsqrt(x: Any, dtype: Any = None) -> NkiTensor:
     """``1 / sqrt(x)`` on the GpSimd Engine, which cannot read PSUM; ``activation(op=nl.rsqrt)`` can, and is faster."""
-    x = as_tile(x, "x")
-    dst = tile(x.shape, dtype_or(dtype, x.dtype))
-    nisa.tensor_scalar(dst, x, "rsqrt", 0.0, engine=nisa.engine.gpsimd)
-    return dst
+    return mapped(nisa.tensor_scalar, x, dtype, "rsqrt", 0.0, engine=nisa.engine.gpsimd)
 
 
 @function
 def reciprocal(x: Any, dtype: Any = None) -> NkiTensor:
     """``1 / x`` on the Vector Engine."""
-    x = as_tile(x, "x")
-    dst = tile(x.shape, dtype_or(dtype, x.dtype))
-    nisa.reciprocal(dst, x)
-    return dst
+    return mapped(nisa.reciprocal, x, dtype)
 
 
-@function
-def tanh(x: Any, dtype: Any = None) -> NkiTensor:
-    """Hyperbolic tangent."""
-    return activate("tanh", x, dtype)
-
-
-@function
-def sigmoid(x: Any, dtype: Any = None) -> NkiTensor:
-    """``1 / (1 + exp(-x))``."""
-    return activate("sigmoid", x, dtype)
-
-
-@function
-def relu(x: Any, dtype: Any = None) -> NkiTensor:
-    """``max(x, 0)``."""
-    return activate("relu", x, dtype)
-
-
-@function
-def gelu(x: Any, dtype: Any = None) -> NkiTensor:
-    """``x·Φ(x)`` with the normal distribution function Φ."""
-    return activate("gelu", x, dtype)
-
-
-@function
-def gelu_dx(x: Any, dtype: Any = None) -> NkiTensor:
-    """Derivative of `gelu`."""
-    return activate("gelu_dx", x, dtype)
-
-
-@function
-def gelu_apprx_tanh(x: Any, dtype: Any = None) -> NkiTensor:
-    """`gelu` approximated with tanh."""
-    return activate("gelu_apprx_tanh", x, dtype)
-
-
-@function
-def gelu_apprx_sigmoid(x: Any, dtype: Any = None) -> NkiTensor:
-    """`gelu` approximated as ``x·sigmoid(1.702 x)``."""
-    return activate("gelu_apprx_sigmoid", x, dtype)
-
-
-@function
-def gelu_apprx_sigmoid_dx(x: Any, dtype: Any = None) -> NkiTensor:
-    """Derivative of `gelu_apprx_sigmoid`."""
-    return activate("gelu_apprx_sigmoid_dx", x, dtype)
-
-
-@function
-def silu(x: Any, dtype: Any = None) -> NkiTensor:
-    """``x·sigmoid(x)``."""
-    return activate("silu", x, dtype)
-
-
-@function
-def silu_dx(x: Any, dtype: Any = None) -> NkiTensor:
-    """Derivative of `silu`."""
-    return activate("silu_dx", x, dtype)
-
-
-@function
-def softplus(x: Any, dtype: Any = None) -> NkiTensor:
-    """``log(1 + exp(x))``."""
-    return activate("softplus", x, dtype)
-
-
-@function
-def mish(x: Any, dtype: Any = None) -> NkiTensor:
-    """``x·tanh(softplus(x))``."""
-    return activate("mish", x, dtype)
-
-
-@function
-def erf(x: Any, dtype: Any = None) -> NkiTensor:
-    """Error function."""
-    return activate("erf", x, dtype)
-
-
-@function
-def erf_dx(x: Any, dtype: Any = None) -> NkiTensor:
-    """Derivative of `erf`: ``2/√π·exp(-x²)``."""
-    return activate("erf_dx", x, dtype)
-
-
-@function
-def arctan(x: Any, dtype: Any = None) -> NkiTensor:
-    """Inverse tangent; hardware has a fit for |x| up to π/2 only."""
-    return activate("arctan", x, dtype)
-
-
-@function
-def square(x: Any, dtype: Any = None) -> NkiTensor:
-    """``x²``."""
-    return activate("square", x, dtype)
-
-
-@function
-def sign(x: Any, dtype: Any = None) -> NkiTensor:
-    """-1, 0 or 1."""
-    return activate("sign", x, dtype)
+tanh = _activation("tanh", "Hyperbolic tangent.")
+sigmoid = _activation("sigmoid", "``1 / (1 + exp(-x))``.")
+relu = _activation("relu", "``max(x, 0)``.")
+gelu = _activation("gelu", "``x·Φ(x)`` with the normal distribution function Φ.")
+gelu_dx = _activation("gelu_dx", "Derivative of `gelu`.")
+gelu_apprx_tanh = _activation("gelu_apprx_tanh", "`gelu` approximated with tanh.")
+gelu_apprx_sigmoid = _activation("gelu_apprx_sigmoid", "`gelu` approximated as ``x·sigmoid(1.702 x)``.")
+gelu_apprx_sigmoid_dx = _activation("gelu_apprx_sigmoid_dx", "Derivative of `gelu_apprx_sigmoid`.")
+silu = _activation("silu", "``x·sigmoid(x)``.")
+silu_dx = _activation("silu_dx", "Derivative of `silu`.")
+softplus = _activation("softplus", "``log(1 + exp(x))``.")
+mish = _activation("mish", "``x·tanh(softplus(x))``.")
+erf = _activation("erf", "Error function.")
+erf_dx = _activation("erf_dx", "Derivative of `erf`: ``2/√π·exp(-x²)``.")
+arctan = _activation("arctan", "Inverse tangent; hardware has a fit for |x| up to π/2 only.")
+square = _activation("square", "``x²``.")
+sign = _activation("sign", "-1, 0 or 1.")
 
 
 @function
 def abs(x: Any, dtype: Any = None) -> NkiTensor:  # noqa: A001
     """``|x|``."""
-    x = as_tile(x, "x")
-    dst = tile(x.shape, dtype_or(dtype, x.dtype))
-    nisa.tensor_scalar(dst, x, "abs", None)
-    return dst
+    return mapped(nisa.tensor_scalar, x, dtype, "abs", None)
 
 
 @function
@@ -251,60 +153,48 @@ def tan(x: Any, dtype: Any = None) -> NkiTensor:
 _WHOLE = 2.0**23
 
 
+def _rounded(x: Any, dtype: Any, rounding: Callable[[NkiTensor], NkiTensor]) -> NkiTensor:
+    """Round where ``|x|`` is small enough for int32; large values, infinities and NaN are ``x`` itself."""
+    x = as_tile(x, "x")
+    wanted = dtype_or(dtype, x.dtype)
+    if x.dtype.kind in "iub":
+        return copy(x, wanted)
+    x = converted(x, float32)
+    result = rounding(x)
+    small = tile(x.shape, uint8)
+    nisa.tensor_scalar(small, x, "abs", None, op1="less", operand1=_WHOLE)
+    nisa.tensor_copy_predicated(result, x, small, reverse_pred=True)
+    return converted(result, wanted)
+
+
 def _nearest(x: NkiTensor) -> NkiTensor:
     """``x`` rounded to the nearest whole number, by way of int32."""
     return copy(copy(x, int32), float32)
 
 
-def _keep_large(rounded: NkiTensor, x: NkiTensor, dtype: Any) -> NkiTensor:
-    """``rounded`` where ``|x|`` is small enough for int32; large values, infinities and NaN are ``x`` itself."""
-    small = tile(x.shape, uint8)
-    nisa.tensor_scalar(small, x, "abs", None, op1="less", operand1=_WHOLE)
-    nisa.tensor_copy_predicated(rounded, x, small, reverse_pred=True)
-    return _converted(rounded, dtype)
+def _down(x: NkiTensor) -> NkiTensor:
+    nearest = _nearest(x)
+    return subtract(nearest, greater(nearest, x))
 
 
-def _whole(x: NkiTensor) -> bool:
-    return x.dtype.kind in "iub"
+def _up(x: NkiTensor) -> NkiTensor:
+    nearest = _nearest(x)
+    return add(nearest, less(nearest, x))
 
 
 @function
 def floor(x: Any, dtype: Any = None) -> NkiTensor:
     """Return the largest whole number not above ``x``."""
-    x = as_tile(x, "x")
-    wanted = dtype_or(dtype, x.dtype)
-    if _whole(x):
-        return copy(x, wanted)
-    x = _converted(x, float32)
-    rounded = _nearest(x)
-    above = tile(x.shape, float32)
-    nisa.tensor_tensor(above, rounded, x, "greater")
-    return _keep_large(subtract(rounded, above), x, wanted)
+    return _rounded(x, dtype, _down)
 
 
 @function
 def ceil(x: Any, dtype: Any = None) -> NkiTensor:
     """Return the smallest whole number not below ``x``."""
-    x = as_tile(x, "x")
-    wanted = dtype_or(dtype, x.dtype)
-    if _whole(x):
-        return copy(x, wanted)
-    x = _converted(x, float32)
-    rounded = _nearest(x)
-    below = tile(x.shape, float32)
-    nisa.tensor_tensor(below, rounded, x, "less")
-    up = tile(x.shape, float32)
-    nisa.tensor_tensor(up, rounded, below, "add")
-    return _keep_large(up, x, wanted)
+    return _rounded(x, dtype, _up)
 
 
 @function
 def trunc(x: Any, dtype: Any = None) -> NkiTensor:
     """``x`` without its fraction."""
-    x = as_tile(x, "x")
-    wanted = dtype_or(dtype, x.dtype)
-    if _whole(x):
-        return copy(x, wanted)
-    x = _converted(x, float32)
-    size = abs(x)
-    return _keep_large(multiply(floor(size), sign(x)), x, wanted)
+    return _rounded(x, dtype, lambda x: multiply(floor(abs(x)), sign(x)))

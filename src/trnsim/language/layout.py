@@ -266,28 +266,17 @@ def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
-def pattern_rank(t: Layout) -> int:
-    """Free dimensions of ``t`` that remain once evenly spaced neighbours are merged."""
-    rank, step = 0, -1
-    for n, stride in zip(reversed(t.shape[1:]), reversed(t.strides[1:]), strict=True):
+def runs_of(shape: tuple[int, ...], strides: tuple[int, ...]) -> list[tuple[int, int]]:
+    """Sizes and strides of the dimensions that remain once evenly spaced neighbours are merged."""
+    runs: list[tuple[int, int]] = []
+    for n, stride in zip(shape, strides, strict=True):
         if n == 1:
             continue
-        if rank == 0 or stride != step:
-            rank += 1
-        step = stride * n
-    return rank
-
-
-def widest_step(t: Layout) -> int:
-    """Return the largest stride of the free dimensions of ``t``, evenly spaced neighbours merged."""
-    widest, step = 0, -1
-    for n, stride in zip(reversed(t.shape[1:]), reversed(t.strides[1:]), strict=True):
-        if n == 1:
-            continue
-        if stride != step:
-            widest = max(widest, stride)
-        step = stride * n
-    return widest
+        if runs and runs[-1][1] == stride * n:
+            runs[-1] = (runs[-1][0] * n, stride)
+        else:
+            runs.append((n, stride))
+    return runs
 
 
 def without(items: Any, at: int) -> tuple[int, ...]:
@@ -324,29 +313,13 @@ def infer(shape: tuple[int, ...], size: int, what: str) -> tuple[int, ...]:
 
 def merge(shape: tuple[int, ...], strides: tuple[int, ...]) -> int | None:
     """Stride of the merged dimension, or ``None`` when the elements are not evenly spaced."""
-    stride: int | None = None
-    span = 1
-    for n, s in zip(reversed(shape), reversed(strides), strict=True):
-        if n == 1:
-            continue
-        if stride is None:
-            stride = s
-        elif s != stride * span:
-            return None
-        span *= n
-    return 1 if stride is None else stride
+    runs = runs_of(shape, strides)
+    return None if len(runs) > 1 else runs[0][1] if runs else 1
 
 
 def reshape_strides(shape: tuple[int, ...], strides: tuple[int, ...], new: tuple[int, ...]) -> tuple[int, ...] | None:
     """Strides that show ``shape`` as ``new`` without a copy, or ``None``."""
-    runs: list[tuple[int, int]] = []
-    for n, s in zip(shape, strides, strict=True):
-        if n == 1:
-            continue
-        if runs and runs[-1][1] == s * n:
-            runs[-1] = (runs[-1][0] * n, s)
-        else:
-            runs.append((n, s))
+    runs = runs_of(shape, strides)
     out: list[int] = []
     at = 0
     left, stride = runs[0] if runs else (1, 1)

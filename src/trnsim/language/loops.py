@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -37,10 +38,6 @@ def static_range(start: int, stop: int | None = None, step: int = 1) -> range:
     return _static("static_range", start, stop, step)
 
 
-def _value(x: Any) -> int:
-    return int(x.value) if hasattr(x, "__nki_register__") else int(x)
-
-
 def _dynamic(what: str, start: Any, stop: Any, step: Any) -> Iterator[Any]:
     from trnsim.isa.registers import VirtualRegister
 
@@ -53,14 +50,12 @@ def _dynamic(what: str, start: Any, stop: Any, step: Any) -> Iterator[Any]:
             limit=1,
             hint="the step is a positive compile-time integer",
         )
-    if session.state.get("no_reorder"):
-        raise WrongArgument(f"{what} inside nl.no_reorder()", rule="no-reorder", hint="use a static loop there")
-    session.state["dynamic loops"] = True
+    _on_device(session, what)
     depth = session.state.get("dynamic_depth", 0)
     session.state["dynamic_depth"] = depth + 1
     outer = session.scope
     try:
-        for i in range(_value(start), _value(stop), int(step)):
+        for i in range(int(start), int(stop), int(step)):
             _end(session.scope, outer, "in an earlier turn")
             session.scope = Scope(what)
             yield VirtualRegister(i, frozen=True)
@@ -69,8 +64,15 @@ def _dynamic(what: str, start: Any, stop: Any, step: Any) -> Iterator[Any]:
         session.scope = outer
 
 
+def _on_device(session: Any, what: str) -> None:
+    """Note that the kernel loops at run time, which ``nl.no_reorder`` excludes."""
+    if session.state.get("no_reorder"):
+        raise WrongArgument(f"{what} inside nl.no_reorder()", rule="no-reorder", hint="use a static loop there")
+    session.state["dynamic loops"] = True
+
+
 def _end(scope: Scope | None, outer: Scope | None, how: str) -> None:
-    """What a turn of a loop has declared is gone."""
+    """Mark what a turn of a loop has declared as gone."""
     if scope is not None and scope is not outer:
         scope.ended = how
 
@@ -112,32 +114,15 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any], Any], step: int 
 
 def while_loop(init: Any, body_fun: Callable[[Any], Any]) -> None:
     """While the register is nonzero, ``body_fun`` gets its value and returns the register to test next."""
-    from trnsim.isa.registers import VirtualRegister
+    from trnsim.isa.registers import VirtualRegister, as_register
 
     session = require_session("nl.while_loop")
-    if not hasattr(init, "__nki_register__"):
-        raise WrongArgument(
-            f"nl.while_loop: init is {type(init).__name__}",
-            rule="register",
-            got=type(init).__name__,
-            limit="VirtualRegister",
-            hint="load the condition with nisa.register_load",
-        )
-    if session.state.get("no_reorder"):
-        raise WrongArgument("nl.while_loop inside nl.no_reorder()", rule="no-reorder", hint="use a static loop there")
-    register = init
-    session.state["dynamic loops"] = True
+    register = as_register(init, "nl.while_loop: init", "load the condition with nisa.register_load")
+    _on_device(session, "nl.while_loop")
     while register.value != 0:
         with _turn("nl.while_loop"):
-            register = body_fun(VirtualRegister(register.value))
-            if not hasattr(register, "__nki_register__"):
-                raise WrongArgument(
-                    f"nl.while_loop: the body returned {type(register).__name__}",
-                    rule="register",
-                    got=type(register).__name__,
-                    limit="VirtualRegister",
-                    hint="return the register to test next",
-                )
+            returned = body_fun(VirtualRegister(register.value))
+            register = as_register(returned, "nl.while_loop: what the body returns", "return the register to test next")
 
 
 class no_reorder:
@@ -154,17 +139,14 @@ class no_reorder:
 
 def program_id(axis: int = 0) -> int:
     """Index of this core along ``axis`` of the launch grid."""
-    session = require_session("nl.program_id")
-    if not session.program:
-        return 0
-    if not 0 <= axis < len(session.program):
-        raise WrongArgument(
-            f"program_id: axis {axis} of a grid with {len(session.program)}",
-            rule="grid",
-            got=axis,
-            limit=len(session.program),
-        )
-    return session.program[axis]
+    program = require_session("nl.program_id").program
+    return _along(program, axis, "program_id") if program else 0
+
+
+def _along(sizes: tuple[int, ...], axis: int, what: str) -> int:
+    if not 0 <= axis < len(sizes):
+        raise WrongArgument(f"{what}: axis {axis} of a grid with {len(sizes)}", rule="grid", got=axis, limit=len(sizes))
+    return sizes[axis]
 
 
 def num_programs(axes: Any = None) -> int:
@@ -173,14 +155,7 @@ def num_programs(axes: Any = None) -> int:
     if not grid:
         return 1
     picked = range(len(grid)) if axes is None else (axes if isinstance(axes, (tuple, list)) else (axes,))
-    total = 1
-    for a in picked:
-        if not 0 <= a < len(grid):
-            raise WrongArgument(
-                f"num_programs: axis {a} of a grid with {len(grid)}", rule="grid", got=a, limit=len(grid)
-            )
-        total *= grid[a]
-    return total
+    return math.prod(_along(grid, axis, "num_programs") for axis in picked)
 
 
 def program_ndim() -> int:

@@ -7,6 +7,7 @@ new SBUF tile. Its dtype is ``dtype``, else the tile's (with two tiles of differ
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,8 @@ import numpy as np
 import trnsim.isa as nisa
 from trnsim.errors import WrongArgument, WrongShape
 from trnsim.isa.operands import number
-from trnsim.language.dtypes import float32, to_f32
-from trnsim.language.results import Operator, as_tile, dtype_or, function, promote, same, tile
+from trnsim.language.dtypes import float32, same_dtype, to_f32
+from trnsim.language.results import Operator, dtype_or, function, mapped, promote, tile
 from trnsim.language.tensor import NkiTensor
 from trnsim.session import NkiInstruction, Session, instruction
 
@@ -59,26 +60,30 @@ def _broadcast(x: NkiTensor, y: NkiTensor) -> tuple[NkiTensor, NkiTensor]:
 _BITVEC = frozenset({"bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift"})
 
 
+def _tiles(x: Any, y: Any) -> list[NkiTensor]:
+    """Return those of two operands that are tiles, at least one."""
+    tiles = [v for v in (x, y) if isinstance(v, NkiTensor)]
+    if not tiles:
+        raise WrongArgument(
+            f"x is {type(x).__name__} and y is {type(y).__name__}; one must be a tile",
+            rule="operand",
+            got=(type(x).__name__, type(y).__name__),
+            limit="NkiTensor",
+            hint="compute with Python numbers directly",
+        )
+    return tiles
+
+
 def combine(op: str, x: Any, y: Any, dtype: Any = None) -> NkiTensor:
     """``x op y`` into a new tile, with the instruction that fits the operands."""
-    x_tile, y_tile = isinstance(x, NkiTensor), isinstance(y, NkiTensor)
-    if not (x_tile and y_tile):
-        data = x if x_tile else y
-        if not isinstance(data, NkiTensor):
-            raise WrongArgument(
-                f"x is {type(x).__name__} and y is {type(y).__name__}; one must be a tile",
-                rule="operand",
-                got=(type(x).__name__, type(y).__name__),
-                limit="NkiTensor",
-                hint="compute with Python numbers directly",
-            )
-        dst = tile(data.shape, dtype_or(dtype, data.dtype))
-        nisa.tensor_scalar(dst, data, op, y if x_tile else x, reverse0=not x_tile)
-        return dst
+    tiles = _tiles(x, y)
+    if len(tiles) == 1:
+        reverse = tiles[0] is y
+        return mapped(nisa.tensor_scalar, tiles[0], dtype, op, x if reverse else y, reverse0=reverse)
     common = dtype_or(dtype, promote(x.dtype, y.dtype))
     if x.free_size != y.free_size and x.shape[0] == y.shape[0]:
         for data, column, reverse in ((x, y, False), (y, x, True)):
-            if column.free_size == 1 and (op in _BITVEC or same(column.dtype, float32)):
+            if column.free_size == 1 and (op in _BITVEC or same_dtype(column.dtype, float32)):
                 dst = tile(data.shape, common)
                 nisa.tensor_scalar(dst, data, op, column, reverse0=reverse)
                 return dst
@@ -89,109 +94,37 @@ def combine(op: str, x: Any, y: Any, dtype: Any = None) -> NkiTensor:
     return dst
 
 
-@function
-def add(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
-    """``x + y``."""
-    return combine("add", x, y, dtype)
+def _operator(name: str, text: str) -> Callable[..., NkiTensor]:
+    """Return the function of two operands called ``name``, documented by ``text``."""
+
+    def apply(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
+        return combine(name, x, y, dtype)
+
+    return function(apply, name, text)
 
 
-@function
-def subtract(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
-    """``x - y``."""
-    return combine("subtract", x, y, dtype)
-
-
-@function
-def multiply(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
-    """``x * y``."""
-    return combine("multiply", x, y, dtype)
-
-
-@function
-def maximum(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
-    """Return the larger of ``x`` and ``y``."""
-    return combine("maximum", x, y, dtype)
-
-
-@function
-def minimum(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
-    """Return the smaller of ``x`` and ``y``."""
-    return combine("minimum", x, y, dtype)
-
-
-@function
-def abs_max(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
-    """``x`` where ``|x| > |y|``, else ``y``, with its sign; trn3."""
-    return combine("abs_max", x, y, dtype)
-
-
-@function
-def abs_min(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
-    """``x`` where ``|x| < |y|``, else ``y``, with its sign; trn3."""
-    return combine("abs_min", x, y, dtype)
+add = _operator("add", "``x + y``.")
+subtract = _operator("subtract", "``x - y``.")
+multiply = _operator("multiply", "``x * y``.")
+maximum = _operator("maximum", "Return the larger of ``x`` and ``y``.")
+minimum = _operator("minimum", "Return the smaller of ``x`` and ``y``.")
+abs_max = _operator("abs_max", "``x`` where ``|x| > |y|``, else ``y``, with its sign; trn3.")
+abs_min = _operator("abs_min", "``x`` where ``|x| < |y|``, else ``y``, with its sign; trn3.")
 
 
 abs_max.__nki_since__ = abs_min.__nki_since__ = 4  # type: ignore[attr-defined]
 
 
-@function
-def power(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
-    """``x`` to the power ``y``."""
-    return combine("power", x, y, dtype)
-
-
-@function
-def equal(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
-    """1 where ``x == y``, else 0."""
-    return combine("equal", x, y, dtype)
-
-
-@function
-def not_equal(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
-    """1 where ``x != y``, else 0."""
-    return combine("not_equal", x, y, dtype)
-
-
-@function
-def less(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
-    """1 where ``x < y``, else 0."""
-    return combine("less", x, y, dtype)
-
-
-@function
-def less_equal(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
-    """1 where ``x <= y``, else 0."""
-    return combine("less_equal", x, y, dtype)
-
-
-@function
-def greater(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
-    """1 where ``x > y``, else 0."""
-    return combine("greater", x, y, dtype)
-
-
-@function
-def greater_equal(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
-    """1 where ``x >= y``, else 0."""
-    return combine("greater_equal", x, y, dtype)
-
-
-@function
-def logical_and(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
-    """1 where both are nonzero, else 0."""
-    return combine("logical_and", x, y, dtype)
-
-
-@function
-def logical_or(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
-    """1 where at least one is nonzero, else 0."""
-    return combine("logical_or", x, y, dtype)
-
-
-@function
-def logical_xor(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
-    """1 where exactly one is nonzero, else 0."""
-    return combine("logical_xor", x, y, dtype)
+power = _operator("power", "``x`` to the power ``y``.")
+equal = _operator("equal", "1 where ``x == y``, else 0.")
+not_equal = _operator("not_equal", "1 where ``x != y``, else 0.")
+less = _operator("less", "1 where ``x < y``, else 0.")
+less_equal = _operator("less_equal", "1 where ``x <= y``, else 0.")
+greater = _operator("greater", "1 where ``x > y``, else 0.")
+greater_equal = _operator("greater_equal", "1 where ``x >= y``, else 0.")
+logical_and = _operator("logical_and", "1 where both are nonzero, else 0.")
+logical_or = _operator("logical_or", "1 where at least one is nonzero, else 0.")
+logical_xor = _operator("logical_xor", "1 where exactly one is nonzero, else 0.")
 
 
 @function
@@ -200,43 +133,17 @@ def logical_not(x: Any, dtype: Any = None) -> NkiTensor:
     return combine("logical_xor", x, 1.0, dtype)
 
 
-@function
-def bitwise_and(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
-    """Bits set in both integers."""
-    return combine("bitwise_and", x, y, dtype)
-
-
-@function
-def bitwise_or(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
-    """Bits set in at least one integer."""
-    return combine("bitwise_or", x, y, dtype)
-
-
-@function
-def bitwise_xor(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
-    """Bits set in exactly one integer."""
-    return combine("bitwise_xor", x, y, dtype)
-
-
-@function
-def left_shift(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
-    """Bits of ``x`` moved ``y`` places up."""
-    return combine("left_shift", x, y, dtype)
-
-
-@function
-def right_shift(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
-    """Bits of ``x`` moved ``y`` places down; zeros come in."""
-    return combine("right_shift", x, y, dtype)
+bitwise_and = _operator("bitwise_and", "Bits set in both integers.")
+bitwise_or = _operator("bitwise_or", "Bits set in at least one integer.")
+bitwise_xor = _operator("bitwise_xor", "Bits set in exactly one integer.")
+left_shift = _operator("left_shift", "Bits of ``x`` moved up by ``y`` bits.")
+right_shift = _operator("right_shift", "Bits of ``x`` moved down by ``y`` bits; zeros come in.")
 
 
 @function
 def invert(x: Any, dtype: Any = None) -> NkiTensor:
     """Return all bits of an integer flipped."""
-    x = as_tile(x, "x")
-    dst = tile(x.shape, dtype_or(dtype, x.dtype))
-    nisa.tensor_scalar(dst, x, "invert", None)
-    return dst
+    return mapped(nisa.tensor_scalar, x, dtype, "invert", None)
 
 
 def _quotient(name: str, x: np.ndarray, y: np.ndarray) -> Any:
@@ -272,19 +179,12 @@ _EMULATED = {name: _no_hardware(name) for name in ("divide", "fmod", "mod")}
 
 
 def _emulate(name: str, x: Any, y: Any, dtype: Any, instead: str) -> NkiTensor:
-    tiles = [v for v in (x, y) if isinstance(v, NkiTensor)]
-    if not tiles:
-        raise WrongArgument(
-            f"x is {type(x).__name__} and y is {type(y).__name__}; one must be a tile",
-            rule="operand",
-            got=(type(x).__name__, type(y).__name__),
-            limit="NkiTensor",
-        )
+    tiles = _tiles(x, y)
     warnings.warn(f"nl.{name} works in simulation only: no engine has it. {instead}", SimulationOnly, stacklevel=4)
     common = tiles[0].dtype if len(tiles) == 1 else promote(x.dtype, y.dtype)
     if len(tiles) == 2 and x.shape != y.shape:
         x, y = _broadcast(x, y)
-    dst = tile((x if isinstance(x, NkiTensor) else y).shape, dtype_or(dtype, common))
+    dst = tile((x if len(tiles) == 2 else tiles[0]).shape, dtype_or(dtype, common))
     _EMULATED[name](dst, x, y)
     return dst
 

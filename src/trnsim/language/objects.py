@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import warnings
+from collections.abc import Callable
 from dataclasses import InitVar
 from enum import Enum
 from types import MemberDescriptorType
@@ -248,85 +249,43 @@ def ds(start: Any, size: int) -> DynamicSlice:
     return DynamicSlice(start, size)
 
 
+def _size(of: Callable[[Target], int], text: str) -> Any:
+    """Return a property that asks the target a kernel runs on, documented by ``text``."""
+
+    def size(self: TileSize) -> int:
+        from trnsim.session import current
+        from trnsim.targets import target_named
+
+        session = current()
+        return of(session.target if session is not None else target_named())
+
+    return property(size, doc=text)
+
+
 class TileSize(NKIObject):
     """Sizes of the hardware, asked of the target a kernel runs on."""
 
     def __init__(self) -> None:
         pass
 
-    @staticmethod
-    def _target() -> Target:
-        from trnsim.session import current
-        from trnsim.targets import target_named
-
-        session = current()
-        return session.target if session is not None else target_named()
-
-    @property
-    def pmax(self) -> int:
-        """Most partitions of a tile."""
-        return self._target().partitions
+    pmax = _size(lambda t: t.partitions, "Most partitions of a tile.")
+    psum_bank_fmax = _size(lambda t: t.psum_bank_bytes // 4, "fp32 elements of a PSUM bank, per partition.")
+    psum_bank_fmax_bytes = _size(lambda t: t.psum_bank_bytes, "Bytes of a PSUM bank, per partition.")
+    psum_num_banks = _size(lambda t: t.psum_banks, "PSUM banks of a partition.")
+    gemm_stationary_fmax = _size(lambda t: t.stationary_max, "Most columns of a matmul's stationary operand.")
+    gemm_moving_fmax = _size(lambda t: t.moving_max, "Most columns of a matmul's moving operand.")
+    bn_stats_fmax = _size(lambda t: t.bn_stats_max, "Most elements per partition ``bn_stats`` takes.")
+    psum_min_align = _size(lambda t: t.psum_align, "Byte alignment of a PSUM address.")
+    sbuf_min_align = _size(lambda t: t.sbuf_align, "Byte alignment of an SBUF address.")
+    sbuf_size_bytes = _size(lambda t: t.sbuf_partition_bytes * t.partitions, "SBUF bytes, all partitions together.")
+    sbuf_fmax = _size(lambda t: t.sbuf_usable_bytes // 4, "fp32 elements of an SBUF partition that a kernel may use.")
+    sbuf_fmax_bytes = _size(lambda t: t.sbuf_usable_bytes, "Bytes of an SBUF partition that a kernel may use.")
 
     @property
     def psum_fmax(self) -> int:
         """Deprecated name of ``psum_bank_fmax``."""
         warnings.warn("nl.tile_size.psum_fmax is now psum_bank_fmax", DeprecationWarning, stacklevel=2)
         return self.psum_bank_fmax
-
-    @property
-    def psum_bank_fmax(self) -> int:
-        """fp32 elements of a PSUM bank, per partition."""
-        return self._target().psum_bank_bytes // 4
-
-    @property
-    def psum_bank_fmax_bytes(self) -> int:
-        """Bytes of a PSUM bank, per partition."""
-        return self._target().psum_bank_bytes
-
-    @property
-    def psum_num_banks(self) -> int:
-        """PSUM banks of a partition."""
-        return self._target().psum_banks
-
-    @property
-    def gemm_stationary_fmax(self) -> int:
-        """Most columns of a matmul's stationary operand."""
-        return self._target().stationary_max
-
-    @property
-    def gemm_moving_fmax(self) -> int:
-        """Most columns of a matmul's moving operand."""
-        return self._target().moving_max
-
-    @property
-    def bn_stats_fmax(self) -> int:
-        """Most elements per partition ``bn_stats`` takes."""
-        return self._target().bn_stats_max
-
-    @property
-    def psum_min_align(self) -> int:
-        """Byte alignment of a PSUM address."""
-        return self._target().psum_align
-
-    @property
-    def sbuf_min_align(self) -> int:
-        """Byte alignment of an SBUF address."""
-        return self._target().sbuf_align
-
-    @property
-    def sbuf_size_bytes(self) -> int:
-        """SBUF bytes, all partitions together."""
-        return self._target().sbuf_partition_bytes * self._target().partitions
-
-    @property
-    def sbuf_fmax(self) -> int:
-        """fp32 elements of an SBUF partition that a kernel may use."""
-        return self._target().sbuf_usable_bytes // 4
-
-    @property
-    def sbuf_fmax_bytes(self) -> int:
-        """Bytes of an SBUF partition that a kernel may use."""
-        return self._target().sbuf_usable_bytes
 
     @property
     def total_available_sbuf_size(self) -> int:

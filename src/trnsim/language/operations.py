@@ -10,11 +10,11 @@ from typing import Any
 
 import trnsim.isa as nisa
 from trnsim.errors import WrongArgument, WrongBuffer, WrongShape
-from trnsim.language.dtypes import as_dtype, float32, int32, uint8, uint32
-from trnsim.language.functions import copy
+from trnsim.language.dtypes import as_dtype, float32, int32, same_dtype, uint8, uint32
+from trnsim.language.functions import converted, copy
 from trnsim.language.layout import as_flag, as_index, as_shape
 from trnsim.language.objects import MemoryRegion, as_region
-from trnsim.language.results import as_tile, dtype_or, function, promote, same, tile
+from trnsim.language.results import as_tile, dtype_or, function, mapped, promote, tile
 from trnsim.language.tensor import NkiTensor
 from trnsim.memory import HBM, SBUF, SHARED_HBM
 from trnsim.session import NkiInstruction, Session, instruction, require_session
@@ -35,13 +35,23 @@ def _in_hbm(t: Any, role: str, what: str) -> NkiTensor:
     return tensor
 
 
+def _matrix(t: Any, role: str) -> NkiTensor:
+    t = as_tile(t, role)
+    if t.ndim != 2:
+        raise WrongShape(
+            f"{role} has shape {t.shape}",
+            rule="two-dimensional",
+            got=t.ndim,
+            limit=2,
+            hint="flatten it to two dimensions with reshape",
+        )
+    return t
+
+
 @function
 def load(src: Any, dtype: Any = None) -> NkiTensor:
     """Return a new SBUF tile with the values of an HBM tensor, whose first dimension becomes the partitions."""
-    src = _in_hbm(src, "src", "nl.load reads")
-    dst = tile(src.shape, dtype_or(dtype, src.dtype))
-    nisa.dma_copy(dst, src)
-    return dst
+    return mapped(nisa.dma_copy, _in_hbm(src, "src", "nl.load reads"), dtype)
 
 
 @function
@@ -53,17 +63,9 @@ def store(dst: Any, value: Any) -> None:
 @function
 def load_transpose2d(src: Any, dtype: Any = None) -> NkiTensor:
     """Return a new SBUF tile with a 2-D HBM tensor transposed on the way."""
-    src = _in_hbm(src, "src", "nl.load_transpose2d reads")
-    if src.ndim != 2:
-        raise WrongShape(
-            f"src has shape {src.shape}",
-            rule="two-dimensional",
-            got=src.ndim,
-            limit=2,
-            hint="reshape it to two dimensions",
-        )
+    src = _matrix(_in_hbm(src, "src", "nl.load_transpose2d reads"), "src")
     dst = tile((src.shape[1], src.shape[0]), dtype_or(dtype, src.dtype))
-    if not same(dst.dtype, src.dtype) or src.itemsize not in (2, 4) or src.dynamic is not None:
+    if not same_dtype(dst.dtype, src.dtype) or src.itemsize not in (2, 4) or src.dynamic is not None:
         # element by element
         nisa.dma_copy(dst, src.permute((1, 0)))
     elif require_session("nl.load_transpose2d").target.generation >= 3:
@@ -89,19 +91,11 @@ def transpose_strip(s: Session, dst: Any, data: Any) -> NkiInstruction:
 @function
 def transpose(x: Any, dtype: Any = None) -> NkiTensor:
     """Return a 2-D tile with partitions and free dimension swapped, in PSUM (Tensor Engine)."""
-    x = as_tile(x, "x")
-    if x.ndim != 2:
-        raise WrongShape(
-            f"x has shape {x.shape}",
-            rule="two-dimensional",
-            got=x.ndim,
-            limit=2,
-            hint="flatten the free dimensions with reshape",
-        )
+    x = _matrix(x, "x")
     swapped = tile((x.shape[1], x.shape[0]), x.dtype, psum)
     nisa.nc_transpose(swapped, x, engine=nisa.engine.tensor)
     wanted = dtype_or(dtype, x.dtype)
-    if same(wanted, x.dtype):
+    if same_dtype(wanted, x.dtype):
         return swapped
     converted = tile(swapped.shape, wanted, psum)
     nisa.tensor_copy(converted, swapped)
@@ -114,16 +108,7 @@ def matmul(x: Any, y: Any, transpose_x: bool = False) -> NkiTensor:
 
     The Tensor Engine computes ``x.T @ y``; without ``transpose_x`` the left operand is transposed first.
     """
-    x, y = as_tile(x, "x"), as_tile(y, "y")
-    for t, role in ((x, "x"), (y, "y")):
-        if t.ndim != 2:
-            raise WrongShape(
-                f"{role} has shape {t.shape}",
-                rule="two-dimensional",
-                got=t.ndim,
-                limit=2,
-                hint="flatten the free dimensions with reshape",
-            )
+    x, y = _matrix(x, "x"), _matrix(y, "y")
     transpose_x = as_flag(transpose_x, "transpose_x")
     inner = x.shape[0] if transpose_x else x.shape[1]
     if inner != y.shape[0]:
@@ -172,7 +157,7 @@ def _rows(x: NkiTensor, partitions: int) -> NkiTensor:
     x = x if x.buffer is sbuf else copy(x)
     s = require_session("nl.broadcast_to")
     bank = s.target.psum_bank_bytes // x.itemsize
-    products = same(x.dtype, float32) and x.partition_start % 32 == 0 and x.dynamic is None
+    products = same_dtype(x.dtype, float32) and x.partition_start % 32 == 0 and x.dynamic is None
     if products and (x.free_size <= bank or x.ndim == 2):
         with _implicit(s):
             return _products(x, partitions, bank)
@@ -214,9 +199,9 @@ def broadcast_to(x: Any, shape: Any, dtype: Any = None) -> NkiTensor:
             hint="the rank must be the same and every dimension equal or 1",
         )
     if x.shape == shape:
-        return x if same(x.dtype, wanted) else copy(x, wanted)
+        return converted(x, wanted)
     view = _rows(x, shape[0]) if x.shape[0] != shape[0] else x
-    if view.shape == shape and same(view.dtype, wanted):
+    if view.shape == shape and same_dtype(view.dtype, wanted):
         return view
     for dim in range(1, view.ndim):
         if view.shape[dim] != shape[dim]:
@@ -247,8 +232,8 @@ def where(condition: Any, x: Any, y: Any, dtype: Any = None) -> NkiTensor:
         nisa.tensor_copy(dst, y)
     else:
         nisa.memset(dst, y)
-    if isinstance(x, NkiTensor) and not same(x.dtype, wanted):
-        x = copy(x, wanted)
+    if isinstance(x, NkiTensor):
+        x = converted(x, wanted)
     nisa.tensor_copy_predicated(dst, x, chosen)
     return dst
 
@@ -265,22 +250,17 @@ def gather_flattened(data: Any, indices: Any, axis: int = 0, dtype: Any = None) 
             limit=0,
             hint="free dimensions are always flattened; leave axis at 0",
         )
-    if same(indices.dtype, int32):
+    if same_dtype(indices.dtype, int32):
         indices = indices.view(uint32)
     dst = tile(indices.shape, data.dtype)
     nisa.nc_n_gather(dst, data, indices)
-    wanted = dtype_or(dtype, data.dtype)
-    return dst if same(wanted, data.dtype) else copy(dst, wanted)
+    return converted(dst, dtype)
 
 
 @function
 def dropout(x: Any, rate: Any, dtype: Any = None) -> NkiTensor:
     """``x`` with elements replaced by zero with probability ``rate``, a number or a ``(P, 1)`` tile."""
-    x = as_tile(x, "x")
-    dst = tile(x.shape, x.dtype)
-    nisa.dropout(dst, x, rate)
-    wanted = dtype_or(dtype, x.dtype)
-    return dst if same(wanted, x.dtype) else copy(dst, wanted)
+    return converted(mapped(nisa.dropout, x, None, rate), dtype)
 
 
 @function

@@ -8,15 +8,16 @@ Results are new SBUF tiles of ``dtype``, or of the input's dtype, computed in fp
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import trnsim.isa as nisa
 from trnsim.errors import WrongArgument
-from trnsim.language.dtypes import float32
+from trnsim.language.dtypes import float32, same_dtype
 from trnsim.language.functions import copy, exp, reciprocal, rsqrt
 from trnsim.language.layout import as_flag
 from trnsim.language.maths import multiply, subtract
-from trnsim.language.results import as_tile, dtype_or, function, same, tile
+from trnsim.language.results import as_tile, dtype_or, function, tile
 from trnsim.language.tensor import NkiTensor
 
 
@@ -42,28 +43,19 @@ def _reduce(op: str, x: Any, axis: Any, dtype: Any, keepdims: bool, *, negate: b
     return dst
 
 
-@function
-def sum(x: Any, axis: Any, dtype: Any = None, keepdims: bool = False) -> NkiTensor:  # noqa: A001
-    """Sum along ``axis``."""
-    return _reduce("add", x, axis, dtype, keepdims)
+def _reduction(name: str, op: str, text: str) -> Callable[..., NkiTensor]:
+    """Return the reduction called ``name`` by the operator ``op``, documented by ``text``."""
+
+    def apply(x: Any, axis: Any, dtype: Any = None, keepdims: bool = False) -> NkiTensor:
+        return _reduce(op, x, axis, dtype, keepdims)
+
+    return function(apply, name, text)
 
 
-@function
-def max(x: Any, axis: Any, dtype: Any = None, keepdims: bool = False) -> NkiTensor:  # noqa: A001
-    """Maximum along ``axis``."""
-    return _reduce("maximum", x, axis, dtype, keepdims)
-
-
-@function
-def min(x: Any, axis: Any, dtype: Any = None, keepdims: bool = False) -> NkiTensor:  # noqa: A001
-    """Minimum along ``axis``."""
-    return _reduce("minimum", x, axis, dtype, keepdims)
-
-
-@function
-def prod(x: Any, axis: Any, dtype: Any = None, keepdims: bool = False) -> NkiTensor:
-    """Product along ``axis``."""
-    return _reduce("multiply", x, axis, dtype, keepdims)
+sum = _reduction("sum", "add", "Sum along ``axis``.")  # noqa: A001
+max = _reduction("max", "maximum", "Maximum along ``axis``.")  # noqa: A001
+min = _reduction("min", "minimum", "Minimum along ``axis``.")  # noqa: A001
+prod = _reduction("prod", "multiply", "Product along ``axis``.")
 
 
 @function
@@ -124,7 +116,7 @@ def rms_norm(
             hint="n is the number of values under the root",
         )
     inner = dtype_or(compute_dtype, float32)
-    x = x if same(x.dtype, inner) or compute_dtype is None else copy(x, inner)
+    x = x if same_dtype(x.dtype, inner) or compute_dtype is None else copy(x, inner)
     first = _axes(x, axis)
     squares = multiply(x, x, float32) if x.buffer.value != "psum" else None
     if squares is None:

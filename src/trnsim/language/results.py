@@ -20,6 +20,7 @@ from trnsim.language.dtypes import (
     bool_,
     float16,
     float32,
+    same_dtype,
     tfloat32,
     uint8,
 )
@@ -30,8 +31,14 @@ from trnsim.session import current, require_session
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def function(fn: F) -> F:
-    """Make ``fn`` a function of ``nki.language``: its errors say which kernel, line and function they come from."""
+def function(fn: F, name: str = "", text: str = "") -> F:
+    """Make ``fn`` a function of ``nki.language``: its errors say which kernel, line and function they come from.
+
+    ``name`` and ``text`` are its name and docstring, where it has none of its own.
+    """
+    if name:
+        fn.__name__ = fn.__qualname__ = name
+        fn.__doc__ = text
     label = f"nl.{fn.__name__}"
 
     @functools.wraps(fn)
@@ -65,19 +72,22 @@ def as_tile(x: Any, role: str) -> NkiTensor:
     return x
 
 
+def mapped(instruction: Any, x: Any, dtype: Any, *options: Any, **more: Any) -> NkiTensor:
+    """Return a new tile of ``x``'s shape, of ``dtype`` or its own, that ``instruction`` computes from ``x``."""
+    x = as_tile(x, "x")
+    dst = tile(x.shape, dtype_or(dtype, x.dtype))
+    instruction(dst, x, *options, **more)
+    return dst
+
+
 def dtype_or(dtype: Any, default: DType) -> DType:
     """Return the dtype asked for, else ``default``."""
     return default if dtype is None else as_dtype(dtype)
 
 
-def same(a: DType, b: DType) -> bool:
-    """True for one dtype (NumPy alone would take tfloat32 for float32)."""
-    return a is b or (type(a) is type(b) and bool(a == b))
-
-
 def promote(a: DType, b: DType) -> DType:
     """Return the common dtype of ``a`` and ``b``: floats before integers, then the wider one."""
-    if same(a, b):
+    if same_dtype(a, b):
         return a
     float_a, float_b = _is_float(a), _is_float(b)
     if float_a != float_b:
@@ -96,7 +106,7 @@ def _is_float(d: DType) -> bool:
 
 def _wider_float(a: DType, b: DType) -> DType:
     for wide in (float32, tfloat32):
-        if same(a, wide) or same(b, wide):
+        if same_dtype(a, wide) or same_dtype(b, wide):
             return wide
     halves = {d for d in (a, b) if d in (float16, bfloat16)}
     if len(halves) == 2:

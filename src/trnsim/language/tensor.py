@@ -305,18 +305,6 @@ class NkiTensor(Access):
             self._in_range(low, high, dim, n)
         return low, high, by
 
-    def _in_range(self, low: int, high: int, dim: int, n: int) -> None:
-        if not 0 <= low < high <= n:
-            raise OutOfBounds(
-                f"{low}:{high} leaves dimension {dim} of {self.name}, which has {n} elements",
-                rule="bounds",
-                got=(low, high),
-                limit=n,
-                hint="make the last tile smaller: its end is min(stop, size)"
-                if low < high
-                else "a view has at least one element",
-            )
-
     def __setitem__(self, key: Any, value: Any) -> None:
         """``t[key] = value``: a copy by the Vector Engine on chip, by DMA otherwise; a number fills."""
         from trnsim import isa

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Self
 
 from trnsim.errors import OutOfBounds, WrongArgument, WrongBuffer, WrongDtype, WrongShape
-from trnsim.language.dtypes import as_dtype
+from trnsim.language.dtypes import DType, as_dtype
 from trnsim.language.layout import (
     Dynamic,
     Layout,
@@ -47,6 +48,28 @@ class Views(Layout):
                 f"{what} would change the partition dimension (0) of {self.name}",
                 rule="partition-dim",
                 got=0,
+                limit=1,
+                hint=hint,
+            )
+
+    def _in_range(self, low: int, high: int, dim: int, n: int) -> None:
+        if not 0 <= low < high <= n:
+            raise OutOfBounds(
+                f"{low}:{high} leaves dimension {dim} of {self.name}, which has {n} elements",
+                rule="bounds",
+                got=(low, high),
+                limit=n,
+                hint="make the last tile smaller: its end is min(stop, size)"
+                if low < high
+                else "a view has at least one element",
+            )
+
+    def _has_one(self, dim: int, what: str, hint: str) -> None:
+        if self.shape[dim] != 1:
+            raise WrongShape(
+                f"{what}: dimension {dim} of {self.name} has {self.shape[dim]} elements",
+                rule="view",
+                got=self.shape[dim],
                 limit=1,
                 hint=hint,
             )
@@ -103,16 +126,8 @@ class Views(Layout):
                 f"slice: step {step} of {self.name}", rule="view", got=step, limit=1, hint="steps are at least 1"
             )
         empty = 0 <= start == end <= self.shape[dim]
-        if not empty and not 0 <= start < end <= self.shape[dim]:
-            raise OutOfBounds(
-                f"slice {start}:{end} leaves dimension {dim} of {self.name}, which has {self.shape[dim]} elements",
-                rule="bounds",
-                got=(start, end),
-                limit=self.shape[dim],
-                hint="make the last tile smaller: its end is min(stop, size)"
-                if start < end
-                else "a view has at least one element",
-            )
+        if not empty:
+            self._in_range(start, end, dim, self.shape[dim])
         if start or end != self.shape[dim] or step != 1:
             self._not_dynamic(dim, "slice")
         shape = list(self.shape)
@@ -181,14 +196,7 @@ class Views(Layout):
         dim = self._dim(dim, "broadcast")
         self._keep_partition(dim, "broadcast", "broadcast across partitions with a matmul or dma_copy")
         self._not_dynamic(dim, "broadcast")
-        if self.shape[dim] != 1:
-            raise WrongShape(
-                f"broadcast: dimension {dim} of {self.name} has {self.shape[dim]} elements",
-                rule="view",
-                got=self.shape[dim],
-                limit=1,
-                hint="only a dimension of size 1 can be repeated: insert one with expand_dim",
-            )
+        self._has_one(dim, "broadcast", "only a dimension of size 1 can be repeated: insert one with expand_dim")
         if as_index(size) < 1:
             raise WrongArgument(
                 f"broadcast: size {size}", rule="view", got=size, limit=1, hint="a view has at least one element"
@@ -221,14 +229,7 @@ class Views(Layout):
         dim = self._dim(dim, "squeeze_dim")
         self._keep_partition(dim, "squeeze_dim", "the partition dimension stays")
         self._not_dynamic(dim, "squeeze_dim")
-        if self.shape[dim] != 1:
-            raise WrongShape(
-                f"squeeze_dim: dimension {dim} of {self.name} has {self.shape[dim]} elements",
-                rule="view",
-                got=self.shape[dim],
-                limit=1,
-                hint="pick an element with select",
-            )
+        self._has_one(dim, "squeeze_dim", "pick an element with select")
         self._keep_two(self.ndim - 1, "squeeze_dim")
         return self._view(
             without(self.shape, dim), without(self.strides, dim), self.offset, dynamic=_shift(self.dynamic, dim, -1)
@@ -274,11 +275,8 @@ class Views(Layout):
                 got=self.strides,
                 hint="copy the tensor first",
             )
-        size = 1
-        for n in shape:
-            size *= n
         return self._view(
-            (*self.shape[:start_dim], size, *self.shape[end_dim + 1 :]),
+            (*self.shape[:start_dim], math.prod(shape), *self.shape[end_dim + 1 :]),
             (*self.strides[:start_dim], merged, *self.strides[end_dim + 1 :]),
             self.offset,
         )
@@ -366,22 +364,8 @@ def run_time_scalar(index: Any, what: str) -> Any:
     """Check a run-time offset: a register, or one integer in SBUF."""
     if is_register(index):
         return index
-    if not isinstance(index, Layout):
-        raise WrongArgument(
-            f"{what}: {index!r} ({type(index).__name__})",
-            rule="indirect",
-            got=type(index).__name__,
-            limit="register or [1, 1] SBUF tile",
-            hint="a compile-time offset goes into offset=",
-        )
-    if index.buffer is not MemoryRegion.sbuf:
-        raise WrongBuffer(
-            f"{what}: the index {index.name} is in {index.buffer}",
-            rule="indirect",
-            got=str(index.buffer),
-            limit="sbuf",
-            hint="load it into SBUF with dma_copy, or into a register with register_load",
-        )
+    hint = "pass a register (see register_load) or an integer tile in SBUF; a compile-time offset goes into offset="
+    index_tile(index, what, "register or [1, 1] SBUF tile", hint=hint)
     if index.size != 1:
         raise WrongShape(
             f"{what}: the index {index.name} has shape {index.shape}",
@@ -390,12 +374,32 @@ def run_time_scalar(index: Any, what: str) -> Any:
             limit=(1, 1),
             hint="a run-time index is one element; rows for many come from vector_select",
         )
-    if index.dtype.kind not in "iu":
+    return index
+
+
+def index_tile(index: Any, what: str, wanted: str, *, dtypes: tuple[DType, ...] = (), hint: str) -> None:
+    """Check a tile of run-time offsets: integers, or those of ``dtypes``, in SBUF."""
+    if not isinstance(index, Layout):
+        raise WrongArgument(
+            f"{what}: the index is {index!r} ({type(index).__name__})",
+            rule="indirect",
+            got=type(index).__name__,
+            limit=wanted,
+            hint=hint,
+        )
+    if index.buffer is not MemoryRegion.sbuf:
+        raise WrongBuffer(
+            f"{what}: the index {index.name} is in {index.buffer}",
+            rule="indirect",
+            got=str(index.buffer),
+            limit="sbuf",
+            hint=hint,
+        )
+    if index.dtype not in dtypes if dtypes else index.dtype.kind not in "iu":
         raise WrongDtype(
             f"{what}: the index {index.name} is {index.dtype}",
             rule="indirect",
             got=str(index.dtype),
-            limit="an integer dtype",
-            hint="convert it with tensor_copy into an int32 tile",
+            limit=tuple(str(d) for d in dtypes) or "an integer dtype",
+            hint=hint,
         )
-    return index
