@@ -57,7 +57,7 @@ class Access(Views):
                 hint="gather rows of HBM with dma_copy and vector_select",
             )
         self._once("indirect")
-        index_tile(index, "indirect", "[P, K] SBUF tile", hint="pass an SBUF tile of free-dimension offsets")
+        index_tile(index, "indirect", "[P, K] SBUF tile", hint="pass an SBUF tile of integers, free-dimension offsets")
         if index.shape[0] != self.shape[0]:
             raise WrongShape(
                 f"indirect: index has {index.shape[0]} partitions and {self.name} has {self.shape[0]}",
