@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Hashable, Sequence
-from functools import partial
-from typing import Literal, NamedTuple, Protocol, SupportsIndex
+from typing import Any, Literal, NamedTuple, ParamSpec, SupportsIndex
 
 import numpy as np
 import torch
@@ -27,7 +27,23 @@ Axes = int | Sequence[int] | None
 _NORMS = {"none": "backward", "root": "ortho", "full": "forward"}
 
 
-_DOC = """{summary}
+P = ParamSpec("P")
+
+
+@array_function
+def dct(
+    x: Tensor,
+    type: int = 2,  # noqa: A002
+    n: int | None = None,
+    dim: int = -1,
+    norm: str | None = None,
+    *,
+    axis: int | None = None,
+    orthogonalize: bool | None = None,
+    precision: Precision | None = None,
+    out: Tensor | None = None,
+) -> Tensor:
+    """Discrete cosine transform along one axis.
 
     Args:
         x: real; the parts of complex data are transformed separately. Halves become float32, integers float64.
@@ -49,113 +65,90 @@ _DOC = """{summary}
     Cost:
         one real transform of n points (types 2 and 3), of 2n (type 1), one complex one of n / 2 (type 4).
     """
+    options = {"orthogonalize": orthogonalize, "precision": precision, "out": out}
+    return _along_one("dct", x, type, n, dim, norm, axis=axis, **options)
 
-_DOC_ND = """{summary}
+
+@array_function
+def dctn(
+    x: Tensor,
+    type: int = 2,  # noqa: A002
+    s: Axes = None,
+    dim: Axes = None,
+    norm: str | None = None,
+    *,
+    axes: Axes = None,
+    orthogonalize: bool | None = None,
+    precision: Precision | None = None,
+    out: Tensor | None = None,
+) -> Tensor:
+    """Discrete cosine transform along several axes.
 
     Args:
-        x: as for `{one}`.
+        x: as for `dct`.
         type: 1, 2, 3 or 4.
         s: length per axis; -1 keeps a length.
         dim: the axes; by default all, or the last ``len(s)``.
         norm: ``"backward"``, ``"ortho"`` or ``"forward"``.
         axes: NumPy's name for ``dim``.
-        orthogonalize: as for `{one}`.
+        orthogonalize: as for `dct`.
         precision: as for `fft`.
         out: memory for the result, shared with no operand.
     """
+    options = {"orthogonalize": orthogonalize, "precision": precision, "out": out}
+    return _along_several("dctn", x, type, s, dim, norm, axes=axes, **options)
 
 
-class OneAxis(Protocol):
-    """A cosine or sine transform along one axis."""
-
-    __name__: str
-
-    def __call__(
-        self,
-        x: Tensor,
-        type: int = 2,  # noqa: A002
-        n: int | None = None,
-        dim: int = -1,
-        norm: str | None = None,
-        *,
-        axis: int | None = None,
-        orthogonalize: bool | None = None,
-        precision: Precision | None = None,
-        out: Tensor | None = None,
-    ) -> Tensor:
-        """Transform ``x``."""
+def _along_one(
+    op: str,
+    x: Any,
+    type: Any = 2,  # noqa: A002
+    n: Any = None,
+    dim: Any = -1,
+    norm: Any = None,
+    *,
+    axis: Any = None,
+    **options: Any,
+) -> Tensor:
+    x = numeric(op, x)
+    dim = axis_of(op, dim, axis, x.ndim)
+    return _checked(op, x, type, [dim], [length_of(op, n, x.shape[dim])], norm, **options)
 
 
-class SeveralAxes(Protocol):
-    """A cosine or sine transform along several axes."""
-
-    __name__: str
-
-    def __call__(
-        self,
-        x: Tensor,
-        type: int = 2,  # noqa: A002
-        s: Axes = None,
-        dim: Axes = None,
-        norm: str | None = None,
-        *,
-        axes: Axes = None,
-        orthogonalize: bool | None = None,
-        precision: Precision | None = None,
-        out: Tensor | None = None,
-    ) -> Tensor:
-        """Transform ``x``."""
+def _along_several(
+    op: str,
+    x: Any,
+    type: Any = 2,  # noqa: A002
+    s: Any = None,
+    dim: Any = None,
+    norm: Any = None,
+    *,
+    axes: Any = None,
+    **options: Any,
+) -> Tensor:
+    x = numeric(op, x)
+    dims, lengths = axes_of(op, s, dim, axes, x.shape)
+    return _checked(op, x, type, dims, lengths, norm, **options)
 
 
-def _define(name: str, sine: bool, inverse: bool) -> tuple[OneAxis, SeveralAxes]:
-    family, kind = ("dst", "sine") if sine else ("dct", "cosine")
-    summary = f"Discrete {kind} transform along one axis." if not inverse else f"Inverse of `{family}`."
-    checked: Callable[..., Tensor] = partial(_checked, sine=sine, inverse=inverse)
+def _like(model: Callable[P, Tensor], along: Callable[..., Tensor], name: str, summary: str) -> Callable[P, Tensor]:
+    """Return another transform of the family, with the arguments of ``model``."""
 
-    def one(
-        x: Tensor,
-        type: int = 2,  # noqa: A002
-        n: int | None = None,
-        dim: int = -1,
-        norm: str | None = None,
-        *,
-        axis: int | None = None,
-        orthogonalize: bool | None = None,
-        precision: Precision | None = None,
-        out: Tensor | None = None,
-    ) -> Tensor:
-        x = numeric(name, x)
-        dim = axis_of(name, dim, axis, x.ndim)
-        length = length_of(name, n, x.shape[dim])
-        options = {"norm": norm, "orthogonalize": orthogonalize, "precision": precision, "out": out}
-        return checked(name, x, type, [dim], [length], **options)
+    @functools.wraps(model)
+    def transform(*args: P.args, **kwargs: P.kwargs) -> Tensor:
+        return along(name, *args, **kwargs)
 
-    many_name = name + "n"
+    transform.__name__ = transform.__qualname__ = name
+    transform.__doc__ = summary + (model.__doc__ or "")[(model.__doc__ or "").index("\n") :]
+    return array_function(transform)
 
-    def many(
-        x: Tensor,
-        type: int = 2,  # noqa: A002
-        s: Axes = None,
-        dim: Axes = None,
-        norm: str | None = None,
-        *,
-        axes: Axes = None,
-        orthogonalize: bool | None = None,
-        precision: Precision | None = None,
-        out: Tensor | None = None,
-    ) -> Tensor:
-        x = numeric(many_name, x)
-        dims, lengths = axes_of(many_name, s, dim, axes, x.shape)
-        options = {"norm": norm, "orthogonalize": orthogonalize, "precision": precision, "out": out}
-        return checked(many_name, x, type, dims, lengths, **options)
 
-    one.__name__ = one.__qualname__ = name
-    many.__name__ = many.__qualname__ = many_name
-    one.__doc__ = _DOC.format(summary=summary)
-    many.__doc__ = _DOC_ND.format(
-        summary=summary.replace("one axis", "several axes").replace(f"`{family}`", f"`{family}n`"), one=name
-    )
-    return array_function(one), array_function(many)
+idct = _like(dct, _along_one, "idct", "Inverse of `dct`.")
+dst = _like(dct, _along_one, "dst", "Discrete sine transform along one axis.")
+idst = _like(dct, _along_one, "idst", "Inverse of `dst`.")
+idctn = _like(dctn, _along_several, "idctn", "Inverse of `dctn`.")
+dstn = _like(dctn, _along_several, "dstn", "Discrete sine transform along several axes.")
+idstn = _like(dctn, _along_several, "idstn", "Inverse of `dstn`.")
 
 
 def _checked(
@@ -164,14 +157,13 @@ def _checked(
     kind: int,
     dims: list[int],
     lengths: list[int],
-    *,
-    sine: bool,
-    inverse: bool,
     norm: str | None,
-    orthogonalize: bool | None,
-    precision: Precision | None,
-    out: Tensor | None,
+    *,
+    orthogonalize: bool | None = None,
+    precision: Precision | None = None,
+    out: Tensor | None = None,
 ) -> Tensor:
+    sine, inverse = "dst" in op, op.startswith("i")
     if not isinstance(kind, SupportsIndex) or kind not in _INVERSE_TYPE:
         check.option(op, "type", kind, (1, 2, 3, 4))
     scale = scale_of(op, norm, inverse)
@@ -405,9 +397,3 @@ _SINE: dict[int, _Axis] = {
     3: lambda x, precision, via: _alternate(_cosine3(x.flip(-1), precision, via)),
     4: lambda x, precision, via: _alternate(_cosine4(x.flip(-1), precision, via)),
 }
-
-
-dct, dctn = _define("dct", False, False)
-idct, idctn = _define("idct", False, True)
-dst, dstn = _define("dst", True, False)
-idst, idstn = _define("idst", True, True)

@@ -58,11 +58,7 @@ def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
     info.add_argument("--json", action="store_true", help="print JSON")
     info.add_argument("--probe", action="store_true", help="also run the libraries' self-tests of kernel arithmetic")
 
-    explain = _command(commands, "explain", _explain, "which backends take a call, why not, and the plan")
-    if "explain" in given:
-        from trnsci import explain_cli
-
-        explain_cli.arguments(explain)
+    _module(commands, "explain", given, "which backends take a call, why not, and the plan")
 
     demo = _command(commands, "demo", _demo, "a calculation on PyTorch and the simulator, and what Trainium would do")
     demo.add_argument("name", metavar="NAME", nargs="?", default="water", help="water (default) or speech")
@@ -71,18 +67,12 @@ def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
 
     fit = _command(commands, "fit", _fit, "run a Python program and say what it would cost on Trainium")
     fit.add_argument("--html", metavar="FILE", type=Path, help="write the report as one page")
-    fit.add_argument("--json", action="store_true", help="print JSON (the program's own output goes to stderr)")
-    fit.add_argument("-m", "--module", action="store_true", help="SCRIPT is a module's name, as for python -m")
-    fit.add_argument("script", metavar="SCRIPT.py", help="the program; a CUDA source is read instead")
-    fit.add_argument("arguments", nargs=argparse.REMAINDER, help="its arguments")
+    _program(fit, "the program; a CUDA source is read instead")
 
     ran = _command(commands, "run", _run, "run a Python program with its calls of torch, NumPy and SciPy made ours")
     ran.add_argument("--backend", choices=("auto", "nki", "simulator", "pytorch"), help="where they run")
     ran.add_argument("--report", metavar="FILE", type=Path, help="write what happened as one page")
-    ran.add_argument("--json", action="store_true", help="print JSON (the program's own output goes to stderr)")
-    ran.add_argument("-m", "--module", action="store_true", help="SCRIPT is a module's name, as for python -m")
-    ran.add_argument("script", metavar="SCRIPT.py", help="the program")
-    ran.add_argument("arguments", nargs=argparse.REMAINDER, help="its arguments")
+    _program(ran, "the program")
 
     rosetta = _command(commands, "rosetta", _rosetta, "what takes the place of a CUDA library's symbol")
     rosetta.add_argument("symbol", metavar="SYMBOL", nargs="?", help="a name or a part of one, e.g. cublasSgemm, potrf")
@@ -90,11 +80,7 @@ def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
     rosetta.add_argument("--coverage", action="store_true", help="how much is covered, and what is not, with reasons")
     rosetta.add_argument("--json", action="store_true", help="print JSON")
 
-    launched = _command(commands, "launch", _launch, "start a program on several ranks")
-    if "launch" in given:
-        from trnsci import launch_cli
-
-        launch_cli.arguments(launched)
+    _module(commands, "launch", given, "start a program on several ranks")
 
     # listed here for the help; their arguments are those of modules of benchmarks and never reach this parser
     commands.add_parser("bench", help="every op beside its peers (from a source checkout)")
@@ -102,16 +88,24 @@ def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
     return parser
 
 
-def _launch(args: argparse.Namespace) -> int:
-    from trnsci import launch_cli
-
-    return launch_cli.run(args)
+def _program(parser: argparse.ArgumentParser, text: str) -> None:
+    parser.add_argument("--json", action="store_true", help="print JSON (the program's own output goes to stderr)")
+    parser.add_argument("-m", "--module", action="store_true", help="SCRIPT is a module's name, as for python -m")
+    parser.add_argument("script", metavar="SCRIPT.py", help=text)
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="its arguments")
 
 
 def _command(commands: Any, name: str, run: Callable[[argparse.Namespace], int], text: str) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
     parser.set_defaults(run=run)
     return parser
+
+
+def _module(commands: Any, name: str, given: Sequence[str], text: str) -> None:
+    """Add a command that is a module of its own, which is imported where the command is given."""
+    parser = _command(commands, name, lambda args: importlib.import_module(f"trnsci.{name}_cli").run(args), text)
+    if name in given:
+        importlib.import_module(f"trnsci.{name}_cli").arguments(parser)
 
 
 def _info(args: argparse.Namespace) -> int:
@@ -123,12 +117,6 @@ def _info(args: argparse.Namespace) -> int:
     else:
         console.tables(*report.tables())
     return 0
-
-
-def _explain(args: argparse.Namespace) -> int:
-    from trnsci import explain_cli
-
-    return explain_cli.run(args)
 
 
 def _demo(args: argparse.Namespace) -> int:

@@ -93,28 +93,28 @@ class NumericalError(TrnError, ArithmeticError):
         return _sentences(f"{self.op}: {self.message}", self.hint)
 
 
-class NotPositiveDefinite(NumericalError):
+class _AtPivot(NumericalError):
+    """A factorisation fails at pivot ``index``; ``batch`` is the position in a batch, if any."""
+
+    index: int
+    batch: tuple[int, ...]
+    _words: str
+
+    def __init__(self, *, op: str, index: int, batch: tuple[int, ...] = (), hint: str = "", message: str = "") -> None:
+        text = message or self._words.format(f"{index} (batch {batch})" if batch else index)
+        super().__init__(op=op, message=text, hint=hint, index=index, batch=batch)
+
+
+class NotPositiveDefinite(_AtPivot):
     """The leading minor of order ``index + 1`` is not positive; ``batch`` is the position in a batch, if any."""
 
-    index: int
-    batch: tuple[int, ...]
-
-    def __init__(self, *, op: str, index: int, batch: tuple[int, ...] = (), hint: str = "", message: str = "") -> None:
-        where = f" (batch {batch})" if batch else ""
-        text = message or f"the matrix is not positive definite: pivot {index}{where} is not positive"
-        super().__init__(op=op, message=text, hint=hint, index=index, batch=batch)
+    _words = "the matrix is not positive definite: pivot {} is not positive"
 
 
-class Singular(NumericalError):
+class Singular(_AtPivot):
     """The diagonal entry ``index`` of a triangular factor is exactly zero."""
 
-    index: int
-    batch: tuple[int, ...]
-
-    def __init__(self, *, op: str, index: int, batch: tuple[int, ...] = (), hint: str = "", message: str = "") -> None:
-        where = f" (batch {batch})" if batch else ""
-        text = message or f"the matrix is singular: diagonal entry {index}{where} is zero"
-        super().__init__(op=op, message=text, hint=hint, index=index, batch=batch)
+    _words = "the matrix is singular: diagonal entry {} is zero"
 
 
 class NotConverged(NumericalError):

@@ -50,17 +50,11 @@ class Device(Protocol):
         """Wait until everything launched has finished."""
 
 
-class XlaDevice:
-    """Trainium as an XLA device of ``torch_xla``."""
+class _Torch:
+    """A device that torch moves tensors to."""
 
-    kind = "xla"
     clock = staticmethod(time.perf_counter)
-
-    def __init__(self, target: TargetName) -> None:
-        self.target = target
-        self._xla = importlib.import_module("torch_xla")
-        self._xm = importlib.import_module("torch_xla.core.xla_model")
-        self._device = _xla_device(self._xla, self._xm)
+    _device: Any
 
     def put(self, tensor: Tensor) -> Tensor:
         """Copy a host tensor to the device."""
@@ -69,6 +63,18 @@ class XlaDevice:
     def fetch(self, tensor: Tensor) -> Tensor:
         """Copy a device tensor to the host; XLA runs what is pending first."""
         return tensor.cpu()
+
+
+class XlaDevice(_Torch):
+    """Trainium as an XLA device of ``torch_xla``."""
+
+    kind = "xla"
+
+    def __init__(self, target: TargetName) -> None:
+        self.target = target
+        self._xla = importlib.import_module("torch_xla")
+        self._xm = importlib.import_module("torch_xla.core.xla_model")
+        self._device = _xla_device(self._xla, self._xm)
 
     def run(self, kernel: Callable[..., Any], *args: Any, **static: Any) -> Any:
         """Call the kernel; its own decorator compiles it for these operands and keeps the program.
@@ -91,23 +97,14 @@ class XlaDevice:
         end()
 
 
-class NativeDevice:
+class NativeDevice(_Torch):
     """Trainium as torch's own device type ``neuron``, registered by ``torch_neuronx``."""
 
     kind = "neuron"
-    clock = staticmethod(time.perf_counter)
 
     def __init__(self, target: TargetName) -> None:
         self.target = target
         self._device = torch.device("neuron")
-
-    def put(self, tensor: Tensor) -> Tensor:
-        """Copy a host tensor to the device."""
-        return tensor.to(self._device)
-
-    def fetch(self, tensor: Tensor) -> Tensor:
-        """Copy a device tensor to the host."""
-        return tensor.cpu()
 
     def run(self, kernel: Callable[..., Any], *args: Any, **static: Any) -> Any:
         """Call the kernel; its own decorator compiles it for these operands and keeps the program."""

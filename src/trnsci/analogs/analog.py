@@ -19,6 +19,11 @@ PLAIN = (torch.Tensor, torch.nn.Parameter)
 Given = tuple[tuple[Any, ...], dict[str, Any]]
 
 
+def given(*args: Any, **kwargs: Any) -> Given:
+    """Return arguments for ours."""
+    return args, kwargs
+
+
 class Different(Exception):
     """A call that ours would answer otherwise, or not at all; the text says why it is left alone."""
 

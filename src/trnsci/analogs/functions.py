@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from trnsci.analogs.analog import Analog, Different, Given
+from trnsci.analogs.analog import Analog, Different, Given, given
 
+_MODULES = ("numpy", "scipy")
 _KINDS = ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft")
 
 
@@ -44,22 +45,18 @@ def _right_sides(a: Any, b: Any) -> Any:
     return b
 
 
-def _given(*args: Any, **kwargs: Any) -> Given:
-    return args, kwargs
-
-
 def _transform(
     a: Any, n: Any = None, axis: int = -1, norm: Any = None, overwrite_x: Any = None, workers: Any = None, **rest: Any
 ) -> Given:
     _plain(**rest)
-    return _given(np.asarray(a), n, axis=axis, norm=norm)
+    return given(np.asarray(a), n, axis=axis, norm=norm)
 
 
 def _transforms(
     a: Any, s: Any = None, axes: Any = None, norm: Any = None, overwrite_x: Any = None, workers: Any = None, **rest: Any
 ) -> Given:
     _plain(**rest)
-    return _given(np.asarray(a), s, axes=axes, norm=norm)
+    return given(np.asarray(a), s, axes=axes, norm=norm)
 
 
 def _transforms2(a: Any, s: Any = None, axes: Any = (-2, -1), *rest: Any, **options: Any) -> Given:
@@ -76,7 +73,7 @@ def _cosine(
     workers: Any = None,
     orthogonalize: Any = None,
 ) -> Given:
-    return _given(np.asarray(x), type, n, axis=axis, norm=norm, orthogonalize=orthogonalize)
+    return given(np.asarray(x), type, n, axis=axis, norm=norm, orthogonalize=orthogonalize)
 
 
 def _dot(a: Any, b: Any, out: Any = None) -> Given:
@@ -84,38 +81,34 @@ def _dot(a: Any, b: Any, out: Any = None) -> Given:
     a, b = np.asarray(a), np.asarray(b)
     if a.ndim != 2 or b.ndim not in (1, 2) or a.dtype != b.dtype:
         raise Different("not two matrices, or a matrix and a vector, of one dtype")
-    return _given(1.0, a, b)
+    return given(1.0, a, b)
 
 
 def _einsum(subscripts: Any, *operands: Any, out: Any = None, optimize: Any = False, **rest: Any) -> Given:
     _plain(out=out, **rest)
     if not isinstance(subscripts, str):
         raise Different("its subscripts are no string")
-    return _given(subscripts, *map(np.asarray, operands))
+    return given(subscripts, *map(np.asarray, operands))
+
+
+def _triangle(a: Any, UPLO: str = "L") -> Given:
+    return given(_matrix(a), UPLO)
 
 
 def _numpy_solve(a: Any, b: Any) -> Given:
     a = _matrix(a)
-    return _given(a, _right_sides(a, b))
-
-
-def _numpy_eigh(a: Any, UPLO: str = "L") -> Given:
-    return _given(_matrix(a), UPLO)
+    return given(a, _right_sides(a, b))
 
 
 def _numpy_svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False) -> Given:
     _plain(hermitian=hermitian)
-    return _given(_matrix(a), full_matrices) if compute_uv else _given(_matrix(a))
+    return given(_matrix(a), full_matrices) if compute_uv else given(_matrix(a))
 
 
 def _numpy_qr(a: Any, mode: str = "reduced") -> Given:
     if mode not in ("reduced", "complete"):
         raise Different(f"mode={mode!r} returns something else")
-    return _given(_matrix(a), mode)
-
-
-def _cholesky(a: Any, lower: bool = False, overwrite_a: Any = None, check_finite: Any = None) -> Given:
-    return _given(_hermitian(a), upper=not lower)
+    return given(_matrix(a), mode)
 
 
 def _scipy_solve(
@@ -133,7 +126,7 @@ def _scipy_solve(
         raise Different(f"assume_a={assume_a!r} has no counterpart")
     positive = assume_a in ("pos", "positive definite")
     a = _hermitian(a) if positive else _matrix(a)
-    return _given(a, _right_sides(a, b), assume="pos" if positive else "gen")
+    return given(a, _right_sides(a, b), assume="pos" if positive else "gen")
 
 
 def _triangular(
@@ -150,16 +143,12 @@ def _triangular(
     a, b = _matrix(a), np.asarray(b)
     if b.ndim == 1:
         raise Different("its right-hand side is a vector")
-    return _given(a, b, upper=not lower, unitriangular=unit_diagonal)
+    return given(a, b, upper=not lower, unitriangular=unit_diagonal)
 
 
 def _lone(a: Any, overwrite_a: Any = None, check_finite: Any = None, **rest: Any) -> Given:
     _plain(**rest)
-    return _given(_matrix(a))
-
-
-def _zero_based(value: Any, *_: Any, **__: Any) -> tuple[Any, Any]:
-    return value[0], value[1] - 1
+    return given(_matrix(a))
 
 
 def _lu_solve(lu_and_piv: Any, b: Any, trans: int = 0, overwrite_b: Any = None, check_finite: Any = None) -> Given:
@@ -168,7 +157,7 @@ def _lu_solve(lu_and_piv: Any, b: Any, trans: int = 0, overwrite_b: Any = None, 
     b = np.asarray(b)
     if b.ndim == 1:
         raise Different("its right-hand side is a vector")
-    return _given(_matrix(factors), np.asarray(pivots, np.int32) + 1, b)
+    return given(_matrix(factors), np.asarray(pivots, np.int32) + 1, b)
 
 
 def _scipy_eigh(
@@ -183,7 +172,7 @@ def _scipy_eigh(
     **rest: Any,
 ) -> Given:
     _plain(b=b, **{name: value for name, value in rest.items() if (name, value) != ("type", 1)})
-    return _given(_matrix(a), "L" if lower else "U")
+    return given(_matrix(a), "L" if lower else "U")
 
 
 def _scipy_svd(
@@ -194,7 +183,7 @@ def _scipy_svd(
     check_finite: Any = None,
     lapack_driver: str = "gesdd",
 ) -> Given:
-    return _given(_matrix(a), full_matrices) if compute_uv else _given(_matrix(a))
+    return given(_matrix(a), full_matrices) if compute_uv else given(_matrix(a))
 
 
 def _scipy_qr(
@@ -208,7 +197,7 @@ def _scipy_qr(
     _plain(pivoting=pivoting)
     if mode not in ("full", "economic"):
         raise Different(f"mode={mode!r} returns something else")
-    return _given(_matrix(a), "complete" if mode == "full" else "reduced")
+    return given(_matrix(a), "complete" if mode == "full" else "reduced")
 
 
 def _krylov(
@@ -220,7 +209,7 @@ def _krylov(
     b = np.asarray(b)
     if b.ndim != 1:
         raise Different("its right-hand side is no vector")
-    return _given(A, b, tol=rtol, x0=x0)
+    return given(A, b, tol=rtol, x0=x0)
 
 
 def _solution(value: Any, A: Any, b: Any, *_: Any, **__: Any) -> tuple[Any, int]:
@@ -242,15 +231,11 @@ def _tuple(value: Any, *_: Any, **__: Any) -> Any:
     return tuple(value)
 
 
-def _dot_name(a: Any, b: Any, out: Any = None) -> str:
-    return "trnblas.gemm" if np.ndim(b) == 2 else "trnblas.gemv"
-
-
 def _svd_name(a: Any, full_matrices: bool = True, compute_uv: bool = True, *_: Any, **__: Any) -> str:
     return "trnsolver.svd" if compute_uv else "trnsolver.svdvals"
 
 
-def _eigh_name(a: Any, b: Any = None, *, eigvals_only: bool = False, **_: Any) -> str:
+def _eigh_name(*_: Any, eigvals_only: bool = False, **__: Any) -> str:
     return "trnsolver.eigvalsh" if eigvals_only else "trnsolver.eigh"
 
 
@@ -260,42 +245,37 @@ def _values_too(make: Callable[..., Any]) -> Callable[..., Any]:
 
 
 FUNCTIONS: dict[str, Analog] = {
-    **{f"numpy.fft.{kind}": Analog(f"trnfft.{kind}", _transform) for kind in _KINDS},
-    **{f"scipy.fft.{kind}": Analog(f"trnfft.{kind}", _transform) for kind in _KINDS},
-    **{
-        f"{module}.fft.{kind}n": Analog(f"trnfft.{kind}n", _transforms)
-        for module in ("numpy", "scipy")
-        for kind in _KINDS[:4]
-    },
-    **{
-        f"{module}.fft.{kind}2": Analog(f"trnfft.{kind}2", _transforms2)
-        for module in ("numpy", "scipy")
-        for kind in _KINDS[:4]
-    },
+    **{f"{module}.fft.{kind}": Analog(f"trnfft.{kind}", _transform) for module in _MODULES for kind in _KINDS},
+    **{f"{module}.fft.{kind}n": Analog(f"trnfft.{kind}n", _transforms) for module in _MODULES for kind in _KINDS[:4]},
+    **{f"{module}.fft.{kind}2": Analog(f"trnfft.{kind}2", _transforms2) for module in _MODULES for kind in _KINDS[:4]},
     **{f"scipy.fft.{name}": Analog(f"trnfft.{name}", _cosine) for name in ("dct", "idct", "dst", "idst")},
-    "numpy.dot": Analog("trnblas.gemm", _dot, choose=_dot_name),
+    "numpy.dot": Analog(
+        "trnblas.gemm", _dot, choose=lambda a, b, out=None: "trnblas.gemm" if np.ndim(b) == 2 else "trnblas.gemv"
+    ),
     "numpy.einsum": Analog("trntensor.einsum", _einsum),
-    "numpy.linalg.cholesky": Analog("trnsolver.cholesky", lambda a, *, upper=False: _given(_hermitian(a), upper=upper)),
+    "numpy.linalg.cholesky": Analog("trnsolver.cholesky", lambda a, *, upper=False: given(_hermitian(a), upper=upper)),
     "numpy.linalg.solve": Analog("trnsolver.solve", _numpy_solve),
-    "numpy.linalg.inv": Analog("trnsolver.inv", lambda a: _given(_matrix(a))),
-    "numpy.linalg.det": Analog("trnsolver.det", lambda a: _given(_matrix(a)), lambda value, a: value[()]),
-    "numpy.linalg.slogdet": Analog("trnsolver.slogdet", lambda a: _given(_matrix(a)), _named("SlogdetResult")),
-    "numpy.linalg.eigh": Analog("trnsolver.eigh", _numpy_eigh, _named("EighResult")),
-    "numpy.linalg.eigvalsh": Analog("trnsolver.eigvalsh", _numpy_eigh),
+    "numpy.linalg.inv": Analog("trnsolver.inv", lambda a: given(_matrix(a))),
+    "numpy.linalg.det": Analog("trnsolver.det", lambda a: given(_matrix(a)), lambda value, a: value[()]),
+    "numpy.linalg.slogdet": Analog("trnsolver.slogdet", lambda a: given(_matrix(a)), _named("SlogdetResult")),
+    "numpy.linalg.eigh": Analog("trnsolver.eigh", _triangle, _named("EighResult")),
+    "numpy.linalg.eigvalsh": Analog("trnsolver.eigvalsh", _triangle),
     "numpy.linalg.qr": Analog("trnsolver.qr", _numpy_qr, _named("QRResult")),
     "numpy.linalg.svd": Analog("trnsolver.svd", _numpy_svd, _values_too(_named("SVDResult")), _svd_name),
-    "scipy.linalg.cholesky": Analog("trnsolver.cholesky", _cholesky),
+    "scipy.linalg.cholesky": Analog(
+        "trnsolver.cholesky", lambda a, lower=False, *_, **__: given(_hermitian(a), upper=not lower)
+    ),
     "scipy.linalg.solve": Analog("trnsolver.solve", _scipy_solve),
     "scipy.linalg.solve_triangular": Analog("trnsolver.solve_triangular", _triangular),
     "scipy.linalg.inv": Analog("trnsolver.inv", _lone),
     "scipy.linalg.det": Analog("trnsolver.det", _lone, lambda value, *_, **__: value[()]),
-    "scipy.linalg.lu_factor": Analog("trnsolver.lu_factor", _lone, _zero_based),
+    "scipy.linalg.lu_factor": Analog("trnsolver.lu_factor", _lone, lambda lu, *_, **__: (lu[0], lu[1] - 1)),
     "scipy.linalg.lu_solve": Analog("trnsolver.lu_solve", _lu_solve),
     "scipy.linalg.eigh": Analog("trnsolver.eigh", _scipy_eigh, _values_too(_tuple), _eigh_name),
     "scipy.linalg.svd": Analog("trnsolver.svd", _scipy_svd, _values_too(_tuple), _svd_name),
     "scipy.linalg.svdvals": Analog("trnsolver.svdvals", _lone),
     "scipy.linalg.qr": Analog("trnsolver.qr", _scipy_qr, _tuple),
-    "scipy.linalg.expm": Analog("trnsolver.expm", lambda A: _given(_matrix(A))),
+    "scipy.linalg.expm": Analog("trnsolver.expm", lambda A: given(_matrix(A))),
     **{
         f"scipy.sparse.linalg.{name}": Analog(f"trnsolver.{name}", _krylov, _solution)
         for name in ("cg", "bicgstab", "gmres", "minres")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
-from trnsci.analogs.analog import PLAIN, Analog, Different, Given
+from trnsci.analogs.analog import PLAIN, Analog, Different, Given, given
 from trnsci.analogs.lapack_info import info
 from trnsci.analogs.sparse import SPARSE
 
@@ -20,39 +20,27 @@ _FORWARD = {0: "backward", 1: "ortho", 2: "forward"}
 _INVERSE = {0: "forward", 1: "ortho", 2: "backward"}
 
 
-def _given(*args: Any, **kwargs: Any) -> Given:
-    return args, kwargs
-
-
 def _matrix(a: Any, **_: Any) -> Given:
-    return _given(a)
+    return given(a)
+
+
+def _unchecked(*args: Any, check_errors: bool = False, **kwargs: Any) -> Given:
+    return given(*args, **kwargs)
 
 
 def _product(a: Any, b: Any) -> Given:
-    return _given(1.0, a, b)
+    return given(1.0, a, b)
 
 
 def _sum_and_product(c: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Given:
     wanted = (*a.shape[:-1], b.shape[-1]) if b.ndim > 1 else a.shape[:-1]
     if beta == 0:
-        return _given(_number(alpha), a, b)
-    return _given(_number(alpha), a, b, _number(beta), c.expand(wanted))
+        return given(_number(alpha), a, b)
+    return given(_number(alpha), a, b, _number(beta), c.expand(wanted))
 
 
 def _number(value: Any) -> complex:
     return value if isinstance(value, complex) else float(value)
-
-
-def _transform(x: Any, dim: Any, normalization: int, forward: bool) -> Given:
-    return _given(x, dim=tuple(dim), norm=(_FORWARD if forward else _INVERSE)[normalization])
-
-
-def _real_transform(x: Any, dim: Any, normalization: int, onesided: bool) -> Given:
-    return _given(x, dim=tuple(dim), norm=_FORWARD[normalization])
-
-
-def _inverse_transform(x: Any, dim: Any, normalization: int, last: int) -> Given:
-    return _given(x, dim=tuple(dim), s=(*([-1] * (len(dim) - 1)), last), norm=_INVERSE[normalization])
 
 
 def _short_time(
@@ -69,11 +57,7 @@ def _short_time(
     if align_to_window or return_complex is None:
         raise Different("its frames lie otherwise, or torch chooses what it returns")
     framing = {"center": False, "normalized": normalized, "onesided": onesided, "return_complex": return_complex}
-    return _given(x, n_fft, hop_length, win_length, window, **framing)
-
-
-def _inverse_short_time(x: Any, n_fft: int, *args: Any, **kwargs: Any) -> Given:
-    return _given(x, n_fft, *args, **kwargs)
+    return given(x, n_fft, hop_length, win_length, window, **framing)
 
 
 def _planned_draw(size: Any, *_: Any, **options: Any) -> Given:
@@ -85,17 +69,17 @@ def _planned_draw(size: Any, *_: Any, **options: Any) -> Given:
 def _draw(size: Any, *, dtype: Any = None, layout: Any = None, device: Any = None, pin_memory: Any = None) -> Given:
     if layout not in (None, torch.strided) or pin_memory:
         raise Different("its layout or memory is special")
-    return _given(tuple(size), dtype=dtype or torch.get_default_dtype(), device=device)
+    return given(tuple(size), dtype=dtype or torch.get_default_dtype(), device=device)
 
 
 def _fill_uniform(x: Any, low: float = 0.0, high: float = 1.0, *, generator: Any = None) -> Given:
     _no_generator(generator)
-    return _given(tuple(x.shape), low=low, high=high, dtype=x.dtype, device=x.device)
+    return given(tuple(x.shape), low=low, high=high, dtype=x.dtype, device=x.device)
 
 
 def _fill_normal(x: Any, mean: float = 0.0, std: float = 1.0, *, generator: Any = None) -> Given:
     _no_generator(generator)
-    return _given(tuple(x.shape), loc=mean, scale=std, dtype=x.dtype, device=x.device)
+    return given(tuple(x.shape), loc=mean, scale=std, dtype=x.dtype, device=x.device)
 
 
 def _no_generator(generator: Any) -> None:
@@ -108,7 +92,7 @@ def _filled(value: Tensor, x: Tensor, *_: Any, **__: Any) -> Tensor:
 
 
 def _attention(q: Any, k: Any, v: Any, dropout: float = 0.0, is_causal: bool = False, **_: Any) -> Given:
-    return _given(q, k, v, importlib.import_module("trnsparse").causal() if is_causal else None)
+    return given(q, k, v, importlib.import_module("trnsparse").causal() if is_causal else None)
 
 
 def _any_attention(
@@ -133,7 +117,7 @@ def _any_attention(
         if type(attn_mask) not in PLAIN:
             raise Different("its mask depends on values, which a compiled graph does not have")
         mask = importlib.import_module("trnsparse").masks.from_dense(attn_mask)
-    return _given(q, k, v, mask if type(q) in PLAIN or q.is_meta else _constants(mask, q, k), scale)
+    return given(q, k, v, mask if type(q) in PLAIN or q.is_meta else _constants(mask, q, k), scale)
 
 
 def _constants(mask: Any, q: Any, k: Any) -> Any:
@@ -152,20 +136,8 @@ def _constants(mask: Any, q: Any, k: Any) -> Any:
     return replace(bound, patterns=tuple(patterns))
 
 
-def _cholesky(a: Any, *, upper: bool = False, check_errors: bool = False) -> Given:
-    return _given(a, upper=upper)
-
-
-def _factor(value: Tensor, a: Tensor, *, upper: bool = False, **_: Any) -> tuple[Tensor, ...]:
-    return value, info(value, a.mH if upper else a, "linalg_cholesky_ex")
-
-
-def _inverse(value: Tensor, a: Tensor, **_: Any) -> tuple[Tensor, ...]:
-    return value, info(value, a, "linalg_inv_ex")
-
-
-def _lu(a: Any, *, pivot: bool = True, check_errors: bool = False) -> Given:
-    return _given(a, pivot=pivot)
+def _with_info(operator: str) -> Callable[..., Any]:
+    return lambda value, a, *, upper=False, **_: (value, info(value, a.mH if upper else a, operator))
 
 
 def _factored(value: Any, a: Tensor, **_: Any) -> tuple[Any, ...]:
@@ -173,10 +145,6 @@ def _factored(value: Any, a: Tensor, **_: Any) -> tuple[Any, ...]:
     if type(a) in PLAIN and not bool(value[0].diagonal(dim1=-2, dim2=-1).all()):
         raise Different("the matrix is singular")
     return *value, info(value[0], a, "linalg_lu_factor_ex")
-
-
-def _solve(a: Any, b: Any, *, left: bool = True, check_errors: bool = False) -> Given:
-    return _given(a, b, left=left)
 
 
 def _solved(value: Tensor, a: Tensor, b: Tensor, **_: Any) -> tuple[Tensor, ...]:
@@ -193,32 +161,20 @@ def _plain_tuple(value: Sequence[Tensor], *_: Any, **__: Any) -> tuple[Tensor, .
     return tuple(value)
 
 
-def _eigh(a: Any, uplo: str = "L", compute_v: bool = True) -> Given:
-    return _given(a, uplo)
-
-
-def _pairs(value: Any, a: Tensor, uplo: str = "L", compute_v: bool = True) -> tuple[Tensor, ...]:
-    return tuple(value) if compute_v else (value, a.new_empty(0))
-
-
 def _svd(a: Any, full_matrices: bool = False, compute_uv: bool = True, *, driver: str | None = None) -> Given:
     if driver is not None:
         raise Different(f"driver={driver!r} is cuSOLVER's")
-    return _given(a, full_matrices) if compute_uv else _given(a)
+    return given(a, full_matrices) if compute_uv else given(a)
 
 
 def _triples(value: Any, a: Tensor, full: bool = False, compute_uv: bool = True, **_: Any) -> tuple[Tensor, ...]:
     return tuple(value) if compute_uv else (a.new_empty(0), value, a.new_empty(0))
 
 
-def _lstsq(a: Any, b: Any, rcond: Any = None, *, driver: Any = None) -> Given:
-    return _given(a, b, rcond, driver=driver)
-
-
 def _triangular(b: Any, a: Any, upper: bool = True, transpose: bool = False, unitriangular: bool = False) -> Given:
     if transpose:
-        return _given(a.mT, b, upper=not upper, unitriangular=unitriangular)
-    return _given(a, b, upper=upper, unitriangular=unitriangular)
+        return given(a.mT, b, upper=not upper, unitriangular=unitriangular)
+    return given(a, b, upper=upper, unitriangular=unitriangular)
 
 
 ANALOGS = {
@@ -228,56 +184,63 @@ ANALOGS = {
     "baddbmm": Analog("trnblas.gemm", _sum_and_product),
     "mv": Analog("trnblas.gemv", _product),
     "addmv": Analog("trnblas.gemv", _sum_and_product),
-    "dot": Analog("trnblas.dot", _given),
-    "vdot": Analog("trnblas.dotc", _given),
-    "linalg_solve_triangular": Analog("trnsolver.solve_triangular", _given),
+    "dot": Analog("trnblas.dot", given),
+    "vdot": Analog("trnblas.dotc", given),
+    "linalg_solve_triangular": Analog("trnsolver.solve_triangular", given),
     "triangular_solve": Analog(
         "trnsolver.solve_triangular", _triangular, lambda value, b, a, *_, **__: (value, a.clone())
     ),
     "_fft_c2c": Analog(
-        "trnfft.fftn", _transform, choose=lambda x, dim, n, forward: "trnfft.fftn" if forward else "trnfft.ifftn"
+        "trnfft.fftn",
+        lambda x, dim, by, forward: given(x, dim=tuple(dim), norm=(_FORWARD if forward else _INVERSE)[by]),
+        choose=lambda x, dim, by, forward: "trnfft.fftn" if forward else "trnfft.ifftn",
     ),
     "_fft_r2c": Analog(
-        "trnfft.rfftn", _real_transform, choose=lambda x, dim, n, one: "trnfft.rfftn" if one else "trnfft.fftn"
+        "trnfft.rfftn",
+        lambda x, dim, by, onesided: given(x, dim=tuple(dim), norm=_FORWARD[by]),
+        choose=lambda x, dim, by, onesided: "trnfft.rfftn" if onesided else "trnfft.fftn",
     ),
-    "_fft_c2r": Analog("trnfft.irfftn", _inverse_transform),
+    "_fft_c2r": Analog(
+        "trnfft.irfftn",
+        lambda x, dim, by, n: given(x, dim=tuple(dim), s=(*([-1] * (len(dim) - 1)), n), norm=_INVERSE[by]),
+    ),
     "stft": Analog("trnfft.stft", _short_time),
-    "istft": Analog("trnfft.istft", _inverse_short_time),
+    "istft": Analog("trnfft.istft", given),
     "randint": Analog("trnrand.randint"),
     "randperm": Analog("trnrand.permutation"),
     "bernoulli": Analog("trnrand.bernoulli"),
     "exponential_": Analog("trnrand.exponential"),
     "multinomial": Analog("trnrand.categorical"),
-    "linalg_cholesky_ex": Analog("trnsolver.cholesky", _cholesky, _factor),
-    "cholesky_solve": Analog("trnsolver.cholesky_solve", _given),
-    "cholesky_inverse": Analog("trnsolver.cholesky_inverse", _given),
-    "linalg_lu_factor_ex": Analog("trnsolver.lu_factor", _lu, _factored),
-    "linalg_lu": Analog("trnsolver.lu", _lu, _plain_tuple),
-    "linalg_lu_solve": Analog("trnsolver.lu_solve", _given),
-    "linalg_qr": Analog("trnsolver.qr", _given, _plain_tuple),
-    "geqrf": Analog("trnsolver.geqrf", _given, _plain_tuple),
-    "linalg_householder_product": Analog("trnsolver.householder_product", _given),
-    "ormqr": Analog("trnsolver.ormqr", _given),
+    "linalg_cholesky_ex": Analog("trnsolver.cholesky", _unchecked, _with_info("linalg_cholesky_ex")),
+    "cholesky_solve": Analog("trnsolver.cholesky_solve", given),
+    "cholesky_inverse": Analog("trnsolver.cholesky_inverse", given),
+    "linalg_lu_factor_ex": Analog("trnsolver.lu_factor", _unchecked, _factored),
+    "linalg_lu": Analog("trnsolver.lu", _unchecked, _plain_tuple),
+    "linalg_lu_solve": Analog("trnsolver.lu_solve", given),
+    "linalg_qr": Analog("trnsolver.qr", given, _plain_tuple),
+    "geqrf": Analog("trnsolver.geqrf", given, _plain_tuple),
+    "linalg_householder_product": Analog("trnsolver.householder_product", given),
+    "ormqr": Analog("trnsolver.ormqr", given),
     "_linalg_eigh": Analog(
         "trnsolver.eigh",
-        _eigh,
-        _pairs,
+        lambda a, uplo="L", compute_v=True: given(a, uplo),
+        lambda value, a, uplo="L", compute_v=True: tuple(value) if compute_v else (value, a.new_empty(0)),
         lambda a, uplo="L", compute_v=True: "trnsolver.eigh" if compute_v else "trnsolver.eigvalsh",
     ),
-    "linalg_eig": Analog("trnsolver.eig", _given, _plain_tuple),
-    "linalg_eigvals": Analog("trnsolver.eigvals", _given),
+    "linalg_eig": Analog("trnsolver.eig", given, _plain_tuple),
+    "linalg_eigvals": Analog("trnsolver.eigvals", given),
     "_linalg_svd": Analog(
         "trnsolver.svd",
         _svd,
         _triples,
         lambda a, full=False, compute_uv=True, **_: "trnsolver.svd" if compute_uv else "trnsolver.svdvals",
     ),
-    "_linalg_solve_ex": Analog("trnsolver.solve", _solve, _solved),
+    "_linalg_solve_ex": Analog("trnsolver.solve", _unchecked, _solved),
     "_linalg_det": Analog("trnsolver.det", _matrix, _first),
     "_linalg_slogdet": Analog("trnsolver.slogdet", _matrix, _first),
-    "linalg_inv_ex": Analog("trnsolver.inv", _matrix, _inverse),
-    "linalg_lstsq": Analog("trnsolver.lstsq", _lstsq, _plain_tuple),
-    "linalg_matrix_exp": Analog("trnsolver.expm", _given),
+    "linalg_inv_ex": Analog("trnsolver.inv", _matrix, _with_info("linalg_inv_ex")),
+    "linalg_lstsq": Analog("trnsolver.lstsq", given, _plain_tuple),
+    "linalg_matrix_exp": Analog("trnsolver.expm", given),
     **SPARSE,
     "scaled_dot_product_attention": Analog("trnsparse.attention", _any_attention),
     "_scaled_dot_product_flash_attention_for_cpu": Analog("trnsparse.attention", _attention, runs=False),
