@@ -131,13 +131,8 @@ def length_of(op: str, n: Any, default: int, argument: str = "n") -> int:
     """Return a transform's length: at least 1."""
     length = default if n is None else n if type(n) is int else integer(op, argument, n)
     if length < 1:
-        raise ArgumentError(
-            op=op,
-            argument=argument,
-            got=length,
-            expected="at least 1 point",
-            hint="Pass n= to pad" if n is None else "",
-        )
+        hint = "Pass n= to pad" if n is None else ""
+        raise ArgumentError(op=op, argument=argument, got=length, expected="at least 1 point", hint=hint)
     return length
 
 

@@ -294,13 +294,8 @@ class ComplexTensor(Planes):
     def backward(self, gradient: ComplexTensor | None = None) -> None:
         """Propagate a gradient given for both planes."""
         if gradient is None:
-            raise ArgumentError(
-                op="backward",
-                argument="gradient",
-                got=None,
-                expected="a ComplexTensor",
-                hint="Complex results have no default",
-            )
+            hint = "Complex results have no default"
+            raise ArgumentError(op="backward", argument="gradient", got=None, expected="a ComplexTensor", hint=hint)
         torch.autograd.backward((self.real, self.imag), (gradient.real, gradient.imag))
 
     @classmethod

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from trnfft.device import exact_programs
+from trnfft.device import exact_programs, tables
 from trnfft.device.exact_programs import Program, digits
 from trnfft.kernels import exact as kernels
 from trnsci.nki import launch
@@ -46,7 +47,7 @@ def _chirped(x: Tensor, transform: Program, sign: int) -> Tensor:
     """Multiply [n.., F] by the chirps of its axes."""
     for at, axis in enumerate(transform.axes):
         if axis.chirp:
-            chirp = torch.from_numpy(exact_programs.chirp(axis.n, sign)).to(x.device)
+            chirp = torch.from_numpy(tables.chirp(axis.n, axis.n, sign)).to(x.device)
             x = x * chirp.reshape(-1, *[1] * (x.ndim - at - 1))
     return x
 
@@ -105,9 +106,8 @@ def _long(x: Tensor, sign: int, precision: str, points: int) -> Tensor:
     axis = exact_programs.axis_for(n)
     points = max(points, _POINTS * axis.length)
     if axis.chirp:
-        chirp, spectrum = (
-            torch.from_numpy(each).to(x.device)[:, None] for each in exact_programs.convolved(axis, sign)
-        )
+        convolved = tables.chirp(n, n, sign), tables.chirp_spectrum(n, n, n, axis.length, sign)
+        chirp, spectrum = (torch.from_numpy(each).to(x.device)[:, None] for each in convolved)
         padded = torch.nn.functional.pad(x * chirp, [0, 0, 0, axis.length - n])
         there = c2c(padded, [0], -1, 1.0, precision, points) * spectrum
         return c2c(there, [0], 1, 1.0, precision, points)[:n] * chirp
@@ -115,7 +115,7 @@ def _long(x: Tensor, sign: int, precision: str, points: int) -> Tensor:
     if first == 1:
         return _columns(x, sign, precision, points)
     inner = c2c(x.reshape(first, last, columns), [0], sign, 1.0, precision, points)
-    turns = torch.from_numpy(exact_programs.twiddles(first, last, sign)).to(x.device)
+    turns = torch.from_numpy(tables.roots(np.outer(np.arange(first), np.arange(last)), n, sign)).to(x.device)
     outer = c2c(inner * turns[..., None], [1], sign, 1.0, precision, points)  # [k1, k2, F] of point k1 + n1 k2
     return outer.transpose(0, 1).reshape(n, columns)
 

@@ -237,13 +237,10 @@ def _joined(value: Any, function: Callable[..., Any], planes: list[Planes]) -> A
     if isinstance(value, Planes):
         planes.append(value)
         if is_resident(value.real):
-            raise DtypeError(
-                op=_name(function),
-                argument="operand",
-                got="planes in device memory",
-                expected="planes on the host, where torch has complex numbers",
-                hint="Call from_device() first",
-            )
+            got = "planes in device memory"
+            expected = "planes on the host, where torch has complex numbers"
+            hint = "Call from_device() first"
+            raise DtypeError(op=_name(function), argument="operand", got=got, expected=expected, hint=hint)
         return value.to_torch()
     if isinstance(value, list | tuple):
         return type(value)([_joined(item, function, planes) for item in value])

@@ -245,13 +245,10 @@ def istft(
     signal, weight = signal[..., start:covered], weight[start:covered]
     sizes = weight.detach().abs() if weight.is_complex() else weight.detach()
     if not weight.is_meta and weight.numel() and float(sizes.min()) < _LEAST:
-        raise ArgumentError(
-            op="istft",
-            argument="window",
-            got=f"squares that add up to {float(sizes.min()):.1e} at sample {int(sizes.argmin())}",
-            expected="windows that overlap to more than 1e-11 everywhere",
-            hint="Use a smaller hop_length, or center=True",
-        )
+        got = f"squares that add up to {float(sizes.min()):.1e} at sample {int(sizes.argmin())}"
+        expected = "windows that overlap to more than 1e-11 everywhere"
+        hint = "Use a smaller hop_length, or center=True"
+        raise ArgumentError(op="istft", argument="window", got=got, expected=expected, hint=hint)
     signal = signal / weight
     return functional.pad(signal, (0, stop - covered)) if stop > covered else signal
 

@@ -141,12 +141,9 @@ class XORWOW(_Chain):
 
     def _doubles(self, n: int) -> NDArray[np.float64]:
         if len(self._rest):
-            raise ArgumentError(
-                op="XORWOW.uniform",
-                argument="n",
-                got=f"{n} after a draw that ended inside a round",
-                expected=f"draws of multiples of {self._width} before numbers of two words",
-            )
+            got = f"{n} after a draw that ended inside a round"
+            expected = f"draws of multiples of {self._width} before numbers of two words"
+            raise ArgumentError(op="XORWOW.uniform", argument="n", got=got, expected=expected)
         # a stream's two next words make one number, so the words of a number are a whole round apart
         rounds = -(-n // self._width)
         words = self._take(2 * rounds * self._width).reshape(rounds, 2, self._width)

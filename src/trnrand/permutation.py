@@ -45,13 +45,9 @@ def shuffle(x: Tensor, *, generator: Source | None = None) -> Tensor:
         raise DtypeError(op="shuffle", argument="x", got=type(x), expected="a tensor")
     order, request = _order("shuffle", x, None, generator)
     if request.source.size > 1:
-        raise ArgumentError(
-            op="shuffle",
-            argument="generator",
-            got="a partitioned one",
-            expected="one that is not",
-            hint="Take rows of permutation(x)",
-        )
+        got = "a partitioned one"
+        hint = "Take rows of permutation(x)"
+        raise ArgumentError(op="shuffle", argument="generator", got=got, expected="one that is not", hint=hint)
     x.copy_(x[order])
     request.commit()
     return x

@@ -86,11 +86,9 @@ def drawing(function: Callable[P, Tensor]) -> Callable[P, Tensor]:
     @functools.wraps(function)
     def alone(*args: P.args, **kwargs: P.kwargs) -> Tensor:
         if (level := torch._C._functorch.peek_interpreter_stack()) is not None and level.key() == _VMAP:
-            raise UnsupportedError(
-                op=function.__name__,
-                reasons=[("vmap", "a draw moves a generator once, not once for every element of a batch")],
-                hint="Parameters broadcast: draw the whole batch in one call, outside vmap",
-            )
+            reasons = [("vmap", "a draw moves a generator once, not once for every element of a batch")]
+            hint = "Parameters broadcast: draw the whole batch in one call, outside vmap"
+            raise UnsupportedError(op=function.__name__, reasons=reasons, hint=hint)
         given = kwargs.get("generator")
         with (given if isinstance(given, Source) else default()).lock:
             return function(*args, **kwargs)

@@ -20,13 +20,8 @@ def tensor(op: str, **values: Any) -> None:
     """Refuse what is no tensor, and sharded tensors: functions with a sharded algorithm never pass one here."""
     for name, value in values.items():
         if not isinstance(value, Tensor):
-            raise DtypeError(
-                op=op,
-                argument=name,
-                got=type(value),
-                expected="a tensor or an array",
-                hint="Wrap lists and scalars with torch.as_tensor or numpy.asarray",
-            )
+            hint = "Wrap lists and scalars with torch.as_tensor or numpy.asarray"
+            raise DtypeError(op=op, argument=name, got=type(value), expected="a tensor or an array", hint=hint)
         whole(op, **{name: value})
 
 
@@ -47,11 +42,9 @@ def whole(op: str, **values: Any) -> None:
     sharding = sys.modules.get("torch.distributed.tensor")
     for name, value in values.items():
         if sharding is not None and isinstance(value, sharding.DTensor):
-            raise UnsupportedError(
-                op=op,
-                reasons=[("distributed", f"it has no sharded algorithm, and {name} is sharded over ranks")],
-                hint="Bring it together with trnsci.distributed.gather, or work on parts with .to_local()",
-            )
+            reasons = [("distributed", f"it has no sharded algorithm, and {name} is sharded over ranks")]
+            hint = "Bring it together with trnsci.distributed.gather, or work on parts with .to_local()"
+            raise UnsupportedError(op=op, reasons=reasons, hint=hint)
 
 
 def floating(op: str, **values: Any) -> torch.dtype:
@@ -77,12 +70,8 @@ def floating(op: str, **values: Any) -> torch.dtype:
                 else f"Convert {name} to float64, which keeps integers up to 2**53 exact",
             )
         if first is not None:
-            raise DtypeError(
-                op=op,
-                argument="dtype",
-                got={n: v.dtype for n, v in values.items()},
-                hint="Convert one side; nothing is promoted silently",
-            )
+            hint = "Convert one side; nothing is promoted silently"
+            raise DtypeError(op=op, argument="dtype", got={n: v.dtype for n, v in values.items()}, hint=hint)
         first = dtype
     assert first is not None
     return first
@@ -113,12 +102,8 @@ def ndim(op: str, at_least: int, **values: Tensor) -> None:
     """Refuse tensors of fewer dimensions."""
     for name, value in values.items():
         if value.ndim < at_least:
-            raise ArgumentError(
-                op=op,
-                argument=f"shape of {name}",
-                got=tuple(value.shape),
-                expected=f"at least {at_least} dimensions",
-            )
+            expected = f"at least {at_least} dimensions"
+            raise ArgumentError(op=op, argument=f"shape of {name}", got=tuple(value.shape), expected=expected)
 
 
 def option(op: str, argument: str, value: T, accepted: Iterable[T]) -> T:
@@ -159,13 +144,9 @@ def number(op: str, argument: str, value: Any) -> int | float | complex:
         return value
     if isinstance(value, Tensor) and value.ndim == 0 and value.layout == torch.strided:
         if value.requires_grad:
-            raise ArgumentError(
-                op=op,
-                argument=argument,
-                got="a tensor that requires grad",
-                expected="a number",
-                hint="Multiply the result by the tensor to differentiate with respect to it",
-            )
+            got = "a tensor that requires grad"
+            hint = "Multiply the result by the tensor to differentiate with respect to it"
+            raise ArgumentError(op=op, argument=argument, got=got, expected="a number", hint=hint)
         scalar: int | float | complex = value.item()
         return scalar
     raise DtypeError(op=op, argument=argument, got=type(value), expected="a number")
@@ -228,21 +209,13 @@ def out(op: str, target: Any, *, shape: tuple[int, ...], dtype: torch.dtype, **i
         if value.device != target.device:
             raise ArgumentError(op=op, argument="device", got={name: value.device, "out": target.device})
         if overlap(target, value):
-            raise ArgumentError(
-                op=op,
-                argument="out",
-                got=f"memory shared with {name}",
-                expected="memory of its own",
-                hint=f"Omit out=, or pass a copy of {name}",
-            )
+            got = f"memory shared with {name}"
+            hint = f"Omit out=, or pass a copy of {name}"
+            raise ArgumentError(op=op, argument="out", got=got, expected="memory of its own", hint=hint)
         if torch.is_grad_enabled() and (value.requires_grad or target.requires_grad):
-            raise ArgumentError(
-                op=op,
-                argument="out",
-                got=f"a tensor while {name if value.requires_grad else 'out'} requires grad",
-                expected="None",
-                hint="Writing into out= cannot be differentiated; omit it or use torch.no_grad()",
-            )
+            got = f"a tensor while {name if value.requires_grad else 'out'} requires grad"
+            hint = "Writing into out= cannot be differentiated; omit it or use torch.no_grad()"
+            raise ArgumentError(op=op, argument="out", got=got, expected="None", hint=hint)
     strides = zip(target.stride(), target.shape, strict=True)
     if target.numel() and any(stride == 0 and size > 1 for stride, size in strides):
         raise ArgumentError(

@@ -215,11 +215,8 @@ def launcher(backend: str) -> Launcher:
         return Simulator(config.TARGET.get())
     device = neuron.device()
     if device is None:
-        raise BackendUnavailable(
-            backend="nki",
-            reason=neuron.why_no_device(),
-            how='Run the same kernels here with backend "simulator", or use a Trainium instance with the Neuron SDK',
-        )
+        how = 'Run the same kernels here with backend "simulator", or use a Trainium instance with the Neuron SDK'
+        raise BackendUnavailable(backend="nki", reason=neuron.why_no_device(), how=how)
     return OnDevice(device)
 
 

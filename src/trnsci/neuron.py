@@ -267,13 +267,9 @@ def to_device(tensor: Tensor) -> Tensor:
     if is_resident(tensor):
         return tensor
     if tensor.is_complex():
-        raise DtypeError(
-            op="to_device",
-            argument="dtype of tensor",
-            got=tensor.dtype,
-            expected="a real dtype, because the device has no complex one",
-            hint="Keep the planes of trnsci.split_complex on the device instead",
-        )
+        expected = "a real dtype, because the device has no complex one"
+        hint = "Keep the planes of trnsci.split_complex on the device instead"
+        raise DtypeError(op="to_device", argument="dtype of tensor", got=tensor.dtype, expected=expected, hint=hint)
     record(Transfer("to", tensor.nbytes))
     return (device() or StandIn()).put(tensor)
 

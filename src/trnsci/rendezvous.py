@@ -132,12 +132,9 @@ def serve(address: str, port: int) -> TCPStore:
         listener.listen(4096)
     except OSError as error:
         listener.close()
-        raise ArgumentError(
-            op="launch",
-            argument="address",
-            got=f"{address}:{port} ({error.strerror or error})",
-            expected="an address of this machine and a free port",
-        ) from None
+        got = f"{address}:{port} ({error.strerror or error})"
+        expected = "an address of this machine and a free port"
+        raise ArgumentError(op="launch", argument="address", got=got, expected=expected) from None
     port = listener.getsockname()[1]
     # torch binds a socket of its own to every interface, unless it is handed one
     return TCPStore(address, port, is_master=True, wait_for_workers=False, master_listen_fd=listener.detach())

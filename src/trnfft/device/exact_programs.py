@@ -53,7 +53,7 @@ class Axis:
 
     @property
     def chirp(self) -> bool:
-        """Return [n]: what points are multiplied by before and after a convolution."""
+        """Whether it is transformed by a convolution with a chirp."""
         return self.length != self.n
 
 
@@ -82,7 +82,7 @@ class Program:
 
     @property
     def shift(self) -> int:
-        """Return the bits for a product with r points, at least one: what data has grown by so far."""
+        """The power of two that all steps together divide by."""
         return sum(scale.shift for axis in self.scales for scale in axis)
 
 
@@ -150,24 +150,9 @@ def axis_for(n: int) -> Axis:
     return best[1]
 
 
-def chirp(n: int, sign: int) -> Array:
-    """Return [n]: what points are multiplied by before and after a convolution."""
-    return tables.chirp(n, n, sign)
-
-
-def convolved(axis: Axis, sign: int) -> tuple[Array, Array]:
-    """Return [n, length]: the chirp of an axis, and the spectrum of the one that it is convolved with."""
-    return chirp(axis.n, sign), tables.chirp_spectrum(axis.n, axis.n, axis.n, axis.length, sign)
-
-
-def twiddles(first: int, last: int, sign: int) -> Array:
-    """Return [first, last]: what lies between transforms of so many points each."""
-    return tables.roots(np.arange(first)[:, None] * np.arange(last), first * last, sign)
-
-
 def _table(w: Array, shift: int, count: int) -> Tensor:
     """Return [plane n1, n2, count, part k1] of w [n1, n2, k1], divided by ``2 ** shift``."""
-    parts = np.array([[w.real, w.imag], [-w.imag, w.real]]) * 2.0 ** (1 - shift)  # [plane, part, n1, n2, k1]
+    parts = tables.as_real(w) * 2.0 ** (1 - shift)  # [plane, part, n1, n2, k1]
     whole = parts.transpose(0, 2, 3, 1, 4).reshape(2 * w.shape[0], w.shape[1], 2 * w.shape[2])
     parts_of_table = digits(torch.from_numpy(np.ascontiguousarray(whole)), count)  # [count, plane n1, n2, part k1]
     # The kernel takes products of digits i and j as digit i + j + 1.

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trnfft.device.tables import Array, roots
+from trnfft.device.tables import Array, as_real, roots, tensor
 from trnsci.nki import P_MAX
 
 # What a row is: half a spectrum that is read, everything, or half a spectrum that is written.
@@ -88,15 +88,6 @@ def _cost_of_two(outer: Fold, inner: Fold, half: int) -> float:
     return columns * m + inner.cost * kept * outer.n2 + reversed_ + runs
 
 
-def _planes(w: Array) -> Array:
-    """Return [plane, part, ...] of multiplication by w."""
-    return np.array([[w.real, w.imag], [-w.imag, w.real]])
-
-
-def _tensor(array: Array, dtype: torch.dtype) -> Tensor:
-    return torch.from_numpy(np.ascontiguousarray(array)).to(dtype)
-
-
 def first(
     factors: Fold,
     half: int,
@@ -112,13 +103,13 @@ def first(
     """
     n1, n2 = factors.n1, factors.n2
     if half == HALF_IN:
-        return _tensor(np.concatenate(_first_of_half(n1, n2, sign), axis=1), dtype)
+        return tensor(np.concatenate(_first_of_half(n1, n2, sign), axis=1), dtype)
     n = np.arange(n1)[:, None] * n2 + np.arange(n2)  # [j, s]
     pairs = np.arange(1, (n1 + 1) // 2) if half == HALF_OUT else np.arange(n1 if kept is None else kept)
     turns = roots(n[:, :, None] * pairs, n1 * n2, sign)
     if diagonal is not None:
         turns = turns * diagonal[n][:, :, None]
-    w = _planes(turns)[:planes]  # [plane, part, j, s, k1]
+    w = as_real(turns)[:planes]  # [plane, part, j, s, k1]
     table = w.transpose(0, 2, 3, 4, 1).reshape(planes * n1, n2, 2 * len(pairs))
     if half == HALF_OUT:
         alone = [np.ones((n1, n2, 1))]
@@ -126,7 +117,7 @@ def first(
             # Its twiddle is left to the second product, so that what is passed on is real.
             alone.append(np.tile((-1.0) ** np.arange(n1)[:, None, None], (1, n2, 1)))
         table = np.concatenate((table, *alone), axis=2)
-    return _tensor(table.reshape(planes * n1, -1), dtype)
+    return tensor(table.reshape(planes * n1, -1), dtype)
 
 
 def _first_of_half(n1: int, n2: int, sign: int) -> list[Array]:
@@ -134,9 +125,11 @@ def _first_of_half(n1: int, n2: int, sign: int) -> list[Array]:
     tables, low = [], (n1 + 1) // 2
     j, k1 = np.arange(low)[:, None], np.arange(n1)
     for s in range(n2 // 2 + 1):
-        direct = _planes(roots((j * n2 + s) * k1, n1 * n2, sign))  # [plane, part, j, k1]
+        direct = as_real(roots((j * n2 + s) * k1, n1 * n2, sign))  # [plane, part, j, k1]
         # The mirrored element is the conjugate of the one with n1 - 1 - j: its imaginary plane changes sign.
-        mirrored = _planes(roots(((n1 - 1 - j) * n2 + s) * k1, n1 * n2, sign)) * np.array([1, -1])[:, None, None, None]
+        mirrored = (
+            as_real(roots(((n1 - 1 - j) * n2 + s) * k1, n1 * n2, sign)) * np.array([1, -1])[:, None, None, None]
+        )
         mirrored[:, :, n1 // 2 :] = 0
         both = np.array([direct, mirrored]).transpose(0, 1, 3, 2, 4)  # [mirrored, plane, j, part, k1]
         tables.append(both[:, :, :, : 1 if 2 * s % n2 == 0 else 2].reshape(4 * low, -1))
@@ -152,15 +145,15 @@ def second(factors: Fold, half: int, sign: int, scale: float, dtype: torch.dtype
         for s in range(1, n2 // 2 + 1):
             rows += [w.real[s]] if 2 * s == n2 else [2 * w.real[s], -2 * w.imag[s]]
         table = np.einsum("sk,ij->iskj", np.array(rows), eye)  # [i, s, k2, i]
-        return _tensor(table.reshape(factors.group * n2, -1), dtype)
+        return tensor(table.reshape(factors.group * n2, -1), dtype)
     low = n2 if half == WHOLE else (n2 + 1) // 2
-    whole = np.einsum("pqsk,ij->ipsqkj", _planes(w), eye)  # [i, plane, s, part, k2, i]
+    whole = np.einsum("pqsk,ij->ipsqkj", as_real(w), eye)  # [i, plane, s, part, k2, i]
     tables = [whole[:, :, :, :, :low]]
     if half == HALF_OUT:
         # The conjugate of k2 is k2' = n2 - 1 - k2 of n1 - k1: k2 and k1 are reversed.
         high = whole[:, :, :, :, : low - 1 : -1, ::-1] * np.array([1, -1])[:, None, None]
         tables.append(high)
-    return _tensor(np.concatenate([t.reshape(2 * factors.group * n2, -1) for t in tables], axis=1), dtype)
+    return tensor(np.concatenate([t.reshape(2 * factors.group * n2, -1) for t in tables], axis=1), dtype)
 
 
 def flip(dtype: torch.dtype) -> Tensor:
@@ -180,4 +173,4 @@ def unpaired(factors: Fold, sign: int, scale: float, dtype: torch.dtype) -> Tens
     for index, block in enumerate(blocks):
         table[index * n2 : (index + 1) * n2, at : at + block.shape[1]] = scale * block
         at += block.shape[1]
-    return _tensor(np.concatenate((table.real, table.imag), axis=1), dtype)
+    return tensor(np.concatenate((table.real, table.imag), axis=1), dtype)

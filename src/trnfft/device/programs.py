@@ -198,13 +198,14 @@ class Builder:
         sizes = passes.FoldedTransposed(x.a, rows, factors.n1, factors.n2, half, factors.group, first, second, by)
         self.add(sizes, x.a * rows * factors.n1 * factors.n2, half == HALF_IN)
 
+    def _matrix(self, *sizes: Any, real_in: bool | None = None, **options: Any) -> Table:
+        """Keep a DFT matrix; arguments as for `tables.matrix`."""
+        real = self.real_in if real_in is None else real_in
+        return self.matrices.keep(tables.matrix(*sizes, real_in=real, dtype=self.dtype, **options))
+
     def _rows(self, x: Axis) -> None:
         """Append one product with the whole matrix."""
-        t = self.matrices.keep(
-            tables.matrix(
-                x.n, x.inputs, x.outputs, x.sign, x.scale, real_in=self.real_in, real_out=x.real, dtype=self.dtype
-            )
-        )
+        t = self._matrix(x.n, x.inputs, x.outputs, x.sign, x.scale, real_out=x.real)
         self.add(passes.Rows(x.a, x.inputs, x.outputs, t), x.a * x.outputs, x.real)
 
     def _folded(
@@ -240,15 +241,10 @@ class Builder:
         packed = max(1, min(x.a, P_MAX // last))
         transposed = is_transposed(x.a, x.n)
         lanes = 1 if transposed else max(1, min(x.a // packed, P_MAX // (planes * read)))
-        t1 = self.matrices.keep(
-            tables.matrix(first, read, first, x.sign, 1.0, lanes=lanes, real_in=self.real_in, dtype=self.dtype)
-        )
+        t1 = self._matrix(first, read, first, x.sign, 1.0, lanes=lanes)
         tw = self.twiddles.keep_parts(tables.twiddles(x.n, last, first, packed, x.sign))
-        t2 = self.matrices.keep(
-            tables.matrix(
-                last, last, write, x.sign, x.scale, lanes=packed, layout="split", real_out=x.real, dtype=self.dtype
-            )
-        )
+        options = {"lanes": packed, "layout": "split", "real_in": False, "real_out": x.real}
+        t2 = self._matrix(last, last, write, x.sign, x.scale, **options)
         sizes = passes.Fused(x.a, first, last, read, write, packed, lanes, transposed, t1, tw, t2)
         self.add(sizes, x.a * write * first, x.real)
 
@@ -261,20 +257,8 @@ class Builder:
             planes = 1 if self.real_in else 2
             transposed = index == 0 and x.c == 1
             lanes = 1 if transposed else max(1, min(P_MAX // (planes * j), P_MAX // k))
-            t = self.matrices.keep(
-                tables.matrix(
-                    r,
-                    j,
-                    k,
-                    x.sign,
-                    x.scale if final else 1.0,
-                    lanes=lanes,
-                    layout="stationary",
-                    real_in=self.real_in,
-                    real_out=final and x.real,
-                    dtype=self.dtype,
-                )
-            )
+            scale = x.scale if final else 1.0
+            t = self._matrix(r, j, k, x.sign, scale, lanes=lanes, layout="stationary", real_out=final and x.real)
             if transposed:
                 tw = self.twiddles.keep_parts(tables.twiddles(rest, m, k, 1, x.sign))
                 self.add(passes.Turn(x.a, j, m, k, t, tw), x.a * m * k, False)

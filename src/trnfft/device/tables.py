@@ -28,8 +28,14 @@ def roots(exponents: Array, n: int, sign: int) -> Array:
     return rotated if sign > 0 else np.conj(rotated)
 
 
-def _tensor(array: Array, dtype: torch.dtype) -> Tensor:
+def tensor(array: Array, dtype: torch.dtype) -> Tensor:
+    """Return a contiguous tensor."""
     return torch.from_numpy(np.ascontiguousarray(array)).to(dtype)
+
+
+def as_real(w: Array) -> Array:
+    """Return [plane, part, ...] of multiplication by w."""
+    return np.array([[w.real, w.imag], [-w.imag, w.real]])
 
 
 def dft(n: int, rows: int, columns: int, sign: int, scale: float) -> Array:
@@ -60,10 +66,10 @@ def matrix(
     lane, part and k for ``moving``, part, lane and k for the others.
     """
     w = dft(n, rows, columns, sign, scale)
-    parts = np.array([[w.real, w.imag], [-w.imag, w.real]])  # [plane, part, j, k]
+    parts = as_real(w)  # [plane, part, j, k]
     parts = parts[: 1 if real_in else 2, : 1 if real_out else 2].transpose(0, 2, 1, 3)
     whole = np.einsum("st,pjqk->spjtqk", np.eye(lanes), parts).transpose(_LAYOUTS[layout])
-    return _tensor(whole.reshape(lanes * parts.shape[0] * rows, -1), dtype)
+    return tensor(whole.reshape(lanes * parts.shape[0] * rows, -1), dtype)
 
 
 def half_weights(n: int, rows: int) -> Array:
@@ -97,7 +103,7 @@ def chirp_spectrum(n: int, inputs: int, outputs: int, length: int, sign: int) ->
 
 def both_parts(w: Array) -> Tensor:
     """Return [2, ...]: real and imaginary part."""
-    return _tensor(np.stack((w.real, w.imag)), torch.float32)
+    return tensor(np.stack((w.real, w.imag)), torch.float32)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -50,43 +50,26 @@ def numbers(op: str, bound: dict[str, Any]) -> dict[str, Any]:
         return bound
     for name, value in numbers.items():
         if value.requires_grad and torch.is_grad_enabled():
-            raise ArgumentError(
-                op=op,
-                argument=name,
-                got="a tensor that requires grad",
-                expected="a number",
-                hint="Multiply the result by the tensor to differentiate with respect to it",
-            )
+            hint = "Multiply the result by the tensor to differentiate with respect to it"
+            raise ArgumentError(op=op, argument=name, got="a tensor that requires grad", expected="a number", hint=hint)
     return bound | {name: value.to_local().item() for name, value in numbers.items()}
 
 
 def out_of_its_own(op: str, out: DTensor, sharded: list[tuple[str, DTensor]], wanting: list[str]) -> None:
     """Refuse an ``out`` that a gradient passes, that is an operand, or that holds terms of a sum."""
     if wanting:
-        raise ArgumentError(
-            op=op,
-            argument="out",
-            got=f"a tensor while {wanting[0]} requires grad",
-            expected="None",
-            hint="Writing into out= cannot be differentiated; omit it or use torch.no_grad()",
-        )
+        got = f"a tensor while {wanting[0]} requires grad"
+        hint = "Writing into out= cannot be differentiated; omit it or use torch.no_grad()"
+        raise ArgumentError(op=op, argument="out", got=got, expected="None", hint=hint)
     if any(place.is_partial() for place in out.placements):
-        raise ArgumentError(
-            op=op,
-            argument="placements of out",
-            got=out.placements,
-            expected="axes and copies",
-            hint="A result is not taken apart into terms: make out with Shard or Replicate",
-        )
+        expected = "axes and copies"
+        hint = "A result is not taken apart into terms: make out with Shard or Replicate"
+        raise ArgumentError(op=op, argument="placements of out", got=out.placements, expected=expected, hint=hint)
     for name, x in sharded:
         if name != "out" and (x is out or overlap(out.to_local(), x.to_local())):
-            raise ArgumentError(
-                op=op,
-                argument="out",
-                got=f"memory shared with {name}",
-                expected="memory of its own",
-                hint=f"Omit out=, or pass a copy of {name}",
-            )
+            got = f"memory shared with {name}"
+            hint = f"Omit out=, or pass a copy of {name}"
+            raise ArgumentError(op=op, argument="out", got=got, expected="memory of its own", hint=hint)
 
 
 def one_mesh(op: str, bound: Mapping[str, Any]) -> DeviceMesh:
@@ -98,13 +81,9 @@ def one_mesh(op: str, bound: Mapping[str, Any]) -> DeviceMesh:
             raise ArgumentError(op=op, argument="mesh", got=[(first_name, mesh), (name, other)], hint="Use one mesh")
     for name, value in bound.items():
         if any(isinstance(x, Tensor) and not isinstance(x, DTensor) and x.ndim for x in inside(value)):
-            raise ArgumentError(
-                op=op,
-                argument=name,
-                got="a tensor of this rank alone",
-                expected=f"a DTensor, because {first_name} is one",
-                hint="Shard it with trnsci.distributed.shard(tensor, mesh, ...)",
-            )
+            expected = f"a DTensor, because {first_name} is one"
+            hint = "Shard it with trnsci.distributed.shard(tensor, mesh, ...)"
+            raise ArgumentError(op=op, argument=name, got="a tensor of this rank alone", expected=expected, hint=hint)
     return mesh
 
 

@@ -35,26 +35,18 @@ def shard(tensor: Tensor, mesh: DeviceMesh, *placements: Any) -> DTensor:
         >>> distributed.leave()
     """
     if isinstance(tensor, DTensor):
-        raise ArgumentError(
-            op="shard",
-            argument="tensor",
-            got="a DTensor",
-            expected="a tensor that every rank has in whole",
-            hint="Change a placement with .redistribute(mesh, placements)",
-        )
+        expected = "a tensor that every rank has in whole"
+        hint = "Change a placement with .redistribute(mesh, placements)"
+        raise ArgumentError(op="shard", argument="tensor", got="a DTensor", expected=expected, hint=hint)
     check.tensor("shard", tensor=tensor)
     if not isinstance(mesh, DeviceMesh) or mesh.get_coordinate() is None:
         raise ArgumentError(
             op="shard", argument="mesh", got=mesh, expected="a mesh that this rank is part of, from distributed.mesh()"
         )
     if tensor.requires_grad and not tensor.is_leaf:
-        raise ArgumentError(
-            op="shard",
-            argument="tensor",
-            got="the result of a computation that requires grad",
-            expected="a leaf",
-            hint="Gradients do not pass shard: shard the leaves, or detach first",
-        )
+        got = "the result of a computation that requires grad"
+        hint = "Gradients do not pass shard: shard the leaves, or detach first"
+        raise ArgumentError(op="shard", argument="tensor", got=got, expected="a leaf", hint=hint)
     places = placed("shard", placements, mesh.ndim, tensor.ndim)
     local = Part.cut(tensor.detach(), places, tuple(mesh.shape), tuple(mesh.get_coordinate() or ()))
     sharded = local.on(mesh)

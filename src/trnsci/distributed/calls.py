@@ -85,11 +85,8 @@ def find(public: Callable[..., Any]) -> Algorithm:
     if name not in _ALGORITHMS:
         others = sorted(key.split(".")[1] for key in _ALGORITHMS if key.startswith(f"{library}."))
         listed = f"; {library} has one for {', '.join(others)}" if others else ""
-        raise UnsupportedError(
-            op=name,
-            reasons=[("distributed", f"it has no sharded algorithm{listed}")],
-            hint="Bring the operands together with trnsci.distributed.gather, or work on parts with .to_local()",
-        )
+        hint = "Bring the operands together with trnsci.distributed.gather, or work on parts with .to_local()"
+        raise UnsupportedError(op=name, reasons=[("distributed", f"it has no sharded algorithm{listed}")], hint=hint)
     return _ALGORITHMS[name]
 
 
@@ -108,11 +105,9 @@ def dispatch(public: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
                 if isinstance(out, DTensor):
                     out_of_its_own(algorithm.name, out, sharded, wanting)
             if wanting and algorithm.gradient is None:
-                raise UnsupportedError(
-                    op=algorithm.name,
-                    reasons=[("distributed", f"its sharded algorithm has no gradient, and {wanting[0]} requires grad")],
-                    hint="Call it under torch.no_grad(), or on gathered operands",
-                )
+                reasons = [("distributed", f"its sharded algorithm has no gradient, and {wanting[0]} requires grad")]
+                hint = "Call it under torch.no_grad(), or on gathered operands"
+                raise UnsupportedError(op=algorithm.name, reasons=reasons, hint=hint)
         if not wanting:
             return _on_parts(algorithm.name, algorithm.fn, mesh, (), bound)
         kind: list[Any] = []
@@ -162,12 +157,8 @@ def _call(op: str, mesh: DeviceMesh) -> Iterator[None]:
     """Count a call; when it fails here, tell the ranks that wait in it."""
     here = world()
     if mesh.get_coordinate() is None:
-        raise ArgumentError(
-            op=op,
-            argument="mesh",
-            got=f"ranks {mesh.mesh.flatten().tolist()}, and this is rank {here.rank}",
-            expected="a mesh that this rank is part of",
-        )
+        got = f"ranks {mesh.mesh.flatten().tolist()}, and this is rank {here.rank}"
+        raise ArgumentError(op=op, argument="mesh", got=got, expected="a mesh that this rank is part of")
     here.begin(op, mesh.mesh.flatten().tolist())
     try:
         yield

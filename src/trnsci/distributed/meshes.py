@@ -58,13 +58,9 @@ def mesh(
         here.timeout = timeout
     sizes = shape or (here.size,)
     if any(not isinstance(n, int) or n < 1 for n in sizes) or math.prod(sizes) != here.size:
-        raise ArgumentError(
-            op="mesh",
-            argument="shape",
-            got=sizes,
-            expected=f"sizes whose product is {here.size}, the number of ranks",
-            hint="Start another number with `trnsci launch -n N program.py`",
-        )
+        expected = f"sizes whose product is {here.size}, the number of ranks"
+        hint = "Start another number with `trnsci launch -n N program.py`"
+        raise ArgumentError(op="mesh", argument="shape", got=sizes, expected=expected, hint=hint)
     if names is not None and len(names) != len(sizes):
         raise ArgumentError(op="mesh", argument="names", got=tuple(names), expected=f"{len(sizes)} names")
     key = (kind, tuple(sizes), tuple(names) if names else None)

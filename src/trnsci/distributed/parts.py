@@ -157,13 +157,9 @@ class Part:
         layout = Layout(tuple(tensor.shape), tensor.dtype, tuple(mesh.shape), places)
         wanted = layout.local_shape(mesh.get_coordinate() or ())
         if tuple(local.shape) != wanted:
-            raise ArgumentError(
-                op=op,
-                argument="shape of a part",
-                got=tuple(local.shape),
-                expected=f"{wanted}, as torch.chunk cuts {layout.shape}",
-                hint="Build it with trnsci.distributed.shard, or DTensor.from_local with even parts",
-            )
+            expected = f"{wanted}, as torch.chunk cuts {layout.shape}"
+            hint = "Build it with trnsci.distributed.shard, or DTensor.from_local with even parts"
+            raise ArgumentError(op=op, argument="shape of a part", got=tuple(local.shape), expected=expected, hint=hint)
         return cls(local, layout)
 
     @classmethod

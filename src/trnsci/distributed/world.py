@@ -306,13 +306,10 @@ def world() -> World:
     """Return this process's world; there is one after the first `mesh`."""
     global _world
     if _world is not None and _world.pid != os.getpid():
-        raise ArgumentError(
-            op="trnsci.distributed",
-            argument="process",
-            got=f"{os.getpid()}, a fork of rank {_world.rank}",
-            expected="the process that called mesh()",
-            hint="Start helpers with multiprocessing's spawn or forkserver method, and leave the ranks to the parent",
-        )
+        got = f"{os.getpid()}, a fork of rank {_world.rank}"
+        expected = "the process that called mesh()"
+        hint = "Start helpers with multiprocessing's spawn or forkserver method, and leave the ranks to the parent"
+        raise ArgumentError(op="trnsci.distributed", argument="process", got=got, expected=expected, hint=hint)
     if _world is None:
         if not dist.is_initialized():
             raise ArgumentError(
