@@ -33,8 +33,9 @@ SQUARES = 1 << 18
 BLOCK = 1 << 16
 # Rows (i, a) of B in one product of the methods without pairs: enough for it to run at full speed.
 DEPTH = 1024
-# What code, BLAS, HDF5 and PySCF's integrals take for themselves when first used, and what each further thread adds:
-# measured, with room to spare. tests/trnchem/test_budget.py measures again.
+# What BLAS, HDF5 and PySCF's integrals allocate for themselves when first used, with the holes it leaves, and what each
+# further thread adds. 18 MB were measured on an AMD processor; BLAS has larger buffers on others. Pages of code are not
+# counted: they are of files, and the system drops them when it needs memory. tests/trnchem/test_budget.py measures.
 OVERHEAD = 28 << 20
 THREAD_OVERHEAD = 4 << 20
 

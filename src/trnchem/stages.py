@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -298,6 +299,8 @@ class Run:
     @contextmanager
     def _timed(self, stage: str) -> Iterator[None]:
         start = time.perf_counter()
+        if 2 * self.plan.peak_bytes > self.plan.memory:
+            _give_back()
         try:
             yield
         finally:
@@ -316,6 +319,13 @@ def _by_spin(same: list[tuple[Tensor, Tensor]], opposite: Tensor | None) -> tupl
 def _symmetric(state: PairState) -> PairEnergies:
     parts = (part + part.T - torch.diag(part.diagonal()) for part in (state.opposite, state.same))
     return PairEnergies(*parts)
+
+
+def _give_back() -> None:
+    """Return freed memory to the system where the C library can: arrays of the next stage do not fit into its holes."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
 
 
 def _silent(progress: Progress) -> None:
