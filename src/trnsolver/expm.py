@@ -1,17 +1,21 @@
-"""The matrix exponential by scaling, a Padé quotient and squaring: products, and one system."""
+"""The matrix exponential by scaling, a Padé quotient and squaring: SciPy's, or products and one system."""
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from trnblas import gemm
-from trnsci import NumericalError, array_function, run
+from trnblas.arguments import through
+from trnsci import NumericalError, array_function, op, run
 from trnsci.planning import remark
 from trnsolver.arguments import all_finite, readable, roundoff, square
 from trnsolver.lu import LuFactor, LuSolve
+from trnsolver.on_host import cubes
 
 # Degree of the quotient; the size up to which it is exact to the unit roundoff (Higham 2005; for the long one the
 # smaller size of Al-Mohy and Higham 2009); and the binary exponent up to which sixth powers do not overflow.
@@ -34,7 +38,7 @@ def expm(a: Tensor) -> Tensor:
         condition number of the exponential (``scipy.linalg.expm_cond``).
 
     Cost:
-        ``(16 + 2 s) N**3`` FLOPs with ``s = log2(norm(a) / 5)`` squarings.
+        ``(44 / 3 + 2 s) N**3`` FLOPs with ``s = log2(norm(a) / 5)`` squarings, ``(32 / 3 + 2 s) N**3`` in float32.
 
     Example:
         >>> expm(torch.zeros(2, 2))
@@ -42,34 +46,70 @@ def expm(a: Tensor) -> Tensor:
                 [0., 1.]])
     """
     square("expm", a=a)
-    if a.numel() == 0:
-        return a.clone()
-    degree, reach, room = _SINGLE if roundoff(a.dtype) > 2.0**-30 else _DOUBLE
-    if a.is_meta:
-        remark(f"and a product for each doubling of norm(a) beyond {reach:.3g}, which a plan does not see")
-        return _quotient(a, _powers(a), degree)
-    if not readable(a):
-        result: Tensor = torch.linalg.matrix_exp(a)
-        return result
-    norms = _norm(a.detach())
-    least = torch.where(norms > 2.0**room, norms.log2().ceil() - room, 0.0)  # [...]
-    a = _shrunk(a, least)
-    squares = _powers(a)
-    counts = _halvings(a.detach(), [x.detach() for x in squares], degree, reach)  # [...]
-    squares = [_shrunk(x, 2 * k * counts) for k, x in enumerate(squares)]
-    x = _quotient(_shrunk(a, counts), squares, degree)
-    counts = counts + least
-    most = int(counts.max())
-    for step in range(most):
-        due = (counts > step).unsqueeze(-1).unsqueeze(-1)
-        x = torch.where(due, gemm(1.0, x, x), x) if not bool(due.all()) else gemm(1.0, x, x)
+    x = run(Expm(a)) if a.numel() else a.clone()
     if not all_finite(x):
         raise NumericalError(
             op="expm",
-            message=f"the exponential overflows {a.dtype}: norm(a) is {float(norms.max()):.3g}",
+            message=f"the exponential overflows {a.dtype}: norm(a) is {float(_norm(a.detach()).max()):.3g}",
             hint="Subtract a multiple of the identity, whose exponential is known",
         )
     return x
+
+
+@op("trnsolver::expm", traceable=True)
+class Expm(NamedTuple):
+    """The exponential of matrices."""
+
+    a: Tensor  # [..., N, N]
+
+    def fake(self) -> Tensor:
+        return torch.empty_like(self.a, memory_format=torch.contiguous_format)
+
+    def cost(self) -> int:
+        return cubes(self.a, 32 / 3 if roundoff(self.a.dtype) > 2.0**-30 else 44 / 3)
+
+    def limits(self, implementation: str) -> str | None:
+        return "SciPy takes matrices one by one" if implementation == "host" and self.a.ndim > 2 else None
+
+    def calls(self, implementation: str) -> str:
+        return "scipy.linalg.expm"
+
+    def host(self) -> Tensor:
+        import scipy.linalg
+
+        with np.errstate(all="ignore"):
+            x = torch.from_numpy(scipy.linalg.expm(self.a.numpy()))
+        # beyond the square root of the largest number, its powers overflow where the exponential need not
+        return x if all_finite(x) else self.pytorch()
+
+    def nki(self) -> Tensor:
+        # It calls functions that have kernels.
+        return self.pytorch()
+
+    def vjp(self, grad: Tensor, needs: frozenset[str]) -> dict[str, Tensor]:
+        return through(self, ("a",), grad, needs)
+
+    def pytorch(self) -> Tensor:
+        a = self.a
+        degree, reach, room = _SINGLE if roundoff(a.dtype) > 2.0**-30 else _DOUBLE
+        if a.is_meta:
+            remark(f"and a product for each doubling of norm(a) beyond {reach:.3g}, which a plan does not see")
+            return _quotient(a, _powers(a), degree)
+        if not readable(a):
+            result: Tensor = torch.linalg.matrix_exp(a)
+            return result
+        norms = _norm(a.detach())
+        least = torch.where(norms > 2.0**room, norms.log2().ceil() - room, 0.0)  # [...]
+        a = _shrunk(a, least)
+        squares = _powers(a)
+        counts = _halvings(a.detach(), [x.detach() for x in squares], degree, reach)  # [...]
+        squares = [_shrunk(x, 2 * k * counts) for k, x in enumerate(squares)]
+        x = _quotient(_shrunk(a, counts), squares, degree)
+        counts = counts + least
+        for step in range(int(counts.max())):
+            due = (counts > step).unsqueeze(-1).unsqueeze(-1)
+            x = torch.where(due, gemm(1.0, x, x), x) if not bool(due.all()) else gemm(1.0, x, x)
+        return x
 
 
 def _shrunk(x: Tensor, halvings: Tensor) -> Tensor:
