@@ -83,6 +83,8 @@ def finished(product: Tensor, alpha: complex, beta: complex, c: Tensor | None, d
     The shape is what both broadcast to. A coefficient of 0 does not read its operand. Half precision is scaled and
     added in float32.
     """
+    if c is None and alpha == 1 and product.dtype is dtype:
+        return product
     if product.dtype in HALF:
         product = product.float()
     shape = product.shape if c is None else torch.broadcast_shapes(product.shape, c.shape)

@@ -78,9 +78,9 @@ def call(name: str, like: Tensor, *args: Any, **options: Any) -> Any:
 def _by_columns(x: Tensor) -> tuple[np.ndarray[Any, Any], bool]:
     """Return memory of ``x`` contiguous by columns, and whether it is then the transpose of ``x``."""
     array = x.numpy()
-    if not x.is_contiguous() and array.flags.f_contiguous:
-        return array, False
-    return np.ascontiguousarray(array).T, True
+    if x.is_contiguous():
+        return array.T, True
+    return (array, False) if array.flags.f_contiguous else (np.ascontiguousarray(array).T, True)
 
 
 def symmetric_product(alpha: float, a: Tensor, b: Tensor, lower: bool) -> Tensor:
@@ -108,30 +108,18 @@ def symmetric_sum(alpha: float, x: Tensor, y: Tensor, lower: bool) -> Tensor:
     return torch.from_numpy(call("syr2k", x, alpha, left, right, trans=int(transposed), lower=not lower)).mT
 
 
-def triangular_product(alpha: float, a: Tensor, b: Tensor, lower: bool, unit: bool) -> Tensor:
-    """Return ``alpha * a @ b`` with ``a`` triangular."""
+def triangular(routine: str, alpha: float, a: Tensor, b: Tensor, lower: bool, unit: bool) -> Tensor:
+    """Return ``alpha * a @ b`` with ``a`` triangular (``routine`` is trm), or ``alpha * inv(a) @ b`` (trs)."""
     matrix, transposed = _by_columns(a)
     flags = {"lower": lower != transposed, "diag": int(unit)}
     if b.shape[1] == 1:
-        product = call("trmv", a, matrix, b.numpy()[:, 0], trans=int(transposed), **flags)
-        return torch.from_numpy(product if alpha == 1 else alpha * product).unsqueeze(1)
+        result = call(routine + "v", a, matrix, b.numpy()[:, 0], trans=int(transposed), **flags)
+        return torch.from_numpy(result if alpha == 1 else alpha * result).unsqueeze(1)
     right, across = _by_columns(b)
-    # b.T @ a.T, when b comes transposed: what multiplies from the right is the transpose of a.
-    product = call("trmm", a, alpha, matrix, right, side=int(across), trans_a=int(transposed != across), **flags)
-    result = torch.from_numpy(product)
+    # Where b comes transposed, so does the result, and what stands to its right is the transpose of a.
+    side = {"side": int(across), "trans_a": int(transposed != across)}
+    result = torch.from_numpy(call(routine + "m", a, alpha, matrix, right, **side, **flags))
     return result.mT if across else result
-
-
-def triangular_solve(alpha: float, a: Tensor, b: Tensor, lower: bool, unit: bool) -> Tensor:
-    """Return ``alpha * inv(a) @ b`` with ``a`` triangular, contiguous by columns as LAPACK leaves it."""
-    matrix, transposed = _by_columns(a)
-    flags = {"lower": lower != transposed, "diag": int(unit)}
-    if b.shape[1] == 1:
-        solution = call("trsv", a, matrix, b.numpy()[:, 0], trans=int(transposed), **flags)
-        return torch.from_numpy(solution if alpha == 1 else alpha * solution).unsqueeze(0).mT
-    right = torch.empty_like(b.mT, memory_format=torch.contiguous_format).copy_(b.mT).mT
-    call("trsm", a, alpha, matrix, right.numpy(), trans_a=int(transposed), overwrite_b=True, **flags)
-    return right
 
 
 def rank_one(alpha: float, x: Tensor, y: Tensor | None, a: Tensor | None, lower: bool) -> Tensor:

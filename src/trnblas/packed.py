@@ -104,10 +104,11 @@ def _checked(name: str, n: int, ap: Tensor, **vectors: Tensor) -> dict[str, Tens
         check.floating(name, **operands)
         check.same_device(name, **operands)
     _size(name, n, ap)
-    for argument, x in vectors.items():
-        check.ndim(name, 1, **{argument: x})
-        agree(name, "N", {"ap": n, argument: x.shape[-1]})
-    check.broadcast(name, **{argument: x.shape[:-1] for argument, x in operands.items()})
+    if ap.ndim > 1 or any(x.shape != (n,) for x in vectors.values()):
+        for argument, x in vectors.items():
+            check.ndim(name, 1, **{argument: x})
+            agree(name, "N", {"ap": n, argument: x.shape[-1]})
+        check.broadcast(name, **{argument: x.shape[:-1] for argument, x in operands.items()})
     return operands
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from trnblas import host_blas
 from trnblas.accuracy import error_bound
-from trnblas.arguments import agree, alike, conjugated, finished, flag, needed, real_diagonal, square, triangle
+from trnblas.arguments import agree, alike, conjugated, finished, fits, flag, needed, real_diagonal, square, triangle
 from trnblas.gemm import gemm
 from trnblas.kernels import symm as kernels
 from trnsci import array_function, check, op, run
@@ -129,9 +129,9 @@ def _vector(
     out: Tensor | None,
     **options: Any,
 ) -> Tensor:
-    check.floating(name, a=a, x=x)
-    check.ndim(name, 1, x=x)
-    if a.ndim == 0 or a.shape[-1] != x.shape[-1]:
+    if not fits(a, x):
+        check.floating(name, a=a, x=x)
+        check.ndim(name, 1, x=x)
         check.equal(name, "N", a=a.shape[-1] if a.ndim else 0, x=x.shape[-1])
     if y is not None:
         check.floating(name, a=a, y=y)
@@ -166,7 +166,8 @@ def _product(
         check.floating(name, **operands)
         check.same_device(name, **operands)
     dtype, n = a.dtype, square(name, a=a)
-    check.ndim(name, 2, **operands)
+    if b.ndim < 2 or c is not None:
+        check.ndim(name, 2, **operands)
     right = flag(name, "side", side, "lr")
     stored_lower = flag(name, "lower", lower, "ul")
     alpha, beta = check.coefficient(name, "alpha", alpha, dtype), check.coefficient(name, "beta", beta, dtype)

@@ -13,6 +13,7 @@ from trnblas.accuracy import choose, error_bound, reported, working_dtype
 from trnblas.arguments import (
     HALF,
     agree,
+    alike,
     applied,
     conjugated,
     finished,
@@ -191,9 +192,11 @@ def rank_k(
     """Check the arguments, then scale the triangle of the product and add that of ``c``; BLAS's name says which."""
     hermitian, twice = name.startswith("he"), "2" in name
     operands = {names[0]: a, names[1]: b} | ({} if c is None else {names[2]: c})
-    dtype = check.floating(name, **operands)
-    check.ndim(name, 2, **operands)
-    check.same_device(name, **operands)
+    if not alike(*operands.values()) or min(x.ndim for x in operands.values()) < 2:
+        check.floating(name, **operands)
+        check.ndim(name, 2, **operands)
+        check.same_device(name, **operands)
+    dtype = a.dtype
     kind = transposition(name, trans)
     allowed = ("n", "c") if hermitian and dtype.is_complex else ("n", "t") if dtype.is_complex else ("n", "t", "c")
     if kind not in allowed:
@@ -206,12 +209,14 @@ def rank_k(
         alpha, beta = check.coefficient(name, "alpha", alpha, dtype), check.coefficient(name, "beta", beta, dtype)
     needed(name, names[2], c, "beta", beta, "[..., N, N]")
     x, y = applied(kind, a), applied(kind, b)
-    agree(name, "shape", {names[0]: tuple(x.shape[-2:]), names[1]: tuple(y.shape[-2:])})
-    if c is not None:
-        n = square(name, **{names[2]: c})
-        agree(name, "N", {names[0]: x.shape[-2], names[2]: n})
-    batches = {name: value.shape[:-2] for name, value in operands.items()}
-    shape = (*check.broadcast(name, **batches), x.shape[-2], x.shape[-2])
+    n = x.shape[-2]
+    if x.shape[-2:] != y.shape[-2:]:
+        agree(name, "shape", {names[0]: tuple(x.shape[-2:]), names[1]: tuple(y.shape[-2:])})
+    if c is not None and c.shape[-2:] != (n, n):
+        agree(name, "N", {names[0]: n, names[2]: square(name, **{names[2]: c})})
+    shape: tuple[int, ...] = (n, n)
+    if x.ndim > 2 or y.ndim > 2 or (c is not None and c.ndim > 2):
+        shape = (*check.broadcast(name, **{name: value.shape[:-2] for name, value in operands.items()}), n, n)
     if out is not None:
         check.out(name, out, shape=shape, dtype=dtype, **operands)
     k = x.shape[-1] * (2 if twice else 1)

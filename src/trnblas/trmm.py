@@ -17,6 +17,7 @@ from trnblas.arguments import (
     applied,
     conjugated,
     finished,
+    fits,
     flag,
     in_place,
     nonsingular,
@@ -103,8 +104,9 @@ def vector(
     name: str, kind: type[Trmm] | type[Trsm], a: Tensor, x: Tensor, *, out: Tensor | None, **flags: Any
 ) -> Tensor:
     """Run the vector form of a triangular operation."""
-    check.dense(name, a=a, x=x)
-    check.ndim(name, 1, x=x)
+    if not fits(a, x):
+        check.dense(name, a=a, x=x)
+        check.ndim(name, 1, x=x)
     target = None if out is None else out.unsqueeze(-1)
     result = triangular(name, kind, 1.0, a, x.unsqueeze(-1), side=False, out=target, second="x", **flags)
     return result.squeeze(-1) if out is None else out
@@ -133,7 +135,8 @@ def triangular(
         check.floating(name, **operands)
         check.same_device(name, **operands)
     dtype, n = a.dtype, square(name, a=a)
-    check.ndim(name, 2, **{second: b})
+    if b.ndim < 2:
+        check.ndim(name, 2, **{second: b})
     right, is_lower = flag(name, "side", side, "lr"), flag(name, "lower", lower, "ul")
     trans_a, unit = transposition(name, trans, "trans_a" if second == "b" else "trans"), flag(name, "diag", diag, "nu")
     alpha = check.coefficient(name, "alpha", alpha, dtype)
@@ -207,7 +210,7 @@ class Trmm(NamedTuple):
         return host_blas.name("trmv" if self.b.shape[-1] == 1 else "trmm", self.a)
 
     def host(self) -> Tensor:
-        return host_blas.triangular_product(self.alpha.real, self.a, self.b, self.lower, self.unit)
+        return host_blas.triangular("trm", self.alpha.real, self.a, self.b, self.lower, self.unit)
 
     def pytorch(self) -> Tensor:
         a, b = self.a, self.b

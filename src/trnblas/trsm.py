@@ -112,9 +112,7 @@ class Trsm(NamedTuple):
         return (*check.broadcast("trsm", a=self.a.shape[:-2], b=self.b.shape[:-2]), *self.b.shape[-2:])
 
     def fake(self) -> Tensor:
-        # LAPACK's order: columns are contiguous.
-        *batch, m, n = self.shape
-        return self.b.new_empty((*batch, n, m)).mT
+        return self.b.new_empty(self.shape)
 
     def cost(self) -> int:
         return math.prod(self.shape) * self.a.shape[-1] * (4 if self.a.is_complex() else 1)
@@ -129,7 +127,7 @@ class Trsm(NamedTuple):
         return host_blas.name("trsv" if self.b.shape[-1] == 1 else "trsm", self.a)
 
     def host(self) -> Tensor:
-        return host_blas.triangular_solve(self.alpha.real, self.a, self.b, self.lower, self.unit)
+        return host_blas.triangular("trs", self.alpha.real, self.a, self.b, self.lower, self.unit)
 
     def pytorch(self) -> Tensor:
         a, b, dtype = self.a, self.b, self.a.dtype
@@ -162,7 +160,7 @@ class Trsm(NamedTuple):
         if dtype in HALF:
             a, b, policy = a.float(), b.float(), "fp32" if policy == "fast" else policy
         solved = _solved(a, b, self.lower, self.unit, policy)
-        return finished(solved, self.alpha, 0.0, None, dtype).mT.contiguous().mT
+        return finished(solved, self.alpha, 0.0, None, dtype)
 
 
 def _refined(a: Tensor, b: Tensor, alpha: complex, lower: bool, unit: bool) -> Tensor:
