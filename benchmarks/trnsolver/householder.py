@@ -8,10 +8,10 @@ import torch
 import torch.linalg
 
 from benchmarks.registry import Bench, Case, Kernel, Peer
+from trnblas.trsm import doubling_masks
 from trnsci.testing import gaussian
 from trnsolver import geqrf
 from trnsolver.kernels import householder as kernels
-from trnsolver.tiles import doubling_masks
 
 
 def _case(n: int, dtype: torch.dtype = torch.float64) -> Case:

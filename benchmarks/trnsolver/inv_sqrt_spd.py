@@ -7,10 +7,10 @@ from typing import Any
 import torch
 
 from benchmarks.registry import Bench, Case, Kernel, Peer
+from trnblas.trsm import doubling_masks
 from trnsci.testing import gaussian
 from trnsolver import inv_sqrt_spd
 from trnsolver.kernels import inv_sqrt_spd as kernels
-from trnsolver.tiles import doubling_masks
 
 
 def _inputs(shape: tuple[int, ...]) -> tuple[Any, ...]:

@@ -6,10 +6,10 @@ import torch
 
 from benchmarks.registry import Bench, Peer
 from benchmarks.trnsolver._common import case, kernel
+from trnblas.trsm import doubling_masks
 from trnsci.testing import gaussian
 from trnsolver import inv_triangular
 from trnsolver.kernels import inv_triangular as kernels
-from trnsolver.tiles import doubling_masks
 
 
 def _matrix(shape: tuple[int, ...]) -> torch.Tensor:

@@ -331,7 +331,7 @@ def two_sum(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     return total, (a - (total - b_part)) + (b - b_part)
 
 
-def _two_product(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+def two_product(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     """Return the rounded product and exactly what rounding lost (Dekker)."""
     splitter = 2.0 ** math.ceil({torch.float32: 24, torch.float64: 53}[x.dtype] / 2) + 1
     product = x * y
@@ -355,7 +355,7 @@ def compensated_dot(x: Tensor, y: Tensor) -> Tensor:
         return (x * y).sum(-1)
     plain = (x * y).sum(-1)
     (x, x_exponent), (y, y_exponent) = normalised(x, -1), normalised(y, -1)
-    total, error = _two_product(x, y)
+    total, error = two_product(x, y)
     while total.shape[-1] > 1:
         half = total.shape[-1] // 2
         odd = total[..., 2 * half :], error[..., 2 * half :]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import NamedTuple
@@ -206,7 +207,7 @@ def _solved(a: Tensor, b: Tensor, lower: bool, unit: bool, precision: Precision)
     aT = a.mT.float()
     aT = aT.unsqueeze(0) if a.ndim == 2 else aT.expand(*batch, n, n).flatten(0, -3)
     columns = b.float().expand(*batch, *b.shape[-2:]).reshape(-1, *b.shape[-2:])
-    solution: Tensor = launch(kernels.trsm, aT.contiguous(), columns.contiguous(), _masks(a.device), unit=unit)
+    solution: Tensor = launch(kernels.trsm, aT.contiguous(), columns.contiguous(), doubling_masks(a.device), unit=unit)
     return solution.reshape(shape)
 
 
@@ -230,17 +231,16 @@ def _complex(a: Tensor, b: Tensor, lower: bool, unit: bool, precision: Precision
     return torch.complex(solution[..., 0::2, :], solution[..., 1::2, :])
 
 
-def _masks(device: torch.device) -> Tensor:
-    """Return, for each doubling of inverted blocks, a mask of the block below left of each pair, transposed; then 1."""
-    i = torch.arange(P_MAX, device=device)
-    masks = []
-    size = 1
+@functools.cache
+def doubling_masks(device: torch.device) -> Tensor:
+    """For blocks of 1, 2, 4 ... rows: the block above and right of each neighbouring pair; the last is the identity."""
+    i, masks, size = torch.arange(P_MAX), [], 1
     while size < P_MAX:
         pair, half = i // (2 * size), (i // size) % 2
         masks.append((pair.unsqueeze(1) == pair) & (half.unsqueeze(1) == 0) & (half == 1))
         size *= 2
-    masks.append(torch.eye(P_MAX, dtype=torch.bool, device=device))
-    return torch.stack(masks).float()  # [8, k, m]
+    masks.append(torch.eye(P_MAX, dtype=torch.bool))
+    return torch.stack(masks).float().to(device)  # [8, k, m]
 
 
 def _blocked(

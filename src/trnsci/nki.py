@@ -325,10 +325,10 @@ def upper_inverse(u_sb: Any, masks_sb: Any, unit: bool, both: bool = True) -> An
         if size < m:
             # y c.T = (c x).T, of which both x c x and its transpose are products.
             step_sb = product(elementwise(kept_sb, masks_sb[level][0:m, 0:m], nl.multiply), y_sb)
-            next_sb = subtract_product(x_sb, step_sb, x_sb)
+            # The transpose first: the next step waits for it. The last one needs no further ones.
             if both or 2 * size < m:
                 y_sb = subtract_product(y_sb, x_sb, step_sb)
-            x_sb = next_sb
+            x_sb = subtract_product(x_sb, step_sb, x_sb)
         size = 2 * size
     return x_sb, y_sb
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -260,30 +261,23 @@ class _System:
         return ratio
 
     def _refine(self, factors: LU) -> Tensor | None:
-        x = self._solve(factors, self.b)
-        before = float("inf")
-        for _ in range(_STEPS):
-            step = self._solve(factors, self._residual(x))
-            x = x + step
-            ratio = self._record(step, x)
-            if not ratio < float("inf") or (before < float("inf") and ratio > 0.5 * before and ratio > 2.0**-50):
-                return None
-            if self.trajectory[-1] <= self.goal and (before < float("inf") or ratio <= 2.0**-52):
-                return x
-            if ratio <= 2.0**-52:
-                return None
-            before = ratio
-        return None
+        return self._corrected(self._solve(factors, self.b), lambda r: self._solve(factors, r))
 
     def _gmres(self, factors: LU) -> Tensor | None:
         """Refinement whose corrections come from GMRES, the factors its preconditioner."""
         # A preconditioner must be one linear map; applied in the factors' precision it would be another each time.
-        factors = LU(factors.factors.to(self.a.dtype), factors.pivots)
-        x = torch.zeros_like(self.b)
+        wide = LU(factors.factors.to(self.a.dtype), factors.pivots)
+
+        def step(r: Tensor) -> Tensor:
+            return torch.cat([self._krylov(wide, r[:, k : k + 1]) for k in range(r.shape[-1])], -1)
+
+        return self._corrected(torch.zeros_like(self.b), step)
+
+    def _corrected(self, x: Tensor, correction: Callable[[Tensor], Tensor]) -> Tensor | None:
+        """Add corrections while each at most halves the one before; ``None`` where they stop short of the goal."""
         before = float("inf")
         for _ in range(_STEPS):
-            r = self._residual(x)
-            step = torch.cat([self._krylov(factors, r[:, k : k + 1]) for k in range(r.shape[-1])], -1)
+            step = correction(self._residual(x))
             x = x + step
             ratio = self._record(step, x)
             if not ratio < float("inf") or (before < float("inf") and ratio > 0.5 * before and ratio > 2.0**-50):

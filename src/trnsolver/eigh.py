@@ -87,12 +87,8 @@ def eigh(
         >>> eigh(torch.tensor([[2.0, 1.0], [1.0, 2.0]])).values.round(decimals=4)
         tensor([1., 3.])
     """
-    uplo = UPLO if uplo is None else uplo
-    square("eigh", look=False, a=a)
-    check.option("eigh", "uplo", uplo, ("L", "U", "l", "u"))
+    lower = _stored("eigh", a, UPLO, uplo)
     check.option("eigh", "method", method, ("auto", "divide", "jacobi"))
-    triangle("eigh", uplo in ("L", "l"), a=a)
-    lower = a.mH if uplo in ("U", "u") else a
     if target_error is not None:
         from trnsolver.contract import eigh_to
 
@@ -128,15 +124,19 @@ def eigvalsh(
         >>> eigvalsh(torch.tensor([[2.0, 1.0], [1.0, 2.0]])).round(decimals=4)
         tensor([1., 3.])
     """
-    uplo = UPLO if uplo is None else uplo
-    square("eigvalsh", look=False, a=a)
-    check.option("eigvalsh", "uplo", uplo, ("L", "U", "l", "u"))
-    triangle("eigvalsh", uplo in ("L", "l"), a=a)
-    lower = a.mH if uplo in ("U", "u") else a
-    values = run(EighValues(lower))
+    values = run(EighValues(_stored("eigvalsh", a, UPLO, uplo)))
     settled("eigvalsh", values)
     first, last = _subset("eigvalsh", values, subset, subset_by_index, subset_by_value)
     return written("eigvalsh", out, values[..., first:last], a=a)
+
+
+def _stored(op: str, a: Tensor, UPLO: str, uplo: str | None) -> Tensor:
+    """Check a matrix and the triangle that is read, by either name; return one of which it is the lower one."""
+    which = UPLO if uplo is None else uplo
+    square(op, look=False, a=a)
+    check.option(op, "uplo", which, ("L", "U", "l", "u"))
+    triangle(op, which in ("L", "l"), a=a)
+    return a if which in ("L", "l") else a.mH
 
 
 def _subset(

@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 
 from trnblas import gemm
+from trnblas.trsm import doubling_masks
 from trnsci import NotConverged, NotPositiveDefinite, array_function, check, op, run
 from trnsci.nki import launch
 from trnsolver.arguments import readable, roundoff, square
 from trnsolver.eigh import eigh
 from trnsolver.kernels import inv_sqrt_spd as kernels
-from trnsolver.tiles import doubling_masks
 
 _STEPS = 60
 

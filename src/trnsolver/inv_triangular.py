@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from trnblas import gemm
+from trnblas.trsm import doubling_masks
 from trnsci import array_function, op, run
 from trnsci.gradient import saves
 from trnsci.nki import launch
@@ -16,7 +17,7 @@ from trnsolver.batched_triangular import LEAST_INVERSE, batched_triangular
 from trnsolver.batches import pays
 from trnsolver.corrections import Parts, correctable, improved, product, single
 from trnsolver.kernels import inv_triangular as kernels
-from trnsolver.tiles import doubling_masks, near_one
+from trnsolver.tiles import near_one
 
 
 @array_function

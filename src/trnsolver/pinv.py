@@ -40,11 +40,7 @@ def pinv(
         tensor([[0.5000, 0.0000]])
     """
     matrices("pinv", a=a)
-    if rcond is not None and rtol is not None:
-        raise ArgumentError(
-            op="pinv", argument="rcond", got=rcond, expected=f"None with rtol={rtol}: they are the same"
-        )
-    share = rcond if rtol is None else rtol
+    share = _share("pinv", rcond, rtol)
     _real("pinv", rtol=share, atol=atol)
     if torch.is_grad_enabled() and a.requires_grad:
         result: Tensor = _Differentiable.apply(a, atol, share, hermitian)  # type: ignore[no-untyped-call]

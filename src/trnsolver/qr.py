@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from trnblas import gemm
+from trnblas.trsm import doubling_masks
 from trnsci import UnsupportedError, array_function, check, op, run
 from trnsci.arrays import to_numpy
 from trnsci.gradient import saves
@@ -25,7 +26,7 @@ from trnsolver.kernels import householder
 from trnsolver.kernels import qr as kernels
 from trnsolver.refine_factors import improved_qr
 from trnsolver.solve_triangular import triangular
-from trnsolver.tiles import doubling_masks, identity, near_one
+from trnsolver.tiles import identity, near_one
 
 Mode = Literal["reduced", "complete", "r"]
 Matrix = NDArray[Any]

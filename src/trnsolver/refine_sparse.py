@@ -11,10 +11,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from trnblas.split import two_sum
 from trnsci.arrays import to_numpy
 from trnsolver.compressed import Compressed
 from trnsolver.orderings import order_of
-from trnsolver.residual import _two_sum
 from trnsolver.superlu import hermitian, symmetric_factors
 
 _STEPS = 30
@@ -102,7 +102,7 @@ def accurate_residual(a: Any, x: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     for part in _slices(a.data, largest[rows], bits):
         sliced = sp.csr_array((part, a.indices, a.indptr), shape=a.shape)
         for other in right:
-            high, lost = _two_sum(high, -torch.from_numpy(sliced @ other))
+            high, lost = two_sum(high, -torch.from_numpy(sliced @ other))
             low = low + lost
     # what the slices leave, relative to the largest of a row and of a column
     dropped = torch.from_numpy(longest * largest[:, None] * most)

@@ -7,6 +7,8 @@ import math
 import torch
 from torch import Tensor
 
+from trnblas.split import two_sum
+
 
 def residual(a: Tensor, x: Tensor, b: Tensor) -> Tensor:
     """Return ``b - a @ x`` with an error of about ``2**-53 |result| + 2**-90 |a| @ |x|`` elementwise.
@@ -33,7 +35,7 @@ def residual(a: Tensor, x: Tensor, b: Tensor) -> Tensor:
             break
         for i, part in enumerate(left):
             if 0 <= total - i < len(right):
-                high, lost = _two_sum(high, -(part @ right[total - i]))
+                high, lost = two_sum(high, -(part @ right[total - i]))
                 low = low + lost
     return high + low
 
@@ -50,10 +52,3 @@ def _slices(x: Tensor, axis: int, bits: int) -> list[Tensor]:
         parts.append(part)
         rest = rest - part
     return parts or [torch.zeros_like(x)]
-
-
-def _two_sum(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """The rounded sum and what rounding lost (Knuth)."""
-    s = x + y
-    t = s - x
-    return s, (x - (s - t)) + (y - t)

@@ -180,14 +180,18 @@ def _cholesky_solve(team: Team, b: Part, factor: Part, upper: bool, out: Part | 
 def _inv_spd(team: Team, a: Part) -> Part:
     if len(a.shape) > 2:
         return by_batch(team, inv_spd, a)
-    n = a.shape[0]
-    start, size = chunks(n, team.size(0))[team.here(0)]
-    local = torch.zeros((n, size), dtype=a.dtype, device=a.local.device)
-    local.diagonal(-start).fill_(1)
-    x = _with_factor(team, _lower_factor(team, a), a.with_local(local, places=team.first(1)))
+    x = _with_factor(team, _lower_factor(team, a), unit_columns(team, a))
     # exactly Hermitian, as the function promises
     mirrored = x.transposed(conj=True).to(team, team.first(1)).local
     return x.with_local(0.5 * (x.local + mirrored.resolve_conj()))
+
+
+def unit_columns(team: Team, a: Part) -> Part:
+    """This rank's columns of the identity, like ``a``."""
+    start, size = chunks(a.shape[0], team.size(0))[team.here(0)]
+    local = torch.zeros((a.shape[0], size), dtype=a.dtype, device=a.local.device)
+    local.diagonal(-start).fill_(1)
+    return a.with_local(local, places=team.first(1))
 
 
 @sharded(solve_triangular)

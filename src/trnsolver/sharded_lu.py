@@ -19,11 +19,11 @@ from torch import Tensor
 from trnblas import gemm
 from trnblas.sharded import by_batch, written
 from trnblas.sharded_triangles import solve_triangle
-from trnsci.distributed import Part, Team, chunks, sharded
+from trnsci.distributed import Part, Team, sharded
 from trnsci.errors import Singular, UnsupportedError
 from trnsolver.arguments import readable
 from trnsolver.lu import LU, lu_factor, lu_solve, permutation_of
-from trnsolver.sharded import Dealt, _solve_spd, _solved
+from trnsolver.sharded import Dealt, _solve_spd, _solved, unit_columns
 from trnsolver.solve import inv, solve
 from trnsolver.solve_triangular import triangular
 
@@ -157,10 +157,5 @@ def _solve(
 def _inv(team: Team, a: Part, out: Part | None) -> Part:
     if len(a.shape) > 2:
         return written(team, by_batch(team, inv, a), out)
-    n = a.shape[0]
-    start, size = chunks(n, team.size(0))[team.here(0)]
-    local = torch.zeros((n, size), dtype=a.dtype, device=a.local.device)
-    local.diagonal(-start).fill_(1)
     factored = _regular("inv", _factored(team, a))
-    eye = a.with_local(local, places=team.first(1))
-    return written(team, _with_factors(team, factored.factors, factored.pivots, eye, False), out)
+    return written(team, _with_factors(team, factored.factors, factored.pivots, unit_columns(team, a), False), out)

@@ -136,13 +136,14 @@ def inv(a: Tensor, *, out: Tensor | None = None) -> Tensor:
     square("inv", look=False, a=a)
     factors, pivots, transposed = _factored(a)
     eye = torch.eye(a.shape[-1], dtype=a.dtype, device=a.device).expand(a.shape)
-    x = _checked("inv", a, eye, factors, lambda: _upright(run(LuInverse(factors, pivots)), transposed))
+
+    def by_lu() -> Tensor:
+        x = run(LuInverse(factors, pivots))
+        return x.mT if transposed else x
+
+    x = _checked("inv", a, eye, factors, by_lu)
     settled("inv", x, a=a)
     return written("inv", out, x, a=a)
-
-
-def _upright(x: Tensor, transposed: bool) -> Tensor:
-    return x.mT if transposed else x
 
 
 class SlogDet(NamedTuple):

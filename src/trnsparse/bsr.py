@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import Self
 
 import scipy.sparse as sp
 import torch
@@ -74,17 +73,6 @@ class BSRMatrix(SparseMatrix):
             check_compressed("BSRMatrix", self.indptr, self.indices, *self.grid)
 
     @classmethod
-    def _rebuilt(cls, indices: dict[str, Tensor], values: Tensor, shape: tuple[int, int]) -> Self:
-        result = cls.__new__(cls)
-        result.indptr, result.indices, result.values, result.shape = (
-            indices["indptr"],
-            indices["indices"],
-            values,
-            shape,
-        )
-        return result
-
-    @classmethod
     def from_dense(cls, dense: Tensor | Array, block: int | tuple[int, int] = 128) -> BSRMatrix:
         """Return the blocks of a dense matrix [M, N] that hold a nonzero."""
         tensor = as_values("from_dense", dense)
@@ -148,15 +136,6 @@ class BSRMatrix(SparseMatrix):
     def transposed(self) -> tuple[Tensor, Tensor, Tensor]:
         """Pointers and indices of the transpose, and the order of its blocks."""
         return self._once("transposed", lambda: transposition(self.indptr, self.indices, self.grid[1]))
-
-    def _indices(self) -> dict[str, Tensor]:
-        return {"indptr": self.indptr, "indices": self.indices}
-
-    def with_values(self, values: Tensor) -> Self:
-        """Return a matrix of the same pattern with other blocks."""
-        self._check_values(values)
-        result = self._rebuilt(self._index_on(values.device), values, self.shape)
-        return self._share(result)
 
     def transpose(self) -> BSRMatrix:
         """Return the transpose, in blocks (bn, bm)."""

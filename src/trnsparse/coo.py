@@ -46,6 +46,7 @@ class COOMatrix(SparseMatrix):
     """
 
     format = "coo"
+    _index_names = ("row", "col")
     _canonical = False
 
     def __init__(self, row: Numbers, col: Numbers, values: Numbers, shape: Sequence[int]) -> None:
@@ -61,12 +62,6 @@ class COOMatrix(SparseMatrix):
         if not self.values.is_meta:
             check_range("COOMatrix", "row", self.row, self.shape[0])
             check_range("COOMatrix", "col", self.col, self.shape[1])
-
-    @classmethod
-    def _rebuilt(cls, indices: dict[str, Tensor], values: Tensor, shape: tuple[int, int]) -> Self:
-        result = cls.__new__(cls)
-        result.row, result.col, result.values, result.shape = indices["row"], indices["col"], values, shape
-        return result
 
     @classmethod
     def sorted(cls, row: Tensor, col: Tensor, values: Tensor, shape: tuple[int, int]) -> Self:
@@ -108,15 +103,11 @@ class COOMatrix(SparseMatrix):
         row, col = coo.indices().clone()
         return cls.sorted(row, col, coo.values(), (coo.shape[0], coo.shape[1]))
 
-    def _indices(self) -> dict[str, Tensor]:
-        return {"row": self.row, "col": self.col}
-
     def with_values(self, values: Tensor) -> Self:
         """Return a matrix of the same pattern with other values."""
-        self._check_values(values)
-        result = self._rebuilt(self._index_on(values.device), values, self.shape)
+        result = super().with_values(values)
         result._canonical = self._canonical
-        return self._share(result)
+        return result
 
     def select(self, kept: Tensor) -> COOMatrix:
         """Return the entries where ``kept`` [nnz] is true."""
@@ -151,8 +142,7 @@ class COOMatrix(SparseMatrix):
             return None, self.row, None
         order, row, col, rank = result
         if rank is not None:
-            first = torch.nn.functional.pad(rank.diff() > 0, (1, 0), value=True)
-            row, col = row[first], col[first]
+            row, col = result.distinct()
         pattern = COOMatrix.sorted(row, col, self.values.new_empty(()).expand(row.shape), self.shape)
         return pattern, order, rank
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Self
 
 import scipy.sparse as sp
 import torch
@@ -35,26 +34,6 @@ class _Compressed(SparseMatrix):
         check_length(name, indices=self.indices.numel(), values=self.values.numel())
         if not self.values.is_meta:
             check_compressed(name, self.indptr, self.indices, self.shape[self.axis], self.shape[1 - self.axis])
-
-    @classmethod
-    def _rebuilt(cls, indices: dict[str, Tensor], values: Tensor, shape: tuple[int, int]) -> Self:
-        result = cls.__new__(cls)
-        result.indptr, result.indices, result.values, result.shape = (
-            indices["indptr"],
-            indices["indices"],
-            values,
-            shape,
-        )
-        return result
-
-    def _indices(self) -> dict[str, Tensor]:
-        return {"indptr": self.indptr, "indices": self.indices}
-
-    def with_values(self, values: Tensor) -> Self:
-        """Return a matrix of the same pattern with other values."""
-        self._check_values(values)
-        result = self._rebuilt(self._index_on(values.device), values, self.shape)
-        return self._share(result)
 
     @property
     def transposed(self) -> tuple[Tensor, Tensor, Tensor]:

@@ -89,6 +89,12 @@ class Sorted(NamedTuple):
     col: Tensor
     rank: Tensor | None
 
+    def distinct(self) -> tuple[Tensor, Tensor]:
+        """Return rows and columns, those of entries at one position once."""
+        assert self.rank is not None
+        first = torch.nn.functional.pad(self.rank.diff() > 0, (1, 0), value=True)
+        return self.row[first], self.col[first]
+
 
 def by_position(row: Tensor, col: Tensor, shape: tuple[int, int]) -> Sorted | None:
     """Sort entries by row, then column; ``None`` says that they are in order and distinct already."""
@@ -141,8 +147,7 @@ def in_blocks(row: Tensor, col: Tensor, block: tuple[int, int], grid: tuple[int,
         order, down, across, rank = result
         slot = torch.empty_like(order).index_copy_(0, order, slot if rank is None else rank)
         if rank is not None:
-            first = torch.nn.functional.pad(rank.diff() > 0, (1, 0), value=True)
-            down, across = down[first], across[first]
+            down, across = result.distinct()
     return compress(down, grid[0]), across, (slot * bm + row % bm) * bn + col % bn
 
 

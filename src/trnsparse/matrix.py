@@ -70,6 +70,7 @@ class SparseMatrix(ABC):
     shape: tuple[int, int]
     values: Tensor
     ndim = 2
+    _index_names: tuple[str, ...] = ("indptr", "indices")
 
     def __init_subclass__(cls) -> None:
         untouched(cls)
@@ -79,21 +80,24 @@ class SparseMatrix(ABC):
         """Return the matrix as sorted coordinates without duplicates."""
 
     @abstractmethod
-    def with_values(self, values: Tensor) -> Self:
-        """Return a matrix of the same pattern with other values."""
-
-    @abstractmethod
     def transpose(self) -> SparseMatrix:
         """Return the transpose."""
 
-    @abstractmethod
+    def with_values(self, values: Tensor) -> Self:
+        """Return a matrix of the same pattern with other values, or blocks."""
+        self._check_values(values)
+        return self._share(self._rebuilt(self._index_on(values.device), values, self.shape))
+
     def _indices(self) -> dict[str, Tensor]:
         """Return the index tensors by constructor argument."""
+        return {name: self.__dict__[name] for name in self._index_names}
 
     @classmethod
-    @abstractmethod
     def _rebuilt(cls, indices: dict[str, Tensor], values: Tensor, shape: tuple[int, int]) -> Self:
         """Return a matrix from the parts, without checks."""
+        result = cls.__new__(cls)
+        result.__dict__.update(indices, values=values, shape=shape)
+        return result
 
     @cached_property
     def _derived(self) -> dict[str, Any]:

@@ -171,8 +171,7 @@ def _blocks(row: Tensor, col: Tensor, blocks: Tensor, like: BSRMatrix) -> BSRMat
         order, row, col, rank = result
         blocks = blocks.index_select(0, order)
         if rank is not None:
-            first = torch.nn.functional.pad(rank.diff() > 0, (1, 0), value=True)
-            row, col = row[first], col[first]
+            row, col = result.distinct()
             blocks = blocks.new_zeros((row.shape[0], *blocks.shape[1:])).index_add(0, rank, blocks)
     return BSRMatrix._rebuilt({"indptr": compress(row, like.grid[0]), "indices": col}, blocks, like.shape)
 
@@ -316,15 +315,5 @@ def triangle(a: SparseMatrixLike, *, lower: bool = True, offset: int = 0) -> Spa
 
 
 __all__ = [
-    "add",
-    "eye",
-    "kron",
-    "matmul",
-    "multiply",
-    "norm",
-    "rmatmul",
-    "scale_columns",
-    "scale_rows",
-    "spgemm",
-    "triangle",
-]
+    "add", "eye", "kron", "matmul", "multiply", "norm", "rmatmul", "scale_columns", "scale_rows", "spgemm", "triangle",
+]  # fmt: skip

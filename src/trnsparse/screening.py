@@ -108,26 +108,15 @@ def _reach(value: Tensor, limit: float) -> Tensor:
 
 def _product_above(x: Tensor, y: Tensor, limit: float) -> Tensor:
     """Return whether ``x * y > limit`` for non-negative float64, without rounding, overflow or underflow."""
+    from trnblas.split import two_product
+
     (x, x_exponent), (y, y_exponent) = torch.frexp(x), torch.frexp(y)
     fraction, exponent = math.frexp(limit)
     # Fractions lie between 1/2 and 1, so that exponents further apart than 2 decide alone.
     shift = (exponent - x_exponent - y_exponent).clamp(-4, 4)
     target = fraction * torch.pow(2.0, shift.double())
-    product = x * y
-    return (product > target) | ((product == target) & (_rounding(x, y, product) > 0))
-
-
-def _rounding(x: Tensor, y: Tensor, product: Tensor) -> Tensor:
-    """Return ``x * y - product`` exactly (Dekker 1971)."""
-    (x_high, x_low), (y_high, y_low) = _split(x), _split(y)
-    return ((x_high * y_high - product) + x_high * y_low + x_low * y_high) + x_low * y_low
-
-
-def _split(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Return halves of 26 bits whose sum is ``x`` (Veltkamp)."""
-    wide = x * (2.0**27 + 1)
-    high = wide - (wide - x)
-    return high, x - high
+    product, rounding = two_product(x, y)
+    return (product > target) | ((product == target) & (rounding > 0))
 
 
 @array_function

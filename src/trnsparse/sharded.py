@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from trnblas.sharded import written
 from trnsci.distributed import Part, Team, chunks, sharded
 from trnsci.distributed.parts import Places
 from trnsci.errors import ArgumentError, UnsupportedError
@@ -51,7 +52,7 @@ def _check(public: Any, a: Any, b: Tensor, **options: Any) -> None:
 
 @sharded(spmm, check=lambda a, b, **options: _check(spmm, a, b, **options))
 def _spmm(team: Team, a: RowSharded, b: Part, c: Part | None, trans: Any, out: Part | None, **options: Any) -> Part:
-    return _written(team, product(team, a, b, c, **options), out)
+    return written(team, product(team, a, b, c, **options), out)
 
 
 def product(team: Team, a: RowSharded, b: Part, c: Part | None = None, **options: Any) -> Part:
@@ -74,7 +75,7 @@ def _spmv(team: Team, a: RowSharded, x: Part, y: Part | None, trans: Any, out: P
     shape = (*x.shape[:-1], a.shape[0])
     addend = None if y is None else y.to(team, places).local
     product = x.with_local(spmv(a.local, needed.local, y=addend, **options), shape, places)
-    return _written(team, product, out)
+    return written(team, product, out)
 
 
 def _one_mesh(op: str, team: Team, a: RowSharded) -> None:
@@ -111,10 +112,3 @@ def _picked(x: Tensor, axis: int, positions: Tensor) -> Tensor:
     if x.is_meta:
         return x.new_empty((*x.shape[:axis], positions.numel(), *x.shape[axis + 1 :]))
     return x.index_select(axis, positions)
-
-
-def _written(team: Team, result: Part, out: Part | None) -> Part:
-    if out is None:
-        return result
-    out.local.copy_(result.to(team, out.places).local)
-    return out

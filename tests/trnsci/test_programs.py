@@ -10,13 +10,13 @@ import trnsolver
 import trnsparse
 import trntensor
 from trnblas.kernels import gemm as kernels
+from trnblas.trsm import doubling_masks
 from trnsci import kernel_launcher, programs, specs
 from trnsci.nki import Axis, launch
 from trnsci.testing import gaussian
 from trnsolver.divide import constants, rotation
 from trnsolver.jacobi import masks
 from trnsolver.kernels import eigh, inv_sqrt_spd, jacobi, svd
-from trnsolver.tiles import doubling_masks
 
 
 @pytest.fixture
