@@ -211,11 +211,8 @@ class Access(Unwritten):
         arena = storage.arena
         if arena.marks is code or (type(arena.marks) is int and arena.marks == code):
             return
-        size = 1
-        for n in t.shape:
-            size *= n
         # every element of a tensor that owns its arena
-        if storage.address is None and size * int(t.dtype.itemsize) == arena.nbytes and 0 not in t.strides:
+        if storage.address is None and t.size * int(t.dtype.itemsize) == arena.nbytes and 0 not in t.strides:
             arena.marks = code
             return
         t.mark_window(t.offset)[...] = code
@@ -322,18 +319,22 @@ class Access(Unwritten):
                 if missing.any():
                     return self.poisoned(base, role, values, missing)
             return values
-        if dynamic.kind == "vector":
-            raise WrongArgument(
-                f"{role}: only DMA can gather by vector_offset",
-                rule="indirect",
-                hint="use dma_copy, or .indirect() on trn3",
-            )
-        static = t.at(self.resolve(t, role))
+        static = self._settled(t, role)
         if self.checks:
             missing = static.unwritten()
             if missing.any():
                 return self.poisoned(static, role, static.array, missing)
         return static.array
+
+    def _settled(self, t: NkiTensor, role: str) -> NkiTensor:
+        """Return the view a scalar run-time index leads to."""
+        if t.dynamic is not None and t.dynamic.kind == "vector":
+            raise WrongArgument(
+                f"{role}: only DMA can gather and scatter by vector_offset",
+                rule="indirect",
+                hint="use dma_copy, or .indirect() on trn3",
+            )
+        return t.at(self.resolve(t, role))
 
     def _write_dynamic(self, t: NkiTensor, values: np.ndarray, role: str, code: int) -> None:
         dynamic = t.dynamic
@@ -349,13 +350,7 @@ class Access(Unwritten):
                 for unit in range(marks.shape[-1]):
                     np.put_along_axis(marks[..., unit], columns, np.uint8(code), axis=1)
             return
-        if dynamic.kind == "vector":
-            raise WrongArgument(
-                f"{role}: only DMA can scatter by vector_offset",
-                rule="indirect",
-                hint="use dma_copy, or .indirect() on trn3",
-            )
-        static = t.at(self.resolve(t, role))
+        static = self._settled(t, role)
         t.storage.runtime = True
         if self.garbage is not None:
             self.garbage.keep(static)

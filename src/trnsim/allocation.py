@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from trnsim.errors import CapacityError, HardwareLimit, OutOfBounds, WrongArgument, WrongShape
 from trnsim.language.dtypes import LOW_PRECISION, DType, ExtraDtype, as_dtype, float32
-from trnsim.language.layout import as_shape
+from trnsim.language.layout import as_shape, row_major
 from trnsim.language.objects import MemoryRegion, as_region
 from trnsim.language.tensor import NkiTensor
 from trnsim.memory import PSUM, UNWRITTEN, WRITTEN, Arena, Lifetimes, Scope, Storage
@@ -52,9 +53,7 @@ class Allocation:
                 hint="a tensor has at least one dimension, and every dimension at least one element",
             )
         physical = self.physical(dtype)
-        row = 1
-        for n in shape[1:]:
-            row *= n
+        row = math.prod(shape[1:])
         if on_chip:
             self._check_on_chip(shape, row * dtype.itemsize, region, name)
         where: tuple[int, int] | None = None
@@ -71,32 +70,21 @@ class Allocation:
         else:
             arena = self._fresh(shape[0] * row, physical, dtype)
             pitch, base = row * physical.itemsize, 0
+        like: dict[str, Any] = {
+            "name": label,
+            "shape": shape,
+            "dtype": dtype,
+            "physical": physical,
+            "buffer": region.value,
+        }
+        partition = where[0] if where else 0
         storage = Storage(
-            name=label,
-            shape=shape,
-            dtype=dtype,
-            physical=physical,
-            buffer=region.value,
-            arena=arena,
-            pitch=pitch,
-            base=base,
-            partition=where[0] if where else 0,
-            address=where,
-            line=line,
+            **like, arena=arena, pitch=pitch, base=base, partition=partition, address=where, line=line, scope=self.scope
         )
         if arena is self._arenas.get(PSUM):
             # a matmul infers whether it starts a sum from this tensor's own history, not from that of its address
             private = Arena(shape[0] * row * int(dtype.itemsize), unit=int(dtype.itemsize))
-            storage.shadow = Storage(
-                name=label,
-                shape=shape,
-                dtype=dtype,
-                physical=physical,
-                buffer=region.value,
-                arena=private,
-                pitch=row * physical.itemsize,
-            )
-        storage.scope = self.scope
+            storage.shadow = Storage(**like, arena=private, pitch=row * physical.itemsize)
         if on_chip:
             self.lifetimes.add(storage)
         elif region is MemoryRegion.shared_hbm:
@@ -108,11 +96,7 @@ class Allocation:
         tensor.dtype = dtype
         tensor.storage = storage
         tensor.buffer = region
-        strides, step = [], 1
-        for n in reversed(shape):
-            strides.append(step)
-            step *= n
-        tensor.strides = tuple(reversed(strides))
+        tensor.strides = row_major(shape)
         tensor.offset = 0
         tensor.dynamic = None
         tensor._array = None
@@ -255,15 +239,12 @@ class Allocation:
             unit=int(logical.itemsize),
         )
         region = MemoryRegion.shared_hbm if shared else MemoryRegion.private_hbm
-        storage = Storage(
-            name=name,
-            shape=shape,
-            dtype=logical,
-            physical=array.dtype,
-            buffer=region.value,
-            arena=arena,
-            pitch=array.nbytes,
-            line=None,
-        )
-        storage.shared = shared
+        like: dict[str, Any] = {
+            "name": name,
+            "shape": shape,
+            "dtype": logical,
+            "physical": array.dtype,
+            "buffer": region.value,
+        }
+        storage = Storage(**like, arena=arena, pitch=array.nbytes, shared=shared)
         return NkiTensor(shape, logical, storage, region)

@@ -7,6 +7,7 @@ because both run the same program. `Device` is what the sessions know as ``machi
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,27 +22,17 @@ from trnsim.targets import Target
 from trnsim.workers import Workers
 
 
+@dataclass(slots=True, eq=False)
 class Post:
     """One core's half of a ``sendrecv``."""
 
-    __slots__ = ("dst", "line", "poison", "receive", "send", "taken", "values")
-
-    def __init__(
-        self,
-        values: np.ndarray,
-        dst: NkiTensor,
-        send: int,
-        receive: int,
-        line: str,
-        poison: np.ndarray | None = None,
-    ) -> None:
-        self.values = values
-        self.dst = dst
-        self.send = send
-        self.receive = receive
-        self.line = line
-        self.poison = poison
-        self.taken = False
+    values: np.ndarray
+    dst: NkiTensor
+    send: int
+    receive: int
+    line: str
+    poison: np.ndarray | None = None
+    taken: bool = False
 
 
 class Device:

@@ -75,41 +75,17 @@ class KernelError(TrnError, RuntimeError):
     """
 
     message: str
-    rule: str
-    hint: str
-    got: Any
-    limit: Any
-    target: str | None
-    kernel: str | None
-    instruction: str | None
-    line: str | None
+    rule: str = ""
+    hint: str = ""
+    got: Any = None
+    limit: Any = None
+    target: str | None = None
+    kernel: str | None = None
+    instruction: str | None = None
+    line: str | None = None
 
-    def __init__(
-        self,
-        message: str = "",
-        *,
-        rule: str = "",
-        hint: str = "",
-        got: object = None,
-        limit: object = None,
-        target: str | None = None,
-        kernel: str | None = None,
-        instruction: str | None = None,
-        line: str | None = None,
-        **more: object,
-    ) -> None:
-        super().__init__(
-            message=message,
-            rule=rule,
-            hint=hint,
-            got=got,
-            limit=limit,
-            target=target,
-            kernel=kernel,
-            instruction=instruction,
-            line=line,
-            **more,
-        )
+    def __init__(self, message: str = "", **fields: object) -> None:
+        super().__init__(message=message, **fields)
 
     def locate(self, *, kernel: str | None, instruction: str | None, line: str | None, target: str | None) -> None:
         """Fill in the place where the error happened; what is already known stays."""

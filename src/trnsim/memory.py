@@ -8,7 +8,9 @@ The arena knows what was written (``UNWRITTEN``, ``WRITTEN``, ``MATMUL``: by a m
 from __future__ import annotations
 
 import itertools
+import math
 import weakref
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +24,7 @@ UNWRITTEN, WRITTEN, MATMUL = 0, 1, 2
 _uids = itertools.count()
 
 
+@dataclass(slots=True, eq=False)
 class Arena:
     """Bytes with a row pitch, and how far they have been written.
 
@@ -29,14 +32,11 @@ class Arena:
     of poison, which counts as unwritten, what it depends on (see `trnsim.poison`).
     """
 
-    __slots__ = ("data", "marks", "nbytes", "origins", "unit")
-
-    def __init__(self, nbytes: int, *, data: Any = None, marks: int = UNWRITTEN, unit: int = 4) -> None:
-        self.nbytes = nbytes
-        self.data = data
-        self.marks: int | np.ndarray = marks
-        self.unit = unit
-        self.origins: np.ndarray | None = None
+    nbytes: int
+    data: Any = None
+    marks: int | np.ndarray = UNWRITTEN
+    unit: int = 4
+    origins: np.ndarray | None = None
 
     def marks_for(self, itemsize: int) -> np.ndarray:
         """``marks`` as an array fine enough to address elements of ``itemsize`` bytes."""
@@ -56,16 +56,15 @@ class Arena:
         self.unit = 1
 
 
+@dataclass(slots=True, eq=False)
 class Scope:
     """One turn of a loop on the device: tensors declared in it are gone when it has ``ended``, which says how."""
 
-    __slots__ = ("ended", "loop")
-
-    def __init__(self, loop: str) -> None:
-        self.loop = loop
-        self.ended = ""
+    loop: str
+    ended: str = ""
 
 
+@dataclass(slots=True, kw_only=True, eq=False, repr=False, weakref_slot=True)
 class Storage:
     """One allocation: where its bytes are, how they are laid out, when it was used.
 
@@ -81,79 +80,38 @@ class Storage:
         windows: of an argument, the parts that were read; ``None`` when they are not followed.
     """
 
-    __slots__ = (
-        "address",
-        "arena",
-        "base",
-        "buffer",
-        "dtype",
-        "first",
-        "itemsize",
-        "last",
-        "line",
-        "log",
-        "name",
-        "partition",
-        "physical",
-        "pitch",
-        "row",
-        "rows",
-        "runtime",
-        "scope",
-        "shadow",
-        "shape",
-        "shared",
-        "snapshot",
-        "uid",
-        "user",
-        "views",
-        "windows",
-        "__weakref__",
-    )
+    name: str
+    shape: tuple[int, ...]
+    dtype: Any
+    physical: np.dtype[Any]
+    buffer: str
+    arena: Arena
+    pitch: int
+    base: int = 0
+    partition: int = 0
+    address: tuple[int, int] | None = None
+    line: str | None = None
+    shared: bool = False
+    scope: Scope | None = None
+    shadow: Storage | None = None
+    runtime: bool = False
+    windows: set[Any] | None = None
+    snapshot: np.ndarray | None = None
+    user: Any = None
+    views: dict[Any, Any] | None = None
+    log: list[Span] | None = None
+    first: int = -1
+    last: int = -1
+    uid: int = field(default_factory=_uids.__next__)
+    itemsize: int = field(init=False)
+    rows: int = field(init=False)
+    row: int = field(init=False)
 
-    def __init__(
-        self,
-        *,
-        name: str,
-        shape: tuple[int, ...],
-        dtype: Any,
-        physical: np.dtype[Any],
-        buffer: str,
-        arena: Arena,
-        pitch: int,
-        base: int = 0,
-        partition: int = 0,
-        address: tuple[int, int] | None = None,
-        line: str | None = None,
-    ) -> None:
-        self.uid = next(_uids)
-        self.name = name or f"t{self.uid}"
-        self.shape = shape
-        self.dtype = dtype
-        self.physical = physical
-        self.itemsize = int(dtype.itemsize)
-        self.buffer = buffer
-        self.arena = arena
-        self.pitch = pitch
-        self.base = base
-        self.partition = partition
-        self.address = address
-        self.line = line
-        self.first = self.last = -1
-        self.log: list[Span] | None = None
-        self.snapshot: np.ndarray | None = None
-        self.user: Any = None
-        self.views: dict[Any, Any] | None = None
-        self.shared = False
-        self.scope: Scope | None = None
-        self.shadow: Storage | None = None
-        self.runtime = False
-        self.windows: set[Any] | None = None
-        size = 1
-        for n in shape[1:]:
-            size *= n
-        self.rows = shape[0] if shape else 1
-        self.row = size
+    def __post_init__(self) -> None:
+        self.name = self.name or f"t{self.uid}"
+        self.itemsize = int(self.dtype.itemsize)
+        self.rows = self.shape[0] if self.shape else 1
+        self.row = math.prod(self.shape[1:])
 
     @property
     def on_chip(self) -> bool:

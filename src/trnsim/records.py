@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from trnsim.errors import WrongArgument
@@ -33,10 +35,7 @@ class Operand(NamedTuple):
     @property
     def n(self) -> int:
         """Elements per partition (on chip)."""
-        size = 1
-        for extent in self.shape[1:]:
-            size *= extent
-        return size
+        return math.prod(self.shape[1:])
 
 
 def operand_of(t: NkiTensor) -> Operand:
@@ -89,6 +88,7 @@ def _operand(t: NkiTensor, storage: Any) -> Operand:
 _DTYPES: dict[Any, tuple[str, int]] = {}
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Record:
     """One instruction of the stream, as the timing model and the debugger read it.
 
@@ -104,31 +104,17 @@ class Record:
         indices: tiles that hold run-time offsets of an operand: they must be there first, and cost nothing more.
     """
 
-    __slots__ = ("after", "core", "cost", "engine", "index", "indices", "line", "name", "rank", "reads", "writes")
-
-    def __init__(
-        self,
-        index: int,
-        name: str,
-        engine: str,
-        reads: Any,
-        writes: Any,
-        line: Any,
-        cost: dict[str, Any],
-        core: int = 0,
-        rank: int = 0,
-    ) -> None:
-        self.index = index
-        self.name = name
-        self.engine = engine
-        self.reads = reads
-        self.writes = writes
-        self.line = line
-        self.cost = cost
-        self.core = core
-        self.rank = rank
-        self.after: list[int] = []
-        self.indices: tuple[Operand, ...] = ()
+    index: int
+    name: str
+    engine: str
+    reads: Any
+    writes: Any
+    line: Any
+    cost: dict[str, Any]
+    core: int = 0
+    rank: int = 0
+    after: list[int] = field(default_factory=list)
+    indices: tuple[Operand, ...] = ()
 
     def addressed_by(self, index: Any) -> None:
         """Wait for a run-time offset: for the tile that holds it, or for the load of its register."""
@@ -141,15 +127,13 @@ class Record:
         return f"{self.index}: {self.engine}.{self.name} {self.cost} @ {self.line}"
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class NkiInstruction:
     """Handle of an issued instruction; ``depends_on`` orders it after others."""
 
-    __slots__ = ("handle", "index", "record")
-
-    def __init__(self, handle: Any = None, index: int = -1, record: Record | None = None) -> None:
-        self.handle = handle
-        self.index = index
-        self.record = record
+    handle: Any = None
+    index: int = -1
+    record: Record | None = None
 
     def depends_on(self, *producers: NkiInstruction) -> NkiInstruction:
         """Run after every producer; returns self."""

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextvars import copy_context
+from dataclasses import dataclass, field
 from typing import Any
 
 from trnsim.errors import Deadlock
@@ -20,35 +21,21 @@ class Stopped(BaseException):
     """Unwinds a worker after another one failed. Not an `Exception`, so that no kernel catches it."""
 
 
+@dataclass(slots=True, eq=False)
 class Worker:
     """One thread: a core's session and what it runs."""
 
-    __slots__ = (
-        "body",
-        "finished",
-        "gate",
-        "gave_up",
-        "label",
-        "line",
-        "optional",
-        "ready",
-        "result",
-        "session",
-        "what",
-    )
-
-    def __init__(self, session: Session, label: str, body: Callable[[], Any]) -> None:
-        self.session = session
-        self.label = label
-        self.body = body
-        self.gate = threading.Semaphore(0)
-        self.ready: Callable[[], bool] | None = None
-        self.what: Callable[[], str] = str
-        self.line = ""
-        self.optional = False
-        self.gave_up = False
-        self.finished = False
-        self.result: Any = None
+    session: Session
+    label: str
+    body: Callable[[], Any]
+    gate: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
+    ready: Callable[[], bool] | None = None
+    what: Callable[[], str] = str
+    line: str = ""
+    optional: bool = False
+    gave_up: bool = False
+    finished: bool = False
+    result: Any = None
 
 
 class Workers:

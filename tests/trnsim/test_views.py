@@ -554,7 +554,7 @@ RUN_TIME = [
     (sbuf, lambda t: t.indirect(index_tile((4, 1))), WrongShape, "indirect", "4 partitions"),
     (sbuf, lambda t: t.indirect(index_tile(dtype="float32")), WrongDtype, "indirect", "integers"),
     (sbuf, lambda t: t.indirect(index_tile(buffer=psum)), WrongBuffer, "indirect", "in psum"),
-    (sbuf, lambda t: t.indirect(3), WrongBuffer, "indirect", "SBUF tile"),
+    (sbuf, lambda t: t.indirect(3), WrongArgument, "indirect", "SBUF tile"),
     (sbuf, lambda t: t.indirect(index_tile(), 9), WrongArgument, "indirect", "num_elem is 9"),
     (sbuf, lambda t: t.permute((0, 2, 1)).indirect(index_tile()), WrongShape, "contiguous", "not contiguous"),
     (sbuf, lambda t: t.indirect(index_tile())[:, 0:2], WrongArgument, "indirect", "already addresses"),

@@ -10,6 +10,7 @@ never round. GpSimd has native 32-bit integers, which wrap like any two's-comple
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ Fn = Callable[..., np.ndarray]
 F32 = np.float32
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Alu:
     """One operator.
 
@@ -36,29 +38,18 @@ class Alu:
         integer: exact meaning on 64-bit integers for GpSimd's native arithmetic, or ``None``.
     """
 
-    __slots__ = ("arity", "bitvec", "fn", "identity", "integer", "kind", "name", "since", "ufunc")
+    name: str
+    fn: Fn
+    kind: str = "arithmetic"
+    arity: int = 2
+    ufunc: np.ufunc | None = None
+    identity: float | None = None
+    since: int = 2
+    integer: Fn | None = None
+    bitvec: bool = field(init=False)
 
-    def __init__(
-        self,
-        name: str,
-        fn: Fn,
-        *,
-        kind: str = "arithmetic",
-        arity: int = 2,
-        ufunc: np.ufunc | None = None,
-        identity: float | None = None,
-        since: int = 2,
-        integer: Fn | None = None,
-    ) -> None:
-        self.name = name
-        self.fn = fn
-        self.kind = kind
-        self.bitvec = kind == "bitvec"
-        self.arity = arity
-        self.ufunc = ufunc
-        self.identity = identity
-        self.since = since
-        self.integer = integer
+    def __post_init__(self) -> None:
+        self.bitvec = self.kind == "bitvec"
 
     def __repr__(self) -> str:
         return f"nl.{self.name}"

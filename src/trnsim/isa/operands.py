@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -103,9 +104,7 @@ def reachable(s: Session, t: NkiTensor, role: str, n: int) -> None:
 
 def scratch(s: Session, name: str, shape: tuple[int, ...]) -> np.ndarray:
     """Memory for an intermediate of one instruction: fresh pages cost as much as a small product."""
-    size = 1
-    for n in shape:
-        size *= n
+    size = math.prod(shape)
     held = s.state.get(name)
     if held is None or held.size < size:
         held = s.state[name] = np.empty(max(size, 65536), np.float32)
@@ -116,9 +115,7 @@ def scratch(s: Session, name: str, shape: tuple[int, ...]) -> np.ndarray:
 def alike(s: Session, dst: NkiTensor, dst_role: str, *others: Named) -> None:
     """Check that tiles have the same partitions and the same number of elements in each; ranks may differ."""
     shape = dst.shape
-    n = 1
-    for extent in shape[1:]:
-        n *= extent
+    n = math.prod(shape[1:])
     if n > PSUM_ELEMENTS or len(shape) > 5:
         reachable(s, dst, dst_role, n)
     for t, role in others:

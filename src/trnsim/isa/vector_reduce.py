@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -45,9 +46,7 @@ def tensor_reduce(
     alu = ops.reduction(op, "op")
     x = s.read(data, "data")
     first = _trailing(axis, data)
-    left = 1
-    for n in data.shape[1:first]:
-        left *= n
+    left = math.prod(data.shape[1:first])
     if s.checks:
         s.operand(dst, "dst")
         partitions(dst, "dst", data, "data")

@@ -6,6 +6,8 @@ view's dtype. On chip, dimension 0 is the partition and its stride is a multiple
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -15,6 +17,7 @@ from trnsim.language.dtypes import DType
 from trnsim.language.objects import MemoryRegion, NKIObject
 
 
+@dataclass(slots=True, eq=False)
 class Dynamic:
     """Run-time addressing of a view.
 
@@ -29,19 +32,16 @@ class Dynamic:
         count: elements picked per partition (``tensor``).
     """
 
-    __slots__ = ("bound", "count", "dim", "index", "kind", "stride")
-
-    def __init__(self, kind: str, index: Any, stride: int, dim: int, bound: int, count: int = 0) -> None:
-        self.kind = kind
-        self.index = index
-        self.stride = stride
-        self.dim = dim
-        self.bound = bound
-        self.count = count
+    kind: str
+    index: Any
+    stride: int
+    dim: int
+    bound: int
+    count: int = 0
 
     def moved(self, dim: int) -> Dynamic:
         """Return the same addressing after its dimension has become ``dim``."""
-        return Dynamic(self.kind, self.index, self.stride, dim, self.bound, self.count)
+        return replace(self, dim=dim)
 
 
 class Layout(NKIObject):
@@ -74,10 +74,7 @@ class Layout(NKIObject):
 
     @property
     def size(self) -> int:
-        n = 1
-        for s in self.shape:
-            n *= s
-        return n
+        return math.prod(self.shape)
 
     @property
     def itemsize(self) -> int:
@@ -97,10 +94,7 @@ class Layout(NKIObject):
     @property
     def free_size(self) -> int:
         """Elements per partition."""
-        n = 1
-        for s in self.shape[1:]:
-            n *= s
-        return n
+        return math.prod(self.shape[1:])
 
     @property
     def partition_start(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, TypeVar
 
 from trnsim.errors import WrongArgument, WrongShape
@@ -100,9 +101,7 @@ def _sizes(t: Views, dim: int, group: tuple[str, ...], fixed_sizes: dict[str, in
             limit=1,
             hint="give all but one in fixed_sizes",
         )
-    known = 1
-    for n in sizes:
-        known *= n if n != -1 else 1
+    known = math.prod(n for n in sizes if n != -1)
     if known < 1 or t.shape[dim] % known or (-1 not in sizes and known != t.shape[dim]):
         raise _disagree(t, dim, group, sizes)
     return sizes
