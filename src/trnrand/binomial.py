@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable
-from typing import NamedTuple
+from typing import NamedTuple, Unpack
 
 import torch
 from torch import Tensor
@@ -12,9 +12,8 @@ from torch import Tensor
 from trnrand import host_loops, maths
 from trnrand.bits import attempt_words
 from trnrand.reject import Blocks, at, by_case, rejected
-from trnrand.request import FLOATS, INTEGERS, Number, Request, Size, drawing, half_open, open_unit, substream
+from trnrand.request import FLOATS, INTEGERS, Number, Options, Request, Size, drawing, half_open, open_unit, substream
 from trnrand.segment import Segment
-from trnrand.source import Source
 from trnsci import Cost, op, run
 
 SMALL = 10.0
@@ -22,15 +21,7 @@ COUNTS = (torch.int64, *INTEGERS, *FLOATS)
 
 
 @drawing
-def binomial(
-    *size: Size,
-    n: Number,
-    p: Number = 0.5,
-    dtype: torch.dtype | None = None,
-    device: torch.device | str | None = None,
-    out: Tensor | None = None,
-    generator: Source | None = None,
-) -> Tensor:
+def binomial(*size: Size, n: Number, p: Number = 0.5, **options: Unpack[Options]) -> Tensor:
     """Draw binomial counts: successes in ``n`` independent trials.
 
     Args:
@@ -42,9 +33,7 @@ def binomial(
         Counts from 0 to ``n``; exact by inversion or transformed rejection (BTRS).
     """
     parameters = {"n": (n, "count"), "p": (p, "probability")}
-    request = Request(
-        "binomial", size, generator, dtype=dtype, device=device, out=out, parameters=parameters, dtypes=COUNTS
-    )
+    request = Request("binomial", size, parameters=parameters, dtypes=COUNTS, **options)
     stream, first = request.claim(1)
     segment = Segment.of(substream(stream, 0, 0), first, request.count, 1)
     n_, p_ = (request.tensor(name).detach().contiguous() for name in ("n", "p"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Unpack
 
 import torch
 from torch import Tensor
@@ -12,22 +13,13 @@ from trnrand.inverse import drawn
 from trnrand.normal import standard
 from trnrand.quantiles import normal_quantile
 from trnrand.reject import at, rejected
-from trnrand.request import Number, Request, Size, drawing, half_open
-from trnrand.source import Source
+from trnrand.request import Number, Options, Request, Size, drawing, half_open
 from trnrand.uniform import ordered
 from trnsci import ArgumentError
 
 
 @drawing
-def lognormal(
-    *size: Size,
-    loc: Number = 0.0,
-    scale: Number = 1.0,
-    dtype: torch.dtype | None = None,
-    device: torch.device | str | None = None,
-    out: Tensor | None = None,
-    generator: Source | None = None,
-) -> Tensor:
+def lognormal(*size: Size, loc: Number = 0.0, scale: Number = 1.0, **options: Unpack[Options]) -> Tensor:
     """Draw log-normal numbers: exponentials of normal ones.
 
     Args:
@@ -38,20 +30,13 @@ def lognormal(
         ``exp(loc + scale * z)``, with gradients to the parameters.
     """
     parameters = {"loc": (loc, "finite"), "scale": (scale, "non-negative")}
-    request = Request("lognormal", size, generator, dtype=dtype, device=device, out=out, parameters=parameters)
+    request = Request("lognormal", size, parameters=parameters, **options)
     z = standard(request).double()
     return request.finish(maths.exp(request.parameter("loc") + request.parameter("scale") * z))
 
 
 @drawing
-def exponential(
-    *size: Size,
-    scale: Number = 1.0,
-    dtype: torch.dtype | None = None,
-    device: torch.device | str | None = None,
-    out: Tensor | None = None,
-    generator: Source | None = None,
-) -> Tensor:
+def exponential(*size: Size, scale: Number = 1.0, **options: Unpack[Options]) -> Tensor:
     """Draw exponential numbers of mean ``scale``.
 
     Args:
@@ -61,20 +46,12 @@ def exponential(
         ``-scale * ln(u)``, with gradients to the parameters.
     """
     parameters = {"scale": (scale, "positive")}
-    request = Request("exponential", size, generator, dtype=dtype, device=device, out=out, parameters=parameters)
+    request = Request("exponential", size, parameters=parameters, **options)
     return request.finish(drawn(request, "exponential", request.parameter("scale")))
 
 
 @drawing
-def laplace(
-    *size: Size,
-    loc: Number = 0.0,
-    scale: Number = 1.0,
-    dtype: torch.dtype | None = None,
-    device: torch.device | str | None = None,
-    out: Tensor | None = None,
-    generator: Source | None = None,
-) -> Tensor:
+def laplace(*size: Size, loc: Number = 0.0, scale: Number = 1.0, **options: Unpack[Options]) -> Tensor:
     """Draw Laplace (double exponential) numbers.
 
     Args:
@@ -85,20 +62,12 @@ def laplace(
         ``loc`` plus or minus an exponential number of mean ``scale``, with gradients to the parameters.
     """
     parameters = {"loc": (loc, "finite"), "scale": (scale, "positive")}
-    request = Request("laplace", size, generator, dtype=dtype, device=device, out=out, parameters=parameters)
+    request = Request("laplace", size, parameters=parameters, **options)
     return request.finish(drawn(request, "laplace", request.parameter("loc"), request.parameter("scale")))
 
 
 @drawing
-def cauchy(
-    *size: Size,
-    loc: Number = 0.0,
-    scale: Number = 1.0,
-    dtype: torch.dtype | None = None,
-    device: torch.device | str | None = None,
-    out: Tensor | None = None,
-    generator: Source | None = None,
-) -> Tensor:
+def cauchy(*size: Size, loc: Number = 0.0, scale: Number = 1.0, **options: Unpack[Options]) -> Tensor:
     """Draw Cauchy numbers: ratios of two normal ones, shifted and scaled.
 
     Args:
@@ -109,20 +78,12 @@ def cauchy(
         ``loc + scale * tan(pi (u - 1/2))``, with gradients to the parameters.
     """
     parameters = {"loc": (loc, "finite"), "scale": (scale, "positive")}
-    request = Request("cauchy", size, generator, dtype=dtype, device=device, out=out, parameters=parameters)
+    request = Request("cauchy", size, parameters=parameters, **options)
     return request.finish(drawn(request, "cauchy", request.parameter("loc"), request.parameter("scale")))
 
 
 @drawing
-def gumbel(
-    *size: Size,
-    loc: Number = 0.0,
-    scale: Number = 1.0,
-    dtype: torch.dtype | None = None,
-    device: torch.device | str | None = None,
-    out: Tensor | None = None,
-    generator: Source | None = None,
-) -> Tensor:
+def gumbel(*size: Size, loc: Number = 0.0, scale: Number = 1.0, **options: Unpack[Options]) -> Tensor:
     """Draw Gumbel numbers: the distribution of the largest of many.
 
     Args:
@@ -133,20 +94,12 @@ def gumbel(
         ``loc - scale * ln(-ln(u))``, with gradients to the parameters.
     """
     parameters = {"loc": (loc, "finite"), "scale": (scale, "positive")}
-    request = Request("gumbel", size, generator, dtype=dtype, device=device, out=out, parameters=parameters)
+    request = Request("gumbel", size, parameters=parameters, **options)
     return request.finish(drawn(request, "gumbel", request.parameter("loc"), request.parameter("scale")))
 
 
 @drawing
-def logistic(
-    *size: Size,
-    loc: Number = 0.0,
-    scale: Number = 1.0,
-    dtype: torch.dtype | None = None,
-    device: torch.device | str | None = None,
-    out: Tensor | None = None,
-    generator: Source | None = None,
-) -> Tensor:
+def logistic(*size: Size, loc: Number = 0.0, scale: Number = 1.0, **options: Unpack[Options]) -> Tensor:
     """Draw logistic numbers.
 
     Args:
@@ -157,20 +110,12 @@ def logistic(
         ``loc + scale * ln(u / (1 - u))``, with gradients to the parameters.
     """
     parameters = {"loc": (loc, "finite"), "scale": (scale, "positive")}
-    request = Request("logistic", size, generator, dtype=dtype, device=device, out=out, parameters=parameters)
+    request = Request("logistic", size, parameters=parameters, **options)
     return request.finish(drawn(request, "logistic", request.parameter("loc"), request.parameter("scale")))
 
 
 @drawing
-def weibull(
-    *size: Size,
-    shape: Number,
-    scale: Number = 1.0,
-    dtype: torch.dtype | None = None,
-    device: torch.device | str | None = None,
-    out: Tensor | None = None,
-    generator: Source | None = None,
-) -> Tensor:
+def weibull(*size: Size, shape: Number, scale: Number = 1.0, **options: Unpack[Options]) -> Tensor:
     """Draw Weibull numbers: ``P(x > t) = exp(-(t / scale)**shape)``.
 
     Args:
@@ -181,20 +126,12 @@ def weibull(
         ``scale * (-ln u)**(1 / shape)``, with gradients to the parameters.
     """
     parameters = {"shape": (shape, "positive"), "scale": (scale, "positive")}
-    request = Request("weibull", size, generator, dtype=dtype, device=device, out=out, parameters=parameters)
+    request = Request("weibull", size, parameters=parameters, **options)
     return request.finish(drawn(request, "weibull", request.parameter("shape"), request.parameter("scale")))
 
 
 @drawing
-def pareto(
-    *size: Size,
-    shape: Number,
-    scale: Number = 1.0,
-    dtype: torch.dtype | None = None,
-    device: torch.device | str | None = None,
-    out: Tensor | None = None,
-    generator: Source | None = None,
-) -> Tensor:
+def pareto(*size: Size, shape: Number, scale: Number = 1.0, **options: Unpack[Options]) -> Tensor:
     """Draw Pareto numbers: ``P(x > t) = (scale / t)**shape`` for ``t >= scale``.
 
     NumPy's ``pareto`` is this one with ``scale=1``, minus 1.
@@ -207,7 +144,7 @@ def pareto(
         ``scale * u**(-1 / shape)``, with gradients to the parameters.
     """
     parameters = {"shape": (shape, "positive"), "scale": (scale, "positive")}
-    request = Request("pareto", size, generator, dtype=dtype, device=device, out=out, parameters=parameters)
+    request = Request("pareto", size, parameters=parameters, **options)
     return request.finish(drawn(request, "pareto", request.parameter("shape"), request.parameter("scale")))
 
 
@@ -218,10 +155,7 @@ def truncated_normal(
     scale: Number = 1.0,
     low: Number = -math.inf,
     high: Number = math.inf,
-    dtype: torch.dtype | None = None,
-    device: torch.device | str | None = None,
-    out: Tensor | None = None,
-    generator: Source | None = None,
+    **options: Unpack[Options],
 ) -> Tensor:
     """Draw normal numbers conditioned to lie in [low, high], by the inverse distribution function.
 
@@ -242,7 +176,7 @@ def truncated_normal(
     parameters = {
         "loc": (loc, "finite"), "scale": (scale, "positive"), "low": (low, "any but NaN"), "high": (high, "any but NaN")
     }  # fmt: skip
-    request = Request("truncated_normal", size, generator, dtype=dtype, device=device, out=out, parameters=parameters)
+    request = Request("truncated_normal", size, parameters=parameters, **options)
     ordered("truncated_normal", low, high)
     loc_, scale_, low_, high_ = (request.tensor(name) for name in ("loc", "scale", "low", "high"))
     a, b = (low_ - loc_) / scale_, (high_ - loc_) / scale_
@@ -263,15 +197,7 @@ def truncated_normal(
 
 
 @drawing
-def von_mises(
-    *size: Size,
-    loc: Number = 0.0,
-    concentration: Number = 1.0,
-    dtype: torch.dtype | None = None,
-    device: torch.device | str | None = None,
-    out: Tensor | None = None,
-    generator: Source | None = None,
-) -> Tensor:
+def von_mises(*size: Size, loc: Number = 0.0, concentration: Number = 1.0, **options: Unpack[Options]) -> Tensor:
     """Draw von Mises angles: density proportional to ``exp(concentration * cos(x - loc))`` on the circle.
 
     Args:
@@ -284,7 +210,7 @@ def von_mises(
         ``acos``, so devices agree to about 1e-15 and not to the bit.
     """
     parameters = {"loc": (loc, "finite"), "concentration": (concentration, "non-negative")}
-    request = Request("von_mises", size, generator, dtype=dtype, device=device, out=out, parameters=parameters)
+    request = Request("von_mises", size, parameters=parameters, **options)
     k = request.tensor("concentration").detach()
     middle = k.clamp(1e-5, 1e6)
     tau = 1.0 + maths.sqrt(1.0 + 4.0 * middle * middle)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor
@@ -12,8 +12,8 @@ from trnrand.bits import stream_words
 from trnrand.gamma import scaled_gamma
 from trnrand.inverse import drawn
 from trnrand.poisson import poisson_of
-from trnrand.request import FLOATS, INTEGERS, Number, Request, Size, as_tensor, checked, drawing, holds
-from trnrand.source import Source, shape_of
+from trnrand.request import FLOATS, INTEGERS, Number, Options, Request, Size, as_tensor, checked, drawing, holds
+from trnrand.source import shape_of
 from trnsci import ArgumentError, check
 
 TRUTHS = (torch.bool, *INTEGERS, *FLOATS)
@@ -22,14 +22,7 @@ MOST = 2.0**62
 
 
 @drawing
-def bernoulli(
-    *size: Size,
-    p: Number = 0.5,
-    dtype: torch.dtype | None = None,
-    device: torch.device | str | None = None,
-    out: Tensor | None = None,
-    generator: Source | None = None,
-) -> Tensor:
+def bernoulli(*size: Size, p: Number = 0.5, **options: Unpack[Options]) -> Tensor:
     """Draw Bernoulli trials: 1 with chance ``p``, else 0.
 
     Args:
@@ -40,20 +33,12 @@ def bernoulli(
         Truth values, exact to ``2**-53`` of the chance; 0 and 1 are certain.
     """
     parameters = {"p": (p, "probability")}
-    request = Request(
-        "bernoulli", size, generator, dtype=dtype, device=device, out=out, parameters=parameters, dtypes=TRUTHS
-    )
+    request = Request("bernoulli", size, parameters=parameters, dtypes=TRUTHS, **options)
     return request.finish(drawn(request, "bernoulli", request.parameter("p")))
 
 
 @drawing
-def rademacher(
-    *size: Size,
-    dtype: torch.dtype | None = None,
-    device: torch.device | str | None = None,
-    out: Tensor | None = None,
-    generator: Source | None = None,
-) -> Tensor:
+def rademacher(*size: Size, **options: Unpack[Options]) -> Tensor:
     """Draw Rademacher signs: -1 or 1 with equal chance, one word each.
 
     Args:
@@ -64,21 +49,14 @@ def rademacher(
         The signs.
     """
     dtypes = (*(d for d in COUNTS if d != torch.uint8),)
-    request = Request("rademacher", size, generator, dtype=dtype, device=device, out=out, dtypes=dtypes)
+    request = Request("rademacher", size, dtypes=dtypes, **options)
     stream, first = request.claim(1)
     words = stream_words(stream, first, request.count, request.device)
     return request.finish(1 - 2 * (words >> 31))
 
 
 @drawing
-def geometric(
-    *size: Size,
-    p: Number,
-    dtype: torch.dtype | None = None,
-    device: torch.device | str | None = None,
-    out: Tensor | None = None,
-    generator: Source | None = None,
-) -> Tensor:
+def geometric(*size: Size, p: Number, **options: Unpack[Options]) -> Tensor:
     """Draw geometric counts: trials up to and including the first success, 1, 2, 3, ...
 
     Args:
@@ -89,9 +67,7 @@ def geometric(
         ``ceil(ln(u) / ln(1 - p))``, at most ``2**62``.
     """
     parameters = {"p": (p, "positive probability")}
-    request = Request(
-        "geometric", size, generator, dtype=dtype, device=device, out=out, parameters=parameters, dtypes=COUNTS
-    )
+    request = Request("geometric", size, parameters=parameters, dtypes=COUNTS, **options)
     # of a number on the host, wherever the result goes
     chance = request.tensor("p").detach() if isinstance(p, Tensor) else torch.tensor([float(p)], dtype=torch.float64)
     rate = torch.where(chance < 1.0, log_complement(chance.clamp(max=1.0 - 2.0**-53)), -1e300)
@@ -99,15 +75,7 @@ def geometric(
 
 
 @drawing
-def negative_binomial(
-    *size: Size,
-    n: Number,
-    p: Number = 0.5,
-    dtype: torch.dtype | None = None,
-    device: torch.device | str | None = None,
-    out: Tensor | None = None,
-    generator: Source | None = None,
-) -> Tensor:
+def negative_binomial(*size: Size, n: Number, p: Number = 0.5, **options: Unpack[Options]) -> Tensor:
     """Draw negative binomial counts: failures before the ``n``-th success.
 
     Args:
@@ -119,9 +87,7 @@ def negative_binomial(
         A Poisson count whose rate is a gamma variate.
     """
     parameters = {"n": (n, "shape"), "p": (p, "positive probability")}
-    request = Request(
-        "negative_binomial", size, generator, dtype=dtype, device=device, out=out, parameters=parameters, dtypes=COUNTS
-    )
+    request = Request("negative_binomial", size, parameters=parameters, dtypes=COUNTS, **options)
     n, p = request.tensor("n").detach(), request.tensor("p").detach()
     rate = torch.where(p < 1.0, scaled_gamma(request, n, (1.0 - p).clamp(min=2.0**-60) / p, 0), 0.0)
     if not rate.is_meta and bool((rate > MOST).any()):
@@ -131,14 +97,7 @@ def negative_binomial(
 
 
 @drawing
-def categorical(
-    *size: Size,
-    probs: Tensor,
-    dtype: torch.dtype | None = None,
-    device: torch.device | str | None = None,
-    out: Tensor | None = None,
-    generator: Source | None = None,
-) -> Tensor:
+def categorical(*size: Size, probs: Tensor, **options: Unpack[Options]) -> Tensor:
     """Draw category indices 0 .. K - 1, each as likely as its share of ``probs``.
 
     Args:
@@ -154,16 +113,7 @@ def categorical(
     """
     weights = weights_of("categorical", probs)
     parameters = {"probs": (weights[..., 0], "finite")}
-    request = Request(
-        "categorical",
-        size,
-        generator,
-        dtype=dtype,
-        device=device,
-        out=out,
-        parameters=parameters,
-        dtypes=(torch.int64, *INTEGERS),
-    )
+    request = Request("categorical", size, parameters=parameters, dtypes=(torch.int64, *INTEGERS), **options)
     if weights.shape[-1] - 1 > torch.iinfo(request.dtype).max:
         expected = f"at most {torch.iinfo(request.dtype).max + 1} for {str(request.dtype).removeprefix('torch.')}"
         raise ArgumentError(op="categorical", argument="categories", got=weights.shape[-1], expected=expected)
@@ -206,15 +156,7 @@ def levelled(weights: Tensor) -> Tensor:
 
 
 @drawing
-def multinomial(
-    *size: Size,
-    n: Number,
-    probs: Tensor,
-    dtype: torch.dtype | None = None,
-    device: torch.device | str | None = None,
-    out: Tensor | None = None,
-    generator: Source | None = None,
-) -> Tensor:
+def multinomial(*size: Size, n: Number, probs: Tensor, **options: Unpack[Options]) -> Tensor:
     """Draw multinomial counts: how often each of K categories occurs in ``n`` draws.
 
     Args:
@@ -233,10 +175,9 @@ def multinomial(
     batch = check.broadcast("multinomial", n=lead, probs=tuple(weights.shape[:-1]))
     shape = shape_of("multinomial", size) if size else batch
     holds("multinomial", shape, batch)
-    request = Request(
-        "multinomial", (shape,), generator, dtype=dtype, device=weights.device if device is None else device, out=out,
-        dtypes=COUNTS, event=(categories,),
-    )  # fmt: skip
+    if options.get("device") is None:
+        options["device"] = weights.device
+    request = Request("multinomial", (shape,), dtypes=COUNTS, event=(categories,), **options)
     rows_ = request._rows if request.shape[:-1] else slice(None)
     weights = weights.expand(*shape, categories)
     weights = (weights[rows_] if shape else weights).reshape(-1, categories)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Hashable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import torch
 from torch import Tensor
@@ -14,9 +14,8 @@ from trnrand import host_loops, maths
 from trnrand.bits import attempt_words
 from trnrand.normal import pairs64
 from trnrand.reject import at, rejected, some
-from trnrand.request import Number, Request, Size, drawing, half_open, open_unit, substream
+from trnrand.request import Number, Options, Request, Size, drawing, half_open, open_unit, substream
 from trnrand.segment import Segment
-from trnrand.source import Source
 from trnsci import Cost, op, run
 from trnsci.host import transformed
 
@@ -27,15 +26,7 @@ SMALL = 2.0**-4
 
 
 @drawing
-def gamma(
-    *size: Size,
-    shape: Number,
-    scale: Number = 1.0,
-    dtype: torch.dtype | None = None,
-    device: torch.device | str | None = None,
-    out: Tensor | None = None,
-    generator: Source | None = None,
-) -> Tensor:
+def gamma(*size: Size, shape: Number, scale: Number = 1.0, **options: Unpack[Options]) -> Tensor:
     """Draw gamma variates: density proportional to ``x**(shape - 1) * exp(-x / scale)``.
 
     Args:
@@ -54,7 +45,7 @@ def gamma(
         tensor([4.2715, 1.7776])
     """
     parameters = {"shape": (shape, "shape"), "scale": (scale, "positive")}
-    request = Request("gamma", size, generator, dtype=dtype, device=device, out=out, parameters=parameters)
+    request = Request("gamma", size, parameters=parameters, **options)
     given, by = request.parameter("shape"), request.parameter("scale")
     if not isinstance(given, Tensor) and given >= SMALL:
         # a number needs no look at the device to see that no logarithms are needed

@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor
 
 from trnrand import maths
 from trnrand.gamma import log_gamma, moderate, normals_of, scaled_gamma, standard_gamma, tiny
-from trnrand.request import Number, Request, Size, as_tensor, drawing
-from trnrand.source import Source
+from trnrand.request import Number, Options, Request, Size, as_tensor, drawing
 from trnsci import ArgumentError, check
 
 
 @drawing
-def beta(
-    *size: Size,
-    a: Number,
-    b: Number,
-    dtype: torch.dtype | None = None,
-    device: torch.device | str | None = None,
-    out: Tensor | None = None,
-    generator: Source | None = None,
-) -> Tensor:
+def beta(*size: Size, a: Number, b: Number, **options: Unpack[Options]) -> Tensor:
     """Draw beta numbers in [0, 1]: density proportional to ``x**(a - 1) * (1 - x)**(b - 1)``.
 
     Args:
@@ -35,7 +26,7 @@ def beta(
         parameters.
     """
     parameters = {"a": (a, "shape"), "b": (b, "shape")}
-    request = Request("beta", size, generator, dtype=dtype, device=device, out=out, parameters=parameters)
+    request = Request("beta", size, parameters=parameters, **options)
     first, second = request.tensor("a"), request.tensor("b")
     x, y = standard_gamma(request, moderate(first), 0), standard_gamma(request, moderate(second), 1)
     # halves, whose sum does not overflow
@@ -49,14 +40,7 @@ def beta(
 
 
 @drawing
-def chi_squared(
-    *size: Size,
-    df: Number,
-    dtype: torch.dtype | None = None,
-    device: torch.device | str | None = None,
-    out: Tensor | None = None,
-    generator: Source | None = None,
-) -> Tensor:
+def chi_squared(*size: Size, df: Number, **options: Unpack[Options]) -> Tensor:
     """Draw chi-squared numbers: gamma variates of shape ``df / 2`` and scale 2.
 
     Args:
@@ -66,22 +50,13 @@ def chi_squared(
         The numbers, with gradients to the parameters.
     """
     parameters = {"df": (df, "shape")}
-    request = Request("chi_squared", size, generator, dtype=dtype, device=device, out=out, parameters=parameters)
+    request = Request("chi_squared", size, parameters=parameters, **options)
     two = torch.full((), 2.0, dtype=torch.float64, device=request.device)
     return request.finish(scaled_gamma(request, 0.5 * request.tensor("df"), two))
 
 
 @drawing
-def student_t(
-    *size: Size,
-    df: Number,
-    loc: Number = 0.0,
-    scale: Number = 1.0,
-    dtype: torch.dtype | None = None,
-    device: torch.device | str | None = None,
-    out: Tensor | None = None,
-    generator: Source | None = None,
-) -> Tensor:
+def student_t(*size: Size, df: Number, loc: Number = 0.0, scale: Number = 1.0, **options: Unpack[Options]) -> Tensor:
     """Draw Student's t: a normal number over the root of a chi-squared one per degree of freedom.
 
     Args:
@@ -93,7 +68,7 @@ def student_t(
         ``loc + scale * t``, with gradients to the parameters.
     """
     parameters = {"df": (df, "shape"), "loc": (loc, "finite"), "scale": (scale, "positive")}
-    request = Request("student_t", size, generator, dtype=dtype, device=device, out=out, parameters=parameters)
+    request = Request("student_t", size, parameters=parameters, **options)
     df = request.tensor("df")
     z = normals_of(request, 1)
     t = z / maths.sqrt(2.0 * standard_gamma(request, moderate(0.5 * df), 0) / df)
@@ -106,15 +81,7 @@ def student_t(
 
 
 @drawing
-def f(
-    *size: Size,
-    dfnum: Number,
-    dfden: Number,
-    dtype: torch.dtype | None = None,
-    device: torch.device | str | None = None,
-    out: Tensor | None = None,
-    generator: Source | None = None,
-) -> Tensor:
+def f(*size: Size, dfnum: Number, dfden: Number, **options: Unpack[Options]) -> Tensor:
     """Draw Fisher's F: the ratio of two chi-squared numbers, each over its degrees of freedom.
 
     Args:
@@ -125,7 +92,7 @@ def f(
         The numbers, with gradients to the parameters.
     """
     parameters = {"dfnum": (dfnum, "shape"), "dfden": (dfden, "shape")}
-    request = Request("f", size, generator, dtype=dtype, device=device, out=out, parameters=parameters)
+    request = Request("f", size, parameters=parameters, **options)
     above, below = request.tensor("dfnum"), request.tensor("dfden")
     x = standard_gamma(request, moderate(0.5 * above), 0)
     y = standard_gamma(request, moderate(0.5 * below), 1)
@@ -138,14 +105,7 @@ def f(
 
 
 @drawing
-def dirichlet(
-    *size: Size,
-    alpha: Tensor,
-    dtype: torch.dtype | None = None,
-    device: torch.device | str | None = None,
-    out: Tensor | None = None,
-    generator: Source | None = None,
-) -> Tensor:
+def dirichlet(*size: Size, alpha: Tensor, **options: Unpack[Options]) -> Tensor:
     """Draw Dirichlet vectors: K non-negative numbers that sum to 1.
 
     Args:
@@ -168,7 +128,7 @@ def dirichlet(
         )
     whole = (*_batch(size), alpha.shape[-1]) if size else ()
     parameters = {"alpha": (alpha, "shape")}
-    request = Request("dirichlet", whole, generator, dtype=dtype, device=device, out=out, parameters=parameters)
+    request = Request("dirichlet", whole, parameters=parameters, **options)
     shapes, k = request.tensor("alpha"), alpha.shape[-1]
     # times a power of two, with which the sum does not overflow
     parts = standard_gamma(request, moderate(shapes)).reshape(-1, k) * 2.0 ** -k.bit_length()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
 import torch
 from torch import Tensor
 
 from trnrand.normal import standard
-from trnrand.request import Request, Size, drawing, holds
+from trnrand.request import Options, Request, Size, drawing, holds
 from trnrand.source import Source, shape_of
 from trnsci import ArgumentError, NotPositiveDefinite, check
 
@@ -84,14 +86,7 @@ def _factor(covariance: Tensor, method: str) -> Tensor:
 
 
 @drawing
-def unit_vector(
-    *size: Size,
-    dim: int = 3,
-    dtype: torch.dtype | None = None,
-    device: torch.device | str | None = None,
-    out: Tensor | None = None,
-    generator: Source | None = None,
-) -> Tensor:
+def unit_vector(*size: Size, dim: int = 3, **options: Unpack[Options]) -> Tensor:
     """Draw vectors uniform on the unit sphere.
 
     Args:
@@ -103,9 +98,7 @@ def unit_vector(
         [*size, dim]: normal vectors over their lengths.
     """
     check.integer("unit_vector", "dim", dim, 1)
-    request = Request(
-        "unit_vector", (shape_of("unit_vector", size),), generator, dtype=dtype, device=device, out=out, event=(dim,)
-    )
+    request = Request("unit_vector", (shape_of("unit_vector", size),), event=(dim,), **options)
     z = standard(request).double().reshape(-1, dim)
     length = torch.linalg.vector_norm(z, dim=-1, keepdim=True)
     first = torch.nn.functional.one_hot(torch.zeros(len(z), dtype=torch.int64, device=z.device), dim).double()

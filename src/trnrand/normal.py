@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
 import torch
 from torch import Tensor
 
@@ -10,23 +12,15 @@ from trnrand.device import launched
 from trnrand.kernels import bits as bit_kernels
 from trnrand.kernels import normal as kernels
 from trnrand.quantiles import normal_quantile
-from trnrand.request import Number, Request, Size, drawing, half_open
+from trnrand.request import Number, Options, Request, Size, drawing, half_open
 from trnrand.segment import Segment
-from trnrand.source import Source
 from trnrand.uniform import Numbers
 from trnsci import check, op, run
 
 
 @drawing
 def normal(
-    *size: Size,
-    loc: Number = 0.0,
-    scale: Number = 1.0,
-    method: str = "box-muller",
-    dtype: torch.dtype | None = None,
-    device: torch.device | str | None = None,
-    out: Tensor | None = None,
-    generator: Source | None = None,
+    *size: Size, loc: Number = 0.0, scale: Number = 1.0, method: str = "box-muller", **options: Unpack[Options]
 ) -> Tensor:
     """Draw normal numbers of mean ``loc`` and standard deviation ``scale``.
 
@@ -55,22 +49,16 @@ def normal(
     """
     check.option("normal", "method", method, ("box-muller", "inverse"))
     parameters = {"loc": (loc, "finite"), "scale": (scale, "non-negative")}
-    request = Request("normal", size, generator, dtype=dtype, device=device, out=out, parameters=parameters)
+    request = Request("normal", size, parameters=parameters, **options)
     plain = not isinstance(loc, Tensor) and not isinstance(scale, Tensor) and loc == 0 and scale == 1
     z = normal_quantile(request.open_unit()) if method == "inverse" else standard(request, plain)
     return request.finish(z if plain else located(request, z))
 
 
 @drawing
-def standard_normal(
-    *size: Size,
-    dtype: torch.dtype | None = None,
-    device: torch.device | str | None = None,
-    out: Tensor | None = None,
-    generator: Source | None = None,
-) -> Tensor:
+def standard_normal(*size: Size, **options: Unpack[Options]) -> Tensor:
     """Draw normal numbers of mean 0 and standard deviation 1, by NumPy's name; arguments as for `normal`."""
-    return normal(*size, dtype=dtype, device=device, out=out, generator=generator)
+    return normal(*size, **options)
 
 
 def standard(request: Request, final: bool = False) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import NamedTuple
+from typing import NamedTuple, Unpack
 
 import torch
 from torch import Tensor
@@ -11,9 +11,8 @@ from torch import Tensor
 from trnrand import host_loops, maths
 from trnrand.bits import attempt_words
 from trnrand.reject import Blocks, at, by_case, rejected
-from trnrand.request import FLOATS, INTEGERS, Number, Request, Size, drawing, half_open, open_unit, substream
+from trnrand.request import FLOATS, INTEGERS, Number, Options, Request, Size, drawing, half_open, open_unit, substream
 from trnrand.segment import Segment
-from trnrand.source import Source
 from trnsci import Cost, op, run
 
 # below it the chance of no event is worth beginning from
@@ -21,14 +20,7 @@ SMALL = 10.0
 
 
 @drawing
-def poisson(
-    *size: Size,
-    rate: Number,
-    dtype: torch.dtype | None = None,
-    device: torch.device | str | None = None,
-    out: Tensor | None = None,
-    generator: Source | None = None,
-) -> Tensor:
+def poisson(*size: Size, rate: Number, **options: Unpack[Options]) -> Tensor:
     """Draw Poisson counts: ``P(k) = rate**k * exp(-rate) / k!``.
 
     Args:
@@ -49,9 +41,7 @@ def poisson(
     """
     dtypes = (torch.int64, *INTEGERS, *FLOATS)
     parameters = {"rate": (rate, "rate")}
-    request = Request(
-        "poisson", size, generator, dtype=dtype, device=device, out=out, parameters=parameters, dtypes=dtypes
-    )
+    request = Request("poisson", size, parameters=parameters, dtypes=dtypes, **options)
     return request.finish(poisson_of(request, request.tensor("rate").detach()))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Hashable
-from typing import NamedTuple
+from typing import NamedTuple, Unpack
 
 import torch
 from torch import Tensor
@@ -13,22 +13,14 @@ from trnrand import host_loops
 from trnrand.bits import attempt_words, compiles, stream_words
 from trnrand.engines import MASK
 from trnrand.reject import rejected
-from trnrand.request import INTEGERS, Request, Size, drawing, substream
+from trnrand.request import INTEGERS, Options, Request, Size, drawing, substream
 from trnrand.segment import Segment
 from trnrand.source import Source
 from trnsci import ArgumentError, Cost, DtypeError, check, op, run
 
 
 @drawing
-def randint(
-    *size: Size,
-    low: int = 0,
-    high: int,
-    dtype: torch.dtype | None = None,
-    device: torch.device | str | None = None,
-    out: Tensor | None = None,
-    generator: Source | None = None,
-) -> Tensor:
+def randint(*size: Size, low: int = 0, high: int, **options: Unpack[Options]) -> Tensor:
     """Draw integers from ``low`` up to but not including ``high``, every one equally likely.
 
     Args:
@@ -50,7 +42,7 @@ def randint(
     """
     check.integer("randint", "low", low)
     check.integer("randint", "high", high)
-    request = Request("randint", size, generator, dtype=dtype, device=device, out=out, dtypes=(torch.int64, *INTEGERS))
+    request = Request("randint", size, dtypes=(torch.int64, *INTEGERS), **options)
     if low >= high:
         raise ArgumentError(
             op="randint", argument="low", got={"low": low, "high": high}, hint="low must be less than high"

@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from collections.abc import Sequence as SequenceOf
-from typing import Any, ParamSpec, SupportsIndex
+from typing import Any, ParamSpec, SupportsIndex, TypedDict
 
 import torch
 from torch import Tensor
@@ -50,6 +50,16 @@ _VMAP = torch._C._functorch.TransformType.Vmap
 
 P = ParamSpec("P")
 
+
+class Options(TypedDict, total=False):
+    """What every distribution takes by name, beside its own parameters."""
+
+    dtype: torch.dtype | None
+    device: torch.device | str | None
+    out: Tensor | None
+    generator: Source | None
+
+
 # What distributions say of the arguments they share, unless their own docstring says more.
 _SHARED = {
     "size": "the shape; without one, the shape the parameters broadcast to.",
@@ -59,6 +69,16 @@ _SHARED = {
     "generator": "a `Generator`; by default the one `manual_seed` seeds.",
 }
 _RAISES = "\n\nRaises:\n    ArgumentError: a parameter is out of range. Nothing was drawn."
+
+
+def _expanded(function: Callable[..., Any]) -> None:
+    """Let the signature of a function list `Options` one by one."""
+    signature = inspect.signature(function)
+    *own, last = signature.parameters.values()
+    if last.kind is last.VAR_KEYWORD:
+        hints = {name: hint.__forward_arg__ for name, hint in Options.__annotations__.items()}
+        named = [inspect.Parameter(x, last.KEYWORD_ONLY, default=None, annotation=text) for x, text in hints.items()]
+        function.__signature__ = signature.replace(parameters=[*own, *named])  # type: ignore[attr-defined]
 
 
 def _documented(function: Callable[..., Any]) -> None:
@@ -81,6 +101,7 @@ def drawing(function: Callable[P, Tensor]) -> Callable[P, Tensor]:
     A draw moves a generator, which is Python's state and no tensor's, so a compiled region is cut around it. It holds
     the generator's lock, so threads that share one draw one after the other.
     """
+    _expanded(function)
     _documented(function)
 
     @functools.wraps(function)
@@ -94,17 +115,21 @@ def drawing(function: Callable[P, Tensor]) -> Callable[P, Tensor]:
             return function(*args, **kwargs)
 
     earlier = spellings(function)
-    sized = any(x.kind is x.VAR_POSITIONAL for x in inspect.signature(function).parameters.values())
-    others = frozenset((*earlier, "size") if sized else earlier)
+    parameters = inspect.signature(function).parameters.values()
+    sized = any(x.kind is x.VAR_POSITIONAL for x in parameters)
+    known = frozenset(x.name for x in parameters if x.kind is not x.VAR_POSITIONAL)
     eager = array_function(alone)
     # torch.compiler.disable would import the compiler, a second that few programs need, here and now
     outside = torch._disable_dynamo(eager)  # type: ignore[attr-defined]
 
     @functools.wraps(function)
     def drawn(*args: P.args, **kwargs: P.kwargs) -> Tensor:
-        if kwargs and not others.isdisjoint(kwargs):
-            sizes = _with_size(function.__name__, args, kwargs)
-            return drawn(*sizes, **respelt(function.__name__, earlier, kwargs))
+        if kwargs and not known.issuperset(kwargs):
+            sizes = _with_size(function.__name__, args, kwargs) if sized else args
+            named = respelt(function.__name__, earlier, kwargs)
+            if unknown := named.keys() - known:
+                raise TypeError(f"{function.__name__}() got an unexpected keyword argument {min(unknown)!r}")
+            return drawn(*sizes, **named)
         if torch.compiler.is_compiling():
             return outside(*args, **kwargs)
         # a generator is no array; what has none at all skips the door
@@ -147,7 +172,7 @@ class Request:
         self,
         op: str,
         size: tuple[Any, ...],
-        generator: Source | None,
+        generator: Source | None = None,
         *,
         dtype: torch.dtype | None = None,
         device: torch.device | str | None = None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import torch
 from torch import Tensor
@@ -13,9 +13,8 @@ from trnrand.bits import compiles, stream_words, words_cost
 from trnrand.device import launched
 from trnrand.kernels import bits as bit_kernels
 from trnrand.kernels import uniform as kernels
-from trnrand.request import Number, Request, Size, drawing, half_open
+from trnrand.request import Number, Options, Request, Size, drawing, half_open
 from trnrand.segment import Segment
-from trnrand.source import Source
 from trnsci import ArgumentError, Cost, check, op, run
 
 # bits of a result in [0, 1) that a dtype holds exactly
@@ -23,16 +22,7 @@ BITS = {torch.float16: 11, torch.bfloat16: 8, torch.float32: 24}
 
 
 @drawing
-def uniform(
-    *size: Size,
-    low: Number = 0.0,
-    high: Number = 1.0,
-    ends: str = "[)",
-    dtype: torch.dtype | None = None,
-    device: torch.device | str | None = None,
-    out: Tensor | None = None,
-    generator: Source | None = None,
-) -> Tensor:
+def uniform(*size: Size, low: Number = 0.0, high: Number = 1.0, ends: str = "[)", **options: Unpack[Options]) -> Tensor:
     """Draw uniform numbers between ``low`` and ``high``.
 
     Args:
@@ -57,7 +47,7 @@ def uniform(
     """
     check.option("uniform", "ends", ends, ("[)", "(]", "()"))
     parameters = {"low": (low, "finite"), "high": (high, "finite")}
-    request = Request("uniform", size, generator, dtype=dtype, device=device, out=out, parameters=parameters)
+    request = Request("uniform", size, parameters=parameters, **options)
     plain = not isinstance(low, Tensor) and not isinstance(high, Tensor) and low == 0 and high == 1
     if not plain:
         ordered("uniform", low, high)
@@ -69,15 +59,9 @@ def uniform(
 
 
 @drawing
-def random(
-    *size: Size,
-    dtype: torch.dtype | None = None,
-    device: torch.device | str | None = None,
-    out: Tensor | None = None,
-    generator: Source | None = None,
-) -> Tensor:
+def random(*size: Size, **options: Unpack[Options]) -> Tensor:
     """Draw uniform numbers in [0, 1), by NumPy's name; arguments as for `uniform`."""
-    return uniform(*size, dtype=dtype, device=device, out=out, generator=generator)
+    return uniform(*size, **options)
 
 
 def ordered(op: str, low: Any, high: Any) -> None:

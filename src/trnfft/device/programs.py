@@ -243,7 +243,7 @@ class Builder:
         lanes = 1 if transposed else max(1, min(x.a // packed, P_MAX // (planes * read)))
         t1 = self._matrix(first, read, first, x.sign, 1.0, lanes=lanes)
         tw = self.twiddles.keep_parts(tables.twiddles(x.n, last, first, packed, x.sign))
-        options = {"lanes": packed, "layout": "split", "real_in": False, "real_out": x.real}
+        options: dict[str, Any] = {"lanes": packed, "layout": "split", "real_in": False, "real_out": x.real}
         t2 = self._matrix(last, last, write, x.sign, x.scale, **options)
         sizes = passes.Fused(x.a, first, last, read, write, packed, lanes, transposed, t1, tw, t2)
         self.add(sizes, x.a * write * first, x.real)
