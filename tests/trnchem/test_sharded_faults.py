@@ -137,15 +137,16 @@ def test_a_full_disk_on_the_first_rank_ends_all(ranks, tmp_path):
         assert "raised CapacityError: disk of x" in error.reason
 
 
-def _interrupted(path, after, name="methane", basis="sto-3g"):
-    """Stop as soon as some pairs are finished; returns what each rank raised, or its result."""
+def _interrupted(path, after, name="methane", basis="sto-3g", alone=False, **options):
+    """Stop as soon as some pairs or points are finished; returns what each rank raised, or its result."""
 
     def progress(now):
-        if after is not None and now.stage == "pairs" and now.done >= after:
+        if after is not None and now.stage == options.get("method", "pairs") and now.done >= after:
             raise Stopped
 
+    mesh = None if alone else distributed.mesh()
     try:
-        found = dfmp2(name, basis=basis, mesh=distributed.mesh(), checkpoint=path, progress=progress)
+        found = dfmp2(name, basis=basis, mesh=mesh, checkpoint=path, progress=progress, **options)
     except (Stopped, RankFailed) as error:
         return error
     return found.e_corr, found.resumed
@@ -165,7 +166,7 @@ def test_a_run_goes_on_with_any_number_of_ranks(ranks, tmp_path, sizes):
         if size:
             answers = ranks(size).run(_interrupted, path, after)
         else:
-            answers = [_alone(path, after)]
+            answers = [_interrupted(path, after, alone=True)]
         if last:
             for energy, resumed in answers:
                 assert resumed == finished > 0
@@ -178,16 +179,21 @@ def test_a_run_goes_on_with_any_number_of_ranks(ranks, tmp_path, sizes):
     assert finished == total
 
 
-def _alone(path, after):
-    def progress(now):
-        if after is not None and now.stage == "pairs" and now.done >= after:
-            raise Stopped
-
-    try:
-        found = dfmp2("methane", basis="sto-3g", checkpoint=path, progress=progress)
-    except Stopped as error:
-        return error
-    return found.e_corr, found.resumed
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "options",
+    [{"method": "laplace", "quadrature_error": 1e-6}, {"method": "stochastic", "samples": 4, "same_spin": True}],
+    ids=str,
+)
+def test_methods_without_pairs_go_on_with_other_ranks(ranks, tmp_path, options):
+    path = tmp_path / "points.h5"
+    for size, after in ((3, 2), (2, 4)):
+        assert isinstance(ranks(size).run(_interrupted, path, after, "methyl", **options)[0], Stopped)
+    finished = done_in(path)
+    assert finished >= 4 * options.get("samples", 1)
+    energy, resumed = _interrupted(path, None, "methyl", alone=True, **options)
+    assert resumed == finished
+    assert energy == pytest.approx(dfmp2("methyl", basis="sto-3g", **options).e_corr, abs=1e-10)
 
 
 def _counting(path):
