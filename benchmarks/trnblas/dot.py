@@ -1,4 +1,4 @@
-"""``trnblas.dot`` beside torch and SciPy, and its accurate form."""
+"""``trnblas.dot`` beside torch and SciPy."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import torch
 from scipy.linalg import blas
 
 from benchmarks.registry import Bench, Peer
-from benchmarks.trnblas._common import F32, F64, case, kernel, to_fortran
+from benchmarks.trnblas._common import F32, F64, as_stored, case, kernel
 from trnblas import dot
 from trnblas.kernels import dot as kernels
 from trnsci.testing import gaussian
@@ -28,8 +28,7 @@ BENCH = Bench(
     ),
     peers=(
         Peer(name="torch.dot", run=torch.dot),
-        Peer(name="scipy.linalg.blas", run=_scipy, prepare=to_fortran, requires="scipy", devices=("cpu",)),
-        Peer(name="trnblas, compensated", run=lambda x, y: dot(x, y, precision="compensated")),
+        Peer(name="scipy.linalg.blas", run=_scipy, prepare=as_stored, requires="scipy", devices=("cpu",)),
     ),
     kernels=(
         kernel("dot 1048576", kernels.dot, _SHAPE, _SHAPE, mode="dot"),

@@ -7,14 +7,14 @@ import torch
 from scipy.linalg import blas
 
 from benchmarks.registry import Bench, Peer
-from benchmarks.trnblas._common import F32, F64, case, kernel, to_fortran
+from benchmarks.trnblas._common import F32, F64, as_stored, case, kernel
 from trnblas import gemv
 from trnblas.kernels import gemv as kernels
 from trnsci.testing import gaussian
 
 
 def _scipy(alpha, a, x):  # type: ignore[no-untyped-def]
-    return blas.get_blas_funcs("gemv", (a, x))(alpha, a, x)
+    return blas.get_blas_funcs("gemv", (a, x))(alpha, a.T, x, trans=1)
 
 
 BENCH = Bench(
@@ -33,7 +33,7 @@ BENCH = Bench(
             prepare=lambda alpha, a, x: (alpha, a.numpy(), x.numpy()),
             devices=("cpu",),
         ),
-        Peer(name="scipy.linalg.blas", run=_scipy, prepare=to_fortran, requires="scipy", devices=("cpu",)),
+        Peer(name="scipy.linalg.blas", run=_scipy, prepare=as_stored, requires="scipy", devices=("cpu",)),
     ),
     kernels=(
         kernel("4096x4096", kernels.gemv, (1, 4096, 4096), (1, 128, 4096)),

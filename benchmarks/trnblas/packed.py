@@ -5,7 +5,7 @@ from __future__ import annotations
 from scipy.linalg import blas
 
 from benchmarks.registry import Bench, Peer
-from benchmarks.trnblas._common import F32, F64, case, to_fortran
+from benchmarks.trnblas._common import F32, F64, as_stored, case
 from trnblas import spmv
 from trnsci.testing import gaussian
 
@@ -28,7 +28,7 @@ BENCH = Bench(
         )
         for n, dtype in ((256, F64), (1024, F32), (1024, F64))
     ),
-    peers=(Peer(name="scipy.linalg.blas", run=_scipy, prepare=to_fortran, requires="scipy", devices=("cpu",)),),
+    peers=(Peer(name="scipy.linalg.blas", run=_scipy, prepare=as_stored, requires="scipy", devices=("cpu",)),),
     tolerance=1e-4,
     notes="The host's BLAS reads the packed triangle directly; the kernels are those for full matrices.",
 )

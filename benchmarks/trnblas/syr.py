@@ -11,7 +11,7 @@ from trnsci.testing import gaussian
 
 
 def _scipy(alpha, x, lower, a):  # type: ignore[no-untyped-def]
-    return blas.get_blas_funcs("syr", (a, x))(alpha, x, lower=lower, a=a)
+    return blas.get_blas_funcs("syr", (a, x))(alpha, x, lower=1 - lower, a=a.T).T
 
 
 BENCH = Bench(

@@ -7,14 +7,14 @@ import torch
 from scipy.linalg import blas
 
 from benchmarks.registry import Bench, Peer
-from benchmarks.trnblas._common import F32, F64, case, kernel, to_fortran
+from benchmarks.trnblas._common import F32, F64, as_stored, case, kernel
 from trnblas import syrk
 from trnblas.kernels import syrk as kernels
 from trnsci.testing import gaussian
 
 
 def _scipy(alpha, a):  # type: ignore[no-untyped-def]
-    return blas.get_blas_funcs("syrk", (a,))(alpha, a)
+    return blas.get_blas_funcs("syrk", (a,))(alpha, a.T, trans=1, lower=1).T
 
 
 BENCH = Bench(
@@ -26,7 +26,7 @@ BENCH = Bench(
         for n, dtype in ((256, F64), (1024, F32), (1024, F64))
     ),
     peers=(
-        Peer(name="scipy.linalg.blas", run=_scipy, prepare=to_fortran, requires="scipy", devices=("cpu",)),
+        Peer(name="scipy.linalg.blas", run=_scipy, prepare=as_stored, requires="scipy", devices=("cpu",)),
         Peer(name="torch, whole product", run=lambda alpha, a: (a @ a.mT).triu()),
     ),
     kernels=(kernel("2048x2048", kernels.syrk, (1, 2048, 2048), None),),

@@ -6,14 +6,14 @@ import torch
 from scipy.linalg import blas
 
 from benchmarks.registry import Bench, Peer
-from benchmarks.trnblas._common import F32, F64, case, dominant, kernel, to_fortran
+from benchmarks.trnblas._common import F32, F64, as_stored, case, dominant, kernel
 from trnblas import trsm
 from trnblas.kernels import trsm as kernels
 from trnsci.testing import gaussian
 
 
 def _scipy(alpha, a, b):  # type: ignore[no-untyped-def]
-    return blas.get_blas_funcs("trsm", (a, b))(alpha, a, b)
+    return blas.get_blas_funcs("trsm", (a, b))(alpha, a.T, b.T, side=1, lower=1).T
 
 
 BENCH = Bench(
@@ -26,7 +26,7 @@ BENCH = Bench(
         for n, dtype in ((256, F64), (1024, F32), (1024, F64))
     ),
     peers=(
-        Peer(name="scipy.linalg.blas", run=_scipy, prepare=to_fortran, requires="scipy", devices=("cpu",)),
+        Peer(name="scipy.linalg.blas", run=_scipy, prepare=as_stored, requires="scipy", devices=("cpu",)),
         Peer(name="torch.linalg", run=lambda alpha, a, b: torch.linalg.solve_triangular(a, b, upper=True)),
     ),
     kernels=(kernel("1024x1024", kernels.trsm, (1, 1024, 1024), (1, 1024, 1024), (8, 128, 128)),),

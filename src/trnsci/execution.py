@@ -65,27 +65,22 @@ def computed(call: Any, decision: Decision, used: Launcher | None, out: Tensor |
     if used is not None:
         with using(used):
             return copied(call.nki(), out)
+    name = decision.implementation
     try:
-        result = _implemented(call, decision, out)
+        into = writer(call, name) if out is not None else None
+        if into is None:
+            result = copied(getattr(call, name)(), out)
+        else:
+            into(out)
+            result = out
     except (MemoryError, RuntimeError) as error:
         refused = exhausted(type(call).__name__, error)
         if refused is None:
             raise
         raise refused from error
-    if decision.implementation == "cuda":
+    if name == "cuda":
         cuda.note_compiled(call)
     return result
-
-
-def _implemented(call: Any, decision: Decision, out: Any) -> Any:
-    """Run the chosen implementation, into the memory asked for."""
-    if out is None:
-        return getattr(call, decision.implementation)()
-    into = writer(call, decision.implementation)
-    if into is None:
-        return copied(getattr(call, decision.implementation)(), out)
-    into(out)
-    return out
 
 
 def writer(call: Any, implementation: str) -> Callable[[Tensor], None] | None:
