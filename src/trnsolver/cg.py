@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -27,8 +28,7 @@ from trnsolver.operators import (
     quotient,
 )
 
-# Steps a kernel takes between two looks at the residual.
-_CHUNK = 16
+Inner = Callable[[Tensor, Tensor], Tensor]
 
 
 @array_function
@@ -66,40 +66,34 @@ def cg(
     if p.a.matrix is not None and preconditioner is None:
         return _dense(p, p.a.matrix, p.b if x0 is None else p.b - p.a.apply(p.x))
     m = preconditioned("cg", preconditioner)
-    x = p.x
-    r = p.b - p.a.apply(x)
-    done = p.record(norms(r))
-    z = m(r)
+    r = p.b - p.a.apply(p.x)
+    x, done = conjugated(p.a.apply, m, p.x, r, inner=inner, small=lambda r: p.record(norms(r)), most=p.maxiter)
+    return p.result(x, done)
+
+
+def conjugated(
+    apply: Apply, improve: Apply, x: Tensor, r: Tensor, *, inner: Inner, small: Callable[[Tensor], bool], most: int
+) -> tuple[Tensor, bool]:
+    """Take steps from a solution and its residual until that is small; return the solution and whether it was."""
+    done, z = small(r), improve(r)
     d, rz = z, inner(r, z)
-    while not done and len(p.residuals) <= p.maxiter:
-        q = p.a.apply(d)
+    for _ in range(most):
+        if done:
+            break
+        q = apply(d)
         alpha = quotient(rz, inner(d, q))
         x, r = x + alpha * d, r - alpha * q
-        done = p.record(norms(r))
-        z = m(r)
+        done, z = small(r), improve(r)
         before, rz = rz, inner(r, z)
         d = z + quotient(rz, before) * d
-    return p.result(x, done)
+    return x, done
 
 
 def _dense(p: Problem, a: Tensor, r: Tensor) -> Result:
     """A matrix in memory: whole chunks of steps are one operation, on chip where kernels run."""
-    x = p.x
     # Somewhat below the tolerance: the recurrence drifts from the residual that is computed in the end.
-    d, goal = r, 0.9 * p.tol * float(p.sizes.min()) if p.sizes.numel() else 0.0
-    done, last = p.record(norms(r)), float("inf")
-    while not done and len(p.residuals) <= p.maxiter:
-        steps = min(_CHUNK, p.maxiter - len(p.residuals) + 1)
-        x, r, d, history = run(CgSteps(a, x, r, d, steps, goal))
-        done = p.verified(history, x)
-        if not done and float((norms(r) / p.sizes).max()) <= p.tol:
-            # The recurrence says so and is wrong: go on from the residual as it is, unless that helped nothing before.
-            if p.residuals[-1] > 0.5 * last:
-                break
-            last = p.residuals[-1]
-            r = p.b - p.a.apply(x)
-            d = r
-    return p.result(x, done)
+    goal = 0.9 * p.tol * float(p.sizes.min()) if p.sizes.numel() else 0.0
+    return p.in_chunks(r, lambda x, r, d, steps: run(CgSteps(a, x, r, d, steps, goal)), lambda r: r)
 
 
 @op("trnsolver::cg")

@@ -12,9 +12,6 @@ from trnsci.nki import P_MAX, launch
 from trnsolver.kernels import chebyshev as kernels
 from trnsolver.operators import Apply, Callback, Matrix, Operator, Result, norms, on_chip, on_columns, operator, problem
 
-# Steps a kernel takes between two looks at the residual.
-_CHUNK = 16
-
 
 @array_function
 def chebyshev(
@@ -57,27 +54,19 @@ def chebyshev(
     """
     _interval("chebyshev", low, high)
     p = problem("chebyshev", a, b, x0, tol, maxiter, callback)
-    x = p.x
-    r = p.b - p.a.apply(x)
-    d = r / ((high + low) / 2)
-    done = p.record(norms(r))
     rho: float | None = None
-    last = float("inf")
-    while not done and len(p.residuals) <= p.maxiter:
-        steps = min(_CHUNK, p.maxiter - len(p.residuals) + 1)
+
+    def direction(r: Tensor) -> Tensor:
+        nonlocal rho
+        rho = None
+        return r / ((high + low) / 2)
+
+    def advance(x: Tensor, r: Tensor, d: Tensor, steps: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        nonlocal rho
         weights, rho = _weights(low, high, steps, rho)
-        x, r, d, history = _steps(p.a, x, r, d, weights)
-        done = p.verified(history, x)
-        if not p.residuals[-1] < float("inf"):
-            break
-        if not done and float((norms(r) / p.sizes).max()) <= p.tol:
-            # The recurrence says so and is wrong: go on from the residual as it is, unless that helped nothing before.
-            if p.residuals[-1] > 0.5 * last:
-                break
-            last, rho = p.residuals[-1], None
-            r = p.b - p.a.apply(x)
-            d = r / ((high + low) / 2)
-    return p.result(x, done)
+        return _steps(p.a, x, r, d, weights)
+
+    return p.in_chunks(p.b - p.a.apply(p.x), advance, direction)
 
 
 def chebyshev_preconditioner(a: Matrix, low: float, high: float, *, degree: int = 4) -> Apply:

@@ -18,6 +18,9 @@ from trnsolver.arguments import DTYPES, finite
 
 Apply = Callable[[Tensor], Tensor]
 Callback = Callable[[int, float], None]
+Advance = Callable[[Tensor, Tensor, Tensor, int], tuple[Tensor, Tensor, Tensor, Tensor]]
+# Steps a kernel takes between two looks at the residual.
+CHUNK = 16
 
 
 class LinearMap(Protocol):
@@ -207,6 +210,27 @@ class Problem:
             return False
         self.residuals[-1] = float((norms(self.b - self.a.apply(x)) / self.sizes).max()) if x.numel() else 0.0
         return self.residuals[-1] <= self.tol
+
+    def in_chunks(self, r: Tensor, advance: Advance, direction: Apply) -> Result:
+        """Take steps in chunks, each one operation, until a residual that was computed afresh is small enough.
+
+        ``advance`` takes so many steps from x, r and d, and returns the norms of their residuals too; ``direction``
+        returns the first direction for a residual.
+        """
+        x, d = self.x, direction(r)
+        done, last = self.record(norms(r)), float("inf")
+        while not done and len(self.residuals) <= self.maxiter:
+            x, r, d, history = advance(x, r, d, min(CHUNK, self.maxiter - len(self.residuals) + 1))
+            done = self.verified(history, x)
+            if not self.residuals[-1] < float("inf"):
+                break
+            if not done and float((norms(r) / self.sizes).max()) <= self.tol:
+                # The recurrence says so and is wrong: go on from the residual as it is, unless that was no help before.
+                if self.residuals[-1] > 0.5 * last:
+                    break
+                last, r = self.residuals[-1], self.b - self.a.apply(x)
+                d = direction(r)
+        return self.result(x, done)
 
     def result(self, x: Tensor, converged: bool) -> Result:
         """Wrap up; a solution that is not finite was never found."""

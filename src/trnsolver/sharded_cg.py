@@ -17,7 +17,7 @@ from trnsci.distributed import Part, Team, chunks, sharded
 from trnsci.distributed.parts import Sharded
 from trnsci.errors import ArgumentError, UnsupportedError
 from trnsolver.arguments import square
-from trnsolver.cg import cg
+from trnsolver.cg import cg, conjugated
 from trnsolver.operators import Apply, Result, problem
 
 
@@ -98,13 +98,9 @@ def _cg(
     scale = inner(right, right).real.sqrt()
     scale = torch.where(scale == 0, torch.ones_like(scale), scale)
     limit = 10 * b.shape[0] if maxiter is None else maxiter
-    r = right - apply(x)
-    improve = _on_rows(preconditioner)
-    z = improve(r)
-    d, rz = z, inner(r, z)
     history: list[float] = []
 
-    def converged() -> bool:
+    def small(r: Tensor) -> bool:
         if r.is_meta:
             # a plan counts one step: data decides how many there are
             history.append(0.0 if history else 2 * tol)
@@ -114,16 +110,7 @@ def _cg(
             callback(len(history) - 1, history[-1])
         return history[-1] <= tol
 
-    done = converged()
-    while not done and len(history) <= limit:
-        q = apply(d)
-        bottom = inner(d, q)
-        alpha = torch.where(bottom == 0, torch.zeros_like(bottom), rz / bottom)
-        x, r = x + alpha * d, r - alpha * q
-        done = converged()
-        z = improve(r)
-        before, rz = rz, inner(r, z)
-        d = z + torch.where(before == 0, torch.zeros_like(before), rz / before) * d
+    x, done = conjugated(apply, _on_rows(preconditioner), x, right - apply(x), inner=inner, small=small, most=limit)
     solution = rows.with_local(x[:, 0] if vector else x)
     return Result(
         x=solution,  # type: ignore[arg-type]

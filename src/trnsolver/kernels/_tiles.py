@@ -15,6 +15,13 @@ def _accumulate(dst_ps, left_sb, right_sb, rows, columns, onto=False):
         )
 
 
+def _subtract_in_place(x_sb, stationary_sb, moving_sb):
+    """Subtract stationary.T moving of one tile each from x."""
+    part_ps = nl.ndarray(x_sb.shape, dtype=nl.float32, buffer=nl.psum)  # [m, n]
+    nisa.nc_matmul(dst=part_ps, stationary=stationary_sb, moving=moving_sb, accumulate=False)
+    nisa.tensor_tensor(dst=x_sb, data1=x_sb, data2=part_ps, op=nl.subtract)
+
+
 def _load_state(a_hbm, x_hbm, r_hbm, d_hbm, loads):
     """Load a matrix and three blocks of vectors, as lists of tiles of rows, and make a tile of ones for `_inner`."""
     N, K = x_hbm.shape

@@ -28,7 +28,7 @@ from trnsci.nki import (
     triangle,
     upper_inverse,
 )
-from trnsolver.kernels._tiles import _accumulate
+from trnsolver.kernels._tiles import _accumulate, _subtract_in_place
 
 M_MAX = 8 * P_MAX
 N_MAX = 8 * P_MAX
@@ -204,19 +204,14 @@ def _apply(rows_sb, first, v_sb, vT_sb, t_sb, start, stop):
     for c in tiles(stop - start, N_TILE):
         here = slice(start + c.start, start + c.stop)
         inner_ps = nl.ndarray((w, c.size), dtype=nl.float32, buffer=nl.psum)  # [w, c]
-        for i in range(len(v_sb)):
-            size = v_sb[i].shape[0]
-            nisa.nc_matmul(dst=inner_ps, stationary=v_sb[i], moving=rows_sb[first + i][0:size, here], accumulate=i > 0)
+        _accumulate(inner_ps, v_sb, rows_sb[first : first + len(v_sb)], slice(0, w), here)
         inner_sb = nl.ndarray((w, c.size), dtype=nl.float32, buffer=nl.sbuf)  # [w, c]
         nisa.tensor_copy(dst=inner_sb, src=inner_ps)
         weighted_sb = product(t_sb, inner_sb)  # [w, c]
         at = 0
         for i in range(len(v_sb)):
             size = v_sb[i].shape[0]
-            product_ps = nl.ndarray((size, c.size), dtype=nl.float32, buffer=nl.psum)  # [m, c]
-            nisa.nc_matmul(dst=product_ps, stationary=vT_sb[0:w, at : at + size], moving=weighted_sb, accumulate=False)
-            tile_sb = rows_sb[first + i][0:size, here]
-            nisa.tensor_tensor(dst=tile_sb, data1=tile_sb, data2=product_ps, op=nl.subtract)
+            _subtract_in_place(rows_sb[first + i][0:size, here], vT_sb[0:w, at : at + size], weighted_sb)
             at = at + size
 
 

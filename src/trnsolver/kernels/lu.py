@@ -8,6 +8,7 @@ is taken off, of the next panel first. Bound by the chain of pivot searches, som
 
 from trnsci.nki import N_TILE, P_MAX, QUEUES, Axis, filled, load, move, nisa, nki, nl, product, store, tiles, triangle
 from trnsolver.kernels._pivoting import _magnitude, _pivot
+from trnsolver.kernels._tiles import _subtract_in_place
 
 N_MAX = 8 * P_MAX
 M_MAX = 16 * N_MAX
@@ -123,10 +124,7 @@ def _columns(u_hbm, a_sb, parts, b, c, right):
         u_sb = product(inverseT_sb, gathered_sb)  # [c, f]
         store(u_hbm[b, c.span, here], u_sb)
         for t in range(T):
-            part_ps = nl.ndarray((P, f.size), dtype=nl.float32, buffer=nl.psum)  # [p, f]
-            nisa.nc_matmul(dst=part_ps, stationary=lT_sb[t], moving=u_sb, accumulate=False)
-            x_sb = a_sb[0:P, t, here]
-            nisa.tensor_tensor(dst=x_sb, data1=x_sb, data2=part_ps, op=nl.subtract)
+            _subtract_in_place(a_sb[0:P, t, here], lT_sb[t], u_sb)
 
 
 def _store_panel(u_hbm, rows_hbm, parts, index_sb, b, c):

@@ -25,7 +25,7 @@ from trnsci.nki import (
     triangle,
 )
 from trnsolver.kernels._block_row import _copy_out, _diagonal_blocks, _solve
-from trnsolver.kernels._tiles import _accumulate
+from trnsolver.kernels._tiles import _accumulate, _subtract_in_place
 
 N_MAX = 8 * P_MAX
 # q and its transpose stay on chip, 128 KiB of each partition for so many elements in whole tiles.
@@ -110,12 +110,7 @@ def _project(q_sb, qT_sb, c, right):
         inner_sb = nl.ndarray((w, f.size), dtype=nl.float32, buffer=nl.sbuf)  # [c, f]
         nisa.tensor_copy(dst=inner_sb, src=inner_ps)
         for m in tiles(M, M_TILE):
-            part_ps = nl.ndarray((m.size, f.size), dtype=nl.float32, buffer=nl.psum)  # [m, f]
-            nisa.nc_matmul(
-                dst=part_ps, stationary=qT_sb[0:w, w + m.start : w + m.stop], moving=inner_sb, accumulate=False
-            )
-            x_sb = q_sb[m.index][0 : m.size, here]
-            nisa.tensor_tensor(dst=x_sb, data1=x_sb, data2=part_ps, op=nl.subtract)
+            _subtract_in_place(q_sb[m.index][0 : m.size, here], qT_sb[0:w, w + m.start : w + m.stop], inner_sb)
 
 
 def _upper_rows(N):

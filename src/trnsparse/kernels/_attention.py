@@ -1,7 +1,6 @@
 """Operands of the attention kernels: whole heads in SBUF where they fit, blocks on demand where they do not."""
 
-from trnsci.nki import K_TILE, N_TILE, P_MAX, Tile, nisa, nl, tiles
-from trnsparse.kernels._moves import _copy, _fetch
+from trnsci.nki import K_TILE, N_TILE, P_MAX, Tile, load, move, nisa, nl, tiles
 
 # Blocks that are loaded together where not all stay, and how many such loads are kept for the next who asks.
 GROUP = N_TILE // P_MAX
@@ -69,7 +68,7 @@ class _TransposedHead(nl.NKIObject):
         if piece < len(self.pieces):
             here = self.pieces[piece].span
             for d in self.parts[0 : len(self.kept)]:
-                _copy(self.kept[d.index][:, here], self.x_hbm[self.head, d.span, here])
+                move(self.kept[d.index][:, here], self.x_hbm[self.head, d.span, here], "static")
 
     def width(self, blocks):
         """Return the columns of blocks in ascending order: the last of all may be smaller than the others."""
@@ -87,7 +86,7 @@ class _TransposedHead(nl.NKIObject):
             if len(loaded) == 0:
                 last = min((group + 1) * N_TILE, self.x_hbm.shape[2])
                 for d in self.parts:
-                    loaded.append(_fetch(self.x_hbm[self.head, d.span, group * N_TILE : last]))  # [d, s]
+                    loaded.append(load(self.x_hbm[self.head, d.span, group * N_TILE : last], "static"))  # [d, s]
                 self.near.keep(group, loaded)
             for d in self.parts:
                 taken.append(loaded[d.index][:, start - group * N_TILE : stop - group * N_TILE])
@@ -121,7 +120,7 @@ class _Rows(nl.NKIObject):
         """Load whole blocks from the first on."""
         S, E = self.x_hbm.shape[1], self.x_hbm.shape[2]
         start = (self.head * S + first * P_MAX) * E
-        _copy(room_sb[:, :, 0:E], self.x_hbm.ap([[E, P_MAX], [P_MAX * E, blocks], [1, E]], offset=start))
+        move(room_sb[:, :, 0:E], self.x_hbm.ap([[E, P_MAX], [P_MAX * E, blocks], [1, E]], offset=start), "static")
 
     def fetch(self, piece):
         """Load one piece."""
@@ -152,7 +151,7 @@ class _Rows(nl.NKIObject):
         rows_sb = nl.ndarray((S - j * P_MAX, self.width), dtype=self.x_hbm.dtype, buffer=nl.sbuf)  # [s, E]
         if self.width > E:
             nisa.memset(dst=rows_sb[:, E : self.width], value=1.0)
-        _copy(rows_sb[:, 0:E], self.x_hbm[self.head, j * P_MAX : S, 0:E])
+        move(rows_sb[:, 0:E], self.x_hbm[self.head, j * P_MAX : S, 0:E], "static")
         return rows_sb
 
 

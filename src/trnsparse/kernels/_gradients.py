@@ -1,14 +1,13 @@
 """Sums of gradients of attention: of keys and values in SBUF, of queries in PSUM and, where they wait, in HBM."""
 
-from trnsci.nki import P_MAX, nisa, nl, tiles
-from trnsparse.kernels._moves import _copy, _fetch
+from trnsci.nki import P_MAX, load, move, nisa, nl, tiles
 
 
 def _zero(to_hbm):
     """Store zeros."""
     zero_sb = nl.ndarray(to_hbm.shape, dtype=to_hbm.dtype, buffer=nl.sbuf)  # [s, D]
     nisa.memset(dst=zero_sb, value=0.0)
-    _copy(to_hbm, zero_sb)
+    move(to_hbm, zero_sb, "static")
 
 
 class _Sum(nl.NKIObject):
@@ -66,11 +65,11 @@ class _Sum(nl.NKIObject):
         if whole > 0:
             start = (self.head * self.to_hbm.shape[1] + chunk.start * P_MAX) * width
             to_hbm = self.to_hbm.ap([[width, P_MAX], [P_MAX * width, whole], [1, width]], offset=start)
-            _copy(to_hbm, out_sb.ap([[chunk.size * width, P_MAX], [width, whole], [1, width]]))
+            move(to_hbm, out_sb.ap([[chunk.size * width, P_MAX], [width, whole], [1, width]]), "static")
         if whole < chunk.size:
             rows, start = self._rows(chunk.stop - 1), (chunk.stop - 1) * P_MAX
             last_sb = out_sb[0:rows, whole * width : (whole + 1) * width]
-            _copy(self.to_hbm[self.head, start : start + rows, 0:width], last_sb)
+            move(self.to_hbm[self.head, start : start + rows, 0:width], last_sb, "static")
 
 
 class _KeySums(nl.NKIObject):
@@ -186,13 +185,13 @@ class _QuerySums(nl.NKIObject):
         to_hbm = self._to(self.wait_hbm if self.after else self.dq_hbm, row)
         total_sb = product_ps[0 : to_hbm.shape[0], :]
         if self.before:
-            waited_sb = _fetch(self._to(self.wait_hbm, row))  # [q, D]
+            waited_sb = load(self._to(self.wait_hbm, row), "static")  # [q, D]
             if self.met[row]:
                 nisa.tensor_tensor(dst=waited_sb, data1=waited_sb, data2=total_sb, op=nl.add)
             total_sb = waited_sb
         if self.before or self.met[row]:
             out_sb = nl.ndarray(to_hbm.shape, dtype=to_hbm.dtype, buffer=nl.sbuf)  # [q, D]
             nisa.tensor_copy(dst=out_sb, src=total_sb)
-            _copy(to_hbm, out_sb)
+            move(to_hbm, out_sb, "static")
         else:
             _zero(to_hbm)

@@ -6,9 +6,8 @@ the Tensor Engine sums too. A short row is one group, and some rows are divided 
 row have a largest score each; their products shrink by what it is below that of the row, and GpSimd adds them.
 """
 
-from trnsci.nki import N_TILE, P_MAX, Queue, nisa, nl, tiles
+from trnsci.nki import N_TILE, P_MAX, Queue, move, nisa, nl, tiles
 from trnsparse.kernels._attention import _largest, _score_blocks
-from trnsparse.kernels._moves import _copy
 from trnsparse.kernels._ring import _moved, _Ring, _transposed_blocks
 
 # Blocks of a row that is not cut, and of a group where some row is: PSUM holds the scores of three such groups.
@@ -134,7 +133,7 @@ class _Shared(nl.NKIObject):
             if count == 0:
                 zero_sb = nl.ndarray((size, E), dtype=out_hbm.dtype, buffer=nl.sbuf)  # [q, E]
                 nisa.memset(dst=zero_sb, value=0.0)
-                _copy(rows, zero_sb)
+                move(rows, zero_sb, "static")
             else:
                 q_sb = queries.columns(i * P_MAX, i * P_MAX + size)
                 # Groups of about one size.
@@ -241,7 +240,7 @@ class _Shared(nl.NKIObject):
         out_sb = nl.ndarray((size, E), dtype=part.out_hbm.dtype, buffer=nl.sbuf)  # [q, E]
         factor, engine = inverse_sb.ap([[1, size], [0, E]]), nisa.engine.gpsimd
         nisa.tensor_tensor(dst=out_sb, data1=part.sum_sb[:, 0:E], data2=factor, op=nl.multiply, engine=engine)
-        _copy(part.out_hbm, out_sb)
+        move(part.out_hbm, out_sb, "static")
         nisa.tensor_copy(dst=part.inverse_sb, src=inverse_sb, engine=engine)
 
     def _divide(self):
@@ -258,7 +257,7 @@ class _Shared(nl.NKIObject):
             part = self.multiplied[r]
             # Rows that lie together in HBM travel together, those of several blocks would not.
             if r % 2 == 0:
-                _copy(part.out_hbm, out_sb[:, r, :])
+                move(part.out_hbm, out_sb[:, r, :], "static")
             else:
                 # Another queue issues it meanwhile.
                 mode, engine = nisa.dge_mode.hwdge, nisa.engine.scalar

@@ -19,6 +19,7 @@ from trnsci.nki import (
     filled,
     load,
     mine,
+    move,
     multiply_add,
     nisa,
     nki,
@@ -28,7 +29,6 @@ from trnsci.nki import (
     warm_up,
 )
 from trnsparse.kernels._attention import FLOOR, _identity, _largest, _Rows, _score_blocks, _TransposedHead
-from trnsparse.kernels._moves import _copy
 from trnsparse.kernels._shared import _fits, _Shared
 
 WIDE = 3 * N_TILE
@@ -123,7 +123,7 @@ def _logarithms(lse_hbm, batch, top_sb, sum_sb, inverse):
                 operand1=top_sb[:, part],
             )
     for h in range(batch.size):
-        _copy(lse_hbm[batch.start + h], lse_sb[:, h * rows : (h + 1) * rows])
+        move(lse_hbm[batch.start + h], lse_sb[:, h * rows : (h + 1) * rows], "static")
 
 
 def _exponentials():

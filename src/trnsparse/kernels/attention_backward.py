@@ -7,10 +7,23 @@ for each query block its key blocks and their slots, is known when the kernel is
 keys and values are parts of sums, and keep float32. Bound by the Tensor Engine.
 """
 
-from trnsci.nki import N_TILE, P_MAX, PSUM_BANK_BYTES, PSUM_BANKS, WARM, Axis, Queue, nisa, nki, nl, tiles, warm_up
+from trnsci.nki import (
+    N_TILE,
+    P_MAX,
+    PSUM_BANK_BYTES,
+    PSUM_BANKS,
+    WARM,
+    Axis,
+    Queue,
+    load,
+    nisa,
+    nki,
+    nl,
+    tiles,
+    warm_up,
+)
 from trnsparse.kernels._attention import _identity, _Rows, _score_blocks, _TransposedHead
 from trnsparse.kernels._gradients import _Chunk, _KeySums, _QuerySums
-from trnsparse.kernels._moves import _fetch
 from trnsparse.kernels._ring import _moved, _transposed_blocks
 
 # Bytes of SBUF in each partition for the operands of a head, and for sums of keys and values.
@@ -70,7 +83,7 @@ def attention_backward(
     kept = nl.float32 if wide else dtype
     dk_hbm = nl.ndarray((G, K, D), dtype=kept, buffer=nl.shared_hbm)  # [G, K, D]
     dv_hbm = nl.ndarray((G, K, E), dtype=kept, buffer=nl.shared_hbm)  # [G, K, E]
-    masks = (_identity(hidden_hbm.dtype), _fetch(hidden_hbm))
+    masks = (_identity(hidden_hbm.dtype), load(hidden_hbm, "static"))
     warm_up(warm)
     half = dtype in (nl.bfloat16, nl.float16)
     keep = _bytes(H, Q, K, D, E, 2 if half else 4) <= RESIDENT
@@ -100,7 +113,7 @@ def attention_backward(
                         loads = [keys[0], queries[0], keys[1], queries[1], rows[1], rows[0], keys[2]]
                     for operand in loads:
                         operand.fetch(piece)
-                head = (queries, rows, _fetch(lse_hbm[h]), _fetch(delta_hbm[h]))
+                head = (queries, rows, load(lse_hbm[h], "static"), load(delta_hbm[h], "static"))
                 wait_hbm = waiting_hbm[h] if waiting_hbm != None else None
                 for r in range(len(plan)):
                     out = _QuerySums(dq_hbm[h], wait_hbm, plan[r], part, len(parts))

@@ -4,8 +4,7 @@ The columns of bT stay in SBUF where they fit; a block row of aT is loaded once.
 one is slower than the DMA engines. Bound by the DMA that stores blocks.
 """
 
-from trnsci.nki import K_TILE, M_TILE, N_TILE, QUEUES, load, nisa, nki, nl, store, tiles
-from trnsparse.kernels._moves import _copy
+from trnsci.nki import K_TILE, M_TILE, N_TILE, QUEUES, load, move, nisa, nki, nl, store, tiles
 
 RESIDENT = 96 * 1024
 # What a search may choose: queues of loads, and of every other store.
@@ -53,4 +52,4 @@ def _block(out_hbm, aT_sb, bT_hbm, kept, *, p, first, stores):
             else:
                 c_sb = nl.ndarray(c_ps.shape, dtype=out_hbm.dtype, buffer=nl.sbuf)  # [m, n]
                 nisa.tensor_copy(dst=c_sb, src=c_ps)
-                _copy(out_hbm[p, m.span, n.span], c_sb)
+                move(out_hbm[p, m.span, n.span], c_sb, "static")

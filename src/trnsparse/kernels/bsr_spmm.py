@@ -17,6 +17,7 @@ from trnsci.nki import (
     Axis,
     Queue,
     load,
+    move,
     nisa,
     nki,
     nl,
@@ -24,7 +25,6 @@ from trnsci.nki import (
     tiles,
     warm_up,
 )
-from trnsparse.kernels._moves import _copy, _fetch
 
 # Bytes of SBUF in each partition: b in one panel of columns may take so much to stay, one load of blocks so much, rows
 # of the result that wait to leave so much.
@@ -86,7 +86,7 @@ class _Blocks(nl.NKIObject):
                 self.start = self.stop
                 self.stop = min(self.stop + self.count, total // self.height)
                 self.count = min(4 * self.count, self.group)
-            self.now_sb = _fetch(self.tiles_hbm[0:depth, self.start * self.height : self.stop * self.height])
+            self.now_sb = load(self.tiles_hbm[0:depth, self.start * self.height : self.stop * self.height], "static")
         return self.now_sb, (index - self.start) * self.height  # [k, g * height]
 
 
@@ -106,7 +106,7 @@ class _Held(nl.NKIObject):
             return None
         if self.kept[index] == None:
             rows = self.b_hbm[index * K_TILE : (index + 1) * K_TILE, self.n.span]
-            self.kept[index] = _fetch(rows) if self.count % 2 == 0 else load(rows, self.queue)  # [k, n]
+            self.kept[index] = load(rows, "static") if self.count % 2 == 0 else load(rows, self.queue)  # [k, n]
             self.count += 1
         return self.kept[index]
 
@@ -141,7 +141,7 @@ class _Results(nl.NKIObject):
             rows = self.out_hbm[start : start + c_sb.shape[0], self.n.span]
             self.count += 1
             if keep == 0 or self.count % 2 == 0:
-                _copy(rows, c_sb)
+                move(rows, c_sb, "static")
             else:
                 store(rows, c_sb, self.queue)
 
@@ -197,7 +197,7 @@ def _zeros(out_hbm, n, height, h, sums):
                 nisa.memset(dst=zero_sb, value=0.0)
             for m in tiles(min(h.size, out_hbm.shape[0] - i * height - h.start), M_TILE):
                 first = i * height + h.start + m.start
-                _copy(out_hbm[first : first + m.size, n.span], zero_sb[0 : m.size, :])
+                move(out_hbm[first : first + m.size, n.span], zero_sb[0 : m.size, :], "static")
 
 
 def _moving(b_hbm, pieces, held, n, depth):

@@ -6,7 +6,6 @@ SBUF once met, as long as they fit. Bound by the Tensor Engine.
 """
 
 from trnsci.nki import N_TILE, QUEUES, Axis, load, nisa, nki, nl, store, tiles
-from trnsparse.kernels._moves import _fetch
 
 # Bytes of SBUF in each partition that b in one column tile may take to stay.
 RESIDENT = 1 << 17
@@ -23,7 +22,7 @@ def screened_spmm(
     depth, M = u_hbm.shape
     K, N = b_hbm.shape
     out_hbm = nl.ndarray((M, N), dtype=b_hbm.dtype, buffer=nl.shared_hbm)  # [M, N]
-    limit_sb = _fetch(limit_hbm)  # [bn, 1]
+    limit_sb = load(limit_hbm, "static")  # [bn, 1]
     w_sb = [None] * len(tiles(K, depth))
     width = 2 if b_hbm.dtype in (nl.bfloat16, nl.float16) else 4
     keep = len(w_sb) * min(N, N_TILE) * width <= RESIDENT
@@ -37,15 +36,15 @@ def screened_spmm(
                 nisa.memset(dst=zero_sb, value=0.0)
                 store(out_hbm[here, n.span], zero_sb, stores)
             else:
-                u_sb = _fetch(u_hbm[0:depth, here])  # [bn, m]
+                u_sb = load(u_hbm[0:depth, here], "static")  # [bn, m]
                 c_ps = nl.ndarray((size, n.size), dtype=nl.float32, buffer=nl.psum)  # [m, n]
                 for p in range(pointers[i], pointers[i + 1]):
                     j = columns[p]
                     k = min(depth, K - j * depth)
                     if w_sb[j] == None:
-                        w_sb[j] = _fetch(w_hbm[j * depth : j * depth + k, 0:1])  # [k, 1]
+                        w_sb[j] = load(w_hbm[j * depth : j * depth + k, 0:1], "static")  # [k, 1]
                     if b_sb[j] == None or not keep:
-                        b_sb[j] = _fetch(b_hbm[j * depth : j * depth + k, n.span])  # [k, n]
+                        b_sb[j] = load(b_hbm[j * depth : j * depth + k, n.span], "static")  # [k, n]
                     a_sb = load(tiles_hbm[0:k, p * height : p * height + size], loads)  # [k, m]
                     nisa.nc_matmul(
                         dst=c_ps,
