@@ -67,8 +67,8 @@ def computed(call: Any, decision: Decision, used: Launcher | None, out: Tensor |
             return copied(call.nki(), out)
     name = decision.implementation
     try:
-        into = writer(call, name) if out is not None else None
-        if into is None:
+        into = None if out is None else writer(call, name)
+        if out is None or into is None:
             result = copied(getattr(call, name)(), out)
         else:
             into(out)

@@ -64,7 +64,8 @@ class World:
         self._line, self._prefix = Line(store), f"trnsci/{self.number}"
         self._state, self._stop = "alive", threading.Event()
         # when the store last answered the pulse, when it was lost, and the fault it told of, in this call or another
-        self._answered, self._lost_at, self._known = time.monotonic(), math.inf, None
+        self._answered, self._lost_at = time.monotonic(), math.inf
+        self._known: dict[str, Any] | None = None
         self._entering = threading.Lock()
         self.groups = Groups(self)
         self._pulse = threading.Thread(target=self._keep_beating, args=(store,), name="trnsci pulse", daemon=True)
