@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from trnfft.arguments import COMPLEX_OF, REAL_OF, as_complex, numeric, resized, scale_of
+from trnfft.arguments import COMPLEX_OF, REAL_OF, as_complex, numeric, real, resized, scale_of
 from trnfft.complextensor import ComplexTensor, parts_of
 from trnfft.ops import C2C, C2R, R2C, C2CPlanes, C2RPlanes, R2CPlanes, half_shape, merged
 from trnsci import DtypeError, check, get_backend, is_resident, neuron, run
-from trnsci.precision import Precision, resolve
+from trnsci.precision import resolve
 
 # A complex tensor of either kind, or real data that becomes one.
 Transformable = Tensor | ComplexTensor
@@ -41,15 +41,7 @@ def cut_or_padded(x: Tensor, dims: Sequence[int], lengths: Sequence[int]) -> Ten
 
 
 def complex_along(
-    op: str,
-    x: Transformable,
-    dims: list[int],
-    lengths: list[int],
-    *,
-    norm: str | None,
-    precision: Precision | None,
-    out: Any,
-    inverse: bool,
+    op: str, x: Any, dims: list[int], lengths: list[int], inverse: bool, *, norm: Any, precision: Any, out: Any
 ) -> Transformable:
     """Run `fft` or `ifft` along axes."""
     scale, policy = scale_of(op, norm, inverse), resolve(op, precision, x.dtype)
@@ -68,15 +60,7 @@ def complex_along(
 
 
 def real_along(
-    op: str,
-    x: Tensor,
-    dims: list[int],
-    lengths: list[int],
-    *,
-    norm: str | None,
-    precision: Precision | None,
-    out: Any,
-    hermitian: bool,
+    op: str, x: Any, dims: list[int], lengths: list[int], hermitian: bool, *, norm: Any, precision: Any, out: Any
 ) -> Transformable:
     """Run `rfft` along axes, or with the conjugate and the inverse's scale `ihfft`."""
     scale, policy = scale_of(op, norm, hermitian), resolve(op, precision, x.dtype)
@@ -96,15 +80,7 @@ def real_along(
 
 
 def inverse_real_along(
-    op: str,
-    x: Transformable,
-    dims: list[int],
-    lengths: list[int],
-    *,
-    norm: str | None,
-    precision: Precision | None,
-    out: Any,
-    hermitian: bool,
+    op: str, x: Any, dims: list[int], lengths: list[int], hermitian: bool, *, norm: Any, precision: Any, out: Any
 ) -> Tensor:
     """Run `irfft` along axes, to the last of ``lengths``, or on the conjugate `hfft`."""
     scale, policy = scale_of(op, norm, not hermitian), resolve(op, precision, x.dtype)
@@ -119,6 +95,28 @@ def inverse_real_along(
         shape = tuple(n if dim == dims[-1] else size for dim, size in enumerate(x.shape))
         check.out(op, out, shape=shape, dtype=REAL_OF[x.dtype], x=x)
     return run(C2R(x.conj() if hermitian else x, dims, n, scale, policy), out)
+
+
+class Kind(NamedTuple):
+    """A transform: what its operand may be, how it runs along axes, and whether in the direction of the inverse."""
+
+    operand: Callable[[str, Any], Any]
+    along: Callable[..., Any]
+    backwards: bool
+
+    def points(self, stored: int) -> int:
+        """Return the points of an axis by default; half a spectrum stores fewer."""
+        return 2 * (stored - 1) if self.along is inverse_real_along else stored
+
+
+KINDS = {
+    "fft": Kind(operand, complex_along, False),
+    "ifft": Kind(operand, complex_along, True),
+    "rfft": Kind(real, real_along, False),
+    "ihfft": Kind(real, real_along, True),
+    "irfft": Kind(half_operand, inverse_real_along, False),
+    "hfft": Kind(half_operand, inverse_real_along, True),
+}
 
 
 def _has_complex_numbers() -> bool:

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from torch import Tensor
 
-from trnfft.along_axes import Transformable, complex_along, half_operand, inverse_real_along, operand, real_along
-from trnfft.arguments import axis_of, length_of, planned, real
+from trnfft.along_axes import KINDS, Transformable
+from trnfft.arguments import axis_of, length_of, planned
 from trnsci import array_function
 from trnsci.precision import Precision
 
 if TYPE_CHECKING:
     from trnfft.plan import FFTPlan
+
+
+class Options(TypedDict, total=False):
+    """What transforms along one axis take by name; `fft` says what each is."""
+
+    axis: int | None
+    precision: Precision | None
+    plan: FFTPlan | None
+    out: Transformable | None
 
 
 @array_function
@@ -59,25 +68,12 @@ def fft(
         >>> fft(torch.tensor([1.0, 0.0, 0.0, 0.0])).real
         tensor([1., 1., 1., 1.])
     """
-    if plan is not None:
-        return planned("fft", plan).serve("fft", x, n=n, dim=dim, norm=norm, axis=axis, precision=precision, out=out)
-    x = operand("fft", x)
-    dim = axis_of("fft", dim, axis, x.ndim)
-    length = length_of("fft", n, x.shape[dim])
-    return complex_along("fft", x, [dim], [length], norm=norm, precision=precision, out=out, inverse=False)
+    return _along("fft", x, n, dim, norm, axis=axis, precision=precision, plan=plan, out=out)
 
 
 @array_function
 def ifft(
-    x: Transformable,
-    n: int | None = None,
-    dim: int = -1,
-    norm: str | None = None,
-    *,
-    axis: int | None = None,
-    precision: Precision | None = None,
-    plan: FFTPlan | None = None,
-    out: Transformable | None = None,
+    x: Transformable, n: int | None = None, dim: int = -1, norm: str | None = None, **options: Unpack[Options]
 ) -> Transformable:
     """Compute the inverse of `fft`: ``y[j] = 1/n sum_k x[k] exp(2 pi i j k / n)``; arguments are those of `fft`.
 
@@ -85,25 +81,13 @@ def ifft(
         >>> ifft(torch.tensor([4.0, 0.0, 0.0, 0.0])).real
         tensor([1., 1., 1., 1.])
     """
-    if plan is not None:
-        return planned("ifft", plan).serve("ifft", x, n=n, dim=dim, norm=norm, axis=axis, precision=precision, out=out)
-    x = operand("ifft", x)
-    dim = axis_of("ifft", dim, axis, x.ndim)
-    length = length_of("ifft", n, x.shape[dim])
-    return complex_along("ifft", x, [dim], [length], norm=norm, precision=precision, out=out, inverse=True)
+    result: Transformable = _along("ifft", x, n, dim, norm, **options)
+    return result
 
 
 @array_function
 def rfft(
-    x: Tensor,
-    n: int | None = None,
-    dim: int = -1,
-    norm: str | None = None,
-    *,
-    axis: int | None = None,
-    precision: Precision | None = None,
-    plan: FFTPlan | None = None,
-    out: Transformable | None = None,
+    x: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, **options: Unpack[Options]
 ) -> Transformable:
     """Transform real data: the first ``n // 2 + 1`` terms of `fft`, the rest being their conjugates. Half the cost.
 
@@ -113,25 +97,13 @@ def rfft(
         >>> rfft(torch.tensor([1.0, 1.0, 1.0, 1.0]))
         tensor([4.+0.j, 0.+0.j, 0.+0.j])
     """
-    if plan is not None:
-        return planned("rfft", plan).serve("rfft", x, n=n, dim=dim, norm=norm, axis=axis, precision=precision, out=out)
-    x = real("rfft", x)
-    dim = axis_of("rfft", dim, axis, x.ndim)
-    length = length_of("rfft", n, x.shape[dim])
-    return real_along("rfft", x, [dim], [length], norm=norm, precision=precision, out=out, hermitian=False)
+    result: Transformable = _along("rfft", x, n, dim, norm, **options)
+    return result
 
 
 @array_function
 def ihfft(
-    x: Tensor,
-    n: int | None = None,
-    dim: int = -1,
-    norm: str | None = None,
-    *,
-    axis: int | None = None,
-    precision: Precision | None = None,
-    plan: FFTPlan | None = None,
-    out: Transformable | None = None,
+    x: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, **options: Unpack[Options]
 ) -> Transformable:
     """Compute the inverse of `hfft`: the half spectrum of real data, conjugated, over n. Arguments as `rfft`.
 
@@ -139,27 +111,13 @@ def ihfft(
         >>> ihfft(torch.tensor([1.0, 1.0, 1.0, 1.0])).real
         tensor([1., 0., 0.])
     """
-    if plan is not None:
-        return planned("ihfft", plan).serve(
-            "ihfft", x, n=n, dim=dim, norm=norm, axis=axis, precision=precision, out=out
-        )
-    x = real("ihfft", x)
-    dim = axis_of("ihfft", dim, axis, x.ndim)
-    length = length_of("ihfft", n, x.shape[dim])
-    return real_along("ihfft", x, [dim], [length], norm=norm, precision=precision, out=out, hermitian=True)
+    result: Transformable = _along("ihfft", x, n, dim, norm, **options)
+    return result
 
 
 @array_function
 def irfft(
-    x: Transformable,
-    n: int | None = None,
-    dim: int = -1,
-    norm: str | None = None,
-    *,
-    axis: int | None = None,
-    precision: Precision | None = None,
-    plan: FFTPlan | None = None,
-    out: Tensor | None = None,
+    x: Transformable, n: int | None = None, dim: int = -1, norm: str | None = None, **options: Unpack[Options]
 ) -> Tensor:
     """Compute the inverse of `rfft`: real data of length ``n`` (default ``2 * (N - 1)``) from half a spectrum.
 
@@ -170,27 +128,13 @@ def irfft(
         >>> irfft(rfft(torch.tensor([1.0, 2.0, 3.0])), 3)
         tensor([1., 2., 3.])
     """
-    if plan is not None:
-        return planned("irfft", plan).serve(
-            "irfft", x, n=n, dim=dim, norm=norm, axis=axis, precision=precision, out=out
-        )
-    x = half_operand("irfft", x)
-    dim = axis_of("irfft", dim, axis, x.ndim)
-    length = length_of("irfft", n, 2 * (x.shape[dim] - 1))
-    return inverse_real_along("irfft", x, [dim], [length], norm=norm, precision=precision, out=out, hermitian=False)
+    result: Tensor = _along("irfft", x, n, dim, norm, **options)
+    return result
 
 
 @array_function
 def hfft(
-    x: Transformable,
-    n: int | None = None,
-    dim: int = -1,
-    norm: str | None = None,
-    *,
-    axis: int | None = None,
-    precision: Precision | None = None,
-    plan: FFTPlan | None = None,
-    out: Tensor | None = None,
+    x: Transformable, n: int | None = None, dim: int = -1, norm: str | None = None, **options: Unpack[Options]
 ) -> Tensor:
     """Transform half of a Hermitian signal: a real spectrum of length ``n``. Arguments as `irfft`.
 
@@ -198,9 +142,26 @@ def hfft(
         >>> hfft(torch.tensor([1.0, 0.0, 0.0]))
         tensor([1., 1., 1., 1.])
     """
+    result: Tensor = _along("hfft", x, n, dim, norm, **options)
+    return result
+
+
+def _along(
+    op: str,
+    x: Any,
+    n: Any,
+    dim: Any,
+    norm: Any,
+    *,
+    axis: Any = None,
+    precision: Any = None,
+    plan: Any = None,
+    out: Any = None,
+) -> Any:
     if plan is not None:
-        return planned("hfft", plan).serve("hfft", x, n=n, dim=dim, norm=norm, axis=axis, precision=precision, out=out)
-    x = half_operand("hfft", x)
-    dim = axis_of("hfft", dim, axis, x.ndim)
-    length = length_of("hfft", n, 2 * (x.shape[dim] - 1))
-    return inverse_real_along("hfft", x, [dim], [length], norm=norm, precision=precision, out=out, hermitian=True)
+        return planned(op, plan).serve(op, x, n=n, dim=dim, norm=norm, axis=axis, precision=precision, out=out)
+    kind = KINDS[op]
+    x = kind.operand(op, x)
+    dim = axis_of(op, dim, axis, x.ndim)
+    length = length_of(op, n, kind.points(x.shape[dim]))
+    return kind.along(op, x, [dim], [length], kind.backwards, norm=norm, precision=precision, out=out)

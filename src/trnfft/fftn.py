@@ -6,10 +6,8 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from torch import Tensor
-
-from trnfft.along_axes import Transformable, complex_along, half_operand, inverse_real_along, operand, real_along
-from trnfft.arguments import COMPLEX_OF, as_complex, axes_of, integers, length_of, planned, real
+from trnfft.along_axes import KINDS, Kind, Transformable, complex_along, inverse_real_along, real_along
+from trnfft.arguments import COMPLEX_OF, as_complex, axes_of, integers, length_of, planned
 from trnfft.complextensor import ComplexTensor
 from trnsci import ArgumentError, array_function, check
 from trnsci.precision import Precision
@@ -28,8 +26,6 @@ _SUMMARY = {
     "hfftn": "Transform a signal that is Hermitian in the last axis, stored by half: a real spectrum.",
     "ihfftn": "Inverse of `hfftn`: the half spectrum of real data, conjugated and scaled.",
 }
-
-_OF_REAL = ("rfftn", "ihfftn")
 
 _DOC = """{summary}
 
@@ -77,13 +73,16 @@ class SeveralAxes(Protocol[R]):
 
 def _defined(name: str, along: Callable[..., R]) -> tuple[SeveralAxes[R], SeveralAxes[R]]:
     """Return the n-D function and its 2-D form, which differ in their default axes alone."""
-    doc = functools.partial(_DOC.format, summary=_SUMMARY[name], real="; real only" if name in _OF_REAL else "")
-    every, two = _function(name, None, along), _function(name.removesuffix("n") + "2", (-2, -1), along)
+    one = name.removesuffix("n")
+    doc = functools.partial(_DOC.format, summary=_SUMMARY[name], real="; real only" if along is real_along else "")
+    every, two = _function(name, None, KINDS[one], along), _function(f"{one}2", (-2, -1), KINDS[one], along)
     every.__doc__, two.__doc__ = doc(default="; by default all, or the last ``len(s)``."), doc(default=".")
     return array_function(every), array_function(two)
 
 
-def _function(name: str, default: Axes, along: Callable[..., R]) -> SeveralAxes[R]:
+def _function(name: str, default: Axes, kind: Kind, along: Callable[..., R]) -> SeveralAxes[R]:
+    assert kind.along is along
+
     def transform(
         x: Transformable,
         s: Lengths = None,
@@ -104,61 +103,39 @@ def _function(name: str, default: Axes, along: Callable[..., R]) -> SeveralAxes[
                 name, x, n=s, dim=dim, norm=norm, axis=None, precision=precision, out=out
             )
             return served
-        return along(name, x, s, dim, norm, precision, out)
+        result: R = _along(name, kind, x, s, dim, norm, precision=precision, out=out)
+        return result
 
     transform.__name__ = transform.__qualname__ = name
     return transform
 
 
-def _complex(inverse: bool) -> Callable[..., Transformable]:
-    def along(op: str, x: Any, s: Any, dim: Any, norm: Any, precision: Any, out: Any) -> Transformable:
-        x = operand(op, x)
-        dims, lengths = axes_of(op, s, dim, None, x.shape)
-        if dims:
-            return complex_along(op, x, dims, lengths, norm=norm, precision=precision, out=out, inverse=inverse)
-        if isinstance(x, ComplexTensor):
-            return x.clone()
-        result = as_complex(x).clone()
-        if out is None:
-            return result
-        check.out(op, out, shape=tuple(x.shape), dtype=COMPLEX_OF.get(x.dtype, x.dtype), x=x)
-        copied: Tensor = out.copy_(result)
-        return copied
-
-    return along
-
-
-def _real(hermitian: bool) -> Callable[..., Transformable]:
-    def along(op: str, x: Any, s: Any, dim: Any, norm: Any, precision: Any, out: Any) -> Transformable:
-        x = real(op, x)
-        dims, lengths = axes_of(op, s, dim, None, x.shape)
-        _some(op, dims)
-        return real_along(op, x, dims, lengths, norm=norm, precision=precision, out=out, hermitian=hermitian)
-
-    return along
-
-
-def _inverse_real(hermitian: bool) -> Callable[..., Tensor]:
-    def along(op: str, x: Any, s: Any, dim: Any, norm: Any, precision: Any, out: Any) -> Tensor:
-        x = half_operand(op, x)
-        dims, lengths = axes_of(op, s, dim, None, x.shape)
-        _some(op, dims)
-        if s is None or integers(op, "s", s)[-1:] == [-1]:
-            # The operand stores half of the last axis.
-            lengths[-1] = length_of(op, None, 2 * (x.shape[dims[-1]] - 1), f"length of axis {dims[-1]}")
-        return inverse_real_along(op, x, dims, lengths, norm=norm, precision=precision, out=out, hermitian=hermitian)
-
-    return along
-
-
-def _some(op: str, dims: list[int]) -> None:
+def _along(op: str, kind: Kind, x: Any, s: Any, dim: Any, norm: Any, *, precision: Any, out: Any) -> Any:
+    x = kind.operand(op, x)
+    dims, lengths = axes_of(op, s, dim, None, x.shape)
     if not dims:
+        return _copied(op, kind, x, out)
+    if kind.along is inverse_real_along and (s is None or integers(op, "s", s)[-1:] == [-1]):
+        # The operand stores half of the last axis.
+        lengths[-1] = length_of(op, None, kind.points(x.shape[dims[-1]]), f"length of axis {dims[-1]}")
+    return kind.along(op, x, dims, lengths, kind.backwards, norm=norm, precision=precision, out=out)
+
+
+def _copied(op: str, kind: Kind, x: Any, out: Any) -> Any:
+    """Transform along no axis at all, which leaves complex data as it is."""
+    if kind.along is not complex_along:
         raise ArgumentError(op=op, argument="dim", got=(), expected="at least one axis, which is halved")
+    if isinstance(x, ComplexTensor):
+        return x.clone()
+    if out is None:
+        return as_complex(x).clone()
+    check.out(op, out, shape=tuple(x.shape), dtype=COMPLEX_OF.get(x.dtype, x.dtype), x=x)
+    return out.copy_(as_complex(x))
 
 
-fftn, fft2 = _defined("fftn", _complex(inverse=False))
-ifftn, ifft2 = _defined("ifftn", _complex(inverse=True))
-rfftn, rfft2 = _defined("rfftn", _real(hermitian=False))
-irfftn, irfft2 = _defined("irfftn", _inverse_real(hermitian=False))
-hfftn, hfft2 = _defined("hfftn", _inverse_real(hermitian=True))
-ihfftn, ihfft2 = _defined("ihfftn", _real(hermitian=True))
+fftn, fft2 = _defined("fftn", complex_along)
+ifftn, ifft2 = _defined("ifftn", complex_along)
+rfftn, rfft2 = _defined("rfftn", real_along)
+irfftn, irfft2 = _defined("irfftn", inverse_real_along)
+hfftn, hfft2 = _defined("hfftn", inverse_real_along)
+ihfftn, ihfft2 = _defined("ihfftn", real_along)

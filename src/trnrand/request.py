@@ -21,6 +21,7 @@ from trnrand.host_loops import device_of
 from trnrand.source import Source, default, fits, rows, shape_of
 from trnrand.stream import SUBSTREAM, Stream
 from trnsci import ArgumentError, DtypeError, UnsupportedError, array_function, check
+from trnsci.arrays import spelt_out
 from trnsci.earlier import respelt, spellings
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -71,16 +72,6 @@ _SHARED = {
 _RAISES = "\n\nRaises:\n    ArgumentError: a parameter is out of range. Nothing was drawn."
 
 
-def _expanded(function: Callable[..., Any]) -> None:
-    """Let the signature of a function list `Options` one by one."""
-    signature = inspect.signature(function)
-    *own, last = signature.parameters.values()
-    if last.kind is last.VAR_KEYWORD:
-        hints = {name: hint.__forward_arg__ for name, hint in Options.__annotations__.items()}
-        named = [inspect.Parameter(x, last.KEYWORD_ONLY, default=None, annotation=text) for x, text in hints.items()]
-        function.__signature__ = signature.replace(parameters=[*own, *named])  # type: ignore[attr-defined]
-
-
 def _documented(function: Callable[..., Any]) -> None:
     """Complete the docstring of a distribution by what it shares with the others."""
     summary, section, rest = inspect.cleandoc(function.__doc__ or "").partition("Args:\n")
@@ -101,7 +92,10 @@ def drawing(function: Callable[P, Tensor]) -> Callable[P, Tensor]:
     A draw moves a generator, which is Python's state and no tensor's, so a compiled region is cut around it. It holds
     the generator's lock, so threads that share one draw one after the other.
     """
-    _expanded(function)
+    keywords = spelt_out(function)
+    parameters = inspect.signature(function).parameters.values()
+    sized = any(x.kind is x.VAR_POSITIONAL for x in parameters)
+    known = keywords or frozenset(x.name for x in parameters if x.kind is not x.VAR_POSITIONAL)
     _documented(function)
 
     @functools.wraps(function)
@@ -115,9 +109,6 @@ def drawing(function: Callable[P, Tensor]) -> Callable[P, Tensor]:
             return function(*args, **kwargs)
 
     earlier = spellings(function)
-    parameters = inspect.signature(function).parameters.values()
-    sized = any(x.kind is x.VAR_POSITIONAL for x in parameters)
-    known = frozenset(x.name for x in parameters if x.kind is not x.VAR_POSITIONAL)
     eager = array_function(alone)
     # torch.compiler.disable would import the compiler, a second that few programs need, here and now
     outside = torch._disable_dynamo(eager)  # type: ignore[attr-defined]

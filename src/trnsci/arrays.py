@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import inspect
 import sys
 from collections.abc import Callable, Sequence
 from types import NoneType
@@ -48,6 +49,19 @@ class Answer:
     __slots__ = ()
 
 
+def spelt_out(fn: Callable[..., Any]) -> frozenset[str] | None:
+    """Let the signature of a function list its ``**options: Unpack[Options]`` one by one; return all its keywords."""
+    signature = inspect.signature(fn)
+    *own, last = signature.parameters.values()
+    if last.kind is not last.VAR_KEYWORD or not str(last.annotation).startswith("Unpack["):
+        return None
+    options = fn.__globals__[str(last.annotation)[len("Unpack[") : -1]].__annotations__
+    texts = {name: getattr(hint, "__forward_arg__", hint) for name, hint in options.items()}
+    named = [inspect.Parameter(x, last.KEYWORD_ONLY, default=None, annotation=text) for x, text in texts.items()]
+    fn.__signature__ = signature.replace(parameters=[*own, *named])  # type: ignore[attr-defined]
+    return frozenset(x.name for x in (*own, *named) if x.kind is not x.VAR_POSITIONAL)
+
+
 def array_function(fn: Callable[P, R]) -> Callable[P, R]:
     """Let a function written for tensors take NumPy arrays and DLPack objects, and answer in kind.
 
@@ -55,6 +69,7 @@ def array_function(fn: Callable[P, R]) -> Callable[P, R]:
     libraries do for the function follows the settings of its own; see `trnsci.backends.inside`.
     """
     library = fn.__module__.partition(".")[0]
+    known = spelt_out(fn)
     earlier = spellings(fn)
     if library not in _LOWEST:
         fn = inside(library)(fn)
@@ -63,6 +78,8 @@ def array_function(fn: Callable[P, R]) -> Callable[P, R]:
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
         if kwargs and earlier and not earlier.keys().isdisjoint(kwargs):
             return wrapper(*args, **respelt(fn.__name__, earlier, kwargs))
+        if kwargs and known is not None and not known.issuperset(kwargs):
+            raise TypeError(f"{fn.__name__}() got an unexpected keyword argument {min(kwargs.keys() - known)!r}")
         for value in args:
             if type(value) not in _NATIVE:
                 return _converted(fn, args, kwargs)

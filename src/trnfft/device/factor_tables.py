@@ -127,9 +127,7 @@ def _first_of_half(n1: int, n2: int, sign: int) -> list[Array]:
     for s in range(n2 // 2 + 1):
         direct = as_real(roots((j * n2 + s) * k1, n1 * n2, sign))  # [plane, part, j, k1]
         # The mirrored element is the conjugate of the one with n1 - 1 - j: its imaginary plane changes sign.
-        mirrored = (
-            as_real(roots(((n1 - 1 - j) * n2 + s) * k1, n1 * n2, sign)) * np.array([1, -1])[:, None, None, None]
-        )
+        mirrored = as_real(roots(((n1 - 1 - j) * n2 + s) * k1, n1 * n2, sign)) * np.array([1, -1])[:, None, None, None]
         mirrored[:, :, n1 // 2 :] = 0
         both = np.array([direct, mirrored]).transpose(0, 1, 3, 2, 4)  # [mirrored, plane, j, part, k1]
         tables.append(both[:, :, :, : 1 if 2 * s % n2 == 0 else 2].reshape(4 * low, -1))
