@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from trnrand.device import start_row, trust
-from trnrand.engines import MASK, Engine
+from trnrand.engines import MASK, WORDS, Engine
 from trnsci import ArgumentError, DtypeError, check
 from trnsci.nki import launch
 
@@ -32,25 +32,38 @@ def _words(op: str, name: str, value: Any, length: int) -> Tensor:
     return value.to(torch.int64) & MASK
 
 
-def fake(counter: Tensor) -> Tensor:
-    """Return the result of either op, without its data."""
-    return counter.new_empty(counter.shape, dtype=torch.uint32)
+class Blocks(NamedTuple):
+    """The words of counters, int64 that holds uint32: what the ops of both engines have in common."""
 
+    counter: Tensor  # [..., 4]
+    key: Tensor  # [..., 2 or 4]
 
-def launched(kernel: Any, engine: Engine, counter: Tensor, key: Tensor) -> Tensor:
-    """Compute the words of counters with the kernel."""
-    n = counter.numel() // 4
-    if n == 0:
-        return fake(counter)
-    counters = counter.reshape(n, 4).T.contiguous().to(torch.uint32)  # [4, B]
-    trust(engine.name)
-    start = start_row(engine.name, key.reshape(-1), key.new_zeros(4))
-    words: Tensor = launch(kernel, start, counters)
-    return words.T.reshape(counter.shape).contiguous()
+    def parts(self) -> tuple[Engine, Any]:
+        """Return the engine and its kernel."""
+        raise NotImplementedError
 
+    def fake(self) -> Tensor:
+        return self.counter.new_empty(self.counter.shape, dtype=torch.uint32)
 
-def limits(implementation: str, key: Any) -> str | None:
-    """Return why the kernel refuses a key."""
-    if implementation == "nki" and key.numel() > key.shape[-1]:
-        return "the kernel takes one key for all counters"
-    return None
+    def cost(self) -> int:
+        return self.counter.numel() // 4 * self.parts()[0].operations
+
+    def pytorch(self) -> Tensor:
+        words = WORDS[self.parts()[0]](self.counter.unbind(-1), self.key.unbind(-1))
+        return torch.stack(torch.broadcast_tensors(*words), dim=-1).to(torch.uint32)
+
+    def nki(self) -> Tensor:
+        n = self.counter.numel() // 4
+        if n == 0:
+            return self.fake()
+        engine, kernel = self.parts()
+        counters = self.counter.reshape(n, 4).T.contiguous().to(torch.uint32)  # [4, B]
+        trust(engine.name)
+        start = start_row(engine.name, self.key.reshape(-1), self.key.new_zeros(4))
+        words: Tensor = launch(kernel, start, counters)
+        return words.T.reshape(self.counter.shape).contiguous()
+
+    def limits(self, implementation: str) -> str | None:
+        if implementation == "nki" and self.key.numel() > self.key.shape[-1]:
+            return "the kernel takes one key for all counters"
+        return None

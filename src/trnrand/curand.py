@@ -7,6 +7,7 @@ step's matrix. The library's own order deals words to some thousand subsequences
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -26,6 +27,13 @@ class _Chain:
 
     name: ClassVar[str]
     streams: ClassVar[dict[str, int]]
+    # what each chain defines: its states from a seed, after a jump and after steps, one step, and numbers from outputs
+    _seeded: Callable[[int], Words]
+    _jumped: Callable[[Words, int, int], Words]
+    _advanced: Callable[[Words, int], Words]
+    _step: Callable[[Words], tuple[Words, Words]]
+    _floats: Callable[[Words], NDArray[np.float32]]
+    _doubles: Callable[[int], NDArray[np.float64]]
 
     def __init__(self, seed: int = 0, *, subsequence: int = 0, offset: int = 0, order: Order = "sequence") -> None:
         for argument, value in (("seed", seed), ("subsequence", subsequence), ("offset", offset)):
@@ -67,26 +75,8 @@ class _Chain:
         self._rest = outputs[n:]
         return outputs[:n]
 
-    def _seeded(self, seed: int) -> Words:
-        raise NotImplementedError
-
-    def _jumped(self, state: Words, first: int, count: int) -> Words:
-        raise NotImplementedError
-
-    def _advanced(self, states: Words, steps: int) -> Words:
-        raise NotImplementedError
-
-    def _step(self, states: Words) -> tuple[Words, Words]:
-        raise NotImplementedError
-
     def _as_words(self, raw: Words) -> Words:
         return raw
-
-    def _floats(self, raw: Words) -> NDArray[np.float32]:
-        raise NotImplementedError
-
-    def _doubles(self, n: int) -> NDArray[np.float64]:
-        raise NotImplementedError
 
 
 class XORWOW(_Chain):
@@ -268,12 +258,12 @@ def _multiplied(a: Words, b: Words) -> Words:
     return ((a.astype(np.float32) @ b.astype(np.float32)).astype(np.uint64)) & np.uint64(1)
 
 
-def _power(a: Words, exponent: int) -> Words:
-    result = np.eye(len(a), dtype=np.uint64)
+def _power(a: Any, exponent: int, multiplied: Callable[[Any, Any], Any] = _multiplied) -> Any:
+    result = np.eye(len(a), dtype=np.uint64) if multiplied is _multiplied else ((1, 0, 0), (0, 1, 0), (0, 0, 1))
     while exponent:
         if exponent & 1:
-            result = _multiplied(a, result)
-        a = _multiplied(a, a)
+            result = multiplied(a, result)
+        a = multiplied(a, a)
         exponent >>= 1
     return result
 
@@ -283,10 +273,4 @@ def _modular_product(a: Any, b: Any, m: int) -> Any:
 
 
 def _modular_power(a: Any, exponent: int, m: int) -> Any:
-    result: Any = ((1, 0, 0), (0, 1, 0), (0, 0, 1))
-    while exponent:
-        if exponent & 1:
-            result = _modular_product(a, result, m)
-        a = _modular_product(a, a, m)
-        exponent >>= 1
-    return result
+    return _power(a, exponent, lambda x, y: _modular_product(x, y, m))

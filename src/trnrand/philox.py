@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any
 
-import torch
 from torch import Tensor
 
-from trnrand import blocks
-from trnrand.engines import PHILOX, philox_words
+from trnrand.blocks import Blocks, checked
+from trnrand.engines import PHILOX, Engine
 from trnrand.kernels import philox as kernels
 from trnsci import array_function, op, run
 
@@ -28,28 +27,14 @@ def philox4x32(counter: Tensor, key: Tensor) -> Tensor:
         >>> trnrand.philox4x32(torch.zeros(4, dtype=torch.int64), torch.zeros(2, dtype=torch.int64))
         tensor([1713891541, 3781805453, 3159862348, 2600524760], dtype=torch.uint32)
     """
-    return run(Philox(*blocks.checked(PHILOX, counter, key)))
+    return run(Philox(*checked(PHILOX, counter, key)))
 
 
 @op("trnrand::philox")
-class Philox(NamedTuple):
-    """The words of counters, int64 that holds uint32."""
+class Philox(Blocks):
+    """The words of counters and keys of Philox."""
 
-    counter: Tensor  # [..., 4]
-    key: Tensor  # [..., 2]
+    __slots__ = ()
 
-    def fake(self) -> Tensor:
-        return blocks.fake(self.counter)
-
-    def cost(self) -> int:
-        return self.counter.numel() // 4 * PHILOX.operations
-
-    def pytorch(self) -> Tensor:
-        words = philox_words(self.counter.unbind(-1), self.key.unbind(-1))
-        return torch.stack(torch.broadcast_tensors(*words), dim=-1).to(torch.uint32)
-
-    def nki(self) -> Tensor:
-        return blocks.launched(kernels.philox, PHILOX, self.counter, self.key)
-
-    def limits(self, implementation: str) -> str | None:
-        return blocks.limits(implementation, self.key)
+    def parts(self) -> tuple[Engine, Any]:
+        return PHILOX, kernels.philox

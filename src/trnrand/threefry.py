@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any
 
-import torch
 from torch import Tensor
 
-from trnrand import blocks
-from trnrand.engines import THREEFRY, threefry_words
+from trnrand.blocks import Blocks, checked
+from trnrand.engines import THREEFRY, Engine
 from trnrand.kernels import threefry as kernels
 from trnsci import array_function, op, run
 
@@ -24,28 +23,14 @@ def threefry4x32(counter: Tensor, key: Tensor) -> Tensor:
     Returns:
         uint32 [..., 4].
     """
-    return run(Threefry(*blocks.checked(THREEFRY, counter, key)))
+    return run(Threefry(*checked(THREEFRY, counter, key)))
 
 
 @op("trnrand::threefry")
-class Threefry(NamedTuple):
-    """The words of counters, int64 that holds uint32."""
+class Threefry(Blocks):
+    """The words of counters and keys of Threefry."""
 
-    counter: Tensor  # [..., 4]
-    key: Tensor  # [..., 4]
+    __slots__ = ()
 
-    def fake(self) -> Tensor:
-        return blocks.fake(self.counter)
-
-    def cost(self) -> int:
-        return self.counter.numel() // 4 * THREEFRY.operations
-
-    def pytorch(self) -> Tensor:
-        words = threefry_words(self.counter.unbind(-1), self.key.unbind(-1))
-        return torch.stack(torch.broadcast_tensors(*words), dim=-1).to(torch.uint32)
-
-    def nki(self) -> Tensor:
-        return blocks.launched(kernels.threefry, THREEFRY, self.counter, self.key)
-
-    def limits(self, implementation: str) -> str | None:
-        return blocks.limits(implementation, self.key)
+    def parts(self) -> tuple[Engine, Any]:
+        return THREEFRY, kernels.threefry

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, NamedTuple
 
 import torch
@@ -187,47 +188,15 @@ class Multiply(NamedTuple):
     by: MaybeTable
 
 
-class Times(NamedTuple):
+class Times(Multiply):
     """Rows of ``inputs`` points times a factor that a call gives; without one they are converted."""
 
-    outer: int
-    inputs: int
-    outputs: int
-    inner: int
-    parts: int
-    by: MaybeTable
+    __slots__ = ()
 
 
 Sizes = (
-    Rows
-    | Fused
-    | Folded
-    | FoldedColumns
-    | FoldedTransposed
-    | Unfolded
-    | Completed
-    | Frames
-    | Turn
-    | Columns
-    | Multiply
-    | Times
+    Rows | Fused | Folded | FoldedColumns | FoldedTransposed | Unfolded | Completed | Frames | Turn | Columns | Multiply
 )
-
-# What the kernel calls each of them.
-KINDS: dict[type[Any], str] = {
-    Rows: "rows",
-    Fused: "fused",
-    Folded: "folded",
-    FoldedColumns: "folded columns",
-    FoldedTransposed: "folded transposed",
-    Unfolded: "unfolded",
-    Completed: "completed",
-    Frames: "frames",
-    Turn: "turn",
-    Columns: "columns",
-    Multiply: "multiply",
-    Times: "times",
-}
 
 
 class Pass(NamedTuple):
@@ -239,7 +208,8 @@ class Pass(NamedTuple):
 
     def static(self) -> tuple[Any, ...]:
         """Return the pass as the kernel reads it: plain tuples, since the compiler refuses named ones."""
-        return KINDS[type(self.sizes)], self.size, self.real, _plain(self.sizes)
+        kind = re.sub("(?<=.)([A-Z])", r" \1", type(self.sizes).__name__).lower()
+        return kind, self.size, self.real, _plain(self.sizes)
 
 
 def _plain(value: Any) -> Any:
