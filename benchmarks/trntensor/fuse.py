@@ -46,7 +46,7 @@ BENCH = Bench(
     op="trntensor.fuse",
     run=PROGRAM,
     tests="tests/trntensor/test_fuse.py",
-    slower="calls the compiled epilogue through Dynamo's guards",
+    slower="checks and arranges every operand on the host",
     cases=(_case(2048, 2048, 64, torch.float32), _case(4096, 4096, 256, torch.float32)),
     peers=(Peer(name="torch, in memory", run=_torch),),
     kernels=(_kernel(2048, 2048, 512), _kernel(200, 300, 77)),

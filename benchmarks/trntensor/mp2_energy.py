@@ -101,7 +101,6 @@ BENCH = Bench(
     op="trntensor.mp2_energy",
     run=mp2_energy,
     tests="tests/trntensor/test_mp2_energy.py",
-    slower="reads the energies, to refuse a gap of zero, and waits for them",
     cases=(
         _case(16, 128, 128, torch.float32),
         _case(32, 224, 512, torch.float32),

@@ -8,20 +8,17 @@ from __future__ import annotations
 
 import functools
 import importlib.util
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import Parameter
 
-from trnsci.host import unseen
-from trnsci.specs import TensorSpec
+from trnsci.host import PLAIN, unseen, why_not
 
 # bfloat16 and the FP64 tensor cores begin with this compute capability
 OLDEST = (8, 0)
-_PLAIN = (Tensor, Parameter, TensorSpec)
 
 
 def refusal(tensors: Iterable[Any], *, recorded: bool) -> str | None:
@@ -31,16 +28,11 @@ def refusal(tensors: Iterable[Any], *, recorded: bool) -> str | None:
         tensors: what it would read.
         recorded: whether gradients may be wanted, because the caller attaches them.
     """
-    grad = torch.is_grad_enabled() and not recorded
+    grad = not recorded and torch.is_grad_enabled()
     for x in tensors:
-        if not x.is_cuda:
-            return "an operand is not on an NVIDIA GPU"
-        if type(x) not in _PLAIN or x.layout is not torch.strided:
-            return f"an operand is a {type(x).__name__} of layout {x.layout}, not a plain tensor"
-        if grad and x.requires_grad:
-            return "an operand requires grad, and torch differentiates only through its own functions"
-        if x.is_conj() or x.is_neg():
-            return "an operand is a lazy conjugate or negative"
+        plain = x.is_cuda and type(x) in PLAIN and x.layout is torch.strided
+        if not plain or (grad and x.requires_grad) or x.is_neg() or x.is_conj():
+            return "an operand is not on an NVIDIA GPU" if not x.is_cuda else why_not(x)
     return unseen()
 
 
@@ -108,24 +100,81 @@ def launch(
         options: of Triton's compiler, such as ``num_warps``.
     """
     index = device.index
-    if index != torch.cuda.current_device():
+    if index != torch._C._cuda_getDevice():
         with torch.cuda.device(index):
             return launch(kernel, grid, device, args, constants, words, **options)
     # as Triton: by a tensor's dtype and alignment; by ones, multiples of 16 and words of an integer
-    kinds = [
-        (x.dtype, x.data_ptr() % 16 == 0)
-        if isinstance(x, Tensor)
-        else (x == 1, x % 16 == 0, (x if x >= 0 else ~x).bit_length() >> 5)
-        for x in args
-    ]
-    key = (id(kernel), index, constants, *options.values(), *kinds)
-    compiled = _kernels.get(key)
+    key: list[Any] = [id(kernel), index, constants, *options.values()]
+    given: list[int] = []
+    for x in args:
+        if isinstance(x, Tensor):
+            # Triton would ask the driver for the pointer behind a tensor
+            x, dtype = x.data_ptr(), x.dtype
+            key.append(dtype if x % 16 == 0 else (dtype,))
+        else:
+            key.append((x == 1, x % 16 == 0, (x if x >= 0 else ~x).bit_length() >> 5))
+        given.append(x)
+    compiled = _kernels.get(tuple(key))
     if compiled is not None:
-        compiled[grid](*args, *words, *constants, stream=torch._C._cuda_getCurrentRawStream(index))
+        compiled[grid](*given, *words, *constants, stream=torch._C._cuda_getCurrentRawStream(index))
         return None
     # Triton's interpreter returns nothing, and is asked again
-    _kernels[key] = kernel[grid](*args, *words, *constants, **options)
+    _kernels[tuple(key)] = kernel[grid](*args, *words, *constants, **options)
     return None
+
+
+class Compiled:
+    """A function of tensors that torch compiles, called without Dynamo's guards where a caller vouches for them.
+
+    Guards take longer than most launches. What the compiled graph was called with is kept under the caller's key, which
+    stands for everything the guards look at: shapes, strides, dtypes and device.
+    """
+
+    def __init__(self, function: Callable[..., Sequence[Tensor]], *, dynamic: bool) -> None:
+        # torch counts compilations by code objects, and stops compiling after a few
+        function.__code__ = function.__code__.replace()
+        self._function = torch.compile(function, backend=self._backend, dynamic=dynamic, fullgraph=True)
+        self._seen: list[tuple[Any, ...]] = []
+        self._kept: dict[Hashable, tuple[Callable[..., Sequence[Tensor]], list[Any], list[int], list[int]]] = {}
+
+    def __call__(self, key: Hashable, *tensors: Tensor) -> list[Tensor]:
+        """Return the results of the function."""
+        known = self._kept.get(key)
+        if known is None:
+            return self._first(key, [x.detach() for x in tensors])
+        run, operands, positions, results = known
+        operands = operands.copy()
+        for position, x in zip(positions, tensors, strict=True):
+            operands[position] = x
+        outputs = run(*operands)
+        return [outputs[i] for i in results]
+
+    def _first(self, key: Hashable, tensors: list[Tensor]) -> list[Tensor]:
+        with torch.no_grad():
+            results = list(self._function(*tensors))
+        # taken out: what torch keeps of this function must not keep the operands
+        run, operands, outputs = self._seen.pop()
+        positions = [_index(x, operands) for x in tensors]
+        others = [None if i in positions else x for i, x in enumerate(operands)]
+        self._kept[key] = run, others, positions, [_index(x, outputs) for x in results]
+        return results
+
+    def _backend(self, graph: Any, examples: Any) -> Any:
+        # a second that other programs need not wait
+        from torch._inductor.compile_fx import compile_fx
+
+        compiled: Any = compile_fx(graph, examples)
+
+        def run(*operands: Any) -> Any:
+            outputs = compiled(*operands)
+            self._seen.append((compiled, operands, outputs))
+            return outputs
+
+        return run
+
+
+def _index(x: Tensor, among: Sequence[Any]) -> int:
+    return next(i for i, y in enumerate(among) if y is x)
 
 
 # What this process has compiled, or loaded from the caches of Triton and torch, which are kept on disk.

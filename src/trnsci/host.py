@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode_stack as _mo
 
 from trnsci.specs import TensorSpec
 
-_PLAIN = frozenset((Tensor, Parameter, TensorSpec))
+PLAIN = frozenset((Tensor, Parameter, TensorSpec))
 
 
 def refusal(tensors: Iterable[Any], *, recorded: bool = False) -> str | None:
@@ -26,9 +26,9 @@ def refusal(tensors: Iterable[Any], *, recorded: bool = False) -> str | None:
     """
     grad = not recorded and torch.is_grad_enabled()
     for x in tensors:
-        plain = type(x) in _PLAIN and x.is_cpu and x.layout is torch.strided
+        plain = type(x) in PLAIN and x.is_cpu and x.layout is torch.strided
         if not plain or (grad and x.requires_grad) or x.is_neg() or x.is_conj():
-            return _why(x)
+            return f"an operand is on {x.device.type}, not in host memory" if not x.is_cpu else why_not(x)
     return unseen()
 
 
@@ -43,10 +43,9 @@ def unseen() -> str | None:
     return None
 
 
-def _why(x: Any) -> str:
-    if not x.is_cpu:
-        return f"an operand is on {x.device.type}, not in host memory"
-    if type(x) not in _PLAIN or x.layout is not torch.strided:
+def why_not(x: Any) -> str:
+    """Return what keeps code outside torch from reading an operand in the right memory."""
+    if type(x) not in PLAIN or x.layout is not torch.strided:
         return f"an operand is a {type(x).__name__} of layout {x.layout}, not a plain tensor"
     if x.is_conj() or x.is_neg():
         return "an operand is a lazy conjugate or negative"

@@ -185,10 +185,12 @@ class Op:
     def inspect(self) -> None:
         """Read which methods the class has."""
         self.on_pytorch = tuple(name for name in ON_PYTORCH if hasattr(self.kind, name))
-        self._gpu = "cuda" in self.on_pytorch
+        # what to ask, of operands elsewhere and on a GPU
+        self._asked = tuple(
+            tuple(name for name in self.on_pytorch if name != other) or self.on_pytorch for other in ("cuda", "host")
+        )
         self.limited = hasattr(self.kind, "limits")
         # One implementation without limits: there is nothing to ask.
-        self._alone = self.on_pytorch in (("pytorch",), ("cuda", "pytorch"))
         self._only = "pytorch" if self.on_pytorch == ("pytorch",) and not self.limited else None
         self.differentiable = hasattr(self.kind, "vjp")
         rule = getattr(self.kind, "vjp", None)
@@ -208,7 +210,7 @@ class Op:
     def operands(self, call: Any) -> Iterable[Any]:
         """Return the tensors, or the specs, of a call."""
         fields = [x for i in self._positions if (x := call[i]) is not None]
-        return tensors_in(fields) if self._nested else fields
+        return fields if not self._nested else [y for x in fields for y in (x if isinstance(x, list | tuple) else (x,))]
 
     def on_meta(self, call: Any) -> bool:
         """Return whether operands, or without any the result, have no data; they are all on one device."""
@@ -255,6 +257,10 @@ class Op:
             if self.host_only is not None:
                 return self.host_only
             return "has no NKI kernel" if implementation == "nki" else "has no PyTorch implementation"
+        return self._refused(call, implementation)
+
+    def _refused(self, call: Any, implementation: str) -> str | None:
+        """Return why an implementation that there is cannot take a call, or ``None``."""
         if implementation == "nki":
             if not self.differentiable and _wants_gradient(self.operands(call)):
                 return "its kernel has no gradient rule, and an operand requires grad"
@@ -286,13 +292,8 @@ class Op:
         if self._only is not None:
             return self._only, None
         refused: str | None = "has no PyTorch implementation"
-        # `cuda` comes first, where there is one: most calls are not on a GPU, and need not ask.
-        skipped = self._gpu and not self._on_gpu(call)
-        if self._alone and skipped == self._gpu:
-            refused = call.limits("pytorch") if self.limited else None
-            return (None, refused) if refused is not None else ("pytorch", None)
-        for name in self.on_pytorch[skipped:]:
-            refused = self.refusal(call, name)
+        for name in self._asked[self._on_gpu(call)]:
+            refused = self._refused(call, name)
             if refused is None:
                 return name, None
         return None, refused

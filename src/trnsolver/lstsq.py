@@ -204,13 +204,16 @@ class LstsqCall(NamedTuple):
         whole = torch.geqrf(torch.cat([a, b], -1)).a[..., :n, :]
         # what follows is asked for while the GPU factors
         values = a.new_empty((0,), dtype=a.dtype.to_real())
-        r = whole[..., :n]
-        x = torch.linalg.solve_triangular(r, whole[..., n:], upper=True)
+        r, right = whole[..., :n], whole[..., n:]
         if driver == "gels":
+            x = torch.linalg.solve_triangular(r, right, upper=True)
             finite("lstsq", a=a)
             nonsingular("lstsq", r.diagonal(dim1=-2, dim2=-1))
             return x, a.new_empty((0,), dtype=torch.int64), values
-        inverse = torch.linalg.solve_triangular(r, _eye(n, a.dtype, a.device).expand(r.shape), upper=True)
+        # one call for solution and inverse: what it takes is the length of its chain, not the columns
+        eye = _eye(n, a.dtype, a.device).expand(r.shape)
+        solved = torch.linalg.solve_triangular(r, torch.cat([right, eye], -1), upper=True)
+        x, inverse = solved[..., : b.shape[-1]].contiguous(), solved[..., b.shape[-1] :]
         # The norm of r is that of a. What is not finite there, a zero on the diagonal, or a norm that overflows, makes
         # this NaN or infinite, and nothing is proved.
         ratio = torch.linalg.vector_norm(a, dim=(-2, -1)) * torch.linalg.vector_norm(inverse, dim=(-2, -1))

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.compiler import is_compiling
 
 from trnsci import array_function, check, cuda, op, programs, run
 from trnsci.errors import ArgumentError, DtypeError
 from trnsci.gradient import saves
 from trnsci.host import transformed
 from trnsci.nki import P_MAX, launch
-from trnsparse.arguments import HALF, KERNEL_DTYPES, dense, evenly, only
+from trnsparse.arguments import HALF, KERNEL_DTYPES, evenly, only
 from trnsparse.attention_backward import backward
 from trnsparse.bound_mask import BoundMask, Pattern
 from trnsparse.bsr import BSRMatrix
@@ -56,12 +58,12 @@ def attention(
         >>> attention(q, k, v, causal()).shape
         torch.Size([1, 2, 4, 8])
     """
-    dense("attention", q=q, k=k, v=v)
     dtype = check.floating("attention", q=q, k=k, v=v)
     if dtype.is_complex:
         raise DtypeError(op="attention", argument="dtype", got=dtype, expected="a real floating-point dtype")
     check.same_device("attention", q=q, k=k, v=v)
-    check.equal("attention", "number of dimensions", q=q.ndim, k=k.ndim, v=v.ndim)
+    if not q.ndim == k.ndim == v.ndim:
+        check.equal("attention", "number of dimensions", q=q.ndim, k=k.ndim, v=v.ndim)
     if q.ndim not in (2, 3, 4):
         raise ArgumentError(
             op="attention", argument="shape of q", got=tuple(q.shape), expected="[B, H, Q, D], [H, Q, D] or [Q, D]"
@@ -78,7 +80,7 @@ def attention(
 
 def _agree(q: torch.Size, k: torch.Size, v: torch.Size) -> None:
     """Check that queries, keys and values fit together."""
-    if k[:3] != v[:3] or (q[0], q[3]) != (k[0], k[3]):
+    if (k != v and k[:3] != v[:3]) or q[0] != k[0] or q[3] != k[3]:
         check.equal("attention", "B", q=q[0], k=k[0], v=v[0])
         check.equal("attention", "D", q=q[3], k=k[3])
         check.equal("attention", "K", k=k[2], v=v[2])
@@ -129,8 +131,19 @@ def _heads(q: Tensor, k: Tensor, v: Tensor, bound: BoundMask, scale: float) -> T
 
 
 def _one(q: Tensor, k: Tensor, v: Tensor, *, pattern: Pattern, scale: float, rule: str) -> Tensor:
-    at, columns, slots, insides = pattern.on(torch.device("cpu") if q.is_meta else q.device)
-    return run(Attention(q, k, v, at, columns, slots, insides, scale, rule))[0]
+    stored = pattern.on(torch.device("cpu") if q.is_meta else q.device)
+    # only gradients read the sums, and kernels of a GPU that keep them take longer
+    recorded = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)
+    sums = not q.is_cuda or recorded or is_compiling()
+    return run(Attention(q, k, v, *stored, scale, rule, sums))[0]
+
+
+@functools.cache
+def _gpu() -> Any:
+    """Return the module of what runs on a GPU."""
+    from trnsparse.cuda import attention
+
+    return attention
 
 
 @op("trnsparse::attention")
@@ -146,6 +159,7 @@ class Attention(NamedTuple):
     insides: Tensor  # [distinct, block, block]
     scale: float
     rule: str = ""  # the mask's key as JSON; empty where it reads data
+    sums: bool = True  # whether the logarithms are read; else they are empty
 
     @property
     def exact(self) -> torch.dtype:
@@ -154,7 +168,8 @@ class Attention(NamedTuple):
 
     def fake(self) -> tuple[Tensor, Tensor]:
         q = self.q
-        return q.new_empty((*q.shape[:3], self.v.shape[3])), q.new_empty(q.shape[:3], dtype=self.exact)
+        sums = q.shape[:3] if self.sums else (0,)
+        return q.new_empty((*q.shape[:3], self.v.shape[3])), q.new_empty(sums, dtype=self.exact)
 
     def cost(self) -> int:
         pairs = self.indices.shape[0] * self.insides.shape[1] ** 2
@@ -173,35 +188,29 @@ class Attention(NamedTuple):
         return only(self.q.dtype, KERNEL_DTYPES)
 
     def _cuda_limits(self) -> str | None:
-        refused = cuda.why_no_triton(self.q.device)
-        if refused is not None:
-            return refused
-        from trnsparse.cuda import attention
-
-        return attention.limits(self)
+        return cuda.why_no_triton(self.q.device) or _gpu().limits(self)
 
     def calls(self, implementation: str) -> str:
-        from trnsparse.cuda import attention
-
-        return "torch scaled_dot_product_attention" if attention.flash(self) else "torch.nn.attention.flex_attention"
+        return "torch scaled_dot_product_attention" if _gpu().flash(self) else "torch.nn.attention.flex_attention"
 
     def compiles(self) -> tuple[Hashable, float]:
-        from trnsparse.cuda import attention
-
         key = ("trnsparse.cuda.attention", self.rule, self.q.shape, self.k.shape, self.v.shape, self.q.dtype)
-        return key, 0.0 if attention.flash(self) else 10.0
+        return key, 0.0 if _gpu().flash(self) else 10.0
 
     def cuda(self) -> tuple[Tensor, Tensor]:
-        from trnsparse.cuda import attention
-
-        return attention.attention(self)
+        result: tuple[Tensor, Tensor] = _gpu().attention(self)
+        return result
 
     def pytorch(self) -> tuple[Tensor, Tensor]:
         recorded = torch.is_grad_enabled() and any(x.requires_grad for x in (self.q, self.k, self.v))
         if recorded and not transformed():
             result: tuple[Tensor, Tensor] = _Recorded.apply(*self)  # type: ignore[no-untyped-call]
             return result
-        return _forward(self, transformed())
+        out, lse = _forward(self, transformed())
+        return out, self._read(lse)
+
+    def _read(self, lse: Tensor) -> Tensor:
+        return lse if self.sums else lse.new_empty(0)
 
     def nki(self) -> tuple[Tensor, Tensor]:
         return self._launched(*(tuple(x.tolist()) for x in (self.indptr, self.indices, self.slots)))
@@ -223,7 +232,8 @@ class Attention(NamedTuple):
         alone = lonely(pointers, slots, self.insides, q.shape[2])
         out, sums = _by_rows(qT, others, pointers=pointers, columns=columns, slots=slots, alone=alone)
         by_query = sums.mT.flatten(1)[:, : q.shape[2]].reshape(q.shape[:3])
-        return out.reshape(*q.shape[:3], v.shape[3]), torch.where(by_query < -FLOOR / 2, -math.inf, by_query)
+        lse = torch.where(by_query < -FLOOR / 2, -math.inf, by_query)
+        return out.reshape(*q.shape[:3], v.shape[3]), self._read(lse)
 
     def workspace(self, implementation: str) -> int:
         q, k, v = self.q, self.k, self.v

@@ -63,7 +63,8 @@ def mp2_energy(
         (``sum T_ab (T_ab - T_ba) / D``).
 
     Raises:
-        ArgumentError: shapes do not fit, or a denominator is not negative.
+        ArgumentError: shapes do not fit, or a denominator is not negative. A GPU's kernel is not waited for: it gives
+            NaN for such energies.
         DtypeError: dtypes differ or are not real floating-point ones.
 
     Error bound:
@@ -82,9 +83,7 @@ def mp2_energy(
         raise DtypeError(op="mp2_energy", argument="dtype of B", got=dtype, expected="a real dtype")
     check.same_device("mp2_energy", B=B, eps_occ=eps_occ, eps_vir=eps_vir)
     _check(B, eps_occ, eps_vir)
-    # what a GPU is asked is waited for when its work is under way
-    late = B.is_cuda
-    if not late:
+    if not eps_vir.is_cuda or device is not None:
         check_gap(eps_occ, eps_vir)
     if device is None and memory is not None:
         raise ArgumentError(op="mp2_energy", argument="memory", got=memory, expected="None without device")
@@ -94,8 +93,6 @@ def mp2_energy(
         square, cross = _brought(B, eps_occ, eps_vir, device, memory)
     # square + (square - cross), in one pass
     total = torch.lerp(cross, square, 2.0)
-    if late:
-        check_gap(eps_occ, eps_vir)
     return MP2Energy(total, square, square - cross) if parts else total
 
 
@@ -168,7 +165,6 @@ def check_gap(eps_occ: Tensor, eps_vir: Tensor) -> None:
     """Refuse energies with which a denominator could vanish."""
     if not has_data(eps_occ, eps_vir) or not eps_occ.numel() or not eps_vir.numel():
         return
-    # two copies of a few numbers cost a GPU less than three kernels and a copy
     highest, lowest = eps_occ.cpu().max().item(), eps_vir.cpu().min().item()
     # NaN passes no comparison
     if not highest < lowest:
@@ -229,6 +225,8 @@ class Within(NamedTuple):
         return _summed(self.B, self.B, self.eps_occ, self.eps_occ, self.eps_vir, once=True, loop=_loop())
 
     def pytorch(self) -> Sums:
+        if self.B.is_cuda:
+            check_gap(self.eps_occ, self.eps_vir)
         return _summed(self.B, self.B, self.eps_occ, self.eps_occ, self.eps_vir, once=True)
 
     @saves("B", "eps_occ", "eps_vir")
@@ -238,6 +236,8 @@ class Within(NamedTuple):
 
     def nki(self) -> Sums:
         B, eps_occ, eps_vir = self.B.contiguous(), self.eps_occ, self.eps_vir
+        if B.is_cuda:
+            check_gap(eps_occ, eps_vir)
         if B.numel() == 0:
             return B.new_zeros(()), B.new_zeros(())
         if B.dtype == torch.float64:

@@ -263,6 +263,19 @@ def test_gradients_flow_through_kernels():
 
 @pytest.mark.cuda
 @pytest.mark.parametrize("dtype", [F32, F64], ids=str)
+def test_energies_without_a_gap_are_no_number_on_a_gpu(dtype):
+    B, occ, vir = _pairs(dtype, GPU)
+    lone = vir.clone()
+    lone[-1] = occ.max()
+    for some, others in ((vir[:7], vir), (occ, lone), (occ, torch.where(vir == vir[3], math.nan, vir))):
+        made = trntensor.mp2_energy(B, some, others, parts=True)
+        assert all(math.isnan(x) for x in made)
+    with pytest.raises(trnsci.ArgumentError, match="below the lowest of eps_vir"):
+        Within(B, vir[:7], vir).pytorch()
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("dtype", [F32, F64], ids=str)
 def test_pair_energies_keep_the_memory_they_state(dtype):
     B = gaussian((24, 160, 200), 1, dtype).cuda()
     occ, vir = -torch.linspace(0.5, 2.0, 24, dtype=dtype).cuda(), torch.linspace(0.1, 3.0, 160, dtype=dtype).cuda()
@@ -396,7 +409,7 @@ def test_a_compiled_kernel_is_launched_again_where_triton_would_take_it(monkeypa
             return lambda *args, stream: launched.append((grid, args, stream))
 
     kernel, x = Kernel(), torch.zeros(64)
-    monkeypatch.setattr(torch.cuda, "current_device", lambda: None)
+    monkeypatch.setattr(torch._C, "_cuda_getDevice", lambda: None, raising=False)
     monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda index: 5, raising=False)
 
     def launch(*args, constants=(7,), words=(3,), warps=4):
@@ -409,7 +422,7 @@ def test_a_compiled_kernel_is_launched_again_where_triton_would_take_it(monkeypa
     # other memory, another multiple of 16 and other words are one kernel to Triton
     y = torch.ones(32)
     assert not launch(y, 48, words=(1 << 30,))
-    assert launched == [((2, 1, 1), (y, 48, 1 << 30, 7), 5)]
+    assert launched == [((2, 1, 1), (y.data_ptr(), 48, 1 << 30, 7), 5)]
     # what Triton specialises for: dtype, alignment, ones, multiples of 16, integers that need 64 bits, constants
     others = [(x.double(), 32), (x[1:], 32), (x, 1), (x, 33), (x, 1 << 31), (x, -(1 << 31) - 16), (x, 1 << 63)]
     assert all(launch(*args) for args in others[:5])

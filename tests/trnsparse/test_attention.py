@@ -288,7 +288,7 @@ def test_the_op_is_well_registered_and_compiles():
     q, k, v = (gaussian((1, 1, 20, 4), i).requires_grad_() for i in range(3))
     bound = ts.causal().bind(20, block=8)
     p = bound.patterns[0]
-    args = (q, k, v, p.indptr, p.indices, p.slots, p.insides, 0.5, bound.rule)
+    args = (q, k, v, p.indptr, p.indices, p.slots, p.insides, 0.5, bound.rule, True)
     torch.library.opcheck(torch.ops.trnsparse.attention.default, args)
     run = torch.compile(lambda q, k, v: ts.attention(q, k, v, bound, 0.5), backend="aot_eager")
     made = run(q, k, v)

@@ -66,25 +66,36 @@ def _energies(
     tl.store(sums + half + index, cross)
 
 
-@triton.jit(do_not_specialize=["half"])
-def _added(sums, square, cross, half, BLOCK: tl.constexpr):
-    """Add up both rows of sums [2, half], each in one program and one order."""
+@triton.jit(do_not_specialize=["half", "nocc", "nvir"])
+def _added(sums, square, cross, occ, vir, half, nocc, nvir, GAP: tl.constexpr, BLOCK: tl.constexpr):
+    """Add up both rows of sums [2, half], each in one program and one order; with ``GAP``, NaN unless there is one."""
     row = tl.program_id(0)
     total = tl.zeros((BLOCK,), dtype=tl.float64)
     for start in range(0, half, BLOCK):
         at = start + tl.arange(0, BLOCK)
         total += tl.load(sums + row * half + at, mask=at < half, other=0.0)
     energy = tl.sum(total, 0).to(square.dtype.element_ty)
+    if GAP:
+        highest = tl.full((BLOCK,), float("-inf"), dtype=occ.dtype.element_ty)
+        for start in range(0, nocc, BLOCK):
+            at = start + tl.arange(0, BLOCK)
+            highest = tl.maximum(highest, tl.load(occ + at, mask=at < nocc, other=float("-inf")))
+        lowest = tl.full((BLOCK,), float("inf"), dtype=vir.dtype.element_ty)
+        for start in range(0, nvir, BLOCK):
+            at = start + tl.arange(0, BLOCK)
+            lowest = tl.minimum(lowest, tl.load(vir + at, mask=at < nvir, other=float("inf")))
+        energy = tl.where(tl.max(highest, 0) < tl.min(lowest, 0), energy, float("nan"))
     if row == 0:
         tl.store(square, energy)
     else:
         tl.store(cross, energy)
 
 
-def added(sums: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Return the sums of both rows of sums [2, tiles]."""
-    square, cross = (torch.empty((), dtype=dtype, device=sums.device) for _ in range(2))
-    cuda.launch(_added, (2, 1, 1), sums.device, (sums, square, cross, sums.shape[1]), (4096,), num_warps=8)
+def added(sums: Tensor, occ: Tensor, vir: Tensor, *, gap: bool) -> tuple[Tensor, Tensor]:
+    """Return the sums of both rows of sums [2, tiles]; with ``gap``, NaN where an energy of occ is above one of vir."""
+    square, cross = occ.new_empty(()), occ.new_empty(())
+    arguments = (sums, square, cross, occ, vir, sums.shape[1], len(occ), len(vir))
+    cuda.launch(_added, (2, 1, 1), sums.device, arguments, (gap, 4096), num_warps=8)
     return square, cross
 
 

@@ -10,13 +10,16 @@ import functools
 import json
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 import torch
 from torch import Tensor
 from torch.nn.attention import SDPBackend
 from torch.nn.attention.flex_attention import AuxRequest, BlockMask, flex_attention
+from torch.nn.functional import scaled_dot_product_attention
+
+from trnsci import cuda
 
 if TYPE_CHECKING:
     from trnsparse.attention import Attention
@@ -26,22 +29,34 @@ HALF = (torch.bfloat16, torch.float16)
 FULL, CAUSAL = json.dumps(["_Full"]), json.dumps(["_Distance", 0, math.inf])
 
 
+@functools.cache
+def _unread(device: torch.device) -> Tensor:
+    return torch.empty(0, device=device)
+
+
 def attention(call: Attention) -> tuple[Tensor, Tensor]:
-    """Return the output, and the logarithm of each query's sum of exponentials."""
+    """Return the output, and the logarithm of each query's sum of exponentials, empty where nobody reads it."""
+    out, *sums = _attended(call)
+    return out, sums[0] if sums else _unread(out.device)
+
+
+def _attended(call: Attention) -> Sequence[Tensor]:
     q, k, v = call.q, call.k, call.v
     if flash(call):
         group = q.shape[1] // k.shape[1]
-        k, v = (x if group == 1 else x.repeat_interleave(group, 1) for x in (k, v))
-        return _whole(q, k, v, call.rule == CAUSAL, call.scale)
+        if group > 1:
+            k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
+        return _whole(q, k, v, call.rule == CAUSAL, call.scale, call.sums)
     mask = _mask(call)
     if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad):
-        # torch's own function looks for its gradient
-        return _recorded(_key(call), call.rule)(q, k, v, mask.blocks, call.scale, q.shape[1] != k.shape[1])
+        return mask.recorded(call)
     return mask.attend(call)
 
 
-def _whole(q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float) -> tuple[Tensor, Tensor]:
-    """Attend to everything, or the causal half, as ``scaled_dot_product_attention`` would, and keep the sums."""
+def _whole(q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float, sums: bool) -> Sequence[Tensor]:
+    """Attend to everything, or the causal half; kernels that keep the sums take a tenth longer."""
+    if not sums:
+        return [scaled_dot_product_attention(q, k, v, is_causal=causal, scale=scale)]
     ops = torch.ops.aten
     if torch._fused_sdp_choice(q, k, v, None, 0.0, causal, scale=scale) == SDPBackend.CUDNN_ATTENTION.value:
         results = ops._scaled_dot_product_cudnn_attention(q, k, v, None, True, 0.0, causal, False, scale=scale)
@@ -61,37 +76,7 @@ def flash(call: Attention) -> bool:
 def _key(call: Attention) -> tuple[Any, ...]:
     """Return what a compiled function depends on beside its mask."""
     q, k, v = call.q, call.k, call.v
-    return q.shape, k.shape, v.shape, q.stride(), k.stride(), v.stride(), q.dtype, q.device, call.scale
-
-
-Attend = Callable[[Tensor, Tensor, Tensor, BlockMask, float, bool], tuple[Tensor, Tensor]]
-
-
-def _function() -> Attend:
-    """Return FlexAttention with a code object of its own: torch counts compilations by those, and stops soon."""
-
-    def attend(q: Tensor, k: Tensor, v: Tensor, mask: BlockMask, scale: float, grouped: bool) -> tuple[Tensor, Tensor]:
-        out, extra = flex_attention(q, k, v, None, mask, scale, grouped, return_aux=AuxRequest(lse=True))
-        return out, extra.lse
-
-    attend.__code__ = attend.__code__.replace()
-    return attend
-
-
-@functools.lru_cache(maxsize=128)
-def _recorded(key: Any, rule: str) -> Attend:
-    """Return FlexAttention compiled for one mask and shape, with its gradient."""
-    compiled: Attend = torch.compile(_function(), dynamic=False, fullgraph=True)
-    return compiled
-
-
-class _Compiled(NamedTuple):
-    """What Dynamo would call for one mask and shape, after the guards that `_key` makes unnecessary."""
-
-    run: Callable[..., Sequence[Tensor]]
-    operands: list[Any]  # those of the mask; of others, where they go
-    positions: list[int]  # of q, k and v among them
-    results: list[int]  # where output and logarithms are among the results
+    return q.shape, k.shape, v.shape, q.stride(), k.stride(), v.stride(), q.dtype, q.device, call.scale, call.sums
 
 
 class _Mask:
@@ -102,50 +87,37 @@ class _Mask:
         self.indices = ref(call.indices, lambda _: _MASKS.pop(key, None))
         lengths = call.q.shape[2], call.k.shape[2]
         self.blocks = block_mask(call.indptr, call.indices, call.slots, call.insides, call.rule, lengths)
-        self._kept: dict[Any, _Compiled] = {}
+        self._kept: dict[Any, cuda.Compiled] = {}
+        self._recorded: dict[Any, Callable[..., list[Tensor]]] = {}
 
-    def attend(self, call: Attention) -> tuple[Tensor, Tensor]:
+    def attend(self, call: Attention) -> list[Tensor]:
         """Return the results of a call that records no gradient."""
         key = _key(call)
         known = self._kept.get(key)
         if known is None:
-            return self._first(call, key)
-        operands = known.operands.copy()
-        for position, x in zip(known.positions, call, strict=False):
-            operands[position] = x
-        outputs = known.run(*operands)
-        return outputs[known.results[0]], outputs[known.results[1]]
+            known = self._kept[key] = cuda.Compiled(self._function(call), dynamic=False)
+        return known(None, call.q, call.k, call.v)
 
-    def _first(self, call: Attention, key: Any) -> tuple[Tensor, Tensor]:
-        """Compile, and keep what was called with which operands."""
-        # a second that other masks need not wait
-        from torch._inductor.compile_fx import compile_fx
+    def recorded(self, call: Attention) -> list[Tensor]:
+        """Return the results of a call with their gradient, which torch's own function looks for."""
+        key = _key(call)
+        known = self._recorded.get(key)
+        if known is None:
+            function = self._function(call)
+            function.__code__ = function.__code__.replace()
+            known = self._recorded[key] = torch.compile(function, dynamic=False, fullgraph=True)
+        return known(call.q, call.k, call.v)
 
-        seen: list[tuple[Any, ...]] = []
+    def _function(self, call: Attention) -> Callable[..., list[Tensor]]:
+        blocks, scale, grouped, sums = self.blocks, call.scale, call.q.shape[1] != call.k.shape[1], call.sums
 
-        def backend(graph: Any, examples: Any) -> Any:
-            compiled: Any = compile_fx(graph, examples)
+        def attend(q: Tensor, k: Tensor, v: Tensor) -> list[Tensor]:
+            if not sums:
+                return [flex_attention(q, k, v, None, blocks, scale, grouped)]
+            out, extra = flex_attention(q, k, v, None, blocks, scale, grouped, return_aux=AuxRequest(lse=True))
+            return [out, extra.lse]
 
-            def run(*operands: Any) -> Any:
-                outputs = compiled(*operands)
-                seen.append((compiled, operands, outputs))
-                return outputs
-
-            return run
-
-        own = [x.detach() for x in call[:3]]
-        compiled = torch.compile(_function(), backend=backend, dynamic=False, fullgraph=True)
-        results = compiled(*own, self.blocks, call.scale, call.q.shape[1] != call.k.shape[1])
-        # taken out: what torch keeps of this function must not keep the operands
-        run, operands, outputs = seen.pop()
-        positions = [_index(x, operands) for x in own]
-        kept = [None if i in positions else x for i, x in enumerate(operands)]
-        self._kept[key] = _Compiled(run, kept, positions, [_index(x, outputs) for x in results])
-        return results  # type: ignore[no-any-return]
-
-
-def _index(x: Tensor, among: Sequence[Any]) -> int:
-    return next(i for i, y in enumerate(among) if y is x)
+        return attend
 
 
 # By the id of the index tensor, as long as that lives.
@@ -220,7 +192,7 @@ def limits(call: Attention) -> str | None:
     q, k, v, block = call.q, call.k, call.v, call.insides.shape[1]
     if q.dtype not in (torch.bfloat16, torch.float16, torch.float32):
         return f"takes bfloat16, float16 and float32, not {str(q.dtype).removeprefix('torch.')}"
-    if 0 in (*q.shape, *k.shape, *v.shape) or not call.indices.shape[0]:
+    if not (q.numel() and k.numel() and v.numel() and call.indices.shape[0]):
         return "there is nothing to attend to"
     if flash(call):
         return None

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
+from trnsci import cuda
 from trntensor.expression import Instruction, evaluate
 
 # Elements of a product that exist at once.
@@ -15,26 +16,26 @@ BLOCK = 1 << 25
 
 
 @functools.lru_cache(maxsize=256)
-def _compiled(code: tuple[Instruction, ...], dims: tuple[int, ...]) -> Callable[..., Tensor]:
-    """Return the epilogue of a program, compiled once for all sizes.
+def _compiled(code: tuple[Instruction, ...], dims: tuple[int, ...]) -> cuda.Compiled:
+    """Return the epilogue of a program, compiled once for all sizes."""
 
-    It has a code object of its own: torch counts compilations by those, and stops compiling after a few.
-    """
-
-    def epilogue(product: Tensor, *extras: Tensor) -> Tensor:
+    def epilogue(product: Tensor, *extras: Tensor) -> list[Tensor]:
         value = evaluate(code, [product, *extras]).expand(product.shape)
-        return value.sum(dims, keepdim=True) if dims else value.clone()
+        return [value.sum(dims, keepdim=True) if dims else value.clone()]
 
-    epilogue.__code__ = epilogue.__code__.replace()
-    compiled: Callable[..., Tensor] = torch.compile(epilogue, dynamic=True, fullgraph=True)
-    return compiled
+    return cuda.Compiled(epilogue, dynamic=True)
+
+
+def _epilogue(compiled: cuda.Compiled, *operands: Tensor) -> Tensor:
+    key = (operands[0].dtype, operands[0].device, *((x.shape, x.stride()) for x in operands))
+    return compiled(key, *operands)[0]
 
 
 def fused(a: Tensor, b: Tensor, extras: Sequence[Tensor], code: tuple[Instruction, ...], keep: str) -> Tensor:
     """Return ``sum of f(a @ b, extras)`` over the axes of [B, M, N] that ``keep`` lacks."""
     (batch, m, _), n = a.shape, b.shape[2]
     dims = tuple(axis for axis, name in enumerate("bmn") if name not in keep)
-    run = _compiled(code, dims) if code else functools.partial(_summed, dims)
+    run = functools.partial(_epilogue, _compiled(code, dims)) if code else functools.partial(_summed, dims)
     if batch * m * n <= BLOCK:
         return run(_product(a, b), *extras)
     out = a.new_zeros(tuple(1 if axis in dims else size for axis, size in enumerate((batch, m, n))))

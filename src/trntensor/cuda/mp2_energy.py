@@ -53,7 +53,7 @@ def energies(
     *,
     once: bool,
 ) -> tuple[Tensor, Tensor]:
-    """Return both sums over all pairs; ``once``: both sets are one, and pairs i < j count twice.
+    """Return both sums over all pairs; ``once``: both sets are one, pairs i < j count twice, and no gap gives NaN.
 
     With ``eps_vir_right`` the sets are of different spins, and the second sum is zero.
     """
@@ -65,7 +65,7 @@ def energies(
         virtual = (eps_vir, eps_vir_right)
         launched(block, eps_left, eps_right, virtual, sums, (high, wide), (i, j), before, once=once)
         before += high * wide * tiles * tiles
-    return added(sums, left.dtype)
+    return added(sums, eps_left, eps_vir, gap=once)
 
 
 def _products(left: Tensor, right: Tensor, panel: Panel, once: bool) -> Iterator[tuple[Panel, Panel, Tensor]]:
