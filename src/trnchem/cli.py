@@ -75,6 +75,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _frozen(text: str) -> int | str:
+    if text != "core" and not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is neither a number of orbitals nor 'core'")
     return text if text == "core" else int(text)
 
 
@@ -85,11 +87,12 @@ PLANNED = ("frozen", "auxbasis", "precision", "method", "samples", "same_spin", 
 def _run(args: argparse.Namespace) -> int:
     """Compute one molecule after the other; one that fails does not keep the next from its turn."""
     failed = 0
-    for index, molecule in enumerate(args.molecules):
+    files = [_checkpoint(args, molecule) for molecule in args.molecules]
+    for index, (molecule, checkpoint) in enumerate(zip(args.molecules, files, strict=True)):
         if index and not args.json:
             print()
         try:
-            _run_one(args, molecule, _checkpoint(args, molecule))
+            _run_one(args, molecule, checkpoint)
         except TrnError as error:
             if len(args.molecules) == 1 or config.launched_rank() is not None:
                 raise
@@ -119,10 +122,12 @@ def _run_one(args: argparse.Namespace, molecule: str, checkpoint: Path | None) -
         _run_together(args, molecule, {**system, **options})
         return
     field = mean_field(molecule, **system)
-    if not args.json:
+    # a target chooses the precision: its plan is known at the end
+    early = not args.json and args.target_error is None
+    if early:
         planned = {name: getattr(args, name) for name in PLANNED}
         print(f"{_title(args, molecule)}\n{plan(field, **planned)}\n", flush=True)
-    _show(args, molecule, dfmp2(field, **options), checkpoint)
+    _show(args, molecule, dfmp2(field, **options), checkpoint, planned=early)
 
 
 def _run_together(args: argparse.Namespace, molecule: str, options: dict[str, Any]) -> None:
@@ -133,9 +138,7 @@ def _run_together(args: argparse.Namespace, molecule: str, options: dict[str, An
         mesh = distributed.mesh(device="cpu")
         result = dfmp2(molecule, **options, mesh=mesh)
         if mesh.get_rank() == 0:
-            if not args.json:
-                print(f"{_title(args, molecule)}\n{result.plan}\n")
-            _show(args, molecule, result, options["checkpoint"])
+            _show(args, molecule, result, options["checkpoint"], planned=False)
     finally:
         if molecule == args.molecules[-1] or sys.exc_info()[0] is not None:
             distributed.leave()
@@ -153,13 +156,20 @@ def _title(args: argparse.Namespace, molecule: str) -> str:
     return f"{molecule}: {facts['formula']}, charge {facts['charge']}, {facts['spin']} unpaired; {args.basis}"
 
 
-def _show(args: argparse.Namespace, molecule: str, result: MP2Result, checkpoint: Path | None) -> None:
+def _show(
+    args: argparse.Namespace, molecule: str, result: MP2Result, checkpoint: Path | None, *, planned: bool
+) -> None:
     if args.json:
         print(json.dumps({**_facts(args, molecule), **result.to_dict(), "cite": references(result)}))
         return
+    if not planned:
+        print(f"{_title(args, molecule)}\n{result.plan}\n")
     print(result)
+    if args.target_error is not None:
+        print(f"E(corr) is stated within {result.error:.1e} Ha")
     if result.resumed:
-        print(f"{result.resumed} pairs came from {checkpoint}")
+        what = "pairs" if result.method == "pairs" else "energies of quadrature points"
+        print(f"{result.resumed} {what} came from {checkpoint}")
     if result.pairs is not None:
         total, up = result.pairs.opposite_spin + result.pairs.same_spin, result.plan.sizes.spins.up
         names = [str(i) if up is None else f"{i} up" if i < up else f"{i - up} down" for i in range(len(total))]

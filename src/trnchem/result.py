@@ -130,7 +130,9 @@ class MP2Result:
         ]
         if self.standard_error is not None:
             lines[-1 if self.e_ss is None else 1] += f" +- {self.standard_error:.2e}"
-        if self.e_ss is not None:
+        if self.e_ss is None:
+            lines[1] += f" = {SOS} E(os), scaled opposite spin"
+        else:
             lines += [f"E(ss)    {self.e_ss:18.10f}", f"E(SCS)   {self.e_scs:18.10f}"]
         lines += [f"E(total) {self.e_tot:18.10f}", f"metric: {self.metric}"]
         if self.screen is not None:

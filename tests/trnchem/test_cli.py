@@ -61,7 +61,7 @@ def test_several_molecules_with_charge_and_spin(capsys, tmp_path):
     assert err.startswith("trnchem: nh: ")
     status, _, err = run(capsys, *common[:-1], str(tmp_path / "x.ckpt"))
     assert status == 1
-    assert "a folder that exists, for several molecules" in err
+    assert err.count("a folder that exists, for several molecules") == 1
 
 
 def test_each_method_says_what_to_cite(capsys):
@@ -73,6 +73,13 @@ def test_methods_without_pairs_and_backends_can_be_chosen(capsys):
     _, out, _ = run(capsys, "water", "--method", "stochastic", "--samples", "8", "--seed", "3", "--backend", "pytorch")
     assert "+-" in out
     assert "E(ss)" not in out
+    assert " = 1.3 E(os), scaled opposite spin" in out
+
+
+def test_with_a_target_the_plan_is_the_one_that_ran(capsys):
+    _, out, _ = run(capsys, "water", "--basis", "sto-3g", "--target-error", "1e-4")
+    assert out.count("DF-MP2") == out.count("; fp32; B in") == 1
+    assert "E(corr) is stated within" in out
 
 
 def test_a_checkpoint_is_mentioned_when_used(capsys, tmp_path):
@@ -80,6 +87,9 @@ def test_a_checkpoint_is_mentioned_when_used(capsys, tmp_path):
     run(capsys, "water", "--checkpoint", str(path))
     _, out, _ = run(capsys, "water", "--checkpoint", str(path))
     assert f"15 pairs came from {path}" in out
+    laplace = ("water", "--basis", "sto-3g", "--method", "laplace", "--checkpoint", str(tmp_path / "points"))
+    run(capsys, *laplace)
+    assert "energies of quadrature points came from" in run(capsys, *laplace)[1]
 
 
 @pytest.mark.parametrize(
@@ -97,6 +107,12 @@ def test_mistakes_end_in_one_sentence(capsys, arguments, sentence):
     assert err.startswith("trnchem: ")
     assert sentence in err
     assert "Traceback" not in err
+
+
+def test_frozen_orbitals_are_a_number_or_core(capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["water", "--frozen", "valence"])
+    assert "'valence' is neither a number of orbitals nor 'core'" in capsys.readouterr().err
 
 
 def test_an_interruption_says_where_the_pairs_are(capsys, monkeypatch, tmp_path):
