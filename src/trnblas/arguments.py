@@ -70,7 +70,7 @@ def agree(op: str, dimension: str, sizes: dict[str, Any]) -> None:
     check.equal(op, dimension, **sizes)
 
 
-def needed(op: str, argument: str, value: Tensor | None, coefficient: str, scalar: complex, shape: str) -> None:
+def needed(op: str, argument: str, value: Tensor | None, *, coefficient: str, scalar: complex, shape: str) -> None:
     """Check that an addend is given when its coefficient is not 0."""
     if value is None and scalar != 0:
         expected = f"a tensor {shape}, because {coefficient} is {scalar}"

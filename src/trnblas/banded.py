@@ -199,7 +199,7 @@ def _product(
 ) -> Tensor:  # fmt: skip
     alpha = check.coefficient(function, "alpha", alpha, a.dtype)
     beta = check.coefficient(function, "beta", beta, a.dtype)
-    needed(function, "y", y, "beta", beta, "[..., M]")
+    needed(function, "y", y, coefficient="beta", scalar=beta, shape="[..., M]")
     if y is not None:
         check.floating(function, a=a, x=x, y=y)
         check.same_device(function, a=a, y=y)

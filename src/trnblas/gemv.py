@@ -65,7 +65,7 @@ def gemv(
     if x.shape[-1] != inner:
         check.equal("gemv", "N" if kind == "n" else "M", a=inner, x=x.shape[-1])
     alpha, beta = check.coefficient("gemv", "alpha", alpha, dtype), check.coefficient("gemv", "beta", beta, dtype)
-    needed("gemv", "y", y, "beta", beta, "[..., M]")
+    needed("gemv", "y", y, coefficient="beta", scalar=beta, shape="[..., M]")
     if y is not None:
         check.ndim("gemv", 1, y=y)
         check.equal("gemv", "M" if kind == "n" else "N", a=outer, y=y.shape[-1])

@@ -173,7 +173,8 @@ class Mp2(NamedTuple):
         operands = (self.t_flat, self.eps_i, self.eps_j, self.eps_vir)
         if dtype in HALF:
             operands = tuple(x.float() for x in operands)  # type: ignore[assignment]
-        return _summed(*operands, self.symmetric, self.first, lambda t, y: (t * y).sum((1, 2))).to(dtype)
+        pairs = {"symmetric": self.symmetric, "first": self.first}
+        return _summed(*operands, **pairs, sums=lambda t, y: (t * y).sum((1, 2))).to(dtype)
 
     def vjp(self, grad: Tensor, needs: frozenset[str]) -> dict[str, Tensor]:
         # Recomputed: the amplitudes alone are as large as all that the formula derives from them.
@@ -184,8 +185,8 @@ class Mp2(NamedTuple):
         if self.t_flat.numel() == 0:
             return self.fake().zero_()
         if self.t_flat.dtype == torch.float64:
-            return _summed(*operands, self.symmetric, self.first, _emulated_sums)
-        partials = pair_partials(*operands, self.symmetric, self.first, self.target_error)
+            return _summed(*operands, symmetric=self.symmetric, first=self.first, sums=_emulated_sums)
+        partials = pair_partials(*operands, symmetric=self.symmetric, first=self.first, target_error=self.target_error)
         return partials.double().sum(0).to(self.t_flat.dtype)
 
 
@@ -195,7 +196,7 @@ def _weight(i: int, j: int, first: int) -> float:
 
 
 def _summed(
-    t_flat: Tensor, eps_i: Tensor, eps_j: Tensor, eps_vir: Tensor, symmetric: bool, first: int, sums: Sums
+    t_flat: Tensor, eps_i: Tensor, eps_j: Tensor, eps_vir: Tensor, *, symmetric: bool, first: int, sums: Sums
 ) -> Tensor:
     """Return every pair's energy, one strip of pairs at a time; ``sums`` multiplies and adds up."""
     rows, columns, v = len(eps_i), len(eps_j), len(eps_vir)
@@ -221,7 +222,7 @@ def _emulated_sums(t: Tensor, weighted: Tensor) -> Tensor:
 
 
 def pair_partials(
-    t_flat: Tensor, eps_i: Tensor, eps_j: Tensor, eps_vir: Tensor, symmetric: bool, first: int, target_error: float
+    t_flat: Tensor, eps_i: Tensor, eps_j: Tensor, eps_vir: Tensor, *, symmetric: bool, first: int, target_error: float
 ) -> Tensor:
     """Run the kernel: [Q, I, J], the part of every exponential in every pair's energy."""
     u, left, right = _factors(eps_i, eps_j, eps_vir, target_error)

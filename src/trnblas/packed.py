@@ -92,7 +92,7 @@ def _product(
     operands = _checked(name, n, ap, x=x) | ({} if y is None else _checked(name, n, ap, y=y))
     stored = flag(name, "lower", lower, "ul")
     alpha, beta = check.coefficient(name, "alpha", alpha, ap.dtype), check.coefficient(name, "beta", beta, ap.dtype)
-    needed(name, "y", y, "beta", beta, "[..., N]")
+    needed(name, "y", y, coefficient="beta", scalar=beta, shape="[..., N]")
     routine: Routine = "hpmv" if name == "hpmv" and ap.is_complex() else "spmv"
     return _into(name, Packed(ap, x, y, alpha, beta, routine, stored, "n", False), operands, out)
 

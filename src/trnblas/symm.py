@@ -171,7 +171,7 @@ def _product(
     right = flag(name, "side", side, "lr")
     stored_lower = flag(name, "lower", lower, "ul")
     alpha, beta = check.coefficient(name, "alpha", alpha, dtype), check.coefficient(name, "beta", beta, dtype)
-    needed(name, names[1], c, "beta", beta, "[..., M, N]")
+    needed(name, names[1], c, coefficient="beta", scalar=beta, shape="[..., M, N]")
     if b.shape[-1 if right else -2] != n:
         agree(name, "N" if right else "M", {"a": n, names[0]: b.shape[-1 if right else -2]})
     if c is not None:

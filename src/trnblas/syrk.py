@@ -207,7 +207,7 @@ def rank_k(
         alpha = check.coefficient(name, "alpha", alpha, dtype) if twice else real(name, "alpha", alpha)
     else:
         alpha, beta = check.coefficient(name, "alpha", alpha, dtype), check.coefficient(name, "beta", beta, dtype)
-    needed(name, names[2], c, "beta", beta, "[..., N, N]")
+    needed(name, names[2], c, coefficient="beta", scalar=beta, shape="[..., N, N]")
     x, y = applied(kind, a), applied(kind, b)
     n = x.shape[-2]
     if x.shape[-2:] != y.shape[-2:]:

@@ -248,7 +248,7 @@ def _brought(plan: MP2Plan, device: torch.device | str) -> MP2Plan:
     if not n.nocc or not n.nvir:
         return plan
     most, two = n.spins.most(n.nocc), n.spins.sets > 1
-    chosen = mp2_blocks(most, n.nvir, n.naux, dtype_of(plan.precision), there, two=two)
+    chosen = mp2_blocks(most, n.nvir, n.naux, dtype=dtype_of(plan.precision), device=there, two=two)
     return replace(plan, fused=False, blocks=chosen, why=f"{plan.why} Pairs in {chosen}.")
 
 

@@ -194,9 +194,8 @@ class Run:
         same = [mp2_brought(B[k], occ[k], e_vir[k], blocks, done) for k in range(len(sets))]
         opposite = None
         if len(sets) > 1:
-            opposite = out_of_core.opposite(
-                (B[0], B[1]), (occ[0], occ[1]), (e_vir[0], e_vir[1]), blocks, done, mp2_between
-            )
+            spins = (B[0], B[1]), (occ[0], occ[1]), (e_vir[0], e_vir[1])
+            opposite = out_of_core.opposite(*spins, chosen=blocks, done=done, between=mp2_between)
         return _by_spin(same, opposite)
 
     def without_pairs(

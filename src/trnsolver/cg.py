@@ -62,7 +62,7 @@ def cg(
         >>> cg(torch.tensor([[2.0, 0.0], [0.0, 4.0]]), torch.ones(2)).x
         tensor([0.5000, 0.2500])
     """
-    p = problem("cg", a, b, x0, tol, maxiter, callback)
+    p = problem("cg", a, b, x0=x0, tol=tol, maxiter=maxiter, callback=callback)
     if p.a.matrix is not None and preconditioner is None:
         return _dense(p, p.a.matrix, p.b if x0 is None else p.b - p.a.apply(p.x))
     m = preconditioned("cg", preconditioner)
@@ -186,7 +186,7 @@ def block_cg(
         tensor([[0.5000, 0.0000],
                 [0.0000, 0.2500]])
     """
-    p = problem("block_cg", a, b, x0, tol, maxiter, callback)
+    p = problem("block_cg", a, b, x0=x0, tol=tol, maxiter=maxiter, callback=callback)
     m = preconditioned("block_cg", preconditioner)
     x = p.x
     r = p.b - p.a.apply(x)

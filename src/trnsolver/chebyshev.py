@@ -53,7 +53,7 @@ def chebyshev(
         tensor([0.5000, 0.2500])
     """
     _interval("chebyshev", low, high)
-    p = problem("chebyshev", a, b, x0, tol, maxiter, callback)
+    p = problem("chebyshev", a, b, x0=x0, tol=tol, maxiter=maxiter, callback=callback)
     rho: float | None = None
 
     def direction(r: Tensor) -> Tensor:

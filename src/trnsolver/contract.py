@@ -68,7 +68,7 @@ def solve_to(a: Tensor, b: Tensor, target_error: float) -> Solution:
     _one_matrix("solve", a, b)
     wide = widened(a.dtype)
     matrix, right = a.detach().to(wide), b.detach().to(wide)
-    return _reached("solve", matrix, right.unsqueeze(-1) if vector else right, goal, a.shape[-1], vector)
+    return _reached("solve", matrix, right.unsqueeze(-1) if vector else right, goal, wanted=a.shape[-1], vector=vector)
 
 
 def lstsq_to(a: Tensor, b: Tensor, target_error: float) -> Solution:
@@ -90,7 +90,7 @@ def lstsq_to(a: Tensor, b: Tensor, target_error: float) -> Solution:
     matrix, right = a.detach().to(wide), b.detach().to(wide)
     right = right.unsqueeze(-1) if vector else right
     if n == 0:
-        return _reached("lstsq", matrix[:0], right[:0], goal, 0, vector)
+        return _reached("lstsq", matrix[:0], right[:0], goal, wanted=0, vector=vector)
     power = exponents(matrix, (-2, -1))
     matrix = shifted("lstsq", matrix, -power)
     narrow = torch.complex64 if a.is_complex() else torch.float32
@@ -100,7 +100,7 @@ def lstsq_to(a: Tensor, b: Tensor, target_error: float) -> Solution:
     corner = matrix.new_zeros((n, n))
     whole = torch.cat([torch.cat([eye, matrix], -1), torch.cat([matrix.mH, corner], -1)], -2)
     below = torch.cat([right, right.new_zeros((n, right.shape[-1]))], -2)
-    result = _reached("lstsq", whole, below, goal, n, vector)
+    result = _reached("lstsq", whole, below, goal, wanted=n, vector=vector)
     return result._replace(x=shifted("lstsq", result.x, -power[0, 0]))
 
 
@@ -115,7 +115,7 @@ def _one_matrix(op: str, a: Tensor, b: Tensor) -> None:
         )
 
 
-def _reached(op: str, matrix: Tensor, right: Tensor, goal: float, wanted: int, vector: bool) -> Solution:
+def _reached(op: str, matrix: Tensor, right: Tensor, goal: float, *, wanted: int, vector: bool) -> Solution:
     """Solve; the last ``wanted`` rows are the answer and meet the goal."""
     if right.numel() == 0:
         empty = right.new_zeros((wanted, right.shape[-1]))

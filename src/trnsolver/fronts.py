@@ -85,7 +85,7 @@ def analysed(a: Compressed, order: Index, rows: Index, *, lower: bool) -> Analys
         i, j, source = i[kept], j[kept], source[kept]
     nodes = supernodes(n, i, j)
     order = order[np.argsort(nodes.relabel)]
-    return _grouped(n, order, nodes, nodes.relabel[i], nodes.relabel[j], source, lower)
+    return _grouped(n, order, nodes, i=nodes.relabel[i], j=nodes.relabel[j], source=source, lower=lower)
 
 
 class Supernodes(NamedTuple):
@@ -190,7 +190,7 @@ def _join(starts: list[int], structures: list[Index], zeros: list[int], parent: 
         zeros[-1] = total
 
 
-def _grouped(n: int, order: Index, nodes: Supernodes, i: Index, j: Index, source: Index, lower: bool) -> Analysis:
+def _grouped(n: int, order: Index, nodes: Supernodes, *, i: Index, j: Index, source: Index, lower: bool) -> Analysis:
     _, starts, ends, structures, heir, level = nodes
     if n == 0:
         return Analysis(0, torch.empty(0, dtype=torch.int64), (), 0, 0, 0)

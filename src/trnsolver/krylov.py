@@ -29,7 +29,7 @@ def minres(
         >>> minres(torch.tensor([[2.0, 0.0], [0.0, -4.0]]), torch.ones(2)).x
         tensor([ 0.5000, -0.2500])
     """
-    p = problem("minres", a, b, x0, tol, maxiter, callback)
+    p = problem("minres", a, b, x0=x0, tol=tol, maxiter=maxiter, callback=callback)
     m = preconditioned("minres", preconditioner)
     x = p.x
     r1 = p.b - p.a.apply(x)
@@ -108,7 +108,7 @@ def bicgstab(
         >>> bicgstab(torch.tensor([[2.0, 1.0], [0.0, 4.0]]), torch.tensor([3.0, 4.0])).x.round(decimals=4)
         tensor([1., 1.])
     """
-    p = problem("bicgstab", a, b, x0, tol, maxiter, callback)
+    p = problem("bicgstab", a, b, x0=x0, tol=tol, maxiter=maxiter, callback=callback)
     m = preconditioned("bicgstab", preconditioner)
     x = p.x
     r = p.b - p.a.apply(x)
@@ -167,7 +167,7 @@ def gmres(
         >>> gmres(torch.tensor([[2.0, 1.0], [0.0, 4.0]]), torch.tensor([3.0, 4.0])).x.round(decimals=4)
         tensor([1., 1.])
     """
-    p = problem("gmres", a, b, x0, tol, maxiter, callback)
+    p = problem("gmres", a, b, x0=x0, tol=tol, maxiter=maxiter, callback=callback)
     if restart < 1:
         raise ArgumentError(op="gmres", argument="restart", got=restart, expected="1 or more")
     m = preconditioned("gmres", preconditioner)

@@ -71,7 +71,7 @@ def lanczos(
         >>> lanczos(torch.diag(torch.tensor([1.0, 5.0, 3.0, 2.0])), 1).values.round(decimals=4)
         tensor([5.])
     """
-    return _restarted("lanczos", a, k, n, which, tol, maxiter, dtype, device, seed, hermitian=True)
+    return _restarted("lanczos", a, k, n=n, which=which, tol=tol, maxiter=maxiter, start=(dtype, device, seed))
 
 
 @array_function
@@ -95,23 +95,21 @@ def arnoldi(
         >>> arnoldi(torch.diag(torch.tensor([1.0, 5.0, 3.0, 2.0])), 1).values.real.round(decimals=4)
         tensor([5.])
     """
-    return _restarted("arnoldi", a, k, n, which, tol, maxiter, dtype, device, seed, hermitian=False)
+    return _restarted("arnoldi", a, k, n=n, which=which, tol=tol, maxiter=maxiter, start=(dtype, device, seed))
 
 
 def _restarted(
     op: str,
     a: Matrix,
     k: int,
+    *,
     n: int | None,
     which: str,
     tol: float,
     maxiter: int | None,
-    dtype: torch.dtype,
-    device: torch.device | str,
-    seed: int,
-    *,
-    hermitian: bool,
+    start: tuple[torch.dtype, torch.device | str, int],
 ) -> Pairs:
+    hermitian, (dtype, device, seed) = op == "lanczos", start
     wrapped = operator(op, a)
     rows = wrapped.shape[0] if wrapped.shape is not None else n
     if rows is None:
@@ -130,13 +128,13 @@ def _restarted(
     size = min(rows, max(2 * k + 10, 20))
     most = maxiter if maxiter is not None else max(300, 10 * rows)
     source = torch.Generator().manual_seed(seed)
-    start = torch.randn(rows, 1, dtype=work, generator=source).to(place)
-    basis = start / norms(start)
+    first = torch.randn(rows, 1, dtype=work, generator=source).to(place)
+    basis = first / norms(first)
     core = basis.new_zeros((0, 0))
     coupling = basis.new_zeros((1, 0))
     count = 0
     while True:
-        basis, core, coupling, used = _extended(apply, basis, core, coupling, size, source)
+        basis, core, coupling, used = _extended(apply, basis, core, coupling, size=size, source=source)
         count += used
         values, vectors = torch.linalg.eigh(0.5 * (core + core.mH)) if hermitian else eig(core)
         order = _ranked(values, which)
@@ -183,7 +181,7 @@ def _ranked(values: Tensor, which: str) -> Tensor:
 
 
 def _extended(
-    apply: Apply, basis: Tensor, core: Tensor, coupling: Tensor, size: int, source: torch.Generator
+    apply: Apply, basis: Tensor, core: Tensor, coupling: Tensor, *, size: int, source: torch.Generator
 ) -> tuple[Tensor, Tensor, Tensor, int]:
     """Grow an orthonormal basis to ``size`` vectors: ``a @ basis = basis @ core + next * coupling``."""
     used = 0

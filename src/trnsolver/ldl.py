@@ -84,7 +84,7 @@ def ldl_solve(l: Tensor, d: Tensor, order: Tensor, b: Tensor, *, hermitian: bool
     """
     _checked("ldl_solve", l, d, order)
     vector = right_hand_side("ldl_solve", l, b, look=False)
-    x = _solved("ldl_solve", l, d, order, b.unsqueeze(-1) if vector else b, hermitian)
+    x = _solved("ldl_solve", l, d, order, b.unsqueeze(-1) if vector else b, hermitian=hermitian)
     settled("ldl_solve", x, l=lambda: l.tril(-1), d=d, b=b)
     return x.squeeze(-1) if vector else x
 
@@ -115,7 +115,7 @@ def ldl_inverse(l: Tensor, d: Tensor, order: Tensor, *, hermitian: bool = True) 
     """
     _checked("ldl_inverse", l, d, order)
     eye = torch.eye(l.shape[-1], dtype=l.dtype, device=l.device).expand(l.shape)
-    x = _solved("ldl_inverse", l, d, order, eye, hermitian)
+    x = _solved("ldl_inverse", l, d, order, eye, hermitian=hermitian)
     settled("ldl_inverse", x, l=lambda: l.tril(-1), d=d)
     return 0.5 * (x + (x.mH if hermitian else x.mT))
 
@@ -134,7 +134,7 @@ def _checked(op: str, lower: Tensor, middle: Tensor, order: Tensor) -> None:
             raise ArgumentError(op=op, argument="order", got=f"{order.dtype} values", expected=expected)
 
 
-def _solved(op: str, lower: Tensor, middle: Tensor, order: Tensor, b: Tensor, hermitian: bool) -> Tensor:
+def _solved(op: str, lower: Tensor, middle: Tensor, order: Tensor, b: Tensor, *, hermitian: bool) -> Tensor:
     batch = check.broadcast(op, l=lower.shape[:-2], b=b.shape[:-2])
     b = b.expand(*batch, *b.shape[-2:])
     if b.numel() == 0:

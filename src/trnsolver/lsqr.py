@@ -36,7 +36,7 @@ def lsqr(
         >>> lsqr(torch.tensor([[1.0], [1.0]]), torch.tensor([1.0, 3.0])).x.round(decimals=4)
         tensor([2.])
     """
-    return _bidiagonal("lsqr", a, b, x0, damp, tol, maxiter, callback, False)
+    return _bidiagonal("lsqr", a, b, x0=x0, damp=damp, tol=tol, maxiter=maxiter, callback=callback)
 
 
 @array_function
@@ -56,23 +56,23 @@ def lsmr(
         >>> lsmr(torch.tensor([[1.0], [1.0]]), torch.tensor([1.0, 3.0])).x.round(decimals=4)
         tensor([2.])
     """
-    return _bidiagonal("lsmr", a, b, x0, damp, tol, maxiter, callback, True)
+    return _bidiagonal("lsmr", a, b, x0=x0, damp=damp, tol=tol, maxiter=maxiter, callback=callback)
 
 
 def _bidiagonal(
     op: str,
     a: Matrix,
     b: Tensor,
+    *,
     x0: Tensor | None,
     damp: float,
     tol: float,
     maxiter: int | None,
     callback: Callback | None,
-    minimise_gradient: bool,
 ) -> Result:
     if damp < 0:
         raise ArgumentError(op=op, argument="damp", got=damp, expected="0 or more")
-    p = problem(op, a, b, None, tol, maxiter, callback, adjoint=True)
+    p = problem(op, a, b, x0=None, tol=tol, maxiter=maxiter, callback=callback, adjoint=True)
     adjoint = p.a.adjoint
     if adjoint is None:
         raise ArgumentError(op=op, argument="a", got=type(a), expected="an operator with an adjoint (mH)")
@@ -81,7 +81,7 @@ def _bidiagonal(
     u, beta = _unit(p.b if first is None else p.b - p.a.apply(first))
     v, alpha = _unit(adjoint(u))
     x = torch.zeros_like(v)
-    state = _Lsmr(v, alpha, beta) if minimise_gradient else None
+    state = _Lsmr(v, alpha, beta) if op == "lsmr" else None
     w, phibar, rhobar = v, beta, alpha
     squares = torch.zeros_like(alpha)
     lost = torch.zeros_like(alpha)

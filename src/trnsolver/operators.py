@@ -254,11 +254,11 @@ def problem(
     op: str,
     a: Any,
     b: Any,
+    *,
     x0: Tensor | None,
     tol: float,
     maxiter: int | None,
     callback: Callback | None,
-    *,
     adjoint: bool = False,
 ) -> Problem:
     """Check what every solver takes."""

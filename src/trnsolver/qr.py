@@ -185,7 +185,7 @@ class QrFactor(NamedTuple):
     def vjp(
         self, grad: tuple[Tensor, Tensor], needs: frozenset[str], result: tuple[Tensor, Tensor]
     ) -> dict[str, Tensor]:
-        return {"a": _pull(*result, *grad, tuple(self.a.shape[-2:]), self.mode)}
+        return {"a": _pull(*result, *grad, shape=tuple(self.a.shape[-2:]), mode=self.mode)}
 
 
 def _fits(m: int, n: int) -> bool:
@@ -368,7 +368,7 @@ class QrPivoted(NamedTuple):
         result: tuple[Tensor, Tensor, Tensor],
     ) -> dict[str, Tensor]:
         q, r, order = result
-        whole = _pull(q, r, grad[0], grad[1], tuple(self.a.shape[-2:]), self.mode)
+        whole = _pull(q, r, grad[0], grad[1], shape=tuple(self.a.shape[-2:]), mode=self.mode)
         return {"a": torch.zeros_like(whole).scatter(-1, order.unsqueeze(-2).expand(whole.shape), whole)}
 
 
@@ -402,7 +402,7 @@ def _geqp3(a: Matrix, mode: str) -> tuple[Matrix, Matrix, Matrix]:
     return (q[0], r, order) if q else (np.empty((0,), a.dtype), r[: min(a.shape)], order)
 
 
-def _pull(q: Tensor, r: Tensor, grad_q: Tensor, grad_r: Tensor, shape: tuple[int, ...], mode: str) -> Tensor:
+def _pull(q: Tensor, r: Tensor, grad_q: Tensor, grad_r: Tensor, *, shape: tuple[int, ...], mode: str) -> Tensor:
     """The gradient of the factored matrix from those of its factors."""
     m, n = shape
     if mode == "r" or (mode == "complete" and m > n):

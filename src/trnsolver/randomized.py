@@ -57,7 +57,7 @@ def svd_randomized(
     """
     matrices("svd_randomized", a=a)
     most = min(a.shape[-2:])
-    _options("svd_randomized", k, most, oversampling, power_iterations, probes)
+    _options("svd_randomized", k, most, oversampling=oversampling, power_iterations=power_iterations, probes=probes)
     q = _range("svd_randomized", a, min(most, k + oversampling), power_iterations, seed)
     small = gemm(1.0, q, a, trans_a="c")
     u, s, vh = svd(small, full_matrices=False)
@@ -77,7 +77,7 @@ def eigh_randomized(
     """
     square("eigh_randomized", a=a)
     n = a.shape[-1]
-    _options("eigh_randomized", k, n, oversampling, power_iterations, probes)
+    _options("eigh_randomized", k, n, oversampling=oversampling, power_iterations=power_iterations, probes=probes)
     q = _range("eigh_randomized", a, min(n, k + oversampling), power_iterations, seed)
     small = gemm(1.0, q, a, trans_a="c")
     core = gemm(1.0, small, q)
@@ -88,7 +88,7 @@ def eigh_randomized(
     return LowRank(u=u, s=values.gather(-1, order), vh=u.mH, error=_missed(a, q, small, probes, seed))
 
 
-def _options(op: str, k: int, most: int, oversampling: int, power_iterations: int, probes: int) -> None:
+def _options(op: str, k: int, most: int, *, oversampling: int, power_iterations: int, probes: int) -> None:
     for name, value, least, limit in (
         ("k", k, 1, most),
         ("oversampling", oversampling, 0, None),

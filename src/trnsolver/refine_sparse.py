@@ -76,7 +76,7 @@ def refined(
             break
         x = x + solve(left, letter)
     if least is None and best < float("inf"):
-        best = _proved(matrix, *residual, result, letter, solve)
+        best = _proved(matrix, *residual, result, letter=letter, solve=solve)
     return Refined(result, best, step)
 
 
@@ -174,7 +174,7 @@ def _verified(least: float, left: Tensor, unsure: Tensor, x: Tensor) -> float:
     return _relative(error, x)
 
 
-def _proved(a: Any, left: Tensor, unsure: Tensor, x: Tensor, letter: str, solve: Solve) -> float:
+def _proved(a: Any, left: Tensor, unsure: Tensor, x: Tensor, *, letter: str, solve: Solve) -> float:
     """The error of x by an approximate inverse y, row by row: it is ``y r + e`` times itself, with ``e = 1 - y a``.
 
     Infinite where the rows of ``e`` do not add up to less than 1.

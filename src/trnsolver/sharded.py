@@ -281,14 +281,14 @@ def _range(team: Team, a: Part, width: int, powers: int, seed: int) -> Part:
     return q
 
 
-def _missed(team: Team, a: Part, q: Part, small: Tensor, probes: int, seed: int) -> Tensor:
+def _missed(team: Team, a: Part, q: Part, small: Tensor, *, probes: int, seed: int) -> Tensor:
     w = gaussian(a.shape, a.local, probes, seed + 1)
     left = gemm(1.0, a.local, w) - gemm(1.0, q.local, gemm(1.0, small, w))
     squares = team.all_reduce(0, left.abs().square().sum(0))
     return norm_bound(squares.sqrt())
 
 
-def _low_rank(team: Team, a: Part, u: Part, s: Tensor, vh: Any, error: Tensor) -> LowRank:
+def _low_rank(team: Team, a: Part, *, u: Part, s: Tensor, vh: Any, error: Tensor) -> LowRank:
     def copies(x: Tensor) -> Part:
         return a.with_local(x, tuple(x.shape), (None,) * len(a.places))
 
@@ -305,7 +305,7 @@ def _svd_randomized(
     small = _down(team, a, q).mH
     u, s, vh = svd(small, full_matrices=False)
     rows = a.with_local(gemm(1.0, q.local, u[:, :k]), (a.shape[0], k))
-    return _low_rank(team, a, rows, s[:k], vh[:k], _missed(team, a, q, small, probes, seed))
+    return _low_rank(team, a, u=rows, s=s[:k], vh=vh[:k], error=_missed(team, a, q, small, probes=probes, seed=seed))
 
 
 @sharded(eigh_randomized)
@@ -319,8 +319,8 @@ def _eigh_randomized(
     values, vectors = eigh(0.5 * (core + core.mH))
     order = values.abs().argsort(-1, descending=True)[:k]
     rows = a.with_local(gemm(1.0, q.local, vectors[:, order]), (a.shape[0], k))
-    error = _missed(team, a, q, small, probes, seed)
-    return _low_rank(team, a, rows, values[order], rows.transposed(conj=True), error)
+    error = _missed(team, a, q, small, probes=probes, seed=seed)
+    return _low_rank(team, a, u=rows, s=values[order], vh=rows.transposed(conj=True), error=error)
 
 
 def _matrix(op: str, team: Team, a: Part) -> Part:

@@ -113,7 +113,7 @@ def _orthogonal(op: str, team: Team, work: Tensor, n: int, shift: Tensor) -> tup
     for sweep in range(1, _SWEEPS + 1):
         worst = shift.new_zeros(())
         for pairs in _rounds(ranks):
-            held, places = _moved(team, held, places, pairs, blocks, n, work)
+            held, places = _moved(team, held, places, pairs=pairs, blocks=blocks, n=n, like=work)
             # the smaller values always go to the same one of two, or they would change places for ever
             first, second = sorted(pairs[here])
             both = torch.cat([held[first], held[second]])
@@ -158,6 +158,7 @@ def _moved(
     team: Team,
     held: dict[int, Tensor],
     places: dict[int, int],
+    *,
     pairs: list[tuple[int, int]],
     blocks: list[range],
     n: int,

@@ -245,7 +245,7 @@ class _Solve(torch.autograd.Function):
         back = _solved(ctx.factor, values, grad, "c" if plain else "n")
         of_values = None
         if ctx.needs_input_grad[1]:
-            of_values = _gradient(ctx.factor, values, grad, b, x, back, plain)
+            of_values = _gradient(ctx.factor, values, grad, b=b, x=x, back=back, plain=plain)
         return None, of_values, back.conj() if ctx.letter == "t" else back, None
 
 
@@ -255,7 +255,7 @@ def _solved(factor: SparseFactor, values: Tensor, b: Tensor, letter: str) -> Ten
 
 
 def _gradient(
-    factor: SparseFactor, values: Tensor, grad: Tensor, b: Tensor, x: Tensor, back: Tensor, plain: bool
+    factor: SparseFactor, values: Tensor, grad: Tensor, *, b: Tensor, x: Tensor, back: Tensor, plain: bool
 ) -> Tensor:
     """The gradient of the entries: ``-back @ x.mH``, and what a system that is not square adds (Golub and Pereyra)."""
     pairs = [(-back, x) if plain else (-x, back)]

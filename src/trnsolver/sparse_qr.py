@@ -55,10 +55,10 @@ def analysed_qr(a: Compressed, order: Index) -> Fronts:
     leading = np.full(m, n)
     np.minimum.at(leading, a.rows, column)
     owner = np.repeat(np.arange(len(nodes.starts)), np.diff([*nodes.starts, n]))
-    return _fronts(a, order, nodes, column, leading, owner)
+    return _fronts(a, order, nodes, column=column, leading=leading, owner=owner)
 
 
-def _fronts(a: Compressed, order: Index, nodes: Supernodes, column: Index, leading: Index, owner: Index) -> Fronts:
+def _fronts(a: Compressed, order: Index, nodes: Supernodes, *, column: Index, leading: Index, owner: Index) -> Fronts:
     m, n = a.shape
     home = np.where(leading < n, owner[np.minimum(leading, n - 1)], len(nodes.starts)) if n else np.zeros(m, np.int64)
     by = np.argsort(home, kind="stable")

@@ -15,9 +15,9 @@ from trnsparse.indices import expand
 from trnsparse.kernels import bsr_sddmm as kernels
 
 
-def sampled_blocks(indptr: Tensor, indices: Tensor, a: Tensor, b: Tensor, bm: int, bn: int) -> Tensor:
+def sampled_blocks(indptr: Tensor, indices: Tensor, a: Tensor, b: Tensor, block: tuple[int, int]) -> Tensor:
     """Return blocks ``a[i] @ b[j].T`` [blocks, bm, bn], not conjugated, of a [M, D] and b [N, D]; zero outside."""
-    return run(together(BsrSddmm(indptr, indices, a.resolve_conj(), b.resolve_conj(), bm, bn)))
+    return run(together(BsrSddmm(indptr, indices, a.resolve_conj(), b.resolve_conj(), *block)))
 
 
 @op("trnsparse::bsr_sddmm")

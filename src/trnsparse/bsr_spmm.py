@@ -151,7 +151,7 @@ class BsrSpmm(NamedTuple):
         gradients = {}
         _, bm, bn = self.blocks.shape
         if "blocks" in needs:
-            gradients["blocks"] = sampled_blocks(self.indptr, self.indices, grad, self.b.conj(), bm, bn)
+            gradients["blocks"] = sampled_blocks(self.indptr, self.indices, grad, self.b.conj(), (bm, bn))
         if "b" in needs:
             gradients["b"] = run(adjoint(self, grad.resolve_conj(), self.b.shape[0]))
         return gradients

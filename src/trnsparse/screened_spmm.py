@@ -165,7 +165,7 @@ class ScreenedSpmm(NamedTuple):
         _, bm, bn = self.blocks.shape
         grad = grad.resolve_conj()
         if "blocks" in needs:
-            part = sampled_blocks(self.indptr, self.indices, grad, self.b.conj(), bm, bn)
+            part = sampled_blocks(self.indptr, self.indices, grad, self.b.conj(), (bm, bn))
             gradients["blocks"] = torch.where(self.stays(), part, 0)
         if "b" in needs:
             indptr, indices, order = transposition(self.indptr, self.indices, -(-self.b.shape[0] // bn))

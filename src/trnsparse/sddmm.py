@@ -67,7 +67,7 @@ def sddmm(
         wide = sddmm(pattern.to(torch.float32), a.float(), b.float(), alpha=alpha, beta=beta, epilogue=epilogue)
         return wide.to(dtype)
     if isinstance(pattern, BSRMatrix):
-        values = sampled_blocks(pattern.indptr, pattern.indices, a, b.mT, *pattern.block)
+        values = sampled_blocks(pattern.indptr, pattern.indices, a, b.mT, pattern.block)
     else:
         if isinstance(pattern, CSCMatrix):
             columns = pattern.transpose()

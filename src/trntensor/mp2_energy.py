@@ -99,7 +99,9 @@ def mp2_energy(
 def _brought(B: Tensor, eps_occ: Tensor, eps_vir: Tensor, device: torch.device | str, memory: int | None) -> Sums:
     """Return both sums, computed on a device that does not hold all of B; they go back to where B is."""
     nocc, nvir, naux = B.shape
-    chosen = mp2_blocks(nocc, nvir, naux, B.dtype, out_of_core.device_of("mp2_energy", device), memory)
+    chosen = mp2_blocks(
+        nocc, nvir, naux, dtype=B.dtype, device=out_of_core.device_of("mp2_energy", device), memory=memory
+    )
     remark(str(chosen))
     if not has_data(B, eps_occ, eps_vir) or B.numel() == 0:
         return mp2_within(B, eps_occ, eps_vir)
@@ -112,10 +114,10 @@ def mp2_blocks(
     nocc: int,
     nvir: int,
     naux: int,
+    *,
     dtype: torch.dtype,
     device: torch.device,
     memory: int | None = None,
-    *,
     two: bool = False,
 ) -> out_of_core.Blocks:
     """Choose blocks of orbitals to bring to a device, as large as ``memory`` bytes of it allow.

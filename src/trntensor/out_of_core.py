@@ -103,6 +103,7 @@ def opposite(
     rows: tuple[Callable[[int, int], Tensor], Callable[[int, int], Tensor]],
     eps_occ: tuple[Tensor, Tensor],
     eps_vir: tuple[Tensor, Tensor],
+    *,
     chosen: Blocks,
     done: Callable[[int], None],
     between: Callable[..., Sums],

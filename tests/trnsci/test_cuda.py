@@ -298,7 +298,7 @@ def test_integrals_that_do_not_fit_are_brought_within_the_memory_given():
     occ, vir = -torch.linspace(0.5, 2.0, 40, dtype=F64), torch.linspace(0.1, 3.0, 96, dtype=F64)
     # what cuBLAS takes for itself and a few blocks
     memory = 60 << 20
-    chosen = mp2_blocks(*B.shape, F64, GPU, memory)
+    chosen = mp2_blocks(*B.shape, dtype=F64, device=GPU, memory=memory)
     assert chosen.rows < 40
     assert chosen.peak_bytes <= memory
     expected = trntensor.mp2_energy(B, occ, vir)

@@ -253,11 +253,11 @@ def test_blocks_brought_to_a_device_give_the_same_energy(orbitals):
     B, occ, vir = gaussian((7, 9, 11), 1, torch.float64), -torch.linspace(0.5, 2, 7).double(), torch.linspace(0.1, 3, 9)
     whole = mp2_energy(B, occ, vir.double(), parts=True)
     cpu = torch.device("cpu")
-    chosen = [mp2_blocks(7, 9, 11, torch.float64, cpu, memory) for memory in (None, 1 << 30)]
+    chosen = [mp2_blocks(7, 9, 11, dtype=torch.float64, device=cpu, memory=memory) for memory in (None, 1 << 30)]
     assert {each.rows for each in chosen} == {7}
     # two blocks of so many orbitals, their products and the energies
     memory = 2 * orbitals * 9 * 11 * 8 + 3 * 81 * 8 * orbitals + (1 << 16) + 128
-    assert mp2_blocks(7, 9, 11, torch.float64, cpu, memory).rows < 7
+    assert mp2_blocks(7, 9, 11, dtype=torch.float64, device=cpu, memory=memory).rows < 7
     parts = mp2_energy(B, occ, vir.double(), parts=True, device="cpu", memory=memory)
     for x, y in zip(parts, whole, strict=True):
         assert abs(float(x - y)) <= 1e-13 * abs(float(y))

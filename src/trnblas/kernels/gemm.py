@@ -97,10 +97,10 @@ def _product(out_hbm, aT, b, finish, *, i, row_tiles, loads, stores):
             if once and begins:
                 b_sb.append(load(b.tile(k, Tile(0, 0, N)), loads))  # [k, N]
         for n in columns:
-            _columns(out_hbm, aT, aT_sb, b, b_sb, finish, i=i, rows=rows, n=n, loads=loads, stores=stores)
+            _columns(out_hbm, aT, aT_sb, b, b_sb, finish=finish, i=i, rows=rows, n=n, loads=loads, stores=stores)
 
 
-def _columns(out_hbm, aT, aT_sb, b, b_sb, finish, *, i, rows, n, loads, stores):
+def _columns(out_hbm, aT, aT_sb, b, b_sb, *, finish, i, rows, n, loads, stores):
     """Compute one column tile of the result, for all row tiles of a block."""
     c_ps = []
     for m in tiles(rows.size, M_TILE):

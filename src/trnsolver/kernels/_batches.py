@@ -84,7 +84,7 @@ def _subtracted(dst, products, engine):
     nisa.tensor_tensor(dst=dst, data1=dst, data2=products, op=nl.subtract, engine=engine)
 
 
-def _times_i(dst_sb, dst_at, src_sb, src_at, g, count):
+def _times_i(dst_sb, dst_at, *, src_sb, src_at, g, count):
     """Set dst to i times src, both with ``count`` real parts and then the imaginary ones."""
     nisa.tensor_scalar(
         dst=_at(dst_sb, g, dst_at, [[1, count]]),

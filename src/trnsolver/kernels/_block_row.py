@@ -9,7 +9,7 @@ from trnsci.nki import N_TILE, P_MAX, nisa, nl, tiles
 from trnsolver.kernels._pivots import QUADRANT, _eliminate_block
 
 
-def _diagonal_blocks(row_sb, size, l_sb, at, eye_sb, minus_sb):
+def _diagonal_blocks(row_sb, size, *, l_sb, at, eye_sb, minus_sb):
     """Factor the leading square of a block row, and solve with all its blocks but the last.
 
     Returns the last block and the transpose of its inverse, for `_solve`. Where ``l_sb`` is given, blocks on the
@@ -28,7 +28,7 @@ def _diagonal_blocks(row_sb, size, l_sb, at, eye_sb, minus_sb):
             t = blocks[s.index + 1]
             _solve(row_sb, xT_sb, s, t.span, True)
             a_sb = nl.ndarray((P_MAX, 3 * QUADRANT), dtype=nl.float32, buffer=nl.sbuf)  # [k, 3 w]
-            _correct(a_sb[t.span, 0 : t.size], row_sb, minus_sb, t, t.span, True)
+            _correct(a_sb[t.span, 0 : t.size], row_sb, minus_sb, t=t, c=t.span, on_chain=True)
     return blocks[len(blocks) - 1], xT_sb
 
 
@@ -75,7 +75,7 @@ def _solve(row_sb, xT_sb, s, c, on_chain):
         _copy_out(row_sb[s.span, here], solved_ps[s.span, 0 : f.size], 1.0, on_chain)
 
 
-def _correct(dst_sb, row_sb, minus_sb, t, c, on_chain):
+def _correct(dst_sb, row_sb, minus_sb, *, t, c, on_chain):
     """Rows t of a less what the rows above in the same block row of u account for, in columns c, at most `N_TILE`."""
     width = c.stop - c.start
     left_ps = nl.ndarray((P_MAX, width), dtype=nl.float32, buffer=nl.psum)  # [k, c]
@@ -106,4 +106,4 @@ def _far(row_sb, xT_sb, minus_sb, s, t):
         _solve(row_sb, xT_sb, s, slice(t.stop, W), False)
     for f in tiles(W - t.stop, N_TILE):
         here = slice(t.stop + f.start, t.stop + f.stop)
-        _correct(row_sb[t.span, here], row_sb, minus_sb, t, here, False)
+        _correct(row_sb[t.span, here], row_sb, minus_sb, t=t, c=here, on_chain=False)

@@ -27,7 +27,7 @@ TINY = 1e-37
 NEGLIGIBLE = 8 * 2.0**-24
 
 
-def _rotation(q_sb, half_sb, e_sb, delta_sb, masks_sb, pattern, small_sb, floor):
+def _rotation(q_sb, half_sb, e_sb, delta_sb, masks_sb, *, pattern, small_sb, floor):
     """Set q to the rotations that make all pairs orthogonal, and the moves to the next seats, for every group.
 
     e holds twice the inner product of each pair, delta the square of the lower one less that of the upper one. Pairs
@@ -152,7 +152,7 @@ def _polish(vT_hbm, vT_sb, masks_sb, index):
     store(vT_hbm[index, 0:N, 0:N], out_sb[0:N, 0:N])
 
 
-def _polish_large(vT_hbm, v_sb, transposed_sb, fix_sb, eye_sb, index):
+def _polish_large(vT_hbm, v_sb, transposed_sb, fix_sb, eye_sb, *, index):
     """As `_polish`, for tiles of rows; the last two squares are room to work in."""
     N = vT_hbm.shape[1]
     T = len(v_sb)

@@ -24,7 +24,7 @@ def _magnitude(rows):
     return (1 << 30) - ranks
 
 
-def _pivot(p_sb, l_sb, one_sb, free_sb, rank_sb, kept, column_sb, j):
+def _pivot(p_sb, l_sb, one_sb, free_sb, rank_sb, *, kept, column_sb, j):
     """Eliminate column j of p [p, w, T], which is ``column`` in rows that are free; return the next column.
 
     ``l`` gets the multipliers and ``one`` the pivot, a one in column j; ``free`` loses its row. That row of p is left

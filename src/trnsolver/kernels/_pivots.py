@@ -21,12 +21,12 @@ def _eliminate_block(a_sb, xT_sb, root_sb, p):
     for h in range((w + 1) // 2):
         j = 2 * h
         first_sb = nl.ndarray((P_MAX, QUADRANT), dtype=nl.float32, buffer=nl.sbuf)  # [k, w]
-        _broadcast_row(first_sb, 0, a_sb, p, j, j)
+        _broadcast_row(first_sb, 0, a_sb=a_sb, p=p, i=j, j=j)
         if j + 1 < w:
             at = QUADRANT * (1 + h % 2)
-            _broadcast_row(a_sb, at, a_sb, p, j + 1, j)
+            _broadcast_row(a_sb, at, a_sb=a_sb, p=p, i=j + 1, j=j)
             over_sb = _take_off_both(a_sb, at, first_sb, p, j)
-            _follow(xT_sb, root_sb, first_sb, 0, over_sb, p, j)
+            _follow(xT_sb, root_sb, first_sb, at=0, over_sb=over_sb, p=p, j=j)
             _take_off(a_sb, at, p, j + 1)
             over_sb = nl.ndarray((P_MAX, 1), dtype=nl.float32, buffer=nl.sbuf)  # [k, 1]
             nisa.tensor_scalar(
@@ -36,12 +36,12 @@ def _eliminate_block(a_sb, xT_sb, root_sb, p):
                 operand0=-1.0,
                 engine=nisa.engine.gpsimd,
             )
-            _follow(xT_sb, root_sb, a_sb, at, over_sb, p, j + 1)
+            _follow(xT_sb, root_sb, a_sb, at=at, over_sb=over_sb, p=p, j=j + 1)
         else:
-            _follow(xT_sb, root_sb, first_sb, 0, None, p, j)
+            _follow(xT_sb, root_sb, first_sb, at=0, over_sb=None, p=p, j=j)
 
 
-def _broadcast_row(dst_sb, at, a_sb, p, i, j):
+def _broadcast_row(dst_sb, at, *, a_sb, p, i, j):
     """Row i of the block, from column j on, in all its partitions."""
     w = p.stop - p.start
     mask = []
@@ -105,7 +105,7 @@ def _take_off(a_sb, at, p, j):
         )
 
 
-def _follow(xT_sb, root_sb, row_sb, at, over_sb, p, j):
+def _follow(xT_sb, root_sb, row_sb, *, at, over_sb, p, j):
     """The same elimination of the inverse's columns, and the inverse root of the pivot, of which ``over`` is one."""
     w = p.stop - p.start
     nisa.tensor_scalar(

@@ -40,7 +40,7 @@ def _squares(room, x_sb, N, length, width):
         nisa.tensor_reduce(dst=_at(squares_sb, g, 0, [[1, N]]), op=nl.add, data=products, axis=3)
 
 
-def _sweep(room, x_sb, N, length, width, index):
+def _sweep(room, x_sb, *, N, length, width, index):
     """All pairs once. Inner products are those of the first ``width`` entries; rows turn as a whole."""
     _squares(room, x_sb, N, length, width)
     for rnd in range(N):
@@ -48,12 +48,12 @@ def _sweep(room, x_sb, N, length, width, index):
         start = (index * N + rnd) % 2
         pairs = (N - start) // 2
         if pairs > 0:
-            _angles(room, x_sb, start, pairs, length, width)
+            _angles(room, x_sb, start=start, pairs=pairs, length=length, width=width)
             for g in _shares(x_sb):
-                _turn(room, x_sb, g, start, pairs, length)
+                _turn(room, x_sb, g=g, start=start, pairs=pairs, length=length)
 
 
-def _angles(room, x_sb, start, pairs, length, width):
+def _angles(room, x_sb, *, start, pairs, length, width):
     """Sines and cosines that make pairs orthogonal, the smaller angles; and the squares after that."""
     products_sb, squares_sb, inner_sb, sine_sb, cosine_sb, small_sb = room
     whole = _all(x_sb)
@@ -96,7 +96,7 @@ def _angles(room, x_sb, start, pairs, length, width):
     nisa.tensor_copy(dst=lower, src=root)
 
 
-def _turn(room, x_sb, g, start, pairs, length):
+def _turn(room, x_sb, *, g, start, pairs, length):
     """Rotate all pairs of rows of the positions g, which change places."""
     products_sb, sine_sb, cosine_sb = room[0], room[3], room[4]
     engine = _engine(g)

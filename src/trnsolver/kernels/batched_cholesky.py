@@ -24,12 +24,12 @@ def batched_cholesky(a_hbm, group=8, parts=2, loads="compiler", stores="compiler
         _read(a_sb, a_hbm, b, loads)
         for k in range(N):
             for g in _cut(a_sb.shape[1], parts):
-                _column(a_sb, products_sb, column_sb, root_sb, g, k, N)
+                _column(a_sb, products_sb, column_sb, root_sb, g=g, k=k, N=N)
         _write(l_hbm, a_sb, b, stores)
     return l_hbm
 
 
-def _column(a_sb, products_sb, column_sb, root_sb, g, k, N):
+def _column(a_sb, products_sb, column_sb, root_sb, *, g, k, N):
     """Column k of the factors at the positions g, in place of the matrices'."""
     left = N - k
     below = _at(a_sb, g, k * N + k, [[N, left]])

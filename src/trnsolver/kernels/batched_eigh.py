@@ -31,7 +31,7 @@ def batched_eigh(a_hbm, sweeps=8, group=8, loads="compiler", stores="compiler"):
         _read(a_sb, a_hbm, b, loads)
         _shifted(x_sb, a_sb, room[0], left_sb, N)
         for index in range(sweeps):
-            _sweep(room, x_sb, N, N, N, index)
+            _sweep(room, x_sb, N=N, length=N, width=N, index=index)
         _quotients(room, x_sb, a_sb, left_sb, N)
         _write(w_hbm, room[1], b, stores)
         _write(vT_hbm, x_sb, b, stores)
@@ -66,7 +66,7 @@ def _quotients(room, x_sb, a_sb, left_sb, N):
     _orthogonality(left_sb, x_sb, products_sb, N)
     for g in _shares(x_sb):
         for i in range(N):
-            _inner(products_sb, N * N + i, x_sb, a_sb, g, i, 0, N)
+            _inner(products_sb, N * N + i, x_sb=x_sb, y_sb=a_sb, g=g, i=i, first=0, N=N)
     products = _at(products_sb, whole, 0, [[N, N], [1, N]])
     rows = _at(x_sb, whole, 0, [[N, N], [1, N]])
     images = _at(products_sb, whole, N * N, [[N, N], [1, N]])
@@ -82,13 +82,13 @@ def _orthogonality(left_sb, x_sb, products_sb, N):
     nisa.memset(dst=_at(products_sb, _all(x_sb), N * N, [[1, N * N]]), value=0.0)
     for g in _shares(x_sb):
         for i in range(N - 1):
-            _inner(products_sb, N * N + (i + 1) * N + i, x_sb, x_sb, g, i, i + 1, N)
+            _inner(products_sb, N * N + (i + 1) * N + i, x_sb=x_sb, y_sb=x_sb, g=g, i=i, first=i + 1, N=N)
     _square_sum(left_sb, 1, products_sb, N * N, N * N)
     left = _at(left_sb, _all(x_sb), 1, [[1, 1]])
     nisa.tensor_tensor(dst=left, data1=left, data2=left, op=nl.add)
 
 
-def _inner(products_sb, offset, x_sb, y_sb, g, i, first, N):
+def _inner(products_sb, offset, *, x_sb, y_sb, g, i, first, N):
     """Inner products of the rows of x, from ``first`` on, with row i of y: a column from ``offset`` on."""
     count = N - first
     products = _at(products_sb, g, 0, [[N, count], [1, N]])

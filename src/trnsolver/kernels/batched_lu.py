@@ -178,7 +178,7 @@ def _update(s, k, M, N, planes):
     if below == 0 or right == 0:
         return
     if planes == 2:
-        _times_i(row_sb, 2 * N, row_sb, 0, whole, N)
+        _times_i(row_sb, 2 * N, src_sb=row_sb, src_at=0, g=whole, count=N)
     products = _at(products_sb, whole, 0, [[right * below, planes], [below, right], [1, below]])
     rest = _at(a_sb, whole, (k + 1) * M + k + 1, [[N * M, planes], [M, right], [1, below]])
     for plane in range(planes):

@@ -50,8 +50,8 @@ def batched_qr(a_hbm, planes=1, group=8, loads="compiler", stores="compiler"):
         _transpose_each(a_sb, q_sb, R, N)
         whole = _all(a_sb)
         for k in range(N):
-            _reflection(a_sb, products_sb, diagonal_sb, scale_sb, small_sb, k, planes)
-            _reflect(a_sb, a_sb, room, k, k + 1, planes)
+            _reflection(a_sb, products_sb, diagonal_sb, scale_sb, small_sb, k=k, planes=planes)
+            _reflect(a_sb, a_sb, room, k=k, start=k + 1, planes=planes)
         nisa.tensor_copy(dst=_at(r_sb, whole, 0, [[W, N], [1, W]]), src=_at(a_sb, whole, 0, [[R, N], [1, W]]))
         nisa.tensor_copy(
             dst=_at(r_sb, whole, 0, [[W + planes, N], [1, planes]]),
@@ -61,12 +61,12 @@ def batched_qr(a_hbm, planes=1, group=8, loads="compiler", stores="compiler"):
         nisa.memset(dst=q_sb, value=0.0)
         nisa.memset(dst=_at(q_sb, whole, 0, [[R + planes, N]]), value=1.0)
         for step in range(N):
-            _reflect(q_sb, a_sb, room, N - 1 - step, N - 1 - step, planes)
+            _reflect(q_sb, a_sb, room, k=N - 1 - step, start=N - 1 - step, planes=planes)
         _write(qT_hbm, q_sb, b, stores)
     return qT_hbm, rT_hbm
 
 
-def _reflection(a_sb, products_sb, diagonal_sb, scale_sb, small_sb, k, planes):
+def _reflection(a_sb, products_sb, diagonal_sb, scale_sb, small_sb, *, k, planes):
     """The vector v of column k, in its place, 2 / (v.T v), and what stands on the diagonal after it."""
     whole = _all(a_sb)
     R = a_sb.shape[2] // scale_sb.shape[2]
@@ -120,7 +120,7 @@ def _direction(phase, first, size, small_sb, planes):
     nisa.tensor_tensor(dst=real, data1=real, data2=none, op=nl.add)
 
 
-def _reflect(x_sb, a_sb, room, k, start, planes):
+def _reflect(x_sb, a_sb, room, *, k, start, planes):
     """Reflect the columns of x from ``start`` on by the vector in column k of a, and by i times it."""
     scale_sb, rotated_sb = room[2], room[3]
     N = scale_sb.shape[2]
@@ -129,7 +129,7 @@ def _reflect(x_sb, a_sb, room, k, start, planes):
     if start == N:
         return
     for g in _parts(x_sb, 3, 8):
-        _reflect_by(x_sb, a_sb, k * R + planes * k, room, g, k, start, planes)
+        _reflect_by(x_sb, a_sb, at=k * R + planes * k, room=room, g=g, k=k, start=start, planes=planes)
         if planes == 2:
             at = k * R + planes * k
             half = left // 2
@@ -140,10 +140,10 @@ def _reflect(x_sb, a_sb, room, k, start, planes):
                 operand0=-1.0,
             )
             nisa.tensor_copy(dst=_at(rotated_sb, g, 1, [[2, half]]), src=_at(a_sb, g, at, [[2, half]]))
-            _reflect_by(x_sb, rotated_sb, 0, room, g, k, start, planes)
+            _reflect_by(x_sb, rotated_sb, at=0, room=room, g=g, k=k, start=start, planes=planes)
 
 
-def _reflect_by(x_sb, v_sb, at, room, g, k, start, planes):
+def _reflect_by(x_sb, v_sb, *, at, room, g, k, start, planes):
     """Reflect by the vector in v from ``at`` on."""
     products_sb, inner_sb, scale_sb, rotated_sb = room
     R = rotated_sb.shape[2]

@@ -31,7 +31,7 @@ def batched_svd(x_hbm, sweeps=8, group=8, loads="compiler", stores="compiler"):
         nisa.memset(dst=_at(x_sb, whole, N, [[2 * N + 1, N]]), value=1.0)
         nisa.tensor_copy(dst=left, src=staged)
         for index in range(sweeps):
-            _sweep(room, x_sb, N, 2 * N, N, index)
+            _sweep(room, x_sb, N=N, length=2 * N, width=N, index=index)
         nisa.tensor_copy(dst=staged, src=left)
         _write(y_hbm, staged_sb, b, stores)
         nisa.tensor_copy(dst=_at(staged_sb, whole, N * N, [[N, N], [1, N]]), src=right)

@@ -44,22 +44,22 @@ def batched_triangular(a_hbm, b_hbm, lower=True, unit=False, planes=1, group=8, 
             k = step if lower else N - 1 - step
             for g in _parts(x_sb, 4, 9):
                 if not unit:
-                    _divide(x_sb, inverse_sb, rotated_sb, products_sb, g, k, planes)
+                    _divide(x_sb, inverse_sb, rotated_sb, products_sb, g=g, k=k, planes=planes)
                 first = k + 1 if lower else 0
                 count = N - k - 1 if lower else k
                 if count > 0:
-                    _leave(x_sb, a_sb, rotated_sb, products_sb, g, k, first, count, planes)
+                    _leave(x_sb, a_sb, rotated_sb, products_sb, g=g, k=k, first=first, count=count, planes=planes)
         _write(x_hbm, x_sb, b, stores)
     return x_hbm
 
 
-def _divide(x_sb, inverse_sb, rotated_sb, products_sb, g, k, planes):
+def _divide(x_sb, inverse_sb, rotated_sb, products_sb, *, g, k, planes):
     """Row k of x times the inverse of its diagonal entry."""
     N = inverse_sb.shape[2] // planes
     W = rotated_sb.shape[2]
     row = _at(x_sb, g, k * W, [[1, W]])
     if planes == 2:
-        _times_i(rotated_sb, 0, x_sb, k * W, g, W // 2)
+        _times_i(rotated_sb, 0, src_sb=x_sb, src_at=k * W, g=g, count=W // 2)
     _multiplied(row, row, _at(inverse_sb, g, k, [[0, W]]), _engine(g))
     if planes == 2:
         product = _at(products_sb, g, 0, [[1, W]])
@@ -67,7 +67,7 @@ def _divide(x_sb, inverse_sb, rotated_sb, products_sb, g, k, planes):
         nisa.tensor_tensor(dst=row, data1=row, data2=product, op=nl.add, engine=_engine(g))
 
 
-def _leave(x_sb, a_sb, rotated_sb, products_sb, g, k, first, count, planes):
+def _leave(x_sb, a_sb, rotated_sb, products_sb, *, g, k, first, count, planes):
     """Subtract multiples of row k from the rows to come."""
     W = rotated_sb.shape[2]
     N = x_sb.shape[2] // W
@@ -77,7 +77,7 @@ def _leave(x_sb, a_sb, rotated_sb, products_sb, g, k, first, count, planes):
     for plane in range(planes):
         row = _at(x_sb, g, k * W, [[0, count], [1, W]])
         if plane == 1:
-            _times_i(rotated_sb, 0, x_sb, k * W, g, W // 2)
+            _times_i(rotated_sb, 0, src_sb=x_sb, src_at=k * W, g=g, count=W // 2)
             row = _at(rotated_sb, g, 0, [[0, count], [1, W]])
         column = _at(a_sb, g, first * V + plane * N + k, [[V, count], [0, W]])
         _multiplied(products, column, row, _engine(g))

@@ -61,19 +61,21 @@ def _factor(u_sb, l_sb, eye_sb, minus_sb):
     N = u_sb[0].shape[1]
     rows = tiles(N, M_TILE)
     for m in rows:
-        s, xT_sb = _diagonal_blocks(u_sb[m.index], m.size, l_sb[m.index], m.start, eye_sb, minus_sb)
+        s, xT_sb = _diagonal_blocks(
+            u_sb[m.index], m.size, l_sb=l_sb[m.index], at=m.start, eye_sb=eye_sb, minus_sb=minus_sb
+        )
         if m.stop < N:
-            _near_row(u_sb, xT_sb, minus_sb, m, s, rows[m.index + 1])
-            _far_row(u_sb, xT_sb, minus_sb, m, s, rows[m.index + 1])
+            _near_row(u_sb, xT_sb, minus_sb, m=m, s=s, n=rows[m.index + 1])
+            _far_row(u_sb, xT_sb, minus_sb, m=m, s=s, n=rows[m.index + 1])
 
 
-def _near_row(u_sb, xT_sb, minus_sb, m, s, n):
+def _near_row(u_sb, xT_sb, minus_sb, *, m, s, n):
     """The last rows of block row m of u, and the next block row, n, up to date on the diagonal."""
     _solve(u_sb[m.index], xT_sb, s, slice(m.size, m.size + n.size), True)
     _sum_up(u_sb, minus_sb, n, slice(0, n.size), True)
 
 
-def _far_row(u_sb, xT_sb, minus_sb, m, s, n):
+def _far_row(u_sb, xT_sb, minus_sb, *, m, s, n):
     """The same right of the diagonal."""
     W = u_sb[n.index].shape[1]
     if n.size < W:

@@ -89,10 +89,21 @@ def eigh(a_hbm, start_hbm, labels_hbm, eye_hbm, order_hbm, levels=8, warm=0, loa
         for _level in range(levels):
             counts_sb = []
             for g in range(b.size):
-                counts_sb.append(_blocks(x_sb[g], a_sb[g], y_sb[g], label_sb[g], row_sb[g], floor_sb[g], eye_sb))
+                counts_sb.append(
+                    _blocks(x_sb[g], a_sb[g], y_sb[g], label_sb[g], row_sb[g], floor_sb=floor_sb[g], eye_sb=eye_sb)
+                )
             x_sb, y_sb, q_sb = _sign(x_sb, y_sb, q_sb, eye_sb, LIFTS)
             for g in range(b.size):
-                _choose(x_sb[g], y_sb[g], counts_sb[g], label_sb[g], row_sb[g], order_sb, eye_sb, ones_sb)
+                _choose(
+                    x_sb[g],
+                    y_sb[g],
+                    counts_sb[g],
+                    label_sb[g],
+                    row_sb[g],
+                    order_sb=order_sb,
+                    eye_sb=eye_sb,
+                    ones_sb=ones_sb,
+                )
             x_sb, y_sb, q_sb = _sign(x_sb, y_sb, q_sb, eye_sb, TURNS)
             for g in range(b.size):
                 _multiply(y_sb[g], a_sb[g], x_sb[g])
@@ -100,8 +111,8 @@ def eigh(a_hbm, start_hbm, labels_hbm, eye_hbm, order_hbm, levels=8, warm=0, loa
                 _multiply(q_sb[g], x_sb[g], v_sb[g])
             v_sb, q_sb = q_sb, v_sb
         for g in range(b.size):
-            _correct(v_sb[g], a_sb[g], x_sb[g], y_sb[g], eye_sb, ones_sb)
-            _polish(left_hbm[b.start + g], v_sb[g], x_sb[g], y_sb[g], eye_sb, ones_sb)
+            _correct(v_sb[g], a_sb[g], x_sb[g], y_sb[g], eye_sb, ones_sb=ones_sb)
+            _polish(left_hbm[b.start + g], v_sb[g], x_sb[g], y_sb[g], eye_sb, ones_sb=ones_sb)
             _core(a_sb[g], v_sb[g], y_sb[g], q_sb[g], a_hbm[b.start + g])
             _finish(w_hbm[b.start + g], left_hbm[b.start + g], a_sb[g], eye_sb, ones_sb)
             for m in tiles(N, M_TILE):
@@ -179,7 +190,7 @@ def _within(column_sb, same_sb):
     return sums_sb
 
 
-def _blocks(x_sb, a_sb, same_sb, label_sb, row_sb, floor_sb, eye_sb):
+def _blocks(x_sb, a_sb, same_sb, label_sb, row_sb, *, floor_sb, eye_sb):
     """Set x to the blocks of a, shifted between their eigenvalues and scaled to norm 1; return the sizes of blocks.
 
     A block that is done becomes the identity, whose sign splits nothing. ``same`` is room for a matrix.
@@ -219,7 +230,7 @@ def _blocks(x_sb, a_sb, same_sb, label_sb, row_sb, floor_sb, eye_sb):
     return count_sb
 
 
-def _choose(x_sb, same_sb, count_sb, label_sb, row_sb, order_sb, eye_sb, ones_sb):
+def _choose(x_sb, same_sb, count_sb, label_sb, row_sb, *, order_sb, eye_sb, ones_sb):
     """From s in x: the rows of each block with the largest diagonal of s get a plus; x becomes (s + j) / 2.
 
     The trace of s says how many, and labels are renewed. A little of the position settles ties.
@@ -257,7 +268,7 @@ def _choose(x_sb, same_sb, count_sb, label_sb, row_sb, order_sb, eye_sb, ones_sb
     _add_diagonal(x_sb, eye_sb, plus_sb)
 
 
-def _correct(v_sb, a_sb, x_sb, y_sb, eye_sb, ones_sb):
+def _correct(v_sb, a_sb, x_sb, y_sb, eye_sb, *, ones_sb):
     """Turn vT by what perturbation theory says of the couplings left in a.
 
     Where an s + j was nearly singular, its u has rotated by a small angle too much. Every such angle is a coupling
@@ -296,7 +307,7 @@ def _correct(v_sb, a_sb, x_sb, y_sb, eye_sb, ones_sb):
         nisa.tensor_tensor(dst=v_sb[m.index], data1=v_sb[m.index], data2=y_sb[m.index], op=nl.add)
 
 
-def _polish(left_hbm, v_sb, x_sb, y_sb, eye_sb, ones_sb):
+def _polish(left_hbm, v_sb, x_sb, y_sb, eye_sb, *, ones_sb):
     """One Newton-Schulz step restores the orthogonality lost on the way; what was lost is stored, squared."""
     N = v_sb[0].shape[1]
     _turn(y_sb, v_sb)

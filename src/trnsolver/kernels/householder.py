@@ -74,7 +74,7 @@ def _panel(r_hbm, rows_sb, masks_sb, b, k):
         start = start + parts[i]
     v0_sb, alpha_sb, flag_sb = _reflect(p_sb, eye_sb)
     vT_sb = _vectors(p_sb, v0_sb, flag_sb, eye_sb)
-    _store_triangle(r_hbm, p_sb, alpha_sb, eye_sb, b, k)
+    _store_triangle(r_hbm, p_sb, alpha_sb, eye_sb, b=b, k=k)
     v_sb = []
     start = 0
     for i in range(len(parts)):
@@ -82,7 +82,7 @@ def _panel(r_hbm, rows_sb, masks_sb, b, k):
         start = start + parts[i]
     t_sb, tT_sb = _weights(v_sb, flag_sb, eye_sb, masks_sb)
     if k.stop < N:
-        _apply(rows_sb, k.index, v_sb, vT_sb, t_sb, k.stop, N)
+        _apply(rows_sb, k.index, v_sb=v_sb, vT_sb=vT_sb, t_sb=t_sb, start=k.stop, stop=N)
         store(r_hbm[b, k.span, k.stop : N], rows_sb[k.index][0:w, k.stop : N])
     return v_sb, vT_sb, tT_sb
 
@@ -172,7 +172,7 @@ def _vectors(p_sb, v0_sb, flag_sb, eye_sb):
     return vT_sb
 
 
-def _store_triangle(r_hbm, p_sb, alpha_sb, eye_sb, b, k):
+def _store_triangle(r_hbm, p_sb, alpha_sb, eye_sb, *, b, k):
     """The diagonal block of r, and zeros on its left."""
     w = p_sb.shape[0]
     below_sb = triangle(p_sb[0:w, 0:w], False, -1)  # [w, w]
@@ -198,7 +198,7 @@ def _weights(v_sb, flag_sb, eye_sb, masks_sb):
     return upper_inverse(gram_sb, masks_sb, False)
 
 
-def _apply(rows_sb, first, v_sb, vT_sb, t_sb, start, stop):
+def _apply(rows_sb, first, *, v_sb, vT_sb, t_sb, start, stop):
     """Subtract v t.T v.T rows from rows in columns start to stop; pass the transpose of t for v t v.T."""
     w = vT_sb.shape[0]
     for c in tiles(stop - start, N_TILE):
@@ -231,6 +231,6 @@ def _form(q_hbm, blocks, masks_sb, b):
     for back in range(count):
         k = count - 1 - back
         v_sb, vT_sb, tT_sb = blocks[k]
-        _apply(q_sb, k, v_sb, vT_sb, tT_sb, k * M_TILE, N)
+        _apply(q_sb, k, v_sb=v_sb, vT_sb=vT_sb, t_sb=tT_sb, start=k * M_TILE, stop=N)
     for m in tiles(M, M_TILE):
         store(q_hbm[b, m.span, 0:N], q_sb[m.index])

@@ -52,11 +52,11 @@ def inv_triangular(u_hbm, masks_hbm, unit=False, warm=0, loads="compiler"):
                     across_sb.append(transposed(rows_sb[0 : m.size, start : start + n.size]))
             transposed_sb.append(across_sb)
         for n in tiles(N, M_TILE):
-            _column(x_hbm, transposed_sb, inverses_sb, zero_sb, b, n)
+            _column(x_hbm, transposed_sb, inverses_sb, zero_sb, b=b, n=n)
     return x_hbm
 
 
-def _column(x_hbm, transposed_sb, inverses_sb, zero_sb, b, n):
+def _column(x_hbm, transposed_sb, inverses_sb, zero_sb, *, b, n):
     """One block column, from the diagonal up; what lies below is zero."""
     N = x_hbm.shape[1]
     rows = tiles(N, M_TILE)

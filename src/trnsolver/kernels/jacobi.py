@@ -36,14 +36,14 @@ def jacobi(a_hbm, masks_hbm, sweeps=10, loads="compiler"):
     masks_sb = load_each(masks_hbm, loads)
     if N <= P_MAX:
         for b in tiles(B, GROUP):
-            _small(w_hbm, vT_hbm, left_hbm, a_hbm, masks_sb, b, sweeps)
+            _small(w_hbm, vT_hbm, left_hbm, a_hbm, masks_sb, b=b, sweeps=sweeps)
     else:
         for b in range(B):
-            _large(w_hbm, vT_hbm, left_hbm, a_hbm, masks_sb, b, sweeps)
+            _large(w_hbm, vT_hbm, left_hbm, a_hbm, masks_sb, b=b, sweeps=sweeps)
     return w_hbm, vT_hbm, left_hbm
 
 
-def _small(w_hbm, vT_hbm, left_hbm, a_hbm, masks_sb, b, sweeps):
+def _small(w_hbm, vT_hbm, left_hbm, a_hbm, masks_sb, *, b, sweeps):
     """A few matrices side by side in the free dimension."""
     N = a_hbm.shape[1]
     size = masks_sb[0].shape[0]
@@ -57,10 +57,10 @@ def _small(w_hbm, vT_hbm, left_hbm, a_hbm, masks_sb, b, sweeps):
     for _sweep in range(sweeps):
         for _step in range(size - 1):
             _rotate(work, masks_sb, 3)
-    _finish(w_hbm, vT_hbm, left_hbm, work, masks_sb, b)
+    _finish(w_hbm, vT_hbm, left_hbm, work, masks_sb, b=b)
 
 
-def _finish(w_hbm, vT_hbm, left_hbm, work, masks_sb, b):
+def _finish(w_hbm, vT_hbm, left_hbm, work, masks_sb, *, b):
     """Diagonals, vectors, and the squares of what is left off the diagonal."""
     s_sb, wT_sb, scratch_sb, d_sb = work[0], work[1], work[3], work[4]
     N = w_hbm.shape[1]
@@ -115,13 +115,13 @@ def _rotate(work, masks_sb, pattern):
     delta_ps = nl.ndarray((size, groups), dtype=nl.float32, buffer=nl.psum)  # [n, g]
     nisa.nc_matmul(dst=delta_ps, stationary=masks_sb[2], moving=d_sb, accumulate=False)
     # Entries are at most 1.
-    _rotation(q_sb, half_sb, e_ps, delta_ps, masks_sb, pattern, small_sb, (2 * NEGLIGIBLE) ** 2)
+    _rotation(q_sb, half_sb, e_ps, delta_ps, masks_sb, pattern=pattern, small_sb=small_sb, floor=(2 * NEGLIGIBLE) ** 2)
     _multiply(other_sb, s_sb, q_sb)
     _multiply(s_sb, other_sb, q_sb)
     _multiply(wT_sb, q_sb, wT_sb)
 
 
-def _large(w_hbm, vT_hbm, left_hbm, a_hbm, masks_sb, b, sweeps):
+def _large(w_hbm, vT_hbm, left_hbm, a_hbm, masks_sb, *, b, sweeps):
     """Blocks of 64 rows play the part of rows."""
     N = a_hbm.shape[1]
     rows = tiles(N, P_MAX)
@@ -158,7 +158,7 @@ def _large(w_hbm, vT_hbm, left_hbm, a_hbm, masks_sb, b, sweeps):
             for g in range(T):
                 nisa.tensor_copy(dst=b_sb[g], src=v_sb[g])
             _turn_rows(v_sb, b_sb, w_sb, seats)
-    _finish_large(w_hbm, vT_hbm, left_hbm, a_sb, v_sb, b_sb, work, b)
+    _finish_large(w_hbm, vT_hbm, left_hbm, a_sb, v_sb, b_sb=b_sb, work=work, index=b)
 
 
 def _start(block, T):
@@ -192,7 +192,7 @@ def _turn_columns(dst_sb, a_sb, w_sb, seats):
                 )
 
 
-def _finish_large(w_hbm, vT_hbm, left_hbm, a_sb, v_sb, b_sb, work, index):
+def _finish_large(w_hbm, vT_hbm, left_hbm, a_sb, v_sb, *, b_sb, work, index):
     """Diagonals, the squares of what is left off them, and vectors polished as in `_polish`."""
     N = w_hbm.shape[1]
     T = len(a_sb)
@@ -213,4 +213,4 @@ def _finish_large(w_hbm, vT_hbm, left_hbm, a_sb, v_sb, b_sb, work, index):
     total_sb = nl.ndarray((P_MAX, 1), dtype=nl.float32, buffer=nl.sbuf)  # [n, 1]
     nisa.tensor_reduce(dst=total_sb, op=nl.add, data=rows_sb, axis=1)
     _total(left_hbm, total_sb, index)
-    _polish_large(vT_hbm, v_sb, b_sb, a_sb, eye_sb, index)
+    _polish_large(vT_hbm, v_sb, b_sb, a_sb, eye_sb, index=index)

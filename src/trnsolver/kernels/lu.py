@@ -50,18 +50,30 @@ def lu(a_hbm, rank_hbm, index_hbm, live_hbm, eye_hbm, rows=1, loads="compiler", 
         free_sb = load(live_hbm, loads)  # [p, T]
         before = None
         for c in tiles(K, panel):
-            parts = _panel_columns(a_sb, all_sb, free_sb, rank_sb, kept, eye_sb, before, u_hbm, b, c, panel)
+            parts = _panel_columns(
+                a_sb,
+                all_sb,
+                free_sb,
+                rank_sb,
+                kept=kept,
+                eye_sb=eye_sb,
+                before=before,
+                u_hbm=u_hbm,
+                b=b,
+                c=c,
+                panel=panel,
+            )
             near = min(N, c.stop + panel)
-            _columns(u_hbm, a_sb, parts, b, c, slice(c.stop, near))
-            _store_panel(u_hbm, rows_hbm, parts, index_sb, b, c)
+            _columns(u_hbm, a_sb, parts, b=b, c=c, right=slice(c.stop, near))
+            _store_panel(u_hbm, rows_hbm, parts, index_sb, b=b, c=c)
             before = (c, parts)
         if before != None:
-            _columns(u_hbm, a_sb, before[1], b, before[0], slice(min(N, K + panel), N))
+            _columns(u_hbm, a_sb, before[1], b=b, c=before[0], right=slice(min(N, K + panel), N))
         move(l_hbm.ap([[T * K, P], [K, T], [1, K]], offset=b * P * T * K), all_sb, stores)
     return l_hbm, u_hbm, rows_hbm
 
 
-def _panel_columns(a_sb, all_sb, free_sb, rank_sb, kept, eye_sb, before, u_hbm, b, c, panel):
+def _panel_columns(a_sb, all_sb, free_sb, rank_sb, *, kept, eye_sb, before, u_hbm, b, c, panel):
     """Eliminate columns c; meanwhile the panel before is taken off the columns that it has not reached."""
     P, T, N = a_sb.shape
     w = c.size
@@ -73,11 +85,11 @@ def _panel_columns(a_sb, all_sb, free_sb, rank_sb, kept, eye_sb, before, u_hbm, 
     nisa.tensor_copy(dst=column_sb, src=p_sb[0:P, 0, 0:T])
     done = min(N, c.start + panel)
     for j in range(w):
-        column_sb = _pivot(p_sb, l_sb, one_sb, free_sb, rank_sb, kept, column_sb, j)
+        column_sb = _pivot(p_sb, l_sb, one_sb, free_sb, rank_sb, kept=kept, column_sb=column_sb, j=j)
         if before != None and (j % EVERY == EVERY - 1 or j + 1 == w):
             # Shares of the work that waits, so that it and the chain take turns with PSUM.
             stop = N if j + 1 == w else min(N, done + N_TILE)
-            _columns(u_hbm, a_sb, before[1], b, before[0], slice(done, stop))
+            _columns(u_hbm, a_sb, before[1], b=b, c=before[0], right=slice(done, stop))
             done = stop
     # What the products want: a tile [p, c] for each t, and its transpose.
     ones_sb = []
@@ -109,7 +121,7 @@ def _inverse(p_sb, one_sb, eye_sb):
     return inverseT_sb
 
 
-def _columns(u_hbm, a_sb, parts, b, c, right):
+def _columns(u_hbm, a_sb, parts, *, b, c, right):
     """Rows c of u in columns on the right, and what they account for off the others."""
     P, T, _ = a_sb.shape
     w = c.size
@@ -127,7 +139,7 @@ def _columns(u_hbm, a_sb, parts, b, c, right):
             _subtract_in_place(a_sb[0:P, t, here], lT_sb[t], u_sb)
 
 
-def _store_panel(u_hbm, rows_hbm, parts, index_sb, b, c):
+def _store_panel(u_hbm, rows_hbm, parts, index_sb, *, b, c):
     """The block of u on the diagonal with zeros on its left, and the pivots' rows."""
     p_sb, ones_sb, _, _ = parts
     P, w, T = p_sb.shape

@@ -49,7 +49,17 @@ def polar_factor(a_hbm, rotation_hbm, eye_hbm, warm=0, loads="compiler"):
         for i in range(b.size):
             for square_sb in (x_sb, xT_sb, y_sb, q_sb):
                 square_sb.append(_square(N))
-            _start(x_sb[i], xT_sb[i], y_sb[i], q_sb[i], g_sb, a_hbm[b.start + i], eye_sb, ones_sb, loads)
+            _start(
+                x_sb[i],
+                xT_sb[i],
+                y_sb[i],
+                q_sb[i],
+                g_sb,
+                a_hbm=a_hbm[b.start + i],
+                eye_sb=eye_sb,
+                ones_sb=ones_sb,
+                loads=loads,
+            )
         for step in range(LIFTS + 2):
             c = LIFT if step < LIFTS else NEAR if step == LIFTS else TAYLOR
             for i in range(b.size):
@@ -72,11 +82,11 @@ def polar_factor(a_hbm, rotation_hbm, eye_hbm, warm=0, loads="compiler"):
                 xT_sb[i],
                 y_sb[i],
                 q_sb[i],
-                a_hbm,
-                b.start + i,
-                eye_sb,
-                ones_sb,
-                loads,
+                a_hbm=a_hbm,
+                b=b.start + i,
+                eye_sb=eye_sb,
+                ones_sb=ones_sb,
+                loads=loads,
             )
     return u_hbm, h_hbm, left_hbm
 
@@ -87,7 +97,7 @@ def _load(dst_sb, src_hbm, loads):
         move(dst_sb[m.index], src_hbm[m.span, 0:N], loads)
 
 
-def _start(x_sb, xT_sb, y_sb, q_sb, g_sb, a_hbm, eye_sb, ones_sb, loads):
+def _start(x_sb, xT_sb, y_sb, q_sb, g_sb, *, a_hbm, eye_sb, ones_sb, loads):
     """Set x to g a g.T over its norm, and xT to its transpose."""
     N = x_sb[0].shape[1]
     _load(x_sb, a_hbm, loads)
@@ -123,7 +133,7 @@ def _polish(x_sb, xT_sb, y_sb, q_sb, eye_sb):
         nisa.tensor_copy(dst=x_sb[m.index], src=y_sb[m.index])
 
 
-def _finish(outs_hbm, x_sb, xT_sb, y_sb, q_sb, a_hbm, b, eye_sb, ones_sb, loads):
+def _finish(outs_hbm, x_sb, xT_sb, y_sb, q_sb, *, a_hbm, b, eye_sb, ones_sb, loads):
     """Store u, h the symmetric part of u.T a, and the squares of the other part and of 1 - u.T u."""
     u_hbm, h_hbm, left_hbm = outs_hbm
     N = x_sb[0].shape[1]

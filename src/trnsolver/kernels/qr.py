@@ -62,7 +62,7 @@ def qr(a_hbm, eye_hbm, loads="compiler", stores="compiler"):
             _sweep(q_sb, qT_sb, h_sb, last)
         for m in tiles(M, M_TILE):
             store(q_hbm[b, m.span, 0:N], q_sb[m.index], stores)
-        _store_triangle_of(r_hbm, a_hbm, q_sb, b, loads, stores)
+        _store_triangle_of(r_hbm, a_hbm, q_sb, b=b, loads=loads, stores=stores)
     return q_hbm, r_hbm, square_hbm
 
 
@@ -86,7 +86,7 @@ def _panel(q_sb, eye_sb, minus_sb, c, M):
         transposed_ps = nl.ndarray((w, m.size), dtype=nl.float32, buffer=nl.psum)  # [c, m]
         nisa.nc_transpose(dst=transposed_ps, data=q_sb[m.index][0 : m.size, c.span])
         _copy_out(row_sb[0:w, w + m.start : w + m.stop], transposed_ps, 1.0, False)
-    s, xT_sb = _diagonal_blocks(row_sb, w, None, 0, eye_sb, minus_sb)
+    s, xT_sb = _diagonal_blocks(row_sb, w, l_sb=None, at=0, eye_sb=eye_sb, minus_sb=minus_sb)
     _solve(row_sb, xT_sb, s, slice(w, w + M), True)
     for m in tiles(M, M_TILE):
         transposed_ps = nl.ndarray((m.size, w), dtype=nl.float32, buffer=nl.psum)  # [m, c]
@@ -173,7 +173,7 @@ def _sweep(q_sb, qT_sb, h_sb, last):
                 _copy_out(there, transposed_ps, 1.0, (m.index + k.index) % 2 == 0)
 
 
-def _store_triangle_of(r_hbm, a_hbm, q_sb, b, loads, stores):
+def _store_triangle_of(r_hbm, a_hbm, q_sb, *, b, loads, stores):
     """Store q.T a on and right of the blocks on the diagonal, zeros on their left."""
     N = r_hbm.shape[1]
     M = a_hbm.shape[1]

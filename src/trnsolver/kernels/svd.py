@@ -34,14 +34,14 @@ def svd(r_hbm, masks_hbm, sweeps=10, loads="compiler"):
     masks_sb = load_each(masks_hbm, loads)
     if N <= P_MAX:
         for b in tiles(B, GROUP):
-            _small(x_hbm, wT_hbm, r_hbm, masks_sb, b, sweeps)
+            _small(x_hbm, wT_hbm, r_hbm, masks_sb, b=b, sweeps=sweeps)
     else:
         for b in range(B):
-            _large(x_hbm, wT_hbm, r_hbm, masks_sb, b, sweeps)
+            _large(x_hbm, wT_hbm, r_hbm, masks_sb, b=b, sweeps=sweeps)
     return x_hbm, wT_hbm
 
 
-def _small(x_hbm, wT_hbm, r_hbm, masks_sb, b, sweeps):
+def _small(x_hbm, wT_hbm, r_hbm, masks_sb, *, b, sweeps):
     """A few matrices side by side."""
     N = r_hbm.shape[1]
     size = masks_sb[0].shape[0]
@@ -61,7 +61,7 @@ def _small(x_hbm, wT_hbm, r_hbm, masks_sb, b, sweeps):
         _polish(wT_hbm, w_sb[0:size, g, 0:size], masks_sb, b.start + g)
 
 
-def _large(x_hbm, wT_hbm, r_hbm, masks_sb, b, sweeps):
+def _large(x_hbm, wT_hbm, r_hbm, masks_sb, *, b, sweeps):
     """Tiles of two blocks of 64 rows each; after a round, blocks move."""
     N = r_hbm.shape[1]
     rows = tiles(N, P_MAX)
@@ -97,7 +97,7 @@ def _large(x_hbm, wT_hbm, r_hbm, masks_sb, b, sweeps):
             _move(x_sb, b_sb, eyes_sb, seats)
     for m in rows:
         store(x_hbm[b, m.span, 0:N], x_sb[m.index][0 : m.size, 0:N])
-    _polish_large(wT_hbm, v_sb, b_sb, x_sb, masks_sb[0], b)
+    _polish_large(wT_hbm, v_sb, b_sb, x_sb, masks_sb[0], index=b)
 
 
 def _move(rows_sb, room_sb, w_sb, seats):
@@ -144,7 +144,7 @@ def _rotate(x_sb, work, masks_sb, pattern):
     delta_ps = nl.ndarray((size, groups), dtype=nl.float32, buffer=nl.psum)  # [n, g]
     nisa.nc_matmul(dst=delta_ps, stationary=masks_sb[2], moving=d_sb, accumulate=False)
     _drop(e_sb, d_sb, masks_sb, small_sb[1], small_sb[2])
-    _rotation(q_sb, half_sb, e_sb, delta_ps, masks_sb, pattern, small_sb, 0.0)
+    _rotation(q_sb, half_sb, e_sb, delta_ps, masks_sb, pattern=pattern, small_sb=small_sb, floor=0.0)
     for g in range(groups):
         for c in tiles(M, N_TILE):
             rotated_ps = nl.ndarray((size, c.size), dtype=nl.float32, buffer=nl.psum)  # [n, c]

@@ -75,7 +75,7 @@ class _Sum(nl.NKIObject):
 class _KeySums(nl.NKIObject):
     """Gradients of keys and values of one part of the key blocks, and how often a chunk of them will be met."""
 
-    def __init__(self, dk_hbm, dv_hbm, head, part, columns, plan, heads):
+    def __init__(self, dk_hbm, dv_hbm, head, part, *, columns, plan, heads):
         self.K = dk_hbm.shape[1]
         self.chunks = tiles(len(tiles(self.K, P_MAX)), columns)
         self.part = part

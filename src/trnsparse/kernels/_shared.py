@@ -44,7 +44,7 @@ def _fits(pointers, E, dtype, keep):
 class _Part(nl.NKIObject):
     """Some groups of a row of blocks: what came before them, what they have come to, and where the row goes."""
 
-    def __init__(self, out_hbm, top_sb, inverse_sb, groups, before, last):
+    def __init__(self, out_hbm, top_sb, inverse_sb, *, groups, before, last):
         self.out_hbm = out_hbm
         self.top_sb = top_sb
         self.inverse_sb = inverse_sb
@@ -108,7 +108,7 @@ class _Shared(nl.NKIObject):
     Groups are scored, compared when all of a part are, transposed, multiplied by the values, and summed.
     """
 
-    def __init__(self, alone, pointers, E, dtype, lonely, moved):
+    def __init__(self, alone, pointers, E, dtype, *, lonely, moved):
         longest = _longest(pointers)
         self.most = longest if longest <= SHORT else CUT
         self.share = moved
@@ -123,7 +123,7 @@ class _Shared(nl.NKIObject):
         self.multiplied = []
         self.summed = Queue()
 
-    def head(self, out_hbm, top_all, inverse_all, queries, keys, values, masks, last):
+    def head(self, out_hbm, top_all, inverse_all, queries, keys, *, values, masks, last):
         """Start all rows of one head: top is the negated largest score of each query, inverse that of the sum."""
         pointers = masks[2]
         Q, E = out_hbm.shape
@@ -141,14 +141,16 @@ class _Shared(nl.NKIObject):
                 part = None
                 for some in tiles(len(groups), PART):
                     sums = (top_all[0:size, i : i + 1], inverse_all[0:size, i : i + 1])
-                    part = _Part(rows, sums[0], sums[1], some.size, part, some.stop == len(groups))
+                    part = _Part(rows, sums[0], sums[1], groups=some.size, before=part, last=some.stop == len(groups))
                     # All else waits for the last two rows of all, and the DMA engines take longer.
                     late = last and i >= len(pointers) - 3 and part.alone
                     for w in groups[some.span]:
                         span = slice(pointers[i] + w.start, pointers[i] + w.stop)
-                        self._score(part, w.index - some.start, span, q_sb, keys, values, masks, late)
+                        self._score(
+                            part, w.index - some.start, span, q_sb, keys=keys, values=values, masks=masks, late=late
+                        )
 
-    def _score(self, part, index, span, q_sb, keys, values, masks, late):
+    def _score(self, part, index, span, q_sb, *, keys, values, masks, late):
         """Compute the scores of a group and their exponentials."""
         identity_sb, hidden_sb, _, columns, slots = masks
         size, total = part.out_hbm.shape[0], keys.width(columns[span])

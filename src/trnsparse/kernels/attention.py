@@ -66,7 +66,7 @@ def attention(qT_hbm, kT_hbm, v_hbm, hidden_hbm, pointers=(), columns=(), slots=
     keep = (K * len(tiles(D, P_MAX)) + len(tiles(K, P_MAX)) * E) * width <= RESIDENT
     shared = None
     if _fits(pointers, E, v_hbm.dtype, keep):
-        shared = _Shared(H == 1 and keep, pointers, E, v_hbm.dtype, lonely, moved)
+        shared = _Shared(H == 1 and keep, pointers, E, v_hbm.dtype, lonely=lonely, moved=moved)
     masks = (identity_sb, hidden_sb, pointers, columns, slots)
     # The Scalar Engine changes its table for the logarithms of many heads at once.
     first, last = H, 0
@@ -92,9 +92,12 @@ def attention(qT_hbm, kT_hbm, v_hbm, hidden_hbm, pointers=(), columns=(), slots=
                     values.fetch(piece)
             own = slice((h - batch.start) * rows, (h - batch.start + 1) * rows)
             if shared != None:
-                shared.head(out_hbm[h], top_sb[:, own], sum_sb[:, own], queries, keys, values, masks, h == last - 1)
+                sums = (top_sb[:, own], sum_sb[:, own])
+                shared.head(out_hbm[h], sums[0], sums[1], queries, keys, values=values, masks=masks, last=h == last - 1)
             else:
-                _head(out_hbm[h], top_sb[:, own], sum_sb[:, own], queries, keys, values, masks=masks, lonely=lonely)
+                _head(
+                    out_hbm[h], top_sb[:, own], sum_sb[:, own], queries, keys, values=values, masks=masks, lonely=lonely
+                )
         if shared != None:
             shared.finish()
         _logarithms(lse_hbm, batch, top_sb, sum_sb, shared != None)
@@ -132,7 +135,7 @@ def _exponentials():
     nisa.activation(dst=one_sb, op=nl.exp, data=one_sb)
 
 
-def _head(out_hbm, top_all, sum_all, queries, keys, values, *, masks, lonely):
+def _head(out_hbm, top_all, sum_all, queries, keys, *, values, masks, lonely):
     """Compute all rows of one head: top is each query's negated largest score, sum that of its exponentials."""
     identity_sb, hidden_sb, pointers, columns, slots = masks
     Q, E = out_hbm.shape

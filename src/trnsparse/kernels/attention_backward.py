@@ -103,7 +103,7 @@ def attention_backward(
             _Rows(k_hbm, g, keep, PIECES),
         )
         for part in parts:
-            sums = _KeySums(dk_hbm, dv_hbm, g, part, columns, plan, H // G)
+            sums = _KeySums(dk_hbm, dv_hbm, g, part, columns=columns, plan=plan, heads=H // G)
             for h in range(g * (H // G), (g + 1) * (H // G)):
                 queries = (_TransposedHead(qT_hbm, h, keep, PIECES), _TransposedHead(doT_hbm, h, keep, PIECES))
                 rows = (_Rows(q_hbm, h, keep, PIECES), _Rows(do_hbm, h, keep, PIECES))
@@ -117,7 +117,7 @@ def attention_backward(
                 wait_hbm = waiting_hbm[h] if waiting_hbm != None else None
                 for r in range(len(plan)):
                     out = _QuerySums(dq_hbm[h], wait_hbm, plan[r], part, len(parts))
-                    walk.rows(plan[r], part, head, keys, sums, out)
+                    walk.rows(plan[r], part, head=head, keys=keys, sums=sums, out=out)
             walk.finish()
             sums.finish()
     return dq_hbm, dk_hbm, dv_hbm
@@ -175,7 +175,7 @@ class _Walk(nl.NKIObject):
         """Return room for blocks the Tensor Engine transposes."""
         return self.transposed_ps
 
-    def rows(self, line, part, head, keys, sums, out):
+    def rows(self, line, part, *, head, keys, sums, out):
         """Compute some query blocks and all key blocks of one part."""
         first = line[0]
         for c in range(part.start, part.stop):
