@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -192,10 +191,16 @@ class LstsqCall(NamedTuple):
         a, b, least, _ = self
         finite("lstsq", a=a)
         systems, rights = (t.reshape(-1, *t.shape[-2:]).numpy() for t in (a, b))
-        solutions, ranks = zip(*_by_exchanges(systems, rights, least), strict=True)
-        x = torch.from_numpy(np.stack(solutions)).reshape(*b.shape[:-2], a.shape[-1], b.shape[-1])
-        rank = torch.tensor(ranks, dtype=torch.int64).reshape(a.shape[:-2])
-        return x, rank, a.new_empty((0,), dtype=a.dtype.to_real())
+        (count, m, n), k = systems.shape, rights.shape[2]
+        solve, work = _gelsy(systems.dtype, m, n, k)
+        solutions, ranks = np.empty((count, n, k), systems.dtype), np.empty(count, np.int64)
+        for i in range(count):
+            right = np.zeros((max(m, n), k), systems.dtype, order="F")
+            right[:m] = rights[i]
+            _, x, _, ranks[i], _ = solve(systems[i], right, np.zeros((n, 1), np.int32), least, work, overwrite_b=True)
+            solutions[i] = x[:n]
+        x, rank = torch.from_numpy(solutions), torch.from_numpy(ranks)
+        return x.reshape(*b.shape[:-2], n, k), rank.reshape(a.shape[:-2]), a.new_empty((0,), dtype=a.dtype.to_real())
 
     def cuda(self) -> tuple[Tensor, Tensor, Tensor]:
         """One QR of ``[a, b]``: what it leaves of ``b`` is the right-hand side of the triangle."""
@@ -255,16 +260,11 @@ class LstsqCall(NamedTuple):
         return {"a": grad_a, "b": grad_b}
 
 
-def _by_exchanges(a: Any, b: Any, least: float) -> Iterator[tuple[Any, int]]:
-    """Yield solution and rank of each system, by LAPACK's complete orthogonal factorisation."""
-    (m, n), k = a.shape[1:], b.shape[2]
-    solve, size = scipy.linalg.get_lapack_funcs(("gelsy", "gelsy_lwork"), (a,))
-    work = int(size(m, n, k, least)[0].real)
-    for matrix, columns in zip(a, b, strict=True):
-        right = np.zeros((max(m, n), k), a.dtype, order="F")
-        right[:m] = columns
-        _, x, _, rank, _ = solve(matrix, right, np.zeros((n, 1), np.int32), least, work, overwrite_b=True)
-        yield x[:n], rank
+@functools.lru_cache(maxsize=128)
+def _gelsy(kind: np.dtype[Any], m: int, n: int, k: int) -> tuple[Any, int]:
+    """LAPACK's complete orthogonal factorisation for such systems, and the size of its work space."""
+    solve, size = scipy.linalg.get_lapack_funcs(("gelsy", "gelsy_lwork"), dtype=kind)
+    return solve, int(size(m, n, k, 0.0)[0].real)
 
 
 @functools.lru_cache(maxsize=16)

@@ -81,15 +81,18 @@ def _solved(op: str, a: Tensor, b: Tensor) -> Tensor:
     return _checked(op, a, b, factors, lambda: run(LuSolve(factors, pivots, b, transposed)))
 
 
-def _checked(op: str, a: Tensor, b: Tensor, factors: Tensor, by_lu: Callable[[], Tensor]) -> Tensor:
-    """The solution by LU, or by QR for the matrices of a batch whose factors grew; the others stay as they are."""
+def _checked(op: str, a: Tensor, b: Tensor | None, factors: Tensor, by_lu: Callable[[], Tensor]) -> Tensor:
+    """The solution by LU, or by QR for the matrices of a batch whose factors grew; the others stay as they are.
+
+    Without ``b`` that is the inverse.
+    """
     grown, diagonal = _grown(factors, a), factors.diagonal(dim1=-2, dim2=-1)
     if grown is None:
         nonsingular(op, diagonal, a=a)
         return by_lu()
     q, r = factored(a)
     nonsingular(op, torch.where(grown[..., None], r.diagonal(dim1=-2, dim2=-1), diagonal), a=a)
-    x = triangular(r, gemm(1.0, q, b, trans_a="c"), lower=False)
+    x = triangular(r, q.mH if b is None else gemm(1.0, q, b, trans_a="c"), lower=False)
     return torch.where(grown[..., None, None], x, by_lu())
 
 
@@ -102,14 +105,14 @@ def _grown(factors: Tensor, a: Tensor) -> Tensor | None:
     n = a.shape[-1]
     if n < _FEW or a.numel() == 0 or not readable(factors) or not readable(a):
         return None
-    largest = a.detach().abs().amax((-2, -1))
+    a, factors = a.detach(), factors.detach()
+    largest = a.abs().amax((-2, -1))
     # L's entries are at most 1 whatever the scale of the matrix; where that is 1 or more they need not be told apart.
-    for part in (factors.detach, factors.detach().triu):
-        # An operand that is not finite is the caller's to be told of.
-        grown = ~(part().abs().amax((-2, -1)) / n <= largest) & torch.isfinite(largest)
-        if not bool(grown.any()):
-            return None
-    return grown
+    if bool((factors.abs().amax((-2, -1)) / n <= largest).all()):
+        return None
+    # An operand that is not finite is the caller's to be told of.
+    grown = ~(factors.triu().abs().amax((-2, -1)) / n <= largest) & torch.isfinite(largest)
+    return grown if bool(grown.any()) else None
 
 
 def _factored(a: Tensor) -> tuple[Tensor, Tensor, bool]:
@@ -135,13 +138,12 @@ def inv(a: Tensor, *, out: Tensor | None = None) -> Tensor:
     """
     square("inv", look=False, a=a)
     factors, pivots, transposed = _factored(a)
-    eye = torch.eye(a.shape[-1], dtype=a.dtype, device=a.device).expand(a.shape)
 
     def by_lu() -> Tensor:
         x = run(LuInverse(factors, pivots))
         return x.mT if transposed else x
 
-    x = _checked("inv", a, eye, factors, by_lu)
+    x = _checked("inv", a, None, factors, by_lu)
     settled("inv", x, a=a)
     return written("inv", out, x, a=a)
 
