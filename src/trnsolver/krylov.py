@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from trnsci import ArgumentError, NumericalError, array_function
-from trnsolver.operators import Apply, Callback, Matrix, Result, inner, norms, preconditioned, problem, quotient
+from trnsolver.operators import Apply, Callback, Matrix, Result, inner, norms, preconditioned, problem, quotient, unit
 
 
 @array_function
@@ -176,35 +176,31 @@ def gmres(
     done = p.record(norms(r))
     while not done and len(p.residuals) <= p.maxiter:
         width = min(restart, p.maxiter - len(p.residuals) + 1)
-        size = norms(r)
-        basis = [r * quotient(torch.ones_like(size), size)]
-        directions: list[Tensor] = []
-        k = r.shape[1]
-        h = r.new_zeros((k, width + 1, width))
-        right = r.new_zeros((k, width + 1, 1))
-        right[:, 0, 0] = size.to(r.dtype)
-        y = r.new_zeros((k, 0, 1))
+        (n, k), (first, size) = r.shape, unit(r)
+        basis, h = r.new_zeros((k, width + 1, n)), r.new_zeros((k, width + 1, width))
+        right = torch.cat([size.to(r.dtype)[:, None, None], r.new_zeros((k, width, 1))], 1)
+        basis[:, 0] = first.mT
+        directions = torch.zeros_like(basis) if flexible else basis
         for j in range(width):
-            z = m(basis[j])
+            z = m(basis[:, j].mT)
             if flexible:
-                directions.append(z)
-            w = p.a.apply(z)
-            for _ in range(2):
-                for i, v in enumerate(basis):
-                    part = inner(v, w)
-                    h[:, i, j] += part
-                    w = w - part * v
-            length = norms(w)
-            h[:, j + 1, j] = length.to(r.dtype)
-            basis.append(w * quotient(torch.ones_like(length), length))
-            y = _least_squares(h[:, : j + 2, : j + 1], right[:, : j + 2])
-            left = torch.linalg.vector_norm(right[:, : j + 2] - h[:, : j + 2, : j + 1] @ y, dim=(-2, -1))
-            done = p.record(left)
+                directions[:, j] = z.mT
+            w, known = p.a.apply(z).mT.unsqueeze(-1), basis[:, : j + 1]
+            part = known.conj() @ w
+            w = torch.baddbmm(w, known.mT, part, alpha=-1.0)
+            again = known.conj() @ w
+            w = torch.baddbmm(w, known.mT, again, alpha=-1.0)
+            following, length = unit(w.squeeze(-1).mT)
+            h[:, : j + 1, j : j + 1] = part + again
+            h[:, j + 1, j] = length
+            basis[:, j + 1] = following.mT
+            # the residual is what is left of the right-hand side, the last column of the triangle
+            triangle = torch.linalg.qr(torch.cat([h[:, : j + 2, : j + 1], right[:, : j + 2]], -1), mode="r").R
+            done = p.record(triangle[:, -1, -1].abs())
             if done or bool((length <= torch.finfo(length.dtype).eps * size).all()):
                 break
-        used = y.shape[1]
-        vectors = torch.stack(directions[:used] if flexible else basis[:used])  # [j, n, k]
-        step = torch.einsum("jnk,kj->nk", vectors, y.squeeze(-1))
+        y = _least_squares(h[:, : j + 2, : j + 1], right[:, : j + 2])
+        step = (directions[:, : j + 1].mT @ y).squeeze(-1).mT
         x = x + (step if flexible else m(step))
         r = p.b - p.a.apply(x)
         if done:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from trnsci import ArgumentError, array_function
-from trnsolver.operators import Callback, Matrix, Result, norms, problem, quotient, start
+from trnsolver.operators import Callback, Matrix, Result, problem, quotient, start, unit
 
 
 @array_function
@@ -78,8 +78,8 @@ def _bidiagonal(
         raise ArgumentError(op=op, argument="a", got=type(a), expected="an operator with an adjoint (mH)")
     rows = adjoint(torch.zeros_like(p.b)).shape[0] if p.a.shape is None else p.a.shape[1]
     first = None if x0 is None else start(op, x0, p.b, rows, p.vector)
-    u, beta = _unit(p.b if first is None else p.b - p.a.apply(first))
-    v, alpha = _unit(adjoint(u))
+    u, beta = unit(p.b if first is None else p.b - p.a.apply(first))
+    v, alpha = unit(adjoint(u))
     x = torch.zeros_like(v)
     state = _Lsmr(v, alpha, beta) if op == "lsmr" else None
     w, phibar, rhobar = v, beta, alpha
@@ -87,16 +87,17 @@ def _bidiagonal(
     lost = torch.zeros_like(alpha)
     done = p.record(torch.where((alpha * beta) == 0, 0.0, beta))
     while not done and len(p.residuals) <= p.maxiter:
-        u, beta = _unit(p.a.apply(v) - alpha * u)
+        u, beta = unit(p.a.apply(v) - alpha * u)
         squares = squares + alpha.square() + beta.square() + damp * damp
-        v, alpha = _unit(adjoint(u) - beta * v)
+        v, alpha = unit(adjoint(u) - beta * v)
         if state is not None:
             x, gradient, residual = state.step(x, v, alpha, beta, damp)
         else:
-            rho1 = torch.hypot(rhobar, torch.full_like(rhobar, damp))
-            c1, s1 = quotient(rhobar, rho1), quotient(torch.full_like(rho1, damp), rho1)
-            lost = torch.hypot(lost, s1 * phibar)
-            phibar = c1 * phibar
+            rho1 = rhobar
+            if damp:
+                rho1 = torch.hypot(rhobar, torch.full_like(rhobar, damp))
+                lost = torch.hypot(lost, quotient(damp * phibar, rho1))
+                phibar = quotient(rhobar, rho1) * phibar
             rho = torch.hypot(rho1, beta)
             c, s = quotient(rho1, rho), quotient(beta, rho)
             theta, rhobar = s * alpha, -c * alpha
@@ -149,8 +150,3 @@ class _Lsmr:
         self.d = self.d + betacheck.square()
         residual = (self.d + (self.betad - taud).square() + self.betadd.square()).sqrt()
         return x, self.zetabar.abs(), residual
-
-
-def _unit(x: Tensor) -> tuple[Tensor, Tensor]:
-    size = norms(x)
-    return x * quotient(torch.ones_like(size), size), size

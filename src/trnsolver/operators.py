@@ -333,7 +333,14 @@ def inner(x: Tensor, y: Tensor) -> Tensor:
 
 def quotient(x: Tensor, y: Tensor) -> Tensor:
     """``x / y``, and 0 where ``y`` is 0: a column that is done stays where it is."""
-    return torch.where(y == 0, 0.0, x / torch.where(y == 0, 1.0, y))
+    none = y == 0
+    return (x / y.masked_fill(none, 1.0)).masked_fill(none, 0.0)
+
+
+def unit(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Columns of unit length, and what theirs was; those of length zero stay."""
+    size = norms(x)
+    return x / size.masked_fill(size == 0, 1.0), size
 
 
 def on_chip(a: Tensor, x: Tensor, rows: int, columns: int) -> str | None:
