@@ -128,32 +128,32 @@ def _restarted(
     size = min(rows, max(2 * k + 10, 20))
     most = maxiter if maxiter is not None else max(300, 10 * rows)
     source = torch.Generator().manual_seed(seed)
-    first = torch.randn(rows, 1, dtype=work, generator=source).to(place)
-    basis = first / norms(first)
-    core = basis.new_zeros((0, 0))
-    coupling = basis.new_zeros((1, 0))
-    count = 0
+    # ``a @ v = v @ h[:m] + next * h[m]`` with the rows of the basis for the columns of ``v``
+    basis = torch.zeros(size + 1, rows, dtype=work, device=place)
+    h = basis.new_zeros((size + 1, size))
+    first = torch.randn(rows, dtype=work, generator=source).to(place)
+    basis[0] = first / torch.linalg.vector_norm(first)
+    keep, count = 0, 0
     while True:
-        basis, core, coupling, used = _extended(apply, basis, core, coupling, size=size, source=source)
-        count += used
+        m = _extended(apply, basis, h, keep, source=source)
+        count += m - keep
+        core, coupling = h[:m, :m], h[m, :m]
         values, vectors = torch.linalg.eigh(0.5 * (core + core.mH)) if hermitian else eig(core)
         order = _ranked(values, which)
         values, vectors = values[order], vectors[:, order]
-        left = (coupling @ vectors).abs().squeeze(0)
+        left = (coupling @ vectors).abs()
         scale = float(values.abs().max()) or 1.0
-        done = bool((left[:k] <= tol * scale).all()) or core.shape[0] == rows
+        done = bool((left[:k] <= tol * scale).all()) or m == rows
         if done or count >= most:
             break
-        keep = min(k + (size - k) // 2, core.shape[0] - 1)
-        if hermitian:
-            ritz = vectors[:, :keep]
-            core = torch.diag(values[:keep]).to(work)
-        else:
-            ritz = torch.linalg.qr(vectors[:, :keep]).Q
-            core = ritz.mH @ core @ ritz
-        coupling = coupling @ ritz
-        basis = torch.cat([gemm(1.0, basis[:, : len(ritz)], ritz), basis[:, -1:]], -1)
-    x = gemm(1.0, basis[:, : core.shape[0]], vectors[:, :k].to(work))
+        keep = min(k + (size - k) // 2, m - 1)
+        ritz = vectors[:, :keep] if hermitian else torch.linalg.qr(vectors[:, :keep]).Q
+        core = torch.diag(values[:keep]).to(work) if hermitian else ritz.mH @ core @ ritz
+        coupling, last = coupling @ ritz, basis[m].clone()
+        basis[:keep], basis[keep] = gemm(1.0, ritz, basis[:m], trans_a=True), last
+        h.zero_()
+        h[:keep, :keep], h[keep, :keep] = core, coupling
+    x = gemm(1.0, basis[:m], vectors[:, :k].to(work), trans_a=True)
     x = x / norms(x)
     true = norms(apply(x) - x * values[:k].to(work))
     eps = torch.finfo(true.dtype).eps
@@ -180,40 +180,33 @@ def _ranked(values: Tensor, which: str) -> Tensor:
     return real.argsort(descending=which == "largest")
 
 
-def _extended(
-    apply: Apply, basis: Tensor, core: Tensor, coupling: Tensor, *, size: int, source: torch.Generator
-) -> tuple[Tensor, Tensor, Tensor, int]:
-    """Grow an orthonormal basis to ``size`` vectors: ``a @ basis = basis @ core + next * coupling``."""
-    used = 0
-    while core.shape[0] < size:
-        j = core.shape[0]
-        w = apply(basis[:, j : j + 1])
-        used += 1
-        column = basis.new_zeros((basis.shape[1], 1))
-        for _ in range(2):
-            part = gemm(1.0, basis, w, trans_a="c")
-            column += part
-            w = gemm(-1.0, basis, part, 1.0, w)
-        length = norms(w)
-        grown = basis.new_zeros((j + 1, j + 1))
-        grown[:j, :j] = core
-        grown[:, j] = column[: j + 1, 0]
-        grown[j, :j] = coupling[0]
-        core = grown
-        coupling = basis.new_zeros((1, j + 1))
+def _extended(apply: Apply, basis: Tensor, h: Tensor, known: int, *, source: torch.Generator) -> int:
+    """Grow an orthonormal basis and the projected operator in place; return how many products there are."""
+    size, rows = h.shape[1], basis.shape[1]
+    for j in range(known, size):
+        w = apply(basis[j].unsqueeze(-1)).squeeze(-1)
+        w, column = _orthogonal(basis[: j + 1], w)
+        h[: j + 1, j] = column
+        length = torch.linalg.vector_norm(w)
         scale = torch.linalg.vector_norm(column) + length
-        if float(length) <= 10 * torch.finfo(length.dtype).eps * float(scale):
-            # An invariant space: go on with a new direction, which nothing couples to.
-            if basis.shape[1] == basis.shape[0]:
-                return torch.cat([basis, torch.zeros_like(w)], -1), core, coupling, used
-            w = torch.randn(w.shape, dtype=w.dtype, generator=source).to(w.device)
-            for _ in range(2):
-                w = gemm(-1.0, basis, gemm(1.0, basis, w, trans_a="c"), 1.0, w)
-            length = norms(w)
+        if float(length) > 10 * torch.finfo(length.dtype).eps * float(scale):
+            h[j + 1, j] = length
+        elif j + 1 == rows:
+            return rows
         else:
-            coupling[0, j] = length[0]
-        basis = torch.cat([basis, w / length], -1)
-    return basis, core, coupling, used
+            # An invariant space: go on with a new direction, which nothing couples to.
+            w, _ = _orthogonal(basis[: j + 1], torch.randn(rows, dtype=w.dtype, generator=source).to(w.device))
+            length = torch.linalg.vector_norm(w)
+        basis[j + 1] = w / length
+    return size
+
+
+def _orthogonal(basis: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+    """``w`` without its part in the space of the rows of ``basis``, and that part; twice is enough."""
+    first = basis.conj() @ w
+    w = torch.addmv(w, basis.mT, first, alpha=-1.0)
+    second = basis.conj() @ w
+    return torch.addmv(w, basis.mT, second, alpha=-1.0), first + second
 
 
 @array_function
