@@ -382,8 +382,9 @@ def factor_sparse(
             raise ArgumentError(op=op, argument="method", got="superlu", expected=f"multifrontal on {numbers.device}")
         if method == "superlu" or neuron.device() is None:
             remark("SuperLU on the host, by SciPy")
-            own = kind == "lu" and len(numbers) == 1 and (ordering is None or str(ordering) == "colamd")
-            order = None if own else _order(op, matrix, ordering, "colamd" if kind == "lu" else "amd", kind)
+            default: Ordering = "colamd" if kind == "lu" else "amd"
+            own = (kind == "cholesky" or len(numbers) == 1) and (ordering is None or str(ordering) == default)
+            order = None if own else _order(op, matrix, ordering, default, kind)
             return SparseFactor(matrix, SuperLU.of(op, matrix, numbers, kind, order), kind, "superlu")
     rows = matched(op, matrix, numbers) if kind == "lu" else np.arange(n, dtype=np.int64)
     order = _order(op, matrix, ordering, "amd", kind)

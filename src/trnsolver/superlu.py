@@ -42,9 +42,11 @@ class Engine(Protocol):
 def hermitian(a: Compressed, values: Tensor) -> Any:
     """The matrix whose lower triangle is stored, whole, in compressed columns."""
     lower = sp.tril(a.scipy(to_numpy(values.detach().resolve_conj())), format="csr")
-    diagonal = sp.diags_array(lower.diagonal().real.astype(lower.dtype), format="csr")
-    strict = sp.tril(lower, -1)
-    return sp.csc_array(strict + strict.conj().T + diagonal)
+    above = sp.triu(lower.conj().T, 1, format="csr")
+    if values.is_complex():
+        diagonal = sp.diags_array(lower.diagonal().real.astype(lower.dtype), format="csr")
+        lower = sp.tril(lower, -1, format="csr") + diagonal
+    return sp.csc_array(lower + above)
 
 
 def _without_pivot(error: RuntimeError) -> bool:
@@ -52,34 +54,37 @@ def _without_pivot(error: RuntimeError) -> bool:
     return any(words in str(error) for words in ("singular", "failed to factorize"))
 
 
-def symmetric_factors(matrix: Any) -> Any | None:
-    """Factors without exchanges of a Hermitian matrix in its own order; ``None`` where a pivot is zero."""
+def symmetric_factors(matrix: Any, order: str = "NATURAL") -> Any | None:
+    """Factors without exchanges of a Hermitian matrix, by default in its own order; ``None`` where a pivot is zero."""
     try:
         factor = sp.linalg.splu(
-            matrix, permc_spec="NATURAL", diag_pivot_thresh=0.0, options={"SymmetricMode": True, "Equil": False}
+            matrix, permc_spec=order, diag_pivot_thresh=0.0, options={"SymmetricMode": True, "Equil": False}
         )
     except RuntimeError as error:
         if not _without_pivot(error):
             raise
         return None
-    plain = np.arange(matrix.shape[0])
-    return factor if np.array_equal(factor.perm_r, plain) and np.array_equal(factor.perm_c, plain) else None
+    wanted = np.arange(matrix.shape[0]) if order == "NATURAL" else factor.perm_c
+    return factor if np.array_equal(factor.perm_r, wanted) and np.array_equal(factor.perm_c, wanted) else None
 
 
 @dataclass(frozen=True, slots=True)
 class SuperLU:
-    """One SuperLU object for each matrix, all of ``a[columns][:, columns]`` (columns only, for LU)."""
+    """One SuperLU object for each matrix, all of ``a[columns][:, columns]`` (columns only, for LU).
+
+    Without ``columns``, the order is SuperLU's own.
+    """
 
     op: str
     a: Compressed
     kind: str
-    columns: Index
+    columns: Index | None
     factors: tuple[Any, ...]
     dtype: torch.dtype
 
     @classmethod
     def of(cls, op: str, a: Compressed, values: Tensor, kind: str, columns: Index | None) -> SuperLU:
-        """Factor ``values`` [B, nnz]; without an order of columns SuperLU's own, for LU of one matrix.
+        """Factor ``values`` [B, nnz]; without an order of columns SuperLU's own, for Cholesky, and LU of one matrix.
 
         Raises:
             NotPositiveDefinite: a pivot is not positive; ``index`` is its row.
@@ -88,8 +93,7 @@ class SuperLU:
         each: Any = _cholesky if kind == "cholesky" else _lu
         many = len(values) > 1
         factors = tuple(each(op, a, row, columns, (k,) if many else ()) for k, row in enumerate(values))
-        plain = np.arange(a.shape[0]) if columns is None else columns
-        return cls(op, a, kind, plain, factors, values.dtype)
+        return cls(op, a, kind, columns, factors, values.dtype)
 
     @property
     def fill(self) -> int:
@@ -106,15 +110,17 @@ class SuperLU:
 
     def _eliminated(self) -> Index:
         """Columns in the order of elimination, which SuperLU may have changed."""
-        return self.columns[np.argsort(self.factors[0].perm_c)] if self.factors else self.columns
+        given = np.arange(self.a.shape[0]) if self.columns is None else self.columns
+        return given[np.argsort(self.factors[0].perm_c)] if self.factors else given
 
     def refactored(self, values: Tensor) -> SuperLU:
-        """The same of other values; the order stays."""
-        return SuperLU.of(self.op, self.a, values, self.kind, self._eliminated())
+        """The same of other values; the order stays, which for Cholesky depends on the pattern alone."""
+        order = self.columns if self.kind == "cholesky" else self._eliminated()
+        return SuperLU.of(self.op, self.a, values, self.kind, order)
 
     def solve(self, b: Tensor, trans: str) -> Tensor:
         """Solve for ``b`` [B, N, K]."""
-        columns = torch.from_numpy(self.columns)
+        columns = None if self.columns is None else torch.from_numpy(self.columns)
         there, back = (columns, columns) if self.kind == "cholesky" else (None, columns)
         if trans != "n" and self.kind != "cholesky":
             there, back = back, there
@@ -134,7 +140,7 @@ class SuperLU:
         diagonal = torch.from_numpy(np.stack([f.U.diagonal() for f in self.factors]))
         sign = torch.sgn(diagonal).prod(-1)
         if self.kind != "cholesky":
-            outer = parity(self.columns)
+            outer = 1 if self.columns is None else parity(self.columns)
             swaps = [outer * parity(f.perm_r) * parity(f.perm_c) for f in self.factors]
             sign = sign * torch.tensor(swaps, dtype=diagonal.dtype)
         return sign, diagonal.abs().log().sum(-1)
@@ -153,17 +159,21 @@ class SuperLU:
         if self.kind == "cholesky":
             root = np.sqrt(factor.U.diagonal().real)
             lower = sp.csr_array(factor.L * root[None, :])
-            return lower, sp.csr_array(lower.conj().T), self.columns, self.columns
+            return lower, sp.csr_array(lower.conj().T), self._eliminated(), self._eliminated()
         rows = np.argsort(factor.perm_r)
         return sp.csr_array(factor.L), sp.csr_array(factor.U), rows, self._eliminated()
 
 
-def _cholesky(op: str, a: Compressed, values: Tensor, order: Index, batch: tuple[int, ...]) -> Any:
-    matrix = sp.csc_array(hermitian(a, values)[order][:, order])
-    factor = symmetric_factors(matrix)
+def _cholesky(op: str, a: Compressed, values: Tensor, order: Index | None, batch: tuple[int, ...]) -> Any:
+    matrix = hermitian(a, values)
+    if order is None:
+        factor = symmetric_factors(matrix, "MMD_AT_PLUS_A")
+    else:
+        factor = symmetric_factors(sp.csc_array(matrix[order][:, order]))
     pivots = np.zeros(1) if factor is None else factor.U.diagonal()
     if factor is None or not (pivots.real > 0).all():
-        bad = -1 if factor is None else int(order[np.flatnonzero(~(pivots.real > 0))[0]])
+        eliminated = np.argsort(factor.perm_c) if factor is not None and order is None else order
+        bad = -1 if factor is None else int(eliminated[np.flatnonzero(~(pivots.real > 0))[0]])
         message = "the matrix is not positive definite: a pivot is zero" if bad < 0 else ""
         raise NotPositiveDefinite(
             op=op, index=bad, batch=batch, message=message, hint="Use kind='lu' for indefinite matrices"
