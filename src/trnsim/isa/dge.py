@@ -109,11 +109,10 @@ def done(
     s: Session, dst: NkiTensor, srcs: tuple[Any, ...], mode: str, *, engine: str = "unknown", **cost: Any
 ) -> NkiInstruction:
     """Finish a transfer; ``cost`` adds to what all of them state."""
-    tensors = (dst, *srcs)
-    cost = {"transpose": False, "priority": None, "engine": engine, **cost}
-    moved = dst.size * dst.itemsize
-    indirect, dynamic = any(gathers(t) for t in tensors), any(t.dynamic is not None for t in tensors)
-    return s.done("dma", (dst,), srcs, bytes=moved, dge=mode, indirect=indirect, dynamic=dynamic, **cost)
+    kinds = [t.dynamic.kind for t in (dst, *srcs) if t.dynamic is not None]
+    run_time = {"indirect": "vector" in kinds, "dynamic": bool(kinds)}
+    cost = {"bytes": dst.size * dst.itemsize, "dge": mode, "transpose": False, "priority": None, **run_time, **cost}
+    return s.done("dma", (dst,), srcs, engine=engine, **cost)
 
 
 def legacy_order(*options: Any) -> dict[str, Any] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trnsim.targets import Target
-from trnsim.timing.costs import ENGINES, Call, Cost, Layout, formula, itemsize
+from trnsim.timing.costs import ENGINES, Call, Cost, formula, itemsize
 
 
 @formula("register_alloc", "register_move", "rank_id", "collective_permute_implicit_current_processing_rank_id")
@@ -59,14 +59,7 @@ def _permute(call: Call, target: Target) -> Cost:
 
 def _ring(call: Call, target: Target, share: float, hops: float, ranks: int) -> Cost:
     time = target.timing
-    nbytes = max((_bytes(o) for o in (*call.writes, *call.reads)), default=0)
+    nbytes = max((o.nbytes for o in (*call.writes, *call.reads)), default=0)
     hop = time.hop_inside if ranks <= target.cores else time.hop_between
     took = hops * hop + share * nbytes / time.link_rate
     return Cost("cc", took, took, "assumed")
-
-
-def _bytes(operand: Layout) -> int:
-    size = itemsize(operand.dtype)
-    for extent in operand.shape:
-        size *= extent
-    return size

@@ -197,55 +197,30 @@ def _reduced(call: Call, cost: Cost, target: Target) -> Cost:
     return cost._replace(busy=cost.busy + read, done=cost.done + read)
 
 
-@formula("tensor_reduce")
-def _tensor_reduce(call: Call, target: Target) -> Cost:
-    return _vector(call, target, 1.0)
+def _per_element(cycles: float, basis: str, *names: str, reduces: bool = False) -> None:
+    """Register Vector Engine instructions of ``cycles`` per element, some of which may read an accumulator back."""
+
+    @formula(*names)
+    def cost(call: Call, target: Target) -> Cost:
+        cost = _vector(call, target, cycles, basis=basis)
+        return _reduced(call, cost, target) if reduces else cost
 
 
-@formula("tensor_scalar_reduce", "range_select")
-def _scalar_reduce(call: Call, target: Target) -> Cost:
-    return _reduced(call, _vector(call, target, 1.0, basis="documented"), target)
-
-
-@formula("tensor_tensor_scan", "tensor_scalar_cumulative")
-def _scan(call: Call, target: Target) -> Cost:
-    return _vector(call, target, 2.0)
+_per_element(1.0, "measured", "tensor_reduce")
+_per_element(2.0, "measured", "tensor_tensor_scan", "tensor_scalar_cumulative")
+_per_element(13 / 3, "documented", "bn_aggr")
+_per_element(1.0, "documented", "bn_stats", "max8", "nc_find_index8", "nc_match_replace8")
+_per_element(1.0, "documented", "dropout", "nc_stream_shuffle")
+_per_element(1.0, "documented", "tensor_scalar_reduce", "range_select", reduces=True)
+_per_element(0.25, "documented", "rand2", "quantize_mx")
+_per_element(0.25, "documented", "exponential", reduces=True)
+_per_element(1.0, "assumed", "rng", "set_rng_seed", "rand_set_state", "rand_get_state")
 
 
 @formula("reciprocal")
 def _reciprocal(call: Call, target: Target) -> Cost:
     # Q: 6 on trn2; C: a trn1 profile leaves at most 2.5 of the documented 8
     return _vector(call, target, 6.0 if target.generation > 2 else 1.5)
-
-
-@formula("bn_aggr")
-def _bn_aggr(call: Call, target: Target) -> Cost:
-    return _vector(call, target, 13 / 3, basis="documented")
-
-
-@formula("bn_stats", "max8", "nc_find_index8", "nc_match_replace8", "dropout", "nc_stream_shuffle")
-def _one_per_cycle(call: Call, target: Target) -> Cost:
-    return _vector(call, target, 1.0, basis="documented")
-
-
-@formula("rng")
-def _rng(call: Call, target: Target) -> Cost:
-    return _vector(call, target, 1.0, basis="assumed")
-
-
-@formula("rand2", "quantize_mx")
-def _four_per_cycle(call: Call, target: Target) -> Cost:
-    return _vector(call, target, 0.25, basis="documented")
-
-
-@formula("exponential")
-def _exponential(call: Call, target: Target) -> Cost:
-    return _reduced(call, _vector(call, target, 0.25, basis="documented"), target)
-
-
-@formula("set_rng_seed", "rand_set_state", "rand_get_state")
-def _rng_state(call: Call, target: Target) -> Cost:
-    return _vector(call, target, 1.0, basis="assumed")
 
 
 # P: these do not force a table load; the others group as trn2 profiles show them, and alone where none do

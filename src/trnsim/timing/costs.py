@@ -10,6 +10,7 @@ formulas) or ``assumed`` (no public figure; a neighbour's formula). Reports say 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -41,10 +42,11 @@ class Layout(NamedTuple):
     @property
     def n(self) -> int:
         """Elements per partition."""
-        size = 1
-        for extent in self.shape[1:]:
-            size *= extent
-        return size
+        return math.prod(self.shape[1:])
+
+    @property
+    def nbytes(self) -> int:
+        return math.prod(self.shape) * itemsize(self.dtype)
 
     @property
     def step(self) -> int:
@@ -103,12 +105,7 @@ class Call(NamedTuple):
     @property
     def n(self) -> int:
         """Elements per partition of the largest operand."""
-        most = 1
-        for operand in self.writes:
-            most = max(most, operand.n)
-        for operand in self.reads:
-            most = max(most, operand.n)
-        return most
+        return max(1, *(operand.n for operand in (*self.writes, *self.reads)))
 
     def pointers(self) -> int:
         """Read operands of one element per partition beside a longer one: bias, scale, scalar operands."""

@@ -11,6 +11,7 @@ its engine. Who writes the descriptors decides what issuing costs and when data 
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 from trnsim.memory import PSUM, SBUF
@@ -50,20 +51,14 @@ def run_bytes(operand: Layout) -> int:
     return expected * itemsize(operand.dtype)
 
 
-def _elements(operand: Layout) -> int:
-    size = 1
-    for extent in operand.shape:
-        size *= extent
-    return size
-
-
 def transfer_of(call: Call, first_partition: int, target: Target) -> Transfer:
     """Return the work a DMA instruction asks for. ``first_partition`` is that of its on-chip side."""
     time = target.timing
     dst = call.writes[0]
-    srcs = [o for o in call.reads if _elements(o) >= _elements(dst)] or list(call.reads[:1]) or [dst]
+    size = math.prod(dst.shape)
+    srcs = [o for o in call.reads if math.prod(o.shape) >= size] or list(call.reads[:1]) or [dst]
     src = srcs[0]
-    nbytes = max(_elements(dst) * itemsize(dst.dtype), _elements(src) * itemsize(src.dtype))
+    nbytes = max(dst.nbytes, src.nbytes)
     chip = dst if dst.buffer in (SBUF, PSUM) else src if src.buffer in (SBUF, PSUM) else None
     to_chip = dst.buffer in (SBUF, PSUM)
     from_chip = src.buffer in (SBUF, PSUM)
@@ -94,16 +89,15 @@ def transfer_of(call: Call, first_partition: int, target: Target) -> Transfer:
     if call.name == "dma_compute":
         total *= max(2, len(srcs)) / (2 if target.generation >= 4 else 1)
     work = _deal(total, packets, chip, first_partition, time.dma_engines)
-    read = 0 if from_chip else sum(_elements(o) * itemsize(o.dtype) for o in srcs)
-    written = 0 if to_chip else _elements(dst) * itemsize(dst.dtype)
+    read = 0 if from_chip else sum(o.nbytes for o in srcs)
+    written = 0 if to_chip else dst.nbytes
     mode = "swdge" if gathered else str(call.info.get("dge", "unknown"))
     if call.name == "dma_transpose" and mode == "unknown":
         # API: software descriptors transpose gathered rows only, hardware ones 2-byte words
         mode = "hwdge" if itemsize(dst.dtype) == 2 and target.generation > 2 else "none"
     trigger = str(call.info.get("engine", "unknown"))
-    return Transfer(
-        nbytes, read, written, descriptors, work, not from_chip, mode, trigger, (read + written) / max(total, 1e-9)
-    )
+    rate = (read + written) / max(total, 1e-9)
+    return Transfer(nbytes, read, written, descriptors, work, not from_chip, mode, trigger, rate)
 
 
 def _transposed(src: Layout, dst: Layout) -> int:

@@ -79,17 +79,8 @@ def profile(
         ranks: run on several ranks as `trnsim.simulate_ranks` does, with collectives between them.
         progress: called with a phase (``"recording"``, ``"scheduling"``), instructions done and instructions in all.
     """
-    recorded = record(
-        kernel,
-        target=target,
-        numerics=numerics,
-        checks=checks,
-        strict=strict,
-        lint=lint,
-        seed=seed,
-        ranks=ranks,
-        progress=progress,
-    )
+    options = {"target": target, "numerics": numerics, "checks": checks, "strict": strict, "lint": lint, "seed": seed}
+    recorded = record(kernel, ranks=ranks, progress=progress, **options)
 
     @functools.wraps(recorded)
     def run(*args: Any, **kwargs: Any) -> tuple[Any, Report]:
@@ -101,23 +92,14 @@ def profile(
 
 
 def record(
-    kernel: Any,
-    *,
-    target: Any = None,
-    numerics: bool = True,
-    checks: bool = True,
-    strict: bool = False,
-    lint: str | None = None,
-    seed: int = 0,
-    ranks: int | None = None,
-    progress: Progress | None = None,
+    kernel: Any, *, ranks: int | None = None, progress: Progress | None = None, **options: Any
 ) -> Callable[..., tuple[Any, Recording]]:
     """Return a callable that runs ``kernel`` and returns its result and a recording; options as for `profile`."""
     from trnsim.kernel import Launch, as_kernel, params_of
     from trnsim.ranks import simulate_ranks
 
     jitted = as_kernel(kernel)
-    params = params_of(jitted, target=target, checks=checks, strict=strict, numerics=numerics, lint=lint, seed=seed)
+    params = params_of(jitted, **options)
 
     @functools.wraps(jitted.function)
     def run(*args: Any, **kwargs: Any) -> tuple[Any, Recording]:
@@ -128,25 +110,14 @@ def record(
         recorder = Recorder(params.target, progress)
         trace: Any = recorder
         given: frozenset[int] = frozenset()
-        crowded = not checks or ranks is not None
+        crowded = not params.checks or ranks is not None
         if ranks is None:
             launch = Launch(jitted, params, trace, spills=True)
             result = launch.run(args, kwargs)
             given = frozenset(storage.uid for storage in launch.arguments.storages)
             crowded = crowded or launch.high_water["sbuf"] > params.target.sbuf_filled_bytes
         else:
-            every = simulate_ranks(
-                jitted,
-                ranks,
-                target=params.target,
-                checks=checks,
-                strict=strict,
-                numerics=numerics,
-                lint=lint,
-                seed=seed,
-                trace=trace,
-            )
-            result = every(*args, **kwargs)
+            result = simulate_ranks(jitted, ranks, trace=trace, **options)(*args, **kwargs)
         recording = Recording(getattr(jitted, "__name__", "kernel"), recorder, given, crowded)
         return result, recording
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -12,7 +11,7 @@ from typing import Any, NamedTuple
 from trnsim.constants import LAUNCH_UNCERTAINTY, LEVEL, RESOURCES
 from trnsim.errors import WrongArgument
 from trnsim.targets import Target
-from trnsim.timing.costs import itemsize
+from trnsim.timing.costs import Call, itemsize
 from trnsim.timing.path import Step, critical_path
 from trnsim.timing.schedule import MODES, QUEUES, REASONS, Schedule
 
@@ -185,23 +184,16 @@ class Report:
                 line = stream.lines[stream.line[i]]
                 queue = QUEUES[s.queue[i]]
                 why = REASONS[s.reason[i]]
+                name, start, end = kind.call.name, s.start[i] * 1e-9, s.end[i] * 1e-9
                 if kind.transfer is None:
-                    yield Slice(queue, kind.call.name, s.start[i] * 1e-9, s.end[i] * 1e-9, line, core, i, why)
+                    yield Slice(queue, name, start, end, line, core, i, why)
                     continue
-                mode = MODES[s.mode[i]]
                 direction = "load" if kind.transfer.load else "store"
-                yield Slice(
-                    queue,
-                    f"issue {direction}",
-                    s.start[i] * 1e-9,
-                    (s.start[i] + s.issue(i)[0]) * 1e-9,
-                    line,
-                    core,
-                    i,
-                    why,
-                )
-                detail = f"{kind.transfer.nbytes} bytes in {kind.transfer.descriptors} descriptors, {mode}"
-                yield Slice(f"{direction}s", kind.call.name, s.moving[i] * 1e-9, s.end[i] * 1e-9, line, core, i, detail)
+                issued = (s.start[i] + s.issue(i)[0]) * 1e-9
+                yield Slice(queue, f"issue {direction}", start, issued, line, core, i, why)
+                sizes = f"{kind.transfer.nbytes} bytes in {kind.transfer.descriptors} descriptors"
+                detail = f"{sizes}, {MODES[s.mode[i]]}"
+                yield Slice(f"{direction}s", name, s.moving[i] * 1e-9, end, line, core, i, detail)
 
     def save(self, path: str | Path) -> Path:
         """Write a page (``.html``), a trace that opens in Perfetto (``.pftrace``) or `to_dict` (``.json``)."""
@@ -304,21 +296,18 @@ def _peak(schedules: list[Schedule], target: Target) -> float:
             work = getattr(kind.cost, "flops", 0) * kind.count
             if work:
                 flops += work
-                ideal += work / (full * _speed(kind.call.name, kind.call.reads[0].dtype, kind.call.info))
+                ideal += work / (full * _speed(kind.call))
     return flops / ideal if ideal else full
 
 
-@functools.cache
-def _speed_of(name: str, dtype: str, double: bool) -> float:
-    if name == "nc_matmul_mx":
+def _speed(call: Call) -> float:
+    """Return products per cycle of a matmul, in units of bf16's."""
+    if call.name == "nc_matmul_mx":
         return 4.0
-    if double:
+    if str(call.info.get("perf_mode", "none")) == "double_row":
         return 2.0
+    dtype = call.reads[0].dtype
     return 0.25 if itemsize(dtype) == 4 and dtype != "tfloat32" else 1.0
-
-
-def _speed(name: str, dtype: str, info: dict[str, Any]) -> float:
-    return _speed_of(name, dtype, str(info.get("perf_mode", "none")) == "double_row")
 
 
 def _warnings(count: int, uncosted: dict[str, int], spills: int, left_out: int) -> list[str]:

@@ -197,12 +197,7 @@ class _Simplifier:
                 new.sync[len(new)] = old.sync[i]
             for number in (*reads, *old.writes[i]):
                 new.last[old.regions[number].uid] = len(new)
-            new.kind.append(kind.number)
-            new.line.append(old.line[i])
-            new.reads.append(reads)
-            new.writes.append(old.writes[i])
-            new.index.append(old.index[i])
-            new.after.append(old.after[i])
+            new.add(kind.number, old.line[i], reads, old.writes[i], old.index[i], old.after[i])
         return new
 
     def _kind(self, kind: Kind, reads: tuple[int, ...]) -> Kind:

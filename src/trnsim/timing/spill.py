@@ -11,8 +11,8 @@ import heapq
 
 from trnsim.memory import HBM, SBUF
 from trnsim.records import Operand
-from trnsim.timing.costs import Call, Layout, itemsize
-from trnsim.timing.stream import Kind, Region, Stream
+from trnsim.timing.costs import Call, itemsize
+from trnsim.timing.stream import Kind, Region, Stream, layout_of
 
 
 def overflow(stream: Stream) -> int:
@@ -147,27 +147,18 @@ class _Spiller:
 
     def _copy(self, i: int, at: int) -> None:
         old, new = self.old, self.new
-        new.kind.append(old.kind[i])
-        new.line.append(old.line[i])
-        new.reads.append(old.reads[i])
-        new.writes.append(old.writes[i])
-        new.index.append(old.index[i] if i == at else old.index[at] - 1)
-        new.after.append(old.after[i] if i == at else [])
         if i == at and i in old.sync:
-            new.sync[len(new.kind) - 1] = old.sync[i]
+            new.sync[len(new)] = old.sync[i]
+        index, after = (old.index[i], old.after[i]) if i == at else (old.index[at] - 1, [])
+        new.add(old.kind[i], old.line[i], old.reads[i], old.writes[i], index, after)
 
     def _move(self, uid: int, at: int, *, save: bool) -> None:
-        """One DMA between a tensor and its place in HBM."""
+        """Add a DMA between a tensor and its copy in HBM."""
         self.moves += 1
         kind, chip, hbm = self._move_kind(uid, save)
         self.old.kinds[kind].count += 1
-        new = self.new
-        new.kind.append(kind)
-        new.line.append(self.old.line[at])
-        new.reads.append((chip,) if save else (hbm,))
-        new.writes.append((hbm,) if save else (chip,))
-        new.index.append(self.old.index[at] - 1)
-        new.after.append([])
+        reads, writes = ((chip,), (hbm,)) if save else ((hbm,), (chip,))
+        self.new.add(kind, self.old.line[at], reads, writes, self.old.index[at] - 1, [])
 
     def _move_kind(self, uid: int, save: bool) -> tuple[int, int, int]:
         known = self._moves.get((uid, save))
@@ -189,14 +180,8 @@ class _Spiller:
             region = Region(len(stream.regions), operand, -1)
             region.read = region.written = True
             stream.regions.append(region)
-        layouts = [Layout(o.buffer, o.dtype, o.shape, o.strides) for o in (chip, far)]
-        call = Call(
-            "spill" if save else "reload",
-            "dma",
-            (layouts[1] if save else layouts[0],),
-            (layouts[0] if save else layouts[1],),
-            {},
-        )
+        near, away = layout_of(chip), layout_of(far)
+        call = Call("spill", "dma", (away,), (near,), {}) if save else Call("reload", "dma", (near,), (away,), {})
         kind = Kind(len(stream.kinds), call, stream.target)
         stream.kinds.append(kind)
         self._moves[uid, save] = (kind.number, numbers[0], numbers[1])

@@ -90,6 +90,7 @@ class Stream:
         touches = record.name != "core_barrier"
         writes, reads = [], []
         key: list[Any] = [record.name, record.engine]
+        # one loop for each kind: this runs for every operand of every instruction
         for operand in record.writes:
             number = known.get(id(operand))
             if number is None:
@@ -132,15 +133,21 @@ class Stream:
         if line is None:
             line = self._lines[record.line] = len(self.lines)
             self.lines.append(record.line)
-        self.kind.append(kind.number)
-        self.line.append(line)
         pool = self._tuples
         w, r = tuple(writes), tuple(reads)
-        self.writes.append(pool.setdefault(w, w))
-        self.reads.append(pool.setdefault(r, r))
-        # handles may still grow this list: depends_on, with_schedule
-        self.index.append(record.index)
-        self.after.append(record.after)
+        # handles may still grow `after`: depends_on, with_schedule
+        self.add(kind.number, line, pool.setdefault(r, r), pool.setdefault(w, w), record.index, record.after)
+
+    def add(
+        self, kind: int, line: int, reads: tuple[int, ...], writes: tuple[int, ...], index: int, after: list[int]
+    ) -> None:
+        """Add an instruction whose kind, line and regions are known."""
+        self.kind.append(kind)
+        self.line.append(line)
+        self.reads.append(reads)
+        self.writes.append(writes)
+        self.index.append(index)
+        self.after.append(after)
 
     def charge(self, target: Target) -> None:
         """Cost every instruction anew, on a target of other constants than the one it was recorded for."""
@@ -153,23 +160,23 @@ class Stream:
         return bisect.bisect_left(self.index, index)
 
     def _region(self, operand: Operand) -> int:
-        layout = Layout(operand.buffer, operand.dtype, operand.shape, operand.strides)
+        layout = layout_of(operand)
         # the region keeps the operand, so that its id stays its own
         number = self._regions[id(operand)] = len(self.regions)
         self.regions.append(Region(number, operand, self._layouts.setdefault(layout, len(self._layouts))))
         return number
 
     def _new_kind(self, record: Record) -> Kind:
-        call = Call(
-            record.name,
-            record.engine,
-            tuple(Layout(o.buffer, o.dtype, o.shape, o.strides) for o in record.writes),
-            tuple(Layout(o.buffer, o.dtype, o.shape, o.strides) for o in record.reads),
-            dict(record.cost),
-        )
+        writes, reads = tuple(map(layout_of, record.writes)), tuple(map(layout_of, record.reads))
+        call = Call(record.name, record.engine, writes, reads, dict(record.cost))
         kind = Kind(len(self.kinds), call, self.target, _first_partition(record))
         self.kinds.append(kind)
         return kind
+
+
+def layout_of(operand: Operand) -> Layout:
+    """Return an operand without its address."""
+    return Layout(operand.buffer, operand.dtype, operand.shape, operand.strides)
 
 
 def _first_partition(record: Record) -> int:
