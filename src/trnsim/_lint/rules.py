@@ -8,10 +8,11 @@ does not mention. The ``strict`` profile adds what the parser front end refuses 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Literal
 
-from trnsim._lint.strict_rules import FRONT, STRICT
+from trnsim._lint.strict_rules import FRONT, SOURCES, STRICT
 
 Severity = Literal["error", "warning", "strict"]
 
@@ -32,392 +33,221 @@ class Rule:
         return all(source.startswith(FRONT) for source in self.basis.split("; "))
 
 
-_GUIDE = "Language Guide"
-_FRONT = FRONT
-_VALUES = f"{_GUIDE}, NKI Values"
-_FLOW = f"{_GUIDE}, Control Flow"
-_CLASSES = f"{_GUIDE}, Class Support"
-_CACHING = f"{_GUIDE}, Kernel Caching"
-_RESTRICT = "Migration 0.2 to 0.3, Language restrictions"
-_LOOPS = "Migration 0.5 to 0.6, Rules for migrated loops"
-_LOWERING = "Dynamic Loops, Hardware Lowering"
-
-_STATEMENTS = (
-    (
-        "try",
-        "NKI has no exceptions, so try cannot be compiled",
-        "decide with if/else before the operation, or state the requirement with assert",
-        f"{_FLOW}; {_FRONT}",
-    ),
-    (
-        "with",
-        "nl.no_reorder(), without arguments or a name, is the only context a kernel may enter",
-        "call what the context manager does before and after the block",
-        "Scheduling APIs, Using no_reorder; release notes 0.2.0",
-    ),
-    (
-        "async",
-        "a kernel is one sequential program, so async and await have no meaning in it",
-        "write a plain def and call it",
-        f"{_GUIDE}, sequential programming model; {_FRONT}",
-    ),
-    (
-        "match",
-        "NKI's branches are if, elif and else",
-        "write an if/elif chain, or look the case up in a dict with string keys",
-        f"{_FLOW}; {_FRONT}",
-    ),
-    (
-        "del",
-        "NKI frees memory by last use, so del cannot be compiled",
-        "remove the statement; allocate inside the loop or helper that needs the tensor",
-        _FRONT,
-    ),
-    (
-        "import",
-        "a kernel is compiled, not interpreted, so an import inside it cannot run",
-        "move the import to the top of the module",
-        _FRONT,
-    ),
-    (
-        "global",
-        "a kernel cannot assign to a name outside itself",
-        "return the value, or pass a dict or list between the functions",
-        f"{_CACHING}; {_FRONT}",
-    ),
-    (
-        "class-definition",
-        "a class cannot be defined inside a kernel",
-        "define the class at the top of the module, deriving from nl.NKIObject",
-        f"{_CLASSES}; {_FRONT}",
-    ),
-    ("type-statement", "the type statement is not part of NKI", "define the alias at the top of the module", _FRONT),
-    ("loop-else", "loops in NKI have no else", "set a flag in the loop and test it after", _FRONT),
-)
-
-_EXPRESSIONS = (
-    ("generator", "a generator is not a value NKI knows", "build a list with a loop and use that", _VALUES),
-    (
-        "set",
-        "NKI's containers are tuples, lists, dicts with string keys and NKIObject classes; a set is none of them",
-        "use a list, or a dict whose keys are strings",
-        _VALUES,
-    ),
-    (
-        "dict-key",
-        "the keys of an NKI dict must be strings",
-        'use a list indexed by the integer, or a string key such as f"{i}"',
-        f"{_VALUES}; Migration 0.1 to 0.2, features not available",
-    ),
-    (
-        "literal",
-        "NKI's values are None, booleans, 32-bit integers and floats, strings and tensors",
-        "use one of those",
-        _VALUES,
-    ),
-    (
-        "integer-range",
-        "NKI integers have 32 bits",
-        "split the constant into 32-bit halves, or compute it on the host and pass a tensor",
-        _VALUES,
-    ),
-    (
-        "is",
-        "is and is not compare identity, which means nothing while a kernel is compiled",
-        "write == or !=",
-        f"{_RESTRICT}; release notes 0.3.0",
-    ),
-    (
-        "star-unpack",
-        "NKI does not expand * and **",
-        "name each element, index the sequence, or pass the arguments one by one",
-        _FRONT,
-    ),
-    (
-        "matmul-operator",
-        "@ is no operator of NKI",
-        "call nisa.nc_matmul with a PSUM destination",
-        f"API, NkiTensor; {_FRONT}",
-    ),
-    (
-        "enum-operator",
-        "== and != are the only operators on enum values",
-        "compare with ==, or use .value",
-        f"{_GUIDE}, Enumerations",
-    ),
-)
-
-_SIGNATURES = (
-    (
-        "keyword-only",
-        "a kernel's signature cannot have the keyword-only separator *",
-        "remove the *, and put the parameters with defaults last",
-        f"{_RESTRICT}; release notes 0.3.0",
-    ),
-    (
-        "varargs",
-        "NKI binds a fixed list of parameters, so *args cannot be compiled",
-        "pass a tuple as one parameter",
-        _FRONT,
-    ),
-    (
-        "list-argument",
-        "a kernel argument cannot be a list, because compiled kernels are cached by their arguments",
-        "use a tuple",
-        f"{_RESTRICT}; release notes 0.3.0",
-    ),
-)
-
-_CLASS_RULES = (
-    (
-        "class-base",
-        "a class used in a kernel must derive from nl.NKIObject or Enum",
-        "derive it from nl.NKIObject (@dataclass may stay)",
-        _CLASSES,
-    ),
-    (
-        "multiple-inheritance",
-        "a class used in a kernel must derive from nl.NKIObject and nothing else",
-        "make the other base a field, or move its methods into this class",
-        _CLASSES,
-    ),
-)
-
-_PURITY = (
-    (
-        "impure-write",
-        "a kernel is cached by its arguments and must be a pure function of them, so it cannot change outside state",
-        "return the value, or create the container inside the kernel",
-        _CACHING,
-    ),
-    (
-        "host-call",
-        "a kernel runs at compile time on the host and then on the device, where this library does not exist",
-        "compute the value outside and pass it as an argument",
-        f"{_GUIDE}, introduction; {_CACHING}",
-    ),
-    (
-        "builtin",
-        "this builtin is not part of NKI",
-        "compute the value outside the kernel and pass it as an argument",
-        f"{_GUIDE}, introduction",
-    ),
-    (
-        "legacy-namespace",
-        "neuronxcc.nki is refused inside kernels since NKI 0.4",
-        "import nki, nki.language and nki.isa",
-        "release notes 0.4.0; Migration 0.3 to 0.4",
-    ),
-)
-
-_API_RULES = (
-    (
-        "tensor-attribute",
-        "a tensor of NKI has no such attribute or method",
-        "compute it from .shape and .dtype, or call nisa or nl",
-        f"{_GUIDE}, Tensor Values; API, NkiTensor",
-    ),
-    (
-        "api-signature",
-        "the NKI reference, 0.3 to 0.6, has no such name or parameter",
-        "see docs/reference/nki-api.md",
-        "API of NKI 0.3, 0.4, 0.5 and 0.6",
-    ),
-)
-
-_RUNTIME = (
-    (
-        "tensor-condition",
-        "the contents of a tensor are not known while the kernel is compiled, so it cannot decide a branch",
-        "select with nl.where, or load one element into a register and use nl.while_loop",
-        f"{_GUIDE}, Tensor Values",
-    ),
-    (
-        "runtime-index",
-        "an index known only on the device cannot be a slice bound or a plain index",
-        "use nl.ds(register, size), .select(dim, index), .vector_select or .ap(..., scalar_offset=index)",
-        "Access Patterns, Dynamic Access; API, NkiTensor",
-    ),
-    (
-        "register-expression",
-        "a register holds a value of the device, so Python cannot compute with it or compare it",
-        "store it to SBUF, compute with nisa and load it back; or use it as scalar_offset",
-        f"{_LOWERING}; {_LOOPS}; API, VirtualRegister",
-    ),
-    (
-        "dynamic-exit",
-        "break, continue and return cannot leave a loop that runs on the device",
-        "let the loop run to its bound, or use nl.while_loop whose body returns the next condition",
-        _FRONT,
-    ),
-    (
-        "induction-write",
-        "the induction register of a device loop is frozen",
-        "keep a separate register, or use nl.while_loop",
-        f"{_GUIDE}, Dynamic Control Flow; release notes 0.4.0",
-    ),
-    (
-        "dynamic-step",
-        "the step of a device loop must be a positive integer known at compile time",
-        "use a positive constant and compute the index from it",
-        "Dynamic Loops, Parameter Constraints",
-    ),
-    (
-        "no-reorder-dynamic",
-        "a loop that runs on the device cannot stand inside nl.no_reorder()",
-        "put the no_reorder block inside the loop's body",
-        "Dynamic Loops, Interaction with no_reorder",
-    ),
-    (
-        "loop-body-return",
-        "nl.fori_loop's body returns nothing, and nl.while_loop's body returns the next condition register",
-        "keep other state in SBUF or HBM",
-        f"{_LOOPS}; API, fori_loop and while_loop",
-    ),
-)
-
-_WARNINGS = (
-    (
-        "source-unavailable",
-        "the source of this function cannot be read, so it was not checked",
-        "define the kernel in a file or a notebook cell",
-        "About the NKI Compiler: it parses the kernel's source",
-    ),
-    (
-        "is-none",
-        "is and is not are not supported since NKI 0.3 (with None the compiler reads them as == and !=)",
-        "write == None or != None",
-        f"{_RESTRICT}; {_FRONT}",
-    ),
-    (
-        "comprehension",
-        "the reference does not mention comprehensions, and the parsing front end rejects them",
-        "build the list with a loop and append",
-        _FRONT,
-    ),
-    (
-        "lambda",
-        "the reference does not mention lambda, and the parsing front end rejects it",
-        "define the function with def",
-        f"{_GUIDE}, Composable Kernels; {_FRONT}",
-    ),
-    (
-        "walrus",
-        "the reference does not mention :=, and the parsing front end rejects it",
-        "assign on a line of its own",
-        _FRONT,
-    ),
-    (
-        "format-spec",
-        "the parsing front end rejects format specifiers in f-strings",
-        "write {x} without the specifier",
-        _FRONT,
-    ),
-    (
-        "string-method",
-        "the reference gives NKI string literals, not their methods",
-        "use an f-string, or prepare the string outside the kernel",
-        _VALUES,
-    ),
-    (
-        "integer-unsigned",
-        "NKI integers are 32-bit and signed in the front end; this one needs the 32nd bit",
-        "write the negative number with the same bits, or fill a uint32 tensor on the host",
-        f"{_VALUES}; {_FRONT}",
-    ),
-    (
-        "float-range",
-        "NKI floats have 32 bits, and this one becomes infinite or zero",
-        "use a float32 value, such as -3.4028235e38",
-        _VALUES,
-    ),
-    (
-        "dict-expansion",
-        "only an older front end is known to refuse ** of a dictionary that the kernel writes itself",
-        "pass the arguments one by one",
-        _FRONT,
-    ),
-    ("kwargs", "the compiler accepts **kwargs only when it stays empty", "name the parameters", _FRONT),
-    (
-        "decorator",
-        "nki.jit, dataclass, property and staticmethod are the decorators known to work on what a kernel calls",
-        "call the decorated behaviour explicitly",
-        _FRONT,
-    ),
-    (
-        "jit-subkernel",
-        "a function called from a kernel should not carry nki.jit",
-        "remove the decorator there, and write nki.jit(function) where it is launched by itself",
-        "Migration 0.1 to 0.2, Remove nki.jit decorator on sub-kernels",
-    ),
-    (
-        "raise",
-        "NKI has no exceptions: some releases refuse raise, the others stop compiling when they reach it",
-        "write assert condition, message",
-        f"{_FLOW}; {_FRONT}",
-    ),
-    (
-        "class-inherit",
-        "a class used in a kernel should derive from nl.NKIObject directly",
-        "derive from nl.NKIObject and hold the other object as a field",
-        _CLASSES,
-    ),
-    ("enum-base", "only plain Enum classes are documented", "derive from Enum alone", f"{_GUIDE}, Enumerations"),
-    (
-        "mutable-capture",
-        "a kernel is cached by its arguments, so a change of this outside object would not be seen",
-        "pass it as an argument, or make it a constant (int, str, tuple)",
-        f"{_CACHING}; release notes 0.3.0, Known Issues",
-    ),
-    (
-        "argument-mutation",
-        "a kernel's arguments are tensors and constants; a list is refused as an argument",
-        "build the list inside the kernel",
-        _RESTRICT,
-    ),
-    (
-        "library-call",
-        "libraries other than math are not documented inside kernels",
-        "compute the value outside and pass it as an argument",
-        f"{_GUIDE}, introduction",
-    ),
-    (
-        "builtin-doubtful",
-        "the reference does not mention this builtin",
-        "write the loop out",
-        f"{_GUIDE}, introduction",
-    ),
-    (
-        "recursion",
-        "every call is inlined while the kernel is compiled, so recursion must end at compile time",
-        "write a loop",
-        f"{_GUIDE}, Compilation Model",
-    ),
-    (
-        "register-if",
-        "only while and the loop functions are documented to take a register as condition",
-        "use nl.while_loop, or select with nisa instructions",
-        "API, VirtualRegister",
-    ),
-    (
-        "nested-dynamic",
-        "nested dynamic_range loops that carry values fail to compile",
-        "use range for the loop whose trip count is known",
-        "release notes 0.4.0, Known Issues",
-    ),
-    (
-        "deprecated-loop",
-        "dynamic_range and while on a register are deprecated since NKI 0.6",
-        "use nl.fori_loop(lower, upper, body) or nl.while_loop(register, body)",
-        "Migration 0.5 to 0.6",
-    ),
-)
-
-_ERRORS = _STATEMENTS + _EXPRESSIONS + _SIGNATURES + _CLASS_RULES + _PURITY + _API_RULES + _RUNTIME
-
-RULES: dict[str, Rule] = {
-    **{row[0]: Rule(row[0], "error", *row[1:]) for row in _ERRORS},
-    **{row[0]: Rule(row[0], "warning", *row[1:]) for row in _WARNINGS},
-    **{row[0]: Rule(row[0], "strict", *row[1:]) for row in STRICT},
+# what rules stand on, by the names the tables give them
+_SOURCES = SOURCES | {
+    "CACHING": "Language Guide, Kernel Caching",
+    "CLASSES": "Language Guide, Class Support",
+    "FLOW": "Language Guide, Control Flow",
+    "INTRODUCTION": "Language Guide, introduction",
+    "LOOPS": "Migration 0.5 to 0.6, Rules for migrated loops",
+    "LOWERING": "Dynamic Loops, Hardware Lowering",
+    "RESTRICT": "Migration 0.2 to 0.3, Language restrictions",
+    "VALUES": "Language Guide, NKI Values",
 }
+
+# a rule: its id and reason, what to write instead, what it stands on; lines indented further continue one
+_ERRORS = """
+try: NKI has no exceptions, so try cannot be compiled
+  decide with if/else before the operation, or state the requirement with assert
+  FLOW; FRONT
+with: nl.no_reorder(), without arguments or a name, is the only context a kernel may enter
+  call what the context manager does before and after the block
+  Scheduling APIs, Using no_reorder; release notes 0.2.0
+async: a kernel is one sequential program, so async and await have no meaning in it
+  write a plain def and call it
+  Language Guide, sequential programming model; FRONT
+match: NKI's branches are if, elif and else
+  write an if/elif chain, or look the case up in a dict with string keys
+  FLOW; FRONT
+del: NKI frees memory by last use, so del cannot be compiled
+  remove the statement; allocate inside the loop or helper that needs the tensor
+  FRONT
+import: a kernel is compiled, not interpreted, so an import inside it cannot run
+  move the import to the top of the module
+  FRONT
+global: a kernel cannot assign to a name outside itself
+  return the value, or pass a dict or list between the functions
+  CACHING; FRONT
+class-definition: a class cannot be defined inside a kernel
+  define the class at the top of the module, deriving from nl.NKIObject
+  CLASSES; FRONT
+type-statement: the type statement is not part of NKI
+  define the alias at the top of the module
+  FRONT
+loop-else: loops in NKI have no else
+  set a flag in the loop and test it after
+  FRONT
+generator: a generator is not a value NKI knows
+  build a list with a loop and use that
+  VALUES
+set: NKI's containers are tuples, lists, dicts with string keys and NKIObject classes; a set is none of them
+  use a list, or a dict whose keys are strings
+  VALUES
+dict-key: the keys of an NKI dict must be strings
+  use a list indexed by the integer, or a string key such as f"{i}"
+  VALUES; Migration 0.1 to 0.2, features not available
+literal: NKI's values are None, booleans, 32-bit integers and floats, strings and tensors
+  use one of those
+  VALUES
+integer-range: NKI integers have 32 bits
+  split the constant into 32-bit halves, or compute it on the host and pass a tensor
+  VALUES
+is: is and is not compare identity, which means nothing while a kernel is compiled
+  write == or !=
+  RESTRICT; release notes 0.3.0
+star-unpack: NKI does not expand * and **
+  name each element, index the sequence, or pass the arguments one by one
+  FRONT
+matmul-operator: @ is no operator of NKI
+  call nisa.nc_matmul with a PSUM destination
+  API, NkiTensor; FRONT
+enum-operator: == and != are the only operators on enum values
+  compare with ==, or use .value
+  Language Guide, Enumerations
+keyword-only: a kernel's signature cannot have the keyword-only separator *
+  remove the *, and put the parameters with defaults last
+  RESTRICT; release notes 0.3.0
+varargs: NKI binds a fixed list of parameters, so *args cannot be compiled
+  pass a tuple as one parameter
+  FRONT
+list-argument: a kernel argument cannot be a list, because compiled kernels are cached by their arguments
+  use a tuple
+  RESTRICT; release notes 0.3.0
+class-base: a class used in a kernel must derive from nl.NKIObject or Enum
+  derive it from nl.NKIObject (@dataclass may stay)
+  CLASSES
+multiple-inheritance: a class used in a kernel must derive from nl.NKIObject and nothing else
+  make the other base a field, or move its methods into this class
+  CLASSES
+impure-write: a kernel is cached by its arguments and must be a pure function of them, so it cannot change outside state
+  return the value, or create the container inside the kernel
+  CACHING
+host-call: a kernel runs at compile time on the host and then on the device, where this library does not exist
+  compute the value outside and pass it as an argument
+  INTRODUCTION; CACHING
+builtin: this builtin is not part of NKI
+  compute the value outside the kernel and pass it as an argument
+  INTRODUCTION
+legacy-namespace: neuronxcc.nki is refused inside kernels since NKI 0.4
+  import nki, nki.language and nki.isa
+  release notes 0.4.0; Migration 0.3 to 0.4
+tensor-attribute: a tensor of NKI has no such attribute or method
+  compute it from .shape and .dtype, or call nisa or nl
+  Language Guide, Tensor Values; API, NkiTensor
+api-signature: the NKI reference, 0.3 to 0.6, has no such name or parameter
+  see docs/reference/nki-api.md
+  API of NKI 0.3, 0.4, 0.5 and 0.6
+tensor-condition: the contents of a tensor are not known while the kernel is compiled, so it cannot decide a branch
+  select with nl.where, or load one element into a register and use nl.while_loop
+  Language Guide, Tensor Values
+runtime-index: an index known only on the device cannot be a slice bound or a plain index
+  use nl.ds(register, size), .select(dim, index), .vector_select or .ap(..., scalar_offset=index)
+  Access Patterns, Dynamic Access; API, NkiTensor
+register-expression: a register holds a value of the device, so Python cannot compute with it or compare it
+  store it to SBUF, compute with nisa and load it back; or use it as scalar_offset
+  LOWERING; LOOPS; API, VirtualRegister
+dynamic-exit: break, continue and return cannot leave a loop that runs on the device
+  let the loop run to its bound, or use nl.while_loop whose body returns the next condition
+  FRONT
+induction-write: the induction register of a device loop is frozen
+  keep a separate register, or use nl.while_loop
+  Language Guide, Dynamic Control Flow; release notes 0.4.0
+dynamic-step: the step of a device loop must be a positive integer known at compile time
+  use a positive constant and compute the index from it
+  Dynamic Loops, Parameter Constraints
+no-reorder-dynamic: a loop that runs on the device cannot stand inside nl.no_reorder()
+  put the no_reorder block inside the loop's body
+  Dynamic Loops, Interaction with no_reorder
+loop-body-return: nl.fori_loop's body returns nothing, and nl.while_loop's body returns the next condition register
+  keep other state in SBUF or HBM
+  LOOPS; API, fori_loop and while_loop
+"""
+
+_WARNINGS = """
+source-unavailable: the source of this function cannot be read, so it was not checked
+  define the kernel in a file or a notebook cell
+  About the NKI Compiler: it parses the kernel's source
+is-none: is and is not are not supported since NKI 0.3 (with None the compiler reads them as == and !=)
+  write == None or != None
+  RESTRICT; FRONT
+comprehension: the reference does not mention comprehensions, and the parsing front end rejects them
+  build the list with a loop and append
+  FRONT
+lambda: the reference does not mention lambda, and the parsing front end rejects it
+  define the function with def
+  Language Guide, Composable Kernels; FRONT
+walrus: the reference does not mention :=, and the parsing front end rejects it
+  assign on a line of its own
+  FRONT
+format-spec: the parsing front end rejects format specifiers in f-strings
+  write {x} without the specifier
+  FRONT
+string-method: the reference gives NKI string literals, not their methods
+  use an f-string, or prepare the string outside the kernel
+  VALUES
+integer-unsigned: NKI integers are 32-bit and signed in the front end; this one needs the 32nd bit
+  write the negative number with the same bits, or fill a uint32 tensor on the host
+  VALUES; FRONT
+float-range: NKI floats have 32 bits, and this one becomes infinite or zero
+  use a float32 value, such as -3.4028235e38
+  VALUES
+dict-expansion: only an older front end is known to refuse ** of a dictionary that the kernel writes itself
+  pass the arguments one by one
+  FRONT
+kwargs: the compiler accepts **kwargs only when it stays empty
+  name the parameters
+  FRONT
+decorator: nki.jit, dataclass, property and staticmethod are the decorators known to work on what a kernel calls
+  call the decorated behaviour explicitly
+  FRONT
+jit-subkernel: a function called from a kernel should not carry nki.jit
+  remove the decorator there, and write nki.jit(function) where it is launched by itself
+  Migration 0.1 to 0.2, Remove nki.jit decorator on sub-kernels
+raise: NKI has no exceptions: some releases refuse raise, the others stop compiling when they reach it
+  write assert condition, message
+  FLOW; FRONT
+class-inherit: a class used in a kernel should derive from nl.NKIObject directly
+  derive from nl.NKIObject and hold the other object as a field
+  CLASSES
+enum-base: only plain Enum classes are documented
+  derive from Enum alone
+  Language Guide, Enumerations
+mutable-capture: a kernel is cached by its arguments, so a change of this outside object would not be seen
+  pass it as an argument, or make it a constant (int, str, tuple)
+  CACHING; release notes 0.3.0, Known Issues
+argument-mutation: a kernel's arguments are tensors and constants; a list is refused as an argument
+  build the list inside the kernel
+  RESTRICT
+library-call: libraries other than math are not documented inside kernels
+  compute the value outside and pass it as an argument
+  INTRODUCTION
+builtin-doubtful: the reference does not mention this builtin
+  write the loop out
+  INTRODUCTION
+recursion: every call is inlined while the kernel is compiled, so recursion must end at compile time
+  write a loop
+  Language Guide, Compilation Model
+register-if: only while and the loop functions are documented to take a register as condition
+  use nl.while_loop, or select with nisa instructions
+  API, VirtualRegister
+nested-dynamic: nested dynamic_range loops that carry values fail to compile
+  use range for the loop whose trip count is known
+  release notes 0.4.0, Known Issues
+deprecated-loop: dynamic_range and while on a register are deprecated since NKI 0.6
+  use nl.fori_loop(lower, upper, body) or nl.while_loop(register, body)
+  Migration 0.5 to 0.6
+"""
+
+
+def _rules(table: str, severity: Severity) -> dict[str, Rule]:
+    rules = {}
+    for row in re.split(r"\n(?=\S)", re.sub(r"\n {4}", " ", table.strip())):
+        head, rewrite, basis = row.split("\n  ")
+        name, reason = head.split(": ", 1)
+        sources = "; ".join(_SOURCES.get(source, source) for source in basis.split("; "))
+        rules[name] = Rule(name, severity, reason, rewrite, sources)
+    return rules
+
+
+RULES = _rules(_ERRORS, "error") | _rules(_WARNINGS, "warning") | _rules(STRICT, "strict")
 """Rules by id: errors, warnings, and those of the strict profile."""
