@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from trnsim.arrays import dtype_of, is_array, is_torch, to_numpy, to_torch, without_values
+from trnsim.arrays import dtype_of, is_array, is_torch, map_items, to_numpy, to_torch, without_values
 from trnsim.coverage import check_written
 from trnsim.errors import WrongArgument, WrongBuffer, WrongCall, WrongShape
 from trnsim.language.dtypes import as_dtype
@@ -120,15 +120,9 @@ class Arguments:
                 hint="store it with nisa.register_store and copy the tile to HBM",
                 kernel=self.kernel,
             )
-        if isinstance(value, tuple) and hasattr(value, "_fields"):
-            return type(value)(*(self.unwrap(v) for v in value))
-        if isinstance(value, (list, tuple)):
-            return type(value)(self.unwrap(v) for v in value)
-        if isinstance(value, dict):
-            return {k: self.unwrap(v) for k, v in value.items()}
         if isinstance(value, NKIObject):
             return copied(value, lambda _, v: self.unwrap(v))
-        return value
+        return map_items(value, self.unwrap)
 
     def _array(self, t: NkiTensor) -> Any:
         storage: Any = t.storage
@@ -203,13 +197,9 @@ class Arguments:
                 refuse_poison(whole, self.session, f"the argument {storage.name}{list(storage.shape)}")
             if storage.snapshot is None or _mutable(storage) or _holds(returned, storage):
                 continue
-            kind = (
-                "read-only"
-                if isinstance(storage.user, np.ndarray)
-                else f"a {type(storage.user).__name__}, which cannot change"
-            )
+            kind = "NumPy array" if isinstance(storage.user, np.ndarray) else type(storage.user).__name__
             raise WrongArgument(
-                f"the kernel writes its argument {storage.name}, which is {kind}",
+                f"the kernel writes its argument {storage.name}, which is read-only: a {kind}, which cannot change",
                 rule="read-only",
                 got=storage.name,
                 hint="pass a writable array, or return the tensor from the kernel",
@@ -251,13 +241,10 @@ def tensors_in(value: Any) -> list[NkiTensor]:
     """Return every tensor of a result, in order."""
     if isinstance(value, NkiTensor):
         return [value]
-    if isinstance(value, (list, tuple)):
-        return [t for v in value for t in tensors_in(v)]
-    if isinstance(value, dict):
-        return [t for v in value.values() for t in tensors_in(v)]
     if isinstance(value, NKIObject):
-        return [t for v in fields_of(value).values() for t in tensors_in(v)]
-    return []
+        value = fields_of(value)
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
+    return [t for part in parts for t in tensors_in(part)]
 
 
 def _mutable(storage: Storage) -> bool:

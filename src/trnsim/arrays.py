@@ -6,6 +6,7 @@ torch is never imported here unless it already is.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
@@ -87,6 +88,20 @@ def to_numpy(value: Any, name: str = "argument") -> np.ndarray:
         value = value.view({1: torch.uint8, 2: torch.int16}[value.element_size()])
     array: np.ndarray = value.numpy()
     return array.view(getattr(ml_dtypes, kind)) if foreign else array
+
+
+def copy_of(value: Any) -> Any:
+    """Return a copy of an array, of its own kind."""
+    return value.detach().clone() if is_torch(value) else np.array(to_numpy(value), copy=True)
+
+
+def map_items(value: Any, change: Callable[[Any], Any]) -> Any:
+    """Return a list, tuple, named tuple or dict with its items changed; any other value as it is."""
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*map(change, value))
+    if isinstance(value, (list, tuple)):
+        return type(value)(map(change, value))
+    return {k: change(v) for k, v in value.items()} if isinstance(value, dict) else value
 
 
 def to_torch(array: np.ndarray, device: Any = "cpu") -> Any:

@@ -116,13 +116,13 @@ def _api(name: str | None) -> int:
     spaces = {space: modules()[space] for space in _SPACES}
     if name is None:
         for space, module in spaces.items():
-            print(f"{space}: {' '.join(_public(module))}")
+            print(f"{space}: {' '.join(sorted(module.__all__))}")
         return 0
     home, _, short = name.rpartition(".")
     meanings = [
         (space, getattr(module, short))
         for space, module in spaces.items()
-        if space.endswith(_ALIASES.get(home, home)) and short in _public(module)
+        if space.endswith(_ALIASES.get(home, home)) and short in module.__all__
     ]
     if not meanings:
         raise FileNotFoundError(f"nki has no {name}")
@@ -132,13 +132,6 @@ def _api(name: str | None) -> int:
             f"{(inspect.getdoc(value) or '').strip().replace(chr(10), chr(10) + '    ')}"
         )
     return 0
-
-
-def _public(module: ModuleType) -> list[str]:
-    names = getattr(module, "__all__", None) or [
-        n for n in vars(module) if not n.startswith("_") and not isinstance(getattr(module, n), ModuleType)
-    ]
-    return sorted(names)
 
 
 def _signature(value: Any) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from trnsim.arrays import is_array, is_torch, to_numpy
+from trnsim.arrays import copy_of, is_array, map_items, to_numpy
 from trnsim.debug import Probe
 from trnsim.errors import WrongArgument
 from trnsim.kernel import simulate
@@ -133,17 +133,7 @@ def compare(
 
 
 def _copies(value: Any) -> Any:
-    if is_torch(value):
-        return value.detach().clone()
-    if is_array(value):
-        return np.array(to_numpy(value), copy=True)
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*map(_copies, value))
-    if isinstance(value, (list, tuple)):
-        return type(value)(map(_copies, value))
-    if isinstance(value, dict):
-        return {k: _copies(v) for k, v in value.items()}
-    return value
+    return copy_of(value) if is_array(value) else map_items(value, _copies)
 
 
 def _by_name(wanted: dict[str, Any], seen: Probe, result: Any) -> Iterator[tuple[str, Any, Any, str | None]]:

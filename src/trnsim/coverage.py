@@ -55,10 +55,14 @@ def check_written(t: NkiTensor, session: Session) -> None:
             line=t.storage.line,
             target=session.target.name,
         )
-    array = t.array
+    fill_missing(t.array, missing)
+    warn(f"{text}. They come back as NaN (integers: all bits set).", UnwrittenOutput)
+
+
+def fill_missing(array: np.ndarray, missing: np.ndarray) -> None:
+    """Set elements that were never written to NaN, or of integers to all bits."""
     bits = array.view(f"u{array.dtype.itemsize}")
     bits[missing] = 1 if array.dtype.kind == "b" else np.iinfo(bits.dtype).max
-    warn(f"{text}. They come back as NaN (integers: all bits set).", UnwrittenOutput)
 
 
 def _short(missing: np.ndarray) -> str:

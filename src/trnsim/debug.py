@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from trnsim.coverage import fill_missing
 from trnsim.language.tensor import NkiTensor
 from trnsim.memory import Storage
 from trnsim.session import Session
@@ -29,7 +30,7 @@ class Value:
         array: its elements; those never written are NaN (integers: all bits set).
         line: where it was made.
         core, rank: whose it is.
-        first: number of the instruction that first wrote it, which is its place in program order.
+        first: index of the instruction that first wrote it, in program order.
     """
 
     name: str
@@ -163,8 +164,7 @@ def active_probes() -> list[Probe] | None:
 def _filled(t: NkiTensor) -> np.ndarray:
     array, missing = t.array.copy(), t.missing()
     if missing.any():
-        bits = array.view(f"u{array.dtype.itemsize}")
-        bits[missing] = 1 if array.dtype.kind == "b" else np.iinfo(bits.dtype).max
+        fill_missing(array, missing)
     return array
 
 

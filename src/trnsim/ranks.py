@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from trnsim.arrays import is_array, is_torch, to_numpy
+from trnsim.arrays import copy_of, is_array, is_torch, map_items, to_numpy
 from trnsim.collectives.world import World
 from trnsim.errors import WrongArgument
 from trnsim.kernel import Launch, as_kernel, params_of
@@ -131,15 +131,9 @@ class Deal:
     def _copied(self, value: Any) -> Any:
         if is_array(value):
             copies = self._given.setdefault(id(value), (value, []))[1]
-            copies.append(value.detach().clone() if is_torch(value) else np.array(to_numpy(value), copy=True))
+            copies.append(copy_of(value))
             return copies[-1]
-        if isinstance(value, tuple) and hasattr(value, "_fields"):
-            return type(value)(*map(self._copied, value))
-        if isinstance(value, (list, tuple)):
-            return type(value)(map(self._copied, value))
-        if isinstance(value, dict):
-            return {k: self._copied(v) for k, v in value.items()}
-        return value
+        return map_items(value, self._copied)
 
     def check(self) -> None:
         """Refuse different writes to an array that all ranks were given."""

@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from trnsim.errors import HardwareLimit, WrongArgument, WrongBuffer, WrongDtype, WrongEngine, WrongShape
-from trnsim.language.dtypes import PACKED, to_f32, uint32
+from trnsim.errors import WrongArgument, WrongBuffer, WrongShape
+from trnsim.isa.alu import named
+from trnsim.isa.operands import has_dtype, one_dtype
+from trnsim.language.dtypes import DTYPES, PACKED, to_f32, uint32
 from trnsim.language.tensor import NkiTensor
 from trnsim.session import HBM, SBUF, SHARED_HBM, Session
 
@@ -17,16 +19,7 @@ _REDUCTIONS = {"add": np.add, "minimum": np.minimum, "maximum": np.maximum}
 
 def reduction(op: Any) -> str:
     """Return the name of a reduction operator: add, minimum or maximum."""
-    name = op if isinstance(op, str) else getattr(op, "__name__", None) or getattr(op, "name", None)
-    if name not in _REDUCTIONS:
-        raise WrongArgument(
-            f"op is {name or op!r}",
-            rule="collective-op",
-            got=str(name or op),
-            limit=sorted(_REDUCTIONS),
-            hint="use nl.add, nl.minimum or nl.maximum",
-        )
-    return str(name)
+    return named(op, "op", tuple(_REDUCTIONS), rule="collective-op").name
 
 
 def reduced(values: list[np.ndarray], op: str) -> np.ndarray:
@@ -37,24 +30,6 @@ def reduced(values: list[np.ndarray], op: str) -> np.ndarray:
     for v in values[1:]:
         fold(total, v if exact else to_f32(v), out=total)
     return total
-
-
-def priority_ok(s: Session, priority: Any) -> None:
-    """Quality-of-service levels exist from trn3 on."""
-    if priority is None:
-        return
-    if s.target.generation < 4:
-        raise WrongEngine(
-            f"priority is {priority} and {s.target.name} has no DMA priorities",
-            rule="generation",
-            got=s.target.name,
-            limit="trn3",
-            hint="leave priority out",
-        )
-    if priority not in (0, 1, 2, 3):
-        raise WrongArgument(
-            f"priority is {priority}", rule="priority", got=priority, limit=(0, 3), hint="levels are 0 (highest) to 3"
-        )
 
 
 def tensors(
@@ -107,14 +82,7 @@ def tensors(
             hint="several tensors at once are for HBM; call it once for each tile",
         )
     for x, y in zip(a, b, strict=True):
-        if x.dtype != y.dtype:
-            raise WrongDtype(
-                f"src {x.name} is {x.dtype} and dst {y.name} is {y.dtype}",
-                rule="collective-dtype",
-                got=str(x.dtype),
-                limit=str(y.dtype),
-                hint="collectives do not convert",
-            )
+        one_dtype(x, "src", y, "dst", rule="collective-dtype", hint="collectives do not convert")
         if x.on_chip and (x.ndim != 2 or y.ndim != 2):
             raise WrongShape(
                 f"src has shape {x.shape} and dst {y.shape}",
@@ -127,15 +95,10 @@ def tensors(
 
 
 def summable(srcs: list[NkiTensor]) -> None:
-    """Packed types cannot be reduced."""
+    """Refuse to reduce packed types."""
     for t in srcs:
-        if t.dtype in PACKED:
-            raise WrongDtype(
-                f"src {t.name} is {t.dtype}",
-                rule="collective-dtype",
-                got=str(t.dtype),
-                hint="packed types carry no arithmetic; reduce before quantising",
-            )
+        hint = "packed types carry no arithmetic; reduce before quantising"
+        has_dtype(t, "src", DTYPES - PACKED, rule="collective-dtype", hint=hint)
 
 
 def dimension(dim: Any, srcs: list[NkiTensor], *, sbuf: tuple[int, ...] = (0,)) -> int:
@@ -203,14 +166,7 @@ def metadata(s: Session, t: Any, n: int, has_rdispls: bool) -> NkiTensor:
             limit=wanted,
             hint=f"{rows} rows, one column for each of {n} ranks: {wanted}",
         )
-    if t.dtype != uint32:
-        raise WrongDtype(
-            f"metadata_tensor is {t.dtype}",
-            rule="metadata-dtype",
-            got=str(t.dtype),
-            limit="uint32",
-            hint="counts are uint32",
-        )
+    has_dtype(t, "metadata_tensor", frozenset({uint32}), rule="metadata-dtype", hint="counts are uint32")
     if not t.is_contiguous():
         raise WrongShape(
             f"metadata_tensor has strides {t.strides}",
@@ -219,16 +175,3 @@ def metadata(s: Session, t: Any, n: int, has_rdispls: bool) -> NkiTensor:
             hint="its rows lie one after the other in memory",
         )
     return t
-
-
-def two_cores(s: Session, kind: str) -> None:
-    """Refuse a launch on one core."""
-    cores = 1 if s.machine is None else s.machine.cores
-    if cores != 2:
-        raise HardwareLimit(
-            f"{kind} needs a kernel on two cores and this one runs on {cores}",
-            rule="lnc",
-            got=cores,
-            limit=2,
-            hint="launch it with kernel[2]",
-        )

@@ -10,6 +10,7 @@ import numpy as np
 from trnsim.collectives import checks
 from trnsim.collectives.groups import members
 from trnsim.collectives.world import Offer, Work, World
+from trnsim.isa.dge import check_priority
 from trnsim.language.tensor import NkiTensor
 from trnsim.session import Session, instruction
 
@@ -20,16 +21,8 @@ def take_part(s: Session, offer: Offer, ranks: tuple[int, ...], work: Work, **co
     """Meet the other ranks, let the transfer be done, and record it."""
     world = World() if s.machine is None else s.machine.world
     sync = world.meet(offer, ranks, work)
-    s.done(
-        "cc",
-        tuple(offer.dsts),
-        tuple(offer.srcs),
-        kind=offer.kind,
-        bytes=offer.nbytes,
-        ranks=len(ranks),
-        sync=sync,
-        **cost,
-    )
+    cost |= {"kind": offer.kind, "bytes": offer.nbytes, "ranks": len(ranks), "sync": sync}
+    s.done("cc", tuple(offer.dsts), tuple(offer.srcs), **cost)
 
 
 def offered(
@@ -48,7 +41,7 @@ def all_reduce(
 
     HBM, or one SBUF tile.
     """
-    checks.priority_ok(s, priority)
+    check_priority(s, priority)
     ranks, fold = members(s, replica_group), checks.reduction(op)
     offer = offered(s, "all_reduce", srcs, dsts, op=fold)
     checks.summable(offer.srcs)
@@ -68,7 +61,7 @@ def all_gather(
     s: Session, srcs: Any, dsts: Any, replica_group: Any, collective_dim: Any, priority: Any = None, name: Any = None
 ) -> None:
     """``dsts[i]`` of every rank becomes all ranks' ``srcs[i]``, joined along ``collective_dim`` (0; SBUF: 0 or 1)."""
-    checks.priority_ok(s, priority)
+    check_priority(s, priority)
     ranks = members(s, replica_group)
     offer = offered(s, "all_gather", srcs, dsts, collective_dim=collective_dim)
     dim = checks.dimension(collective_dim, offer.srcs, sbuf=(0, 1))
@@ -97,7 +90,7 @@ def reduce_scatter(
     name: Any = None,
 ) -> None:
     """Rank r of the group gets the r-th part, along dimension 0, of the ``op`` of all ranks' ``srcs[i]``."""
-    checks.priority_ok(s, priority)
+    check_priority(s, priority)
     ranks, fold = members(s, replica_group), checks.reduction(op)
     offer = offered(s, "reduce_scatter", srcs, dsts, collective_dim=collective_dim, op=fold)
     checks.summable(offer.srcs)
@@ -119,7 +112,7 @@ def all_to_all(
     s: Session, srcs: Any, dsts: Any, replica_group: Any, collective_dim: Any, priority: Any = None, name: Any = None
 ) -> None:
     """Part j of rank i's ``srcs[k]`` becomes part i of rank j's ``dsts[k]``, along dimension 0. HBM only."""
-    checks.priority_ok(s, priority)
+    check_priority(s, priority)
     ranks = members(s, replica_group)
     offer = offered(s, "all_to_all", srcs, dsts, sbuf=False, collective_dim=collective_dim)
     dim = checks.dimension(collective_dim, offer.srcs)

@@ -9,6 +9,7 @@ from trnsim.collectives.fixed import Moves, offered, take_part
 from trnsim.collectives.groups import in_world, members
 from trnsim.collectives.world import Offer
 from trnsim.errors import WrongArgument
+from trnsim.isa.dge import check_priority
 from trnsim.isa.registers import VirtualRegister
 from trnsim.language.layout import as_index
 from trnsim.session import Session, instruction
@@ -51,7 +52,7 @@ def collective_permute(
     s: Session, srcs: Any, dsts: Any, source_target_pairs: Any, priority: Any = None, name: Any = None
 ) -> None:
     """``dsts[0]`` of each pair's target becomes ``srcs[0]`` of its source. Ranks in no pair do nothing. HBM only."""
-    checks.priority_ok(s, priority)
+    check_priority(s, priority)
     pairs = _pairs(s, source_target_pairs)
     ranks = tuple(sorted(a for a, _ in pairs))
     offer = offered(s, "collective_permute", srcs, dsts, sbuf=False, most=1, source_target_pairs=pairs)
@@ -126,7 +127,7 @@ def collective_permute_implicit(
 
     The ring is the group's list.
     """
-    checks.priority_ok(s, priority)
+    check_priority(s, priority)
     ranks = members(s, replica_group)
     _channels(s, ranks, channel_ids, srcs_by_channel=srcs_by_channel, dsts_by_channel=dsts_by_channel)
     offer = offered(s, "collective_permute_implicit", [c[0] for c in srcs_by_channel], [c[0] for c in dsts_by_channel])
@@ -153,7 +154,7 @@ def collective_permute_implicit_reduce(
     name: Any = None,
 ) -> None:
     """Round a ring: ``dsts_by_channel[c][0]`` becomes the predecessor's ``op(srcs0[c][0], srcs1[c][0])``."""
-    checks.priority_ok(s, priority)
+    check_priority(s, priority)
     ranks, fold = members(s, replica_group), checks.reduction(op)
     _channels(
         s,

@@ -15,7 +15,10 @@ from trnsim.collectives import checks
 from trnsim.collectives.fixed import Moves, offered, take_part
 from trnsim.collectives.groups import members, world_size
 from trnsim.collectives.world import Offer
-from trnsim.errors import HardwareLimit, OutOfBounds, WrongArgument, WrongEngine, WrongShape
+from trnsim.errors import HardwareLimit, OutOfBounds, WrongArgument, WrongShape
+from trnsim.isa.dge import check_priority
+from trnsim.isa.multicore import two_cores
+from trnsim.isa.operands import needs
 from trnsim.language.tensor import NkiTensor
 from trnsim.session import Session, instruction
 
@@ -112,7 +115,7 @@ def all_gather_v(
 
     Two cores and groups of four ranks only; ``has_rdispls`` is not supported by the hardware's library yet.
     """
-    checks.priority_ok(s, priority)
+    check_priority(s, priority)
     ranks = members(s, replica_group)
     if has_rdispls:
         raise WrongArgument(
@@ -122,7 +125,7 @@ def all_gather_v(
             limit=False,
             hint="chunks are laid out in equal slots; leave has_rdispls out",
         )
-    checks.two_cores(s, "all_gather_v")
+    two_cores(s, "all_gather_v")
     if len(ranks) != 4:
         raise HardwareLimit(
             f"all_gather_v over {len(ranks)} ranks",
@@ -145,7 +148,7 @@ def _fabric_ok(s: Session, ranks: tuple[int, ...]) -> None:
     world = None if s.machine is None else s.machine.world
     node = world.per_node if world is not None else 1
     if s.target.generation >= 4:
-        checks.two_cores(s, "all_to_all_v")
+        two_cores(s, "all_to_all_v")
         whole = len(ranks) % 4 == 0 and list(ranks) == list(range(ranks[0], ranks[0] + len(ranks)))
         if not whole or world_size(s) <= 4:
             raise HardwareLimit(
@@ -183,17 +186,11 @@ def all_to_all_v(
     With ``has_rdispls`` (trn3) they land at ``recv_displs[sender]``. Groups are one rank per instance on trn1 and
     trn2, whole chips on trn3.
     """
-    checks.priority_ok(s, priority)
+    check_priority(s, priority)
     ranks = members(s, replica_group)
     displaced = bool(has_rdispls)
-    if displaced and s.target.generation < 4:
-        raise WrongEngine(
-            f"has_rdispls=True on {s.target.name}",
-            rule="generation",
-            got=s.target.name,
-            limit="trn3",
-            hint="chunks are laid out in equal slots there",
-        )
+    if displaced:
+        needs(s, 4, "has_rdispls=True", "chunks are laid out in equal slots there")
     _fabric_ok(s, ranks)
     offer = _offer(s, "all_to_all_v", srcs, dsts, metadata_tensor, ranks, bool(recv_counts_known), displaced)
 

@@ -18,7 +18,8 @@ _GPSIMD_BYTES = {4: 1024, 2: 512, 1: 256}
 _BARRIER_ENGINES = (eng.tensor, eng.vector, eng.scalar, eng.gpsimd, eng.sync)
 
 
-def _device(s: Session, what: str) -> Device:
+def two_cores(s: Session, what: str) -> Device:
+    """Return what connects the two cores of this launch; refuse a launch on one."""
     device: Device | None = s.machine
     if device is None or device.cores < 2:
         raise HardwareLimit(
@@ -57,7 +58,7 @@ def sendrecv(
     core's k-th call on that pipe; pipes go on independently. ``dma_engine.gpsimd_dma`` moves at most 1024, 512 or 256
     bytes per partition of 32-, 16- and 8-bit types.
     """
-    device = _device(s, "sendrecv")
+    device = two_cores(s, "sendrecv")
     mode = member(dma, dma_engine, "dma_engine")
     send, receive = _core(send_to_rank, "send_to_rank"), _core(recv_from_rank, "recv_from_rank")
     pipe = as_index(pipe_id)
@@ -96,7 +97,7 @@ def core_barrier(s: Session, data: Any, cores: Any, engine: Any = eng.gpsimd, na
 
     What they wrote to ``data``, a ``shared_hbm`` tensor, can then be read by either.
     """
-    device = _device(s, "core_barrier")
+    device = two_cores(s, "core_barrier")
     on = member(eng, engine, "engine")
     if on is eng.unknown:
         on = eng.gpsimd
