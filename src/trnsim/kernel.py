@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+from trnsim._lint import words
 from trnsim.adopt import adopt, adopt_argument
 from trnsim.arguments import Arguments, LostOutput, PrivateOutput, check_arguments, same_results, tensors_in
 from trnsim.collectives.world import World
@@ -87,20 +88,9 @@ def as_grid(grid: Any) -> tuple[int, ...]:
     return extents
 
 
-_JIT_OPTIONS = frozenset(
-    {
-        "address_rotation",
-        "compiler_args",
-        "debug_kernel",
-        "disable_allocated_tensor_check",
-        "enable_out_of_bound_check",
-        "experimental_flags",
-        "grid",
-        "kernel_return",
-        "mode",
-        "platform_target",
-        "show_compiler_tb",
-    }
+_JIT_OPTIONS = words(
+    "address_rotation compiler_args debug_kernel disable_allocated_tensor_check enable_out_of_bound_check "
+    "experimental_flags grid kernel_return mode platform_target show_compiler_tb"
 )
 _DEPRECATED = {
     "mode": "NKI finds the framework from the arguments",

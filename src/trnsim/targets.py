@@ -97,17 +97,9 @@ TARGETS = {t.name: t for t in (TRN1, TRN2, TRN3)}
 if os.environ.get(target_file.VARIABLE):
     _own = target_file.read(os.environ[target_file.VARIABLE], TARGETS)
     TARGETS[_own.name] = _own
-_ALIASES = {
-    "trn1": "trn1",
-    "inf2": "trn1",
-    "gen2": "trn1",
-    "trn2": "trn2",
-    "gen3": "trn2",
-    "trn3": "trn3",
-    # the name the compiler gave it before it was launched
-    "trn3pre": "trn3",
-    "gen4": "trn3",
-}
+# trn3pre is the name the compiler gave trn3 before it was launched
+_NAMES = {"trn1": ("trn1", "inf2", "gen2"), "trn2": ("trn2", "gen3"), "trn3": ("trn3", "trn3pre", "gen4")}
+_ALIASES = {alias: name for name, aliases in _NAMES.items() for alias in aliases}
 
 
 def target_named(name: Any = None) -> Target:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
+from functools import total_ordering
 from typing import Any, TypeVar
 
 from trnsim.errors import WrongArgument
@@ -55,6 +56,7 @@ class matmul_perf_mode(Enum):
     double_row = "double_row"
 
 
+@total_ordering
 class nc_version(Enum):
     """NeuronCore generations."""
 
@@ -64,15 +66,6 @@ class nc_version(Enum):
 
     def __lt__(self, other: nc_version) -> bool:
         return self.value < other.value
-
-    def __le__(self, other: nc_version) -> bool:
-        return self.value <= other.value
-
-    def __gt__(self, other: nc_version) -> bool:
-        return self.value > other.value
-
-    def __ge__(self, other: nc_version) -> bool:
-        return self.value >= other.value
 
 
 class dma_engine(Enum):

@@ -14,28 +14,25 @@ from trnsim.memory import Scope
 from trnsim.session import require_session
 
 
-def _static(name: str, start: Any, stop: Any, step: Any) -> range:
-    warnings.warn(f"nl.{name} is an alias of range, which NKI prefers", DeprecationWarning, stacklevel=3)
-    first, last = (0, start) if stop is None else (start, stop)
-    by = as_index(step)
-    if not by:
-        raise WrongArgument(f"nl.{name}: step 0", rule="range", got=0, limit=1, hint="a range needs a step")
-    return range(as_index(first), as_index(last), by)
+def _unrolled(name: str) -> Callable[..., range]:
+    """Return an alias of ``range`` that warns of its name."""
+
+    def static(start: int, stop: int | None = None, step: int = 1) -> range:
+        """``range``, unrolled (deprecated name)."""
+        warnings.warn(f"nl.{name} is an alias of range, which NKI prefers", DeprecationWarning, stacklevel=2)
+        first, last = (0, start) if stop is None else (start, stop)
+        by = as_index(step)
+        if not by:
+            raise WrongArgument(f"nl.{name}: step 0", rule="range", got=0, limit=1, hint="a range needs a step")
+        return range(as_index(first), as_index(last), by)
+
+    static.__name__ = static.__qualname__ = name
+    return static
 
 
-def affine_range(start: int, stop: int | None = None, step: int = 1) -> range:
-    """``range``, unrolled (deprecated name)."""
-    return _static("affine_range", start, stop, step)
-
-
-def sequential_range(start: int, stop: int | None = None, step: int = 1) -> range:
-    """``range``, unrolled (deprecated name)."""
-    return _static("sequential_range", start, stop, step)
-
-
-def static_range(start: int, stop: int | None = None, step: int = 1) -> range:
-    """``range``, unrolled (deprecated name)."""
-    return _static("static_range", start, stop, step)
+affine_range = _unrolled("affine_range")
+sequential_range = _unrolled("sequential_range")
+static_range = _unrolled("static_range")
 
 
 def _dynamic(what: str, start: Any, stop: Any, step: Any) -> Iterator[Any]:

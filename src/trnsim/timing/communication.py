@@ -34,14 +34,9 @@ def _sendrecv(call: Call, target: Target) -> Cost:
 
 
 # how often each rank's share crosses a link, in units of the largest operand
-_SHARES = {
-    "all_reduce": 2.0,
-    "all_gather": 1.0,
-    "all_gather_v": 1.0,
-    "reduce_scatter": 1.0,
-    "all_to_all": 1.0,
-    "all_to_all_v": 1.0,
-}
+_SHARES = {"all_reduce": 2.0} | dict.fromkeys(
+    ("all_gather", "all_gather_v", "reduce_scatter", "all_to_all", "all_to_all_v"), 1.0
+)
 
 
 @formula(*_SHARES)

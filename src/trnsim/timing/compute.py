@@ -225,14 +225,7 @@ def _reciprocal(call: Call, target: Target) -> Cost:
 
 # P: these do not force a table load; the others group as trn2 profiles show them, and alone where none do
 _ANY_TABLE = frozenset(("copy", "identity", "square", "relu", "abs", "none"))
-_TABLES = {
-    "rsqrt": "rsqrt",
-    "sqrt": "rsqrt",
-    "exp": "exp",
-    "sigmoid": "sigmoid",
-    "silu": "silu",
-    "softplus": "softplus",
-}
+_TABLES = {"sqrt": "rsqrt"}
 
 
 def table_of(op: Any) -> str | None:
