@@ -55,18 +55,12 @@ class ComplexTensor(Planes):
             real = from_numpy(real)
         if isinstance(imag, np.ndarray):
             imag = from_numpy(imag)
+        if imag is not None and isinstance(real, ComplexTensor | Tensor) and real.is_complex():
+            raise ArgumentError(op="ComplexTensor", argument="imag", got="a plane", expected="None beside complex data")
         if isinstance(real, ComplexTensor):
-            if imag is not None:
-                raise ArgumentError(
-                    op="ComplexTensor", argument="imag", got="a plane", expected="None beside complex data"
-                )
             real, imag = real.real, real.imag
         real = strided("ComplexTensor", real)
         if real.is_complex():
-            if imag is not None:
-                raise ArgumentError(
-                    op="ComplexTensor", argument="imag", got="a plane", expected="None beside complex data"
-                )
             real, imag = real.real, real.resolve_conj().imag
         elif imag is None:
             imag = torch.zeros_like(real)
@@ -187,11 +181,9 @@ class ComplexTensor(Planes):
 
     def abs(self) -> Tensor:
         """Return the magnitude, without overflow; its gradient at 0 is 0."""
-        return (
-            torch.view_as_complex(torch.stack((self.real, self.imag), -1)).abs()
-            if _full(self)
-            else (torch.hypot(self.real.float(), self.imag.float()).to(self.dtype))
-        )
+        if self.dtype in (torch.float32, torch.float64):
+            return torch.view_as_complex(torch.stack((self.real, self.imag), -1)).abs()
+        return torch.hypot(self.real.float(), self.imag.float()).to(self.dtype)
 
     def angle(self) -> Tensor:
         """Return the argument in ``(-pi, pi]``."""
@@ -242,7 +234,7 @@ class ComplexTensor(Planes):
     __radd__ = __add__
 
     def __sub__(self, other: Operand) -> ComplexTensor:
-        return self + -_negatable(other)
+        return self + -(np.asarray(other) if isinstance(other, np.generic) else other)
 
     def __rsub__(self, other: Operand) -> ComplexTensor:
         return -self + other
@@ -346,10 +338,6 @@ def parts_of(z: Tensor) -> ComplexTensor:
     return _unchecked(z.real, z.imag)
 
 
-def _full(z: ComplexTensor) -> bool:
-    return z.dtype in (torch.float32, torch.float64)
-
-
 def _parts(value: Any, like: ComplexTensor) -> tuple[Any, Any]:
     """Return real and imaginary part of an operand; ``None`` for an imaginary part that is not there."""
     if isinstance(value, ComplexTensor):
@@ -374,10 +362,6 @@ def _plane_dtype(value: Any) -> Any:
         if not value.is_floating_point:
             raise DtypeError(op="ComplexTensor.to", argument="dtype", got=value, expected="complex or floating-point")
     return value
-
-
-def _negatable(value: Any) -> Any:
-    return np.asarray(value) if isinstance(value, np.generic) else value
 
 
 def as_complex_tensor(value: Any, like: ComplexTensor) -> ComplexTensor:

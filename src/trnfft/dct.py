@@ -314,19 +314,10 @@ def _ends(x: Tensor, kind: int, sine: bool, by: float, kinds: tuple[int, ...]) -
     return x * torch.from_numpy(weights).to(x.dtype).to(x.device)
 
 
-def _r2c(x: Tensor, precision: Precision, via: Via) -> Tensor:
-    call = R2C(x, [x.ndim - 1], "none", precision)
-    return call.nki() if via == "nki" else call.pytorch()
-
-
-def _c2r(x: Tensor, n: int, precision: Precision, via: Via) -> Tensor:
-    call = C2R(x, [x.ndim - 1], n, "none", precision)
-    return call.nki() if via == "nki" else call.pytorch()
-
-
-def _c2c(x: Tensor, precision: Precision, via: Via) -> Tensor:
-    call = C2C(x, [x.ndim - 1], False, "none", precision)
-    return call.nki() if via == "nki" else call.pytorch()
+def _run(kind: Any, x: Tensor, *options: Any, via: Via) -> Tensor:
+    """Transform the last axis by one implementation."""
+    result: Tensor = getattr(kind(x, [x.ndim - 1], *options), via)()
+    return result
 
 
 def _phases(a: int, b: int, period: int, count: int, *, like: Tensor, by: float = 1.0) -> Tensor:
@@ -342,20 +333,20 @@ def _table(a: int, b: int, period: int, count: int, by: float, dtype: torch.dtyp
 
 def _cosine1(x: Tensor, precision: Precision, via: Via) -> Tensor:
     even = torch.cat((x, x[..., 1:-1].flip(-1)), -1)
-    return _r2c(even, precision, via).real
+    return _run(R2C, even, "none", precision, via=via).real
 
 
 def _sine1(x: Tensor, precision: Precision, via: Via) -> Tensor:
     zero = torch.zeros_like(x[..., :1])
     odd = torch.cat((zero, x, zero, -x.flip(-1)), -1)
-    return -_r2c(odd, precision, via).imag[..., 1 : x.shape[-1] + 1]
+    return -_run(R2C, odd, "none", precision, via=via).imag[..., 1 : x.shape[-1] + 1]
 
 
 def _cosine2(x: Tensor, precision: Precision, via: Via) -> Tensor:
     n = x.shape[-1]
     # Even terms forward, odd ones backward (Makhoul).
     folded = torch.cat((x[..., ::2], x[..., 1::2].flip(-1)), -1)
-    half = _r2c(folded, precision, via)
+    half = _run(R2C, folded, "none", precision, via=via)
     half = half * _phases(1, 0, 4 * n, n // 2 + 1, like=x, by=2.0)
     return torch.cat((half.real, -half.imag[..., 1 : (n + 1) // 2].flip(-1)), -1)
 
@@ -365,7 +356,7 @@ def _cosine3(x: Tensor, precision: Precision, via: Via) -> Tensor:
     half = n // 2 + 1
     mirrored = torch.cat((torch.zeros_like(x[..., :1]), x[..., n - half + 1 :].flip(-1)), -1)
     spectrum = torch.complex(x[..., :half], -mirrored) * _phases(-1, 0, 4 * n, half, like=x)
-    folded = _c2r(spectrum, n, precision, via)
+    folded = _run(C2R, spectrum, n, "none", precision, via=via)
     odd = torch.nn.functional.pad(folded[..., (n + 1) // 2 :].flip(-1), (0, n % 2))
     return torch.stack((folded[..., : (n + 1) // 2], odd), -1).flatten(-2)[..., :n]
 
@@ -374,11 +365,11 @@ def _cosine4(x: Tensor, precision: Precision, via: Via) -> Tensor:
     n = x.shape[-1]
     if n % 2:
         padded = torch.nn.functional.pad(x * _phases(1, 0, 4 * n, n, like=x), (0, n))
-        spectrum = _c2c(padded, precision, via)[..., :n]
+        spectrum = _run(C2C, padded, False, "none", precision, via=via)[..., :n]
         return (spectrum * _phases(2, 1, 8 * n, n, like=x, by=2.0)).real
     packed = torch.complex(x[..., ::2], x[..., 1::2].flip(-1))
     packed = packed * _phases(4, 1, 8 * n, n // 2, like=x)
-    spectrum = _c2c(packed, precision, via)
+    spectrum = _run(C2C, packed, False, "none", precision, via=via)
     spectrum = spectrum * _phases(1, 0, 2 * n, n // 2, like=x, by=2.0)
     return torch.stack((spectrum.real, -spectrum.imag.flip(-1)), -1).flatten(-2)
 

@@ -108,7 +108,7 @@ class FFTPlan(Plan):
             f"{self.kind} {str(self.dtype).removeprefix('torch.')}{list(self.shape)} norm={self.norm or 'backward'}"
         ]
         lines += [f"  axis {stage.axis}: {stage}" for stage in self.stages]
-        lines.append(_tables(self))
+        lines.append(f"  tables: {quantity(sum(table.nbytes for table in self.tables), 'B')}")
         return "\n".join((*lines, *("  " + line for line in Plan.__str__(self).splitlines())))
 
 
@@ -132,10 +132,6 @@ def _stages(steps: Sequence[Step]) -> tuple[tuple[Stage, ...], tuple[Tensor, ...
         stages += of_call[0]
         tables += of_call[1]
     return tuple(stages), tuple(tables)
-
-
-def _tables(plan: FFTPlan) -> str:
-    return f"  tables: {quantity(sum(table.nbytes for table in plan.tables), 'B')}"
 
 
 def _tupled(value: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import Unpack
 
 import torch
 from torch import Tensor
@@ -10,6 +10,7 @@ from torch import Tensor
 from trnrand import maths
 from trnrand.gamma import log_gamma, moderate, normals_of, scaled_gamma, standard_gamma, tiny
 from trnrand.request import Number, Options, Request, Size, as_tensor, drawing
+from trnrand.source import shape_of
 from trnsci import ArgumentError, check
 
 
@@ -126,7 +127,7 @@ def dirichlet(*size: Size, alpha: Tensor, **options: Unpack[Options]) -> Tensor:
         raise ArgumentError(
             op="dirichlet", argument="shape of alpha", got=tuple(alpha.shape), expected="[..., K], K >= 1"
         )
-    whole = (*_batch(size), alpha.shape[-1]) if size else ()
+    whole = (*shape_of("dirichlet", size), alpha.shape[-1]) if size else ()
     parameters = {"alpha": (alpha, "shape")}
     request = Request("dirichlet", whole, parameters=parameters, **options)
     shapes, k = request.tensor("alpha"), alpha.shape[-1]
@@ -140,7 +141,3 @@ def dirichlet(*size: Size, alpha: Tensor, **options: Unpack[Options]) -> Tensor:
         rows = hard.expand(request.count).reshape(-1, k).any(-1, keepdim=True)
         shares = torch.where(rows, parts / parts.sum(-1, keepdim=True), shares)
     return request.finish(shares)
-
-
-def _batch(size: tuple[Any, ...]) -> tuple[Any, ...]:
-    return tuple(size[0]) if len(size) == 1 and isinstance(size[0], (tuple, list, torch.Size)) else size

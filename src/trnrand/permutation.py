@@ -35,7 +35,11 @@ def permutation(
         so devices agree; two of N keys are equal with a chance below ``N**2 / 2**65``, and then keep their order.
     """
     order, request = _order("permutation", x, device, generator)
-    return request.finish(order) if not isinstance(x, Tensor) else _gathered(request, x, order)
+    if not isinstance(x, Tensor):
+        return request.finish(order)
+    shuffled = x[order if request._taken is None else order[request._taken]]
+    request.commit()
+    return shuffled
 
 
 @drawing
@@ -74,12 +78,6 @@ def order_of(request: Request) -> Tensor:
     stream, first = request.claim(2)
     words = stream_words(stream, 2 * first, 2 * request.count, request.device).view(-1, 2)
     return torch.argsort(words[:, 1] << 32 | words[:, 0], stable=True)
-
-
-def _gathered(request: Request, x: Tensor, order: Tensor) -> Tensor:
-    rows = x[order if request._taken is None else order[request._taken]]
-    request.commit()
-    return rows
 
 
 @drawing

@@ -57,10 +57,6 @@ def _flag(text: str) -> bool | None:
     return True if word in _TRUE else False if word in _FALSE else None
 
 
-def _count(text: str) -> int | None:
-    return int(text) if text.isdecimal() else None
-
-
 def _path(text: str) -> Path | None:
     try:
         return Path(text).expanduser()
@@ -78,20 +74,15 @@ def _backend(text: str) -> BackendName | None:
     return next((name for name in BACKENDS if name == text), None)
 
 
-def _target(text: str) -> TargetName | None:
-    return next((name for name in TARGETS if name == text), None)
-
-
-def _cores(text: str) -> int | None:
-    return int(text) if text in ("1", "2") else None
-
-
-def _flag_setting(name: str, meaning: str, *, default: bool = False) -> Setting[bool]:
-    return Setting(name=name, accepts="0 or 1", default=default, meaning=meaning, parse=_flag)
+def _flag_setting(name: str, meaning: str) -> Setting[bool]:
+    return Setting(name=name, accepts="0 or 1", default=False, meaning=meaning, parse=_flag)
 
 
 def _count_setting(name: str, default: int, meaning: str) -> Setting[int]:
-    return Setting(name=name, accepts="a non-negative integer", default=default, meaning=meaning, parse=_count)
+    def parse(text: str) -> int | None:
+        return int(text) if text.isdecimal() else None
+
+    return Setting(name=name, accepts="a non-negative integer", default=default, meaning=meaning, parse=parse)
 
 
 BACKEND: Setting[BackendName] = Setting(
@@ -106,7 +97,7 @@ TARGET: Setting[TargetName] = Setting(
     accepts=" | ".join(TARGETS),
     default="trn2",
     meaning="Hardware generation the simulator imitates; on a Neuron host the one found is used for predictions.",
-    parse=_target,
+    parse=lambda text: next((name for name in TARGETS if name == text), None),
 )
 CACHE_DIR: Setting[Path] = Setting(
     name="TRNSCI_CACHE_DIR",
@@ -132,7 +123,7 @@ LOGICAL_CORES: Setting[int] = Setting(
     default=1,
     meaning="Cores of a logical core, a variable of AWS's. With 2, kernels that share their work run on both and the "
     "others are refused; importing trnsci on a Neuron host sets 1 where nobody chose.",
-    parse=_cores,
+    parse=lambda text: int(text) if text in ("1", "2") else None,
 )
 STAND_IN: Setting[Path | None] = Setting(
     name="TRNSCI_STAND_IN",

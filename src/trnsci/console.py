@@ -42,6 +42,11 @@ def plain(table: Table) -> str:
     return "\n".join(text)
 
 
+def shorter(text: str, length: int) -> str:
+    """Cut a text to a length."""
+    return text if len(text) <= length else f"{text[: length - 3]}..."
+
+
 def progress(text: str) -> None:
     """Say what is going on, on a line of the terminal that the next one replaces unless it ends in a newline.
 

@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     function = _function(args.op)
     operands = Operands(args)
     with trnsci.backend(args.backend) if args.backend else nullcontext():
-        positional, named = operands.bind(function, _meta)
+        positional, named = operands.bind(function, lambda shape, dtype: torch.empty(shape, dtype=dtype, device="meta"))
         try:
             explanation = trnsci.explain(function, *positional, **named)
         except (TrnError, ArithmeticError, NotImplementedError, RuntimeError, TypeError, ValueError) as refusal:
@@ -233,10 +233,6 @@ class Operands:
             indices, values.to(like.dtype), (rows, columns), check_invariants=True
         ).coalesce()
         return importlib.import_module("trnsparse").COOMatrix.from_torch(matrix).to_csr()
-
-
-def _meta(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-    return torch.empty(shape, dtype=dtype, device="meta")
 
 
 def _random(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:

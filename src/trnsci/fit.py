@@ -21,10 +21,11 @@ from typing import Any
 from trnsci import config
 from trnsci.analogs import ANALOGS, ENERGY, FUNCTIONS, STAYS, Analog, runs_on_neuron
 from trnsci.config import TargetName
+from trnsci.console import shorter
 from trnsci.drop_in import drop_in
 from trnsci.errors import ArgumentError
 from trnsci.fit_profiler import IMPORTS, Children, Place, Plain, Sampler, Watch
-from trnsci.fit_report import NEURON, FitReport, Group, OnTarget, shortened, shorter
+from trnsci.fit_report import NEURON, FitReport, Group, OnTarget, shortened
 from trnsci.fit_scan import SOURCES, scanned
 from trnsci.ledger import Ledger, ledger
 from trnsci.plans import Plan, Step, seconds

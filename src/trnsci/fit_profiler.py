@@ -24,6 +24,7 @@ from trnsci import config
 from trnsci.analogs import ANALOGS
 from trnsci.analogs.methods import methods_observed, operands
 from trnsci.analogs.replacing import observed
+from trnsci.console import shorter
 from trnsci.ledger import WATCHES, in_op, record
 from trnsci.ops import Op
 from trnsci.specs import freeze, tensors_in
@@ -258,11 +259,6 @@ class Sampler:
             last = now
 
 
-def _statement(line: str) -> str:
-    text = line.partition("  #")[0].strip()
-    return text if len(text) <= SOURCE else f"{text[: SOURCE - 3]}..."
-
-
 def _place(frame: FrameType | None) -> Place | None:
     """Return where a moment belongs, or ``None`` when it is measured already or outside the program."""
     called = ours = ""
@@ -279,8 +275,8 @@ def _place(frame: FrameType | None) -> Place | None:
         if package in config.PACKAGES and place is None:
             ours = ours or package
         elif not package and place is None:
-            source = linecache.getline(code.co_filename, frame.f_lineno)
-            place = Place(f"inside {ours}") if ours else Place(_at(frame), _statement(source), called)
+            source = linecache.getline(code.co_filename, frame.f_lineno).partition("  #")[0].strip()
+            place = Place(f"inside {ours}") if ours else Place(_at(frame), shorter(source, SOURCE), called)
         called = package
         frame = frame.f_back
     return place

@@ -413,11 +413,6 @@ def machine() -> str:
     return f"Measured on {name} with {threads} thread{'s' * (threads > 1)}."
 
 
-def shorter(text: str, length: int) -> str:
-    """Cut a text to a length."""
-    return text if len(text) <= length else f"{text[: length - 3]}..."
-
-
 def shortened(operands: str) -> str:
     """Operands for a table: three of them and a count where there are many."""
     words = operands.split(" ")

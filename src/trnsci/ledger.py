@@ -83,19 +83,14 @@ class Ledger:
         self.transfers: list[Transfer] = []
         self.exchanges: list[Exchange] = []
         self.substitutions: list[Substitution] = []
+        lists = (self.entries, self.transfers, self.exchanges, self.substitutions)
+        self._lists: dict[type, Any] = dict(zip((Entry, Transfer, Exchange, Substitution), lists, strict=True))
         self._lock = threading.Lock()
 
     def record(self, item: Entry | Transfer | Exchange | Substitution) -> None:
         """Append one of them to its list."""
         with self._lock:
-            if isinstance(item, Entry):
-                self.entries.append(item)
-            elif isinstance(item, Exchange):
-                self.exchanges.append(item)
-            elif isinstance(item, Substitution):
-                self.substitutions.append(item)
-            else:
-                self.transfers.append(item)
+            self._lists[type(item)].append(item)
 
     def __len__(self) -> int:
         return len(self.entries)

@@ -180,17 +180,8 @@ def families() -> tuple[Family, ...]:
 def _read(library: str) -> Iterable[Family]:
     with (_DATA / f"{library}.csv").open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
-            yield Family(
-                library=library,
-                patterns=tuple(row["symbols"].split()),
-                kind=row["kind"],
-                removed=row["removed"] == "yes",
-                status=row["status"],
-                analog=tuple(row["analog"].split()),
-                example=row["example"],
-                result=row["result"],
-                note=row["note"],
-            )
+            lists = {"patterns": tuple(row.pop("symbols").split()), "analog": tuple(row.pop("analog").split())}
+            yield Family(library=library, removed=row.pop("removed") == "yes", **lists, **row)
 
 
 @functools.cache

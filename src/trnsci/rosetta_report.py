@@ -28,15 +28,16 @@ def answer(symbol: str | None, library: str | None, gaps: bool) -> tuple[dict[st
     """
     if gaps:
         missing = [family for family in _families(library) if family.status == "missing"]
-        return {
-            "coverage": _counts(library),
-            "missing": [family.to_dict() for family in missing],
-        }, [_kinds(library), _missing(missing)]
+        listed = [family.to_dict() for family in missing]
+        rows = [(LIBRARIES[f.library], _short(f), str(len(f.symbols)), f.note) for f in missing]
+        table = Table("Not covered", ("library", "symbols", "count", "reason"), rows)
+        return {"coverage": _counts(library), "missing": listed}, [_kinds(library), table]
     if symbol is not None:
         hits = rosetta.search(symbol, library)
         if not hits:
             rosetta.lookup(symbol)
-        return _as_json(symbol, hits), _said(symbol, hits)
+        listed = [{"symbol": hit.symbol, "match": hit.how, **hit.family.to_dict()} for hit in hits]
+        return {"query": symbol, "hits": listed}, _said(symbol, hits)
     if library is not None:
         rows = [_row(_short(family), family) for family in _families(library)]
         listed = [family.to_dict() for family in _families(library)]
@@ -72,13 +73,6 @@ def _said(symbol: str, hits: Sequence[Hit]) -> list[Table | str]:
     return [*map(card, exact), *([f"  see also {', '.join(related)}"] if related else [])]
 
 
-def _as_json(symbol: str, hits: Sequence[Hit]) -> dict[str, Any]:
-    return {
-        "query": symbol,
-        "hits": [{"symbol": hit.symbol, "match": hit.how, **hit.family.to_dict()} for hit in hits],
-    }
-
-
 def _several(symbol: str, hits: Sequence[Hit]) -> Table:
     grouped: dict[Family, list[Hit]] = {}
     for hit in hits:
@@ -112,11 +106,6 @@ def _kinds(library: str | None) -> Table:
             if counts.total:
                 rows.append((LIBRARIES[name], kind, *_cells(counts), f"{counts.covered:.1%}"))
     return Table("Coverage", ("library", "kind", "symbols", *STATUSES.values(), "covered"), rows)
-
-
-def _missing(missing: Sequence[Family]) -> Table:
-    rows = [(LIBRARIES[f.library], _short(f), str(len(f.symbols)), f.note) for f in missing]
-    return Table("Not covered", ("library", "symbols", "count", "reason"), rows)
 
 
 def _cells(counts: Coverage) -> tuple[str, ...]:

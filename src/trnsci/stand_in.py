@@ -31,7 +31,7 @@ from torch import Tensor
 import trnsim
 from trnsci import config, neuron
 from trnsci.errors import ArgumentError
-from trnsci.specs import ResidentTensor, freeze, map_tensors
+from trnsci.specs import ResidentTensor, freeze, map_tensors, tensors_in
 from trnsim import target_file
 from trnsim.targets import TARGETS, Target
 
@@ -62,7 +62,7 @@ class Machine(neuron.StandIn):
         fault = self.faults.get(name, {})
         self._break(fault)
         plain = map_tensors(args, lambda t: t.detach().as_subclass(Tensor))
-        key = name, freeze(plain), tuple(sorted(static.items(), key=str)), tuple(map(_digest, _tensors(plain)))
+        key = name, freeze(plain), tuple(sorted(static.items(), key=str)), tuple(map(_digest, tensors_in(plain)))
         if key not in self._runs:
             self._runs[key] = trnsim.profile(kernel, target=self.machine)(*plain, **static)
             if "fail" in fault:
@@ -87,10 +87,6 @@ class Machine(neuron.StandIn):
     def _noise(self, what: str) -> float:
         generator = torch.Generator().manual_seed(zlib.crc32(what.encode()))
         return math.exp(self.noise * float(torch.randn((), generator=generator)))
-
-
-def _tensors(values: tuple[Any, ...]) -> list[Tensor]:
-    return [value for value in values if isinstance(value, Tensor)]
 
 
 def _digest(tensor: Tensor) -> bytes:

@@ -152,7 +152,9 @@ def plan(function: Callable[..., Any], *args: Any, **kwargs: Any) -> ShardedPlan
         3
     """
     algorithm = find(function)
-    bound = {k: mapped(v, DTensor, _layout) for k, v in by_name(algorithm, args, kwargs).items()}
+    bound = {
+        k: mapped(v, DTensor, lambda x: Part.of("plan", x).layout) for k, v in by_name(algorithm, args, kwargs).items()
+    }
     layouts = [x for value in bound.values() for x in inside(value) if isinstance(x, Layout)]
     meshes = {layout.mesh for layout in layouts}
     if len(meshes) != 1:
@@ -164,11 +166,6 @@ def plan(function: Callable[..., Any], *args: Any, **kwargs: Any) -> ShardedPlan
     every = itertools.product(*map(range, mesh))
     ranks = tuple(_ranked(algorithm, bound, mesh, coordinate) for coordinate in every)
     return ShardedPlan(op=algorithm.name, operands=tuple(map(str, layouts)), mesh=mesh, ranks=ranks)
-
-
-def _layout(tensor: DTensor) -> Layout:
-    part = Part.of("plan", tensor)
-    return part.layout
 
 
 def _ranked(algorithm: Any, bound: dict[str, Any], mesh: tuple[int, ...], coordinate: tuple[int, ...]) -> RankPlan:
