@@ -11,7 +11,7 @@ import torch
 
 import trnfft
 from benchmarks.registry import Bench, Case, Kernel, Peer
-from trnfft.device import exact_programs as programs
+from trnfft.device import digit_programs
 from trnfft.kernels import exact as kernels
 from trnsci.testing import gaussian
 
@@ -30,13 +30,13 @@ def _kernel(name: str, precision: str, lengths: tuple[int, ...], columns: int) -
     arguments = (lengths, columns, -1, precision)
 
     def inputs() -> tuple[Any, ...]:
-        made = programs.program(*arguments)
+        made = digit_programs.digit_program(*arguments)
         points = math.prod(axis.length for axis in made.axes)
         x = torch.empty(2, points, made.count, columns, dtype=torch.bfloat16, device="meta")
         return x, made.tables
 
     def options() -> dict[str, Any]:
-        return {"program": programs.program(*arguments).steps}
+        return {"program": digit_programs.digit_program(*arguments).steps}
 
     return Kernel(name=name, kernel=kernels.exact, inputs=inputs, options=options)
 

@@ -11,7 +11,7 @@ import torch
 
 import trnfft
 from benchmarks.registry import Bench, Case, Kernel, Peer
-from trnfft.device import programs
+from trnfft.device import pass_programs
 from trnfft.kernels import fft as kernels
 from trnsci.testing import gaussian
 
@@ -34,10 +34,10 @@ def _kernel(
 
     def inputs() -> tuple[Any, ...]:
         plane = torch.empty(math.prod(shape), dtype=dtype, device="meta")
-        return plane, None if kind == "r2c" else torch.empty_like(plane), *programs.program(*arguments).tables
+        return plane, None if kind == "r2c" else torch.empty_like(plane), *pass_programs.pass_program(*arguments).tables
 
     def options() -> dict[str, Any]:
-        return {"program": programs.program(*arguments).steps}
+        return {"program": pass_programs.pass_program(*arguments).steps}
 
     return Kernel(name=name, kernel=kernels.fft, inputs=inputs, options=options)
 

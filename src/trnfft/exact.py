@@ -12,12 +12,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trnfft.device import exact_programs, tables
-from trnfft.device.exact_programs import Program, digits
+from trnfft.device import digit_programs, tables
+from trnfft.device.digit_programs import DigitProgram, digits
 from trnfft.kernels import exact as kernels
 from trnsci.nki import launch
 
-PRECISIONS = tuple(exact_programs.BOUND)
+PRECISIONS = tuple(digit_programs.BOUND)
 
 
 def together(parts: Tensor) -> Tensor:
@@ -28,14 +28,14 @@ def together(parts: Tensor) -> Tensor:
     return total
 
 
-def _run(parts: Tensor, transform: Program) -> Tensor:
+def _run(parts: Tensor, transform: DigitProgram) -> Tensor:
     """Transform [2, n, F]; axes come out in reverse."""
     # Powers of two per column: rows of very different size in one batch keep their own precision.
     largest = parts.abs().amax((0, 1))
     finite = torch.isfinite(largest)
     exponent = torch.frexp(largest)[1].double().clamp(-1000, 1023)
     scaled = torch.where(finite, parts * torch.exp2(-exponent), 0.0)
-    room = exact_programs.room(transform, scaled[0].abs() + scaled[1].abs())
+    room = digit_programs.room(transform, scaled[0].abs() + scaled[1].abs())
     x = digits(scaled * torch.exp2(-room), transform.count).permute(1, 2, 0, 3).contiguous()  # [2, n, S, F]
     result: Tensor = launch(kernels.exact, x, transform.tables, program=transform.steps)
     y = together(result.movedim(2, 0)) * torch.exp2(room + transform.shift) * torch.exp2(exponent)
@@ -43,7 +43,7 @@ def _run(parts: Tensor, transform: Program) -> Tensor:
     return torch.where(finite, y, torch.nan)
 
 
-def _chirped(x: Tensor, transform: Program, sign: int) -> Tensor:
+def _chirped(x: Tensor, transform: DigitProgram, sign: int) -> Tensor:
     """Multiply [n.., F] by the chirps of its axes."""
     for at, axis in enumerate(transform.axes):
         if axis.chirp:
@@ -52,15 +52,15 @@ def _chirped(x: Tensor, transform: Program, sign: int) -> Tensor:
     return x
 
 
-def programs(shape: tuple[int, ...], dims: tuple[int, ...], sign: int, precision: str) -> list[Program]:
+def programs(shape: tuple[int, ...], dims: tuple[int, ...], sign: int, precision: str) -> list[DigitProgram]:
     """Return the programs of a complex transform over axes of a tensor of this shape, each for all its columns."""
     lengths = tuple(shape[dim] for dim in dims)
     columns = math.prod(shape) // max(1, math.prod(lengths))
-    if not exact_programs.fits(lengths, 1, precision):
+    if not digit_programs.fits(lengths, 1, precision):
         if len(dims) > 1:
             return [part_program for dim in dims for part_program in programs(shape, (dim,), sign, precision)]
-        axis = exact_programs.axis_for(lengths[0])
-        parts = exact_programs.halves(axis.length)
+        axis = digit_programs.axis_for(lengths[0])
+        parts = digit_programs.halves(axis.length)
         if 1 not in parts:
             return [
                 _program((part,), columns * axis.length // part, sign, precision, _POINTS * axis.length)
@@ -69,9 +69,9 @@ def programs(shape: tuple[int, ...], dims: tuple[int, ...], sign: int, precision
     return [_program(lengths, columns, sign, precision, 0)]
 
 
-def _program(lengths: tuple[int, ...], columns: int, sign: int, precision: str, points: int) -> Program:
-    width = exact_programs.columns_at_once(lengths, columns, precision, points)
-    return exact_programs.program(lengths, width, sign, precision, points)
+def _program(lengths: tuple[int, ...], columns: int, sign: int, precision: str, points: int) -> DigitProgram:
+    width = digit_programs.columns_at_once(lengths, columns, precision, points)
+    return digit_programs.digit_program(lengths, width, sign, precision, points)
 
 
 def c2c(x: Tensor, dims: list[int], sign: int, scale: float, precision: str, points: int = 0) -> Tensor:
@@ -82,8 +82,8 @@ def c2c(x: Tensor, dims: list[int], sign: int, scale: float, precision: str, poi
     beside = [dim for dim in range(x.ndim) if dim not in dims]
     lengths = tuple(x.shape[dim] for dim in dims)
     moved = x.permute(*dims, *beside).reshape(*lengths, -1)
-    if exact_programs.fits(lengths, 1, precision, points):
-        width = exact_programs.columns_at_once(lengths, moved.shape[-1], precision, points)
+    if digit_programs.fits(lengths, 1, precision, points):
+        width = digit_programs.columns_at_once(lengths, moved.shape[-1], precision, points)
         y = torch.cat([_columns(part, sign, precision, points) for part in moved.split(width, -1)], -1)
     elif len(dims) > 1:
         y = moved
@@ -103,7 +103,7 @@ _POINTS = 16
 def _long(x: Tensor, sign: int, precision: str, points: int) -> Tensor:
     """Transform columns [n, F] too long for a program by many short ones, with twiddles on the host in between."""
     n, columns = x.shape
-    axis = exact_programs.axis_for(n)
+    axis = digit_programs.axis_for(n)
     points = max(points, _POINTS * axis.length)
     if axis.chirp:
         convolved = tables.chirp(n, n, sign), tables.chirp_spectrum(n, n, n, axis.length, sign)
@@ -111,7 +111,7 @@ def _long(x: Tensor, sign: int, precision: str, points: int) -> Tensor:
         padded = torch.nn.functional.pad(x * chirp, [0, 0, 0, axis.length - n])
         there = c2c(padded, [0], -1, 1.0, precision, points) * spectrum
         return c2c(there, [0], 1, 1.0, precision, points)[:n] * chirp
-    first, last = exact_programs.halves(n)
+    first, last = digit_programs.halves(n)
     if first == 1:
         return _columns(x, sign, precision, points)
     inner = c2c(x.reshape(first, last, columns), [0], sign, 1.0, precision, points)
@@ -122,7 +122,7 @@ def _long(x: Tensor, sign: int, precision: str, points: int) -> Tensor:
 
 def _columns(x: Tensor, sign: int, precision: str, points: int) -> Tensor:
     """Transform all axes but the last of [n.., F], in one program."""
-    transform = exact_programs.program(tuple(x.shape[:-1]), x.shape[-1], sign, precision, points)
+    transform = digit_programs.digit_program(tuple(x.shape[:-1]), x.shape[-1], sign, precision, points)
     moved = _chirped(x, transform, sign)
     pad = [0, 0]
     for axis in reversed(transform.axes):

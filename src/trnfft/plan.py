@@ -14,7 +14,7 @@ from trnfft.along_axes import Transformable
 from trnfft.arguments import integer
 from trnfft.complextensor import ComplexTensor
 from trnfft.device import launch
-from trnfft.device.programs import Stage
+from trnfft.device.pass_programs import Stage
 from trnfft.fft import fft, hfft, ifft, ihfft, irfft, rfft
 from trnfft.fftn import Axes, fft2, fftn, hfft2, hfftn, ifft2, ifftn, ihfft2, ihfftn, irfft2, irfftn, rfft2, rfftn
 from trnfft.ops import C2C, R2C, C2CPlanes, C2RPlanes, R2CPlanes

@@ -96,8 +96,8 @@ def _drawn(table: Table) -> Any:
         pad_edge=False,
         show_header=any(table.header),
     )
-    for number, (name, width) in enumerate(zip(table.header, _words(table), strict=True)):
-        drawn.add_column(name, style="bold" if number == 0 else None, min_width=width, overflow="fold")
+    for index, (name, width) in enumerate(zip(table.header, _words(table), strict=True)):
+        drawn.add_column(name, style="bold" if index == 0 else None, min_width=width, overflow="fold")
     for row in table.rows:
         drawn.add_row(*map(Text, row))
     return drawn

@@ -167,7 +167,7 @@ def expand(pattern: str) -> list[str]:
         ['cublasSgemm', 'cublasSgemm_v2', 'cublasDgemm', 'cublasDgemm_v2']
     """
     parts = re.split(r"\{([^}]*)\}", pattern)
-    choices = [part.split(",") if place % 2 else [part] for place, part in enumerate(parts)]
+    choices = [part.split(",") if index % 2 else [part] for index, part in enumerate(parts)]
     return ["".join(chosen) for chosen in itertools.product(*choices)]
 
 

@@ -31,8 +31,8 @@ def lanes(report: Report) -> dict[tuple[int, str], list[Slice]]:
     for (core, track), bars in sorted(raw.items(), key=lambda each: (each[0][0], _TRACKS.index(each[0][1]))):
         bars.sort(key=lambda bar: (bar.start_s, bar.number))
         if track in ("loads", "stores"):
-            for number, lane in enumerate(_apart(bars)):
-                tracks[core, f"{track} {number}" if number else track] = lane
+            for index, lane in enumerate(_apart(bars)):
+                tracks[core, f"{track} {index}" if index else track] = lane
         else:
             tracks[core, engine_name(track)] = [
                 bar if k + 1 == len(bars) else bar._replace(end_s=min(bar.end_s, max(bar.start_s, bars[k + 1].start_s)))
@@ -64,8 +64,8 @@ def write_perfetto(report: Report, path: Path) -> None:
     for core in range(len(report.schedules)):
         process = _field(1, core + 1) + _field(6, f"{report.kernel} core {core} ({report.target}, predicted)")
         out += _packet(_field(60, _field(1, core + 1) + _field(3, process)))
-    for number, ((core, track), bars) in enumerate(lanes(report).items()):
-        uuid = 1000 + number
+    for index, ((core, track), bars) in enumerate(lanes(report).items()):
+        uuid = 1000 + index
         out += _packet(_field(60, _field(1, uuid) + _field(2, track) + _field(5, core + 1)))
         for bar in bars:
             begin, end = round(bar.start_s * 1e9), round(bar.end_s * 1e9)

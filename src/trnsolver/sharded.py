@@ -97,23 +97,23 @@ def _lower_factor(team: Team, a: Part) -> Part:
     n = a.shape[0]
     deal = Dealt(team, n)
     local = deal.deal(a)
-    for number, block in enumerate(deal.blocks):
-        owner, width = number % deal.ranks, len(block)
+    for index, block in enumerate(deal.blocks):
+        owner, width = index % deal.ranks, len(block)
         columns = slice(block.start, block.stop)
-        done = len(deal.rows[deal.here]) - len(deal.below(deal.here, number))
-        corner = _corner(team, local, deal, number, done)
+        done = len(deal.rows[deal.here]) - len(deal.below(deal.here, index))
+        corner = _corner(team, local, deal, index, done)
         factor = corner[:width]
         if owner == deal.here:
             local[done - width : done, columns] = factor
         panel = trsm(1.0, factor, local[done:, columns], side=True, lower=True, trans_a="c")
         local[done:, columns] = panel
-        counts = [deal.below(rank, number) for rank in range(deal.ranks)]
+        counts = [deal.below(rank, index) for rank in range(deal.ranks)]
         pieces = team.all_gather(0, panel.contiguous(), [(len(rows), width) for rows in counts])
         whole = panel.new_empty(n - block.stop, width)
         for rows, piece in zip(counts, pieces, strict=True):
             whole[[row - block.stop for row in rows]] = piece
         at = done
-        for other in range(number + 1, len(deal.blocks)):
+        for other in range(index + 1, len(deal.blocks)):
             if other % deal.ranks != deal.here:
                 continue
             until, reach = at + len(deal.blocks[other]), deal.blocks[other].stop

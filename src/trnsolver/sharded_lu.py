@@ -43,9 +43,9 @@ def _factored(team: Team, a: Part) -> Factored:
     local = deal.deal(a.transposed().to(team, team.first(0))).mT.contiguous()  # [n, columns of this rank]
     pivots = torch.arange(1, n + 1, dtype=torch.int32, device=local.device)
     zero = -1
-    for number, block in enumerate(deal.blocks):
-        owner, width, start = number % deal.ranks, len(block), block.start
-        after = len(deal.rows[deal.here]) - len(deal.below(deal.here, number))
+    for index, block in enumerate(deal.blocks):
+        owner, width, start = index % deal.ranks, len(block), block.start
+        after = len(deal.rows[deal.here]) - len(deal.below(deal.here, index))
         sent = None
         if owner == deal.here:
             panel = lu_factor(local[start:, after - width : after])

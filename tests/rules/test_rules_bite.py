@@ -43,6 +43,12 @@ CASES = [
     ("source.text_points_nowhere_outside_the_project", "docs/x.md", HOME, RELATIVE),
     ("tests.every_skip_has_a_reason", TEST, "pytest.skip()\n", "pytest.skip('needs a GPU')\n"),
     ("words.retired_words_stay_retired", DOT, "made = 1\n", "total = 1\n"),
+    (
+        "words.retired_words_stay_retired",
+        DOT,
+        "[place for place, _ in enumerate(x)]\n",
+        "[i for i, _ in x]\n",
+    ),
     ("words.retired_words_stay_retired", DOT, '"""A turned tile."""\n', '"""A transposed tile."""\n'),
     ("words.retired_words_stay_retired", "docs/x.md", "a dear product\n", "the ideal gas of Boyle's law\n"),
     ("tests.every_skip_has_a_reason", TEST, "@pytest.mark.xfail\ndef f(): ...\n", "def f(): ...\n"),

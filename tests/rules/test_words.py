@@ -37,6 +37,18 @@ def _names(module):
             yield f"{module.at(node)}: {name}"
 
 
+def _indices(module):
+    """Counters of `enumerate` from 0 that are not called an index: a number counts from 1, a place does not count."""
+    if not re.search(r"for \(?(place|number), .* in enumerate\(", module.text):
+        return
+    for node in ast.walk(module.ast):
+        if isinstance(node, ast.For | ast.comprehension) and isinstance(node.target, ast.Tuple):
+            counter, counts = node.target.elts[0], node.iter
+            named = isinstance(counter, ast.Name) and counter.id in ("place", "number")
+            if named and ast.unparse(counts).startswith("enumerate(") and len(counts.args) == 1:
+                yield f"{module.at(counter)}: {counter.id} for an index"
+
+
 def _prose(module):
     """Comments, docstrings and texts of a source file, by line; every line of a page."""
     if module.path.suffix != ".py":
@@ -62,5 +74,6 @@ def _modules(tree):
 
 def test_retired_words_stay_retired(tree):
     modules = _modules(tree)
-    names = [line for module in modules if module.path.suffix == ".py" for line in _names(module)]
+    sources = [module for module in modules if module.path.suffix == ".py"]
+    names = [line for module in sources for line in (*_names(module), *_indices(module))]
     tree.refuse([*names, *(line for module in modules for line in _words(module))])

@@ -9,7 +9,7 @@ import torch
 import trnfft
 import trnsci
 from trnfft import exact
-from trnfft.device import exact_programs
+from trnfft.device import digit_programs
 from trnfft.device.bounds import guaranteed
 from trnsci.predict import prediction
 from trnsci.testing import BACKENDS, gaussian
@@ -124,7 +124,7 @@ def test_gradients_keep_the_precision(backend):
 @pytest.mark.parametrize("count", [1, 4, 7])
 def test_digits_are_small_whole_multiples_that_add_up(count):
     x = torch.cat((gaussian((100,), 1, F64) / 8, torch.tensor([0.0, 1.0, -1.0, 0.5, 2.0**-52], dtype=F64)))
-    found = exact_programs.digits(x, count)
+    found = digit_programs.digits(x, count)
     assert found.dtype == torch.bfloat16
     whole = found.double() * torch.tensor([2.0 ** (7 + 8 * i) for i in range(count)], dtype=F64)[:, None]
     assert float(whole.abs().max()) <= 128
@@ -240,7 +240,7 @@ def test_long_lengths(backend, n):
 
 @pytest.mark.parametrize(("shape", "most"), [((4096,), 400), ((251,), 400), ((48, 64), 120)])
 def test_what_is_too_long_for_a_program_is_several_launches(shape, most, monkeypatch):
-    monkeypatch.setattr(exact_programs, "_FEW", 0)
+    monkeypatch.setattr(digit_programs, "_FEW", 0)
     monkeypatch.setenv("TRNSCI_PROGRAM_INSTRUCTIONS", str(most))
     x = gaussian(shape, 1, C128)
     with trnsci.backend("simulator"):
@@ -258,13 +258,13 @@ def test_what_is_too_long_for_a_program_is_several_launches(shape, most, monkeyp
     [(1, 1, (1,)), (64, 64, (64,)), (100, 100, (10, 10)), (4096, 4096, (64, 64)), (1 << 18, 1 << 18, (64, 64, 64))],
 )
 def test_factors_of_digits(n, length, factors):
-    axis = exact_programs.axis_for(n)
+    axis = digit_programs.axis_for(n)
     assert (axis.length, axis.factors, axis.chirp) == (length, factors, False)
 
 
 @pytest.mark.parametrize("n", [67, 131, 1009, 2018, 65537])
 def test_chirps_of_digits_hold_the_convolution(n):
-    axis = exact_programs.axis_for(n)
+    axis = digit_programs.axis_for(n)
     assert axis.chirp
     assert axis.length >= 2 * n - 1
     assert np.prod(axis.factors) == axis.length
@@ -285,11 +285,11 @@ def test_every_length_is_one_program(n):
     [("fp64", 4096, 7), ("fp64", 1 << 20, 8), ("compensated", 4096, 4), ("compensated", 1 << 20, 5)],
 )
 def test_longer_transforms_have_more_digits(precision, points, count):
-    assert exact_programs.count_for(precision, points) == count
+    assert digit_programs.count_for(precision, points) == count
 
 
 def test_many_residues_share_tables():
-    made = exact_programs.program((1 << 18,), 1, -1, "fp64")
+    made = digit_programs.digit_program((1 << 18,), 1, -1, "fp64")
     # One table for each residue of the first factor would take 1 GB.
     assert made.tables.nbytes <= 64 << 20
 

@@ -11,7 +11,7 @@ import trnfft
 import trnsci
 import trnsim
 from trnfft import exact
-from trnfft.device import exact_programs, factor_tables, launch, pieces, programs, tables
+from trnfft.device import digit_programs, factor_tables, launch, pass_programs, pieces, tables
 from trnfft.device.bounds import guaranteed
 from trnfft.kernels import fft as kernels
 from trnfft.ops import C2C, C2R, R2C
@@ -519,30 +519,30 @@ def test_factors(n, expected):
     ],
 )
 def test_algorithms(n, rows, inner, algorithm):
-    assert programs.algorithm_for(n, rows, inner)[0] == algorithm
+    assert pass_programs.algorithm_for(n, rows, inner)[0] == algorithm
 
 
 @pytest.mark.parametrize(("n", "rows"), [(509, 1), (751, 1), (1009, 4), (1009, 64), (1511, 64)])
 def test_the_choice_between_matrix_and_chirp_is_the_faster_one(n, rows, monkeypatch):
     def predicted(direct):
-        monkeypatch.setattr(programs, "_direct", lambda n, rows: direct)
-        programs.algorithm_for.cache_clear()
+        monkeypatch.setattr(pass_programs, "_direct", lambda n, rows: direct)
+        pass_programs.algorithm_for.cache_clear()
         CACHE.clear()
-        made = programs.program("c2c", (rows, n), (1,), 0, -1, "none", F32)
+        made = pass_programs.pass_program("c2c", (rows, n), (1,), 0, -1, "none", F32)
         plane = torch.empty(rows * n, device="meta")
         timed = trnsim.profile(kernels.fft, target="trn2", numerics=False)
         return timed(plane, plane, *made.tables, program=made.steps)[1].total_s
 
-    chosen = programs._direct(n, rows)
+    chosen = pass_programs._direct(n, rows)
     times = {direct: predicted(direct) for direct in (True, False)}
-    programs.algorithm_for.cache_clear()
+    pass_programs.algorithm_for.cache_clear()
     CACHE.clear()
     assert times[chosen] < times[not chosen]
 
 
 def test_chirp_lengths_hold_the_convolution():
     for n in (131, 137, 2018, 65537):
-        name, split = programs.algorithm_for(n, 1, 2)
+        name, split = pass_programs.algorithm_for(n, 1, 2)
         assert name == "chirp"
         assert np.prod(split) >= 2 * n - 1
         assert max(split) <= 128
@@ -598,7 +598,7 @@ def test_lengths_that_do_not_fold(n, half):
     ],
 )
 def test_predicted_times_of_whole_programs(kind, shape, dims, n, most):
-    made = programs.program(kind, shape, dims, n, 1 if kind == "c2r" else -1, "none", F32)
+    made = pass_programs.pass_program(kind, shape, dims, n, 1 if kind == "c2r" else -1, "none", F32)
     plane = torch.empty(int(np.prod(shape)), device="meta")
     timed = trnsim.profile(kernels.fft, target="trn2", numerics=False)
     report = timed(plane, None if kind == "r2c" else plane, *made.tables, program=made.steps)[1]
@@ -611,7 +611,7 @@ def test_predicted_times_of_whole_programs(kind, shape, dims, n, most):
 @on_kernels
 def test_programs_beyond_the_limit_are_several_launches_of_equal_pieces(backend, monkeypatch):
     monkeypatch.setenv("TRNSCI_PROGRAM_INSTRUCTIONS", "40")
-    for module in (pieces, exact_programs):
+    for module in (pieces, digit_programs):
         monkeypatch.setattr(module, "_FEW", 64)
     steps = []
     for module in (launch, exact):

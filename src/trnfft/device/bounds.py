@@ -13,7 +13,7 @@ import math
 
 import numpy as np
 
-from trnfft.device import exact_programs, programs, tables
+from trnfft.device import digit_programs, pass_programs, tables
 from trnsci.nki import K_TILE
 
 # Libraries have passes of their own for the primes below.
@@ -33,8 +33,8 @@ def guaranteed(implementation: str, lengths: list[int], rows: int, inner: int, p
         coarse = _OPERAND["fast"] if precision == "fast" else 0.0
         sums = 0 if implementation == "host" else sum(_summed(n) for n in lengths)
         return coarse + unit * (8 * sum(math.log2(2 * n) for n in lengths) + 4 * sums)
-    if precision in exact_programs.BOUND:
-        return exact_programs.BOUND[precision]
+    if precision in digit_programs.BOUND:
+        return digit_programs.BOUND[precision]
     return sum(_axis(n, rows, inner, precision) for n in lengths)
 
 
@@ -57,7 +57,7 @@ def _summed(n: int) -> int:
 
 @functools.lru_cache(maxsize=1024)
 def _axis(n: int, rows: int, inner: int, precision: str) -> float:
-    algorithm, split = programs.algorithm_for(n, rows, inner)
+    algorithm, split = pass_programs.algorithm_for(n, rows, inner)
     # Several factors are two or four products, as they are folded; none sums up more than both planes of 128 points.
     products = 2 if len(split) == 2 else max(4, len(split))
     inside = products * _product(2 * K_TILE, precision) if len(split) > 1 else _product(2 * split[0], precision)

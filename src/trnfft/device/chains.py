@@ -16,8 +16,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from trnfft.device import passes, tables
+from trnfft.device.pass_programs import Builder, half_read
 from trnfft.device.passes import NONE, Factor, Pass, Table
-from trnfft.device.programs import Builder, half_read
 from trnfft.kernels import fft as kernels
 from trnsci.caches import kept
 from trnsci.nki import WARM, launch

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from trnfft import exact
-from trnfft.device import exact_programs, passes, pieces
+from trnfft.device import digit_programs, passes, pieces
 from trnfft.device import tables as dft_tables
 from trnfft.device.factor_tables import HALF_OUT, WHOLE, fold
+from trnfft.device.pass_programs import PassProgram, Stage, fold_tables, pass_program, scale_of
 from trnfft.device.pieces import Rows
-from trnfft.device.programs import Program, Stage, fold_tables, program, scale_of
 from trnfft.framing import frames_beyond, padded, padded_ends
 from trnfft.kernels import fft as kernels
 from trnsci.nki import launch
@@ -23,7 +23,7 @@ from trnsci.nki import launch
 LONGEST = 1 << 22
 
 
-def _run(program: Program, re: Tensor, im: Tensor | None) -> Any:
+def _run(program: PassProgram, re: Tensor, im: Tensor | None) -> Any:
     return launch(
         kernels.fft,
         re.contiguous().reshape(-1),
@@ -98,7 +98,7 @@ def _c2c(
 ) -> tuple[Tensor, Tensor]:
     """Run `c2c` as one program."""
     shape = tuple(re.shape)
-    planned = program("c2c", shape, tuple(dims), 0, 1 if inverse else -1, scale, _operand(precision), im is None)
+    planned = pass_program("c2c", shape, tuple(dims), 0, 1 if inverse else -1, scale, _operand(precision), im is None)
     planes = _run(planned, _plane(re, precision), None if im is None else _plane(im, precision))
     out_re, out_im = (plane.reshape(shape).to(re.dtype) for plane in planes)
     return out_re, out_im
@@ -123,7 +123,7 @@ def r2c(x: Tensor, dims: list[int], scale: str, precision: str) -> tuple[Tensor,
 def _r2c(x: Tensor, dims: list[int], scale: str, precision: str) -> tuple[Tensor, Tensor]:
     """Run `r2c` as one program."""
     n = x.shape[dims[-1]]
-    planned = program("r2c", tuple(x.shape), tuple(dims), n, -1, scale, _operand(precision))
+    planned = pass_program("r2c", tuple(x.shape), tuple(dims), n, -1, scale, _operand(precision))
     shape = list(x.shape)
     shape[dims[-1]] = planned.written
     planes = _run(planned, _plane(x, precision), None)
@@ -155,7 +155,7 @@ def c2r(re: Tensor, im: Tensor, dims: list[int], n: int, scale: str, precision: 
 def _c2r(re: Tensor, im: Tensor, dims: list[int], n: int, scale: str, precision: str) -> Tensor:
     """Run `c2r` as one program."""
     last, dtype = dims[-1], re.dtype
-    planned = program("c2r", tuple(re.shape), tuple(dims), n, 1, scale, _operand(precision))
+    planned = pass_program("c2r", tuple(re.shape), tuple(dims), n, 1, scale, _operand(precision))
     pad = [0, 0] * (re.ndim - last)
     pad[-1] = planned.read - re.shape[last]
     if planned.weighted:
@@ -170,7 +170,7 @@ def _c2r(re: Tensor, im: Tensor, dims: list[int], n: int, scale: str, precision:
 
 def framed(
     x: Tensor, window: Tensor | None, n: int, hop: int, by: int, mode: str, onesided: bool, scale: str, precision: str
-) -> Program | None:
+) -> PassProgram | None:
     """Return the program that cuts, windows and transforms frames of [..., l]; ``None`` if frames are cut before."""
     half = HALF_OUT if onesided else WHOLE
     factors, at = fold(n, half, 1), frames_beyond(x.shape[-1], n, hop, by)
@@ -204,7 +204,7 @@ def framed(
     )
     step = passes.Pass(sizes, signals * count * written, False)
     ends = torch.cat([tensor.to(dtype).reshape(-1) for tensor in kept])
-    return Program((step,), tables.matrices, None, (), n, written, False, ends if ends.numel() else None)
+    return PassProgram((step,), tables.matrices, None, (), n, written, False, ends if ends.numel() else None)
 
 
 def stft(
@@ -234,16 +234,16 @@ def limits(shape: Sequence[int], dims: Sequence[int]) -> str | None:
 def stages(
     kind: str, shape: tuple[int, ...], dims: tuple[int, ...], n: int, sign: int, scale: str, precision: str, real: bool
 ) -> tuple[tuple[Stage, ...], tuple[Tensor, ...]]:
-    """Return stages and tables of the program of a ``c2c``, ``r2c`` or ``c2r``; arguments as for `programs.program`."""
+    """Return stages and tables of the program of a ``c2c``, ``r2c`` or ``c2r``; arguments as for `pass_program`."""
     if precision in exact.PRECISIONS:
         whole = list(shape)
         whole[dims[-1]] = n or whole[dims[-1]]
         exactly = exact.programs(tuple(whole), dims, sign, precision)
-        axes = [exact_programs.axis_for(whole[dim]) for dim in dims]
+        axes = [digit_programs.axis_for(whole[dim]) for dim in dims]
         of_axes = [
             Stage(dim, axis.n, "chirp in digits" if axis.chirp else "digits", axis.factors)
             for dim, axis in zip(dims, axes, strict=True)
         ]
         return tuple(of_axes), tuple(planned.tables for planned in exactly)
-    planned = program(kind, shape, dims, n, sign, scale, _operand(precision), real)
+    planned = pass_program(kind, shape, dims, n, sign, scale, _operand(precision), real)
     return planned.stages, tuple(table for table in planned.tables if table is not None)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import torch
 
-from trnfft.device.programs import program
+from trnfft.device.pass_programs import pass_program
 from trnfft.kernels import fft as kernels
 from trnsci.nki import P_MAX, WARM
 from trnsci.programs import Size, limits, most, size_of
@@ -28,7 +28,7 @@ _LONG = 8192
 def _size(kind: str, rows: int, n: int, real: bool) -> Size:
     """Return instructions and matmuls of the program of a batch of rows of n points."""
     given = n // 2 + 1 if kind == "c2r" else n
-    transform = program(kind, (rows, given), (1,), n, -1, "none", torch.float32, real)
+    transform = pass_program(kind, (rows, given), (1,), n, -1, "none", torch.float32, real)
     plane = torch.empty(rows * (transform.read if kind == "c2r" else n), device="meta")
     planes = plane, None if real or kind == "r2c" else plane
     return size_of(kernels.fft, (*planes, *transform.tables), {"program": transform.steps, "warm": WARM[-1]})

@@ -27,25 +27,25 @@ def play_together(schedules: list[Schedule]) -> None:
     """Play cores that meet each other, step by step in the order of time."""
     steps = [schedule.play() for schedule in schedules]
     heap: list[tuple[float, int]] = []
-    for number, step in enumerate(steps):
+    for index, step in enumerate(steps):
         at = next(step, None)
         if at is not None:
-            heap.append((at, number))
+            heap.append((at, index))
     heapq.heapify(heap)
     stalled: set[int] = set()
     while heap or stalled:
         if not heap:
             # all meetings are over by now, or the simulation itself would have deadlocked
-            heap = [(0.0, number) for number in stalled]
+            heap = [(0.0, index) for index in stalled]
             stalled.clear()
-        _, number = heapq.heappop(heap)
-        at = next(steps[number], None)
+        _, index = heapq.heappop(heap)
+        at = next(steps[index], None)
         if at is None:
             continue
         if at == NEVER:
-            stalled.add(number)
+            stalled.add(index)
         else:
-            heapq.heappush(heap, (at, number))
+            heapq.heappush(heap, (at, index))
         for other in list(stalled):
             if schedules[other]._met:
                 stalled.discard(other)

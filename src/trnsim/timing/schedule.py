@@ -21,7 +21,7 @@ from trnsim.timing.stream import Kind, Stream
 
 QUEUES = ("tensor", "vector", "scalar", "gpsimd", "sync", "dma.sync", "dma.scalar", "cc")
 TENSOR, VECTOR, SCALAR, GPSIMD, SYNC, DMA_SYNC, DMA_SCALAR, COLLECTIVE = range(8)
-_QUEUE = {name: number for number, name in enumerate(QUEUES)}
+_QUEUE = {name: index for index, name in enumerate(QUEUES)}
 
 WINDOW = 1000
 

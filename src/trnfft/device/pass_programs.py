@@ -44,7 +44,7 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class PassProgram:
     """Passes with their tables, and the lengths of the last axis it reads and writes, padding included.
 
     ``weighted`` programs sum over half a spectrum, so that terms that occur twice have to be doubled before.
@@ -397,7 +397,7 @@ def half_read(n: int, rows: int, inner: int) -> tuple[int, bool]:
 
 # Programs hold tables of up to some tens of megabytes.
 @kept
-def program(
+def pass_program(
     kind: str,
     shape: tuple[int, ...],
     dims: tuple[int, ...],
@@ -406,7 +406,7 @@ def program(
     scale: str,
     dtype: torch.dtype,
     real_in: bool = False,
-) -> Program:
+) -> PassProgram:
     """Return the passes of a call. ``n`` is the length of the last axis where only half of it is read or written."""
     last = dims[-1]
     builder = Builder(shape, dtype, real_in or kind == "r2c")
@@ -416,4 +416,4 @@ def program(
         builder.shape[last] = read
     builder.transform(kind, dims, n, sign, scale)
     tensors = builder.matrices.flat(), builder.twiddles.flat()
-    return Program(tuple(builder.passes), *tensors, tuple(builder.stages), read, builder.shape[last], weighted)
+    return PassProgram(tuple(builder.passes), *tensors, tuple(builder.stages), read, builder.shape[last], weighted)

@@ -71,7 +71,7 @@ class Scale:
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class DigitProgram:
     """Steps over axes in order, with tables; the result has its axes in reverse."""
 
     axes: tuple[Axis, ...]
@@ -282,7 +282,7 @@ class _Builder:
 
 # Tables of 4096 points take 15 MB in the least steps.
 @kept
-def program(lengths: tuple[int, ...], columns: int, sign: int, precision: str, points: int = 0) -> Program:
+def digit_program(lengths: tuple[int, ...], columns: int, sign: int, precision: str, points: int = 0) -> DigitProgram:
     """Return the program of axes before ``columns`` others, with digits for ``points`` if those are more."""
     axes = tuple(axis_for(n) for n in lengths)
     count = count_for(precision, max(_points(axes), points))
@@ -294,7 +294,7 @@ def program(lengths: tuple[int, ...], columns: int, sign: int, precision: str, p
             scales.append(tuple(builder.convolution(axis, others)))
         else:
             scales.append(tuple(builder.chain(axis.factors, others, sign)))
-    return Program(axes, count, tuple(builder.steps), torch.cat(builder.tables), tuple(scales))
+    return DigitProgram(axes, count, tuple(builder.steps), torch.cat(builder.tables), tuple(scales))
 
 
 # Numbers that fit in one program whatever their shape.
@@ -304,7 +304,7 @@ _FEW = 1 << 18
 @functools.lru_cache(maxsize=256)
 def _size(lengths: tuple[int, ...], columns: int, precision: str, points: int) -> Size:
     """Return instructions and matmuls of a program."""
-    transform = program(lengths, columns, -1, precision, points)
+    transform = digit_program(lengths, columns, -1, precision, points)
     whole = math.prod(axis.length for axis in transform.axes)
     x = torch.empty(2, whole, transform.count, columns, dtype=torch.bfloat16, device="meta")
     return size_of(kernels.exact, (x, transform.tables), {"program": transform.steps, "warm": WARM[-1]})
@@ -330,7 +330,7 @@ def halves(n: int) -> tuple[int, int]:
     return first, n // first
 
 
-def room(transform: Program, sizes: Tensor) -> Tensor:
+def room(transform: DigitProgram, sizes: Tensor) -> Tensor:
     """Return [F]: a power of two to divide data by, so that no sum exceeds 1; ``sizes`` [n.., F] are magnitudes."""
     columns = sizes.shape[-1]
     bits = torch.zeros(columns, dtype=sizes.dtype, device=sizes.device)
