@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import importlib.util
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -70,11 +69,6 @@ def _why_no_package() -> str | None:
     return "Triton is not installed; it comes with PyTorch's CUDA builds, or by pip install triton"
 
 
-def on(device: torch.device) -> AbstractContextManager[Any]:
-    """Make a device the current one for a block; entering torch's own costs more than asking which it is."""
-    return nullcontext() if device.index == torch.cuda.current_device() else torch.cuda.device(device)
-
-
 # Compiled kernels by what Triton specialised them for. Its own look-up takes several times as long as a launch.
 _kernels: dict[Hashable, Any] = {}
 
@@ -123,6 +117,12 @@ def launch(
     return None
 
 
+def own(function: Callable[..., Sequence[Tensor]]) -> Callable[..., Sequence[Tensor]]:
+    """Give a function code of its own: torch counts compilations by code objects, and stops compiling after a few."""
+    function.__code__ = function.__code__.replace()
+    return function
+
+
 class Compiled:
     """A function of tensors that torch compiles, called without Dynamo's guards where a caller vouches for them.
 
@@ -131,9 +131,7 @@ class Compiled:
     """
 
     def __init__(self, function: Callable[..., Sequence[Tensor]], *, dynamic: bool) -> None:
-        # torch counts compilations by code objects, and stops compiling after a few
-        function.__code__ = function.__code__.replace()
-        self._function = torch.compile(function, backend=self._backend, dynamic=dynamic, fullgraph=True)
+        self._function = torch.compile(own(function), backend=self._backend, dynamic=dynamic, fullgraph=True)
         self._seen: list[tuple[Any, ...]] = []
         self._kept: dict[Hashable, tuple[Callable[..., Sequence[Tensor]], list[Any], list[int], list[int]]] = {}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -93,7 +93,7 @@ def eigsh(
     options: dict[str, Any] = {"n": n, "which": _NAMES[which], "tol": tol, "dtype": dtype, "seed": seed}
     if sigma is None:
         on_host("trnsolver.eigsh")
-        return lanczos(apply, k, maxiter=maxiter, **options)
+        return _on(rows.values.device, lanczos(apply, k, maxiter=maxiter, **options))
     if not math.isfinite(check.real("eigsh", "sigma", sigma)):
         raise ArgumentError(op="eigsh", argument="sigma", got=sigma, expected="a finite number")
     shifted = sp.csr_array(matrix - sigma * sp.eye_array(n, dtype=matrix.dtype, format="csr"))
@@ -102,13 +102,13 @@ def eigsh(
     inner = lanczos(lambda x: factor._engine.solve(x.unsqueeze(0), "n")[0], k, maxiter=maxiter, **options)
     values = sigma + 1.0 / inner.values
     residuals = norms(apply(inner.vectors) - inner.vectors * values.to(dtype))
-    return Pairs(
-        values=values,
-        vectors=inner.vectors,
-        residuals=residuals,
-        converged=inner.converged,
-        iterations=inner.iterations,
-    )
+    return _on(rows.values.device, replace(inner, values=values, residuals=residuals))
+
+
+def _on(device: torch.device, found: Pairs) -> Pairs:
+    """The pairs where the matrix is: they were computed on the host."""
+    values, vectors, residuals = (x.to(device) for x in (found.values, found.vectors, found.residuals))
+    return replace(found, values=values, vectors=vectors, residuals=residuals)
 
 
 @array_function

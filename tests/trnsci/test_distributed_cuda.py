@@ -153,7 +153,7 @@ def test_a_failure_gives_up_the_group_on_nccl():
         for _ in range(2):
             with pytest.raises(MemoryError):
                 run("fails", fails, mesh, (), {})
-            assert not world().groups._made
+            assert not world().groups._groups
             x = distributed.shard(_data(5, 3).cuda(), mesh, 0)
             assert run("messages", _messages, mesh, (x,), {})
     finally:

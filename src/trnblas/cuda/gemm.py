@@ -79,18 +79,17 @@ def exact_product(a: Tensor, b: Tensor) -> Tensor | None:
     aL, bL = (a.new_empty((rows, 2 * k)) for rows in (m, n))
     planes = a.new_empty((2 * DIGITS - 1, m, n), dtype=torch.int32)
     block, across = 1024, -(-k // 1024)
-    with cuda.on(a.device):
-        # [what is left of a, the rest of a] times [b, what is left of b]
-        _cut[(m, across)](a_unit, aH, aL, aL, 0, m, k, False, DIGITS, block, enable_fp_fusion=False)
-        _cut[(n, across)](bT_unit, bH, bL, bL, 1, n, k, True, DIGITS, block, enable_fp_fusion=False)
-        for d in range(2 * DIGITS - 1):
-            pairs = min(d, 2 * DIGITS - 2 - d) + 1
-            start_a, start_b = max(0, d - DIGITS + 1) * k, max(0, DIGITS - 1 - d) * k
-            left, right = aH[:, start_a : start_a + pairs * k], bH[:, start_b : start_b + pairs * k]
-            torch._int_mm(left, right.mT, out=planes[d])
-        low = aL @ bL.mT
-        out = a.new_empty((m, n))
-        count = m * n
-        grid = (-(-count // 512),)
-        _joined[grid](planes, low, out, count, 2 * DIGITS - 1, 512, enable_fp_fusion=False)
+    options = {"enable_fp_fusion": False}
+    # [what is left of a, the rest of a] times [b, what is left of b]
+    cuda.launch(_cut, (m, across, 1), a.device, (a_unit, aH, aL, aL, 0, m, k), (False, DIGITS, block), **options)
+    cuda.launch(_cut, (n, across, 1), a.device, (bT_unit, bH, bL, bL, 1, n, k), (True, DIGITS, block), **options)
+    for d in range(2 * DIGITS - 1):
+        pairs = min(d, 2 * DIGITS - 2 - d) + 1
+        start_a, start_b = max(0, d - DIGITS + 1) * k, max(0, DIGITS - 1 - d) * k
+        left, right = aH[:, start_a : start_a + pairs * k], bH[:, start_b : start_b + pairs * k]
+        torch._int_mm(left, right.mT, out=planes[d])
+    low, out, count = aL @ bL.mT, a.new_empty((m, n)), m * n
+    cuda.launch(
+        _joined, (-(-count // 512), 1, 1), a.device, (planes, low, out, count), (2 * DIGITS - 1, 512), **options
+    )
     return rescaled(out, a_exponent + bT_exponent.mT)

@@ -47,10 +47,8 @@ def _attended(call: Attention) -> Sequence[Tensor]:
         if group > 1:
             k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
         return _whole(q, k, v, call.rule == CAUSAL, call.scale, call.sums)
-    mask = _mask(call)
-    if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad):
-        return mask.recorded(call)
-    return mask.attend(call)
+    recorded = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)
+    return _mask(call).attend(call, recorded)
 
 
 def _whole(q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float, sums: bool) -> Sequence[Tensor]:
@@ -87,25 +85,19 @@ class _Mask:
         self.indices = ref(call.indices, lambda _: _MASKS.pop(key, None))
         lengths = call.q.shape[2], call.k.shape[2]
         self.blocks = block_mask(call.indptr, call.indices, call.slots, call.insides, call.rule, lengths)
-        self._kept: dict[Any, cuda.Compiled] = {}
-        self._recorded: dict[Any, Callable[..., list[Tensor]]] = {}
+        self._kept: dict[Any, Callable[..., Sequence[Tensor]]] = {}
 
-    def attend(self, call: Attention) -> list[Tensor]:
-        """Return the results of a call that records no gradient."""
-        key = _key(call)
+    def attend(self, call: Attention, recorded: bool) -> Sequence[Tensor]:
+        """Return the results of a call; if ``recorded``, by torch's own function, which has a gradient."""
+        key = (_key(call), recorded)
         known = self._kept.get(key)
         if known is None:
-            known = self._kept[key] = cuda.Compiled(self._function(call), dynamic=False)
-        return known(None, call.q, call.k, call.v)
-
-    def recorded(self, call: Attention) -> list[Tensor]:
-        """Return the results of a call with their gradient, which torch's own function looks for."""
-        key = _key(call)
-        known = self._recorded.get(key)
-        if known is None:
             function = self._function(call)
-            function.__code__ = function.__code__.replace()
-            known = self._recorded[key] = torch.compile(function, dynamic=False, fullgraph=True)
+            known = self._kept[key] = (
+                torch.compile(cuda.own(function), dynamic=False, fullgraph=True)
+                if recorded
+                else functools.partial(cuda.Compiled(function, dynamic=False), None)
+            )
         return known(call.q, call.k, call.v)
 
     def _function(self, call: Attention) -> Callable[..., list[Tensor]]:
