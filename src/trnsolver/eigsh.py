@@ -105,10 +105,10 @@ def eigsh(
     return _on(rows.values.device, replace(inner, values=values, residuals=residuals))
 
 
-def _on(device: torch.device, found: Pairs) -> Pairs:
+def _on(device: torch.device, pairs: Pairs) -> Pairs:
     """The pairs where the matrix is: they were computed on the host."""
-    values, vectors, residuals = (x.to(device) for x in (found.values, found.vectors, found.residuals))
-    return replace(found, values=values, vectors=vectors, residuals=residuals)
+    values, vectors, residuals = (x.to(device) for x in (pairs.values, pairs.vectors, pairs.residuals))
+    return replace(pairs, values=values, vectors=vectors, residuals=residuals)
 
 
 @array_function
