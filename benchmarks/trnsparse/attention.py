@@ -37,10 +37,10 @@ def _kernel(name: str, mask: trnsparse.Mask, heads: int, length: int = 4096, dep
         name=f"{heads} heads, {length}x{depth}, {name} bfloat16",
         kernel=kernels.attention,
         inputs=lambda: (
-            np.empty((heads, depth, length), kind),
-            np.empty((heads, depth, length), kind),
-            np.empty((heads, length, depth), kind),
-            np.empty((128, hidden), kind),
+            np.zeros((heads, depth, length), kind),
+            np.zeros((heads, depth, length), kind),
+            np.zeros((heads, length, depth), kind),
+            np.zeros((128, hidden), kind),
         ),
         options={
             "pointers": tuple(pattern.indptr.tolist()),

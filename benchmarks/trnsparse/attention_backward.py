@@ -35,10 +35,10 @@ def _kernel(name: str, mask: trnsparse.Mask, n: int, d: int = 128) -> Kernel:
         name=f"1 head, {n}x{d}, {name} bfloat16",
         kernel=kernels.attention_backward,
         inputs=lambda: (
-            *(np.empty(turned, kind) for _ in range(4)),
-            *(np.empty(rows, kind) for _ in range(3)),
-            *(np.empty(sums, np.float32) for _ in range(2)),
-            np.empty((128, 128 * max(1, pattern.insides.shape[0])), kind),
+            *(np.zeros(turned, kind) for _ in range(4)),
+            *(np.zeros(rows, kind) for _ in range(3)),
+            *(np.zeros(sums, np.float32) for _ in range(2)),
+            np.zeros((128, 128 * max(1, pattern.insides.shape[0])), kind),
         ),
         options=_rows(pattern),
     )

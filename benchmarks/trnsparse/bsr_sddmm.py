@@ -41,7 +41,7 @@ BENCH = Bench(
         Kernel(
             name="2048x2048 25% x 128 float32",
             kernel=kernels.bsr_sddmm,
-            inputs=lambda: (np.empty((128, 2048), np.float32), np.empty((128, 2048), np.float32)),
+            inputs=lambda: (np.zeros((128, 2048), np.float32), np.zeros((128, 2048), np.float32)),
             options={
                 "pointers": tuple(range(0, 65, 4)),
                 "columns": tuple(range(4)) * 16,

@@ -26,7 +26,7 @@ def _kernel(side: int, density: float, n: int, dtype: type) -> Kernel:
     return Kernel(
         name=f"{side}x{side} {density:.0%} x {n} {np.dtype(dtype).name}",
         kernel=kernels.bsr_spmm,
-        inputs=lambda: (np.empty((128, stored * 128), dtype), np.empty((side, n), dtype)),
+        inputs=lambda: (np.zeros((128, stored * 128), dtype), np.zeros((side, n), dtype)),
         options={"rows": side, "height": 128, "steps": in_order(rows)[0]},
     )
 

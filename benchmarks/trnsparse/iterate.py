@@ -43,9 +43,9 @@ BENCH = Bench(
             name=f"{method}, 16 steps, 2048 with 46 blocks float32",
             kernel=kernels.iterate,
             inputs=lambda: (
-                np.empty((128, 46 * 128), np.float32),
-                *(np.empty((128, 16), np.float32) for _ in range(3)),
-                np.empty((128, 32), np.float32),
+                np.zeros((128, 46 * 128), np.float32),
+                *(np.zeros((128, 16), np.float32) for _ in range(3)),
+                np.zeros((128, 32), np.float32),
             ),
             options={
                 "steps": 16,

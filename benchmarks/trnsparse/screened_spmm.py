@@ -33,11 +33,11 @@ BENCH = Bench(
             name="1024x1024, 36 blocks x 512 float32",
             kernel=kernels.screened_spmm,
             inputs=lambda: (
-                np.empty((128, 36 * 128), np.float32),
-                np.empty((128, 1024), np.float32),
-                np.empty((1024, 1), np.float32),
-                np.empty((128, 1), np.float32),
-                np.empty((1024, 512), np.float32),
+                np.zeros((128, 36 * 128), np.float32),
+                np.zeros((128, 1024), np.float32),
+                np.zeros((1024, 1), np.float32),
+                np.zeros((128, 1), np.float32),
+                np.zeros((1024, 512), np.float32),
             ),
             options={
                 "height": 128,

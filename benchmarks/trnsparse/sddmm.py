@@ -38,9 +38,9 @@ BENCH = Bench(
             name="16384 entries x 64 float32",
             kernel=kernels.sddmm,
             inputs=lambda: (
-                np.empty((16384, 2), np.int32),
-                np.empty((1024, 64), np.float32),
-                np.empty((1024, 64), np.float32),
+                37 * np.arange(2 * 16384, dtype=np.int32).reshape(16384, 2) % 1024,
+                np.zeros((1024, 64), np.float32),
+                np.zeros((1024, 64), np.float32),
             ),
             targets=("trn2", "trn3"),
         ),
