@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import torch
 
@@ -33,6 +33,8 @@ SQUARES = 1 << 18
 BLOCK = 1 << 16
 # Rows (i, a) of B in one product of the methods without pairs: enough for it to run at full speed.
 DEPTH = 1024
+# Blocks that visit a rank: how many are on their way, and how many stay, the newest among them.
+AHEAD, KEPT = 2, 2
 # What BLAS, HDF5 and PySCF's integrals allocate for themselves when first used, with the holes it leaves, and what each
 # further thread adds. 18 MB were measured on an AMD processor; BLAS has larger buffers on others. Pages of code are not
 # counted: they are of files, and the system drops them when it needs memory. tests/trnchem/test_budget.py measures.
@@ -72,6 +74,25 @@ class Options(NamedTuple):
     def vectors(self) -> int | None:
         """Random vectors; ``None`` where nothing is sampled."""
         return self.samples if self.method == "stochastic" else None
+
+
+class Blocking(NamedTuple):
+    """Where B is kept, and in which blocks it is computed; the fields are those of `MP2Plan`."""
+
+    place: Place
+    slab: int
+    rows: int
+    width: int
+    fused: bool
+
+
+class Part(NamedTuple):
+    """One of several ranks: which, how many occupied orbitals are its, and how many pairs it has to compute."""
+
+    rank: int
+    ranks: int
+    rows: int
+    pairs: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,13 +157,13 @@ class MP2Plan:
     method: Method
     precision: Precision
     sizes: Sizes
-    place: Place
-    slab: int
-    rows: int
-    width: int
-    fused: bool
+    place: Place = "host memory"
+    slab: int = 0
+    rows: int = 0
+    width: int = 0
+    fused: bool = False
     memory: int
-    stages: tuple[Stage, ...]
+    stages: tuple[Stage, ...] = ()
     why: str
     shares: tuple[Share, ...] = ()
     blocks: Blocks | None = None
@@ -253,43 +274,26 @@ def make_plan(
             choices = halved(orbitals_at_once(sizes), 1)
         widest = min(max(SLAB, SQUARES // sizes.nao**2), sizes.naux)
         for slab, rows in product(halved(widest, sizes.widest), choices):
-            whole = fused and place != "disk"
-            stages = _stages(sizes, options, place, slab, rows, width, whole, fitted, memory)
+            blocks = Blocking(place, slab, rows, width, fused and place != "disk")
+            stages = stages_of(sizes, options, blocks, fitted, memory)
             if all(stage.fits for stage in stages):
-                return MP2Plan(
-                    method=options.method,
-                    precision=options.precision,
-                    same_spin=options.same_spin,
-                    sizes=sizes,
-                    place=place,
-                    slab=slab,
-                    rows=rows,
-                    width=width,
-                    fused=whole,
-                    memory=memory,
-                    stages=stages,
-                    why=why,
-                )
+                return planned(sizes, options, memory, why, stages=stages, **blocks._asdict())
     # the last attempt was the smallest there is
     raise too_little(stages, memory)
 
 
+def planned(sizes: Sizes, options: Options, memory: int, why: str, **chosen: Any) -> MP2Plan:
+    """Return the plan of a calculation with what was chosen for it."""
+    precision, method, _, same_spin = options
+    return MP2Plan(
+        method=method, precision=precision, same_spin=same_spin, sizes=sizes, memory=memory, why=why, **chosen
+    )
+
+
 def empty_plan(sizes: Sizes, options: Options, memory: int) -> MP2Plan:
     """Return the plan where no orbital is occupied or none is virtual: no stages, and a correlation energy of 0."""
-    return MP2Plan(
-        method=options.method,
-        precision=options.precision,
-        same_spin=options.same_spin,
-        sizes=sizes,
-        place="host memory",
-        slab=0,
-        rows=0,
-        width=0,
-        fused=False,
-        memory=memory,
-        stages=(),
-        why=f"Nothing to correlate: {sizes.nocc} occupied and {sizes.nvir} virtual orbitals.",
-    )
+    why = f"Nothing to correlate: {sizes.nocc} occupied and {sizes.nvir} virtual orbitals."
+    return planned(sizes, options, memory, why)
 
 
 def too_little(stages: Sequence[Stage], memory: int) -> CapacityError:
@@ -323,9 +327,9 @@ def _rows(n: Sizes, memory: int, width: int) -> int:
     return max(1, min(n.nocc, left // (2 * n.nvir * n.naux * n.itemsize)))
 
 
-def kept_shape(n: Sizes, options: Options, points: int) -> tuple[int, int]:
+def kept_shape(nocc: int, options: Options, points: int) -> tuple[int, int]:
     """Return energies that a calculation keeps one by one: of pairs, or of quadrature points and random vectors."""
-    return (n.nocc, n.nocc) if options.method == "pairs" else (points, options.vectors or 1)
+    return (nocc, nocc) if options.method == "pairs" else (points, options.vectors or 1)
 
 
 def pairs_at_once(n: Sizes) -> int:
@@ -377,21 +381,14 @@ def pair_bytes(n: Sizes, width: int) -> int:
     return (3 * width + 2 * n.spins.sets - 1) * n.nvir**2 * n.itemsize
 
 
-def _stages(
-    n: Sizes,
-    options: Options,
-    place: Place,
-    slab: int,
-    rows: int,
-    width: int,
-    fused: bool,
-    fitted: bool,
-    memory: int,
+def stages_of(
+    n: Sizes, options: Options, blocks: Blocking, fitted: bool, memory: int, part: Part | None = None
 ) -> tuple[Stage, ...]:
-    size, ov = n.itemsize, n.nocc * n.nvir
-    everything = ov * n.naux * size
+    """Return the stages of a calculation, or of one rank of several, and whether each fits into ``memory`` bytes."""
+    size, ranks, own = n.itemsize, 1 if part is None else part.ranks, n.nocc if part is None else part.rows
+    row, first = n.nvir * n.naux * size, part is None or part.rank == 0
     # device memory gathers its columns once more when the last one has come
-    held = {"host memory": everything, "device memory": 2 * everything, "disk": 0}[place]
+    held = own * row * {"host memory": 1, "device memory": 2, "disk": 0}[blocks.place]
     X = 0 if fitted else n.naux**2 * size
     needs = []
 
@@ -400,18 +397,29 @@ def _stages(
         needs.append(Stage(name=name, runs=runs, flops=flops, nbytes=total, fits=total <= memory))
 
     if not fitted:
-        stage("metric", "trnsolver.cholesky, trnsolver.inv_triangular", 2 * n.naux**3 // 3, 4 * n.naux**2 * 8)
-    flops = 2 * n.naux * n.nao * n.nocc * (n.nao + n.nvir)
-    stage("integrals", "PySCF, trnblas.gemm or trnsparse.spmm", flops, held + X + slab_bytes(n, slab))
+        runs = "trnsolver.cholesky, trnsolver.inv_triangular" + (" on the first rank" if part else "")
+        nbytes = 4 * n.naux**2 * 8 if first else 0
+        if part is not None:
+            # the sum of (mn|mn) over ranks, with what is sent and what comes
+            nbytes = held + max(nbytes, X + 6 * 8 * n.nao**2)
+        stage("metric", runs, 2 * n.naux**3 // 3 if first else 0, nbytes)
+    flops = 2 * n.naux * n.nao * n.nocc * (n.nao + n.nvir) // ranks
+    # two exchanges are under way at once: what leaves, what comes
+    moving = 0 if part is None else 2 * blocks.slab * n.nvir * size * (n.nocc + ranks * own)
+    nbytes = held + X + slab_bytes(n, blocks.slab) + moving
+    stage("integrals", "PySCF, trnblas.gemm or trnsparse.spmm", flops, nbytes)
     if not fitted:
-        stage("fit", "trnblas.gemm", 2 * ov * n.naux**2, held + X + 3 * n.nvir * n.naux * size)
-    blocks = held if place != "disk" else 2 * rows * n.nvir * n.naux * size
+        stage("fit", "trnblas.gemm", 2 * own * n.nvir * n.naux**2, held + X + 3 * row)
     if options.method == "pairs":
-        runs = "trntensor.mp2_energy" if fused else "trnblas.gemm, pair by pair"
-        flops = n.nocc * (n.nocc + 1) * n.nvir**2 * n.naux
-        stage("pairs", runs, flops, blocks + pair_bytes(n, width))
+        runs = "trntensor.mp2_energy" if blocks.fused else "trnblas.gemm, pair by pair"
+        pairs = n.nocc * (n.nocc + 1) // 2 if part is None else part.pairs
+        # visiting blocks of other ranks, and from disk two of its own
+        visiting = (AHEAD + KEPT if ranks > 1 else 0) + (2 if blocks.place == "disk" else 0)
+        nbytes = held + visiting * blocks.rows * row + pair_bytes(n, blocks.width)
+        stage("pairs", runs, 2 * pairs * n.nvir**2 * n.naux, nbytes)
     else:
-        runs, flops, nbytes = quadrature_point(n, options, n.nocc, rows, 8)
+        # a sum over ranks comes with a copy that leaves and parts that come
+        runs, flops, nbytes = quadrature_point(n, options, own, blocks.rows, 8 if part is None else 48)
         stage(options.method, runs, flops, held + nbytes)
     return tuple(needs)
 

@@ -12,17 +12,16 @@ import torch
 
 from trnchem.accuracy import within
 from trnchem.budget import Method, MP2Plan, Options, dtype_of, kept_shape, memory_bytes
-from trnchem.checkpoint import Checkpoint
+from trnchem.checkpoint import Checkpoint, Slots
 from trnchem.identity import identity
-from trnchem.integrals import source
-from trnchem.laplace import Energies
-from trnchem.orbitals import Frozen, orbitals
+from trnchem.integrals import Source, source
+from trnchem.orbitals import Frozen, Orbitals, orbitals
 from trnchem.pairs import PairState
 from trnchem.planning import quadrature_points, sharded_plan, single_plan, sizes_of
 from trnchem.quadrature import relative_error
 from trnchem.references import Reference, Stability, System, built, check_stability, kind_of
 from trnchem.result import MP2Result, Progress
-from trnchem.stages import Run, open_store
+from trnchem.stages import Run, open_store, silent
 from trnsci import ArgumentError, check
 from trnsci.backends import inside
 from trnsci.precision import Precision, resolve
@@ -38,25 +37,25 @@ METHODS: tuple[Method, ...] = ("pairs", "laplace", "stochastic")
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Request:
-    """The arguments of `dfmp2`."""
+    """The arguments of `dfmp2`, with its defaults."""
 
     mf: Any
     system: System
-    frozen: Frozen
-    auxbasis: Any
-    precision: Precision | None
-    method: Method
-    samples: int
-    same_spin: bool
-    seed: int
-    pairs: bool
-    screening: float
-    reuse: bool
-    resident: bool
-    memory: int | str | None
-    scratch: str | Path | None
-    checkpoint: str | Path | None
-    progress: Callable[[Progress], None] | None
+    frozen: Frozen = None
+    auxbasis: Any = None
+    precision: Precision | None = None
+    method: Method = "pairs"
+    samples: int = 64
+    same_spin: bool = False
+    seed: int = 0
+    pairs: bool = False
+    screening: float = 1e-12
+    reuse: bool = True
+    resident: bool = True
+    memory: int | str | None = None
+    scratch: str | Path | None = None
+    checkpoint: str | Path | None = None
+    progress: Callable[[Progress], None] | None = None
     stability: Stability | None = None
     quadrature_error: float | None = None
     device: torch.device | str | None = None
@@ -164,28 +163,8 @@ def dfmp2(
         >>> print(f"{result.e_corr:.6f} {result.metric}")
         -0.203977 fitted already, by the mean field; 116 of 116 vectors kept
     """
-    want = Request(
-        mf=mf,
-        system=System(basis, charge, spin, reference),
-        frozen=frozen,
-        auxbasis=auxbasis,
-        precision=precision,
-        method=method,
-        samples=samples,
-        same_spin=same_spin,
-        seed=seed,
-        pairs=pairs,
-        screening=screening,
-        reuse=reuse,
-        resident=resident,
-        memory=memory,
-        scratch=scratch,
-        checkpoint=checkpoint,
-        progress=progress,
-        stability=stability,
-        quadrature_error=quadrature_error,
-        device=device,
-    )
+    given = {name: value for name, value in locals().items() if name in Request.__slots__}
+    want = Request(system=System(basis, charge, spin, reference), **given)
     if mesh is None:
         if target_error is None:
             return calculated(want)
@@ -212,30 +191,43 @@ def prepared(want: Request) -> tuple[Any, Run]:
     if want.device is not None:
         plan = _brought(plan, want.device)
     plan = replace(plan, quadrature_error=relative_error(plan.precision, want.quadrature_error))
-    return field, Run.of(plan, chosen, integrals, want.progress, want.screening, reference=kind_of(field))
+    run = Run(
+        plan=plan,
+        options=options,
+        orbitals=chosen,
+        source=integrals,
+        progress=want.progress or silent,
+        screening=want.screening,
+        reference=kind_of(field),
+    )
+    return field, run
+
+
+def started(
+    want: Request, field: Any, integrals: Source, chosen: Orbitals, options: Options, stack: ExitStack
+) -> tuple[Slots | None, Orbitals, PairState]:
+    """Return orbitals and what is finished, of the checkpoint where there is one, and its slots."""
+    points = quadrature_points(chosen, options, relative_error(options.precision, want.quadrature_error))
+    shape = kept_shape(len(chosen.e_occ), options, points)
+    state = PairState.empty(*shape)
+    if want.checkpoint is None:
+        return None, chosen, state
+    who = identity(field, integrals.auxiliary, chosen, options.precision, want)
+    file = stack.enter_context(Checkpoint(want.checkpoint, who))
+    chosen, state = file.load(chosen) or (chosen, state)
+    return file.start(chosen, *shape), chosen, state
 
 
 def calculated(want: Request) -> MP2Result:
     """`dfmp2` with its arguments in one value, on one rank."""
     field, run = prepared(want)
-    plan, chosen = run.plan, run.orbitals
-    options = Options(plan.precision, want.method, want.samples, want.same_spin)
-    shape = kept_shape(plan.sizes, options, quadrature_points(chosen, options, plan.quadrature_error))
-    state = PairState.empty(*shape)
     with ExitStack() as stack:
-        slots = None
         if want.checkpoint is not None:
             stack.enter_context(terminable())
-            who = identity(field, run.source.auxiliary, chosen, plan.precision, want)
-            file = stack.enter_context(Checkpoint(want.checkpoint, who))
-            run.orbitals, state = file.load(chosen) or (chosen, state)
-            slots = file.start(run.orbitals, *shape)
+        slots, run.orbitals, state = started(want, field, run.source, run.orbitals, run.options, stack)
         resumed = state.finished
-        store = stack.enter_context(open_store(plan, plan.sizes.nocc, want.scratch))
-        if want.method == "pairs":
-            energies = Energies(*run.pair_energies(store, state, slots))
-        else:
-            energies = run.without_pairs(store, options, want.seed, state, slots)
+        store = stack.enter_context(open_store(run.plan, run.plan.sizes.nocc, want.scratch))
+        energies = run.energies(store, want.seed, state, slots)
     return run.result(float(field.e_tot), energies, state if want.pairs else None, resumed)
 
 
@@ -282,8 +274,10 @@ def plan(
     """
     if not isinstance(ranks, int) or ranks < 1:
         raise ArgumentError(op="plan", argument="ranks", got=ranks, expected="a number of ranks, at least 1")
-    options = _checked(precision, method, samples, 0.0, same_spin)
-    field = built(mf, System(basis, charge, spin, reference))
+    system = System(basis, charge, spin, reference)
+    wanted = {"precision": precision, "method": method, "samples": samples, "same_spin": same_spin}
+    options = check_options(Request(mf=mf, system=system, **wanted))
+    field = built(mf, system)
     # of a name, the first rank alone has a mean field
     shared = reuse and (ranks == 1 or not isinstance(mf, str | Path))
     chosen, integrals = orbitals(field, frozen), source(field, auxbasis, shared)
@@ -296,29 +290,25 @@ def plan(
 
 def check_options(want: Request) -> Options:
     """Refuse options that cannot be right; return those that decide what is computed."""
-    options = _checked(want.precision, want.method, want.samples, want.screening, want.same_spin)
-    if not isinstance(want.seed, int) or isinstance(want.seed, bool) or want.seed < 0:
-        raise ArgumentError(op="dfmp2", argument="seed", got=want.seed, expected="a non-negative integer")
-    if want.device is not None and (want.by_pair or want.method != "pairs"):
-        what = "energies of single pairs" if want.by_pair else f"method {want.method!r}"
-        raise ArgumentError(op="dfmp2", argument="device", got=want.device, expected=f"None with {what}")
-    if want.progress is not None and not callable(want.progress):
-        raise ArgumentError(op="dfmp2", argument="progress", got=type(want.progress), expected="a function or None")
-    if want.pairs and want.method != "pairs":
-        expected = f"left out, because {want.method!r} has no pairs"
-        raise ArgumentError(op="dfmp2", argument="pairs", got="given", expected=expected)
-    check.option("dfmp2", "stability", want.stability, (None, "internal", "external"))
-    return options
-
-
-def _checked(precision: str | None, method: Method, samples: int, screening: float, same_spin: bool) -> Options:
+    method = want.method
     check.option("dfmp2", "method", method, METHODS)
-    if not isinstance(samples, int) or isinstance(samples, bool) or samples < 1:
-        raise ArgumentError(op="dfmp2", argument="samples", got=samples, expected="a number of vectors, at least 1")
-    if not isinstance(screening, int | float) or not screening >= 0:
-        raise ArgumentError(op="dfmp2", argument="screening", got=screening, expected="a threshold, not negative")
-    if same_spin and method != "stochastic":
-        has = "computes it always" if method == "pairs" else "has none: with 1/D factored it is as expensive as pairs"
-        expected = f"False, because {method!r} {has}"
-        raise ArgumentError(op="dfmp2", argument="same_spin", got=same_spin, expected=expected)
-    return Options(resolve("dfmp2", precision, torch.float64), method, samples, same_spin)
+    check.option("dfmp2", "stability", want.stability, (None, "internal", "external"))
+    what = "energies of single pairs" if want.by_pair else f"method {method!r}"
+    screens = isinstance(want.screening, int | float) and want.screening >= 0
+    has = "computes it always" if method == "pairs" else "has none: with 1/D factored it is as expensive as pairs"
+    for name, refused, expected in (
+        ("samples", not _whole(want.samples) or want.samples < 1, "a number of vectors, at least 1"),
+        ("seed", not _whole(want.seed) or want.seed < 0, "a non-negative integer"),
+        ("screening", not screens, "a threshold, not negative"),
+        ("same_spin", want.same_spin and method != "stochastic", f"False, because {method!r} {has}"),
+        ("device", want.device is not None and (want.by_pair or method != "pairs"), f"None with {what}"),
+        ("progress", want.progress is not None and not callable(want.progress), "a function or None"),
+        ("pairs", want.pairs and method != "pairs", f"left out, because {method!r} has no pairs"),
+    ):
+        if refused:
+            raise ArgumentError(op="dfmp2", argument=name, got=getattr(want, name), expected=expected)
+    return Options(resolve("dfmp2", want.precision, torch.float64), method, want.samples, want.same_spin)
+
+
+def _whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

@@ -17,45 +17,26 @@ def _ring(element: str, radius: float) -> list[Atom]:
     return [(element, (radius * math.cos(angle), radius * math.sin(angle), 0.0)) for angle in angles]
 
 
+def _atoms(text: str) -> list[Atom]:
+    words = (line.split() for line in text.split(";"))
+    return [(symbol, (float(x), float(y), float(z))) for symbol, x, y, z in words]
+
+
 # in angstrom; water is the geometry of the published reference value
 GEOMETRIES: dict[str, list[Atom]] = {
-    "water": [("O", (0.0, 0.0, 0.0)), ("H", (0.0, 0.757, 0.587)), ("H", (0.0, -0.757, 0.587))],
-    "methane": [
-        ("C", (0.0, 0.0, 0.0)),
-        ("H", (0.629, 0.629, 0.629)),
-        ("H", (-0.629, -0.629, 0.629)),
-        ("H", (-0.629, 0.629, -0.629)),
-        ("H", (0.629, -0.629, -0.629)),
-    ],
-    "ammonia": [
-        ("N", (0.0, 0.0, 0.1173)),
-        ("H", (0.0, 0.9377, -0.2737)),
-        ("H", (0.8121, -0.4689, -0.2737)),
-        ("H", (-0.8121, -0.4689, -0.2737)),
-    ],
-    "hydrogen fluoride": [("F", (0.0, 0.0, 0.0)), ("H", (0.0, 0.0, 0.9168))],
-    "nitrogen": [("N", (0.0, 0.0, 0.0)), ("N", (0.0, 0.0, 1.0977))],
-    "hydroxyl": [("O", (0.0, 0.0, 0.0)), ("H", (0.0, 0.0, 0.9697))],
-    "methyl": [
-        ("C", (0.0, 0.0, 0.0)),
-        ("H", (1.079, 0.0, 0.0)),
-        ("H", (-0.5395, 0.93444, 0.0)),
-        ("H", (-0.5395, -0.93444, 0.0)),
-    ],
-    "oxygen": [("O", (0.0, 0.0, 0.0)), ("O", (0.0, 0.0, 1.2075))],
+    "water": _atoms("O 0 0 0; H 0 .757 .587; H 0 -.757 .587"),
+    "methane": _atoms("C 0 0 0; H .629 .629 .629; H -.629 -.629 .629; H -.629 .629 -.629; H .629 -.629 -.629"),
+    "ammonia": _atoms("N 0 0 .1173; H 0 .9377 -.2737; H .8121 -.4689 -.2737; H -.8121 -.4689 -.2737"),
+    "hydrogen fluoride": _atoms("F 0 0 0; H 0 0 .9168"),
+    "nitrogen": _atoms("N 0 0 0; N 0 0 1.0977"),
+    "hydroxyl": _atoms("O 0 0 0; H 0 0 .9697"),
+    "methyl": _atoms("C 0 0 0; H 1.079 0 0; H -.5395 .93444 0; H -.5395 -.93444 0"),
+    "oxygen": _atoms("O 0 0 0; O 0 0 1.2075"),
     "benzene": [*_ring("C", 1.3915), *_ring("H", 2.4715)],
-    "glycine": [
-        ("N", (0.0, 0.0, 0.0)),
-        ("H", (-0.334, -0.943, 0.0)),
-        ("H", (-0.334, 0.471, 0.816)),
-        ("C", (1.455, 0.0, 0.0)),
-        ("H", (1.818, 1.028, 0.0)),
-        ("H", (1.818, -0.514, 0.89)),
-        ("C", (2.009, -0.711, -1.231)),
-        ("O", (1.383, -1.303, -2.09)),
-        ("O", (3.357, -0.624, -1.281)),
-        ("H", (3.65, -1.11, -2.1)),
-    ],
+    "glycine": _atoms(
+        "N 0 0 0; H -.334 -.943 0; H -.334 .471 .816; C 1.455 0 0; H 1.818 1.028 0; H 1.818 -.514 .89;"
+        "C 2.009 -.711 -1.231; O 1.383 -1.303 -2.09; O 3.357 -.624 -1.281; H 3.65 -1.11 -2.1"
+    ),
 }
 # unpaired electrons of the ground state, where an even number of electrons does not pair up
 UNPAIRED = {"oxygen": 2}

@@ -42,6 +42,11 @@ class PairState:
         """Pairs done."""
         return int(self.done.sum())
 
+    @property
+    def pairs(self) -> int:
+        """All pairs."""
+        return len(self.done) * (len(self.done) + 1) // 2
+
     def put(self, i: int, j: int, energies: tuple[Tensor, Tensor]) -> None:
         """Keep opposite- and same-spin energies of orbital ``i`` with those from ``j`` on."""
         end = j + len(energies[0])
@@ -77,10 +82,9 @@ def run_pairs(
         finished: called after each group of pairs with the orbital, the first other one, and their energies.
         spins: of the occupied orbitals.
     """
-    nocc = len(energies[0])
+    nocc, work = len(energies[0]), Workspace(energies, width, spins)
     if width >= nocc * nocc and not bool(state.done.any()):
-        B = store.rows(0, nocc)
-        _run_at_once(B, Workspace(energies, width, B.dtype, spins), state, spins, precision, finished)
+        _run_at_once(store.rows(0, nocc), work, state, spins, precision, finished)
         return
     for first, last in _ranges(0, nocc, rows):
         left: Tensor | None = None
@@ -90,12 +94,10 @@ def run_pairs(
                 continue
             left = store.rows(first, last) if left is None else left
             right = left if start == first else store.rows(start, stop)
-            work = Workspace(energies, width, left.dtype, spins)
             for i, j, end in wanted:
-                ones, others = left[i - first : i - first + 1], right[j - start : end - start]
-                opposite, same = work.energies(ones, others, i, j, precision)
-                state.put(i, j, (opposite[0], same[0]))
-                finished(i, j, (opposite[0], same[0]))
+                both = work.one(left[i - first], right[j - start : end - start], i, j, precision)
+                state.put(i, j, both)
+                finished(i, j, both)
 
 
 def _run_at_once(
@@ -140,13 +142,18 @@ def groups(
 class Workspace:
     """Memory for the integrals of one group of pairs, used again for the next."""
 
-    def __init__(self, energies: tuple[Tensor, Tensor], width: int, dtype: torch.dtype, spins: Spins) -> None:
+    def __init__(self, energies: tuple[Tensor, Tensor], width: int, spins: Spins) -> None:
         self._occ, vir = energies
         self._spins = spins
         # [nvir, nvir] for the spins of the other orbital and of this one
         self._sums = {(b, a): vir[b][:, None] + vir[a] for b in range(len(vir)) for a in range(b + 1)}
         # two allocations, so that each starts where vector instructions like it
-        self._memory = [torch.empty(width * vir.shape[1] ** 2, dtype=dtype) for _ in range(2)]
+        self._memory = [torch.empty(width * vir.shape[1] ** 2, dtype=vir.dtype) for _ in range(2)]
+
+    def one(self, own: Tensor, others: Tensor, i: int, j: int, precision: Precision) -> tuple[Tensor, Tensor]:
+        """Compute opposite- and same-spin energies, [columns], of orbital ``i`` with those from ``j`` on."""
+        opposite, same = self.energies(own[None], others, i, j, precision)
+        return opposite[0], same[0]
 
     def energies(self, ones: Tensor, others: Tensor, i: int, j: int, precision: Precision) -> tuple[Tensor, Tensor]:
         """Compute opposite- and same-spin energies, [rows, columns], of orbitals from ``i`` with those from ``j`` on.

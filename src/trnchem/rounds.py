@@ -19,9 +19,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trnchem.budget import MP2Plan, dtype_of
+from trnchem.budget import AHEAD, KEPT, MP2Plan, dtype_of
 from trnchem.pairs import PairState, Workspace, groups
-from trnchem.shares import AHEAD, KEPT, Block, blocks_of, duty
+from trnchem.shares import Block, blocks_of, duty
 from trnchem.store import Store
 from trnsci.distributed.team import LiveTeam, Wait
 from trnsci.errors import RankFailed
@@ -58,7 +58,7 @@ class Rounds:
         self._team, self._plan, self._store, self._put = team, plan, store, put
         self._done, self._vectors, self._finished = done, vectors, finished
         self._dtype = dtype_of(plan.precision)
-        self._work = Workspace(energies, plan.width, self._dtype, plan.sizes.spins)
+        self._work = Workspace(energies, plan.width, plan.sizes.spins)
         self._here = team.here(0)
         every = blocks_of(plan.sizes.nocc, team.size(0), plan.rows)
         self._mine = [block for block in every if block.owner == self._here]
@@ -140,9 +140,7 @@ class Rounds:
         blocks = (low.first, low.last, high.first, high.last)
         for i, j, end in groups(self._done, *blocks, plan.width, plan.sizes.spins):
             others = right[j - high.first : end - high.first]
-            ones = left[i - low.first : i - low.first + 1]
-            opposite, same = self._work.energies(ones, others, i, j, plan.precision)
-            self._finished(i, j, (opposite[0], same[0]))
+            self._finished(i, j, self._work.one(left[i - low.first], others, i, j, plan.precision))
 
 
 class Ledger:

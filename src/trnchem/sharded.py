@@ -19,11 +19,10 @@ from torch.distributed.device_mesh import DeviceMesh
 
 from trnchem import stages
 from trnchem.budget import Options, Sizes, dtype_of, kept_shape, memory_bytes
-from trnchem.checkpoint import Checkpoint, Slots
-from trnchem.dfmp2 import Request, check_options
-from trnchem.identity import basis_text, identity, molecule_text
+from trnchem.checkpoint import Slots
+from trnchem.dfmp2 import Request, check_options, started
+from trnchem.identity import basis_text, molecule_text
 from trnchem.integrals import Source, source
-from trnchem.laplace import Energies, no_energies
 from trnchem.metric import Metric, fit_matrix
 from trnchem.molecules import pyscf
 from trnchem.orbitals import Orbitals, orbitals
@@ -64,69 +63,41 @@ def _calculate(team: LiveTeam, want: Request) -> MP2Result:
     options = check_options(want)
     field, integrals = _agreed(team, want)
     budget = _budget(team, want.memory)
+    first, quality = team.here(0) == 0, relative_error(options.precision, want.quadrature_error)
     with ExitStack() as stack:
         stack.enter_context(terminable())
-        return _calculated(team, want, options, field, integrals, budget, stack)
-
-
-def _calculated(
-    team: LiveTeam,
-    want: Request,
-    options: Options,
-    field: Any,
-    integrals: Source,
-    budget: int,
-    stack: ExitStack,
-) -> MP2Result:
-    first, quality = team.here(0) == 0, relative_error(options.precision, want.quadrature_error)
-    slots, chosen, state = _start(want, field, integrals, options, stack) if first else (None, None, None)
-    facts: dict[str, Any] = {"e_hf": float(field.e_tot), "heard": bool(want.checkpoint or want.progress)}
-    if chosen is not None:
-        facts |= {"nao": len(chosen.C_occ), "nocc": len(chosen.e_occ), "nvir": chosen.e_vir.shape[1]}
-        facts |= {"up": chosen.spins.up, "reference": kind_of(field)}
-        facts |= {"points": quadrature_points(chosen, options, quality), "token": slots.token if slots else ""}
-    facts = _gathered(team, facts)[0]
-    sizes = Sizes(
-        nao=facts["nao"],
-        nocc=facts["nocc"],
-        nvir=facts["nvir"],
-        naux=integrals.naux,
-        widest=integrals.widest,
-        itemsize=dtype_of(options.precision).itemsize,
-        spins=Spins(facts["up"]),
-    )
-    plan = sharded_plan(sizes, integrals, options, budget, team.size(0), facts["points"])
-    plan = replace(plan, quadrature_error=quality)
-    if not plan.stages:
-        none = torch.empty(0)
-        orbitals = Orbitals(none, none, none, none, ())
-        nothing = stages.Run.of(plan, orbitals, integrals, None, want.screening, reference=facts["reference"])
-        state = PairState.empty(sizes.nocc if want.method == "pairs" else 0)
-        return nothing.result(facts["e_hf"], no_energies(options), state if want.pairs else None, 0)
-    # what agreeing costs is not the calculation's
-    team.tally = Tally()
-    shape = kept_shape(sizes, options, facts["points"])
-    chosen, state = _replicated(team, sizes, chosen, state, shape)
-    calculation = ShardedRun.of(
-        plan,
-        chosen,
-        integrals,
-        want.progress if first else None,
-        want.screening,
-        reference=facts["reference"],
-        team=team,
-        heard=facts["heard"],
-        device=want.resident and products(sizes, options.precision)[0] != "pytorch",
-    )
-    resumed = state.finished
-    store = stack.enter_context(stages.open_store(plan, len(calculation.held), want.scratch))
-    if want.method == "pairs":
-        if not first and want.checkpoint is not None and (slots := Slots.join(want.checkpoint, facts["token"])):
-            stack.callback(slots.close)
-        energies = Energies(*calculation.pair_energies(store, state, slots))
-    else:
-        energies = calculation.without_pairs(store, options, want.seed, state, slots)
-    return calculation.result(facts["e_hf"], energies, state if want.pairs else None, resumed)
+        slots, chosen, state = _start(want, field, integrals, options, stack) if first else (None, None, None)
+        facts: dict[str, Any] = {"e_hf": float(field.e_tot), "heard": bool(want.checkpoint or want.progress)}
+        if chosen is not None:
+            facts |= {"sizes": asdict(sizes_of(chosen, integrals, options.precision)), "reference": kind_of(field)}
+            facts |= {"points": quadrature_points(chosen, options, quality), "token": slots.token if slots else ""}
+        facts = _gathered(team, facts)[0]
+        sizes = Sizes(**facts["sizes"] | {"spins": Spins(*facts["sizes"]["spins"])})
+        plan = sharded_plan(sizes, integrals, options, budget, team.size(0), facts["points"])
+        plan = replace(plan, quadrature_error=quality)
+        # what agreeing costs is not the calculation's
+        team.tally = Tally()
+        shape = kept_shape(sizes.nocc, options, facts["points"])
+        chosen, state = _replicated(team, sizes, chosen, state, shape)
+        calculation = ShardedRun(
+            plan=plan,
+            options=options,
+            orbitals=chosen,
+            source=integrals,
+            progress=want.progress if first and want.progress else stages.silent,
+            screening=want.screening,
+            reference=facts["reference"],
+            team=team,
+            heard=facts["heard"],
+            device=want.resident and bool(plan.stages) and products(sizes, options.precision)[0] != "pytorch",
+        )
+        resumed = state.finished
+        store = stack.enter_context(stages.open_store(plan, len(calculation.held), want.scratch))
+        if want.method == "pairs" and not first and want.checkpoint is not None:
+            slots = Slots.join(want.checkpoint, facts["token"])
+            stack.callback(slots.close if slots else lambda: None)
+        energies = calculation.energies(store, want.seed, state, slots)
+        return calculation.result(facts["e_hf"], energies, state if want.pairs else None, resumed)
 
 
 def _agreed(team: LiveTeam, want: Request) -> tuple[Any, Source]:
@@ -233,16 +204,7 @@ def _start(
 ) -> tuple[Slots | None, Orbitals, PairState]:
     """Return orbitals and finished pairs on the first rank, of the checkpoint where there is one."""
     check_stability(field, want.stability)
-    chosen = orbitals(field, want.frozen)
-    points = quadrature_points(chosen, options, relative_error(options.precision, want.quadrature_error))
-    shape = kept_shape(sizes_of(chosen, integrals, options.precision), options, points)
-    state = PairState.empty(*shape)
-    if want.checkpoint is None:
-        return None, chosen, state
-    who = identity(field, integrals.auxiliary, chosen, options.precision, want)
-    file = stack.enter_context(Checkpoint(want.checkpoint, who))
-    chosen, state = file.load(chosen) or (chosen, state)
-    return file.start(chosen, *shape), chosen, state
+    return started(want, field, integrals, orbitals(field, want.frozen), options, stack)
 
 
 def _replicated(
@@ -283,27 +245,14 @@ class ShardedRun(stages.Run):
         """Occupied orbitals whose rows of B are here."""
         return cuts(self.plan.sizes.nocc, self.team.size(0))[self.team.here(0)]
 
-    def pair_energies(self, store: Store, state: PairState, slots: Slots | None) -> tuple[float, float]:
-        """Compute opposite- and same-spin energy of all ranks; every pair is in the file as soon as it is finished."""
-        total = len(state.done) * (len(state.done) + 1) // 2
-        left = state.finished < total
-        if left:
-            self.build(store)
-        with self._timed("pairs"):
-            self.progress(Progress("pairs", state.finished, total))
-            if left:
-                self._rounds(store, state, slots, total)
-            return state.totals()
-
-    def _rounds(self, store: Store, state: PairState, slots: Slots | None, total: int) -> None:
+    def _pairs(self, store: Store, state: PairState, slots: Slots | None) -> tuple[float, float]:
+        """Compute the pairs of all ranks; what a rank cannot write into the file itself the first one writes."""
         before = PairState(state.opposite, state.same, state.done.clone())
-        keep = stages.Keeper(slots)
-        # what a rank cannot write itself the first one writes
-        book = Ledger(self.team, state, self.heard, keep, own=slots is not None)
+        book = Ledger(self.team, state, self.heard, stages.Keeper(slots), own=slots is not None)
 
         def finished(i: int, j: int, energies: tuple[Tensor, Tensor]) -> None:
             book.keep(i, j, energies)
-            self.progress(Progress("pairs", state.finished, total))
+            self.progress(Progress("pairs", state.finished, state.pairs))
 
         put = to_device if self.device else _same_place
         rounds = Rounds(self.team, self.plan, store, self._energies(), before, self.metric.vectors, put, finished)
@@ -312,7 +261,8 @@ class ShardedRun(stages.Run):
             book.close()
         finally:
             book.hear()
-        self.progress(Progress("pairs", total, total))
+        self.progress(Progress("pairs", state.pairs, state.pairs))
+        return state.totals()
 
     def _summed(self, matrix: Tensor) -> Tensor:
         """Return the sum over ranks."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -18,26 +19,10 @@ from trnchem.result import MP2Result
 from trnsci import ArgumentError, UnsupportedError
 from trnsci.backends import inside
 
-# what may be set beside what PySCF's object has
-OPTIONS: dict[str, Any] = {
-    "auxbasis": None,
-    "precision": None,
-    "method": "pairs",
-    "samples": 64,
-    "same_spin": False,
-    "seed": 0,
-    "pairs": False,
-    "screening": 1e-12,
-    "reuse": True,
-    "resident": True,
-    "scratch": None,
-    "chkfile": None,
-    "progress": None,
-    "stability": None,
-    "quadrature_error": None,
-    "target_error": None,
-    "device": None,
-}
+# what may be set beside what PySCF's object has: options of dfmp2, those that PySCF has a name for under that name
+_THEIRS = ("mf", "system", "frozen", "memory", "checkpoint")
+OPTIONS: dict[str, Any] = {each.name: each.default for each in fields(Request) if each.name not in _THEIRS}
+OPTIONS |= {"chkfile": None, "target_error": None}
 
 
 def DFMP2(mf: Any, frozen: Frozen = None, mo_coeff: Any = None, mo_occ: Any = None) -> Any:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -64,37 +63,20 @@ class Run:
     """The stages of one calculation, in order, with their times."""
 
     plan: MP2Plan
+    options: Options
     orbitals: Orbitals
     source: Source
     progress: Callable[[Progress], None]
     screening: float
-    metric: Metric
-    reference: str = "RHF"
+    reference: str
+    metric: Metric = field(init=False)
     screen: Screen | None = None
     timings: dict[str, float] = field(default_factory=dict)
 
-    @classmethod
-    def of(
-        cls,
-        plan: MP2Plan,
-        chosen: Orbitals,
-        integrals: Source,
-        progress: Callable[[Progress], None] | None,
-        screening: float,
-        **more: Any,
-    ) -> Self:
-        """Prepare a calculation."""
-        functions = integrals.naux
-        metric = Metric(method="mean field" if integrals.fitted else "none", functions=functions, vectors=functions)
-        return cls(
-            plan=plan,
-            orbitals=chosen,
-            source=integrals,
-            progress=progress or _silent,
-            screening=screening,
-            metric=metric,
-            **more,
-        )
+    def __post_init__(self) -> None:
+        """Say that the metric is not needed, until it is."""
+        method, functions = "mean field" if self.source.fitted else "none", self.source.naux
+        self.metric = Metric(method=method, functions=functions, vectors=functions)
 
     @property
     def held(self) -> range:
@@ -134,76 +116,73 @@ class Run:
             resumed=resumed,
         )
 
+    def energies(self, store: Store, seed: int, state: PairState, slots: Slots | None) -> Energies:
+        """Compute the energies by the method of the plan."""
+        if self.plan.method == "pairs":
+            return Energies(*self.pair_energies(store, state, slots))
+        return self.without_pairs(store, seed, state, slots)
+
     def pair_energies(self, store: Store, state: PairState, slots: Slots | None) -> tuple[float, float]:
         """Compute opposite- and same-spin energy; every pair is in the file as soon as it is finished."""
-        total = len(state.done) * (len(state.done) + 1) // 2
+        left = state.finished < state.pairs
         if not self.plan.stages:
             return 0.0, 0.0
-        if state.finished < total:
+        if left:
             self.build(store)
         with self._timed("pairs"):
-            self.progress(Progress("pairs", state.finished, total))
-            if self.plan.fused:
-                return self._fused(store, total)
-            if self.plan.blocks is not None:
-                return self._brought(store, total)
-            plan, keep, done = self.plan, Keeper(slots), state.finished
+            self.progress(Progress("pairs", state.finished, state.pairs))
+            return self._pairs(store, state, slots) if left else state.totals()
 
-            def finished(i: int, j: int, energies: tuple[Tensor, Tensor]) -> None:
-                nonlocal done
-                keep(i, j, energies)
-                done += len(energies[0])
-                self.progress(Progress("pairs", done, total))
+    def _pairs(self, store: Store, state: PairState, slots: Slots | None) -> tuple[float, float]:
+        plan, keep, done = self.plan, Keeper(slots), state.finished
 
-            run_pairs(
-                store,
-                self._energies(),
-                state,
-                rows=plan.rows,
-                width=plan.width,
-                precision=plan.precision,
-                finished=finished,
-                spins=plan.sizes.spins,
-            )
-            return state.totals()
+        def told(pairs: int) -> None:
+            nonlocal done
+            done += pairs
+            self.progress(Progress("pairs", done, state.pairs))
 
-    def _fused(self, store: Store, total: int) -> tuple[float, float]:
-        e_occ, e_vir = (self._put(energies) for energies in self._energies())
-        sets = self.sets
-        B = [store.rows(rows.start, rows.stop) for rows in sets]
-        occ = [e_occ[rows.start : rows.stop] for rows in sets]
-        same = [mp2_within(B[k], occ[k], e_vir[k]) for k in range(len(sets))]
-        opposite = None if len(sets) == 1 else mp2_between(*B, *occ, *e_vir)[0]
-        self.progress(Progress("pairs", total, total))
-        return _by_spin(same, opposite)
+        def finished(i: int, j: int, energies: tuple[Tensor, Tensor]) -> None:
+            keep(i, j, energies)
+            told(len(energies[0]))
 
-    def _brought(self, store: Store, total: int) -> tuple[float, float]:
-        """Compute the energies on a device that rows of B are brought to."""
-        assert self.plan.blocks is not None
-        finished = 0
+        if plan.fused or plan.blocks is not None:
+            return self._together(store, told)
+        run_pairs(
+            store,
+            self._energies(),
+            state,
+            rows=plan.rows,
+            width=plan.width,
+            precision=plan.precision,
+            finished=finished,
+            spins=plan.sizes.spins,
+        )
+        return state.totals()
 
-        def done(pairs: int) -> None:
-            nonlocal finished
-            finished += pairs
-            self.progress(Progress("pairs", finished, total))
-
-        e_occ, e_vir = self._energies()
+    def _together(self, store: Store, told: Callable[[int], None]) -> tuple[float, float]:
+        """Compute the pairs within and between spins, each at once: where B is, or on a device it is brought to."""
         sets, blocks = self.sets, self.plan.blocks
+        e_occ, e_vir = (self._put(each) if blocks is None else each for each in self._energies())
         occ = [e_occ[rows.start : rows.stop] for rows in sets]
-        B = [lambda first, last, at=rows.start: store.rows(at + first, at + last) for rows in sets]
-        same = [mp2_brought(B[k], occ[k], e_vir[k], blocks, done) for k in range(len(sets))]
         opposite = None
-        if len(sets) > 1:
-            spins = (B[0], B[1]), (occ[0], occ[1]), (e_vir[0], e_vir[1])
-            opposite = out_of_core.opposite(*spins, chosen=blocks, done=done, between=mp2_between)
+        if blocks is None:
+            B = [store.rows(rows.start, rows.stop) for rows in sets]
+            same = [mp2_within(B[k], occ[k], e_vir[k]) for k in range(len(sets))]
+            if len(sets) > 1:
+                opposite = mp2_between(*B, *occ, *e_vir)[0]
+            told(len(e_occ) * (len(e_occ) + 1) // 2)
+        else:
+            read = [lambda first, last, at=rows.start: store.rows(at + first, at + last) for rows in sets]
+            same = [mp2_brought(read[k], occ[k], e_vir[k], blocks, told) for k in range(len(sets))]
+            if len(sets) > 1:
+                both = (read[0], read[1]), (occ[0], occ[1]), (e_vir[0], e_vir[1])
+                opposite = out_of_core.opposite(*both, chosen=blocks, done=told, between=mp2_between)
         return _by_spin(same, opposite)
 
-    def without_pairs(
-        self, store: Store, options: Options, seed: int, state: PairState, slots: Slots | None
-    ) -> Energies:
+    def without_pairs(self, store: Store, seed: int, state: PairState, slots: Slots | None) -> Energies:
         """Compute energies by quadrature, and how well they are known; every finished point is in the file."""
         if not self.plan.stages or not len(state.done):
-            return no_energies(options)
+            return no_energies(self.options)
         stage, total, keep = self.plan.method, len(state.done), Keeper(slots)
 
         def report() -> None:
@@ -223,14 +202,14 @@ class Run:
                 state,
                 points=self._quadrature(),
                 rows=self.plan.rows,
-                options=options,
+                options=self.options,
                 seed=seed,
                 finished=finished,
                 vectors=self.metric.vectors,
                 held=self.held,
                 add=self._summed,
             )
-            return averaged(state, options)
+            return averaged(state, self.options)
 
     def _quadrature(self) -> Quadrature:
         return quadrature(self.orbitals, self.plan.quadrature_error, self.plan.same_spin)
@@ -327,5 +306,5 @@ def _give_back() -> None:
         trim(0)
 
 
-def _silent(progress: Progress) -> None:
+def silent(progress: Progress) -> None:
     """Tell nobody."""

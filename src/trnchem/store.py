@@ -5,10 +5,11 @@ from __future__ import annotations
 import errno
 import shutil
 import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,28 +18,33 @@ from torch import Tensor
 from trnsci import ArgumentError, BackendUnavailable, CapacityError
 
 
-class Store(Protocol):
+class Store(ABC):
     """Three-index integrals [nocc, nvir, naux], written by columns, fitted and read by rows."""
 
+    _columns: int
+
+    @abstractmethod
     def put_columns(self, first: int, block: Tensor) -> None:
         """Keep [nocc, nvir, w] from column ``first`` on."""
 
+    @abstractmethod
     def put_rows(self, first: int, rows: Tensor) -> None:
         """Keep fitted rows [n, nvir, vectors] in place of those that were not."""
 
     def fitted(self, vectors: int) -> None:
         """End the fit: from now on rows have this many columns."""
+        self._columns = vectors
 
+    @abstractmethod
     def rows(self, first: int, last: int, into: Tensor | None = None) -> Tensor:
         """Return rows [last - first, nvir, columns]; what must be read is read ``into`` memory that is given."""
 
 
-class HostStore:
+class HostStore(Store):
     """One array in host memory, fitted in place."""
 
     def __init__(self, shape: tuple[int, int, int], dtype: torch.dtype) -> None:
-        self._array = torch.empty(shape, dtype=dtype)
-        self._columns = shape[2]
+        self._array, self._columns = torch.empty(shape, dtype=dtype), shape[2]
 
     def put_columns(self, first: int, block: Tensor) -> None:
         """Keep a block."""
@@ -48,25 +54,21 @@ class HostStore:
         """Keep fitted rows."""
         self._array[first : first + len(rows), :, : rows.shape[2]] = rows
 
-    def fitted(self, vectors: int) -> None:
-        """Forget columns that were not kept."""
-        self._columns = vectors
-
     def rows(self, first: int, last: int, into: Tensor | None = None) -> Tensor:
         """Return a view."""
         return self._array[first:last, :, : self._columns]
 
 
-class DeviceStore:
+class DeviceStore(Store):
     """Blocks where the products left them: in device memory, or marked so on the simulator."""
 
     def __init__(self) -> None:
-        self._columns: list[Tensor] = []
+        self._blocks: list[Tensor] = []
         self._rows: list[Tensor] = []
 
     def put_columns(self, first: int, block: Tensor) -> None:
         """Keep a block."""
-        self._columns.append(block)
+        self._blocks.append(block)
 
     def put_rows(self, first: int, rows: Tensor) -> None:
         """Keep fitted rows."""
@@ -74,24 +76,22 @@ class DeviceStore:
 
     def fitted(self, vectors: int) -> None:
         """Let go of rows that were not fitted."""
-        self._columns, self._rows = [], [torch.cat(self._rows) if len(self._rows) > 1 else self._rows[0]]
+        self._blocks, self._rows = [], [torch.cat(self._rows) if len(self._rows) > 1 else self._rows[0]]
 
     def rows(self, first: int, last: int, into: Tensor | None = None) -> Tensor:
         """Return rows, fitted ones once every row is."""
-        if not self._columns:
+        if not self._blocks:
             return self._rows[0][first:last]
-        if len(self._columns) > 1:
-            self._columns = [torch.cat(self._columns, 2)]
-        return self._columns[0][first:last]
+        if len(self._blocks) > 1:
+            self._blocks = [torch.cat(self._blocks, 2)]
+        return self._blocks[0][first:last]
 
 
-class DiskStore:
+class DiskStore(Store):
     """A dataset of a scratch file, in chunks of one occupied orbital."""
 
     def __init__(self, dataset: Any, file: Path) -> None:
-        self._dataset = dataset
-        self._file = file
-        self._columns = dataset.shape[2]
+        self._dataset, self._file, self._columns = dataset, file, dataset.shape[2]
 
     def put_columns(self, first: int, block: Tensor) -> None:
         """Write a block."""
@@ -102,10 +102,6 @@ class DiskStore:
         """Write fitted rows."""
         with full_disk(self._file):
             self._dataset[first : first + len(rows), :, : rows.shape[2]] = rows.numpy()
-
-    def fitted(self, vectors: int) -> None:
-        """Forget columns that were not kept."""
-        self._columns = vectors
 
     def rows(self, first: int, last: int, into: Tensor | None = None) -> Tensor:
         """Read rows."""
