@@ -172,8 +172,10 @@ def _cholesky(op: str, a: Compressed, values: Tensor, order: Index | None, batch
         factor = symmetric_factors(sp.csc_array(matrix[order][:, order]))
     pivots = np.zeros(1) if factor is None else factor.U.diagonal()
     if factor is None or not (pivots.real > 0).all():
-        eliminated = np.argsort(factor.perm_c) if factor is not None and order is None else order
-        bad = -1 if factor is None else int(eliminated[np.flatnonzero(~(pivots.real > 0))[0]])
+        bad = -1
+        if factor is not None:
+            first = np.argsort(factor.perm_c)[np.flatnonzero(~(pivots.real > 0))[0]]
+            bad = int(first if order is None else order[first])
         message = "the matrix is not positive definite: a pivot is zero" if bad < 0 else ""
         raise NotPositiveDefinite(
             op=op, index=bad, batch=batch, message=message, hint="Use kind='lu' for indefinite matrices"
