@@ -247,6 +247,7 @@ def _solved(
     residual, each = float(torch.linalg.vector_norm(r)), _steps()
     while not residual <= goal:
         if done >= most or not residual < float("inf"):
+            residual = float(torch.linalg.vector_norm(b - _times(matrix, x)))
             raise NotConverged(op=op, iterations=done, residual=residual * scale)
         steps = min(each, most - done)
         table = [recurrence(done + k) for k in range(steps)] if recurrence is not None else []
@@ -254,8 +255,10 @@ def _solved(
         method = "cg" if recurrence is None else "fixed"
         x, r, p = run(Iterate(*_blocks(matrix), x, r, p, coefficients, steps, method))
         done += steps
-        # The recurrence drifts from the truth in low precision: the residual that counts is computed.
-        residual = float(torch.linalg.vector_norm(b - _times(matrix, x)))
+        residual = float(torch.linalg.vector_norm(r))
+        if residual <= goal:
+            # The recurrence drifts from the truth in low precision: the residual that counts is computed.
+            residual = float(torch.linalg.vector_norm(b - _times(matrix, x)))
     return Solution(x * scale, done, residual * scale)
 
 
