@@ -126,16 +126,8 @@ def choose(
 ) -> Precision:
     """Return the policy in force: the one asked for, the default, or the cheapest whose bound meets a target.
 
-    Args:
-        op: whose arguments these are.
-        precision: as the caller gave it.
-        target: ``target_error`` as the caller gave it.
-        dtype: of the operands.
-        bound: guaranteed error of a policy.
-        what: what the bound is of, for the error: ``K=5``.
-        operands: factors of the sums; float32's range must hold their products for a policy in float32 to qualify.
-            ``None`` where nobody can tell beforehand.
-        terms: products of each sum.
+    Float32's range must hold sums of ``terms`` products of the operands for a policy in float32 to qualify; they are
+    ``None`` where nobody can tell beforehand. ``what`` the bound is of, ``K=5``, is for the error.
     """
     if target is None:
         return resolve(op, precision, dtype)

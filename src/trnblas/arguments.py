@@ -103,14 +103,7 @@ def conjugated(value: complex, like: Tensor) -> complex:
 
 
 def through(call: Any, names: Sequence[str], grad: Tensor, needs: frozenset[str]) -> dict[str, Tensor]:
-    """Differentiate a call's own definition; its gradients can be differentiated again.
-
-    Args:
-        call: an op's call, whose ``pytorch`` calls functions that have gradients.
-        names: its fields that are tensors.
-        grad: the gradient of the result.
-        needs: fields whose gradients are wanted.
-    """
+    """Differentiate a call's own definition, whose tensors are the fields ``names``; gradients have gradients, too."""
     again = torch.is_grad_enabled()
     wanted = [name for name in names if name in needs]
     with torch.enable_grad():

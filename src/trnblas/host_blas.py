@@ -29,11 +29,7 @@ def refusal(
 ) -> str | None:
     """Return why SciPy's BLAS does not take these operands, or ``None``: its own limits, beside those of the runtime.
 
-    Args:
-        tensors: the operands, without those left out.
-        ndim: axes of each; a list of matrices and vectors is checked in two calls.
-        precision: the policy in force, if the function has one.
-        dtypes: what the routine is there for.
+    All have ``ndim`` axes: a list of matrices and vectors is checked in two calls.
     """
     for t in tensors:
         if t.dtype not in dtypes:

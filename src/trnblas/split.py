@@ -38,12 +38,9 @@ _DOTS_BYTES = 1 << 24
 
 
 def split_gemm(a: Tensor, b: Tensor, target: float = 0.0) -> Tensor:
-    """Return ``a @ b`` of float64 operands [..., M, K] and [..., K, N] from exact products on the device.
+    """Return ``a @ b`` of real float64 operands [..., M, K] and [..., K, N] from exact products on the device.
 
-    Args:
-        a: float64, real.
-        b: float64, real.
-        target: relative error to reach, against ``|a| @ |b|``; 0 asks for that of float64 arithmetic, ``K 2**-54``.
+    ``target`` is the error to reach, relative to ``|a| @ |b|``; 0 asks for that of float64 arithmetic, ``K 2**-54``.
     """
     batch = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     (m, k), n = a.shape[-2:], b.shape[-1]
@@ -93,12 +90,9 @@ def _reached(count: int, k: int, target: float, share: float) -> bool:
 
 
 def diagonals(k: int, target: float, share: float) -> int:
-    """Return how many diagonals ``s + t`` of slice pairs reach a relative error.
+    """Return how many diagonals ``s + t`` of slice pairs reach an error in sums of ``k`` terms; 0 is ``k 2**-54``.
 
-    Args:
-        k: terms of each sum.
-        target: the relative error, or 0 for ``k 2**-54``.
-        share: the smallest ``(|a| @ |b|)_ij / k`` of operands scaled to largest entries between 1/2 and 1.
+    ``share`` is the smallest ``(|a| @ |b|)_ij / k`` of operands scaled to largest entries between 1/2 and 1.
     """
     count = 1
     while count < MAX_SLICES and not _reached(count, k, target, share):

@@ -52,13 +52,9 @@ def group(floats: int) -> int:
 
 
 def launched(kernel: Any, *tensors: Tensor, group: int, **static: Any) -> Any:
-    """Launch a kernel on batches, in several equal pieces where one program would be too long.
+    """Launch a kernel on tensors whose first dimensions are the batch, in equal pieces where one program is too long.
 
-    Args:
-        kernel: takes and returns batches.
-        tensors: their first dimensions are the batch.
-        group: how many matrices lie in a partition at most.
-        static: compile-time arguments.
+    ``group`` is how many matrices lie in a partition at most; the others are compile-time arguments.
     """
     static["group"] = group
     batch, chunk = tensors[0].shape[0], P_MAX * group

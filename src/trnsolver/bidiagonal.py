@@ -88,8 +88,8 @@ def orgbr(form: Bidiagonal, vect: Literal["q", "p"] = "q") -> Tensor:
     if k == 0:
         return form.factors.new_zeros((*batch, m, 0) if vect == "q" else (*batch, 0, n))
     if shifted:
-        whole = _bordered(householder_product(vectors, tau)) if vectors.shape[-2] else _one(vectors)
-        whole = whole[..., :k]
+        rest = householder_product(vectors, tau) if vectors.shape[-2] else vectors.new_empty((*batch, 0, 0))
+        whole = _bordered(rest)[..., :k]
     else:
         whole = householder_product(vectors, tau)
     return whole if vect == "q" else whole.mH.resolve_conj()
@@ -146,10 +146,6 @@ def _bordered(x: Tensor) -> Tensor:
     corner = torch.zeros_like(wide)
     corner[..., 0, 0] = 1
     return wide + corner
-
-
-def _one(like: Tensor) -> Tensor:
-    return like.new_ones((*like.shape[:-2], 1, 1))
 
 
 @op(

@@ -335,7 +335,8 @@ def eigh_to(a: Tensor, target_error: float, method: Method = "auto") -> Spectrum
     start = eigh((matrix / size).to(single), method=method).vectors.to(matrix.dtype)
     trajectory: list[float] = []
     values, vectors, _ = improve_eigenvectors(matrix, start, trajectory)
-    bound = max(_defect(*parts) for parts in zip(*map(_flat, (matrix, vectors)), values.reshape(-1, n), strict=True))
+    each = matrix.reshape(-1, n, n), vectors.reshape(-1, n, n), values.reshape(-1, n)
+    bound = max(_defect(*parts) for parts in zip(*each, strict=True))
     if bound > goal:
         raise NotConverged(
             op="eigh",
@@ -344,10 +345,6 @@ def eigh_to(a: Tensor, target_error: float, method: Method = "auto") -> Spectrum
             hint=f"The target was {goal:.3g}; float64 arithmetic on {n} rows ends near {bound:.1g}",
         )
     return Spectrum(values, vectors, bound, tuple(trajectory))
-
-
-def _flat(x: Tensor) -> Tensor:
-    return x.reshape(-1, *x.shape[-2:])
 
 
 def _defect(a: Tensor, v: Tensor, w: Tensor) -> float:

@@ -65,14 +65,7 @@ class Analysis:
 
 
 def analysed(a: Compressed, order: Index, rows: Index, *, lower: bool) -> Analysis:
-    """Plan the factorisation of ``a[rows][order][:, order]``.
-
-    Args:
-        a: the pattern.
-        order: of rows and columns.
-        rows: which row of ``a`` comes first, second … before that.
-        lower: read the lower triangle of a Hermitian matrix only.
-    """
+    """Plan the factorisation of ``a[rows][order][:, order]``; ``lower`` reads that triangle of a Hermitian one."""
     n = a.shape[0]
     place = np.empty(n, np.int64)
     place[order] = np.arange(n)

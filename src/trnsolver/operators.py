@@ -81,10 +81,7 @@ class Operator:
 def operator(op: str, a: Any, *, adjoint: bool = False) -> Operator:
     """Take a matrix, a sparse matrix, a SciPy ``LinearOperator``, anything with ``@``, or a function.
 
-    Args:
-        op: the public function.
-        a: the operand. A pair of functions is a map and its adjoint.
-        adjoint: the solver needs ``a.mH @ x`` too.
+    A pair of functions is a map and its adjoint, which a solver asks for by ``adjoint``.
     """
     if isinstance(a, tuple) and len(a) == 2 and all(callable(part) for part in a):
         there, back = (shaped(op, "a", part, square=False) for part in a)

@@ -19,13 +19,10 @@ _USUAL = 2
 def improve_eigenvectors(a: Tensor, x: Tensor, trajectory: list[float] | None = None) -> tuple[Tensor, Tensor, Tensor]:
     """Refine until nothing is gained; return eigenvalues, ascending, eigenvectors, and what is left off the diagonal.
 
-    Pairs with a gap rotate to first order, which squares what is left off the diagonal. Eigenvalues the approximation
-    cannot tell apart form a cluster; its block, shifted and scaled, is an eigenproblem of its own.
-
-    Args:
-        a: [..., N, N], symmetric or Hermitian.
-        x: [..., N, N], close to orthonormal eigenvectors, of a's dtype.
-        trajectory: gets the largest part off the diagonal, relative to ``a``, of every round.
+    ``x`` is close to orthonormal eigenvectors of the Hermitian ``a``. Pairs with a gap rotate to first order, which
+    squares what is left off the diagonal; relative to ``a``, its largest part goes to ``trajectory`` in every round.
+    Eigenvalues the approximation cannot tell apart form a cluster; its block, shifted and scaled, is an eigenproblem
+    of its own.
     """
 
     def core(parts: tuple[Tensor, ...], matrix: Tensor) -> Tensor:

@@ -13,14 +13,9 @@ from trnblas.split import two_sum
 def residual(a: Tensor, x: Tensor, b: Tensor) -> Tensor:
     """Return ``b - a @ x`` with an error of about ``2**-53 |result| + 2**-90 |a| @ |x|`` elementwise.
 
-    Operands are cut into slices short enough for their products and sums to be exact in float64 (Ozaki); what is left
-    after cancellation is added up in double-double. It costs a dozen products of ``a`` with ``x``, on the host: few
-    columns against the cube of the factorisation.
-
-    Args:
-        a: [M, N], float64 or complex128.
-        x: [N, K].
-        b: [M, K].
+    Operands, in float64 or complex128, are cut into slices short enough for their products and sums to be exact in
+    float64 (Ozaki); what is left after cancellation is added up in double-double. It costs a dozen products of ``a``
+    with ``x``, on the host: few columns against the cube of the factorisation.
     """
     if a.is_complex():
         double = torch.cat([torch.cat([a.real, -a.imag], -1), torch.cat([a.imag, a.real], -1)], -2)

@@ -232,11 +232,7 @@ def _lstsq(
     x, residuals, rank, values = lstsq(r, projected, rcond, driver=driver)
     if m > n and (not readable(rank) or bool((rank == n).all())):
         residuals = team.all_reduce(0, squares(gemm(1.0, a.local, x) - right))
-
-    def copies(local: Tensor) -> Part:
-        return b.with_local(local, tuple(local.shape), (None,) * len(b.places))
-
-    return LeastSquares(*map(copies, (x if len(b.shape) > 1 else x[:, 0], residuals, rank, values)))  # type: ignore[arg-type]
+    return LeastSquares(*map(b.replicated, (x if len(b.shape) > 1 else x[:, 0], residuals, rank, values)))  # type: ignore[arg-type]
 
 
 @sharded(qr)
@@ -249,7 +245,7 @@ def _qr(team: Team, a: Part, mode: str, out: Sequence[Part] | None) -> QR:
         factors = by_batch(team, qr, a)
     else:
         q, r = _tall_qr(team, a.to(team, team.first(0)))
-        factors = (q, a.with_local(r, tuple(r.shape), (None,) * len(a.places)))
+        factors = (q, a.replicated(r))
     return QR(*(written(team, part, where) for part, where in zip(factors, out or (None, None), strict=True)))  # type: ignore[arg-type]
 
 
@@ -289,11 +285,8 @@ def _missed(team: Team, a: Part, q: Part, small: Tensor, *, probes: int, seed: i
 
 
 def _low_rank(team: Team, a: Part, *, u: Part, s: Tensor, vh: Any, error: Tensor) -> LowRank:
-    def copies(x: Tensor) -> Part:
-        return a.with_local(x, tuple(x.shape), (None,) * len(a.places))
-
-    vh = vh if isinstance(vh, Part) else copies(vh)
-    return LowRank(u=u, s=copies(s), vh=vh, error=copies(error))  # type: ignore[arg-type]
+    vh = vh if isinstance(vh, Part) else a.replicated(vh)
+    return LowRank(u=u, s=a.replicated(s), vh=vh, error=a.replicated(error))  # type: ignore[arg-type]
 
 
 @sharded(svd_randomized)

@@ -103,7 +103,8 @@ def _shift(team: Team, rows: Tensor) -> Tensor:
 def _orthogonal(op: str, team: Team, work: Tensor, n: int, shift: Tensor) -> tuple[Tensor, list[int]]:
     """Rotate rows until they are orthogonal; return this rank's, and how many each rank holds."""
     ranks, here = team.size(0), team.here(0)
-    halves = [_halved(start, size) for start, size in chunks(n, ranks)]
+    cuts = [(start, start + (size + 1) // 2, start + size) for start, size in chunks(n, ranks)]
+    halves = [(range(start, middle), range(middle, stop)) for start, middle, stop in cuts]
     blocks = [half for pair in halves for half in pair]
     held = {
         2 * here + k: work[rows.start - halves[here][0].start :][: len(rows)] for k, rows in enumerate(halves[here])
@@ -137,11 +138,6 @@ def _orthogonal(op: str, team: Team, work: Tensor, n: int, shift: Tensor) -> tup
     mine = sorted(held)
     counts = [sum(len(blocks[b]) for b in places if places[b] == rank) for rank in range(ranks)]
     return torch.cat([held[b] for b in mine]), counts
-
-
-def _halved(start: int, size: int) -> tuple[range, range]:
-    middle = start + (size + 1) // 2
-    return range(start, middle), range(middle, start + size)
 
 
 def _rounds(ranks: int) -> list[list[tuple[int, int]]]:
@@ -225,8 +221,7 @@ def _eigh(team: Team, a: Part, UPLO: str, uplo: str | None, out: Any, **options:
         reason = "it takes one sharded matrix; eigvalsh takes batches"
         raise UnsupportedError(op="trnsolver.eigh", reasons=[("distributed", reason)])
     values, vectors = _spectrum("eigh", team, a, (uplo or UPLO) in ("L", "l"))
-    copies = (None,) * len(a.places)
-    pairs = Eigh(a.with_local(values, (a.shape[0],), copies), vectors)  # type: ignore[arg-type]
+    pairs = Eigh(a.replicated(values), vectors)  # type: ignore[arg-type]
     if out is None:
         return pairs
     return Eigh(*(written(team, one, other) for one, other in zip(pairs, out, strict=True)))  # type: ignore[arg-type]
@@ -238,4 +233,4 @@ def _eigvalsh(team: Team, a: Part, UPLO: str, uplo: str | None, out: Part | None
     if len(a.shape) > 2:
         return written(team, by_batch(team, lambda x: eigvalsh(x, UPLO, uplo=uplo), a), out)
     values, _ = _spectrum("eigvalsh", team, a, (uplo or UPLO) in ("L", "l"))
-    return written(team, a.with_local(values, (a.shape[0],), (None,) * len(a.places)), out)
+    return written(team, a.replicated(values), out)

@@ -96,15 +96,14 @@ def _lu_factor(team: Team, a: Part, pivot: bool, out: Any) -> LU:
         reason = f"it factors one square sharded matrix with pivots, into memory of its own; this one is {a.shape}"
         raise _refused("trnsolver.lu_factor", reason)
     factored = _factored(team, a)
-    copies = (None,) * len(a.places)
-    return LU(factored.factors, factored.factors.with_local(factored.pivots, tuple(factored.pivots.shape), copies))  # type: ignore[arg-type]
+    return LU(factored.factors, a.replicated(factored.pivots))  # type: ignore[arg-type]
 
 
 @sharded(lu_solve)
 def _lu_solve(team: Team, factors: Part, pivots: Any, b: Part, left: bool, adjoint: bool, out: Part | None) -> Part:
     if len(factors.shape) != 2 or not left or not isinstance(pivots, Part):
         raise _refused("trnsolver.lu_solve", "it takes the sharded factors and pivots of one matrix, on the left")
-    whole = pivots.to(team, (None,) * len(pivots.places)).local
+    whole = pivots.whole(team)
 
     def between(x: Part) -> Part:
         return _with_factors(team, factors, whole, x, adjoint)
@@ -112,13 +111,9 @@ def _lu_solve(team: Team, factors: Part, pivots: Any, b: Part, left: bool, adjoi
     return written(team, _solved(team, lambda f, x: lu_solve(f, whole, x), between, factors, b), out)
 
 
-def _adjoint(a: Any) -> Any:
-    return a.transpose(-1, -2).conj() if a.is_complex() else a.transpose(-1, -2)
-
-
 def _solve_gradient(given: Mapping[str, Any], result: Any, grad: Any) -> Mapping[str, Any]:
-    a, assume = given["a"], given["assume"]
-    back = functools.cache(lambda: solve(_adjoint(a), grad, assume=assume))
+    a, assume = given["a"].transpose(-1, -2), given["assume"]
+    back = functools.cache(lambda: solve(a.conj() if a.is_complex() else a, grad, assume=assume))
 
     def of_a() -> Any:
         left, right = (x.unsqueeze(1) if x.ndim == 1 else x for x in (back(), result))

@@ -71,14 +71,11 @@ def solve(
         return written("solve", out, solve_spd(a, b), a=a, b=b)
     square("solve", look=False, a=a)
     vector = right_hand_side("solve", a, b, look=False)
-    x = _solved("solve", a, b.unsqueeze(-1) if vector else b)
+    factors, pivots, transposed = _factored(a)
+    right = b.unsqueeze(-1) if vector else b
+    x = _checked("solve", a, right, factors, lambda: run(LuSolve(factors, pivots, right, transposed)))
     settled("solve", x, a=a, b=b)
     return written("solve", out, x.squeeze(-1) if vector else x, a=a, b=b)
-
-
-def _solved(op: str, a: Tensor, b: Tensor) -> Tensor:
-    factors, pivots, transposed = _factored(a)
-    return _checked(op, a, b, factors, lambda: run(LuSolve(factors, pivots, b, transposed)))
 
 
 def _checked(op: str, a: Tensor, b: Tensor | None, factors: Tensor, by_lu: Callable[[], Tensor]) -> Tensor:

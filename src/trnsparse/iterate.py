@@ -347,7 +347,8 @@ class Iterate(NamedTuple):
             blocks, pointers, columns = blocks.new_zeros((1, P_MAX, P_MAX)), [0] + [1] * (len(pointers) - 1), [0]
         tiles = blocks.new_empty((P_MAX, blocks.shape[0], P_MAX)).copy_(blocks.permute(2, 0, 1)).flatten(1)
         table = self.coefficients if self.coefficients.shape[0] else self.coefficients.new_zeros((self.steps, 2))
-        state = [_by_partition(y) for y in (self.x, self.r, self.p)]
+        whole = (torch.nn.functional.pad(y, (0, -n % P_MAX)) for y in (self.x, self.r, self.p))
+        state = [y.reshape(-1, P_MAX).mT.contiguous() for y in whole]
         options: dict[str, Any] = {"method": self.method, "pointers": tuple(pointers), "columns": tuple(columns)}
 
         def size(steps: int) -> programs.Size:
@@ -399,7 +400,3 @@ def _iterated(call: Iterate, times: Any, state: Any, *, coefficients: Any, norm:
             p *= square / last
             p += r
     return x, r, p
-
-
-def _by_partition(y: Tensor) -> Tensor:
-    return torch.nn.functional.pad(y, (0, -y.shape[0] % P_MAX)).reshape(-1, P_MAX).mT.contiguous()

@@ -64,13 +64,9 @@ class Program:
         alpha: complex = 1.0,
         known: Mapping[int, Tensor] | None = None,
     ) -> Tensor:
-        """Contract. The result shares no memory with an operand.
+        """Contract operands of the planned shapes; the result shares no memory with one.
 
-        Args:
-            operands: of the planned shapes and one dtype.
-            precision: policy of the products.
-            alpha: scales the result.
-            known: results of steps computed before, by position.
+        ``known`` holds results of steps computed before, by position.
         """
         if self.blocks:
             return self._run_sliced(operands, precision, alpha)
@@ -130,11 +126,7 @@ def compiled(
 ) -> Program:
     """Return the program of an expression: parsed, ordered and classified. Plans keep it.
 
-    Args:
-        subscripts: the expression, as a string.
-        shapes: of the operands.
-        optimize: a preset, an explicit path, or an optimizer.
-        memory_limit: bytes the call may allocate, and bytes of an element.
+    ``memory_limit`` is the bytes the call may allocate, and those of an element.
     """
     equation = parse("einsum", subscripts, shapes)
     path = find_path(equation, shapes, optimize)

@@ -112,8 +112,8 @@ def unfold(x: Tensor, axis: int) -> Tensor:
     return x.movedim(axis, 0).reshape(x.shape[axis], -1)
 
 
-def check_count(op: str, name: str, value: Any, least: int = 1) -> int:
-    """Check that a value is a whole number of at least ``least``, and return it."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ArgumentError(op=op, argument=name, got=value, expected=f"a whole number of at least {least}")
+def check_count(op: str, name: str, value: Any) -> int:
+    """Check that a value is a whole number of at least 1, and return it."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ArgumentError(op=op, argument=name, got=value, expected="a whole number of at least 1")
     return value

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -254,8 +254,9 @@ def _gradient(call: Einsum, grad: Tensor) -> list[Tensor]:
         reachable = set(equation.output).union(*(set(names) for names, _ in others))
         wanted = "".join(label for label in kept if label in reachable)
         terms = [*(names for names, _ in others), equation.output]
-        gradient = _expanded(terms, [*(y for _, y in others), grad], wanted, sizes)
-        gradient = gradient * conjugated(call.alpha, grad)
+        gradient = einsum(f"{','.join(terms)}->{wanted}", *(y for _, y in others), grad)
+        # labels that only broadcast here at their full size
+        gradient = gradient.expand([sizes[label] for label in wanted]) * conjugated(call.alpha, grad)
         for axis, label in enumerate(kept):
             if label not in reachable:
                 gradient = gradient.unsqueeze(axis)
@@ -266,9 +267,3 @@ def _gradient(call: Einsum, grad: Tensor) -> list[Tensor]:
             gradient = gradient.unsqueeze(axis)
         gradients.append(gradient)
     return gradients
-
-
-def _expanded(terms: Sequence[str], tensors: Sequence[Tensor], wanted: str, sizes: Mapping[str, int]) -> Tensor:
-    """Contract, with labels that only broadcast here brought to their full size."""
-    contracted = einsum(f"{','.join(terms)}->{wanted}", *tensors)
-    return contracted.expand([sizes[label] for label in wanted])

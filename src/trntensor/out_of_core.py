@@ -43,11 +43,7 @@ def device_of(op: str, device: torch.device | str) -> torch.device:
 def blocks(nocc: int, peak: Callable[[int], int], device: torch.device, memory: int | None = None) -> Blocks:
     """Choose blocks as large as ``memory`` bytes of a device allow; by default most of what is free there.
 
-    Args:
-        nocc: orbitals in all.
-        peak: bytes that blocks of so many orbitals take at most.
-        device: where they are brought.
-        memory: bytes.
+    ``peak`` returns the bytes that blocks of so many orbitals take at most.
     """
     if memory is None and device.type == "cuda":
         memory = int(SHARE * torch.cuda.mem_get_info(device)[0])
@@ -70,16 +66,10 @@ def energies(
     within: Callable[..., Sums],
     between: Callable[..., Sums],
 ) -> Sums:
-    """Return both sums over all pairs.
+    """Return both sums over all pairs; ``within`` and ``between`` return those of one block and of two.
 
-    Args:
-        rows: returns integrals [last - first, nvir, naux] of the orbitals from ``first`` to ``last``, in any memory.
-        eps_occ: [nocc]
-        eps_vir: [nvir]
-        chosen: the blocks.
-        done: is told of every so many finished pairs.
-        within: both sums over the pairs of one block.
-        between: both sums over the pairs of two.
+    ``rows`` returns integrals [last - first, nvir, naux] of the orbitals from ``first`` to ``last``, in any memory, and
+    ``done`` is told of every so many finished pairs.
     """
     nocc, step, device = len(eps_occ), chosen.rows, chosen.device
     occ, vir = eps_occ.to(device), eps_vir.to(device)

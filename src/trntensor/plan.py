@@ -199,7 +199,7 @@ def plan(
         48
     """
     text, operands = split_call("plan", subscripts, shapes_or_tensors)
-    shapes = tuple(_shape(x) for x in operands)
+    shapes = tuple(tuple(map(int, x.shape if hasattr(x, "shape") else x)) for x in operands)
     kind = _dtype(operands, dtype)
     held = {index: _constant(operands, index) for index in constants}
     scheme = planned(
@@ -368,10 +368,6 @@ def _known(
 
 def _tensor(x: Any) -> Tensor:
     return x if isinstance(x, Tensor) else from_numpy(x)
-
-
-def _shape(x: Any) -> tuple[int, ...]:
-    return tuple(int(size) for size in (x.shape if hasattr(x, "shape") else x))
 
 
 def _dtype(operands: Sequence[Any], dtype: torch.dtype | None) -> torch.dtype:

@@ -18,13 +18,9 @@ def working_dtype(dtype: torch.dtype, precision: Precision) -> torch.dtype:
 
 @functools.lru_cache(maxsize=4096)
 def contraction_bound(terms: tuple[int, ...], dtype: torch.dtype, precision: Precision, roundings: int = 0) -> float:
-    """Return the error relative to the contraction of absolute values: a factor ``1 + e`` per step.
+    """Return the error relative to the contraction of absolute values: a factor ``1 + e`` per step, of so many terms.
 
-    Args:
-        terms: lengths of the sums of every step.
-        dtype: that of the operands and the result.
-        precision: policy of the products.
-        roundings: factors that are sums of their own, which half precision rounds once more.
+    ``roundings`` are factors that are sums of their own, which half precision rounds once more.
     """
     work = working_dtype(dtype, precision)
     total = (1.0 + error_bound(0, work, "compensated")) ** roundings if work in HALF else 1.0

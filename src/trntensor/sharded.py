@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trnblas.sharded import keeps_sums, widened
+from trnblas.sharded import keeps_sums, widened, written
 from trnsci import ArgumentError
 from trnsci.distributed import Part, Team, chunks, sharded, traffic
 from trnsci.distributed.calls import run
@@ -116,10 +116,7 @@ def _einsum(
         if addend.shape != result.shape:
             raise ArgumentError(op="einsum", argument="shape", got={"c": addend.shape, "contraction": result.shape})
         result = result.with_local(result.local + beta * addend.to(team, result.places).local)
-    if out is None:
-        return result
-    out.local.copy_(result.to(team, out.places).local)
-    return out
+    return written(team, result, out)
 
 
 def _simple(team: Team, labels: str, part: Part, equation: Equation) -> tuple[str, Part]:
@@ -128,7 +125,7 @@ def _simple(team: Team, labels: str, part: Part, equation: Equation) -> tuple[st
         return labels, part
     kept = "".join(dict.fromkeys(labels))
     local = einsum(f"{labels}->{kept}", part.whole(team))
-    return kept, part.with_local(local, tuple(local.shape), (None,) * len(part.places))
+    return kept, part.replicated(local)
 
 
 def _step(

@@ -228,7 +228,7 @@ def two_operands(
     left_size, right_size = (math.prod(sizes[label] for label in term) for term in (a, b))
     main = a if left_size >= right_size else b
     summed = "".join(label for label in main if label in summed)
-    batch = _order_batch(batch, main, output)
+    batch = "".join(label for label in (main if output is None else output) if label in batch)
     m = "".join(label for label in a if label not in batch + summed)
     n = "".join(label for label in b if label not in batch + summed)
     B, M, N, K = (math.prod(sizes[label] for label in group) for group in (batch, m, n, summed))
@@ -281,11 +281,6 @@ def _prefers_swap(a: str, b: str, shared: str, output: str) -> bool:
     only_a = [output.index(label) for label in a if label not in shared]
     only_b = [output.index(label) for label in b if label not in shared]
     return bool(only_a and only_b) and min(only_b) < min(only_a)
-
-
-def _order_batch(batch: str, main: str, output: str | None) -> str:
-    by = main if output is None else output
-    return "".join(label for label in by if label in batch)
 
 
 def _strategy(batch: str, m: str, n: str, summed: str) -> Strategy:

@@ -201,6 +201,10 @@ class Part:
         )
         return Part(local, layout)
 
+    def replicated(self, local: Tensor) -> Part:
+        """Return an array that every rank of the same mesh has whole."""
+        return self.with_local(local, local.shape, (None,) * len(self.places))
+
     def transposed(self, *, conj: bool = False) -> Part:
         """Return the part of the matrix with its last two axes exchanged."""
         n = len(self.shape)
