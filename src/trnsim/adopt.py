@@ -178,10 +178,10 @@ class _Reader:
             from trnsim.kernel import as_kernel
 
             return as_kernel(self.value(inner))
-        place, name = self.theirs.get(
+        module, name = self.theirs.get(
             id(obj), (getattr(obj, "__module__", "nki"), getattr(obj, "__name__", type(obj).__name__))
         )
-        homes = [self.ours[place]] if place in self.ours else []
+        homes = [self.ours[module]] if module in self.ours else []
         for home in (
             *homes,
             self.ours["nki.language"],
@@ -192,7 +192,7 @@ class _Reader:
             if hasattr(home, name):
                 return getattr(home, name)
         raise NotModelled(
-            f"the kernel uses {place}.{name}, which the simulator has not", rule="nki-name", got=f"{place}.{name}"
+            f"the kernel uses {module}.{name}, which the simulator has not", rule="nki-name", got=f"{module}.{name}"
         )
 
     def _function(self, function: FunctionType) -> FunctionType:

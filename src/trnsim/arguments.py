@@ -126,7 +126,7 @@ class Arguments:
 
     def _array(self, t: NkiTensor) -> Any:
         storage: Any = t.storage
-        self._check_place(t)
+        self._check_memory(t)
         if not self.session.numerics:
             return without_values(t.shape, storage.physical, torch=self.torch_device is not None)
         refuse_poison(t, self.session, f"the result {t.name}{list(t.shape)}")
@@ -160,7 +160,7 @@ class Arguments:
         one.array[~mine & theirs] = two.array[~mine & theirs]
         one.mark_window(one.offset)[~mine & theirs] = WRITTEN
 
-    def _check_place(self, t: NkiTensor) -> None:
+    def _check_memory(self, t: NkiTensor) -> None:
         storage: Any = t.storage
         if t.on_chip:
             raise WrongBuffer(
@@ -285,7 +285,7 @@ def check_arguments(function: Callable[..., Any], kernel: str, args: list[Any], 
 def same_results(kernel: str, first: Any, core: int, other: Any) -> None:
     """Refuse cores that do not return the same tensors."""
 
-    def place(t: NkiTensor) -> tuple[Any, ...]:
+    def address(t: NkiTensor) -> tuple[Any, ...]:
         return (
             id(t.storage) if not t.on_chip and t.buffer.value == "shared_hbm" else None,
             t.offset,
@@ -294,7 +294,7 @@ def same_results(kernel: str, first: Any, core: int, other: Any) -> None:
         )
 
     one, two = tensors_in(first), tensors_in(other)
-    if [place(t) for t in one] == [place(t) for t in two]:
+    if [address(t) for t in one] == [address(t) for t in two]:
         return
     shown = [", ".join(f"{t.name}{list(t.shape)}" for t in tensors) or "nothing" for tensors in (one, two)]
     raise WrongArgument(

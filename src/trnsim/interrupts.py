@@ -20,7 +20,7 @@ def leaving(command: str) -> Iterator[None]:
         yield
         return
 
-    def leave(number: int, frame: FrameType | None) -> None:
+    def leave(signum: int, frame: FrameType | None) -> None:
         os.write(2, f"{command}: interrupted\n".encode())
         os._exit(130)
 

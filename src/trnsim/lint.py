@@ -213,10 +213,10 @@ def apply_lint(kernel: Callable[..., Any], mode: str) -> None:
 def _refusal(kernel: Callable[..., Any], report: LintReport, refused: Sequence[Finding]) -> NotNki:
     first = refused[0]
     count = len(refused)
-    places = "one place" if count == 1 else f"{count} places"
+    count_text = "one place" if count == 1 else f"{count} places"
     listed = "\n".join(str(f) for f in refused)
     error = NotNki(
-        f"the NKI compiler refuses {places}:\n{listed}",
+        f"the NKI compiler refuses {count_text}:\n{listed}",
         rule=first.rule,
         kernel=getattr(unwrap(kernel), "__name__", None),
         line=f"{first.file}:{first.line}",
@@ -275,8 +275,8 @@ def _launch_finding(function: FunctionType, launch: Launch) -> Finding:
     rule, file = RULES["launch-grid"], function.__code__.co_filename
     source = linecache.getline(file, launch.line).rstrip("\n")
     message = f"`{launch.text}`: {rule.reason}"
-    place = (file, launch.line, launch.column, rule.id, rule.severity)
-    return Finding(*place, message, rule.rewrite, "<module>", _basis(rule), source, launch.width)
+    where = (file, launch.line, launch.column, rule.id, rule.severity)
+    return Finding(*where, message, rule.rewrite, "<module>", _basis(rule), source, launch.width)
 
 
 def _basis(rule: Rule) -> str:

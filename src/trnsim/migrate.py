@@ -78,11 +78,11 @@ def migrated(text: str) -> str:
         if change.new is None and change.why not in marks.setdefault(change.line, []):
             marks[change.line].append(change.why)
     out = []
-    for number, line in enumerate(lines, 1):
+    for lineno, line in enumerate(lines, 1):
         bare = line.decode()
-        if number in marks:
+        if lineno in marks:
             body = bare.rstrip("\r\n")
-            bare = f"{body}  {MARK} {'; '.join(marks[number])}{bare[len(body) :]}"
+            bare = f"{body}  {MARK} {'; '.join(marks[lineno])}{bare[len(body) :]}"
         out.append(bare)
     return "".join(out)
 
@@ -104,9 +104,9 @@ def report(text: str, file: str) -> str:
     ready = [c for c in todo if c.new is not None]
     open_ = [c for c in todo if c.new is None]
     rows = [f"{file} is written for the beta API: {RULES['legacy-namespace'].reason}."]
-    rows += [f"`trnsim migrate {file}` makes {_number(len(ready), 'change')}:", *(f"  {c}" for c in ready)]
+    rows += [f"`trnsim migrate {file}` makes {_counted(len(ready), 'change')}:", *(f"  {c}" for c in ready)]
     if open_:
-        rows += [f"and marks {_number(len(open_), 'place')} that need a decision:", *(f"  {c}" for c in open_)]
+        rows += [f"and marks {_counted(len(open_), 'place')} that need a decision:", *(f"  {c}" for c in open_)]
     return "\n".join(rows)
 
 
@@ -116,7 +116,7 @@ def diff(text: str, file: str) -> str:
     return "".join(difflib.unified_diff(before, after, file, f"{file} (migrated)"))
 
 
-def _number(n: int, word: str) -> str:
+def _counted(n: int, word: str) -> str:
     return f"{n} {word}" if n == 1 else f"{n} {word}s"
 
 

@@ -102,7 +102,7 @@ class Garbage:
         self.windows: dict[Any, Window] = {}
         self.lanes: dict[str, tuple[np.ndarray, np.ndarray]] = {}
         moves = session.instr in _MOVES
-        self.likely = [] if moves else [o for o in operands if _is_number(o) or _is_clean_tile(o)]
+        self.likely = [] if moves else [o for o in operands if _is_numeric(o) or _is_clean_tile(o)]
         self.runs = 2 if moves else _KINDS + len(self.likely)
 
     def filled(self, values: np.ndarray, missing: np.ndarray | None) -> np.ndarray:
@@ -266,7 +266,7 @@ def _garbage(dtype: np.dtype[Any], run: int, fill: int, shape: tuple[int, ...]) 
     return np.asarray((float("nan"), most, -most, 0.0)[run]).astype(dtype)
 
 
-def _is_number(value: Any) -> bool:
+def _is_numeric(value: Any) -> bool:
     return isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
 
 

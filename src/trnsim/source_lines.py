@@ -29,10 +29,10 @@ def kernel_line() -> str:
         if inside is None:
             inside = _INSIDE[code] = code.co_filename.startswith(HERE) or "__trnsim_helper__" in frame.f_globals
         if not inside:
-            number = frame.f_lineno
-            text = _LINES.get((code, number))
+            lineno = frame.f_lineno
+            text = _LINES.get((code, lineno))
             if text is None:
-                text = _LINES[code, number] = f"{code.co_filename}:{number}"
+                text = _LINES[code, lineno] = f"{code.co_filename}:{lineno}"
             return text
         frame = frame.f_back
     return "?"
@@ -64,9 +64,9 @@ _NO_SOURCE = "<no source>"
 
 
 @functools.lru_cache(maxsize=4096)
-def assigned_name(path: str, number: int) -> str | None:
+def assigned_name(path: str, lineno: int) -> str | None:
     """Return the variable a source line assigns; ``None`` for a ``return``, whose caller may."""
-    text = linecache.getline(path, number)
+    text = linecache.getline(path, lineno)
     if not text:
         return _NO_SOURCE
     if text.lstrip().startswith("return "):
@@ -107,8 +107,8 @@ def _target(code: Any, frame: Any) -> str | None:
     return name
 
 
-def _target_at(path: str, number: int, column: int) -> str:
-    text = linecache.getline(path, number)
+def _target_at(path: str, lineno: int, column: int) -> str:
+    text = linecache.getline(path, lineno)
     at = column - (len(text) - len(text.lstrip()))
     try:
         statements = ast.parse(text.strip()).body

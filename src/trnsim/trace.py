@@ -85,12 +85,12 @@ def _packet(body: bytes) -> bytes:
     return _field(1, body + _field(10, 1))
 
 
-def _field(number: int, value: int | str | bytes) -> bytes:
+def _field(tag: int, value: int | str | bytes) -> bytes:
     """One field of a protobuf message: integers as varints, text and messages with their length."""
     if isinstance(value, int):
-        return _varint(number << 3) + _varint(value)
+        return _varint(tag << 3) + _varint(value)
     data = value.encode() if isinstance(value, str) else value
-    return _varint(number << 3 | 2) + _varint(len(data)) + data
+    return _varint(tag << 3 | 2) + _varint(len(data)) + data
 
 
 def _varint(n: int) -> bytes:

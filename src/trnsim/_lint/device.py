@@ -41,8 +41,8 @@ class Device(FrontEnd):
         """True for an order of tensors, or a tensor against a number; == of two tensors asks if they are the same."""
         operands = [node.left, *node.comparators]
         ordered = any(isinstance(op, _ORDER) for op in node.ops)
-        number = any(isinstance(x, ast.Constant) and isinstance(x.value, (int, float)) for x in operands)
-        return (ordered or number) and any(self.kind(x) == "tensor" for x in operands)
+        numeric = any(isinstance(x, ast.Constant) and isinstance(x.value, (int, float)) for x in operands)
+        return (ordered or numeric) and any(self.kind(x) == "tensor" for x in operands)
 
     def check_operands(self, *operands: ast.AST) -> None:
         """Operands of arithmetic or a comparison."""

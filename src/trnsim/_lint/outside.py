@@ -31,7 +31,7 @@ class Outside(FrontEnd, Values):
                 self.report("closure", node, f"`{node.id}`")
             if obj is not names.MISSING and where != "builtin":
                 self._refer(obj, node, node.id)
-                self.check_outside_number(obj, node, node.id)
+                self.check_outside_integer(obj, node, node.id)
                 if not isinstance(obj, ModuleType):
                     self.outside.setdefault(node.id, (obj, node))
 

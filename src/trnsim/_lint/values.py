@@ -121,11 +121,11 @@ class Values(Base):
         if isinstance(op, (ast.In, ast.NotIn)) and self.kind(right) == "dict":
             self.report("dict-method", node, f"`{ast.unparse(node)}`")
 
-    def check_outside_number(self, value: Any, node: ast.AST, text: str) -> None:
+    def check_outside_integer(self, value: Any, node: ast.AST, text: str) -> None:
         """An integer of the module, or one inside a tuple of it."""
         if type(value) is int and not -(2**31) <= value < 2**31:
             rule = "integer-unsigned" if 0 <= value < 2**32 else "integer-range"
             self.report(rule, node, f"`{text}` is {value}")
         elif isinstance(value, tuple):
             for item in value:
-                self.check_outside_number(item, node, text)
+                self.check_outside_integer(item, node, text)

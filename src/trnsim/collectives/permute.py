@@ -205,6 +205,6 @@ def collective_permute_implicit_current_processing_rank_id(
 
 @instruction
 def rank_id(s: Session, name: Any = None) -> VirtualRegister:
-    """The number of this rank, in a register."""
+    """The index of this rank, in a register."""
     s.done("sync", (), (), op="rank_id")
     return VirtualRegister(s.rank)

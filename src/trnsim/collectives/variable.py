@@ -53,10 +53,10 @@ def _offer(
     return offer
 
 
-def _row(offer: Offer, number: int) -> np.ndarray:
+def _row(offer: Offer, index: int) -> np.ndarray:
     """Send counts (0), send displacements (1) or receive displacements (3)."""
-    values = offer.values[2] if number == 3 else offer.values[1]
-    row: np.ndarray = values.reshape(-1, values.shape[-1])[number % 3]
+    values = offer.values[2] if index == 3 else offer.values[1]
+    row: np.ndarray = values.reshape(-1, values.shape[-1])[index % 3]
     return row.astype(np.int64)
 
 

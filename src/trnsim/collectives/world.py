@@ -91,16 +91,16 @@ class World:
         in_hbm = [t for t in (*offer.srcs, *offer.dsts) if not t.on_chip]
         joint = cores > 1 and in_hbm != [] and all(t.storage.shared for t in in_hbm)
         taking = tuple(range(cores)) if joint else (session.core,)
-        place = (ranks, taking)
-        mine = (*place, session.rank, session.core)
+        party = (ranks, taking)
+        mine = (*party, session.rank, session.core)
         k = self._counts.get(mine, 0)
         self._counts[mine] = k + 1
-        here = self._meetings.setdefault((*place, k), {})
+        here = self._meetings.setdefault((*party, k), {})
         self._agree(offer, here)
         here[session.rank, session.core] = offer
         wanted = {(r, c) for r in ranks for c in taking}
         if len(here) == len(wanted):
-            del self._meetings[(*place, k)]
+            del self._meetings[(*party, k)]
             self._transfer({r: here[r, taking[0]] for r in ranks}, list(here.values()) if joint else [], work)
         if self.workers is not None:
             self.workers.wait(
@@ -108,7 +108,7 @@ class World:
                 lambda: len(here) == len(wanted),
                 lambda: f"{_missing(wanted - here.keys(), cores)} in {offer.kind}",
             )
-        return (offer.kind, *place, k)
+        return (offer.kind, *party, k)
 
     def _transfer(self, offers: dict[int, Offer], joint: list[Offer], work: Work) -> None:
         _met(joint)
@@ -136,7 +136,7 @@ class World:
                     got=[(o.session.rank, o.kind, o.terms, o.line) for o in (a, b)],
                     hint="all ranks of a group call the same collectives in the same order, with the same shapes",
                 )
-            if a.session.rank == b.session.rank and [_place(t) for t in a.dsts] != [_place(t) for t in b.dsts]:
+            if a.session.rank == b.session.rank and [_address(t) for t in a.dsts] != [_address(t) for t in b.dsts]:
                 raise WrongArgument(
                     f"{_who(a)} and {_who(b)} call {a.kind} with different tensors ({a.line}, {b.line})",
                     rule="collective-cores",
@@ -146,7 +146,7 @@ class World:
 
 
 def _mirror(offer: Offer, dst: NkiTensor, values: np.ndarray, joint: list[Offer]) -> None:
-    """What is written into SBUF of one core of a joint collective goes to the same place of the other."""
+    """What is written into SBUF of one core of a joint collective goes to the same address of the other."""
     for other in joint:
         if other is not offer and other.session.rank == offer.session.rank:
             mine = next(t for t in offer.dsts if t.storage is dst.storage)
@@ -172,5 +172,5 @@ def _who(offer: Offer) -> str:
     return f"rank {offer.session.rank}{core}"
 
 
-def _place(t: NkiTensor) -> tuple[Any, ...]:
+def _address(t: NkiTensor) -> tuple[Any, ...]:
     return (None if t.on_chip else id(t.storage), t.offset, t.shape, t.strides)

@@ -268,5 +268,5 @@ def warn_out_of_range(function: Activation, x: Array, line: str) -> None:
             return
     gives = "a cubic" if function.name == "sin" else "invalid results"
     text = f"activation {function.name}: values outside {function.range_text()}, where hardware gives {gives}"
-    file, _, number = line.rpartition(":")
-    warnings.warn_explicit(text, OutOfRange, file or "kernel", int(number) if number.isdigit() else 1, registry=_warned)
+    file, _, lineno = line.rpartition(":")
+    warnings.warn_explicit(text, OutOfRange, file or "kernel", int(lineno) if lineno.isdigit() else 1, registry=_warned)

@@ -259,7 +259,7 @@ def _check_compute(s: Session, dst: NkiTensor, srcs: Any, bounds: oob, indirect:
                 rule="dma-static",
                 got="scalar_offset",
                 limit="compile-time addresses, or vector_offset",
-                hint="copy it to a fixed place with dma_copy first",
+                hint="copy it to a fixed address with dma_copy first",
             )
         descriptors.check_index(t, role)
     descriptors.check_written_once(dst)
@@ -298,8 +298,8 @@ def _check_update(s: Session, dst: NkiTensor, srcs: Any, unique_indices: Any) ->
     near = [t for t in srcs if not gathers(t)]
     if (
         len(far) != 1
-        or (not gathers(dst) and not _same_place(near[0], dst))
-        or (gathers(dst) and not _same_place(far[0], dst))
+        or (not gathers(dst) and not _same_memory(near[0], dst))
+        or (gathers(dst) and not _same_memory(far[0], dst))
     ):
         raise WrongArgument(
             "with a vector_offset one source repeats dst and the other does not: dst[rows] += src, or dst += src[rows]",
@@ -313,9 +313,9 @@ def _check_update(s: Session, dst: NkiTensor, srcs: Any, unique_indices: Any) ->
         descriptors.operand(s, dst, "dst", (SBUF,))
 
 
-def _same_place(a: NkiTensor, b: NkiTensor) -> bool:
+def _same_memory(a: NkiTensor, b: NkiTensor) -> bool:
     first, second = (t.dynamic.index if t.dynamic is not None else None for t in (a, b))
-    same_index = first is second or (first is not None and second is not None and _same_place(first, second))
+    same_index = first is second or (first is not None and second is not None and _same_memory(first, second))
     return (
         a.storage is b.storage
         and a.offset == b.offset

@@ -10,7 +10,7 @@ import numpy as np
 from trnsim.errors import WrongArgument, WrongDtype, WrongShape
 from trnsim.isa.alu import OPERATORS, dtypes, name_of, named, native
 from trnsim.isa.alu import reduce as fold
-from trnsim.isa.operands import alike, direct, elements, flat, number, plain
+from trnsim.isa.operands import alike, as_fp32, direct, elements, flat, plain
 from trnsim.isa.words import resize
 from trnsim.language.dtypes import cast, same_dtype, to_f32
 from trnsim.language.tensor import NkiTensor
@@ -125,7 +125,7 @@ def affine_select(
     if s.checks:
         alike(s, dst, "dst", (on_true_tile, "on_true_tile"))
         plain((dst, "dst"), (on_true_tile, "on_true_tile"))
-    otherwise = number(on_false_value, "on_false_value")
+    otherwise = as_fp32(on_false_value, "on_false_value")
     affine = _affine(pattern, offset, channel_multiplier, dst, s.checks, s.numerics)
     if s.numerics:
         keep = getattr(np, compare.name)(affine, 0)

@@ -230,7 +230,7 @@ def plain(*tensors: Named) -> None:
     direct(*tensors)
 
 
-def number(value: Any, role: str) -> Any:
+def as_fp32(value: Any, role: str) -> Any:
     """Return a compile-time constant as fp32."""
     if isinstance(value, (int, float, np.number, np.bool_)):
         if -3e38 < value < 3e38:
@@ -253,7 +253,7 @@ def number(value: Any, role: str) -> Any:
 def scalar(s: Session, value: Any, role: str, like: NkiTensor, like_role: str, *, f32: bool = True) -> Any:
     """Return a scalar operand in fp32: a number, or a [P, 1] tile (of float32 when ``f32``) read as a column."""
     if type(value) is not NkiTensor:
-        return number(value, role)
+        return as_fp32(value, role)
     read = s.read(value, role)
     if s.checks:
         column(value, role, like, like_role)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from trnsim.errors import HardwareLimit, WrongShape
-from trnsim.isa.operands import alike, direct, flat, has_dtype, number, partitions, plain
+from trnsim.isa.operands import alike, as_fp32, direct, flat, has_dtype, partitions, plain
 from trnsim.language.dtypes import cast, int16, int32, same_dtype, to_f32, uint16, uint32
 from trnsim.language.tensor import NkiTensor
 from trnsim.session import NkiInstruction, Session, instruction
@@ -133,7 +133,7 @@ def nc_match_replace8(
     """
     x = s.read(data, "data")
     v = s.read(vals, "vals")
-    value = number(imm, "imm")
+    value = as_fp32(imm, "imm")
     if s.checks:
         s.operand(dst, "dst")
         alike(s, dst, "dst", (data, "data"))

@@ -12,6 +12,7 @@ from trnsim.isa import alu as ops
 from trnsim.isa.enums import reduce_cmd as cmds
 from trnsim.isa.operands import (
     alike,
+    as_fp32,
     column,
     count,
     direct,
@@ -19,7 +20,6 @@ from trnsim.isa.operands import (
     flat,
     has_dtype,
     no_psum,
-    number,
     one_psum,
     only_f32,
     plain,
@@ -165,7 +165,7 @@ def _range_rules(tile: NkiTensor, start: int, fill: Any) -> None:
             limit=1 << 24,
             hint="subtract a base from range_start and from the bounds",
         )
-    if number(fill, "on_false_value") != F32(FP32_MIN):
+    if as_fp32(fill, "on_false_value") != F32(FP32_MIN):
         raise WrongArgument(
             f"on_false_value is {fill!r}, and hardware fills with the least fp32, {FP32_MIN:.8g}",
             rule="range-fill",

@@ -32,16 +32,16 @@ def immediate_bits(value: Any, width: int, role: str) -> np.ndarray:
             limit="int",
             hint="write an integer literal such as 0xFF",
         )
-    number = int(value)
-    if not -(1 << (8 * width - 1)) <= number < 1 << (8 * width):
+    integer = int(value)
+    if not -(1 << (8 * width - 1)) <= integer < 1 << (8 * width):
         raise WrongArgument(
-            f"{role} is {number:#x}, which does not fit the {8 * width} bits of the data",
+            f"{role} is {integer:#x}, which does not fit the {8 * width} bits of the data",
             rule="bitvec-immediate",
-            got=number,
+            got=integer,
             limit=8 * width,
             hint="use a wider dtype, or keep the low bits",
         )
-    return np.asarray(number & ((1 << (8 * width)) - 1), _UNSIGNED[width])
+    return np.asarray(integer & ((1 << (8 * width)) - 1), _UNSIGNED[width])
 
 
 def shift_ok(amount: np.ndarray, width: int, role: str) -> None:

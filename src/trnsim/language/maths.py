@@ -14,7 +14,7 @@ import numpy as np
 
 import trnsim.isa as nisa
 from trnsim.errors import WrongArgument, WrongShape
-from trnsim.isa.operands import number
+from trnsim.isa.operands import as_fp32
 from trnsim.language.dtypes import float32, same_dtype, to_f32
 from trnsim.language.results import Operator, dtype_or, function, mapped, promote, tile
 from trnsim.language.tensor import NkiTensor
@@ -156,7 +156,7 @@ def _quotient(name: str, x: np.ndarray, y: np.ndarray) -> Any:
 
 def _rows(s: Session, value: Any, role: str) -> np.ndarray:
     if not isinstance(value, NkiTensor):
-        number(value, role)
+        as_fp32(value, role)
         return np.asarray(value)
     read = s.read(value, role)
     return read.reshape(read.shape[0], -1)

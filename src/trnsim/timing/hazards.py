@@ -56,42 +56,42 @@ class Track:
         self.fresh: list[int] = []
         self.overlaps = Overlaps()
 
-    def read(self, number: int, i: int) -> list[int]:
+    def read(self, index: int, i: int) -> list[int]:
         """Record that ``i`` reads a region. Return the instructions that wrote what it reads."""
         makers = []
         writer, readers = self.writer, self.readers
-        if number not in self.seen:
-            self.seen.add(number)
-            self.fresh.append(number)
+        if index not in self.seen:
+            self.seen.add(index)
+            self.fresh.append(index)
         if writer:
-            if next(reversed(writer)) == number:
+            if next(reversed(writer)) == index:
                 # the commonest case: what was written last is read whole
-                makers.append(writer[number])
+                makers.append(writer[index])
             else:
-                for other, how in self._near(number, writer):
+                for other, how in self._near(index, writer):
                     makers.append(writer[other])
                     if how & WITHIN:
                         self.steps = _WALKED
                         break
-        own = readers.pop(number, None)
+        own = readers.pop(index, None)
         if own is None:
-            readers[number] = [i]
+            readers[index] = [i]
         else:
             if own[-1] != i:
                 own.append(i)
-            readers[number] = own
+            readers[index] = own
         return makers
 
-    def write(self, number: int, i: int) -> tuple[list[int], list[int]]:
+    def write(self, index: int, i: int) -> tuple[list[int], list[int]]:
         """Record that ``i`` writes a region. Return its writers since all of it was last written, and its readers."""
         makers, users, gone = [], [], []
         writer, readers = self.writer, self.readers
-        if number not in self.seen:
-            self.seen.add(number)
-            self.fresh.append(number)
+        if index not in self.seen:
+            self.seen.add(index)
+            self.fresh.append(index)
         latest = -1
         if writer:
-            for other, how in self._near(number, writer):
+            for other, how in self._near(index, writer):
                 makers.append(writer[other])
                 if how & COVERS:
                     gone.append(other)
@@ -101,10 +101,10 @@ class Track:
                     break
             for other in gone:
                 del writer[other]
-        writer[number] = i
+        writer[index] = i
         if readers:
             gone.clear()
-            for other, how in self._near(number, readers, latest):
+            for other, how in self._near(index, readers, latest):
                 seen_by = readers[other]
                 users += seen_by if seen_by[0] >= latest else [r for r in seen_by if r >= latest]
                 if how & COVERS:
@@ -113,7 +113,7 @@ class Track:
                 del readers[other]
         return makers, users
 
-    def _near(self, number: int, live: Mapping[int, Any], since: int = -1) -> Iterator[tuple[int, int]]:
+    def _near(self, index: int, live: Mapping[int, Any], since: int = -1) -> Iterator[tuple[int, int]]:
         """Yield the regions of ``live`` accessed after ``since`` that overlap one, latest first, and how they do."""
         known, regions = self.known, self.regions
         steps = self.steps
@@ -123,28 +123,28 @@ class Track:
             if not steps:
                 break
             steps -= 1
-            how = known.get((number, other), -1)
+            how = known.get((index, other), -1)
             if how < 0:
-                how = known[number, other] = relation(regions[number].operand, regions[other].operand)
+                how = known[index, other] = relation(regions[index].operand, regions[other].operand)
             if how:
                 yield other, how
         else:
             return
         walked = set(islice(reversed(live), self.steps))
         self.steps = max(1, self.steps // 2)
-        near = self._lookup(number).items()
+        near = self._lookup(index).items()
         order = [(_last(live[other]), other, how) for other, how in near if other in live and other not in walked]
         for at, other, how in sorted(order, reverse=True):
             if at < since:
                 return
             yield other, how
 
-    def _lookup(self, number: int) -> dict[int, int]:
+    def _lookup(self, index: int) -> dict[int, int]:
         """Return all regions that overlap one."""
         for each in self.fresh:
             self.overlaps.add(each, self.regions[each].operand)
         self.fresh.clear()
-        return self.overlaps.of(number, self.regions[number].operand)
+        return self.overlaps.of(index, self.regions[index].operand)
 
     def users(self) -> list[int]:
         """Return the instructions whose access no later write covers."""
@@ -206,17 +206,17 @@ class Hazards:
         deps: dict[int, int] = {}
         self.gates.clear()
         written = self._written
-        for number in reads:
-            region = regions[number]
+        for index in reads:
+            region = regions[index]
             if region.key not in written:
                 continue
             track = tracks.get(region.key)
             if track is None:
                 track = self._open(region)
-            for w in track.read(number, i):
+            for w in track.read(index, i):
                 deps[w] = RESULT
-        for number in writes:
-            region = regions[number]
+        for index in writes:
+            region = regions[index]
             track = tracks.get(region.key)
             if track is None:
                 track = self._open(region)
@@ -224,7 +224,7 @@ class Hazards:
                 self.gates.append(track.gate)
             # matmuls into one PSUM tile follow each other inside the Tensor Engine
             forward = on_tensor and region.operand.buffer == PSUM
-            makers, users = track.write(number, i)
+            makers, users = track.write(index, i)
             for w in makers:
                 if w not in deps:
                     deps[w] = TURN if forward and queue[w] == self.tensor else BYTES
@@ -238,12 +238,12 @@ class Hazards:
             self._keep_order(i, deps)
         deps.pop(i, None)
         last = stream.last
-        for number in reads:
-            region = regions[number]
+        for index in reads:
+            region = regions[index]
             if last[region.uid] == i:
                 self._close(region)
-        for number in writes:
-            region = regions[number]
+        for index in writes:
+            region = regions[index]
             if last[region.uid] == i:
                 self._close(region)
         return deps

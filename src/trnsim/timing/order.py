@@ -21,8 +21,8 @@ def issue_positions(stream: Stream) -> list[int]:
     regions = stream.regions
     for i in range(n):
         if waiting:
-            for number in stream.reads[i]:
-                region = regions[number]
+            for index in stream.reads[i]:
+                region = regions[index]
                 pending = waiting.get(region.uid)
                 if not pending:
                     continue
@@ -39,6 +39,6 @@ def issue_positions(stream: Stream) -> list[int]:
                 else:
                     del waiting[region.uid]
         if loads[stream.kind[i]]:
-            for number in stream.writes[i]:
-                waiting.setdefault(regions[number].uid, []).append((i, number))
+            for index in stream.writes[i]:
+                waiting.setdefault(regions[index].uid, []).append((i, index))
     return position

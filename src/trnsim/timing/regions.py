@@ -20,7 +20,7 @@ _MOST = 4096
 
 
 # one for each layout
-_numbers = itertools.count()
+_layout_ids = itertools.count()
 
 # how a region lies to another: apart, or with bytes in common, and then perhaps containing or contained
 APART, MEETS, COVERS, WITHIN = 0, 1, 2, 4
@@ -41,12 +41,12 @@ class Overlaps:
     Regions are found through a grid: one of length L lies in the one or two cells of width 2^k >= L it touches.
     """
 
-    __slots__ = ("_boxes", "_cells", "_known", "_levels", "_numbers", "_operands", "_rows")
+    __slots__ = ("_boxes", "_cells", "_known", "_levels", "_indices", "_operands", "_rows")
 
     def __init__(self) -> None:
-        self._numbers: list[int] = []
+        self._indices: list[int] = []
         self._operands: list[Operand] = []
-        # first and last partition, first and last byte, density, layout and number of each region
+        # first and last partition, first and last byte, density, layout and index of each region
         self._boxes = np.empty((0, 7), np.int64)
         self._rows: list[tuple[int, ...]] = []
         self._cells: dict[tuple[int, int], list[int]] = {}
@@ -54,37 +54,37 @@ class Overlaps:
         self._known: dict[int, tuple[int, dict[int, int]]] = {}
 
     def __len__(self) -> int:
-        return len(self._numbers)
+        return len(self._indices)
 
-    def add(self, number: int, operand: Operand) -> None:
+    def add(self, index: int, operand: Operand) -> None:
         """Take one more region."""
-        at = len(self._numbers)
-        self._numbers.append(number)
+        at = len(self._indices)
+        self._indices.append(index)
         self._operands.append(operand)
         low, high, layout = operand.first_byte, operand.end_byte, comb(operand)
         rows = (operand.first_partition, operand.end_partition)
-        self._rows.append((*rows, low, high, layout.touched >= high - low, layout.number, number))
+        self._rows.append((*rows, low, high, layout.touched >= high - low, layout.layout_id, index))
         level = (high - low).bit_length()
         self._levels.add(level)
         for cell in range(low >> level, ((high - 1) >> level) + 1):
             self._cells.setdefault((level, cell), []).append(at)
 
-    def of(self, number: int, operand: Operand) -> dict[int, int]:
-        """Regions that share bytes with ``number``, and how it lies to them."""
-        seen, overlaps = self._known.get(number) or (0, {})
-        known = len(self._numbers)
+    def of(self, index: int, operand: Operand) -> dict[int, int]:
+        """Regions that share bytes with ``index``, and how it lies to them."""
+        seen, overlaps = self._known.get(index) or (0, {})
+        known = len(self._indices)
         if seen < known:
             near = range(seen, known) if known - seen < _FEW else self._near(operand, seen)
             if len(near) < _FEW:
                 for at in near:
                     how = relation(operand, self._operands[at])
                     if how:
-                        overlaps[self._numbers[at]] = how
+                        overlaps[self._indices[at]] = how
             else:
                 self._among(near, operand, overlaps)
-            if number in overlaps:
-                overlaps[number] = MEETS | COVERS | WITHIN
-            self._known[number] = known, overlaps
+            if index in overlaps:
+                overlaps[index] = MEETS | COVERS | WITHIN
+            self._known[index] = known, overlaps
         return overlaps
 
     def _near(self, operand: Operand, seen: int) -> Sequence[int]:
@@ -104,13 +104,13 @@ class Overlaps:
     def _among(self, near: Sequence[int], operand: Operand, overlaps: dict[int, int]) -> None:
         """Add those of many that overlap one."""
         if self._rows:
-            known = len(self._numbers)
+            known = len(self._indices)
             if known > len(self._boxes):
                 self._boxes = np.concatenate((self._boxes, np.empty((known, 7), np.int64)))
             self._boxes[known - len(self._rows) : known] = self._rows
             self._rows.clear()
         boxes = self._boxes[near.start : near.stop] if isinstance(near, range) else self._boxes[near]
-        row, rows, low, high, whole, layout, numbers = boxes.T
+        row, rows, low, high, whole, layout, indices = boxes.T
         first, end = operand.first_byte, operand.end_byte
         meet = (row < operand.end_partition) & (operand.first_partition < rows) & (low < end) & (first < high)
         mine = comb(operand)
@@ -118,12 +118,12 @@ class Overlaps:
         if mine.pitch and not on_chip:
             # blocks of one matrix that start in one row meet there or nowhere
             apart = np.abs(low - first)
-            alike = (layout == mine.number) & (apart + mine.width <= mine.pitch)
+            alike = (layout == mine.layout_id) & (apart + mine.width <= mine.pitch)
             meet &= ~alike | (apart < mine.width)
         (hits,) = np.nonzero(meet)
         if not len(hits):
             return
-        row, rows, low, high, whole, layout, numbers = boxes[hits].T
+        row, rows, low, high, whole, layout, indices = boxes[hits].T
         around = (row <= operand.first_partition) & (rows >= operand.end_partition)
         around &= (low <= first) & (high >= end) & ((whole > 0) | on_chip)
         how = MEETS + WITHIN * around
@@ -138,18 +138,18 @@ class Overlaps:
             least, most = (first - high) // stride + 1, -((low - first - mine.length) // stride) - 1
             apart = (whole > 0) & (np.maximum(least, 1 - pieces) > np.minimum(most, 0))
             certain = (whole > 0) & ~apart
-            hits, how, numbers, certain = (each[~apart] for each in (hits, how, numbers, certain))
-        met = dict(zip(numbers.tolist(), how.tolist(), strict=True))
+            hits, how, indices, certain = (each[~apart] for each in (hits, how, indices, certain))
+        met = dict(zip(indices.tolist(), how.tolist(), strict=True))
         for hit in np.nonzero(~certain)[0].tolist():
             if not overlap(operand, self._operands[near[hits[hit]]]):
-                del met[int(numbers[hit])]
+                del met[int(indices[hit])]
         overlaps.update(met)
 
 
 class Comb:
     """The bytes of a layout: pieces of ``length`` at the sums of ``dims`` (stride, extent), smallest stride first."""
 
-    __slots__ = ("_starts", "count", "dims", "length", "number", "pitch", "span", "touched", "width")
+    __slots__ = ("_starts", "count", "dims", "length", "layout_id", "pitch", "span", "touched", "width")
 
     def __init__(self, item: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> None:
         self.span = item
@@ -174,7 +174,7 @@ class Comb:
         rows = [s for s, n in zip(strides[:-1], shape[:-1], strict=True) if n > 1]
         self.pitch = min(rows, default=0) * item if strides and strides[-1] == 1 else 0
         self.width = shape[-1] * item if shape else item
-        self.number = next(_numbers)
+        self.layout_id = next(_layout_ids)
         self._starts: np.ndarray | None = None
 
     @property

@@ -296,7 +296,7 @@ class Schedule:
             self.mode[i] = STATIC
         else:
             regions = stream.regions
-            ours = all(regions[number].uid not in self._outside for number in (*stream.writes[i], *stream.reads[i]))
+            ours = all(regions[index].uid not in self._outside for index in (*stream.writes[i], *stream.reads[i]))
             self.mode[i] = HWDGE if ours else SWDGE
         if self.mode[i] == SWDGE:
             return GPSIMD

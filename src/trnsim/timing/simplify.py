@@ -71,13 +71,13 @@ class _Simplifier:
         self._count(forwards)
         version: dict[int, int] = {}
         first: dict[tuple[object, ...], Region] = {}
-        for i, number in enumerate(stream.kind):
-            if repeats[number] and self._alone(i):
+        for i, index in enumerate(stream.kind):
+            if repeats[index] and self._alone(i):
                 copy = regions[stream.writes[i][0]]
                 known = first.setdefault(self._key(i, version), copy)
                 if known is not copy and known.operand == copy.operand._replace(key=known.key, uid=known.uid):
                     self._drop(i, copy.uid, known)
-            elif forwards[number] and self._alone(i) and self._stays(i, version):
+            elif forwards[index] and self._alone(i) and self._stays(i, version):
                 self._drop(i, regions[stream.writes[i][0]].uid, regions[stream.reads[i][0]])
             for written in stream.writes[i]:
                 uid = regions[written].uid
@@ -87,11 +87,11 @@ class _Simplifier:
         """How often every tensor is written, and who reads those that copies make."""
         stream, regions, count = self.stream, self.stream.regions, self.writes
         wanted = set()
-        for i, number in enumerate(stream.kind):
+        for i, index in enumerate(stream.kind):
             for written in stream.writes[i]:
                 uid = regions[written].uid
                 count[uid] = count.get(uid, 0) + 1
-            if forwards[number]:
+            if forwards[index]:
                 wanted.add(regions[stream.writes[i][0]].uid)
             if wanted:
                 for read in stream.reads[i]:
@@ -101,7 +101,7 @@ class _Simplifier:
     def _alone(self, i: int) -> bool:
         """Return whether ``i`` alone writes an SBUF tensor that the compiler places, and nobody asks for ``i``."""
         stream = self.stream
-        mine = [stream.regions[number] for number in (*stream.writes[i], *stream.reads[i])]
+        mine = [stream.regions[index] for index in (*stream.writes[i], *stream.reads[i])]
         free = all(region.key == region.uid and not region.operand.dynamic for region in mine)
         asked = stream.after[i] or i in stream.sync or stream.index[i] in self._named
         return free and not asked and len(stream.writes[i]) == 1 and self.writes[mine[0].uid] == 1
@@ -109,8 +109,8 @@ class _Simplifier:
     def _key(self, i: int, version: dict[int, int]) -> tuple[object, ...]:
         """Return what ``i`` computes: where it stands, what it reads, and how often that had been written."""
         stream = self.stream
-        reads = tuple(self._region(number) for number in stream.reads[i])
-        versions = tuple(version.get(stream.regions[number].uid, 0) for number in reads)
+        reads = tuple(self._region(index) for index in stream.reads[i])
+        versions = tuple(version.get(stream.regions[index].uid, 0) for index in reads)
         return stream.kind[i], stream.line[i], reads, versions
 
     def _stays(self, i: int, version: dict[int, int]) -> bool:
@@ -138,7 +138,7 @@ class _Simplifier:
         call = stream.kinds[stream.kind[i]].call
         if call.name not in _READ_PSUM or call.engine not in ("vector", "scalar"):
             return False
-        read = [stream.regions[self._region(number)] for number in stream.reads[i]]
+        read = [stream.regions[self._region(index)] for index in stream.reads[i]]
         mine = [region for region in read if region.uid == uid]
         others = [region for region in read if region.uid != uid]
         return len(mine) == 1 and all(region.operand.buffer != PSUM for region in others)
@@ -150,8 +150,8 @@ class _Simplifier:
             change = np.zeros(len(stream) + 1, np.int64)
             seen = set()
             for i in range(len(stream)):
-                for number in (*stream.writes[i], *stream.reads[i]):
-                    region = stream.regions[number]
+                for index in (*stream.writes[i], *stream.reads[i]):
+                    region = stream.regions[index]
                     if region.operand.buffer == PSUM and region.uid not in seen:
                         seen.add(region.uid)
                         room = -(-region.operand.room // stream.target.psum_bank_bytes)
@@ -163,22 +163,22 @@ class _Simplifier:
     def _drop(self, i: int, uid: int, stands: Region) -> None:
         self.dropped.add(i)
         self.stands[uid] = stands
-        self._views[stands.operand] = stands.number
+        self._views[stands.operand] = stands.index
 
-    def _region(self, number: int) -> int:
+    def _region(self, index: int) -> int:
         """Return the region that stands for one: the same view of another tensor where its own is not made."""
-        region = self.stream.regions[number]
+        region = self.stream.regions[index]
         stands = self.stands.get(region.uid)
         if stands is None:
-            return number
-        replacement = self._regions.get(number)
+            return index
+        replacement = self._regions.get(index)
         if replacement is None:
             operand = region.operand._replace(key=stands.key, uid=stands.uid, buffer=stands.operand.buffer)
             replacement = self._views.setdefault(operand, len(self.stream.regions))
             if replacement == len(self.stream.regions):
                 self.stream.regions.append(Region(replacement, operand, -1))
             self.stream.regions[replacement].read = True
-            self._regions[number] = replacement
+            self._regions[index] = replacement
         return replacement
 
     def rebuilt(self) -> Stream:
@@ -190,20 +190,20 @@ class _Simplifier:
             if i in self.dropped:
                 kind.count -= 1
                 continue
-            reads = tuple(self._region(number) for number in old.reads[i])
+            reads = tuple(self._region(index) for index in old.reads[i])
             if reads != old.reads[i]:
                 kind = self._kind(kind, reads)
             if i in old.sync:
                 new.sync[len(new)] = old.sync[i]
-            for number in (*reads, *old.writes[i]):
-                new.last[old.regions[number].uid] = len(new)
-            new.add(kind.number, old.line[i], reads, old.writes[i], old.index[i], old.after[i])
+            for index in (*reads, *old.writes[i]):
+                new.last[old.regions[index].uid] = len(new)
+            new.add(kind.index, old.line[i], reads, old.writes[i], old.index[i], old.after[i])
         return new
 
     def _kind(self, kind: Kind, reads: tuple[int, ...]) -> Kind:
         """``kind`` with its operands where they are read now."""
-        buffers = tuple(self.stream.regions[number].operand.buffer for number in reads)
-        moved = self._kinds.get((kind.number, buffers))
+        buffers = tuple(self.stream.regions[index].operand.buffer for index in reads)
+        moved = self._kinds.get((kind.index, buffers))
         if moved is None:
             # tiles of run-time offsets come after the operands
             layouts = zip(kind.call.reads, buffers, strict=False)
@@ -212,7 +212,7 @@ class _Simplifier:
             if call.reads != kind.call.reads:
                 moved = Kind(len(self.stream.kinds), call, self.stream.target, kind.first_partition)
                 self.stream.kinds.append(moved)
-            self._kinds[kind.number, buffers] = moved
+            self._kinds[kind.index, buffers] = moved
         if moved is not kind:
             kind.count -= 1
             moved.count += 1

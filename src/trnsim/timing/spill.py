@@ -22,7 +22,7 @@ def overflow(stream: Stream) -> int:
     used = most = 0
     regions = stream.regions
     for i in range(len(stream)):
-        touched = {regions[number].uid for number in (*stream.reads[i], *stream.writes[i])}
+        touched = {regions[index].uid for index in (*stream.reads[i], *stream.writes[i])}
         for uid in touched:
             if uid in rooms and uid not in opened:
                 opened.add(uid)
@@ -55,7 +55,7 @@ class _Spiller:
         self.uses: dict[int, list[int]] = {}
         regions = stream.regions
         for i in range(len(stream)):
-            for uid in {regions[number].uid for number in (*stream.reads[i], *stream.writes[i])}:
+            for uid in {regions[index].uid for index in (*stream.reads[i], *stream.writes[i])}:
                 if uid in self.rooms:
                     self.uses.setdefault(uid, []).append(i)
         self.new = Stream(stream.target)
@@ -73,7 +73,7 @@ class _Spiller:
     def run(self) -> tuple[Stream, int]:
         old, regions = self.old, self.old.regions
         for i in range(len(old)):
-            touched = {regions[number].uid for number in (*old.reads[i], *old.writes[i])}
+            touched = {regions[index].uid for index in (*old.reads[i], *old.writes[i])}
             mine = [uid for uid in touched if uid in self.rooms]
             for uid in mine:
                 if uid not in self.here:
@@ -91,8 +91,8 @@ class _Spiller:
                     heapq.heappush(self.queue, (-uses[later], uid))
         self.new.last = {}
         for i in range(len(self.new)):
-            for number in (*self.new.reads[i], *self.new.writes[i]):
-                self.new.last[regions[number].uid] = i
+            for index in (*self.new.reads[i], *self.new.writes[i]):
+                self.new.last[regions[index].uid] = i
         return self.new, self.moves
 
     def _fit(self, uid: int, i: int, touched: set[int]) -> None:
@@ -134,8 +134,8 @@ class _Spiller:
         old = self.old
         transfer = old.kinds[old.kind[i]].transfer
         loads = transfer is not None and transfer.load and transfer.read > 0
-        for number in old.writes[i]:
-            uid = old.regions[number].uid
+        for index in old.writes[i]:
+            uid = old.regions[index].uid
             if uid not in self.rooms:
                 continue
             if not loads:
@@ -174,9 +174,9 @@ class _Spiller:
         far = Operand(
             ("spill", uid), 0, 1, 0, rows * example.room, HBM, example.dtype, shape, strides, -1 - uid, example.room
         )
-        numbers = []
+        indices = []
         for operand in (chip, far):
-            numbers.append(len(stream.regions))
+            indices.append(len(stream.regions))
             region = Region(len(stream.regions), operand, -1)
             region.read = region.written = True
             stream.regions.append(region)
@@ -184,5 +184,5 @@ class _Spiller:
         call = Call("spill", "dma", (away,), (near,), {}) if save else Call("reload", "dma", (near,), (away,), {})
         kind = Kind(len(stream.kinds), call, stream.target)
         stream.kinds.append(kind)
-        self._moves[uid, save] = (kind.number, numbers[0], numbers[1])
+        self._moves[uid, save] = (kind.index, indices[0], indices[1])
         return self._moves[uid, save]

@@ -15,10 +15,10 @@ from trnsim.timing.dma import DMA_NAMES, Transfer, transfer_of
 class Kind:
     """All instructions that cost the same: instruction, engine, operand layouts, options."""
 
-    __slots__ = ("call", "cost", "count", "first_partition", "number", "ordered", "transfer")
+    __slots__ = ("call", "cost", "count", "first_partition", "index", "ordered", "transfer")
 
-    def __init__(self, number: int, call: Call, target: Target, first_partition: int = 0) -> None:
-        self.number = number
+    def __init__(self, index: int, call: Call, target: Target, first_partition: int = 0) -> None:
+        self.index = index
         self.call = call
         self.first_partition = first_partition
         self.charge(target)
@@ -38,10 +38,10 @@ class Kind:
 class Region:
     """Bytes an operand touches, as dependencies see them."""
 
-    __slots__ = ("key", "layout", "number", "operand", "read", "uid", "written")
+    __slots__ = ("key", "layout", "index", "operand", "read", "uid", "written")
 
-    def __init__(self, number: int, operand: Operand, layout: int) -> None:
-        self.number = number
+    def __init__(self, index: int, operand: Operand, layout: int) -> None:
+        self.index = index
         self.operand = operand
         self.key = operand.key
         self.uid = operand.uid
@@ -81,43 +81,43 @@ class Stream:
 
     def append(self, record: Record) -> None:
         """Take one instruction."""
-        index = len(self.kind)
+        i = len(self.kind)
         known, regions, last = self._regions, self.regions, self.last
         cost = record.cost
         if "sync" in cost:
-            self.sync[index] = cost.pop("sync")
+            self.sync[i] = cost.pop("sync")
         # a barrier names a tensor without touching it
         touches = record.name != "core_barrier"
         writes, reads = [], []
         key: list[Any] = [record.name, record.engine]
         # one loop for each kind: this runs for every operand of every instruction
         for operand in record.writes:
-            number = known.get(id(operand))
-            if number is None:
-                number = self._region(operand)
-            region = regions[number]
+            index = known.get(id(operand))
+            if index is None:
+                index = self._region(operand)
+            region = regions[index]
             region.written = region.written or touches
-            last[region.uid] = index
-            writes.append(number)
+            last[region.uid] = i
+            writes.append(index)
             key.append(region.layout)
         key.append(None)
         for operand in record.reads:
-            number = known.get(id(operand))
-            if number is None:
-                number = self._region(operand)
-            region = regions[number]
+            index = known.get(id(operand))
+            if index is None:
+                index = self._region(operand)
+            region = regions[index]
             region.read = region.read or touches
-            last[region.uid] = index
-            reads.append(number)
+            last[region.uid] = i
+            reads.append(index)
             key.append(region.layout)
         for operand in record.indices:
-            number = known.get(id(operand))
-            if number is None:
-                number = self._region(operand)
-            region = regions[number]
+            index = known.get(id(operand))
+            if index is None:
+                index = self._region(operand)
+            region = regions[index]
             region.read = True
-            last[region.uid] = index
-            reads.append(number)
+            last[region.uid] = i
+            reads.append(index)
         if record.engine == "dma":
             key.append(_first_partition(record))
         key.extend(cost.values())
@@ -136,7 +136,7 @@ class Stream:
         pool = self._tuples
         w, r = tuple(writes), tuple(reads)
         # handles may still grow `after`: depends_on, with_schedule
-        self.add(kind.number, line, pool.setdefault(r, r), pool.setdefault(w, w), record.index, record.after)
+        self.add(kind.index, line, pool.setdefault(r, r), pool.setdefault(w, w), record.index, record.after)
 
     def add(
         self, kind: int, line: int, reads: tuple[int, ...], writes: tuple[int, ...], index: int, after: list[int]
@@ -162,9 +162,9 @@ class Stream:
     def _region(self, operand: Operand) -> int:
         layout = layout_of(operand)
         # the region keeps the operand, so that its id stays its own
-        number = self._regions[id(operand)] = len(self.regions)
-        self.regions.append(Region(number, operand, self._layouts.setdefault(layout, len(self._layouts))))
-        return number
+        index = self._regions[id(operand)] = len(self.regions)
+        self.regions.append(Region(index, operand, self._layouts.setdefault(layout, len(self._layouts))))
+        return index
 
     def _new_kind(self, record: Record) -> Kind:
         writes, reads = tuple(map(layout_of, record.writes)), tuple(map(layout_of, record.reads))
