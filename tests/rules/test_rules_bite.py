@@ -49,6 +49,7 @@ CASES = [
         "[place for place, _ in enumerate(x)]\n",
         "[i for i, _ in x]\n",
     ),
+    ("words.retired_words_stay_retired", "src/trnsim/x.py", "number = 1\n", "index = 1\n"),
     ("words.retired_words_stay_retired", DOT, '"""A turned tile."""\n', '"""A transposed tile."""\n'),
     ("words.retired_words_stay_retired", "docs/x.md", "a dear product\n", "the ideal gas of Boyle's law\n"),
     ("tests.every_skip_has_a_reason", TEST, "@pytest.mark.xfail\ndef f(): ...\n", "def f(): ...\n"),
