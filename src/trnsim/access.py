@@ -207,7 +207,7 @@ class Access(Unwritten):
         """Note that ``t`` has been written."""
         storage = t.storage
         if storage.shadow is not None:
-            self.mark(shadow_of(t), code)
+            self.mark(t._shadow(), code)
         arena = storage.arena
         if arena.marks is code or (type(arena.marks) is int and arena.marks == code):
             return
@@ -364,13 +364,6 @@ def _listed(where: tuple[str, ...]) -> str:
     both = {HBM, SHARED_HBM} <= set(where)
     names = ["HBM" if both and w in (HBM, SHARED_HBM) else w if w == SHARED_HBM else w.upper() for w in where]
     return " or ".join(dict.fromkeys(names))
-
-
-def shadow_of(t: NkiTensor) -> NkiTensor:
-    """Return the same view of the tensor's own marks (see `Storage`)."""
-    view = t._view(t.shape, t.strides, t.offset)
-    view.storage = t.storage.shadow
-    return view
 
 
 def _fit(values: np.ndarray, shape: tuple[int, ...], role: str, t: NkiTensor) -> np.ndarray:

@@ -166,14 +166,8 @@ class _Reader:
     def _counterpart(self, obj: Any) -> Any:
         if isinstance(obj, enum.Enum):
             return getattr(self.value(type(obj)), obj.name)
-        inner = next(
-            (
-                f
-                for f in (getattr(obj, n, None) for n in ("func", "function", "fn", "_func", "__wrapped__"))
-                if isinstance(f, FunctionType)
-            ),
-            None,
-        )
+        wrapped = (getattr(obj, name, None) for name in ("func", "function", "fn", "_func", "__wrapped__"))
+        inner = next((function for function in wrapped if isinstance(function, FunctionType)), None)
         if inner is not None and _top(inner.__module__) != "nki":
             from trnsim.kernel import as_kernel
 
@@ -181,16 +175,9 @@ class _Reader:
         module, name = self.theirs.get(
             id(obj), (getattr(obj, "__module__", "nki"), getattr(obj, "__name__", type(obj).__name__))
         )
-        homes = [self.ours[module]] if module in self.ours else []
-        for home in (
-            *homes,
-            self.ours["nki.language"],
-            self.ours["nki.isa"],
-            self.ours["nki.collectives"],
-            self.ours["nki"],
-        ):
-            if hasattr(home, name):
-                return getattr(home, name)
+        for home in (module, "nki.language", "nki.isa", "nki.collectives", "nki"):
+            if home in self.ours and hasattr(self.ours[home], name):
+                return getattr(self.ours[home], name)
         raise NotModelled(
             f"the kernel uses {module}.{name}, which the simulator has not", rule="nki-name", got=f"{module}.{name}"
         )

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import inspect
 import runpy
 import sys
 from enum import Enum
 from pathlib import Path
-from types import ModuleType
+from textwrap import indent
 from typing import Any
 
 from trnsim import migrate
@@ -17,7 +16,7 @@ from trnsim.errors import TrnError
 from trnsim.install import install, modules
 from trnsim.kernel import Kernel
 from trnsim.lint import lint
-from trnsim.timing.cli import profile_command
+from trnsim.timing.cli import load_file, profile_command
 
 _SPACES = ("nki.isa", "nki.language", "nki.collectives")
 # what kernels import them as
@@ -75,25 +74,15 @@ def _run(script: str, arguments: list[str], *, module: bool) -> int:
     return 0
 
 
-def _load(path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    if spec is None or spec.loader is None or not path.is_file():
-        raise FileNotFoundError(f"no Python file {path}")
-    install(force=True)
-    module = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, str(path.resolve().parent))
-    sys.modules[path.stem] = module
-    spec.loader.exec_module(module)
-    return module
-
-
 def _lint(name: str, *, strict: bool) -> int:
     file, _, wanted = name.partition("::")
     if Path(file).is_file() and migrate.is_legacy(text := Path(file).read_text()):
         # importing it would fail, so it is read
         print(migrate.report(text, file))
         return 1
-    module = _load(Path(file))
+    install(force=True)
+    sys.path.insert(0, str(Path(file).resolve().parent))
+    module = load_file(Path(file))
     kernels = {
         k: v for k, v in vars(module).items() if isinstance(v, Kernel) and v.function.__module__ == module.__name__
     }
@@ -127,10 +116,7 @@ def _api(name: str | None) -> int:
     if not meanings:
         raise FileNotFoundError(f"nki has no {name}")
     for space, value in meanings:
-        print(
-            f"{space}.{short}{_signature(value)}\n    "
-            f"{(inspect.getdoc(value) or '').strip().replace(chr(10), chr(10) + '    ')}"
-        )
+        print(f"{space}.{short}{_signature(value)}\n{indent(inspect.getdoc(value) or '', '    ')}")
     return 0
 
 

@@ -256,27 +256,15 @@ def _finding(rule: Rule, unit: Unit | None, owner: FunctionType, node: ast.AST |
         line = unit.line(node)
         column, width = unit.span(node, line)
         source = unit.text(line)
-    return Finding(
-        code.co_filename,
-        line,
-        column,
-        rule.id,
-        rule.severity,
-        message,
-        rule.rewrite,
-        owner.__qualname__,
-        _basis(rule),
-        source,
-        width,
-    )
+    said = (rule.id, rule.severity, message, rule.rewrite, owner.__qualname__, _basis(rule))
+    return Finding(code.co_filename, line, column, *said, source, width)
 
 
 def _launch_finding(function: FunctionType, launch: Launch) -> Finding:
     rule, file = RULES["launch-grid"], function.__code__.co_filename
     source = linecache.getline(file, launch.line).rstrip("\n")
-    message = f"`{launch.text}`: {rule.reason}"
-    where = (file, launch.line, launch.column, rule.id, rule.severity)
-    return Finding(*where, message, rule.rewrite, "<module>", _basis(rule), source, launch.width)
+    said = (rule.id, rule.severity, f"`{launch.text}`: {rule.reason}", rule.rewrite, "<module>", _basis(rule))
+    return Finding(file, launch.line, launch.column, *said, source, launch.width)
 
 
 def _basis(rule: Rule) -> str:

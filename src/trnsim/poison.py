@@ -70,7 +70,7 @@ class Window:
         self.view = view
         self.before = view.array.copy()
         self.marks = _marks(view)
-        self.shadow = None if view.storage.shadow is None else _marks(_shadow(view))
+        self.shadow = None if view.storage.shadow is None else _marks(view._shadow())
         self.first: np.ndarray | None = None
         self.differs: np.ndarray | None = None
 
@@ -79,7 +79,7 @@ class Window:
         self.view.array[...] = self.before
         _set_marks(self.view, self.marks)
         if self.shadow is not None:
-            _set_marks(_shadow(self.view), self.shadow)
+            _set_marks(self.view._shadow(), self.shadow)
 
     def compare(self, run: int) -> None:
         """Note where this run's result is not the first one's."""
@@ -183,9 +183,7 @@ def spoil(view: NkiTensor, where: np.ndarray, origin: int | np.ndarray) -> None:
     marks = view.mark_window(view.offset)
     codes = marks if marks.ndim == view.ndim else marks[..., 0]
     by_matmul = codes == MATMUL
-    ids = view.origin_window(view.offset)
-    ids = ids if ids.ndim == view.ndim else ids[..., 0]
-    ids[where] = np.where(by_matmul, origin | _BY_MATMUL, origin)[where]
+    view.origin_window(view.offset)[where] = np.where(by_matmul, origin | _BY_MATMUL, origin)[where]
     marks[where] = UNWRITTEN
 
 
@@ -194,7 +192,6 @@ def origins(view: NkiTensor) -> np.ndarray | None:
     if view.storage.arena.origins is None or type(view.storage.arena.marks) is int:
         return None
     ids = view.origin_window(view.offset)
-    ids = ids if ids.ndim == view.ndim else ids[..., 0]
     marks = view.mark_window(view.offset)
     missing = (marks == UNWRITTEN) if marks.ndim == view.ndim else (marks == UNWRITTEN).any(axis=-1)
     return np.where(missing, ids & _LAST_ORIGIN, 0)
@@ -205,7 +202,6 @@ def matmul_codes(view: NkiTensor, codes: int | np.ndarray) -> int | np.ndarray:
     if view.storage.arena.origins is None or type(view.storage.arena.marks) is int or view.dynamic is not None:
         return codes
     ids = view.origin_window(view.offset)
-    ids = ids if ids.ndim == view.ndim else ids[..., 0]
     marks = np.where((np.asarray(codes) == UNWRITTEN) & (ids != 0), np.where(ids & _BY_MATMUL, MATMUL, 1), codes)
     first = int(marks.flat[0])
     return first if (marks == first).all() else marks
@@ -231,12 +227,6 @@ def _set_marks(view: NkiTensor, marks: int | np.ndarray) -> None:
         view.storage.arena.marks = marks
     else:
         view.mark_window(view.offset)[...] = marks
-
-
-def _shadow(view: NkiTensor) -> NkiTensor:
-    from trnsim.access import shadow_of
-
-    return shadow_of(view)
 
 
 def bits_of(array: np.ndarray) -> np.ndarray:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from trnsim.access import Access, Nothing, shadow_of
+from trnsim.access import Access, Nothing
 from trnsim.allocation import Allocation
 from trnsim.calls import mismatched, public_signature, wrong_call
 from trnsim.errors import KernelError, WrongArgument, WrongEngine
@@ -242,5 +242,4 @@ __all__ = [
     "instruction",
     "operand_of",
     "require_session",
-    "shadow_of",
 ]

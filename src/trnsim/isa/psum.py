@@ -15,7 +15,7 @@ from trnsim.language.dtypes import bfloat16, float32, to_f32
 from trnsim.language.layout import overlaps_itself
 from trnsim.language.tensor import NkiTensor
 from trnsim.poison import matmul_codes, origins
-from trnsim.session import MATMUL, PSUM, UNWRITTEN, WRITTEN, Session, shadow_of
+from trnsim.session import MATMUL, PSUM, UNWRITTEN, WRITTEN, Session
 from trnsim.source_lines import warn
 
 
@@ -112,7 +112,7 @@ def store(s: Session, dst: NkiTensor, product: Any, accumulate: bool | None) -> 
         s.write(dst, product, "dst", (PSUM,), code=MATMUL)
         return False
     own = accumulate is None and dst.storage.shadow is not None and dst.dynamic is None
-    marks = _marks(s, shadow_of(dst)) if own else matmul_codes(_static(s, dst), _marks(s, dst))
+    marks = _marks(s, dst._shadow()) if own else matmul_codes(_static(s, dst), _marks(s, dst))
     if type(marks) is int and marks == MATMUL:
         return _add(s, dst, product)
     if accumulate:

@@ -158,12 +158,13 @@ class NkiTensor(Access):
         return marks if isinstance(marks, int) else self.mark_window(offset)
 
     def origin_window(self, offset: int) -> np.ndarray:
-        """Return what the poison among this view's elements depends on, as an array that can be written."""
+        """Return what the poison among this view's elements depends on, an array that can be written, one for each."""
         marks, arena = self.mark_window(offset), self.storage.arena
         if arena.origins is None:
             arena.origins = np.zeros(len(arena.marks), np.uint16)
         start = marks.__array_interface__["data"][0] - arena.marks.__array_interface__["data"][0]
-        return np.ndarray(marks.shape, np.uint16, arena.origins, 2 * start, tuple(2 * n for n in marks.strides))
+        strides = tuple(2 * n for n in marks.strides[: self.ndim])
+        return np.ndarray(self.shape, np.uint16, arena.origins, 2 * start, strides)
 
     def mark_window(self, offset: int, arena: Any = None) -> np.ndarray:
         """Return the marks of this view as an array that can be written (those of ``arena`` when given)."""
@@ -188,6 +189,12 @@ class NkiTensor(Access):
         if per == 1:
             return np.ndarray(self.shape, np.uint8, marks, where, strides)
         return np.ndarray((*self.shape, per), np.uint8, marks, where, (*strides, 1))
+
+    def _shadow(self) -> NkiTensor:
+        """Return the same view of the tensor's own marks (see `Storage`)."""
+        view = self._view(self.shape, self.strides, self.offset)
+        view.storage = self.storage.shadow
+        return view
 
     def exact(self) -> NkiTensor:
         """This view so that a write stores bits unchanged: tfloat32 rounds what it is given, float32 does not."""

@@ -9,6 +9,7 @@ import importlib.util
 import sys
 import time
 from pathlib import Path
+from types import ModuleType
 from typing import Any, TextIO
 
 import ml_dtypes
@@ -54,17 +55,11 @@ def find(name: str) -> Any:
 
     install()
     if module.endswith(".py"):
-        path = Path(module)
-        if not path.exists():
+        if not Path(module).exists():
             raise WrongArgument(
                 f"there is no file {module}", rule="kernel", got=module, hint="give the path of a Python file"
             )
-        spec = importlib.util.spec_from_file_location(path.stem, path)
-        assert spec is not None
-        assert spec.loader is not None
-        loaded = importlib.util.module_from_spec(spec)
-        sys.modules[path.stem] = loaded
-        spec.loader.exec_module(loaded)
+        loaded = load_file(Path(module))
     else:
         sys.path.insert(0, "")
         try:
@@ -79,6 +74,17 @@ def find(name: str) -> Any:
             f"{module} has no {attribute}", rule="kernel", got=attribute, hint="name a kernel of the module"
         )
     return kernel
+
+
+def load_file(path: Path) -> ModuleType:
+    """Import a Python file as a module of its name."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None or not path.is_file():
+        raise FileNotFoundError(f"no Python file {path}")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    return module
 
 
 def shapes(text: str, dtype: str) -> list[np.ndarray]:
