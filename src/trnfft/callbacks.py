@@ -108,18 +108,9 @@ class _Program:
         factors = [_factor(step, x.ndim) for step in self.steps if isinstance(step, Scale | Window | Multiply)]
         kinds, lengths, scales = zip(*(_described(call) for call in self.calls), strict=True)
         transform = next(call for call in self.calls if call is not None)
-        return run(
-            Chain(
-                x,
-                [factor.to(x.device) for factor in factors],
-                list(transform.dims),
-                list(kinds),
-                list(lengths),
-                list(scales),
-                self.result,
-                transform.precision,
-            )
-        )
+        moved, dims = [factor.to(x.device) for factor in factors], list(transform.dims)
+        steps = list(kinds), list(lengths), list(scales)
+        return run(Chain(x, moved, dims, *steps, self.result, transform.precision))
 
     def __str__(self) -> str:
         x = torch.empty(self.shape, dtype=self.dtype, device="meta")

@@ -63,8 +63,10 @@ def _refuse_plan(op: str, plan: Any) -> None:
         )
 
 
-def _attach_one(public: Callable[..., Any], name: str, one: One) -> None:
-    @sharded(public)
+def _attach_one(one: One) -> None:
+    name = one.__name__
+
+    @sharded(one)
     def run(team: Team, x: Part, n: Any, dim: Any, norm: Any, axis: Any, precision: Any, plan: Any, out: Any) -> Part:
         _refuse_plan(name, plan)
         where = axis_of(name, dim, axis, len(x.shape))
@@ -72,8 +74,11 @@ def _attach_one(public: Callable[..., Any], name: str, one: One) -> None:
         return _transformed(team, x, [(one, where, n)], options, out)
 
 
-def _attach_many(public: Callable[..., Any], name: str, kind: str) -> None:
-    @sharded(public)
+def _attach_many(many: One) -> None:
+    name = many.__name__
+    kind = "c2r" if name.startswith("irfft") else "r2c" if name.startswith("rfft") else "c2c"
+
+    @sharded(many)
     def run(team: Team, x: Part, s: Any, dim: Any, norm: Any, axes: Any, precision: Any, plan: Any, out: Any) -> Part:
         _refuse_plan(name, plan)
         dims, lengths = axes_of(name, s, dim, axes, torch.Size(x.shape))
@@ -92,20 +97,11 @@ def _attach_many(public: Callable[..., Any], name: str, kind: str) -> None:
 
 
 _ONE: tuple[One, ...] = (fft, ifft, rfft, irfft, hfft, ihfft)
-_MANY: dict[One, str] = {
-    fftn: "c2c",
-    fft2: "c2c",
-    ifftn: "c2c",
-    ifft2: "c2c",
-    rfftn: "r2c",
-    rfft2: "r2c",
-    irfftn: "c2r",
-    irfft2: "c2r",
-}
+_MANY: tuple[One, ...] = (fftn, fft2, ifftn, ifft2, rfftn, rfft2, irfftn, irfft2)
 for _one in _ONE:
-    _attach_one(_one, _one.__name__, _one)
-for _many, _kind in _MANY.items():
-    _attach_many(_many, _many.__name__, _kind)
+    _attach_one(_one)
+for _many in _MANY:
+    _attach_many(_many)
 
 
 def _long(team: Team, x: Part, fn: One, n: int | None, options: Any) -> Part:

@@ -18,6 +18,7 @@ from trnsci.specs import tensors_in
 
 P = ParamSpec("P")
 R = TypeVar("R")
+F = TypeVar("F", bound=Callable[..., Any])
 Limits = Callable[..., str | None]
 
 
@@ -88,9 +89,11 @@ class Op(Generic[P, R]):
 
         return limits
 
-    def _attach(self, method: str, fn: Callable[..., Any]) -> None:
-        setattr(self.kind, method, fn)
+    def _attach(self, name: str, method: Callable[..., Any], fn: F) -> F:
+        """Give the class a method that calls ``fn``, and return that one."""
+        setattr(self.kind, name, method)
         self.core.inspect()
+        return fn
 
     def impl(
         self, name: str, *, dtypes: Iterable[torch.dtype] | None = None, limits: Limits | None = None
@@ -100,38 +103,32 @@ class Op(Generic[P, R]):
         def attach(fn: Callable[P, R]) -> Callable[P, R]:
             self._refusals[name] = (None if dtypes is None else tuple(dtypes), limits)
             compute: Callable[..., Any] = fn
-            self._attach(name, lambda call: compute(*call))
-            return fn
+            return self._attach(name, lambda call: compute(*call), fn)
 
         return attach
 
-    def into(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+    def into(self, fn: F) -> F:
         """Attach ``fn(out, *args)``."""
-        self._attach("into", lambda call, out: fn(out, *call))
-        return fn
+        return self._attach("into", lambda call, out: fn(out, *call), fn)
 
-    def prediction(self, fn: Callable[P, Any]) -> Callable[P, Any]:
+    def prediction(self, fn: F) -> F:
         """Attach what to launch for a prediction."""
-        launch: Callable[..., Any] = fn
-        self._attach("prediction", lambda call: launch(*call))
-        return fn
+        return self._attach("prediction", lambda call: fn(*call), fn)
 
-    def bound(self, fn: Callable[..., float]) -> Callable[..., float]:
+    def bound(self, fn: F) -> F:
         """Attach the guaranteed error, ``fn(backend, *args)``."""
-        self._attach("bound", lambda call, implementation: fn(implementation, *call))
-        return fn
+        return self._attach("bound", lambda call, implementation: fn(implementation, *call), fn)
 
-    def workspace(self, fn: Callable[..., int]) -> Callable[..., int]:
+    def workspace(self, fn: F) -> F:
         """Attach the workspace, ``fn(backend, *args)``."""
-        self._attach("workspace", lambda call, implementation: fn(implementation, *call))
-        return fn
+        return self._attach("workspace", lambda call, implementation: fn(implementation, *call), fn)
 
     def vjp(self, *, saves: Iterable[str] | None = None) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Attach the gradient rule ``rule(saved, *grads)``."""
         kept = self.parameters if saves is None else tuple(saves)
 
         def attach(rule: Callable[..., Mapping[str, Any]]) -> Callable[..., Any]:
-            self._attach("vjp", _adapted(self.parameters, rule, kept))
+            self._attach("vjp", _adapted(self.parameters, rule, kept), rule)
             self.core.register_gradient()
             return rule
 

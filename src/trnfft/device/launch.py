@@ -189,19 +189,10 @@ def framed(
         passes.Piece(False, x.shape[-1], at.before, count - at.before - at.after, at.before * hop - by),
         passes.Piece(True, right.shape[-1], count - at.after, at.after, left.numel()),
     )
-    sizes = passes.Frames(
-        signals,
-        count,
-        hop,
-        written,
-        factors.n1,
-        factors.n2,
-        half,
-        factors.group,
-        *tables[1:],
-        passes.NONE if window is None else passes.Table(left.numel() + right.numel(), 1, n),
-        tuple(piece for piece in signal_pieces if piece.frames),
-    )
+    cut = tuple(piece for piece in signal_pieces if piece.frames)
+    by = passes.NONE if window is None else passes.Table(left.numel() + right.numel(), 1, n)
+    split = factors.n1, factors.n2, half, factors.group
+    sizes = passes.Frames(signals, count, hop, written, *split, *tables[1:], by, cut)
     step = passes.Pass(sizes, signals * count * written, False)
     ends = torch.cat([tensor.to(dtype).reshape(-1) for tensor in kept])
     return PassProgram((step,), tables.matrices, None, (), n, written, False, ends if ends.numel() else None)

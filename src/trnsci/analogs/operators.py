@@ -178,10 +178,8 @@ def _triangular(b: Any, a: Any, upper: bool = True, transpose: bool = False, uni
 
 
 ANALOGS = {
-    "mm": Analog("trnblas.gemm", _product),
-    "bmm": Analog("trnblas.gemm", _product),
-    "addmm": Analog("trnblas.gemm", _sum_and_product),
-    "baddbmm": Analog("trnblas.gemm", _sum_and_product),
+    **dict.fromkeys(("mm", "bmm"), Analog("trnblas.gemm", _product)),
+    **dict.fromkeys(("addmm", "baddbmm"), Analog("trnblas.gemm", _sum_and_product)),
     "mv": Analog("trnblas.gemv", _product),
     "addmv": Analog("trnblas.gemv", _sum_and_product),
     "dot": Analog("trnblas.dot", given),
