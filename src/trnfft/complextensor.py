@@ -234,7 +234,8 @@ class ComplexTensor(Planes):
     __radd__ = __add__
 
     def __sub__(self, other: Operand) -> ComplexTensor:
-        return self + -(np.asarray(other) if isinstance(other, np.generic) else other)
+        subtracted: Any = np.asarray(other) if isinstance(other, np.generic) else other
+        return self + -subtracted
 
     def __rsub__(self, other: Operand) -> ComplexTensor:
         return -self + other

@@ -180,8 +180,8 @@ def families() -> tuple[Family, ...]:
 def _read(library: str) -> Iterable[Family]:
     with (_DATA / f"{library}.csv").open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
-            lists = {"patterns": tuple(row.pop("symbols").split()), "analog": tuple(row.pop("analog").split())}
-            yield Family(library=library, removed=row.pop("removed") == "yes", **lists, **row)
+            patterns, analog = (tuple(row.pop(name).split()) for name in ("symbols", "analog"))
+            yield Family(library, patterns, removed=row.pop("removed") == "yes", analog=analog, **row)
 
 
 @functools.cache

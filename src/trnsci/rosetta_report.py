@@ -29,8 +29,8 @@ def answer(symbol: str | None, library: str | None, gaps: bool) -> tuple[dict[st
     if gaps:
         missing = [family for family in _families(library) if family.status == "missing"]
         listed = [family.to_dict() for family in missing]
-        rows = [(LIBRARIES[f.library], _short(f), str(len(f.symbols)), f.note) for f in missing]
-        table = Table("Not covered", ("library", "symbols", "count", "reason"), rows)
+        reasons = [(LIBRARIES[f.library], _short(f), str(len(f.symbols)), f.note) for f in missing]
+        table = Table("Not covered", ("library", "symbols", "count", "reason"), reasons)
         return {"coverage": _counts(library), "missing": listed}, [_kinds(library), table]
     if symbol is not None:
         hits = rosetta.search(symbol, library)
