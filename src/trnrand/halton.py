@@ -80,8 +80,7 @@ class Halton(Sequence):
                 x += order[rest % base] * scale
                 rest = rest // base
             columns.append(x.clamp(max=1.0 - 2.0**-53))
-        points = torch.stack(columns, 1)
-        return points if dtype == torch.float64 else cut((points * 2.0**24).floor().float() * 2.0**-24, dtype)
+        return cut(torch.stack(columns, 1), dtype)
 
 
 @op("trnrand::halton")

@@ -80,18 +80,13 @@ def fill(kind: int, segment: Segment, out: Tensor) -> None:
 
 def sampler(name: str, segment: Segment, parameter: Tensor) -> Tensor:
     """Draw gamma or Poisson variates as float64; ``parameter`` is float64, of one element or one for each."""
-    out = empty((segment.elements,), torch.float64)
-    code, threads = segment.engine.code, torch.get_num_threads()
-    loops.compiled.sample(SAMPLERS[name], code, segment.key_and_counter, _array(parameter), out.numpy(), threads)
-    return out
+    return _drawn("sample", segment, SAMPLERS[name], segment.engine.code, segment.key_and_counter, _array(parameter))
 
 
 def binomial(segment: Segment, stride: int, n: Tensor, p: Tensor) -> Tensor:
     """Draw binomial counts as float64 from every ``stride``-th substream; ``n`` and ``p`` as for `sampler`."""
-    out = empty((segment.elements,), torch.float64)
-    code, threads = segment.engine.code, torch.get_num_threads()
-    loops.compiled.binomial(code, segment.key_and_counter, stride - 1, _array(n), _array(p), out.numpy(), threads)
-    return out
+    parameters = stride - 1, _array(n), _array(p)
+    return _drawn("binomial", segment, segment.engine.code, segment.key_and_counter, *parameters)
 
 
 def inverse(case: int, parameters: Sequence[float], segment: Segment, out: Tensor) -> None:
@@ -105,17 +100,22 @@ def inverse(case: int, parameters: Sequence[float], segment: Segment, out: Tenso
 
 def integers(segment: Segment, other: Segment, span: int, low: int) -> Tensor:
     """Draw integers from ``low``, below ``low + span``; ``other`` is where the elements' substreams begin."""
-    out = empty((segment.elements,), torch.int64)
-    code, threads, substreams = segment.engine.code, torch.get_num_threads(), struct.pack("<4I", *other.counter)
-    arguments = (code, segment.key_and_counter, substreams, segment.skip, span % (1 << 64), low)
-    loops.compiled.randint(*arguments, out.numpy(), threads)
-    return out
+    substreams = struct.pack("<4I", *other.counter)
+    arguments = (segment.engine.code, segment.key_and_counter, substreams, segment.skip, span % (1 << 64), low)
+    return _drawn("randint", segment, *arguments, dtype=torch.int64)
 
 
 def mapped(kind: int, x: Tensor) -> Tensor:
     """Apply a function of `trnrand.maths` to float64, element by element."""
     out = empty(tuple(x.shape), x.dtype)
     loops.compiled.map(kind, _array(x), out.numpy(), torch.get_num_threads())
+    return out
+
+
+def _drawn(loop: str, segment: Segment, *arguments: Any, dtype: torch.dtype = torch.float64) -> Tensor:
+    """Run a loop that writes a number for every element of a segment."""
+    out = empty((segment.elements,), dtype)
+    getattr(loops.compiled, loop)(*arguments, out.numpy(), torch.get_num_threads())
     return out
 
 

@@ -46,5 +46,4 @@ class LatinHypercube(Sequence):
             else:
                 cell = cell + 0.5
             columns.append((cell / self.points).clamp(max=1.0 - 2.0**-53))
-        points = torch.stack(columns, 1)
-        return points if dtype == torch.float64 else cut((points * 2.0**24).floor().float() * 2.0**-24, dtype)
+        return cut(torch.stack(columns, 1), dtype)

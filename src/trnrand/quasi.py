@@ -19,7 +19,7 @@ from trnsci import ArgumentError, DtypeError, check
 
 def cut(points: Tensor, dtype: torch.dtype) -> Tensor:
     """Truncate points in [0, 1) to a narrower dtype; rounding would reach 1."""
-    if dtype in (torch.float16, torch.bfloat16):
+    if points.dtype != dtype:
         scale = 2.0 ** BITS[dtype]
         points = (points * scale).floor() / scale
     return points.to(dtype)

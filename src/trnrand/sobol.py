@@ -68,10 +68,7 @@ class Sobol(Sequence):
         if self._seeds is None:
             kind: Literal["float32", "float64"] = "float64" if dtype == torch.float64 else "float32"
             return cut(run(SobolPoints(self._table.to(device), self.position, n, kind)), dtype)
-        words = self._raw(n, device)
-        if dtype == torch.float64:
-            return (words >> 11 & (1 << 53) - 1).double() * 2.0**-53
-        return cut((words >> 40 & (1 << 24) - 1).float() * 2.0**-24, dtype)
+        return cut((self._raw(n, device) >> 11 & (1 << 53) - 1).double() * 2.0**-53, dtype)
 
 
 @functools.cache
