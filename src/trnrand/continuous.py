@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from trnrand import maths
-from trnrand.inverse import drawn
+from trnrand.inverse import by_formula
 from trnrand.normal import standard
 from trnrand.quantiles import normal_quantile
 from trnrand.reject import at, rejected
@@ -45,9 +45,7 @@ def exponential(*size: Size, scale: Number = 1.0, **options: Unpack[Options]) ->
     Returns:
         ``-scale * ln(u)``, with gradients to the parameters.
     """
-    parameters = {"scale": (scale, "positive")}
-    request = Request("exponential", size, parameters=parameters, **options)
-    return request.finish(drawn(request, "exponential", request.parameter("scale")))
+    return by_formula("exponential", size, options, scale=(scale, "positive"))
 
 
 @drawing
@@ -61,9 +59,7 @@ def laplace(*size: Size, loc: Number = 0.0, scale: Number = 1.0, **options: Unpa
     Returns:
         ``loc`` plus or minus an exponential number of mean ``scale``, with gradients to the parameters.
     """
-    parameters = {"loc": (loc, "finite"), "scale": (scale, "positive")}
-    request = Request("laplace", size, parameters=parameters, **options)
-    return request.finish(drawn(request, "laplace", request.parameter("loc"), request.parameter("scale")))
+    return by_formula("laplace", size, options, loc=(loc, "finite"), scale=(scale, "positive"))
 
 
 @drawing
@@ -77,9 +73,7 @@ def cauchy(*size: Size, loc: Number = 0.0, scale: Number = 1.0, **options: Unpac
     Returns:
         ``loc + scale * tan(pi (u - 1/2))``, with gradients to the parameters.
     """
-    parameters = {"loc": (loc, "finite"), "scale": (scale, "positive")}
-    request = Request("cauchy", size, parameters=parameters, **options)
-    return request.finish(drawn(request, "cauchy", request.parameter("loc"), request.parameter("scale")))
+    return by_formula("cauchy", size, options, loc=(loc, "finite"), scale=(scale, "positive"))
 
 
 @drawing
@@ -93,9 +87,7 @@ def gumbel(*size: Size, loc: Number = 0.0, scale: Number = 1.0, **options: Unpac
     Returns:
         ``loc - scale * ln(-ln(u))``, with gradients to the parameters.
     """
-    parameters = {"loc": (loc, "finite"), "scale": (scale, "positive")}
-    request = Request("gumbel", size, parameters=parameters, **options)
-    return request.finish(drawn(request, "gumbel", request.parameter("loc"), request.parameter("scale")))
+    return by_formula("gumbel", size, options, loc=(loc, "finite"), scale=(scale, "positive"))
 
 
 @drawing
@@ -109,9 +101,7 @@ def logistic(*size: Size, loc: Number = 0.0, scale: Number = 1.0, **options: Unp
     Returns:
         ``loc + scale * ln(u / (1 - u))``, with gradients to the parameters.
     """
-    parameters = {"loc": (loc, "finite"), "scale": (scale, "positive")}
-    request = Request("logistic", size, parameters=parameters, **options)
-    return request.finish(drawn(request, "logistic", request.parameter("loc"), request.parameter("scale")))
+    return by_formula("logistic", size, options, loc=(loc, "finite"), scale=(scale, "positive"))
 
 
 @drawing
@@ -125,9 +115,7 @@ def weibull(*size: Size, shape: Number, scale: Number = 1.0, **options: Unpack[O
     Returns:
         ``scale * (-ln u)**(1 / shape)``, with gradients to the parameters.
     """
-    parameters = {"shape": (shape, "positive"), "scale": (scale, "positive")}
-    request = Request("weibull", size, parameters=parameters, **options)
-    return request.finish(drawn(request, "weibull", request.parameter("shape"), request.parameter("scale")))
+    return by_formula("weibull", size, options, shape=(shape, "positive"), scale=(scale, "positive"))
 
 
 @drawing
@@ -143,9 +131,7 @@ def pareto(*size: Size, shape: Number, scale: Number = 1.0, **options: Unpack[Op
     Returns:
         ``scale * u**(-1 / shape)``, with gradients to the parameters.
     """
-    parameters = {"shape": (shape, "positive"), "scale": (scale, "positive")}
-    request = Request("pareto", size, parameters=parameters, **options)
-    return request.finish(drawn(request, "pareto", request.parameter("shape"), request.parameter("scale")))
+    return by_formula("pareto", size, options, shape=(shape, "positive"), scale=(scale, "positive"))
 
 
 @drawing

@@ -13,7 +13,7 @@ from trnrand import host_loops, maths
 from trnrand.bits import compiles, stream_words, words_cost
 from trnrand.device import launched
 from trnrand.kernels import bits as bit_kernels
-from trnrand.request import Request, half_open, open_unit
+from trnrand.request import Options, Request, half_open, open_unit
 from trnrand.segment import Segment
 from trnsci import Cost, op, run
 
@@ -57,6 +57,12 @@ FORMULAS = {
     "geometric": Formula(7, _geometric),
     "bernoulli": Formula(8, _bernoulli, half_open),
 }
+
+
+def by_formula(name: str, size: tuple[Any, ...], options: Options, **parameters: tuple[Any, str]) -> Tensor:
+    """Draw from the distribution whose formula has its name; parameters are (value, rule) in the formula's order."""
+    request = Request(name, size, parameters=parameters, **options)
+    return request.finish(drawn(request, name, *map(request.parameter, parameters)))
 
 
 def drawn(request: Request, formula: str, *parameters: Any) -> Tensor:
