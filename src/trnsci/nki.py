@@ -76,6 +76,7 @@ __all__ = [
     "PSUM_BANK_BYTES",
     "P_MAX",
     "QUEUES",
+    "SPARE",
     "WARM",
     "Axis",
     "Matrix",
@@ -84,6 +85,7 @@ __all__ = [
     "elementwise",
     "filled",
     "jit",
+    "keep_up",
     "launch",
     "load",
     "load_each",
@@ -201,14 +203,14 @@ class Matrix(nl.NKIObject):  # type: ignore[misc]
 QUEUES = ("compiler", "static", "sync", "scalar")
 
 
-def load(src_hbm: Any, queue: str = "compiler") -> Any:
+def load(src_hbm: Any, queue: str = "static") -> Any:
     """Copy an HBM view into a new SBUF tile of the same shape."""
     tile_sb = nl.ndarray(src_hbm.shape, dtype=src_hbm.dtype, buffer=nl.sbuf)
     move(tile_sb, src_hbm, queue)
     return tile_sb
 
 
-def store(dst_hbm: Any, tile: Any, queue: str = "compiler") -> None:
+def store(dst_hbm: Any, tile: Any, queue: str = "static") -> None:
     """Copy an SBUF or PSUM tile into an HBM view, converting to its dtype on the way."""
     if tile.buffer == nl.psum:
         tile_sb = nl.ndarray(tile.shape, dtype=dst_hbm.dtype, buffer=nl.sbuf)
@@ -218,7 +220,7 @@ def store(dst_hbm: Any, tile: Any, queue: str = "compiler") -> None:
         move(dst_hbm, tile, queue)
 
 
-def move(dst: Any, src: Any, queue: str) -> None:
+def move(dst: Any, src: Any, queue: str = "static") -> None:
     """Copy between HBM and SBUF on one of `QUEUES`."""
     if queue == "static":
         nisa.dma_copy(dst=dst, src=src, dge_mode=nisa.dge_mode.none)
@@ -353,6 +355,18 @@ def warm_up(products: int = WARM[1]) -> None:
         zero_ps = nl.ndarray((M_TILE, N_TILE), dtype=nl.float32, buffer=nl.psum)  # [m, n]
         for _ in range(products):
             nisa.nc_matmul(dst=zero_ps, stationary=zero_sb[:, 0:M_TILE], moving=zero_sb, accumulate=False)
+
+
+# Choices of `keep_up`: so many columns.
+SPARE = (0, 256, 512)
+
+
+def keep_up(stationary_sb: Any, x_sb: Any, columns: int) -> None:
+    """Multiply so many columns for nobody once x is there, so that the clock stays up while other engines work."""
+    for c in tiles(columns, N_TILE):
+        moving = x_sb.ap([[x_sb.shape[1], x_sb.shape[0]], [0, c.size]], offset=0)  # [k, c]
+        spare_ps = nl.ndarray((stationary_sb.shape[1], c.size), dtype=nl.float32, buffer=nl.psum)  # [m, c]
+        nisa.nc_matmul(dst=spare_ps, stationary=stationary_sb, moving=moving, accumulate=False)
 
 
 def require(condition: bool, message: str) -> None:

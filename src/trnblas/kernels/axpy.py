@@ -19,7 +19,7 @@ def axpy(x_hbm, values_hbm, kinds=(), width=WIDTH, loads="compiler", stores="com
     C, P, W = x_hbm.shape
     R = len(kinds)
     out_hbm = nl.ndarray((R, P, W), dtype=x_hbm.dtype, buffer=nl.shared_hbm)  # [R, P, W]
-    values_sb = load(values_hbm)  # [P, R * C]
+    values_sb = load(values_hbm, "compiler")  # [P, R * C]
     for w in mine(tiles(W, width)):
         x_sb = []
         for c in range(C):

@@ -3,7 +3,7 @@
 A table is (offset, rows, columns) in a flat tensor; where it has two parts, the second one follows the first.
 """
 
-from trnsci.nki import P_MAX, load, nisa, nl
+from trnsci.nki import P_MAX, load, move, nisa, nl
 
 
 def _table(tables_hbm, t):
@@ -60,7 +60,7 @@ def _load_lanes(lanes_hbm):
     for s in range(lanes):
         for p in range(planes):
             at = (s * planes + p) * k
-            nisa.dma_copy(dst=tile_sb[at : at + k], src=lanes_hbm[p][s])
+            move(tile_sb[at : at + k], lanes_hbm[p][s])
     return [tile_sb]
 
 

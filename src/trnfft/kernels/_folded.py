@@ -7,7 +7,7 @@ Below 170 KiB a partition.
 """
 
 from trnfft.kernels._common import _free, _leave, _load_repeated, _planes, _table, _times
-from trnsci.nki import N_TILE, P_MAX, load, nisa, nl, store, tiles
+from trnsci.nki import N_TILE, P_MAX, load, move, nisa, nl, store, tiles
 
 # Transposed tiles that leave PSUM together.
 TOGETHER = N_TILE // P_MAX
@@ -104,7 +104,7 @@ def _load_wide(matrices_hbm, t):
     table_sb = nl.ndarray((rows, columns), dtype=matrices_hbm.dtype, buffer=nl.sbuf)  # [k, w]
     for w in tiles(columns, TOGETHER * N_TILE):
         here = matrices_hbm.ap([[columns, rows], [1, w.size]], offset=offset + w.start)
-        nisa.dma_copy(dst=table_sb[:, w.span], src=here)
+        move(table_sb[:, w.span], here)
     return table_sb
 
 
@@ -124,7 +124,7 @@ def _load_rows(planes, b, by_sb, dtype, sizes):
         if len(by_sb) > 0:
             raw_sb.append(load(planes[p][b.span]))  # [b, n]
         else:
-            nisa.dma_copy(dst=x_sb[:, p, 0:width], src=planes[p][b.span])
+            move(x_sb[:, p, 0:width], planes[p][b.span])
     if len(by_sb) > 0:
         _times(_each(x_sb, count, width), raw_sb, _first_rows(by_sb, b.size))
     return x_sb

@@ -6,7 +6,7 @@ that k comes out on the partitions, beside the columns. Below 190 KiB a partitio
 
 from trnfft.kernels._common import _leave, _planes, _rotate, _table
 from trnfft.kernels._folded import _equal, _first_product, _load_wide, _slots, _widths
-from trnsci.nki import N_TILE, P_MAX, load, nisa, nl, store, tiles
+from trnsci.nki import N_TILE, P_MAX, load, move, nisa, nl, store, tiles
 
 # Bytes of a partition that one load of columns takes.
 COLUMN_BYTES = 16 * 1024
@@ -111,7 +111,7 @@ def _twisted(planes, start, twiddles_hbm, t, padded):
             at = (start + done) % period
             size = min(period - at, rows - done)
             here = twiddles_hbm.ap([[columns, size], [1, width]], offset=offset + (p * period + at) * columns)
-            nisa.dma_copy(dst=tile_sb[done : done + size], src=here)
+            move(tile_sb[done : done + size], here, "compiler")
             done += size
         w_sb.append(tile_sb)
     z_sb = nl.ndarray((rows, 2, padded), dtype=x_sb[0].dtype, buffer=nl.sbuf)  # [b, part, n]
@@ -130,7 +130,7 @@ def _first_of(planes, block, table_sb, sizes):
     for p in range(len(planes)):
         pattern = [[N2 * C, N1], [N1 * N2 * C, a.size], [C, N2], [1, c.size]]  # [n1, a, n2, c]
         here = planes[p].ap(pattern, offset=a.start * N1 * N2 * C + c.start)
-        nisa.dma_copy(dst=x_sb[p * N1 : (p + 1) * N1], src=here)
+        move(x_sb[p * N1 : (p + 1) * N1], here)
     products = []
     width = 2 * kept
     # Columns of one product: several of A where C is short.
@@ -170,12 +170,14 @@ def _second_of(outs, parts_of_block, products, table_sb, sizes):
             nisa.nc_matmul(dst=y_ps, stationary=table_sb.ap(pattern, offset=0), moving=aT_sb, accumulate=False)
             _leave(y_sb[:, j, :], y_ps, j % 2 == 0)
         share = N2 * size
+        # small stores are many, and need a second queue
+        queue = "static" if many > 2 else "compiler"
         for o in range(len(outs)):
             for part in parts_of_block:
                 a, c, count, first = part
                 pattern = [[kept * C, N2], [C, size], [size * C, many], [N2 * kept * C, a.size], [1, count]]
                 dst = outs[o].ap(pattern, offset=(a.start * N2 * kept + start) * C + c)  # [k2, i, j, a, c]
-                store(dst, y_sb[o * share : (o + 1) * share, :, first : first + a.size * count])
+                store(dst, y_sb[o * share : (o + 1) * share, :, first : first + a.size * count], queue)
 
 
 def _beside(products, sizes, odd):

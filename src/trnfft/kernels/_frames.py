@@ -6,7 +6,7 @@ signals that hold its padded ends.
 
 from trnfft.kernels._common import _load_repeated, _planes
 from trnfft.kernels._folded import _first_product, _held, _second_product, _slots, _widths
-from trnsci.nki import P_MAX, nisa, nl, store, tiles
+from trnsci.nki import P_MAX, move, nisa, nl, store, tiles
 
 
 def _frames(out_re_hbm, out_im_hbm, re_hbm, matrices_hbm, given_hbm, sizes):
@@ -49,8 +49,5 @@ def _cut(re_hbm, given_hbm, b, sizes):
             if low < high:
                 start = a * length + at + (low - a * T - begin) * hop
                 source = given_hbm if aside else re_hbm
-                nisa.dma_copy(
-                    dst=x_sb[low - b.start : high - b.start, 0],
-                    src=source.ap([[hop, high - low], [1, N]], offset=start),
-                )
+                move(x_sb[low - b.start : high - b.start, 0], source.ap([[hop, high - low], [1, N]], offset=start))
     return x_sb

@@ -5,7 +5,7 @@ of which half is given. Either way a quarter of the numbers belongs, conjugated,
 """
 
 from trnfft.kernels._common import _free, _planes, _table
-from trnsci.nki import P_MAX, Tile, load, nisa, nl, store, tiles
+from trnsci.nki import P_MAX, Tile, load, move, nisa, nl, store, tiles
 
 # Bytes of a partition that one load takes.
 MIRROR_BYTES = 16 * 1024
@@ -38,7 +38,7 @@ def _mirrored_rows(z_hbm, m, a, flip_sb, sizes):
     R = N1 * N2
     x_sb = nl.ndarray((m.size, a.size, R), dtype=z_hbm.dtype, buffer=nl.sbuf)  # [m, a, n2 k1]
     given = x_sb.ap([[a.size * R, m.size], [R, a.size], [N1, N2], [1, kept]], offset=0)  # [m, a, n2, k1]
-    nisa.dma_copy(dst=given, src=z_hbm[m.span, a.span])
+    move(given, z_hbm[m.span, a.span])
     beyond = N1 - kept
     if beyond > 0:
         high_sb = load(z_hbm[M - m.stop : M - m.start, a.span])  # [m, a, n2, k1]
@@ -99,14 +99,14 @@ def _completed(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, sizes):
     pieces = (width + P_MAX - 1) // P_MAX
     for p in range(2):
         given = planes[p].ap([[M, (R + 1) // 2], [read, A], [1, width]], offset=0)
-        nisa.dma_copy(dst=outs[p][0 : (R + 1) // 2], src=given)
+        move(outs[p][0 : (R + 1) // 2], given)
     for r in tiles(R // 2, P_MAX):
         for a in tiles(A, max(1, MIRROR_BYTES // (width * 4))):
             for p in range(2):
                 # X[M (R - r) - b] is the conjugate: one run of a row and what follows it.
                 x_sb = nl.ndarray((r.size, a.size, width), dtype=planes[p].dtype, buffer=nl.sbuf)  # [r, a, b]
                 at = a.start * read + r.start * M + M - M // 2
-                nisa.dma_copy(dst=x_sb, src=planes[p].ap([[M, r.size], [read, a.size], [1, width]], offset=at))
+                move(x_sb, planes[p].ap([[M, r.size], [read, a.size], [1, width]], offset=at))
                 y_sb = nl.ndarray((r.size, a.size, width), dtype=planes[p].dtype, buffer=nl.sbuf)  # [r, a, b]
                 for j in range(a.size):
                     for w in tiles(width, (width + pieces - 1) // pieces):

@@ -1,7 +1,7 @@
 """Passes of longer programs: one multiplication each, from HBM to HBM."""
 
 from trnfft.kernels._common import _leave, _load_lanes, _load_repeated, _load_table, _planes, _product, _rotate, _times
-from trnsci.nki import N_TILE, P_MAX, load, nisa, nl, store, tiles
+from trnsci.nki import N_TILE, P_MAX, load, move, nisa, nl, store, tiles
 
 # Tiles of a turn that share their transfers, and tiles of columns of one load of rows.
 SHARED = 8
@@ -204,7 +204,7 @@ def _runs(tile_sb, hbm, sizes, inward):
     if full > 0:
         view = hbm.ap([[run * step, full], [step, run], [1, width]], offset=offset)
         if inward:
-            nisa.dma_copy(dst=tile_sb[0:full], src=view)
+            move(tile_sb[0:full], view)
         else:
             nisa.dma_copy(dst=view, src=tile_sb[0:full])
     # The last run may be shorter.
@@ -212,6 +212,6 @@ def _runs(tile_sb, hbm, sizes, inward):
     if rest > 0:
         view = hbm.ap([[run * step, 1], [step, rest], [1, width]], offset=offset + full * run * step)
         if inward:
-            nisa.dma_copy(dst=tile_sb[full : full + 1, 0:rest], src=view)
+            move(tile_sb[full : full + 1, 0:rest], view)
         else:
             nisa.dma_copy(dst=view, src=tile_sb[full : full + 1, 0:rest])

@@ -12,7 +12,7 @@ begins, and sizes, which the step names in its first line; digits are in HBM bet
 Bound by the Tensor and the Vector Engine alike. Below 150 KiB a partition.
 """
 
-from trnsci.nki import N_TILE, P_MAX, WARM, nisa, nki, nl, tiles, warm_up
+from trnsci.nki import N_TILE, P_MAX, WARM, move, nisa, nki, nl, tiles, warm_up
 
 # Adding and subtracting this rounds to whole numbers, to nearest even.
 ROUND = 1.5 * 2.0**23
@@ -95,7 +95,7 @@ def _move(dst, dst_at, src, src_at, rows, dims):
         src_pattern.append([1, 1])
     for start in starts:
         at, source = start
-        nisa.dma_copy(dst=dst.ap(dst_pattern, offset=at), src=src.ap(src_pattern, offset=source))
+        move(dst.ap(dst_pattern, offset=at), src.ap(src_pattern, offset=source))
 
 
 def _pass(y_hbm, x_hbm, tables_hbm, table, sizes):
@@ -143,12 +143,12 @@ def _tables(tables_hbm, sizes, held, n, lanes):
     here_hbm = tables_hbm.ap(pattern, offset=table + n.start * S * rows)
     if lanes == 1:
         t_sb = nl.ndarray((rows, n.size, S, rows), dtype=nl.bfloat16, buffer=nl.sbuf)  # [r, n, S, k]
-        nisa.dma_copy(dst=t_sb, src=here_hbm)
+        move(t_sb, here_hbm)
         return t_sb
     held_sb = held[n.index % 2]
     for s in range(lanes):
         here = slice(s * rows, (s + 1) * rows)
-        nisa.dma_copy(dst=held_sb[here, 0 : n.size, :, here], src=here_hbm)
+        move(held_sb[here, 0 : n.size, :, here], here_hbm)
     return held_sb[:, 0 : n.size]
 
 
@@ -368,7 +368,7 @@ def _multiply(y_hbm, x_hbm, tables_hbm, table, sizes):
             x_sb.append(part_sb)
             by_sb = nl.ndarray((P, q.size, S), dtype=nl.bfloat16, buffer=nl.sbuf)  # [p, q, S]
             at = table + p * P * Q * S + q.start * S
-            nisa.dma_copy(dst=by_sb, src=tables_hbm.ap([[Q * S, P], [S, q.size], [1, S]], offset=at))
+            move(by_sb, tables_hbm.ap([[Q * S, P], [S, q.size], [1, S]], offset=at))
             w_sb.append(by_sb)
         for part in range(2):
             y_sb = _multiplied(x_sb, (w_sb[part], w_sb[1 - part]), inside, nl.add if part == 1 else nl.subtract)

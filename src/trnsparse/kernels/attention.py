@@ -59,7 +59,7 @@ def attention(qT_hbm, kT_hbm, v_hbm, hidden_hbm, pointers=(), columns=(), slots=
     rows = len(pointers) - 1
     lse_hbm = nl.ndarray((H, P_MAX, rows), dtype=nl.float32, buffer=nl.shared_hbm)  # [H, p, n]
     identity_sb = _identity(hidden_hbm.dtype)
-    hidden_sb = load(hidden_hbm)  # [p, T * p]
+    hidden_sb = load(hidden_hbm, "compiler")  # [p, T * p]
     warm_up(warm)
     _exponentials()
     width = 2 if v_hbm.dtype in (nl.bfloat16, nl.float16) else 4

@@ -132,12 +132,12 @@ def _extra(extra_hbm, i, m, n):
     B, M, N = extra_hbm.shape
     at = min(i, B - 1)
     if M > 1 and N > 1:
-        return load(extra_hbm[at, m.span, n.span])  # [m, n]
+        return load(extra_hbm[at, m.span, n.span], "compiler")  # [m, n]
     if N == 1 and M > 1:
-        return load(extra_hbm[at, m.span, 0:1])  # [m, 1]
+        return load(extra_hbm[at, m.span, 0:1], "compiler")  # [m, 1]
     # One row for all partitions: a product with a column of ones.
     columns = n.span if N > 1 else slice(0, 1)
-    row_sb = load(extra_hbm[at, 0:1, columns])  # [1, n]
+    row_sb = load(extra_hbm[at, 0:1, columns], "compiler")  # [1, n]
     ones_sb = filled((1, m.size), 1.0)  # [1, m]
     rows_ps = nl.ndarray((m.size, row_sb.shape[1]), dtype=nl.float32, buffer=nl.psum)  # [m, n]
     nisa.nc_matmul(dst=rows_ps, stationary=ones_sb, moving=row_sb, accumulate=False)

@@ -61,7 +61,7 @@ def _virtual(vir_hbm, column_hbm):
     vir_sb = _on_every_partition(vir_hbm)  # [P, V]
     column_sb = []
     for v in tiles(column_hbm.shape[0], M_TILE):
-        column_sb.append(load(column_hbm[v.span, 0:1]))  # [v, 1]
+        column_sb.append(load(column_hbm[v.span, 0:1], "compiler"))  # [v, 1]
     return vir_sb, column_sb
 
 
@@ -82,7 +82,7 @@ def _summed(totals_sb):
 def _on_every_partition(row_hbm):
     """Broadcast a row [1, N] to all partitions by a product with a column of ones."""
     N = row_hbm.shape[1]
-    row_sb = load(row_hbm)  # [1, N]
+    row_sb = load(row_hbm, "compiler")  # [1, N]
     ones_sb = filled((1, P_MAX), 1.0)  # [1, P]
     rows_sb = nl.ndarray((P_MAX, N), dtype=nl.float32, buffer=nl.sbuf)  # [P, N]
     for n in tiles(N, N_TILE):
