@@ -27,7 +27,7 @@ from trnsolver.tiles import near_one
 
 Method = Literal["auto", "polar", "jacobi"]
 # From here on the polar factors are predicted to be faster, on every generation.
-N_MIN = 6
+N_MIN = 10
 
 
 class SVD(NamedTuple):
@@ -67,7 +67,7 @@ def svd(
         a: [..., M, N].
         full_matrices: ``u`` [..., M, M] and ``vh`` [..., N, N]; otherwise K = min(M, N) columns and rows of them.
         method: of the kernels: ``polar``, the polar factors and `eigh` of the symmetric one; ``jacobi``, one-sided; or
-            ``auto``, the one predicted to be faster, which is ``polar`` from 6 columns on, and where it does not
+            ``auto``, the one predicted to be faster, which is ``polar`` from 10 columns on, and where it does not
             converge ``jacobi``, with a warning. PyTorch has but one method, and refuses the names of kernels.
         out: where the results go, one tensor for each; they must fit and share no memory with an operand.
 

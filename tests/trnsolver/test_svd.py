@@ -220,7 +220,7 @@ def test_auto_takes_the_method_predicted_to_be_faster(target):
             return trnsci.plan(svd, torch.empty((n, n), device="meta"), method=method).predicted[target]
 
     assert predicted(2, "auto") == predicted(2, "jacobi") < predicted(2, "polar")
-    assert predicted(6, "auto") == predicted(6, "polar") < predicted(6, "jacobi")
+    assert predicted(10, "auto") == predicted(10, "polar") < predicted(10, "jacobi")
 
 
 def test_too_many_rows_for_the_chip():

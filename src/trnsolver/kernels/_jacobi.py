@@ -10,6 +10,7 @@ from trnsci.nki import (
     P_MAX,
     elementwise,
     filled,
+    keep_up,
     multiply_add,
     nisa,
     nl,
@@ -27,37 +28,33 @@ TINY = 1e-37
 NEGLIGIBLE = 8 * 2.0**-24
 
 
-def _rotation(q_sb, half_sb, e_sb, delta_sb, masks_sb, *, pattern, small_sb, floor):
+def _rotation(q_sb, half_sb, e_sb, kept_sb, delta_sb, *, masks_sb, pattern, small_sb, spare):
     """Set q to the rotations that make all pairs orthogonal, and the moves to the next seats, for every group.
 
-    e holds twice the inner product of each pair, delta the square of the lower one less that of the upper one. Pairs
-    with a square of e up to the floor stay: turning rounding errors by large angles would only make more of them.
+    e holds twice the inner product of each pair, delta the square of the lower one less that of the upper one; kept is
+    e, and 0 for pairs that stay: turning rounding errors by large angles would only make more of them.
     """
     size = q_sb.shape[0]
     groups = q_sb.shape[1]
-    ee_sb, sum_sb, root_sb, sign_sb, t_sb, c_sb, sine_sb = small_sb[1:8]
+    ee_sb, sum_sb, root_sb, sign_sb, t_sb, c_sb = small_sb[2:8]
     nisa.tensor_scalar(dst=ee_sb, data=e_sb, op0=nl.power, operand0=2.0, op1=nl.add, operand1=TINY)
-    # t = 2e / (delta + sign(delta) sqrt(delta**2 + 4e**2)), the smaller root; both halves of a pair compute the same.
-    nisa.tensor_scalar(dst=sign_sb, data=delta_sb, op0=nl.greater_equal, operand0=0.0, op1=nl.subtract, operand1=0.5)
+    keep_up(masks_sb[0], ee_sb, spare)
+    # t = 2e sign(delta) / (abs(delta) + sqrt(delta**2 + 4e**2)), the smaller root; both halves compute the same.
     nisa.scalar_tensor_tensor(dst=sum_sb, data=delta_sb, op0=nl.power, operand0=2.0, op1=nl.add, operand1=ee_sb)
-    nisa.scalar_tensor_tensor(dst=root_sb, data=sum_sb, op0=nl.power, operand0=0.5, op1=nl.multiply, operand1=sign_sb)
-    multiply_add(root_sb, delta_sb, 0.5, root_sb)
-    nisa.reciprocal(dst=root_sb, data=root_sb)
-    if floor > 0:
-        nisa.scalar_tensor_tensor(
-            dst=root_sb, data=ee_sb, op0=nl.greater, operand0=floor, op1=nl.multiply, operand1=root_sb
-        )
-    nisa.scalar_tensor_tensor(dst=t_sb, data=e_sb, op0=nl.multiply, operand0=0.5, op1=nl.multiply, operand1=root_sb)
+    nisa.tensor_scalar(dst=c_sb, data=delta_sb, op0=nl.abs, operand0=None)
+    nisa.tensor_scalar(dst=sign_sb, data=delta_sb, op0=nl.greater_equal, operand0=0.0, op1=nl.subtract, operand1=0.5)
+    nisa.scalar_tensor_tensor(dst=root_sb, data=sum_sb, op0=nl.power, operand0=0.5, op1=nl.add, operand1=c_sb)
+    nisa.scalar_tensor_tensor(
+        dst=sign_sb, data=sign_sb, op0=nl.multiply, operand0=2.0, op1=nl.multiply, operand1=kept_sb
+    )
+    nisa.scalar_tensor_tensor(dst=t_sb, data=root_sb, op0=nl.power, operand0=-1.0, op1=nl.multiply, operand1=sign_sb)
     nisa.tensor_scalar(dst=sum_sb, data=t_sb, op0=nl.power, operand0=2.0, op1=nl.add, operand1=1.0)
     nisa.tensor_scalar(dst=c_sb, data=sum_sb, op0=nl.power, operand0=-0.5)
-    nisa.scalar_tensor_tensor(dst=sine_sb, data=sum_sb, op0=nl.power, operand0=-0.5, op1=nl.multiply, operand1=t_sb)
     for g in range(groups):
-        nisa.activation(
-            dst=half_sb[0:size, g, 0:size], op=nl.copy, data=masks_sb[pattern], scale=c_sb[0:size, g : g + 1]
-        )
-        multiply_add(
-            q_sb[0:size, g, 0:size], masks_sb[pattern + 1], sine_sb[0:size, g : g + 1], half_sb[0:size, g, 0:size]
-        )
+        # q = cos (one pattern + tan the other)
+        half = half_sb[0:size, g, 0:size]
+        multiply_add(half, masks_sb[pattern + 1], t_sb[0:size, g : g + 1], masks_sb[pattern])
+        nisa.tensor_scalar(dst=q_sb[0:size, g, 0:size], data=half, op0=nl.multiply, operand0=c_sb[0:size, g : g + 1])
 
 
 def _multiply(dst_sb, stationary_sb, moving_sb):

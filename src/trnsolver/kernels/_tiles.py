@@ -48,13 +48,11 @@ def _store_state(x_sb, r_sb, d_sb, N, stores):
 
 
 def _inner(x_sb, y_sb, ones_sb):
-    """Inner products of columns, in every partition."""
+    """Inner products of columns, in every partition, in PSUM."""
     K = x_sb[0].shape[1]
     sum_ps = nl.ndarray((P_MAX, K), dtype=nl.float32, buffer=nl.psum)  # [n, K]
     for i in range(len(x_sb)):
         m = x_sb[i].shape[0]
         each_sb = elementwise(x_sb[i], y_sb[i], nl.multiply)  # [m, K]
         nisa.nc_matmul(dst=sum_ps, stationary=ones_sb[0:m, 0:P_MAX], moving=each_sb, accumulate=i > 0)
-    sum_sb = nl.ndarray((P_MAX, K), dtype=nl.float32, buffer=nl.sbuf)  # [n, K]
-    nisa.tensor_copy(dst=sum_sb, src=sum_ps)
-    return sum_sb
+    return sum_ps

@@ -89,11 +89,9 @@ def _reflection(a_sb, products_sb, diagonal_sb, scale_sb, small_sb, *, k, planes
     nisa.tensor_scalar(dst=kept, data=square, op0=nl.greater, operand0=NOTHING)
     nisa.tensor_scalar(dst=length, data=square, op0=nl.power, operand0=0.5)
     # 1 / (square + size of the first entry times length), both positive: no cancellation.
-    nisa.tensor_scalar(dst=size, data=size, op0=nl.power, operand0=0.5)
-    nisa.tensor_tensor(dst=scale, data1=size, data2=length, op=nl.multiply)
+    nisa.scalar_tensor_tensor(dst=scale, data=size, op0=nl.power, operand0=0.5, op1=nl.multiply, operand1=length)
     nisa.tensor_tensor(dst=scale, data1=scale, data2=square, op=nl.add)
-    nisa.tensor_scalar(dst=scale, data=scale, op0=nl.maximum, operand0=NOTHING)
-    nisa.reciprocal(dst=scale, data=scale)
+    nisa.tensor_scalar(dst=scale, data=scale, op0=nl.maximum, operand0=NOTHING, op1=nl.power, operand1=-1.0)
     nisa.tensor_tensor(dst=scale, data1=scale, data2=kept, op=nl.multiply)
     # The diagonal entry is the length, opposite to the first entry; what is too short to reflect stays as it is.
     _multiplied(phase, phase, _at(small_sb, whole, 3, [[0, planes]]), nisa.engine.vector)

@@ -4,40 +4,41 @@ The matrix and all vectors stay in SBUF. Inner products over partitions are prod
 the sum in every partition, where the next instruction wants it. Bound by the chain of a step, not by the products.
 """
 
-from trnsci.nki import M_TILE, N_TILE, P_MAX, QUEUES, nisa, nki, nl, store, tiles
+from trnsci.nki import M_TILE, N_TILE, P_MAX, QUEUES, SPARE, keep_up, nisa, nki, nl, store, tiles
 from trnsolver.kernels._tiles import _accumulate, _inner, _load_state, _store_state
 
 N_MAX = 16 * P_MAX
 K_MAX = N_TILE
 # Added to denominators: a column that is done has 0 / 0 steps to go.
 TINY = 1e-37
-# What a search may choose: queues.
-CHOICES = {"loads": QUEUES, "stores": QUEUES}
+# What a search may choose: columns of products that keep the clock up, queues.
+CHOICES = {"spare": SPARE, "loads": QUEUES, "stores": QUEUES}
 
 
 @nki.jit
-def cg(a_hbm, x_hbm, r_hbm, d_hbm, steps=16, loads="compiler", stores="compiler"):
+def cg(a_hbm, x_hbm, r_hbm, d_hbm, steps=16, spare=0, loads="compiler", stores="compiler"):
     N, K = x_hbm.shape
     history_hbm = nl.ndarray((steps, K), dtype=nl.float32, buffer=nl.shared_hbm)  # [steps, K]
     a_sb, x_sb, r_sb, d_sb, ones_sb = _load_state(a_hbm, x_hbm, r_hbm, d_hbm, loads)
     q_sb = []
     for m in tiles(N, M_TILE):
         q_sb.append(nl.ndarray((m.size, K), dtype=nl.float32, buffer=nl.sbuf))  # [m, K]
-    rr_sb = _inner(r_sb, r_sb, ones_sb)
+    rr_ps = _inner(r_sb, r_sb, ones_sb)
     for step in range(steps):
         for m in tiles(N, M_TILE):
             q_ps = nl.ndarray((m.size, K), dtype=nl.float32, buffer=nl.psum)  # [m, K]
             _accumulate(q_ps, a_sb, d_sb, m.span, slice(0, K))
             nisa.tensor_copy(dst=q_sb[m.index], src=q_ps)
-        alpha_sb = _quotient(rr_sb, _inner(d_sb, q_sb, ones_sb))
+        alpha_sb = _quotient(rr_ps, _inner(d_sb, q_sb, ones_sb))
+        keep_up(ones_sb, alpha_sb, spare)
         for m in tiles(N, M_TILE):
             _add(r_sb[m.index], alpha_sb, q_sb[m.index], nl.subtract, nisa.engine.vector)
             # nothing waits for x
             _add(x_sb[m.index], alpha_sb, d_sb[m.index], nl.add, nisa.engine.gpsimd)
-        next_sb = _inner(r_sb, r_sb, ones_sb)
-        store(history_hbm[step : step + 1, 0:K], next_sb[0:1, 0:K], stores)
-        beta_sb = _quotient(next_sb, rr_sb)
-        rr_sb = next_sb
+        next_ps = _inner(r_sb, r_sb, ones_sb)
+        store(history_hbm[step : step + 1, 0:K], next_ps[0:1, 0:K], stores)
+        beta_sb = _quotient(next_ps, rr_ps)
+        rr_ps = next_ps
         for m in tiles(N, M_TILE):
             nisa.tensor_tensor(dst=d_sb[m.index], data1=d_sb[m.index], data2=beta_sb[0 : m.size, 0:K], op=nl.multiply)
             nisa.tensor_tensor(dst=d_sb[m.index], data1=d_sb[m.index], data2=r_sb[m.index], op=nl.add)
@@ -45,12 +46,11 @@ def cg(a_hbm, x_hbm, r_hbm, d_hbm, steps=16, loads="compiler", stores="compiler"
     return x_out, r_out, d_out, history_hbm
 
 
-def _quotient(x_sb, y_sb):
-    K = x_sb.shape[1]
+def _quotient(x_ps, y_ps):
+    K = x_ps.shape[1]
     quotient_sb = nl.ndarray((P_MAX, K), dtype=nl.float32, buffer=nl.sbuf)  # [n, K]
-    nisa.tensor_scalar(dst=quotient_sb, data=y_sb, op0=nl.add, operand0=TINY)
-    nisa.reciprocal(dst=quotient_sb, data=quotient_sb)
-    nisa.tensor_tensor(dst=quotient_sb, data1=quotient_sb, data2=x_sb, op=nl.multiply)
+    nisa.tensor_scalar(dst=quotient_sb, data=y_ps, op0=nl.add, operand0=TINY, op1=nl.power, operand1=-1.0)
+    nisa.tensor_tensor(dst=quotient_sb, data1=quotient_sb, data2=x_ps, op=nl.multiply)
     return quotient_sb
 
 

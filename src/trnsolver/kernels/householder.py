@@ -11,9 +11,11 @@ from trnsci.nki import (
     N_TILE,
     P_MAX,
     QUEUES,
+    SPARE,
     Axis,
     elementwise,
     filled,
+    keep_up,
     load,
     load_each,
     multiply_add,
@@ -36,12 +38,12 @@ N_MAX = 8 * P_MAX
 LEAST = 1e-30
 # How a launch that would be too long a program may be cut.
 AXES = (Axis(1, {"a_hbm": 0}, (0, 0)),)
-# What a search may choose: queues.
-CHOICES = {"loads": QUEUES}
+# What a search may choose: columns of products that keep the clock up, queues.
+CHOICES = {"spare": SPARE, "loads": QUEUES}
 
 
 @nki.jit
-def householder(a_hbm, masks_hbm, loads="compiler"):
+def householder(a_hbm, masks_hbm, spare=0, loads="compiler"):
     B, M, N = a_hbm.shape
     q_hbm = nl.ndarray((B, M, N), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, M, N]
     r_hbm = nl.ndarray((B, N, N), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, N, N]
@@ -52,12 +54,12 @@ def householder(a_hbm, masks_hbm, loads="compiler"):
             rows_sb.append(load(a_hbm[b, m.span, 0:N], loads))  # [m, N]
         blocks = []
         for k in tiles(N, M_TILE):
-            blocks.append(_panel(r_hbm, rows_sb, masks_sb, b, k))
+            blocks.append(_panel(r_hbm, rows_sb, masks_sb, b, k, spare=spare))
         _form(q_hbm, blocks, masks_sb, b)
     return q_hbm, r_hbm
 
 
-def _panel(r_hbm, rows_sb, masks_sb, b, k):
+def _panel(r_hbm, rows_sb, masks_sb, b, k, *, spare):
     """Factor one block of columns and apply its reflections to those on its right."""
     N = r_hbm.shape[1]
     w = k.size
@@ -72,7 +74,7 @@ def _panel(r_hbm, rows_sb, masks_sb, b, k):
     for i in range(len(parts)):
         transpose_into(p_sb[0:w, start : start + parts[i]], rows_sb[k.index + i][0 : parts[i], k.span])
         start = start + parts[i]
-    v0_sb, alpha_sb, flag_sb = _reflect(p_sb, eye_sb)
+    v0_sb, alpha_sb, flag_sb = _reflect(p_sb, eye_sb, spare)
     vT_sb = _vectors(p_sb, v0_sb, flag_sb, eye_sb)
     _store_triangle(r_hbm, p_sb, alpha_sb, eye_sb, b=b, k=k)
     v_sb = []
@@ -87,7 +89,7 @@ def _panel(r_hbm, rows_sb, masks_sb, b, k):
     return v_sb, vT_sb, tT_sb
 
 
-def _reflect(p_sb, eye_sb):
+def _reflect(p_sb, eye_sb, spare):
     """Reflections of all columns of the panel. Column j keeps its tail; its head and the new diagonal are returned."""
     w = p_sb.shape[0]
     L = p_sb.shape[1]
@@ -105,7 +107,6 @@ def _reflect(p_sb, eye_sb):
     nisa.memset(dst=alpha_sb, value=0.0)
     nisa.memset(dst=flag_sb, value=0.0)
     inner_sb = nl.ndarray((w, 1), dtype=nl.float32, buffer=nl.sbuf)  # [w, 1]
-    square_sb = nl.ndarray((w, 1), dtype=nl.float32, buffer=nl.sbuf)  # [w, 1]
     one_sb = []
     for _i in range(7):
         one_sb.append(nl.ndarray((w, 1), dtype=nl.float32, buffer=nl.sbuf))  # [w, 1]
@@ -115,37 +116,33 @@ def _reflect(p_sb, eye_sb):
         nisa.tensor_scalar(dst=select_sb, data=ones_sb, op0=nl.multiply, operand0=mine_sb)
         for c in tiles(L - j, N_TILE):
             x_ps = nl.ndarray((w, c.size), dtype=nl.float32, buffer=nl.psum)  # [w, c]
-            nisa.nc_matmul(dst=x_ps, stationary=select_sb, moving=p_sb[0:w, j + c.start : j + c.stop], accumulate=False)
-            nisa.activation(dst=x_sb[0:w, j + c.start : j + c.stop], op=nl.copy, data=x_ps)
-        nisa.tensor_tensor(dst=each_sb[0:w, j:L], data1=x_sb[0:w, j:L], data2=p_sb[0:w, j:L], op=nl.multiply)
+            here = slice(j + c.start, j + c.stop)
+            nisa.nc_matmul(dst=x_ps, stationary=select_sb, moving=p_sb[0:w, here], accumulate=False)
+            nisa.tensor_tensor(dst=each_sb[0:w, here], data1=x_ps, data2=p_sb[0:w, here], op=nl.multiply)
+            nisa.activation(dst=x_sb[0:w, here], op=nl.copy, data=x_ps)
         nisa.tensor_reduce(dst=inner_sb, op=nl.add, data=each_sb[0:w, j:L], axis=1)
         own_ps = nl.ndarray((w, 1), dtype=nl.float32, buffer=nl.psum)  # [w, 1]
         nisa.nc_matmul(dst=own_ps, stationary=select_sb, moving=inner_sb, accumulate=False)
-        nisa.tensor_copy(dst=square_sb, src=own_ps)
+        keep_up(ones_sb, inner_sb, spare)
         first_sb = x_sb[0:w, j : j + 1]
-        nisa.tensor_scalar(dst=some_sb, data=square_sb, op0=nl.greater, operand0=LEAST)
+        # root = sign(x0) norm(x); v = x with x0 + root as head; tau = 1 / (norm**2 + x0 root).
         nisa.tensor_scalar(
             dst=sign_sb, data=first_sb, op0=nl.greater_equal, operand0=0.0, op1=nl.subtract, operand1=0.5
         )
-        nisa.tensor_scalar(dst=root_sb, data=square_sb, op0=nl.power, operand0=0.5, op1=nl.multiply, operand1=some_sb)
-        # root becomes sign(x0) norm(x); v = x with x0 + root as head; tau = 1 / (norm**2 + x0 root).
+        nisa.tensor_tensor(dst=sign_sb, data1=sign_sb, data2=sign_sb, op=nl.add)
         nisa.scalar_tensor_tensor(
-            dst=root_sb, data=sign_sb, op0=nl.multiply, operand0=2.0, op1=nl.multiply, operand1=root_sb
+            dst=root_sb, data=own_ps, op0=nl.power, operand0=0.5, op1=nl.multiply, operand1=sign_sb
         )
-        multiply_add(tau_sb, first_sb, root_sb, square_sb)
-        nisa.tensor_scalar(dst=tau_sb, data=tau_sb, op0=nl.maximum, operand0=LEAST)
-        nisa.reciprocal(dst=tau_sb, data=tau_sb)
-        nisa.tensor_tensor(dst=head_sb, data1=first_sb, data2=root_sb, op=nl.add)
+        multiply_add(tau_sb, first_sb, root_sb, own_ps)
+        nisa.tensor_scalar(dst=tau_sb, data=tau_sb, op0=nl.maximum, operand0=LEAST, op1=nl.power, operand1=-1.0)
+        nisa.tensor_scalar(dst=some_sb, data=own_ps, op0=nl.greater, operand0=LEAST)
+        after = after_sb[0:w, j : j + 1]
+        nisa.tensor_tensor(dst=after, data1=after, data2=some_sb, op=nl.multiply)
         multiply_add(weight_sb, p_sb[0:w, j : j + 1], root_sb, inner_sb)
-        nisa.tensor_tensor(dst=tau_sb, data1=tau_sb, data2=some_sb, op=nl.multiply)
         nisa.tensor_scalar(
-            dst=weight_sb,
-            data=weight_sb,
-            op0=nl.multiply,
-            operand0=tau_sb,
-            op1=nl.multiply,
-            operand1=after_sb[0:w, j : j + 1],
+            dst=weight_sb, data=weight_sb, op0=nl.multiply, operand0=tau_sb, op1=nl.multiply, operand1=after
         )
+        nisa.tensor_tensor(dst=head_sb, data1=first_sb, data2=root_sb, op=nl.add)
         if j + 1 < L:
             multiply_add(p_sb[0:w, j + 1 : L], x_sb[0:w, j + 1 : L], weight_sb, p_sb[0:w, j + 1 : L])
         multiply_add(p_sb[0:w, j : j + 1], head_sb, weight_sb, p_sb[0:w, j : j + 1])

@@ -6,7 +6,7 @@ blocks of 64 rows each; a round diagonalises all pairs of blocks on chip, then t
 products, and blocks move as positions do. Bound by the chain of a step: about 20 dependent instructions.
 """
 
-from trnsci.nki import P_MAX, QUEUES, Axis, load_each, nisa, nki, nl, store, tiles, transpose_into
+from trnsci.nki import P_MAX, QUEUES, SPARE, Axis, keep_up, load_each, nisa, nki, nl, store, tiles, transpose_into
 from trnsolver.kernels._jacobi import (
     GROUP,
     NEGLIGIBLE,
@@ -23,27 +23,28 @@ from trnsolver.kernels._jacobi import (
 N_MAX = 8 * P_MAX
 # How a launch that would be too long a program may be cut.
 AXES = (Axis(1, {"a_hbm": 0}, (0, 0, 0)),)
-# What a search may choose: queues.
-CHOICES = {"loads": QUEUES}
+# What a search may choose: columns of products that keep the clock up, queues.
+CHOICES = {"spare": SPARE, "loads": QUEUES}
 
 
 @nki.jit
-def jacobi(a_hbm, masks_hbm, sweeps=10, loads="compiler"):
+def jacobi(a_hbm, masks_hbm, sweeps=10, spare=0, loads="compiler"):
     B, N, _ = a_hbm.shape
     w_hbm = nl.ndarray((B, N, 1), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, N, 1]
     vT_hbm = nl.ndarray((B, N, N), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, N, N]
     left_hbm = nl.ndarray((B, 1, 1), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, 1, 1]
     masks_sb = load_each(masks_hbm, loads)
+    keep_up(masks_sb[0], masks_sb[7], 8 * spare)
     if N <= P_MAX:
         for b in tiles(B, GROUP):
-            _small(w_hbm, vT_hbm, left_hbm, a_hbm, masks_sb, b=b, sweeps=sweeps)
+            _small(w_hbm, vT_hbm, left_hbm, a_hbm, masks_sb, b=b, sweeps=sweeps, spare=spare)
     else:
         for b in range(B):
-            _large(w_hbm, vT_hbm, left_hbm, a_hbm, masks_sb, b=b, sweeps=sweeps)
+            _large(w_hbm, vT_hbm, left_hbm, a_hbm, masks_sb, b=b, sweeps=sweeps, spare=spare)
     return w_hbm, vT_hbm, left_hbm
 
 
-def _small(w_hbm, vT_hbm, left_hbm, a_hbm, masks_sb, *, b, sweeps):
+def _small(w_hbm, vT_hbm, left_hbm, a_hbm, masks_sb, *, b, sweeps, spare):
     """A few matrices side by side in the free dimension."""
     N = a_hbm.shape[1]
     size = masks_sb[0].shape[0]
@@ -56,7 +57,7 @@ def _small(w_hbm, vT_hbm, left_hbm, a_hbm, masks_sb, *, b, sweeps):
         nisa.tensor_copy(dst=wT_sb[0:size, g, 0:size], src=masks_sb[0])
     for _sweep in range(sweeps):
         for _step in range(size - 1):
-            _rotate(work, masks_sb, 3)
+            _rotate(work, masks_sb, 3, spare)
     _finish(w_hbm, vT_hbm, left_hbm, work, masks_sb, b=b)
 
 
@@ -99,12 +100,12 @@ def _workspace(masks_sb, groups):
     return s_sb, wT_sb, eyes_sb, scratch_sb, d_sb, pairs_sb, other_sb, q_sb, half_sb, small_sb
 
 
-def _rotate(work, masks_sb, pattern):
+def _rotate(work, masks_sb, pattern, spare):
     """One step: s becomes q.T s q and wT becomes q.T wT, for every group."""
     s_sb, wT_sb, eyes_sb, scratch_sb, d_sb, pairs_sb, other_sb, q_sb, half_sb, small_sb = work
     size = s_sb.shape[0]
     groups = s_sb.shape[1]
-    e_sb = small_sb[0]
+    e_sb, kept_sb = small_sb[0:2]
     nisa.tensor_tensor(dst=other_sb, data1=s_sb, data2=pairs_sb, op=nl.multiply)
     nisa.tensor_reduce(dst=e_sb, op=nl.add, data=other_sb, axis=2)
     # Rounding leaves s not quite symmetric; both halves of a pair must see one angle.
@@ -115,13 +116,17 @@ def _rotate(work, masks_sb, pattern):
     delta_ps = nl.ndarray((size, groups), dtype=nl.float32, buffer=nl.psum)  # [n, g]
     nisa.nc_matmul(dst=delta_ps, stationary=masks_sb[2], moving=d_sb, accumulate=False)
     # Entries are at most 1.
-    _rotation(q_sb, half_sb, e_ps, delta_ps, masks_sb, pattern=pattern, small_sb=small_sb, floor=(2 * NEGLIGIBLE) ** 2)
+    nisa.tensor_scalar(dst=kept_sb, data=e_ps, op0=nl.abs, operand0=None, op1=nl.greater, operand1=2 * NEGLIGIBLE)
+    nisa.tensor_tensor(dst=kept_sb, data1=kept_sb, data2=e_ps, op=nl.multiply)
+    _rotation(
+        q_sb, half_sb, e_ps, kept_sb, delta_ps, masks_sb=masks_sb, pattern=pattern, small_sb=small_sb, spare=spare
+    )
     _multiply(other_sb, s_sb, q_sb)
     _multiply(s_sb, other_sb, q_sb)
     _multiply(wT_sb, q_sb, wT_sb)
 
 
-def _large(w_hbm, vT_hbm, left_hbm, a_hbm, masks_sb, *, b, sweeps):
+def _large(w_hbm, vT_hbm, left_hbm, a_hbm, masks_sb, *, b, sweeps, spare):
     """Blocks of 64 rows play the part of rows."""
     N = a_hbm.shape[1]
     rows = tiles(N, P_MAX)
@@ -147,10 +152,10 @@ def _large(w_hbm, vT_hbm, left_hbm, a_hbm, masks_sb, *, b, sweeps):
             # Rows of one block meet once a sweep, in its first round; after that only those of different blocks.
             if rnd == 0:
                 for _step in range(P_MAX - 1):
-                    _rotate(work, masks_sb, 3)
+                    _rotate(work, masks_sb, 3, spare)
             else:
                 for _step in range(P_MAX // 2):
-                    _rotate(work, masks_sb, 5)
+                    _rotate(work, masks_sb, 5, spare)
             for g in range(T):
                 transpose_into(w_sb[0:P_MAX, g, 0:P_MAX], wT_sb[0:P_MAX, g, 0:P_MAX])
             _turn_columns(b_sb, a_sb, w_sb, seats)

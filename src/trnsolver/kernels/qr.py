@@ -145,7 +145,7 @@ def _store_squares(square_hbm, h_sb, b):
         scratch_sb = nl.ndarray((k.size, N), dtype=nl.float32, buffer=nl.sbuf)  # [k, N]
         sum_sb = nl.ndarray((k.size, 1), dtype=nl.float32, buffer=nl.sbuf)  # [k, 1]
         nisa.activation_reduce(dst=scratch_sb, op=nl.square, data=h_sb[k.index], reduce_op=nl.add, reduce_res=sum_sb)
-        store(square_hbm[b, k.span, 0:1], sum_sb)
+        store(square_hbm[b, k.span, 0:1], sum_sb, "compiler")
 
 
 def _sweep(q_sb, qT_sb, h_sb, last):

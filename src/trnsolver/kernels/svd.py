@@ -6,7 +6,22 @@ small singular values keep their digits. Rotations, seats and blocks are those o
 two passes over all rows a step.
 """
 
-from trnsci.nki import N_TILE, P_MAX, QUEUES, Axis, filled, load_each, nisa, nki, nl, store, tiles, transpose_into
+from trnsci.nki import (
+    N_TILE,
+    P_MAX,
+    QUEUES,
+    SPARE,
+    Axis,
+    filled,
+    keep_up,
+    load_each,
+    nisa,
+    nki,
+    nl,
+    store,
+    tiles,
+    transpose_into,
+)
 from trnsolver.kernels._jacobi import (
     GROUP,
     NEGLIGIBLE,
@@ -22,26 +37,27 @@ from trnsolver.kernels._jacobi import (
 N_MAX = 8 * P_MAX
 # How a launch that would be too long a program may be cut.
 AXES = (Axis(1, {"r_hbm": 0}, (0, 0)),)
-# What a search may choose: queues.
-CHOICES = {"loads": QUEUES}
+# What a search may choose: columns of products that keep the clock up, queues.
+CHOICES = {"spare": SPARE, "loads": QUEUES}
 
 
 @nki.jit
-def svd(r_hbm, masks_hbm, sweeps=10, loads="compiler"):
+def svd(r_hbm, masks_hbm, sweeps=10, spare=0, loads="compiler"):
     B, N, _ = r_hbm.shape
     x_hbm = nl.ndarray((B, N, N), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, N, N]
     wT_hbm = nl.ndarray((B, N, N), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, N, N]
     masks_sb = load_each(masks_hbm, loads)
+    keep_up(masks_sb[0], masks_sb[7], 8 * spare)
     if N <= P_MAX:
         for b in tiles(B, GROUP):
-            _small(x_hbm, wT_hbm, r_hbm, masks_sb, b=b, sweeps=sweeps)
+            _small(x_hbm, wT_hbm, r_hbm, masks_sb, b=b, sweeps=sweeps, spare=spare)
     else:
         for b in range(B):
-            _large(x_hbm, wT_hbm, r_hbm, masks_sb, b=b, sweeps=sweeps)
+            _large(x_hbm, wT_hbm, r_hbm, masks_sb, b=b, sweeps=sweeps, spare=spare)
     return x_hbm, wT_hbm
 
 
-def _small(x_hbm, wT_hbm, r_hbm, masks_sb, *, b, sweeps):
+def _small(x_hbm, wT_hbm, r_hbm, masks_sb, *, b, sweeps, spare):
     """A few matrices side by side."""
     N = r_hbm.shape[1]
     size = masks_sb[0].shape[0]
@@ -55,13 +71,13 @@ def _small(x_hbm, wT_hbm, r_hbm, masks_sb, *, b, sweeps):
         nisa.tensor_copy(dst=w_sb[0:size, g, 0:size], src=masks_sb[0])
     for _sweep in range(sweeps):
         for _step in range(size - 1):
-            _rotate(x_sb, work, masks_sb, 3)
+            _rotate(x_sb, work, masks_sb, 3, spare)
     for g in range(b.size):
         store(x_hbm[b.start + g, 0:N, 0:N], x_sb[g][0:N, 0:N])
         _polish(wT_hbm, w_sb[0:size, g, 0:size], masks_sb, b.start + g)
 
 
-def _large(x_hbm, wT_hbm, r_hbm, masks_sb, *, b, sweeps):
+def _large(x_hbm, wT_hbm, r_hbm, masks_sb, *, b, sweeps, spare):
     """Tiles of two blocks of 64 rows each; after a round, blocks move."""
     N = r_hbm.shape[1]
     rows = tiles(N, P_MAX)
@@ -87,10 +103,10 @@ def _large(x_hbm, wT_hbm, r_hbm, masks_sb, *, b, sweeps):
             # Rows of one block meet once a sweep, in its first round; after that only those of different blocks.
             if rnd == 0:
                 for _step in range(P_MAX - 1):
-                    _rotate(x_sb, work, masks_sb, 3)
+                    _rotate(x_sb, work, masks_sb, 3, spare)
             else:
                 for _step in range(P_MAX // 2):
-                    _rotate(x_sb, work, masks_sb, 5)
+                    _rotate(x_sb, work, masks_sb, 5, spare)
             for g in range(T):
                 transpose_into(transposed_sb[0:P_MAX, g, 0:P_MAX], w_sb[0:P_MAX, g, 0:P_MAX])
             _move(v_sb, b_sb, transposed_sb, seats)
@@ -122,13 +138,13 @@ def _workspace(size, groups, M):
     return w_sb, q_sb, half_sb, each_sb, square_sb, d_sb, small_sb
 
 
-def _rotate(x_sb, work, masks_sb, pattern):
+def _rotate(x_sb, work, masks_sb, pattern, spare):
     """One step: rows x become q.T x and w becomes q.T w, for every group."""
     w_sb, q_sb, half_sb, each_sb, square_sb, d_sb, small_sb = work
     size = w_sb.shape[0]
     groups = w_sb.shape[1]
     M = x_sb[0].shape[1]
-    e_sb = small_sb[0]
+    e_sb, kept_sb, size_sb = small_sb[0:3]
     for g in range(groups):
         nisa.activation_reduce(
             dst=square_sb, op=nl.square, data=x_sb[g], reduce_op=nl.add, reduce_res=d_sb[0:size, g : g + 1]
@@ -141,10 +157,19 @@ def _rotate(x_sb, work, masks_sb, pattern):
                 dst=each_sb[0:size, g, c.span], data1=x_sb[g][0:size, c.span], data2=other_ps, op=nl.multiply
             )
     nisa.tensor_reduce(dst=e_sb, op=nl.add, data=each_sb, axis=2)
+    mean_ps = nl.ndarray((size, groups), dtype=nl.float32, buffer=nl.psum)  # [n, g]
+    nisa.nc_matmul(dst=mean_ps, stationary=masks_sb[7], moving=d_sb, accumulate=False)
     delta_ps = nl.ndarray((size, groups), dtype=nl.float32, buffer=nl.psum)  # [n, g]
     nisa.nc_matmul(dst=delta_ps, stationary=masks_sb[2], moving=d_sb, accumulate=False)
-    _drop(e_sb, d_sb, masks_sb, small_sb[1], small_sb[2])
-    _rotation(q_sb, half_sb, e_sb, delta_ps, masks_sb, pattern=pattern, small_sb=small_sb, floor=0.0)
+    # Inner products that are negligible beside the mean of the pair's squares are 0.
+    nisa.tensor_scalar(dst=size_sb, data=e_sb, op0=nl.abs, operand0=None)
+    nisa.scalar_tensor_tensor(
+        dst=kept_sb, data=mean_ps, op0=nl.multiply, operand0=2 * NEGLIGIBLE, op1=nl.less, operand1=size_sb
+    )
+    nisa.tensor_tensor(dst=kept_sb, data1=kept_sb, data2=e_sb, op=nl.multiply)
+    _rotation(
+        q_sb, half_sb, e_sb, kept_sb, delta_ps, masks_sb=masks_sb, pattern=pattern, small_sb=small_sb, spare=spare
+    )
     for g in range(groups):
         for c in tiles(M, N_TILE):
             rotated_ps = nl.ndarray((size, c.size), dtype=nl.float32, buffer=nl.psum)  # [n, c]
@@ -153,13 +178,3 @@ def _rotate(x_sb, work, masks_sb, pattern):
             )
             nisa.activation(dst=x_sb[g][0:size, c.span], op=nl.copy, data=rotated_ps)
     _multiply(w_sb, q_sb, w_sb)
-
-
-def _drop(e_sb, d_sb, masks_sb, square_sb, least_sb):
-    """Set inner products to zero that are negligible beside the mean of the pair's squares."""
-    mean_ps = nl.ndarray(d_sb.shape, dtype=nl.float32, buffer=nl.psum)  # [n, g]
-    nisa.nc_matmul(dst=mean_ps, stationary=masks_sb[7], moving=d_sb, accumulate=False)
-    nisa.tensor_scalar(dst=least_sb, data=mean_ps, op0=nl.multiply, operand0=2 * NEGLIGIBLE, op1=nl.power, operand1=2.0)
-    nisa.tensor_tensor(dst=square_sb, data1=e_sb, data2=e_sb, op=nl.multiply)
-    nisa.tensor_tensor(dst=least_sb, data1=square_sb, data2=least_sb, op=nl.greater)
-    nisa.tensor_tensor(dst=e_sb, data1=e_sb, data2=least_sb, op=nl.multiply)

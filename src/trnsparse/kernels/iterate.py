@@ -5,12 +5,13 @@ once and written once however many steps there are. Sums over partitions are pro
 the steps, and by the Tensor Engine's loading of blocks when there are many.
 """
 
-from trnsci.nki import P_MAX, QUEUES, elementwise, filled, load, multiply_add, nisa, nki, nl, store
+from trnsci.nki import P_MAX, QUEUES, SPARE, elementwise, filled, keep_up, load, multiply_add, nisa, nki, nl, store
 
 # Keeps 0 / 0 at 0 once a solution is exact.
 TINY = 1e-30
-# What a search may choose: queues.
-CHOICES = {"loads": QUEUES, "stores": QUEUES}
+TINY_SQUARE = 1e-37
+# What a search may choose: columns of products that keep the clock up, queues.
+CHOICES = {"spare": SPARE, "loads": QUEUES, "stores": QUEUES}
 
 
 @nki.jit
@@ -24,6 +25,7 @@ def iterate(
     method="cg",
     pointers=(),
     columns=(),
+    spare=0,
     loads="compiler",
     stores="compiler",
 ):
@@ -35,25 +37,24 @@ def iterate(
     if method == "power":
         for _ in range(steps):
             r_sb = _times(a_sb, x_sb, pointers, columns)
-            norm_sb = _root(_dot(r_sb, r_sb, ones_sb))
-            x_sb = _scaled(r_sb, norm_sb)
+            x_sb = _scaled(r_sb, _dot(r_sb, r_sb, ones_sb, spare))
         r_sb = _times(a_sb, x_sb, pointers, columns)
     elif method == "cg":
-        rr_sb = _dot(r_sb, r_sb, ones_sb)
+        rr_ps = _dot(r_sb, r_sb, ones_sb, spare)
         for _ in range(steps):
             image_sb = _times(a_sb, p_sb, pointers, columns)
-            alpha_sb = _ratio(rr_sb, _dot(p_sb, image_sb, ones_sb))
+            alpha_sb = _ratio(rr_ps, _dot(p_sb, image_sb, ones_sb, spare))
+            r_sb = _minus(image_sb, alpha_sb, r_sb)
             x_sb = _plus(p_sb, alpha_sb, x_sb)
-            r_sb = _plus(image_sb, _negated(alpha_sb), r_sb)
-            next_sb = _dot(r_sb, r_sb, ones_sb)
-            p_sb = _plus(p_sb, _ratio(next_sb, rr_sb), r_sb)
-            rr_sb = next_sb
+            next_ps = _dot(r_sb, r_sb, ones_sb, spare)
+            p_sb = _plus(p_sb, _ratio(next_ps, rr_ps), r_sb)
+            rr_ps = next_ps
     else:
         for k in range(steps):
             p_sb = _plus(p_sb, coefficients_sb[:, 2 * k + 1 : 2 * k + 2], r_sb)
             alpha_sb = coefficients_sb[:, 2 * k : 2 * k + 1]
             x_sb = _plus(p_sb, alpha_sb, x_sb)
-            r_sb = _plus(_times(a_sb, p_sb, pointers, columns), _negated(alpha_sb), r_sb)
+            r_sb = _minus(_times(a_sb, p_sb, pointers, columns), alpha_sb, r_sb)
     out = []
     for y_sb in (x_sb, r_sb, p_sb):
         y_hbm = nl.ndarray((P, B), dtype=nl.float32, buffer=nl.shared_hbm)  # [p, B]
@@ -88,48 +89,46 @@ def _times(a_sb, y_sb, pointers, columns):
     return image_sb
 
 
-def _dot(y_sb, z_sb, ones_sb):
+def _dot(y_sb, z_sb, ones_sb, spare):
     """Return the inner product, in every partition."""
     product_sb = elementwise(y_sb, z_sb, nl.multiply)  # [p, B]
     part_sb = nl.ndarray((P_MAX, 1), dtype=nl.float32, buffer=nl.sbuf)  # [p, 1]
     nisa.tensor_reduce(dst=part_sb, op=nl.add, data=product_sb, axis=1)
     sum_ps = nl.ndarray((P_MAX, 1), dtype=nl.float32, buffer=nl.psum)  # [p, 1]
     nisa.nc_matmul(dst=sum_ps, stationary=ones_sb, moving=part_sb, accumulate=False)
-    sum_sb = nl.ndarray((P_MAX, 1), dtype=nl.float32, buffer=nl.sbuf)  # [p, 1]
-    nisa.tensor_copy(dst=sum_sb, src=sum_ps)
-    return sum_sb
+    keep_up(ones_sb, part_sb, spare)
+    return sum_ps
 
 
-def _ratio(above_sb, below_sb):
-    safe_sb = nl.ndarray((P_MAX, 1), dtype=nl.float32, buffer=nl.sbuf)  # [p, 1]
-    nisa.tensor_scalar(dst=safe_sb, data=below_sb, op0=nl.maximum, operand0=TINY)
+def _ratio(above_ps, below_ps):
+    ratio_sb = nl.ndarray((P_MAX, 1), dtype=nl.float32, buffer=nl.sbuf)  # [p, 1]
+    nisa.tensor_scalar(dst=ratio_sb, data=below_ps, op0=nl.maximum, operand0=TINY, op1=nl.power, operand1=-1.0)
+    nisa.tensor_tensor(dst=ratio_sb, data1=ratio_sb, data2=above_ps, op=nl.multiply)
+    return ratio_sb
+
+
+def _scaled(y_sb, square_ps):
+    """Divide a vector by its norm, of which the square is given."""
     inverse_sb = nl.ndarray((P_MAX, 1), dtype=nl.float32, buffer=nl.sbuf)  # [p, 1]
-    nisa.reciprocal(dst=inverse_sb, data=safe_sb)
-    return elementwise(above_sb, inverse_sb, nl.multiply)  # [p, 1]
-
-
-def _root(square_sb):
-    root_sb = nl.ndarray((P_MAX, 1), dtype=nl.float32, buffer=nl.sbuf)  # [p, 1]
-    nisa.activation(dst=root_sb, op=nl.sqrt, data=square_sb)
-    return root_sb
-
-
-def _scaled(y_sb, norm_sb):
-    """Divide a vector by its norm."""
-    one_sb = filled((P_MAX, 1), 1.0)  # [p, 1]
+    nisa.tensor_scalar(
+        dst=inverse_sb, data=square_ps, op0=nl.maximum, operand0=TINY_SQUARE, op1=nl.power, operand1=-0.5
+    )
     out_sb = nl.ndarray(y_sb.shape, dtype=nl.float32, buffer=nl.sbuf)  # [p, B]
-    nisa.tensor_scalar(dst=out_sb, data=y_sb, op0=nl.multiply, operand0=_ratio(one_sb, norm_sb))
+    nisa.tensor_scalar(dst=out_sb, data=y_sb, op0=nl.multiply, operand0=inverse_sb)
     return out_sb
-
-
-def _negated(alpha_sb):
-    minus_sb = nl.ndarray((P_MAX, 1), dtype=nl.float32, buffer=nl.sbuf)  # [p, 1]
-    nisa.tensor_scalar(dst=minus_sb, data=alpha_sb, op0=nl.multiply, operand0=-1.0)
-    return minus_sb
 
 
 def _plus(y_sb, alpha_sb, z_sb):
     """Return alpha * y + z, as a new vector."""
     out_sb = nl.ndarray(y_sb.shape, dtype=nl.float32, buffer=nl.sbuf)  # [p, B]
     multiply_add(out_sb, y_sb, alpha_sb, z_sb)
+    return out_sb
+
+
+def _minus(y_sb, alpha_sb, z_sb):
+    """Return z - alpha * y, as a new vector."""
+    out_sb = nl.ndarray(y_sb.shape, dtype=nl.float32, buffer=nl.sbuf)  # [p, B]
+    nisa.scalar_tensor_tensor(
+        dst=out_sb, data=y_sb, op0=nl.multiply, operand0=alpha_sb, op1=nl.subtract, operand1=z_sb, reverse1=True
+    )
     return out_sb
