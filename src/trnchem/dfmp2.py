@@ -272,12 +272,11 @@ def plan(
         >>> plan("water", basis="sto-3g", memory="1 GB").place
         'host memory'
     """
+    given = {name: value for name, value in locals().items() if name in Request.__slots__}
     if not isinstance(ranks, int) or ranks < 1:
         raise ArgumentError(op="plan", argument="ranks", got=ranks, expected="a number of ranks, at least 1")
-    system = System(basis, charge, spin, reference)
-    wanted = {"precision": precision, "method": method, "samples": samples, "same_spin": same_spin}
-    options = check_options(Request(mf=mf, system=system, **wanted))
-    field = built(mf, system)
+    want = Request(system=System(basis, charge, spin, reference), **given)
+    options, field = check_options(want), built(mf, want.system)
     # of a name, the first rank alone has a mean field
     shared = reuse and (ranks == 1 or not isinstance(mf, str | Path))
     chosen, integrals = orbitals(field, frozen), source(field, auxbasis, shared)
