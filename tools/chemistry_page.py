@@ -333,7 +333,7 @@ def _series(rows: list[dict[str, Any]]) -> list[str]:
         "On a lattice of 3 Å, cc-pVDZ, from fitted integrals to the energy: processor time of one thread, one program",
         "after the other, each in a fresh process. *torch* is a loop over occupied orbitals with `torch.einsum`.",
         "*Laplace* is the opposite-spin energy alone, quadrature to 1e-6. Memory is by how much the process grew at",
-        "most, as the operating system counts it.",
+        "most, as the operating system counts it. The machine had other work, which costs the large ones some cache.",
     ]
     if last < WATERS[-1]:
         lines.append(

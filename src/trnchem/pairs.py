@@ -181,6 +181,7 @@ class Workspace:
 
 
 def _dots(one: Tensor, other: Tensor) -> Tensor:
-    """Return [n], the scalar products of matrices."""
-    count = len(one)
-    return torch.bmm(one.view(count, 1, -1), other.view(count, -1, 1)).double().view(count)
+    """Return [n], the scalar products of matrices: row by row, because a long sum of one sign drifts in float32."""
+    count, _, columns = one.shape
+    rows = torch.bmm(one.view(-1, 1, columns), other.view(-1, columns, 1))
+    return rows.view(count, -1).sum(1, dtype=torch.float64)

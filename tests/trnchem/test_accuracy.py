@@ -12,7 +12,9 @@ import trnchem
 from tests.trnchem.test_open_shell import expected, open_field
 from trnchem import dfmp2
 from trnchem.orbitals import Orbitals, orbitals
+from trnchem.pairs import PairState, run_pairs
 from trnchem.quadrature import quadrature
+from trnchem.store import HostStore
 from trnsci import ArgumentError, NumericalError
 
 
@@ -51,6 +53,23 @@ def test_the_energy_is_off_by_no_more_than_the_quadrature(water, error):
     assert abs(found.e_os - exact.e_os) <= error * abs(exact.e_os) + 1e-12
     assert abs(found.e_corr - 1.3 * exact.e_os) <= found.error
     assert found.error <= 1.3 * error * abs(exact.e_os) + 1.01e-9
+
+
+def test_long_sums_of_one_sign_keep_the_bound_of_fp32():
+    draw = torch.Generator().manual_seed(2)
+    nocc, nvir, naux = 2, 400, 8
+    # large terms first, as of low orbitals: a sum that has grown does not feel small ones
+    B = torch.randn((nocc, nvir, naux), generator=draw) * torch.logspace(0, -2, nvir)[:, None]
+    occ, vir = -torch.rand(nocc, generator=draw) - 0.5, torch.rand((1, nvir), generator=draw) + 0.2
+    state, store = PairState.empty(nocc), HostStore((nocc, nvir, naux), torch.float32)
+    store.put_columns(0, B)
+    run_pairs(store, (occ, vir), state, rows=nocc, width=1, precision="fp32", finished=lambda *pair: None)
+    T = torch.einsum("iap,jbp->ijab", B.double(), B.double()).numpy()
+    e_occ, e_vir = occ.double().numpy(), vir[0].double().numpy()
+    D = e_occ[:, None, None, None] + e_occ[:, None, None] - e_vir[:, None] - e_vir
+    exact = (T**2 / D).sum(), (T * (T - T.swapaxes(2, 3)) / D).sum()
+    for mine, theirs in zip(state.totals(), exact, strict=True):
+        assert abs(mine - theirs) <= 64 * 2.0**-24 * abs(theirs)
 
 
 @pytest.mark.parametrize(
