@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
+from numbers import Integral
 from typing import Any, TypeVar
 
 import torch
@@ -122,13 +123,13 @@ def sequence(op: str, argument: str, value: Any) -> list[Any]:
 
 
 def integer(op: str, argument: str, value: Any, at_least: int | None = None, at_most: int | None = None) -> int:
-    """Check that a value is an integer within limits, both of which belong to it, and return it."""
-    if not isinstance(value, int) or isinstance(value, bool):
+    """Check that a value is an integer, NumPy's included, within limits that belong to it, and return it."""
+    if isinstance(value, bool) or not isinstance(value, int | Integral):
         raise DtypeError(op=op, argument=argument, got=type(value), expected="an integer")
     if (at_least is not None and value < at_least) or (at_most is not None and value > at_most):
         expected = f"at least {at_least}" if at_most is None else f"{at_least} to {_shown(at_most)}"
         raise ArgumentError(op=op, argument=argument, got=value, expected=expected)
-    return value
+    return int(value)
 
 
 def _shown(limit: int) -> str:

@@ -9,8 +9,9 @@ from torch import Tensor
 
 from trnblas import gemm
 from trnsci import ArgumentError, array_function, check
+from trnsolver.arguments import finite
 from trnsolver.lanczos import Pairs
-from trnsolver.operators import Callback, Matrix, norms, operator, tolerance
+from trnsolver.operators import Callback, Matrix, called, norms, operator, tolerance
 
 
 @array_function
@@ -58,17 +59,25 @@ def davidson(
                 op="davidson", argument="diagonal", got=None, expected="the diagonal of a, because a is not a matrix"
             )
         diagonal = wrapped.matrix.diagonal()
+    check.dense("davidson", diagonal=diagonal)
+    check.equal("davidson", "dimensions", diagonal=diagonal.ndim, vector=1)
     n = len(diagonal)
     if wrapped.shape is not None and wrapped.shape != (n, n):
         raise ArgumentError(op="davidson", argument="shape of a", got=wrapped.shape, expected=f"({n}, {n})")
-    if not 1 <= check.real("davidson", "k", k) <= n:
-        raise ArgumentError(op="davidson", argument="k", got=k, expected=f"1 to {n}")
-    most = min(n, max(2 * k, space if space is not None else 8 * k + 16))
+    check.integer("davidson", "k", k, 1, n)
+    check.integer("davidson", "maxiter", maxiter, at_least=0)
+    called("davidson", "callback", callback)
+    most = min(n, max(2 * k, 8 * k + 16 if space is None else check.integer("davidson", "space", space)))
     sign = 1.0 if which == "smallest" else -1.0
     heights = sign * (diagonal.real if diagonal.is_complex() else diagonal)
     if x0 is None:
         x0 = torch.zeros((n, k), dtype=diagonal.dtype, device=diagonal.device)
         x0[heights.argsort()[:k], torch.arange(k, device=diagonal.device)] = 1.0
+    check.dense("davidson", x0=x0)
+    finite("davidson", diagonal=diagonal, x0=x0)
+    if x0.ndim != 2 or x0.shape[0] != n or x0.shape[1] < k or x0.dtype != diagonal.dtype:
+        got = f"{x0.dtype} {tuple(x0.shape)}"
+        raise ArgumentError(op="davidson", argument="x0", got=got, expected=f"{diagonal.dtype} [{n}, {k}] or wider")
     basis = _appended(x0[:, :0], x0)
     images = wrapped.apply(basis)
     for step in range(maxiter + 1):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -156,15 +156,22 @@ def _subset(
         return 0, n
     if by_value is not None:
         return _by_value(op, values, by_value)
-    first, last = subset if subset is not None else by_index  # type: ignore[misc]
-    if not 0 <= first <= last < n:
+    first, last = _pair(op, names[0], subset if subset is not None else by_index)
+    if not 0 <= check.integer(op, names[0], first) <= check.integer(op, names[0], last) < n:
         raise ArgumentError(op=op, argument=names[0], got=(first, last), expected=f"0 <= first <= last < {n}")
     return first, last + 1
 
 
+def _pair(op: str, argument: str, given: Any) -> tuple[Any, Any]:
+    ends = check.sequence(op, argument, given)
+    if len(ends) != 2:
+        raise ArgumentError(op=op, argument=argument, got=given, expected="the first and the last")
+    return ends[0], ends[1]
+
+
 def _by_value(op: str, values: Tensor, ends: tuple[float, float]) -> tuple[int, int]:
-    low, high = ends
-    if not low < high:
+    low, high = _pair(op, "subset_by_value", ends)
+    if not check.real(op, "subset_by_value", low) < check.real(op, "subset_by_value", high):
         raise ArgumentError(op=op, argument="subset_by_value", got=ends, expected="low < high")
     if values.ndim > 1:
         expected = "one matrix: the rows of a batch would have different lengths"

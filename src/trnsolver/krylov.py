@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from trnsci import ArgumentError, NumericalError, array_function
+from trnsci import NumericalError, array_function, check
 from trnsolver.operators import Apply, Callback, Matrix, Result, inner, norms, preconditioned, problem, quotient, unit
 
 
@@ -125,7 +125,7 @@ def bicgstab(
         omega = quotient(inner(t, s), inner(t, t))
         x = x + alpha * d_hat + omega * s_hat
         r = s - omega * t
-        done = p.record(norms(r))
+        done, r = p.finished(x, r)
         before, rho = rho, inner(shadow, r)
         stuck = (rho.abs() <= torch.finfo(r.real.dtype).eps * norms(shadow) * norms(r)) | (omega == 0)
         if bool(stuck.any()):
@@ -134,7 +134,7 @@ def bicgstab(
             shadow, d, rho = r, r, inner(r, r)
             continue
         d = r + quotient(rho, before) * quotient(alpha, omega) * (d - omega * v)
-    return p.result(x, done)
+    return p.result(x, p.residuals[-1] <= p.tol)
 
 
 @array_function
@@ -168,8 +168,7 @@ def gmres(
         tensor([1., 1.])
     """
     p = problem("gmres", a, b, x0=x0, tol=tol, maxiter=maxiter, callback=callback)
-    if restart < 1:
-        raise ArgumentError(op="gmres", argument="restart", got=restart, expected="1 or more")
+    check.integer("gmres", "restart", restart, at_least=1)
     m = preconditioned("gmres", preconditioner)
     x = p.x
     r = p.b - p.a.apply(x)

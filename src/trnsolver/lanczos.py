@@ -13,7 +13,7 @@ from trnblas import gemm
 from trnsci import ArgumentError, NotConverged, array_function, check
 from trnsci.arrays import Answer
 from trnsolver.eig import eig
-from trnsolver.operators import Apply, Callback, Matrix, norms, operator, preconditioned, tolerance
+from trnsolver.operators import Apply, Callback, Matrix, called, norms, operator, preconditioned, tolerance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,8 +114,10 @@ def _restarted(
     rows = wrapped.shape[0] if wrapped.shape is not None else n
     if rows is None:
         raise ArgumentError(op=op, argument="n", got=None, expected="the number of rows, because a is a function")
-    if not 1 <= check.real(op, "k", k) <= rows:
-        raise ArgumentError(op=op, argument="k", got=k, expected=f"1 to {rows}")
+    check.integer(op, "k", k, 1, check.integer(op, "n", rows))
+    check.integer(op, "seed", seed)
+    if maxiter is not None:
+        check.integer(op, "maxiter", maxiter, at_least=0)
     tolerance(op, tol)
     if which not in ("largest", "smallest", "magnitude"):
         raise ArgumentError(op=op, argument="which", got=which, expected="'largest', 'smallest' or 'magnitude'")
@@ -241,6 +243,8 @@ def lobpcg(
     tolerance("lobpcg", tol)
     check.dense("lobpcg", x=x)
     check.equal("lobpcg", "dimensions", x=x.ndim, matrix=2)
+    check.integer("lobpcg", "maxiter", maxiter, at_least=0)
+    called("lobpcg", "callback", callback)
     improve = preconditioned("lobpcg", preconditioner)
     n, k = x.shape
     left = _square_map("a", a, n)

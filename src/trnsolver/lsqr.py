@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from trnsci import ArgumentError, array_function
-from trnsolver.operators import Callback, Matrix, Result, problem, quotient, start, unit
+from trnsci import ArgumentError, array_function, check
+from trnsolver.operators import Callback, Matrix, Result, norms, problem, quotient, start, unit
 
 
 @array_function
@@ -27,7 +27,8 @@ def lsqr(
         b: [M] or [M, K].
         x0: [N] or [N, K], where to start; zero by default. With ``damp``, the norm is that of ``x - x0``, as in SciPy.
         damp: weight of the solution's norm.
-        tol: stops when ``norm(a.mH @ r) <= tol norm(a) norm(r)`` or ``norm(r) <= tol norm(b)``; residuals recorded are
+        tol: stops when ``norm(a.mH @ r) <= tol norm(a) norm(r)`` or ``norm(r) <= tol norm(b)``, with that of the
+            start's residual where ``b`` is zero; residuals recorded are
             the smaller of the two.
         maxiter: ``10 N`` by default.
         callback: called with the step and the residual.
@@ -70,7 +71,7 @@ def _bidiagonal(
     maxiter: int | None,
     callback: Callback | None,
 ) -> Result:
-    if damp < 0:
+    if check.real(op, "damp", damp) < 0:
         raise ArgumentError(op=op, argument="damp", got=damp, expected="0 or more")
     p = problem(op, a, b, x0=None, tol=tol, maxiter=maxiter, callback=callback, adjoint=True)
     adjoint = p.a.adjoint
@@ -79,6 +80,8 @@ def _bidiagonal(
     rows = adjoint(torch.zeros_like(p.b)).shape[0] if p.a.shape is None else p.a.shape[1]
     first = None if x0 is None else start(op, x0, p.b, rows, p.vector)
     u, beta = unit(p.b if first is None else p.b - p.a.apply(first))
+    # with zeros for b, beside the residual of the start
+    p.sizes = torch.where(norms(p.b) > 0, p.sizes, torch.where(beta > 0, beta, 1.0))
     v, alpha = unit(adjoint(u))
     x = torch.zeros_like(v)
     state = _Lsmr(v, alpha, beta) if op == "lsmr" else None

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from trnblas import gemm
-from trnsci import ArgumentError, array_function
+from trnsci import array_function, check
 from trnsci.arrays import Answer
 from trnsolver.arguments import matrices, square
 from trnsolver.eigh import eigh
@@ -57,7 +57,15 @@ def svd_randomized(
     """
     matrices("svd_randomized", a=a)
     most = min(a.shape[-2:])
-    _options("svd_randomized", k, most, oversampling=oversampling, power_iterations=power_iterations, probes=probes)
+    _options(
+        "svd_randomized",
+        k,
+        most,
+        oversampling=oversampling,
+        power_iterations=power_iterations,
+        probes=probes,
+        seed=seed,
+    )
     q = _range("svd_randomized", a, min(most, k + oversampling), power_iterations, seed)
     small = gemm(1.0, q, a, trans_a="c")
     u, s, vh = svd(small, full_matrices=False)
@@ -77,7 +85,9 @@ def eigh_randomized(
     """
     square("eigh_randomized", a=a)
     n = a.shape[-1]
-    _options("eigh_randomized", k, n, oversampling=oversampling, power_iterations=power_iterations, probes=probes)
+    _options(
+        "eigh_randomized", k, n, oversampling=oversampling, power_iterations=power_iterations, probes=probes, seed=seed
+    )
     q = _range("eigh_randomized", a, min(n, k + oversampling), power_iterations, seed)
     small = gemm(1.0, q, a, trans_a="c")
     core = gemm(1.0, small, q)
@@ -88,21 +98,15 @@ def eigh_randomized(
     return LowRank(u=u, s=values.gather(-1, order), vh=u.mH, error=_missed(a, q, small, probes, seed))
 
 
-def _options(op: str, k: int, most: int, *, oversampling: int, power_iterations: int, probes: int) -> None:
-    for name, value, least, limit in (
-        ("k", k, 1, most),
-        ("oversampling", oversampling, 0, None),
-        ("power_iterations", power_iterations, 0, None),
-        ("probes", probes, 1, None),
+def _options(op: str, k: int, most: int, *, oversampling: int, power_iterations: int, probes: int, seed: int) -> None:
+    check.integer(op, "k", k, 1, most)
+    for name, value, least in (
+        ("oversampling", oversampling, 0),
+        ("power_iterations", power_iterations, 0),
+        ("probes", probes, 1),
     ):
-        if (
-            isinstance(value, bool)
-            or not isinstance(value, int)
-            or value < least
-            or (limit is not None and value > limit)
-        ):
-            upper = f" to {limit}" if limit is not None else " or more"
-            raise ArgumentError(op=op, argument=name, got=value, expected=f"an integer, {least}{upper}")
+        check.integer(op, name, value, at_least=least)
+    check.integer(op, "seed", seed)
 
 
 def gaussian(shape: Sequence[int], like: Tensor, columns: int, seed: int) -> Tensor:

@@ -173,11 +173,13 @@ def _both_rotated(parts: Parts, t: Tensor, svd: Svd) -> Parts:
 def _block(t: Tensor, least: float, svd: Svd) -> tuple[Tensor, Tensor]:
     """Rotations that diagonalise a block of singular values that are nearly equal, or nearly zero."""
     k, value = len(t), float(t.diagonal().real.mean())
+    eye = torch.eye(k, dtype=t.dtype, device=t.device)
+    if not t.any():
+        return eye, eye
     if value <= 16 * k * least:
         u, _, vh = svd(single(t / t.abs().max()))
         return u.to(t.dtype), vh.mH.to(t.dtype)
     # A multiple of the identity and little else: the skew part turns one side, the rest both.
-    eye = torch.eye(k, dtype=t.dtype, device=t.device)
     little = t - value * eye
     both = _cluster(0.5 * (little + little.mH))
     return gemm(1.0, eye + (little - little.mH) / (2 * value), both), both

@@ -96,21 +96,26 @@ def _cg(
         start = x0.to(team, team.first(0)).local
         x = (start[:, None] if vector else start).clone()
     scale = inner(right, right).real.sqrt()
+    if x0 is not None:
+        # the solution for a column of zeros is known
+        x = torch.where(scale > 0, x, 0.0)
     scale = torch.where(scale == 0, torch.ones_like(scale), scale)
     limit = 10 * b.shape[0] if maxiter is None else maxiter
     history: list[float] = []
 
-    def small(r: Tensor) -> bool:
+    def size(r: Tensor, again: bool) -> float:
+        if again:
+            history.pop()
         if r.is_meta:
             # a plan counts one step: data decides how many there are
             history.append(0.0 if history else 2 * tol)
-            return len(history) > 1
+            return history[-1]
         history.append(float((inner(r, r).real.sqrt() / scale).amax()) if r.shape[1] else 0.0)
-        if callback is not None:
+        if callback is not None and not again:
             callback(len(history) - 1, history[-1])
-        return history[-1] <= tol
+        return history[-1]
 
-    x, done = conjugated(apply, _on_rows(preconditioner), x, right - apply(x), inner=inner, small=small, most=limit)
+    x, done = conjugated(apply, _on_rows(preconditioner), right, x, inner=inner, size=size, tol=tol, most=limit)
     solution = rows.with_local(x[:, 0] if vector else x)
     return Result(
         x=solution,  # type: ignore[arg-type]

@@ -47,7 +47,8 @@ def near_one(a: Tensor, axes: int | tuple[int, ...], *, beyond: float = 1.0) -> 
     Multiplying and dividing by them is exact, but for entries that fall below the normal numbers. What is within a
     factor of ``beyond`` of 1 already stays as it is.
     """
-    largest = a.abs().amax(axes, keepdim=True)
+    # of nothing there is a sum, but no largest
+    largest = a.abs().amax(axes, keepdim=True) if a.numel() else a.abs().sum(axes, keepdim=True)
     least, most = (-126, 126) if largest.dtype == torch.float32 else (-1022, 1022)
     power = torch.where(largest > 0, largest, 1.0).log2().round().clamp(least, most)
     return torch.exp2(torch.where(power.abs() > math.log2(beyond), -power, 0.0))

@@ -81,7 +81,7 @@ def solved(draw: Draw, name: str) -> Trial:
                 continue
             # pivots of dominant matrices, in any order of rows, let entries grow by less than 4
             within(left, 4 * 20 * max(m, n, 1) * u * size, "b - a x", dtype)
-            if m > n:
+            if m > n > 0:
                 # the shortest solution lies in the range of a
                 near = narrow(wide(a).conj() if trans == "t" else wide(a))
                 far = narrow(one) - near @ np.linalg.lstsq(near, narrow(one), rcond=None)[0]

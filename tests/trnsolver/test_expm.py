@@ -54,3 +54,16 @@ def test_exponentials_far_from_normal(name, dtype, norm):
     size = max(norm(torch.linalg.matrix_power(a.double(), p)) ** (1 / p) for p in (4, 6))
     limit = 20 * len(a) * unit_roundoff(dtype) * max(1.0, size)
     assert norm(expm(a).double() - expected) <= limit * norm(expected)
+
+
+@pytest.mark.parametrize("norm", [1.9, 2.5, 4.0, 8.0, 15.5])
+def test_small_symmetric_matrices_near_the_ends_of_an_approximation(norm):
+    """Where SciPy's own, with as many squarings as it takes, leaves errors of thirty times the bound."""
+    values = torch.linspace(-norm, norm, 3, dtype=torch.float64)
+    turn, _ = torch.linalg.qr(torch.arange(1.0, 10).reshape(3, 3).double() + torch.eye(3))
+    a = (turn * values) @ turn.mT
+    with mpmath.workdps(40):
+        exact = mpmath.expm(mpmath.matrix(a.tolist()), method="taylor")
+        expected = torch.tensor([[float(exact[i, j]) for j in range(3)] for i in range(3)], dtype=torch.float64)
+    size = torch.linalg.matrix_norm(expected, 2)
+    assert torch.linalg.matrix_norm(expm(a) - expected, 2) <= 20 * 3 * 2.0**-53 * max(1.0, norm) * size

@@ -45,3 +45,13 @@ def test_the_four_conditions_of_penrose(backend, dtype, case, scale, norm):
     assert norm(p @ a @ p - p) <= 2 * limit * norm(p)
     assert norm(a @ p - (a @ p).mH) <= 2 * limit
     assert norm(p @ a - (p @ a).mH) <= 2 * limit
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0, 0), (2, 3, 0), (0, 3, 2)])
+def test_of_nothing_with_any_tolerance(shape):
+    a = torch.zeros(shape, dtype=torch.float64)
+    for options in ({}, {"atol": 0.1}, {"atol": 0.1, "rtol": 0.1}):
+        assert pinv(a, **options).shape == a.mT.shape
+        assert matrix_rank(a, **options).shape == shape[:-2]
+        if shape[-1] == shape[-2]:
+            assert pinv(a, hermitian=True, **options).shape == shape
