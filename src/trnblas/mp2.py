@@ -173,8 +173,8 @@ class Mp2(NamedTuple):
         operands = (self.t_flat, self.eps_i, self.eps_j, self.eps_vir)
         if dtype in HALF:
             operands = tuple(x.float() for x in operands)  # type: ignore[assignment]
-        pairs = {"symmetric": self.symmetric, "first": self.first}
-        return _summed(*operands, **pairs, sums=lambda t, y: (t * y).sum((1, 2))).to(dtype)
+        sums = _summed(*operands, symmetric=self.symmetric, first=self.first, sums=lambda t, y: (t * y).sum((1, 2)))
+        return sums.to(dtype)
 
     def vjp(self, grad: Tensor, needs: frozenset[str]) -> dict[str, Tensor]:
         # Recomputed: the amplitudes alone are as large as all that the formula derives from them.

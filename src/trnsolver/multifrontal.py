@@ -7,7 +7,7 @@ product, which is where the work is; each of these runs where the settings of tr
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -191,13 +191,30 @@ def _reduced(x: Tensor, group: Group, right: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True, slots=True)
-class MultifrontalCholesky:
-    """Cholesky factors by fronts."""
+class _Multifrontal:
+    """Factors by fronts."""
 
     op: str
     analysis: Analysis
-    blocks: list[CholeskyBlocks]
+    blocks: list[Any]
     empty: Tensor
+
+    @property
+    def order(self) -> Tensor:
+        """The order of elimination."""
+        return self.analysis.order
+
+    def diagonal(self) -> Tensor:
+        """The diagonal of the factor that is not a unit triangle: L of Cholesky, U of LU."""
+        diagonals = self.empty.new_zeros((len(self.empty), self.analysis.n + 1))
+        for group, block in zip(self.analysis.groups, self.blocks, strict=True):
+            diagonals[:, group.pivots.to(diagonals.device)] = block.corner.diagonal(dim1=-2, dim2=-1)
+        return diagonals[:, : self.analysis.n]
+
+
+@dataclass(frozen=True, slots=True)
+class MultifrontalCholesky(_Multifrontal):
+    """Cholesky factors by fronts."""
 
     @classmethod
     def of(cls, op: str, analysis: Analysis, values: Tensor) -> MultifrontalCholesky:
@@ -209,11 +226,6 @@ class MultifrontalCholesky:
         """Entries of the factor of one matrix, without those that round fronts up."""
         return self.analysis.fill
 
-    @property
-    def order(self) -> Tensor:
-        """The order of elimination."""
-        return self.analysis.order
-
     def refactored(self, values: Tensor) -> MultifrontalCholesky:
         """The same of other values: nothing of the pattern is computed again."""
         return MultifrontalCholesky.of(self.op, self.analysis, values)
@@ -224,10 +236,6 @@ class MultifrontalCholesky:
         x = cholesky_substituted(self.analysis, self.blocks, _conj(b, trans == "t")[:, order])
         return _conj(torch.empty_like(x).index_copy_(1, order, x), trans == "t")
 
-    def diagonal(self) -> Tensor:
-        """The diagonal of L."""
-        return _diagonal(self.analysis, [block.corner for block in self.blocks], self.empty)
-
     def slogdet(self) -> tuple[Tensor, Tensor]:
         """Signs and logarithms of determinants."""
         diagonal = self.diagonal()
@@ -235,29 +243,20 @@ class MultifrontalCholesky:
 
 
 @dataclass(frozen=True, slots=True)
-class MultifrontalLU:
+class MultifrontalLU(_Multifrontal):
     """LU factors by fronts; ``rows`` is the order of rows that fills the diagonal."""
 
-    op: str
-    analysis: Analysis
     rows: Tensor
-    blocks: list[LuBlocks]
-    empty: Tensor
 
     @classmethod
     def of(cls, op: str, analysis: Analysis, rows: Tensor, values: Tensor) -> MultifrontalLU:
         """Factor ``values`` [B, nnz]."""
-        return cls(op, analysis, rows, lu_blocks(op, analysis, values), values[:, :0])
+        return cls(op, analysis, lu_blocks(op, analysis, values), values[:, :0], rows)
 
     @property
     def fill(self) -> int:
         """Entries of both factors of one matrix, without those that round fronts up."""
         return 2 * self.analysis.fill - self.analysis.n
-
-    @property
-    def order(self) -> Tensor:
-        """The order of elimination."""
-        return self.analysis.order
 
     def refactored(self, values: Tensor) -> MultifrontalLU:
         """The same of other values: nothing of the pattern is computed again."""
@@ -273,10 +272,6 @@ class MultifrontalLU:
         x = lu_substituted(self.analysis, self.blocks, _conj(b, trans == "c")[:, order], transposed=True)
         return _conj(torch.empty_like(x).index_copy_(1, rows, x), trans == "c")
 
-    def diagonal(self) -> Tensor:
-        """The diagonal of U."""
-        return _diagonal(self.analysis, [block.corner for block in self.blocks], self.empty)
-
     def slogdet(self) -> tuple[Tensor, Tensor]:
         """Signs and logarithms of determinants."""
         diagonal = self.diagonal()
@@ -284,13 +279,6 @@ class MultifrontalLU:
         for block in self.blocks:
             sign = sign * block.sign.prod(-1)
         return sign, diagonal.abs().log().sum(-1)
-
-
-def _diagonal(analysis: Analysis, corners: list[Tensor], empty: Tensor) -> Tensor:
-    diagonals = empty.new_zeros((len(empty), analysis.n + 1))
-    for group, corner in zip(analysis.groups, corners, strict=True):
-        diagonals[:, group.pivots.to(diagonals.device)] = corner.diagonal(dim1=-2, dim2=-1)
-    return diagonals[:, : analysis.n]
 
 
 def _conj(x: Tensor, wanted: bool) -> Tensor:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from trnsci.arrays import untouched
+from trnsci.errors import ArgumentError
 from trnsim import notebook
 from trnsparse.bound_mask import BoundMask, bind
 
@@ -62,7 +63,9 @@ class Mask(ABC):
 
     def fits(self, q_len: int, k_len: int) -> None:
         """Raise where the mask has lengths of its own and they are others; most masks fit every length."""
-        return
+        if self.lengths is not None and self.lengths != (q_len, k_len):
+            expected = f"{self.lengths}, those of the mask of {repr(self).partition('(')[0]}"
+            raise ArgumentError(op="bind", argument="lengths", got=(q_len, k_len), expected=expected)
 
     def bind(
         self, q_len: int, k_len: int | None = None, *, batch: int = 1, heads: int = 1, block: int = 128

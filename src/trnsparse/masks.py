@@ -93,9 +93,6 @@ class _Documents(Mask):
     def lengths(self) -> tuple[int, int] | None:
         return (self.ids.numel(), self.ids.numel())
 
-    def fits(self, q_len: int, k_len: int) -> None:
-        _lengths("documents", (self.ids.numel(), self.ids.numel()), q_len, k_len)
-
     def __repr__(self) -> str:
         return f"documents(<{self.ids.unique().numel()} documents, {self.ids.numel()} positions>)"
 
@@ -157,9 +154,6 @@ class _Stored(Mask):
     def lengths(self) -> tuple[int, int] | None:
         return self.matrix.shape
 
-    def fits(self, q_len: int, k_len: int) -> None:
-        _lengths("from_bsr", self.matrix.shape, q_len, k_len)
-
     def __repr__(self) -> str:
         return f"from_bsr({self.matrix!r})"
 
@@ -174,9 +168,6 @@ class _Dense(Mask):
     @property
     def lengths(self) -> tuple[int, int] | None:
         return (self.kept.shape[0], self.kept.shape[1])
-
-    def fits(self, q_len: int, k_len: int) -> None:
-        _lengths("from_dense", tuple(self.kept.shape), q_len, k_len)
 
     def __repr__(self) -> str:
         return f"from_dense(<{self.kept.shape[0]}x{self.kept.shape[1]}>)"
@@ -199,11 +190,13 @@ class _Function(Mask):
         return f"function({getattr(self.rule, '__name__', 'rule')})"
 
 
-def _lengths(op: str, own: tuple[int, ...], q_len: int, k_len: int) -> None:
-    if own != (q_len, k_len):
-        raise ArgumentError(
-            op="bind", argument="lengths", got=(q_len, k_len), expected=f"{own}, those of the mask of {op}"
-        )
+def _boolean(op: str, argument: str, value: Numbers, shape: str) -> Tensor:
+    """Check for a boolean matrix, and return it in host memory."""
+    matrix = torch.as_tensor(value).cpu()
+    if matrix.ndim != 2 or matrix.dtype != torch.bool:
+        got = f"{matrix.dtype} of shape {tuple(matrix.shape)}"
+        raise ArgumentError(op=op, argument=argument, got=got, expected=f"bool {shape}")
+    return matrix
 
 
 def full() -> Mask:
@@ -245,28 +238,12 @@ def documents(ids: Numbers) -> Mask:
 
 def blocks(pattern: Numbers, size: int = 128) -> Mask:
     """Keep whole blocks: pair (q, k) where ``pattern[q // size, k // size]`` is true."""
-    kept = torch.as_tensor(pattern).cpu()
-    if kept.ndim != 2 or kept.dtype != torch.bool:
-        raise ArgumentError(
-            op="blocks",
-            argument="pattern",
-            got=f"{kept.dtype} of shape {tuple(kept.shape)}",
-            expected="bool [rows, columns]",
-        )
-    return _Blocks(kept, size)
+    return _Blocks(_boolean("blocks", "pattern", pattern, "[rows, columns]"), size)
 
 
 def from_dense(kept: Numbers) -> Mask:
     """Keep pairs where a boolean matrix [Q, K] is true."""
-    matrix = torch.as_tensor(kept).cpu()
-    if matrix.ndim != 2 or matrix.dtype != torch.bool:
-        raise ArgumentError(
-            op="from_dense",
-            argument="kept",
-            got=f"{matrix.dtype} of shape {tuple(matrix.shape)}",
-            expected="bool [Q, K]",
-        )
-    return _Dense(matrix)
+    return _Dense(_boolean("from_dense", "kept", kept, "[Q, K]"))
 
 
 def from_bsr(matrix: BSRMatrix) -> Mask:
