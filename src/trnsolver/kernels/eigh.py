@@ -94,16 +94,7 @@ def eigh(a_hbm, start_hbm, labels_hbm, eye_hbm, order_hbm, levels=8, warm=0, loa
                 )
             x_sb, y_sb, q_sb = _sign(x_sb, y_sb, q_sb, eye_sb, LIFTS)
             for g in range(b.size):
-                _choose(
-                    x_sb[g],
-                    y_sb[g],
-                    counts_sb[g],
-                    label_sb[g],
-                    row_sb[g],
-                    order_sb=order_sb,
-                    eye_sb=eye_sb,
-                    ones_sb=ones_sb,
-                )
+                _choose(x_sb[g], y_sb[g], counts_sb[g], label_sb[g], row_sb[g], constants=(order_sb, eye_sb, ones_sb))
             x_sb, y_sb, q_sb = _sign(x_sb, y_sb, q_sb, eye_sb, TURNS)
             for g in range(b.size):
                 _multiply(y_sb[g], a_sb[g], x_sb[g])
@@ -230,11 +221,12 @@ def _blocks(x_sb, a_sb, same_sb, label_sb, row_sb, *, floor_sb, eye_sb):
     return count_sb
 
 
-def _choose(x_sb, same_sb, count_sb, label_sb, row_sb, *, order_sb, eye_sb, ones_sb):
+def _choose(x_sb, same_sb, count_sb, label_sb, row_sb, *, constants):
     """From s in x: the rows of each block with the largest diagonal of s get a plus; x becomes (s + j) / 2.
 
     The trace of s says how many, and labels are renewed. A little of the position settles ties.
     """
+    order_sb, eye_sb, ones_sb = constants
     N = row_sb.shape[1]
     key_sb, rank_sb, plus_sb = _column(N), _column(N), _column(N)
     _diagonal(key_sb, x_sb, eye_sb)
