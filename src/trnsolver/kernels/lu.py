@@ -48,21 +48,10 @@ def lu(a_hbm, rank_hbm, index_hbm, live_hbm, eye_hbm, rows=1, loads="compiler", 
         move(a_sb, a_hbm.ap([[T * N, P], [N, T], [1, N]], offset=b * P * T * N), loads)
         all_sb = nl.ndarray((P, T, K), dtype=nl.float32, buffer=nl.sbuf)  # [p, T, K]
         free_sb = load(live_hbm, loads)  # [p, T]
+        search = (free_sb, rank_sb, kept)
         before = None
         for c in tiles(K, panel):
-            parts = _panel_columns(
-                a_sb,
-                all_sb,
-                free_sb,
-                rank_sb,
-                kept=kept,
-                eye_sb=eye_sb,
-                before=before,
-                u_hbm=u_hbm,
-                b=b,
-                c=c,
-                panel=panel,
-            )
+            parts = _panel_columns(a_sb, all_sb, search, eye_sb, before=before, u_hbm=u_hbm, b=b, c=c, panel=panel)
             near = min(N, c.stop + panel)
             _columns(u_hbm, a_sb, parts, b=b, c=c, right=slice(c.stop, near))
             _store_panel(u_hbm, rows_hbm, parts, index_sb, b=b, c=c)
@@ -73,8 +62,9 @@ def lu(a_hbm, rank_hbm, index_hbm, live_hbm, eye_hbm, rows=1, loads="compiler", 
     return l_hbm, u_hbm, rows_hbm
 
 
-def _panel_columns(a_sb, all_sb, free_sb, rank_sb, *, kept, eye_sb, before, u_hbm, b, c, panel):
+def _panel_columns(a_sb, all_sb, search, eye_sb, *, before, u_hbm, b, c, panel):
     """Eliminate columns c; meanwhile the panel before is taken off the columns that it has not reached."""
+    free_sb, rank_sb, kept = search
     P, T, N = a_sb.shape
     w = c.size
     p_sb = nl.ndarray((P, w, T), dtype=nl.float32, buffer=nl.sbuf)  # [p, c, T]

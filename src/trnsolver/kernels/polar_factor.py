@@ -42,6 +42,7 @@ def polar_factor(a_hbm, rotation_hbm, eye_hbm, warm=0, loads="compiler"):
     warm_up(warm)
     eye_sb = load(eye_hbm[0:P_MAX, 0:P_MAX], loads)  # [k, m]
     ones_sb = filled((P_MAX, P_MAX), 1.0)  # [k, m]
+    constants = (eye_sb, ones_sb)
     g_sb = _square(N)
     _load(g_sb, rotation_hbm, loads)
     for b in tiles(B, GROUP if N <= P_MAX else 1):
@@ -49,17 +50,7 @@ def polar_factor(a_hbm, rotation_hbm, eye_hbm, warm=0, loads="compiler"):
         for i in range(b.size):
             for square_sb in (x_sb, xT_sb, y_sb, q_sb):
                 square_sb.append(_square(N))
-            _start(
-                x_sb[i],
-                xT_sb[i],
-                y_sb[i],
-                q_sb[i],
-                g_sb,
-                a_hbm=a_hbm[b.start + i],
-                eye_sb=eye_sb,
-                ones_sb=ones_sb,
-                loads=loads,
-            )
+            _start((x_sb[i], xT_sb[i], y_sb[i], q_sb[i]), g_sb, a_hbm[b.start + i], constants, loads)
         for step in range(LIFTS + 2):
             c = LIFT if step < LIFTS else NEAR if step == LIFTS else TAYLOR
             for i in range(b.size):
@@ -76,18 +67,8 @@ def polar_factor(a_hbm, rotation_hbm, eye_hbm, warm=0, loads="compiler"):
             _multiply(x_sb[i], g_sb, y_sb[i])
             _turn(xT_sb[i], x_sb[i])
             _polish(x_sb[i], xT_sb[i], y_sb[i], q_sb[i], eye_sb)
-            _finish(
-                (u_hbm, h_hbm, left_hbm),
-                x_sb[i],
-                xT_sb[i],
-                y_sb[i],
-                q_sb[i],
-                a_hbm=a_hbm,
-                b=b.start + i,
-                eye_sb=eye_sb,
-                ones_sb=ones_sb,
-                loads=loads,
-            )
+            room = (x_sb[i], xT_sb[i], y_sb[i], q_sb[i])
+            _finish((u_hbm, h_hbm, left_hbm), room, a_hbm, b.start + i, constants, loads=loads)
     return u_hbm, h_hbm, left_hbm
 
 
@@ -97,8 +78,10 @@ def _load(dst_sb, src_hbm, loads):
         move(dst_sb[m.index], src_hbm[m.span, 0:N], loads)
 
 
-def _start(x_sb, xT_sb, y_sb, q_sb, g_sb, *, a_hbm, eye_sb, ones_sb, loads):
+def _start(room, g_sb, a_hbm, constants, loads):
     """Set x to g a g.T over its norm, and xT to its transpose."""
+    x_sb, xT_sb, y_sb, q_sb = room
+    eye_sb, ones_sb = constants
     N = x_sb[0].shape[1]
     _load(x_sb, a_hbm, loads)
     _turn(y_sb, g_sb)
@@ -133,9 +116,11 @@ def _polish(x_sb, xT_sb, y_sb, q_sb, eye_sb):
         nisa.tensor_copy(dst=x_sb[m.index], src=y_sb[m.index])
 
 
-def _finish(outs_hbm, x_sb, xT_sb, y_sb, q_sb, *, a_hbm, b, eye_sb, ones_sb, loads):
+def _finish(outs_hbm, room, a_hbm, b, constants, *, loads):
     """Store u, h the symmetric part of u.T a, and the squares of the other part and of 1 - u.T u."""
     u_hbm, h_hbm, left_hbm = outs_hbm
+    x_sb, xT_sb, y_sb, q_sb = room
+    eye_sb, ones_sb = constants
     N = x_sb[0].shape[1]
     for m in tiles(N, M_TILE):
         store(u_hbm[b, m.span, 0:N], x_sb[m.index])
