@@ -103,11 +103,11 @@ def launch(
     for x in args:
         if isinstance(x, Tensor):
             # Triton would ask the driver for the pointer behind a tensor
-            x, dtype = x.data_ptr(), x.dtype
-            key.append(dtype if x % 16 == 0 else (dtype,))
+            given.append(x.data_ptr())
+            key.append((x.dtype, given[-1] % 16 == 0))
         else:
+            given.append(x)
             key.append((x == 1, x % 16 == 0, (x if x >= 0 else ~x).bit_length() >> 5))
-        given.append(x)
     compiled = _kernels.get(tuple(key))
     if compiled is not None:
         compiled[grid](*given, *words, *constants, stream=torch._C._cuda_getCurrentRawStream(index))

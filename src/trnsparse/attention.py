@@ -131,11 +131,11 @@ def _heads(q: Tensor, k: Tensor, v: Tensor, bound: BoundMask, scale: float) -> T
 
 
 def _one(q: Tensor, k: Tensor, v: Tensor, *, pattern: Pattern, scale: float, rule: str) -> Tensor:
-    stored = pattern.on(torch.device("cpu") if q.is_meta else q.device)
+    at, columns, slots, insides = pattern.on(torch.device("cpu") if q.is_meta else q.device)
     # only gradients read the sums, and kernels of a GPU that keep them take longer
     recorded = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)
     sums = not q.is_cuda or recorded or is_compiling()
-    return run(Attention(q, k, v, *stored, scale, rule, sums))[0]
+    return run(Attention(q, k, v, at, columns, slots, insides, scale, rule, sums))[0]
 
 
 @functools.cache
