@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -70,21 +71,26 @@ class Allocation:
         else:
             arena = self._fresh(shape[0] * row, physical, dtype)
             pitch, base = row * physical.itemsize, 0
-        like: dict[str, Any] = {
-            "name": label,
-            "shape": shape,
-            "dtype": dtype,
-            "physical": physical,
-            "buffer": region.value,
-        }
-        partition = where[0] if where else 0
         storage = Storage(
-            **like, arena=arena, pitch=pitch, base=base, partition=partition, address=where, line=line, scope=self.scope
+            name=label,
+            shape=shape,
+            dtype=dtype,
+            physical=physical,
+            buffer=region.value,
+            arena=arena,
+            pitch=pitch,
+            base=base,
+            partition=where[0] if where else 0,
+            address=where,
+            line=line,
+            scope=self.scope,
         )
         if arena is self._arenas.get(PSUM):
             # a matmul infers whether it starts a sum from this tensor's own history, not from that of its address
             private = Arena(shape[0] * row * int(dtype.itemsize), unit=int(dtype.itemsize))
-            storage.shadow = Storage(**like, arena=private, pitch=row * physical.itemsize)
+            storage.shadow = replace(
+                storage, arena=private, pitch=row * physical.itemsize, base=0, partition=0, address=None
+            )
         if on_chip:
             self.lifetimes.add(storage)
         elif region is MemoryRegion.shared_hbm:
@@ -239,12 +245,14 @@ class Allocation:
             unit=int(logical.itemsize),
         )
         region = MemoryRegion.shared_hbm if shared else MemoryRegion.private_hbm
-        like: dict[str, Any] = {
-            "name": name,
-            "shape": shape,
-            "dtype": logical,
-            "physical": array.dtype,
-            "buffer": region.value,
-        }
-        storage = Storage(**like, arena=arena, pitch=array.nbytes, shared=shared)
+        storage = Storage(
+            name=name,
+            shape=shape,
+            dtype=logical,
+            physical=array.dtype,
+            buffer=region.value,
+            arena=arena,
+            pitch=array.nbytes,
+            shared=shared,
+        )
         return NkiTensor(shape, logical, storage, region)

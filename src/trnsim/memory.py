@@ -102,7 +102,7 @@ class Storage:
     log: list[Span] | None = None
     first: int = -1
     last: int = -1
-    uid: int = field(default_factory=_uids.__next__)
+    uid: int = field(init=False, default_factory=_uids.__next__)
     itemsize: int = field(init=False)
     rows: int = field(init=False)
     row: int = field(init=False)

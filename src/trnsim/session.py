@@ -128,29 +128,30 @@ class Session(Allocation, Access):
     line = staticmethod(kernel_line)
     line_of = staticmethod(line_of)
 
-    def done(self, engine: str, writes: tuple[Any, ...], reads: tuple[Any, ...], /, **cost: Any) -> NkiInstruction:
-        """Finish an instruction: append it to the stream when there is one, and return its handle."""
+    def done(
+        self, engine: str, writes: tuple[Any, ...], reads: tuple[Any, ...], cost: Any = None, /, **more: Any
+    ) -> NkiInstruction:
+        """Finish an instruction: append it to the stream when there is one, and return its handle.
+
+        What its cost depends on comes as a dict of its own, or by name.
+        """
         index = self.clock
         record = None
         if self.trace is not None:
+            cost = more if cost is None else cost
             if self.state.get("no_reorder"):
                 cost["ordered"] = True
             if self.state.get("implicit"):
                 cost["implicit"] = True
-            record = Record(
-                index,
-                self.instr or "?",
-                engine,
-                [operand_of(t) for t in reads if type(t) is NkiTensor],
-                [operand_of(t) for t in writes if type(t) is NkiTensor],
-                self.line(),
-                cost,
-                self.core,
-                self.rank,
-            )
-            for t in (*reads, *writes):
-                if type(t) is NkiTensor and t.dynamic is not None:
-                    record.addressed_by(t.dynamic.index)
+            read: list[Operand] = []
+            written: list[Operand] = []
+            record = Record(index, self.instr or "?", engine, read, written, self.line(), cost, self.core, self.rank)
+            for tensors, operands in ((reads, read), (writes, written)):
+                for t in tensors:
+                    if type(t) is NkiTensor:
+                        operands.append(operand_of(t))
+                        if t.dynamic is not None:
+                            record.addressed_by(t.dynamic.index)
             self.trace.append(record)
         return NkiInstruction(None, index, record)
 

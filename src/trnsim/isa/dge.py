@@ -106,13 +106,18 @@ def check_priority(s: Session, priority: Any) -> None:
 
 
 def done(
-    s: Session, dst: NkiTensor, srcs: tuple[Any, ...], mode: str, *, engine: str = "unknown", **cost: Any
+    s: Session, dst: NkiTensor, srcs: tuple[Any, ...], mode: str, *, transpose: bool = False, **more: Any
 ) -> NkiInstruction:
-    """Finish a transfer; ``cost`` adds to what all of them state."""
-    kinds = [t.dynamic.kind for t in (dst, *srcs) if t.dynamic is not None]
-    run_time = {"indirect": "vector" in kinds, "dynamic": bool(kinds)}
-    cost = {"bytes": dst.size * dst.itemsize, "dge": mode, "transpose": False, "priority": None, **run_time, **cost}
-    return s.done("dma", (dst,), srcs, engine=engine, **cost)
+    """Finish a transfer; ``more`` adds to what all of them state."""
+    more.setdefault("engine", "unknown")
+    more.setdefault("priority", None)
+    more["bytes"], more["dge"], more["transpose"] = dst.size * dst.itemsize, mode, transpose
+    more["indirect"] = more["dynamic"] = False
+    for t in (dst, *srcs):
+        if t.dynamic is not None:
+            more["dynamic"] = True
+            more["indirect"] |= t.dynamic.kind == "vector"
+    return s.done("dma", (dst,), srcs, more)
 
 
 def legacy_order(*options: Any) -> dict[str, Any] | None:

@@ -158,8 +158,9 @@ def _activate(
                 values = values if added is None else values + added
     _finish(s, dst, function, data, values, command=command, reduce_op=folded_by, reduce_res=reduce_res)
     writes = (dst,) if reduce_res is None else (dst, reduce_res)
-    cost = {"op": function.name, "reduce": command.name, "readout": len(writes) > 1}
-    return s.done("scalar", writes, (data, bias, scale), **cost, pointers=count(bias) + count(scale))
+    pointers = count(bias) + count(scale)
+    cost = {"op": function.name, "reduce": command.name, "readout": len(writes) > 1, "pointers": pointers}
+    return s.done("scalar", writes, (data, bias, scale), cost)
 
 
 def _check_bias(s: Session, function: Activation, bias: Any) -> None:

@@ -100,10 +100,9 @@ def nc_matmul(
                 added = psum.store(s, dst, product, adds)
     position, size = tile or (None, None)
     cost = {"k": k, "m": m, "n": n, "is_transpose": bool(is_transpose), "accumulate": added, "perf_mode": mode.name}
-    onezero = (bool(is_stationary_onezero), bool(is_moving_onezero))
-    return s.done(
-        "tensor", (dst,), (stationary, moving), **cost, tile_position=position, tile_size=size, onezero=onezero
-    )
+    cost["tile_position"], cost["tile_size"] = position, size
+    cost["onezero"] = (bool(is_stationary_onezero), bool(is_moving_onezero))
+    return s.done("tensor", (dst,), (stationary, moving), cost)
 
 
 @instruction

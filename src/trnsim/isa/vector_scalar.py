@@ -67,8 +67,9 @@ def tensor_scalar(
         else:
             result = x
     s.write(dst, result, "dst")
-    cost = {"op0": first.name, "op1": None if second is None else second.name, "free": engine is eng.unknown}
-    return s.done(where, (dst,), (data, operand0, operand1), **cost, pointers=count(operand0) + count(operand1))
+    pointers, name1 = count(operand0) + count(operand1), None if second is None else second.name
+    cost = {"op0": first.name, "op1": name1, "pointers": pointers, "free": engine is eng.unknown}
+    return s.done(where, (dst,), (data, operand0, operand1), cost)
 
 
 _FIRST_ONLY = ("abs_max", "abs_min", "square", "relu")
