@@ -126,10 +126,11 @@ def integer(op: str, argument: str, value: Any, at_least: int | None = None, at_
     """Check that a value is an integer, NumPy's included, within limits that belong to it, and return it."""
     if isinstance(value, bool) or not isinstance(value, int | Integral):
         raise DtypeError(op=op, argument=argument, got=type(value), expected="an integer")
-    if (at_least is not None and value < at_least) or (at_most is not None and value > at_most):
+    result = int(value)
+    if (at_least is not None and result < at_least) or (at_most is not None and result > at_most):
         expected = f"at least {at_least}" if at_most is None else f"{at_least} to {_shown(at_most)}"
         raise ArgumentError(op=op, argument=argument, got=value, expected=expected)
-    return int(value)
+    return result
 
 
 def _shown(limit: int) -> str:
