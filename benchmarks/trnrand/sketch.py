@@ -9,8 +9,6 @@ from trnrand import Generator, sketch
 from trnrand.kernels import sketch as kernels
 from trnsci.testing import gaussian
 
-_generator = Generator(1)
-
 
 def _case(m: int, size: int, n: int) -> Case:
     return Case(
@@ -23,7 +21,7 @@ def _case(m: int, size: int, n: int) -> Case:
 
 BENCH = Bench(
     op="trnrand.sketch",
-    run=lambda a, size: sketch(a, size, generator=_generator),
+    run=lambda a, size: sketch(a, size, generator=Generator(1)),
     tests="tests/trnrand/test_sketch.py",
     cases=(_case(4096, 256, 512),),
     peers=(Peer(name="torch.randn, matmul", run=lambda a, size: torch.randn(a.shape[0], size, device=a.device).T @ a),),
