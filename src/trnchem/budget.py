@@ -36,7 +36,7 @@ DEPTH = 1024
 # Blocks that visit a rank: how many are on their way, and how many stay, the newest among them.
 AHEAD, KEPT = 2, 2
 # What BLAS, HDF5 and PySCF's integrals allocate for themselves when first used, with the holes it leaves, and what each
-# further thread adds. 18 MB were measured on an AMD processor; BLAS has larger buffers on others. Pages of code are not
+# further thread adds. 13 MB were measured on an AMD processor; BLAS has larger buffers on others. Pages of code are not
 # counted: they are of files, and the system drops them when it needs memory. tests/trnchem/test_budget.py measures.
 OVERHEAD = 28 << 20
 THREAD_OVERHEAD = 4 << 20
