@@ -212,6 +212,11 @@ def rounds(*tensors: Tensor | None) -> str | None:
     return None
 
 
+def stacked(x: Tensor, batch: Sequence[int]) -> Tensor:
+    """Flatten leading axes into one, of length 1 when the whole batch shares a matrix."""
+    return x.unsqueeze(0) if x.ndim == 2 else x.expand(*batch, *x.shape[-2:]).reshape(-1, *x.shape[-2:])
+
+
 def over_partitions(x: Tensor, *, repeat: bool = False) -> Tensor:
     """Cut each vector over the partitions: [B, p, width], filled up with zeros or with its own first element."""
     count = x.shape[-1]

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from trnblas.accuracy import choose, error_bound, reported, working_dtype
-from trnblas.arguments import HALF, applied, finished, in_place, transposition
+from trnblas.arguments import HALF, applied, finished, in_place, stacked, transposition
 from trnblas.epilogue import ACTIVATIONS, Epilogue
 from trnblas.kernels import gemm as kernels
 from trnblas.split import exact_matmul, split_gemm
@@ -347,10 +347,10 @@ def _kernel(call: Gemm, shape: tuple[int, ...], c: Tensor | None) -> Tensor:
     # One right factor for a batch of left ones: the batch is more rows of one product.
     if b.ndim == 2 and c is None:
         a, batch = a.reshape(-1, a.shape[-1]), torch.Size()
-    aT_hbm = _stacked(a.mT, batch).to(operand).contiguous()  # [B or 1, K, M]
-    b_hbm = _stacked(b, batch).to(operand).contiguous()  # [B or 1, K, N]
+    aT_hbm = stacked(a.mT, batch).to(operand).contiguous()  # [B or 1, K, M]
+    b_hbm = stacked(b, batch).to(operand).contiguous()  # [B or 1, K, N]
     stored = a.dtype if half else torch.float32
-    c_hbm = None if c is None else _stacked(c.expand(shape), batch).to(stored).contiguous()  # [B, M, N]
+    c_hbm = None if c is None else stacked(c.expand(shape), batch).to(stored).contiguous()  # [B, M, N]
     scale_hbm = None
     if call.alpha != 1 or c is not None or bias is not None:
         scale = torch.tensor([call.alpha, call.beta], device=a.device).float()
@@ -360,13 +360,6 @@ def _kernel(call: Gemm, shape: tuple[int, ...], c: Tensor | None) -> Tensor:
         kernels.gemm, aT_hbm, b_hbm, c_hbm, scale_hbm, bias_hbm, half=half, activation=call.activation
     )  # [B, M, N]
     return product.reshape(shape).to(call.a.dtype)
-
-
-def _stacked(x: Tensor, batch: torch.Size) -> Tensor:
-    """Flatten leading axes into one, of length 1 when the whole batch shares a matrix."""
-    if x.ndim == 2:
-        return x.unsqueeze(0)
-    return x.expand(*batch, *x.shape[-2:]).reshape(-1, *x.shape[-2:])
 
 
 def _complex_product(call: Gemm) -> Tensor:

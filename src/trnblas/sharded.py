@@ -141,6 +141,13 @@ def written(team: Team, result: Part, out: Part | None) -> Part:
     return out
 
 
+def positions(team: Team, part: Part) -> tuple[Tensor, Tensor]:
+    """Return the indices of the rows of a matrix that are here, [m, 1], and of all its columns, [1, N]."""
+    start = part.layout.starts(team.coordinate)[-2]
+    row = torch.arange(start, start + part.local.shape[-2], device=part.local.device)[:, None]
+    return row, torch.arange(part.shape[-1], device=part.local.device)[None, :]
+
+
 def bare(op: str, others: dict[str, Any]) -> None:
     """Refuse ``return_error``: ranks bound the errors of their parts, and nothing bounds the whole."""
     if others.pop("return_error", False):

@@ -18,7 +18,7 @@ from torch import Tensor
 from trnblas.arguments import flag, transposition
 from trnblas.gemm import gemm
 from trnblas.gemv import gemv
-from trnblas.sharded import by_batch, keeps_sums, multiply, rounded, widened, written
+from trnblas.sharded import by_batch, keeps_sums, multiply, positions, rounded, widened, written
 from trnblas.symm import hemm, symm
 from trnblas.trmm import trmm
 from trnsci.distributed import Part, Team, sharded
@@ -70,9 +70,7 @@ def _stationary(team: Team, alpha: complex, a: Part, x: Part, *, beta: complex, 
 def _rows_of(team: Team, a: Part) -> tuple[Part, Tensor, Tensor]:
     """Return the matrix cut along rows, with the indices of the rows here and of all columns."""
     a = a.to(team, team.first(0))
-    start = a.layout.starts(team.coordinate)[0]
-    row = torch.arange(start, start + a.local.shape[0], device=a.local.device)[:, None]
-    return a, row, torch.arange(a.shape[1], device=a.local.device)[None, :]
+    return a, *positions(team, a)
 
 
 def _whole_matrix(team: Team, a: Part, down: bool, hermitian: bool) -> Part:

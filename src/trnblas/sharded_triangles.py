@@ -13,11 +13,10 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from trnblas.arguments import HALF, flag, transposition
 from trnblas.gemm import gemm
-from trnblas.sharded import bare, by_batch, panels, written
+from trnblas.sharded import bare, by_batch, panels, positions, written
 from trnblas.syrk import syrk
 from trnblas.trsm import trsm
 from trnsci.distributed import Part, Team, chunks, sharded
@@ -68,20 +67,13 @@ def _rows_of_product(
     return a.with_local(local, (n, n))
 
 
-def _inside(team: Team, part: Part, down: bool) -> Tensor:
-    """Return which elements of a rank's rows are in the triangle."""
-    start = part.layout.starts(team.coordinate)[-2]
-    row = torch.arange(start, start + part.local.shape[-2], device=part.local.device)[:, None]
-    column = torch.arange(part.shape[-1], device=part.local.device)[None, :]
-    return column <= row if down else column >= row
-
-
 def _into_triangle(team: Team, product: Part, down: bool, out: Part | None) -> Part:
     """Return the result; in memory that is given, leave the other triangle as it is."""
     if out is None:
         return product
-    kept = out.to(team, product.places).local
-    return written(team, product.with_local(torch.where(_inside(team, product, down), product.local, kept)), out)
+    row, column = positions(team, product)
+    inside, kept = column <= row if down else column >= row, out.to(team, product.places).local
+    return written(team, product.with_local(torch.where(inside, product.local, kept)), out)
 
 
 @sharded(trsm)

@@ -22,6 +22,7 @@ from trnblas.arguments import (
     in_place,
     nonsingular,
     square,
+    stacked,
     transposition,
     triangle,
 )
@@ -249,9 +250,7 @@ class Trmm(NamedTuple):
             # Planes and slices are cut from the triangle with its zeros.
             return gemm(self.alpha, triangle(a, self.lower, self.unit), b, precision=self.precision)
         operand = a.dtype if a.dtype in HALF else torch.bfloat16 if self.precision == "fast" else torch.float32
-        batch, aT = shape[:-2], a.mT.to(operand)
-        aT = aT.unsqueeze(0) if a.ndim == 2 else aT.expand(*batch, *aT.shape[-2:]).flatten(0, -3)
-        columns = b.to(operand).expand(*batch, *b.shape[-2:]).reshape(-1, *b.shape[-2:])
+        aT, columns = stacked(a.mT.to(operand), shape[:-2]), b.to(operand).expand(shape).reshape(-1, *shape[-2:])
         flags = {"lower": self.lower, "unit": self.unit}
         product: Tensor = launch(kernels.trmm, aT.contiguous(), columns.contiguous(), **flags)
         return finished(product.reshape(shape), self.alpha, 0.0, None, a.dtype)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from trnblas import host_blas
 from trnblas.accuracy import working_dtype
-from trnblas.arguments import HALF, conjugated, finished, triangle
+from trnblas.arguments import HALF, conjugated, finished, stacked, triangle
 from trnblas.gemm import gemm
 from trnblas.kernels import trsm as kernels
 from trnblas.trmm import solve_bound, triangular, vector
@@ -203,10 +203,7 @@ def _solved(a: Tensor, b: Tensor, lower: bool, unit: bool, precision: Precision)
     if not lower:
         # Backwards, an upper triangle is a lower one.
         return _solved(a.flip(-1, -2), b.flip(-2), True, unit, precision).flip(-2)
-    batch, n = shape[:-2], a.shape[-1]
-    aT = a.mT.float()
-    aT = aT.unsqueeze(0) if a.ndim == 2 else aT.expand(*batch, n, n).flatten(0, -3)
-    columns = b.float().expand(*batch, *b.shape[-2:]).reshape(-1, *b.shape[-2:])
+    aT, columns = stacked(a.mT.float(), shape[:-2]), b.float().expand(shape).reshape(-1, *shape[-2:])
     solution: Tensor = launch(kernels.trsm, aT.contiguous(), columns.contiguous(), doubling_masks(a.device), unit=unit)
     return solution.reshape(shape)
 
