@@ -163,8 +163,28 @@ def dfmp2(
         >>> print(f"{result.e_corr:.6f} {result.metric}")
         -0.203977 fitted already, by the mean field; 116 of 116 vectors kept
     """
-    given = {name: value for name, value in locals().items() if name in Request.__slots__}
-    want = Request(system=System(basis, charge, spin, reference), **given)
+    want = Request(
+        mf=mf,
+        system=System(basis, charge, spin, reference),
+        frozen=frozen,
+        auxbasis=auxbasis,
+        precision=precision,
+        method=method,
+        samples=samples,
+        same_spin=same_spin,
+        seed=seed,
+        pairs=pairs,
+        screening=screening,
+        reuse=reuse,
+        resident=resident,
+        memory=memory,
+        scratch=scratch,
+        checkpoint=checkpoint,
+        progress=progress,
+        stability=stability,
+        quadrature_error=quadrature_error,
+        device=device,
+    )
     if mesh is None:
         if target_error is None:
             return calculated(want)
@@ -272,10 +292,21 @@ def plan(
         >>> plan("water", basis="sto-3g", memory="1 GB").place
         'host memory'
     """
-    given = {name: value for name, value in locals().items() if name in Request.__slots__}
     if not isinstance(ranks, int) or ranks < 1:
         raise ArgumentError(op="plan", argument="ranks", got=ranks, expected="a number of ranks, at least 1")
-    want = Request(system=System(basis, charge, spin, reference), **given)
+    want = Request(
+        mf=mf,
+        system=System(basis, charge, spin, reference),
+        frozen=frozen,
+        auxbasis=auxbasis,
+        precision=precision,
+        method=method,
+        samples=samples,
+        same_spin=same_spin,
+        reuse=reuse,
+        resident=resident,
+        memory=memory,
+    )
     options, field = check_options(want), built(mf, want.system)
     # of a name, the first rank alone has a mean field
     shared = reuse and (ranks == 1 or not isinstance(mf, str | Path))
