@@ -159,7 +159,6 @@ MUTUAL = {
     "trnsim.language.objects -> trnsim.session",
     "trnsim.language.tensor -> trnsim.session",
     "trnsim.language.views -> trnsim.language.rearrange",
-    "trnsim.poison -> trnsim.access",
     "trnsim.timing.report -> trnsim.trace",
     "trnsolver.contract -> trnsolver.eigh",
     "trnsolver.eigh -> trnsolver.contract",
