@@ -104,10 +104,6 @@ class Kind(NamedTuple):
     along: Callable[..., Any]
     backwards: bool
 
-    def points(self, stored: int) -> int:
-        """Return the points of an axis by default; half a spectrum stores fewer."""
-        return 2 * (stored - 1) if self.along is inverse_real_along else stored
-
 
 KINDS = {
     "fft": Kind(operand, complex_along, False),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from torch import Tensor
 
-from trnfft.along_axes import KINDS, Transformable
+from trnfft.along_axes import KINDS, Transformable, inverse_real_along
 from trnfft.arguments import axis_of, length_of, planned
 from trnsci import array_function
 from trnsci.precision import Precision
@@ -68,7 +68,7 @@ def fft(
         >>> fft(torch.tensor([1.0, 0.0, 0.0, 0.0])).real
         tensor([1., 1., 1., 1.])
     """
-    return _along("fft", x, n, dim, norm, axis=axis, precision=precision, plan=plan, out=out)
+    return _along("fft", x, n, dim, norm, axis, precision, plan, out)
 
 
 @array_function
@@ -152,7 +152,6 @@ def _along(
     n: Any,
     dim: Any,
     norm: Any,
-    *,
     axis: Any = None,
     precision: Any = None,
     plan: Any = None,
@@ -160,8 +159,10 @@ def _along(
 ) -> Any:
     if plan is not None:
         return planned(op, plan).serve(op, x, n=n, dim=dim, norm=norm, axis=axis, precision=precision, out=out)
-    kind = KINDS[op]
-    x = kind.operand(op, x)
+    take, along, backwards = KINDS[op]
+    x = take(op, x)
     dim = axis_of(op, dim, axis, x.ndim)
-    length = length_of(op, n, kind.points(x.shape[dim]))
-    return kind.along(op, x, [dim], [length], kind.backwards, norm=norm, precision=precision, out=out)
+    stored = x.shape[dim]
+    # half a spectrum stores fewer points than it has
+    length = length_of(op, n, 2 * (stored - 1) if along is inverse_real_along else stored)
+    return along(op, x, [dim], [length], backwards, norm=norm, precision=precision, out=out)

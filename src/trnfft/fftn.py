@@ -117,7 +117,7 @@ def _along(op: str, kind: Kind, x: Any, s: Any, dim: Any, norm: Any, *, precisio
         return _copied(op, kind, x, out)
     if kind.along is inverse_real_along and (s is None or integers(op, "s", s)[-1:] == [-1]):
         # The operand stores half of the last axis.
-        lengths[-1] = length_of(op, None, kind.points(x.shape[dims[-1]]), f"length of axis {dims[-1]}")
+        lengths[-1] = length_of(op, None, 2 * (x.shape[dims[-1]] - 1), f"length of axis {dims[-1]}")
     return kind.along(op, x, dims, lengths, kind.backwards, norm=norm, precision=precision, out=out)
 
 
