@@ -244,7 +244,8 @@ def istft(
     weight = _overlapped(taper * taper, hop, count)
     signal, weight = signal[..., start:covered], weight[start:covered]
     sizes = weight.detach().abs() if weight.is_complex() else weight.detach()
-    if not weight.is_meta and weight.numel() and float(sizes.min()) < _LEAST:
+    hidden = weight.is_meta or torch._C._functorch.is_batchedtensor(weight)
+    if not hidden and weight.numel() and float(sizes.min()) < _LEAST:
         got = f"squares that add up to {float(sizes.min()):.1e} at sample {int(sizes.argmin())}"
         expected = "windows that overlap to more than 1e-11 everywhere"
         hint = "Use a smaller hop_length, or center=True"

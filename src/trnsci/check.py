@@ -38,6 +38,14 @@ def dense(op: str, **values: Any) -> None:
         raise DtypeError(op=op, argument=name, got=kind, expected="a dense tensor", hint=hint)
 
 
+def data(op: str, **values: Any) -> None:
+    """Operands have data to look at, for a function whose steps depend on it: they are not on meta, nor under vmap."""
+    for name, value in values.items():
+        if isinstance(value, Tensor) and (value.is_meta or torch._C._functorch.is_batchedtensor(value)):
+            reason = f"its steps depend on the data of {name}, which has none to look at"
+            raise UnsupportedError(op=op, reasons=[("any", reason)], hint="Call it on tensors with data, one by one")
+
+
 def whole(op: str, **values: Any) -> None:
     """Refuse sharded tensors. Functions with a sharded algorithm never pass one here."""
     sharding = sys.modules.get("torch.distributed.tensor")

@@ -60,6 +60,7 @@ def davidson(
             )
         diagonal = wrapped.matrix.diagonal()
     check.dense("davidson", diagonal=diagonal)
+    check.data("davidson", a=a, diagonal=diagonal, x0=x0)
     check.equal("davidson", "dimensions", diagonal=diagonal.ndim, vector=1)
     n = len(diagonal)
     if wrapped.shape is not None and wrapped.shape != (n, n):

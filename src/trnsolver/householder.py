@@ -116,6 +116,8 @@ def ormqr(
         tensor([[5.],
                 [0.]])
     """
+    for name, value in (("left", left), ("transpose", transpose)):
+        check.option("ormqr", name, value, (False, True))
     _checked("ormqr", factors, tau)
     matrices("ormqr", look=False, factors=factors, other=other)
     check.same_device("ormqr", factors=factors, other=other)

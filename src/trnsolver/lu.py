@@ -149,6 +149,7 @@ def lu_solve(
         >>> lu_solve(*lu_factor(a), torch.tensor([3.0, 4.0]))
         tensor([1., 1.])
     """
+    check.option("lu_solve", "adjoint", adjoint, (False, True))
     if not left:
         rows = lu_solve(factors, pivots, mirrored("lu_solve", factors, b), adjoint=not adjoint)
         return written("lu_solve", out, rows.mH, factors=factors, b=b)

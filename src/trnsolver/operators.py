@@ -285,8 +285,9 @@ def problem(
     maxiter: int | None,
     callback: Callback | None,
     adjoint: bool = False,
+    look: bool = True,
 ) -> Problem:
-    """Check what every solver takes."""
+    """Check what every solver takes; ``look``: it will look at data."""
     if isinstance(b, np.ndarray):
         b = from_numpy(b)
     if not isinstance(b, Tensor):
@@ -294,6 +295,8 @@ def problem(
     _kind(op, "b", b.dtype)
     if b.ndim not in (1, 2):
         raise ArgumentError(op=op, argument="shape of b", got=tuple(b.shape), expected="[N] or [N, K]")
+    if look:
+        check.data(op, a=a, b=b, x0=x0)
     finite(op, b=b)
     wrapped = operator(op, a, adjoint=adjoint)
     _same_kind(op, a, b)

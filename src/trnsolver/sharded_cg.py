@@ -32,7 +32,7 @@ def _check_cg(a: Any, b: Tensor, **options: Any) -> None:
             hint="Spread a matrix with trnsci.distributed.shard, or a sparse one with trnsparse.shard_rows",
         )
     square("cg", look=False, a=a)
-    problem("cg", a, b, x0=options["x0"], tol=options["tol"], maxiter=options["maxiter"], callback=None)
+    problem("cg", a, b, x0=options["x0"], tol=options["tol"], maxiter=options["maxiter"], callback=None, look=False)
 
 
 def _operator(team: Team, a: Part | Sharded, b: Part) -> Callable[[Tensor], Tensor]:

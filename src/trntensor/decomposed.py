@@ -95,6 +95,7 @@ def expanded(text: str, operands: Sequence[Any]) -> tuple[str, tuple[Any, ...]]:
 def real_input(op: str, x: Any, minimum: int = 1) -> Tensor:
     """Check for a finite floating-point tensor of at least ``minimum`` axes, in a dtype of linear algebra."""
     check.dense(op, x=x)
+    check.data(op, x=x)
     if not isinstance(x, Tensor) or not (x.dtype.is_floating_point or x.dtype.is_complex):
         got = x.dtype if isinstance(x, Tensor) else type(x)
         raise DtypeError(op=op, argument="dtype of x", got=got, expected="a floating-point tensor")

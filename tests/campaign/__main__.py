@@ -59,6 +59,9 @@ def run(names: list[str], options: argparse.Namespace) -> tuple[Counter[str], Co
     end = time.monotonic() + options.seconds
     while time.monotonic() < end and sum(failed.values()) < options.failures:
         for name in names:
+            if name.endswith(" on ranks") and seed % 10:
+                # messages between processes take longer than what they carry
+                continue
             why = attempt(name, seed)
             tried[name] += 1
             if why is not None:

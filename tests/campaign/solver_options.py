@@ -400,9 +400,9 @@ def ends(draw: Draw, name: str) -> Trial:
         size = float(np.max(np.abs(exact)))
         residual = np.sqrt(np.sum(np.abs(wide(a) @ v - right @ v * w) ** 2, 0))
         slack = 40 * n * unit(dtype) * size * spectral(right)
-        assert np.all(residual <= 1.05 * tol * size * spectral(right) * np.sqrt(np.sum(np.abs(v) ** 2, 0)) + slack), (
-            residual
-        )
+        # of generalised problems relative to the largest Ritz value
+        sizes = float(np.max(np.abs(w))) if stem == "lobpcg" else size
+        assert np.all(residual <= 1.05 * tol * sizes + slack), residual
         if metric is None and tol <= 1e-4:
             near = np.sort(w.real) - np.sort(wanted)
             assert np.all(np.abs(near) <= 2 * tol * size + slack), (w, wanted)

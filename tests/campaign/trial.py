@@ -17,6 +17,7 @@ import torch
 
 import trnsci
 from tests.campaign.draw import Draw
+from tests.campaign.torch_ways import checked, on_meta, under_vmap
 from trnsci.testing import assert_within
 
 LIBRARIES = ("trnblas", "trnfft", "trnrand", "trnsolver", "trnsparse", "trntensor", "trnchem")
@@ -126,7 +127,7 @@ def functions() -> list[str]:
 def load() -> None:
     """Import the specs of every library that has some."""
     for path in sorted(Path(__file__).parent.glob("[a-z]*.py")):
-        if path.stem not in ("draw", "trial", "oracles"):
+        if path.stem not in ("draw", "trial", "oracles", "torch_ways"):
             importlib.import_module(f"tests.campaign.{path.stem}")
 
 
@@ -179,6 +180,8 @@ def _ways(trial: Trial, draw: Draw) -> list[str]:
         ways.append("not a number")
     if trial.mistakes and draw.chance(0.1):
         ways.append("mistake")
+    if trial.mistakes and _has_tensors(trial):
+        ways += [way for way, chance in (("meta", 0.05), ("vmap", 0.03), ("opcheck", 0.003)) if draw.chance(chance)]
     if trial.outs and "out" in inspect.signature(trial.function).parameters and draw.chance(0.1):
         ways.append("out")
     return ways
@@ -204,6 +207,8 @@ def _try(trial: Trial, way: str) -> None:
         _into_memory(trial)
     elif way == "mistake":
         _mistaken(trial)
+    elif way in ("meta", "vmap", "opcheck"):
+        {"meta": on_meta, "vmap": under_vmap, "opcheck": checked}[way](trial)
     else:
         with trnsci.backend(way):
             result = trial.run()
@@ -329,6 +334,8 @@ def _inexact(trial: Trial) -> list[torch.Tensor]:
 
 def _may_refuse(trial: Trial, way: str, error: Exception) -> bool:
     kernels = trial.kernels == "maybe" and way == "simulator"
+    if way in ("meta", "vmap"):
+        return True
     return isinstance(error, trnsci.UnsupportedError) and (kernels or way == "compiled")
 
 

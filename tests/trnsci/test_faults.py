@@ -16,6 +16,7 @@ import trnblas
 import trnsci
 import trnsolver
 from trnsci import distributed
+from trnsci.distributed.agreement import _fingerprint
 from trnsci.distributed.calls import run
 from trnsci.distributed.world import World
 from trnsci.testing.ranks import Ranks
@@ -340,6 +341,13 @@ def _copies_differ(shape):
     except trnsci.ArgumentError as error:
         return error.got, str(error), _works(*shape)
     return None
+
+
+@pytest.mark.parametrize("first", range(4))
+def test_a_copy_is_compared_wherever_it_lies_in_memory(first):
+    x = torch.arange(20, dtype=torch.float32)[first : first + 13]
+    assert _fingerprint(x) == _fingerprint(x.clone())
+    assert _fingerprint(x) != _fingerprint(x + (torch.arange(13) == 12))
 
 
 def test_a_copy_that_differs_is_caught_before_data_moves(ranks):

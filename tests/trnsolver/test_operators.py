@@ -8,7 +8,7 @@ import torch
 
 import trnsolver as ts
 import trnsparse
-from trnsci import ArgumentError, DtypeError, NumericalError
+from trnsci import ArgumentError, DtypeError, NumericalError, UnsupportedError
 from trnsci.testing import gaussian, pairs
 
 N = 20
@@ -140,3 +140,23 @@ def test_an_indefinite_preconditioner_is_told():
     a = _spd()
     with pytest.raises(NumericalError, match="the preconditioner is not positive definite"):
         ts.minres(a, torch.ones(N, dtype=torch.float64), preconditioner=lambda r: -r)
+
+
+ITERATIONS = {
+    **{name: lambda f, a: f(a, a[:, 0]) for name in ("cg", "block_cg", "bicgstab", "gmres", "minres", "lsqr", "lsmr")},
+    "chebyshev": lambda f, a: f(a, a[:, 0], low=0.5, high=9.0),
+    **{name: lambda f, a: f(a, 1) for name in ("lanczos", "arnoldi", "davidson")},
+    "lobpcg": lambda f, a: f(a, a[:, :1]),
+    "cond_estimate": lambda f, a: f(a),
+}
+
+
+@pytest.mark.parametrize("name", ITERATIONS)
+def test_steps_that_depend_on_data_say_so_where_there_is_none(name):
+    a = torch.eye(6) * 3 + 0.1
+    for call in (
+        lambda: ITERATIONS[name](getattr(ts, name), a.to("meta")),
+        lambda: torch.func.vmap(lambda x: ITERATIONS[name](getattr(ts, name), x))(torch.stack([a, a])),
+    ):
+        with pytest.raises(UnsupportedError, match="depend on the data of"):
+            call()

@@ -70,6 +70,8 @@ def described(value: Any, contents: bool = True) -> str:
 def _fingerprint(tensor: Tensor) -> int:
     """Return a checksum that differs when one element does: 8-byte words times odd weights, summed modulo 2**64."""
     data = as_bytes(tensor)
+    # words start at multiples of their size
+    data = data.clone() if data.storage_offset() % 8 else data
     whole = len(data) // 8 * 8
     total = len(data) + int.from_bytes(bytes(data[whole:].tolist()), "little") * (2 * whole + 1)
     weights = torch.arange(1, 2 * _WORDS, 2, device=data.device, dtype=torch.int64)
