@@ -48,12 +48,12 @@ def promise(call: Any) -> Any:
 
 
 def as_promised(result: Any, promised: Any, args: tuple[Any, ...]) -> Any:
-    """Give a result the strides of the fake and memory of its own, which traced programs rely on."""
+    """Give a result the strides of the fake, memory of its own and its conjugate: traced programs rely on them."""
     if isinstance(result, list | tuple):
         return type(promised)(as_promised(*pair, args) for pair in zip(result, promised, strict=True))
     memory = result.untyped_storage().data_ptr()
     shared = memory != 0 and any(memory == x.untyped_storage().data_ptr() for x in tensors_in(args))
-    if shared or result.stride() != promised.stride():
+    if shared or result.is_conj() or result.is_neg() or result.stride() != promised.stride():
         return torch.empty_strided(result.shape, promised.stride(), dtype=result.dtype, device=result.device).copy_(
             result
         )

@@ -387,6 +387,8 @@ def test_second_derivatives_through_kernels(backend):
 def test_ops_are_registered_correctly():
     x, half = gaussian((2, 6), 1, C64), gaussian((2, 4), 2, C64)
     torch.library.opcheck(torch.ops.trnfft.c2c.default, (x, [1], False, "none", "fp32"))
+    # of real data torch's inverse is a lazy conjugate
+    torch.library.opcheck(torch.ops.trnfft.c2c.default, (x.real.clone(), [1], True, "full", "fp32"))
     torch.library.opcheck(torch.ops.trnfft.r2c.default, (x.real.clone(), [1], "none", "fp32"))
     torch.library.opcheck(torch.ops.trnfft.c2r.default, (half, [1], 6, "none", "fp32"))
     planes = half.real.clone(), half.imag.clone()

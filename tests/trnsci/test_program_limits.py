@@ -191,8 +191,8 @@ WHOLE = {
     "trnsolver::inv_sqrt_spd",
     "trnsolver::lstsq",
 }
-# einsum is its plan, called: products, which are here
-COMPOSED = {"trntensor::einsum", "trnblas::gemm_int"}
+# They are plans of products and solutions, which are here.
+COMPOSED = {"trntensor::einsum", "trnblas::gemm_int", "trnsolver::expm"}
 
 
 def _call(name):
