@@ -25,9 +25,10 @@ class Disagreement(RuntimeError):
     """Ours and a peer do not compute the same thing, so comparing their speed says nothing."""
 
 
-def _place(inputs: tuple[Any, ...], device: str) -> tuple[Any, ...]:
-    moved = (torch.Tensor, SparseMatrix)
-    return tuple(x.to(device) if isinstance(x, moved) else x for x in inputs)
+def _place(inputs: Any, device: str) -> Any:
+    if isinstance(inputs, tuple | list):
+        return type(inputs)(_place(x, device) for x in inputs)
+    return inputs.to(device) if isinstance(inputs, torch.Tensor | SparseMatrix) else inputs
 
 
 def _array(value: Any) -> np.ndarray:
