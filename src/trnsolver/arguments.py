@@ -174,7 +174,7 @@ def right_hand_side(op: str, a: Tensor, b: Any, *, look: bool = True) -> bool:
 def mirrored(op: str, a: Tensor, b: Any) -> Tensor:
     """``b.mH`` of the rows ``b`` [..., K, N] of ``x @ a = b``: the columns of a system with ``a.mH``."""
     check.floating(op, a=a, b=b)
-    check.ndim(op, 2, b=b)
+    check.ndim(op, 2, a=a, b=b)
     if b.shape[-1] != a.shape[-1]:
         check.equal(op, "N", a=a.shape[-1], b=b.shape[-1], hint="With left=False right-hand sides are rows")
     conjugated: Tensor = b.mH

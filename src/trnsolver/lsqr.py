@@ -28,8 +28,8 @@ def lsqr(
         x0: [N] or [N, K], where to start; zero by default. With ``damp``, the norm is that of ``x - x0``, as in SciPy.
         damp: weight of the solution's norm.
         tol: stops when ``norm(a.mH @ r) <= tol norm(a) norm(r)`` or ``norm(r) <= tol norm(b)``, with that of the
-            start's residual where ``b`` is zero; residuals recorded are
-            the smaller of the two.
+            start's residual where ``b`` is zero; residuals recorded are the smaller of the two. With ``x0`` the last
+            one is computed afresh, and one smaller than rounding leaves is not claimed.
         maxiter: ``10 N`` by default.
         callback: called with the step and the residual.
 
@@ -111,7 +111,16 @@ def _bidiagonal(
             gradient = phibar.abs() * alpha * c.abs()
         relative = quotient(gradient, squares.sqrt() * residual)
         done = p.record(torch.minimum(relative * p.sizes, residual))
-    return p.result(x if first is None else first + x, done)
+    if first is None:
+        return p.result(x, done)
+    if done and len(p.residuals) > 1 and x.numel():
+        # a start that was large beside the solution leaves its rounding error, which recurrences do not see
+        r, moved = p.b - p.a.apply(first + x), damp * x
+        residual = torch.hypot(norms(r), norms(moved))
+        relative = quotient(norms(adjoint(r) - damp * moved), squares.sqrt() * residual)
+        p.residuals[-1] = float((torch.minimum(relative * p.sizes, residual) / p.sizes).max())
+        done = p.residuals[-1] <= p.tol
+    return p.result(first + x, done)
 
 
 class _Lsmr:

@@ -2,6 +2,7 @@
 
 import atexit
 import functools
+import threading
 from dataclasses import replace
 from typing import Any
 
@@ -20,6 +21,10 @@ SHARDED = (
     *(f"trnsolver.{stem}" for stem in ("cholesky", "solve", "solve_spd", "solve_triangular", "inv", "inv_spd")),
     *(f"trnsolver.{stem}" for stem in ("qr", "lstsq", "eigh", "eigvalsh", "cg")),
 )
+
+
+# One call at a time: the ranks take part in it together.
+TURN = threading.Lock()
 
 
 @functools.cache
@@ -65,7 +70,8 @@ def sharded(draw: Draw, name: str) -> Trial:
 
     def run() -> Any:
         try:
-            return ranks().run(on_a_rank, one.function, one.args, one.kwargs, places)
+            with TURN:
+                return ranks().run(on_a_rank, one.function, one.args, one.kwargs, places)
         except RemoteError as error:
             raise AssertionError(f"ranks raised: {error}") from error
 

@@ -48,3 +48,11 @@ def test_least_squares_start_where_scipy_does(name, damp):
     for operand in (a, (lambda x: a @ x, lambda x: a.mT @ x)):
         found = getattr(ts, name)(operand, b, x0=x0, damp=damp, tol=1e-13)
         assert np.abs(found.require().numpy() - expected).max() <= 1e-10
+
+
+@pytest.mark.parametrize("name", ["lsqr", "lsmr"])
+def test_a_start_far_beyond_the_solution_leaves_rounding_that_is_not_claimed_away(name):
+    a, b = torch.tensor([[-3.6]]), torch.tensor([-3.8113e-04])
+    result = getattr(ts, name)(a, b, x0=torch.tensor([0.9116]), tol=1e-4)
+    left = float((b.double() - a.double() @ result.x.double()).abs() / b.double().abs())
+    assert result.converged == (left <= 1e-4), (result, left)

@@ -190,3 +190,11 @@ def test_a_target_is_met_at_any_scale_or_refused(kind, size, right):
         return
     error = mpmath.norm(mpmath.matrix(calls[kind]().tolist()) - exact)
     assert error <= 1e-10 * mpmath.norm(exact)
+
+
+@pytest.mark.parametrize("given", [torch.tensor(1.0), torch.ones(2)])
+def test_rows_of_a_system_need_a_matrix(given):
+    rows, pivots = torch.ones(3, 2), torch.ones(2, dtype=torch.int32)
+    for call in (lambda: ts.solve(given, rows, left=False), lambda: ts.lu_solve(given, pivots, rows, left=False)):
+        with pytest.raises(ArgumentError, match="at least 2 dimensions"):
+            call()
