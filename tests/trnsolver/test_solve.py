@@ -7,7 +7,7 @@ import torch
 import trnsci
 from trnsci import ArgumentError, NotConverged, NumericalError
 from trnsci.testing import BACKENDS, gaussian, in_float64
-from trnsolver import det, inv, lstsq, slogdet, solve, solve_sparse
+from trnsolver import det, inv, lstsq, lu_solve, slogdet, solve, solve_sparse
 from trnsolver.contract import solve_to
 
 
@@ -195,6 +195,6 @@ def test_a_target_is_met_at_any_scale_or_refused(kind, size, right):
 @pytest.mark.parametrize("given", [torch.tensor(1.0), torch.ones(2)])
 def test_rows_of_a_system_need_a_matrix(given):
     rows, pivots = torch.ones(3, 2), torch.ones(2, dtype=torch.int32)
-    for call in (lambda: ts.solve(given, rows, left=False), lambda: ts.lu_solve(given, pivots, rows, left=False)):
+    for call in (lambda: solve(given, rows, left=False), lambda: lu_solve(given, pivots, rows, left=False)):
         with pytest.raises(ArgumentError, match="at least 2 dimensions"):
             call()
