@@ -87,9 +87,9 @@ def fused(q_hbm, k_hbm, v_hbm, group_tiles=4):
     """Scores never leave the chip; rows are normalised after the second product."""
     d, S = q_hbm.shape
     out_hbm = nl.ndarray((S, d), dtype=q_hbm.dtype, buffer=nl.shared_hbm)  # [S, d]
-    q_sb = load(q_hbm)  # [d, S]
-    k_sb = load(k_hbm)  # [d, S]
-    v_sb = load(v_hbm)  # [d, S]
+    q_sb = load(q_hbm, "compiler")  # [d, S]
+    k_sb = load(k_hbm, "compiler")  # [d, S]
+    v_sb = load(v_hbm, "compiler")  # [d, S]
     identity_sb = _identity(nl.float32)
     vT_sb = _values(v_sb, S, identity_sb if v_hbm.dtype == nl.float32 else _identity(v_hbm.dtype))  # [P, S/P, d]
     chunks = tiles(S, N_TILE)
@@ -128,9 +128,9 @@ def through_hbm(q_hbm, k_hbm, v_hbm):
     tiles_per_dma = max(1, 2 * N_TILE // S)
     out_hbm = nl.ndarray((S, d), dtype=q_hbm.dtype, buffer=nl.shared_hbm)  # [S, d]
     scores_hbm = nl.ndarray((P_MAX, S // M_TILE, S), dtype=nl.float32, buffer=nl.private_hbm)  # [P, S/P, S]
-    q_sb = load(q_hbm)  # [d, S]
-    k_sb = load(k_hbm)  # [d, S]
-    v_sb = load(v_hbm)  # [d, S]
+    q_sb = load(q_hbm, "compiler")  # [d, S]
+    k_sb = load(k_hbm, "compiler")  # [d, S]
+    v_sb = load(v_hbm, "compiler")  # [d, S]
     rows = tiles(S, M_TILE)
     chunks = tiles(S, N_TILE)
     for first in range(0, len(rows), tiles_per_dma):
@@ -142,10 +142,10 @@ def through_hbm(q_hbm, k_hbm, v_hbm):
                 nisa.tensor_copy(
                     dst=scores_sb[:, i.index - first, j.span], src=part_ps, engine=_COPIERS[(i.index + j.index) % 2]
                 )
-        store(scores_hbm[:, first : first + tiles_per_dma, :], scores_sb)
+        store(scores_hbm[:, first : first + tiles_per_dma, :], scores_sb, "compiler")
     scores = []
     for first in range(0, len(rows), tiles_per_dma):
-        scores_sb = load(scores_hbm[:, first : first + tiles_per_dma, :])  # [P, tiles, S]
+        scores_sb = load(scores_hbm[:, first : first + tiles_per_dma, :], "compiler")  # [P, tiles, S]
         for t in range(tiles_per_dma):
             parts = []
             for j in chunks:
@@ -162,12 +162,12 @@ def through_hbm(q_hbm, k_hbm, v_hbm):
                     op0=nl.multiply,
                     operand0=inverse_sb[:, i.index : i.index + 1],
                 )
-        store(scores_hbm[:, first : first + tiles_per_dma, :], weights_sb)
+        store(scores_hbm[:, first : first + tiles_per_dma, :], weights_sb, "compiler")
     identity_sb = _identity(nl.float32)
     vT_sb = _values(v_sb, S, identity_sb if v_hbm.dtype == nl.float32 else _identity(v_hbm.dtype))  # [P, S/P, d]
     out_sb = nl.ndarray((P_MAX, len(rows), d), dtype=q_hbm.dtype, buffer=nl.sbuf)  # [P, S/P, d]
     for first in range(0, len(rows), tiles_per_dma):
-        weights_sb = load(scores_hbm[:, first : first + tiles_per_dma, :])  # [P, tiles, S]
+        weights_sb = load(scores_hbm[:, first : first + tiles_per_dma, :], "compiler")  # [P, tiles, S]
         for i in rows[first : first + tiles_per_dma]:
             weightsT_sb = nl.ndarray((P_MAX, S // P_MAX, P_MAX), dtype=nl.float32, buffer=nl.sbuf)  # [P, S/P, i]
             _transposes(weights_sb[:, i.index - first, :], S, identity_sb, weightsT_sb)

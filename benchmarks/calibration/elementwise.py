@@ -10,9 +10,9 @@ def rope(x_hbm, cos_hbm, sin_hbm):
     half = d // 2
     y_hbm = nl.ndarray((d, S), dtype=x_hbm.dtype, buffer=nl.shared_hbm)  # [d, S]
     for s in tiles(S, N_TILE):
-        x_sb = load(x_hbm[:, s.span])  # [d, s]
-        cos_sb = load(cos_hbm[:, s.span])  # [d/2, s]
-        sin_sb = load(sin_hbm[:, s.span])  # [d/2, s]
+        x_sb = load(x_hbm[:, s.span], "compiler")  # [d, s]
+        cos_sb = load(cos_hbm[:, s.span], "compiler")  # [d/2, s]
+        sin_sb = load(sin_hbm[:, s.span], "compiler")  # [d/2, s]
         low_sb = x_sb[0:half, :]  # [d/2, s]
         # both inputs of a tensor_tensor start at the same partition
         high_sb = nl.ndarray((half, s.size), dtype=x_hbm.dtype, buffer=nl.sbuf)  # [d/2, s]
@@ -25,7 +25,7 @@ def rope(x_hbm, cos_hbm, sin_hbm):
         y_sb = nl.ndarray((d, s.size), dtype=x_hbm.dtype, buffer=nl.sbuf)  # [d, s]
         nisa.tensor_tensor(dst=y_sb[0:half, :], data1=products[0], data2=products[3], op=nl.subtract)
         nisa.tensor_tensor(dst=y_sb[half:d, :], data1=products[1], data2=products[2], op=nl.add)
-        store(y_hbm[:, s.span], y_sb)
+        store(y_hbm[:, s.span], y_sb, "compiler")
     return y_hbm
 
 
@@ -48,10 +48,10 @@ def adamw(theta_hbm, g_hbm, m_hbm, v_hbm):
     out_hbm = nl.ndarray((M, N), dtype=theta_hbm.dtype, buffer=nl.shared_hbm)  # [M, N]
     for i in tiles(M, P_MAX):
         for j in tiles(N, 2 * N_TILE):
-            theta_sb = load(theta_hbm[i.span, j.span])  # [i, j]
-            m_sb = load(m_hbm[i.span, j.span])  # [i, j]
-            v_sb = load(v_hbm[i.span, j.span])  # [i, j]
-            g_sb = load(g_hbm[i.span, j.span])  # [i, j]
+            theta_sb = load(theta_hbm[i.span, j.span], "compiler")  # [i, j]
+            m_sb = load(m_hbm[i.span, j.span], "compiler")  # [i, j]
+            v_sb = load(v_hbm[i.span, j.span], "compiler")  # [i, j]
+            g_sb = load(g_hbm[i.span, j.span], "compiler")  # [i, j]
             out_sb = nl.ndarray((i.size, j.size), dtype=theta_hbm.dtype, buffer=nl.sbuf)  # [i, j]
             for k in tiles(j.size, N_TILE):
                 decayed = _scaled(theta_sb[:, k.span], 1.0 - 1e-5)
@@ -66,7 +66,7 @@ def adamw(theta_hbm, g_hbm, m_hbm, v_hbm):
                 nisa.reciprocal(dst=inverse, data=root)
                 update = _pair(step, inverse, nl.multiply)
                 nisa.tensor_tensor(dst=out_sb[:, k.span], data1=decayed, data2=update, op=nl.subtract)
-            store(out_hbm[i.span, j.span], out_sb)
+            store(out_hbm[i.span, j.span], out_sb, "compiler")
     return out_hbm
 
 
@@ -77,7 +77,7 @@ def silu(x_hbm):
     y_hbm = nl.ndarray((P, R, N), dtype=x_hbm.dtype, buffer=nl.shared_hbm)  # [P, R, N]
     for r in range(R):
         for j in tiles(N, 2 * N_TILE):
-            x_sb = load(x_hbm[:, r, j.span])  # [P, j]
+            x_sb = load(x_hbm[:, r, j.span], "compiler")  # [P, j]
             y_sb = nl.ndarray((P, j.size), dtype=x_hbm.dtype, buffer=nl.sbuf)  # [P, j]
             for k in tiles(j.size, N_TILE):
                 e_sb = nl.ndarray((P, k.size), dtype=x_hbm.dtype, buffer=nl.sbuf)  # [P, k]
@@ -85,5 +85,5 @@ def silu(x_hbm):
                 nisa.tensor_scalar(dst=e_sb, data=e_sb, op0=nl.add, operand0=1.0)
                 nisa.reciprocal(dst=e_sb, data=e_sb)
                 nisa.tensor_tensor(dst=y_sb[:, k.span], data1=x_sb[:, k.span], data2=e_sb, op=nl.multiply)
-            store(y_hbm[:, r, j.span], y_sb)
+            store(y_hbm[:, r, j.span], y_sb, "compiler")
     return y_hbm

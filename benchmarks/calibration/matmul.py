@@ -13,10 +13,10 @@ def tiled(aT_hbm, b_hbm):
         for n in tiles(N, N_TILE):
             c_ps = nl.ndarray((m.size, n.size), dtype=nl.float32, buffer=nl.psum)  # [m, n]
             for k in tiles(K, K_TILE):
-                aT_sb = load(aT_hbm[k.span, m.span])  # [k, m]
-                b_sb = load(b_hbm[k.span, n.span])  # [k, n]
+                aT_sb = load(aT_hbm[k.span, m.span], "compiler")  # [k, m]
+                b_sb = load(b_hbm[k.span, n.span], "compiler")  # [k, n]
                 nisa.nc_matmul(dst=c_ps, stationary=aT_sb, moving=b_sb, accumulate=k.index > 0)
-            store(c_hbm[m.span, n.span], c_ps)
+            store(c_hbm[m.span, n.span], c_ps, "compiler")
     return c_hbm
 
 
@@ -30,15 +30,15 @@ def hoisted(aT_hbm, b_hbm):
     for m in tiles(M, M_TILE):
         aT_sb = []
         for k in ks:
-            aT_sb.append(load(aT_hbm[k.span, m.span]))  # [k, m]
+            aT_sb.append(load(aT_hbm[k.span, m.span], "compiler"))  # [k, m]
         for n in tiles(N, N_TILE):
             b_sb = []
             for k in ks:
-                b_sb.append(load(b_hbm[k.span, n.span]))  # [k, n]
+                b_sb.append(load(b_hbm[k.span, n.span], "compiler"))  # [k, n]
             c_ps = nl.ndarray((m.size, n.size), dtype=nl.float32, buffer=nl.psum)  # [m, n]
             for k in ks:
                 nisa.nc_matmul(dst=c_ps, stationary=aT_sb[k.index], moving=b_sb[k.index], accumulate=k.index > 0)
-            store(c_hbm[m.span, n.span], c_ps)
+            store(c_hbm[m.span, n.span], c_ps, "compiler")
     return c_hbm
 
 
@@ -55,7 +55,7 @@ def blocked(aT_hbm, b_hbm):
         for m in ms:
             column = []
             for k in ks:
-                column.append(load(aT_hbm[k.span, mb.start + m.start : mb.start + m.stop]))  # [k, m]
+                column.append(load(aT_hbm[k.span, mb.start + m.start : mb.start + m.stop], "compiler"))  # [k, m]
             aT_sb.append(column)
         for nb in tiles(N, 2 * N_TILE):
             ns = tiles(nb.size, N_TILE)
@@ -63,7 +63,7 @@ def blocked(aT_hbm, b_hbm):
             for n in ns:
                 column = []
                 for k in ks:
-                    column.append(load(b_hbm[k.span, nb.start + n.start : nb.start + n.stop]))  # [k, n]
+                    column.append(load(b_hbm[k.span, nb.start + n.start : nb.start + n.stop], "compiler"))  # [k, n]
                 b_sb.append(column)
             for m in ms:
                 for n in ns:
@@ -75,7 +75,11 @@ def blocked(aT_hbm, b_hbm):
                             moving=b_sb[n.index][k.index],
                             accumulate=k.index > 0,
                         )
-                    store(c_hbm[mb.start + m.start : mb.start + m.stop, nb.start + n.start : nb.start + n.stop], c_ps)
+                    store(
+                        c_hbm[mb.start + m.start : mb.start + m.stop, nb.start + n.start : nb.start + n.stop],
+                        c_ps,
+                        "compiler",
+                    )
     return c_hbm
 
 
@@ -103,11 +107,11 @@ def fully_blocked(aT_hbm, b_hbm, m_tiles=16, n_tiles=2, k_tiles=8):
             ks = tiles(kb.size, K_TILE)
             b_sb = []
             for k in ks:
-                b_sb.append(load(b_hbm[kb.start + k.start : kb.start + k.stop, nb.span]))  # [k, nb]
+                b_sb.append(load(b_hbm[kb.start + k.start : kb.start + k.stop, nb.span], "compiler"))  # [k, nb]
             for mb in mbs:
                 aT_sb = []
                 for k in ks:
-                    aT_sb.append(load(aT_hbm[kb.start + k.start : kb.start + k.stop, mb.span]))  # [k, mb]
+                    aT_sb.append(load(aT_hbm[kb.start + k.start : kb.start + k.stop, mb.span], "compiler"))  # [k, mb]
                 for n in ns:
                     for m in tiles(mb.size, M_TILE):
                         c_ps = nl.ndarray((m.size, n.size), dtype=nl.float32, buffer=nl.psum)  # [m, n]
@@ -125,5 +129,5 @@ def fully_blocked(aT_hbm, b_hbm, m_tiles=16, n_tiles=2, k_tiles=8):
                 row_sb = nl.ndarray((m.size, nb.size), dtype=aT_hbm.dtype, buffer=nl.sbuf)  # [m, nb]
                 for n in ns:
                     nisa.tensor_copy(dst=row_sb[:, n.span], src=c_sb[mb.index][m.index][n.index])
-                store(c_hbm[mb.start + m.start : mb.start + m.stop, nb.span], row_sb)
+                store(c_hbm[mb.start + m.start : mb.start + m.stop, nb.span], row_sb, "compiler")
     return c_hbm

@@ -6,7 +6,7 @@ from trnsci.nki import N_TILE, P_MAX, jit, load, nisa, nl, store, tiles
 def _broadcast(row_hbm):
     """A row of HBM on every partition: ones times the row on the Tensor Engine, copied out bank by bank."""
     _, N = row_hbm.shape
-    row_sb = load(row_hbm)  # [1, N]
+    row_sb = load(row_hbm, "compiler")  # [1, N]
     ones_sb = nl.ndarray((1, P_MAX), dtype=nl.float32, buffer=nl.sbuf)  # [1, P]
     nisa.memset(dst=ones_sb, value=1.0)
     wide_sb = nl.ndarray((P_MAX, N), dtype=row_hbm.dtype, buffer=nl.sbuf)  # [P, N]
@@ -25,7 +25,7 @@ def layernorm(x_hbm, gamma_hbm, beta_hbm, epsilon):
     gamma_sb = _broadcast(gamma_hbm)  # [P, N]
     beta_sb = _broadcast(beta_hbm)  # [P, N]
     for m in tiles(M, P_MAX):
-        x_sb = load(x_hbm[m.span, :])  # [m, N]
+        x_sb = load(x_hbm[m.span, :], "compiler")  # [m, N]
         mean_sb = nl.ndarray((m.size, 1), dtype=nl.float32, buffer=nl.sbuf)  # [m, 1]
         nisa.tensor_reduce(dst=mean_sb, op=nl.add, data=x_sb, axis=1)
         nisa.tensor_scalar(dst=mean_sb, data=mean_sb, op0=nl.multiply, operand0=1.0 / N)
@@ -44,5 +44,5 @@ def layernorm(x_hbm, gamma_hbm, beta_hbm, epsilon):
         nisa.tensor_scalar(dst=y_sb, data=y_sb, op0=nl.multiply, operand0=scale_sb)
         nisa.tensor_tensor(dst=y_sb, data1=y_sb, data2=gamma_sb, op=nl.multiply)
         nisa.tensor_tensor(dst=y_sb, data1=y_sb, data2=beta_sb, op=nl.add)
-        store(y_hbm[m.span, :], y_sb)
+        store(y_hbm[m.span, :], y_sb, "compiler")
     return y_hbm

@@ -18,11 +18,11 @@ def bmm(a_hbm, b_hbm):
     c_hbm = nl.ndarray((B, M, N), dtype=a_hbm.dtype, buffer=nl.shared_hbm)  # [B, M, N]
     for i in range(B):
         for nb in tiles(N, 2 * N_TILE):
-            b_sb = load(b_hbm[i, :, nb.span])  # [K, nb]
+            b_sb = load(b_hbm[i, :, nb.span], "compiler")  # [K, nb]
             for mb in tiles(M, 8 * M_TILE):
                 aT_sb = nl.ndarray((K, mb.size), dtype=a_hbm.dtype, buffer=nl.sbuf)  # [K, mb]
                 for m in tiles(mb.size, M_TILE):
-                    a_sb = load(a_hbm[i, mb.start + m.start : mb.start + m.stop, :])  # [m, K]
+                    a_sb = load(a_hbm[i, mb.start + m.start : mb.start + m.stop, :], "compiler")  # [m, K]
                     _transposed(aT_sb[:, m.span], a_sb)
                 for m in tiles(mb.size, M_TILE):
                     c_sb = nl.ndarray((m.size, nb.size), dtype=a_hbm.dtype, buffer=nl.sbuf)  # [m, nb]
@@ -30,7 +30,7 @@ def bmm(a_hbm, b_hbm):
                         c_ps = nl.ndarray((m.size, n.size), dtype=nl.float32, buffer=nl.psum)  # [m, n]
                         nisa.nc_matmul(dst=c_ps, stationary=aT_sb[:, m.span], moving=b_sb[:, n.span])
                         nisa.tensor_copy(dst=c_sb[:, n.span], src=c_ps)
-                    store(c_hbm[i, mb.start + m.start : mb.start + m.stop, nb.span], c_sb)
+                    store(c_hbm[i, mb.start + m.start : mb.start + m.stop, nb.span], c_sb, "compiler")
     return c_hbm
 
 
@@ -45,7 +45,7 @@ def lora(x_hbm, w_hbm, a_hbm, b_hbm):
     blocks = tiles(M, N_TILE)
     a_sb = []
     for k in ks:
-        a_sb.append(load(a_hbm[k.span, :]))  # [k, R]
+        a_sb.append(load(a_hbm[k.span, :], "compiler"))  # [k, R]
     low_hbm = nl.ndarray((R, M), dtype=x_hbm.dtype, buffer=nl.private_hbm)  # [R, M]
     for mb in blocks:
         low_ps = nl.ndarray((R, mb.size), dtype=nl.float32, buffer=nl.psum)  # [R, mb]
@@ -54,13 +54,13 @@ def lora(x_hbm, w_hbm, a_hbm, b_hbm):
             for k in tiles(kb.size, K_TILE):
                 at = kb.start // K_TILE + k.index
                 nisa.nc_matmul(dst=low_ps, stationary=a_sb[at], moving=xT_sb[:, k.index, :], accumulate=at > 0)
-        store(low_hbm[:, mb.span], low_ps)
+        store(low_hbm[:, mb.span], low_ps, "compiler")
     for nb in tiles(N, 2 * N_TILE):
-        b_sb = load(b_hbm[:, nb.span])  # [R, nb]
+        b_sb = load(b_hbm[:, nb.span], "compiler")  # [R, nb]
         ns = tiles(nb.size, M_TILE)
         sums = []
         for mb in blocks:
-            low_sb = load(low_hbm[:, mb.span])  # [R, mb]
+            low_sb = load(low_hbm[:, mb.span], "compiler")  # [R, mb]
             row = []
             for n in ns:
                 sum_sb = nl.ndarray((n.size, mb.size), dtype=nl.float32, buffer=nl.sbuf)  # [n, mb]
@@ -72,7 +72,7 @@ def lora(x_hbm, w_hbm, a_hbm, b_hbm):
         for kb in tiles(K, 8 * K_TILE):
             w_sb = []
             for k in tiles(kb.size, K_TILE):
-                w_sb.append(load(w_hbm[kb.start + k.start : kb.start + k.stop, nb.span]))  # [k, nb]
+                w_sb.append(load(w_hbm[kb.start + k.start : kb.start + k.stop, nb.span], "compiler"))  # [k, nb]
             for mb in blocks:
                 xT_sb = _columns(x_hbm, mb, kb)  # [k, kb/k, mb]
                 for n in ns:
@@ -91,7 +91,11 @@ def lora(x_hbm, w_hbm, a_hbm, b_hbm):
                 for m in tiles(mb.size, P_MAX):
                     y_sb = nl.ndarray((m.size, n.size), dtype=x_hbm.dtype, buffer=nl.sbuf)  # [m, n]
                     _transposed(y_sb, sums[mb.index][n.index][:, m.span])
-                    store(y_hbm[mb.start + m.start : mb.start + m.stop, nb.start + n.start : nb.start + n.stop], y_sb)
+                    store(
+                        y_hbm[mb.start + m.start : mb.start + m.stop, nb.start + n.start : nb.start + n.stop],
+                        y_sb,
+                        "compiler",
+                    )
     return y_hbm
 
 
@@ -100,7 +104,7 @@ def _columns(x_hbm, mb, kb):
     ks = tiles(kb.size, K_TILE)
     xT_sb = nl.ndarray((K_TILE, len(ks), mb.size), dtype=x_hbm.dtype, buffer=nl.sbuf)  # [k, kb/k, mb]
     for m in tiles(mb.size, P_MAX):
-        x_sb = load(x_hbm[mb.start + m.start : mb.start + m.stop, kb.span])  # [m, kb]
+        x_sb = load(x_hbm[mb.start + m.start : mb.start + m.stop, kb.span], "compiler")  # [m, kb]
         for k in ks:
             _transposed(xT_sb[:, k.index, m.span], x_sb[:, k.span])
     return xT_sb

@@ -20,11 +20,11 @@ def blocked_by_hand(aT_hbm, b_hbm, m_tiles=4, k_tiles=8):
             ks = tiles(kb.size, K_TILE)
             b_sb = []
             for k in ks:
-                b_sb.append(load(b_hbm[kb.start + k.start : kb.start + k.stop, n.span]))  # [k, n]
+                b_sb.append(load(b_hbm[kb.start + k.start : kb.start + k.stop, n.span], "compiler"))  # [k, n]
             for mb in tiles(M, m_tiles * M_TILE):
                 aT_sb = []
                 for k in ks:
-                    aT_sb.append(load(aT_hbm[kb.start + k.start : kb.start + k.stop, mb.span]))  # [k, mb]
+                    aT_sb.append(load(aT_hbm[kb.start + k.start : kb.start + k.stop, mb.span], "compiler"))  # [k, mb]
                 for m in tiles(mb.size, M_TILE):
                     c_ps = nl.ndarray((m.size, n.size), dtype=nl.float32, buffer=nl.psum)  # [m, n]
                     part_sb = nl.ndarray((m.size, n.size), dtype=aT_hbm.dtype, buffer=nl.sbuf)  # [m, n]
@@ -37,7 +37,7 @@ def blocked_by_hand(aT_hbm, b_hbm, m_tiles=4, k_tiles=8):
                     tile_sb = c_sb[mb.index * m_tiles + m.index]
                     nisa.tensor_tensor(dst=tile_sb, data1=tile_sb, data2=part_sb, op=nl.add)
         for m in ms:
-            store(c_hbm[m.span, n.span], c_sb[m.index])
+            store(c_hbm[m.span, n.span], c_sb[m.index], "compiler")
     return c_hbm
 
 
@@ -52,9 +52,9 @@ def resident(aT_hbm, b_hbm, banks=1):
     aT_sb = []
     b_sb = []
     for k in ks:
-        aT_sb.append(load(aT_hbm[k.span, :]))  # [k, M]
+        aT_sb.append(load(aT_hbm[k.span, :], "compiler"))  # [k, M]
     for k in ks:
-        b_sb.append(load(b_hbm[k.span, :]))  # [k, N]
+        b_sb.append(load(b_hbm[k.span, :], "compiler"))  # [k, N]
     c_ps = nl.ndarray((M_TILE, banks, N), dtype=nl.float32, buffer=nl.psum)  # [m, banks, N]
     c_sb = nl.ndarray((M_TILE, len(ms), N), dtype=aT_hbm.dtype, buffer=nl.sbuf)  # [m, M/m, N]
     for m in ms:
@@ -70,7 +70,7 @@ def resident(aT_hbm, b_hbm, banks=1):
                 )
         nisa.tensor_copy(dst=c_sb[:, m.index, :], src=row_ps)
     for m in ms:
-        store(c_hbm[m.span, :], c_sb[:, m.index, :])
+        store(c_hbm[m.span, :], c_sb[:, m.index, :], "compiler")
     return c_hbm
 
 
@@ -95,7 +95,7 @@ def transposed(aT_hbm, bT_hbm):
     for k in ks:
         row = []
         for m in ms:
-            row.append(load(aT_hbm[k.span, m.span]))  # [k, m]
+            row.append(load(aT_hbm[k.span, m.span], "compiler"))  # [k, m]
         aT_sb.append(row)
     c_ps = nl.ndarray((M_TILE, N_TILE), dtype=nl.float32, buffer=nl.psum)  # [m, n]
     c_sb = []
@@ -113,5 +113,5 @@ def transposed(aT_hbm, bT_hbm):
         c_sb.append(row)
     for m in ms:
         for n in ns:
-            store(c_hbm[m.span, n.span], c_sb[m.index][n.index])
+            store(c_hbm[m.span, n.span], c_sb[m.index][n.index], "compiler")
     return c_hbm
