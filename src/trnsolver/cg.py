@@ -78,7 +78,7 @@ def conjugated(
 ) -> tuple[Tensor, bool]:
     """Take steps until the residual's size is within a tolerance; return the solution and whether it is.
 
-    A recurrence drifts: what decides is computed afresh, and where that gains nothing twice no step will.
+    A recurrence drifts: what decides is computed afresh, and where that gains less than a tenth no step will.
     """
     r, computed = b - apply(x), math.inf
     worst, z = size(r, False), improve(r)
@@ -93,7 +93,7 @@ def conjugated(
         if worst <= tol:
             r, before = b - apply(x), computed
             worst = computed = size(r, True)
-            if computed > max(tol, 0.5 * before):
+            if computed > max(tol, 0.9 * before):
                 break
         z = improve(r)
         before_rz, rz = rz, inner(r, z)

@@ -215,13 +215,13 @@ class Problem:
     def finished(self, x: Tensor, r: Tensor) -> tuple[bool, Tensor]:
         """Note a residual; say whether to stop, and return the residual to go on from.
 
-        A recurrence drifts: a small residual is computed afresh, and where that gains nothing twice, no step will.
+        A recurrence drifts: a small residual is computed afresh, and where that gains less than a tenth no step will.
         """
         if self.size(r, False) > self.tol:
             return False, r
         r = self.b - self.a.apply(x)
         before, self.computed = self.computed, self.size(r, True)
-        return self.computed <= self.tol or self.computed > 0.5 * before, r
+        return self.computed <= self.tol or self.computed > 0.9 * before, r
 
     def verified(self, history: Tensor, x: Tensor) -> bool:
         """Note the residuals of a chunk of steps; say whether that of the solution after it is the one asked for.

@@ -65,7 +65,8 @@ def solve(
         return result.x
     if not left:
         check.tensor("solve", a=a, b=b)
-        rows = solve(a.mH, mirrored("solve", a, b), assume=assume)
+        columns = mirrored("solve", a, b)
+        rows = solve(a.mH, columns, assume=assume)
         return written("solve", out, rows.mH, a=a, b=b)
     if assume == "pos":
         return written("solve", out, solve_spd(a, b), a=a, b=b)
