@@ -245,8 +245,7 @@ def exact_matmul(a: Tensor, b: Tensor) -> Tensor:
 
 class _Exact(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, a: Tensor, b: Tensor) -> Tensor:
-        ctx.save_for_backward(a, b)
+    def forward(a: Tensor, b: Tensor) -> Tensor:
         dtype = a.dtype
         if dtype not in (torch.float64, torch.complex128):
             wide = torch.complex128 if dtype.is_complex else torch.float64
@@ -256,6 +255,17 @@ class _Exact(torch.autograd.Function):
             real, imag = _double_double(rows, torch.cat([b.real, b.imag], -2)).chunk(2, -2)
             return torch.complex(real, imag)
         return _double_double(a, b)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, int | None], a: Tensor, b: Tensor) -> tuple[Tensor, int]:
+        first = [x.unsqueeze(0) if d is None else x.movedim(d, 0) for x, d in zip((a, b), in_dims, strict=True)]
+        ndim = max(x.ndim for x in first)
+        lined_up = (x.reshape(x.shape[0], *[1] * (ndim - x.ndim), *x.shape[1:]) for x in first)
+        return exact_matmul(*lined_up), 0
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:

@@ -214,3 +214,17 @@ def test_terms_beyond_the_deepest_slices_are_refused_and_never_dropped():
             split.split_gemm(a, b)
         # the same span with a sum that is large: what is cut does not matter
         assert split.split_gemm(a, b + torch.tensor([[1.0], [0.0], [0.0]])).item() == 1.0
+
+
+def test_compensated_products_map_over_any_axis():
+    a, b = gaussian((5, 3, 4), 1, F64), gaussian((2, 4, 6), 2, F64)
+
+    def product(x, y):
+        return gemm(1.0, x, y, precision="compensated")
+
+    mapped = torch.func.vmap(product, (0, None))(a, b)
+    assert_within(mapped, a.unsqueeze(1) @ b, 1e-14)
+    last = torch.func.vmap(product, (2, 1))(a.permute(1, 2, 0), b.permute(1, 0, 2).repeat(1, 3, 1)[:, :5])
+    assert last.shape == (5, 3, 6)
+    slope = torch.func.vmap(torch.func.grad(lambda x, y: product(x, y).sum()), (0, None))(a, b[0])
+    assert_within(slope, b[0].sum(1).expand(a.shape), 1e-14)

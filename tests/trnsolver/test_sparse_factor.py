@@ -367,3 +367,9 @@ def test_the_same_bits_again_and_arrays_of_numpy(kind, method):
     found = ts.solve_sparse(a, b.numpy(), kind=kind, method=method)
     assert isinstance(found, np.ndarray)
     assert np.array_equal(found, first)
+
+
+def test_right_hand_sides_under_vmap_are_refused_by_name():
+    factor = ts.factor_sparse(torch.eye(3, dtype=torch.float64).to_sparse_csr())
+    with pytest.raises(UnsupportedError, match=r"SparseFactor\.solve"):
+        torch.func.vmap(factor.solve)(torch.ones(2, 3, dtype=torch.float64))
