@@ -51,9 +51,12 @@ class Answer:
 
 def spelt_out(fn: Callable[..., Any]) -> frozenset[str] | None:
     """Let the signature of a function list its ``**options: Unpack[Options]`` one by one; return all its keywords."""
+    if not fn.__code__.co_flags & inspect.CO_VARKEYWORDS:
+        # most functions: a signature would cost every import
+        return None
     signature = inspect.signature(fn)
     *own, last = signature.parameters.values()
-    if last.kind is not last.VAR_KEYWORD or not str(last.annotation).startswith("Unpack["):
+    if not str(last.annotation).startswith("Unpack["):
         return None
     options = fn.__globals__[str(last.annotation)[len("Unpack[") : -1]].__annotations__
     texts = {name: getattr(hint, "__forward_arg__", hint) for name, hint in options.items()}
