@@ -15,12 +15,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trnfft.arguments import axes_of, axis_of
+from trnfft.arguments import COMPLEX_OF, REAL_OF, axes_of, axis_of
 from trnfft.fft import fft, hfft, ifft, ihfft, irfft, rfft
 from trnfft.fftn import fft2, fftn, ifft2, ifftn, irfft2, irfftn, rfft2, rfftn
 from trnsci.distributed import Part, Team, chunks, sharded
 from trnsci.distributed.parts import SUM, Place
 from trnsci.errors import UnsupportedError
+from trnsci.precision import to_bfloat16_values
 
 # A transform of one axis; parts of arrays are on the host, where its result is a tensor.
 One = Callable[..., Any]
@@ -44,8 +45,12 @@ def _along(team: Team, x: Part, fn: One, *, axis: int, n: int | None, options: A
 def _transformed(team: Team, x: Part, steps: Sequence[tuple[One, int, int | None]], options: Any, out: Any) -> Part:
     places = tuple(None if place == SUM else place for place in x.places)
     x = x.to(team, places)
+    long = len(x.shape) == 1 and x.places != (None,) * len(x.places)
+    if options["precision"] == "fast" and (long or len(steps) > 1) and x.dtype in COMPLEX_OF.keys() | REAL_OF.keys():
+        # rounded once, as on one rank: a line cut between ranks takes up to six transforms
+        x, options = x.with_local(to_bfloat16_values(x.local)), options | {"precision": "fp32"}
     for fn, axis, n in steps:
-        if len(x.shape) == 1 and x.places != (None,) * len(x.places):
+        if long:
             x = _long(team, x, fn, n, options)
         else:
             x = _along(team, x, fn, axis=axis, n=n, options=options)

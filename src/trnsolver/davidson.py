@@ -33,7 +33,8 @@ def davidson(
         a: [N, N] matrix or anything `trnsolver.cg` takes.
         k: how many.
         diagonal: [N] of ``a``; taken from ``a`` when that is a dense matrix, needed otherwise.
-        x0: [N, K], starts; unit vectors at the extreme diagonal entries by default.
+        x0: [N, K], starts, beside the unit vectors at the ``k`` extreme diagonal entries: a start alone may converge to
+            pairs that are not at the end of the spectrum.
         which: end of the spectrum.
         tol: residual to reach, relative to the largest Ritz value.
         maxiter: steps, a product with at most ``k`` vectors each.
@@ -71,15 +72,15 @@ def davidson(
     most = min(n, max(2 * k, 8 * k + 16 if space is None else check.integer("davidson", "space", space)))
     sign = 1.0 if which == "smallest" else -1.0
     heights = sign * (diagonal.real if diagonal.is_complex() else diagonal)
-    if x0 is None:
-        x0 = torch.zeros((n, k), dtype=diagonal.dtype, device=diagonal.device)
-        x0[heights.argsort()[:k], torch.arange(k, device=diagonal.device)] = 1.0
+    units = torch.zeros((n, k), dtype=diagonal.dtype, device=diagonal.device)
+    units[heights.argsort()[:k], torch.arange(k, device=diagonal.device)] = 1.0
+    x0 = units if x0 is None else x0
     check.dense("davidson", x0=x0)
     finite("davidson", diagonal=diagonal, x0=x0)
     if x0.ndim != 2 or x0.shape[0] != n or x0.shape[1] < k or x0.dtype != diagonal.dtype:
         got = f"{x0.dtype} {tuple(x0.shape)}"
         raise ArgumentError(op="davidson", argument="x0", got=got, expected=f"{diagonal.dtype} [{n}, {k}] or wider")
-    basis = _appended(x0[:, :0], x0)
+    basis = _appended(_appended(x0[:, :0], x0), units)
     images = wrapped.apply(basis)
     for step in range(maxiter + 1):
         core = sign * gemm(1.0, basis, images, trans_a="c")

@@ -123,6 +123,6 @@ def _iterate(a: Tensor) -> tuple[Tensor, Tensor]:
         middle = 1.5 * eye - 0.5 * product
         y, z = gemm(1.0, y, middle), gemm(1.0, middle, z)
         # One more step has followed the last defect, which squares it.
-        if a.numel() == 0 or (readable(defect) and float(defect.max()) <= 1e-3 * n**0.5 * roundoff(a.dtype) ** 0.25):
+        if a.numel() == 0 or (readable(defect) and float(defect.max()) <= (n * roundoff(a.dtype)) ** 0.5):
             break
     return z * size.rsqrt(), defect.square()

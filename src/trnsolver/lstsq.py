@@ -62,9 +62,9 @@ def lstsq(
 
     Returns:
         `LeastSquares`: ``solution`` [..., N, K] or [..., N]; ``residuals`` [..., K], the squares of the norms of the
-        columns of ``a @ x - b``, empty unless M > N and every matrix has full rank; ``rank`` [...], empty for ``gels``;
-        ``singular_values`` [..., min(M, N)], empty but for ``gelsd`` and ``gelss``. Gradients flow through the first
-        two.
+        columns of ``a @ x - b``, empty unless M > N and every matrix has full rank (where ranks cannot be read, traced
+        or under vmap, unless M > N); ``rank`` [...], empty for ``gels``; ``singular_values`` [..., min(M, N)], empty
+        but for ``gelsd`` and ``gelss``. Gradients flow through the first two.
 
     Raises:
         Singular: ``driver`` is ``gels``, and a column depends on those before it.
