@@ -324,7 +324,8 @@ def _multiply(
         return torch.matmul(a, b, out=out)
     if c is None or beta == 0:
         if a.ndim == 2 and b.ndim == 2 and (c is None or c.ndim == 2):
-            return torch.addmm(a.new_empty(()), a, b, beta=0, alpha=alpha, out=out)
+            # vmap multiplies what beta=0 would leave out: it must be finite
+            return torch.addmm(a.new_zeros(()), a, b, beta=0, alpha=alpha, out=out)
         product = a @ b
         wide = product if c is None else product.expand(Gemm(a, b, c, alpha, beta, "fp32", 0.0).shape)
         return torch.mul(wide, alpha, out=out)

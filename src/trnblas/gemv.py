@@ -167,7 +167,7 @@ class Gemv(NamedTuple):
         if a.ndim == 2 and x.ndim == 1 and y is None:
             if alpha == 1:
                 return torch.mv(a, x, out=out)
-            return torch.addmv(a.new_empty(a.shape[0]), a, x, beta=0, alpha=alpha, out=out)
+            return torch.addmv(a.new_zeros(()), a, x, beta=0, alpha=alpha, out=out)
         if a.ndim == 2 and x.ndim == 1 and y is not None and y.ndim == 1 and beta != 0:
             return torch.addmv(y, a, x, beta=beta, alpha=alpha, out=out)
         product = (a @ x.unsqueeze(-1)).squeeze(-1).expand(self.shape)
