@@ -29,6 +29,7 @@ from trnblas.arguments import (
 from trnblas.gemm import gemm
 from trnblas.kernels import trmm as kernels
 from trnsci import array_function, check, op, run
+from trnsci.accuracy import state_error
 from trnsci.gradient import saves
 from trnsci.nki import P_MAX, launch
 from trnsci.precision import Precision, resolve
@@ -160,6 +161,7 @@ def triangular(
     is_lower = is_lower if trans_a == "n" else not is_lower
     if alpha == 0:
         result = b.new_zeros(shape)
+        state_error(0.0)
     elif right:
         # b @ op(a) is the transpose of op(a).T @ b.T.
         result = run(kind(factor.mT, b.mT, alpha, not is_lower, unit, policy)).mT

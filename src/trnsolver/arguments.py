@@ -132,11 +132,11 @@ def settled(op: str, result: Tensor, **values: Tensor | Callable[[], Tensor]) ->
     )
 
 
-def triangle(op: str, lower: bool, **values: Tensor) -> None:
-    """The triangle that is read has no entry infinite or NaN."""
+def triangle(op: str, lower: bool, unit: bool = False, **values: Tensor) -> None:
+    """The triangle that is read, without its diagonal if that is ``unit``, has no entry infinite or NaN."""
     for name, value in values.items():
         if not all_finite(value):
-            finite(op, **{name: value.detach().tril() if lower else value.detach().triu()})
+            finite(op, **{name: value.detach().tril(-int(unit)) if lower else value.detach().triu(int(unit))})
 
 
 def with_data(op: str, a: Tensor) -> None:

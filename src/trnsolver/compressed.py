@@ -13,7 +13,7 @@ from torch import Tensor
 
 from trnsci import ArgumentError, DtypeError
 from trnsci.arrays import from_numpy, to_numpy
-from trnsolver.arguments import DTYPES, finite
+from trnsolver.arguments import DTYPES, all_finite, finite
 
 Index = NDArray[np.int64]
 
@@ -60,8 +60,10 @@ class Compressed:
         return sp.csr_array((data, self.indices, self.indptr), shape=self.shape)
 
 
-def compressed(op: str, a: Any, values: Any = None) -> Compressed:
+def compressed(op: str, a: Any, values: Any = None, *, lower: bool = False) -> Compressed:
     """Take a matrix of trnsparse, SciPy or ``torch.sparse``; ``values`` [..., nnz] replace its own.
+
+    Entries are finite, those of the ``lower`` triangle where nothing else is read.
 
     Raises:
         ArgumentError: it is no sparse matrix, or the values do not fit its pattern.
@@ -81,13 +83,16 @@ def compressed(op: str, a: Any, values: Any = None) -> Compressed:
     if entries.ndim < 1 or entries.shape[-1] != len(indices):
         expected = f"[..., {len(indices)}], one for each entry of a"
         raise ArgumentError(op=op, argument="shape of values", got=tuple(entries.shape), expected=expected)
-    finite(op, values=entries)
-    return Compressed(np.asarray(indptr, np.int64), np.asarray(indices, np.int64), entries, shape)
+    matrix = Compressed(np.asarray(indptr, np.int64), np.asarray(indices, np.int64), entries, shape)
+    if not all_finite(entries):
+        read = torch.from_numpy((matrix.rows >= matrix.indices) | (not lower)).to(entries.device)
+        finite(op, values=torch.where(read, entries, 0))
+    return matrix
 
 
-def square_compressed(op: str, a: Any, values: Any = None) -> Compressed:
+def square_compressed(op: str, a: Any, values: Any = None, *, lower: bool = False) -> Compressed:
     """The same of a square matrix."""
-    matrix = compressed(op, a, values)
+    matrix = compressed(op, a, values, lower=lower)
     if matrix.shape[0] != matrix.shape[1]:
         rows, columns = matrix.shape
         expected = f"a square matrix, but it has {rows} rows and {columns} columns"

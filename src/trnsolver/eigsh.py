@@ -79,7 +79,7 @@ def eigsh(
         array([6., 4.])
     """
     check.option("eigsh", "which", which, tuple(_NAMES))
-    rows = square_compressed("eigsh", a)
+    rows = square_compressed("eigsh", a, lower=True)
     n, dtype = rows.shape[0], rows.values.dtype
     if rows.values.ndim != 1:
         raise ArgumentError(op="eigsh", argument="a", got="a batch of values", expected="one matrix")
@@ -136,7 +136,7 @@ def count_eigenvalues(a: Sparse, interval: tuple[float, float], *, ordering: Ord
         2
     """
     on_host("trnsolver.count_eigenvalues")
-    rows = square_compressed("count_eigenvalues", a)
+    rows = square_compressed("count_eigenvalues", a, lower=True)
     low, high = (float(check.real("count_eigenvalues", "interval", end)) for end in interval)
     if not low <= high:
         raise ArgumentError(op="count_eigenvalues", argument="interval", got=interval, expected="low at most high")

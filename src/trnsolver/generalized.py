@@ -6,7 +6,7 @@ from torch import Tensor
 
 from trnblas import gemm
 from trnsci import array_function, check
-from trnsolver.arguments import square
+from trnsolver.arguments import square, triangle
 from trnsolver.cholesky import cholesky
 from trnsolver.eigh import Eigh, eigh
 from trnsolver.solve_triangular import triangular
@@ -35,7 +35,8 @@ def eigh_generalized(a: Tensor, b: Tensor, *, kind: int = 1) -> Eigh:
         >>> eigh_generalized(a, b).values.round(decimals=4)
         tensor([1., 3.])
     """
-    square("eigh_generalized", a=a, b=b)
+    square("eigh_generalized", look=False, a=a, b=b)
+    triangle("eigh_generalized", True, a=a, b=b)
     check.equal("eigh_generalized", "N", a=a.shape[-1], b=b.shape[-1])
     check.option("eigh_generalized", "kind", kind, (1, 2, 3))
     batch = check.broadcast("eigh_generalized", a=a.shape[:-2], b=b.shape[:-2])

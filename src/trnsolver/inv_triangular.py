@@ -44,7 +44,7 @@ def inv_triangular(a: Tensor, *, lower: bool = False, unit: bool = False) -> Ten
                 [-0.5000,  1.0000]])
     """
     square("inv_triangular", look=False, a=a)
-    triangle("inv_triangular", lower, a=a)
+    triangle("inv_triangular", lower, bool(unit), a=a)
     if not unit:
         nonsingular("inv_triangular", a.diagonal(dim1=-2, dim2=-1))
     return run(InvTriangular(a, bool(unit))) if lower else run(InvTriangular(a.mT, bool(unit))).mT

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from trnblas import gemm
 from trnsci import ArgumentError, array_function, check
-from trnsolver.arguments import matrices, roundoff, settled, with_data, written
+from trnsolver.arguments import matrices, roundoff, settled, triangle, with_data, written
 from trnsolver.eigh import eigh, eigvalsh
 from trnsolver.svd import svd, svdvals
 from trnsolver.tiles import near_one
@@ -39,7 +39,7 @@ def pinv(
         >>> pinv(torch.tensor([[2.0], [0.0]]))
         tensor([[0.5000, 0.0000]])
     """
-    matrices("pinv", a=a)
+    _matrix("pinv", a, hermitian)
     share = _share("pinv", rcond, rtol)
     _real("pinv", rtol=share, atol=atol)
     if torch.is_grad_enabled() and a.requires_grad:
@@ -51,6 +51,7 @@ def pinv(
 
 
 def _inverted(a: Tensor, atol: float | Tensor | None, rtol: float | Tensor | None, hermitian: bool) -> Tensor:
+    a = a.tril() if hermitian else a
     # singular values may overflow where their inverses do not
     scale = near_one(a, (-2, -1), beyond=2.0**100)
     if hermitian:
@@ -97,6 +98,13 @@ class _Differentiable(torch.autograd.Function):
         return whole, None, None, None
 
 
+def _matrix(op: str, a: Tensor, hermitian: bool) -> None:
+    """Check that what is read of ``a`` is finite."""
+    matrices(op, look=not hermitian, a=a)
+    if hermitian:
+        triangle(op, True, a=a)
+
+
 def _share(op: str, rcond: float | None, rtol: float | Tensor | None) -> float | Tensor | None:
     """The one of two names for the same that is given."""
     if rcond is not None and rtol is not None:
@@ -141,7 +149,7 @@ def matrix_rank(
         >>> matrix_rank(torch.ones(3, 3))
         tensor(1)
     """
-    matrices("matrix_rank", a=a)
+    _matrix("matrix_rank", a, hermitian)
     _real("matrix_rank", rtol=rtol, rcond=rcond, atol=atol)
     s = eigvalsh(a).abs() if hermitian else svdvals(a)
     return written("matrix_rank", out, (s > _threshold(a, s, _share("matrix_rank", rcond, rtol), atol)).sum(-1), a=a)

@@ -72,7 +72,7 @@ class SparseFactor:
         if isinstance(values, np.ndarray):
             values = from_numpy(values)
         if not isinstance(values, Tensor) or values.layout != torch.strided:
-            other = compressed("SparseFactor.refactor", values)
+            other = compressed("SparseFactor.refactor", values, lower=self.kind == "cholesky")
             same = other.shape == self.shape and np.array_equal(other.indptr, self._a.indptr)
             if not same or not np.array_equal(other.indices, self._a.indices):
                 got = f"{len(other.indices)} entries of a {other.shape[0]} x {other.shape[1]} matrix"
@@ -86,7 +86,7 @@ class SparseFactor:
             values = other.values
         if values.dtype != self._a.values.dtype:
             check.floating("SparseFactor.refactor", values=values, factored=self._a.values)
-        rows = compressed("SparseFactor.refactor", self._a, values)
+        rows = compressed("SparseFactor.refactor", self._a, values, lower=self.kind == "cholesky")
         return SparseFactor(rows, self._engine.refactored(_rows(rows)), self.kind, self.method)
 
     @array_function
@@ -362,7 +362,8 @@ def factor_sparse(
     op = "factor_sparse"
     check.option(op, "kind", kind, get_args(Kind))
     check.option(op, "method", method, get_args(Method))
-    matrix = compressed(op, a, values) if kind == "qr" else square_compressed(op, a, values)
+    lower = kind == "cholesky"
+    matrix = compressed(op, a, values) if kind == "qr" else square_compressed(op, a, values, lower=lower)
     m, n = matrix.shape
     if m < n:
         expected = f"at least as many rows as columns, but it has {m} and {n}"
@@ -392,7 +393,7 @@ def factor_sparse(
             return SparseFactor(matrix, SuperLU.of(op, matrix, numbers, kind, order), kind, "superlu")
     rows = matched(op, matrix, numbers) if kind == "lu" else np.arange(n, dtype=np.int64)
     order = _order(op, matrix, ordering, "amd", kind)
-    analysis = analysed(matrix, order, rows, lower=kind == "cholesky")
+    analysis = analysed(matrix, order, rows, lower=lower)
     verdict, pays = _verdict(analysis, numbers)
     remark(verdict)
     if method == "auto" and not pays and _on_host_alone(numbers):

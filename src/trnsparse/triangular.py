@@ -131,8 +131,8 @@ def _by_scipy(indptr: Tensor, indices: Tensor, values: Tensor, b: Tensor, *, low
     wide = torch.complex128 if b.is_complex() else torch.float64
     a = scipy_views.view(indptr, indices, values.detach().to(wide), b.shape[0]).rows
     if unit:
-        # SciPy's own option is slow where the diagonal is not stored
-        a = a - sp.diags_array(a.diagonal() - 1, format="csr")
+        # SciPy's own option is slow where the diagonal is not stored, and what is stored there is not read
+        a = (sp.tril(a, -1) if lower else sp.triu(a, 1)) + sp.eye_array(b.shape[0], format="csr")
     x = sp.linalg.spsolve_triangular(a, to_numpy(b.detach().to(wide)), lower=lower)
     return torch.from_numpy(x).to(b.dtype)
 

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from tests.campaign.draw import COMPLEX, HALF, REAL, Draw
-from tests.campaign.oracles import TRANSPOSED, narrow, summed, unit, wide, within_range
+from tests.campaign.oracles import TRANSPOSED, narrow, summed, unit, unread, wide, within_range
 from tests.campaign.trial import EXEMPT, Trial, public, spec
 from trnsci.testing import unit_roundoff
 
@@ -67,6 +67,7 @@ def product(name, dtype, args, a, b, c=None, alpha=1.0, beta=0.0, *, terms, kwar
     size = abs(alpha) * (np.abs(a) @ np.abs(b)) + np.abs(addend)
     within_range(dtype, size)
     bound = summed(terms, size, exact, dtype)
+    options["magnitudes"] = terms, size, torch.finfo(dtype).smallest_normal
     return Trial(public(name), args, kwargs or {}, lambda: narrow(exact), lambda _: bound, **options)
 
 
@@ -120,6 +121,7 @@ def symmetric(draw: Draw, name: str) -> Trial:
     shape = (n,) if name.endswith("v") else (columns, n) if right else (n, columns)
     b, c = draw.tensor(shape, dtype), draw.tensor(shape, dtype) if beta != 0 else None
     full, addend = mirrored(wide(a), lower, hermitian), None if c is None else wide(c)
+    unread(draw, a, lower)
     kwargs = {"lower": lower} if name.endswith("v") else {"lower": lower, "side": right}
     sides = (wide(b), full) if right and not name.endswith("v") else (full, wide(b))
     return product(name, dtype, (alpha, a, b, beta, c), *sides, addend, alpha, beta, terms=n, kwargs=kwargs)
@@ -208,12 +210,15 @@ def ranks(name, dtype, args, kwargs, x, y, given, alpha, beta, lower) -> Trial:
     inside = np.tril(np.ones(exact.shape, bool)) if lower else np.triu(np.ones(exact.shape, bool))
     if hermitian and np.iscomplexobj(exact):
         exact = exact - 1j * exact.imag * np.eye(len(exact))
-    bound = np.where(inside, summed((2 if twice else 1) * x.shape[1] + 1, size, exact, dtype), 0.0)
+    terms = (2 if twice else 1) * x.shape[1]
+    bound = np.where(inside, summed(terms + 1, size, exact, dtype), 0.0)
     exact = np.where(inside, exact, given)
     if is_packed:
         exact, bound = packed(exact, lower), packed(bound, lower)
     # the other triangle of given memory is left as it is
-    return Trial(public(name), args, kwargs, lambda: narrow(exact), lambda _: bound, outs=is_packed)
+    least = torch.finfo(dtype).smallest_normal * inside
+    options = {"outs": is_packed, "magnitudes": (terms, np.where(inside, size, 0.0), least)}
+    return Trial(public(name), args, kwargs, lambda: narrow(exact), lambda _: bound, **options)
 
 
 @spec(
@@ -280,6 +285,7 @@ def _triangular(draw: Draw, name: str, *, solve: bool) -> Trial:
     else:
         a = draw.tensor((n, n), dtype, change=change)
         full, head = wide(a), (a,)
+        unread(draw, a, lower, diagonal=ones)
     full = TRANSPOSED[trans](triangle(full, lower, ones))
     shape = (n,) if stem[-1] == "v" else (columns, n) if right else (n, columns)
     b = draw.tensor(shape, dtype)
@@ -316,8 +322,9 @@ def _solution(name, dtype, args, flags, full, b, alpha, right) -> Trial:
     size = depth @ np.abs(inverse) @ np.abs(alpha * b)
     kernel = factor * terms * u / (1 - terms * u) * size + stored * np.abs(exact) + tiny
     flip = (lambda x: narrow(x.T)) if right else narrow
+    options = {"kernels": "maybe", "magnitudes": (2 * n + 128, flip(size), flip(tiny))}
     return Trial(
-        public(name), args, flags, lambda: flip(exact), lambda _: flip(host), lambda _: flip(kernel), kernels="maybe"
+        public(name), args, flags, lambda: flip(exact), lambda _: flip(host), lambda _: flip(kernel), **options
     )
 
 
@@ -347,4 +354,9 @@ def norms(draw: Draw, name: str) -> Trial:
     parts = np.concatenate([values.real, values.imag]) if dtype.is_complex else values
     exact = np.sqrt(np.sum(np.abs(values) ** 2)) if name.endswith("nrm2") else np.sum(np.abs(parts))
     bound = summed(2 * n, np.abs(exact), exact, dtype)
-    return Trial(public(name), (x,), {}, lambda: narrow(exact), lambda _: bound, kernels="maybe", carries=True)
+    options = {
+        "kernels": "maybe",
+        "carries": True,
+        "magnitudes": (n, np.abs(exact), torch.finfo(dtype).smallest_normal),
+    }
+    return Trial(public(name), (x,), {}, lambda: narrow(exact), lambda _: bound, **options)

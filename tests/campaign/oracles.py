@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from tests.campaign.draw import HALF
+from tests.campaign.draw import HALF, Draw
 from tests.campaign.trial import Outside
 from trnsci.testing import unit_roundoff
 
@@ -51,3 +51,12 @@ def spectral(x: np.ndarray) -> float:
     if largest == 0 or not np.isfinite(largest):
         return largest
     return largest * float(np.linalg.norm(narrow(x / largest), 2))
+
+
+def unread(draw: Draw, a: torch.Tensor, lower: bool, *, diagonal: bool = False) -> None:
+    """Sometimes put NaN where a function that reads one triangle, and maybe not its diagonal, must not look."""
+    if draw.chance(0.3):
+        other = torch.ones(a.shape[-2:], dtype=torch.bool)
+        offset = 0 if diagonal else 1
+        a.masked_fill_(other.triu(offset) if lower else other.tril(-offset), float("nan"))
+        draw.log.append("NaN in the other triangle")

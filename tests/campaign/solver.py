@@ -5,7 +5,7 @@ import torch
 
 import trnsolver
 from tests.campaign.draw import COMPLEX, REAL, Draw
-from tests.campaign.oracles import narrow, spectral, unit, wide
+from tests.campaign.oracles import narrow, spectral, unit, unread, wide
 from tests.campaign.trial import EXEMPT, Outside, Trial, public, spec
 
 EXEMPT.update({"trnsolver.get_backend": "a setting", "trnsolver.set_backend": "a setting"})
@@ -98,12 +98,14 @@ def judged(draw: Draw, name: str, args: tuple, check, kwargs=None, **options) ->
 def cholesky(draw: Draw) -> Trial:
     dtype, n, upper = draw.dtype(*DTYPES), draw.size(0, 129), draw.chance(0.5)
     a = definite(draw, n, dtype)
+    whole = wide(a)
+    unread(draw, a, not upper)
 
     def check(result):
         (factor,) = parts((result,))
         lower = adjoint(factor) if upper else factor
         assert not np.any(np.triu(lower, 1)), "not triangular"
-        within(lower @ adjoint(lower) - wide(a), 20 * n * unit(dtype) * spectral(wide(a)), "l l* - a", dtype)
+        within(lower @ adjoint(lower) - whole, 20 * n * unit(dtype) * spectral(whole), "l l* - a", dtype)
 
     # the gradient is that of Hermitian changes, as torch's is; differences of single entries are others
     return judged(draw, "trnsolver.cholesky", (a,), check, {"upper": upper}, differentiable=False)
@@ -124,6 +126,8 @@ def positive(draw: Draw, name: str) -> Trial:
         args = (b, factor) if stem == "cholesky_solve" else (factor,)
     else:
         args = (a, b) if stem == "solve_spd" else (a,)
+        if stem != "inv_sqrt_spd":
+            unread(draw, a, True)
 
     def check(result):
         (x,) = parts((result,))
@@ -208,6 +212,7 @@ def triangular(draw: Draw, name: str) -> Trial:
     whole = np.triu(wide(a)) if upper else np.tril(wide(a))
     if ones:
         whole = whole - whole * np.eye(n) + np.eye(n)
+    unread(draw, a, not upper, diagonal=ones)
     b, solve = draw.tensor((n, k), dtype), name.endswith("solve_triangular")
     kwargs = {"upper": upper, "unitriangular": ones} if solve else {"lower": not upper, "unit": ones}
 
@@ -282,6 +287,7 @@ def eigh(draw: Draw, name: str) -> Trial:
     dtype, n = draw.dtype(*DTYPES), draw.size(0, 65)
     a, uplo = hermitian(draw, n, dtype), draw.among("L", "U")
     whole, limit = wide(a), 20 * max(n, 1) * unit(dtype)
+    unread(draw, a, uplo == "L")
 
     def check(result):
         if name.endswith("eigvalsh"):
@@ -302,6 +308,8 @@ def generalized(draw: Draw) -> Trial:
     a, b = draw.tensor((n, n), dtype, kind="gaussian", change=lambda v: v + adjoint(v)), definite(draw, n, dtype, 10.0)
     left, right = wide(a), wide(b)
     condition = float(np.linalg.cond(narrow(right))) if n else 1.0
+    unread(draw, a, True)
+    unread(draw, b, True)
 
     def check(result):
         w, v = parts(result)
@@ -353,6 +361,7 @@ def ldl(draw: Draw) -> Trial:
     if not conjugated:
         a = draw.laid_out((a + a.mT) / 2)
     whole = wide(a)
+    unread(draw, a, True)
 
     def check(result):
         lower, d = parts(result[:2])

@@ -9,7 +9,7 @@ import torch
 
 import trnsparse
 from tests.campaign.draw import COMPLEX, REAL, Draw
-from tests.campaign.oracles import TRANSPOSED, narrow, summed, unit, wide, within_range
+from tests.campaign.oracles import TRANSPOSED, narrow, summed, unit, unread, wide, within_range
 from tests.campaign.solver import spectral
 from tests.campaign.trial import EXEMPT, Outside, Trial, public, spec
 
@@ -189,6 +189,7 @@ def triangular(draw: Draw) -> Trial:
     if ones:
         part = part - part * np.eye(n) + np.eye(n)
     whole = TRANSPOSED[trans](part)
+    unread(draw, a, lower, diagonal=ones)
 
     def check(result, kernel):
         x = wide(torch.as_tensor(result))

@@ -52,6 +52,8 @@ class Trial:
             leaves every bit of the others as it was.
         carries: whether a NaN in an operand shows in the result, unless it is refused.
         mistakes: whether the function is the public one itself, which answers wrong arguments with typed errors.
+        magnitudes: the terms of a sum, the sum of their magnitudes, which the errors of policies are relative to, and
+            what underflow adds.
     """
 
     function: Callable[..., Any]
@@ -72,6 +74,7 @@ class Trial:
     rows: bool = False
     carries: bool = False
     mistakes: bool = False
+    magnitudes: tuple[int, Any, Any] | None = None
 
     def run(self) -> Any:
         return self.function(*self.args, **self.kwargs)

@@ -166,3 +166,49 @@ def test_the_setting_of_the_library_moves_every_step(name):
     assert leaves
     # what runs on the host does so inside a kernel's own call, or by nature
     assert all(entry.step.backend == "simulator" for entry in book if entry.depth == 0)
+
+
+# what reads one triangle: a function of [N, N], which triangle, and whether its diagonal counts as ones
+TRIANGLES = {
+    "cholesky": (ts.cholesky, SPD, 0),
+    "cholesky of the upper": (lambda a: ts.cholesky(a.mT, upper=True), SPD, 0),
+    "count_eigenvalues": (lambda a: torch.tensor(ts.count_eigenvalues(a.to_sparse_csr(), (0.0, 9.0)).count), SPD, 0),
+    "eigh": (lambda a: ts.eigh(a).values, SPD, 0),
+    "eigh of the upper": (lambda a: ts.eigh(a.mT, UPLO="U").values, SPD, 0),
+    "eigh_generalized": (lambda a: ts.eigh_generalized(a, a).values, SPD, 0),
+    "eigsh": (lambda a: ts.eigsh(a.to_sparse_csr(), 2).values, SPD, 0),
+    "factor_sparse": (lambda a: ts.factor_sparse(a.to_sparse_csr(), kind="cholesky").solve(B), SPD, 0),
+    "factor_sparse in fronts": (
+        lambda a: ts.factor_sparse(a.to_sparse_csr(), kind="cholesky", method="multifrontal").solve(B), SPD, 0,
+    ),
+    "inv_spd": (ts.inv_spd, SPD, 0),
+    "inv_triangular": (lambda a: ts.inv_triangular(a, lower=True), A, 0),
+    "inv_triangular with ones": (lambda a: ts.inv_triangular(a, lower=True, unit=True), A, 1),
+    "inv_triangular of the upper": (lambda a: ts.inv_triangular(a.mT, unit=True), A, 1),
+    "ldl": (lambda a: ts.ldl(a).l, SPD, 0),
+    "matrix_rank": (lambda a: ts.matrix_rank(a, hermitian=True), SPD, 0),
+    "pinv": (lambda a: ts.pinv(a, hermitian=True), SPD, 0),
+    "solve_sparse": (lambda a: ts.solve_sparse(a.to_sparse_csr(), B, kind="cholesky"), SPD, 0),
+    "solve_spd": (lambda a: ts.solve_spd(a, B), SPD, 0),
+    "solve_triangular": (lambda a: ts.solve_triangular(a, B, upper=False), A, 0),
+    "solve_triangular with ones": (lambda a: ts.solve_triangular(a, B, upper=False, unitriangular=True), A, 1),
+}  # fmt: skip
+NO_GRADIENT = ("sparse", "eigsh", "count_eigenvalues", "ldl", "matrix_rank")
+
+
+@pytest.mark.parametrize("name", TRIANGLES)
+def test_nan_and_infinity_in_the_other_triangle_change_nothing(name):
+    function, a, unit = TRIANGLES[name]
+    plain, spoilt = a.clone(), a.clone()
+    other = torch.ones(N, N, dtype=torch.bool).triu(1 - unit)
+    spoilt[other] = torch.inf
+    spoilt[0, N - 1] = torch.nan
+    results = []
+    for operand in (plain, spoilt):
+        operand.requires_grad_(not any(word in name for word in NO_GRADIENT))
+        results.append(function(operand))
+        if operand.requires_grad:
+            results[-1].sum().backward()
+    assert torch.equal(*results)
+    if spoilt.requires_grad:
+        assert torch.equal(plain.grad, spoilt.grad)
