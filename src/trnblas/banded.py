@@ -345,7 +345,7 @@ def _kernel(weights: Tensor, values: Tensor) -> Tensor:
     return sums.reshape(*shape[:-2], -1)[..., :p]
 
 
-@op("trnblas::band_solve")
+@op("trnblas::band_solve", composed=True)
 class BandSolve(NamedTuple):
     """``inv(op(A)) @ x`` with A triangular, stored by diagonals."""
 
@@ -397,10 +397,6 @@ class BandSolve(NamedTuple):
         # Backwards, an upper triangle is a lower one; diagonal s is short by s at its end.
         backwards = torch.stack([reverse(d, s, n) for s, d in enumerate(rows.unbind(-2))], -2)
         return _substituted(backwards, x.flip(-1)).flip(-1).to(dtype)
-
-    def nki(self) -> Tensor:
-        # It calls functions that have kernels.
-        return self.pytorch()
 
     @saves("a")
     def vjp(self, grad: Tensor, needs: frozenset[str], result: Tensor) -> dict[str, Tensor]:

@@ -123,7 +123,7 @@ def mp2_pairs(
     return run(Mp2(t_flat, eps_occ_chunk, eps_occ_full, eps_vir, symmetric, first, target_error))
 
 
-@op("trnblas::mp2")
+@op("trnblas::mp2", calls="triton trnblas.cuda.mp2")
 class Mp2(NamedTuple):
     """The energy of every pair: ``sum over ab of T (2 T - T') / D``."""
 
@@ -151,9 +151,6 @@ class Mp2(NamedTuple):
             # what lies beyond the diagonal may be anything
             energies = torch.where(ahead > 0, 0.0, torch.where(ahead < 0, 2 * energies, energies))
         return energies.to(self.t_flat.dtype)
-
-    def calls(self, implementation: str) -> str:
-        return "triton trnblas.cuda.mp2"
 
     def compiles(self) -> tuple[Hashable, float]:
         return ("trnblas.cuda.mp2", self.t_flat.dtype), 1.0

@@ -215,7 +215,7 @@ def _diagonal(n: int, lower: bool, device: torch.device) -> Tensor:
     return j * n - j * (j - 1) // 2 if lower else j * (j + 3) // 2
 
 
-@op("trnblas::packed_product")
+@op("trnblas::packed_product", composed=True)
 class Packed(NamedTuple):
     """``alpha * a @ x + beta * y`` (spmv, hpmv), ``op(a) @ x`` (tpmv) or ``inv(op(a)) @ x`` (tpsv)."""
 
@@ -270,15 +270,11 @@ class Packed(NamedTuple):
             return multiply(self.alpha, whole, self.x, self.beta, self.y, self.lower)
         return (trmv if self.routine == "tpmv" else trsv)(whole, self.x, self.lower, self.trans, self.unit)
 
-    def nki(self) -> Tensor:
-        # It calls functions that have kernels.
-        return self.pytorch()
-
     def vjp(self, grad: Tensor, needs: frozenset[str]) -> dict[str, Tensor]:
         return through(self, ("ap", "x", "y"), grad, needs)
 
 
-@op("trnblas::packed_update")
+@op("trnblas::packed_update", composed=True)
 class PackedUpdate(NamedTuple):
     """``alpha * outer(x, x) + a``, or with ``y`` the sum of both outer products; ``hermitian`` conjugates."""
 
@@ -321,10 +317,6 @@ class PackedUpdate(NamedTuple):
             return packed(syr(self.alpha, self.x, self.lower, whole), self.lower)
         sum_of_two = her2 if self.hermitian else syr2
         return packed(sum_of_two(self.alpha, self.x, self.y, self.lower, whole), self.lower)
-
-    def nki(self) -> Tensor:
-        # It calls functions that have kernels.
-        return self.pytorch()
 
     def vjp(self, grad: Tensor, needs: frozenset[str]) -> dict[str, Tensor]:
         return through(self, ("ap", "x", "y"), grad, needs)

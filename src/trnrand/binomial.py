@@ -46,7 +46,9 @@ def part_of(request: Request, n: Tensor, p: Tensor, part: int, parts: int) -> Te
     return run(Binomial(n, p, Segment.of(substream(stream, 0, 0), first + part, n.numel(), 1), parts))
 
 
-@op("trnrand::binomial")
+@op(
+    "trnrand::binomial", composed=True, calls={"cuda": "triton trnrand.cuda.binomial", "host": "trnsci._loops.binomial"}
+)
 class Binomial(NamedTuple):
     """Binomial counts, float64, of every ``stride``-th of a segment of substreams; parameters are as for Poisson."""
 
@@ -79,15 +81,8 @@ class Binomial(NamedTuple):
 
         return binomial.binomial(Segment(self.segment), self.stride, self.n, self.p)
 
-    def nki(self) -> Tensor:
-        # the words are the kernel's; Trainium has no float64 for the rest
-        return self.pytorch()
-
     def limits(self, implementation: str) -> str | None:
         return host_loops.limits(implementation, self.n.device)
-
-    def calls(self, implementation: str) -> str:
-        return "triton trnrand.cuda.binomial" if implementation == "cuda" else "trnsci._loops.binomial"
 
     def compiles(self) -> tuple[Hashable, float]:
         return ("trnrand.cuda.binomial", self.segment[0], self.n.numel() > 1, self.p.numel() > 1), 4.0

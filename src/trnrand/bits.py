@@ -10,7 +10,7 @@ from torch import Tensor
 
 from trnrand import host_loops
 from trnrand.device import launched
-from trnrand.engines import MASK, PHILOX
+from trnrand.engines import PHILOX, counters
 from trnrand.kernels import bits as kernels
 from trnrand.philox import Philox
 from trnrand.segment import Segment
@@ -47,14 +47,8 @@ def stream_words(stream: Stream, first: int, count: int, device: torch.device) -
 
 def block_words(stream: Stream, first: int, chosen: Tensor) -> Tensor:
     """Return the blocks ``first + chosen[i]`` of a stream as int64 [n, 4]."""
-    start = (stream.base + first) % (1 << 128)
-    words, carry = [], chosen
-    for i in range(4):
-        total = carry + (start >> 32 * i & MASK)
-        words.append(total & MASK)
-        carry = total >> 32
     key = torch.tensor(stream.key_words, device=chosen.device)
-    counter = torch.stack(words, -1)
+    counter = torch.stack(counters(stream.base + first, chosen), -1)
     blocks = run(Philox(counter, key)) if stream.kind is PHILOX else run(Threefry(counter, key))
     return blocks.to(torch.int64)
 
@@ -76,7 +70,7 @@ def words_cost(segment: Segment, words: int) -> Cost:
     return Cost(flops=words // 4 * segment.engine.operations, read=0, written=4 * words)
 
 
-@op("trnrand::bits")
+@op("trnrand::bits", calls={"cuda": "triton trnrand.cuda.streams", "host": "trnsci._loops.fill"})
 class Bits(NamedTuple):
     """Words of a segment."""
 
@@ -108,9 +102,6 @@ class Bits(NamedTuple):
 
     def limits(self, implementation: str) -> str | None:
         return host_loops.limits(implementation, self.device)
-
-    def calls(self, implementation: str) -> str:
-        return "triton trnrand.cuda.streams" if implementation == "cuda" else "trnsci._loops.fill"
 
     def compiles(self) -> tuple[Hashable, float]:
         return compiles("bits", self.segment)

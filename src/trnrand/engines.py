@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 MASK = 0xFFFFFFFF
@@ -76,13 +75,11 @@ def _rotate(x: Tensor, by: int) -> Tensor:
 WORDS = {PHILOX: philox_words, THREEFRY: threefry_words}
 
 
-def counters(base: int, first: int, blocks: int, device: torch.device | str = "cpu") -> tuple[Tensor, ...]:
-    """Return the words of counters ``base + first + j``, ``j < blocks``, as int64; 128-bit arithmetic."""
-    start = (base + first) % (1 << 128)
-    step = torch.arange(blocks, dtype=torch.int64, device=device)
-    words, carry = [], step
+def counters(base: int, steps: Tensor) -> tuple[Tensor, ...]:
+    """Return the words of counters ``base + steps`` as int64; 128-bit arithmetic."""
+    words, carry = [], steps
     for i in range(4):
-        total = carry + (start >> 32 * i & MASK)
+        total = carry + (base >> 32 * i & MASK)
         words.append(total & MASK)
         carry = total >> 32
     return tuple(words)

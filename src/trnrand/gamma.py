@@ -108,7 +108,7 @@ class _Standard(torch.autograd.Function):
         return (grads[0] * slope).sum_to_size(shape.shape), None, None
 
 
-@op("trnrand::gamma")
+@op("trnrand::gamma", composed=True, calls={"cuda": "triton trnrand.cuda.gamma", "host": "trnsci._loops.sample"})
 class Gamma(NamedTuple):
     """Standard gamma variates of a segment of substreams, float64; ``shape`` has one element or one for each."""
 
@@ -132,15 +132,8 @@ class Gamma(NamedTuple):
 
         return gamma.gamma(Segment(self.segment), self.shape)
 
-    def nki(self) -> Tensor:
-        # the words are the kernel's; Trainium has no float64 for the rest
-        return _composed(self.shape, Segment(self.segment))
-
     def limits(self, implementation: str) -> str | None:
         return host_loops.limits(implementation, self.shape.device)
-
-    def calls(self, implementation: str) -> str:
-        return "triton trnrand.cuda.gamma" if implementation == "cuda" else "trnsci._loops.sample"
 
     def compiles(self) -> tuple[Hashable, float]:
         return ("trnrand.cuda.gamma", self.segment[0], self.shape.numel() > 1), 3.0

@@ -82,7 +82,7 @@ def drawn(request: Request, formula: str, *parameters: Any) -> Tensor:
     return run(call)
 
 
-@op("trnrand::inverse")
+@op("trnrand::inverse", calls={"cuda": "triton trnrand.cuda.inverse", "host": "trnsci._loops.inverse"})
 class Inverse(NamedTuple):
     """A formula of each element's uniform, of a segment whose elements are two words long."""
 
@@ -134,9 +134,6 @@ class Inverse(NamedTuple):
 
     def limits(self, implementation: str) -> str | None:
         return host_loops.limits(implementation, self.device)
-
-    def calls(self, implementation: str) -> str:
-        return "triton trnrand.cuda.inverse" if implementation == "cuda" else "trnsci._loops.inverse"
 
     def compiles(self) -> tuple[Hashable, float]:
         return compiles((self.formula, self.dtype), self.segment)

@@ -52,7 +52,7 @@ def poisson_of(request: Request, rate: Tensor, slot: int = 0) -> Tensor:
     return run(Poisson(rate.contiguous(), segment))
 
 
-@op("trnrand::poisson")
+@op("trnrand::poisson", composed=True, calls={"cuda": "triton trnrand.cuda.poisson", "host": "trnsci._loops.sample"})
 class Poisson(NamedTuple):
     """Poisson counts of a segment of substreams, float64; ``rate`` has one element or one for each."""
 
@@ -76,15 +76,8 @@ class Poisson(NamedTuple):
 
         return poisson.poisson(Segment(self.segment), self.rate)
 
-    def nki(self) -> Tensor:
-        # the words are the kernel's; Trainium has no float64 for the rest
-        return _composed(self.rate, Segment(self.segment))
-
     def limits(self, implementation: str) -> str | None:
         return host_loops.limits(implementation, self.rate.device)
-
-    def calls(self, implementation: str) -> str:
-        return "triton trnrand.cuda.poisson" if implementation == "cuda" else "trnsci._loops.sample"
 
     def compiles(self) -> tuple[Hashable, float]:
         return ("trnrand.cuda.poisson", self.segment[0], self.rate.numel() > 1), 4.0

@@ -96,7 +96,7 @@ def integers(
     return randint(shape, low=first, high=last, dtype=dtype, device=device, out=out, generator=generator)
 
 
-@op("trnrand::randint")
+@op("trnrand::randint", composed=True, calls={"cuda": "triton trnrand.cuda.randint", "host": "trnsci._loops.randint"})
 class Randint(NamedTuple):
     """Integers from ``low`` to ``last`` of a segment; ``other`` is where the substreams of its first block begin."""
 
@@ -144,15 +144,8 @@ class Randint(NamedTuple):
         span = self.last - self.low + 1
         return randint.randint(Segment(self.segment), Segment(self.other), span, self.low, self.fake())
 
-    def nki(self) -> Tensor:
-        # the words are the kernel's; products of 64 bits are the host's
-        return self.pytorch()
-
     def limits(self, implementation: str) -> str | None:
         return host_loops.limits(implementation, self.device)
-
-    def calls(self, implementation: str) -> str:
-        return "triton trnrand.cuda.randint" if implementation == "cuda" else "trnsci._loops.randint"
 
     def compiles(self) -> tuple[Hashable, float]:
         span = self.last - self.low + 1

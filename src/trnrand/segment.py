@@ -78,7 +78,8 @@ class Segment(tuple[int, ...]):
         """Return words from the first block on, by torch alone, as int64."""
         block, skip = divmod(first, 4)
         blocks = (skip + count + 3) // 4
-        words = WORDS[self.engine](counters(_joined(self.counter), block, blocks, device), self.key)
+        steps = torch.arange(block, block + blocks, device=device)
+        words = WORDS[self.engine](counters(_joined(self.counter), steps), self.key)
         return torch.stack(words, dim=1).reshape(-1)[skip : skip + count]
 
 

@@ -17,6 +17,7 @@ from torch import Tensor
 
 import trnrand
 from trnrand.generator import Generator
+from trnrand.request import holds
 from trnrand.source import default, shape_of
 from trnsci import ArgumentError, check
 from trnsci.distributed import Layout, Part, Team, sharded
@@ -84,9 +85,7 @@ def _shape(op: str, size: Sequence[Any], given: Mapping[str, Any]) -> tuple[int,
     if not size:
         return batch
     shape = shape_of(op, size)
-    if check.broadcast_shape(shape, batch) != shape:
-        got = {"size": shape, "parameters": batch}
-        raise ArgumentError(op=op, argument="size", got=got, hint="Parameters must broadcast to size")
+    holds(op, shape, batch)
     return shape
 
 

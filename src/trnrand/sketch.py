@@ -58,7 +58,7 @@ def sketch(a: Tensor, size: int, *, generator: Source | None = None) -> Tensor:
     return projected
 
 
-@op("trnrand::sketch")
+@op("trnrand::sketch", calls="triton trnrand.cuda.streams and torch.matmul")
 class Sketch(NamedTuple):
     """``normals.T @ a`` with normals [M, size] of a segment."""
 
@@ -87,9 +87,6 @@ class Sketch(NamedTuple):
 
         a, kind = self.a, streams.NORMAL64 if self.a.dtype == torch.float64 else streams.NORMAL32
         return torch.mm(streams.fill(kind, Segment(self.segment), a.new_empty((a.shape[0], self.size))).t(), a)
-
-    def calls(self, implementation: str) -> str:
-        return "triton trnrand.cuda.streams and torch.matmul"
 
     def compiles(self) -> tuple[Hashable, float]:
         return Normal(self.segment, self.a.dtype == torch.float64, self.a.device).compiles()

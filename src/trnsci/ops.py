@@ -11,7 +11,7 @@ know about the op:
 | ``host()``, ``cuda()`` | NumPy or SciPy on CPU tensors, a GPU's own libraries on CUDA tensors, where they pay |
 | ``nki()`` | the kernel, on Trainium and on the simulator |
 | ``limits(implementation)`` | why an implementation refuses this call, or ``None``; it never raises |
-| ``calls(implementation)`` | what ``host`` and ``cuda`` call, for plans: ``scipy.linalg.blas.dsymv`` |
+| ``calls(implementation)`` | what ``host`` and ``cuda`` call, for plans, unless `op` says: ``scipy.linalg.expm`` |
 | ``compiles()`` | what the first call of ``cuda`` compiles, as a key, and about how many seconds that takes |
 | ``bound(implementation)`` | the guaranteed error; the op's page says relative to what |
 | ``workspace(implementation)`` | bytes needed beyond operands and result |
@@ -28,7 +28,7 @@ from __future__ import annotations
 import functools
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
@@ -126,16 +126,30 @@ def _traceable(call: Any) -> Any:
 _DECIDED: ContextVar[Decision | None] = ContextVar("trnsci.decided", default=None)
 
 
-def op(name: str, *, host_only: str | None = None, traceable: bool = False) -> Callable[[C], C]:
+def op(
+    name: str,
+    *,
+    host_only: str | None = None,
+    traceable: bool = False,
+    composed: bool = False,
+    calls: str | Mapping[str, str] | None = None,
+) -> Callable[[C], C]:
     """Register a call class as the op ``name``, ``library::stem``.
 
     Args:
         name: the full name.
         host_only: why it runs on the host by nature, also in a block that admits one backend only.
         traceable: a tracer may follow ``pytorch`` itself.
+        composed: ``pytorch`` calls functions that have kernels, and so is ``nki`` as well.
+        calls: what ``host`` and ``cuda`` call, whatever the arguments are; by implementation where there are both.
     """
 
     def register(kind: C) -> C:
+        if composed:
+            kind.nki = kind.pytorch  # type: ignore[attr-defined]
+        if calls is not None:
+            names = {"host": calls, "cuda": calls} if isinstance(calls, str) else calls
+            kind.calls = lambda self, implementation: names[implementation]  # type: ignore[attr-defined]
         kind._op = Op(kind, name, schema(kind), host_only=host_only, traceable=traceable)  # type: ignore[attr-defined]
         return kind
 

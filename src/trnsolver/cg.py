@@ -108,7 +108,7 @@ def _dense(p: Problem, a: Tensor, r: Tensor) -> Result:
     return p.in_chunks(r, lambda x, r, d, steps: run(CgSteps(a, x, r, d, steps, goal)), lambda r: r)
 
 
-@op("trnsolver::cg")
+@op("trnsolver::cg", calls="numpy.matmul")
 class CgSteps(NamedTuple):
     """Solution, residual, direction and the norms of residuals after so many steps, or fewer where the goal is reached.
 
@@ -134,9 +134,6 @@ class CgSteps(NamedTuple):
         if implementation == "host":
             return None if self.x.shape[1] == 1 else "NumPy takes one column"
         return on_chip(self.a, self.x, kernels.N_MAX, kernels.K_MAX) if implementation == "nki" else None
-
-    def calls(self, implementation: str) -> str:
-        return "numpy.matmul"
 
     def host(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         a, (x, r, d) = self.a.numpy(), (t.numpy()[:, 0] for t in (self.x, self.r, self.d))

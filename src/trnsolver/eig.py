@@ -322,7 +322,11 @@ def _similar(v: Tensor, inner: Tensor, like: Tensor | TensorSpec) -> Tensor:
     return (whole if like.dtype.is_complex else whole.real).to(like.dtype)
 
 
-@op("trnsolver::hessenberg", host_only="half of its work is products of a matrix with a vector")
+@op(
+    "trnsolver::hessenberg",
+    host_only="half of its work is products of a matrix with a vector",
+    calls="scipy.linalg.hessenberg",
+)
 class HessenbergCall(NamedTuple):
     """``h`` and ``q``."""
 
@@ -337,9 +341,6 @@ class HessenbergCall(NamedTuple):
     def limits(self, implementation: str) -> str | None:
         return no_transform()
 
-    def calls(self, implementation: str) -> str:
-        return "scipy.linalg.hessenberg"
-
     def host(self) -> tuple[Tensor, Tensor]:
         import scipy.linalg
 
@@ -351,7 +352,7 @@ class HessenbergCall(NamedTuple):
         return h.to(self.a.device), q.to(self.a.device)
 
 
-@op("trnsolver::schur", host_only=_CHAIN)
+@op("trnsolver::schur", host_only=_CHAIN, calls="scipy.linalg.schur")
 class SchurCall(NamedTuple):
     """``t`` and ``z``; ``t`` is triangular, or has blocks of two rows for pairs."""
 
@@ -371,9 +372,6 @@ class SchurCall(NamedTuple):
 
     def limits(self, implementation: str) -> str | None:
         return no_transform()
-
-    def calls(self, implementation: str) -> str:
-        return "scipy.linalg.schur"
 
     def host(self) -> tuple[Tensor, Tensor]:
         import scipy.linalg

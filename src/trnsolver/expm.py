@@ -60,7 +60,7 @@ def expm(a: Tensor) -> Tensor:
 _SCIPYS = 128
 
 
-@op("trnsolver::expm", traceable=True)
+@op("trnsolver::expm", traceable=True, composed=True, calls="scipy.linalg.expm")
 class Expm(NamedTuple):
     """The exponential of matrices."""
 
@@ -75,9 +75,6 @@ class Expm(NamedTuple):
     def limits(self, implementation: str) -> str | None:
         return "SciPy takes matrices one by one" if implementation == "host" and self.a.ndim > 2 else None
 
-    def calls(self, implementation: str) -> str:
-        return "scipy.linalg.expm"
-
     def host(self) -> Tensor:
         import scipy.linalg
 
@@ -87,10 +84,6 @@ class Expm(NamedTuple):
             x = torch.from_numpy(scipy.linalg.expm(self.a.numpy()))
         # beyond the square root of the largest number, its powers overflow where the exponential need not
         return x if all_finite(x) else self.pytorch()
-
-    def nki(self) -> Tensor:
-        # It calls functions that have kernels.
-        return self.pytorch()
 
     def vjp(self, grad: Tensor, needs: frozenset[str]) -> dict[str, Tensor]:
         return through(self, ("a",), grad, needs)

@@ -146,7 +146,7 @@ def _checked(op: str, factors: Tensor, tau: Tensor) -> None:
 _WHY = "the device multiplies by q itself, which the kernel of qr forms"
 
 
-@op("trnsolver::geqrf", host_only=_WHY)
+@op("trnsolver::geqrf", host_only=_WHY, calls="numpy.linalg.qr")
 class Geqrf(NamedTuple):
     """Reflections, and their factors."""
 
@@ -163,9 +163,6 @@ class Geqrf(NamedTuple):
 
     def limits(self, implementation: str) -> str | None:
         return "real matrices go to torch" if implementation == "host" and not self.a.is_complex() else None
-
-    def calls(self, implementation: str) -> str:
-        return "numpy.linalg.qr"
 
     def host(self) -> tuple[Tensor, Tensor]:
         """As for `qr`: MKL's complex reflections near underflow are wrong."""

@@ -132,7 +132,10 @@ def squares(left: Tensor) -> Tensor:
     return (left.real.square() + left.imag.square() if left.is_complex() else left.square()).sum(-2)
 
 
-@op("trnsolver::lstsq")
+@op(
+    "trnsolver::lstsq",
+    calls={"host": "scipy.linalg.lapack.gelsy", "cuda": "torch.geqrf and torch.linalg.solve_triangular"},
+)
 class LstsqCall(NamedTuple):
     """Solution, rank and singular values; the latter two are empty where the driver returns none."""
 
@@ -181,11 +184,6 @@ class LstsqCall(NamedTuple):
         if m < n or m > 256 or a.shape[:-2] != b.shape[:-2]:
             return f"cuBLAS factors batches of M >= N up to 256 rows, each with its own right-hand side, not {m}x{n}"
         return None
-
-    def calls(self, implementation: str) -> str:
-        if implementation == "host":
-            return "scipy.linalg.lapack.gelsy"
-        return "torch.geqrf and torch.linalg.solve_triangular"
 
     def host(self) -> tuple[Tensor, Tensor, Tensor]:
         a, b, least, _ = self

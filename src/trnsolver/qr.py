@@ -120,7 +120,7 @@ def factored(a: Tensor, mode: Mode = "reduced") -> tuple[Tensor, Tensor]:
     return run(QrFactor(a.resolve_conj(), mode))
 
 
-@op("trnsolver::qr")
+@op("trnsolver::qr", calls="numpy.linalg.qr")
 class QrFactor(NamedTuple):
     """``q`` and ``r``."""
 
@@ -142,9 +142,6 @@ class QrFactor(NamedTuple):
 
     def limits(self, implementation: str) -> str | None:
         return "real matrices go to torch" if implementation == "host" and not self.a.is_complex() else None
-
-    def calls(self, implementation: str) -> str:
-        return "numpy.linalg.qr"
 
     def host(self) -> tuple[Tensor, Tensor]:
         """MKL's reflections of complex columns near underflow, as rank deficiency leaves them, are NaN."""
@@ -323,7 +320,7 @@ def _tall(a: Tensor, mode: Mode) -> tuple[Tensor, Tensor]:
 _LEAF = 64
 
 
-@op("trnsolver::qr_pivoted")
+@op("trnsolver::qr_pivoted", composed=True, calls="scipy.linalg.qr")
 class QrPivoted(NamedTuple):
     """``q``, ``r`` and the order of columns."""
 
@@ -342,9 +339,6 @@ class QrPivoted(NamedTuple):
             return "there is nothing to factor"
         return "torch.func cannot follow exchanges of columns" if transformed() else None
 
-    def calls(self, implementation: str) -> str:
-        return "scipy.linalg.qr"
-
     def host(self) -> tuple[Tensor, Tensor, Tensor]:
         a, batch = self.a, self.a.shape[:-2]
         factors = [_geqp3(one, self.mode) for one in to_numpy(a).reshape(-1, *a.shape[-2:])]
@@ -356,9 +350,6 @@ class QrPivoted(NamedTuple):
         """Pivoting decides the order; the factorisation itself is the plain one of the reordered columns."""
         order = _pivot_order(self.a.detach())
         return *factored(self.a.gather(-1, order.unsqueeze(-2).expand(self.a.shape)), self.mode), order
-
-    def nki(self) -> tuple[Tensor, Tensor, Tensor]:
-        return self.pytorch()
 
     @saves()
     def vjp(

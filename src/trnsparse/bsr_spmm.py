@@ -32,7 +32,9 @@ def block_product(a: BSRMatrix, b: Tensor) -> Tensor:
     return run(together(BsrSpmm(a.indptr, a.indices, a.values.resolve_conj(), b.resolve_conj(), a.shape[0])))
 
 
-@op("trnsparse::bsr_spmm")
+@op(
+    "trnsparse::bsr_spmm", calls={"cuda": "triton trnsparse.cuda.bsr_spmm", "host": "scipy.sparse.bsr_array.__matmul__"}
+)
 class BsrSpmm(NamedTuple):
     """Blocks in compressed rows times a dense matrix."""
 
@@ -63,9 +65,6 @@ class BsrSpmm(NamedTuple):
                 return "there is nothing to multiply"
             return only(self.b.dtype, GPU_DTYPES) or cuda.why_no_triton(self.b.device)
         return only(self.b.dtype, KERNEL_DTYPES) if implementation == "nki" else None
-
-    def calls(self, implementation: str) -> str:
-        return "triton trnsparse.cuda.bsr_spmm" if implementation == "cuda" else "scipy.sparse.bsr_array.__matmul__"
 
     def compiles(self) -> tuple[Hashable, float]:
         _, bm, bn = self.blocks.shape

@@ -267,7 +267,7 @@ def _times(a: BSRMatrix | CSRMatrix, x: Tensor) -> Tensor:
     return spmv(a, x, format="stored")
 
 
-@op("trnsparse::iterate")
+@op("trnsparse::iterate", calls="scipy.sparse, numpy")
 class Iterate(NamedTuple):
     """A few iterations as one operation, from the state (x, r, p) to the next; for "power" that is (x, a @ x, p)."""
 
@@ -299,9 +299,6 @@ class Iterate(NamedTuple):
         if self.indptr.shape[0] - 1 > LENGTH:
             return f"keeps vectors of up to {LENGTH * P_MAX} on chip, not {self.x.shape[0]}"
         return only(self.x.dtype, (torch.float32,))
-
-    def calls(self, implementation: str) -> str:
-        return "scipy.sparse, numpy"
 
     def host(self) -> tuple[Tensor, Tensor, Tensor]:
         values = self.blocks.reshape(-1) if self.blocks.shape[1:] == (1, 1) else self.blocks

@@ -96,7 +96,7 @@ def sampled(indptr: Tensor, indices: Tensor, a: Tensor, b: Tensor) -> Tensor:
     return run(together(Sddmm(indptr, indices, a.resolve_conj(), b.resolve_conj())))
 
 
-@op("trnsparse::sddmm")
+@op("trnsparse::sddmm", calls="torch.sparse.sampled_addmm")
 class Sddmm(NamedTuple):
     """Dot products of rows of ``a`` and ``b`` at the entries of a pattern, without conjugation."""
 
@@ -128,9 +128,6 @@ class Sddmm(NamedTuple):
         if max(self.indices.shape[0], self.b.shape[0]) >= 1 << 31:
             return "indices need more than 32 bits"
         return only(self.a.dtype, GPU_DTYPES)
-
-    def calls(self, implementation: str) -> str:
-        return "torch.sparse.sampled_addmm"
 
     def cuda(self) -> Tensor:
         from trnsparse.cuda import spmm as gpu

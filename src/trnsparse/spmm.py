@@ -198,7 +198,10 @@ def _product(a: SparseMatrix, b: Tensor, kind: str, name: str) -> Tensor:
     return run(together(call) if b.is_meta or values.is_meta else call)
 
 
-@op("trnsparse::spmm")
+@op(
+    "trnsparse::spmm",
+    calls={"cuda": "cusparse by torch.sparse_csr_tensor", "host": "scipy.sparse.csr_array.__matmul__"},
+)
 class Spmm(NamedTuple):
     """Compressed rows times a dense matrix; ``trans`` multiplies by the transpose."""
 
@@ -243,11 +246,6 @@ class Spmm(NamedTuple):
         if max(entries, self.columns) >= 1 << 31:
             return "indices need more than 32 bits"
         return only(self.values.dtype, GPU_DTYPES)
-
-    def calls(self, implementation: str) -> str:
-        return (
-            "cusparse by torch.sparse_csr_tensor" if implementation == "cuda" else "scipy.sparse.csr_array.__matmul__"
-        )
 
     def cuda(self) -> Tensor:
         from trnsparse.cuda import spmm as gpu

@@ -180,7 +180,7 @@ def _traced(
     return run(Einsum(list(tensors), addend, text, alpha, beta, precision or "", target, limit, preset, path), out)
 
 
-@op("trntensor::einsum")
+@op("trntensor::einsum", composed=True)
 class Einsum(NamedTuple):
     """A contraction as torch.compile sees it: one operator that makes its plan, and calls it."""
 
@@ -226,10 +226,6 @@ class Einsum(NamedTuple):
 
     def pytorch(self) -> Tensor:
         return self._plan().contract(self.operands, self.alpha, self.beta, self.c).contiguous()
-
-    def nki(self) -> Tensor:
-        # The same plan: its products are kernels, its views and sums are not.
-        return self.pytorch()
 
     @saves("operands")
     def vjp(self, grad: Tensor, needs: frozenset[str]) -> dict[str, Any]:

@@ -254,7 +254,7 @@ class _Form:
         return result if labels == kept else einsum(f"{labels}->{kept}", result)
 
 
-@op("trntensor::fuse")
+@op("trntensor::fuse", calls="torch.mm and a compiled epilogue")
 class Fuse(NamedTuple):
     """``sum of f(a @ b, extras)`` over the axes of [B, M, N] that ``keep`` lacks; ``code`` is f, written down."""
 
@@ -309,9 +309,6 @@ class Fuse(NamedTuple):
         from trntensor.cuda import fuse
 
         return fuse.fused(self.a, self.b, self.extras, _instructions(self.code), self.keep)
-
-    def calls(self, implementation: str) -> str:
-        return "torch.mm and a compiled epilogue"
 
     def compiles(self) -> tuple[Hashable, float]:
         return ("trntensor.cuda.fuse", self.code, self.keep, self.a.dtype), 5.0

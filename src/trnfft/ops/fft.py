@@ -170,7 +170,7 @@ class C2C(NamedTuple):
         return {"x": result if self.x.is_complex() else result.real}
 
 
-@op("trnfft::r2c")
+@op("trnfft::r2c", calls="scipy.fft.rfftn")
 class R2C(NamedTuple):
     """The half of the spectrum of real data that is not redundant, along the last of the axes."""
 
@@ -190,9 +190,6 @@ class R2C(NamedTuple):
 
     def limits(self, implementation: str) -> str | None:
         return limits(implementation, self.x.shape, self.dims)
-
-    def calls(self, implementation: str) -> str:
-        return "scipy.fft.rfftn"
 
     def host(self) -> Tensor:
         return by_scipy("rfftn", self.x, self.precision, None, self.dims, _FORWARD_NORM[self.scale])
@@ -217,7 +214,7 @@ class R2C(NamedTuple):
         return {"x": run(C2R(weighted(grad, axis, n, 0.5), self.dims, n, self.scale, self.precision))}
 
 
-@op("trnfft::c2r")
+@op("trnfft::c2r", calls="scipy.fft.irfftn")
 class C2R(NamedTuple):
     """Real data, n points along the last axis, of half spectra: always inverse; the forward one is of the conjugate."""
 
@@ -243,9 +240,6 @@ class C2R(NamedTuple):
 
     def limits(self, implementation: str) -> str | None:
         return limits(implementation, self.shape, self.dims)
-
-    def calls(self, implementation: str) -> str:
-        return "scipy.fft.irfftn"
 
     def host(self) -> Tensor:
         points = [self.shape[dim] for dim in self.dims]

@@ -6,9 +6,13 @@ import struct
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from trnrand.segment import Segment
 from trnsci import cuda
+
+# Elements of a program that rejects, one warp: what is rejected costs the others of the warp another attempt.
+_WARP = 64
 
 
 def key_and_counter(segment: Segment) -> tuple[int, ...]:
@@ -35,3 +39,14 @@ def launched(
     """Launch so many blocks of a kernel on a device, each operation rounded once."""
     if blocks:
         cuda.launch(kernel, (blocks, 1, 1), device, args, constants, words, num_warps=warps, enable_fp_fusion=False)
+
+
+def sampled(
+    kernel: Any, segment: Segment, parameters: tuple[Tensor, ...], *more: int, tables: tuple[Tensor, ...] = ()
+) -> Tensor:
+    """Draw float64 by a kernel that rejects; parameters are float64 of one element, or of one for each."""
+    out = parameters[0].new_empty(segment.elements)
+    constants = (*(int(x.numel() > 1) for x in parameters), segment.engine.code, _WARP)
+    args, words = (*parameters, *tables, out, segment.elements, *more), key_and_counter(segment)
+    launched(kernel, -(-segment.elements // _WARP), out.device, args, words=words, constants=constants, warps=1)
+    return out

@@ -8,12 +8,9 @@ import triton.language as tl
 
 from trnrand.cuda._counts import log_binomial, log_complement, table
 from trnrand.cuda._engines import words
-from trnrand.cuda._launch import key_and_counter, launched
+from trnrand.cuda._launch import sampled
 from trnrand.cuda._maths import exp, half_open, log, open_unit
 from trnrand.segment import Segment
-
-# elements of a program, one warp
-BLOCK = 64
 
 
 @triton.jit
@@ -83,16 +80,4 @@ def _binomial(
 
 def binomial(segment: Segment, stride: int, n: torch.Tensor, p: torch.Tensor) -> torch.Tensor:
     """Draw binomial counts as float64 from every ``stride``-th substream; ``n`` and ``p`` as for Poisson."""
-    out = n.new_empty(segment.elements)
-    constants = (int(n.numel() > 1), int(p.numel() > 1), segment.engine.code, BLOCK)
-    arguments = (n, p, table(n.device), out, segment.elements, stride)
-    launched(
-        _binomial,
-        -(-segment.elements // BLOCK),
-        out.device,
-        arguments,
-        words=key_and_counter(segment),
-        constants=constants,
-        warps=1,
-    )
-    return out
+    return sampled(_binomial, segment, (n, p), stride, tables=(table(n.device),))

@@ -7,12 +7,9 @@ import triton
 import triton.language as tl
 
 from trnrand.cuda._engines import words
-from trnrand.cuda._launch import key_and_counter, launched
+from trnrand.cuda._launch import sampled
 from trnrand.cuda._maths import exp, half_open, log, open_unit, sincos2pi
 from trnrand.segment import Segment
-
-# elements of a program, one warp: what is rejected costs the others of the warp another attempt
-BLOCK = 64
 
 
 @triton.jit
@@ -60,16 +57,4 @@ def _gamma(
 
 def gamma(segment: Segment, shape: torch.Tensor) -> torch.Tensor:
     """Draw standard gamma variates, float64; ``shape`` is float64, of one element or one for each."""
-    out = shape.new_empty(segment.elements)
-    constants = (int(shape.numel() > 1), segment.engine.code, BLOCK)
-    blocks = -(-segment.elements // BLOCK)
-    launched(
-        _gamma,
-        blocks,
-        out.device,
-        (shape, out, segment.elements),
-        words=key_and_counter(segment),
-        constants=constants,
-        warps=1,
-    )
-    return out
+    return sampled(_gamma, segment, (shape,))

@@ -8,12 +8,9 @@ import triton.language as tl
 
 from trnrand.cuda._counts import log_poisson, table
 from trnrand.cuda._engines import words
-from trnrand.cuda._launch import key_and_counter, launched
+from trnrand.cuda._launch import sampled
 from trnrand.cuda._maths import exp, half_open, log, open_unit
 from trnrand.segment import Segment
-
-# elements of a program, one warp
-BLOCK = 64
 
 
 @triton.jit
@@ -73,16 +70,4 @@ def _poisson(
 
 def poisson(segment: Segment, rate: torch.Tensor) -> torch.Tensor:
     """Draw Poisson counts, float64; ``rate`` is float64, of one element or one for each."""
-    out = rate.new_empty(segment.elements)
-    constants = (int(rate.numel() > 1), segment.engine.code, BLOCK)
-    arguments = (rate, table(rate.device), out, segment.elements)
-    launched(
-        _poisson,
-        -(-segment.elements // BLOCK),
-        out.device,
-        arguments,
-        words=key_and_counter(segment),
-        constants=constants,
-        warps=1,
-    )
-    return out
+    return sampled(_poisson, segment, (rate,), tables=(table(rate.device),))
