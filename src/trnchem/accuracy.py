@@ -39,11 +39,10 @@ def within(want: Request, target: float, calculate: Callable[[Request], MP2Resul
         NumericalError: nothing reaches the target.
     """
     if not isinstance(target, int | float) or isinstance(target, bool) or not 0 < target < math.inf:
-        raise ArgumentError(op="dfmp2", argument="target_error", got=target, expected="hartree, more than 0")
+        raise ArgumentError("dfmp2", "target_error", target, "hartree, more than 0")
     for name in ("precision", "quadrature_error"):
         if getattr(want, name) is not None:
-            expected = "None, because target_error chooses it"
-            raise ArgumentError(op="dfmp2", argument=name, got=getattr(want, name), expected=expected)
+            raise ArgumentError("dfmp2", name, getattr(want, name), "None, because target_error chooses it")
     energy = PER_ELECTRON * _electrons(want)
     best = math.inf
     for precision in _candidates(want, target, energy):

@@ -239,7 +239,7 @@ def memory_bytes(memory: int | str | None) -> int:
     text = memory if isinstance(memory, str) else ""
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kMGT]?)(i?)B?\s*", text, re.IGNORECASE)
     if match is None or not float(match[1]):
-        raise ArgumentError(op="dfmp2", argument="memory", got=memory, expected="bytes, or a size such as '2 GB'")
+        raise ArgumentError("dfmp2", "memory", memory, "bytes, or a size such as '2 GB'")
     scale = (1024 if match[3] else 1000) ** " kmgt".index(match[2].lower() or " ")
     return int(float(match[1]) * scale)
 

@@ -101,8 +101,7 @@ class Checkpoint:
         self.identity = dict(identity)
         self.slots: Slots | None = None
         if self.path.is_dir() or self.path.is_symlink() or not self.path.parent.is_dir():
-            expected = "a file in a folder that exists, and not a link"
-            raise ArgumentError(op="dfmp2", argument="checkpoint", got=str(path), expected=expected)
+            raise ArgumentError("dfmp2", "checkpoint", str(path), "a file in a folder that exists, and not a link")
         self._lock = Lock(self.path)
         for left in self.path.parent.glob(f"{_literal(self.path.name)}.*.new"):
             # of a process that died before its file was whole

@@ -107,8 +107,7 @@ def _checkpoint(args: argparse.Namespace, molecule: str) -> Path | None:
     if file is None or len(args.molecules) == 1:
         return file
     if not file.is_dir():
-        expected = "a folder that exists, for several molecules"
-        raise ArgumentError(op="trnchem", argument="--checkpoint", got=str(file), expected=expected)
+        raise ArgumentError("trnchem", "--checkpoint", str(file), "a folder that exists, for several molecules")
     return file / f"{Path(molecule).stem}-{args.method}.ckpt"
 
 

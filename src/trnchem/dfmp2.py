@@ -192,7 +192,7 @@ def dfmp2(
         want = replace(want, mf=built(want.mf, want.system), system=System())
         return within(want, target_error, calculated)
     if device is not None:
-        raise ArgumentError(op="dfmp2", argument="device", got=device, expected="None with a mesh, which has its own")
+        raise ArgumentError("dfmp2", "device", device, "None with a mesh, which has its own")
     from trnchem import sharded
 
     if target_error is None:
@@ -254,8 +254,7 @@ def calculated(want: Request) -> MP2Result:
 def _brought(plan: MP2Plan, device: torch.device | str) -> MP2Plan:
     """Return the plan with its pairs on a device that B is brought to."""
     if plan.precision not in ("fp64", "fp32"):
-        expected = "'fp64' or 'fp32' with device"
-        raise ArgumentError(op="dfmp2", argument="precision", got=plan.precision, expected=expected)
+        raise ArgumentError("dfmp2", "precision", plan.precision, "'fp64' or 'fp32' with device")
     n, there = plan.sizes, device_of("dfmp2", device)
     if not n.nocc or not n.nvir:
         return plan
@@ -293,7 +292,7 @@ def plan(
         'host memory'
     """
     if not isinstance(ranks, int) or ranks < 1:
-        raise ArgumentError(op="plan", argument="ranks", got=ranks, expected="a number of ranks, at least 1")
+        raise ArgumentError("plan", "ranks", ranks, "a number of ranks, at least 1")
     want = Request(
         mf=mf,
         system=System(basis, charge, spin, reference),
@@ -336,7 +335,7 @@ def check_options(want: Request) -> Options:
         ("pairs", want.pairs and method != "pairs", f"left out, because {method!r} has no pairs"),
     ):
         if refused:
-            raise ArgumentError(op="dfmp2", argument=name, got=getattr(want, name), expected=expected)
+            raise ArgumentError("dfmp2", name, getattr(want, name), expected)
     return Options(resolve("dfmp2", want.precision, torch.float64), method, want.samples, want.same_spin)
 
 

@@ -46,7 +46,7 @@ def extrapolate(
     given = cardinals if isinstance(cardinals, tuple) else ()
     if len(given) != 2 or not all(isinstance(each, int) and 2 <= each <= 8 for each in given) or given[0] >= given[1]:
         expected = "two cardinal numbers from 2 to 8, the smaller first"
-        raise ArgumentError(op="extrapolate", argument="cardinals", got=cardinals, expected=expected)
+        raise ArgumentError("extrapolate", "cardinals", cardinals, expected)
     x, y = cardinals
     (hf_x, corr_x), (hf_y, corr_y) = (_energies(each) for each in (small, large))
     return CompleteBasis(
@@ -59,8 +59,7 @@ def _energies(given: MP2Result | tuple[float, float]) -> tuple[float, float]:
     if isinstance(given, MP2Result):
         return given.e_hf, given.e_corr
     if not isinstance(given, tuple) or [type(each) for each in given] != [float, float]:
-        expected = "a result of dfmp2, or its energies (e_hf, e_corr)"
-        raise ArgumentError(op="extrapolate", argument="small or large", got=given, expected=expected)
+        raise ArgumentError("extrapolate", "small or large", given, "a result of dfmp2, or its energies (e_hf, e_corr)")
     return given
 
 

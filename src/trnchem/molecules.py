@@ -75,7 +75,7 @@ def molecule_of(source: str | Path, basis: str, charge: int = 0, spin: int | Non
     for argument, given in {"charge": charge, "spin": 0 if spin is None else spin}.items():
         if not isinstance(given, int) or isinstance(given, bool) or (argument == "spin" and given < 0):
             expected = "an integer" if argument == "charge" else "a number of unpaired electrons"
-            raise ArgumentError(op="mean_field", argument=argument, got=given, expected=expected)
+            raise ArgumentError("mean_field", argument, given, expected)
     name = str(source).strip().lower()
     known = FORMULAS.get(name, name)
     if known in GEOMETRIES:
@@ -138,12 +138,12 @@ def read_xyz(path: str | Path) -> list[Atom]:
     """
     file = Path(path)
     if not file.is_file():
-        raise ArgumentError(op="read_xyz", argument="path", got=str(path), expected="an xyz file that exists")
+        raise ArgumentError("read_xyz", "path", str(path), "an xyz file that exists")
     lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
 
     def wrong(line: int, expected: str) -> ArgumentError:
         got = lines[line - 1].strip()[:60] if line <= len(lines) else "the end of the file"
-        return ArgumentError(op="read_xyz", argument=f"line {line} of {file.name}", got=got, expected=expected)
+        return ArgumentError("read_xyz", f"line {line} of {file.name}", got, expected)
 
     if not lines or not lines[0].strip().isdecimal() or int(lines[0]) == 0:
         raise wrong(1, "the number of atoms")

@@ -156,7 +156,7 @@ def _left_out(field: Any, frozen: Frozen, count: int, sets: int) -> list[Positio
         return [_positions(field, frozen, count)] * sets
     if sets != 2 or len(frozen) != 2:
         expected = "one list of positions, or two where spins have orbitals of their own"
-        raise ArgumentError(op="dfmp2", argument="frozen", got=frozen, expected=expected)
+        raise ArgumentError("dfmp2", "frozen", frozen, expected)
     return [_positions(field, list(each), count) for each in frozen]  # type: ignore[arg-type]
 
 
@@ -177,12 +177,10 @@ def _positions(field: Any, frozen: Frozen, count: int) -> tuple[int, ...]:
         listed = range(int(frozen)) if whole else [_position(each) for each in frozen]  # type: ignore[union-attr,arg-type]
     except TypeError:
         expected = "None, a number of orbitals, their positions, or 'core'"
-        raise ArgumentError(op="dfmp2", argument="frozen", got=frozen, expected=expected) from None
+        raise ArgumentError("dfmp2", "frozen", frozen, expected) from None
     positions = tuple(sorted(set(listed)))
     if (whole and int(frozen) < 0) or (positions and not 0 <= positions[0] <= positions[-1] < count):  # type: ignore[arg-type]
-        raise ArgumentError(
-            op="dfmp2", argument="frozen", got=frozen, expected=f"positions from 0 to {count - 1}, or how many"
-        )
+        raise ArgumentError("dfmp2", "frozen", frozen, f"positions from 0 to {count - 1}, or how many")
     return positions
 
 

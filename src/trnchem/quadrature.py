@@ -45,8 +45,7 @@ def relative_error(precision: Precision, wanted: float | None) -> float:
     if wanted is None:
         return QUADRATURE_ERROR[precision]
     if not isinstance(wanted, int | float) or isinstance(wanted, bool) or not 1e-13 <= wanted < 1:
-        expected = "a relative error from 1e-13 to 1"
-        raise ArgumentError(op="dfmp2", argument="quadrature_error", got=wanted, expected=expected)
+        raise ArgumentError("dfmp2", "quadrature_error", wanted, "a relative error from 1e-13 to 1")
     return float(wanted)
 
 

@@ -117,8 +117,7 @@ def _checked(field: Any) -> Any:
     """Refuse what is not a converged Hartree-Fock calculation of a molecule with whole electrons."""
     scf, dft = pyscf().scf, pyscf().dft
     if not isinstance(field, scf.hf.SCF):
-        expected = "a PySCF mean field, an xyz file or a built-in name"
-        raise ArgumentError(op="dfmp2", argument="mf", got=type(field), expected=expected)
+        raise ArgumentError("dfmp2", "mf", type(field), "a PySCF mean field, an xyz file or a built-in name")
     reason = ""
     if hasattr(field, "cell"):
         reason = "Periodic systems are not supported"
@@ -128,14 +127,14 @@ def _checked(field: Any) -> Any:
         reason = "Orbitals of mixed spin are not supported"
     if reason:
         expected = "Hartree-Fock of a molecule: pyscf.scf.RHF, UHF or ROHF"
-        raise ArgumentError(op="dfmp2", argument="mf", got=type(field), expected=expected, hint=reason)
+        raise ArgumentError("dfmp2", "mf", type(field), expected, hint=reason)
     if field.mo_coeff is None or field.mo_energy is None:
         raise ArgumentError(
             op="dfmp2", argument="mf", got="a mean field that has not run", expected="one that has",
             hint="Call mf.kernel() first",
         )  # fmt: skip
     if np.asarray(field.mo_coeff).dtype.kind == "c":
-        raise ArgumentError(op="dfmp2", argument="mf", got="complex orbitals", expected="real ones")
+        raise ArgumentError("dfmp2", "mf", "complex orbitals", "real ones")
     whole = {"RHF": (0, 2), "ROHF": (0, 1, 2), "UHF": (0, 1)}[kind_of(field)]
     odd = [float(value) for value in np.ravel(field.mo_occ) if value not in whole]
     if odd:

@@ -50,9 +50,7 @@ SAME_FIELD = 1e-4
 def dfmp2(mesh: DeviceMesh, want: Request) -> MP2Result:
     """Run the calculation on all ranks of a mesh; every one makes this call."""
     if not isinstance(mesh, DeviceMesh):
-        raise ArgumentError(
-            op="dfmp2", argument="mesh", got=type(mesh), expected="a mesh from trnsci.distributed.mesh()"
-        )
+        raise ArgumentError("dfmp2", "mesh", type(mesh), "a mesh from trnsci.distributed.mesh()")
     # a row of all ranks, in host memory, where integrals come from: the shape of the mesh does not matter
     row = DeviceMesh("cpu", mesh.mesh.flatten(), _init_backend=False)
     result: MP2Result = run("trnchem.dfmp2", lambda team: _calculate(team, want), row, (), {})

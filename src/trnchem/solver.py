@@ -56,7 +56,7 @@ def DFMP2(mf: Any, frozen: Frozen = None, mo_coeff: Any = None, mo_occ: Any = No
         mo_occ = theirs.mo_occ if mo_occ is None else mo_occ
         kept = {name: getattr(theirs, name) for name in ("verbose", "max_memory", "with_df") if hasattr(theirs, name)}
     if not isinstance(mf, pyscf().scf.hf.SCF):
-        raise ArgumentError(op="DFMP2", argument="mf", got=type(mf), expected="a mean field or MP2 object of PySCF")
+        raise ArgumentError("DFMP2", "mf", type(mf), "a mean field or MP2 object of PySCF")
     if mf.mo_coeff is None:
         mf.run()
     own, mf = mo_coeff is None or mo_coeff is mf.mo_coeff, mf.remove_soscf()
@@ -90,7 +90,7 @@ class _Manners:
         for name, value in options.items():
             if name not in OPTIONS and not hasattr(self, name):
                 known = ", ".join((*OPTIONS, "frozen", "verbose", "max_memory"))
-                raise ArgumentError(op="DFMP2", argument=name, got=value, expected=f"one of {known}")
+                raise ArgumentError("DFMP2", name, value, f"one of {known}")
             setattr(self, name, value)
         return self
 
@@ -121,7 +121,7 @@ class _Manners:
         for name, given in {"mo_energy": mo_energy, "mo_coeff": mo_coeff, "eris": eris}.items():
             if given is not None:
                 hint = "Pass orbitals to DFMP2(mf, mo_coeff=...); integrals are computed in slabs"
-                raise ArgumentError(op="kernel", argument=name, got="given", expected="None", hint=hint)
+                raise ArgumentError("kernel", name, "given", "None", hint=hint)
         log = pyscf().lib.logger.new_logger(self)
         if self.verbose >= pyscf().lib.logger.WARN:
             self.check_sanity()
@@ -197,6 +197,6 @@ class _Manners:
     def nuc_grad_method(self: Any) -> Any:
         """Refuse: there are no gradients."""
         reason = "densities are unrelaxed, and there are no nuclear gradients"
-        raise UnsupportedError(op="DFMP2.nuc_grad_method", reasons=[("trnchem", reason)])
+        raise UnsupportedError("DFMP2.nuc_grad_method", [("trnchem", reason)])
 
     Gradients = nuc_grad_method

@@ -118,7 +118,7 @@ def scratch(
     """Yield a store in a file of its own, which is gone after the block whatever happened in it."""
     where = Path(tempfile.gettempdir() if folder is None else folder)
     if not where.is_dir():
-        raise ArgumentError(op="dfmp2", argument="scratch", got=str(where), expected="a folder that exists")
+        raise ArgumentError("dfmp2", "scratch", str(where), "a folder that exists")
     needed = int(np.prod(shape)) * dtype.itemsize
     free = shutil.disk_usage(where).free
     if free < needed:

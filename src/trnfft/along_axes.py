@@ -124,7 +124,7 @@ def _has_complex_numbers() -> bool:
 def _into_planes(op: str, out: Any, result: ComplexTensor) -> ComplexTensor:
     """Copy a result into planes given as ``out``."""
     if not isinstance(out, ComplexTensor):
-        raise DtypeError(op=op, argument="out", got=type(out), expected="a ComplexTensor, because x is one")
+        raise DtypeError(op, "out", type(out), "a ComplexTensor, because x is one")
     for target, plane in ((out.real, result.real), (out.imag, result.imag)):
         check.out(op, target, shape=tuple(plane.shape), dtype=plane.dtype)
         target.copy_(plane)

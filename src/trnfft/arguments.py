@@ -32,7 +32,7 @@ def planned(op: str, plan: Any) -> Any:
     """Check that ``plan`` is one of ours, and return it."""
     if not hasattr(plan, "serve"):
         got = plan if isinstance(plan, str | int | float) else type(plan).__name__
-        raise DtypeError(op=op, argument="plan", got=got, expected="a plan from trnfft.plan")
+        raise DtypeError(op, "plan", got, "a plan from trnfft.plan")
     return plan
 
 
@@ -57,7 +57,7 @@ def strided(op: str, x: Any) -> Tensor:
         check.tensor(op, x=x)
     if x.is_nested or x.is_quantized or x.layout is not torch.strided:
         got = "a nested tensor" if x.is_nested else "a quantized tensor" if x.is_quantized else x.layout
-        raise DtypeError(op=op, argument="layout of x", got=got, expected="torch.strided", hint="Make it dense first")
+        raise DtypeError(op, "layout of x", got, "torch.strided", hint="Make it dense first")
     result: Tensor = x
     return result
 
@@ -76,7 +76,7 @@ def numeric(op: str, x: Any) -> Tensor:
     if dtype is torch.complex32:
         return x.to(torch.complex64)
     if dtype.is_floating_point or dtype.is_complex:
-        raise DtypeError(op=op, argument="dtype of x", got=dtype, expected="float16, bfloat16, float32 or float64")
+        raise DtypeError(op, "dtype of x", dtype, "float16, bfloat16, float32 or float64")
     return x.double()
 
 
@@ -84,9 +84,7 @@ def real(op: str, x: Any) -> Tensor:
     """Return a tensor a real transform accepts."""
     x = numeric(op, x)
     if x.is_complex():
-        raise DtypeError(
-            op=op, argument="dtype of x", got=x.dtype, expected="a real dtype", hint="Use fft, or pass x.real"
-        )
+        raise DtypeError(op, "dtype of x", x.dtype, "a real dtype", hint="Use fft, or pass x.real")
     return x
 
 
@@ -99,14 +97,13 @@ def axis_of(op: str, dim: Any, axis: Any, ndim: int) -> int:
     """Return one axis as a position from 0; ``axis`` is NumPy's name for ``dim`` and overrides its default."""
     if axis is not None:
         if dim != -1:
-            raise ArgumentError(op=op, argument="dim and axis", got=(dim, axis), expected="one of them, not both")
+            raise ArgumentError(op, "dim and axis", (dim, axis), "one of them, not both")
         dim = axis
     if type(dim) is not int:
         dim = integer(op, "dim", dim)
     if not -ndim <= dim < ndim:
         hint = "A 0-d tensor has no axis to transform" if ndim == 0 else ""
-        expected = f"an axis of a tensor with {ndim} dimensions"
-        raise ArgumentError(op=op, argument="dim", got=dim, expected=expected, hint=hint)
+        raise ArgumentError(op, "dim", dim, f"an axis of a tensor with {ndim} dimensions", hint=hint)
     return dim % ndim
 
 
@@ -115,7 +112,7 @@ def integer(op: str, argument: str, value: Any) -> int:
     whole = not (isinstance(value, Tensor) and (value.ndim or value.dtype not in _WHOLE))
     if whole and isinstance(value, SupportsIndex) and not isinstance(value, bool | np.ndarray):
         return value.__index__()
-    raise DtypeError(op=op, argument=argument, got=type(value), expected="an integer")
+    raise DtypeError(op, argument, type(value), "an integer")
 
 
 def integers(op: str, argument: str, values: Any) -> list[Any]:
@@ -123,7 +120,7 @@ def integers(op: str, argument: str, values: Any) -> list[Any]:
     if isinstance(values, int):
         return [values]
     if not isinstance(values, Iterable) or isinstance(values, str) or getattr(values, "ndim", 1) == 0:
-        raise DtypeError(op=op, argument=argument, got=type(values), expected="an integer or a sequence of them")
+        raise DtypeError(op, argument, type(values), "an integer or a sequence of them")
     return list(values)
 
 
@@ -132,7 +129,7 @@ def length_of(op: str, n: Any, default: int, argument: str = "n") -> int:
     length = default if n is None else n if type(n) is int else integer(op, argument, n)
     if length < 1:
         hint = "Pass n= to pad" if n is None else ""
-        raise ArgumentError(op=op, argument=argument, got=length, expected="at least 1 point", hint=hint)
+        raise ArgumentError(op, argument, length, "at least 1 point", hint=hint)
     return length
 
 
@@ -153,23 +150,23 @@ def axes_of(op: str, s: Any, dim: Any, axes: Any, shape: Sequence[int]) -> tuple
         return dims, [shape[axis] for axis in dims]
     if axes is not None:
         if dim is not None:
-            raise ArgumentError(op=op, argument="dim and axes", got=(dim, axes), expected="one of them, not both")
+            raise ArgumentError(op, "dim and axes", (dim, axes), "one of them, not both")
         dim = axes
     sizes = None if s is None else integers(op, "s", s)
     if dim is None:
         count = ndim if sizes is None else len(sizes)
         if count > ndim:
             expected = f"at most {ndim} lengths for a tensor of shape {tuple(shape)}"
-            raise ArgumentError(op=op, argument="s", got=tuple(sizes or ()), expected=expected)
+            raise ArgumentError(op, "s", tuple(sizes or ()), expected)
         dims = list(range(ndim - count, ndim))
     else:
         dims = [axis_of(op, d, None, ndim) for d in integers(op, "dim", dim)]
     if len(set(dims)) != len(dims):
-        raise ArgumentError(op=op, argument="dim", got=tuple(dims), expected="axes that differ")
+        raise ArgumentError(op, "dim", tuple(dims), "axes that differ")
     if sizes is None:
         sizes = [-1] * len(dims)
     if len(sizes) != len(dims):
-        raise ArgumentError(op=op, argument="number of axes", got={"s": len(sizes), "dim": len(dims)})
+        raise ArgumentError(op, "number of axes", {"s": len(sizes), "dim": len(dims)})
     lengths = []
     for size, axis in zip(sizes, dims, strict=True):
         given = None if isinstance(size, int) and size == -1 else size

@@ -49,9 +49,7 @@ class Window:
     def __post_init__(self) -> None:
         check.tensor("Window", window=self.window)
         if self.window.ndim != 1:
-            raise ArgumentError(
-                op="Window", argument="shape of window", got=tuple(self.window.shape), expected="one dimension"
-            )
+            raise ArgumentError("Window", "shape of window", tuple(self.window.shape), "one dimension")
 
     def __call__(self, x: Tensor) -> Tensor:
         """Apply it."""
@@ -137,7 +135,7 @@ class CallbackPlan:
         if isinstance(x, np.ndarray):
             return to_numpy(self(from_numpy(x)))
         if isinstance(x, ComplexTensor):
-            raise ArgumentError(op="CallbackPlan", argument="x", got="a ComplexTensor", expected="a tensor")
+            raise ArgumentError("CallbackPlan", "x", "a ComplexTensor", "a tensor")
         check.tensor("CallbackPlan", x=x)
         for part in self.parts:
             x = _applied(part, x)
@@ -182,9 +180,7 @@ def with_callbacks(plan: FFTPlan, *, load: Callback | None = None, store: Callba
         tensor(8.+0.j)
     """
     if not isinstance(plan, FFTPlan):
-        raise ArgumentError(
-            op="with_callbacks", argument="plan", got=type(plan).__name__, expected="what plan() returned"
-        )
+        raise ArgumentError("with_callbacks", "plan", type(plan).__name__, "what plan() returned")
     parts = [part for step in (load, plan, store) if step is not None for part in _steps(step)]
     return CallbackPlan(tuple(parts))
 
@@ -193,15 +189,14 @@ def _steps(step: Callback | FFTPlan | CallbackPlan) -> tuple[Callback | FFTPlan,
     if isinstance(step, CallbackPlan):
         return step.steps
     if not callable(step):
-        raise ArgumentError(op="with_callbacks", argument="callback", got=step, expected="a function or a plan")
+        raise ArgumentError("with_callbacks", "callback", step, "a function or a plan")
     return (step,)
 
 
 def _applied(step: Callback | FFTPlan, x: Tensor) -> Tensor:
     result: Transformable = step(x)
     if not isinstance(result, Tensor):
-        got = type(result).__name__
-        raise ArgumentError(op="CallbackPlan", argument=f"what {_name(step)} returns", got=got, expected="a tensor")
+        raise ArgumentError("CallbackPlan", f"what {_name(step)} returns", type(result).__name__, "a tensor")
     return result
 
 

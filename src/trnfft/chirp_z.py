@@ -68,7 +68,7 @@ def chirp_z(
     ratio = None if w is None else complex(check.number("chirp_z", "w", w))
     for name, value in (("a", start), ("w", ratio)):
         if value is not None and (value == 0 or not cmath.isfinite(value)):
-            raise ArgumentError(op="chirp_z", argument=name, got=value, expected="a finite point that is not 0")
+            raise ArgumentError("chirp_z", name, value, "a finite point that is not 0")
     policy = resolve("chirp_z", precision, x.dtype)
     rows = x.movedim(dim, -1)
     block = _block(max(n, count), ratio)

@@ -103,13 +103,13 @@ def _operands(op: str, a: Any, b: Any, *, mode: str, dim: Any, axes: Any) -> tup
     if a.dtype != b.dtype:
         if {a.dtype, b.dtype} not in ({d, c} for d, c in COMPLEX_OF.items()):
             got = {"a": a.dtype, "b": b.dtype}
-            raise DtypeError(op=op, argument="dtype", got=got, hint="Convert one side; precision is not mixed silently")
+            raise DtypeError(op, "dtype", got, hint="Convert one side; precision is not mixed silently")
         a, b = (x if x.is_complex() else x.to(COMPLEX_OF[x.dtype]) for x in (a, b))
     if a.ndim != b.ndim:
-        raise ArgumentError(op=op, argument="number of dimensions", got={"a": a.ndim, "b": b.ndim})
+        raise ArgumentError(op, "number of dimensions", {"a": a.ndim, "b": b.ndim})
     check.same_device(op, a=a, b=b)
     if dim is not None and axes is not None:
-        raise ArgumentError(op=op, argument="dim and axes", got=(dim, axes), expected="one of them, not both")
+        raise ArgumentError(op, "dim and axes", (dim, axes), "one of them, not both")
     wanted = axes if dim is None else dim
     if wanted is None:
         dims = list(range(a.ndim))
@@ -127,8 +127,7 @@ def _smaller(op: str, a: Tensor, b: Tensor, dims: list[int]) -> bool:
     if all(a.shape[d] <= b.shape[d] for d in dims):
         return True
     got = {"a": tuple(a.shape), "b": tuple(b.shape)}
-    expected = "one operand at least as long as the other on every axis, for mode 'valid'"
-    raise ArgumentError(op=op, argument="shape", got=got, expected=expected)
+    raise ArgumentError(op, "shape", got, "one operand at least as long as the other on every axis, for mode 'valid'")
 
 
 def _product(a: Tensor, b: Tensor, dims: list[int], lengths: list[int], policy: Precision) -> Tensor:

@@ -172,7 +172,7 @@ def _checked(
     kind = _INVERSE_TYPE[kind] if inverse else kind
     for length in lengths:
         if not sine and kind == 1 and length < 2:
-            raise ArgumentError(op=op, argument="n", got=length, expected="at least 2 points for type 1")
+            raise ArgumentError(op, "n", length, "at least 2 points for type 1")
     if out is not None:
         shape = list(x.shape)
         for dim, length in zip(dims, lengths, strict=True):

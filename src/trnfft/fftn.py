@@ -96,7 +96,7 @@ def _function(name: str, default: Axes, kind: Kind, along: Callable[..., R]) -> 
     ) -> R:
         if axes is not None:
             if dim != default:
-                raise ArgumentError(op=name, argument="dim and axes", got=(dim, axes), expected="one of them, not both")
+                raise ArgumentError(name, "dim and axes", (dim, axes), "one of them, not both")
             dim = axes
         if plan is not None:
             served: R = planned(name, plan).serve(
@@ -124,7 +124,7 @@ def _along(op: str, kind: Kind, x: Any, s: Any, dim: Any, norm: Any, *, precisio
 def _copied(op: str, kind: Kind, x: Any, out: Any) -> Any:
     """Transform along no axis at all, which leaves complex data as it is."""
     if kind.along is not complex_along:
-        raise ArgumentError(op=op, argument="dim", got=(), expected="at least one axis, which is halved")
+        raise ArgumentError(op, "dim", (), "at least one axis, which is halved")
     if isinstance(x, ComplexTensor):
         return x.clone()
     if out is None:

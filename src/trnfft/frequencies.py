@@ -50,15 +50,15 @@ def rfftfreq(n: int, d: float = 1.0, *, dtype: torch.dtype | None = None, device
 def _count(op: str, n: Any, d: float) -> int:
     n = integer(op, "n", n)
     if n < 1:
-        raise ArgumentError(op=op, argument="n", got=n, expected="at least 1")
+        raise ArgumentError(op, "n", n, "at least 1")
     if check.real(op, "d", d) == 0:
-        raise ArgumentError(op=op, argument="d", got=d, expected="a distance that is not 0")
+        raise ArgumentError(op, "d", d, "a distance that is not 0")
     return n
 
 
 def _frequencies(k: Tensor, n: int, d: float, dtype: torch.dtype | None) -> Tensor:
     if dtype is not None and not isinstance(dtype, torch.dtype):
-        raise DtypeError(op="fftfreq", argument="dtype", got=type(dtype), expected="a dtype of torch")
+        raise DtypeError("fftfreq", "dtype", type(dtype), "a dtype of torch")
     # In double precision, so that the one rounding is the last.
     return (k.double() / (n * d)).to(dtype or torch.get_default_dtype())
 
@@ -87,7 +87,7 @@ def ifftshift(x: Array, dim: Axes = None, *, axes: Axes = None) -> Array:
 
 def _shift(op: str, x: Any, dim: Any, axes: Any, by: Any) -> Any:
     if dim is not None and axes is not None:
-        raise ArgumentError(op=op, argument="dim and axes", got=(dim, axes), expected="one of them, not both")
+        raise ArgumentError(op, "dim and axes", (dim, axes), "one of them, not both")
     if not isinstance(x, ComplexTensor):
         x = strided(op, x)
     wanted = axes if dim is None else dim

@@ -21,7 +21,7 @@ def next_fast_len(target: int, real: bool = False) -> int:
     """
     target = integer("next_fast_len", "target", target)
     if target < 0:
-        raise ArgumentError(op="next_fast_len", argument="target", got=target, expected="at least 0")
+        raise ArgumentError("next_fast_len", "target", target, "at least 0")
     return target if target <= 6 else _next_fast(target, bool(real))
 
 

@@ -26,9 +26,7 @@ def _planes(op: str, z: Any) -> ComplexTensor:
         return z
     check.tensor(op, z=z)
     if not z.is_complex():
-        raise DtypeError(
-            op=op, argument="dtype of z", got=z.dtype, expected="complex", hint="Wrap real data in ComplexTensor"
-        )
+        raise DtypeError(op, "dtype of z", z.dtype, "complex", hint="Wrap real data in ComplexTensor")
     return ComplexTensor(z)
 
 
@@ -70,9 +68,7 @@ class ComplexLinear(nn.Module):
         """Apply to [..., in]."""
         x = _planes("ComplexLinear", z)
         if x.shape[-1] != self.in_features:
-            raise ArgumentError(
-                op="ComplexLinear", argument="in_features", got={"z": x.shape[-1], "layer": self.in_features}
-            )
+            raise ArgumentError("ComplexLinear", "in_features", {"z": x.shape[-1], "layer": self.in_features})
         re = functional.linear(x.real, self.weight_real) - functional.linear(x.imag, self.weight_imag)
         im = functional.linear(x.real, self.weight_imag) + functional.linear(x.imag, self.weight_real)
         if self.bias_real is not None:
@@ -100,9 +96,7 @@ class ComplexConv1d(nn.Module):
         super().__init__()
         if in_channels % groups or out_channels % groups:
             got = {"in_channels": in_channels, "out_channels": out_channels, "groups": groups}
-            raise ArgumentError(
-                op="ComplexConv1d", argument="groups", got=got, expected="a divisor of both channel counts"
-            )
+            raise ArgumentError("ComplexConv1d", "groups", got, "a divisor of both channel counts")
         self.in_channels = in_channels
         self.options: dict[str, Any] = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
         shape = (out_channels, in_channels // groups, kernel_size)
@@ -114,7 +108,7 @@ class ComplexConv1d(nn.Module):
         x = _planes("ComplexConv1d", z)
         if x.ndim not in (2, 3) or x.shape[-2] != self.in_channels:
             expected = f"[batch, {self.in_channels}, length] or [{self.in_channels}, length]"
-            raise ArgumentError(op="ComplexConv1d", argument="shape of z", got=tuple(x.shape), expected=expected)
+            raise ArgumentError("ComplexConv1d", "shape of z", tuple(x.shape), expected)
 
         def conv(plane: Tensor, weight: Tensor) -> Tensor:
             return functional.conv1d(plane, weight, **self.options)
@@ -176,7 +170,7 @@ class ComplexBatchNorm1d(nn.Module):
         x = _planes("ComplexBatchNorm1d", z)
         if x.ndim not in (2, 3) or x.shape[1] != self.num_features:
             expected = f"[batch, {self.num_features}] or [batch, {self.num_features}, length]"
-            raise ArgumentError(op="ComplexBatchNorm1d", argument="shape of z", got=tuple(x.shape), expected=expected)
+            raise ArgumentError("ComplexBatchNorm1d", "shape of z", tuple(x.shape), expected)
         if self.training or not self.track_running_stats:
             mean, covariance = self._statistics(x)
         else:
@@ -196,10 +190,7 @@ class ComplexBatchNorm1d(nn.Module):
     def _statistics(self, x: ComplexTensor) -> tuple[Tensor, Tensor]:
         count = x.numel() // self.num_features
         if count < 2:
-            got = tuple(x.shape)
-            raise ArgumentError(
-                op="ComplexBatchNorm1d", argument="shape of z", got=got, expected="more than 1 value per feature"
-            )
+            raise ArgumentError("ComplexBatchNorm1d", "shape of z", tuple(x.shape), "more than 1 value per feature")
         over = [d for d in range(x.ndim) if d != 1]
         mean = torch.stack((x.real.mean(over), x.imag.mean(over)))
         re, im = x.real - _column(mean[0], x), x.imag - _column(mean[1], x)
@@ -232,10 +223,7 @@ class ModReLU(nn.Module):
         x = _planes("ModReLU", z)
         axis = min(1, x.ndim - 1)
         if x.ndim == 0 or x.shape[axis] != self.bias.shape[0]:
-            got = tuple(x.shape)
-            raise ArgumentError(
-                op="ModReLU", argument="shape of z", got=got, expected=f"[batch, {self.bias.shape[0]}, ...]"
-            )
+            raise ArgumentError("ModReLU", "shape of z", tuple(x.shape), f"[batch, {self.bias.shape[0]}, ...]")
         magnitude = x.abs()
         bias = self.bias if x.ndim == 1 else _column(self.bias, x)
         zero = magnitude == 0

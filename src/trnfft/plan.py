@@ -54,7 +54,7 @@ class FFTPlan(Plan):
         shape, dtype = tuple(x.shape), _dtype(x)
         if shape != self.shape or dtype != self.dtype:
             got = {"x": (shape, str(dtype)), "plan": (self.shape, str(self.dtype))}
-            raise ArgumentError(op=self.kind, argument="shape and dtype", got=got, hint="Make a plan for this x")
+            raise ArgumentError(self.kind, "shape and dtype", got, hint="Make a plan for this x")
         fn = _FUNCTIONS[self.kind]
         return fn(
             x, self.n, *(() if self.dim is None else (self.dim,)), norm=self.norm, precision=self.precision, out=out
@@ -74,15 +74,13 @@ class FFTPlan(Plan):
     ) -> Transformable:
         """Run ``fft(x, plan=plan)``: the plan's own options hold, and contradicting ones are refused."""
         if op != self.kind:
-            raise ArgumentError(op=op, argument="plan", got=f"a plan for {self.kind}", expected=f"a plan for {op}")
+            raise ArgumentError(op, "plan", f"a plan for {self.kind}", f"a plan for {op}")
         default = -1 if op in ONE else (-2, -1) if op.endswith("2") else None
         dim = axis if axis is not None else None if dim == default else dim
         for name, given in (("n", n), ("dim", dim), ("norm", norm), ("precision", precision)):
             planned = getattr(self, name)
             if given is not None and self._same(name, given) != self._same(name, planned):
-                raise ArgumentError(
-                    op=op, argument=name, got={"call": given, "plan": planned}, hint="The plan carries it"
-                )
+                raise ArgumentError(op, name, {"call": given, "plan": planned}, hint="The plan carries it")
         return self(x, out=out)
 
     def _same(self, name: str, value: Any) -> Any:
@@ -146,10 +144,10 @@ def _dtype(x: Any) -> torch.dtype:
 
 def _sizes(shape: Any) -> tuple[int, ...]:
     if not isinstance(shape, Sequence) or isinstance(shape, str):
-        raise ArgumentError(op="plan", argument="shape", got=shape, expected="a sequence of lengths", hint="Pass (n,)")
+        raise ArgumentError("plan", "shape", shape, "a sequence of lengths", hint="Pass (n,)")
     sizes = tuple(integer("plan", "shape", size) for size in shape)
     if any(size < 0 for size in sizes):
-        raise ArgumentError(op="plan", argument="shape", got=sizes, expected="lengths of at least 0")
+        raise ArgumentError("plan", "shape", sizes, "lengths of at least 0")
     return sizes
 
 
@@ -185,7 +183,7 @@ def plan(
     check.option("plan", "kind", kind, tuple(_FUNCTIONS))
     sizes = _sizes(shape)
     if not isinstance(dtype, torch.dtype):
-        raise DtypeError(op="plan", argument="dtype", got=dtype, expected="a torch.dtype")
+        raise DtypeError("plan", "dtype", dtype, "a torch.dtype")
     key = ("trnfft.plan", sizes, dtype, _tupled(dim), kind, _tupled(n), norm, precision, trnsci.get_backend("trnfft"))
 
     def build() -> FFTPlan:

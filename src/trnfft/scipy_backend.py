@@ -55,11 +55,11 @@ def __ua_function__(method: Callable[..., Any], args: tuple[Any, ...], kwargs: d
     if workers is not None and (workers == 0 or workers < -cpus):
         expected = f"a number of threads, or -1 to -{cpus} counted back from all of them"
         hint = "workers must not be zero" if workers == 0 else "workers value out of range"
-        raise ArgumentError(op=name, argument="workers", got=workers, expected=expected, hint=hint)
+        raise ArgumentError(name, "workers", workers, expected, hint=hint)
     if given.get("plan") is None:
         given.pop("plan", None)
     elif name in (*_TRIG, *_TRIG_MANY):
-        raise ArgumentError(op=name, argument="plan", got=given["plan"], expected="None")
+        raise ArgumentError(name, "plan", given["plan"], "None")
     x = x if hasattr(x, "__dlpack__") else np.asarray(x)
     if isinstance(x, np.ndarray) and x.dtype in (np.longdouble, np.clongdouble):
         return NotImplemented

@@ -64,7 +64,7 @@ def _transformed(team: Team, x: Part, steps: Sequence[tuple[One, int, int | None
 def _refuse_plan(op: str, plan: Any) -> None:
     if plan is not None:
         raise UnsupportedError(
-            op=op, reasons=[("distributed", "a plan is for one rank's array")], hint="Leave plan= out; parts are cached"
+            op, [("distributed", "a plan is for one rank's array")], hint="Leave plan= out; parts are cached"
         )
 
 

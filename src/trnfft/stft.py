@@ -146,16 +146,14 @@ def stft(
     if onesided is None:
         onesided = not is_complex
     elif onesided and is_complex:
-        raise DtypeError(
-            op="stft", argument="onesided", got=True, expected="False for complex data", hint="Its halves differ"
-        )
+        raise DtypeError("stft", "onesided", True, "False for complex data", hint="Its halves differ")
     check.option("stft", "pad_mode", pad_mode, PAD_MODES)
     by = n_fft // 2 if center else 0
     if center:
         _check_padding(x, by, pad_mode)
     if x.shape[-1] + 2 * by < n_fft:
         expected = f"at least n_fft={n_fft} samples, padding included"
-        raise ArgumentError(op="stft", argument="length of x", got=x.shape[-1] + 2 * by, expected=expected)
+        raise ArgumentError("stft", "length of x", x.shape[-1] + 2 * by, expected)
     policy = resolve("stft", precision, x.dtype)
     scale: Scale = "root" if normalized else "none"
     if is_complex:
@@ -210,19 +208,19 @@ def istft(
     """
     x = numeric("istft", x)
     if not x.is_complex():
-        raise DtypeError(op="istft", argument="dtype of x", got=x.dtype, expected="complex")
+        raise DtypeError("istft", "dtype of x", x.dtype, "complex")
     check.ndim("istft", 2, x=x)
     n_fft, hop, taper = _frames("istft", n_fft, hop=hop_length, win=win_length, window=window, x=x)
     if hop > (n_fft if win_length is None else win_length):
         expected = f"at most win_length={n_fft if win_length is None else win_length}, or samples are in no frame"
-        raise ArgumentError(op="istft", argument="hop_length", got=hop, expected=expected)
+        raise ArgumentError("istft", "hop_length", hop, expected)
     half = n_fft // 2 + 1
     onesided = x.shape[-2] != n_fft if onesided is None else onesided
     if x.shape[-2] != (half if onesided else n_fft):
         expected = f"{half if onesided else n_fft} for n_fft={n_fft}"
-        raise ArgumentError(op="istft", argument="number of frequencies", got=x.shape[-2], expected=expected)
+        raise ArgumentError("istft", "number of frequencies", x.shape[-2], expected)
     if return_complex and onesided:
-        raise ArgumentError(op="istft", argument="return_complex", got=True, expected="False for one-sided data")
+        raise ArgumentError("istft", "return_complex", True, "False for one-sided data")
     policy = resolve("istft", precision, x.dtype)
     scale: Scale = "root" if normalized else "full"
     count = x.shape[-1]
@@ -248,8 +246,7 @@ def istft(
     if not hidden and weight.numel() and float(sizes.min()) < _LEAST:
         got = f"squares that add up to {float(sizes.min()):.1e} at sample {int(sizes.argmin())}"
         expected = "windows that overlap to more than 1e-11 everywhere"
-        hint = "Use a smaller hop_length, or center=True"
-        raise ArgumentError(op="istft", argument="window", got=got, expected=expected, hint=hint)
+        raise ArgumentError("istft", "window", got, expected, hint="Use a smaller hop_length, or center=True")
     signal = signal / weight
     return functional.pad(signal, (0, stop - covered)) if stop > covered else signal
 
@@ -287,7 +284,7 @@ def spectrogram(
         tensor([16., 16.])
     """
     if not isinstance(power, int | float) or power <= 0:
-        raise ArgumentError(op="spectrogram", argument="power", got=power, expected="a number above 0")
+        raise ArgumentError("spectrogram", "power", power, "a number above 0")
     y = stft(x, n_fft, hop_length, win_length, window, center, pad_mode, normalized, onesided, precision=precision)
     if power == 2:
         return y.real.square() + y.imag.square()
@@ -299,19 +296,17 @@ def _frames(op: str, n_fft: Any, *, hop: Any, win: Any, window: Any, x: Tensor) 
     n_fft = length_of(op, n_fft, 0, "n_fft")
     hop = n_fft // 4 if hop is None else integer(op, "hop_length", hop)
     if hop < 1:
-        raise ArgumentError(op=op, argument="hop_length", got=hop, expected="at least 1")
+        raise ArgumentError(op, "hop_length", hop, "at least 1")
     size = n_fft if win is None else integer(op, "win_length", win)
     if not 0 < size <= n_fft:
-        raise ArgumentError(op=op, argument="win_length", got=size, expected=f"from 1 to n_fft={n_fft}")
+        raise ArgumentError(op, "win_length", size, f"from 1 to n_fft={n_fft}")
     if window is None:
         if size == n_fft:
             return n_fft, hop, None
         window = torch.ones(size, dtype=x.real.dtype if x.is_complex() else x.dtype, device=x.device)
     check.tensor(op, window=window)
     if window.ndim != 1 or window.shape[0] != size:
-        raise ArgumentError(
-            op=op, argument="shape of window", got=tuple(window.shape), expected=f"({size},) = (win_length,)"
-        )
+        raise ArgumentError(op, "shape of window", tuple(window.shape), f"({size},) = (win_length,)")
     if window.device != x.device:
         check.same_device(op, x=x, window=window)
     real = x.real.dtype if x.is_complex() else x.dtype
@@ -323,7 +318,6 @@ def _frames(op: str, n_fft: Any, *, hop: Any, win: Any, window: Any, x: Tensor) 
 def _check_padding(x: Tensor, by: int, mode: str) -> None:
     length = x.shape[-1]
     if mode in ("reflect", "circular") and by > length - (mode == "reflect"):
-        expected = f"more than n_fft // 2 = {by} samples for pad_mode {mode!r}"
-        raise ArgumentError(op="stft", argument="length of x", got=length, expected=expected)
+        raise ArgumentError("stft", "length of x", length, f"more than n_fft // 2 = {by} samples for pad_mode {mode!r}")
     if mode != "constant" and length == 0:
-        raise ArgumentError(op="stft", argument="length of x", got=0, expected=f"samples to pad with mode {mode!r}")
+        raise ArgumentError("stft", "length of x", 0, f"samples to pad with mode {mode!r}")

@@ -26,9 +26,9 @@ def checked(engine: Engine, counter: Any, key: Any) -> tuple[Tensor, Tensor]:
 def _words(op: str, name: str, value: Any, length: int) -> Tensor:
     check.tensor(op, **{name: value})
     if value.dtype not in _INTEGERS:
-        raise DtypeError(op=op, argument=name, got=value.dtype, expected="integers that hold uint32 words")
+        raise DtypeError(op, name, value.dtype, "integers that hold uint32 words")
     if value.ndim < 1 or value.shape[-1] != length:
-        raise ArgumentError(op=op, argument=f"shape of {name}", got=tuple(value.shape), expected=f"[..., {length}]")
+        raise ArgumentError(op, f"shape of {name}", tuple(value.shape), f"[..., {length}]")
     return value.to(torch.int64) & MASK
 
 

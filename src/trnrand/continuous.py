@@ -172,9 +172,7 @@ def truncated_normal(
     if not right.is_meta and bool((right < -37.0).any()):
         worst = right.detach().min().item()
         expected = "an interval within 37 standard deviations of loc"
-        raise ArgumentError(
-            op="truncated_normal", argument="low", got=f"an end at {worst:.3g} of them", expected=expected
-        )
+        raise ArgumentError("truncated_normal", "low", f"an end at {worst:.3g} of them", expected)
     below, above = (0.5 * torch.special.erfc(x * -math.sqrt(0.5)) for x in (left, right))
     p = below + request.open_unit() * (above - below)
     z = torch.clamp(normal_quantile(p.clamp(1e-307, 1.0 - 2.0**-53)), left, right)

@@ -41,7 +41,7 @@ class _Chain:
         check.option(self.name, "order", order, tuple(self.streams))
         if order != "sequence" and subsequence:
             expected = "0, because the library's order takes many of them"
-            raise ArgumentError(op=self.name, argument="subsequence", got=subsequence, expected=expected)
+            raise ArgumentError(self.name, "subsequence", subsequence, expected)
         self._width = self.streams[order]
         self._states = self._jumped(self._seeded(seed), subsequence, self._width)
         self._rest = np.empty(0, np.uint64)
@@ -58,7 +58,7 @@ class _Chain:
         """Return the next ``n`` numbers in (0, 1] [n]: ``curandGenerateUniform`` and ``UniformDouble``."""
         check.integer(f"{self.name}.uniform", "n", n, 0)
         if dtype not in (torch.float32, torch.float64):
-            raise DtypeError(op=f"{self.name}.uniform", argument="dtype", got=dtype, expected="float32 or float64")
+            raise DtypeError(f"{self.name}.uniform", "dtype", dtype, "float32 or float64")
         if dtype == torch.float32:
             return torch.from_numpy(self._floats(self._take(n)))
         return torch.from_numpy(self._doubles(n))
@@ -133,7 +133,7 @@ class XORWOW(_Chain):
         if len(self._rest):
             got = f"{n} after a draw that ended inside a round"
             expected = f"draws of multiples of {self._width} before numbers of two words"
-            raise ArgumentError(op="XORWOW.uniform", argument="n", got=got, expected=expected)
+            raise ArgumentError("XORWOW.uniform", "n", got, expected)
         # a stream's two next words make one number, so the words of a number are a whole round apart
         rounds = -(-n // self._width)
         words = self._take(2 * rounds * self._width).reshape(rounds, 2, self._width)

@@ -92,7 +92,7 @@ def negative_binomial(*size: Size, n: Number, p: Number = 0.5, **options: Unpack
     rate = torch.where(p < 1.0, scaled_gamma(request, n, (1.0 - p).clamp(min=2.0**-60) / p, 0), 0.0)
     if not rate.is_meta and bool((rate > MOST).any()):
         got, expected = f"a rate of {rate.max().item():.3g}", "n (1 - p) / p such that rates stay below 2**62"
-        raise ArgumentError(op="negative_binomial", argument="n", got=got, expected=expected)
+        raise ArgumentError("negative_binomial", "n", got, expected)
     return request.finish(poisson_of(request, rate, 1))
 
 
@@ -116,7 +116,7 @@ def categorical(*size: Size, probs: Tensor, **options: Unpack[Options]) -> Tenso
     request = Request("categorical", size, parameters=parameters, dtypes=(torch.int64, *INTEGERS), **options)
     if weights.shape[-1] - 1 > torch.iinfo(request.dtype).max:
         expected = f"at most {torch.iinfo(request.dtype).max + 1} for {str(request.dtype).removeprefix('torch.')}"
-        raise ArgumentError(op="categorical", argument="categories", got=weights.shape[-1], expected=expected)
+        raise ArgumentError("categorical", "categories", weights.shape[-1], expected)
     return request.finish(inverted(request, weights, request.open_unit()))
 
 
@@ -140,11 +140,11 @@ def weights_of(op: str, probs: Any) -> Tensor:
     """Check weights and return them as float64 [..., K]."""
     weights = as_tensor(op, "probs", probs).detach()
     if weights.ndim < 1 or weights.shape[-1] < 1:
-        raise ArgumentError(op=op, argument="shape of probs", got=tuple(weights.shape), expected="[..., K], K >= 1")
+        raise ArgumentError(op, "shape of probs", tuple(weights.shape), "[..., K], K >= 1")
     positive: Tensor = checked(op, "probs", weights, "non-negative")
     largest = positive.amax(-1, keepdim=True)
     if not largest.is_meta and not bool((largest > 0).all()):
-        raise ArgumentError(op=op, argument="probs", got="a row of zeros", expected="a positive weight in every row")
+        raise ArgumentError(op, "probs", "a row of zeros", "a positive weight in every row")
     return positive
 
 

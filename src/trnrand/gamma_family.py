@@ -124,9 +124,7 @@ def dirichlet(*size: Size, alpha: Tensor, **options: Unpack[Options]) -> Tensor:
         alpha = alpha if alpha.is_complex() else alpha.double()
     check.dense("dirichlet", alpha=alpha)
     if alpha.ndim < 1 or alpha.shape[-1] < 1:
-        raise ArgumentError(
-            op="dirichlet", argument="shape of alpha", got=tuple(alpha.shape), expected="[..., K], K >= 1"
-        )
+        raise ArgumentError("dirichlet", "shape of alpha", tuple(alpha.shape), "[..., K], K >= 1")
     whole = (*shape_of("dirichlet", size), alpha.shape[-1]) if size else ()
     parameters = {"alpha": (alpha, "shape")}
     request = Request("dirichlet", whole, parameters=parameters, **options)

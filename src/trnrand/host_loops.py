@@ -59,7 +59,7 @@ def device_of(op: str, device: Any) -> torch.device:
     except (RuntimeError, TypeError, ValueError, OverflowError, AssertionError) as error:
         said = str(error).partition("\n")[0]
         expected = "a device torch knows and this machine has, as 'cpu' or 'cuda:0'"
-        raise DtypeError(op=op, argument="device", got=device, expected=expected, hint=f"torch says: {said}") from None
+        raise DtypeError(op, "device", device, expected, hint=f"torch says: {said}") from None
     if named:
         _THERE[device] = known
     return known

@@ -51,7 +51,7 @@ def multivariate_normal(
     holds(op, shape, batch)
     for name, value in (("mean", mean), ("covariance", covariance)):
         if not value.is_meta and not bool(torch.isfinite(value).all()):
-            raise ArgumentError(op=op, argument=name, got="an entry that is not finite", expected="finite numbers")
+            raise ArgumentError(op, name, "an entry that is not finite", "finite numbers")
     request = Request(op, (shape,), generator, dtype=dtype or mean.dtype, device=mean.device, event=(d,))
     factor = _factor(covariance, method)
     work = torch.float64 if request.dtype == torch.float64 else torch.float32

@@ -215,7 +215,7 @@ class NumpyGenerator(Source):
             x[...] = self.permutation(x, axis)
             return
         if not isinstance(x, MutableSequence) or axis:
-            raise DtypeError(op="shuffle", argument="x", got=type(x), expected="an array, or a list with axis=0")
+            raise DtypeError("shuffle", "x", type(x), "an array, or a list with axis=0")
         x[:] = [x[i] for i in self.permutation(len(x))]
 
     def choice(

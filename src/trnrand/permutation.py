@@ -46,12 +46,11 @@ def permutation(
 def shuffle(x: Tensor, *, generator: Source | None = None) -> Tensor:
     """Put the rows of ``x`` in random order, in place; the order is that of `permutation`. Returns ``x``."""
     if not isinstance(x, Tensor):
-        raise DtypeError(op="shuffle", argument="x", got=type(x), expected="a tensor")
+        raise DtypeError("shuffle", "x", type(x), "a tensor")
     order, request = _order("shuffle", x, None, generator)
     if request.source.size > 1:
         got = "a partitioned one"
-        hint = "Take rows of permutation(x)"
-        raise ArgumentError(op="shuffle", argument="generator", got=got, expected="one that is not", hint=hint)
+        raise ArgumentError("shuffle", "generator", got, "one that is not", hint="Take rows of permutation(x)")
     x.copy_(x[order])
     request.commit()
     return x
@@ -61,14 +60,14 @@ def _order(op: str, x: Any, device: Any, generator: Source | None) -> tuple[Tens
     if isinstance(x, Tensor):
         check.dense(op, x=x)
         if x.ndim < 1:
-            raise ArgumentError(op=op, argument="shape of x", got=(), expected="at least one axis")
+            raise ArgumentError(op, "shape of x", (), "at least one axis")
         n, device = x.shape[0], x.device
     elif isinstance(x, int) and not isinstance(x, bool):
         if x < 0:
-            raise ArgumentError(op=op, argument="x", got=x, expected="a non-negative length")
+            raise ArgumentError(op, "x", x, "a non-negative length")
         n = x
     else:
-        raise DtypeError(op=op, argument="x", got=type(x), expected="an integer or a tensor")
+        raise DtypeError(op, "x", type(x), "an integer or a tensor")
     request = Request(op, (n,), generator, device=device, dtypes=(torch.int64,), whole=True)
     return order_of(request), request
 
@@ -110,24 +109,22 @@ def choice(
     if isinstance(a, Tensor):
         check.dense("choice", a=a)
     if not isinstance(replace, bool):
-        raise DtypeError(op="choice", argument="replace", got=type(replace), expected="True or False")
+        raise DtypeError("choice", "replace", type(replace), "True or False")
     n = a.shape[0] if isinstance(a, Tensor) and a.ndim else a
     if not isinstance(n, int) or isinstance(n, bool):
-        raise DtypeError(op="choice", argument="a", got=type(a), expected="an integer or a tensor with an axis")
+        raise DtypeError("choice", "a", type(a), "an integer or a tensor with an axis")
     shape = shape_of("choice", size)
     wanted = math.prod(shape)
     where = a.device if isinstance(a, Tensor) else device
     weights = None if p is None else weights_of("choice", p).to(where or "cpu")
     if weights is not None and tuple(weights.shape) != (n,):
-        raise ArgumentError(op="choice", argument="shape of p", got=tuple(weights.shape), expected=f"({n},)")
+        raise ArgumentError("choice", "shape of p", tuple(weights.shape), f"({n},)")
     if n < 1 and wanted:
-        raise ArgumentError(op="choice", argument="a", got=n, expected="at least one element")
+        raise ArgumentError("choice", "a", n, "at least one element")
     there = n if weights is None or weights.is_meta else int((weights > 0).sum())
     if not replace and wanted > there:
         got = {"size": wanted, "elements": there}
-        raise ArgumentError(
-            op="choice", argument="size", got=got, hint="Without replacement there are not so many; pass replace=True"
-        )
+        raise ArgumentError("choice", "size", got, hint="Without replacement there are not so many; pass replace=True")
     if not replace:
         index = _distinct(n, shape, wanted, weights=weights, device=where, generator=generator)
     elif weights is None:

@@ -44,7 +44,7 @@ class Sequence:
         self.name = name
         self.d = check.integer(name, "d", d, 1, most)
         if not isinstance(scramble, bool | str):
-            raise DtypeError(op=name, argument="scramble", got=type(scramble), expected="True, False or a name")
+            raise DtypeError(name, "scramble", type(scramble), "True, False or a name")
         check.option(name, "scramble", scramble, (False, True, *kinds))
         self.scramble: str | None = kinds[0] if scramble is True else scramble or None
         self.position = 0
@@ -52,7 +52,7 @@ class Sequence:
         if self.scramble is not None:
             source = default() if generator is None else generator
             if not isinstance(source, Source):
-                raise DtypeError(op=name, argument="generator", got=type(source), expected="a trnrand.Generator")
+                raise DtypeError(name, "generator", type(source), "a trnrand.Generator")
             self.stream = source.fold()
 
     def at(self, offset: int) -> Self:
@@ -76,7 +76,7 @@ class Sequence:
         with _MOVING:
             if self.position + n > self.end:
                 got = {"position": self.position, "n": n, "points": self.end}
-                raise ArgumentError(op=self.name, argument="n", got=got, hint="There are no more points")
+                raise ArgumentError(self.name, "n", got, hint="There are no more points")
             mine = self.at(self.position)
             self.position += n
         return mine
@@ -102,7 +102,7 @@ class Sequence:
             check.dense(self.name, out=out)
         kind = out.dtype if dtype is None and out is not None else torch.get_default_dtype() if dtype is None else dtype
         if not isinstance(kind, torch.dtype):
-            raise DtypeError(op=self.name, argument="dtype", got=type(kind), expected="a torch.dtype")
+            raise DtypeError(self.name, "dtype", type(kind), "a torch.dtype")
         check.option(self.name, "dtype", kind, FLOATS)
         where = torch.device("cpu") if out is None else out.device
         if device is not None:

@@ -44,13 +44,11 @@ def randint(*size: Size, low: int = 0, high: int, **options: Unpack[Options]) ->
     check.integer("randint", "high", high)
     request = Request("randint", size, dtypes=(torch.int64, *INTEGERS), **options)
     if low >= high:
-        raise ArgumentError(
-            op="randint", argument="low", got={"low": low, "high": high}, hint="low must be less than high"
-        )
+        raise ArgumentError("randint", "low", {"low": low, "high": high}, hint="low must be less than high")
     limits = torch.iinfo(request.dtype)
     if low < limits.min or high - 1 > limits.max:
         expected = f"{limits.min} <= low and high - 1 <= {limits.max} for {str(request.dtype).removeprefix('torch.')}"
-        raise ArgumentError(op="randint", argument="high", got={"low": low, "high": high}, expected=expected)
+        raise ArgumentError("randint", "high", {"low": low, "high": high}, expected)
     stream, first = request.claim(1)
     segment = Segment.of(stream, first, request.count)
     # the substreams of the elements from word 0 of the first block on
@@ -86,11 +84,11 @@ def integers(
         tensor([3, 6, 5, 4, 6])
     """
     if not isinstance(endpoint, bool):
-        raise DtypeError(op="integers", argument="endpoint", got=type(endpoint), expected="True or False")
+        raise DtypeError("integers", "endpoint", type(endpoint), "True or False")
     first, last = (0, low) if high is None else (low, high)
     for name, value in (("low", first), ("high", last)):
         if isinstance(value, bool) or not hasattr(value, "__index__"):
-            raise DtypeError(op="integers", argument=name, got=type(value), expected="an integer")
+            raise DtypeError("integers", name, type(value), "an integer")
     first, last = operator.index(first), operator.index(last) + endpoint
     shape = () if size is None else size
     return randint(shape, low=first, high=last, dtype=dtype, device=device, out=out, generator=generator)

@@ -103,7 +103,7 @@ def drawing(function: Callable[P, Tensor]) -> Callable[P, Tensor]:
         if (level := torch._C._functorch.peek_interpreter_stack()) is not None and level.key() == _VMAP:
             reasons = [("vmap", "a draw moves a generator once, not once for every element of a batch")]
             hint = "Parameters broadcast: draw the whole batch in one call, outside vmap"
-            raise UnsupportedError(op=function.__name__, reasons=reasons, hint=hint)
+            raise UnsupportedError(function.__name__, reasons, hint=hint)
         given = kwargs.get("generator")
         with (given if isinstance(given, Source) else default()).lock:
             return function(*args, **kwargs)
@@ -141,7 +141,7 @@ def _with_size(op: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[
     if size is None:
         return args
     if (args and op != "choice") or len(args) > 1:
-        raise ArgumentError(op=op, argument="size", got=size, expected=f"none by name, because {args} has it already")
+        raise ArgumentError(op, "size", size, f"none by name, because {args} has it already")
     return (*args, size)
 
 
@@ -176,9 +176,7 @@ class Request:
         self.op = op
         if generator is not None and not isinstance(generator, Source):
             hint = "torch's own generators have another engine; make one with trnrand.Generator(seed)"
-            raise DtypeError(
-                op=op, argument="generator", got=type(generator), expected="a trnrand.Generator", hint=hint
-            )
+            raise DtypeError(op, "generator", type(generator), "a trnrand.Generator", hint=hint)
         self.source = generator or default()
         self._parameters: dict[str, Any] = {}
         tensors: dict[str, Tensor] = {}
@@ -277,8 +275,7 @@ class Request:
         if low < limits.min or high > limits.max:
             name = str(self.dtype).removeprefix("torch.")
             got = f"{name}, and a count is {int(high if high > limits.max else low)}"
-            expected = "a dtype that holds every count"
-            raise ArgumentError(op=self.op, argument="dtype", got=got, expected=expected, hint="int64 holds them")
+            raise ArgumentError(self.op, "dtype", got, "a dtype that holds every count", hint="int64 holds them")
 
     def commit(self) -> None:
         """Move the generator past what was claimed."""
@@ -295,8 +292,7 @@ def substream(stream: Stream, slot: int, attempt: int) -> Stream:
 def holds(op: str, size: tuple[int, ...], batch: tuple[int, ...]) -> None:
     """Check that parameters of a shape broadcast to the size asked for."""
     if check.broadcast_shape(size, batch) != size:
-        got = {"size": size, "parameters": batch}
-        raise ArgumentError(op=op, argument="size", got=got, hint="Parameters must broadcast to size")
+        raise ArgumentError(op, "size", {"size": size, "parameters": batch}, hint="Parameters must broadcast to size")
 
 
 def half_open(low: Tensor, high: Tensor) -> Tensor:
@@ -314,7 +310,7 @@ def as_tensor(op: str, name: str, value: Any) -> Tensor:
     try:
         tensor = torch.as_tensor(value)
     except (TypeError, ValueError, RuntimeError, OverflowError):
-        raise DtypeError(op=op, argument=name, got=type(value), expected="a tensor of numbers") from None
+        raise DtypeError(op, name, type(value), "a tensor of numbers") from None
     check.dense(op, **{name: tensor})
     return tensor
 
@@ -325,20 +321,19 @@ def checked(op: str, name: str, value: Any, rule: str) -> Any:
     if isinstance(value, Tensor):
         check.dense(op, **{name: value})
         if value.is_complex() or value.is_quantized:
-            raise DtypeError(op=op, argument=name, got=value.dtype, expected="a real tensor")
+            raise DtypeError(op, name, value.dtype, "a real tensor")
         wide = value.double()
         if not wide.is_meta:
             good = test(wide.detach())
             if not bool(good.all()):
-                got = value.detach()[~good].flatten()[0].item()
-                raise ArgumentError(op=op, argument=name, got=got, expected=words)
+                raise ArgumentError(op, name, value.detach()[~good].flatten()[0].item(), words)
         return wide
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise DtypeError(op=op, argument=name, got=type(value), expected="a number or a tensor")
+        raise DtypeError(op, name, type(value), "a number or a tensor")
     # an integer beyond float64 is infinite to every rule
     scalar = float(value) if abs(value) < 1 << 1024 or value != value else math.inf
     if not test(scalar):
-        raise ArgumentError(op=op, argument=name, got=value, expected=words)
+        raise ArgumentError(op, name, value, words)
     return scalar
 
 
@@ -351,7 +346,7 @@ def _device(op: str, device: Any, out: Tensor | None, tensors: Mapping[str, Tens
     if device is not None:
         devices["device"] = _indexed(device_of(op, device))
     if len(set(devices.values())) > 1:
-        raise ArgumentError(op=op, argument="device", got=devices, hint="Move one side with .to(device)")
+        raise ArgumentError(op, "device", devices, hint="Move one side with .to(device)")
     return next(iter(devices.values()))
 
 
@@ -365,7 +360,7 @@ def _dtype(
     op: str, dtype: Any, out: Tensor | None, tensors: Mapping[str, Tensor], dtypes: tuple[torch.dtype, ...]
 ) -> torch.dtype:
     if dtype is not None and out is not None and out.dtype != dtype:
-        raise DtypeError(op=op, argument="dtype", got={"dtype": dtype, "out": out.dtype})
+        raise DtypeError(op, "dtype", {"dtype": dtype, "out": out.dtype})
     chosen = dtype if dtype is not None else out.dtype if out is not None else None
     if chosen is None and dtypes[0].is_floating_point:
         floating = [t.dtype for t in tensors.values() if t.is_floating_point()]
@@ -375,6 +370,5 @@ def _dtype(
     elif chosen is None:
         chosen = dtypes[0]
     if chosen not in dtypes:
-        expected = "one of " + ", ".join(str(d).removeprefix("torch.") for d in dtypes)
-        raise DtypeError(op=op, argument="dtype", got=chosen, expected=expected)
+        raise DtypeError(op, "dtype", chosen, "one of " + ", ".join(str(d).removeprefix("torch.") for d in dtypes))
     return chosen

@@ -43,15 +43,11 @@ def _check(public: Callable[..., Tensor], *size: Any, **given: Any) -> None:
     """Refuse what a rank can refuse alone: run the function's own checks on one element, without drawing."""
     op, out, generator = public.__name__, given["out"], given["generator"]
     if given["device"] is not None:
-        raise ArgumentError(
-            op=op, argument="device", got=given["device"], expected="none, because the mesh says where parts live"
-        )
+        raise ArgumentError(op, "device", given["device"], "none, because the mesh says where parts live")
     probe, _ = _probed(public, given)
     if generator.size > 1:
         got = f"share {generator.rank} of {generator.size}"
-        raise ArgumentError(
-            op=op, argument="generator", got=got, expected="one that is not partitioned: placements say who draws what"
-        )
+        raise ArgumentError(op, "generator", got, "one that is not partitioned: placements say who draws what")
     shape = _shape(op, size, given)
     if out is not None:
         check.out(op, out, shape=shape, dtype=probe.dtype)

@@ -44,12 +44,12 @@ def sketch(a: Tensor, size: int, *, generator: Source | None = None) -> Tensor:
     """
     dtype = check.floating("sketch", a=a)
     if a.ndim != 2:
-        raise ArgumentError(op="sketch", argument="shape of a", got=tuple(a.shape), expected="[M, N]")
+        raise ArgumentError("sketch", "shape of a", tuple(a.shape), "[M, N]")
     check.option("sketch", "dtype of a", dtype, (torch.float32, torch.float64))
     size = check.integer("sketch", "size", size, 1)
     request = Request("sketch", ((a.shape[0], size),), generator, dtype=dtype, device=a.device)
     if request.source.size > 1:
-        raise ArgumentError(op="sketch", argument="generator", got="a partitioned one", expected="one that is not")
+        raise ArgumentError("sketch", "generator", "a partitioned one", "one that is not")
     wide = dtype == torch.float64
     stream, first = request.claim(2 if wide else 1)
     segment = Segment.of(stream, first, a.shape[0] * size, 2 if wide else 4)

@@ -77,7 +77,7 @@ class Source(torch.Generator):
         with self.lock:
             if self.position + words < 0:
                 expected = f"at least {-self.position}, the distance back to the beginning"
-                raise ArgumentError(op="advance", argument="words", got=words, expected=expected)
+                raise ArgumentError("advance", "words", words, expected)
             self.stream = self.stream.at(self.position + words)
         return self
 
@@ -102,13 +102,10 @@ class Source(torch.Generator):
         check.integer("partition", "rank", rank)
         check.integer("partition", "size", size)
         if size < 1 or not 0 <= rank < size:
-            expected = "size >= 1 and 0 <= rank < size"
-            raise ArgumentError(op="partition", argument="rank", got={"rank": rank, "size": size}, expected=expected)
+            raise ArgumentError("partition", "rank", {"rank": rank, "size": size}, "size >= 1 and 0 <= rank < size")
         if self.size > 1:
             got = f"share {self.rank} of {self.size}"
-            raise ArgumentError(
-                op="partition", argument="generator", got=got, expected="a generator that is not partitioned"
-            )
+            raise ArgumentError("partition", "generator", got, "a generator that is not partitioned")
         part = type(self)(self.stream)
         part.rank, part.size = rank, size
         return part
@@ -134,15 +131,13 @@ class Source(torch.Generator):
             check.dense("set_state", state=state)
         if not isinstance(state, Tensor) or state.dtype != torch.uint8 or state.numel() != STATE_BYTES:
             got = f"{tuple(state.shape)} {state.dtype}" if isinstance(state, Tensor) else type(state)
-            raise ArgumentError(
-                op="set_state", argument="state", got=got, expected=f"{STATE_BYTES} uint8, from get_state"
-            )
+            raise ArgumentError("set_state", "state", got, f"{STATE_BYTES} uint8, from get_state")
         raw, fields = bytes(state.cpu().tolist()), {}
         for name, width in _FIELDS:
             fields[name], raw = int.from_bytes(raw[:width], "little"), raw[width:]
         engines = {engine.code: engine.name for engine in ENGINES.values()}
         if fields["engine"] not in engines or not fields["rank"] < fields["size"]:
-            raise ArgumentError(op="set_state", argument="state", got=fields, expected="a state from get_state")
+            raise ArgumentError("set_state", "state", fields, "a state from get_state")
         stream = Stream(fields["key"], engines[fields["engine"]], fields["base"], fields["position"])
         with self.lock:
             self._adopt(stream)
@@ -171,17 +166,16 @@ def _restored(kind: type[Source], state: Tensor) -> Source:
 
 def _key(seed: Any, engine: str) -> int:
     if not isinstance(engine, str) or engine not in ENGINES:
-        expected = "one of " + ", ".join(map(repr, ENGINES))
-        raise ArgumentError(op="Generator", argument="engine", got=engine, expected=expected)
+        raise ArgumentError("Generator", "engine", engine, "one of " + ", ".join(map(repr, ENGINES)))
     if seed is None:
         return secrets.randbits(63)
     if isinstance(seed, (bool, Tensor)) or not hasattr(seed, "__index__"):
-        raise DtypeError(op="Generator", argument="seed", got=type(seed), expected="an integer, a Stream or None")
+        raise DtypeError("Generator", "seed", type(seed), "an integer, a Stream or None")
     # NumPy's integers are integers too
     seed = operator.index(seed)
     bits = 32 * ENGINES[engine].key_words
     if not 0 <= seed < 1 << bits:
-        raise ArgumentError(op="Generator", argument="seed", got=seed, expected=f"0 <= seed < 2**{bits} for {engine}")
+        raise ArgumentError("Generator", "seed", seed, f"0 <= seed < 2**{bits} for {engine}")
     return seed
 
 
@@ -206,9 +200,9 @@ def shape_of(op: str, size: Sequence[Any]) -> tuple[int, ...]:
         size = tuple(size[0])
     for extent in size:
         if not isinstance(extent, int) or isinstance(extent, bool):
-            raise DtypeError(op=op, argument="size", got=type(extent), expected="integers")
+            raise DtypeError(op, "size", type(extent), "integers")
         if extent < 0:
-            raise ArgumentError(op=op, argument="size", got=tuple(size), expected="non-negative integers")
+            raise ArgumentError(op, "size", tuple(size), "non-negative integers")
     return tuple(size)
 
 
@@ -243,9 +237,7 @@ def rows(source: Source, op: str, shape: tuple[int, ...]) -> tuple[int, int]:
     if source.size == 1:
         return 0, shape[0] if shape else 1
     if not shape:
-        raise ArgumentError(
-            op=op, argument="size", got=(), expected="at least one axis, because the generator is partitioned"
-        )
+        raise ArgumentError(op, "size", (), "at least one axis, because the generator is partitioned")
     each, more = divmod(shape[0], source.size)
     start = source.rank * each + min(source.rank, more)
     return start, start + each + (source.rank < more)

@@ -39,7 +39,7 @@ class Stream:
         bits = 32 * self.kind.key_words
         for name, value, limit in (("key", self.key, bits), ("base", self.base, 128), ("position", self.position, 130)):
             if not 0 <= check.integer("Stream", name, value) < 1 << limit:
-                raise ArgumentError(op="Stream", argument=name, got=value, expected=f"0 <= {name} < 2**{limit}")
+                raise ArgumentError("Stream", name, value, f"0 <= {name} < 2**{limit}")
 
     @property
     def kind(self) -> Engine:

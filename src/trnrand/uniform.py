@@ -73,7 +73,7 @@ def ordered(op: str, low: Any, high: Any) -> None:
         pair = torch.broadcast_tensors(torch.as_tensor(low).detach(), torch.as_tensor(high).detach())
         low, high = (x[~below].flatten()[0].item() for x in pair)
     if not low < high:
-        raise ArgumentError(op=op, argument="low", got={"low": low, "high": high}, hint="low must be less than high")
+        raise ArgumentError(op, "low", {"low": low, "high": high}, hint="low must be less than high")
 
 
 def _unit(request: Request, ends: str) -> Tensor:
@@ -109,7 +109,7 @@ def _representable(request: Request, ends: str) -> None:
         first = [x.expand(good.shape)[~good].flatten()[0].item() for x in (low, high)]
         got = dict(zip(("low", "high"), first, strict=True))
         expected = f"finite ends with numbers of {str(request.dtype).removeprefix('torch.')} between them"
-        raise ArgumentError(op="uniform", argument="end", got=got, expected=expected)
+        raise ArgumentError("uniform", "end", got, expected)
 
 
 def _scaled(request: Request, unit: Tensor, ends: str) -> Tensor:

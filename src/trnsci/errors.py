@@ -47,7 +47,7 @@ class ArgumentError(TrnError, ValueError):
     expected: str
     hint: str
 
-    def __init__(self, *, op: str, argument: str, got: object, expected: str = "", hint: str = "") -> None:
+    def __init__(self, op: str, argument: str, got: object, expected: str = "", *, hint: str = "") -> None:
         super().__init__(op=op, argument=argument, got=got, expected=expected, hint=hint)
 
     def _text(self) -> str:
@@ -71,7 +71,7 @@ class UnsupportedError(TrnError, NotImplementedError):
     reasons: Sequence[tuple[str, str]]
     hint: str
 
-    def __init__(self, *, op: str, reasons: Sequence[tuple[str, str]], hint: str = "") -> None:
+    def __init__(self, op: str, reasons: Sequence[tuple[str, str]], *, hint: str = "") -> None:
         super().__init__(op=op, reasons=tuple(reasons), hint=hint)
 
     def _text(self) -> str:

@@ -41,17 +41,10 @@ class BlockSparse:
             )
             if not inside:
                 counts = tuple(len(lengths) for lengths in self.sections)
-                raise ArgumentError(
-                    op="BlockSparse",
-                    argument="position",
-                    got=position,
-                    expected=f"a section of each axis, below {counts}",
-                )
+                raise ArgumentError("BlockSparse", "position", position, f"a section of each axis, below {counts}")
             shape = tuple(lengths[part] for part, lengths in zip(position, self.sections, strict=True))
             if tuple(block.shape) != shape:
-                raise ArgumentError(
-                    op="BlockSparse", argument=f"shape of block {position}", got=tuple(block.shape), expected=str(shape)
-                )
+                raise ArgumentError("BlockSparse", f"shape of block {position}", tuple(block.shape), str(shape))
         if self.blocks:
             check.floating("BlockSparse", **{f"block {position}": block for position, block in self.blocks.items()})
 
@@ -63,7 +56,7 @@ class BlockSparse:
     def dense(self) -> Tensor:
         """Return the whole tensor, zeros included; at least one block must give the dtype."""
         if not self.blocks:
-            raise ArgumentError(op="BlockSparse.dense", argument="blocks", got={}, expected="at least one")
+            raise ArgumentError("BlockSparse.dense", "blocks", {}, "at least one")
         whole = next(iter(self.blocks.values())).new_zeros(self.shape)
         starts = [[sum(lengths[:part]) for part in range(len(lengths))] for lengths in self.sections]
         for position, block in self.blocks.items():
@@ -90,7 +83,7 @@ def block_sparse(x: Tensor, sections: Sequence[Sequence[int]]) -> BlockSparse:
     kept = tuple(tuple(int(length) for length in lengths) for lengths in sections)
     totals = tuple(sum(lengths) for lengths in kept)
     if totals != tuple(x.shape):
-        raise ArgumentError(op="block_sparse", argument="sections", got=totals, expected=f"sums {tuple(x.shape)}")
+        raise ArgumentError("block_sparse", "sections", totals, f"sums {tuple(x.shape)}")
     pieces: list[tuple[Position, Tensor]] = [((), x)]
     for axis, lengths in enumerate(kept):
         pieces = [
@@ -135,9 +128,7 @@ def block_einsum(
     """
     equation = parse("block_einsum", subscripts, [a.shape, b.shape])
     if len(equation.inputs) != 2 or any(len(set(labels)) != len(labels) for labels in equation.inputs):
-        raise ArgumentError(
-            op="block_einsum", argument="subscripts", got=subscripts, expected="two operands of distinct labels"
-        )
+        raise ArgumentError("block_einsum", "subscripts", subscripts, "two operands of distinct labels")
     sections = _sections(equation.inputs, (a, b))
     output = equation.output
     blocks = {
@@ -146,10 +137,10 @@ def block_einsum(
     }
     kept = tuple(sections[label] for label in output)
     if c is None and beta != 0:
-        raise ArgumentError(op="block_einsum", argument="c", got=None, expected=f"a tensor, because beta is {beta}")
+        raise ArgumentError("block_einsum", "c", None, f"a tensor, because beta is {beta}")
     if c is not None:
         if c.sections != kept:
-            raise ArgumentError(op="block_einsum", argument="sections", got={"c": c.sections, "contraction": kept})
+            raise ArgumentError("block_einsum", "sections", {"c": c.sections, "contraction": kept})
         for position, block in c.blocks.items() if beta != 0 else ():
             blocks[position] = blocks[position] + beta * block if position in blocks else beta * block
     return BlockSparse(kept, blocks)
@@ -160,9 +151,7 @@ def _sections(inputs: Sequence[str], operands: Sequence[BlockSparse]) -> dict[st
     for labels, operand in zip(inputs, operands, strict=True):
         for label, lengths in zip(labels, operand.sections, strict=True):
             if sections.setdefault(label, lengths) != lengths:
-                raise ArgumentError(
-                    op="block_einsum", argument=f"sections of {label}", got={"a": sections[label], "b": lengths}
-                )
+                raise ArgumentError("block_einsum", f"sections of {label}", {"a": sections[label], "b": lengths})
     return sections
 
 

@@ -30,7 +30,7 @@ def run_chain(equations: tuple[str, ...], operands: Sequence[Tensor]) -> Tensor:
         return link.run(operands)
     library = trnsci.get_backend("trntensor")
     if library not in ("auto", "pytorch"):
-        raise UnsupportedError(op="fuse", reasons=[(library, NO_LINK)], hint="Run it on backend pytorch")
+        raise UnsupportedError("fuse", [(library, NO_LINK)], hint="Run it on backend pytorch")
     return _blocked_chain(equations, operands)
 
 

@@ -191,14 +191,10 @@ def _explicit(path: Sequence[Any], count: int) -> Path:
     left = count
     for pair in pairs:
         if not pair or len(set(pair)) != len(pair) or min(pair) < 0 or max(pair) >= left:
-            raise ArgumentError(
-                op="einsum", argument="path", got=pair, expected=f"distinct positions among the {left} operands left"
-            )
+            raise ArgumentError("einsum", "path", pair, f"distinct positions among the {left} operands left")
         left -= len(pair) - 1
     if left != 1:
-        raise ArgumentError(
-            op="einsum", argument="path", got=tuple(pairs), expected=f"contractions that leave one operand, not {left}"
-        )
+        raise ArgumentError("einsum", "path", tuple(pairs), f"contractions that leave one operand, not {left}")
     return tuple(pairs)
 
 

@@ -74,7 +74,7 @@ def cp(
     check_count("cp", "max_iter", max_iter)
     check.option("cp", "init", init, ("svd", "random"))
     if nonnegative and (work.is_complex() or bool((work < 0).any())):
-        raise ArgumentError(op="cp", argument="x", got="negative or complex values", expected="values >= 0")
+        raise ArgumentError("cp", "x", "negative or complex values", "values >= 0")
     factors = [_start(work, axis, rank, init=init, seed=seed, nonnegative=nonnegative) for axis in range(work.ndim)]
     norm = torch.linalg.vector_norm(work)
     labels = "".join(chr(ord("a") + axis) for axis in range(work.ndim))

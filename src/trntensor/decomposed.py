@@ -67,9 +67,7 @@ def expanded(text: str, operands: Sequence[Any]) -> tuple[str, tuple[Any, ...]]:
     left, arrow, right = text.partition("->")
     terms = left.split(",")
     if "." in text:
-        raise ArgumentError(
-            op="einsum", argument="subscripts", got=text, expected="no ellipsis beside a decomposed operand"
-        )
+        raise ArgumentError("einsum", "subscripts", text, "no ellipsis beside a decomposed operand")
     if not arrow:
         letters = [label for term in terms for label in term]
         right = "".join(sorted(label for label in set(letters) if letters.count(label) == 1))
@@ -84,7 +82,7 @@ def expanded(text: str, operands: Sequence[Any]) -> tuple[str, tuple[Any, ...]]:
             continue
         if len(term) != len(x.shape):
             raise ArgumentError(
-                op="einsum", argument="number of axes", got={f"subscripts {term!r}": len(term), "operand": len(x.shape)}
+                "einsum", "number of axes", {f"subscripts {term!r}": len(term), "operand": len(x.shape)}
             )
         for labels, part in x.network(term, lambda: next(spare)):
             names.append(labels)
@@ -98,13 +96,11 @@ def real_input(op: str, x: Any, minimum: int = 1) -> Tensor:
     check.data(op, x=x)
     if not isinstance(x, Tensor) or not (x.dtype.is_floating_point or x.dtype.is_complex):
         got = x.dtype if isinstance(x, Tensor) else type(x)
-        raise DtypeError(op=op, argument="dtype of x", got=got, expected="a floating-point tensor")
+        raise DtypeError(op, "dtype of x", got, "a floating-point tensor")
     if x.ndim < minimum or x.numel() == 0:
-        raise ArgumentError(
-            op=op, argument="shape of x", got=tuple(x.shape), expected=f"at least {minimum} axes and no empty one"
-        )
+        raise ArgumentError(op, "shape of x", tuple(x.shape), f"at least {minimum} axes and no empty one")
     if not x.is_meta and not bool(x.isfinite().all()):
-        raise ArgumentError(op=op, argument="x", got="an entry that is NaN or infinite", expected="finite entries")
+        raise ArgumentError(op, "x", "an entry that is NaN or infinite", "finite entries")
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
@@ -116,5 +112,5 @@ def unfold(x: Tensor, axis: int) -> Tensor:
 def check_count(op: str, name: str, value: Any) -> int:
     """Check that a value is a whole number of at least 1, and return it."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ArgumentError(op=op, argument=name, got=value, expected="a whole number of at least 1")
+        raise ArgumentError(op, name, value, "a whole number of at least 1")
     return value

@@ -101,7 +101,7 @@ def einsum(
     if addend is not None or out is not None:
         shape = scheme.program.result_shape
     if addend is not None and tuple(addend.shape) != shape:
-        raise ArgumentError(op="einsum", argument="shape", got={"c": tuple(addend.shape), "contraction": shape})
+        raise ArgumentError("einsum", "shape", {"c": tuple(addend.shape), "contraction": shape})
     if out is not None:
         named = {f"operand {n}": x for n, x in enumerate(tensors)}
         check.out("einsum", out, shape=shape, dtype=dtype, **named, c=None if out is c else c)
@@ -144,7 +144,7 @@ def _addend(c: Tensor | None, out: Tensor | None, beta: complex) -> Tensor:
         check.dense("einsum", c=c)
     addend = out if c is None else c
     if addend is None:
-        raise ArgumentError(op="einsum", argument="c", got=None, expected=f"a tensor, or out=, because beta is {beta}")
+        raise ArgumentError("einsum", "c", None, f"a tensor, or out=, because beta is {beta}")
     return addend
 
 

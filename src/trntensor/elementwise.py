@@ -86,9 +86,7 @@ def elementwise(
     names = _each("operators", operators, "identity", count)
     joins = [combine] * (count - 1) if isinstance(combine, str) else check.sequence("elementwise", "combine", combine)
     if len(joins) != count - 1:
-        raise ArgumentError(
-            op="elementwise", argument="length of combine", got={"operands - 1": count - 1, "combine": len(joins)}
-        )
+        raise ArgumentError("elementwise", "length of combine", {"operands - 1": count - 1, "combine": len(joins)})
     sizes = dict(equation.sizes)
     result: Tensor | None = None
     for index, (x, labels) in enumerate(zip(operands, equation.inputs, strict=True)):
@@ -130,7 +128,7 @@ def _computed(op: str, name: str, function: Callable[..., Tensor], *operands: Te
             raise
         dtype = operands[0].dtype
         expected = "a dtype in which PyTorch computes it, float32 for one"
-        raise DtypeError(op=op, argument=f"dtype of an operand of {name!r}", got=dtype, expected=expected) from error
+        raise DtypeError(op, f"dtype of an operand of {name!r}", dtype, expected) from error
 
 
 def _factor(op: str, argument: str, value: Any, x: Tensor) -> complex:
@@ -146,9 +144,7 @@ def _widened(x: Tensor) -> Tensor:
 def _each(argument: str, given: Sequence[Any] | None, default: Any, count: int) -> list[Any]:
     values = [default] * count if given is None else check.sequence("elementwise", argument, given)
     if len(values) != count:
-        raise ArgumentError(
-            op="elementwise", argument=f"length of {argument}", got={"operands": count, argument: len(values)}
-        )
+        raise ArgumentError("elementwise", f"length of {argument}", {"operands": count, argument: len(values)})
     return values
 
 
@@ -254,12 +250,12 @@ def reduce(
     check.option("reduce", "operator", operator, OPERATORS)
     labels, output = equation.inputs[0], equation.output
     if len(set(labels)) != len(labels):
-        raise ArgumentError(op="reduce", argument="labels", got=labels, expected="distinct ones", hint="Use einsum")
+        raise ArgumentError("reduce", "labels", labels, "distinct ones", hint="Use einsum")
     result = _folded(_widened(a), labels, output, op, operator)
     alpha, beta = (_factor("reduce", name, x, a) for name, x in (("alpha", alpha), ("beta", beta)))
     result = result if alpha == 1 else result * alpha
     if c is None and beta != 0:
-        raise ArgumentError(op="reduce", argument="c", got=None, expected=f"a tensor, because beta is {beta}")
+        raise ArgumentError("reduce", "c", None, f"a tensor, because beta is {beta}")
     if c is not None and beta != 0:
         check.equal("reduce", "shape", c=tuple(c.shape), reduction=tuple(result.shape))
         result = result + beta * _widened(c)
@@ -277,7 +273,7 @@ def _folded(a: Tensor, labels: str, output: str, op: str, operator: str) -> Tens
     flat = view.flatten(len(output)) if gone else view.unsqueeze(-1)
     if op in ("maximum", "minimum"):
         if flat.shape[-1] == 0:
-            raise ArgumentError(op="reduce", argument="shape of a", got=tuple(a.shape), expected=f"elements for {op}")
+            raise ArgumentError("reduce", "shape of a", tuple(a.shape), f"elements for {op}")
         return _computed("reduce", op, lambda x: x.amax(-1) if op == "maximum" else x.amin(-1), flat)
     if a.dtype in (torch.uint16, torch.uint32, torch.uint64):
         # Torch stores these and does not add them up.
@@ -308,7 +304,7 @@ def tensordot(a: Tensor, b: Tensor, axes: Pairing = 2, *, dims: Pairing | None =
     if isinstance(axes, int):
         if not 0 <= axes <= min(a.ndim, b.ndim):
             expected = f"from 0 to {min(a.ndim, b.ndim)}, because operands have {a.ndim} and {b.ndim} dimensions"
-            raise ArgumentError(op="tensordot", argument="axes", got=axes, expected=expected)
+            raise ArgumentError("tensordot", "axes", axes, expected)
         left, right = list(range(a.ndim - axes, a.ndim)), list(range(axes))
     else:
         sides = check.sequence("tensordot", "axes", axes)
@@ -316,7 +312,7 @@ def tensordot(a: Tensor, b: Tensor, axes: Pairing = 2, *, dims: Pairing | None =
         left, right = ([x] if isinstance(x, int) else check.sequence("tensordot", "axes", x) for x in sides)
         left, right = _axes("a", left, a.ndim), _axes("b", right, b.ndim)
     if len(left) != len(right):
-        raise ArgumentError(op="tensordot", argument="number of axes", got={"a": len(left), "b": len(right)})
+        raise ArgumentError("tensordot", "number of axes", {"a": len(left), "b": len(right)})
     names_a = list(range(a.ndim))
     names_b = list(range(a.ndim, a.ndim + b.ndim))
     for x, y in zip(left, right, strict=True):
@@ -328,8 +324,7 @@ def tensordot(a: Tensor, b: Tensor, axes: Pairing = 2, *, dims: Pairing | None =
 
 def _axes(operand: str, axes: list[int], ndim: int) -> list[int]:
     if any(not -ndim <= axis < ndim for axis in axes) or len({axis % ndim for axis in axes}) < len(axes):
-        expected = f"different axes of {ndim} dimensions"
-        raise ArgumentError(op="tensordot", argument=f"axes of {operand}", got=axes, expected=expected)
+        raise ArgumentError("tensordot", f"axes of {operand}", axes, f"different axes of {ndim} dimensions")
     return [axis % ndim for axis in axes]
 
 

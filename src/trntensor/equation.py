@@ -78,7 +78,7 @@ def split_call(op: str, subscripts: Any, operands: Sequence[Any]) -> tuple[str, 
 def _integer(op: str) -> Any:
     def key(label: Any) -> int:
         if isinstance(label, bool) or not hasattr(label, "__index__"):
-            raise ArgumentError(op=op, argument="index", got=label, expected="an integer or Ellipsis")
+            raise ArgumentError(op, "index", label, "an integer or Ellipsis")
         return int(label.__index__())
 
     return key
@@ -97,12 +97,12 @@ def parse(op: str, subscripts: str, shapes: Sequence[Sequence[int]]) -> Equation
         ArgumentError: the expression is malformed, or does not fit the shapes.
     """
     if not isinstance(subscripts, str):
-        raise DtypeError(op=op, argument="subscripts", got=type(subscripts), expected="a text such as 'ij,jk->ik'")
+        raise DtypeError(op, "subscripts", type(subscripts), "a text such as 'ij,jk->ik'")
     text = subscripts.replace(" ", "")
     left, arrow, right = text.partition("->")
     terms = left.split(",")
     if len(terms) != len(shapes):
-        raise ArgumentError(op=op, argument="number of operands", got={"subscripts": len(terms), "call": len(shapes)})
+        raise ArgumentError(op, "number of operands", {"subscripts": len(terms), "call": len(shapes)})
     for where, term in enumerate(terms):
         _check_letters(op, term, f"subscripts of operand {where}")
     _check_letters(op, right, "output")
@@ -129,11 +129,9 @@ def parse(op: str, subscripts: str, shapes: Sequence[Sequence[int]]) -> Equation
     known = set(letters) | set(dots)
     for label in output:
         if label not in known:
-            raise ArgumentError(op=op, argument="output label", got=label, expected=f"one of the labels of {left!r}")
+            raise ArgumentError(op, "output label", label, f"one of the labels of {left!r}")
         if output.count(label) > 1:
-            raise ArgumentError(
-                op=op, argument="output", got=right, expected=f"every label once; {label!r} is repeated"
-            )
+            raise ArgumentError(op, "output", right, f"every label once; {label!r} is repeated")
     return Equation(inputs, output, _sizes(op, inputs, shapes))
 
 
@@ -141,7 +139,7 @@ def _check_letters(op: str, term: str, where: str) -> None:
     bare = term.replace("...", "", 1)
     for label in bare:
         if not label.isalpha():
-            raise ArgumentError(op=op, argument=where, got=term, expected="letters and at most one '...'")
+            raise ArgumentError(op, where, term, "letters and at most one '...'")
 
 
 def _ellipsis_width(op: str, term: str, shape: Sequence[int], index: int) -> int:
@@ -174,9 +172,7 @@ def _sizes(op: str, inputs: Sequence[str], shapes: Sequence[Sequence[int]]) -> t
             before = sizes.get(label, 1)
             if before != size and before != 1 and size != 1:
                 raise ArgumentError(
-                    op=op,
-                    argument=f"size of {label!r}",
-                    got={f"operand {owner[label]}": before, f"operand {index}": size},
+                    op, f"size of {label!r}", {f"operand {owner[label]}": before, f"operand {index}": size}
                 )
             if label not in sizes or size != 1:
                 sizes[label], owner[label] = int(size), index
@@ -186,7 +182,7 @@ def _sizes(op: str, inputs: Sequence[str], shapes: Sequence[Sequence[int]]) -> t
 def common_dtype(op: str, tensors: Sequence[Any]) -> torch.dtype:
     """Check that operands are tensors on one device, and return the dtype that holds them all."""
     if not tensors:
-        raise ArgumentError(op=op, argument="number of operands", got=0, expected="at least one")
+        raise ArgumentError(op, "number of operands", 0, "at least one")
     for index, x in enumerate(tensors):
         if type(x) is not Tensor or x.layout is not torch.strided or x.is_nested:
             check.dense(op, **{f"operand {index}": x})

@@ -126,10 +126,7 @@ def written_down(function: Callable[..., Any], count: int) -> tuple[Instruction,
         _signature(function).bind(*range(count))
     except TypeError as error:
         raise ArgumentError(
-            op="fuse",
-            argument="epilogue",
-            got=str(error),
-            expected=f"a function of {count} values: the contraction and one per extra operand",
+            "fuse", "epilogue", str(error), f"a function of {count} values: the contraction and one per extra operand"
         ) from None
     code = [Instruction("argument", index, 0, "") for index in range(count)]
     result = function(*(Symbol(code, index) for index in range(count)))

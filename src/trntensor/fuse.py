@@ -92,34 +92,28 @@ def fuse(
         tensor([36., 36.])
     """
     if not equations:
-        raise ArgumentError(op="fuse", argument="equations", got=(), expected="at least one")
+        raise ArgumentError("fuse", "equations", (), "at least one")
     texts = tuple(text.replace(" ", "") for text in equations)
     for text in texts:
         left, arrow, _ = text.partition("->")
         if not arrow or "." in text or left.count(",") != 1:
-            raise ArgumentError(
-                op="fuse", argument="equation", got=text, expected="two operands and an explicit output: 'ik,jk->ij'"
-            )
+            raise ArgumentError("fuse", "equation", text, "two operands and an explicit output: 'ik,jk->ij'")
     for before, after in itertools.pairwise(texts):
         output, taken = before.partition("->")[2], after.partition(",")[0]
         if len(output) != len(taken):
             raise ArgumentError(
-                op="fuse",
-                argument="number of axes",
-                got={f"result of {before}": len(output), f"first operand of {after}": len(taken)},
+                "fuse", "number of axes", {f"result of {before}": len(output), f"first operand of {after}": len(taken)}
             )
     result = texts[-1].partition("->")[2]
     if len(texts) > 1 and (epilogue is not None or reduce is not None or extras):
-        raise ArgumentError(op="fuse", argument="epilogue", got=epilogue, expected="None in a chain of contractions")
+        raise ArgumentError("fuse", "epilogue", epilogue, "None in a chain of contractions")
     if epilogue is None and extras:
-        raise ArgumentError(op="fuse", argument="extras", got=tuple(extras), expected="none without an epilogue")
+        raise ArgumentError("fuse", "extras", tuple(extras), "none without an epilogue")
     if len(extras) > _MAX_EXTRAS:
-        raise ArgumentError(op="fuse", argument="extras", got=len(extras), expected=f"at most {_MAX_EXTRAS}")
+        raise ArgumentError("fuse", "extras", len(extras), f"at most {_MAX_EXTRAS}")
     for labels in extras:
         if not set(labels) <= set(result) or len(set(labels)) != len(labels):
-            raise ArgumentError(
-                op="fuse", argument="extras", got=labels, expected=f"distinct labels of the result, {result!r}"
-            )
+            raise ArgumentError("fuse", "extras", labels, f"distinct labels of the result, {result!r}")
     code = () if epilogue is None else written_down(epilogue, 1 + len(extras))
     return FusedProgram(texts, code, tuple(extras), _kept(reduce, result))
 
@@ -129,7 +123,7 @@ def _kept(reduce: str | None, result: str) -> str:
         return result
     source, arrow, kept = reduce.replace(" ", "").partition("->")
     if not arrow or source != result or not set(kept) <= set(source) or len(set(kept)) != len(kept):
-        raise ArgumentError(op="fuse", argument="reduce", got=reduce, expected=f"'{result}->' and labels to keep")
+        raise ArgumentError("fuse", "reduce", reduce, f"'{result}->' and labels to keep")
     return kept
 
 
@@ -137,7 +131,7 @@ def _kept(reduce: str | None, result: str) -> str:
 def _call(program: Any, *operands: Tensor) -> Tensor:
     count = len(program.equations) + 1 + len(program.extras)
     if len(operands) != count:
-        raise ArgumentError(op="fuse", argument="number of operands", got={"program": count, "call": len(operands)})
+        raise ArgumentError("fuse", "number of operands", {"program": count, "call": len(operands)})
     named = {f"operand {index}": x for index, x in enumerate(operands)}
     check.floating("fuse", **named)
     check.same_device("fuse", **named)
@@ -188,9 +182,7 @@ class _Form:
         for labels, shape in ((self.a, a_shape), (self.b, b_shape)):
             sizes = tuple(self.sizes[label] for label in labels)
             if len(set(labels)) != len(labels) or shape != sizes:
-                raise ArgumentError(
-                    op="fuse", argument=f"operand {labels!r}", got=shape, expected=f"distinct labels of sizes {sizes}"
-                )
+                raise ArgumentError("fuse", f"operand {labels!r}", shape, f"distinct labels of sizes {sizes}")
         output = equation.output
         self.batch = "".join(x for x in output if x in self.a and x in self.b)
         self.m = "".join(x for x in output if x in self.a and x not in self.b)
@@ -198,13 +190,7 @@ class _Form:
         self.k = "".join(x for x in self.a if x in self.b and x not in output)
         lost = [x for x in self.a + self.b if x not in self.batch + self.m + self.n + self.k]
         if lost:
-            raise ArgumentError(
-                op="fuse",
-                argument="label",
-                got=lost[0],
-                expected="labels that are contracted or kept",
-                hint="Sum it first",
-            )
+            raise ArgumentError("fuse", "label", lost[0], "labels that are contracted or kept", hint="Sum it first")
         self.groups = {"b": self.batch, "m": self.m, "n": self.n}
         self._left, self._right = (self._layout(*side) for side in ((self.a, "bmk"), (self.b, "bkn")))
         self._extras: dict[str, _Layout] = {}
@@ -239,7 +225,7 @@ class _Form:
             known = self._extras[labels] = self._layout(labels)
         if x.shape != known.wanted:
             got, expected = tuple(x.shape), str(known.wanted)
-            raise ArgumentError(op="fuse", argument=f"shape of extra {labels!r}", got=got, expected=expected)
+            raise ArgumentError("fuse", f"shape of extra {labels!r}", got, expected)
         return known.of(x)
 
     def groups_of(self, kept: str) -> str:

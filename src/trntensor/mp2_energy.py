@@ -80,13 +80,13 @@ def mp2_energy(
     """
     dtype = check.floating("mp2_energy", B=B, eps_occ=eps_occ, eps_vir=eps_vir)
     if dtype.is_complex:
-        raise DtypeError(op="mp2_energy", argument="dtype of B", got=dtype, expected="a real dtype")
+        raise DtypeError("mp2_energy", "dtype of B", dtype, "a real dtype")
     check.same_device("mp2_energy", B=B, eps_occ=eps_occ, eps_vir=eps_vir)
     _check(B, eps_occ, eps_vir)
     if not eps_vir.is_cuda or device is not None:
         check_gap(eps_occ, eps_vir)
     if device is None and memory is not None:
-        raise ArgumentError(op="mp2_energy", argument="memory", got=memory, expected="None without device")
+        raise ArgumentError("mp2_energy", "memory", memory, "None without device")
     if device is None:
         square, cross = mp2_within(B, eps_occ, eps_vir)
     else:
@@ -153,12 +153,10 @@ def mp2_brought(
 
 def _check(B: Tensor, eps_occ: Tensor, eps_vir: Tensor) -> None:
     if B.ndim != 3:
-        raise ArgumentError(
-            op="mp2_energy", argument="shape of B", got=tuple(B.shape), expected="three axes, [nocc, nvir, naux]"
-        )
+        raise ArgumentError("mp2_energy", "shape of B", tuple(B.shape), "three axes, [nocc, nvir, naux]")
     for name, x in (("eps_occ", eps_occ), ("eps_vir", eps_vir)):
         if x.ndim != 1:
-            raise ArgumentError(op="mp2_energy", argument=f"shape of {name}", got=tuple(x.shape), expected="one axis")
+            raise ArgumentError("mp2_energy", f"shape of {name}", tuple(x.shape), "one axis")
     check.equal("mp2_energy", "nocc", B=B.shape[0], eps_occ=eps_occ.shape[0])
     check.equal("mp2_energy", "nvir", B=B.shape[1], eps_vir=eps_vir.shape[0])
 

@@ -58,9 +58,7 @@ def multi_einsum(
     roots: list[tuple[int, bool]] = []
     for index, expression in enumerate(expressions):
         if isinstance(expression, str) or not isinstance(expression, list | tuple) or not expression:
-            raise ArgumentError(
-                op="multi_einsum", argument=f"expression {index}", got=expression, expected="(subscripts, operand, ...)"
-            )
+            raise ArgumentError("multi_einsum", f"expression {index}", expression, "(subscripts, operand, ...)")
         text, tensors = split_call("multi_einsum", expression[0], expression[1:])
         dtype = common_dtype("multi_einsum", tensors)
         stays = any(is_resident(x) for x in tensors)

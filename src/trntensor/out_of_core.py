@@ -34,9 +34,7 @@ def device_of(op: str, device: torch.device | str) -> torch.device:
     except (RuntimeError, TypeError, ValueError, AssertionError) as error:
         said = str(error).partition("\n")[0]
         expected = "a device torch knows and this machine has, as 'cuda'"
-        raise ArgumentError(
-            op=op, argument="device", got=device, expected=expected, hint=f"torch says: {said}"
-        ) from None
+        raise ArgumentError(op, "device", device, expected, hint=f"torch says: {said}") from None
     return known
 
 

@@ -64,18 +64,16 @@ class ContractionPlan(Plan):
         given = iter(operands)
         wanted = len(self.program.shapes) - len(self.constants)
         if len(operands) != wanted:
-            raise ArgumentError(op="plan", argument="number of operands", got={"plan": wanted, "call": len(operands)})
+            raise ArgumentError("plan", "number of operands", {"plan": wanted, "call": len(operands)})
         full = [
             self.constants[index] if index in self.constants else _tensor(next(given))
             for index in range(len(self.program.shapes))
         ]
         for index, (x, shape) in enumerate(zip(full, self.program.shapes, strict=True)):
             if tuple(x.shape) != shape:
-                raise ArgumentError(
-                    op="plan", argument=f"shape of operand {index}", got=tuple(x.shape), expected=str(shape)
-                )
+                raise ArgumentError("plan", f"shape of operand {index}", tuple(x.shape), str(shape))
             if x.dtype != self.dtype:
-                raise DtypeError(op="plan", argument=f"dtype of operand {index}", got=x.dtype, expected=str(self.dtype))
+                raise DtypeError("plan", f"dtype of operand {index}", x.dtype, str(self.dtype))
         if out is not None:
             check.out("plan", out, shape=self.program.result_shape, dtype=self.dtype)
         result = self.contract(full, alpha)
@@ -252,8 +250,7 @@ def program_for(
     if memory_limit is None:
         return compiled(text, shapes, optimize, None)
     if isinstance(memory_limit, bool) or not isinstance(memory_limit, int) or memory_limit <= 0:
-        expected = "a positive number of bytes"
-        raise ArgumentError(op="einsum", argument="memory_limit", got=memory_limit, expected=expected)
+        raise ArgumentError("einsum", "memory_limit", memory_limit, "a positive number of bytes")
     # Pieces of half precision are added up in float32.
     itemsize = max(dtype.itemsize, 4) if dtype.is_floating_point else dtype.itemsize
     return compiled(text, shapes, optimize, (memory_limit, itemsize))
@@ -384,7 +381,5 @@ def _dtype(operands: Sequence[Any], dtype: torch.dtype | None) -> torch.dtype:
 
 def _constant(operands: Sequence[Any], index: int) -> Tensor:
     if not 0 <= index < len(operands) or not hasattr(operands[index], "shape"):
-        raise ArgumentError(
-            op="plan", argument="constants", got=index, expected="positions of operands that are given as tensors"
-        )
+        raise ArgumentError("plan", "constants", index, "positions of operands that are given as tensors")
     return _tensor(operands[index])

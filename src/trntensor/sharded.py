@@ -114,7 +114,7 @@ def _einsum(
     addend = c if c is not None else out
     if addend is not None and beta != 0:
         if addend.shape != result.shape:
-            raise ArgumentError(op="einsum", argument="shape", got={"c": addend.shape, "contraction": result.shape})
+            raise ArgumentError("einsum", "shape", {"c": addend.shape, "contraction": result.shape})
         result = result.with_local(result.local + beta * addend.to(team, result.places).local)
     return written(team, result, out)
 
@@ -299,7 +299,7 @@ def _mp2_energy(
     for name, value in (("device", device), ("memory", memory)):
         if value is not None:
             expected = "None for arrays that are sharded, whose ranks have devices of their own"
-            raise ArgumentError(op="mp2_energy", argument=name, got=value, expected=expected)
+            raise ArgumentError("mp2_energy", name, value, expected)
     B, occ, vir = _orbitals(team, B, eps_occ, eps_vir)
     here, ranks = team.here(0), team.size(0)
     mine, sums = occ[here], torch.zeros(2, dtype=torch.float64, device=vir.device)

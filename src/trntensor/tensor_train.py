@@ -106,12 +106,12 @@ def _limits(
     if rank is not None:
         given = [rank] * bonds if isinstance(rank, int) else list(rank)
         if len(given) != bonds:
-            raise ArgumentError(op=op, argument="number of bonds", got={"x": bonds, "rank": len(given)})
+            raise ArgumentError(op, "number of bonds", {"x": bonds, "rank": len(given)})
         ranks = [check_count(op, "rank", value) for value in given]
     allowed = 0.0
     if error is not None:
         if isinstance(error, bool) or not isinstance(error, int | float) or not error >= 0:
-            raise ArgumentError(op=op, argument="error", got=error, expected="a number of at least 0")
+            raise ArgumentError(op, "error", error, "a number of at least 0")
         # The squares of what the bonds leave out add up to the square of the whole error.
         allowed = (error * norm) ** 2 / max(1, bonds)
     return [(value, allowed) for value in ranks]

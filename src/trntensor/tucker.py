@@ -62,7 +62,7 @@ def tucker(
     check_count("tucker", "max_iter", max_iter)
     sizes = [ranks] * work.ndim if isinstance(ranks, int) else check.sequence("tucker", "ranks", ranks)
     if len(sizes) != work.ndim:
-        raise ArgumentError(op="tucker", argument="number of axes", got={"x": work.ndim, "ranks": len(sizes)})
+        raise ArgumentError("tucker", "number of axes", {"x": work.ndim, "ranks": len(sizes)})
     for axis, rank in enumerate(sizes):
         check_count("tucker", f"rank of axis {axis}", rank)
     sizes = [min(rank, size) for rank, size in zip(sizes, work.shape, strict=True)]
