@@ -11,7 +11,7 @@ from torch import Tensor
 
 from trnfft.arguments import strided
 from trnfft.ops import merged
-from trnfft.split_methods import ALIKE, SEVERAL, Planes, by_torch
+from trnfft.split_methods import ALIKE, OF_REAL, SEVERAL, Planes, by_torch
 from trnsci import ArgumentError, DtypeError, check, from_device, to_device
 from trnsci.arrays import Array, from_numpy, to_numpy, untouched
 
@@ -56,7 +56,7 @@ class ComplexTensor(Planes):
         if isinstance(imag, np.ndarray):
             imag = from_numpy(imag)
         if imag is not None and isinstance(real, ComplexTensor | Tensor) and real.is_complex():
-            raise ArgumentError(op="ComplexTensor", argument="imag", got="a plane", expected="None beside complex data")
+            raise ArgumentError("ComplexTensor", "imag", "a plane", "None beside complex data")
         if isinstance(real, ComplexTensor):
             real, imag = real.real, real.imag
         real = strided("ComplexTensor", real)
@@ -67,13 +67,10 @@ class ComplexTensor(Planes):
         imag = strided("ComplexTensor", imag)
         if not real.is_floating_point() or real.dtype != imag.dtype:
             if real.dtype == imag.dtype:
-                raise DtypeError(
-                    op="ComplexTensor", argument="dtype", got=real.dtype, expected="a real floating-point dtype"
-                )
-            raise DtypeError(op="ComplexTensor", argument="dtype", got={"real": real.dtype, "imag": imag.dtype})
+                raise DtypeError("ComplexTensor", "dtype", real.dtype, "a real floating-point dtype")
+            raise DtypeError("ComplexTensor", "dtype", {"real": real.dtype, "imag": imag.dtype})
         if real.shape != imag.shape:
-            got = {"real": tuple(real.shape), "imag": tuple(imag.shape)}
-            raise ArgumentError(op="ComplexTensor", argument="shape", got=got)
+            raise ArgumentError("ComplexTensor", "shape", {"real": tuple(real.shape), "imag": tuple(imag.shape)})
         check.same_device("ComplexTensor", real=real, imag=imag)
         self.real, self.imag = real, imag
 
@@ -287,8 +284,7 @@ class ComplexTensor(Planes):
     def backward(self, gradient: ComplexTensor | None = None) -> None:
         """Propagate a gradient given for both planes."""
         if gradient is None:
-            hint = "Complex results have no default"
-            raise ArgumentError(op="backward", argument="gradient", got=None, expected="a ComplexTensor", hint=hint)
+            raise ArgumentError("backward", "gradient", None, "a ComplexTensor", hint="Complex results have no default")
         torch.autograd.backward((self.real, self.imag), (gradient.real, gradient.imag))
 
     @classmethod
@@ -310,7 +306,7 @@ class ComplexTensor(Planes):
         if args and isinstance(args[0], ComplexTensor) and func not in _NOT_METHODS:
             if name in ("real", "imag"):
                 return getattr(args[0], name)
-            if callable(getattr(cls, name, None)) or name in ALIKE or name in SEVERAL:
+            if callable(getattr(cls, name, None)) or name in ALIKE | SEVERAL | OF_REAL:
                 return getattr(args[0], name)(*args[1:], **kwargs)
         return by_torch(func, *args, **kwargs)
 
@@ -351,7 +347,7 @@ def _parts(value: Any, like: ComplexTensor) -> tuple[Any, Any]:
         return value, None
     if isinstance(value, np.ndarray | np.generic):
         return _parts(from_numpy(np.asarray(value)).to(like.device), like)
-    raise DtypeError(op="ComplexTensor", argument="operand", got=type(value), expected="a number or a tensor")
+    raise DtypeError("ComplexTensor", "operand", type(value), "a number or a tensor")
 
 
 def _plane_dtype(value: Any) -> Any:
@@ -361,7 +357,7 @@ def _plane_dtype(value: Any) -> Any:
     if isinstance(value, torch.dtype):
         value = value.to_real() if value.is_complex else value
         if not value.is_floating_point:
-            raise DtypeError(op="ComplexTensor.to", argument="dtype", got=value, expected="complex or floating-point")
+            raise DtypeError("ComplexTensor.to", "dtype", value, "complex or floating-point")
     return value
 
 

@@ -11,9 +11,12 @@ from torch import Tensor
 
 from trnsci import ArgumentError, DtypeError, is_resident
 
-# Methods of tensors that are one function of each plane, and those of them that give several tensors.
+# Methods of tensors that are one function of each plane, those of them that give several tensors, and what a plane says
+# of the tensor.
 ALIKE = frozenset(
     (
+        *("reshape", "flatten", "transpose", "permute", "squeeze", "unsqueeze", "expand", "contiguous", "clone"),
+        *("detach", "sum", "mean"),
         *("t", "ravel", "movedim", "moveaxis", "swapaxes", "swapdims", "unflatten", "broadcast_to", "repeat", "tile"),
         *("repeat_interleave", "roll", "flip", "fliplr", "flipud", "rot90", "narrow", "select", "index_select"),
         *("gather", "take", "take_along_dim", "diagonal", "diag", "diag_embed", "tril", "triu", "trace", "unfold"),
@@ -21,6 +24,7 @@ ALIKE = frozenset(
     )
 )
 SEVERAL = frozenset(("chunk", "split", "tensor_split", "unbind", "hsplit", "vsplit", "dsplit"))
+OF_REAL = frozenset(("is_meta", "is_cuda", "stride", "numel", "dim", "size"))
 # Memory, which two planes do not share, and what would change the tensor under everybody.
 _REFUSED = frozenset(("data_ptr", "storage", "untyped_storage", "storage_offset", "set_", "resize_", "share_memory_"))
 
@@ -45,55 +49,9 @@ class Planes:
     def __getitem__(self, index: Any) -> Self:
         return self._each(lambda plane: plane[index])
 
-    def reshape(self, *shape: Any) -> Self:
-        """Return the same elements in other sizes."""
+    def view(self, *shape: Any) -> Self:
+        """Return the same elements in other sizes; planes may be views already, so that this is `reshape`."""
         return self._each(lambda plane: plane.reshape(*shape))
-
-    view = reshape
-
-    def flatten(self, start_dim: int = 0, end_dim: int = -1) -> Self:
-        """Merge dimensions."""
-        return self._each(lambda plane: plane.flatten(start_dim, end_dim))
-
-    def transpose(self, dim0: int, dim1: int) -> Self:
-        """Swap two dimensions, without conjugation."""
-        return self._each(lambda plane: plane.transpose(dim0, dim1))
-
-    def permute(self, *dims: Any) -> Self:
-        """Reorder dimensions."""
-        return self._each(lambda plane: plane.permute(*dims))
-
-    def squeeze(self, *dim: int) -> Self:
-        """Drop dimensions of size 1."""
-        return self._each(lambda plane: plane.squeeze(*dim))
-
-    def unsqueeze(self, dim: int) -> Self:
-        """Insert a dimension of size 1."""
-        return self._each(lambda plane: plane.unsqueeze(dim))
-
-    def expand(self, *shape: Any) -> Self:
-        """Repeat dimensions of size 1 without a copy."""
-        return self._each(lambda plane: plane.expand(*shape))
-
-    def contiguous(self) -> Self:
-        """Return both planes contiguous."""
-        return self._each(lambda plane: plane.contiguous())
-
-    def clone(self) -> Self:
-        """Return a copy, differentiable."""
-        return self._each(lambda plane: plane.clone())
-
-    def detach(self) -> Self:
-        """Return the same data outside the graph."""
-        return self._each(lambda plane: plane.detach())
-
-    def sum(self, dim: Any = None, keepdim: bool = False) -> Self:
-        """Sum over dimensions."""
-        return self._each(lambda plane: plane.sum(dim, keepdim=keepdim) if dim is not None else plane.sum())
-
-    def mean(self, dim: Any = None, keepdim: bool = False) -> Self:
-        """Return the mean over dimensions."""
-        return self._each(lambda plane: plane.mean(dim, keepdim=keepdim) if dim is not None else plane.mean())
 
     @property
     def mT(self) -> Self:
@@ -126,11 +84,6 @@ class Planes:
         return self.real.ndim
 
     @property
-    def is_meta(self) -> bool:
-        """Whether the planes have no data."""
-        return self.real.is_meta
-
-    @property
     def requires_grad(self) -> bool:
         """Whether either plane requires grad."""
         return self.real.requires_grad or self.imag.requires_grad
@@ -139,11 +92,6 @@ class Planes:
     def is_leaf(self) -> bool:
         """Whether both planes are leaves of the graph."""
         return self.real.is_leaf and self.imag.is_leaf
-
-    @property
-    def is_cuda(self) -> bool:
-        """Whether the planes are in a GPU's memory."""
-        return self.real.is_cuda
 
     @property
     def nbytes(self) -> int:
@@ -158,10 +106,6 @@ class Planes:
         """Return whether both planes are."""
         return self.real.is_contiguous() and self.imag.is_contiguous()
 
-    def stride(self, dim: int | None = None) -> Any:
-        """Return the strides of the real plane, or one of them."""
-        return self.real.stride() if dim is None else self.real.stride(dim)
-
     def is_complex(self) -> bool:
         """Return ``True``."""
         return True
@@ -169,18 +113,6 @@ class Planes:
     def is_floating_point(self) -> bool:
         """Return ``False``: the planes are, the numbers are not."""
         return False
-
-    def numel(self) -> int:
-        """Return the number of complex elements."""
-        return self.real.numel()
-
-    def dim(self) -> int:
-        """Return the number of dimensions."""
-        return self.real.ndim
-
-    def size(self, dim: int | None = None) -> Any:
-        """Return sizes, or one of them."""
-        return self.real.shape if dim is None else self.real.shape[dim]
 
     def __len__(self) -> int:
         return len(self.real)
@@ -191,6 +123,8 @@ class Planes:
 
     def __getattr__(self, name: str) -> Any:
         """Return any other method of a tensor: applied to each plane, or by torch on complex numbers."""
+        if name in OF_REAL:
+            return getattr(self.real, name)
         if name in ALIKE:
             return lambda *args, **kwargs: self._each(lambda plane: getattr(plane, name)(*args, **kwargs))
         if name in SEVERAL:
@@ -214,9 +148,7 @@ def by_torch(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     planes: list[Planes] = []
     operands, options = _joined(args, function, planes), _joined(kwargs, function, planes)
     if isinstance(kwargs.get("out"), Planes):
-        raise ArgumentError(
-            op=_name(function), argument="out", got="planes", expected="None", hint="Copy the result with copy_"
-        )
+        raise ArgumentError(_name(function), "out", "planes", "None", hint="Copy the result with copy_")
     return _apart(function(*operands, **options), planes[0])
 
 
@@ -239,8 +171,7 @@ def _joined(value: Any, function: Callable[..., Any], planes: list[Planes]) -> A
         if is_resident(value.real):
             got = "planes in device memory"
             expected = "planes on the host, where torch has complex numbers"
-            hint = "Call from_device() first"
-            raise DtypeError(op=_name(function), argument="operand", got=got, expected=expected, hint=hint)
+            raise DtypeError(_name(function), "operand", got, expected, hint="Call from_device() first")
         return value.to_torch()
     if isinstance(value, list | tuple):
         return type(value)([_joined(item, function, planes) for item in value])
