@@ -132,10 +132,9 @@ def choose(
     if target is None:
         return resolve(op, precision, dtype)
     if precision is not None:
-        expected = f"None, because precision is {precision!r}"
-        raise ArgumentError(op=op, argument="target_error", got=target, expected=expected)
+        raise ArgumentError(op, "target_error", target, f"None, because precision is {precision!r}")
     if isinstance(target, bool) or not isinstance(target, int | float) or not target > 0:
-        raise ArgumentError(op=op, argument="target_error", got=target, expected="a positive number")
+        raise ArgumentError(op, "target_error", target, "a positive number")
     bounds = {policy: bound(policy) for policy in cheapest_first(dtype)}
     double = dtype in (torch.float64, torch.complex128)
     for policy, reached in bounds.items():

@@ -61,7 +61,7 @@ def real(op: str, argument: str, value: Any) -> float:
     """Read a coefficient that is real whatever the operands are (Hermitian updates)."""
     scalar = complex(check.number(op, argument, value))
     if scalar.imag != 0:
-        raise DtypeError(op=op, argument=argument, got=scalar, expected="a real number: the result is Hermitian")
+        raise DtypeError(op, argument, scalar, "a real number: the result is Hermitian")
     return scalar.real
 
 
@@ -73,8 +73,7 @@ def agree(op: str, dimension: str, sizes: dict[str, Any]) -> None:
 def needed(op: str, argument: str, value: Tensor | None, *, coefficient: str, scalar: complex, shape: str) -> None:
     """Check that an addend is given when its coefficient is not 0."""
     if value is None and scalar != 0:
-        expected = f"a tensor {shape}, because {coefficient} is {scalar}"
-        raise ArgumentError(op=op, argument=argument, got=None, expected=expected)
+        raise ArgumentError(op, argument, None, f"a tensor {shape}, because {coefficient} is {scalar}")
 
 
 def finished(product: Tensor, alpha: complex, beta: complex, c: Tensor | None, dtype: torch.dtype) -> Tensor:
@@ -119,7 +118,7 @@ def square(op: str, **values: Tensor) -> int:
     for name, value in values.items():
         check.ndim(op, 2, **{name: value})
         if value.shape[-1] != value.shape[-2]:
-            raise ArgumentError(op=op, argument=f"shape of {name}", got=tuple(value.shape), expected="[..., N, N]")
+            raise ArgumentError(op, f"shape of {name}", tuple(value.shape), "[..., N, N]")
     return next(iter(values.values())).shape[-1]
 
 

@@ -224,4 +224,4 @@ def _launch(xs: list[Tensor], rows: list[list[float]]) -> Tensor:
 def same_shape(name: str, x: Tensor, y: Tensor) -> None:
     """Check that two vectors have one shape."""
     if x.shape != y.shape:
-        raise ArgumentError(op=name, argument="shape", got={"x": tuple(x.shape), "y": tuple(y.shape)})
+        raise ArgumentError(name, "shape", {"x": tuple(x.shape), "y": tuple(y.shape)})

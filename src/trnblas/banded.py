@@ -152,7 +152,7 @@ def tbsv(
 def _counts(function: str, **values: int) -> None:
     for name, value in values.items():
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-            raise ArgumentError(op=function, argument=name, got=value, expected="an integer, 0 or more")
+            raise ArgumentError(function, name, value, "an integer, 0 or more")
 
 
 def _band(name: str, a: Tensor, x: Tensor, rows: int, n: int | None) -> None:
@@ -164,8 +164,7 @@ def _band(name: str, a: Tensor, x: Tensor, rows: int, n: int | None) -> None:
         check.ndim(name, 1, x=x)
         check.broadcast(name, a=a.shape[:-2], x=x.shape[:-1])
     if a.shape[-2] != rows or (n is not None and a.shape[-1] != n):
-        expected = f"[..., {rows}, {'N' if n is None else n}]"
-        raise ArgumentError(op=name, argument="shape of a", got=tuple(a.shape), expected=expected)
+        raise ArgumentError(name, "shape of a", tuple(a.shape), f"[..., {rows}, {'N' if n is None else n}]")
 
 
 def _one_side(name: str, k: int, a: Tensor, x: Tensor) -> None:

@@ -48,12 +48,12 @@ class Epilogue:
     def check(self, op: str, a: Tensor, n: int) -> None:
         """Fit the product: real operands, a bias of its dtype, device and N."""
         if a.is_complex():
-            raise ArgumentError(op=op, argument="epilogue", got="complex operands", expected="real operands")
+            raise ArgumentError(op, "epilogue", "complex operands", "real operands")
         if self.bias is not None:
             check.floating(op, a=a, bias=self.bias)
             check.same_device(op, a=a, bias=self.bias)
             if tuple(self.bias.shape) != (n,):
-                raise ArgumentError(op=op, argument="shape of bias", got=tuple(self.bias.shape), expected=f"({n},)")
+                raise ArgumentError(op, "shape of bias", tuple(self.bias.shape), f"({n},)")
 
     def __call__(self, product: Tensor) -> Tensor:
         """Apply it with PyTorch."""

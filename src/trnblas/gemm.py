@@ -157,7 +157,7 @@ def _check(a: Tensor, b: Tensor, c: Tensor | None, beta: complex) -> None:
         if len(a_shape) + len(b_shape) + len(c_shape) != 6 and not a_shape[:-2] == b_shape[:-2] == c_shape[:-2]:
             check.broadcast("gemm", a=a_shape[:-2], b=b_shape[:-2], c=c_shape[:-2])
     elif beta != 0:
-        raise ArgumentError(op="gemm", argument="c", got=None, expected=f"a tensor [..., M, N], because beta is {beta}")
+        raise ArgumentError("gemm", "c", None, f"a tensor [..., M, N], because beta is {beta}")
 
 
 @op("trnblas::gemm")

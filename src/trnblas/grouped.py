@@ -66,7 +66,7 @@ def grouped_gemm(
     check.same_device("grouped_gemm", **named)
     for name, x in named.items():
         if x.ndim != 2:
-            raise ArgumentError(op="grouped_gemm", argument=f"shape of {name}", got=tuple(x.shape), expected="[M, K]")
+            raise ArgumentError("grouped_gemm", f"shape of {name}", tuple(x.shape), "[M, K]")
     lefts, rights = [applied(kinds[0], x) for x in lefts], [applied(kinds[1], x) for x in rights]
     for g, (x, y) in enumerate(zip(lefts, rights, strict=True)):
         agree("grouped_gemm", "K", {f"a[{g}]": x.shape[-1], f"b[{g}]": y.shape[-2]})
@@ -75,7 +75,7 @@ def grouped_gemm(
         check.coefficient("grouped_gemm", "beta", beta, dtype),
     )
     if c is None and beta != 0:
-        raise ArgumentError(op="grouped_gemm", argument="c", got=None, expected=f"tensors, because beta is {beta}")
+        raise ArgumentError("grouped_gemm", "c", None, f"tensors, because beta is {beta}")
     addends = [] if c is None or beta == 0 else list(c)
     for g, (x, y, z) in enumerate(zip(lefts, rights, addends, strict=False)):
         check.floating("grouped_gemm", **{f"a[{g}]": x, f"c[{g}]": z})

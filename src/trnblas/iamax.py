@@ -46,7 +46,7 @@ def iamin(x: Tensor) -> Tensor:
 def _position(name: str, x: Tensor) -> Tensor:
     vectors(name, x)
     if x.shape[-1] == 0:
-        raise ArgumentError(op=name, argument="shape of x", got=tuple(x.shape), expected="at least one element")
+        raise ArgumentError(name, "shape of x", tuple(x.shape), "at least one element")
     return run(Iamax(x.detach(), name == "iamax"))
 
 

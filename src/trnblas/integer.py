@@ -69,7 +69,7 @@ def gemm_int(
             check.same_device("gemm_int", a=a, **{name: x})
     for name, zero in (("zero_a", zero_a), ("zero_b", zero_b)):
         if not isinstance(zero, int) or isinstance(zero, bool) or not -256 <= zero <= 256:
-            raise ArgumentError(op="gemm_int", argument=name, got=zero, expected="an integer from -256 to 256")
+            raise ArgumentError("gemm_int", name, zero, "an integer from -256 to 256")
     if out is not None:
         check.out("gemm_int", out, shape=shape, dtype=torch.int32, a=a, b=b, c=c, bias=bias)
     product = run(GemmInt(a, b))
@@ -85,7 +85,7 @@ def gemm_int(
 def _operand(name: str, x: Tensor, trans: bool | int | str) -> Tensor:
     check.tensor("gemm_int", **{name: x})
     if x.dtype not in DTYPES:
-        raise DtypeError(op="gemm_int", argument=f"dtype of {name}", got=x.dtype, expected="int8 or uint8")
+        raise DtypeError("gemm_int", f"dtype of {name}", x.dtype, "int8 or uint8")
     check.ndim("gemm_int", 2, **{name: x})
     kind = transposition("gemm_int", trans, f"trans_{name}")
     return x if kind == "n" else applied(kind, x)
@@ -94,9 +94,9 @@ def _operand(name: str, x: Tensor, trans: bool | int | str) -> Tensor:
 def _addend(name: str, x: Tensor, shape: tuple[int, ...]) -> None:
     check.tensor("gemm_int", **{name: x})
     if x.dtype != torch.int32:
-        raise DtypeError(op="gemm_int", argument=f"dtype of {name}", got=x.dtype, expected="int32")
+        raise DtypeError("gemm_int", f"dtype of {name}", x.dtype, "int32")
     if tuple(x.shape) != shape:
-        raise ArgumentError(op="gemm_int", argument=f"shape of {name}", got=tuple(x.shape), expected=str(shape))
+        raise ArgumentError("gemm_int", f"shape of {name}", tuple(x.shape), str(shape))
 
 
 def _wrapped(x: Tensor) -> Tensor:

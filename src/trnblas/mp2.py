@@ -95,12 +95,10 @@ def mp2_pairs(
     dtype = check.floating("mp2_energy", **named)
     check.same_device("mp2_energy", **named)
     if dtype.is_complex:
-        raise ArgumentError(op="mp2_energy", argument="t_flat", got="complex", expected="real amplitudes")
+        raise ArgumentError("mp2_energy", "t_flat", "complex", "real amplitudes")
     for name in ("eps_occ_chunk", "eps_occ_full", "eps_vir"):
         if named[name].ndim != 1:
-            raise ArgumentError(
-                op="mp2_energy", argument=f"shape of {name}", got=tuple(named[name].shape), expected="one dimension"
-            )
+            raise ArgumentError("mp2_energy", f"shape of {name}", tuple(named[name].shape), "one dimension")
     i, j, v = len(eps_occ_chunk), len(eps_occ_full), len(eps_vir)
     if tuple(t_flat.shape) != (i * v, j * v):
         raise ArgumentError(
@@ -108,9 +106,9 @@ def mp2_pairs(
             expected=f"({i * v}, {j * v}), for {i} x {j} occupied and {v} virtual orbitals",
         )  # fmt: skip
     if symmetric and not 0 <= first <= j - i:
-        raise ArgumentError(op="mp2_energy", argument="first", got=first, expected=f"between 0 and {j - i}")
+        raise ArgumentError("mp2_energy", "first", first, f"between 0 and {j - i}")
     if not 0 < target_error < 1:
-        raise ArgumentError(op="mp2_energy", argument="target_error", got=target_error, expected="between 0 and 1")
+        raise ArgumentError("mp2_energy", "target_error", target_error, "between 0 and 1")
     if t_flat.numel() and has_data(eps_occ_chunk, eps_occ_full, eps_vir):
         # three copies of a few numbers cost a GPU less than three kernels and as many copies
         occ_i, occ_j, vir = (x.detach().cpu() for x in (eps_occ_chunk, eps_occ_full, eps_vir))

@@ -32,9 +32,9 @@ def _size(name: str, n: int, ap: Tensor) -> None:
         return
     check.ndim(name, 1, ap=ap)
     if isinstance(n, bool) or not isinstance(n, int) or n < 0:
-        raise ArgumentError(op=name, argument="n", got=n, expected="a number of rows, 0 or more")
+        raise ArgumentError(name, "n", n, "a number of rows, 0 or more")
     expected = f"[..., {n * (n + 1) // 2}], which is n (n + 1) / 2 for n={n}"
-    raise ArgumentError(op=name, argument="shape of ap", got=tuple(ap.shape), expected=expected)
+    raise ArgumentError(name, "shape of ap", tuple(ap.shape), expected)
 
 
 def _positions(n: int, lower: bool, device: torch.device) -> Tensor:

@@ -55,17 +55,17 @@ def rotm(x: Tensor, y: Tensor, param: Tensor) -> tuple[Tensor, Tensor]:
     same_shape("rotm", x, y)
     check.dense("rotm", param=param)
     if dtype.is_complex:
-        raise ArgumentError(op="rotm", argument="x", got="complex", expected="real vectors: BLAS has no complex rotm")
+        raise ArgumentError("rotm", "x", "complex", "real vectors: BLAS has no complex rotm")
     if tuple(param.shape) != (5,):
-        raise ArgumentError(op="rotm", argument="shape of param", got=tuple(param.shape), expected="(5,)")
+        raise ArgumentError("rotm", "shape of param", tuple(param.shape), "(5,)")
     if not param.is_meta and not has_data(param):
         reason = "it reads the flag and the factors of param, which torch.func and torch.compile hide"
-        raise UnsupportedError(op="rotm", reasons=[("pytorch", reason)], hint="Call it outside, or use rot")
+        raise UnsupportedError("rotm", [("pytorch", reason)], hint="Call it outside, or use rot")
     if not param.dtype.is_floating_point or param.dtype not in check.FLOATING:
-        raise DtypeError(op="rotm", argument="dtype of param", got=param.dtype, expected="a real floating-point dtype")
+        raise DtypeError("rotm", "dtype of param", param.dtype, "a real floating-point dtype")
     flag, h11, h21, h12, h22 = [0.0] * 5 if param.is_meta else param.detach().double().tolist()
     if flag not in (-2, -1, 0, 1):
-        raise ArgumentError(op="rotm", argument="param[0]", got=flag, expected="one of -2, -1, 0, 1")
+        raise ArgumentError("rotm", "param[0]", flag, "one of -2, -1, 0, 1")
     if flag == -2:
         h11, h12, h21, h22 = 1.0, 0.0, 0.0, 1.0
     elif flag == 0:

@@ -51,19 +51,18 @@ def gemm_scaled(
     for name, x in (("a", a), ("b", b)):
         check.tensor("gemm_scaled", **{name: x})
         if x.dtype not in DTYPES:
-            expected = "float8_e4m3fn or float8_e5m2"
-            raise DtypeError(op="gemm_scaled", argument=f"dtype of {name}", got=x.dtype, expected=expected)
+            raise DtypeError("gemm_scaled", f"dtype of {name}", x.dtype, "float8_e4m3fn or float8_e5m2")
         if x.ndim != 2:
-            raise ArgumentError(op="gemm_scaled", argument=f"shape of {name}", got=tuple(x.shape), expected="a matrix")
+            raise ArgumentError("gemm_scaled", f"shape of {name}", tuple(x.shape), "a matrix")
     if dtype not in RESULTS:
-        raise DtypeError(op="gemm_scaled", argument="dtype", got=dtype, expected="float32, bfloat16 or float16")
+        raise DtypeError("gemm_scaled", "dtype", dtype, "float32, bfloat16 or float16")
     check.same_device("gemm_scaled", a=a, b=b)
     check.equal("gemm_scaled", "K", a=a.shape[1], b=b.shape[0])
     m, k, n = *a.shape, b.shape[1]
     left, groups = _scale("scale_a", scale_a, a, m, k)
     right, others = _scale("scale_b", scale_b, b, n, k)
     if groups > 1 and others > 1 and groups != others:
-        raise ArgumentError(op="gemm_scaled", argument="groups", got={"scale_a": groups, "scale_b": others})
+        raise ArgumentError("gemm_scaled", "groups", {"scale_a": groups, "scale_b": others})
     pieces = max(groups, others)
     x = a.float().reshape(m, pieces, k // pieces if pieces else 0).transpose(0, 1)  # [pieces, M, k]
     y = b.float().reshape(pieces, k // pieces if pieces else 0, n)  # [pieces, k, N]
@@ -72,11 +71,9 @@ def gemm_scaled(
     if bias is not None:
         check.tensor("gemm_scaled", bias=bias)
         if not bias.is_floating_point():
-            raise DtypeError(
-                op="gemm_scaled", argument="dtype of bias", got=bias.dtype, expected="a real floating dtype"
-            )
+            raise DtypeError("gemm_scaled", "dtype of bias", bias.dtype, "a real floating dtype")
         if tuple(bias.shape) != (n,):
-            raise ArgumentError(op="gemm_scaled", argument="shape of bias", got=tuple(bias.shape), expected=f"({n},)")
+            raise ArgumentError("gemm_scaled", "shape of bias", tuple(bias.shape), f"({n},)")
         whole = whole + bias.float()
     return whole.to(dtype)
 
@@ -85,7 +82,7 @@ def _scale(name: str, scale: Tensor | float, x: Tensor, rows: int, k: int) -> tu
     """Return scales as [rows, groups], and the number of groups along K."""
     if not isinstance(scale, Tensor | int | float) or (isinstance(scale, Tensor) and not scale.is_floating_point()):
         got = scale.dtype if isinstance(scale, Tensor) else type(scale)
-        raise DtypeError(op="gemm_scaled", argument=name, got=got, expected="a real number or a real tensor")
+        raise DtypeError("gemm_scaled", name, got, "a real number or a real tensor")
     given = torch.as_tensor(scale, dtype=torch.float32, device=x.device)
     if given.ndim == 0:
         return given.expand(rows, 1), 1
@@ -94,7 +91,7 @@ def _scale(name: str, scale: Tensor | float, x: Tensor, rows: int, k: int) -> tu
     if given.ndim != 2 or given.shape[0] not in (1, rows) or not given.shape[1] or k % given.shape[1]:
         side = f"[{rows}, groups]" if name == "scale_a" else f"[groups, {rows}]"
         expected = f"a number, or {side} with groups dividing K = {k}"
-        raise ArgumentError(op="gemm_scaled", argument=f"shape of {name}", got=shape, expected=expected)
+        raise ArgumentError("gemm_scaled", f"shape of {name}", shape, expected)
     return given.expand(rows, given.shape[1]), given.shape[1]
 
 

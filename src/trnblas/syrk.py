@@ -200,7 +200,7 @@ def rank_k(
     kind = transposition(name, trans)
     allowed = ("n", "c") if hermitian and dtype.is_complex else ("n", "t") if dtype.is_complex else ("n", "t", "c")
     if kind not in allowed:
-        raise ArgumentError(op=name, argument="trans", got=kind, expected=" or ".join(map(repr, allowed)))
+        raise ArgumentError(name, "trans", kind, " or ".join(map(repr, allowed)))
     stored_lower = flag(name, "lower", lower, "ul")
     if hermitian:
         beta = real(name, "beta", beta)
