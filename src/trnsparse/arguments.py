@@ -26,7 +26,7 @@ def operation(op: str, trans: bool | int | str, argument: str = "trans") -> str:
     kinds = {0: "n", 1: "t", 2: "c", "n": "n", "t": "t", "c": "c"}
     key = trans.lower() if isinstance(trans, str) else trans
     if not isinstance(key, bool | int | str) or key not in kinds:
-        raise ArgumentError(op=op, argument=argument, got=trans, expected="False/'n', True/'t' or 'c'")
+        raise ArgumentError(op, argument, trans, "False/'n', True/'t' or 'c'")
     return kinds[key]
 
 
@@ -89,17 +89,17 @@ def dense(op: str, **tensors: Any) -> None:
             check.tensor(op, **{name: value})
         if value.layout is not torch.strided or value.is_nested:
             layout = "nested" if value.is_nested else str(value.layout).removeprefix("torch.")
-            raise DtypeError(op=op, argument=f"layout of {name}", got=layout, expected="a dense tensor")
+            raise DtypeError(op, f"layout of {name}", layout, "a dense tensor")
         if value.dtype not in SUPPORTED:
             listed = ", ".join(str(dtype).removeprefix("torch.") for dtype in SUPPORTED)
-            raise DtypeError(op=op, argument=f"dtype of {name}", got=value.dtype, expected=f"one of {listed}")
+            raise DtypeError(op, f"dtype of {name}", value.dtype, f"one of {listed}")
 
 
 def shaped(op: str, **shapes: tuple[Tensor, str]) -> None:
     """Check that every tensor has as many dimensions as its description, ``[M, N]``, has letters."""
     for name, (value, description) in shapes.items():
         if value.ndim != description.count(",") + 1:
-            raise ArgumentError(op=op, argument=f"shape of {name}", got=tuple(value.shape), expected=description)
+            raise ArgumentError(op, f"shape of {name}", tuple(value.shape), description)
 
 
 def same_kind(op: str, **operands: SparseMatrix | Tensor) -> torch.dtype:
@@ -110,16 +110,14 @@ def same_kind(op: str, **operands: SparseMatrix | Tensor) -> torch.dtype:
         return first.dtype
     dtypes = {name: x.dtype for name, x in operands.items()}
     if len(set(dtypes.values())) > 1:
-        raise DtypeError(op=op, argument="dtype", got=dtypes, hint="Convert one side; nothing is promoted silently")
+        raise DtypeError(op, "dtype", dtypes, hint="Convert one side; nothing is promoted silently")
     # Planning runs on shapes: dense operands without data meet a matrix that has its own.
     devices = {name: x.device for name, x in operands.items() if x.device.type != "meta"}
     if len(set(devices.values())) > 1:
-        raise ArgumentError(op=op, argument="device", got=devices, hint="Move one side with .to(device)")
+        raise ArgumentError(op, "device", devices, hint="Move one side with .to(device)")
     dtype = next(iter(dtypes.values()))
     if dtype == torch.bool:
-        raise DtypeError(
-            op=op, argument="dtype", got=dtype, expected="a numeric dtype", hint="Convert the operands to float32"
-        )
+        raise DtypeError(op, "dtype", dtype, "a numeric dtype", hint="Convert the operands to float32")
     return dtype
 
 
@@ -133,7 +131,7 @@ def coefficient(op: str, argument: str, value: Any, dtype: torch.dtype) -> Any:
     scalar = check.coefficient(op, argument, value, dtype)
     if not (dtype.is_floating_point or dtype.is_complex) and scalar != int(scalar.real):
         expected = f"a whole number, because the operands are {str(dtype).removeprefix('torch.')}"
-        raise DtypeError(op=op, argument=argument, got=scalar, expected=expected)
+        raise DtypeError(op, argument, scalar, expected)
     return scalar if dtype.is_floating_point or dtype.is_complex else int(scalar.real)
 
 
@@ -145,11 +143,9 @@ def scaled(op: str, product: Tensor, alpha: Any, beta: Any, c: Tensor | None) ->
     second = coefficient(op, "beta", beta, product.dtype)
     if c is None:
         if second != 0:
-            raise ArgumentError(op=op, argument="c", got=None, expected=f"a tensor, because beta is {second}")
+            raise ArgumentError(op, "c", None, f"a tensor, because beta is {second}")
     elif tuple(c.shape) != tuple(product.shape):
-        raise ArgumentError(
-            op=op, argument="shape of c", got=tuple(c.shape), expected=f"{tuple(product.shape)}, that of the product"
-        )
+        raise ArgumentError(op, "shape of c", tuple(c.shape), f"{tuple(product.shape)}, that of the product")
     product = product if first == 1 else product * first
     return product if c is None or second == 0 else torch.add(product, c, alpha=second)
 

@@ -60,14 +60,12 @@ def attention(
     """
     dtype = check.floating("attention", q=q, k=k, v=v)
     if dtype.is_complex:
-        raise DtypeError(op="attention", argument="dtype", got=dtype, expected="a real floating-point dtype")
+        raise DtypeError("attention", "dtype", dtype, "a real floating-point dtype")
     check.same_device("attention", q=q, k=k, v=v)
     if not q.ndim == k.ndim == v.ndim:
         check.equal("attention", "number of dimensions", q=q.ndim, k=k.ndim, v=v.ndim)
     if q.ndim not in (2, 3, 4):
-        raise ArgumentError(
-            op="attention", argument="shape of q", got=tuple(q.shape), expected="[B, H, Q, D], [H, Q, D] or [Q, D]"
-        )
+        raise ArgumentError("attention", "shape of q", tuple(q.shape), "[B, H, Q, D], [H, Q, D] or [Q, D]")
     shape = q.shape
     if len(shape) < 4:
         q, k, v = (x.reshape((1,) * (4 - x.ndim) + tuple(x.shape)) for x in (q, k, v))
@@ -86,7 +84,7 @@ def _agree(q: torch.Size, k: torch.Size, v: torch.Size) -> None:
         check.equal("attention", "K", k=k[2], v=v[2])
         check.equal("attention", "heads", k=k[1], v=v[1])
     if q[1] % max(k[1], 1):
-        raise ArgumentError(op="attention", argument="heads", got={"q": q[1], "k": k[1]}, expected="a multiple in q")
+        raise ArgumentError("attention", "heads", {"q": q[1], "k": k[1]}, "a multiple in q")
 
 
 def _bound(mask: Any, q: Tensor, k: Tensor, block: int) -> BoundMask:
@@ -104,9 +102,7 @@ def _bound(mask: Any, q: Tensor, k: Tensor, block: int) -> BoundMask:
         )
     for axis, (name, size) in enumerate((("batch", batch), ("heads", heads))):
         if mask.which.shape[axis] not in (1, size):
-            raise ArgumentError(
-                op="attention", argument=f"{name} of the mask", got=mask.which.shape[axis], expected=f"1 or {size}"
-            )
+            raise ArgumentError("attention", f"{name} of the mask", mask.which.shape[axis], f"1 or {size}")
     return mask
 
 

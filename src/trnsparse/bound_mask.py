@@ -106,7 +106,7 @@ class BoundMask:
 def bind(mask: Mask, q_len: int, k_len: int, *, batch: int, heads: int, block: int) -> BoundMask:
     """Return the mask's blocks; work is by block, and nothing of size q_len × k_len is allocated."""
     if min(q_len, k_len) < 0 or block < 1:
-        raise ArgumentError(op="bind", argument="lengths", got=(q_len, k_len, block), expected="sizes above 0")
+        raise ArgumentError("bind", "lengths", (q_len, k_len, block), "sizes above 0")
     mask.fits(q_len, k_len)
     key = mask.key()
     if key is None:

@@ -31,9 +31,9 @@ def as_block(op: str, block: int | tuple[int, int]) -> tuple[int, int]:
     try:
         bm, bn = map(operator.index, block if isinstance(block, tuple | list) else (block, block))
     except (TypeError, ValueError):
-        raise DtypeError(op=op, argument="block", got=block, expected="one size, or two") from None
+        raise DtypeError(op, "block", block, "one size, or two") from None
     if min(bm, bn) < 1:
-        raise ArgumentError(op=op, argument="block", got=(bm, bn), expected="two positive sizes")
+        raise ArgumentError(op, "block", (bm, bn), "two positive sizes")
     return bm, bn
 
 
@@ -77,7 +77,7 @@ class BSRMatrix(SparseMatrix):
         """Return the blocks of a dense matrix [M, N] that hold a nonzero."""
         tensor = as_values("from_dense", dense)
         if tensor.ndim != 2:
-            raise ArgumentError(op="from_dense", argument="shape", got=tuple(tensor.shape), expected="two dimensions")
+            raise ArgumentError("from_dense", "shape", tuple(tensor.shape), "two dimensions")
         need_data("from_dense", tensor)
         bm, bn = as_block("from_dense", block)
         rows, cols = -(-tensor.shape[0] // bm), -(-tensor.shape[1] // bn)

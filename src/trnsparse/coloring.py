@@ -56,7 +56,7 @@ def coloring(a: SparseMatrixLike, *, fraction: float = 1.0) -> Coloring:
     need_data("coloring", a.values)
     check.equal("coloring", "N", rows=a.shape[0], columns=a.shape[1])
     if not 0.0 <= check.real("coloring", "fraction", fraction) <= 1.0:
-        raise ArgumentError(op="coloring", argument="fraction", got=fraction, expected="0 to 1")
+        raise ArgumentError("coloring", "fraction", fraction, "0 to 1")
     n, rows = a.shape[0], a.detach().cpu().to_csr()
     pattern = scipy_views.view(rows.indptr, rows.indices, torch.ones(rows.nnz, dtype=torch.int32), n).rows
     both = sp.csr_array(pattern + pattern.T)

@@ -53,9 +53,7 @@ class COOMatrix(SparseMatrix):
         self.values = as_values("COOMatrix", values)
         self.shape = as_shape("COOMatrix", shape)
         if self.values.ndim != 1:
-            raise ArgumentError(
-                op="COOMatrix", argument="shape of values", got=tuple(self.values.shape), expected="one dimension"
-            )
+            raise ArgumentError("COOMatrix", "shape of values", tuple(self.values.shape), "one dimension")
         self.row = as_index("COOMatrix", "row", row, self.values.device)
         self.col = as_index("COOMatrix", "col", col, self.values.device)
         check_length("COOMatrix", row=self.row.numel(), col=self.col.numel(), values=self.values.numel())
@@ -75,7 +73,7 @@ class COOMatrix(SparseMatrix):
         """Return the nonzero entries of a dense matrix [M, N]."""
         tensor = as_values("from_dense", dense)
         if tensor.ndim != 2:
-            raise ArgumentError(op="from_dense", argument="shape", got=tuple(tensor.shape), expected="two dimensions")
+            raise ArgumentError("from_dense", "shape", tuple(tensor.shape), "two dimensions")
         need_data("from_dense", tensor)
         row, col = (index.contiguous() for index in (tensor.detach() != 0).nonzero(as_tuple=True))
         return cls.sorted(row, col, tensor[row, col], (tensor.shape[0], tensor.shape[1]))
@@ -91,14 +89,12 @@ class COOMatrix(SparseMatrix):
         """Return a two-dimensional ``torch.sparse`` tensor of any layout."""
         check.whole("from_torch", tensor=tensor)
         if not isinstance(tensor, Tensor) or tensor.is_nested:
-            raise DtypeError(op="from_torch", argument="tensor", got=type(tensor), expected="a torch.sparse tensor")
+            raise DtypeError("from_torch", "tensor", type(tensor), "a torch.sparse tensor")
         if tensor.layout == torch.strided:
             return cls.from_dense(tensor)
         coo = tensor.to_sparse_coo().coalesce()
         if coo.sparse_dim() != 2 or coo.dense_dim():
-            raise ArgumentError(
-                op="from_torch", argument="shape", got=tuple(coo.shape), expected="two sparse dimensions"
-            )
+            raise ArgumentError("from_torch", "shape", tuple(coo.shape), "two sparse dimensions")
         as_values("from_torch", coo.values())
         row, col = coo.indices().clone()
         return cls.sorted(row, col, coo.values(), (coo.shape[0], coo.shape[1]))

@@ -26,9 +26,7 @@ class _Compressed(SparseMatrix):
         self.values = as_values(name, values)
         self.shape = as_shape(name, shape)
         if self.values.ndim != 1:
-            raise ArgumentError(
-                op=name, argument="shape of values", got=tuple(self.values.shape), expected="one dimension"
-            )
+            raise ArgumentError(name, "shape of values", tuple(self.values.shape), "one dimension")
         self.indptr = as_index(name, "indptr", indptr, self.values.device)
         self.indices = as_index(name, "indices", indices, self.values.device)
         check_length(name, indices=self.indices.numel(), values=self.values.numel())

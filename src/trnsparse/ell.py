@@ -50,7 +50,7 @@ class ELL:
         width = longest if width is None else width
         if width < longest:
             expected = f"at least {longest}, the entries of row {int(lengths.argmax())}"
-            raise ArgumentError(op="ELL.of", argument="width", got=width, expected=expected, hint="HYB takes any width")
+            raise ArgumentError("ELL.of", "width", width, expected, hint="HYB takes any width")
         return cls(*_padded(rows, width), rows.shape)
 
     def to_csr(self) -> CSRMatrix:
@@ -67,7 +67,7 @@ class HYB:
 
     def __post_init__(self) -> None:
         if self.ell.shape != self.coo.shape:
-            raise ArgumentError(op="HYB", argument="shape", got={"ell": self.ell.shape, "coo": self.coo.shape})
+            raise ArgumentError("HYB", "shape", {"ell": self.ell.shape, "coo": self.coo.shape})
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -90,9 +90,7 @@ class HYB:
             width = _fewest(lengths, longest)
         wide = longest if width == "max" else width
         if not isinstance(wide, int) or wide < 0:
-            raise ArgumentError(
-                op="HYB.of", argument="width", got=width, expected="'auto', 'max' or a number of entries"
-            )
+            raise ArgumentError("HYB.of", "width", width, "'auto', 'max' or a number of entries")
         position = torch.arange(rows.nnz, device=rows.device) - rows.indptr[:-1].repeat_interleave(lengths)
         beyond = (position >= wide).nonzero().flatten()
         others = rows.majors[beyond], rows.indices[beyond], rows.values[beyond]
@@ -121,13 +119,13 @@ class BlockedELL:
     def __post_init__(self) -> None:
         if self.columns.ndim != 2 or self.values.ndim != 2:
             got = {"columns": tuple(self.columns.shape), "values": tuple(self.values.shape)}
-            raise ArgumentError(op="BlockedELL", argument="dimensions", got=got)
+            raise ArgumentError("BlockedELL", "dimensions", got)
         b = self.block
         wanted = (len(self.columns) * b, self.columns.shape[1] * b)
         if tuple(self.values.shape) != wanted or len(self.columns) != -(-self.shape[0] // b):
             size = tuple(self.values.shape)
             expected = f"{wanted}, blocks of {b} for {self.shape[0]} rows"
-            raise ArgumentError(op="BlockedELL", argument="shape of values", got=size, expected=expected)
+            raise ArgumentError("BlockedELL", "shape of values", size, expected)
         _in_range("BlockedELL", self.columns, -(-self.shape[1] // b))
 
     @property
@@ -188,10 +186,10 @@ class SlicedELL:
         check_length("SlicedELL", columns=self.columns.numel(), values=self.values.numel())
         if self.size < 1 or self.offsets.numel() != slices + 1:
             expected = f"{slices + 1}, for slices of {self.size} of {self.shape[0]} rows"
-            raise ArgumentError(op="SlicedELL", argument="offsets", got=self.offsets.numel(), expected=expected)
+            raise ArgumentError("SlicedELL", "offsets", self.offsets.numel(), expected)
         if bool((self.offsets.diff() % self.size).any()) or int(self.offsets[-1]) != self.values.numel():
             expected = f"multiples of {self.size}, the last one {self.values.numel()}"
-            raise ArgumentError(op="SlicedELL", argument="offsets", got=self.offsets.tolist()[-3:], expected=expected)
+            raise ArgumentError("SlicedELL", "offsets", self.offsets.tolist()[-3:], expected)
         _in_range("SlicedELL", self.columns, self.shape[1])
 
     @classmethod
@@ -199,7 +197,7 @@ class SlicedELL:
         """Write a matrix in slices of ``size`` rows."""
         rows = _rows("SlicedELL", a)
         if size < 1:
-            raise ArgumentError(op="SlicedELL.of", argument="size", got=size, expected="at least 1")
+            raise ArgumentError("SlicedELL.of", "size", size, "at least 1")
         lengths = rows.indptr.diff()
         slices = -(-len(lengths) // size)
         filled = torch.cat([lengths, lengths.new_zeros(slices * size - len(lengths))]).reshape(slices, size)
@@ -259,7 +257,7 @@ def _checked(op: str, columns: Tensor, values: Tensor, shape: tuple[int, int], l
     as_shape(op, shape)
     if columns.ndim != 2 or columns.shape != values.shape or tuple(columns.shape[:1]) != leading:
         got = {"columns": tuple(columns.shape), "values": tuple(values.shape), "rows": leading[0]}
-        raise ArgumentError(op=op, argument="shape", got=got)
+        raise ArgumentError(op, "shape", got)
     _in_range(op, columns, shape[1])
 
 
@@ -268,4 +266,4 @@ def _in_range(op: str, columns: Tensor, bound: int) -> None:
         least, most = int(columns.min()), int(columns.max())
         if least < -1 or most >= bound:
             got = least if least < -1 else most
-            raise ArgumentError(op=op, argument="columns", got=got, expected=f"-1 to {bound - 1}")
+            raise ArgumentError(op, "columns", got, f"-1 to {bound - 1}")

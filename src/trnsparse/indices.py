@@ -27,21 +27,17 @@ def as_index(op: str, name: str, value: Any, device: torch.device | None = None)
     try:
         index = torch.as_tensor(value, device=device)
     except (TypeError, ValueError, RuntimeError):
-        raise DtypeError(op=op, argument=name, got=type(value), expected="a list or array of integers") from None
+        raise DtypeError(op, name, type(value), "a list or array of integers") from None
     if index.layout != torch.strided or index.is_nested:
-        raise DtypeError(op=op, argument=f"layout of {name}", got=index.layout, expected="a dense array of integers")
+        raise DtypeError(op, f"layout of {name}", index.layout, "a dense array of integers")
     if index.numel() == 0 and index.ndim == 1 and not isinstance(value, Tensor):
         index = index.long()
     if index.dtype.is_floating_point or index.dtype.is_complex or index.dtype == torch.bool:
         raise DtypeError(
-            op=op,
-            argument=f"dtype of {name}",
-            got=index.dtype,
-            expected="an integer dtype",
-            hint=ORDER if op.endswith("Matrix") else "",
+            op, f"dtype of {name}", index.dtype, "an integer dtype", hint=ORDER if op.endswith("Matrix") else ""
         )
     if index.ndim != 1:
-        raise ArgumentError(op=op, argument=f"shape of {name}", got=tuple(index.shape), expected="one dimension")
+        raise ArgumentError(op, f"shape of {name}", tuple(index.shape), "one dimension")
     return index.to(torch.int64, copy=True, memory_format=torch.contiguous_format)
 
 
@@ -54,7 +50,7 @@ def need_data(op: str, *tensors: Tensor) -> None:
             reason = "depends on data, which torch.func does not show; call it for each member of the batch"
         else:
             continue
-        raise UnsupportedError(op=f"trnsparse.{op}", reasons=[("pytorch", reason)])
+        raise UnsupportedError(f"trnsparse.{op}", [("pytorch", reason)])
 
 
 def as_shape(op: str, shape: Any) -> tuple[int, int]:
@@ -62,9 +58,9 @@ def as_shape(op: str, shape: Any) -> tuple[int, int]:
     try:
         sizes = tuple(operator.index(size) for size in shape)
     except TypeError:
-        raise DtypeError(op=op, argument="shape", got=shape, expected="two integers") from None
+        raise DtypeError(op, "shape", shape, "two integers") from None
     if len(sizes) != 2 or min(sizes) < 0:
-        raise ArgumentError(op=op, argument="shape", got=sizes, expected="two sizes that are not negative")
+        raise ArgumentError(op, "shape", sizes, "two sizes that are not negative")
     return sizes
 
 
@@ -158,35 +154,23 @@ def check_range(op: str, name: str, index: Tensor, bound: int) -> None:
     low, high = torch.aminmax(index)
     if int(low) < 0 or int(high) >= bound:
         at = int(((index < 0) | (index >= bound)).to(torch.uint8).argmax())
-        raise ArgumentError(
-            op=op, argument=f"{name}[{at}]", got=int(index[at]), expected=f"an index from 0 to {bound - 1}"
-        )
+        raise ArgumentError(op, f"{name}[{at}]", int(index[at]), f"an index from 0 to {bound - 1}")
 
 
 def check_compressed(op: str, pointers: Tensor, indices: Tensor, count: int, bound: int) -> None:
     """Check that pointers fit and rise, and that indices are in range, sorted and distinct in every row."""
     if pointers.numel() != count + 1:
-        raise ArgumentError(
-            op=op, argument="length of indptr", got=pointers.numel(), expected=f"{count + 1}: one more than rows"
-        )
+        raise ArgumentError(op, "length of indptr", pointers.numel(), f"{count + 1}: one more than rows")
     if int(pointers[0]) != 0:
-        raise ArgumentError(op=op, argument="indptr[0]", got=int(pointers[0]), expected="0")
+        raise ArgumentError(op, "indptr[0]", int(pointers[0]), "0")
     falls = pointers.diff() < 0
     if bool(falls.any()):
         at = int(falls.to(torch.uint8).argmax()) + 1
         raise ArgumentError(
-            op=op,
-            argument=f"indptr[{at}]",
-            got=int(pointers[at]),
-            expected=f"at least indptr[{at - 1}] = {int(pointers[at - 1])}",
+            op, f"indptr[{at}]", int(pointers[at]), f"at least indptr[{at - 1}] = {int(pointers[at - 1])}"
         )
     if int(pointers[-1]) != indices.numel():
-        raise ArgumentError(
-            op=op,
-            argument=f"indptr[{count}]",
-            got=int(pointers[-1]),
-            expected=f"{indices.numel()}, the number of indices",
-        )
+        raise ArgumentError(op, f"indptr[{count}]", int(pointers[-1]), f"{indices.numel()}, the number of indices")
     check_range(op, "indices", indices, bound)
     at = _unsorted(pointers, indices)
     if at >= 0:
@@ -213,4 +197,4 @@ def _unsorted(pointers: Tensor, indices: Tensor) -> int:
 def check_length(op: str, **lengths: int) -> None:
     """Check that index and value arrays have one length."""
     if len(set(lengths.values())) > 1:
-        raise ArgumentError(op=op, argument="length", got=lengths)
+        raise ArgumentError(op, "length", lengths)

@@ -121,12 +121,7 @@ def chebyshev(
         for name, value in (("smallest", smallest), ("largest", largest))
     )
     if not 0 < smallest <= largest < math.inf:
-        raise ArgumentError(
-            op="chebyshev",
-            argument="smallest",
-            got=smallest,
-            expected=f"a positive bound that is at most largest = {largest}",
-        )
+        raise ArgumentError("chebyshev", "smallest", smallest, f"a positive bound that is at most largest = {largest}")
     middle, half = (largest + smallest) / 2, (largest - smallest) / 2
     kept: list[tuple[float, float]] = [(1 / middle, 0.0)]
 
@@ -160,7 +155,7 @@ def power_iteration(
         x0 = torch.randn(n, generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(a.device).to(a.dtype)
     x = _vector("power_iteration", "x0", x0, a)
     if n and not bool(x.any()):
-        raise ArgumentError(op="power_iteration", argument="x0", got="zeros", expected="a vector with a direction")
+        raise ArgumentError("power_iteration", "x0", "zeros", "a vector with a direction")
     x = x / _scale(x)
     x = x / torch.linalg.vector_norm(x)
     image = _times(matrix, x)
@@ -183,9 +178,9 @@ def power_iteration(
 
 def _options(op: str, tol: Any, most: Any) -> None:
     if not check.coefficient(op, "tol", tol, torch.float64).real >= 0:
-        raise ArgumentError(op=op, argument="tol", got=tol, expected="a number that is not negative")
+        raise ArgumentError(op, "tol", tol, "a number that is not negative")
     if isinstance(most, bool) or not isinstance(most, int) or most < 0:
-        raise ArgumentError(op=op, argument="max_iterations", got=most, expected="an integer that is not negative")
+        raise ArgumentError(op, "max_iterations", most, "an integer that is not negative")
 
 
 def _vector(op: str, name: str, x: Any, a: SparseMatrix) -> Tensor:
@@ -193,13 +188,13 @@ def _vector(op: str, name: str, x: Any, a: SparseMatrix) -> Tensor:
     dense(op, **{name: x})
     same_kind(op, a=a, **{name: x})
     if x.ndim != 1:
-        raise ArgumentError(op=op, argument=f"shape of {name}", got=tuple(x.shape), expected="[N]")
+        raise ArgumentError(op, f"shape of {name}", tuple(x.shape), "[N]")
     check.equal(op, "N", a=a.shape[0], **{name: x.shape[0]})
     need_data(op, a.values, x)
     bad = ~torch.isfinite(x.detach())
     if bool(bad.any()):
         at = int(bad.nonzero()[0])
-        raise ArgumentError(op=op, argument=f"{name}[{at}]", got=x[at].item(), expected="a finite number")
+        raise ArgumentError(op, f"{name}[{at}]", x[at].item(), "a finite number")
     return x.detach()
 
 
@@ -214,7 +209,7 @@ def _prepared(op: str, a: SparseMatrix) -> BSRMatrix | CSRMatrix:
     check.floating(op, a=a.values)
     check.equal(op, "N", rows=a.shape[0], columns=a.shape[1])
     if a.dtype.is_complex:
-        raise ArgumentError(op=op, argument="dtype of a", got=a.dtype, expected="a real dtype")
+        raise ArgumentError(op, "dtype of a", a.dtype, "a real dtype")
     if here() == "host":
         return a.detach() if isinstance(a, BSRMatrix) and a.block[0] == a.block[1] else a.detach().to_csr()
     return a.detach().to_bsr(P_MAX)

@@ -65,7 +65,7 @@ class Mask(ABC):
         """Raise where the mask has lengths of its own and they are others; most masks fit every length."""
         if self.lengths is not None and self.lengths != (q_len, k_len):
             expected = f"{self.lengths}, those of the mask of {repr(self).partition('(')[0]}"
-            raise ArgumentError(op="bind", argument="lengths", got=(q_len, k_len), expected=expected)
+            raise ArgumentError("bind", "lengths", (q_len, k_len), expected)
 
     def bind(
         self, q_len: int, k_len: int | None = None, *, batch: int = 1, heads: int = 1, block: int = 128

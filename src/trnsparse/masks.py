@@ -117,12 +117,7 @@ class _Blocks(Mask):
         rows, columns = self.pattern.shape
         if (-(-q_len // self.size), -(-k_len // self.size)) != (rows, columns):
             own = f"{rows}x{columns} blocks of {self.size}"
-            raise ArgumentError(
-                op="bind",
-                argument="lengths",
-                got=(q_len, k_len),
-                expected=f"lengths that need {own}, the pattern of the mask",
-            )
+            raise ArgumentError("bind", "lengths", (q_len, k_len), f"lengths that need {own}, the pattern of the mask")
 
     def __repr__(self) -> str:
         return f"blocks(<{self.pattern.shape[0]}x{self.pattern.shape[1]}>, size={self.size})"
@@ -183,7 +178,7 @@ class _Function(Mask):
         if not isinstance(kept, Tensor):
             kept = torch.as_tensor(kept)
         if kept.dtype != torch.bool:
-            raise DtypeError(op="function", argument="result of the rule", got=kept.dtype, expected="bool")
+            raise DtypeError("function", "result of the rule", kept.dtype, "bool")
         return kept.broadcast_to(torch.broadcast_shapes(q.shape, k.shape))
 
     def __repr__(self) -> str:
@@ -194,8 +189,7 @@ def _boolean(op: str, argument: str, value: Numbers, shape: str) -> Tensor:
     """Check for a boolean matrix, and return it in host memory."""
     matrix = torch.as_tensor(value).cpu()
     if matrix.ndim != 2 or matrix.dtype != torch.bool:
-        got = f"{matrix.dtype} of shape {tuple(matrix.shape)}"
-        raise ArgumentError(op=op, argument=argument, got=got, expected=f"bool {shape}")
+        raise ArgumentError(op, argument, f"{matrix.dtype} of shape {tuple(matrix.shape)}", f"bool {shape}")
     return matrix
 
 
@@ -212,14 +206,14 @@ def causal(offset: int = 0) -> Mask:
 def window(width: int) -> Mask:
     """Keep keys near their query: ``|q - k| <= width``."""
     if width < 0:
-        raise ArgumentError(op="window", argument="width", got=width, expected="a width that is not negative")
+        raise ArgumentError("window", "width", width, "a width that is not negative")
     return _Distance(-width, width, f"window({width})")
 
 
 def sink(count: int) -> Mask:
     """Keep the first ``count`` keys for every query."""
     if count < 0:
-        raise ArgumentError(op="sink", argument="count", got=count, expected="a count that is not negative")
+        raise ArgumentError("sink", "count", count, "a count that is not negative")
     return _Sink(count)
 
 
@@ -227,12 +221,7 @@ def documents(ids: Numbers) -> Mask:
     """Keep pairs of one document; ``ids`` [S] holds the document of every position."""
     documents = torch.as_tensor(ids).cpu()
     if documents.ndim != 1 or documents.dtype.is_floating_point or documents.dtype == torch.bool:
-        raise ArgumentError(
-            op="documents",
-            argument="ids",
-            got=f"{documents.dtype} of shape {tuple(documents.shape)}",
-            expected="integers [S]",
-        )
+        raise ArgumentError("documents", "ids", f"{documents.dtype} of shape {tuple(documents.shape)}", "integers [S]")
     return _Documents(documents.long())
 
 
@@ -249,7 +238,7 @@ def from_dense(kept: Numbers) -> Mask:
 def from_bsr(matrix: BSRMatrix) -> Mask:
     """Keep pairs where a BSR matrix [Q, K] is not zero."""
     if not isinstance(matrix, BSRMatrix):
-        raise DtypeError(op="from_bsr", argument="matrix", got=type(matrix), expected="a BSRMatrix")
+        raise DtypeError("from_bsr", "matrix", type(matrix), "a BSRMatrix")
     return _Stored(matrix)
 
 
@@ -259,13 +248,10 @@ def function(rule: Callable[..., Tensor]) -> Mask:
     The rule gets integer tensors that broadcast against each other and returns a boolean tensor.
     """
     if not callable(rule):
-        expected = "a function of (q, k) or (b, h, q, k)"
-        raise DtypeError(op="function", argument="rule", got=type(rule), expected=expected)
+        raise DtypeError("function", "rule", type(rule), "a function of (q, k) or (b, h, q, k)")
     count = len(inspect.signature(rule).parameters)
     if count not in (2, 4):
-        raise ArgumentError(
-            op="function", argument="rule", got=f"{count} parameters", expected="(q, k) or (b, h, q, k)"
-        )
+        raise ArgumentError("function", "rule", f"{count} parameters", "(q, k) or (b, h, q, k)")
     return _Function(rule, count)
 
 
@@ -281,6 +267,4 @@ def as_mask(mask: Any) -> Mask:
         return from_dense(mask)
     if callable(mask):
         return function(mask)
-    raise DtypeError(
-        op="attention", argument="mask", got=type(mask), expected="a mask, a BSRMatrix, a boolean matrix or a function"
-    )
+    raise DtypeError("attention", "mask", type(mask), "a mask, a BSRMatrix, a boolean matrix or a function")

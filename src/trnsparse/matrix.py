@@ -124,9 +124,7 @@ class SparseMatrix(ABC):
         as_values("with_values", values)
         if values.shape != self.values.shape:
             expected = f"{tuple(self.values.shape)}, one for each entry of the pattern"
-            raise ArgumentError(
-                op="with_values", argument="shape of values", got=tuple(values.shape), expected=expected
-            )
+            raise ArgumentError("with_values", "shape of values", tuple(values.shape), expected)
 
     def _share(self, other: S) -> S:
         """Hand what was computed from the pattern to a matrix of the same pattern, which is returned."""
@@ -251,7 +249,7 @@ class SparseMatrix(ABC):
         if axis is None:
             return self.values.sum()
         if axis not in (0, 1, -1, -2):
-            raise ArgumentError(op="sum", argument="axis", got=axis, expected="None, 0 or 1, or from the end -2 or -1")
+            raise ArgumentError("sum", "axis", axis, "None, 0 or 1, or from the end -2 or -1")
         coo = self.to_coo()
         index, size = (coo.col, self.shape[1]) if axis in (0, -2) else (coo.row, self.shape[0])
         return coo.values.new_zeros(size).index_add(0, index, coo.values)
@@ -289,7 +287,7 @@ class SparseMatrix(ABC):
             other = from_numpy(other)
         if isinstance(other, Tensor) and other.ndim:
             if tuple(other.shape) != self.shape:
-                raise ArgumentError(op="mul", argument="shape", got={"a": self.shape, "b": tuple(other.shape)})
+                raise ArgumentError("mul", "shape", {"a": self.shape, "b": tuple(other.shape)})
             coo = self.to_coo()
             return coo.with_values(coo.values * other[coo.row, coo.col])
         return self.with_values(self.values * other)
@@ -343,21 +341,21 @@ def as_values(op: str, values: Any) -> Tensor:
     try:
         tensor = values if isinstance(values, Tensor) else from_numpy(np.array(values))
     except ValueError:
-        raise DtypeError(op=op, argument="values", got=type(values), expected="an array of numbers") from None
+        raise DtypeError(op, "values", type(values), "an array of numbers") from None
     if tensor.layout != torch.strided or tensor.is_nested:
-        raise DtypeError(op=op, argument="layout of values", got=tensor.layout, expected="a dense tensor")
+        raise DtypeError(op, "layout of values", tensor.layout, "a dense tensor")
     if tensor.dtype not in SUPPORTED:
         listed = ", ".join(str(dtype).removeprefix("torch.") for dtype in SUPPORTED)
-        raise DtypeError(op=op, argument="dtype of values", got=tensor.dtype, expected=f"one of {listed}")
+        raise DtypeError(op, "dtype of values", tensor.dtype, f"one of {listed}")
     return tensor
 
 
 def as_scipy(op: str, matrix: Any) -> Any:
     """Return a ``scipy.sparse`` matrix or array of two dimensions; refuse anything else."""
     if not sp.issparse(matrix):
-        raise DtypeError(op=op, argument="matrix", got=type(matrix), expected="a scipy.sparse matrix or array")
+        raise DtypeError(op, "matrix", type(matrix), "a scipy.sparse matrix or array")
     if matrix.ndim != 2:
-        raise ArgumentError(op=op, argument="shape", got=matrix.shape, expected="two dimensions")
+        raise ArgumentError(op, "shape", matrix.shape, "two dimensions")
     return matrix
 
 
@@ -377,7 +375,7 @@ def load(path: str | Path) -> SparseMatrix:
             name, _, dtype = str(file.get("format", "")).partition(" ")
             arrays = {key: from_numpy(file[key]) for key in file.files if key not in ("format", "shape")}
             if name not in kinds:
-                raise ArgumentError(op="load", argument="format", got=name, expected="one of " + ", ".join(kinds))
+                raise ArgumentError("load", "format", name, "one of " + ", ".join(kinds))
             shape = tuple(int(size) for size in file["shape"])
         values = arrays.pop("values")
         result: SparseMatrix = kinds[name](

@@ -194,7 +194,7 @@ def _same_place(op: str, a: SparseMatrix, b: SparseMatrix) -> None:
 
 def _same_shape(op: str, a: SparseMatrix, b: SparseMatrix) -> None:
     if a.shape != b.shape:
-        raise ArgumentError(op=op, argument="shape", got={"a": a.shape, "b": b.shape})
+        raise ArgumentError(op, "shape", {"a": a.shape, "b": b.shape})
 
 
 @array_function
@@ -221,7 +221,7 @@ def norm(a: SparseMatrixLike, ord: float | str = "fro") -> Tensor:  # noqa: A002
     if ord == 2:
         need_data("norm", coo.values)
         return _spectral(coo.to_csr())
-    raise ArgumentError(op="norm", argument="ord", got=ord, expected="'fro', 'max', 1, 2 or inf")
+    raise ArgumentError("norm", "ord", ord, "'fro', 'max', 1, 2 or inf")
 
 
 def _spectral(a: CSRMatrix) -> Tensor:
@@ -275,7 +275,7 @@ def kron(a: SparseMatrixLike, b: SparseMatrixLike) -> COOMatrix:
     x, y = a.to_coo(), b.to_coo()
     shape = (a.shape[0] * b.shape[0], a.shape[1] * b.shape[1])
     if max(shape) >= 1 << 63:
-        raise ArgumentError(op="kron", argument="shape", got=shape, expected="rows and columns below 2**63")
+        raise ArgumentError("kron", "shape", shape, "rows and columns below 2**63")
     row = (x.row[:, None] * b.shape[0] + y.row).flatten()
     col = (x.col[:, None] * b.shape[1] + y.col).flatten()
     return COOMatrix._rebuilt({"row": row, "col": col}, (x.values[:, None] * y.values).flatten(), shape).coalesce()

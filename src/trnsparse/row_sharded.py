@@ -134,11 +134,11 @@ def shard_rows(matrix: SparseMatrixLike, mesh: DeviceMesh | tuple[int, ...]) -> 
     if not isinstance(mesh, tuple):
         coordinate = mesh.get_coordinate()
         if coordinate is None:
-            raise ArgumentError(op="shard_rows", argument="mesh", got=mesh, expected="a mesh that this rank is part of")
+            raise ArgumentError("shard_rows", "mesh", mesh, "a mesh that this rank is part of")
         rank = coordinate[0]
         if matrix.device.type != mesh.device_type:
             got = {"matrix": matrix.device.type, "mesh": mesh.device_type}
-            raise ArgumentError(op="shard_rows", argument="device", got=got, hint="Move the matrix with .to(device)")
+            raise ArgumentError("shard_rows", "device", got, hint="Move the matrix with .to(device)")
     compressed = matrix if isinstance(matrix, BSRMatrix) else matrix.to_csr()
     cuts = chunks(matrix.shape[0], sizes[0])
     parts, touched = zip(*(_compact(_rows(compressed, start, size)) for start, size in cuts), strict=True)

@@ -86,8 +86,7 @@ def view(indptr: Tensor, indices: Tensor, values: Tensor, columns: int) -> View:
     if known is not None and known.address == address:
         return known
     if values.shape[0] != indices.shape[0]:
-        got = {"indices": indices.shape[0], "values": values.shape[0]}
-        raise ArgumentError(op="product", argument="length", got=got)
+        raise ArgumentError("product", "length", {"indices": indices.shape[0], "values": values.shape[0]})
     kind, (bm, bn) = (sp.bsr_array, values.shape[1:]) if values.ndim == 3 else (sp.csr_array, (1, 1))
     shape = ((indptr.shape[0] - 1) * bm, columns * bn)
     rows = kind((to_numpy(values), pattern.indices, pattern.indptr), shape=shape)

@@ -28,12 +28,7 @@ def schwarz_bounds(integrals: Tensor) -> Tensor:
     dense("schwarz_bounds", integrals=integrals)
     check.floating("schwarz_bounds", integrals=integrals)
     if integrals.ndim not in (2, 4) or len(set(integrals.shape)) > 1:
-        raise ArgumentError(
-            op="schwarz_bounds",
-            argument="shape of integrals",
-            got=tuple(integrals.shape),
-            expected="[n, n] or [n, n, n, n]",
-        )
+        raise ArgumentError("schwarz_bounds", "shape of integrals", tuple(integrals.shape), "[n, n] or [n, n, n, n]")
     equal = torch.einsum("ijij->ij", integrals) if integrals.ndim == 4 else integrals
     return equal.abs().sqrt()
 
@@ -152,7 +147,7 @@ def check_bounds(op: str, **bounds: Any) -> list[Tensor]:
     for name, value in bounds.items():
         dense(op, **{name: value})
         if value.is_complex() or value.dtype == torch.bool:
-            raise DtypeError(op=op, argument=f"dtype of {name}", got=value.dtype, expected="real numbers")
+            raise DtypeError(op, f"dtype of {name}", value.dtype, "real numbers")
         if value.is_meta:
             # planning runs on shapes
             continue
@@ -172,12 +167,12 @@ def check_bounds(op: str, **bounds: Any) -> list[Tensor]:
 
 def _square(op: str, bounds: Tensor) -> None:
     if bounds.ndim != 2 or bounds.shape[0] != bounds.shape[1]:
-        raise ArgumentError(op=op, argument="shape of bounds", got=tuple(bounds.shape), expected="[n, n]")
+        raise ArgumentError(op, "shape of bounds", tuple(bounds.shape), "[n, n]")
 
 
 def as_threshold(op: str, threshold: float) -> float:
     """Return a threshold as a number that is not negative."""
     limit = float(check.coefficient(op, "threshold", threshold, torch.float64).real)
     if not limit >= 0:
-        raise ArgumentError(op=op, argument="threshold", got=threshold, expected="a number that is not negative")
+        raise ArgumentError(op, "threshold", threshold, "a number that is not negative")
     return limit

@@ -86,8 +86,7 @@ def finished(op: str, epilogue: Callable[[Tensor], Tensor], result: Tensor) -> T
     changed = epilogue(result)
     if not isinstance(changed, Tensor) or changed.shape != result.shape or changed.dtype != result.dtype:
         got = f"{changed.dtype} {tuple(changed.shape)}" if isinstance(changed, Tensor) else type(changed)
-        expected = f"{result.dtype} {tuple(result.shape)}"
-        raise ArgumentError(op=op, argument="what epilogue returns", got=got, expected=expected)
+        raise ArgumentError(op, "what epilogue returns", got, f"{result.dtype} {tuple(result.shape)}")
     return changed
 
 

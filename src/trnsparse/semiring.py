@@ -61,11 +61,11 @@ def spmm_op(
     dtype = same_kind("spmm_op", a=a, b=b)
     check.option("spmm_op", "add", add, ("sum", "prod", "amax", "amin"))
     if add != "sum" and dtype.is_complex:
-        raise ArgumentError(op="spmm_op", argument="add", got=add, expected="'sum' for complex matrices")
+        raise ArgumentError("spmm_op", "add", add, "'sum' for complex matrices")
     if empty is not None:
         check.coefficient("spmm_op", "empty", empty, dtype)
     if b.ndim not in (1, 2):
-        raise ArgumentError(op="spmm_op", argument="shape of b", got=tuple(b.shape), expected="[K] or [K, N]")
+        raise ArgumentError("spmm_op", "shape of b", tuple(b.shape), "[K] or [K, N]")
     check.same_device("spmm_op", a=a.values, b=b)
     rows = applied(operation("spmm_op", trans), a).to_csr()
     check.equal("spmm_op", "K", hint="Transpose a with trans=True?", a=rows.shape[1], b=b.shape[0])
@@ -88,7 +88,7 @@ def _reduced(
         wanted = (len(coo.col[part]), n)
         if not isinstance(terms, Tensor) or tuple(terms.shape) != wanted:
             got = tuple(terms.shape) if isinstance(terms, Tensor) else type(terms)
-            raise ArgumentError(op="spmm_op", argument="shape of what multiply returns", got=got, expected=str(wanted))
+            raise ArgumentError("spmm_op", "shape of what multiply returns", got, str(wanted))
         row = coo.row[part].unsqueeze(1).expand(wanted)
         if add == "sum":
             result = result.index_add(0, coo.row[part], terms)

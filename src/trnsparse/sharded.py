@@ -81,7 +81,7 @@ def _spmv(team: Team, a: RowSharded, x: Part, y: Part | None, trans: Any, out: P
 def _one_mesh(op: str, team: Team, a: RowSharded) -> None:
     mesh = getattr(team, "mesh", None)
     if sizes_of(a.mesh) != team.shape or (mesh is not None and a.mesh != mesh):
-        raise ArgumentError(op=op, argument="mesh", got={"a": a.mesh, "b": mesh or team.shape}, hint="Use one mesh")
+        raise ArgumentError(op, "mesh", {"a": a.mesh, "b": mesh or team.shape}, hint="Use one mesh")
 
 
 def _needed(team: Team, a: RowSharded, b: Part, axis: int) -> Part:

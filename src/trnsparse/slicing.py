@@ -49,7 +49,7 @@ def _keys(key: Any) -> tuple[Any, Any]:
         at = next(n for n, x in enumerate(keys) if x is Ellipsis)
         keys = (*keys[:at], *(WHOLE,) * (3 - len(keys)), *keys[at + 1 :])
     if len(keys) not in (1, 2) or any(x is None or x is Ellipsis for x in keys):
-        raise ArgumentError(op="getitem", argument="index", got=key, expected="one for rows, or one each for both axes")
+        raise ArgumentError("getitem", "index", key, "one for rows, or one each for both axes")
     return keys[0], keys[1] if len(keys) == 2 else WHOLE
 
 
@@ -62,13 +62,13 @@ def _tensor(matrix: SparseMatrix, key: Any) -> Tensor:
     try:
         return torch.as_tensor(key, device=matrix.device)
     except (TypeError, ValueError, RuntimeError):
-        raise ArgumentError(op="getitem", argument="index", got=key, expected="integers, a slice or a mask") from None
+        raise ArgumentError("getitem", "index", key, "integers, a slice or a mask") from None
 
 
 def _index(matrix: SparseMatrix, key: int, axis: int) -> int:
     size = matrix.shape[axis]
     if not -size <= key < size:
-        raise ArgumentError(op="getitem", argument=f"index of axis {axis}", got=key, expected=f"below {size}")
+        raise ArgumentError("getitem", f"index of axis {axis}", key, f"below {size}")
     return key % size
 
 
@@ -130,15 +130,13 @@ def _chosen(matrix: SparseMatrix, key: Any, axis: int) -> Any:
     index = index.long() if index.numel() == 0 and not isinstance(key, Tensor) else index
     if index.dtype == torch.bool:
         if index.numel() != size:
-            raise ArgumentError(op="getitem", argument="length of the mask", got=index.numel(), expected=str(size))
+            raise ArgumentError("getitem", "length of the mask", index.numel(), str(size))
         return index.nonzero().flatten()
     if index.dtype.is_floating_point or index.dtype.is_complex:
-        raise ArgumentError(op="getitem", argument="index", got=key, expected="integers, a slice or a mask")
+        raise ArgumentError("getitem", "index", key, "integers, a slice or a mask")
     bad = (index < -size) | (index >= size)
     if bool(bad.any()):
-        raise ArgumentError(
-            op="getitem", argument=f"index of axis {axis}", got=int(index[bad][0]), expected=f"below {size}"
-        )
+        raise ArgumentError("getitem", f"index of axis {axis}", int(index[bad][0]), f"below {size}")
     return index.long() % max(size, 1)
 
 

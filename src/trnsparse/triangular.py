@@ -59,7 +59,7 @@ def solve_triangular(
     check.floating("solve_triangular", b=b)
     check.equal("solve_triangular", "N", rows=a.shape[0], columns=a.shape[1], b=b.shape[0] if b.ndim else 1)
     if b.ndim not in (1, 2):
-        raise ArgumentError(op="solve_triangular", argument="shape of b", got=tuple(b.shape), expected="[N] or [N, K]")
+        raise ArgumentError("solve_triangular", "shape of b", tuple(b.shape), "[N] or [N, K]")
     need_data("solve_triangular", a.values, b)
     kind = operation("solve_triangular", trans)
     rows = a.to_csr()
