@@ -1,5 +1,6 @@
 """Tables of cheap cases as one item each."""
 
+import functools
 import inspect
 
 # Failures shown: what fails for one function often fails for all.
@@ -14,12 +15,13 @@ def together(names, values):
         values: a value, or a tuple of values, for each case; fixtures are the same for all.
     """
     arguments = (names,) if isinstance(names, str) else tuple(names)
+    cases = [dict(zip(arguments, (value,) if isinstance(names, str) else value, strict=True)) for value in values]
 
     def decorate(test):
+        @functools.wraps(test)
         def every(**fixtures):
             failures = []
-            for value in values:
-                case = dict(zip(arguments, (value,) if isinstance(names, str) else value, strict=True))
+            for case in cases:
                 try:
                     test(**case, **fixtures)
                 except Exception as error:  # noqa: BLE001
@@ -32,7 +34,6 @@ def together(names, values):
 
         parameters = inspect.signature(test).parameters
         kept = [parameter for name, parameter in parameters.items() if name not in arguments]
-        every.__name__, every.__doc__, every.__module__ = test.__name__, test.__doc__, test.__module__
         every.__signature__ = inspect.Signature(kept)
         return every
 

@@ -1,8 +1,5 @@
 """A bench for single instructions: arrays become tiles, a body works on them, tiles become arrays."""
 
-import functools
-import inspect
-
 import numpy as np
 import pytest
 
@@ -63,26 +60,3 @@ def refused(error, rule, body, *inputs, says=(), **options):
 def rng(seed=0):
     """A seeded generator."""
     return np.random.default_rng(seed)
-
-
-def each(names, values, **_):
-    """Like ``pytest.mark.parametrize``, with all values in one item; a failure says which case it was."""
-    keys = [n.strip() for n in names.split(",")] if isinstance(names, str) else list(names)
-    cases = [dict(zip(keys, v if len(keys) > 1 else (v,), strict=True)) for v in values]
-
-    def decorate(test):
-        @functools.wraps(test)
-        def run_all(*args, **kwargs):
-            for case in cases:
-                try:
-                    test(*args, **kwargs, **case)
-                except Exception as error:
-                    error.add_note(f"case {case}")
-                    raise
-
-        signature = inspect.signature(test)
-        others = [p for name, p in signature.parameters.items() if name not in keys]
-        run_all.__signature__ = signature.replace(parameters=others)
-        return run_all
-
-    return decorate

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from tests.trnsim.kernels import each, refused, rng, run
+from tests.together import together
+from tests.trnsim.kernels import refused, rng, run
 from tests.trnsim.test_scalar import COLUMN, OUT, REFERENCE, ULP, X
 from trnsim import isa as nisa
 from trnsim import language as nl
@@ -24,7 +25,7 @@ STAGES = [
 ]
 
 
-@each(("op0", "op1", "formula", "flags"), STAGES)
+@together(("op0", "op1", "formula", "flags"), STAGES)
 @pytest.mark.parametrize("columns", [False, True])
 def test_activate2_stages(op0, op1, formula, flags, columns):
     x, a, b = (rng(i).uniform(-2, 2, shape).astype(np.float32) for i, shape in enumerate([(64, 6), (64, 1), (64, 1)]))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.trnsim.kernels import each
+from tests.together import together
 from trnsim.errors import NotModelled, WrongArgument, WrongDtype, WrongEngine
 from trnsim.isa import alu
 from trnsim.isa.words import bits, immediate_bits, resize
@@ -84,13 +84,13 @@ def test_the_table_is_the_references():
         assert found.since == (4 if name in ("abs_max", "abs_min", "square", "relu") else 2)
 
 
-@each("name", [*BITVEC, *ARITHMETIC, *UNARY])
+@together("name", [*BITVEC, *ARITHMETIC, *UNARY])
 def test_functions_and_strings_name_an_operator(name):
     for spelling in (named(name), name, f"nl.{name}", f"nki.language.{name}", alu.OPERATORS[name]):
         assert alu.operator(spelling).name == name
 
 
-@each(
+@together(
     ("spelling", "name"),
     [
         (np.add, "add"),
@@ -114,7 +114,7 @@ def test_numpy_and_python_spellings(spelling, name):
     assert alu.operator(spelling).name == name
 
 
-@pytest.mark.parametrize(
+@together(
     ("op", "teaches"),
     [
         (np.divide, "reciprocal"),
@@ -124,7 +124,6 @@ def test_numpy_and_python_spellings(spelling, name):
         (None, "nl.add"),
         ("nonsense", "nl.add"),
     ],
-    ids=str,
 )
 def test_what_no_engine_computes_is_refused_with_a_way_out(op, teaches):
     with pytest.raises(WrongArgument) as caught:

@@ -13,7 +13,7 @@ import pytest
 
 import trnsim
 import trnsim.collectives
-from tests.trnsim.kernels import each
+from tests.together import together
 from trnsim import isa, language
 from trnsim._lint.reference import COLLECTIVES, ENUM_MEMBERS, ISA, LANGUAGE, TENSOR, TILE_SIZE, rows
 from trnsim.errors import HardwareLimit
@@ -56,7 +56,6 @@ SPACES = {
 
 
 ALL = [(space, *row) for space, (_, block) in SPACES.items() for row in rows(block)]
-IDS = [f"{space}.{name}" for space, name, *_ in ALL]
 
 
 def found(space, name):
@@ -80,7 +79,7 @@ def test_the_lists_are_complete():
     }
 
 
-@each(("space", "name", "version", "kind", "parameters"), ALL, ids=IDS)
+@together(("space", "name", "version", "kind", "parameters"), ALL)
 def test_every_name_exists_with_its_parameters(space, name, version, kind, parameters):
     thing = found(space, name)
     if kind == "class":
@@ -92,7 +91,7 @@ def test_every_name_exists_with_its_parameters(space, name, version, kind, param
             assert ours[: len(parameters)] == parameters, f"{name}{inspect.signature(thing)}"
 
 
-@each("name", [n for space, n, *_ in ALL if space in ("nki.language", "nki.isa", "nki.collectives")])
+@together("name", [n for space, n, *_ in ALL if space in ("nki.language", "nki.isa", "nki.collectives")])
 def test_instructions_know_their_first_generation(name):
     things = [getattr(m, name, None) for m in (language, isa) if name not in DEPRECATED]
     for thing in things:
@@ -100,7 +99,7 @@ def test_instructions_know_their_first_generation(name):
             assert getattr(thing, "__nki_since__", 2) == generation(name)
 
 
-@pytest.mark.parametrize("name", ENUMS)
+@together("name", ENUMS)
 def test_enums_have_the_references_members(name):
     assert {m.name: m.value for m in getattr(isa, name)} == ENUMS[name]
     assert set(ENUM_MEMBERS[name].split()) == ENUMS[name].keys()
@@ -116,7 +115,7 @@ def test_public_lists_name_what_exists():
             assert name in SPACES[space][0].__all__ or name in DEPRECATED
 
 
-@pytest.mark.parametrize("name", sorted(n for n in DEPRECATED if n.endswith("_engine")))
+@together("name", sorted(n for n in DEPRECATED if n.endswith("_engine")))
 def test_engine_constants_warn(name):
     with pytest.warns(DeprecationWarning, match=f"nki.isa.engine.{name.removesuffix('_engine')}"):
         assert getattr(isa, name) is isa.engine[name.removesuffix("_engine")]

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import trnsim
-from tests.trnsim.kernels import each
+from tests.together import together
 from trnsim import isa as nisa
 from trnsim import language as nl
 from trnsim.errors import KernelError, ReadUninitialized, WrongArgument, WrongBuffer, WrongDtype, WrongShape
@@ -63,7 +63,7 @@ def run(kernel, *args, **options):
 # kinds and dtypes
 
 
-@each("dtype", [*DTYPES, "float8_e4m3", "float8_e8m0fnu", "bool"])
+@together("dtype", [*DTYPES, "float8_e4m3", "float8_e8m0fnu", "bool"])
 def test_numpy_in_numpy_out(dtype):
     x = np.arange(1, 13).reshape(3, 4).astype(np.float32).astype(np_dtype(dtype))
     made = run(copy_kernel, x)
@@ -72,7 +72,7 @@ def test_numpy_in_numpy_out(dtype):
     assert made.tobytes() == x.tobytes()
 
 
-@each("dtype", [*DTYPES, "bool", "float8_e8m0fnu"])
+@together("dtype", [*DTYPES, "bool", "float8_e8m0fnu"])
 def test_torch_in_torch_out(dtype):
     values = torch.arange(1, 13, dtype=torch.float32).reshape(3, 4)
     x = values.to(torch.int32).to(getattr(torch, dtype)) if dtype.startswith("u") else values.to(getattr(torch, dtype))
@@ -95,7 +95,7 @@ def test_a_dtype_torch_lacks_comes_back_as_float32():
     assert made.tolist() == [[1.0, 1.5, -240.0]]
 
 
-@pytest.mark.parametrize(
+@together(
     ("value", "kind", "hint"),
     [
         (np.zeros((2, 2)), "float64", "float32"),

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import trnsim
+from tests.together import together
 from trnsim import isa, language
 from trnsim.errors import WrongArgument
 
@@ -21,7 +22,7 @@ def told(use, error=WrongArgument):
     return caught.value
 
 
-@pytest.mark.parametrize(
+@together(
     ("use", "label", "parts"),
     [
         (
@@ -35,7 +36,6 @@ def told(use, error=WrongArgument):
         (lambda x, t: language.add(t, t, None, 3), "nl.add", ("but 4 were given", "nl.add(x, y, dtype=None)")),
         (lambda x, t: language.zeros((4, 4)), "nl.zeros", ("'dtype'", "nl.zeros(shape, dtype, buffer=sbuf, name='')")),
     ],
-    ids=["mask", "mask of an instruction", "no dst", "too few", "too many", "creation"],
 )
 def test_a_call_that_does_not_fit_is_answered_with_one_that_does(use, label, parts):
     error = told(use)
@@ -52,7 +52,7 @@ def test_a_type_error_of_the_kernels_own_passes_through():
     assert "len()" in str(told(lambda x, t: own(), TypeError))
 
 
-@pytest.mark.parametrize(
+@together(
     ("module", "name", "says"),
     [
         (language, "loda", "'nki.language' has no attribute 'loda'; it has load"),
@@ -67,7 +67,7 @@ def test_unknown_names_say_what_there_is(module, name, says):
     assert "test_calls.py:" in str(error)
 
 
-@pytest.mark.parametrize(
+@together(
     "use",
     [
         np.exp,
@@ -78,7 +78,6 @@ def test_unknown_names_say_what_there_is(module, name, says):
         lambda t: np.float32(2) * t,
         lambda t: t * np.float32(2),
     ],
-    ids=["exp", "asarray", "float", "int", "add", "scalar times tensor", "tensor times scalar"],
 )
 def test_numpy_and_python_cannot_compute_with_a_tensor(use):
     error = told(lambda x, t: use(t))
@@ -88,7 +87,7 @@ def test_numpy_and_python_cannot_compute_with_a_tensor(use):
     assert "test_calls.py:" in error.line
 
 
-@pytest.mark.parametrize(
+@together(
     ("name", "says"),
     [("T", "nl.transpose"), ("astype", "nl.copy(t, dtype=…)"), ("sum", "nl.sum(t, axis=…)"), ("item", "trnsim.probe")],
 )
@@ -123,15 +122,13 @@ def test_functions_of_the_language_need_a_kernel():
     assert caught.value.rule == "no-session"
 
 
-@pytest.mark.parametrize(
-    ("name", "meant"), [("mul", "multiply"), ("sub", "subtract"), ("pow", "power"), ("recip", "reciprocal")]
-)
+@together(("name", "meant"), [("mul", "multiply"), ("sub", "subtract"), ("pow", "power"), ("recip", "reciprocal")])
 def test_names_of_other_libraries_are_answered_with_nkis(name, meant):
     with pytest.raises(AttributeError, match=f"has no attribute '{name}'; it has {meant}"):
         getattr(language, name)
 
 
-@pytest.mark.parametrize("op", [np.exp, np.tanh, np.sqrt, np.sin])
+@together("op", [np.exp, np.tanh, np.sqrt, np.sin])
 def test_functions_of_numpy_are_no_activations(op):
     error = told(lambda x, t: isa.activation(dst=t, data=t, op=op))
     assert error.rule == "activation-function"

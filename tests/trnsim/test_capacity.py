@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import trnsim
+from tests.together import together
 from trnsim import isa as nisa
 from trnsim import language as nl
 from trnsim.errors import CapacityError
@@ -155,7 +156,7 @@ SIDE_BY_SIDE = [
 ]
 
 
-@pytest.mark.parametrize(("rows", "elements", "count", "fits"), SIDE_BY_SIDE)
+@together(("rows", "elements", "count", "fits"), SIDE_BY_SIDE)
 def test_small_tensors_lie_side_by_side_in_halves_and_quadrants(rows, elements, count, fits):
     def kernel(x):
         tiles = []

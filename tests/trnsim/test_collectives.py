@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import trnsim
-from tests.trnsim.kernels import each
+from tests.together import together
 from trnsim import collectives as ncc
 from trnsim import isa as nisa
 from trnsim import language as nl
@@ -513,7 +513,7 @@ WRONG = [
 ]
 
 
-@each(("error", "rule", "kernel"), WRONG, ids=[f"{i}-{rule}" for i, (_, rule, _) in enumerate(WRONG)])
+@together(("error", "rule", "kernel"), WRONG)
 def test_wrong_calls_are_refused(error, rule, kernel):
     found = refused(error, rule, kernel, 2, trnsim.per_rank(shards(2, (4, 4))), ReplicaGroup([[0, 1]]), lint="off")
     assert found.kernel == "kernel"
@@ -529,7 +529,7 @@ def test_priorities_are_levels_of_trn3():
     refused(WrongArgument, "priority", bad, 2, xs, ReplicaGroup([[0, 1]]), target="trn3", lint="off")
 
 
-@pytest.mark.parametrize(
+@together(
     ("rule", "groups"),
     [
         ("replica-group", None),

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import trnsim
-from tests.trnsim.kernels import each
+from tests.together import together
 from trnsim import isa as nisa
 from trnsim import language as nl
 from trnsim.errors import (
@@ -298,7 +298,7 @@ def test_cores_must_name_the_same_tensor():
     refused(WrongArgument, "barrier-data", kernel, X, says=("core 0 synchronises on a", "core 1 on b"), lint="off")
 
 
-@each(
+@together(
     ("error", "rule", "call"),
     [
         (WrongBuffer, "buffer", lambda t, out: nisa.core_barrier(t, (0, 1))),
@@ -342,7 +342,7 @@ def test_meeting_needs_two_cores_and_trn2(instruction):
 
 @pytest.mark.parametrize("target", ["trn2", "trn3"])
 @pytest.mark.parametrize("mode", [dma_engine.dma, dma_engine.gpsimd_dma, "gpsimd_dma"])
-@each("dtype", ["float32", "bfloat16", "int8", "uint16"])
+@together("dtype", ["float32", "bfloat16", "int8", "uint16"])
 def test_sendrecv_swaps_tiles(dtype, mode, target):
     import ml_dtypes
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import trnsim
+from tests.together import together
 from trnsim import collectives as ncc
 from trnsim import isa as nisa
 from trnsim import language as nl
@@ -285,7 +286,7 @@ def sine_reach():
 LISTED = re.findall(r"^\| `([\w-]+)` \|", PAGE.read_text(), re.M)
 
 
-@pytest.mark.parametrize("name", LISTED)
+@together("name", LISTED)
 def test_the_page_tells_the_truth(name, capsys):
     shown = globals()[name.replace("-", "_")]
     with warnings.catch_warnings():

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import trnsim
-from tests.trnsim.kernels import TARGETS, each, refused, rng, run
+from tests.together import together
+from tests.trnsim.kernels import TARGETS, refused, rng, run
 from trnsim import isa, language
 from trnsim.errors import (
     HardwareLimit,
@@ -58,7 +59,7 @@ def bits(x):
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@each("name", NAMES)
+@together("name", NAMES)
 def test_equal_dtypes_keep_every_bit_through_all_memories(name, target):
     x = nasty((37, 11), dtype(name))
 
@@ -86,8 +87,8 @@ def through_f32(x, kind):
     return np.clip(np.nan_to_num(nearest, nan=0, posinf=info.max, neginf=info.min), info.min, info.max).astype(kind)
 
 
-@each("second", NAMES)
-@pytest.mark.parametrize("first", NAMES)
+@together("second", NAMES)
+@together("first", NAMES)
 def test_different_dtypes_convert_through_fp32(first, second):
     if first == second:
         return
@@ -417,7 +418,7 @@ def test_on_chip_run_time_offsets_stay_within_the_partition():
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@each("mode", [None, 0, 3, "swdge", dge_mode.none, dge_mode.swdge])
+@together("mode", [None, 0, 3, "swdge", dge_mode.none, dge_mode.swdge])
 def test_descriptor_modes_change_no_value(target, mode):
     def body(x, out):
         isa.dma_copy(dst=out, src=x, dge_mode=mode)
@@ -461,7 +462,7 @@ MODES = [
 ]
 
 
-@pytest.mark.parametrize(("body", "target", "error", "rule", "says"), MODES)
+@together(("body", "target", "error", "rule", "says"), MODES)
 def test_modes_a_target_lacks_are_refused(body, target, error, rule, says):
     refused(error, rule, body, table(), out=[((16, 6), F32)], target=target, says=says)
 
@@ -545,7 +546,7 @@ COPIES = [
 ]
 
 
-@pytest.mark.parametrize(("body", "options", "error", "rule", "says"), COPIES)
+@together(("body", "options", "error", "rule", "says"), COPIES)
 def test_dma_copy_refuses(body, options, error, rule, says):
     refused(error, rule, body, table(), says=says, **options)
 
@@ -666,7 +667,7 @@ def test_computing_on_gathered_rows_directly_is_refused():
 # -- sums ---------------------------------------------------------------------------------------------------------
 
 
-@each("count", [1, 2, 16])
+@together("count", [1, 2, 16])
 @pytest.mark.parametrize("kind", [F32, BF16, I32], ids=str)
 def test_dma_compute_sums_in_fp32(kind, count):
     parts = [(rng(i).standard_normal((8, 6)) * 50).astype(np.float32).astype(kind) for i in range(count)]
@@ -771,7 +772,7 @@ SUMS = [
 ]
 
 
-@each(("body", "error", "rule", "says"), SUMS)
+@together(("body", "error", "rule", "says"), SUMS)
 def test_dma_compute_refuses(body, error, rule, says):
     refused(error, rule, body, table(), column([0, 1, 2, 3]), out=[((4, 6), F32)], says=says)
 
@@ -838,15 +839,15 @@ def flip(**options):
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("name", ["float32", "bfloat16", "float16", "int32", "uint16"])
-@each("shape", SHAPES, ids=str)
+@together("name", ["float32", "bfloat16", "float16", "int32", "uint16"])
+@together("shape", SHAPES)
 def test_dma_transpose_moves_every_bit(shape, name, target):
     x = nasty(shape, dtype(name))
     out = trnsim.simulate(flip(), target=target, lint="off")(x)
     np.testing.assert_array_equal(bits(out), bits(x.transpose(AXES[len(shape)])))
 
 
-@pytest.mark.parametrize("shape", [(16, 128), (16, 3), (8, 2, 100), (1, 5, 16, 64), (16, 7, 1, 128)])
+@together("shape", [(16, 128), (16, 3), (8, 2, 100), (1, 5, 16, 64), (16, 7, 1, 128)])
 def test_hardware_descriptors_transpose_the_shapes_they_know(shape):
     x = nasty(shape, BF16)
     out = trnsim.simulate(flip(dge_mode=dge_mode.hwdge, axes=AXES[len(shape)]), lint="off")(x)
@@ -874,7 +875,7 @@ def gathered(shape, count, **options):
 
 
 @pytest.mark.parametrize("target", ["trn2", "trn3"])
-@each(
+@together(
     ("shape", "index", "count"),
     [
         ((300, 100), (128, 1), 128),
@@ -955,7 +956,7 @@ FLIPS = [
 ]
 
 
-@each(("body", "options", "error", "rule", "says"), FLIPS)
+@together(("body", "options", "error", "rule", "says"), FLIPS)
 def test_dma_transpose_refuses(body, options, error, rule, says):
     found = refused(error, rule, body, says=says, **options)
     assert found.instruction == "dma_transpose"
@@ -996,7 +997,7 @@ GATHER_FLIPS = [
 ]
 
 
-@each(("body", "options", "error", "rule", "says"), GATHER_FLIPS)
+@together(("body", "options", "error", "rule", "says"), GATHER_FLIPS)
 def test_gathering_transposes_refuse(body, options, error, rule, says):
     refused(error, rule, body, says=says, **options)
 
@@ -1041,7 +1042,7 @@ def test_gathers_and_scatters_with_any_row_numbers(data, rows, columns, count, k
 
 
 @pytest.mark.parametrize("outside", [99, -1])
-@each("what", ["gather", "scatter", "both", "add_from", "add_to", "transpose", "scalar"])
+@together("what", ["gather", "scatter", "both", "add_from", "add_to", "transpose", "scalar"])
 def test_a_transfer_of_which_every_row_is_skipped_moves_nothing(what, outside):
     skip = isa.oob_mode.skip
 

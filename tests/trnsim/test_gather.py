@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.trnsim.kernels import each, refused, rng, run
+from tests.together import together
+from tests.trnsim.kernels import refused, rng, run
 from trnsim import isa as nisa
 from trnsim import language as nl
 from trnsim.errors import (
@@ -25,7 +26,7 @@ pytestmark = pytest.mark.sim
 BF16 = ml_dtypes.bfloat16
 
 
-@each("each", [1, 2, 4, 8, 16, 32])
+@together("each", [1, 2, 4, 8, 16, 32])
 @pytest.mark.parametrize("valid", [None, 17, 5])
 def test_local_gather_per_group_of_sixteen(each, valid):
     x = rng().standard_normal((48, 64, 2)).astype(np.float32)

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.trnsim.kernels import TARGETS, each, refused, rng, run
+from tests.together import together
+from tests.trnsim.kernels import TARGETS, refused, rng, run
 from trnsim import isa as nisa
 from trnsim import language as nl
 from trnsim.errors import (
@@ -55,7 +56,7 @@ def test_iota_counts_in_wrapping_32_bit_integers(pattern, offset, multiplier, pa
     np.testing.assert_array_equal(got, affine(pattern, partitions, offset, multiplier))
 
 
-@pytest.mark.parametrize("dtype", [nl.float32, nl.bfloat16, nl.int16, nl.uint8, nl.float16, nl.uint32], ids=str)
+@together("dtype", [nl.float32, nl.bfloat16, nl.int16, nl.uint8, nl.float16, nl.uint32])
 def test_iota_converts_to_any_dtype(dtype):
     got = run(lambda out: nisa.iota(out, [[1, 300]], 5), out=[((3, 300), dtype)])
     want = np.arange(5, 305)
@@ -101,7 +102,7 @@ COMPARE = {
 }
 
 
-@each("op", COMPARE)
+@together("op", COMPARE)
 @pytest.mark.parametrize("target", TARGETS)
 def test_affine_select_compares_an_affine_value_with_zero(op, target):
     x = rng().standard_normal((64, 4, 8)).astype(np.float32)
@@ -161,7 +162,7 @@ def test_affine_select_constraints():
     refused(WrongBuffer, "buffer", body(), x, out=out, psum=(0,), says="psum")
 
 
-@each(("op", "fold"), [("add", np.sum), ("maximum", np.max), ("average", np.mean)])
+@together(("op", "fold"), [("add", np.sum), ("maximum", np.max), ("average", np.mean)])
 @pytest.mark.parametrize("dtype", [np.float32, BF16, np.int16], ids=lambda d: np.dtype(d).name)
 def test_tensor_partition_reduce(op, fold, dtype):
     x = rng().integers(-50, 50, (96, 3, 7)).astype(dtype)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import trnsim
+from tests.together import together
 from trnsim import isa as nisa
 from trnsim import language as nl
 from trnsim import typing as nt
@@ -299,7 +300,7 @@ def test_schedules_add_up():
     assert kernel.schedule == (("second", ("first",)), ("store", ("third",)))
 
 
-@pytest.mark.parametrize(
+@together(
     ("rule", "edges", "says"),
     [
         ("schedule-name", [("fourth", "first")], "fourth"),

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 from scipy import special
 
-from tests.trnsim.kernels import TARGETS, each, refused, rng
+from tests.together import together
+from tests.trnsim.kernels import TARGETS, refused, rng
 from tests.trnsim.test_language_maths import call
 from trnsim import language as nl
 from trnsim.errors import WrongArgument, WrongBuffer
@@ -45,7 +46,7 @@ SMOOTH = {
 }
 
 
-@each("name", SMOOTH)
+@together("name", SMOOTH)
 @pytest.mark.parametrize("target", TARGETS)
 def test_functions_of_any_value(name, target):
     x = rng().uniform(-6, 6, (64, 3, 7)).astype(np.float32)
@@ -115,7 +116,7 @@ def test_rounding_of_every_size(name):
     assert call(lambda t: getattr(nl, name)(t, dtype=nl.int32), x[1:]).dtype == np.int32
 
 
-@each("name", [*SMOOTH, "sqrt", "sin", "floor"])
+@together("name", [*SMOOTH, "sqrt", "sin", "floor"])
 def test_result_dtype_is_the_inputs_or_the_one_asked_for(name):
     fn = getattr(nl, name)
     x = rng().uniform(0.5, 3, (4, 6)).astype(BF16)

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.trnsim.kernels import each, refused, rng, run
+from tests.together import together
+from tests.trnsim.kernels import refused, rng, run
 from trnsim import isa as nisa
 from trnsim import language as nl
 from trnsim.errors import WrongArgument, WrongBuffer, WrongDtype, WrongEngine, WrongShape
@@ -55,7 +56,7 @@ BITS = {
 }
 
 
-@each("name", ARITHMETIC)
+@together("name", ARITHMETIC)
 def test_arithmetic_of_tiles_numbers_and_columns(name):
     fn, reference = getattr(nl, name), ARITHMETIC[name]
     x, y = (rng(i).integers(-3, 4, (32, 5, 6)).astype(np.float32) for i in (1, 2))
@@ -76,7 +77,7 @@ def test_arithmetic_of_tiles_numbers_and_columns(name):
         np.testing.assert_array_equal(got, want.astype(np.float32))
 
 
-@each("name", BITS)
+@together("name", BITS)
 @pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.uint32], ids=lambda d: d.__name__)
 def test_bits_are_exact(name, dtype):
     fn, reference = getattr(nl, name), BITS[name]
@@ -158,7 +159,7 @@ PROMOTIONS = [
 ]
 
 
-@each(("a", "b", "wanted"), PROMOTIONS, ids=str)
+@together(("a", "b", "wanted"), PROMOTIONS)
 def test_two_dtypes_promote(a, b, wanted):
     assert promote(a, b) is wanted or promote(a, b) == wanted
     assert str(promote(b, a)) == str(wanted)

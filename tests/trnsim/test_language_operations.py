@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 import trnsim
-from tests.trnsim.kernels import TARGETS, each, refused, rng, run
+from tests.together import together
+from tests.trnsim.kernels import TARGETS, refused, rng, run
 from tests.trnsim.test_language_maths import call
 from tests.trnsim.test_random import uniform
 from trnsim import isa as nisa
@@ -48,7 +49,7 @@ def test_load_converts_and_transposes():
     np.testing.assert_array_equal(turned, x.T.astype(np.float16))
 
 
-@each("target", TARGETS)
+@together("target", TARGETS)
 @pytest.mark.parametrize("dtype", [np.float32, BF16, np.int8], ids=lambda d: np.dtype(d).name)
 def test_a_transposed_load_is_the_dma_transpose_where_there_is_one(target, dtype):
     def kernel(x):
@@ -126,7 +127,7 @@ def test_expand_dims_is_a_view():
     refused(WrongArgument, "axis", lambda t: nl.expand_dims(t, 4), x, says="4")
 
 
-@each(
+@together(
     ("source", "shape"),
     [
         ((1, 64), (128, 64)),

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import special
 
-from tests.trnsim.kernels import TARGETS, each, refused, rng
+from tests.together import together
+from tests.trnsim.kernels import TARGETS, refused, rng
 from tests.trnsim.test_language_maths import call
 from trnsim import language as nl
 from trnsim.errors import WrongArgument
@@ -46,7 +47,7 @@ def test_reductions_of_the_last_dimensions(name, partitions, shape, reduced, kee
     np.testing.assert_allclose(got, want, rtol=2e-5, atol=2e-7)
 
 
-@pytest.mark.parametrize("name", FOLDS)
+@together("name", FOLDS)
 def test_reduction_dtypes(name):
     x = rng().uniform(0.5, 2, (4, 6)).astype(BF16)
     assert call(lambda t: getattr(nl, name)(t, 1), x).dtype == BF16
@@ -59,7 +60,7 @@ def test_all():
     assert call(lambda t: nl.all(t, 1, dtype=nl.uint8), x).dtype == np.uint8
 
 
-@pytest.mark.parametrize("axis", [0, (0, 1), (1,), 3, (), "1"])
+@together("axis", [0, (0, 1), (1,), 3, (), "1"])
 def test_axes_that_are_not_the_last(axis):
     x = np.ones((4, 3, 2), np.float32)
     found = refused(WrongArgument, "reduce-axis", lambda t: nl.sum(t, axis), x, says="axis")
@@ -67,7 +68,7 @@ def test_axes_that_are_not_the_last(axis):
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@each(
+@together(
     ("shape", "axis"), [((128, 50), 1), ((128, 50), -1), ((16, 4, 9), (1, 2)), ((16, 4, 9), 2), ((1, 3, 4, 5), (2, 3))]
 )
 def test_softmax(target, shape, axis):

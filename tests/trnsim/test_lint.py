@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import trnsim
+from tests.together import together
 from trnsim.cli import main
 from trnsim.errors import KernelError, NotNki, WrongArgument
 from trnsim.lint import RULES, Finding, LintReport, LintWarning, apply_lint, lint, require_nki
@@ -80,9 +81,7 @@ def load(tmp_path):
     return make
 
 
-@pytest.mark.parametrize(
-    ("rule", "says", "text"), CASES + STRICT, ids=[f"{c[0]}-{i}" for i, c in enumerate(CASES + STRICT)]
-)
+@together(("rule", "says", "text"), CASES + STRICT)
 def test_rule_names_its_line_and_says_what_to_write(load, rule, says, text):
     module = load(text)
     report = lint(module.kernel, strict=RULES[rule].severity == "strict")
@@ -216,8 +215,8 @@ def test_follow_false_stays_in_the_kernel(load):
     assert [f.rule for f in lint(kernel)] == ["del"]
 
 
-@pytest.mark.parametrize(("how", "text"), [(k, t) for k, _, t in FOLLOW], ids=[n for _, n, _ in FOLLOW])
-def test_all_the_kernel_reaches_is_checked_and_nothing_else(load, how, text):
+@together(("how", "name", "text"), FOLLOW)
+def test_all_the_kernel_reaches_is_checked_and_nothing_else(load, how, name, text):
     report = lint(load(text).kernel)
     assert [f.rule for f in report.errors] == (["del"] if how == "reached" else []), str(report)
 
@@ -289,7 +288,7 @@ def test_a_kernel_without_source_gives_one_warning():
     assert require_nki(space["kernel"]) == report
 
 
-@pytest.mark.parametrize("kernel", [print, 3, None, int, lambda a: a])
+@together("kernel", [print, 3, None, int, lambda a: a])
 def test_what_has_no_function_gives_one_warning(kernel):
     assert [f.rule for f in lint(kernel)] == ["source-unavailable"]
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.together import together
 from trnsim.lint import lint
 
 nl = types.ModuleType("nki.language")
@@ -403,7 +404,7 @@ class Kernels(NKIObject):
 KERNELS += [Kernels.method, Kernels().method]
 
 
-@pytest.mark.parametrize("function", KERNELS, ids=lambda f: f.__qualname__)
+@together("function", KERNELS)
 def test_valid_kernel_has_no_finding(function):
     assert lint(function) == [], str(lint(function))
 

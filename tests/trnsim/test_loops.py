@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import trnsim
+from tests.together import together
 from trnsim import isa, language
 from trnsim.errors import ReadUninitialized, WrongArgument, WrongShape
 from trnsim.language import shared_hbm
@@ -69,7 +70,7 @@ def test_a_register_holds_one_element(operation):
     refused(WrongShape, "register", kernel, X, says=["(3, 4)"])
 
 
-@pytest.mark.parametrize(
+@together(
     "use",
     [
         lambda r: language.fori_loop(0, r, lambda i: None),
@@ -79,7 +80,6 @@ def test_a_register_holds_one_element(operation):
         lambda r: isa.register_store(language.ndarray((1, 1), language.int32), r),
         bool,
     ],
-    ids=["fori_loop", "dynamic_range", "while_loop", "move", "store", "condition"],
 )
 def test_a_register_nothing_wrote_cannot_be_read(use):
     def kernel(x):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import trnsim
+from tests.together import together
 from trnsim import isa as nisa
 from trnsim import language as nl
 from trnsim.errors import HardwareLimit, OutOfBounds, ReadUninitialized, WrongArgument, WrongShape
@@ -103,7 +104,7 @@ def test_psum_has_addresses_too():
     np.testing.assert_array_equal(run(kernel, X), X)
 
 
-@pytest.mark.parametrize(
+@together(
     ("error", "rule", "address", "says"),
     [
         (OutOfBounds, "address", (1, 0), "1..129 of 128"),
@@ -164,7 +165,7 @@ def test_strings_for_memories_are_deprecated():
 # poison
 
 
-@pytest.mark.parametrize("buffer", ["sbuf", "psum", "hbm", "shared_hbm"])
+@together("buffer", ["sbuf", "psum", "hbm", "shared_hbm"])
 def test_nothing_can_be_read_before_it_is_written(buffer):
     def kernel(x):
         fresh = nl.ndarray((8, 8), nl.float32, getattr(nl, buffer))
@@ -215,7 +216,7 @@ def test_without_checks_fresh_memory_is_not_a_number():
 # shapes
 
 
-@pytest.mark.parametrize(
+@together(
     ("error", "rule", "shape"),
     [
         (WrongShape, "two-dimensional", (8,)),
@@ -224,7 +225,7 @@ def test_without_checks_fresh_memory_is_not_a_number():
         (WrongShape, "shape", (-1, 8)),
     ],
 )
-@pytest.mark.parametrize("buffer", ["sbuf", "psum"])
+@together("buffer", ["sbuf", "psum"])
 def test_on_chip_shapes_have_limits(error, rule, shape, buffer):
     def kernel(x):
         nl.ndarray(shape, nl.float32, getattr(nl, buffer))

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import trnsim
+from tests.together import together
 from trnsim import isa as nisa
 from trnsim import language as nl
 from trnsim.errors import HardwareLimit, KernelError, PsumRule, Race, ReadUninitialized, WrongArgument, WrongShape
@@ -37,7 +38,7 @@ def test_one_partition_does_not_broadcast_over_all():
     refused(WrongShape, "partition-mismatch", kernel, X, X[:1], says=("128", "1 partitions"))
 
 
-@pytest.mark.parametrize("start", [1, 17, 31, 33, 65, 127])
+@together("start", [1, 17, 31, 33, 65, 127])
 def test_a_slice_of_one_partition_starts_at_a_quadrant(start):
     def kernel(x):
         tile = nl.load(x[0:128])

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.trnsim.kernels import each, refused, rng, run
+from tests.together import together
+from tests.trnsim.kernels import refused, rng, run
 from trnsim import isa, language
 from trnsim.errors import (
     HardwareLimit,
@@ -204,7 +205,7 @@ def exact(x, y):
     return total, np.einsum("kqm,kqn->mn", np.abs(x), np.abs(y))
 
 
-@each(("first", "second"), MIXES, ids=str)
+@together(("first", "second"), MIXES)
 @pytest.mark.parametrize("shape", [(128, 128, 512), (32, 2, 1), (64, 10, 33), (96, 6, 100)])
 def test_products_are_exact_up_to_fp32_sums(first, second, shape):
     k, m, n = shape
@@ -385,7 +386,7 @@ REFUSED = [
 ]
 
 
-@each(("name", "body", "error", "rule", "says"), REFUSED)
+@together(("name", "body", "error", "rule", "says"), REFUSED)
 def test_mx_instructions_refuse(name, body, error, rule, says):
     found = refused(error, rule, body, target="trn3", says=says)
     assert found.instruction == name

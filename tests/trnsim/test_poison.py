@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import trnsim
-from tests.trnsim.kernels import each
+from tests.together import together
 from trnsim import isa as nisa
 from trnsim import language as nl
 from trnsim.errors import ReadUninitialized
@@ -125,7 +125,7 @@ MATHS = {
 }
 
 
-@each("name", MATHS)
+@together("name", MATHS)
 def test_partitions_that_were_written_are_values_and_the_others_are_refused(name):
     act, oracle = MATHS[name]
 
@@ -146,7 +146,7 @@ def test_partitions_that_were_written_are_values_and_the_others_are_refused(name
 DTYPES = (nl.float32, nl.bfloat16, nl.float16, nl.int32, nl.uint32, nl.int16, nl.uint16, nl.int8, nl.uint8)
 
 
-@each("dtype", [*DTYPES, nl.float8_e4m3, nl.float8_e5m2], ids=str)
+@together("dtype", [*DTYPES, nl.float8_e4m3, nl.float8_e5m2])
 def test_every_dtype_propagates(dtype):
     def kernel(x, keep):
         tile = nl.ndarray((64, 32), dtype)
@@ -360,7 +360,7 @@ def test_an_argument_that_would_become_poison_is_refused_and_stays():
     np.testing.assert_array_equal(x, X)
 
 
-@pytest.mark.parametrize("use", ["register", "scalar_offset", "vector_offset", "gather", "branch", "loop"])
+@together("use", ["register", "scalar_offset", "vector_offset", "gather", "branch", "loop"])
 def test_indices_addresses_and_branches_are_exact(use):
     def kernel(x, at):
         fresh = nl.ndarray((32, 1), nl.int32, name="fresh")
@@ -455,8 +455,8 @@ def test_a_kernel_that_reads_only_what_it_wrote_runs_every_instruction_once(monk
     np.testing.assert_array_equal(run(kernel, X), X + 1)
 
 
-@pytest.mark.parametrize("op", ["subtract", "bitwise_xor", "equal", "greater", "less_equal", "maximum"])
-@pytest.mark.parametrize("dtype", [nl.int32, nl.float32], ids=str)
+@together("op", ["subtract", "bitwise_xor", "equal", "greater", "less_equal", "maximum"])
+@together("dtype", [nl.int32, nl.float32])
 def test_nothing_is_known_of_two_unknown_values(op, dtype):
     if op == "bitwise_xor" and dtype == nl.float32:
         dtype = nl.uint8

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import trnsim
+from tests.together import together
 from tests.trnsim.kernels import refused, rng, run
 from trnsim import isa, language
 from trnsim.errors import HardwareLimit, OutOfBounds, WrongArgument, WrongDtype
@@ -114,10 +115,8 @@ def test_raise_is_a_warning_and_still_raises():
 # values of the device in Python
 
 
-@pytest.mark.parametrize(
-    "compute",
-    [lambda i: i + 1, lambda i: 2 * i, lambda i: -i, lambda i: i < 3, lambda i: i == 2, lambda i: i != 2],
-    ids=["add", "rmul", "neg", "lt", "eq", "ne"],
+@together(
+    "compute", [lambda i: i + 1, lambda i: 2 * i, lambda i: -i, lambda i: i < 3, lambda i: i == 2, lambda i: i != 2]
 )
 def test_python_cannot_compute_with_a_register(compute):
     def kernel(a):
@@ -143,11 +142,7 @@ def test_a_register_may_be_compared_with_nothing_and_itself():
     assert seen == [False, True, True]
 
 
-@pytest.mark.parametrize(
-    "compute",
-    [lambda t: t + t, lambda t: 2.0 * t, lambda t: t @ t, lambda t: t > 0, abs],
-    ids=["+", "*", "@", ">", "abs"],
-)
+@together("compute", [lambda t: t + t, lambda t: 2.0 * t, lambda t: t @ t, lambda t: t > 0, abs])
 def test_python_cannot_compute_with_a_tensor(compute):
     def kernel(a):
         compute(language.load(a))

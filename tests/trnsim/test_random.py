@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from tests.trnsim.kernels import TARGETS, each, refused, rng, run
+from tests.together import together
+from tests.trnsim.kernels import TARGETS, refused, rng, run
 from trnsim import isa as nisa
 from trnsim import language as nl
 from trnsim.errors import WrongArgument, WrongBuffer, WrongDtype, WrongEngine, WrongShape
@@ -81,7 +82,7 @@ def test_the_shift_register_of_older_vector_engines(target):
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@each("dtype", [nl.int8, nl.int16, nl.int32, nl.uint8, nl.uint16], ids=str)
+@together("dtype", [nl.int8, nl.int16, nl.int32, nl.uint8, nl.uint16])
 def test_narrow_dtypes_keep_the_low_bits(target, dtype):
     seed = np.array([[99]], np.uint32)
 
@@ -163,7 +164,7 @@ def test_rand2_is_uniform_between_its_bounds():
     assert np.abs(halves.astype(np.float32)).max() <= 1
 
 
-@each("target", TARGETS)
+@together("target", TARGETS)
 @pytest.mark.parametrize("prob", [0.0, 0.25, 1.0])
 def test_dropout_zeroes_with_the_given_probability(target, prob):
     x = rng().uniform(1, 2, (128, 300)).astype(np.float32)

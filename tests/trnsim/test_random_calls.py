@@ -2,8 +2,8 @@
 
 import pytest
 
+from tests.together import together
 from tests.trnsim import random_calls
-from tests.trnsim.kernels import each
 
 pytestmark = pytest.mark.sim
 
@@ -16,6 +16,6 @@ def test_random_calls_raise_errors_of_the_suite_only(seed):
 
 
 @pytest.mark.slow
-@each("seed", range(100, 110))
+@together("seed", range(100, 110))
 def test_a_hundred_thousand_random_calls_raise_errors_of_the_suite_only(seed):
     random_calls.run(seed, 10_000)

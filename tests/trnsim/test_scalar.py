@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import special
 
-from tests.trnsim.kernels import TARGETS, each, refused, rng, run
+from tests.together import together
+from tests.trnsim.kernels import TARGETS, refused, rng, run
 from trnsim import isa as nisa
 from trnsim import language as nl
 from trnsim.errors import (
@@ -84,7 +85,7 @@ def test_the_table_has_every_documented_function():
         assert hasattr(nl, name)
 
 
-@each("name", REFERENCE)
+@together("name", REFERENCE)
 def test_every_function_is_the_mathematical_one(name):
     x = inputs(name)
     got = run(activate(getattr(nl, name)), x, out=[(x.shape, nl.float32)])
@@ -92,7 +93,7 @@ def test_every_function_is_the_mathematical_one(name):
     assert np.all(np.abs(got - want) <= 4 * ULP * np.abs(want) + 1e-37)
 
 
-@each("name", [n for n in REFERENCE if not FUNCTIONS[n].narrow])
+@together("name", [n for n in REFERENCE if not FUNCTIONS[n].narrow])
 def test_unbounded_functions_have_finite_limits_at_infinity(name):
     x = np.array([[np.inf, -np.inf, 3e38, -3e38, 0.0, np.nan]], np.float32)
     got = run(activate(getattr(nl, name)), x, out=[(x.shape, nl.float32)])[0]
@@ -124,7 +125,7 @@ def test_sin_beyond_pi_is_the_cubic_hardware_extrapolates():
     np.testing.assert_allclose(got, np.sign(x[0]) * (t**3 / 6 - t), rtol=1e-6)
 
 
-@pytest.mark.parametrize(
+@together(
     ("name", "bad", "good"),
     [
         ("log", 2.0**-65, 2.0**-64),
@@ -164,7 +165,7 @@ def test_scale_and_bias_take_numbers_and_columns():
 BIAS_DTYPES = [nl.bfloat16, nl.float16, nl.int8, nl.int32, nl.uint16, nl.float8_e4m3, nl.float8_e5m2]
 
 
-@pytest.mark.parametrize("dtype", BIAS_DTYPES, ids=str)
+@together("dtype", BIAS_DTYPES)
 def test_bias_may_have_any_dtype(dtype):
     x = rng().standard_normal((32, 8)).astype(np.float32)
     bias = rng(1).integers(0, 5, (32, 1)).astype(dtype)
@@ -181,7 +182,7 @@ DTYPES = [
 ]  # fmt: skip
 
 
-@each("source", DTYPES, ids=str)
+@together("source", DTYPES)
 @pytest.mark.parametrize("target", [nl.float32, nl.bfloat16, nl.int16, nl.uint8], ids=str)
 def test_any_dtype_goes_in_and_out_through_fp32(source, target):
     x = rng().integers(0, 100, (16, 12)).astype(np.float32).astype(source)

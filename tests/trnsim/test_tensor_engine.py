@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import trnsim
-from tests.trnsim.kernels import TARGETS, each, refused, rng, run
+from tests.together import together
+from tests.trnsim.kernels import TARGETS, refused, rng, run
 from trnsim import isa, language
 from trnsim.errors import (
     HardwareLimit,
@@ -59,7 +60,7 @@ def tile(shape, dtype, seed=0):
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@each(("first", "second"), PAIRS, ids=str)
+@together(("first", "second"), PAIRS)
 def test_products_of_every_dtype_mix_stay_within_fp32_bounds(first, second, target):
     for k, m, n in [(128, 128, 512), (1, 1, 1), (127, 3, 511), (32, 128, 2)]:
         a, b = tile((k, m), first, k), tile((k, n), second, n)
@@ -161,7 +162,7 @@ FLAGS = [
 
 @pytest.mark.parametrize("checks", [True, False])
 @pytest.mark.parametrize("target", TARGETS)
-@each(("steps", "total"), FLAGS)
+@together(("steps", "total"), FLAGS)
 def test_accumulate_flags_mean_what_they_say(steps, total, target, checks):
     assert (sums(steps, target=target, checks=checks) == total).all()
 
@@ -341,7 +342,7 @@ def same_bits(a, b):
 
 
 @pytest.mark.parametrize("target", ["trn2", "trn3"])
-@each("dtype", [F32, BF16, F16, E4, E5], ids=str)
+@together("dtype", [F32, BF16, F16, E4, E5])
 def test_transpose_mode_moves_every_bit_pattern(dtype, target):
     x = nasty((100, 60), dtype)
 
@@ -406,7 +407,7 @@ ALL = [
 ]
 
 
-@each("name", ALL)
+@together("name", ALL)
 @pytest.mark.parametrize("target", TARGETS)
 def test_nc_transpose_of_every_dtype(name, target):
     dtype = np.dtype(getattr(ml_dtypes, name, name))
@@ -589,7 +590,7 @@ REFUSED = [
 ]
 
 
-@each(("body", "options", "error", "rule", "says"), REFUSED)
+@together(("body", "options", "error", "rule", "says"), REFUSED)
 def test_nc_matmul_refuses(body, options, error, rule, says):
     found = refused(error, rule, body, says=says, **options)
     assert found.instruction == "nc_matmul"
@@ -678,7 +679,7 @@ TRANSPOSES = [
 ]
 
 
-@pytest.mark.parametrize(("shape", "dtype", "into", "kept", "where", "name", "error", "rule", "says"), TRANSPOSES)
+@together(("shape", "dtype", "into", "kept", "where", "name", "error", "rule", "says"), TRANSPOSES)
 def test_nc_transpose_refuses(shape, dtype, into, kept, where, name, error, rule, says):
     def body(x, out):
         isa.nc_transpose(dst=out, data=x, engine=engine[name])

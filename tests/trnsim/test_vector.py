@@ -4,7 +4,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tests.trnsim.kernels import TARGETS, each, refused, rng, run
+from tests.together import together
+from tests.trnsim.kernels import TARGETS, refused, rng, run
 from trnsim import isa, language
 from trnsim.errors import (
     HardwareLimit,
@@ -36,7 +37,7 @@ def values(name, shape, seed=0):
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@each("source", NAMES)
+@together("source", NAMES)
 def test_copy_converts_between_all_dtypes(source, target):
     x = values(source, (3, 7))
 
@@ -212,7 +213,7 @@ def test_an_access_pattern_has_at_most_four_free_strides():
 # memset
 
 
-@each("name", [*NAMES, "bool"])
+@together("name", [*NAMES, "bool"])
 def test_memset_fills_every_dtype(name):
     kind = np.dtype(bool) if name == "bool" else dtype(name)
     made = run(lambda b: isa.memset(dst=b, value=1), out=[((3, 5), kind)])
@@ -266,8 +267,8 @@ def test_compute_instructions_start_at_a_quadrant():
 # tensor_copy_predicated
 
 
-@pytest.mark.parametrize("predicate", ["uint8", "uint16", "uint32", "bool"])
-@pytest.mark.parametrize("reverse", [False, True])
+@together("predicate", ["uint8", "uint16", "uint32", "bool"])
+@together("reverse", [False, True])
 def test_predicated_copy_keeps_the_rest(predicate, reverse):
     r = rng(3)
     src, dst = r.normal(size=(2, 6, 10)).astype(F32)

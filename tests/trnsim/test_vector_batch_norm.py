@@ -4,7 +4,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tests.trnsim.kernels import each, refused, rng, run
+from tests.together import together
+from tests.trnsim.kernels import refused, rng, run
 from trnsim import isa, language
 from trnsim.errors import HardwareLimit, WrongShape
 
@@ -12,7 +13,7 @@ F32, I16, I32, U8, U32 = (np.dtype(d) for d in ("f4", "i2", "i4", "u1", "u4"))
 BF16 = np.dtype(ml_dtypes.bfloat16)
 
 
-@each("n", [1, 2, 5, 128, 511, 512])
+@together("n", [1, 2, 5, 128, 511, 512])
 @pytest.mark.parametrize("dtype", [F32, BF16])
 def test_bn_stats_splits_even_and_odd(n, dtype):
     x = rng(n).normal(3.0, 2.0, size=(4, n)).astype(dtype)

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.trnsim.kernels import TARGETS, each, refused, rng, run
+from tests.together import together
+from tests.trnsim.kernels import TARGETS, refused, rng, run
 from trnsim import isa, language
 from trnsim.errors import NotModelled, WrongArgument, WrongBuffer, WrongDtype, WrongEngine, WrongShape
 from trnsim.isa.enums import engine
@@ -48,7 +49,7 @@ def runs_on(body, *inputs, **options):
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@each("name", OPS)
+@together("name", OPS)
 def test_tensor_tensor_is_fp32(name, target):
     r = rng(1)
     x, y = r.integers(-4, 5, (2, 8, 16)).astype(F32)
@@ -122,7 +123,7 @@ def test_unsigned_words_wrap():
     assert made.tolist() == [[0xFFFFFFFE, 0x9E3779B9 * 0xD2511F53 % 2**32]]
 
 
-@each("dtype", [U8, U16, U32, I16, I32])
+@together("dtype", [U8, U16, U32, I16, I32])
 @pytest.mark.parametrize("name", ["bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift"])
 def test_bit_operators_are_exact(name, dtype):
     r = rng(4)

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.trnsim.kernels import TARGETS, each, refused, rng, run
+from tests.together import together
+from tests.trnsim.kernels import TARGETS, refused, rng, run
 from trnsim import isa
 from trnsim.errors import ReadUninitialized, WrongArgument, WrongDtype, WrongEngine, WrongShape
 from trnsim.isa.enums import reduce_cmd as cmd
@@ -19,8 +20,8 @@ SHAPE = (4, 3, 5, 2)
 # tensor_reduce
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@each("axis", [3, (3,), [2, 3], (1, 2, 3), -1, (3, 2)], ids=str)
+@together("target", TARGETS)
+@together("axis", [3, (3,), [2, 3], (1, 2, 3), -1, (3, 2)])
 @pytest.mark.parametrize("name", ["add", "maximum", "minimum", "multiply"])
 def test_reduce_folds_the_last_axes(name, axis, target):
     x = rng(1).integers(-3, 4, SHAPE).astype(F32)
@@ -253,7 +254,7 @@ def test_cumulative_refuses():
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@each("name", ["add", "multiply", "maximum", "minimum"])
+@together("name", ["add", "multiply", "maximum", "minimum"])
 def test_scalar_reduce_gives_both_results(name, target):
     r = rng(7)
     x = r.integers(-2, 3, (4, 3, 2)).astype(F32)

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.trnsim.kernels import TARGETS, each, refused, rng, run
+from tests.together import together
+from tests.trnsim.kernels import TARGETS, refused, rng, run
 from trnsim import isa, language
 from trnsim.errors import NotModelled, WrongArgument, WrongBuffer, WrongDtype, WrongEngine, WrongShape
 from trnsim.isa.enums import engine
@@ -83,7 +84,7 @@ def test_integers_above_two_to_the_24_round():
     assert tensor_scalar(x, out=((1, 1), I32), op0=np.add, operand0=0.0).tolist() == [[2**24]]
 
 
-@each("name", ["abs", "reciprocal", "rsqrt"])
+@together("name", ["abs", "reciprocal", "rsqrt"])
 @pytest.mark.parametrize("nothing", [None, 0, 0.0])
 def test_unary_operators_take_nothing(name, nothing):
     x = np.array([[0.25, 4.0]], F32)
@@ -155,7 +156,7 @@ def test_bits_reversed_negative_and_cut():
     ).tolist() == [[0x12]]
 
 
-@each(
+@together(
     ("arguments", "engine_name", "target", "expected"),
     [
         ({"op0": "add", "operand0": 1.0}, "unknown", "trn2", "vector"),
@@ -168,7 +169,6 @@ def test_bits_reversed_negative_and_cut():
         ({"op0": "add", "operand0": 2.0}, "scalar", "trn2", "scalar"),
         ({"op0": "maximum", "operand0": 2.0}, "scalar", "trn3", "scalar"),
     ],
-    ids=str,
 )
 def test_engines(arguments, engine_name, target, expected):
     stream = []

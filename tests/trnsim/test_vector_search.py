@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.trnsim.kernels import TARGETS, each, refused, rng, run
+from tests.together import together
+from tests.trnsim.kernels import TARGETS, refused, rng, run
 from trnsim import isa, language
 from trnsim.errors import HardwareLimit, WrongArgument, WrongDtype, WrongShape
 
@@ -29,7 +30,7 @@ def ones(places, dtype):
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@each("n", [8, 9, 100, 16384])
+@together("n", [8, 9, 100, 16384])
 @pytest.mark.parametrize("dtype", [F32, BF16, I32], ids=str)
 def test_max8(n, dtype, target):
     x = rng(n).integers(-500, 500, (3, n)).astype(F32).astype(dtype)

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.trnsim.kernels import each, refused, rng, run
+from tests.together import together
+from tests.trnsim.kernels import refused, rng, run
 from trnsim import isa, language
 from trnsim.errors import HardwareLimit, WrongArgument, WrongBuffer, WrongDtype, WrongEngine, WrongShape
 from trnsim.isa.enums import reduce_cmd as cmd
@@ -19,9 +20,9 @@ LEAST = np.finfo(F32).min
 # select_reduce
 
 
-@each("predicate", [U8, I8, U16, I16, np.dtype(bool)], ids=str)
+@together("predicate", [U8, I8, U16, I16, np.dtype(bool)])
 @pytest.mark.parametrize("dtype", [F32, BF16, F16, I16, U8], ids=str)
-@pytest.mark.parametrize("reverse", [False, True])
+@together("reverse", [False, True])
 def test_select(dtype, predicate, reverse):
     r = rng(1)
     x = r.integers(0, 50, (4, 10)).astype(F32).astype(dtype)

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from numpy.lib.stride_tricks import as_strided
 
 import trnsim
-from tests.trnsim.kernels import each, run
+from tests.together import together
+from tests.trnsim.kernels import run
 from trnsim import isa, language
 from trnsim.errors import (
     HardwareLimit,
@@ -298,7 +299,7 @@ BAD_REARRANGE = [
 ]
 
 
-@each(("arguments", "error", "text"), BAD_REARRANGE)
+@together(("arguments", "error", "text"), BAD_REARRANGE)
 def test_rearrange_refuses(arguments, error, text):
     t, _ = tensor((8, 24))
     with pytest.raises(error) as caught:
@@ -364,7 +365,7 @@ REFUSED = [
 ]
 
 
-@each(("buffer", "view", "error", "rule", "text"), REFUSED)
+@together(("buffer", "view", "error", "rule", "text"), REFUSED)
 def test_views_refuse(buffer, view, error, rule, text):
     t, _ = tensor((8, 4, 6), buffer=buffer)
     with pytest.raises(error) as caught:
@@ -564,7 +565,7 @@ RUN_TIME = [
 ]
 
 
-@each(("buffer", "view", "error", "rule", "text"), RUN_TIME)
+@together(("buffer", "view", "error", "rule", "text"), RUN_TIME)
 def test_run_time_views_refuse(buffer, view, error, rule, text):
     t, _ = tensor((8, 4, 6), buffer=buffer)
     with pytest.raises(error) as caught:

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from tests.together import together
 from trnsim.cli import main
 from trnsim.errors import WrongArgument
 from trnsim.timing.cli import Bar, options, shapes
@@ -63,7 +64,7 @@ def test_it_prints_the_report_and_writes_the_pictures(script, tmp_path, capsys):
     assert json.loads(data.read_text())["target"] == "trn1"
 
 
-@pytest.mark.parametrize(
+@together(
     ("arguments", "says"),
     [
         (["nowhere.module:kernel"], "nowhere"),

@@ -5,6 +5,7 @@ import pytest
 import trnsim.collectives
 import trnsim.isa
 import trnsim.language as nl
+from tests.together import together
 from tests.trnsim.timing.kernels import report_of, shaped
 from trnsim import TARGETS
 from trnsim.errors import TrnError
@@ -56,7 +57,7 @@ PROBES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("probe", PROBES, ids=[f"{p[0]}-{p[1]}-{i}" for i, p in enumerate(PROBES)])
+@together("probe", PROBES)
 def test_trn2_laws_are_within_four_percent_of_published_measurements(probe):
     name, engine, write, reads, info, latency, interval = probe
     made = cost(name, engine, [write], reads, **info)
@@ -192,7 +193,7 @@ def test_collectives_grow_with_ranks_and_bytes():
     assert took(8, 512) < took(8, 65536)
 
 
-@pytest.mark.parametrize(
+@together(
     ("dtype", "size"),
     [("float32", 4), ("bfloat16", 2), ("float8_e4m3", 1), ("float8_e5m2_x4", 4), ("float4_e2m1fn_x4", 2), ("uint8", 1)],
 )

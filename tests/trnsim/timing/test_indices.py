@@ -5,6 +5,7 @@ import pytest
 
 import trnsim.isa as nisa
 import trnsim.language as nl
+from tests.together import together
 from tests.trnsim.timing.kernels import report_of, shaped, spans, starts, tile, zeroed
 
 CHAIN = 200
@@ -42,8 +43,8 @@ def _gather(x, how, length, store=False):
     return y
 
 
-@pytest.mark.parametrize("store", [False, True], ids=["gather", "scatter"])
-@pytest.mark.parametrize("how", ["vector", "scalar", "register", "copied"])
+@together("store", [False, True])
+@together("how", ["vector", "scalar", "register", "copied"])
 def test_a_transfer_waits_for_its_run_time_index(how, store):
     long, short = (report_of(_gather, shaped(1024, 512), how=how, length=length, store=store) for length in (CHAIN, 0))
     chain = spans(long, "tensor_scalar")

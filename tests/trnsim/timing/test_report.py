@@ -11,6 +11,7 @@ import trnsim
 import trnsim.isa as nisa
 import trnsim.language as nl
 from benchmarks.calibration import matmul, searched, streams
+from tests.together import together
 from tests.trnsim.timing.kernels import report_of, shaped, tile, zeroed
 from trnsim.constants import INTERVALS, LAUNCH_UNCERTAINTY, LEVEL, RESOURCES
 from trnsim.errors import WrongArgument
@@ -192,7 +193,7 @@ def test_save_refuses_other_suffixes(gemm, tmp_path):
     assert json.loads(gemm.save(tmp_path / "x.json").read_text())["kernel"] == "hoisted"
 
 
-@pytest.mark.parametrize(
+@together(
     ("binds", "says"),
     [
         ("tensor", "at the peak rate the same products would take"),

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from tests.together import together
 from trnsim import target_file
 from trnsim.errors import WrongArgument
 from trnsim.targets import TARGETS, target_named
@@ -39,7 +40,7 @@ def test_what_is_written_is_read(tmp_path):
     assert target_file.read(tmp_path / "x.json", TARGETS).timing.launch == 9e3
 
 
-@pytest.mark.parametrize(
+@together(
     ("changes", "words"),
     [
         ({"format": "x"}, "its format is not 'trnsim target 1'"),
