@@ -3,6 +3,7 @@ import pytest
 import torch
 
 import trnsci
+from tests.together import together
 from tests.trnblas.oracles import C64, C128, F32, F64, KERNELS, scipy_blas, sum_bound
 from trnblas import axpy, copy, geam, rot, scal, swap
 from trnsci import ArgumentError, DtypeError, UnsupportedError
@@ -104,7 +105,7 @@ def test_numpy_in_numpy_out():
 
 
 @pytest.mark.parametrize("backend", KERNELS, ids=str)
-@pytest.mark.parametrize(
+@together(
     "call",
     [
         lambda x: scal(2.0, x),
@@ -113,7 +114,6 @@ def test_numpy_in_numpy_out():
         lambda x: rot(x, x, 0.6, 0.8),
         lambda x: geam(1.0, x.expand(3, 3), 1.0, x.expand(3, 3)),
     ],
-    ids=["scal", "axpy", "swap", "rot", "geam"],
 )
 def test_a_kernel_that_would_round_refuses_and_says_what_to_do(backend, call):
     with backend, pytest.raises(UnsupportedError) as caught:
@@ -121,7 +121,7 @@ def test_a_kernel_that_would_round_refuses_and_says_what_to_do(backend, call):
     assert "would round float64; convert it to float32, or use backend 'pytorch'" in str(caught.value)
 
 
-@pytest.mark.parametrize(
+@together(
     ("kind", "call", "text"),
     [
         (ArgumentError, lambda: axpy(torch.ones(3), torch.ones(4)), "axpy: N differs: x has N=3, y has N=4"),

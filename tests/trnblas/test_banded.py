@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.together import together
 from tests.trnblas.oracles import C64, C128, F32, F64, KERNELS, gradient_bound, scipy_blas, sum_bound
 from trnblas import gbmv, hbmv, sbmv, tbmv, tbsv
 from trnsci import ArgumentError, Singular, UnsupportedError
@@ -167,7 +168,7 @@ def test_a_zero_on_the_diagonal_is_named():
     assert caught.value.index == 1
 
 
-@pytest.mark.parametrize(
+@together(
     ("call", "text"),
     [
         (

@@ -12,6 +12,7 @@ from scipy.linalg import blas
 import trnblas
 import trnsci
 import trnsim
+from tests.together import together
 from tests.trnblas.oracles import gradient_bound
 from trnblas import Epilogue, gemm
 from trnblas.kernels import gemm as kernels
@@ -335,7 +336,7 @@ def test_under_torch_compile(backend):
 # Arrays
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex64, ml_dtypes.bfloat16, ">f8"])
+@together("dtype", [np.float32, np.float64, np.complex64, ml_dtypes.bfloat16, ">f8"])
 def test_numpy_in_numpy_out(dtype):
     a, b = np.arange(6.0).reshape(2, 3).astype(dtype), np.ones((3, 2)).astype(dtype)
     got = gemm(np.float64(2.0), a, b[::-1])
@@ -434,9 +435,7 @@ def test_reports_both_sizes_when_k_differs():
     assert str(error) == "gemm: K differs: a has K=3, b has K=4. Transpose one of them with trans_a or trans_b?"
 
 
-@pytest.mark.parametrize(
-    ("kind", "args", "options", "argument", "text"),
-    [
+@together(("kind", "args", "options", "argument", "text"), [
         (DtypeError, (1.0, ONES.int(), ONES.T.int()), {}, "dtype of a", "gemm: dtype of a is int32, expected a real"),
         (DtypeError, (1.0, ONES, ONES.T.double()), {}, "dtype", "a has dtype=float32, b has dtype=float64"),
         (DtypeError, (1.0, [[1.0]], ONES), {}, "a", "a is list, expected a tensor"),
@@ -454,8 +453,7 @@ def test_reports_both_sizes_when_k_differs():
         (DtypeError, (1.0, ONES, ONES.T), {"out": torch.ones(2, 2, dtype=F64)}, "dtype of out", "is float64, expected"),
         (ArgumentError, (1.0, ONES, ONES.T), {"out": torch.ones(2, 1).expand(2, 2)}, "out", "an expanded tensor"),
         (ArgumentError, (torch.tensor(1.0, requires_grad=True), ONES, ONES.T), {}, "alpha", "requires grad"),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_bad_arguments_are_named(kind, args, options, argument, text):
     error = raised(kind, *args, **options)
     assert error.op == "gemm"
@@ -576,8 +574,8 @@ def test_no_padding():
     assert len(records) == sum(count.values())
 
 
-@pytest.mark.parametrize("left", [(3,), (2, 3), (4, 2, 3), (5, 1, 2, 3), (0, 3)], ids=str)
-@pytest.mark.parametrize("right", [(3,), (3, 2), (4, 3, 2), (3, 0)], ids=str)
+@together("left", [(3,), (2, 3), (4, 2, 3), (5, 1, 2, 3), (0, 3)])
+@together("right", [(3,), (3, 2), (4, 3, 2), (3, 0)])
 def test_matmul_is_numpys_for_vectors_matrices_and_batches(left, right):
     rng = np.random.default_rng(0)
     a, b = rng.standard_normal(left), rng.standard_normal(right)

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import trnsci
+from tests.together import together
 from tests.trnblas.oracles import C64, C128, F32, F64, KERNELS, gradient_bound, rounded_once, scipy_blas, sum_bound
 from trnblas import gemm, gemv, ger, gerc, geru
 from trnsci import ArgumentError
@@ -121,7 +122,7 @@ def test_opcheck():
     torch.library.opcheck(torch.ops.trnblas.gemv.default, (*args, 2.0, 0.0, False))
 
 
-@pytest.mark.parametrize(
+@together(
     ("call", "text"),
     [
         (lambda: gemv(1.0, torch.ones(2, 3), torch.ones(2)), "gemv: N differs: a has N=3, x has N=2"),

@@ -3,6 +3,7 @@ import pytest
 import torch
 
 import trnsci
+from tests.together import together
 from tests.trnblas.oracles import C64, C128, F32, F64, KERNELS, gradient_bound
 from trnblas import grouped_gemm
 from trnsci import ArgumentError, DtypeError
@@ -86,7 +87,7 @@ def test_opcheck_and_complex_gradient_rule():
     )
 
 
-@pytest.mark.parametrize(
+@together(
     ("kind", "call", "text"),
     [
         (ArgumentError, lambda: grouped_gemm(1.0, [torch.ones(2, 2)], []), "number of matrices differs: a has"),

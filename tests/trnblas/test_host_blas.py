@@ -5,6 +5,7 @@ import pytest
 import torch
 
 import trnsci
+from tests.together import together
 from tests.trnblas.oracles import F32, F64, scipy_blas, sum_bound
 from trnblas import (
     asum,
@@ -133,10 +134,7 @@ def test_operands_are_left_alone(library):
     assert torch.equal(x, before[1])
 
 
-@pytest.mark.grid(2)
-@pytest.mark.parametrize("dtype", [F32, F64], ids=str)
-@pytest.mark.parametrize("n", [5, 1030])
-@pytest.mark.parametrize("layout", sorted(LAYOUTS))
+@together(("dtype", "n", "layout"), pairs([F32, F64], [5, 1030], sorted(LAYOUTS)))
 def test_bands(library, dtype, n, layout):
     kl, ku, k = 3, 2, 2
     m = n + 2
@@ -178,10 +176,7 @@ def _solves(a, x, k, flags, dtype):
     assert_within(got, expected, sum_bound(k + 2, spread, dtype))
 
 
-@pytest.mark.grid(2)
-@pytest.mark.parametrize("dtype", [F32, F64], ids=str)
-@pytest.mark.parametrize("n", [1, 40])
-@pytest.mark.parametrize("lower", [0, 1])
+@together(("dtype", "n", "lower"), pairs([F32, F64], [1, 40], [0, 1]))
 def test_packed_triangles(library, dtype, n, lower):
     ap, x, y = gaussian((n * (n + 1) // 2,), 1, dtype), gaussian((n,), 2, dtype), gaussian((n,), 3, dtype)
     kept = ap.clone(), x.clone()
@@ -264,7 +259,7 @@ def test_plans_and_the_ledger_name_the_routine():
         assert trnsci.plan(function, *args).steps[0].calls == step.calls
 
 
-@pytest.mark.parametrize(
+@together(
     ("change", "reason"),
     [
         (lambda a: a.clone().requires_grad_(), "requires grad"),

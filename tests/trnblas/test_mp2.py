@@ -3,6 +3,7 @@ import pytest
 import torch
 
 import trnsci
+from tests.together import together
 from tests.trnblas.oracles import F64, KERNELS
 from trnblas import mp2_energy, mp2_pairs
 from trnblas.mp2 import exponentials
@@ -172,7 +173,7 @@ def test_no_pairs_no_energy():
     assert mp2_energy(torch.ones(0, 0), empty, empty, torch.ones(3)) == 0
 
 
-@pytest.mark.parametrize(
+@together(
     ("args", "options", "text"),
     [
         (

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.linalg import blas
 
+from tests.together import together
 from tests.trnblas.oracles import C64, C128, F32, F64, scipy_blas, sum_bound
 from trnblas import rot, rotg, rotm, rotmg
 from trnsci import ArgumentError
@@ -39,7 +40,7 @@ def test_rotg_zeroes_the_second_component_as_scipy_does(a, b):
     assert float(s) == pytest.approx(expected_s, rel=1e-14, abs=1e-300)
 
 
-@pytest.mark.parametrize(("a", "b"), [(3 + 1j, 2 - 1j), (0j, 1 + 1j), (1j, 0j), (0j, 0j), (1e200 + 0j, 1e200j)])
+@together(("a", "b"), [(3 + 1j, 2 - 1j), (0j, 1 + 1j), (1j, 0j), (0j, 0j), (1e200 + 0j, 1e200j)])
 def test_complex_rotg(a, b):
     c, s = rotg(torch.tensor(a, dtype=C128), torch.tensor(b, dtype=C128))
     r = complex(c * a + s * b)
@@ -88,7 +89,7 @@ def test_gradients():
     assert torch.autograd.gradcheck(rotg, (a, b))
 
 
-@pytest.mark.parametrize(
+@together(
     ("call", "text"),
     [
         (lambda: rot(torch.ones(3), torch.ones(4), 1.0, 0.0), "rot: shape differs"),

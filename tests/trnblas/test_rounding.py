@@ -153,6 +153,7 @@ CASES += [(name, F32, policy) for name in TABLE for policy in ("fp64", "compensa
 CASES += [(name, C64, policy) for name in TABLE for policy in ("fp32", "compensated")]
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize("backend", BACKENDS, ids=str)
 @pytest.mark.parametrize(("name", "dtype", "precision"), CASES)
 def test_results_are_rounded_once(backend, name, dtype, precision):
@@ -168,6 +169,7 @@ def test_functions_without_a_policy_round_once(backend, name, dtype):
     _tried(PLAIN[name], name, dtype, "fast" if dtype is BF16 else "fp32", backend)
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize("backend", BACKENDS, ids=str)
 @pytest.mark.parametrize("name", [name for name in (*TABLE, *PLAIN) if name[0] != "h" and name not in ("geam", "axpy")])
 def test_what_overflows_before_scaling_is_finite_after_it(backend, name):
@@ -202,6 +204,7 @@ def test_solutions_are_rounded_once(backend, precision):
     assert_within(wide(got), exact, 2.0**-11 * exact.abs() + 300 * unit * size)
 
 
+@pytest.mark.grid(2)
 @pytest.mark.parametrize("backend", BACKENDS, ids=str)
 @pytest.mark.parametrize("name", ["gemm", "gemv", "symm", "syrk", "syrkx", "grouped_gemm"])
 @pytest.mark.parametrize("empty", [True, False])

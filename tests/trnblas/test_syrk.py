@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import trnsci
+from tests.together import together
 from tests.trnblas.oracles import C64, C128, F32, F64, KERNELS, gradient_bound, rounded_once, scipy_blas, sum_bound
 from trnblas import her2k, herk, syr2k, syrk, syrkx
 from trnsci import ArgumentError, DtypeError
@@ -142,7 +143,7 @@ def test_opcheck_and_plan():
     assert trnsci.plan(syrk, 1.0, torch.ones(10, 4)).flops == 10 * 11 * 4
 
 
-@pytest.mark.parametrize(
+@together(
     ("kind", "call", "text"),
     [
         (ArgumentError, lambda: syrk(1.0, torch.ones(2, 3), 1.0), "c is None, expected a tensor [..., N, N], because"),

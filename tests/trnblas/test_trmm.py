@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import trnsci
+from tests.together import together
 from tests.trnblas.oracles import C64, C128, F32, F64, KERNELS, gradient_bound, rounded_once, scipy_blas, sum_bound
 from trnblas import trmm, trmv
 from trnsci import ArgumentError
@@ -143,7 +144,7 @@ def test_opcheck_and_plan():
     assert trnsci.plan(trmm, 1.0, a.detach(), b).flops == 3 * 3 * 2
 
 
-@pytest.mark.parametrize(
+@together(
     ("call", "text"),
     [
         (lambda: trmm(1.0, torch.ones(2, 3), torch.ones(3, 3)), "shape of a is (2, 3), expected [..., N, N]"),
