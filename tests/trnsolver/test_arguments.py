@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import trnsolver as ts
+from tests.together import together
 from trnsci import ArgumentError, DtypeError, Singular
 
 INF = float("inf")
@@ -44,7 +45,7 @@ def test_an_entry_that_is_not_finite_is_named(name, value):
     assert caught.value.argument.endswith("[2, 2]")
 
 
-@pytest.mark.parametrize("name", ["solve", "solve_triangular", "cholesky_solve", "lu_solve", "lu_inverse", "inv"])
+@together("name", ["solve", "solve_triangular", "cholesky_solve", "lu_solve", "lu_inverse", "inv"])
 def test_a_zero_divisor_is_named(name):
     with pytest.raises(Singular) as caught:
         CALLS[name](_diagonal(0.0))

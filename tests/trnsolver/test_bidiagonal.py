@@ -6,8 +6,9 @@ import torch
 
 import trnsci
 import trnsolver as ts
+from tests.together import together
 from trnsci import ArgumentError, UnsupportedError
-from trnsci.testing import gaussian
+from trnsci.testing import gaussian, pairs
 from trnsolver.arguments import roundoff
 
 DTYPES = [torch.float32, torch.float64, torch.complex64, torch.complex128]
@@ -20,8 +21,8 @@ def _whole(form, vect):
     return ts.ormbr(form, eye, vect)
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("shape", SHAPES)
+@together("dtype", DTYPES)
+@together("shape", SHAPES)
 def test_the_form_is_the_matrix_in_other_bases(shape, dtype, norm):
     a = gaussian((2, *shape), 1, dtype=dtype)
     form, (m, n), k = ts.gebrd(a), shape, min(shape)
@@ -60,9 +61,7 @@ def test_scales_near_the_ends_of_the_range(scale, norm):
     assert float(zero.factors.abs().max()) == 0
 
 
-@pytest.mark.parametrize("storev", ["columns", "rows"])
-@pytest.mark.parametrize("direct", ["forward", "backward"])
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@together(("storev", "direct", "dtype"), pairs(["columns", "rows"], ["forward", "backward"], DTYPES))
 def test_block_reflectors_are_products_of_reflections(dtype, direct, storev, norm):
     m, k = 9, 4
     factors, tau = ts.geqrf(gaussian((2, m, k), 1, dtype=dtype))

@@ -7,6 +7,7 @@ import torch
 import trnsci
 import trnsolver as ts
 import trnsparse
+from tests.together import together
 from trnsci import ArgumentError, DtypeError, NotConverged
 from trnsci.testing import BACKENDS, gaussian, pairs
 
@@ -84,14 +85,13 @@ def test_preconditioners_save_steps(name):
         assert better.iterations <= 2
 
 
-@pytest.mark.parametrize(
+@together(
     ("solver", "name", "dtype"),
     pairs(
         SYMMETRIC + GENERAL,
         ["jacobi", "block_jacobi", "ssor", "ic0", "ilu0", "chebyshev", "callable"],
         [torch.float64, torch.complex128],
     ),
-    ids=lambda x: getattr(x, "__name__", str(x)),
 )
 def test_every_solver_takes_every_preconditioner(solver, name, dtype):
     a = _spd(20, 1, dtype) + torch.diag(torch.linspace(0, 50, 20, dtype=torch.float64)).to(dtype)
@@ -153,7 +153,7 @@ def test_a_chunk_of_steps_is_one_program():
     assert sum(entry.step.op == "trnsolver::cg" for entry in book) == 1
 
 
-@pytest.mark.parametrize(
+@together(
     "name",
     ["cg", "block_cg", "minres", "bicgstab", "gmres", "lsqr", "lsmr", "lanczos", "arnoldi", "davidson", "lobpcg"],
 )

@@ -4,6 +4,7 @@ import scipy.linalg
 import torch
 
 import trnsci
+from tests.together import together
 from trnsci import ArgumentError, DtypeError, NotPositiveDefinite, Singular
 from trnsci.testing import BACKENDS, assert_within, gaussian, in_float64, unit_roundoff
 from trnsolver import cholesky, cholesky_inverse, cholesky_solve, inv_spd, solve_spd
@@ -178,7 +179,7 @@ def test_numpy_in_numpy_out():
     assert isinstance(cholesky(np.eye(3)), np.ndarray)
 
 
-@pytest.mark.parametrize(
+@together(
     ("bad", "error", "text"),
     [
         (torch.ones(2, 3), ArgumentError, "2 rows and 3 columns"),
@@ -187,7 +188,6 @@ def test_numpy_in_numpy_out():
         (torch.eye(3).int(), DtypeError, "int32"),
         (torch.tensor([[1.0, 0.0], [float("nan"), 1.0]]), ArgumentError, "a[1, 0] is nan"),
     ],
-    ids=["not square", "vector", "half", "integers", "nan"],
 )
 def test_bad_input(bad, error, text):
     with pytest.raises(error) as caught:

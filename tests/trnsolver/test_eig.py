@@ -5,6 +5,7 @@ import pytest
 import scipy.linalg
 import torch
 
+from tests.together import together
 from trnsci import NotConverged
 from trnsci.testing import gaussian, pairs, unit_roundoff
 from trnsolver import eig, eigvals, hessenberg, schur
@@ -12,11 +13,7 @@ from trnsolver import eig, eigvals, hessenberg, schur
 DTYPES = (torch.float32, torch.float64, torch.complex64, torch.complex128)
 
 
-@pytest.mark.parametrize(
-    ("dtype", "shape", "output"),
-    pairs(DTYPES, [(1, 1), (2, 2), (9, 9), (2, 5, 5), (0, 0)], ["real", "complex"]),
-    ids=str,
-)
+@together(("dtype", "shape", "output"), pairs(DTYPES, [(1, 1), (2, 2), (9, 9), (2, 5, 5), (0, 0)], ["real", "complex"]))
 def test_schur_form(dtype, shape, output, norm):
     a = gaussian(shape, 1, dtype)
     t, z = schur(a, output=output)

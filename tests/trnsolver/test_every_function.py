@@ -101,7 +101,7 @@ def test_what_is_no_dense_matrix_is_refused_by_name(name):
 
 @pytest.mark.filterwarnings("ignore:Sparse CSR tensor support:UserWarning")
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors:UserWarning")
-@pytest.mark.parametrize(
+@together(
     "fn",
     [
         lambda b: ts.solve(A, b),

@@ -5,6 +5,7 @@ import pytest
 import scipy.linalg
 import torch
 
+from tests.together import together
 from trnsci import NumericalError
 from trnsci.testing import BACKENDS, gaussian, unit_roundoff
 from trnsolver import expm
@@ -56,7 +57,7 @@ def test_exponentials_far_from_normal(name, dtype, norm):
     assert norm(expm(a).double() - expected) <= limit * norm(expected)
 
 
-@pytest.mark.parametrize("norm", [1.9, 2.5, 4.0, 8.0, 15.5])
+@together("norm", [1.9, 2.5, 4.0, 8.0, 15.5])
 def test_small_symmetric_matrices_near_the_ends_of_an_approximation(norm):
     """Where SciPy's own, with as many squarings as it takes, leaves errors of thirty times the bound."""
     values = torch.linspace(-norm, norm, 3, dtype=torch.float64)

@@ -3,6 +3,7 @@ import pytest
 import scipy.linalg
 import torch
 
+from tests.together import together
 from trnsci import ArgumentError, DtypeError, NotConverged, Singular, UnsupportedError
 from trnsci.testing import gaussian, unit_roundoff
 from trnsolver import cond, eig, eigvals, expm, hessenberg, ldl, logm, schur, sign, sqrtm
@@ -78,9 +79,7 @@ def test_what_has_no_gradient_says_so(fn):
         fn(torch.eye(3).requires_grad_())
 
 
-@pytest.mark.parametrize(
-    "fn", [schur, hessenberg, ldl, sqrtm, logm, expm, sign, eig, eigvals], ids=lambda f: f.__name__
-)
+@together("fn", [schur, hessenberg, ldl, sqrtm, logm, expm, sign, eig, eigvals])
 def test_mistakes_are_named(fn):
     with pytest.raises(ArgumentError, match="2 rows and 3 columns"):
         fn(torch.ones(2, 3))
@@ -92,7 +91,7 @@ def test_mistakes_are_named(fn):
         fn(torch.eye(3).half())
 
 
-@pytest.mark.parametrize("p", [None, 2, -2, 1, -1, float("inf"), float("-inf"), "fro", "nuc"])
+@together("p", [None, 2, -2, 1, -1, float("inf"), float("-inf"), "fro", "nuc"])
 def test_condition_numbers_in_every_norm(p):
     a = gaussian((3, 4, 4), 1, torch.float64)
     assert np.allclose(cond(a, p).numpy(), [np.linalg.cond(one.numpy(), p) for one in a], rtol=1e-12)

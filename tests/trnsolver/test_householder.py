@@ -6,6 +6,7 @@ import scipy.linalg
 import torch
 
 import trnsci
+from tests.together import together
 from trnsci import ArgumentError, UnsupportedError
 from trnsci.testing import gaussian, pairs
 from trnsolver import geqrf, householder_product, ormqr, qr
@@ -25,9 +26,7 @@ def norm(x):
     return float(torch.linalg.matrix_norm(x.to(torch.complex128)).max())
 
 
-@pytest.mark.grid(1)
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@together(("dtype", "shape"), pairs(DTYPES, SHAPES))
 def test_q_from_its_reflections(dtype, shape):
     a = drawn(shape, dtype)
     m, n = shape[-2:]
@@ -43,9 +42,7 @@ def test_q_from_its_reflections(dtype, shape):
     assert norm(factors[..., :k, :].triu() - torch.from_numpy(expected)) <= 40 * bound * norm(a)
 
 
-@pytest.mark.parametrize(
-    ("dtype", "shape", "left", "transpose"), pairs(DTYPES, SHAPES, [True, False], [True, False]), ids=str
-)
+@together(("dtype", "shape", "left", "transpose"), pairs(DTYPES, SHAPES, [True, False], [True, False]))
 def test_products_with_q(dtype, shape, left, transpose):
     a = drawn(shape, dtype)
     m = shape[-2]

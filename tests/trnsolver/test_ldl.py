@@ -5,6 +5,7 @@ import pytest
 import torch
 
 import trnsci
+from tests.together import together
 from trnsci import ArgumentError, Singular
 from trnsci.testing import gaussian, pairs
 from trnsolver import ldl, ldl_inverse, ldl_solve
@@ -24,10 +25,9 @@ def norm(x):
     return float(torch.linalg.matrix_norm(x.to(torch.complex128)).max())
 
 
-@pytest.mark.parametrize(
+@together(
     ("dtype", "hermitian", "shape"),
     pairs(DTYPES, [True, False], [(1, 1), (2, 2), (7, 7), (40, 40), (3, 6, 6), (2, 2, 5, 5)]),
-    ids=str,
 )
 def test_it_stays_within_its_stated_bound(dtype, hermitian, shape):
     a = drawn(shape, dtype, hermitian)
@@ -53,10 +53,9 @@ def test_blocks_of_two_rows_are_met():
     np.testing.assert_allclose(x.numpy(), np.linalg.solve(a.numpy(), np.arange(4.0)), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize(
+@together(
     ("dtype", "hermitian", "n"),
     pairs([torch.float32, torch.float64, torch.complex64, torch.complex128], [True, False], [64, 65, 100]),
-    ids=str,
 )
 def test_singular_matrices_of_several_blocks(dtype, hermitian, n):
     # LAPACK's blocked routine returns wrong factors where a column becomes zero

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 import trnsci
+from tests.together import together
 from trnsci import ArgumentError, DtypeError, NotConverged, Singular
 from trnsci.arrays import to_numpy
 from trnsci.testing import BACKENDS, gaussian, pairs, unit_roundoff
@@ -79,10 +80,9 @@ def test_ranks_that_rounding_hides(backend, dtype, shape, kind):
     _holds(a, b, found.solution, rank)
 
 
-@pytest.mark.parametrize(
+@together(
     ("dtype", "driver", "vector", "shape"),
     pairs(DTYPES, DRIVERS, [False, True], [(6, 3), (3, 6), (4, 4), (2, 6, 3), (2, 3, 6), (5, 0), (0, 3), (0, 6, 3)]),
-    ids=str,
 )
 def test_fields_are_those_of_torch(dtype, driver, vector, shape):
     a, b = gaussian(shape, 1, dtype), gaussian(shape[:-1] if vector else (*shape[:-1], 2), 2, dtype)
@@ -119,8 +119,8 @@ def test_residuals_need_every_rank_to_be_full():
         assert found.rank.tolist() == [2, 1, 2]
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("shape", [(5, 8, 6), (5, 40, 33), (5, 70, 8), (3, 2, 9, 4)])
+@together("dtype", DTYPES)
+@together("shape", [(5, 8, 6), (5, 40, 33), (5, 70, 8), (3, 2, 9, 4)])
 def test_each_matrix_of_a_batch_has_its_rank(dtype, shape):
     a, b = gaussian(shape, 1, dtype), gaussian((*shape[:-1], 2), 2, dtype)
     flat, right = a.reshape(-1, *shape[-2:]), b.reshape(-1, shape[-2], 2)

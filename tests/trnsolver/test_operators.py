@@ -8,6 +8,7 @@ import torch
 
 import trnsolver as ts
 import trnsparse
+from tests.together import together
 from trnsci import ArgumentError, DtypeError, NumericalError, UnsupportedError
 from trnsci.testing import gaussian, pairs
 
@@ -37,9 +38,7 @@ def _solve(name, a, b, **options):
     return getattr(ts, name)(a, b, **options)
 
 
-@pytest.mark.parametrize(
-    ("dtype", "kind", "name"), pairs([torch.float64, torch.complex128], [*KINDS], [*SOLVERS]), ids=str
-)
+@together(("dtype", "kind", "name"), pairs([torch.float64, torch.complex128], [*KINDS], [*SOLVERS]))
 def test_every_solver_takes_every_operand(name, kind, dtype):
     a, b = _spd(dtype), gaussian((N, 3), 3, dtype)
     exact = torch.from_numpy(np.linalg.solve(a.numpy(), b.numpy()))
@@ -79,7 +78,7 @@ def test_dtypes_that_eigensolvers_lack(call):
             call(torch.eye(4).to(dtype))
 
 
-@pytest.mark.parametrize("name", SOLVERS)
+@together("name", SOLVERS)
 def test_dtypes_that_do_not_go_together(name):
     a = _spd()
     for kind in ("matrix", "trnsparse", "torch"):
@@ -90,7 +89,7 @@ def test_dtypes_that_do_not_go_together(name):
             _solve(name, KINDS[kind](_spd(torch.complex128)), torch.ones(N, dtype=torch.float64))
 
 
-@pytest.mark.parametrize("name", SOLVERS)
+@together("name", SOLVERS)
 def test_starts_are_checked(name):
     a, b = _spd(), torch.ones(N, dtype=torch.float64)
     with pytest.raises(ArgumentError, match=r"x0\[2\] is nan"):
@@ -151,7 +150,7 @@ ITERATIONS = {
 }
 
 
-@pytest.mark.parametrize("name", ITERATIONS)
+@together("name", ITERATIONS)
 def test_steps_that_depend_on_data_say_so_where_there_is_none(name):
     a = torch.eye(6) * 3 + 0.1
     for call in (

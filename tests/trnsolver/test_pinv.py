@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.together import together
 from trnsci.testing import BACKENDS, gaussian, pairs, unit_roundoff
 from trnsolver import matrix_rank, null_space, orth, pinv
 
@@ -47,7 +48,7 @@ def test_the_four_conditions_of_penrose(backend, dtype, case, scale, norm):
     assert norm(p @ a - (p @ a).mH) <= 2 * limit
 
 
-@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0, 0), (2, 3, 0), (0, 3, 2)])
+@together("shape", [(0, 3), (3, 0), (0, 0), (2, 3, 0), (0, 3, 2)])
 def test_of_nothing_with_any_tolerance(shape):
     a = torch.zeros(shape, dtype=torch.float64)
     for options in ({}, {"atol": 0.1}, {"atol": 0.1, "rtol": 0.1}):

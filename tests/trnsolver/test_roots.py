@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import trnsci
+from tests.together import together
 from trnsci import Singular
 from trnsci.testing import gaussian, pairs
 from trnsolver import eig, eigvals, expm, hessenberg, ldl, logm, schur, sign, sqrtm
@@ -27,9 +28,7 @@ def drawn(n, dtype, kind):
     return a.to(dtype)
 
 
-@pytest.mark.parametrize(
-    ("dtype", "kind", "n"), pairs(DTYPES, ["definite", "shifted", "triangular", "any"], [1, 2, 3, 20, 65]), ids=str
-)
+@together(("dtype", "kind", "n"), pairs(DTYPES, ["definite", "shifted", "triangular", "any"], [1, 2, 3, 20, 65]))
 def test_the_square_of_the_root(norm, dtype, kind, n):
     a = drawn(n, dtype, kind)
     root = sqrtm(a)
@@ -41,9 +40,7 @@ def test_the_square_of_the_root(norm, dtype, kind, n):
         assert float(eigvals(root).real.min()) > 0
 
 
-@pytest.mark.parametrize(
-    ("dtype", "kind", "n"), pairs(DTYPES, ["definite", "shifted", "triangular"], [1, 2, 4]), ids=str
-)
+@together(("dtype", "kind", "n"), pairs(DTYPES, ["definite", "shifted", "triangular"], [1, 2, 4]))
 def test_the_logarithm_is_mpmaths(norm, dtype, kind, n):
     a = drawn(n, dtype, kind)
     wide = a.to(torch.complex128)

@@ -5,6 +5,7 @@ import pytest
 import scipy.linalg
 import torch
 
+from tests.together import together
 from trnsci import ArgumentError, NumericalError
 from trnsci.arrays import to_numpy
 from trnsci.testing import gaussian, pairs, unit_roundoff
@@ -27,10 +28,9 @@ def _holds(a, t, z):
     assert np.all(np.tril(t, -2) == 0)
 
 
-@pytest.mark.parametrize(
+@together(
     ("dtype", "output", "n"),
     pairs([torch.float32, torch.float64, torch.complex64, torch.complex128], ["real", "complex"], [1, 2, 3, 9, 20]),
-    ids=str,
 )
 def test_the_selected_come_first(dtype, output, n):
     a = gaussian((n, n), 1, dtype) / n**0.5

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 import trnsci
+from tests.together import together
 from trnsci import ArgumentError, NotConverged, NumericalError
 from trnsci.testing import BACKENDS, gaussian, in_float64
 from trnsolver import det, inv, lstsq, lu_solve, slogdet, solve, solve_sparse
@@ -81,7 +82,7 @@ def test_hilbert_matrices_keep_the_promise(n):
 
 
 @pytest.mark.parametrize("n", range(12, 24))
-@pytest.mark.parametrize("target", [1e-3, 1e-12])
+@together("target", [1e-3, 1e-12])
 def test_hilbert_matrices_beyond_float64_claim_nothing_wrong(n, target):
     # corrections shrink with factors of noise, too
     a = _hilbert(n)
@@ -164,9 +165,7 @@ def test_entries_that_grow_are_solved_by_qr_and_leave_the_batch_alone(backend, n
                 assert norm(of - wide @ found) <= 20 * n * 2.0**-24 * (norm(wide) * norm(found) + norm(of))
 
 
-@pytest.mark.parametrize(
-    ("size", "right"), [(1e100, 1e-100), (1e-200, 1e-300), (1e150, 1e150), (1e193, 1e-160), (1e-200, 1e150)]
-)
+@together(("size", "right"), [(1e100, 1e-100), (1e-200, 1e-300), (1e150, 1e150), (1e193, 1e-160), (1e-200, 1e150)])
 @pytest.mark.parametrize("kind", ["dense", "least squares", "lu", "cholesky"])
 def test_a_target_is_met_at_any_scale_or_refused(kind, size, right):
     """Solutions and residuals that underflow or overflow are not claimed, and sizes alone are no reason to refuse."""

@@ -6,6 +6,7 @@ import scipy.linalg
 import torch
 
 import trnsci
+from tests.together import together
 from trnsci import ArgumentError, DtypeError, Singular
 from trnsci.testing import gaussian, pairs
 from trnsolver import solve_banded, solve_tridiagonal
@@ -37,9 +38,7 @@ def backward_error(a, x, b):
     return left / (torch.linalg.matrix_norm(a) * torch.linalg.matrix_norm(x))
 
 
-@pytest.mark.parametrize(
-    ("dtype", "bands", "n"), pairs(DTYPES, [(0, 0), (1, 1), (2, 1), (0, 2), (3, 0), (1, 4)], [1, 2, 5, 40]), ids=str
-)
+@together(("dtype", "bands", "n"), pairs(DTYPES, [(0, 0), (1, 1), (2, 1), (0, 2), (3, 0), (1, 4)], [1, 2, 5, 40]))
 def test_it_stays_within_its_stated_bound(dtype, bands, n):
     below, above = bands
     ab, b = drawn((3, below + above + 1, n), dtype, 1), drawn((3, n, 2), dtype, 2)

@@ -60,7 +60,7 @@ def _residual(a, x, b):
     return r / (np.linalg.norm(wide, 2) * np.linalg.norm(x) + np.linalg.norm(b))
 
 
-@pytest.mark.parametrize("dtype", NAMES, ids=str)
+@together("dtype", NAMES)
 @pytest.mark.parametrize(("kind", "method"), WAYS)
 def test_solutions_stay_within_the_stated_bound(kind, method, dtype):
     a = grid(9, dtype) if kind == "cholesky" else general(70, dtype)
@@ -81,7 +81,7 @@ def test_solutions_stay_within_the_stated_bound(kind, method, dtype):
 
 
 @pytest.mark.parametrize(("kind", "method"), WAYS)
-@pytest.mark.parametrize("n", [0, 1, 2, 17])
+@together("n", [0, 1, 2, 17])
 def test_small_and_empty_systems(kind, method, n):
     a = sp.csr_array(np.diag(np.arange(2.0, 2.0 + n)) if n else np.zeros((0, 0)))
     x = ts.solve_sparse(a, torch.ones(n, 2, dtype=torch.float64), kind=kind, method=method)

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 import trnsolver as ts
+from tests.together import together
 from trnsci import ArgumentError, DtypeError
 from trnsci.testing import BACKENDS, gaussian, unit_roundoff
 
@@ -40,7 +41,7 @@ CALLS = {
 }
 
 
-@pytest.mark.parametrize("name", CALLS)
+@together("name", CALLS)
 def test_results_go_where_out_says(name):
     args, options = CALLS[name]
     expected = getattr(ts, name)(*args, **options)
@@ -57,7 +58,7 @@ def test_results_go_where_out_says(name):
         assert torch.equal(target, wanted)
 
 
-@pytest.mark.parametrize("name", CALLS)
+@together("name", CALLS)
 def test_an_out_that_does_not_fit_is_refused_and_left_alone(name):
     args, options = CALLS[name]
     expected = getattr(ts, name)(*args, **options)
@@ -189,7 +190,7 @@ def test_options_that_do_not_go_with_a_target():
 NAMED = ["eig", "eigh", "geqrf", "lu", "lu_factor", "qr", "slogdet", "svd"]
 
 
-@pytest.mark.parametrize("name", NAMED)
+@together("name", NAMED)
 def test_results_have_the_names_of_torch(name):
     args, _ = CALLS[name]
     found = getattr(ts, name)(*args)
