@@ -8,6 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.together import together
 from trnfft import ComplexTensor, nn
 from trnsci import ArgumentError, DtypeError
 from trnsci.testing import gaussian
@@ -46,7 +47,7 @@ def test_matrix_products():
     same(torch.matmul(a, b), torch.matmul(x, y))
 
 
-@pytest.mark.parametrize(
+@together(
     "name", ["conj", "exp", "log", "sqrt", "abs", "angle", "sum", "mean", "prod", "norm", "flatten", "clone", "detach"]
 )
 def test_functions(name):
@@ -152,7 +153,7 @@ def test_backward_takes_a_complex_gradient():
         (a * a).backward()
 
 
-@pytest.mark.parametrize(
+@together(
     ("call", "error", "words"),
     [
         (lambda: ComplexTensor(torch.ones(3), torch.ones(4)), ArgumentError, "(4,)"),
@@ -186,9 +187,7 @@ def test_linear_is_a_complex_product():
     assert caught.value.got == {"z": 3, "layer": 4}
 
 
-@pytest.mark.parametrize(
-    "options", [{}, {"stride": 2, "padding": 1}, {"dilation": 2}, {"groups": 2}, {"padding": "same"}], ids=str
-)
+@together("options", [{}, {"stride": 2, "padding": 1}, {"dilation": 2}, {"groups": 2}, {"padding": "same"}])
 def test_conv_is_a_complex_convolution(options):
     layer = nn.ComplexConv1d(4, 6, 3, dtype=F64, **options)
     a, x = made((2, 4, 11))

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import trnfft
+from tests.together import together
 from trnsci import ArgumentError, DtypeError
 from trnsci.testing import BACKENDS, gaussian
 
@@ -93,7 +94,7 @@ def test_mistakes_of_convolution():
 # Chirp z
 
 
-@pytest.mark.parametrize(
+@together(
     ("n", "m", "w", "a"),
     [
         (10, None, None, 1),

@@ -8,6 +8,7 @@ import torch
 
 import trnfft
 import trnsci
+from tests.together import together
 from trnfft import exact
 from trnfft.device import digit_programs
 from trnfft.device.bounds import guaranteed
@@ -253,7 +254,7 @@ def test_what_is_too_long_for_a_program_is_several_launches(shape, most, monkeyp
     assert made.longest[0] <= most
 
 
-@pytest.mark.parametrize(
+@together(
     ("n", "length", "factors"),
     [(1, 1, (1,)), (64, 64, (64,)), (100, 100, (10, 10)), (4096, 4096, (64, 64)), (1 << 18, 1 << 18, (64, 64, 64))],
 )
@@ -262,7 +263,7 @@ def test_factors_of_digits(n, length, factors):
     assert (axis.length, axis.factors, axis.chirp) == (length, factors, False)
 
 
-@pytest.mark.parametrize("n", [67, 131, 1009, 2018, 65537])
+@together("n", [67, 131, 1009, 2018, 65537])
 def test_chirps_of_digits_hold_the_convolution(n):
     axis = digit_programs.axis_for(n)
     assert axis.chirp

@@ -14,6 +14,7 @@ from torch.autograd import forward_ad
 
 import trnfft
 import trnsci
+from tests.together import together
 from trnfft import ComplexTensor
 from trnfft.device.bounds import guaranteed
 from trnsci import ArgumentError, DtypeError, UnsupportedError
@@ -99,7 +100,7 @@ def test_every_kind_of_length_agrees_with_scipy(name):
         close(getattr(trnfft, name)(x, norm=norm), exact, promised(2 * shape[-1], real))
 
 
-@pytest.mark.parametrize("n", [62, 129, 226, 284, 354, 412, 428, 996, 1009, 1022])
+@together("n", [62, 129, 226, 284, 354, 412, 428, 996, 1009, 1022])
 def test_lengths_with_large_primes_keep_the_bound_for_all_data(n):
     """MKL sums up such factors term by term; in host memory SciPy transforms them."""
     t = torch.arange(n, dtype=F64)
@@ -186,7 +187,7 @@ def test_any_axes_agree_with_scipy(shape, name, norm, data):
     )
 
 
-@pytest.mark.parametrize("name", [*ONE, *MANY])
+@together("name", [*ONE, *MANY])
 def test_numpy_in_numpy_out(name):
     x = operand(name, (4, 6)).numpy()
     got = getattr(trnfft, name)(x)
@@ -194,7 +195,7 @@ def test_numpy_in_numpy_out(name):
     close(got, getattr(scipy.fft, name)(x))
 
 
-@pytest.mark.parametrize(
+@together(
     ("dtype", "expected"),
     [(torch.int64, C128), (torch.bool, C128), (torch.float16, C64), (F32, C64), (F64, C128), (C64, C64)],
 )
@@ -274,7 +275,7 @@ def test_resident_data_stays_and_comes_out_as_planes(backend, name, inverse):
 # Errors
 
 
-@pytest.mark.parametrize(
+@together(
     ("call", "error", "words"),
     [
         (lambda: trnfft.fft([1, 2]), DtypeError, "fft: x"),
@@ -318,9 +319,8 @@ EVERY |= {
 }
 
 
-@pytest.mark.grid(1)
 @on_backends
-@pytest.mark.parametrize("name", EVERY)
+@together("name", EVERY)
 def test_operands_that_are_no_dense_numbers_are_refused(backend, name):
     dense = torch.ones(6, 6)
     eight, quantized = dense.to(torch.float8_e4m3fn), torch.quantize_per_tensor(dense, 0.1, 0, torch.qint8)
@@ -332,9 +332,8 @@ def test_operands_that_are_no_dense_numbers_are_refused(backend, name):
             EVERY[name](x)
 
 
-@pytest.mark.grid(1)
 @on_backends
-@pytest.mark.parametrize("name", [name for name in EVERY if name != "ComplexTensor"])
+@together("name", [name for name in EVERY if name != "ComplexTensor"])
 def test_meta_tensors_have_the_layout_of_results(backend, name):
     for x in (gaussian((6, 4), 1, F32), gaussian((6, 4), 1, C64)):
         with backend:
@@ -349,7 +348,7 @@ def test_meta_tensors_have_the_layout_of_results(backend, name):
         assert (got.shape, got.dtype, got.stride()) == (expected.shape, expected.dtype, expected.stride())
 
 
-@pytest.mark.parametrize("name", [name for name in EVERY if name != "ComplexTensor"])
+@together("name", [name for name in EVERY if name != "ComplexTensor"])
 def test_vmap_is_a_batch(name):
     x = gaussian((3, 6, 4), 1, C128)
     x = x.real if name.startswith(("rfft", "ihfft", "dct", "idct", "dst", "idst")) else x
@@ -361,7 +360,7 @@ def test_vmap_is_a_batch(name):
                 torch.func.vmap(EVERY[name])(x)
 
 
-@pytest.mark.parametrize("name", ["fft", "fftn", "rfft2", "irfftn", "dct", "dstn"])
+@together("name", ["fft", "fftn", "rfft2", "irfftn", "dct", "dstn"])
 def test_options_of_the_wrong_kind_are_refused(name):
     several = name[-1] in "2n"
     for option in ({"s" if several else "n": 2.5}, {"dim": 2.5}, {"dim": "a"}, {"norm": []}, {"precision": []}):
@@ -378,7 +377,7 @@ def test_errors_carry_fields():
 # Plans
 
 
-@pytest.mark.parametrize("kind", [*ONE, *TWO, *MANY])
+@together("kind", [*ONE, *TWO, *MANY])
 def test_a_plan_does_what_the_function_does(kind):
     x = operand(kind, (4, 6), dtype=C64)
     made = trnfft.plan((4, 6), x.dtype, kind=kind, norm="ortho")
@@ -440,7 +439,7 @@ def test_plans_refuse_what_they_were_not_made_for():
 # Behind scipy.fft
 
 
-@pytest.mark.parametrize("name", [*ONE, *TWO, *MANY, "dct", "idct", "dst", "idst", "dctn", "idctn", "dstn", "idstn"])
+@together("name", [*ONE, *TWO, *MANY, "dct", "idct", "dst", "idst", "dctn", "idctn", "dstn", "idstn"])
 def test_scipy_calls_arrive_here(name, monkeypatch):
     x = operand(name, (4, 6)).real.numpy() if name.startswith(("d", "id")) else operand(name, (4, 6)).numpy()
     expected = getattr(scipy.fft, name)(x, norm="ortho", workers=1, overwrite_x=False)

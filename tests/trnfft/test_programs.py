@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import trnfft
 import trnsci
 import trnsim
+from tests.together import together
 from trnfft import exact
 from trnfft.device import digit_programs, factor_tables, launch, pass_programs, pieces, tables
 from trnfft.device.bounds import guaranteed
@@ -158,7 +159,7 @@ def test_real_data_comes_back_for_every_length(backend, n):
     assert relative(back, x) <= 2 * BOUND["fp32"]
 
 
-@pytest.mark.parametrize("n", [*range(1, 40), 1009, 2018, 65537, 1 << 20, (1 << 20) - 3])
+@together("n", [*range(1, 40), 1009, 2018, 65537, 1 << 20, (1 << 20) - 3])
 def test_every_length_on_pytorch(n):
     x = gaussian((n,), 1, C64)
     expected = np.fft.fft(double(x))
@@ -439,7 +440,7 @@ def test_a_plan_of_something_else_is_refused():
         trnfft.plan((2,), C64)([1, 2])
 
 
-@pytest.mark.parametrize(
+@together(
     "call",
     [
         lambda x: trnsci.plan(trnfft.rfft2, x),
@@ -478,7 +479,7 @@ def test_ops_take_axes_of_meta_tensors():
 # Tables and programs
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 7, 8, 12, 1009, 4096])
+@together("n", [1, 2, 3, 7, 8, 12, 1009, 4096])
 def test_roots_are_right_to_rounding(n):
     mpmath = pytest.importorskip("mpmath", reason="the oracle of roots is mpmath")
     mpmath.mp.dps = 30
@@ -488,7 +489,7 @@ def test_roots_are_right_to_rounding(n):
         assert abs(complex(exact) - got) <= 2**-52
 
 
-@pytest.mark.parametrize(
+@together(
     ("n", "expected"),
     [
         (1, (1,)),
@@ -506,7 +507,7 @@ def test_factors(n, expected):
     assert tables.factors(n, 128) == expected
 
 
-@pytest.mark.parametrize(
+@together(
     ("n", "rows", "inner", "algorithm"),
     [
         (100, 1, 1, "matrix"),

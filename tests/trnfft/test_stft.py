@@ -6,6 +6,7 @@ import torch
 
 import trnfft
 import trnsci
+from tests.together import together
 from trnsci import ArgumentError, DtypeError
 from trnsci.predict import prediction
 from trnsci.testing import BACKENDS, gaussian
@@ -157,7 +158,7 @@ def test_numpy_in_numpy_out():
     assert isinstance(trnfft.stft(np.ones(40), 8), np.ndarray)
 
 
-@pytest.mark.parametrize(
+@together(
     ("call", "error", "words"),
     [
         (lambda: trnfft.stft(torch.ones(9), 0), ArgumentError, "n_fft"),
@@ -245,7 +246,7 @@ def test_shortest_frames_are_torchs(backend, dtype, n):
             torch.testing.assert_close(back, theirs, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("options", [{"center": False}, {"length": 500}, {"length": 2000}, {"normalized": True}, {}])
+@together("options", [{"center": False}, {"length": 500}, {"length": 2000}, {"normalized": True}, {}])
 def test_ends_of_the_inverse(options):
     window = torch.hamming_window(64, dtype=torch.float64)
     spectra = gaussian((2, 33, 50), 1, torch.complex128)
