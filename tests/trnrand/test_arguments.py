@@ -152,7 +152,7 @@ UNDER_VMAP = {
 }
 
 
-@pytest.mark.parametrize("name", UNDER_VMAP)
+@together("name", UNDER_VMAP)
 def test_a_draw_under_vmap_is_refused_by_name(name):
     state = trnrand.get_state()
     with pytest.raises(UnsupportedError, match=f"^{name}: .*vmap"):

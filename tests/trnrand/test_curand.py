@@ -8,13 +8,14 @@ import pytest
 import torch
 
 import trnrand
+from tests.together import together
 from trnsci import ArgumentError, DtypeError
 
 KNOWN = json.loads((Path(__file__).parent / "known" / "curand.json").read_text())
 ENGINES = {"xorwow": trnrand.XORWOW, "mrg32k3a": trnrand.MRG32k3a}
 
 
-@pytest.mark.parametrize("case", [name for name in KNOWN if "curand" not in name])
+@together("case", [name for name in KNOWN if "curand" not in name])
 def test_words_are_those_of_curand(case):
     engine, seed, order, *offset = case.split()
     if offset:

@@ -25,7 +25,7 @@ def draw(name, generator, *size, **more):
     return getattr(generator, name)(*size, **ALL[name][0], **more)
 
 
-@pytest.mark.parametrize("name", CONTINUOUS)
+@together("name", CONTINUOUS)
 def test_law_of_continuous(name):
     x = draw(name, Generator(20240), 100_000, dtype=torch.float64).numpy()
     assert stats.kstest(x, CONTINUOUS[name][1].cdf).pvalue > LEAST

@@ -7,6 +7,7 @@ import scipy.stats
 import torch
 
 import trnrand
+from tests.together import together
 from trnrand import Generator
 from trnsci import ArgumentError
 
@@ -49,7 +50,7 @@ def test_beta_of_shapes_near_the_largest_number():
     assert torch.allclose(x, torch.full_like(x, 1 / 3))
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@together("shape", SHAPES)
 def test_gamma_with_a_scale_that_brings_it_back(shape):
     for scale in (1.0, 1e200, 1e300):
         x = draw("gamma", N, shape=shape, scale=scale)
@@ -62,7 +63,7 @@ def test_gamma_with_a_scale_that_brings_it_back(shape):
         agree(x, EDGES * 1e100, cdf)
 
 
-@pytest.mark.parametrize("df", SHAPES[1:])
+@together("df", SHAPES[1:])
 def test_student_t(df):
     x = draw("student_t", N, df=df)
     assert not x.isnan().any()
@@ -88,7 +89,7 @@ def test_f(above, below):
     agree(x, WIDE, cdf)
 
 
-@pytest.mark.parametrize("scale", [1e-100, 1e-30, 1e-4, 0.01, 1.0])
+@together("scale", [1e-100, 1e-30, 1e-4, 0.01, 1.0])
 def test_dirichlet(scale):
     weights = np.array([1.0, 2.0, 5.0])
     x = draw("dirichlet", N, alpha=torch.tensor(scale * weights))
@@ -142,7 +143,7 @@ def test_uniform_over_a_range_wider_than_its_dtype(dtype, low, high, ends):
     assert scipy.stats.kstest(x.double().numpy() / high, scipy.stats.uniform(-1, 2).cdf).pvalue > 1e-5
 
 
-@pytest.mark.parametrize(
+@together(
     ("dtype", "low", "high", "ends"),
     [
         (torch.float32, 0.0, 1e60, "[)"),
@@ -161,7 +162,7 @@ def test_uniform_refuses_ends_its_dtype_cannot_hold(dtype, low, high, ends):
     assert generator.position == 0
 
 
-@pytest.mark.parametrize("power", [-1060, -500, 0, 500, 1020])
+@together("power", [-1060, -500, 0, 500, 1020])
 def test_weights_count_relative_to_each_other(power):
     # the last two numbers are the smallest and largest that stay exact
     weights = torch.tensor([[0.0, 3.0, 0.0, 2.0, 7.0, 0.0], [1.0, 0.0, 0.0, 0.0, 4.0, 0.0]], dtype=torch.float64)
@@ -230,7 +231,7 @@ def test_a_negative_binomial_beyond_its_rates_is_refused():
     assert generator.negative_binomial(3, n=5.0, p=1.0).tolist() == [0, 0, 0]
 
 
-@pytest.mark.parametrize("name", ["gamma", "beta", "chi_squared", "student_t", "f", "dirichlet", "negative_binomial"])
+@together("name", ["gamma", "beta", "chi_squared", "student_t", "f", "dirichlet", "negative_binomial"])
 def test_shapes_beyond_logarithms_are_refused(name):
     names = {"gamma": "shape", "chi_squared": "df", "student_t": "df", "dirichlet": "alpha", "negative_binomial": "n"}
     given = (

@@ -11,6 +11,7 @@ import torch
 from scipy import stats
 
 import trnrand
+from tests.together import together
 from trnrand import Generator, Stream, bits
 from trnsci import ArgumentError, DtypeError
 
@@ -236,7 +237,7 @@ DISTRIBUTIONS = {
 }
 
 
-@pytest.mark.parametrize("name", DISTRIBUTIONS)
+@together("name", DISTRIBUTIONS)
 def test_numbers_of_default_rng_have_numpys_distribution(name):
     parameters, want = DISTRIBUTIONS[name]
     draw = getattr(trnrand.default_rng(11), name)

@@ -5,6 +5,7 @@ import pytest
 import torch
 from scipy import stats
 
+from tests.together import together
 from trnrand import Generator
 from trnsci import ArgumentError, NotPositiveDefinite
 
@@ -60,7 +61,7 @@ def test_gradients():
     assert torch.autograd.gradcheck(drawn, (mean, factor))
 
 
-@pytest.mark.parametrize("dim", [1, 2, 3, 10])
+@together("dim", [1, 2, 3, 10])
 def test_unit_vectors(dim):
     x = Generator(2).unit_vector(20_000, dim=dim, dtype=torch.float64)
     assert (x.norm(dim=-1) - 1).abs().max() < 1e-14

@@ -4,6 +4,7 @@ import pytest
 import torch
 from scipy import stats
 
+from tests.together import together
 from trnrand import Generator
 from trnsci import ArgumentError, DtypeError
 from trnsci.testing import BACKENDS
@@ -11,7 +12,7 @@ from trnsci.testing import BACKENDS
 on_backends = pytest.mark.parametrize("backend", BACKENDS, ids=str)
 
 
-@pytest.mark.parametrize("span", [1, 2, 3, 2**31 + 1, 2**32, 2**32 + 1, 3 * 2**60, 2**64])
+@together("span", [1, 2, 3, 2**31 + 1, 2**32, 2**32 + 1, 3 * 2**60, 2**64])
 def test_integers_of_any_range_are_even(span):
     low = -(2**63) if span > 2**62 else -5
     x = Generator(6).randint(60_000, low=low, high=low + span).tolist()

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-import pytest
 import torch
 
+from tests.together import together
 from tests.trnrand.distributions import ALL
 from trnrand import Generator
 from trnsci.testing import known_answers
@@ -22,9 +22,7 @@ def test_uniforms_never_change(loops):
         assert g.uniform(4, dtype=getattr(torch, row["dtype"])).tolist() == numbers(row["values"]), row
 
 
-@pytest.mark.parametrize(
-    "row", known_answers(KNOWN / "distributions.csv"), ids=lambda row: f"{row['name']}-{row['engine']}"
-)
+@together("row", known_answers(KNOWN / "distributions.csv"))
 def test_other_distributions_change_only_on_purpose(row, loops):
     dtype = torch.int64 if row["name"] == "randint" else torch.float64
     made = getattr(Generator(1, engine=row["engine"]).advance(3), row["name"])(4, dtype=dtype, **ALL[row["name"]][0])

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import trnsci
+from tests.together import together
 from trnrand import Generator, bits, uniform
 from trnsci.testing import BACKENDS
 
@@ -33,7 +34,7 @@ def test_float64_is_53_bits_of_two_words(backend, loops):
     assert made.tolist() == expected
 
 
-@pytest.mark.parametrize("dtype", [*BITS, torch.float64], ids=str)
+@together("dtype", [*BITS, torch.float64])
 def test_ends(dtype):
     for ends in ("[)", "(]", "()"):
         x = uniform(200_000, ends=ends, dtype=dtype, generator=Generator(1)).double()
