@@ -10,6 +10,7 @@ import torch
 import trnsci
 import trnsim
 import trnsparse as ts
+from tests.together import together
 from trnsci import ArgumentError
 from trnsci.errors import DtypeError, UnsupportedError
 from trnsci.testing import BACKENDS, assert_within, gamma, gaussian, stated_and_used, unit_roundoff
@@ -324,7 +325,7 @@ ERRORS = [
 ]
 
 
-@pytest.mark.parametrize(("call", "kind", "text"), ERRORS, ids=range(len(ERRORS)))
+@together(("call", "kind", "text"), ERRORS)
 def test_mistakes_are_named(call, kind, text):
     with pytest.raises(kind) as caught:
         call(gaussian((1, 2, 8, 4)))

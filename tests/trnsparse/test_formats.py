@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import trnsparse as ts
+from tests.together import together
 from trnsci import ArgumentError
 from trnsci.errors import DtypeError
 from trnsci.testing import assert_within, gamma, gaussian
@@ -34,7 +35,7 @@ SHAPES = [(7, 5), (1, 9), (9, 1), (0, 4), (4, 0), (0, 0), (130, 70)]
 KINDS = [ts.COOMatrix, ts.CSRMatrix, ts.CSCMatrix, ts.BSRMatrix]
 
 
-@pytest.mark.parametrize(("dtype", "shape"), [*zip(DTYPES, SHAPES, strict=False), *((np.float32, s) for s in SHAPES)])
+@together(("dtype", "shape"), [*zip(DTYPES, SHAPES, strict=False), *((np.float32, s) for s in SHAPES)])
 def test_every_format_reaches_every_other_and_keeps_every_entry(shape, dtype):
     source = random(*shape, dtype=dtype)
     dense = torch.from_numpy(source.toarray())
@@ -51,7 +52,7 @@ def test_every_format_reaches_every_other_and_keeps_every_entry(shape, dtype):
         assert np.array_equal(made.to_scipy().toarray(), source.toarray())
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@together("kind", KINDS)
 def test_torch_tensors_come_in_and_go_out(kind):
     dense = torch.from_numpy(random(8, 12).toarray())
     for tensor in (dense, dense.to_sparse_coo(), dense.to_sparse_csr(), dense.to_sparse_csc()):
@@ -100,7 +101,7 @@ MALFORMED = [
 ]
 
 
-@pytest.mark.parametrize(("build", "argument", "got", "text"), MALFORMED, ids=range(len(MALFORMED)))
+@together(("build", "argument", "got", "text"), MALFORMED)
 def test_malformed_structures_are_refused_at_the_first_offending_position(build, argument, got, text):
     with pytest.raises(ArgumentError) as caught:
         build()
@@ -135,7 +136,7 @@ KEYS = [
 ]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@together("kind", KINDS)
 def test_slices_are_those_of_numpy(kind):
     dense = random(8, 6).toarray()
     made = kind.from_dense(dense, 3) if kind is ts.BSRMatrix else kind.from_dense(dense)
@@ -151,7 +152,7 @@ def _is_the_slice(made, dense, key):
     assert np.array_equal(found.to_dense().numpy(), wanted)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@together("kind", KINDS)
 def test_masks_elements_and_bad_indices(kind):
     dense = torch.from_numpy(random(8, 6).toarray())
     made = kind.from_dense(dense, 3) if kind is ts.BSRMatrix else kind.from_dense(dense)
@@ -323,7 +324,7 @@ def test_a_batch_of_matrices_is_one_pattern_with_many_values():
     assert torch.equal(found, torch.stack([made @ b[0], 2 * (made @ b[0])]))
 
 
-@pytest.mark.parametrize("kind", ["coo", "csr", "csc", "bsr"])
+@together("kind", ["coo", "csr", "csc", "bsr"])
 def test_two_lists_are_places(kind):
     """As in NumPy and SciPy; numbers of NumPy and an ellipsis are understood as well."""
     dense = gaussian((6, 9), 1, torch.float64) * (gaussian((6, 9), 2) > 0)
@@ -350,7 +351,7 @@ def test_two_lists_are_places(kind):
         a[0, 0, 0]
 
 
-@pytest.mark.parametrize("kind", ["coo", "csr", "csc", "bsr"])
+@together("kind", ["coo", "csr", "csc", "bsr"])
 def test_small_things_that_failed_before(kind):
     dense = torch.tensor([[1, 0, 2], [0, 3, 0]])
     a = ts.CSRMatrix.from_dense(dense)
@@ -385,9 +386,9 @@ def test_every_malformed_structure_is_refused(data):
             ts.CSRMatrix(indptr, indices, values, (rows, columns))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("other", KINDS)
-@pytest.mark.parametrize("shape", [(5, 5), (7, 4)])
+@together("kind", KINDS)
+@together("other", KINDS)
+@together("shape", [(5, 5), (7, 4)])
 def test_sums_and_products_of_any_two_formats(kind, other, shape):
     # A second matrix in compressed columns was read as its transpose.
     x, y = random(*shape, density=0.5), random(*shape, density=0.5, seed=1)
@@ -454,7 +455,7 @@ def test_every_function_of_a_sparse_matrix_is_tried_with_those_of_others():
     assert not [name for name, text in kinds.items() if "SparseMatrix" in text.replace("SparseMatrixLike", "")]
 
 
-@pytest.mark.parametrize(("library", "name"), STRANGERS, ids=lambda x: getattr(x, "__name__", x))
+@together(("library", "name"), STRANGERS)
 def test_functions_take_matrices_of_scipy_and_torch(library, name):
     matrix, ours = stranger(library, name), ts.CSRMatrix.from_dense(SQUARE)
     if name in LAYOUTS:
@@ -488,7 +489,7 @@ def test_gradients_reach_the_matrix_of_torch_and_dense_ones_are_refused_by_name(
             ts.norm(dense)
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@together("shape", SHAPES)
 def test_formats_of_other_libraries_keep_every_entry(shape):
     dense = torch.from_numpy(random(*shape).toarray())
     a = ts.CSRMatrix.from_dense(dense)
@@ -539,7 +540,7 @@ def test_gradients_flow_through_foreign_formats_and_errors_name_the_cause():
         ts.HYB.of(a, width=-1)
 
 
-@pytest.mark.parametrize("n", [0, 1, 9, 60])
+@together("n", [0, 1, 9, 60])
 def test_rows_of_one_colour_share_no_entry(n):
     a = ts.CSRMatrix.from_scipy(random(n, n, 0.1))
     made = ts.coloring(a)

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 import trnsparse as ts
+from tests.together import together
 from trnsci import ArgumentError
 from trnsci.errors import NotConverged
 from trnsci.testing import BACKENDS, gamma, gaussian, stated_and_used
@@ -146,7 +147,7 @@ OPTIONS = [
 ]
 
 
-@pytest.mark.parametrize(("call", "text"), OPTIONS, ids=[text for _, text in OPTIONS])
+@together(("call", "text"), OPTIONS)
 def test_options_are_checked(call, text):
     with pytest.raises(ArgumentError) as caught:
         call()

@@ -12,6 +12,7 @@ import torch
 
 import trnsci
 import trnsparse as ts
+from tests.together import together
 from trnsci import ArgumentError
 from trnsci.errors import BackendUnavailable, DtypeError, UnsupportedError
 from trnsci.testing import BACKENDS, assert_within, gamma, gaussian, pairs
@@ -177,7 +178,7 @@ ERRORS = [
 ]
 
 
-@pytest.mark.parametrize(("call", "kind", "text"), ERRORS, ids=range(len(ERRORS)))
+@together(("call", "kind", "text"), ERRORS)
 def test_mistakes_are_named(call, kind, text):
     with pytest.raises(kind) as caught:
         call(ts.CSRMatrix.from_dense(torch.ones(4, 5)))
@@ -216,10 +217,8 @@ def test_spgemm_gradients():
 FORMATS = ("stored", "auto", "csr", "bsr", "dense")
 
 
-@pytest.mark.parametrize(
-    ("kind", "trans", "dtype"),
-    pairs(["csr", "bsr", "coo", "csc"], ["n", "t", "c"], [torch.float64, torch.complex128]),
-    ids=str,
+@together(
+    ("kind", "trans", "dtype"), pairs(["csr", "bsr", "coo", "csc"], ["n", "t", "c"], [torch.float64, torch.complex128])
 )
 def test_every_format_of_the_product_agrees(kind, trans, dtype):
     generator = torch.Generator().manual_seed(3)
@@ -258,7 +257,7 @@ PAIRS = pairs(
 )
 
 
-@pytest.mark.parametrize(("dtype", "kind", "trans", "columns"), PAIRS, ids=str)
+@together(("dtype", "kind", "trans", "columns"), PAIRS)
 def test_products_with_an_addend_and_given_memory(dtype, kind, trans, columns):
     dense = gaussian((23, 18), 1, dtype) * (gaussian((23, 18), 2) > 0.8)
     a = ts.CSRMatrix.from_dense(dense)

@@ -6,6 +6,7 @@ import scipy.sparse as sp
 import torch
 
 import trnsparse as ts
+from tests.together import together
 from trnsci import ArgumentError
 from trnsci.errors import NotPositiveDefinite, Singular
 from trnsci.testing import assert_within, gamma, gaussian, pairs
@@ -30,7 +31,7 @@ SCALED = [(*case, scale) for case in SOLVES for scale in (1.0, 1e-30)]
 SCALED += [(*case, 1e200) for case in SOLVES if case[0] in (torch.float64, torch.complex128) and not case[2]]
 
 
-@pytest.mark.parametrize(("dtype", "lower", "unit", "trans", "scale"), SCALED, ids=str)
+@together(("dtype", "lower", "unit", "trans", "scale"), SCALED)
 def test_the_backward_error_is_small(dtype, lower, unit, trans, scale):
     """With diagonals that differ by ``scale``: quotients of entries leave float32, or even float64."""
     n = 40
