@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import trnsci
+from tests.together import together
 from trnsci import ArgumentError, DtypeError
 from trnsci.testing import BACKENDS, assert_within, gamma, gaussian
 from trntensor import BlockSparse, block_einsum, block_sparse
@@ -78,7 +79,7 @@ def test_an_addend_and_gradients():
     assert_within(block.grad, rows.expand(block.shape), gamma(10, F64) * b.dense().abs().sum())
 
 
-@pytest.mark.parametrize(
+@together(
     ("call", "text"),
     [
         (lambda: BlockSparse(((2,), (2,)), {(0, 1): torch.ones(2, 2)}), "position is (0, 1), expected a section"),

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.together import together
 from trnsci import ArgumentError, DtypeError
 from trnsci.testing import assert_within, gaussian
 from trntensor import cp, einsum, tensor_train, tucker
@@ -33,7 +34,7 @@ def test_cp_finds_a_tensor_of_low_rank(nonnegative, init):
         assert all(bool((factor >= 0).all()) for factor in (made.weights, *made.factors))
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, F32, torch.complex128], ids=str)
+@together("dtype", [torch.float16, torch.bfloat16, F32, torch.complex128])
 def test_any_float_dtype_is_decomposed(dtype):
     x = low_rank().to(dtype)
     size = 0.05 if dtype in (torch.float16, torch.bfloat16) else 1e-3

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import trnsci
 import trntensor
+from tests.together import together
 from trnblas import Achieved
 from trnsci import ArgumentError, CapacityError, DtypeError
 from trnsci.testing import BACKENDS, assert_within, gamma, gaussian
@@ -68,8 +69,7 @@ def bound(equation, operands, **options):
     return scheme.error_bound * size + torch.finfo(operands[0].dtype).smallest_normal
 
 
-@pytest.mark.grid(1)
-@pytest.mark.parametrize(("family", "equation"), CASES)
+@together(("family", "equation"), CASES)
 @pytest.mark.parametrize("dtype", [F64, C128], ids=str)
 def test_every_family_agrees_with_numpy(family, equation, dtype):
     operands = operands_for(equation, dtype)
@@ -85,9 +85,8 @@ def test_families_agree_on_the_simulator(family, equation):
     assert_within(got, oracle(equation, *operands), bound(equation, operands))
 
 
-@pytest.mark.grid(1)
-@pytest.mark.parametrize("equation", ["ij,jk->ki", "iij->j", "ij,ij->", "ij->ji", "...i,...i->..."])
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, F32, C64], ids=str)
+@together("equation", ["ij,jk->ki", "iij->j", "ij,ij->", "ij->ji", "...i,...i->..."])
+@together("dtype", [torch.float16, torch.bfloat16, F32, C64])
 def test_short_dtypes_stay_within_the_bound(equation, dtype):
     operands = operands_for(equation, dtype)
     got = einsum(equation, *operands)
@@ -98,9 +97,8 @@ def test_short_dtypes_stay_within_the_bound(equation, dtype):
 INTEGERS = [torch.int32, torch.int64, torch.uint8, torch.uint16, torch.uint32, torch.uint64, torch.bool]
 
 
-@pytest.mark.grid(1)
-@pytest.mark.parametrize("dtype", INTEGERS, ids=str)
-@pytest.mark.parametrize("equation", ["ij,jk->ki", "ij->", "ii->i", "i,j->ij", "ij,ij->j"])
+@together("dtype", INTEGERS)
+@together("equation", ["ij,jk->ki", "ij->", "ii->i", "i,j->ij", "ij,ij->j"])
 def test_integers_and_truth_values_are_numpys(equation, dtype):
     operands = [(x * 3).long().to(dtype) for x in operands_for(equation)]
     expected = np.einsum(equation, *(x.numpy() for x in operands))
@@ -228,7 +226,7 @@ def test_alpha_and_beta_scale_contraction_and_addend(backend):
     assert_within(einsum("ij->", a, alpha=3.0), 3 * oracle("ij->", a), 3 * bound("ij->", [a]) + 6 * 2.0**-24 * size)
 
 
-@pytest.mark.parametrize("optimize", ["auto", "greedy", "optimal", "dp", False, True, [(0, 1), (0, 1), (0, 1)]])
+@together("optimize", ["auto", "greedy", "optimal", "dp", False, True, [(0, 1), (0, 1), (0, 1)]])
 def test_every_way_of_ordering_gives_the_same(optimize):
     operands = operands_for("ab,bc,cd,de->ea")
     limit = 2 * bound("ab,bc,cd,de->ea", operands, optimize=optimize)
@@ -413,7 +411,7 @@ ERRORS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("call", "argument", "text"), ERRORS)
+@together(("call", "argument", "text"), ERRORS)
 def test_mistakes_are_named_with_both_values(call, argument, text):
     with pytest.raises(ArgumentError) as caught:
         einsum(*call)

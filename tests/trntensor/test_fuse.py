@@ -3,6 +3,7 @@ import pytest
 import torch
 
 import trnsci
+from tests.together import together
 from trnsci import ArgumentError, DtypeError, UnsupportedError
 from trnsci.testing import BACKENDS, assert_within, gamma, gaussian
 from trntensor import einsum, fuse
@@ -190,7 +191,7 @@ ERRORS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("work", "argument", "text"), ERRORS)
+@together(("work", "argument", "text"), ERRORS)
 def test_mistakes_are_named(work, argument, text):
     with pytest.raises(ArgumentError) as caught:
         work()

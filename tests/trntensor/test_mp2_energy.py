@@ -5,8 +5,9 @@ import pytest
 import torch
 
 import trnsci
+from tests.together import together
 from trnsci import ArgumentError, DtypeError, UnsupportedError
-from trnsci.testing import BACKENDS, assert_within, gamma, gaussian
+from trnsci.testing import BACKENDS, assert_within, gamma, gaussian, pairs
 from trntensor import MP2Energy, ao_to_mo_transform, from_xla, mp2_energy, to_xla
 from trntensor.mp2_energy import mp2_blocks
 
@@ -86,9 +87,7 @@ def host_path(request, monkeypatch):
     return request.param
 
 
-@pytest.mark.grid(2)
-@pytest.mark.parametrize("dtype", [F32, F64, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("shape", [*CASES, (7, 33, 20), (2, 200, 70)])
+@together(("dtype", "shape"), pairs([F32, F64, torch.bfloat16], [*CASES, (7, 33, 20), (2, 200, 70)]))
 def test_every_way_of_the_host(host_path, dtype, shape):
     args = tuple(x.to(dtype) for x in inputs(*shape, F64))
     os, ss, size = oracle(*args)

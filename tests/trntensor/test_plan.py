@@ -5,6 +5,7 @@ import pytest
 import torch
 
 import trnsci
+from tests.together import together
 from trnsci import ArgumentError, DtypeError, predict
 from trnsci.neuron import StandIn, stand_in
 from trnsci.testing import assert_within, gaussian
@@ -61,7 +62,7 @@ STRATEGIES = [
 ]
 
 
-@pytest.mark.parametrize(("equation", "strategy"), STRATEGIES)
+@together(("equation", "strategy"), STRATEGIES)
 def test_each_step_is_classified(equation, strategy):
     terms = equation.split("->")[0].split(",")
     scheme = plan(equation, *[(4,) * len(term) for term in terms])
@@ -149,7 +150,7 @@ def published_host():
     return predict.Host(overhead=19.6e-6 - small / bandwidth, float32=rate, float64=rate / 2, bandwidth=bandwidth)
 
 
-@pytest.mark.parametrize(("equation", "shapes", "cpu", "library", "backend"), TABLE)
+@together(("equation", "shapes", "cpu", "library", "backend"), TABLE)
 def test_the_published_dispatch_table_is_predicted(equation, shapes, cpu, library, backend, monkeypatch):
     monkeypatch.setattr(predict, "host", published_host)
     trnsci.clear_plans()
