@@ -84,7 +84,7 @@ def units(ops: Sequence[str], targets: Sequence[str]) -> list[Unit]:
             free = tuned.choices(kernel.kernel)
             # a kernel that is another file's belongs to that file's benchmark
             if free and kernel.ranks is None and _owner(kernel) == op:
-                shapes = tuned.shape_class(kernel.inputs(), _options(kernel), free)
+                shapes = tuned.shape_class(kernel.kernel, kernel.inputs(), _options(kernel))
                 for target in targets:
                     if target in kernel.targets:
                         found.setdefault((op, target, shapes), []).append(kernel.name)

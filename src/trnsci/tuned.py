@@ -8,6 +8,7 @@ Dimensions of one class have the same powers of two. What the table does not kno
 from __future__ import annotations
 
 import functools
+import inspect
 import json
 import sys
 from collections.abc import Mapping
@@ -31,7 +32,7 @@ def chosen(kernel: Any, target: str, tensors: tuple[Any, ...], static: Mapping[s
         return {}
     function = getattr(kernel, "function", kernel)
     known = _table(table_of(kernel)).get(function.__name__, {}).get(target, {})
-    tuned = known.get(shape_class(tensors, static, free), {}) if known else {}
+    tuned = known.get(shape_class(kernel, tensors, static), {}) if known else {}
     return {name: value for name, value in tuned.items() if name in free and name not in static}
 
 
@@ -43,13 +44,22 @@ def table_of(kernel: Any) -> Path:
     return Path(file).with_name(TABLE)
 
 
-def shape_class(tensors: tuple[Any, ...], static: Mapping[str, Any], free: Mapping[str, Any]) -> str:
-    """Name the class of a launch: shapes in powers of two, dtypes, and compile-time arguments that are short."""
+def shape_class(kernel: Any, tensors: tuple[Any, ...], static: Mapping[str, Any]) -> str:
+    """Name the class of a launch: shapes in powers of two, dtypes, and compile-time arguments that are short.
+
+    What the caller leaves out has its default, as if it were spelt out.
+    """
     parts = ["-" if tensor is None else _shape(tensor) for tensor in tensors]
-    for name, value in sorted(static.items()):
+    free = choices(kernel)
+    for name, value in sorted((_defaults(getattr(kernel, "function", kernel)) | static).items()):
         if name not in free and isinstance(value, str | bool | int):
             parts.append(f"{name}={_power(value) if type(value) is int else value}")
     return " ".join(parts)
+
+
+@functools.cache
+def _defaults(function: Any) -> dict[str, Any]:
+    return {name: argument.default for name, argument in inspect.signature(function).parameters.items()}
 
 
 def _shape(tensor: Any) -> str:

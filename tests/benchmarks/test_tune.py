@@ -13,13 +13,14 @@ import trnsci
 import trnsim
 import trnsolver
 import trnsparse
-from benchmarks import registry, tune
+from benchmarks import predictions, registry, tune
 from trnblas.kernels.dot import dot
 from trnsci import neuron, tuned
 from trnsci.kernel_launcher import Predictor, using
 from trnsci.nki import launch
 from trnsci.stand_in import Machine
 from trnsim import cli
+from trnsim.targets import TARGETS as MACHINES
 from trnsim.timing.profile import record
 from trnsparse.kernels.sddmm import sddmm
 
@@ -38,16 +39,25 @@ def table(monkeypatch):
 
 
 def test_a_class_has_dimensions_of_the_same_powers_of_two_and_short_arguments():
-    free = tuned.choices(dot)
-    name = tuned.shape_class((X, None), {"mode": "asum", "width": 512, "pattern": (1, 2), "blocks": 300}, free)
+    name = tuned.shape_class(dot, (X, None), {"mode": "asum", "width": 512, "pattern": (1, 2), "blocks": 300})
     assert name == "1x128x1024:float32 - blocks=512 mode=asum"
     smaller = torch.empty(1, 128, 600, device="meta")
-    assert tuned.shape_class((smaller, None), {}, free) == tuned.shape_class((X, None), {}, free)
-    assert tuned.shape_class((X.bfloat16(), None), {}, free) != tuned.shape_class((X, None), {}, free)
+    assert tuned.shape_class(dot, (smaller, None), {}) == tuned.shape_class(dot, (X, None), {})
+    assert tuned.shape_class(dot, (X.bfloat16(), None), {}) != tuned.shape_class(dot, (X, None), {})
+
+
+def test_a_default_that_is_spelt_out_is_of_the_same_class():
+    assert tuned.shape_class(dot, (X, None), {"mode": "dot"}) == tuned.shape_class(dot, (X, None), {})
+    batch = torch.empty(1024, 8, 8, device="meta")
+    for function, op in ((trnsolver.lu_factor, "trnsolver.batched_lu"), (trnsolver.qr, "trnsolver.batched_qr")):
+        with trnsci.backend("simulator"):
+            planned = trnsci.plan(function, batch).predicted["trn2"]
+        cycles = predictions.recorded(op)["1024x8x8", "trn2"]["cycles"]
+        assert planned == pytest.approx(cycles / (MACHINES["trn2"].clock_ghz["tensor"] * 1e9), rel=1e-4)
 
 
 def test_the_table_decides_what_the_caller_left_open(table):
-    table({"dot": {"trn2": {"1x128x1024:float32 1x128x1024:float32": {"width": 512, "loads": "static"}}}})
+    table({"dot": {"trn2": {"1x128x1024:float32 1x128x1024:float32 mode=dot": {"width": 512, "loads": "static"}}}})
     assert tuned.chosen(dot, "trn2", (X, X), {}) == {"width": 512, "loads": "static"}
     assert tuned.chosen(dot, "trn2", (X, X), {"width": 2048}) == {"loads": "static"}
     assert tuned.chosen(dot, "trn1", (X, X), {}) == {}
@@ -62,7 +72,7 @@ def test_a_launch_reads_the_table(table):
 
     table({})
     by_hand = seconds()
-    table({"dot": {"trn2": {"1x128x1024:float32 1x128x1024:float32": {"loads": "static"}}}})
+    table({"dot": {"trn2": {"1x128x1024:float32 1x128x1024:float32 mode=dot": {"loads": "static"}}}})
     assert seconds() < by_hand
 
 
