@@ -113,6 +113,15 @@ def cheapest_first(dtype: torch.dtype) -> tuple[Precision, ...]:
     return ("fast", "fp32", "fp64", "compensated") if double else PRECISIONS
 
 
+def check_target(op: str, precision: Precision | None, target: float | None) -> None:
+    """Check a target of accuracy, which stands in place of a policy."""
+    if target is not None and precision is not None:
+        raise ArgumentError(op, "target_error", target, f"None, because precision is {precision!r}")
+    number = isinstance(target, int | float) and not isinstance(target, bool)
+    if target is not None and not (number and target > 0):
+        raise ArgumentError(op, "target_error", target, "a positive number")
+
+
 def choose(
     op: str,
     precision: Precision | None,
@@ -131,10 +140,7 @@ def choose(
     """
     if target is None:
         return resolve(op, precision, dtype)
-    if precision is not None:
-        raise ArgumentError(op, "target_error", target, f"None, because precision is {precision!r}")
-    if isinstance(target, bool) or not isinstance(target, int | float) or not target > 0:
-        raise ArgumentError(op, "target_error", target, "a positive number")
+    check_target(op, precision, target)
     bounds = {policy: bound(policy) for policy in cheapest_first(dtype)}
     double = dtype in (torch.float64, torch.complex128)
     for policy, reached in bounds.items():

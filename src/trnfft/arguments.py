@@ -24,6 +24,9 @@ HALF = (torch.float16, torch.bfloat16)
 _COMPUTED = frozenset((*REAL, *COMPLEX))
 _WHOLE = frozenset((torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64))
 
+# No memory holds more points.
+_LONGEST = 1 << 48
+
 COMPLEX_OF = {torch.float32: torch.complex64, torch.float64: torch.complex128}
 REAL_OF = {torch.complex64: torch.float32, torch.complex128: torch.float64}
 
@@ -111,7 +114,10 @@ def integer(op: str, argument: str, value: Any) -> int:
     """Return an integer, or something that counts as one: NumPy's, or an element of an integer tensor."""
     whole = not (isinstance(value, Tensor) and (value.ndim or value.dtype not in _WHOLE))
     if whole and isinstance(value, SupportsIndex) and not isinstance(value, bool | np.ndarray):
-        return value.__index__()
+        result = value.__index__()
+        if abs(result) > _LONGEST:
+            raise ArgumentError(op, argument, result, "at most 2**48")
+        return result
     raise DtypeError(op, argument, type(value), "an integer")
 
 
@@ -126,7 +132,7 @@ def integers(op: str, argument: str, values: Any) -> list[Any]:
 
 def length_of(op: str, n: Any, default: int, argument: str = "n") -> int:
     """Return a transform's length: at least 1."""
-    length = default if n is None else n if type(n) is int else integer(op, argument, n)
+    length = default if n is None else integer(op, argument, n)
     if length < 1:
         hint = "Pass n= to pad" if n is None else ""
         raise ArgumentError(op, argument, length, "at least 1 point", hint=hint)

@@ -167,7 +167,9 @@ def _checked(
     if not isinstance(kind, SupportsIndex) or kind not in _INVERSE_TYPE:
         check.option(op, "type", kind, (1, 2, 3, 4))
     scale = scale_of(op, norm, inverse)
-    orthogonal = norm == "ortho" if orthogonalize is None else bool(orthogonalize)
+    orthogonalize = norm == "ortho" if orthogonalize is None else orthogonalize
+    check.flag(op, orthogonalize=orthogonalize)
+    orthogonal = bool(orthogonalize)
     policy = resolve(op, precision, x.dtype)
     kind = _INVERSE_TYPE[kind] if inverse else kind
     for length in lengths:

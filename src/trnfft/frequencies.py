@@ -30,7 +30,7 @@ def fftfreq(n: int, d: float = 1.0, *, dtype: torch.dtype | None = None, device:
         >>> fftfreq(5, 0.2)
         tensor([ 0.,  1.,  2., -2., -1.])
     """
-    n = _count("fftfreq", n, d)
+    n, d = _count("fftfreq", n, d)
     k = torch.arange(n, device=device)
     k = torch.where(k < (n + 1) // 2, k, k - n)
     return _frequencies(k, n, d, dtype)
@@ -43,17 +43,18 @@ def rfftfreq(n: int, d: float = 1.0, *, dtype: torch.dtype | None = None, device
         >>> rfftfreq(4)
         tensor([0.0000, 0.2500, 0.5000])
     """
-    n = _count("rfftfreq", n, d)
+    n, d = _count("rfftfreq", n, d)
     return _frequencies(torch.arange(n // 2 + 1, device=device), n, d, dtype)
 
 
-def _count(op: str, n: Any, d: float) -> int:
+def _count(op: str, n: Any, d: float) -> tuple[int, float]:
     n = integer(op, "n", n)
     if n < 1:
         raise ArgumentError(op, "n", n, "at least 1")
-    if check.real(op, "d", d) == 0:
+    distance = float(check.real(op, "d", d))
+    if distance == 0:
         raise ArgumentError(op, "d", d, "a distance that is not 0")
-    return n
+    return n, distance
 
 
 def _frequencies(k: Tensor, n: int, d: float, dtype: torch.dtype | None) -> Tensor:

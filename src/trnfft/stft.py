@@ -142,10 +142,11 @@ def stft(
     x = numeric("stft", x)
     n_fft, hop, taper = _frames("stft", n_fft, hop=hop_length, win=win_length, window=window, x=x)
     check.ndim("stft", 1, x=x)
+    check.flag("stft", center=center, normalized=normalized, return_complex=return_complex)
     is_complex = x.is_complex() or (taper is not None and taper.is_complex())
-    if onesided is None:
-        onesided = not is_complex
-    elif onesided and is_complex:
+    onesided = not is_complex if onesided is None else onesided
+    check.flag("stft", onesided=onesided)
+    if onesided and is_complex:
         raise DtypeError("stft", "onesided", True, "False for complex data", hint="Its halves differ")
     check.option("stft", "pad_mode", pad_mode, PAD_MODES)
     by = n_fft // 2 if center else 0
@@ -210,12 +211,14 @@ def istft(
     if not x.is_complex():
         raise DtypeError("istft", "dtype of x", x.dtype, "complex")
     check.ndim("istft", 2, x=x)
+    check.flag("istft", center=center, normalized=normalized, return_complex=return_complex)
     n_fft, hop, taper = _frames("istft", n_fft, hop=hop_length, win=win_length, window=window, x=x)
     if hop > (n_fft if win_length is None else win_length):
         expected = f"at most win_length={n_fft if win_length is None else win_length}, or samples are in no frame"
         raise ArgumentError("istft", "hop_length", hop, expected)
     half = n_fft // 2 + 1
     onesided = x.shape[-2] != n_fft if onesided is None else onesided
+    check.flag("istft", onesided=onesided)
     if x.shape[-2] != (half if onesided else n_fft):
         expected = f"{half if onesided else n_fft} for n_fft={n_fft}"
         raise ArgumentError("istft", "number of frequencies", x.shape[-2], expected)
@@ -226,7 +229,7 @@ def istft(
     count = x.shape[-1]
     total = n_fft + hop * (count - 1)
     start = n_fft // 2 if center else 0
-    length = None if length is None else integer("istft", "length", length)
+    length = None if length is None else check.integer("istft", "length", length, 0, 2**48)
     stop = start + length if length is not None else total - start if center else total
     covered = min(stop, total)
     spectra = x.mT
@@ -283,12 +286,12 @@ def spectrogram(
         >>> spectrogram(torch.ones(8), 4, 4, center=False)[0]
         tensor([16., 16.])
     """
-    if not isinstance(power, int | float) or power <= 0:
+    if not isinstance(power, int | float) or not 0 < power < math.inf:
         raise ArgumentError("spectrogram", "power", power, "a number above 0")
     y = stft(x, n_fft, hop_length, win_length, window, center, pad_mode, normalized, onesided, precision=precision)
     if power == 2:
         return y.real.square() + y.imag.square()
-    return y.abs() if power == 1 else y.abs() ** power
+    return y.abs() if power == 1 else y.abs() ** float(power)
 
 
 def _frames(op: str, n_fft: Any, *, hop: Any, win: Any, window: Any, x: Tensor) -> tuple[int, int, Tensor | None]:

@@ -108,8 +108,7 @@ def choice(
     """
     if isinstance(a, Tensor):
         check.dense("choice", a=a)
-    if not isinstance(replace, bool):
-        raise DtypeError("choice", "replace", type(replace), "True or False")
+    check.flag("choice", replace=replace)
     n = a.shape[0] if isinstance(a, Tensor) and a.ndim else a
     if not isinstance(n, int) or isinstance(n, bool):
         raise DtypeError("choice", "a", type(a), "an integer or a tensor with an axis")

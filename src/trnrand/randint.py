@@ -83,8 +83,7 @@ def integers(
         >>> trnrand.integers(1, 6, size=5, endpoint=True, generator=trnrand.Generator(0))
         tensor([3, 6, 5, 4, 6])
     """
-    if not isinstance(endpoint, bool):
-        raise DtypeError("integers", "endpoint", type(endpoint), "True or False")
+    check.flag("integers", endpoint=endpoint)
     first, last = (0, low) if high is None else (low, high)
     for name, value in (("low", first), ("high", last)):
         if isinstance(value, bool) or not hasattr(value, "__index__"):

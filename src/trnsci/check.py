@@ -130,6 +130,13 @@ def sequence(op: str, argument: str, value: Any) -> list[Any]:
     return list(value)
 
 
+def flag(op: str, **values: Any) -> None:
+    """Refuse what is neither true nor false: a text, or an array, which has no one truth."""
+    for name, value in values.items():
+        if type(value) is not bool and not (type(value).__module__ == "numpy" and type(value).__name__ == "bool"):
+            raise DtypeError(op=op, argument=name, got=type(value), expected="True or False")
+
+
 def integer(op: str, argument: str, value: Any, at_least: int | None = None, at_most: int | None = None) -> int:
     """Check that a value is an integer, NumPy's included, within limits that belong to it, and return it."""
     if isinstance(value, bool) or not isinstance(value, int | Integral):
@@ -151,7 +158,8 @@ def _shown(limit: int) -> str:
 def number(op: str, argument: str, value: Any) -> int | float | complex:
     """Return a Python number, or a 0-d tensor without gradient, as a Python number."""
     if isinstance(value, int | float | complex):
-        return value
+        # beyond 64 bits torch takes no integer
+        return value if not isinstance(value, int) or -(2**63) <= value < 2**63 else _rounded(op, argument, value)
     if isinstance(value, Tensor) and value.ndim == 0 and value.layout == torch.strided:
         if value.requires_grad:
             got = "a tensor that requires grad"
@@ -160,6 +168,14 @@ def number(op: str, argument: str, value: Any) -> int | float | complex:
         scalar: int | float | complex = value.item()
         return scalar
     raise DtypeError(op=op, argument=argument, got=type(value), expected="a number")
+
+
+def _rounded(op: str, argument: str, value: int) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        got = f"an integer of {value.bit_length()} bits"
+        raise ArgumentError(op=op, argument=argument, got=got, expected="a number float64 holds") from None
 
 
 def real(op: str, argument: str, value: Any) -> float:
@@ -171,14 +187,17 @@ def real(op: str, argument: str, value: Any) -> float:
 
 
 def coefficient(op: str, argument: str, value: Any, dtype: torch.dtype) -> complex:
-    """Read alpha, beta and the like: a number, real unless the operands are complex."""
-    if type(value) is float:
+    """Read alpha, beta and the like: a number, real unless the operands are complex, whole where they are integers."""
+    if type(value) is float and dtype.is_floating_point:
         return value
     scalar = number(op, argument, value)
-    if isinstance(scalar, complex) and not dtype.is_complex:
-        expected = f"a real number, because the operands are {str(dtype).removeprefix('torch.')}"
-        raise DtypeError(op=op, argument=argument, got=scalar, expected=expected)
-    return scalar
+    if dtype.is_complex or not isinstance(scalar, complex if dtype.is_floating_point else complex | float):
+        return scalar
+    if isinstance(scalar, float) and (dtype.is_floating_point or scalar.is_integer()):
+        return scalar if dtype.is_floating_point else int(scalar)
+    kind = "real" if dtype.is_floating_point else "whole"
+    expected = f"a {kind} number, because the operands are {str(dtype).removeprefix('torch.')}"
+    raise DtypeError(op=op, argument=argument, got=scalar, expected=expected)
 
 
 def broadcast(op: str, **shapes: tuple[int, ...]) -> tuple[int, ...]:

@@ -80,7 +80,10 @@ def block_sparse(x: Tensor, sections: Sequence[Sequence[int]]) -> BlockSparse:
         dict_keys([(0, 0), (1, 1)])
     """
     check.tensor("block_sparse", x=x)
-    kept = tuple(tuple(int(length) for length in lengths) for lengths in sections)
+    rows = [
+        check.sequence("block_sparse", "sections", row) for row in check.sequence("block_sparse", "sections", sections)
+    ]
+    kept = tuple(tuple(check.integer("block_sparse", "sections", size, 0, 2**63 - 1) for size in row) for row in rows)
     totals = tuple(sum(lengths) for lengths in kept)
     if totals != tuple(x.shape):
         raise ArgumentError("block_sparse", "sections", totals, f"sums {tuple(x.shape)}")

@@ -14,7 +14,7 @@ import opt_einsum  # type: ignore[import-untyped]
 import torch
 from torch import Tensor
 
-from trnsci import ArgumentError, CapacityError
+from trnsci import ArgumentError, CapacityError, check
 from trnsci.precision import Precision
 from trntensor.equation import Equation, parse
 from trntensor.steps import ContractionStep, one_operand, taken, two_operands
@@ -139,6 +139,12 @@ def find_path(equation: Equation, shapes: Sequence[tuple[int, ...]], optimize: A
     count = len(shapes)
     if isinstance(optimize, list | tuple):
         return _explicit(optimize, count)
+    search: Any = optimize
+    if optimize is True or isinstance(optimize, str):
+        search = _preset("auto" if optimize is True else optimize)
+    elif optimize is not False and not callable(optimize):
+        expected = "a preset name, a path, a bool, or an optimizer that is called as opt_einsum calls it"
+        raise ArgumentError(op="einsum", argument="optimize", got=optimize, expected=expected)
     if count <= 2:
         return (tuple(range(count)),) if count else ()
     if optimize is False:
@@ -148,16 +154,6 @@ def find_path(equation: Equation, shapes: Sequence[tuple[int, ...]], optimize: A
         frozenset(label for label, size in zip(labels, shape, strict=True) if size == sizes[label])
         for labels, shape in zip(equation.inputs, shapes, strict=True)
     ]
-    search: Any = optimize
-    if optimize is True or isinstance(optimize, str):
-        search = _preset("auto" if optimize is True else optimize)
-    elif not callable(optimize):
-        raise ArgumentError(
-            op="einsum",
-            argument="optimize",
-            got=optimize,
-            expected="a preset name, a path, a bool, or an optimizer that is called as opt_einsum calls it",
-        )
     call = (inputs, frozenset(equation.output), sizes, None)
     return _explicit(search(*call) if _takes(search, 4) else search(*call[:3]), count)
 
@@ -185,9 +181,16 @@ def _preset(name: str) -> Any:
         ) from None
 
 
+def positions(pair: Any) -> tuple[int, ...]:
+    """Read one contraction of a path."""
+    return tuple(
+        check.integer("einsum", "optimize", position) for position in check.sequence("einsum", "optimize", pair)
+    )
+
+
 def _explicit(path: Sequence[Any], count: int) -> Path:
     """Check a path; NumPy's may begin with the word ``einsum_path``."""
-    pairs = [tuple(int(position) for position in pair) for pair in path if not isinstance(pair, str)]
+    pairs = [positions(pair) for pair in check.sequence("einsum", "optimize", path) if not isinstance(pair, str)]
     left = count
     for pair in pairs:
         if not pair or len(set(pair)) != len(pair) or min(pair) < 0 or max(pair) >= left:

@@ -10,7 +10,17 @@ import torch
 from torch import Tensor
 
 from trnsci import ArgumentError, array_function, check
-from trntensor.decomposed import Convergence, Decomposed, Progress, check_count, real_input, relative_error, unfold
+from trntensor.decomposed import (
+    Convergence,
+    Decomposed,
+    Progress,
+    check_count,
+    check_sweeps,
+    raised,
+    real_input,
+    relative_error,
+    unfold,
+)
 from trntensor.einsum import einsum
 
 
@@ -69,10 +79,12 @@ def cp(
         >>> cp(torch.ones(2, 3, 4), 1).convergence.error < 1e-6
         True
     """
-    work = real_input("cp", x, 2)
+    work, exponent = real_input("cp", x, 2)
     check_count("cp", "rank", rank)
-    check_count("cp", "max_iter", max_iter)
+    check_sweeps("cp", max_iter, tol, callback)
     check.option("cp", "init", init, ("svd", "random"))
+    check.flag("cp", nonnegative=nonnegative)
+    seed = check.integer("cp", "seed", seed, -(2**62), 2**62)
     if nonnegative and (work.is_complex() or bool((work < 0).any())):
         raise ArgumentError("cp", "x", "negative or complex values", "values >= 0")
     factors = [_start(work, axis, rank, init=init, seed=seed, nonnegative=nonnegative) for axis in range(work.ndim)]
@@ -99,7 +111,7 @@ def cp(
         # The last product and Gram matrix give the error without forming the approximation.
         scaled = factors[-1] * (weights / norm)
         inner = (scaled.conj() * (product / norm)).sum().real
-        own = (gram * (scaled.mH @ scaled).mT).sum().real
+        own = (gram * (scaled.mH @ scaled)).sum().real
         whole = ",".join(["z", *(label + "z" for label in labels)]) + "->" + labels
         formed = functools.partial(einsum, whole, weights, *factors)
         errors.append(relative_error(work, norm, 1 - 2 * inner + own, formed))
@@ -109,7 +121,7 @@ def cp(
             converged = True
             break
     info = Convergence(iterations=len(errors), converged=converged, errors=tuple(errors))
-    return CP(weights.to(x.dtype), tuple(factor.to(x.dtype) for factor in factors), info)
+    return CP(raised(weights, exponent).to(x.dtype), tuple(factor.to(x.dtype) for factor in factors), info)
 
 
 def _start(x: Tensor, axis: int, rank: int, *, init: str, seed: int, nonnegative: bool) -> Tensor:

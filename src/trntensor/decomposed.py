@@ -66,6 +66,7 @@ def expanded(text: str, operands: Sequence[Any]) -> tuple[str, tuple[Any, ...]]:
     text = text.replace(" ", "")
     left, arrow, right = text.partition("->")
     terms = left.split(",")
+    check.equal("einsum", "number of operands", subscripts=len(terms), call=len(operands))
     if "." in text:
         raise ArgumentError("einsum", "subscripts", text, "no ellipsis beside a decomposed operand")
     if not arrow:
@@ -75,7 +76,7 @@ def expanded(text: str, operands: Sequence[Any]) -> tuple[str, tuple[Any, ...]]:
     spare = (chr(code) for code in range(0x4E00, 0x9FFF) if chr(code) not in used)
     names: list[str] = []
     tensors: list[Any] = []
-    for term, x in zip(terms, operands, strict=False):
+    for term, x in zip(terms, operands, strict=True):
         if not isinstance(x, Decomposed):
             names.append(term)
             tensors.append(x)
@@ -90,8 +91,11 @@ def expanded(text: str, operands: Sequence[Any]) -> tuple[str, tuple[Any, ...]]:
     return f"{','.join(names)}->{right}", tuple(tensors)
 
 
-def real_input(op: str, x: Any, minimum: int = 1) -> Tensor:
-    """Check for a finite floating-point tensor of at least ``minimum`` axes, in a dtype of linear algebra."""
+def real_input(op: str, x: Any, minimum: int = 1) -> tuple[Tensor, int]:
+    """Check for a finite floating-point tensor of at least ``minimum`` axes, in a dtype of linear algebra.
+
+    Returns it divided by a power of two, so that its squares are in range, and the exponent.
+    """
     check.dense(op, x=x)
     check.data(op, x=x)
     if not isinstance(x, Tensor) or not (x.dtype.is_floating_point or x.dtype.is_complex):
@@ -101,7 +105,20 @@ def real_input(op: str, x: Any, minimum: int = 1) -> Tensor:
         raise ArgumentError(op, "shape of x", tuple(x.shape), f"at least {minimum} axes and no empty one")
     if not x.is_meta and not bool(x.isfinite().all()):
         raise ArgumentError(op, "x", "an entry that is NaN or infinite", "finite entries")
-    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+    return scaled(x.float() if x.dtype in (torch.float16, torch.bfloat16) else x)
+
+
+def scaled(x: Tensor) -> tuple[Tensor, int]:
+    """Return a tensor whose largest entry is near 1, and the exponent of the power of two it was divided by."""
+    parts = torch.view_as_real(x.detach().resolve_conj()) if x.is_complex() else x.detach()
+    exponent = int(torch.frexp(parts.abs().max())[1])
+    return raised(x, -exponent), exponent
+
+
+def raised(x: Tensor, exponent: int) -> Tensor:
+    """Multiply by a power of two, in two steps, each inside the range."""
+    half = exponent // 2
+    return x * 2.0**half * 2.0 ** (exponent - half) if exponent else x
 
 
 def unfold(x: Tensor, axis: int) -> Tensor:
@@ -111,6 +128,14 @@ def unfold(x: Tensor, axis: int) -> Tensor:
 
 def check_count(op: str, name: str, value: Any) -> int:
     """Check that a value is a whole number of at least 1, and return it."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 2**63:
         raise ArgumentError(op, name, value, "a whole number of at least 1")
     return value
+
+
+def check_sweeps(op: str, max_iter: Any, tol: Any, callback: Any) -> None:
+    """Check what ends an iteration."""
+    check_count(op, "max_iter", max_iter)
+    check.real(op, "tol", tol)
+    if callback is not None and not callable(callback):
+        raise DtypeError(op, "callback", type(callback), "a function of sweep and error")

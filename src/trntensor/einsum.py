@@ -11,15 +11,16 @@ from torch import Tensor
 from torch._C import _len_torch_dispatch_stack as dispatch_modes
 from torch.compiler import is_compiling
 
-from trnblas.accuracy import reported, within_single
+from trnblas.accuracy import check_target, reported, within_single
 from trnblas.arguments import conjugated
 from trnsci import ArgumentError, array_function, check, op, run
 from trnsci.accuracy import state_error
 from trnsci.gradient import saves
 from trnsci.precision import Precision
+from trntensor.contraction import positions
 from trntensor.decomposed import Decomposed, expanded
 from trntensor.equation import Operand, Order, common_dtype, parse, split_call
-from trntensor.plan import ContractionPlan, planned
+from trntensor.plan import ContractionPlan, check_limit, planned
 from trntensor.steps import unary
 
 
@@ -77,10 +78,12 @@ def einsum(
         if isinstance(x, Decomposed):
             text, tensors = expanded(text, tensors)
             break
-    dtype = common_dtype("einsum", tensors)
+    # what is added counts among the operands, unless nothing of it is added
+    added = c is not None and beta != 0
+    dtype = common_dtype("einsum", (*tensors, c) if added else tensors)
     factor = check.coefficient("einsum", "alpha", alpha, dtype)
     scale = check.coefficient("einsum", "beta", beta, dtype)
-    addend = None if scale == 0 else _addend(c, out, scale)
+    addend = None if scale == 0 else _addend(c if c is None or c.dtype == dtype else c.to(dtype), out, scale)
     tensors = tuple(x if x.dtype == dtype else x.to(dtype) for x in tensors)
     if is_compiling() or (dispatch_modes() and any(type(x) is not Tensor for x in tensors)):
         return _traced(
@@ -140,8 +143,6 @@ def _scheme(
 
 
 def _addend(c: Tensor | None, out: Tensor | None, beta: complex) -> Tensor:
-    if c is not None:
-        check.dense("einsum", c=c)
     addend = out if c is None else c
     if addend is None:
         raise ArgumentError("einsum", "c", None, f"a tensor, or out=, because beta is {beta}")
@@ -167,7 +168,7 @@ def _traced(
         preset = "path"
         for pair in optimize:
             if not isinstance(pair, str):
-                path += [len(pair), *pair]
+                path += [len(positions(pair)), *positions(pair)]
     elif not isinstance(optimize, str):
         raise ArgumentError(
             op="einsum",
@@ -176,6 +177,8 @@ def _traced(
             expected="a preset name or a path inside torch.compile",
             hint="Make a plan outside and use its path",
         )
+    check_limit(memory_limit)
+    check_target("einsum", precision, target_error)
     limit, target = memory_limit or 0, target_error or 0.0
     return run(Einsum(list(tensors), addend, text, alpha, beta, precision or "", target, limit, preset, path), out)
 

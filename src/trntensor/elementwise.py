@@ -132,8 +132,9 @@ def _computed(op: str, name: str, function: Callable[..., Tensor], *operands: Te
 
 
 def _factor(op: str, argument: str, value: Any, x: Tensor) -> complex:
-    """A number; real in half precision, which has no complex numbers to round to."""
-    return check.coefficient(op, argument, value, x.dtype) if x.dtype in HALF else check.number(op, argument, value)
+    """A number; real in half precision, which has no complex numbers to round to, and whole for integers."""
+    wide = x.dtype not in HALF and (x.is_floating_point() or x.is_complex())
+    return check.number(op, argument, value) if wide else check.coefficient(op, argument, value, x.dtype)
 
 
 def _widened(x: Tensor) -> Tensor:
@@ -300,6 +301,8 @@ def tensordot(a: Tensor, b: Tensor, axes: Pairing = 2, *, dims: Pairing | None =
         torch.Size([2, 4])
     """
     common_dtype("tensordot", (a, b))
+    if dims is not None and not (isinstance(axes, int) and axes == 2):
+        raise ArgumentError("tensordot", "axes and dims", (axes, dims), "one of them, not both")
     axes = axes if dims is None else dims
     if isinstance(axes, int):
         if not 0 <= axes <= min(a.ndim, b.ndim):
@@ -310,21 +313,23 @@ def tensordot(a: Tensor, b: Tensor, axes: Pairing = 2, *, dims: Pairing | None =
         sides = check.sequence("tensordot", "axes", axes)
         check.equal("tensordot", "sides", axes=len(sides), operands=2)
         left, right = ([x] if isinstance(x, int) else check.sequence("tensordot", "axes", x) for x in sides)
-        left, right = _axes("a", left, a.ndim), _axes("b", right, b.ndim)
+        left, right = _axes("tensordot", "axes of a", left, a.ndim), _axes("tensordot", "axes of b", right, b.ndim)
     if len(left) != len(right):
         raise ArgumentError("tensordot", "number of axes", {"a": len(left), "b": len(right)})
     names_a = list(range(a.ndim))
     names_b = list(range(a.ndim, a.ndim + b.ndim))
     for x, y in zip(left, right, strict=True):
+        check.equal("tensordot", f"length of axes {x} and {y}", a=a.shape[x], b=b.shape[y])
         names_b[y] = names_a[x]
     gone = {names_a[x] for x in left}
     kept = [name for name in (*names_a, *names_b) if name not in gone]
     return einsum(a, names_a, b, names_b, kept)
 
 
-def _axes(operand: str, axes: list[int], ndim: int) -> list[int]:
+def _axes(op: str, argument: str, axes: list[int], ndim: int) -> list[int]:
+    axes = [check.integer(op, argument, axis) for axis in axes]
     if any(not -ndim <= axis < ndim for axis in axes) or len({axis % ndim for axis in axes}) < len(axes):
-        raise ArgumentError("tensordot", f"axes of {operand}", axes, f"different axes of {ndim} dimensions")
+        raise ArgumentError(op, argument, axes, f"different axes of {ndim} dimensions")
     return [axis % ndim for axis in axes]
 
 
@@ -337,5 +342,6 @@ def transpose(a: Tensor, axes: Sequence[int]) -> Tensor:
         torch.Size([3, 2])
     """
     common_dtype("transpose", (a,))
-    order = check.sequence("transpose", "axes", axes)
-    return einsum(a, list(range(len(order))), order)
+    order = _axes("transpose", "axes", check.sequence("transpose", "axes", axes), a.ndim)
+    check.equal("transpose", "number of axes", a=a.ndim, axes=len(order))
+    return einsum(a, list(range(a.ndim)), order)

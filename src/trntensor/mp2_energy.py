@@ -87,6 +87,8 @@ def mp2_energy(
         check_gap(eps_occ, eps_vir)
     if device is None and memory is not None:
         raise ArgumentError("mp2_energy", "memory", memory, "None without device")
+    memory = None if memory is None else check.integer("mp2_energy", "memory", memory, 0, 2**63 - 1)
+    check.flag("mp2_energy", parts=parts)
     if device is None:
         square, cross = mp2_within(B, eps_occ, eps_vir)
     else:

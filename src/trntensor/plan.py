@@ -6,6 +6,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -18,8 +19,8 @@ from trnsci.caches import CACHE
 from trnsci.planning import plan as traced
 from trnsci.plans import Plan, Step, quantity
 from trnsci.precision import Precision
-from trntensor.contraction import Program, allocated, compiled
-from trntensor.equation import STORED_ONLY, Operand, Order, split_call
+from trntensor.contraction import Program, allocated, compiled, positions
+from trntensor.equation import STORED_ONLY, Operand, Order, common_dtype, split_call
 from trntensor.precision import contraction_bound, working_dtype
 from trntensor.steps import PRODUCTS, ContractionStep, taken
 
@@ -70,13 +71,15 @@ class ContractionPlan(Plan):
             for index in range(len(self.program.shapes))
         ]
         for index, (x, shape) in enumerate(zip(full, self.program.shapes, strict=True)):
+            check.dense("plan", **{f"operand {index}": x})
             if tuple(x.shape) != shape:
                 raise ArgumentError("plan", f"shape of operand {index}", tuple(x.shape), str(shape))
             if x.dtype != self.dtype:
                 raise DtypeError("plan", f"dtype of operand {index}", x.dtype, str(self.dtype))
         if out is not None:
-            check.out("plan", out, shape=self.program.result_shape, dtype=self.dtype)
-        result = self.contract(full, alpha)
+            named = {f"operand {index}": x for index, x in enumerate(full)}
+            check.out("plan", out, shape=self.program.result_shape, dtype=self.dtype, **named)
+        result = self.contract(full, check.coefficient("plan", "alpha", alpha, self.dtype))
         if out is not None:
             return out.copy_(result)
         return to_numpy(result) if numpy else result  # type: ignore[return-value]
@@ -197,9 +200,9 @@ def plan(
         48
     """
     text, operands = split_call("plan", subscripts, shapes_or_tensors)
-    shapes = tuple(tuple(map(int, x.shape if hasattr(x, "shape") else x)) for x in operands)
+    shapes = tuple(tuple(x.shape) if hasattr(x, "shape") else _shape(x) for x in operands)
     kind = _dtype(operands, dtype)
-    held = {index: _constant(operands, index) for index in constants}
+    held = {index: _constant(operands, index) for index in check.sequence("plan", "constants", constants)}
     scheme = planned(
         text, shapes, kind, precision, target_error=target_error, memory_limit=memory_limit, optimize=optimize
     )
@@ -227,7 +230,8 @@ def planned(
     ``single``: float32's range holds the data, so that a target may be met with its arithmetic.
     """
     if isinstance(optimize, list | tuple):
-        optimize = tuple(pair if isinstance(pair, str) else tuple(pair) for pair in optimize)
+        optimize = tuple(pair if isinstance(pair, str) else positions(pair) for pair in optimize)
+    check_limit(memory_limit)
     key = (text, shapes, dtype, precision, target_error, memory_limit, optimize, single)
 
     def build() -> ContractionPlan:
@@ -240,7 +244,14 @@ def planned(
             contractions=(),
         )  # fmt: skip
 
-    return CACHE.get(key, build) if isinstance(optimize, Hashable) else build()
+    keyed = all(isinstance(option, Hashable) for option in (optimize, precision, target_error))
+    return CACHE.get(key, build) if keyed else build()
+
+
+def check_limit(memory_limit: Any) -> None:
+    """Check a limit of memory, if there is one."""
+    if memory_limit is not None:
+        check.integer("einsum", "memory_limit", memory_limit, 1, 2**63 - 1)
 
 
 def program_for(
@@ -249,8 +260,6 @@ def program_for(
     """Return the program of an expression, in pieces where memory is limited."""
     if memory_limit is None:
         return compiled(text, shapes, optimize, None)
-    if isinstance(memory_limit, bool) or not isinstance(memory_limit, int) or memory_limit <= 0:
-        raise ArgumentError("einsum", "memory_limit", memory_limit, "a positive number of bytes")
     # Pieces of half precision are added up in float32.
     itemsize = max(dtype.itemsize, 4) if dtype.is_floating_point else dtype.itemsize
     return compiled(text, shapes, optimize, (memory_limit, itemsize))
@@ -363,23 +372,24 @@ def _known(
     return known
 
 
-def _tensor(x: Any) -> Tensor:
-    return x if isinstance(x, Tensor) else from_numpy(x)
+def _tensor(x: Any) -> Any:
+    return from_numpy(x) if isinstance(x, np.ndarray) else x
+
+
+def _shape(x: Any) -> tuple[int, ...]:
+    return tuple(check.integer("plan", "shape", size, 0, 2**63 - 1) for size in check.sequence("plan", "shape", x))
 
 
 def _dtype(operands: Sequence[Any], dtype: torch.dtype | None) -> torch.dtype:
-    kinds = [_tensor(x[..., :0] if x.ndim else x).dtype for x in operands if hasattr(x, "shape")]
-    if dtype is not None:
-        kinds.append(dtype)
-    if not kinds:
-        return torch.float32
-    common = kinds[0]
-    for kind in kinds[1:]:
-        common = torch.promote_types(common, kind)
-    return common
+    if dtype is not None and not isinstance(dtype, torch.dtype):
+        raise DtypeError("plan", "dtype", type(dtype), "a torch.dtype")
+    tensors = [_tensor(x[..., :0] if x.ndim else x) for x in operands if hasattr(x, "shape")]
+    tensors += [] if dtype is None else [torch.empty(0, dtype=dtype)]
+    return common_dtype("plan", tensors) if tensors else torch.float32
 
 
-def _constant(operands: Sequence[Any], index: int) -> Tensor:
-    if not 0 <= index < len(operands) or not hasattr(operands[index], "shape"):
+def _constant(operands: Sequence[Any], index: Any) -> Tensor:
+    if not isinstance(index, int) or not 0 <= index < len(operands) or not hasattr(operands[index], "shape"):
         raise ArgumentError("plan", "constants", index, "positions of operands that are given as tensors")
-    return _tensor(operands[index])
+    held: Tensor = _tensor(operands[index])
+    return held

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from trnsci import ArgumentError, array_function
-from trntensor.decomposed import Convergence, Decomposed, check_count, real_input
+from trnsci import ArgumentError, array_function, check
+from trntensor.decomposed import Convergence, Decomposed, check_count, raised, real_input, scaled
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,6 +49,7 @@ class TensorTrain(Decomposed):
             q, r = torch.linalg.qr(cores[n].reshape(left, size * right).mH)
             cores[n] = q.mH.reshape(-1, size, right)
             cores[n - 1] = torch.tensordot(cores[n - 1], r.mH, 1)
+        cores[0], exponent = scaled(cores[0])
         norm = float(torch.linalg.vector_norm(cores[0]))
         limits = _limits("round", rank, error, len(cores), norm)
         lost = 0.0
@@ -58,6 +59,7 @@ class TensorTrain(Decomposed):
             lost += gone
             cores[n] = u.reshape(left, size, -1)
             cores[n + 1] = torch.tensordot(rest, cores[n + 1], 1)
+        cores[-1] = raised(cores[-1], exponent)
         return TensorTrain(tuple(core.to(dtype) for core in cores), _info(lost, norm))
 
 
@@ -78,7 +80,7 @@ def tensor_train(x: Tensor, rank: int | Sequence[int] | None = None, *, error: f
         >>> tensor_train(torch.ones(2, 3, 4), error=1e-6).ranks
         (1, 1, 1, 1)
     """
-    work = real_input("tensor_train", x)
+    work, exponent = real_input("tensor_train", x)
     norm = float(torch.linalg.vector_norm(work))
     limits = _limits("tensor_train", rank, error, work.ndim, norm)
     cores: list[Tensor] = []
@@ -89,7 +91,7 @@ def tensor_train(x: Tensor, rank: int | Sequence[int] | None = None, *, error: f
         lost += gone
         cores.append(u.reshape(left, size, -1))
         left = u.shape[1]
-    cores.append(rest.reshape(left, work.shape[-1], 1))
+    cores.append(raised(rest, exponent).reshape(left, work.shape[-1], 1))
     return TensorTrain(tuple(core.to(x.dtype) for core in cores), _info(lost, norm))
 
 
@@ -104,7 +106,7 @@ def _limits(
     bonds = max(0, axes - 1)
     ranks: list[int | None] = [None] * bonds
     if rank is not None:
-        given = [rank] * bonds if isinstance(rank, int) else list(rank)
+        given = [rank] * bonds if isinstance(rank, int) else check.sequence(op, "rank", rank)
         if len(given) != bonds:
             raise ArgumentError(op, "number of bonds", {"x": bonds, "rank": len(given)})
         ranks = [check_count(op, "rank", value) for value in given]

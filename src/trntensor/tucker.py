@@ -9,7 +9,17 @@ import torch
 from torch import Tensor
 
 from trnsci import ArgumentError, array_function, check
-from trntensor.decomposed import Convergence, Decomposed, Progress, check_count, real_input, relative_error, unfold
+from trntensor.decomposed import (
+    Convergence,
+    Decomposed,
+    Progress,
+    check_count,
+    check_sweeps,
+    raised,
+    real_input,
+    relative_error,
+    unfold,
+)
 from trntensor.einsum import einsum
 
 
@@ -57,9 +67,9 @@ def tucker(
         >>> tucker(torch.ones(2, 3, 4), 1).core.shape
         torch.Size([1, 1, 1])
     """
-    work = real_input("tucker", x)
+    work, exponent = real_input("tucker", x)
     check.option("tucker", "method", method, ("hosvd", "hooi"))
-    check_count("tucker", "max_iter", max_iter)
+    check_sweeps("tucker", max_iter, tol, callback)
     sizes = [ranks] * work.ndim if isinstance(ranks, int) else check.sequence("tucker", "ranks", ranks)
     if len(sizes) != work.ndim:
         raise ArgumentError("tucker", "number of axes", {"x": work.ndim, "ranks": len(sizes)})
@@ -82,7 +92,7 @@ def tucker(
             converged = True
             break
     info = Convergence(iterations=len(errors) - 1, converged=converged, errors=tuple(errors))
-    return Tucker(core.to(x.dtype), tuple(factor.to(x.dtype) for factor in factors), info)
+    return Tucker(raised(core, exponent).to(x.dtype), tuple(factor.to(x.dtype) for factor in factors), info)
 
 
 def _leading(flat: Tensor, rank: int) -> Tensor:

@@ -34,6 +34,17 @@ def close(got, exact: np.ndarray, size: np.ndarray, relative: float, dtype: torc
     assert not bad.any(), f"relative error {float((error / size)[bad].max()):.3g}, stated {relative:.3g}"
 
 
+def spelled(draw: Draw, kwargs: dict, x: torch.Tensor | None = None, kind: str = "") -> dict:
+    """The same options in other words: NumPy's name of an axis, or a plan that carries them all."""
+    if kind and draw.chance(0.15):
+        options = {"n" if name == "s" else name: value for name, value in kwargs.items()}
+        return {"plan": trnfft.plan(x.shape, x.dtype, kind=kind, **options)}
+    if "dim" in kwargs and draw.chance(0.3):
+        dim = kwargs["dim"]
+        return {"axis" if isinstance(dim, int) else "axes": dim, **{k: v for k, v in kwargs.items() if k != "dim"}}
+    return kwargs
+
+
 def length(draw: Draw, least: int = 1) -> int:
     """Mostly short; sometimes long, where programs have two or four factors or a chirp."""
     if draw.chance(0.06):
@@ -79,7 +90,7 @@ def transform(draw: Draw, name: str) -> Trial:
         limit = relative_error([full], axis_rows, inner, policy, dtype, kernel)
         close(result, exact, size, limit, dtype, (dim,))
 
-    kwargs = {"n": n, "dim": dim, "norm": norm, "precision": precision}
+    kwargs = spelled(draw, {"n": n, "dim": dim, "norm": norm, "precision": precision}, x, stem)
     # differences of 1e-6 need a policy as precise as the data
     return Trial(public(name), (x,), kwargs, check=check, rows=rows, differentiable=policy == "fp64")
 
@@ -133,7 +144,7 @@ def several(draw: Draw, name: str) -> Trial:
             limit = max(limit, len(full) * 4 * guaranteed("nki", [128], 1, 1, policy))
         close(result, exact, size, limit, dtype, dims)
 
-    kwargs = {"s": s, "dim": dims, "norm": norm, "precision": precision}
+    kwargs = spelled(draw, {"s": s, "dim": dims, "norm": norm, "precision": precision}, x, stem)
     return Trial(public(name), (x,), kwargs, check=check, differentiable=policy == "fp64")
 
 
@@ -142,32 +153,41 @@ def several(draw: Draw, name: str) -> Trial:
     promise="that of fft of up to `4 n` points, and a few roundings", when=ROWS,
 )  # fmt: skip
 def cosines(draw: Draw, name: str) -> Trial:
-    stem, dtype = name.split(".")[1], draw.dtype(*REAL)
+    stem, dtype = name.split(".")[1], draw.dtype(*REAL, *REAL, *COMPLEX)
     kind, norm = draw.among(1, 2, 3, 4), draw.among(*NORMS)
-    least = 2 if kind == 1 else 1
-    several_axes = stem.endswith("n")
-    shape = (draw.size(least, 33), draw.size(least, 33)) if several_axes else (draw.among(1, 2, 3), length(draw, least))
+    orthogonalize, precision = draw.among(None, None, True, False), draw.among(*POLICIES)
+    least, several_axes = 2 if kind == 1 else 1, stem.endswith("n")
+    shape = (draw.size(least, 33), draw.size(least, 33)) if several_axes else (draw.among(2, 3), length(draw, least))
     x = draw.tensor(shape, dtype)
-    args = (x, kind)
-    exact = getattr(scipy.fft, stem)(wide(x), kind, norm=norm)
-    axes = (0, 1) if several_axes else (-1,)
-    lengths = [shape[axis] for axis in axes]
+    axes = draw.among((0, 1), (-1, 0), (1,)) if several_axes else (draw.among(-1, -1, 0),)
+    lengths = [draw.among(shape[axis], shape[axis], draw.size(least, 65)) for axis in axes]
+    given = any(shape[axis] != n for axis, n in zip(axes, lengths, strict=True))
+    options = {"norm": norm, "orthogonalize": orthogonalize}
+    places = {"s": lengths, "axes": axes} if several_axes else {"n": lengths[0], "axis": axes[0]}
+    # SciPy forgets to orthogonalize complex data
+    parts = [getattr(scipy.fft, stem)(part, kind, **places, **options) for part in (wide(x).real, wide(x).imag)]
+    exact = parts[0] + 1j * parts[1] if dtype.is_complex else parts[0]
     total = float(np.prod([2 * n for n in lengths]))
     inverse = stem.startswith("i")
     scale = {None: total**-1 if inverse else 1.0, "ortho": total**-0.5, "forward": 1.0 if inverse else total**-1}
-    factor = scale[None if norm == "backward" else norm] * total**0.5
-    # transforms that are not orthogonal scale some terms by up to sqrt(2) an axis
-    own = np.sqrt(np.sum(wide(x) ** 2, axis=axes))
-    size = np.maximum(np.sqrt(np.sum(exact**2, axis=axes)), factor * own) + np.finfo(np.float64).tiny
-    policy = policy_of(None, dtype)
+    # of a matrix that is not orthogonal some rows or columns are sqrt(2) longer, an axis
+    factor = scale[None if norm == "backward" else norm] * total**0.5 * 2 ** (len(axes) / 2)
+    kept = wide(x)[tuple(slice(dict(zip([a % 2 for a in axes], lengths, strict=True)).get(i)) for i in range(2))]
+    own = np.sqrt(np.sum(np.abs(kept) ** 2, axis=axes))
+    size = np.maximum(np.sqrt(np.sum(np.abs(exact) ** 2, axis=axes)), factor * own) + np.finfo(np.float64).tiny
+    policy = policy_of(precision, dtype)
 
     def check(result, kernel):
         limit = relative_error([4 * n for n in lengths], 1, 1, policy, dtype, kernel) + 8 * unit(dtype)
-        if kernel and policy == "fp32":
+        if kernel:
             limit = max(limit, 2 * len(lengths) * 4 * guaranteed("nki", [128], 1, 1, policy))
         close(result, exact, size, limit, dtype, axes)
 
-    return Trial(public(name), args, {"norm": norm}, check=check, rows=not several_axes and shape[0] > 1)
+    dim = axes if several_axes else axes[0]
+    lengths_given = {"s" if several_axes else "n": lengths if several_axes else lengths[0]} if given else {}
+    kwargs = spelled(draw, {"dim": dim, **lengths_given, **options, "precision": precision})
+    rows = axes == (-1,)
+    return Trial(public(name), (x, kind), kwargs, check=check, rows=rows, differentiable=policy == "fp64")
 
 
 @spec(
@@ -177,7 +197,8 @@ def cosines(draw: Draw, name: str) -> Trial:
 )
 def chirp(draw: Draw) -> Trial:
     dtype, n, m = draw.dtype(*REAL, *COMPLEX), draw.size(1, 257), draw.size(1, 129)
-    x = draw.tensor((draw.among(1, 2), n), dtype)
+    dim, precision = draw.among(-1, -1, 0), draw.among(None, None, "fp64", "fp32", "compensated")
+    x = draw.tensor((draw.among(1, 2), n) if dim else (n, 2), dtype)
     given = draw.chance(0.5)
     angle, radius = float(draw.rng.uniform(-3, 3)), draw.among(1.0, 1.0, 0.999, 1.002)
     w = complex(radius * np.exp(1j * angle)) if given else None
@@ -186,14 +207,18 @@ def chirp(draw: Draw) -> Trial:
     log_a = np.log(np.clongdouble(a))
     k, j = np.arange(m, dtype=np.longdouble)[:, None], np.arange(n, dtype=np.longdouble)
     powers = np.exp(-j * log_a + k * j * log_w)  # [m, n]
-    terms = wide(x)[:, None, :] * powers
+    terms = (wide(x) if dim else wide(x).T)[:, None, :] * powers
     exact = terms.sum(-1)
     size = np.sqrt(n) * np.sqrt(np.sum(np.abs(terms) ** 2, -1))
     if float(np.max(np.abs(powers))) > 1e6:
         raise Outside
-    base = 1e-13 if unit(dtype) < 1e-12 else 1e-6
+    double = unit(dtype) < 1e-12 and precision in (None, "fp64")
+    base = 1e-13 if double else 1e-6
     bound = narrow((base + (n * m * 2.0**-50 if given else 0.0)) * size + torch.finfo(dtype).tiny * n).real
-    return Trial(trnfft.chirp_z, (x, m, w, a), {}, lambda: narrow(exact), lambda _: bound, rows=len(x) > 1)
+    exact, bound = (exact, bound) if dim else (exact.T, bound.T)
+    kwargs = spelled(draw, {"dim": dim, "precision": precision})
+    return Trial(trnfft.chirp_z, (x, m, w, a), kwargs, lambda: narrow(exact), lambda _: bound,
+                 rows=dim == -1 and len(x) > 1, differentiable=double)  # fmt: skip
 
 
 @spec(
@@ -204,92 +229,47 @@ def convolution(draw: Draw, name: str) -> Trial:
     dtype, axes, mode = draw.dtype(*REAL, *COMPLEX), draw.among(1, 1, 2), draw.among("full", "same", "valid")
     sizes_a = tuple(draw.size(1, 257 if axes == 1 else 33) for _ in range(axes))
     sizes_b = tuple(min(draw.size(1, 129 if axes == 1 else 33), n) for n in sizes_a)
-    a, b = draw.tensor(sizes_a, dtype), draw.tensor(sizes_b, dtype)
+    # axes that are not convolved broadcast
+    rows = draw.among((), (), ((3,), (1,)), ((1,), (2,)), ((2,), (2,)))
+    heads = rows or ((), ())
+    a, b = draw.tensor((*heads[0], *sizes_a), dtype), draw.tensor((*heads[1], *sizes_b), dtype)
+    dims = tuple(range(-axes, 0))
     second = wide(b)
     if name.endswith("correlate"):
-        second = np.conj(np.flip(second))
+        second = np.conj(np.flip(second, dims))
     whole = tuple(p + q - 1 for p, q in zip(sizes_a, sizes_b, strict=True))
-    spectrum = scipy.fft.fftn(wide(a), whole) * scipy.fft.fftn(second, whole)
-    full = scipy.fft.ifftn(spectrum)
+    full = scipy.fft.ifftn(scipy.fft.fftn(wide(a), whole, dims) * scipy.fft.fftn(second, whole, dims), axes=dims)
     full = full if dtype.is_complex else full.real
     if mode == "same":
-        full = full[tuple(slice((w - p) // 2, (w - p) // 2 + p) for w, p in zip(whole, sizes_a, strict=True))]
+        full = full[(..., *(slice((w - p) // 2, (w - p) // 2 + p) for w, p in zip(whole, sizes_a, strict=True)))]
     if mode == "valid":
-        full = full[tuple(slice(q - 1, p) for p, q in zip(sizes_a, sizes_b, strict=True))]
-    norms = float(np.sqrt(np.sum(np.abs(wide(a)) ** 2)) * np.sqrt(np.sum(np.abs(second) ** 2)))
-    policy = policy_of(None, dtype)
+        full = full[(..., *(slice(q - 1, p) for p, q in zip(sizes_a, sizes_b, strict=True)))]
+    norms = [np.sqrt(np.sum(np.abs(v) ** 2, axis=dims, keepdims=True)) for v in (wide(a), second)]
+    precision = draw.among(*POLICIES)
+    policy = policy_of(precision, dtype)
 
     def limit(kernel):
         lengths = [4 * w for w in whole]
         each = guaranteed("pytorch", lengths, 1, 1, policy)
         if kernel:
             each = max(each, axes * 4 * guaranteed("nki", [128], 1, 1, policy))
-        return (3 * each + rounding(dtype)) * norms + torch.finfo(dtype).smallest_normal
+        bound = (3 * each + rounding(dtype)) * norms[0] * norms[1] + torch.finfo(dtype).smallest_normal
+        return narrow(np.broadcast_to(bound, full.shape))
 
-    return Trial(
-        *(public(name), (a, b), {"mode": mode}, lambda: narrow(full)),
-        *(lambda e: np.full(e.shape, limit(False)), lambda e: np.full(e.shape, limit(True))),
-    )
-
-
-@spec(
-    "trnfft.stft", "trnfft.spectrogram", "trnfft.istft",
-    promise="that of fft for every frame, and a rounding of the windowed samples", when="finite data",
-)  # fmt: skip
-def frames(draw: Draw, name: str) -> Trial:
-    dtype = draw.dtype(*REAL)
-    n = draw.size(1, 129)
-    hop = max(1, n // draw.among(1, 2, 4))
-    count = draw.among(1, 2, 5, 9)
-    samples = n + hop * (count - 1)
-    x = draw.tensor((draw.among(1, 2), samples), dtype)
-    window = draw.tensor((n,), dtype, kind="gaussian", change=lambda v: 0.5 + np.abs(np.tanh(v)))
-    if not draw.chance(0.6):
-        window = None
-    view = np.stack([wide(x)[:, t * hop : t * hop + n] for t in range(count)], -2)  # [rows, frames, n]
-    windowed = view * (1 if window is None else wide(window))
-    exact = np.swapaxes(scipy.fft.rfft(windowed), -1, -2)
-    size = np.sqrt(n) * np.sqrt(np.sum(windowed**2, -1)) + np.finfo(np.float64).tiny
-    policy = policy_of(None, dtype)
-
-    def relative(kernel):
-        return relative_error([n], count, 1, policy, dtype, kernel) + 2 * unit(dtype)
-
-    options = {"hop_length": hop, "window": window, "center": False}
-    if name.endswith("istft"):
-        spectrum = trnfft.stft(x.double(), n, hop, None if window is None else n, window=window, center=False)
-        spectrum = spectrum.to(torch.complex64 if dtype == torch.float32 else torch.complex128)
-        largest = float(np.max(np.abs(wide(x)), initial=0.0))
-
-        def check(result, kernel):
-            error = np.abs(wide(torch.as_tensor(result)) - wide(x))
-            # windows of 1/2 to 3/2: a sample is at most 3 sqrt(n) times a frame's error in the 2-norm
-            assert float(error.max(initial=0.0)) <= (6 * n * relative(kernel)) * largest + 1e-30, error.max()
-
-        return Trial(trnfft.istft, (spectrum, n), {**options, "length": samples}, check=check, compiles=False)
-    if name.endswith("spectrogram"):
-        power = np.abs(exact) ** 2
-        each = size[:, None, :]
-
-        def bound(kernel):
-            e = relative(kernel) * each
-            return narrow(2 * np.abs(exact) * e + e * e + 4 * unit(dtype) * power + torch.finfo(dtype).smallest_normal)
-
-        return Trial(
-            *(trnfft.spectrogram, (x, n), options, lambda: narrow(power), lambda _: bound(False)), lambda _: bound(True)
-        )
-    return Trial(
-        *(trnfft.stft, (x, n), options),
-        check=lambda result, kernel: close(result, exact, size, relative(kernel), dtype, (-2,)),
-        rows=len(x) > 1,
-    )
+    kwargs = {"mode": mode, "precision": precision}
+    if rows or draw.chance(0.3):
+        kwargs = spelled(draw, {**kwargs, "dim": draw.among(dims, dims[::-1], [d + a.ndim for d in dims])})
+    results = lambda: narrow(full), lambda _: limit(False), lambda _: limit(True)
+    return Trial(public(name), (a, b), kwargs, *results, differentiable=policy == "fp64")
 
 
 @spec("trnfft.fftshift", "trnfft.ifftshift", promise="exact")
 def shifted(draw: Draw, name: str) -> Trial:
     x = draw.tensor((*draw.batch(), draw.size(0, 65)), draw.dtype())
-    exact = getattr(np.fft, name.split(".")[1])(narrow(wide(x)))
-    return Trial(public(name), (x,), {}, lambda: exact, lambda e: np.zeros(e.shape), kernels="maybe")
+    dims = draw.among(None, -1, (0,), (-1, 0) if x.ndim > 1 else (), ())
+    exact = getattr(np.fft, name.split(".")[1])(narrow(wide(x)), dims)
+    kwargs = {draw.among("dim", "axes"): dims}
+    return Trial(public(name), (x,), kwargs, lambda: exact, lambda e: np.zeros(e.shape), kernels="maybe")
 
 
 @spec("trnfft.fftfreq", "trnfft.rfftfreq", promise="three roundings")
@@ -323,49 +303,3 @@ def fast_length(draw: Draw) -> Trial:
         assert result == exact, (target, real, result, exact)
 
     return Trial(trnfft.next_fast_len, (target, real), check=check, kernels=False, differentiable=False, compiles=False)
-
-
-@spec("trnfft.plan", promise="the bits of the function it plans")
-def planned(draw: Draw) -> Trial:
-    kind, n = draw.among("fft", "ifft", "rfft"), draw.size(1, 257)
-    dtype = draw.dtype(*REAL) if kind == "rfft" else draw.dtype(*COMPLEX)
-    x = draw.tensor((draw.among(1, 3), n), dtype)
-    norm = draw.among(*NORMS)
-    made = getattr(trnfft, kind)(x, norm=norm)
-
-    def run(x):
-        return trnfft.plan(x.shape, dtype, kind=kind, norm=norm)(x)
-
-    def check(result, kernel):
-        if not kernel:
-            assert np.array_equal(torch.as_tensor(result).numpy(), made.numpy())
-
-    return Trial(run, (x,), check=check, compiles=False)
-
-
-@spec("trnfft.with_callbacks", promise="the bits of its steps one after another", when="functions of PyTorch")
-def called_back(draw: Draw) -> Trial:
-    kind, n = draw.among("fft", "ifft", "rfft"), draw.size(1, 129)
-    dtype = draw.dtype(*REAL) if kind == "rfft" else draw.dtype(*COMPLEX)
-    shape = (draw.among(1, 3), n)
-    x = draw.tensor(shape, dtype, kind="gaussian")
-    window, factor = draw.tensor((n,), dtype, kind="ramp"), draw.among(2.0, -0.5, 0.0)
-    filtered = draw.tensor((n // 2 + 1 if kind == "rfft" else n,), dtype.to_complex(), kind="gaussian")
-    load = draw.among(None, trnfft.Window(window), trnfft.Scale(factor), torch.neg)
-    store = draw.among(None, trnfft.Multiply(filtered), trnfft.Scale(factor), torch.abs)
-    draw.log.append(f"{kind} {type(load).__name__} {type(store).__name__}")
-
-    def run(x):
-        return trnfft.with_callbacks(trnfft.plan(shape, dtype, kind=kind), load=load, store=store)(x)
-
-    def check(result, kernel):
-        if kernel:
-            return
-        given = {"Window": lambda: x * window, "Scale": lambda: x * factor, "builtin_function_or_method": lambda: -x}
-        step = getattr(trnfft, kind)(given.get(type(load).__name__, lambda: x)())
-        last = {"Multiply": lambda: step * filtered, "Scale": lambda: step * factor}
-        last["builtin_function_or_method"] = lambda: step.abs()
-        expected = last.get(type(store).__name__, lambda: step)()
-        assert np.array_equal(torch.as_tensor(result).numpy(), expected.numpy())
-
-    return Trial(run, (x,), check=check, compiles=False)

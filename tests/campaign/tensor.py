@@ -3,6 +3,7 @@
 import numpy as np
 import torch
 
+import trnsci
 import trntensor
 from tests.campaign.draw import COMPLEX, HALF, REAL, Draw
 from tests.campaign.oracles import narrow, summed, unit, wide, within_range
@@ -44,8 +45,27 @@ def contracted(subscripts: str, operands: list[np.ndarray]) -> np.ndarray:
         return np.einsum(subscripts, *operands)
     inputs, output = subscripts.split("->")
     shape = [n for operand in operands for n in operand.shape]
-    sizes = dict(zip(inputs.replace(",", ""), shape, strict=True))
+    sizes = dict(sorted(zip(inputs.replace(",", ""), shape, strict=True), key=lambda pair: pair[1] != 1))
     return np.zeros([sizes[x] for x in output], np.result_type(*operands))
+
+
+def path(draw: Draw, count: int) -> list[tuple[int, ...]]:
+    """Any order of contractions, of two operands or of all."""
+    steps = [(0,)] if count == 1 else []
+    while count > 1:
+        taken = draw.among(2, 2, count)
+        steps.append(tuple(int(i) for i in draw.rng.permutation(count)[:taken]))
+        count -= taken - 1
+    return steps
+
+
+def accuracy(draw: Draw) -> dict:
+    """How precisely: by a policy, by a target, or as the operands are."""
+    return draw.among(
+        *[{}] * 4,
+        {"precision": draw.among("fp32", "compensated", "fp64", "fast")},
+        {"target_error": draw.among(1e-2, 1e-5, 1e-9, 1e-12)},
+    )
 
 
 @spec("trntensor.einsum", "trntensor.plan", promise="`plan.error_bound` of the contraction of magnitudes", when=FINITE)
@@ -53,9 +73,21 @@ def einsum(draw: Draw, name: str) -> Trial:
     dtype = draw.dtype(*DTYPES, *HALF)
     subscripts, sizes = equation(draw, draw.among(1, 2, 2, 3))
     inputs = subscripts.split("->")[0].split(",")
-    operands = [draw.tensor(tuple(sizes[x] for x in labels), dtype) for labels in inputs]
-    draw.log.append(subscripts)
-    planned = trntensor.plan(subscripts, *operands)
+    # an axis of one element broadcasts
+    thin = [{label for label in labels if sizes[label] > 1 and draw.chance(0.05)} for labels in inputs]
+    shapes = [tuple(1 if x in ones else sizes[x] for x in labels) for labels, ones in zip(inputs, thin, strict=True)]
+    operands = [draw.tensor(shape, dtype) for shape in shapes]
+    options = accuracy(draw)
+    options["optimize"] = draw.among("auto", "auto", "greedy", "optimal", False, path(draw, len(operands)))
+    draw.log.append(f"{subscripts} {options}")
+    try:
+        planned = trntensor.plan(subscripts, *operands, **options)
+        if draw.chance(0.2):
+            options["memory_limit"] = max(1, planned.peak_bytes // draw.among(1, 2, 4))
+            planned = trntensor.plan(subscripts, *operands, **options)
+    except (trnsci.CapacityError, trnsci.ArgumentError):
+        # no order fits the memory, or no policy meets the target
+        raise Outside from None
     alpha, beta = (draw.number(dtype), draw.number(dtype)) if name.endswith("einsum") else (1.0, 0.0)
     values = [wide(x) for x in operands]
     product = contracted(subscripts, values)
@@ -64,18 +96,33 @@ def einsum(draw: Draw, name: str) -> Trial:
     c = draw.tensor(product.shape, dtype) if beta != 0 else None
     if c is not None:
         exact, size = exact + beta * wide(c), size + abs(beta) * np.abs(wide(c))
-    # steps of three operands meet in any order
+    # steps of three operands meet in any order; a policy asked for has the range of its arithmetic
+    least = torch.float32 if planned.precision in ("fast", "fp32") and dtype not in HALF else dtype
     largest = np.prod([float(np.max(np.abs(x), initial=0.0)) for x in values]) * max(1, np.prod(list(sizes.values())))
-    within_range(dtype, size, np.array(largest))
+    within_range(least, size, np.array(largest), *values)
     smallest = np.prod([float(np.min(np.abs(x)[np.abs(x) > 0], initial=np.inf)) for x in values])
-    if smallest < torch.finfo(dtype).tiny * 1e3:
+    if smallest < torch.finfo(least).tiny * 1e3:
         raise Outside
-    bound = narrow((planned.error_bound + 4 * unit(dtype) + 2.0**-52) * size + torch.finfo(dtype).smallest_normal).real
+    relative = options.get("target_error", planned.error_bound) + 4 * unit(dtype) + 2.0**-52
+    bound = narrow(relative * size + torch.finfo(least).smallest_normal).real
+    smooth = relative < 1e-10
     if name.endswith("plan"):
-        run, args, kwargs = (lambda *xs: trntensor.plan(subscripts, *xs)(*xs)), tuple(operands), {}
-        return Trial(run, args, kwargs, lambda: narrow(exact), lambda _: bound, arrays=False, compiles=False)
-    kwargs = {"alpha": alpha} if c is None else {"alpha": alpha, "beta": beta, "c": c}
-    return Trial(trntensor.einsum, (subscripts, *operands), kwargs, lambda: narrow(exact), lambda _: bound)
+        held = [i for i in range(len(operands)) if draw.chance(0.3)]
+        given = [x if i in held or draw.chance(0.5) else tuple(x.shape) for i, x in enumerate(operands)]
+
+        def run(*others):
+            made = trntensor.plan(subscripts, *given, dtype=dtype, constants=held, **options)
+            return made(*others)
+
+        others = tuple(x for i, x in enumerate(operands) if i not in held)
+        cannot = {"arrays": False, "compiles": False, "differentiable": smooth and not held}
+        return Trial(run, others, {}, lambda: narrow(exact), lambda _: bound, **cannot)
+    kwargs = options | ({"alpha": alpha} if c is None else {"alpha": alpha, "beta": beta, "c": c})
+    args = (subscripts, *operands)
+    if draw.chance(0.15):
+        lists = [[LABELS.index(x) for x in labels] for labels in (*inputs, subscripts.split("->")[1])]
+        args = (*(x for pair in zip(operands, lists, strict=False) for x in pair), lists[-1])
+    return Trial(trntensor.einsum, args, kwargs, lambda: narrow(exact), lambda _: bound, differentiable=smooth)
 
 
 @spec("trntensor.multi_einsum", "trntensor.tensordot", "trntensor.transpose", promise="that of einsum", when=FINITE)
@@ -94,15 +141,24 @@ def relatives(draw: Draw, name: str) -> Trial:
             *(lambda e: np.zeros(e.shape),), kernels="maybe",
         )  # fmt: skip
     if stem == "tensordot":
-        return Trial(trntensor.tensordot, (a, b, 2), {}, lambda: narrow(exact), lambda _: bound)
+        pairs = draw.among(2, ([1, 2], [0, 1]), ([-1, 1], (1, -3)))
+        kwargs = {} if pairs == 2 else {draw.among("axes", "dims"): pairs}
+        return Trial(trntensor.tensordot, (a, b), kwargs, lambda: narrow(exact), lambda _: bound)
+    options = {"precision": draw.among(None, None, "fp32", "compensated", "fp64", "fast")}
+    options["optimize"] = draw.among("auto", "greedy", False, [(0, 1)])
+    planned = trntensor.plan("mkt,ktn->mn", a, b, **options)
+    if planned.precision in ("fp32", "fast"):
+        within_range(torch.float32, size, wide(a), wide(b))
+        bound = bound + narrow(planned.error_bound * size + 1e-30)
 
     def run(a, b):
-        return trntensor.multi_einsum([("mkt,ktn->mn", a, b), ("mkt,ktn->nm", a, b)])
+        return trntensor.multi_einsum([("mkt,ktn->mn", a, b), ("mkt,ktn->nm", a, b)], **options)
 
     return Trial(
         *(run, (a, b), {}, lambda: (narrow(exact), narrow(exact.T)), lambda _: (bound, bound.T)),
         arrays=False,
         compiles=False,
+        differentiable=planned.error_bound < 1e-10,
     )
 
 
@@ -175,9 +231,11 @@ def reduce(draw: Draw) -> Trial:
         raise Outside
     how = {"add": np.sum, "multiply": np.prod, "maximum": np.max, "minimum": np.min}[fold]
     rest = "".join(x for x in "ijk" if x in kept)
-    value, size = how(wide(a), axis=axes), (np.sum if fold == "add" else how)(np.abs(wide(a)), axis=axes)
+    operator = draw.among("identity", "identity", "neg", "abs", "relu", "ceil")
+    given = OPERATORS[operator](wide(a))
+    value, size = how(given, axis=axes), (np.sum if fold == "add" else how)(np.abs(given), axis=axes)
     if fold in ("maximum", "minimum"):
-        size = np.max(np.abs(wide(a)), axis=axes, initial=0.0)
+        size = np.max(np.abs(given), axis=axes, initial=0.0)
     value, size = (np.einsum(f"{rest}->{kept}", x) for x in (value, size))
     c = draw.tensor(value.shape, dtype, kind="gaussian") if beta != 0 else None
     exact = (alpha * value if alpha != 0 else 0 * value) + (0 if c is None else beta * wide(c))
@@ -186,7 +244,8 @@ def reduce(draw: Draw) -> Trial:
     terms = int(np.prod([shape[i] for i in axes])) + 2
     bound = summed(terms, size, exact, dtype)
     args, kwargs = (f"ijk->{kept}", a), {"op": fold, "alpha": alpha} | ({} if c is None else {"beta": beta, "c": c})
-    smooth = fold == "add"
+    kwargs["operator"] = operator
+    smooth = fold == "add" and operator in ("identity", "neg")
     return Trial(
         trntensor.reduce, args, kwargs, lambda: narrow(exact), lambda _: bound, kernels="maybe", differentiable=smooth
     )
@@ -257,9 +316,13 @@ def energy(draw: Draw) -> Trial:
     size = np.einsum("iap,jbp->ijab", np.abs(wide(b)), np.abs(wide(b)))
     o, v = wide(eps_occ), wide(eps_vir)
     gap = o[:, None, None, None] + o[None, :, None, None] - v[None, None, :, None] - v[None, None, None, :]
-    exact = np.sum(t * (2 * t - t.transpose(0, 1, 3, 2)) / gap)
+    square, cross = np.sum(t * t / gap), np.sum(t * t.transpose(0, 1, 3, 2) / gap)
     bound = narrow(6 * (3 * naux + nvir + nocc**2 + 12) * unit(dtype) * 1.01 * np.sum(size * size / np.abs(gap)))
-    return Trial(trntensor.mp2_energy, (b, eps_occ, eps_vir), {}, lambda: narrow(exact), lambda _: bound, simulated=0.3)
+    parts, room = draw.chance(0.3), draw.among({}, {}, {"device": "cpu"}, {"device": "cpu", "memory": 1 << 24})
+    exact = tuple(map(narrow, (2 * square - cross, square, square - cross)[: 3 if parts else 1]))
+    args, kwargs = (b, eps_occ, eps_vir), {"parts": parts, **room}
+    cannot = {"differentiable": not room, "compiles": not room}
+    return Trial(trntensor.mp2_energy, args, kwargs, lambda: exact, lambda e: (bound,) * len(e), **cannot)
 
 
 @spec(
@@ -289,16 +352,21 @@ def blocks(draw: Draw, name: str) -> Trial:
 
         return Trial(run, (a,), {}, lambda: narrow(wide(a)), lambda e: np.zeros(e.shape), **options)
 
-    def run(a, b):
+    precision, alpha, beta = draw.among(None, None, "fp64", "compensated"), draw.number(dtype), draw.number(dtype)
+    c = draw.tensor((m, n), dtype, change=lambda v: thin(v, cuts[0], cuts[2]))
+
+    def run(a, b, c):
         x, y = trntensor.block_sparse(a, cuts[:2]), trntensor.block_sparse(b, cuts[1:])
-        made = trntensor.block_einsum("ij,jk->ik", x, y)
+        addend = None if beta == 0 else trntensor.block_sparse(c, cuts[::2])
+        made = trntensor.block_einsum("ij,jk->ik", x, y, alpha=alpha, beta=beta, c=addend, precision=precision)
         # without a block there is no dtype
         return made.dense() if made.blocks else torch.zeros(m, n, dtype=dtype)
 
-    exact, size = wide(a) @ wide(b), np.abs(wide(a)) @ np.abs(wide(b))
-    within_range(dtype, size)
-    bound = summed(k, size, exact, dtype)
-    return Trial(run, (a, b), {}, lambda: narrow(exact), lambda _: bound, **options)
+    exact, size = alpha * (wide(a) @ wide(b)), abs(alpha) * (np.abs(wide(a)) @ np.abs(wide(b)))
+    exact, size = exact + beta * wide(c), size + abs(beta) * np.abs(wide(c))
+    within_range(dtype, size, *(size / abs(alpha) if alpha else ()))
+    bound = summed(k + 2, size, exact, dtype)
+    return Trial(run, (a, b, c), {}, lambda: narrow(exact), lambda _: bound, **options)
 
 
 @spec(
@@ -306,16 +374,34 @@ def blocks(draw: Draw, name: str) -> Trial:
     promise="the error it reports, exact for full ranks", when="finite data",
 )  # fmt: skip
 def decomposed(draw: Draw, name: str) -> Trial:
-    stem, dtype = name.split(".")[1], draw.dtype(*REAL)
-    shape = tuple(draw.size(2, 8) for _ in range(3))
+    stem, dtype = name.split(".")[1], draw.dtype(*REAL, *REAL, *COMPLEX)
+    shape = tuple(draw.size(2, 8) for _ in range(draw.among(2, 3, 3)))
     if min(shape) < 2:
         raise Outside
     kinds = ("gaussian", "constant", "ramp", "alternating", "spike", "graded", "scaled")
-    x = draw.tensor(shape, dtype, kind=draw.among(*kinds))
-    options = {"tensor_train": {"error": draw.among(None, 0.1, 1e-3)}, "tucker": {"ranks": draw.among(1, 2)}}
-    options["cp"] = {"rank": draw.among(1, 2), "max_iter": 20}
-    total = float(np.linalg.norm(narrow(wide(x)).ravel() / max(float(np.abs(wide(x)).max()), 1e-300)))
+    positive = stem == "cp" and not dtype.is_complex and draw.chance(0.3)
+    # squares leave the range
+    scale = torch.finfo(dtype).max ** draw.among(0.0, 0.0, 0.8, -0.8)
+    x = draw.tensor(
+        shape, dtype, kind=draw.among(*kinds), change=lambda v: scale * np.tanh(v.real) ** 2 if positive else scale * v
+    )
+    if not bool(x.isfinite().all()):
+        raise Outside
+    ranks, seen, stop = [draw.among(1, 2, 9) for _ in shape], [], draw.among(1, 50)
+    sweeps = {"max_iter": draw.among(1, 20), "tol": draw.among(1e-8, 1e-3, 0.0)}
+    sweeps |= draw.among({}, {"callback": lambda sweep, error: seen.append(error) or sweep + 1 < stop})
+    options = {"tensor_train": draw.among({"error": draw.among(0.0, 0.1, 1e-3)}, {"rank": 2}, {"rank": ranks[1:]}, {})}
+    options["tucker"] = {"ranks": draw.among(1, 2, ranks), "method": draw.among("hosvd", "hooi"), **sweeps}
+    options["cp"] = {
+        "rank": draw.among(1, 2, 5),
+        "nonnegative": positive,
+        "init": draw.among("svd", "random"),
+        **sweeps,
+    }
+    options["cp"]["seed"] = draw.among(0, 7)
     largest = max(float(np.abs(wide(x)).max()), 1e-300)
+    total = float(np.linalg.norm(narrow(wide(x)).ravel() / largest))
+    draw.log.append(str(options[stem]))
 
     def check(result, kernel):
         rest = narrow((wide(result.reconstruct()) - wide(x)) / largest)
@@ -323,8 +409,18 @@ def decomposed(draw: Draw, name: str) -> Trial:
         slack = 200 * unit(dtype) * np.sqrt(np.prod(shape))
         reported = result.convergence.error
         assert error <= 1.001 * reported + slack, (error, reported)
-        wanted = options["tensor_train"].get("error") if stem == "tensor_train" else None
+        wanted = options[stem].get("error")
         assert wanted is None or error <= wanted + slack
+        if stem == "tucker":
+            given = options[stem]["ranks"]
+            assert error <= slack or any(
+                r < n for r, n in zip([given] * 9 if given in (1, 2) else given, shape, strict=False)
+            )
+            for factor in map(wide, result.factors):
+                assert np.abs(factor.conj().T @ factor - np.eye(factor.shape[1])).max() <= slack
+        if stem == "cp":
+            assert not positive or all(bool((part >= 0).all()) for part in (result.weights, *result.factors))
+        assert stem == "tensor_train" or result.convergence.iterations <= min(sweeps["max_iter"], stop if seen else 99)
 
     return Trial(
         *(public(name), (x,), options[stem]), check=check,

@@ -5,7 +5,7 @@ import torch
 from tests.together import together
 from trnsci import ArgumentError, DtypeError
 from trnsci.testing import assert_within, gaussian
-from trntensor import cp, einsum, tensor_train, tucker
+from trntensor import TensorTrain, cp, einsum, tensor_train, tucker
 from trntensor.memory import peak_allocation
 
 F32, F64 = torch.float32, torch.float64
@@ -135,12 +135,30 @@ def test_mistakes_are_named():
         (lambda: tensor_train(x, rank=(1, 2)), "number of bonds"),
         (lambda: tensor_train(x, error=-1), "error"),
         (lambda: tensor_train(torch.ones(0, 2)), "shape of x"),
+        (lambda: tensor_train(x, rank=2.5), "rank"),
+        (lambda: cp(x, 1, seed="no"), "seed"),
+        (lambda: cp(x, 1, nonnegative="no"), "nonnegative"),
+        (lambda: cp(x, 1, tol=1j), "tol"),
+        (lambda: tucker(x, 1, callback=3), "callback"),
+        (lambda: einsum("ij->ij", cp(x, 1), x), "number of operands"),
     ):
         with pytest.raises(ArgumentError) as caught:
             work()
         assert caught.value.argument == argument
     with pytest.raises(DtypeError):
         cp(torch.ones(2, 2, dtype=torch.int64), 1)
+
+
+@pytest.mark.parametrize("decompose", [lambda x: cp(x, 2), lambda x: tucker(x, 2), lambda x: tensor_train(x, 2)])
+@pytest.mark.parametrize("scale", [1e-200, 1e200])
+def test_squares_outside_the_range_spoil_nothing(decompose, scale):
+    x = gaussian((4, 5, 6), torch.complex128)
+    made, plain = decompose(x * scale), decompose(x)
+    assert made.convergence.error == pytest.approx(plain.convergence.error, rel=1e-6)
+    error = torch.linalg.vector_norm(made.reconstruct() / scale - x) / torch.linalg.vector_norm(x)
+    assert float(error) == pytest.approx(made.convergence.error, rel=1e-9)
+    if isinstance(made, TensorTrain):
+        assert made.round(rank=2).convergence.error < 1e-12
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])

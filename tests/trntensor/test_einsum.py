@@ -430,12 +430,21 @@ def test_options_are_checked():
         ({"optimize": [(0, 5)]}, "path"),
         ({"optimize": [(0, 1)]}, "path"),
         ({"precision": "fp32", "target_error": 0.1}, "target_error"),
+        ({"precision": []}, "precision"),
+        ({"target_error": []}, "target_error"),
+        ({"memory_limit": []}, "memory_limit"),
+        ({"optimize": [1.0]}, "optimize"),
     ):
         with pytest.raises(ArgumentError) as caught:
             einsum("ij,kj,lj->ikl", a, a, a, **options)
         assert caught.value.argument == argument, options
+    with pytest.raises(ArgumentError, match="one of auto"):
+        einsum("ij,kj->ik", a, a, optimize="best")
     with pytest.raises(DtypeError):
         einsum("ij->i", a, alpha=1j)
+    with pytest.raises(DtypeError, match="a whole number, because the operands are int64"):
+        einsum("ij->i", a.long(), alpha=0.5)
+    assert einsum("ij->ij", a, c=1j * a, beta=1.0).dtype == torch.complex64
     with pytest.raises(DtypeError):
         einsum("ij->i", [[1.0]])
     with pytest.raises(ArgumentError, match="memory shared with operand 0"):

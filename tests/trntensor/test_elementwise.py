@@ -158,6 +158,9 @@ def test_mistakes_are_named():
         (lambda: tensordot(a, a, -1), "axes"),
         (lambda: tensordot(a, a, dims=([0, 0], [0, 1])), "axes of a"),
         (lambda: tensordot(a, a, ([0], [7])), "axes of b"),
+        (lambda: tensordot(a, a, 1, dims=2), "axes and dims"),
+        (lambda: tensordot(a, torch.ones(1, 3), 1), "length of axes 1 and 0"),
+        (lambda: transpose(a, (0,)), "number of axes"),
     ):
         with pytest.raises(ArgumentError) as caught:
             work()

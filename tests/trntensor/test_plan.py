@@ -178,6 +178,20 @@ def test_calls_that_do_not_fit_the_plan_are_refused():
     assert "(3, 4)" in str(caught.value)
     with pytest.raises(DtypeError, match="float64"):
         scheme(torch.ones(2, 3), torch.ones(3, 4, dtype=F64))
+    with pytest.raises(DtypeError, match="a real number"):
+        scheme(torch.ones(2, 3), torch.ones(3, 4), alpha=1j)
+    held = torch.ones(2, 2)
+    with pytest.raises(ArgumentError, match="memory shared with operand 0"):
+        plan("ij,jk->ik", held, (2, 2), constants=[0])(torch.ones(2, 2), out=held)
+    for given, options in (
+        ("ab", {}),
+        ((-2, 2), {}),
+        ((2.5, 2), {}),
+        (held, {"constants": 0}),
+        (held, {"dtype": "f4"}),
+    ):
+        with pytest.raises(ArgumentError):
+            plan("ij->ij", given, **options)
 
 
 def test_integers_are_planned_too():
