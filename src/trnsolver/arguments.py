@@ -143,14 +143,14 @@ def with_data(op: str, a: Tensor) -> None:
     """Raise where the shape of a result depends on data that cannot be looked at."""
     if not readable(a):
         reason = "the shape of its result depends on the data of its operand, which has none to look at"
-        raise UnsupportedError(op=op, reasons=[("any", reason)], hint="Call it on a tensor with data, untraced")
+        raise UnsupportedError(op, [("any", reason)], hint="Call it on a tensor with data, untraced")
 
 
 def no_gradient(op: str, a: Tensor) -> None:
     """Raise where a gradient is wanted from a function that has none."""
     if a.requires_grad and torch.is_grad_enabled():
         reason = "it has no gradient, and its operand requires grad"
-        raise UnsupportedError(op=op, reasons=[("any", reason)], hint="Detach the operand")
+        raise UnsupportedError(op, [("any", reason)], hint="Detach the operand")
 
 
 def right_hand_side(op: str, a: Tensor, b: Any, *, look: bool = True) -> bool:
@@ -246,8 +246,7 @@ def written(op: str, out: Any, computed: R, **inputs: Tensor) -> R:
     results = computed if isinstance(computed, tuple) else (computed,)
     targets = tuple(out) if isinstance(computed, tuple) else (out,)
     if len(targets) != len(results):
-        expected = f"{len(results)}, one for each result"
-        raise ArgumentError(op=op, argument="number of tensors in out", got=len(targets), expected=expected)
+        raise ArgumentError(op, "number of tensors in out", len(targets), f"{len(results)}, one for each result")
     for target, result in zip(targets, results, strict=True):
         check.out(op, target, shape=tuple(result.shape), dtype=result.dtype, **inputs)
     for target, result in zip(targets, results, strict=True):

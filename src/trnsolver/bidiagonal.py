@@ -269,7 +269,7 @@ def larft(
     m, k = columns.shape[-2:]
     if m < k:
         expected = f"at least as long as they are many, but there are {k} of length {m}"
-        raise ArgumentError(op="larft", argument="shape of v", got=tuple(v.shape), expected=expected)
+        raise ArgumentError("larft", "shape of v", tuple(v.shape), expected)
     check.equal("larft", "shape of tau", v=(*v.shape[:-2], k), tau=tuple(tau.shape))
     if direct == "backward":
         backward = larft(columns.flip((-2, -1)), tau.flip(-1))

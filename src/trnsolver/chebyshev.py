@@ -85,7 +85,7 @@ def chebyshev_preconditioner(a: Matrix, low: float, high: float, *, degree: int 
     """
     _interval("chebyshev_preconditioner", low, high)
     if degree < 1:
-        raise ArgumentError(op="chebyshev_preconditioner", argument="degree", got=degree, expected="1 or more")
+        raise ArgumentError("chebyshev_preconditioner", "degree", degree, "1 or more")
     wrapped = operator("chebyshev_preconditioner", a)
     weights, _ = _weights(low, high, degree - 1, None)
 
@@ -105,7 +105,7 @@ def chebyshev_preconditioner(a: Matrix, low: float, high: float, *, degree: int 
 
 def _interval(op: str, low: float, high: float) -> None:
     if not 0 < check.real(op, "low", low) < check.real(op, "high", high) < float("inf"):
-        raise ArgumentError(op=op, argument="low", got=low, expected=f"between 0 and high={high}, exclusively")
+        raise ArgumentError(op, "low", low, f"between 0 and high={high}, exclusively")
 
 
 def _weights(low: float, high: float, steps: int, rho: float | None) -> tuple[Tensor, float]:

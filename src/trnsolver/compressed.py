@@ -75,14 +75,12 @@ def compressed(op: str, a: Any, values: Any = None, *, lower: bool = False) -> C
         entries = from_numpy(entries)
     if not isinstance(entries, Tensor) or entries.layout != torch.strided or entries.dtype not in DTYPES:
         got = entries.dtype if isinstance(entries, Tensor) else type(entries)
-        raise DtypeError(
-            op=op, argument="dtype of values", got=got, expected="float32, float64, complex64 or complex128"
-        )
+        raise DtypeError(op, "dtype of values", got, "float32, float64, complex64 or complex128")
     if entries.is_meta:
-        raise ArgumentError(op=op, argument="values", got="a tensor without data", expected="data: they decide pivots")
+        raise ArgumentError(op, "values", "a tensor without data", "data: they decide pivots")
     if entries.ndim < 1 or entries.shape[-1] != len(indices):
         expected = f"[..., {len(indices)}], one for each entry of a"
-        raise ArgumentError(op=op, argument="shape of values", got=tuple(entries.shape), expected=expected)
+        raise ArgumentError(op, "shape of values", tuple(entries.shape), expected)
     matrix = Compressed(np.asarray(indptr, np.int64), np.asarray(indices, np.int64), entries, shape)
     if not all_finite(entries):
         read = torch.from_numpy((matrix.rows >= matrix.indices) | (not lower)).to(entries.device)
@@ -96,19 +94,17 @@ def square_compressed(op: str, a: Any, values: Any = None, *, lower: bool = Fals
     if matrix.shape[0] != matrix.shape[1]:
         rows, columns = matrix.shape
         expected = f"a square matrix, but it has {rows} rows and {columns} columns"
-        raise ArgumentError(op=op, argument="shape of a", got=matrix.shape, expected=expected)
+        raise ArgumentError(op, "shape of a", matrix.shape, expected)
     return matrix
 
 
 def _parts(op: str, a: Any) -> tuple[Any, Any, Tensor, tuple[int, int]]:
     if isinstance(a, Tensor) and a.layout != torch.strided:
         if a.ndim != 2:
-            raise ArgumentError(op=op, argument="shape of a", got=tuple(a.shape), expected="a matrix: 2 dimensions")
+            raise ArgumentError(op, "shape of a", tuple(a.shape), "a matrix: 2 dimensions")
         if a.requires_grad:
             hint = "Pass its pattern, and values= that require grad"
-            raise ArgumentError(
-                op=op, argument="a", got="a torch.sparse tensor that requires grad", expected="none", hint=hint
-            )
+            raise ArgumentError(op, "a", "a torch.sparse tensor that requires grad", "none", hint=hint)
         rows = a.to_sparse_csr()
         return (
             to_numpy(rows.crow_indices()),
@@ -129,9 +125,7 @@ def _parts(op: str, a: Any) -> tuple[Any, Any, Tensor, tuple[int, int]]:
         rows = a.to_csr()
         return to_numpy(rows.indptr), to_numpy(rows.indices), rows.values, tuple(rows.shape)
     hint = "Dense matrices go to solve, cholesky, lu_factor or qr" if isinstance(a, Tensor | np.ndarray) else ""
-    raise ArgumentError(
-        op=op, argument="a", got=type(a).__name__, expected="a sparse matrix of trnsparse, SciPy or torch", hint=hint
-    )
+    raise ArgumentError(op, "a", type(a).__name__, "a sparse matrix of trnsparse, SciPy or torch", hint=hint)
 
 
 def parity(order: Index) -> int:

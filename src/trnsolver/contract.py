@@ -52,7 +52,7 @@ class Spectrum(NamedTuple):
 def target(op: str, value: float) -> float:
     """A target error is a positive number."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
-        raise ArgumentError(op=op, argument="target_error", got=value, expected="a positive number")
+        raise ArgumentError(op, "target_error", value, "a positive number")
     return float(value)
 
 
@@ -83,9 +83,7 @@ def lstsq_to(a: Tensor, b: Tensor, target_error: float) -> Solution:
     _one_matrix("lstsq", a, b)
     m, n = a.shape
     if m < n:
-        raise ArgumentError(
-            op="lstsq", argument="shape of a", got=tuple(a.shape), expected="as many rows as columns with target_error"
-        )
+        raise ArgumentError("lstsq", "shape of a", tuple(a.shape), "as many rows as columns with target_error")
     wide = widened(a.dtype)
     matrix, right = a.detach().to(wide), b.detach().to(wide)
     right = right.unsqueeze(-1) if vector else right

@@ -56,16 +56,14 @@ def davidson(
     check.option("davidson", "which", which, ("smallest", "largest"))
     if diagonal is None:
         if wrapped.matrix is None:
-            raise ArgumentError(
-                op="davidson", argument="diagonal", got=None, expected="the diagonal of a, because a is not a matrix"
-            )
+            raise ArgumentError("davidson", "diagonal", None, "the diagonal of a, because a is not a matrix")
         diagonal = wrapped.matrix.diagonal()
     check.dense("davidson", diagonal=diagonal)
     check.data("davidson", a=a, diagonal=diagonal, x0=x0)
     check.equal("davidson", "dimensions", diagonal=diagonal.ndim, vector=1)
     n = len(diagonal)
     if wrapped.shape is not None and wrapped.shape != (n, n):
-        raise ArgumentError(op="davidson", argument="shape of a", got=wrapped.shape, expected=f"({n}, {n})")
+        raise ArgumentError("davidson", "shape of a", wrapped.shape, f"({n}, {n})")
     check.integer("davidson", "k", k, 1, n)
     check.integer("davidson", "maxiter", maxiter, at_least=0)
     called("davidson", "callback", callback)
@@ -78,8 +76,7 @@ def davidson(
     check.dense("davidson", x0=x0)
     finite("davidson", diagonal=diagonal, x0=x0)
     if x0.ndim != 2 or x0.shape[0] != n or x0.shape[1] < k or x0.dtype != diagonal.dtype:
-        got = f"{x0.dtype} {tuple(x0.shape)}"
-        raise ArgumentError(op="davidson", argument="x0", got=got, expected=f"{diagonal.dtype} [{n}, {k}] or wider")
+        raise ArgumentError("davidson", "x0", f"{x0.dtype} {tuple(x0.shape)}", f"{diagonal.dtype} [{n}, {k}] or wider")
     basis = _appended(_appended(x0[:, :0], x0), units)
     images = wrapped.apply(basis)
     for step in range(maxiter + 1):

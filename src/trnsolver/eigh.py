@@ -95,7 +95,7 @@ def eigh(
         chosen = subset if subset_by_index is None else subset_by_index
         for name, given in (("subset", chosen), ("subset_by_value", subset_by_value), ("out", out)):
             if given is not None:
-                raise ArgumentError(op="eigh", argument=name, got=given, expected="None with target_error")
+                raise ArgumentError("eigh", name, given, "None with target_error")
         result = eigh_to(lower, target_error, method)
         state_error(result.bound)
         return Eigh(result.values, result.vectors)
@@ -151,33 +151,31 @@ def _subset(
     names = [name for name, value in given.items() if value is not None]
     n = values.shape[-1]
     if len(names) > 1:
-        raise ArgumentError(op=op, argument=" and ".join(names), got="both", expected="one of them")
+        raise ArgumentError(op, " and ".join(names), "both", "one of them")
     if not names:
         return 0, n
     if by_value is not None:
         return _by_value(op, values, by_value)
     first, last = _pair(op, names[0], subset if subset is not None else by_index)
     if not 0 <= check.integer(op, names[0], first) <= check.integer(op, names[0], last) < n:
-        raise ArgumentError(op=op, argument=names[0], got=(first, last), expected=f"0 <= first <= last < {n}")
+        raise ArgumentError(op, names[0], (first, last), f"0 <= first <= last < {n}")
     return first, last + 1
 
 
 def _pair(op: str, argument: str, given: Any) -> tuple[Any, Any]:
     ends = check.sequence(op, argument, given)
     if len(ends) != 2:
-        raise ArgumentError(op=op, argument=argument, got=given, expected="the first and the last")
+        raise ArgumentError(op, argument, given, "the first and the last")
     return ends[0], ends[1]
 
 
 def _by_value(op: str, values: Tensor, ends: tuple[float, float]) -> tuple[int, int]:
     low, high = _pair(op, "subset_by_value", ends)
     if not check.real(op, "subset_by_value", low) < check.real(op, "subset_by_value", high):
-        raise ArgumentError(op=op, argument="subset_by_value", got=ends, expected="low < high")
+        raise ArgumentError(op, "subset_by_value", ends, "low < high")
     if values.ndim > 1:
         expected = "one matrix: the rows of a batch would have different lengths"
-        raise ArgumentError(
-            op=op, argument="subset_by_value", got=f"a batch {tuple(values.shape[:-1])}", expected=expected
-        )
+        raise ArgumentError(op, "subset_by_value", f"a batch {tuple(values.shape[:-1])}", expected)
     with_data(op, values)
     first, last = ((values.detach() <= end).sum().item() for end in ends)
     return int(first), int(last)

@@ -82,9 +82,9 @@ def eigsh(
     rows = square_compressed("eigsh", a, lower=True)
     n, dtype = rows.shape[0], rows.values.dtype
     if rows.values.ndim != 1:
-        raise ArgumentError(op="eigsh", argument="a", got="a batch of values", expected="one matrix")
+        raise ArgumentError("eigsh", "a", "a batch of values", "one matrix")
     if not 1 <= check.real("eigsh", "k", k) <= n:
-        raise ArgumentError(op="eigsh", argument="k", got=k, expected=f"1 to {n}")
+        raise ArgumentError("eigsh", "k", k, f"1 to {n}")
     matrix = sp.csr_array(hermitian(rows, rows.values))
 
     def apply(x: Tensor) -> Tensor:
@@ -95,7 +95,7 @@ def eigsh(
         on_host("trnsolver.eigsh")
         return _on(rows.values.device, lanczos(apply, k, maxiter=maxiter, **options))
     if not math.isfinite(check.real("eigsh", "sigma", sigma)):
-        raise ArgumentError(op="eigsh", argument="sigma", got=sigma, expected="a finite number")
+        raise ArgumentError("eigsh", "sigma", sigma, "a finite number")
     shifted = sp.csr_array(matrix - sigma * sp.eye_array(n, dtype=matrix.dtype, format="csr"))
     factor = factor_sparse(shifted, method=method)
     # checked once: the iteration would notice numbers that are none
@@ -139,7 +139,7 @@ def count_eigenvalues(a: Sparse, interval: tuple[float, float], *, ordering: Ord
     rows = square_compressed("count_eigenvalues", a, lower=True)
     low, high = (float(check.real("count_eigenvalues", "interval", end)) for end in interval)
     if not low <= high:
-        raise ArgumentError(op="count_eigenvalues", argument="interval", got=interval, expected="low at most high")
+        raise ArgumentError("count_eigenvalues", "interval", interval, "low at most high")
     n = rows.shape[0]
     if n == 0 or low == high:
         return Count(0, 0.0)

@@ -137,10 +137,10 @@ def _checked(op: str, factors: Tensor, tau: Tensor) -> None:
     m, n = factors.shape[-2:]
     if op == "householder_product" and m < n:
         expected = f"at least as many rows as columns, but it has {m} and {n}"
-        raise ArgumentError(op=op, argument="shape of factors", got=tuple(factors.shape), expected=expected)
+        raise ArgumentError(op, "shape of factors", tuple(factors.shape), expected)
     if tau.shape[-1] > min(m, n):
         expected = f"at most {min(m, n)} of them for factors of {m} rows and {n} columns"
-        raise ArgumentError(op=op, argument="shape of tau", got=tuple(tau.shape), expected=expected)
+        raise ArgumentError(op, "shape of tau", tuple(tau.shape), expected)
 
 
 _WHY = "the device multiplies by q itself, which the kernel of qr forms"

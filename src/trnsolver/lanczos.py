@@ -114,14 +114,14 @@ def _restarted(
     wrapped = operator(op, a)
     rows = wrapped.shape[0] if wrapped.shape is not None else n
     if rows is None:
-        raise ArgumentError(op=op, argument="n", got=None, expected="the number of rows, because a is a function")
+        raise ArgumentError(op, "n", None, "the number of rows, because a is a function")
     check.integer(op, "k", k, 1, check.integer(op, "n", rows))
     check.integer(op, "seed", seed)
     if maxiter is not None:
         check.integer(op, "maxiter", maxiter, at_least=0)
     tolerance(op, tol)
     if which not in ("largest", "smallest", "magnitude"):
-        raise ArgumentError(op=op, argument="which", got=which, expected="'largest', 'smallest' or 'magnitude'")
+        raise ArgumentError(op, "which", which, "'largest', 'smallest' or 'magnitude'")
     known: Any = wrapped.matrix if wrapped.matrix is not None else a
     kind = known.dtype if isinstance(getattr(known, "dtype", None), torch.dtype) else dtype
     place = known.device if isinstance(getattr(known, "device", None), torch.device) else torch.device(device)
@@ -252,9 +252,7 @@ def lobpcg(
     left = _square_map("a", a, n)
     right = (lambda y: y) if b is None else _square_map("b", b, n)
     if 3 * k > n:
-        raise ArgumentError(
-            op="lobpcg", argument="shape of x", got=tuple(x.shape), expected=f"at most {n // 3} columns"
-        )
+        raise ArgumentError("lobpcg", "shape of x", tuple(x.shape), f"at most {n // 3} columns")
     sign = -1.0 if largest else 1.0
     directions = x.new_zeros((n, 0))
     x = _b_orthonormal(x, right)
@@ -302,9 +300,7 @@ def _square_map(name: str, a: Any, n: int) -> Apply:
     """Return what multiplies columns of ``n`` rows by ``a``."""
     wrapped = operator("lobpcg", a)
     if wrapped.shape not in (None, (n, n)):
-        raise ArgumentError(
-            op="lobpcg", argument=f"shape of {name}", got=wrapped.shape, expected=f"({n}, {n}), as x has rows"
-        )
+        raise ArgumentError("lobpcg", f"shape of {name}", wrapped.shape, f"({n}, {n}), as x has rows")
     return wrapped.apply
 
 

@@ -131,7 +131,7 @@ def _checked(op: str, lower: Tensor, middle: Tensor, order: Tensor) -> None:
         ranks = torch.arange(n, device=order.device).expand(order.shape)
         if order.dtype != torch.int64 or not torch.equal(order.sort(-1).values, ranks):
             expected = f"an int64 permutation of 0 to {n - 1}, as ldl returns"
-            raise ArgumentError(op=op, argument="order", got=f"{order.dtype} values", expected=expected)
+            raise ArgumentError(op, "order", f"{order.dtype} values", expected)
 
 
 def _solved(op: str, lower: Tensor, middle: Tensor, order: Tensor, b: Tensor, *, hermitian: bool) -> Tensor:

@@ -72,11 +72,11 @@ def _bidiagonal(
     callback: Callback | None,
 ) -> Result:
     if check.real(op, "damp", damp) < 0:
-        raise ArgumentError(op=op, argument="damp", got=damp, expected="0 or more")
+        raise ArgumentError(op, "damp", damp, "0 or more")
     p = problem(op, a, b, x0=None, tol=tol, maxiter=maxiter, callback=callback, adjoint=True)
     adjoint = p.a.adjoint
     if adjoint is None:
-        raise ArgumentError(op=op, argument="a", got=type(a), expected="an operator with an adjoint (mH)")
+        raise ArgumentError(op, "a", type(a), "an operator with an adjoint (mH)")
     rows = adjoint(torch.zeros_like(p.b)).shape[0] if p.a.shape is None else p.a.shape[1]
     first = None if x0 is None else start(op, x0, p.b, rows, p.vector)
     u, beta = unit(p.b if first is None else p.b - p.a.apply(first))

@@ -84,7 +84,7 @@ def lstsq(
     if target_error is not None:
         for name, value in (("rcond", rcond), ("driver", driver)):
             if value is not None:
-                raise ArgumentError(op="lstsq", argument=name, got=value, expected="None with target_error")
+                raise ArgumentError("lstsq", name, value, "None with target_error")
         return _to_a_target(a, b, target_error)
     matrices("lstsq", look=False, a=a)
     chosen = "gelsy" if driver is None else driver
@@ -113,9 +113,9 @@ def _least(a: Tensor, rcond: float | None, driver: str) -> float:
     if rcond is None:
         return max(a.shape[-2:]) * epsilon
     if driver == "gels":
-        raise ArgumentError(op="lstsq", argument="rcond", got=rcond, expected="None with driver='gels': rank is full")
+        raise ArgumentError("lstsq", "rcond", rcond, "None with driver='gels': rank is full")
     if isinstance(rcond, bool) or not isinstance(rcond, int | float) or rcond != rcond:
-        raise ArgumentError(op="lstsq", argument="rcond", got=rcond, expected="a number")
+        raise ArgumentError("lstsq", "rcond", rcond, "a number")
     return epsilon if rcond < 0 else float(rcond)
 
 

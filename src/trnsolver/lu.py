@@ -198,17 +198,15 @@ def exchanges(op: str, factors: Tensor, pivots: Tensor) -> None:
     check.same_device(op, factors=factors, pivots=pivots)
     n = factors.shape[-1]
     if pivots.dtype != torch.int32:
-        hint = "Pass the pivots lu_factor returned"
-        raise DtypeError(op=op, argument="dtype of pivots", got=pivots.dtype, expected="int32", hint=hint)
+        raise DtypeError(op, "dtype of pivots", pivots.dtype, "int32", hint="Pass the pivots lu_factor returned")
     if pivots.shape != factors.shape[:-1]:
         expected = f"{tuple(factors.shape[:-1])}, one for each row of the factors"
-        raise ArgumentError(op=op, argument="shape of pivots", got=tuple(pivots.shape), expected=expected)
+        raise ArgumentError(op, "shape of pivots", tuple(pivots.shape), expected)
     if pivots.numel() == 0 or not readable(pivots):
         return
     least, most = (int(x) for x in torch.aminmax(pivots))
     if least < 1 or most > n:
-        expected = f"rows from 1 to {n}"
-        raise ArgumentError(op=op, argument="pivots", got=least if least < 1 else most, expected=expected)
+        raise ArgumentError(op, "pivots", least if least < 1 else most, f"rows from 1 to {n}")
 
 
 @op("trnsolver::lu_solve")

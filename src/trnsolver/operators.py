@@ -90,7 +90,7 @@ def operator(op: str, a: Any, *, adjoint: bool = False) -> Operator:
         a = from_numpy(a)
     if isinstance(a, Tensor):
         if a.ndim != 2:
-            raise ArgumentError(op=op, argument="shape of a", got=tuple(a.shape), expected="a matrix: 2 dimensions")
+            raise ArgumentError(op, "shape of a", tuple(a.shape), "a matrix: 2 dimensions")
         _kind(op, "dtype of a", a.dtype)
         if a.layout != torch.strided:
             return Operator(lambda x: a @ x, lambda x: a.mH @ x, (a.shape[0], a.shape[1]))
@@ -105,13 +105,9 @@ def operator(op: str, a: Any, *, adjoint: bool = False) -> Operator:
         return Operator(lambda x: a @ x, None if conjugated is None else lambda x: conjugated @ x, tuple(a.shape))
     if callable(a):
         if adjoint:
-            raise ArgumentError(
-                op=op, argument="a", got="one function", expected="a pair: the map and its adjoint", hint="Pass (f, g)"
-            )
+            raise ArgumentError(op, "a", "one function", "a pair: the map and its adjoint", hint="Pass (f, g)")
         return Operator(shaped(op, "a", a), None, None)
-    raise DtypeError(
-        op=op, argument="a", got=type(a), expected="a matrix, a LinearOperator, an object with @, or a function"
-    )
+    raise DtypeError(op, "a", type(a), "a matrix, a LinearOperator, an object with @, or a function")
 
 
 def shaped(op: str, argument: str, fn: Apply, *, square: bool = True) -> Apply:
@@ -122,11 +118,10 @@ def shaped(op: str, argument: str, fn: Apply, *, square: bool = True) -> Apply:
         y = fn(x)
         if not isinstance(y, Tensor) or y.dtype != x.dtype:
             got = y.dtype if isinstance(y, Tensor) else type(y)
-            raise DtypeError(op=op, argument=f"what {argument} returns", got=got, expected=f"a tensor of {x.dtype}")
+            raise DtypeError(op, f"what {argument} returns", got, f"a tensor of {x.dtype}")
         if y.ndim != 2 or y.shape[1] != x.shape[1] or (square and y.shape != x.shape):
             expected = str(tuple(x.shape)) if square else f"{x.shape[1]} columns"
-            name = f"shape of what {argument} returns"
-            raise ArgumentError(op=op, argument=name, got=tuple(y.shape), expected=expected)
+            raise ArgumentError(op, f"shape of what {argument} returns", tuple(y.shape), expected)
         return y
 
     return apply
@@ -135,7 +130,7 @@ def shaped(op: str, argument: str, fn: Apply, *, square: bool = True) -> Apply:
 def called(op: str, argument: str, fn: Any) -> None:
     """Check that what is to be called can be."""
     if fn is not None and not callable(fn):
-        raise DtypeError(op=op, argument=argument, got=type(fn), expected="a function")
+        raise DtypeError(op, argument, type(fn), "a function")
 
 
 def preconditioned(op: str, preconditioner: Apply | None) -> Apply:
@@ -149,7 +144,7 @@ def on_columns(op: str, n: int, apply: Apply) -> Apply:
     def either(r: Tensor) -> Tensor:
         check.tensor(op, r=r)
         if r.ndim not in (1, 2) or r.shape[0] != n:
-            raise ArgumentError(op=op, argument="shape of r", got=tuple(r.shape), expected=f"[{n}] or [{n}, K]")
+            raise ArgumentError(op, "shape of r", tuple(r.shape), f"[{n}] or [{n}, K]")
         return apply(r) if r.ndim == 2 else apply(r.unsqueeze(-1)).squeeze(-1)
 
     return either
@@ -170,7 +165,7 @@ def _foreign(fn: Callable[[Any], Any]) -> Apply:
     def apply(x: Tensor) -> Tensor:
         if x.is_meta:
             reason = "an operator of SciPy's needs data, and an operand is on the meta device"
-            raise UnsupportedError(op="trnsolver.operator", reasons=[("pytorch", reason)])
+            raise UnsupportedError("trnsolver.operator", [("pytorch", reason)])
         return from_numpy(np.ascontiguousarray(fn(to_numpy(x)))).to(x.device, x.dtype)
 
     return apply
@@ -291,10 +286,10 @@ def problem(
     if isinstance(b, np.ndarray):
         b = from_numpy(b)
     if not isinstance(b, Tensor):
-        raise DtypeError(op=op, argument="b", got=type(b), expected="a floating-point tensor")
+        raise DtypeError(op, "b", type(b), "a floating-point tensor")
     _kind(op, "b", b.dtype)
     if b.ndim not in (1, 2):
-        raise ArgumentError(op=op, argument="shape of b", got=tuple(b.shape), expected="[N] or [N, K]")
+        raise ArgumentError(op, "shape of b", tuple(b.shape), "[N] or [N, K]")
     if look:
         check.data(op, a=a, b=b, x0=x0)
     finite(op, b=b)
@@ -302,9 +297,9 @@ def problem(
     _same_kind(op, a, b)
     if wrapped.shape is not None:
         if wrapped.shape[0] != b.shape[0]:
-            raise ArgumentError(op=op, argument="M", got={"a": wrapped.shape[0], "b": b.shape[0]})
+            raise ArgumentError(op, "M", {"a": wrapped.shape[0], "b": b.shape[0]})
         if not adjoint and wrapped.shape[0] != wrapped.shape[1]:
-            raise ArgumentError(op=op, argument="shape of a", got=wrapped.shape, expected="a square matrix")
+            raise ArgumentError(op, "shape of a", wrapped.shape, "a square matrix")
     tolerance(op, tol)
     if maxiter is not None:
         check.integer(op, "maxiter", maxiter, at_least=0)
@@ -328,7 +323,7 @@ def problem(
 def tolerance(op: str, tol: Any) -> None:
     """A tolerance is a positive number."""
     if not check.real(op, "tol", tol) > 0:
-        raise ArgumentError(op=op, argument="tol", got=tol, expected="a positive number")
+        raise ArgumentError(op, "tol", tol, "a positive number")
 
 
 def start(op: str, x0: Any, b: Tensor, rows: int, vector: bool) -> Tensor:
@@ -336,10 +331,10 @@ def start(op: str, x0: Any, b: Tensor, rows: int, vector: bool) -> Tensor:
     x = from_numpy(x0) if isinstance(x0, np.ndarray) else x0
     if not isinstance(x, Tensor) or x.dtype != b.dtype:
         got = x.dtype if isinstance(x, Tensor) else type(x)
-        raise DtypeError(op=op, argument="x0", got=got, expected=f"a tensor of {b.dtype}, as b is")
+        raise DtypeError(op, "x0", got, f"a tensor of {b.dtype}, as b is")
     shape = (rows,) if vector else (rows, b.shape[1])
     if tuple(x.shape) != shape:
-        raise ArgumentError(op=op, argument="shape of x0", got=tuple(x.shape), expected=str(shape))
+        raise ArgumentError(op, "shape of x0", tuple(x.shape), str(shape))
     finite(op, x0=x)
     return (x.unsqueeze(-1) if vector else x).clone()
 
@@ -348,9 +343,9 @@ def _same_kind(op: str, a: Any, b: Tensor) -> None:
     """Operands of torch's share a dtype; those of NumPy's are converted, but no imaginary part gets lost."""
     kind = getattr(a, "dtype", None)
     if isinstance(kind, torch.dtype) and kind != b.dtype:
-        raise DtypeError(op=op, argument="dtype", got={"a": kind, "b": b.dtype}, hint="Convert one side")
+        raise DtypeError(op, "dtype", {"a": kind, "b": b.dtype}, hint="Convert one side")
     if isinstance(kind, np.dtype) and kind.kind == "c" and not b.is_complex():
-        raise DtypeError(op=op, argument="dtype", got={"a": kind, "b": b.dtype}, hint="Convert b to a complex dtype")
+        raise DtypeError(op, "dtype", {"a": kind, "b": b.dtype}, hint="Convert b to a complex dtype")
 
 
 def norms(r: Tensor) -> Tensor:

@@ -108,7 +108,7 @@ def _matrix(op: str, a: Tensor, hermitian: bool) -> None:
 def _share(op: str, rcond: float | None, rtol: float | Tensor | None) -> float | Tensor | None:
     """The one of two names for the same that is given."""
     if rcond is not None and rtol is not None:
-        raise ArgumentError(op=op, argument="rcond", got=rcond, expected=f"None with rtol={rtol}: they are the same")
+        raise ArgumentError(op, "rcond", rcond, f"None with rtol={rtol}: they are the same")
     return rcond if rtol is None else rtol
 
 

@@ -40,7 +40,7 @@ def block_jacobi_preconditioner(a: Tensor, size: int) -> Apply:
     a = _dense("block_jacobi_preconditioner", a)
     n = a.shape[-1]
     if not 1 <= size <= max(1, n):
-        raise ArgumentError(op="block_jacobi_preconditioner", argument="size", got=size, expected=f"1 to {n}")
+        raise ArgumentError("block_jacobi_preconditioner", "size", size, f"1 to {n}")
     whole = n // size
     blocks = torch.stack([a[i * size : (i + 1) * size, i * size : (i + 1) * size] for i in range(whole)])
     factors = lu_factor(blocks)
@@ -66,7 +66,7 @@ def ssor_preconditioner(a: Tensor, *, omega: float = 1.0) -> Apply:
     """
     a = _dense("ssor_preconditioner", a)
     if not 0 < omega < 2:
-        raise ArgumentError(op="ssor_preconditioner", argument="omega", got=omega, expected="between 0 and 2")
+        raise ArgumentError("ssor_preconditioner", "omega", omega, "between 0 and 2")
     diagonal = a.diagonal().clone()
     nonsingular("ssor_preconditioner", diagonal)
     middle = torch.diag(diagonal / omega)
@@ -145,5 +145,5 @@ def _dense(op: str, a: Any) -> Tensor:
         a = a.to_dense()
     square(op, a=a)
     if a.ndim != 2:
-        raise ArgumentError(op=op, argument="shape of a", got=tuple(a.shape), expected="a matrix: 2 dimensions")
+        raise ArgumentError(op, "shape of a", tuple(a.shape), "a matrix: 2 dimensions")
     return a

@@ -398,7 +398,7 @@ def _pull(q: Tensor, r: Tensor, grad_q: Tensor, grad_r: Tensor, *, shape: tuple[
     m, n = shape
     if mode == "r" or (mode == "complete" and m > n):
         reason = f"mode={mode!r} has no gradient: columns of q beyond those of a are arbitrary, or not there"
-        raise UnsupportedError(op="qr", reasons=[("any", reason)], hint="Use mode='reduced'")
+        raise UnsupportedError("qr", [("any", reason)], hint="Use mode='reduced'")
     k = min(m, n)
     rest, grad_rest = r[..., k:], grad_r[..., k:]
     if n > m:

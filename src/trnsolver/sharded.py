@@ -212,7 +212,7 @@ def _check_lstsq(
 ) -> None:
     if target_error is not None:
         raise UnsupportedError(
-            op="lstsq", reasons=[("distributed", "refinement between ranks is missing, and target_error is given")]
+            "lstsq", [("distributed", "refinement between ranks is missing, and target_error is given")]
         )
     lstsq(a, b, rcond, driver=driver)
 
@@ -238,9 +238,7 @@ def _lstsq(
 @sharded(qr)
 def _qr(team: Team, a: Part, mode: str, out: Sequence[Part] | None) -> QR:
     if mode != "reduced":
-        raise UnsupportedError(
-            op="qr", reasons=[("distributed", f"the sharded factorisation is reduced, mode is {mode!r}")]
-        )
+        raise UnsupportedError("qr", [("distributed", f"the sharded factorisation is reduced, mode is {mode!r}")])
     if len(a.shape) > 2:
         factors = by_batch(team, qr, a)
     else:
@@ -318,7 +316,5 @@ def _eigh_randomized(
 
 def _matrix(op: str, team: Team, a: Part) -> Part:
     if len(a.shape) > 2:
-        raise UnsupportedError(
-            op=op, reasons=[("distributed", f"it takes one sharded matrix, the operand has shape {a.shape}")]
-        )
+        raise UnsupportedError(op, [("distributed", f"it takes one sharded matrix, the operand has shape {a.shape}")])
     return a.to(team, team.first(0))

@@ -183,7 +183,7 @@ def _checked(op: str, a: Part, options: dict[str, Any]) -> None:
     given = [name for name, value in options.items() if value not in (None, "auto")]
     if given:
         reason = f"sharded matrices are solved whole, by one method; {given[0]} was given"
-        raise UnsupportedError(op=op, reasons=[("distributed", reason)], hint="Cut the result, or gather the operand")
+        raise UnsupportedError(op, [("distributed", reason)], hint="Cut the result, or gather the operand")
 
 
 def _eigh_gradient(given: Mapping[str, Any], result: Any, values: Any, vectors: Any) -> Mapping[str, Any]:
@@ -219,7 +219,7 @@ def _eigh(team: Team, a: Part, UPLO: str, uplo: str | None, out: Any, **options:
     _checked("trnsolver.eigh", a, options)
     if len(a.shape) > 2:
         reason = "it takes one sharded matrix; eigvalsh takes batches"
-        raise UnsupportedError(op="trnsolver.eigh", reasons=[("distributed", reason)])
+        raise UnsupportedError("trnsolver.eigh", [("distributed", reason)])
     values, vectors = _spectrum("eigh", team, a, (uplo or UPLO) in ("L", "l"))
     pairs = Eigh(a.replicated(values), vectors)  # type: ignore[arg-type]
     if out is None:

@@ -87,7 +87,7 @@ def _regular(op: str, factored: Factored) -> Factored:
 
 
 def _refused(op: str, reason: str) -> UnsupportedError:
-    return UnsupportedError(op=op, reasons=[("distributed", reason)], hint="Gather the operands")
+    return UnsupportedError(op, [("distributed", reason)], hint="Gather the operands")
 
 
 @sharded(lu_factor)

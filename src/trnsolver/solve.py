@@ -59,7 +59,7 @@ def solve(
     if target_error is not None:
         for name, given in (("left", not left), ("out", out is not None)):
             if given:
-                raise ArgumentError(op="solve", argument=name, got="given", expected="left out with target_error")
+                raise ArgumentError("solve", name, "given", "left out with target_error")
         result = solve_to(a, b, target_error)
         state_error(result.bound)
         return result.x

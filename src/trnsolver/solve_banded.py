@@ -47,7 +47,7 @@ def solve_banded(bands: tuple[int, int], ab: Tensor, b: Tensor) -> Tensor:
     matrices("solve_banded", look=False, ab=ab)
     bands = tuple(check.sequence("solve_banded", "bands", bands))
     if len(bands) != 2 or not all(isinstance(count, int) and count >= 0 for count in bands):
-        raise ArgumentError(op="solve_banded", argument="bands", got=bands, expected="two counts, none negative")
+        raise ArgumentError("solve_banded", "bands", bands, "two counts, none negative")
     below, above = bands
     check.equal("solve_banded", "diagonals", ab=ab.shape[-2], bands=below + above + 1)
     return _checked("solve_banded", ab, b, below, above)

@@ -123,7 +123,7 @@ class SparseFactor:
         finite(op, b=b)
         if is_functorch_wrapped_tensor(b):
             reason = "SuperLU and the fronts read right-hand sides, which torch.func does not show"
-            raise UnsupportedError(op=op, reasons=[("any", reason)], hint="b may have batch axes: leave vmap out")
+            raise UnsupportedError(op, [("any", reason)], hint="b may have batch axes: leave vmap out")
         if target_error is not None:
             return self._to(b, vector, letter, target(op, target_error))
         wide, folded = self._folded(op, b.unsqueeze(-1) if vector else b)
@@ -140,9 +140,7 @@ class SparseFactor:
         if self.batch:
             given = check.broadcast(op, a=self.batch, b=b.shape[:-2])
             if given != self.batch:
-                raise ArgumentError(
-                    op=op, argument="batch shape of b", got=tuple(b.shape[:-2]), expected=str(self.batch)
-                )
+                raise ArgumentError(op, "batch shape of b", tuple(b.shape[:-2]), str(self.batch))
             many = math.prod(self.batch)
             return b.expand(*self.batch, *b.shape[-2:]).reshape(many, *b.shape[-2:]), self.batch
         outer = (*b.shape[:-2], b.shape[-1])
@@ -160,9 +158,7 @@ class SparseFactor:
     def _to(self, b: Tensor, vector: bool, letter: str, goal: float) -> Tensor:
         if self.batch or b.ndim > 2 or self.shape[0] != self.shape[1]:
             got = f"a batch {self.batch} of {self.shape}, b {tuple(b.shape)}"
-            raise ArgumentError(
-                op="SparseFactor.solve", argument="target_error", got=got, expected="one square matrix, b [N] or [N, K]"
-            )
+            raise ArgumentError("SparseFactor.solve", "target_error", got, "one square matrix, b [N] or [N, K]")
         wide = widened(self._a.values.dtype)
         columns = (b.detach().unsqueeze(-1) if vector else b.detach()).to(wide)
         op, own = "SparseFactor.solve", self._a.values.detach().unsqueeze(0)
@@ -208,7 +204,7 @@ class SparseFactor:
         if not isinstance(self._engine, SuperLU):
             reason = "fronts and reflections are kept as they are"
             hint = "factor_sparse(a, method='superlu')"
-            raise UnsupportedError(op="SparseFactor.triangles", reasons=[(self.method, reason)], hint=hint)
+            raise UnsupportedError("SparseFactor.triangles", [(self.method, reason)], hint=hint)
         lower, upper, rows, columns = self._engine.triangles()
         first, second = map(_torch_sparse, (lower, upper))
         return first, second, torch.from_numpy(rows.astype(np.int64)), torch.from_numpy(columns.astype(np.int64))
@@ -367,24 +363,18 @@ def factor_sparse(
     m, n = matrix.shape
     if m < n:
         expected = f"at least as many rows as columns, but it has {m} and {n}"
-        raise ArgumentError(
-            op=op,
-            argument="shape of a",
-            got=matrix.shape,
-            expected=expected,
-            hint="Factor the transpose, and solve with trans",
-        )
+        raise ArgumentError(op, "shape of a", matrix.shape, expected, hint="Factor the transpose, and solve with trans")
     numbers = _rows(matrix).detach()
     if kind == "qr":
         if method == "superlu":
-            raise ArgumentError(op=op, argument="method", got=method, expected="'auto' or 'multifrontal' for QR")
+            raise ArgumentError(op, "method", method, "'auto' or 'multifrontal' for QR")
         on_host("trnsolver.factor_sparse")
         plan = analysed_qr(matrix, _order(op, matrix, ordering, "amd", kind))
         return SparseFactor(matrix, SparseQR.of(op, plan, _or_shapes(numbers)), kind, "multifrontal")
     if method == "superlu" or (method == "auto" and _on_host_alone(numbers)):
         on_host("trnsolver.factor_sparse")
         if numbers.device.type != "cpu":
-            raise ArgumentError(op=op, argument="method", got="superlu", expected=f"multifrontal on {numbers.device}")
+            raise ArgumentError(op, "method", "superlu", f"multifrontal on {numbers.device}")
         if method == "superlu" or neuron.device() is None:
             remark("SuperLU on the host, by SciPy")
             default: Ordering = "colamd" if kind == "lu" else "amd"
@@ -427,8 +417,7 @@ def _order(op: str, a: Compressed, given: Ordering | Tensor | None, default: Ord
         return order_of(compressed(op, gram.astype(np.float64)), ordering)
     order = to_numpy(torch.as_tensor(ordering)).astype(np.int64)
     if order.shape != (n,) or not np.array_equal(np.sort(order), np.arange(n)):
-        expected = f"a permutation of 0 to {n - 1}"
-        raise ArgumentError(op=op, argument="ordering", got=tuple(order.shape), expected=expected)
+        raise ArgumentError(op, "ordering", tuple(order.shape), f"a permutation of 0 to {n - 1}")
     return order
 
 

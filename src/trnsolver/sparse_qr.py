@@ -145,7 +145,7 @@ class SparseQR:
     def slogdet(self) -> tuple[Tensor, Tensor]:
         """Refused: reflections leave the sign open."""
         reason = "reflections do not give the sign of a determinant"
-        raise UnsupportedError(op=f"{self.op}.slogdet", reasons=[("qr", reason)], hint="Use kind='lu'")
+        raise UnsupportedError(f"{self.op}.slogdet", [("qr", reason)], hint="Use kind='lu'")
 
     def solve(self, b: Tensor, trans: str) -> Tensor:
         """Least squares for ``b`` [B, M, K]; the shortest solution of the transposed system for ``b`` [B, N, K]."""

@@ -154,7 +154,7 @@ class SuperLU:
         """L and U of the first matrix, and the rows and columns of ``a`` in their order."""
         if len(self.factors) != 1:
             reason = f"there are {len(self.factors)} matrices, and triangles of one are returned"
-            raise UnsupportedError(op="SparseFactor.triangles", reasons=[("superlu", reason)])
+            raise UnsupportedError("SparseFactor.triangles", [("superlu", reason)])
         factor = self.factors[0]
         if self.kind == "cholesky":
             root = np.sqrt(factor.U.diagonal().real)

@@ -155,7 +155,7 @@ class SvdCall(NamedTuple):
         u, _, vh = result
         if self.full and u.shape[-2] != vh.shape[-1]:
             reason = "full_matrices=True has no gradient: columns beyond min(M, N) are arbitrary"
-            raise UnsupportedError(op="svd", reasons=[("any", reason)], hint="Use full_matrices=False")
+            raise UnsupportedError("svd", [("any", reason)], hint="Use full_matrices=False")
         return {"a": _gradient(*result, *grad)}
 
 
