@@ -53,7 +53,7 @@ def achieved(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> Ach
     if not stated:
         name = getattr(function, "__name__", repr(function))
         reason = f"it states no error for this call, which ran {len(book)} ops"
-        raise UnsupportedError(op=name, reasons=[("achieved", reason)], hint="Compare with a call in a wider dtype")
+        raise UnsupportedError(name, [("achieved", reason)], hint="Compare with a call in a wider dtype")
     return Achieved(result, stated[-1])
 
 

@@ -102,12 +102,12 @@ def _converted(fn: Callable[..., R], args: tuple[Any, ...], kwargs: dict[str, An
     seen: set[type] = set()
     out = kwargs.get("out")
     if isinstance(out, np.ndarray) and not out.flags.writeable:
-        raise ArgumentError(op=fn.__name__, argument="out", got="a read-only array", expected="one that can be written")
+        raise ArgumentError(fn.__name__, "out", "a read-only array", "one that can be written")
     try:
         converted = [_to_torch(value, seen) for value in args]
         named = {name: _to_torch(value, seen) for name, value in kwargs.items()}
     except DtypeError as error:
-        raise DtypeError(op=fn.__name__, argument="dtype", got=error.got, expected=error.expected) from None
+        raise DtypeError(fn.__name__, "dtype", error.got, error.expected) from None
     result = fn(*converted, **named)
     if np.ndarray not in seen or Tensor in seen:
         return result
@@ -169,7 +169,7 @@ def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:
     try:
         return torch.from_numpy(array)
     except TypeError:
-        raise DtypeError(op="from_numpy", argument="dtype", got=array.dtype, expected="a dtype PyTorch has") from None
+        raise DtypeError("from_numpy", "dtype", array.dtype, "a dtype PyTorch has") from None
 
 
 def to_numpy(tensor: Tensor) -> np.ndarray[Any, Any]:

@@ -148,7 +148,7 @@ def on_host(function: str) -> None:
     choice = library(function.partition(".")[0]).choice()
     if choice.required:
         reasons = [("nki", "has no NKI kernel"), ("pytorch", f"{choice.source} admits kernels only")]
-        raise UnsupportedError(op=function, reasons=reasons)
+        raise UnsupportedError(function, reasons)
 
 
 def inside(name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
@@ -212,8 +212,7 @@ def set_backend(name: BackendName | None, library: str | None = None, *, strict:
     """
     setting = _suite if library is None else _libraries.get(library)
     if setting is None:
-        expected = "one of " + ", ".join(sorted(_libraries))
-        raise ArgumentError(op="set_backend", argument="library", got=library, expected=expected)
+        raise ArgumentError("set_backend", "library", library, "one of " + ", ".join(sorted(_libraries)))
     source = f'{setting.name}.set_backend("{name}")'
     setting.chosen = None if name is None else Choice(_known("set_backend", name), strict, source)
     if library is None:

@@ -22,7 +22,7 @@ def tensor(op: str, **values: Any) -> None:
     for name, value in values.items():
         if not isinstance(value, Tensor):
             hint = "Wrap lists and scalars with torch.as_tensor or numpy.asarray"
-            raise DtypeError(op=op, argument=name, got=type(value), expected="a tensor or an array", hint=hint)
+            raise DtypeError(op, name, type(value), "a tensor or an array", hint=hint)
         whole(op, **{name: value})
 
 
@@ -35,7 +35,7 @@ def dense(op: str, **values: Any) -> None:
         kind, hint = f"a tensor of layout {value.layout}", "Use trnsparse, or .to_dense()"
         if value.is_nested:
             kind, hint = "a nested tensor", "It has no one shape; pass its components"
-        raise DtypeError(op=op, argument=name, got=kind, expected="a dense tensor", hint=hint)
+        raise DtypeError(op, name, kind, "a dense tensor", hint=hint)
 
 
 def data(op: str, **values: Any) -> None:
@@ -43,7 +43,7 @@ def data(op: str, **values: Any) -> None:
     for name, value in values.items():
         if isinstance(value, Tensor) and (value.is_meta or torch._C._functorch.is_batchedtensor(value)):
             reason = f"its steps depend on the data of {name}, which has none to look at"
-            raise UnsupportedError(op=op, reasons=[("any", reason)], hint="Call it on tensors with data, one by one")
+            raise UnsupportedError(op, [("any", reason)], hint="Call it on tensors with data, one by one")
 
 
 def whole(op: str, **values: Any) -> None:
@@ -53,7 +53,7 @@ def whole(op: str, **values: Any) -> None:
         if sharding is not None and isinstance(value, sharding.DTensor):
             reasons = [("distributed", f"it has no sharded algorithm, and {name} is sharded over ranks")]
             hint = "Bring it together with trnsci.distributed.gather, or work on parts with .to_local()"
-            raise UnsupportedError(op=op, reasons=reasons, hint=hint)
+            raise UnsupportedError(op, reasons, hint=hint)
 
 
 def floating(op: str, **values: Any) -> torch.dtype:
@@ -80,7 +80,7 @@ def floating(op: str, **values: Any) -> torch.dtype:
             )
         if first is not None:
             hint = "Convert one side; nothing is promoted silently"
-            raise DtypeError(op=op, argument="dtype", got={n: v.dtype for n, v in values.items()}, hint=hint)
+            raise DtypeError(op, "dtype", {n: v.dtype for n, v in values.items()}, hint=hint)
         first = dtype
     assert first is not None
     return first
@@ -95,7 +95,7 @@ def same_device(op: str, **values: Tensor) -> None:
             first = device
         elif device != first:
             devices = {name: value.device for name, value in values.items()}
-            raise ArgumentError(op=op, argument="device", got=devices, hint="Move one side with .to(device)")
+            raise ArgumentError(op, "device", devices, hint="Move one side with .to(device)")
 
 
 def equal(op: str, dimension: str, hint: str = "", **sizes: Any) -> None:
@@ -104,29 +104,28 @@ def equal(op: str, dimension: str, hint: str = "", **sizes: Any) -> None:
     # Symbolic sizes of traced calls compare but do not hash.
     for size in rest:
         if size != first:
-            raise ArgumentError(op=op, argument=dimension, got=sizes, hint=hint)
+            raise ArgumentError(op, dimension, sizes, hint=hint)
 
 
 def ndim(op: str, at_least: int, **values: Tensor) -> None:
     """Refuse tensors of fewer dimensions."""
     for name, value in values.items():
         if value.ndim < at_least:
-            expected = f"at least {at_least} dimensions"
-            raise ArgumentError(op=op, argument=f"shape of {name}", got=tuple(value.shape), expected=expected)
+            raise ArgumentError(op, f"shape of {name}", tuple(value.shape), f"at least {at_least} dimensions")
 
 
 def option(op: str, argument: str, value: T, accepted: Iterable[T]) -> T:
     """Return ``value``, which must be one of those accepted."""
     choices = tuple(accepted)
     if isinstance(value, Tensor) or value not in choices:
-        raise ArgumentError(op=op, argument=argument, got=value, expected="one of " + ", ".join(map(repr, choices)))
+        raise ArgumentError(op, argument, value, "one of " + ", ".join(map(repr, choices)))
     return value
 
 
 def sequence(op: str, argument: str, value: Any) -> list[Any]:
     """The items of a list, a tuple or another iterable that is no text."""
     if not isinstance(value, Iterable) or isinstance(value, str | dict) or getattr(value, "ndim", 1) == 0:
-        raise DtypeError(op=op, argument=argument, got=type(value), expected="a sequence")
+        raise DtypeError(op, argument, type(value), "a sequence")
     return list(value)
 
 
@@ -134,17 +133,17 @@ def flag(op: str, **values: Any) -> None:
     """Refuse what is neither true nor false: a text, or an array, which has no one truth."""
     for name, value in values.items():
         if type(value) is not bool and not (type(value).__module__ == "numpy" and type(value).__name__ == "bool"):
-            raise DtypeError(op=op, argument=name, got=type(value), expected="True or False")
+            raise DtypeError(op, name, type(value), "True or False")
 
 
 def integer(op: str, argument: str, value: Any, at_least: int | None = None, at_most: int | None = None) -> int:
     """Check that a value is an integer, NumPy's included, within limits that belong to it, and return it."""
     if isinstance(value, bool) or not isinstance(value, int | Integral):
-        raise DtypeError(op=op, argument=argument, got=type(value), expected="an integer")
+        raise DtypeError(op, argument, type(value), "an integer")
     result = int(value)
     if (at_least is not None and result < at_least) or (at_most is not None and result > at_most):
         expected = f"at least {at_least}" if at_most is None else f"{at_least} to {_shown(at_most)}"
-        raise ArgumentError(op=op, argument=argument, got=value, expected=expected)
+        raise ArgumentError(op, argument, value, expected)
     return result
 
 
@@ -164,10 +163,10 @@ def number(op: str, argument: str, value: Any) -> int | float | complex:
         if value.requires_grad:
             got = "a tensor that requires grad"
             hint = "Multiply the result by the tensor to differentiate with respect to it"
-            raise ArgumentError(op=op, argument=argument, got=got, expected="a number", hint=hint)
+            raise ArgumentError(op, argument, got, "a number", hint=hint)
         scalar: int | float | complex = value.item()
         return scalar
-    raise DtypeError(op=op, argument=argument, got=type(value), expected="a number")
+    raise DtypeError(op, argument, type(value), "a number")
 
 
 def _rounded(op: str, argument: str, value: int) -> float:
@@ -175,14 +174,14 @@ def _rounded(op: str, argument: str, value: int) -> float:
         return float(value)
     except OverflowError:
         got = f"an integer of {value.bit_length()} bits"
-        raise ArgumentError(op=op, argument=argument, got=got, expected="a number float64 holds") from None
+        raise ArgumentError(op, argument, got, "a number float64 holds") from None
 
 
 def real(op: str, argument: str, value: Any) -> float:
     """Read a real number that is not NaN: tolerances, shifts, ends of intervals."""
     scalar = value if type(value) is float else number(op, argument, value)
     if isinstance(scalar, complex) or scalar != scalar:
-        raise DtypeError(op=op, argument=argument, got=scalar, expected="a real number")
+        raise DtypeError(op, argument, scalar, "a real number")
     return scalar
 
 
@@ -197,7 +196,7 @@ def coefficient(op: str, argument: str, value: Any, dtype: torch.dtype) -> compl
         return scalar if dtype.is_floating_point else int(scalar)
     kind = "real" if dtype.is_floating_point else "whole"
     expected = f"a {kind} number, because the operands are {str(dtype).removeprefix('torch.')}"
-    raise DtypeError(op=op, argument=argument, got=scalar, expected=expected)
+    raise DtypeError(op, argument, scalar, expected)
 
 
 def broadcast(op: str, **shapes: tuple[int, ...]) -> tuple[int, ...]:
@@ -205,8 +204,7 @@ def broadcast(op: str, **shapes: tuple[int, ...]) -> tuple[int, ...]:
     common = broadcast_shape(*shapes.values())
     if common is None:
         got = {name: tuple(shape) for name, shape in shapes.items()}
-        expected = "shapes that broadcast against each other"
-        raise ArgumentError(op=op, argument="batch shape", got=got, expected=expected)
+        raise ArgumentError(op, "batch shape", got, "shapes that broadcast against each other")
     return common
 
 
@@ -229,27 +227,24 @@ def out(op: str, target: Any, *, shape: tuple[int, ...], dtype: torch.dtype, **i
     """Refuse a ``target`` that is no tensor of that shape and dtype, or shares memory with an input."""
     tensor(op, out=target)
     if tuple(target.shape) != shape:
-        raise ArgumentError(op=op, argument="shape of out", got=tuple(target.shape), expected=str(shape))
+        raise ArgumentError(op, "shape of out", tuple(target.shape), str(shape))
     if target.dtype != dtype:
-        raise DtypeError(op=op, argument="dtype of out", got=target.dtype, expected=str(dtype).removeprefix("torch."))
+        raise DtypeError(op, "dtype of out", target.dtype, str(dtype).removeprefix("torch."))
     for name, value in inputs.items():
         if value is None:
             continue
         if value.device != target.device:
-            raise ArgumentError(op=op, argument="device", got={name: value.device, "out": target.device})
+            raise ArgumentError(op, "device", {name: value.device, "out": target.device})
         if overlap(target, value):
             got = f"memory shared with {name}"
-            hint = f"Omit out=, or pass a copy of {name}"
-            raise ArgumentError(op=op, argument="out", got=got, expected="memory of its own", hint=hint)
+            raise ArgumentError(op, "out", got, "memory of its own", hint=f"Omit out=, or pass a copy of {name}")
         if torch.is_grad_enabled() and (value.requires_grad or target.requires_grad):
             got = f"a tensor while {name if value.requires_grad else 'out'} requires grad"
             hint = "Writing into out= cannot be differentiated; omit it or use torch.no_grad()"
-            raise ArgumentError(op=op, argument="out", got=got, expected="None", hint=hint)
+            raise ArgumentError(op, "out", got, "None", hint=hint)
     strides = zip(target.stride(), target.shape, strict=True)
     if target.numel() and any(stride == 0 and size > 1 for stride, size in strides):
-        raise ArgumentError(
-            op=op, argument="out", got="an expanded tensor", expected="a tensor whose elements are distinct memory"
-        )
+        raise ArgumentError(op, "out", "an expanded tensor", "a tensor whose elements are distinct memory")
 
 
 def overlap(x: Tensor, y: Tensor) -> bool:

@@ -156,10 +156,9 @@ def _read(mode: str | None, options: Mapping[str, Any] | None) -> _Options:
     known: dict[str, tuple[Any, ...]] = {"inner": INNER, "random": (False, True), "fuse": ("auto", False, True)}
     for name, value in given.items():
         if name not in known:
-            raise ArgumentError(op="compile", argument="options", got=name, expected=f"one of {', '.join(known)}")
+            raise ArgumentError("compile", "options", name, f"one of {', '.join(known)}")
         if not any(value is one or (isinstance(value, str) and value == one) for one in known[name]):
-            expected = f"one of {', '.join(map(repr, known[name]))}"
-            raise ArgumentError(op="compile", argument=name, got=value, expected=expected)
+            raise ArgumentError("compile", name, value, f"one of {', '.join(map(repr, known[name]))}")
     return _Options(**given)
 
 

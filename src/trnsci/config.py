@@ -40,7 +40,7 @@ class Setting(Generic[T_co]):
             return self.default
         value = self.parse(text)
         if value is None:
-            raise ArgumentError(op="trnsci.config", argument=self.name, got=text, expected=self.accepts)
+            raise ArgumentError("trnsci.config", self.name, text, self.accepts)
         return value
 
     @property
@@ -235,7 +235,7 @@ def launch_place() -> Place | None:
     given = {name: os.environ.get(name, "") for name in ("RANK", "WORLD_SIZE", "MASTER_PORT")}
     for name, text in given.items():
         if not text.isdecimal():
-            raise ArgumentError(op="mesh", argument=name, got=text, expected="a number, as a launcher sets it")
+            raise ArgumentError("mesh", name, text, "a number, as a launcher sets it")
     rank, size, port = map(int, given.values())
     return Place(rank, launched_rank() or 0, size, os.environ.get("MASTER_ADDR", ""), port)
 

@@ -67,7 +67,7 @@ def respelt(op: str, known: Mapping[str, str], keywords: Mapping[str, Any]) -> d
     for old in keywords.keys() & known.keys():
         new = known[old]
         if new in result:
-            raise ArgumentError(op=op, argument=new, got={old: keywords[old], new: result[new]}, expected="one of them")
+            raise ArgumentError(op, new, {old: keywords[old], new: result[new]}, "one of them")
         warnings.warn(f"{op}: {old} is spelt {new} here", DeprecationWarning, stacklevel=3)
         result[new] = result.pop(old)
     return result

@@ -247,7 +247,7 @@ def _random(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
 
 
 def _wrong(argument: str, got: object, expected: str, hint: str = "") -> ArgumentError:
-    return ArgumentError(op="explain", argument=argument, got=got, expected=expected, hint=hint)
+    return ArgumentError("explain", argument, got, expected, hint=hint)
 
 
 def _function(name: str) -> Callable[..., Any]:

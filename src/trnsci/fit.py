@@ -97,9 +97,9 @@ def fit(
 
 def _require_source(op: str, script: str | Path, module: bool) -> None:
     if module and importlib.util.find_spec(str(script)) is None:
-        raise ArgumentError(op=op, argument="MODULE", got=str(script), expected="a module that can be imported")
+        raise ArgumentError(op, "MODULE", str(script), "a module that can be imported")
     if not module and not Path(script).is_file():
-        raise ArgumentError(op=op, argument="SCRIPT", got=str(script), expected="a Python file that exists")
+        raise ArgumentError(op, "SCRIPT", str(script), "a Python file that exists")
 
 
 class _Ending:

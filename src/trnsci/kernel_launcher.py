@@ -101,7 +101,7 @@ class OnDevice(Launcher):
     def cores_for(self, kernel: Any) -> int:
         """Return the cores of a logical core: a launch must have as many."""
         if programs.cores_of(kernel) < self.cores:
-            raise UnsupportedError(op=f"kernel {_name(kernel)}", reasons=[("nki", neuron.single(_name(kernel)))])
+            raise UnsupportedError(f"kernel {_name(kernel)}", [("nki", neuron.single(_name(kernel)))])
         return self.cores
 
     def wait(self) -> None:
@@ -170,9 +170,7 @@ def _compilable(kernel: Any, tensors: tuple[Any, ...], grid: int, static: dict[s
     """Return the kernel for a launch on the device, unless its program is too long to be compiled."""
     size = programs.size_of(kernel, tensors, static)
     if not size.fits:
-        raise UnsupportedError(
-            op=f"kernel {_name(kernel)}", reasons=[("nki", size.excess)], hint="Call it with smaller operands"
-        )
+        raise UnsupportedError(f"kernel {_name(kernel)}", [("nki", size.excess)], hint="Call it with smaller operands")
     return _on_grid(kernel, grid)
 
 

@@ -89,7 +89,7 @@ class Launch(NamedTuple):
 
 
 def _wrong(argument: str, got: object, expected: str, hint: str = "") -> ArgumentError:
-    return ArgumentError(op="launch", argument=argument, got=got, expected=expected, hint=hint)
+    return ArgumentError("launch", argument, got, expected, hint=hint)
 
 
 def _at_least(name: str, value: int, least: int) -> None:

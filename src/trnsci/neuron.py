@@ -269,7 +269,7 @@ def to_device(tensor: Tensor) -> Tensor:
     if tensor.is_complex():
         expected = "a real dtype, because the device has no complex one"
         hint = "Keep the planes of trnsci.split_complex on the device instead"
-        raise DtypeError(op="to_device", argument="dtype of tensor", got=tensor.dtype, expected=expected, hint=hint)
+        raise DtypeError("to_device", "dtype of tensor", tensor.dtype, expected, hint=hint)
     record(Transfer("to", tensor.nbytes))
     return (device() or StandIn()).put(tensor)
 

@@ -398,7 +398,7 @@ def launch(kernel: Any, *tensors: Any, grid: int | None = None, **static: Any) -
             got = f"a {type(tensor).__name__} of {len(tensor)}"
             expected = "one tensor, or None"
             hint = "The compiler names tensors that are arguments of their own; pass each, or one with offsets"
-            raise ArgumentError(op="launch", argument=f"tensor {index}", got=got, expected=expected, hint=hint)
+            raise ArgumentError("launch", f"tensor {index}", got, expected, hint=hint)
     static = tuned.chosen(kernel, launcher.target, tensors, static) | static
     pieces = programs.cut(kernel, tensors, static) if grid is None else None
     grid = launcher.cores_for(kernel) if grid is None else grid

@@ -367,7 +367,7 @@ class Op:
 
     def _unsupported(self, call: Any, hint: str) -> UnsupportedError:
         reasons = [(verdict.name, verdict.refusal or "takes it") for verdict in self._verdicts(call)]
-        return UnsupportedError(op=self.name, reasons=reasons, hint=hint)
+        return UnsupportedError(self.name, reasons, hint=hint)
 
     def _verdicts(self, call: Any) -> tuple[Verdict, ...]:
         rows = [("nki", "nki"), ("simulator", "nki"), *(("pytorch", name) for name in self.on_pytorch)]

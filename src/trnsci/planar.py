@@ -68,7 +68,7 @@ class PlanarTensor(Tensor):
         name, overload = func._schema.name.removeprefix("aten::"), func._overloadname
         if overload.endswith("out") or name in _SHAPED:
             reason = "planes have memory and a shape of their own, which out= and methods in place cannot change"
-            raise UnsupportedError(op=f"torch.{name}", reasons=[("nki", reason)], hint="Assign its result instead")
+            raise UnsupportedError(f"torch.{name}", [("nki", reason)], hint="Assign its result instead")
         if name in _BY_HAND:
             result = _BY_HAND[name](*args, **kwargs)
         elif name in _EACH:

@@ -41,15 +41,13 @@ def resolve(op: str, precision: str | None, dtype: torch.dtype) -> Precision:
     if precision is None and dtype in _DEFAULT:
         return _DEFAULT[dtype]
     if precision is None:
-        expected = "float16, bfloat16, float32, float64, complex64 or complex128"
-        raise DtypeError(op=op, argument="dtype", got=dtype, expected=expected)
+        raise DtypeError(op, "dtype", dtype, "float16, bfloat16, float32, float64, complex64 or complex128")
     for policy in PRECISIONS:
         if precision == policy:
             return policy
     if precision == "kahan":
         return "compensated"
-    expected = "one of " + ", ".join(map(repr, (*PRECISIONS, "kahan")))
-    raise ArgumentError(op=op, argument="precision", got=precision, expected=expected)
+    raise ArgumentError(op, "precision", precision, "one of " + ", ".join(map(repr, (*PRECISIONS, "kahan"))))
 
 
 def arithmetic(precision: Precision, dtype: torch.dtype) -> torch.dtype:

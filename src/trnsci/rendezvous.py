@@ -133,8 +133,7 @@ def serve(address: str, port: int) -> TCPStore:
     except OSError as error:
         listener.close()
         got = f"{address}:{port} ({error.strerror or error})"
-        expected = "an address of this machine and a free port"
-        raise ArgumentError(op="launch", argument="address", got=got, expected=expected) from None
+        raise ArgumentError("launch", "address", got, "an address of this machine and a free port") from None
     port = listener.getsockname()[1]
     # torch binds a socket of its own to every interface, unless it is handed one
     return TCPStore(address, port, is_master=True, wait_for_workers=False, master_listen_fd=listener.detach())

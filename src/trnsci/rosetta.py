@@ -209,9 +209,7 @@ def lookup(symbol: str) -> Family:
     if exact is None:
         near = ", ".join(nearest(symbol)) or "none; trnsci rosetta lists the libraries"
         libraries = ", ".join(LIBRARIES.values())
-        raise ArgumentError(
-            op="rosetta", argument="symbol", got=symbol, expected=f"a symbol of {libraries}", hint=f"Nearest: {near}"
-        )
+        raise ArgumentError("rosetta", "symbol", symbol, f"a symbol of {libraries}", hint=f"Nearest: {near}")
     return exact
 
 

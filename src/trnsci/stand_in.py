@@ -136,4 +136,4 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _refused(path: Path, got: object, expected: str) -> ArgumentError:
-    return ArgumentError(op="trnsci.stand_in", argument=f"{config.STAND_IN.name} {path}", got=got, expected=expected)
+    return ArgumentError("trnsci.stand_in", f"{config.STAND_IN.name} {path}", got, expected)

@@ -40,7 +40,7 @@ def agree(team: LiveTeam, text: str) -> None:
                 )
         got = {f"rank {rank}": said for rank, said in words.items()}
         hint = "Every rank makes the same calls with the same options, and copies on every rank hold the same"
-        raise ArgumentError(op=team.op, argument="the call", got=got, hint=hint)
+        raise ArgumentError(team.op, "the call", got, hint=hint)
     # what agreeing costs is not the algorithm's
     team.tally = type(team.tally)()
 

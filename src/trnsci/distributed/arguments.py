@@ -25,9 +25,7 @@ def by_name(algorithm: Algorithm, args: tuple[Any, ...], kwargs: dict[str, Any])
     try:
         bound = inspect.signature(algorithm.public).bind(*args, **kwargs)
     except TypeError as error:
-        raise ArgumentError(
-            op=algorithm.name, argument="arguments", got=str(error), expected="those of its signature"
-        ) from None
+        raise ArgumentError(algorithm.name, "arguments", str(error), "those of its signature") from None
     bound.apply_defaults()
     named: dict[str, Any] = {}
     for name, value in bound.arguments.items():
@@ -51,7 +49,7 @@ def numbers(op: str, bound: dict[str, Any]) -> dict[str, Any]:
     for name, value in numbers.items():
         if value.requires_grad and torch.is_grad_enabled():
             hint = "Multiply the result by the tensor to differentiate with respect to it"
-            raise ArgumentError(op=op, argument=name, got="a tensor that requires grad", expected="a number", hint=hint)
+            raise ArgumentError(op, name, "a tensor that requires grad", "a number", hint=hint)
     return bound | {name: value.to_local().item() for name, value in numbers.items()}
 
 
@@ -60,16 +58,15 @@ def out_of_its_own(op: str, out: DTensor, sharded: list[tuple[str, DTensor]], wa
     if wanting:
         got = f"a tensor while {wanting[0]} requires grad"
         hint = "Writing into out= cannot be differentiated; omit it or use torch.no_grad()"
-        raise ArgumentError(op=op, argument="out", got=got, expected="None", hint=hint)
+        raise ArgumentError(op, "out", got, "None", hint=hint)
     if any(place.is_partial() for place in out.placements):
         expected = "axes and copies"
         hint = "A result is not taken apart into terms: make out with Shard or Replicate"
-        raise ArgumentError(op=op, argument="placements of out", got=out.placements, expected=expected, hint=hint)
+        raise ArgumentError(op, "placements of out", out.placements, expected, hint=hint)
     for name, x in sharded:
         if name != "out" and (x is out or overlap(out.to_local(), x.to_local())):
             got = f"memory shared with {name}"
-            hint = f"Omit out=, or pass a copy of {name}"
-            raise ArgumentError(op=op, argument="out", got=got, expected="memory of its own", hint=hint)
+            raise ArgumentError(op, "out", got, "memory of its own", hint=f"Omit out=, or pass a copy of {name}")
 
 
 def one_mesh(op: str, bound: Mapping[str, Any]) -> DeviceMesh:
@@ -78,12 +75,12 @@ def one_mesh(op: str, bound: Mapping[str, Any]) -> DeviceMesh:
     first_name, mesh = meshes[0]
     for name, other in meshes:
         if other != mesh:
-            raise ArgumentError(op=op, argument="mesh", got=[(first_name, mesh), (name, other)], hint="Use one mesh")
+            raise ArgumentError(op, "mesh", [(first_name, mesh), (name, other)], hint="Use one mesh")
     for name, value in bound.items():
         if any(isinstance(x, Tensor) and not isinstance(x, DTensor) and x.ndim for x in inside(value)):
             expected = f"a DTensor, because {first_name} is one"
             hint = "Shard it with trnsci.distributed.shard(tensor, mesh, ...)"
-            raise ArgumentError(op=op, argument=name, got="a tensor of this rank alone", expected=expected, hint=hint)
+            raise ArgumentError(op, name, "a tensor of this rank alone", expected, hint=hint)
     return mesh
 
 

@@ -37,16 +37,14 @@ def shard(tensor: Tensor, mesh: DeviceMesh, *placements: Any) -> DTensor:
     if isinstance(tensor, DTensor):
         expected = "a tensor that every rank has in whole"
         hint = "Change a placement with .redistribute(mesh, placements)"
-        raise ArgumentError(op="shard", argument="tensor", got="a DTensor", expected=expected, hint=hint)
+        raise ArgumentError("shard", "tensor", "a DTensor", expected, hint=hint)
     check.tensor("shard", tensor=tensor)
     if not isinstance(mesh, DeviceMesh) or mesh.get_coordinate() is None:
-        raise ArgumentError(
-            op="shard", argument="mesh", got=mesh, expected="a mesh that this rank is part of, from distributed.mesh()"
-        )
+        raise ArgumentError("shard", "mesh", mesh, "a mesh that this rank is part of, from distributed.mesh()")
     if tensor.requires_grad and not tensor.is_leaf:
         got = "the result of a computation that requires grad"
         hint = "Gradients do not pass shard: shard the leaves, or detach first"
-        raise ArgumentError(op="shard", argument="tensor", got=got, expected="a leaf", hint=hint)
+        raise ArgumentError("shard", "tensor", got, "a leaf", hint=hint)
     places = placed("shard", placements, mesh.ndim, tensor.ndim)
     local = Part.cut(tensor.detach(), places, tuple(mesh.shape), tuple(mesh.get_coordinate() or ()))
     sharded = local.on(mesh)
@@ -57,7 +55,7 @@ def shard(tensor: Tensor, mesh: DeviceMesh, *placements: Any) -> DTensor:
 def gather(tensor: DTensor) -> Tensor:
     """Return the whole tensor on every rank. Gradients pass, when every rank goes on alike with the whole."""
     if not isinstance(tensor, DTensor):
-        raise ArgumentError(op="gather", argument="tensor", got=type(tensor), expected="a DTensor")
+        raise ArgumentError("gather", "tensor", type(tensor), "a DTensor")
     whole: Tensor = _Gathered.apply(tensor)  # type: ignore[no-untyped-call]
     return whole
 

@@ -86,7 +86,7 @@ def find(public: Callable[..., Any]) -> Algorithm:
         others = sorted(key.split(".")[1] for key in _ALGORITHMS if key.startswith(f"{library}."))
         listed = f"; {library} has one for {', '.join(others)}" if others else ""
         hint = "Bring the operands together with trnsci.distributed.gather, or work on parts with .to_local()"
-        raise UnsupportedError(op=name, reasons=[("distributed", f"it has no sharded algorithm{listed}")], hint=hint)
+        raise UnsupportedError(name, [("distributed", f"it has no sharded algorithm{listed}")], hint=hint)
     return _ALGORITHMS[name]
 
 
@@ -107,7 +107,7 @@ def dispatch(public: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
             if wanting and algorithm.gradient is None:
                 reasons = [("distributed", f"its sharded algorithm has no gradient, and {wanting[0]} requires grad")]
                 hint = "Call it under torch.no_grad(), or on gathered operands"
-                raise UnsupportedError(op=algorithm.name, reasons=reasons, hint=hint)
+                raise UnsupportedError(algorithm.name, reasons, hint=hint)
         if not wanting:
             return _on_parts(algorithm.name, algorithm.fn, mesh, (), bound)
         kind: list[Any] = []
@@ -158,7 +158,7 @@ def _call(op: str, mesh: DeviceMesh) -> Iterator[None]:
     here = world()
     if mesh.get_coordinate() is None:
         got = f"ranks {mesh.mesh.flatten().tolist()}, and this is rank {here.rank}"
-        raise ArgumentError(op=op, argument="mesh", got=got, expected="a mesh that this rank is part of")
+        raise ArgumentError(op, "mesh", got, "a mesh that this rank is part of")
     here.begin(op, mesh.mesh.flatten().tolist())
     try:
         yield

@@ -49,7 +49,7 @@ def mesh(
         >>> distributed.leave()
     """
     if timeout is not None and not timeout > 0:
-        raise ArgumentError(op="mesh", argument="timeout", got=timeout, expected="a positive number of seconds")
+        raise ArgumentError("mesh", "timeout", timeout, "a positive number of seconds")
     kind = device or _kind()
     if not dist.is_initialized():
         _start(kind, timeout)
@@ -60,9 +60,9 @@ def mesh(
     if any(not isinstance(n, int) or n < 1 for n in sizes) or math.prod(sizes) != here.size:
         expected = f"sizes whose product is {here.size}, the number of ranks"
         hint = "Start another number with `trnsci launch -n N program.py`"
-        raise ArgumentError(op="mesh", argument="shape", got=sizes, expected=expected, hint=hint)
+        raise ArgumentError("mesh", "shape", sizes, expected, hint=hint)
     if names is not None and len(names) != len(sizes):
-        raise ArgumentError(op="mesh", argument="names", got=tuple(names), expected=f"{len(sizes)} names")
+        raise ArgumentError("mesh", "names", tuple(names), f"{len(sizes)} names")
     key = (kind, tuple(sizes), tuple(names) if names else None)
     if key not in here.meshes:
         index = torch.cuda.current_device() if kind == "cuda" else None

@@ -38,9 +38,7 @@ def placed(op: str, placements: Sequence[Any], mesh_ndim: int, ndim: int) -> Pla
     if len(placements) == 1 and isinstance(placements[0], list | tuple):
         placements = placements[0]
     if len(placements) > mesh_ndim:
-        raise ArgumentError(
-            op=op, argument="placements", got=tuple(placements), expected=f"at most {mesh_ndim}, the axes of the mesh"
-        )
+        raise ArgumentError(op, "placements", tuple(placements), f"at most {mesh_ndim}, the axes of the mesh")
     known: list[Place] = []
     for placement in placements:
         place: Place
@@ -49,16 +47,12 @@ def placed(op: str, placements: Sequence[Any], mesh_ndim: int, ndim: int) -> Pla
         elif isinstance(placement, int | Shard):
             axis = placement.dim if isinstance(placement, Shard) else placement
             if not -ndim <= axis < ndim:
-                raise ArgumentError(
-                    op=op, argument="placements", got=axis, expected=f"an axis of the array, which has {ndim}"
-                )
+                raise ArgumentError(op, "placements", axis, f"an axis of the array, which has {ndim}")
             place = axis % ndim
         elif placement == SUM or (isinstance(placement, Partial) and placement.reduce_op == "sum"):
             place = SUM
         else:
-            raise ArgumentError(
-                op=op, argument="placements", got=placement, expected="an axis, None, Shard, Replicate, Partial('sum')"
-            )
+            raise ArgumentError(op, "placements", placement, "an axis, None, Shard, Replicate, Partial('sum')")
         known.append(place)
     return (*known, *[None] * (mesh_ndim - len(known)))
 
@@ -74,9 +68,7 @@ class Layout:
 
     def __post_init__(self) -> None:
         if len(self.places) != len(self.mesh):
-            raise ArgumentError(
-                op="Layout", argument="places", got=self.places, expected=f"{len(self.mesh)}, one per axis of the mesh"
-            )
+            raise ArgumentError("Layout", "places", self.places, f"{len(self.mesh)}, one per axis of the mesh")
         placed("Layout", self.places, len(self.mesh), len(self.shape))
 
     def __str__(self) -> str:
@@ -159,7 +151,7 @@ class Part:
         if tuple(local.shape) != wanted:
             expected = f"{wanted}, as torch.chunk cuts {layout.shape}"
             hint = "Build it with trnsci.distributed.shard, or DTensor.from_local with even parts"
-            raise ArgumentError(op=op, argument="shape of a part", got=tuple(local.shape), expected=expected, hint=hint)
+            raise ArgumentError(op, "shape of a part", tuple(local.shape), expected, hint=hint)
         return cls(local, layout)
 
     @classmethod

@@ -158,9 +158,7 @@ def plan(function: Callable[..., Any], *args: Any, **kwargs: Any) -> ShardedPlan
     layouts = [x for value in bound.values() for x in inside(value) if isinstance(x, Layout)]
     meshes = {layout.mesh for layout in layouts}
     if len(meshes) != 1:
-        raise ArgumentError(
-            op=algorithm.name, argument="mesh", got=sorted(meshes), expected="operands sharded over one mesh"
-        )
+        raise ArgumentError(algorithm.name, "mesh", sorted(meshes), "operands sharded over one mesh")
     checked(algorithm, bound)
     mesh = meshes.pop()
     every = itertools.product(*map(range, mesh))

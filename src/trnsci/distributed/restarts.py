@@ -28,9 +28,7 @@ def restartable(function: Callable[..., T], *args: Any, **options: Any) -> T:
     """
     parameters = inspect.signature(function).parameters.values()
     if not any(p.name == "resume" or p.kind is p.VAR_KEYWORD for p in parameters):
-        raise ArgumentError(
-            op="restartable", argument="function", got=function, expected="a function that takes resume="
-        )
+        raise ArgumentError("restartable", "function", function, "a function that takes resume=")
     with terminable():
         result = function(*args, resume=config.restarts(), **options)
     leave()

@@ -310,7 +310,7 @@ def world() -> World:
         got = f"{os.getpid()}, a fork of rank {_world.rank}"
         expected = "the process that called mesh()"
         hint = "Start helpers with multiprocessing's spawn or forkserver method, and leave the ranks to the parent"
-        raise ArgumentError(op="trnsci.distributed", argument="process", got=got, expected=expected, hint=hint)
+        raise ArgumentError("trnsci.distributed", "process", got, expected, hint=hint)
     if _world is None:
         if not dist.is_initialized():
             raise ArgumentError(
