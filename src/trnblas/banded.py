@@ -6,6 +6,7 @@ Storage is BLAS's: column j of the matrix is column j of ``a``, diagonals are ro
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any, NamedTuple
 
@@ -32,6 +33,7 @@ from trnblas.gemm import gemm
 from trnblas.kernels import banded as kernels
 from trnblas.trsm import trsm
 from trnsci import ArgumentError, array_function, check, op, run
+from trnsci.arrays import like
 from trnsci.gradient import saves
 from trnsci.nki import P_MAX, launch
 
@@ -97,16 +99,7 @@ def sbmv(
         >>> sbmv(1, 1.0, torch.tensor([[2.0, 2.0], [1.0, 0.0]]), torch.ones(2), lower=True)
         tensor([3., 3.])
     """
-    return _symmetric("sbmv", k, alpha, a, x, beta=beta, y=y, lower=lower, out=out, hermitian=False)
-
-
-@array_function
-def hbmv(
-    k: int, alpha: complex, a: Tensor, x: Tensor, beta: complex = 0.0, y: Tensor | None = None,
-    lower: bool | int | str = False, *, out: Tensor | None = None,
-) -> Tensor:  # fmt: skip
-    """Return ``alpha * A @ x + beta * y`` with A Hermitian; the imaginary diagonal is not read. As `sbmv` otherwise."""
-    return _symmetric("hbmv", k, alpha, a, x, beta=beta, y=y, lower=lower, out=out, hermitian=True)
+    return _symmetric("sbmv", k, alpha, a, x, beta, y, lower, out=out)
 
 
 @array_function
@@ -176,13 +169,18 @@ def _one_side(name: str, k: int, a: Tensor, x: Tensor) -> None:
 
 
 def _symmetric(
-    name: str, k: int, alpha: complex, a: Tensor, x: Tensor, *, beta: complex, y: Tensor | None,
-    lower: bool | int | str, out: Tensor | None, hermitian: bool,
+    name: str, k: int, alpha: complex, a: Tensor, x: Tensor, beta: complex = 0.0, y: Tensor | None = None,
+    lower: bool | int | str = False, *, out: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     _one_side(name, k, a, x)
     ku = 0 if flag(name, "lower", lower, "ul") else k
-    form: Form = "hermitian" if hermitian and a.is_complex() else "symmetric"
+    form: Form = "hermitian" if name == "hbmv" and a.is_complex() else "symmetric"
     return _product(name, a, x, y=y, alpha=alpha, beta=beta, m=a.shape[-1], ku=ku, form=form, out=out)
+
+
+@like(sbmv, functools.partial(_symmetric, "hbmv"))
+def hbmv(*args: Any, **kwargs: Any) -> Any:
+    """Return ``alpha * A @ x + beta * y`` with A Hermitian; the imaginary diagonal is not read. As `sbmv` otherwise."""
 
 
 def _triangular(

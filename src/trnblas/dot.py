@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,6 +15,7 @@ from trnblas.arguments import HALF, over_partitions, vectors
 from trnblas.kernels import dot as kernels
 from trnblas.split import compensated_dot, normalised, rescaled, split_gemm
 from trnsci import array_function, check, op, run
+from trnsci.arrays import like
 from trnsci.gradient import saves
 from trnsci.nki import launch
 from trnsci.precision import Precision, resolve, to_bfloat16_values
@@ -58,41 +60,7 @@ def dot(
         >>> dot(torch.ones(3), torch.ones(3))
         tensor(3.)
     """
-    return _reduced("dot", x, y, precision=precision, target=target_error, return_error=return_error, out=out)
-
-
-@array_function
-def dotu(
-    x: Tensor,
-    y: Tensor,
-    *,
-    precision: Precision | None = None,
-    target_error: float | None = None,
-    return_error: bool = False,
-    out: Tensor | None = None,
-) -> Tensor:
-    """Return ``sum(x * y)``: `dot` under BLAS's name for complex vectors."""
-    return _reduced("dotu", x, y, precision=precision, target=target_error, return_error=return_error, out=out)
-
-
-@array_function
-def dotc(
-    x: Tensor,
-    y: Tensor,
-    *,
-    precision: Precision | None = None,
-    target_error: float | None = None,
-    return_error: bool = False,
-    out: Tensor | None = None,
-) -> Tensor:
-    """Return ``sum(conj(x) * y)`` over the last axis; arguments and bound as for `dot`.
-
-    Example:
-        >>> dotc(torch.tensor([1j]), torch.tensor([1j]))
-        tensor(1.+0.j)
-    """
-    check.tensor("dotc", x=x)
-    return _reduced("dotc", x.conj(), y, precision=precision, target=target_error, return_error=return_error, out=out)
+    return _reduced("dot", x, y, precision=precision, target_error=target_error, return_error=return_error, out=out)
 
 
 def _reduced(
@@ -100,22 +68,25 @@ def _reduced(
     x: Tensor,
     y: Tensor,
     *,
-    precision: Precision | None,
-    target: float | None,
-    return_error: bool,
-    out: Tensor | None,
+    precision: Precision | None = None,
+    target_error: float | None = None,
+    return_error: bool = False,
+    out: Tensor | None = None,
 ) -> Tensor:
+    if name == "dotc":
+        check.tensor(name, x=x)
+        x = x.conj()
     dtype = vectors(name, x, y)
     if x.shape != y.shape:
         check.equal(name, "N", x=x.shape[-1], y=y.shape[-1])
         check.broadcast(name, x=x.shape[:-1], y=y.shape[:-1])
     policy = resolve(name, precision, dtype)
-    if target is not None:
+    if target_error is not None:
         n = x.shape[-1]
         policy = choose(
             name,
             precision,
-            target,
+            target_error,
             dtype,
             lambda p: dot_bound(n, dtype, p),
             what=f"N={n}",
@@ -127,6 +98,21 @@ def _reduced(
         check.out(name, out, shape=call.shape, dtype=dtype, x=x, y=y)
     result = run(call, out)
     return reported(result, dot_bound(x.shape[-1], dtype, policy), True) if return_error else result
+
+
+@like(dot, functools.partial(_reduced, "dotu"))
+def dotu(*args: Any, **kwargs: Any) -> Any:
+    """Return ``sum(x * y)``: `dot` under BLAS's name for complex vectors."""
+
+
+@like(dot, functools.partial(_reduced, "dotc"))
+def dotc(*args: Any, **kwargs: Any) -> Any:
+    """Return ``sum(conj(x) * y)`` over the last axis; arguments and bound as for `dot`.
+
+    Example:
+        >>> dotc(torch.tensor([1j]), torch.tensor([1j]))
+        tensor(1.+0.j)
+    """
 
 
 @array_function

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,6 +22,7 @@ from trnblas.syr import her, her2, syr, syr2
 from trnblas.trmm import trmv
 from trnblas.trsm import trsv
 from trnsci import ArgumentError, array_function, check, op, run
+from trnsci.arrays import like
 
 Routine = Literal["spmv", "hpmv", "tpmv", "tpsv"]
 
@@ -73,21 +74,12 @@ def spmv(
         >>> spmv(2, 1.0, torch.tensor([1.0, 2.0, 3.0]), torch.ones(2))
         tensor([3., 5.])
     """
-    return _product("spmv", n, alpha, ap, x, beta=beta, y=y, lower=lower, out=out)
-
-
-@array_function
-def hpmv(
-    n: int, alpha: complex, ap: Tensor, x: Tensor, beta: complex = 0.0, y: Tensor | None = None,
-    lower: bool | int | str = False, *, out: Tensor | None = None,
-) -> Tensor:  # fmt: skip
-    """Return ``alpha * a @ x + beta * y`` with ``a`` Hermitian and packed; arguments as for `spmv`."""
-    return _product("hpmv", n, alpha, ap, x, beta=beta, y=y, lower=lower, out=out)
+    return _product("spmv", n, alpha, ap, x, beta, y, lower, out=out)
 
 
 def _product(
-    name: str, n: int, alpha: complex, ap: Tensor, x: Tensor, *, beta: complex, y: Tensor | None,
-    lower: bool | int | str, out: Tensor | None,
+    name: str, n: int, alpha: complex, ap: Tensor, x: Tensor, beta: complex = 0.0, y: Tensor | None = None,
+    lower: bool | int | str = False, *, out: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     operands = _checked(name, n, ap, x=x) | ({} if y is None else _checked(name, n, ap, y=y))
     stored = flag(name, "lower", lower, "ul")
@@ -95,6 +87,11 @@ def _product(
     needed(name, "y", y, coefficient="beta", scalar=beta, shape="[..., N]")
     routine: Routine = "hpmv" if name == "hpmv" and ap.is_complex() else "spmv"
     return _into(name, Packed(ap, x, y, alpha, beta, routine, stored, "n", False), operands, out)
+
+
+@like(spmv, functools.partial(_product, "hpmv"))
+def hpmv(*args: Any, **kwargs: Any) -> Any:
+    """Return ``alpha * a @ x + beta * y`` with ``a`` Hermitian and packed; arguments as for `spmv`."""
 
 
 def _checked(name: str, n: int, ap: Tensor, **vectors: Tensor) -> dict[str, Tensor]:
@@ -128,15 +125,7 @@ def spr(
         >>> spr(2, 1.0, torch.ones(2), torch.zeros(3))
         tensor([1., 1., 1.])
     """
-    return _update("spr", n, alpha, (x,), ap, lower=lower, out=out)
-
-
-@array_function
-def hpr(
-    n: int, alpha: float, x: Tensor, ap: Tensor, lower: bool | int | str = False, *, out: Tensor | None = None
-) -> Tensor:
-    """Return ``alpha * outer(x, conj(x)) + a``, packed like ``ap``."""
-    return _update("hpr", n, alpha, (x,), ap, lower=lower, out=out)
+    return _update("spr", n, alpha, x, None, ap, lower, out=out)
 
 
 @array_function
@@ -145,34 +134,35 @@ def spr2(
     *, out: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     """Return ``alpha * (outer(x, y) + outer(y, x)) + a``, packed like ``ap``."""
-    return _update("spr2", n, alpha, (x, y), ap, lower=lower, out=out)
-
-
-@array_function
-def hpr2(
-    n: int, alpha: complex, x: Tensor, y: Tensor, ap: Tensor, lower: bool | int | str = False,
-    *, out: Tensor | None = None,
-) -> Tensor:  # fmt: skip
-    """Return ``alpha * outer(x, conj(y)) + conj(alpha) * outer(y, conj(x)) + a``, packed like ``ap``."""
-    return _update("hpr2", n, alpha, (x, y), ap, lower=lower, out=out)
+    return _update("spr2", n, alpha, x, y, ap, lower, out=out)
 
 
 def _update(
     name: str,
     n: int,
     alpha: complex,
-    xs: tuple[Tensor, ...],
+    x: Tensor,
+    y: Tensor | None,
     ap: Tensor,
+    lower: bool | int | str = False,
     *,
-    lower: bool | int | str,
-    out: Tensor | None,
+    out: Tensor | None = None,
 ) -> Tensor:
-    operands = _checked(name, n, ap, **dict(zip(("x", "y"), xs, strict=False)))
+    operands = _checked(name, n, ap, **({"x": x} if y is None else {"x": x, "y": y}))
     stored = flag(name, "lower", lower, "ul")
     hermitian = name in ("hpr", "hpr2") and ap.is_complex()
     factor = real(name, "alpha", alpha) if name == "hpr" else check.coefficient(name, "alpha", alpha, ap.dtype)
-    call = PackedUpdate(ap, xs[0], xs[1] if len(xs) > 1 else None, factor, stored, hermitian)
-    return _into(name, call, operands, out)
+    return _into(name, PackedUpdate(ap, x, y, factor, stored, hermitian), operands, out)
+
+
+@like(spr, lambda n, alpha, x, *more, **options: _update("hpr", n, alpha, x, None, *more, **options))
+def hpr(*args: Any, **kwargs: Any) -> Any:
+    """Return ``alpha * outer(x, conj(x)) + a``, packed like ``ap``."""
+
+
+@like(spr2, functools.partial(_update, "hpr2"))
+def hpr2(*args: Any, **kwargs: Any) -> Any:
+    """Return ``alpha * outer(x, conj(y)) + conj(alpha) * outer(y, conj(x)) + a``, packed like ``ap``."""
 
 
 @array_function
@@ -186,27 +176,23 @@ def tpmv(
         >>> tpmv(2, torch.tensor([1.0, 2.0, 3.0]), torch.ones(2))
         tensor([3., 3.])
     """
-    return _triangular("tpmv", n, ap, x, lower=lower, trans=trans, diag=diag, out=out)
-
-
-@array_function
-def tpsv(
-    n: int, ap: Tensor, x: Tensor, lower: bool | int | str = False, trans: bool | int | str = False,
-    diag: bool | int | str = False, *, out: Tensor | None = None,
-) -> Tensor:  # fmt: skip
-    """Solve ``op(a) @ y = x`` with ``a`` triangular and packed; flags as for `trsv`."""
-    return _triangular("tpsv", n, ap, x, lower=lower, trans=trans, diag=diag, out=out)
+    return _triangular("tpmv", n, ap, x, lower, trans, diag, out=out)
 
 
 def _triangular(
-    name: Literal["tpmv", "tpsv"], n: int, ap: Tensor, x: Tensor, *, lower: bool | int | str, trans: bool | int | str,
-    diag: bool | int | str, out: Tensor | None,
+    name: Literal["tpmv", "tpsv"], n: int, ap: Tensor, x: Tensor, lower: bool | int | str = False,
+    trans: bool | int | str = False, diag: bool | int | str = False, *, out: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     operands = _checked(name, n, ap, x=x)
     stored, kind, unit = flag(name, "lower", lower, "ul"), transposition(name, trans), flag(name, "diag", diag, "nu")
     if name == "tpsv" and not unit:
         nonsingular(name, ap.index_select(-1, _diagonal(n, stored, ap.device)))
     return _into(name, Packed(ap, x, None, 1.0, 0.0, name, stored, kind, unit), operands, out)
+
+
+@like(tpmv, functools.partial(_triangular, "tpsv"))
+def tpsv(*args: Any, **kwargs: Any) -> Any:
+    """Solve ``op(a) @ y = x`` with ``a`` triangular and packed; flags as for `trsv`."""
 
 
 def _diagonal(n: int, lower: bool, device: torch.device) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ from trnblas.arguments import agree, alike, conjugated, finished, fits, flag, ne
 from trnblas.gemm import gemm
 from trnblas.kernels import symm as kernels
 from trnsci import array_function, check, op, run
+from trnsci.arrays import like
 from trnsci.gradient import saves
 from trnsci.nki import launch
 from trnsci.precision import Precision, resolve
@@ -56,27 +58,7 @@ def symm(
         tensor([[1., 2.],
                 [2., 3.]])
     """
-    return _product("symm", alpha, a, b, beta=beta, c=c, side=side, lower=lower, precision=precision, out=out)
-
-
-@array_function
-def hemm(
-    alpha: complex,
-    a: Tensor,
-    b: Tensor,
-    beta: complex = 0.0,
-    c: Tensor | None = None,
-    side: bool | int | str = False,
-    lower: bool | int | str = False,
-    *,
-    precision: Precision | None = None,
-    out: Tensor | None = None,
-) -> Tensor:
-    """Return ``alpha * a @ b + beta * c`` with ``a`` Hermitian; imaginary parts of its diagonal are not read.
-
-    Arguments as for `symm`.
-    """
-    return _product("hemm", alpha, a, b, beta=beta, c=c, side=side, lower=lower, precision=precision, out=out)
+    return _product("symm", alpha, a, b, beta, c, side, lower, precision=precision, out=out)
 
 
 @array_function
@@ -99,11 +81,11 @@ def symv(
         >>> symv(1.0, torch.tensor([[1.0, 2.0], [9.0, 3.0]]), torch.ones(2))
         tensor([3., 5.])
     """
-    return _vector("symv", alpha, a, x, beta=beta, y=y, lower=lower, precision=precision, out=out)
+    return _vector("symv", alpha, a, x, beta, y, lower, precision=precision, out=out)
 
 
-@array_function
-def hemv(
+def _vector(
+    name: str,
     alpha: complex,
     a: Tensor,
     x: Tensor,
@@ -113,21 +95,6 @@ def hemv(
     *,
     precision: Precision | None = None,
     out: Tensor | None = None,
-) -> Tensor:
-    """Return ``alpha * a @ x + beta * y`` with ``a`` Hermitian; arguments as for `symv`."""
-    return _vector("hemv", alpha, a, x, beta=beta, y=y, lower=lower, precision=precision, out=out)
-
-
-def _vector(
-    name: str,
-    alpha: complex,
-    a: Tensor,
-    x: Tensor,
-    *,
-    beta: complex,
-    y: Tensor | None,
-    out: Tensor | None,
-    **options: Any,
 ) -> Tensor:
     if not fits(a, x):
         check.floating(name, a=a, x=x)
@@ -141,9 +108,7 @@ def _vector(
         batch = check.broadcast(name, a=a.shape[:-2], x=x.shape[:-1], y=() if y is None else y.shape[:-1])
         check.out(name, out, shape=(*batch, x.shape[-1]), dtype=a.dtype, a=a, x=x, y=y)
     target = None if out is None else out.unsqueeze(-1)
-    result = _product(
-        name, alpha, a, columns[0], beta=beta, c=columns[1], side=False, out=target, names=("x", "y"), **options
-    )
+    result = _product(name, alpha, a, columns[0], beta, columns[1], False, lower, precision=precision, out=target)
     return result.squeeze(-1) if out is None else out
 
 
@@ -152,15 +117,15 @@ def _product(
     alpha: complex,
     a: Tensor,
     b: Tensor,
+    beta: complex = 0.0,
+    c: Tensor | None = None,
+    side: bool | int | str = False,
+    lower: bool | int | str = False,
     *,
-    beta: complex,
-    c: Tensor | None,
-    side: bool | int | str,
-    lower: bool | int | str,
-    precision: Precision | None,
-    out: Tensor | None,
-    names: tuple[str, str] = ("b", "c"),
+    precision: Precision | None = None,
+    out: Tensor | None = None,
 ) -> Tensor:
+    names = ("x", "y") if name in ("symv", "hemv") else ("b", "c")
     operands = {"a": a, names[0]: b} if c is None else {"a": a, names[0]: b, names[1]: c}
     if not alike(*operands.values()):
         check.floating(name, **operands)
@@ -190,6 +155,19 @@ def _product(
     else:
         result = run(Symm(a, b, c, alpha, beta, stored_lower, hermitian, policy))
     return result if out is None else out.copy_(result)
+
+
+@like(symm, functools.partial(_product, "hemm"))
+def hemm(*args: Any, **kwargs: Any) -> Any:
+    """Return ``alpha * a @ b + beta * c`` with ``a`` Hermitian; imaginary parts of its diagonal are not read.
+
+    Arguments as for `symm`.
+    """
+
+
+@like(symv, functools.partial(_vector, "hemv"))
+def hemv(*args: Any, **kwargs: Any) -> Any:
+    """Return ``alpha * a @ x + beta * y`` with ``a`` Hermitian; arguments as for `symv`."""
 
 
 def filled(a: Tensor, lower: bool, hermitian: bool) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any, NamedTuple
 
@@ -32,6 +33,7 @@ from trnblas.kernels import gemm as gemm_kernels
 from trnblas.kernels import syrk as kernels
 from trnblas.split import split_gemm
 from trnsci import ArgumentError, array_function, check, op, programs, run
+from trnsci.arrays import like
 from trnsci.gradient import saves
 from trnsci.nki import N_TILE, launch
 from trnsci.precision import Precision, to_bfloat16_values
@@ -82,29 +84,7 @@ def syrk(
                 [3., 3.]])
     """
     options: dict[str, Any] = {"precision": precision, "target_error": target_error, "return_error": return_error}
-    return rank_k("syrk", alpha, a, a, beta=beta, c=c, trans=trans, lower=lower, out=out, **options)
-
-
-@array_function
-def herk(
-    alpha: float,
-    a: Tensor,
-    beta: float = 0.0,
-    c: Tensor | None = None,
-    trans: bool | int | str = False,
-    lower: bool | int | str = False,
-    *,
-    precision: Precision | None = None,
-    target_error: float | None = None,
-    return_error: bool = False,
-    out: Tensor | None = None,
-) -> Tensor:
-    """Return one triangle of ``alpha * op(a) @ op(a).mH + beta * c``, with real coefficients and a real diagonal.
-
-    ``trans`` is ``"n"`` or ``"c"``; everything else as for `syrk`.
-    """
-    options: dict[str, Any] = {"precision": precision, "target_error": target_error, "return_error": return_error}
-    return rank_k("herk", alpha, a, a, beta=beta, c=c, trans=trans, lower=lower, out=out, **options)
+    return rank_k("syrk", alpha, a, a, beta, c, trans, lower, out=out, **options)
 
 
 @array_function
@@ -124,34 +104,11 @@ def syr2k(
 ) -> Tensor:
     """Return one triangle of ``alpha * (op(a) @ op(b).T + op(b) @ op(a).T) + beta * c``; arguments as for `syrk`."""
     options: dict[str, Any] = {"precision": precision, "target_error": target_error, "return_error": return_error}
-    return rank_k("syr2k", alpha, a, b, beta=beta, c=c, trans=trans, lower=lower, out=out, **options)
+    return rank_k("syr2k", alpha, a, b, beta, c, trans, lower, out=out, **options)
 
 
-@array_function
-def her2k(
-    alpha: complex,
-    a: Tensor,
-    b: Tensor,
-    beta: float = 0.0,
-    c: Tensor | None = None,
-    trans: bool | int | str = False,
-    lower: bool | int | str = False,
-    *,
-    precision: Precision | None = None,
-    target_error: float | None = None,
-    return_error: bool = False,
-    out: Tensor | None = None,
-) -> Tensor:
-    """Return one triangle of ``alpha * op(a) @ op(b).mH + conj(alpha) * op(b) @ op(a).mH + beta * c``.
-
-    ``beta`` is real, ``trans`` is ``"n"`` or ``"c"``, the diagonal comes out real; everything else as for `syrk`.
-    """
-    options: dict[str, Any] = {"precision": precision, "target_error": target_error, "return_error": return_error}
-    return rank_k("her2k", alpha, a, b, beta=beta, c=c, trans=trans, lower=lower, out=out, **options)
-
-
-@array_function
-def syrkx(
+def rank_k(
+    name: str,
     alpha: complex,
     a: Tensor,
     b: Tensor,
@@ -165,32 +122,9 @@ def syrkx(
     return_error: bool = False,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Return one triangle of ``alpha * op(a) @ op(b).T + beta * c``, for products known to be symmetric.
-
-    CUDA's ``cublasSsyrkx``; arguments as for `syrk`.
-    """
-    options: dict[str, Any] = {"precision": precision, "target_error": target_error, "return_error": return_error}
-    return rank_k("syrkx", alpha, a, b, beta=beta, c=c, trans=trans, lower=lower, out=out, **options)
-
-
-def rank_k(
-    name: str,
-    alpha: complex,
-    a: Tensor,
-    b: Tensor,
-    *,
-    beta: complex,
-    c: Tensor | None,
-    trans: bool | int | str,
-    lower: bool | int | str,
-    out: Tensor | None,
-    names: tuple[str, str, str] = ("a", "b", "c"),
-    precision: Precision | None = None,
-    target_error: float | None = None,
-    return_error: bool = False,
-) -> Tensor:
     """Check the arguments, then scale the triangle of the product and add that of ``c``; BLAS's name says which."""
     hermitian, twice = name.startswith("he"), "2" in name
+    names = ("a", "b", "c") if "k" in name else ("x", "y", "a")
     operands = {names[0]: a, names[1]: b} | ({} if c is None else {names[2]: c})
     if not alike(*operands.values()) or min(x.ndim for x in operands.values()) < 2:
         check.floating(name, **operands)
@@ -236,6 +170,30 @@ def rank_k(
     if out is not None:
         result = out.copy_(torch.where(triangle_mask(shape[-1], stored_lower, out.device), result, out))
     return reported(result, error_bound(k, dtype, policy), return_error)
+
+
+@like(syrk, lambda alpha, a, *more, **options: rank_k("herk", alpha, a, a, *more, **options))
+def herk(*args: Any, **kwargs: Any) -> Any:
+    """Return one triangle of ``alpha * op(a) @ op(a).mH + beta * c``, with real coefficients and a real diagonal.
+
+    ``trans`` is ``"n"`` or ``"c"``; everything else as for `syrk`.
+    """
+
+
+@like(syr2k, functools.partial(rank_k, "her2k"))
+def her2k(*args: Any, **kwargs: Any) -> Any:
+    """Return one triangle of ``alpha * op(a) @ op(b).mH + conj(alpha) * op(b) @ op(a).mH + beta * c``.
+
+    ``beta`` is real, ``trans`` is ``"n"`` or ``"c"``, the diagonal comes out real; everything else as for `syrk`.
+    """
+
+
+@like(syr2k, functools.partial(rank_k, "syrkx"))
+def syrkx(*args: Any, **kwargs: Any) -> Any:
+    """Return one triangle of ``alpha * op(a) @ op(b).T + beta * c``, for products known to be symmetric.
+
+    CUDA's ``cublasSsyrkx``; arguments as for `syrk`.
+    """
 
 
 @op("trnblas::syrk")

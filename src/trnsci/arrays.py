@@ -93,6 +93,19 @@ def array_function(fn: Callable[P, R]) -> Callable[P, R]:
     return wrapper
 
 
+def like(model: Callable[P, R], run: Callable[..., R]) -> Callable[[Callable[..., Any]], Callable[P, R]]:
+    """Decorate the name and docstring of a function: it has the arguments of ``model`` and passes them to ``run``."""
+
+    def attach(described: Callable[..., Any]) -> Callable[P, R]:
+        def function(*args: P.args, **kwargs: P.kwargs) -> R:
+            return run(*args, **kwargs)
+
+        functools.update_wrapper(function, described).__wrapped__ = model
+        return array_function(function)
+
+    return attach
+
+
 def _converted(fn: Callable[..., R], args: tuple[Any, ...], kwargs: dict[str, Any]) -> R:
     if any_sharded([*args, *kwargs.values()]):
         from trnsci.distributed.calls import dispatch
