@@ -76,7 +76,6 @@ def _gemm(
     precision: Any,
     target_error: Any,
     epilogue: Any,
-    out: Part | None,
     **others: Any,
 ) -> Part:
     bare("gemm", others)
@@ -89,10 +88,8 @@ def _gemm(
     a, b = _applied("trans_a", trans_a, a), _applied("trans_b", trans_b, b)
     if c is not None and any(len(part.shape) > 2 for part in (a, b, c)):
         options = {"precision": precision, "target_error": target_error}
-        return written(team, by_batch(team, lambda x, y, z: gemm(alpha, x, y, beta, z, **options), a, b, c), out)
-    return written(
-        team, multiply(team, alpha, a, b, beta=beta, c=c, precision=precision, target_error=target_error), out
-    )
+        return by_batch(team, lambda x, y, z: gemm(alpha, x, y, beta, z, **options), a, b, c)
+    return multiply(team, alpha, a, b, beta=beta, c=c, precision=precision, target_error=target_error)
 
 
 def multiply(
@@ -131,14 +128,6 @@ def rounded(team: Team, sums: Part, dtype: torch.dtype, beta: complex, c: Part |
     if c is not None and beta != 0:
         local = torch.add(local, c.to(team, sums.places).local.to(local.dtype), alpha=beta)
     return sums.with_local(local.to(dtype))
-
-
-def written(team: Team, result: Part, out: Part | None) -> Part:
-    """Return the result, copied into ``out`` where that is given."""
-    if out is None:
-        return result
-    out.local.copy_(result.to(team, out.places).local)
-    return out
 
 
 def positions(team: Team, part: Part) -> tuple[Tensor, Tensor]:

@@ -18,7 +18,7 @@ from torch import Tensor
 from trnblas.arguments import flag, transposition
 from trnblas.gemm import gemm
 from trnblas.gemv import gemv
-from trnblas.sharded import by_batch, keeps_sums, multiply, positions, rounded, widened, written
+from trnblas.sharded import by_batch, keeps_sums, multiply, positions, rounded, widened
 from trnblas.symm import hemm, symm
 from trnblas.trmm import trmm
 from trnsci.distributed import Part, Team, sharded
@@ -35,17 +35,14 @@ def _gemv(
     y: Part | None,
     trans: Any,
     precision: Any,
-    out: Part | None,
 ) -> Part:
     kind = transposition("gemv", trans, "trans")
     a = a if kind == "n" else a.transposed(conj=kind == "c")
     if len(a.shape) > 2 or len(x.shape) > 1 or (y is not None and len(y.shape) > 1):
         columns = [part.with_local(part.local.unsqueeze(-1), (*part.shape, 1)) for part in (x, y) if part is not None]
         product = by_batch(team, lambda m, v, w=None: gemm(alpha, m, v, beta, w, precision=precision), a, *columns)
-        return written(team, product.with_local(product.local.squeeze(-1), product.shape[:-1]), out)
-    return written(
-        team, _stationary(team, alpha, a, x, beta=beta, y=None if beta == 0 else y, precision=precision), out
-    )
+        return product.with_local(product.local.squeeze(-1), product.shape[:-1])
+    return _stationary(team, alpha, a, x, beta=beta, y=None if beta == 0 else y, precision=precision)
 
 
 def _stationary(team: Team, alpha: complex, a: Part, x: Part, *, beta: complex, y: Part | None, precision: Any) -> Part:
@@ -90,17 +87,14 @@ def _symmetric(op: str, team: Team, given: dict[str, Any], hermitian: bool) -> P
     right, down = flag(op, "side", given["side"], "lr"), flag(op, "lower", given["lower"], "ul")
     if any(part is not None and len(part.shape) > 2 for part in (a, b, c)):
         public, parts = hemm if hermitian else symm, [part for part in (a, b, c) if part is not None]
-        product = by_batch(
+        return by_batch(
             team,
             lambda x, y, z=None: public(given["alpha"], x, y, beta, z, right, down, precision=given["precision"]),
             *parts,
         )
-        return written(team, product, given["out"])
     a = _whole_matrix(team, a, down, hermitian)
     left, other = (b, a) if right else (a, b)
-    return written(
-        team, multiply(team, given["alpha"], left, other, beta=beta, c=c, precision=given["precision"]), given["out"]
-    )
+    return multiply(team, given["alpha"], left, other, beta=beta, c=c, precision=given["precision"])
 
 
 @sharded(symm)
@@ -124,14 +118,12 @@ def _trmm(
     trans_a: Any,
     diag: Any,
     precision: Any,
-    out: Part | None,
 ) -> Part:
     right, down = flag("trmm", "side", side, "lr"), flag("trmm", "lower", lower, "ul")
     unit, kind = flag("trmm", "diag", diag, "nu"), transposition("trmm", trans_a, "trans_a")
     if len(a.shape) > 2 or len(b.shape) > 2:
         flags = (right, down, kind, unit)
-        product = by_batch(team, lambda x, y: trmm(alpha, x, y, *flags, precision=precision), a, b)
-        return written(team, product, out)
+        return by_batch(team, lambda x, y: trmm(alpha, x, y, *flags, precision=precision), a, b)
     a, row, column = _rows_of(team, a)
     inside: Callable[[Tensor, Tensor], Tensor] = torch.gt if down else torch.lt
     zero, one = (torch.full((), value, dtype=a.dtype, device=a.local.device) for value in (0, 1))
@@ -140,4 +132,4 @@ def _trmm(
     a = a.with_local(triangle)
     a = a if kind == "n" else a.transposed(conj=kind == "c")
     left, other = (b, a) if right else (a, b)
-    return written(team, multiply(team, alpha, left, other, precision=precision), out)
+    return multiply(team, alpha, left, other, precision=precision)

@@ -16,10 +16,11 @@ import torch
 
 from trnblas.arguments import HALF, flag, transposition
 from trnblas.gemm import gemm
-from trnblas.sharded import bare, by_batch, panels, positions, written
+from trnblas.sharded import bare, by_batch, panels, positions
 from trnblas.syrk import syrk
 from trnblas.trsm import trsm
 from trnsci.distributed import Part, Team, chunks, sharded
+from trnsci.distributed.calls import written
 from trnsci.errors import Singular, UnsupportedError
 
 
@@ -87,7 +88,6 @@ def _trsm(
     trans_a: Any,
     diag: Any,
     precision: Any,
-    out: Part | None,
     **others: Any,
 ) -> Part:
     bare("trsm", others)
@@ -102,16 +102,14 @@ def _trsm(
     kind = transposition("trsm", trans_a, "trans_a")
     if len(a.shape) > 2 or len(b.shape) > 2:
         flags = (right, down, kind, unit)
-        solution = by_batch(team, lambda x, y: trsm(alpha, x, y, *flags, precision=precision), a, b)
-    elif right:
+        return by_batch(team, lambda x, y: trsm(alpha, x, y, *flags, precision=precision), a, b)
+    if right:
         # x op(a) = b is op(a)^T x^T = b^T
         flipped = {"n": "t", "t": "n", "c": "conj"}[kind]
         columns = b.transposed()
         solution = solve_triangle(team, alpha, a, columns, down=down, kind=flipped, unit=unit, precision=precision)
-        solution = solution.transposed()
-    else:
-        solution = solve_triangle(team, alpha, a, b, down=down, kind=kind, unit=unit, precision=precision)
-    return written(team, solution, out)
+        return solution.transposed()
+    return solve_triangle(team, alpha, a, b, down=down, kind=kind, unit=unit, precision=precision)
 
 
 def solve_triangle(

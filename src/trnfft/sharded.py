@@ -42,7 +42,7 @@ def _along(team: Team, x: Part, fn: One, *, axis: int, n: int | None, options: A
     return x.with_local(local, shape)
 
 
-def _transformed(team: Team, x: Part, steps: Sequence[tuple[One, int, int | None]], options: Any, out: Any) -> Part:
+def _transformed(team: Team, x: Part, steps: Sequence[tuple[One, int, int | None]], options: Any) -> Part:
     places = tuple(None if place == SUM else place for place in x.places)
     x = x.to(team, places)
     long = len(x.shape) == 1 and x.places != (None,) * len(x.places)
@@ -54,11 +54,7 @@ def _transformed(team: Team, x: Part, steps: Sequence[tuple[One, int, int | None
             x = _long(team, x, fn, n, options)
         else:
             x = _along(team, x, fn, axis=axis, n=n, options=options)
-    x = x.to(team, places)
-    if out is None:
-        return x
-    out.local.copy_(x.to(team, out.places).local)
-    return out
+    return x.to(team, places)
 
 
 def _refuse_plan(op: str, plan: Any) -> None:
@@ -72,11 +68,10 @@ def _attach_one(one: One) -> None:
     name = one.__name__
 
     @sharded(one)
-    def run(team: Team, x: Part, n: Any, dim: Any, norm: Any, axis: Any, precision: Any, plan: Any, out: Any) -> Part:
+    def run(team: Team, x: Part, n: Any, dim: Any, norm: Any, axis: Any, precision: Any, plan: Any) -> Part:
         _refuse_plan(name, plan)
         where = axis_of(name, dim, axis, len(x.shape))
-        options = {"norm": norm, "precision": precision}
-        return _transformed(team, x, [(one, where, n)], options, out)
+        return _transformed(team, x, [(one, where, n)], {"norm": norm, "precision": precision})
 
 
 def _attach_many(many: One) -> None:
@@ -84,7 +79,7 @@ def _attach_many(many: One) -> None:
     kind = "c2r" if name.startswith("irfft") else "r2c" if name.startswith("rfft") else "c2c"
 
     @sharded(many)
-    def run(team: Team, x: Part, s: Any, dim: Any, norm: Any, axes: Any, precision: Any, plan: Any, out: Any) -> Part:
+    def run(team: Team, x: Part, s: Any, dim: Any, norm: Any, axes: Any, precision: Any, plan: Any) -> Part:
         _refuse_plan(name, plan)
         dims, lengths = axes_of(name, s, dim, axes, torch.Size(x.shape))
         # the length of a halved axis is known only where somebody says it
@@ -98,7 +93,7 @@ def _attach_many(many: One) -> None:
             steps.insert(0, (rfft, dims[-1], said[-1]))
         if kind == "c2r":
             steps.append((irfft, dims[-1], said[-1]))
-        return _transformed(team, x, steps, {"norm": norm, "precision": precision}, out)
+        return _transformed(team, x, steps, {"norm": norm, "precision": precision})
 
 
 _ONE: tuple[One, ...] = (fft, ifft, rfft, irfft, hfft, ihfft)

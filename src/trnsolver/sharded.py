@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from trnblas import gemm, trsm
-from trnblas.sharded import by_batch, written
+from trnblas.sharded import by_batch
 from trnblas.sharded_triangles import solve_triangle
 from trnsci.distributed import Part, Team, chunks, sharded
 from trnsci.errors import NotPositiveDefinite, UnsupportedError
@@ -83,12 +83,12 @@ class Dealt:
 
 
 @sharded(cholesky)
-def _cholesky(team: Team, a: Part, upper: bool, out: Part | None) -> Part:
+def _cholesky(team: Team, a: Part, upper: bool) -> Part:
     if len(a.shape) > 2:
-        return written(team, by_batch(team, lambda x: cholesky(x, upper=upper), a), out)
+        return by_batch(team, lambda x: cholesky(x, upper=upper), a)
     # the triangle that is read is the one that is asked for
     factor = _lower_factor(team, a.transposed(conj=True) if upper else a)
-    return written(team, factor.transposed(conj=True) if upper else factor, out)
+    return factor.transposed(conj=True) if upper else factor
 
 
 def _lower_factor(team: Team, a: Part) -> Part:
@@ -170,10 +170,9 @@ def _with_factor(team: Team, factor: Part, b: Part) -> Part:
 
 
 @sharded(cholesky_solve)
-def _cholesky_solve(team: Team, b: Part, factor: Part, upper: bool, out: Part | None) -> Part:
+def _cholesky_solve(team: Team, b: Part, factor: Part, upper: bool) -> Part:
     factor = factor.transposed(conj=True) if upper else factor
-    solution = _solved(team, lambda f, x: cholesky_solve(x, f), lambda x: _with_factor(team, factor, x), factor, b)
-    return written(team, solution, out)
+    return _solved(team, lambda f, x: cholesky_solve(x, f), lambda x: _with_factor(team, factor, x), factor, b)
 
 
 @sharded(inv_spd)
@@ -195,16 +194,13 @@ def unit_columns(team: Team, a: Part) -> Part:
 
 
 @sharded(solve_triangular)
-def _solve_triangular(
-    team: Team, a: Part, b: Part, upper: bool, left: bool, unitriangular: bool, out: Part | None
-) -> Part:
+def _solve_triangular(team: Team, a: Part, b: Part, upper: bool, left: bool, unitriangular: bool) -> Part:
     if len(a.shape) > 2 or len(b.shape) > 2:
         flags: dict[str, Any] = {"upper": upper, "left": left, "unitriangular": unitriangular}
-        return written(team, by_batch(team, lambda x, y: solve_triangular(x, y, **flags), a, b), out)
+        return by_batch(team, lambda x, y: solve_triangular(x, y, **flags), a, b)
     if left:
-        return written(team, solve_triangle(team, 1.0, a, b, down=not upper, unit=unitriangular), out)
-    solution = solve_triangle(team, 1.0, a, b.transposed(), down=not upper, kind="t", unit=unitriangular).transposed()
-    return written(team, solution, out)
+        return solve_triangle(team, 1.0, a, b, down=not upper, unit=unitriangular)
+    return solve_triangle(team, 1.0, a, b.transposed(), down=not upper, kind="t", unit=unitriangular).transposed()
 
 
 def _check_lstsq(
@@ -236,15 +232,13 @@ def _lstsq(
 
 
 @sharded(qr)
-def _qr(team: Team, a: Part, mode: str, out: Sequence[Part] | None) -> QR:
+def _qr(team: Team, a: Part, mode: str) -> QR:
     if mode != "reduced":
         raise UnsupportedError("qr", [("distributed", f"the sharded factorisation is reduced, mode is {mode!r}")])
     if len(a.shape) > 2:
-        factors = by_batch(team, qr, a)
-    else:
-        q, r = _tall_qr(team, a.to(team, team.first(0)))
-        factors = (q, a.replicated(r))
-    return QR(*(written(team, part, where) for part, where in zip(factors, out or (None, None), strict=True)))  # type: ignore[arg-type]
+        return by_batch(team, qr, a)
+    q, r = _tall_qr(team, a.to(team, team.first(0)))
+    return QR(q, a.replicated(r))  # type: ignore[arg-type]
 
 
 def _tall_qr(team: Team, a: Part) -> tuple[Part, Tensor]:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from trnblas import gemm
-from trnblas.sharded import by_batch, written
+from trnblas.sharded import by_batch
 from trnsci.distributed import Part, Team, chunks, sharded
 from trnsci.errors import NotConverged, UnsupportedError
 from trnsolver.arguments import readable, roundoff
@@ -215,22 +215,19 @@ def _eigvalsh_gradient(given: Mapping[str, Any], result: Any, grad: Any) -> Mapp
 
 
 @sharded(eigh, gradient=_eigh_gradient)
-def _eigh(team: Team, a: Part, UPLO: str, uplo: str | None, out: Any, **options: Any) -> Eigh:
+def _eigh(team: Team, a: Part, UPLO: str, uplo: str | None, **options: Any) -> Eigh:
     _checked("trnsolver.eigh", a, options)
     if len(a.shape) > 2:
         reason = "it takes one sharded matrix; eigvalsh takes batches"
         raise UnsupportedError("trnsolver.eigh", [("distributed", reason)])
     values, vectors = _spectrum("eigh", team, a, (uplo or UPLO) in ("L", "l"))
-    pairs = Eigh(a.replicated(values), vectors)  # type: ignore[arg-type]
-    if out is None:
-        return pairs
-    return Eigh(*(written(team, one, other) for one, other in zip(pairs, out, strict=True)))  # type: ignore[arg-type]
+    return Eigh(a.replicated(values), vectors)  # type: ignore[arg-type]
 
 
 @sharded(eigvalsh, gradient=_eigvalsh_gradient)
-def _eigvalsh(team: Team, a: Part, UPLO: str, uplo: str | None, out: Part | None, **options: Any) -> Part:
+def _eigvalsh(team: Team, a: Part, UPLO: str, uplo: str | None, **options: Any) -> Part:
     _checked("trnsolver.eigvalsh", a, options)
     if len(a.shape) > 2:
-        return written(team, by_batch(team, lambda x: eigvalsh(x, UPLO, uplo=uplo), a), out)
+        return by_batch(team, lambda x: eigvalsh(x, UPLO, uplo=uplo), a)
     values, _ = _spectrum("eigvalsh", team, a, (uplo or UPLO) in ("L", "l"))
-    return written(team, a.replicated(values), out)
+    return a.replicated(values)

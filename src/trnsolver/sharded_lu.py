@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from trnblas import gemm
-from trnblas.sharded import by_batch, written
+from trnblas.sharded import by_batch
 from trnblas.sharded_triangles import solve_triangle
 from trnsci.distributed import Part, Team, sharded
 from trnsci.errors import Singular, UnsupportedError
@@ -100,7 +100,7 @@ def _lu_factor(team: Team, a: Part, pivot: bool, out: Any) -> LU:
 
 
 @sharded(lu_solve)
-def _lu_solve(team: Team, factors: Part, pivots: Any, b: Part, left: bool, adjoint: bool, out: Part | None) -> Part:
+def _lu_solve(team: Team, factors: Part, pivots: Any, b: Part, left: bool, adjoint: bool) -> Part:
     if len(factors.shape) != 2 or not left or not isinstance(pivots, Part):
         raise _refused("trnsolver.lu_solve", "it takes the sharded factors and pivots of one matrix, on the left")
     whole = pivots.whole(team)
@@ -108,7 +108,7 @@ def _lu_solve(team: Team, factors: Part, pivots: Any, b: Part, left: bool, adjoi
     def between(x: Part) -> Part:
         return _with_factors(team, factors, whole, x, adjoint)
 
-    return written(team, _solved(team, lambda f, x: lu_solve(f, whole, x), between, factors, b), out)
+    return _solved(team, lambda f, x: lu_solve(f, whole, x), between, factors, b)
 
 
 def _solve_gradient(given: Mapping[str, Any], result: Any, grad: Any) -> Mapping[str, Any]:
@@ -134,23 +134,22 @@ def _solve(
     left: bool,
     assume: Literal["gen", "pos"],
     target_error: float | None,
-    out: Part | None,
 ) -> Part:
     if not left or target_error is not None:
         raise _refused("trnsolver.solve", "a sharded system has its matrix on the left and no target_error")
     if assume == "pos":
-        return written(team, _solve_spd(team, a, b), out)
+        return _solve_spd(team, a, b)
 
     def between(x: Part) -> Part:
         factored = _regular("solve", _factored(team, a))
         return _with_factors(team, factored.factors, factored.pivots, x, False)
 
-    return written(team, _solved(team, solve, between, a, b), out)
+    return _solved(team, solve, between, a, b)
 
 
 @sharded(inv, gradient=_inv_gradient)
-def _inv(team: Team, a: Part, out: Part | None) -> Part:
+def _inv(team: Team, a: Part) -> Part:
     if len(a.shape) > 2:
-        return written(team, by_batch(team, inv, a), out)
+        return by_batch(team, inv, a)
     factored = _regular("inv", _factored(team, a))
-    return written(team, _with_factors(team, factored.factors, factored.pivots, unit_columns(team, a), False), out)
+    return _with_factors(team, factored.factors, factored.pivots, unit_columns(team, a), False)

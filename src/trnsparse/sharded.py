@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trnblas.sharded import written
 from trnsci.distributed import Part, Team, chunks, sharded
 from trnsci.distributed.parts import Places
 from trnsci.errors import ArgumentError, UnsupportedError
@@ -51,8 +50,8 @@ def _check(public: Any, a: Any, b: Tensor, **options: Any) -> None:
 
 
 @sharded(spmm, check=lambda a, b, **options: _check(spmm, a, b, **options))
-def _spmm(team: Team, a: RowSharded, b: Part, c: Part | None, trans: Any, out: Part | None, **options: Any) -> Part:
-    return written(team, product(team, a, b, c, **options), out)
+def _spmm(team: Team, a: RowSharded, b: Part, c: Part | None, trans: Any, **options: Any) -> Part:
+    return product(team, a, b, c, **options)
 
 
 def product(team: Team, a: RowSharded, b: Part, c: Part | None = None, **options: Any) -> Part:
@@ -67,15 +66,14 @@ def product(team: Team, a: RowSharded, b: Part, c: Part | None = None, **options
 
 
 @sharded(spmv, check=lambda a, x, **options: _check(spmv, a, x, **options))
-def _spmv(team: Team, a: RowSharded, x: Part, y: Part | None, trans: Any, out: Part | None, **options: Any) -> Part:
+def _spmv(team: Team, a: RowSharded, x: Part, y: Part | None, trans: Any, **options: Any) -> Part:
     _one_mesh("spmv", team, a)
     axis = len(x.shape) - 1
     needed = _needed(team, a, x, axis)
     places: Places = (axis, *needed.places[1:])
     shape = (*x.shape[:-1], a.shape[0])
     addend = None if y is None else y.to(team, places).local
-    product = x.with_local(spmv(a.local, needed.local, y=addend, **options), shape, places)
-    return written(team, product, out)
+    return x.with_local(spmv(a.local, needed.local, y=addend, **options), shape, places)
 
 
 def _one_mesh(op: str, team: Team, a: RowSharded) -> None:

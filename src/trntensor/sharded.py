@@ -21,10 +21,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trnblas.sharded import keeps_sums, widened, written
+from trnblas.sharded import keeps_sums, widened
 from trnsci import ArgumentError
 from trnsci.distributed import Part, Team, chunks, sharded, traffic
-from trnsci.distributed.calls import run
+from trnsci.distributed.calls import run, written
 from trnsci.distributed.parts import SUM, Layout, Place, Places
 from trnsci.errors import UnsupportedError
 from trntensor.ao_to_mo_transform import ao_to_mo_transform, transform_pair

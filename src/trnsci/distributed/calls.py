@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
+import inspect
 import pkgutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -18,7 +20,7 @@ from torch.distributed.tensor import DTensor
 from trnsci.distributed.agreement import AGREEMENT, RAISED, agree, described
 from trnsci.distributed.arguments import by_name, checked, inside, mapped, numbers, one_mesh, out_of_its_own
 from trnsci.distributed.parts import Part
-from trnsci.distributed.team import LiveTeam
+from trnsci.distributed.team import LiveTeam, Team
 from trnsci.distributed.world import world
 from trnsci.errors import ArgumentError, RankFailed, UnsupportedError
 
@@ -53,7 +55,8 @@ def sharded(
     """Attach a sharded algorithm to a public function.
 
     The algorithm takes a `Team`, then the function's arguments with a `Part` in place of each DTensor, and returns
-    parts. It may use the public functions on local tensors, and the team's exchanges.
+    parts. It may use the public functions on local tensors, and the team's exchanges. What it returns is copied to
+    ``out``, unless it takes that argument itself.
 
     Args:
         public: the function, as users call it.
@@ -68,10 +71,29 @@ def sharded(
 
     def attach(fn: Callable[..., Any]) -> Callable[..., Any]:
         name = _name(public)
-        _ALGORITHMS[name] = Algorithm(name, public, fn, gradient, check or public, settle)
+        runs = fn if "out" in inspect.signature(fn).parameters else functools.partial(_into, fn)
+        _ALGORITHMS[name] = Algorithm(name, public, runs, gradient, check or public, settle)
         return fn
 
     return attach
+
+
+def _into(fn: Callable[..., Any], team: Team, *, out: Any = None, **given: Any) -> Any:
+    """Run an algorithm, and copy its result, or each of its results, to ``out`` where that is given."""
+    result = fn(team, **given)
+    if out is None:
+        return result
+    if isinstance(out, Part):
+        return written(team, result, out)
+    return type(result)(*(written(team, part, where) for part, where in zip(result, out, strict=True)))
+
+
+def written(team: Team, result: Part, out: Part | None) -> Part:
+    """Return the result, copied into ``out`` where that is given."""
+    if out is None:
+        return result
+    out.local.copy_(result.to(team, out.places).local)
+    return out
 
 
 def find(public: Callable[..., Any]) -> Algorithm:
