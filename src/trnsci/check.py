@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
+from torch._subclasses import FakeTensor
 
 from trnsci.errors import ArgumentError, DtypeError, UnsupportedError
 
@@ -38,10 +39,14 @@ def dense(op: str, **values: Any) -> None:
         raise DtypeError(op, name, kind, "a dense tensor", hint=hint)
 
 
-def data(op: str, **values: Any) -> None:
-    """Operands have data to look at, for a function whose steps depend on it: they are not on meta, nor under vmap."""
+def data(op: str, *, wrapped: bool = False, **values: Any) -> None:
+    """Operands have data to look at, for a function whose steps depend on it: not on meta, nor fake, nor under vmap.
+
+    ``wrapped`` says that the function can look through what ``torch.func.grad`` wraps around a tensor.
+    """
+    hidden = torch._C._functorch.is_batchedtensor if wrapped else torch._C._functorch.is_functorch_wrapped_tensor
     for name, value in values.items():
-        if isinstance(value, Tensor) and (value.is_meta or torch._C._functorch.is_batchedtensor(value)):
+        if isinstance(value, Tensor) and (value.is_meta or isinstance(value, FakeTensor) or hidden(value)):
             reason = f"its steps depend on the data of {name}, which has none to look at"
             raise UnsupportedError(op, [("any", reason)], hint="Call it on tensors with data, one by one")
 

@@ -139,13 +139,6 @@ def triangle(op: str, lower: bool, unit: bool = False, **values: Tensor) -> None
             finite(op, **{name: value.detach().tril(-int(unit)) if lower else value.detach().triu(int(unit))})
 
 
-def with_data(op: str, a: Tensor) -> None:
-    """Raise where the shape of a result depends on data that cannot be looked at."""
-    if not readable(a):
-        reason = "the shape of its result depends on the data of its operand, which has none to look at"
-        raise UnsupportedError(op, [("any", reason)], hint="Call it on a tensor with data, untraced")
-
-
 def no_gradient(op: str, a: Tensor) -> None:
     """Raise where a gradient is wanted from a function that has none."""
     if a.requires_grad and torch.is_grad_enabled():

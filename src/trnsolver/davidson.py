@@ -59,7 +59,7 @@ def davidson(
             raise ArgumentError("davidson", "diagonal", None, "the diagonal of a, because a is not a matrix")
         diagonal = wrapped.matrix.diagonal()
     check.dense("davidson", diagonal=diagonal)
-    check.data("davidson", a=a, diagonal=diagonal, x0=x0)
+    check.data("davidson", wrapped=True, a=a, diagonal=diagonal, x0=x0)
     check.equal("davidson", "dimensions", diagonal=diagonal.ndim, vector=1)
     n = len(diagonal)
     if wrapped.shape is not None and wrapped.shape != (n, n):

@@ -14,7 +14,7 @@ from trnsci.accuracy import state_error
 from trnsci.gradient import saves
 from trnsci.nki import P_MAX
 from trnsolver import divide, jacobi
-from trnsolver.arguments import by_columns, readable, roundoff, settled, square, triangle, with_data, written
+from trnsolver.arguments import by_columns, readable, roundoff, settled, square, triangle, written
 from trnsolver.batched_eigh import LEAST, batched_eigh
 from trnsolver.batches import pays
 from trnsolver.corrections import single
@@ -176,7 +176,7 @@ def _by_value(op: str, values: Tensor, ends: tuple[float, float]) -> tuple[int, 
     if values.ndim > 1:
         expected = "one matrix: the rows of a batch would have different lengths"
         raise ArgumentError(op, "subset_by_value", f"a batch {tuple(values.shape[:-1])}", expected)
-    with_data(op, values)
+    check.data(op, values=values)
     first, last = ((values.detach() <= end).sum().item() for end in ends)
     return int(first), int(last)
 

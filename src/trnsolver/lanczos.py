@@ -110,7 +110,7 @@ def _restarted(
     start: tuple[torch.dtype, torch.device | str, int],
 ) -> Pairs:
     hermitian, (dtype, device, seed) = op == "lanczos", start
-    check.data(op, a=a)
+    check.data(op, wrapped=True, a=a)
     wrapped = operator(op, a)
     rows = wrapped.shape[0] if wrapped.shape is not None else n
     if rows is None:
@@ -243,7 +243,7 @@ def lobpcg(
     """
     tolerance("lobpcg", tol)
     check.dense("lobpcg", x=x)
-    check.data("lobpcg", a=a, b=b, x=x)
+    check.data("lobpcg", wrapped=True, a=a, b=b, x=x)
     check.equal("lobpcg", "dimensions", x=x.ndim, matrix=2)
     check.integer("lobpcg", "maxiter", maxiter, at_least=0)
     called("lobpcg", "callback", callback)

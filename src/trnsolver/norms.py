@@ -54,7 +54,7 @@ def cond_estimate(a: Tensor) -> Tensor:
         tensor(2., dtype=torch.float64)
     """
     square("cond_estimate", a=a)
-    check.data("cond_estimate", a=a)
+    check.data("cond_estimate", wrapped=True, a=a)
     check.equal("cond_estimate", "dimensions", a=a.ndim, matrix=2)
     factors = lu_factor(a)
     if bool((factors.factors.diagonal() == 0).any()):

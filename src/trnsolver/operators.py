@@ -291,7 +291,7 @@ def problem(
     if b.ndim not in (1, 2):
         raise ArgumentError(op, "shape of b", tuple(b.shape), "[N] or [N, K]")
     if look:
-        check.data(op, a=a, b=b, x0=x0)
+        check.data(op, wrapped=True, a=a, b=b, x0=x0)
     finite(op, b=b)
     wrapped = operator(op, a, adjoint=adjoint)
     _same_kind(op, a, b)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from trnblas import gemm
 from trnsci import ArgumentError, array_function, check
-from trnsolver.arguments import matrices, roundoff, settled, triangle, with_data, written
+from trnsolver.arguments import matrices, roundoff, settled, triangle, written
 from trnsolver.eigh import eigh, eigvalsh
 from trnsolver.svd import svd, svdvals
 from trnsolver.tiles import near_one
@@ -167,7 +167,7 @@ def null_space(a: Tensor, rcond: float | None = None) -> Tensor:
     matrices("null_space", a=a)
     _real("null_space", rcond=rcond)
     check.equal("null_space", "dimensions", a=a.ndim, matrix=2)
-    with_data("null_space", a)
+    check.data("null_space", a=a)
     _, s, vh = svd(a)
     rank = int((s > _threshold(a, s, rcond)).sum())
     return vh[rank:].mH.contiguous()
@@ -185,6 +185,6 @@ def orth(a: Tensor, rcond: float | None = None) -> Tensor:
     matrices("orth", a=a)
     _real("orth", rcond=rcond)
     check.equal("orth", "dimensions", a=a.ndim, matrix=2)
-    with_data("orth", a)
+    check.data("orth", a=a)
     u, s, _ = svd(a, full_matrices=False)
     return u[:, : int((s > _threshold(a, s, rcond)).sum())].contiguous()

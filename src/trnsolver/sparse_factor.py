@@ -8,7 +8,6 @@ from typing import Any, Literal, get_args
 import numpy as np
 import torch
 from torch import Tensor
-from torch._C._functorch import is_functorch_wrapped_tensor
 
 from trnsci import ArgumentError, NotConverged, UnsupportedError, array_function, check, neuron, predict
 from trnsci.accuracy import state_error
@@ -116,14 +115,12 @@ class SparseFactor:
         check.ndim(op, 1, b=b)
         if not b.is_meta:
             check.same_device(op, a=self._a.values, b=b)
+            check.data(op, b=b)
         rows, columns = self.shape if letter == "n" else self.shape[::-1]
         vector = b.ndim == 1 or tuple(b.shape) == (*self.batch, rows)
         size = b.shape[-1] if vector else b.shape[-2]
         check.equal(op, "M", a=rows, b=size, hint="Right-hand sides are columns")
         finite(op, b=b)
-        if is_functorch_wrapped_tensor(b):
-            reason = "SuperLU and the fronts read right-hand sides, which torch.func does not show"
-            raise UnsupportedError(op, [("any", reason)], hint="b may have batch axes: leave vmap out")
         if target_error is not None:
             return self._to(b, vector, letter, target(op, target_error))
         wide, folded = self._folded(op, b.unsqueeze(-1) if vector else b)

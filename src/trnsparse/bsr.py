@@ -9,6 +9,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from trnsci import check
 from trnsci.arrays import Array, Numbers, to_numpy
 from trnsci.errors import ArgumentError, DtypeError
 from trnsparse.coo import COOMatrix
@@ -20,7 +21,6 @@ from trnsparse.indices import (
     check_length,
     compress,
     expand,
-    need_data,
     transposition,
 )
 from trnsparse.matrix import Foreign, SparseMatrix, as_scipy, as_values
@@ -78,7 +78,7 @@ class BSRMatrix(SparseMatrix):
         tensor = as_values("from_dense", dense)
         if tensor.ndim != 2:
             raise ArgumentError("from_dense", "shape", tuple(tensor.shape), "two dimensions")
-        need_data("from_dense", tensor)
+        check.data("from_dense", dense=tensor)
         bm, bn = as_block("from_dense", block)
         rows, cols = -(-tensor.shape[0] // bm), -(-tensor.shape[1] // bn)
         padded = torch.nn.functional.pad(tensor, (0, cols * bn - tensor.shape[1], 0, rows * bm - tensor.shape[0]))

@@ -14,7 +14,6 @@ from trnsci.backends import on_host
 from trnsci.errors import ArgumentError
 from trnsparse import scipy_views
 from trnsparse.arguments import sparse
-from trnsparse.indices import need_data
 from trnsparse.matrix import SparseMatrixLike
 
 
@@ -53,7 +52,7 @@ def coloring(a: SparseMatrixLike, *, fraction: float = 1.0) -> Coloring:
     """
     on_host("trnsparse.coloring")
     a = sparse("coloring", "a", a)
-    need_data("coloring", a.values)
+    check.data("coloring", a=a.values)
     check.equal("coloring", "N", rows=a.shape[0], columns=a.shape[1])
     if not 0.0 <= check.real("coloring", "fraction", fraction) <= 1.0:
         raise ArgumentError("coloring", "fraction", fraction, "0 to 1")

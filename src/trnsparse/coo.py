@@ -20,7 +20,6 @@ from trnsparse.indices import (
     check_range,
     compress,
     in_blocks,
-    need_data,
     scattered,
 )
 from trnsparse.matrix import Foreign, SparseMatrix, as_scipy, as_values
@@ -74,7 +73,7 @@ class COOMatrix(SparseMatrix):
         tensor = as_values("from_dense", dense)
         if tensor.ndim != 2:
             raise ArgumentError("from_dense", "shape", tuple(tensor.shape), "two dimensions")
-        need_data("from_dense", tensor)
+        check.data("from_dense", dense=tensor)
         row, col = (index.contiguous() for index in (tensor.detach() != 0).nonzero(as_tuple=True))
         return cls.sorted(row, col, tensor[row, col], (tensor.shape[0], tensor.shape[1]))
 

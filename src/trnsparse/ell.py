@@ -12,13 +12,14 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from trnsci import check
 from trnsci.backends import on_host
 from trnsci.errors import ArgumentError
 from trnsparse.arguments import sparse
 from trnsparse.bsr import BSRMatrix
 from trnsparse.coo import COOMatrix
 from trnsparse.csr import CSRMatrix
-from trnsparse.indices import as_shape, check_length, compress, need_data
+from trnsparse.indices import as_shape, check_length, compress
 from trnsparse.matrix import SparseMatrixLike
 
 
@@ -139,7 +140,7 @@ class BlockedELL:
         """Write a matrix in square blocks."""
         on_host("trnsparse.BlockedELL")
         matrix = sparse("BlockedELL", "a", a)
-        need_data("BlockedELL", matrix.values)
+        check.data("BlockedELL", a=matrix.values)
         blocks = matrix.to_bsr(block)
         lengths = blocks.indptr.diff()
         width = int(lengths.max()) if len(lengths) else 0
@@ -220,7 +221,7 @@ class SlicedELL:
 def _rows(op: str, a: SparseMatrixLike) -> CSRMatrix:
     on_host(f"trnsparse.{op}")
     matrix = sparse(op, "a", a)
-    need_data(op, matrix.values)
+    check.data(op, a=matrix.values)
     return matrix.to_csr()
 
 

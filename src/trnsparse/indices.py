@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from trnsci import check
-from trnsci.errors import ArgumentError, DtypeError, UnsupportedError
+from trnsci.errors import ArgumentError, DtypeError
 from trnsci.host import refusal
 from trnsparse import scipy_views
 
@@ -39,18 +39,6 @@ def as_index(op: str, name: str, value: Any, device: torch.device | None = None)
     if index.ndim != 1:
         raise ArgumentError(op, f"shape of {name}", tuple(index.shape), "one dimension")
     return index.to(torch.int64, copy=True, memory_format=torch.contiguous_format)
-
-
-def need_data(op: str, *tensors: Tensor) -> None:
-    """Refuse tensors without data, or of a batch that ``torch.func`` hides: what the function does depends on them."""
-    for x in tensors:
-        if x.is_meta:
-            reason = "depends on data, and an operand is on the meta device"
-        elif torch._C._functorch.is_functorch_wrapped_tensor(x):
-            reason = "depends on data, which torch.func does not show; call it for each member of the batch"
-        else:
-            continue
-        raise UnsupportedError(f"trnsparse.{op}", [("pytorch", reason)])
 
 
 def as_shape(op: str, shape: Any) -> tuple[int, int]:
@@ -94,7 +82,7 @@ class Sorted(NamedTuple):
 
 def by_position(row: Tensor, col: Tensor, shape: tuple[int, int]) -> Sorted | None:
     """Sort entries by row, then column; ``None`` says that they are in order and distinct already."""
-    need_data("coalesce", row)
+    check.data("coalesce", row=row)
     down, across = row.diff(), col.diff()
     if bool(((down > 0) | ((down == 0) & (across > 0))).all()):
         return None

@@ -18,7 +18,6 @@ from trnsparse.arguments import dense, evenly, only, same_kind, sparse
 from trnsparse.bsr import BSRMatrix
 from trnsparse.csr import CSRMatrix
 from trnsparse.format_choice import here
-from trnsparse.indices import need_data
 from trnsparse.kernels import iterate as kernels
 from trnsparse.matrix import SparseMatrix, SparseMatrixLike
 from trnsparse.spmm import spmv
@@ -190,7 +189,7 @@ def _vector(op: str, name: str, x: Any, a: SparseMatrix) -> Tensor:
     if x.ndim != 1:
         raise ArgumentError(op, f"shape of {name}", tuple(x.shape), "[N]")
     check.equal(op, "N", a=a.shape[0], **{name: x.shape[0]})
-    need_data(op, a.values, x)
+    check.data(op, a=a.values, **{name: x})
     bad = ~torch.isfinite(x.detach())
     if bool(bad.any()):
         at = int(bad.nonzero()[0])

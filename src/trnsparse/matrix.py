@@ -22,7 +22,7 @@ from trnsci.arrays import from_numpy, to_numpy, untouched
 from trnsci.backends import on_host
 from trnsci.errors import ArgumentError, DtypeError
 from trnsim import notebook
-from trnsparse.indices import need_data, scattered
+from trnsparse.indices import scattered
 from trnsparse.picture import drawn, picture
 
 if TYPE_CHECKING:
@@ -235,7 +235,7 @@ class SparseMatrix(ABC):
         """Return the diagonal ``a[i, i + offset]``, zeros where nothing is stored."""
         coo = self.to_coo()
         length = max(0, min(self.shape[0] + min(offset, 0), self.shape[1] - max(offset, 0)))
-        need_data("diagonal", coo.row)
+        check.data("diagonal", a=coo.row)
         on = (coo.col - coo.row == offset).nonzero().flatten()
         return scattered(coo.values[on], torch.minimum(coo.row[on], coo.col[on]), length)
 

@@ -20,7 +20,7 @@ from trnsparse.arguments import applied, coefficient, dense, operation, same_kin
 from trnsparse.bsr import BSRMatrix
 from trnsparse.coo import COOMatrix
 from trnsparse.csr import CSCMatrix, CSRMatrix
-from trnsparse.indices import by_position, compress, find, need_data
+from trnsparse.indices import by_position, compress, find
 from trnsparse.matrix import SparseMatrix, SparseMatrixLike, is_sparse
 from trnsparse.spmm import spmm, spmv
 
@@ -189,7 +189,7 @@ def _like(a: SparseMatrix, result: SparseMatrix) -> SparseMatrix:
 def _same_place(op: str, a: SparseMatrix, b: SparseMatrix) -> None:
     """Refuse a matrix with data beside one without, which plans let pass."""
     if a.device != b.device:
-        need_data(op, a.values, b.values)
+        check.data(op, a=a.values, b=b.values)
 
 
 def _same_shape(op: str, a: SparseMatrix, b: SparseMatrix) -> None:
@@ -219,7 +219,7 @@ def norm(a: SparseMatrixLike, ord: float | str = "fro") -> Tensor:  # noqa: A002
     if ord in (1, float("inf")):
         return coo.abs().sum(axis=0 if ord == 1 else 1).max()
     if ord == 2:
-        need_data("norm", coo.values)
+        check.data("norm", a=coo.values)
         return _spectral(coo.to_csr())
     raise ArgumentError("norm", "ord", ord, "'fro', 'max', 1, 2 or inf")
 
@@ -260,7 +260,7 @@ def _scaled(a: SparseMatrixLike, d: Tensor, axis: int) -> SparseMatrix:
     shaped(op, d=(d, "[N]" if axis else "[M]"))
     check.equal(op, "MN"[axis], a=a.shape[axis], d=d.shape[0])
     if a.device != d.device:
-        need_data(op, a.values, d)
+        check.data(op, a=a.values, d=d)
     coo = a.to_coo()
     return _like(a, coo.with_values(coo.values * d[(coo.row, coo.col)[axis]]))
 

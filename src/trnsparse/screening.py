@@ -14,7 +14,6 @@ from trnsci.backends import on_host
 from trnsci.errors import ArgumentError, DtypeError
 from trnsparse.arguments import dense
 from trnsparse.coo import COOMatrix
-from trnsparse.indices import need_data
 
 
 @array_function
@@ -80,7 +79,7 @@ def screen_quartets(bounds: Tensor, threshold: float) -> Quartets:
     bounds = check_bounds("screen_quartets", bounds=bounds)[0]
     _square("screen_quartets", bounds)
     limit = as_threshold("screen_quartets", threshold)
-    need_data("screen_quartets", bounds)
+    check.data("screen_quartets", bounds=bounds)
     i, j = torch.tril_indices(*bounds.shape, device=bounds.device)
     value, order = torch.maximum(bounds, bounds.mT)[i, j].double().sort(descending=True)
     pairs = torch.stack([i[order], j[order]], 1)
@@ -129,7 +128,7 @@ def density_screen(bounds: Tensor, density: Tensor, threshold: float) -> COOMatr
     bounds = check_bounds("density_screen", bounds=bounds)[0]
     dense("density_screen", density=density)
     check.floating("density_screen", density=density)
-    need_data("density_screen", bounds, density)
+    check.data("density_screen", bounds=bounds, density=density)
     check.same_device("density_screen", bounds=bounds, density=density)
     _square("density_screen", bounds)
     check.equal("density_screen", "shape", bounds=tuple(bounds.shape), density=tuple(density.shape))
@@ -151,7 +150,7 @@ def check_bounds(op: str, **bounds: Any) -> list[Tensor]:
         if value.is_meta:
             # planning runs on shapes
             continue
-        need_data(op, value)
+        check.data(op, **{name: value})
         bad = ~(torch.isfinite(value) & (value >= 0))
         if bool(bad.any()):
             at = tuple(bad.nonzero()[0].tolist())

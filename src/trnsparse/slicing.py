@@ -8,11 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from trnsci import check
 from trnsci.errors import ArgumentError
 from trnsparse.bsr import BSRMatrix
 from trnsparse.coo import COOMatrix
 from trnsparse.csr import CSCMatrix, CSRMatrix
-from trnsparse.indices import compress, find, need_data
+from trnsparse.indices import compress, find
 from trnsparse.matrix import SparseMatrix
 
 WHOLE = slice(None)
@@ -26,7 +27,7 @@ def sliced(matrix: SparseMatrix, key: Any) -> Any:
     ``a[[0, 1]][:, [2, 3]]`` or ``a[numpy.ix_([0, 1], [2, 3])]`` a matrix.
     """
     if matrix.device.type == "meta":
-        need_data("getitem", matrix.values)
+        check.data("getitem", a=matrix.values)
     row_key, col_key = _keys(key)
     if isinstance(row_key, Integral) and isinstance(col_key, Integral):
         i, j = _index(matrix, int(row_key), 0), _index(matrix, int(col_key), 1)

@@ -17,7 +17,7 @@ from trnsci.host import refusal
 from trnsparse import host_loops, scipy_views
 from trnsparse.arguments import dense, operation, same_kind, sparse
 from trnsparse.csr import CSRMatrix
-from trnsparse.indices import expand, need_data
+from trnsparse.indices import expand
 from trnsparse.matrix import SparseMatrixLike
 from trnsparse.products import triangle
 from trnsparse.sddmm import sampled
@@ -60,7 +60,7 @@ def solve_triangular(
     check.equal("solve_triangular", "N", rows=a.shape[0], columns=a.shape[1], b=b.shape[0] if b.ndim else 1)
     if b.ndim not in (1, 2):
         raise ArgumentError("solve_triangular", "shape of b", tuple(b.shape), "[N] or [N, K]")
-    need_data("solve_triangular", a.values, b)
+    check.data("solve_triangular", a=a.values, b=b)
     kind = operation("solve_triangular", trans)
     rows = a.to_csr()
     if kind != "n":
@@ -250,7 +250,7 @@ def _ic0(a: CSRMatrix, values: Tensor) -> int:
 def _square(op: str, a: SparseMatrixLike) -> CSRMatrix:
     on_host(f"trnsparse.{op}")
     a = sparse(op, "a", a)
-    need_data(op, a.values)
+    check.data(op, a=a.values)
     check.equal(op, "N", rows=a.shape[0], columns=a.shape[1])
     check.floating(op, a=a.values)
     if torch.is_grad_enabled() and a.requires_grad:

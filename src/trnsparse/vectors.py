@@ -8,7 +8,7 @@ from torch import Tensor
 from trnsci import array_function, check
 from trnsci.backends import on_host
 from trnsparse.arguments import coefficient, dense, same_kind, shaped
-from trnsparse.indices import as_index, check_length, check_range, need_data
+from trnsparse.indices import as_index, check_length, check_range
 
 
 @array_function
@@ -65,5 +65,5 @@ def _positions(op: str, indices: Tensor, y: Tensor, x: Tensor | None = None) -> 
         shaped(op, x=(x, "[entries]"))
         check_length(op, x=x.shape[0], indices=positions.shape[0])
         if x.device != y.device:
-            need_data(op, x, y)
+            check.data(op, x=x, y=y)
     return positions

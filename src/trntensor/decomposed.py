@@ -97,7 +97,7 @@ def real_input(op: str, x: Any, minimum: int = 1) -> tuple[Tensor, int]:
     Returns it divided by a power of two, so that its squares are in range, and the exponent.
     """
     check.dense(op, x=x)
-    check.data(op, x=x)
+    check.data(op, wrapped=True, x=x)
     if not isinstance(x, Tensor) or not (x.dtype.is_floating_point or x.dtype.is_complex):
         got = x.dtype if isinstance(x, Tensor) else type(x)
         raise DtypeError(op, "dtype of x", got, "a floating-point tensor")

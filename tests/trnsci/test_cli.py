@@ -165,7 +165,7 @@ def test_bench_passes_its_options_on(capfd):
     assert "--rounds is 1; the spread needs at least 2" in capfd.readouterr().err
 
 
-@pytest.mark.parametrize(("program", "first"), [("trnsci.cli info", "Versions"), ("trnsim api", "nki.isa: ")])
+@pytest.mark.parametrize(("program", "first"), [("trnsci info", "Versions"), ("trnsim api", "nki.isa: ")])
 def test_the_reader_of_a_pipe_may_leave(program, first):
     command = f"{sys.executable} -m {program} | head -n 1"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
@@ -220,7 +220,7 @@ def test_a_table_whose_words_do_not_fit_is_listed(monkeypatch, capsys):
 
 # what each command is doing when the interrupt comes: importing, or at work
 COMMANDS = {
-    "trnsci": ["-m", "trnsci.cli", "info"],
+    "trnsci": ["-m", "trnsci", "info"],
     "trnsim": ["-m", "trnsim", "api"],
     "trnchem": ["-m", "trnchem", "water"],
     "benchmarks": ["-m", "benchmarks.run", "trnblas.gemm"],

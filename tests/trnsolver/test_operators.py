@@ -5,6 +5,7 @@ import pytest
 import scipy.sparse
 import scipy.sparse.linalg
 import torch
+from torch._subclasses import FakeTensorMode
 
 import trnsolver as ts
 import trnsparse
@@ -156,6 +157,7 @@ def test_steps_that_depend_on_data_say_so_where_there_is_none(name):
     for call in (
         lambda: ITERATIONS[name](getattr(ts, name), a.to("meta")),
         lambda: torch.func.vmap(lambda x: ITERATIONS[name](getattr(ts, name), x))(torch.stack([a, a])),
+        lambda: ITERATIONS[name](getattr(ts, name), FakeTensorMode().from_tensor(a)),
     ):
         with pytest.raises(UnsupportedError, match="depend on the data of"):
             call()

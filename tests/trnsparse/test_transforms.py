@@ -98,7 +98,7 @@ def test_vmap_is_a_loop_or_an_error(name):
     call, batch = CALLS[name]
     each = torch.stack([call(member) for member in batch]).double()
     if name in DATA:
-        with pytest.raises(TrnError, match=r"torch\.func does not show"):
+        with pytest.raises(TrnError, match=r"depend on the data of"):
             torch.func.vmap(call)(batch)
     else:
         # two orders of sums of at most 6 terms, of numbers whose products stay below the square of the largest
@@ -110,7 +110,7 @@ def test_vmap_is_a_loop_or_an_error(name):
 def test_without_data_there_is_a_shape_or_an_error(name):
     call, batch = CALLS[name]
     if name in DATA | MIXED:
-        with pytest.raises(TrnError, match="meta"):
+        with pytest.raises(TrnError, match=r"meta|depend on the data of"):
             call(batch[0].to("meta"))
     else:
         result = call(batch[0].to("meta"))
