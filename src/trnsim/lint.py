@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import ast
 import linecache
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import CodeType, FunctionType
-from typing import Any, overload
+from typing import Any
 
 from trnsim._lint.rules import RULES, Rule, Severity
 from trnsim._lint.sizes import Launch, launches
@@ -62,60 +62,37 @@ class Finding:
         return f"{head}{mark}\n    rewrite: {self.rewrite}.{basis}"
 
 
-class LintReport(Sequence[Finding]):
+class LintReport(tuple[Finding, ...]):
     """Findings in the order of the source, the kernel's own first; empty when there is nothing to say.
 
     Compares equal to any sequence of the same findings.
     """
 
-    __slots__ = ("_errors", "_findings")
-
-    def __init__(self, findings: Iterable[Finding] = ()) -> None:
-        self._findings = tuple(findings)
-        self._errors = tuple(f for f in self._findings if f.severity == "error")
+    __slots__ = ()
 
     @property
     def errors(self) -> tuple[Finding, ...]:
         """What the compiler refuses."""
-        return self._errors
+        return tuple(f for f in self if f.severity == "error")
 
     @property
     def warnings(self) -> tuple[Finding, ...]:
         """What the reference discourages or leaves open."""
-        return tuple(f for f in self._findings if f.severity == "warning")
-
-    def __len__(self) -> int:
-        return len(self._findings)
-
-    @overload
-    def __getitem__(self, index: int) -> Finding: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> tuple[Finding, ...]: ...
-
-    def __getitem__(self, index: int | slice) -> Finding | tuple[Finding, ...]:
-        return self._findings[index]
-
-    def __iter__(self) -> Iterator[Finding]:
-        return iter(self._findings)
+        return tuple(f for f in self if f.severity == "warning")
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and not isinstance(other, str) and self._findings == tuple(other)
+        return isinstance(other, Sequence) and not isinstance(other, str) and tuple(self) == tuple(other)
 
-    def __hash__(self) -> int:
-        return hash(self._findings)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (LintReport, (self._findings,))
+    __hash__ = tuple.__hash__
 
     def __str__(self) -> str:
-        if not self._findings:
+        if not self:
             return "no findings"
         count = f"{_count('error', self.errors)}, {_count('warning', self.warnings)}"
-        return "\n".join([*map(str, self._findings), count])
+        return "\n".join([*map(str, self), count])
 
     def __repr__(self) -> str:
-        return f"LintReport({list(self._findings)!r})"
+        return f"LintReport({list(self)!r})"
 
 
 def _count(word: str, of: Sequence[object]) -> str:

@@ -63,7 +63,7 @@ def _attributes_of_classes(function: FunctionType) -> frozenset[str]:
     return frozenset(names)
 
 
-class Base:
+class Base(ast.NodeVisitor):
     """Findings and names; the rules are in the classes that derive from it."""
 
     def __init__(self, unit: Unit, report: Callable[[str, ast.AST, str], None], *, entry: bool) -> None:
@@ -82,9 +82,6 @@ class Base:
         # bare names of outside functions, classes and constants, and where each is first used
         self.outside: dict[str, tuple[Any, ast.AST]] = {}
         self.defined = _attributes_of_classes(unit.function)
-
-    def visit(self, node: ast.AST) -> None:
-        raise NotImplementedError
 
     def visit_all(self, nodes: list[ast.stmt] | list[ast.expr]) -> None:
         for node in nodes:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import math
-from collections.abc import Callable
 from types import CodeType
-from typing import Any
 
 from trnsim._lint import names, words
 from trnsim._lint.base import Frame, Function, Kind, Role
@@ -40,14 +38,7 @@ class Checker(Device, Outside, FrontEnd, Values):
             self.report("async", node, "")
         self._function(node, self.unit.function.__code__, role)
 
-    def visit(self, node: ast.AST) -> None:
-        handler = _HANDLERS.get(type(node))
-        if handler is None:
-            self._children(node)
-        else:
-            handler(self, node)
-
-    def _children(self, node: ast.AST) -> None:
+    def generic_visit(self, node: ast.AST) -> None:
         for name in _FIELDS[type(node)]:
             value = getattr(node, name, None)
             if isinstance(value, list):
@@ -109,7 +100,7 @@ class Checker(Device, Outside, FrontEnd, Values):
                 self.report("decorator", decorator, f"`@{ast.unparse(decorator)}`")
             self.check_front_decorator(decorator, chain)
 
-    def on_function(self, node: ast.FunctionDef) -> None:
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
         frame = self.frames[-1]
         self.report("inner-function", node, f"`{node.name}`")
         self._check_signature(node)
@@ -120,13 +111,13 @@ class Checker(Device, Outside, FrontEnd, Values):
         code = inner_code(frame.code, node.name, self.unit.line(first))
         self._function(node, code, frame.roles.get(node.name))
 
-    def on_statement(self, node: ast.AST) -> None:
+    def visit_statement(self, node: ast.AST) -> None:
         """A statement whose mere presence is a finding."""
         self.report(_STATEMENTS[type(node).__name__], node, "")
         if not isinstance(node, (ast.ClassDef, ast.AsyncFunctionDef, ast.Import, ast.ImportFrom)):
-            self._children(node)
+            self.generic_visit(node)
 
-    def on_with(self, node: ast.With) -> None:
+    def visit_With(self, node: ast.With) -> None:
         item = node.items[0]
         call = item.context_expr
         allowed = (
@@ -137,37 +128,37 @@ class Checker(Device, Outside, FrontEnd, Values):
         )
         if not allowed:
             self.report("with", node, f"`with {ast.unparse(item)}`")
-            self._children(node)
+            self.generic_visit(node)
             return
         self.no_reorder += 1
         self.visit_all(node.body)
         self.no_reorder -= 1
 
-    def on_if(self, node: ast.If | ast.IfExp) -> None:
+    def visit_If(self, node: ast.If | ast.IfExp) -> None:
         self.check_condition(node.test)
         if isinstance(node, ast.IfExp):
             self.check_conditional(node)
         else:
             self.check_guarded(node.test)
-        self._children(node)
+        self.generic_visit(node)
 
-    def on_bool(self, node: ast.BoolOp) -> None:
+    def visit_BoolOp(self, node: ast.BoolOp) -> None:
         self.check_bool(node)
-        self._children(node)
+        self.generic_visit(node)
 
-    def on_assign(self, node: ast.Assign) -> None:
+    def visit_Assign(self, node: ast.Assign) -> None:
         self.check_assignment(node.targets)
         for target in node.targets:
             self._target(target)
         self.visit(node.value)
 
-    def on_annotated(self, node: ast.AnnAssign) -> None:
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
         # annotations are for readers; only the value is compiled
         self._target(node.target)
         if node.value is not None:
             self.visit(node.value)
 
-    def on_augmented(self, node: ast.AugAssign) -> None:
+    def visit_AugAssign(self, node: ast.AugAssign) -> None:
         self._target(node.target)
         if isinstance(node.op, ast.MatMult):
             self.report("matmul-operator", node, "`@=`")
@@ -193,14 +184,14 @@ class Checker(Device, Outside, FrontEnd, Values):
                 self.check_index(node)
                 self.visit(node.slice)
 
-    def on_subscript(self, node: ast.Subscript) -> None:
+    def visit_Subscript(self, node: ast.Subscript) -> None:
         self.check_index(node)
         self.check_front_subscript(node)
         if self.kind(node.value) == "dict":
             self.check_key(node.slice)
-        self._children(node)
+        self.generic_visit(node)
 
-    def on_compare(self, node: ast.Compare) -> None:
+    def visit_Compare(self, node: ast.Compare) -> None:
         operands: list[ast.expr] = [node.left, *node.comparators]
         for op, left, right in zip(node.ops, operands, operands[1:], strict=False):
             if isinstance(op, (ast.Is, ast.IsNot)):
@@ -210,9 +201,9 @@ class Checker(Device, Outside, FrontEnd, Values):
             if not isinstance(op, _ENUM_FREE) and (self.is_enum_member(left) or self.is_enum_member(right)):
                 self.report("enum-operator", node, f"`{ast.unparse(node)}`")
         self.check_comparison(node)
-        self._children(node)
+        self.generic_visit(node)
 
-    def on_binary(self, node: ast.BinOp) -> None:
+    def visit_BinOp(self, node: ast.BinOp) -> None:
         # a long sum leans to the left, and would be a deep recursion
         while True:
             if isinstance(node.op, ast.MatMult):
@@ -227,7 +218,7 @@ class Checker(Device, Outside, FrontEnd, Values):
             node = node.left
         self.visit(node.left)
 
-    def on_unary(self, node: ast.UnaryOp) -> None:
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> None:
         value = node.operand
         if isinstance(node.op, ast.USub) and isinstance(value, ast.Constant) and type(value.value) is int:
             self._check_integer(-value.value, node)
@@ -238,7 +229,7 @@ class Checker(Device, Outside, FrontEnd, Values):
             self.check_operands(value)
         self.visit(value)
 
-    def on_constant(self, node: ast.Constant) -> None:
+    def visit_Constant(self, node: ast.Constant) -> None:
         value = node.value
         if type(value) is int:
             self._check_integer(value, node)
@@ -255,29 +246,29 @@ class Checker(Device, Outside, FrontEnd, Values):
         elif value >= 2**31:
             self.report("integer-unsigned", node, f"`{value}`")
 
-    def on_dict(self, node: ast.Dict) -> None:
+    def visit_Dict(self, node: ast.Dict) -> None:
         for key, value in zip(node.keys, node.values, strict=True):
             if key is None:
                 self.report("star-unpack", value, f"`**{ast.unparse(value)}`")
             else:
                 self.check_key(key)
-        self._children(node)
+        self.generic_visit(node)
 
-    def on_starred(self, node: ast.Starred) -> None:
+    def visit_Starred(self, node: ast.Starred) -> None:
         self.report("star-unpack", node, f"`{ast.unparse(node)}`")
         self.visit(node.value)
 
-    def on_formatted(self, node: ast.FormattedValue) -> None:
+    def visit_FormattedValue(self, node: ast.FormattedValue) -> None:
         if node.format_spec is not None:
             self.report("format-spec", node.value, f"`{ast.unparse(node.format_spec)[2:-1]}`")
         self.visit(node.value)
 
-    def on_lambda(self, node: ast.Lambda) -> None:
+    def visit_Lambda(self, node: ast.Lambda) -> None:
         self.report("lambda", node, "")
         arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
         self._inner({a.arg for a in arguments}, [node.body])
 
-    def on_comprehension(self, node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp) -> None:
+    def visit_ListComp(self, node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp) -> None:
         rule = {"SetComp": "set", "GeneratorExp": "generator"}.get(type(node).__name__, "comprehension")
         self.report(rule, node, "")
         targets = {x.id for c in node.generators for x in ast.walk(c.target) if isinstance(x, ast.Name)}
@@ -303,7 +294,7 @@ class Checker(Device, Outside, FrontEnd, Values):
         self.frames.pop()
         self.names.leave()
 
-    def on_call(self, node: ast.Call) -> None:
+    def visit_Call(self, node: ast.Call) -> None:
         api = self.names.api(node.func)
         self.check_call(node, api)
         self.check_device_call(node, api)
@@ -314,7 +305,7 @@ class Checker(Device, Outside, FrontEnd, Values):
             self._follow_body(self.loop_function(node))
         if any(isinstance(node.func, ast.Name) and node.func.id == f.name for f in self.frames[1:]):
             self.report("recursion", node, f"`{ast.unparse(node.func)}`")
-        self._children(node)
+        self.generic_visit(node)
         for keyword in node.keywords:
             if keyword.arg is None and self.kind(keyword.value) == "dict":
                 self.report("dict-expansion", keyword.value, f"`**{ast.unparse(keyword.value)}`")
@@ -330,7 +321,7 @@ class Checker(Device, Outside, FrontEnd, Values):
         if function is not None:
             self.references.append((function, body, role))
 
-    def on_walrus(self, node: ast.NamedExpr) -> None:
+    def visit_NamedExpr(self, node: ast.NamedExpr) -> None:
         self.report("walrus", node, "")
         self.visit(node.value)
 
@@ -385,36 +376,7 @@ _FIELDS: dict[type[ast.AST], tuple[str, ...]] = {
     if isinstance(kind, type) and issubclass(kind, ast.AST)
 }
 
-_HANDLERS: dict[type[ast.AST], Callable[[Checker, Any], None]] = {
-    **{getattr(ast, name): Checker.on_statement for name in _STATEMENTS if hasattr(ast, name)},
-    ast.AnnAssign: Checker.on_annotated,
-    ast.Assign: Checker.on_assign,
-    ast.Attribute: Checker.on_attribute,
-    ast.AugAssign: Checker.on_augmented,
-    ast.BinOp: Checker.on_binary,
-    ast.BoolOp: Checker.on_bool,
-    ast.Break: Checker.on_jump,
-    ast.Call: Checker.on_call,
-    ast.Compare: Checker.on_compare,
-    ast.Constant: Checker.on_constant,
-    ast.Continue: Checker.on_jump,
-    ast.Dict: Checker.on_dict,
-    ast.DictComp: Checker.on_comprehension,
-    ast.For: Checker.on_for,
-    ast.FormattedValue: Checker.on_formatted,
-    ast.FunctionDef: Checker.on_function,
-    ast.GeneratorExp: Checker.on_comprehension,
-    ast.If: Checker.on_if,
-    ast.IfExp: Checker.on_if,
-    ast.Lambda: Checker.on_lambda,
-    ast.ListComp: Checker.on_comprehension,
-    ast.Name: Checker.on_name,
-    ast.NamedExpr: Checker.on_walrus,
-    ast.Return: Checker.on_return,
-    ast.SetComp: Checker.on_comprehension,
-    ast.Starred: Checker.on_starred,
-    ast.Subscript: Checker.on_subscript,
-    ast.UnaryOp: Checker.on_unary,
-    ast.While: Checker.on_while,
-    ast.With: Checker.on_with,
-}
+# nodes that are checked as others are
+_ALIKE = {"IfExp": "If", "Continue": "Break", **dict.fromkeys(("SetComp", "DictComp", "GeneratorExp"), "ListComp")}
+for _name in (*_STATEMENTS, *_ALIKE):
+    setattr(Checker, f"visit_{_name}", getattr(Checker, f"visit_{_ALIKE.get(_name, 'statement')}"))

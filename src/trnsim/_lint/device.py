@@ -92,7 +92,7 @@ class Device(FrontEnd):
         if negative or constant or self.is_register(step) or self.kind(step) == "tensor":
             self.report("dynamic-step", step, f"`{ast.unparse(step)}`")
 
-    def on_for(self, node: ast.For) -> None:
+    def visit_For(self, node: ast.For) -> None:
         """A loop over anything; ``nl.dynamic_range`` makes it run on the device."""
         dynamic = isinstance(node.iter, ast.Call) and self.names.api(node.iter.func) == "dynamic_range"
         self.check_for(node)
@@ -108,7 +108,7 @@ class Device(FrontEnd):
         self.induction = before
         self.visit_all(node.orelse)
 
-    def on_while(self, node: ast.While) -> None:
+    def visit_While(self, node: ast.While) -> None:
         """A while loop; a register as its condition makes it run on the device."""
         dynamic = self.is_register(node.test)
         if dynamic:
@@ -135,12 +135,12 @@ class Device(FrontEnd):
         self.visit_all(body)
         loops.pop()
 
-    def on_jump(self, node: ast.Break | ast.Continue) -> None:
+    def visit_Break(self, node: ast.Break | ast.Continue) -> None:
         loops = self.frames[-1].loops
         if loops and loops[-1]:
             self.report("dynamic-exit", node, f"`{type(node).__name__.lower()}`")
 
-    def on_return(self, node: ast.Return) -> None:
+    def visit_Return(self, node: ast.Return) -> None:
         frame = self.frames[-1]
         valued = node.value is not None and not _is_none(node.value)
         frame.returns_value |= valued

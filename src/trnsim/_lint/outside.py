@@ -24,7 +24,7 @@ _KEYED = frozenset({"get", "pop", "setdefault"})
 class Outside(FrontEnd, Values):
     """Calls and references."""
 
-    def on_name(self, node: ast.Name) -> None:
+    def visit_Name(self, node: ast.Name) -> None:
         if isinstance(node.ctx, ast.Load):
             obj, where = self.names.resolve(node)
             if where == "captured":
@@ -35,7 +35,7 @@ class Outside(FrontEnd, Values):
                 if not isinstance(obj, ModuleType):
                     self.outside.setdefault(node.id, (obj, node))
 
-    def on_attribute(self, node: ast.Attribute) -> None:
+    def visit_Attribute(self, node: ast.Attribute) -> None:
         self.attributes.add(node.attr)
         self.check_api_name(node)
         self.check_tensor_attribute(node)
