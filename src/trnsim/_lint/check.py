@@ -137,13 +137,15 @@ class Checker(Device, Outside, FrontEnd, Values):
     def visit_If(self, node: ast.If | ast.IfExp) -> None:
         self.check_condition(node.test)
         if isinstance(node, ast.IfExp):
-            self.check_conditional(node)
+            self.check_guarded(node.body)
+            self.check_guarded(node.orelse)
         else:
             self.check_guarded(node.test)
         self.generic_visit(node)
 
     def visit_BoolOp(self, node: ast.BoolOp) -> None:
-        self.check_bool(node)
+        for value in node.values[1:]:
+            self.check_guarded(value)
         self.generic_visit(node)
 
     def visit_Assign(self, node: ast.Assign) -> None:

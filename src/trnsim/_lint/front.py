@@ -76,14 +76,6 @@ class FrontEnd(Sizes):
         for child in ast.iter_child_nodes(node):
             self.check_guarded(child)
 
-    def check_bool(self, node: ast.BoolOp) -> None:
-        for value in node.values[1:]:
-            self.check_guarded(value)
-
-    def check_conditional(self, node: ast.IfExp) -> None:
-        self.check_guarded(node.body)
-        self.check_guarded(node.orelse)
-
     def check_front_call(self, node: ast.Call, api: str) -> None:
         callee = node.func
         if isinstance(callee, ast.Attribute):

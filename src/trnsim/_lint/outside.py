@@ -105,10 +105,8 @@ class Outside(FrontEnd, Values):
             self._check_builtin(callee)
         elif obj is not names.MISSING and isinstance(obj, type) and where != "builtin":
             self._check_construction(obj, node)
-        elif obj is not names.MISSING and not isinstance(obj, ModuleType) and names.path(callee) is not None:
+        elif self.names.module(callee) or (obj is not names.MISSING and not isinstance(obj, ModuleType)):
             self._check_library(obj, callee)
-        elif self.names.module(callee):
-            self._check_module(self.names.module(callee), callee)
 
     def _check_builtin(self, callee: ast.Name) -> None:
         if callee.id in ("set", "frozenset"):
@@ -126,19 +124,9 @@ class Outside(FrontEnd, Values):
 
     def _check_library(self, obj: Any, callee: ast.AST) -> None:
         inside = self.names.module(callee)
-        if inside and not names.user_function(obj):
-            self._check_module(inside, callee)
-        else:
-            self._report_library(names.library(obj), callee)
-
-    def _check_module(self, name: str, callee: ast.AST) -> None:
-        self._report_library(names.library_of(name), callee)
-
-    def _report_library(self, how: str, callee: ast.AST) -> None:
-        if how == "host":
-            self.report("host-call", callee, f"`{ast.unparse(callee)}()`")
-        elif how == "doubtful":
-            self.report("library-call", callee, f"`{ast.unparse(callee)}()`")
+        how = names.library_of(inside) if inside and not names.user_function(obj) else names.library(obj)
+        if how in ("host", "doubtful"):
+            self.report("host-call" if how == "host" else "library-call", callee, f"`{ast.unparse(callee)}()`")
 
     def _check_method(self, node: ast.Call, callee: ast.Attribute) -> None:
         value = callee.value
