@@ -5,6 +5,7 @@ Each comment names the source of a figure as `trnsim.targets` abbreviates them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from trnsim.memory import PSUM, SBUF
@@ -98,17 +99,15 @@ def _strided(call: Call, target: Target) -> float:
     return 2.0 if any(o.n > 1 and o.step > limit for o in (*call.reads, *call.writes)) else 1.0
 
 
-def _vector(
-    call: Call, target: Target, cycles: float, *, n: int | None = None, basis: str = "measured", extra: float = 0.0
-) -> Cost:
+def _vector(call: Call, target: Target, cycles: float, basis: str = "measured") -> Cost:
     """``cycles`` per element on the engine the call runs on."""
     if call.engine == "gpsimd":
-        return _gpsimd(call, target, max(cycles, 1.0), n=n)
+        return _gpsimd(call, target, max(cycles, 1.0))
     if call.engine == "scalar":
-        return _scalar_copy(call, target, n=n)
+        return _scalar_copy(call, target)
     time = target.timing
-    stream = (call.n if n is None else n) * max(cycles, cycles * _strided(call, target)) / target.clock_ghz["vector"]
-    extra += time.vector_pointer * min(1, call.pointers())
+    stream = call.n * cycles * _strided(call, target) / target.clock_ghz["vector"]
+    extra = time.vector_pointer * min(1, call.pointers())
     return Cost("vector", time.vector_issue + stream + extra, time.vector_done + stream + extra, basis)
 
 
@@ -174,19 +173,13 @@ def _two_inputs(call: Call, target: Target) -> float:
     return 1.0 if half else 2.0  # F
 
 
-@formula("tensor_tensor", "scalar_tensor_tensor")
-def _tensor_tensor(call: Call, target: Target) -> Cost:
-    return _vector(call, target, _two_inputs(call, target))
+def _predicated(call: Call, target: Target) -> float:
+    return 1.066 if target.timing.vector_modes else _two_inputs(call, target)
 
 
-@formula("tensor_copy_predicated")
-def _copy_predicated(call: Call, target: Target) -> Cost:
-    return _vector(call, target, 1.066 if target.timing.vector_modes else _two_inputs(call, target))
-
-
-@formula("select_reduce")
-def _select_reduce(call: Call, target: Target) -> Cost:
-    return _reduced(call, _vector(call, target, _two_inputs(call, target), basis="assumed"), target)
+def _reciprocal(call: Call, target: Target) -> float:
+    # Q: 6 on trn2; C: a trn1 profile leaves at most 2.5 of the documented 8
+    return 6.0 if target.generation > 2 else 1.5
 
 
 def _reduced(call: Call, cost: Cost, target: Target) -> Cost:
@@ -197,15 +190,21 @@ def _reduced(call: Call, cost: Cost, target: Target) -> Cost:
     return cost._replace(busy=cost.busy + read, done=cost.done + read)
 
 
-def _per_element(cycles: float, basis: str, *names: str, reduces: bool = False) -> None:
+def _per_element(
+    cycles: float | Callable[[Call, Target], float], basis: str, *names: str, reduces: bool = False
+) -> None:
     """Register Vector Engine instructions of ``cycles`` per element, some of which may read an accumulator back."""
 
     @formula(*names)
     def cost(call: Call, target: Target) -> Cost:
-        cost = _vector(call, target, cycles, basis=basis)
+        cost = _vector(call, target, cycles(call, target) if callable(cycles) else cycles, basis)
         return _reduced(call, cost, target) if reduces else cost
 
 
+_per_element(_two_inputs, "measured", "tensor_tensor", "scalar_tensor_tensor")
+_per_element(_two_inputs, "assumed", "select_reduce", reduces=True)
+_per_element(_predicated, "measured", "tensor_copy_predicated")
+_per_element(_reciprocal, "measured", "reciprocal")
 _per_element(1.0, "measured", "tensor_reduce")
 _per_element(2.0, "measured", "tensor_tensor_scan", "tensor_scalar_cumulative")
 _per_element(13 / 3, "documented", "bn_aggr")
@@ -215,12 +214,6 @@ _per_element(1.0, "documented", "tensor_scalar_reduce", "range_select", reduces=
 _per_element(0.25, "documented", "rand2", "quantize_mx")
 _per_element(0.25, "documented", "exponential", reduces=True)
 _per_element(1.0, "assumed", "rng", "set_rng_seed", "rand_set_state", "rand_get_state")
-
-
-@formula("reciprocal")
-def _reciprocal(call: Call, target: Target) -> Cost:
-    # Q: 6 on trn2; C: a trn1 profile leaves at most 2.5 of the documented 8
-    return _vector(call, target, 6.0 if target.generation > 2 else 1.5)
 
 
 # P: these do not force a table load; the others group as trn2 profiles show them, and alone where none do
@@ -241,9 +234,9 @@ def _scalar_rate(call: Call, target: Target) -> float:
     return target.clock_ghz["scalar"] * (2.0 if wide else 1.0) / _strided(call, target)
 
 
-def _scalar_copy(call: Call, target: Target, *, n: int | None = None) -> Cost:
+def _scalar_copy(call: Call, target: Target) -> Cost:
     time = target.timing
-    stream = (call.n if n is None else n) / _scalar_rate(call, target)
+    stream = call.n / _scalar_rate(call, target)
     far = time.scalar_far if all(o.buffer == SBUF for o in call.reads) else 0.0
     return Cost("scalar", time.scalar_issue + stream, time.scalar_done + far + stream)
 
