@@ -1,4 +1,4 @@
-"""What the suite keeps between calls, plans and their tables, within one limit of bytes."""
+"""What the suite keeps between calls, plans and their tables, within one limit of bytes; kernels, within a count."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import fields, is_dataclass
 from typing import Any, TypeVar
 
-from trnsci import config
+from trnsci.config import KERNEL_CACHE_COUNT, PLAN_CACHE_BYTES, PLAN_CACHE_COUNT, Setting
 
 K = TypeVar("K")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -34,7 +34,9 @@ def held_bytes(value: Any) -> int:
 class PlanCache:
     """Least-recently-used plans and their tables, bounded by count and by bytes; safe to share between threads."""
 
-    def __init__(self, max_count: int | None = None, max_bytes: int | None = None) -> None:
+    def __init__(
+        self, max_count: int | Setting[int] = PLAN_CACHE_COUNT, max_bytes: int | Setting[int] = PLAN_CACHE_BYTES
+    ) -> None:
         self._limits = (max_count, max_bytes)
         self._kept: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
         self._bytes = 0
@@ -58,9 +60,7 @@ class PlanCache:
         return built
 
     def _trim(self) -> None:
-        count, size = self._limits
-        max_count = config.PLAN_CACHE_COUNT.get() if count is None else count
-        max_bytes = config.PLAN_CACHE_BYTES.get() if size is None else size
+        max_count, max_bytes = (limit if isinstance(limit, int) else limit.get() for limit in self._limits)
         while self._kept and (len(self._kept) > max_count or self._bytes > max_bytes):
             _, (_, nbytes) = self._kept.popitem(last=False)
             self._bytes -= nbytes
@@ -83,6 +83,8 @@ class PlanCache:
 
 
 CACHE = PlanCache()
+# prepared kernels, by kernel, shapes, dtypes and static arguments
+KERNELS = PlanCache(KERNEL_CACHE_COUNT, sys.maxsize)
 
 
 def _uncompiled(function: F) -> F:

@@ -66,23 +66,16 @@ def drop_in(*, random: bool = False) -> Iterator[Substitutions]:
         ...     y = model(x)
         >>> print(seen)
     """
-    _register()
-    if random:
-        _register_random()
     if neuron.device() is not None:
         _register_planes()
     seen = Substitutions(random=random)
-    token = _active.set(seen)
-    try:
-        with observed(_take), torch._C._IncludeDispatchKeyGuard(_key()):
-            yield seen
-    finally:
-        _active.reset(token)
+    with observed(_take), tracing(seen):
+        yield seen
 
 
 @contextmanager
 def tracing(seen: Substitutions) -> Iterator[None]:
-    """Let operators with an analog enter a tracer's graph as ours."""
+    """Let torch's operators with an analog be ours, also in the graph of a tracer."""
     _register()
     if seen.random:
         _register_random()

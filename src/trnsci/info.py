@@ -10,7 +10,7 @@ from typing import Any
 
 import trnsci
 from trnsci import backends, config, loops, neuron
-from trnsci.caches import CACHE
+from trnsci.caches import CACHE, KERNELS
 from trnsci.console import Table
 from trnsci.errors import ArgumentError
 from trnsci.plans import plans, quantity
@@ -189,7 +189,7 @@ def _caches() -> dict[str, str]:
     size = sum(path.stat().st_size for path in kept)
     return {
         "plans": f"{len(plans())} plans, {quantity(CACHE.nbytes, 'B')} in this process",
-        "kernels": f"{len(neuron.KERNELS)} prepared in this process",
+        "kernels": f"{len(KERNELS.list())} prepared in this process",
         str(folder): f"{len(kept)} files, {quantity(size, 'B')}" if kept else "empty",
     }
 

@@ -16,9 +16,9 @@ from torch import Tensor
 
 import trnsim
 from trnsci import config, neuron, programs
+from trnsci.caches import KERNELS
 from trnsci.config import TargetName
 from trnsci.errors import BackendUnavailable, UnsupportedError
-from trnsci.neuron import KERNELS
 from trnsci.programs import MATMULS
 from trnsci.specs import ResidentTensor, freeze, is_resident, map_tensors, tensors_in
 from trnsim.threads import one_torch_thread, side_by_side

@@ -10,10 +10,8 @@ from __future__ import annotations
 
 import importlib
 import sys
-import threading
 import time
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
@@ -287,41 +285,5 @@ def from_device(tensor: Tensor) -> Tensor:
 to_xla = to_device
 from_xla = from_device
 
-
-class KernelCache:
-    """Prepared kernels by kernel, shapes, dtypes and static arguments, least recently used first out."""
-
-    def __init__(self) -> None:
-        self._kernels: OrderedDict[Hashable, Callable[..., Any]] = OrderedDict()
-        self._lock = threading.Lock()
-        self.hits = 0
-        self.misses = 0
-
-    def get(self, key: Hashable, prepare: Callable[[], Callable[..., Any]]) -> Callable[..., Any]:
-        """Return the kernel kept under ``key``, or prepare and keep it."""
-        with self._lock:
-            if key in self._kernels:
-                self.hits += 1
-                self._kernels.move_to_end(key)
-                return self._kernels[key]
-            self.misses += 1
-        kernel = prepare()
-        with self._lock:
-            self._kernels[key] = kernel
-            while len(self._kernels) > config.KERNEL_CACHE_COUNT.get():
-                self._kernels.popitem(last=False)
-        return kernel
-
-    def __len__(self) -> int:
-        return len(self._kernels)
-
-    def clear(self) -> None:
-        """Forget every kernel and the counts."""
-        with self._lock:
-            self._kernels.clear()
-            self.hits = self.misses = 0
-
-
-KERNELS = KernelCache()
 
 use_single_cores()
