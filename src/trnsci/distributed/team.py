@@ -212,10 +212,7 @@ class LiveTeam(Team):
     def _all_gather(self, axis: int, tensor: Tensor, shapes: Sequence[Sequence[int]], width: int) -> list[Tensor]:
         ranks = self.size(axis)
         received = torch.empty(ranks * width, dtype=torch.uint8, device=self.device)
-        sent = _padded(tensor, width)
-        number = self._next()
-        work = _gather_into(received, sent, group=self._group(axis), async_op=True)
-        self._finish(work, "all_gather", (ranks - 1) * width, number)
+        self._start("all_gather", axis, (ranks - 1) * width, _gather_into, received, _padded(tensor, width))()
         rows = received.view(ranks, width)
         return [_unpadded(row, shape, tensor.dtype) for row, shape in zip(rows, shapes, strict=True)]
 
@@ -225,16 +222,15 @@ class LiveTeam(Team):
         sent = torch.cat([as_bytes(piece) for piece in pieces])
         received = torch.empty(sum(sizes), dtype=torch.uint8, device=self.device)
         leaving = [piece.nbytes for piece in pieces]
-        number = self._next()
-        work = dist.all_to_all_single(received, sent, list(sizes), leaving, group=self._group(axis), async_op=True)
         dtype = pieces[0].dtype
 
-        def wait() -> list[Tensor]:
-            self._finish(work, "all_to_all", sum(sizes) - sizes[self.here(axis)], number)
+        def taken() -> list[Tensor]:
             rows = received.split(list(sizes))
             return [_unpadded(row, shape, dtype) for row, shape in zip(rows, shapes, strict=True)]
 
-        return Wait(wait, work.is_completed)
+        nbytes = sum(sizes) - sizes[self.here(axis)]
+        exchange = (dist.all_to_all_single, received, sent, list(sizes), leaving)
+        return self._start("all_to_all", axis, nbytes, *exchange, take=taken)
 
     def _broadcast(
         self, axis: int, tensor: Tensor | None, shape: Sequence[int], dtype: torch.dtype, source: int
@@ -244,31 +240,17 @@ class LiveTeam(Team):
             buffer = tensor.contiguous()
         else:
             buffer = torch.empty(tuple(shape), dtype=dtype, device=self.device)
-        group = self._group(axis)
-        root = dist.get_global_rank(group, source)
-        number = self._next()
-        work = dist.broadcast(as_bytes(buffer), root, group=group, async_op=True)
+        root = dist.get_global_rank(self._group(axis), source)
         received = 0 if self.here(axis) == source else buffer.nbytes
-
-        def wait() -> Tensor:
-            self._finish(work, "broadcast", received, number)
-            return buffer
-
-        return Wait(wait, work.is_completed)
+        return self._start("broadcast", axis, received, dist.broadcast, as_bytes(buffer), root, take=lambda: buffer)
 
     def _shift(self, axis: int, tensor: Tensor, shape: Sequence[int], received: int) -> Wait:
         ranks, here = self.size(axis), self.here(axis)
         leaving, coming = [0] * ranks, [0] * ranks
         leaving[(here - 1) % ranks], coming[(here + 1) % ranks] = tensor.nbytes, received
         buffer = torch.empty(received, dtype=torch.uint8, device=self.device)
-        number = self._next()
-        work = dist.all_to_all_single(buffer, as_bytes(tensor), coming, leaving, group=self._group(axis), async_op=True)
-
-        def wait() -> Tensor:
-            self._finish(work, "shift", received, number)
-            return _unpadded(buffer, shape, tensor.dtype)
-
-        return Wait(wait, work.is_completed)
+        exchange = (dist.all_to_all_single, buffer, as_bytes(tensor), coming, leaving)
+        return self._start("shift", axis, received, *exchange, take=lambda: _unpadded(buffer, shape, tensor.dtype))
 
     def end(self) -> None:
         """Wait until every rank has reached the end of the call, so that none leaves one that another failed in."""
@@ -276,14 +258,28 @@ class LiveTeam(Team):
             if self.size(axis) > 1:
                 said = torch.ones(1, dtype=torch.uint8, device=self.device)
                 heard = torch.empty(self.size(axis), dtype=torch.uint8, device=self.device)
-                number = self._next()
-                work = _gather_into(heard, said, group=self._group(axis), async_op=True)
-                self._finish(work, "the end", None, number)
+                self._start("the end", axis, None, _gather_into, heard, said)()
 
-    def _next(self) -> int:
-        """Return the number of an exchange in its call, which every rank counts alike."""
+    def _start(
+        self,
+        kind: str,
+        axis: int,
+        nbytes: int | None,
+        collective: Callable[..., Any],
+        *args: Any,
+        take: Callable[[], Any] = lambda: None,
+    ) -> Wait:
+        """Start an exchange of torch's along an axis, which receives ``nbytes``; ``take`` returns what has come."""
+        # every rank counts the exchanges of a call alike
         self.world.started += 1
-        return self.world.started
+        number = self.world.started
+        work = collective(*args, group=self._group(axis), async_op=True)
+
+        def wait() -> Any:
+            self._finish(work, kind, nbytes, number)
+            return take()
+
+        return Wait(wait, work.is_completed)
 
     def _finish(self, work: Any, kind: str, nbytes: int | None, number: int) -> None:
         """Wait for an exchange, watching the clock and what other ranks say."""
