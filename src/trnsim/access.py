@@ -7,14 +7,7 @@ from typing import Any
 import numpy as np
 
 from trnsim.calls import no_tensor
-from trnsim.errors import (
-    HardwareLimit,
-    OutOfBounds,
-    WrongArgument,
-    WrongBuffer,
-    WrongEngine,
-    WrongShape,
-)
+from trnsim.errors import HardwareLimit, OutOfBounds, WrongArgument, WrongBuffer, WrongShape, lacking
 from trnsim.language.dtypes import ExtraDtype, cast, float32
 from trnsim.language.layout import runs_of
 from trnsim.language.tensor import NkiTensor
@@ -270,13 +263,8 @@ class Access(Unwritten):
         dynamic = t.dynamic
         assert dynamic is not None
         if self.target.generation < 4:
-            raise WrongEngine(
-                f"{role} uses .indirect(), which {self.target.name} lacks",
-                rule="generation",
-                got=self.target.name,
-                limit="trn3",
-                hint="gather with dma_copy and vector_offset, or with nc_n_gather",
-            )
+            hint = "gather with dma_copy and vector_offset, or with nc_n_gather"
+            raise lacking(f"{role} uses .indirect()", self.target, 4, hint)
         index = self.read(dynamic.index, f"{role}'s index", (SBUF,), compute=False, exact=True)
         group = 32 if self.instr in ("nc_matmul", "nc_matmul_mx") else 16
         flat = index.reshape(index.shape[0], -1)

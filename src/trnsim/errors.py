@@ -141,6 +141,13 @@ class WrongEngine(HardwareLimit):
     """The engine or the hardware generation lacks this operation."""
 
 
+def lacking(what: str, target: Any, since: int, hint: str = "") -> WrongEngine:
+    """Return the error for ``what`` a generation older than ``since`` lacks (3 is trn2, 4 trn3)."""
+    first = {3: "trn2", 4: "trn3"}[since]
+    text = f"{what}, which {target.name} lacks; it exists from {first} on"
+    return WrongEngine(text, rule="generation", got=target.name, limit=first, hint=hint)
+
+
 class WrongArgument(HardwareLimit, ValueError):
     """An option has a value this instruction does not know."""
 

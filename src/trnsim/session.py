@@ -17,7 +17,7 @@ from typing import Any
 from trnsim.access import Access, Nothing
 from trnsim.allocation import Allocation
 from trnsim.calls import mismatched, public_signature, wrong_call
-from trnsim.errors import KernelError, WrongArgument, WrongEngine
+from trnsim.errors import KernelError, WrongArgument, lacking
 from trnsim.language.tensor import NkiTensor
 from trnsim.memory import HBM, MATMUL, PSUM, SBUF, SHARED_HBM, UNWRITTEN, WRITTEN, Arena, Lifetimes, Scope
 from trnsim.poison import Garbage, Origin, Poisoned, replay
@@ -176,7 +176,7 @@ def instruction(fn: Callable[..., Any] | None = None, *, since: int = 2, hint: s
         session.clock += 1
         try:
             if session.target.generation < since and session.checks:
-                raise _too_old(name, since, hint, session.target)
+                raise lacking(name, session.target, since, hint)
             if session.named is not None and "name" in kwargs:
                 session.named.name = kwargs["name"]
             try:
@@ -212,17 +212,6 @@ def _nothing(session: Session, name: str, args: tuple[Any, ...], kwargs: dict[st
         warn(f"{name} writes a view of {dst.name} of shape {dst.shape}: nothing happens", EmptyView)
         return NkiInstruction(None, session.clock, None)
     raise next(t.dynamic.index for t in tensors if t.dynamic is not None and t.dynamic.kind == "late")
-
-
-def _too_old(name: str, since: int, hint: str, target: Target) -> WrongEngine:
-    first = {3: "trn2", 4: "trn3"}[since]
-    return WrongEngine(
-        f"{target.name} has no {name}; it exists from {first} on",
-        rule="generation",
-        got=target.name,
-        limit=first,
-        hint=hint,
-    )
 
 
 __all__ = [

@@ -942,7 +942,7 @@ FLIPS = [
     (transposing((4, 6), (4, 6)), {}, WrongShape, "transpose-shape", "transposes to (6, 4)"),
     (transposing((4, 1, 1, 6), (6, 1, 4)), {}, WrongShape, "transpose-shape", "rank included"),
     (transposing((4, 6), (6, 4), kept=BF16), {}, WrongDtype, "transpose-dtype", "keeps the dtype"),
-    (transposing((4, 6), (6, 4), kind=U8), {}, WrongDtype, "transpose-dtype", "words of 2 or 4"),
+    (transposing((4, 6), (6, 4), kind=U8), {}, WrongDtype, "transpose-dtype", "2 or 4-byte words"),
     (transposing((4, 6), (6, 4), where=hbm), {}, WrongBuffer, "buffer", "must be in SBUF"),
     (transposing((4, 6), (6, 4), where=psum), {}, WrongBuffer, "buffer", "is in psum"),
     (transposing((4, 6), (6, 4), dge_mode="swdge"), {}, WrongArgument, "dge-transpose", "swdge with a static src"),

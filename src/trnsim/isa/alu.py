@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from trnsim.errors import WrongArgument, WrongDtype, WrongEngine
+from trnsim.errors import WrongArgument, WrongDtype, lacking
 from trnsim.isa.words import bits, resize, shift_ok
 from trnsim.language.dtypes import INTEGERS, PACKED, DType, int32, to_f32, uint32
 
@@ -265,16 +265,12 @@ def arithmetic(alu: Alu, role: str) -> Alu:
 def generation(alu: Alu, target: Any, role: str) -> Alu:
     """Refuse an operator the target is too old for."""
     if target.generation < alu.since:
-        raise WrongEngine(
-            f"{role} is {alu!r}, which {target.name} lacks",
-            rule="generation",
-            got=target.name,
-            limit={3: "trn2", 4: "trn3"}[alu.since],
-            hint={
-                "square": "multiply the tile by itself with tensor_tensor, or use activation(op=nl.square)",
-                "relu": "use nl.maximum with 0.0, or activation(op=nl.relu)",
-            }.get(alu.name, "compare absolute values (nl.abs) and select"),
-        )
+        hints = {
+            "square": "multiply the tile by itself with tensor_tensor, or use activation(op=nl.square)",
+            "relu": "use nl.maximum with 0.0, or activation(op=nl.relu)",
+        }
+        hint = hints.get(alu.name, "compare absolute values (nl.abs) and select")
+        raise lacking(f"{role} is {alu!r}", target, alu.since, hint)
     return alu
 
 

@@ -11,9 +11,8 @@ from trnsim.errors import NotModelled, OutOfBounds, WrongArgument, WrongEngine, 
 from trnsim.isa.enums import dge_mode as dge
 from trnsim.isa.enums import engine as eng
 from trnsim.isa.enums import oob_mode as oob
-from trnsim.isa.operands import needs
+from trnsim.isa.operands import needs, written_once
 from trnsim.language.dtypes import cast, float32, tfloat32
-from trnsim.language.layout import overlaps_itself
 from trnsim.language.tensor import NkiTensor
 from trnsim.session import HBM, SBUF, SHARED_HBM, UNWRITTEN, WRITTEN, NkiInstruction, Session
 
@@ -132,13 +131,15 @@ def legacy_order(*options: Any) -> dict[str, Any] | None:
 
 def check_written_once(dst: NkiTensor) -> None:
     """Refuse a static destination with repeated addresses."""
-    if not gathers(dst) and overlaps_itself(dst.shape, dst.strides):
-        raise NotModelled(
-            f"dst ({dst.name}) names some addresses twice (shape {dst.shape}, strides {dst.strides})",
-            rule="dst-overlap",
-            got=dst.strides,
-            hint="DMA engines write in no documented order: write each element once",
-        )
+    if not gathers(dst):
+        written_once(dst, "DMA engines write in no documented order: write each element once")
+
+
+def check_skip(bounds: oob, holds: bool, what: str) -> None:
+    """Refuse to skip what is out of bounds where nothing can be: ``what`` says so unless ``holds``."""
+    if bounds is oob.skip and not holds:
+        hint = "nothing can be out of bounds at run time: leave oob_mode out"
+        raise WrongArgument(f"oob_mode skip {what}", rule="oob-mode", got="skip", limit="error", hint=hint)
 
 
 def settled(s: Session, t: NkiTensor, role: str, mode: oob) -> NkiTensor | None:

@@ -263,14 +263,7 @@ def _check_compute(s: Session, dst: NkiTensor, srcs: Any, bounds: oob, indirect:
             )
         descriptors.check_index(t, role)
     descriptors.check_written_once(dst)
-    if bounds is oob.skip and not indirect:
-        raise WrongArgument(
-            "oob_mode skip without a vector_offset",
-            rule="oob-mode",
-            got="skip",
-            limit="error",
-            hint="nothing can be out of bounds at run time: leave oob_mode out",
-        )
+    descriptors.check_skip(bounds, indirect, "without a vector_offset")
     descriptors.check_mode(s, dge.swdge if indirect else dge.none, (dst, *srcs))
     if indirect:
         _check_update(s, dst, srcs, unique_indices)

@@ -124,14 +124,7 @@ def _order(src: NkiTensor, axes: Any) -> tuple[int, ...]:
 def _check(s: Session, dst: NkiTensor, src: NkiTensor, order: tuple[int, ...], mode: dge, bounds: oob) -> None:
     why = ": a transpose keeps the dtype"
     one_dtype(dst, "dst", src, "src", rule="transpose-dtype", why=why, hint="convert before or after")
-    if src.itemsize not in (2, 4):
-        raise WrongDtype(
-            f"src ({src.name}) is {src.dtype} of {src.itemsize} byte, and the DMA engines transpose words of 2 or 4",
-            rule="transpose-dtype",
-            got=src.itemsize,
-            limit=(2, 4),
-            hint="use nc_transpose, or convert to a 16-bit dtype",
-        )
+    _check_words(src, (2, 4), "transpose-dtype", "the DMA engines transpose", "use nc_transpose")
     wanted = tuple(src.shape[d] for d in order)
     if dst.shape != wanted:
         raise WrongShape(
@@ -142,14 +135,7 @@ def _check(s: Session, dst: NkiTensor, src: NkiTensor, order: tuple[int, ...], m
             hint="give dst that shape, rank included",
         )
     descriptors.check_written_once(dst)
-    if bounds is oob.skip and src.dynamic is None:
-        raise WrongArgument(
-            "oob_mode skip with a static src",
-            rule="oob-mode",
-            got="skip",
-            limit="error",
-            hint="nothing can be out of bounds at run time: leave oob_mode out",
-        )
+    descriptors.check_skip(bounds, src.dynamic is not None, "with a static src")
     if gathers(src):
         _check_gather(s, src)
     elif mode is dge.swdge and src.dynamic is None:
@@ -164,15 +150,14 @@ def _check(s: Session, dst: NkiTensor, src: NkiTensor, order: tuple[int, ...], m
         _check_hardware(src)
 
 
+def _check_words(src: NkiTensor, sizes: tuple[int, ...], rule: str, who: str, instead: str) -> None:
+    if src.itemsize not in sizes:
+        text = f"src ({src.name}) is {src.dtype}, and {who} {' or '.join(map(str, sizes))}-byte words"
+        raise WrongDtype(text, rule=rule, got=src.itemsize, limit=sizes, hint=f"use a 16-bit dtype, or {instead}")
+
+
 def _check_hardware(src: NkiTensor) -> None:
-    if src.itemsize != 2:
-        raise WrongDtype(
-            f"src ({src.name}) is {src.dtype}, and hardware descriptors transpose 2-byte words",
-            rule="hwdge-transpose",
-            got=src.itemsize,
-            limit=2,
-            hint="use a 16-bit dtype, or dge_mode.unknown",
-        )
+    _check_words(src, (2,), "hwdge-transpose", "hardware descriptors transpose", "use dge_mode.unknown")
     rows = (16,) if src.ndim == 2 else (1, 2, 4, 8, 16)
     if src.shape[0] not in rows:
         raise HardwareLimit(
@@ -212,14 +197,7 @@ def _check_gather(s: Session, src: NkiTensor) -> None:
             limit=("hbm", "trn2"),
             hint="gather with dma_copy, then transpose",
         )
-    if src.itemsize != 2:
-        raise WrongDtype(
-            f"src ({src.name}) is {src.dtype}, and gathered rows of 2-byte words transpose",
-            rule="gather-transpose",
-            got=src.itemsize,
-            limit=2,
-            hint="use a 16-bit dtype, or gather with dma_copy and transpose with nc_transpose",
-        )
+    _check_words(src, (2,), "gather-transpose", "gathered rows are of", "gather with dma_copy, then use nc_transpose")
     hint = "make the row indices uint32"
     has_dtype(index, "the index", frozenset({uint32}), rule="gather-transpose", hint=hint)
     held = index.shape[0] * index.shape[1]

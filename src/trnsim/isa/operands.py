@@ -7,11 +7,21 @@ from typing import Any
 
 import numpy as np
 
-from trnsim.errors import HardwareLimit, WrongArgument, WrongBuffer, WrongDtype, WrongEngine, WrongShape
+from trnsim.errors import (
+    HardwareLimit,
+    NotModelled,
+    WrongArgument,
+    WrongBuffer,
+    WrongDtype,
+    WrongEngine,
+    WrongShape,
+    lacking,
+)
 from trnsim.isa.alu import packed
 from trnsim.isa.enums import engine as eng
 from trnsim.isa.enums import member
 from trnsim.language.dtypes import PACKED, float32, same_dtype, to_f32
+from trnsim.language.layout import overlaps_itself
 from trnsim.language.objects import MemoryRegion
 from trnsim.language.tensor import NkiTensor
 from trnsim.session import PSUM, SBUF, Session
@@ -45,14 +55,7 @@ def not_run(engine: str, what: str, allowed: tuple[str, ...], hint: str) -> Wron
 def needs(s: Session, generation: int, what: str, hint: str = "") -> None:
     """Refuse an instruction the target is too old for."""
     if s.target.generation < generation and s.checks:
-        first = {3: "trn2", 4: "trn3"}[generation]
-        raise WrongEngine(
-            f"{what}, which {s.target.name} lacks",
-            rule="generation",
-            got=s.target.name,
-            limit=first,
-            hint=hint,
-        )
+        raise lacking(what, s.target, generation, hint)
 
 
 def no_psum(engine: str, *tensors: Named) -> None:
@@ -207,14 +210,8 @@ def one_dtype(
 
 def only_f32(t: NkiTensor, role: str) -> None:
     """Check that a per-partition operand is float32."""
-    if t.dtype != float32:
-        raise WrongDtype(
-            f"{role} ({t.name}) is {t.dtype}, and a per-partition operand must be float32",
-            rule="operand-dtype",
-            got=str(t.dtype),
-            limit="float32",
-            hint="convert it first: tensor_copy into a float32 tile",
-        )
+    why, hint = ", and a per-partition operand must be float32", "convert it first: tensor_copy into a float32 tile"
+    has_dtype(t, role, frozenset({float32}), why=why, hint=hint)
 
 
 def unpacked(*tensors: Named) -> None:
@@ -336,6 +333,13 @@ def same_start(a: NkiTensor, a_role: str, b: NkiTensor, b_role: str) -> None:
             limit=b.partition_start,
             hint="allocate both at the same first partition",
         )
+
+
+def written_once(dst: NkiTensor, hint: str) -> None:
+    """Refuse a destination that names an address twice."""
+    if overlaps_itself(dst.shape, dst.strides):
+        text = f"dst ({dst.name}) names some addresses twice (shape {dst.shape}, strides {dst.strides})"
+        raise NotModelled(text, rule="dst-overlap", got=dst.strides, hint=hint)
 
 
 def flat(x: np.ndarray) -> np.ndarray:
