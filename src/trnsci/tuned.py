@@ -51,7 +51,7 @@ def shape_class(kernel: Any, tensors: tuple[Any, ...], static: Mapping[str, Any]
     """
     parts = ["-" if tensor is None else _shape(tensor) for tensor in tensors]
     free = choices(kernel)
-    for name, value in sorted((_defaults(getattr(kernel, "function", kernel)) | static).items()):
+    for name, value in sorted((_defaults(getattr(kernel, "function", kernel)) | dict(static)).items()):
         if name not in free and isinstance(value, str | bool | int):
             parts.append(f"{name}={_power(value) if type(value) is int else value}")
     return " ".join(parts)
