@@ -152,7 +152,7 @@ def test_mistakes_are_named():
 @pytest.mark.parametrize("decompose", [lambda x: cp(x, 2), lambda x: tucker(x, 2), lambda x: tensor_train(x, 2)])
 @pytest.mark.parametrize("scale", [1e-200, 1e200])
 def test_squares_outside_the_range_spoil_nothing(decompose, scale):
-    x = gaussian((4, 5, 6), torch.complex128)
+    x = gaussian((4, 5, 6), dtype=torch.complex128)
     made, plain = decompose(x * scale), decompose(x)
     assert made.convergence.error == pytest.approx(plain.convergence.error, rel=1e-6)
     error = torch.linalg.vector_norm(made.reconstruct() / scale - x) / torch.linalg.vector_norm(x)
