@@ -102,8 +102,9 @@ def eigh(
     values, vectors, residual = run(EighCall(lower, method))
     _converged(a, residual, method)
     settled("eigh", values)
-    first, last = _subset("eigh", values, subset, subset_by_index, subset_by_value)
-    values, vectors = values[..., first:last], vectors[..., first:last]
+    kept = _subset("eigh", values, subset, subset_by_index, subset_by_value)
+    if kept is not None:
+        values, vectors = values[..., kept], vectors[..., kept]
     return written("eigh", out, Eigh(values, vectors), a=a)
 
 
@@ -126,8 +127,8 @@ def eigvalsh(
     """
     values = run(EighValues(_stored("eigvalsh", a, UPLO, uplo)))
     settled("eigvalsh", values)
-    first, last = _subset("eigvalsh", values, subset, subset_by_index, subset_by_value)
-    return written("eigvalsh", out, values[..., first:last], a=a)
+    kept = _subset("eigvalsh", values, subset, subset_by_index, subset_by_value)
+    return written("eigvalsh", out, values if kept is None else values[..., kept], a=a)
 
 
 def _stored(op: str, a: Tensor, UPLO: str, uplo: str | None) -> Tensor:
@@ -145,21 +146,21 @@ def _subset(
     subset: tuple[int, int] | None,
     by_index: tuple[int, int] | None,
     by_value: tuple[float, float] | None,
-) -> tuple[int, int]:
-    """The first index wanted, and the one after the last."""
+) -> slice | None:
+    """The indices wanted, ``None`` for all."""
+    if subset is by_index is by_value is None:
+        return None
     given = {"subset": subset, "subset_by_index": by_index, "subset_by_value": by_value}
     names = [name for name, value in given.items() if value is not None]
     n = values.shape[-1]
     if len(names) > 1:
         raise ArgumentError(op, " and ".join(names), "both", "one of them")
-    if not names:
-        return 0, n
     if by_value is not None:
-        return _by_value(op, values, by_value)
+        return slice(*_by_value(op, values, by_value))
     first, last = _pair(op, names[0], subset if subset is not None else by_index)
     if not 0 <= check.integer(op, names[0], first) <= check.integer(op, names[0], last) < n:
         raise ArgumentError(op, names[0], (first, last), f"0 <= first <= last < {n}")
-    return first, last + 1
+    return slice(first, last + 1)
 
 
 def _pair(op: str, argument: str, given: Any) -> tuple[Any, Any]:

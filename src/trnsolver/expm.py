@@ -56,8 +56,9 @@ def expm(a: Tensor) -> Tensor:
     return x
 
 
-# SciPy halves too seldom: it leaves up to 1200 roundings times norm(a) of 2 and more, within the bound from here on.
-_SCIPYS = 128
+# SciPy halves too seldom: it leaves up to 1200 roundings times norm(a) of 2 and more, too many below 128 rows.
+# Smaller matrices are halved before, up to this norm; beyond, how often depends on more than the norm.
+_SCIPYS, _NORM = 128, 128.0
 
 
 @op("trnsolver::expm", traceable=True, composed=True, calls="scipy.linalg.expm")
@@ -78,10 +79,14 @@ class Expm(NamedTuple):
     def host(self) -> Tensor:
         import scipy.linalg
 
-        if roundoff(self.a.dtype) < 2.0**-30 and len(self.a) < _SCIPYS and float(_norm(self.a)) > 2.0:
+        norm = float(_norm(self.a)) if roundoff(self.a.dtype) < 2.0**-30 and len(self.a) < _SCIPYS else 0.0
+        if norm > _NORM:
             return self.pytorch()
+        halvings = max(0, math.frexp(norm)[1] - 1)
         with np.errstate(all="ignore"):
-            x = torch.from_numpy(scipy.linalg.expm(self.a.numpy()))
+            x = torch.from_numpy(scipy.linalg.expm(self.a.numpy() * 0.5**halvings))
+        for _ in range(halvings):
+            x = x @ x
         # beyond the square root of the largest number, its powers overflow where the exponential need not
         return x if all_finite(x) else self.pytorch()
 

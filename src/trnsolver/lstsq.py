@@ -124,7 +124,7 @@ def _residuals(a: Tensor, b: Tensor, x: Tensor, rank: Tensor) -> Tensor:
     # a tracer cannot know the ranks: it gets the residuals whatever they are
     if m <= n or (readable(rank) and not bool((rank == n).all())):
         return a.new_empty((0,), dtype=a.dtype.to_real())
-    return squares(gemm(1.0, a, x) - b)
+    return squares(gemm(1.0, a, x, -1.0, b))
 
 
 def squares(left: Tensor) -> Tensor:
@@ -188,16 +188,16 @@ class LstsqCall(NamedTuple):
     def host(self) -> tuple[Tensor, Tensor, Tensor]:
         a, b, least, _ = self
         finite("lstsq", a=a)
-        systems, rights = (t.reshape(-1, *t.shape[-2:]).numpy() for t in (a, b))
-        (count, m, n), k = systems.shape, rights.shape[2]
+        (m, n), k = a.shape[-2:], b.shape[-1]
+        systems, rights = a.reshape(-1, m, n).numpy(), b.reshape(-1, m, k).numpy()
+        if m < n:
+            rights = np.pad(rights, ((0, 0), (0, n - m), (0, 0)))
         solve, work = _gelsy(systems.dtype, m, n, k)
-        solutions, ranks = np.empty((count, n, k), systems.dtype), np.empty(count, np.int64)
-        for i in range(count):
-            right = np.zeros((max(m, n), k), systems.dtype, order="F")
-            right[:m] = rights[i]
-            _, x, _, ranks[i], _ = solve(systems[i], right, np.zeros((n, 1), np.int32), least, work, overwrite_b=True)
-            solutions[i] = x[:n]
-        x, rank = torch.from_numpy(solutions), torch.from_numpy(ranks)
+        solutions, ranks = np.empty((len(systems), k, n), systems.dtype), np.empty(len(systems), np.int64)
+        for i, right in enumerate(rights):
+            _, x, _, ranks[i], _ = solve(systems[i], right, np.zeros((n, 1), np.int32), least, work)
+            solutions[i] = x[:n].T
+        x, rank = torch.from_numpy(solutions).mT, torch.from_numpy(ranks)
         return x.reshape(*b.shape[:-2], n, k), rank.reshape(a.shape[:-2]), a.new_empty((0,), dtype=a.dtype.to_real())
 
     def cuda(self) -> tuple[Tensor, Tensor, Tensor]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
@@ -84,6 +85,8 @@ def _checked(op: str, a: Tensor, b: Tensor | None, factors: Tensor, by_lu: Calla
 
     Without ``b`` that is the inverse.
     """
+    if _sound(factors):
+        return by_lu()
     grown, diagonal = _grown(factors, a), factors.diagonal(dim1=-2, dim2=-1)
     if grown is None:
         nonsingular(op, diagonal, a=a)
@@ -92,6 +95,16 @@ def _checked(op: str, a: Tensor, b: Tensor | None, factors: Tensor, by_lu: Calla
     nonsingular(op, torch.where(grown[..., None], r.diagonal(dim1=-2, dim2=-1), diagonal), a=a)
     x = triangular(r, q.mH if b is None else gemm(1.0, q, b, trans_a="c"), lower=False)
     return torch.where(grown[..., None, None], x, by_lu())
+
+
+def _sound(factors: Tensor) -> bool:
+    """Whether those of one real matrix are finite, no pivot zero, and at most N times the first, an entry of it."""
+    if factors.ndim > 2 or factors.is_complex() or factors.numel() == 0 or not readable(factors):
+        return False
+    factors = factors.detach()
+    low, high = torch.aminmax(factors)
+    room = len(factors) * abs(factors[0, 0].item())
+    return -room <= low.item() and high.item() <= room < math.inf and bool(factors.diagonal().all())
 
 
 # Below, entries double so few times that the bound has room for it: 2**(N - 1) is less than 20 N.

@@ -14,6 +14,8 @@ DTYPES = (torch.float32, torch.float64, torch.complex64, torch.complex128)
 
 FAR_FROM_NORMAL = {
     "jordan": [[0.0, 1e30], [0.0, 0.0]],
+    "halved": [[1.0, 126.0], [0.0, -1.0]],
+    "halved three": [[0.3, 60.0, 60.0], [0.0, 0.2, 60.0], [0.0, 0.0, 0.1]],
     "two": [[1.0, 1e6], [0.0, -1.0]],
     "three": [[0.3, 1e4, 1e4], [0.0, 0.2, 1e4], [0.0, 0.0, 0.1]],
     "four": [[0.3, 3e4, 3e4, 3e4], [0.0, 0.2, 3e4, 3e4], [0.0, 0.0, 0.1, 3e4], [0.0, 0.0, 0.0, 0.2]],
@@ -57,7 +59,7 @@ def test_exponentials_far_from_normal(name, dtype, norm):
     assert norm(expm(a).double() - expected) <= limit * norm(expected)
 
 
-@together("norm", [1.9, 2.5, 4.0, 8.0, 15.5])
+@together("norm", [1.9, 2.5, 4.0, 8.0, 15.5, 127.0])
 def test_small_symmetric_matrices_near_the_ends_of_an_approximation(norm):
     """Where SciPy's own, with as many squarings as it takes, leaves errors of thirty times the bound."""
     values = torch.linspace(-norm, norm, 3, dtype=torch.float64)
