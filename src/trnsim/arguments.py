@@ -13,7 +13,7 @@ import numpy as np
 
 from trnsim.arrays import dtype_of, is_array, is_torch, map_items, to_numpy, to_torch, without_values
 from trnsim.coverage import check_written
-from trnsim.errors import WrongArgument, WrongBuffer, WrongCall, WrongShape
+from trnsim.errors import WrongArgument, WrongBuffer, WrongCall, wrong_shape
 from trnsim.language.dtypes import as_dtype
 from trnsim.language.objects import NKIObject, fields_of
 from trnsim.language.tensor import NkiTensor
@@ -74,12 +74,8 @@ class Arguments:
     def _tensor(self, value: Any, name: str) -> NkiTensor:
         dtype = dtype_of(value, name)
         if 0 in value.shape:
-            raise WrongShape(
-                f"argument {name} has shape {tuple(value.shape)}",
-                rule="argument-shape",
-                got=tuple(value.shape),
-                hint="a tensor has at least one element; do not launch the kernel for an empty one",
-            )
+            hint = "a tensor has at least one element; do not launch the kernel for an empty one"
+            raise wrong_shape("argument-shape", f"argument {name}", tuple(value.shape), None, hint)
         if is_torch(value) and self.torch_device is None:
             self.torch_device = value.device
         if not self.session.numerics:

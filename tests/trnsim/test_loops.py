@@ -133,4 +133,4 @@ def test_bodies_return_what_their_loop_takes():
     def kernel(x):
         language.while_loop(isa.register_alloc(1), lambda r: None)
 
-    refused(WrongArgument, "register", kernel, X, says=["the body returns is NoneType", "Return the register"])
+    refused(WrongArgument, "register", kernel, X, says=["the body returns is None", "Return the register"])

@@ -8,7 +8,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def test_the_page_lists_every_rule_once():
     source = "".join(path.read_text() for path in (ROOT / "src/trnsim").rglob("*.py"))
-    rules = set(re.findall(r'rule(?:: str )?= ?"([a-z0-9-]+)"', source))
+    rules = set(re.findall(r'(?:rule(?:: str )?= ?|wrong_\w+\(\s*)"([a-z0-9-]+)"', source))
     page = (ROOT / "docs/concepts/simulator.md").read_text()
     table = page.split("## Refuse, warn or propagate")[1].split("\n## ")[0]
     listed = [

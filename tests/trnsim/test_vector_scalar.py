@@ -228,7 +228,7 @@ def test_operands_refuse():
         operand0=...,
         says=("operand0", "bfloat16", "float32"),
     )
-    assert (error.got, error.limit) == ("bfloat16", "float32")
+    assert (error.got, error.limit) == ("bfloat16", ["float32"])
     refuse(
         WrongDtype,
         "operand-dtype",

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from trnsim.errors import WrongArgument, WrongBuffer, WrongShape
+from trnsim.errors import WrongArgument, WrongBuffer, WrongShape, wrong_shape, wrong_value
 from trnsim.isa.alu import named
 from trnsim.isa.operands import has_dtype, one_dtype
 from trnsim.language.dtypes import DTYPES, PACKED, to_f32, uint32
@@ -105,13 +105,8 @@ def dimension(dim: Any, srcs: list[NkiTensor], *, sbuf: tuple[int, ...] = (0,)) 
     """Return the ``collective_dim``: 0 in HBM, and what SBUF allows."""
     allowed = sbuf if srcs[0].on_chip else (0,)
     if dim not in allowed:
-        raise WrongArgument(
-            f"collective_dim is {dim}",
-            rule="collective-dim",
-            got=dim,
-            limit=allowed,
-            hint=f"{srcs[0].buffer} tensors are cut along dimension {' or '.join(map(str, allowed))}",
-        )
+        hint = f"{srcs[0].buffer} tensors are cut along dimension {' or '.join(map(str, allowed))}"
+        raise wrong_value("collective-dim", "collective_dim", dim, allowed, hint)
     return int(dim)
 
 
@@ -159,12 +154,8 @@ def metadata(s: Session, t: Any, n: int, has_rdispls: bool) -> NkiTensor:
     s.operand(t, "metadata_tensor", (SBUF, *IN_HBM), compute=False)
     wanted = (1, rows, n) if t.on_chip else (rows, n)
     if t.shape != wanted:
-        raise WrongShape(
-            f"metadata_tensor has shape {t.shape}",
-            rule="metadata-shape",
-            got=t.shape,
-            limit=wanted,
-            hint=f"{rows} rows, one column for each of {n} ranks: {wanted}",
+        raise wrong_shape(
+            "metadata-shape", "metadata_tensor", t.shape, wanted, f"{rows} rows, a column for each of {n} ranks"
         )
     has_dtype(t, "metadata_tensor", frozenset({uint32}), rule="metadata-dtype", hint="counts are uint32")
     if not t.is_contiguous():

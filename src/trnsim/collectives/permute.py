@@ -8,7 +8,7 @@ from trnsim.collectives import checks
 from trnsim.collectives.fixed import Moves, offered, take_part
 from trnsim.collectives.groups import in_world, members
 from trnsim.collectives.world import Offer
-from trnsim.errors import WrongArgument
+from trnsim.errors import WrongArgument, wrong_value
 from trnsim.isa.dge import check_priority
 from trnsim.isa.registers import VirtualRegister
 from trnsim.language.layout import as_index
@@ -19,11 +19,8 @@ def _pairs(s: Session, given: Any) -> tuple[tuple[int, int], ...]:
     try:
         pairs = tuple((as_index(a), as_index(b)) for a, b in given)
     except (TypeError, ValueError):
-        raise WrongArgument(
-            f"source_target_pairs is {given!r}",
-            rule="permute-pairs",
-            got=given,
-            hint="give pairs of ranks: [(0, 1), (1, 0)]",
+        raise wrong_value(
+            "permute-pairs", "source_target_pairs", given, None, "give pairs of ranks: [(0, 1), (1, 0)]"
         ) from None
     sources, targets = [a for a, _ in pairs], [b for _, b in pairs]
     for role, ranks in (("source", sources), ("target", targets)):
@@ -71,13 +68,7 @@ def collective_permute(
 def _channels(s: Session, ranks: tuple[int, ...], channel_ids: Any, **lists: Any) -> None:
     ids = list(channel_ids)
     if ids != list(range(len(ids))) or not ids:
-        raise WrongArgument(
-            f"channel_ids is {channel_ids}",
-            rule="channels",
-            got=channel_ids,
-            limit="0, 1, …",
-            hint="channels are consecutive and start at 0",
-        )
+        raise wrong_value("channels", "channel_ids", channel_ids, "0, 1, …", "channels are consecutive and start at 0")
     node = 1 if s.machine is None else s.machine.world.per_node
     first = ranks[0] // node * node
     most = 4 if set(ranks) >= set(range(first, first + node)) else 2
@@ -192,13 +183,7 @@ def collective_permute_implicit_current_processing_rank_id(
     ranks = members(s, replica_group)
     step, channel = as_index(iteration_id), as_index(channel_id)
     if not 0 <= channel < 4:
-        raise WrongArgument(
-            f"channel_id is {channel}",
-            rule="channels",
-            got=channel,
-            limit=(0, 3),
-            hint="a ring has at most four channels",
-        )
+        raise wrong_value("channels", "channel_id", channel, (0, 3), "a ring has at most four channels")
     s.done("sync", (), (), op="ring_rank")
     return VirtualRegister(ranks[(ranks.index(s.rank) - step) % len(ranks)])
 

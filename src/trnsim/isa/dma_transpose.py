@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from trnsim.errors import HardwareLimit, WrongArgument, WrongDtype, WrongEngine, WrongShape
+from trnsim.errors import HardwareLimit, WrongArgument, WrongDtype, WrongEngine, WrongShape, wrong_count
 from trnsim.isa import dge as descriptors
 from trnsim.isa.dge import Rows, gathers
 from trnsim.isa.enums import dge_mode as dge
@@ -103,12 +103,8 @@ def _runs(mask: np.ndarray) -> list[slice]:
 def _order(src: NkiTensor, axes: Any) -> tuple[int, ...]:
     order = _AXES.get(src.ndim)
     if order is None:
-        raise WrongShape(
-            f"src ({src.name}) has {src.ndim} dimensions",
-            rule="transpose-rank",
-            got=src.ndim,
-            limit=(2, 3, 4),
-            hint="reshape it to 2, 3 or 4 dimensions",
+        raise wrong_count(
+            "transpose-rank", f"src ({src.name})", src.ndim, "dimensions", (2, 3, 4), "reshape it to one of these"
         )
     if axes is not None and (axes := as_shape(axes, "axes")) != order:
         raise WrongArgument(

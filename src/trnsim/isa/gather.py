@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from trnsim.errors import HardwareLimit, OutOfBounds, WrongArgument, WrongShape
+from trnsim.errors import HardwareLimit, OutOfBounds, WrongArgument, WrongShape, wrong_value
 from trnsim.isa.gpsimd import as_int32
 from trnsim.isa.operands import direct, elements, flat, has_dtype, one_dtype, partitions
 from trnsim.language.dtypes import bfloat16, float32, int32, uint16, uint32
@@ -101,13 +101,7 @@ def local_gather(
 
 def _check_counts(each: int, count: int, most: int) -> None:
     if each not in _PER_INDEX:
-        raise WrongArgument(
-            f"num_elem_per_idx is {each}",
-            rule="num-elem-per-idx",
-            got=each,
-            limit=list(_PER_INDEX),
-            hint=f"use one of {', '.join(map(str, _PER_INDEX))}",
-        )
+        raise wrong_value("num-elem-per-idx", "num_elem_per_idx", each, list(_PER_INDEX), f"use one of {_PER_INDEX}")
     if not 1 <= count <= most:
         raise WrongArgument(
             f"num_valid_indices is {count} and a group of 16 partitions of index holds {most}",
@@ -247,13 +241,7 @@ def _check_topk(val_dst: NkiTensor, idx_dst: NkiTensor, src: NkiTensor, n: Any, 
     elements(idx_dst, "idx_dst", k, "val_dst asks for", rule="free-size-mismatch")
     direct((val_dst, "val_dst"), (idx_dst, "idx_dst"), (src, "src"))
     if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or not 8 <= n < 65536:
-        raise WrongArgument(
-            f"n is {n!r}",
-            rule="topk-n",
-            got=n,
-            limit=(8, 65535),
-            hint="n counts the elements of 16 partitions, from 8 to 65535",
-        )
+        raise wrong_value("topk-n", "n", n, (8, 65535), "n counts the elements of 16 partitions, from 8 to 65535")
     if not 1 <= k < 32768 or k > n:
         raise WrongArgument(
             f"K is {k} (the elements per partition of val_dst) and n is {n}",

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from trnsim.errors import WrongArgument, WrongDtype, WrongShape
+from trnsim.errors import WrongArgument, WrongDtype, WrongShape, wrong_count, wrong_type, wrong_value
 from trnsim.isa.alu import OPERATORS, dtypes, name_of, named, native
 from trnsim.isa.alu import reduce as fold
 from trnsim.isa.operands import alike, as_fp32, direct, elements, flat, plain
@@ -25,13 +25,7 @@ def as_int32(value: Any, role: str) -> int:
     if hasattr(value, "__nki_register__"):
         return int(value.value)
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
-        raise WrongDtype(
-            f"{role} is {value!r} ({type(value).__name__})",
-            rule="int32",
-            got=type(value).__name__,
-            limit="int32",
-            hint="pass an integer",
-        )
+        raise wrong_type("int32", role, value, "int32", "pass an integer", WrongDtype)
     if not _INT32[0] <= int(value) <= _INT32[1]:
         raise WrongArgument(f"{role} is {value}, which is no int32", rule="int32", got=int(value), limit=_INT32)
     return int(value)
@@ -42,23 +36,15 @@ def _affine(pattern: Any, offset: Any, channel_multiplier: Any, dst: NkiTensor, 
     try:
         pairs = [(step, count) for step, count in pattern]
     except (TypeError, ValueError):
-        raise WrongArgument(
-            f"pattern is {pattern!r}",
-            rule="pattern",
-            got=repr(pattern),
-            limit="[[step, count], …]",
-            hint="give one [step, count] per dimension",
+        raise wrong_value(
+            "pattern", "pattern", pattern, "[[step, count], …]", "give one [step, count] per dimension"
         ) from None
     steps = [(as_int32(step, "a step of pattern"), as_int32(count, "a count of pattern")) for step, count in pairs]
     total = math.prod(count for _, count in steps)
     if checks:
         if len(steps) > 4:
-            raise WrongArgument(
-                f"pattern has {len(steps)} dimensions",
-                rule="pattern",
-                got=len(steps),
-                limit=4,
-                hint="merge dimensions that are evenly spaced",
+            raise wrong_count(
+                "pattern", "pattern", len(steps), "dimensions", 4, "merge evenly spaced ones", WrongArgument
             )
         if any(count < 1 for _, count in steps):
             raise WrongArgument(

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from trnsim.errors import HardwareLimit, WrongArgument, WrongShape
+from trnsim.errors import HardwareLimit, WrongArgument, WrongShape, wrong_count
 from trnsim.isa import matmul_rules as rules
 from trnsim.isa import psum
 from trnsim.isa.operands import has_dtype
@@ -212,12 +212,8 @@ def _check_quantize(dst: NkiTensor, src: NkiTensor) -> None:
     has_dtype(dst, "dst", frozenset(_EMAX), rule="mx-dtype", hint=hint)
     _check_quadrants(f"src ({src.name}) has", p)
     if f % 4:
-        raise WrongShape(
-            f"src ({src.name}) has {f} elements per partition",
-            rule="mx-free",
-            got=f,
-            limit=4,
-            hint="four elements are packed into one: pad to a multiple of 4",
+        raise wrong_count(
+            "mx-free", f"src ({src.name})", f, "elements per partition", 4, "four are packed into one: pad it"
         )
     if (dst.shape[0], dst.free_size) != (p, f // 4):
         raise WrongShape(
@@ -317,11 +313,5 @@ def _check_matmul(
     rules.check_operands(s, stationary, moving, k, m, tile)
     _check_quadrants("the operands have", k)
     if m % 2:
-        raise WrongShape(
-            f"stationary has {m} columns",
-            rule="mx-even",
-            got=m,
-            limit=2,
-            hint="pad stationary to an even number of columns",
-        )
+        raise wrong_count("mx-even", "stationary", m, "columns", 2, "pad stationary to an even number of columns")
     psum.check_dst(s, dst, m, n)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from trnsim.errors import PsumRule, WrongArgument, WrongShape
+from trnsim.errors import PsumRule, WrongShape, wrong_value
 from trnsim.isa.operands import written_once
 from trnsim.language.dtypes import bfloat16, float32, to_f32
 from trnsim.language.tensor import NkiTensor
@@ -80,12 +80,8 @@ def flag(accumulate: Any) -> bool | None:
         return accumulate
     if isinstance(accumulate, (int, np.bool_)) and accumulate in (0, 1):
         return bool(accumulate)
-    raise WrongArgument(
-        f"accumulate is {accumulate!r}",
-        rule="accumulate",
-        got=repr(accumulate),
-        limit=(True, False, None),
-        hint="pass accumulate=(i > 0) in a loop, or leave it out",
+    raise wrong_value(
+        "accumulate", "accumulate", accumulate, (True, False, None), "pass accumulate=(i > 0), or leave it out"
     )
 
 

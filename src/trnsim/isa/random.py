@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from trnsim.errors import WrongArgument, WrongDtype, WrongShape
+from trnsim.errors import WrongArgument, WrongDtype, WrongShape, wrong_shape, wrong_value
 from trnsim.isa.enums import engine as eng
 from trnsim.isa.operands import (
     alike,
@@ -194,13 +194,7 @@ def set_rng_seed(s: Session, src_seeds: Any, name: Any = None) -> NkiInstruction
     values = s.read(src_seeds, "src_seeds", exact=True)
     if s.checks:
         if src_seeds.size != 1:
-            raise WrongShape(
-                f"src_seeds has shape {src_seeds.shape}",
-                rule="seed",
-                got=src_seeds.shape,
-                limit=(1, 1),
-                hint="pass one 32-bit value in a (1, 1) tile",
-            )
+            raise wrong_shape("seed", "src_seeds", src_seeds.shape, (1, 1), "pass one 32-bit value in a (1, 1) tile")
         if src_seeds.itemsize != 4:
             raise WrongDtype(
                 f"src_seeds is {src_seeds.dtype}",
@@ -299,13 +293,7 @@ def dropout(s: Session, dst: Any, data: Any, prob: Any, name: Any = None) -> Nki
         _check_dropout(dst, data, prob)
     drop = scalar(s, prob, "prob", data, "data", f32=False)
     if s.checks and type(prob) is not NkiTensor and not 0.0 <= drop <= 1.0:
-        raise WrongArgument(
-            f"prob is {prob}",
-            rule="probability",
-            got=prob,
-            limit=(0.0, 1.0),
-            hint="give the probability of dropping an element",
-        )
+        raise wrong_value("probability", "prob", prob, (0.0, 1.0), "give the probability of dropping an element")
     if s.numerics:
         kept = unit(random_words(s, data, "vector")) >= drop
         values = np.where(kept, flat(values), np.zeros((), values.dtype))

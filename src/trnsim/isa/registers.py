@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from trnsim.errors import ReadUninitialized, WrongArgument, WrongShape
+from trnsim.errors import ReadUninitialized, WrongArgument, WrongShape, wrong_shape, wrong_type
 from trnsim.language.objects import NKIObject, without_operators
 from trnsim.session import HBM, PSUM, SBUF, SHARED_HBM, NkiInstruction, Session, instruction
 
@@ -71,13 +71,7 @@ class VirtualRegister(NKIObject):
 def as_register(x: Any, role: str, hint: str = "make one with nisa.register_alloc()") -> VirtualRegister:
     """``x``, which must be a register."""
     if not isinstance(x, VirtualRegister):
-        raise WrongArgument(
-            f"{role} is {type(x).__name__}",
-            rule="register",
-            got=type(x).__name__,
-            limit="VirtualRegister",
-            hint=hint,
-        )
+        raise wrong_type("register", role, x, "VirtualRegister", hint)
     return x
 
 
@@ -121,12 +115,8 @@ def register_move(s: Session, dst: Any, src: Any = None, imm: Any = None) -> Nki
         )
     value = imm if src is None else src
     if not isinstance(value, (int, float, np.integer, np.floating, VirtualRegister)):
-        raise WrongArgument(
-            f"src is {type(value).__name__}",
-            rule="register",
-            got=type(value).__name__,
-            limit=("number", "VirtualRegister"),
-            hint="move a constant or a register; load a tile of one element with register_load",
+        raise wrong_type(
+            "register", "src", value, ("number", "VirtualRegister"), "load a tile of one element with register_load"
         )
     register = _writable(dst)
     if isinstance(value, VirtualRegister):
@@ -139,13 +129,7 @@ def register_move(s: Session, dst: Any, src: Any = None, imm: Any = None) -> Nki
 def _load(s: Session, dst: VirtualRegister, src: Any) -> NkiInstruction:
     values = s.read(src, "src", _MEMORIES, compute=False, exact=True)
     if src.size != 1:
-        raise WrongShape(
-            f"src has shape {src.shape}",
-            rule="register",
-            got=src.shape,
-            limit=(1, 1),
-            hint="a register holds one element",
-        )
+        raise wrong_shape("register", "src", src.shape, (1, 1), "a register holds one element")
     if s.numerics:
         dst.value = values.reshape(-1)[0].item() if values.dtype.kind in "iub" else float(values.reshape(-1)[0])
     else:

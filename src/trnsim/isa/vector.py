@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from trnsim.errors import HardwareLimit, OutOfBounds, WrongArgument, WrongDtype
+from trnsim.errors import HardwareLimit, OutOfBounds, WrongArgument, WrongDtype, wrong_value
 from trnsim.isa.enums import engine as eng
 from trnsim.isa.operands import (
     alike,
@@ -266,26 +266,15 @@ def _shuffle_mask(mask: Any) -> tuple[int, ...]:
     try:
         indices = tuple(int(m.__index__()) for m in mask)
     except (TypeError, AttributeError):
-        raise WrongArgument(
-            f"shuffle_mask is {mask!r}",
-            rule="shuffle-mask",
-            got=repr(mask),
-            limit=32,
-            hint="pass a list of 32 integers",
-        ) from None
+        raise wrong_value("shuffle-mask", "shuffle_mask", mask, 32, "pass a list of 32 integers") from None
     if len(indices) != 32:
         raise WrongArgument(
             f"shuffle_mask has {len(indices)} entries and needs 32", rule="shuffle-mask", got=len(indices), limit=32
         )
     for i, m in enumerate(indices):
         if m != KEEP and not 0 <= m < 32:
-            raise WrongArgument(
-                f"shuffle_mask[{i}] is {m}",
-                rule="shuffle-mask",
-                got=m,
-                limit=(0, 31, KEEP),
-                hint="name a partition of the quadrant (0 to 31), or 255 to keep the row",
-            )
+            hint = "name a partition of the quadrant (0 to 31), or 255 to keep the row"
+            raise wrong_value("shuffle-mask", f"shuffle_mask[{i}]", m, (0, 31, KEEP), hint)
     return indices
 
 

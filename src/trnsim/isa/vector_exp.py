@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from trnsim.errors import HardwareLimit, WrongArgument
+from trnsim.errors import HardwareLimit, WrongArgument, wrong_count
 from trnsim.isa import accumulator
 from trnsim.isa.alu import OPERATORS
 from trnsim.isa.enums import reduce_cmd as cmd
@@ -79,12 +79,6 @@ def _check(s: Session, dst: NkiTensor, src: NkiTensor) -> None:
     has_dtype(dst, "dst", _RESULTS)
     for t, role in ((src, "src"), (dst, "dst")):
         if t.ndim > 4:
-            raise HardwareLimit(
-                f"{role} ({t.name}) has {t.ndim} dimensions",
-                rule="rank",
-                got=t.ndim,
-                limit=4,
-                hint="merge dimensions with flatten_dims",
-            )
+            raise wrong_count("rank", f"{role} ({t.name})", t.ndim, "dimensions", 4, "merge dimensions", HardwareLimit)
     if dst.dynamic is not None or src.dynamic is not None:
         indirect(s, dst, src, "src")

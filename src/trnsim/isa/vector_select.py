@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from trnsim.errors import HardwareLimit, WrongArgument, WrongDtype, WrongShape
+from trnsim.errors import HardwareLimit, WrongArgument, WrongDtype, wrong_count, wrong_value
 from trnsim.isa import accumulator
 from trnsim.isa import alu as ops
 from trnsim.isa.enums import reduce_cmd as cmds
@@ -145,13 +145,7 @@ def range_select(
 def _range_start(value: Any) -> int:
     if isinstance(value, (int, np.integer)) or (isinstance(value, (float, np.floating)) and float(value).is_integer()):
         return int(value)
-    raise WrongArgument(
-        f"range_start is {value!r}",
-        rule="range-start",
-        got=repr(value),
-        limit="int",
-        hint="it is a compile-time integer; put a run-time offset into the bounds",
-    )
+    raise wrong_value("range-start", "range_start", value, "int", "put a run-time offset into the bounds")
 
 
 def _range_rules(tile: NkiTensor, start: int, fill: Any) -> None:
@@ -215,12 +209,8 @@ def _sequence_rules(dst: NkiTensor, segment_ids: NkiTensor) -> None:
     for t, role in ((segment_ids, "segment_ids"), (dst, "dst")):
         has_dtype(t, role, _IDS, rule="sequence-dtype")
         if t.shape[0] != 1:
-            raise WrongShape(
-                f"{role} ({t.name}) has {t.shape[0]} partitions, and must have 1",
-                rule="sequence-partitions",
-                got=t.shape[0],
-                limit=1,
-                hint="run it once per row",
+            raise wrong_count(
+                "sequence-partitions", f"{role} ({t.name})", t.shape[0], "partitions", 1, "run it once per row"
             )
     n = segment_ids.free_size
     elements(dst, "dst", 2 * n, f"{n} ids need", hint=f"make dst [1, 2, {n}]")

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from trnsim.errors import NotModelled, WrongArgument, WrongDtype
+from trnsim.errors import NotModelled, WrongArgument, WrongDtype, wrong_type
 
 _UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32}
 _SIGNED = {1: np.int8, 2: np.int16, 4: np.int32}
@@ -25,13 +25,7 @@ def bits(x: np.ndarray, width: int | None = None) -> np.ndarray:
 def immediate_bits(value: Any, width: int, role: str) -> np.ndarray:
     """Return a Python integer as an unsigned word of ``width`` bytes."""
     if isinstance(value, (float, np.floating)) or not isinstance(value, (int, np.integer, np.bool_)):
-        raise WrongDtype(
-            f"{role} is {value!r} ({type(value).__name__}), and bitvec operators take integers",
-            rule="bitvec-dtype",
-            got=type(value).__name__,
-            limit="int",
-            hint="write an integer literal such as 0xFF",
-        )
+        raise wrong_type("bitvec-dtype", role, value, "int", "bitvec operators take integers, such as 0xFF", WrongDtype)
     integer = int(value)
     if not -(1 << (8 * width - 1)) <= integer < 1 << (8 * width):
         raise WrongArgument(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from trnsim.errors import WrongArgument, WrongBuffer, WrongShape
+from trnsim.errors import WrongArgument, WrongBuffer, WrongShape, wrong_memory, wrong_shape
 from trnsim.language.dtypes import as_dtype, int32, uint32
 from trnsim.language.layout import Dynamic, as_index, late, merge
 from trnsim.language.views import Views, index_tile, run_time_scalar
@@ -22,23 +22,13 @@ class Access(Views):
                 f"vector_select: dim {dim}", rule="indirect", got=dim, limit=0, hint="only dimension 0 can be gathered"
             )
         if self.on_chip:
-            raise WrongBuffer(
-                f"vector_select: {self.name} is in {self.buffer}",
-                rule="indirect",
-                got=str(self.buffer),
-                limit="hbm",
-                hint="gather and scatter address rows of HBM; within a partition use nc_n_gather",
-            )
+            hint = "gather and scatter address rows of HBM; within a partition use nc_n_gather"
+            raise wrong_memory("indirect", f"vector_select: {self.name}", self.buffer, "hbm", hint)
         self._once("vector_select")
         index = run_time_rows(vector_offset, "vector_select")
         if index.shape[1] != 1:
-            raise WrongShape(
-                f"vector_select: vector_offset has shape {index.shape}",
-                rule="indirect",
-                got=index.shape,
-                limit=(index.shape[0], 1),
-                hint="one row index per partition: a [P, 1] tile",
-            )
+            hint = "one row index per partition: a [P, 1] tile"
+            raise wrong_shape("indirect", "vector_select: vector_offset", index.shape, (index.shape[0], 1), hint)
         dynamic = Dynamic("vector", index, self.strides[0], 0, self.shape[0])
         return self._view((index.shape[0], *self.shape[1:]), self.strides, self.offset, dynamic=dynamic)
 
@@ -49,13 +39,8 @@ class Access(Views):
         others); ``num_elem`` of them are used.
         """
         if not self.on_chip:
-            raise WrongBuffer(
-                f"indirect: {self.name} is in {self.buffer}",
-                rule="indirect",
-                got=str(self.buffer),
-                limit="sbuf or psum",
-                hint="gather rows of HBM with dma_copy and vector_select",
-            )
+            hint = "gather rows of HBM with dma_copy and vector_select"
+            raise wrong_memory("indirect", f"indirect: {self.name}", self.buffer, "sbuf or psum", hint)
         self._once("indirect")
         index_tile(index, "indirect", "[P, K] SBUF tile", hint="pass an SBUF tile of integers, free-dimension offsets")
         if index.shape[0] != self.shape[0]:
@@ -191,11 +176,5 @@ def run_time_rows(index: Any, what: str) -> Any:
     if index.ndim > 2 and index.free_size == index.shape[1]:
         index = index._view(index.shape[:2], index.strides[:2], index.offset)
     if index.ndim != 2:
-        raise WrongShape(
-            f"{what}: the index {index.name} has shape {index.shape}",
-            rule="indirect",
-            got=index.shape,
-            limit=2,
-            hint="an index tile is [P, n]",
-        )
+        raise wrong_shape("indirect", f"{what}: the index {index.name}", index.shape, 2, "an index tile is [P, n]")
     return index

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from trnsim.errors import OutOfBounds, WrongArgument, WrongShape
+from trnsim.errors import OutOfBounds, WrongArgument, WrongShape, wrong_type
 from trnsim.language.dtypes import DType
 from trnsim.language.objects import MemoryRegion, NKIObject
 
@@ -224,13 +224,7 @@ def as_flag(value: Any, what: str) -> bool:
     """``value`` as a bool: one, or an int."""
     if isinstance(value, (bool, int, np.bool_)):
         return bool(value)
-    raise WrongArgument(
-        f"{what} is {value!r} ({type(value).__name__})",
-        rule="flag",
-        got=repr(value),
-        limit=(True, False),
-        hint="pass True or False",
-    )
+    raise wrong_type("flag", what, value, (True, False), "pass True or False")
 
 
 def as_shape(value: Any, what: str) -> tuple[int, ...]:
@@ -242,12 +236,8 @@ def as_shape(value: Any, what: str) -> tuple[int, ...]:
             raise WrongArgument
         return tuple(as_index(n) for n in (value if hasattr(value, "__iter__") else (value,)))
     except (WrongArgument, TypeError):
-        raise WrongArgument(
-            f"{what} is {value!r} ({type(value).__name__})",
-            rule="shape",
-            got=repr(value),
-            limit="a tuple of integers",
-            hint="give the size of every dimension: (128, 512)",
+        raise wrong_type(
+            "shape", what, value, "a tuple of integers", "give the size of every dimension: (128, 512)"
         ) from None
 
 

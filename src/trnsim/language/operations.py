@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import trnsim.isa as nisa
-from trnsim.errors import WrongArgument, WrongBuffer, WrongShape
+from trnsim.errors import WrongArgument, WrongBuffer, WrongShape, wrong_shape, wrong_type, wrong_value
 from trnsim.language.dtypes import as_dtype, float32, int32, same_dtype, uint8, uint32
 from trnsim.language.functions import converted, copy
 from trnsim.language.layout import as_flag, as_index, as_shape
@@ -38,13 +38,7 @@ def _in_hbm(t: Any, role: str, what: str) -> NkiTensor:
 def _matrix(t: Any, role: str) -> NkiTensor:
     t = as_tile(t, role)
     if t.ndim != 2:
-        raise WrongShape(
-            f"{role} has shape {t.shape}",
-            rule="two-dimensional",
-            got=t.ndim,
-            limit=2,
-            hint="flatten it to two dimensions with reshape",
-        )
+        raise wrong_shape("two-dimensional", role, t.shape, 2, "flatten it to two dimensions with reshape")
     return t
 
 
@@ -243,13 +237,7 @@ def gather_flattened(data: Any, indices: Any, axis: int = 0, dtype: Any = None) 
     """``out[p, i…] = data[p].flat[indices[p, i…]]``: a gather within partitions, shaped like ``indices``."""
     data, indices = as_tile(data, "data"), as_tile(indices, "indices")
     if not isinstance(axis, int) or axis != 0:
-        raise WrongArgument(
-            f"axis is {axis!r}",
-            rule="gather-axis",
-            got=axis,
-            limit=0,
-            hint="free dimensions are always flattened; leave axis at 0",
-        )
+        raise wrong_value("gather-axis", "axis", axis, 0, "free dimensions are always flattened; leave axis at 0")
     if same_dtype(indices.dtype, int32):
         indices = indices.view(uint32)
     dst = tile(indices.shape, data.dtype)
@@ -267,12 +255,8 @@ def dropout(x: Any, rate: Any, dtype: Any = None) -> NkiTensor:
 def random_seed(seed: Any) -> None:
     """Seed `rand` and `dropout` with a ``[1, 1]`` tile that holds a 32-bit value."""
     if not isinstance(seed, NkiTensor):
-        raise WrongArgument(
-            f"seed is {seed!r} ({type(seed).__name__}), and must be a [1, 1] tile",
-            rule="seed",
-            got=type(seed).__name__,
-            limit="NkiTensor",
-            hint="use nl.full((1, 1), seed, dtype=nl.int32, buffer=nl.sbuf)",
+        raise wrong_type(
+            "seed", "seed", seed, "a [1, 1] tile", "use nl.full((1, 1), seed, dtype=nl.int32, buffer=nl.sbuf)"
         )
     nisa.set_rng_seed(seed)
 
@@ -318,13 +302,7 @@ def device_print(print_prefix: str, tensor: Any) -> None:
     """Print ``print_prefix`` and the values of a tensor in SBUF or HBM, at once."""
     s = require_session("nl.device_print")
     if not isinstance(print_prefix, str):
-        raise WrongArgument(
-            f"print_prefix is {print_prefix!r} ({type(print_prefix).__name__})",
-            rule="print-prefix",
-            got=type(print_prefix).__name__,
-            limit="str",
-            hint="the prefix is a constant string",
-        )
+        raise wrong_type("print-prefix", "print_prefix", print_prefix, "str", "the prefix is a constant string")
     t = s.operand(tensor, "tensor", (SBUF, HBM, SHARED_HBM), compute=False)
     s.touch(t)
     static = t if t.dynamic is None or not s.numerics else t.at(s.resolve(t, "tensor"))

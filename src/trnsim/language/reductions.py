@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import trnsim.isa as nisa
-from trnsim.errors import WrongArgument
+from trnsim.errors import wrong_value
 from trnsim.language.dtypes import float32, same_dtype
 from trnsim.language.functions import copy, exp, reciprocal, rsqrt
 from trnsim.language.layout import as_flag
@@ -108,13 +108,7 @@ def rms_norm(
     """``x / sqrt(Σ x² / n + epsilon) * w`` with the sum along ``axis``; ``compute_dtype`` is that of intermediates."""
     x, w = as_tile(x, "x"), as_tile(w, "w")
     if isinstance(n, bool) or not isinstance(n, (int, float)) or n <= 0:
-        raise WrongArgument(
-            f"n is {n!r}",
-            rule="rms-norm",
-            got=n,
-            limit="a positive number",
-            hint="n is the number of values under the root",
-        )
+        raise wrong_value("rms-norm", "n", n, "a positive number", "n is the number of values under the root")
     inner = dtype_or(compute_dtype, float32)
     x = x if same_dtype(x.dtype, inner) or compute_dtype is None else copy(x, inner)
     first = _axes(x, axis)

@@ -5,7 +5,16 @@ from __future__ import annotations
 import math
 from typing import Any, Self
 
-from trnsim.errors import OutOfBounds, WrongArgument, WrongBuffer, WrongDtype, WrongShape
+from trnsim.errors import (
+    OutOfBounds,
+    WrongArgument,
+    WrongDtype,
+    WrongShape,
+    wrong_count,
+    wrong_memory,
+    wrong_shape,
+    wrong_type,
+)
 from trnsim.language.dtypes import DType, as_dtype
 from trnsim.language.layout import (
     Dynamic,
@@ -66,13 +75,7 @@ class Views(Layout):
 
     def _has_one(self, dim: int, what: str, hint: str) -> None:
         if self.shape[dim] != 1:
-            raise WrongShape(
-                f"{what}: dimension {dim} of {self.name} has {self.shape[dim]} elements",
-                rule="view",
-                got=self.shape[dim],
-                limit=1,
-                hint=hint,
-            )
+            raise wrong_count("view", f"{what}: dimension {dim} of {self.name}", self.shape[dim], "elements", 1, hint)
 
     def _keep_two(self, ndim: int, what: str) -> None:
         least = 2 if self.on_chip else 1
@@ -367,12 +370,8 @@ def run_time_scalar(index: Any, what: str) -> Any:
     hint = "pass a register (see register_load) or an integer tile in SBUF; a compile-time offset goes into offset="
     index_tile(index, what, "register or [1, 1] SBUF tile", hint=hint)
     if index.size != 1:
-        raise WrongShape(
-            f"{what}: the index {index.name} has shape {index.shape}",
-            rule="indirect",
-            got=index.shape,
-            limit=(1, 1),
-            hint="a run-time index is one element; rows for many come from vector_select",
+        raise wrong_shape(
+            "indirect", f"{what}: the index {index.name}", index.shape, (1, 1), "rows for many come from vector_select"
         )
     return index
 
@@ -380,21 +379,9 @@ def run_time_scalar(index: Any, what: str) -> Any:
 def index_tile(index: Any, what: str, wanted: str, *, dtypes: tuple[DType, ...] = (), hint: str) -> None:
     """Check a tile of run-time offsets: integers, or those of ``dtypes``, in SBUF."""
     if not isinstance(index, Layout):
-        raise WrongArgument(
-            f"{what}: the index is {index!r} ({type(index).__name__})",
-            rule="indirect",
-            got=type(index).__name__,
-            limit=wanted,
-            hint=hint,
-        )
+        raise wrong_type("indirect", f"{what}: the index", index, wanted, hint)
     if index.buffer is not MemoryRegion.sbuf:
-        raise WrongBuffer(
-            f"{what}: the index {index.name} is in {index.buffer}",
-            rule="indirect",
-            got=str(index.buffer),
-            limit="sbuf",
-            hint=hint,
-        )
+        raise wrong_memory("indirect", f"{what}: the index {index.name}", index.buffer, "sbuf", hint)
     if index.dtype not in dtypes if dtypes else index.dtype.kind not in "iu":
         raise WrongDtype(
             f"{what}: the index {index.name} is {index.dtype}",
