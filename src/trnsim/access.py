@@ -289,10 +289,7 @@ class Access(Unwritten):
         if columns.size and (columns.min() < 0 or columns.max() >= dynamic.bound):
             bad = int(columns.max()) if columns.max() >= dynamic.bound else int(columns.min())
             raise OutOfBounds(
-                f"{role}: indirect column {bad} of {t.name}, which has {dynamic.bound}",
-                rule="bounds",
-                got=bad,
-                limit=dynamic.bound,
+                f"{role}: indirect column {bad} of {t.name}, which has {dynamic.bound}", "bounds", bad, dynamic.bound
             )
         return base, columns
 
@@ -317,11 +314,8 @@ class Access(Unwritten):
     def _settled(self, t: NkiTensor, role: str) -> NkiTensor:
         """Return the view a scalar run-time index leads to."""
         if t.dynamic is not None and t.dynamic.kind == "vector":
-            raise WrongArgument(
-                f"{role}: only DMA can gather and scatter by vector_offset",
-                rule="indirect",
-                hint="use dma_copy, or .indirect() on trn3",
-            )
+            hint = "use dma_copy, or .indirect() on trn3"
+            raise WrongArgument(f"{role}: only DMA can gather and scatter by vector_offset", "indirect", hint=hint)
         return t.at(self.resolve(t, role))
 
     def _write_dynamic(self, t: NkiTensor, values: np.ndarray, role: str, code: int) -> None:
@@ -362,8 +356,5 @@ def _fit(values: np.ndarray, shape: tuple[int, ...], role: str, t: NkiTensor) ->
         return np.broadcast_to(values, shape)
     except ValueError:
         raise WrongShape(
-            f"{role} ({t.name}) has shape {shape} and the result has shape {values.shape}",
-            rule="shape",
-            got=shape,
-            limit=values.shape,
+            f"{role} ({t.name}) has shape {shape} and the result has shape {values.shape}", "shape", shape, values.shape
         ) from None

@@ -156,10 +156,7 @@ class _Reader:
         module = self.ours.get(name)
         if module is None:
             raise NotModelled(
-                f"the kernel uses {name}, which the simulator has not",
-                rule="nki-module",
-                got=name,
-                limit=sorted(self.ours),
+                f"the kernel uses {name}, which the simulator has not", "nki-module", name, sorted(self.ours)
             )
         return module
 

@@ -37,9 +37,7 @@ class Allocation:
         """Fresh memory: nothing in it may be read before it is written."""
         shape = as_shape(shape, "shape")
         if not isinstance(name, str):
-            raise WrongArgument(
-                f"name is {name!r}", rule="name", got=type(name).__name__, limit="str", hint="a name is a string"
-            )
+            raise WrongArgument(f"name is {name!r}", "name", type(name).__name__, "str", "a name is a string")
         dtype = as_dtype(dtype)
         region = as_region(buffer)
         on_chip = region is MemoryRegion.sbuf or region is MemoryRegion.psum
@@ -47,12 +45,8 @@ class Allocation:
             # the reference keeps the value of a register in a tile of this shape
             shape = (1, 1)
         if min(shape, default=0) < 1:
-            raise WrongShape(
-                f"a tensor of shape {shape} has no elements",
-                rule="shape",
-                got=shape,
-                hint="a tensor has at least one dimension, and every dimension at least one element",
-            )
+            hint = "a tensor has at least one dimension, and every dimension at least one element"
+            raise WrongShape(f"a tensor of shape {shape} has no elements", "shape", shape, hint=hint)
         physical = self.physical(dtype)
         row = math.prod(shape[1:])
         if on_chip:
@@ -157,13 +151,8 @@ class Allocation:
             return
         label = name or variable_name() or "tensor"
         if len(shape) < 2:
-            raise WrongShape(
-                f"{label} in {region} has shape {shape}",
-                rule="two-dimensional",
-                got=len(shape),
-                limit=2,
-                hint=f"on-chip tensors have a partition and a free dimension: use {(shape or (1,))[0], 1}",
-            )
+            hint = f"on-chip tensors have a partition and a free dimension: use {(shape or (1,))[0], 1}"
+            raise WrongShape(f"{label} in {region} has shape {shape}", "two-dimensional", len(shape), 2, hint)
         if shape[0] > self.target.partitions:
             raise HardwareLimit(
                 f"{label} has {shape[0]} partitions in {region}, which has {self.target.partitions}",
@@ -190,11 +179,7 @@ class Allocation:
             partition, free = (int(a) for a in address)
         except (TypeError, ValueError):
             raise WrongArgument(
-                f"address {address!r}",
-                rule="address",
-                got=address,
-                limit="(partition, byte)",
-                hint="give (partition_offset, free_offset)",
+                f"address {address!r}", "address", address, "(partition, byte)", "give (partition_offset, free_offset)"
             ) from None
         limit = self.target.sbuf_usable_bytes if region is MemoryRegion.sbuf else self.target.psum_partition_bytes
         align = self.target.sbuf_align if region is MemoryRegion.sbuf else self.target.psum_align
@@ -225,12 +210,9 @@ class Allocation:
                 hint=f"use a multiple of {bank}, and slice a tensor of the whole bank for parts of it",
             )
         if free % step:
+            hint = f"the next that is one is {-(-free // step) * step}"
             raise HardwareLimit(
-                f"address {address}: byte {free} is not a multiple of {step}",
-                rule="alignment",
-                got=free,
-                limit=step,
-                hint=f"the next that is one is {-(-free // step) * step}",
+                f"address {address}: byte {free} is not a multiple of {step}", "alignment", free, step, hint
             )
         return partition, free
 

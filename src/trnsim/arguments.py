@@ -110,12 +110,8 @@ class Arguments:
         if isinstance(value, NkiTensor):
             return self._array(value)
         if hasattr(value, "__nki_register__"):
-            raise WrongArgument(
-                "the kernel returns a register",
-                rule="return-register",
-                hint="store it with nisa.register_store and copy the tile to HBM",
-                kernel=self.kernel,
-            )
+            hint = "store it with nisa.register_store and copy the tile to HBM"
+            raise WrongArgument("the kernel returns a register", "return-register", hint=hint, kernel=self.kernel)
         if isinstance(value, NKIObject):
             return copied(value, lambda _, v: self.unwrap(v))
         return map_items(value, self.unwrap)
@@ -293,10 +289,7 @@ def same_results(kernel: str, first: Any, core: int, other: Any) -> None:
     if [address(t) for t in one] == [address(t) for t in two]:
         return
     shown = [", ".join(f"{t.name}{list(t.shape)}" for t in tensors) or "nothing" for tensors in (one, two)]
+    hint = "both cores run one program and return the same shared_hbm tensors, each having written its part"
     raise WrongArgument(
-        f"core 0 returns {shown[0]} and core {core} returns {shown[1]}",
-        rule="core-results",
-        got=shown,
-        hint="both cores run one program and return the same shared_hbm tensors, each having written its part",
-        kernel=kernel,
+        f"core 0 returns {shown[0]} and core {core} returns {shown[1]}", "core-results", shown, hint=hint, kernel=kernel
     )

@@ -49,11 +49,7 @@ def dtype_of(value: Any, name: str) -> np.dtype[Any]:
         }
         hint = f"pass {wide[kind]}" if kind in wide else "convert it before the call"
         raise WrongDtype(
-            f"argument {name} is {kind}, which Trainium has not",
-            rule="argument-dtype",
-            got=kind,
-            limit=error.limit,
-            hint=hint,
+            f"argument {name} is {kind}, which Trainium has not", "argument-dtype", kind, error.limit, hint
         ) from None
     return ours.storage if isinstance(ours, ExtraDtype) else ours
 
@@ -67,20 +63,11 @@ def to_numpy(value: Any, name: str = "argument") -> np.ndarray:
     torch = sys.modules["torch"]
     value = value.detach()
     if value.layout is not torch.strided or value.is_quantized:
-        raise WrongArgument(
-            f"argument {name} is a {value.layout} tensor",
-            rule="argument",
-            got=str(value.layout),
-            limit="dense",
-            hint="call to_dense() first",
-        )
+        hint = "call to_dense() first"
+        raise WrongArgument(f"argument {name} is a {value.layout} tensor", "argument", str(value.layout), "dense", hint)
     if value.is_meta:
-        raise WrongArgument(
-            f"argument {name} is on the meta device and has no values",
-            rule="argument",
-            got="meta",
-            hint="meta tensors can be profiled with numerics=False only",
-        )
+        hint = "meta tensors can be profiled with numerics=False only"
+        raise WrongArgument(f"argument {name} is on the meta device and has no values", "argument", "meta", hint=hint)
     value = value.cpu().resolve_conj().resolve_neg()
     kind = str(value.dtype).rpartition(".")[2]
     foreign = hasattr(ml_dtypes, kind)

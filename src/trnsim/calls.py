@@ -101,11 +101,7 @@ def no_tensor(value: Any, role: str, kind: str, hint: str) -> WrongArgument:
     elif len(shown) > 80:
         shown = f"{shown[:77]}…"
     return WrongArgument(
-        f"{role} is {shown} ({type(value).__name__}), not a {kind}",
-        rule="operand",
-        got=type(value).__name__,
-        limit="NkiTensor",
-        hint=hint,
+        f"{role} is {shown} ({type(value).__name__}), not a {kind}", "operand", type(value).__name__, "NkiTensor", hint
     )
 
 

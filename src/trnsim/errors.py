@@ -66,26 +66,28 @@ class KernelError(TrnError, RuntimeError):
     """A kernel did what the machine does not allow.
 
     Attributes:
-        rule: name of the broken rule (``partition-limit``, ``psum-accumulate`` …).
         message: what is wrong, with both values.
-        hint: what to do.
+        rule: name of the broken rule (``partition-limit``, ``psum-accumulate`` …).
         got, limit: the offending value and what the rule admits.
+        hint: what to do.
         target: ``trn1``, ``trn2`` or ``trn3``.
         kernel, instruction, line: where (``line`` is ``file:number``).
     """
 
     message: str
-    rule: str = ""
-    hint: str = ""
-    got: Any = None
-    limit: Any = None
+    rule: str
+    got: Any
+    limit: Any
+    hint: str
     target: str | None = None
     kernel: str | None = None
     instruction: str | None = None
     line: str | None = None
 
-    def __init__(self, message: str = "", **fields: object) -> None:
-        super().__init__(message=message, **fields)
+    def __init__(
+        self, message: str = "", rule: str = "", got: Any = None, limit: Any = None, hint: str = "", **fields: object
+    ) -> None:
+        super().__init__(message=message, rule=rule, got=got, limit=limit, hint=hint, **fields)
 
     def locate(self, *, kernel: str | None, instruction: str | None, line: str | None, target: str | None) -> None:
         """Fill in the place where the error happened; what is already known stays."""

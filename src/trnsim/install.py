@@ -189,10 +189,7 @@ class Absent:
 
     def _refuse(self) -> None:
         raise NotModelled(
-            f"{self.name} measures a device, and this is the simulator",
-            rule="no-device",
-            got=self.name,
-            hint=self.instead,
+            f"{self.name} measures a device, and this is the simulator", "no-device", self.name, hint=self.instead
         )
 
     def __repr__(self) -> str:

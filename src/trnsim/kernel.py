@@ -82,9 +82,7 @@ def as_grid(grid: Any) -> tuple[int, ...]:
     except AttributeError:
         extents = ()
     if not extents or min(extents) < 1:
-        raise WrongArgument(
-            f"launch grid {grid!r}", rule="grid", got=grid, hint="a grid is a number of cores: kernel[2](…)"
-        )
+        raise WrongArgument(f"launch grid {grid!r}", "grid", grid, hint="a grid is a number of cores: kernel[2](…)")
     return extents
 
 
@@ -106,10 +104,7 @@ def jit(fn: Any = None, **options: Any) -> Any:
     unknown = set(options) - _JIT_OPTIONS
     if unknown:
         raise WrongArgument(
-            f"jit does not know {', '.join(sorted(unknown))}",
-            rule="jit",
-            got=sorted(unknown),
-            limit=sorted(_JIT_OPTIONS),
+            f"jit does not know {', '.join(sorted(unknown))}", "jit", sorted(unknown), sorted(_JIT_OPTIONS)
         )
     for name, instead in _DEPRECATED.items():
         if name in options:
@@ -134,10 +129,7 @@ def as_kernel(kernel: Any) -> Kernel:
         return kernel
     if isinstance(kernel, type) or not callable(kernel):
         raise WrongArgument(
-            f"{kernel!r} is no kernel",
-            rule="kernel",
-            got=type(kernel).__name__,
-            hint="pass a function decorated with nki.jit",
+            f"{kernel!r} is no kernel", "kernel", type(kernel).__name__, hint="pass a function decorated with nki.jit"
         )
     if inspect.isfunction(kernel) or inspect.ismethod(kernel):
         return Kernel(adopt(kernel))
@@ -168,9 +160,7 @@ def params_of(
     wanted = target if target is not None else kernel.options.get("platform_target")
     modes = ("strict", "error", "warn", "off")
     if lint is not None and lint not in modes:
-        raise WrongArgument(
-            f"lint={lint!r}", rule="lint", got=lint, limit=modes, hint='use "strict", "error", "warn" or "off"'
-        )
+        raise WrongArgument(f"lint={lint!r}", "lint", lint, modes, 'use "strict", "error", "warn" or "off"')
     return SimParams(
         target=target_named(wanted),
         checks=checks,
@@ -222,21 +212,13 @@ def _check_argument(kernel: str, value: Any, name: str, *, nested: bool = False)
         for item in value:
             _check_argument(kernel, item, name, nested=True)
     elif nested and hasattr(value, "shape") and hasattr(value, "dtype"):
+        hint = "the compiler names tensors that are arguments of their own: pass each, or one tensor with offsets"
         raise WrongArgument(
-            f"{kernel} gets a tuple of tensors as {name}",
-            rule="tensor-tuple",
-            got="tuple of tensors",
-            limit="a tensor",
-            hint="the compiler names tensors that are arguments of their own: pass each, or one tensor with offsets",
+            f"{kernel} gets a tuple of tensors as {name}", "tensor-tuple", "tuple of tensors", "a tensor", hint
         )
     elif isinstance(value, int) and not -(2**31) <= value < 2**31:
-        raise WrongArgument(
-            f"{kernel} gets {value} as {name}",
-            rule="integer-range",
-            got=value,
-            limit=2**31 - 1,
-            hint="integers of a kernel have 32 bits: split it, or pass it in a tensor",
-        )
+        hint = "integers of a kernel have 32 bits: split it, or pass it in a tensor"
+        raise WrongArgument(f"{kernel} gets {value} as {name}", "integer-range", value, 2**31 - 1, hint)
 
 
 class Launch:

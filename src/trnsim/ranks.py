@@ -66,11 +66,7 @@ def simulate_ranks(
         raise WrongArgument(f"{ranks!r} ranks", rule="ranks", got=ranks, limit=1, hint="give the number of ranks")
     if ranks_per_node is not None and (ranks_per_node < 1 or ranks % ranks_per_node):
         raise WrongArgument(
-            f"{ranks} ranks with {ranks_per_node} on a node",
-            rule="ranks-per-node",
-            got=ranks_per_node,
-            limit=ranks,
-            hint="nodes are full",
+            f"{ranks} ranks with {ranks_per_node} on a node", "ranks-per-node", ranks_per_node, ranks, "nodes are full"
         )
     params = params_of(jitted, target=target, checks=checks, strict=strict, numerics=numerics, lint=lint, seed=seed)
 

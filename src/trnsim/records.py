@@ -139,9 +139,7 @@ class NkiInstruction:
         """Run after every producer; returns self."""
         for p in producers:
             if not isinstance(p, NkiInstruction):
-                raise WrongArgument(
-                    f"depends_on takes instructions, got {type(p).__name__}", rule="depends-on", got=repr(p)
-                )
+                raise WrongArgument(f"depends_on takes instructions, got {type(p).__name__}", "depends-on", repr(p))
             if p.index >= self.index:
                 raise WrongArgument(
                     f"instruction {self.index} cannot depend on {p.index}, which is issued no earlier",

@@ -16,11 +16,7 @@ def as_edges(edges: Any) -> Edges:
     for edge in edges:
         if not (isinstance(edge, (tuple, list)) and len(edge) == 2 and isinstance(edge[0], str)):
             raise WrongArgument(
-                f"{edge!r} is no dependency",
-                rule="schedule",
-                got=edge,
-                limit="(name, name or names)",
-                hint='write ("later", "earlier")',
+                f"{edge!r} is no dependency", "schedule", edge, "(name, name or names)", 'write ("later", "earlier")'
             )
         later, earlier = edge
         pairs.append((later, (earlier,) if isinstance(earlier, str) else tuple(earlier)))

@@ -37,11 +37,8 @@ def require_session(what: str) -> Session:
     """Return the running session; an error that says how to get one otherwise."""
     session = getattr(_local, "session", None)
     if session is None:
-        raise WrongArgument(
-            f"{what} was called outside a kernel",
-            rule="no-session",
-            hint="decorate the function with nki.jit and call it, or use nki.simulate(kernel)(…)",
-        )
+        hint = "decorate the function with nki.jit and call it, or use nki.simulate(kernel)(…)"
+        raise WrongArgument(f"{what} was called outside a kernel", "no-session", hint=hint)
     return session
 
 

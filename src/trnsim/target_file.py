@@ -80,8 +80,5 @@ def _intervals(path: Path, said: Any) -> dict[str, tuple[float, float]]:
 
 def _wrong(path: Path, what: str) -> WrongArgument:
     return WrongArgument(
-        f"{path} {what}",
-        rule="target-file",
-        got=str(path),
-        hint=f"write one with trnsim calibrate, or unset {VARIABLE}",
+        f"{path} {what}", "target-file", str(path), hint=f"write one with trnsim calibrate, or unset {VARIABLE}"
     )

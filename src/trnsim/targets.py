@@ -114,11 +114,8 @@ def target_named(name: Any = None) -> Target:
     if target is None:
         from trnsim.errors import WrongArgument
 
+        hint = f"use one of {', '.join(_ALIASES)}"
         raise WrongArgument(
-            f"{source} is {name!r}, which is no Trainium generation",
-            rule="target",
-            got=name,
-            limit=sorted(_ALIASES),
-            hint=f"use one of {', '.join(_ALIASES)}",
+            f"{source} is {name!r}, which is no Trainium generation", "target", name, sorted(_ALIASES), hint
         )
     return target

@@ -39,31 +39,21 @@ def tensors(
     lists = []
     for role, given in (("srcs", srcs), ("dsts", dsts)):
         if not isinstance(given, (list, tuple)) or not given:
+            hint = f"write {role}=[tensor]"
             raise WrongArgument(
-                f"{role} is {type(given).__name__}",
-                rule="collective-list",
-                got=type(given).__name__,
-                limit="list of tensors",
-                hint=f"write {role}=[tensor]",
+                f"{role} is {type(given).__name__}", "collective-list", type(given).__name__, "list of tensors", hint
             )
         where = (SBUF, *IN_HBM) if sbuf else IN_HBM
         lists.append([s.operand(t, f"{role}[{i}]", where, compute=False) for i, t in enumerate(given)])
     a, b = lists
     if len(a) != len(b):
         raise WrongArgument(
-            f"{len(a)} srcs and {len(b)} dsts",
-            rule="collective-list",
-            got=len(a),
-            limit=len(b),
-            hint="one destination for each source",
+            f"{len(a)} srcs and {len(b)} dsts", "collective-list", len(a), len(b), "one destination for each source"
         )
     if most is not None and len(a) > most:
+        hint = "call it once for each tensor"
         raise WrongArgument(
-            f"{len(a)} tensors, and this collective takes {most}",
-            rule="collective-coalesced",
-            got=len(a),
-            limit=most,
-            hint="call it once for each tensor",
+            f"{len(a)} tensors, and this collective takes {most}", "collective-coalesced", len(a), most, hint
         )
     on_chip = [t.on_chip for t in (*a, *b)]
     if any(on_chip) and not all(on_chip):
@@ -74,23 +64,13 @@ def tensors(
             hint="all tensors are in HBM, or all in SBUF",
         )
     if any(on_chip) and len(a) > 1:
-        raise WrongArgument(
-            f"{len(a)} SBUF tensors",
-            rule="collective-coalesced",
-            got=len(a),
-            limit=1,
-            hint="several tensors at once are for HBM; call it once for each tile",
-        )
+        hint = "several tensors at once are for HBM; call it once for each tile"
+        raise WrongArgument(f"{len(a)} SBUF tensors", "collective-coalesced", len(a), 1, hint)
     for x, y in zip(a, b, strict=True):
         one_dtype(x, "src", y, "dst", rule="collective-dtype", hint="collectives do not convert")
         if x.on_chip and (x.ndim != 2 or y.ndim != 2):
-            raise WrongShape(
-                f"src has shape {x.shape} and dst {y.shape}",
-                rule="collective-2d",
-                got=(x.ndim, y.ndim),
-                limit=2,
-                hint="SBUF collectives take 2-D tiles; reshape the free dimensions into one",
-            )
+            hint = "SBUF collectives take 2-D tiles; reshape the free dimensions into one"
+            raise WrongShape(f"src has shape {x.shape} and dst {y.shape}", "collective-2d", (x.ndim, y.ndim), 2, hint)
     return a, b
 
 
@@ -159,10 +139,6 @@ def metadata(s: Session, t: Any, n: int, has_rdispls: bool) -> NkiTensor:
         )
     has_dtype(t, "metadata_tensor", frozenset({uint32}), rule="metadata-dtype", hint="counts are uint32")
     if not t.is_contiguous():
-        raise WrongShape(
-            f"metadata_tensor has strides {t.strides}",
-            rule="metadata-contiguous",
-            got=t.strides,
-            hint="its rows lie one after the other in memory",
-        )
+        hint = "its rows lie one after the other in memory"
+        raise WrongShape(f"metadata_tensor has strides {t.strides}", "metadata-contiguous", t.strides, hint=hint)
     return t

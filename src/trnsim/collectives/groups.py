@@ -19,29 +19,18 @@ class ReplicaGroup(NKIObject):
         except (TypeError, AttributeError):
             members = ()
         if not members or not all(members):
-            raise WrongArgument(
-                f"replica group {lists!r}",
-                rule="replica-group",
-                got=lists,
-                hint="give lists of ranks: ReplicaGroup([[0, 1], [2, 3]])",
-            )
+            hint = "give lists of ranks: ReplicaGroup([[0, 1], [2, 3]])"
+            raise WrongArgument(f"replica group {lists!r}", "replica-group", lists, hint=hint)
         seen = [r for ranks in members for r in ranks]
         twice = sorted({r for r in seen if seen.count(r) > 1})
         if twice:
+            hint = "groups do not overlap"
             raise WrongArgument(
-                f"replica group {lists!r} has rank {twice[0]} twice",
-                rule="replica-group-overlap",
-                got=twice,
-                hint="groups do not overlap",
+                f"replica group {lists!r} has rank {twice[0]} twice", "replica-group-overlap", twice, hint=hint
             )
         if min(seen) < 0:
-            raise WrongArgument(
-                f"replica group {lists!r} has rank {min(seen)}",
-                rule="replica-group",
-                got=min(seen),
-                limit=0,
-                hint="ranks are counted from 0",
-            )
+            hint = "ranks are counted from 0"
+            raise WrongArgument(f"replica group {lists!r} has rank {min(seen)}", "replica-group", min(seen), 0, hint)
         self.groups = members
 
     def __repr__(self) -> str:

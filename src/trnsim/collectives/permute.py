@@ -26,11 +26,9 @@ def _pairs(s: Session, given: Any) -> tuple[tuple[int, int], ...]:
     for role, ranks in (("source", sources), ("target", targets)):
         twice = sorted({r for r in ranks if ranks.count(r) > 1})
         if twice:
+            hint = "every rank sends once and receives once"
             raise WrongArgument(
-                f"rank {twice[0]} is a {role} twice in {list(pairs)}",
-                rule="permute-pairs",
-                got=twice,
-                hint="every rank sends once and receives once",
+                f"rank {twice[0]} is a {role} twice in {list(pairs)}", "permute-pairs", twice, hint=hint
             )
     if set(sources) != set(targets):
         lone = sorted(set(sources) ^ set(targets))
@@ -73,30 +71,21 @@ def _channels(s: Session, ranks: tuple[int, ...], channel_ids: Any, **lists: Any
     first = ranks[0] // node * node
     most = 4 if set(ranks) >= set(range(first, first + node)) else 2
     if len(ids) > most:
+        hint = "four channels need every rank of the node in the group"
         raise WrongArgument(
-            f"{len(ids)} channels, and a ring of ranks {list(ranks)} has {most}",
-            rule="channels",
-            got=len(ids),
-            limit=most,
-            hint="four channels need every rank of the node in the group",
+            f"{len(ids)} channels, and a ring of ranks {list(ranks)} has {most}", "channels", len(ids), most, hint
         )
     for role, given in lists.items():
         if not isinstance(given, (list, tuple)) or len(given) != len(ids):
+            hint = "one list of one tensor for each channel"
             raise WrongArgument(
-                f"{role} has {len(given)} channels and channel_ids {len(ids)}",
-                rule="channels",
-                got=len(given),
-                limit=len(ids),
-                hint="one list of one tensor for each channel",
+                f"{role} has {len(given)} channels and channel_ids {len(ids)}", "channels", len(given), len(ids), hint
             )
         for c, inner in enumerate(given):
             if not isinstance(inner, (list, tuple)) or len(inner) != 1:
+                hint = f"write {role}=[[tensor], …]: one tensor for each channel"
                 raise WrongArgument(
-                    f"{role}[{c}] is {type(inner).__name__}",
-                    rule="channels",
-                    got=repr(type(inner).__name__),
-                    limit=1,
-                    hint=f"write {role}=[[tensor], …]: one tensor for each channel",
+                    f"{role}[{c}] is {type(inner).__name__}", "channels", repr(type(inner).__name__), 1, hint
                 )
 
 

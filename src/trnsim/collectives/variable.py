@@ -30,12 +30,8 @@ def _offer(
     meta = checks.metadata(s, table, len(ranks), displaced)
     for t in (offer.srcs[0], offer.dsts[0]):
         if not t.is_contiguous():
-            raise WrongShape(
-                f"{t.name} has strides {t.strides}",
-                rule="collective-contiguous",
-                got=t.strides,
-                hint=f"{kind} sees its tensors as flat buffers; pass a contiguous one",
-            )
+            hint = f"{kind} sees its tensors as flat buffers; pass a contiguous one"
+            raise WrongShape(f"{t.name} has strides {t.strides}", "collective-contiguous", t.strides, hint=hint)
     if not displaced and offer.dsts[0].size % len(ranks):
         raise WrongShape(
             f"dst has {offer.dsts[0].size} elements for {len(ranks)} ranks",
@@ -118,22 +114,12 @@ def all_gather_v(
     check_priority(s, priority)
     ranks = members(s, replica_group)
     if has_rdispls:
-        raise WrongArgument(
-            "all_gather_v with has_rdispls=True",
-            rule="rdispls",
-            got=True,
-            limit=False,
-            hint="chunks are laid out in equal slots; leave has_rdispls out",
-        )
+        hint = "chunks are laid out in equal slots; leave has_rdispls out"
+        raise WrongArgument("all_gather_v with has_rdispls=True", "rdispls", True, False, hint)
     two_cores(s, "all_gather_v")
     if len(ranks) != 4:
-        raise HardwareLimit(
-            f"all_gather_v over {len(ranks)} ranks",
-            rule="collective-ranks",
-            got=len(ranks),
-            limit=4,
-            hint="each list of the group has the four ranks of one chip",
-        )
+        hint = "each list of the group has the four ranks of one chip"
+        raise HardwareLimit(f"all_gather_v over {len(ranks)} ranks", "collective-ranks", len(ranks), 4, hint)
     offer = _offer(s, "all_gather_v", srcs, dsts, metadata_tensor, ranks, bool(recv_counts_known), False)
 
     def work(offers: dict[int, Offer]) -> Moves:

@@ -236,12 +236,9 @@ def activation_named(op: Any) -> Activation:
     name = name_of(op)
     function = FUNCTIONS.get(_ALIASES.get(name, name))
     if isinstance(op, np.ufunc) or str(getattr(op, "__module__", "")).partition(".")[0] in ("numpy", "math"):
+        hint = f"pass nl.{function.name}" if function else _HINTS.get(name, "pass a function of nki.language")
         raise WrongArgument(
-            f"op is {op!r}, a function of the host",
-            rule="activation-function",
-            got=repr(op),
-            limit=sorted(FUNCTIONS),
-            hint=f"pass nl.{function.name}" if function else _HINTS.get(name, "pass a function of nki.language"),
+            f"op is {op!r}, a function of the host", "activation-function", repr(op), sorted(FUNCTIONS), hint
         )
     if function is None:
         raise WrongArgument(

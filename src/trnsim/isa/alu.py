@@ -197,12 +197,9 @@ def named(op: Any, role: str, allowed: tuple[str, ...], *, rule: str) -> Alu:
     """``op`` as one of the ``allowed`` operators."""
     alu = operator(op, role)
     if alu.name not in allowed:
+        hint = f"use one of {', '.join('nl.' + n for n in allowed)}"
         raise WrongArgument(
-            f"{role} is {alu!r}, which this instruction does not know",
-            rule=rule,
-            got=alu.name,
-            limit=list(allowed),
-            hint=f"use one of {', '.join('nl.' + n for n in allowed)}",
+            f"{role} is {alu!r}, which this instruction does not know", rule, alu.name, list(allowed), hint
         )
     return alu
 

@@ -46,12 +46,9 @@ def check_mode(s: Session, mode: dge, tensors: tuple[NkiTensor, ...]) -> None:
     hint = "copy row by row with scalar_offset, or gather on chip with local_gather"
     needs(s, 3, "a gather or scatter by vector_offset", hint)
     if mode not in (dge.unknown, dge.swdge):
+        hint = "only descriptors written by GpSimd at run time gather and scatter: use dge_mode.swdge"
         raise WrongArgument(
-            f"dge_mode {mode.name} with a vector_offset",
-            rule="dge-indirect",
-            got=mode.name,
-            limit=("unknown", "swdge"),
-            hint="only descriptors written by GpSimd at run time gather and scatter: use dge_mode.swdge",
+            f"dge_mode {mode.name} with a vector_offset", "dge-indirect", mode.name, ("unknown", "swdge"), hint
         )
 
 
@@ -76,12 +73,9 @@ def check_engine(engine: eng, mode: dge) -> None:
     if engine is eng.unknown:
         return
     if mode is not dge.hwdge:
+        hint = "an engine is chosen for dge_mode.hwdge only"
         raise WrongEngine(
-            f"engine {engine.name} with dge_mode {mode.name}",
-            rule="dge-engine",
-            got=(engine.name, mode.name),
-            limit="hwdge",
-            hint="an engine is chosen for dge_mode.hwdge only",
+            f"engine {engine.name} with dge_mode {mode.name}", "dge-engine", (engine.name, mode.name), "hwdge", hint
         )
     if engine not in (eng.sync, eng.scalar):
         raise WrongEngine(
@@ -98,9 +92,7 @@ def check_priority(s: Session, priority: Any) -> None:
     if priority is None:
         return
     if isinstance(priority, bool) or not isinstance(priority, (int, np.integer)) or not 0 <= priority <= 3:
-        raise WrongArgument(
-            f"priority is {priority!r}", rule="priority", got=priority, limit=(0, 3), hint="0 is served first, 3 last"
-        )
+        raise WrongArgument(f"priority is {priority!r}", "priority", priority, (0, 3), "0 is served first, 3 last")
     needs(s, 4, f"priority {priority}", "leave priority out")
 
 
@@ -243,11 +235,9 @@ def check_disjoint(
     else:
         shared = bool(np.intersect1d(_bytes(dst, into), _bytes(src, out_of)).size)
     if shared:
+        hint = "DMA engines read and write in no documented order: copy through another tensor"
         raise NotModelled(
-            f"src and dst are overlapping parts of {dst.name}",
-            rule="dma-overlap",
-            got=(src.offset, dst.offset),
-            hint="DMA engines read and write in no documented order: copy through another tensor",
+            f"src and dst are overlapping parts of {dst.name}", "dma-overlap", (src.offset, dst.offset), hint=hint
         )
 
 

@@ -232,13 +232,8 @@ def _check_scales(scales: Any, count: int) -> None:
     if scales is None:
         return
     if not isinstance(scales, (list, tuple)) or len(scales) != count or any(x != 1 for x in scales):
-        raise WrongArgument(
-            f"scales is {scales} for {count} sources",
-            rule="dma-scales",
-            got=scales,
-            limit=[1.0] * count,
-            hint="the DMA engines do not scale: leave scales out, and multiply with tensor_scalar",
-        )
+        hint = "the DMA engines do not scale: leave scales out, and multiply with tensor_scalar"
+        raise WrongArgument(f"scales is {scales} for {count} sources", "dma-scales", scales, [1.0] * count, hint)
 
 
 def _check_compute(s: Session, dst: NkiTensor, srcs: Any, bounds: oob, indirect: bool, unique_indices: Any) -> None:
@@ -273,20 +268,11 @@ def _check_update(s: Session, dst: NkiTensor, srcs: Any, unique_indices: Any) ->
     """Check a read-modify-write by row indices: two sources, one of them ``dst`` itself."""
     if len(srcs) != 2:
         raise WrongArgument(
-            f"{len(srcs)} sources with a vector_offset",
-            rule="dma-sources",
-            got=len(srcs),
-            limit=2,
-            hint="add one tensor to dst at a time",
+            f"{len(srcs)} sources with a vector_offset", "dma-sources", len(srcs), 2, "add one tensor to dst at a time"
         )
     if not unique_indices:
-        raise WrongArgument(
-            "unique_indices=False with a vector_offset",
-            rule="unique-indices",
-            got=False,
-            limit=True,
-            hint="the hardware cannot add twice to one row: sum equal rows first",
-        )
+        hint = "the hardware cannot add twice to one row: sum equal rows first"
+        raise WrongArgument("unique_indices=False with a vector_offset", "unique-indices", False, True, hint)
     far = [t for t in srcs if gathers(t)]
     near = [t for t in srcs if not gathers(t)]
     if (

@@ -107,13 +107,8 @@ def _order(src: NkiTensor, axes: Any) -> tuple[int, ...]:
             "transpose-rank", f"src ({src.name})", src.ndim, "dimensions", (2, 3, 4), "reshape it to one of these"
         )
     if axes is not None and (axes := as_shape(axes, "axes")) != order:
-        raise WrongArgument(
-            f"axes is {axes} for a src of {src.ndim} dimensions",
-            rule="transpose-axes",
-            got=axes,
-            limit=order,
-            hint=f"the DMA engines know {order} only; permute other dimensions with views",
-        )
+        hint = f"the DMA engines know {order} only; permute other dimensions with views"
+        raise WrongArgument(f"axes is {axes} for a src of {src.ndim} dimensions", "transpose-axes", axes, order, hint)
     return order
 
 
@@ -135,12 +130,9 @@ def _check(s: Session, dst: NkiTensor, src: NkiTensor, order: tuple[int, ...], m
     if gathers(src):
         _check_gather(s, src)
     elif mode is dge.swdge and src.dynamic is None:
+        hint = "software descriptors transpose gathered rows only"
         raise WrongArgument(
-            "dge_mode swdge with a static src",
-            rule="dge-transpose",
-            got="swdge",
-            limit=("unknown", "hwdge", "none"),
-            hint="software descriptors transpose gathered rows only",
+            "dge_mode swdge with a static src", "dge-transpose", "swdge", ("unknown", "hwdge", "none"), hint
         )
     elif mode is dge.hwdge:
         _check_hardware(src)
@@ -173,12 +165,9 @@ def _check_hardware(src: NkiTensor) -> None:
             hint="pad the dimension before the last, or use dge_mode.unknown",
         )
     if src.shape[-1] > 128:
+        hint = "it becomes the partition dimension, of at most 128"
         raise HardwareLimit(
-            f"the last dimension of src ({src.name}) is {src.shape[-1]}",
-            rule="hwdge-transpose",
-            got=src.shape[-1],
-            limit=128,
-            hint="it becomes the partition dimension, of at most 128",
+            f"the last dimension of src ({src.name}) is {src.shape[-1]}", "hwdge-transpose", src.shape[-1], 128, hint
         )
 
 
@@ -210,10 +199,5 @@ def _check_gather(s: Session, src: NkiTensor) -> None:
     )
     for holds, what, got, limit in limits:
         if not holds:
-            raise HardwareLimit(
-                f"{what} ({src.name} by {index.name})",
-                rule="gather-transpose",
-                got=got,
-                limit=limit,
-                hint=f"a gathering transpose wants {limit}",
-            )
+            hint = f"a gathering transpose wants {limit}"
+            raise HardwareLimit(f"{what} ({src.name} by {index.name})", "gather-transpose", got, limit, hint)

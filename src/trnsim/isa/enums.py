@@ -90,10 +90,5 @@ def member(cls: type[E], value: Any, role: str) -> E:
     for m in cls:
         if isinstance(name, str) and name == m.name:
             return m
-    raise WrongArgument(
-        f"{role} is {value!r}",
-        rule=role,
-        got=str(value),
-        limit=[m.name for m in cls],
-        hint=f"use one of {', '.join(f'{cls.__name__}.{m.name}' for m in cls)}",
-    )
+    hint = f"use one of {', '.join(f'{cls.__name__}.{m.name}' for m in cls)}"
+    raise WrongArgument(f"{role} is {value!r}", role, str(value), [m.name for m in cls], hint)

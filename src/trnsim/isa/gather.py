@@ -243,12 +243,9 @@ def _check_topk(val_dst: NkiTensor, idx_dst: NkiTensor, src: NkiTensor, n: Any, 
     if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or not 8 <= n < 65536:
         raise wrong_value("topk-n", "n", n, (8, 65535), "n counts the elements of 16 partitions, from 8 to 65535")
     if not 1 <= k < 32768 or k > n:
+        hint = "K is at most n and below 32768"
         raise WrongArgument(
-            f"K is {k} (the elements per partition of val_dst) and n is {n}",
-            rule="topk-k",
-            got=k,
-            limit=min(n, 32767),
-            hint="K is at most n and below 32768",
+            f"K is {k} (the elements per partition of val_dst) and n is {n}", "topk-k", k, min(n, 32767), hint
         )
     if src.free_size * GROUP < n:
         raise WrongShape(

@@ -47,9 +47,7 @@ def _affine(pattern: Any, offset: Any, channel_multiplier: Any, dst: NkiTensor, 
                 "pattern", "pattern", len(steps), "dimensions", 4, "merge evenly spaced ones", WrongArgument
             )
         if any(count < 1 for _, count in steps):
-            raise WrongArgument(
-                f"pattern {pattern!r} has an empty dimension", rule="pattern", got=repr(pattern), limit=1
-            )
+            raise WrongArgument(f"pattern {pattern!r} has an empty dimension", "pattern", repr(pattern), 1)
         if total != dst.free_size:
             raise WrongShape(
                 f"pattern {[list(p) for p in steps]} has {total} elements and dst has {dst.free_size} per partition",

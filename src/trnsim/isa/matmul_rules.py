@@ -67,12 +67,9 @@ def check_operands(s: Session, stationary: NkiTensor, moving: NkiTensor, k: int,
     """Equal partitions of both, within the rows and columns of the array or its tile."""
     rows, columns = tile[1] if tile else (s.target.partitions, s.target.stationary_max)
     if moving.shape[0] != k:
+        hint = "the contraction is over partitions: both operands are [K, …]"
         raise WrongShape(
-            f"stationary has {k} partitions and moving has {moving.shape[0]}",
-            rule="contraction",
-            got=moving.shape[0],
-            limit=k,
-            hint="the contraction is over partitions: both operands are [K, …]",
+            f"stationary has {k} partitions and moving has {moving.shape[0]}", "contraction", moving.shape[0], k, hint
         )
     if k > rows:
         raise WrongShape(
@@ -83,12 +80,9 @@ def check_operands(s: Session, stationary: NkiTensor, moving: NkiTensor, k: int,
             hint=f"split K into tiles of at most {rows} and accumulate",
         )
     if m > columns:
+        hint = f"loop over tiles of at most {columns} columns, or swap stationary and moving"
         raise WrongShape(
-            f"stationary has {m} columns, and the tile of the array has {columns}",
-            rule="stationary-limit",
-            got=m,
-            limit=columns,
-            hint=f"loop over tiles of at most {columns} columns, or swap stationary and moving",
+            f"stationary has {m} columns, and the tile of the array has {columns}", "stationary-limit", m, columns, hint
         )
 
 
@@ -156,21 +150,11 @@ def check_double_row(s: Session, stationary: NkiTensor, moving: NkiTensor, tile:
                 hint="put the second half of the contraction behind the first: reshape to [K, 2, n]",
             )
     if tile and tile[1][1] != 128:
-        raise HardwareLimit(
-            f"double_row with column tiles of {tile[1][1]}",
-            rule="double-row-tiling",
-            got=tile[1][1],
-            limit=128,
-            hint="use all 128 columns: tile_size=(rows, 128)",
-        )
+        hint = "use all 128 columns: tile_size=(rows, 128)"
+        raise HardwareLimit(f"double_row with column tiles of {tile[1][1]}", "double-row-tiling", tile[1][1], 128, hint)
     if is_transpose:
-        raise WrongArgument(
-            "double_row with is_transpose=True",
-            rule="double-row-transpose",
-            got="double_row",
-            limit="none",
-            hint="transpose without perf_mode",
-        )
+        hint = "transpose without perf_mode"
+        raise WrongArgument("double_row with is_transpose=True", "double-row-transpose", "double_row", "none", hint)
 
 
 def check_indirection(
@@ -185,12 +169,9 @@ def check_indirection(
     if not picked:
         return
     if tile and tile[0] != (0, 0):
+        hint = "leave tile_position out"
         raise HardwareLimit(
-            f"{picked[0][1]} uses .indirect() and tile_position is {tile[0]}",
-            rule="indirect-tiling",
-            got=tile[0],
-            limit=(0, 0),
-            hint="leave tile_position out",
+            f"{picked[0][1]} uses .indirect() and tile_position is {tile[0]}", "indirect-tiling", tile[0], (0, 0), hint
         )
     for t, role in picked:
         if role == "moving" and is_transpose:

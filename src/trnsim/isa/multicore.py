@@ -22,22 +22,15 @@ def two_cores(s: Session, what: str) -> Device:
     """Return what connects the two cores of this launch; refuse a launch on one."""
     device: Device | None = s.machine
     if device is None or device.cores < 2:
-        raise HardwareLimit(
-            f"{what} needs two cores and the kernel runs on one",
-            rule="lnc",
-            got=1,
-            limit=2,
-            hint="launch it with kernel[2](…), or call it only when nl.num_programs() > 1",
-        )
+        hint = "launch it with kernel[2](…), or call it only when nl.num_programs() > 1"
+        raise HardwareLimit(f"{what} needs two cores and the kernel runs on one", "lnc", 1, 2, hint)
     return device
 
 
 def _core(value: Any, role: str) -> int:
     core = as_index(value)
     if core not in (0, 1):
-        raise WrongArgument(
-            f"{role} is {core}", rule="core", got=core, limit=(0, 1), hint="the cores of a logical core are 0 and 1"
-        )
+        raise WrongArgument(f"{role} is {core}", "core", core, (0, 1), "the cores of a logical core are 0 and 1")
     return core
 
 
@@ -69,12 +62,9 @@ def sendrecv(
     hint = "sendrecv does not convert; copy src with tensor_copy first"
     one_dtype(src, "src", dst, "dst", rule="sendrecv-dtype", hint=hint)
     if src.shape != dst.shape:
+        hint = "both tiles have one shape and layout"
         raise WrongShape(
-            f"src has shape {src.shape} and dst has {dst.shape}",
-            rule="sendrecv-shape",
-            got=src.shape,
-            limit=dst.shape,
-            hint="both tiles have one shape and layout",
+            f"src has shape {src.shape} and dst has {dst.shape}", "sendrecv-shape", src.shape, dst.shape, hint
         )
     row = src.free_size * src.itemsize
     if mode is dma.gpsimd_dma and row > _GPSIMD_BYTES[src.itemsize]:
@@ -108,9 +98,7 @@ def core_barrier(s: Session, data: Any, cores: Any, engine: Any = eng.gpsimd, na
     except TypeError:
         named = (cores,)
     if named != (0, 1):
-        raise WrongArgument(
-            f"cores is {cores!r}", rule="cores", got=cores, limit=(0, 1), hint="only cores=(0, 1) is supported"
-        )
+        raise WrongArgument(f"cores is {cores!r}", "cores", cores, (0, 1), "only cores=(0, 1) is supported")
     s.operand(data, "data", (SHARED_HBM,), compute=False)
     k = device.barrier(s, data)
     return s.done(on.name, (data,), (data,), sync=("barrier", s.rank, k))

@@ -227,13 +227,8 @@ def _check_quantize(dst: NkiTensor, src: NkiTensor) -> None:
 
 def _check_quadrants(what: str, partitions: int) -> None:
     if partitions % 32 or partitions > 128:
-        raise WrongShape(
-            f"{what} {partitions} partitions",
-            rule="mx-partitions",
-            got=partitions,
-            limit=(32, 64, 96, 128),
-            hint="pad the partitions to a multiple of 32 with zeros",
-        )
+        hint = "pad the partitions to a multiple of 32 with zeros"
+        raise WrongShape(f"{what} {partitions} partitions", "mx-partitions", partitions, (32, 64, 96, 128), hint)
 
 
 def _check_scale(scale: NkiTensor, role: str, data: NkiTensor, columns: int, *, exact: bool = False) -> None:

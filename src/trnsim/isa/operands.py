@@ -47,9 +47,7 @@ def pick(s: Session, engine: Any, allowed: tuple[str, ...], default: str) -> str
 
 def not_run(engine: str, what: str, allowed: tuple[str, ...], hint: str) -> WrongEngine:
     """Return the error for ``what`` an engine does not run and the ``allowed`` ones do."""
-    return WrongEngine(
-        f"engine.{engine} does not run {what}", rule="engine", got=engine, limit=list(allowed), hint=hint
-    )
+    return WrongEngine(f"engine.{engine} does not run {what}", "engine", engine, list(allowed), hint)
 
 
 def needs(s: Session, generation: int, what: str, hint: str = "") -> None:
@@ -64,12 +62,9 @@ def no_psum(engine: str, *tensors: Named) -> None:
         return
     for t, role in tensors:
         if type(t) is NkiTensor and t.buffer is MemoryRegion.psum:
+            hint = "copy it to SBUF first with tensor_copy on the Vector or Scalar Engine, or use another engine"
             raise WrongBuffer(
-                f"{role} ({t.name}) is in psum, which the GpSimd Engine cannot reach",
-                rule="gpsimd-psum",
-                got=PSUM,
-                limit=SBUF,
-                hint="copy it to SBUF first with tensor_copy on the Vector or Scalar Engine, or use another engine",
+                f"{role} ({t.name}) is in psum, which the GpSimd Engine cannot reach", "gpsimd-psum", PSUM, SBUF, hint
             )
 
 
@@ -186,11 +181,7 @@ def has_dtype(
     if t.dtype not in allowed:
         names = sorted(str(d) for d in allowed)
         raise WrongDtype(
-            f"{role} ({t.name}) is {t.dtype}{why}",
-            rule=rule,
-            got=str(t.dtype),
-            limit=names,
-            hint=hint or f"use {' or '.join(names)}",
+            f"{role} ({t.name}) is {t.dtype}{why}", rule, str(t.dtype), names, hint or f"use {' or '.join(names)}"
         )
 
 
@@ -289,12 +280,9 @@ def indirect(s: Session, dst: NkiTensor, data: NkiTensor, data_role: str, engine
         return
     needs(s, 4, ".indirect()", "gather with nc_n_gather or dma_copy instead")
     if into and engine == "scalar" and dst.buffer is MemoryRegion.psum:
+        hint = "scatter with the Vector Engine, or into SBUF"
         raise WrongBuffer(
-            f"dst ({dst.name}) is scattered into psum by the Scalar Engine",
-            rule="indirect-scalar-psum",
-            got=PSUM,
-            limit=SBUF,
-            hint="scatter with the Vector Engine, or into SBUF",
+            f"dst ({dst.name}) is scattered into psum by the Scalar Engine", "indirect-scalar-psum", PSUM, SBUF, hint
         )
     if into:
         to = index_of(dst, "dst")

@@ -196,13 +196,8 @@ def set_rng_seed(s: Session, src_seeds: Any, name: Any = None) -> NkiInstruction
         if src_seeds.size != 1:
             raise wrong_shape("seed", "src_seeds", src_seeds.shape, (1, 1), "pass one 32-bit value in a (1, 1) tile")
         if src_seeds.itemsize != 4:
-            raise WrongDtype(
-                f"src_seeds is {src_seeds.dtype}",
-                rule="seed",
-                got=str(src_seeds.dtype),
-                limit="a 32-bit dtype",
-                hint="use nl.int32 or nl.uint32",
-            )
+            hint = "use nl.int32 or nl.uint32"
+            raise WrongDtype(f"src_seeds is {src_seeds.dtype}", "seed", str(src_seeds.dtype), "a 32-bit dtype", hint)
     if s.numerics:
         generators(s).seed_vector(int(np.ascontiguousarray(values).view(U32).reshape(-1)[0]), s.target.partitions)
     return s.done("vector", (), (src_seeds,), op="seed")
@@ -267,13 +262,7 @@ def rand2(s: Session, dst: Any, min: Any, max: Any, name: Any = None) -> NkiInst
         if s.checks and not np.all(np.less(low, high)):
             row = int(np.argmin(np.broadcast_to(np.less(low, high), (dst.shape[0], 1))))
             pair = tuple(float(np.broadcast_to(v, (dst.shape[0], 1))[row, 0]) for v in (low, high))
-            raise WrongArgument(
-                f"min is {pair[0]} and max is {pair[1]}",
-                rule="rand-range",
-                got=pair,
-                limit="min < max",
-                hint="swap them",
-            )
+            raise WrongArgument(f"min is {pair[0]} and max is {pair[1]}", "rand-range", pair, "min < max", "swap them")
         values = np.minimum(low + unit(random_words(s, dst, "vector")) * (high - low), high).astype(np.float32)
     s.write(dst, values, "dst")
     return s.done("vector", (dst,), (min, max), op="rand2")

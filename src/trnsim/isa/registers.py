@@ -33,11 +33,8 @@ class VirtualRegister(NKIObject):
     def value(self) -> Any:
         """What it holds; nothing until it was written."""
         if self._value is None:
-            raise ReadUninitialized(
-                "a register is read that nothing had written",
-                rule="uninitialized",
-                hint="give register_alloc a value, or write it first with register_move or register_load",
-            )
+            hint = "give register_alloc a value, or write it first with register_move or register_load"
+            raise ReadUninitialized("a register is read that nothing had written", "uninitialized", hint=hint)
         return self._value
 
     @value.setter
@@ -78,9 +75,7 @@ def as_register(x: Any, role: str, hint: str = "make one with nisa.register_allo
 def _writable(x: Any) -> VirtualRegister:
     if as_register(x, "dst").frozen:
         raise WrongArgument(
-            "dst is the counter of a dynamic loop",
-            rule="frozen-register",
-            hint="copy it into a register of your own",
+            "dst is the counter of a dynamic loop", "frozen-register", hint="copy it into a register of your own"
         )
     return x
 
@@ -110,9 +105,7 @@ def register_alloc(s: Session, x: Any = None) -> VirtualRegister:
 def register_move(s: Session, dst: Any, src: Any = None, imm: Any = None) -> NkiInstruction:
     """``dst = src``: a 32-bit constant, or another register. ``imm`` is the name ``src`` had before NKI 0.3."""
     if (src is None) == (imm is None):
-        raise WrongArgument(
-            "one of src and imm is needed", rule="signature", got=(src, imm), hint="register_move(dst, src)"
-        )
+        raise WrongArgument("one of src and imm is needed", "signature", (src, imm), hint="register_move(dst, src)")
     value = imm if src is None else src
     if not isinstance(value, (int, float, np.integer, np.floating, VirtualRegister)):
         raise wrong_type(

@@ -62,12 +62,9 @@ def _reduction(
     if reduce_op is not None:
         name = named(reduce_op, "reduce_op", allowed, rule="reduce-op").name
     elif s.checks and len(allowed) > 1 and command in (cmd.reduce, cmd.reset_reduce):
+        hint = f"name the reduction: {', '.join('nl.' + n for n in allowed)}"
         raise WrongArgument(
-            f"reduce_cmd is {command.name} and reduce_op is None",
-            rule="reduce-op",
-            got=None,
-            limit=list(allowed),
-            hint=f"name the reduction: {', '.join('nl.' + n for n in allowed)}",
+            f"reduce_cmd is {command.name} and reduce_op is None", "reduce-op", None, list(allowed), hint
         )
     if reduce_res is not None and s.checks:
         accumulator.result_column(s, reduce_res, data, "data")
@@ -167,21 +164,11 @@ def _check_bias(s: Session, function: Activation, bias: Any) -> None:
     if isinstance(bias, NkiTensor):
         has_dtype(bias, "bias", _BIASES, hint="allocate it as nl.float32")
     elif s.target.generation < 3:
-        raise WrongEngine(
-            f"bias is the number {bias!r}, and trn1 takes a [N, 1] tile",
-            rule="bias",
-            got=bias,
-            limit="trn2",
-            hint="fill a (N, 1) tile with memset and pass it",
-        )
+        hint = "fill a (N, 1) tile with memset and pass it"
+        raise WrongEngine(f"bias is the number {bias!r}, and trn1 takes a [N, 1] tile", "bias", bias, "trn2", hint)
     if function.name == "reciprocal" and s.target.generation < 3:
-        raise WrongEngine(
-            "trn1's Scalar Engine takes no bias with nl.reciprocal",
-            rule="bias",
-            got="reciprocal",
-            limit="trn2",
-            hint="add on the Vector Engine first",
-        )
+        hint = "add on the Vector Engine first"
+        raise WrongEngine("trn1's Scalar Engine takes no bias with nl.reciprocal", "bias", "reciprocal", "trn2", hint)
 
 
 @instruction
@@ -269,21 +256,14 @@ def activate2(
 
 def _check_stages(first: str, second: str, reverse0: bool, reverse1: bool) -> None:
     if (first, second) not in _STAGES:
+        hint = "op1 needs op0; the Scalar Engine knows " + ", ".join(f"({a}, {b})" for a, b in sorted(_STAGES))
         raise WrongArgument(
-            f"(op0, op1) is ({first}, {second})",
-            rule="activate2-stages",
-            got=(first, second),
-            limit=sorted(_STAGES),
-            hint="op1 needs op0; the Scalar Engine knows " + ", ".join(f"({a}, {b})" for a, b in sorted(_STAGES)),
+            f"(op0, op1) is ({first}, {second})", "activate2-stages", (first, second), sorted(_STAGES), hint
         )
     for reverse, stage, n in ((reverse0, first, 0), (reverse1, second, 1)):
         if reverse and stage == "bypass":
-            raise WrongArgument(
-                f"reverse{n} is set and op{n} is bypass",
-                rule="activate2-stages",
-                got=stage,
-                hint=f"drop reverse{n}, or name op{n}",
-            )
+            hint = f"drop reverse{n}, or name op{n}"
+            raise WrongArgument(f"reverse{n} is set and op{n} is bypass", "activate2-stages", stage, hint=hint)
 
 
 def _compute_stage(stage: str, x: Array, imm: Any, reverse: bool) -> Array:

@@ -74,12 +74,9 @@ def nc_matmul(
         rules.check_dtypes(s, dst, stationary, moving, bool(is_transpose))
         psum.check_dst(s, dst, m, n)
         if passes and adds:
+            hint = "a transpose moves bits and adds nothing: copy it out and add with tensor_tensor"
             raise WrongArgument(
-                "accumulate=True with is_transpose=True",
-                rule="transpose-accumulate",
-                got=True,
-                limit=(False, None),
-                hint="a transpose moves bits and adds nothing: copy it out and add with tensor_tensor",
+                "accumulate=True with is_transpose=True", "transpose-accumulate", True, (False, None), hint
             )
         if stationary.dynamic is not None or moving.dynamic is not None or dst.dynamic is not None:
             rules.check_indirection(dst, stationary, moving, tile, bool(is_transpose))

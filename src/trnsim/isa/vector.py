@@ -85,22 +85,16 @@ def constant(value: Any, dtype: Any, role: str, *, strict: bool) -> np.ndarray:
     if dtype in PACKED:
         if value != 0:
             raise WrongArgument(
-                f"{role} is {value!r}, and a tile of {dtype} can only be set to 0",
-                rule="packed-constant",
-                got=value,
-                limit=0,
+                f"{role} is {value!r}, and a tile of {dtype} can only be set to 0", "packed-constant", value, 0
             )
         return np.zeros((), dtype.storage)
     limits = INT_RANGE.get(dtype)
     if limits is not None:
         exact = value == value and abs(value) != float("inf") and value == int(value)
         if not exact or (strict and isinstance(value, (float, np.floating)) and value != 0):
+            hint = f"write {int(value)}" if exact else "integer tiles take integers"
             raise WrongDtype(
-                f"{role} is {value!r} and the tile is {dtype}",
-                rule="constant-dtype",
-                got=repr(value),
-                limit=str(dtype),
-                hint=f"write {int(value)}" if exact else "integer tiles take integers",
+                f"{role} is {value!r} and the tile is {dtype}", "constant-dtype", repr(value), str(dtype), hint
             )
         value = int(value)
         if not limits[0] <= value <= limits[1]:
@@ -268,9 +262,7 @@ def _shuffle_mask(mask: Any) -> tuple[int, ...]:
     except (TypeError, AttributeError):
         raise wrong_value("shuffle-mask", "shuffle_mask", mask, 32, "pass a list of 32 integers") from None
     if len(indices) != 32:
-        raise WrongArgument(
-            f"shuffle_mask has {len(indices)} entries and needs 32", rule="shuffle-mask", got=len(indices), limit=32
-        )
+        raise WrongArgument(f"shuffle_mask has {len(indices)} entries and needs 32", "shuffle-mask", len(indices), 32)
     for i, m in enumerate(indices):
         if m != KEEP and not 0 <= m < 32:
             hint = "name a partition of the quadrant (0 to 31), or 255 to keep the row"

@@ -112,12 +112,9 @@ def unary_operand(alu: Alu, role: str, value: Any, value_role: str, reverse: boo
     """Unary operators take ``None`` or 0, binary ones a value."""
     if alu.arity == 2:
         if value is None:
+            hint = f"pass {value_role}="
             raise WrongArgument(
-                f"{role} is {alu!r} and {value_role} is None",
-                rule="missing-operand",
-                got=None,
-                limit="number or [P, 1] tile",
-                hint=f"pass {value_role}=",
+                f"{role} is {alu!r} and {value_role} is None", "missing-operand", None, "number or [P, 1] tile", hint
             )
         return
     if value is not None and (type(value) is NkiTensor or not isinstance(value, (int, float, np.number)) or value != 0):
@@ -131,10 +128,7 @@ def unary_operand(alu: Alu, role: str, value: Any, value_role: str, reverse: boo
         )
     if reverse:
         raise WrongArgument(
-            f"{role} is {alu!r}, which has one operand; there is nothing to reverse",
-            rule="unary-operand",
-            got=True,
-            limit=False,
+            f"{role} is {alu!r}, which has one operand; there is nothing to reverse", "unary-operand", True, False
         )
 
 

@@ -57,13 +57,8 @@ def tensor_reduce(
             elements(dst, "dst", left, what, rule="reduce-shape", hint=hint)
         ops.dtypes(alu, (data, "data"), (dst, "dst"))
         if negate and alu.bitvec:
-            raise WrongArgument(
-                f"negate is set and op is {alu!r}, a bitvec operator",
-                rule="negate",
-                got=True,
-                limit=False,
-                hint="negate works on fp32 results",
-            )
+            hint = "negate works on fp32 results"
+            raise WrongArgument(f"negate is set and op is {alu!r}, a bitvec operator", "negate", True, False, hint)
         if data.dynamic is not None or dst.dynamic is not None:
             indirect(s, dst, data, "data")
     if s.numerics:
@@ -91,9 +86,7 @@ def _trailing(axis: Any, data: NkiTensor) -> int:
     try:
         wanted = sorted(int(a.__index__()) for a in (axis if isinstance(axis, (tuple, list)) else (axis,)))
     except (AttributeError, TypeError):
-        raise WrongArgument(
-            f"axis is {axis!r}", rule="reduce-axis", got=repr(axis), limit="int or sequence of ints"
-        ) from None
+        raise WrongArgument(f"axis is {axis!r}", "reduce-axis", repr(axis), "int or sequence of ints") from None
     axes = [a + ndim if a < 0 else a for a in wanted]
     axes.sort()
     if not axes or axes != list(range(ndim - len(axes), ndim)) or axes[0] < 1:
@@ -219,21 +212,15 @@ def tensor_scalar_reduce(
         unpacked((data, "data"), (dst, "dst"))
         _initial(cmd, reduce_init, "reduce_init")
         if reverse0:
+            hint = "use tensor_scalar and tensor_reduce"
             raise WrongArgument(
-                "reverse0 is set, which this instruction does not support yet",
-                rule="reverse",
-                got=True,
-                limit=False,
-                hint="use tensor_scalar and tensor_reduce",
+                "reverse0 is set, which this instruction does not support yet", "reverse", True, False, hint
             )
         accumulator.check_result(s, cmd, reduce_res, data, "data")
         if reduce_res is None and reduce_res_negate:
+            hint = "pass reduce_res=, or leave the flag out"
             raise WrongArgument(
-                "reduce_res_negate is set and there is no reduce_res to negate",
-                rule="negate",
-                got=True,
-                limit=False,
-                hint="pass reduce_res=, or leave the flag out",
+                "reduce_res_negate is set and there is no reduce_res to negate", "negate", True, False, hint
             )
         if data.dynamic is not None or dst.dynamic is not None:
             indirect(s, dst, data, "data")

@@ -95,13 +95,8 @@ def _scalar_rules(
     if second.since > 2:
         ops.generation(second, s.target, "op1")
     if second.name in _FIRST_ONLY:
-        raise WrongArgument(
-            f"op1 is {second!r}, which only op0 can be",
-            rule="first-operator",
-            got=second.name,
-            limit="op0",
-            hint="swap the order, or use a second instruction",
-        )
+        hint = "swap the order, or use a second instruction"
+        raise WrongArgument(f"op1 is {second!r}, which only op0 can be", "first-operator", second.name, "op0", hint)
     if first.bitvec != second.bitvec:
         raise WrongArgument(
             f"op0 is {first!r} ({first.kind}) and op1 is {second!r} ({second.kind}); one instruction does not mix them",

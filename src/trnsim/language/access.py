@@ -18,9 +18,7 @@ class Access(Views):
     def vector_select(self, dim: int, vector_offset: Any) -> Self:
         """Row ``vector_offset[p]`` for each partition ``p``: a gather or scatter by DMA."""
         if dim != 0:
-            raise WrongArgument(
-                f"vector_select: dim {dim}", rule="indirect", got=dim, limit=0, hint="only dimension 0 can be gathered"
-            )
+            raise WrongArgument(f"vector_select: dim {dim}", "indirect", dim, 0, "only dimension 0 can be gathered")
         if self.on_chip:
             hint = "gather and scatter address rows of HBM; within a partition use nc_n_gather"
             raise wrong_memory("indirect", f"vector_select: {self.name}", self.buffer, "hbm", hint)
@@ -155,17 +153,10 @@ def _pattern(pattern: Any) -> tuple[list[int], list[int]]:
     try:
         pairs = [(as_index(step), as_index(count)) for step, count in pattern]
     except (TypeError, ValueError):
-        raise WrongArgument(
-            f"ap: pattern {pattern!r}",
-            rule="view",
-            got=repr(pattern),
-            limit="[[step, count], …]",
-            hint="give a list of [step, count] pairs, outermost first",
-        ) from None
+        hint = "give a list of [step, count] pairs, outermost first"
+        raise WrongArgument(f"ap: pattern {pattern!r}", "view", repr(pattern), "[[step, count], …]", hint) from None
     if not pairs or any(count < 1 or step < 0 for step, count in pairs):
-        raise WrongArgument(
-            f"ap: pattern {pattern}", rule="view", got=pattern, hint="counts are at least 1, steps at least 0"
-        )
+        raise WrongArgument(f"ap: pattern {pattern}", "view", pattern, hint="counts are at least 1, steps at least 0")
     return [count for _, count in pairs], [step for step, _ in pairs]
 
 

@@ -86,12 +86,9 @@ def _constant_array(constant: Any) -> np.ndarray:
             hint="pass an array of numbers, or the path of an .npy file",
         ) from None
     if array.dtype.kind in "OSUmMc" or not array.size:
+        hint = "pass an array of numbers with at least one element"
         raise WrongArgument(
-            f"constant is {array.dtype} of shape {array.shape}",
-            rule="shared-constant",
-            got=str(array.dtype),
-            limit="numbers",
-            hint="pass an array of numbers with at least one element",
+            f"constant is {array.dtype} of shape {array.shape}", "shared-constant", str(array.dtype), "numbers", hint
         )
     return array
 

@@ -212,11 +212,9 @@ def as_index(value: Any) -> int:
     try:
         return int(value.__index__())
     except (AttributeError, TypeError):
+        hint = "indices are integers, slices, ranges, nl.ds or registers"
         raise WrongArgument(
-            f"{value!r} ({type(value).__name__}) is no index",
-            rule="index",
-            got=repr(value),
-            hint="indices are integers, slices, ranges, nl.ds or registers",
+            f"{value!r} ({type(value).__name__}) is no index", "index", repr(value), hint=hint
         ) from None
 
 
@@ -274,24 +272,15 @@ def infer(shape: tuple[int, ...], size: int, what: str) -> tuple[int, ...]:
     for n in shape:
         if n < 1 and n != -1:
             raise WrongShape(
-                f"{what}: {shape} has an entry of {n}",
-                rule="view",
-                got=n,
-                limit=1,
-                hint="sizes are at least 1, one may be -1",
+                f"{what}: {shape} has an entry of {n}", "view", n, 1, "sizes are at least 1, one may be -1"
             )
         known *= n if n != -1 else 1
     if shape.count(-1) == 1 and size % known == 0:
         shape = tuple(size // known if n == -1 else n for n in shape)
         known = size
     if known != size or -1 in shape:
-        raise WrongShape(
-            f"{what}: {shape} does not have {size} elements",
-            rule="view",
-            got=shape,
-            limit=size,
-            hint="a view keeps every element: the product of the sizes must not change",
-        )
+        hint = "a view keeps every element: the product of the sizes must not change"
+        raise WrongShape(f"{what}: {shape} does not have {size} elements", "view", shape, size, hint)
     return shape
 
 

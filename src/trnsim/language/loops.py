@@ -41,11 +41,7 @@ def _dynamic(what: str, start: Any, stop: Any, step: Any) -> Iterator[Any]:
     session = require_session(what)
     if hasattr(step, "__nki_register__") or int(step) < 1:
         raise WrongArgument(
-            f"{what}: step {step!r}",
-            rule="dynamic-step",
-            got=repr(step),
-            limit=1,
-            hint="the step is a positive compile-time integer",
+            f"{what}: step {step!r}", "dynamic-step", repr(step), 1, "the step is a positive compile-time integer"
         )
     _on_device(session, what)
     depth = session.state.get("dynamic_depth", 0)

@@ -206,13 +206,8 @@ def as_region(buffer: Any) -> MemoryRegion:
     if region is None:
         from trnsim.errors import WrongBuffer
 
-        raise WrongBuffer(
-            f"{buffer!r} is no memory",
-            rule="buffer",
-            got=str(buffer),
-            limit=sorted(_REGIONS),
-            hint="use nl.sbuf, nl.psum, nl.hbm or nl.shared_hbm",
-        )
+        hint = "use nl.sbuf, nl.psum, nl.hbm or nl.shared_hbm"
+        raise WrongBuffer(f"{buffer!r} is no memory", "buffer", str(buffer), sorted(_REGIONS), hint)
     return region
 
 

@@ -25,12 +25,9 @@ psum, sbuf = MemoryRegion.psum, MemoryRegion.sbuf
 def _in_hbm(t: Any, role: str, what: str) -> NkiTensor:
     tensor = as_tile(t, role)
     if tensor.on_chip:
+        hint = "move tiles on chip with nl.copy or nisa.tensor_copy"
         raise WrongBuffer(
-            f"{role} ({tensor.name}) is in {tensor.buffer}, and {what} HBM",
-            rule="buffer",
-            got=str(tensor.buffer),
-            limit="hbm",
-            hint="move tiles on chip with nl.copy or nisa.tensor_copy",
+            f"{role} ({tensor.name}) is in {tensor.buffer}, and {what} HBM", "buffer", str(tensor.buffer), "hbm", hint
         )
     return tensor
 
@@ -185,13 +182,8 @@ def broadcast_to(x: Any, shape: Any, dtype: Any = None) -> NkiTensor:
     wanted = dtype_or(dtype, x.dtype)
     shape = as_shape(shape, "shape")
     if len(shape) != x.ndim or any(m != n and m != 1 for m, n in zip(x.shape, shape, strict=True)):
-        raise WrongShape(
-            f"x has shape {x.shape} and cannot be broadcast to {shape}",
-            rule="broadcast",
-            got=x.shape,
-            limit=shape,
-            hint="the rank must be the same and every dimension equal or 1",
-        )
+        hint = "the rank must be the same and every dimension equal or 1"
+        raise WrongShape(f"x has shape {x.shape} and cannot be broadcast to {shape}", "broadcast", x.shape, shape, hint)
     if x.shape == shape:
         return converted(x, wanted)
     view = _rows(x, shape[0]) if x.shape[0] != shape[0] else x

@@ -64,12 +64,8 @@ def _same_names(names: list[str], wanted: list[str], fixed_sizes: dict[str, int]
     for given in (names, wanted):
         twice = sorted({name for name in given if given.count(name) > 1})
         if twice:
-            raise WrongArgument(
-                f"rearrange: {', '.join(twice)} is named twice",
-                rule="rearrange",
-                got=twice,
-                hint="every dimension has a name of its own",
-            )
+            hint = "every dimension has a name of its own"
+            raise WrongArgument(f"rearrange: {', '.join(twice)} is named twice", "rearrange", twice, hint=hint)
     missing = sorted(set(names) ^ set(wanted))
     if missing:
         raise WrongArgument(

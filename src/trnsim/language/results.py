@@ -125,10 +125,7 @@ class Operator:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise WrongArgument(
-            f"nl.{self.__name__} is an operator, not a function",
-            rule="operator-constant",
-            got=self.__name__,
-            hint=self.hint,
+            f"nl.{self.__name__} is an operator, not a function", "operator-constant", self.__name__, hint=self.hint
         )
 
     def __repr__(self) -> str:

@@ -97,10 +97,7 @@ class NkiTensor(Access):
 
     def __iter__(self) -> Any:
         raise WrongArgument(
-            "a tensor cannot be iterated",
-            rule="iterate",
-            got=self.shape,
-            hint="loop over range(t.shape[0]) and index",
+            "a tensor cannot be iterated", "iterate", self.shape, hint="loop over range(t.shape[0]) and index"
         )
 
     def __bool__(self) -> bool:
@@ -135,10 +132,9 @@ class NkiTensor(Access):
         physical = storage.physical
         if dtype is not storage.dtype and dtype != storage.dtype:
             if physical.itemsize != storage.itemsize:
+                hint = "unset NKI_PRECISE_FP=0"
                 raise NotModelled(
-                    "bits cannot be reinterpreted while low precision is kept as float32",
-                    rule="precise-fp",
-                    hint="unset NKI_PRECISE_FP=0",
+                    "bits cannot be reinterpreted while low precision is kept as float32", "precise-fp", hint=hint
                 )
             physical = dtype.storage if isinstance(dtype, ExtraDtype) else dtype
         item = physical.itemsize
@@ -218,12 +214,9 @@ class NkiTensor(Access):
                 count -= 1
                 dots += k is Ellipsis
         if count > ndim:
+            hint = "give at most one index per dimension"
             raise OutOfBounds(
-                f"{count} indices for {self.name}, which has {ndim} dimensions",
-                rule="bounds",
-                got=count,
-                limit=ndim,
-                hint="give at most one index per dimension",
+                f"{count} indices for {self.name}, which has {ndim} dimensions", "bounds", count, ndim, hint
             )
         if dots:
             at = next(i for i, k in enumerate(keys) if k is Ellipsis)
@@ -301,13 +294,7 @@ class NkiTensor(Access):
         low += n if low < 0 else 0
         high += n if high < 0 else 0
         if by < 1:
-            raise WrongArgument(
-                f"step {by} of dimension {dim} of {self.name}",
-                rule="view",
-                got=by,
-                limit=1,
-                hint="steps are at least 1",
-            )
+            raise WrongArgument(f"step {by} of dimension {dim} of {self.name}", "view", by, 1, "steps are at least 1")
         if not 0 <= low == high <= n:
             self._in_range(low, high, dim, n)
         return low, high, by

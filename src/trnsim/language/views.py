@@ -42,11 +42,7 @@ class Views(Layout):
         at = as_index(dim)
         if not -n <= at < n:
             raise OutOfBounds(
-                f"{what}: dimension {dim} of a tensor with {n} dimensions",
-                rule="view",
-                got=dim,
-                limit=n,
-                hint="count dimensions from 0",
+                f"{what}: dimension {dim} of a tensor with {n} dimensions", "view", dim, n, "count dimensions from 0"
             )
         return at % n
 
@@ -54,11 +50,7 @@ class Views(Layout):
         gathered = self.dynamic is not None and self.dynamic.kind == "vector"
         if dim == 0 and (self.on_chip or gathered):
             raise WrongShape(
-                f"{what} would change the partition dimension (0) of {self.name}",
-                rule="partition-dim",
-                got=0,
-                limit=1,
-                hint=hint,
+                f"{what} would change the partition dimension (0) of {self.name}", "partition-dim", 0, 1, hint
             )
 
     def _in_range(self, low: int, high: int, dim: int, n: int) -> None:
@@ -125,9 +117,7 @@ class Views(Layout):
         dim = self._dim(dim, "slice")
         start, end, step = as_index(start), as_index(end), as_index(step)
         if step < 1:
-            raise WrongArgument(
-                f"slice: step {step} of {self.name}", rule="view", got=step, limit=1, hint="steps are at least 1"
-            )
+            raise WrongArgument(f"slice: step {step} of {self.name}", "view", step, 1, "steps are at least 1")
         empty = 0 <= start == end <= self.shape[dim]
         if not empty:
             self._in_range(start, end, dim, self.shape[dim])
@@ -201,9 +191,7 @@ class Views(Layout):
         self._not_dynamic(dim, "broadcast")
         self._has_one(dim, "broadcast", "only a dimension of size 1 can be repeated: insert one with expand_dim")
         if as_index(size) < 1:
-            raise WrongArgument(
-                f"broadcast: size {size}", rule="view", got=size, limit=1, hint="a view has at least one element"
-            )
+            raise WrongArgument(f"broadcast: size {size}", "view", size, 1, "a view has at least one element")
         shape, strides = list(self.shape), list(self.strides)
         shape[dim], strides[dim] = as_index(size), 0
         return self._view(shape, strides, self.offset)
@@ -212,13 +200,8 @@ class Views(Layout):
         """Return a new dimension of size 1 at ``dim``."""
         dim = as_index(dim)
         if not 0 <= dim <= self.ndim:
-            raise OutOfBounds(
-                f"expand_dim: position {dim} of {self.ndim} dimensions",
-                rule="view",
-                got=dim,
-                limit=self.ndim,
-                hint=f"positions run from 0 to {self.ndim}",
-            )
+            hint = f"positions run from 0 to {self.ndim}"
+            raise OutOfBounds(f"expand_dim: position {dim} of {self.ndim} dimensions", "view", dim, self.ndim, hint)
         self._keep_partition(dim, "expand_dim", "insert it after the partition dimension")
         self._whole_view("expand_dim")
         shape, strides = list(self.shape), list(self.strides)
@@ -259,12 +242,8 @@ class Views(Layout):
         """Merge dimensions ``start_dim`` to ``end_dim``, which must be contiguous with each other."""
         start_dim, end_dim = self._dim(start_dim, "flatten_dims"), self._dim(end_dim, "flatten_dims")
         if end_dim < start_dim:
-            raise WrongArgument(
-                f"flatten_dims: from {start_dim} to {end_dim}",
-                rule="view",
-                got=(start_dim, end_dim),
-                hint="give the first dimension first",
-            )
+            hint = "give the first dimension first"
+            raise WrongArgument(f"flatten_dims: from {start_dim} to {end_dim}", "view", (start_dim, end_dim), hint=hint)
         if end_dim > start_dim:
             self._keep_partition(start_dim, "flatten_dims", "start after the partition dimension")
             self._whole_view("flatten_dims")

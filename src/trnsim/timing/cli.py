@@ -45,20 +45,14 @@ def find(name: str) -> Any:
     module, colon, attribute = name.rpartition(":")
     if not colon or not module:
         raise WrongArgument(
-            f"{name!r} names no kernel",
-            rule="kernel",
-            got=name,
-            limit="module:kernel",
-            hint="write module:kernel or file.py:kernel",
+            f"{name!r} names no kernel", "kernel", name, "module:kernel", "write module:kernel or file.py:kernel"
         )
     from trnsim.install import install
 
     install()
     if module.endswith(".py"):
         if not Path(module).exists():
-            raise WrongArgument(
-                f"there is no file {module}", rule="kernel", got=module, hint="give the path of a Python file"
-            )
+            raise WrongArgument(f"there is no file {module}", "kernel", module, hint="give the path of a Python file")
         loaded = load_file(Path(module))
     else:
         sys.path.insert(0, "")
@@ -70,9 +64,7 @@ def find(name: str) -> Any:
             ) from None
     kernel = getattr(loaded, attribute, None)
     if kernel is None:
-        raise WrongArgument(
-            f"{module} has no {attribute}", rule="kernel", got=attribute, hint="name a kernel of the module"
-        )
+        raise WrongArgument(f"{module} has no {attribute}", "kernel", attribute, hint="name a kernel of the module")
     return kernel
 
 
@@ -95,13 +87,8 @@ def shapes(text: str, dtype: str) -> list[np.ndarray]:
         try:
             shape = tuple(int(n) for n in extents.lower().split("x"))
         except ValueError:
-            raise WrongArgument(
-                f"{part!r} is no shape",
-                rule="shapes",
-                got=part,
-                limit="128x512 or 128x512:bfloat16",
-                hint="write extents with x between them",
-            ) from None
+            hint = "write extents with x between them"
+            raise WrongArgument(f"{part!r} is no shape", "shapes", part, "128x512 or 128x512:bfloat16", hint) from None
         arrays.append(np.broadcast_to(np.zeros((), _dtype(named or dtype)), shape))
     return arrays
 

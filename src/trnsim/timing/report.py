@@ -211,12 +211,9 @@ class Report:
 
             path.write_text(json.dumps(self.to_dict(), indent=2))
         else:
+            hint = "name the file x.html, x.pftrace or x.json"
             raise WrongArgument(
-                f"{path.name} has the suffix {path.suffix!r}",
-                rule="save",
-                got=path.suffix,
-                limit=[".html", ".pftrace", ".json"],
-                hint="name the file x.html, x.pftrace or x.json",
+                f"{path.name} has the suffix {path.suffix!r}", "save", path.suffix, [".html", ".pftrace", ".json"], hint
             )
         return path
 
