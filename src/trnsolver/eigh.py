@@ -292,17 +292,20 @@ def _refined(a: Tensor, method: Method) -> tuple[Tensor, Tensor, Tensor]:
     # relative to the norm of the matrix, of which the largest value is at least a share
     residual = residual * a.shape[-1] ** 0.5
     limit = 20 * a.shape[-1] * roundoff(a.dtype)
-    if method != "auto" or a.is_meta or bool((residual <= limit).all()):
-        return values, vectors, residual
-    failed = ~(residual <= limit)
-    warnings.warn(
-        f"eigh: refinement left {float(residual[failed].max()):.3g} on {int(failed.sum())} of {failed.numel()} "
-        f"matrices, where {limit:.3g} is allowed; LAPACK solves them on the host",
-        RuntimeWarning,
-        stacklevel=2,
-    )
-    values[failed], vectors[failed], residual[failed] = EighCall(a[failed], method).pytorch()
+    failed = off("eigh: refinement", residual, limit, "LAPACK solves them on the host") if method == "auto" else None
+    if failed is not None:
+        values[failed], vectors[failed], residual[failed] = EighCall(a[failed], method).pytorch()
     return values, vectors, residual
+
+
+def off(what: str, residual: Tensor, limit: float, then: str, after: str = "") -> Tensor | None:
+    """Which matrices were left off by more than is allowed, after a warning that says so; ``None`` if none was."""
+    if not readable(residual) or bool((residual <= limit).all()):
+        return None
+    failed = ~(residual <= limit)
+    left = f"{float(residual[failed].max()):.3g} on {int(failed.sum())} of {failed.numel()} matrices{after}"
+    warnings.warn(f"{what} left {left}, where {limit:.3g} is allowed; {then}", RuntimeWarning, stacklevel=3)
+    return failed
 
 
 def _divided(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -326,16 +329,12 @@ def _divided(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 def _rescue(a: Tensor, values: Tensor, rows: Tensor, residual: Tensor) -> None:
     """Let Jacobi solve, and say so, what divide and conquer could not."""
     limit = 20 * a.shape[-1] * roundoff(a.dtype)
-    if not readable(residual) or bool((residual <= limit).all()) or a.shape[-1] > kernels.N_MAX:
+    if a.shape[-1] > kernels.N_MAX:
         return
-    failed = (~(residual <= limit)).nonzero().flatten()
-    warnings.warn(
-        f"eigh: divide and conquer left {float(residual[failed].max()):.3g} on {len(failed)} of {len(a)} matrices "
-        f"after {divide.PROGRAMS} programs, where {limit:.3g} is allowed; Jacobi solves them",
-        RuntimeWarning,
-        stacklevel=2,
-    )
-    values[failed], rows[failed], residual[failed] = jacobi.jacobi(a[failed].contiguous())
+    after = f" after {divide.PROGRAMS} programs"
+    failed = off("eigh: divide and conquer", residual, limit, "Jacobi solves them", after)
+    if failed is not None:
+        values[failed], rows[failed], residual[failed] = jacobi.jacobi(a[failed].contiguous())
 
 
 def _complex(a: Tensor, method: Method) -> tuple[Tensor, Tensor, Tensor]:

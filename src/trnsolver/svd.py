@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Literal, NamedTuple
 
 import torch
@@ -16,7 +15,7 @@ from trnsolver.arguments import by_columns, matrices, readable, roundoff, settle
 from trnsolver.batched_svd import LEAST, batched_svd
 from trnsolver.batches import pays
 from trnsolver.corrections import single
-from trnsolver.eigh import eigh, independent
+from trnsolver.eigh import eigh, independent, off
 from trnsolver.jacobi import masks, programs_of, sweeps
 from trnsolver.kernels import polar_factor as polar_kernels
 from trnsolver.kernels import svd as kernels
@@ -240,17 +239,9 @@ def _allowed(n: int) -> float:
 
 def _rescue(a: Tensor, u: Tensor, s: Tensor, vh: Tensor, residual: Tensor) -> None:
     """Let Jacobi solve, and say so, what polar factors could not."""
-    limit = _allowed(a.shape[-1])
-    if not readable(residual) or bool((residual <= limit).all()):
-        return
-    failed = (~(residual <= limit)).nonzero().flatten()
-    warnings.warn(
-        f"svd: the polar factors of {len(failed)} of {len(a)} matrices are off by {float(residual[failed].max()):.3g}, "
-        f"where {limit:.3g} is allowed; Jacobi solves them",
-        RuntimeWarning,
-        stacklevel=2,
-    )
-    u[failed], s[failed], vh[failed] = _jacobi(a[failed])
+    failed = off("svd: polar factors", residual, _allowed(a.shape[-1]), "Jacobi solves them")
+    if failed is not None:
+        u[failed], s[failed], vh[failed] = _jacobi(a[failed])
 
 
 def _jacobi(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -323,21 +314,13 @@ def _decomposed(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 def _refined(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Double precision from single, by products; LAPACK solves, and a warning says so, where they do not suffice."""
-    n = a.shape[-1]
     u, _, vh = _decomposed(single(a))
     u, values, v, residual = improve_singular_vectors(a, u.to(a.dtype), vh.mH.to(a.dtype), _decomposed)
     u, s, vh = _aligned(u, values, v.mH)
-    limit = 20 * n**0.5 * roundoff(a.dtype)
-    if a.is_meta or bool((residual <= limit).all()):
-        return u, s, vh
-    failed = ~(residual <= limit)
-    warnings.warn(
-        f"svd: refinement left {float(residual[failed].max()):.3g} on {int(failed.sum())} of {failed.numel()} "
-        f"matrices, where {limit:.3g} is allowed; LAPACK solves them on the host",
-        RuntimeWarning,
-        stacklevel=2,
-    )
-    u[failed], s[failed], vh[failed] = SvdCall(a[failed], True, "auto").pytorch()
+    limit = 20 * a.shape[-1] ** 0.5 * roundoff(a.dtype)
+    failed = off("svd: refinement", residual, limit, "LAPACK solves them on the host")
+    if failed is not None:
+        u[failed], s[failed], vh[failed] = SvdCall(a[failed], True, "auto").pytorch()
     return u, s, vh
 
 
