@@ -9,6 +9,7 @@ own, and lies within one sector of a disk: a crash leaves it as it was or as it 
 from __future__ import annotations
 
 import errno
+import glob
 import hashlib
 import json
 import math
@@ -103,7 +104,7 @@ class Checkpoint:
         if self.path.is_dir() or self.path.is_symlink() or not self.path.parent.is_dir():
             raise ArgumentError("dfmp2", "checkpoint", str(path), "a file in a folder that exists, and not a link")
         self._lock = Lock(self.path)
-        for left in self.path.parent.glob(f"{_literal(self.path.name)}.*.new"):
+        for left in self.path.parent.glob(f"{glob.escape(self.path.name)}.*.new"):
             # of a process that died before its file was whole
             left.unlink(missing_ok=True)
 
@@ -254,8 +255,3 @@ def _energies(data: bytes, start: int, token: str, rows: int, columns: int) -> P
                     raise ValueError(f"the checksum of pair {i}, {j} is wrong")
                 opposite[i, j], same[i, j], done[i, j] = *energies, True
     return state
-
-
-def _literal(name: str) -> str:
-    """Return a name in which nothing is a pattern."""
-    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -163,28 +163,7 @@ def dfmp2(
         >>> print(f"{result.e_corr:.6f} {result.metric}")
         -0.203977 fitted already, by the mean field; 116 of 116 vectors kept
     """
-    want = Request(
-        mf=mf,
-        system=System(basis, charge, spin, reference),
-        frozen=frozen,
-        auxbasis=auxbasis,
-        precision=precision,
-        method=method,
-        samples=samples,
-        same_spin=same_spin,
-        seed=seed,
-        pairs=pairs,
-        screening=screening,
-        reuse=reuse,
-        resident=resident,
-        memory=memory,
-        scratch=scratch,
-        checkpoint=checkpoint,
-        progress=progress,
-        stability=stability,
-        quadrature_error=quadrature_error,
-        device=device,
-    )
+    want = Request(system=System(basis, charge, spin, reference), **_asked(locals()))
     if mesh is None:
         if target_error is None:
             return calculated(want)
@@ -198,6 +177,11 @@ def dfmp2(
     if target_error is None:
         return sharded.dfmp2(mesh, want)
     return within(want, target_error, lambda chosen: sharded.dfmp2(mesh, chosen))
+
+
+def _asked(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a function that are fields of a request, by name."""
+    return {each.name: arguments[each.name] for each in fields(Request) if each.name in arguments}
 
 
 def prepared(want: Request) -> tuple[Any, Run]:
@@ -293,19 +277,7 @@ def plan(
     """
     if not isinstance(ranks, int) or ranks < 1:
         raise ArgumentError("plan", "ranks", ranks, "a number of ranks, at least 1")
-    want = Request(
-        mf=mf,
-        system=System(basis, charge, spin, reference),
-        frozen=frozen,
-        auxbasis=auxbasis,
-        precision=precision,
-        method=method,
-        samples=samples,
-        same_spin=same_spin,
-        reuse=reuse,
-        resident=resident,
-        memory=memory,
-    )
+    want = Request(system=System(basis, charge, spin, reference), **_asked(locals()))
     options, field = check_options(want), built(mf, want.system)
     # of a name, the first rank alone has a mean field
     shared = reuse and (ranks == 1 or not isinstance(mf, str | Path))

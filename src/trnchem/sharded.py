@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
 
 from trnchem import stages
-from trnchem.budget import Options, Sizes, dtype_of, kept_shape, memory_bytes
+from trnchem.budget import Sizes, dtype_of, kept_shape, memory_bytes
 from trnchem.checkpoint import Slots
 from trnchem.dfmp2 import Request, check_options, started
 from trnchem.identity import basis_text, molecule_text
@@ -64,7 +64,10 @@ def _calculate(team: LiveTeam, want: Request) -> MP2Result:
     first, quality = team.here(0) == 0, relative_error(options.precision, want.quadrature_error)
     with ExitStack() as stack:
         stack.enter_context(terminable())
-        slots, chosen, state = _start(want, field, integrals, options, stack) if first else (None, None, None)
+        slots, chosen, state = None, None, None
+        if first:
+            check_stability(field, want.stability)
+            slots, chosen, state = started(want, field, integrals, orbitals(field, want.frozen), options, stack)
         facts: dict[str, Any] = {"e_hf": float(field.e_tot), "heard": bool(want.checkpoint or want.progress)}
         if chosen is not None:
             facts |= {"sizes": asdict(sizes_of(chosen, integrals, options.precision)), "reference": kind_of(field)}
@@ -197,14 +200,6 @@ def _budget(team: LiveTeam, memory: int | str | None) -> int:
     return min(free // hosts.count(host) for host, free in facts)
 
 
-def _start(
-    want: Request, field: Any, integrals: Source, options: Options, stack: ExitStack
-) -> tuple[Slots | None, Orbitals, PairState]:
-    """Return orbitals and finished pairs on the first rank, of the checkpoint where there is one."""
-    check_stability(field, want.stability)
-    return started(want, field, integrals, orbitals(field, want.frozen), options, stack)
-
-
 def _replicated(
     team: LiveTeam, n: Sizes, chosen: Orbitals | None, state: PairState | None, kept: tuple[int, int]
 ) -> tuple[Orbitals, PairState]:
@@ -252,7 +247,7 @@ class ShardedRun(stages.Run):
             book.keep(i, j, energies)
             self.progress(Progress("pairs", state.finished, state.pairs))
 
-        put = to_device if self.device else _same_place
+        put = to_device if self.device else lambda rows: rows
         rounds = Rounds(self.team, self.plan, store, self._energies(), before, self.metric.vectors, put, finished)
         try:
             rounds.run()
@@ -318,7 +313,3 @@ class ShardedRun(stages.Run):
             for (first, _), piece in zip(turn, received, strict=False):
                 store.put_columns(first, piece.mT)
         self.progress(Progress("integrals", turn[-1][1], self.plan.sizes.naux))
-
-
-def _same_place(rows: Tensor) -> Tensor:
-    return rows

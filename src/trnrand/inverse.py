@@ -27,35 +27,28 @@ class Formula:
     unit: Callable[[Tensor, Tensor], Tensor] = open_unit
 
 
-def _laplace(u: Tensor, loc: Any, scale: Any) -> Tensor:
-    return loc + scale * torch.where(u < 0.5, 1.0, -1.0) * maths.log(2.0 * torch.minimum(u, 1.0 - u))
-
-
 def _cauchy(u: Tensor, loc: Any, scale: Any) -> Tensor:
     # -cot(pi u) = tan(pi (u - 1/2))
     sine, cosine = maths.sincos2pi(0.5 * u)
     return loc - scale * (cosine / sine)
 
 
-def _bernoulli(u: Tensor, p: Any) -> Tensor:
-    return (u < p).double()
-
-
-def _geometric(u: Tensor, rate: Any) -> Tensor:
-    # an integer holds no more than this
-    return torch.ceil(maths.log(u) / rate).clamp(1.0, 2.0**62)
-
-
 FORMULAS = {
     "exponential": Formula(0, lambda u, scale: -scale * maths.log(u)),
-    "laplace": Formula(1, _laplace),
+    "laplace": Formula(
+        1,
+        lambda u, loc, scale: (
+            loc + scale * torch.where(u < 0.5, 1.0, -1.0) * maths.log(2.0 * torch.minimum(u, 1.0 - u))
+        ),
+    ),
     "cauchy": Formula(2, _cauchy),
     "gumbel": Formula(3, lambda u, loc, scale: loc - scale * maths.log(-maths.log(u))),
     "logistic": Formula(4, lambda u, loc, scale: loc + scale * (maths.log(u) - maths.log(1.0 - u))),
     "weibull": Formula(5, lambda u, shape, scale: scale * maths.power(-maths.log(u), 1.0 / shape)),
     "pareto": Formula(6, lambda u, shape, scale: scale * maths.power(u, -1.0 / shape)),
-    "geometric": Formula(7, _geometric),
-    "bernoulli": Formula(8, _bernoulli, half_open),
+    # an integer holds no more than 2**62
+    "geometric": Formula(7, lambda u, rate: torch.ceil(maths.log(u) / rate).clamp(1.0, 2.0**62)),
+    "bernoulli": Formula(8, lambda u, p: (u < p).double(), half_open),
 }
 
 

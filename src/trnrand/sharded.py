@@ -35,10 +35,6 @@ _ELEMENTWISE = (
 Draw = Callable[[int, int, Mapping[str, Tensor]], Tensor]
 
 
-def _settled(given: dict[str, Any]) -> dict[str, Any]:
-    return given if given["generator"] is not None else {**given, "generator": default()}
-
-
 def _check(public: Callable[..., Tensor], *size: Any, **given: Any) -> None:
     """Refuse what a rank can refuse alone: run the function's own checks on one element, without drawing."""
     op, out, generator = public.__name__, given["out"], given["generator"]
@@ -86,7 +82,11 @@ def _shape(op: str, size: Sequence[Any], given: Mapping[str, Any]) -> tuple[int,
 
 
 def _attach(public: Callable[..., Tensor]) -> None:
-    @sharded(public, check=functools.partial(_check, public), settle=_settled)
+    @sharded(
+        public,
+        check=functools.partial(_check, public),
+        settle=lambda given: given | {"generator": given["generator"] or default()},
+    )
     def run(team: Team, size: Sequence[Any], out: Part | None, generator: Generator, **given: Any) -> Part:
         probe, words = _probed(public, {**given, "out": out, "generator": generator})
         shape = _shape(public.__name__, size, given)

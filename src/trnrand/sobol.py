@@ -51,7 +51,9 @@ class Sobol(Sequence):
     def __init__(self, d: int, *, scramble: bool | str = False, generator: Source | None = None) -> None:
         super().__init__("Sobol", d, MAX_DIMENSIONS, scramble, ("owen", "lms"), generator)
         self._table = table(d) if self.stream is None or self.scramble == "owen" else _mixed(table(d), self.stream)
-        self._seeds = owen_seeds(d, self.stream) if self.stream is not None and self.scramble == "owen" else None
+        self._seeds: Tensor | None = None  # two words for each dimension, int64 [2, d]
+        if self.stream is not None and self.scramble == "owen":
+            self._seeds = stream_words(self.stream, 0, 2 * d, torch.device("cpu")).view(d, 2).T.contiguous()
 
     def bits(self, n: int, device: torch.device | str = "cpu") -> Tensor:
         """Return the next ``n`` points as 64-bit integers (int64 that holds uint64), highest bit first: [n, d]."""
@@ -118,11 +120,6 @@ def _mixed(plain: Tensor, stream: Stream) -> Tensor:
         mixed[:BITS] |= parity.astype(np.uint64) << shift
     mixed[BITS] = random[:, BITS]
     return torch.from_numpy(mixed.view(np.int64))
-
-
-def owen_seeds(d: int, stream: Stream) -> Tensor:
-    """Return two words for each dimension: int64 [2, d]."""
-    return stream_words(stream, 0, 2 * d, torch.device("cpu")).view(d, 2).T.contiguous()
 
 
 def owen(words: Tensor, seeds: Tensor) -> Tensor:

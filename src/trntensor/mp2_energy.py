@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
 
 import torch
@@ -20,7 +20,7 @@ from trnsci.specs import TensorSpec
 from trntensor import out_of_core
 from trntensor.kernels import mp2_energy as kernels
 
-PASS = "trnsci.loops.pairs"
+_CALLS = {"cuda": "torch.mm and triton trntensor.cuda.mp2_energy", "host": "trnsci.loops.pairs"}
 # sum T_ab T_ab / D and sum T_ab T_ba / D
 Sums = tuple[Tensor, Tensor]
 
@@ -188,7 +188,7 @@ def mp2_within(B: Tensor, eps_occ: Tensor, eps_vir: Tensor) -> Sums:
     return run(Within(B, eps_occ, eps_vir))
 
 
-@op("trntensor::mp2_energy")
+@op("trntensor::mp2_energy", calls=_CALLS)
 class Within(NamedTuple):
     """Both sums over all pairs of one set of orbitals; pairs i < j are computed once."""
 
@@ -207,9 +207,6 @@ class Within(NamedTuple):
 
     def limits(self, implementation: str) -> str | None:
         return _limits(implementation, self.B)
-
-    def calls(self, implementation: str) -> str:
-        return _calls(implementation)
 
     def compiles(self) -> tuple[Hashable, float]:
         return ("trntensor.cuda.mp2_energy", self.B.dtype, True), 2.0
@@ -265,7 +262,7 @@ def mp2_between(
     return run(Between(left, right, eps_left, eps_right, eps_vir, eps_vir_right))
 
 
-@op("trntensor::mp2_between")
+@op("trntensor::mp2_between", calls=_CALLS)
 class Between(NamedTuple):
     """Both sums over all pairs of an orbital of one set with one of another, each once.
 
@@ -294,9 +291,6 @@ class Between(NamedTuple):
         if implementation == "host" and self.eps_vir_right is not None:
             return "the compiled pass takes the energies of one spin"
         return _limits(implementation, self.left)
-
-    def calls(self, implementation: str) -> str:
-        return _calls(implementation)
 
     def compiles(self) -> tuple[Hashable, float]:
         return ("trntensor.cuda.mp2_energy", self.left.dtype, False, self.eps_vir_right is None), 2.0
@@ -361,10 +355,6 @@ def _limits(implementation: str, B: Tensor) -> str | None:
     return None
 
 
-def _calls(implementation: str) -> str:
-    return "torch.mm and triton trntensor.cuda.mp2_energy" if implementation == "cuda" else PASS
-
-
 def _gpu_workspace(left: Tensor, right: Tensor) -> int:
     """Return bytes on a GPU beyond operands and result: a panel of integrals, its sums, contiguous copies."""
     from trntensor.cuda import mp2_energy
@@ -414,7 +404,8 @@ def _summed(
     weights = torch.full((pairs,), 2.0 if once else 1.0, dtype=torch.float64, device=left.device)
     gaps = None if loop else (vir if vir_right is None else vir_right)[:, None] + vir  # [nvir, nvir]
     index = 0
-    for i, start in _starts(rows, columns, width, once):
+    starts = ((i, start) for i in range(rows) for start in range(i if once else 0, columns, width))
+    for i, start in starts:
         stop = min(columns, start + width)
         count = stop - start
         block_sums, size = sums[:, index : index + count], count * nvir * nvir
@@ -456,12 +447,6 @@ def _transformed(
         square = square + (weighted * t).sum()
         cross = cross if vir_right is not None else cross + (weighted * t.mT).sum()
     return square.to(dtype), cross.to(dtype)
-
-
-def _starts(rows: int, columns: int, width: int, once: bool) -> Iterator[tuple[int, int]]:
-    for i in range(rows):
-        for start in range(i if once else 0, columns, width):
-            yield i, start
 
 
 def _energies(sums: Tensor, t: Tensor, pair: Tensor, gaps: Tensor, memory: Tensor, *, spins: bool) -> None:
