@@ -16,7 +16,7 @@ Rule = Callable[..., Mapping[str, Any]]
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def saves(*names: str, host: bool = False, cuda: bool = True) -> Callable[[F], F]:
+def saves(*names: str, host: bool = False, cuda: bool = True, pytorch: bool = False) -> Callable[[F], F]:
     """Decorate a ``vjp`` rule with the fields whose data it reads; the others reach it as `TensorSpec`.
 
     A rule that has a parameter ``result`` is given the result too. Without this decorator every field is kept.
@@ -25,12 +25,14 @@ def saves(*names: str, host: bool = False, cuda: bool = True) -> Callable[[F], F
         names: the fields.
         host: whether ``host`` takes calls that need a gradient, with this rule; else they are left to ``pytorch``.
         cuda: whether ``cuda`` needs this rule; else torch differentiates what ``cuda`` calls.
+        pytorch: whether the definition needs this rule too; ``torch.func`` differentiates what it calls all the same.
     """
 
     def mark(rule: F) -> F:
         rule.__saves__ = frozenset(names)  # type: ignore[attr-defined]
         rule.__host__ = host  # type: ignore[attr-defined]
         rule.__cuda__ = cuda  # type: ignore[attr-defined]
+        rule.__pytorch__ = pytorch  # type: ignore[attr-defined]
         return rule
 
     return mark

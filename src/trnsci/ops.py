@@ -108,7 +108,7 @@ def run(call: Call[R], out: Tensor | None = None) -> R:
     if op.on_meta(call):
         return copied(op.registered(*call), out)
     decision = op.decide(call)
-    if decision.implementation in op.attached and (dispatch_modes() or _wants_gradient(op.operands(call))):
+    if decision.implementation in op.attached and op.dispatches(call, decision.implementation):
         # Torch's dispatcher attaches the gradient and shows the call to modes; it comes back through `dispatched`.
         token = _DECIDED.set(decision)
         try:
@@ -211,6 +211,7 @@ class Op:
         self.host_vjp: bool = getattr(rule, "__host__", False)
         # Implementations whose gradient is the rule's; torch follows the others, or they refuse.
         named = {"host": self.host_vjp, "cuda": self.differentiable and getattr(rule, "__cuda__", True)}
+        named["pytorch"] = getattr(rule, "__pytorch__", False)
         self.attached = frozenset(["nki", *(name for name, holds in named.items() if holds)])
 
     def register_gradient(self) -> None:
@@ -235,6 +236,12 @@ class Op:
         if self._nested and isinstance(first, list | tuple):
             first = first[0] if first else None
         return first is not None and bool(first.is_meta)
+
+    def dispatches(self, call: Any, implementation: str) -> bool:
+        """Return whether torch's dispatcher runs an attached implementation: for a gradient, or to show it to modes."""
+        if implementation == "pytorch":
+            return _wants_gradient(self.operands(call)) and not host.transformed()
+        return bool(dispatch_modes()) or _wants_gradient(self.operands(call))
 
     def dispatched(self, *args: Any) -> Any:
         """Execute a call that comes from torch's dispatcher: as decided before, or at the run time of a traced call."""

@@ -14,12 +14,10 @@ from torch import Tensor
 from trnblas import gemm
 from trnsci import ArgumentError, array_function, check, op, run
 from trnsci.accuracy import state_error
-from trnsci.host import transformed
-from trnsci.ops import definition
+from trnsci.gradient import saves
 from trnsci.planning import remark
 from trnsolver.arguments import finite, matrices, nonsingular, readable, right_hand_side, roundoff, settled
 from trnsolver.contract import lstsq_to
-from trnsolver.on_host import wants_gradient
 from trnsolver.qr import factored
 from trnsolver.solve_triangular import triangular
 from trnsolver.svd import svd
@@ -134,6 +132,7 @@ def squares(left: Tensor) -> Tensor:
 
 @op(
     "trnsolver::lstsq",
+    composed=True,
     calls={"host": "scipy.linalg.lapack.gelsy", "cuda": "torch.geqrf and torch.linalg.solve_triangular"},
 )
 class LstsqCall(NamedTuple):
@@ -159,13 +158,6 @@ class LstsqCall(NamedTuple):
         a, m, n = self.a, max(self.a.shape[-2:]), min(self.a.shape[-2:])
         each = 2 * n * n * (m - n // 3) + 4 * m * n * self.b.shape[-1]
         return a.numel() // max(1, m * n) * each * (4 if a.is_complex() else 1)
-
-    def pytorch(self) -> tuple[Tensor, Tensor, Tensor]:
-        # torch.func differentiates the functions below by itself, and cannot see the rule
-        if wants_gradient(self) and not transformed():
-            solved: tuple[Tensor, Tensor, Tensor] = definition(self).registered(*self)
-            return solved
-        return self.nki()
 
     def limits(self, implementation: str) -> str | None:
         a, b, (m, n) = self.a, self.b, self.a.shape[-2:]
@@ -227,7 +219,7 @@ class LstsqCall(NamedTuple):
         finite("lstsq", a=a)
         return (*_completed(a, b, least, x, ratio < limit), values)
 
-    def nki(self) -> tuple[Tensor, Tensor, Tensor]:
+    def pytorch(self) -> tuple[Tensor, Tensor, Tensor]:
         """QR for full rank, where that is assumed or found; singular values for anything else."""
         a, b, least, driver = self
         finite("lstsq", a=a)
@@ -248,6 +240,7 @@ class LstsqCall(NamedTuple):
         x, s, counted = _by_values(a, b, least)
         return x, counted, s if values.shape == s.shape else values
 
+    @saves("a", "b", host=True, pytorch=True)
     def vjp(
         self, grad: tuple[Tensor, Any, Any], needs: frozenset[str], result: tuple[Tensor, Tensor, Tensor]
     ) -> dict[str, Tensor]:

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import torch
 from torch import Tensor
 
 from trnsci.host import transformed
-from trnsci.specs import tensors_in
 
 
 def cubes(a: Tensor, factor: float) -> int:
@@ -24,8 +20,3 @@ def in_memory(x: Tensor) -> Tensor:
 def no_transform() -> str | None:
     """Why SciPy cannot take a call under ``torch.func``, or ``None``."""
     return "torch.func transforms only torch's own functions, and this runs in SciPy" if transformed() else None
-
-
-def wants_gradient(call: Any) -> bool:
-    """Whether a call must go through torch's dispatcher, which attaches the rule of its class, for want of another."""
-    return torch.is_grad_enabled() and any(x.requires_grad for x in tensors_in(call))

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from trnsci import Singular, array_function, op, run
-from trnsci.ops import definition
+from trnsci.gradient import saves
 from trnsolver.arguments import readable, square, widened
-from trnsolver.on_host import cubes, in_memory, no_transform, wants_gradient
+from trnsolver.on_host import cubes, in_memory, no_transform
 
 Apply = Callable[[str, Tensor], Tensor]
 Matrix = NDArray[Any]
@@ -208,11 +208,9 @@ class MatrixFunction(NamedTuple):
         return no_transform()
 
     def pytorch(self) -> Tensor:
-        if wants_gradient(self):
-            x: Tensor = definition(self).registered(*self)
-            return x
         return _computed(self.a, FUNCTIONS[self.name])
 
+    @saves("a", pytorch=True)
     def vjp(self, grad: Tensor, needs: frozenset[str]) -> dict[str, Tensor]:
         """Take the corner of the function of [[a.mH, g], [0, a.mH]]: the derivative's adjoint, applied to ``g``."""
         a, n = self.a, self.a.shape[-1]

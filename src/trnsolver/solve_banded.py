@@ -12,9 +12,9 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from trnsci import ArgumentError, Singular, array_function, check, op, run
-from trnsci.ops import definition
+from trnsci.gradient import saves
 from trnsolver.arguments import all_finite, finite, matrices, right_hand_side, settled
-from trnsolver.on_host import in_memory, no_transform, wants_gradient
+from trnsolver.on_host import in_memory, no_transform
 
 Matrix = NDArray[Any]
 
@@ -179,6 +179,7 @@ class SolveBanded(NamedTuple):
                 raise Singular(op="solve_banded", index=failed - 1, batch=place)
         return torch.from_numpy(solution).reshape(*batch, *b.shape[-2:])
 
+    @saves("ab", "b", host=True, pytorch=True)
     def vjp(self, grad: Tensor, needs: frozenset[str], result: Tensor) -> dict[str, Tensor]:
         """With ``y`` the solution of the adjoint system, ``-y @ x.mH`` inside the band is the gradient of ``a``."""
         below, above, gradients = self.below, self.above, {}
@@ -191,9 +192,6 @@ class SolveBanded(NamedTuple):
         return gradients
 
     def pytorch(self) -> Tensor:
-        if wants_gradient(self):
-            x: Tensor = definition(self).registered(*self)
-            return x
         return self._replace(ab=in_memory(self.ab), b=in_memory(self.b)).host().to(self.b.device)
 
 

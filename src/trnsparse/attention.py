@@ -198,10 +198,6 @@ class Attention(NamedTuple):
         return result
 
     def pytorch(self) -> tuple[Tensor, Tensor]:
-        recorded = torch.is_grad_enabled() and any(x.requires_grad for x in (self.q, self.k, self.v))
-        if recorded and not transformed():
-            result: tuple[Tensor, Tensor] = _Recorded.apply(*self)  # type: ignore[no-untyped-call]
-            return result
         out, lse = _forward(self, transformed())
         return out, self._read(lse)
 
@@ -244,8 +240,8 @@ class Attention(NamedTuple):
         hidden = self.insides.numel() * (4 + 2 * (2 if q.dtype == torch.bfloat16 else 4))
         return max(2 * q.nbytes, q.nbytes + k.nbytes + hidden)
 
-    # torch has the gradients of what `cuda` calls
-    @saves("q", "k", "v", "indptr", "indices", "slots", "insides", "scale", "rule", cuda=False)
+    # torch has the gradients of what `cuda` calls; of the definition they would fill whole heads per row of blocks
+    @saves("q", "k", "v", "indptr", "indices", "slots", "insides", "scale", "rule", cuda=False, pytorch=True)
     def vjp(
         self, grad: tuple[Tensor, Tensor | None], needs: frozenset[str], result: tuple[Tensor, Tensor]
     ) -> dict[str, Tensor]:
@@ -282,23 +278,6 @@ def _by_rows(
 HIDDEN = -1e30
 # Below this no score was kept: the kernel's own limit.
 FLOOR = 1e25
-
-
-class _Recorded(torch.autograd.Function):
-    """The forward pass with a gradient that touches stored blocks only; torch's own would fill whole heads per row."""
-
-    @staticmethod
-    def forward(ctx: Any, *fields: Any) -> tuple[Tensor, Tensor]:
-        out, lse = _forward(Attention._make(fields), False)
-        ctx.save_for_backward(*fields[:7], out, lse)
-        ctx.rest = fields[7:]
-        return out, lse
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor, grad_lse: Tensor) -> tuple[Any, ...]:
-        *fields, out, lse = ctx.saved_tensors
-        gradients = backward(Attention._make((*fields, *ctx.rest)), (out, lse), grad, grad_lse)
-        return (*gradients, *[None] * (len(Attention._fields) - 3))
 
 
 def _forward(call: Attention, recorded: bool) -> tuple[Tensor, Tensor]:

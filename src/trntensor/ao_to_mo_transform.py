@@ -70,9 +70,6 @@ def ao_to_mo_transform(eri: Tensor, C_occ: Tensor, C_vir: Tensor) -> Tensor:
 
 def transform_pair(e: Tensor, left: Tensor, right: Tensor) -> Tensor:
     """Return ``out[i, a, x] = sum left[m, i] right[n, a] e[m, n, x]``."""
-    if torch.is_grad_enabled() and (e.requires_grad or left.requires_grad or right.requires_grad):
-        # The registered operator keeps the operands only; torch would keep the half-transformed integrals.
-        return torch.ops.trntensor.ao_to_mo_transform.default(e, left, right)
     return run(Transform(e, left, right))
 
 
@@ -104,7 +101,8 @@ class Transform(NamedTuple):
             parts.append(torch.matmul(right.mT, half.view(occ, N, part.shape[2])))
         return parts[0] if len(parts) == 1 else torch.cat(parts, 2)
 
-    @saves("e", "left", "right")
+    # torch would keep the half-transformed integrals beside the operands
+    @saves("e", "left", "right", pytorch=True)
     def vjp(self, grad: Tensor, needs: frozenset[str]) -> dict[str, Tensor]:
         e, left, right = self.e.conj(), self.left.conj(), self.right.conj()
         gradients: dict[str, Tensor] = {}

@@ -181,10 +181,6 @@ def check_gap(eps_occ: Tensor, eps_vir: Tensor) -> None:
 
 def mp2_within(B: Tensor, eps_occ: Tensor, eps_vir: Tensor) -> Sums:
     """Return both sums over all pairs of one set of orbitals; pairs i < j are computed once."""
-    if torch.is_grad_enabled() and (B.requires_grad or eps_occ.requires_grad or eps_vir.requires_grad):
-        # The registered operator has the blocked gradient; differentiating through the loop would keep every block.
-        sums: Sums = torch.ops.trntensor.mp2_energy.default(B, eps_occ, eps_vir)
-        return sums
     return run(Within(B, eps_occ, eps_vir))
 
 
@@ -228,7 +224,8 @@ class Within(NamedTuple):
             check_gap(self.eps_occ, self.eps_vir)
         return _summed(self.B, self.B, self.eps_occ, self.eps_occ, self.eps_vir, once=True)
 
-    @saves("B", "eps_occ", "eps_vir")
+    # blocked: differentiating through the loop would keep every block
+    @saves("B", "eps_occ", "eps_vir", host=True, pytorch=True)
     def vjp(self, grad: Sums, needs: frozenset[str]) -> dict[str, Tensor]:
         gradients = slopes(self.B, self.B, self.eps_occ, self.eps_occ, self.eps_vir, *grad)
         return dict(zip(("B", "eps_occ", "eps_vir"), gradients, strict=True))
