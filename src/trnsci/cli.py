@@ -14,6 +14,7 @@ import trnsci
 from trnsci import console
 from trnsci.errors import TrnError
 from trnsci.rosetta import LIBRARIES
+from trnsim.cli import output_file, program
 from trnsim.interrupts import leaving
 
 # Commands that import torch; the others answer at once.
@@ -62,16 +63,16 @@ def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
 
     demo = _command(commands, "demo", _demo, "a calculation on PyTorch and the simulator, and what Trainium would do")
     demo.add_argument("name", metavar="NAME", nargs="?", default="water", help="water (default) or speech")
-    demo.add_argument("--html", metavar="FILE", type=Path, help="where the page goes (default: the cache folder)")
+    demo.add_argument("--html", metavar="FILE", type=output_file, help="where the page goes (default: the cache)")
     demo.add_argument("--json", action="store_true", help="print JSON")
 
     fit = _command(commands, "fit", _fit, "run a Python program and say what it would cost on Trainium")
-    fit.add_argument("--html", metavar="FILE", type=Path, help="write the report as one page")
+    fit.add_argument("--html", metavar="FILE", type=output_file, help="write the report as one page")
     _program(fit, "the program; a CUDA source is read instead")
 
     ran = _command(commands, "run", _run, "run a Python program with its calls of torch, NumPy and SciPy made ours")
     ran.add_argument("--backend", choices=("auto", "nki", "simulator", "pytorch"), help="where they run")
-    ran.add_argument("--report", metavar="FILE", type=Path, help="write what happened as one page")
+    ran.add_argument("--report", metavar="FILE", type=output_file, help="write what happened as one page")
     _program(ran, "the program")
 
     rosetta = _command(commands, "rosetta", _rosetta, "what takes the place of a CUDA library's symbol")
@@ -90,9 +91,7 @@ def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
 
 def _program(parser: argparse.ArgumentParser, text: str) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON (the program's own output goes to stderr)")
-    parser.add_argument("-m", "--module", action="store_true", help="SCRIPT is a module's name, as for python -m")
-    parser.add_argument("script", metavar="SCRIPT.py", help=text)
-    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="its arguments")
+    program(parser, text)
 
 
 def _command(commands: Any, name: str, run: Callable[[argparse.Namespace], int], text: str) -> argparse.ArgumentParser:

@@ -28,7 +28,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the command line."""
     parser.add_argument("op", metavar="FUNCTION", help="a public function, e.g. trnblas.gemm")
     parser.add_argument(
-        "values", metavar="VALUE", nargs="*", help="required arguments that are no arrays, in order, e.g. 'ij,jk->ik'"
+        "values",
+        metavar="VALUE",
+        nargs="*",
+        default=[],
+        help="required arguments that are no arrays, e.g. 'ij,jk->ik'",
     )
     parser.add_argument(
         "--shapes",
@@ -197,8 +201,10 @@ class Operands:
             return True, lambda first, second: first >= second
         if any(word in kind for word in _NUMBERS):
             return True, 1.0
-        array_like = any(word in kind for word in _ARRAYS)
-        raise _wrong("--shapes" if array_like else "--set", f"without {name}", f"every required argument of {self.op}")
+        if any(word in kind for word in _ARRAYS):
+            got = ",".join("x".join(map(str, shape)) for shape, _ in self.shapes)
+            raise _wrong("--shapes", got, f"a shape for every array {self.op} requires", f"{name} has none")
+        raise _wrong("--set", "", f"every required argument of {self.op}", f"{name} has no value: --set {name}=...")
 
     def _rest(self, name: str, kind: str, arrays: Iterator[Tensor], values: list[Any]) -> list[Any]:
         """Return what a parameter such as ``*operands`` or ``*size`` gets."""

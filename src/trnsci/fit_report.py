@@ -29,6 +29,9 @@ CHARTED = 8
 # what is left of a run is sampled, and nothing more can be said of it than that it is little
 MOST = 100.0
 
+# FLOP/s; a lone call that is slower spent its time on something else than its work
+CRAWL = 1e8
+
 # what is said of operators that need nothing of ours
 NEURON = "runs on the device through AWS's own PyTorch"
 
@@ -97,8 +100,11 @@ class Group:
         there = self.targets[target]
         if not self.comparable:
             return f"not compared: it ran on {self.backend}; run it on PyTorch to learn its time here"
-        slow_start = self.measured > 2 * self.steady
-        left_out = f"; the first call's {seconds(self.first)} left out" if slow_start else ""
+        left_out = ""
+        if self.measured > 2 * self.steady:
+            left_out = f"; the first call's {seconds(self.first)} left out"
+        elif self.calls == 1 and self.flops < CRAWL * self.measured:
+            left_out = "; measured once, and a first call starts threads and fills caches"
         return self._compared(there) + self._certainty(there) + left_out
 
     def _certainty(self, there: OnTarget) -> str:

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from trnsci import config, rendezvous
 from trnsci.errors import ArgumentError, RankFailed
 from trnsci.ranks import Ended, Node
+from trnsim.cli import program
 
 LOOPBACK = "127.0.0.1"
 
@@ -42,9 +43,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     several.add_argument("--address", metavar="HOST:PORT", help="of machine 0, where the ranks meet")
     several.add_argument("--interface", metavar="NAME", help="of this machine, which messages between ranks pass")
     parser.add_argument("--dry-run", action="store_true", help="print what would be started and stop")
-    parser.add_argument("-m", "--module", action="store_true", help="SCRIPT is a module's name, as for python -m")
-    parser.add_argument("script", metavar="SCRIPT.py", help="the program; it calls trnsci.distributed.mesh()")
-    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="its arguments")
+    program(parser, "the program; it calls trnsci.distributed.mesh()")
 
 
 class Launch(NamedTuple):

@@ -20,9 +20,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--version", action=_Version, help="show the version and exit")
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run", help="run a Python script with `import nki` answered by the simulator")
-    run.add_argument("-m", dest="module", action="store_true", help="script names a module, as with python -m")
-    run.add_argument("script", help="path of the script")
-    run.add_argument("arguments", nargs=argparse.REMAINDER, help="what the script gets")
+    program(run, "the script")
     check = commands.add_parser("lint", help="say what the NKI compiler would refuse in a file's kernels")
     check.add_argument("files", nargs="+", metavar="file", help="file.py, or file.py::kernel")
     check.add_argument("--strict", action="store_true", help="and what the parser front end refuses or misreads")
@@ -79,9 +77,25 @@ def _profile(commands: Any) -> None:
     )
     parser.add_argument("--target", default=None, help="trn1, trn2 (default) or trn3")
     parser.add_argument("--cores", type=int, default=1, help="cores of the logical core, as in kernel[2]")
-    parser.add_argument("--html", type=Path, help="write the timeline as one page")
-    parser.add_argument("--trace", type=Path, help="write a Perfetto trace (.pftrace)")
-    parser.add_argument("--json", type=Path, help="write the report as JSON")
+    parser.add_argument("--html", type=output_file, help="write the timeline as one page")
+    parser.add_argument("--trace", type=output_file, help="write a Perfetto trace (.pftrace)")
+    parser.add_argument("--json", type=output_file, help="write the report as JSON")
+
+
+def program(parser: argparse.ArgumentParser, text: str) -> None:
+    """Add a Python program with arguments of its own to a command line."""
+    parser.add_argument("-m", "--module", action="store_true", help="SCRIPT is a module's name, as for python -m")
+    parser.add_argument("script", metavar="SCRIPT.py", help=text)
+    # else an error about a missing script would call these required too
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="its arguments").required = False
+
+
+def output_file(text: str) -> Path:
+    """Return the path of a file to be written, which has a folder: a long run should not end in a mistyped one."""
+    path = Path(text)
+    if not path.absolute().parent.is_dir() or path.is_dir():
+        raise argparse.ArgumentTypeError(f"{text!r} is a folder, or in none that exists")
+    return path
 
 
 class _Version(argparse.Action):

@@ -6,6 +6,7 @@ import argparse
 import inspect
 import runpy
 import sys
+from difflib import get_close_matches
 from enum import Enum
 from pathlib import Path
 from textwrap import indent
@@ -42,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
         # the reader of the pipe has seen enough
         sys.stderr.close()
         return 0
-    except (TrnError, OSError) as error:
+    except (TrnError, OSError, SyntaxError) as error:
         print(f"trnsim: {error}", file=sys.stderr)
         return 1
 
@@ -114,9 +115,11 @@ def _api(name: str | None) -> int:
         if space.endswith(_ALIASES.get(home, home)) and short in module.__all__
     ]
     if not meanings:
-        raise FileNotFoundError(f"nki has no {name}")
+        near = get_close_matches(short, [each for module in spaces.values() for each in module.__all__])
+        raise FileNotFoundError(f"nki has no {name}" + (f"; nearest: {', '.join(near)}" if near else ""))
     for space, value in meanings:
-        print(f"{space}.{short}{_signature(value)}\n{indent(inspect.getdoc(value) or '', '    ')}")
+        told = (inspect.getdoc(value) or "").replace("    s: supplied by the machine.\n", "")
+        print(f"{space}.{short}{_signature(value)}\n{indent(told, '    ')}")
     return 0
 
 

@@ -115,7 +115,10 @@ def test_explain_passes_other_arguments_by_name(capsys):
         ),
         (["explain", "gemm", "--shapes", "2x2,2x2"], "FUNCTION is 'gemm', expected LIBRARY.FUNCTION"),
         (["explain", "trnblas.gemm", "--shapes", "2by2"], "--shapes is '2by2', expected sizes joined by x"),
-        (["explain", "trnblas.gemm", "--shapes", "2x2"], "--shapes is 'without b'"),
+        (
+            ["explain", "trnblas.gemm", "--shapes", "2x2"],
+            "--shapes is '2x2', expected a shape for every array trnblas.gemm requires. b has none",
+        ),
         (["explain", "trnblas.gemm", "--shapes", "2x2,2x2,2x2,2x2"], "--shapes is '4 shapes', expected at most 3"),
         ([*EXPLAIN, "--dtype", "float33"], "--dtype is 'float33'"),
         ([*EXPLAIN, "--set", "trans_a"], "--set is 'trans_a', expected NAME=VALUE"),
@@ -130,6 +133,20 @@ def test_explain_says_no_in_one_sentence(capsys, arguments, sentence):
     assert err.startswith("trnsci explain: ")
     assert sentence in err
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(("command", "option"), [("fit", "--html"), ("run", "--report"), ("demo", "--html")])
+def test_a_page_that_cannot_be_written_is_refused_before_anything_runs(capsys, tmp_path, command, option):
+    with pytest.raises(SystemExit):
+        cli.main([command, option, str(tmp_path / "nowhere" / "page.html"), "never.py"])
+    assert f"argument {option}:" in capsys.readouterr().err
+
+
+def test_a_missing_program_is_all_that_is_asked_for(capsys):
+    for command in ("fit", "run", "launch"):
+        with pytest.raises(SystemExit):
+            cli.main([command])
+        assert capsys.readouterr().err.endswith("required: SCRIPT.py\n")
 
 
 @pytest.mark.parametrize("words", [["--version"], ["--help"], ["rosetta", "cublasSgemm"]])

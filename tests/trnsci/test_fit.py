@@ -5,6 +5,7 @@ import json
 import re
 import sys
 import textwrap
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -124,6 +125,13 @@ def test_a_slow_first_call_is_left_out_of_the_verdict():
     assert "first call's 9.7 s left out" in slow.verdict("trn2")
     assert "left out" not in _group(10.0, first=2.0).verdict("trn2")
     assert _group(3.0, calls=1, first=3.0).steady == 3.0
+
+
+def test_a_lone_call_that_did_little_is_said_to_be_a_first_one():
+    lone = replace(_group(10.0), calls=1, flops=20)
+    assert lone.verdict("trn2").startswith("fits")
+    assert "measured once" in lone.verdict("trn2")
+    assert "measured once" not in replace(lone, flops=10**12).verdict("trn2")
 
 
 @pytest.mark.parametrize(

@@ -351,7 +351,7 @@ def test_api_lists_and_explains_names(capsys):
     assert main(["api", "nisa.sendrecv"]) == 0
     assert capsys.readouterr().out == shown
     assert main(["api", "nki.language.sendrecv"]) == 1
-    assert "nki has no nki.language.sendrecv" in capsys.readouterr().err
+    assert "nki has no nki.language.sendrecv; nearest: sendrecv" in capsys.readouterr().err
 
 
 def test_the_command_tells_its_version(capsys):

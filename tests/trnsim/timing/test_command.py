@@ -71,6 +71,7 @@ def test_it_prints_the_report_and_writes_the_pictures(script, tmp_path, capsys):
         (["no-colon"], "module:kernel"),
         (["missing.py:kernel"], "no file missing.py"),
         (["{script}:absent"], "has no absent"),
+        (["{broken}:f"], "invalid syntax (broken.py, line 1)"),
         (["{script}:doubled", "--shapes", "128y512"], "'128y512' is no shape"),
         (["{script}:doubled", "--shapes", "128x512:float99"], "'float99' is no dtype"),
         (["{script}:doubled", "--shapes", "128x512", "--set", "factor"], "--set tile=512"),
@@ -79,7 +80,9 @@ def test_it_prints_the_report_and_writes_the_pictures(script, tmp_path, capsys):
     ],
 )
 def test_mistakes_are_told_in_one_line(script, arguments, says, capsys):
-    assert main(["profile", *(a.replace("{script}", str(script)) for a in arguments)]) == 1
+    broken = script.with_name("broken.py")
+    broken.write_text("def f(:\n")
+    assert main(["profile", *(a.replace("{script}", str(script)).replace("{broken}", str(broken)) for a in arguments)])
     err = capsys.readouterr().err
     assert err.startswith("trnsim: ")
     assert says in err
