@@ -27,7 +27,6 @@ from trnsci.backends import inside
 from trnsci.precision import Precision, resolve
 from trnsci.signals import terminable
 from trntensor.mp2_energy import mp2_blocks
-from trntensor.out_of_core import device_of
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
@@ -239,7 +238,7 @@ def _brought(plan: MP2Plan, device: torch.device | str) -> MP2Plan:
     """Return the plan with its pairs on a device that B is brought to."""
     if plan.precision not in ("fp64", "fp32"):
         raise ArgumentError("dfmp2", "precision", plan.precision, "'fp64' or 'fp32' with device")
-    n, there = plan.sizes, device_of("dfmp2", device)
+    n, there = plan.sizes, torch.empty(0, device=check.device("dfmp2", device)).device
     if not n.nocc or not n.nvir:
         return plan
     most, two = n.spins.most(n.nocc), n.spins.sets > 1

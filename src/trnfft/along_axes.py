@@ -52,7 +52,7 @@ def complex_along(
             planes = parts_of(run(C2C(merged(re, im), dims, inverse, scale, policy)))
         else:
             planes = ComplexTensor(*run(C2CPlanes(re, im, dims, inverse, scale, policy)))
-        return planes if out is None else _into_planes(op, out, planes)
+        return planes if out is None else into_planes(op, out, planes)
     x = cut_or_padded(x, dims, lengths)
     if out is not None:
         check.out(op, out, shape=tuple(x.shape), dtype=COMPLEX_OF.get(x.dtype, x.dtype), x=x)
@@ -69,7 +69,7 @@ def real_along(
         # Device memory has no complex dtype.
         planes = ComplexTensor(*run(R2CPlanes(x, dims, scale, policy)))
         planes = planes.conj() if hermitian else planes
-        return planes if out is None else _into_planes(op, out, planes)
+        return planes if out is None else into_planes(op, out, planes)
     if out is not None:
         check.out(op, out, shape=tuple(half_shape(x.shape, dims[-1])), dtype=COMPLEX_OF[x.dtype], x=x)
     call = R2C(x, dims, scale, policy)
@@ -121,7 +121,7 @@ def _has_complex_numbers() -> bool:
     return name == "pytorch" or (name == "auto" and neuron.device() is None)
 
 
-def _into_planes(op: str, out: Any, result: ComplexTensor) -> ComplexTensor:
+def into_planes(op: str, out: Any, result: ComplexTensor) -> ComplexTensor:
     """Copy a result into planes given as ``out``."""
     if not isinstance(out, ComplexTensor):
         raise DtypeError(op, "out", type(out), "a ComplexTensor, because x is one")

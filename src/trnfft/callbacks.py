@@ -12,11 +12,12 @@ from torch import Tensor
 
 import trnsci
 from trnfft.along_axes import Transformable
+from trnfft.arguments import axis_of
 from trnfft.complextensor import ComplexTensor
 from trnfft.ops import C2R, R2C
 from trnfft.ops.callbacks import Chain
 from trnfft.plan import FFTPlan
-from trnsci import ArgumentError, check, run
+from trnsci import ArgumentError, DtypeError, check, run
 from trnsci.arrays import from_numpy, to_numpy
 from trnsci.specs import thaw
 
@@ -53,8 +54,9 @@ class Window:
 
     def __call__(self, x: Tensor) -> Tensor:
         """Apply it."""
-        check.equal("Window", "N", window=len(self.window), x=x.shape[self.dim])
-        return x * self.window.reshape(-1, *[1] * (x.ndim - 1 - self.dim % x.ndim)).to(x.device)
+        axis = axis_of("Window", self.dim, None, x.ndim)
+        check.equal("Window", "N", window=len(self.window), x=x.shape[axis])
+        return x * self.window.reshape(-1, *[1] * (x.ndim - 1 - axis)).to(x.device)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,6 +70,7 @@ class Multiply:
 
     def __call__(self, x: Tensor) -> Tensor:
         """Apply it."""
+        check.broadcast("Multiply", factors=tuple(self.factors.shape), x=tuple(x.shape))
         return x * self.factors.to(x.device)
 
 
@@ -76,6 +79,10 @@ class Convert:
     """Convert to a dtype; integers on the way in, half precision on the way out."""
 
     dtype: torch.dtype
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.dtype, torch.dtype):
+            raise DtypeError("Convert", "dtype", type(self.dtype), "a torch.dtype")
 
     def __call__(self, x: Tensor) -> Tensor:
         """Apply it."""

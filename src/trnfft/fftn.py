@@ -6,8 +6,16 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from trnfft.along_axes import KINDS, Kind, Transformable, complex_along, inverse_real_along, real_along
-from trnfft.arguments import COMPLEX_OF, as_complex, axes_of, integers, length_of, planned
+from trnfft.along_axes import (
+    KINDS,
+    Kind,
+    Transformable,
+    complex_along,
+    into_planes,
+    inverse_real_along,
+    real_along,
+)
+from trnfft.arguments import COMPLEX_OF, as_complex, axes_of, integers, length_of, planned, scale_of
 from trnfft.complextensor import ComplexTensor
 from trnsci import ArgumentError, array_function, check
 from trnsci.precision import Precision
@@ -114,6 +122,7 @@ def _along(op: str, kind: Kind, x: Any, s: Any, dim: Any, norm: Any, *, precisio
     x = kind.operand(op, x)
     dims, lengths = axes_of(op, s, dim, None, x.shape)
     if not dims:
+        scale_of(op, norm, False)
         return _copied(op, kind, x, out)
     if kind.along is inverse_real_along and (s is None or integers(op, "s", s)[-1:] == [-1]):
         # The operand stores half of the last axis.
@@ -126,7 +135,7 @@ def _copied(op: str, kind: Kind, x: Any, out: Any) -> Any:
     if kind.along is not complex_along:
         raise ArgumentError(op, "dim", (), "at least one axis, which is halved")
     if isinstance(x, ComplexTensor):
-        return x.clone()
+        return x.clone() if out is None else into_planes(op, out, x)
     if out is None:
         return as_complex(x).clone()
     check.out(op, out, shape=tuple(x.shape), dtype=COMPLEX_OF.get(x.dtype, x.dtype), x=x)

@@ -30,8 +30,8 @@ def fftfreq(n: int, d: float = 1.0, *, dtype: torch.dtype | None = None, device:
         >>> fftfreq(5, 0.2)
         tensor([ 0.,  1.,  2., -2., -1.])
     """
-    n, d = _count("fftfreq", n, d)
-    k = torch.arange(n, device=device)
+    n, d, where = _checked("fftfreq", n, d, dtype, device)
+    k = torch.arange(n, device=where)
     k = torch.where(k < (n + 1) // 2, k, k - n)
     return _frequencies(k, n, d, dtype)
 
@@ -43,23 +43,23 @@ def rfftfreq(n: int, d: float = 1.0, *, dtype: torch.dtype | None = None, device
         >>> rfftfreq(4)
         tensor([0.0000, 0.2500, 0.5000])
     """
-    n, d = _count("rfftfreq", n, d)
-    return _frequencies(torch.arange(n // 2 + 1, device=device), n, d, dtype)
+    n, d, where = _checked("rfftfreq", n, d, dtype, device)
+    return _frequencies(torch.arange(n // 2 + 1, device=where), n, d, dtype)
 
 
-def _count(op: str, n: Any, d: float) -> tuple[int, float]:
+def _checked(op: str, n: Any, d: float, dtype: Any, device: Any) -> tuple[int, float, torch.device | None]:
     n = integer(op, "n", n)
     if n < 1:
         raise ArgumentError(op, "n", n, "at least 1")
     distance = float(check.real(op, "d", d))
     if distance == 0:
         raise ArgumentError(op, "d", d, "a distance that is not 0")
-    return n, distance
+    if dtype is not None and not (isinstance(dtype, torch.dtype) and (dtype.is_floating_point or dtype.is_complex)):
+        raise DtypeError(op, "dtype", dtype, "a floating-point dtype of torch")
+    return n, distance, None if device is None else check.device(op, device)
 
 
 def _frequencies(k: Tensor, n: int, d: float, dtype: torch.dtype | None) -> Tensor:
-    if dtype is not None and not isinstance(dtype, torch.dtype):
-        raise DtypeError("fftfreq", "dtype", type(dtype), "a dtype of torch")
     # In double precision, so that the one rounding is the last.
     return (k.double() / (n * d)).to(dtype or torch.get_default_dtype())
 

@@ -35,7 +35,7 @@ def bits(
     stream = key if isinstance(key, Stream) else Stream(key, engine)
     check.integer("bits", "offset", offset, 0)
     check.integer("bits", "n", n, 0)
-    where = host_loops.device_of("bits", device)
+    where = check.device("bits", device)
     fits("bits", (n,), 4, where)
     return run(Bits(Segment.of(stream, stream.position + offset, n), where))
 

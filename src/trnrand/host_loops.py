@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from trnrand.segment import Segment
-from trnsci import DtypeError, cuda, loops
+from trnsci import cuda, loops
 from trnsci.host import refusal
 
 WORDS, UNIFORM32, UNIFORM64, NORMAL32, NORMAL64 = range(5)
@@ -20,8 +20,6 @@ LOG, EXP, SIN_2PI, COS_2PI = range(4)
 SAMPLERS = {"gamma": 0, "poisson": 1}
 
 _LARGE = 1 << 20
-# Devices that were there, by the names users gave.
-_THERE: dict[Any, torch.device] = {}
 _NUMPY = {
     torch.uint32: np.uint32, torch.int64: np.int64, torch.float32: np.float32, torch.float64: np.float64,
     torch.bool: np.bool_,
@@ -45,24 +43,6 @@ def limits(implementation: str, device: torch.device) -> str | None:
 def mapping(x: Tensor) -> bool:
     """Return whether the compiled functions of arrays may read a tensor."""
     return loops.compiled is not None and refusal((x.detach(),)) is None
-
-
-def device_of(op: str, device: Any) -> torch.device:
-    """Return a device by its name, after a check that it has memory here."""
-    named = type(device) in (str, torch.device)
-    if named and device in _THERE:
-        return _THERE[device]
-    try:
-        known = torch.device(device)
-        if known.type not in ("cpu", "meta"):
-            torch.empty(0, device=known)
-    except (RuntimeError, TypeError, ValueError, OverflowError, AssertionError) as error:
-        said = str(error).partition("\n")[0]
-        expected = "a device torch knows and this machine has, as 'cpu' or 'cuda:0'"
-        raise DtypeError(op, "device", device, expected, hint=f"torch says: {said}") from None
-    if named:
-        _THERE[device] = known
-    return known
 
 
 def empty(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:

@@ -9,7 +9,6 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from trnrand.host_loops import device_of
 from trnrand.request import FLOATS
 from trnrand.source import Source, default, fits
 from trnrand.stream import Stream
@@ -106,7 +105,7 @@ class Sequence:
         check.option(self.name, "dtype", kind, FLOATS)
         where = torch.device("cpu") if out is None else out.device
         if device is not None:
-            where = device_of(self.name, device)
+            where = check.device(self.name, device)
         fits(self.name, (n, self.d), 8, where)
         if out is not None:
             check.out(self.name, out, shape=(n, self.d), dtype=kind)

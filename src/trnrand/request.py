@@ -17,7 +17,6 @@ import torch
 from torch import Tensor
 
 from trnrand.bits import block_words, stream_words
-from trnrand.host_loops import device_of
 from trnrand.source import Source, default, fits, rows, shape_of
 from trnrand.stream import SUBSTREAM, Stream
 from trnsci import ArgumentError, DtypeError, UnsupportedError, array_function, check
@@ -331,7 +330,8 @@ def checked(op: str, name: str, value: Any, rule: str) -> Any:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise DtypeError(op, name, type(value), "a number or a tensor")
     # an integer beyond float64 is infinite to every rule
-    scalar = float(value) if abs(value) < 1 << 1024 or value != value else math.inf
+    fits = isinstance(value, float) or abs(value) < 1 << 1024
+    scalar = float(value) if fits else math.inf if value > 0 else -math.inf
     if not test(scalar):
         raise ArgumentError(op, name, value, words)
     return scalar
@@ -339,12 +339,12 @@ def checked(op: str, name: str, value: Any, rule: str) -> Any:
 
 def _device(op: str, device: Any, out: Tensor | None, tensors: Mapping[str, Tensor]) -> torch.device:
     if out is None and not tensors:
-        return _CPU if device is None else _indexed(device_of(op, device))
+        return _CPU if device is None else _indexed(check.device(op, device))
     devices = {name: value.device for name, value in tensors.items()}
     if out is not None:
         devices["out"] = out.device
     if device is not None:
-        devices["device"] = _indexed(device_of(op, device))
+        devices["device"] = _indexed(check.device(op, device))
     if len(set(devices.values())) > 1:
         raise ArgumentError(op, "device", devices, hint="Move one side with .to(device)")
     return next(iter(devices.values()))

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from trnrand.bits import stream_words
 from trnrand.engines import MASK
-from trnrand.host_loops import device_of
 from trnrand.kernels import sobol as kernels
 from trnrand.quasi import Sequence, cut
 from trnrand.source import Source, fits
@@ -58,7 +57,7 @@ class Sobol(Sequence):
     def bits(self, n: int, device: torch.device | str = "cpu") -> Tensor:
         """Return the next ``n`` points as 64-bit integers (int64 that holds uint64), highest bit first: [n, d]."""
         n = check.integer("Sobol", "n", n, 0)
-        where = device_of("Sobol", device)
+        where = check.device("Sobol", device)
         fits("Sobol", (n, self.d), 8, where)
         return self._claim(n)._raw(n, where)
 

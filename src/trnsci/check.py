@@ -14,6 +14,8 @@ from torch._subclasses import FakeTensor
 from trnsci.errors import ArgumentError, DtypeError, UnsupportedError
 
 T = TypeVar("T")
+# Devices that were asked for, and are there.
+_THERE: dict[str | torch.device, torch.device] = {}
 
 FLOATING = frozenset((torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128))
 
@@ -132,6 +134,24 @@ def sequence(op: str, argument: str, value: Any) -> list[Any]:
     if not isinstance(value, Iterable) or isinstance(value, str | dict) or getattr(value, "ndim", 1) == 0:
         raise DtypeError(op, argument, type(value), "a sequence")
     return list(value)
+
+
+def device(op: str, value: Any) -> torch.device:
+    """Return a device by its name, after a check that it has memory here."""
+    named = type(value) in (str, torch.device)
+    if named and value in _THERE:
+        return _THERE[value]
+    try:
+        found = torch.device(value)
+        if found.type not in ("cpu", "meta"):
+            torch.empty(0, device=found)
+    except (RuntimeError, TypeError, ValueError, OverflowError, AssertionError) as error:
+        said = str(error).partition("\n")[0]
+        expected = "a device torch knows and this machine has, as 'cpu' or 'cuda:0'"
+        raise DtypeError(op, "device", value, expected, hint=f"torch says: {said}") from None
+    if named:
+        _THERE[value] = found
+    return found
 
 
 def flag(op: str, **values: Any) -> None:

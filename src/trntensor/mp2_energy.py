@@ -102,7 +102,12 @@ def _brought(B: Tensor, eps_occ: Tensor, eps_vir: Tensor, device: torch.device |
     """Return both sums, computed on a device that does not hold all of B; they go back to where B is."""
     nocc, nvir, naux = B.shape
     chosen = mp2_blocks(
-        nocc, nvir, naux, dtype=B.dtype, device=out_of_core.device_of("mp2_energy", device), memory=memory
+        nocc,
+        nvir,
+        naux,
+        dtype=B.dtype,
+        device=torch.empty(0, device=check.device("mp2_energy", device)).device,
+        memory=memory,
     )
     remark(str(chosen))
     if not has_data(B, eps_occ, eps_vir) or B.numel() == 0:

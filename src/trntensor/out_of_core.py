@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from trnsci import ArgumentError, CapacityError
+from trnsci import CapacityError
 from trnsci.plans import quantity
 
 Sums = tuple[Tensor, Tensor]
@@ -25,17 +25,6 @@ class Blocks(NamedTuple):
 
     def __str__(self) -> str:
         return f"blocks of {self.rows} orbitals on {self.device}, at most {quantity(self.peak_bytes, 'B')} there"
-
-
-def device_of(op: str, device: torch.device | str) -> torch.device:
-    """Return a device by its name, after a check that it has memory here."""
-    try:
-        known = torch.empty(0, device=torch.device(device)).device
-    except (RuntimeError, TypeError, ValueError, AssertionError) as error:
-        said = str(error).partition("\n")[0]
-        expected = "a device torch knows and this machine has, as 'cuda'"
-        raise ArgumentError(op, "device", device, expected, hint=f"torch says: {said}") from None
-    return known
 
 
 def blocks(nocc: int, peak: Callable[[int], int], device: torch.device, memory: int | None = None) -> Blocks:

@@ -10,7 +10,7 @@ from scipy import stats
 import trnrand
 from tests.campaign.draw import HALF, REAL, Draw
 from tests.campaign.oracles import narrow, unit, wide
-from tests.campaign.trial import EXEMPT, Trial, public, spec
+from tests.campaign.trial import EXEMPT, Trial, apart, public, spec
 
 EXEMPT.update(
     {
@@ -25,19 +25,29 @@ EXEMPT.update(
         "trnrand.standard_normal": "normal by NumPy's name",
     }
 )
-COUNT = 4096
+COUNT, INT = 4096, torch.int32
 # 2 exp(-2 n d^2) <= 1e-12, and a margin for numbers rounded to float32
 DISTANCE = float(np.sqrt(np.log(2e12) / 2 / COUNT)) + 2e-4
 SAME = "the same bits on every backend and in every partition of calls"
 
 
-def seeded(draw: Draw, function, *args, **kwargs):
-    """A call with a generator of its own, so that it can be repeated."""
+def seeded(draw: Draw, function, *args, outs: bool = True, **kwargs):
+    """A call with a generator of its own, so that it can be repeated, into memory that is given, too."""
     seed, engine = draw.seedling(), draw.among("philox4x32", "threefry4x32")
-    draw.log.append(f"seed {seed} {engine} {kwargs}")
+    into = outs and draw.chance(0.3)
+    kwargs |= draw.among({}, {}, {"device": "cpu"})
+    draw.log.append(f"seed {seed} {engine} {kwargs} out {into}")
 
     def run(*tensors, **more):
-        return function(*args, *tensors, **kwargs, **more, generator=trnrand.Generator(seed, engine=engine))
+        result = function(*args, *tensors, **kwargs, **more, generator=trnrand.Generator(seed, engine=engine))
+        if into:
+            again, memory = trnrand.Generator(seed, engine=engine), apart(result)
+            # a result's memory says its dtype
+            rest = {key: value for key, value in kwargs.items() if key != "dtype"} if seed % 2 else kwargs
+            made = function(*args, *tensors, **rest, **more, out=memory, generator=again)
+            assert made.data_ptr() == memory.data_ptr()
+            assert torch.equal(memory, result), "other numbers in given memory"
+        return result
 
     return run
 
@@ -58,14 +68,21 @@ def parameters(draw: Draw, ranges: dict) -> dict:
     """One value of each range: uniform in the logarithm between positive ends; anything else is the value."""
     between = {name: ends for name, ends in ranges.items() if isinstance(ends, tuple)}
     values = {name: float(10.0 ** draw.rng.uniform(*np.log10(ends))) for name, ends in between.items()}
+    values |= {name: draw.among(*these) for name, these in ranges.items() if isinstance(these, list)}
     return {**ranges, **values}
 
 
 SCALE = (0.1, 9.0)
 # name: ranges of parameters, SciPy's distribution of them
 CONTINUOUS = {
-    "uniform": ({"low": -2.5, "high": SCALE}, lambda low, high: stats.uniform(low, high - low)),
-    "normal": ({"loc": -1.5, "scale": SCALE}, lambda loc, scale: stats.norm(loc, scale)),
+    "uniform": (
+        {"low": -2.5, "high": SCALE, "ends": ["[)", "(]", "()"]},
+        lambda low, high, ends: stats.uniform(low, high - low),
+    ),
+    "normal": (
+        {"loc": -1.5, "scale": SCALE, "method": ["box-muller", "inverse"]},
+        lambda loc, scale, method: stats.norm(loc, scale),
+    ),
     "exponential": ({"scale": SCALE}, lambda scale: stats.expon(scale=scale)),
     "cauchy": ({"loc": 1.0, "scale": SCALE}, lambda loc, scale: stats.cauchy(loc, scale)),
     "gumbel": ({"loc": 1.0, "scale": SCALE}, lambda loc, scale: stats.gumbel_r(loc, scale)),
@@ -78,9 +95,15 @@ CONTINUOUS = {
     "chi_squared": ({"df": (0.1, 1e3)}, lambda df: stats.chi2(df)),
     "beta": ({"a": (0.05, 1e3), "b": (0.05, 1e3)}, lambda a, b: stats.beta(a, b)),
     "f": ({"dfnum": (0.5, 99.0), "dfden": (0.5, 99.0)}, lambda dfnum, dfden: stats.f(dfnum, dfden)),
-    "student_t": ({"df": (0.5, 1e3)}, lambda df: stats.t(df)),
-    "von_mises": ({"concentration": (0.01, 1e3)}, lambda concentration: stats.vonmises(concentration)),
-    "truncated_normal": ({"low": -0.7, "high": (0.1, 5.0)}, lambda low, high: stats.truncnorm(low, high)),
+    "student_t": ({"df": (0.5, 1e3), "loc": [0.0, -2.0], "scale": SCALE}, stats.t),
+    "von_mises": (
+        {"loc": [0.0, 0.5, -3.0], "concentration": (0.01, 1e3)},
+        lambda loc, concentration: stats.vonmises(concentration),
+    ),
+    "truncated_normal": (
+        {"loc": [0.0, 1.5], "scale": SCALE, "low": [-0.7, -np.inf], "high": (0.1, 5.0)},
+        lambda loc, scale, low, high: stats.truncnorm((low - loc) / scale, (high - loc) / scale, loc, scale),
+    ),
 }
 
 
@@ -93,10 +116,15 @@ def continuous(draw: Draw, name: str) -> Trial:
     ranges, distribution = CONTINUOUS[name.split(".")[1]]
     options, dtype = parameters(draw, ranges), draw.dtype(*REAL)
     reference = distribution(**options)
+    ends = options.get("ends", "")
 
     def check(values):
         assert values.shape == (COUNT,)
         assert np.all(np.isfinite(values))
+        assert not ends or np.all((values >= options["low"]) & (values <= options["high"]))
+        if name.endswith("von_mises"):
+            assert np.all(np.abs(values) <= np.pi * (1 + unit(dtype)))
+            values = (values - options["loc"] + np.pi) % (2 * np.pi) - np.pi
         cdf = reference.cdf(np.sort(narrow(values)))
         # numbers are rounded to the dtype, so ties at the ends of intervals are of either side
         edges = np.arange(COUNT + 1) / COUNT
@@ -125,8 +153,10 @@ DISCRETE = {
 )
 def discrete(draw: Draw, name: str) -> Trial:
     ranges, distribution = DISCRETE[name.split(".")[1]]
-    options = {key: draw.among(*x) if isinstance(x, list) else x for key, x in parameters(draw, ranges).items()}
+    options = parameters(draw, ranges)
     reference = distribution(**options)
+    real = () if name.endswith("randint") else REAL
+    dtype = draw.among(None, None, torch.int64, torch.int32, *real)
 
     def check(values):
         present, counts = np.unique(narrow(values), return_counts=True)
@@ -135,7 +165,7 @@ def discrete(draw: Draw, name: str) -> Trial:
         distance = np.max(np.abs(share - reference.cdf(present)))
         assert distance <= DISTANCE, f"distance {distance:.3g} of {DISTANCE:.3g} from {options}"
 
-    return drawn(seeded(draw, public(name), COUNT, **options), check)
+    return drawn(seeded(draw, public(name), COUNT, dtype=dtype, **options), check)
 
 
 @spec(
@@ -152,11 +182,11 @@ def weighted(draw: Draw, name: str) -> Trial:
     weights[draw.among(0, k - 1)] = 0.0 if k > 1 else scale
     share = narrow(wide(weights) / wide(weights).sum())
     if stem == "categorical":
-        run = seeded(draw, lambda p, generator: trnrand.categorical(COUNT, probs=p, generator=generator))
+        run = seeded(draw, lambda p, **more: trnrand.categorical(COUNT, probs=p, **more), dtype=draw.among(None, INT))
     elif stem == "choice":
-        run = seeded(draw, lambda p, generator: trnrand.choice(k, COUNT, p=p, generator=generator))
+        run = seeded(draw, lambda p, **more: trnrand.choice(k, COUNT, p=p, **more), outs=False)
     else:
-        run = seeded(draw, lambda p, generator: trnrand.multinomial(n=COUNT, probs=p, generator=generator))
+        run = seeded(draw, lambda p, **more: trnrand.multinomial(n=COUNT, probs=p, **more), dtype=draw.among(None, INT))
 
     def check(values):
         counts = narrow(values) if stem == "multinomial" else np.bincount(narrow(values).astype(int), minlength=k)
@@ -178,7 +208,7 @@ def vectors(draw: Draw, name: str) -> Trial:
     u = unit(dtype)
     if stem == "dirichlet":
         alpha = draw.tensor((k,), torch.float64, kind="gaussian", change=lambda v: np.abs(v) + 0.05)
-        run = seeded(draw, lambda a, generator: trnrand.dirichlet(COUNT, alpha=a, dtype=dtype, generator=generator))
+        run = seeded(draw, lambda a, **more: trnrand.dirichlet(COUNT, alpha=a, **more), dtype=dtype)
 
         def check(values):
             assert np.all(np.abs(values.sum(-1) - 1) <= 4 * k * u)
@@ -196,7 +226,7 @@ def vectors(draw: Draw, name: str) -> Trial:
 
         return drawn(run, check)
     if stem == "orthogonal":
-        run = seeded(draw, trnrand.orthogonal, 5, n=k, dtype=dtype)
+        run = seeded(draw, trnrand.orthogonal, 5, n=k, dtype=dtype, outs=False)
 
         def check(values):
             error = np.swapaxes(values, -1, -2) @ values - np.eye(k)
@@ -205,9 +235,11 @@ def vectors(draw: Draw, name: str) -> Trial:
         return drawn(run, check)
     covariance = draw.tensor((k, k), torch.float64, kind="gaussian", change=lambda v: v @ v.T + np.eye(k))
     mean = draw.tensor((k,), torch.float64, kind="gaussian")
-    run = seeded(
-        draw, lambda m, c, generator: trnrand.multivariate_normal(COUNT, mean=m, covariance=c, generator=generator)
-    )
+    options = {"method": draw.among("cholesky", "eigh"), "dtype": draw.among(None, torch.float64)}
+
+    def run(mean, covariance, generator=trnrand.Generator(draw.seedling())):  # noqa: B008
+        source = generator.clone_state()
+        return trnrand.multivariate_normal(COUNT, mean=mean, covariance=covariance, generator=source, **options)
 
     def check(values):
         whitened = np.linalg.solve(np.linalg.cholesky(narrow(wide(covariance))), narrow((values - wide(mean)).T))
@@ -222,7 +254,14 @@ def vectors(draw: Draw, name: str) -> Trial:
 def orders(draw: Draw, name: str) -> Trial:
     n = draw.size(0, 513)
     x = draw.tensor((n, 2), torch.float64, kind="ramp")
-    run = seeded(draw, lambda x, generator: public(name)(x.clone(), generator=generator))
+    seed, alone = draw.seedling(), draw.chance(0.5) and name.endswith("permutation")
+
+    def run(x):
+        more = {"device": "cpu"} if name.endswith("permutation") else {}
+        made = public(name)(n if alone else x.clone(), generator=trnrand.Generator(seed), **more)
+        some = trnrand.choice(x, n // 2, replace=False, generator=trnrand.Generator(seed))
+        assert len(some.unique(dim=0)) == n // 2, "a row twice, without replacement"
+        return x[made] if alone else made
 
     def check(values):
         assert sorted(map(tuple, narrow(values))) == sorted(map(tuple, narrow(wide(x))))
@@ -270,14 +309,16 @@ def words(draw: Draw, name: str) -> Trial:
 
     if stem == "bits":
         key, offset, n = int(draw.rng.integers(2**63)), draw.among(0, 1, 3, 2**32 - 2, 2**40 + 1), draw.size(0, 33)
-        first = offset // 4
+        first, engine = offset // 4, draw.among("philox4x32", "threefry4x32")
+        halves = [key & 0xFFFFFFFF, key >> 32]
         blocks = []
         for block in range(first, first + n // 4 + 2):
             counter = [block & 0xFFFFFFFF, block >> 32 & 0xFFFFFFFF, 0, 0]
-            blocks.append(philox(counter, [key & 0xFFFFFFFF, key >> 32]))
+            blocks.append(philox(counter, halves) if engine[0] == "p" else threefry(counter, [*halves, 0, 0]))
         exact = np.concatenate(blocks)[offset % 4 : offset % 4 + n]
         return Trial(
-            *(trnrand.bits, (key, offset, n), {}, lambda: exact.astype(float), lambda e: np.zeros(e.shape)),
+            *(trnrand.bits, (key, offset, n), {"engine": engine, "device": "cpu"}),
+            *(lambda: exact.astype(float), lambda e: np.zeros(e.shape)),
             view=lambda r: torch.as_tensor(r).to(torch.int64), **exactly(exact, {"arrays": False}),
         )  # fmt: skip
     size, definition = (2, philox) if stem.startswith("philox") else (4, threefry)

@@ -323,7 +323,7 @@ def _mistaken(trial: Trial) -> None:
 def _into_memory(trial: Trial) -> None:
     """Results written to given memory, which holds NaN and whose rows lie apart, are those returned without."""
     plain = trial.run()
-    outs = [_apart(x) for x in _several(plain)]
+    outs = [apart(x) for x in _several(plain)]
     given = outs[0] if isinstance(plain, torch.Tensor) else tuple(outs)
     made = trial.function(*trial.args, **trial.kwargs, out=given)
     trial.judge(made)
@@ -332,7 +332,7 @@ def _into_memory(trial: Trial) -> None:
         assert _same_bits(memory, result), "what was given does not hold the result"
 
 
-def _apart(like: torch.Tensor) -> torch.Tensor:
+def apart(like: torch.Tensor) -> torch.Tensor:
     """Memory for a result: every second element of its last axis, filled with what is no result."""
     if like.ndim == 0:
         return torch.full_like(like, 7)

@@ -255,3 +255,10 @@ def test_methods_of_a_generator_are_refused_in_compiled_regions_or_draw_the_same
         assert g.position == 0
     else:
         assert torch.equal(draw(torch.ones(3)), 1 + Generator(1).uniform(3))
+
+
+@pytest.mark.parametrize("options", [{}, {"high": 0.5}, {"low": -1.0}])
+def test_a_normal_is_truncated_on_the_sides_that_are_given(options):
+    values = trnrand.truncated_normal(4096, **options, dtype=torch.float64, generator=trnrand.Generator(7))
+    reference = stats.truncnorm(options.get("low", -np.inf), options.get("high", np.inf))
+    assert stats.kstest(values.numpy(), reference.cdf).pvalue > 1e-6
