@@ -105,9 +105,9 @@ def mp2_pairs(
             op="mp2_energy", argument="shape of t_flat", got=tuple(t_flat.shape),
             expected=f"({i * v}, {j * v}), for {i} x {j} occupied and {v} virtual orbitals",
         )  # fmt: skip
-    if symmetric and not 0 <= first <= j - i:
-        raise ArgumentError("mp2_energy", "first", first, f"between 0 and {j - i}")
-    if not 0 < target_error < 1:
+    if symmetric:
+        first = check.integer("mp2_energy", "first", first, 0, j - i)
+    if not 0 < check.real("mp2_energy", "target_error", target_error) < 1:
         raise ArgumentError("mp2_energy", "target_error", target_error, "between 0 and 1")
     if t_flat.numel() and has_data(eps_occ_chunk, eps_occ_full, eps_vir):
         # three copies of a few numbers cost a GPU less than three kernels and as many copies

@@ -109,6 +109,9 @@ def vector(
     if not fits(a, x):
         check.dense(name, a=a, x=x)
         check.ndim(name, 1, x=x)
+    if out is not None:
+        batch = check.broadcast(name, a=a.shape[:-2], x=x.shape[:-1])
+        check.out(name, out, shape=(*batch, x.shape[-1]), dtype=x.dtype, a=a, x=x)
     target = None if out is None else out.unsqueeze(-1)
     result = triangular(name, kind, 1.0, a, x.unsqueeze(-1), side=False, out=target, second="x", **flags)
     return result.squeeze(-1) if out is None else out

@@ -267,9 +267,12 @@ def out(op: str, target: Any, *, shape: tuple[int, ...], dtype: torch.dtype, **i
             got = f"a tensor while {name if value.requires_grad else 'out'} requires grad"
             hint = "Writing into out= cannot be differentiated; omit it or use torch.no_grad()"
             raise ArgumentError(op, "out", got, "None", hint=hint)
-    strides = zip(target.stride(), target.shape, strict=True)
-    if target.numel() and any(stride == 0 and size > 1 for stride, size in strides):
-        raise ArgumentError(op, "out", "an expanded tensor", "a tensor whose elements are distinct memory")
+    reach = 0
+    for stride, size in sorted(zip(target.stride(), target.shape, strict=True)) if target.numel() else ():
+        if size > 1 and stride <= reach:
+            got = "a tensor whose elements share memory, such as an expanded one"
+            raise ArgumentError(op, "out", got, "distinct memory for every element")
+        reach += stride * (size - 1)
 
 
 def overlap(x: Tensor, y: Tensor) -> bool:

@@ -237,11 +237,12 @@ def written(op: str, out: Any, computed: R, **inputs: Tensor) -> R:
     if out is None:
         return computed
     results = computed if isinstance(computed, tuple) else (computed,)
-    targets = tuple(out) if isinstance(computed, tuple) else (out,)
+    targets = tuple(check.sequence(op, "out", out)) if isinstance(computed, tuple) else (out,)
     if len(targets) != len(results):
         raise ArgumentError(op, "number of tensors in out", len(targets), f"{len(results)}, one for each result")
-    for target, result in zip(targets, results, strict=True):
+    for i, (target, result) in enumerate(zip(targets, results, strict=True)):
         check.out(op, target, shape=tuple(result.shape), dtype=result.dtype, **inputs)
+        inputs[f"out[{i}]"] = target
     for target, result in zip(targets, results, strict=True):
         target.copy_(result)
     if not isinstance(computed, tuple):

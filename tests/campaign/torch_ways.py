@@ -10,6 +10,8 @@ from trnsci.ops import Op
 
 # Functions whose data decides between real and complex roots, or whether residuals are returned.
 DEPENDS = {"sqrtm", "logm", "lstsq"}
+# Functions whose operands are drawn with leading axes of their own.
+OWN_BATCHES = {"gemm", "gemm_int", "matmul"}
 
 
 def on_meta(trial: Any) -> None:
@@ -41,6 +43,20 @@ def under_vmap(trial: Any) -> None:
     mapped = torch.func.vmap(function)(*(torch.stack([x, x]) for x in leaves))
     for row in (0, 1):
         trial.judge(_row(mapped, row))
+
+
+def in_batches(trial: Any) -> None:
+    """Operands in twos, all of them or every second one for both: each result is right by itself."""
+    for every in (1, 2) if trial.function.__name__ not in OWN_BATCHES else ():
+        count = iter(range(100))
+
+        def stacked(x: torch.Tensor, count: Any = count, every: int = every) -> torch.Tensor:
+            return x if next(count) % every else torch.stack([x, x])
+
+        args, kwargs = _moved((trial.args, trial.kwargs), stacked)
+        made = trial.function(*args, **kwargs)
+        for row in (0, 1):
+            trial.judge(_row(made, row))
 
 
 def checked(trial: Any) -> None:

@@ -18,7 +18,7 @@ import torch
 
 import trnsci
 from tests.campaign.draw import Draw
-from tests.campaign.torch_ways import checked, on_meta, under_vmap
+from tests.campaign.torch_ways import checked, in_batches, on_meta, under_vmap
 from trnsci.testing import assert_within
 
 LIBRARIES = ("trnblas", "trnfft", "trnrand", "trnsolver", "trnsparse", "trntensor", "trnchem")
@@ -196,6 +196,8 @@ def _ways(trial: Trial, draw: Draw) -> list[str]:
         ways.append("mistake")
     if trial.mistakes and _has_tensors(trial):
         ways += [way for way, chance in (("meta", 0.05), ("vmap", 0.03), ("opcheck", 0.003)) if draw.chance(chance)]
+        if trial.function.__module__.startswith("trnblas") and draw.chance(0.05):
+            ways.append("batch")
     if trial.outs and "out" in inspect.signature(trial.function).parameters and draw.chance(0.1):
         ways.append("out")
     return ways
@@ -221,8 +223,8 @@ def _try(trial: Trial, way: str) -> None:
         _into_memory(trial)
     elif way == "mistake":
         _mistaken(trial)
-    elif way in ("meta", "vmap", "opcheck"):
-        {"meta": on_meta, "vmap": under_vmap, "opcheck": checked}[way](trial)
+    elif way in ("meta", "vmap", "opcheck", "batch"):
+        {"meta": on_meta, "vmap": under_vmap, "opcheck": checked, "batch": in_batches}[way](trial)
     else:
         with trnsci.backend(way):
             result = trial.run()
@@ -330,6 +332,22 @@ def _into_memory(trial: Trial) -> None:
     for memory, result in zip(outs, _several(made), strict=True):
         assert result.data_ptr() == memory.data_ptr(), "the result is elsewhere"
         assert _same_bits(memory, result), "what was given does not hold the result"
+    shared = tuple(x.new_empty(x.numel() + 3).as_strided(x.shape, [1] * x.ndim) for x in _several(plain))
+    _spoilt(trial, 5)
+    _spoilt(trial, shared[0] if isinstance(plain, torch.Tensor) else shared)
+    for index in range(len(_tensors((trial.args, trial.kwargs)))):
+        again = replace(trial, **dict(zip(("args", "kwargs"), copy.deepcopy((trial.args, trial.kwargs)), strict=True)))
+        operand = _tensors((again.args, again.kwargs))[index]
+        _spoilt(again, operand if isinstance(plain, torch.Tensor) else (operand, *outs[1:]))
+
+
+def _spoilt(trial: Trial, out: Any) -> None:
+    """Memory that holds no result, because elements or operands share it: a typed error, or right all the same."""
+    try:
+        made = trial.function(*trial.args, **trial.kwargs, out=out)
+    except trnsci.TrnError:
+        return
+    trial.judge(made)
 
 
 def apart(like: torch.Tensor) -> torch.Tensor:
@@ -348,7 +366,7 @@ def _inexact(trial: Trial) -> list[torch.Tensor]:
 
 def _may_refuse(trial: Trial, way: str, error: Exception) -> bool:
     kernels = trial.kernels == "maybe" and way == "simulator"
-    if way in ("meta", "vmap"):
+    if way in ("meta", "vmap", "batch"):
         return True
     return isinstance(error, trnsci.UnsupportedError) and (kernels or way == "compiled")
 

@@ -451,7 +451,8 @@ def test_reports_both_sizes_when_k_differs():
         (ArgumentError, (1.0, ONES, ONES.T), {"precision": "fp16"}, "precision", "precision is 'fp16', expected"),
         (ArgumentError, (1.0, ONES, ONES.T), {"out": torch.ones(3, 3)}, "shape of out", "is (3, 3), expected (2, 2)"),
         (DtypeError, (1.0, ONES, ONES.T), {"out": torch.ones(2, 2, dtype=F64)}, "dtype of out", "is float64, expected"),
-        (ArgumentError, (1.0, ONES, ONES.T), {"out": torch.ones(2, 1).expand(2, 2)}, "out", "an expanded tensor"),
+        (ArgumentError, (1.0, ONES, ONES.T), {"out": torch.ones(2, 1).expand(2, 2)}, "out", "elements share memory"),
+        (ArgumentError, (1.0, ONES, ONES.T), {"out": torch.ones(9).as_strided((2, 2), (1, 1))}, "out", "share memory"),
         (ArgumentError, (torch.tensor(1.0, requires_grad=True), ONES, ONES.T), {}, "alpha", "requires grad"),
     ])  # fmt: skip
 def test_bad_arguments_are_named(kind, args, options, argument, text):

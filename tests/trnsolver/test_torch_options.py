@@ -83,6 +83,12 @@ def test_out_may_be_numpys_and_may_not_share_memory():
         ts.inv(A, out=A)
     with pytest.raises(ArgumentError, match="number of tensors in out is 1, expected 2"):
         ts.qr(A, out=(torch.empty_like(A),))
+    with pytest.raises(ArgumentError, match=r"memory shared with out\[0\]"):
+        ts.qr(A, out=(memory := torch.empty_like(A), memory.mT))
+    with pytest.raises(ArgumentError, match="elements share memory"):
+        ts.inv(A[0], out=A.new_empty(99).as_strided(A[0].shape, (1, 1)))
+    with pytest.raises(ArgumentError, match="out is int"):
+        ts.qr(A, out=5)
 
 
 @pytest.mark.grid(1)
