@@ -114,12 +114,13 @@ def through(call: Any, names: Sequence[str], grad: Tensor, needs: frozenset[str]
 
 
 def square(op: str, **values: Tensor) -> int:
-    """Check that every value is [..., N, N], and return N of the first."""
-    for name, value in values.items():
-        check.ndim(op, 2, **{name: value})
-        if value.shape[-1] != value.shape[-2]:
-            raise ArgumentError(op, f"shape of {name}", tuple(value.shape), "[..., N, N]")
-    return next(iter(values.values())).shape[-1]
+    """Check that the one value is [..., N, N], and return N."""
+    ((name, value),) = values.items()
+    shape = value.shape
+    if len(shape) < 2 or shape[-1] != shape[-2]:
+        check.ndim(op, 2, **values)
+        raise ArgumentError(op, f"shape of {name}", tuple(shape), "[..., N, N]")
+    return shape[-1]
 
 
 def vectors(op: str, *xs: Tensor) -> torch.dtype:
@@ -165,8 +166,7 @@ def nonsingular(op: str, diagonal: Tensor) -> None:
         return
     diagonal = diagonal.detach()
     if int(torch.count_nonzero(diagonal)) < diagonal.numel():
-        zero = diagonal == 0
-        *batch, index = zero.nonzero()[0].tolist()
+        *batch, index = (diagonal == 0).nonzero()[0].tolist()
         raise Singular(op=op, index=index, batch=tuple(batch))
 
 

@@ -29,17 +29,18 @@ def refusal(
 ) -> str | None:
     """Return why SciPy's BLAS does not take these operands, or ``None``: its own limits, beside those of the runtime.
 
-    All have ``ndim`` axes: a list of matrices and vectors is checked in two calls.
+    All have one dtype and ``ndim`` axes: a list of matrices and vectors is checked in two calls.
     """
+    dtype = tensors[0].dtype
+    if dtype not in dtypes:
+        return f"there is no such routine for {str(dtype).removeprefix('torch.')}"
+    if precision in ("fast", "compensated") or (precision and working_dtype(precision, dtype) is not dtype):
+        return f"it computes in the precision of the operands, not in {precision!r}"
     for t in tensors:
-        if t.dtype not in dtypes:
-            return f"there is no such routine for {str(t.dtype).removeprefix('torch.')}"
         if t.ndim != ndim:
             return f"it takes one operand of {ndim} axes, not a batch of them"
         if t.numel() == 0:
             return "an operand is empty"
-        if precision in ("fast", "compensated") or (precision and working_dtype(precision, t.dtype) is not t.dtype):
-            return f"it computes in the precision of the operands, not in {precision!r}"
     return None
 
 

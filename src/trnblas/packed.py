@@ -28,7 +28,6 @@ Routine = Literal["spmv", "hpmv", "tpmv", "tpsv"]
 
 
 def _size(name: str, n: int, ap: Tensor) -> None:
-    check.floating(name, ap=ap)
     if type(n) is int and n >= 0 and ap.ndim and ap.shape[-1] == n * (n + 1) // 2:
         return
     check.ndim(name, 1, ap=ap)
@@ -197,8 +196,8 @@ def tpsv(*args: Any, **kwargs: Any) -> Any:
 
 def _diagonal(n: int, lower: bool, device: torch.device) -> Tensor:
     """Return positions of the diagonal in the packed triangle."""
-    j = torch.arange(n, device=device)
-    return j * n - j * (j - 1) // 2 if lower else j * (j + 3) // 2
+    ends = torch.arange(1, n + 1, device=device).cumsum(0)
+    return n * (n + 1) // 2 - ends.flip(0) if lower else ends - 1
 
 
 @op("trnblas::packed_product", composed=True)

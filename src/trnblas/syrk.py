@@ -142,9 +142,10 @@ def rank_k(
     else:
         alpha, beta = check.coefficient(name, "alpha", alpha, dtype), check.coefficient(name, "beta", beta, dtype)
     needed(name, names[2], c, coefficient="beta", scalar=beta, shape="[..., N, N]")
-    x, y = applied(kind, a), applied(kind, b)
+    x = applied(kind, a)
+    y = x if a is b else applied(kind, b)
     n = x.shape[-2]
-    if x.shape[-2:] != y.shape[-2:]:
+    if y is not x and x.shape[-2:] != y.shape[-2:]:
         agree(name, "shape", {names[0]: tuple(x.shape[-2:]), names[1]: tuple(y.shape[-2:])})
     if c is not None and c.shape[-2:] != (n, n):
         agree(name, "N", {names[0]: n, names[2]: square(name, **{names[2]: c})})
@@ -169,7 +170,7 @@ def rank_k(
     result = run(call)
     if out is not None:
         result = out.copy_(torch.where(triangle_mask(shape[-1], stored_lower, out.device), result, out))
-    return reported(result, error_bound(k, dtype, policy), return_error)
+    return reported(result, error_bound(k, dtype, policy), True) if return_error else result
 
 
 @like(syrk, lambda alpha, a, *more, **options: rank_k("herk", alpha, a, a, *more, **options))

@@ -103,8 +103,9 @@ def _sound(factors: Tensor) -> bool:
         return False
     factors = factors.detach()
     low, high = torch.aminmax(factors)
-    room = len(factors) * abs(factors[0, 0].item())
-    return -room <= low.item() and high.item() <= room < math.inf and bool(factors.diagonal().all())
+    n = len(factors)
+    room = n * abs(factors[0, 0].item())
+    return -room <= low.item() and high.item() <= room < math.inf and int(factors.diagonal().count_nonzero()) == n
 
 
 # Below, entries double so few times that the bound has room for it: 2**(N - 1) is less than 20 N.
