@@ -61,10 +61,12 @@ RETIRED = {
 _DST = "instructions write the tile passed as dst, and return no tile"
 
 
-def public_signature(fn: Callable[..., Any]) -> inspect.Signature:
-    """Return the signature kernels see of an instruction: without the session."""
-    signature = inspect.signature(fn)
-    return signature.replace(parameters=list(signature.parameters.values())[1:])
+def public_signature(fn: Callable[..., Any], named: bool) -> inspect.Signature:
+    """Return the signature kernels see of an instruction: without the session, with the name that most take."""
+    whole = inspect.signature(fn)
+    _, *own = whole.parameters.values()
+    name = inspect.Parameter("name", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=Any)
+    return whole.replace(parameters=[*own, name] if named else own)
 
 
 def mismatched(error: TypeError) -> bool:

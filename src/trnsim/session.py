@@ -153,14 +153,18 @@ class Session(Allocation, Access):
         return NkiInstruction(None, index, record)
 
 
-def instruction(fn: Callable[..., Any] | None = None, *, since: int = 2, hint: str = "") -> Callable[..., Any]:
+def instruction(
+    fn: Callable[..., Any] | None = None, *, since: int = 2, hint: str = "", named: bool = True
+) -> Callable[..., Any]:
     """Make ``fn(session, …)`` an instruction: counted, located, with the session supplied.
 
     ``since`` is the first generation that has it (2 is trn1, 3 trn2, 4 trn3); on older targets it raises with ``hint``.
+    One that is ``named`` takes a ``name=`` for traces and schedules after its own parameters.
     """
     if fn is None:
-        return functools.partial(instruction, since=since, hint=hint)
+        return functools.partial(instruction, since=since, hint=hint, named=named)
     name = fn.__name__
+    signature = public_signature(fn, named)
 
     @functools.wraps(fn)
     def issue(*args: Any, **kwargs: Any) -> Any:
@@ -174,8 +178,12 @@ def instruction(fn: Callable[..., Any] | None = None, *, since: int = 2, hint: s
         try:
             if session.target.generation < since and session.checks:
                 raise lacking(name, session.target, since, hint)
-            if session.named is not None and "name" in kwargs:
-                session.named.name = kwargs["name"]
+            if named and "name" in kwargs:
+                said = kwargs.pop("name")
+                if session.named is not None:
+                    session.named.name = said
+            elif named and len(args) == len(signature.parameters):
+                args = args[:-1]
             try:
                 try:
                     return fn(session, *args, **kwargs)
@@ -190,12 +198,12 @@ def instruction(fn: Callable[..., Any] | None = None, *, since: int = 2, hint: s
             raise
         except TypeError as error:
             if mismatched(error):
-                raise wrong_call(error, fn, name, public_signature(fn), session) from None
+                raise wrong_call(error, fn, name, signature, session) from None
             raise
         finally:
             session.instr = outer
 
-    issue.__signature__ = public_signature(fn)  # type: ignore[attr-defined]
+    issue.__signature__ = signature  # type: ignore[attr-defined]
     issue.__nki_instruction__ = True  # type: ignore[attr-defined]
     issue.__nki_since__ = since  # type: ignore[attr-defined]
     return issue

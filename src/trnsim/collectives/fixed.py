@@ -34,9 +34,7 @@ def offered(
 
 
 @instruction
-def all_reduce(
-    s: Session, srcs: Any, dsts: Any, replica_group: Any, op: Any, priority: Any = None, name: Any = None
-) -> None:
+def all_reduce(s: Session, srcs: Any, dsts: Any, replica_group: Any, op: Any, priority: Any = None) -> None:
     """``dsts[i]`` of every rank becomes the ``op`` (add, minimum, maximum) of all ranks' ``srcs[i]``.
 
     HBM, or one SBUF tile.
@@ -57,9 +55,7 @@ def all_reduce(
 
 
 @instruction
-def all_gather(
-    s: Session, srcs: Any, dsts: Any, replica_group: Any, collective_dim: Any, priority: Any = None, name: Any = None
-) -> None:
+def all_gather(s: Session, srcs: Any, dsts: Any, replica_group: Any, collective_dim: Any, priority: Any = None) -> None:
     """``dsts[i]`` of every rank becomes all ranks' ``srcs[i]``, joined along ``collective_dim`` (0; SBUF: 0 or 1)."""
     check_priority(s, priority)
     ranks = members(s, replica_group)
@@ -80,14 +76,7 @@ def all_gather(
 
 @instruction
 def reduce_scatter(
-    s: Session,
-    srcs: Any,
-    dsts: Any,
-    replica_group: Any,
-    collective_dim: Any,
-    op: Any,
-    priority: Any = None,
-    name: Any = None,
+    s: Session, srcs: Any, dsts: Any, replica_group: Any, collective_dim: Any, op: Any, priority: Any = None
 ) -> None:
     """Rank r of the group gets the r-th part, along dimension 0, of the ``op`` of all ranks' ``srcs[i]``."""
     check_priority(s, priority)
@@ -108,9 +97,7 @@ def reduce_scatter(
 
 
 @instruction
-def all_to_all(
-    s: Session, srcs: Any, dsts: Any, replica_group: Any, collective_dim: Any, priority: Any = None, name: Any = None
-) -> None:
+def all_to_all(s: Session, srcs: Any, dsts: Any, replica_group: Any, collective_dim: Any, priority: Any = None) -> None:
     """Part j of rank i's ``srcs[k]`` becomes part i of rank j's ``dsts[k]``, along dimension 0. HBM only."""
     check_priority(s, priority)
     ranks = members(s, replica_group)

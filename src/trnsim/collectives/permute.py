@@ -43,9 +43,7 @@ def _pairs(s: Session, given: Any) -> tuple[tuple[int, int], ...]:
 
 
 @instruction
-def collective_permute(
-    s: Session, srcs: Any, dsts: Any, source_target_pairs: Any, priority: Any = None, name: Any = None
-) -> None:
+def collective_permute(s: Session, srcs: Any, dsts: Any, source_target_pairs: Any, priority: Any = None) -> None:
     """``dsts[0]`` of each pair's target becomes ``srcs[0]`` of its source. Ranks in no pair do nothing. HBM only."""
     check_priority(s, priority)
     pairs = _pairs(s, source_target_pairs)
@@ -101,7 +99,6 @@ def collective_permute_implicit(
     replica_group: Any,
     channel_ids: Any = (0,),
     priority: Any = None,
-    name: Any = None,
 ) -> None:
     """Round a ring: ``dsts_by_channel[c][0]`` becomes the predecessor's ``srcs_by_channel[c][0]``.
 
@@ -131,7 +128,6 @@ def collective_permute_implicit_reduce(
     op: Any,
     channel_ids: Any = (0,),
     priority: Any = None,
-    name: Any = None,
 ) -> None:
     """Round a ring: ``dsts_by_channel[c][0]`` becomes the predecessor's ``op(srcs0[c][0], srcs1[c][0])``."""
     check_priority(s, priority)
@@ -166,7 +162,7 @@ def collective_permute_implicit_reduce(
 
 @instruction
 def collective_permute_implicit_current_processing_rank_id(
-    s: Session, iteration_id: Any, replica_group: Any, channel_id: Any = 0, name: Any = None
+    s: Session, iteration_id: Any, replica_group: Any, channel_id: Any = 0
 ) -> VirtualRegister:
     """The rank whose data this one holds after ``iteration_id`` steps round the ring, in a register."""
     ranks = members(s, replica_group)
@@ -178,7 +174,7 @@ def collective_permute_implicit_current_processing_rank_id(
 
 
 @instruction
-def rank_id(s: Session, name: Any = None) -> VirtualRegister:
+def rank_id(s: Session) -> VirtualRegister:
     """The index of this rank, in a register."""
     s.done("sync", (), (), op="rank_id")
     return VirtualRegister(s.rank)

@@ -105,7 +105,6 @@ def all_gather_v(
     recv_counts_known: bool = False,
     has_rdispls: bool = False,
     priority: Any = None,
-    name: Any = None,
 ) -> None:
     """Every rank sends ``send_count`` elements to all; the chunk of the i-th rank lands in the i-th slot of ``dst``.
 
@@ -165,7 +164,6 @@ def all_to_all_v(
     recv_counts_known: bool = False,
     has_rdispls: bool = False,
     priority: Any = None,
-    name: Any = None,
 ) -> None:
     """Every rank sends ``send_counts[r]`` elements to rank r, where they land in the sender's slot of ``dst``.
 

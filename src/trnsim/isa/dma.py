@@ -29,7 +29,6 @@ def dma_copy(
     oob_mode: Any = oob.error,
     dge_mode: Any = dge.unknown,
     engine: Any = eng.unknown,
-    name: Any = None,
 ) -> NkiInstruction:
     """``dst = src``, element by element in row-major order; shapes may differ, element counts may not.
 
@@ -46,7 +45,6 @@ def dma_copy(
         dge_mode: who makes descriptors: ``none`` (before the launch), ``swdge`` (GpSimd), ``hwdge`` (from trn2 on;
             equal dtypes, no row indices), ``unknown`` (the compiler chooses).
         engine: ``sync`` or ``scalar``, to ask for hardware descriptors.
-        name: for traces.
     """
     options = descriptors.legacy_order(priority, oob_mode, dge_mode, engine)
     if options is not None:
@@ -75,7 +73,6 @@ def dma_compute(
     scales: Any = None,
     unique_indices: bool = True,
     oob_mode: Any = oob.error,
-    name: Any = None,
 ) -> NkiInstruction:
     """``dst = srcs[0] + srcs[1] + …`` in fp32 by the DMA engines, up to 16 sources of equal element count.
 
@@ -91,7 +88,6 @@ def dma_compute(
         scales: ``None``, or 1.0 for each source: the hardware knows no other.
         unique_indices: row indices differ from each other; must be True with ``vector_offset``.
         oob_mode: ``error``, or ``skip`` with ``vector_offset``.
-        name: for traces.
     """
     reduction(reduce_op, "reduce_op", ("add",))
     bounds = member(oob, oob_mode, "oob_mode")

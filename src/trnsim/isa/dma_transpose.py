@@ -30,7 +30,6 @@ def dma_transpose(
     priority: Any = None,
     dge_mode: Any = dge.unknown,
     oob_mode: Any = oob.error,
-    name: Any = None,
 ) -> NkiInstruction:
     """``dst = src`` with its dimensions permuted: (1, 0), (2, 1, 0) or (3, 1, 2, 0) for 2, 3 and 4 of them.
 
@@ -47,7 +46,6 @@ def dma_transpose(
         priority: class of service 0 (first) to 3, on trn3.
         dge_mode: ``unknown``, ``hwdge`` or ``none``; ``unknown`` or ``swdge`` with ``vector_offset``.
         oob_mode: ``skip`` leaves run-time indices out of bounds out.
-        name: for traces.
     """
     options = descriptors.legacy_order(priority, dge_mode, oob_mode)
     if options is not None:

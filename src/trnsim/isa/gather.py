@@ -60,13 +60,7 @@ _MOST_INDICES = 4096
 
 @instruction
 def local_gather(
-    s: Session,
-    dst: Any,
-    src_buffer: Any,
-    index: Any,
-    num_elem_per_idx: int = 1,
-    num_valid_indices: int | None = None,
-    name: Any = None,
+    s: Session, dst: Any, src_buffer: Any, index: Any, num_elem_per_idx: int = 1, num_valid_indices: int | None = None
 ) -> NkiInstruction:
     """Each group of 16 partitions gathers columns of ``src_buffer`` by its own list of indices.
 
@@ -140,7 +134,7 @@ def _gather_groups(rows: Array, indices: Array, each: int) -> Array:
 
 
 @instruction
-def nc_n_gather(s: Session, dst: Any, data: Any, indices: Any, name: Any = None) -> NkiInstruction:
+def nc_n_gather(s: Session, dst: Any, data: Any, indices: Any) -> NkiInstruction:
     """``dst[p, i] = data[p, indices[p, i]]`` with free dimensions flattened; every partition on its own.
 
     All tiles are in SBUF with the same partitions; ``indices`` is uint32 and has ``dst``'s elements; ``dst`` has
@@ -173,9 +167,7 @@ def nc_n_gather(s: Session, dst: Any, data: Any, indices: Any, name: Any = None)
 
 
 @instruction(since=3, hint="compare and scan on the Vector Engine, or find them on the host")
-def nonzero_with_count(
-    s: Session, dst: Any, src: Any, index_offset: Any = 0, padding_val: Any = -1, name: Any = None
-) -> NkiInstruction:
+def nonzero_with_count(s: Session, dst: Any, src: Any, index_offset: Any = 0, padding_val: Any = -1) -> NkiInstruction:
     """Positions of nonzero elements, padding, and their number, in partitions 0, 16, 32, …; trn2 on.
 
     ``src [P, T]`` is fp32 or int32, ``dst [P, T + 1]`` int32, both in SBUF. Only the first partition of each group of
@@ -207,7 +199,7 @@ def nonzero_with_count(
 
 
 @instruction
-def topk(s: Session, val_dst: Any, idx_dst: Any, src: Any, n: int, name: Any = None) -> NkiInstruction:
+def topk(s: Session, val_dst: Any, idx_dst: Any, src: Any, n: int) -> NkiInstruction:
     """The K largest of ``n`` bf16 values held by each group of 16 partitions, in ascending order, with their positions.
 
     Element ``i`` of a group is ``src[i % 16, i // 16]``. ``val_dst [P, K]`` (bf16) and ``idx_dst [P, K]`` (uint32) get

@@ -68,9 +68,7 @@ def _affine(pattern: Any, offset: Any, channel_multiplier: Any, dst: NkiTensor, 
 
 
 @instruction
-def iota(
-    s: Session, dst: Any, pattern: Any, offset: Any = 0, channel_multiplier: Any = 0, name: Any = None
-) -> NkiInstruction:
+def iota(s: Session, dst: Any, pattern: Any, offset: Any = 0, channel_multiplier: Any = 0) -> NkiInstruction:
     """``dst[c, w, z, y, x] = offset + c·channel_multiplier + w·step_w + z·step_z + y·step_y + x·step_x``.
 
     ``pattern`` is up to four ``[step, count]``, outermost first; its counts multiply to the elements per partition of
@@ -96,7 +94,6 @@ def affine_select(
     on_false_value: Any,
     cmp_op: Any = OPERATORS["equal"],
     offset: Any = 0,
-    name: Any = None,
 ) -> NkiInstruction:
     """``dst = on_true_tile`` where ``cmp_op(affine, 0)`` holds, else ``on_false_value``; affine as in `iota`.
 
@@ -128,7 +125,7 @@ _REDUCE = ("add", "average", "maximum", "bitwise_or", "bitwise_and")
 
 
 @instruction
-def tensor_partition_reduce(s: Session, dst: Any, op: Any, data: Any, name: Any = None) -> NkiInstruction:
+def tensor_partition_reduce(s: Session, dst: Any, op: Any, data: Any) -> NkiInstruction:
     """``dst[0, …] = op`` over the partitions of ``data``; add, average, maximum, bitwise_or or bitwise_and.
 
     ``dst`` has one partition and ``data``'s free elements; both are in SBUF. All-int32 (or uint32) sums and maxima are

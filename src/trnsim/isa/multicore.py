@@ -36,14 +36,7 @@ def _core(value: Any, role: str) -> int:
 
 @instruction(since=3, hint="trn1 runs a kernel on one core")
 def sendrecv(
-    s: Session,
-    src: Any,
-    dst: Any,
-    send_to_rank: Any,
-    recv_from_rank: Any,
-    pipe_id: Any,
-    dma_engine: Any = dma.dma,
-    name: Any = None,
+    s: Session, src: Any, dst: Any, send_to_rank: Any, recv_from_rank: Any, pipe_id: Any, dma_engine: Any = dma.dma
 ) -> NkiInstruction:
     """Send ``src`` to core ``send_to_rank`` and receive what core ``recv_from_rank`` sends into ``dst``.
 
@@ -82,7 +75,7 @@ def sendrecv(
 
 
 @instruction(since=3, hint="trn1 runs a kernel on one core")
-def core_barrier(s: Session, data: Any, cores: Any, engine: Any = eng.gpsimd, name: Any = None) -> NkiInstruction:
+def core_barrier(s: Session, data: Any, cores: Any, engine: Any = eng.gpsimd) -> NkiInstruction:
     """Wait until both cores are here.
 
     What they wrote to ``data``, a ``shared_hbm`` tensor, can then be read by either.

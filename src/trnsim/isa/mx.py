@@ -39,7 +39,7 @@ _BIAS = 127
 
 
 @instruction(since=4, hint="convert to float8 with tensor_copy and use nc_matmul")
-def quantize_mx(s: Session, dst: Any, src: Any, dst_scale: Any, name: Any = None) -> NkiInstruction:
+def quantize_mx(s: Session, dst: Any, src: Any, dst_scale: Any) -> NkiInstruction:
     """Quantise ``src`` [P, F] to fp8: ``dst`` [P, F/4] packed by four, ``dst_scale`` one exponent per group of 8×4.
 
     With ``a`` the largest magnitude of a group and E the largest exponent of the element type (8 for e4m3fn, 15 for
@@ -51,7 +51,6 @@ def quantize_mx(s: Session, dst: Any, src: Any, dst_scale: Any, name: Any = None
         dst: SBUF tile of ``float8_e4m3fn_x4`` or ``float8_e5m2_x4``.
         src: SBUF tile of bf16 or fp16, P a multiple of 32, F of 4.
         dst_scale: SBUF tile of ``float8_e8m0fnu`` or ``uint8``, [P, F/4] ([4, F/4] will do for P = 32).
-        name: for traces.
     """
     values = s.read(src, "src", (SBUF,))
     s.operand(dst, "dst", (SBUF,))
@@ -85,7 +84,6 @@ def nc_matmul_mx(
     tile_position: Any = None,
     tile_size: Any = None,
     accumulate: Any = None,
-    name: Any = None,
 ) -> NkiInstruction:
     """``dst (+)= dequantised stationary.T @ dequantised moving``: [M, N] from x4 tiles [K, M] and [K, N].
 
@@ -102,7 +100,6 @@ def nc_matmul_mx(
         tile_position: first row of the array used, and 0.
         tile_size: rows used (32, 64 or 128), and 128.
         accumulate: as in `nc_matmul`.
-        name: for traces.
     """
     adds = psum.flag(accumulate)
     a = s.read(stationary, "stationary", (SBUF,))

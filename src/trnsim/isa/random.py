@@ -167,7 +167,7 @@ _BITS = INTEGERS - {bool_}
 
 
 @instruction
-def rng(s: Session, dst: Any, engine: Any = eng.vector, name: Any = None) -> NkiInstruction:
+def rng(s: Session, dst: Any, engine: Any = eng.vector) -> NkiInstruction:
     """32 random bits per element, cut to the low bits of ``dst``'s integer dtype.
 
     Runs on the Vector Engine (default), or from trn2 on on GpSimd, which cannot reach PSUM.
@@ -189,7 +189,7 @@ def rng(s: Session, dst: Any, engine: Any = eng.vector, name: Any = None) -> Nki
 
 
 @instruction
-def set_rng_seed(s: Session, src_seeds: Any, name: Any = None) -> NkiInstruction:
+def set_rng_seed(s: Session, src_seeds: Any) -> NkiInstruction:
     """Seed the Vector Engine's generator of all lanes with one 32-bit value, a ``[1, 1]`` tile in SBUF or PSUM."""
     values = s.read(src_seeds, "src_seeds", exact=True)
     if s.checks:
@@ -223,7 +223,7 @@ def _state_engine(s: Session, engine: Any, t: Any, role: str, where: tuple[str, 
 
 
 @instruction(since=3, hint="seed the Vector Engine with set_rng_seed")
-def rand_set_state(s: Session, src_seeds: Any, engine: Any = eng.gpsimd, name: Any = None) -> NkiInstruction:
+def rand_set_state(s: Session, src_seeds: Any, engine: Any = eng.gpsimd) -> NkiInstruction:
     """Load generator states: ``src_seeds [P, 6]`` (GpSimd) or ``[P, 24]`` (Vector, trn3), uint32 in SBUF; trn2 on."""
     where = _state_engine(s, engine, src_seeds, "src_seeds", (SBUF,))
     values = s.read(src_seeds, "src_seeds", (SBUF,), exact=True)
@@ -234,7 +234,7 @@ def rand_set_state(s: Session, src_seeds: Any, engine: Any = eng.gpsimd, name: A
 
 
 @instruction(since=3, hint="the Vector Engine's state cannot be read; reseed it with set_rng_seed")
-def rand_get_state(s: Session, dst: Any, engine: Any = eng.gpsimd, name: Any = None) -> NkiInstruction:
+def rand_get_state(s: Session, dst: Any, engine: Any = eng.gpsimd) -> NkiInstruction:
     """Store generator states into ``dst [P, 6]`` (GpSimd) or ``[P, 24]`` (Vector, trn3), uint32; trn2 on."""
     where = _state_engine(s, engine, dst, "dst", (SBUF, PSUM) if s.target.generation >= 4 else (SBUF,))
     values = np.zeros((1, 1), U32)
@@ -249,7 +249,7 @@ _UNIFORM = (FLOATS | _BITS) - {float8_e4m3fn}
 
 
 @instruction(since=4, hint="use rng on an integer tile and scale it, or nl.rand")
-def rand2(s: Session, dst: Any, min: Any, max: Any, name: Any = None) -> NkiInstruction:  # noqa: A002
+def rand2(s: Session, dst: Any, min: Any, max: Any) -> NkiInstruction:  # noqa: A002
     """Uniform fp32 numbers from ``min`` to ``max`` (numbers or fp32 ``[P, 1]`` tiles), converted to ``dst``; trn3."""
     s.operand(dst, "dst")
     if s.checks:
@@ -269,7 +269,7 @@ def rand2(s: Session, dst: Any, min: Any, max: Any, name: Any = None) -> NkiInst
 
 
 @instruction
-def dropout(s: Session, dst: Any, data: Any, prob: Any, name: Any = None) -> NkiInstruction:
+def dropout(s: Session, dst: Any, data: Any, prob: Any) -> NkiInstruction:
     """``dst = data`` with each element replaced by zero with probability ``prob``; kept elements are not scaled.
 
     ``prob`` is a number in [0, 1] or a ``[P, 1]`` tile: float32 when ``data`` is integer, any float otherwise. ``dst``

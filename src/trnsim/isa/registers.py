@@ -86,7 +86,7 @@ def _wrap32(value: Any) -> Any:
     return ((int(value) + 2**31) % 2**32) - 2**31 if not 0 <= int(value) < 2**32 else int(value)
 
 
-@instruction
+@instruction(named=False)
 def register_alloc(s: Session, x: Any = None) -> VirtualRegister:
     """A new register holding ``x``, nothing by default (a 1x1 tensor loads it)."""
     if x is not None and not isinstance(x, (int, float, np.integer, VirtualRegister)):
@@ -101,7 +101,7 @@ def register_alloc(s: Session, x: Any = None) -> VirtualRegister:
     return VirtualRegister(_wrap32(x))
 
 
-@instruction
+@instruction(named=False)
 def register_move(s: Session, dst: Any, src: Any = None, imm: Any = None) -> NkiInstruction:
     """``dst = src``: a 32-bit constant, or another register. ``imm`` is the name ``src`` had before NKI 0.3."""
     if (src is None) == (imm is None):
@@ -132,13 +132,13 @@ def _load(s: Session, dst: VirtualRegister, src: Any) -> NkiInstruction:
     return load
 
 
-@instruction
+@instruction(named=False)
 def register_load(s: Session, dst: Any, src: Any) -> NkiInstruction:
     """``dst = src``, a tensor of one element on chip or in HBM."""
     return _load(s, _writable(dst), src)
 
 
-@instruction
+@instruction(named=False)
 def register_store(s: Session, dst: Any, src: Any) -> NkiInstruction:
     """``dst = src``: a register into a tensor of one element on chip or in HBM."""
     register = as_register(src, "src")

@@ -120,7 +120,6 @@ def activation(
     reduce_op: Any = None,
     reduce_res: Any = None,
     reduce_cmd: Any = cmd.idle,
-    name: Any = None,
 ) -> NkiInstruction:
     """``dst = op(data * scale + bias)``, with an optional sum along the free dimension into the accumulators.
 
@@ -173,15 +172,7 @@ def _check_bias(s: Session, function: Activation, bias: Any) -> None:
 
 @instruction
 def activation_reduce(
-    s: Session,
-    dst: Any,
-    op: Any,
-    data: Any,
-    reduce_op: Any,
-    reduce_res: Any,
-    bias: Any = None,
-    scale: Any = 1.0,
-    name: Any = None,
+    s: Session, dst: Any, op: Any, data: Any, reduce_op: Any, reduce_res: Any, bias: Any = None, scale: Any = 1.0
 ) -> NkiInstruction:
     """`activation` with ``reduce_cmd.reset_reduce``: also ``reduce_res = sum(dst)`` along all free dimensions."""
     reduction = (named(reduce_op, "reduce_op", ("add",), rule="reduce-op"), cmd.reset_reduce, reduce_res)
@@ -220,7 +211,6 @@ def activate2(
     reduce_op: Any = None,
     reduce_res: Any = None,
     reduce_cmd: Any = cmd.idle,
-    name: Any = None,
 ) -> NkiInstruction:
     """``dst = op((data op0 imm0) op1 imm1)`` with an optional reduction; trn3.
 

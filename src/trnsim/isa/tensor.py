@@ -36,7 +36,6 @@ def nc_matmul(
     tile_position: Any = (),
     tile_size: Any = (),
     perf_mode: Any = _NONE,
-    name: Any = None,
 ) -> NkiInstruction:
     """``dst (+)= stationary.T @ moving``: [M, N] from [K, M] and [K, N]; free dimensions count as one.
 
@@ -56,7 +55,6 @@ def nc_matmul(
         tile_position: first row and column of the array used, multiples of ``tile_size``.
         tile_size: rows and columns used: 128, 64, and from trn2 on 32.
         perf_mode: ``double_row`` contracts 2K rows of fp8: operands are [K, 2, M] and [K, 2, N].
-        name: for traces.
     """
     mode = perf_mode if perf_mode is _NONE else member(matmul_perf_mode, perf_mode, "perf_mode")
     pair = 1 if mode is _NONE else 2
@@ -103,7 +101,7 @@ def nc_matmul(
 
 
 @instruction
-def nc_transpose(s: Session, dst: Any, data: Any, engine: Any = eng.unknown, name: Any = None) -> NkiInstruction:
+def nc_transpose(s: Session, dst: Any, data: Any, engine: Any = eng.unknown) -> NkiInstruction:
     """``dst = data.T``: [F, P] from [P, F], free dimensions counting as one; dtypes are equal.
 
     The Tensor Engine takes SBUF to PSUM up to 128×128, the Vector Engine any on-chip memory up to 32×32. Unless told,

@@ -35,7 +35,7 @@ from trnsim.session import WRITTEN, NkiInstruction, Session, instruction
 
 
 @instruction
-def tensor_copy(s: Session, dst: Any, src: Any, engine: Any = eng.unknown, name: Any = None) -> NkiInstruction:
+def tensor_copy(s: Session, dst: Any, src: Any, engine: Any = eng.unknown) -> NkiInstruction:
     """``dst = src`` within SBUF and PSUM, on the Vector (default), Scalar or GpSimd Engine.
 
     ``dst`` and ``src`` have the same partitions and elements per partition. Equal dtypes copy bits; different dtypes go
@@ -117,7 +117,7 @@ def _same_bits(value: int, dtype: Any) -> str:
 
 
 @instruction
-def memset(s: Session, dst: Any, value: Any, engine: Any = eng.unknown, name: Any = None) -> NkiInstruction:
+def memset(s: Session, dst: Any, value: Any, engine: Any = eng.unknown) -> NkiInstruction:
     """Fill ``dst`` with the constant ``value``, on the Vector (default) or GpSimd Engine.
 
     Integer tiles take integers (and 0.0); the packed x4 types take only 0.
@@ -138,7 +138,7 @@ _PREDICATES = frozenset({uint8, uint16, uint32, bool_})
 
 @instruction
 def tensor_copy_predicated(
-    s: Session, dst: Any, src: Any, predicate: Any, reverse_pred: bool = False, name: Any = None
+    s: Session, dst: Any, src: Any, predicate: Any, reverse_pred: bool = False
 ) -> NkiInstruction:
     """Where ``predicate`` is nonzero (zero with ``reverse_pred``), ``dst = src``; the rest of ``dst`` stays.
 
@@ -206,7 +206,7 @@ KEEP = 255
 
 
 @instruction
-def nc_stream_shuffle(s: Session, dst: Any, src: Any, shuffle_mask: Any, name: Any = None) -> NkiInstruction:
+def nc_stream_shuffle(s: Session, dst: Any, src: Any, shuffle_mask: Any) -> NkiInstruction:
     """Move rows within every quadrant of 32 partitions: row ``i`` of ``dst`` gets row ``shuffle_mask[i]`` of ``src``.
 
     A mask entry of 255 leaves that row of ``dst`` alone. ``dst`` and ``src`` have one dtype and the same elements per

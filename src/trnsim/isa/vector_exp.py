@@ -33,7 +33,6 @@ def exponential(
     reduce_res: Any = None,
     reduce_cmd: Any = cmd.idle,
     reduce_init: Any = 0.0,
-    name: Any = None,
 ) -> NkiInstruction:
     """``dst = exp(src - max_value)`` and, on demand, its sum along the free dimensions in the accumulators; trn3.
 

@@ -32,9 +32,7 @@ F32 = np.float32
 
 
 @instruction
-def tensor_tensor(
-    s: Session, dst: Any, data1: Any, data2: Any, op: Any, engine: Any = eng.unknown, name: Any = None
-) -> NkiInstruction:
+def tensor_tensor(s: Session, dst: Any, data1: Any, data2: Any, op: Any, engine: Any = eng.unknown) -> NkiInstruction:
     """``dst = data1 op data2``, element by element, on the Vector or GpSimd Engine.
 
     All three have the same partitions and elements per partition; ``data1`` and ``data2`` are not both in PSUM.
@@ -143,7 +141,6 @@ def scalar_tensor_tensor(
     operand1: Any,
     reverse0: bool = False,
     reverse1: bool = False,
-    name: Any = None,
 ) -> NkiInstruction:
     """``dst = (data op0 operand0) op1 operand1`` on the Vector Engine: a scalar stage, then a tile stage, in fp32.
 
@@ -175,7 +172,7 @@ def scalar_tensor_tensor(
 
 
 @instruction
-def reciprocal(s: Session, dst: Any, data: Any, name: Any = None) -> NkiInstruction:
+def reciprocal(s: Session, dst: Any, data: Any) -> NkiInstruction:
     """``dst = 1 / data`` in fp32 on the Vector Engine."""
     x = s.read(data, "data")
     if s.checks:
@@ -200,7 +197,6 @@ def tensor_tensor_scan(
     op1: Any,
     reverse0: bool = False,
     reverse1: bool = False,
-    name: Any = None,
 ) -> NkiInstruction:
     """``state = (data0[i] op0 state) op1 data1[i]; dst[i] = state`` along the free dimensions, on the Vector Engine.
 

@@ -36,7 +36,7 @@ F32 = np.float32
 
 @instruction
 def tensor_reduce(
-    s: Session, dst: Any, op: Any, data: Any, axis: Any, negate: bool = False, keepdims: bool = False, name: Any = None
+    s: Session, dst: Any, op: Any, data: Any, axis: Any, negate: bool = False, keepdims: bool = False
 ) -> NkiInstruction:
     """Fold the last free dimensions of ``data`` (``axis``) into ``dst`` on the Vector Engine.
 
@@ -113,15 +113,7 @@ _CHAIN = (cmds.reset_reduce, cmds.reduce, cmds.load_reduce)
 
 @instruction
 def tensor_scalar_cumulative(
-    s: Session,
-    dst: Any,
-    src: Any,
-    op0: Any,
-    op1: Any,
-    imm0: Any,
-    imm1: Any = None,
-    reduce_cmd: Any = cmds.reset_reduce,
-    name: Any = None,
+    s: Session, dst: Any, src: Any, op0: Any, op1: Any, imm0: Any, imm1: Any = None, reduce_cmd: Any = cmds.reset_reduce
 ) -> NkiInstruction:
     """``reg = (src[i] op0 imm0) op1 reg; dst[i] = reg`` along the free dimensions, on the Vector Engine.
 
@@ -192,7 +184,6 @@ def tensor_scalar_reduce(
     reduce_cmd: Any = cmds.reset_reduce,
     reduce_init: Any = None,
     reduce_res_negate: bool = False,
-    name: Any = None,
 ) -> NkiInstruction:
     """``dst = data op0 operand0`` and a reduction of it into the accumulator, on the Vector Engine.
 
@@ -240,7 +231,7 @@ def tensor_scalar_reduce(
 
 
 @instruction
-def bn_stats(s: Session, dst: Any, data: Any, name: Any = None) -> NkiInstruction:
+def bn_stats(s: Session, dst: Any, data: Any) -> NkiInstruction:
     """Count, mean and variance·count of the even and of the odd elements of each partition, on the Vector Engine.
 
     ``dst`` has 6 elements per partition; ``data`` at most 512 (``nl.tile_size.bn_stats_fmax``).
@@ -275,7 +266,7 @@ def bn_stats(s: Session, dst: Any, data: Any, name: Any = None) -> NkiInstructio
 
 
 @instruction
-def bn_aggr(s: Session, dst: Any, data: Any, name: Any = None) -> NkiInstruction:
+def bn_aggr(s: Session, dst: Any, data: Any) -> NkiInstruction:
     """Mean and variance of each partition from the triples of ``bn_stats``, on the Vector Engine.
 
     A triple is (count, mean, variance·count). ``data`` has a multiple of 3 elements per partition, ``dst`` has 2.

@@ -30,7 +30,6 @@ def tensor_scalar(
     operand1: Any = None,
     reverse1: bool = False,
     engine: Any = eng.unknown,
-    name: Any = None,
 ) -> NkiInstruction:
     """``dst = (data op0 operand0) op1 operand1`` on the Vector (default), Scalar or GpSimd Engine.
 

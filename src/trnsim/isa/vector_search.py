@@ -50,7 +50,7 @@ def _eight(t: NkiTensor, role: str, like: NkiTensor, rank: int) -> None:
 
 
 @instruction
-def max8(s: Session, dst: Any, src: Any, name: Any = None) -> NkiInstruction:
+def max8(s: Session, dst: Any, src: Any) -> NkiInstruction:
     """The 8 largest values of each partition, descending, on the Vector Engine (compared in fp32).
 
     ``src`` has at most 3 dimensions and 8 to 16384 elements per partition; ``dst`` is [P, 8].
@@ -96,7 +96,7 @@ def _indices(index: np.ndarray, hits: np.ndarray, dtype: Any) -> np.ndarray:
 
 
 @instruction
-def nc_find_index8(s: Session, dst: Any, data: Any, vals: Any, name: Any = None) -> NkiInstruction:
+def nc_find_index8(s: Session, dst: Any, data: Any, vals: Any) -> NkiInstruction:
     """Index of the first occurrence in ``data`` of each of 8 values per partition, on the Vector Engine.
 
     Equal values take successive occurrences in ascending order; a value that does not occur gives all ones. ``data``
@@ -122,9 +122,7 @@ _INDEX_DTYPES = frozenset({uint16, uint32, int16, int32})
 
 
 @instruction
-def nc_match_replace8(
-    s: Session, dst: Any, data: Any, vals: Any, imm: Any, dst_idx: Any = None, name: Any = None
-) -> NkiInstruction:
+def nc_match_replace8(s: Session, dst: Any, data: Any, vals: Any, imm: Any, dst_idx: Any = None) -> NkiInstruction:
     """``dst = data`` with the first occurrence of each of 8 values per partition replaced by ``imm``.
 
     Vector Engine. Slots are served from 7 down to 0, so of equal values the highest slot gets the first occurrence.

@@ -47,7 +47,6 @@ def select_reduce(
     reduce_cmd: Any = cmds.idle,
     reduce_op: Any = "maximum",
     reverse_pred: bool = False,
-    name: Any = None,
 ) -> NkiInstruction:
     """``dst = on_true where predicate else on_false``, and optionally the running maximum of it, on the Vector Engine.
 
@@ -104,7 +103,6 @@ def range_select(
     reduce_op: Any = "maximum",
     range_start: Any = 0,
     on_false_value: Any = FP32_MIN,
-    name: Any = None,
 ) -> NkiInstruction:
     """Keep element ``i`` where ``i + range_start`` compares true with both bounds; the rest becomes the least fp32.
 
@@ -170,7 +168,7 @@ def _range_rules(tile: NkiTensor, start: int, fill: Any) -> None:
 
 
 @instruction
-def sequence_bounds(s: Session, dst: Any, segment_ids: Any, name: Any = None) -> NkiInstruction:
+def sequence_bounds(s: Session, dst: Any, segment_ids: Any) -> NkiInstruction:
     """First index and end (one past the last) of the run of equal ids each element belongs to, on the GpSimd Engine.
 
     ``segment_ids`` is [1, n], non-negative; ``dst`` is [1, 2, n], starts then ends. Padding (id 0) gets n and -1. Both
