@@ -249,8 +249,7 @@ def scalar(s: Session, value: Any, role: str, like: NkiTensor, like_role: str, *
             only_f32(value, role)
         elif value.dtype in PACKED:
             raise packed(value, role)
-        if value.dynamic is not None:
-            direct((value, role))
+        direct((value, role))
     if not s.numerics:
         return read
     return to_f32(read).reshape(read.shape[0], 1)

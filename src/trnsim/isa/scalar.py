@@ -75,8 +75,7 @@ def _check_tiles(s: Session, dst: Any, data: NkiTensor) -> None:
     s.operand(dst, "dst")
     alike(s, dst, "dst", (data, "data"))
     unpacked((dst, "dst"), (data, "data"))
-    if dst.dynamic is not None or data.dynamic is not None:
-        indirect(s, dst, data, "data", "scalar")
+    indirect(s, dst, data, "data", "scalar")
 
 
 def _finish(

@@ -157,8 +157,7 @@ def tensor_copy_predicated(
             one_dtype(src, "src", dst, "dst", hint=hint)
             one_psum(src, "src", predicate, "predicate")
             direct((src, "src"))
-        if dst.dynamic is not None or predicate.dynamic is not None:
-            indirect(s, dst, predicate, "predicate")
+        indirect(s, dst, predicate, "predicate")
     if s.numerics:
         mask = (chosen == 0) if reverse_pred else (chosen != 0)
         write_where(s, dst, values, mask)

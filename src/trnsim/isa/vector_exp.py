@@ -79,5 +79,4 @@ def _check(s: Session, dst: NkiTensor, src: NkiTensor) -> None:
     for t, role in ((src, "src"), (dst, "dst")):
         if t.ndim > 4:
             raise wrong_count("rank", f"{role} ({t.name})", t.ndim, "dimensions", 4, "merge dimensions", HardwareLimit)
-    if dst.dynamic is not None or src.dynamic is not None:
-        indirect(s, dst, src, "src")
+    indirect(s, dst, src, "src")

@@ -46,12 +46,10 @@ def tensor_tensor(s: Session, dst: Any, data1: Any, data2: Any, op: Any, engine:
     if s.checks:
         s.operand(dst, "dst")
         alike(s, dst, "dst", (data1, "data1"), (data2, "data2"))
-        if alu.since > 2:
-            ops.generation(alu, s.target, "op")
+        ops.generation(alu, s.target, "op")
         ops.dtypes(alu, (data1, "data1"), (data2, "data2"), (dst, "dst"))
         one_psum(data1, "data1", data2, "data2")
-        if data2.dynamic is not None:
-            direct((data2, "data2"))
+        direct((data2, "data2"))
     native = ops.native(alu, data1.dtype, data2.dtype, dst.dtype)
     where = _pair_engine(s, alu, native, engine, dst, data1, data2)
     if s.checks and (data1.dynamic is not None or dst.dynamic is not None):

@@ -59,8 +59,7 @@ def tensor_reduce(
         if negate and alu.bitvec:
             hint = "negate works on fp32 results"
             raise WrongArgument(f"negate is set and op is {alu!r}, a bitvec operator", "negate", True, False, hint)
-        if data.dynamic is not None or dst.dynamic is not None:
-            indirect(s, dst, data, "data")
+        indirect(s, dst, data, "data")
     if s.numerics:
         x = ops.reduce(alu, x.reshape(x.shape[0], left, -1))
         if alu.bitvec:
@@ -134,8 +133,7 @@ def tensor_scalar_cumulative(
             hint = "convert to float32 with tensor_copy"
             has_dtype(t, role, _CUMULATIVE_DTYPES, rule="cumulative-dtype", hint=hint)
         _initial(cmd, imm1, "imm1")
-        if src.dynamic is not None or dst.dynamic is not None:
-            indirect(s, dst, src, "src")
+        indirect(s, dst, src, "src")
     a = None if first.arity == 1 else scalar(s, imm0, "imm0", src, "src")
     b = scalar(s, imm1, "imm1", src, "src") if cmd is cmds.load_reduce else None
     held = accumulator.start(s, cmd, second, src, b)
@@ -213,8 +211,7 @@ def tensor_scalar_reduce(
             raise WrongArgument(
                 "reduce_res_negate is set and there is no reduce_res to negate", "negate", True, False, hint
             )
-        if data.dynamic is not None or dst.dynamic is not None:
-            indirect(s, dst, data, "data")
+        indirect(s, dst, data, "data")
     a = None if first.arity == 1 else scalar(s, operand0, "operand0", data, "data")
     b = scalar(s, reduce_init, "reduce_init", data, "data") if cmd is cmds.load_reduce else None
     result = total = x

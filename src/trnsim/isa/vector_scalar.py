@@ -78,8 +78,7 @@ def _scalar_rules(
     s: Session, first: Alu, operand0: Any, reverse0: bool, second: Alu | None, operand1: Any, reverse1: bool
 ) -> None:
     unary_operand(first, "op0", operand0, "operand0", reverse0)
-    if first.since > 2:
-        ops.generation(first, s.target, "op0")
+    ops.generation(first, s.target, "op0")
     if second is None:
         if operand1 is not None or reverse1:
             raise WrongArgument(
@@ -91,8 +90,7 @@ def _scalar_rules(
             )
         return
     unary_operand(second, "op1", operand1, "operand1", reverse1)
-    if second.since > 2:
-        ops.generation(second, s.target, "op1")
+    ops.generation(second, s.target, "op1")
     if second.name in _FIRST_ONLY:
         hint = "swap the order, or use a second instruction"
         raise WrongArgument(f"op1 is {second!r}, which only op0 can be", "first-operator", second.name, "op0", hint)
