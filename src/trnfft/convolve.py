@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -13,6 +14,7 @@ from trnfft.arguments import COMPLEX_OF, axis_of, integers, numeric
 from trnfft.lengths import next_fast_len
 from trnfft.ops import C2C, C2R, R2C
 from trnsci import ArgumentError, DtypeError, array_function, check, run
+from trnsci.arrays import like
 from trnsci.precision import Precision, resolve
 
 Axes = int | Sequence[int] | None
@@ -52,13 +54,23 @@ def fftconvolve(
         >>> fftconvolve(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([0.0, 1.0, 0.5])).round(decimals=4)
         tensor([0.0000, 1.0000, 2.5000, 4.0000, 1.5000])
     """
-    return _convolved("fftconvolve", a, b, mode=mode, dim=dim, axes=axes, precision=precision)
+    return _convolved("fftconvolve", a, b, mode, dim, axes=axes, precision=precision)
 
 
-@array_function
-def oaconvolve(
-    a: Tensor, b: Tensor, mode: str = "full", dim: Axes = None, *, axes: Axes = None, precision: Precision | None = None
+def _convolved(
+    op: str, a: Any, b: Any, mode: str = "full", dim: Axes = None, *, axes: Axes = None, precision: Any = None
 ) -> Tensor:
+    a, b, dims = _operands(op, a, b, mode=mode, dim=dim, axes=axes)
+    swapped, correlates = mode == "valid" and _smaller(op, a, b, dims), op == "correlate"
+    if swapped:
+        a, b = b, a
+    other = torch.conj_physical(b).flip(dims) if correlates else b
+    result = _cut(_linear(a, other, dims, resolve(op, precision, a.dtype)), a, b, mode, dims)
+    return torch.conj_physical(result).flip(dims) if swapped and correlates else result
+
+
+@like(fftconvolve, functools.partial(_convolved, "oaconvolve"))
+def oaconvolve(*args: Any, **kwargs: Any) -> Any:
     """Convolve by overlap and add: SciPy's name for `fftconvolve`, which uses it where it is less work.
 
     Blocks of the longer operand are cut along the one axis where that saves most.
@@ -67,34 +79,16 @@ def oaconvolve(
         >>> oaconvolve(torch.ones(6), torch.ones(2)).round(decimals=4)
         tensor([1., 2., 2., 2., 2., 2., 1.])
     """
-    return _convolved("oaconvolve", a, b, mode=mode, dim=dim, axes=axes, precision=precision)
 
 
-@array_function
-def correlate(
-    a: Tensor, b: Tensor, mode: str = "full", dim: Axes = None, *, axes: Axes = None, precision: Precision | None = None
-) -> Tensor:
+@like(fftconvolve, functools.partial(_convolved, "correlate"))
+def correlate(*args: Any, **kwargs: Any) -> Any:
     """Correlate two arrays: ``y[k] = sum_j a[j + k - (len(b) - 1)] conj(b[j])``; arguments as `fftconvolve`.
 
     Example:
         >>> correlate(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([0.0, 1.0, 0.5])).round(decimals=4)
         tensor([0.5000, 2.0000, 3.5000, 3.0000, 0.0000])
     """
-    a, b, dims = _operands("correlate", a, b, mode=mode, dim=dim, axes=axes)
-    swapped = mode == "valid" and _smaller("correlate", a, b, dims)
-    if swapped:
-        a, b = b, a
-    reversed_b = torch.conj_physical(b).flip(dims)
-    policy = resolve("correlate", precision, a.dtype)
-    result = _cut(_linear(a, reversed_b, dims, policy), a, b, mode, dims)
-    return torch.conj_physical(result).flip(dims) if swapped else result
-
-
-def _convolved(op: str, a: Any, b: Any, *, mode: str, dim: Axes, axes: Axes, precision: Precision | None) -> Tensor:
-    a, b, dims = _operands(op, a, b, mode=mode, dim=dim, axes=axes)
-    if mode == "valid" and _smaller(op, a, b, dims):
-        a, b = b, a
-    return _cut(_linear(a, b, dims, resolve(op, precision, a.dtype)), a, b, mode, dims)
 
 
 def _operands(op: str, a: Any, b: Any, *, mode: str, dim: Any, axes: Any) -> tuple[Tensor, Tensor, list[int]]:

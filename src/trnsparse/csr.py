@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Self
 
 import scipy.sparse as sp
 import torch
@@ -12,7 +13,7 @@ from trnsci.arrays import Array, Numbers, to_numpy
 from trnsci.errors import ArgumentError
 from trnsparse.coo import COOMatrix
 from trnsparse.indices import as_index, as_shape, check_compressed, check_length, expand, transposition
-from trnsparse.matrix import Foreign, SparseMatrix, as_scipy, as_values
+from trnsparse.matrix import Foreign, S, SparseMatrix, as_scipy, as_values
 
 
 class _Compressed(SparseMatrix):
@@ -44,6 +45,37 @@ class _Compressed(SparseMatrix):
         """The row (of CSR) or column (of CSC) of every entry."""
         return self._once("majors", lambda: expand(self.indptr, self.indices.shape[0]))
 
+    @classmethod
+    def from_dense(cls, dense: Tensor | Array) -> Self:
+        """Return the nonzero entries of a dense matrix [M, N]."""
+        return cls._from(COOMatrix.from_dense(dense))
+
+    @classmethod
+    def from_torch(cls, tensor: Tensor) -> Self:
+        """Return a two-dimensional ``torch.sparse`` tensor of any layout."""
+        return cls._from(COOMatrix.from_torch(tensor))
+
+    @classmethod
+    def _from(cls, matrix: SparseMatrix) -> Self:
+        """Return a matrix in the format of this class."""
+        converted: Self = getattr(matrix, f"to_{cls.format}")()
+        return converted
+
+    def _along_the_other(self, kind: type[S], shape: tuple[int, int]) -> S:
+        """Return the matrix compressed along the other axis, as a matrix of this kind and shape."""
+        indptr, indices, order = self.transposed
+        return kind._rebuilt({"indptr": indptr, "indices": indices}, self.values.index_select(0, order), shape)
+
+    def to_scipy(self) -> Foreign:
+        """Return a ``scipy.sparse`` array of the same format with arrays of its own, detached from gradients."""
+        arrays = (to_numpy(self.values), to_numpy(self.indices), to_numpy(self.indptr))
+        return (sp.csr_array if self.axis == 0 else sp.csc_array)(arrays, shape=self.shape, copy=True)
+
+    def to_torch(self) -> Tensor:
+        """Return a ``torch.sparse`` tensor of the same layout."""
+        of_parts = torch.sparse_csr_tensor if self.axis == 0 else torch.sparse_csc_tensor
+        return of_parts(self.indptr.clone(), self.indices.clone(), self.values, self.shape)
+
 
 class CSRMatrix(_Compressed):
     """A sparse matrix in compressed rows: entries ``indptr[i]`` to ``indptr[i+1]`` belong to row ``i``.
@@ -66,11 +98,6 @@ class CSRMatrix(_Compressed):
     axis = 0
 
     @classmethod
-    def from_dense(cls, dense: Tensor | Array) -> CSRMatrix:
-        """Return the nonzero entries of a dense matrix [M, N]."""
-        return COOMatrix.from_dense(dense).to_csr()
-
-    @classmethod
     def from_scipy(cls, matrix: Foreign) -> CSRMatrix:
         """Return a ``scipy.sparse`` matrix or array of any format; duplicates are added up. Its arrays are copied."""
         csr = as_scipy("CSRMatrix.from_scipy", matrix).tocsr()
@@ -78,11 +105,6 @@ class CSRMatrix(_Compressed):
             csr = csr.copy()
             csr.sum_duplicates()
         return cls(csr.indptr, csr.indices, csr.data, csr.shape)
-
-    @classmethod
-    def from_torch(cls, tensor: Tensor) -> CSRMatrix:
-        """Return a two-dimensional ``torch.sparse`` tensor of any layout."""
-        return COOMatrix.from_torch(tensor).to_csr()
 
     def to_coo(self) -> COOMatrix:
         """Return the matrix as sorted coordinates."""
@@ -96,26 +118,11 @@ class CSRMatrix(_Compressed):
 
     def to_csc(self) -> CSCMatrix:
         """Return the matrix in compressed columns."""
-        indptr, indices, order = self.transposed
-        return CSCMatrix._rebuilt(
-            {"indptr": indptr, "indices": indices}, self.values.index_select(0, order), self.shape
-        )
+        return self._along_the_other(CSCMatrix, self.shape)
 
     def transpose(self) -> CSRMatrix:
         """Return the transpose, in compressed rows."""
-        indptr, indices, order = self.transposed
-        return CSRMatrix._rebuilt(
-            {"indptr": indptr, "indices": indices}, self.values.index_select(0, order), self.shape[::-1]
-        )
-
-    def to_scipy(self) -> Foreign:
-        """Return a ``scipy.sparse.csr_array`` with arrays of its own, detached from gradients."""
-        arrays = (to_numpy(self.values), to_numpy(self.indices), to_numpy(self.indptr))
-        return sp.csr_array(arrays, shape=self.shape, copy=True)
-
-    def to_torch(self) -> Tensor:
-        """Return a ``torch.sparse_csr`` tensor."""
-        return torch.sparse_csr_tensor(self.indptr.clone(), self.indices.clone(), self.values, self.shape)
+        return self._along_the_other(CSRMatrix, self.shape[::-1])
 
 
 class CSCMatrix(_Compressed):
@@ -132,26 +139,13 @@ class CSCMatrix(_Compressed):
     axis = 1
 
     @classmethod
-    def from_dense(cls, dense: Tensor | Array) -> CSCMatrix:
-        """Return the nonzero entries of a dense matrix [M, N]."""
-        return COOMatrix.from_dense(dense).to_csc()
-
-    @classmethod
     def from_scipy(cls, matrix: Foreign) -> CSCMatrix:
         """Return a ``scipy.sparse`` matrix or array of any format; duplicates are added up."""
         return CSRMatrix.from_scipy(matrix).to_csc()
 
-    @classmethod
-    def from_torch(cls, tensor: Tensor) -> CSCMatrix:
-        """Return a two-dimensional ``torch.sparse`` tensor of any layout."""
-        return COOMatrix.from_torch(tensor).to_csc()
-
     def to_csr(self) -> CSRMatrix:
         """Return the matrix in compressed rows."""
-        indptr, indices, order = self.transposed
-        return CSRMatrix._rebuilt(
-            {"indptr": indptr, "indices": indices}, self.values.index_select(0, order), self.shape
-        )
+        return self._along_the_other(CSRMatrix, self.shape)
 
     def to_csc(self) -> CSCMatrix:
         """Return itself."""
@@ -164,12 +158,3 @@ class CSCMatrix(_Compressed):
     def transpose(self) -> CSRMatrix:
         """Return the transpose; compressed columns are its compressed rows."""
         return CSRMatrix._rebuilt(self._indices(), self.values, self.shape[::-1])
-
-    def to_scipy(self) -> Foreign:
-        """Return a ``scipy.sparse.csc_array`` with arrays of its own, detached from gradients."""
-        arrays = (to_numpy(self.values), to_numpy(self.indices), to_numpy(self.indptr))
-        return sp.csc_array(arrays, shape=self.shape, copy=True)
-
-    def to_torch(self) -> Tensor:
-        """Return a ``torch.sparse_csc`` tensor."""
-        return torch.sparse_csc_tensor(self.indptr.clone(), self.indices.clone(), self.values, self.shape)
