@@ -10,11 +10,12 @@ import torch
 from torch import Tensor
 
 from trnfft import exact
+from trnfft.arguments import factor
 from trnfft.device import digit_programs, passes, pieces
-from trnfft.device import tables as dft_tables
 from trnfft.device.factor_tables import HALF_OUT, WHOLE, fold
-from trnfft.device.pass_programs import PassProgram, Stage, fold_tables, pass_program, scale_of
+from trnfft.device.pass_programs import PassProgram, Stage, fold_tables, pass_program
 from trnfft.device.pieces import Rows
+from trnfft.device.tables import weighted
 from trnfft.framing import frames_beyond, padded, padded_ends
 from trnfft.kernels import fft as kernels
 from trnsci.nki import launch
@@ -49,7 +50,7 @@ def _exactly(re: Tensor, im: Tensor | None, dims: list[int], sign: int, scale: s
     pad = [0, 0] * (x.ndim - dims[-1])
     pad[-1] = n - x.shape[dims[-1]]
     points = math.prod(x.shape[d] for d in dims[:-1]) * n
-    return exact.c2c(torch.nn.functional.pad(x, pad), dims, sign, scale_of(scale, points), precision)
+    return exact.c2c(torch.nn.functional.pad(x, pad), dims, sign, factor(scale, points), precision)
 
 
 def c2c(
@@ -131,17 +132,11 @@ def _r2c(x: Tensor, dims: list[int], scale: str, precision: str) -> tuple[Tensor
     return out_re, out_im
 
 
-def _weighted(plane: Tensor, axis: int, n: int) -> Tensor:
-    """Double the terms of half a spectrum that occur twice in the whole."""
-    weights = torch.from_numpy(dft_tables.half_weights(n, plane.shape[axis])).to(plane.dtype).to(plane.device)
-    return plane * weights.reshape(-1, *[1] * (plane.ndim - axis - 1))
-
-
 def c2r(re: Tensor, im: Tensor, dims: list[int], n: int, scale: str, precision: str) -> Tensor:
     """Return real data from half a spectrum, padded to whole rows of a matrix where its program needs it."""
     last, dtype = dims[-1], re.dtype
     if precision in exact.PRECISIONS:
-        re, im = _weighted(re.double(), last, n), _weighted(im.double(), last, n)
+        re, im = weighted(re.double(), last, n, 2.0), weighted(im.double(), last, n, 2.0)
         return _exactly(re, im, dims, 1, scale, precision, n).real.to(dtype)
     axes = [Rows("c2c", re.numel() // re.shape[dim], re.shape[dim]) for dim in dims[:-1]]
     axes.append(Rows("c2r", re.numel() // re.shape[last], n))
@@ -159,7 +154,7 @@ def _c2r(re: Tensor, im: Tensor, dims: list[int], n: int, scale: str, precision:
     pad = [0, 0] * (re.ndim - last)
     pad[-1] = planned.read - re.shape[last]
     if planned.weighted:
-        re, im = _weighted(re, last, n), _weighted(im, last, n)
+        re, im = weighted(re, last, n, 2.0), weighted(im, last, n, 2.0)
     planes = [torch.nn.functional.pad(_plane(plane, precision), pad) for plane in (re, im)]
     real = _run(planned, planes[0], planes[1])
     shape = list(re.shape)

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from trnfft.arguments import factor
 from trnfft.device import factor_tables, passes, tables
 from trnfft.device.factor_tables import HALF_IN, HALF_OUT, WHOLE, Fold
 from trnfft.device.passes import NONE, Pass, Table, Tables
@@ -112,11 +113,11 @@ class Builder:
         for at in reversed(dims) if kind == "r2c" else dims:
             length = self.shape[at]
             if at != last or kind == "c2c":
-                self.axis(at, length, length, length, sign, scale_of(scale, length), False)
+                self.axis(at, length, length, length, sign, factor(scale, length), False)
             elif kind == "r2c":
-                self.axis(at, n, n, n // 2 + 1, sign, scale_of(scale, n), False)
+                self.axis(at, n, n, n // 2 + 1, sign, factor(scale, n), False)
             else:
-                self.axis(at, n, length, n, sign, scale_of(scale, n), True)
+                self.axis(at, n, length, n, sign, factor(scale, n), True)
 
     def axis(self, at: int, n: int, inputs: int, outputs: int, sign: int, scale: float, real: bool) -> None:
         """Transform one axis of length n, given ``inputs`` terms, and write at least ``outputs``."""
@@ -340,10 +341,10 @@ class FoldTables(NamedTuple):
 @kept
 def fold_tables(fold: Fold, half: int, sign: int, scale: str, dtype: torch.dtype) -> FoldTables:
     """Return tables of real rows that are transformed alone."""
-    kept, factor = Tables(dtype), scale_of(scale, fold.n1 * fold.n2)
+    kept, by = Tables(dtype), factor(scale, fold.n1 * fold.n2)
     first = kept.keep(factor_tables.first(fold, half, 1, sign, dtype))
-    second = kept.keep(factor_tables.second(fold, half, sign, factor, dtype))
-    unpaired = kept.keep(factor_tables.unpaired(fold, sign, factor, dtype)) if half == HALF_OUT else NONE
+    second = kept.keep(factor_tables.second(fold, half, sign, by, dtype))
+    unpaired = kept.keep(factor_tables.unpaired(fold, sign, by, dtype)) if half == HALF_OUT else NONE
     flat = kept.flat()
     assert flat is not None
     return FoldTables(flat, first, second, unpaired)
@@ -374,11 +375,6 @@ def _padded_factors(least: int) -> tuple[int, ...]:
                 best = (cost, split)
     assert best is not None
     return best[1]
-
-
-def scale_of(scale: str, n: int) -> float:
-    """Return the number a scale stands for."""
-    return {"none": 1.0, "root": 1 / math.sqrt(n), "full": 1 / n}[scale]
 
 
 def half_read(n: int, rows: int, inner: int) -> tuple[int, bool]:

@@ -10,6 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from trnfft.arguments import REAL_OF
+
 Array = np.ndarray[Any, Any]
 
 
@@ -79,6 +81,16 @@ def half_weights(n: int, rows: int) -> Array:
     if n % 2 == 0 and n // 2 < rows:
         weights[n // 2] = 1.0
     return weights
+
+
+def weighted(x: Tensor, axis: int, n: int, weight: float) -> Tensor:
+    """Multiply the frequencies that a half spectrum stands for twice."""
+    weights = torch.full((x.shape[axis],), weight, dtype=REAL_OF.get(x.dtype, x.dtype), device=x.device)
+    if n and not x.is_meta:
+        weights[0] = 1.0
+        if n % 2 == 0:
+            weights[n // 2] = 1.0
+    return x * weights.reshape(-1, *[1] * (x.ndim - axis - 1))
 
 
 def twiddles(n: int, rows: int, columns: int, copies: int, sign: int) -> Tensor:

@@ -15,6 +15,7 @@ from torch import Tensor
 from trnfft.arguments import COMPLEX_OF, REAL_OF, Scale
 from trnfft.device import launch
 from trnfft.device.bounds import LARGE_PRIME, guaranteed, largest_prime
+from trnfft.device.tables import weighted
 from trnsci import op, run
 from trnsci.gradient import saves
 from trnsci.precision import Precision, to_bfloat16_values
@@ -104,16 +105,6 @@ def in_policy(fn: Callable[..., Tensor], x: Tensor, precision: str, *options: An
 def _of_nothing(x: Tensor, shape: list[int], axis: int) -> Tensor:
     """Return an empty result that keeps the graph; FFT libraries refuse empty batches."""
     return x.sum(axis, keepdim=True).expand(shape).clone()
-
-
-def weighted(x: Tensor, axis: int, n: int, weight: float) -> Tensor:
-    """Multiply the frequencies that a half spectrum stands for twice."""
-    weights = torch.full((x.shape[axis],), weight, dtype=REAL_OF.get(x.dtype, x.dtype), device=x.device)
-    if n and not x.is_meta:
-        weights[0] = 1.0
-        if n % 2 == 0:
-            weights[n // 2] = 1.0
-    return x * weights.reshape(-1, *[1] * (x.ndim - axis - 1))
 
 
 @op("trnfft::c2c")
