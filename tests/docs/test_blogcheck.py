@@ -8,13 +8,14 @@ import pytest
 
 from docs.blogcheck.post import parse
 from docs.blogcheck.rules import DEEP, HOLDS, POSTS, ROOT, RULES, SECTIONS, SIGNED, posts, problems, verbatim
+from tests.together import together
 
 # the post the rules are shown on; every case below is one edit of it
 POST = "2026-11-15-reciprocal-as-matmul.md"
 DIGEST, THINKING = "2026-11-16-seven-posts-one-habit.md", "2026-11-16-hello-trnsci.md"
 
 
-@pytest.mark.parametrize("path", posts(), ids=lambda path: path.stem)
+@together("path", posts())
 def test_the_post_follows_the_brief(path):
     assert problems(path) == []
 
@@ -144,9 +145,9 @@ SIGNED_BROKEN = [
 ]
 
 
-@pytest.mark.parametrize(("post", "name", "wrong", "edit"), SIGNED_BROKEN, ids=[case[2] for case in SIGNED_BROKEN])
+@together(("post", "name", "wrong", "edit"), SIGNED_BROKEN)
 def test_a_rule_fires_for_signed_posts_too(post, name, wrong, edit, tmp_path):
-    assert name in broken(post, edit, tmp_path)
+    assert name in broken(post, edit, tmp_path / wrong)
 
 
 @pytest.mark.parametrize("post", [DIGEST, THINKING])
@@ -168,9 +169,9 @@ def test_the_page_of_the_brief_names_every_rule():
     assert all(f"**{section}**" in page for section in SECTIONS)
 
 
-@pytest.mark.parametrize(("name", "wrong", "edit"), BROKEN, ids=[f"{name}: {wrong}" for name, wrong, _ in BROKEN])
+@together(("name", "wrong", "edit"), BROKEN)
 def test_the_rule_fires(name, wrong, edit, tmp_path):
-    assert name in broken(POST, edit, tmp_path)
+    assert name in broken(POST, edit, tmp_path / name / wrong)
 
 
 def broken(post, edit, tmp_path):
@@ -180,7 +181,7 @@ def broken(post, edit, tmp_path):
     assert changed != text
     # beside its siblings, so that only the edit is wrong
     folder = tmp_path / "docs" / "blog" / "posts"
-    folder.parent.parent.mkdir()
+    folder.parent.parent.mkdir(parents=True)
     for source in (ROOT / "docs").iterdir():
         if source.name != "blog":
             (folder.parent.parent / source.name).symlink_to(source)

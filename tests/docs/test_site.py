@@ -14,6 +14,7 @@ import pytest
 import trnsci
 from benchmarks import predictions, report, speedup
 from docs import diagrams
+from tests.together import together
 from tools import names_page
 from trnsci import config
 from trnsci import errors as suite_errors
@@ -218,7 +219,7 @@ def test_the_numerics_page_has_a_bound_for_every_kernel():
     assert missing == [], "docs/concepts/numerics.md: say how far these may be off"
 
 
-@pytest.mark.parametrize("path", sorted((DOCS / "assets").glob("*.svg")), ids=lambda path: path.stem)
+@together("path", sorted((DOCS / "assets").glob("*.svg")))
 def test_a_picture_is_small_named_and_used(path):
     assert path.stat().st_size < 64 * 1024
     title = ElementTree.parse(path).getroot().find("{http://www.w3.org/2000/svg}title").text
