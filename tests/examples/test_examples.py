@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.together import together
+
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("cuda_samples", "quantum_chemistry", "science")
 PROGRAMS = sorted(path for folder in FOLDERS for path in (ROOT / "examples" / folder).glob("*.py"))
@@ -118,7 +120,7 @@ def test_a_program_notices_a_wrong_answer(name, monkeypatch):
     assert printed.endswith("FAILED\n")
 
 
-@pytest.mark.parametrize("path", PROGRAMS, ids=NAMES)
+@together("path", PROGRAMS)
 def test_the_docs_quote_the_program(path):
     """Every function the page shows is in the program to the letter."""
     section = DOCS.partition(f"`{path.relative_to(ROOT).as_posix()}`")[2].partition("\n## ")[0].partition("\n### ")[0]
@@ -130,7 +132,7 @@ def test_the_docs_quote_the_program(path):
             assert function in source or textwrap.indent(function, "    ") in source
 
 
-@pytest.mark.parametrize("name", NAMES)
+@together("name", NAMES)
 def test_the_readme_lists_the_program(name):
     readme = (ROOT / "examples" / "README.md").read_text()
     assert f"python {name}" in readme
