@@ -13,6 +13,7 @@ import torch
 from benchmarks.validation import __main__ as validate
 from benchmarks.validation import cases, one, probes, profiler, refusals, report, walk
 from benchmarks.validation.cases import Job
+from tests.together import together
 from trnsci import ArgumentError, cli, neuron
 from trnsci.stand_in import Machine
 from trnsim.lint import RULES
@@ -63,12 +64,12 @@ def test_an_unknown_part_is_refused_with_what_there_is():
         cases.jobs("trn2", ["trnblah"])
 
 
-@pytest.mark.parametrize(("text", "seconds"), [("30m", 1800), ("1h", 3600), ("90", 90), ("1.5m", 90), ("45s", 45)])
+@together(("text", "seconds"), [("30m", 1800), ("1h", 3600), ("90", 90), ("1.5m", 90), ("45s", 45)])
 def test_budgets_are_times(text, seconds):
     assert validate.duration(text, "budget") == seconds
 
 
-@pytest.mark.parametrize("text", ["", "m", "0m", "-5m", "half an hour"])
+@together("text", ["", "m", "0m", "-5m", "half an hour"])
 def test_what_is_no_time_is_refused(text):
     with pytest.raises(ArgumentError, match="expected a time such as 30m"):
         validate.duration(text, "budget")
@@ -144,7 +145,7 @@ def test_the_machine_is_looked_at(machine):
     assert about["versions"]["torch"].partition("+")[0] == torch.__version__.partition("+")[0]
 
 
-@pytest.mark.parametrize(
+@together(
     ("text", "words"),
     [
         ("{", "expected a JSON file"),
@@ -244,7 +245,7 @@ def test_a_walk_resumes_where_it_was_and_keeps_its_budget(monkeypatch, tmp_path)
 # Refusals
 
 
-@pytest.mark.parametrize(
+@together(
     ("message", "rule"),
     [
         ("[NCC_EBVF030] The number of instructions generated exceeds the limit.", "program-size"),
