@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import trnchem
+from tests.together import together
 from tests.trnchem.test_open_shell import expected, open_field
 from trnchem import dfmp2
 from trnchem.orbitals import Orbitals, orbitals
@@ -25,8 +26,8 @@ def spread(ratio):
     return Orbitals(none, none, e_occ, e_vir.double(), ())
 
 
-@pytest.mark.parametrize("error", [1e-3, 1e-6, 1e-8, 1e-11])
-@pytest.mark.parametrize("ratio", [1.0, 7.0, 90.0, 3000.0])
+@together("error", [1e-3, 1e-6, 1e-8, 1e-11])
+@together("ratio", [1.0, 7.0, 90.0, 3000.0])
 def test_a_quadrature_keeps_the_error_it_states(ratio, error):
     found = quadrature(spread(ratio), error)
     allowed = max(error, 1e-11 * ratio / 1000)
@@ -98,7 +99,7 @@ def test_a_target_of_random_vectors_chooses_how_many(field):
         dfmp2(mean, method="stochastic", target_error=1e-4, samples=8)
 
 
-@pytest.mark.parametrize(
+@together(
     ("options", "says"),
     [
         ({"target_error": 0.0}, "hartree, more than 0"),
@@ -108,7 +109,6 @@ def test_a_target_of_random_vectors_chooses_how_many(field):
         ({"same_spin": True}, "'pairs' computes it always"),
         ({"quadrature_error": 2.0, "method": "laplace"}, "a relative error from 1e-13 to 1"),
     ],
-    ids=str,
 )
 def test_targets_that_cannot_be_are_refused(water, options, says):
     with pytest.raises(ArgumentError, match=says):

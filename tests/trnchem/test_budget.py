@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import trnchem
+from tests.together import together
 from trnchem import dfmp2
 from trnchem.budget import Options, Sizes, make_plan, memory_bytes, overhead
 from trnsci import ArgumentError, CapacityError
@@ -131,7 +132,7 @@ def test_b_moves_to_disk_when_memory_shrinks():
     assert list(dict.fromkeys(places.values())) == ["refused", "disk", "host memory"]
 
 
-@pytest.mark.parametrize(
+@together(
     ("given", "expected"),
     [(1000, 1000), ("2 GB", 2 * 10**9), ("1.5MB", 1_500_000), ("64 MiB", 64 << 20), ("100", 100), ("3k", 3000)],
 )
@@ -139,7 +140,7 @@ def test_memory_is_read_in_bytes_and_units(given, expected):
     assert memory_bytes(given) == expected
 
 
-@pytest.mark.parametrize("given", [0, -5, "much", "5 parsecs", True, "0 GB", 2.5])
+@together("given", [0, -5, "much", "5 parsecs", True, "0 GB", 2.5])
 def test_memory_that_is_none_is_refused(given):
     with pytest.raises(ArgumentError) as caught:
         memory_bytes(given)

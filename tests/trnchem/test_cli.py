@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from tests.together import together
 from trnchem import cli
 from trnchem.result import Progress
 
@@ -92,7 +93,7 @@ def test_a_checkpoint_is_mentioned_when_used(capsys, tmp_path):
     assert "energies of quadrature points came from" in run(capsys, *laplace)[1]
 
 
-@pytest.mark.parametrize(
+@together(
     ("arguments", "sentence"),
     [
         (["wine"], "molecule is 'wine'"),

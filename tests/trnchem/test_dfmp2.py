@@ -9,6 +9,7 @@ import torch
 
 import trnchem
 import trnsci
+from tests.together import together
 from trnchem import dfmp2
 from trnsci import ArgumentError, NotConverged, NumericalError, UnsupportedError
 from trnsci.testing import BACKENDS
@@ -164,8 +165,8 @@ def test_a_fit_that_single_precision_does_not_survive_is_refused(water, beta):
     assert (exact.metric.growth > 2**14) == (beta == 1.4)
 
 
-@pytest.mark.parametrize(("atom", "charge"), [("He 0 0 0", 0), ("He 0 0 0; He 0 0 3", 0), ("H 0 0 0", 1)])
-@pytest.mark.parametrize("method", ["pairs", "laplace", "stochastic"])
+@together(("atom", "charge"), [("He 0 0 0", 0), ("He 0 0 0; He 0 0 3", 0), ("H 0 0 0", 1)])
+@together("method", ["pairs", "laplace", "stochastic"])
 def test_a_basis_without_virtual_orbitals_has_no_correlation(atom, charge, method):
     from pyscf import gto, scf
 
@@ -288,7 +289,7 @@ def test_one_sample_has_no_standard_error(water):
     assert dfmp2(water, method="stochastic", samples=1).standard_error == math.inf
 
 
-@pytest.mark.parametrize(
+@together(
     ("options", "argument", "sentence"),
     [
         ({"method": "cholesky"}, "method", "expected one of 'pairs', 'laplace', 'stochastic'"),
@@ -319,7 +320,6 @@ def test_one_sample_has_no_standard_error(water):
         ({"auxbasis": "cc-pvdz-jkfitt"}, "auxbasis", "is 'cc-pvdz-jkfitt', expected a basis set PySCF has"),
         ({"basis": "cc-pvdz"}, "basis", "because a mean field has its own"),
     ],
-    ids=lambda value: str(value) if isinstance(value, dict) else "",
 )
 def test_wrong_options_are_named(water, options, argument, sentence):
     with pytest.raises(ArgumentError) as caught:

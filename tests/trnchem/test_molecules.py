@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import trnchem
+from tests.together import together
 from trnchem import dfmp2, mean_field, read_xyz
 from trnchem.molecules import FORMULAS, molecule_of
 from trnsci import ArgumentError, BackendUnavailable, NotConverged
@@ -14,7 +15,7 @@ from trnsci import ArgumentError, BackendUnavailable, NotConverged
 WATER = "3\nwater, in angstrom\nO 0 0 0\nH 0 0.757 0.587\nh 0 -0.757 0.587\n"
 
 
-@pytest.mark.parametrize("name", trnchem.GEOMETRIES)
+@together("name", trnchem.GEOMETRIES)
 def test_built_in_molecules_have_their_spin_and_sensible_distances(name):
     from pyscf import gto
 
@@ -37,7 +38,7 @@ def test_a_file_gives_what_the_built_in_molecule_gives(tmp_path):
     assert [symbol for symbol, _ in read_xyz(path)] == ["O", "H", "H"]
 
 
-@pytest.mark.parametrize(
+@together(
     ("text", "line", "expected"),
     [
         ("", 1, "the number of atoms"),

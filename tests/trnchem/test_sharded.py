@@ -7,6 +7,7 @@ import torch
 
 import trnchem
 import trnsci
+from tests.together import together
 from trnchem import dfmp2
 from trnchem.shares import blocks_of, cuts, duty, pairs_of
 from trnsci import ArgumentError, CapacityError, distributed
@@ -214,8 +215,8 @@ def test_a_rank_that_is_free_takes_pairs_of_one_that_is_behind(ranks, size):
     assert answers[0][2] == pytest.approx(dfmp2("benzene", basis="sto-3g").e_corr, abs=1e-10)
 
 
-@pytest.mark.parametrize("nocc", [1, 2, 5, 21, 64])
-@pytest.mark.parametrize("size", [1, 2, 3, 4, 7])
+@together("nocc", [1, 2, 5, 21, 64])
+@together("size", [1, 2, 3, 4, 7])
 def test_every_pair_is_somebodys_to_do(nocc, size):
     rows = -(-nocc // (4 * size))
     blocks = blocks_of(nocc, size, rows)
