@@ -287,20 +287,27 @@ class Children:
 
     def __init__(self) -> None:
         self.commands: list[str] = []
-        self._listening = False
 
     def __enter__(self) -> Children:
-        self._listening = True
-        # a hook cannot be taken back, so it stops listening instead
-        sys.addaudithook(self._heard)
+        _listen()
+        _LISTENING.append(self)
         return self
 
     def __exit__(self, *error: Any) -> None:
-        self._listening = False
+        _LISTENING.remove(self)
 
-    def _heard(self, event: str, args: tuple[Any, ...]) -> None:
-        if self._listening and event == "subprocess.Popen":
-            words = args[1]
-            self.commands.append(words if isinstance(words, str) else " ".join(map(str, words)))
-        elif self._listening and event == "os.fork":
-            self.commands.append("a fork of itself")
+
+_LISTENING: list[Children] = []
+
+
+@cache
+def _listen() -> None:
+    # Once: a hook cannot be taken back, and every call of `id` and every look at a frame pays for it.
+    sys.addaudithook(_heard)
+
+
+def _heard(event: str, args: tuple[Any, ...]) -> None:
+    if _LISTENING and event in ("subprocess.Popen", "os.fork"):
+        words = args[1] if args else "a fork of itself"
+        for children in _LISTENING:
+            children.commands.append(words if isinstance(words, str) else " ".join(map(str, words)))

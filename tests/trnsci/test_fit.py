@@ -14,12 +14,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import trnsci
 import trnsparse
+from tests.together import together
 from trnsci import ArgumentError, analogs, host
 from trnsci.analogs import ANALOGS, looks_like
 from trnsci.cli import main
 from trnsci.console import plain
 from trnsci.fit import fit
-from trnsci.fit_profiler import IMPORTS, Watch
+from trnsci.fit_profiler import IMPORTS, Children, Watch
 from trnsci.fit_report import ROWS, Group, OnTarget
 from trnsci.ledger import WATCHES
 from trnsci.predict import LINKS, Prediction
@@ -103,7 +104,7 @@ def test_the_command_prints_json_html_and_the_programs_status(script, tmp_path, 
     assert "http" not in text
 
 
-@pytest.mark.parametrize(
+@together(
     ("measured", "words"),
     [
         (10.0, "by itself"),
@@ -134,7 +135,7 @@ def test_a_lone_call_that_did_little_is_said_to_be_a_first_one():
     assert "measured once" not in replace(lone, flops=10**12).verdict("trn2")
 
 
-@pytest.mark.parametrize(
+@together(
     ("measured", "verdict", "certain"),
     [
         # kernels of 0.8 to 1.25 s with 4.5 s around them, or 0.5 s, or 0.1 s
@@ -314,7 +315,7 @@ CALLS = {
 }
 
 
-@pytest.mark.parametrize("name", CALLS)
+@together("name", CALLS)
 def test_an_analog_takes_torchs_own_call(name):
     with Watch() as watch:
         CALLS[name]()
@@ -336,7 +337,7 @@ def test_every_analog_with_a_prediction_is_tried_and_every_name_exists():
 SPARSE = torch.eye(3).to_sparse()
 
 
-@pytest.mark.parametrize(
+@together(
     ("call", "operator", "analog"),
     [
         (lambda: SPARSE @ torch.ones(3, 2), "mm (sparse)", "trnsparse.spmm"),
@@ -361,7 +362,7 @@ def test_a_torch_call_that_nothing_here_takes_has_no_prediction():
     assert ANALOGS["mm"].plan(seen.args, seen.kwargs) is None
 
 
-@pytest.mark.parametrize(
+@together(
     ("line", "analog"),
     [
         ("c = np.dot(a, b)", "trnblas.gemm"),
@@ -481,6 +482,17 @@ def test_fit_runs_the_examples(name, arguments, op, capsys):
     assert {"trn2", "trn3"} <= set(group.targets)
     assert all(group.verdict(target) for target in ("trn1", "trn2", "trn3"))
     assert {row[0] for row in report.tables()[1].rows} == {op}
+
+
+def test_runs_leave_no_hooks_behind_that_slow_later_ones(monkeypatch):
+    with Children():
+        pass
+    monkeypatch.setattr(sys, "addaudithook", lambda hook: pytest.fail("a hook for every run"))
+    with Children() as outer:
+        with Children() as inner:
+            sys.audit("subprocess.Popen", "true", ["true", 1], None, None)
+        sys.audit("os.fork")
+    assert (inner.commands, outer.commands) == (["true 1"], ["true 1", "a fork of itself"])
 
 
 def test_a_module_and_what_runs_beside_it(tmp_path, monkeypatch, capsys):
