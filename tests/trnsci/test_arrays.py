@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.together import together
 from trnsci import ArgumentError, DtypeError, array_function, merge_complex, split_complex
 from trnsci.arrays import from_numpy, to_numpy
 
@@ -44,7 +45,7 @@ def test_memory_is_shared_where_torch_can():
     assert x[0] == 7
 
 
-@pytest.mark.parametrize(
+@together(
     "array",
     [
         np.arange(6.0)[::-1],
@@ -55,7 +56,6 @@ def test_memory_is_shared_where_torch_can():
         np.array(3.0),
         np.rec.array([(1.0, 2)], dtype=[("x", "f4"), ("y", "i2")])["x"],
     ],
-    ids=["reversed", "big-endian", "read-only", "bfloat16", "empty", "0-d", "unaligned stride"],
 )
 def test_awkward_arrays(array):
     got = twice(array)

@@ -3,6 +3,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.together import together
 from trnsci import ArgumentError, DtypeError, check
 
 X = torch.ones(2, 3)
@@ -20,9 +21,7 @@ def test_what_is_right_passes():
     check.out("op", torch.empty(2, 3), shape=(2, 3), dtype=torch.float32, x=X, y=None)
 
 
-@pytest.mark.parametrize(
-    ("kind", "call", "text"),
-    [
+@together(("kind", "call", "text"), [
         (DtypeError, lambda: check.tensor("op", x=3.0), "op: x is float, expected a tensor or an array. Wrap lists"),
         (DtypeError, lambda: check.floating("op", x=X.bool()), "op: dtype of x is bool, expected a real or complex"),
         (DtypeError, lambda: check.floating("op", x=X, y=X.half()), "x has dtype=float32, y has dtype=float16."),
@@ -32,8 +31,7 @@ def test_what_is_right_passes():
         (ArgumentError, lambda: check.option("op", "side", 1, ("l", "r")), "side is 1, expected one of 'l', 'r'."),
         (DtypeError, lambda: check.number("op", "alpha", X), "alpha is Tensor, expected a number."),
         (ArgumentError, lambda: check.broadcast("op", a=(2,), b=(3,)), "a has batch shape=(2,), b has batch"),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_what_is_wrong_is_said_with_both_values(kind, call, text):
     with pytest.raises(kind) as caught:
         call()
@@ -49,7 +47,7 @@ def test_broadcasting_is_torchs(shapes):
     assert check.broadcast_shape(*shapes) == expected
 
 
-@pytest.mark.parametrize(
+@together(
     ("x", "y", "meets"),
     [
         (slice(0, 4), slice(4, 8), False),

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import trnsci
+from tests.together import together
 from trnsci import cli, config, console
 from trnsci.console import Table, plain, tables
 
@@ -106,7 +107,7 @@ def test_explain_passes_other_arguments_by_name(capsys):
     assert "trnblas::gemm" in out
 
 
-@pytest.mark.parametrize(
+@together(
     ("arguments", "sentence"),
     [
         (

@@ -14,6 +14,7 @@ from torch.nn import functional  # noqa: F401
 
 import trnblas
 import trnsci
+from tests.together import together
 from trnsci.analogs import ANALOGS, FUNCTIONS, RANDOM
 
 F64 = torch.float64
@@ -139,7 +140,7 @@ def same(got, want, *, magnitudes=False):
         assert np.abs(ours - theirs).max(initial=0) <= tolerance * max(1, np.abs(theirs).max(initial=0))
 
 
-@pytest.mark.parametrize("code", TORCH)
+@together("code", TORCH)
 @pytest.mark.filterwarnings("ignore:torch.triangular_solve")
 def test_torch_is_substituted_however_it_is_spelled(code):
     want = eval(code)
@@ -150,7 +151,7 @@ def test_torch_is_substituted_however_it_is_spelled(code):
     assert not seen.left_alone
 
 
-@pytest.mark.parametrize("code", ARRAYS)
+@together("code", ARRAYS)
 def test_numpy_and_scipy_are_substituted(code):
     want = eval(code)
     with trnsci.drop_in() as seen:
@@ -167,7 +168,7 @@ def test_every_analog_is_tried():
     assert {code.partition("(")[0].replace("np.", "numpy.") for code in ARRAYS} == set(FUNCTIONS)
 
 
-@pytest.mark.parametrize(
+@together(
     ("code", "why"),
     [
         ("torch.linalg.cholesky_ex(-spd)", "not positive definite"),
@@ -275,7 +276,7 @@ def test_random_numbers_are_ours_on_request():
     assert list(seen.left_alone) == [("torch.rand", "random numbers stay torch's unless random=True")]
 
 
-@pytest.mark.parametrize(
+@together(
     ("code", "ours"),
     [
         ("torch.fft.ifft(z)", "trnfft.ifftn"),

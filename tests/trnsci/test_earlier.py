@@ -11,6 +11,7 @@ import trnrand
 import trnsolver
 import trnsparse
 import trntensor
+from tests.together import together
 from trnchem import cli
 from trnsci import ArgumentError, DtypeError, earlier
 
@@ -18,7 +19,7 @@ A = torch.tensor([[4.0, 1.0], [1.0, 3.0]])
 B = torch.tensor([[1.0, 2.0], [3.0, 5.0]])
 
 
-@pytest.mark.parametrize(
+@together(
     ("said", "meant"),
     [
         (
@@ -76,7 +77,7 @@ def test_complex_mod_relu_is_mod_relu_and_solutions_unpack():
     assert len(tuple(trnsparse.cg(trnsparse.CSRMatrix.from_dense(A), B[0]))) == 3
 
 
-@pytest.mark.parametrize(
+@together(
     ("call", "error", "text"),
     [
         (lambda: trnrand.sobol(10, 2), AttributeError, r"write trnrand.Sobol\(dimensions\).random\(points\)"),

@@ -1,7 +1,6 @@
 import pickle
 
-import pytest
-
+from tests.together import together
 from trnsci import errors
 from trnsci.errors import (
     ArgumentError,
@@ -70,7 +69,7 @@ EXAMPLES = [
 ]
 
 
-@pytest.mark.parametrize(("error", "builtin", "text"), EXAMPLES, ids=lambda x: type(x).__name__)
+@together(("error", "builtin", "text"), EXAMPLES)
 def test_text_builtin_and_pickle(error, builtin, text):
     assert str(error) == text
     assert isinstance(error, builtin)
@@ -81,7 +80,7 @@ def test_text_builtin_and_pickle(error, builtin, text):
     assert vars(again) == vars(error)
 
 
-@pytest.mark.parametrize(
+@together(
     ("child", "parent"),
     [
         (DtypeError, ArgumentError),

@@ -15,6 +15,7 @@ from torch.distributed.tensor import Replicate
 import trnblas
 import trnsci
 import trnsolver
+from tests.together import together
 from trnsci import distributed
 from trnsci.distributed.agreement import _fingerprint
 from trnsci.distributed.calls import run
@@ -285,7 +286,7 @@ def _asked(rank=2, timeout=8.0, **state):
     return here
 
 
-@pytest.mark.parametrize(
+@together(
     ("before", "after", "failed", "says"),
     [
         # one that has left, because it knows, is not to blame while another has no pulse
@@ -306,7 +307,7 @@ def test_the_dead_are_blamed_before_those_that_left(before, after, failed, says)
 _TOLD = {"rank": 1, "op": "trnblas.gemm", "text": "has died or hangs: its pulse stopped", "started": 0}
 
 
-@pytest.mark.parametrize(
+@together(
     ("error", "rank", "silent", "known", "failed"),
     [
         # killed: the store went between two beats

@@ -9,6 +9,7 @@ import time
 import pytest
 
 import trnsci
+from tests.together import together
 from trnsci import distributed, launch_cli, rendezvous
 from trnsci.cli import main
 
@@ -133,7 +134,7 @@ def test_it_says_what_it_would_run(program, capsys):
         assert line.endswith(f"{sys.executable} '{script}' --fast")
 
 
-@pytest.mark.parametrize(
+@together(
     ("words", "says"),
     [
         (["-n", "0"], "ranks is 0, expected at least 1"),
@@ -146,7 +147,6 @@ def test_it_says_what_it_would_run(program, capsys):
         (["--nnodes", "2", "--address", "127.0.0.1:9999"], "Name the one on the private network"),
         (["--nnodes", "2", "--restarts", "1"], "0 on several machines"),
     ],
-    ids=" ".join,
 )
 def test_mistakes_end_in_a_sentence(program, capsys, words, says):
     assert main(["launch", *words, program("")]) == 1

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.together import together
 from trnsci import loops
 
 ROOT = Path(__file__).parents[2]
@@ -59,7 +60,7 @@ BAD = [
 
 
 @compiled
-@pytest.mark.parametrize(("name", "arguments", "words"), BAD, ids=lambda value: value if isinstance(value, str) else "")
+@together(("name", "arguments", "words"), BAD)
 def test_what_could_reach_foreign_memory_is_refused(name, arguments, words):
     with pytest.raises(ValueError, match=words):
         getattr(loops.compiled, name)(*arguments)
@@ -76,7 +77,7 @@ def test_results_are_written_into_memory_that_may_be_written():
 
 
 @compiled
-@pytest.mark.parametrize(("code", "dtype"), list(enumerate(["float32", "float64", "complex64", "complex128"])))
+@together(("code", "dtype"), list(enumerate(["float32", "float64", "complex64", "complex128"])))
 def test_factors_of_a_full_pattern_are_those_of_dense_matrices(code, dtype):
     rng = np.random.default_rng(1)
     n = 7

@@ -3,7 +3,6 @@
 import re
 from html.parser import HTMLParser
 
-import pytest
 import torch
 
 import trnblas
@@ -13,6 +12,7 @@ import trnsci
 import trnsim
 import trnsparse
 import trntensor
+from tests.together import together
 from trnblas.kernels.gemm import gemm as kernel
 from trnchem.budget import MP2Plan
 from trnsci.fit_report import FitReport
@@ -88,14 +88,14 @@ class Whole(HTMLParser):
         assert self.open.pop() == tag
 
 
-@pytest.mark.parametrize("name", MADE)
+@together("name", MADE)
 def test_a_repr_is_short_and_has_no_address(name):
     text = repr(MADE[name])
     assert len(text) < 200
     assert not re.search(r" at 0x|\n", text)
 
 
-@pytest.mark.parametrize("name", sorted(MADE.keys() - PLAIN))
+@together("name", sorted(MADE.keys() - PLAIN))
 def test_html_is_whole_escaped_and_without_scripts(name):
     html = MADE[name]._repr_html_()
     parser = Whole()

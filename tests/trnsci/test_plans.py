@@ -9,6 +9,7 @@ import torch
 
 import trnblas
 import trnsci
+from tests.together import together
 from trnsci import Cost, Plan, Step
 from trnsci.caches import CACHE, PlanCache, kept
 from trnsci.plans import quantity, seconds
@@ -172,7 +173,7 @@ def test_peak_memory_counts_what_is_alive_together():
     assert len(trnsci.plan(chain, x).steps) == 3
 
 
-@pytest.mark.parametrize(
+@together(
     ("text", "expected"),
     [
         (quantity(0, "B"), "0 B"),

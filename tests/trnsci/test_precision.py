@@ -1,6 +1,7 @@
 import pytest
 import torch
 
+from tests.together import together
 from trnsci import ArgumentError, DtypeError
 from trnsci.precision import arithmetic, resolve, to_bfloat16_values
 from trnsci.testing import gaussian
@@ -10,7 +11,7 @@ F16, BF16, F32, F64, C64, C128 = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@together(
     ("dtype", "policy"), [(F16, "fast"), (BF16, "fast"), (F32, "fp32"), (C64, "fp32"), (F64, "fp64"), (C128, "fp64")]
 )
 def test_defaults_never_lose_precision(dtype, policy):
@@ -18,13 +19,10 @@ def test_defaults_never_lose_precision(dtype, policy):
     assert arithmetic(policy, dtype) == dtype
 
 
-@pytest.mark.parametrize(
-    ("policy", "dtype", "work"),
-    [
+@together(("policy", "dtype", "work"), [
         ("fast", F32, F32), ("fast", F64, F32), ("fast", C128, C64), ("fp32", F64, F32), ("fp32", BF16, F32),
         ("fp64", F32, F64), ("fp64", C64, C128), ("fp64", F16, F64), ("compensated", F32, F32),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_arithmetic(policy, dtype, work):
     assert arithmetic(policy, dtype) == work
 

@@ -9,6 +9,7 @@ import trnsci
 import trnsolver
 import trnsparse
 import trntensor
+from tests.together import together
 from trnblas.kernels import gemm as kernels
 from trnblas.trsm import doubling_masks
 from trnsci import kernel_launcher, programs, specs
@@ -96,7 +97,7 @@ def test_the_limit_is_a_setting(monkeypatch):
     assert programs.Size(1, 5).fits
 
 
-@pytest.mark.parametrize(
+@together(
     ("shapes", "broadcasts", "extent"),
     [
         (((6, 2), (6, 3)), True, 6),

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.together import together
 from tools import rosetta_page
 from trnsci import ArgumentError, distributed, rosetta
 from trnsci.cli import main
@@ -75,7 +76,7 @@ def test_the_well_known_symbols_are_there():
         assert lookup(symbol) is rosetta.symbols()[symbol] is lookup(symbol.swapcase()), symbol
 
 
-@pytest.mark.parametrize("library", LIBRARIES)
+@together("library", LIBRARIES)
 def test_the_lists_have_not_shrunk(library):
     assert rosetta.coverage(library).total >= AT_LEAST[library]
 

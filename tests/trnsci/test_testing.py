@@ -63,7 +63,7 @@ def test_assert_within_tells_the_first_and_the_worst():
     assert text[2] == "  worst at (1, 1): got 9.0, expected 4.0, error 5, bound 0.25, ratio 20"
 
 
-@pytest.mark.parametrize(
+@together(
     ("got", "expected", "bound", "text"),
     [
         ([1.0], [1.0, 2.0], 1.0, "shape is (1,), expected (2,)"),
@@ -80,7 +80,7 @@ def test_assert_within_can_fail(got, expected, bound, text):
         assert_within(torch.tensor(got), torch.tensor(expected), bound)
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64], ids=str)
+@together("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 def test_unit_roundoff_is_half_of_eps(dtype):
     assert unit_roundoff(dtype) == torch.finfo(dtype).eps / 2
 
