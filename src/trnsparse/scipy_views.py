@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import functools
 import warnings
-from typing import Any, NamedTuple
+from collections.abc import Callable, Hashable
+from typing import Any, Generic, NamedTuple, TypeVar
 from weakref import ref
 
 import numpy as np
@@ -19,8 +20,27 @@ from torch import Tensor
 from trnsci.arrays import to_numpy
 from trnsci.errors import ArgumentError
 
+T = TypeVar("T")
+
 # SciPy computes with these in their own precision.
 DTYPES = (torch.float32, torch.float64, torch.complex64, torch.complex128, torch.int32, torch.int64)
+
+
+class Beside(Generic[T]):
+    """What was computed from the pointers and indices of a matrix, as long as these live and torch does not write."""
+
+    def __init__(self) -> None:
+        self._kept: dict[Any, tuple[Any, ...]] = {}
+
+    def get(self, indptr: Tensor, indices: Tensor, more: Hashable, compute: Callable[[], T]) -> T:
+        """Return what ``compute`` gives for these tensors, and whatever ``more`` it depends on; computed once."""
+        key, state = (id(indices), more), (indptr._version, indices._version)
+        known = self._kept.get(key)
+        if known is None or known[0] != state or known[1]() is not indices or known[2]() is not indptr:
+            source = ref(indices, lambda _: self._kept.pop(key, None))
+            known = self._kept[key] = (state, source, ref(indptr), compute())
+        result: T = known[3]
+        return result
 
 
 class View(NamedTuple):
@@ -41,9 +61,6 @@ class _Pattern:
     """Checked copies of the pointers and indices of one matrix, in 32 bits where they fit, and the last view of it."""
 
     def __init__(self, indptr: Tensor, indices: Tensor, columns: int) -> None:
-        key = id(indices)
-        self.source = (ref(indices, lambda _: _PATTERNS.pop(key, None)), ref(indptr))
-        self.state = (indptr._version, indices._version, columns)
         self.view: View | None = None
         small = max(columns, indices.shape[0]) < 1 << 31
         low, high = (int(x) for x in torch.aminmax(indices)) if indices.shape[0] else (0, columns - 1)
@@ -58,22 +75,13 @@ class _Pattern:
                 hint="The index tensors of a matrix must not be written to",
             )
 
-    def of(self, indptr: Tensor, indices: Tensor, columns: int) -> bool:
-        """Return whether these are still the tensors it was copied from; torch increments versions when it writes."""
-        mine, pointers = self.source
-        same = mine() is indices and pointers() is indptr
-        return same and self.state == (indptr._version, indices._version, columns)
 
-
-# By the id of the index tensor, as long as that lives. The values last used are kept alive with it.
-_PATTERNS: dict[int, _Pattern] = {}
+# The values last used are kept alive with the pattern.
+_PATTERNS: Beside[_Pattern] = Beside()
 
 
 def _pattern(indptr: Tensor, indices: Tensor, columns: int) -> _Pattern:
-    known = _PATTERNS.get(id(indices))
-    if known is None or not known.of(indptr, indices, columns):
-        known = _PATTERNS[id(indices)] = _Pattern(indptr, indices, columns)
-    return known
+    return _PATTERNS.get(indptr, indices, columns, lambda: _Pattern(indptr, indices, columns))
 
 
 def view(indptr: Tensor, indices: Tensor, values: Tensor, columns: int) -> View:

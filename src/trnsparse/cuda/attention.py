@@ -11,7 +11,6 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
-from weakref import ref
 
 import torch
 from torch import Tensor
@@ -20,6 +19,7 @@ from torch.nn.attention.flex_attention import AuxRequest, BlockMask, flex_attent
 from torch.nn.functional import scaled_dot_product_attention
 
 from trnsci import cuda
+from trnsparse.scipy_views import Beside
 
 if TYPE_CHECKING:
     from trnsparse.attention import Attention
@@ -80,9 +80,7 @@ def _key(call: Attention) -> tuple[Any, ...]:
 class _Mask:
     """The block mask of a pattern, and what was compiled for it."""
 
-    def __init__(self, call: Attention, state: tuple[Any, ...]) -> None:
-        key, self.state = id(call.indices), state
-        self.indices = ref(call.indices, lambda _: _MASKS.pop(key, None))
+    def __init__(self, call: Attention) -> None:
         lengths = call.q.shape[2], call.k.shape[2]
         self.blocks = block_mask(call.indptr, call.indices, call.slots, call.insides, call.rule, lengths)
         self._kept: dict[Any, Callable[..., Sequence[Tensor]]] = {}
@@ -112,17 +110,13 @@ class _Mask:
         return attend
 
 
-# By the id of the index tensor, as long as that lives.
-_MASKS: dict[int, _Mask] = {}
+_MASKS: Beside[_Mask] = Beside()
 
 
 def _mask(call: Attention) -> _Mask:
     """Return the mask of a call, built once."""
-    indices, state = call.indices, (call.rule, call.q.shape[2], call.k.shape[2], call.indices._version)
-    known = _MASKS.get(id(indices))
-    if known is None or known.indices() is not indices or known.state != state:
-        known = _MASKS[id(indices)] = _Mask(call, state)
-    return known
+    state = call.rule, call.q.shape[2], call.k.shape[2]
+    return _MASKS.get(call.indptr, call.indices, state, lambda: _Mask(call))
 
 
 def block_mask(

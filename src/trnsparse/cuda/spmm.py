@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from trnsparse.indices import transposition
+from trnsparse.scipy_views import Beside
 
 with warnings.catch_warnings():
     # torch says once that its CSR tensors are in beta
@@ -24,9 +25,6 @@ class _Pattern:
     """Pointers and indices of one matrix in 32 bits, or of its transpose, with the order of the values in it."""
 
     def __init__(self, indptr: Tensor, indices: Tensor, columns: int, trans: bool) -> None:
-        key = id(indices), trans
-        self.source = (ref(indices, lambda _: _PATTERNS.pop(key, None)), ref(indptr))
-        self.state = (indptr._version, indices._version, columns)
         self.order: Tensor | None = None
         if trans:
             indptr, indices, self.order = transposition(indptr, indices, columns)
@@ -51,21 +49,12 @@ class _Pattern:
             self._zeros[dtype] = self.matrix(self.parts[1].new_zeros(self.parts[1].shape, dtype=dtype), shape)
         return self._zeros[dtype]
 
-    def of(self, indptr: Tensor, indices: Tensor, columns: int) -> bool:
-        """Return whether these are still the tensors it was built from."""
-        mine, pointers = self.source
-        same = mine() is indices and pointers() is indptr
-        return same and self.state == (indptr._version, indices._version, columns)
 
-
-_PATTERNS: dict[tuple[int, bool], _Pattern] = {}
+_PATTERNS: Beside[_Pattern] = Beside()
 
 
 def _pattern(indptr: Tensor, indices: Tensor, columns: int, trans: bool = False) -> _Pattern:
-    known = _PATTERNS.get((id(indices), trans))
-    if known is None or not known.of(indptr, indices, columns):
-        known = _PATTERNS[id(indices), trans] = _Pattern(indptr, indices, columns, trans)
-    return known
+    return _PATTERNS.get(indptr, indices, (columns, trans), lambda: _Pattern(indptr, indices, columns, trans))
 
 
 def product(indptr: Tensor, indices: Tensor, values: Tensor, b: Tensor, columns: int, trans: bool) -> Tensor:
