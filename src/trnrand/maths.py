@@ -9,7 +9,7 @@ place for `log` and `exp`, and below ``2**-52`` absolutely for `sincos2pi`. Grad
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -61,57 +61,46 @@ def _polynomial(x: Tensor, coefficients: Sequence[float]) -> Tensor:
     return value
 
 
-class _Sqrt(torch.autograd.Function):
-    @staticmethod
-    def forward(x: Tensor) -> Tensor:
-        # torch's square root on the CPU may be a vector library's, which is not correctly rounded; NumPy's is
-        return torch.from_numpy(np.sqrt(x.detach().numpy())) if x.device.type == "cpu" else torch.sqrt(x)
+class _Exactly(torch.autograd.Function):
+    """A function of `_VALUES`, with the gradient of the function that it stands for."""
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Tensor) -> None:
-        ctx.save_for_backward(output)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> Tensor:
-        return grads[0] * 0.5 / ctx.saved_tensors[0]
-
-
-class _Log(torch.autograd.Function):
-    @staticmethod
-    def forward(x: Tensor) -> Tensor:
-        return host_loops.mapped(host_loops.LOG, x) if host_loops.mapping(x) else pure_log(x)
+    def forward(x: Tensor, name: str) -> Tensor:
+        return _VALUES[name](x)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Tensor) -> None:
-        ctx.save_for_backward(inputs[0])
+        ctx.name = inputs[1]
+        ctx.save_for_backward(inputs[0] if ctx.name == "log" else output)
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> Tensor:
-        return grads[0] / ctx.saved_tensors[0]
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        (grad,), (kept,) = grads, ctx.saved_tensors
+        if ctx.name == "exp":
+            return grad * kept, None
+        return grad / kept if ctx.name == "log" else grad * 0.5 / kept, None
 
 
-class _Exp(torch.autograd.Function):
-    @staticmethod
-    def forward(x: Tensor) -> Tensor:
-        return host_loops.mapped(host_loops.EXP, x) if host_loops.mapping(x) else pure_exp(x)
+def _root(x: Tensor) -> Tensor:
+    # torch's square root on the CPU may be a vector library's, which is not correctly rounded; NumPy's is
+    return torch.from_numpy(np.sqrt(x.detach().numpy())) if x.device.type == "cpu" else torch.sqrt(x)
 
-    @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Tensor) -> None:
-        ctx.save_for_backward(output)
 
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> Tensor:
-        return grads[0] * ctx.saved_tensors[0]
+_VALUES: dict[str, Callable[[Tensor], Tensor]] = {
+    "sqrt": _root,
+    "log": lambda x: host_loops.mapped(host_loops.LOG, x) if host_loops.mapping(x) else pure_log(x),
+    "exp": lambda x: host_loops.mapped(host_loops.EXP, x) if host_loops.mapping(x) else pure_exp(x),
+}
 
 
 def sqrt(x: Tensor) -> Tensor:
     """Return the square root, correctly rounded."""
-    return _Sqrt.apply(x)  # type: ignore[no-untyped-call]
+    return _Exactly.apply(x, "sqrt")  # type: ignore[no-untyped-call]
 
 
 def log(x: Tensor) -> Tensor:
     """Return natural logarithm of positive normal float64."""
-    return _Log.apply(x)  # type: ignore[no-untyped-call]
+    return _Exactly.apply(x, "log")  # type: ignore[no-untyped-call]
 
 
 def log_positive(x: Tensor) -> Tensor:
@@ -122,7 +111,7 @@ def log_positive(x: Tensor) -> Tensor:
 
 def exp(x: Tensor) -> Tensor:
     """Return exponential of float64, subnormal and infinite results included."""
-    return _Exp.apply(x)  # type: ignore[no-untyped-call]
+    return _Exactly.apply(x, "exp")  # type: ignore[no-untyped-call]
 
 
 def power(x: Tensor, exponent: Tensor | float) -> Tensor:
