@@ -142,16 +142,16 @@ def device(op: str, value: Any) -> torch.device:
     if named and value in _THERE:
         return _THERE[value]
     try:
-        found = torch.device(value)
-        if found.type not in ("cpu", "meta"):
-            torch.empty(0, device=found)
+        named_device = torch.device(value)
+        if named_device.type not in ("cpu", "meta"):
+            torch.empty(0, device=named_device)
     except (RuntimeError, TypeError, ValueError, OverflowError, AssertionError) as error:
         said = str(error).partition("\n")[0]
         expected = "a device torch knows and this machine has, as 'cpu' or 'cuda:0'"
         raise DtypeError(op, "device", value, expected, hint=f"torch says: {said}") from None
     if named:
-        _THERE[value] = found
-    return found
+        _THERE[value] = named_device
+    return named_device
 
 
 def flag(op: str, **values: Any) -> None:

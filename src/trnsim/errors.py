@@ -85,7 +85,13 @@ class KernelError(TrnError, RuntimeError):
     line: str | None = None
 
     def __init__(
-        self, message: str = "", rule: str = "", got: Any = None, limit: Any = None, hint: str = "", **fields: object
+        self,
+        message: str = "",
+        rule: str = "",
+        got: object = None,
+        limit: object = None,
+        hint: str = "",
+        **fields: object,
     ) -> None:
         super().__init__(message=message, rule=rule, got=got, limit=limit, hint=hint, **fields)
 

@@ -4,7 +4,7 @@ Each exists twice: on complex tensors, and on split planes for devices that have
 the gradient of one is another: the adjoint transform.
 """
 
-from trnfft.ops.fft import C2C, C2R, R2C, half_shape, weighted
+from trnfft.ops.fft import C2C, C2R, R2C, half_shape
 from trnfft.ops.planes import C2CPlanes, C2RPlanes, R2CPlanes, merged
 
-__all__ = ["C2C", "C2R", "R2C", "C2CPlanes", "C2RPlanes", "R2CPlanes", "half_shape", "merged", "weighted"]
+__all__ = ["C2C", "C2R", "R2C", "C2CPlanes", "C2RPlanes", "R2CPlanes", "half_shape", "merged"]

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from trnfft.arguments import Scale
 from trnfft.device import chains
-from trnfft.ops.fft import C2C, C2R, R2C, bound, flops, limits, real_shape, weighted
+from trnfft.device.tables import weighted
+from trnfft.ops.fft import C2C, C2R, R2C, bound, flops, limits, real_shape
 from trnsci import op, run
 from trnsci.precision import Precision
 

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from trnfft.arguments import HALF, Scale
 from trnfft.device import launch
-from trnfft.ops.fft import C2C, C2R, R2C, bound, flops, half_shape, real_shape, weighted
+from trnfft.device.tables import weighted
+from trnfft.ops.fft import C2C, C2R, R2C, bound, flops, half_shape, real_shape
 from trnsci import op, run
 from trnsci.gradient import saves
 from trnsci.precision import Precision
