@@ -11,8 +11,9 @@ from torch.nn import functional
 
 from trnfft.arguments import COMPLEX_OF, Scale, integer, length_of, numeric
 from trnfft.device import launch
+from trnfft.device.tables import weighted
 from trnfft.framing import PAD_MODES, overlap_add, padded, unpadded
-from trnfft.ops import C2C, C2R, R2C, weighted
+from trnfft.ops import C2C, C2R, R2C
 from trnfft.ops.fft import bound, flops
 from trnsci import ArgumentError, DtypeError, array_function, check, op, run
 from trnsci.gradient import saves
