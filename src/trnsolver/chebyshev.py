@@ -54,6 +54,7 @@ def chebyshev(
     """
     _interval("chebyshev", low, high)
     p = problem("chebyshev", a, b, x0=x0, tol=tol, maxiter=maxiter, callback=callback)
+    low, high = low * p.a.scale, high * p.a.scale
     rho: float | None = None
 
     def direction(r: Tensor) -> Tensor:
@@ -87,6 +88,7 @@ def chebyshev_preconditioner(a: Matrix, low: float, high: float, *, degree: int 
     if degree < 1:
         raise ArgumentError("chebyshev_preconditioner", "degree", degree, "1 or more")
     wrapped = operator("chebyshev_preconditioner", a)
+    low, high = low * wrapped.scale, high * wrapped.scale
     weights, _ = _weights(low, high, degree - 1, None)
 
     def apply(r: Tensor) -> Tensor:
@@ -98,7 +100,7 @@ def chebyshev_preconditioner(a: Matrix, low: float, high: float, *, degree: int 
 
     def either(r: Tensor) -> Tensor:
         rows = r.shape[0] if wrapped.shape is None else wrapped.shape[0]
-        return on_columns("chebyshev_preconditioner", rows, apply)(r)
+        return on_columns("chebyshev_preconditioner", rows, apply)(r) * wrapped.scale
 
     return either
 

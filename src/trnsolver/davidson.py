@@ -58,7 +58,9 @@ def davidson(
         if wrapped.matrix is None:
             raise ArgumentError("davidson", "diagonal", None, "the diagonal of a, because a is not a matrix")
         diagonal = wrapped.matrix.diagonal()
-    check.dense("davidson", diagonal=diagonal)
+    else:
+        check.dense("davidson", diagonal=diagonal)
+        diagonal = diagonal * wrapped.scale if wrapped.scale != 1.0 else diagonal
     check.data("davidson", wrapped=True, a=a, diagonal=diagonal, x0=x0)
     check.equal("davidson", "dimensions", diagonal=diagonal.ndim, vector=1)
     n = len(diagonal)
@@ -103,9 +105,9 @@ def davidson(
         images = torch.cat([images, wrapped.apply(grown[:, basis.shape[1] :])], -1)
         basis = grown
     return Pairs(
-        values=sign * values,
+        values=sign * values / wrapped.scale,
         vectors=x,
-        residuals=sizes,
+        residuals=sizes / wrapped.scale,
         converged=bool((sizes <= tol * scale).all()),
         iterations=step,
     )

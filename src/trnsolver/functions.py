@@ -13,6 +13,7 @@ from trnsci.planning import remark
 from trnsolver.arguments import matrices, readable, roundoff, settled, square
 from trnsolver.solve import inv
 from trnsolver.svd import svd
+from trnsolver.tiles import near_one
 
 _USUAL = 8
 
@@ -43,7 +44,8 @@ def sign(a: Tensor) -> Tensor:
     n = a.shape[-1]
     if a.numel() == 0:
         return a.clone()
-    x, change = a, float("inf")
+    # the sign of a multiple is the same, and norms of this one stay in range
+    x, change = a * near_one(a.detach(), (-2, -1), beyond=2.0**40), float("inf")
     if a.is_meta:
         remark(f"counted with {_USUAL} iterations: there are as many as it takes, at most 60")
     for step in range(_USUAL if a.is_meta else 60):

@@ -13,7 +13,7 @@ from trnblas import gemm
 from trnsci import ArgumentError, NotConverged, array_function, check
 from trnsci.arrays import Answer
 from trnsolver.eig import eig
-from trnsolver.operators import Apply, Callback, Matrix, called, norms, operator, preconditioned, tolerance
+from trnsolver.operators import Apply, Callback, Matrix, Operator, called, norms, operator, preconditioned, tolerance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,9 +161,9 @@ def _restarted(
     true = norms(apply(x) - x * values[:k].to(work))
     eps = torch.finfo(true.dtype).eps
     return Pairs(
-        values=values[:k],
+        values=values[:k] / wrapped.scale,
         vectors=x,
-        residuals=true,
+        residuals=true / wrapped.scale,
         converged=bool((true <= (tol + 10 * eps * rows**0.5) * scale).all()),
         iterations=count,
     )
@@ -249,8 +249,10 @@ def lobpcg(
     called("lobpcg", "callback", callback)
     improve = preconditioned("lobpcg", preconditioner)
     n, k = x.shape
-    left = _square_map("a", a, n)
-    right = (lambda y: y) if b is None else _square_map("b", b, n)
+    multiplied = _square_map("a", a, n)
+    left = multiplied.apply
+    other = None if b is None else _square_map("b", b, n)
+    right = (lambda y: y) if other is None else other.apply
     if 3 * k > n:
         raise ArgumentError("lobpcg", "shape of x", tuple(x.shape), f"at most {n // 3} columns")
     sign = -1.0 if largest else 1.0
@@ -291,17 +293,18 @@ def lobpcg(
         directions = directions[:, size > 0] / size[size > 0]
         x = following
     order = (sign * values).argsort()
-    return Pairs(
-        values=values[order], vectors=x[:, order], residuals=residuals[order], converged=converged, iterations=step
-    )
+    scale = 1.0 if other is None else other.scale
+    values, residuals = values[order] * (scale / multiplied.scale), residuals[order] * (scale**0.5 / multiplied.scale)
+    vectors = x[:, order] * scale**0.5
+    return Pairs(values=values, vectors=vectors, residuals=residuals, converged=converged, iterations=step)
 
 
-def _square_map(name: str, a: Any, n: int) -> Apply:
-    """Return what multiplies columns of ``n`` rows by ``a``."""
+def _square_map(name: str, a: Any, n: int) -> Operator:
+    """Return what multiplies columns of ``n`` rows by ``a``, or by a multiple of it."""
     wrapped = operator("lobpcg", a)
     if wrapped.shape not in (None, (n, n)):
         raise ArgumentError("lobpcg", f"shape of {name}", wrapped.shape, f"({n}, {n}), as x has rows")
-    return wrapped.apply
+    return wrapped
 
 
 def _b_orthonormal(x: Tensor, right: Apply) -> Tensor:

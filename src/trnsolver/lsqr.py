@@ -78,7 +78,8 @@ def _bidiagonal(
     if adjoint is None:
         raise ArgumentError(op, "a", type(a), "an operator with an adjoint (mH)")
     rows = adjoint(torch.zeros_like(p.b)).shape[0] if p.a.shape is None else p.a.shape[1]
-    first = None if x0 is None else start(op, x0, p.b, rows, p.vector)
+    first = None if x0 is None else p.scaled(start(op, x0, p.b, rows, p.vector))
+    damp = damp * p.a.scale
     u, beta = unit(p.b if first is None else p.b - p.a.apply(first))
     # with zeros for b, beside the residual of the start
     p.sizes = torch.where(norms(p.b) > 0, p.sizes, torch.where(beta > 0, beta, 1.0))

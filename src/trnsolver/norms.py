@@ -9,6 +9,7 @@ from trnsci import array_function, check
 from trnsolver.arguments import matrices, square, written
 from trnsolver.lu import LU, lu_factor, lu_solve
 from trnsolver.svd import svdvals
+from trnsolver.tiles import near_one
 
 
 @array_function
@@ -37,9 +38,11 @@ def cond(a: Tensor, p: int | float | str | None = None, *, out: Tensor | None = 
     check.option("cond", "p", p, (1, -1, float("inf"), float("-inf"), "fro", "nuc"))
     if a.shape[-1] == 0:
         return written("cond", out, torch.zeros_like(a.real).sum((-2, -1)), a=a)
+    # a multiple has the same, and its inverse and norms stay in range
+    near = a * near_one(a.detach(), (-2, -1), beyond=2.0**40)
     # torch's own cannot be differentiated: it writes into the inverse it has saved
-    inverse, info = torch.linalg.inv_ex(a)
-    sizes = [torch.linalg.matrix_norm(x, p) for x in (a, torch.where((info != 0)[..., None, None], 1.0, inverse))]
+    inverse, info = torch.linalg.inv_ex(near)
+    sizes = [torch.linalg.matrix_norm(x, p) for x in (near, torch.where((info != 0)[..., None, None], 1.0, inverse))]
     return written("cond", out, torch.where(info != 0, float("inf"), sizes[0] * sizes[1]), a=a)
 
 
@@ -56,6 +59,7 @@ def cond_estimate(a: Tensor) -> Tensor:
     square("cond_estimate", a=a)
     check.data("cond_estimate", wrapped=True, a=a)
     check.equal("cond_estimate", "dimensions", a=a.ndim, matrix=2)
+    a = a * near_one(a, (-2, -1), beyond=2.0**40)
     factors = lu_factor(a)
     if bool((factors.factors.diagonal() == 0).any()):
         return torch.tensor(float("inf"), dtype=torch.float64, device=a.device)

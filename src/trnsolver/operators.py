@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -14,7 +14,8 @@ from torch import Tensor
 from trnblas import gemm
 from trnsci import ArgumentError, DtypeError, NotConverged, UnsupportedError, check
 from trnsci.arrays import Answer, from_numpy, to_numpy
-from trnsolver.arguments import DTYPES, finite
+from trnsolver.arguments import DTYPES, finite, readable
+from trnsolver.tiles import near_one
 
 Apply = Callable[[Tensor], Tensor]
 Callback = Callable[[int, float], None]
@@ -76,6 +77,8 @@ class Operator:
     adjoint: Apply | None
     shape: tuple[int, int] | None
     matrix: Tensor | None = None
+    # what the matrix was multiplied by, so that squares of its products stay in range
+    scale: float = 1.0
 
 
 def operator(op: str, a: Any, *, adjoint: bool = False) -> Operator:
@@ -92,9 +95,19 @@ def operator(op: str, a: Any, *, adjoint: bool = False) -> Operator:
         if a.ndim != 2:
             raise ArgumentError(op, "shape of a", tuple(a.shape), "a matrix: 2 dimensions")
         _kind(op, "dtype of a", a.dtype)
+        if a.layout == torch.strided:
+            finite(op, a=a)
+    scale = _toward_one(a)
+    if scale != 1.0:
+        a = a * scale
+    wrapped = _wrapped(op, a, adjoint)
+    return wrapped if scale == 1.0 else replace(wrapped, scale=scale)
+
+
+def _wrapped(op: str, a: Any, adjoint: bool) -> Operator:
+    if isinstance(a, Tensor):
         if a.layout != torch.strided:
             return Operator(lambda x: a @ x, lambda x: a.mH @ x, (a.shape[0], a.shape[1]))
-        finite(op, a=a)
         return Operator(lambda x: gemm(1.0, a, x), lambda x: gemm(1.0, a, x, trans_a="c"), (a.shape[0], a.shape[1]), a)
     if hasattr(a, "matvec") and hasattr(a, "shape"):
         return Operator(_foreign(a.matmat), _foreign(a.rmatmat) if hasattr(a, "rmatmat") else None, tuple(a.shape))
@@ -108,6 +121,26 @@ def operator(op: str, a: Any, *, adjoint: bool = False) -> Operator:
             raise ArgumentError(op, "a", "one function", "a pair: the map and its adjoint", hint="Pass (f, g)")
         return Operator(shaped(op, "a", a), None, None)
     raise DtypeError(op, "a", type(a), "a matrix, a LinearOperator, an object with @, or a function")
+
+
+def _toward_one(a: Any) -> float:
+    """A power of two that brings a matrix near 1 where squares of its entries leave their range, else 1."""
+    entries = getattr(a, "data" if type(a).__module__.startswith("scipy") else "values", None)
+    if isinstance(a, Tensor):
+        entries = a if a.layout == torch.strided else a.values() if a.layout != torch.sparse_coo else a._values()
+    entries = from_numpy(entries) if isinstance(entries, np.ndarray) and entries.dtype.kind in "fc" else entries
+    if not isinstance(entries, Tensor) or not entries.numel() or not readable(entries):
+        return 1.0
+    entries, beyond = entries.detach(), _beyond(entries.dtype)
+    # one row, or entry, tells whether all have to be looked at
+    if 1 / beyond < float(torch.linalg.vector_norm(entries[0], math.inf)) < beyond:
+        return 1.0
+    return float(near_one(entries, tuple(range(entries.ndim)), beyond=beyond))
+
+
+def _beyond(dtype: torch.dtype) -> float:
+    """Numbers as far from 1 as this have squares far from the ends of the range."""
+    return 2.0**40 if dtype in (torch.float32, torch.complex64) else 2.0**400
 
 
 def shaped(op: str, argument: str, fn: Apply, *, square: bool = True) -> Apply:
@@ -187,6 +220,12 @@ class Problem:
     residuals: list[float]
     # the last residual that was computed afresh
     computed: float = math.inf
+    # what brings columns of the solution back to the size of those that were asked for
+    factor: Tensor | None = None
+
+    def scaled(self, x: Tensor) -> Tensor:
+        """A start, as large as the solution of the system that is solved."""
+        return x if self.factor is None else x / self.factor
 
     def record(self, norms: Tensor) -> bool:
         """Note the residual norms of the columns; say whether all are small enough."""
@@ -254,6 +293,7 @@ class Problem:
 
     def result(self, x: Tensor, converged: bool) -> Result:
         """Wrap up; a solution that is not finite was never found."""
+        x = x if self.factor is None else x * self.factor
         if not bool(torch.isfinite(x).all()) or not math.isfinite(self.residuals[-1]):
             raise NotConverged(
                 op=self.op,
@@ -311,13 +351,27 @@ def problem(
         x = columns.new_zeros((rows, columns.shape[1]))
     else:
         x = start(op, x0, columns, rows, vector)
+    columns, factor = _near_one(columns, wrapped.scale)
+    x = x if factor is None else x / factor
     sizes = torch.linalg.vector_norm(columns, dim=0)
     if not adjoint:
         # the solution for a column of zeros is known, and no residual is small beside one
         x = torch.where(sizes > 0, x, 0.0)
     sizes = torch.where(sizes > 0, sizes, 1.0)
     most = maxiter if maxiter is not None else 10 * max(1, rows)
-    return Problem(op, wrapped, columns, x, vector, sizes, tol, most, callback, [])
+    return Problem(op, wrapped, columns, x, vector, sizes, tol, most, callback, [], factor=factor)
+
+
+def _near_one(b: Tensor, scale: float) -> tuple[Tensor, Tensor | None]:
+    """Right-hand sides whose squares stay in range, and what their solutions are to be multiplied by, if anything."""
+    if not readable(b) or not b.numel():
+        return b, None
+    size = torch.linalg.vector_norm(b.detach(), math.inf, dim=0)
+    beyond = _beyond(b.dtype)
+    if scale == 1.0 and float((size + 1 / size).max()) < beyond:
+        return b, None
+    power = near_one(b.detach(), 0, beyond=beyond)
+    return b * power, (scale / power.double()).to(size.dtype)
 
 
 def tolerance(op: str, tol: Any) -> None:

@@ -155,8 +155,8 @@ def power_iteration(
     x = _vector("power_iteration", "x0", x0, a)
     if n and not bool(x.any()):
         raise ArgumentError("power_iteration", "x0", "zeros", "a vector with a direction")
-    x = x / _scale(x)
-    x = x / torch.linalg.vector_norm(x)
+    x, scale = x / _scale(x), _scale(matrix.values)
+    x, matrix = x / torch.linalg.vector_norm(x), matrix.with_values(matrix.values / scale)
     image = _times(matrix, x)
     if not bool(image.any()):
         # x is an eigenvector of 0, and of a matrix that is 0 there is no other.
@@ -171,8 +171,8 @@ def power_iteration(
         if not residual < float("inf") or not bool(x.any()):
             break
         if residual <= tol * abs(float(value)):
-            return Eigenpair(value, x, done, residual)
-    raise NotConverged(op="power_iteration", iterations=done, residual=residual)
+            return Eigenpair(value * scale, x, done, residual * scale)
+    raise NotConverged(op="power_iteration", iterations=done, residual=residual * scale)
 
 
 def _options(op: str, tol: Any, most: Any) -> None:

@@ -210,8 +210,11 @@ def norm(a: SparseMatrixLike, ord: float | str = "fro") -> Tensor:  # noqa: A002
     # whole numbers have whole absolute values, and a norm that is none
     coo = a.to_coo() if a.dtype.is_floating_point or a.dtype.is_complex else a.to_coo().to(torch.float64)
     empty = coo.values.abs().sum() * 0
-    if ord == "fro":
-        return torch.linalg.vector_norm(coo.values)
+    if ord == "fro" and coo.nnz:
+        largest = coo.values.detach().abs().max()
+        # squares of this share of the entries stay in range
+        share = torch.where((largest > 0) & largest.isfinite(), largest, 1.0)
+        return torch.linalg.vector_norm(coo.values / share) * share
     if coo.nnz == 0:
         return empty
     if ord == "max":

@@ -161,3 +161,32 @@ def test_steps_that_depend_on_data_say_so_where_there_is_none(name):
     ):
         with pytest.raises(UnsupportedError, match="depend on the data of"):
             call()
+
+
+SYSTEMS = ("cg", "block_cg", "minres", "gmres", "bicgstab", "lsqr", "lsmr")
+PAIRS = ("lanczos", "arnoldi", "davidson", "lobpcg")
+
+
+@pytest.mark.parametrize("name", [*SYSTEMS, "chebyshev", *PAIRS])
+def test_data_whose_squares_leave_the_range(name):
+    n = 12
+    x = gaussian((n, n), 3, torch.float64)
+    whole, right = x @ x.mT + torch.eye(n), gaussian((n, 3), 4, torch.float64)
+    spectrum = torch.linalg.eigvalsh(whole)
+    for of_a, of_b in ((-25, -25), (25, 25), (-25, 0), (0, -25), (0, 25), (12, -12)):
+        # columns of very different sizes, too
+        sizes = 10.0**of_b * torch.tensor([1.0, 1e-8, 0.0])
+        a, b, start = (whole * 10.0**of_a).float(), (right * sizes).float(), torch.eye(n)[:, :2] + 0.1
+        options = {"low": float(spectrum[0]) * 10.0**of_a, "high": 1.01 * float(spectrum[-1]) * 10.0**of_a}
+        if name in PAIRS:
+            found = getattr(ts, name)(a, start if name == "lobpcg" else 2, tol=1e-5)
+            wanted = spectrum[-2:] if name in ("lanczos", "arnoldi") else spectrum[:2]
+            values = found.values.real.double().sort().values * 10.0**-of_a
+            assert found.converged
+            assert (values - wanted).abs().max() <= 1e-4 * spectrum[-1]
+            continue
+        found = getattr(ts, name)(a, b, tol=1e-5, maxiter=2000, **(options if name == "chebyshev" else {}))
+        exact = torch.linalg.solve(a.double() * 10.0**-of_a, b.double() * 10.0**-of_b)
+        error = (found.x.double() * 10.0 ** (of_a - of_b) - exact).norm(dim=0)
+        assert found.converged
+        assert (error <= 1e-5 * spectrum[-1] / spectrum[0] * exact.norm(dim=0)).all(), (of_a, of_b)

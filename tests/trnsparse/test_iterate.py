@@ -186,3 +186,15 @@ def test_blocks_of_any_shape_iterate(block):
     for solve in (ts.cg, lambda a, b: ts.richardson(a, b, omega=0.6)):
         assert float((dense @ solve(a, b).x - b).norm()) <= 2e-5 * float(b.norm())
     assert abs(float(ts.power_iteration(a).value) - float(torch.linalg.eigvalsh(dense)[-1])) <= 1e-3
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e30])
+def test_norms_and_powers_of_data_whose_squares_leave_the_range(scale):
+    dense = gaussian((9, 9), 1)
+    dense = dense + dense.mT
+    a = ts.CSRMatrix.from_dense(dense * scale)
+    exact = torch.linalg.matrix_norm(dense.double())
+    assert abs(float(ts.norm(a)) / scale - exact) <= 1e-6 * exact
+    value = float(ts.power_iteration(a, tol=1e-5, max_iterations=4000).value) / scale
+    largest = torch.linalg.eigvalsh(dense.double()).abs().max()
+    assert abs(abs(value) - largest) <= 1e-4 * largest
