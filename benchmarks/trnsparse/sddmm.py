@@ -32,6 +32,12 @@ BENCH = Bench(
             prepare=lambda pattern, a, b: (pattern.to_coo(), a, b),
             run=lambda pattern, a, b: (a @ b)[pattern.row, pattern.col],
         ),
+        Peer(
+            name="torch.sparse.sampled_addmm",
+            prepare=lambda pattern, a, b: (pattern.to_torch(), a, b),
+            run=lambda pattern, a, b: torch.sparse.sampled_addmm(pattern, a, b, beta=0.0).values(),
+            devices=("cpu",),
+        ),
     ),
     kernels=(
         Kernel(

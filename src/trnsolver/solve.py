@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -15,7 +14,7 @@ from trnsci import ArgumentError, NumericalError, array_function, check, run
 from trnsci.accuracy import state_error
 from trnsolver.arguments import mirrored, nonsingular, readable, right_hand_side, settled, square, written
 from trnsolver.contract import solve_to
-from trnsolver.lu import LuFactor, LuInverse, LuSolve
+from trnsolver.lu import LuFactor, LuSolve, unit_columns
 from trnsolver.qr import factored
 from trnsolver.solve_triangular import triangular
 from trnsolver.spd import solve_spd
@@ -73,28 +72,25 @@ def solve(
         return written("solve", out, solve_spd(a, b), a=a, b=b)
     square("solve", look=False, a=a)
     vector = right_hand_side("solve", a, b, look=False)
-    factors, pivots, transposed = _factored(a)
-    right = b.unsqueeze(-1) if vector else b
-    x = _checked("solve", a, right, factors, lambda: run(LuSolve(factors, pivots, right, transposed)))
+    x = _solved("solve", a, b.unsqueeze(-1) if vector else b)
     settled("solve", x, a=a, b=b)
     return written("solve", out, x.squeeze(-1) if vector else x, a=a, b=b)
 
 
-def _checked(op: str, a: Tensor, b: Tensor | None, factors: Tensor, by_lu: Callable[[], Tensor]) -> Tensor:
-    """The solution by LU, or by QR for the matrices of a batch whose factors grew; the others stay as they are.
-
-    Without ``b`` that is the inverse.
-    """
+def _solved(op: str, a: Tensor, b: Tensor) -> Tensor:
+    """The solution by LU, or by QR for the matrices of a batch whose factors grew; the others stay as they are."""
+    factors, pivots, transposed = _factored(a)
+    by_lu = LuSolve(factors, pivots, b, transposed)
     if _sound(factors):
-        return by_lu()
+        return run(by_lu)
     grown, diagonal = _grown(factors, a), factors.diagonal(dim1=-2, dim2=-1)
     if grown is None:
         nonsingular(op, diagonal, a=a)
-        return by_lu()
+        return run(by_lu)
     q, r = factored(a)
     nonsingular(op, torch.where(grown[..., None], r.diagonal(dim1=-2, dim2=-1), diagonal), a=a)
-    x = triangular(r, q.mH if b is None else gemm(1.0, q, b, trans_a="c"), lower=False)
-    return torch.where(grown[..., None, None], x, by_lu())
+    x = triangular(r, gemm(1.0, q, b, trans_a="c"), lower=False)
+    return torch.where(grown[..., None, None], x, run(by_lu))
 
 
 def _sound(factors: Tensor) -> bool:
@@ -102,7 +98,8 @@ def _sound(factors: Tensor) -> bool:
     if factors.ndim > 2 or factors.is_complex() or factors.numel() == 0 or not readable(factors):
         return False
     factors = factors.detach()
-    low, high = torch.aminmax(factors)
+    # by columns, as LAPACK leaves them
+    low, high = torch.aminmax(factors.mT)
     n = len(factors)
     room = n * abs(factors[0, 0].item())
     return -room <= low.item() and high.item() <= room < math.inf and int(factors.diagonal().count_nonzero()) == n
@@ -149,13 +146,7 @@ def inv(a: Tensor, *, out: Tensor | None = None) -> Tensor:
                 [0.0000, 0.2500]])
     """
     square("inv", look=False, a=a)
-    factors, pivots, transposed = _factored(a)
-
-    def by_lu() -> Tensor:
-        x = run(LuInverse(factors, pivots))
-        return x.mT if transposed else x
-
-    x = _checked("inv", a, None, factors, by_lu)
+    x = _solved("inv", a, unit_columns(a))
     settled("inv", x, a=a)
     return written("inv", out, x, a=a)
 

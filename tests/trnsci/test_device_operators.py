@@ -11,7 +11,7 @@ from trnsci import BackendUnavailable, neuron
 
 # programs of a device's user, outside any block, and the kernels of ours that run for them
 OPERATORS = {
-    "torch.linalg.inv(a)": "trnsolver::lu_inverse",
+    "torch.linalg.inv(a)": "trnsolver::lu_solve",
     "torch.linalg.solve(a, b)": "trnsolver::lu_solve",
     "torch.linalg.det(a)": "trnsolver::lu",
     "torch.linalg.slogdet(a)[1]": "trnsolver::lu",

@@ -121,7 +121,6 @@ CALLS = {
     "trnsolver::eigvalsh": {"a": _e(256, 256)},
     "trnsolver::lu": {"a": _e(128, 128)},
     "trnsolver::lu_solve": {"factors": SQUARE, "pivots": _e(1024, dtype=torch.int32), "b": _e(1024, 2048)},
-    "trnsolver::lu_inverse": {"factors": SQUARE, "pivots": _e(1024, dtype=torch.int32)},
     "trnsolver::qr": {"a": _e(384, 384), "mode": "reduced"},
     "trnsolver::qr_pivoted": {"a": _e(384, 384), "mode": "reduced"},
     "trnsolver::svd": {"a": _e(128, 128), "full": False, "method": "auto"},

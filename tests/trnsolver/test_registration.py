@@ -28,7 +28,6 @@ def _calls(dtype, grad):
     return {
         "lu": [(given(a),), (given(tall),)],
         "lu_solve": [(given(factors), pivots, given(b), False), (given(factors), pivots, given(b), True)],
-        "lu_inverse": [(given(factors), pivots)],
         "qr": [(given(x), "reduced") for x in (a, tall, tall.mT.contiguous())],
         "qr_pivoted": [(given(tall), "reduced")],
         "cholesky": [(given(spd),)],
