@@ -14,7 +14,7 @@ import trnsci
 from trnsci import console
 from trnsci.errors import TrnError
 from trnsci.rosetta import LIBRARIES
-from trnsim.cli import output_file, program
+from trnsim.cli import from_checkout, output_file, program
 from trnsim.interrupts import leaving
 
 # Commands that import torch; the others answer at once.
@@ -30,7 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             with leaving(f"trnsci {command}"):
                 importlib.import_module("torch")
         if command in _CHECKOUT:
-            return _from_checkout(command, given[1:])
+            return from_checkout("trnsci", command, _CHECKOUT[command], given[1:])
         args = _parser(given).parse_args(given)
         command = args.command
         status: int = args.run(args)
@@ -177,26 +177,6 @@ def _rosetta(args: argparse.Namespace) -> int:
 
 
 _CHECKOUT = {"bench": "benchmarks.run", "validate": "benchmarks.validation.__main__"}
-
-
-def _from_checkout(command: str, arguments: Sequence[str]) -> int:
-    """Run a module of the benchmarks, whose registry of kernels and sizes is no part of the installed package."""
-    root = Path(__file__).resolve().parents[2]
-    if not (root / "benchmarks" / "run.py").is_file():
-        print(
-            f"trnsci {command}: the benchmarks are part of the source tree, not of the installed package. In a clone, "
-            f"run make {command}, or pip install -e . and try again.",
-            file=sys.stderr,
-        )
-        return 1
-    # in this process: an interrupt reaches it once, and files are named from where the user is
-    sys.path.insert(0, str(root))
-    try:
-        status: int = importlib.import_module(_CHECKOUT[command]).main(list(arguments))
-    except SystemExit as ended:
-        # a mistake in its options
-        return int(ended.code or 0)
-    return status
 
 
 if __name__ == "__main__":

@@ -177,12 +177,8 @@ def _each(func: Any, args: Any, kwargs: Any) -> Any:
     joined = func._schema.name in ("aten::cat", "aten::stack") and mixed
     if (dtype is not None and not dtype.is_complex) or value != 0 or joined:
         return NotImplemented
-    real = func(
-        *tree_map(lambda x: _plane(x, "real_plane"), args), **tree_map(lambda x: _plane(x, "real_plane"), kwargs)
-    )
-    imag = func(
-        *tree_map(lambda x: _plane(x, "imag_plane"), args), **tree_map(lambda x: _plane(x, "imag_plane"), kwargs)
-    )
+    each = [tree_map(lambda x, which=which: _plane(x, which), (args, kwargs)) for which in ("real_plane", "imag_plane")]
+    real, imag = (func(*given, **named) for given, named in each)
     if func._schema.name.endswith("_"):
         return args[0]
     return PlanarTensor(real, imag) if isinstance(real, Tensor) else list(map(PlanarTensor, real, imag))

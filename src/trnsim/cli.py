@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ def main(argv: list[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
     given = sys.argv[1:] if argv is None else argv
     if given[:1] and given[0] in _CHECKOUT:
-        return _from_checkout(given[0], given[1:])
+        return from_checkout("trnsim", given[0], _CHECKOUT[given[0]], given[1:])
     parser = argparse.ArgumentParser(prog="trnsim", description="An NKI machine on a CPU.")
     parser.add_argument("--version", action=_Version, help="show the version and exit")
     commands = parser.add_subparsers(dest="command", required=True)
@@ -47,22 +48,26 @@ def main(argv: list[str] | None = None) -> int:
 _CHECKOUT = {"calibrate": "benchmarks.calibration.measured", "tune": "benchmarks.tune"}
 
 
-def _from_checkout(command: str, arguments: list[str]) -> int:
+def from_checkout(program: str, command: str, module: str, arguments: Sequence[str]) -> int:
+    """Run a module of the benchmarks here: an interrupt reaches it once, and files are named from where the user is."""
     root = Path(__file__).resolve().parents[2]
     if not (root / "benchmarks" / "registry.py").is_file():
         print(
-            f"trnsim {command}: the kernels' sizes are part of the source tree, not of the installed package. "
+            f"{program} {command}: the benchmarks are part of the source tree, not of the installed package. "
             "In a clone, run pip install -e . and try again.",
             file=sys.stderr,
         )
         return 1
     sys.path.insert(0, str(root))
-    with leaving(f"trnsim {command}"):
-        module = importlib.import_module(_CHECKOUT[command])
+    with leaving(f"{program} {command}"):
+        main = importlib.import_module(module).main
     try:
-        status: int = module.main(arguments)
+        status: int = main(list(arguments))
+    except SystemExit as ended:
+        # a mistake in its options
+        return int(ended.code or 0)
     except KeyboardInterrupt:
-        print(f"trnsim {command}: interrupted", file=sys.stderr)
+        print(f"{program} {command}: interrupted", file=sys.stderr)
         return 130
     return status
 

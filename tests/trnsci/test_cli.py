@@ -172,7 +172,7 @@ def test_an_interrupt_is_one_line_and_130(capsys, monkeypatch):
 
 
 def test_bench_outside_a_checkout_says_where_benchmarks_are(capsys, monkeypatch, tmp_path):
-    monkeypatch.setattr(cli, "__file__", str(tmp_path / "lib" / "trnsci" / "cli.py"))
+    monkeypatch.setattr("trnsim.cli.__file__", str(tmp_path / "lib" / "trnsim" / "cli.py"))
     status, _, err = run(capsys, "bench")
     assert status == 1
     assert "part of the source tree" in err
