@@ -255,7 +255,7 @@ class Syrk(NamedTuple):
             product = host_blas.symmetric_square(alpha, x, self.lower)
         else:
             product = host_blas.symmetric_sum(alpha, x, y, self.lower)
-        return _finish(product, 1.0, self.beta, c=self.c, lower=self.lower, hermitian=False, dtype=x.dtype)
+        return self._finished(product, 1.0)
 
     def pytorch(self) -> Tensor:
         x, y, alpha, lower, policy, dtype = self.x, self.y, self.alpha, self.lower, self.precision, self.x.dtype
@@ -271,7 +271,20 @@ class Syrk(NamedTuple):
             product = triangle(gemm(1.0, *_factors(x, y, self.hermitian, self.twice), precision=policy), lower)
         else:
             product = _product(*_factors(x, y, self.hermitian, self.twice), lower)
-        return _finish(product, alpha, self.beta, c=self.c, lower=lower, hermitian=self.hermitian, dtype=dtype)
+        return self._finished(product, alpha)
+
+    def _finished(self, product: Tensor, alpha: complex) -> Tensor:
+        """Scale, add ``beta * c`` on the triangle, pass the rest of ``c`` on, and round once."""
+        beta, c, dtype = self.beta, self.c, self.x.dtype
+        if c is not None and alpha == 1 and beta == 1 and product.dtype is dtype:
+            # The other triangle of the product is zero: adding passes that of c on.
+            product = product.add_(c) if product.shape == c.shape and in_place(product, c) else product + c
+        elif c is not None:
+            mask = triangle_mask(c.shape[-1], self.lower, c.device)
+            product = torch.where(mask, finished(product, alpha, beta, c, dtype), c)
+        else:
+            product = finished(product, alpha, beta, c, dtype)
+        return real_diagonal(product) if self.hermitian else product
 
     @saves("x", "y")
     def vjp(self, grad: Tensor, needs: frozenset[str]) -> dict[str, Tensor]:
@@ -313,7 +326,7 @@ class Syrk(NamedTuple):
         else:
             left, right = _factors(x, y, self.hermitian, self.twice)
             product = _kernel(left, right.mT, self.lower, policy)
-        return _finish(product, alpha, self.beta, c=self.c, lower=self.lower, hermitian=self.hermitian, dtype=dtype)
+        return self._finished(product, alpha)
 
 
 def _factors(x: Tensor, y: Tensor | None, hermitian: bool, twice: bool) -> tuple[Tensor, Tensor]:
@@ -330,28 +343,6 @@ def _hermitian_sum(alpha: complex, x: Tensor, y: Tensor | None, lower: bool, pre
     whole = gemm(1.0, x, (x if y is None else y).mT.conj_physical(), precision=precision)
     scaled = alpha * whole
     return triangle(scaled + scaled.mT.conj_physical(), lower)
-
-
-def _finish(
-    product: Tensor,
-    alpha: complex,
-    beta: complex,
-    *,
-    c: Tensor | None,
-    lower: bool,
-    hermitian: bool,
-    dtype: torch.dtype,
-) -> Tensor:
-    """Scale, add ``beta * c`` on the triangle, pass the rest of ``c`` on, and round once."""
-    if c is not None and alpha == 1 and beta == 1 and product.dtype is dtype:
-        # The other triangle of the product is zero: adding passes that of c on.
-        product = product.add_(c) if product.shape == c.shape and in_place(product, c) else product + c
-    elif c is not None:
-        mask = triangle_mask(c.shape[-1], lower, c.device)
-        product = torch.where(mask, finished(product, alpha, beta, c, dtype), c)
-    else:
-        product = finished(product, alpha, beta, c, dtype)
-    return real_diagonal(product) if hermitian else product
 
 
 def _product(x: Tensor, yT: Tensor, lower: bool) -> Tensor:

@@ -85,22 +85,11 @@ def einsum(
     scale = check.coefficient("einsum", "beta", beta, dtype)
     addend = None if scale == 0 else _addend(c if c is None or c.dtype == dtype else c.to(dtype), out, scale)
     tensors = tuple(x if x.dtype == dtype else x.to(dtype) for x in tensors)
+    options: dict[str, Any] = {"target_error": target_error, "memory_limit": memory_limit, "optimize": optimize}
     if is_compiling() or (dispatch_modes() and any(type(x) is not Tensor for x in tensors)):
-        return _traced(
-            text,
-            tensors,
-            alpha=factor,
-            beta=scale,
-            addend=addend,
-            precision=precision,
-            target_error=target_error,
-            memory_limit=memory_limit,
-            optimize=optimize,
-            out=out,
-        )
-    scheme = _scheme(
-        text, tensors, dtype, precision, target_error=target_error, memory_limit=memory_limit, optimize=optimize
-    )
+        call = _traced(text, tensors, alpha=factor, beta=scale, addend=addend, precision=precision, **options)
+        return run(call, out)
+    scheme = _scheme(text, tensors, dtype, precision, **options)
     if addend is not None or out is not None:
         shape = scheme.program.result_shape
     if addend is not None and tuple(addend.shape) != shape:
@@ -115,31 +104,15 @@ def einsum(
 
 
 def _scheme(
-    text: str,
-    tensors: Sequence[Tensor],
-    dtype: torch.dtype,
-    precision: Precision | None,
-    *,
-    target_error: float | None,
-    memory_limit: int | None,
-    optimize: Any,
+    text: str, tensors: Sequence[Tensor], dtype: torch.dtype, precision: Precision | None, **options: Any
 ) -> ContractionPlan:
     """Return the plan of a call. float32 may meet a target where it has the range of the data."""
     single = False
-    if target_error is not None and dtype in (torch.float64, torch.complex128):
+    if options["target_error"] is not None and dtype in (torch.float64, torch.complex128):
         sizes = dict(parse("einsum", text, [tuple(x.shape) for x in tensors]).sizes)
         single = within_single(math.prod(sizes.values()), tensors)
     shapes = tuple(x.shape for x in tensors)
-    return planned(
-        text,
-        shapes,
-        dtype,
-        precision,
-        target_error=target_error,
-        memory_limit=memory_limit,
-        optimize=optimize,
-        single=single,
-    )
+    return planned(text, shapes, dtype, precision, single=single, **options)
 
 
 def _addend(c: Tensor | None, out: Tensor | None, beta: complex) -> Tensor:
@@ -160,9 +133,8 @@ def _traced(
     target_error: float | None,
     memory_limit: int | None,
     optimize: Any,
-    out: Tensor | None,
-) -> Tensor:
-    """Show torch.compile one operator, which makes its plan when it runs."""
+) -> Einsum:
+    """Return what torch.compile is shown: one operator, which makes its plan when it runs."""
     preset, path = optimize, []
     if isinstance(optimize, list | tuple):
         preset = "path"
@@ -180,7 +152,7 @@ def _traced(
     check_limit(memory_limit)
     check_target("einsum", precision, target_error)
     limit, target = memory_limit or 0, target_error or 0.0
-    return run(Einsum(list(tensors), addend, text, alpha, beta, precision or "", target, limit, preset, path), out)
+    return Einsum(list(tensors), addend, text, alpha, beta, precision or "", target, limit, preset, path)
 
 
 @op("trntensor::einsum", composed=True)
@@ -217,15 +189,12 @@ class Einsum(NamedTuple):
                 optimize.append(tuple(rest[:count]))
                 rest = rest[count:]
         policy: Any = self.precision or None
-        return _scheme(
-            self.subscripts,
-            self.operands,
-            self.operands[0].dtype,
-            policy,
-            target_error=self.target or None,
-            memory_limit=self.limit or None,
-            optimize=optimize,
-        )
+        options: dict[str, Any] = {
+            "target_error": self.target or None,
+            "memory_limit": self.limit or None,
+            "optimize": optimize,
+        }
+        return _scheme(self.subscripts, self.operands, self.operands[0].dtype, policy, **options)
 
     def pytorch(self) -> Tensor:
         return self._plan().contract(self.operands, self.alpha, self.beta, self.c).contiguous()

@@ -222,12 +222,17 @@ class Within(NamedTuple):
         return mp2_energy.energies(B, B, eps_occ, eps_occ, self.eps_vir.contiguous(), once=True)
 
     def host(self) -> Sums:
-        return _summed(self.B, self.B, self.eps_occ, self.eps_occ, self.eps_vir, once=True, loop=_loop())
+        return _summed(self._pairs, once=True, loop=_loop())
 
     def pytorch(self) -> Sums:
         if self.B.is_cuda:
             check_gap(self.eps_occ, self.eps_vir)
-        return _summed(self.B, self.B, self.eps_occ, self.eps_occ, self.eps_vir, once=True)
+        return _summed(self._pairs, once=True)
+
+    @property
+    def _pairs(self) -> Between:
+        """The pairs of the set with itself."""
+        return Between(self.B, self.B, self.eps_occ, self.eps_occ, self.eps_vir)
 
     # blocked: differentiating through the loop would keep every block
     @saves("B", "eps_occ", "eps_vir", host=True, pytorch=True)
@@ -242,7 +247,7 @@ class Within(NamedTuple):
         if B.numel() == 0:
             return B.new_zeros(()), B.new_zeros(())
         if B.dtype == torch.float64:
-            return _summed(B, B, eps_occ, eps_occ, eps_vir, once=True, multiply=split_gemm)
+            return _summed(self._pairs, once=True, multiply=split_gemm)
         cuts, sums = _pieces(len(B), piece(*B.shape[1:])), B.new_zeros(2)
         for at, rows in enumerate(cuts):
             one = eps_occ[rows].view(1, -1)
@@ -308,10 +313,10 @@ class Between(NamedTuple):
         return mp2_energy.energies(left, right, eps_left, eps_right, eps_vir, other, once=False)
 
     def host(self) -> Sums:
-        return _summed(*self, once=False, loop=_loop())
+        return _summed(self, loop=_loop())
 
     def pytorch(self) -> Sums:
-        return _summed(*self, once=False)
+        return _summed(self)
 
     def vjp(self, grad: Sums, needs: frozenset[str]) -> dict[str, Tensor]:
         # A pair stands for itself alone, and `slopes` counts its mirror image too.
@@ -330,7 +335,7 @@ class Between(NamedTuple):
         if left.numel() == 0 or right.numel() == 0:
             return left.new_zeros(()), left.new_zeros(())
         if left.dtype == torch.float64:
-            return _summed(*self, once=False, multiply=split_gemm)
+            return _summed(self, multiply=split_gemm)
         left, right, sums, width = left.contiguous(), right.contiguous(), left.new_zeros(2), piece(*left.shape[1:])
         for rows in _pieces(len(left), width):
             for others in _pieces(len(right), width):
@@ -371,14 +376,9 @@ def _block(nocc: int, nvir: int, naux: int) -> int:
 
 
 def _summed(
-    left: Tensor,
-    right: Tensor,
-    eps_left: Tensor,
-    eps_right: Tensor,
-    eps_vir: Tensor,
-    eps_vir_right: Tensor | None = None,
+    pairs_of: Between,
     *,
-    once: bool,
+    once: bool = False,
     multiply: Callable[[Tensor, Tensor], Tensor] | None = None,
     loop: Callable[..., None] | None = None,
 ) -> Sums:
@@ -387,6 +387,7 @@ def _summed(
     ``once``: both sets are one, and pairs i < j are computed once and counted twice. ``multiply`` gives the integrals:
     on a device of fp32 from slices, whose exact products add up to float64. ``loop`` is the compiled pass.
     """
+    left, right, eps_left, eps_right, eps_vir, eps_vir_right = pairs_of
     (rows, nvir, naux), columns, dtype = left.shape, right.shape[0], left.dtype
     # Half precision is too short for sums of this length.
     work = torch.float32 if dtype.itemsize < 4 else dtype
@@ -396,7 +397,7 @@ def _summed(
         return left.new_zeros(()), left.new_zeros(())
     if torch._C._functorch.peek_interpreter_stack() is not None:
         # torch.func transforms what writes into no memory of its own.
-        return _transformed(left.to(work), right.to(work), one, other, vir=vir, vir_right=vir_right, dtype=dtype)
+        return _transformed(pairs_of, work)
     # One pass needs one copy of the block, so that three times as wide ones take the same memory.
     copies = 1 if loop else 3
     width = min(columns, _block(columns, nvir, naux) * 3 // copies)
@@ -430,25 +431,17 @@ def _summed(
     return square.clone(), cross.clone()
 
 
-def _transformed(
-    left: Tensor,
-    right: Tensor,
-    one: Tensor,
-    other: Tensor,
-    *,
-    vir: Tensor,
-    vir_right: Tensor | None,
-    dtype: torch.dtype,
-) -> Sums:
+def _transformed(pairs: Between, work: torch.dtype) -> Sums:
     """Return both sums over all ordered pairs, row by row."""
-    square = cross = left.new_zeros(())
-    gaps = vir[:, None] + (vir if vir_right is None else vir_right)
+    left, right, one, other, vir = (x.to(work) for x in pairs[:5])
+    spins, square = pairs.eps_vir_right is not None, left.new_zeros(())
+    cross, gaps = square, vir[:, None] + (vir if pairs.eps_vir_right is None else pairs.eps_vir_right.to(work))
     for i in range(len(left)):
         t = torch.matmul(left[i], right.mT)  # [j, a, b]
         weighted = t / ((other + one[i]).view(-1, 1, 1) - gaps)
         square = square + (weighted * t).sum()
-        cross = cross if vir_right is not None else cross + (weighted * t.mT).sum()
-    return square.to(dtype), cross.to(dtype)
+        cross = cross if spins else cross + (weighted * t.mT).sum()
+    return square.to(pairs.left.dtype), cross.to(pairs.left.dtype)
 
 
 def _energies(sums: Tensor, t: Tensor, pair: Tensor, gaps: Tensor, memory: Tensor, *, spins: bool) -> None:
