@@ -16,8 +16,8 @@ from trnchem.dfmp2 import METHODS, dfmp2, plan
 from trnchem.molecules import GEOMETRIES
 from trnchem.references import System, mean_field
 from trnchem.result import MP2Result, Progress
-from trnsci import config, console
-from trnsci.errors import ArgumentError, TrnError
+from trnsci import check, config, console
+from trnsci.errors import TrnError
 from trnsci.precision import PRECISIONS
 
 
@@ -106,8 +106,7 @@ def _checkpoint(args: argparse.Namespace, molecule: str) -> Path | None:
     file: Path | None = args.checkpoint
     if file is None or len(args.molecules) == 1:
         return file
-    if not file.is_dir():
-        raise ArgumentError("trnchem", "--checkpoint", str(file), "a folder that exists, for several molecules")
+    check.refuse(not file.is_dir(), "trnchem", "--checkpoint", str(file), "a folder that exists, for several molecules")
     return file / f"{Path(molecule).stem}-{args.method}.ckpt"
 
 

@@ -7,7 +7,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from trnsci import ArgumentError, BackendUnavailable
+from trnsci import ArgumentError, BackendUnavailable, check
 
 Atom = tuple[str, tuple[float, float, float]]
 
@@ -137,8 +137,7 @@ def read_xyz(path: str | Path) -> list[Atom]:
         ArgumentError: there is no such file, or a line does not say what it should; the line is named.
     """
     file = Path(path)
-    if not file.is_file():
-        raise ArgumentError("read_xyz", "path", str(path), "an xyz file that exists")
+    check.refuse(not file.is_file(), "read_xyz", "path", str(path), "an xyz file that exists")
     lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
 
     def wrong(line: int, expected: str) -> ArgumentError:

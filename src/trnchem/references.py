@@ -133,8 +133,7 @@ def _checked(field: Any) -> Any:
             op="dfmp2", argument="mf", got="a mean field that has not run", expected="one that has",
             hint="Call mf.kernel() first",
         )  # fmt: skip
-    if np.asarray(field.mo_coeff).dtype.kind == "c":
-        raise ArgumentError("dfmp2", "mf", "complex orbitals", "real ones")
+    check.refuse(np.asarray(field.mo_coeff).dtype.kind == "c", "dfmp2", "mf", "complex orbitals", "real ones")
     whole = {"RHF": (0, 2), "ROHF": (0, 1, 2), "UHF": (0, 1)}[kind_of(field)]
     odd = [float(value) for value in np.ravel(field.mo_occ) if value not in whole]
     if odd:

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trnsci import ArgumentError, BackendUnavailable, CapacityError
+from trnsci import BackendUnavailable, CapacityError, check
 
 
 class Store(ABC):
@@ -117,8 +117,7 @@ def scratch(
 ) -> Iterator[DiskStore]:
     """Yield a store in a file of its own, which is gone after the block whatever happened in it."""
     where = Path(tempfile.gettempdir() if folder is None else folder)
-    if not where.is_dir():
-        raise ArgumentError("dfmp2", "scratch", str(where), "a folder that exists")
+    check.refuse(not where.is_dir(), "dfmp2", "scratch", str(where), "a folder that exists")
     needed = int(np.prod(shape)) * dtype.itemsize
     free = shutil.disk_usage(where).free
     if free < needed:

@@ -49,8 +49,7 @@ class Window:
 
     def __post_init__(self) -> None:
         check.tensor("Window", window=self.window)
-        if self.window.ndim != 1:
-            raise ArgumentError("Window", "shape of window", tuple(self.window.shape), "one dimension")
+        check.refuse(self.window.ndim != 1, "Window", "shape of window", tuple(self.window.shape), "one dimension")
 
     def __call__(self, x: Tensor) -> Tensor:
         """Apply it."""

@@ -99,8 +99,7 @@ def _operands(op: str, a: Any, b: Any, *, mode: str, dim: Any, axes: Any) -> tup
             got = {"a": a.dtype, "b": b.dtype}
             raise DtypeError(op, "dtype", got, hint="Convert one side; precision is not mixed silently")
         a, b = (x if x.is_complex() else x.to(COMPLEX_OF[x.dtype]) for x in (a, b))
-    if a.ndim != b.ndim:
-        raise ArgumentError(op, "number of dimensions", {"a": a.ndim, "b": b.ndim})
+    check.equal(op, "number of dimensions", a=a.ndim, b=b.ndim)
     check.same_device(op, a=a, b=b)
     if dim is not None and axes is not None:
         raise ArgumentError(op, "dim and axes", (dim, axes), "one of them, not both")

@@ -15,7 +15,7 @@ from trnfft.arguments import COMPLEX_OF, Scale, axes_of, axis_of, factor, length
 from trnfft.device import launch
 from trnfft.ops import C2C, C2R, R2C
 from trnfft.ops.fft import MANY, flops, in_policy
-from trnsci import ArgumentError, array_function, check, cuda, op, run
+from trnsci import array_function, check, cuda, op, run
 from trnsci.caches import kept
 from trnsci.gradient import saves
 from trnsci.precision import Precision, resolve
@@ -173,8 +173,7 @@ def _checked(
     policy = resolve(op, precision, x.dtype)
     kind = _INVERSE_TYPE[kind] if inverse else kind
     for length in lengths:
-        if not sine and kind == 1 and length < 2:
-            raise ArgumentError(op, "n", length, "at least 2 points for type 1")
+        check.refuse(not sine and kind == 1 and length < 2, op, "n", length, "at least 2 points for type 1")
     if out is not None:
         shape = list(x.shape)
         for dim, length in zip(dims, lengths, strict=True):

@@ -103,8 +103,7 @@ def _function(name: str, default: Axes, kind: Kind, along: Callable[..., R]) -> 
         out: R | None = None,
     ) -> R:
         if axes is not None:
-            if dim != default:
-                raise ArgumentError(name, "dim and axes", (dim, axes), "one of them, not both")
+            check.refuse(dim != default, name, "dim and axes", (dim, axes), "one of them, not both")
             dim = axes
         if plan is not None:
             served: R = planned(name, plan).serve(

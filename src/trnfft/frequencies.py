@@ -49,11 +49,9 @@ def rfftfreq(n: int, d: float = 1.0, *, dtype: torch.dtype | None = None, device
 
 def _checked(op: str, n: Any, d: float, dtype: Any, device: Any) -> tuple[int, float, torch.device | None]:
     n = integer(op, "n", n)
-    if n < 1:
-        raise ArgumentError(op, "n", n, "at least 1")
+    check.refuse(n < 1, op, "n", n, "at least 1")
     distance = float(check.real(op, "d", d))
-    if distance == 0:
-        raise ArgumentError(op, "d", d, "a distance that is not 0")
+    check.refuse(distance == 0, op, "d", d, "a distance that is not 0")
     if dtype is not None and not (isinstance(dtype, torch.dtype) and (dtype.is_floating_point or dtype.is_complex)):
         raise DtypeError(op, "dtype", dtype, "a floating-point dtype of torch")
     return n, distance, None if device is None else check.device(op, device)

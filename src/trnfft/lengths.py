@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 
 from trnfft.arguments import integer
-from trnsci import ArgumentError
+from trnsci import check
 
 
 def next_fast_len(target: int, real: bool = False) -> int:
@@ -20,8 +20,7 @@ def next_fast_len(target: int, real: bool = False) -> int:
         (1024, 15)
     """
     target = integer("next_fast_len", "target", target)
-    if target < 0:
-        raise ArgumentError("next_fast_len", "target", target, "at least 0")
+    check.refuse(target < 0, "next_fast_len", "target", target, "at least 0")
     return target if target <= 6 else _next_fast(target, bool(real))
 
 

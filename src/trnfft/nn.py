@@ -189,8 +189,7 @@ class ComplexBatchNorm1d(nn.Module):
 
     def _statistics(self, x: ComplexTensor) -> tuple[Tensor, Tensor]:
         count = x.numel() // self.num_features
-        if count < 2:
-            raise ArgumentError("ComplexBatchNorm1d", "shape of z", tuple(x.shape), "more than 1 value per feature")
+        check.refuse(count < 2, "ComplexBatchNorm1d", "shape of z", tuple(x.shape), "more than 1 value per feature")
         over = [d for d in range(x.ndim) if d != 1]
         mean = torch.stack((x.real.mean(over), x.imag.mean(over)))
         re, im = x.real - _column(mean[0], x), x.imag - _column(mean[1], x)

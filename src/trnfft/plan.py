@@ -73,8 +73,7 @@ class FFTPlan(Plan):
         out: Transformable | None,
     ) -> Transformable:
         """Run ``fft(x, plan=plan)``: the plan's own options hold, and contradicting ones are refused."""
-        if op != self.kind:
-            raise ArgumentError(op, "plan", f"a plan for {self.kind}", f"a plan for {op}")
+        check.refuse(op != self.kind, op, "plan", f"a plan for {self.kind}", f"a plan for {op}")
         default = -1 if op in ONE else (-2, -1) if op.endswith("2") else None
         dim = axis if axis is not None else None if dim == default else dim
         for name, given in (("n", n), ("dim", dim), ("norm", norm), ("precision", precision)):
@@ -146,8 +145,7 @@ def _sizes(shape: Any) -> tuple[int, ...]:
     if not isinstance(shape, Sequence) or isinstance(shape, str):
         raise ArgumentError("plan", "shape", shape, "a sequence of lengths", hint="Pass (n,)")
     sizes = tuple(integer("plan", "shape", size) for size in shape)
-    if any(size < 0 for size in sizes):
-        raise ArgumentError("plan", "shape", sizes, "lengths of at least 0")
+    check.refuse(any(size < 0 for size in sizes), "plan", "shape", sizes, "lengths of at least 0")
     return sizes
 
 

@@ -223,8 +223,7 @@ def istft(
     if x.shape[-2] != (half if onesided else n_fft):
         expected = f"{half if onesided else n_fft} for n_fft={n_fft}"
         raise ArgumentError("istft", "number of frequencies", x.shape[-2], expected)
-    if return_complex and onesided:
-        raise ArgumentError("istft", "return_complex", True, "False for one-sided data")
+    check.refuse(return_complex and onesided, "istft", "return_complex", True, "False for one-sided data")
     policy = resolve("istft", precision, x.dtype)
     scale: Scale = "root" if normalized else "full"
     count = x.shape[-1]
@@ -299,11 +298,9 @@ def _frames(op: str, n_fft: Any, *, hop: Any, win: Any, window: Any, x: Tensor) 
     """Return frame length, hop, and the window padded to a frame (``None`` for ones)."""
     n_fft = length_of(op, n_fft, 0, "n_fft")
     hop = n_fft // 4 if hop is None else integer(op, "hop_length", hop)
-    if hop < 1:
-        raise ArgumentError(op, "hop_length", hop, "at least 1")
+    check.refuse(hop < 1, op, "hop_length", hop, "at least 1")
     size = n_fft if win is None else integer(op, "win_length", win)
-    if not 0 < size <= n_fft:
-        raise ArgumentError(op, "win_length", size, f"from 1 to n_fft={n_fft}")
+    check.refuse(not 0 < size <= n_fft, op, "win_length", size, f"from 1 to n_fft={n_fft}")
     if window is None:
         if size == n_fft:
             return n_fft, hop, None
@@ -323,5 +320,4 @@ def _check_padding(x: Tensor, by: int, mode: str) -> None:
     length = x.shape[-1]
     if mode in ("reflect", "circular") and by > length - (mode == "reflect"):
         raise ArgumentError("stft", "length of x", length, f"more than n_fft // 2 = {by} samples for pad_mode {mode!r}")
-    if mode != "constant" and length == 0:
-        raise ArgumentError("stft", "length of x", 0, f"samples to pad with mode {mode!r}")
+    check.refuse(mode != "constant" and length == 0, "stft", "length of x", 0, f"samples to pad with mode {mode!r}")

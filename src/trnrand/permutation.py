@@ -59,12 +59,10 @@ def shuffle(x: Tensor, *, generator: Source | None = None) -> Tensor:
 def _order(op: str, x: Any, device: Any, generator: Source | None) -> tuple[Tensor, Request]:
     if isinstance(x, Tensor):
         check.dense(op, x=x)
-        if x.ndim < 1:
-            raise ArgumentError(op, "shape of x", (), "at least one axis")
+        check.refuse(x.ndim < 1, op, "shape of x", (), "at least one axis")
         n, device = x.shape[0], x.device
     elif isinstance(x, int) and not isinstance(x, bool):
-        if x < 0:
-            raise ArgumentError(op, "x", x, "a non-negative length")
+        check.refuse(x < 0, op, "x", x, "a non-negative length")
         n = x
     else:
         raise DtypeError(op, "x", type(x), "an integer or a tensor")
@@ -118,8 +116,7 @@ def choice(
     weights = None if p is None else weights_of("choice", p).to(where or "cpu")
     if weights is not None and tuple(weights.shape) != (n,):
         raise ArgumentError("choice", "shape of p", tuple(weights.shape), f"({n},)")
-    if n < 1 and wanted:
-        raise ArgumentError("choice", "a", n, "at least one element")
+    check.refuse(n < 1 and wanted, "choice", "a", n, "at least one element")
     there = n if weights is None or weights.is_meta else int((weights > 0).sum())
     if not replace and wanted > there:
         got = {"size": wanted, "elements": there}

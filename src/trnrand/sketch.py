@@ -14,7 +14,7 @@ from trnrand.normal import Normal
 from trnrand.request import Request, drawing
 from trnrand.segment import Segment
 from trnrand.source import Source
-from trnsci import ArgumentError, Cost, check, cuda, op, run
+from trnsci import Cost, check, cuda, op, run
 from trnsci.gradient import saves
 from trnsci.nki import P_MAX, launch
 
@@ -43,13 +43,11 @@ def sketch(a: Tensor, size: int, *, generator: Source | None = None) -> Tensor:
         ``2 M N size`` FLOPs. The kernel draws the normals on chip: they never pass through device memory.
     """
     dtype = check.floating("sketch", a=a)
-    if a.ndim != 2:
-        raise ArgumentError("sketch", "shape of a", tuple(a.shape), "[M, N]")
+    check.refuse(a.ndim != 2, "sketch", "shape of a", tuple(a.shape), "[M, N]")
     check.option("sketch", "dtype of a", dtype, (torch.float32, torch.float64))
     size = check.integer("sketch", "size", size, 1)
     request = Request("sketch", ((a.shape[0], size),), generator, dtype=dtype, device=a.device)
-    if request.source.size > 1:
-        raise ArgumentError("sketch", "generator", "a partitioned one", "one that is not")
+    check.refuse(request.source.size > 1, "sketch", "generator", "a partitioned one", "one that is not")
     wide = dtype == torch.float64
     stream, first = request.claim(2 if wide else 1)
     segment = Segment.of(stream, first, a.shape[0] * size, 2 if wide else 4)

@@ -93,6 +93,12 @@ def floating(op: str, **values: Any) -> torch.dtype:
     return first
 
 
+def refuse(wrong: object, op: str, argument: str, got: object, expected: str = "", *, hint: str = "") -> None:
+    """Refuse an argument with which something is ``wrong``; what is got and expected is computed in any case."""
+    if wrong:
+        raise ArgumentError(op, argument, got, expected, hint=hint)
+
+
 def same_device(op: str, **values: Tensor) -> None:
     """Refuse tensors on different devices."""
     first: torch.device | None = None

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trnsci import ArgumentError, DtypeError
+from trnsci import ArgumentError, DtypeError, check
 from trnsci.arrays import from_numpy, to_numpy
 from trnsolver.arguments import DTYPES, all_finite, finite
 
@@ -76,8 +76,7 @@ def compressed(op: str, a: Any, values: Any = None, *, lower: bool = False) -> C
     if not isinstance(entries, Tensor) or entries.layout != torch.strided or entries.dtype not in DTYPES:
         got = entries.dtype if isinstance(entries, Tensor) else type(entries)
         raise DtypeError(op, "dtype of values", got, "float32, float64, complex64 or complex128")
-    if entries.is_meta:
-        raise ArgumentError(op, "values", "a tensor without data", "data: they decide pivots")
+    check.refuse(entries.is_meta, op, "values", "a tensor without data", "data: they decide pivots")
     if entries.ndim < 1 or entries.shape[-1] != len(indices):
         expected = f"[..., {len(indices)}], one for each entry of a"
         raise ArgumentError(op, "shape of values", tuple(entries.shape), expected)
@@ -100,8 +99,7 @@ def square_compressed(op: str, a: Any, values: Any = None, *, lower: bool = Fals
 
 def _parts(op: str, a: Any) -> tuple[Any, Any, Tensor, tuple[int, int]]:
     if isinstance(a, Tensor) and a.layout != torch.strided:
-        if a.ndim != 2:
-            raise ArgumentError(op, "shape of a", tuple(a.shape), "a matrix: 2 dimensions")
+        check.refuse(a.ndim != 2, op, "shape of a", tuple(a.shape), "a matrix: 2 dimensions")
         if a.requires_grad:
             hint = "Pass its pattern, and values= that require grad"
             raise ArgumentError(op, "a", "a torch.sparse tensor that requires grad", "none", hint=hint)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
-from trnsci import ArgumentError, NotConverged
+from trnsci import ArgumentError, NotConverged, check
 from trnsolver.arguments import matrices, readable, right_hand_side, square, widened
 from trnsolver.lu import LU, lu_factor, lu_solve
 from trnsolver.norms import condition_from_factors
@@ -82,8 +82,7 @@ def lstsq_to(a: Tensor, b: Tensor, target_error: float) -> Solution:
     goal = target("lstsq", target_error)
     _one_matrix("lstsq", a, b)
     m, n = a.shape
-    if m < n:
-        raise ArgumentError("lstsq", "shape of a", tuple(a.shape), "as many rows as columns with target_error")
+    check.refuse(m < n, "lstsq", "shape of a", tuple(a.shape), "as many rows as columns with target_error")
     wide = widened(a.dtype)
     matrix, right = a.detach().to(wide), b.detach().to(wide)
     right = right.unsqueeze(-1) if vector else right

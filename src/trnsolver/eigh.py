@@ -165,8 +165,7 @@ def _subset(
 
 def _pair(op: str, argument: str, given: Any) -> tuple[Any, Any]:
     ends = check.sequence(op, argument, given)
-    if len(ends) != 2:
-        raise ArgumentError(op, argument, given, "the first and the last")
+    check.refuse(len(ends) != 2, op, argument, given, "the first and the last")
     return ends[0], ends[1]
 
 

@@ -110,8 +110,7 @@ def _least(a: Tensor, rcond: float | None, driver: str) -> float:
     epsilon = 2 * roundoff(a.dtype)
     if rcond is None:
         return max(a.shape[-2:]) * epsilon
-    if driver == "gels":
-        raise ArgumentError("lstsq", "rcond", rcond, "None with driver='gels': rank is full")
+    check.refuse(driver == "gels", "lstsq", "rcond", rcond, "None with driver='gels': rank is full")
     if isinstance(rcond, bool) or not isinstance(rcond, int | float) or rcond != rcond:
         raise ArgumentError("lstsq", "rcond", rcond, "a number")
     return epsilon if rcond < 0 else float(rcond)

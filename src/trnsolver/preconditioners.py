@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trnsci import ArgumentError, NotPositiveDefinite
+from trnsci import NotPositiveDefinite, check
 from trnsci.backends import on_host
 from trnsolver.arguments import nonsingular, square
 from trnsolver.lu import lu_factor, lu_solve
@@ -39,8 +39,7 @@ def block_jacobi_preconditioner(a: Tensor, size: int) -> Apply:
     """
     a = _dense("block_jacobi_preconditioner", a)
     n = a.shape[-1]
-    if not 1 <= size <= max(1, n):
-        raise ArgumentError("block_jacobi_preconditioner", "size", size, f"1 to {n}")
+    check.refuse(not 1 <= size <= max(1, n), "block_jacobi_preconditioner", "size", size, f"1 to {n}")
     whole = n // size
     blocks = torch.stack([a[i * size : (i + 1) * size, i * size : (i + 1) * size] for i in range(whole)])
     factors = lu_factor(blocks)
@@ -65,8 +64,7 @@ def ssor_preconditioner(a: Tensor, *, omega: float = 1.0) -> Apply:
                 [0.2500]])
     """
     a = _dense("ssor_preconditioner", a)
-    if not 0 < omega < 2:
-        raise ArgumentError("ssor_preconditioner", "omega", omega, "between 0 and 2")
+    check.refuse(not 0 < omega < 2, "ssor_preconditioner", "omega", omega, "between 0 and 2")
     diagonal = a.diagonal().clone()
     nonsingular("ssor_preconditioner", diagonal)
     middle = torch.diag(diagonal / omega)
@@ -144,6 +142,5 @@ def _dense(op: str, a: Any) -> Tensor:
     if isinstance(a, Tensor) and a.layout != torch.strided:
         a = a.to_dense()
     square(op, a=a)
-    if a.ndim != 2:
-        raise ArgumentError(op, "shape of a", tuple(a.shape), "a matrix: 2 dimensions")
+    check.refuse(a.ndim != 2, op, "shape of a", tuple(a.shape), "a matrix: 2 dimensions")
     return a

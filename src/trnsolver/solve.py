@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from trnblas import gemm
-from trnsci import ArgumentError, NumericalError, array_function, check, run
+from trnsci import NumericalError, array_function, check, run
 from trnsci.accuracy import state_error
 from trnsolver.arguments import mirrored, nonsingular, readable, right_hand_side, settled, square, written
 from trnsolver.contract import solve_to
@@ -58,8 +58,7 @@ def solve(
     check.option("solve", "assume", assume, ("gen", "pos"))
     if target_error is not None:
         for name, given in (("left", not left), ("out", out is not None)):
-            if given:
-                raise ArgumentError("solve", name, "given", "left out with target_error")
+            check.refuse(given, "solve", name, "given", "left out with target_error")
         result = solve_to(a, b, target_error)
         state_error(result.bound)
         return result.x

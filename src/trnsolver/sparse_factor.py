@@ -363,15 +363,13 @@ def factor_sparse(
         raise ArgumentError(op, "shape of a", matrix.shape, expected, hint="Factor the transpose, and solve with trans")
     numbers = _rows(matrix).detach()
     if kind == "qr":
-        if method == "superlu":
-            raise ArgumentError(op, "method", method, "'auto' or 'multifrontal' for QR")
+        check.refuse(method == "superlu", op, "method", method, "'auto' or 'multifrontal' for QR")
         on_host("trnsolver.factor_sparse")
         plan = analysed_qr(matrix, _order(op, matrix, ordering, "amd", kind))
         return SparseFactor(matrix, SparseQR.of(op, plan, _or_shapes(numbers)), kind, "multifrontal")
     if method == "superlu" or (method == "auto" and _on_host_alone(numbers)):
         on_host("trnsolver.factor_sparse")
-        if numbers.device.type != "cpu":
-            raise ArgumentError(op, "method", "superlu", f"multifrontal on {numbers.device}")
+        check.refuse(numbers.device.type != "cpu", op, "method", "superlu", f"multifrontal on {numbers.device}")
         if method == "superlu" or neuron.device() is None:
             remark("SuperLU on the host, by SciPy")
             default: Ordering = "colamd" if kind == "lu" else "amd"

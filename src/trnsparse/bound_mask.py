@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from trnsci.errors import ArgumentError
+from trnsci import check
 from trnsim import notebook
 from trnsparse.indices import compress
 from trnsparse.picture import drawn, picture
@@ -105,8 +105,7 @@ class BoundMask:
 
 def bind(mask: Mask, q_len: int, k_len: int, *, batch: int, heads: int, block: int) -> BoundMask:
     """Return the mask's blocks; work is by block, and nothing of size q_len × k_len is allocated."""
-    if min(q_len, k_len) < 0 or block < 1:
-        raise ArgumentError("bind", "lengths", (q_len, k_len, block), "sizes above 0")
+    check.refuse(min(q_len, k_len) < 0 or block < 1, "bind", "lengths", (q_len, k_len, block), "sizes above 0")
     mask.fits(q_len, k_len)
     key = mask.key()
     if key is None:

@@ -32,8 +32,7 @@ def as_block(op: str, block: int | tuple[int, int]) -> tuple[int, int]:
         bm, bn = map(operator.index, block if isinstance(block, tuple | list) else (block, block))
     except (TypeError, ValueError):
         raise DtypeError(op, "block", block, "one size, or two") from None
-    if min(bm, bn) < 1:
-        raise ArgumentError(op, "block", (bm, bn), "two positive sizes")
+    check.refuse(min(bm, bn) < 1, op, "block", (bm, bn), "two positive sizes")
     return bm, bn
 
 
@@ -76,8 +75,7 @@ class BSRMatrix(SparseMatrix):
     def from_dense(cls, dense: Tensor | Array, block: int | tuple[int, int] = 128) -> BSRMatrix:
         """Return the blocks of a dense matrix [M, N] that hold a nonzero."""
         tensor = as_values("from_dense", dense)
-        if tensor.ndim != 2:
-            raise ArgumentError("from_dense", "shape", tuple(tensor.shape), "two dimensions")
+        check.refuse(tensor.ndim != 2, "from_dense", "shape", tuple(tensor.shape), "two dimensions")
         check.data("from_dense", dense=tensor)
         bm, bn = as_block("from_dense", block)
         rows, cols = -(-tensor.shape[0] // bm), -(-tensor.shape[1] // bn)

@@ -51,8 +51,7 @@ class COOMatrix(SparseMatrix):
     def __init__(self, row: Numbers, col: Numbers, values: Numbers, shape: Sequence[int]) -> None:
         self.values = as_values("COOMatrix", values)
         self.shape = as_shape("COOMatrix", shape)
-        if self.values.ndim != 1:
-            raise ArgumentError("COOMatrix", "shape of values", tuple(self.values.shape), "one dimension")
+        check.refuse(self.values.ndim != 1, "COOMatrix", "shape of values", tuple(self.values.shape), "one dimension")
         self.row = as_index("COOMatrix", "row", row, self.values.device)
         self.col = as_index("COOMatrix", "col", col, self.values.device)
         check_length("COOMatrix", row=self.row.numel(), col=self.col.numel(), values=self.values.numel())
@@ -71,8 +70,7 @@ class COOMatrix(SparseMatrix):
     def from_dense(cls, dense: Tensor | Array) -> COOMatrix:
         """Return the nonzero entries of a dense matrix [M, N]."""
         tensor = as_values("from_dense", dense)
-        if tensor.ndim != 2:
-            raise ArgumentError("from_dense", "shape", tuple(tensor.shape), "two dimensions")
+        check.refuse(tensor.ndim != 2, "from_dense", "shape", tuple(tensor.shape), "two dimensions")
         check.data("from_dense", dense=tensor)
         row, col = (index.contiguous() for index in (tensor.detach() != 0).nonzero(as_tuple=True))
         return cls.sorted(row, col, tensor[row, col], (tensor.shape[0], tensor.shape[1]))

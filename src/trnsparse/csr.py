@@ -9,8 +9,8 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from trnsci import check
 from trnsci.arrays import Array, Numbers, to_numpy
-from trnsci.errors import ArgumentError
 from trnsparse.coo import COOMatrix
 from trnsparse.indices import as_index, as_shape, check_compressed, check_length, expand, transposition
 from trnsparse.matrix import Foreign, S, SparseMatrix, as_scipy, as_values
@@ -26,8 +26,7 @@ class _Compressed(SparseMatrix):
         name = type(self).__name__
         self.values = as_values(name, values)
         self.shape = as_shape(name, shape)
-        if self.values.ndim != 1:
-            raise ArgumentError(name, "shape of values", tuple(self.values.shape), "one dimension")
+        check.refuse(self.values.ndim != 1, name, "shape of values", tuple(self.values.shape), "one dimension")
         self.indptr = as_index(name, "indptr", indptr, self.values.device)
         self.indices = as_index(name, "indices", indices, self.values.device)
         check_length(name, indices=self.indices.numel(), values=self.values.numel())

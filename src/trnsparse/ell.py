@@ -67,8 +67,7 @@ class HYB:
     coo: COOMatrix
 
     def __post_init__(self) -> None:
-        if self.ell.shape != self.coo.shape:
-            raise ArgumentError("HYB", "shape", {"ell": self.ell.shape, "coo": self.coo.shape})
+        check.equal("HYB", "shape", ell=self.ell.shape, coo=self.coo.shape)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -197,8 +196,7 @@ class SlicedELL:
     def of(cls, a: SparseMatrixLike, size: int) -> SlicedELL:
         """Write a matrix in slices of ``size`` rows."""
         rows = _rows("SlicedELL", a)
-        if size < 1:
-            raise ArgumentError("SlicedELL.of", "size", size, "at least 1")
+        check.refuse(size < 1, "SlicedELL.of", "size", size, "at least 1")
         lengths = rows.indptr.diff()
         slices = -(-len(lengths) // size)
         filled = torch.cat([lengths, lengths.new_zeros(slices * size - len(lengths))]).reshape(slices, size)

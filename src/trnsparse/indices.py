@@ -36,8 +36,7 @@ def as_index(op: str, name: str, value: Any, device: torch.device | None = None)
         raise DtypeError(
             op, f"dtype of {name}", index.dtype, "an integer dtype", hint=ORDER if op.endswith("Matrix") else ""
         )
-    if index.ndim != 1:
-        raise ArgumentError(op, f"shape of {name}", tuple(index.shape), "one dimension")
+    check.refuse(index.ndim != 1, op, f"shape of {name}", tuple(index.shape), "one dimension")
     return index.to(torch.int64, copy=True, memory_format=torch.contiguous_format)
 
 
@@ -184,5 +183,4 @@ def _unsorted(pointers: Tensor, indices: Tensor) -> int:
 
 def check_length(op: str, **lengths: int) -> None:
     """Check that index and value arrays have one length."""
-    if len(set(lengths.values())) > 1:
-        raise ArgumentError(op, "length", lengths)
+    check.refuse(len(set(lengths.values())) > 1, op, "length", lengths)

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from trnsci import check
 from trnsci.arrays import Numbers
 from trnsci.errors import ArgumentError, DtypeError
 from trnsparse.bsr import BSRMatrix
@@ -205,15 +206,13 @@ def causal(offset: int = 0) -> Mask:
 
 def window(width: int) -> Mask:
     """Keep keys near their query: ``|q - k| <= width``."""
-    if width < 0:
-        raise ArgumentError("window", "width", width, "a width that is not negative")
+    check.refuse(width < 0, "window", "width", width, "a width that is not negative")
     return _Distance(-width, width, f"window({width})")
 
 
 def sink(count: int) -> Mask:
     """Keep the first ``count`` keys for every query."""
-    if count < 0:
-        raise ArgumentError("sink", "count", count, "a count that is not negative")
+    check.refuse(count < 0, "sink", "count", count, "a count that is not negative")
     return _Sink(count)
 
 
@@ -250,8 +249,7 @@ def function(rule: Callable[..., Tensor]) -> Mask:
     if not callable(rule):
         raise DtypeError("function", "rule", type(rule), "a function of (q, k) or (b, h, q, k)")
     count = len(inspect.signature(rule).parameters)
-    if count not in (2, 4):
-        raise ArgumentError("function", "rule", f"{count} parameters", "(q, k) or (b, h, q, k)")
+    check.refuse(count not in (2, 4), "function", "rule", f"{count} parameters", "(q, k) or (b, h, q, k)")
     return _Function(rule, count)
 
 

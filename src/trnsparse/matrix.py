@@ -248,8 +248,7 @@ class SparseMatrix(ABC):
         on_host("trnsparse.sum")
         if axis is None:
             return self.values.sum()
-        if axis not in (0, 1, -1, -2):
-            raise ArgumentError("sum", "axis", axis, "None, 0 or 1, or from the end -2 or -1")
+        check.refuse(axis not in (0, 1, -1, -2), "sum", "axis", axis, "None, 0 or 1, or from the end -2 or -1")
         coo = self.to_coo()
         index, size = (coo.col, self.shape[1]) if axis in (0, -2) else (coo.row, self.shape[0])
         return coo.values.new_zeros(size).index_add(0, index, coo.values)
@@ -286,8 +285,7 @@ class SparseMatrix(ABC):
         if isinstance(other, np.ndarray):
             other = from_numpy(other)
         if isinstance(other, Tensor) and other.ndim:
-            if tuple(other.shape) != self.shape:
-                raise ArgumentError("mul", "shape", {"a": self.shape, "b": tuple(other.shape)})
+            check.equal("mul", "shape", a=self.shape, b=tuple(other.shape))
             coo = self.to_coo()
             return coo.with_values(coo.values * other[coo.row, coo.col])
         return self.with_values(self.values * other)
@@ -354,8 +352,7 @@ def as_scipy(op: str, matrix: Any) -> Any:
     """Return a ``scipy.sparse`` matrix or array of two dimensions; refuse anything else."""
     if not sp.issparse(matrix):
         raise DtypeError(op, "matrix", type(matrix), "a scipy.sparse matrix or array")
-    if matrix.ndim != 2:
-        raise ArgumentError(op, "shape", matrix.shape, "two dimensions")
+    check.refuse(matrix.ndim != 2, op, "shape", matrix.shape, "two dimensions")
     return matrix
 
 

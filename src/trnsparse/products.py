@@ -193,8 +193,7 @@ def _same_place(op: str, a: SparseMatrix, b: SparseMatrix) -> None:
 
 
 def _same_shape(op: str, a: SparseMatrix, b: SparseMatrix) -> None:
-    if a.shape != b.shape:
-        raise ArgumentError(op, "shape", {"a": a.shape, "b": b.shape})
+    check.equal(op, "shape", a=a.shape, b=b.shape)
 
 
 @array_function
@@ -277,8 +276,7 @@ def kron(a: SparseMatrixLike, b: SparseMatrixLike) -> COOMatrix:
     _same_place("kron", a, b)
     x, y = a.to_coo(), b.to_coo()
     shape = (a.shape[0] * b.shape[0], a.shape[1] * b.shape[1])
-    if max(shape) >= 1 << 63:
-        raise ArgumentError("kron", "shape", shape, "rows and columns below 2**63")
+    check.refuse(max(shape) >= 1 << 63, "kron", "shape", shape, "rows and columns below 2**63")
     row = (x.row[:, None] * b.shape[0] + y.row).flatten()
     col = (x.col[:, None] * b.shape[1] + y.col).flatten()
     return COOMatrix._rebuilt({"row": row, "col": col}, (x.values[:, None] * y.values).flatten(), shape).coalesce()

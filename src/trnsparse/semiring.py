@@ -60,12 +60,10 @@ def spmm_op(
     dense("spmm_op", b=b)
     dtype = same_kind("spmm_op", a=a, b=b)
     check.option("spmm_op", "add", add, ("sum", "prod", "amax", "amin"))
-    if add != "sum" and dtype.is_complex:
-        raise ArgumentError("spmm_op", "add", add, "'sum' for complex matrices")
+    check.refuse(add != "sum" and dtype.is_complex, "spmm_op", "add", add, "'sum' for complex matrices")
     if empty is not None:
         check.coefficient("spmm_op", "empty", empty, dtype)
-    if b.ndim not in (1, 2):
-        raise ArgumentError("spmm_op", "shape of b", tuple(b.shape), "[K] or [K, N]")
+    check.refuse(b.ndim not in (1, 2), "spmm_op", "shape of b", tuple(b.shape), "[K] or [K, N]")
     check.same_device("spmm_op", a=a.values, b=b)
     rows = applied(operation("spmm_op", trans), a).to_csr()
     check.equal("spmm_op", "K", hint="Transpose a with trans=True?", a=rows.shape[1], b=b.shape[0])

@@ -68,8 +68,7 @@ def _tensor(matrix: SparseMatrix, key: Any) -> Tensor:
 
 def _index(matrix: SparseMatrix, key: int, axis: int) -> int:
     size = matrix.shape[axis]
-    if not -size <= key < size:
-        raise ArgumentError("getitem", f"index of axis {axis}", key, f"below {size}")
+    check.refuse(not -size <= key < size, "getitem", f"index of axis {axis}", key, f"below {size}")
     return key % size
 
 

@@ -58,8 +58,7 @@ def solve_triangular(
     dtype = same_kind("solve_triangular", a=a, b=b)
     check.floating("solve_triangular", b=b)
     check.equal("solve_triangular", "N", rows=a.shape[0], columns=a.shape[1], b=b.shape[0] if b.ndim else 1)
-    if b.ndim not in (1, 2):
-        raise ArgumentError("solve_triangular", "shape of b", tuple(b.shape), "[N] or [N, K]")
+    check.refuse(b.ndim not in (1, 2), "solve_triangular", "shape of b", tuple(b.shape), "[N] or [N, K]")
     check.data("solve_triangular", a=a.values, b=b)
     kind = operation("solve_triangular", trans)
     rows = a.to_csr()

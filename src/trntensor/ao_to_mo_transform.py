@@ -53,8 +53,7 @@ def ao_to_mo_transform(eri: Tensor, C_occ: Tensor, C_vir: Tensor) -> Tensor:
             "ao_to_mo_transform", "shape of eri", tuple(eri.shape), "[nao, nao, naux] or [nao, nao, nao, nao]"
         )
     for name, x in (("C_occ", C_occ), ("C_vir", C_vir)):
-        if x.ndim != 2:
-            raise ArgumentError("ao_to_mo_transform", f"shape of {name}", tuple(x.shape), "two axes")
+        check.refuse(x.ndim != 2, "ao_to_mo_transform", f"shape of {name}", tuple(x.shape), "two axes")
     check.equal("ao_to_mo_transform", "nao", eri=eri.shape[0], C_occ=C_occ.shape[0])
     check.equal("ao_to_mo_transform", "nao", eri=eri.shape[1], C_vir=C_vir.shape[0])
     if eri.ndim == 3:

@@ -55,8 +55,7 @@ class BlockSparse:
 
     def dense(self) -> Tensor:
         """Return the whole tensor, zeros included; at least one block must give the dtype."""
-        if not self.blocks:
-            raise ArgumentError("BlockSparse.dense", "blocks", {}, "at least one")
+        check.refuse(not self.blocks, "BlockSparse.dense", "blocks", {}, "at least one")
         whole = next(iter(self.blocks.values())).new_zeros(self.shape)
         starts = [[sum(lengths[:part]) for part in range(len(lengths))] for lengths in self.sections]
         for position, block in self.blocks.items():
@@ -85,8 +84,7 @@ def block_sparse(x: Tensor, sections: Sequence[Sequence[int]]) -> BlockSparse:
     ]
     kept = tuple(tuple(check.integer("block_sparse", "sections", size, 0, 2**63 - 1) for size in row) for row in rows)
     totals = tuple(sum(lengths) for lengths in kept)
-    if totals != tuple(x.shape):
-        raise ArgumentError("block_sparse", "sections", totals, f"sums {tuple(x.shape)}")
+    check.refuse(totals != tuple(x.shape), "block_sparse", "sections", totals, f"sums {tuple(x.shape)}")
     pieces: list[tuple[Position, Tensor]] = [((), x)]
     for axis, lengths in enumerate(kept):
         pieces = [
@@ -142,8 +140,7 @@ def block_einsum(
     if c is None and beta != 0:
         raise ArgumentError("block_einsum", "c", None, f"a tensor, because beta is {beta}")
     if c is not None:
-        if c.sections != kept:
-            raise ArgumentError("block_einsum", "sections", {"c": c.sections, "contraction": kept})
+        check.equal("block_einsum", "sections", c=c.sections, contraction=kept)
         for position, block in c.blocks.items() if beta != 0 else ():
             blocks[position] = blocks[position] + beta * block if position in blocks else beta * block
     return BlockSparse(kept, blocks)

@@ -196,8 +196,7 @@ def _explicit(path: Sequence[Any], count: int) -> Path:
         if not pair or len(set(pair)) != len(pair) or min(pair) < 0 or max(pair) >= left:
             raise ArgumentError("einsum", "path", pair, f"distinct positions among the {left} operands left")
         left -= len(pair) - 1
-    if left != 1:
-        raise ArgumentError("einsum", "path", tuple(pairs), f"contractions that leave one operand, not {left}")
+    check.refuse(left != 1, "einsum", "path", tuple(pairs), f"contractions that leave one operand, not {left}")
     return tuple(pairs)
 
 

@@ -67,8 +67,7 @@ def expanded(text: str, operands: Sequence[Any]) -> tuple[str, tuple[Any, ...]]:
     left, arrow, right = text.partition("->")
     terms = left.split(",")
     check.equal("einsum", "number of operands", subscripts=len(terms), call=len(operands))
-    if "." in text:
-        raise ArgumentError("einsum", "subscripts", text, "no ellipsis beside a decomposed operand")
+    check.refuse("." in text, "einsum", "subscripts", text, "no ellipsis beside a decomposed operand")
     if not arrow:
         letters = [label for term in terms for label in term]
         right = "".join(sorted(label for label in set(letters) if letters.count(label) == 1))

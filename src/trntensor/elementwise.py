@@ -250,8 +250,7 @@ def reduce(
     check.option("reduce", "op", op, COMBINATIONS)
     check.option("reduce", "operator", operator, OPERATORS)
     labels, output = equation.inputs[0], equation.output
-    if len(set(labels)) != len(labels):
-        raise ArgumentError("reduce", "labels", labels, "distinct ones", hint="Use einsum")
+    check.refuse(len(set(labels)) != len(labels), "reduce", "labels", labels, "distinct ones", hint="Use einsum")
     result = _folded(_widened(a), labels, output, op, operator)
     alpha, beta = (_factor("reduce", name, x, a) for name, x in (("alpha", alpha), ("beta", beta)))
     result = result if alpha == 1 else result * alpha
@@ -273,8 +272,7 @@ def _folded(a: Tensor, labels: str, output: str, op: str, operator: str) -> Tens
     view = _computed("reduce", operator, OPERATORS[operator], ordered)
     flat = view.flatten(len(output)) if gone else view.unsqueeze(-1)
     if op in ("maximum", "minimum"):
-        if flat.shape[-1] == 0:
-            raise ArgumentError("reduce", "shape of a", tuple(a.shape), f"elements for {op}")
+        check.refuse(flat.shape[-1] == 0, "reduce", "shape of a", tuple(a.shape), f"elements for {op}")
         return _computed("reduce", op, lambda x: x.amax(-1) if op == "maximum" else x.amin(-1), flat)
     if a.dtype in (torch.uint16, torch.uint32, torch.uint64):
         # Torch stores these and does not add them up.
@@ -314,8 +312,7 @@ def tensordot(a: Tensor, b: Tensor, axes: Pairing = 2, *, dims: Pairing | None =
         check.equal("tensordot", "sides", axes=len(sides), operands=2)
         left, right = ([x] if isinstance(x, int) else check.sequence("tensordot", "axes", x) for x in sides)
         left, right = _axes("tensordot", "axes of a", left, a.ndim), _axes("tensordot", "axes of b", right, b.ndim)
-    if len(left) != len(right):
-        raise ArgumentError("tensordot", "number of axes", {"a": len(left), "b": len(right)})
+    check.equal("tensordot", "number of axes", a=len(left), b=len(right))
     names_a = list(range(a.ndim))
     names_b = list(range(a.ndim, a.ndim + b.ndim))
     for x, y in zip(left, right, strict=True):

@@ -91,8 +91,7 @@ def fuse(
         >>> squares(torch.ones(2, 3), torch.ones(4, 3), torch.ones(4))
         tensor([36., 36.])
     """
-    if not equations:
-        raise ArgumentError("fuse", "equations", (), "at least one")
+    check.refuse(not equations, "fuse", "equations", (), "at least one")
     texts = tuple(text.replace(" ", "") for text in equations)
     for text in texts:
         left, arrow, _ = text.partition("->")
@@ -109,8 +108,7 @@ def fuse(
         raise ArgumentError("fuse", "epilogue", epilogue, "None in a chain of contractions")
     if epilogue is None and extras:
         raise ArgumentError("fuse", "extras", tuple(extras), "none without an epilogue")
-    if len(extras) > _MAX_EXTRAS:
-        raise ArgumentError("fuse", "extras", len(extras), f"at most {_MAX_EXTRAS}")
+    check.refuse(len(extras) > _MAX_EXTRAS, "fuse", "extras", len(extras), f"at most {_MAX_EXTRAS}")
     for labels in extras:
         if not set(labels) <= set(result) or len(set(labels)) != len(labels):
             raise ArgumentError("fuse", "extras", labels, f"distinct labels of the result, {result!r}")
@@ -130,8 +128,7 @@ def _kept(reduce: str | None, result: str) -> str:
 @array_function
 def _call(program: Any, *operands: Tensor) -> Tensor:
     count = len(program.equations) + 1 + len(program.extras)
-    if len(operands) != count:
-        raise ArgumentError("fuse", "number of operands", {"program": count, "call": len(operands)})
+    check.equal("fuse", "number of operands", program=count, call=len(operands))
     named = {f"operand {index}": x for index, x in enumerate(operands)}
     check.floating("fuse", **named)
     check.same_device("fuse", **named)

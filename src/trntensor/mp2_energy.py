@@ -159,11 +159,9 @@ def mp2_brought(
 
 
 def _check(B: Tensor, eps_occ: Tensor, eps_vir: Tensor) -> None:
-    if B.ndim != 3:
-        raise ArgumentError("mp2_energy", "shape of B", tuple(B.shape), "three axes, [nocc, nvir, naux]")
+    check.refuse(B.ndim != 3, "mp2_energy", "shape of B", tuple(B.shape), "three axes, [nocc, nvir, naux]")
     for name, x in (("eps_occ", eps_occ), ("eps_vir", eps_vir)):
-        if x.ndim != 1:
-            raise ArgumentError("mp2_energy", f"shape of {name}", tuple(x.shape), "one axis")
+        check.refuse(x.ndim != 1, "mp2_energy", f"shape of {name}", tuple(x.shape), "one axis")
     check.equal("mp2_energy", "nocc", B=B.shape[0], eps_occ=eps_occ.shape[0])
     check.equal("mp2_energy", "nvir", B=B.shape[1], eps_vir=eps_vir.shape[0])
 

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from trnblas.sharded import keeps_sums, widened
-from trnsci import ArgumentError
+from trnsci import ArgumentError, check
 from trnsci.distributed import Part, Team, chunks, sharded, traffic
 from trnsci.distributed.calls import run, written
 from trnsci.distributed.parts import SUM, Layout, Place, Places
@@ -113,8 +113,7 @@ def _einsum(
     result = result if alpha == 1 else result.with_local(result.local * alpha)
     addend = c if c is not None else out
     if addend is not None and beta != 0:
-        if addend.shape != result.shape:
-            raise ArgumentError("einsum", "shape", {"c": addend.shape, "contraction": result.shape})
+        check.equal("einsum", "shape", c=addend.shape, contraction=result.shape)
         result = result.with_local(result.local + beta * addend.to(team, result.places).local)
     return written(team, result, out)
 

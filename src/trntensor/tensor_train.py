@@ -107,8 +107,7 @@ def _limits(
     ranks: list[int | None] = [None] * bonds
     if rank is not None:
         given = [rank] * bonds if isinstance(rank, int) else check.sequence(op, "rank", rank)
-        if len(given) != bonds:
-            raise ArgumentError(op, "number of bonds", {"x": bonds, "rank": len(given)})
+        check.equal(op, "number of bonds", x=bonds, rank=len(given))
         ranks = [check_count(op, "rank", value) for value in given]
     allowed = 0.0
     if error is not None:

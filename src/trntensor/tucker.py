@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from trnsci import ArgumentError, array_function, check
+from trnsci import array_function, check
 from trntensor.decomposed import (
     Convergence,
     Decomposed,
@@ -71,8 +71,7 @@ def tucker(
     check.option("tucker", "method", method, ("hosvd", "hooi"))
     check_sweeps("tucker", max_iter, tol, callback)
     sizes = [ranks] * work.ndim if isinstance(ranks, int) else check.sequence("tucker", "ranks", ranks)
-    if len(sizes) != work.ndim:
-        raise ArgumentError("tucker", "number of axes", {"x": work.ndim, "ranks": len(sizes)})
+    check.equal("tucker", "number of axes", x=work.ndim, ranks=len(sizes))
     for axis, rank in enumerate(sizes):
         check_count("tucker", f"rank of axis {axis}", rank)
     sizes = [min(rank, size) for rank, size in zip(sizes, work.shape, strict=True)]
