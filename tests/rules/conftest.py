@@ -24,6 +24,10 @@ class Module:
     def ast(self):
         return syntax.parse(self.text)
 
+    @cached_property
+    def nodes(self):
+        return list(syntax.walk(self.ast))
+
     def at(self, node):
         return f"{self.name}:{node.lineno}"
 

@@ -18,7 +18,7 @@ def test_kernels_import_only_the_seam(tree):
     for module in tree.kernels:
         library = module.parts[1]
         allowed = re.compile(rf"__future__|trnsci\.nki(\..*)?|{library}\.kernels(\..*)?")
-        for node in ast.walk(module.ast):
+        for node in module.nodes:
             names = []
             if isinstance(node, ast.Import):
                 names = [alias.name for alias in node.names]
@@ -32,7 +32,7 @@ def test_hardware_sizes_come_from_the_seam(tree):
     offenders = [
         f"{module.at(node)}: {node.value}"
         for module in tree.kernels
-        for node in ast.walk(module.ast)
+        for node in module.nodes
         if isinstance(node, ast.Constant) and type(node.value) is int and node.value in HARDWARE_SIZES
     ]
     tree.refuse(offenders)
@@ -42,7 +42,7 @@ def test_instructions_name_their_operands(tree):
     offenders = [
         f"{module.at(node)}: {ast.unparse(node)[:80]}"
         for module in tree.kernels
-        for node in ast.walk(module.ast)
+        for node in module.nodes
         if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("nisa.") and node.args
     ]
     tree.refuse(offenders)
@@ -97,7 +97,7 @@ def test_kernels_call_nki_by_its_documented_signatures(tree):
     spaces = {"nl": "language", "nisa": "isa", "ncc": "collectives"}
     offenders = []
     for module in tree.kernels:
-        for node in ast.walk(module.ast):
+        for node in module.nodes:
             called = node.func if isinstance(node, ast.Call) else node
             if not isinstance(called, ast.Attribute) or not isinstance(called.value, ast.Name):
                 continue

@@ -53,8 +53,8 @@ def _operations(tree):
     """Library modules that define an operation: a class decorated with ``op("library::name")``, or an old ``Op``."""
     for library in tree.operations:
         for module in tree.modules(f"src/{library}/**/*.py"):
-            calls = (n for statement in module.ast.body for n in ast.walk(statement) if isinstance(n, ast.Call))
-            if any(ast.unparse(call.func).split(".")[-1] in ("Op", "HostOp", "op") for call in calls):
+            called = (node.func for node in module.nodes if isinstance(node, ast.Call))
+            if any(getattr(f, "id", getattr(f, "attr", "")) in ("Op", "HostOp", "op") for f in called):
                 yield library, module
 
 
@@ -64,7 +64,7 @@ def test_an_op_that_starts_a_kernel_has_one_of_its_name(tree):
         stem = module.path.stem
         imported = {
             alias.name
-            for node in ast.walk(module.ast)
+            for node in module.nodes
             if isinstance(node, ast.ImportFrom) and node.module == f"{library}.kernels"
             for alias in node.names
         }

@@ -14,7 +14,7 @@ def test_only_config_reads_the_environment(tree):
         module.at(node)
         for module in tree.sources
         if module.name not in readers
-        for node in ast.walk(module.ast)
+        for node in module.nodes
         if isinstance(node, ast.Attribute) and node.attr in ("environ", "getenv", "environb")
     ]
     tree.refuse(offenders)
@@ -25,7 +25,7 @@ def test_nothing_catches_everything(tree):
     offenders = [
         module.at(node)
         for module in tree.sources
-        for node in ast.walk(module.ast)
+        for node in module.nodes
         if isinstance(node, ast.ExceptHandler)
         and (node.type is None or any(isinstance(n, ast.Name) and n.id in broad for n in ast.walk(node.type)))
         # catching in order to add to the error and raise it again swallows nothing
@@ -69,7 +69,7 @@ def test_hints_about_dtypes_and_copies_suit_arrays_as_well_as_tensors(tree):
     offenders = [
         f"{module.at(node)}: {ast.unparse(keyword.value)[:80]}"
         for module in tree.sources
-        for node in ast.walk(module.ast)
+        for node in module.nodes
         if isinstance(node, ast.Call)
         for keyword in node.keywords
         if keyword.arg == "hint" and spelling.search(ast.unparse(keyword.value))

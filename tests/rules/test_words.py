@@ -36,7 +36,7 @@ def _names(module):
     retired = NAMES | INDICES if inside else NAMES
     if not re.search("|".join(retired), module.text, re.IGNORECASE):
         return
-    for node in ast.walk(module.ast):
+    for node in module.nodes:
         name = _bound(node)
         if name is not None and retired & set(name.lower().split("_")):
             yield f"{module.at(node)}: {name}"
@@ -46,7 +46,7 @@ def _indices(module):
     """Counters of `enumerate` from 0 that are not called an index: a number counts from 1, a place does not count."""
     if not re.search(r"for \(?(place|number), .* in enumerate\(", module.text):
         return
-    for node in ast.walk(module.ast):
+    for node in module.nodes:
         if isinstance(node, ast.For | ast.comprehension) and isinstance(node.target, ast.Tuple):
             counter, counts = node.target.elts[0], node.iter
             named = isinstance(counter, ast.Name) and counter.id in ("place", "number")
