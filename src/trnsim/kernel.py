@@ -297,6 +297,9 @@ class Launch:
     def bodies(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Callable[[], Any]]:
         """Return what each core runs: the kernel on the same tensors."""
         function = self.kernel.function
+        if inspect.isgeneratorfunction(function) or inspect.iscoroutinefunction(function):
+            hint = "a kernel returns its results; called, a generator or coroutine only makes an object"
+            raise WrongArgument(f"{self.name} does not run when it is called", rule="kernel", got=self.name, hint=hint)
         self.reach = Reach(function, self.params.lint)
         names = _parameter_names(function)
         bound = [self._argument(a, names[i] if i < len(names) else f"arg{i}") for i, a in enumerate(args)]

@@ -114,6 +114,15 @@ def test_methods_and_partials_are_kernels():
     np.testing.assert_array_equal(trnsim.simulate(functools.partial(scaled, factor=3.0))(X), 3 * X)
 
 
+def test_a_kernel_that_only_makes_a_generator_is_refused():
+    @trnsim.jit
+    def lazy(x):
+        yield x
+
+    with pytest.raises(WrongArgument, match="does not run when it is called"):
+        lazy(np.ones((2, 2), np.float32))
+
+
 def test_what_is_no_kernel_is_refused():
     for bad in (3, None, "kernel", dict):
         with pytest.raises(WrongArgument) as caught:

@@ -433,6 +433,10 @@ def dynamic_for(a, count):
         for k in range(4):
             if k == 2:
                 break
+        scale = 1.0
+        scale = scale + 1.0
+        parts = []
+        parts.append(tile)
     return a
 
 

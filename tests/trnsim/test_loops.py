@@ -134,3 +134,18 @@ def test_bodies_return_what_their_loop_takes():
         language.while_loop(isa.register_alloc(1), lambda r: None)
 
     refused(WrongArgument, "register", kernel, X, says=["the body returns is None", "Return the register"])
+
+
+@pytest.mark.parametrize("bound", [2.5, 2.0, None, "2", (2,)])
+def test_bounds_are_whole_numbers_or_registers(bound):
+    def kernel(x):
+        language.fori_loop(0, bound, lambda i: None)
+
+    refused(WrongArgument, "index", kernel, X)
+
+
+def test_a_register_is_no_size():
+    def kernel(x):
+        language.ndarray((3, isa.register_alloc(4)), x.dtype)
+
+    refused(WrongArgument, "shape", kernel, X, says=["VirtualRegister(4)", "known when the kernel is compiled"])

@@ -64,6 +64,8 @@ class Checker(Device, Outside, FrontEnd, Values):
         self.frames.append(frame)
         self.infer(frame, node.body)
         self.check_length(node)
+        if role:
+            self.check_turns(node.body)
         self.visit_all(node.body)
         if frame.role == "while" and not frame.returns_value:
             self.report("loop-body-return", node, f"`{node.name}` is a body of nl.while_loop and returns nothing")

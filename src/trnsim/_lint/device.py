@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable, Iterator
 
 from trnsim._lint.base import RANGES
 from trnsim._lint.front import FrontEnd
@@ -10,6 +11,26 @@ from trnsim._lint.front import FrontEnd
 _HOST_CONVERSIONS = frozenset({"int", "float", "bool", "min", "max", "abs", "round", "divmod", "sum", "range"})
 _ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 _REGISTER_WRITES = frozenset({"register_move", "register_load"})
+
+
+_GROWING = frozenset({"append", "clear", "extend", "pop", "remove", "reverse"})
+
+
+def _in_order(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    """Nodes as they are evaluated: values before the names they go to, and a name that is added to is read first."""
+    for node in nodes:
+        if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+            yield ast.copy_location(ast.Name(node.target.id, ast.Load()), node.target)
+        if not isinstance(node, (ast.FunctionDef, ast.Lambda)):
+            yield from _in_order(sorted(ast.iter_child_nodes(node), key=lambda part, of=node: _late(part, of)))
+        yield node
+
+
+def _late(part: ast.AST, node: ast.AST) -> int:
+    if isinstance(node, (ast.For, ast.comprehension)):
+        return (node.iter, node.target).index(part) if part in (node.iter, node.target) else 2
+    stored = isinstance(getattr(part, "ctx", None), ast.Store)
+    return -1 if isinstance(part, ast.comprehension) else int(stored)
 
 
 def _is_none(node: ast.AST) -> bool:
@@ -130,10 +151,29 @@ class Device(FrontEnd):
             self.report("nested-dynamic", node, "")
 
     def _body(self, body: list[ast.stmt], *, dynamic: bool) -> None:
+        if dynamic:
+            self.check_turns(body)
         loops = self.frames[-1].loops
         loops.append(dynamic)
         self.visit_all(body)
         loops.pop()
+
+    def check_turns(self, body: list[ast.stmt]) -> None:
+        """What a turn of a device loop hands on to the next in Python's own names and lists."""
+        own = {
+            x.id for each in body for x in ast.walk(each) if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Store)
+        }
+        written: set[str] = set()
+        for node in _in_order(body):
+            if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+                written.add(node.id)
+            elif isinstance(node, ast.Name) and node.id in own - written and not self.is_register(node):
+                written.add(node.id)
+                self.report("loop-state", node, f"`{node.id}`")
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                name = node.func.value
+                if node.func.attr in _GROWING and isinstance(name, ast.Name) and name.id not in own:
+                    self.report("loop-state", node, f"`{ast.unparse(node.func)}`")
 
     def visit_Break(self, node: ast.Break | ast.Continue) -> None:
         loops = self.frames[-1].loops

@@ -149,6 +149,9 @@ register-expression: a register holds a value of the device, so Python cannot co
 dynamic-exit: break, continue and return cannot leave a loop that runs on the device
   let the loop run to its bound, or use nl.while_loop whose body returns the next condition
   FRONT
+loop-state: the body of a device loop is compiled once, so what it changes in Python changes once, not in every turn
+  carry it from turn to turn in a tile declared before the loop, or in a register
+  LOWERING; API, fori_loop and while_loop
 induction-write: the induction register of a device loop is frozen
   keep a separate register, or use nl.while_loop
   Language Guide, Dynamic Control Flow; release notes 0.4.0

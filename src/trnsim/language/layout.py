@@ -230,13 +230,13 @@ def as_shape(value: Any, what: str) -> tuple[int, ...]:
     if type(value) is tuple and all(type(n) is int for n in value):
         return value
     try:
-        if isinstance(value, (str, bytes, dict)):
+        sizes = tuple(value) if hasattr(value, "__iter__") else (value,)
+        if isinstance(value, (str, bytes, dict)) or any(is_register(n) for n in sizes):
             raise WrongArgument
-        return tuple(as_index(n) for n in (value if hasattr(value, "__iter__") else (value,)))
+        return tuple(as_index(n) for n in sizes)
     except (WrongArgument, TypeError):
-        raise wrong_type(
-            "shape", what, value, "a tuple of integers", "give the size of every dimension: (128, 512)"
-        ) from None
+        hint = "give the size of every dimension, known when the kernel is compiled: (128, 512)"
+        raise wrong_type("shape", what, value, "a tuple of integers", hint) from None
 
 
 def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -39,7 +39,7 @@ def _dynamic(what: str, start: Any, stop: Any, step: Any) -> Iterator[Any]:
     from trnsim.isa.registers import VirtualRegister
 
     session = require_session(what)
-    if hasattr(step, "__nki_register__") or int(step) < 1:
+    if hasattr(step, "__nki_register__") or as_index(step) < 1:
         raise WrongArgument(
             f"{what}: step {step!r}", "dynamic-step", repr(step), 1, "the step is a positive compile-time integer"
         )
@@ -48,7 +48,7 @@ def _dynamic(what: str, start: Any, stop: Any, step: Any) -> Iterator[Any]:
     session.state["dynamic_depth"] = depth + 1
     outer = session.scope
     try:
-        for i in range(int(start), int(stop), int(step)):
+        for i in range(as_index(start), as_index(stop), as_index(step)):
             _end(session.scope, outer, "in an earlier turn")
             session.scope = Scope(what)
             yield VirtualRegister(i, frozen=True)
@@ -137,7 +137,7 @@ def program_id(axis: int = 0) -> int:
 
 
 def _along(sizes: tuple[int, ...], axis: int, what: str) -> int:
-    if not 0 <= axis < len(sizes):
+    if not 0 <= as_index(axis) < len(sizes):
         raise WrongArgument(f"{what}: axis {axis} of a grid with {len(sizes)}", rule="grid", got=axis, limit=len(sizes))
     return sizes[axis]
 
