@@ -86,6 +86,14 @@ class Slots:
             os.close(self._descriptor)
 
 
+def usable(path: str | Path) -> Path:
+    """Return the path of a checkpoint, which a calculation can write."""
+    file = Path(path) if isinstance(path, str | Path) else None
+    if file is None or file.is_dir() or file.is_symlink() or not file.parent.is_dir():
+        raise ArgumentError("dfmp2", "checkpoint", path, "a file in a folder that exists, and not a link")
+    return file
+
+
 class Checkpoint:
     """The file of one calculation: what it is of, its orbitals, and the energies of finished pairs. One process has it.
 
@@ -98,11 +106,9 @@ class Checkpoint:
     """
 
     def __init__(self, path: str | Path, identity: Mapping[str, str]) -> None:
-        self.path = Path(path)
+        self.path = usable(path)
         self.identity = dict(identity)
         self.slots: Slots | None = None
-        if self.path.is_dir() or self.path.is_symlink() or not self.path.parent.is_dir():
-            raise ArgumentError("dfmp2", "checkpoint", str(path), "a file in a folder that exists, and not a link")
         self._lock = Lock(self.path)
         for left in self.path.parent.glob(f"{glob.escape(self.path.name)}.*.new"):
             # of a process that died before its file was whole

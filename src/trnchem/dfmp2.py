@@ -12,7 +12,7 @@ import torch
 
 from trnchem.accuracy import within
 from trnchem.budget import Method, MP2Plan, Options, dtype_of, kept_shape, memory_bytes
-from trnchem.checkpoint import Checkpoint, Slots
+from trnchem.checkpoint import Checkpoint, Slots, usable
 from trnchem.identity import identity
 from trnchem.integrals import Source, source
 from trnchem.orbitals import Frozen, Orbitals, orbitals
@@ -186,6 +186,8 @@ def _asked(arguments: dict[str, Any]) -> dict[str, Any]:
 def prepared(want: Request) -> tuple[Any, Run]:
     """Return the mean field, and its calculation about to start."""
     options = check_options(want)
+    if want.checkpoint is not None:
+        usable(want.checkpoint)
     field = built(want.mf, want.system)
     check_stability(field, want.stability)
     chosen = orbitals(field, want.frozen)
@@ -303,6 +305,7 @@ def check_options(want: Request) -> Options:
         ("same_spin", want.same_spin and method != "stochastic", f"False, because {method!r} {has}"),
         ("device", want.device is not None and (want.by_pair or method != "pairs"), f"None with {what}"),
         ("progress", want.progress is not None and not callable(want.progress), "a function or None"),
+        ("scratch", not _folder(want.scratch), "a folder that exists"),
         ("pairs", want.pairs and method != "pairs", f"left out, because {method!r} has no pairs"),
     ):
         if refused:
@@ -312,3 +315,7 @@ def check_options(want: Request) -> Options:
 
 def _whole(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _folder(value: object) -> bool:
+    return value is None or (isinstance(value, str | Path) and Path(value).is_dir())

@@ -1,6 +1,7 @@
 """Energies against PySCF's DF-MP2 with the same auxiliary basis, on every backend."""
 
 import dataclasses
+import importlib
 import math
 
 import numpy as np
@@ -317,6 +318,9 @@ def test_one_sample_has_no_standard_error(water):
         ({"seed": -1}, "seed", "non-negative integer"),
         ({"seed": 1.5}, "seed", "non-negative integer"),
         ({"progress": 3}, "progress", "a function or None"),
+        ({"scratch": "/nowhere/at/all"}, "scratch", "a folder that exists"),
+        ({"scratch": 3}, "scratch", "a folder that exists"),
+        ({"checkpoint": 3}, "checkpoint", "a file in a folder that exists"),
         ({"auxbasis": "cc-pvdz-jkfitt"}, "auxbasis", "is 'cc-pvdz-jkfitt', expected a basis set PySCF has"),
         ({"basis": "cc-pvdz"}, "basis", "because a mean field has its own"),
     ],
@@ -326,6 +330,19 @@ def test_wrong_options_are_named(water, options, argument, sentence):
         dfmp2(water, **options)
     assert caught.value.argument == argument
     assert sentence in str(caught.value)
+
+
+@pytest.mark.parametrize("option", ["checkpoint", "scratch"])
+def test_files_are_checked_before_a_mean_field_is_computed(monkeypatch, option):
+    module = importlib.import_module("trnchem.dfmp2")
+    monkeypatch.setattr(module, "built", lambda *_: pytest.fail("the mean field was computed first"))
+    with pytest.raises(ArgumentError, match=f"{option} is '/nowhere/at/all'"):
+        dfmp2("benzene", **{option: "/nowhere/at/all"})
+
+
+def test_a_basis_of_a_wrong_kind_is_named():
+    with pytest.raises(ArgumentError, match="basis is 7"):
+        dfmp2("water", basis=7)
 
 
 def test_a_mean_field_that_has_not_converged_is_refused():
