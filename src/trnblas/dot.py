@@ -358,7 +358,7 @@ class Norm(NamedTuple):
 
     def _by_dot(self) -> Tensor:
         """Take a dot product of higher precision, scaled by a power of two so that no square overflows."""
-        x, dtype = self.x, self.x.dtype.to_real()
+        x, dtype = self.x.resolve_conj(), self.x.dtype.to_real()
         x = torch.cat([x.real, x.imag], -1) if x.is_complex() else x
         if x.shape[-1] == 0:
             return x.sum(-1)
@@ -372,7 +372,7 @@ class Norm(NamedTuple):
 
     @saves("x")
     def vjp(self, grad: Tensor, needs: frozenset[str], result: Tensor) -> dict[str, Tensor]:
-        x, grad = self.x, grad.unsqueeze(-1)
+        x, grad = self.x.resolve_conj(), grad.unsqueeze(-1)
         if self.kind == "asum":
             sign = torch.complex(x.real.sgn(), x.imag.sgn()) if x.is_complex() else x.sgn()
             return {"x": grad * sign}
@@ -419,6 +419,7 @@ def in_range(norm: Tensor) -> bool:
 def _scaled_norm(x: Tensor) -> Tensor:
     if x.shape[-1] == 0:
         return x.abs().sum(-1)
+    x = x.resolve_conj()
     size = torch.maximum(x.real.abs(), x.imag.abs()) if x.is_complex() else x.abs()
     largest = size.detach().amax(-1, keepdim=True)
     scale = torch.where(largest.isfinite() & (largest > 0), largest, 1.0)

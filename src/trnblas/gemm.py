@@ -121,9 +121,12 @@ def _with_epilogue(call: Gemm, epilogue: Epilogue, out: Tensor | None) -> Tensor
             alpha=call.alpha * scale, beta=call.beta * scale, bias=epilogue.bias, activation=epilogue.activation
         )
         return run(fused, out)
-    work = working_dtype(call.precision, call.a.dtype)
-    wide = call._replace(a=call.a.to(work), b=call.b.to(work), c=None if call.c is None else call.c.to(work))
-    result = epilogue(run(wide)).to(call.a.dtype)
+    dtype = call.a.dtype
+    work = working_dtype(call.precision, dtype)
+    if work is not dtype:
+        a, b, c = (x if x is None else x.to(work) for x in call[:3])
+        call = call._replace(a=a, b=b, c=c, precision=resolve("gemm", None, work))
+    result = epilogue(run(call)).to(dtype)
     return result if out is None else out.copy_(result)
 
 

@@ -351,6 +351,8 @@ def compensated_dot(x: Tensor, y: Tensor) -> Tensor:
     """
     dtype = x.dtype
     if dtype.is_complex:
+        # vmap has no rule for the imaginary part of a lazy conjugate
+        x, y = x.resolve_conj(), y.resolve_conj()
         real = compensated_dot(torch.cat([x.real, -x.imag], -1), torch.cat([y.real, y.imag], -1))
         return torch.complex(real, compensated_dot(torch.cat([x.real, x.imag], -1), torch.cat([y.imag, y.real], -1)))
     if dtype != torch.float64:
