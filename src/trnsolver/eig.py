@@ -310,6 +310,9 @@ def _second_chance(a: Tensor) -> tuple[Tensor, Tensor]:
     """
     import scipy.linalg
 
+    if not readable(a):
+        hint = "torch's LAPACK gave up; call it without torch.func, where SciPy's is asked next"
+        raise NotConverged(op="eig", iterations=30 * a.shape[-1], residual=float("nan"), hint=hint)
     matrices = in_memory(a)
     wide = torch.promote_types(a.dtype, torch.complex64)
     values, vectors = _each("eig", matrices, functools.partial(scipy.linalg.eig, check_finite=False), wide)
