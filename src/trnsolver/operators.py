@@ -131,11 +131,11 @@ def _toward_one(a: Any) -> float:
     entries = from_numpy(entries) if isinstance(entries, np.ndarray) and entries.dtype.kind in "fc" else entries
     if not isinstance(entries, Tensor) or not entries.numel() or not readable(entries):
         return 1.0
-    entries, beyond = entries.detach(), _beyond(entries.dtype)
-    # one row, or entry, tells whether all have to be looked at
-    if 1 / beyond < float(torch.linalg.vector_norm(entries[0], math.inf)) < beyond:
+    beyond = _beyond(entries.dtype)
+    # one entry tells whether all have to be looked at
+    if 1 / beyond < abs(entries[(0,) * entries.ndim].item()) < beyond:
         return 1.0
-    return float(near_one(entries, tuple(range(entries.ndim)), beyond=beyond))
+    return float(near_one(entries.detach(), tuple(range(entries.ndim)), beyond=beyond))
 
 
 def _beyond(dtype: torch.dtype) -> float:
@@ -351,27 +351,18 @@ def problem(
         x = columns.new_zeros((rows, columns.shape[1]))
     else:
         x = start(op, x0, columns, rows, vector)
-    columns, factor = _near_one(columns, wrapped.scale)
-    x = x if factor is None else x / factor
-    sizes = torch.linalg.vector_norm(columns, dim=0)
+    sizes, beyond = norms(columns), _beyond(b.dtype)
+    factor: Tensor | None = None
+    if readable(b) and not (wrapped.scale == 1.0 and all(1 / beyond < size < beyond for size in sizes.tolist())):
+        power = near_one(columns.detach(), 0, beyond=beyond)
+        columns, factor = columns * power, (wrapped.scale / power.double()).to(sizes.dtype)
+        x, sizes = x / factor, norms(columns)
     if not adjoint:
         # the solution for a column of zeros is known, and no residual is small beside one
         x = torch.where(sizes > 0, x, 0.0)
     sizes = torch.where(sizes > 0, sizes, 1.0)
     most = maxiter if maxiter is not None else 10 * max(1, rows)
     return Problem(op, wrapped, columns, x, vector, sizes, tol, most, callback, [], factor=factor)
-
-
-def _near_one(b: Tensor, scale: float) -> tuple[Tensor, Tensor | None]:
-    """Right-hand sides whose squares stay in range, and what their solutions are to be multiplied by, if anything."""
-    if not readable(b) or not b.numel():
-        return b, None
-    size = torch.linalg.vector_norm(b.detach(), math.inf, dim=0)
-    beyond = _beyond(b.dtype)
-    if scale == 1.0 and float((size + 1 / size).max()) < beyond:
-        return b, None
-    power = near_one(b.detach(), 0, beyond=beyond)
-    return b * power, (scale / power.double()).to(size.dtype)
 
 
 def tolerance(op: str, tol: Any) -> None:
