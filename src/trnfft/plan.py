@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, SupportsIndex
 
 import torch
 from torch import Tensor
 
 import trnsci
 from trnfft.along_axes import Transformable
-from trnfft.arguments import integer
+from trnfft.arguments import integer, integers, scale_of
 from trnfft.complextensor import ComplexTensor
 from trnfft.device import launch
 from trnfft.device.pass_programs import Stage
@@ -21,7 +21,7 @@ from trnfft.ops import C2C, R2C, C2CPlanes, C2RPlanes, R2CPlanes
 from trnsci import ArgumentError, DtypeError, Plan, check
 from trnsci.caches import CACHE
 from trnsci.plans import Step, quantity
-from trnsci.precision import Precision
+from trnsci.precision import Precision, resolve
 
 # The transforms that can be planned by name: along one axis, and along several.
 ONE: dict[str, Callable[..., Any]] = {f.__name__: f for f in (fft, ifft, rfft, irfft, hfft, ihfft)}
@@ -84,9 +84,9 @@ class FFTPlan(Plan):
 
     def _same(self, name: str, value: Any) -> Any:
         """Return an option in one form of those that mean the same: axes from either end, the default norm."""
-        value = _tupled(value)
         if name == "norm":
             return value or "backward"
+        value = value if name == "precision" else _read(self.kind, name, value)
         if name != "dim" or not self.shape:
             return value
         if value is None:
@@ -131,8 +131,11 @@ def _stages(steps: Sequence[Step]) -> tuple[tuple[Stage, ...], tuple[Tensor, ...
     return tuple(stages), tuple(tables)
 
 
-def _tupled(value: Any) -> Any:
-    return tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
+def _read(op: str, argument: str, value: Any) -> int | tuple[int, ...] | None:
+    """Read an axis or a length, or several."""
+    if value is None or (isinstance(value, SupportsIndex) and getattr(value, "ndim", 0) == 0):
+        return None if value is None else integer(op, argument, value)
+    return tuple(integer(op, argument, one) for one in integers(op, argument, value))
 
 
 def _dtype(x: Any) -> torch.dtype:
@@ -182,11 +185,15 @@ def plan(
     sizes = _sizes(shape)
     if not isinstance(dtype, torch.dtype):
         raise DtypeError("plan", "dtype", dtype, "a torch.dtype")
-    key = ("trnfft.plan", sizes, dtype, _tupled(dim), kind, _tupled(n), norm, precision, trnsci.get_backend("trnfft"))
+    dim, n = _read("plan", "dim", dim), _read("plan", "n", n)
+    # both are checked before they are a key
+    scale_of("plan", norm, False)
+    resolve("plan", precision, torch.float32)
+    key = ("trnfft.plan", sizes, dtype, dim, kind, n, norm, precision, trnsci.get_backend("trnfft"))
 
     def build() -> FFTPlan:
         x = torch.empty(sizes, dtype=dtype, device="meta")
-        positional = (_tupled(n), *(() if dim is None else (_tupled(dim),)))
+        positional = (n, *(() if dim is None else (dim,)))
         calls = trnsci.plan(_FUNCTIONS[kind], x, *positional, norm=norm, precision=precision)
         stages, tables = _stages(calls.steps)
         return FFTPlan(
@@ -196,8 +203,8 @@ def plan(
             kind=kind,
             shape=sizes,
             dtype=dtype,
-            n=_tupled(n),
-            dim=_tupled(dim),
+            n=n,
+            dim=dim,
             norm=norm,
             precision=precision,
             stages=stages,

@@ -29,6 +29,15 @@ def field(name: str, length: float, basis: str, kind: str = "RHF"):
     return (made, float(mp.MP2(made).kernel(with_t2=False)[0])) if made.converged else (None, 0.0)
 
 
+@functools.lru_cache(maxsize=64)
+def peer(*molecule, frozen: int | None = None) -> tuple[float, float]:
+    """PySCF's energy with orbitals left out, and its part of opposite spins."""
+    from pyscf import mp
+
+    other = mp.MP2(field(*molecule)[0], frozen=frozen).run()
+    return float(other.e_corr), float(other.e_corr_os)
+
+
 @spec(
     "trnchem.dfmp2",
     promise="`1e-9` Ha in fp64; `2**-24 (64 + g)` of the energy in fp32; `2**-7` more in fast",
@@ -37,10 +46,22 @@ def field(name: str, length: float, basis: str, kind: str = "RHF"):
 def energy(draw: Draw) -> Trial:
     name, basis = draw.among(*ATOMS), draw.among("sto-3g", "6-31g", "cc-pvdz")
     kind = draw.among("RHF", "UHF", "ROHF")
-    mean, exact = field(name, draw.among(0.7, 0.9, 1.3, 1.7), basis, kind)
+    molecule = (name, draw.among(0.7, 0.9, 1.3, 1.7), basis, kind)
+    mean, exact = field(*molecule)
     precision, reuse = draw.among(None, "fp64", "fp32", "compensated", "fast"), draw.chance(0.6)
     options = {"precision": precision, "reuse": reuse, "resident": draw.chance(0.5), "pairs": draw.chance(0.3)}
-    draw.log.append(f"{name} {basis} {kind} {options}")
+    options |= draw.among({}, {}, {"memory": "300 MB"}, {"screening": 1e-14}, {"frozen": 1 if name != "h2" else 0})
+    ways = [{}] * 4 + [{"target_error": draw.among(1e-3, 1e-6)}]
+    ways += [{"method": "laplace", "quadrature_error": draw.among(None, 1e-6)}] if precision in (None, "fp64") else []
+    ways += [{"method": "stochastic", "samples": draw.among(32, 64), "seed": draw.among(0, 3)}]
+    options |= draw.among(*ways)
+    seen: list = []
+    options |= draw.among({}, {"progress": seen.append})
+    if "method" in options:
+        options["pairs"] = False
+    if "target_error" in options:
+        options["precision"] = None
+    draw.log.append(f"{molecule} {options}")
 
     def run():
         return None if mean is None else trnchem.dfmp2(mean, **options)
@@ -48,10 +69,22 @@ def energy(draw: Draw) -> Trial:
     def check(result, kernel):
         if result is None:
             return
+        total, opposite = peer(*molecule, frozen=options.get("frozen"))
+        assert "progress" not in options or seen or opposite == 0, "no progress was told"
+        if "target_error" in options:
+            assert abs(result.e_corr - total) <= options["target_error"], (result.e_corr, total, result.error)
+            return
+        if "method" in options:
+            # five decades of roundings, the quadrature that was asked for, and ten standard errors of what is sampled
+            limit = 1e-9 + (options.get("quadrature_error") or 1e-7) * 10 * abs(opposite)
+            limit += 10 * (result.standard_error or 0.0) + (0 if precision in (None, "fp64") else 1e-2 * abs(opposite))
+            assert abs(result.e_os - opposite) <= limit, (result.e_os, opposite, limit)
+            return
+        assert abs(total - exact) <= 1e-9 or options.get("frozen")
         growth = result.metric.growth if result.metric is not None else 0.0
         relative = {"fast": 2.0**-7 + 2.0**-24 * (64 + growth)}.get(precision, 2.0**-24 * (64 + growth))
-        limit = 1e-9 if precision in (None, "fp64") else relative * abs(exact) + 1e-9
-        assert abs(result.e_corr - exact) <= limit, (result.e_corr, exact, limit)
+        limit = 1e-9 if precision in (None, "fp64") else relative * abs(total) + 1e-9
+        assert abs(result.e_corr - total) <= limit, (result.e_corr, total, limit)
 
     return Trial(run, (), check=check, view=lambda r: r if r is None else np.array(r.e_corr), **CHANCES)
 

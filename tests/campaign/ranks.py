@@ -3,7 +3,7 @@
 import atexit
 import functools
 import threading
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 import torch
@@ -17,9 +17,12 @@ from trnsci.testing.ranks import Ranks, RemoteError
 SIZE = 3
 SHARDED = (
     *(f"trnblas.{stem}" for stem in ("gemm", "gemv", "symm", "hemm", "syrk", "trmm", "trsm")),
-    *(f"trnfft.{stem}" for stem in ("fft", "ifft", "rfft", "fft2", "fftn")),
+    *(f"trnfft.{stem}" for stem in ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft")),
+    *(f"trnfft.{back}{kind}{tail}" for back in ("", "i") for kind in ("fft", "rfft") for tail in "2n"),
     *(f"trnsolver.{stem}" for stem in ("cholesky", "solve", "solve_spd", "solve_triangular", "inv", "inv_spd")),
     *(f"trnsolver.{stem}" for stem in ("qr", "lstsq", "eigh", "eigvalsh", "cg")),
+    *(f"trnsolver.{stem}" for stem in ("cholesky_solve", "lu_factor", "lu_solve", "svd_randomized", "eigh_randomized")),
+    *(f"trntensor.{stem}" for stem in ("einsum", "ao_to_mo_transform", "mp2_energy")),
 )
 
 
@@ -47,13 +50,15 @@ def on_a_rank(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], plac
             return distributed.gather(value)
         if hasattr(value, "_fields"):
             return type(value)(*map(gathered, value))
-        if hasattr(value, "x"):
-            return replace(value, x=gathered(value.x))
+        if is_dataclass(value):
+            return replace(
+                value, **{item.name: gathered(getattr(value, item.name)) for item in fields(value) if item.init}
+            )
         return tuple(map(gathered, value)) if isinstance(value, tuple | list) else value
 
     try:
-        result = function(*map(sharded, args), **{name: sharded(value) for name, value in kwargs.items()})
-        return gathered(result)
+        operands = [sharded(value) for value in args]
+        return gathered(function(*operands, **{name: sharded(value) for name, value in kwargs.items()}))
     except trnsci.TrnError as error:
         return f"{type(error).__name__}: {error}"
 

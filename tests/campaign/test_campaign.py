@@ -1,12 +1,16 @@
 """The campaign itself: it knows every public function, and finds what is planted."""
 
+import contextlib
+import functools
 import importlib
+import inspect
 import json
 
 import numpy as np
 import pytest
 import torch
 
+import trnsci
 from tests.campaign import __main__ as command
 from tests.campaign import trial
 from tests.campaign.trial import EXEMPT, PROMISES, SPECS, Trial, attempt, functions, load
@@ -31,6 +35,44 @@ def test_the_page_has_every_function_and_the_counts_that_are_kept():
     assert command.table() in page, "run python -m tests.campaign --docs"
     kept = json.loads(command.COUNTS.read_text())
     assert set(kept["tried"]) == set(SPECS)
+
+
+# Options no drawn call gives: devices and meshes, memory, which the way "out" gives, and what is deprecated.
+ELSEWHERE = {"device", "out", "return_error", "mesh"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("library", ["trnfft", "trnrand", "trntensor"])
+def test_some_call_gives_every_option(library, monkeypatch):
+    given = {name: set() for name in functions() if name.startswith(library) and name not in EXEMPT}
+
+    def noting(name, function):
+        signature = inspect.signature(function)
+
+        @functools.wraps(function)
+        def noted(*args, **kwargs):
+            for option, value in signature.bind(*args, **kwargs).arguments.items():
+                if value is not signature.parameters[option].default:
+                    given[name].add(option)
+            return function(*args, **kwargs)
+
+        return noted
+
+    options = {name: inspect.signature(trial.public(name)).parameters for name in given}
+    for name in given:
+        monkeypatch.setattr(name, noting(name, trial.public(name)))
+    for name, seed in [(name, seed) for name in SPECS for seed in range(40)]:
+        if name.startswith(library) and not name.endswith("on ranks"):
+            with contextlib.suppress(trnsci.TrnError):
+                trial.drawn(name, seed, largest=9)[0].run()
+    empty = inspect.Parameter.empty
+    missing = {
+        (name, option)
+        for name, seen in given.items()
+        for option in set(options[name]) - seen - ELSEWHERE
+        if options[name][option].default is not empty
+    }
+    assert not missing
 
 
 PLANTED = {

@@ -433,6 +433,11 @@ def test_plans_take_options_that_mean_the_same():
 def test_plans_of_nonsense_are_refused(arguments, text):
     with pytest.raises(ArgumentError, match=text):
         trnfft.plan(*arguments)
+    for option in ("dim", "n", "norm", "precision"):
+        with pytest.raises(ArgumentError, match=f"{option} is"):
+            trnfft.plan((4, 8), C64, **{option: [{}]})
+    with pytest.raises(ArgumentError, match="dim is"):
+        trnfft.fft(torch.ones(4, 8, dtype=C64), dim="a", plan=trnfft.plan((4, 8), C64))
 
 
 def test_a_plan_of_something_else_is_refused():

@@ -101,6 +101,11 @@ def test_framing_is_part_of_one_program(shape, n):
     assert found.seconds <= 80e-6
 
 
+def test_no_frames_are_no_signal():
+    with pytest.raises(ArgumentError, match="number of frames is 0"):
+        trnfft.istft(torch.empty(4, 0, dtype=torch.complex64), 6)
+
+
 def test_the_op_is_registered_correctly():
     x, window = gaussian((2, 40), 1), HANN(8)
     torch.library.opcheck(torch.ops.trnfft.stft.default, (x, window, 8, 3, 4, "reflect", True, "none", "fp32"))

@@ -37,19 +37,24 @@ def by_name(algorithm: Algorithm, args: tuple[Any, ...], kwargs: dict[str, Any])
     return algorithm.settle(named)
 
 
-def numbers(op: str, bound: dict[str, Any]) -> dict[str, Any]:
-    """Replace sharded numbers (no axes, a copy on every rank) by plain ones, where another argument is sharded too."""
+def numbers(algorithm: Algorithm, bound: dict[str, Any]) -> dict[str, Any]:
+    """Replace sharded numbers (no axes, a copy on every rank) by plain ones, where another argument is sharded too.
+
+    What is a tensor by its annotation, an addend or ``out``, stays one.
+    """
+    kinds = {name: str(one.annotation) for name, one in inspect.signature(algorithm.public).parameters.items()}
     numbers = {
         name: value
         for name, value in bound.items()
         if isinstance(value, DTensor) and value.ndim == 0 and all(p.is_replicate() for p in value.placements)
+        if "Tensor" not in kinds.get(name, "")
     }
     if not any(isinstance(x, DTensor) for name, value in bound.items() if name not in numbers for x in inside(value)):
         return bound
     for name, value in numbers.items():
         if value.requires_grad and torch.is_grad_enabled():
             hint = "Multiply the result by the tensor to differentiate with respect to it"
-            raise ArgumentError(op, name, "a tensor that requires grad", "a number", hint=hint)
+            raise ArgumentError(algorithm.name, name, "a tensor that requires grad", "a number", hint=hint)
     return bound | {name: value.to_local().item() for name, value in numbers.items()}
 
 

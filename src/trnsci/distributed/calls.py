@@ -118,7 +118,7 @@ def dispatch(public: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
     first = next(x for value in (*args, *kwargs.values()) for x in inside(value) if isinstance(x, DTensor))
     with _call(algorithm.name, first.device_mesh):
         with _before_data(algorithm.name, first.device_mesh):
-            bound = numbers(algorithm.name, by_name(algorithm, args, kwargs))
+            bound = numbers(algorithm, by_name(algorithm, args, kwargs))
             mesh = one_mesh(algorithm.name, bound)
             checked(algorithm, bound)
             sharded = [(name, x) for name, value in bound.items() for x in inside(value) if isinstance(x, DTensor)]
