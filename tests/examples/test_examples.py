@@ -6,6 +6,7 @@ What it prints is what docs/examples.md shows: digits of errors aside, which dif
 import contextlib
 import importlib
 import io
+import itertools
 import re
 import runpy
 import sys
@@ -70,9 +71,18 @@ def stable(text):
     return SCIENTIFIC.sub("#", text)
 
 
+# a quarter of the time of all
+LONG = ("examples/science/hartree_fock.py", "simulator")
+
+
 @pytest.mark.sim
-@pytest.mark.parametrize("backend", ["pytorch", "simulator"])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    ("name", "backend"),
+    [
+        pytest.param(*case, marks=[pytest.mark.slow] if case == LONG else [])
+        for case in itertools.product(NAMES, ("pytorch", "simulator"))
+    ],
+)
 def test_a_program_passes_and_prints_what_the_docs_show(name, backend):
     status, printed = run(name, "--backend", backend)
     assert status == 0, printed
