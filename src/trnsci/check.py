@@ -50,7 +50,8 @@ def data(op: str, *, wrapped: bool = False, **values: Any) -> None:
     for name, value in values.items():
         if isinstance(value, Tensor) and (value.is_meta or isinstance(value, FakeTensor) or hidden(value)):
             reason = f"its steps depend on the data of {name}, which has none to look at"
-            raise UnsupportedError(op, [("any", reason)], hint="Call it on tensors with data, one by one")
+            hint = "Call it on tensors with data: plans, vmap and torch.compile show it shapes only"
+            raise UnsupportedError(op, [("any", reason)], hint=hint)
 
 
 def whole(op: str, **values: Any) -> None:

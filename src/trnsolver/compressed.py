@@ -122,7 +122,7 @@ def _parts(op: str, a: Any) -> tuple[Any, Any, Tensor, tuple[int, int]]:
     if hasattr(a, "to_csr") and hasattr(a, "nnz"):
         rows = a.to_csr()
         return to_numpy(rows.indptr), to_numpy(rows.indices), rows.values, tuple(rows.shape)
-    hint = "Dense matrices go to solve, cholesky, lu_factor or qr" if isinstance(a, Tensor | np.ndarray) else ""
+    hint = "Dense matrices go to eigh, solve, cholesky, lu_factor or qr" if isinstance(a, Tensor | np.ndarray) else ""
     raise ArgumentError(op, "a", type(a).__name__, "a sparse matrix of trnsparse, SciPy or torch", hint=hint)
 
 

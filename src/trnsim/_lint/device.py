@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
+from functools import partial
 
 from trnsim._lint.base import RANGES
 from trnsim._lint.front import FrontEnd
@@ -22,11 +23,12 @@ def _in_order(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
         if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
             yield ast.copy_location(ast.Name(node.target.id, ast.Load()), node.target)
         if not isinstance(node, (ast.FunctionDef, ast.Lambda)):
-            yield from _in_order(sorted(ast.iter_child_nodes(node), key=lambda part, of=node: _late(part, of)))
+            yield from _in_order(sorted(ast.iter_child_nodes(node), key=partial(_late, node)))
         yield node
 
 
-def _late(part: ast.AST, node: ast.AST) -> int:
+def _late(node: ast.AST, part: ast.AST) -> int:
+    """Rank a part of a node among those that are evaluated before it and after it."""
     if isinstance(node, (ast.For, ast.comprehension)):
         return (node.iter, node.target).index(part) if part in (node.iter, node.target) else 2
     stored = isinstance(getattr(part, "ctx", None), ast.Store)
