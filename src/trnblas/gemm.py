@@ -124,8 +124,8 @@ def _with_epilogue(call: Gemm, epilogue: Epilogue, out: Tensor | None) -> Tensor
     dtype = call.a.dtype
     work = working_dtype(call.precision, dtype)
     if work is not dtype:
-        a, b, c = (x if x is None else x.to(work) for x in call[:3])
-        call = call._replace(a=a, b=b, c=c, precision=resolve("gemm", None, work))
+        c = None if call.c is None else call.c.to(work)
+        call = call._replace(a=call.a.to(work), b=call.b.to(work), c=c, precision=resolve("gemm", None, work))
     result = epilogue(run(call)).to(dtype)
     return result if out is None else out.copy_(result)
 
