@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -161,22 +162,19 @@ class QrFactor(NamedTuple):
             return self.pytorch()
         if mode == "complete" and m > n:
             return _completed(a)
-        if m >= n and pays(LEAST, a):
-            return _small(a, mode)
         if n > m:
             # The reflections come from the leading square; the other columns follow.
             q, r = factored(a[..., :m])
             r = torch.cat([r, gemm(1.0, q, a[..., m:], trans_a="c")], -1)
-            return (a.new_empty((0,)), r) if mode == "r" else (q, r)
-        if correctable(a):
-            return _doubled(a, mode)
-        if a.dtype != torch.float32 or not _fits(m, n):
-            return _blocked(a, mode)
-        # Columns scaled by powers of two have the same q, and squares that neither overflow nor vanish.
-        scale = near_one(a, -2)
-        q, r = _orthogonalised((a * scale).reshape(-1, m, n).contiguous())
-        r = r.reshape(*a.shape[:-2], n, n).triu() / scale
-        return (a.new_empty((0,)), r) if mode == "r" else (q.reshape(a.shape), r)
+        elif pays(LEAST, a):
+            q, r = _scaled(a, batched_qr)
+        elif correctable(a):
+            q, r = _doubled(a)
+        elif a.dtype != torch.float32 or not _fits(m, n):
+            q, r = _blocked(a, mode)
+        else:
+            q, r = _scaled(a, _orthogonalised)
+        return (a.new_empty((0,)), r) if mode == "r" else (q, r)
 
     @saves()
     def vjp(
@@ -192,7 +190,7 @@ def _fits(m: int, n: int) -> bool:
 
 def _orthogonalised(a: Tensor) -> tuple[Tensor, Tensor]:
     """Factor matrices [B, M, N] by Cholesky factors of panels, once more those far from orthogonal, else reflect."""
-    q, r, squares = launch(kernels.qr, a, identity(a.device))
+    q, r, squares = launch(kernels.qr, a.contiguous(), identity(a.device))
     if not readable(squares):
         remark("counted once: matrices of a condition number beyond about 3e4 are factored twice, beyond 1e6 reflected")
         return q, r
@@ -220,17 +218,15 @@ def _reflected(a: Tensor) -> tuple[Tensor, Tensor]:
         q, r = launch(householder.householder, a.contiguous(), doubling_masks(a.device))
         return q, r
     if n <= householder.M_MAX // 2:
-        return _tall(a, "reduced")
-    return _column_halves(a, "reduced")
+        return _tall(a)
+    return _column_halves(a)
 
 
-def _small(a: Tensor, mode: Mode) -> tuple[Tensor, Tensor]:
-    """Batches of small matrices; columns scaled by powers of two have the same q."""
-    m, n = a.shape[-2:]
+def _scaled(a: Tensor, factor: Callable[[Tensor], tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+    """Columns scaled by powers of two have the same q, and squares that neither overflow nor vanish."""
     scale = near_one(a, -2)
-    q, r = batched_qr((a * scale).reshape(-1, m, n))
-    r = r.reshape(*a.shape[:-2], n, n).triu() / scale
-    return (a.new_empty((0,)), r) if mode == "r" else (q.reshape(a.shape), r)
+    q, r = factor((a * scale).reshape(-1, *a.shape[-2:]))
+    return q.reshape(a.shape), r.reshape(*a.shape[:-2], *r.shape[-2:]).triu() / scale
 
 
 def _completed(a: Tensor) -> tuple[Tensor, Tensor]:
@@ -244,7 +240,7 @@ def _completed(a: Tensor) -> tuple[Tensor, Tensor]:
     return q, rest
 
 
-def _doubled(a: Tensor, mode: Mode) -> tuple[Tensor, Tensor]:
+def _doubled(a: Tensor) -> tuple[Tensor, Tensor]:
     """From factors of single precision, or by halves where they do not suffice."""
     scale = near_one(a, -2)
     scale = scale * near_one(torch.linalg.vector_norm(a * scale, dim=-2, keepdim=True), -2)
@@ -252,35 +248,34 @@ def _doubled(a: Tensor, mode: Mode) -> tuple[Tensor, Tensor]:
     q, r, good = improved_qr(near, *factored(single(near)))
     r = r / scale
     if not a.is_meta and not bool(good.all()):
-        other, further = _blocked(a, "reduced")
+        other, further = _blocked(a)
         q, r = (torch.where(good[..., None, None], *pair) for pair in ((q, other), (r, further)))
-    return (a.new_empty((0,)), r) if mode == "r" else (q, r)
+    return q, r
 
 
-def _blocked(a: Tensor, mode: Mode) -> tuple[Tensor, Tensor]:
-    """Column halves, each orthogonalised twice against the first; products run on the device."""
+def _blocked(a: Tensor, mode: Mode = "reduced") -> tuple[Tensor, Tensor]:
+    """``q`` and ``r`` by halves, down to what a kernel or the host factors; for mode ``r``, ``q`` may be empty."""
     m, n = a.shape[-2:]
     if a.dtype == torch.float32 and _fits(m, n):
         return factored(a, mode)
-    if a.dtype != torch.float32 and n <= _LEAF:
-        return _by_lapack(a, mode)
-    if a.dtype == torch.float32 and n <= _LEAF:
-        return _tall(a, mode)
-    return _column_halves(a, mode)
+    if n > _LEAF:
+        return _column_halves(a)
+    return _tall(a, mode) if a.dtype == torch.float32 else _by_lapack(a, mode)
 
 
-def _column_halves(a: Tensor, mode: Mode) -> tuple[Tensor, Tensor]:
+def _column_halves(a: Tensor) -> tuple[Tensor, Tensor]:
+    """Column halves, each orthogonalised twice against the first; products run on the device."""
     h = a.shape[-1] // 2
-    q1, r11 = _blocked(a[..., :h], "reduced")
+    q1, r11 = _blocked(a[..., :h])
     r12 = gemm(1.0, q1, a[..., h:], trans_a="c")
     rest = gemm(-1.0, q1, r12, 1.0, a[..., h:])
     again = gemm(1.0, q1, rest, trans_a="c")
     rest = _flushed(gemm(-1.0, q1, again, 1.0, rest), a[..., h:])
-    q2, r22 = _blocked(rest, "reduced")
+    q2, r22 = _blocked(rest)
     r22 = _flushed(r22, a[..., h:])
     # What is left of a nearly dependent half is noise, and points back into the first.
     back = gemm(1.0, q1, q2, trans_a="c")
-    q2, fix = _blocked(gemm(-1.0, q1, back, 1.0, q2), "reduced")
+    q2, fix = _blocked(gemm(-1.0, q1, back, 1.0, q2))
     r12 = r12 + again + gemm(1.0, back, r22)
     r22 = gemm(1.0, fix, r22)
     r = torch.cat([torch.cat([r11, r12], -1), torch.cat([torch.zeros_like(r12.mT), r22], -1)], -2)
@@ -290,11 +285,11 @@ def _column_halves(a: Tensor, mode: Mode) -> tuple[Tensor, Tensor]:
         # Where a half depends on the other exactly, its directions are anybody's choice, and may lie in the first.
         good = (torch.linalg.matrix_norm(overlap) <= 4 * a.shape[-2] * roundoff(a.dtype))[..., None, None]
         if not bool(good.all()):
-            q, r = (torch.where(good, *pair) for pair in zip((q, r), _by_lapack(a, "reduced"), strict=True))
-    return (a.new_empty((0,)), r) if mode == "r" else (q, r)
+            q, r = (torch.where(good, *pair) for pair in zip((q, r), _by_lapack(a), strict=True))
+    return q, r
 
 
-def _by_lapack(a: Tensor, mode: Mode) -> tuple[Tensor, Tensor]:
+def _by_lapack(a: Tensor, mode: Mode = "reduced") -> tuple[Tensor, Tensor]:
     leaf = QrFactor(a.resolve_conj(), mode)
     q, r = on_host(leaf, "host" if a.is_complex() and a.is_cpu else "pytorch")
     return _flushed(q, torch.ones_like(q)), _flushed(r, a)
@@ -305,7 +300,7 @@ def _flushed(x: Tensor, of: Tensor) -> Tensor:
     return torch.where(x.abs() < of.abs().amax(-2, keepdim=True) * 2.0**-200, 0.0, x) if x.numel() else x
 
 
-def _tall(a: Tensor, mode: Mode) -> tuple[Tensor, Tensor]:
+def _tall(a: Tensor, mode: Mode = "reduced") -> tuple[Tensor, Tensor]:
     """Row halves: factor each, then their triangles."""
     h = a.shape[-2] // 2
     q1, r1 = factored(a[..., :h, :])

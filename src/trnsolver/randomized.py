@@ -56,20 +56,10 @@ def svd_randomized(
         tensor([3., 2.])
     """
     matrices("svd_randomized", a=a)
-    most = min(a.shape[-2:])
-    _options(
-        "svd_randomized",
-        k,
-        most,
-        oversampling=oversampling,
-        power_iterations=power_iterations,
-        probes=probes,
-        seed=seed,
+    q, small, error = _sampled(
+        "svd_randomized", a, k, oversampling=oversampling, power_iterations=power_iterations, probes=probes, seed=seed
     )
-    q = _range("svd_randomized", a, min(most, k + oversampling), power_iterations, seed)
-    small = gemm(1.0, q, a, trans_a="c")
     u, s, vh = svd(small, full_matrices=False)
-    error = _missed(a, q, small, probes, seed)
     return LowRank(u=gemm(1.0, q, u[..., :k]), s=s[..., :k], vh=vh[..., :k, :], error=error)
 
 
@@ -84,29 +74,15 @@ def eigh_randomized(
         tensor([-4.,  3.])
     """
     square("eigh_randomized", a=a)
-    n = a.shape[-1]
-    _options(
-        "eigh_randomized", k, n, oversampling=oversampling, power_iterations=power_iterations, probes=probes, seed=seed
+    q, small, error = _sampled(
+        "eigh_randomized", a, k, oversampling=oversampling, power_iterations=power_iterations, probes=probes, seed=seed
     )
-    q = _range("eigh_randomized", a, min(n, k + oversampling), power_iterations, seed)
-    small = gemm(1.0, q, a, trans_a="c")
     core = gemm(1.0, small, q)
     values, vectors = eigh(0.5 * (core + core.mH))
     order = values.abs().argsort(-1, descending=True)[..., :k]
     chosen = vectors.gather(-1, order.unsqueeze(-2).expand(*vectors.shape[:-1], k))
     u = gemm(1.0, q, chosen)
-    return LowRank(u=u, s=values.gather(-1, order), vh=u.mH, error=_missed(a, q, small, probes, seed))
-
-
-def _options(op: str, k: int, most: int, *, oversampling: int, power_iterations: int, probes: int, seed: int) -> None:
-    check.integer(op, "k", k, 1, most)
-    for name, value, least in (
-        ("oversampling", oversampling, 0),
-        ("power_iterations", power_iterations, 0),
-        ("probes", probes, 1),
-    ):
-        check.integer(op, name, value, at_least=least)
-    check.integer(op, "seed", seed)
+    return LowRank(u=u, s=values.gather(-1, order), vh=u.mH, error=error)
 
 
 def gaussian(shape: Sequence[int], like: Tensor, columns: int, seed: int) -> Tensor:
@@ -118,20 +94,26 @@ def gaussian(shape: Sequence[int], like: Tensor, columns: int, seed: int) -> Ten
     return drawn.to(like.device)
 
 
-def _range(op: str, a: Tensor, width: int, powers: int, seed: int) -> Tensor:
-    q = qr(gemm(1.0, a, gaussian(a.shape, a, width, seed))).q
-    for _ in range(powers):
-        q = qr(gemm(1.0, a, q, trans_a="c")).q
-        q = qr(gemm(1.0, a, q)).q
-    return q
-
-
 def norm_bound(lengths: Tensor) -> Tensor:
     """``10 sqrt(2 / pi)`` times the longest image of a random vector bounds the norm (same authors, lemma 4.1)."""
     return 10 * (2 / torch.pi) ** 0.5 * lengths.amax(-1)
 
 
-def _missed(a: Tensor, q: Tensor, small: Tensor, probes: int, seed: int) -> Tensor:
+def _sampled(
+    op: str, a: Tensor, k: int, *, oversampling: int, power_iterations: int, probes: int, seed: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """A basis of what random vectors reach, ``a`` in it, and a bound on what it misses."""
+    most = min(a.shape[-2:])
+    check.integer(op, "k", k, 1, most)
+    check.integer(op, "oversampling", oversampling, at_least=0)
+    check.integer(op, "power_iterations", power_iterations, at_least=0)
+    check.integer(op, "probes", probes, at_least=1)
+    check.integer(op, "seed", seed)
+    q = qr(gemm(1.0, a, gaussian(a.shape, a, min(most, k + oversampling), seed))).q
+    for _ in range(power_iterations):
+        q = qr(gemm(1.0, a, q, trans_a="c")).q
+        q = qr(gemm(1.0, a, q)).q
+    small = gemm(1.0, q, a, trans_a="c")
     w = gaussian(a.shape, a, probes, seed + 1)
     left = gemm(1.0, a, w) - gemm(1.0, q, gemm(1.0, small, w))
-    return norm_bound(torch.linalg.vector_norm(left, dim=-2))
+    return q, small, norm_bound(torch.linalg.vector_norm(left, dim=-2))
