@@ -92,9 +92,13 @@ def _solved(op: str, a: Tensor, b: Tensor) -> Tensor:
     return torch.where(grown[..., None, None], x, run(by_lu))
 
 
+# Below, entries double so few times that the bound has room for it: 2**(N - 1) is less than 20 N.
+_FEW = 9
+
+
 def _sound(factors: Tensor) -> bool:
     """Whether those of one real matrix are finite, no pivot zero, and at most N times the first, an entry of it."""
-    if factors.ndim > 2 or factors.is_complex() or factors.numel() == 0 or not readable(factors):
+    if factors.ndim > 2 or len(factors) < _FEW or factors.is_complex() or not readable(factors):
         return False
     factors = factors.detach()
     # by columns, as LAPACK leaves them
@@ -102,10 +106,6 @@ def _sound(factors: Tensor) -> bool:
     n = len(factors)
     room = n * abs(factors[0, 0].item())
     return -room <= low.item() and high.item() <= room < math.inf and int(factors.diagonal().count_nonzero()) == n
-
-
-# Below, entries double so few times that the bound has room for it: 2**(N - 1) is less than 20 N.
-_FEW = 9
 
 
 def _grown(factors: Tensor, a: Tensor) -> Tensor | None:
