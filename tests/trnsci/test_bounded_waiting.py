@@ -60,19 +60,19 @@ def gemm():
     trnblas.gemm(1.0, a, a)
 
 trnblas.gemm(1.0, a, b)
-honest, started = LiveTeam._next, set()
+honest, started = LiveTeam._start, set()
 
-def faulty(self):
-    number, op = honest(self), self.op.split(".")[-1]
-    if rank == who and op == call and op not in started and number >= 3:
+def faulty(self, *exchange, **options):
+    op = self.op.split(".")[-1]
+    if rank == who and op == call and op not in started and self.world.started >= 2:
         started.add(op)
         print("fault", op, time.time(), flush=True)
         if fault == "raise":
             raise ZeroDivisionError("no reason")
         os.kill(os.getpid(), signal.SIGKILL if fault == "kill" else signal.SIGSTOP)
-    return number
+    return honest(self, *exchange, **options)
 
-LiveTeam._next = faulty
+LiveTeam._start = faulty
 blamed = 0
 for call in calls.split(","):
     try:
