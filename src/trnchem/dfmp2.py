@@ -295,6 +295,7 @@ def check_options(want: Request) -> Options:
     method = want.method
     check.option("dfmp2", "method", method, METHODS)
     check.option("dfmp2", "stability", want.stability, (None, "internal", "external"))
+    check.flag("dfmp2", same_spin=want.same_spin, pairs=want.pairs, reuse=want.reuse, resident=want.resident)
     what = "energies of single pairs" if want.by_pair else f"method {method!r}"
     screens = isinstance(want.screening, int | float) and want.screening >= 0
     has = "computes it always" if method == "pairs" else "has none: with 1/D factored it is as expensive as pairs"

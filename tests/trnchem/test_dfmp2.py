@@ -313,6 +313,8 @@ def test_one_sample_has_no_standard_error(water):
         ({"frozen": list(range(5, 24))}, "frozen", "There are 5 occupied and 19 virtual ones"),
         ({"samples": True}, "samples", "at least 1"),
         ({"samples": 2.0}, "samples", "at least 1"),
+        ({"pairs": "no"}, "pairs", "True or False"),
+        ({"resident": 1}, "resident", "True or False"),
         ({"screening": "x"}, "screening", "not negative"),
         ({"screening": None}, "screening", "not negative"),
         ({"seed": -1}, "seed", "non-negative integer"),
