@@ -107,11 +107,11 @@ def finite(op: str, **values: Tensor) -> None:
             continue
         bad = (~torch.isfinite(value)).nonzero()
         if len(bad):
-            place = tuple(bad[0].tolist())
+            index = tuple(bad[0].tolist())
             raise ArgumentError(
                 op=op,
-                argument=f"{name}{list(place)}",
-                got=value[place].item(),
+                argument=f"{name}{list(index)}",
+                got=value[index].item(),
                 expected="a finite number",
                 hint="Non-finite entries make every entry of a factorisation meaningless",
             )
@@ -181,7 +181,7 @@ def by_columns(like: Tensor, shape: tuple[int, ...] | None = None) -> Tensor:
 
 
 def first_failure(info: Tensor) -> tuple[int, tuple[int, ...]] | None:
-    """The index LAPACK reports, from 0, and its place in the batch; ``None`` when all went well."""
+    """The index LAPACK reports, from 0, and its position in the batch; ``None`` when all went well."""
     if not readable(info):
         return None
     if info.ndim == 0:

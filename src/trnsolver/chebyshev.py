@@ -9,8 +9,9 @@ from torch import Tensor
 
 from trnsci import ArgumentError, array_function, check, op, run
 from trnsci.nki import P_MAX, launch
+from trnsolver.columns import norms
 from trnsolver.kernels import chebyshev as kernels
-from trnsolver.operators import Apply, Callback, Matrix, Operator, Result, norms, on_chip, on_columns, operator, problem
+from trnsolver.operators import Apply, Callback, Matrix, Operator, Result, on_chip, on_columns, operator, problem
 
 
 @array_function
@@ -53,7 +54,7 @@ def chebyshev(
         tensor([0.5000, 0.2500])
     """
     _interval("chebyshev", low, high)
-    p = problem("chebyshev", a, b, x0=x0, tol=tol, maxiter=maxiter, callback=callback)
+    p = problem("chebyshev", a, b, x0=x0, tol=tol, maxiter=maxiter, callback=callback, arrays=False)
     low, high = low * p.a.scale, high * p.a.scale
     rho: float | None = None
 
@@ -67,7 +68,7 @@ def chebyshev(
         weights, rho = _weights(low, high, steps, rho)
         return _steps(p.a, x, r, d, weights)
 
-    return p.in_chunks(p.b - p.a.apply(p.x), advance, direction)
+    return p.in_chunks(advance, direction)
 
 
 def chebyshev_preconditioner(a: Matrix, low: float, high: float, *, degree: int = 4) -> Apply:

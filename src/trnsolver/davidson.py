@@ -10,8 +10,9 @@ from torch import Tensor
 from trnblas import gemm
 from trnsci import ArgumentError, array_function, check
 from trnsolver.arguments import finite
+from trnsolver.columns import norms
 from trnsolver.lanczos import Pairs
-from trnsolver.operators import Callback, Matrix, called, norms, operator, tolerance
+from trnsolver.operators import Callback, Matrix, called, operator, tolerance
 
 
 @array_function

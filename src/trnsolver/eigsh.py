@@ -15,9 +15,9 @@ from trnsci import ArgumentError, NumericalError, array_function, check
 from trnsci.arrays import to_numpy
 from trnsci.backends import on_host
 from trnsolver.arguments import widened
+from trnsolver.columns import norms
 from trnsolver.compressed import Compressed, Sparse, square_compressed
-from trnsolver.lanczos import Pairs, lanczos
-from trnsolver.operators import norms
+from trnsolver.lanczos import Pairs, restarted
 from trnsolver.orderings import Ordering, order_of
 from trnsolver.refine_sparse import proved_inertia
 from trnsolver.sparse_factor import Method, factor_sparse
@@ -90,16 +90,17 @@ def eigsh(
     def apply(x: Tensor) -> Tensor:
         return torch.from_numpy(matrix @ to_numpy(x)).to(x.device)
 
-    options: dict[str, Any] = {"n": n, "which": _NAMES[which], "tol": tol, "dtype": dtype, "seed": seed}
+    options: dict[str, Any] = {"n": n, "which": _NAMES[which], "tol": tol, "maxiter": maxiter}
+    options["start"] = (dtype, "cpu", seed)
     if sigma is None:
         on_host("trnsolver.eigsh")
-        return _on(rows.values.device, lanczos(apply, k, maxiter=maxiter, **options))
+        return _on(rows.values.device, restarted("lanczos", matrix, k, **options))
     if not math.isfinite(check.real("eigsh", "sigma", sigma)):
         raise ArgumentError("eigsh", "sigma", sigma, "a finite number")
     shifted = sp.csr_array(matrix - sigma * sp.eye_array(n, dtype=matrix.dtype, format="csr"))
     factor = factor_sparse(shifted, method=method)
     # checked once: the iteration would notice numbers that are none
-    inner = lanczos(lambda x: factor._engine.solve(x.unsqueeze(0), "n")[0], k, maxiter=maxiter, **options)
+    inner = restarted("lanczos", lambda x: factor._engine.solve(x.unsqueeze(0), "n")[0], k, **options)
     values = sigma + 1.0 / inner.values
     residuals = norms(apply(inner.vectors) - inner.vectors * values.to(dtype))
     return _on(rows.values.device, replace(inner, values=values, residuals=residuals))

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from trnsci import NumericalError, array_function, check
-from trnsolver.operators import Apply, Callback, Matrix, Result, inner, norms, preconditioned, problem, quotient, unit
+from trnsolver.columns import Columns, Numbers, eps, hypot, inner, norms, orthogonal, plus, quotient, root, some, unit
+from trnsolver.operators import Apply, Callback, Matrix, Result, problem
 
 
 @array_function
+@np.errstate(all="ignore")
 def minres(
     a: Matrix,
     b: Tensor,
@@ -29,45 +32,34 @@ def minres(
         >>> minres(torch.tensor([[2.0, 0.0], [0.0, -4.0]]), torch.ones(2)).x
         tensor([ 0.5000, -0.2500])
     """
-    p = problem("minres", a, b, x0=x0, tol=tol, maxiter=maxiter, callback=callback)
-    m = preconditioned("minres", preconditioner)
-    x = p.x
-    r1 = p.b - p.a.apply(x)
-    done = p.record(norms(r1))
-    y = m(r1)
-    beta1 = _length(r1, y)
-    beta, beta_old = beta1, torch.zeros_like(beta1)
-    dbar, eps_old = torch.zeros_like(beta1), torch.zeros_like(beta1)
-    phibar, cs, sn = beta1, -torch.ones_like(beta1), torch.zeros_like(beta1)
-    w, w2 = torch.zeros_like(x), torch.zeros_like(x)
-    r2 = r1
-    first = torch.where(beta1 > 0, beta1, 1.0)
-    start = norms(r1)
-    while not done and len(p.residuals) <= p.maxiter:
-        v = y * quotient(torch.ones_like(beta), beta)
-        y = p.a.apply(v)
-        y = y - quotient(beta, beta_old) * r1
+    p = problem("minres", a, b, x0=x0, tol=tol, maxiter=maxiter, callback=callback, preconditioner=preconditioner)
+    x, r1, r2 = p.x, p.r, p.r
+    start, y = norms(r1), p.improve(r1)
+    done = p.record(start)
+    first = beta = phibar = _length(r1, y)
+    w = w2 = 0.0 * x
+    beta_old, dbar, epsilon_old, cs, sn = 0.0, 0.0, 0.0, -1.0, 0.0
+    while p.going(done):
+        v = y * quotient(1.0, beta)
+        y = p.a.apply(v) - quotient(beta, beta_old) * r1
         alpha = inner(v, y).real
-        y = y - quotient(alpha, beta) * r2
+        y = plus(y, -quotient(alpha, beta), r2)
         r1, r2 = r2, y
-        y = m(r2)
+        y = p.improve(r2)
         beta_old, beta = beta, _length(r2, y)
         delta = cs * dbar + sn * alpha
         gbar = sn * dbar - cs * alpha
-        eps, dbar = sn * beta, -cs * beta
-        gamma = torch.hypot(gbar, beta)
-        gamma = torch.where(gamma > 0, gamma, torch.finfo(gamma.dtype).tiny)
-        cs, sn = gbar / gamma, beta / gamma
+        epsilon, dbar = sn * beta, -cs * beta
+        gamma = hypot(gbar, beta)
+        cs, sn = quotient(gbar, gamma), quotient(beta, gamma)
         phi, phibar = cs * phibar, sn * phibar
         w1, w2 = w2, w
-        w = (v - eps_old * w1 - delta * w2) / gamma
-        eps_old = eps
-        x = x + phi * w
-        done = p.record(phibar.abs() / first * start)
+        w = plus(plus(v, -epsilon_old, w1), -delta, w2) * quotient(1.0, gamma)
+        epsilon_old = epsilon
+        x = plus(x, phi, w)
+        done = p.record(quotient(abs(phibar), first) * start)
         if done:
-            left = norms(p.b - p.a.apply(x))
-            true = float((left / p.sizes).max())
-            p.residuals[-1] = true
+            true = p.size(p.b - p.a.apply(x), True)
             done = true <= p.tol
             # the recurrence has lost the system, unless a step more may do
             if true > 2 * p.tol and preconditioner is None:
@@ -75,21 +67,21 @@ def minres(
     return p.result(x, done)
 
 
-def _length(r: Tensor, z: Tensor) -> Tensor:
+def _length(r: Columns, z: Columns) -> Numbers:
     """``sqrt(r.mH @ z)`` of every column, ``z`` the preconditioned ``r``."""
     square = inner(r, z).real
-    least = square + 100 * torch.finfo(square.dtype).eps * norms(r) * norms(z)
-    if bool((least < 0).any()):
-        worst = f"a residual times its image is {float(square.min()):.3g}"
+    if z is not r and some(square + 100 * eps(r) * norms(r) * norms(z) < 0):
+        worst = f"a residual times its image is {float(torch.as_tensor(square).min()):.3g}"
         raise NumericalError(
             op="minres",
             message=f"the preconditioner is not positive definite: {worst}",
             hint="Use gmres or bicgstab, or another preconditioner",
         )
-    return square.clamp_min(0).sqrt()
+    return root(square)
 
 
 @array_function
+@np.errstate(all="ignore")
 def bicgstab(
     a: Matrix,
     b: Tensor,
@@ -108,36 +100,32 @@ def bicgstab(
         >>> bicgstab(torch.tensor([[2.0, 1.0], [0.0, 4.0]]), torch.tensor([3.0, 4.0])).x.round(decimals=4)
         tensor([1., 1.])
     """
-    p = problem("bicgstab", a, b, x0=x0, tol=tol, maxiter=maxiter, callback=callback)
-    m = preconditioned("bicgstab", preconditioner)
-    x = p.x
-    r = p.b - p.a.apply(x)
-    shadow, d = r, r
-    rho = inner(shadow, r)
-    done = p.record(norms(r))
-    while not done and len(p.residuals) <= p.maxiter:
-        d_hat = m(d)
+    p = problem("bicgstab", a, b, x0=x0, tol=tol, maxiter=maxiter, callback=callback, preconditioner=preconditioner)
+    x, r = p.x, p.r
+    shadow, d, size, rho = r, r, norms(r), inner(r, r)
+    done = p.record(size)
+    while p.going(done):
+        d_hat = p.improve(d)
         v = p.a.apply(d_hat)
         alpha = quotient(rho, inner(shadow, v))
         s = r - alpha * v
-        s_hat = m(s)
+        s_hat = p.improve(s)
         t = p.a.apply(s_hat)
         omega = quotient(inner(t, s), inner(t, t))
-        x = x + alpha * d_hat + omega * s_hat
-        r = s - omega * t
-        done, r = p.finished(x, r)
+        x = plus(plus(x, alpha, d_hat), omega, s_hat)
+        done, r = p.finished(x, plus(s, -omega, t))
         before, rho = rho, inner(shadow, r)
-        stuck = (rho.abs() <= torch.finfo(r.real.dtype).eps * norms(shadow) * norms(r)) | (omega == 0)
-        if bool(stuck.any()):
+        if some((abs(rho) <= eps(r) * size * norms(r)) | (omega == 0)):
             # The shadow residual has become useless for a column: start again from where it is.
             r = p.b - p.a.apply(x)
-            shadow, d, rho = r, r, inner(r, r)
+            shadow, d, size, rho = r, r, norms(r), inner(r, r)
             continue
         d = r + quotient(rho, before) * quotient(alpha, omega) * (d - omega * v)
     return p.result(x, p.residuals[-1] <= p.tol)
 
 
 @array_function
+@np.errstate(all="ignore")
 def gmres(
     a: Matrix,
     b: Tensor,
@@ -167,45 +155,44 @@ def gmres(
         >>> gmres(torch.tensor([[2.0, 1.0], [0.0, 4.0]]), torch.tensor([3.0, 4.0])).x.round(decimals=4)
         tensor([1., 1.])
     """
-    p = problem("gmres", a, b, x0=x0, tol=tol, maxiter=maxiter, callback=callback)
+    p = problem("gmres", a, b, x0=x0, tol=tol, maxiter=maxiter, callback=callback, preconditioner=preconditioner)
     check.integer("gmres", "restart", restart, at_least=1)
-    m = preconditioned("gmres", preconditioner)
-    x = p.x
-    r = p.b - p.a.apply(x)
+    x, r = p.x, p.r
+    zeros = np.zeros if isinstance(r, np.ndarray) else r.new_zeros
     done = p.record(norms(r))
-    while not done and len(p.residuals) <= p.maxiter:
+    while p.going(done):
         width = min(restart, p.maxiter - len(p.residuals) + 1)
-        (n, k), (first, size) = r.shape, unit(r)
-        basis, h = r.new_zeros((k, width + 1, n)), r.new_zeros((k, width + 1, width))
-        right = torch.cat([size.to(r.dtype)[:, None, None], r.new_zeros((k, width, 1))], 1)
-        basis[:, 0] = first.mT
-        directions = torch.zeros_like(basis) if flexible else basis
+        (n, *many), (first, size) = r.shape, unit(r)
+        basis: Columns = zeros((*many, width + 1, n), dtype=r.dtype)
+        directions = zeros(basis.shape, dtype=r.dtype) if flexible else basis
+        h, right, left = (zeros((*many, width + 1, k), dtype=r.dtype) for k in (width, 1, 1))
+        basis[..., 0, :], right[..., 0, 0], left[..., 0, 0] = first.T, size, 1.0
+        residual = size
         for j in range(width):
-            z = m(basis[:, j].mT)
+            z = p.improve(basis[..., j, :].T)
             if flexible:
-                directions[:, j] = z.mT
-            w, known = p.a.apply(z).mT.unsqueeze(-1), basis[:, : j + 1]
-            part = known.conj() @ w
-            w = torch.baddbmm(w, known.mT, part, alpha=-1.0)
-            again = known.conj() @ w
-            w = torch.baddbmm(w, known.mT, again, alpha=-1.0)
-            following, length = unit(w.squeeze(-1).mT)
-            h[:, : j + 1, j : j + 1] = part + again
-            h[:, j + 1, j] = length
-            basis[:, j + 1] = following.mT
-            # the residual is what is left of the right-hand side, the last column of the triangle
-            triangle = torch.linalg.qr(torch.cat([h[:, : j + 2, : j + 1], right[:, : j + 2]], -1), mode="r").R
-            done = p.record(triangle[:, -1, -1].abs())
-            if done or bool((length <= torch.finfo(length.dtype).eps * size).all()):
+                directions[..., j, :] = z.T
+            w, part = orthogonal(basis[..., : j + 1, :], p.a.apply(z).T[..., None])
+            following, length = unit(w[..., 0].T)
+            h[..., : j + 1, j : j + 1] = part
+            h[..., j + 1, j] = length
+            basis[..., j + 1, :] = following.T
+            # The residual is the right-hand side's part along ``left``, the unit vector orthogonal to all of ``h``.
+            known = left[..., : j + 1, 0].T
+            reached = (known * part[..., 0].T).sum(0)
+            total = hypot(abs(reached), length)
+            left[..., : j + 1, 0] = (known * quotient(length, total)).T
+            left[..., j + 1, 0] = -quotient(reached, total)
+            residual = residual * quotient(length, total)
+            done = p.record(residual)
+            if done or not some(length > eps(r) * size):
                 break
-        y = _least_squares(h[:, : j + 2, : j + 1], right[:, : j + 2])
-        step = (directions[:, : j + 1].mT @ y).squeeze(-1).mT
-        x = x + (step if flexible else m(step))
+        y = _least_squares(torch.as_tensor(h[..., : j + 2, : j + 1]), torch.as_tensor(right[..., : j + 2, :]))
+        step: Columns = directions[..., : j + 1, :].mT @ (y.numpy() if zeros is np.zeros else y)
+        x = x + (step[..., 0].T if flexible else p.improve(step[..., 0].T))
         r = p.b - p.a.apply(x)
         if done:
-            true = float((norms(r) / p.sizes).max())
-            p.residuals[-1] = true
-            done = true <= p.tol
+            done = p.size(r, True) <= p.tol
         if len(p.residuals) > 2 * restart and p.residuals[-1] >= p.residuals[-1 - width] and not done:
             break
     return p.result(x, done)

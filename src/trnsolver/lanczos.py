@@ -6,14 +6,16 @@ import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from trnblas import gemm
 from trnsci import ArgumentError, NotConverged, array_function, check
-from trnsci.arrays import Answer
-from trnsolver.eig import eig
-from trnsolver.operators import Apply, Callback, Matrix, Operator, called, norms, operator, preconditioned, tolerance
+from trnsci.arrays import Answer, to_numpy
+from trnsolver.arguments import no_gradient
+from trnsolver.columns import Columns, eps, norms, orthogonal
+from trnsolver.operators import Apply, Callback, Matrix, Operator, called, on_host, operator, preconditioned, tolerance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +73,7 @@ def lanczos(
         >>> lanczos(torch.diag(torch.tensor([1.0, 5.0, 3.0, 2.0])), 1).values.round(decimals=4)
         tensor([5.])
     """
-    return _restarted("lanczos", a, k, n=n, which=which, tol=tol, maxiter=maxiter, start=(dtype, device, seed))
+    return restarted("lanczos", a, k, n=n, which=which, tol=tol, maxiter=maxiter, start=(dtype, device, seed))
 
 
 @array_function
@@ -95,10 +97,10 @@ def arnoldi(
         >>> arnoldi(torch.diag(torch.tensor([1.0, 5.0, 3.0, 2.0])), 1).values.real.round(decimals=4)
         tensor([5.])
     """
-    return _restarted("arnoldi", a, k, n=n, which=which, tol=tol, maxiter=maxiter, start=(dtype, device, seed))
+    return restarted("arnoldi", a, k, n=n, which=which, tol=tol, maxiter=maxiter, start=(dtype, device, seed))
 
 
-def _restarted(
+def restarted(
     op: str,
     a: Matrix,
     k: int,
@@ -109,6 +111,7 @@ def _restarted(
     maxiter: int | None,
     start: tuple[torch.dtype, torch.device | str, int],
 ) -> Pairs:
+    """What `lanczos` and `arnoldi` share; ``start`` is the dtype, device and seed of the first vector."""
     hermitian, (dtype, device, seed) = op == "lanczos", start
     check.data(op, wrapped=True, a=a)
     wrapped = operator(op, a)
@@ -124,92 +127,100 @@ def _restarted(
         raise ArgumentError(op, "which", which, "'largest', 'smallest' or 'magnitude'")
     known: Any = wrapped.matrix if wrapped.matrix is not None else a
     kind = known.dtype if isinstance(getattr(known, "dtype", None), torch.dtype) else dtype
-    place = known.device if isinstance(getattr(known, "device", None), torch.device) else torch.device(device)
-    # A real operator on complex vectors costs twice; a general spectrum is complex anyway.
-    work = kind if hermitian or kind.is_complex else (torch.complex64 if kind == torch.float32 else torch.complex128)
-    apply = wrapped.apply if work == kind else _on_complex(wrapped.apply)
-    size = min(rows, max(2 * k + 10, 20))
+    where = known.device if isinstance(getattr(known, "device", None), torch.device) else torch.device(device)
+    if wrapped.matrix is not None:
+        no_gradient(op, wrapped.matrix)
+    size = min(rows, max(2 * k + 16, 24))
     most = maxiter if maxiter is not None else max(300, 10 * rows)
     source = torch.Generator().manual_seed(seed)
     # ``a @ v = v @ h[:m] + next * h[m]`` with the rows of the basis for the columns of ``v``
-    basis = torch.zeros(size + 1, rows, dtype=work, device=place)
-    h = basis.new_zeros((size + 1, size))
-    first = torch.randn(rows, dtype=work, generator=source).to(place)
+    basis: Columns = torch.zeros(size + 1, rows, dtype=kind, device=where)
+    h = torch.zeros(size + 1, size, dtype=kind).numpy()
+    first = torch.randn(rows, dtype=kind, generator=source).to(where)
     basis[0] = first / torch.linalg.vector_norm(first)
+    if rows and on_host((wrapped.matrix, getattr(wrapped.entries, "values", None), basis)):
+        basis, apply = basis.numpy(), wrapped.on_arrays().apply
+    else:
+        apply = lambda x: wrapped.apply(x.unsqueeze(-1)).squeeze(-1)  # noqa: E731
     keep, count = 0, 0
     while True:
         m = _extended(apply, basis, h, keep, source=source)
         count += m - keep
         core, coupling = h[:m, :m], h[m, :m]
-        values, vectors = torch.linalg.eigh(0.5 * (core + core.mH)) if hermitian else eig(core)
+        if not np.isfinite(h).all():
+            message = f"broke down after {count} products: one of them is not finite"
+            raise NotConverged(op=op, iterations=count, residual=math.nan, message=message)
+        values, vectors = np.linalg.eigh(0.5 * (core + core.conj().T)) if hermitian else np.linalg.eig(core)
         order = _ranked(values, which)
         values, vectors = values[order], vectors[:, order]
-        left = (coupling @ vectors).abs()
-        scale = float(values.abs().max()) or 1.0
-        done = bool((left[:k] <= tol * scale).all()) or m == rows
+        scale = float(abs(values).max()) or 1.0
+        done = bool((abs(coupling @ vectors[:, :k]) <= tol * scale).all()) or m == rows
         if done or count >= most:
             break
-        keep = min(k + (size - k) // 2, m - 1)
-        ritz = vectors[:, :keep] if hermitian else torch.linalg.qr(vectors[:, :keep]).Q
-        core = torch.diag(values[:keep]).to(work) if hermitian else ritz.mH @ core @ ritz
-        coupling, last = coupling @ ritz, basis[m].clone()
-        basis[:keep], basis[keep] = gemm(1.0, ritz, basis[:m], trans_a=True), last
-        h.zero_()
+        keep = min(k + (size - k) // 3, m - 1)
+        if hermitian:
+            ritz = vectors[:, :keep]
+        else:
+            # of a real matrix, both of a pair of conjugates: real and imaginary part span them
+            keep += bool(values[keep - 1].imag > 0 and not kind.is_complex)
+            above, chosen = values[:keep].imag, vectors[:, :keep]
+            parts = chosen if kind.is_complex else np.hstack([chosen.real[:, above >= 0], chosen.imag[:, above > 0]])
+            ritz = np.linalg.qr(parts).Q
+        basis[:keep], basis[keep] = _combined(ritz, basis[:m]), basis[m]
+        core, coupling = ritz.conj().T @ core @ ritz, coupling @ ritz
+        h[:] = 0.0
         h[:keep, :keep], h[keep, :keep] = core, coupling
-    x = gemm(1.0, basis[:m], vectors[:, :k].to(work), trans_a=True)
+    x = torch.as_tensor(_combined(vectors[:, :k], basis[:m])).mT
+    spectrum = torch.from_numpy(values[:k]).to(where)
+    if not hermitian:
+        x, spectrum = x.to(kind.to_complex()), spectrum.to(kind.to_complex())
     x = x / norms(x)
-    true = norms(apply(x) - x * values[:k].to(work))
-    eps = torch.finfo(true.dtype).eps
+    if x.dtype == kind:
+        image = wrapped.apply(x)
+    else:
+        image = torch.complex(wrapped.apply(x.real.contiguous()), wrapped.apply(x.imag.contiguous()))
+    true = norms(image - x * spectrum)
     return Pairs(
-        values=values[:k] / wrapped.scale,
+        values=spectrum / wrapped.scale,
         vectors=x,
         residuals=true / wrapped.scale,
-        converged=bool((true <= (tol + 10 * eps * rows**0.5) * scale).all()),
+        converged=bool((true <= (tol + 10 * eps(true) * rows**0.5) * scale).all()),
         iterations=count,
     )
 
 
-def _on_complex(apply: Apply) -> Apply:
-    def both(x: Tensor) -> Tensor:
-        return torch.complex(apply(x.real.contiguous()), apply(x.imag.contiguous()))
-
-    return both
-
-
-def _ranked(values: Tensor, which: str) -> Tensor:
-    if which == "magnitude":
-        return values.abs().argsort(descending=True)
-    real = values.real if values.is_complex() else values
-    return real.argsort(descending=which == "largest")
+def _combined(weights: np.ndarray[Any, Any], basis: Columns) -> Columns:
+    """Sums of rows of the basis, one for each column of weights."""
+    if isinstance(basis, np.ndarray):
+        return weights.T @ basis
+    columns = torch.from_numpy(weights).to(basis.device)
+    return gemm(1.0, columns, basis.to(columns.dtype), trans_a=True)
 
 
-def _extended(apply: Apply, basis: Tensor, h: Tensor, known: int, *, source: torch.Generator) -> int:
+def _ranked(values: np.ndarray[Any, Any], which: str) -> np.ndarray[Any, Any]:
+    """Indices from the end of the spectrum asked for; conjugates stay neighbours."""
+    size = abs(values) if which == "magnitude" else values.real
+    return np.argsort(size if which == "smallest" else -size, kind="stable")
+
+
+def _extended(apply: Apply, basis: Columns, h: np.ndarray[Any, Any], known: int, *, source: torch.Generator) -> int:
     """Grow an orthonormal basis and the projected operator in place; return how many products there are."""
-    size, rows = h.shape[1], basis.shape[1]
+    (size, rows), least, host = (h.shape[1], basis.shape[1]), 10 * eps(basis), isinstance(basis, np.ndarray)
     for j in range(known, size):
-        w = apply(basis[j].unsqueeze(-1)).squeeze(-1)
-        w, column = _orthogonal(basis[: j + 1], w)
-        h[: j + 1, j] = column
-        length = torch.linalg.vector_norm(w)
-        scale = torch.linalg.vector_norm(column) + length
-        if float(length) > 10 * torch.finfo(length.dtype).eps * float(scale):
+        w, column = orthogonal(basis[: j + 1], apply(basis[j]))
+        h[: j + 1, j] = column if host else to_numpy(column)
+        length = norms(w)
+        if float(length) > least * float(norms(column) + length):
             h[j + 1, j] = length
         elif j + 1 == rows:
             return rows
         else:
             # An invariant space: go on with a new direction, which nothing couples to.
-            w, _ = _orthogonal(basis[: j + 1], torch.randn(rows, dtype=w.dtype, generator=source).to(w.device))
-            length = torch.linalg.vector_norm(w)
+            other = torch.randn(rows, dtype=torch.from_numpy(h).dtype, generator=source)
+            w, _ = orthogonal(basis[: j + 1], other.numpy() if host else other.to(w.device))
+            length = norms(w)
         basis[j + 1] = w / length
     return size
-
-
-def _orthogonal(basis: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
-    """``w`` without its part in the space of the rows of ``basis``, and that part; twice is enough."""
-    first = basis.conj() @ w
-    w = torch.addmv(w, basis.mT, first, alpha=-1.0)
-    second = basis.conj() @ w
-    return torch.addmv(w, basis.mT, second, alpha=-1.0), first + second
 
 
 @array_function

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import torch
+import numpy as np
 from torch import Tensor
 
 from trnsci import ArgumentError, array_function, check
-from trnsolver.operators import Callback, Matrix, Result, norms, problem, quotient, start, unit
+from trnsolver.columns import Columns, Numbers, hypot, norms, plus, quotient, root, smaller, unit
+from trnsolver.operators import Callback, Matrix, Result, problem
 
 
 @array_function
@@ -60,6 +61,7 @@ def lsmr(
     return _bidiagonal("lsmr", a, b, x0=x0, damp=damp, tol=tol, maxiter=maxiter, callback=callback)
 
 
+@np.errstate(all="ignore")
 def _bidiagonal(
     op: str,
     a: Matrix,
@@ -73,93 +75,97 @@ def _bidiagonal(
 ) -> Result:
     if check.real(op, "damp", damp) < 0:
         raise ArgumentError(op, "damp", damp, "0 or more")
-    p = problem(op, a, b, x0=None, tol=tol, maxiter=maxiter, callback=callback, adjoint=True)
+    p = problem(op, a, b, x0=x0, tol=tol, maxiter=maxiter, callback=callback, adjoint=True)
     adjoint = p.a.adjoint
     if adjoint is None:
         raise ArgumentError(op, "a", type(a), "an operator with an adjoint (mH)")
-    rows = adjoint(torch.zeros_like(p.b)).shape[0] if p.a.shape is None else p.a.shape[1]
-    first = None if x0 is None else p.scaled(start(op, x0, p.b, rows, p.vector))
     damp = damp * p.a.scale
-    u, beta = unit(p.b if first is None else p.b - p.a.apply(first))
+    u, beta = unit(p.r)
     # with zeros for b, beside the residual of the start
-    p.sizes = torch.where(norms(p.b) > 0, p.sizes, torch.where(beta > 0, beta, 1.0))
+    p.sizes = norms(p.b)
+    p.sizes = p.sizes + (p.sizes == 0) * (beta + (beta == 0))
     v, alpha = unit(adjoint(u))
-    x = torch.zeros_like(v)
-    state = _Lsmr(v, alpha, beta) if op == "lsmr" else None
-    w, phibar, rhobar = v, beta, alpha
-    squares = torch.zeros_like(alpha)
-    lost = torch.zeros_like(alpha)
-    done = p.record(torch.where((alpha * beta) == 0, 0.0, beta))
-    while not done and len(p.residuals) <= p.maxiter:
+    x, squares = 0.0 * v, 0.0 * alpha
+    state = (_Lsmr if op == "lsmr" else _Lsqr)(v, alpha, beta)
+    done = p.record(beta * (alpha * beta != 0))
+    while p.going(done):
         u, beta = unit(p.a.apply(v) - alpha * u)
-        squares = squares + alpha.square() + beta.square() + damp * damp
+        squares = squares + alpha * alpha + beta * beta + damp * damp
         v, alpha = unit(adjoint(u) - beta * v)
-        if state is not None:
-            x, gradient, residual = state.step(x, v, alpha, beta, damp)
-        else:
-            rho1 = rhobar
-            if damp:
-                rho1 = torch.hypot(rhobar, torch.full_like(rhobar, damp))
-                lost = torch.hypot(lost, quotient(damp * phibar, rho1))
-                phibar = quotient(rhobar, rho1) * phibar
-            rho = torch.hypot(rho1, beta)
-            c, s = quotient(rho1, rho), quotient(beta, rho)
-            theta, rhobar = s * alpha, -c * alpha
-            phi, phibar = c * phibar, s * phibar
-            x = x + quotient(phi, rho) * w
-            w = v - quotient(theta, rho) * w
-            residual = torch.hypot(phibar, lost)
-            gradient = phibar.abs() * alpha * c.abs()
-        relative = quotient(gradient, squares.sqrt() * residual)
-        done = p.record(torch.minimum(relative * p.sizes, residual))
-    if first is None:
-        return p.result(x, done)
-    if done and len(p.residuals) > 1 and x.numel():
+        x, gradient, residual = state.step(x, v, alpha, beta, damp)
+        relative = quotient(gradient, root(squares) * residual)
+        done = p.record(smaller(relative * p.sizes, residual))
+    solution = x if x0 is None else p.x + x
+    if x0 is not None and done and len(p.residuals) > 1:
         # a start that was large beside the solution leaves its rounding error, which recurrences do not see
-        r, moved = p.b - p.a.apply(first + x), damp * x
-        residual = torch.hypot(norms(r), norms(moved))
-        relative = quotient(norms(adjoint(r) - damp * moved), squares.sqrt() * residual)
-        p.residuals[-1] = float((torch.minimum(relative * p.sizes, residual) / p.sizes).max())
+        r, moved = p.b - p.a.apply(solution), damp * x
+        residual = hypot(norms(r), norms(moved))
+        relative = quotient(norms(adjoint(r) - damp * moved), root(squares) * residual)
+        p.residuals[-1] = p.worst(smaller(relative * p.sizes, residual))
         done = p.residuals[-1] <= p.tol
-    return p.result(first + x, done)
+    return p.result(solution, done)
+
+
+class _Lsqr:
+    """The rotations of LSQR, for every column."""
+
+    def __init__(self, v: Columns, alpha: Numbers, beta: Numbers) -> None:
+        self.w, self.phibar, self.rhobar, self.lost = v, beta, alpha, 0.0 * alpha
+
+    def step(
+        self, x: Columns, v: Columns, alpha: Numbers, beta: Numbers, damp: float
+    ) -> tuple[Columns, Numbers, Numbers]:
+        rho1 = self.rhobar
+        if damp:
+            rho1 = hypot(self.rhobar, damp)
+            self.lost = hypot(self.lost, quotient(damp * self.phibar, rho1))
+            self.phibar = quotient(self.rhobar, rho1) * self.phibar
+        rho = hypot(rho1, beta)
+        c, s = quotient(rho1, rho), quotient(beta, rho)
+        theta, self.rhobar = s * alpha, -c * alpha
+        phi, self.phibar = c * self.phibar, s * self.phibar
+        x = plus(x, quotient(phi, rho), self.w)
+        self.w = v - quotient(theta, rho) * self.w
+        return x, abs(self.phibar * c) * alpha, hypot(self.phibar, self.lost)
 
 
 class _Lsmr:
     """The second bidiagonalisation of LSMR, for every column."""
 
-    def __init__(self, v: Tensor, alpha: Tensor, beta: Tensor) -> None:
-        one, zero = torch.ones_like(alpha), torch.zeros_like(alpha)
-        self.h, self.hbar = v, torch.zeros_like(v)
-        self.alphabar, self.zetabar = alpha, alpha * beta
-        self.rho, self.rhobar, self.cbar, self.sbar = one, one, one, zero
-        self.betadd, self.betad, self.rhodold, self.tautildeold = beta, zero, one, zero
-        self.thetatilde, self.zeta, self.d = zero, zero, zero
+    def __init__(self, v: Columns, alpha: Numbers, beta: Numbers) -> None:
+        self.h, self.hbar = v, 0.0 * v
+        self.alphabar, self.zetabar, self.betadd = alpha, alpha * beta, beta
+        self.rho = self.rhobar = self.cbar = self.rhodold = 0.0 * alpha + 1.0
+        self.sbar = self.betad = self.tautildeold = self.thetatilde = self.zeta = self.d = 0.0 * alpha
 
-    def step(self, x: Tensor, v: Tensor, alpha: Tensor, beta: Tensor, damp: float) -> tuple[Tensor, Tensor, Tensor]:
-        alphahat = torch.hypot(self.alphabar, torch.full_like(alpha, damp))
-        chat, shat = quotient(self.alphabar, alphahat), quotient(torch.full_like(alpha, damp), alphahat)
+    def step(
+        self, x: Columns, v: Columns, alpha: Numbers, beta: Numbers, damp: float
+    ) -> tuple[Columns, Numbers, Numbers]:
+        alphahat = hypot(self.alphabar, damp)
+        chat, shat = quotient(self.alphabar, alphahat), quotient(damp, alphahat)
         rho_old = self.rho
-        self.rho = torch.hypot(alphahat, beta)
+        self.rho = hypot(alphahat, beta)
         c, s = quotient(alphahat, self.rho), quotient(beta, self.rho)
         theta, self.alphabar = s * alpha, c * alpha
         rhobar_old, zeta_old = self.rhobar, self.zeta
         thetabar, rho_temp = self.sbar * self.rho, self.cbar * self.rho
-        self.rhobar = torch.hypot(rho_temp, theta)
+        self.rhobar = hypot(rho_temp, theta)
         self.cbar, self.sbar = quotient(rho_temp, self.rhobar), quotient(theta, self.rhobar)
         self.zeta, self.zetabar = self.cbar * self.zetabar, -self.sbar * self.zetabar
         self.hbar = self.h - quotient(thetabar * self.rho, rho_old * rhobar_old) * self.hbar
-        x = x + quotient(self.zeta, self.rho * self.rhobar) * self.hbar
+        x = plus(x, quotient(self.zeta, self.rho * self.rhobar), self.hbar)
         self.h = v - quotient(theta, self.rho) * self.h
         # The norm of the residual, by the recurrence of section 5 of the paper.
         betaacute, betacheck = chat * self.betadd, -shat * self.betadd
         betahat, self.betadd = c * betaacute, -s * betaacute
         thetatilde_old = self.thetatilde
-        rhotilde_old = torch.hypot(self.rhodold, thetabar)
+        rhotilde_old = hypot(self.rhodold, thetabar)
         ctilde, stilde = quotient(self.rhodold, rhotilde_old), quotient(thetabar, rhotilde_old)
         self.thetatilde, self.rhodold = stilde * self.rhobar, ctilde * self.rhobar
         self.betad = -stilde * self.betad + ctilde * betahat
         self.tautildeold = quotient(zeta_old - thetatilde_old * self.tautildeold, rhotilde_old)
         taud = quotient(self.zeta - self.thetatilde * self.tautildeold, self.rhodold)
-        self.d = self.d + betacheck.square()
-        residual = (self.d + (self.betad - taud).square() + self.betadd.square()).sqrt()
-        return x, self.zetabar.abs(), residual
+        self.d = self.d + betacheck * betacheck
+        left = self.betad - taud
+        residual = root(self.d + left * left + self.betadd * self.betadd)
+        return x, abs(self.zetabar), residual

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias
 
@@ -12,9 +12,13 @@ import torch
 from torch import Tensor
 
 from trnblas import gemm
-from trnsci import ArgumentError, DtypeError, NotConverged, UnsupportedError, check
+from trnsci import ArgumentError, DtypeError, NotConverged, UnsupportedError, check, neuron
 from trnsci.arrays import Answer, from_numpy, to_numpy
-from trnsolver.arguments import DTYPES, finite, readable
+from trnsci.backends import SCOPE, library
+from trnsci.host import refusal
+from trnsci.ledger import listeners
+from trnsolver.arguments import DTYPES, all_finite, finite, readable
+from trnsolver.columns import Columns, Numbers, norms
 from trnsolver.tiles import near_one
 
 Apply = Callable[[Tensor], Tensor]
@@ -71,20 +75,58 @@ class Result(Answer):
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """A linear map: ``apply`` [N, K] -> [M, K], and its adjoint where there is one."""
+    """A linear map: ``apply`` [N, K] -> [M, K], and its adjoint where there is one.
+
+    ``matrix`` is one in memory; ``entries`` is what SciPy multiplies, or has a ``to_scipy`` that does.
+    """
 
     apply: Apply
     adjoint: Apply | None
     shape: tuple[int, int] | None
     matrix: Tensor | None = None
+    entries: Any = None
     # what the matrix was multiplied by, so that squares of its products stay in range
     scale: float = 1.0
 
+    def on_arrays(self) -> Operator:
+        """The same map on arrays [N]; where a ledger listens, products are the ops that it records."""
+        if (self.matrix is None and self.entries is None) or listeners():
+            adjoint = None if self.adjoint is None else _on_array(self.adjoint)
+            return replace(self, apply=_on_array(self.apply), adjoint=adjoint)
+        a = self.entries.to_scipy() if hasattr(self.entries, "to_scipy") else self.entries
+        if self.matrix is not None:
+            array = self.matrix.numpy()
+            a = array if array.flags.forc else array.copy()
+        there, back = (a.matvec, a.rmatvec) if hasattr(a, "matvec") else (a.__matmul__, a.conj().T.__matmul__)
+        return Operator(_cast(there), _cast(back), self.shape, self.matrix, scale=self.scale)
 
-def operator(op: str, a: Any, *, adjoint: bool = False) -> Operator:
+
+_LIBRARY = library("trnsolver")
+
+
+def on_host(operands: Iterable[Any]) -> bool:
+    """Whether steps are taken on arrays in host memory: no device is asked for, and no gradient is wanted."""
+    scope, asked = SCOPE.get(), _LIBRARY.choice().name
+    if (scope is not None and scope.interceptor is not None) or asked not in ("auto", "pytorch"):
+        return False
+    if asked == "auto" and neuron.device() is not None:
+        return False
+    return refusal(x for x in operands if isinstance(x, Tensor)) is None
+
+
+def _on_array(apply: Apply) -> Callable[[Columns], Columns]:
+    return lambda x: to_numpy(apply(torch.from_numpy(x).unsqueeze(-1)))[:, 0]
+
+
+def _cast(apply: Callable[[Columns], Columns]) -> Callable[[Columns], Columns]:
+    return lambda x: apply(x).astype(x.dtype, copy=False)
+
+
+def operator(op: str, a: Any, *, adjoint: bool = False, look: bool = True) -> Operator:
     """Take a matrix, a sparse matrix, a SciPy ``LinearOperator``, anything with ``@``, or a function.
 
-    A pair of functions is a map and its adjoint, which a solver asks for by ``adjoint``.
+    A pair of functions is a map and its adjoint, which a solver asks for by ``adjoint``. With ``look``, all entries of
+    a matrix are finite.
     """
     if isinstance(a, tuple) and len(a) == 2 and all(callable(part) for part in a):
         there, back = (shaped(op, "a", part, square=False) for part in a)
@@ -95,9 +137,9 @@ def operator(op: str, a: Any, *, adjoint: bool = False) -> Operator:
         if a.ndim != 2:
             raise ArgumentError(op, "shape of a", tuple(a.shape), "a matrix: 2 dimensions")
         _kind(op, "dtype of a", a.dtype)
-        if a.layout == torch.strided:
+        if a.layout == torch.strided and look:
             finite(op, a=a)
-    scale = _toward_one(a)
+    scale = _toward_one(op, a)
     if scale != 1.0:
         a = a * scale
     wrapped = _wrapped(op, a, adjoint)
@@ -110,12 +152,19 @@ def _wrapped(op: str, a: Any, adjoint: bool) -> Operator:
             return Operator(lambda x: a @ x, lambda x: a.mH @ x, (a.shape[0], a.shape[1]))
         return Operator(lambda x: gemm(1.0, a, x), lambda x: gemm(1.0, a, x, trans_a="c"), (a.shape[0], a.shape[1]), a)
     if hasattr(a, "matvec") and hasattr(a, "shape"):
-        return Operator(_foreign(a.matmat), _foreign(a.rmatmat) if hasattr(a, "rmatmat") else None, tuple(a.shape))
+        return Operator(
+            _foreign(a.matmat),
+            _foreign(a.rmatmat) if hasattr(a, "rmatmat") else None,
+            tuple(a.shape),
+            entries=a if hasattr(a, "rmatvec") else None,
+        )
     if type(a).__module__.partition(".")[0] == "scipy":
-        return Operator(_foreign(lambda x: a @ x), _foreign(lambda x: a.conj().T @ x), tuple(a.shape))
+        return Operator(_foreign(lambda x: a @ x), _foreign(lambda x: a.conj().T @ x), tuple(a.shape), entries=a)
     if hasattr(a, "__matmul__") and hasattr(a, "shape"):
         conjugated = getattr(a, "mH", None) if hasattr(a, "mH") else getattr(a, "H", None)
-        return Operator(lambda x: a @ x, None if conjugated is None else lambda x: conjugated @ x, tuple(a.shape))
+        times = None if conjugated is None else lambda x: conjugated @ x
+        single = hasattr(a, "to_scipy") and a.values.ndim in (1, 3)
+        return Operator(lambda x: a @ x, times, tuple(a.shape), entries=a if single else None)
     if callable(a):
         if adjoint:
             raise ArgumentError(op, "a", "one function", "a pair: the map and its adjoint", hint="Pass (f, g)")
@@ -123,7 +172,7 @@ def _wrapped(op: str, a: Any, adjoint: bool) -> Operator:
     raise DtypeError(op, "a", type(a), "a matrix, a LinearOperator, an object with @, or a function")
 
 
-def _toward_one(a: Any) -> float:
+def _toward_one(op: str, a: Any) -> float:
     """A power of two that brings a matrix near 1 where squares of its entries leave their range, else 1."""
     entries = getattr(a, "data" if type(a).__module__.startswith("scipy") else "values", None)
     if isinstance(a, Tensor):
@@ -135,6 +184,8 @@ def _toward_one(a: Any) -> float:
     # one entry tells whether all have to be looked at
     if 1 / beyond < abs(entries[(0,) * entries.ndim].item()) < beyond:
         return 1.0
+    if isinstance(a, Tensor) and a.layout == torch.strided:
+        finite(op, a=a)
     return float(near_one(entries.detach(), tuple(range(entries.ndim)), beyond=beyond))
 
 
@@ -166,9 +217,14 @@ def called(op: str, argument: str, fn: Any) -> None:
         raise DtypeError(op, argument, type(fn), "a function")
 
 
+def unchanged(r: Columns) -> Columns:
+    """The identity, where no preconditioner is given."""
+    return r
+
+
 def preconditioned(op: str, preconditioner: Apply | None) -> Apply:
     """The function given, or the identity."""
-    return (lambda r: r) if preconditioner is None else shaped(op, "preconditioner", preconditioner)
+    return unchanged if preconditioner is None else shaped(op, "preconditioner", preconditioner)
 
 
 def on_columns(op: str, n: int, apply: Apply) -> Apply:
@@ -206,14 +262,16 @@ def _foreign(fn: Callable[[Any], Any]) -> Apply:
 
 @dataclass(slots=True)
 class Problem:
-    """A checked system: columns, a start, tolerances, and the residual history as it grows."""
+    """A checked system: columns, a start, its residual, tolerances, and the residual history as it grows."""
 
     op: str
     a: Operator
-    b: Tensor
-    x: Tensor
+    improve: Apply
+    b: Columns
+    x: Columns
+    r: Columns
     vector: bool
-    sizes: Tensor
+    sizes: Numbers
     tol: float
     maxiter: int
     callback: Callback | None
@@ -221,15 +279,18 @@ class Problem:
     # the last residual that was computed afresh
     computed: float = math.inf
     # what brings columns of the solution back to the size of those that were asked for
-    factor: Tensor | None = None
+    factor: Numbers = None
 
-    def scaled(self, x: Tensor) -> Tensor:
-        """A start, as large as the solution of the system that is solved."""
-        return x if self.factor is None else x / self.factor
+    def worst(self, norms: Numbers) -> float:
+        """The largest residual of the columns, relative to their right-hand sides."""
+        relative = norms / self.sizes
+        if isinstance(relative, Tensor):
+            return float(relative.max()) if relative.numel() else 0.0
+        return float(relative)
 
-    def record(self, norms: Tensor) -> bool:
+    def record(self, norms: Numbers) -> bool:
         """Note the residual norms of the columns; say whether all are small enough."""
-        return self.note(float((norms / self.sizes).max()) if norms.numel() else 0.0)
+        return self.note(self.worst(norms))
 
     def note(self, worst: float) -> bool:
         """Note the largest residual of the columns, relative to their right-hand sides, likewise."""
@@ -238,15 +299,19 @@ class Problem:
             self.callback(len(self.residuals) - 1, worst)
         return worst <= self.tol
 
-    def size(self, r: Tensor, again: bool) -> float:
+    def going(self, done: bool) -> bool:
+        """Whether there is a next step."""
+        return not done and len(self.residuals) <= self.maxiter and self.residuals[-1] < math.inf
+
+    def size(self, r: Columns, again: bool) -> float:
         """Note the largest residual of the columns, or the last one again, and return it."""
-        if not again:
+        if again:
+            self.residuals[-1] = self.worst(norms(r))
+        else:
             self.record(norms(r))
-        elif r.numel():
-            self.residuals[-1] = float((norms(r) / self.sizes).max())
         return self.residuals[-1]
 
-    def finished(self, x: Tensor, r: Tensor) -> tuple[bool, Tensor]:
+    def finished(self, x: Columns, r: Columns) -> tuple[bool, Columns]:
         """Note a residual; say whether to stop, and return the residual to go on from.
 
         A recurrence drifts: a small residual is computed afresh, and where that gains less than a tenth no step will.
@@ -257,44 +322,37 @@ class Problem:
         before, self.computed = self.computed, self.size(r, True)
         return self.computed <= self.tol or self.computed > 0.9 * before, r
 
-    def verified(self, history: Tensor, x: Tensor) -> bool:
-        """Note the residuals of a chunk of steps; say whether that of the solution after it is the one asked for.
-
-        A recurrence drifts, and a residual may rise again before the chunk ends: what decides is computed afresh.
-        """
-        worst = (history / self.sizes).amax(1).tolist() if history.numel() else [0.0] * len(history)
-        # a negative one stands for a step that was not taken
-        reached = [self.note(each) for each in worst if not each < 0]
-        if not any(reached):
-            return False
-        self.residuals[-1] = float((norms(self.b - self.a.apply(x)) / self.sizes).max()) if x.numel() else 0.0
-        return self.residuals[-1] <= self.tol
-
-    def in_chunks(self, r: Tensor, advance: Advance, direction: Apply) -> Result:
+    def in_chunks(self, advance: Advance, direction: Apply) -> Result:
         """Take steps in chunks, each one operation, until a residual that was computed afresh is small enough.
 
         ``advance`` takes so many steps from x, r and d, and returns the norms of their residuals too; ``direction``
         returns the first direction for a residual.
         """
-        x, d = self.x, direction(r)
-        done, last = self.record(norms(r)), float("inf")
-        while not done and len(self.residuals) <= self.maxiter:
+        x, r, d, last = self.x, self.r, direction(self.r), math.inf
+        done = self.record(norms(r))
+        while self.going(done):
             x, r, d, history = advance(x, r, d, min(CHUNK, self.maxiter - len(self.residuals) + 1))
-            done = self.verified(history, x)
-            if not self.residuals[-1] < float("inf"):
-                break
-            if not done and float((norms(r) / self.sizes).max()) <= self.tol:
-                # The recurrence says so and is wrong: go on from the residual as it is, unless that was no help before.
-                if self.residuals[-1] > 0.5 * last:
-                    break
-                last, r = self.residuals[-1], self.b - self.a.apply(x)
-                d = direction(r)
+            worst = (history / self.sizes).amax(1).tolist() if history.numel() else [0.0] * len(history)
+            reached = [self.note(each) for each in worst]
+            if any(reached):
+                # a residual may rise again before the chunk ends
+                true = self.b - self.a.apply(x)
+                done = self.size(true, True) <= self.tol
+                if not done and self.worst(norms(r)) <= self.tol:
+                    # The recurrence is wrong: go on from the residual as it is, unless that was no help before.
+                    if self.residuals[-1] > 0.5 * last:
+                        break
+                    last, r, d = self.residuals[-1], true, direction(true)
         return self.result(x, done)
 
-    def result(self, x: Tensor, converged: bool) -> Result:
+    def result(self, x: Columns, converged: bool) -> Result:
         """Wrap up; a solution that is not finite was never found."""
+        x = torch.from_numpy(x).unsqueeze(-1) if isinstance(x, np.ndarray) else x
         x = x if self.factor is None else x * self.factor
-        if not bool(torch.isfinite(x).all()) or not math.isfinite(self.residuals[-1]):
+        if self.a.matrix is not None and (not converged or len(self.residuals) == 1):
+            # steps that converge have read every entry
+            finite(self.op, a=self.a.matrix)
+        if not all_finite(x) or not math.isfinite(self.residuals[-1]):
             raise NotConverged(
                 op=self.op,
                 iterations=len(self.residuals) - 1,
@@ -319,10 +377,12 @@ def problem(
     tol: float,
     maxiter: int | None,
     callback: Callback | None,
+    preconditioner: Apply | None = None,
     adjoint: bool = False,
     look: bool = True,
+    arrays: bool = True,
 ) -> Problem:
-    """Check what every solver takes; ``look``: it will look at data."""
+    """Check what every solver takes; ``look``: it will look at data; ``arrays``: it takes steps on arrays, too."""
     if isinstance(b, np.ndarray):
         b = from_numpy(b)
     if not isinstance(b, Tensor):
@@ -333,7 +393,7 @@ def problem(
     if look:
         check.data(op, wrapped=True, a=a, b=b, x0=x0)
     finite(op, b=b)
-    wrapped = operator(op, a, adjoint=adjoint)
+    wrapped = operator(op, a, adjoint=adjoint, look=False)
     _same_kind(op, a, b)
     if wrapped.shape is not None:
         if wrapped.shape[0] != b.shape[0]:
@@ -344,25 +404,40 @@ def problem(
     if maxiter is not None:
         check.integer(op, "maxiter", maxiter, at_least=0)
     called(op, "callback", callback)
+    improve = preconditioned(op, preconditioner)
     vector = b.ndim == 1
-    columns = b.unsqueeze(-1) if vector else b
-    rows = wrapped.shape[1] if wrapped.shape is not None else b.shape[0]
-    if x0 is None:
+    columns: Columns = b.unsqueeze(-1) if vector else b
+    # of a function, the answer to one call tells whether it has a gradient
+    trials = [] if preconditioner is None else [improve]
+    if wrapped.shape is None:
+        trials.append(wrapped.adjoint or wrapped.apply)
+    answers = [fn(columns) for fn in trials] if look else []
+    rows = wrapped.shape[1] if wrapped.shape is not None else answers[-1].shape[0] if look else b.shape[0]
+    x: Columns = None if x0 is None else start(op, x0, columns, rows, vector)
+    held = (wrapped.matrix, getattr(wrapped.entries, "values", None), x, columns, *answers)
+    host = arrays and look and columns.shape[1] == 1 and 0 not in (*b.shape, rows) and on_host(held)
+    if host:
+        improve = improve if preconditioner is None else _on_array(improve)
+        wrapped, columns = wrapped.on_arrays(), columns.numpy()[:, 0].copy()
+        x = np.zeros(rows, columns.dtype) if x is None else x.numpy()[:, 0]
+    elif x is None:
         x = columns.new_zeros((rows, columns.shape[1]))
-    else:
-        x = start(op, x0, columns, rows, vector)
     sizes, beyond = norms(columns), _beyond(b.dtype)
-    factor: Tensor | None = None
-    if readable(b) and not (wrapped.scale == 1.0 and all(1 / beyond < size < beyond for size in sizes.tolist())):
-        power = near_one(columns.detach(), 0, beyond=beyond)
-        columns, factor = columns * power, (wrapped.scale / power.double()).to(sizes.dtype)
-        x, sizes = x / factor, norms(columns)
-    if not adjoint:
+    factor: Numbers = None
+    known = [sizes] if host else sizes.tolist() if readable(b) else []
+    if readable(b) and not (wrapped.scale == 1.0 and all(1 / beyond < size < beyond for size in known)):
+        power: Numbers = near_one(b.detach(), 0, beyond=beyond)
+        factor = (wrapped.scale / power.double()).to(power.dtype)
+        power, factor = (power.item(), factor.item()) if host else (power, factor)
+        columns, x = columns * power, x / factor
+        sizes = norms(columns)
+    if not adjoint and x0 is not None:
         # the solution for a column of zeros is known, and no residual is small beside one
-        x = torch.where(sizes > 0, x, 0.0)
-    sizes = torch.where(sizes > 0, sizes, 1.0)
+        x = x * (sizes > 0)
+    r = 1.0 * columns if x0 is None or not look else columns - wrapped.apply(x)
     most = maxiter if maxiter is not None else 10 * max(1, rows)
-    return Problem(op, wrapped, columns, x, vector, sizes, tol, most, callback, [], factor=factor)
+    sizes = sizes + (sizes == 0)
+    return Problem(op, wrapped, improve, columns, x, r, vector, sizes, tol, most, callback, [], factor=factor)
 
 
 def tolerance(op: str, tol: Any) -> None:
@@ -391,28 +466,6 @@ def _same_kind(op: str, a: Any, b: Tensor) -> None:
         raise DtypeError(op, "dtype", {"a": kind, "b": b.dtype}, hint="Convert one side")
     if isinstance(kind, np.dtype) and kind.kind == "c" and not b.is_complex():
         raise DtypeError(op, "dtype", {"a": kind, "b": b.dtype}, hint="Convert b to a complex dtype")
-
-
-def norms(r: Tensor) -> Tensor:
-    """Length of every column."""
-    return torch.linalg.vector_norm(r, dim=0)
-
-
-def inner(x: Tensor, y: Tensor) -> Tensor:
-    """Column by column ``x.conj() . y``."""
-    return (x.conj() * y).sum(0)
-
-
-def quotient(x: Tensor, y: Tensor) -> Tensor:
-    """``x / y``, and 0 where ``y`` is 0: a column that is done stays where it is."""
-    none = y == 0
-    return (x / y.masked_fill(none, 1.0)).masked_fill(none, 0.0)
-
-
-def unit(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Columns of unit length, and what theirs was; those of length zero stay."""
-    size = norms(x)
-    return x / size.masked_fill(size == 0, 1.0), size
 
 
 def on_chip(a: Tensor, x: Tensor, rows: int, columns: int) -> str | None:

@@ -15,10 +15,10 @@ from torch import Tensor
 from trnblas import gemm
 from trnsci.distributed import Part, Team, chunks, sharded
 from trnsci.distributed.parts import Sharded
-from trnsci.errors import ArgumentError, UnsupportedError
+from trnsci.errors import UnsupportedError
 from trnsolver.arguments import square
 from trnsolver.cg import cg, conjugated
-from trnsolver.operators import Apply, Result, problem
+from trnsolver.operators import Result, preconditioned, problem
 
 
 def _check_cg(a: Any, b: Tensor, **options: Any) -> None:
@@ -48,26 +48,6 @@ def _operator(team: Team, a: Part | Sharded, b: Part) -> Callable[[Tensor], Tens
         return gemm(1.0, local, torch.cat(pieces))
 
     return apply
-
-
-def _on_rows(preconditioner: Apply | None) -> Apply:
-    """A preconditioner as one rank applies it: to its own rows."""
-
-    def improve(r: Tensor) -> Tensor:
-        if preconditioner is None:
-            return r
-        z = preconditioner(r)
-        if z.shape != r.shape:
-            raise ArgumentError(
-                op="cg",
-                argument="shape of what preconditioner returns",
-                got=tuple(z.shape),
-                expected=f"{tuple(r.shape)}, this rank's rows of the residual",
-                hint="On sharded arrays a preconditioner takes and gives the rows of its rank",
-            )
-        return z
-
-    return improve
 
 
 @sharded(cg, check=_check_cg)
@@ -115,7 +95,8 @@ def _cg(
             callback(len(history) - 1, history[-1])
         return history[-1]
 
-    x, done = conjugated(apply, _on_rows(preconditioner), right, x, inner=inner, size=size, tol=tol, most=limit)
+    improve, r = preconditioned("cg", preconditioner), right - apply(x)
+    x, done = conjugated(apply, improve, right, x, r, inner=inner, size=size, tol=tol, most=limit)
     solution = rows.with_local(x[:, 0] if vector else x)
     return Result(
         x=solution,  # type: ignore[arg-type]

@@ -25,10 +25,11 @@ from trnsparse.spmm import spmv
 # Blocks that a kernel keeps in SBUF, and vector length in blocks: one PSUM bank.
 BLOCKS = 256
 LENGTH = 512
-# Iterations between two looks at the residual: of a kernel, whose launch is expensive, and on the host.
-STEPS, HOST_STEPS = 16, 8
+# Iterations of one operation: of a kernel, whose launch is expensive, and on the host, which stops at the goal.
+STEPS, HOST_STEPS = 16, 64
 HOST = (torch.float32, torch.float64)
 Blocks = tuple[Tensor, Tensor, Tensor]
+State = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
 class Solution(NamedTuple):
@@ -161,10 +162,10 @@ def power_iteration(
     if not bool(image.any()):
         # x is an eigenvector of 0, and of a matrix that is 0 there is no other.
         return Eigenpair(image.new_zeros(()), x, 0, 0.0)
-    empty, done, residual, each = x.new_zeros((0, 2)), 0, float("inf"), _steps()
+    empty, done, residual = x.new_zeros((0, 2)), 0, float("inf")
     while done < max_iterations:
-        steps = min(each, max_iterations - done)
-        x, image, _ = run(Iterate(*_blocks(matrix), x, x, x, empty, steps, "power"))
+        steps = min(STEPS, max_iterations - done)
+        x, image, *_ = run(Iterate(*_blocks(matrix), x, x, x, empty, steps, "power"))
         done += steps
         value = torch.dot(x, image)
         residual = float(torch.linalg.vector_norm(image - value * x))
@@ -214,10 +215,6 @@ def _prepared(op: str, a: SparseMatrix) -> BSRMatrix | CSRMatrix:
     return a.detach().to_bsr(P_MAX)
 
 
-def _steps() -> int:
-    return HOST_STEPS if here() == "host" else STEPS
-
-
 def _blocks(a: BSRMatrix | CSRMatrix) -> Blocks:
     """Return index pointers, block columns and blocks; an entry is a block of one."""
     return a.indptr, a.indices, a.values if isinstance(a, BSRMatrix) else a.values.reshape(-1, 1, 1)
@@ -235,10 +232,10 @@ def _solved(
         return Solution(torch.zeros_like(b), 0, 0.0)
     scale = _scale(b)
     b, x = b / scale, x / scale
-    r = b - _times(matrix, x)
+    r = b.clone() if x0 is None else b - _times(matrix, x)
     p = torch.zeros_like(r) if recurrence is not None else r.clone()
     goal, done = tol * float(torch.linalg.vector_norm(b)), 0
-    residual, each = float(torch.linalg.vector_norm(r)), _steps()
+    residual, each = float(torch.linalg.vector_norm(r)), HOST_STEPS if here() == "host" and b.is_cpu else STEPS
     while not residual <= goal:
         if done >= most or not residual < float("inf"):
             residual = float(torch.linalg.vector_norm(b - _times(matrix, x)))
@@ -247,12 +244,14 @@ def _solved(
         table = [recurrence(done + k) for k in range(steps)] if recurrence is not None else []
         coefficients = torch.tensor(table, dtype=b.dtype, device=b.device).reshape(-1, 2)
         method = "cg" if recurrence is None else "fixed"
-        x, r, p = run(Iterate(*_blocks(matrix), x, r, p, coefficients, steps, method))
-        done += steps
+        x, r, p, taken = run(Iterate(*_blocks(matrix), x, r, p, coefficients, steps, method, goal))
+        done += int(taken)
         residual = float(torch.linalg.vector_norm(r))
         if residual <= goal:
             # The recurrence drifts from the truth in low precision: the residual that counts is computed.
-            residual = float(torch.linalg.vector_norm(b - _times(matrix, x)))
+            r = b - _times(matrix, x)
+            residual = float(torch.linalg.vector_norm(r))
+            p = r.clone() if recurrence is None else p
     return Solution(x * scale, done, residual * scale)
 
 
@@ -263,7 +262,10 @@ def _times(a: BSRMatrix | CSRMatrix, x: Tensor) -> Tensor:
 
 @op("trnsparse::iterate", calls="scipy.sparse, numpy")
 class Iterate(NamedTuple):
-    """A few iterations as one operation, from the state (x, r, p) to the next; for "power" that is (x, a @ x, p)."""
+    """A few iterations as one operation, from the state (x, r, p) to the next; for "power" that is (x, a @ x, p).
+
+    The last result is how many: on the host fewer, where the residual is no longer than the goal before the end.
+    """
 
     indptr: Tensor  # [block rows + 1]
     indices: Tensor  # [blocks]
@@ -274,9 +276,11 @@ class Iterate(NamedTuple):
     coefficients: Tensor  # [steps, 2], of "fixed"
     steps: int
     method: str
+    goal: float = 0.0
 
-    def fake(self) -> tuple[Tensor, Tensor, Tensor]:
-        return torch.empty_like(self.x), torch.empty_like(self.x), torch.empty_like(self.x)
+    def fake(self) -> State:
+        x, r, p = (torch.empty_like(self.x) for _ in range(3))
+        return x, r, p, x.new_empty((), dtype=torch.int64)
 
     def cost(self) -> int:
         return self.steps * (2 * self.blocks.numel() + 10 * self.x.shape[0])
@@ -294,28 +298,31 @@ class Iterate(NamedTuple):
             return f"keeps vectors of up to {LENGTH * P_MAX} on chip, not {self.x.shape[0]}"
         return only(self.x.dtype, (torch.float32,))
 
-    def host(self) -> tuple[Tensor, Tensor, Tensor]:
+    def host(self) -> State:
         values = self.blocks.reshape(-1) if self.blocks.shape[1:] == (1, 1) else self.blocks
         a = scipy_views.view(self.indptr, self.indices, values, self.indptr.shape[0] - 1).rows
         state = (to_numpy(self.x), to_numpy(self.r), to_numpy(self.p))
         tiny, coefficients = np.finfo(state[0].dtype).tiny, to_numpy(self.coefficients)
-        x, r, p = _iterated(
+        x, r, p, taken = _iterated(
             self, a.__matmul__, state, coefficients=coefficients, norm=np.linalg.norm, floor=lambda y: max(y, tiny)
         )
-        return torch.from_numpy(x), torch.from_numpy(r), torch.from_numpy(p)
+        return torch.from_numpy(x), torch.from_numpy(r), torch.from_numpy(p), torch.tensor(taken)
 
-    def pytorch(self) -> tuple[Tensor, Tensor, Tensor]:
+    def pytorch(self) -> State:
         matrix, tiny = self._matrix(), torch.finfo(self.x.dtype).tiny
         state = (self.x, self.r, self.p)
-        norm = torch.linalg.vector_norm
-        return _iterated(
+        x, r, p, taken = _iterated(
             self,
             lambda y: _times(matrix, y),
             state,
             coefficients=self.coefficients,
-            norm=norm,
+            norm=torch.linalg.vector_norm,
             floor=lambda y: y.clamp(min=tiny),
         )
+        return x, r, p, self._count(taken)
+
+    def _count(self, taken: int) -> Tensor:
+        return torch.tensor(taken, device=self.x.device)
 
     def _matrix(self) -> BSRMatrix | CSRMatrix:
         """Return blocks as a matrix; of entries where they are entries."""
@@ -324,16 +331,16 @@ class Iterate(NamedTuple):
             return CSRMatrix._rebuilt(parts, self.blocks.reshape(-1), (n, n))
         return BSRMatrix._rebuilt(parts, self.blocks, (n, n))
 
-    def nki(self) -> tuple[Tensor, Tensor, Tensor]:
+    def nki(self) -> State:
         return self._launched(self.indptr.tolist(), self.indices.tolist())
 
-    def prediction(self) -> tuple[Tensor, Tensor, Tensor]:
+    def prediction(self) -> State:
         return self._launched(*evenly(self.indices.shape[0], self.indptr.shape[0] - 1))
 
-    def _launched(self, pointers: list[int], columns: list[int]) -> tuple[Tensor, Tensor, Tensor]:
+    def _launched(self, pointers: list[int], columns: list[int]) -> State:
         n, blocks = self.x.shape[0], self.blocks
         if n == 0 or self.steps == 0:
-            return self.x.clone(), self.r.clone(), self.p.clone()
+            return self.x.clone(), self.r.clone(), self.p.clone(), self._count(self.steps)
         if not columns:
             blocks, pointers, columns = blocks.new_zeros((1, P_MAX, P_MAX)), [0] + [1] * (len(pointers) - 1), [0]
         tiles = blocks.new_empty((P_MAX, blocks.shape[0], P_MAX)).copy_(blocks.permute(2, 0, 1)).flatten(1)
@@ -352,7 +359,7 @@ class Iterate(NamedTuple):
             coefficients, steps = some.reshape(1, -1).expand(P_MAX, -1).contiguous(), some.shape[0]
             state = list(launch(kernels.iterate, tiles, *state, coefficients, steps=steps, **options))
         x, r, p = (y.mT.flatten()[:n].clone() for y in state)
-        return x, r, p
+        return x, r, p, self._count(self.steps)
 
     def workspace(self, implementation: str) -> int:
         size = self.x.nbytes
@@ -372,13 +379,12 @@ def _iterated(call: Iterate, times: Any, state: Any, *, coefficients: Any, norm:
         for _ in range(call.steps):
             r = times(x)
             x = r / floor(norm(r))
-        return x, times(x), p
-    square = r @ r
-    for k in range(call.steps):
+        return x, times(x), p, call.steps
+    square, k, goal = r @ r, 0, call.goal**2
+    while k < call.steps:
         if call.method == "cg":
             image = times(p)
             alpha = square / floor(p @ image)
-            last = floor(square)
         else:
             p *= coefficients[k, 1]
             p += r
@@ -386,8 +392,10 @@ def _iterated(call: Iterate, times: Any, state: Any, *, coefficients: Any, norm:
         x += alpha * p
         image *= alpha
         r -= image
+        last, square, k = floor(square), r @ r, k + 1
         if call.method == "cg":
-            square = r @ r
             p *= square / last
             p += r
-    return x, r, p
+        if call.x.is_cpu and not square > goal:
+            break
+    return x, r, p, k

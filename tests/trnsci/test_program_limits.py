@@ -110,7 +110,7 @@ CALLS = {
     "trnrand::halton": {"bases": [2, 3, 5, 7], "first": 0, "points": 1 << 20, "wide": False, "device": META},
     "trnrand::sobol": {"table": _int(65, 64), "first": 0, "points": 1 << 20, "kind": "float32"},
     "trnrand::sketch": {"a": _e(4096, 8192), "segment": _stream(4096 * 64), "size": 64},
-    "trnsolver::cg": {"a": SQUARE, **COLUMNS, "steps": 50, "goal": 0.0},
+    "trnsolver::cg": {"a": SQUARE, **COLUMNS, "steps": 50},
     "trnsolver::chebyshev": {"a": SQUARE, **COLUMNS, "weights": _e(50, 2)},
     "trnsolver::inv_triangular": {"a": SQUARE, "unit": False},
     "trnsolver::solve_triangular": {"a": SQUARE, "b": _e(1024, 2048), "lower": True, "unit": False},

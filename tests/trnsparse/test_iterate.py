@@ -157,7 +157,7 @@ def test_options_are_checked(call, text):
 def test_the_op_is_well_registered():
     a = ts.CSRMatrix.from_dense(laplacian(5)).to_bsr(128)
     x = torch.ones(5)
-    args = (a.indptr, a.indices, a.values, x, x.clone(), x.clone(), torch.ones(3, 2), 3, "fixed")
+    args = (a.indptr, a.indices, a.values, x, x.clone(), x.clone(), torch.ones(3, 2), 3, "fixed", 0.0)
     torch.library.opcheck(torch.ops.trnsparse.iterate.default, args)
 
 
