@@ -285,7 +285,7 @@ class Problem:
         """The largest residual of the columns, relative to their right-hand sides."""
         relative = norms / self.sizes
         if isinstance(relative, Tensor):
-            return float(relative.max()) if relative.numel() else 0.0
+            return float(relative.detach().max()) if relative.numel() else 0.0
         return float(relative)
 
     def record(self, norms: Numbers) -> bool:

@@ -190,3 +190,21 @@ def test_data_whose_squares_leave_the_range(name):
         error = (found.x.double() * 10.0 ** (of_a - of_b) - exact).norm(dim=0)
         assert found.converged
         assert (error <= 1e-5 * spectrum[-1] / spectrum[0] * exact.norm(dim=0)).all(), (of_a, of_b)
+
+
+@pytest.mark.parametrize("name", ["cg", "minres", "bicgstab", "lsqr", "lsmr"])
+def test_steps_on_arrays_leave_operands_alone_and_gradients_to_torch(name):
+    a, b = _spd(), gaussian((N,), 3, torch.float64)
+    kept, weight = b.clone(), torch.ones((), dtype=torch.float64, requires_grad=True)
+    one, column = _solve(name, a, b, tol=1e-10), _solve(name, a, b.unsqueeze(-1), tol=1e-10)
+    assert torch.equal(b, kept)
+    assert torch.equal(one.x, column.x[:, 0])
+    # of a function with a parameter, the solution has its gradient: that of 1 / weight
+    times = (lambda x: weight * (a @ x), lambda x: weight * (a @ x))
+    found = _solve(name, times if name.startswith("ls") else times[0], b, tol=1e-12)
+    (slope,) = torch.autograd.grad(found.x.sum(), weight)
+    assert abs(float(slope + one.x.sum())) <= 1e-6
+    broken = a.clone()
+    broken[2, 1] = float("nan")
+    with pytest.raises(ArgumentError, match=r"a\[2, 1\] is nan"):
+        _solve(name, broken, b)
