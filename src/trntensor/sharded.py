@@ -21,6 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from trnblas.arguments import HALF
 from trnblas.sharded import keeps_sums, widened
 from trnsci import ArgumentError, check
 from trnsci.distributed import Part, Team, chunks, sharded, traffic
@@ -94,7 +95,10 @@ def _einsum(
             reasons=[("distributed", "errors are bounded per rank: return_error, and target_error of several steps")],
             hint="Ask for precision= instead",
         )
-    dtype = common_dtype("einsum", [part.local for part in parts])
+    added = [] if c is None or beta == 0 else [c]
+    stored = common_dtype("einsum", [part.local for part in (*parts, *added)])
+    # what is scaled and added in half precision is rounded once, in the end
+    dtype = torch.float32 if stored in HALF and (alpha != 1 or beta != 0) else stored
     equation = parse("einsum", text, [part.shape for part in parts])
     options = {"precision": precision, "target_error": target_error, "memory_limit": memory_limit}
     sums = not keeps_sums(options, dtype)
@@ -114,7 +118,8 @@ def _einsum(
     addend = c if c is not None else out
     if addend is not None and beta != 0:
         check.equal("einsum", "shape", c=addend.shape, contraction=result.shape)
-        result = result.with_local(result.local + beta * addend.to(team, result.places).local)
+        result = result.with_local(result.local + beta * addend.to(team, result.places).local.to(dtype))
+    result = result if dtype is stored else result.with_local(result.local.to(stored))
     return written(team, result, out)
 
 
