@@ -47,8 +47,8 @@ def shuffle(x: Tensor, *, generator: Source | None = None) -> Tensor:
     """Put the rows of ``x`` in random order, in place; the order is that of `permutation`. Returns ``x``."""
     if not isinstance(x, Tensor):
         raise DtypeError("shuffle", "x", type(x), "a tensor")
-    check.out("shuffle", x, shape=tuple(x.shape), dtype=x.dtype)
     order, request = _order("shuffle", x, None, generator)
+    check.out("shuffle", x, shape=tuple(x.shape), dtype=x.dtype)
     if request.source.size > 1:
         got = "a partitioned one"
         raise ArgumentError("shuffle", "generator", got, "one that is not", hint="Take rows of permutation(x)")

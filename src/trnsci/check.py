@@ -257,7 +257,7 @@ def broadcast_shape(*shapes: tuple[int, ...]) -> tuple[int, ...] | None:
 
 def out(op: str, target: Any, *, shape: tuple[int, ...], dtype: torch.dtype, **inputs: Tensor | None) -> None:
     """Refuse a ``target`` that is no tensor of that shape and dtype, or shares memory with an input."""
-    tensor(op, out=target)
+    dense(op, out=target)
     if tuple(target.shape) != shape:
         raise ArgumentError(op, "shape of out", tuple(target.shape), str(shape))
     if target.dtype != dtype:
@@ -274,6 +274,8 @@ def out(op: str, target: Any, *, shape: tuple[int, ...], dtype: torch.dtype, **i
             got = f"a tensor while {name if value.requires_grad else 'out'} requires grad"
             hint = "Writing into out= cannot be differentiated; omit it or use torch.no_grad()"
             raise ArgumentError(op, "out", got, "None", hint=hint)
+    if target.is_contiguous():
+        return
     reach = 0
     for stride, size in sorted(zip(target.stride(), target.shape, strict=True)) if target.numel() else ():
         if size > 1 and stride <= reach:

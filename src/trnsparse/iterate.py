@@ -279,8 +279,8 @@ class Iterate(NamedTuple):
     goal: float = 0.0
 
     def fake(self) -> State:
-        x, r, p = (torch.empty_like(self.x) for _ in range(3))
-        return x, r, p, x.new_empty((), dtype=torch.int64)
+        x = self.x
+        return torch.empty_like(x), torch.empty_like(x), torch.empty_like(x), x.new_empty((), dtype=torch.int64)
 
     def cost(self) -> int:
         return self.steps * (2 * self.blocks.numel() + 10 * self.x.shape[0])
@@ -303,9 +303,10 @@ class Iterate(NamedTuple):
         a = scipy_views.view(self.indptr, self.indices, values, self.indptr.shape[0] - 1).rows
         state = (to_numpy(self.x), to_numpy(self.r), to_numpy(self.p))
         tiny, coefficients = np.finfo(state[0].dtype).tiny, to_numpy(self.coefficients)
-        x, r, p, taken = _iterated(
-            self, a.__matmul__, state, coefficients=coefficients, norm=np.linalg.norm, floor=lambda y: max(y, tiny)
-        )
+        with np.errstate(all="ignore"):
+            x, r, p, taken = _iterated(
+                self, a.__matmul__, state, coefficients=coefficients, norm=np.linalg.norm, floor=lambda y: max(y, tiny)
+            )
         return torch.from_numpy(x), torch.from_numpy(r), torch.from_numpy(p), torch.tensor(taken)
 
     def pytorch(self) -> State:
