@@ -429,7 +429,7 @@ def problem(
         power: Numbers = near_one(b.detach(), 0, beyond=beyond)
         factor = (wrapped.scale / power.double()).to(power.dtype)
         power, factor = (power.item(), factor.item()) if host else (power, factor)
-        columns, x = columns * power, x / factor
+        columns, x = columns * power, x if x0 is None else x / factor
         sizes = norms(columns)
     if not adjoint and x0 is not None:
         # the solution for a column of zeros is known, and no residual is small beside one
