@@ -11,11 +11,12 @@ import torch
 from torch import Tensor
 
 from trnblas import gemm
-from trnsci import array_function, op, run
+from trnsci import NotConverged, array_function, op, run
 from trnsci.nki import launch
+from trnsolver.arguments import all_finite
 from trnsolver.columns import Columns, Numbers, inner, norms, plus, quotient
 from trnsolver.kernels import cg as kernels
-from trnsolver.operators import Apply, Callback, Matrix, Result, on_chip, on_host, problem, unchanged
+from trnsolver.operators import Apply, Callback, Matrix, Problem, Result, on_chip, on_host, problem, unchanged
 
 Inner = Callable[[Columns, Columns], Numbers]
 # Notes the size of a residual, in place of the last one where that is computed again, and returns it.
@@ -155,7 +156,7 @@ def block_cg(
     stop: dict[str, Any] = {"tol": tol, "maxiter": maxiter, "callback": callback}
     p = problem("block_cg", a, b, x0=x0, preconditioner=preconditioner, arrays=False, **stop)
     x, r = p.x, p.r
-    done, d = p.record(norms(r)), _basis(p.improve(r))
+    done, d = p.record(norms(r)), _basis(p, p.improve(r))
     while p.going(done) and d.shape[1]:
         q = p.a.apply(d)
         core = gemm(1.0, d, q, trans_a="c")
@@ -167,13 +168,17 @@ def block_cg(
         done, r = p.finished(x, r)
         z = p.improve(r)
         beta = -torch.cholesky_solve(gemm(1.0, q, z, trans_a="c"), factor)
-        d = _basis(z + gemm(1.0, d, beta))
+        d = _basis(p, z + gemm(1.0, d, beta))
     return p.result(x, p.residuals[-1] <= p.tol)
 
 
-def _basis(z: Tensor) -> Tensor:
+def _basis(p: Problem, z: Tensor) -> Tensor:
     """Orthonormal columns that span those of ``z``, dependent ones left out."""
     size = norms(z)
+    if not all_finite(size):
+        steps = len(p.residuals) - 1
+        message = f"broke down after {steps} iterations: a direction is not finite"
+        raise NotConverged(op=p.op, iterations=steps, residual=p.residuals[-1], message=message)
     kept = z[:, size > 0] / size[size > 0]
     if kept.shape[1] == 0:
         return kept

@@ -10,7 +10,7 @@ from torch._subclasses import FakeTensorMode
 import trnsolver as ts
 import trnsparse
 from tests.together import together
-from trnsci import ArgumentError, DtypeError, NumericalError, UnsupportedError
+from trnsci import ArgumentError, DtypeError, NotConverged, NumericalError, UnsupportedError
 from trnsci.testing import gaussian, pairs
 
 N = 20
@@ -208,3 +208,11 @@ def test_steps_on_arrays_leave_operands_alone_and_gradients_to_torch(name):
     broken[2, 1] = float("nan")
     with pytest.raises(ArgumentError, match=r"a\[2, 1\] is nan"):
         _solve(name, broken, b)
+
+
+@pytest.mark.parametrize("name", ["cg", "block_cg", "minres", "bicgstab", "gmres"])
+def test_a_preconditioner_that_is_not_finite_is_reported(name):
+    a, b = torch.eye(4, dtype=torch.float64), torch.ones((4, 2), dtype=torch.float64)
+    for bad in (float("nan"), float("inf")):
+        with pytest.raises(NotConverged, match="not finite"):
+            getattr(ts, name)(a, b, preconditioner=lambda r, bad=bad: r * bad)
