@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 from typing import Any
 
@@ -12,6 +13,7 @@ from torch.autograd import forward_ad
 from torch.nn import Parameter
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack as _modes
 
+from trnsci.errors import NotConverged
 from trnsci.specs import TensorSpec
 
 PLAIN = frozenset((Tensor, Parameter, TensorSpec))
@@ -55,3 +57,32 @@ def why_not(x: Any) -> str:
 def transformed() -> bool:
     """Return whether ``torch.func`` (vmap, grad, jvp) is transforming this call."""
     return torch._C._functorch.peek_interpreter_stack() is not None
+
+
+def svd(op: str, a: Tensor, *, full: bool = False) -> tuple[Tensor, Tensor, Tensor]:
+    """Return ``u``, ``s`` and ``vh`` by torch, or by SciPy's slower driver where torch's gives up.
+
+    The divide-and-conquer algorithm of MKL stalls on some matrices of rank one.
+
+    Raises:
+        NotConverged: both gave up, or only torch may look at ``a``.
+    """
+    try:
+        u, s, vh = torch.linalg.svd(a, full_matrices=full)
+    except torch.linalg.LinAlgError as error:  # type: ignore[attr-defined]
+        message = str(error).partition("\n")[0]
+    else:
+        return u, s, vh
+    import numpy as np
+    import scipy.linalg
+
+    try:
+        if refusal([a.detach().resolve_conj()]) is None:
+            driver = functools.partial(scipy.linalg.svd, full_matrices=full, lapack_driver="gesvd")
+            parts = zip(*map(driver, a.detach().resolve_conj().reshape(-1, *a.shape[-2:]).numpy()), strict=True)
+            u, s, vh = (torch.from_numpy(np.stack(x)) for x in parts)
+            batch = a.shape[:-2]
+            return u.reshape(*batch, *u.shape[1:]), s.reshape(*batch, -1), vh.reshape(*batch, *vh.shape[1:])
+    except (np.linalg.LinAlgError, ValueError) as error:
+        message = str(error)
+    raise NotConverged(op=op, iterations=30 * min(a.shape[-2:]), residual=float("nan"), message=message)

@@ -80,14 +80,16 @@ def conjugated(
         alpha = quotient(rz, inner(d, q))
         x, r = plus(x, alpha, d), plus(r, -alpha, q)
         worst = size(r, False)
-        if worst <= tol:
+        again = worst <= tol
+        if again:
             r, before = b - apply(x), computed
             worst = computed = size(r, True)
             if not tol < computed <= 0.9 * before:
                 break
         z = improve(r)
         before_rz, rz = rz, inner(r, z)
-        d = z + quotient(rz, before_rz) * d
+        # directions belong to the recurrence: columns that it took far below their residual would grow by the quotient
+        d = 1.0 * z if again else z + quotient(rz, before_rz) * d
     return x, worst <= tol
 
 

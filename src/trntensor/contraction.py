@@ -134,6 +134,13 @@ def compiled(
     return program if memory_limit is None else _sliced(program, *memory_limit)
 
 
+def in_order(count: int) -> tuple[tuple[int, ...], ...]:
+    """Return the path from left to right: two operands first, then what they gave with the next."""
+    if count <= 2:
+        return (tuple(range(count)),) if count else ()
+    return ((0, 1), *((0, left - 1) for left in range(count - 1, 1, -1)))
+
+
 def find_path(equation: Equation, shapes: Sequence[tuple[int, ...]], optimize: Any) -> Path:
     """Order the contractions: by a preset, as told, or by any optimizer that speaks opt_einsum's protocol."""
     count = len(shapes)
@@ -145,10 +152,8 @@ def find_path(equation: Equation, shapes: Sequence[tuple[int, ...]], optimize: A
     elif optimize is not False and not callable(optimize):
         expected = "a preset name, a path, a bool, or an optimizer that is called as opt_einsum calls it"
         raise ArgumentError(op="einsum", argument="optimize", got=optimize, expected=expected)
-    if count <= 2:
-        return (tuple(range(count)),) if count else ()
-    if optimize is False:
-        return ((0, 1), *((0, left - 1) for left in range(count - 1, 1, -1)))
+    if count <= 2 or optimize is False:
+        return in_order(count)
     sizes = dict(equation.sizes)
     inputs = [
         frozenset(label for label, size in zip(labels, shape, strict=True) if size == sizes[label])

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from trnsci import ArgumentError, array_function, check
+from trnsci import ArgumentError, array_function, check, host
 from trntensor.decomposed import (
     Convergence,
     Decomposed,
@@ -131,7 +131,7 @@ def _start(x: Tensor, axis: int, rank: int, *, init: str, seed: int, nonnegative
     if init == "svd":
         flat = unfold(x, axis)
         count = min(rank, *flat.shape)
-        factor[:, :count] = torch.linalg.svd(flat, full_matrices=False)[0][:, :count]
+        factor[:, :count] = host.svd("cp", flat)[0][:, :count]
     factor = factor.abs().to(x.dtype) if nonnegative else factor
     return factor / torch.linalg.vector_norm(factor, dim=0).to(x.dtype)
 

@@ -17,7 +17,7 @@ from trnsci import ArgumentError, array_function, check, op, run
 from trnsci.accuracy import state_error
 from trnsci.gradient import saves
 from trnsci.precision import Precision
-from trntensor.contraction import positions
+from trntensor.contraction import in_order, positions
 from trntensor.decomposed import Decomposed, expanded
 from trntensor.equation import Operand, Order, common_dtype, parse, split_call
 from trntensor.plan import ContractionPlan, check_limit, planned
@@ -135,20 +135,15 @@ def _traced(
     optimize: Any,
 ) -> Einsum:
     """Return what torch.compile is shown: one operator, which makes its plan when it runs."""
-    preset, path = optimize, []
-    if isinstance(optimize, list | tuple):
+    preset, path = "auto" if optimize is True else optimize, []
+    if isinstance(optimize, list | tuple) or optimize is False:
         preset = "path"
-        for pair in optimize:
+        for pair in in_order(len(tensors)) if optimize is False else optimize:
             if not isinstance(pair, str):
                 path += [len(positions(pair)), *positions(pair)]
-    elif not isinstance(optimize, str):
-        raise ArgumentError(
-            op="einsum",
-            argument="optimize",
-            got=type(optimize).__name__,
-            expected="a preset name or a path inside torch.compile",
-            hint="Make a plan outside and use its path",
-        )
+    elif not isinstance(preset, str):
+        expected, hint = "a preset name or a path inside torch.compile", "Make a plan outside and use its path"
+        raise ArgumentError("einsum", "optimize", type(optimize).__name__, expected, hint=hint)
     check_limit(memory_limit)
     check_target("einsum", precision, target_error)
     limit, target = memory_limit or 0, target_error or 0.0

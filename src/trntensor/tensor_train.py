@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from trnsci import ArgumentError, array_function, check
+from trnsci import ArgumentError, array_function, check, host
 from trntensor.decomposed import Convergence, Decomposed, check_count, raised, real_input, scaled
 
 
@@ -119,7 +119,7 @@ def _limits(
 
 
 def _split(flat: Tensor, limit: tuple[int | None, float]) -> tuple[Tensor, Tensor, float]:
-    u, s, v = torch.linalg.svd(flat, full_matrices=False)
+    u, s, v = host.svd("tensor_train", flat)
     most, allowed = limit
     tails = torch.flip(torch.cumsum(torch.flip(s.double() ** 2, (0,)), 0), (0,))
     keep = int((tails > allowed).sum())

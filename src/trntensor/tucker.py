@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from trnsci import array_function, check
+from trnsci import array_function, check, host
 from trntensor.decomposed import (
     Convergence,
     Decomposed,
@@ -97,7 +97,7 @@ def tucker(
 def _leading(flat: Tensor, rank: int) -> Tensor:
     """Return the leading left singular vectors, completed to an orthonormal set where columns are too few."""
     full = rank > min(flat.shape)
-    return torch.linalg.svd(flat, full_matrices=full)[0][:, :rank]
+    return host.svd("tucker", flat, full=full)[0][:, :rank]
 
 
 def _project(x: Tensor, factors: Sequence[Tensor], leave: int | None = None) -> Tensor:

@@ -188,7 +188,7 @@ def reflections(draw: Draw) -> Trial:
     dtype, m, n, k = draw.dtype(*DTYPES), draw.size(0, 49), draw.size(0, 33), draw.size(0, 9)
     left, transpose = draw.chance(0.5), draw.chance(0.5)
     factors, tau = torch.geqrf(matrix(draw, max(m, n), min(m, n), dtype))
-    if not bool(factors.isfinite().all()):
+    if not (factors.isfinite().all() and tau.isfinite().all()):
         # MKL's reflections of a constant complex matrix are not numbers
         raise Outside
     rows = factors.shape[0]

@@ -186,3 +186,15 @@ def test_what_is_claimed_holds_for_columns_of_any_size(method):
     sizes = torch.linalg.vector_norm(b.double(), dim=0)
     assert not found.converged or bool((left <= 1.1e-4 * sizes).all()), left / sizes
     assert not found.x[:, 3].any()
+
+
+def test_columns_that_converge_early_wait_for_the_others():
+    # what rounding lets one column reach is computed afresh again and again, and with it columns that were done
+    q, _ = torch.linalg.qr(gaussian((32, 32), 1))
+    a = (q * torch.logspace(0, -3, 32)) @ q.mT
+    a = 0.5 * (a + a.mT)
+    for seed in range(8):
+        b, x0 = gaussian((32, 3), seed), 1e3 * gaussian((32, 3), seed + 100)
+        b[:, 0] = 1e-3 * a[:, 0]
+        result = ts.cg(a, b, x0=x0, tol=1e-5)
+        assert result.iterations < 320, "the directions of columns that are done made the solution grow"

@@ -135,6 +135,20 @@ def test_kernel_gradients(shape, dtype, gradient):
         assert float((found - expected).abs().max()) <= limit * float(expected.abs().max())
 
 
+def test_a_library_that_gives_up_is_not_the_last_word(monkeypatch, norm):
+    def stalls(*args, **kwargs):
+        raise torch.linalg.LinAlgError("The algorithm failed to converge")
+
+    for name in ("svd", "svdvals"):
+        monkeypatch.setattr(torch.linalg, name, stalls)
+    a = gaussian((2, 3, 7, 5), 1, torch.complex128)
+    u, s, vh = svd(a, full_matrices=False)
+    assert norm(u * s.unsqueeze(-2) @ vh - a) <= 20 * 7 * 2.0**-53 * norm(a)
+    assert torch.equal(svdvals(a), s)
+    with pytest.raises(NotConverged, match="failed to converge"):
+        torch.func.vmap(svdvals)(a)
+
+
 def test_gradients_that_do_not_exist():
     a = gaussian((4, 3), 1).requires_grad_()
     with trnsci.backend("simulator"), pytest.raises(UnsupportedError, match="full_matrices=True has no gradient"):
