@@ -341,7 +341,8 @@ def killed_at_random(ranks, tmp_path, seed):
     return finished
 
 
-@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 1])
 def test_killed_at_random_a_run_goes_on_to_the_same_energy(ranks, tmp_path, seed):
     killed_at_random(ranks, tmp_path, seed)
 

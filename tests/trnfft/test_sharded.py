@@ -12,7 +12,7 @@ import trnfft
 from trnsci import distributed
 from trnsci.distributed import Layout
 
-SIZES = (pytest.param(1, marks=pytest.mark.slow), 2, pytest.param(3, marks=pytest.mark.slow), 4)
+SIZES = (*(pytest.param(size, marks=pytest.mark.slow) for size in (1, 2, 4)), 3)
 
 
 def _data(shape, real):

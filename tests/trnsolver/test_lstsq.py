@@ -59,7 +59,10 @@ def test_solutions_of_least_norm(backend, dtype, m, n, rank):
     ("backend", "dtype", "shape", "kind"),
     [
         # double precision on the simulator corrects every entry of large factors
-        pytest.param(*case, marks=[pytest.mark.slow] if case[0].runs_kernels and case[1] == torch.complex128 else [])
+        pytest.param(
+            *case,
+            marks=[pytest.mark.slow] if case[0].runs_kernels and case[1] in (torch.float64, torch.complex128) else [],
+        )
         for case in pairs(BACKENDS, DTYPES, [(33, 13), (40, 40), (13, 33)], ["ones", "checkers", "repeated"])
     ],
     ids=str,
