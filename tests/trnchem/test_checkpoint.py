@@ -488,7 +488,8 @@ print(f"{killed} kills, {finished} calculations finished")
 """
 
 
-@pytest.mark.parametrize("kills", [4, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kills", [4, 200])
 def test_random_kills_lose_at_most_the_pairs_in_flight(tmp_path, kills):
     helper = "from pathlib import Path\nfrom trnchem import checkpoint\n\n\n" + inspect.getsource(done_in)
     (tmp_path / "tests_checkpoint.py").write_text(helper)

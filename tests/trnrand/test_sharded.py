@@ -52,7 +52,7 @@ def _wrong(mesh_shape, cases):
     return found
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 4])
+@pytest.mark.parametrize("size", [*(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2, 4)), 3])
 def test_parts_are_the_bits_of_the_single_draw(ranks, size):
     cases = [
         (name, shape, (place,), position, OPTIONS.get(name, {}))

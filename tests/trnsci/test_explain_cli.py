@@ -175,7 +175,10 @@ def state():
         importlib.import_module(library).set_backend(None)
 
 
-@pytest.mark.parametrize("library", WORDS)
+@pytest.mark.parametrize(
+    "library",
+    [pytest.param(name, marks=pytest.mark.slow if name in ("trnrand", "trnsolver") else ()) for name in WORDS],
+)
 def test_every_public_function_is_explained(library, capsys):
     failed = []
     for name, words in CASES:

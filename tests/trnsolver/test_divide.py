@@ -231,6 +231,7 @@ def test_auto_takes_the_method_predicted_to_be_faster(target):
     assert _predicted(many, "auto", target) == _predicted(many, "divide", target) < _predicted(many, "jacobi", target)
 
 
+@pytest.mark.slow
 def test_predicted_times():
     assert _predicted(128, "auto", "trn2") <= 0.8e-3
     assert _predicted(256, "auto", "trn2") <= 1.3e-3
