@@ -179,8 +179,12 @@ def _sentences(*parts: str) -> str:
 
 
 def _show(value: Any) -> str:
-    """Short and exact: types by name, dtypes as users write them, everything else by repr."""
+    """Short and exact: types by name, dtypes as users write them, arrays by shape, everything else by repr."""
     if isinstance(value, type):
         return value.__name__
+    if getattr(value, "is_nested", False) is True:
+        return "a nested tensor"
+    if isinstance(shape := getattr(value, "shape", None), tuple) and len(shape):
+        return f"{type(value).__name__}{list(shape)}"
     text = repr(value) if isinstance(value, str) else str(value)
     return text.removeprefix("torch.")

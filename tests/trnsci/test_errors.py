@@ -1,5 +1,8 @@
 import pickle
 
+import numpy as np
+import torch
+
 from tests.together import together
 from trnsci import errors
 from trnsci.errors import (
@@ -103,3 +106,9 @@ def test_there_is_one_tree():
 
     assert errors.TrnError is trnsim.errors.TrnError
     assert all(issubclass(getattr(errors, name), errors.TrnError) for name in errors.__all__)
+
+
+def test_arrays_are_named_by_shape_not_printed():
+    for value in (torch.ones(300, 3), np.ones((300, 3))):
+        assert str(ArgumentError("syr", "lower", value, "a flag")).count("\n") == 0
+        assert "[300, 3]" in str(ArgumentError("syr", "lower", value, "a flag"))
