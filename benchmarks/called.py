@@ -40,7 +40,9 @@ def called(op: str, tests: str, rows: Sequence[Row], tolerance: float = 1e-10, n
             Case(name=r.name, inputs=lambda r=r: (r, *r.operands()), flops=r.flops, bytes=r.bytes, devices=("cpu",))
             for r in rows
         ),
-        peers=(Peer(name="the library called", run=lambda row, *args: row.library(*args), prepare=_prepared),),
+        peers=(
+            Peer(name="the library called", run=lambda row, *args: row.library(*args), prepare=_prepared, called=True),
+        ),
         comparable=lambda result: result[0] if isinstance(result, tuple) else result,
         tolerance=tolerance,
         notes=notes,

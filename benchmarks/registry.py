@@ -59,6 +59,7 @@ class Peer:
         requires: A module the peer needs; when it cannot be found the table says so.
         devices: Where it can run.
         takes: Whether it computes a case, from the case's inputs; without it, every one.
+        called: It is what ours calls, in every case; elsewhere the ledger says whether.
     """
 
     name: str
@@ -67,6 +68,7 @@ class Peer:
     requires: str | None = None
     devices: tuple[str, ...] = ("cpu", "cuda")
     takes: Callable[..., bool] | None = None
+    called: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,13 +19,20 @@ from trnsim.targets import TARGETS
 
 STEADY = 0.25
 GPU = "## On an NVIDIA GPU"
+# From these seconds on a call says why it is slower than its peer on a GPU, or than the library it calls on the host,
+# where it takes more than so many times as long.
+NOTICED, SLOWER, ABOVE = 1e-4, 1.2, 1.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Against:
-    """One peer in one row: its time, our time over its, our time minus its; or why it is absent."""
+    """One peer in one row: its time, our time over its, our time minus its; or why it is absent.
+
+    ``called`` says that ours made this very call to a library: the ratio is what checks and dispatch cost.
+    """
 
     name: str
+    called: bool = False
     seconds: float | None = None
     ratio: float | None = None
     difference: float | None = None
@@ -77,7 +84,8 @@ def _bytes(count: int) -> str:
 def _cell(against: Against, overhead: bool) -> str:
     if against.seconds is None or against.ratio is None or against.difference is None:
         return against.absent or ""
-    return f"{against.difference * 1e6:+.1f} µs" if overhead else f"{against.ratio:.2f}"
+    figure = f"{against.difference * 1e6:+.1f} µs" if overhead else f"{against.ratio:.2f}"
+    return f"{figure} †" if against.called else figure
 
 
 def _timed_table(report: OpReport) -> list[list[str]]:
@@ -160,6 +168,27 @@ def _unsteady(reports: Sequence[OpReport]) -> list[str]:
     ]
 
 
+def _beside_libraries(reports: Sequence[OpReport]) -> list[str]:
+    """How the calls that take long compare with the libraries they call, and a table of those that are above."""
+    rows = [
+        (report, row, against)
+        for report in reports
+        for row in report.timed
+        for against in row.against
+        if against.called and against.ratio and row.seconds > NOTICED
+    ]
+    above = [[r.op, row.case, _time(row.seconds), f"{a.ratio:.2f}", a.name] for r, row, a in rows if a.ratio > ABOVE]
+    if not rows:
+        return []
+    sentence = (
+        f"† marks the library that ours calls. Of {len(rows)} rows of more than {_time(NOTICED)} with one,"
+        f" {len(above)} take{'s' * (len(above) == 1)} more than {ABOVE} times as long as that library"
+    )
+    if not above:
+        return [f"{sentence}."]
+    return [f"{sentence}:", _markdown([["op", "case", "ours", "ours / library", "library"], *above])]
+
+
 def text(reports: Sequence[OpReport]) -> str:
     """The tables for a terminal."""
     parts = ["Ratios are our time over the peer's: below 1 we are faster. Overhead rows show the difference instead."]
@@ -218,6 +247,7 @@ def _page(reports: Sequence[OpReport], facts: dict[str, str]) -> str:
         " measured figures was not timed in this run.",
         _markdown([["machine", ""], *([key, value] for key, value in facts.items())]),
         *_unsteady(reports),
+        *_beside_libraries(reports),
     ]
     for report in reports:
         parts.append(f"## {report.op}")
@@ -231,10 +261,6 @@ def _page(reports: Sequence[OpReport], facts: dict[str, str]) -> str:
         if report.notes:
             parts.append(report.notes)
     return "\n\n".join(parts) + "\n"
-
-
-# A call on a GPU says why it is slower than its peer from this ratio and these seconds on.
-SLOWER, NOTICED = 1.2, 1e-4
 
 
 def fastest(against: Sequence[Against]) -> Against | None:

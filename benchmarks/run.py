@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
+import trnsci
 from benchmarks import predictions, registry, report, verify
 from benchmarks.report import Against, OpReport, TimedRow
 from benchmarks.timing import gpu_seconds, interleave
@@ -47,6 +48,13 @@ def _missing(peer: registry.Peer, device: str) -> str | None:
     return None
 
 
+def _called(bench: registry.Bench, peer: str, names: set[str]) -> bool:
+    """Whether a peer is the library that ours called, by the names in the ledger; unlike results are no such thing."""
+    if bench.comparable is None:
+        return False
+    return any(name.startswith(peer) or (name == "torch" and peer.startswith("torch.")) for name in names)
+
+
 def _check_agreement(bench: registry.Bench, case: str, peer: str, ours: Any, theirs: Any) -> None:
     if bench.comparable is None:
         return
@@ -70,7 +78,9 @@ def time_case(bench: registry.Bench, case: registry.Case, *, device: str, rounds
     inputs = _place(case.inputs(), device)
     contenders = {"ours": functools.partial(bench.run, *inputs)}
     absent: dict[str, str] = {}
-    ours = contenders["ours"]()
+    with trnsci.ledger() as seen:
+        ours = contenders["ours"]()
+    names = {entry.step.calls for entry in seen.entries if entry.depth == 0} if device == "cpu" else set()
     for peer in bench.peers:
         why = _missing(peer, device)
         if not why and peer.takes is not None and not peer.takes(*inputs):
@@ -89,6 +99,7 @@ def time_case(bench: registry.Bench, case: registry.Case, *, device: str, rounds
         if p.name in absent
         else Against(
             name=p.name,
+            called=p.called or _called(bench, p.name, names),
             seconds=samples[p.name].median,
             ratio=mine.over(samples[p.name]),
             difference=mine.minus(samples[p.name]),

@@ -254,6 +254,26 @@ def test_the_table_of_a_gpu_says_why_a_call_is_slower():
     assert "A call of more than 100 µs that takes more than 1.2 times as long as its peer says why" in page
 
 
+def test_the_page_counts_calls_that_take_longer_than_the_library_they_make():
+    slow, fast = (report.Against(name="lib", called=True, seconds=1e-3, ratio=r, difference=0.0) for r in (1.5, 1.05))
+    rows = [
+        report.TimedRow(case=case, overhead=False, flops=1, bytes=1, seconds=seconds, spread=0.1, against=(against,))
+        for case, seconds, against in (("8", 2e-3, slow), ("9", 2e-3, fast), ("short", 5e-5, slow))
+    ]
+    found = report.OpReport(op="a.b", tests="", green=True, notes="", timed=tuple(rows), predicted=())
+    page = report._page([found], {})
+    assert "Of 2 rows of more than 100 µs with one, 1 takes more than 1.1 times" in page
+    assert "| a.b | 8 | 2 ms | 1.50 | lib |" in page
+    assert "| 9 | 2 ms | 10% | 5e-07 | 5e-07 | 1.05 † |" in page
+
+
+@pytest.mark.parametrize(("op", "library"), [("trnblas.syr", "scipy.linalg.blas"), ("trnblas.dot", "torch.dot")])
+def test_the_library_called_is_the_one_in_the_ledger(op, library):
+    bench = registry.load(op)
+    row = run.time_case(bench, bench.cases[0], device="cpu", rounds=2)
+    assert [against.name for against in row.against if against.called] == [library]
+
+
 def test_a_busy_machine_is_mentioned():
     row = run.time_case(make(), make().cases[0], device="cpu", rounds=2)
     calm, busy = dataclasses.replace(row, spread=0.02), dataclasses.replace(row, spread=0.8)
