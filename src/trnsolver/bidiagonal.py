@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import ctypes
+import functools
+from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 import torch
+from scipy.linalg import cython_lapack
 from torch import Tensor
 
 from trnblas import gemm
 from trnsci import ArgumentError, array_function, check, op, run
 from trnsolver.arguments import by_columns, matrices, no_gradient, settled, written
 from trnsolver.householder import householder_product, ormqr
+from trnsolver.on_host import in_memory, no_transform
 from trnsolver.solve_triangular import triangular
 
 
@@ -149,7 +154,9 @@ def _bordered(x: Tensor) -> Tensor:
 
 
 @op(
-    "trnsolver::gebrd", host_only="half of its work is products of a matrix with a vector, and every step waits for one"
+    "trnsolver::gebrd",
+    host_only="half of its work is products of a matrix with a vector, and every step waits for one",
+    calls="scipy.linalg.cython_lapack.gebrd",
 )
 class Gebrd(NamedTuple):
     """Factors, diagonals and the factors of both reflections."""
@@ -169,64 +176,36 @@ class Gebrd(NamedTuple):
         each = 4 * k * k * max(m, n) - 4 * k**3 // 3
         return self.a.numel() // max(1, m * n) * each * (4 if self.a.is_complex() else 1)
 
+    def limits(self, implementation: str) -> str | None:
+        return no_transform()
+
+    def host(self) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+        results, (m, n) = self.fake(), self.a.shape[-2:]
+        if self.a.numel():
+            results[0].copy_(self.a)
+            work = self.a.new_empty(32 * (m + n))
+            rows, columns, room, info = (ctypes.byref(ctypes.c_int(size)) for size in (m, n, len(work), 0))
+            reduce, count = _gebrd(self.a.dtype), self.a.numel() // (m * n)
+            for parts in zip(*(x.reshape(count, -1) for x in (results[0].mT, *results[1:])), strict=True):
+                factors, *others = (x.data_ptr() for x in parts)
+                reduce(rows, columns, factors, rows, *others, work.data_ptr(), room, info)
+        return results
+
     def pytorch(self) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        m, n = self.a.shape[-2:]
-        if m >= n:
-            packed, d, e, tauq, taup = _reduced(self.a)
-            return _as_columns(packed), d, e, tauq, taup
-        # rows first is columns first of the adjoint
-        packed, d, e, taup, tauq = _reduced(self.a.mH)
-        return _as_columns(packed.mH.resolve_conj()), d, e, tauq, taup
+        factors, d, e, tauq, taup = (x.to(self.a.device) for x in Gebrd(in_memory(self.a)).host())
+        return factors, d, e, tauq, taup
 
 
-def _as_columns(x: Tensor) -> Tensor:
-    return by_columns(x).copy_(x)
-
-
-def _reduced(a: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Upper bidiagonal form of ``a`` with at least as many rows as columns."""
-    a = a.clone(memory_format=torch.contiguous_format).resolve_conj()
-    n, batch = a.shape[-1], a.shape[:-2]
-    d, e = a.new_zeros((*batch, n)).real.clone(), a.new_zeros((*batch, max(0, n - 1))).real.clone()
-    tauq, taup = a.new_zeros((*batch, n)), a.new_zeros((*batch, n))
-    for i in range(n):
-        v, d[..., i], tauq[..., i] = _reflection(a[..., i:, i])
-        _applied(a[..., i:, i + 1 :], v, tauq[..., i].conj())
-        a[..., i:, i] = v
-        a[..., i, i] = d[..., i].to(a.dtype)
-        if i + 1 < n:
-            u, e[..., i], taup[..., i] = _reflection(a[..., i, i + 1 :].conj().resolve_conj())
-            _applied(a[..., i + 1 :, i + 1 :].mH, u, taup[..., i].conj())
-            a[..., i, i + 1 :] = u.conj()
-            a[..., i, i + 1] = e[..., i].to(a.dtype)
-    return a, d, e, tauq, taup
-
-
-def _applied(block: Tensor, v: Tensor, tau: Tensor) -> None:
-    """Replace ``block`` by ``(1 - tau v v.mH) @ block``."""
-    if block.numel():
-        row = v.unsqueeze(-2).conj() @ block
-        block.sub_((tau[..., None, None] * v.unsqueeze(-1)) @ row)
-
-
-def _reflection(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """``v`` with first entry 1, real ``beta``, ``tau``: ``(1 - tau v v.mH).mH @ x = beta e1``, LAPACK's ``larfg``."""
-    # in two halves, because the inverse of a subnormal number is beyond the range
-    exponent = torch.frexp(x.abs().amax(-1, keepdim=True)).exponent
-    first = exponent // 2
-    one, other = (torch.exp2(half.to(x.real.dtype)) for half in (first, exponent - first))
-    y = x * (1 / one) * (1 / other)
-    alpha, rest = y[..., 0], torch.linalg.vector_norm(y[..., 1:], dim=-1)
-    real = alpha.real if x.is_complex() else alpha
-    idle = (rest == 0) & ((alpha.imag == 0) if x.is_complex() else torch.ones_like(rest, dtype=torch.bool))
-    size = torch.sqrt(alpha.abs() ** 2 + rest**2)
-    beta = torch.where(idle, real, -torch.where(real >= 0, size, -size))
-    below = torch.where(idle, 1.0, beta).to(x.dtype)
-    tau = torch.where(idle, torch.zeros_like(alpha), (below - alpha) / below)
-    v = y / torch.where(idle, torch.ones_like(alpha), alpha - below).unsqueeze(-1)
-    v = torch.where(idle.unsqueeze(-1), torch.zeros_like(v), v)
-    v[..., 0] = 1
-    return v, beta * one.squeeze(-1) * other.squeeze(-1), tau
+@functools.cache
+def _gebrd(dtype: torch.dtype) -> Callable[..., None]:
+    """LAPACK's own, which SciPy hands to Cython only: by the address it keeps for that."""
+    letter = {torch.float32: "s", torch.float64: "d", torch.complex64: "c", torch.complex128: "z"}[dtype]
+    capsule = cython_lapack.__pyx_capi__[f"{letter}gebrd"]
+    name = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", ctypes.pythonapi))
+    address = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+        ("PyCapsule_GetPointer", ctypes.pythonapi)
+    )
+    return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 11)(address(capsule, name(capsule)))
 
 
 @array_function
