@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from scipy.linalg import cython_lapack
@@ -15,7 +15,7 @@ from trnblas import gemm
 from trnsci import ArgumentError, array_function, check, op, run
 from trnsolver.arguments import by_columns, matrices, no_gradient, settled, written
 from trnsolver.householder import householder_product, ormqr
-from trnsolver.on_host import in_memory, no_transform
+from trnsolver.on_host import in_memory
 from trnsolver.solve_triangular import triangular
 
 
@@ -176,9 +176,6 @@ class Gebrd(NamedTuple):
         each = 4 * k * k * max(m, n) - 4 * k**3 // 3
         return self.a.numel() // max(1, m * n) * each * (4 if self.a.is_complex() else 1)
 
-    def limits(self, implementation: str) -> str | None:
-        return no_transform()
-
     def host(self) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         results, (m, n) = self.fake(), self.a.shape[-2:]
         if self.a.numel():
@@ -192,8 +189,24 @@ class Gebrd(NamedTuple):
         return results
 
     def pytorch(self) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        factors, d, e, tauq, taup = (x.to(self.a.device) for x in Gebrd(in_memory(self.a)).host())
+        factors, d, e, tauq, taup = _Reduced.apply(self.a)  # type: ignore[no-untyped-call]
         return factors, d, e, tauq, taup
+
+
+class _Reduced(torch.autograd.Function):
+    """The form on any device, and in the batches of ``torch.func``, which are one more axis in front."""
+
+    @staticmethod
+    def forward(a: Tensor) -> tuple[Tensor, ...]:
+        return tuple(x.to(a.device) for x in Gebrd(in_memory(a)).host())
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.mark_non_differentiable(*output)
+
+    @staticmethod
+    def vmap(info: Any, axes: tuple[int], a: Tensor) -> tuple[tuple[Tensor, ...], int]:
+        return _Reduced.apply(a.movedim(axes[0], 0)), 0  # type: ignore[no-untyped-call]
 
 
 @functools.cache

@@ -97,4 +97,6 @@ def test_gradients_out_and_errors():
     with pytest.raises(ArgumentError, match="vect"):
         ts.orgbr(form, "r")
     assert isinstance(ts.gebrd(a.numpy()).d, np.ndarray)
+    many = gaussian((2, 5, 3), 1, dtype=torch.float64)
+    assert torch.equal(torch.func.vmap(lambda x: ts.gebrd(x).d, in_dims=1)(many.movedim(0, 1)), ts.gebrd(many).d)
     assert "trnsolver::gebrd" in str(trnsci.explain(ts.gebrd, a))
