@@ -16,9 +16,8 @@ from trnsci import ArgumentError, DtypeError, NotConverged, UnsupportedError, ch
 from trnsci.arrays import Answer, from_numpy, to_numpy
 from trnsci.backends import SCOPE, library
 from trnsci.host import refusal
-from trnsci.ledger import listeners
 from trnsolver.arguments import DTYPES, all_finite, finite, readable
-from trnsolver.columns import Columns, Numbers, norms
+from trnsolver.columns import Columns, Numbers, inner, norms
 from trnsolver.tiles import near_one
 
 Apply = Callable[[Tensor], Tensor]
@@ -89,8 +88,8 @@ class Operator:
     scale: float = 1.0
 
     def on_arrays(self) -> Operator:
-        """The same map on arrays [N]; where a ledger listens, products are the ops that it records."""
-        if (self.matrix is None and self.entries is None) or listeners():
+        """The same map on arrays [N], by NumPy and SciPy: no ops, which a ledger would record."""
+        if self.matrix is None and self.entries is None:
             adjoint = None if self.adjoint is None else _on_array(self.adjoint)
             return replace(self, apply=_on_array(self.apply), adjoint=adjoint)
         a = self.entries.to_scipy() if hasattr(self.entries, "to_scipy") else self.entries
@@ -122,11 +121,10 @@ def _cast(apply: Callable[[Columns], Columns]) -> Callable[[Columns], Columns]:
     return lambda x: apply(x).astype(x.dtype, copy=False)
 
 
-def operator(op: str, a: Any, *, adjoint: bool = False, look: bool = True) -> Operator:
-    """Take a matrix, a sparse matrix, a SciPy ``LinearOperator``, anything with ``@``, or a function.
+def operator(op: str, a: Any, *, adjoint: bool = False) -> Operator:
+    """Take a finite matrix, a sparse matrix, a SciPy ``LinearOperator``, anything with ``@``, or a function.
 
-    A pair of functions is a map and its adjoint, which a solver asks for by ``adjoint``. With ``look``, all entries of
-    a matrix are finite.
+    A pair of functions is a map and its adjoint, which a solver asks for by ``adjoint``.
     """
     if isinstance(a, tuple) and len(a) == 2 and all(callable(part) for part in a):
         there, back = (shaped(op, "a", part, square=False) for part in a)
@@ -137,8 +135,6 @@ def operator(op: str, a: Any, *, adjoint: bool = False, look: bool = True) -> Op
         if a.ndim != 2:
             raise ArgumentError(op, "shape of a", tuple(a.shape), "a matrix: 2 dimensions")
         _kind(op, "dtype of a", a.dtype)
-        if a.layout == torch.strided and look:
-            finite(op, a=a)
     scale = _toward_one(op, a)
     if scale != 1.0:
         a = a * scale
@@ -180,13 +176,18 @@ def _toward_one(op: str, a: Any) -> float:
     entries = from_numpy(entries) if isinstance(entries, np.ndarray) and entries.dtype.kind in "fc" else entries
     if not isinstance(entries, Tensor) or not entries.numel() or not readable(entries):
         return 1.0
-    beyond = _beyond(entries.dtype)
-    # one entry tells whether all have to be looked at
-    if 1 / beyond < abs(entries[(0,) * entries.ndim].item()) < beyond:
+    beyond, entries = _beyond(entries.dtype), entries.detach()
+    # the length of them all takes about one product's time; no entry is beyond it, and NaN passes no comparison
+    if refusal([entries]) is None:
+        flat = entries.numpy().ravel("K")
+        size = math.sqrt(inner(flat, flat).real)
+    else:
+        size = float(torch.linalg.vector_norm(entries))
+    if 1 / beyond < size < beyond:
         return 1.0
     if isinstance(a, Tensor) and a.layout == torch.strided:
         finite(op, a=a)
-    return float(near_one(entries.detach(), tuple(range(entries.ndim)), beyond=beyond))
+    return float(near_one(entries, tuple(range(entries.ndim)), beyond=beyond))
 
 
 def _beyond(dtype: torch.dtype) -> float:
@@ -349,9 +350,6 @@ class Problem:
         """Wrap up; a solution that is not finite was never found."""
         x = torch.from_numpy(x).unsqueeze(-1) if isinstance(x, np.ndarray) else x
         x = x if self.factor is None else x * self.factor
-        if self.a.matrix is not None and (not converged or len(self.residuals) == 1):
-            # steps that converge have read every entry
-            finite(self.op, a=self.a.matrix)
         if not all_finite(x) or not math.isfinite(self.residuals[-1]):
             raise NotConverged(
                 op=self.op,
@@ -393,7 +391,7 @@ def problem(
     if look:
         check.data(op, wrapped=True, a=a, b=b, x0=x0)
     finite(op, b=b)
-    wrapped = operator(op, a, adjoint=adjoint, look=False)
+    wrapped = operator(op, a, adjoint=adjoint)
     _same_kind(op, a, b)
     if wrapped.shape is not None:
         if wrapped.shape[0] != b.shape[0]:

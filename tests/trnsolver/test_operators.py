@@ -7,6 +7,7 @@ import scipy.sparse.linalg
 import torch
 from torch._subclasses import FakeTensorMode
 
+import trnsci
 import trnsolver as ts
 import trnsparse
 from tests.together import together
@@ -216,3 +217,30 @@ def test_a_preconditioner_that_is_not_finite_is_reported(name):
     for bad in (float("nan"), float("inf")):
         with pytest.raises(NotConverged, match="not finite"):
             getattr(ts, name)(a, b, preconditioner=lambda r, bad=bad: r * bad)
+
+
+@together(("name", "kind"), pairs([*SYSTEMS, "lanczos", "arnoldi"], ["matrix", "SciPy", "trnsparse", "torch"]))
+def test_the_largest_entry_decides_whether_a_matrix_is_scaled(name, kind):
+    for dtype, size in ((torch.float32, 1e25), (torch.float64, 1e-200), (torch.complex128, 1e200)):
+        # what one looks at first is near 1, or zero, and lies in a space of its own
+        first, rest = torch.tensor([[float(size > 1)]], dtype=dtype), _spd(dtype)
+        a, b = torch.block_diag(first, rest * size), torch.cat([first[0] * 0, gaussian((N,), 3, dtype)])
+        if name in ("lanczos", "arnoldi"):
+            value = getattr(ts, name)(KINDS[kind](a), 1, dtype=dtype).values[0] / size
+            assert abs(complex(value) - float(torch.linalg.eigvalsh(rest)[-1])) <= 1e-4 * abs(value)
+            continue
+        found = getattr(ts, name)(KINDS[kind](a), b, tol=1e-6, maxiter=500)
+        assert found.converged
+        exact = torch.linalg.solve(rest, b[1:])
+        assert (found.x[1:] * size - exact).norm() <= 1e-4 * exact.norm()
+
+
+@together("kind", KINDS)
+def test_a_listener_changes_no_bit(kind):
+    for dtype in (torch.float32, torch.complex128):
+        a, b = _spd(dtype), gaussian((N,), 3, dtype)
+        for operand in (KINDS[kind](a), KINDS[kind](a.mT.contiguous().mT)):
+            quiet, pair = ts.cg(operand, b).x, None if kind == "function" else ts.lanczos(operand, 1, dtype=dtype)
+            with trnsci.ledger():
+                assert torch.equal(quiet, ts.cg(operand, b).x)
+                assert pair is None or np.array_equal(pair.values, ts.lanczos(operand, 1, dtype=dtype).values)
