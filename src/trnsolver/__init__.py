@@ -40,7 +40,6 @@ from trnsolver.lsqr import lsmr, lsqr
 from trnsolver.lstsq import LeastSquares, lstsq
 from trnsolver.lu import LU, PLU, lu, lu_factor, lu_inverse, lu_solve
 from trnsolver.norms import cond, cond_estimate
-from trnsolver.operators import Result
 from trnsolver.orderings import fill_ordering, zero_free_diagonal
 from trnsolver.pinv import matrix_rank, null_space, orth, pinv
 from trnsolver.preconditioners import (
@@ -50,6 +49,7 @@ from trnsolver.preconditioners import (
     jacobi_preconditioner,
     ssor_preconditioner,
 )
+from trnsolver.problems import Result
 from trnsolver.qr import QR, PivotedQR, qr, qr_pivoted
 from trnsolver.randomized import LowRank, eigh_randomized, svd_randomized
 from trnsolver.roots import logm, sqrtm

@@ -16,7 +16,8 @@ from trnsci.nki import launch
 from trnsolver.arguments import all_finite
 from trnsolver.columns import Columns, Numbers, inner, norms, plus, quotient
 from trnsolver.kernels import cg as kernels
-from trnsolver.operators import Apply, Callback, Matrix, Problem, Result, on_chip, on_host, problem, unchanged
+from trnsolver.operators import Apply, Callback, Matrix, on_chip, on_host, unchanged
+from trnsolver.problems import Problem, Result, problem
 
 Inner = Callable[[Columns, Columns], Numbers]
 # Notes the size of a residual, in place of the last one where that is computed again, and returns it.

@@ -11,7 +11,8 @@ from trnsci import ArgumentError, array_function, check, op, run
 from trnsci.nki import P_MAX, launch
 from trnsolver.columns import norms
 from trnsolver.kernels import chebyshev as kernels
-from trnsolver.operators import Apply, Callback, Matrix, Operator, Result, on_chip, on_columns, operator, problem
+from trnsolver.operators import Apply, Callback, Matrix, Operator, on_chip, on_columns, operator
+from trnsolver.problems import Result, problem
 
 
 @array_function

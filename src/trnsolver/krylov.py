@@ -8,7 +8,8 @@ from torch import Tensor
 
 from trnsci import NumericalError, array_function, check
 from trnsolver.columns import Columns, Numbers, eps, hypot, inner, norms, orthogonal, plus, quotient, root, some, unit
-from trnsolver.operators import Apply, Callback, Matrix, Result, problem
+from trnsolver.operators import Apply, Callback, Matrix
+from trnsolver.problems import Result, problem
 
 
 @array_function

@@ -7,7 +7,8 @@ from torch import Tensor
 
 from trnsci import ArgumentError, array_function, check
 from trnsolver.columns import Columns, Numbers, hypot, norms, plus, quotient, root, smaller, unit
-from trnsolver.operators import Callback, Matrix, Result, problem
+from trnsolver.operators import Callback, Matrix
+from trnsolver.problems import Result, problem
 
 
 @array_function

@@ -1,9 +1,9 @@
-"""What iterative solvers take for a matrix, and what they return."""
+"""What iterative solvers take for a matrix."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias
 
@@ -12,19 +12,16 @@ import torch
 from torch import Tensor
 
 from trnblas import gemm
-from trnsci import ArgumentError, DtypeError, NotConverged, UnsupportedError, check, neuron
-from trnsci.arrays import Answer, from_numpy, to_numpy
+from trnsci import ArgumentError, DtypeError, UnsupportedError, check, neuron
+from trnsci.arrays import from_numpy, to_numpy
 from trnsci.backends import SCOPE, library
 from trnsci.host import refusal
-from trnsolver.arguments import DTYPES, all_finite, finite, readable
-from trnsolver.columns import Columns, Numbers, inner, norms
+from trnsolver.arguments import DTYPES, finite, readable
+from trnsolver.columns import Columns, inner
 from trnsolver.tiles import near_one
 
 Apply = Callable[[Tensor], Tensor]
 Callback = Callable[[int, float], None]
-Advance = Callable[[Tensor, Tensor, Tensor, int], tuple[Tensor, Tensor, Tensor, Tensor]]
-# Steps a kernel takes between two looks at the residual.
-CHUNK = 16
 
 
 class LinearMap(Protocol):
@@ -40,36 +37,6 @@ class LinearMap(Protocol):
 
 # What stands for a matrix: itself, something that multiplies, a function, or a function and that of the adjoint.
 Matrix: TypeAlias = "Tensor | np.ndarray[Any, Any] | LinearMap | Apply | tuple[Apply, Apply]"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Result(Answer):
-    """What an iterative solver found.
-
-    Attributes:
-        x: the solution, of the shape of the right-hand side.
-        converged: whether every column's residual is below the tolerance.
-        iterations: steps taken.
-        residuals: the largest residual of the columns, relative to their right-hand sides, at the start and after
-            every step.
-        op: the solver.
-    """
-
-    x: Tensor
-    converged: bool
-    iterations: int
-    residuals: tuple[float, ...]
-    op: str
-
-    def __iter__(self) -> Iterator[Tensor | int | float]:
-        """Unpack as ``x, iterations, residual``, the last residual, in the order of `trnsparse.Solution`."""
-        return iter((self.x, self.iterations, self.residuals[-1]))
-
-    def require(self) -> Tensor:
-        """Return the solution; raise `NotConverged` unless it was found."""
-        if not self.converged:
-            raise NotConverged(op=self.op, iterations=self.iterations, residual=self.residuals[-1])
-        return self.x
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +57,8 @@ class Operator:
     def on_arrays(self) -> Operator:
         """The same map on arrays [N], by NumPy and SciPy: no ops, which a ledger would record."""
         if self.matrix is None and self.entries is None:
-            adjoint = None if self.adjoint is None else _on_array(self.adjoint)
-            return replace(self, apply=_on_array(self.apply), adjoint=adjoint)
+            adjoint = None if self.adjoint is None else on_array(self.adjoint)
+            return replace(self, apply=on_array(self.apply), adjoint=adjoint)
         a = self.entries.to_scipy() if hasattr(self.entries, "to_scipy") else self.entries
         if self.matrix is not None:
             array = self.matrix.numpy()
@@ -113,7 +80,8 @@ def on_host(operands: Iterable[Any]) -> bool:
     return refusal(x for x in operands if isinstance(x, Tensor)) is None
 
 
-def _on_array(apply: Apply) -> Callable[[Columns], Columns]:
+def on_array(apply: Apply) -> Callable[[Columns], Columns]:
+    """A function of [N, K] on arrays [N]."""
     return lambda x: to_numpy(apply(torch.from_numpy(x).unsqueeze(-1)))[:, 0]
 
 
@@ -134,7 +102,7 @@ def operator(op: str, a: Any, *, adjoint: bool = False) -> Operator:
     if isinstance(a, Tensor):
         if a.ndim != 2:
             raise ArgumentError(op, "shape of a", tuple(a.shape), "a matrix: 2 dimensions")
-        _kind(op, "dtype of a", a.dtype)
+        iterated(op, "dtype of a", a.dtype)
     scale = _toward_one(op, a)
     if scale != 1.0:
         a = a * scale
@@ -176,7 +144,7 @@ def _toward_one(op: str, a: Any) -> float:
     entries = from_numpy(entries) if isinstance(entries, np.ndarray) and entries.dtype.kind in "fc" else entries
     if not isinstance(entries, Tensor) or not entries.numel() or not readable(entries):
         return 1.0
-    beyond, entries = _beyond(entries.dtype), entries.detach()
+    beyond, entries = far_from_one(entries.dtype), entries.detach()
     # the length of them all takes about one product's time; no entry is beyond it, and NaN passes no comparison
     if refusal([entries]) is None:
         flat = entries.numpy().ravel("K")
@@ -190,7 +158,7 @@ def _toward_one(op: str, a: Any) -> float:
     return float(near_one(entries, tuple(range(entries.ndim)), beyond=beyond))
 
 
-def _beyond(dtype: torch.dtype) -> float:
+def far_from_one(dtype: torch.dtype) -> float:
     """Numbers as far from 1 as this have squares far from the ends of the range."""
     return 2.0**40 if dtype in (torch.float32, torch.complex64) else 2.0**400
 
@@ -240,7 +208,8 @@ def on_columns(op: str, n: int, apply: Apply) -> Apply:
     return either
 
 
-def _kind(op: str, argument: str, dtype: torch.dtype) -> None:
+def iterated(op: str, argument: str, dtype: torch.dtype) -> None:
+    """The dtype is one that holds enough digits to iterate."""
     if dtype not in DTYPES:
         raise DtypeError(
             op=op,
@@ -261,211 +230,6 @@ def _foreign(fn: Callable[[Any], Any]) -> Apply:
     return apply
 
 
-@dataclass(slots=True)
-class Problem:
-    """A checked system: columns, a start, its residual, tolerances, and the residual history as it grows."""
-
-    op: str
-    a: Operator
-    improve: Apply
-    b: Columns
-    x: Columns
-    r: Columns
-    vector: bool
-    sizes: Numbers
-    tol: float
-    maxiter: int
-    callback: Callback | None
-    residuals: list[float]
-    # the last residual that was computed afresh
-    computed: float = math.inf
-    # what brings columns of the solution back to the size of those that were asked for
-    factor: Numbers = None
-
-    def worst(self, norms: Numbers) -> float:
-        """The largest residual of the columns, relative to their right-hand sides."""
-        relative = norms / self.sizes
-        if isinstance(relative, Tensor):
-            return float(relative.detach().max()) if relative.numel() else 0.0
-        return float(relative)
-
-    def record(self, norms: Numbers) -> bool:
-        """Note the residual norms of the columns; say whether all are small enough."""
-        return self.note(self.worst(norms))
-
-    def note(self, worst: float) -> bool:
-        """Note the largest residual of the columns, relative to their right-hand sides, likewise."""
-        self.residuals.append(worst)
-        if self.callback is not None:
-            self.callback(len(self.residuals) - 1, worst)
-        return worst <= self.tol
-
-    def going(self, done: bool) -> bool:
-        """Whether there is a next step."""
-        return not done and len(self.residuals) <= self.maxiter and self.residuals[-1] < math.inf
-
-    def size(self, r: Columns, again: bool) -> float:
-        """Note the largest residual of the columns, or the last one again, and return it."""
-        if again:
-            self.residuals[-1] = self.worst(norms(r))
-        else:
-            self.record(norms(r))
-        return self.residuals[-1]
-
-    def finished(self, x: Columns, r: Columns) -> tuple[bool, Columns]:
-        """Note a residual; say whether to stop, and return the residual to go on from.
-
-        A recurrence drifts: a small residual is computed afresh, and where that gains less than a tenth no step will.
-        """
-        if self.size(r, False) > self.tol:
-            return False, r
-        r = self.b - self.a.apply(x)
-        before, self.computed = self.computed, self.size(r, True)
-        return self.computed <= self.tol or self.computed > 0.9 * before, r
-
-    def in_chunks(self, advance: Advance, direction: Apply) -> Result:
-        """Take steps in chunks, each one operation, until a residual that was computed afresh is small enough.
-
-        ``advance`` takes so many steps from x, r and d, and returns the norms of their residuals too; ``direction``
-        returns the first direction for a residual.
-        """
-        x, r, d, last = self.x, self.r, direction(self.r), math.inf
-        done = self.record(norms(r))
-        while self.going(done):
-            x, r, d, history = advance(x, r, d, min(CHUNK, self.maxiter - len(self.residuals) + 1))
-            worst = (history / self.sizes).amax(1).tolist() if history.numel() else [0.0] * len(history)
-            reached = [self.note(each) for each in worst]
-            if any(reached):
-                # a residual may rise again before the chunk ends
-                true = self.b - self.a.apply(x)
-                done = self.size(true, True) <= self.tol
-                if not done and self.worst(norms(r)) <= self.tol:
-                    # The recurrence is wrong: go on from the residual as it is, unless that was no help before.
-                    if self.residuals[-1] > 0.5 * last:
-                        break
-                    last, r, d = self.residuals[-1], true, direction(true)
-        return self.result(x, done)
-
-    def result(self, x: Columns, converged: bool) -> Result:
-        """Wrap up; a solution that is not finite was never found."""
-        x = torch.from_numpy(x).unsqueeze(-1) if isinstance(x, np.ndarray) else x
-        x = x if self.factor is None else x * self.factor
-        if not all_finite(x) or not math.isfinite(self.residuals[-1]):
-            raise NotConverged(
-                op=self.op,
-                iterations=len(self.residuals) - 1,
-                residual=self.residuals[-1],
-                message=f"broke down after {len(self.residuals) - 1} iterations: the iterate is not finite",
-            )
-        return Result(
-            x=x.squeeze(-1) if self.vector else x,
-            converged=converged,
-            iterations=len(self.residuals) - 1,
-            residuals=tuple(self.residuals),
-            op=self.op,
-        )
-
-
-def problem(
-    op: str,
-    a: Any,
-    b: Any,
-    *,
-    x0: Tensor | None,
-    tol: float,
-    maxiter: int | None,
-    callback: Callback | None,
-    preconditioner: Apply | None = None,
-    adjoint: bool = False,
-    look: bool = True,
-    arrays: bool = True,
-) -> Problem:
-    """Check what every solver takes; ``look``: it will look at data; ``arrays``: it takes steps on arrays, too."""
-    if isinstance(b, np.ndarray):
-        b = from_numpy(b)
-    if not isinstance(b, Tensor):
-        raise DtypeError(op, "b", type(b), "a floating-point tensor")
-    _kind(op, "b", b.dtype)
-    if b.ndim not in (1, 2):
-        raise ArgumentError(op, "shape of b", tuple(b.shape), "[N] or [N, K]")
-    if look:
-        check.data(op, wrapped=True, a=a, b=b, x0=x0)
-    finite(op, b=b)
-    wrapped = operator(op, a, adjoint=adjoint)
-    _same_kind(op, a, b)
-    if wrapped.shape is not None:
-        if wrapped.shape[0] != b.shape[0]:
-            raise ArgumentError(op, "M", {"a": wrapped.shape[0], "b": b.shape[0]})
-        if not adjoint and wrapped.shape[0] != wrapped.shape[1]:
-            raise ArgumentError(op, "shape of a", wrapped.shape, "a square matrix")
-    tolerance(op, tol)
-    if maxiter is not None:
-        check.integer(op, "maxiter", maxiter, at_least=0)
-    called(op, "callback", callback)
-    improve = preconditioned(op, preconditioner)
-    vector = b.ndim == 1
-    columns: Columns = b.unsqueeze(-1) if vector else b
-    # of a function, the answer to one call tells whether it has a gradient
-    trials = [] if preconditioner is None else [improve]
-    if wrapped.shape is None:
-        trials.append(wrapped.adjoint or wrapped.apply)
-    answers = [fn(columns) for fn in trials] if look else []
-    rows = wrapped.shape[1] if wrapped.shape is not None else answers[-1].shape[0] if look else b.shape[0]
-    x: Columns = None if x0 is None else start(op, x0, columns, rows, vector)
-    held = (wrapped.matrix, getattr(wrapped.entries, "values", None), x, columns, *answers)
-    host = arrays and look and columns.shape[1] == 1 and 0 not in (*b.shape, rows) and on_host(held)
-    if host:
-        improve = improve if preconditioner is None else _on_array(improve)
-        wrapped, columns = wrapped.on_arrays(), columns.numpy()[:, 0].copy()
-        x = np.zeros(rows, columns.dtype) if x is None else x.numpy()[:, 0]
-    elif x is None:
-        x = columns.new_zeros((rows, columns.shape[1]))
-    sizes, beyond = norms(columns), _beyond(b.dtype)
-    factor: Numbers = None
-    known = [sizes] if host else sizes.tolist() if readable(b) else []
-    if readable(b) and not (wrapped.scale == 1.0 and all(1 / beyond < size < beyond for size in known)):
-        power: Numbers = near_one(b.detach(), 0, beyond=beyond)
-        factor = (wrapped.scale / power.double()).to(power.dtype)
-        power, factor = (power.item(), factor.item()) if host else (power, factor)
-        columns, x = columns * power, x if x0 is None else x / factor
-        sizes = norms(columns)
-    if not adjoint and x0 is not None:
-        # the solution for a column of zeros is known, and no residual is small beside one
-        x = x * (sizes > 0)
-    r = 1.0 * columns if x0 is None or not look else columns - wrapped.apply(x)
-    most = maxiter if maxiter is not None else 10 * max(1, rows)
-    sizes = sizes + (sizes == 0)
-    return Problem(op, wrapped, improve, columns, x, r, vector, sizes, tol, most, callback, [], factor=factor)
-
-
-def tolerance(op: str, tol: Any) -> None:
-    """A tolerance is a positive number."""
-    if not check.real(op, "tol", tol) > 0:
-        raise ArgumentError(op, "tol", tol, "a positive number")
-
-
-def start(op: str, x0: Any, b: Tensor, rows: int, vector: bool) -> Tensor:
-    """The columns to start from, checked and copied."""
-    x = from_numpy(x0) if isinstance(x0, np.ndarray) else x0
-    if not isinstance(x, Tensor) or x.dtype != b.dtype:
-        got = x.dtype if isinstance(x, Tensor) else type(x)
-        raise DtypeError(op, "x0", got, f"a tensor of {b.dtype}, as b is")
-    shape = (rows,) if vector else (rows, b.shape[1])
-    if tuple(x.shape) != shape:
-        raise ArgumentError(op, "shape of x0", tuple(x.shape), str(shape))
-    finite(op, x0=x)
-    return (x.unsqueeze(-1) if vector else x).clone()
-
-
-def _same_kind(op: str, a: Any, b: Tensor) -> None:
-    """Operands of torch's share a dtype; those of NumPy's are converted, but no imaginary part gets lost."""
-    kind = getattr(a, "dtype", None)
-    if isinstance(kind, torch.dtype) and kind != b.dtype:
-        raise DtypeError(op, "dtype", {"a": kind, "b": b.dtype}, hint="Convert one side")
-    if isinstance(kind, np.dtype) and kind.kind == "c" and not b.is_complex():
-        raise DtypeError(op, "dtype", {"a": kind, "b": b.dtype}, hint="Convert b to a complex dtype")
-
-
 def on_chip(a: Tensor, x: Tensor, rows: int, columns: int) -> str | None:
     """Why a kernel that keeps a matrix and its vectors on chip cannot take them, or ``None``."""
     if a.dtype != torch.float32:
@@ -476,3 +240,9 @@ def on_chip(a: Tensor, x: Tensor, rows: int, columns: int) -> str | None:
             f"not {a.shape[0]} and {x.shape[1]}"
         )
     return None
+
+
+def tolerance(op: str, tol: Any) -> None:
+    """A tolerance is a positive number."""
+    if not check.real(op, "tol", tol) > 0:
+        raise ArgumentError(op, "tol", tol, "a positive number")

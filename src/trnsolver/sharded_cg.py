@@ -18,7 +18,8 @@ from trnsci.distributed.parts import Sharded
 from trnsci.errors import UnsupportedError
 from trnsolver.arguments import square
 from trnsolver.cg import cg, conjugated
-from trnsolver.operators import Result, preconditioned, problem
+from trnsolver.operators import preconditioned
+from trnsolver.problems import Result, problem
 
 
 def _check_cg(a: Any, b: Tensor, **options: Any) -> None:
