@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -59,30 +58,40 @@ def transformed() -> bool:
     return torch._C._functorch.peek_interpreter_stack() is not None
 
 
-def svd(op: str, a: Tensor, *, full: bool = False) -> tuple[Tensor, Tensor, Tensor]:
-    """Return ``u``, ``s`` and ``vh`` by torch, or by SciPy's slower driver where torch's gives up.
+def lapack(
+    op: str, a: Tensor, first: Callable[[Tensor], Iterable[Tensor]], second: Callable[[Any], Iterable[Any]]
+) -> tuple[Tensor, ...]:
+    """Return what torch's function ``first`` does with ``a``, or where it gives up what SciPy's does with each matrix.
 
-    The divide-and-conquer algorithm of MKL stalls on some matrices of rank one.
+    Algorithms of MKL stall on some matrices of rank one.
 
     Raises:
         NotConverged: both gave up, or only torch may look at ``a``.
     """
     try:
-        u, s, vh = torch.linalg.svd(a, full_matrices=full)
+        return tuple(first(a))
     except torch.linalg.LinAlgError as error:  # type: ignore[attr-defined]
         message = str(error).partition("\n")[0]
-    else:
-        return u, s, vh
     import numpy as np
-    import scipy.linalg
 
+    whole = a.detach().resolve_conj()
+    why = refusal([whole])
     try:
-        if refusal([a.detach().resolve_conj()]) is None:
-            driver = functools.partial(scipy.linalg.svd, full_matrices=full, lapack_driver="gesvd")
-            parts = zip(*map(driver, a.detach().resolve_conj().reshape(-1, *a.shape[-2:]).numpy()), strict=True)
-            u, s, vh = (torch.from_numpy(np.stack(x)) for x in parts)
-            batch = a.shape[:-2]
-            return u.reshape(*batch, *u.shape[1:]), s.reshape(*batch, -1), vh.reshape(*batch, *vh.shape[1:])
+        if why is None:
+            parts = map(np.stack, zip(*map(second, whole.reshape(-1, *a.shape[-2:]).numpy()), strict=True))
+            return tuple(torch.from_numpy(x.reshape(*a.shape[:-2], *x.shape[1:])) for x in parts)
     except (np.linalg.LinAlgError, ValueError) as error:
         message = str(error)
-    raise NotConverged(op=op, iterations=30 * min(a.shape[-2:]), residual=float("nan"), message=message)
+    hint = "" if why is None else f"SciPy's LAPACK could not be asked next: {why}"
+    raise NotConverged(op=op, iterations=30 * min(a.shape[-2:]), residual=float("nan"), message=message, hint=hint)
+
+
+def svd(op: str, a: Tensor, *, full: bool = False) -> tuple[Tensor, ...]:
+    """Return ``u``, ``s`` and ``vh`` by torch, or by SciPy's slower driver where torch's gives up; see `lapack`."""
+
+    def slower(matrix: Any) -> Iterable[Any]:
+        import scipy.linalg
+
+        return scipy.linalg.svd(matrix, full_matrices=full, lapack_driver="gesvd")
+
+    return lapack(op, a, lambda x: torch.linalg.svd(x, full_matrices=full), slower)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from trnblas import gemm
-from trnsci import NotConverged, array_function, op, run
+from trnsci import NotConverged, array_function, host, op, run
 from trnsci.nki import launch
 from trnsolver.arguments import all_finite
 from trnsolver.columns import Columns, Numbers, inner, norms, plus, quotient
@@ -185,5 +185,5 @@ def _basis(p: Problem, z: Tensor) -> Tensor:
     kept = z[:, size > 0] / size[size > 0]
     if kept.shape[1] == 0:
         return kept
-    u, s, _ = torch.linalg.svd(kept, full_matrices=False)
+    u, s, _ = host.svd(p.op, kept)
     return u[:, s > s[0] * torch.finfo(s.dtype).eps * len(z)]

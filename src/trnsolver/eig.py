@@ -7,11 +7,12 @@ from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
+import scipy.linalg
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trnsci import NotConverged, NumericalError, array_function, check, op, run
+from trnsci import NotConverged, NumericalError, array_function, check, host, op, run
 from trnsci.arrays import to_numpy
 from trnsci.gradient import saves
 from trnsci.specs import TensorSpec
@@ -234,8 +235,6 @@ def _chosen(t: Matrix, select: Select) -> list[bool]:
 
 def _reordered(t: Matrix, z: Matrix, wanted: list[bool]) -> tuple[Matrix, Matrix]:
     """A Schur form, wanted rows' eigenvalues first. Raise ``ArithmeticError`` where two cannot be parted."""
-    import scipy.linalg
-
     trsen = scipy.linalg.get_lapack_funcs("trsen", (t,))
     form, basis, *_, info = trsen(np.array(wanted, dtype=np.int32), t, z, job="N")
     if info:
@@ -260,10 +259,7 @@ class EigCall(NamedTuple):
         return cubes(self.a, 25)
 
     def pytorch(self) -> tuple[Tensor, Tensor]:
-        try:
-            values, vectors = torch.linalg.eig(self.a.cpu())
-        except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
-            values, vectors = _second_chance(self.a)
+        values, vectors = host.lapack("eig", self.a.cpu(), torch.linalg.eig, scipy.linalg.eig)
         return values.to(self.a.device), vectors.to(self.a.device)
 
     @saves()
@@ -293,30 +289,11 @@ class EigValues(NamedTuple):
         return cubes(self.a, 10)
 
     def pytorch(self) -> Tensor:
-        try:
-            values = torch.linalg.eigvals(self.a.cpu())
-        except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
-            values, _ = _second_chance(self.a)
-        return values.to(self.a.device)
+        first, second = (lambda a: (torch.linalg.eigvals(a),)), (lambda a: (scipy.linalg.eigvals(a),))
+        return host.lapack("eigvals", self.a.cpu(), first, second)[0].to(self.a.device)
 
     def vjp(self, grad: Tensor, needs: frozenset[str]) -> dict[str, Tensor]:
         return {"a": _similar(eig(self.a).vectors, torch.diag_embed(grad), self.a)}
-
-
-def _second_chance(a: Tensor) -> tuple[Tensor, Tensor]:
-    """Values and vectors from SciPy's LAPACK, for matrices on which torch's gives up.
-
-    The QR algorithm of MKL stalls on some matrices of rank one, all of whose elements are equal.
-    """
-    import scipy.linalg
-
-    if not readable(a):
-        hint = "torch's LAPACK gave up; call it without torch.func, where SciPy's is asked next"
-        raise NotConverged(op="eig", iterations=30 * a.shape[-1], residual=float("nan"), hint=hint)
-    matrices = in_memory(a)
-    wide = torch.promote_types(a.dtype, torch.complex64)
-    values, vectors = _each("eig", matrices, functools.partial(scipy.linalg.eig, check_finite=False), wide)
-    return values, vectors
 
 
 def _similar(v: Tensor, inner: Tensor, like: Tensor | TensorSpec) -> Tensor:
@@ -345,8 +322,6 @@ class HessenbergCall(NamedTuple):
         return no_transform()
 
     def host(self) -> tuple[Tensor, Tensor]:
-        import scipy.linalg
-
         reduce = functools.partial(scipy.linalg.hessenberg, calc_q=True, check_finite=False)
         return _each("hessenberg", self.a, reduce, self.a.dtype)
 
@@ -377,8 +352,6 @@ class SchurCall(NamedTuple):
         return no_transform()
 
     def host(self) -> tuple[Tensor, Tensor]:
-        import scipy.linalg
-
         output = "complex" if self.triangular else "real"
         split = functools.partial(scipy.linalg.schur, output=output, check_finite=False)
         return _each("schur", self.a, split, self.dtype)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Literal, NamedTuple
 
+import scipy.linalg
 import torch
 from torch import Tensor
 
@@ -27,6 +29,8 @@ from trnsolver.tiles import near_one
 Method = Literal["auto", "polar", "jacobi"]
 # From here on the polar factors are predicted to be faster, on every generation.
 N_MIN = 10
+# asked where LAPACK's first driver gives up
+_QR = functools.partial(scipy.linalg.svd, full_matrices=False, lapack_driver="gesvd")
 
 
 class SVD(NamedTuple):
@@ -137,7 +141,8 @@ class SvdCall(NamedTuple):
         return None
 
     def pytorch(self) -> tuple[Tensor, Tensor, Tensor]:
-        return host.svd("svd", self.a, full=self.full)
+        u, s, vh = host.svd("svd", self.a, full=self.full)
+        return u, s, vh
 
     def nki(self) -> tuple[Tensor, Tensor, Tensor]:
         if self.a.numel() == 0:
@@ -178,10 +183,7 @@ class SvdValues(NamedTuple):
         return self.whole.limits(implementation)
 
     def pytorch(self) -> Tensor:
-        try:
-            return torch.linalg.svdvals(self.a)
-        except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
-            return host.svd("svdvals", self.a)[1]
+        return host.lapack("svdvals", self.a, lambda a: (torch.linalg.svdvals(a),), lambda a: _QR(a)[1:2])[0]
 
     def nki(self) -> Tensor:
         return run(self.whole)[1]

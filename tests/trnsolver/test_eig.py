@@ -8,7 +8,7 @@ import torch
 from tests.together import together
 from trnsci import NotConverged
 from trnsci.testing import gaussian, pairs, unit_roundoff
-from trnsolver import eig, eigvals, hessenberg, schur
+from trnsolver import eig, eigh, eigvals, eigvalsh, hessenberg, schur
 
 DTYPES = (torch.float32, torch.float64, torch.complex64, torch.complex128)
 
@@ -69,13 +69,18 @@ def test_a_library_that_gives_up_is_not_the_last_word(monkeypatch, norm):
     def stalls(*args, **kwargs):
         raise torch.linalg.LinAlgError("The algorithm failed to converge")
 
-    for name in ("eig", "eigvals"):
+    for name in ("eig", "eigvals", "eigh", "eigvalsh"):
         monkeypatch.setattr(torch.linalg, name, stalls)
     a = gaussian((2, 3, 9, 9), 1, torch.float64)
     values, vectors = eig(a)
     assert norm(a.to(vectors.dtype) @ vectors - vectors * values.unsqueeze(-2)) <= 20 * 9 * 2.0**-53 * norm(a)
     assert eigvals(a).shape == (2, 3, 9)
-    with pytest.raises(NotConverged, match="without torch"):
+    # what lies in the other triangle is not read
+    values, vectors = eigh(a.tril() + torch.full_like(a, float("nan")).triu(1))
+    whole = a.tril() + a.tril(-1).mT
+    assert norm(whole @ vectors - vectors * values.unsqueeze(-2)) <= 20 * 9 * 2.0**-53 * norm(a)
+    assert norm(eigvalsh(whole) - values) <= 20 * 9 * 2.0**-53 * norm(a)
+    with pytest.raises(NotConverged, match="SciPy's LAPACK could not be asked next"):
         torch.func.vmap(eigvals)(a)
     monkeypatch.setattr(scipy.linalg, "eig", lambda *args, **kwargs: stalls_in_scipy())
     with pytest.raises(NotConverged, match="eig"):
