@@ -20,7 +20,7 @@ from trnblas.arguments import HALF, has_data, through
 from trnblas.kernels import mp2 as kernels
 from trnblas.split import split_gemm
 from trnsci import ArgumentError, array_function, check, cuda, op, programs, run
-from trnsci.nki import P_MAX, launch
+from trnsci.nki import P_MAX, launch, tiles
 
 Sums = Callable[[Tensor, Tensor], Tensor]
 
@@ -224,10 +224,10 @@ def pair_partials(
     t, exponents = t_flat.float(), (u.contiguous(), u.mT.contiguous())
     v, side = len(eps_vir), _side(*exponents)
     rows = []
-    for i in _cut(len(eps_i), side):
+    for i in tiles(len(eps_i), side):
         row = []
-        for j in _cut(len(eps_j), side):
-            pairs = left[:, i].contiguous(), right[:, j].contiguous()
+        for j in tiles(len(eps_j), side):
+            pairs = left[:, i.span].contiguous(), right[:, j.span].contiguous()
             # where the diagonal is, seen from the first pair of this block; pairs beyond it are left out
             at = first + i.start - j.start
             if symmetric and at + pairs[0].shape[1] <= 0:
@@ -250,10 +250,6 @@ def _side(u: Tensor, uT: Tensor) -> int:
     one = u.new_empty((u.shape[1], 1))
     pair = programs.size_of(kernels.mp2, (u.new_empty((len(u), len(u))), u, uT, one, one), {})
     return math.isqrt(programs.limits().holds(pair))
-
-
-def _cut(count: int, width: int) -> list[slice]:
-    return [slice(start, min(count, start + width)) for start in range(0, count, width)]
 
 
 def _factors(eps_i: Tensor, eps_j: Tensor, eps_vir: Tensor, target_error: float) -> tuple[Tensor, Tensor, Tensor]:

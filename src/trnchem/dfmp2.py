@@ -240,7 +240,7 @@ def _brought(plan: MP2Plan, device: torch.device | str) -> MP2Plan:
     """Return the plan with its pairs on a device that B is brought to."""
     if plan.precision not in ("fp64", "fp32"):
         raise ArgumentError("dfmp2", "precision", plan.precision, "'fp64' or 'fp32' with device")
-    n, there = plan.sizes, torch.empty(0, device=check.device("dfmp2", device)).device
+    n, there = plan.sizes, check.device("dfmp2", device)
     if not n.nocc or not n.nvir:
         return plan
     most, two = n.spins.most(n.nocc), n.spins.sets > 1

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from trnsci import ArgumentError, CapacityError, check
+from trnsci.nki import tiles
 from trnsci.precision import Precision
 from trntensor.equation import Equation, parse
 from trntensor.steps import ContractionStep, one_operand, taken, two_operands
@@ -105,10 +106,7 @@ class Program:
     def pieces(self) -> Iterator[dict[str, slice]]:
         """Yield the parts of the sliced labels, in order."""
         sizes = dict(self.equation.sizes)
-        ranges = [
-            [slice(start, min(start + length, sizes[label])) for start in range(0, sizes[label], length)]
-            for label, length in self.blocks
-        ]
+        ranges = [[tile.span for tile in tiles(sizes[label], length)] for label, length in self.blocks]
         for chosen in itertools.product(*ranges):
             yield {label: part for (label, _), part in zip(self.blocks, chosen, strict=True)}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
@@ -11,18 +12,17 @@ from torch import Tensor
 
 from trnblas.arguments import has_data
 from trnblas.split import split_gemm
-from trnsci import ArgumentError, Cost, DtypeError, array_function, check, cuda, loops, op, programs, run
+from trnsci import ArgumentError, Cost, DtypeError, array_function, check, cuda, op, programs, run
 from trnsci.gradient import saves
-from trnsci.nki import launch
+from trnsci.nki import launch, tiles
 from trnsci.ops import definition
 from trnsci.planning import remark
 from trnsci.specs import TensorSpec
 from trntensor import out_of_core
 from trntensor.kernels import mp2_energy as kernels
+from trntensor.pair_sums import Sums, block_of, loop_over_block, slopes, summed
 
 _CALLS = {"cuda": "torch.mm and triton trntensor.cuda.mp2_energy", "host": "trnsci.loops.pairs"}
-# sum T_ab T_ab / D and sum T_ab T_ba / D
-Sums = tuple[Tensor, Tensor]
 
 
 class MP2Energy(NamedTuple):
@@ -101,14 +101,7 @@ def mp2_energy(
 def _brought(B: Tensor, eps_occ: Tensor, eps_vir: Tensor, device: torch.device | str, memory: int | None) -> Sums:
     """Return both sums, computed on a device that does not hold all of B; they go back to where B is."""
     nocc, nvir, naux = B.shape
-    chosen = mp2_blocks(
-        nocc,
-        nvir,
-        naux,
-        dtype=B.dtype,
-        device=torch.empty(0, device=check.device("mp2_energy", device)).device,
-        memory=memory,
-    )
+    chosen = mp2_blocks(nocc, nvir, naux, dtype=B.dtype, device=check.device("mp2_energy", device), memory=memory)
     remark(str(chosen))
     if not has_data(B, eps_occ, eps_vir) or B.numel() == 0:
         return mp2_within(B, eps_occ, eps_vir)
@@ -131,6 +124,8 @@ def mp2_blocks(
 
     ``two``: there are two sets, of which the larger has ``nocc`` orbitals, and blocks of both meet.
     """
+    # of a kind of device, the one in use
+    device = torch.empty(0, device=device).device
 
     def peak(rows: int) -> int:
         """Return bytes of energies, of one block or two, and of what their pairs need."""
@@ -201,7 +196,7 @@ class Within(NamedTuple):
     def cost(self) -> Cost:
         (nocc, nvir, naux), size = self.B.shape, self.B.dtype.itemsize
         flops = nocc * (nocc + 1) * nvir * nvir * (naux + 3)
-        block = 3 * nvir * nvir * _block(nocc, nvir, naux) * size
+        block = 3 * nvir * nvir * block_of(nocc, nvir, naux) * size
         return Cost(flops, size * (self.B.numel() + nocc + nvir), 2 * size, block)
 
     def limits(self, implementation: str) -> str | None:
@@ -220,12 +215,12 @@ class Within(NamedTuple):
         return mp2_energy.energies(B, B, eps_occ, eps_occ, self.eps_vir.contiguous(), once=True)
 
     def host(self) -> Sums:
-        return _summed(self._pairs, once=True, loop=_loop())
+        return summed(self._pairs, once=True, loop=loop_over_block())
 
     def pytorch(self) -> Sums:
         if self.B.is_cuda:
             check_gap(self.eps_occ, self.eps_vir)
-        return _summed(self._pairs, once=True)
+        return summed(self._pairs, once=True)
 
     @property
     def _pairs(self) -> Between:
@@ -245,8 +240,8 @@ class Within(NamedTuple):
         if B.numel() == 0:
             return B.new_zeros(()), B.new_zeros(())
         if B.dtype == torch.float64:
-            return _summed(self._pairs, once=True, multiply=split_gemm)
-        cuts, sums = _pieces(len(B), piece(*B.shape[1:])), B.new_zeros(2)
+            return summed(self._pairs, once=True, multiply=split_gemm)
+        cuts, sums = [tile.span for tile in tiles(len(B), piece(*B.shape[1:]))], B.new_zeros(2)
         for at, rows in enumerate(cuts):
             one = eps_occ[rows].view(1, -1)
             sums = sums + launch(kernels.mp2_energy, B[rows], one, eps_vir.view(1, -1), eps_vir.view(-1, 1))[0]
@@ -288,7 +283,7 @@ class Between(NamedTuple):
     def cost(self) -> Cost:
         (rows, nvir, naux), columns, size = self.left.shape, self.right.shape[0], self.left.dtype.itemsize
         flops = 2 * rows * columns * nvir * nvir * (naux + 3)
-        block = 3 * nvir * nvir * _block(columns, nvir, naux) * size
+        block = 3 * nvir * nvir * block_of(columns, nvir, naux) * size
         read = size * (self.left.numel() + self.right.numel() + rows + columns + nvir)
         return Cost(flops, read, 2 * size, block)
 
@@ -311,10 +306,10 @@ class Between(NamedTuple):
         return mp2_energy.energies(left, right, eps_left, eps_right, eps_vir, other, once=False)
 
     def host(self) -> Sums:
-        return _summed(self, loop=_loop())
+        return summed(self, loop=loop_over_block())
 
     def pytorch(self) -> Sums:
-        return _summed(self)
+        return summed(self)
 
     def vjp(self, grad: Sums, needs: frozenset[str]) -> dict[str, Tensor]:
         # A pair stands for itself alone, and `slopes` counts its mirror image too.
@@ -333,12 +328,11 @@ class Between(NamedTuple):
         if left.numel() == 0 or right.numel() == 0:
             return left.new_zeros(()), left.new_zeros(())
         if left.dtype == torch.float64:
-            return _summed(self, multiply=split_gemm)
+            return summed(self, multiply=split_gemm)
         left, right, sums, width = left.contiguous(), right.contiguous(), left.new_zeros(2), piece(*left.shape[1:])
-        for rows in _pieces(len(left), width):
-            for others in _pieces(len(right), width):
-                one, other = eps_left[rows].view(1, -1), eps_right[others].view(1, -1)
-                sums = sums + _program(left[rows], right[others], one, other, eps_vir, eps_vir_right=other_vir)
+        for i, j in itertools.product(tiles(len(left), width), tiles(len(right), width)):
+            one, other = eps_left[i.span].view(1, -1), eps_right[j.span].view(1, -1)
+            sums = sums + _program(left[i.span], right[j.span], one, other, eps_vir, eps_vir_right=other_vir)
         return sums[0].clone(), sums[1].clone()
 
 
@@ -355,7 +349,7 @@ def _limits(implementation: str, B: Tensor) -> str | None:
             return "the pass runs on one thread, and torch has many"
         if B.numel() == 0:
             return "there are no integrals"
-        if _loop() is None:
+        if loop_over_block() is None:
             return "there is no compiled pass on this machine"
     return None
 
@@ -368,144 +362,11 @@ def _gpu_workspace(left: Tensor, right: Tensor) -> int:
     return copies + mp2_energy.workspace(left.shape[0], right.shape[0], left.shape[1], left.dtype.itemsize)
 
 
-def _block(nocc: int, nvir: int, naux: int) -> int:
-    """Return how many orbitals j keep the integrals no larger than a few B[i]."""
-    return max(1, min(nocc, naux // max(1, nvir)))
-
-
-def _summed(
-    pairs_of: Between,
-    *,
-    once: bool = False,
-    multiply: Callable[[Tensor, Tensor], Tensor] | None = None,
-    loop: Callable[..., None] | None = None,
-) -> Sums:
-    """Return the sums over all pairs.
-
-    ``once``: both sets are one, and pairs i < j are computed once and counted twice. ``multiply`` gives the integrals:
-    on a device of fp32 from slices, whose exact products add up to float64. ``loop`` is the compiled pass.
-    """
-    left, right, eps_left, eps_right, eps_vir, eps_vir_right = pairs_of
-    (rows, nvir, naux), columns, dtype = left.shape, right.shape[0], left.dtype
-    # Half precision is too short for sums of this length.
-    work = torch.float32 if dtype.itemsize < 4 else dtype
-    one, other, vir = eps_left.to(work), eps_right.to(work), eps_vir.to(work).contiguous()
-    vir_right = None if eps_vir_right is None else eps_vir_right.to(work)
-    if left.numel() == 0 or right.numel() == 0:
-        return left.new_zeros(()), left.new_zeros(())
-    if torch._C._functorch.peek_interpreter_stack() is not None:
-        # torch.func transforms what writes into no memory of its own.
-        return _transformed(pairs_of, work)
-    # One pass needs one copy of the block, so that three times as wide ones take the same memory.
-    copies = 1 if loop else 3
-    width = min(columns, _block(columns, nvir, naux) * 3 // copies)
-    pairs = rows * (rows + 1) // 2 if once else rows * columns
-    memory = torch.empty((copies, width * nvir * nvir), dtype=work, device=left.device)
-    sums = torch.empty((2, pairs), dtype=torch.float64 if loop else work, device=left.device)
-    weights = torch.full((pairs,), 2.0 if once else 1.0, dtype=torch.float64, device=left.device)
-    gaps = None if loop else (vir if vir_right is None else vir_right)[:, None] + vir  # [nvir, nvir]
-    index = 0
-    starts = ((i, start) for i in range(rows) for start in range(i if once else 0, columns, width))
-    for i, start in starts:
-        stop = min(columns, start + width)
-        count = stop - start
-        block_sums, size = sums[:, index : index + count], count * nvir * nvir
-        first, others = left[i].to(work), right[start:stop].to(work).reshape(count * nvir, naux)
-        block = memory[0, :size].view(count * nvir, nvir)
-        t = torch.mm(others, first.mT, out=block) if multiply is None else block.copy_(multiply(others, first.mT))
-        pair = other[start:stop] + one[i]
-        if loop is not None:
-            loop(
-                int(work is torch.float64), *(x.detach().numpy() for x in (t, pair, vir, block_sums[0], block_sums[1]))
-            )
-        else:
-            assert gaps is not None
-            blocks = memory[1:, :size].view(2, count, nvir, nvir)
-            _energies(block_sums, t.view(count, nvir, nvir), pair, gaps, blocks, spins=vir_right is not None)
-        if once and start == i:
-            weights[index] = 1.0
-        index += count
-    square, cross = (sums.double() @ weights).to(dtype).unbind()
-    return square.clone(), cross.clone()
-
-
-def _transformed(pairs: Between, work: torch.dtype) -> Sums:
-    """Return both sums over all ordered pairs, row by row."""
-    left, right, one, other, vir = (x.to(work) for x in pairs[:5])
-    spins, square = pairs.eps_vir_right is not None, left.new_zeros(())
-    cross, gaps = square, vir[:, None] + (vir if pairs.eps_vir_right is None else pairs.eps_vir_right.to(work))
-    for i in range(len(left)):
-        t = torch.matmul(left[i], right.mT)  # [j, a, b]
-        weighted = t / ((other + one[i]).view(-1, 1, 1) - gaps)
-        square = square + (weighted * t).sum()
-        cross = cross if spins else cross + (weighted * t.mT).sum()
-    return square.to(pairs.left.dtype), cross.to(pairs.left.dtype)
-
-
-def _energies(sums: Tensor, t: Tensor, pair: Tensor, gaps: Tensor, memory: Tensor, *, spins: bool) -> None:
-    """Compute both sums of every pair in the block, in passes over it; of different ``spins`` the second is zero."""
-    y, z = memory
-    torch.sub(pair.view(-1, 1, 1), gaps, out=y)
-    torch.div(t, y, out=y)
-    torch.sum(torch.mul(y, t, out=z), (1, 2), out=sums[0])
-    if spins:
-        sums[1].zero_()
-    else:
-        torch.sum(torch.mul(y, t.mT, out=z), (1, 2), out=sums[1])
-
-
-def _loop() -> Callable[..., None] | None:
-    """Return the compiled pass over a block, where the extension module was built."""
-    return None if loops.compiled is None else loops.compiled.pairs
-
-
-def slopes(
-    left: Tensor,
-    right: Tensor,
-    eps_left: Tensor,
-    eps_right: Tensor,
-    eps_vir: Tensor,
-    grad_square: Tensor,
-    grad_cross: Tensor,
-    eps_vir_right: Tensor | None = None,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the gradients of ``left``, its energies and the virtual energies from pairs with ``right``.
-
-    Every pair stands for its mirror image too, which is where the twos come from; the sum over all of ``right``
-    is the whole gradient.
-    """
-    (rows, nvir, naux), columns = left.shape, right.shape[0]
-    d_rows, occ_rows = [], []
-    d_vir = torch.zeros_like(eps_vir)
-    gaps = eps_vir[:, None] + (eps_vir if eps_vir_right is None else eps_vir_right)
-    width = _block(columns, nvir, naux)
-    for i in range(rows):
-        d_row, d_occ = torch.zeros_like(left[i]), torch.zeros_like(eps_left[i])
-        for start in range(0, columns, width):
-            stop = min(columns, start + width)
-            t = torch.matmul(left[i], right[start:stop].mT)  # [j, a, b]
-            r = 1 / ((eps_right[start:stop] + eps_left[i]).view(-1, 1, 1) - gaps)
-            slope = 2 * (grad_square * t + grad_cross * t.mT) * r
-            d_row = d_row + 2 * torch.einsum("jab,jbp->ap", slope, right[start:stop])
-            value = -(grad_square * t + grad_cross * t.mT) * t * r * r
-            d_occ = d_occ + 2 * value.sum()
-            d_vir = d_vir - 2 * value.sum((0, 2))
-        d_rows.append(d_row)
-        occ_rows.append(d_occ)
-    if not d_rows:
-        return torch.zeros_like(left), torch.zeros_like(eps_left), d_vir
-    return torch.stack(d_rows), torch.stack(occ_rows), d_vir
-
-
 def piece(nvir: int, naux: int) -> int:
     """Return how many orbitals a program of pairs takes on either side without growing too long to compile."""
     B, energy, vir = torch.empty((1, nvir, naux)), torch.empty((1, 1)), torch.empty((1, nvir))
     pair = programs.size_of(kernels.mp2_energy, (B, energy, vir, vir.mT.contiguous(), B, energy), {})
     return math.isqrt(programs.limits().holds(pair))
-
-
-def _pieces(count: int, width: int) -> list[slice]:
-    return [slice(start, min(count, start + width)) for start in range(0, count, width)]
 
 
 def _program(

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from trnsci import CapacityError
 from trnsci.plans import quantity
+from trntensor.pair_sums import Sums
 
-Sums = tuple[Tensor, Tensor]
 # What torch's allocator and other programs may take between asking and using.
 SHARE = 0.9
 

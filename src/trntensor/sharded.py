@@ -32,7 +32,8 @@ from trntensor.ao_to_mo_transform import ao_to_mo_transform, transform_pair
 from trntensor.contraction import compiled
 from trntensor.einsum import einsum
 from trntensor.equation import Equation, common_dtype, parse, split_call
-from trntensor.mp2_energy import MP2Energy, check_gap, mp2_between, mp2_energy, mp2_within, slopes
+from trntensor.mp2_energy import MP2Energy, check_gap, mp2_between, mp2_energy, mp2_within
+from trntensor.pair_sums import slopes
 from trntensor.steps import taken
 
 # FLOPs a rank does in the time one byte takes to reach it: between a CPU with gloo (25) and a NeuronCore (200).

@@ -81,8 +81,8 @@ def test_energy_and_spin_parts_agree_with_numpy(backend, shape):
 def host_path(request, monkeypatch):
     module = sys.modules["trntensor.mp2_energy"]
     if request.param == "pytorch":
-        monkeypatch.setattr(module, "_loop", lambda: None)
-    elif torch.get_num_threads() > 4 or module._loop() is None:
+        monkeypatch.setattr(module, "loop_over_block", lambda: None)
+    elif torch.get_num_threads() > 4 or module.loop_over_block() is None:
         pytest.skip("the extension module was not built, or torch has many threads")
     return request.param
 
