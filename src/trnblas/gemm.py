@@ -199,11 +199,12 @@ class Gemm(NamedTuple):
         return max(guaranteed, self.target) if sliced else guaranteed
 
     def pytorch(self) -> Tensor:
-        a, b, c, policy, dtype = self.a, self.b, self.c, self.precision, self.a.dtype
-        if policy in ("fp32", "fp64") and working_dtype(policy, dtype) is dtype and self.bias is None:
-            product = _multiply(a, b, c, alpha=self.alpha, beta=self.beta)
-            return product if self.activation == "none" else ACTIVATIONS[self.activation](product)
-        bare = c is None and self.alpha == 1 and self.bias is None and self.activation == "none"
+        a, b, c, alpha, beta, policy, _, bias, activation = self
+        dtype = a.dtype
+        if policy in ("fp32", "fp64") and bias is None and working_dtype(policy, dtype) is dtype:
+            product = _multiply(a, b, c, alpha, beta)
+            return product if activation == "none" else ACTIVATIONS[activation](product)
+        bare = c is None and alpha == 1 and bias is None and activation == "none"
         if bare and dtype in HALF and policy == "fast":
             # Sums of half precision are accumulated in float32 and rounded once.
             return a @ b
@@ -220,7 +221,7 @@ class Gemm(NamedTuple):
         if self.precision == "compensated" and work is dtype and self.alpha != 0:
             result = finished(exact_matmul(a, b), self.alpha, self.beta, c, work)
         else:
-            result = _multiply(a, b, c, alpha=self.alpha, beta=self.beta)
+            result = _multiply(a, b, c, self.alpha, self.beta)
         if self.bias is not None:
             result = result + self.bias
         return ACTIVATIONS[self.activation](result).to(dtype)
@@ -280,7 +281,7 @@ class Gemm(NamedTuple):
     def into(self, out: Tensor) -> None:
         plain = self.bias is None and self.activation == "none" and self.precision in ("fp32", "fp64")
         if plain and working_dtype(self.precision, self.a.dtype) is self.a.dtype:
-            _multiply(self.a, self.b, self.c, alpha=self.alpha, beta=self.beta, out=out)
+            _multiply(self.a, self.b, self.c, self.alpha, self.beta, out)
         else:
             out.copy_(self.pytorch())
 
@@ -318,13 +319,13 @@ class Gemm(NamedTuple):
 
 
 def _multiply(
-    a: Tensor, b: Tensor, c: Tensor | None, *, alpha: complex, beta: complex, out: Tensor | None = None
+    a: Tensor, b: Tensor, c: Tensor | None, alpha: complex, beta: complex, out: Tensor | None = None
 ) -> Tensor:
+    if c is None and alpha == 1:
+        return a @ b if out is None else torch.matmul(a, b, out=out)
     if alpha == 0:
         zero = a.new_zeros(Gemm(a, b, c, alpha, beta, "fp32", 0.0).shape)
         return torch.add(zero, zero if c is None or beta == 0 else c, alpha=beta, out=out)
-    if c is None and alpha == 1:
-        return torch.matmul(a, b, out=out)
     if c is None or beta == 0:
         if a.ndim == 2 and b.ndim == 2 and (c is None or c.ndim == 2):
             # vmap multiplies what beta=0 would leave out: it must be finite

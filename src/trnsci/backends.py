@@ -90,15 +90,16 @@ class Library:
 
     def choice(self) -> Choice:
         """Return the choice in force here and now."""
-        scope = SCOPE.get()
-        if scope is None:
-            return _outside(self.alone)
-        libraries = (*scope.libraries, self.name)
-        if scope.choices:
-            for name in (*reversed(libraries), None):
-                if name in scope.choices:
-                    return scope.choices[name]
-        return _outside(libraries)
+        scope, libraries = SCOPE.get(), self.alone
+        if scope is not None:
+            libraries = scope.libraries
+            if not libraries or libraries[-1] != self.name:
+                libraries = (*libraries, self.name)
+            if scope.choices:
+                for name in (*reversed(libraries), None):
+                    if name in scope.choices:
+                        return scope.choices[name]
+        return _outside(libraries, config.backend_variables(libraries))
 
 
 _suite = Library("trnsci")
@@ -110,13 +111,9 @@ def library(name: str) -> Library:
     return _libraries.setdefault(name, Library(name))
 
 
-def _outside(libraries: tuple[str, ...]) -> Choice:
-    """Return the choice in force outside every block for a library that others called, outermost first."""
-    return _resolved(libraries, config.backend_variables(libraries))
-
-
 @functools.lru_cache(maxsize=256)
-def _resolved(libraries: tuple[str, ...], variables: tuple[Any, ...]) -> Choice:
+def _outside(libraries: tuple[str, ...], variables: tuple[Any, ...]) -> Choice:
+    """Return the choice in force outside every block for a library that others called, outermost first."""
     for name in reversed(libraries):
         chosen = library(name).chosen if name != _suite.name else None
         if chosen is not None:
@@ -218,7 +215,7 @@ def set_backend(name: BackendName | None, library: str | None = None, *, strict:
     if library is None:
         for each in _libraries.values():
             each.chosen = None
-    _resolved.cache_clear()
+    _outside.cache_clear()
 
 
 def settings() -> Hashable:

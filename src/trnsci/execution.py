@@ -68,8 +68,8 @@ def computed(call: Any, decision: Decision, used: Launcher | None, out: Tensor |
     name = decision.implementation
     try:
         into = None if out is None else writer(call, name)
-        if out is None or into is None:
-            result = copied(getattr(call, name)(), out)
+        if into is None:
+            result = getattr(call, name)() if out is None else out.copy_(getattr(call, name)())
         else:
             into(out)
             result = out

@@ -31,7 +31,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -105,7 +105,7 @@ def run(call: Call[R], out: Tensor | None = None) -> R:
     scope = SCOPE.get()
     if scope is not None and scope.interceptor is not None:
         return scope.interceptor.call(call, out)
-    if op.on_meta(call):
+    if op.placed(call, "is_meta"):
         return copied(op.registered(*call), out)
     decision = op.decide(call)
     if decision.implementation in op.attached and op.dispatches(call, decision.implementation):
@@ -200,7 +200,7 @@ class Op:
         """Read which methods the class has."""
         self.on_pytorch = tuple(name for name in ON_PYTORCH if hasattr(self.kind, name))
         # what to ask, of operands elsewhere and on a GPU
-        self._asked = tuple(
+        self._on_cpu, self._on_gpu = (
             tuple(name for name in self.on_pytorch if name != other) or self.on_pytorch for other in ("cuda", "host")
         )
         self.limited = hasattr(self.kind, "limits")
@@ -227,15 +227,15 @@ class Op:
         fields = [x for i in self._positions if (x := call[i]) is not None]
         return fields if not self._nested else [y for x in fields for y in (x if isinstance(x, list | tuple) else (x,))]
 
-    def on_meta(self, call: Any) -> bool:
-        """Return whether operands, or without any the result, have no data; they are all on one device."""
+    def placed(self, call: Any, kind: Literal["is_meta", "is_cuda"]) -> bool:
+        """Return whether operands, which are all on one device, or without any the result, are of a kind."""
         if self._first is None:
-            where = getattr(call, "device", None)
-            return where is not None and bool(where.type == "meta")
+            device = getattr(call, "device", None)
+            return device is not None and f"is_{device.type}" == kind
         first = call[self._first]
         if self._nested and isinstance(first, list | tuple):
             first = first[0] if first else None
-        return first is not None and bool(first.is_meta)
+        return first is not None and bool(getattr(first, kind))
 
     def dispatches(self, call: Any, implementation: str) -> bool:
         """Return whether torch's dispatcher runs an attached implementation: for a gradient, or to show it to modes."""
@@ -246,7 +246,7 @@ class Op:
     def dispatched(self, *args: Any) -> Any:
         """Execute a call that comes from torch's dispatcher: as decided before, or at the run time of a traced call."""
         call, decision = self.kind(*args), _DECIDED.get()
-        if self._first is None and self.on_meta(call):
+        if self._first is None and self.placed(call, "is_meta"):
             # without operands torch does not see that there is no data
             return call.fake()
         # What the implementation calls decides for itself.
@@ -313,21 +313,11 @@ class Op:
         if self._only is not None:
             return self._only, None
         refused: str | None = "has no PyTorch implementation"
-        for name in self._asked[self._on_gpu(call)]:
+        for name in self._on_gpu if self.placed(call, "is_cuda") else self._on_cpu:
             refused = self._refused(call, name)
             if refused is None:
                 return name, None
         return None, refused
-
-    def _on_gpu(self, call: Any) -> bool:
-        """Return whether the first operand, or without any the result, is on an NVIDIA GPU."""
-        if self._first is None:
-            where = getattr(call, "device", None)
-            return where is not None and bool(where.type == "cuda")
-        first = call[self._first]
-        if isinstance(first, list | tuple):
-            first = first[0] if first else None
-        return first is not None and bool(first.is_cuda)
 
     def decide(self, call: Any) -> Decision:
         """Return the one implementation that runs this call here and now, and why; raise when none may."""
