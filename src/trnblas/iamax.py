@@ -71,12 +71,18 @@ class Iamax(NamedTuple):
         return rounds(self.x) if implementation == "nki" else None
 
     def calls(self, implementation: str) -> str:
-        return "numpy.argmax" if self.largest else "numpy.argmin"
+        return "numpy.argmax and numpy.argmin" if self.largest else "numpy.argmin"
 
     def host(self) -> Tensor:
-        # NumPy looks at many elements at a time, and agrees on NaN.
-        sizes = np.abs(self.x.numpy())
-        return torch.scalar_tensor(sizes.argmax() if self.largest else sizes.argmin(), dtype=torch.int64)
+        # NumPy looks at many elements at a time, and takes the first NaN for the largest as for the smallest.
+        x = self.x.numpy()
+        if not self.largest:
+            return torch.scalar_tensor(np.abs(x).argmin(), dtype=torch.int64)
+        high, low = x.argmax(), x.argmin()
+        # No magnitudes are written; of two equal ones the first counts.
+        up, down = x[high], -x[low]
+        index = min(high, low) if up == down else low if down > up else high
+        return torch.scalar_tensor(index, dtype=torch.int64)
 
     def pytorch(self) -> Tensor:
         x = self.x

@@ -64,43 +64,36 @@ def gemm_scaled(
     if groups > 1 and others > 1 and groups != others:
         raise ArgumentError("gemm_scaled", "groups", {"scale_a": groups, "scale_b": others})
     pieces = max(groups, others)
-    x = a.float().reshape(m, pieces, k // pieces if pieces else 0).transpose(0, 1)  # [pieces, M, k]
-    y = b.float().reshape(pieces, k // pieces if pieces else 0, n)  # [pieces, k, N]
-    product = gemm(1.0, x.contiguous(), y.contiguous(), precision="fast")
-    whole = _times(product, left.mT.unsqueeze(-1), right.mT.unsqueeze(-2)).sum(0)
+    x, y = a.float(), b.float()
+    if pieces > 1:
+        x = x.reshape(m, pieces, k // pieces).transpose(0, 1).contiguous()  # [pieces, M, k]
+        y = y.reshape(pieces, k // pieces, n)  # [pieces, k, N]
+    # In float64 only the result need be in range, and it is rounded once.
+    scale = left.mT.unsqueeze(-1).double() * right.mT.unsqueeze(-2).double()  # [pieces or 1, M or 1, N or 1]
+    product = gemm(1.0, x, y, precision="fast") * scale
+    whole = product[0] if pieces == 1 else product.sum(0)
     if bias is not None:
         check.tensor("gemm_scaled", bias=bias)
         if not bias.is_floating_point():
             raise DtypeError("gemm_scaled", "dtype of bias", bias.dtype, "a real floating dtype")
         if tuple(bias.shape) != (n,):
             raise ArgumentError("gemm_scaled", "shape of bias", tuple(bias.shape), f"({n},)")
-        whole = whole + bias.float()
+        whole = whole + bias
     return whole.to(dtype)
 
 
 def _scale(name: str, scale: Tensor | float, x: Tensor, rows: int, k: int) -> tuple[Tensor, int]:
-    """Return scales as [rows, groups], and the number of groups along K."""
+    """Return scales as [rows or 1, groups], and the number of groups along K."""
     if not isinstance(scale, Tensor | int | float) or (isinstance(scale, Tensor) and not scale.is_floating_point()):
         got = scale.dtype if isinstance(scale, Tensor) else type(scale)
         raise DtypeError("gemm_scaled", name, got, "a real number or a real tensor")
     given = torch.as_tensor(scale, dtype=torch.float32, device=x.device)
     if given.ndim == 0:
-        return given.expand(rows, 1), 1
+        return given.reshape(1, 1), 1
     shape = tuple(given.shape)
     given = given.mT if name == "scale_b" and given.ndim == 2 else given
     if given.ndim != 2 or given.shape[0] not in (1, rows) or not given.shape[1] or k % given.shape[1]:
         side = f"[{rows}, groups]" if name == "scale_a" else f"[groups, {rows}]"
         expected = f"a number, or {side} with groups dividing K = {k}"
         raise ArgumentError("gemm_scaled", f"shape of {name}", shape, expected)
-    return given.expand(rows, given.shape[1]), given.shape[1]
-
-
-def _times(product: Tensor, left: Tensor, right: Tensor) -> Tensor:
-    """``product * left * right`` where only the result need be in range: exponents are added, and applied in halves."""
-    (x, first), (y, second) = torch.frexp(left), torch.frexp(right)
-    exponent = first + second
-    halves = (half.clamp(-126, 127) for half in (exponent // 2, exponent - exponent // 2))
-    result = product * (x * y)
-    for half in halves:
-        result = torch.ldexp(result, half)
-    return result
+    return given, given.shape[1]

@@ -31,6 +31,7 @@ def test_the_first_of_equals_and_nan_win(backend):
     with backend:
         assert iamax(x).tolist() == [1, 1]
         assert iamin(x).tolist() == [3, 1]
+        assert [int(iamax(row)) for row in (*x, -x[0], torch.tensor([0.0, -torch.inf, torch.inf]))] == [1, 1, 1, 1]
 
 
 def test_complex_extremes_go_by_the_sum_of_parts():
