@@ -10,8 +10,8 @@ and changing the clock. ``python -m benchmarks.calibration --refit`` fits all of
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, field, fields
+from typing import Any, NamedTuple
 
 # how far a fit to kernel times may move a constant, as a standard deviation of its logarithm
 UNCERTAINTY = {"A": 0.0, "API": 0.0, "F": 0.1, "D": 0.1, "G": 0.05, "P": 0.03, "Q": 0.03, "C": 0.15, "I": 0.25}
@@ -25,6 +25,11 @@ class Constant(NamedTuple):
     note: str = ""
 
 
+def trn2(value: float, source: str, note: str = "") -> Any:
+    """Declare a constant with what it is on trn2; the other generations say where they differ."""
+    return field(default=value, metadata={"constant": Constant(value, source, note)})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
     """Times of one generation in nanoseconds, rates in bytes per nanosecond; ``timing/`` uses them.
@@ -33,164 +38,103 @@ class Timing:
     """
 
     # Tensor Engine
-    pe_issue: float  # added by every matmul instruction
-    pe_fp32_parts: int  # instructions of an fp32 matmul
-    pe_depth: float  # last row in to last result in PSUM
-    pe_depth_half: float  # the same at half clock
-    pe_restart: float  # exposed when an fp32 matmul finds the engine idle
-    pe_restart_half: float
-    pe_restart_transpose: float  # the same of an fp32 transpose, at either clock
-    pe_floor: int  # shortest matmul in cycles
-    pe_window: float  # of the activity monitor; 0 where there is none
-    pe_promote: float  # a window busier than this brings full clock
-    pe_demote: float  # one less busy half clock
+    pe_issue: float = trn2(3.0, "P")  # added by every matmul instruction
+    pe_fp32_parts: int = trn2(2, "P")  # instructions of an fp32 matmul
+    pe_depth: float = trn2(165.0, "P")  # last row in to last result in PSUM
+    pe_depth_half: float = trn2(203.0, "P")  # the same at half clock
+    # exposed when an fp32 matmul finds the engine idle
+    pe_restart: float = trn2(103.0, "P", "16-bit matmuls restart at once")
+    pe_restart_half: float = trn2(163.0, "P")
+    # the same of an fp32 transpose, at either clock
+    pe_restart_transpose: float = trn2(61.0, "P", "63 at full, 59 at half clock")
+    pe_floor: int = trn2(64, "A")  # shortest matmul in cycles
+    # of the activity monitor; 0 where there is none
+    pe_window: float = trn2(4096 / 1.2, "P", "documented for trn2 and trn3")
+    pe_promote: float = trn2(0.78, "P", "0.81 promoted, 0.75 did not")  # a window busier than this brings full clock
+    pe_demote: float = trn2(0.41, "P", "0.44 kept, 0.38 demoted")  # one less busy half clock
     # Vector Engine
-    vector_issue: float
-    vector_done: float
-    vector_pointer: float  # per-partition operand fetched from memory
-    vector_modes: int  # 1 where there are 2x and 4x modes
-    vector_block: float  # transposing a block of 32x32 into other partitions
-    memset_issue: float
+    vector_issue: float = trn2(70.0, "P", "65 to 75")
+    vector_done: float = trn2(156.0, "P")
+    # per-partition operand fetched from memory
+    vector_pointer: float = trn2(57.0, "P", "129 against 70, 214 against 160")
+    vector_modes: int = trn2(1, "A")  # 1 where there are 2x and 4x modes
+    # transposing a block of 32x32 into other partitions
+    vector_block: float = trn2(93.0, "Q", "93 steady, 234 when the partitions change")
+    memset_issue: float = trn2(58.0, "Q")
     # Scalar Engine
-    scalar_issue: float
-    scalar_done: float
-    scalar_far: float  # more when the data comes from SBUF
-    act_issue: float
-    act_done: float
-    act_psum: float  # saved when the data comes from PSUM
-    act_plain: float  # and by a copy without a bias or scale to fetch
-    act_read: float  # reading the accumulator back
-    act_read_done: float
-    act_table: float  # loading a function table
+    scalar_issue: float = trn2(62.0, "P", "62 ± 1")
+    scalar_done: float = trn2(158.0, "P")
+    scalar_far: float = trn2(32.0, "Q", "190 from SBUF, 158 from PSUM")  # more when the data comes from SBUF
+    act_issue: float = trn2(185.0, "P", "with a bias pointer")
+    act_done: float = trn2(287.0, "P")
+    act_psum: float = trn2(35.0, "P", "42 of the interval, 28 of the latency")  # saved when the data comes from PSUM
+    act_plain: float = trn2(85.0, "Q", "202 without, 293 with one")  # and by a copy without a bias or scale to fetch
+    act_read: float = trn2(185.0, "Q")  # reading the accumulator back
+    act_read_done: float = trn2(279.0, "Q")
+    act_table: float = trn2(1283.0, "P")  # loading a function table
     # GpSimd
-    gpsimd_issue: float
-    gpsimd_done: float
-    gpsimd_begin: float  # its late start
+    gpsimd_issue: float = trn2(125.0, "F", "150 cycles")
+    gpsimd_done: float = trn2(177.0, "Q", "affine_select")
+    gpsimd_begin: float = trn2(1270.0, "P")  # its late start
     # registers
-    register: float
-    register_load: float
+    register: float = trn2(70.0, "P", "MOVE")
+    register_load: float = trn2(330.0, "P", "TENSOR_LOAD")
     # semaphores: completion to the start of who waits
-    semaphore: float
-    semaphore_pe: float
-    semaphore_dma: float
-    semaphore_swdge: float  # an engine to a DMA that GpSimd issues, and for each of its descriptors
-    semaphore_swdge_row: float
+    semaphore: float = trn2(36.0, "P", "33 to 39")
+    semaphore_pe: float = trn2(53.0, "P", "51 to 54")
+    semaphore_dma: float = trn2(360.0, "P", "295 to 480")
+    # an engine to a DMA that GpSimd issues, and for each of its descriptors
+    semaphore_swdge: float = trn2(1036.0, "P", "1197 with 512 rows, 1358 with 1024")
+    semaphore_swdge_row: float = trn2(0.315, "P")
     # DMA: one packet on one engine is the smaller of packet + bytes / short_rate and base + bytes / rate
-    dma_engines: int
-    dma_packet: float
-    dma_short_rate: float
-    dma_base: float
-    dma_rate: float
-    dma_least: float  # no packet takes less
-    dma_least_write: float  # nor a write of less than 512 bytes to HBM
-    dma_turnaround: float  # a packet in the other direction than its neighbour
-    dma_packet_bytes: int  # contiguous rows merge up to this
-    dma_load: float  # start of a load that later loads overlap
-    dma_store: float
-    dma_read_stretch: float  # a lone load is this much longer than its share of a queue
-    dma_transpose: float  # share of the copy rate a transpose reaches from HBM, and on chip
-    dma_transpose_chip: float
-    static_issue: float
-    static_start: float
-    hwdge_issue: float  # on the engine that issues, and for every descriptor
-    hwdge_row: float
-    hwdge_sync: float  # more on Sync
-    hwdge_again: float  # and right behind another one
-    hwdge_start: float  # trigger to first byte: a load on Sync, one on another queue, a store
-    hwdge_start_other: float
-    hwdge_start_store: float
-    swdge_issue: float
-    swdge_row: float
-    swdge_start: float
-    swdge_start_store: float
-    hbm_rate: float  # of the stack two cores share
+    dma_engines: int = trn2(16, "A")
+    dma_packet: float = trn2(3.4, "P", "256 B 14.0, 512 B 24.6")
+    dma_short_rate: float = trn2(24.2, "P")
+    dma_base: float = trn2(8.0, "P", "2 KiB 83, 4 KiB 158")
+    dma_rate: float = trn2(27.2, "D", "the theoretical rate, which long packets reach (P)")
+    dma_least: float = trn2(9.0, "P", "4 B")  # no packet takes less
+    # nor a write of less than 512 bytes to HBM
+    dma_least_write: float = trn2(24.0, "P", "two read-modify-writes of 41 in flight")
+    # a packet in the other direction than its neighbour
+    dma_turnaround: float = trn2(0.0, "P", "-2 ± 3; mixed windows reach 390 to 421 GB/s")
+    dma_packet_bytes: int = trn2(4096, "P")  # contiguous rows merge up to this
+    dma_load: float = trn2(293.0, "Q")  # start of a load that later loads overlap
+    dma_store: float = trn2(162.0, "Q")
+    # a lone load is this much longer than its share of a queue
+    dma_read_stretch: float = trn2(1.25, "P", "alone 271 GB/s, queued 353")
+    dma_transpose: float = trn2(0.9, "D")  # share of the copy rate a transpose reaches from HBM, and on chip
+    dma_transpose_chip: float = trn2(0.5, "D")
+    static_issue: float = trn2(486.0, "C", "transfers of one row")
+    static_start: float = trn2(760.0, "P")
+    # on the engine that issues, and for every descriptor
+    hwdge_issue: float = trn2(476.0, "P", "524 with 128 rows, 572 with 256")
+    hwdge_row: float = trn2(0.375, "P")
+    hwdge_sync: float = trn2(39.0, "P", "563 with 128 rows")  # more on Sync
+    hwdge_again: float = trn2(87.0, "P", "648 to 651 from the second on")  # and right behind another one
+    # trigger to first byte: a load on Sync, one on another queue, a store
+    hwdge_start: float = trn2(1330.0, "P", "1310 to 1350")
+    hwdge_start_other: float = trn2(1260.0, "P", "1240 to 1280")
+    hwdge_start_store: float = trn2(1200.0, "P", "1190 to 1210")
+    swdge_issue: float = trn2(562.0, "P", "576 to 609 with 128 rows")
+    swdge_row: float = trn2(0.315, "P", "the wake-up grows as much: it is GpSimd writing descriptors")
+    swdge_start: float = trn2(752.0, "P", "752 to 768")
+    swdge_start_store: float = trn2(630.0, "P", "625 to 636")
+    hbm_rate: float = trn2(716.0, "P")  # of the stack two cores share
     # between cores and ranks
-    core_meeting: float  # a barrier or an exchange of two cores
-    hop_inside: float
-    hop_between: float
-    link_rate: float  # bytes a core passes on to its neighbour
+    core_meeting: float = trn2(2000.0, "P")  # a barrier or an exchange of two cores
+    hop_inside: float = trn2(1500.0, "D", "one to two microseconds")
+    hop_between: float = trn2(15000.0, "D")
+    # bytes a core passes on to its neighbour
+    link_rate: float = trn2(184.0, "I", "half the DMA engines read, half write")
     # launch
-    preamble: float
-    postamble: float
-    launch: float  # what a host-side benchmark adds to the active window
+    preamble: float = trn2(13440.0, "P", "13.2 to 14.0 us")
+    postamble: float = trn2(2090.0, "P")
+    # what a host-side benchmark adds to the active window
+    launch: float = trn2(8600.0, "P", "6.3 to 11.3 us, median of eight kernels")
 
 
 C = Constant
-
-_TRN2 = {
-    "pe_issue": C(3.0, "P"),
-    "pe_fp32_parts": C(2, "P"),
-    "pe_depth": C(165.0, "P"),
-    "pe_depth_half": C(203.0, "P"),
-    "pe_restart": C(103.0, "P", "16-bit matmuls restart at once"),
-    "pe_restart_half": C(163.0, "P"),
-    "pe_restart_transpose": C(61.0, "P", "63 at full, 59 at half clock"),
-    "pe_floor": C(64, "A"),
-    "pe_window": C(4096 / 1.2, "P", "documented for trn2 and trn3"),
-    "pe_promote": C(0.78, "P", "0.81 promoted, 0.75 did not"),
-    "pe_demote": C(0.41, "P", "0.44 kept, 0.38 demoted"),
-    "vector_issue": C(70.0, "P", "65 to 75"),
-    "vector_done": C(156.0, "P"),
-    "vector_pointer": C(57.0, "P", "129 against 70, 214 against 160"),
-    "vector_modes": C(1, "A"),
-    "vector_block": C(93.0, "Q", "93 steady, 234 when the partitions change"),
-    "memset_issue": C(58.0, "Q"),
-    "scalar_issue": C(62.0, "P", "62 ± 1"),
-    "scalar_done": C(158.0, "P"),
-    "scalar_far": C(32.0, "Q", "190 from SBUF, 158 from PSUM"),
-    "act_issue": C(185.0, "P", "with a bias pointer"),
-    "act_done": C(287.0, "P"),
-    "act_psum": C(35.0, "P", "42 of the interval, 28 of the latency"),
-    "act_plain": C(85.0, "Q", "202 without, 293 with one"),
-    "act_read": C(185.0, "Q"),
-    "act_read_done": C(279.0, "Q"),
-    "act_table": C(1283.0, "P"),
-    "gpsimd_issue": C(125.0, "F", "150 cycles"),
-    "gpsimd_done": C(177.0, "Q", "affine_select"),
-    "gpsimd_begin": C(1270.0, "P"),
-    "register": C(70.0, "P", "MOVE"),
-    "register_load": C(330.0, "P", "TENSOR_LOAD"),
-    "semaphore": C(36.0, "P", "33 to 39"),
-    "semaphore_pe": C(53.0, "P", "51 to 54"),
-    "semaphore_dma": C(360.0, "P", "295 to 480"),
-    "semaphore_swdge": C(1036.0, "P", "1197 with 512 rows, 1358 with 1024"),
-    "semaphore_swdge_row": C(0.315, "P"),
-    "dma_engines": C(16, "A"),
-    "dma_packet": C(3.4, "P", "256 B 14.0, 512 B 24.6"),
-    "dma_short_rate": C(24.2, "P"),
-    "dma_base": C(8.0, "P", "2 KiB 83, 4 KiB 158"),
-    "dma_rate": C(27.2, "D", "the theoretical rate, which long packets reach (P)"),
-    "dma_least": C(9.0, "P", "4 B"),
-    "dma_least_write": C(24.0, "P", "two read-modify-writes of 41 in flight"),
-    "dma_turnaround": C(0.0, "P", "-2 ± 3; mixed windows reach 390 to 421 GB/s"),
-    "dma_packet_bytes": C(4096, "P"),
-    "dma_load": C(293.0, "Q"),
-    "dma_store": C(162.0, "Q"),
-    "dma_read_stretch": C(1.25, "P", "alone 271 GB/s, queued 353"),
-    "dma_transpose": C(0.9, "D"),
-    "dma_transpose_chip": C(0.5, "D"),
-    "static_issue": C(486.0, "C", "transfers of one row"),
-    "static_start": C(760.0, "P"),
-    "hwdge_issue": C(476.0, "P", "524 with 128 rows, 572 with 256"),
-    "hwdge_row": C(0.375, "P"),
-    "hwdge_sync": C(39.0, "P", "563 with 128 rows"),
-    "hwdge_again": C(87.0, "P", "648 to 651 from the second on"),
-    "hwdge_start": C(1330.0, "P", "1310 to 1350"),
-    "hwdge_start_other": C(1260.0, "P", "1240 to 1280"),
-    "hwdge_start_store": C(1200.0, "P", "1190 to 1210"),
-    "swdge_issue": C(562.0, "P", "576 to 609 with 128 rows"),
-    "swdge_row": C(0.315, "P", "the wake-up grows as much: it is GpSimd writing descriptors"),
-    "swdge_start": C(752.0, "P", "752 to 768"),
-    "swdge_start_store": C(630.0, "P", "625 to 636"),
-    "hbm_rate": C(716.0, "P"),
-    "core_meeting": C(2000.0, "P"),
-    "hop_inside": C(1500.0, "D", "one to two microseconds"),
-    "hop_between": C(15000.0, "D"),
-    "link_rate": C(184.0, "I", "half the DMA engines read, half write"),
-    "preamble": C(13440.0, "P", "13.2 to 14.0 us"),
-    "postamble": C(2090.0, "P"),
-    "launch": C(8600.0, "P", "6.3 to 11.3 us, median of eight kernels"),
-}
+_TRN2: dict[str, Constant] = {field.name: field.metadata["constant"] for field in fields(Timing)}
 
 _TRN1 = _TRN2 | {
     "pe_issue": C(33.0, "C", "30 bf16, 35 to 40 a pass of fp32"),
@@ -261,9 +205,7 @@ CONSTANTS: Mapping[str, Mapping[str, Constant]] = {"trn1": _TRN1, "trn2": _TRN2,
 
 def timing(name: str) -> Timing:
     """Return the constants of one generation as the model reads them."""
-    whole = {key for key, kind in Timing.__annotations__.items() if kind == "int"}
-    values = {key: constant.value for key, constant in CONSTANTS[name].items()}
-    return Timing(**{key: int(value) if key in whole else value for key, value in values.items()})  # type: ignore[arg-type]
+    return Timing(**{key: constant.value for key, constant in CONSTANTS[name].items()})  # type: ignore[arg-type]
 
 
 # what a report says binds a kernel, in classes wide enough to have been measured
