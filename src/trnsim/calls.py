@@ -13,38 +13,9 @@ from trnsim.errors import WrongArgument
 from trnsim.source_lines import kernel_line
 
 _MASK = "NKI has had no masks since 0.2: make the last tile smaller with slices, whose end is min(stop, size)"
-# what other libraries call NKI's operators
-_SHORT: dict[str, str] = {
-    "mul": "multiply",
-    "sub": "subtract",
-    "div": "divide",
-    "truediv": "divide",
-    "pow": "power",
-    "eq": "equal",
-    "ne": "not_equal",
-    "lt": "less",
-    "le": "less_equal",
-    "gt": "greater",
-    "ge": "greater_equal",
-    "neg": "negative",
-    "not_": "logical_not",
-    "lshift": "left_shift",
-    "rshift": "right_shift",
-    "fp32": "float32",
-    "bf16": "bfloat16",
-    "matmul": "nc_matmul",
-    "empty": "ndarray",
-}
-# NumPy's functions that the beta API took as operators
-RENAMED = {
-    **{name: name for name in ("add", "subtract", "multiply", "maximum", "minimum", "power", "equal", "not_equal")},
-    **{name: name for name in ("greater", "greater_equal", "less", "less_equal", "exp", "tanh", "sqrt", "square")},
-    **{name: name for name in ("log", "sin", "sign", "bitwise_and", "bitwise_or", "bitwise_xor", "logical_and")},
-    **{name: name for name in ("abs", "left_shift", "right_shift")},
-    "max": "maximum",
-    "min": "minimum",
-    "sum": "add",
-}
+# what other libraries call NKI's functions, besides the spellings of operators
+_SHORT = {"div": "divide", "truediv": "divide", "neg": "negative", "not_": "logical_not", "matmul": "nc_matmul"}
+_SHORT |= {"fp32": "float32", "bf16": "bfloat16", "empty": "ndarray"}
 # names of nki.language that are older than NKI 0.3, and what to write instead
 RETIRED = {
     "arange": "index with slices, or build an access pattern with tensor.ap",
@@ -122,9 +93,12 @@ def unknown_name(
     module: str, name: str, known: Iterable[str], retired: Mapping[str, str] | None = None
 ) -> AttributeError:
     """Return the error for a name ``module`` lacks: what replaced it, or the names most like it."""
+    from trnsim.isa.alu import ALIASES
+
     text = f"module {module!r} has no attribute {name!r}"
     public = [k for k in known if not k.startswith("_")]
-    near = [_SHORT[name]] if _SHORT.get(name) in public else difflib.get_close_matches(name, public, n=2, cutoff=0.7)
+    short = _SHORT.get(name) or ALIASES.get(name)
+    near = [short] if short in public else difflib.get_close_matches(name, public, n=2, cutoff=0.7)
     near = near or sorted((k for k in public if len(name) > 2 and k.startswith(name)), key=len)[:2]
     if retired and name in retired:
         text += f"; it left NKI before 0.3: {retired[name]}"

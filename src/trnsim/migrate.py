@@ -11,7 +11,9 @@ import difflib
 from dataclasses import dataclass
 
 from trnsim._lint.rules import RULES
-from trnsim.calls import RENAMED, RETIRED
+from trnsim.calls import RETIRED
+from trnsim.isa.activations import FUNCTIONS
+from trnsim.isa.alu import ALIASES, OPERATORS
 
 MARK = "# migrate:"
 _RANGES = ("affine_range", "sequential_range", "static_range")
@@ -25,6 +27,8 @@ _LIKE = {
     "tensor_tensor": ("data1", "data2", "op"),
 }
 _SHAPED = dict.fromkeys(_LIKE, "data") | {"tensor_copy": "src", "tensor_tensor": "data1"}
+# NumPy's functions that the beta API took as operators; a name that begins another comes after it
+_OPERATORS = {n: ALIASES.get(n, n) for n in sorted((*FUNCTIONS, *OPERATORS, *ALIASES), reverse=True)}
 _MASK = "make the last tile smaller with slices, whose end is min(stop, size): there are no masks since NKI 0.2"
 _DST = "make the destination first and pass it as dst=: instructions return no tile"
 _SUM = "start the sum with accumulate=False and continue with accumulate=True in nisa.nc_matmul; += rebinds the name"
@@ -217,7 +221,7 @@ class _Finder(ast.NodeVisitor):
         dtype = ast.unparse(given["dtype"]) if "dtype" in given else f"{like}.dtype"
         listed = ", ".join(f"{k}={v}" for k, v in values.items())
         for old in self.numpy:
-            for short, new in RENAMED.items():
+            for short, new in _OPERATORS.items():
                 listed = listed.replace(f"={old}.{short}", f"={language}.{new}")
         indent = " " * node.col_offset
         self.change(
@@ -247,9 +251,9 @@ class _Finder(ast.NodeVisitor):
             if keyword.arg == "mask" and (name or self.api(node.func, self.nisa)):
                 self.change(keyword, None, _MASK)
             short = self.api(keyword.value, self.numpy)
-            if keyword.arg in ("op", "op0", "op1", "reduce_op", "cmp_op") and short in RENAMED:
+            if keyword.arg in ("op", "op0", "op1", "reduce_op", "cmp_op") and short in _OPERATORS:
                 language = next(iter(sorted(self.nl, key=lambda n: n != "nl")))
-                self.change(keyword.value, f"{language}.{RENAMED[short]}")
+                self.change(keyword.value, f"{language}.{_OPERATORS[short]}")
         if name == "par_dim":
             return
         self.generic_visit(node)

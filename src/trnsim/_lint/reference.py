@@ -165,16 +165,6 @@ LATER = {
 }
 # the collectives gained these two all at once
 LATER_COLLECTIVES = {"priority": "0.4", "name": "0.5"}
-ENUM_MEMBERS = {
-    "engine": "unknown tensor scalar gpsimd dma vector sync",
-    "reduce_cmd": "idle reset reduce reset_reduce load_reduce",
-    "dge_mode": "unknown swdge hwdge none",
-    "oob_mode": "error skip",
-    "matmul_perf_mode": "none double_row",
-    "nc_version": "gen2 gen3 gen4",
-    "dma_engine": "dma gpsimd_dma",
-    "MemoryRegion": "sbuf psum private_hbm shared_hbm",
-}
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,10 +143,6 @@ def _sigmoid(x: Array) -> Array:
     return F32(1) / (F32(1) + np.exp(-x))
 
 
-def _silu(x: Array) -> Array:
-    return np.maximum(x, F32(-_FAR)) * _sigmoid(x)
-
-
 def _sin(x: Array) -> Array:
     y = np.sin(x)
     far = np.abs(x) > F32(math.pi)
@@ -158,31 +154,17 @@ def _sin(x: Array) -> Array:
 
 
 def _prelu(x: Array, slope: Any = None) -> Array:
-    if slope is None:
-        return _relu(x)
-    return np.where(x >= 0, x, x * slope).astype(F32, copy=False)
+    return _relu(x) if slope is None else np.where(x >= 0, x, x * slope).astype(F32, copy=False)
 
 
 def _relu(x: Array) -> Array:
     return np.maximum(x, F32(0))
 
 
-def _rsqrt(x: Array) -> Array:
-    return F32(1) / np.sqrt(x)
-
-
-def _reciprocal(x: Array) -> Array:
-    return F32(1) / x
-
-
-def _identity(x: Array) -> Array:
-    return x
-
-
 FUNCTIONS: dict[str, Activation] = {
     f.name: f
     for f in (
-        Activation("copy", _identity),
+        Activation("copy", lambda x: x),
         Activation("square", np.square),
         Activation("sigmoid", _sigmoid),
         Activation("relu", _relu),
@@ -192,7 +174,7 @@ FUNCTIONS: dict[str, Activation] = {
         Activation("gelu_apprx_tanh", _wide(lambda x: _gated_tanh(_left(x)))),
         Activation("gelu_apprx_sigmoid", _wide(lambda x: _left(x) * _sigmoid64(1.702 * x))),
         Activation("gelu_apprx_sigmoid_dx", _wide(lambda x: _sigmoid_gate_dx(x, 1.702))),
-        Activation("silu", _silu),
+        Activation("silu", lambda x: _left(x) * _sigmoid(x)),
         Activation("silu_dx", _wide(lambda x: _sigmoid_gate_dx(x, 1.0))),
         Activation("tanh", np.tanh),
         Activation("softplus", _wide(lambda x: np.logaddexp(0.0, x))),
@@ -205,8 +187,8 @@ FUNCTIONS: dict[str, Activation] = {
         Activation("sin", _sin, -math.pi, math.pi, slack=0.08),
         Activation("arctan", np.arctan, -math.pi / 2, math.pi / 2),
         Activation("sqrt", np.sqrt, 2.0**-116, 2.0**118),
-        Activation("rsqrt", _rsqrt, 2.0**-87, 2.0**97),
-        Activation("reciprocal", _reciprocal, 2.0**-42, 2.0**42, symmetric=True),
+        Activation("rsqrt", lambda x: F32(1) / np.sqrt(x), 2.0**-87, 2.0**97),
+        Activation("reciprocal", lambda x: F32(1) / x, 2.0**-42, 2.0**42, symmetric=True),
         Activation("sign", np.sign),
         Activation("abs", np.abs),
     )

@@ -3,13 +3,13 @@
 *Arithmetic* operators work on fp32, whatever the operands' dtypes. *Bitvec* operators work on integer bit patterns and
 never round. GpSimd has native 32-bit integers, which wrap like any two's-complement machine.
 
-`binary`, `unary` and `reduction` turn what a kernel passes (``nl.add``, ``np.add``, ``"add"``) into an `Alu`;
-`apply` computes one, `reduce` folds an axis with one.
+`binary` and `reduction` turn what a kernel passes (``nl.add``, ``np.add``, ``"add"``) into an `Alu`; `bitvec` and
+`integer` compute the exact ones, `reduce` folds an axis with one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -55,41 +55,12 @@ class Alu:
         return f"nl.{self.name}"
 
 
-def _truth(ufunc: np.ufunc) -> Fn:
-    def compare(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        truth: np.ndarray = ufunc(x, y).astype(F32)
-        return truth
-
-    return compare
-
-
-def _abs_max(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    return np.where(np.abs(x) > np.abs(y), x, y)
-
-
-def _abs_min(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    return np.where(np.abs(x) < np.abs(y), x, y)
-
-
-def _rsqrt(x: np.ndarray) -> np.ndarray:
-    result: np.ndarray = (1.0 / np.sqrt(x.astype(np.float64))).astype(F32)
-    return result
-
-
-def _relu(x: np.ndarray) -> np.ndarray:
-    result: np.ndarray = np.maximum(x, F32(0))
-    return result
-
-
-def _reciprocal(x: np.ndarray) -> np.ndarray:
-    result: np.ndarray = np.divide(F32(1), x)
-    return result
+def _truth(ufunc: np.ufunc, *, reduces: bool = False) -> Alu:
+    """Return a comparison, or an operator of truth values, which gives 0.0 and 1.0."""
+    return Alu(ufunc.__name__, lambda x, y: ufunc(x, y).astype(F32), ufunc=ufunc if reduces else None, integer=ufunc)
 
 
 _INF = float("inf")
-_COMPARISONS = ("equal", "not_equal", "greater_equal", "greater", "less_equal", "less")
-_LOGICAL = ("logical_and", "logical_or", "logical_xor")
-
 OPERATORS: dict[str, Alu] = {
     alu.name: alu
     for alu in (
@@ -104,24 +75,24 @@ OPERATORS: dict[str, Alu] = {
         Alu("multiply", np.multiply, ufunc=np.multiply, identity=1.0, integer=np.multiply),
         Alu("maximum", np.maximum, ufunc=np.maximum, identity=-_INF, integer=np.maximum),
         Alu("minimum", np.minimum, ufunc=np.minimum, identity=_INF, integer=np.minimum),
-        *(Alu(name, _truth(getattr(np, name)), integer=getattr(np, name)) for name in _COMPARISONS),
         *(
-            Alu(name, _truth(getattr(np, name)), ufunc=getattr(np, name), integer=getattr(np, name))
-            for name in _LOGICAL
+            _truth(getattr(np, name))
+            for name in ("equal", "not_equal", "greater_equal", "greater", "less_equal", "less")
         ),
+        *(_truth(getattr(np, name), reduces=True) for name in ("logical_and", "logical_or", "logical_xor")),
         Alu("power", np.power),
-        Alu("abs_max", _abs_max, since=4),
-        Alu("abs_min", _abs_min, since=4),
+        Alu("abs_max", lambda x, y: np.where(np.abs(x) > np.abs(y), x, y), since=4),
+        Alu("abs_min", lambda x, y: np.where(np.abs(x) < np.abs(y), x, y), since=4),
         Alu("abs", np.abs, arity=1),
         Alu("square", np.square, arity=1, since=4),
-        Alu("relu", _relu, arity=1, since=4),
-        Alu("rsqrt", _rsqrt, arity=1),
-        Alu("reciprocal", _reciprocal, arity=1),
+        Alu("relu", lambda x: np.maximum(x, F32(0)), arity=1, since=4),
+        Alu("rsqrt", lambda x: (1.0 / np.sqrt(x.astype(np.float64))).astype(F32), arity=1),
+        Alu("reciprocal", lambda x: np.divide(F32(1), x), arity=1),
     )
 }
 
 # spellings of NumPy, Python's operator module and older NKI
-_ALIASES = {
+ALIASES = {
     alias: name
     for name, aliases in {
         "abs": ("absolute", "fabs"),
@@ -179,28 +150,28 @@ def operator(op: Any, role: str = "op") -> Alu:
     if isinstance(op, Alu):
         return op
     name = name_of(op)
-    alu = OPERATORS.get(_ALIASES.get(name, name))
+    alu = OPERATORS.get(ALIASES.get(name, name))
     if alu is None:
-        raise WrongArgument(
-            f"{role} is {'None' if op is None else name}, which is no operator of the compute engines",
-            rule="operator",
-            got=name,
-            limit=sorted(OPERATORS),
-            hint=_HINTS.get(name, f"use one of {', '.join('nl.' + n for n in OPERATORS)}"),
-        )
+        what = f"{role} is {'None' if op is None else name}, which is no operator of the compute engines"
+        raise WrongArgument(what, "operator", name, sorted(OPERATORS), _HINTS.get(name, _one_of(OPERATORS)))
     if isinstance(op, str) or callable(op):
         _seen[op] = alu
     return alu
+
+
+def _one_of(names: Iterable[str]) -> str:
+    return f"use one of {', '.join('nl.' + n for n in names)}"
+
+
+def _refused(alu: Alu, role: str, why: str, limit: Any, hint: str = "", *, rule: str) -> WrongArgument:
+    return WrongArgument(f"{role} is {alu!r}, {why}", rule, alu.name, limit, hint or _one_of(limit))
 
 
 def named(op: Any, role: str, allowed: tuple[str, ...], *, rule: str) -> Alu:
     """``op`` as one of the ``allowed`` operators."""
     alu = operator(op, role)
     if alu.name not in allowed:
-        hint = f"use one of {', '.join('nl.' + n for n in allowed)}"
-        raise WrongArgument(
-            f"{role} is {alu!r}, which this instruction does not know", rule, alu.name, list(allowed), hint
-        )
+        raise _refused(alu, role, "which this instruction does not know", list(allowed), rule=rule)
     return alu
 
 
@@ -208,26 +179,12 @@ def binary(op: Any, role: str = "op") -> Alu:
     """``op`` as an operator of two operands."""
     alu = operator(op, role)
     if alu.arity != 2:
-        raise WrongArgument(
-            f"{role} is {alu!r}, which takes one operand; this instruction combines two",
-            rule="operator-arity",
-            got=alu.name,
-            limit=[n for n, a in OPERATORS.items() if a.arity == 2],
-            hint="apply it with tensor_scalar(op0=…, operand0=None)",
+        two = [n for n, a in OPERATORS.items() if a.arity == 2]
+        why, hint = (
+            "which takes one operand; this instruction combines two",
+            "apply it with tensor_scalar(op0=…, operand0=None)",
         )
-    return alu
-
-
-def unary(op: Any, role: str = "op") -> Alu:
-    """``op`` as an operator of one operand."""
-    alu = operator(op, role)
-    if alu.arity != 1:
-        raise WrongArgument(
-            f"{role} is {alu!r}, which takes two operands",
-            rule="operator-arity",
-            got=alu.name,
-            limit=[n for n, a in OPERATORS.items() if a.arity == 1],
-        )
+        raise _refused(alu, role, why, two, hint, rule="operator-arity")
     return alu
 
 
@@ -236,26 +193,17 @@ def reduction(op: Any, role: str = "op", allowed: tuple[str, ...] | None = None)
     alu = operator(op, role)
     if alu.ufunc is None or (allowed is not None and alu.name not in allowed):
         legal = list(allowed) if allowed is not None else [n for n, a in OPERATORS.items() if a.ufunc is not None]
-        raise WrongArgument(
-            f"{role} is {alu!r}, which {'cannot reduce' if alu.ufunc is None else 'does not reduce here'}",
-            rule="reduction-operator",
-            got=alu.name,
-            limit=legal,
-            hint=f"use one of {', '.join('nl.' + n for n in legal)}",
-        )
+        why = "which cannot reduce" if alu.ufunc is None else "which does not reduce here"
+        raise _refused(alu, role, why, legal, rule="reduction-operator")
     return alu
 
 
 def arithmetic(alu: Alu, role: str) -> Alu:
     """Refuse bitvec operators where an instruction is fp32 only."""
     if alu.bitvec:
-        raise WrongArgument(
-            f"{role} is {alu!r}, a bitvec operator; this instruction computes in fp32",
-            rule="operator-kind",
-            got=alu.name,
-            limit="arithmetic",
-            hint="use tensor_tensor, tensor_scalar or tensor_reduce for bit patterns",
-        )
+        hint = "use tensor_tensor, tensor_scalar or tensor_reduce for bit patterns"
+        why = "a bitvec operator; this instruction computes in fp32"
+        raise _refused(alu, role, why, "arithmetic", hint, rule="operator-kind")
     return alu
 
 
@@ -330,26 +278,6 @@ def integer(alu: Alu, x: np.ndarray, y: np.ndarray, dtype: Any) -> np.ndarray:
     # mixed signedness: low words agree for + - *, comparisons need the true values
     result = alu.integer(x.astype(np.int64), y.astype(np.int64))
     return result.astype(dtype) if result.dtype.kind == "b" else result.astype(np.uint32).view(dtype)
-
-
-def apply(
-    alu: Alu, x: np.ndarray, y: np.ndarray | None = None, engine: str = "vector", out_dtype: Any = None
-) -> np.ndarray:
-    """``x op y`` as ``engine`` computes it.
-
-    Bitvec operators give bits of ``out_dtype`` (``x``'s own without one). Arithmetic gives fp32, to be converted by the
-    write, unless ``engine`` is GpSimd and every dtype is a 32-bit integer: that gives ``out_dtype`` exactly.
-    """
-    if alu.bitvec:
-        return bitvec(alu, x, y, x.dtype if out_dtype is None else out_dtype)
-    if y is None or alu.arity == 1:
-        with np.errstate(all="ignore"):
-            return alu.fn(to_f32(x))
-    if engine == "gpsimd" and native(alu, x.dtype, y.dtype, x.dtype if out_dtype is None else out_dtype):
-        with np.errstate(all="ignore"):
-            return integer(alu, x, y, x.dtype if out_dtype is None else out_dtype)
-    with np.errstate(all="ignore"):
-        return alu.fn(to_f32(x), to_f32(y))
 
 
 def reduce(alu: Alu, x: np.ndarray, axis: int | tuple[int, ...] = -1) -> np.ndarray:

@@ -329,11 +329,7 @@ class Views(Layout):
         offset, *strides, last = (n * old_size // new_size for n in scaled)
         return self._view((*self.shape[:-1], last), (*strides, 1), offset, new)
 
-    reinterpret_cast = view
-
-    def bitcast(self, dtype: Any) -> Self:
-        """Older name of `view`."""
-        return self.view(dtype)
+    reinterpret_cast = bitcast = view
 
 
 def _shift(dynamic: Dynamic | None, dim: int, by: int) -> Dynamic | None:
