@@ -3,6 +3,10 @@
 Kernels take ``nki``, ``nl``, ``nisa``, ``ncc`` (``nki.collectives``), the tile sizes and the helpers from here. Where
 AWS's package is installed they are compiled for Trainium; elsewhere the same names come from ``trnsim``. Op files take
 `launch` from here.
+
+A kernel's file says in ``AXES`` along what a launch may be cut whose program would be too long to compile (`Axis`), in
+``CORES`` that both cores of a logical core can share its outermost loop (`mine`), and in ``CHOICES`` which of its
+compile-time arguments a search may choose (`trnsci.tuned`).
 """
 
 from __future__ import annotations

@@ -6,11 +6,8 @@ Coefficients of 0 and 1 are compile-time: a 0 does not read its vector and a 1 i
 from trnsci.nki import N_TILE, P_MAX, QUEUES, Axis, load, mine, multiply_add, nisa, nki, nl, store, tiles
 
 WIDTH = 4 * N_TILE
-# Both cores of a logical core can share the outermost loop.
 CORES = 2
-# How a launch that would be too long a program may be cut.
 AXES = (Axis(WIDTH, {"x_hbm": 2}, (2,)),)
-# What a search may choose: columns of a tile, and queues.
 CHOICES = {"width": (N_TILE, 2 * N_TILE, 4 * N_TILE, 8 * N_TILE, 16 * N_TILE), "loads": QUEUES, "stores": QUEUES}
 
 

@@ -3,11 +3,8 @@
 from trnsci.nki import N_TILE, P_MAX, QUEUES, Axis, load, mine, nisa, nki, nl, store, tiles
 
 WIDTH = 4 * N_TILE
-# Both cores of a logical core can share the outermost loop.
 CORES = 2
-# How a launch that would be too long a program may be cut.
 AXES = (Axis(P_MAX, {"a_hbm": 0, "x_hbm": 0}, (0,)), Axis(WIDTH, {"a_hbm": 1}, (1,)))
-# What a search may choose: columns of a tile, and queues.
 CHOICES = {"width": (N_TILE, 2 * N_TILE, 4 * N_TILE, 8 * N_TILE, 16 * N_TILE), "loads": QUEUES, "stores": QUEUES}
 
 

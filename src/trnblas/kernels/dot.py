@@ -11,7 +11,6 @@ WIDTH = 4 * N_TILE
 SPLITTER = 4097.0
 DOWN = 2.0**-64
 UP = 2.0**64
-# How a launch that would be too long a program may be cut.
 AXES = (
     Axis(P_MAX, {"x_hbm": 0, "y_hbm": 0}, (1,), broadcasts=False),
     Axis(WIDTH, {"x_hbm": 2, "y_hbm": 2}, (2,), last=True),

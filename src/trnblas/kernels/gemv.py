@@ -7,14 +7,12 @@ is, rows are multiplied by x on the Vector Engine and added up on the Scalar Eng
 from trnsci.nki import K_TILE, N_TILE, P_MAX, QUEUES, Axis, elementwise, load, nisa, nki, nl, store, tiles
 
 WIDTH = 4 * N_TILE
-# How a launch that would be too long a program may be cut.
 AXES = (
     Axis(1, {"a_hbm": 0, "x_hbm": 0}, (0,), broadcasts=False),
     Axis(P_MAX, {"a_hbm": 1}, (1,), when=("trans", False)),
     Axis(WIDTH, {"a_hbm": 2}, (2,), when=("trans", True)),
     Axis(K_TILE, {"a_hbm": 1, "x_hbm": 1}, (1,), last=True, when=("trans", True)),
 )
-# What a search may choose: columns of a tile, and queues.
 CHOICES = {"width": (N_TILE, 2 * N_TILE, 4 * N_TILE), "loads": QUEUES, "stores": QUEUES}
 
 

@@ -6,9 +6,7 @@ x is [B, P, W]. Of every tile of every partition: the best |x| and the best NaN 
 from trnsci.nki import N_TILE, P_MAX, QUEUES, Axis, load, nisa, nki, nl, store, tiles
 
 WIDTH = 4 * N_TILE
-# How a launch that would be too long a program may be cut.
 AXES = (Axis(1, {"x_hbm": 0}, (0, 0)), Axis(WIDTH, {"x_hbm": 2}, (3, 3)))
-# What a search may choose: queues.
 CHOICES = {"loads": QUEUES, "stores": QUEUES}
 
 

@@ -26,13 +26,11 @@ from trnsci.nki import (
 # One digit of 7 bits further down.
 STEP = 2.0**-7
 ROW_TILES = 4
-# How a launch that would be too long a program may be cut.
 AXES = (
     Axis(1, {"aT_hbm": 1, "b_hbm": 1}, (1,), broadcasts=False),
     Axis(M_TILE, {"aT_hbm": 3}, (2,)),
     Axis(N_TILE, {"b_hbm": 3}, (3,)),
 )
-# What a search may choose: queues.
 CHOICES = {"warm": WARM, "loads": QUEUES, "stores": QUEUES}
 
 

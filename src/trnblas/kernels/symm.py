@@ -22,7 +22,6 @@ from trnsci.nki import (
 )
 
 ROW_TILES = PSUM_BANKS // 2
-# How a launch that would be too long a program may be cut.
 AXES = (Axis(1, {"a_hbm": 0, "b_hbm": 0}, (0,)), Axis(N_TILE, {"b_hbm": 2}, (2,)))
 # What a search may choose: row tiles of a block, and queues.
 CHOICES = {"row_tiles": (1, 2, 3, 4, 6, 8), "loads": QUEUES, "stores": QUEUES}

@@ -7,9 +7,7 @@ Row tiles end where their diagonal does, so half of a square product is never co
 from trnsci.nki import K_TILE, M_TILE, N_TILE, P_MAX, QUEUES, Axis, filled, load, nisa, nki, nl, store, tiles
 
 ROW_TILES = N_TILE // M_TILE
-# How a launch that would be too long a program may be cut.
 AXES = (Axis(1, {"xT_hbm": 0, "yT_hbm": 0}, (0,), broadcasts=False),)
-# What a search may choose: queues.
 CHOICES = {"loads": QUEUES, "stores": QUEUES}
 
 

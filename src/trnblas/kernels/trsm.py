@@ -25,9 +25,7 @@ from trnsci.nki import (
     warm_up,
 )
 
-# How a launch that would be too long a program may be cut.
 AXES = (Axis(1, {"aT_hbm": 0, "b_hbm": 0}, (0,)), Axis(N_TILE, {"b_hbm": 2}, (2,)))
-# What a search may choose: queues.
 CHOICES = {"warm": WARM, "loads": QUEUES, "stores": QUEUES}
 
 

@@ -3,11 +3,9 @@
 from trnrand.kernels._engines import BLOCKS, WIDTHS, _of_counters
 from trnsci.nki import P_MAX, QUEUES, Axis, nki
 
-# Both cores of a logical core can share the outermost loop.
 CORES = 2
 # What a search may choose: blocks of a partition, queues.
 CHOICES = {"width": WIDTHS, "loads": QUEUES, "stores": QUEUES}
-# How a launch that would be too long a program may be cut.
 AXES = (Axis(P_MAX * BLOCKS, {"counters_hbm": 1}, (1,)),)
 
 

@@ -9,7 +9,6 @@ Tensor Engine for large N.
 from trnrand.kernels._engines import BLOCKS, WIDTHS, _counters, _normals, _Start, _words
 from trnsci.nki import K_TILE, M_TILE, N_TILE, QUEUES, Axis, load, nisa, nki, nl, require, store, tiles
 
-# How a launch that would be too long a program may be cut.
 AXES = (Axis(N_TILE, {"a_hbm": 1}, (1,)),)
 # What a search may choose: blocks of a partition, queues.
 CHOICES = {"width": WIDTHS, "loads": QUEUES, "stores": QUEUES}

@@ -9,11 +9,8 @@ from trnsci.nki import P_MAX, QUEUES, Axis, load, mine, nisa, nki, nl, require, 
 
 # dimensions together: their tables and one tile of points take 64 KiB of a partition at F = 512
 GROUP = 16
-# Both cores of a logical core can share the outermost loop.
 CORES = 2
-# How a launch that would be too long a program may be cut.
 AXES = (Axis(P_MAX, {"heads_hbm": 0}, (0,)), Axis(GROUP, {"heads_hbm": 1, "columns_hbm": 1}, (2,)))
-# What a search may choose: queues.
 CHOICES = {"loads": QUEUES, "stores": QUEUES}
 
 

@@ -13,7 +13,6 @@ from trnsolver.kernels._rotations import _room, _shares, _squares, _sweep
 N_MAX = 64
 # The shift, in Frobenius norms of the matrix.
 SHIFT = 1.2
-# What a search may choose: queues.
 CHOICES = {"loads": QUEUES, "stores": QUEUES}
 
 

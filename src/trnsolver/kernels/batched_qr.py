@@ -25,7 +25,6 @@ M_MAX = 64
 NOTHING = 1e-30
 # A complex first entry with a smaller square has no direction.
 LEAST_SQUARE = 1e-36
-# What a search may choose: queues.
 CHOICES = {"loads": QUEUES, "stores": QUEUES}
 
 

@@ -9,7 +9,6 @@ from trnsolver.kernels._batches import _all, _at, _read, _tile, _write
 from trnsolver.kernels._rotations import _room, _sweep
 
 N_MAX = 64
-# What a search may choose: queues.
 CHOICES = {"loads": QUEUES, "stores": QUEUES}
 
 

@@ -22,7 +22,6 @@ from trnsolver.kernels._batches import (
 N_MAX = 64
 # Columns of the right-hand side that stay on chip beside a matrix of 64 rows.
 K_MAX = P_MAX
-# What a search may choose: queues.
 CHOICES = {"loads": QUEUES, "stores": QUEUES}
 
 

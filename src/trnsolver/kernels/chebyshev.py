@@ -10,7 +10,6 @@ from trnsolver.kernels._tiles import _accumulate, _inner, _load_state, _store_st
 
 N_MAX = 16 * P_MAX
 K_MAX = N_TILE
-# What a search may choose: queues.
 CHOICES = {"loads": QUEUES, "stores": QUEUES}
 
 

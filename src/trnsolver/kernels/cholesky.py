@@ -11,9 +11,7 @@ from trnsolver.kernels._block_row import _copy_out, _diagonal_blocks, _solve
 from trnsolver.kernels._pivots import QUADRANT
 
 N_MAX = 16 * P_MAX
-# How a launch that would be too long a program may be cut.
 AXES = (Axis(1, {"a_hbm": 0}, (0,)),)
-# What a search may choose: queues.
 CHOICES = {"loads": QUEUES, "stores": QUEUES}
 
 

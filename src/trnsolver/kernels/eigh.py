@@ -55,9 +55,7 @@ TINY = 1e-37
 # Entries of so many units of roundoff are noise, and angles of more than this are not small.
 NOISE = 8 * 2.0**-24
 SMALL = 2.0**-9
-# How a launch that would be too long a program may be cut.
 AXES = (Axis(GROUP, {"a_hbm": 0, "start_hbm": 0, "labels_hbm": 0}, (0, 0, 0, 0), broadcasts=False),)
-# What a search may choose: products of zeros, queues.
 CHOICES = {"warm": WARM, "loads": QUEUES, "stores": QUEUES}
 
 

@@ -36,7 +36,6 @@ M_MAX = 8 * P_MAX
 N_MAX = 8 * P_MAX
 # Columns shorter than its root, with entries scaled to 1, count as zero: no reflection.
 LEAST = 1e-30
-# How a launch that would be too long a program may be cut.
 AXES = (Axis(1, {"a_hbm": 0}, (0, 0)),)
 # What a search may choose: columns of products that keep the clock up, queues.
 CHOICES = {"spare": SPARE, "loads": QUEUES}

@@ -13,7 +13,6 @@ from trnsolver.kernels._tiles import _accumulate
 N_MAX = 8 * P_MAX
 # A step multiplies a small eigenvalue of z y by 9/4: 24 bring 1e-7 near 1, and 6 more converge.
 STEPS = 32
-# How a launch that would be too long a program may be cut.
 AXES = (Axis(1, {"a_hbm": 0}, (0, 0)),)
 # What a search may choose: how often products are made again to keep the clock up, queues.
 CHOICES = {"again": (0, 1, 2), "loads": QUEUES, "stores": QUEUES}

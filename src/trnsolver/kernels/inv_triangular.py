@@ -25,9 +25,7 @@ from trnsci.nki import (
 )
 
 N_MAX = 16 * P_MAX
-# How a launch that would be too long a program may be cut.
 AXES = (Axis(1, {"u_hbm": 0}, (0,)),)
-# What a search may choose: products of zeros, queues.
 CHOICES = {"warm": WARM, "loads": QUEUES}
 
 

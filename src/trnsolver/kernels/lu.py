@@ -20,9 +20,7 @@ LEAST = 8
 WIDE = 4 * P_MAX
 # Pivots between two shares of the products that can wait.
 EVERY = 10
-# How a launch that would be too long a program may be cut.
 AXES = (Axis(1, {"a_hbm": 0}, (0, 0, 0)),)
-# What a search may choose: queues.
 CHOICES = {"loads": QUEUES, "stores": QUEUES}
 
 

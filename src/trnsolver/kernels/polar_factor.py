@@ -29,7 +29,6 @@ LIFTS = 27
 # What the diagonal of x starts with: of a zero matrix there is nothing else.
 SEED = 1e-12
 TINY = 1e-37
-# What a search may choose: products of zeros, queues.
 CHOICES = {"warm": WARM, "loads": QUEUES}
 
 

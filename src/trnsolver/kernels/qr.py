@@ -31,9 +31,7 @@ N_MAX = 8 * P_MAX
 # q and its transpose stay on chip, 128 KiB of each partition for so many elements in whole tiles.
 MN_MAX = 16 * P_MAX * N_MAX
 SWEEPS = 2
-# How a launch that would be too long a program may be cut.
 AXES = (Axis(1, {"a_hbm": 0}, (0, 0, 0)),)
-# What a search may choose: queues.
 CHOICES = {"loads": QUEUES, "stores": QUEUES}
 
 

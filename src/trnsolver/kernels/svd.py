@@ -35,7 +35,6 @@ from trnsolver.kernels._jacobi import (
 )
 
 N_MAX = 8 * P_MAX
-# How a launch that would be too long a program may be cut.
 AXES = (Axis(1, {"r_hbm": 0}, (0, 0)),)
 # What a search may choose: columns of products that keep the clock up, queues.
 CHOICES = {"spare": SPARE, "loads": QUEUES}

@@ -35,7 +35,6 @@ PIECES = 4
 DEPTH = 3
 # Of eighteen blocks the DMA engines transpose so many, where they can.
 MOVED = 13
-# How a launch that would be too long a program may be cut.
 AXES = (
     Axis(
         1,

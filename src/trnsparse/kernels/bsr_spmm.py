@@ -31,7 +31,6 @@ from trnsci.nki import (
 RESIDENT = 1 << 17
 GROUP = 4 * 1024
 WAITING = 32 * 1024
-# How a launch that would be too long a program may be cut.
 AXES = (Axis(N_TILE, {"b_hbm": 1}, (1,)),)
 # What a search may choose: products of zeros, and who takes every other load of b and every other row of the result.
 CHOICES = {"warm": WARM, "loads": QUEUES, "stores": QUEUES}

@@ -9,7 +9,6 @@ from trnsci.nki import N_TILE, QUEUES, Axis, load, nisa, nki, nl, store, tiles
 
 # Bytes of SBUF in each partition that b in one column tile may take to stay.
 RESIDENT = 1 << 17
-# How a launch that would be too long a program may be cut.
 AXES = (Axis(N_TILE, {"b_hbm": 1}, (1,)),)
 # What a search may choose: queues of blocks and results.
 CHOICES = {"loads": QUEUES, "stores": QUEUES}

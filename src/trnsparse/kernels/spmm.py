@@ -10,11 +10,9 @@ from trnsci.nki import K_TILE, M_TILE, N_TILE, PSUM_BANKS, QUEUES, Axis, load, m
 
 # Columns of b gathered at a time: half of the PSUM banks, so that one bucket drains while the next one fills.
 WIDTH = PSUM_BANKS // 2 * N_TILE
-# Both cores of a logical core can share the outermost loop.
 CORES = 2
 # Tiles of entries that one load brings.
 ENTRY_TILES = 64
-# How a launch that would be too long a program may be cut.
 AXES = (Axis(WIDTH, {"b_hbm": 1}, (1,)),)
 # What a search may choose: queues of what is not gathered.
 CHOICES = {"loads": QUEUES, "stores": QUEUES}

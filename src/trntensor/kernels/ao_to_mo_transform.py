@@ -12,7 +12,6 @@ from trnsci.nki import K_TILE, M_TILE, N_TILE, P_MAX, QUEUES, Axis, load, nisa, 
 HALF = P_MAX * 1024
 # Bytes in each partition for the tiles of e of one step, all of M.
 CHUNK = 16 * 1024
-# How a launch that would be too long a program may be cut.
 AXES = (
     Axis(P_MAX, {"e_hbm": 2}, (2,)),
     Axis(P_MAX, {"left_hbm": 1}, (0,), last=True),

@@ -8,7 +8,6 @@ SBUF in each partition: the row tile of aT, two tiles of b, and 2 KiB per instru
 
 from trnsci.nki import K_TILE, M_TILE, N_TILE, P_MAX, QUEUES, Axis, filled, load, nisa, nki, nl, require, store, tiles
 
-# How a launch that would be too long a program may be cut.
 _EXTRAS = ("first_hbm", "second_hbm", "third_hbm", "fourth_hbm")
 _DIMENSIONS = (
     ("b", 1, {"aT_hbm": 0, "b_hbm": 0}),
