@@ -77,12 +77,12 @@ class Iamax(NamedTuple):
         # NumPy looks at many elements at a time, and takes the first NaN for the largest as for the smallest.
         x = self.x.numpy()
         if not self.largest:
-            return torch.scalar_tensor(np.abs(x).argmin(), dtype=torch.int64)
+            return torch.scalar_tensor(int(np.abs(x).argmin()), dtype=torch.int64)
         high, low = x.argmax(), x.argmin()
         # No magnitudes are written; of two equal ones the first counts.
         up, down = x[high], -x[low]
         index = min(high, low) if up == down else low if down > up else high
-        return torch.scalar_tensor(index, dtype=torch.int64)
+        return torch.scalar_tensor(int(index), dtype=torch.int64)
 
     def pytorch(self) -> Tensor:
         x = self.x

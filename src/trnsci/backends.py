@@ -85,7 +85,7 @@ class Library:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.alone = (name,)
+        self.alone: tuple[str, ...] = (name,)
         self.chosen: Choice | None = None
 
     def choice(self) -> Choice:

@@ -67,9 +67,10 @@ def computed(call: Any, decision: Decision, used: Launcher | None, out: Tensor |
             return copied(call.nki(), out)
     name = decision.implementation
     try:
-        into = None if out is None else writer(call, name)
-        if into is None:
-            result = getattr(call, name)() if out is None else out.copy_(getattr(call, name)())
+        if out is None:
+            result = getattr(call, name)()
+        elif (into := writer(call, name)) is None:
+            result = out.copy_(getattr(call, name)())
         else:
             into(out)
             result = out

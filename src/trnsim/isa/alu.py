@@ -60,6 +60,14 @@ def _truth(ufunc: np.ufunc, *, reduces: bool = False) -> Alu:
     return Alu(ufunc.__name__, lambda x, y: ufunc(x, y).astype(F32), ufunc=ufunc if reduces else None, integer=ufunc)
 
 
+def _abs_max(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    return np.where(np.abs(x) > np.abs(y), x, y)
+
+
+def _abs_min(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    return np.where(np.abs(x) < np.abs(y), x, y)
+
+
 _INF = float("inf")
 OPERATORS: dict[str, Alu] = {
     alu.name: alu
@@ -81,8 +89,8 @@ OPERATORS: dict[str, Alu] = {
         ),
         *(_truth(getattr(np, name), reduces=True) for name in ("logical_and", "logical_or", "logical_xor")),
         Alu("power", np.power),
-        Alu("abs_max", lambda x, y: np.where(np.abs(x) > np.abs(y), x, y), since=4),
-        Alu("abs_min", lambda x, y: np.where(np.abs(x) < np.abs(y), x, y), since=4),
+        Alu("abs_max", _abs_max, since=4),
+        Alu("abs_min", _abs_min, since=4),
         Alu("abs", np.abs, arity=1),
         Alu("square", np.square, arity=1, since=4),
         Alu("relu", lambda x: np.maximum(x, F32(0)), arity=1, since=4),
