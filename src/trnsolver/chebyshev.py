@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from trnsci import ArgumentError, array_function, check, op, run
 from trnsci.nki import P_MAX, launch
-from trnsolver.columns import norms
+from trnsolver.columns import Columns, norms, plus
 from trnsolver.kernels import chebyshev as kernels
-from trnsolver.operators import Apply, Callback, Matrix, Operator, on_chip, on_columns, operator
+from trnsolver.operators import Apply, Callback, Matrix, Operator, on_chip, on_columns, on_host, operator
 from trnsolver.problems import Result, problem
 
 
@@ -55,21 +58,28 @@ def chebyshev(
         tensor([0.5000, 0.2500])
     """
     _interval("chebyshev", low, high)
-    p = problem("chebyshev", a, b, x0=x0, tol=tol, maxiter=maxiter, callback=callback, arrays=False)
+    p = problem("chebyshev", a, b, x0=x0, tol=tol, maxiter=maxiter, callback=callback)
     low, high = low * p.a.scale, high * p.a.scale
-    rho: float | None = None
+    weights = _recurrence(low, high)
 
-    def direction(r: Tensor) -> Tensor:
-        nonlocal rho
-        rho = None
+    def direction(r: Columns) -> Columns:
+        nonlocal weights
+        weights = _recurrence(low, high)
         return r / ((high + low) / 2)
 
     def advance(x: Tensor, r: Tensor, d: Tensor, steps: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        nonlocal rho
-        weights, rho = _weights(low, high, steps, rho)
-        return _steps(p.a, x, r, d, weights)
+        return _steps(p.a, x, r, d, _first(weights, steps))
 
-    return p.in_chunks(advance, direction)
+    if not on_host(()):
+        return p.in_chunks(advance, direction)
+    x, r, d, done = p.x, p.r, direction(p.r), p.record(norms(p.r))
+    with np.errstate(all="ignore"):
+        while p.going(done):
+            x, recurred = plus(x, 1.0, d), plus(r, -1.0, p.a.apply(d))
+            done, r = p.finished(x, recurred)
+            old, new = next(weights)
+            d = plus(old * d, new, r) if r is recurred else direction(r)
+    return p.result(x, p.residuals[-1] <= p.tol)
 
 
 def chebyshev_preconditioner(a: Matrix, low: float, high: float, *, degree: int = 4) -> Apply:
@@ -91,7 +101,7 @@ def chebyshev_preconditioner(a: Matrix, low: float, high: float, *, degree: int 
         raise ArgumentError("chebyshev_preconditioner", "degree", degree, "1 or more")
     wrapped = operator("chebyshev_preconditioner", a)
     low, high = low * wrapped.scale, high * wrapped.scale
-    weights, _ = _weights(low, high, degree - 1, None)
+    weights = _first(_recurrence(low, high), degree - 1)
 
     def apply(r: Tensor) -> Tensor:
         d = r / ((high + low) / 2)
@@ -112,17 +122,18 @@ def _interval(op: str, low: float, high: float) -> None:
         raise ArgumentError(op, "low", low, f"between 0 and high={high}, exclusively")
 
 
-def _weights(low: float, high: float, steps: int, rho: float | None) -> tuple[Tensor, float]:
-    """The factors of the old direction and of the residual, step by step, and the state to go on from."""
-    half = (high - low) / 2
-    sigma = (high + low) / (high - low)
-    before = 1 / sigma if rho is None else rho
-    rows = []
-    for _ in range(steps):
+def _recurrence(low: float, high: float) -> Iterator[tuple[float, float]]:
+    """The factors of the old direction and of the residual, step by step."""
+    half, sigma = (high - low) / 2, (high + low) / (high - low)
+    before = 1 / sigma
+    while True:
         following = 1 / (2 * sigma - before)
-        rows.append((following * before, 2 * following / half))
+        yield following * before, 2 * following / half
         before = following
-    return torch.tensor(rows, dtype=torch.float64).reshape(steps, 2), before
+
+
+def _first(weights: Iterator[tuple[float, float]], steps: int) -> Tensor:
+    return torch.tensor([*itertools.islice(weights, steps)], dtype=torch.float64).reshape(steps, 2)
 
 
 def _steps(a: Operator, x: Tensor, r: Tensor, d: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from trnsci import ArgumentError, array_function, check, op, run
 from trnsolver.arguments import by_columns, matrices, no_gradient, settled, written
+from trnsolver.on_host import ONE_MATRIX, one_matrix, routine
 
 
 class Reflectors(NamedTuple):
@@ -196,7 +197,7 @@ class HouseholderProduct(NamedTuple):
         return dict(zip(self._fields, pull(grad), strict=True))
 
 
-@op("trnsolver::ormqr", host_only=_WHY, traceable=True)
+@op("trnsolver::ormqr", host_only=_WHY, traceable=True, calls="scipy.linalg.lapack.ormqr")
 class Ormqr(NamedTuple):
     """``q @ other``, or another of the four products."""
 
@@ -211,6 +212,19 @@ class Ormqr(NamedTuple):
 
     def cost(self) -> int:
         return 4 * self.other.numel() * self.tau.shape[-1] * (4 if self.other.is_complex() else 1)
+
+    def limits(self, implementation: str) -> str | None:
+        return None if implementation != "host" or one_matrix(self.factors, self.other) else ONE_MATRIX
+
+    def host(self) -> Tensor:
+        factors, tau, other, left, transpose = self
+        name, adjoint = ("unmqr", "C") if other.is_complex() else ("ormqr", "T")
+        how = "L" if left else "R", adjoint if transpose else "N"
+        # without room for blocks LAPACK applies reflections one by one, which is faster for few vectors
+        count, vectors = other.shape[-1 if left else -2], factors[:, : len(tau)]
+        room = count if count < 32 else 64 * (count + 65)
+        x, _, _ = routine(name, other.dtype)(*how, vectors.numpy(), tau.numpy(), other.numpy(), room)
+        return torch.from_numpy(x)
 
     def pytorch(self) -> Tensor:
         if self.other.numel() == 0 or self.tau.shape[-1] == 0:
