@@ -313,7 +313,7 @@ class HessenbergCall(NamedTuple):
     a: Tensor  # [..., N, N]
 
     def fake(self) -> tuple[Tensor, Tensor]:
-        return self.a.new_empty(self.a.shape), self.a.new_empty(self.a.shape)
+        return by_columns(self.a), by_columns(self.a)
 
     def cost(self) -> int:
         return cubes(self.a, 14 / 3)
@@ -343,7 +343,8 @@ class SchurCall(NamedTuple):
         return torch.promote_types(self.a.dtype, torch.complex64) if self.triangular else self.a.dtype
 
     def fake(self) -> tuple[Tensor, Tensor]:
-        return self.a.new_empty(self.a.shape, dtype=self.dtype), self.a.new_empty(self.a.shape, dtype=self.dtype)
+        like = self.a.new_empty(self.a.shape, dtype=self.dtype)
+        return by_columns(like), by_columns(like)
 
     def cost(self) -> int:
         return cubes(self.a, 25)
@@ -367,13 +368,10 @@ def _each(op: str, a: Tensor, fn: Callable[[Matrix], Any], dtype: torch.dtype) -
     if not a.numel():
         return a.new_zeros(a.shape, dtype=dtype), a.new_zeros(a.shape, dtype=dtype)
     try:
-        if a.ndim == 2:
-            first, second = fn(a.numpy())
-        else:
-            parts = [fn(matrix) for matrix in a.reshape(-1, n, n).numpy()]
-            first, second = (np.stack(each) for each in zip(*parts, strict=True))
-            first, second = (each.reshape(*a.shape[:-2], *each.shape[1:]) for each in (first, second))
+        forms, bases = zip(*map(fn, a.reshape(-1, n, n).numpy()), strict=True)
     except np.linalg.LinAlgError:
         raise NotConverged(op=op, iterations=30 * n, residual=float("nan")) from None
-    one, other = (torch.from_numpy(np.ascontiguousarray(each)).to(dtype) for each in (first, second))
+    # stored by columns, as LAPACK leaves them
+    rows = (each[0].T if a.ndim == 2 else np.stack([x.T for x in each]) for each in (forms, bases))
+    one, other = (torch.from_numpy(each).reshape(a.shape).mT.to(dtype) for each in rows)
     return one, other

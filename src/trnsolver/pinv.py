@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from trnblas import gemm
-from trnsci import ArgumentError, array_function, check
-from trnsolver.arguments import matrices, roundoff, settled, triangle, written
+from trnsci import ArgumentError, array_function, check, run
+from trnsolver.arguments import matrices, readable, roundoff, settled, triangle, written
 from trnsolver.eigh import eigh, eigvalsh
-from trnsolver.svd import svd, svdvals
+from trnsolver.svd import SvdCall, svd, svdvals
 from trnsolver.tiles import near_one
 
 
@@ -52,17 +52,34 @@ def pinv(
 
 def _inverted(a: Tensor, atol: float | Tensor | None, rtol: float | Tensor | None, hermitian: bool) -> Tensor:
     a = a.tril() if hermitian else a
-    # singular values may overflow where their inverses do not
-    scale = near_one(a, (-2, -1), beyond=2.0**100)
-    if hermitian:
-        signed, u = eigh(a * scale)
-        vh = u.mH
-    else:
-        u, signed, vh = svd(a * scale, full_matrices=False)
-    s = signed.abs()
-    kept = s > _threshold(a, s, rtol, None if atol is None else atol * scale[..., 0, 0])
+    scale: Tensor | None = None
+    if not hermitian:
+        u, signed, vh = run(SvdCall(a, False, "auto"))
+    if hermitian or not _moderate(signed):
+        # singular values may overflow where their inverses do not
+        scale = near_one(a, (-2, -1), beyond=_FAR)
+        atol = None if atol is None else atol * scale[..., 0, 0]
+        if hermitian:
+            signed, u = eigh(a * scale)
+            vh = u.mH
+        else:
+            u, signed, vh = run(SvdCall(a * scale, False, "auto"))
+    s = signed.abs() if hermitian else signed
+    kept = s > _threshold(a, s, rtol, atol)
     inverse = torch.where(kept, 1.0 / torch.where(kept, signed, 1.0), 0.0)
-    return gemm(1.0, vh.mH * inverse.unsqueeze(-2).to(a.dtype), u, trans_b="c") * scale
+    x = gemm(1.0, vh.mH * inverse.unsqueeze(-2).to(a.dtype), u, trans_b="c")
+    return x if scale is None else x * scale
+
+
+_FAR = 2.0**100
+
+
+def _moderate(s: Tensor) -> bool:
+    """Whether descending values are known to begin neither far above 1 nor far below, those of all matrices."""
+    if not s.numel() or not readable(s):
+        return False
+    least, most = (s[0], s[0]) if s.ndim == 1 else torch.aminmax(s[..., 0])
+    return least.item() > 1.0 / _FAR and most.item() < _FAR
 
 
 class _Differentiable(torch.autograd.Function):
