@@ -1,4 +1,4 @@
-"""``trnsolver.gebrd`` beside the singular values it is a step towards: SciPy and torch have no bidiagonal form."""
+"""``trnsolver.gebrd`` beside the singular values it is a step towards: no library of Python's has a bidiagonal form."""
 
 from __future__ import annotations
 

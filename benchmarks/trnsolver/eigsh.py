@@ -28,7 +28,7 @@ BENCH = Bench(
     peers=(
         Peer(
             name="scipy eigsh",
-            run=lambda a: scipy.sparse.linalg.eigsh(a, 4, sigma=1.234, return_eigenvectors=False),
+            run=lambda a: scipy.sparse.linalg.eigsh(a, 4, sigma=1.234)[0],
             requires="scipy",
             devices=("cpu",),
         ),

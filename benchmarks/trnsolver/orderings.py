@@ -37,10 +37,11 @@ BENCH = Bench(
     peers=(
         Peer(name="pymetis", run=_nested, requires="pymetis", devices=("cpu",)),
         Peer(
-            name="scipy rcm",
-            run=lambda a: sp.csgraph.reverse_cuthill_mckee(a, symmetric_mode=True),
+            name="SuperLU's order, scipy spilu",
+            run=lambda a: sp.linalg.spilu(a, drop_tol=1.0, fill_factor=1.0, permc_spec="MMD_AT_PLUS_A").perm_c,
             requires="scipy",
             devices=("cpu",),
+            called=True,
         ),
     ),
     comparable=None,

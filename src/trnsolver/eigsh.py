@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import scipy.sparse as sp
 import torch
+from scipy.sparse.linalg import LinearOperator
 from torch import Tensor
 
 from trnsci import ArgumentError, NumericalError, array_function, check
@@ -21,7 +22,7 @@ from trnsolver.lanczos import Pairs, restarted
 from trnsolver.orderings import Ordering, order_of
 from trnsolver.refine_sparse import proved_inertia
 from trnsolver.sparse_factor import Method, factor_sparse
-from trnsolver.superlu import hermitian
+from trnsolver.superlu import SuperLU, hermitian
 
 Which = Literal["LM", "LA", "SA"]
 _NAMES: dict[str, Literal["largest", "smallest", "magnitude"]] = {
@@ -85,7 +86,8 @@ def eigsh(
         raise ArgumentError("eigsh", "a", "a batch of values", "one matrix")
     if not 1 <= check.real("eigsh", "k", k) <= n:
         raise ArgumentError("eigsh", "k", k, f"1 to {n}")
-    matrix = sp.csr_array(hermitian(rows, rows.values))
+    # of a Hermitian matrix the adjoint of compressed columns is the same in compressed rows
+    matrix = hermitian(rows, rows.values).conj().T
 
     def apply(x: Tensor) -> Tensor:
         return torch.from_numpy(matrix @ to_numpy(x)).to(x.device)
@@ -98,9 +100,13 @@ def eigsh(
     if not math.isfinite(check.real("eigsh", "sigma", sigma)):
         raise ArgumentError("eigsh", "sigma", sigma, "a finite number")
     shifted = sp.csr_array(matrix - sigma * sp.eye_array(n, dtype=matrix.dtype, format="csr"))
-    factor = factor_sparse(shifted, method=method)
+    engine = factor_sparse(shifted, method=method)._engine
     # checked once: the iteration would notice numbers that are none
-    inner = restarted("lanczos", lambda x: factor._engine.solve(x.unsqueeze(0), "n")[0], k, **options)
+    inverse: Any = lambda x: engine.solve(x.unsqueeze(0), "n")[0]  # noqa: E731
+    if isinstance(engine, SuperLU) and engine.columns is None:
+        solve = engine.factors[0].solve
+        inverse = LinearOperator(matrix.shape, matvec=solve, matmat=solve, dtype=matrix.dtype)
+    inner = restarted("lanczos", inverse, k, **options)
     values = sigma + 1.0 / inner.values
     residuals = norms(apply(inner.vectors) - inner.vectors * values.to(dtype))
     return _on(rows.values.device, replace(inner, values=values, residuals=residuals))

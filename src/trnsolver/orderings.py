@@ -48,19 +48,25 @@ def order_of(a: Compressed, method: Ordering) -> Index:
     n = a.shape[0]
     if method == "natural" or n == 0:
         return np.arange(n)
-    pattern = a.scipy()
-    both = sp.csr_array(pattern + pattern.T)
-    if method == "rcm":
-        return np.array(sp.csgraph.reverse_cuthill_mckee(both, symmetric_mode=True), np.int64)
-    if method == "metis":
-        return _metis(both)
+    if method in ("rcm", "metis"):
+        pattern = a.scipy()
+        both = sp.csr_array(pattern + pattern.T)
+        return _metis(both) if method == "metis" else _bandwidth(both)
     # SuperLU orders before it factors: an incomplete factor of a dominant matrix costs nothing beside the order
-    wanted = sp.csc_array(both if method == "amd" else pattern).astype(np.float64)
-    wanted.data[:] = 1.0
-    dominant = wanted + sp.diags_array(np.full(n, 2.0 * n + 1.0), format="csc")
-    spec = "MMD_AT_PLUS_A" if method == "amd" else "COLAMD"
-    rough = sp.linalg.spilu(sp.csc_array(dominant), drop_tol=1.0, fill_factor=1.0, permc_spec=spec)
-    return np.argsort(rough.perm_c).astype(np.int64)
+    diagonal = a.rows == a.indices
+    dominant = a.scipy(np.where(diagonal, n + 1.0, 1.0))
+    if np.count_nonzero(diagonal) < n:
+        dominant = dominant + sp.diags_array(np.full(n, n + 1.0), format="csr")
+    # minimum degree is that of ``a + a.T``, whichever of the two it is given
+    spec, columns = ("MMD_AT_PLUS_A", dominant.T) if method == "amd" else ("COLAMD", dominant.tocsc())
+    rough = sp.linalg.spilu(columns, drop_tol=1.0, fill_factor=1.0, permc_spec=spec)
+    order = np.empty(n, np.int64)
+    order[rough.perm_c] = np.arange(n)
+    return order
+
+
+def _bandwidth(both: Any) -> Index:
+    return np.array(sp.csgraph.reverse_cuthill_mckee(both, symmetric_mode=True), np.int64)
 
 
 def _metis(both: Any) -> Index:

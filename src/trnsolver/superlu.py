@@ -41,7 +41,12 @@ class Engine(Protocol):
 
 def hermitian(a: Compressed, values: Tensor) -> Any:
     """The matrix whose lower triangle is stored, whole, in compressed columns."""
-    lower = sp.tril(a.scipy(to_numpy(values.detach().resolve_conj())), format="csr")
+    given = a.scipy(to_numpy(values.detach().resolve_conj()))
+    columns = given.tocsc()
+    if np.array_equal(columns.indices, given.indices) and np.array_equal(columns.data, given.data.conj()):
+        # the adjoint of compressed rows is the same arrays as compressed columns: it is whole already
+        return columns
+    lower = sp.tril(given, format="csr")
     above = sp.triu(lower.conj().T, 1, format="csr")
     if values.is_complex():
         diagonal = sp.diags_array(lower.diagonal().real.astype(lower.dtype), format="csr")
