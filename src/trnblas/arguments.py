@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+import functools
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.compiler import is_compiling
 
-from trnsci import ArgumentError, DtypeError, Singular, check
+from trnsci import ArgumentError, DtypeError, Singular, check, host
 from trnsci.nki import N_TILE, P_MAX
 
 Trans = Literal["n", "t", "c"]
@@ -22,6 +24,8 @@ _WIDTH = 4 * N_TILE
 _TRANS: dict[bool | int | str, Trans] = {0: "n", 1: "t", 2: "c", "n": "n", "t": "t", "c": "c"}
 
 
+# Bytes from which on the C library maps memory anew for every result.
+_MAPPED = 1 << 25
 # BLAS's letters in full.
 _WORDS = {"upper": "u", "lower": "l", "left": "l", "right": "r", "unit": "u", "nonunit": "n", "non-unit": "n"}
 
@@ -142,17 +146,15 @@ def has_data(*tensors: Tensor) -> bool:
 
 def alike(first: Any, *others: Any) -> bool:
     """Return whether all are tensors of one floating dtype on one device; if not, `check` says why."""
-    if not _dense(first):
+    if type(first) is not Tensor:
         return False
-    dtype, device = first.dtype, first.device
-    for t in others:
-        if not _dense(t) or t.dtype is not dtype or t.device != device:
+    dtype, in_host_memory = first.dtype, first.is_cpu
+    for t in (first, *others):
+        if type(t) is not Tensor or t.layout is not torch.strided or t.is_nested or t.dtype is not dtype:
+            return False
+        if not (in_host_memory and t.is_cpu) and t.device != first.device:
             return False
     return dtype in check.FLOATING
-
-
-def _dense(x: Any) -> bool:
-    return type(x) is Tensor and x.layout is torch.strided and not x.is_nested
 
 
 def fits(a: Any, x: Any) -> bool:
@@ -160,13 +162,32 @@ def fits(a: Any, x: Any) -> bool:
     return alike(a, x) and a.ndim == 2 and x.ndim == 1 and a.shape[0] == a.shape[1] == x.shape[0]
 
 
-def nonsingular(op: str, diagonal: Tensor) -> None:
-    """Check that the diagonal [..., N] has no zero; the error names the first."""
-    if not has_data(diagonal):
+def columns(x: Tensor) -> Tensor:
+    """Return one vector as a matrix of one column; anything else as it is."""
+    return x.unsqueeze(-1) if x.ndim == 1 else x
+
+
+def of_columns(compute: Callable[[Any], Tensor]) -> Callable[[Any], Tensor]:
+    """Let an implementation for matrices take one vector, in a call's ``b`` and, if it has that, ``c``."""
+
+    @functools.wraps(compute)
+    def wrapper(call: Any) -> Tensor:
+        if call.b.ndim > 1:
+            return compute(call)
+        fields = {name: columns(x) for name in ("b", "c") if (x := getattr(call, name, None)) is not None}
+        return compute(call._replace(**fields)).squeeze(-1)
+
+    return wrapper
+
+
+def nonsingular(op: str, a: Tensor, diagonal: Callable[[Any], Any]) -> None:
+    """Check that the diagonal of ``a``, a tensor or an array, has no zero; the error names the first."""
+    if not has_data(a):
         return
-    diagonal = diagonal.detach()
-    if int(torch.count_nonzero(diagonal)) < diagonal.numel():
-        *batch, index = (diagonal == 0).nonzero()[0].tolist()
+    readable = a.dtype is not torch.bfloat16 and host.refusal((a,)) is None
+    stored = diagonal(a.numpy() if readable else a.detach())
+    if not stored.all():
+        *batch, index = torch.as_tensor(stored == 0).nonzero()[0].tolist()
         raise Singular(op=op, index=index, batch=tuple(batch))
 
 
@@ -198,6 +219,17 @@ def in_place(*tensors: Tensor | None) -> bool:
         if t is not None and t.requires_grad:
             return not torch.is_grad_enabled()
     return True
+
+
+def large_pages(*operands: Tensor) -> Tensor | None:
+    """Return memory for a large result on the host, like the first operand: NumPy asks for large pages.
+
+    Torch does not, and would write three times as long. Small results and those it must allocate itself get ``None``.
+    """
+    first = operands[0]
+    if first.nbytes < _MAPPED or host.refusal(operands) is not None:
+        return None
+    return torch.from_numpy(np.empty(first.nbytes, np.uint8)).view(first.dtype).view(first.shape)
 
 
 def rounds(*tensors: Tensor | None) -> str | None:

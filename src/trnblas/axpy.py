@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from trnblas import host_blas
-from trnblas.arguments import HALF, conjugated, finished, rounds, vectors
+from trnblas.arguments import HALF, conjugated, finished, large_pages, rounds, vectors
 from trnblas.kernels import axpy as kernels
 from trnsci import ArgumentError, array_function, check, op, run
 from trnsci.gradient import saves
@@ -106,7 +106,7 @@ class Combine(NamedTuple):
         return rounds(*self.xs) if implementation == "nki" else None
 
     def pytorch(self) -> Tensor:
-        return _sum(self.xs, self.row)
+        return _sum(self.xs, self.row, large_pages(*self.xs))
 
     def into(self, out: Tensor) -> None:
         _sum(self.xs, self.row, out)

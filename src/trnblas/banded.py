@@ -137,7 +137,7 @@ def tbsv(
         shape = (*check.broadcast("tbsv", a=a.shape[:-2], x=x.shape[:-1]), x.shape[-1])
         check.out("tbsv", out, shape=shape, dtype=a.dtype, a=a, x=x)
     if not unit:
-        nonsingular("tbsv", a.select(-2, 0 if stored else k))
+        nonsingular("tbsv", a, lambda band: band[..., 0 if stored else k, :])
     result = run(BandSolve(a, x, stored, kind, unit))
     return result if out is None else out.copy_(result)
 
@@ -317,9 +317,8 @@ class Banded(NamedTuple):
 def _host_refusal(a: Tensor, x: Tensor, m: int, ku: int) -> str | None:
     if m <= a.shape[-2] - 1 - ku or a.shape[-1] <= ku:
         return "SciPy takes no bands wider than the matrix"
-    return host_blas.refusal(a, ndim=2, dtypes=host_blas.ALL_LETTERS) or host_blas.refusal(
-        x, ndim=1, dtypes=host_blas.ALL_LETTERS
-    )
+    letters = host_blas.ALL_LETTERS
+    return host_blas.refusal(a, dtypes=letters) or host_blas.refusal(x, ndim=1, dtypes=letters)
 
 
 def _kernel(weights: Tensor, values: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from trnblas.arguments import HALF, alike, applied, flag, rounds, transposition
+from trnblas.arguments import HALF, alike, applied, flag, large_pages, rounds, transposition
 from trnblas.axpy import Combine
 from trnblas.kernels import dgmm as kernels
 from trnsci import array_function, check, op, run
@@ -86,15 +86,16 @@ def dgmm(a: Tensor, x: Tensor, side: bool | int | str = True, *, out: Tensor | N
     if not alike(a, x):
         check.floating("dgmm", a=a, x=x)
         check.same_device("dgmm", a=a, x=x)
-    check.ndim("dgmm", 2, a=a)
-    check.ndim("dgmm", 1, x=x)
     right = flag("dgmm", "side", side, "lr")
-    check.equal("dgmm", "N" if right else "M", a=a.shape[-1 if right else -2], x=x.shape[-1])
-    batch = check.broadcast("dgmm", a=a.shape[:-2], x=x.shape[:-1])
-    if out is None:
-        return run(Dgmm(a, x, right))
-    check.out("dgmm", out, shape=(*batch, *a.shape[-2:]), dtype=a.dtype, a=a, x=x)
-    return run(Dgmm(a, x, right), out)
+    if a.ndim != 2 or x.ndim != 1 or a.shape[right] != x.shape[0]:
+        check.ndim("dgmm", 2, a=a)
+        check.ndim("dgmm", 1, x=x)
+        check.equal("dgmm", "N" if right else "M", a=a.shape[-1 if right else -2], x=x.shape[-1])
+        check.broadcast("dgmm", a=a.shape[:-2], x=x.shape[:-1])
+    call = Dgmm(a, x, right)
+    if out is not None:
+        check.out("dgmm", out, shape=call.shape, dtype=a.dtype, a=a, x=x)
+    return run(call, out)
 
 
 @op("trnblas::dgmm")
@@ -120,7 +121,8 @@ class Dgmm(NamedTuple):
         return rounds(self.a) if implementation == "nki" else None
 
     def pytorch(self) -> Tensor:
-        return self.a * self.x.unsqueeze(-2 if self.right else -1)
+        factors = self.a, self.x.unsqueeze(-2 if self.right else -1)
+        return torch.mul(*factors, out=large_pages(self.a, self.x) if self.x.ndim == 1 else None)
 
     def into(self, out: Tensor) -> None:
         torch.mul(self.a, self.x.unsqueeze(-2 if self.right else -1), out=out)

@@ -23,13 +23,13 @@ ALL_LETTERS = _LETTERS | {torch.complex64: "c", torch.complex128: "z"}
 
 def refusal(
     *tensors: Tensor,
-    ndim: int,
+    ndim: int = 2,
     precision: Precision | None = None,
     dtypes: Container[torch.dtype] = _LETTERS,
 ) -> str | None:
     """Return why SciPy's BLAS does not take these operands, or ``None``: its own limits, beside those of the runtime.
 
-    All have one dtype and ``ndim`` axes: a list of matrices and vectors is checked in two calls.
+    All have one dtype and at most ``ndim`` axes.
     """
     dtype = tensors[0].dtype
     if dtype not in dtypes:
@@ -37,8 +37,8 @@ def refusal(
     if precision in ("fast", "compensated") or (precision and working_dtype(precision, dtype) is not dtype):
         return f"it computes in the precision of the operands, not in {precision!r}"
     for t in tensors:
-        if t.ndim != ndim:
-            return f"it takes one operand of {ndim} axes, not a batch of them"
+        if t.ndim > ndim:
+            return f"it takes operands of {ndim} axes at most, not a batch of them"
         if t.numel() == 0:
             return "an operand is empty"
     return None
@@ -84,45 +84,45 @@ def symmetric_product(alpha: float, a: Tensor, b: Tensor, lower: bool) -> Tensor
     """Return ``alpha * a @ b`` with one triangle of ``a`` stored."""
     matrix, transposed = _by_columns(a)
     stored = lower != transposed
-    if b.shape[1] == 1:
-        return torch.from_numpy(call("symv", a, alpha, matrix, b.numpy()[:, 0], lower=stored)).unsqueeze(1)
+    if b.ndim == 1 or b.shape[1] == 1:
+        product = call("symv", a, alpha, matrix, b.numpy().reshape(-1), lower=stored)
+        return torch.from_numpy(product.reshape(b.shape))
     right, across = _by_columns(b)
-    product = torch.from_numpy(call("symm", a, alpha, matrix, right, side=int(across), lower=stored))
-    return product.mT if across else product
+    product = call("symm", a, alpha, matrix, right, side=int(across), lower=stored)
+    return torch.from_numpy(product.T if across else product)
 
 
 def symmetric_square(alpha: float, x: Tensor, lower: bool) -> Tensor:
     """Return the triangle of ``alpha * x @ x.T``, and zeros."""
     matrix, transposed = _by_columns(x)
     # The result is symmetric, so reading it by rows is asking for the other triangle.
-    return torch.from_numpy(call("syrk", x, alpha, matrix, trans=int(transposed), lower=not lower)).mT
+    return torch.from_numpy(call("syrk", x, alpha, matrix, trans=int(transposed), lower=not lower).T)
 
 
 def symmetric_sum(alpha: float, x: Tensor, y: Tensor, lower: bool) -> Tensor:
     """Return the triangle of ``alpha * (x @ y.T + y @ x.T)``, and zeros."""
     left, transposed = _by_columns(x)
     right = np.ascontiguousarray(y.numpy()).T if transposed else np.asfortranarray(y.numpy())
-    return torch.from_numpy(call("syr2k", x, alpha, left, right, trans=int(transposed), lower=not lower)).mT
+    return torch.from_numpy(call("syr2k", x, alpha, left, right, trans=int(transposed), lower=not lower).T)
 
 
 def triangular(routine: str, alpha: float, a: Tensor, b: Tensor, lower: bool, unit: bool) -> Tensor:
     """Return ``alpha * a @ b`` with ``a`` triangular (``routine`` is trm), or ``alpha * inv(a) @ b`` (trs)."""
     matrix, transposed = _by_columns(a)
     flags = {"lower": lower != transposed, "diag": int(unit)}
-    if b.shape[1] == 1:
-        result = call(routine + "v", a, matrix, b.numpy()[:, 0], trans=int(transposed), **flags)
-        return torch.from_numpy(result if alpha == 1 else alpha * result).unsqueeze(1)
+    if b.ndim == 1 or b.shape[1] == 1:
+        result = call(routine + "v", a, matrix, b.numpy().reshape(-1), trans=int(transposed), **flags)
+        return torch.from_numpy((result if alpha == 1 else alpha * result).reshape(b.shape))
     right, across = _by_columns(b)
     # Where b comes transposed, so does the result, and what stands to its right is the transpose of a.
     side = {"side": int(across), "trans_a": int(transposed != across)}
-    result = torch.from_numpy(call(routine + "m", a, alpha, matrix, right, **side, **flags))
-    return result.mT if across else result
+    result = call(routine + "m", a, alpha, matrix, right, **side, **flags)
+    return torch.from_numpy(result.T if across else result)
 
 
 def rank_one(alpha: float, x: Tensor, y: Tensor | None, a: Tensor | None, lower: bool) -> Tensor:
-    """Return one triangle of ``alpha * outer(x, x) + a``, or of ``alpha * (outer(x, y) + outer(y, x)) + a``."""
+    """Return one triangle of ``alpha * x @ x.T + a``, or of ``alpha * (x @ y.T + y @ x.T) + a``; x, y are columns."""
     # By columns the matrix is its transpose, so that the other triangle is meant.
     options = {"lower": not lower} | ({} if a is None else {"a": np.ascontiguousarray(a.numpy()).T})
-    if y is None:
-        return torch.from_numpy(call("syr", x, alpha, x.numpy(), **options).T)
-    return torch.from_numpy(call("syr2", x, alpha, x.numpy(), y.numpy(), **options).T)
+    vectors = [v.numpy()[:, 0] for v in (x, y) if v is not None]
+    return torch.from_numpy(call("syr" if y is None else "syr2", x, alpha, *vectors, **options).T)

@@ -10,6 +10,7 @@ import functools
 import math
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch._C import _len_torch_dispatch_stack as dispatch_modes
@@ -25,16 +26,6 @@ from trnsci import ArgumentError, array_function, check, op, run
 from trnsci.arrays import like
 
 Routine = Literal["spmv", "hpmv", "tpmv", "tpsv"]
-
-
-def _size(name: str, n: int, ap: Tensor) -> None:
-    if type(n) is int and n >= 0 and ap.ndim and ap.shape[-1] == n * (n + 1) // 2:
-        return
-    check.ndim(name, 1, ap=ap)
-    if isinstance(n, bool) or not isinstance(n, int) or n < 0:
-        raise ArgumentError(name, "n", n, "a number of rows, 0 or more")
-    expected = f"[..., {n * (n + 1) // 2}], which is n (n + 1) / 2 for n={n}"
-    raise ArgumentError(name, "shape of ap", tuple(ap.shape), expected)
 
 
 def _positions(n: int, lower: bool, device: torch.device) -> Tensor:
@@ -99,12 +90,17 @@ def _checked(name: str, n: int, ap: Tensor, **vectors: Tensor) -> dict[str, Tens
     if not alike(*operands.values()):
         check.floating(name, **operands)
         check.same_device(name, **operands)
-    _size(name, n, ap)
-    if ap.ndim > 1 or any(x.shape != (n,) for x in vectors.values()):
-        for argument, x in vectors.items():
+    if type(n) is not int or n < 0 or not ap.ndim or ap.shape[-1] != n * (n + 1) // 2:
+        check.ndim(name, 1, ap=ap)
+        if isinstance(n, bool) or not isinstance(n, int) or n < 0:
+            raise ArgumentError(name, "n", n, "a number of rows, 0 or more")
+        expected = f"[..., {n * (n + 1) // 2}], which is n (n + 1) / 2 for n={n}"
+        raise ArgumentError(name, "shape of ap", tuple(ap.shape), expected)
+    for argument, x in vectors.items():
+        if x.ndim != 1 or x.shape[0] != n or ap.ndim > 1:
             check.ndim(name, 1, **{argument: x})
             agree(name, "N", {"ap": n, argument: x.shape[-1]})
-        check.broadcast(name, **{argument: x.shape[:-1] for argument, x in operands.items()})
+            check.broadcast(name, **{argument: x.shape[:-1] for argument, x in operands.items()})
     return operands
 
 
@@ -185,7 +181,7 @@ def _triangular(
     operands = _checked(name, n, ap, x=x)
     stored, kind, unit = flag(name, "lower", lower, "ul"), transposition(name, trans), flag(name, "diag", diag, "nu")
     if name == "tpsv" and not unit:
-        nonsingular(name, ap.index_select(-1, _diagonal(n, stored, ap.device)))
+        nonsingular(name, ap, lambda triangle: triangle[..., _diagonal(n, stored)])
     return _into(name, Packed(ap, x, None, 1.0, 0.0, name, stored, kind, unit), operands, out)
 
 
@@ -194,10 +190,11 @@ def tpsv(*args: Any, **kwargs: Any) -> Any:
     """Solve ``op(a) @ y = x`` with ``a`` triangular and packed; flags as for `trsv`."""
 
 
-def _diagonal(n: int, lower: bool, device: torch.device) -> Tensor:
+@functools.lru_cache(maxsize=8)
+def _diagonal(n: int, lower: bool) -> np.ndarray[Any, Any]:
     """Return positions of the diagonal in the packed triangle."""
-    ends = torch.arange(1, n + 1, device=device).cumsum(0)
-    return n * (n + 1) // 2 - ends.flip(0) if lower else ends - 1
+    ends = np.arange(1, n + 1).cumsum()
+    return n * (n + 1) // 2 - ends[::-1] if lower else ends - 1
 
 
 @op("trnblas::packed_product", composed=True)

@@ -11,7 +11,20 @@ from torch import Tensor
 
 from trnblas import host_blas
 from trnblas.accuracy import error_bound
-from trnblas.arguments import agree, alike, conjugated, finished, fits, flag, needed, real_diagonal, square, triangle
+from trnblas.arguments import (
+    agree,
+    alike,
+    columns,
+    conjugated,
+    finished,
+    fits,
+    flag,
+    needed,
+    of_columns,
+    real_diagonal,
+    square,
+    triangle,
+)
 from trnblas.gemm import gemm
 from trnblas.kernels import symm as kernels
 from trnsci import array_function, check, op, run
@@ -96,7 +109,10 @@ def _vector(
     precision: Precision | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    if not fits(a, x):
+    usual = fits(a, x)
+    if usual and y is None:
+        return _product(name, alpha, a, x, beta, None, False, lower, precision=precision, out=out)
+    if not usual:
         check.floating(name, a=a, x=x)
         check.ndim(name, 1, x=x)
         check.equal(name, "N", a=a.shape[-1] if a.ndim else 0, x=x.shape[-1])
@@ -131,18 +147,20 @@ def _product(
         check.floating(name, **operands)
         check.same_device(name, **operands)
     dtype, n = a.dtype, square(name, a=a)
-    if b.ndim < 2 or c is not None:
+    single = b.ndim == 1 and names[0] == "x"
+    if (b.ndim < 2 and not single) or c is not None:
         check.ndim(name, 2, **operands)
     right = flag(name, "side", side, "lr")
     stored_lower = flag(name, "lower", lower, "ul")
     alpha, beta = check.coefficient(name, "alpha", alpha, dtype), check.coefficient(name, "beta", beta, dtype)
     needed(name, names[1], c, coefficient="beta", scalar=beta, shape="[..., M, N]")
-    if b.shape[-1 if right else -2] != n:
-        agree(name, "N" if right else "M", {"a": n, names[0]: b.shape[-1 if right else -2]})
+    rows = -1 if right or single else -2
+    if b.shape[rows] != n:
+        agree(name, "N" if right else "M", {"a": n, names[0]: b.shape[rows]})
     if c is not None:
         agree(name, "shape", {names[0]: tuple(b.shape[-2:]), names[1]: tuple(c.shape[-2:])})
     shape = tuple(b.shape)
-    if a.ndim != 2 or b.ndim != 2 or c is not None:
+    if a.ndim != 2 or b.ndim > 2 or c is not None:
         shape = (*check.broadcast(name, **{k: v.shape[:-2] for k, v in operands.items()}), *b.shape[-2:])
     if out is not None:
         check.out(name, out, shape=shape, dtype=dtype, **operands)
@@ -184,8 +202,8 @@ class Symm(NamedTuple):
     """``alpha * a @ b + beta * c`` with one triangle of ``a`` stored."""
 
     a: Tensor  # [..., M, M]
-    b: Tensor  # [..., M, N]
-    c: Tensor | None  # [..., M, N]
+    b: Tensor  # [..., M, N], or [M]
+    c: Tensor | None  # [..., M, N], or [M]
     alpha: complex
     beta: complex
     lower: bool
@@ -199,7 +217,7 @@ class Symm(NamedTuple):
 
     def cost(self) -> int:
         batch = math.prod(check.broadcast("symm", a=self.a.shape[:-2], b=self.b.shape[:-2]))
-        flops = 2 * batch * self.a.shape[-1] * self.b.shape[-1] * self.b.shape[-2]
+        flops = 2 * batch * self.a.shape[-1] * math.prod(self.b.shape[-2:])
         return 4 * flops if self.a.is_complex() else flops
 
     def bound(self, implementation: str) -> float:
@@ -210,15 +228,16 @@ class Symm(NamedTuple):
             return None
         if self.alpha == 0:
             return "nothing is multiplied"
-        return host_blas.refusal(self.a, self.b, ndim=2, precision=self.precision)
+        return host_blas.refusal(self.a, self.b, precision=self.precision)
 
     def calls(self, implementation: str) -> str:
-        return host_blas.name("symv" if self.b.shape[-1] == 1 else "symm", self.a)
+        return host_blas.name("symv" if self.b.ndim == 1 or self.b.shape[-1] == 1 else "symm", self.a)
 
     def host(self) -> Tensor:
         product = host_blas.symmetric_product(self.alpha.real, self.a, self.b, self.lower)
         return product if self.c is None else finished(product, 1.0, self.beta, self.c, self.a.dtype)
 
+    @of_columns
     def pytorch(self) -> Tensor:
         whole = filled(self.a, self.lower, self.hermitian)
         return gemm(self.alpha, whole, self.b, self.beta, self.c, precision=self.precision)
@@ -233,7 +252,7 @@ class Symm(NamedTuple):
             of_b = run(Symm(factor, grad, None, alpha, 0.0, lower, hermitian, policy))
             gradients["b"] = of_b.sum_to_size(b.shape)
         if "a" in needs:
-            whole = gemm(alpha, grad, b, trans_b="c", precision=policy)
+            whole = gemm(alpha, columns(grad), columns(b), trans_b="c", precision=policy)
             other = whole.mH if hermitian else whole.mT
             both = triangle(whole, lower) + (other.tril(-1) if lower else other.triu(1))
             gradients["a"] = (real_diagonal(both) if hermitian else both).sum_to_size(a.shape)
@@ -241,6 +260,7 @@ class Symm(NamedTuple):
             gradients["c"] = (conjugated(self.beta, a) * grad).sum_to_size(self.c.shape)
         return gradients
 
+    @of_columns
     def nki(self) -> Tensor:
         a, b = self.a, self.b
         whole = a.dtype != torch.float32 or self.precision != "fp32" or a.shape[-1] > _LARGEST

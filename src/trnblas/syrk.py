@@ -126,7 +126,7 @@ def rank_k(
     hermitian, twice = name.startswith("he"), "2" in name
     names = ("a", "b", "c") if "k" in name else ("x", "y", "a")
     operands = {names[0]: a, names[1]: b} | ({} if c is None else {names[2]: c})
-    if not alike(*operands.values()) or min(x.ndim for x in operands.values()) < 2:
+    if not alike(*operands.values()) or a.ndim < 2 or b.ndim < 2 or (c is not None and c.ndim < 2):
         check.floating(name, **operands)
         check.ndim(name, 2, **operands)
         check.same_device(name, **operands)
@@ -238,7 +238,7 @@ class Syrk(NamedTuple):
         if self.hermitian or self.alpha == 0 or (self.y is None) == self.twice:
             return "it takes one product of a real matrix with itself, or the sum of two with another"
         given = [t for t in (self.x, self.y, self.c) if t is not None]
-        return host_blas.refusal(*given, ndim=2, precision=self.precision)
+        return host_blas.refusal(*given, precision=self.precision)
 
     @property
     def _rank_one(self) -> bool:
@@ -250,7 +250,7 @@ class Syrk(NamedTuple):
     def host(self) -> Tensor:
         x, y, alpha = self.x, self.y, self.alpha.real
         if self._rank_one:
-            return host_blas.rank_one(alpha, x.squeeze(1), None if y is None else y.squeeze(1), self.c, self.lower)
+            return host_blas.rank_one(alpha, x, y, self.c, self.lower)
         if y is None:
             product = host_blas.symmetric_square(alpha, x, self.lower)
         else:

@@ -15,12 +15,14 @@ from trnblas.arguments import (
     agree,
     alike,
     applied,
+    columns,
     conjugated,
     finished,
     fits,
     flag,
     in_place,
     nonsingular,
+    of_columns,
     square,
     stacked,
     transposition,
@@ -106,9 +108,10 @@ def vector(
     name: str, kind: type[Trmm] | type[Trsm], a: Tensor, x: Tensor, *, out: Tensor | None, **flags: Any
 ) -> Tensor:
     """Run the vector form of a triangular operation."""
-    if not fits(a, x):
-        check.dense(name, a=a, x=x)
-        check.ndim(name, 1, x=x)
+    if fits(a, x):
+        return triangular(name, kind, 1.0, a, x, side=False, out=out, second="x", **flags)
+    check.dense(name, a=a, x=x)
+    check.ndim(name, 1, x=x)
     if out is not None:
         batch = check.broadcast(name, a=a.shape[:-2], x=x.shape[:-1])
         check.out(name, out, shape=(*batch, x.shape[-1]), dtype=x.dtype, a=a, x=x)
@@ -140,15 +143,17 @@ def triangular(
         check.floating(name, **operands)
         check.same_device(name, **operands)
     dtype, n = a.dtype, square(name, a=a)
-    if b.ndim < 2:
+    single = second == "x" and b.ndim == 1
+    if b.ndim < 2 and not single:
         check.ndim(name, 2, **{second: b})
     right, is_lower = flag(name, "side", side, "lr"), flag(name, "lower", lower, "ul")
     trans_a, unit = transposition(name, trans, "trans_a" if second == "b" else "trans"), flag(name, "diag", diag, "nu")
     alpha = check.coefficient(name, "alpha", alpha, dtype)
-    if b.shape[-1 if right else -2] != n:
-        agree(name, "N" if right else "M", {"a": n, second: b.shape[-1 if right else -2]})
+    rows = -1 if right or single else -2
+    if b.shape[rows] != n:
+        agree(name, "N" if right else "M", {"a": n, second: b.shape[rows]})
     shape = b.shape
-    if a.ndim != 2 or b.ndim != 2:
+    if a.ndim != 2 or b.ndim > 2:
         shape = torch.Size((*check.broadcast(name, **{k: v.shape[:-2] for k, v in operands.items()}), *b.shape[-2:]))
     if out is not None:
         check.out(name, out, shape=tuple(shape), dtype=dtype, **operands)
@@ -159,7 +164,7 @@ def triangular(
             name, precision, target_error, dtype, lambda p: solve_bound(n, dtype, p), what=f"N={n}", operands=None
         )
     if kind is not Trmm and not unit:
-        nonsingular(name, torch.diagonal(a, 0, -2, -1))
+        nonsingular(name, a, lambda matrix: matrix.diagonal(0, -2, -1))
     factor = applied(trans_a, a)
     is_lower = is_lower if trans_a == "n" else not is_lower
     if alpha == 0:
@@ -189,7 +194,7 @@ class Trmm(NamedTuple):
     """``alpha * a @ b`` with ``a`` triangular."""
 
     a: Tensor  # [..., M, M]
-    b: Tensor  # [..., M, N]
+    b: Tensor  # [..., M, N], or [M]
     alpha: complex
     lower: bool
     unit: bool
@@ -210,14 +215,15 @@ class Trmm(NamedTuple):
         return error_bound(self.a.shape[-1], self.a.dtype, self.precision)
 
     def limits(self, implementation: str) -> str | None:
-        return host_blas.refusal(self.a, self.b, ndim=2, precision=self.precision) if implementation == "host" else None
+        return host_blas.refusal(self.a, self.b, precision=self.precision) if implementation == "host" else None
 
     def calls(self, implementation: str) -> str:
-        return host_blas.name("trmv" if self.b.shape[-1] == 1 else "trmm", self.a)
+        return host_blas.name("trmv" if self.b.ndim == 1 or self.b.shape[-1] == 1 else "trmm", self.a)
 
     def host(self) -> Tensor:
         return host_blas.triangular("trm", self.alpha.real, self.a, self.b, self.lower, self.unit)
 
+    @of_columns
     def pytorch(self) -> Tensor:
         a, b = self.a, self.b
         native = self.precision in ("fp32", "fp64") and working_dtype(self.precision, a.dtype) is a.dtype
@@ -240,13 +246,14 @@ class Trmm(NamedTuple):
         alpha = conjugated(self.alpha, a)
         gradients = {}
         if "a" in needs:
-            whole = gemm(alpha, grad, b, trans_b="c", precision=policy)
+            whole = gemm(alpha, columns(grad), columns(b), trans_b="c", precision=policy)
             kept = (whole.tril(-1) if lower else whole.triu(1)) if unit else triangle(whole, lower)
             gradients["a"] = kept.sum_to_size(a.shape)
         if "b" in needs:
             gradients["b"] = run(Trmm(a.mH, grad, alpha, not lower, unit, policy)).sum_to_size(b.shape)
         return gradients
 
+    @of_columns
     def nki(self) -> Tensor:
         a, b, shape = self.a, self.b, self.shape
         if 0 in shape:

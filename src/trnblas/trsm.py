@@ -12,7 +12,7 @@ from torch import Tensor
 
 from trnblas import host_blas
 from trnblas.accuracy import working_dtype
-from trnblas.arguments import HALF, conjugated, finished, stacked, triangle
+from trnblas.arguments import HALF, columns, conjugated, finished, of_columns, stacked, triangle
 from trnblas.gemm import gemm
 from trnblas.kernels import trsm as kernels
 from trnblas.trmm import solve_bound, triangular, vector
@@ -101,7 +101,7 @@ class Trsm(NamedTuple):
     """``alpha * inv(a) @ b`` with ``a`` triangular."""
 
     a: Tensor  # [..., M, M]
-    b: Tensor  # [..., M, N]
+    b: Tensor  # [..., M, N], or [M]
     alpha: complex
     lower: bool
     unit: bool
@@ -122,14 +122,15 @@ class Trsm(NamedTuple):
         return solve_bound(self.a.shape[-1], self.a.dtype, self.precision)
 
     def limits(self, implementation: str) -> str | None:
-        return host_blas.refusal(self.a, self.b, ndim=2, precision=self.precision) if implementation == "host" else None
+        return host_blas.refusal(self.a, self.b, precision=self.precision) if implementation == "host" else None
 
     def calls(self, implementation: str) -> str:
-        return host_blas.name("trsv" if self.b.shape[-1] == 1 else "trsm", self.a)
+        return host_blas.name("trsv" if self.b.ndim == 1 or self.b.shape[-1] == 1 else "trsm", self.a)
 
     def host(self) -> Tensor:
         return host_blas.triangular("trs", self.alpha.real, self.a, self.b, self.lower, self.unit)
 
+    @of_columns
     def pytorch(self) -> Tensor:
         a, b, dtype = self.a, self.b, self.a.dtype
         if self.precision == "compensated":
@@ -149,11 +150,12 @@ class Trsm(NamedTuple):
         if "b" in needs:
             gradients["b"] = (conjugated(self.alpha, a) * solved).sum_to_size(self.b.shape)
         if "a" in needs:
-            whole = gemm(-1.0, solved, result, trans_b="c", precision=policy)
+            whole = gemm(-1.0, columns(solved), columns(result), trans_b="c", precision=policy)
             kept = (whole.tril(-1) if lower else whole.triu(1)) if unit else triangle(whole, lower)
             gradients["a"] = kept.sum_to_size(a.shape)
         return gradients
 
+    @of_columns
     def nki(self) -> Tensor:
         a, b, policy, dtype = self.a, self.b, self.precision, self.a.dtype
         if policy == "fast" and dtype not in HALF:

@@ -1,8 +1,9 @@
 import pytest
 import torch
 
+from tests.together import together
 from tests.trnblas.oracles import C64, C128, F32, F64, KERNELS, sum_bound
-from trnblas import dgmm, geam
+from trnblas import arguments, axpy, dgmm, geam
 from trnsci import ArgumentError, UnsupportedError
 from trnsci.testing import BACKENDS, assert_within, gaussian
 
@@ -57,6 +58,27 @@ def test_gradients(dtype):
     assert torch.autograd.gradcheck(lambda a, x: torch.ops.trnblas.dgmm.default(a, x, True), (a, x))
     assert torch.autograd.gradcheck(lambda a: geam(0.5, a, 2.0, a), (a,))
     torch.library.opcheck(torch.ops.trnblas.dgmm.default, (a, x, True))
+
+
+@together("dtype", [F32, C64, torch.bfloat16])
+def test_large_results_are_the_same_in_large_pages(monkeypatch, dtype):
+    a, x = gaussian((5, 7), 1, dtype), gaussian((7,), 2, dtype)
+    calls = (
+        lambda a: dgmm(a, x),
+        lambda a: dgmm(a, x[:5], "l"),
+        lambda a: dgmm(a, x.expand(3, 7)),
+        lambda a: geam(2.0, a.mT, 3.0, a.mT),
+        lambda a: axpy(a, a.flip(0), 3.0),
+    )
+    expected = [call(a) for call in calls]
+    with monkeypatch.context() as patched:
+        patched.setattr(arguments, "_MAPPED", 1)
+        for call, result in zip(calls, expected, strict=True):
+            assert torch.equal(call(a), result)
+            assert torch.equal(torch.func.vmap(call)(torch.stack([a, a]))[1], result)
+            wanted = a.clone().requires_grad_()
+            call(wanted).abs().sum().backward()
+            assert wanted.grad is not None
 
 
 @pytest.mark.parametrize("backend", KERNELS, ids=str)

@@ -1,3 +1,4 @@
+import functools
 import sys
 
 import pytest
@@ -6,7 +7,7 @@ import torch
 import trnsci
 from tests.together import together
 from tests.trnblas.oracles import C64, C128, F32, F64, KERNELS, gradient_bound, rounded_once, scipy_blas, sum_bound
-from trnblas import trmm, trmv
+from trnblas import symm, symv, trmm, trmv, trsm, trsv
 from trnsci import ArgumentError
 from trnsci.testing import BACKENDS, assert_within, gaussian, pairs
 
@@ -136,6 +137,25 @@ def test_gradients_through_kernels(backend):
     limits = gradient_bound(lambda a, b: (a.tril() @ b).square().sum(), (a, b), 20)
     for got, expected, limit in zip((a, b), (c, d), limits, strict=True):
         assert_within(got.grad, expected.grad, limit)
+
+
+@on_backends
+def test_one_vector_is_one_column(backend):
+    for vector, matrix in (
+        (trmv, functools.partial(trmm, 1.0)),
+        (trsv, functools.partial(trsm, 1.0)),
+        (functools.partial(symv, 2.0), functools.partial(symm, 2.0)),
+    ):
+        results = []
+        for call, columns in ((vector, 0), (matrix, 1)):
+            a = (gaussian((5, 5), 1) / 4 + 2 * torch.eye(5)).requires_grad_()
+            x = gaussian((5, *[1] * columns), 2).requires_grad_()
+            with backend:
+                value = call(a, x)
+                value.square().sum().backward()
+            results.append([value.squeeze(-1) if columns else value, a.grad, x.grad.squeeze(-1) if columns else x.grad])
+        for one, other in zip(*results, strict=True):
+            assert torch.equal(one, other)
 
 
 def test_opcheck_and_plan():
