@@ -23,7 +23,6 @@ _WIDTH = 4 * N_TILE
 # SciPy's spellings; False and True are the keys 0 and 1.
 _TRANS: dict[bool | int | str, Trans] = {0: "n", 1: "t", 2: "c", "n": "n", "t": "t", "c": "c"}
 
-
 # Bytes from which on the C library maps memory anew for every result.
 _MAPPED = 1 << 25
 # BLAS's letters in full.
@@ -129,10 +128,9 @@ def square(op: str, **values: Tensor) -> int:
 
 def vectors(op: str, *xs: Tensor) -> torch.dtype:
     """Check that ``x``, or ``x`` and ``y``, are floating [..., N] of one dtype on one device."""
-    if not alike(*xs) or xs[0].ndim == 0 or xs[-1].ndim == 0:
+    if not matching(*xs) or xs[0].ndim == 0 or xs[-1].ndim == 0:
         named = dict(zip("xy", xs, strict=False))
-        check.floating(op, **named)
-        check.same_device(op, **named)
+        alike(op, **named)
         check.ndim(op, 1, **named)
     return xs[0].dtype
 
@@ -144,7 +142,7 @@ def has_data(*tensors: Tensor) -> bool:
     return all(not x.is_meta and type(x) in (Tensor, torch.nn.Parameter) for x in tensors)
 
 
-def alike(first: Any, *others: Any) -> bool:
+def matching(first: Any, *others: Any) -> bool:
     """Return whether all are tensors of one floating dtype on one device; if not, `check` says why."""
     if type(first) is not Tensor:
         return False
@@ -157,9 +155,16 @@ def alike(first: Any, *others: Any) -> bool:
     return dtype in check.FLOATING
 
 
+def alike(op: str, **operands: Any) -> None:
+    """Check that all are tensors of one floating dtype on one device."""
+    if not matching(*operands.values()):
+        check.floating(op, **operands)
+        check.same_device(op, **operands)
+
+
 def fits(a: Any, x: Any) -> bool:
     """Return whether these are a square matrix and a vector of its size: most calls, needing no other check."""
-    return alike(a, x) and a.ndim == 2 and x.ndim == 1 and a.shape[0] == a.shape[1] == x.shape[0]
+    return matching(a, x) and a.ndim == 2 and x.ndim == 1 and a.shape[0] == a.shape[1] == x.shape[0]
 
 
 def columns(x: Tensor) -> Tensor:

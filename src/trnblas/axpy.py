@@ -82,10 +82,8 @@ def swap(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
 def _into(
     out: Tensor | None, name: str, shape: Any, *, dtype: torch.dtype, xs: list[Tensor], row: list[complex]
 ) -> Tensor:
-    if out is None:
-        return run(Combine(xs, row))
-    named = dict(zip("xy", xs, strict=False))
-    check.out(name, out, shape=tuple(shape), dtype=dtype, **named)
+    if out is not None:
+        check.out(name, out, shape=tuple(shape), dtype=dtype, **dict(zip("xy", xs, strict=False)))
     return run(Combine(xs, row), out)
 
 

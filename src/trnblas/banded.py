@@ -149,9 +149,7 @@ def _counts(function: str, **values: int) -> None:
 
 
 def _band(name: str, a: Tensor, x: Tensor, rows: int, n: int | None) -> None:
-    if not alike(a, x):
-        check.floating(name, a=a, x=x)
-        check.same_device(name, a=a, x=x)
+    alike(name, a=a, x=x)
     if a.ndim != 2 or x.ndim != 1:
         check.ndim(name, 2, a=a)
         check.ndim(name, 1, x=x)
@@ -198,8 +196,7 @@ def _product(
     beta = check.coefficient(function, "beta", beta, a.dtype)
     needed(function, "y", y, coefficient="beta", scalar=beta, shape="[..., M]")
     if y is not None:
-        check.floating(function, a=a, x=x, y=y)
-        check.same_device(function, a=a, y=y)
+        alike(function, a=a, x=x, y=y)
         check.ndim(function, 1, y=y)
         check.equal(function, "M", product=m if kind == "n" else a.shape[-1], y=y.shape[-1])
         check.broadcast(function, a=a.shape[:-2], x=x.shape[:-1], y=y.shape[:-1])

@@ -46,9 +46,7 @@ def geam(
         tensor([[3., 0.],
                 [0., 3.]])
     """
-    if not alike(a, b):
-        check.floating("geam", a=a, b=b)
-        check.same_device("geam", a=a, b=b)
+    alike("geam", a=a, b=b)
     check.ndim("geam", 2, a=a, b=b)
     dtype = a.dtype
     x = applied(transposition("geam", trans_a, "trans_a"), a)
@@ -59,9 +57,8 @@ def geam(
         shape = check.broadcast("geam", a=x.shape, b=y.shape)
         x, y = x.expand(shape), y.expand(shape)
     row = [check.coefficient("geam", "alpha", alpha, dtype), check.coefficient("geam", "beta", beta, dtype)]
-    if out is None:
-        return run(Combine([x, y], row))
-    check.out("geam", out, shape=shape, dtype=dtype, a=a, b=b)
+    if out is not None:
+        check.out("geam", out, shape=shape, dtype=dtype, a=a, b=b)
     return run(Combine([x, y], row), out)
 
 
@@ -83,9 +80,7 @@ def dgmm(a: Tensor, x: Tensor, side: bool | int | str = True, *, out: Tensor | N
         tensor([[1., 2.],
                 [1., 2.]])
     """
-    if not alike(a, x):
-        check.floating("dgmm", a=a, x=x)
-        check.same_device("dgmm", a=a, x=x)
+    alike("dgmm", a=a, x=x)
     right = flag("dgmm", "side", side, "lr")
     if a.ndim != 2 or x.ndim != 1 or a.shape[right] != x.shape[0]:
         check.ndim("dgmm", 2, a=a)

@@ -417,13 +417,5 @@ def in_range(norm: Tensor) -> bool:
 
 
 def _scaled_norm(x: Tensor) -> Tensor:
-    if x.shape[-1] == 0:
-        return x.abs().sum(-1)
-    x = x.resolve_conj()
-    size = torch.maximum(x.real.abs(), x.imag.abs()) if x.is_complex() else x.abs()
-    largest = size.detach().amax(-1, keepdim=True)
-    scale = torch.where(largest.isfinite() & (largest > 0), largest, 1.0)
-    # Halved, the inverse of the smallest subnormal is still finite.
-    return torch.linalg.vector_norm((x * 0.25) / (scale * 0.25).clamp(min=torch.finfo(scale.dtype).tiny), dim=-1) * (
-        (scale * 0.25).clamp(min=torch.finfo(scale.dtype).tiny) * 4
-    ).squeeze(-1)
+    scaled, exponent = normalised(torch.view_as_real(x.resolve_conj()).flatten(-2) if x.is_complex() else x, -1)
+    return rescaled(torch.linalg.vector_norm(scaled, dim=-1), exponent.squeeze(-1))

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from trnblas.accuracy import error_bound
-from trnblas.arguments import HALF, alike, conjugated, finished, needed, transposition, vectors
+from trnblas.arguments import HALF, alike, conjugated, finished, matching, needed, transposition, vectors
 from trnblas.gemm import gemm
 from trnblas.kernels import gemv as kernels
 from trnblas.split import split_gemm
@@ -53,10 +53,8 @@ def gemv(
         >>> gemv(1.0, torch.ones(2, 3), torch.ones(3))
         tensor([3., 3.])
     """
-    if not (alike(a, x) if y is None else alike(a, x, y)):
-        operands = {"a": a, "x": x} if y is None else {"a": a, "x": x, "y": y}
-        check.floating("gemv", **operands)
-        check.same_device("gemv", **operands)
+    if not (matching(a, x) if y is None else matching(a, x, y)):
+        alike("gemv", a=a, x=x, **({} if y is None else {"y": y}))
     dtype, kind = a.dtype, transposition("gemv", trans)
     if a.ndim < 2 or x.ndim < 1:
         check.ndim("gemv", 2, a=a)

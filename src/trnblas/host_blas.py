@@ -92,18 +92,17 @@ def symmetric_product(alpha: float, a: Tensor, b: Tensor, lower: bool) -> Tensor
     return torch.from_numpy(product.T if across else product)
 
 
-def symmetric_square(alpha: float, x: Tensor, lower: bool) -> Tensor:
-    """Return the triangle of ``alpha * x @ x.T``, and zeros."""
-    matrix, transposed = _by_columns(x)
-    # The result is symmetric, so reading it by rows is asking for the other triangle.
-    return torch.from_numpy(call("syrk", x, alpha, matrix, trans=int(transposed), lower=not lower).T)
-
-
-def symmetric_sum(alpha: float, x: Tensor, y: Tensor, lower: bool) -> Tensor:
-    """Return the triangle of ``alpha * (x @ y.T + y @ x.T)``, and zeros."""
+def symmetric_sum(alpha: float, x: Tensor, y: Tensor | None, lower: bool) -> Tensor:
+    """Return the triangle of ``alpha * x @ x.T``, or of ``alpha * (x @ y.T + y @ x.T)``, and zeros."""
     left, transposed = _by_columns(x)
-    right = np.ascontiguousarray(y.numpy()).T if transposed else np.asfortranarray(y.numpy())
-    return torch.from_numpy(call("syr2k", x, alpha, left, right, trans=int(transposed), lower=not lower).T)
+    factors = (
+        [left]
+        if y is None
+        else [left, np.ascontiguousarray(y.numpy()).T if transposed else np.asfortranarray(y.numpy())]
+    )
+    # The result is symmetric, so reading it by rows is asking for the other triangle.
+    routine = "syrk" if y is None else "syr2k"
+    return torch.from_numpy(call(routine, x, alpha, *factors, trans=int(transposed), lower=not lower).T)
 
 
 def triangular(routine: str, alpha: float, a: Tensor, b: Tensor, lower: bool, unit: bool) -> Tensor:

@@ -87,9 +87,7 @@ def hpmv(*args: Any, **kwargs: Any) -> Any:
 def _checked(name: str, n: int, ap: Tensor, **vectors: Tensor) -> dict[str, Tensor]:
     """Check vectors [..., N] and a packed triangle of N rows, of one dtype on one device; return them by name."""
     operands = {"ap": ap, **vectors}
-    if not alike(*operands.values()):
-        check.floating(name, **operands)
-        check.same_device(name, **operands)
+    alike(name, **operands)
     if type(n) is not int or n < 0 or not ap.ndim or ap.shape[-1] != n * (n + 1) // 2:
         check.ndim(name, 1, ap=ap)
         if isinstance(n, bool) or not isinstance(n, int) or n < 0:

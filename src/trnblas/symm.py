@@ -143,9 +143,7 @@ def _product(
 ) -> Tensor:
     names = ("x", "y") if name in ("symv", "hemv") else ("b", "c")
     operands = {"a": a, names[0]: b} if c is None else {"a": a, names[0]: b, names[1]: c}
-    if not alike(*operands.values()):
-        check.floating(name, **operands)
-        check.same_device(name, **operands)
+    alike(name, **operands)
     dtype, n = a.dtype, square(name, a=a)
     single = b.ndim == 1 and names[0] == "x"
     if (b.ndim < 2 and not single) or c is not None:

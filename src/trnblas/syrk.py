@@ -14,12 +14,12 @@ from trnblas.accuracy import choose, error_bound, reported, working_dtype
 from trnblas.arguments import (
     HALF,
     agree,
-    alike,
     applied,
     conjugated,
     finished,
     flag,
     in_place,
+    matching,
     needed,
     real,
     real_diagonal,
@@ -126,7 +126,7 @@ def rank_k(
     hermitian, twice = name.startswith("he"), "2" in name
     names = ("a", "b", "c") if "k" in name else ("x", "y", "a")
     operands = {names[0]: a, names[1]: b} | ({} if c is None else {names[2]: c})
-    if not alike(*operands.values()) or a.ndim < 2 or b.ndim < 2 or (c is not None and c.ndim < 2):
+    if not matching(*operands.values()) or a.ndim < 2 or b.ndim < 2 or (c is not None and c.ndim < 2):
         check.floating(name, **operands)
         check.ndim(name, 2, **operands)
         check.same_device(name, **operands)
@@ -251,11 +251,7 @@ class Syrk(NamedTuple):
         x, y, alpha = self.x, self.y, self.alpha.real
         if self._rank_one:
             return host_blas.rank_one(alpha, x, y, self.c, self.lower)
-        if y is None:
-            product = host_blas.symmetric_square(alpha, x, self.lower)
-        else:
-            product = host_blas.symmetric_sum(alpha, x, y, self.lower)
-        return self._finished(product, 1.0)
+        return self._finished(host_blas.symmetric_sum(alpha, x, y, self.lower), 1.0)
 
     def pytorch(self) -> Tensor:
         x, y, alpha, lower, policy, dtype = self.x, self.y, self.alpha, self.lower, self.precision, self.x.dtype

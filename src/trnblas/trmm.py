@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -35,9 +35,6 @@ from trnsci.accuracy import state_error
 from trnsci.gradient import saves
 from trnsci.nki import P_MAX, launch
 from trnsci.precision import Precision, resolve
-
-if TYPE_CHECKING:
-    from trnblas.trsm import Trsm
 
 # Below this the whole product is cheaper than its parts; a GPU has to be filled first.
 _SMALL, _SMALL_GPU = 256, 2048
@@ -104,9 +101,7 @@ def trmv(
     return vector("trmv", Trmm, a, x, lower=lower, trans=trans, diag=diag, precision=precision, out=out)
 
 
-def vector(
-    name: str, kind: type[Trmm] | type[Trsm], a: Tensor, x: Tensor, *, out: Tensor | None, **flags: Any
-) -> Tensor:
+def vector(name: str, kind: type[Trmm], a: Tensor, x: Tensor, *, out: Tensor | None, **flags: Any) -> Tensor:
     """Run the vector form of a triangular operation."""
     if fits(a, x):
         return triangular(name, kind, 1.0, a, x, side=False, out=out, second="x", **flags)
@@ -122,7 +117,7 @@ def vector(
 
 def triangular(
     name: str,
-    kind: type[Trmm] | type[Trsm],
+    kind: type[Trmm],
     alpha: complex,
     a: Tensor,
     b: Tensor,
@@ -139,9 +134,7 @@ def triangular(
 ) -> Tensor:
     """Check the arguments and bring every side and transposition to ``op(a) @ b`` with ``op(a)`` lower or upper."""
     operands = {"a": a, second: b}
-    if not alike(a, b):
-        check.floating(name, **operands)
-        check.same_device(name, **operands)
+    alike(name, **operands)
     dtype, n = a.dtype, square(name, a=a)
     single = second == "x" and b.ndim == 1
     if b.ndim < 2 and not single:
@@ -191,7 +184,7 @@ def solve_bound(n: int, dtype: torch.dtype, precision: Precision) -> float:
 
 @op("trnblas::trmm")
 class Trmm(NamedTuple):
-    """``alpha * a @ b`` with ``a`` triangular."""
+    """``alpha * a @ b`` with ``a`` triangular; `trnblas.trsm` derives the call with its inverse."""
 
     a: Tensor  # [..., M, M]
     b: Tensor  # [..., M, N], or [M]
@@ -201,9 +194,14 @@ class Trmm(NamedTuple):
     precision: Precision
 
     @property
+    def stem(self) -> str:
+        """``trmm`` or ``trsm``."""
+        return type(self).__name__.lower()
+
+    @property
     def shape(self) -> tuple[int, ...]:
         """Shape of the result."""
-        return (*check.broadcast("trmm", a=self.a.shape[:-2], b=self.b.shape[:-2]), *self.b.shape[-2:])
+        return (*check.broadcast(self.stem, a=self.a.shape[:-2], b=self.b.shape[:-2]), *self.b.shape[-2:])
 
     def fake(self) -> Tensor:
         return self.b.new_empty(self.shape)
@@ -218,10 +216,10 @@ class Trmm(NamedTuple):
         return host_blas.refusal(self.a, self.b, precision=self.precision) if implementation == "host" else None
 
     def calls(self, implementation: str) -> str:
-        return host_blas.name("trmv" if self.b.ndim == 1 or self.b.shape[-1] == 1 else "trmm", self.a)
+        return host_blas.name(self.stem[:3] + ("v" if self.b.ndim == 1 or self.b.shape[-1] == 1 else "m"), self.a)
 
     def host(self) -> Tensor:
-        return host_blas.triangular("trm", self.alpha.real, self.a, self.b, self.lower, self.unit)
+        return host_blas.triangular(self.stem[:3], self.alpha.real, self.a, self.b, self.lower, self.unit)
 
     @of_columns
     def pytorch(self) -> Tensor:
@@ -279,13 +277,6 @@ def _fill(out: Tensor, a: Tensor, b: Tensor, lower: bool, unit: bool) -> None:
     _fill(out[..., :h, :], a[..., :h, :h], top, lower, unit)
     _fill(out[..., h:, :], a[..., h:, h:], bottom, lower, unit)
     if lower:
-        _add_product(out[..., h:, :], a[..., h:, :h], top)
+        out[..., h:, :] += a[..., h:, :h] @ top
     else:
-        _add_product(out[..., :h, :], a[..., :h, h:], bottom)
-
-
-def _add_product(out: Tensor, a: Tensor, b: Tensor) -> None:
-    if out.ndim == 2:
-        out.addmm_(a, b)
-    else:
-        out.add_(a @ b)
+        out[..., :h, :] += a[..., :h, h:] @ bottom

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from trnblas import host_blas
 from trnblas.accuracy import working_dtype
 from trnblas.arguments import HALF, columns, conjugated, finished, of_columns, stacked, triangle
 from trnblas.gemm import gemm
 from trnblas.kernels import trsm as kernels
-from trnblas.trmm import solve_bound, triangular, vector
-from trnsci import array_function, check, op, run
+from trnblas.trmm import Trmm, solve_bound, triangular, vector
+from trnsci import array_function, op, run
 from trnsci.gradient import saves
 from trnsci.nki import P_MAX, launch
 from trnsci.precision import Precision, to_bfloat16_values
@@ -97,38 +94,13 @@ def trsv(
 
 
 @op("trnblas::trsm")
-class Trsm(NamedTuple):
+class Trsm(Trmm):
     """``alpha * inv(a) @ b`` with ``a`` triangular."""
 
-    a: Tensor  # [..., M, M]
-    b: Tensor  # [..., M, N], or [M]
-    alpha: complex
-    lower: bool
-    unit: bool
-    precision: Precision
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of the result."""
-        return (*check.broadcast("trsm", a=self.a.shape[:-2], b=self.b.shape[:-2]), *self.b.shape[-2:])
-
-    def fake(self) -> Tensor:
-        return self.b.new_empty(self.shape)
-
-    def cost(self) -> int:
-        return math.prod(self.shape) * self.a.shape[-1] * (4 if self.a.is_complex() else 1)
+    __slots__ = ()
 
     def bound(self, implementation: str) -> float:
         return solve_bound(self.a.shape[-1], self.a.dtype, self.precision)
-
-    def limits(self, implementation: str) -> str | None:
-        return host_blas.refusal(self.a, self.b, precision=self.precision) if implementation == "host" else None
-
-    def calls(self, implementation: str) -> str:
-        return host_blas.name("trsv" if self.b.ndim == 1 or self.b.shape[-1] == 1 else "trsm", self.a)
-
-    def host(self) -> Tensor:
-        return host_blas.triangular("trs", self.alpha.real, self.a, self.b, self.lower, self.unit)
 
     @of_columns
     def pytorch(self) -> Tensor:
@@ -143,7 +115,9 @@ class Trsm(NamedTuple):
         return finished(solved, self.alpha, 0.0, None, dtype)
 
     @saves("a")
-    def vjp(self, grad: Tensor, needs: frozenset[str], result: Tensor) -> dict[str, Tensor]:
+    def vjp(  # type: ignore[override]
+        self, grad: Tensor, needs: frozenset[str], result: Tensor
+    ) -> dict[str, Tensor]:
         a, lower, unit, policy = self.a, self.lower, self.unit, self.precision
         solved = run(Trsm(a.mH, grad, 1.0, not lower, unit, policy))
         gradients = {}
