@@ -31,7 +31,9 @@ _WORDS = {"upper": "u", "lower": "l", "left": "l", "right": "r", "unit": "u", "n
 
 def transposition(op: str, value: bool | int | str, argument: str = "trans") -> Trans:
     """Read a ``trans`` flag: ``False``/0/"n", ``True``/1/"t" or 2/"c"."""
-    kind = _TRANS.get(value.lower() if isinstance(value, str) else value) if isinstance(value, Hashable) else None
+    kind = _TRANS[value] if value is False or value is True else None
+    if kind is None and isinstance(value, Hashable):
+        kind = _TRANS.get(value.lower() if isinstance(value, str) else value)
     if kind is None:
         check.option(op, argument, value, (False, True, "n", "t", "c", 0, 1, 2))
         raise AssertionError("every accepted spelling is in the table")
@@ -162,9 +164,9 @@ def alike(op: str, **operands: Any) -> None:
         check.same_device(op, **operands)
 
 
-def fits(a: Any, x: Any) -> bool:
-    """Return whether these are a square matrix and a vector of its size: most calls, needing no other check."""
-    return matching(a, x) and a.ndim == 2 and x.ndim == 1 and a.shape[0] == a.shape[1] == x.shape[0]
+def single(a: Any, x: Any) -> bool:
+    """Return whether these are one matrix and one vector: most calls."""
+    return isinstance(a, Tensor) and isinstance(x, Tensor) and a.ndim == 2 and x.ndim == 1
 
 
 def columns(x: Tensor) -> Tensor:
@@ -187,9 +189,9 @@ def of_columns(compute: Callable[[Any], Tensor]) -> Callable[[Any], Tensor]:
 
 def nonsingular(op: str, a: Tensor, diagonal: Callable[[Any], Any]) -> None:
     """Check that the diagonal of ``a``, a tensor or an array, has no zero; the error names the first."""
-    if not has_data(a):
+    readable = not is_compiling() and a.dtype is not torch.bfloat16 and host.refusal((a,)) is None
+    if not readable and not has_data(a):
         return
-    readable = a.dtype is not torch.bfloat16 and host.refusal((a,)) is None
     stored = diagonal(a.numpy() if readable else a.detach())
     if not stored.all():
         *batch, index = torch.as_tensor(stored == 0).nonzero()[0].tolist()

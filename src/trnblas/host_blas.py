@@ -95,11 +95,9 @@ def symmetric_product(alpha: float, a: Tensor, b: Tensor, lower: bool) -> Tensor
 def symmetric_sum(alpha: float, x: Tensor, y: Tensor | None, lower: bool) -> Tensor:
     """Return the triangle of ``alpha * x @ x.T``, or of ``alpha * (x @ y.T + y @ x.T)``, and zeros."""
     left, transposed = _by_columns(x)
-    factors = (
-        [left]
-        if y is None
-        else [left, np.ascontiguousarray(y.numpy()).T if transposed else np.asfortranarray(y.numpy())]
-    )
+    factors = [left]
+    if y is not None:
+        factors.append(np.ascontiguousarray(y.numpy()).T if transposed else np.asfortranarray(y.numpy()))
     # The result is symmetric, so reading it by rows is asking for the other triangle.
     routine = "syrk" if y is None else "syr2k"
     return torch.from_numpy(call(routine, x, alpha, *factors, trans=int(transposed), lower=not lower).T)

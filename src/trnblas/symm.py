@@ -17,11 +17,11 @@ from trnblas.arguments import (
     columns,
     conjugated,
     finished,
-    fits,
     flag,
     needed,
     of_columns,
     real_diagonal,
+    single,
     square,
     triangle,
 )
@@ -109,13 +109,11 @@ def _vector(
     precision: Precision | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    usual = fits(a, x)
-    if usual and y is None:
+    if y is None and single(a, x):
         return _product(name, alpha, a, x, beta, None, False, lower, precision=precision, out=out)
-    if not usual:
-        check.floating(name, a=a, x=x)
-        check.ndim(name, 1, x=x)
-        check.equal(name, "N", a=a.shape[-1] if a.ndim else 0, x=x.shape[-1])
+    check.floating(name, a=a, x=x)
+    check.ndim(name, 1, x=x)
+    check.equal(name, "N", a=a.shape[-1] if a.ndim else 0, x=x.shape[-1])
     if y is not None:
         check.floating(name, a=a, y=y)
         check.ndim(name, 1, y=y)
@@ -145,16 +143,16 @@ def _product(
     operands = {"a": a, names[0]: b} if c is None else {"a": a, names[0]: b, names[1]: c}
     alike(name, **operands)
     dtype, n = a.dtype, square(name, a=a)
-    single = b.ndim == 1 and names[0] == "x"
-    if (b.ndim < 2 and not single) or c is not None:
+    one = b.ndim == 1 and names[0] == "x"
+    if (b.ndim < 2 and not one) or c is not None:
         check.ndim(name, 2, **operands)
     right = flag(name, "side", side, "lr")
     stored_lower = flag(name, "lower", lower, "ul")
     alpha, beta = check.coefficient(name, "alpha", alpha, dtype), check.coefficient(name, "beta", beta, dtype)
     needed(name, names[1], c, coefficient="beta", scalar=beta, shape="[..., M, N]")
-    rows = -1 if right or single else -2
+    rows = -1 if right or one else -2
     if b.shape[rows] != n:
-        agree(name, "N" if right else "M", {"a": n, names[0]: b.shape[rows]})
+        agree(name, "N" if right or one else "M", {"a": n, names[0]: b.shape[rows]})
     if c is not None:
         agree(name, "shape", {names[0]: tuple(b.shape[-2:]), names[1]: tuple(c.shape[-2:])})
     shape = tuple(b.shape)

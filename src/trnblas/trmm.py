@@ -18,11 +18,11 @@ from trnblas.arguments import (
     columns,
     conjugated,
     finished,
-    fits,
     flag,
     in_place,
     nonsingular,
     of_columns,
+    single,
     square,
     stacked,
     transposition,
@@ -103,7 +103,7 @@ def trmv(
 
 def vector(name: str, kind: type[Trmm], a: Tensor, x: Tensor, *, out: Tensor | None, **flags: Any) -> Tensor:
     """Run the vector form of a triangular operation."""
-    if fits(a, x):
+    if single(a, x):
         return triangular(name, kind, 1.0, a, x, side=False, out=out, second="x", **flags)
     check.dense(name, a=a, x=x)
     check.ndim(name, 1, x=x)
@@ -136,13 +136,13 @@ def triangular(
     operands = {"a": a, second: b}
     alike(name, **operands)
     dtype, n = a.dtype, square(name, a=a)
-    single = second == "x" and b.ndim == 1
-    if b.ndim < 2 and not single:
+    one = second == "x" and b.ndim == 1
+    if b.ndim < 2 and not one:
         check.ndim(name, 2, **{second: b})
     right, is_lower = flag(name, "side", side, "lr"), flag(name, "lower", lower, "ul")
     trans_a, unit = transposition(name, trans, "trans_a" if second == "b" else "trans"), flag(name, "diag", diag, "nu")
     alpha = check.coefficient(name, "alpha", alpha, dtype)
-    rows = -1 if right or single else -2
+    rows = -1 if right or one else -2
     if b.shape[rows] != n:
         agree(name, "N" if right else "M", {"a": n, second: b.shape[rows]})
     shape = b.shape
