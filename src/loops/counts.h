@@ -152,7 +152,7 @@ static void alike(const job_t *job, const hormann_t *t, double *out) {
       judged(t, x, n, k, ok);
       for (int l = 0; l < n; l++) {
         out[at + (uint64_t)l] = k[l];
-        if (!ok[l]) refused(&queue, job->first + at + (uint64_t)l, 1);
+        refused(&queue, job->first + at + (uint64_t)l, 1, !ok[l]);
       }
     }
     while (queue.n > LANES || (queue.n && at >= job->count)) {
@@ -161,9 +161,8 @@ static void alike(const job_t *job, const hormann_t *t, double *out) {
       queue.n = from;
       for (int l = 0; l < n; l++) {
         uint64_t element = queue.element[from + l];
-        uint32_t attempt = queue.attempt[from + l];
         out[element - job->first] = k[l];
-        if (!ok[l]) refused(&queue, element, attempt + 1);
+        refused(&queue, element, queue.attempt[from + l] + 1, !ok[l]);
       }
     }
   }

@@ -4,6 +4,7 @@
 #define LOOPS_ENGINES_H
 
 #include <stdint.h>
+#include <string.h>
 
 #define LANES 64  /* blocks computed side by side, for the vectoriser */
 
@@ -41,16 +42,16 @@ static void fill_counters(uint32_t x[4][LANES], const uint32_t base[4], uint64_t
   }
 }
 
-static void philox_blocks(uint32_t x[4][LANES], const uint32_t *key) {
-  uint32_t k0 = key[0], k1 = key[1];
+/* Words of `lanes` counters in place, word w of counter l in x[w * lanes + l]. */
+static inline void philox(uint32_t *x, int lanes, const uint32_t *key) {
+  uint32_t k0 = key[0], k1 = key[1], *a = x, *b = x + lanes, *c = b + lanes, *d = c + lanes;
   for (int round = 0; round < 10; round++) {
-    for (int l = 0; l < LANES; l++) {
-      uint64_t p0 = (uint64_t)0xD2511F53u * x[0][l], p1 = (uint64_t)0xCD9E8D57u * x[2][l];
-      uint32_t y0 = (uint32_t)(p1 >> 32) ^ x[1][l] ^ k0, y2 = (uint32_t)(p0 >> 32) ^ x[3][l] ^ k1;
-      x[0][l] = y0;
-      x[1][l] = (uint32_t)p1;
-      x[2][l] = y2;
-      x[3][l] = (uint32_t)p0;
+    for (int l = 0; l < lanes; l++) {
+      uint64_t p0 = (uint64_t)0xD2511F53u * a[l], p1 = (uint64_t)0xCD9E8D57u * c[l];
+      a[l] = (uint32_t)(p1 >> 32) ^ b[l] ^ k0;
+      b[l] = (uint32_t)p1;
+      c[l] = (uint32_t)(p0 >> 32) ^ d[l] ^ k1;
+      d[l] = (uint32_t)p0;
     }
     k0 += 0x9E3779B9u;
     k1 += 0xBB67AE85u;
@@ -59,26 +60,26 @@ static void philox_blocks(uint32_t x[4][LANES], const uint32_t *key) {
 
 static inline uint32_t rotl(uint32_t v, int by) { return (v << by) | (v >> (32 - by)); }
 
-static inline void mix(uint32_t *restrict x, uint32_t *restrict y, int turn) {
-  for (int l = 0; l < LANES; l++) {
+static inline void mix(uint32_t *restrict x, uint32_t *restrict y, int lanes, int turn) {
+  for (int l = 0; l < lanes; l++) {
     x[l] += y[l];
     y[l] = rotl(y[l], turn) ^ x[l];
   }
 }
 
-static void threefry_blocks(uint32_t x[4][LANES], const uint32_t *key) {
+static inline void threefry(uint32_t *x, int lanes, const uint32_t *key) {
   static const int turn[8][2] = {{10, 26}, {11, 21}, {13, 27}, {23, 5}, {6, 20}, {17, 11}, {25, 10}, {18, 20}};
   uint32_t ks[5] = {key[0], key[1], key[2], key[3], 0x1BD11BDAu ^ key[0] ^ key[1] ^ key[2] ^ key[3]};
   for (int w = 0; w < 4; w++)
-    for (int l = 0; l < LANES; l++) x[w][l] += ks[w];
+    for (int l = 0; l < lanes; l++) x[w * lanes + l] += ks[w];
   for (int round = 0; round < 20; round++) {
-    mix(x[0], x[round % 2 ? 3 : 1], turn[round % 8][0]);
-    mix(x[2], x[round % 2 ? 1 : 3], turn[round % 8][1]);
+    mix(x, x + (round % 2 ? 3 : 1) * lanes, lanes, turn[round % 8][0]);
+    mix(x + 2 * lanes, x + (round % 2 ? 1 : 3) * lanes, lanes, turn[round % 8][1]);
     if (round % 4 == 3) {
       uint32_t s = (uint32_t)(round / 4 + 1);
       for (int w = 0; w < 4; w++) {
         uint32_t add = ks[(s + (uint32_t)w) % 5] + (w == 3 ? s : 0);
-        for (int l = 0; l < LANES; l++) x[w][l] += add;
+        for (int l = 0; l < lanes; l++) x[w * lanes + l] += add;
       }
     }
   }
@@ -87,9 +88,9 @@ static void threefry_blocks(uint32_t x[4][LANES], const uint32_t *key) {
 /* LANES counters turned into words. */
 static void mixed(uint32_t x[4][LANES], int engine, const uint32_t *key) {
   if (engine == 0)
-    philox_blocks(x, key);
+    philox(x[0], LANES, key);
   else
-    threefry_blocks(x, key);
+    threefry(x[0], LANES, key);
 }
 
 /* LANES blocks that follow block `first`, one array per word of a block. */
@@ -108,25 +109,11 @@ static void batch(uint32_t *out, int engine, const uint32_t *key, const uint32_t
 
 /* One block. */
 static void block(uint32_t out[4], int engine, const uint32_t *key, counter_t c) {
-  uint32_t x[4] = {c.word[0], c.word[1], c.word[2], c.word[3]};
-  if (engine == 0) {
-    uint32_t k0 = key[0], k1 = key[1];
-    for (int round = 0; round < 10; round++) {
-      uint64_t p0 = (uint64_t)0xD2511F53u * x[0], p1 = (uint64_t)0xCD9E8D57u * x[2];
-      x[0] = (uint32_t)(p1 >> 32) ^ x[1] ^ k0;
-      x[2] = (uint32_t)(p0 >> 32) ^ x[3] ^ k1;
-      x[1] = (uint32_t)p1;
-      x[3] = (uint32_t)p0;
-      k0 += 0x9E3779B9u;
-      k1 += 0xBB67AE85u;
-    }
-  } else {
-    uint32_t many[4][LANES] = {{0}};
-    for (int w = 0; w < 4; w++) many[w][0] = x[w];
-    threefry_blocks(many, key);
-    for (int w = 0; w < 4; w++) x[w] = many[w][0];
-  }
-  for (int w = 0; w < 4; w++) out[w] = x[w];
+  memcpy(out, c.word, sizeof c.word);
+  if (engine == 0)
+    philox(out, 1, key);
+  else
+    threefry(out, 1, key);
 }
 
 #endif

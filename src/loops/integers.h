@@ -8,39 +8,32 @@
 
 #include "share.h"
 
-/* The integer that words propose, and whether it is taken. */
-static inline int below(const job_t *job, uint32_t w0, uint32_t w1, int narrow, uint32_t uneven, uint64_t *made) {
-  uint64_t span = job->span;
-  if (narrow) {
-    uint64_t product = w0 * span;
-    *made = product >> 32;
-    return (uint32_t)product >= uneven;
-  }
-  *made = (uint64_t)(w1 >> __builtin_clzll(span - 1)) << 32 | w0;
-  return *made <= span - 1;
+/* The integer that words propose, and whether it is refused. */
+static inline int above(const job_t *job, uint32_t w0, uint32_t w1, int narrow, uint64_t *made) {
+  uint64_t product = w0 * job->span, last = job->span - 1;
+  *made = narrow ? product >> 32 : (uint64_t)(w1 >> __builtin_clzll(last)) << 32 | w0;
+  return narrow ? (uint32_t)product < job->uneven : *made > last;
 }
 
 /* Try what a queue holds again, until no more than `left` are. `sub` reads the elements' substreams. */
-static void retried(queue_t *q, const job_t *sub, int narrow, uint32_t uneven, int left) {
+static void retried(queue_t *q, const job_t *sub, int narrow, int left) {
   uint32_t x[4][LANES];
+  uint64_t *out = sub->out, made;
   while (q->n > left) {
     int n = queued_blocks(x, sub, q), from = q->n - n;
     q->n = from;
     for (int l = 0; l < n; l++) {
-      uint64_t element = q->element[from + l], made;
-      uint32_t attempt = q->attempt[from + l];
-      if (below(sub, x[0][l], x[1][l], narrow, uneven, &made))
-        ((int64_t *)sub->out)[element - sub->first] = (int64_t)(made + (uint64_t)sub->low);
-      else
-        refused(q, element, attempt + 1);
+      uint64_t element = q->element[from + l];
+      int again = above(sub, x[0][l], x[1][l], narrow, &made);
+      out[element - sub->first] = made + (uint64_t)sub->low;
+      refused(q, element, q->attempt[from + l] + 1, again);
     }
   }
 }
 
 HOT static void narrow_work(const job_t *job) {
-  uint64_t span = job->span, at = job->first, end = job->first + job->count;
-  uint32_t word[4 * LANES], uneven = (uint32_t)((UINT64_C(1) << 32) % span);
-  int64_t low = job->low, *out = job->out;
+  uint64_t at = job->first, end = job->first + job->count, made, *out = job->out;
+  uint32_t word[4 * LANES];
   job_t sub = *job;
   queue_t queue = {.n = 0};
   memcpy(sub.base, job->other, sizeof sub.base);
@@ -50,38 +43,34 @@ HOT static void narrow_work(const job_t *job) {
     batch(word, job->engine, job->key, job->base, at / (4 * LANES) * LANES);
     int odd = 0;
     for (uint64_t i = 0; i < take; i++) {
-      uint64_t product = word[skip + i] * span;
-      odd |= (uint32_t)product < uneven;
-      out[i] = (int64_t)((product >> 32) + (uint64_t)low);
+      odd |= above(job, word[skip + i], 0, 1, &made);
+      out[i] = made + (uint64_t)job->low;
     }
-    for (uint64_t i = 0; odd && i < take; i++)
-      if ((uint32_t)(word[skip + i] * span) < uneven) {
-        refused(&queue, at + i, 0);
-        if (queue.n == 2 * LANES) retried(&queue, &sub, 1, uneven, LANES);
-      }
+    for (uint64_t i = 0; odd && i < take; i++) {
+      refused(&queue, at + i, 0, above(job, word[skip + i], 0, 1, &made));
+      if (queue.n == 2 * LANES) retried(&queue, &sub, 1, LANES);
+    }
     out += take;
     at += take;
   }
-  retried(&queue, &sub, 1, uneven, 0);
+  retried(&queue, &sub, 1, 0);
 }
 
 HOT static void wide_work(const job_t *job) {
-  int64_t low = job->low, *out = job->out;
+  uint64_t made, *out = job->out;
+  uint32_t x[4][LANES];
   queue_t queue = {.n = 0};
   for (uint64_t at = 0; at < job->count; at += LANES) {
     int n = job->count - at < LANES ? (int)(job->count - at) : LANES;
-    uint32_t x[4][LANES];
     attempt_blocks(x, job, job->first + at, 0);
     for (int l = 0; l < n; l++) {
-      uint64_t made;
-      if (below(job, x[0][l], x[1][l], 0, 0, &made))
-        out[at + (uint64_t)l] = (int64_t)(made + (uint64_t)low);
-      else
-        refused(&queue, job->first + at + (uint64_t)l, 1);
+      int again = above(job, x[0][l], x[1][l], 0, &made);
+      out[at + (uint64_t)l] = made + (uint64_t)job->low;
+      refused(&queue, job->first + at + (uint64_t)l, 1, again);
     }
-    if (queue.n > LANES) retried(&queue, job, 0, 0, LANES);
+    if (queue.n > LANES) retried(&queue, job, 0, LANES);
   }
-  retried(&queue, job, 0, 0, 0);
+  retried(&queue, job, 0, 0);
 }
 
 #endif

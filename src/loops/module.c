@@ -34,18 +34,15 @@ static PyObject *ended(Py_buffer view[VIEWS], const char *wrong, PyObject *resul
   return Py_None;
 }
 
-/* What is wrong with a call on a stream: `out` elements of `size` bytes. */
-static const char *unfit(int engine, int kind, int kinds, const Py_buffer *place, const Py_buffer *out, size_t size) {
-  if (engine < 0 || engine > 1) return "an engine is 0 or 1";
+/* What is wrong with a call on a stream: `out` elements of `size` bytes. Otherwise the job has its key and counter. */
+static const char *unfit(job_t *job, int kind, int kinds, const Py_buffer *place, const Py_buffer *out, size_t size) {
+  if (job->engine < 0 || job->engine > 1) return "an engine is 0 or 1";
   if (kind < 0 || kind >= kinds) return "there is no such case";
   if (place->len != PLACE) return "a key and a counter are 32 bytes";
   if (!aligned(out) || out->len % (Py_ssize_t)size) return "the result is not an aligned array of this dtype";
-  return NULL;
-}
-
-static void put_place(job_t *job, const Py_buffer *place) {
   memcpy(job->key, place->buf, 16);
   memcpy(job->base, (const char *)place->buf + 16, 16);
+  return NULL;
 }
 
 /* Whether a parameter is one double (0), as many as there are elements (1), or neither (-1). */
@@ -67,10 +64,22 @@ static PyObject *py_fill(PyObject *self, PyObject *args) {
   int threads;
   if (!PyArg_ParseTuple(args, "iiy*Kw*i", &job.kind, &job.engine, place, &first, out, &threads)) return NULL;
   size_t size = wide(job.kind) ? 8 : 4;
-  const char *wrong = unfit(job.engine, job.kind, NORMAL_F64 + 1, place, out, size);
-  if (!wrong) put_place(&job, place);
+  const char *wrong = unfit(&job, job.kind, NORMAL_F64 + 1, place, out, size);
   job.first = first, job.count = (uint64_t)out->len / size, job.out = out->buf;
   RUN(4 * LANES, size, threads)
+  return ended(view, wrong, NULL);
+}
+
+/* The words of given counters, int64 [n, 4] of which the lower halves are read. */
+static PyObject *py_counters(PyObject *self, PyObject *args) {
+  Py_buffer view[VIEWS] = {{0}}, *place = &view[0], *in = &view[1], *out = &view[2];
+  job_t job = {.work = given, .step = 4};
+  int threads;
+  if (!PyArg_ParseTuple(args, "iy*y*w*i", &job.engine, place, in, out, &threads)) return NULL;
+  const char *wrong = unfit(&job, 0, 1, place, out, 16);
+  if (!wrong && (!aligned(in) || in->len != 2 * out->len)) wrong = "there are as many counters as blocks";
+  job.count = (uint64_t)out->len / 16, job.in = in->buf, job.out = out->buf;
+  RUN(LANES, 16, threads)
   return ended(view, wrong, NULL);
 }
 
@@ -84,8 +93,7 @@ static PyObject *py_inverse(PyObject *self, PyObject *args) {
     return NULL;
   int known = job.dims >= 0 && job.dims <= TO_BOOL;
   size_t size = known ? width[job.dims] : 1;
-  const char *wrong = known ? unfit(job.engine, job.kind, BERNOULLI + 1, place, out, size) : "there is no such result";
-  if (!wrong) put_place(&job, place);
+  const char *wrong = known ? unfit(&job, job.kind, BERNOULLI + 1, place, out, size) : "there is no such result";
   job.first = first, job.count = (uint64_t)out->len / size, job.out = out->buf;
   RUN(2 * LANES, size, threads)
   return ended(view, wrong, NULL);
@@ -97,8 +105,7 @@ static PyObject *py_sample(PyObject *self, PyObject *args) {
   job_t job = {0};
   int threads;
   if (!PyArg_ParseTuple(args, "iiy*y*w*i", &job.kind, &job.engine, place, in, out, &threads)) return NULL;
-  const char *wrong = unfit(job.engine, job.kind, 2, place, out, 8);
-  if (!wrong) put_place(&job, place);
+  const char *wrong = unfit(&job, job.kind, 2, place, out, 8);
   job.count = (uint64_t)out->len / 8, job.in = in->buf, job.step = step_of(in, job.count), job.out = out->buf;
   if (!wrong && job.step < 0) wrong = "a parameter is one float64, or one for each element";
   job.work = job.kind == 0 ? gamma_work : job.step ? poisson_work : poisson_alike;
@@ -112,8 +119,7 @@ static PyObject *py_binomial(PyObject *self, PyObject *args) {
   unsigned long long apart;
   int threads;
   if (!PyArg_ParseTuple(args, "iy*Ky*y*w*i", &job.engine, place, &apart, n, p, out, &threads)) return NULL;
-  const char *wrong = unfit(job.engine, 0, 1, place, out, 8);
-  if (!wrong) put_place(&job, place);
+  const char *wrong = unfit(&job, 0, 1, place, out, 8);
   job.apart = apart, job.count = (uint64_t)out->len / 8, job.out = out->buf, job.in = n->buf, job.also = p->buf;
   job.step = step_of(n, job.count), job.also_step = step_of(p, job.count);
   if (!wrong && (job.step < 0 || job.also_step < 0)) wrong = "a parameter is one float64, or one for each element";
@@ -130,15 +136,15 @@ static PyObject *py_randint(PyObject *self, PyObject *args) {
   long long low;
   int threads;
   if (!PyArg_ParseTuple(args, "iy*y*KKLw*i", &job.engine, place, other, &first, &span, &low, out, &threads)) return NULL;
-  const char *wrong = unfit(job.engine, 0, 1, place, out, 8);
+  const char *wrong = unfit(&job, 0, 1, place, out, 8);
   if (!wrong && other->len != 16) wrong = "a counter is 16 bytes";
   int narrow = span - 1 <= UINT32_MAX;
   if (!wrong) {
-    put_place(&job, place);
     memcpy(job.other, other->buf, 16);
     if (!narrow) memcpy(job.base, other->buf, 16);
   }
   job.work = narrow ? narrow_work : wide_work;
+  if (narrow) job.uneven = (uint32_t)((UINT64_C(1) << 32) % span);
   job.first = first, job.span = span, job.low = low, job.count = (uint64_t)out->len / 8, job.out = out->buf;
   RUN(narrow ? 4 * LANES : LANES, 8, threads)
   return ended(view, wrong, NULL);
@@ -225,7 +231,8 @@ static PyMethodDef methods[] = {
     {"sample", py_sample, METH_VARARGS, NULL},     {"binomial", py_binomial, METH_VARARGS, NULL},
     {"randint", py_randint, METH_VARARGS, NULL},   {"map", py_map, METH_VARARGS, NULL},
     {"ilu0", py_ilu0, METH_VARARGS, NULL},         {"ic0", py_ic0, METH_VARARGS, NULL},
-    {"pairs", py_pairs, METH_VARARGS, NULL},       {NULL, NULL, 0, NULL},
+    {"pairs", py_pairs, METH_VARARGS, NULL},       {"counters", py_counters, METH_VARARGS, NULL},
+    {NULL, NULL, 0, NULL},
 };
 
 static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_loops", "Host loops in C.", 0, methods};

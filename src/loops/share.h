@@ -16,7 +16,7 @@ enum { WORDS, UNIFORM_F32, UNIFORM_F64, NORMAL_F32, NORMAL_F64 };
 typedef struct job {
   void (*work)(const struct job *);
   int engine, kind, dims;
-  uint32_t key[4], base[4], other[4];
+  uint32_t key[4], base[4], other[4], uneven;
   uint64_t first, count, apart; /* substreams of neighbours lie apart + 1 blocks from each other */
   double parameter[2];
   const double *in, *also;
@@ -91,9 +91,11 @@ typedef struct {
   int n;
 } queue_t;
 
-static inline void refused(queue_t *q, uint64_t element, uint32_t attempt) {
+/* Without a branch, which no processor would predict. */
+static inline void refused(queue_t *q, uint64_t element, uint32_t attempt, int is) {
   q->element[q->n] = element;
-  q->attempt[q->n++] = attempt;
+  q->attempt[q->n] = attempt;
+  q->n += is;
 }
 
 /* The blocks of the last min(n, LANES) of a queue. */

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from trnrand.engines import Engine
 from trnrand.segment import Segment
 from trnsci import cuda, loops
 from trnsci.host import refusal
@@ -56,6 +57,14 @@ def fill(kind: int, segment: Segment, out: Tensor) -> None:
     """Write a segment into a contiguous tensor of the CPU."""
     code, threads = segment.engine.code, torch.get_num_threads()
     loops.compiled.fill(kind, code, segment.key_and_counter, segment.skip, out.numpy(), threads)
+
+
+def blocks(engine: Engine, counter: Tensor, key: Tensor) -> Tensor:
+    """Return the words of counters [..., 4] and one key."""
+    out = empty(tuple(counter.shape), torch.uint32)
+    words = _array(key.flatten()).astype(np.uint32).tobytes()
+    loops.compiled.counters(engine.code, words.ljust(32, b"\0"), _array(counter), out.numpy(), torch.get_num_threads())
+    return out
 
 
 def sampler(name: str, segment: Segment, parameter: Tensor) -> Tensor:

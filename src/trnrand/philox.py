@@ -30,7 +30,7 @@ def philox4x32(counter: Tensor, key: Tensor) -> Tensor:
     return run(Philox(*checked(PHILOX, counter, key)))
 
 
-@op("trnrand::philox")
+@op("trnrand::philox", calls="trnsci._loops.counters")
 class Philox(Blocks):
     """The words of counters and keys of Philox."""
 

@@ -26,7 +26,7 @@ def threefry4x32(counter: Tensor, key: Tensor) -> Tensor:
     return run(Threefry(*checked(THREEFRY, counter, key)))
 
 
-@op("trnrand::threefry")
+@op("trnrand::threefry", calls="trnsci._loops.counters")
 class Threefry(Blocks):
     """The words of counters and keys of Threefry."""
 

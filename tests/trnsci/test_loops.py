@@ -24,6 +24,8 @@ def misaligned(n):
 
 
 BAD = [
+    ("counters", (0, PLACE, np.zeros(3, np.int64), np.zeros(4, np.uint32), 1), "as many counters as blocks"),
+    ("counters", (2, PLACE, np.zeros(4, np.int64), np.zeros(4, np.uint32), 1), "engine"),
     ("fill", (0, 2, PLACE, 0, F, 1), "engine"),
     ("fill", (5, 0, PLACE, 0, F, 1), "no such case"),
     ("fill", (-1, 0, PLACE, 0, F, 1), "no such case"),
