@@ -57,17 +57,17 @@ HOT static void narrow_work(const job_t *job) {
 }
 
 HOT static void wide_work(const job_t *job) {
-  uint64_t made, *out = job->out;
+  uint64_t made, again[LANES], *out = job->out;
   uint32_t x[4][LANES];
   queue_t queue = {.n = 0};
   for (uint64_t at = 0; at < job->count; at += LANES) {
     int n = job->count - at < LANES ? (int)(job->count - at) : LANES;
     attempt_blocks(x, job, job->first + at, 0);
     for (int l = 0; l < n; l++) {
-      int again = above(job, x[0][l], x[1][l], 0, &made);
+      again[l] = (uint64_t)above(job, x[0][l], x[1][l], 0, &made);
       out[at + (uint64_t)l] = made + (uint64_t)job->low;
-      refused(&queue, job->first + at + (uint64_t)l, 1, again);
     }
+    for (int l = 0; l < n; l++) refused(&queue, job->first + at + (uint64_t)l, 1, (int)again[l]);
     if (queue.n > LANES) retried(&queue, job, 0, LANES);
   }
   retried(&queue, job, 0, 0);
