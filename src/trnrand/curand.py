@@ -7,6 +7,7 @@ step's matrix. The library's own order deals words to some thousand subsequences
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, ClassVar, Literal
 
@@ -104,7 +105,7 @@ class XORWOW(_Chain):
         return np.array([[word & MASK] for word in state], np.uint64)
 
     def _jumped(self, state: Words, first: int, count: int) -> Words:
-        jump = _power(_shift_matrix(), 1 << 67)
+        jump = _jump()
         bits = _multiplied(_power(jump, first), _bits(state[:5]))
         # twice as many with every power of the jump; the counter d returns after 2**32 words
         while bits.shape[1] < count:
@@ -187,8 +188,9 @@ class MRG32k3a(_Chain):
     def _by(self, powers: list[Any], states: Words) -> Words:
         halves = []
         for power, m, part in zip(powers, self._M, (states[:3], states[3:]), strict=True):
-            rows = [sum(np.uint64(a) * x % np.uint64(m) for a, x in zip(row, part, strict=True)) for row in power]
-            halves += [np.asarray(row, np.uint64) % np.uint64(m) for row in rows]
+            # most entries of a step are 0 or 1; a sum of three terms is below 2**34
+            terms = [[_scaled(a, x, m) for a, x in zip(row, part, strict=True) if a] for row in power]
+            halves += [row[0] if len(row) == 1 else sum(row) % np.uint64(m) for row in terms]
         return np.stack(halves)
 
     def _step(self, states: Words) -> tuple[Words, Words]:
@@ -239,6 +241,17 @@ def _shift_matrix() -> Words:
     t = unit[0] ^ unit[0] >> np.uint64(2)
     last = (unit[4] ^ unit[4] << np.uint64(4) ^ t ^ t << np.uint64(1)) & np.uint64(MASK)
     return _bits(np.stack([*unit[1:5], last]))
+
+
+@functools.cache
+def _jump() -> Words:
+    """Return the jump of xorwow to the next subsequence."""
+    jump: Words = _power(_shift_matrix(), 1 << 67)
+    return jump
+
+
+def _scaled(a: int, x: Words, m: int) -> Words:
+    return x if a == 1 else np.uint64(a) * x % np.uint64(m)
 
 
 def _bits(words: Words) -> Words:

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from trnrand import host_loops
 from trnrand.bits import stream_words
 from trnrand.engines import MASK
 from trnrand.kernels import sobol as kernels
@@ -175,7 +176,8 @@ class SobolPoints(NamedTuple):
         rows = min(block, 1 << (_LONG // max(d, 1)).bit_length())
         upper = upper.unsqueeze(1).expand(-1, rows, -1).reshape(-1, 1, rows * d)
         lower = lower.reshape(1, -1, rows * d)
-        out = table.new_empty((len(blocks), *lower.shape[1:]), dtype=_DTYPES[self.kind])
+        shape, dtype = (len(blocks), *lower.shape[1:]), _DTYPES[self.kind]
+        out = host_loops.empty(shape, dtype) if table.is_cpu else table.new_empty(shape, dtype=dtype)
         # A few blocks at a time, which stay in the cache.
         some = max(1, _CACHED // max(block * d, 1))
         scratch = table.new_empty((min(some, len(blocks)), *lower.shape[1:]))
