@@ -57,8 +57,8 @@ def spmm(
 ) -> Tensor:
     """Return ``epilogue(alpha * op(a) @ b + beta * c)``.
 
-    A BSR matrix runs block by block, every other format row by row: on the host as it is stored, by SciPy; on a device
-    in the format predicted fastest, and the plan of a call says why.
+    A BSR matrix runs block by block, every other format row by row: on the host as it is stored, on a device in the
+    format predicted fastest, and the plan of a call says why.
 
     Args:
         a: sparse [M, K], or [K, M] when transposed; of this library, SciPy or torch.
@@ -198,10 +198,7 @@ def _product(a: SparseMatrix, b: Tensor, kind: str, name: str) -> Tensor:
     return run(together(call) if b.is_meta or values.is_meta else call)
 
 
-@op(
-    "trnsparse::spmm",
-    calls={"cuda": "cusparse by torch.sparse_csr_tensor", "host": "scipy.sparse.csr_array.__matmul__"},
-)
+@op("trnsparse::spmm")
 class Spmm(NamedTuple):
     """Compressed rows times a dense matrix; ``trans`` multiplies by the transpose."""
 
@@ -239,6 +236,12 @@ class Spmm(NamedTuple):
             return only(self.values.dtype, KERNEL_DTYPES)
         return None
 
+    def calls(self, implementation: str) -> str:
+        if implementation == "cuda":
+            return "cusparse by torch.sparse_csr_tensor"
+        by_torch = scipy_views.multiplies(self.values, self.trans) == "torch"
+        return "mkl by torch.sparse_csr_tensor" if by_torch else "scipy.sparse.csr_array.__matmul__"
+
     def _cuda_limits(self) -> str | None:
         entries = self.values.shape[0]
         if entries == 0 or self.b.numel() == 0:
@@ -266,7 +269,7 @@ class Spmm(NamedTuple):
 
     def workspace(self, implementation: str) -> int:
         if implementation == "host":
-            # the pattern in 32 bits, which SciPy keeps
+            # the pattern in 32 bits, which is kept
             return 4 * (self.indices.shape[0] + self.indptr.shape[0])
         width = 4 if self.values.dtype in HALF else self.values.element_size()
         return 2 * self.values.shape[0] * self.width * width if implementation == "pytorch" else 0
