@@ -18,7 +18,7 @@ BENCH = Bench(
     ),
     peers=(),
     comparable=None,
-    notes="To compare numbers while a program is ported, seeding and thousands of jumps included; no library draws these "
-    "streams on the host. There is no kernel: a chain draws each word from the one before.",
+    notes="To compare numbers while a program is ported, seeding and thousands of jumps included; no library draws "
+    "these streams on the host. There is no kernel: a chain draws each word from the one before.",
     devices=("cpu",),
 )

@@ -26,6 +26,9 @@ T = TypeVar("T")
 DTYPES = (torch.float32, torch.float64, torch.complex64, torch.complex128, torch.int32, torch.int64)
 
 
+_MKL = torch.backends.mkl.is_available()
+
+
 class Beside(Generic[T]):
     """What was computed from the pointers and indices of a matrix, as long as these live and torch does not write."""
 
@@ -62,6 +65,7 @@ class _Pattern:
 
     def __init__(self, indptr: Tensor, indices: Tensor, columns: int) -> None:
         self.view: View | None = None
+        self.rows: tuple[Any, Tensor] | None = None
         small = max(columns, indices.shape[0]) < 1 << 31
         low, high = (int(x) for x in torch.aminmax(indices)) if indices.shape[0] else (0, columns - 1)
         self.indices, self.indptr = (x.numpy().astype(np.int32 if small else np.int64) for x in (indices, indptr))
@@ -85,6 +89,11 @@ def _pattern(indptr: Tensor, indices: Tensor, columns: int) -> _Pattern:
     return _PATTERNS.get(indptr, indices, columns, lambda: _Pattern(indptr, indices, columns))
 
 
+def _fit(indices: Tensor, values: Tensor) -> None:
+    if values.shape[0] != indices.shape[0]:
+        raise ArgumentError("product", "length", {"indices": indices.shape[0], "values": values.shape[0]})
+
+
 def view(indptr: Tensor, indices: Tensor, values: Tensor, columns: int) -> View:
     """Return the matrix of these parts as SciPy sees it; blocks [blocks, bm, bn] and block columns give BSR."""
     pattern = _pattern(indptr, indices, columns)
@@ -94,8 +103,7 @@ def view(indptr: Tensor, indices: Tensor, values: Tensor, columns: int) -> View:
     known = pattern.view
     if known is not None and known.address == address:
         return known
-    if values.shape[0] != indices.shape[0]:
-        raise ArgumentError("product", "length", {"indices": indices.shape[0], "values": values.shape[0]})
+    _fit(indices, values)
     kind, (bm, bn) = (sp.bsr_array, values.shape[1:]) if values.ndim == 3 else (sp.csr_array, (1, 1))
     shape = ((indptr.shape[0] - 1) * bm, columns * bn)
     rows = kind((to_numpy(values), pattern.indices, pattern.indptr), shape=shape)
@@ -107,7 +115,7 @@ def view(indptr: Tensor, indices: Tensor, values: Tensor, columns: int) -> View:
 def product(indptr: Tensor, indices: Tensor, values: Tensor, b: Tensor, columns: int, trans: bool) -> Tensor:
     """Return ``a @ b``, or with ``trans`` ``a.T @ b``, by the library of `multiplies`."""
     if multiplies(values, trans) == "torch":
-        a, b = torch_pattern(indptr, indices, values.detach().contiguous(), columns), b.detach()
+        a, b = _rows(indptr, indices, values, columns), b.detach() if b.requires_grad else b
         return a @ b if b.ndim == 1 or b.shape[1] != 1 else (a @ b[:, 0]).unsqueeze(1)
     seen = view(indptr, indices, values, columns)
     return torch.from_numpy((seen.transposed if trans else seen.rows) @ to_numpy(b))
@@ -116,12 +124,24 @@ def product(indptr: Tensor, indices: Tensor, values: Tensor, b: Tensor, columns:
 def multiplies(values: Tensor, trans: bool) -> str:
     """Return who multiplies by a matrix: torch with MKL is the faster one for real rows as they are stored."""
     real = values.ndim == 1 and (values.dtype is torch.float32 or values.dtype is torch.float64)
-    return "torch" if real and not trans and torch.backends.mkl.is_available() else "scipy"
+    return "torch" if real and not trans and _MKL else "scipy"
+
+
+def _rows(indptr: Tensor, indices: Tensor, values: Tensor, columns: int) -> Tensor:
+    """Return the matrix as torch sees it: the last one of its pattern where it has the memory of these values."""
+    if not values.is_contiguous():
+        return torch_pattern(indptr, indices, values.detach().contiguous(), columns)
+    pattern, address = _pattern(indptr, indices, columns), (values.data_ptr(), values.dtype, values.shape)
+    if pattern.rows is None or pattern.rows[0] != address:
+        # the tensor keeps the memory of the values, so that no others can have their address
+        pattern.rows = address, torch_pattern(indptr, indices, values.detach(), columns)
+    return pattern.rows[1]
 
 
 def torch_pattern(indptr: Tensor, indices: Tensor, values: Tensor, columns: int) -> Tensor:
     """Return a ``torch.sparse_csr`` tensor on the checked copies of the pattern."""
     _quiet()
+    _fit(indices, values)
     pattern, shape = _pattern(indptr, indices, columns), (indptr.shape[0] - 1, columns)
     return torch.sparse_csr_tensor(*pattern.tensors, values, shape, check_invariants=False)
 

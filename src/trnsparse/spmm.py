@@ -178,7 +178,9 @@ def _scaled_product(
 def _product(a: SparseMatrix, b: Tensor, kind: str, name: str) -> Tensor:
     """Return ``op(a) @ b`` for b [K, N] or [K], in the format of this name."""
     matrix = arranged(a, b, name)
-    if type(matrix) is not CSRMatrix and isinstance(matrix, Tensor | BSRMatrix):
+    if type(matrix) is CSRMatrix:
+        rows, trans = matrix, kind != "n"
+    elif isinstance(matrix, Tensor | BSRMatrix):
         columns = b if b.ndim == 2 else b.unsqueeze(1)
         if isinstance(matrix, BSRMatrix):
             product = block_product(applied(kind, matrix), columns)
@@ -187,7 +189,7 @@ def _product(a: SparseMatrix, b: Tensor, kind: str, name: str) -> Tensor:
 
             product = gemm(1.0, matrix, columns, trans_a=kind)
         return product if b.ndim == 2 else product.squeeze(1)
-    if isinstance(matrix, CSCMatrix):
+    elif isinstance(matrix, CSCMatrix):
         rows, trans = matrix.transpose(), kind == "n"
     else:
         rows, trans = matrix.to_csr(), kind != "n"
