@@ -54,7 +54,7 @@ BENCH = Bench(
             takes=lambda a, b, add: add == "amin",
         ),
     ),
-    notes="Any function of PyTorch multiplies, so every term is written to memory, which SciPy's loop does not do; "
-    "`spmm` is the product that is fast. It has no kernel: a user's function is not known before it runs.",
+    notes="The usual product is that of `spmm`; for others any function of PyTorch multiplies, so every term is "
+    "written to memory. It has no kernel: a user's function is not known before it runs.",
     devices=("cpu",),
 )

@@ -67,9 +67,11 @@ def spmm_op(
     check.same_device("spmm_op", a=a.values, b=b)
     rows = applied(operation("spmm_op", trans), a).to_csr()
     check.equal("spmm_op", "K", hint="Transpose a with trans=True?", a=rows.shape[1], b=b.shape[0])
-    columns = b if b.ndim == 2 else b.unsqueeze(1)
-    result = _reduced(rows, columns, multiply, add, empty)
-    result = result if b.ndim == 2 else result.squeeze(1)
+    if multiply is torch.mul and add == "sum" and empty is None:
+        result = rows @ b
+    else:
+        result = _reduced(rows, b if b.ndim == 2 else b.unsqueeze(1), multiply, add, empty)
+        result = result if b.ndim == 2 else result.squeeze(1)
     return result if epilogue is None else finished("spmm_op", epilogue, result)
 
 
