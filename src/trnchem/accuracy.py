@@ -71,7 +71,7 @@ def _candidates(want: Request, target: float, energy: float) -> list[Precision]:
 
 
 def _reused(want: Request) -> bool:
-    held = getattr(getattr(want.mf, "with_df", None), "_cderi", None) is not None
+    held = getattr(getattr(want.mf, "__dict__", {}).get("with_df"), "_cderi", None) is not None
     return held and want.reuse and want.auxbasis is None
 
 

@@ -57,9 +57,9 @@ def density_fit(mf: Any, auxbasis: Any = None, *, screening: float = 1e-12) -> A
     """
     if isinstance(mf, str | Path):
         mf = System().unsolved(System().molecule(mf))
-    if not isinstance(mf, pyscf().scf.hf.SCF) or hasattr(mf, "cell"):
+    if not isinstance(mf, pyscf().scf.hf.SCF) or "cell" in vars(mf):
         raise ArgumentError("density_fit", "mf", type(mf), "a mean field of a molecule")
-    own = getattr(mf, "with_df", None)
+    own = vars(mf).get("with_df")
     fitted = mf.density_fit(auxbasis=auxbasis) if own is None or auxbasis is not None else mf.copy()
     fitted.with_df = _class()(fitted.mol, fitted.with_df.auxbasis)
     fitted.with_df.screening, fitted.with_df.max_memory = screening, mf.max_memory

@@ -94,7 +94,7 @@ def source(field: Any, auxbasis: Any, reuse: bool) -> Source:
         reuse: take fitted integrals the mean field holds for this auxiliary basis.
     """
     df, exceptions = pyscf().df, pyscf().lib.exceptions
-    fitting: Any = getattr(field, "with_df", None)
+    fitting: Any = vars(field).get("with_df")
     own = fitting is not None and auxbasis is None
     chosen = fitting.auxbasis if own else auxbasis
     try:

@@ -119,7 +119,8 @@ def _checked(field: Any) -> Any:
     if not isinstance(field, scf.hf.SCF):
         raise ArgumentError("dfmp2", "mf", type(field), "a PySCF mean field, an xyz file or a built-in name")
     reason = ""
-    if hasattr(field, "cell"):
+    # PySCF imports all of itself when a mean field is asked for an attribute it has not
+    if "cell" in vars(field):
         reason = "Periodic systems are not supported"
     elif isinstance(field, dft.rks.KohnShamDFT):
         reason = "Orbitals of a density functional do not diagonalise the Fock operator; run scf.HF(mol)"
