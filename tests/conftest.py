@@ -1,5 +1,7 @@
 """Suite-wide: backends as markers, poisoned memory, and devices this machine does not have."""
 
+import gc
+
 import pytest
 import torch
 from hypothesis import settings
@@ -56,9 +58,22 @@ def thin(items):
             cases[index].add_marker(pytest.mark.slow)
 
 
+def pytest_collection():
+    gc.disable()
+
+
+def pytest_collection_finish():
+    # modules and items stay until the end: no collection of garbage looks at them again
+    gc.freeze()
+    gc.enable()
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
     thin(items)
+    # first, so that only one of the processes that share the items starts ranks
+    together = {item.module for item in items if "ranks" in item.fixturenames}
+    items.sort(key=lambda item: item.module not in together)
     absent = {}
     if not torch.cuda.is_available():
         absent["cuda"] = "needs an NVIDIA GPU, and PyTorch finds none here"

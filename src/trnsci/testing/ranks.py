@@ -23,9 +23,9 @@ from trnsci import config, rendezvous
 
 _START = 180
 # Imported once, by the process that ranks are forked from.
-_IMPORTS = ["torch.distributed.tensor", "scipy.fft", "scipy.sparse", "pytest"]
+_IMPORTS = ["torch.distributed.tensor", "torch._dynamo", "scipy.fft", "scipy.sparse", "pytest"]
 _IMPORTS += ["trnsci.distributed", "trnblas", "trnfft", "trnrand", "trnsolver", "trnsparse", "trntensor"]
-_IMPORTS += ["trnchem", "pyscf.scf", "pyscf.df"]
+_IMPORTS += ["trnchem.sharded", "pyscf.scf", "pyscf.df", "pyscf.dft", "pyscf.mp"]
 
 
 class RemoteError(RuntimeError):
