@@ -185,7 +185,7 @@ def test_results_are_compared_by_their_largest_entry():
 
 def small_process(monkeypatch, program):
     monkeypatch.setattr(walk, "command", lambda job, said: [sys.executable, "-S", "-c", program, str(said)])
-    return walk.run_one(Job("kernel", "lib.op", "case", 1e-5), walk.Limits(2.0, 300 << 20), profile=False)
+    return walk.run_one(Job("kernel", "lib.op", "case", 1e-5), walk.Limits(1.0, 300 << 20), profile=False)
 
 
 SAY = (

@@ -46,6 +46,7 @@ def test_the_table_holds_together(target):
 
 
 @pytest.mark.sim
+@pytest.mark.slow
 def test_the_law_of_pairs_is_what_the_model_says():
     n, law = scaling_page.molecule(), scaling_page.recorded()["trn2"]
     assert scaling_page._pairs(n, 1, 1, "trn2").total_s == pytest.approx(law.launch + 2 * law.turn + law.pair, rel=1e-9)

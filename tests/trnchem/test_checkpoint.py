@@ -4,6 +4,7 @@ import errno
 import inspect
 import os
 import random
+import resource
 import signal
 import socket
 import subprocess
@@ -20,6 +21,7 @@ import trnchem.dfmp2
 from trnchem import checkpoint, dfmp2, files
 from trnchem.orbitals import Orbitals
 from trnsci import ArgumentError, CapacityError
+from trnsci.testing.ranks import Ranks
 
 
 class Stopped(Exception):
@@ -392,29 +394,28 @@ def test_a_folder_or_a_missing_one_is_no_checkpoint(water, tmp_path):
         assert caught.value.argument == "checkpoint"
 
 
-FULL = """
-import resource, sys, trnchem, trnsci
-field = trnchem.mean_field("methane", basis="sto-3g")
+def _until_the_disk_is_full(path):
+    def fill(now):
+        # from here on the operating system refuses files of more than a kilobyte, as a full disk would
+        if now.stage == "pairs" and now.done >= 6:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1024, resource.RLIM_INFINITY))
 
-def fill(now):
-    # from here on the operating system refuses files of more than a kilobyte, as a full disk would
-    if now.stage == "pairs" and now.done >= 6:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (1024, resource.RLIM_INFINITY))
-
-try:
-    trnchem.dfmp2(field, checkpoint=sys.argv[1], progress=fill)
-except trnsci.CapacityError as error:
-    print(error)
-"""
+    with pytest.raises(CapacityError) as caught:
+        dfmp2("methane", basis="sto-3g", checkpoint=path, progress=fill)
+    return str(caught.value)
 
 
+@pytest.mark.usefixtures("ranks")
 def test_a_full_disk_leaves_the_last_checkpoint_intact(tmp_path):
     path = tmp_path / "full.h5"
-    done = subprocess.run([sys.executable, "-c", FULL, str(path)], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert f"disk of {tmp_path}" in done.stdout
-    assert "The pairs finished before are safe" in done.stdout
-    assert "free some space and run again" in done.stdout
+    alone = Ranks(1)
+    try:
+        (said,) = alone.run(_until_the_disk_is_full, path)
+    finally:
+        alone.close()
+    assert f"disk of {tmp_path}" in said
+    assert "The pairs finished before are safe" in said
+    assert "free some space and run again" in said
     assert [p.name for p in tmp_path.iterdir()] == ["full.h5"]
     kept = done_in(path)
     assert kept > 0
