@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,14 +23,10 @@ from trnsci.nki import launch
 LONGEST = 1 << 22
 
 
-def _run(program: PassProgram, re: Tensor, im: Tensor | None) -> Any:
-    return launch(
-        kernels.fft,
-        re.contiguous().reshape(-1),
-        None if im is None else im.contiguous().reshape(-1),
-        *program.tables,
-        program=program.steps,
-    )
+def _run(program: PassProgram, re: Tensor, im: Tensor | None) -> tuple[Tensor, ...]:
+    flat = [None if plane is None else plane.contiguous().reshape(-1) for plane in (re, im)]
+    planes = launch(kernels.fft, *flat, *program.tables, program=program.steps)
+    return planes if isinstance(planes, tuple) else (planes,)
 
 
 def _operand(precision: str) -> torch.dtype:
@@ -53,59 +48,62 @@ def _exactly(re: Tensor, im: Tensor | None, dims: list[int], sign: int, scale: s
     return exact.c2c(torch.nn.functional.pad(x, pad), dims, sign, factor(scale, points), precision)
 
 
+def _once(
+    kind: str, re: Tensor, im: Tensor | None, dims: list[int], n: int, inverse: bool, scale: str, precision: str
+) -> tuple[Tensor, ...]:
+    """Return the planes of a transform as one program; half a spectrum is padded to the rows that its program reads."""
+    last, shape, dtype = dims[-1], list(re.shape), _operand(precision)
+    real, of_half = kind == "c2c" and im is None, 0 if kind == "c2c" else n
+    planned = pass_program(kind, tuple(shape), tuple(dims), of_half, 1 if inverse else -1, scale, dtype, real)
+    planes = [None if plane is None else _plane(plane, precision) for plane in (re, im)]
+    if kind == "c2r":
+        pad = [0, 0] * (re.ndim - last)
+        pad[-1] = planned.read - re.shape[last]
+        assert im is not None
+        half = [weighted(plane, last, n, 2.0) if planned.weighted else plane for plane in (re, im)]
+        planes = [torch.nn.functional.pad(_plane(plane, precision), pad) for plane in half]
+    shape[last] = planned.written
+    wanted = n // 2 + 1 if kind == "r2c" else n
+    assert planes[0] is not None
+    written = _run(planned, planes[0], planes[1])
+    return tuple(plane.reshape(shape).narrow(last, 0, wanted).to(re.dtype) for plane in written)
+
+
+def _along(
+    kind: str, re: Tensor, im: Tensor | None, dim: int, n: int, inverse: bool, scale: str, precision: str
+) -> tuple[Tensor, ...]:
+    """Transform one axis in several launches of pieces of rows, as equal as can be."""
+    moved = [None if plane is None else plane.movedim(dim, -1) for plane in (re, im)]
+    first, second = (None if plane is None else plane.reshape(-1, plane.shape[-1]) for plane in moved)
+    lead = re.movedim(dim, -1).shape[:-1]
+    assert first is not None
+    width = Rows(kind, first.shape[0], n, im is None).at_once()
+    parts: list[tuple[Tensor, ...]] = []
+    for start in range(0, first.shape[0], width):
+        two = None if second is None else second[start : start + width]
+        parts.append(_once(kind, first[start : start + width], two, [1], n, inverse, scale, precision))
+    return tuple(torch.cat(part).reshape(*lead, -1).movedim(-1, dim) for part in zip(*parts, strict=True))
+
+
 def c2c(
     re: Tensor, im: Tensor | None, dims: list[int], inverse: bool, scale: str, precision: str
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, ...]:
     """Return both planes of a complex transform."""
     shape = tuple(re.shape)
     if precision in exact.PRECISIONS:
         y = _exactly(re, im, dims, 1 if inverse else -1, scale, precision, shape[dims[-1]])
         return y.real.to(re.dtype), y.imag.to(re.dtype)
-    if not pieces.fit([Rows("c2c", re.numel() // shape[dim], shape[dim], im is None) for dim in dims]):
-        for dim in dims:
-            re, im = _along("c2c", re, im, dim, shape[dim], inverse, scale, precision)
-        assert im is not None
-        return re, im
-    return _c2c(re, im, dims, inverse, scale, precision)
+    if pieces.fit([Rows("c2c", re.numel() // shape[dim], shape[dim], im is None) for dim in dims]):
+        return _once("c2c", re, im, dims, shape[dims[-1]], inverse, scale, precision)
+    planes: tuple[Tensor | None, ...] = re, im
+    for dim in dims:
+        first, second = planes
+        assert first is not None
+        planes = _along("c2c", first, second, dim, shape[dim], inverse, scale, precision)
+    return planes  # type: ignore[return-value]
 
 
-def _along(
-    kind: str, re: Tensor, im: Tensor | None, dim: int, n: int, inverse: bool, scale: str, precision: str
-) -> tuple[Tensor, Tensor | None]:
-    """Transform one axis in several launches of pieces of rows, as equal as can be."""
-    planes = [None if plane is None else plane.movedim(dim, -1) for plane in (re, im)]
-    lead = re.movedim(dim, -1).shape[:-1]
-    rows = [None if plane is None else plane.reshape(-1, plane.shape[-1]) for plane in planes]
-    first, second = rows
-    assert first is not None
-    width = Rows(kind, first.shape[0], n, im is None).at_once()
-    parts: list[tuple[Tensor, ...]] = []
-    for start in range(0, first.shape[0], width):
-        one = first[start : start + width]
-        two = None if second is None else second[start : start + width]
-        if kind == "c2c":
-            parts.append(_c2c(one, two, [1], inverse, scale, precision))
-        elif kind == "r2c":
-            parts.append(_r2c(one, [1], scale, precision))
-        else:
-            assert two is not None
-            parts.append((_c2r(one, two, [1], n, scale, precision),))
-    joined = [torch.cat(part).reshape(*lead, -1).movedim(-1, dim) for part in zip(*parts, strict=True)]
-    return joined[0], joined[1] if len(joined) > 1 else None
-
-
-def _c2c(
-    re: Tensor, im: Tensor | None, dims: list[int], inverse: bool, scale: str, precision: str
-) -> tuple[Tensor, Tensor]:
-    """Run `c2c` as one program."""
-    shape = tuple(re.shape)
-    planned = pass_program("c2c", shape, tuple(dims), 0, 1 if inverse else -1, scale, _operand(precision), im is None)
-    planes = _run(planned, _plane(re, precision), None if im is None else _plane(im, precision))
-    out_re, out_im = (plane.reshape(shape).to(re.dtype) for plane in planes)
-    return out_re, out_im
-
-
-def r2c(x: Tensor, dims: list[int], scale: str, precision: str) -> tuple[Tensor, Tensor]:
+def r2c(x: Tensor, dims: list[int], scale: str, precision: str) -> tuple[Tensor, ...]:
     """Return both planes of half a spectrum."""
     n = x.shape[dims[-1]]
     if precision in exact.PRECISIONS:
@@ -115,25 +113,13 @@ def r2c(x: Tensor, dims: list[int], scale: str, precision: str) -> tuple[Tensor,
     half = x.numel() // n * (n // 2 + 1)
     axes += [Rows("c2c", half // x.shape[dim], x.shape[dim]) for dim in dims[:-1]]
     if pieces.fit(axes):
-        return _r2c(x, dims, scale, precision)
+        return _once("r2c", x, None, dims, n, False, scale, precision)
     re, im = _along("r2c", x, None, dims[-1], n, False, scale, precision)
-    assert im is not None
     return c2c(re, im, dims[:-1], False, scale, precision) if len(dims) > 1 else (re, im)
 
 
-def _r2c(x: Tensor, dims: list[int], scale: str, precision: str) -> tuple[Tensor, Tensor]:
-    """Run `r2c` as one program."""
-    n = x.shape[dims[-1]]
-    planned = pass_program("r2c", tuple(x.shape), tuple(dims), n, -1, scale, _operand(precision))
-    shape = list(x.shape)
-    shape[dims[-1]] = planned.written
-    planes = _run(planned, _plane(x, precision), None)
-    out_re, out_im = (plane.reshape(shape).narrow(dims[-1], 0, n // 2 + 1).to(x.dtype) for plane in planes)
-    return out_re, out_im
-
-
 def c2r(re: Tensor, im: Tensor, dims: list[int], n: int, scale: str, precision: str) -> Tensor:
-    """Return real data from half a spectrum, padded to whole rows of a matrix where its program needs it."""
+    """Return real data from half a spectrum."""
     last, dtype = dims[-1], re.dtype
     if precision in exact.PRECISIONS:
         re, im = weighted(re.double(), last, n, 2.0), weighted(im.double(), last, n, 2.0)
@@ -141,26 +127,10 @@ def c2r(re: Tensor, im: Tensor, dims: list[int], n: int, scale: str, precision: 
     axes = [Rows("c2c", re.numel() // re.shape[dim], re.shape[dim]) for dim in dims[:-1]]
     axes.append(Rows("c2r", re.numel() // re.shape[last], n))
     if pieces.fit(axes):
-        return _c2r(re, im, dims, n, scale, precision)
+        return _once("c2r", re, im, dims, n, True, scale, precision)[0]
     if len(dims) > 1:
         re, im = c2c(re, im, dims[:-1], True, scale, precision)
     return _along("c2r", re, im, last, n, True, scale, precision)[0]
-
-
-def _c2r(re: Tensor, im: Tensor, dims: list[int], n: int, scale: str, precision: str) -> Tensor:
-    """Run `c2r` as one program."""
-    last, dtype = dims[-1], re.dtype
-    planned = pass_program("c2r", tuple(re.shape), tuple(dims), n, 1, scale, _operand(precision))
-    pad = [0, 0] * (re.ndim - last)
-    pad[-1] = planned.read - re.shape[last]
-    if planned.weighted:
-        re, im = weighted(re, last, n, 2.0), weighted(im, last, n, 2.0)
-    planes = [torch.nn.functional.pad(_plane(plane, precision), pad) for plane in (re, im)]
-    real = _run(planned, planes[0], planes[1])
-    shape = list(re.shape)
-    shape[last] = planned.written
-    result: Tensor = real.reshape(shape).narrow(last, 0, n).to(dtype)
-    return result
 
 
 def framed(
@@ -195,7 +165,7 @@ def framed(
 
 def stft(
     x: Tensor, window: Tensor | None, n: int, hop: int, by: int, mode: str, onesided: bool, scale: str, precision: str
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, ...]:
     """Return both planes of the spectra of frames [..., t, k], of signals padded by ``by`` samples at either end."""
     transform = framed(x, window, n, hop, by, mode, onesided, scale, precision)
     if transform is None:
@@ -203,10 +173,8 @@ def stft(
         cut = cut if window is None else cut * window
         last = [cut.ndim - 1]
         return r2c(cut, last, scale, precision) if onesided else c2c(cut, None, last, False, scale, precision)
-    planes = _run(transform, _plane(x, precision), None)
     shape = (*x.shape[:-1], -1, transform.written)
-    out_re, out_im = (plane.reshape(shape).to(x.dtype) for plane in planes)
-    return out_re, out_im
+    return tuple(plane.reshape(shape).to(x.dtype) for plane in _run(transform, _plane(x, precision), None))
 
 
 def limits(shape: Sequence[int], dims: Sequence[int]) -> str | None:

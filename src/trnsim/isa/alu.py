@@ -19,7 +19,8 @@ from trnsim.errors import WrongArgument, WrongDtype, lacking
 from trnsim.isa.words import bits, resize, shift_ok
 from trnsim.language.dtypes import INTEGERS, PACKED, DType, int32, to_f32, uint32
 
-Fn = Callable[..., np.ndarray]
+# arithmetic on arrays is Any to a type checker
+Fn = Callable[..., Any]
 F32 = np.float32
 
 
