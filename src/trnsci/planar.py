@@ -71,7 +71,7 @@ class PlanarTensor(Tensor):
             raise UnsupportedError(f"torch.{name}", [("nki", reason)], hint="Assign its result instead")
         if name in _BY_HAND:
             result = _BY_HAND[name](*args, **kwargs)
-        elif name in _EACH:
+        elif func.is_view or name in _EACH:
             result = _each(func, args, kwargs)
         elif name in _TRANSFORMS:
             result = transformed(name, *args, **kwargs)
@@ -102,30 +102,11 @@ class _Fetch(torch.autograd.Function):
         return PlanarTensor(*(part.to(ctx.device) for part in parts(grad)))
 
 
-# the same operator on either plane: views, copies, linear maps with real coefficients
+# the same operator on either plane, besides views: copies, linear maps with real coefficients
 _EACH = frozenset(
     [
-        "alias",
         "clone",
-        "contiguous",
-        "detach",
-        "view",
         "_unsafe_view",
-        "reshape",
-        "permute",
-        "transpose",
-        "t",
-        "slice",
-        "select",
-        "unsqueeze",
-        "squeeze",
-        "expand",
-        "diagonal",
-        "unfold",
-        "narrow",
-        "split",
-        "split_with_sizes",
-        "unbind",
         "flip",
         "roll",
         "neg",
@@ -148,10 +129,8 @@ _EACH = frozenset(
         "new_empty",
         "cat",
         "stack",
-        "as_strided",
         "trace",
         "zero_",
-        "lift_fresh",
     ]
 )
 _SHAPED = frozenset(("squeeze_", "unsqueeze_", "transpose_", "t_", "resize_", "set_", "as_strided_"))
