@@ -253,7 +253,7 @@ RANDOM = {
 }
 ANALOGS.update({name: Analog(analog.name, _planned_draw, runs=False) for name, analog in RANDOM.items()})
 
-# what AWS's own PyTorch compiles for the device, besides everything that goes element by element
+# what AWS's own PyTorch compiles for the device, besides views and everything that goes element by element
 _NEURON = frozenset(
     [
         "convolution",
@@ -292,13 +292,7 @@ _NEURON = frozenset(
         "clone",
         "copy_",
         "_to_copy",
-        "permute",
-        "transpose",
-        "view",
         "_unsafe_view",
-        "expand",
-        "slice",
-        "select",
         "index",
         "sort",
         "topk",
@@ -319,4 +313,5 @@ def runs_on_neuron(operator: str) -> bool:
     overloads = getattr(torch.ops.aten, operator, None)
     if overloads is None:
         return False
-    return any(torch.Tag.pointwise in getattr(overloads, name).tags for name in overloads.overloads())
+    known = [getattr(overloads, name) for name in overloads.overloads()]
+    return any(operator.is_view or torch.Tag.pointwise in operator.tags for operator in known)
