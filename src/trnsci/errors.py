@@ -8,26 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from trnsim.errors import CapacityError, HardwareLimit, KernelError, OutOfBounds, Race, ReadUninitialized, TrnError
-
-__all__ = [
-    "ArgumentError",
-    "BackendUnavailable",
-    "CapacityError",
-    "DtypeError",
-    "HardwareLimit",
-    "KernelError",
-    "NotConverged",
-    "NotPositiveDefinite",
-    "NumericalError",
-    "OutOfBounds",
-    "Race",
-    "RankFailed",
-    "ReadUninitialized",
-    "Singular",
-    "TrnError",
-    "UnsupportedError",
-]
+from trnsim.errors import CapacityError as CapacityError
+from trnsim.errors import HardwareLimit as HardwareLimit
+from trnsim.errors import KernelError as KernelError
+from trnsim.errors import OutOfBounds as OutOfBounds
+from trnsim.errors import Race as Race
+from trnsim.errors import ReadUninitialized as ReadUninitialized
+from trnsim.errors import TrnError as TrnError
 
 
 class ArgumentError(TrnError, ValueError):

@@ -64,52 +64,12 @@ if HAS_NKI:
         ncc = None
 else:
     import trnsim as nki
-    import trnsim.collectives as ncc
+    import trnsim.collectives as ncc  # noqa: F401
     import trnsim.isa as nisa
     import trnsim.language as nl
 
 # a kernel's decorator is written @nki.jit: one of the compiler's front ends knows it by its spelling
 jit = nki.jit
-
-__all__ = [
-    "HAS_NKI",
-    "K_TILE",
-    "M_TILE",
-    "N_TILE",
-    "PSUM_BANKS",
-    "PSUM_BANK_BYTES",
-    "P_MAX",
-    "QUEUES",
-    "SPARE",
-    "WARM",
-    "Axis",
-    "Matrix",
-    "Queue",
-    "Tile",
-    "elementwise",
-    "filled",
-    "jit",
-    "keep_up",
-    "launch",
-    "load",
-    "load_each",
-    "mine",
-    "multiply_add",
-    "ncc",
-    "nisa",
-    "nki",
-    "nl",
-    "product",
-    "require",
-    "store",
-    "subtract_product",
-    "tiles",
-    "transpose_into",
-    "transposed",
-    "triangle",
-    "upper_inverse",
-    "warm_up",
-]
 
 
 class Axis(NamedTuple):

@@ -5,11 +5,13 @@ from typing import TYPE_CHECKING
 from trnsim.lazy import lazily
 
 if TYPE_CHECKING:
+    from trnsim.arguments import LostOutput, PrivateOutput
     from trnsim.compare import Comparison, Difference, compare
+    from trnsim.coverage import UnreadInput, UnwrittenOutput
     from trnsim.debug import Probe, probe
     from trnsim.install import install, uninstall
     from trnsim.isa.psum import ZerosAccumulated
-    from trnsim.kernel import Kernel, LostOutput, PrivateOutput, UnreadInput, UnwrittenOutput, jit, simulate
+    from trnsim.kernel import Kernel, jit, simulate
     from trnsim.lint import lint
     from trnsim.races import RaceWarning
     from trnsim.ranks import per_rank, simulate_ranks

@@ -212,24 +212,3 @@ class NotNki(KernelError, SyntaxError):
 
     def __str__(self) -> str:
         return self._text()
-
-
-__all__ = [
-    "CapacityError",
-    "Deadlock",
-    "HardwareLimit",
-    "KernelError",
-    "NotModelled",
-    "NotNki",
-    "OutOfBounds",
-    "PsumRule",
-    "Race",
-    "ReadUninitialized",
-    "TrnError",
-    "WrongArgument",
-    "WrongBuffer",
-    "WrongCall",
-    "WrongDtype",
-    "WrongEngine",
-    "WrongShape",
-]

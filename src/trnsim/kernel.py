@@ -10,10 +10,10 @@ from typing import Any
 
 from trnsim._lint import words
 from trnsim.adopt import adopt, adopt_argument
-from trnsim.arguments import Arguments, LostOutput, PrivateOutput, check_arguments, same_results, tensors_in
+from trnsim.arguments import Arguments, check_arguments, same_results, tensors_in
 from trnsim.collectives.world import World
 from trnsim.cores import Device, check_grid
-from trnsim.coverage import UnreadInput, UnwrittenOutput, check_read
+from trnsim.coverage import check_read
 from trnsim.debug import active_probes
 from trnsim.errors import KernelError, WrongArgument
 from trnsim.lint import LintWarning
@@ -356,17 +356,3 @@ class Launch:
 def _parameter_names(function: Callable[..., Any]) -> list[str]:
     code = getattr(inspect.unwrap(function), "__code__", None)
     return [] if code is None else list(code.co_varnames[: code.co_argcount])
-
-
-__all__ = [
-    "Kernel",
-    "KernelError",
-    "Launch",
-    "LostOutput",
-    "PrivateOutput",
-    "UnreadInput",
-    "UnwrittenOutput",
-    "as_kernel",
-    "jit",
-    "simulate",
-]

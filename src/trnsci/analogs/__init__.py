@@ -9,17 +9,3 @@ from trnsci.analogs.functions import FUNCTIONS
 from trnsci.analogs.lines import NUMPY, looks_like
 from trnsci.analogs.methods import ENERGY, STAYS
 from trnsci.analogs.operators import ANALOGS, RANDOM, runs_on_neuron
-
-__all__ = [
-    "ANALOGS",
-    "ENERGY",
-    "FUNCTIONS",
-    "NUMPY",
-    "PLAIN",
-    "RANDOM",
-    "STAYS",
-    "Analog",
-    "Different",
-    "looks_like",
-    "runs_on_neuron",
-]
