@@ -132,10 +132,11 @@ def _rows(indptr: Tensor, indices: Tensor, values: Tensor, columns: int) -> Tens
     if not values.is_contiguous():
         return torch_pattern(indptr, indices, values.detach().contiguous(), columns)
     pattern, address = _pattern(indptr, indices, columns), (values.data_ptr(), values.dtype, values.shape)
-    if pattern.rows is None or pattern.rows[0] != address:
+    rows = pattern.rows
+    if rows is None or rows[0] != address:
         # the tensor keeps the memory of the values, so that no others can have their address
-        pattern.rows = address, torch_pattern(indptr, indices, values.detach(), columns)
-    return pattern.rows[1]
+        rows = pattern.rows = address, torch_pattern(indptr, indices, values.detach(), columns)
+    return rows[1]
 
 
 def torch_pattern(indptr: Tensor, indices: Tensor, values: Tensor, columns: int) -> Tensor:
