@@ -216,18 +216,17 @@ def _unpacked(packed: Matrix, pivots: list[int], hermitian: bool) -> tuple[Matri
     lower = np.tril(packed, -1)
     np.fill_diagonal(lower, 1.0)
     middle = np.diag(np.diagonal(packed)).copy()
-    order = np.arange(n)
-    k = 0
+    order, k = list(range(n)), 0
     while k < n:
         width = 1 if pivots[k] > 0 else 2
         row, other = k + width - 1, abs(pivots[k]) - 1
         if row != other:
             lower[[row, other], :k] = lower[[other, row], :k]
-            order[[row, other]] = order[[other, row]]
+            order[row], order[other] = order[other], order[row]
         if width == 2:
             corner = packed[k + 1, k]
             middle[k + 1, k] = corner
             middle[k, k + 1] = corner.conjugate() if hermitian else corner
             lower[k + 1, k] = 0.0
         k += width
-    return lower, middle, order
+    return lower, middle, np.array(order, np.int64)

@@ -94,7 +94,7 @@ def _computed(a: Tensor, fn: Function) -> Tensor:
     if not a.numel():
         return a.detach().to(kind)
     wide = widened(a.dtype)
-    if bool((here == here.mH).all()):
+    if torch.equal(here, here.mH):
         values, vectors = torch.linalg.eigh(here.to(wide))
         applied = fn.hermitian(fn.op, values)
         vectors = vectors.to(torch.promote_types(applied.dtype, wide))
