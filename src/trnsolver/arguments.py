@@ -6,7 +6,6 @@ import cmath
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch._C._functorch import is_functorch_wrapped_tensor
@@ -211,10 +210,6 @@ def positive_definite(op: str, factor: Tensor, info: Tensor, read: Callable[[], 
 
 def _divides(x: Tensor) -> bool:
     """Whether no entry is zero, infinite or NaN."""
-    if x.is_cpu and x.ndim == 1:
-        # NumPy takes a fraction of the time torch does for so little
-        entries = x.resolve_conj().resolve_neg().numpy()
-        return bool(np.count_nonzero(entries) == np.count_nonzero(np.isfinite(entries)) == len(entries))
     # d / d is 1 but for zeros and what is not finite
     return cmath.isfinite((x / x).sum().item()) or bool(((x != 0) & torch.isfinite(x)).all())
 

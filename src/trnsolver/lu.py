@@ -194,8 +194,9 @@ def lu_inverse(factors: Tensor, pivots: Tensor) -> Tensor:
 
 def exchanges(op: str, factors: Tensor, pivots: Tensor) -> None:
     """Pivots are those of the factors: one per row, int32, each naming a row."""
-    check.tensor(op, pivots=pivots)
-    check.same_device(op, factors=factors, pivots=pivots)
+    if type(pivots) is not Tensor or pivots.device != factors.device:
+        check.tensor(op, pivots=pivots)
+        check.same_device(op, factors=factors, pivots=pivots)
     n = factors.shape[-1]
     if pivots.dtype != torch.int32:
         raise DtypeError(op, "dtype of pivots", pivots.dtype, "int32", hint="Pass the pivots lu_factor returned")
@@ -204,9 +205,9 @@ def exchanges(op: str, factors: Tensor, pivots: Tensor) -> None:
         raise ArgumentError(op, "shape of pivots", tuple(pivots.shape), expected)
     if pivots.numel() == 0 or not readable(pivots):
         return
-    least, most = (int(x) for x in torch.aminmax(pivots))
-    if least < 1 or most > n:
-        raise ArgumentError(op, "pivots", least if least < 1 else most, f"rows from 1 to {n}")
+    least, most = torch.aminmax(pivots)
+    if least.item() < 1 or most.item() > n:
+        raise ArgumentError(op, "pivots", int(least if least < 1 else most), f"rows from 1 to {n}")
 
 
 @op("trnsolver::lu_solve")
