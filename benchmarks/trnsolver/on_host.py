@@ -63,14 +63,7 @@ BENCH = called(
         _row("det", _general, trnsolver.det, torch.linalg.det, 2 / 3),
         _row("slogdet", _general, trnsolver.slogdet, torch.linalg.slogdet, 2 / 3),
         _row("lu_solve", _lu, trnsolver.lu_solve, torch.linalg.lu_solve, 2),
-        _row(
-            "cholesky_solve",
-            _cholesky,
-            trnsolver.cholesky_solve,
-            lambda b, factor: scipy.linalg.cho_solve((factor, True), b),
-            2,
-            of_torch=False,
-        ),
+        _row("cholesky_solve", _cholesky, trnsolver.cholesky_solve, torch.cholesky_solve, 2),
         _row(
             "cholesky_inverse",
             _cholesky,

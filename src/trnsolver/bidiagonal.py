@@ -15,7 +15,7 @@ from trnblas import gemm
 from trnsci import ArgumentError, array_function, check, op, run
 from trnsolver.arguments import by_columns, matrices, no_gradient, settled, written
 from trnsolver.householder import householder_product, ormqr
-from trnsolver.on_host import in_memory
+from trnsolver.on_host import LETTERS, elsewhere
 from trnsolver.solve_triangular import triangular
 
 
@@ -198,7 +198,7 @@ class _Reduced(torch.autograd.Function):
 
     @staticmethod
     def forward(a: Tensor) -> tuple[Tensor, ...]:
-        return tuple(x.to(a.device) for x in Gebrd(in_memory(a)).host())
+        return elsewhere(Gebrd(a))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
@@ -212,8 +212,7 @@ class _Reduced(torch.autograd.Function):
 @functools.cache
 def _gebrd(dtype: torch.dtype) -> Callable[..., None]:
     """LAPACK's own, which SciPy hands to Cython only: by the address it keeps for that."""
-    letter = {torch.float32: "s", torch.float64: "d", torch.complex64: "c", torch.complex128: "z"}[dtype]
-    capsule = cython_lapack.__pyx_capi__[f"{letter}gebrd"]
+    capsule = cython_lapack.__pyx_capi__[f"{LETTERS[dtype]}gebrd"]
     name = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", ctypes.pythonapi))
     address = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
         ("PyCapsule_GetPointer", ctypes.pythonapi)

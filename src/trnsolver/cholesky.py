@@ -29,7 +29,6 @@ from trnsolver.batches import pays
 from trnsolver.corrections import correctable, single
 from trnsolver.inv_triangular import inv_triangular
 from trnsolver.kernels import cholesky as kernels
-from trnsolver.on_host import ONE_MATRIX, one_matrix, routine
 from trnsolver.refine_factors import improved_cholesky
 from trnsolver.solve_triangular import triangular
 from trnsolver.tiles import identity, near_one
@@ -205,7 +204,7 @@ def _blocked(a: Tensor) -> tuple[Tensor, Tensor]:
 _LEAF = 64
 
 
-@op("trnsolver::cholesky_solve", calls="scipy.linalg.lapack.potrs")
+@op("trnsolver::cholesky_solve")
 class CholeskySolve(NamedTuple):
     """``x`` with ``factor @ factor.mH @ x = b``."""
 
@@ -223,13 +222,6 @@ class CholeskySolve(NamedTuple):
     def cost(self) -> int:
         flops = 2 * math.prod(self.batch) * self.factor.shape[-1] ** 2 * self.b.shape[-1]
         return flops * (4 if self.b.is_complex() else 1)
-
-    def limits(self, implementation: str) -> str | None:
-        return None if implementation != "host" or one_matrix(self.b, self.factor) else ONE_MATRIX
-
-    def host(self) -> Tensor:
-        x, _ = routine("potrs", self.b.dtype)(self.factor.numpy(), self.b.numpy(), lower=True)
-        return torch.from_numpy(x)
 
     def pytorch(self) -> Tensor:
         return torch.cholesky_solve(self.b, self.factor)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from trnsci import ArgumentError, NotConverged, check
 from trnsolver.arguments import matrices, readable, right_hand_side, square, widened
+from trnsolver.krylov import gmres
 from trnsolver.lu import LU, lu_factor, lu_solve
 from trnsolver.norms import condition_from_factors
 from trnsolver.qr import qr
@@ -265,10 +266,16 @@ class _System:
         # A preconditioner must be one linear map; applied in the factors' precision it would be another each time.
         wide = LU(factors.factors.to(self.a.dtype), factors.pivots)
 
-        def step(r: Tensor) -> Tensor:
-            return torch.cat([self._krylov(wide, r[:, k : k + 1]) for k in range(r.shape[-1])], -1)
+        def apply(v: Tensor) -> Tensor:
+            return self._solve(wide, residual(self.a, -v, torch.zeros_like(v)))
 
-        return self._corrected(torch.zeros_like(self.b), step)
+        def step(r: Tensor) -> Tensor:
+            return gmres(apply, self._solve(wide, r), tol=1e-6, restart=60, maxiter=60).x
+
+        try:
+            return self._corrected(torch.zeros_like(self.b), step)
+        except NotConverged:
+            return None
 
     def _corrected(self, x: Tensor, correction: Callable[[Tensor], Tensor]) -> Tensor | None:
         """Add corrections while each at most halves the one before; ``None`` where they stop short of the goal."""
@@ -285,35 +292,6 @@ class _System:
                 return None
             before = ratio
         return None
-
-    def _krylov(self, factors: LU, r: Tensor) -> Tensor:
-        """GMRES in float64, the preconditioned operator applied with an accurate product: at most 60 steps."""
-        start = self._solve(factors, r)
-        size = torch.linalg.vector_norm(start)
-        if float(size) == 0.0:
-            return start
-        most = min(len(r), 60)
-        basis = [start / size]
-        h = r.new_zeros((most + 1, most))
-        right = r.new_zeros((most + 1, 1))
-        right[0] = size
-        y = r.new_zeros((0, 1))
-        for k in range(most):
-            w = self._solve(factors, residual(self.a, -basis[k], torch.zeros_like(r)))
-            for _ in range(2):
-                for i, v in enumerate(basis):
-                    part = (v.conj() * w).sum()
-                    h[i, k] += part
-                    w = w - part * v
-            length = torch.linalg.vector_norm(w)
-            h[k + 1, k] = length
-            small = h[: k + 2, : k + 1]
-            y = torch.linalg.lstsq(small, right[: k + 2], driver="gelsd").solution
-            left = torch.linalg.vector_norm(right[: k + 2] - small @ y)
-            if float(left) <= 1e-6 * float(size) or float(length) <= 1e-14 * float(size):
-                break
-            basis.append(w / length)
-        return torch.cat(basis[: len(y)], -1) @ y
 
 
 def eigh_to(a: Tensor, target_error: float, method: Method = "auto") -> Spectrum:

@@ -17,7 +17,7 @@ from trnsci.arrays import to_numpy
 from trnsci.gradient import saves
 from trnsci.specs import TensorSpec
 from trnsolver.arguments import by_columns, no_gradient, readable, settled, square, written
-from trnsolver.on_host import cubes, in_memory, no_transform
+from trnsolver.on_host import cubes, elsewhere, no_transform
 
 Matrix = NDArray[Any]
 Select = Callable[[complex], bool]
@@ -325,9 +325,7 @@ class HessenbergCall(NamedTuple):
         reduce = functools.partial(scipy.linalg.hessenberg, calc_q=True, check_finite=False)
         return _each("hessenberg", self.a, reduce, self.a.dtype)
 
-    def pytorch(self) -> tuple[Tensor, Tensor]:
-        h, q = HessenbergCall(in_memory(self.a)).host()
-        return h.to(self.a.device), q.to(self.a.device)
+    pytorch = elsewhere
 
 
 @op("trnsolver::schur", host_only=_CHAIN, calls="scipy.linalg.schur")
@@ -357,9 +355,7 @@ class SchurCall(NamedTuple):
         split = functools.partial(scipy.linalg.schur, output=output, check_finite=False)
         return _each("schur", self.a, split, self.dtype)
 
-    def pytorch(self) -> tuple[Tensor, Tensor]:
-        t, z = self._replace(a=in_memory(self.a)).host()
-        return t.to(self.a.device), z.to(self.a.device)
+    pytorch = elsewhere
 
 
 def _each(op: str, a: Tensor, fn: Callable[[Matrix], Any], dtype: torch.dtype) -> tuple[Tensor, Tensor]:

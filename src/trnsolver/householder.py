@@ -6,11 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from scipy.linalg import lapack
 from torch import Tensor
 
 from trnsci import ArgumentError, array_function, check, op, run
 from trnsolver.arguments import by_columns, matrices, no_gradient, settled, written
-from trnsolver.on_host import ONE_MATRIX, one_matrix, routine
+from trnsolver.on_host import LETTERS
 
 
 class Reflectors(NamedTuple):
@@ -214,7 +215,8 @@ class Ormqr(NamedTuple):
         return 4 * self.other.numel() * self.tau.shape[-1] * (4 if self.other.is_complex() else 1)
 
     def limits(self, implementation: str) -> str | None:
-        return None if implementation != "host" or one_matrix(self.factors, self.other) else ONE_MATRIX
+        one = self.factors.ndim == 2 and self.other.numel() and self.tau.shape[-1]
+        return "SciPy's LAPACK takes one matrix a call" if implementation == "host" and not one else None
 
     def host(self) -> Tensor:
         factors, tau, other, left, transpose = self
@@ -223,7 +225,8 @@ class Ormqr(NamedTuple):
         # without room for blocks LAPACK applies reflections one by one, which is faster for few vectors
         count, vectors = other.shape[-1 if left else -2], factors[:, : len(tau)]
         room = count if count < 32 else 64 * (count + 65)
-        x, _, _ = routine(name, other.dtype)(*how, vectors.numpy(), tau.numpy(), other.numpy(), room)
+        multiply = getattr(lapack, LETTERS[other.dtype] + name)
+        x, _, _ = multiply(*how, vectors.numpy(), tau.numpy(), other.numpy(), room)
         return torch.from_numpy(x)
 
     def pytorch(self) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from trnsci import ArgumentError, array_function, check, op, run
 from trnsolver.arguments import no_gradient, nonsingular, readable, right_hand_side, settled, square, triangle
-from trnsolver.on_host import cubes, in_memory, no_transform
+from trnsolver.on_host import cubes, elsewhere, no_transform
 from trnsolver.solve_triangular import triangular
 
 Matrix = NDArray[Any]
@@ -193,9 +193,7 @@ class LdlCall(NamedTuple):
         lower, middle, order = (torch.from_numpy(np.stack(each)) for each in zip(*parts, strict=True))
         return lower.reshape(a.shape), middle.reshape(a.shape), order.reshape(a.shape[:-1])
 
-    def pytorch(self) -> tuple[Tensor, Tensor, Tensor]:
-        lower, middle, order = (x.to(self.a.device) for x in self._replace(a=in_memory(self.a)).host())
-        return lower, middle, order
+    pytorch = elsewhere
 
 
 def _packed(a: Matrix, hermitian: bool) -> tuple[Matrix, list[int]]:

@@ -2,29 +2,14 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import torch
-from scipy.linalg import lapack
 from torch import Tensor
 
 from trnsci.host import transformed
 
-_LETTERS = {torch.float32: "s", torch.float64: "d", torch.complex64: "c", torch.complex128: "z"}
-# why the others refuse: of a batch torch takes all matrices in one call
-ONE_MATRIX = "SciPy's LAPACK takes one matrix a call"
-
-
-@functools.cache
-def routine(name: str, dtype: torch.dtype) -> Any:
-    """LAPACK's routine for a dtype: ``getrs`` is ``dgetrs`` in float64."""
-    return getattr(lapack, _LETTERS[dtype] + name)
-
-
-def one_matrix(*operands: Tensor) -> bool:
-    """Whether each operand is one matrix, not a batch, with entries."""
-    return all(x.ndim == 2 and x.numel() for x in operands)
+LETTERS = {torch.float32: "s", torch.float64: "d", torch.complex64: "c", torch.complex128: "z"}
 
 
 def cubes(a: Tensor, factor: float) -> int:
@@ -35,6 +20,11 @@ def cubes(a: Tensor, factor: float) -> int:
 def in_memory(x: Tensor) -> Tensor:
     """The same numbers where SciPy can read them: in host memory, without a gradient or a lazy conjugate."""
     return x.detach().cpu().resolve_conj().resolve_neg()
+
+
+def elsewhere(call: Any) -> Any:
+    """What ``host`` computes of a call on ``a``, on whichever device that is: the definition of ops that SciPy runs."""
+    return tuple(x.to(call.a.device) for x in call._replace(a=in_memory(call.a)).host())
 
 
 def no_transform() -> str | None:

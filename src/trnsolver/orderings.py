@@ -51,7 +51,9 @@ def order_of(a: Compressed, method: Ordering) -> Index:
     if method in ("rcm", "metis"):
         pattern = a.scipy()
         both = sp.csr_array(pattern + pattern.T)
-        return _metis(both) if method == "metis" else _bandwidth(both)
+        if method == "metis":
+            return _metis(both)
+        return np.array(sp.csgraph.reverse_cuthill_mckee(both, symmetric_mode=True), np.int64)
     # SuperLU orders before it factors: an incomplete factor of a dominant matrix costs nothing beside the order
     diagonal = a.rows == a.indices
     dominant = a.scipy(np.where(diagonal, n + 1.0, 1.0))
@@ -63,10 +65,6 @@ def order_of(a: Compressed, method: Ordering) -> Index:
     order = np.empty(n, np.int64)
     order[rough.perm_c] = np.arange(n)
     return order
-
-
-def _bandwidth(both: Any) -> Index:
-    return np.array(sp.csgraph.reverse_cuthill_mckee(both, symmetric_mode=True), np.int64)
 
 
 def _metis(both: Any) -> Index:

@@ -19,12 +19,13 @@ from trnsci.host import transformed
 from trnsci.nki import P_MAX, launch
 from trnsci.planning import remark
 from trnsci.predict import on_host
-from trnsolver.arguments import by_columns, matrices, readable, roundoff, settled, written
+from trnsolver.arguments import by_columns, matrices, readable, roundoff, settled, widened, written
 from trnsolver.batched_qr import LEAST, batched_qr
 from trnsolver.batches import pays
 from trnsolver.corrections import correctable, single
 from trnsolver.kernels import householder
 from trnsolver.kernels import qr as kernels
+from trnsolver.on_host import in_memory
 from trnsolver.refine_factors import improved_qr
 from trnsolver.solve_triangular import triangular
 from trnsolver.tiles import identity, near_one
@@ -359,24 +360,12 @@ class QrPivoted(NamedTuple):
 
 
 def _pivot_order(a: Tensor) -> Tensor:
-    """The column order of Businger and Golub, by modified Gram-Schmidt with norms recomputed from what remains."""
-    m, n = a.shape[-2:]
-    rest = a.to(torch.complex128 if a.is_complex() else torch.float64, copy=True)
-    order = torch.arange(n, device=a.device).expand(*a.shape[:-2], n).clone()
-    for k in range(min(m, n)):
-        norms = torch.linalg.vector_norm(rest[..., k:], dim=-2)
-        chosen = norms.argmax(-1, keepdim=True) + k  # [..., 1]
-        here = order[..., k : k + 1].clone()
-        order[..., k : k + 1] = order.gather(-1, chosen)
-        order.scatter_(-1, chosen, here)
-        rows = chosen.unsqueeze(-2).expand(*a.shape[:-1], 1)
-        column, other = rest.gather(-1, rows), rest[..., k : k + 1].clone()
-        rest.scatter_(-1, rows, other)
-        length = torch.linalg.vector_norm(column, dim=-2, keepdim=True)
-        unit = torch.where(length > 0, column / length.clamp_min(torch.finfo(torch.float64).tiny), 0.0)
-        tail = rest[..., k + 1 :]
-        tail -= unit @ (unit.mH @ tail)
-    return order
+    """The column order of Businger and Golub, by LAPACK in float64."""
+    if not a.numel() or not readable(a):
+        return torch.arange(a.shape[-1], device=a.device).expand(*a.shape[:-2], -1).clone()
+    wide = in_memory(a).to(widened(a.dtype)).reshape(-1, *a.shape[-2:]).numpy()
+    orders = np.stack([_geqp3(one, "r")[2] for one in wide])
+    return torch.from_numpy(orders).long().reshape(*a.shape[:-2], -1).to(a.device)
 
 
 def _geqp3(a: Matrix, mode: str) -> tuple[Matrix, Matrix, Matrix]:
