@@ -26,6 +26,8 @@ Sums = Callable[[Tensor, Tensor], Tensor]
 
 # Amplitudes of one pair, twice, must fit into SBUF: V / 128 tiles of 4 V bytes in each partition.
 MOST_VIRTUAL = 1600
+# Amplitudes that stay in a processor's cache while they are used.
+_CACHED = 1 << 18
 
 
 @array_function
@@ -168,7 +170,7 @@ class Mp2(NamedTuple):
         operands = (self.t_flat, self.eps_i, self.eps_j, self.eps_vir)
         if dtype in HALF:
             operands = tuple(x.float() for x in operands)  # type: ignore[assignment]
-        sums = _summed(*operands, symmetric=self.symmetric, first=self.first, sums=lambda t, y: (t * y).sum((1, 2)))
+        sums = _summed(*operands, symmetric=self.symmetric, first=self.first, sums=lambda t, y: (t * y).sum((-2, -1)))
         return sums.to(dtype)
 
     def vjp(self, grad: Tensor, needs: frozenset[str]) -> dict[str, Tensor]:
@@ -193,27 +195,31 @@ def _weight(i: int, j: int, first: int) -> float:
 def _summed(
     t_flat: Tensor, eps_i: Tensor, eps_j: Tensor, eps_vir: Tensor, *, symmetric: bool, first: int, sums: Sums
 ) -> Tensor:
-    """Return every pair's energy, one strip of pairs at a time; ``sums`` multiplies and adds up."""
+    """Return every pair's energy, some rows of pairs at a time; ``sums`` multiplies and adds up."""
     rows, columns, v = len(eps_i), len(eps_j), len(eps_vir)
     if t_flat.numel() == 0:
         return t_flat.new_zeros((rows, columns))
     virtual = eps_vir.unsqueeze(1) + eps_vir
     energies = []
-    for i, strip in enumerate(t_flat.unflatten(0, (rows, v)).unbind(0)):
-        count = min(columns, first + i + 1) if symmetric else columns
-        t = strip.unflatten(1, (columns, v))[:, :count].transpose(0, 1)  # [j, a, b]
-        below = (eps_i[i] + eps_j[:count]).reshape(-1, 1, 1) - virtual
-        pairs = sums(t, (2 * t - t.mT) / below)
+    # With symmetry every row has its own pairs.
+    for i in tiles(rows, 1 if symmetric else max(1, _CACHED // (columns * v * v))):
+        count = min(columns, first + i.stop) if symmetric else columns
+        block = t_flat[i.start * v : i.stop * v].reshape(i.size, v, columns, v)
+        t = block[:, :, :count].transpose(1, 2)  # [i, j, a, b]
+        below = (eps_i[i.span, None] + eps_j[:count])[..., None, None] - virtual
+        # T - T' / 2 is one pass, and the sums are doubled
+        pairs = sums(t, torch.sub(t, t.mT, alpha=0.5) / below)
         if symmetric:
-            pairs = pairs * pairs.new_tensor([_weight(i, j, first) for j in range(count)])
-        energies.append(torch.nn.functional.pad(pairs, (0, columns - count)))
-    return torch.stack(energies)
+            weighted = pairs * pairs.new_tensor([_weight(i.start, j, first) for j in range(count)])
+            pairs = torch.nn.functional.pad(weighted, (0, columns - count))
+        energies.append(pairs)
+    return 2 * torch.cat(energies)
 
 
 def _emulated_sums(t: Tensor, weighted: Tensor) -> Tensor:
-    """Sum products [J, V, V] over a and b, exactly in slices on the device, and round to float64."""
-    flat = split_gemm(t.reshape(len(t), 1, -1), weighted.reshape(len(t), -1, 1))
-    return flat.reshape(len(t))
+    """Sum products [I, J, V, V] over a and b, exactly in slices on the device, and round to float64."""
+    pairs = t.shape[0] * t.shape[1]
+    return split_gemm(t.reshape(pairs, 1, -1), weighted.reshape(pairs, -1, 1)).reshape(t.shape[:2])
 
 
 def pair_partials(
