@@ -230,16 +230,20 @@ def _positions(indptr: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _padded(rows: CSRMatrix, width: int) -> tuple[Tensor, Tensor]:
-    row, position = _positions(rows.indptr, rows.indptr.diff())
-    kept = (position < width).nonzero().flatten()
-    at = row[kept], position[kept]
-    columns = torch.full((rows.shape[0], width), -1, device=rows.device).index_put(at, rows.indices[kept])
-    return columns, rows.values.new_zeros((rows.shape[0], width)).index_put(at, rows.values[kept])
+    lengths, indices, values = rows.indptr.diff(), rows.indices, rows.values
+    mask = torch.arange(width, device=rows.device) < lengths.unsqueeze(1)
+    if len(lengths) and int(lengths.max()) > width:
+        kept = (_positions(rows.indptr, lengths)[1] < width).nonzero().flatten()
+        indices, values = indices[kept], values[kept]
+    columns = torch.full((rows.shape[0], width), -1, device=rows.device).masked_scatter_(mask, indices)
+    return columns, values.new_zeros(columns.shape).masked_scatter(mask, values)
 
 
 def _coordinates(ell: ELL) -> COOMatrix:
-    row, position = (ell.columns >= 0).nonzero(as_tuple=True)
-    return COOMatrix(row, ell.columns[row, position], ell.values[row, position], ell.shape)
+    columns = ell.columns.flatten()
+    at = (columns >= 0).nonzero().flatten()
+    row = at.div(max(1, ell.columns.shape[1]), rounding_mode="floor")
+    return COOMatrix(row, columns[at], ell.values.flatten()[at], ell.shape)
 
 
 def _fewest(lengths: Tensor, longest: int) -> int:
