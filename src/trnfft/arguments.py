@@ -113,8 +113,8 @@ def axis_of(op: str, dim: Any, axis: Any, ndim: int) -> int:
 def integer(op: str, argument: str, value: Any) -> int:
     """Return an integer, or something that counts as one: NumPy's, or an element of an integer tensor."""
     whole = not (isinstance(value, Tensor) and (value.ndim or value.dtype not in _WHOLE))
-    if whole and isinstance(value, SupportsIndex) and not isinstance(value, bool | np.ndarray):
-        result = value.__index__()
+    if type(value) is int or (whole and isinstance(value, SupportsIndex) and not isinstance(value, bool | np.ndarray)):
+        result: int = value.__index__()
         if abs(result) > _LONGEST:
             raise ArgumentError(op, argument, result, "at most 2**48")
         return result

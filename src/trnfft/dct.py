@@ -65,8 +65,9 @@ def dct(
     Cost:
         one real transform of n points (types 2 and 3), of 2n (type 1), one complex one of n / 2 (type 4).
     """
-    options = {"orthogonalize": orthogonalize, "precision": precision, "out": out}
-    return _along_one("dct", x, type, n, dim, norm, axis=axis, **options)
+    return _along_one(
+        "dct", x, type, n, dim, norm, axis=axis, orthogonalize=orthogonalize, precision=precision, out=out
+    )
 
 
 @array_function
@@ -108,11 +109,13 @@ def _along_one(
     norm: Any = None,
     *,
     axis: Any = None,
-    **options: Any,
+    orthogonalize: Any = None,
+    precision: Any = None,
+    out: Any = None,
 ) -> Tensor:
     x = numeric(op, x)
     dim = axis_of(op, dim, axis, x.ndim)
-    return _checked(op, x, type, [dim], [length_of(op, n, x.shape[dim])], norm, **options)
+    return _checked(op, x, type, [dim], [length_of(op, n, x.shape[dim])], norm, orthogonalize, precision, out)
 
 
 def _along_several(
@@ -158,22 +161,21 @@ def _checked(
     dims: list[int],
     lengths: list[int],
     norm: str | None,
-    *,
     orthogonalize: bool | None = None,
     precision: Precision | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    sine, inverse = "dst" in op, op.startswith("i")
-    if not isinstance(kind, SupportsIndex) or kind not in _INVERSE_TYPE:
+    sine, inverse = "dst" in op, op[0] == "i"
+    if (type(kind) is not int and not isinstance(kind, SupportsIndex)) or kind not in _INVERSE_TYPE:
         check.option(op, "type", kind, (1, 2, 3, 4))
     scale = scale_of(op, norm, inverse)
-    orthogonalize = norm == "ortho" if orthogonalize is None else orthogonalize
-    check.flag(op, orthogonalize=orthogonalize)
-    orthogonal = bool(orthogonalize)
+    if orthogonalize is not None:
+        check.flag(op, orthogonalize=orthogonalize)
+    orthogonal = norm == "ortho" if orthogonalize is None else bool(orthogonalize)
     policy = resolve(op, precision, x.dtype)
     kind = _INVERSE_TYPE[kind] if inverse else kind
-    for length in lengths:
-        check.refuse(not sine and kind == 1 and length < 2, op, "n", length, "at least 2 points for type 1")
+    if kind == 1 and not sine:
+        check.refuse(min(lengths, default=2) < 2, op, "n", min(lengths, default=2), "at least 2 points for type 1")
     if out is not None:
         shape = list(x.shape)
         for dim, length in zip(dims, lengths, strict=True):
@@ -256,15 +258,14 @@ class Dct(NamedTuple):
 
     def _scipy(self, x: Tensor) -> Tensor:
         # Imported where it is called: importing the library must stay fast.
-        from scipy import fft
+        import scipy.fft
 
         workers = torch.get_num_threads() if x.numel() >= MANY else None
-        options = {"norm": _NORMS[self.scale], "orthogonalize": self.orthogonal, "workers": workers}
-        if len(self.dims) == 1:
-            one = fft.dst if self.sine else fft.dct
-            return torch.from_numpy(one(x.numpy(), self.kind, axis=self.dims[0], **options))
-        many = fft.dstn if self.sine else fft.dctn
-        return torch.from_numpy(many(x.numpy(), self.kind, axes=self.dims, **options))
+        name, one = "dst" if self.sine else "dct", len(self.dims) == 1
+        fn = getattr(scipy.fft, name if one else name + "n")
+        dims, norm = self.dims[0] if one else self.dims, _NORMS[self.scale]
+        made = fn(x.numpy(), self.kind, None, dims, norm, False, workers, orthogonalize=self.orthogonal)
+        return torch.from_numpy(made)
 
     def pytorch(self) -> Tensor:
         return self._definition("pytorch").contiguous()

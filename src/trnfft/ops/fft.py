@@ -37,6 +37,8 @@ _OTHER = {
 _DOUBLE = (torch.float64, torch.complex128)
 
 
+_SMALL_PRIMES = f"torch.fft is as fast and as exact where no length has a prime factor of {LARGE_PRIME} or more"
+
 # Elements from which SciPy shares a transform among threads.
 MANY = 1 << 17
 
@@ -72,19 +74,22 @@ def limits(implementation: str, shape: Sequence[int], dims: Sequence[int]) -> st
     """Return why an implementation does not transform data of this shape, or ``None``."""
     if implementation == "nki":
         return launch.limits(shape, dims)
-    if implementation == "host" and 0 in shape:
+    if implementation == "pytorch":
+        return None
+    if 0 in shape:
         return "there is nothing to transform"
-    if implementation == "host" and all(largest_prime(shape[dim]) < LARGE_PRIME for dim in dims):
-        return f"torch.fft is as fast and as exact where no length has a prime factor of {LARGE_PRIME} or more"
-    return None
+    for dim in dims:
+        if largest_prime(shape[dim]) >= LARGE_PRIME:
+            return None
+    return _SMALL_PRIMES
 
 
 def by_scipy(name: str, x: Tensor, precision: str, *options: Any) -> Tensor:
     """Return ``scipy.fft.name(x, n, axis, norm)`` of a tensor in host memory, in the arithmetic of a policy."""
     # Imported where it is called: importing the library must stay fast.
-    from scipy import fft
+    import scipy.fft
 
-    fn = getattr(fft, name)
+    fn = getattr(scipy.fft, name)
     workers = torch.get_num_threads() if x.numel() >= MANY else None
     return in_policy(lambda data: torch.from_numpy(fn(data.numpy(), *options, workers=workers)), x, precision)
 
