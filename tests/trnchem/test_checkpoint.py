@@ -19,6 +19,7 @@ import torch
 
 import trnchem.dfmp2
 from trnchem import checkpoint, dfmp2, files
+from trnchem.accuracy import FP64
 from trnchem.orbitals import Orbitals
 from trnsci import ArgumentError, CapacityError
 from trnsci.testing.ranks import Ranks
@@ -69,7 +70,7 @@ def test_an_interrupted_run_goes_on_where_it_was(field, reference, half, monkeyp
     found = dfmp2(field("benzene"), checkpoint=half)
     assert found.resumed == finished
     assert sum(computed) == 231 - finished
-    assert abs(found.e_corr - reference("benzene")[0]) <= 1e-9
+    assert abs(found.e_corr - reference("benzene")[0]) <= FP64
     assert found.e_corr == pytest.approx(dfmp2(field("benzene")).e_corr, abs=1e-13)
 
 
@@ -123,8 +124,8 @@ def test_orbitals_come_from_the_file_because_degenerate_ones_may_rotate(field, h
     C[:, [pair, pair + 1]] = C[:, [pair, pair + 1]] @ np.array([[c, -s], [s, c]])
     turned.mo_coeff = C
     whole = dfmp2(field("benzene")).e_corr
-    assert dfmp2(turned).e_corr == pytest.approx(whole, abs=1e-9)
-    assert dfmp2(turned, checkpoint=half).e_corr == pytest.approx(whole, abs=1e-9)
+    assert dfmp2(turned).e_corr == pytest.approx(whole, abs=FP64)
+    assert dfmp2(turned, checkpoint=half).e_corr == pytest.approx(whole, abs=FP64)
 
 
 def small(path, nocc=4):

@@ -12,6 +12,7 @@ import pytest
 import trnchem
 import trnsci
 from trnchem import DFMP2, density_fit, dfmp2
+from trnchem.accuracy import FP64
 from trnchem.budget import overhead
 from trnsci import ArgumentError, CapacityError
 from trnsci.testing import BACKENDS
@@ -30,12 +31,12 @@ def test_a_whole_calculation_is_pyscfs(kind):
     mol = molecule("water" if kind == "RHF" else "oxygen", "cc-pvdz")
     mine = density_fit(getattr(scf, kind)(mol)).run(conv_tol=1e-11)
     theirs = getattr(scf, kind)(mol).density_fit().run(conv_tol=1e-11)
-    assert abs(mine.e_tot - theirs.e_tot) <= 1e-9
+    assert abs(mine.e_tot - theirs.e_tot) <= FP64
     assert mine.with_df.metric.method == "cholesky"
     found = dfmp2(mine)
     # the tensor of the mean field
     assert found.metric.method == "mean field"
-    assert abs(found.e_corr - float(mp.MP2(theirs).kernel(with_t2=False)[0])) <= 1e-9
+    assert abs(found.e_corr - float(mp.MP2(theirs).kernel(with_t2=False)[0])) <= FP64
     assert DFMP2(mine).run().e_corr == pytest.approx(found.e_corr, abs=1e-12)
 
 
@@ -57,10 +58,10 @@ def test_matrices_are_those_of_pyscf_for_any_density(tagged, backend):
     with backend:
         mine = mean.with_df.get_jk(dm, hermi=0)
     for got, expected in zip(mine, scf.UHF(mol).density_fit().with_df.get_jk(dm, hermi=0), strict=True):
-        np.testing.assert_allclose(got, expected, atol=1e-9)
+        np.testing.assert_allclose(got, expected, rtol=0, atol=FP64)
     only = mean.with_df.get_jk(dm, hermi=0, with_k=False)
     assert only[1] is None
-    np.testing.assert_allclose(only[0], mine[0], atol=1e-10)
+    np.testing.assert_allclose(only[0], mine[0], rtol=0, atol=1e-10)
     assert mean.with_df.get_jk(dm, with_j=False)[0] is None
 
 
@@ -85,7 +86,7 @@ def test_pairs_that_cannot_matter_are_dropped_where_few_are_left():
     theirs = scf.RHF(chain).density_fit(auxbasis="weigend")
     dm = np.eye(chain.nao_nr())
     for mine, other in zip(*(mean.with_df.get_jk(dm) for mean in (sparse, theirs)), strict=True):
-        np.testing.assert_allclose(mine, other, atol=1e-9)
+        np.testing.assert_allclose(mine, other, rtol=0, atol=FP64)
     assert sparse.with_df.screen.sparse
 
 
@@ -98,7 +99,7 @@ def test_what_does_not_fit_is_in_a_file_and_read_in_slabs(tmp_path):
     one.run()
     other.with_df.max_memory = lib.current_memory()[0] + overhead() / 1e6 + 16
     for mine, expected in zip(*(mean.with_df.get_jk(one.make_rdm1()) for mean in (other, one)), strict=True):
-        np.testing.assert_allclose(mine, expected, atol=1e-10)
+        np.testing.assert_allclose(mine, expected, rtol=0, atol=1e-10)
     file = other.with_df._cderi.name
     assert isinstance(one.with_df._cderi, np.ndarray)
     other.__dict__.update(
@@ -108,7 +109,7 @@ def test_what_does_not_fit_is_in_a_file_and_read_in_slabs(tmp_path):
     # a file of one's own stays; one of the program's goes with it
     kept = density_fit(scf.RHF(molecule()))
     kept.with_df._cderi_to_save = str(tmp_path / "water.h5")
-    assert abs(kept.run().e_tot - density_fit(scf.RHF(molecule())).run().e_tot) <= 1e-9
+    assert abs(kept.run().e_tot - density_fit(scf.RHF(molecule())).run().e_tot) <= FP64
     assert (tmp_path / "water.h5").exists()
     other.with_df.reset()
     assert not Path(file).exists()

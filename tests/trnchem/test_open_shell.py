@@ -14,6 +14,7 @@ import torch
 import trnchem
 import trnsci
 from trnchem import dfmp2
+from trnchem.accuracy import FP64
 from trnsci import ArgumentError, CapacityError, NumericalError
 from trnsci.testing import BACKENDS
 
@@ -63,7 +64,7 @@ def test_energies_are_pyscfs_on_every_backend(name, kind, reuse, backend):
     with backend:
         compare(dfmp2(mean, reuse=reuse), expected(mean))
         few = [0, 1, 2]
-        assert abs(dfmp2(mean, reuse=reuse, method="laplace", frozen=few).e_os - expected(mean, few)[1]) <= 1e-9
+        assert abs(dfmp2(mean, reuse=reuse, method="laplace", frozen=few).e_os - expected(mean, few)[1]) <= FP64
 
 
 @pytest.mark.parametrize("kind", ["UHF", "ROHF"])
@@ -77,7 +78,7 @@ def test_every_molecule_and_both_references(name, kind):
         assert abs(found.e_os - expected(mean)[1]) <= allowed
         assert found.e_ss is None
     sampled = dfmp2(mean, method="stochastic", same_spin=True, samples=200, seed=3)
-    assert abs(sampled.e_os - found.e_os) <= 1e-9
+    assert abs(sampled.e_os - found.e_os) <= FP64
     assert abs(sampled.e_corr - expected(mean)[0]) <= sampled.error
 
 
@@ -100,7 +101,7 @@ def test_frozen_orbitals_of_both_spins_or_of_each(frozen):
     mean = open_field("hydroxyl")
     theirs = expected(mean, 1 if frozen == "core" else frozen)
     compare(dfmp2(mean, frozen=frozen), theirs)
-    assert abs(dfmp2(mean, frozen=frozen, method="laplace").e_os - theirs[1]) <= 1e-9
+    assert abs(dfmp2(mean, frozen=frozen, method="laplace").e_os - theirs[1]) <= FP64
 
 
 def test_two_lists_are_of_two_spins(water):
@@ -192,9 +193,9 @@ def test_killed_and_resumed_by_every_method(tmp_path, name, reference, options):
     assert found.resumed >= told * options.get("samples", 1)
     assert next(now.done for now in seen if now.stage == method) >= told
     whole = dfmp2(mean, **options)
-    assert abs(found.e_os - whole.e_os) <= 1e-9
-    assert abs(found.e_corr - whole.e_corr) <= 1e-9
-    assert found.standard_error == pytest.approx(whole.standard_error, abs=1e-9)
+    assert abs(found.e_os - whole.e_os) <= FP64
+    assert abs(found.e_corr - whole.e_corr) <= FP64
+    assert found.standard_error == pytest.approx(whole.standard_error, abs=FP64)
     seen.clear()
     assert dfmp2(mean, checkpoint=path, progress=seen.append, **options).e_corr == found.e_corr
     assert {now.stage for now in seen} == {method}

@@ -6,6 +6,7 @@ import torch
 
 import trnchem.integrals
 from trnchem import dfmp2, mean_field
+from trnchem.accuracy import FP64
 from trnchem.screening import screen
 
 MOLECULES = 8
@@ -44,7 +45,7 @@ def test_long_molecules_run_sparse_and_give_the_same_energy(chain, monkeypatch):
     found = dfmp2(chain, reuse=False)
     expected = float(theirs.DFMP2(chain).kernel(with_t2=False)[0])
     assert found.screen.fraction < 0.5
-    assert abs(found.e_corr - expected) <= 1e-9
+    assert abs(found.e_corr - expected) <= FP64
     monkeypatch.setattr("trnchem.screening.SPARSE_BELOW", 0.4)
     loose = dfmp2(chain, reuse=False, screening=1e-7)
     assert loose.screen.sparse

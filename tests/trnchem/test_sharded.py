@@ -9,6 +9,7 @@ import trnchem
 import trnsci
 from tests.together import together
 from trnchem import dfmp2
+from trnchem.accuracy import FP64
 from trnchem.shares import blocks_of, cuts, duty, pairs_of
 from trnsci import ArgumentError, CapacityError, distributed
 from trnsci.memory import MemoryMeter
@@ -76,9 +77,9 @@ def test_energies_are_those_of_one_rank(ranks, size):
 def test_energies_are_pyscfs(ranks, reference):
     found = ranks(3).run(_all, [("water", {}, 0)])[2][0]["energies"]
     total, opposite, same = reference("water")
-    assert found[1] + found[2] == pytest.approx(total, abs=1e-9)
-    assert found[1] == pytest.approx(opposite, abs=1e-9)
-    assert found[2] == pytest.approx(same, abs=1e-9)
+    assert found[1] + found[2] == pytest.approx(total, abs=FP64)
+    assert found[1] == pytest.approx(opposite, abs=FP64)
+    assert found[2] == pytest.approx(same, abs=FP64)
 
 
 def test_the_shape_of_the_mesh_does_not_matter(ranks):
@@ -95,13 +96,13 @@ def _with_fields(fitted, options):
 def test_every_rank_may_bring_the_mean_field(ranks, reference, fitted, reuse, method):
     for how, energy in ranks(3).run(_with_fields, fitted, {"reuse": reuse}):
         assert how == method
-        assert energy == pytest.approx(reference("water")[0], abs=1e-9)
+        assert energy == pytest.approx(reference("water")[0], abs=FP64)
 
 
 def test_a_mean_field_without_density_fitting(ranks, reference):
     for how, energy in ranks(2).run(_with_fields, False, {}):
         assert how == "cholesky"
-        assert energy == pytest.approx(reference("water", fitted=False)[0], abs=1e-9)
+        assert energy == pytest.approx(reference("water", fitted=False)[0], abs=FP64)
 
 
 def _helium(method):
@@ -162,7 +163,7 @@ def test_a_small_budget_moves_rows_to_disk(ranks, reference, tmp_path):
         assert plan.place == "disk"
         assert plan.rows == 1
         assert plan.peak_bytes <= plan.memory == required
-        assert energy == pytest.approx(reference("ammonia")[0], abs=1e-9)
+        assert energy == pytest.approx(reference("ammonia")[0], abs=FP64)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -321,6 +322,6 @@ def test_a_mesh_is_a_mesh(water):
 def test_alone_in_the_world(water, reference):
     mesh = distributed.mesh()
     try:
-        assert dfmp2(water, mesh=mesh).e_corr == pytest.approx(reference("water")[0], abs=1e-9)
+        assert dfmp2(water, mesh=mesh).e_corr == pytest.approx(reference("water")[0], abs=FP64)
     finally:
         distributed.leave()

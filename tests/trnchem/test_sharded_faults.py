@@ -10,6 +10,7 @@ import pytest
 
 import trnchem
 from trnchem import checkpoint, dfmp2
+from trnchem.accuracy import FP64
 from trnsci import ArgumentError, CapacityError, RankFailed, distributed
 from trnsci.testing.ranks import Ranks
 
@@ -227,7 +228,7 @@ def test_finished_pairs_are_not_computed_again(ranks, reference, field, tmp_path
     assert [resumed for _, resumed, _, _ in answers] == [finished] * 2
     # blocks of several ranks cut groups of pairs elsewhere, so that a few are computed twice
     assert sum(count for count, _, _, _ in answers) <= 231 - finished + 21
-    assert answers[1][2] == pytest.approx(reference("benzene")[0], abs=1e-9)
+    assert answers[1][2] == pytest.approx(reference("benzene")[0], abs=FP64)
     again = ranks(3).run(_counting, path)
     for count, resumed, energy, timings in again:
         assert (count, resumed) == (0, 231)
