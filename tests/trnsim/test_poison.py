@@ -5,6 +5,7 @@ import pytest
 
 import trnsim
 from tests.together import together
+from tests.trnsim.rounded import rounded, within
 from trnsim import isa as nisa
 from trnsim import language as nl
 from trnsim.errors import ReadUninitialized
@@ -136,7 +137,7 @@ def test_partitions_that_were_written_are_values_and_the_others_are_refused(name
 
     good = run(kernel, X, 64)
     if oracle is not None:
-        np.testing.assert_allclose(good, oracle(X[:64]), rtol=1e-6)
+        within(good, oracle(rounded(X[:64])))
     error = refused(
         kernel, X, 65, says=("half[128, 128]", "8192 of 16384 elements", "the result out[65, 128] at (64, 0)")
     )
@@ -181,9 +182,7 @@ def test_a_matmul_poisons_the_rows_or_columns_its_operand_lacks(axis):
         return store(made[0:m, 0:n])
 
     shape = (100, 128) if axis == "stationary" else (128, 100)
-    np.testing.assert_allclose(
-        run(kernel, X, X.T.copy(), *shape), 2 * (X.T @ X.T)[: shape[0], : shape[1]], rtol=1e-4, atol=1e-4
-    )
+    within(run(kernel, X, X.T.copy(), *shape), (2 * (rounded(X.T) @ X.T))[: shape[0], : shape[1]])
     refused(kernel, X, X.T.copy(), 128, 128, says="part[128, 128]")
 
 
@@ -214,7 +213,7 @@ def test_a_poisoned_sum_can_be_started_anew():
         nisa.tensor_copy(dst=made, src=ps)
         return store(made)
 
-    np.testing.assert_allclose(run(kernel, X), X.T @ X, rtol=1e-4, atol=1e-4)
+    within(run(kernel, X), rounded(X.T) @ X)
 
 
 def test_a_reduction_is_poison_where_a_partition_lacks_an_element():
@@ -226,7 +225,7 @@ def test_a_reduction_is_poison_where_a_partition_lacks_an_element():
         nisa.tensor_reduce(dst=total, data=tile, op=nl.add, axis=1)
         return store(total[0:keep])
 
-    np.testing.assert_allclose(run(kernel, X, 32)[:, 0], X[:32].sum(axis=1), rtol=1e-4, atol=1e-5)
+    within(run(kernel, X, 32)[:, 0], rounded(X[:32]).sum(axis=1))
     assert "(32, 0)" in str(refused(kernel, X, 64))
 
 
@@ -248,7 +247,7 @@ def test_the_engines_accumulators_carry_poison(engine):
         return store(res[0:keep])
 
     scale = 2 if engine == "scalar" else 1
-    np.testing.assert_allclose(run(kernel, X, 64)[:, 0], scale * X[:64].sum(axis=1), rtol=1e-4, atol=1e-4)
+    within(run(kernel, X, 64)[:, 0], scale * rounded(X[:64]).sum(axis=1))
     refused(kernel, X, 96)
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import trnsim
+from tests.trnsim.rounded import rounded, within
 from tests.trnsim.styles.helpers import P_MAX, SbufStack, TensorView, load_tile, tiled_range, transpose_to_sbuf
 from trnsim import isa as nisa
 from trnsim import language as nl
@@ -105,7 +106,7 @@ def attention(q, k, v, config):
 def test_attention(causal, s, length):
     q, k, v = gaussian((s, 64), 1), gaussian((length, 64), 2), gaussian((length, 64), 3)
     made = trnsim.simulate(attention)(q, k, v, AttentionConfig(causal, 0.125))
-    np.testing.assert_allclose(made, reference(q, k, v, causal, 0.125), rtol=1e-4, atol=1e-4)
+    within(made, reference(*rounded(q, k, v), causal, 0.125))
 
 
 def flash(q, k, v, scale):
@@ -157,9 +158,7 @@ def flash(q, k, v, scale):
 @pytest.mark.parametrize("length", [128, 300, 640])
 def test_flash_attention(length):
     q, k, v = gaussian((100, 32), 1), gaussian((length, 32), 2), gaussian((length, 32), 3)
-    np.testing.assert_allclose(
-        trnsim.simulate(flash)(q, k, v, 0.2), reference(q, k, v, scale=0.2), rtol=1e-4, atol=1e-4
-    )
+    within(trnsim.simulate(flash)(q, k, v, 0.2), reference(*rounded(q, k, v), scale=0.2))
 
 
 def decode(q, k_cache, v_cache, position, index):
@@ -196,7 +195,7 @@ def test_decoding_from_a_cache(position):
     # what lies beyond the position is garbage of an earlier request
     k[position + 1 :], v[position + 1 :] = 1e4, 1e4
     made = trnsim.simulate(decode)(q, k, v, np.array([[position]], np.int32), None)
-    np.testing.assert_allclose(made, reference(q, k[: position + 1], v[: position + 1]), rtol=1e-4, atol=1e-4)
+    within(made, reference(*rounded(q, k[: position + 1], v[: position + 1])))
 
 
 def update_cache(cache, new, position):
@@ -250,10 +249,9 @@ def test_rotary_embedding(interleaved, s):
     angle = np.arange(s)[:, None] / 10000 ** (np.arange(32) / 32)
     cos, sin = np.cos(angle).astype(np.float32), np.sin(angle).astype(np.float32)
     made = trnsim.simulate(rope)(x, cos, sin, interleaved)
-    z = x[:, 0::2] + 1j * x[:, 1::2] if interleaved else x[:, :32] + 1j * x[:, 32:]
-    z = z * np.exp(1j * angle)
-    expected = np.stack([z.real, z.imag], -1).reshape(s, 64) if interleaved else np.concatenate([z.real, z.imag], 1)
-    np.testing.assert_allclose(made, expected, rtol=1e-5, atol=1e-5)
+    re, im = rounded(*((x[:, 0::2], x[:, 1::2]) if interleaved else (x[:, :32], x[:, 32:])))
+    z = re * cos - im * sin, re * sin + im * cos
+    within(made, np.stack(z, -1).reshape(s, 64) if interleaved else np.concatenate(z, 1))
 
 
 def grouped_scores(q, k, groups):
@@ -278,8 +276,8 @@ def grouped_scores(q, k, groups):
 @pytest.mark.parametrize("groups", [1, 2, 8])
 def test_grouped_query_scores(groups):
     q, k = gaussian((8, 64), 1), gaussian((groups, 100, 64), 2)
-    expected = np.concatenate([q.reshape(groups, -1, 64)[g] @ k[g].T for g in range(groups)])
-    np.testing.assert_allclose(trnsim.simulate(grouped_scores)(q, k, groups), expected, rtol=1e-4, atol=1e-4)
+    expected = np.concatenate([rounded(q.reshape(groups, -1, 64)[g]) @ k[g].T for g in range(groups)])
+    within(trnsim.simulate(grouped_scores)(q, k, groups), expected)
 
 
 def with_stack(x, w, blocks):
@@ -305,10 +303,10 @@ def with_stack(x, w, blocks):
 @pytest.mark.parametrize("blocks", [1, 3])
 def test_scratch_memory_by_hand(blocks):
     x, w = gaussian((64, 500), 1) / 4, gaussian((1, 500), 2) / 4
-    expected = x.astype(np.float64)
+    expected = rounded(x)
     for _ in range(blocks):
         expected = expected + expected**2 * w
-    np.testing.assert_allclose(trnsim.simulate(with_stack)(x, w, blocks), expected, rtol=1e-4, atol=1e-4)
+    within(trnsim.simulate(with_stack)(x, w, blocks), expected)
 
 
 def test_a_stack_that_overflows_is_refused():
@@ -319,4 +317,4 @@ def test_a_stack_that_overflows_is_refused():
 def test_scale_is_what_the_head_size_says():
     q = gaussian((16, 64), 1)
     made = trnsim.simulate(attention)(q, q, q, AttentionConfig(scale=1 / math.sqrt(64)))
-    np.testing.assert_allclose(made, reference(q, q, q, scale=0.125), rtol=1e-4, atol=1e-4)
+    within(made, reference(*rounded(q, q, q), scale=0.125))

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import trnsim
+from tests.trnsim.rounded import rounded, within
 from tests.trnsim.styles.helpers import P_MAX, TensorView, get_program_info, load_tile, tiled_range
 from trnsim import isa as nisa
 from trnsim import language as nl
@@ -54,10 +55,8 @@ def rms_norm(x, weight, config, residual=None):
 def test_rms_norm(tokens, with_residual):
     x, w, r = gaussian((tokens, 300), 1), gaussian((1, 300), 2), gaussian((tokens, 300), 3)
     made = trnsim.simulate(rms_norm)(x, w, NormConfig(), r if with_residual else None)
-    y = x + (r if with_residual else 0)
-    np.testing.assert_allclose(
-        made, y / np.sqrt((y.astype(np.float64) ** 2).mean(1, keepdims=True) + 1e-6) * w, rtol=1e-4, atol=1e-5
-    )
+    y = rounded(x) + (r if with_residual else 0)
+    within(made, y / np.sqrt((y**2).mean(1, keepdims=True) + 1e-6) * w)
 
 
 def layer_norm(x, gamma, beta, eps):
@@ -94,9 +93,8 @@ def layer_norm(x, gamma, beta, eps):
 def test_layer_norm(tokens, width):
     x, g, b = gaussian((tokens, width), 1) + 3, gaussian((1, width), 2), gaussian((1, width), 3)
     made = trnsim.simulate(layer_norm)(x, g, b, 1e-5)
-    y = x.astype(np.float64)
-    expected = (y - y.mean(1, keepdims=True)) / np.sqrt(y.var(1, keepdims=True) + 1e-5) * g + b
-    np.testing.assert_allclose(made, expected, rtol=1e-3, atol=1e-3)
+    y = rounded(x)
+    within(made, (y - y.mean(1, keepdims=True)) / np.sqrt(y.var(1, keepdims=True) + 1e-5) * g + b)
 
 
 def conv1d(x, w, stride):
@@ -130,9 +128,9 @@ def conv1d(x, w, stride):
 @pytest.mark.parametrize("taps", [2, 4])
 def test_depthwise_convolution(stride, taps):
     x, w = gaussian((96, 200), 1), gaussian((96, taps), 2)
-    padded = np.concatenate([np.zeros((96, taps - 1)), x], 1)
+    padded = rounded(np.concatenate([np.zeros((96, taps - 1)), x], 1))
     expected = sum(padded[:, t : t + 200] * w[:, t : t + 1] for t in range(taps))[:, ::stride]
-    np.testing.assert_allclose(trnsim.simulate(conv1d)(x, w, stride), expected, rtol=1e-4, atol=1e-5)
+    within(trnsim.simulate(conv1d)(x, w, stride), expected)
 
 
 def conv1d_without_padding(x, w):
@@ -186,9 +184,7 @@ def cumsum(x, by_scan):
 @pytest.mark.parametrize("by_scan", [True, False])
 def test_cumulative_sums(by_scan):
     x = gaussian((100, 160), 1)
-    np.testing.assert_allclose(
-        trnsim.simulate(cumsum)(x, by_scan), np.cumsum(x, axis=1 if by_scan else 0), rtol=1e-3, atol=1e-3
-    )
+    within(trnsim.simulate(cumsum)(x, by_scan), np.cumsum(rounded(x), axis=1 if by_scan else 0))
 
 
 def top_k(x, k):
@@ -323,14 +319,14 @@ def router(x, w, routing):
 def test_router(k, normalise):
     x, w = gaussian((60, 200), 1), gaussian((200, 32), 2)
     affinities, chosen = trnsim.simulate(router)(x, w, Routing(k, normalise))
-    scores = x.astype(np.float64) @ w
-    order = np.argsort(-scores, axis=1)
+    scores = rounded(x) @ w
+    order = np.argsort(-scores.value, axis=1)
     np.testing.assert_array_equal(chosen[:, :k], order[:, :k])
     e = np.exp(scores - scores.max(1, keepdims=True))
-    mask = np.zeros_like(e)
+    mask = np.zeros(e.shape)
     np.put_along_axis(mask, order[:, :k], 1, axis=1)
     expected = e * mask / ((e * mask).sum(1, keepdims=True) if normalise else e.sum(1, keepdims=True))
-    np.testing.assert_allclose(affinities, expected, rtol=1e-3, atol=1e-5)
+    within(affinities, expected)
 
 
 def experts(x, weights, expert_of_block, blocks):
@@ -355,8 +351,7 @@ def test_blocks_of_tokens_by_expert():
     x, w = gaussian((96, 64), 1), gaussian((5, 64, 80), 2)
     ids = np.array([[3, 0, 4]], np.int32)
     made = trnsim.simulate(experts)(x, w, ids, 3)
-    expected = np.concatenate([x[i * 32 : i * 32 + 32] @ w[e] for i, e in enumerate(ids[0])])
-    np.testing.assert_allclose(made, expected, rtol=1e-4, atol=1e-4)
+    within(made, np.concatenate([rounded(x[i * 32 : i * 32 + 32]) @ w[e] for i, e in enumerate(ids[0])]))
     with pytest.raises(OutOfBounds):
         trnsim.simulate(experts)(x, w, np.array([[3, 0, 5]], np.int32), 3)
 
@@ -381,7 +376,7 @@ def test_rows_sharded_over_cores(cores):
     x, w = gaussian((64, 100), 1), gaussian((100, 48), 2)
     kernel = trnsim.jit(split_over_cores)
     made = trnsim.simulate(kernel[cores] if cores > 1 else kernel)(x, w)
-    np.testing.assert_allclose(made, x @ w, rtol=1e-4, atol=1e-4)
+    within(made, rounded(x) @ w)
 
 
 def contracted_over_cores(x, w):
@@ -406,7 +401,7 @@ def contracted_over_cores(x, w):
 def test_a_contraction_sharded_over_two_cores():
     x, w = gaussian((200, 64), 1), gaussian((200, 96), 2)
     made = trnsim.simulate(trnsim.jit(contracted_over_cores)[2])(x, w)
-    np.testing.assert_allclose(made, x.T @ w, rtol=1e-4, atol=1e-4)
+    within(made, rounded(x.T) @ w)
 
 
 def running_total(x, count, step):
@@ -429,7 +424,7 @@ def running_total(x, count, step):
 def test_a_loop_of_the_device_with_a_run_time_bound(count, step):
     x = gaussian((16, 40), 1)
     made = trnsim.simulate(running_total)(x, np.array([[count]], np.int32), step)
-    np.testing.assert_allclose(made[0], x[:count:step].sum(axis=0), rtol=1e-4, atol=1e-5)
+    within(made[0], rounded(x[:count:step]).sum(axis=0))
 
 
 def hostile_partition_broadcast(x, bias):
