@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -26,44 +26,38 @@ from trnsci.ledger import Transfer, record
 from trnsci.specs import ResidentTensor, is_resident, map_tensors
 
 
-class Device(Protocol):
-    """A place kernels run on."""
+class Device:
+    """A place kernels run on; by default one that torch moves tensors to."""
 
     kind: str
     target: TargetName
+    _device: Any
 
     def clock(self) -> float:
         """Return seconds since some moment, by which launches are measured."""
-
-    def put(self, tensor: Tensor) -> Tensor:
-        """Copy a host tensor to the device."""
-
-    def fetch(self, tensor: Tensor) -> Tensor:
-        """Copy a device tensor to the host, waiting for it."""
-
-    def run(self, kernel: Callable[..., Any], *args: Any, **static: Any) -> Any:
-        """Call a kernel with tensors on the device; results are on the device."""
-
-    def synchronize(self) -> None:
-        """Wait until everything launched has finished."""
-
-
-class _Torch:
-    """A device that torch moves tensors to."""
-
-    clock = staticmethod(time.perf_counter)
-    _device: Any
+        return time.perf_counter()
 
     def put(self, tensor: Tensor) -> Tensor:
         """Copy a host tensor to the device."""
         return tensor.to(self._device)
 
     def fetch(self, tensor: Tensor) -> Tensor:
-        """Copy a device tensor to the host; XLA runs what is pending first."""
+        """Copy a device tensor to the host, waiting for it; XLA runs what is pending first."""
         return tensor.cpu()
 
+    def run(self, kernel: Callable[..., Any], *args: Any, **static: Any) -> Any:
+        """Call a kernel with tensors on the device; results are on the device.
 
-class XlaDevice(_Torch):
+        The kernel's own decorator compiles it for these operands and keeps the program.
+        """
+        return kernel(*args, **static)
+
+    def synchronize(self) -> None:
+        """Wait until everything launched has finished."""
+        torch.accelerator.synchronize()
+
+
+class XlaDevice(Device):
     """Trainium as an XLA device of ``torch_xla``."""
 
     kind = "xla"
@@ -75,12 +69,8 @@ class XlaDevice(_Torch):
         self._device = _xla_device(self._xla, self._xm)
 
     def run(self, kernel: Callable[..., Any], *args: Any, **static: Any) -> Any:
-        """Call the kernel; its own decorator compiles it for these operands and keeps the program.
-
-        A barrier follows: without one, kernels on resident tensors would be fused with their neighbours into ever new
-        graphs, each of which compiles.
-        """
-        results = kernel(*args, **static)
+        """Call the kernel, and end the graph: else kernels on resident tensors would be fused into ever new ones."""
+        results = super().run(kernel, *args, **static)
         self._barrier()
         return results
 
@@ -95,7 +85,7 @@ class XlaDevice(_Torch):
         end()
 
 
-class NativeDevice(_Torch):
+class NativeDevice(Device):
     """Trainium as torch's own device type ``neuron``, registered by ``torch_neuronx``."""
 
     kind = "neuron"
@@ -104,23 +94,11 @@ class NativeDevice(_Torch):
         self.target = target
         self._device = torch.device("neuron")
 
-    def run(self, kernel: Callable[..., Any], *args: Any, **static: Any) -> Any:
-        """Call the kernel; its own decorator compiles it for these operands and keeps the program."""
-        return kernel(*args, **static)
 
-    def synchronize(self) -> None:
-        """Wait for the device's stream."""
-        torch.accelerator.synchronize()
-
-
-class StandIn:
+class StandIn(Device):
     """Device memory imitated in host memory: the marks and the accounting without the hardware."""
 
     kind = "stand-in"
-
-    def clock(self) -> float:
-        """Return seconds of this host."""
-        return time.perf_counter()
 
     def __init__(self, target: TargetName | None = None) -> None:
         self.target = target or config.TARGET.get()

@@ -12,7 +12,6 @@ from trnsim.language.dtypes import ExtraDtype, cast, float32
 from trnsim.language.layout import runs_of
 from trnsim.language.tensor import NkiTensor
 from trnsim.memory import HBM, PSUM, SBUF, SHARED_HBM, UNWRITTEN, WRITTEN
-from trnsim.targets import Target
 from trnsim.unwritten import Unwritten
 
 
@@ -27,17 +26,6 @@ _NOTHING = np.zeros((1, 1), np.float32)
 
 class Access(Unwritten):
     """The part of a session that reads and writes operands."""
-
-    target: Target
-    checks: bool
-    numerics: bool
-    clock: int
-    instr: str | None
-    machine: Any
-    probes: list[Any] | None
-    params: Any
-    garbage: Any
-    origins: list[Any]
 
     def operand(self, t: Any, role: str, where: tuple[str, ...] = (SBUF, PSUM), *, compute: bool = True) -> NkiTensor:
         """Check that ``t`` is a tensor this instruction can reach; ``compute`` adds the engines' partition rules."""

@@ -15,21 +15,13 @@ from trnsim.language.objects import MemoryRegion, as_region
 from trnsim.language.tensor import NkiTensor
 from trnsim.memory import PSUM, UNWRITTEN, WRITTEN, Arena, Lifetimes, Scope, Storage
 from trnsim.source_lines import kernel_line, variable_name
-from trnsim.targets import Target
+from trnsim.unwritten import State
 
 
-class Allocation:
+class Allocation(State):
     """The part of a session that makes tensors."""
 
-    params: Any
-    target: Target
-    checks: bool
-    numerics: bool
-    trace: Any
-    machine: Any
     lifetimes: Lifetimes
-    probes: list[Any] | None
-    state: dict[str, Any]
     scope: Scope | None
     _arenas: dict[str, Arena]
 

@@ -10,15 +10,29 @@ from trnsim.errors import ReadUninitialized
 from trnsim.language.tensor import NkiTensor
 from trnsim.poison import Poisoned, new_origin, origins
 from trnsim.source_lines import kernel_line
+from trnsim.targets import Target
 
 
-class Unwritten:
-    """The part of a session that meets unwritten elements; `trnsim.poison` says what becomes of them."""
+class State:
+    """What the parts of a session share."""
 
-    instr: str | None
     params: Any
+    target: Target
+    checks: bool
+    numerics: bool
+    trace: Any
+    clock: int
+    instr: str | None
+    machine: Any
+    probes: list[Any] | None
+    state: dict[str, Any]
     garbage: Any
     origins: list[Any]
+
+
+class Unwritten(State):
+    """The part of a session that meets unwritten elements; `trnsim.poison` says what becomes of them."""
+
     read: Any
 
     def poisoned(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 from trnsim.calls import unknown_name
@@ -23,23 +24,19 @@ def __getattr__(name: str) -> Any:
     return engine
 
 
-def _renamed(old: str, operand: str) -> None:
-    warnings.warn(
-        f"nki.isa.{old} is gone from NKI 0.4 on: use tensor_copy with {operand}=tile.ap(…, scalar_offset=…)",
-        DeprecationWarning,
-        stacklevel=3,
-    )
+def _dynamic(operand: str) -> Callable[..., NkiInstruction]:
+    """Return ``tensor_copy`` under the name it had for a run-time offset of ``operand``."""
+
+    def copy(dst: Any, src: Any, engine: Any = eng.unknown, name: Any = None) -> NkiInstruction:
+        instead = f"use tensor_copy with {operand}=tile.ap(…, scalar_offset=…)"
+        warnings.warn(f"nki.isa.{copy.__name__} is gone from NKI 0.4 on: {instead}", DeprecationWarning, stacklevel=2)
+        instruction: NkiInstruction = tensor_copy(dst=dst, src=src, engine=engine, name=name)
+        return instruction
+
+    copy.__name__ = copy.__qualname__ = f"tensor_copy_dynamic_{operand}"
+    toward = "from" if operand == "src" else "to"
+    copy.__doc__ = f"``tensor_copy`` {toward} a run-time offset within each partition (retired name)."
+    return copy
 
 
-def tensor_copy_dynamic_src(dst: Any, src: Any, engine: Any = eng.unknown, name: Any = None) -> NkiInstruction:
-    """``tensor_copy`` from a run-time offset within each partition (retired name)."""
-    _renamed("tensor_copy_dynamic_src", "src")
-    instruction: NkiInstruction = tensor_copy(dst=dst, src=src, engine=engine, name=name)
-    return instruction
-
-
-def tensor_copy_dynamic_dst(dst: Any, src: Any, engine: Any = eng.unknown, name: Any = None) -> NkiInstruction:
-    """``tensor_copy`` to a run-time offset within each partition (retired name)."""
-    _renamed("tensor_copy_dynamic_dst", "dst")
-    instruction: NkiInstruction = tensor_copy(dst=dst, src=src, engine=engine, name=name)
-    return instruction
+tensor_copy_dynamic_src, tensor_copy_dynamic_dst = _dynamic("src"), _dynamic("dst")

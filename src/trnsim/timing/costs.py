@@ -14,21 +14,17 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from trnsim.language.dtypes import NAMES
 from trnsim.targets import Target
 
 ENGINES = ("tensor", "vector", "scalar", "gpsimd", "sync")
 
-_SIZES = {
-    "float32": 4, "tfloat32": 4, "int32": 4, "uint32": 4, "bfloat16": 2, "float16": 2, "int16": 2, "uint16": 2,
-    "int64": 8, "uint64": 8, "float64": 8,
-}  # fmt: skip
+_SIZES = {name: int(dtype.itemsize) for name, dtype in NAMES.items()}
 
 
 def itemsize(dtype: str) -> int:
     """Return bytes of one element; the packed x4 types hold four values in 4 (fp8) or 2 (fp4) bytes."""
-    if dtype.endswith("_x4"):
-        return 2 if dtype.startswith("float4") else 4
-    return _SIZES.get(dtype, 1)
+    return _SIZES[dtype]
 
 
 class Layout(NamedTuple):

@@ -48,6 +48,23 @@ class Slice(NamedTuple):
     detail: str
 
 
+# what `Report.to_dict` has, in order
+_KEYS = """
+kernel target cores predicted total_s active_s benchmark_s interval engines instructions instruction_count
+hbm_read_bytes hbm_written_bytes flops flops_per_s peak_flops_per_s fraction_of_peak intensity binds spent_s
+critical_path sbuf_bytes psum_banks throttled_s table_loads assumed uncosted warnings constants
+"""
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as dicts, lists and scalars."""
+    if hasattr(value, "_asdict"):
+        return value._asdict()
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list) else value
+
+
 @dataclass(frozen=True, kw_only=True)
 class Report:
     """Predicted time of one kernel on one target.
@@ -143,37 +160,8 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, the same keys in every version."""
-        return {
-            "kernel": self.kernel,
-            "target": self.target.name,
-            "cores": self.cores,
-            "predicted": True,
-            "total_s": self.total_s,
-            "active_s": self.active_s,
-            "benchmark_s": self.benchmark_s,
-            "interval": self.interval._asdict(),
-            "engines": {name: use._asdict() for name, use in self.engines.items()},
-            "instructions": dict(self.instructions),
-            "instruction_count": self.instruction_count,
-            "hbm_read_bytes": self.hbm_read_bytes,
-            "hbm_written_bytes": self.hbm_written_bytes,
-            "flops": self.flops,
-            "flops_per_s": self.flops_per_s,
-            "peak_flops_per_s": self.peak_flops_per_s,
-            "fraction_of_peak": self.fraction_of_peak,
-            "intensity": self.intensity,
-            "binds": self.binds,
-            "spent_s": dict(self.spent_s),
-            "critical_path": [step._asdict() for step in self.critical_path],
-            "sbuf_bytes": self.sbuf_bytes,
-            "psum_banks": self.psum_banks,
-            "throttled_s": self.throttled_s,
-            "table_loads": self.table_loads,
-            "assumed": self.assumed,
-            "uncosted": dict(self.uncosted),
-            "warnings": list(self.warnings),
-            "constants": self.target.source,
-        }
+        known = {"target": self.target.name, "predicted": True, "constants": self.target.source}
+        return {name: known[name] if name in known else _plain(getattr(self, name)) for name in _KEYS.split()}
 
     def timeline(self) -> Iterator[Slice]:
         """Yield every instruction and transfer as a bar; transfers have tracks of their own beside their queues."""
