@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
+import functools
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from threading import Lock
-from types import ModuleType
 from typing import Any, TypeVar
 
 import torch
@@ -218,52 +216,9 @@ def launcher(backend: str) -> Launcher:
     return OnDevice(device)
 
 
-_twins: dict[str, ModuleType] = {}
-
-
+@functools.cache
 def simulated(kernel: Any) -> Any:
-    """Return the kernel bound to ``trnsim``: where AWS's ``nki`` is installed, its twin from a copy of its module."""
-    from trnsci import nki
+    """Return the kernel as the simulator runs it: names of AWS's ``nki``, where that is installed, are trnsim's."""
+    from trnsim.kernel import as_kernel
 
-    if not nki.HAS_NKI:
-        return kernel
-    function = getattr(kernel, "func", kernel)
-    return getattr(_twin(function.__module__), function.__name__)
-
-
-def _twin(name: str) -> ModuleType:
-    """Import a module once more with ``trnsci.nki`` standing on the simulator."""
-    if name not in _twins:
-        original = importlib.util.find_spec(name)
-        assert original is not None
-        assert original.origin is not None
-        spec = importlib.util.spec_from_file_location(f"{name} on trnsim", original.origin)
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        if name == "trnsci.nki":
-            spec.loader.exec_module(module)
-        else:
-            with _standing_on(_twin("trnsci.nki"), name.rpartition(".")[0]):
-                spec.loader.exec_module(module)
-        _twins[name] = module
-    return _twins[name]
-
-
-@contextmanager
-def _standing_on(seam: ModuleType, package: str) -> Iterator[None]:
-    """Let imports find ``seam`` as ``trnsci.nki``, and load the modules of ``package``, which kernels share, afresh."""
-    kept = {name: module for name, module in sys.modules.items() if name.startswith(f"{package}.")}
-    real = sys.modules["trnsci.nki"]
-    for name in kept:
-        del sys.modules[name]
-    sys.modules["trnsci.nki"] = seam
-    try:
-        yield
-    finally:
-        sys.modules["trnsci.nki"] = real
-        for name in [name for name in sys.modules if name.startswith(f"{package}.")]:
-            del sys.modules[name]
-        for name, module in kept.items():
-            sys.modules[name] = module
-            setattr(sys.modules[package], name.removeprefix(f"{package}."), module)
+    return as_kernel(kernel)

@@ -1,4 +1,6 @@
+import importlib.util
 import sys
+from enum import Enum
 from types import ModuleType
 
 import pytest
@@ -118,11 +120,9 @@ def fake_nki(monkeypatch, **attributes):
     return package
 
 
-def reloaded():
-    """A fresh copy of the seam, as an interpreter with that ``nki`` would import it."""
-    import importlib.util
-
-    spec = importlib.util.find_spec("trnsci.nki")
+def reloaded(name="trnsci.nki"):
+    """A fresh copy of a module, as an interpreter with that ``nki`` would import it."""
+    spec = importlib.util.spec_from_file_location(name, sys.modules[name].__file__)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -158,19 +158,45 @@ def test_placeholders_are_not_awss_package(monkeypatch, attributes):
     assert not reloaded().HAS_NKI
 
 
+def names_alone(name, module):
+    """A module with the names of one of trnsim's, of which nothing runs."""
+
+    def stub(*args, **kwargs):
+        raise AssertionError("there is no device")
+
+    copy = ModuleType(name)
+    for key in module.__all__:
+        value = getattr(module, key)
+        if isinstance(value, type) and issubclass(value, Enum):
+            made = Enum(key, {member.name: member.value for member in value}, module=name)
+        else:
+            made = type(key, (), {"__module__": name, "__init__": stub if key != "NKIObject" else object.__init__})
+        setattr(copy, key, made)
+    return copy
+
+
 @pytest.mark.sim
 def test_kernels_compiled_by_awss_package_still_simulate(monkeypatch):
-    """The simulator takes the twin: the kernel's module, imported once more on trnsim."""
-    monkeypatch.setattr(nki, "HAS_NKI", True)
-    monkeypatch.setattr(kernel_launcher, "_twins", {})
-    import trnblas.kernels.gemm as module
+    """A kernel whose every name is of AWS's package runs on trnsim, helpers and classes of the seam included."""
 
     class Compiled:
-        func = staticmethod(module.gemm.func)
+        def __init__(self, func):
+            self.func = func
 
-    twin = kernel_launcher.simulated(Compiled())
-    assert twin is not module.gemm
+        def __call__(self, *args):
+            raise AssertionError("there is no device")
+
+    Compiled.__module__ = "nki"
+    importlib.import_module("trnblas.kernels.gemm")
+    package = fake_nki(monkeypatch, __version__="0.6.0", jit=Compiled)
+    for name in ("language", "isa", "collectives"):
+        setattr(package, name, names_alone(f"nki.{name}", importlib.import_module(f"trnsim.{name}")))
+        monkeypatch.setitem(sys.modules, f"nki.{name}", getattr(package, name))
+    seam = reloaded()
+    assert seam.HAS_NKI
+    monkeypatch.setitem(sys.modules, "trnsci.nki", seam)
+    gemm = reloaded("trnblas.kernels.gemm").gemm
+    assert type(gemm) is Compiled
     a, b = gaussian((4, 3), 1), gaussian((4, 5), 2)
-    got = trnsim.simulate(twin)(a[None], b[None])[0]
+    got = trnsim.simulate(kernel_launcher.simulated(gemm))(a[None], b[None])[0]
     torch.testing.assert_close(got, a.mT @ b)
-    assert sys.modules["trnsci.nki"] is nki
