@@ -325,7 +325,9 @@ class HessenbergCall(NamedTuple):
         reduce = functools.partial(scipy.linalg.hessenberg, calc_q=True, check_finite=False)
         return _each("hessenberg", self.a, reduce, self.a.dtype)
 
-    pytorch = elsewhere
+    def pytorch(self) -> tuple[Tensor, Tensor]:
+        result: tuple[Tensor, Tensor] = elsewhere(self)
+        return result
 
 
 @op("trnsolver::schur", host_only=_CHAIN, calls="scipy.linalg.schur")
@@ -355,7 +357,9 @@ class SchurCall(NamedTuple):
         split = functools.partial(scipy.linalg.schur, output=output, check_finite=False)
         return _each("schur", self.a, split, self.dtype)
 
-    pytorch = elsewhere
+    def pytorch(self) -> tuple[Tensor, Tensor]:
+        result: tuple[Tensor, Tensor] = elsewhere(self)
+        return result
 
 
 def _each(op: str, a: Tensor, fn: Callable[[Matrix], Any], dtype: torch.dtype) -> tuple[Tensor, Tensor]:

@@ -193,7 +193,9 @@ class LdlCall(NamedTuple):
         lower, middle, order = (torch.from_numpy(np.stack(each)) for each in zip(*parts, strict=True))
         return lower.reshape(a.shape), middle.reshape(a.shape), order.reshape(a.shape[:-1])
 
-    pytorch = elsewhere
+    def pytorch(self) -> tuple[Tensor, Tensor, Tensor]:
+        result: tuple[Tensor, Tensor, Tensor] = elsewhere(self)
+        return result
 
 
 def _packed(a: Matrix, hermitian: bool) -> tuple[Matrix, list[int]]:
