@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch._C import _len_torch_dispatch_stack as dispatch_modes
+from torch._C._functorch import peek_interpreter_stack
 from torch.autograd import forward_ad
 from torch.nn import Parameter
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack as _modes
@@ -37,7 +38,7 @@ def unseen() -> str | None:
     """Return what is active here and sees only torch's own functions, or ``None``: the rule for GPUs too."""
     if dispatch_modes() and not all(getattr(mode, "observes", False) for mode in _modes()):
         return "a torch dispatch mode is active, which sees only torch's own functions"
-    if transformed():
+    if peek_interpreter_stack() is not None:
         return "torch.func transforms only torch's own functions"
     if forward_ad._current_level >= 0:
         return "forward-mode differentiation follows only torch's own functions"
@@ -55,7 +56,7 @@ def why_not(x: Any) -> str:
 
 def transformed() -> bool:
     """Return whether ``torch.func`` (vmap, grad, jvp) is transforming this call."""
-    return torch._C._functorch.peek_interpreter_stack() is not None
+    return peek_interpreter_stack() is not None
 
 
 def lapack(

@@ -47,7 +47,7 @@ from trnsci.errors import BackendUnavailable, UnsupportedError
 from trnsci.execution import Decision, as_promised, computed, copied, lazy_conjugates, promise
 from trnsci.gradient import Gradient
 from trnsci.kernel_launcher import launcher
-from trnsci.ledger import Entry, listeners, nested, record
+from trnsci.ledger import EVERYWHERE, Entry, nested, record
 from trnsci.plans import Cost, Plan, Step
 from trnsci.schema import schema
 from trnsci.specs import freeze, tensors_in, thaw
@@ -258,7 +258,8 @@ class Op:
     def execute(self, call: Any, decision: Decision, out: Tensor | None = None) -> Any:
         """Run the implementation decided on, and record it in open ledgers."""
         used = launcher(decision.backend) if decision.implementation == "nki" else None
-        if not listeners():
+        scope = SCOPE.get()
+        if not EVERYWHERE and (scope is None or not scope.ledgers):
             return computed(call, decision, used, out)
         with nested() as depth:
             start = time.perf_counter()
@@ -282,22 +283,17 @@ class Op:
 
     def _refused(self, call: Any, implementation: str) -> str | None:
         """Return why an implementation that there is cannot take a call, or ``None``."""
-        if implementation == "nki":
-            if not self.differentiable and _wants_gradient(self.operands(call)):
-                return "its kernel has no gradient rule, and an operand requires grad"
-            if host.transformed():
-                return "torch.func does not see into kernels; torch.autograd differentiates through them"
-        elif implementation == "host":
-            refused = host.refusal(self.operands(call), recorded=self.host_vjp)
-            if refused is not None:
-                return refused
-        elif implementation == "cuda":
-            refused = cuda.refusal(self.operands(call), recorded=self.differentiable)
-            if refused is not None:
-                return refused
-        if self.limited:
-            limits: str | None = call.limits(implementation)
-            return limits
+        refused: str | None = call.limits(implementation) if self.limited else None
+        if refused is not None or implementation == "pytorch":
+            return refused
+        if implementation == "host":
+            return host.refusal(self.operands(call), recorded=self.host_vjp)
+        if implementation == "cuda":
+            return cuda.refusal(self.operands(call), recorded=self.differentiable)
+        if not self.differentiable and _wants_gradient(self.operands(call)):
+            return "its kernel has no gradient rule, and an operand requires grad"
+        if host.transformed():
+            return "torch.func does not see into kernels; torch.autograd differentiates through them"
         return None
 
     def _refusal_here(self, call: Any, backend: str, implementation: str) -> str | None:
@@ -313,7 +309,7 @@ class Op:
         if self._only is not None:
             return self._only, None
         refused: str | None = "has no PyTorch implementation"
-        for name in self._on_gpu if self.placed(call, "is_cuda") else self._on_cpu:
+        for name in self._on_gpu if self._on_gpu != self._on_cpu and self.placed(call, "is_cuda") else self._on_cpu:
             refused = self._refused(call, name)
             if refused is None:
                 return name, None
@@ -322,13 +318,15 @@ class Op:
     def decide(self, call: Any) -> Decision:
         """Return the one implementation that runs this call here and now, and why; raise when none may."""
         choice = self.library.choice()
-        if self.host_only is not None and not choice.required:
+        by_nature = self.host_only is not None and not choice.required
+        if by_nature or choice.name == "auto":
+            device, reason = (None, self._by_nature) if by_nature else neuron.detected()
+            if device is not None:
+                return self._on_either(call, device)
             chosen, _ = self._on_pytorch(call)
             if chosen is None:
-                raise self._unsupported(call, "")
-            return _on_pytorch(chosen, self._by_nature)
-        if choice.name == "auto":
-            return self._automatic(call)
+                raise self._unsupported(call, "" if by_nature else 'Ask for backend "simulator" to run its kernel here')
+            return _on_pytorch(chosen, reason)
         if choice.name == "pytorch":
             chosen, _ = self._on_pytorch(call)
             if chosen is None:
@@ -345,13 +343,8 @@ class Op:
             raise self._unsupported(call, f"{choice.source} admits {choice.name} only" if choice.strict else "")
         return Decision("pytorch", fallback, f"{choice.source}, but {choice.name} refuses: {refused}")
 
-    def _automatic(self, call: Any) -> Decision:
-        device, why_none = neuron.detected()
+    def _on_either(self, call: Any, device: neuron.Device) -> Decision:
         chosen, host_refuses = self._on_pytorch(call)
-        if device is None:
-            if chosen is None:
-                raise self._unsupported(call, 'Ask for backend "simulator" to run its kernel here')
-            return _on_pytorch(chosen, why_none)
         device_refuses = self.refusal(call, "nki")
         if chosen is not None and device_refuses is None:
             backend, reason = predict.cheaper(freeze(call), self.cost(call), device.target)

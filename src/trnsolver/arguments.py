@@ -43,7 +43,7 @@ def _common(op: str, values: Mapping[str, Any]) -> torch.dtype:
     """The dtype of matrices. One pass in the usual case; `check` finds the words where something is wrong."""
     dtype: torch.dtype | None = None
     for value in values.values():
-        if not _dense(value) or value.ndim < 2 or value.dtype is not (dtype or value.dtype):
+        if not _dense(value) or value.ndim < 2 or (dtype is not None and value.dtype is not dtype):
             break
         dtype = value.dtype
     else:
@@ -71,14 +71,10 @@ def square(op: str, *, look: bool = True, **values: Any) -> torch.dtype:
     """Every value is a square matrix, or a batch of them."""
     dtype = _common(op, values)
     for name, value in values.items():
-        *_, rows, columns = value.shape
-        if rows != columns:
-            raise ArgumentError(
-                op=op,
-                argument=f"shape of {name}",
-                got=tuple(value.shape),
-                expected=f"a square matrix, but it has {rows} rows and {columns} columns",
-            )
+        shape = value.shape
+        if shape[-1] != shape[-2]:
+            expected = f"a square matrix, but it has {shape[-2]} rows and {shape[-1]} columns"
+            raise ArgumentError(op, f"shape of {name}", tuple(shape), expected)
     if look:
         finite(op, **values)
     return dtype
@@ -98,6 +94,11 @@ def all_finite(x: Tensor) -> bool:
     if x.requires_grad:
         x = x.detach()
     return cmath.isfinite(x.sum().item()) or bool(torch.isfinite(x).all())
+
+
+def bounded(x: Tensor) -> bool:
+    """Whether entries are finite, and so small that no norm overflows, as far as one may look."""
+    return not readable(x) or torch.linalg.vector_norm(x.detach()).item() < 2.0**126
 
 
 def finite(op: str, **values: Tensor) -> None:
@@ -148,7 +149,7 @@ def no_gradient(op: str, a: Tensor) -> None:
 
 def right_hand_side(op: str, a: Tensor, b: Any, *, look: bool = True) -> bool:
     """Check ``b`` against ``a`` [..., M, N]; say whether ``b`` is a vector, or a batch of vectors: torch's rule."""
-    if not _dense(b) or b.dtype is not a.dtype or not b.ndim or a.device != b.device:
+    if not _dense(b) or b.dtype is not a.dtype or not b.ndim or not ((a.is_cpu and b.is_cpu) or a.device == b.device):
         check.floating(op, a=a, b=b)
         check.ndim(op, 1, b=b)
         check.same_device(op, a=a, b=b)
@@ -199,8 +200,11 @@ def positive_definite(op: str, factor: Tensor, info: Tensor, read: Callable[[], 
     An entry that is not finite stops it, or else leaves such an entry on the diagonal. ``read`` returns the triangle
     that was read.
     """
+    if not readable(info):
+        return
     failed = first_failure(info)
-    if failed is not None or not all_finite(factor.diagonal(dim1=-2, dim2=-1)):
+    total = factor.trace() if factor.ndim == 2 else factor.diagonal(dim1=-2, dim2=-1).sum()
+    if failed is not None or not cmath.isfinite(total.item()):
         finite(op, a=read())
     if failed is not None:
         raise NotPositiveDefinite(

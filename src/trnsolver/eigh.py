@@ -16,7 +16,7 @@ from trnsci.accuracy import state_error
 from trnsci.gradient import saves
 from trnsci.nki import P_MAX
 from trnsolver import divide, jacobi
-from trnsolver.arguments import by_columns, readable, roundoff, settled, square, triangle, written
+from trnsolver.arguments import bounded, by_columns, readable, roundoff, settled, square, triangle, written
 from trnsolver.batched_eigh import LEAST, batched_eigh
 from trnsolver.batches import pays
 from trnsolver.corrections import single
@@ -91,7 +91,7 @@ def eigh(
         >>> eigh(torch.tensor([[2.0, 1.0], [1.0, 2.0]])).values.round(decimals=4)
         tensor([1., 3.])
     """
-    lower = _stored("eigh", a, UPLO, uplo)
+    lower, small = _stored("eigh", a, UPLO, uplo)
     check.option("eigh", "method", method, ("auto", "divide", "jacobi"))
     if target_error is not None:
         from trnsolver.contract import eigh_to
@@ -103,13 +103,13 @@ def eigh(
         result = eigh_to(lower, target_error, method)
         state_error(result.bound)
         return Eigh(result.values, result.vectors)
-    values, vectors, residual = run(EighCall(lower, method))
-    _converged(a, residual, method)
-    settled("eigh", values)
-    kept = _subset("eigh", values, subset, subset_by_index, subset_by_value)
+    result = Eigh(*run(EighCall(lower, method)))
+    if not small:
+        settled("eigh", result.values)
+    kept = _subset("eigh", result.values, subset, subset_by_index, subset_by_value)
     if kept is not None:
-        values, vectors = values[..., kept], vectors[..., kept]
-    return written("eigh", out, Eigh(values, vectors), a=a)
+        result = Eigh(result.values[..., kept], result.vectors[..., kept])
+    return written("eigh", out, result, a=a)
 
 
 @array_function
@@ -129,19 +129,27 @@ def eigvalsh(
         >>> eigvalsh(torch.tensor([[2.0, 1.0], [1.0, 2.0]])).round(decimals=4)
         tensor([1., 3.])
     """
-    values = run(EighValues(_stored("eigvalsh", a, UPLO, uplo)))
-    settled("eigvalsh", values)
+    lower, small = _stored("eigvalsh", a, UPLO, uplo)
+    values = run(EighValues(lower))
+    if not small:
+        settled("eigvalsh", values)
     kept = _subset("eigvalsh", values, subset, subset_by_index, subset_by_value)
     return written("eigvalsh", out, values if kept is None else values[..., kept], a=a)
 
 
-def _stored(op: str, a: Tensor, UPLO: str, uplo: str | None) -> Tensor:
-    """Check a matrix and the triangle that is read, by either name; return one of which it is the lower one."""
+def _stored(op: str, a: Tensor, UPLO: str, uplo: str | None) -> tuple[Tensor, bool]:
+    """Check a matrix and the triangle that is read, by either name.
+
+    Returns:
+        A matrix of which that is the lower triangle, and whether its norm, the limit of eigenvalues, is in range.
+    """
     which = UPLO if uplo is None else uplo
     square(op, look=False, a=a)
     check.option(op, "uplo", which, ("L", "U", "l", "u"))
-    triangle(op, which in ("L", "l"), a=a)
-    return a if which in ("L", "l") else a.mH
+    lower, small = which in ("L", "l"), bounded(a)
+    if not small:
+        triangle(op, lower, a=a)
+    return a if lower else a.mH, small
 
 
 def _subset(
@@ -185,9 +193,9 @@ def _by_value(op: str, values: Tensor, ends: tuple[float, float]) -> tuple[int, 
     return int(first), int(last)
 
 
-def _converged(a: Tensor, residual: Tensor, method: str = "auto") -> None:
+def _converged(a: Tensor, residual: Tensor, method: str) -> None:
     """The kernels' levels and sweeps are fixed; what is left off the diagonal says whether they sufficed."""
-    if residual.numel() == 0 or not readable(residual):
+    if not readable(residual):
         return
     worst = float(residual.detach().max())
     if not worst <= 20 * a.shape[-1] * roundoff(a.dtype):
@@ -198,15 +206,13 @@ def _converged(a: Tensor, residual: Tensor, method: str = "auto") -> None:
 
 @op("trnsolver::eigh")
 class EighCall(NamedTuple):
-    """Values, vectors, and what a kernel left off the diagonal, relative to the largest value."""
+    """Values and vectors."""
 
     a: Tensor  # [..., N, N], of which the lower triangle is read
     method: Method
 
-    def fake(self) -> tuple[Tensor, Tensor, Tensor]:
-        a = self.a
-        values = a.new_empty(a.shape[:-1], dtype=a.dtype.to_real())
-        return values, by_columns(a), values.new_empty(a.shape[:-2])
+    def fake(self) -> tuple[Tensor, Tensor]:
+        return self.a.new_empty(self.a.shape[:-1], dtype=self.a.dtype.to_real()), by_columns(self.a)
 
     def cost(self) -> int:
         return 9 * self.a.numel() * self.a.shape[-1] * (4 if self.a.is_complex() else 1)
@@ -220,14 +226,20 @@ class EighCall(NamedTuple):
             return f"the kernel keeps the matrix on chip: at most {kernels.N_MAX} rows, and this one needs {n}"
         return None
 
-    def pytorch(self) -> tuple[Tensor, Tensor, Tensor]:
+    def pytorch(self) -> tuple[Tensor, Tensor]:
         values, vectors = host.lapack("eigh", self.a, torch.linalg.eigh, _QR)
-        return values, vectors, values.new_zeros(self.a.shape[:-2])
+        return values, vectors
 
-    def nki(self) -> tuple[Tensor, Tensor, Tensor]:
-        a, method, n = self.a, self.method, self.a.shape[-1]
-        if a.numel() == 0:
+    def nki(self) -> tuple[Tensor, Tensor]:
+        if self.a.numel() == 0:
             return self.pytorch()
+        values, vectors, residual = self.by_kernels()
+        _converged(self.a, residual, self.method)
+        return values, vectors
+
+    def by_kernels(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Values, vectors, and what is left off the diagonal, relative to the largest value."""
+        a, method, n = self.a, self.method, self.a.shape[-1]
         if a.is_complex():
             return _complex(a, method)
         if a.dtype == torch.float64:
@@ -250,9 +262,9 @@ class EighCall(NamedTuple):
 
     @saves()
     def vjp(
-        self, grad: tuple[Tensor, Tensor, Tensor | None], needs: frozenset[str], result: tuple[Tensor, Tensor, Tensor]
+        self, grad: tuple[Tensor, Tensor], needs: frozenset[str], result: tuple[Tensor, Tensor]
     ) -> dict[str, Tensor]:
-        (values, v, _), (grad_values, grad_vectors, _) = result, grad
+        (values, v), (grad_values, grad_vectors) = result, grad
         gaps = values.unsqueeze(-2) - values.unsqueeze(-1)
         inverse = torch.where(gaps == 0, 0.0, 1.0 / gaps)
         inner = gemm(1.0, v, grad_vectors, trans_a="c") * inverse + torch.diag_embed(grad_values).to(v.dtype)
@@ -277,9 +289,7 @@ class EighValues(NamedTuple):
         return host.lapack("eigvalsh", self.a, first, second)[0]
 
     def nki(self) -> Tensor:
-        values, _, residual = run(EighCall(self.a, "auto"))
-        _converged(self.a, residual)
-        return values
+        return run(EighCall(self.a, "auto"))[0]
 
     def vjp(self, grad: Tensor, needs: frozenset[str]) -> dict[str, Tensor]:
         v = eigh(self.a).vectors
@@ -290,7 +300,7 @@ def _refined(a: Tensor, method: Method) -> tuple[Tensor, Tensor, Tensor]:
     """Double precision from single, by products; LAPACK solves, and a warning says so, where they do not suffice."""
     whole = a.tril() + a.tril(-1).mT
     scale = near_one(whole, (-2, -1))
-    _, start, _ = run(EighCall(single(whole * scale), method))
+    _, start, _ = EighCall(single(whole * scale), method).by_kernels()
     values, vectors, residual = improve_eigenvectors(whole * scale, start.to(a.dtype))
     values = values / scale.squeeze(-1)
     # relative to the norm of the matrix, of which the largest value is at least a share
@@ -298,7 +308,8 @@ def _refined(a: Tensor, method: Method) -> tuple[Tensor, Tensor, Tensor]:
     limit = 20 * a.shape[-1] * roundoff(a.dtype)
     failed = off("eigh: refinement", residual, limit, "LAPACK solves them on the host") if method == "auto" else None
     if failed is not None:
-        values[failed], vectors[failed], residual[failed] = EighCall(a[failed], method).pytorch()
+        values[failed], vectors[failed] = EighCall(a[failed], method).pytorch()
+        residual[failed] = 0.0
     return values, vectors, residual
 
 
@@ -347,7 +358,7 @@ def _complex(a: Tensor, method: Method) -> tuple[Tensor, Tensor, Tensor]:
     re, im = a.real.tril(), a.imag.tril(-1)
     re, im = re + re.tril(-1).mT, im - im.mT
     double = torch.cat([torch.cat([re, -im], -1), torch.cat([im, re], -1)], -2)
-    _, x, residual = run(EighCall(double, method))
+    _, x, residual = EighCall(double, method).by_kernels()
     z = torch.complex(x[..., :n, :].contiguous(), x[..., n:, :].contiguous())  # [..., n, 2n]
     vectors = independent(z)
     rotated = gemm(1.0, vectors, gemm(1.0, re.to(a.dtype) + 1j * im, vectors), trans_a="c")

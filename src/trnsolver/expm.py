@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
+import scipy
 import torch
 from torch import Tensor
 
@@ -13,7 +16,7 @@ from trnblas import gemm
 from trnblas.arguments import through
 from trnsci import NumericalError, array_function, op, run
 from trnsci.planning import remark
-from trnsolver.arguments import all_finite, readable, roundoff, square
+from trnsolver.arguments import all_finite, finite, readable, roundoff, square
 from trnsolver.lu import LuFactor, LuSolve
 from trnsolver.on_host import cubes
 
@@ -45,15 +48,8 @@ def expm(a: Tensor) -> Tensor:
         tensor([[1., 0.],
                 [0., 1.]])
     """
-    square("expm", a=a)
-    x = run(Expm(a)) if a.numel() else a.clone()
-    if not all_finite(x):
-        raise NumericalError(
-            op="expm",
-            message=f"the exponential overflows {a.dtype}: norm(a) is {float(_norm(a.detach()).max()):.3g}",
-            hint="Subtract a multiple of the identity, whose exponential is known",
-        )
-    return x
+    square("expm", look=False, a=a)
+    return run(Expm(a)) if a.numel() else a.clone()
 
 
 # SciPy halves too seldom: it leaves up to 1200 roundings times norm(a) of 2 and more, too many below 128 rows.
@@ -77,24 +73,26 @@ class Expm(NamedTuple):
         return "SciPy takes matrices one by one" if implementation == "host" and self.a.ndim > 2 else None
 
     def host(self) -> Tensor:
-        import scipy.linalg
-
-        norm = float(_norm(self.a)) if roundoff(self.a.dtype) < 2.0**-30 and len(self.a) < _SCIPYS else 0.0
-        if norm > _NORM:
+        a = self.a.numpy()
+        # the rows of the transpose, which LAPACK reads where it lies
+        norm = _lange(a.dtype.char)("I", a.T)
+        small = roundoff(self.a.dtype) < 2.0**-30 and len(a) < _SCIPYS
+        if not norm < (_NORM if small else math.inf):
             return self.pytorch()
-        halvings = max(0, math.frexp(norm)[1] - 1)
+        halvings = max(0, math.frexp(norm)[1] - 1) if small else 0
         with np.errstate(all="ignore"):
-            x = torch.from_numpy(scipy.linalg.expm(self.a.numpy() * 0.5**halvings))
-        for _ in range(halvings):
-            x = x @ x
+            x = scipy.linalg.expm(a * 0.5**halvings if halvings else a)
+            for _ in range(halvings):
+                x = x @ x
         # beyond the square root of the largest number, its powers overflow where the exponential need not
-        return x if all_finite(x) else self.pytorch()
+        return torch.from_numpy(x) if _lange(x.dtype.char)("M", x.T) < math.inf else self.pytorch()
 
     def vjp(self, grad: Tensor, needs: frozenset[str]) -> dict[str, Tensor]:
         return through(self, ("a",), grad, needs)
 
     def pytorch(self) -> Tensor:
         a = self.a
+        finite("expm", a=a)
         degree, reach, room = _SINGLE if roundoff(a.dtype) > 2.0**-30 else _DOUBLE
         if a.is_meta:
             remark(f"and a product for each doubling of norm(a) beyond {reach:.3g}, which a plan does not see")
@@ -113,7 +111,20 @@ class Expm(NamedTuple):
         for step in range(int(counts.max())):
             due = (counts > step).unsqueeze(-1).unsqueeze(-1)
             x = torch.where(due, gemm(1.0, x, x), x) if not bool(due.all()) else gemm(1.0, x, x)
+        if not all_finite(x):
+            raise NumericalError(
+                op="expm",
+                message=f"the exponential overflows {a.dtype}: norm(a) is {float(norms.max()):.3g}",
+                hint="Subtract a multiple of the identity, whose exponential is known",
+            )
         return x
+
+
+@functools.cache
+def _lange(kind: str) -> Callable[[str, np.ndarray[Any, Any]], float]:
+    """LAPACK's norms of matrices of a dtype; they are not finite where an entry is not."""
+    norm: Callable[[str, np.ndarray[Any, Any]], float] = scipy.linalg.get_lapack_funcs("lange", dtype=kind)
+    return norm
 
 
 def _shrunk(x: Tensor, halvings: Tensor) -> Tensor:

@@ -119,7 +119,7 @@ def _least(a: Tensor, rcond: float | None, driver: str) -> float:
 def _residuals(a: Tensor, b: Tensor, x: Tensor, rank: Tensor) -> Tensor:
     m, n = a.shape[-2:]
     # a tracer cannot know the ranks: it gets the residuals whatever they are
-    if m <= n or (readable(rank) and not bool((rank == n).all())):
+    if m <= n or (readable(rank) and not (rank.item() == n if rank.ndim == 0 else bool((rank == n).all()))):
         return a.new_empty((0,), dtype=a.dtype.to_real())
     return squares(gemm(1.0, a, x, -1.0, b))
 
@@ -180,7 +180,7 @@ class LstsqCall(NamedTuple):
         a, b, least, _ = self
         finite("lstsq", a=a)
         (m, n), k = a.shape[-2:], b.shape[-1]
-        systems, rights = a.reshape(-1, m, n).numpy(), b.reshape(-1, m, k).numpy()
+        systems, rights = a.numpy().reshape(-1, m, n), b.numpy().reshape(-1, m, k)
         if m < n:
             rights = np.pad(rights, ((0, 0), (0, n - m), (0, 0)))
         solve, work = _gelsy(systems.dtype, m, n, k)
@@ -188,8 +188,9 @@ class LstsqCall(NamedTuple):
         for i, right in enumerate(rights):
             _, x, _, ranks[i], _ = solve(systems[i], right, np.zeros((n, 1), np.int32), least, work)
             solutions[i] = x[:n].T
-        x, rank = torch.from_numpy(solutions).mT, torch.from_numpy(ranks)
-        return x.reshape(*b.shape[:-2], n, k), rank.reshape(a.shape[:-2]), a.new_empty((0,), dtype=a.dtype.to_real())
+        batch = a.shape[:-2]
+        x = torch.from_numpy(solutions.reshape(*batch, k, n)).mT
+        return x, torch.from_numpy(ranks.reshape(batch)), a.new_empty((0,), dtype=a.dtype.to_real())
 
     def cuda(self) -> tuple[Tensor, Tensor, Tensor]:
         """One QR of ``[a, b]``: what it leaves of ``b`` is the right-hand side of the triangle."""

@@ -275,7 +275,8 @@ class LuSolve(NamedTuple):
 
 def unit_columns(like: Tensor) -> Tensor:
     """The right-hand sides of which inverses are the solutions."""
-    return torch.eye(like.shape[-1], dtype=like.dtype, device=like.device).expand(like.shape)
+    eye = torch.eye(like.shape[-1], dtype=like.dtype, device=like.device)
+    return eye if like.ndim == 2 else eye.expand(like.shape)
 
 
 def permutation_of(pivots: Tensor, rows: int) -> Tensor:

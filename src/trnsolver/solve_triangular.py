@@ -55,14 +55,15 @@ def solve_triangular(
         tensor([[0.5000],
                 [0.0000]])
     """
-    matrices("solve_triangular", look=False, a=a, b=b)
     square("solve_triangular", look=False, a=a)
-    rows = b.shape[-2] if left else b.shape[-1]
-    if rows != a.shape[-1]:
-        check.equal("solve_triangular", "N", a=a.shape[-1], b=rows)
-    check.same_device("solve_triangular", a=a, b=b)
-    if a.shape[:-2] != b.shape[:-2]:
-        check.broadcast("solve_triangular", a=a.shape[:-2], b=b.shape[:-2])
+    matrices("solve_triangular", look=False, a=a, b=b)
+    (*batch, n, _), (*others, rows, columns) = a.shape, b.shape
+    if n != (rows if left else columns):
+        check.equal("solve_triangular", "N", a=n, b=rows if left else columns)
+    if not (a.is_cpu and b.is_cpu):
+        check.same_device("solve_triangular", a=a, b=b)
+    if batch != others:
+        check.broadcast("solve_triangular", a=tuple(batch), b=tuple(others))
     read = functools.partial(torch.triu if upper else torch.tril, a)
     if not unitriangular:
         nonsingular("solve_triangular", a.diagonal(dim1=-2, dim2=-1), a=read)

@@ -13,7 +13,7 @@ from trnblas import gemm
 from trnsci import NotConverged, UnsupportedError, array_function, check, host, op, run
 from trnsci.gradient import saves
 from trnsci.nki import launch
-from trnsolver.arguments import by_columns, matrices, readable, roundoff, settled, written
+from trnsolver.arguments import bounded, by_columns, finite, matrices, readable, roundoff, settled, written
 from trnsolver.batched_svd import LEAST, batched_svd
 from trnsolver.batches import pays
 from trnsolver.corrections import single
@@ -89,10 +89,11 @@ def svd(
         >>> svd(torch.tensor([[0.0, 3.0], [2.0, 0.0]])).s
         tensor([3., 2.])
     """
-    matrices("svd", a=a)
+    small = _checked("svd", a)
     check.option("svd", "method", method, ("auto", "polar", "jacobi"))
     result = SVD(*run(SvdCall(a, bool(full_matrices), method)))
-    settled("svd", result.s)
+    if not small:
+        settled("svd", result.s)
     return written("svd", out, result, a=a)
 
 
@@ -104,10 +105,20 @@ def svdvals(a: Tensor, *, out: Tensor | None = None) -> Tensor:
         >>> svdvals(torch.tensor([[0.0, 3.0], [2.0, 0.0]]))
         tensor([3., 2.])
     """
-    matrices("svdvals", a=a)
+    small = _checked("svdvals", a)
     s = run(SvdValues(a))
-    settled("svdvals", s)
+    if not small:
+        settled("svdvals", s)
     return written("svdvals", out, s, a=a)
+
+
+def _checked(op: str, a: Tensor) -> bool:
+    """Check a matrix; say whether its norm, the limit of singular values, is in range."""
+    matrices(op, look=False, a=a)
+    small = bounded(a)
+    if not small:
+        finite(op, a=a)
+    return small
 
 
 @op("trnsolver::svd")
