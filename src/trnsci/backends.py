@@ -15,7 +15,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
-from torch.compiler import is_compiling
+from torch.compiler import is_dynamo_compiling
 
 from trnsci import check, config
 from trnsci.config import BACKENDS, BackendName
@@ -157,7 +157,7 @@ def inside(name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
         @functools.wraps(fn)
         def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
             # Traced code is dispatched when the compiled program runs.
-            if is_compiling():
+            if is_dynamo_compiling():
                 return fn(*args, **kwargs)
             scope = SCOPE.get()
             if scope is None:

@@ -36,7 +36,7 @@ from typing import Any, Literal, Protocol, TypeVar
 import torch
 from torch import Tensor
 from torch._C import _len_torch_dispatch_stack as dispatch_modes
-from torch.compiler import is_compiling
+from torch.compiler import is_dynamo_compiling
 from torch.nn import Parameter
 
 from trnsci import backends, cuda, host, neuron, predict
@@ -97,7 +97,7 @@ def run(call: Call[R], out: Tensor | None = None) -> R:
         call: the checked call.
         out: memory for the result, which is then returned: written by ``into`` where PyTorch runs, by a copy elsewhere.
     """
-    if is_compiling():
+    if is_dynamo_compiling():
         return copied(_traceable(call), out)
     op: Op = call._op  # type: ignore[attr-defined]
     if dispatch_modes() and _traced(call):

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 from torch._C._functorch import is_functorch_wrapped_tensor
-from torch.compiler import is_compiling
+from torch.compiler import is_dynamo_compiling
 from torch.nn import Parameter
 
 from trnsci import (
@@ -82,7 +82,7 @@ def square(op: str, *, look: bool = True, **values: Any) -> torch.dtype:
 
 def readable(x: Tensor) -> bool:
     """Whether values may be looked at: not of tensors of a tracer or of ``torch.func``, nor of those without data."""
-    if type(x) not in (Tensor, Parameter) or x.is_meta or is_compiling():
+    if type(x) not in (Tensor, Parameter) or x.is_meta or is_dynamo_compiling():
         return False
     return not is_functorch_wrapped_tensor(x)
 

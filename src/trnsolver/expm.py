@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy
 import torch
+from scipy.linalg import lapack
 from torch import Tensor
 
 from trnblas import gemm
@@ -73,19 +72,22 @@ class Expm(NamedTuple):
         return "SciPy takes matrices one by one" if implementation == "host" and self.a.ndim > 2 else None
 
     def host(self) -> Tensor:
-        a = self.a.numpy()
-        # the rows of the transpose, which LAPACK reads where it lies
-        norm = _lange(a.dtype.char)("I", a.T)
+        a, halvings = self.a.numpy(), 0
         small = roundoff(self.a.dtype) < 2.0**-30 and len(a) < _SCIPYS
-        if not norm < (_NORM if small else math.inf):
-            return self.pytorch()
-        halvings = max(0, math.frexp(norm)[1] - 1) if small else 0
+        if small:
+            # of the transpose by rows, which LAPACK reads where it lies
+            norm = (lapack.zlange if self.a.is_complex() else lapack.dlange)("I", a.T)
+            if not norm < _NORM:
+                return self.pytorch()
+            halvings = max(0, math.frexp(norm)[1] - 1)
+        else:
+            finite("expm", a=self.a)
         with np.errstate(all="ignore"):
-            x = scipy.linalg.expm(a * 0.5**halvings if halvings else a)
-            for _ in range(halvings):
-                x = x @ x
+            x = torch.from_numpy(scipy.linalg.expm(a * 0.5**halvings if halvings else a))
+        for _ in range(halvings):
+            x = x @ x
         # beyond the square root of the largest number, its powers overflow where the exponential need not
-        return torch.from_numpy(x) if _lange(x.dtype.char)("M", x.T) < math.inf else self.pytorch()
+        return x if small or all_finite(x) else self.pytorch()
 
     def vjp(self, grad: Tensor, needs: frozenset[str]) -> dict[str, Tensor]:
         return through(self, ("a",), grad, needs)
@@ -118,13 +120,6 @@ class Expm(NamedTuple):
                 hint="Subtract a multiple of the identity, whose exponential is known",
             )
         return x
-
-
-@functools.cache
-def _lange(kind: str) -> Callable[[str, np.ndarray[Any, Any]], float]:
-    """LAPACK's norms of matrices of a dtype; they are not finite where an entry is not."""
-    norm: Callable[[str, np.ndarray[Any, Any]], float] = scipy.linalg.get_lapack_funcs("lange", dtype=kind)
-    return norm
 
 
 def _shrunk(x: Tensor, halvings: Tensor) -> Tensor:

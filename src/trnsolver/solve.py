@@ -98,14 +98,14 @@ _FEW = 9
 
 def _sound(factors: Tensor) -> bool:
     """Whether those of one real matrix are finite, no pivot zero, and at most N times the first, an entry of it."""
-    if factors.ndim > 2 or len(factors) < _FEW or factors.is_complex() or not readable(factors):
+    if factors.ndim > 2 or not factors.is_cpu or factors.is_complex() or not readable(factors):
         return False
-    factors = factors.detach()
-    # by columns, as LAPACK leaves them
-    low, high = torch.aminmax(factors.mT)
-    n = len(factors)
-    room = n * abs(factors[0, 0].item())
-    return -room <= low.item() and high.item() <= room < math.inf and int(factors.diagonal().count_nonzero()) == n
+    values = factors.numpy(force=True)
+    pivots, flat = values.diagonal().tolist(), values.ravel("K")
+    n, squares = len(pivots), flat.dot(flat)
+    # larger than the largest; in this range no square is lost
+    grown = n >= _FEW and not squares <= (n * pivots[0]) ** 2 > 2.0**-100
+    return 0.0 not in pivots and not grown and squares < math.inf
 
 
 def _grown(factors: Tensor, a: Tensor) -> Tensor | None:
