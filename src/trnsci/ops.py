@@ -283,13 +283,13 @@ class Op:
 
     def _refused(self, call: Any, implementation: str) -> str | None:
         """Return why an implementation that there is cannot take a call, or ``None``."""
-        refused: str | None = call.limits(implementation) if self.limited else None
-        if refused is not None or implementation == "pytorch":
+        refused = cuda.refusal(self.operands(call), recorded=self.differentiable) if implementation == "cuda" else None
+        if refused is None and self.limited:
+            refused = call.limits(implementation)
+        if refused is not None or implementation in ("pytorch", "cuda"):
             return refused
         if implementation == "host":
             return host.refusal(self.operands(call), recorded=self.host_vjp)
-        if implementation == "cuda":
-            return cuda.refusal(self.operands(call), recorded=self.differentiable)
         if not self.differentiable and _wants_gradient(self.operands(call)):
             return "its kernel has no gradient rule, and an operand requires grad"
         if host.transformed():
