@@ -100,9 +100,9 @@ def eigh(
         for name, given in (("subset", chosen), ("subset_by_value", subset_by_value), ("out", out)):
             if given is not None:
                 raise ArgumentError("eigh", name, given, "None with target_error")
-        result = eigh_to(lower, target_error, method)
-        state_error(result.bound)
-        return Eigh(result.values, result.vectors)
+        spectrum = eigh_to(lower, target_error, method)
+        state_error(spectrum.bound)
+        return Eigh(spectrum.values, spectrum.vectors)
     result = Eigh(*run(EighCall(lower, method)))
     if not small:
         settled("eigh", result.values)
