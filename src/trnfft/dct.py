@@ -264,8 +264,8 @@ class Dct(NamedTuple):
         name, one = "dst" if self.sine else "dct", len(self.dims) == 1
         fn = getattr(scipy.fft, name if one else name + "n")
         dims, norm = self.dims[0] if one else self.dims, _NORMS[self.scale]
-        made = fn(x.numpy(), self.kind, None, dims, norm, False, workers, orthogonalize=self.orthogonal)
-        return torch.from_numpy(made)
+        result = fn(x.numpy(), self.kind, None, dims, norm, False, workers, orthogonalize=self.orthogonal)
+        return torch.from_numpy(result)
 
     def pytorch(self) -> Tensor:
         return self._definition("pytorch").contiguous()

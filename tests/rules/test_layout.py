@@ -148,7 +148,6 @@ MUTUAL = {
     "trnchem.dfmp2 -> trnchem.sharded",
     "trnsci.arrays -> trnsci.distributed.calls",
     "trnsci.distributed.arguments -> trnsci.planning",
-    "trnsci.kernel_launcher -> trnsci.nki",
     "trnsci.nki -> trnsci.kernel_launcher",
     "trnsci.nki -> trnsci.programs",
     "trnsci.plans -> trnsci.predict",
