@@ -149,8 +149,8 @@ def plan(function: Callable[..., object], *args: object, **kwargs: object) -> Pl
     if hasattr(kind, "_op"):
         single: Plan = kind._op.plan(kind(*args, **kwargs))
         return single
-    shapes = freeze([_shape_only(value) for value in args])
-    named = tuple((name, freeze(_shape_only(value))) for name, value in sorted(kwargs.items()))
+    shapes = tuple(map(_key, args))
+    named = tuple((name, _key(value)) for name, value in sorted(kwargs.items()))
 
     def build() -> Plan:
         recorder = trace(function, args, kwargs)
@@ -210,7 +210,8 @@ def trace(
     home = next((x.device for x in tensors_in([*args, *kwargs.values()]) if not x.is_meta), HOST)
     shapes = [_shape_only(value) for value in args]
     named = {name: _shape_only(value) for name, value in kwargs.items()}
-    recording = recorder(tensors_in([shapes, list(named.values())]), home=home)
+    inputs = (x for x in tensors_in([shapes, list(named.values())]) if not _sparse(x))
+    recording = recorder(inputs, home=home)
     with entered(replace(SCOPE.get() or Scope(), interceptor=recording)):
         function(*shapes, **named)
     return recording
@@ -220,7 +221,16 @@ def _shape_only(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         spec = TensorSpec(value.shape, torch.from_numpy(np.empty(0, value.dtype)).dtype)
         return spec.meta()
-    return thaw(freeze(value)) if any(True for _ in tensors_in(value)) else value
+    return thaw(freeze(value)) if not _sparse(value) and any(True for _ in tensors_in(value)) else value
+
+
+def _sparse(value: Any) -> bool:
+    """Whether this is a sparse tensor of torch's: it keeps its pattern, as those of trnsparse and SciPy do."""
+    return isinstance(value, Tensor) and value.layout is not torch.strided
+
+
+def _key(value: Any) -> Any:
+    return value if _sparse(value) else freeze(_shape_only(value))
 
 
 def _name(function: Callable[..., Any]) -> str:

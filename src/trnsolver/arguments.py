@@ -21,6 +21,7 @@ from trnsci import (
     UnsupportedError,
     check,
 )
+from trnsci.backends import SCOPE
 from trnsci.precision import ROUNDOFF
 
 R = TypeVar("R")
@@ -85,6 +86,12 @@ def readable(x: Tensor) -> bool:
     if type(x) not in (Tensor, Parameter) or x.is_meta or is_dynamo_compiling():
         return False
     return not is_functorch_wrapped_tensor(x)
+
+
+def or_shapes(x: Tensor) -> Tensor:
+    """The values, or without their data for a plan in the making, which has no pivots to look at."""
+    scope = SCOPE.get()
+    return x if scope is None or scope.interceptor is None else x.to("meta")
 
 
 def all_finite(x: Tensor) -> bool:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from trnsci import ArgumentError, NotConverged, check
-from trnsolver.arguments import matrices, readable, right_hand_side, square, widened
+from trnsolver.arguments import matrices, right_hand_side, square, widened
 from trnsolver.krylov import gmres
 from trnsolver.lu import LU, lu_factor, lu_solve
 from trnsolver.norms import condition_from_factors
@@ -103,7 +103,8 @@ def lstsq_to(a: Tensor, b: Tensor, target_error: float) -> Solution:
 
 
 def _one_matrix(op: str, a: Tensor, b: Tensor) -> None:
-    if a.ndim > 2 or b.ndim > 2 or not readable(a):
+    check.data(op, a=a)
+    if a.ndim > 2 or b.ndim > 2:
         raise ArgumentError(
             op=op,
             argument="target_error",

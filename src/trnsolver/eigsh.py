@@ -15,7 +15,7 @@ from torch import Tensor
 from trnsci import ArgumentError, NumericalError, array_function, check
 from trnsci.arrays import to_numpy
 from trnsci.backends import on_host
-from trnsolver.arguments import widened
+from trnsolver.arguments import or_shapes, widened
 from trnsolver.columns import norms
 from trnsolver.compressed import Compressed, Sparse, square_compressed
 from trnsolver.lanczos import Pairs, restarted
@@ -101,6 +101,8 @@ def eigsh(
         raise ArgumentError("eigsh", "sigma", sigma, "a finite number")
     shifted = sp.csr_array(matrix - sigma * sp.eye_array(n, dtype=matrix.dtype, format="csr"))
     engine = factor_sparse(shifted, method=method)._engine
+    if not isinstance(engine, SuperLU):
+        check.data("eigsh", a=or_shapes(rows.values))
     # checked once: the iteration would notice numbers that are none
     inverse: Any = lambda x: engine.solve(x.unsqueeze(0), "n")[0]  # noqa: E731
     if isinstance(engine, SuperLU) and engine.columns is None:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from trnsci import NotPositiveDefinite, check
 from trnsci.backends import on_host
-from trnsolver.arguments import nonsingular, square
+from trnsolver.arguments import nonsingular, or_shapes, square
 from trnsolver.lu import lu_factor, lu_solve
 from trnsolver.operators import Apply, on_columns
 from trnsolver.solve_triangular import triangular
@@ -41,6 +41,7 @@ def block_jacobi_preconditioner(a: Tensor, size: int) -> Apply:
     n = a.shape[-1]
     check.refuse(not 1 <= size <= max(1, n), "block_jacobi_preconditioner", "size", size, f"1 to {n}")
     whole = n // size
+    a = or_shapes(a)
     blocks = torch.stack([a[i * size : (i + 1) * size, i * size : (i + 1) * size] for i in range(whole)])
     factors = lu_factor(blocks)
     nonsingular("block_jacobi_preconditioner", factors.factors.diagonal(dim1=-2, dim2=-1))
@@ -89,6 +90,7 @@ def ic0_preconditioner(a: Tensor) -> Apply:
                 [0.2500]])
     """
     a = _dense("ic0_preconditioner", a)
+    check.data("ic0_preconditioner", a=a)
     factor = a.tril().clone()
     pattern = factor != 0
     for k in range(len(a)):
@@ -119,6 +121,7 @@ def ilu0_preconditioner(a: Tensor) -> Apply:
                 [0.2500]])
     """
     a = _dense("ilu0_preconditioner", a)
+    check.data("ilu0_preconditioner", a=a)
     factors = a.clone()
     pattern = a != 0
     for k in range(len(a)):

@@ -12,9 +12,9 @@ from torch import Tensor
 from trnsci import ArgumentError, NotConverged, UnsupportedError, array_function, check, neuron, predict
 from trnsci.accuracy import state_error
 from trnsci.arrays import Array, from_numpy, to_numpy
-from trnsci.backends import SCOPE, library, on_host
+from trnsci.backends import library, on_host
 from trnsci.planning import remark
-from trnsolver.arguments import finite, settled, widened
+from trnsolver.arguments import finite, or_shapes, settled, widened
 from trnsolver.compressed import Compressed, Index, Sparse, compressed, square_compressed
 from trnsolver.contract import exponents, shifted, target, times
 from trnsolver.fronts import Analysis, analysed
@@ -122,6 +122,7 @@ class SparseFactor:
         check.equal(op, "M", a=rows, b=size, hint="Right-hand sides are columns")
         finite(op, b=b)
         if target_error is not None:
+            check.data(op, b=b)
             return self._to(b, vector, letter, target(op, target_error))
         wide, folded = self._folded(op, b.unsqueeze(-1) if vector else b)
         if wide.numel() == 0 or columns == 0:
@@ -366,7 +367,7 @@ def factor_sparse(
         check.refuse(method == "superlu", op, "method", method, "'auto' or 'multifrontal' for QR")
         on_host("trnsolver.factor_sparse")
         plan = analysed_qr(matrix, _order(op, matrix, ordering, "amd", kind))
-        return SparseFactor(matrix, SparseQR.of(op, plan, _or_shapes(numbers)), kind, "multifrontal")
+        return SparseFactor(matrix, SparseQR.of(op, plan, or_shapes(numbers)), kind, "multifrontal")
     if method == "superlu" or (method == "auto" and _on_host_alone(numbers)):
         on_host("trnsolver.factor_sparse")
         check.refuse(numbers.device.type != "cpu", op, "method", "superlu", f"multifrontal on {numbers.device}")
@@ -383,7 +384,7 @@ def factor_sparse(
     remark(verdict)
     if method == "auto" and not pays and _on_host_alone(numbers):
         return SparseFactor(matrix, SuperLU.of(op, matrix, numbers, kind, order), kind, "superlu")
-    shapes = _or_shapes(numbers)
+    shapes = or_shapes(numbers)
     if kind == "cholesky":
         return SparseFactor(matrix, MultifrontalCholesky.of(op, analysis, shapes), kind, "multifrontal")
     return SparseFactor(matrix, MultifrontalLU.of(op, analysis, torch.from_numpy(rows), shapes), kind, "multifrontal")
@@ -393,12 +394,6 @@ def _on_host_alone(values: Tensor) -> bool:
     """Whether nothing asks for kernels, a device or a batch."""
     choice = library("trnsolver").choice()
     return values.device.type == "cpu" and len(values) <= 1 and choice.name not in ("nki", "simulator")
-
-
-def _or_shapes(values: Tensor) -> Tensor:
-    """The values, or without their data for a plan in the making, which has no pivots to look at."""
-    scope = SCOPE.get()
-    return values if scope is None or scope.interceptor is None else values.to("meta")
 
 
 def _order(op: str, a: Compressed, given: Ordering | Tensor | None, default: Ordering, kind: str) -> Index:

@@ -64,6 +64,8 @@ def spmm_op(
     if empty is not None:
         check.coefficient("spmm_op", "empty", empty, dtype)
     check.refuse(b.ndim not in (1, 2), "spmm_op", "shape of b", tuple(b.shape), "[K] or [K, N]")
+    if b.is_meta and not a.values.is_meta:
+        check.data("spmm_op", b=b)
     check.same_device("spmm_op", a=a.values, b=b)
     rows = applied(operation("spmm_op", trans), a).to_csr()
     check.equal("spmm_op", "K", hint="Transpose a with trans=True?", a=rows.shape[1], b=b.shape[0])

@@ -244,3 +244,39 @@ def test_a_listener_changes_no_bit(kind):
             with trnsci.ledger():
                 assert torch.equal(quiet, ts.cg(operand, b).x)
                 assert pair is None or np.array_equal(pair.values, ts.lanczos(operand, 1, dtype=dtype).values)
+
+
+_PLANNED = {
+    **{f"solver {name}": (getattr(ts, name), 1) for name in ("cg", "gmres", "lsqr", "solve_sparse")},
+    **{f"solver {name}": (getattr(ts, name), 0) for name in ("factor_sparse", "fill_ordering", "zero_free_diagonal")},
+    # these take no matrices of SciPy
+    **{f"with {kind}": (getattr(ts, f"{kind}_preconditioner"), 0) for kind in ("jacobi", "ssor", "ic0", "ilu0")},
+    "with blocks": (lambda a: ts.block_jacobi_preconditioner(a, 8), 0),
+    "target": (lambda a, b: ts.solve_sparse(a, b, target_error=1e-8), 1),
+    "qr": (lambda a, b: ts.solve_sparse(a, b, kind="qr"), 1),
+    "lanczos": (lambda a: ts.lanczos(a, 2), 0),
+    "eigsh": (lambda a: ts.eigsh(a, 2), 0),
+    "shifted": (lambda a: ts.eigsh(a, 2, sigma=1.234), 0),
+    "count_eigenvalues": (lambda a: ts.count_eigenvalues(a, (0.0, 5.0)), 0),
+    **{name: (lambda a, name=name: getattr(trnsparse, name)(a, a), 0) for name in ("add", "kron", "spgemm")},
+    **{name: (getattr(trnsparse, name), 0) for name in ("norm", "ic0", "ilu0", "triangle", "coloring", "bandwidth")},
+    **{name: (getattr(trnsparse, name), 1) for name in ("spmv", "spmm_op", "solve_triangular", "scale_rows", "cg")},
+}
+
+
+@pytest.mark.parametrize("backend", ["simulator", "pytorch"])
+def test_calls_with_sparse_operands_are_planned_or_refused(backend):
+    a, b = _spd(), gaussian((N,), 3, torch.float64)
+    refused = set()
+    for kind in ("SciPy", "trnsparse", "torch"):
+        for name, (function, operands) in _PLANNED.items():
+            if kind == "SciPy" and name.startswith("with "):
+                continue
+            try:
+                with trnsci.backend(backend):
+                    trnsci.plan(function, KINDS[kind](a), *[b][:operands])
+            except UnsupportedError:
+                refused.add(name)
+            except Exception as error:
+                raise AssertionError(f"{name} of a matrix of {kind}") from error
+    assert not refused & {"spmv", "spgemm", "add", "solver factor_sparse", "solver solve_sparse", "with blocks"}
