@@ -28,6 +28,8 @@ def error_bound(k: int, dtype: torch.dtype, precision: Precision | None = None) 
         >>> error_bound(1024, torch.float32) < 1e-4
         True
     """
+    check.integer("error_bound", "k", k, 0)
+    check.option("error_bound", "dtype", dtype, ROUNDOFF)
     policy = resolve("error_bound", precision, dtype)
     terms, factor = (2 * k + 3, 2**0.5) if dtype.is_complex else (k + 2, 1.0)
     single, double = 2.0**-24, 2.0**-53

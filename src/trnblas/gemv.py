@@ -119,7 +119,13 @@ def gerc(alpha: complex, x: Tensor, y: Tensor, a: Tensor | None = None, *, out: 
 
 def _outer(name: str, alpha: complex, x: Tensor, y: Tensor, *, a: Tensor | None, out: Tensor | None) -> Tensor:
     vectors(name, x, y)
+    check.coefficient(name, "alpha", alpha, x.dtype)
     beta = 0.0 if a is None else 1.0
+    if a is not None:
+        check.floating(name, x=x, a=a)
+        check.ndim(name, 2, a=a)
+        check.equal(name, "M", x=x.shape[-1], a=a.shape[-2])
+        check.equal(name, "N", y=y.shape[-1], a=a.shape[-1])
     return gemm(alpha, x.unsqueeze(-1), y.unsqueeze(-2), beta, a, out=out)
 
 

@@ -10,6 +10,7 @@ from trnsci.precision import Precision
 
 
 @array_function
+@check.hands_on("gemm")
 def matmul(a: Tensor, b: Tensor, *, precision: Precision | None = None, out: Tensor | None = None) -> Tensor:
     """Return ``a @ b`` as ``numpy.matmul`` does: vectors are rows or columns, leading axes of batches broadcast.
 

@@ -31,6 +31,7 @@ _CACHED = 1 << 18
 
 
 @array_function
+@check.hands_on("mp2_pairs")
 def mp2_energy(
     t_flat: Tensor,
     eps_occ_chunk: Tensor,
@@ -94,30 +95,31 @@ def mp2_pairs(
         "eps_occ_full": eps_occ_full,
         "eps_vir": eps_vir,
     }
-    dtype = check.floating("mp2_energy", **named)
-    check.same_device("mp2_energy", **named)
+    dtype = check.floating("mp2_pairs", **named)
+    check.same_device("mp2_pairs", **named)
     if dtype.is_complex:
-        raise ArgumentError("mp2_energy", "t_flat", "complex", "real amplitudes")
+        raise ArgumentError("mp2_pairs", "t_flat", "complex", "real amplitudes")
     for name in ("eps_occ_chunk", "eps_occ_full", "eps_vir"):
         if named[name].ndim != 1:
-            raise ArgumentError("mp2_energy", f"shape of {name}", tuple(named[name].shape), "one dimension")
+            raise ArgumentError("mp2_pairs", f"shape of {name}", tuple(named[name].shape), "one dimension")
     i, j, v = len(eps_occ_chunk), len(eps_occ_full), len(eps_vir)
     if tuple(t_flat.shape) != (i * v, j * v):
         raise ArgumentError(
-            op="mp2_energy", argument="shape of t_flat", got=tuple(t_flat.shape),
+            op="mp2_pairs", argument="shape of t_flat", got=tuple(t_flat.shape),
             expected=f"({i * v}, {j * v}), for {i} x {j} occupied and {v} virtual orbitals",
         )  # fmt: skip
+    check.flag("mp2_pairs", symmetric=symmetric)
     if symmetric:
-        first = check.integer("mp2_energy", "first", first, 0, j - i)
-    if not 0 < check.real("mp2_energy", "target_error", target_error) < 1:
-        raise ArgumentError("mp2_energy", "target_error", target_error, "between 0 and 1")
+        first = check.integer("mp2_pairs", "first", first, 0, j - i)
+    if not 0 < check.real("mp2_pairs", "target_error", target_error) < 1:
+        raise ArgumentError("mp2_pairs", "target_error", target_error, "between 0 and 1")
     if t_flat.numel() and has_data(eps_occ_chunk, eps_occ_full, eps_vir):
         # three copies of a few numbers cost a GPU less than three kernels and as many copies
         occ_i, occ_j, vir = (x.detach().cpu() for x in (eps_occ_chunk, eps_occ_full, eps_vir))
         highest, lowest = max(float(occ_i.max()), float(occ_j.max())), float(vir.min())
         if not highest < lowest:
             raise ArgumentError(
-                op="mp2_energy", argument="eps_vir", got=f"a virtual orbital at {lowest}",
+                op="mp2_pairs", argument="eps_vir", got=f"a virtual orbital at {lowest}",
                 expected=f"all above the highest occupied one at {highest}",
             )  # fmt: skip
     return run(Mp2(t_flat, eps_occ_chunk, eps_occ_full, eps_vir, symmetric, first, target_error))
@@ -301,7 +303,7 @@ def exponentials(ratio: float, target_error: float) -> tuple[Any, Any]:
         best = min(best, error)
         step *= 0.93
     raise ArgumentError(
-        op="mp2_energy",
+        op="mp2_pairs",
         argument="target_error",
         got=target_error,
         expected=f"at least {best:.2g}, what {P_MAX} exponentials reach for denominators spanning {ratio:.3g}",

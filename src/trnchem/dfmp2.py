@@ -66,6 +66,7 @@ class Request:
 
 
 @inside("trnchem")
+@check.hands_on("mean_field")
 def dfmp2(
     mf: Any,
     *,
@@ -249,6 +250,7 @@ def _brought(plan: MP2Plan, device: torch.device | str) -> MP2Plan:
 
 
 @inside("trnchem")
+@check.hands_on("dfmp2", "mean_field")
 def plan(
     mf: Any,
     *,

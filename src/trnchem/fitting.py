@@ -21,13 +21,14 @@ from trnchem.molecules import pyscf
 from trnchem.references import System
 from trnchem.screening import Screen, equal_pairs, screened
 from trnchem.store import full_disk, h5py
-from trnsci import ArgumentError, CapacityError, from_device
+from trnsci import ArgumentError, CapacityError, check, from_device
 from trnsci.backends import inside
 
 # Elements of a block of pairs with all auxiliary functions, unless the budget asks for fewer.
 BLOCK = 1 << 22
 
 
+@check.hands_on("dfmp2", "mean_field")
 def density_fit(mf: Any, auxbasis: Any = None, *, screening: float = 1e-12) -> Any:
     """Return a mean field whose Coulomb and exchange matrices come from products of the suite.
 

@@ -16,7 +16,7 @@ import trnsparse
 from trnchem.molecules import pyscf, unknown_basis
 from trnchem.orbitals import Orbitals
 from trnchem.screening import Screen
-from trnsci import ArgumentError
+from trnsci import ArgumentError, check
 from trnsci.precision import Precision
 
 Slab = tuple[int, int, Tensor]
@@ -111,6 +111,7 @@ def source(field: Any, auxbasis: Any, reuse: bool) -> Source:
             op="dfmp2", argument="auxbasis", got=chosen, expected="a name or a dictionary PySCF takes",
             hint=f"PySCF says: {error}",
         )  from None  # fmt: skip
+    check.refuse(auxiliary.nao == 0, "dfmp2", "auxbasis", chosen, "functions to fit with")
     held = own and reuse and getattr(fitting, "_cderi", None) is not None
     shells = np.diff(auxiliary.ao_loc_nr())
     return Source(

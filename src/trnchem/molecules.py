@@ -76,6 +76,7 @@ def molecule_of(source: str | Path, basis: str, charge: int = 0, spin: int | Non
         if not isinstance(given, int) or isinstance(given, bool) or (argument == "spin" and given < 0):
             expected = "an integer" if argument == "charge" else "a number of unpaired electrons"
             raise ArgumentError("mean_field", argument, given, expected)
+    check.refuse(not basis, "mean_field", "basis", basis, "a basis set PySCF has")
     name = str(source).strip().lower()
     known = FORMULAS.get(name, name)
     if known in GEOMETRIES:
@@ -136,6 +137,7 @@ def read_xyz(path: str | Path) -> list[Atom]:
     Raises:
         ArgumentError: there is no such file, or a line does not say what it should; the line is named.
     """
+    check.kind("read_xyz", "path", path, str | Path, "the path of a file")
     file = Path(path)
     check.refuse(not file.is_file(), "read_xyz", "path", str(path), "an xyz file that exists")
     lines = file.read_text(encoding="utf-8", errors="replace").splitlines()

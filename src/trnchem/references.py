@@ -32,7 +32,8 @@ class System(NamedTuple):
     def molecule(self, source: str | Path) -> Any:
         """Build the molecule."""
         check.option("mean_field", "reference", self.reference, (None, "rhf", "uhf", "rohf"))
-        return molecule_of(source, self.basis or "cc-pvdz", self.charge or 0, self.spin)
+        basis, charge = ("cc-pvdz" if self.basis is None else self.basis), (0 if self.charge is None else self.charge)
+        return molecule_of(source, basis, charge, self.spin)
 
     def unsolved(self, molecule: Any) -> Any:
         """Return density-fitted Hartree-Fock of a molecule, before it runs."""
@@ -61,6 +62,7 @@ class System(NamedTuple):
         return _checked(field)
 
 
+@check.hands_on("dfmp2")
 def mean_field(
     source: Any,
     *,

@@ -16,7 +16,7 @@ from trnchem.molecules import pyscf
 from trnchem.orbitals import Frozen, orbitals
 from trnchem.references import System, built, kind_of
 from trnchem.result import MP2Result
-from trnsci import ArgumentError, UnsupportedError
+from trnsci import ArgumentError, UnsupportedError, check
 from trnsci.backends import inside
 
 # what may be set beside what PySCF's object has: options of dfmp2, those that PySCF has a name for under that name
@@ -25,6 +25,7 @@ OPTIONS: dict[str, Any] = {each.name: each.default for each in fields(Request) i
 OPTIONS |= {"chkfile": None, "target_error": None}
 
 
+@check.hands_on("dfmp2", "mean_field")
 def DFMP2(mf: Any, frozen: Frozen = None, mo_coeff: Any = None, mo_occ: Any = None) -> Any:
     """Return an MP2 object as ``pyscf.mp.MP2(mf)`` does, whose ``kernel()`` is `dfmp2`.
 

@@ -21,6 +21,7 @@ def next_fast_len(target: int, real: bool = False) -> int:
     """
     target = integer("next_fast_len", "target", target)
     check.refuse(target < 0, "next_fast_len", "target", target, "at least 0")
+    check.flag("next_fast_len", real=real)
     return target if target <= 6 else _next_fast(target, bool(real))
 
 

@@ -152,6 +152,7 @@ def _sizes(shape: Any) -> tuple[int, ...]:
     return sizes
 
 
+@check.hands_on(*_FUNCTIONS)
 def plan(
     shape: Sequence[int],
     dtype: torch.dtype,

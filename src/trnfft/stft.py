@@ -268,6 +268,7 @@ def _overlapped(squares: Tensor, hop: int, count: int) -> Tensor:
 
 
 @array_function
+@check.hands_on("stft")
 def spectrogram(
     x: Tensor,
     n_fft: int,

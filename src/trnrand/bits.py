@@ -20,6 +20,7 @@ from trnrand.threefry import Threefry
 from trnsci import Cost, check, op, run
 
 
+@check.hands_on("Stream")
 def bits(
     key: int | Stream, offset: int, n: int, *, engine: str = PHILOX.name, device: torch.device | str = "cpu"
 ) -> Tensor:

@@ -18,6 +18,7 @@ from trnrand.poisson import poisson
 from trnrand.randint import integers, randint
 from trnrand.source import Source, default, set_default
 from trnrand.uniform import random, uniform
+from trnsci import check
 
 P = ParamSpec("P")
 
@@ -95,6 +96,7 @@ def default_generator() -> Source:
     return default()
 
 
+@check.hands_on("Generator")
 def manual_seed(seed: int) -> Source:
     """Seed the default generator, and return it."""
     return default().manual_seed(seed)

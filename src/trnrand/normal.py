@@ -56,6 +56,7 @@ def normal(
 
 
 @drawing
+@check.hands_on("normal")
 def standard_normal(*size: Size, **options: Unpack[Options]) -> Tensor:
     """Draw normal numbers of mean 0 and standard deviation 1, by NumPy's name; arguments as for `normal`."""
     return normal(*size, **options)

@@ -21,6 +21,7 @@ from trnrand.randint import integers
 from trnrand.source import Source
 from trnrand.stream import Stream
 from trnrand.uniform import uniform
+from trnsci import check
 from trnsci.arrays import from_numpy, to_numpy
 from trnsci.errors import DtypeError
 
@@ -230,6 +231,7 @@ class NumpyGenerator(Source):
         return index if array is None else np.take(array, index, axis)
 
 
+@check.hands_on("Generator")
 def default_rng(seed: int | Stream | NumpyGenerator | None = None) -> NumpyGenerator:
     """Return a generator that is called as ``numpy.random.default_rng``'s; a generator is returned as it is.
 

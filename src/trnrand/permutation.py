@@ -79,6 +79,7 @@ def order_of(request: Request) -> Tensor:
 
 
 @drawing
+@check.hands_on("randint", "permutation")
 def choice(
     a: int | Tensor,
     *size: Size,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Hashable
 from typing import NamedTuple, Unpack
 
@@ -16,7 +15,7 @@ from trnrand.reject import rejected
 from trnrand.request import INTEGERS, Options, Request, Size, drawing, substream
 from trnrand.segment import Segment
 from trnrand.source import Source
-from trnsci import ArgumentError, Cost, DtypeError, check, op, run
+from trnsci import ArgumentError, Cost, check, op, run
 
 
 @drawing
@@ -56,6 +55,7 @@ def randint(*size: Size, low: int = 0, high: int, **options: Unpack[Options]) ->
     return request.finish(run(Randint(segment, other, low, high - 1, request.device)))
 
 
+@check.hands_on("randint")
 def integers(
     low: int,
     high: int | None = None,
@@ -85,10 +85,8 @@ def integers(
     """
     check.flag("integers", endpoint=endpoint)
     first, last = (0, low) if high is None else (low, high)
-    for name, value in (("low", first), ("high", last)):
-        if isinstance(value, bool) or not hasattr(value, "__index__"):
-            raise DtypeError("integers", name, type(value), "an integer")
-    first, last = operator.index(first), operator.index(last) + endpoint
+    first = check.integer("integers", "low", first)
+    last = check.integer("integers", "high" if high is not None else "low", last) + endpoint
     shape = () if size is None else size
     return randint(shape, low=first, high=last, dtype=dtype, device=device, out=out, generator=generator)
 

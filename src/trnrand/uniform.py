@@ -59,6 +59,7 @@ def uniform(*size: Size, low: Number = 0.0, high: Number = 1.0, ends: str = "[)"
 
 
 @drawing
+@check.hands_on("uniform")
 def random(*size: Size, **options: Unpack[Options]) -> Tensor:
     """Draw uniform numbers in [0, 1), by NumPy's name; arguments as for `uniform`."""
     return uniform(*size, **options)

@@ -58,7 +58,7 @@ def spelt_out(fn: Callable[..., Any]) -> frozenset[str] | None:
     *own, last = signature.parameters.values()
     if not str(last.annotation).startswith("Unpack["):
         return None
-    options = fn.__globals__[str(last.annotation)[len("Unpack[") : -1]].__annotations__
+    options = inspect.unwrap(fn).__globals__[str(last.annotation)[len("Unpack[") : -1]].__annotations__
     texts = {name: getattr(hint, "__forward_arg__", hint) for name, hint in options.items()}
     named = [inspect.Parameter(x, last.KEYWORD_ONLY, default=None, annotation=text) for x, text in texts.items()]
     fn.__signature__ = signature.replace(parameters=[*own, *named])  # type: ignore[attr-defined]

@@ -2,22 +2,42 @@
 
 from __future__ import annotations
 
+import functools
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from numbers import Integral
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
 from torch._subclasses import FakeTensor
 
-from trnsci.errors import ArgumentError, DtypeError, UnsupportedError
+from trnsci.errors import ArgumentError, DtypeError, TrnError, UnsupportedError
 
+P = ParamSpec("P")
 T = TypeVar("T")
 # Devices that were asked for, and are there.
 _THERE: dict[str | torch.device, torch.device] = {}
 
 FLOATING = frozenset((torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128))
+
+
+def hands_on(*others: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Decorate a function that hands its arguments on: errors of the functions named bear its own name."""
+
+    def decorate(fn: Callable[P, T]) -> Callable[P, T]:
+        @functools.wraps(fn)
+        def wrapper(*args: P.args, **kwargs: P.kwargs) -> T:
+            try:
+                return fn(*args, **kwargs)
+            except TrnError as error:
+                if getattr(error, "op", None) in others:
+                    error.op = fn.__name__  # type: ignore[attr-defined]
+                raise
+
+        return wrapper
+
+    return decorate
 
 
 def tensor(op: str, **values: Any) -> None:
@@ -131,9 +151,15 @@ def ndim(op: str, at_least: int, **values: Tensor) -> None:
 def option(op: str, argument: str, value: T, accepted: Iterable[T]) -> T:
     """Return ``value``, which must be one of those accepted."""
     choices = tuple(accepted)
-    if isinstance(value, Tensor) or value not in choices:
+    if hasattr(value, "ndim") or value not in choices:
         raise ArgumentError(op, argument, value, "one of " + ", ".join(map(repr, choices)))
     return value
+
+
+def kind(op: str, argument: str, value: Any, accepted: Any, expected: str) -> None:
+    """Refuse a value that is no instance of those types."""
+    if not isinstance(value, accepted):
+        raise DtypeError(op, argument, type(value), expected)
 
 
 def sequence(op: str, argument: str, value: Any) -> list[Any]:

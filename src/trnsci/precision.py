@@ -42,11 +42,8 @@ def resolve(op: str, precision: str | None, dtype: torch.dtype) -> Precision:
         return _DEFAULT[dtype]
     if precision is None:
         raise DtypeError(op, "dtype", dtype, "float16, bfloat16, float32, float64, complex64 or complex128")
-    for policy in PRECISIONS:
-        if precision == policy:
-            return policy
-    if precision == "kahan":
-        return "compensated"
+    if type(precision) is str and precision in (*PRECISIONS, "kahan"):
+        return "compensated" if precision == "kahan" else precision  # type: ignore[return-value]
     raise ArgumentError(op, "precision", precision, "one of " + ", ".join(map(repr, (*PRECISIONS, "kahan"))))
 
 

@@ -101,6 +101,7 @@ def orgbr(form: Bidiagonal, vect: Literal["q", "p"] = "q") -> Tensor:
 
 
 @array_function
+@check.hands_on("orgbr", "ormqr")
 def ormbr(
     form: Bidiagonal, other: Tensor, vect: Literal["q", "p"] = "q", *, left: bool = True, transpose: bool = False
 ) -> Tensor:
@@ -135,6 +136,7 @@ def ormbr(
 
 def _reflections(form: Bidiagonal, vect: str) -> tuple[Tensor, Tensor, bool]:
     """Vectors as columns, their factors, and whether they begin at the second row."""
+    check.kind("orgbr", "form", form, Bidiagonal, "what gebrd returned")
     factors, tall = form.factors, form.factors.shape[-2] >= form.factors.shape[-1]
     k = min(factors.shape[-2:])
     if vect == "q":

@@ -97,8 +97,7 @@ def chebyshev_preconditioner(a: Matrix, low: float, high: float, *, degree: int 
                 [0.5000]])
     """
     _interval("chebyshev_preconditioner", low, high)
-    if degree < 1:
-        raise ArgumentError("chebyshev_preconditioner", "degree", degree, "1 or more")
+    check.integer("chebyshev_preconditioner", "degree", degree, 1)
     wrapped = operator("chebyshev_preconditioner", a)
     low, high = low * wrapped.scale, high * wrapped.scale
     weights = _first(_recurrence(low, high), degree - 1)

@@ -57,6 +57,7 @@ def cholesky(a: Tensor, *, upper: bool = False, out: Tensor | None = None) -> Te
         tensor([[2., 0.],
                 [1., 2.]])
     """
+    check.flag("cholesky", upper=upper)
     square("cholesky", look=False, a=a)
     factor, info = run(Cholesky(a.mH if upper else a))
     positive_definite("cholesky", factor, info, lambda: a.triu() if upper else a.tril())
@@ -83,6 +84,7 @@ def cholesky_solve(b: Tensor, factor: Tensor, upper: bool = False, *, out: Tenso
         >>> cholesky_solve(torch.tensor([2.0, 1.0]), torch.tensor([[2.0, 0.0], [1.0, 1.0]]))
         tensor([0.5000, 0.0000])
     """
+    check.flag("cholesky_solve", upper=upper)
     square("cholesky_solve", look=False, factor=factor)
     vector = right_hand_side("cholesky_solve", factor, b, look=False)
     read = functools.partial(torch.triu if upper else torch.tril, factor)
@@ -111,6 +113,7 @@ def cholesky_inverse(factor: Tensor, upper: bool = False, *, out: Tensor | None 
         >>> cholesky_inverse(torch.tensor([[2.0, 0.0], [0.0, 1.0]])).diagonal()
         tensor([0.2500, 1.0000])
     """
+    check.flag("cholesky_inverse", upper=upper)
     square("cholesky_inverse", look=False, factor=factor)
     read = functools.partial(torch.triu if upper else torch.tril, factor)
     nonsingular("cholesky_inverse", factor.diagonal(dim1=-2, dim2=-1), factor=read)

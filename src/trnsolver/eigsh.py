@@ -41,6 +41,7 @@ class Count:
 
 
 @array_function
+@check.hands_on("lanczos", "factor_sparse")
 def eigsh(
     a: Sparse,
     k: int = 6,
@@ -144,11 +145,13 @@ def count_eigenvalues(a: Sparse, interval: tuple[float, float], *, ordering: Ord
         >>> count_eigenvalues(sp.diags_array([1.0, 4.0, 6.0, 9.0], format="csr"), (3.0, 7.0)).count
         2
     """
+    op = "count_eigenvalues"
     on_host("trnsolver.count_eigenvalues")
     rows = square_compressed("count_eigenvalues", a, lower=True)
-    low, high = (float(check.real("count_eigenvalues", "interval", end)) for end in interval)
+    ends = [float(check.real(op, "interval", end)) for end in check.sequence(op, "interval", interval)]
+    low, high = ends if len(ends) == 2 else (math.inf, -math.inf)
     if not low <= high:
-        raise ArgumentError("count_eigenvalues", "interval", interval, "low at most high")
+        raise ArgumentError(op, "interval", interval, "low and high, low at most high")
     n = rows.shape[0]
     if n == 0 or low == high:
         return Count(0, 0.0)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from trnblas import gemm
 from trnblas.trsm import doubling_masks
-from trnsci import array_function, op, run
+from trnsci import array_function, check, op, run
 from trnsci.gradient import saves
 from trnsci.nki import launch
 from trnsolver.arguments import nonsingular, roundoff, square, triangle
@@ -43,6 +43,7 @@ def inv_triangular(a: Tensor, *, lower: bool = False, unit: bool = False) -> Ten
         tensor([[ 0.5000,  0.0000],
                 [-0.5000,  1.0000]])
     """
+    check.flag("inv_triangular", lower=lower, unit=unit)
     square("inv_triangular", look=False, a=a)
     triangle("inv_triangular", lower, bool(unit), a=a)
     if not unit:

@@ -156,6 +156,7 @@ def gmres(
         >>> gmres(torch.tensor([[2.0, 1.0], [0.0, 4.0]]), torch.tensor([3.0, 4.0])).x.round(decimals=4)
         tensor([1., 1.])
     """
+    check.flag("gmres", flexible=flexible)
     p = problem("gmres", a, b, x0=x0, tol=tol, maxiter=maxiter, callback=callback, preconditioner=preconditioner)
     check.integer("gmres", "restart", restart, at_least=1)
     x, r = p.x, p.r

@@ -252,6 +252,7 @@ def lobpcg(
         >>> lobpcg(torch.diag(torch.tensor([1.0, 5.0, 3.0, 2.0])), start, largest=True).values.round(decimals=4)
         tensor([5.])
     """
+    check.flag("lobpcg", largest=largest)
     tolerance("lobpcg", tol)
     check.dense("lobpcg", x=x)
     check.data("lobpcg", wrapped=True, a=a, b=b, x=x)

@@ -50,6 +50,7 @@ def ldl(a: Tensor, *, hermitian: bool = True) -> LDL:
         tensor([[0., 1.],
                 [1., 0.]])
     """
+    check.flag("ldl", hermitian=hermitian)
     square("ldl", look=False, a=a)
     triangle("ldl", True, a=a)
     no_gradient("ldl", a)
@@ -82,6 +83,7 @@ def ldl_solve(l: Tensor, d: Tensor, order: Tensor, b: Tensor, *, hermitian: bool
         >>> ldl_solve(*ldl(torch.tensor([[0.0, 2.0], [2.0, 0.0]])), torch.tensor([2.0, 4.0]))
         tensor([2., 1.])
     """
+    check.flag("ldl_solve", hermitian=hermitian)
     _checked("ldl_solve", l, d, order)
     vector = right_hand_side("ldl_solve", l, b, look=False)
     x = _solved("ldl_solve", l, d, order, b.unsqueeze(-1) if vector else b, hermitian=hermitian)
@@ -113,6 +115,7 @@ def ldl_inverse(l: Tensor, d: Tensor, order: Tensor, *, hermitian: bool = True) 
         tensor([[0.0000, 0.5000],
                 [0.5000, 0.0000]])
     """
+    check.flag("ldl_inverse", hermitian=hermitian)
     _checked("ldl_inverse", l, d, order)
     eye = torch.eye(l.shape[-1], dtype=l.dtype, device=l.device).expand(l.shape)
     x = _solved("ldl_inverse", l, d, order, eye, hermitian=hermitian)

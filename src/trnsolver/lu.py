@@ -81,6 +81,7 @@ def lu_factor(a: Tensor, *, pivot: bool = True, out: tuple[Tensor, Tensor] | Non
         >>> lu_factor(torch.tensor([[1.0, 2.0], [2.0, 2.0]])).pivots
         tensor([2, 2], dtype=torch.int32)
     """
+    check.flag("lu_factor", pivot=pivot)
     matrices("lu_factor", look=not pivot, a=a)
     if pivot:
         result = LU(*run(LuFactor(a)))
@@ -115,6 +116,7 @@ def lu(a: Tensor, *, pivot: bool = True, out: tuple[Tensor, Tensor, Tensor] | No
         tensor([[2., 2.],
                 [0., 1.]])
     """
+    check.flag("lu", pivot=pivot)
     matrices("lu", a=a)
     result = PLU(*(torch.lu_unpack(*run(LuFactor(a))) if pivot else unpivoted(a)))
     settled("lu", result.U)
@@ -149,6 +151,7 @@ def lu_solve(
         >>> lu_solve(*lu_factor(a), torch.tensor([3.0, 4.0]))
         tensor([1., 1.])
     """
+    check.flag("lu_solve", left=left, adjoint=adjoint)
     check.option("lu_solve", "adjoint", adjoint, (False, True))
     if not left:
         rows = lu_solve(factors, pivots, mirrored("lu_solve", factors, b), adjoint=not adjoint)

@@ -28,14 +28,14 @@ def cond(a: Tensor, p: int | float | str | None = None, *, out: Tensor | None = 
         >>> cond(torch.tensor([[4.0, 0.0], [0.0, 2.0]]))
         tensor(2.)
     """
-    if p is None or p in (2, -2):
+    check.option("cond", "p", p, (None, 2, -2, 1, -1, float("inf"), float("-inf"), "fro", "nuc"))
+    if p in (None, 2, -2):
         matrices("cond", a=a)
         s = svdvals(a)
         if s.shape[-1] == 0:
             return written("cond", out, s.new_zeros(a.shape[:-2]), a=a)
         return written("cond", out, s[..., -1] / s[..., 0] if p == -2 else s[..., 0] / s[..., -1], a=a)
     square("cond", a=a)
-    check.option("cond", "p", p, (1, -1, float("inf"), float("-inf"), "fro", "nuc"))
     if a.shape[-1] == 0:
         return written("cond", out, torch.zeros_like(a.real).sum((-2, -1)), a=a)
     # a multiple has the same, and its inverse and norms stay in range

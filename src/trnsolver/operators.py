@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias
@@ -16,6 +17,8 @@ from trnsci import ArgumentError, DtypeError, UnsupportedError, check, neuron
 from trnsci.arrays import from_numpy, to_numpy
 from trnsci.backends import SCOPE, library
 from trnsci.host import refusal
+from trnsci.ledger import Entry, listeners, record
+from trnsci.planning import plan
 from trnsolver.arguments import DTYPES, finite, readable
 from trnsolver.columns import Columns, inner
 from trnsolver.tiles import near_one
@@ -55,8 +58,10 @@ class Operator:
     scale: float = 1.0
 
     def on_arrays(self) -> Operator:
-        """The same map on arrays [N], by NumPy and SciPy: no ops, which a ledger would record."""
-        if self.matrix is None and self.entries is None:
+        """The same map on arrays [N], by NumPy and SciPy, whose products a ledger that listens records, too."""
+        listening = bool(listeners())
+        # ops of sparse matrices call SciPy likewise
+        if self.matrix is None and (self.entries is None or listening):
             adjoint = None if self.adjoint is None else on_array(self.adjoint)
             return replace(self, apply=on_array(self.apply), adjoint=adjoint)
         a = self.entries.to_scipy() if hasattr(self.entries, "to_scipy") else self.entries
@@ -64,7 +69,23 @@ class Operator:
             array = self.matrix.numpy()
             a = array if array.flags.forc else array.copy()
         there, back = (a.matvec, a.rmatvec) if hasattr(a, "matvec") else (a.__matmul__, a.conj().T.__matmul__)
+        if listening:
+            there, back = _recorded(there, self.matrix, "n"), _recorded(back, self.matrix, "c")
         return Operator(_cast(there), _cast(back), self.shape, self.matrix, scale=self.scale)
+
+
+def _recorded(apply: Callable[[Columns], Columns], a: Any, trans: str) -> Callable[[Columns], Columns]:
+    """A product by NumPy that is noted as the op it stands for."""
+    column = a[:1].mT if trans == "n" else a[:, :1]
+    step = replace(plan(gemm, 1.0, a, column, trans_a=trans).steps[0], implementation="host", calls="numpy.matmul")
+
+    def product(x: Columns) -> Columns:
+        start = time.perf_counter()
+        y = apply(x)
+        record(Entry(step, time.perf_counter() - start))
+        return y
+
+    return product
 
 
 _LIBRARY = library("trnsolver")

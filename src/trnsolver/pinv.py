@@ -9,7 +9,7 @@ from torch import Tensor
 
 from trnblas import gemm
 from trnsci import ArgumentError, array_function, check, run
-from trnsolver.arguments import matrices, readable, roundoff, settled, triangle, written
+from trnsolver.arguments import matrices, readable, roundoff, settled, square, triangle, written
 from trnsolver.eigh import eigh, eigvalsh
 from trnsolver.svd import SvdCall, svd, svdvals
 from trnsolver.tiles import near_one
@@ -117,7 +117,8 @@ class _Differentiable(torch.autograd.Function):
 
 def _matrix(op: str, a: Tensor, hermitian: bool) -> None:
     """Check that what is read of ``a`` is finite."""
-    matrices(op, look=not hermitian, a=a)
+    check.flag(op, hermitian=hermitian)
+    (square if hermitian else matrices)(op, look=not hermitian, a=a)
     if hermitian:
         triangle(op, True, a=a)
 
@@ -131,7 +132,7 @@ def _share(op: str, rcond: float | None, rtol: float | Tensor | None) -> float |
 
 def _real(op: str, **given: Any) -> None:
     for name, value in given.items():
-        if isinstance(value, Tensor) and value.is_floating_point():
+        if isinstance(value, Tensor) and value.is_floating_point() and value.layout is torch.strided:
             continue
         if value is not None:
             check.real(op, name, value)

@@ -39,7 +39,7 @@ def block_jacobi_preconditioner(a: Tensor, size: int) -> Apply:
     """
     a = _dense("block_jacobi_preconditioner", a)
     n = a.shape[-1]
-    check.refuse(not 1 <= size <= max(1, n), "block_jacobi_preconditioner", "size", size, f"1 to {n}")
+    check.integer("block_jacobi_preconditioner", "size", size, 1, max(1, n))
     whole = n // size
     a = or_shapes(a)
     blocks = torch.stack([a[i * size : (i + 1) * size, i * size : (i + 1) * size] for i in range(whole)])
@@ -65,6 +65,7 @@ def ssor_preconditioner(a: Tensor, *, omega: float = 1.0) -> Apply:
                 [0.2500]])
     """
     a = _dense("ssor_preconditioner", a)
+    omega = check.real("ssor_preconditioner", "omega", omega)
     check.refuse(not 0 < omega < 2, "ssor_preconditioner", "omega", omega, "between 0 and 2")
     diagonal = a.diagonal().clone()
     nonsingular("ssor_preconditioner", diagonal)

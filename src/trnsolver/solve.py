@@ -55,6 +55,7 @@ def solve(
         >>> solve(torch.tensor([[2.0, 0.0], [0.0, 4.0]]), torch.ones(2), target_error=1e-12)
         tensor([0.5000, 0.2500], dtype=torch.float64)
     """
+    check.flag("solve", left=left)
     check.option("solve", "assume", assume, ("gen", "pos"))
     if target_error is not None:
         for name, given in (("left", not left), ("out", out is not None)):

@@ -55,6 +55,7 @@ def solve_triangular(
         tensor([[0.5000],
                 [0.0000]])
     """
+    check.flag("solve_triangular", upper=upper, left=left, unitriangular=unitriangular)
     square("solve_triangular", look=False, a=a)
     matrices("solve_triangular", look=False, a=a, b=b)
     (*batch, n, _), (*others, rows, columns) = a.shape, b.shape

@@ -405,6 +405,7 @@ def _order(op: str, a: Compressed, given: Ordering | Tensor | None, default: Ord
         pattern = a.scipy().astype(np.int32)
         gram = pattern.T @ pattern
         return order_of(compressed(op, gram.astype(np.float64)), ordering)
+    check.kind(op, "ordering", ordering, Tensor | np.ndarray | list | tuple, "a name or a permutation")
     order = to_numpy(torch.as_tensor(ordering)).astype(np.int64)
     if order.shape != (n,) or not np.array_equal(np.sort(order), np.arange(n)):
         raise ArgumentError(op, "ordering", tuple(order.shape), f"a permutation of 0 to {n - 1}")
@@ -430,6 +431,7 @@ def _verdict(analysis: Analysis, values: Tensor) -> tuple[str, bool]:
 
 
 @array_function
+@check.hands_on("factor_sparse", "SparseFactor.solve")
 def solve_sparse(
     a: Sparse,
     b: Tensor,

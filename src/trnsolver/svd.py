@@ -89,6 +89,7 @@ def svd(
         >>> svd(torch.tensor([[0.0, 3.0], [2.0, 0.0]])).s
         tensor([3., 2.])
     """
+    check.flag("svd", full_matrices=full_matrices)
     small = _checked("svd", a)
     check.option("svd", "method", method, ("auto", "polar", "jacobi"))
     result = SVD(*run(SvdCall(a, bool(full_matrices), method)))

@@ -26,6 +26,7 @@ from trnsparse.masks import as_mask
 
 
 @array_function
+@check.hands_on("from_dense", "bind")
 def attention(
     q: Tensor,
     k: Tensor,
@@ -70,6 +71,7 @@ def attention(
     if len(shape) < 4:
         q, k, v = (x.reshape((1,) * (4 - x.ndim) + tuple(x.shape)) for x in (q, k, v))
     _agree(q.shape, k.shape, v.shape)
+    check.integer("attention", "block", block, 1)
     scale = 1 / math.sqrt(max(q.shape[3], 1)) if scale is None else scale
     factor = float(check.coefficient("attention", "scale", scale, dtype).real)
     result = _heads(q, k, v, _bound(mask, q, k, block), factor)

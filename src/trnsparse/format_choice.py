@@ -58,6 +58,7 @@ class Choice:
         return self.reason
 
 
+@check.hands_on("to_bsr")
 def choose(a: SparseMatrixLike, columns: int, *, where: str = "trn2", block: int = BLOCK) -> Choice:
     """Compare ``a @ b`` for b [K, columns] in compressed rows, blocks and dense, without computing it.
 
@@ -71,6 +72,7 @@ def choose(a: SparseMatrixLike, columns: int, *, where: str = "trn2", block: int
     """
     a = sparse("choose", "a", a)
     check.option("choose", "where", where, (*TARGETS, "host"))
+    columns, block = check.integer("choose", "columns", columns, 0), check.integer("choose", "block", block, 1)
     if where == "host":
         return Choice(_own(a), {}, where)
     kept = _CHOICES.setdefault(a, {})

@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -188,6 +189,7 @@ class _Function(Mask):
 
 def _boolean(op: str, argument: str, value: Numbers, shape: str) -> Tensor:
     """Check for a boolean matrix, and return it in host memory."""
+    check.kind(op, argument, value, Tensor | np.ndarray | list | tuple, f"bool {shape}")
     matrix = torch.as_tensor(value).cpu()
     if matrix.ndim != 2 or matrix.dtype != torch.bool:
         raise ArgumentError(op, argument, f"{matrix.dtype} of shape {tuple(matrix.shape)}", f"bool {shape}")
@@ -201,23 +203,25 @@ def full() -> Mask:
 
 def causal(offset: int = 0) -> Mask:
     """Keep keys that are not after their query: ``k <= q + offset``."""
+    check.integer("causal", "offset", offset)
     return _Distance(-offset, float("inf"), "causal()" if offset == 0 else f"causal({offset})")
 
 
 def window(width: int) -> Mask:
     """Keep keys near their query: ``|q - k| <= width``."""
-    check.refuse(width < 0, "window", "width", width, "a width that is not negative")
+    check.integer("window", "width", width, 0)
     return _Distance(-width, width, f"window({width})")
 
 
 def sink(count: int) -> Mask:
     """Keep the first ``count`` keys for every query."""
-    check.refuse(count < 0, "sink", "count", count, "a count that is not negative")
+    check.integer("sink", "count", count, 0)
     return _Sink(count)
 
 
 def documents(ids: Numbers) -> Mask:
     """Keep pairs of one document; ``ids`` [S] holds the document of every position."""
+    check.kind("documents", "ids", ids, Tensor | np.ndarray | list | tuple, "integers [S]")
     documents = torch.as_tensor(ids).cpu()
     if documents.ndim != 1 or documents.dtype.is_floating_point or documents.dtype == torch.bool:
         raise ArgumentError("documents", "ids", f"{documents.dtype} of shape {tuple(documents.shape)}", "integers [S]")

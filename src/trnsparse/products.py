@@ -13,7 +13,6 @@ from torch import Tensor
 from trnsci import array_function, check
 from trnsci.arrays import from_numpy, to_numpy
 from trnsci.backends import on_host
-from trnsci.errors import ArgumentError
 from trnsci.host import refusal
 from trnsparse import scipy_views
 from trnsparse.arguments import applied, coefficient, dense, operation, same_kind, shaped, sparse
@@ -206,6 +205,7 @@ def norm(a: SparseMatrixLike, ord: float | str = "fro") -> Tensor:  # noqa: A002
     """
     on_host("trnsparse.norm")
     a = sparse("norm", "a", a)
+    check.option("norm", "ord", ord, ("fro", "max", 1, 2, float("inf")))
     # whole numbers have whole absolute values, and a norm that is none
     coo = a.to_coo() if a.dtype.is_floating_point or a.dtype.is_complex else a.to_coo().to(torch.float64)
     empty = coo.values.abs().sum() * 0
@@ -220,10 +220,8 @@ def norm(a: SparseMatrixLike, ord: float | str = "fro") -> Tensor:  # noqa: A002
         return coo.values.abs().max()
     if ord in (1, float("inf")):
         return coo.abs().sum(axis=0 if ord == 1 else 1).max()
-    if ord == 2:
-        check.data("norm", a=coo.values)
-        return _spectral(coo.to_csr())
-    raise ArgumentError("norm", "ord", ord, "'fro', 'max', 1, 2 or inf")
+    check.data("norm", a=coo.values)
+    return _spectral(coo.to_csr())
 
 
 def _spectral(a: CSRMatrix) -> Tensor:
@@ -284,6 +282,9 @@ def kron(a: SparseMatrixLike, b: SparseMatrixLike) -> COOMatrix:
 
 def eye(n: int, *, dtype: torch.dtype = torch.float32, device: torch.device | str | None = None) -> CSRMatrix:
     """Return the identity [n, n]."""
+    check.integer("eye", "n", n, 0)
+    device = check.device("eye", "cpu" if device is None else device)
+    check.kind("eye", "dtype", dtype, torch.dtype, "a torch.dtype")
     index = torch.arange(n, device=device)
     return COOMatrix.sorted(index, index, torch.ones(n, dtype=dtype, device=device), (n, n)).to_csr()
 
@@ -292,6 +293,8 @@ def eye(n: int, *, dtype: torch.dtype = torch.float32, device: torch.device | st
 def triangle(a: SparseMatrixLike, *, lower: bool = True, offset: int = 0) -> SparseMatrix:
     """Return the entries on and below (or above) a diagonal, in the format of ``a``."""
     a = sparse("triangle", "a", a)
+    check.flag("triangle", lower=lower)
+    check.integer("triangle", "offset", offset)
     coo = a.to_coo()
     distance = coo.col - coo.row
     return _like(a, coo.select(distance <= offset if lower else distance >= offset))

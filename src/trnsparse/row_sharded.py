@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from trnsci import check
 from trnsci.errors import ArgumentError
 from trnsparse.arguments import sparse
 from trnsparse.bsr import BSRMatrix
@@ -129,6 +130,8 @@ def shard_rows(matrix: SparseMatrixLike, mesh: DeviceMesh | tuple[int, ...]) -> 
             expected="values without, because the sharded product has no gradient",
             hint="Cut it off with .detach()",
         )
+    known = isinstance(mesh, tuple) or hasattr(mesh, "get_coordinate")
+    check.refuse(not known, "shard_rows", "mesh", type(mesh), "a mesh, or the sizes of one")
     sizes = sizes_of(mesh)
     rank = 0
     if not isinstance(mesh, tuple):

@@ -23,6 +23,7 @@ from trnsparse.screening import as_threshold, check_bounds
 
 
 @array_function
+@check.hands_on("from_dense")
 def screened_spmm(a: SparseMatrixLike, u: Tensor, w: Tensor, b: Tensor, threshold: float) -> Tensor:
     """Return ``a' @ b`` with ``a'[i, k] = a[i, k]`` where ``u[i] w[k] > threshold`` and 0 elsewhere.
 

@@ -83,6 +83,7 @@ def sddmm(
 
 def finished(op: str, epilogue: Callable[[Tensor], Tensor], result: Tensor) -> Tensor:
     """Apply an epilogue, which keeps shape and dtype."""
+    check.kind(op, "epilogue", epilogue, Callable, "a function")
     changed = epilogue(result)
     if not isinstance(changed, Tensor) or changed.shape != result.shape or changed.dtype != result.dtype:
         got = f"{changed.dtype} {tuple(changed.shape)}" if isinstance(changed, Tensor) else type(changed)

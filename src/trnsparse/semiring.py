@@ -59,6 +59,7 @@ def spmm_op(
     a = sparse("spmm_op", "a", a)
     dense("spmm_op", b=b)
     dtype = same_kind("spmm_op", a=a, b=b)
+    check.kind("spmm_op", "multiply", multiply, Callable, "a function of two tensors")
     check.option("spmm_op", "add", add, ("sum", "prod", "amax", "amin"))
     check.refuse(add != "sum" and dtype.is_complex, "spmm_op", "add", add, "'sum' for complex matrices")
     if empty is not None:

@@ -60,6 +60,7 @@ def solve_triangular(
     check.equal("solve_triangular", "N", rows=a.shape[0], columns=a.shape[1], b=b.shape[0] if b.ndim else 1)
     check.refuse(b.ndim not in (1, 2), "solve_triangular", "shape of b", tuple(b.shape), "[N] or [N, K]")
     check.data("solve_triangular", a=a.values, b=b)
+    check.flag("solve_triangular", lower=lower, unit_diagonal=unit_diagonal)
     kind = operation("solve_triangular", trans)
     rows = a.to_csr()
     if kind != "n":
@@ -163,6 +164,7 @@ def ilu0(a: SparseMatrixLike, *, boost: tuple[float, complex] | None = None) -> 
     """
     rows = _square("ilu0", a)
     if boost is not None:
+        check.refuse(not isinstance(boost, tuple | list) or len(boost) != 2, "ilu0", "boost", boost, "two numbers")
         tolerance = check.coefficient("ilu0", "boost", boost[0], torch.float64).real
         boost = tolerance, check.coefficient("ilu0", "boost", boost[1], rows.dtype)
     n = rows.shape[0]

@@ -95,6 +95,7 @@ def block_sparse(x: Tensor, sections: Sequence[Sequence[int]]) -> BlockSparse:
     return BlockSparse(kept, {position: piece for position, piece in pieces if bool((piece != 0).any())})
 
 
+@check.hands_on("grouped_gemm")
 def block_einsum(
     subscripts: str,
     a: BlockSparse,
@@ -127,6 +128,9 @@ def block_einsum(
         >>> len(block_einsum("ij,jk->ik", x, x).blocks)
         2
     """
+    for name, x in (("a", a), ("b", b), ("c", a if c is None else c)):
+        check.kind("block_einsum", name, x, BlockSparse, "a BlockSparse, as block_sparse makes it")
+    alpha, beta = (check.number("block_einsum", *each) for each in (("alpha", alpha), ("beta", beta)))
     equation = parse("block_einsum", subscripts, [a.shape, b.shape])
     if len(equation.inputs) != 2 or any(len(set(labels)) != len(labels) for labels in equation.inputs):
         raise ArgumentError("block_einsum", "subscripts", subscripts, "two operands of distinct labels")

@@ -159,6 +159,7 @@ def _aligned(x: Tensor, labels: str, output: str) -> Tensor:
 
 
 @array_function
+@check.hands_on("elementwise")
 def permute(
     subscripts: str, a: Tensor, *, alpha: complex = 1.0, operator: str = "identity", out: Tensor | None = None
 ) -> Tensor:
@@ -172,6 +173,7 @@ def permute(
 
 
 @array_function
+@check.hands_on("elementwise")
 def elementwise_binary(
     subscripts: str,
     a: Tensor,
@@ -193,6 +195,7 @@ def elementwise_binary(
 
 
 @array_function
+@check.hands_on("elementwise")
 def elementwise_trinary(
     subscripts: str,
     a: Tensor,

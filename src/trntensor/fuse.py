@@ -92,6 +92,9 @@ def fuse(
         tensor([36., 36.])
     """
     check.refuse(not equations, "fuse", "equations", (), "at least one")
+    extras = check.sequence("fuse", "extras", extras)
+    for text in (*equations, *extras, *(() if reduce is None else (reduce,))):
+        check.kind("fuse", "equations, extras or reduce", text, str, "texts of labels")
     texts = tuple(text.replace(" ", "") for text in equations)
     for text in texts:
         left, arrow, _ = text.partition("->")

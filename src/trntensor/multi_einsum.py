@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 import trnsci
-from trnsci import ArgumentError, array_function, from_device, is_resident, to_device
+from trnsci import ArgumentError, array_function, check, from_device, is_resident, to_device
 from trnsci.precision import Precision
 from trntensor.equation import Operand, Order, common_dtype, split_call
 from trntensor.plan import planned
@@ -32,6 +32,7 @@ class _Node:
 
 
 @array_function
+@check.hands_on("einsum")
 def multi_einsum(
     expressions: Sequence[Sequence[str | Operand]], *, precision: Precision | None = None, optimize: Order = "auto"
 ) -> list[Tensor]:
@@ -56,7 +57,7 @@ def multi_einsum(
     """
     graph = _Graph()
     roots: list[tuple[int, bool]] = []
-    for index, expression in enumerate(expressions):
+    for index, expression in enumerate(check.sequence("multi_einsum", "expressions", expressions)):
         if isinstance(expression, str) or not isinstance(expression, list | tuple) or not expression:
             raise ArgumentError("multi_einsum", f"expression {index}", expression, "(subscripts, operand, ...)")
         text, tensors = split_call("multi_einsum", expression[0], expression[1:])

@@ -170,6 +170,7 @@ class ContractionPlan(Plan):
 
 
 @inside("trntensor")
+@check.hands_on("einsum")
 def plan(
     subscripts: str | Operand,
     *shapes_or_tensors: Operand,

@@ -314,12 +314,19 @@ def _mistaken(trial: Trial) -> None:
         wrong = choices[(seed // 97 + turn) % len(choices)]
         args = tuple(wrong if i == place else x for i, x in enumerate(trial.args))
         kwargs = {name: wrong if name == place else x for name, x in trial.kwargs.items()}
-        try:
-            trial.function(*args, **kwargs)
-        except trnsci.TrnError:
-            pass
-        except Exception as error:
-            raise AssertionError(f"{wrong!r} as argument {place}: {type(error).__name__}: {error}") from error
+        refused(trial.function, args, kwargs, f"{wrong!r} as argument {place}")
+
+
+def refused(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], what: str) -> None:
+    """Call with a mistake: an answer where it makes sense, or a typed error that names the function."""
+    try:
+        function(*args, **kwargs)
+    except trnsci.TrnError as error:
+        module, name = function.__module__.partition(".")[0], function.__name__
+        if getattr(error, "op", name) not in (name, f"{module}.{name}", f"{module}::{name}"):
+            raise AssertionError(f"{what}: {error}") from error
+    except Exception as error:
+        raise AssertionError(f"{what}: {type(error).__name__}: {error}") from error
 
 
 def _into_memory(trial: Trial) -> None:

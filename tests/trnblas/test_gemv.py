@@ -137,7 +137,7 @@ def test_opcheck():
         ),
         (lambda: gemv(1.0, torch.ones(2, 3), torch.ones(3), trans="q"), "trans is 'q', expected one of"),
         (lambda: gemv(1.0, torch.ones(3), torch.ones(3)), "shape of a is (3,), expected at least 2"),
-        (lambda: ger(1.0, torch.ones(2), torch.ones(3), torch.ones(2, 2)), "b has N=3, c has N=2"),
+        (lambda: ger(1.0, torch.ones(2), torch.ones(3), torch.ones(2, 2)), "y has N=3, a has N=2"),
     ],
 )
 def test_bad_arguments_are_named(call, text):

@@ -235,15 +235,23 @@ def test_the_largest_entry_decides_whether_a_matrix_is_scaled(name, kind):
         assert (found.x[1:] * size - exact).norm() <= 1e-4 * exact.norm()
 
 
+_RECORDED = {
+    "matrix": {("trnblas::gemm", "numpy.matmul")},
+    "trnsparse": {("trnsparse::spmm", "scipy.sparse.csr_array.__matmul__")},
+}
+
+
 @together("kind", KINDS)
 def test_a_listener_changes_no_bit(kind):
     for dtype in (torch.float32, torch.complex128):
         a, b = _spd(dtype), gaussian((N,), 3, dtype)
         for operand in (KINDS[kind](a), KINDS[kind](a.mT.contiguous().mT)):
             quiet, pair = ts.cg(operand, b).x, None if kind == "function" else ts.lanczos(operand, 1, dtype=dtype)
-            with trnsci.ledger():
+            with trnsci.ledger() as book:
                 assert torch.equal(quiet, ts.cg(operand, b).x)
                 assert pair is None or np.array_equal(pair.values, ts.lanczos(operand, 1, dtype=dtype).values)
+            ran = {(entry.step.op, entry.step.calls) for entry in book}
+            assert _RECORDED.get(kind, set()) <= ran
 
 
 _PLANNED = {
