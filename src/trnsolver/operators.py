@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from operator import matmul
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -59,9 +60,7 @@ class Operator:
 
     def on_arrays(self) -> Operator:
         """The same map on arrays [N], by NumPy and SciPy, whose products a ledger that listens records, too."""
-        listening = bool(listeners())
-        # ops of sparse matrices call SciPy likewise
-        if self.matrix is None and (self.entries is None or listening):
+        if self.matrix is None and self.entries is None:
             adjoint = None if self.adjoint is None else on_array(self.adjoint)
             return replace(self, apply=on_array(self.apply), adjoint=adjoint)
         a = self.entries.to_scipy() if hasattr(self.entries, "to_scipy") else self.entries
@@ -69,15 +68,20 @@ class Operator:
             array = self.matrix.numpy()
             a = array if array.flags.forc else array.copy()
         there, back = (a.matvec, a.rmatvec) if hasattr(a, "matvec") else (a.__matmul__, a.conj().T.__matmul__)
-        if listening:
-            there, back = _recorded(there, self.matrix, "n"), _recorded(back, self.matrix, "c")
+        if listeners() and (self.matrix is not None or a is not self.entries):
+            there, back = _recorded(there, self, a, "n"), _recorded(back, self, a, "c")
         return Operator(_cast(there), _cast(back), self.shape, self.matrix, scale=self.scale)
 
 
-def _recorded(apply: Callable[[Columns], Columns], a: Any, trans: str) -> Callable[[Columns], Columns]:
-    """A product by NumPy that is noted as the op it stands for."""
-    column = a[:1].mT if trans == "n" else a[:, :1]
-    step = replace(plan(gemm, 1.0, a, column, trans_a=trans).steps[0], implementation="host", calls="numpy.matmul")
+def _recorded(apply: Callable[[Columns], Columns], of: Operator, a: Any, trans: str) -> Callable[[Columns], Columns]:
+    """A product by ``a``, an array or a matrix of SciPy's, that is noted as the op it stands for."""
+    x = from_numpy(np.zeros((a.shape[trans == "n"], 1), a.dtype))
+    if of.matrix is not None:
+        ran, calls = plan(gemm, 1.0, of.matrix, x, trans_a=trans), "numpy.matmul"
+    else:
+        matrix = of.entries if trans == "n" else of.entries.H
+        ran, calls = plan(matmul, matrix, x), f"scipy.sparse.{type(a).__name__}.__matmul__"
+    step = replace(ran.steps[0], implementation="host", calls=calls)
 
     def product(x: Columns) -> Columns:
         start = time.perf_counter()
