@@ -18,8 +18,9 @@ from trnsci.distributed.parts import Sharded
 from trnsci.errors import UnsupportedError
 from trnsolver.arguments import square
 from trnsolver.cg import cg, conjugated
-from trnsolver.operators import preconditioned
+from trnsolver.operators import far_from_one, preconditioned
 from trnsolver.problems import Result, problem
+from trnsolver.tiles import near_one
 
 
 def _check_cg(a: Any, b: Tensor, **options: Any) -> None:
@@ -36,12 +37,21 @@ def _check_cg(a: Any, b: Tensor, **options: Any) -> None:
     problem("cg", a, b, x0=options["x0"], tol=options["tol"], maxiter=options["maxiter"], callback=None, look=False)
 
 
-def _operator(team: Team, a: Part | Sharded, b: Part) -> Callable[[Tensor], Tensor]:
-    """Rows of ``a @ x`` from rows of ``x``."""
+def _scaled(team: Team, held: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
+    """Powers of two that bring a matrix, of which entries are held here, and the columns beside it near 1."""
+    parts = [x.detach().abs().flatten(0, -2) if x.numel() else x.new_zeros((1, x.shape[-1])) for x in (held, right)]
+    mine = torch.cat([parts[0].amax().reshape(1).real, parts[1].amax(0).real])
+    every = torch.stack(team.all_gather(0, mine, [mine.shape] * team.size(0)))
+    powers = near_one(every, 0, beyond=far_from_one(right.dtype))[0]
+    return powers[:1], powers[1:]
+
+
+def _operator(team: Team, a: Part | Sharded, b: Part, local: Tensor, power: Tensor) -> Callable[[Tensor], Tensor]:
+    """Rows of ``power * a @ x`` from rows of ``x``."""
     n = b.shape[0]
     if isinstance(a, Sharded):
-        return lambda x: a.times(team, b.with_local(x, (n, x.shape[1]), team.first(0))).local
-    local = a.to(team, team.first(0)).local
+        return lambda x: a.times(team, b.with_local(x, (n, x.shape[1]), team.first(0))).local * power
+    local = local * power
     sizes = [size for _, size in chunks(n, team.size(0))]
 
     def apply(x: Tensor) -> Tensor:
@@ -66,7 +76,10 @@ def _cg(
     vector = len(b.shape) == 1
     rows = b.to(team, team.first(0))
     right = rows.local[:, None] if vector else rows.local
-    apply = _operator(team, a, b)
+    held = a.held()[-1].reshape(1, -1) if isinstance(a, Sharded) else a.to(team, team.first(0)).local
+    of_a, of_b = _scaled(team, held, right)
+    apply, factor = _operator(team, a, b, held, of_a), (of_a.double() / of_b.double()).to(of_a.dtype)
+    right = right * of_b
 
     def inner(x: Tensor, y: Tensor) -> Tensor:
         return team.all_reduce(0, (x.conj() * y).sum(0))
@@ -75,7 +88,7 @@ def _cg(
         x = torch.zeros_like(right)
     else:
         start = x0.to(team, team.first(0)).local
-        x = (start[:, None] if vector else start).clone()
+        x = (start[:, None] if vector else start) / factor
     scale = inner(right, right).real.sqrt()
     if x0 is not None:
         # the solution for a column of zeros is known
@@ -98,6 +111,7 @@ def _cg(
 
     improve, r = preconditioned("cg", preconditioner), right - apply(x)
     x, done = conjugated(apply, improve, right, x, r, inner=inner, size=size, tol=tol, most=limit)
+    x = x * factor
     solution = rows.with_local(x[:, 0] if vector else x)
     return Result(
         x=solution,  # type: ignore[arg-type]

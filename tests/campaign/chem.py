@@ -30,11 +30,14 @@ def field(name: str, length: float, basis: str, kind: str = "RHF"):
 
 
 @functools.lru_cache(maxsize=64)
-def peer(*molecule, frozen: int | None = None) -> tuple[float, float]:
-    """PySCF's energy with orbitals left out, and its part of opposite spins."""
-    from pyscf import mp
+def peer(*molecule, frozen: int | None = None, fit: str | None = None) -> tuple[float, float]:
+    """PySCF's energy with orbitals left out, in an auxiliary basis, and its part of opposite spins."""
+    from pyscf import df, mp
 
-    other = mp.MP2(field(*molecule)[0], frozen=frozen).run()
+    other = mp.MP2(field(*molecule)[0], frozen=frozen)
+    if fit is not None:
+        other.with_df = df.DF(other.mol, auxbasis=fit)
+    other.run()
     return float(other.e_corr), float(other.e_corr_os)
 
 
@@ -53,10 +56,13 @@ def energy(draw: Draw) -> Trial:
     options |= draw.among({}, {}, {"memory": "300 MB"}, {"screening": 1e-14}, {"frozen": 1 if name != "h2" else 0})
     ways = [{}] * 4 + [{"target_error": draw.among(1e-3, 1e-6)}]
     ways += [{"method": "laplace", "quadrature_error": draw.among(None, 1e-6)}] if precision in (None, "fp64") else []
-    ways += [{"method": "stochastic", "samples": draw.among(32, 64), "seed": draw.among(0, 3)}]
+    sampled = {"method": "stochastic", "samples": draw.among(32, 64), "seed": draw.among(0, 3)}
+    ways += [{**sampled, "same_spin": draw.chance(0.5)}]
     options |= draw.among(*ways)
     seen: list = []
     options |= draw.among({}, {"progress": seen.append})
+    options |= draw.among({}, {}, {"auxbasis": "weigend"}, {"auxbasis": "cc-pvdz-ri"}, {"stability": "internal"})
+    folder = draw.among(None, None, "scratch", "checkpoint")
     if "method" in options:
         options["pairs"] = False
     if "target_error" in options:
@@ -64,12 +70,21 @@ def energy(draw: Draw) -> Trial:
     draw.log.append(f"{molecule} {options}")
 
     def run():
-        return None if mean is None else trnchem.dfmp2(mean, **options)
+        if mean is None:
+            return None
+        with tempfile.TemporaryDirectory() as where:
+            there = {"scratch": where, "checkpoint": str(Path(where) / "pairs")}
+            given = options | ({} if folder is None else {folder: there[folder]})
+            made = trnchem.dfmp2(mean, **given)
+            if folder == "checkpoint":
+                # what is finished is read, and has the same bits
+                assert trnchem.dfmp2(mean, **given).e_corr == made.e_corr, "a finished checkpoint gives other bits"
+            return made
 
     def check(result, kernel):
         if result is None:
             return
-        total, opposite = peer(*molecule, frozen=options.get("frozen"))
+        total, opposite = peer(*molecule, frozen=options.get("frozen"), fit=options.get("auxbasis"))
         assert "progress" not in options or seen or opposite == 0, "no progress was told"
         if "target_error" in options:
             assert abs(result.e_corr - total) <= options["target_error"], (result.e_corr, total, result.error)
@@ -79,8 +94,10 @@ def energy(draw: Draw) -> Trial:
             limit = 1e-9 + (options.get("quadrature_error") or 1e-7) * 10 * abs(opposite)
             limit += 10 * (result.standard_error or 0.0) + (0 if precision in (None, "fp64") else 1e-2 * abs(opposite))
             assert abs(result.e_os - opposite) <= limit, (result.e_os, opposite, limit)
+            if options.get("same_spin"):
+                assert abs(result.e_corr - total) <= 2 * limit + 0.01 * abs(total), (result.e_corr, total, limit)
             return
-        assert abs(total - exact) <= 1e-9 or options.get("frozen")
+        assert abs(total - exact) <= 1e-9 or options.get("frozen") or options.get("auxbasis")
         growth = result.metric.growth if result.metric is not None else 0.0
         relative = {"fast": 2.0**-7 + 2.0**-24 * (64 + growth)}.get(precision, 2.0**-24 * (64 + growth))
         limit = 1e-9 if precision in (None, "fp64") else relative * abs(total) + 1e-9

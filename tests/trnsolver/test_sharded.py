@@ -9,6 +9,7 @@ from torch.distributed.tensor import Shard
 
 import trnsci
 import trnsolver
+import trnsparse
 from trnsci import distributed
 from trnsci.distributed import Layout
 from trnsci.memory import MemoryMeter
@@ -197,6 +198,23 @@ def test_cg(ranks):
         for _, converged, iterations, _ in ranks(3).run(_cg, columns, 2):
             assert not converged
             assert iterations == 2
+
+
+def _cg_scaled(of_a, of_b, sparse):
+    mesh = distributed.mesh()
+    a, b = _spd(7).float() * of_a, _data(7, 2).float() * of_b
+    spread = trnsparse.shard_rows(trnsparse.CSRMatrix.from_dense(a), mesh) if sparse else distributed.shard(a, mesh, 1)
+    start = distributed.shard(torch.full((7, 2), of_b / of_a), mesh, 0)
+    made = trnsolver.cg(spread, distributed.shard(b, mesh, 0), x0=start, tol=1e-5, maxiter=99)
+    exact = torch.linalg.solve(_spd(7), _data(7, 2))
+    return made.converged, float((distributed.gather(made.x).double() * (of_a / of_b) - exact).norm() / exact.norm())
+
+
+def test_squares_of_sharded_data_may_leave_the_range(ranks):
+    for of_a, of_b, sparse in ((1.0, 1e-25, False), (1e-25, 1e-25, True), (1e25, 1e10, False)):
+        for converged, error in ranks(3).run(_cg_scaled, of_a, of_b, sparse):
+            assert converged
+            assert error <= 1e-3, (of_a, of_b, sparse)
 
 
 def _cg_with(what):
