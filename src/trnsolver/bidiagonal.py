@@ -183,7 +183,8 @@ class Gebrd(NamedTuple):
         if self.a.numel():
             results[0].copy_(self.a)
             work = self.a.new_empty(32 * (m + n))
-            rows, columns, room, info = (ctypes.byref(ctypes.c_int(size)) for size in (m, n, len(work), 0))
+            # wide enough for either kind of LAPACK's integers: of small ones the first bytes are the whole
+            rows, columns, room, info = (ctypes.byref(ctypes.c_int64(size)) for size in (m, n, len(work), 0))
             reduce, count = _gebrd(self.a.dtype), self.a.numel() // (m * n)
             for parts in zip(*(x.reshape(count, -1) for x in (results[0].mT, *results[1:])), strict=True):
                 factors, *others = (x.data_ptr() for x in parts)
