@@ -85,7 +85,10 @@ def einsum(
     factor = check.coefficient("einsum", "alpha", alpha, dtype)
     scale = check.coefficient("einsum", "beta", beta, dtype)
     addend = None if scale == 0 else _addend(c if c is None or c.dtype == dtype else c.to(dtype), out, scale)
-    tensors = tuple(x if x.dtype == dtype else x.to(dtype) for x in tensors)
+    for x in tensors:
+        if x.dtype is not dtype:
+            tensors = tuple(x.to(dtype) for x in tensors)
+            break
     options: dict[str, Any] = {"target_error": target_error, "memory_limit": memory_limit, "optimize": optimize}
     if is_compiling() or (dispatch_modes() and any(type(x) is not Tensor for x in tensors)):
         call = _traced(text, tensors, alpha=factor, beta=scale, addend=addend, precision=precision, **options)
@@ -112,7 +115,7 @@ def _scheme(
     if options["target_error"] is not None and dtype in (torch.float64, torch.complex128):
         sizes = dict(parse("einsum", text, [tuple(x.shape) for x in tensors]).sizes)
         single = within_single(math.prod(sizes.values()), tensors)
-    shapes = tuple(x.shape for x in tensors)
+    shapes = tuple([x.shape for x in tensors])
     return planned(text, shapes, dtype, precision, single=single, **options)
 
 

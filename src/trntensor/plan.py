@@ -49,6 +49,7 @@ class ContractionPlan(Plan):
         precision: the policy in force.
         contractions: one row per pairwise step.
         constants: operands given as tensors, by position; steps among constants alone are computed once.
+        error_bound: guaranteed error, relative to the contraction of absolute values.
     """
 
     program: Program
@@ -57,6 +58,14 @@ class ContractionPlan(Plan):
     contractions: tuple[Contraction, ...]
     constants: Mapping[int, Tensor] = field(default_factory=dict, compare=False, repr=False)
     known: Mapping[int, Tensor] = field(default_factory=dict, compare=False, repr=False)
+    error_bound: float = field(init=False, compare=False, repr=False, default=0.0)
+
+    def __post_init__(self) -> None:
+        """Compute the error bound once: every call states it."""
+        if self.precision is not None:
+            steps = self.program.steps
+            terms, roundings = tuple(step.terms for step in steps), sum(step.roundings for step in steps)
+            object.__setattr__(self, "error_bound", contraction_bound(terms, self.dtype, self.precision, roundings))
 
     @inside("trntensor")
     def __call__(self, *operands: Tensor | Array, alpha: complex = 1.0, out: Tensor | None = None) -> Tensor:
@@ -125,15 +134,6 @@ class ContractionPlan(Plan):
     def flops(self) -> int:
         """Floating-point operations of all steps and slices."""
         return sum(row.flops for row in self.contractions) * self.slices
-
-    @property
-    def error_bound(self) -> float:
-        """Guaranteed error, relative to the contraction of absolute values."""
-        if self.precision is None:
-            return 0.0
-        steps = self.program.steps
-        roundings = sum(step.roundings for step in steps)
-        return contraction_bound(tuple(step.terms for step in steps), self.dtype, self.precision, roundings)
 
     @property
     def predicted(self) -> dict[str, float]:
@@ -245,7 +245,8 @@ def planned(
             contractions=(),
         )  # fmt: skip
 
-    keyed = all(isinstance(option, Hashable) for option in (optimize, precision, target_error))
+    plain = type(optimize) is str and precision is None and target_error is None
+    keyed = plain or all(isinstance(option, Hashable) for option in (optimize, precision, target_error))
     return CACHE.get(key, build) if keyed else build()
 
 
