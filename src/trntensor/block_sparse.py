@@ -35,7 +35,8 @@ class BlockSparse:
 
     def __post_init__(self) -> None:
         for position, block in self.blocks.items():
-            check.tensor("BlockSparse", **{f"block {position}": block})
+            if type(block) is not Tensor:
+                check.tensor("BlockSparse", **{f"block {position}": block})
             inside = len(position) == len(self.sections) and all(
                 0 <= part < len(lengths) for part, lengths in zip(position, self.sections, strict=True)
             )
@@ -205,16 +206,19 @@ def _grouped(
     precision: Precision | None,
 ) -> dict[Position, Tensor]:
     rows, columns = ([label for label in labels if label not in shared] for labels in (first, second))
-    lefts = [_joined([_matrix(x, first, rows, shared) for x, _ in pairs], 1) for pairs in meetings.values()]
-    rights = [_joined([_matrix(y, second, shared, columns) for _, y in pairs], 0) for pairs in meetings.values()]
+    # a block meets many others: its matrix is made once
+    met = [pair for pairs in meetings.values() for pair in pairs]
+    left = {id(x): _matrix(x, first, rows, shared) for x in {id(x): x for x, _ in met}.values()}
+    right = {id(y): _matrix(y, second, shared, columns) for y in {id(y): y for _, y in met}.values()}
+    lefts = [_joined([left[id(x)] for x, _ in pairs], 1) for pairs in meetings.values()]
+    rights = [_joined([right[id(y)] for _, y in pairs], 0) for pairs in meetings.values()]
     natural = [*rows, *columns]
     order = [natural.index(label) for label in output]
     blocks: dict[Position, Tensor] = {}
     for position, product in zip(meetings, grouped_gemm(1.0, lefts, rights, precision=precision), strict=True):
         at = dict(zip(output, position, strict=True))
-        blocks[position] = (
-            product.reshape([sections[label][at[label]] for label in natural]).permute(order).contiguous()
-        )
+        block = product.reshape([sections[label][at[label]] for label in natural])
+        blocks[position] = block if natural == list(output) else block.permute(order).contiguous()
     return blocks
 
 

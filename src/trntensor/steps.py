@@ -116,7 +116,8 @@ class ContractionStep:
         else:
             y = self.right(y, exact)
             if self.strategy in PRODUCTS:
-                result = multiply(x, y, precision, alpha).reshape(self.shape)
+                result = multiply(x, y, precision, alpha)
+                result = result if result.shape == self.shape else result.reshape(self.shape)
             else:
                 result = torch.mul(x, y)
                 if alpha != 1:
