@@ -49,6 +49,6 @@ BENCH = Bench(
     ),
     tolerance=2e-6,
     notes="Both start from the fitted integrals of the mean field. PySCF keeps its amplitudes by default and always"
-    " computes in float64. For water, a call is mostly overhead on both sides.",
+    " computes in float64. For water, a call is mostly overhead on both sides, and ours plans its memory first.",
     devices=("cpu",),
 )

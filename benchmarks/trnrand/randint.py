@@ -24,5 +24,7 @@ BENCH = Bench(
         Peer(name="torch.randint", run=lambda high, count: torch.randint(high, (count,), device=device())),
     ),
     comparable=None,
-    notes="torch.randint takes a remainder and is biased. On Trainium the words come from the bits kernel.",
+    notes="torch.randint takes a remainder and is biased. Beyond 2^32 every attempt of a number reads a block of four "
+    "words of its own, so that any part of a draw can be had alone; NumPy reads one number of 64 bits. On Trainium the "
+    "words come from the bits kernel.",
 )
