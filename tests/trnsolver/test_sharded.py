@@ -28,6 +28,19 @@ def _spd(n, dtype=torch.float64):
     return x @ x.mH + n * torch.eye(n, dtype=dtype)
 
 
+def _factored(lower, a, unit=2**-53):
+    """Whether a triangle is the factor of a matrix, or of each of a batch, within the bound of `cholesky`."""
+    left = np.linalg.norm(lower @ lower.conj().swapaxes(-2, -1) - a, axis=(-2, -1))
+    within = left <= 20 * a.shape[-1] * unit * np.linalg.norm(a, axis=(-2, -1))
+    return np.array_equal(lower, np.tril(lower)) and (lower.diagonal(0, -2, -1).real > 0).all() and within.all()
+
+
+def _solved(a, x, b):
+    """Whether a solution has the backward error of an elimination."""
+    norm = np.linalg.norm
+    return norm(b - a @ x) <= 20 * a.shape[-1] * 2**-53 * (norm(a) * norm(x) + norm(b))
+
+
 def _cholesky(n, place, upper, dtype):
     mesh = distributed.mesh()
     made = trnsolver.cholesky(distributed.shard(_spd(n, dtype), mesh, place), upper=upper)
@@ -46,8 +59,7 @@ def test_cholesky(ranks, size):
         a = _spd(n, dtype).numpy().astype(np.complex128)
         for factor in ranks(size).run(_cholesky, n, place, upper, dtype):
             lower = (factor.conj().T if upper else factor).astype(np.complex128)
-            assert np.array_equal(lower, np.tril(lower))
-            assert np.linalg.norm(lower @ lower.conj().T - a) <= 20 * n * U[dtype] * np.linalg.norm(a)
+            assert _factored(lower, a, U[dtype])
 
 
 def _one_triangle(upper):
@@ -60,15 +72,15 @@ def _one_triangle(upper):
     if not upper:
         right = distributed.shard(torch.ones(20, 2, dtype=a.dtype), mesh, 0)
         x = distributed.gather(trnsolver.solve_spd(distributed.shard(poisoned, mesh, 0), right))
-        assert torch.allclose(a @ x, torch.ones_like(x), rtol=1e-12)
+        assert _solved(a.numpy(), x.numpy(), np.ones((20, 2)))
     return factor.numpy()
 
 
 @pytest.mark.parametrize("upper", [False, True])
 def test_one_triangle_is_read(ranks, upper):
-    exact = np.linalg.cholesky(_spd(20, torch.complex128).numpy())
+    a = _spd(20, torch.complex128).numpy()
     for factor in ranks(3).run(_one_triangle, upper):
-        assert np.allclose(factor.conj().T if upper else factor, exact, rtol=1e-12, atol=1e-12)
+        assert _factored(factor.conj().T if upper else factor, a)
 
 
 def _indefinite(n, at):
@@ -101,8 +113,7 @@ def test_solve_spd(ranks, size):
     for columns, places in ((5, (0, 0)), (1, (1, 1)), (0, (0, 0)), (3, (None, None))):
         b = (_data(23, columns, seed=1) if columns else _data(23, seed=1)).numpy()
         for x in ranks(size).run(_solve_spd, 23, columns, places):
-            bound = 20 * 23 * 2**-53 * (np.linalg.norm(a) * np.linalg.norm(x) + np.linalg.norm(b))
-            assert np.linalg.norm(b - a @ x) <= bound
+            assert _solved(a, x, b)
 
 
 def _batched():
@@ -114,7 +125,7 @@ def _batched():
 def test_batches_are_cut_between_ranks(ranks):
     a = torch.stack([_spd(5) + i * torch.eye(5, dtype=torch.float64) for i in range(4)]).numpy()
     for factor in ranks(3).run(_batched):
-        assert np.allclose(factor, np.linalg.cholesky(a), rtol=1e-13, atol=1e-13)
+        assert _factored(factor, a)
 
 
 def _broadcast():
@@ -133,9 +144,11 @@ def _broadcast():
     cases += [(name, (a, batch[..., 0].clone())) for name in ("solve_spd", "cholesky_solve")]
     for name, operands in cases:
         exact = calls[name](*operands)
+        # two solutions, and a factor that is multiplied with itself
+        limit = 2 * 20 * 4 * 2**-53 * float(torch.linalg.cond(operands[0]).max()) ** 2 * exact.norm()
         for place in (0, 1, None):
             made = calls[name](*(distributed.shard(x, mesh, place) for x in operands))
-            if not torch.allclose(distributed.gather(made), exact, rtol=1e-12, atol=1e-12):
+            if not (distributed.gather(made) - exact).norm() <= limit:
                 wrong.append((name, [tuple(x.shape) for x in operands], place))
     return wrong
 
@@ -176,7 +189,7 @@ def test_low_rank(ranks, kind):
     a = (x @ x.T if kind == "eigh" else x @ _data(4, 30, seed=3)).numpy()
     exact = np.linalg.svd(a, compute_uv=False)
     for u, s, vh, error in ranks(3).run(_low_rank, kind):
-        assert np.allclose(s, exact[:3], rtol=1e-12)
+        assert np.abs(s - exact[:3]).max() <= 20 * 40 * 2**-53 * exact[0] + error
         assert np.linalg.norm(u * s @ vh - a, 2) <= exact[3] * (1 + 1e-10) + error
 
 
@@ -194,7 +207,9 @@ def test_cg(ranks):
         for x, converged, iterations, residuals in ranks(3).run(_cg, columns, None):
             assert converged
             assert len(residuals) == iterations + 1
-            assert np.linalg.norm(b - a @ x) <= 1e-11 * np.linalg.norm(b)
+            # what was asked for, and what the residual that is updated drifts from the true one
+            rounding = 20 * 30 * 2**-53 * np.linalg.norm(a, 2) * np.linalg.norm(x)
+            assert np.linalg.norm(b - a @ x) <= 1e-12 * np.linalg.norm(b) + rounding
         for _, converged, iterations, _ in ranks(3).run(_cg, columns, 2):
             assert not converged
             assert iterations == 2
@@ -328,7 +343,8 @@ def test_solves_with_triangles(ranks, size, upper):
             u = t - np.diag(np.diag(t)) + np.eye(9) if unit else t
             exact = np.linalg.solve(u, b) if left else np.linalg.solve(u.T, b.T).T
             for found in results:
-                assert np.allclose(found, exact, rtol=1e-12, atol=1e-12), (left, unit)
+                limit = 2 * 20 * 9 * 2**-53 * np.linalg.cond(u) * np.linalg.norm(exact)
+                assert np.linalg.norm(found - exact) <= limit, (left, unit)
         whole = t.conj().T @ t if upper else t @ t.conj().T
         b = _data(9, 4, seed=6, dtype=dtype).numpy()
         for vector in (False, True):
@@ -374,10 +390,12 @@ def test_lstsq(ranks, size):
 def test_the_other_fields_of_lstsq(ranks, size, driver):
     a, b = _data(20, 4), _data(20, 3, seed=7)
     exact = np.linalg.lstsq(a.numpy(), b.numpy(), rcond=None)
+    rounding = 20 * 20 * 2**-53
     for _, residuals, rank, values in ranks(size).run(_least_squares, (20, 4), None, False, (0, 0), None, driver):
-        assert np.allclose(residuals, exact[1], rtol=1e-12)
+        assert (np.abs(residuals - exact[1]) <= rounding * np.linalg.norm(b.numpy(), axis=0) ** 2).all()
         assert rank.tolist() == ([] if driver == "gels" else 4)
-        assert np.allclose(values, exact[3] if driver == "gelsd" else [], rtol=1e-12)
+        assert values.shape == ((4,) if driver == "gelsd" else (0,))
+        assert np.abs(values - exact[3][: values.size]).max(initial=0.0) <= rounding * exact[3][0]
     for _, residuals, rank, _ in ranks(size).run(_least_squares, (20, 4), 2, False, (0, 0), 1e-12, "gelsd"):
         assert (residuals.shape, rank) == ((0,), 2)
 
@@ -419,10 +437,10 @@ def _into_memory(place):
 def test_results_go_where_they_are_told(ranks, place):
     a, b = _spd(7).numpy(), _data(7, 3).numpy()
     for factor, x, y, q, r in ranks(3).run(_into_memory, place):
-        assert np.allclose(factor, np.linalg.cholesky(a), rtol=1e-13, atol=1e-13)
-        assert np.allclose(a @ x, b, rtol=1e-12, atol=1e-12)
-        assert np.allclose(factor @ y, b, rtol=1e-12, atol=1e-12)
-        assert np.allclose(q @ r, b, rtol=1e-13, atol=1e-13)
+        assert _factored(factor, a)
+        assert _solved(a, x, b)
+        assert _solved(factor, y, b)
+        assert np.linalg.norm(q @ r - b) <= 20 * 7 * 2**-53 * np.linalg.norm(b)
 
 
 def _general(n, columns, places, dtype):

@@ -317,7 +317,7 @@ def router(x, w, routing):
 @pytest.mark.parametrize("normalise", [False, True])
 @pytest.mark.parametrize("k", [1, 4])
 def test_router(k, normalise):
-    x, w = gaussian((60, 200), 1), gaussian((200, 32), 2)
+    x, w = gaussian((60, 200), 1), gaussian((200, 32), 2) / 14
     affinities, chosen = trnsim.simulate(router)(x, w, Routing(k, normalise))
     scores = rounded(x) @ w
     order = np.argsort(-scores.value, axis=1)
