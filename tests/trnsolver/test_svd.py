@@ -71,7 +71,9 @@ def test_what_follows_from_it(norm):
     a = gaussian((7, 3), 1, torch.float64) @ gaussian((3, 5), 2, torch.float64)
     assert int(matrix_rank(a)) == 3
     assert int(matrix_rank(torch.eye(4), hermitian=True)) == 4
-    assert norm(pinv(a) - torch.from_numpy(np.linalg.pinv(a.numpy()))) <= 1e-12
+    found = pinv(a)
+    bound = 2 * 20 * 7 * 2.0**-53 * norm(a) * norm(found) ** 2
+    assert norm(found - torch.from_numpy(np.linalg.pinv(a.numpy()))) <= bound
     empty, span = null_space(a), orth(a)
     assert (empty.shape, span.shape) == ((5, 2), (7, 3))
     assert norm(a @ empty) <= 20 * 7 * 2.0**-53 * norm(a)
@@ -85,11 +87,11 @@ def test_what_follows_from_it(norm):
 
 def test_condition_numbers():
     a = gaussian((30, 30), 1, torch.float64)
-    assert float(cond(a)) == pytest.approx(np.linalg.cond(a.numpy()), rel=1e-9)
-    for p in (1, float("inf"), "fro"):
-        assert float(cond(a, p=p)) == pytest.approx(np.linalg.cond(a.numpy(), p), rel=1e-9)
+    rounding = 2 * 20 * 30 * 2.0**-53 * np.linalg.cond(a.numpy())
+    for p in (None, 1, float("inf"), "fro"):
+        assert float(cond(a, p=p)) == pytest.approx(np.linalg.cond(a.numpy(), p), rel=rounding)
     exact = np.linalg.cond(a.numpy(), 1)
-    assert exact / 10 <= float(cond_estimate(a)) <= exact * (1 + 1e-9)
+    assert exact / 10 <= float(cond_estimate(a)) <= exact * (1 + rounding)
     assert float(cond_estimate(torch.ones(3, 3))) == float("inf")
 
 
