@@ -10,6 +10,7 @@ import trnsci
 import trntensor
 from trnsci import distributed
 from trnsci.distributed import Layout
+from trnsci.testing import assert_within, gamma
 
 EQUATIONS = (
     ("ij,jk->ik", (5, 6), (6, 4)),
@@ -84,7 +85,8 @@ def _added(place):
 def test_alpha_beta_c_and_out(ranks):
     a, b, c = _data((5, 6), 0), _data((6, 4), 1), _data((5, 4), 2)
     for got in ranks(3).run(_added, 0):
-        assert np.allclose(got, 2 * (a @ b).numpy() + 0.5 * c.numpy(), rtol=1e-13, atol=1e-13)
+        limit = gamma(6 + 4, torch.float64) * (2 * a.abs() @ b.abs() + 0.5 * c.abs())
+        assert_within(got, 2 * a @ b + 0.5 * c, limit)
 
 
 def _gradients(equation, shapes, places, dtype):
@@ -104,11 +106,16 @@ def test_gradients(ranks, dtype):
     for equation, shapes in (("ij,jk->ki", ((5, 6), (6, 4))), ("iap,jbp,j->iab", ((3, 4, 6), (2, 5, 6), (2,)))):
         tensors = [_data(s, i, dtype).requires_grad_() for i, s in enumerate(shapes)]
         made = 1.5 * torch.einsum(equation, *tensors)
-        made.backward(_data(tuple(made.shape), 9, dtype))
+        weights = _data(tuple(made.shape), 9, dtype)
+        made.backward(weights)
+        # the same of absolute values is what a gradient's terms add up to
+        sizes = [x.detach().abs().requires_grad_() for x in tensors]
+        (1.5 * torch.einsum(equation, *sizes)).backward(weights.abs())
+        terms = 4 * max(made.numel(), *(x.numel() for x in tensors))
         for places in itertools.islice(itertools.product((0, None), repeat=len(shapes)), 3):
             for found in ranks(2).run(_gradients, equation, shapes, places, dtype):
-                for grad, x in zip(found, tensors, strict=True):
-                    assert np.allclose(grad, x.grad.resolve_conj().numpy(), rtol=1e-12, atol=1e-12)
+                for grad, x, size in zip(found, tensors, sizes, strict=True):
+                    assert_within(grad, x.grad.resolve_conj(), gamma(terms, torch.float64) * size.grad)
 
 
 def _diagonal_gradient():

@@ -258,10 +258,14 @@ def test_gradients_of_the_transformation(ranks, shape, dtype):
     eri, C_occ, C_vir = (x.requires_grad_() for x in leaves)
     factors = [eri, C_occ, C_vir] if len(shape) == 3 else [eri, C_occ, C_vir, C_occ, C_vir]
     made = torch.einsum(FORMULAS[len(shape)], *factors)
-    made.backward(_data(*made.shape, seed=9, dtype=dtype))
+    weights = _data(*made.shape, seed=9, dtype=dtype)
+    made.backward(weights)
+    # the same of absolute values is what a gradient's terms add up to
+    sizes = [x.detach().abs().requires_grad_() for x in leaves]
+    torch.einsum(FORMULAS[len(shape)], *sizes, *sizes[1:] * (len(shape) == 4)).backward(weights.abs())
     for found in ranks(3).run(_transformed, shape, (2, 0, None), dtype, True):
-        for grad, x in zip(found, leaves, strict=True):
-            assert np.allclose(grad, x.grad.resolve_conj().numpy(), rtol=1e-12, atol=1e-12 * float(x.grad.abs().max()))
+        for grad, x, size in zip(found, leaves, sizes, strict=True):
+            assert_within(grad, x.grad.resolve_conj(), gamma(4 * eri.numel(), F64) * size.grad)
 
 
 def test_transforming_columns_where_they_are_moves_nothing():
