@@ -8,7 +8,6 @@ import functools
 import itertools
 import linecache
 import os
-import re
 import sys
 import warnings
 from pathlib import Path
@@ -57,26 +56,52 @@ def warn(message: str, category: type[Warning]) -> None:
     warnings.warn(message, category, stacklevel=level)
 
 
-_ASSIGNMENT = re.compile(r"\s*(?:\w+\.)*([A-Za-z_]\w*)\s*(?::[^=]+)?(?:=(?!=)|\.append\()")
+@functools.lru_cache(maxsize=256)
+def _assigned(path: str) -> dict[tuple[int, int], str | None] | None:
+    """Return the variable that gets the value of each call in a file, by where the call begins.
 
-
-_NO_SOURCE = "<no source>"
-
-
-@functools.lru_cache(maxsize=4096)
-def assigned_name(path: str, lineno: int) -> str | None:
-    """Return the variable a source line assigns; ``None`` for a ``return``, whose caller may."""
-    text = linecache.getline(path, lineno)
-    if not text:
-        return _NO_SOURCE
-    if text.lstrip().startswith("return "):
+    ``None`` stands for a ``return``, whose caller may name it; a file that cannot be read has no answer.
+    """
+    try:
+        tree = ast.parse("".join(linecache.getlines(path)))
+    except (SyntaxError, ValueError):
         return None
-    match = _ASSIGNMENT.match(text)
-    return match[1] if match else ""
+    names: dict[tuple[int, int], str | None] = {}
+
+    def give(value: ast.AST | None, name: str | None) -> None:
+        if isinstance(value, ast.IfExp):
+            give(value.body, name)
+            give(value.orelse, name)
+        elif isinstance(value, ast.Call):
+            names[value.lineno, value.col_offset] = name
+
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Return):
+            for part in ast.walk(node):
+                give(part, None)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "append":
+            give(node.args[0] if node.args else None, _last(node.func.value))
+        elif isinstance(node, (ast.Assign, ast.AnnAssign)):
+            target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+            value = node.value
+            if isinstance(target, ast.Tuple) and isinstance(value, (ast.Tuple, ast.List)):
+                for each, part in zip(target.elts, value.elts, strict=False):
+                    give(part, _last(each))
+            elif isinstance(value, (ast.Tuple, ast.List)):
+                for i, part in enumerate(value.elts):
+                    give(part, f"{_last(target)}[{i}]")
+            else:
+                give(value, _last(target))
+    return names if tree.body else None
+
+
+def _last(node: ast.AST) -> str:
+    """Return the last part of a name, ``x`` of ``self.x``; nothing for what is none."""
+    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
 
 
 @functools.lru_cache(maxsize=4096)
-def stored_name(code: Any, at: int) -> str | None:
+def _stored(code: Any, at: int) -> str | None:
     """Return the same for code without source (``exec``, a prompt), from the bytecode after the call at ``at``."""
     after = next((i for i in dis.get_instructions(code) if i.offset > at), None)
     if after is None or after.opname == "RETURN_VALUE":
@@ -84,63 +109,25 @@ def stored_name(code: Any, at: int) -> str | None:
     return str(after.argval) if after.opname.startswith("STORE_") and isinstance(after.argval, str) else ""
 
 
-_NOT_TOLD = "<not told>"
-
-
 # by identity: code objects hash by content, which takes longer than the answer
-_TARGETS: dict[tuple[int, int], tuple[Any, str]] = {}
-
-
-def _target(code: Any, frame: Any) -> str | None:
-    """Return the variable assigned by the call at this column, on a line of several; none for an argument."""
-    known = _TARGETS.get((id(code), frame.f_lasti))
-    if known is not None and known[0] is code:
-        return known[1]
-    line, name = frame.f_lineno, _NOT_TOLD
-    if linecache.getline(code.co_filename, line).count("(") > 1:
-        start, _, column, _ = next(itertools.islice(code.co_positions(), frame.f_lasti // 2, None))
-        if column is not None and start == line:
-            name = _target_at(code.co_filename, line, column)
-    if len(_TARGETS) > 4096:
-        _TARGETS.clear()
-    _TARGETS[id(code), frame.f_lasti] = (code, name)
-    return name
-
-
-def _target_at(path: str, lineno: int, column: int) -> str:
-    text = linecache.getline(path, lineno)
-    at = column - (len(text) - len(text.lstrip()))
-    try:
-        statements = ast.parse(text.strip()).body
-    except SyntaxError:
-        return _NOT_TOLD
-    for node in statements:
-        if isinstance(node, ast.Assign) and len(node.targets) == 1:
-            target, value = node.targets[0], node.value
-            names = [target]
-            if isinstance(target, ast.Tuple):
-                names = list(target.elts)
-            elif isinstance(value, (ast.Tuple, ast.List)):
-                names = [ast.Name(f"{ast.unparse(target)}[{i}]") for i in range(len(value.elts))]
-            values = value.elts if isinstance(value, (ast.Tuple, ast.List)) else [value]
-            for name, part in zip(names, values, strict=False):
-                if part.col_offset <= at < (part.end_col_offset or 0):
-                    return name.id if isinstance(name, ast.Name) and part.col_offset == at else ""
-    return _NOT_TOLD
+_NAMES: dict[tuple[int, int], tuple[Any, str | None]] = {}
 
 
 def variable_name() -> str:
     """Return the variable that gets the tensor being made, which names it when nothing else does."""
     frame: Any = sys._getframe(2)
     while frame is not None:
-        code = frame.f_code
+        code, at = frame.f_code, frame.f_lasti
         if not code.co_filename.startswith(HERE):
-            name = _target(code, frame)
-            if name == _NOT_TOLD:
-                name = assigned_name(code.co_filename, frame.f_lineno)
-            if name == _NO_SOURCE:
-                name = stored_name(code, frame.f_lasti)
-            if name is not None:
-                return name
+            known = _NAMES.get((id(code), at))
+            if known is None or known[0] is not code:
+                if len(_NAMES) > 4096:
+                    _NAMES.clear()
+                names = _assigned(code.co_filename)
+                line, _, column, _ = next(itertools.islice(code.co_positions(), at // 2, None))
+                name = _stored(code, at) if names is None else names.get((line, column), "")
+                known = _NAMES[id(code), at] = (code, name)
+            if known[1] is not None:
+                return known[1]
         frame = frame.f_back
     return ""
