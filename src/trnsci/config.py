@@ -13,6 +13,8 @@ from typing import Any, Generic, Literal, NamedTuple, TypeVar
 from trnsci.errors import ArgumentError
 
 T_co = TypeVar("T_co", covariant=True)
+T = TypeVar("T")
+D = TypeVar("D")
 
 BackendName = Literal["auto", "nki", "simulator", "pytorch"]
 TargetName = Literal["trn1", "trn2", "trn3"]
@@ -70,12 +72,20 @@ def _user_cache() -> Path:
     return _path("~/.cache/trnsci") or Path(tempfile.gettempdir()) / f"trnsci-{os.geteuid()}"
 
 
-def _backend(text: str) -> BackendName | None:
-    return next((name for name in BACKENDS if name == text), None)
-
-
 def _flag_setting(name: str, meaning: str) -> Setting[bool]:
     return Setting(name=name, accepts="0 or 1", default=False, meaning=meaning, parse=_flag)
+
+
+def _choice_setting(name: str, choices: tuple[T, ...], default: D, meaning: str) -> Setting[T | D]:
+    def parse(text: str) -> T | None:
+        return next((choice for choice in choices if str(choice) == text), None)
+
+    accepts = " | ".join(map(str, choices))
+    return Setting(name=name, accepts=accepts, default=default, meaning=meaning, parse=parse)
+
+
+def _path_setting(name: str, accepts: str, default: D, meaning: str) -> Setting[Path | D]:
+    return Setting(name=name, accepts=accepts, default=default, meaning=meaning, parse=_path)
 
 
 def _count_setting(name: str, default: int, meaning: str) -> Setting[int]:
@@ -85,26 +95,20 @@ def _count_setting(name: str, default: int, meaning: str) -> Setting[int]:
     return Setting(name=name, accepts="a non-negative integer", default=default, meaning=meaning, parse=parse)
 
 
-BACKEND: Setting[BackendName] = Setting(
-    name="TRNSCI_BACKEND",
-    accepts=" | ".join(BACKENDS),
-    default="auto",
-    meaning="Backend of every library that is not told otherwise.",
-    parse=_backend,
+BACKEND: Setting[BackendName] = _choice_setting(
+    "TRNSCI_BACKEND", BACKENDS, "auto", "Backend of every library that is not told otherwise."
 )
-TARGET: Setting[TargetName] = Setting(
-    name="TRNSCI_TARGET",
-    accepts=" | ".join(TARGETS),
-    default="trn2",
-    meaning="Hardware generation the simulator imitates; on a Neuron host the one found is used for predictions.",
-    parse=lambda text: next((name for name in TARGETS if name == text), None),
+TARGET: Setting[TargetName] = _choice_setting(
+    "TRNSCI_TARGET",
+    TARGETS,
+    "trn2",
+    "Hardware generation the simulator imitates; on a Neuron host the one found is used for predictions.",
 )
-CACHE_DIR: Setting[Path] = Setting(
-    name="TRNSCI_CACHE_DIR",
-    accepts="a directory",
-    default=_user_cache(),
-    meaning="Where the calibration of the host and pages of demonstrations are kept.",
-    parse=_path,
+CACHE_DIR = _path_setting(
+    "TRNSCI_CACHE_DIR",
+    "a directory",
+    _user_cache(),
+    "Where the calibration of the host and pages of demonstrations are kept.",
 )
 PLAN_CACHE_COUNT = _count_setting("TRNSCI_PLAN_CACHE_COUNT", 1024, "Plans kept at most.")
 PLAN_CACHE_BYTES = _count_setting(
@@ -117,20 +121,18 @@ PROGRAM_MATMULS = _count_setting(
 PROGRAM_INSTRUCTIONS = _count_setting(
     "TRNSCI_PROGRAM_INSTRUCTIONS", 30_000, "Instructions one program may have, likewise."
 )
-LOGICAL_CORES: Setting[int] = Setting(
-    name="NEURON_LOGICAL_NC_CONFIG",
-    accepts="1 | 2",
-    default=1,
-    meaning="Cores of a logical core, a variable of AWS's. With 2, kernels that share their work run on both and the "
+LOGICAL_CORES = _choice_setting(
+    "NEURON_LOGICAL_NC_CONFIG",
+    (1, 2),
+    1,
+    "Cores of a logical core, a variable of AWS's. With 2, kernels that share their work run on both and the "
     "others are refused; importing trnsci on a Neuron host sets 1 where nobody chose.",
-    parse=lambda text: int(text) if text in ("1", "2") else None,
 )
-STAND_IN: Setting[Path | None] = Setting(
-    name="TRNSCI_STAND_IN",
-    accepts="a file",
-    default=None,
-    meaning="For tests: a file that describes a stand-in device, on which kernels run simulated, with faults.",
-    parse=_path,
+STAND_IN = _path_setting(
+    "TRNSCI_STAND_IN",
+    "a file",
+    None,
+    "For tests: a file that describes a stand-in device, on which kernels run simulated, with faults.",
 )
 DISTRIBUTED_TIMEOUT = _count_setting(
     "TRNSCI_DISTRIBUTED_TIMEOUT", 300, "Seconds a rank waits for a message of another before it raises RankFailed."
@@ -148,18 +150,10 @@ class LibrarySettings:
 
 def _library(name: str) -> LibrarySettings:
     prefix = name.upper()
-    force: Setting[BackendName | None] = Setting(
-        name=f"{prefix}_FORCE_BACKEND",
-        accepts=" | ".join(BACKENDS),
-        default=None,
-        meaning=f"Backend of {name}; wins over TRNSCI_BACKEND.",
-        parse=_backend,
-    )
+    kernels = f"{name}: every call must run its NKI kernel; a call it cannot take is an error."
     return LibrarySettings(
-        force,
-        _flag_setting(
-            f"{prefix}_REQUIRE_NKI", f"{name}: every call must run its NKI kernel; a call it cannot take is an error."
-        ),
+        _choice_setting(f"{prefix}_FORCE_BACKEND", BACKENDS, None, f"Backend of {name}; wins over TRNSCI_BACKEND."),
+        _flag_setting(f"{prefix}_REQUIRE_NKI", kernels),
         _flag_setting(f"{prefix}_USE_SIMULATOR", f"{name}: run NKI kernels on the simulator."),
     )
 

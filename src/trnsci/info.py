@@ -20,7 +20,7 @@ PACKAGES = ("torch", "numpy", "ml_dtypes", "opt_einsum", "scipy", "pyscf", "h5py
 NEURON_PACKAGES = ("nki", "neuronxcc", "torch_neuronx", "torch_xla")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Backend:
     """One backend of this machine; ``detail`` says what it runs on, or why it cannot."""
 
@@ -29,7 +29,7 @@ class Backend:
     detail: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Library:
     """One importable library of the suite and the backend its calls ask for, with who asked."""
 
@@ -38,7 +38,7 @@ class Library:
     source: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Variable:
     """One environment variable: the ``value`` in force, or the text refused and the ``problem`` with it."""
 
@@ -156,14 +156,11 @@ def _backends() -> list[Backend]:
     device = neuron.device()
     why = loops.why_not()
     compiled = "host loops in C" if why is None else f"no host loops in C: {why}"
+    there = f"{device.target} as a {device.kind} device" if device else neuron.why_no_device()
     return [
-        Backend(name="pytorch", available=True, detail=f"CPU, {torch.get_num_threads()} threads{cuda}; {compiled}"),
-        Backend(name="simulator", available=True, detail=f"trnsim, imitating {target}"),
-        Backend(
-            name="nki",
-            available=device is not None,
-            detail=f"{device.target} as a {device.kind} device" if device else neuron.why_no_device(),
-        ),
+        Backend("pytorch", True, f"CPU, {torch.get_num_threads()} threads{cuda}; {compiled}"),
+        Backend("simulator", True, f"trnsim, imitating {target}"),
+        Backend("nki", device is not None, there),
     ]
 
 
@@ -177,9 +174,9 @@ def _libraries() -> list[Library]:
         try:
             choice = backends.library(name).choice()
         except ArgumentError as error:
-            present.append(Library(name=name, backend="error", source=str(error)))
+            present.append(Library(name, "error", str(error)))
             continue
-        present.append(Library(name=name, backend=choice.name, source=choice.source))
+        present.append(Library(name, choice.name, choice.source))
     return present
 
 
@@ -201,11 +198,4 @@ def _variable(setting: config.Setting[Any]) -> Variable:
     except ArgumentError as error:
         value, problem = error.got, str(error)
     shown = "" if value is None else str(int(value)) if isinstance(value, bool) else str(value)
-    return Variable(
-        name=setting.name,
-        value=shown,
-        is_set=setting.is_set,
-        accepts=setting.accepts,
-        meaning=setting.meaning,
-        problem=problem,
-    )
+    return Variable(setting.name, shown, setting.is_set, setting.accepts, setting.meaning, problem)

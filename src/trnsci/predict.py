@@ -121,19 +121,10 @@ def _predicted(call: Any, target: TargetName, limit: Size, cores: int) -> Predic
         predicting.remarks.append(
             f"blocks on the host: {predictor.hosted}, counted with {seconds(predictor.waited)}, transfers included"
         )
-    return Prediction(
-        predictor.seconds,
-        predictor.active,
-        predictor.busy,
-        predictor.launches,
-        predictor.low,
-        predictor.high,
-        predictor.compilations,
-        predictor.instructions,
-        predictor.longest,
-        tuple(predictor.single),
-        tuple(dict.fromkeys(predicting.remarks)),
-    )
+    same = ("seconds", "active", "busy", "low", "high", "compilations", "instructions", "longest")
+    told = {name: getattr(predictor, name) for name in same}
+    remarks = tuple(dict.fromkeys(predicting.remarks))
+    return Prediction(**told, programs=predictor.launches, single=tuple(predictor.single), remarks=remarks)
 
 
 def on_host(call: Any, implementation: str = "pytorch") -> Any:
