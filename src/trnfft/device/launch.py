@@ -155,9 +155,12 @@ def framed(
         passes.Piece(True, right.shape[-1], count - at.after, at.after, left.numel()),
     )
     cut = tuple(piece for piece in signal_pieces if piece.frames)
-    weights = passes.NONE if window is None else passes.Table(left.numel() + right.numel(), 1, n)
+    weights = passes.Factor(1, 1, passes.Table(left.numel() + right.numel(), 1, n))
     split = factors.n1, factors.n2, half, factors.group
-    sizes = passes.Frames(signals, count, hop, written, *split, *tables[1:], weights, cut)
+    loaded = passes.NONE if window is None else weights
+    frames = passes.Frames(count, hop, cut)
+    rows = signals * count, n, written
+    sizes = passes.Folded(*rows, *split, *tables[1:], passes.NONE, loaded, passes.NONE, frames)
     step = passes.Pass(sizes, signals * count * written, False)
     ends = torch.cat([tensor.to(dtype).reshape(-1) for tensor in kept])
     return PassProgram((step,), tables.matrices, None, (), n, written, False, ends if ends.numel() else None)

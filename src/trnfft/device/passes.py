@@ -36,6 +36,24 @@ class Factor(NamedTuple):
 MaybeFactor = Factor | tuple[()]
 
 
+class Piece(NamedTuple):
+    """Frames of signals: whether those of the padded ends, and where they begin."""
+
+    aside: bool
+    length: int
+    first: int
+    frames: int
+    start: int
+
+
+class Frames(NamedTuple):
+    """Overlapping frames: how many of a signal, samples from one to the next, and where they are read."""
+
+    per_signal: int
+    hop: int
+    pieces: tuple[Piece, ...]
+
+
 class Rows(NamedTuple):
     """Rows times one matrix."""
 
@@ -77,6 +95,7 @@ class Folded(NamedTuple):
     after: MaybeTable
     loaded: MaybeFactor = NONE
     stored: MaybeFactor = NONE
+    frames: Frames | tuple[()] = NONE
 
 
 class FoldedColumns(NamedTuple):
@@ -125,34 +144,6 @@ class Completed(NamedTuple):
     flip: Table
 
 
-class Piece(NamedTuple):
-    """Frames of signals: whether those of the padded ends, and where they begin."""
-
-    aside: bool
-    length: int
-    first: int
-    frames: int
-    start: int
-
-
-class Frames(NamedTuple):
-    """Overlapping, windowed frames of signals as rows of two factors."""
-
-    signals: int
-    frames: int
-    hop: int
-    outputs: int
-    n1: int
-    n2: int
-    half: int
-    group: int
-    first: Table
-    second: Table
-    unpaired: MaybeTable
-    window: MaybeTable
-    pieces: tuple[Piece, ...]
-
-
 class Turn(NamedTuple):
     """The first of several products of rows; its result comes out transposed."""
 
@@ -194,9 +185,7 @@ class Times(Multiply):
     __slots__ = ()
 
 
-Sizes = (
-    Rows | Fused | Folded | FoldedColumns | FoldedTransposed | Unfolded | Completed | Frames | Turn | Columns | Multiply
-)
+Sizes = Rows | Fused | Folded | FoldedColumns | FoldedTransposed | Unfolded | Completed | Turn | Columns | Multiply
 
 
 class Pass(NamedTuple):

@@ -20,10 +20,11 @@ def _folded(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, twiddles_hbm, 
     read and ``written`` are written. ``group`` values of k1 share a second product. ``unpaired`` is the table for those
     k1 of a half spectrum that have no partner; ``after`` is what whole rows are multiplied by in the end, if anything.
     ``loaded`` and ``stored`` are factors of rows on the way in and out, in ``given_hbm``: (planes of the rows, parts
-    of the factor, table), whose table has one row for all of them or one for each.
+    of the factor, table), whose table has one row for all of them or one for each. Rows that are ``frames`` of signals
+    overlap in HBM, see `_cut`, and are multiplied by a window where they have a factor.
     """
-    A, width, written, N1, N2, half, group, first, second, unpaired, after, loaded, stored = sizes
-    planes = _planes(re_hbm, im_hbm, (A, width))
+    A, width, written, N1, N2, half, group, first, second, unpaired, after, loaded, stored, frames = sizes
+    planes = [] if len(frames) > 0 else _planes(re_hbm, im_hbm, (A, width))
     outs = _planes(out_re_hbm, out_im_hbm, (A, written))
     held = _held(matrices_hbm, first, second, unpaired)
     # A chirp takes no factors beside its own.
@@ -37,7 +38,10 @@ def _folded(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, twiddles_hbm, 
         a_sb = ahead_sb
         if index < len(blocks):
             before_sb = _factor(given_hbm, loaded, blocks[index], width, before_sb)
-            x_sb = _load_rows(planes, blocks[index], before_sb, matrices_hbm.dtype, (N1, N2, half))
+            if len(frames) > 0:
+                x_sb = _cut(re_hbm, given_hbm, blocks[index], width, before_sb, frames)
+            else:
+                x_sb = _load_rows(planes, blocks[index], before_sb, matrices_hbm.dtype, (N1, N2, half))
             ahead_sb = _first_product(_slots(x_sb, N1, N2, half), _widths(N1, N2, half), held[0])
         if index > 0:
             b = blocks[index - 1]
@@ -48,6 +52,28 @@ def _folded(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, twiddles_hbm, 
                 y_sb = _multiplied(y_sb[:, :, 0:written], after_sb, len(outs), out_re_hbm.dtype)
             for o in range(len(outs)):
                 store(outs[o][b.span], y_sb[:, o, 0:written])
+
+
+def _cut(re_hbm, given_hbm, b, width, window_sb, frames):
+    """Load [b, 1, n]: a block of frames, in one load for each signal and piece that it meets, and window them.
+
+    Frames are (how many of a signal, samples from one to the next, pieces), pieces (whether from ``given_hbm``, which
+    has the padded ends of signals, length of its signals, first frame, frames, where the first one starts).
+    """
+    T, hop, pieces = frames
+    x_sb = nl.ndarray((b.size, 1, width), dtype=re_hbm.dtype, buffer=nl.sbuf)  # [b, p, n]
+    for a in range(b.start // T, (b.stop - 1) // T + 1):
+        for piece in pieces:
+            aside, length, begin, count, at = piece
+            low = max(b.start, a * T + begin)
+            high = min(b.stop, a * T + begin + count)
+            if low < high:
+                start = a * length + at + (low - a * T - begin) * hop
+                source = given_hbm if aside else re_hbm
+                move(x_sb[low - b.start : high - b.start, 0], source.ap([[hop, high - low], [1, width]], offset=start))
+    if len(window_sb) > 0:
+        nisa.tensor_tensor(dst=x_sb[:, 0], data1=x_sb[:, 0], data2=window_sb[0][0 : b.size], op=nl.multiply)
+    return x_sb
 
 
 def _held(matrices_hbm, first, second, unpaired):

@@ -7,10 +7,10 @@ data is in HBM as two planes. The first pass converts what it loads to the dtype
 stores to ``result``.
 
 * ``rows``: rows times one matrix, for short or prime lengths.
-* ``folded``: rows of N = N1 N2 on chip, twiddles in the tables of the first product; half a spectrum for real data.
+* ``folded``: rows of N = N1 N2 on chip, twiddles in the tables of the first product; half a spectrum for real data;
+  rows may be overlapping, windowed frames of signals.
 * ``folded columns``: the same along an inner axis; ``folded transposed``: rows that become columns, for long lengths.
 * ``unfolded``, ``completed``: half a spectrum of long rows, the last pass of real rows and the first of real results.
-* ``frames``: overlapping, windowed frames of signals as rows of ``folded``.
 * ``fused``: few rows of N = N1 N2 on chip, twiddles between two multiplications.
 * ``turn``: the first of several multiplications of rows; its result comes out transposed.
 * ``columns``: one multiplication with what is beside the axis streaming past.
@@ -21,7 +21,6 @@ Bound by the Tensor Engine for batches, by DMA for long lengths.
 
 from trnfft.kernels._folded import _folded
 from trnfft.kernels._folded_columns import _folded_columns, _folded_transposed
-from trnfft.kernels._frames import _frames
 from trnfft.kernels._mirrored import _completed, _unfolded
 from trnfft.kernels._passes import _columns, _multiply, _turn
 from trnfft.kernels._rows import _fused, _rows
@@ -60,8 +59,6 @@ def fft(re_hbm, im_hbm, matrices_hbm, twiddles_hbm, given_hbm, program=(), resul
             _unfolded(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, sizes)
         elif kind == "completed":
             _completed(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, sizes)
-        elif kind == "frames":
-            _frames(out_re_hbm, out_im_hbm, re_hbm, matrices_hbm, given_hbm, sizes)
         elif kind == "turn":
             _turn(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, twiddles_hbm, sizes)
         elif kind == "columns":
