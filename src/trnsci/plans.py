@@ -216,11 +216,13 @@ class Plan:
         steps = "1 step" if len(self.steps) == 1 else f"{len(self.steps)} steps"
         return f"<{type(self).__name__} {self.op} on {self.backend}: {steps}, {quantity(self.flops, 'FLOP')}>"
 
-    def _repr_html_(self) -> str:
-        facts = (
+    def _facts(self) -> str:
+        return (
             f"{quantity(self.flops, 'FLOP')}, {quantity(self.bytes_read, 'B')} read, "
             f"{quantity(self.bytes_written, 'B')} written, peak {quantity(self.peak_bytes, 'B')}"
         )
+
+    def _repr_html_(self) -> str:
         interval = self.interval
         times = [
             (target, seconds(time), " to ".join(map(seconds, interval.get(target, ()))))
@@ -229,7 +231,7 @@ class Plan:
         steps = [(s.op, s.operands, s.runs_on, quantity(s.cost.flops, "FLOP")) for s in self.steps]
         return notebook.fragment(
             f"{self.op} on {self.backend}",
-            notebook.lines([self.reason, facts]),
+            notebook.lines([self.reason, self._facts()]),
             notebook.table(("target", "predicted", "interval"), times)
             if times
             else notebook.lines(["Nothing is predicted: no kernel takes every step."]),
@@ -239,8 +241,7 @@ class Plan:
     def __str__(self) -> str:
         lines = [
             f"{self.op} on {self.backend}: {self.reason}",
-            f"  {quantity(self.flops, 'FLOP')}, {quantity(self.bytes_read, 'B')} read, "
-            f"{quantity(self.bytes_written, 'B')} written, peak {quantity(self.peak_bytes, 'B')}",
+            f"  {self._facts()}",
             f"  predicted: {self.predicted_text or 'nothing, no kernel takes every step'}",
         ]
         programs = self.programs

@@ -128,18 +128,7 @@ class Storage:
 
     def span(self) -> Span:
         """Return what the lifetime of this tensor is, without its bytes."""
-        return Span(
-            self.name,
-            self.shape,
-            self.dtype,
-            self.buffer,
-            self.partition_bytes,
-            self.itemsize,
-            self.first,
-            self.last,
-            self.address,
-            self.line,
-        )
+        return Span._make(getattr(self, name) for name in Span._fields)
 
     def __del__(self) -> None:
         # the bytes go when the last view does; the lifetime is still needed when capacity is checked

@@ -37,6 +37,15 @@ class Operand(NamedTuple):
         """Elements per partition (on chip)."""
         return math.prod(self.shape[1:])
 
+    def meets(self, other: Operand) -> bool:
+        """Return whether the boxes of two operands in one memory share bytes."""
+        return (
+            self.first_partition < other.end_partition
+            and other.first_partition < self.end_partition
+            and self.first_byte < other.end_byte
+            and other.first_byte < self.end_byte
+        )
+
 
 def operand_of(t: NkiTensor) -> Operand:
     """Return the operand record of a view; equal views of a tensor share one."""

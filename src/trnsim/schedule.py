@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from trnsim.errors import WrongArgument
-from trnsim.session import Operand, Record
+from trnsim.session import Record
 
 Edges = tuple[tuple[str, tuple[str, ...]], ...]
 
@@ -101,14 +101,4 @@ def _needs(last: Record, first: Record, stream: list[Record]) -> bool:
 
 def _conflict(a: Record, b: Record) -> bool:
     pairs = [(w, x) for w in a.writes for x in (*b.reads, *b.writes)] + [(r, w) for r in a.reads for w in b.writes]
-    return any(_overlap(x, y) for x, y in pairs)
-
-
-def _overlap(x: Operand, y: Operand) -> bool:
-    return (
-        x.key == y.key
-        and x.first_partition < y.end_partition
-        and y.first_partition < x.end_partition
-        and x.first_byte < y.end_byte
-        and y.first_byte < x.end_byte
-    )
+    return any(x.key == y.key and x.meets(y) for x, y in pairs)

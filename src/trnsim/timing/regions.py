@@ -220,12 +220,7 @@ def overlap(a: Operand, b: Operand) -> bool:
     A compiler that keeps first and last bytes of an access sees it so, and published kernels that interleave strided
     writes into one tile are as slow as that.
     """
-    if not (
-        a.first_partition < b.end_partition
-        and b.first_partition < a.end_partition
-        and a.first_byte < b.end_byte
-        and b.first_byte < a.end_byte
-    ):
+    if not a.meets(b):
         return False
     if _on_chip(a):
         return True
