@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from trnsim.errors import ReadUninitialized, WrongArgument
+from trnsim.isa import operands as check
 from trnsim.isa.alu import Alu
 from trnsim.isa.enums import member, reduce_cmd
-from trnsim.isa.operands import column, plain
 from trnsim.language.tensor import NkiTensor
 from trnsim.session import Session
 
@@ -139,5 +139,5 @@ def check_result(s: Session, cmd: reduce_cmd, reduce_res: Any, like: NkiTensor, 
 def result_column(s: Session, reduce_res: Any, like: NkiTensor, like_role: str) -> None:
     """Check the [P, 1] tile that receives the accumulators."""
     s.operand(reduce_res, "reduce_res")
-    column(reduce_res, "reduce_res", like, like_role)
-    plain((reduce_res, "reduce_res"))
+    check.column(reduce_res, "reduce_res", like, like_role)
+    check.plain((reduce_res, "reduce_res"))

@@ -8,13 +8,13 @@ import numpy as np
 
 from trnsim.errors import WrongArgument, WrongDtype, WrongShape
 from trnsim.isa import dge as descriptors
+from trnsim.isa import operands as check
 from trnsim.isa.alu import reduction
 from trnsim.isa.dge import Rows, gathers
 from trnsim.isa.enums import dge_mode as dge
 from trnsim.isa.enums import engine as eng
 from trnsim.isa.enums import member
 from trnsim.isa.enums import oob_mode as oob
-from trnsim.isa.operands import one_dtype
 from trnsim.language.dtypes import PACKED, same_dtype, to_f32
 from trnsim.language.tensor import NkiTensor
 from trnsim.session import SBUF, NkiInstruction, Session, instruction
@@ -196,10 +196,10 @@ def _check_copy(dst: NkiTensor, src: NkiTensor, mode: dge) -> None:
     if not same_dtype(src.dtype, dst.dtype):
         if mode is dge.hwdge:
             hint = "reinterpret with .view(), or convert with dge_mode.swdge or none"
-            one_dtype(src, "src", dst, "dst", rule="hwdge-dtype", why=", and hwdge moves bytes", hint=hint)
+            check.one_dtype(src, "src", dst, "dst", rule="hwdge-dtype", why=", and hwdge moves bytes", hint=hint)
         if src.dtype in PACKED or dst.dtype in PACKED:
             why = ": DMA does not convert packed types"
-            one_dtype(src, "src", dst, "dst", rule="dma-packed", why=why, hint="view both as the same dtype")
+            check.one_dtype(src, "src", dst, "dst", rule="dma-packed", why=why, hint="view both as the same dtype")
     descriptors.check_index(src, "src")
     descriptors.check_index(dst, "dst")
     descriptors.check_written_once(dst)

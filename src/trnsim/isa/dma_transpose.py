@@ -8,11 +8,11 @@ import numpy as np
 
 from trnsim.errors import HardwareLimit, WrongArgument, WrongDtype, WrongEngine, WrongShape, wrong_count
 from trnsim.isa import dge as descriptors
+from trnsim.isa import operands as check
 from trnsim.isa.dge import Rows, gathers
 from trnsim.isa.enums import dge_mode as dge
 from trnsim.isa.enums import member
 from trnsim.isa.enums import oob_mode as oob
-from trnsim.isa.operands import has_dtype, one_dtype
 from trnsim.language.dtypes import uint32
 from trnsim.language.layout import as_shape
 from trnsim.language.tensor import NkiTensor
@@ -112,7 +112,7 @@ def _order(src: NkiTensor, axes: Any) -> tuple[int, ...]:
 
 def _check(s: Session, dst: NkiTensor, src: NkiTensor, order: tuple[int, ...], mode: dge, bounds: oob) -> None:
     why = ": a transpose keeps the dtype"
-    one_dtype(dst, "dst", src, "src", rule="transpose-dtype", why=why, hint="convert before or after")
+    check.one_dtype(dst, "dst", src, "src", rule="transpose-dtype", why=why, hint="convert before or after")
     _check_words(src, (2, 4), "transpose-dtype", "the DMA engines transpose", "use nc_transpose")
     wanted = tuple(src.shape[d] for d in order)
     if dst.shape != wanted:
@@ -182,7 +182,7 @@ def _check_gather(s: Session, src: NkiTensor) -> None:
         )
     _check_words(src, (2,), "gather-transpose", "gathered rows are of", "gather with dma_copy, then use nc_transpose")
     hint = "make the row indices uint32"
-    has_dtype(index, "the index", frozenset({uint32}), rule="gather-transpose", hint=hint)
+    check.has_dtype(index, "the index", frozenset({uint32}), rule="gather-transpose", hint=hint)
     held = index.shape[0] * index.shape[1]
     rows, last, parts, columns = src.shape[0], src.shape[-1], index.shape[0], index.shape[1]
     one = "one of them 1"

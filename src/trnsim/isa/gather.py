@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from trnsim.errors import HardwareLimit, OutOfBounds, WrongArgument, WrongShape, wrong_value
+from trnsim.isa import operands as check
 from trnsim.isa.gpsimd import as_int32
-from trnsim.isa.operands import direct, elements, flat, has_dtype, one_dtype, partitions
+from trnsim.isa.operands import flat
 from trnsim.language.dtypes import bfloat16, float32, int32, uint16, uint32
 from trnsim.language.layout import as_index
 from trnsim.language.tensor import NkiTensor
@@ -77,15 +78,15 @@ def local_gather(
     most = index.free_size * GROUP
     count = most if num_valid_indices is None else as_index(num_valid_indices)
     if s.checks:
-        has_dtype(index, "index", frozenset({uint16}))
-        one_dtype(dst, "dst", src_buffer, "src_buffer", hint=_CONVERT)
+        check.has_dtype(index, "index", frozenset({uint16}))
+        check.one_dtype(dst, "dst", src_buffer, "src_buffer", hint=_CONVERT)
         _groups(src_buffer, "src_buffer")
-        partitions(index, "index", src_buffer, "src_buffer")
-        partitions(dst, "dst", src_buffer, "src_buffer")
-        direct((dst, "dst"), (src_buffer, "src_buffer"), (index, "index"))
+        check.partitions(index, "index", src_buffer, "src_buffer")
+        check.partitions(dst, "dst", src_buffer, "src_buffer")
+        check.direct((dst, "dst"), (src_buffer, "src_buffer"), (index, "index"))
         _check_counts(each, count, most)
         what = f"num_valid_indices * num_elem_per_idx = {count} * {each} asks for"
-        elements(dst, "dst", count * each, what, rule="free-size-mismatch")
+        check.elements(dst, "dst", count * each, what, rule="free-size-mismatch")
     wanted = _snake(s, index, count, "index", exact=True)
     if s.numerics:
         values = _gather_groups(flat(values), wanted.astype(np.int64), each)
@@ -144,12 +145,12 @@ def nc_n_gather(s: Session, dst: Any, data: Any, indices: Any) -> NkiInstruction
     wanted = s.read(indices, "indices", (SBUF,), exact=True)
     s.operand(dst, "dst", (SBUF,))
     if s.checks:
-        has_dtype(indices, "indices", frozenset({uint32}))
-        one_dtype(dst, "dst", data, "data", hint=_CONVERT)
-        partitions(indices, "indices", data, "data")
-        partitions(dst, "dst", data, "data")
-        elements(dst, "dst", indices.free_size, "indices asks for", rule="free-size-mismatch")
-        direct((dst, "dst"), (data, "data"), (indices, "indices"))
+        check.has_dtype(indices, "indices", frozenset({uint32}))
+        check.one_dtype(dst, "dst", data, "data", hint=_CONVERT)
+        check.partitions(indices, "indices", data, "data")
+        check.partitions(dst, "dst", data, "data")
+        check.elements(dst, "dst", indices.free_size, "indices asks for", rule="free-size-mismatch")
+        check.direct((dst, "dst"), (data, "data"), (indices, "indices"))
     if s.numerics:
         rows, columns = flat(values), flat(wanted).astype(np.int64)
         if columns.max() >= rows.shape[1]:
@@ -177,12 +178,12 @@ def nonzero_with_count(s: Session, dst: Any, src: Any, index_offset: Any = 0, pa
     s.operand(dst, "dst", (SBUF,))
     offset, padding = as_int32(index_offset, "index_offset"), as_int32(padding_val, "padding_val")
     if s.checks:
-        has_dtype(src, "src", frozenset({float32, int32}))
-        has_dtype(dst, "dst", frozenset({int32}))
-        partitions(dst, "dst", src, "src")
+        check.has_dtype(src, "src", frozenset({float32, int32}))
+        check.has_dtype(dst, "dst", frozenset({int32}))
+        check.partitions(dst, "dst", src, "src")
         what = f"src with {src.free_size} elements and the count asks for"
-        elements(dst, "dst", src.free_size + 1, what, rule="free-size-mismatch")
-        direct((dst, "dst"), (src, "src"))
+        check.elements(dst, "dst", src.free_size + 1, what, rule="free-size-mismatch")
+        check.direct((dst, "dst"), (src, "src"))
     read, written = (t if t.shape[0] == 1 else t.slice(0, 0, t.shape[0], GROUP) for t in (src, dst))
     # a processor reaches its own partitions, so that the engines' rule of consecutive ones does not apply
     values = s.read(read, "src", (SBUF,), compute=False)
@@ -224,14 +225,14 @@ def topk(s: Session, val_dst: Any, idx_dst: Any, src: Any, n: int) -> NkiInstruc
 
 
 def _check_topk(val_dst: NkiTensor, idx_dst: NkiTensor, src: NkiTensor, n: Any, k: int) -> None:
-    has_dtype(src, "src", frozenset({bfloat16}))
-    has_dtype(val_dst, "val_dst", frozenset({bfloat16}))
-    has_dtype(idx_dst, "idx_dst", frozenset({uint32}))
+    check.has_dtype(src, "src", frozenset({bfloat16}))
+    check.has_dtype(val_dst, "val_dst", frozenset({bfloat16}))
+    check.has_dtype(idx_dst, "idx_dst", frozenset({uint32}))
     _groups(src, "src")
-    partitions(val_dst, "val_dst", src, "src")
-    partitions(idx_dst, "idx_dst", src, "src")
-    elements(idx_dst, "idx_dst", k, "val_dst asks for", rule="free-size-mismatch")
-    direct((val_dst, "val_dst"), (idx_dst, "idx_dst"), (src, "src"))
+    check.partitions(val_dst, "val_dst", src, "src")
+    check.partitions(idx_dst, "idx_dst", src, "src")
+    check.elements(idx_dst, "idx_dst", k, "val_dst asks for", rule="free-size-mismatch")
+    check.direct((val_dst, "val_dst"), (idx_dst, "idx_dst"), (src, "src"))
     if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or not 8 <= n < 65536:
         raise wrong_value("topk-n", "n", n, (8, 65535), "n counts the elements of 16 partitions, from 8 to 65535")
     if not 1 <= k < 32768 or k > n:

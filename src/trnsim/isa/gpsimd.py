@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from trnsim.errors import WrongArgument, WrongDtype, WrongShape, wrong_count, wrong_type, wrong_value
+from trnsim.isa import operands as check
 from trnsim.isa.alu import OPERATORS, dtypes, name_of, named, native
 from trnsim.isa.alu import reduce as fold
-from trnsim.isa.operands import alike, as_fp32, direct, elements, flat, plain
+from trnsim.isa.operands import as_fp32, flat
 from trnsim.isa.words import resize
 from trnsim.language.dtypes import cast, same_dtype, to_f32
 from trnsim.language.tensor import NkiTensor
@@ -76,7 +77,7 @@ def iota(s: Session, dst: Any, pattern: Any, offset: Any = 0, channel_multiplier
     """
     s.operand(dst, "dst", (SBUF,))
     if s.checks:
-        plain((dst, "dst"))
+        check.plain((dst, "dst"))
     s.write(dst, _affine(pattern, offset, channel_multiplier, dst, s.checks, s.numerics), "dst", (SBUF,))
     return s.done("gpsimd", (dst,), ())
 
@@ -104,8 +105,8 @@ def affine_select(
     s.operand(dst, "dst", (SBUF,))
     compare = named(cmp_op, "cmp_op", _COMPARE, rule="compare-operator")
     if s.checks:
-        alike(s, dst, "dst", (on_true_tile, "on_true_tile"))
-        plain((dst, "dst"), (on_true_tile, "on_true_tile"))
+        check.alike(s, dst, "dst", (on_true_tile, "on_true_tile"))
+        check.plain((dst, "dst"), (on_true_tile, "on_true_tile"))
     otherwise = as_fp32(on_false_value, "on_false_value")
     affine = _affine(pattern, offset, channel_multiplier, dst, s.checks, s.numerics)
     if s.numerics:
@@ -144,9 +145,9 @@ def tensor_partition_reduce(s: Session, dst: Any, op: Any, data: Any) -> NkiInst
                 limit=1,
                 hint=f"allocate dst as (1, {data.free_size})",
             )
-        elements(dst, "dst", data.free_size, f"data ({data.name}) has", rule="free-size-mismatch")
+        check.elements(dst, "dst", data.free_size, f"data ({data.name}) has", rule="free-size-mismatch")
         dtypes(alu, (data, "data"), (dst, "dst"))
-        direct((dst, "dst"), (data, "data"))
+        check.direct((dst, "dst"), (data, "data"))
     if s.numerics:
         values = flat(values)
         if average:

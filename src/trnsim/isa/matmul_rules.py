@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from trnsim.errors import HardwareLimit, WrongArgument, WrongBuffer, WrongDtype, WrongShape
+from trnsim.isa import operands as check
 from trnsim.isa import psum
 from trnsim.isa.enums import engine as eng
-from trnsim.isa.operands import has_dtype, index_of, needs, not_run, one_dtype, same_start
+from trnsim.isa.operands import index_of, needs, not_run, same_start
 from trnsim.language.dtypes import (
     FLOATS,
     FP8,
@@ -94,7 +95,7 @@ def check_dtypes(s: Session, dst: NkiTensor, stationary: NkiTensor, moving: NkiT
         if dtype not in FLOATS:
             hint = "packed x4 types go to nc_matmul_mx; convert integers with tensor_copy"
             why = ", which the Tensor Engine does not multiply"
-            has_dtype(t, role, FLOATS, rule="matmul-dtype", why=why, hint=hint)
+            check.has_dtype(t, role, FLOATS, rule="matmul-dtype", why=why, hint=hint)
         if dtype == float8_e4m3fn:
             needs(s, 4, f"{role} ({t.name}) is float8_e4m3fn", "use float8_e4m3")
     if (first == float32 or first is tfloat32) != (second == float32 or second is tfloat32):
@@ -126,13 +127,13 @@ def _check_result(s: Session, dst: NkiTensor, stationary: NkiTensor, is_transpos
     allowed = frozenset({float32, bfloat16}) if s.target.generation >= 4 else frozenset({float32})
     why = f", and {s.target.name} writes {' or '.join(sorted(map(str, allowed), reverse=True))} products"
     hint = "allocate dst as float32 and convert when you copy it out of PSUM"
-    has_dtype(dst, "dst", allowed, rule="matmul-dst-dtype", why=why, hint=hint)
+    check.has_dtype(dst, "dst", allowed, rule="matmul-dst-dtype", why=why, hint=hint)
 
 
 def check_kept(dst: NkiTensor, data: NkiTensor, role: str) -> None:
     """Check that a transpose keeps the dtype."""
     hint = f"allocate dst as {data.dtype}, and convert when you copy it on"
-    one_dtype(dst, "dst", data, role, rule="transpose-dtype", why=": a transpose keeps the dtype", hint=hint)
+    check.one_dtype(dst, "dst", data, role, rule="transpose-dtype", why=": a transpose keeps the dtype", hint=hint)
 
 
 def check_double_row(s: Session, stationary: NkiTensor, moving: NkiTensor, tile: Any, is_transpose: bool) -> None:
@@ -140,7 +141,7 @@ def check_double_row(s: Session, stationary: NkiTensor, moving: NkiTensor, tile:
     needs(s, 3, "perf_mode double_row", "leave perf_mode out and contract K in two matmuls")
     for t, role in ((stationary, "stationary"), (moving, "moving")):
         hint = "convert both operands to fp8, or leave perf_mode out"
-        has_dtype(t, role, FP8, rule="double-row-dtype", why=", and double_row takes fp8", hint=hint)
+        check.has_dtype(t, role, FP8, rule="double-row-dtype", why=", and double_row takes fp8", hint=hint)
         if t.ndim < 3 or t.shape[1] != 2:
             raise WrongShape(
                 f"{role} ({t.name}) has shape {t.shape}, and double_row takes [K, 2, …]",
@@ -184,7 +185,7 @@ def check_indirection(
             )
         if role != "dst" and not packed:
             hint = "convert it to a 16-bit or 8-bit float"
-            has_dtype(t, role, LOW_PRECISION, rule="indirect-dtype", why=" and uses .indirect()", hint=hint)
+            check.has_dtype(t, role, LOW_PRECISION, rule="indirect-dtype", why=" and uses .indirect()", hint=hint)
         partner, partner_role = (stationary, "stationary") if role == "dst" else (t, role)
         same_start(index_of(t, role), f"the index of {role}", partner, partner_role)
 

@@ -6,10 +6,11 @@ from typing import Any
 
 from trnsim.cores import Device, Post
 from trnsim.errors import HardwareLimit, WrongArgument, WrongShape
+from trnsim.isa import operands as check
 from trnsim.isa.enums import dma_engine as dma
 from trnsim.isa.enums import engine as eng
 from trnsim.isa.enums import member
-from trnsim.isa.operands import not_run, one_dtype
+from trnsim.isa.operands import not_run
 from trnsim.language.layout import as_index
 from trnsim.session import SBUF, SHARED_HBM, NkiInstruction, Session, instruction
 
@@ -53,7 +54,7 @@ def sendrecv(
     if pipe < 0:
         raise WrongArgument(f"pipe_id is {pipe}", rule="pipe", got=pipe, limit=0, hint="pipes are counted from 0")
     hint = "sendrecv does not convert; copy src with tensor_copy first"
-    one_dtype(src, "src", dst, "dst", rule="sendrecv-dtype", hint=hint)
+    check.one_dtype(src, "src", dst, "dst", rule="sendrecv-dtype", hint=hint)
     if src.shape != dst.shape:
         hint = "both tiles have one shape and layout"
         raise WrongShape(

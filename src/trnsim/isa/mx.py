@@ -14,8 +14,8 @@ import numpy as np
 
 from trnsim.errors import HardwareLimit, WrongArgument, WrongShape, wrong_count
 from trnsim.isa import matmul_rules as rules
+from trnsim.isa import operands as check
 from trnsim.isa import psum
-from trnsim.isa.operands import has_dtype
 from trnsim.language.dtypes import (
     PACKED,
     ExtraDtype,
@@ -204,9 +204,9 @@ def _read_scale(s: Session, scale: NkiTensor, role: str, data: NkiTensor) -> np.
 
 def _check_quantize(dst: NkiTensor, src: NkiTensor) -> None:
     p, f = src.shape[0], src.free_size
-    has_dtype(src, "src", frozenset({bfloat16, float16}), rule="mx-dtype", hint="convert it with tensor_copy")
+    check.has_dtype(src, "src", frozenset({bfloat16, float16}), rule="mx-dtype", hint="convert it with tensor_copy")
     hint = "quantize_mx makes fp8; fp4 tiles are quantised before the kernel"
-    has_dtype(dst, "dst", frozenset(_EMAX), rule="mx-dtype", hint=hint)
+    check.has_dtype(dst, "dst", frozenset(_EMAX), rule="mx-dtype", hint=hint)
     _check_quadrants(f"src ({src.name}) has", p)
     if f % 4:
         raise wrong_count(
@@ -230,7 +230,7 @@ def _check_quadrants(what: str, partitions: int) -> None:
 
 def _check_scale(scale: NkiTensor, role: str, data: NkiTensor, columns: int, *, exact: bool = False) -> None:
     hint = "scales are biased exponents of 8 bits"
-    has_dtype(scale, role, frozenset({float8_e8m0fnu, uint8}), rule="mx-scale-dtype", hint=hint)
+    check.has_dtype(scale, role, frozenset({float8_e8m0fnu, uint8}), rule="mx-scale-dtype", hint=hint)
     needed = data.shape[0] - 28
     if scale.shape[0] < needed:
         raise WrongShape(
@@ -292,8 +292,8 @@ def _check_matmul(
     s: Session, dst: NkiTensor, stationary: NkiTensor, moving: NkiTensor, tile: Any, k: int, m: int, n: int
 ) -> None:
     for t, role in ((stationary, "stationary"), (moving, "moving")):
-        has_dtype(t, role, PACKED, rule="mx-dtype", hint="view packed bits as an x4 dtype, or use nc_matmul")
-    has_dtype(dst, "dst", frozenset({float32, bfloat16}), rule="matmul-dst-dtype")
+        check.has_dtype(t, role, PACKED, rule="mx-dtype", hint="view packed bits as an x4 dtype, or use nc_matmul")
+    check.has_dtype(dst, "dst", frozenset({float32, bfloat16}), rule="matmul-dst-dtype")
     if tile and (tile[1][1] != 128 or tile[0][1] != 0):
         raise HardwareLimit(
             f"tile_position {tile[0]} and tile_size {tile[1]}: MX products use all columns of the array",

@@ -18,19 +18,9 @@ from typing import Any
 import numpy as np
 
 from trnsim.errors import WrongArgument, WrongDtype, WrongShape, wrong_shape, wrong_value
+from trnsim.isa import operands as check
 from trnsim.isa.enums import engine as eng
-from trnsim.isa.operands import (
-    alike,
-    direct,
-    flat,
-    has_dtype,
-    no_psum,
-    one_dtype,
-    pick,
-    plain,
-    reachable,
-    scalar,
-)
+from trnsim.isa.operands import flat, pick, scalar
 from trnsim.language.dtypes import (
     FLOATS,
     INTEGERS,
@@ -175,11 +165,11 @@ def rng(s: Session, dst: Any, engine: Any = eng.vector) -> NkiInstruction:
     where = pick(s, engine, ("vector",) if s.target.generation < 3 else ("vector", "gpsimd"), "vector")
     s.operand(dst, "dst")
     if s.checks:
-        no_psum(where, (dst, "dst"))
-        reachable(s, dst, "dst", dst.free_size)
-        direct((dst, "dst"))
+        check.no_psum(where, (dst, "dst"))
+        check.reachable(s, dst, "dst", dst.free_size)
+        check.direct((dst, "dst"))
         hint = "write uint32 and scale it to a float, or use rand2 on trn3"
-        has_dtype(dst, "dst", _BITS, why=", and rng writes bits of an integer", hint=hint)
+        check.has_dtype(dst, "dst", _BITS, why=", and rng writes bits of an integer", hint=hint)
     words = np.zeros((1, 1), U32)
     if s.numerics:
         words = random_words(s, dst, where)
@@ -208,9 +198,9 @@ def _state_engine(s: Session, engine: Any, t: Any, role: str, where: tuple[str, 
     runs_on = pick(s, engine, ("gpsimd",) if s.target.generation < 4 else ("gpsimd", "vector"), "gpsimd")
     s.operand(t, role, where)
     if s.checks:
-        no_psum(runs_on, (t, role))
-        direct((t, role))
-        has_dtype(t, role, frozenset({uint32}), rule="rand-state", hint="generator states are uint32 words")
+        check.no_psum(runs_on, (t, role))
+        check.direct((t, role))
+        check.has_dtype(t, role, frozenset({uint32}), rule="rand-state", hint="generator states are uint32 words")
         if t.ndim != 2 or t.free_size != _WORDS[runs_on]:
             raise WrongShape(
                 f"{role} ({t.name}) has shape {t.shape}; the {runs_on} generator has {_WORDS[runs_on]} words a lane",
@@ -253,9 +243,9 @@ def rand2(s: Session, dst: Any, min: Any, max: Any) -> NkiInstruction:  # noqa: 
     """Uniform fp32 numbers from ``min`` to ``max`` (numbers or fp32 ``[P, 1]`` tiles), converted to ``dst``; trn3."""
     s.operand(dst, "dst")
     if s.checks:
-        direct((dst, "dst"))
-        has_dtype(dst, "dst", _UNIFORM, hint="use nl.float32")
-        reachable(s, dst, "dst", dst.free_size)
+        check.direct((dst, "dst"))
+        check.has_dtype(dst, "dst", _UNIFORM, hint="use nl.float32")
+        check.reachable(s, dst, "dst", dst.free_size)
     low, high = scalar(s, min, "min", dst, "dst"), scalar(s, max, "max", dst, "dst")
     values = np.zeros((1, 1), np.float32)
     if s.numerics:
@@ -278,7 +268,7 @@ def dropout(s: Session, dst: Any, data: Any, prob: Any) -> NkiInstruction:
     values = s.read(data, "data")
     s.operand(dst, "dst")
     if s.checks:
-        alike(s, dst, "dst", (data, "data"))
+        check.alike(s, dst, "dst", (data, "data"))
         _check_dropout(dst, data, prob)
     drop = scalar(s, prob, "prob", data, "data", f32=False)
     if s.checks and type(prob) is not NkiTensor and not 0.0 <= drop <= 1.0:
@@ -291,9 +281,9 @@ def dropout(s: Session, dst: Any, data: Any, prob: Any) -> NkiInstruction:
 
 
 def _check_dropout(dst: NkiTensor, data: NkiTensor, prob: Any) -> None:
-    plain((dst, "dst"), (data, "data"))
-    one_dtype(dst, "dst", data, "data", hint="drop into a tile of the same dtype, then convert it")
+    check.plain((dst, "dst"), (data, "data"))
+    check.one_dtype(dst, "dst", data, "data", hint="drop into a tile of the same dtype, then convert it")
     if type(prob) is NkiTensor:
         allowed = FLOATS if data.dtype in FLOATS else frozenset({float32})
         hint = "integer data takes a float32 probability, float data any float"
-        has_dtype(prob, "prob", allowed, why=f" and data is {data.dtype}", hint=hint)
+        check.has_dtype(prob, "prob", allowed, why=f" and data is {data.dtype}", hint=hint)

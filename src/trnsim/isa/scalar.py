@@ -12,10 +12,11 @@ import numpy as np
 
 from trnsim.errors import WrongArgument, WrongEngine
 from trnsim.isa import accumulator
+from trnsim.isa import operands as check
 from trnsim.isa.activations import Activation, activation_named, warn_out_of_range
 from trnsim.isa.alu import name_of, named, operator
 from trnsim.isa.enums import reduce_cmd as cmd
-from trnsim.isa.operands import alike, count, flat, has_dtype, indirect, one_dtype, scalar, scratch, unpacked
+from trnsim.isa.operands import count, flat, scalar, scratch
 from trnsim.language.dtypes import DTYPES, tfloat32, to_f32
 from trnsim.language.tensor import NkiTensor
 from trnsim.session import NkiInstruction, Session, instruction
@@ -73,9 +74,9 @@ def _reduction(
 
 def _check_tiles(s: Session, dst: Any, data: NkiTensor) -> None:
     s.operand(dst, "dst")
-    alike(s, dst, "dst", (data, "data"))
-    unpacked((dst, "dst"), (data, "data"))
-    indirect(s, dst, data, "data", "scalar")
+    check.alike(s, dst, "dst", (data, "data"))
+    check.unpacked((dst, "dst"), (data, "data"))
+    check.indirect(s, dst, data, "data", "scalar")
 
 
 def _finish(
@@ -160,7 +161,7 @@ def _activate(
 
 def _check_bias(s: Session, function: Activation, bias: Any) -> None:
     if isinstance(bias, NkiTensor):
-        has_dtype(bias, "bias", _BIASES, hint="allocate it as nl.float32")
+        check.has_dtype(bias, "bias", _BIASES, hint="allocate it as nl.float32")
     elif s.target.generation < 3:
         hint = "fill a (N, 1) tile with memset and pass it"
         raise WrongEngine(f"bias is the number {bias!r}, and trn1 takes a [N, 1] tile", "bias", bias, "trn2", hint)
@@ -225,7 +226,7 @@ def activate2(
         _check_tiles(s, dst, data)
         _check_stages(first, second, reverse0, reverse1)
         if isinstance(imm0, NkiTensor) and isinstance(imm1, NkiTensor):
-            one_dtype(imm0, "imm0", imm1, "imm1", rule="operand-dtype", hint="convert one with tensor_copy")
+            check.one_dtype(imm0, "imm0", imm1, "imm1", rule="operand-dtype", hint="convert one with tensor_copy")
     left = scalar(s, imm0, "imm0", data, "data", f32=False) if first != "bypass" else None
     right = scalar(s, imm1, "imm1", data, "data", f32=False) if second != "bypass" else None
     slope = scalar(s, relu_param, "relu_param", data, "data", f32=False)

@@ -12,23 +12,9 @@ from typing import Any
 import numpy as np
 
 from trnsim.errors import HardwareLimit, OutOfBounds, WrongArgument, WrongDtype, wrong_value
+from trnsim.isa import operands as check
 from trnsim.isa.enums import engine as eng
-from trnsim.isa.operands import (
-    alike,
-    direct,
-    elements,
-    flat,
-    gathers,
-    has_dtype,
-    indirect,
-    no_psum,
-    not_run,
-    one_dtype,
-    one_psum,
-    pick,
-    reachable,
-    unpacked,
-)
+from trnsim.isa.operands import flat, gathers, not_run, pick
 from trnsim.language.dtypes import INT_RANGE, PACKED, bool_, cast, float32, same_dtype, to_f32, uint8, uint16, uint32
 from trnsim.language.tensor import NkiTensor
 from trnsim.session import WRITTEN, NkiInstruction, Session, instruction
@@ -45,17 +31,17 @@ def tensor_copy(s: Session, dst: Any, src: Any, engine: Any = eng.unknown) -> Nk
     values = s.read(src, "src")
     if s.checks:
         s.operand(dst, "dst")
-        alike(s, dst, "dst", (src, "src"))
+        check.alike(s, dst, "dst", (src, "src"))
         if where == "gpsimd":
-            no_psum(where, (src, "src"), (dst, "dst"))
+            check.no_psum(where, (src, "src"), (dst, "dst"))
         if src.dynamic is not None or dst.dynamic is not None:
             if where == "gpsimd" and (gathers(src) or gathers(dst)):
                 raise not_run(where, "tensor_copy with .indirect()", ("vector", "scalar"), "use the Vector Engine")
-            indirect(s, dst, src, "src", where)
+            check.indirect(s, dst, src, "src", where)
     same = same_dtype(src.dtype, dst.dtype)
     if not same:
         if s.checks:
-            unpacked((src, "src"), (dst, "dst"))
+            check.unpacked((src, "src"), (dst, "dst"))
         if s.numerics:
             values = to_f32(values)
     s.write(dst, values, "dst")
@@ -126,9 +112,9 @@ def memset(s: Session, dst: Any, value: Any, engine: Any = eng.unknown) -> NkiIn
     s.operand(dst, "dst")
     filling = constant(value, dst.dtype, "value", strict=True)
     if s.checks:
-        no_psum(where, (dst, "dst"))
-        direct((dst, "dst"))
-        reachable(s, dst, "dst", dst.free_size)
+        check.no_psum(where, (dst, "dst"))
+        check.direct((dst, "dst"))
+        check.reachable(s, dst, "dst", dst.free_size)
     s.write(dst, filling, "dst")
     return s.done(where, (dst,), (), op="memset", zero=not value)
 
@@ -150,14 +136,14 @@ def tensor_copy_predicated(
     values = s.read(src, "src") if tile else constant(src, dst.dtype, "src", strict=False)
     chosen = s.read(predicate, "predicate")
     if s.checks:
-        alike(s, dst, "dst", (predicate, "predicate"), *([(src, "src")] if tile else ()))
-        has_dtype(predicate, "predicate", _PREDICATES, rule="predicate-dtype", hint="compare into a uint8 tile")
+        check.alike(s, dst, "dst", (predicate, "predicate"), *([(src, "src")] if tile else ()))
+        check.has_dtype(predicate, "predicate", _PREDICATES, rule="predicate-dtype", hint="compare into a uint8 tile")
         if tile:
             hint = "nothing is converted here: convert with tensor_copy first, or use select_reduce"
-            one_dtype(src, "src", dst, "dst", hint=hint)
-            one_psum(src, "src", predicate, "predicate")
-            direct((src, "src"))
-        indirect(s, dst, predicate, "predicate")
+            check.one_dtype(src, "src", dst, "dst", hint=hint)
+            check.one_psum(src, "src", predicate, "predicate")
+            check.direct((src, "src"))
+        check.indirect(s, dst, predicate, "predicate")
     if s.numerics:
         mask = (chosen == 0) if reverse_pred else (chosen != 0)
         write_where(s, dst, values, mask)
@@ -273,10 +259,10 @@ _STARTS = {32: (0, 32, 64, 96), 64: (0, 64), 96: (0,), 128: (0,)}
 
 
 def _shuffle_rules(s: Session, dst: NkiTensor, src: NkiTensor) -> None:
-    direct((dst, "dst"), (src, "src"))
-    one_dtype(dst, "dst", src, "src", hint="convert with tensor_copy before or after")
-    elements(dst, "dst", src.free_size, f"src ({src.name}) has", rule="free-size-mismatch")
-    reachable(s, src, "src", src.free_size)
+    check.direct((dst, "dst"), (src, "src"))
+    check.one_dtype(dst, "dst", src, "src", hint="convert with tensor_copy before or after")
+    check.elements(dst, "dst", src.free_size, f"src ({src.name}) has", rule="free-size-mismatch")
+    check.reachable(s, src, "src", src.free_size)
     active = -(-max(src.shape[0], dst.shape[0]) // 32) * 32
     for t, role in ((src, "src"), (dst, "dst")):
         if t.partition_start not in _STARTS[active]:

@@ -8,9 +8,10 @@ import numpy as np
 
 from trnsim.errors import HardwareLimit, WrongArgument, wrong_count
 from trnsim.isa import accumulator
+from trnsim.isa import operands as check
 from trnsim.isa.alu import OPERATORS
 from trnsim.isa.enums import reduce_cmd as cmd
-from trnsim.isa.operands import alike, count, flat, has_dtype, indirect, scalar
+from trnsim.isa.operands import count, flat, scalar
 from trnsim.language.dtypes import FLOATS, INTEGERS, bool_, float8_e4m3fn, tfloat32, to_f32, uint32
 from trnsim.language.tensor import NkiTensor
 from trnsim.session import NkiInstruction, Session, instruction
@@ -46,7 +47,7 @@ def exponential(
         _check(s, dst, src)
         accumulator.check_result(s, command, reduce_res, src, "src")
         if reduce_res is not None:
-            has_dtype(reduce_res, "reduce_res", _SUMS)
+            check.has_dtype(reduce_res, "reduce_res", _SUMS)
         if command is not cmd.load_reduce and (type(reduce_init) is NkiTensor or reduce_init not in (None, 0)):
             raise WrongArgument(
                 f"reduce_init is given and reduce_cmd is {command.name}",
@@ -73,10 +74,10 @@ def exponential(
 
 
 def _check(s: Session, dst: NkiTensor, src: NkiTensor) -> None:
-    alike(s, dst, "dst", (src, "src"))
-    has_dtype(src, "src", _SOURCES)
-    has_dtype(dst, "dst", _RESULTS)
+    check.alike(s, dst, "dst", (src, "src"))
+    check.has_dtype(src, "src", _SOURCES)
+    check.has_dtype(dst, "dst", _RESULTS)
     for t, role in ((src, "src"), (dst, "dst")):
         if t.ndim > 4:
             raise wrong_count("rank", f"{role} ({t.name})", t.ndim, "dimensions", 4, "merge dimensions", HardwareLimit)
-    indirect(s, dst, src, "src")
+    check.indirect(s, dst, src, "src")

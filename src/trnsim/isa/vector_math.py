@@ -8,22 +8,10 @@ import numpy as np
 
 from trnsim.errors import WrongArgument, WrongEngine
 from trnsim.isa import alu as ops
+from trnsim.isa import operands as check
 from trnsim.isa.alu import Alu
 from trnsim.isa.enums import engine as eng
-from trnsim.isa.operands import (
-    alike,
-    count,
-    direct,
-    flat,
-    indirect,
-    no_psum,
-    not_run,
-    one_psum,
-    pick,
-    plain,
-    scalar,
-    scratch,
-)
+from trnsim.isa.operands import count, flat, not_run, pick, scalar, scratch
 from trnsim.language.dtypes import to_f32
 from trnsim.language.tensor import NkiTensor
 from trnsim.session import NkiInstruction, Session, instruction
@@ -45,15 +33,15 @@ def tensor_tensor(s: Session, dst: Any, data1: Any, data2: Any, op: Any, engine:
     y = s.read(data2, "data2")
     if s.checks:
         s.operand(dst, "dst")
-        alike(s, dst, "dst", (data1, "data1"), (data2, "data2"))
+        check.alike(s, dst, "dst", (data1, "data1"), (data2, "data2"))
         ops.generation(alu, s.target, "op")
         ops.dtypes(alu, (data1, "data1"), (data2, "data2"), (dst, "dst"))
-        one_psum(data1, "data1", data2, "data2")
-        direct((data2, "data2"))
+        check.one_psum(data1, "data1", data2, "data2")
+        check.direct((data2, "data2"))
     native = ops.native(alu, data1.dtype, data2.dtype, dst.dtype)
     where = _pair_engine(s, alu, native, engine, dst, data1, data2)
     if s.checks and (data1.dynamic is not None or dst.dynamic is not None):
-        indirect(s, dst, data1, "data1", where)
+        check.indirect(s, dst, data1, "data1", where)
     if s.numerics:
         if x.shape != y.shape:
             x, y = flat(x), flat(y)
@@ -87,7 +75,7 @@ def _pair_engine(
     if alu.name == "power" and where == "vector":
         hint = "leave engine open (GpSimd), or raise to a constant power with tensor_scalar"
         raise not_run(where, "tensor_tensor with nl.power", ("gpsimd",), hint)
-    no_psum(where, *tiles)
+    check.no_psum(where, *tiles)
     return where
 
 
@@ -151,12 +139,12 @@ def scalar_tensor_tensor(
     y = s.read(operand1, "operand1")
     if s.checks:
         s.operand(dst, "dst")
-        alike(s, dst, "dst", (data, "data"), (operand1, "operand1"))
+        check.alike(s, dst, "dst", (data, "data"), (operand1, "operand1"))
         unary_operand(first, "op0", operand0, "operand0", reverse0)
         for alu, role in ((first, "op0"), (second, "op1")):
             ops.generation(alu, s.target, role)
-        plain((data, "data"), (operand1, "operand1"), (dst, "dst"))
-        one_psum(data, "data", operand1, "operand1")
+        check.plain((data, "data"), (operand1, "operand1"), (dst, "dst"))
+        check.one_psum(data, "data", operand1, "operand1")
     a = None if first.arity == 1 else scalar(s, operand0, "operand0", data, "data", f32=False)
     if s.numerics:
         with np.errstate(all="ignore"):
@@ -175,8 +163,8 @@ def reciprocal(s: Session, dst: Any, data: Any) -> NkiInstruction:
     x = s.read(data, "data")
     if s.checks:
         s.operand(dst, "dst")
-        alike(s, dst, "dst", (data, "data"))
-        plain((data, "data"), (dst, "dst"))
+        check.alike(s, dst, "dst", (data, "data"))
+        check.plain((data, "data"), (dst, "dst"))
     if s.numerics:
         with np.errstate(all="ignore"):
             x = np.divide(F32(1), to_f32(x))
@@ -207,11 +195,11 @@ def tensor_tensor_scan(
     y = s.read(data1, "data1")
     if s.checks:
         s.operand(dst, "dst")
-        alike(s, dst, "dst", (data0, "data0"), (data1, "data1"))
+        check.alike(s, dst, "dst", (data0, "data0"), (data1, "data1"))
         for alu, role in ((first, "op0"), (second, "op1")):
             ops.generation(alu, s.target, role)
-        plain((data0, "data0"), (data1, "data1"), (dst, "dst"))
-        one_psum(data0, "data0", data1, "data1")
+        check.plain((data0, "data0"), (data1, "data1"), (dst, "dst"))
+        check.one_psum(data0, "data0", data1, "data1")
     state = scalar(s, initial, "initial", data0, "data0", f32=False)
     states = _scan(first, second, to_f32(flat(x)), to_f32(flat(y)), state, reverse0, reverse1) if s.numerics else x
     s.write(dst, states, "dst")

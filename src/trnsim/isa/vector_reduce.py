@@ -10,21 +10,10 @@ import numpy as np
 from trnsim.errors import HardwareLimit, WrongArgument, WrongShape
 from trnsim.isa import accumulator
 from trnsim.isa import alu as ops
+from trnsim.isa import operands as check
 from trnsim.isa.alu import Alu
 from trnsim.isa.enums import reduce_cmd as cmds
-from trnsim.isa.operands import (
-    alike,
-    count,
-    elements,
-    flat,
-    has_dtype,
-    indirect,
-    partitions,
-    plain,
-    reachable,
-    scalar,
-    unpacked,
-)
+from trnsim.isa.operands import count, flat, scalar
 from trnsim.isa.vector_math import step, unary_operand
 from trnsim.isa.words import resize
 from trnsim.language.dtypes import FP8, bfloat16, bool_, float16, float32, int8, int16, to_f32, uint8, uint16
@@ -49,17 +38,17 @@ def tensor_reduce(
     left = math.prod(data.shape[1:first])
     if s.checks:
         s.operand(dst, "dst")
-        partitions(dst, "dst", data, "data")
-        reachable(s, data, "data", data.free_size)
+        check.partitions(dst, "dst", data, "data")
+        check.reachable(s, data, "data", data.free_size)
         if dst.free_size != left:
             what = f"reducing axis {_shown(axis)} of {data.shape} leaves"
             hint = f"make dst {_kept(data, first, keepdims)}"
-            elements(dst, "dst", left, what, rule="reduce-shape", hint=hint)
+            check.elements(dst, "dst", left, what, rule="reduce-shape", hint=hint)
         ops.dtypes(alu, (data, "data"), (dst, "dst"))
         if negate and alu.bitvec:
             hint = "negate works on fp32 results"
             raise WrongArgument(f"negate is set and op is {alu!r}, a bitvec operator", "negate", True, False, hint)
-        indirect(s, dst, data, "data")
+        check.indirect(s, dst, data, "data")
     if s.numerics:
         x = ops.reduce(alu, x.reshape(x.shape[0], left, -1))
         if alu.bitvec:
@@ -126,14 +115,14 @@ def tensor_scalar_cumulative(
     x = s.read(src, "src")
     if s.checks:
         s.operand(dst, "dst")
-        alike(s, dst, "dst", (src, "src"))
+        check.alike(s, dst, "dst", (src, "src"))
         unary_operand(first, "op0", imm0, "imm0", False)
         ops.generation(first, s.target, "op0")
         for t, role in ((src, "src"), (dst, "dst")):
             hint = "convert to float32 with tensor_copy"
-            has_dtype(t, role, _CUMULATIVE_DTYPES, rule="cumulative-dtype", hint=hint)
+            check.has_dtype(t, role, _CUMULATIVE_DTYPES, rule="cumulative-dtype", hint=hint)
         _initial(cmd, imm1, "imm1")
-        indirect(s, dst, src, "src")
+        check.indirect(s, dst, src, "src")
     a = None if first.arity == 1 else scalar(s, imm0, "imm0", src, "src")
     b = scalar(s, imm1, "imm1", src, "src") if cmd is cmds.load_reduce else None
     held = accumulator.start(s, cmd, second, src, b)
@@ -195,10 +184,10 @@ def tensor_scalar_reduce(
     x = s.read(data, "data")
     if s.checks:
         s.operand(dst, "dst")
-        alike(s, dst, "dst", (data, "data"))
+        check.alike(s, dst, "dst", (data, "data"))
         unary_operand(first, "op0", operand0, "operand0", False)
         ops.generation(first, s.target, "op0")
-        unpacked((data, "data"), (dst, "dst"))
+        check.unpacked((data, "data"), (dst, "dst"))
         _initial(cmd, reduce_init, "reduce_init")
         if reverse0:
             hint = "use tensor_scalar and tensor_reduce"
@@ -211,7 +200,7 @@ def tensor_scalar_reduce(
             raise WrongArgument(
                 "reduce_res_negate is set and there is no reduce_res to negate", "negate", True, False, hint
             )
-        indirect(s, dst, data, "data")
+        check.indirect(s, dst, data, "data")
     a = None if first.arity == 1 else scalar(s, operand0, "operand0", data, "data")
     b = scalar(s, reduce_init, "reduce_init", data, "data") if cmd is cmds.load_reduce else None
     result = total = x
@@ -236,7 +225,7 @@ def bn_stats(s: Session, dst: Any, data: Any) -> NkiInstruction:
     x = s.read(data, "data")
     if s.checks:
         s.operand(dst, "dst")
-        partitions(dst, "dst", data, "data")
+        check.partitions(dst, "dst", data, "data")
         n, limit = data.free_size, s.target.bn_stats_max
         if n > limit:
             raise HardwareLimit(
@@ -246,8 +235,8 @@ def bn_stats(s: Session, dst: Any, data: Any) -> NkiInstruction:
                 limit=limit,
                 hint=f"run it on pieces of {limit} into a [P, 6·pieces] tile and join them with bn_aggr",
             )
-        elements(dst, "dst", 6, "bn_stats writes")
-        plain((data, "data"), (dst, "dst"))
+        check.elements(dst, "dst", 6, "bn_stats writes")
+        check.plain((data, "data"), (dst, "dst"))
     if s.numerics:
         values = to_f32(flat(x))
         x = np.zeros((values.shape[0], 6), F32)
@@ -271,7 +260,7 @@ def bn_aggr(s: Session, dst: Any, data: Any) -> NkiInstruction:
     x = s.read(data, "data")
     if s.checks:
         s.operand(dst, "dst")
-        partitions(dst, "dst", data, "data")
+        check.partitions(dst, "dst", data, "data")
         if data.free_size % 3:
             raise WrongShape(
                 f"data ({data.name}) has {data.free_size} elements per partition, which is no multiple of 3",
@@ -280,9 +269,9 @@ def bn_aggr(s: Session, dst: Any, data: Any) -> NkiInstruction:
                 limit=3,
                 hint="bn_stats writes 6 elements: two triples of count, mean and variance·count",
             )
-        reachable(s, data, "data", data.free_size)
-        elements(dst, "dst", 2, "bn_aggr writes")
-        plain((data, "data"), (dst, "dst"))
+        check.reachable(s, data, "data", data.free_size)
+        check.elements(dst, "dst", 2, "bn_aggr writes")
+        check.plain((data, "data"), (dst, "dst"))
     if s.numerics:
         triples = to_f32(flat(x)).reshape(x.shape[0], -1, 3)
         n, mean, squares = triples[..., 0], triples[..., 1], triples[..., 2]

@@ -8,9 +8,10 @@ import numpy as np
 
 from trnsim.errors import WrongArgument, WrongDtype, WrongEngine
 from trnsim.isa import alu as ops
+from trnsim.isa import operands as check
 from trnsim.isa.alu import Alu
 from trnsim.isa.enums import engine as eng
-from trnsim.isa.operands import alike, column, count, direct, flat, gathers, indirect, no_psum, not_run, pick, scalar
+from trnsim.isa.operands import count, flat, gathers, not_run, pick, scalar
 from trnsim.isa.vector_math import only_vector, step, unary_operand
 from trnsim.isa.words import bits, immediate_bits, resize, shift_ok
 from trnsim.language.dtypes import to_f32
@@ -43,15 +44,15 @@ def tensor_scalar(
     x = s.read(data, "data")
     if s.checks:
         s.operand(dst, "dst")
-        alike(s, dst, "dst", (data, "data"))
+        check.alike(s, dst, "dst", (data, "data"))
         _scalar_rules(s, first, operand0, reverse0, second, operand1, reverse1)
         ops.dtypes(first, (data, "data"), (dst, "dst"))
     where = _scalar_engine(s, first, second, engine)
     if s.checks:
-        no_psum(where, (data, "data"), (dst, "dst"), (operand0, "operand0"), (operand1, "operand1"))
+        check.no_psum(where, (data, "data"), (dst, "dst"), (operand0, "operand0"), (operand1, "operand1"))
         if data.dynamic is not None or dst.dynamic is not None:
             _no_address_arithmetic(first, dst, data)
-            indirect(s, dst, data, "data", where)
+            check.indirect(s, dst, data, "data", where)
     if first.bitvec:
         stages = ((first, operand0, reverse0, "operand0"), (second, operand1, reverse1, "operand1"))
         result = _bit_chain(s, x, data, dst, stages)
@@ -173,9 +174,9 @@ def _bit_operand(s: Session, alu: Alu, value: Any, role: str, data: NkiTensor) -
         return immediate_bits(value, width, role)
     read = s.read(value, role)
     if s.checks:
-        column(value, role, data, "data")
+        check.column(value, role, data, "data")
         ops.dtypes(alu, (value, role))
-        direct((value, role))
+        check.direct((value, role))
         if value.itemsize > width:
             raise WrongDtype(
                 f"{role} ({value.name}) is {value.dtype}, wider than data ({data.name}), which is {data.dtype}",

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from trnsim.errors import HardwareLimit, WrongShape
-from trnsim.isa.operands import alike, as_fp32, direct, flat, has_dtype, partitions, plain
+from trnsim.isa import operands as check
+from trnsim.isa.operands import as_fp32, flat
 from trnsim.language.dtypes import cast, int16, int32, same_dtype, to_f32, uint16, uint32
 from trnsim.language.tensor import NkiTensor
 from trnsim.session import NkiInstruction, Session, instruction
@@ -38,7 +39,7 @@ def _sizes(t: NkiTensor, role: str, least: int, rank: int | None) -> None:
 
 
 def _eight(t: NkiTensor, role: str, like: NkiTensor, rank: int) -> None:
-    partitions(t, role, like, "data")
+    check.partitions(t, role, like, "data")
     if t.free_size != 8 or t.ndim > rank:
         raise WrongShape(
             f"{role} ({t.name}) has shape {t.shape}; it needs 8 elements per partition in at most {rank} dimensions",
@@ -60,7 +61,7 @@ def max8(s: Session, dst: Any, src: Any) -> NkiInstruction:
         s.operand(dst, "dst")
         _sizes(src, "src", 8, 3)
         _eight(dst, "dst", src, 2)
-        plain((src, "src"), (dst, "dst"))
+        check.plain((src, "src"), (dst, "dst"))
     if s.numerics:
         values = to_f32(flat(x))
         n = values.shape[1]
@@ -109,8 +110,8 @@ def nc_find_index8(s: Session, dst: Any, data: Any, vals: Any) -> NkiInstruction
         _sizes(data, "data", 8, 3)
         _eight(vals, "vals", data, 3)
         _eight(dst, "dst", data, 2)
-        plain((data, "data"), (vals, "vals"), (dst, "dst"))
-        has_dtype(dst, "dst", _POSITION_DTYPES, rule="index-dtype", why=", and indices are uint16 or uint32")
+        check.plain((data, "data"), (vals, "vals"), (dst, "dst"))
+        check.has_dtype(dst, "dst", _POSITION_DTYPES, rule="index-dtype", why=", and indices are uint16 or uint32")
     if s.numerics:
         index, hits = _match(to_f32(flat(x)), to_f32(flat(v)), range(8))
         x = _indices(index, hits, dst.dtype)
@@ -134,15 +135,15 @@ def nc_match_replace8(s: Session, dst: Any, data: Any, vals: Any, imm: Any, dst_
     value = as_fp32(imm, "imm")
     if s.checks:
         s.operand(dst, "dst")
-        alike(s, dst, "dst", (data, "data"))
+        check.alike(s, dst, "dst", (data, "data"))
         _sizes(data, "data", 1, None)
         _eight(vals, "vals", data, 3)
-        plain((data, "data"), (vals, "vals"), (dst, "dst"))
+        check.plain((data, "data"), (vals, "vals"), (dst, "dst"))
         if dst_idx is not None:
             s.operand(dst_idx, "dst_idx")
             _eight(dst_idx, "dst_idx", data, 3)
-            direct((dst_idx, "dst_idx"))
-            has_dtype(dst_idx, "dst_idx", _INDEX_DTYPES, rule="index-dtype", hint="make it uint32")
+            check.direct((dst_idx, "dst_idx"))
+            check.has_dtype(dst_idx, "dst_idx", _INDEX_DTYPES, rule="index-dtype", hint="make it uint32")
     positions: Any = x
     if s.numerics:
         index, hits = _match(to_f32(flat(x)), to_f32(flat(v)), range(7, -1, -1))

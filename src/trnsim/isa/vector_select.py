@@ -9,22 +9,9 @@ import numpy as np
 from trnsim.errors import HardwareLimit, WrongArgument, WrongDtype, wrong_count, wrong_value
 from trnsim.isa import accumulator
 from trnsim.isa import alu as ops
+from trnsim.isa import operands as check
 from trnsim.isa.enums import reduce_cmd as cmds
-from trnsim.isa.operands import (
-    alike,
-    as_fp32,
-    column,
-    count,
-    direct,
-    elements,
-    flat,
-    has_dtype,
-    no_psum,
-    one_psum,
-    only_f32,
-    plain,
-    scalar,
-)
+from trnsim.isa.operands import as_fp32, count, flat, scalar
 from trnsim.language.dtypes import FLOATS, bool_, float32, int8, int16, int32, tfloat32, to_f32, uint8, uint16, uint32
 from trnsim.language.tensor import NkiTensor
 from trnsim.session import NkiInstruction, Session, instruction
@@ -60,8 +47,8 @@ def select_reduce(
     x = s.read(on_true, "on_true")
     if s.checks:
         s.operand(dst, "dst")
-        alike(s, dst, "dst", (on_true, "on_true"), (predicate, "predicate"))
-        has_dtype(predicate, "predicate", _PREDICATES, rule="predicate-dtype", hint="compare into a uint8 tile")
+        check.alike(s, dst, "dst", (on_true, "on_true"), (predicate, "predicate"))
+        check.has_dtype(predicate, "predicate", _PREDICATES, rule="predicate-dtype", hint="compare into a uint8 tile")
         if on_true.dtype in _NOT_SELECTED:
             raise WrongDtype(
                 f"on_true ({on_true.name}) is {on_true.dtype}",
@@ -70,11 +57,11 @@ def select_reduce(
                 limit="any dtype but tfloat32, int32 and uint32",
                 hint="use tensor_copy_predicated for 32-bit integers",
             )
-        plain((dst, "dst"), (predicate, "predicate"), (on_true, "on_true"))
-        one_psum(on_true, "on_true", predicate, "predicate")
+        check.plain((dst, "dst"), (predicate, "predicate"), (on_true, "on_true"))
+        check.one_psum(on_true, "on_true", predicate, "predicate")
         accumulator.check_result(s, cmd, reduce_res, on_true, "on_true")
         if reduce_res is not None:
-            has_dtype(reduce_res, "reduce_res", FLOATS, rule="reduce-dtype", hint="make it float32")
+            check.has_dtype(reduce_res, "reduce_res", FLOATS, rule="reduce-dtype", hint="make it float32")
     other = scalar(s, on_false, "on_false", on_true, "on_true", f32=False)
     result = total = x
     if s.numerics:
@@ -121,12 +108,12 @@ def range_select(
     bounds = [s.read(b, role) for b, role in ((bound0, "bound0"), (bound1, "bound1"))]
     if s.checks:
         s.operand(dst, "dst")
-        alike(s, dst, "dst", (on_true_tile, "on_true_tile"))
+        check.alike(s, dst, "dst", (on_true_tile, "on_true_tile"))
         for b, role in ((bound0, "bound0"), (bound1, "bound1")):
-            column(b, role, on_true_tile, "on_true_tile")
-            only_f32(b, role)
+            check.column(b, role, on_true_tile, "on_true_tile")
+            check.only_f32(b, role)
         _range_rules(on_true_tile, start, on_false_value)
-        plain((dst, "dst"), (on_true_tile, "on_true_tile"), (bound0, "bound0"), (bound1, "bound1"))
+        check.plain((dst, "dst"), (on_true_tile, "on_true_tile"), (bound0, "bound0"), (bound1, "bound1"))
         accumulator.check_result(s, cmd, reduce_res, on_true_tile, "on_true_tile")
     kept = total = x
     if s.numerics:
@@ -147,7 +134,7 @@ def _range_start(value: Any) -> int:
 
 
 def _range_rules(tile: NkiTensor, start: int, fill: Any) -> None:
-    has_dtype(tile, "on_true_tile", FLOATS, rule="range-dtype", hint="convert it with tensor_copy")
+    check.has_dtype(tile, "on_true_tile", FLOATS, rule="range-dtype", hint="convert it with tensor_copy")
     last = start + tile.free_size - 1
     if max(abs(start), abs(last)) > 1 << 24:
         raise HardwareLimit(
@@ -202,13 +189,13 @@ def _bounds(row: np.ndarray) -> np.ndarray:
 
 
 def _sequence_rules(dst: NkiTensor, segment_ids: NkiTensor) -> None:
-    no_psum("gpsimd", (segment_ids, "segment_ids"), (dst, "dst"))
-    direct((segment_ids, "segment_ids"), (dst, "dst"))
+    check.no_psum("gpsimd", (segment_ids, "segment_ids"), (dst, "dst"))
+    check.direct((segment_ids, "segment_ids"), (dst, "dst"))
     for t, role in ((segment_ids, "segment_ids"), (dst, "dst")):
-        has_dtype(t, role, _IDS, rule="sequence-dtype")
+        check.has_dtype(t, role, _IDS, rule="sequence-dtype")
         if t.shape[0] != 1:
             raise wrong_count(
                 "sequence-partitions", f"{role} ({t.name})", t.shape[0], "partitions", 1, "run it once per row"
             )
     n = segment_ids.free_size
-    elements(dst, "dst", 2 * n, f"{n} ids need", hint=f"make dst [1, 2, {n}]")
+    check.elements(dst, "dst", 2 * n, f"{n} ids need", hint=f"make dst [1, 2, {n}]")
