@@ -103,9 +103,12 @@ def all_finite(x: Tensor) -> bool:
     return cmath.isfinite(x.sum().item()) or bool(torch.isfinite(x).all())
 
 
-def bounded(x: Tensor) -> bool:
-    """Whether entries are finite, and so small that no norm overflows, as far as one may look."""
-    return not readable(x) or torch.linalg.vector_norm(x.detach()).item() < 2.0**126
+def bounded(op: str, a: Tensor, read: Callable[[], Tensor] | None = None) -> bool:
+    """Whether no norm overflows, as far as one may look. Entries are finite, of the part that ``read`` returns."""
+    if not readable(a) or torch.linalg.vector_norm(a.detach()).item() < 2.0**126:
+        return True
+    finite(op, a=a if read is None else read())
+    return False
 
 
 def finite(op: str, **values: Tensor) -> None:

@@ -16,7 +16,7 @@ from trnsci.accuracy import state_error
 from trnsci.gradient import saves
 from trnsci.nki import P_MAX
 from trnsolver import divide, jacobi
-from trnsolver.arguments import bounded, by_columns, readable, roundoff, settled, square, triangle, written
+from trnsolver.arguments import bounded, by_columns, readable, roundoff, settled, square, written
 from trnsolver.batched_eigh import LEAST, batched_eigh
 from trnsolver.batches import pays
 from trnsolver.corrections import single
@@ -138,17 +138,12 @@ def eigvalsh(
 
 
 def _stored(op: str, a: Tensor, UPLO: str, uplo: str | None) -> tuple[Tensor, bool]:
-    """Check a matrix and the triangle that is read, by either name.
-
-    Returns:
-        A matrix of which that is the lower triangle, and whether its norm, the limit of eigenvalues, is in range.
-    """
+    """Check the triangle read, by either name; return it as the lower one, and whether eigenvalues are in range."""
     which = UPLO if uplo is None else uplo
     square(op, look=False, a=a)
     check.option(op, "uplo", which, ("L", "U", "l", "u"))
-    lower, small = which in ("L", "l"), bounded(a)
-    if not small:
-        triangle(op, lower, a=a)
+    lower = which in ("L", "l")
+    small = bounded(op, a, a.tril if lower else a.triu)
     return a if lower else a.mH, small
 
 

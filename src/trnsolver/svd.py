@@ -13,7 +13,7 @@ from trnblas import gemm
 from trnsci import NotConverged, UnsupportedError, array_function, check, host, op, run
 from trnsci.gradient import saves
 from trnsci.nki import launch
-from trnsolver.arguments import bounded, by_columns, finite, matrices, readable, roundoff, settled, written
+from trnsolver.arguments import bounded, by_columns, matrices, readable, roundoff, settled, written
 from trnsolver.batched_svd import LEAST, batched_svd
 from trnsolver.batches import pays
 from trnsolver.corrections import single
@@ -90,7 +90,8 @@ def svd(
         tensor([3., 2.])
     """
     check.flag("svd", full_matrices=full_matrices)
-    small = _checked("svd", a)
+    matrices("svd", look=False, a=a)
+    small = bounded("svd", a)
     check.option("svd", "method", method, ("auto", "polar", "jacobi"))
     result = SVD(*run(SvdCall(a, bool(full_matrices), method)))
     if not small:
@@ -106,20 +107,12 @@ def svdvals(a: Tensor, *, out: Tensor | None = None) -> Tensor:
         >>> svdvals(torch.tensor([[0.0, 3.0], [2.0, 0.0]]))
         tensor([3., 2.])
     """
-    small = _checked("svdvals", a)
+    matrices("svdvals", look=False, a=a)
+    small = bounded("svdvals", a)
     s = run(SvdValues(a))
     if not small:
         settled("svdvals", s)
     return written("svdvals", out, s, a=a)
-
-
-def _checked(op: str, a: Tensor) -> bool:
-    """Check a matrix; say whether its norm, the limit of singular values, is in range."""
-    matrices(op, look=False, a=a)
-    small = bounded(a)
-    if not small:
-        finite(op, a=a)
-    return small
 
 
 @op("trnsolver::svd")
