@@ -278,7 +278,8 @@ class LuSolve(NamedTuple):
 
 def unit_columns(like: Tensor) -> Tensor:
     """The right-hand sides of which inverses are the solutions."""
-    eye = torch.eye(like.shape[-1], dtype=like.dtype, device=like.device)
+    # stored by columns, as LAPACK reads them
+    eye = torch.eye(like.shape[-1], dtype=like.dtype, device=like.device).mT
     return eye if like.ndim == 2 else eye.expand(like.shape)
 
 

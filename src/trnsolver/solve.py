@@ -125,8 +125,9 @@ def _grown(factors: Tensor, a: Tensor) -> Tensor | None:
 
 
 def _factored(a: Tensor) -> tuple[Tensor, Tensor, bool]:
-    """LU of ``a``, or of its transpose where that lies as LAPACK wants it, which saves a copy."""
-    transposed = a.is_cpu and not a.is_complex() and a.is_contiguous()
+    """LU of ``a``, or of its transpose where that lies as LAPACK wants it, and to copy one matrix is not cheaper."""
+    large = a.shape[-1] > 64 or a.ndim > 2
+    transposed = large and a.is_cpu and not a.is_complex() and a.is_contiguous()
     return *run(LuFactor(a.mT if transposed else a)), transposed
 
 
