@@ -31,6 +31,9 @@ CALLS = {
     "inv_spd": ts.inv_spd,
     "inv_triangular": ts.inv_triangular,
     "det": ts.det,
+    "eigh": ts.eigh,
+    "svd": ts.svd,
+    "expm": ts.expm,
     "lstsq": lambda a: ts.lstsq(a, B),
     "ldl_solve": lambda a: ts.ldl_solve(torch.eye(4, dtype=a.dtype), a, torch.arange(4), B),
 }

@@ -1,4 +1,5 @@
 import contextlib
+import warnings
 
 import numpy as np
 import pytest
@@ -171,6 +172,18 @@ def test_entries_that_grow_are_solved_by_qr_and_leave_the_batch_alone(backend, n
             assert torch.equal(x[0], alone[0])
             for wide, of, found in zip(a.double(), right.double(), x.double(), strict=True):
                 assert norm(of - wide @ found) <= 20 * n * 2.0**-24 * (norm(wide) * norm(found) + norm(of))
+
+
+@together("scale", [1e-200, 1e-40, 1e160])
+def test_entries_that_grow_are_seen_at_any_scale(scale, norm):
+    n = 60
+    a = torch.eye(n, dtype=torch.float64) - torch.ones(n, n, dtype=torch.float64).tril(-1)
+    a[:, -1] = 1.0
+    b = gaussian((n, 3), 2).double()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        x = solve(a * scale, b * scale)
+    assert norm(b - a @ x) <= 20 * n * 2.0**-53 * (norm(a) * norm(x) + norm(b))
 
 
 @together(("size", "right"), [(1e100, 1e-100), (1e-200, 1e-300), (1e150, 1e150), (1e193, 1e-160), (1e-200, 1e150)])
