@@ -56,9 +56,10 @@ def solve_triangular(
                 [0.0000]])
     """
     check.flag("solve_triangular", upper=upper, left=left, unitriangular=unitriangular)
-    square("solve_triangular", look=False, a=a)
     matrices("solve_triangular", look=False, a=a, b=b)
-    (*batch, n, _), (*others, rows, columns) = a.shape, b.shape
+    (*batch, m, n), (*others, rows, columns) = a.shape, b.shape
+    if m != n:
+        square("solve_triangular", look=False, a=a)
     if n != (rows if left else columns):
         check.equal("solve_triangular", "N", a=n, b=rows if left else columns)
     if not (a.is_cpu and b.is_cpu):
