@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cmath
 import math
 from typing import Literal, NamedTuple
 
@@ -101,11 +102,12 @@ def _sound(factors: Tensor) -> bool:
     """Whether those of one matrix are finite, no pivot zero, and at most N times the first, an entry of it."""
     if factors.ndim > 2 or not readable(factors):
         return False
-    here = factors.detach()
-    pivots, norm = here.diagonal().tolist(), torch.linalg.vector_norm(here).item()
-    # the norm is above every entry, where it does not underflow
-    grown = len(pivots) >= _FEW and not norm <= len(pivots) * abs(pivots[0]) > 2.0**-50
-    return norm < math.inf and 0.0 not in pivots and not grown
+    pivots = factors.diagonal().tolist()
+    if len(pivots) < _FEW:
+        return 0.0 not in pivots and all(map(cmath.isfinite, pivots))
+    # above every entry, where it does not underflow
+    norm = torch.linalg.vector_norm(factors.detach()).item()
+    return 0.0 not in pivots and norm <= len(pivots) * abs(pivots[0]) < math.inf and norm > 2.0**-50
 
 
 def _grown(factors: Tensor, a: Tensor) -> Tensor | None:
