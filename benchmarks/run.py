@@ -52,7 +52,7 @@ def _called(bench: registry.Bench, peer: str, names: set[str]) -> bool:
     """Whether a peer is the library that ours called, by the names in the ledger; unlike results are no such thing."""
     if bench.comparable is None:
         return False
-    return any(name.startswith(peer) or (name == "torch" and peer.startswith("torch.")) for name in names)
+    return any(peer in name for name in names) or (names == {"torch"} and peer.startswith("torch."))
 
 
 def _check_agreement(bench: registry.Bench, case: str, peer: str, ours: Any, theirs: Any) -> None:

@@ -31,6 +31,7 @@ BENCH = Bench(
             prepare=lambda a: (a.numpy(),),
             requires="scipy",
             devices=("cpu",),
+            called=True,
         ),
     ),
     comparable=lambda found: abs(found[1]).sum(),

@@ -40,6 +40,7 @@ BENCH = Bench(
             prepare=lambda a, b: (a.numpy(), b.numpy()),
             requires="scipy",
             devices=("cpu",),
+            called=True,
         ),
     ),
 )

@@ -43,6 +43,7 @@ BENCH = Bench(
             prepare=lambda bands, ab, b: (bands, ab.numpy(), b.numpy()),
             requires="scipy",
             devices=("cpu",),
+            called=True,
         ),
     ),
 )
