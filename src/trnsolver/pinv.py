@@ -66,7 +66,7 @@ def _inverted(a: Tensor, atol: float | Tensor | None, rtol: float | Tensor | Non
             u, signed, vh = run(SvdCall(a * scale, False, "auto"))
     s = signed.abs() if hermitian else signed
     kept = s > _threshold(a, s, rtol, atol)
-    inverse = torch.where(kept, 1.0 / torch.where(kept, signed, 1.0), 0.0)
+    inverse = torch.where(kept, signed.reciprocal(), 0.0)
     x = gemm(1.0, vh.mH * inverse.unsqueeze(-2).to(a.dtype), u, trans_b="c")
     return x if scale is None else x * scale
 
