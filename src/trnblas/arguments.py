@@ -255,6 +255,18 @@ def stacked(x: Tensor, batch: Sequence[int]) -> Tensor:
     return x.unsqueeze(0) if x.ndim == 2 else x.expand(*batch, *x.shape[-2:]).reshape(-1, *x.shape[-2:])
 
 
+def by_planes(multiply: Callable[[Tensor, Tensor], Tensor], x: Tensor, y: Tensor, axes: tuple[int, int]) -> Tensor:
+    """Multiply complex operands as a batch of four real products of their planes, the last ``axes`` of each."""
+    batch = max(x.ndim - axes[0], y.ndim - axes[1])
+    planes = (x.real, x.imag, x.real, x.imag), (y.real, y.imag, y.imag, y.real)
+    lined_up = (
+        torch.stack(parts).reshape(4, *[1] * (batch - t.ndim + own), *t.shape)
+        for t, parts, own in zip((x, y), planes, axes, strict=True)
+    )
+    rr, ii, ri, ir = multiply(*lined_up)
+    return torch.complex(rr - ii, ri + ir)
+
+
 def over_partitions(x: Tensor, *, repeat: bool = False) -> Tensor:
     """Cut each vector over the partitions: [B, p, width], filled up with zeros or with its own first element."""
     count = x.shape[-1]

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from trnblas.arguments import HALF, alike, applied, flag, large_pages, rounds, transposition
+from trnblas.arguments import HALF, alike, applied, by_planes, flag, large_pages, rounds, transposition
 from trnblas.axpy import Combine
 from trnblas.kernels import dgmm as kernels
 from trnsci import array_function, check, op, run
@@ -141,11 +141,7 @@ def _kernel(a: Tensor, x: Tensor, right: bool) -> Tensor:
     if 0 in shape:
         return a.new_empty(shape)
     if a.is_complex():
-        lead = len(shape) - 2
-        matrices = torch.stack([a.real, a.imag, a.real, a.imag]).reshape(4, *[1] * (lead - a.ndim + 2), *a.shape)
-        scales = torch.stack([x.real, x.imag, x.imag, x.real]).reshape(4, *[1] * (lead - x.ndim + 1), *x.shape)
-        rr, ii, ri, ir = _kernel(matrices, scales, right)
-        return torch.complex(rr - ii, ri + ir)
+        return by_planes(lambda matrices, scales: _kernel(matrices, scales, right), a, x, (2, 1))
     if right:
         # Scaling columns is scaling rows of the transpose; rows are partitions, which scale for free.
         return _kernel(a.mT, x, False).mT

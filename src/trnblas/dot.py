@@ -11,7 +11,7 @@ from torch import Tensor
 
 from trnblas import host_blas
 from trnblas.accuracy import choose, dot_bound, reported, working_dtype
-from trnblas.arguments import HALF, over_partitions, vectors
+from trnblas.arguments import HALF, by_planes, over_partitions, vectors
 from trnblas.kernels import dot as kernels
 from trnblas.split import compensated_dot, normalised, rescaled, split_gemm
 from trnsci import array_function, check, op, run
@@ -256,12 +256,7 @@ class Dot(NamedTuple):
         if 0 in shape or x.shape[-1] == 0:
             return x.new_zeros(shape)
         if x.is_complex():
-            # Four real products of the planes, in one program.
-            real = torch.stack([x.real, x.imag, x.real, x.imag]), torch.stack([y.real, y.imag, y.imag, y.real])
-            full = (4, *shape, x.shape[-1])
-            left, right = (t.reshape(4, *[1] * (len(full) - t.ndim), *t.shape[1:]).expand(full) for t in real)
-            rr, ii, ri, ir = _sums(left, right, self.precision)
-            return torch.complex(rr - ii, ri + ir).to(x.dtype)
+            return by_planes(lambda left, right: _sums(left, right, self.precision), x, y, (1, 1)).to(x.dtype)
         return _sums(x, y, self.precision).to(x.dtype)
 
 

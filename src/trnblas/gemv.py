@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from trnblas.accuracy import error_bound
-from trnblas.arguments import HALF, alike, conjugated, finished, matching, needed, transposition, vectors
+from trnblas.arguments import HALF, alike, by_planes, conjugated, finished, matching, needed, transposition, vectors
 from trnblas.gemm import gemm
 from trnblas.kernels import gemv as kernels
 from trnblas.split import split_gemm
@@ -205,12 +205,7 @@ def _product(a: Tensor, x: Tensor, trans: bool) -> Tensor:
     """Return the product before rounding: float32, or float64 where slices are added up."""
     batch = torch.broadcast_shapes(a.shape[:-2], x.shape[:-1])
     if a.is_complex():
-        # Planes as a batch of four real products.
-        shape = (4, *[1] * (len(batch) - a.ndim + 2))
-        matrices = torch.stack([a.real, a.imag, a.real, a.imag]).reshape(*shape, *a.shape)
-        columns = torch.stack([x.real, x.imag, x.imag, x.real]).reshape(4, *[1] * (len(batch) - x.ndim + 1), *x.shape)
-        rr, ii, ri, ir = _product(matrices, columns, trans)
-        return torch.complex(rr - ii, ri + ir)
+        return by_planes(lambda matrices, vectors: _product(matrices, vectors, trans), a, x, (2, 1))
     if a.dtype == torch.float64:
         return split_gemm(a.mT if trans else a, x.unsqueeze(-1)).squeeze(-1)
     if not trans and x.shape[-1] > _LONGEST:

@@ -149,7 +149,8 @@ def _product(
     right = flag(name, "side", side, "lr")
     stored_lower = flag(name, "lower", lower, "ul")
     alpha, beta = check.coefficient(name, "alpha", alpha, dtype), check.coefficient(name, "beta", beta, dtype)
-    needed(name, names[1], c, coefficient="beta", scalar=beta, shape="[..., M, N]")
+    if beta != 0:
+        needed(name, names[1], c, coefficient="beta", scalar=beta, shape="[..., M, N]")
     rows = -1 if right or one else -2
     if b.shape[rows] != n:
         agree(name, "N" if right or one else "M", {"a": n, names[0]: b.shape[rows]})
