@@ -30,5 +30,6 @@ BENCH = Bench(
     ),
     peers=(Peer(name="scipy.linalg.blas", run=_scipy, prepare=as_stored, requires="scipy", devices=("cpu",)),),
     tolerance=1e-4,
-    notes="The host's BLAS reads the packed triangle directly; the kernels are those for full matrices.",
+    notes="The host's BLAS reads the packed triangle directly; the kernels are those for full matrices. Checks and "
+    "dispatch take 12 to 20 µs.",
 )

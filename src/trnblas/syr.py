@@ -59,7 +59,7 @@ def _rank_one(
     vectors(name, x, y)
     beta, column = 0.0 if a is None else 1.0, x.unsqueeze(-1)
     other = column if y is x else y.unsqueeze(-1)
-    return rank_k(name, alpha, column, other, beta, a, "n", lower, out=out)
+    return rank_k(name, alpha, column, other, beta, a, False, lower, out=out)
 
 
 @like(syr, lambda alpha, x, *more, **options: _rank_one("her", alpha, x, x, *more, **options))
