@@ -109,8 +109,8 @@ def _vector(
     precision: Precision | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    if y is None and single(a, x):
-        return _product(name, alpha, a, x, beta, None, False, lower, precision=precision, out=out)
+    if single(a, x) and (y is None or single(a, y)):
+        return _product(name, alpha, a, x, beta, y, False, lower, precision=precision, out=out)
     check.floating(name, a=a, x=x)
     check.ndim(name, 1, x=x)
     check.equal(name, "N", a=a.shape[-1] if a.ndim else 0, x=x.shape[-1])
@@ -144,7 +144,7 @@ def _product(
     alike(name, **operands)
     dtype, n = a.dtype, square(name, a=a)
     one = b.ndim == 1 and names[0] == "x"
-    if (b.ndim < 2 and not one) or c is not None:
+    if not one and (b.ndim < 2 or c is not None):
         check.ndim(name, 2, **operands)
     right = flag(name, "side", side, "lr")
     stored_lower = flag(name, "lower", lower, "ul")
