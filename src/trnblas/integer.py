@@ -127,8 +127,12 @@ class GemmInt(NamedTuple):
         return 0.0
 
     def pytorch(self) -> Tensor:
+        k, exact = self.a.shape[-1], terms(self.a.dtype, self.b.dtype)
+        if k <= exact:
+            return (self.a.float() @ self.b.float()).int()
         # exact in float64 up to sums of 2**53, which no K of this memory reaches
-        return _wrapped((self.a.double() @ self.b.double()).long())
+        product = self.a.double() @ self.b.double()
+        return product.int() if k < exact << 7 else _wrapped(product.long())
 
     def nki(self) -> Tensor:
         """Multiply pieces of K in bfloat16, each exact in fp32, and add them up as integers."""

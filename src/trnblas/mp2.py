@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trnblas.arguments import HALF, has_data, through
+from trnblas.arguments import HALF, alike, has_data, through
 from trnblas.kernels import mp2 as kernels
 from trnblas.split import split_gemm
 from trnsci import ArgumentError, array_function, check, cuda, op, programs, run
@@ -95,9 +95,8 @@ def mp2_pairs(
         "eps_occ_full": eps_occ_full,
         "eps_vir": eps_vir,
     }
-    dtype = check.floating("mp2_pairs", **named)
-    check.same_device("mp2_pairs", **named)
-    if dtype.is_complex:
+    alike("mp2_pairs", **named)
+    if t_flat.is_complex():
         raise ArgumentError("mp2_pairs", "t_flat", "complex", "real amplitudes")
     for name in ("eps_occ_chunk", "eps_occ_full", "eps_vir"):
         if named[name].ndim != 1:

@@ -33,6 +33,16 @@ def test_integers_are_exact_whatever_the_backend(backend, left, right):
     assert np.array_equal(found, a.numpy().astype(np.int64) @ b.numpy().astype(np.int64))
 
 
+def test_sums_are_exact_where_the_arithmetic_changes():
+    for kind, entry in ((torch.int8, -128), (torch.uint8, 255)):
+        most = terms(kind, kind)
+        for k in (most, most + 1, (most << 7) - 1, most << 7, (most << 7) + 1):
+            a = torch.full((1, k), entry, dtype=kind)
+            a[:, ::3] -= 1 if entry > 0 else -1
+            exact = int((a.long() * a.long()).sum())
+            assert int(trnblas.gemm_int(a, a.T)) == (exact + (1 << 31)) % (1 << 32) - (1 << 31)
+
+
 def test_zeros_addends_batches_transposes_and_overflow():
     a, b = _random((2, 1, 4, 9), torch.uint8, 1), _random((3, 5, 9), torch.int8, 2)
     c, bias = torch.arange(120, dtype=torch.int32).reshape(2, 3, 4, 5), torch.arange(5, dtype=torch.int32)
