@@ -114,17 +114,18 @@ def view(indptr: Tensor, indices: Tensor, values: Tensor, columns: int) -> View:
 
 def product(indptr: Tensor, indices: Tensor, values: Tensor, b: Tensor, columns: int, trans: bool) -> Tensor:
     """Return ``a @ b``, or with ``trans`` ``a.T @ b``, by the library of `multiplies`."""
-    if multiplies(values, trans) == "torch":
+    if multiplies(values, columns, trans) == "torch":
         a, b = _rows(indptr, indices, values, columns), b.detach() if b.requires_grad else b
         return a @ b if b.ndim == 1 or b.shape[1] != 1 else (a @ b[:, 0]).unsqueeze(1)
     seen = view(indptr, indices, values, columns)
     return torch.from_numpy((seen.transposed if trans else seen.rows) @ to_numpy(b))
 
 
-def multiplies(values: Tensor, trans: bool) -> str:
+def multiplies(values: Tensor, columns: int, trans: bool) -> str:
     """Return who multiplies by a matrix: torch with MKL is the faster one for real rows as they are stored."""
     real = values.ndim == 1 and (values.dtype is torch.float32 or values.dtype is torch.float64)
-    return "torch" if real and not trans and _MKL else "scipy"
+    # MKL counts in 32 bits
+    return "torch" if real and not trans and _MKL and max(columns, values.shape[0]) < 1 << 31 else "scipy"
 
 
 def _rows(indptr: Tensor, indices: Tensor, values: Tensor, columns: int) -> Tensor:

@@ -241,7 +241,7 @@ class Spmm(NamedTuple):
     def calls(self, implementation: str) -> str:
         if implementation == "cuda":
             return "cusparse by torch.sparse_csr_tensor"
-        by_torch = scipy_views.multiplies(self.values, self.trans) == "torch"
+        by_torch = scipy_views.multiplies(self.values, self.columns, self.trans) == "torch"
         return "mkl by torch.sparse_csr_tensor" if by_torch else "scipy.sparse.csr_array.__matmul__"
 
     def _cuda_limits(self) -> str | None:
