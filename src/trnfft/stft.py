@@ -303,18 +303,21 @@ def _frames(op: str, n_fft: Any, *, hop: Any, win: Any, window: Any, x: Tensor) 
     hop = n_fft // 4 if hop is None else integer(op, "hop_length", hop)
     check.refuse(hop < 1, op, "hop_length", hop, "at least 1")
     size = n_fft if win is None else integer(op, "win_length", win)
-    check.refuse(not 0 < size <= n_fft, op, "win_length", size, f"from 1 to n_fft={n_fft}")
+    if not 0 < size <= n_fft:
+        raise ArgumentError(op, "win_length", size, f"from 1 to n_fft={n_fft}")
     if window is None:
         if size == n_fft:
             return n_fft, hop, None
         window = torch.ones(size, dtype=x.real.dtype if x.is_complex() else x.dtype, device=x.device)
-    check.tensor(op, window=window)
+    if type(window) is not Tensor:
+        check.tensor(op, window=window)
     if window.ndim != 1 or window.shape[0] != size:
         raise ArgumentError(op, "shape of window", tuple(window.shape), f"({size},) = (win_length,)")
     if window.device != x.device:
         check.same_device(op, x=x, window=window)
     real = x.real.dtype if x.is_complex() else x.dtype
-    window = window.to(COMPLEX_OF[real] if window.is_complex() else real)
+    if window.dtype is not real:
+        window = window.to(COMPLEX_OF[real] if window.is_complex() else real)
     left = (n_fft - size) // 2
     return n_fft, hop, functional.pad(window, (left, n_fft - size - left)) if size < n_fft else window
 
@@ -323,4 +326,5 @@ def _check_padding(x: Tensor, by: int, mode: str) -> None:
     length = x.shape[-1]
     if mode in ("reflect", "circular") and by > length - (mode == "reflect"):
         raise ArgumentError("stft", "length of x", length, f"more than n_fft // 2 = {by} samples for pad_mode {mode!r}")
-    check.refuse(mode != "constant" and length == 0, "stft", "length of x", 0, f"samples to pad with mode {mode!r}")
+    if mode != "constant" and length == 0:
+        raise ArgumentError("stft", "length of x", 0, f"samples to pad with mode {mode!r}")
