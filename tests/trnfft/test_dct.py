@@ -9,6 +9,7 @@ import scipy.fft
 import torch
 
 import trnfft
+from trnfft.device.digit_programs import BOUND
 from trnsci import ArgumentError
 from trnsci.testing import BACKENDS, gaussian
 
@@ -17,7 +18,7 @@ NAMES = ("dct", "idct", "dst", "idst")
 on_backends = pytest.mark.parametrize("backend", BACKENDS, ids=str)
 
 
-def close(got, expected, bound=1e-14):
+def close(got, expected, bound=BOUND["fp64"]):
     got, expected = np.asarray(got), np.asarray(expected)
     assert got.shape == expected.shape
     assert np.linalg.norm(got - expected) <= bound * max(np.linalg.norm(expected), 1e-300)

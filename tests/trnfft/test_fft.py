@@ -17,6 +17,7 @@ import trnsci
 from tests.together import together
 from trnfft import ComplexTensor
 from trnfft.device.bounds import guaranteed
+from trnfft.device.digit_programs import BOUND
 from trnsci import ArgumentError, DtypeError, UnsupportedError
 from trnsci.testing import BACKENDS, gaussian
 
@@ -35,7 +36,7 @@ def operand(name, shape, seed=1, dtype=C128):
     return x.real.clone() if name.removesuffix("2").removesuffix("n") in ("rfft", "ihfft", "rff", "ihff") else x
 
 
-def close(got, expected, bound=1e-14):
+def close(got, expected, bound=BOUND["fp64"]):
     got, expected = np.asarray(got), np.asarray(expected)
     assert got.shape == expected.shape
     assert np.iscomplexobj(got) == np.iscomplexobj(expected)

@@ -229,4 +229,5 @@ def test_both_planes_may_be_one():
     x = gaussian((3, 2048), 1, torch.float64)
     found = trnfft.fft(ComplexTensor(x, x))
     exact = np.fft.fft(x.numpy() * (1 + 1j))
-    assert np.linalg.norm(np.asarray(found) - exact) <= 1e-14 * np.linalg.norm(exact)
+    bound = 2 * guaranteed("pytorch", [2048], 1, 1, "fp64")
+    assert np.linalg.norm(np.asarray(found) - exact) <= bound * np.linalg.norm(exact)
