@@ -118,8 +118,7 @@ def _api(name: str | None) -> int:
         near = get_close_matches(short, [each for module in spaces.values() for each in module.__all__])
         raise FileNotFoundError(f"nki has no {name}" + (f"; nearest: {', '.join(near)}" if near else ""))
     for space, value in meanings:
-        told = (inspect.getdoc(value) or "").replace("    s: supplied by the machine.\n", "")
-        print(f"{space}.{short}{_signature(value)}\n{indent(told, '    ')}")
+        print(f"{space}.{short}{_signature(value)}\n{indent(inspect.getdoc(value) or '', '    ')}")
     return 0
 
 

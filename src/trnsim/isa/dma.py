@@ -37,7 +37,6 @@ def dma_copy(
     (``src``) or fills (``dst``) a row of HBM for each row index. Of equal indices the last row written stays.
 
     Args:
-        s: supplied by the machine.
         dst: tensor in SBUF or HBM.
         src: tensor in SBUF or HBM.
         priority: class of service 0 (first) to 3, on trn3.
@@ -81,7 +80,6 @@ def dma_compute(
     the other rows of HBM).
 
     Args:
-        s: supplied by the machine.
         dst: tensor in SBUF or HBM.
         srcs: list of tensors in SBUF or HBM.
         reduce_op: ``nl.add``.

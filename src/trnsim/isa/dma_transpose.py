@@ -39,7 +39,6 @@ def dma_transpose(
     gathered first, by the numbers of a [16…128, n] uint32 tile read column by column.
 
     Args:
-        s: supplied by the machine.
         dst: SBUF tile.
         src: tensor in HBM or SBUF.
         axes: the permutation; only the one for the rank exists.

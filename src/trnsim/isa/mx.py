@@ -47,7 +47,6 @@ def quantize_mx(s: Session, dst: Any, src: Any, dst_scale: Any) -> NkiInstructio
     by it and rounded to nearest even. Infinities saturate and NaNs stay; both count as exponent 128.
 
     Args:
-        s: supplied by the machine.
         dst: SBUF tile of ``float8_e4m3fn_x4`` or ``float8_e5m2_x4``.
         src: SBUF tile of bf16 or fp16, P a multiple of 32, F of 4.
         dst_scale: SBUF tile of ``float8_e8m0fnu`` or ``uint8``, [P, F/4] ([4, F/4] will do for P = 32).
@@ -91,7 +90,6 @@ def nc_matmul_mx(
     even and at most 128, N at most 4096 (fp32 ``dst``) or 8192 (bf16).
 
     Args:
-        s: supplied by the machine.
         dst: PSUM tile, fp32 or bf16.
         stationary: SBUF tile of an x4 dtype.
         moving: SBUF tile of an x4 dtype, not necessarily the same.

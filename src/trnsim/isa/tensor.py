@@ -43,7 +43,6 @@ def nc_matmul(
     with each other only; the two fp8 e4m3 formats do not mix. ``dst`` is fp32, on trn3 also bf16.
 
     Args:
-        s: supplied by the machine.
         dst: PSUM tile, in one bank before trn3.
         stationary: SBUF tile.
         moving: SBUF tile.
