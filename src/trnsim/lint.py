@@ -16,7 +16,7 @@ from types import CodeType, FunctionType
 from typing import Any
 
 from trnsim._lint.rules import RULES, Rule, Severity
-from trnsim._lint.sizes import Launch, launches
+from trnsim._lint.sizes import launches
 from trnsim._lint.source import Unit, unwrap
 from trnsim._lint.walk import Used, Walk
 from trnsim.errors import NotNki
@@ -146,7 +146,7 @@ def lint(kernel: Callable[..., Any], follow: bool = True, strict: bool = False) 
     if type(function) is not FunctionType or "__wrapped__" in function.__dict__:
         function = unwrap(kernel)
     if function is None:
-        return LintReport([_unreadable(repr(kernel))])
+        return LintReport([_finding("source-unavailable", f"`{kernel!r}`", ("<unknown>", 1, 1))])
     key = (id(function.__code__), follow, strict)
     known = _cache.get(key)
     if known is not None and known.holds(function):
@@ -211,46 +211,39 @@ def _run(function: FunctionType, *, follow: bool, strict: bool) -> tuple[LintRep
     def report(unit: Unit | None, owner: FunctionType, rule: str, node: ast.AST | None, detail: str) -> None:
         if RULES[rule].severity == "strict" and not strict:
             return
-        finding = _finding(RULES[rule], unit, owner, node, detail)
+        finding = _finding(rule, detail, *_position(unit, owner, node), owner.__qualname__)
         findings.setdefault((finding.file, finding.line, finding.column, rule), finding)
 
     walk = Walk(report, follow=follow, strict=strict)
     walk.run(function)
+    file = function.__code__.co_filename
     for launch in launches(function) if strict else ():
-        finding = _launch_finding(function, launch)
+        source = linecache.getline(file, launch.line).rstrip("\n")
+        where = (file, launch.line, launch.column)
+        finding = _finding("launch-grid", f"`{launch.text}`", where, source, launch.width, "<module>")
         findings.setdefault((finding.file, finding.line, finding.column, finding.rule), finding)
     owners = {name: i for i, name in enumerate(dict.fromkeys(f.function for f in findings.values()))}
     ordered = sorted(findings.values(), key=lambda f: (owners[f.function], f.file, f.line, f.column))
     return LintReport(ordered), walk.used
 
 
-def _finding(rule: Rule, unit: Unit | None, owner: FunctionType, node: ast.AST | None, detail: str) -> Finding:
-    message = f"{detail}: {rule.reason}" if detail else rule.reason
+def _position(unit: Unit | None, owner: FunctionType, node: ast.AST | None) -> tuple[tuple[str, int, int], str, int]:
+    """Return file, line and column of a node, the line itself, and how much of it is meant."""
     code = owner.__code__
     if unit is None or node is None:
-        line, column, width, source = code.co_firstlineno, 1, 1, ""
-    else:
-        line = unit.line(node)
-        column, width = unit.span(node, line)
-        source = unit.text(line)
-    said = (rule.id, rule.severity, message, rule.rewrite, owner.__qualname__, _basis(rule))
-    return Finding(code.co_filename, line, column, *said, source, width)
+        return (code.co_filename, code.co_firstlineno, 1), "", 1
+    line = unit.line(node)
+    column, width = unit.span(node, line)
+    return (code.co_filename, line, column), unit.text(line), width
 
 
-def _launch_finding(function: FunctionType, launch: Launch) -> Finding:
-    rule, file = RULES["launch-grid"], function.__code__.co_filename
-    source = linecache.getline(file, launch.line).rstrip("\n")
-    said = (rule.id, rule.severity, f"`{launch.text}`: {rule.reason}", rule.rewrite, "<module>", _basis(rule))
-    return Finding(file, launch.line, launch.column, *said, source, launch.width)
-
-
-def _basis(rule: Rule) -> str:
-    return f"{rule.basis}; a front end that traces would not notice" if rule.parser_only else rule.basis
-
-
-def _unreadable(name: str) -> Finding:
-    rule = RULES["source-unavailable"]
-    return Finding("<unknown>", 1, 1, rule.id, rule.severity, f"`{name}`: {rule.reason}", rule.rewrite)
+def _finding(
+    name: str, detail: str, where: tuple[str, int, int], source: str = "", width: int = 1, function: str = ""
+) -> Finding:
+    rule = RULES[name]
+    message = f"{detail}: {rule.reason}" if detail else rule.reason
+    basis = f"{rule.basis}; a front end that traces would not notice" if rule.parser_only else rule.basis
+    return Finding(*where, name, rule.severity, message, rule.rewrite, function, basis, source, width)
 
 
 def _cached(function: FunctionType, report: LintReport, used: list[Used]) -> _Cached:
