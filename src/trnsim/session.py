@@ -117,7 +117,6 @@ class Session(Allocation, Access):
         self.probes: list[Any] | None = None
         self.named: Any = None
         self._arenas: dict[str, Arena] = {}
-        self._names: dict[str, int] = {}
         self.garbage: Garbage | None = None
         self.origins: list[Origin] = []
         self.origin_ids: dict[Any, int] = {}

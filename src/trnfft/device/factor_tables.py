@@ -166,9 +166,5 @@ def unpaired(factors: Fold, sign: int, scale: float, dtype: torch.dtype) -> Tens
     blocks = [roots(s * np.arange(n2 // 2 + 1), n2, sign)]
     if n1 % 2 == 0:
         blocks.append(roots(s * (1 + 2 * np.arange((n2 + 1) // 2)), 2 * n2, sign))
-    table = np.zeros((len(blocks) * n2, sum(block.shape[1] for block in blocks)), np.complex128)
-    at = 0
-    for index, block in enumerate(blocks):
-        table[index * n2 : (index + 1) * n2, at : at + block.shape[1]] = scale * block
-        at += block.shape[1]
+    table = scale * torch.block_diag(*map(torch.from_numpy, blocks)).numpy()
     return tensor(np.concatenate((table.real, table.imag), axis=1), dtype)

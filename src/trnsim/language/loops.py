@@ -44,8 +44,6 @@ def _dynamic(what: str, start: Any, stop: Any, step: Any) -> Iterator[Any]:
             f"{what}: step {step!r}", "dynamic-step", repr(step), 1, "the step is a positive compile-time integer"
         )
     _on_device(session, what)
-    depth = session.state.get("dynamic_depth", 0)
-    session.state["dynamic_depth"] = depth + 1
     outer = session.scope
     try:
         for i in range(as_index(start), as_index(stop), as_index(step)):
@@ -53,7 +51,6 @@ def _dynamic(what: str, start: Any, stop: Any, step: Any) -> Iterator[Any]:
             session.scope = Scope(what)
             yield VirtualRegister(i, frozen=True)
     finally:
-        session.state["dynamic_depth"] = depth
         session.scope = outer
 
 
