@@ -179,9 +179,8 @@ def _sum(xs: list[Tensor], row: list[complex], out: Tensor | None = None) -> Ten
         return x.clone() if out is None else out.copy_(x)
     (a, x), (b, y) = used
     if x.dtype in HALF:
-        return (
-            finished(x.float(), a, b, y, x.dtype) if out is None else out.copy_(finished(x.float(), a, b, y, x.dtype))
-        )
+        result = finished(x.float(), a, b, y, x.dtype)
+        return result if out is None else out.copy_(result)
     return torch.add(x if a == 1 else torch.mul(x, a, out=out), y, alpha=b, out=out)
 
 

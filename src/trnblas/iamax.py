@@ -78,11 +78,9 @@ class Iamax(NamedTuple):
         x = self.x.numpy()
         if not self.largest:
             return torch.scalar_tensor(int(np.abs(x).argmin()), dtype=torch.int64)
-        high, low = x.argmax(), x.argmin()
         # No magnitudes are written; of two equal ones the first counts.
-        up, down = x[high], -x[low]
-        index = min(high, low) if up == down else low if down > up else high
-        return torch.scalar_tensor(int(index), dtype=torch.int64)
+        index = max(int(x.argmax()), int(x.argmin()), key=lambda i: (abs(x[i]), -i))
+        return torch.scalar_tensor(index, dtype=torch.int64)
 
     def pytorch(self) -> Tensor:
         x = self.x

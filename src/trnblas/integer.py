@@ -68,8 +68,7 @@ def gemm_int(
             _addend(name, x, wanted)
             check.same_device("gemm_int", a=a, **{name: x})
     for name, zero in (("zero_a", zero_a), ("zero_b", zero_b)):
-        if not isinstance(zero, int) or isinstance(zero, bool) or not -256 <= zero <= 256:
-            raise ArgumentError("gemm_int", name, zero, "an integer from -256 to 256")
+        check.integer("gemm_int", name, zero, -256, 256)
     if out is not None:
         check.out("gemm_int", out, shape=shape, dtype=torch.int32, a=a, b=b, c=c, bias=bias)
     product = run(GemmInt(a, b))

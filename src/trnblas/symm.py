@@ -111,12 +111,10 @@ def _vector(
 ) -> Tensor:
     if single(a, x) and (y is None or single(a, y)):
         return _product(name, alpha, a, x, beta, y, False, lower, precision=precision, out=out)
-    check.floating(name, a=a, x=x)
-    check.ndim(name, 1, x=x)
-    check.equal(name, "N", a=a.shape[-1] if a.ndim else 0, x=x.shape[-1])
-    if y is not None:
-        check.floating(name, a=a, y=y)
-        check.ndim(name, 1, y=y)
+    operands = {"a": a, "x": x} if y is None else {"a": a, "x": x, "y": y}
+    check.floating(name, **operands)
+    check.ndim(name, 1, **operands)
+    check.equal(name, "N", a=a.shape[-1], x=x.shape[-1])
     columns = x.unsqueeze(-1), None if y is None else y.unsqueeze(-1)
     if out is not None:
         batch = check.broadcast(name, a=a.shape[:-2], x=x.shape[:-1], y=() if y is None else y.shape[:-1])
