@@ -7,6 +7,7 @@ from scipy import special
 
 from tests.together import together
 from tests.trnsim.kernels import TARGETS, refused, rng
+from tests.trnsim.rounded import EACH
 from tests.trnsim.test_language_maths import call
 from trnsim import language as nl
 from trnsim.errors import WrongArgument, WrongBuffer
@@ -52,7 +53,7 @@ def test_functions_of_any_value(name, target):
     x = rng().uniform(-6, 6, (64, 3, 7)).astype(np.float32)
     got = call(getattr(nl, name), x, target=target)
     want = SMOOTH[name](x.astype(np.float64))
-    np.testing.assert_allclose(got, want, rtol=5e-7, atol=1e-37)
+    np.testing.assert_allclose(got, want, rtol=EACH, atol=np.finfo(np.float32).tiny)
 
 
 @pytest.mark.parametrize(
@@ -60,12 +61,12 @@ def test_functions_of_any_value(name, target):
 )
 def test_functions_of_positive_values(name, reference):
     x = rng().uniform(0.01, 50, (128, 9)).astype(np.float32)
-    np.testing.assert_allclose(call(getattr(nl, name), x), reference(x.astype(np.float64)), rtol=5e-7, atol=5e-8)
+    np.testing.assert_allclose(call(getattr(nl, name), x), reference(x.astype(np.float64)), rtol=EACH, atol=0)
 
 
 def test_arctan():
     x = rng().uniform(-1.5, 1.5, (16, 9)).astype(np.float32)
-    np.testing.assert_allclose(call(nl.arctan, x), np.arctan(x.astype(np.float64)), rtol=5e-7)
+    np.testing.assert_allclose(call(nl.arctan, x), np.arctan(x.astype(np.float64)), rtol=EACH)
 
 
 @pytest.mark.parametrize("reach", [3.0, 100.0, 1e4, 4e5])

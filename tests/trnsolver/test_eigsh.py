@@ -30,7 +30,9 @@ def test_pairs_are_those_scipy_selects(a, sigma, which):
     found = ts.eigsh(a, 3, sigma=sigma, which=which, tol=1e-13).require()
     distance = exact if sigma is None else 1 / (exact - sigma)
     order = {"LM": -abs(distance), "LA": -distance, "SA": distance}[which].argsort()[:3]
-    np.testing.assert_allclose(found.values, exact[order], atol=1e-10)
+    rounding = 20 * len(exact) * 2.0**-53 * abs(exact).max()
+    # values are no farther off than residuals (Weyl), which shifts and inverses let grow
+    assert (np.abs(found.values - exact[order]) <= found.residuals + rounding).all()
     assert (found.residuals <= 1e-9).all()
 
 
@@ -71,11 +73,12 @@ def test_dense_subsets_are_those_of_scipy():
     a = torch.from_numpy(RANDOM.toarray())
     for options in ({"subset_by_index": (3, 7)}, {"subset_by_value": (-0.5, 0.5)}, {"subset_by_value": (99.0, 100.0)}):
         exact = scipy.linalg.eigh(a.numpy(), eigvals_only=True, **options)
-        assert abs(ts.eigvalsh(a, **options).numpy() - exact).max(initial=0.0) <= 1e-12
+        bound = 2 * 20 * 60 * 2.0**-53 * float(torch.linalg.matrix_norm(a, 2))
+        assert abs(ts.eigvalsh(a, **options).numpy() - exact).max(initial=0.0) <= bound
         found = ts.eigh(a, **options)
         assert found.vectors.shape == (60, len(exact))
         left = (a @ found.vectors - found.vectors * found.values).abs()
-        assert left.numel() == 0 or left.max() <= 1e-12
+        assert left.numel() == 0 or left.max() <= bound
     # the lower end is left out, the upper one is in
     ends = torch.diag(torch.tensor([1.0, 2.0, 3.0]))
     assert ts.eigvalsh(ends, subset_by_value=(1.0, 3.0)).tolist() == [2.0, 3.0]
