@@ -70,7 +70,7 @@ def _improved(
     values, left = a.new_zeros(a.shape[:-1], dtype=a.dtype.to_real()), a.new_zeros(batch, dtype=a.dtype.to_real())
     if a.is_meta:
         for _ in range(_USUAL):
-            core(tuple(_orthonormal(x) for x in parts), a)
+            core(tuple(_orthonormal(x)[0] for x in parts), a)
             for x in parts:
                 product(x, x)
         core(parts, a)
@@ -95,10 +95,10 @@ def _one(
     best, stalled = float("inf"), 0
     kept, values = parts, a.new_zeros(n, dtype=a.dtype.to_real())
     for _ in range(_ROUNDS):
-        parts = tuple(_orthonormal(x) for x in parts)
+        parts, skew = zip(*map(_orthonormal, parts), strict=True)
         s = core(parts, a)
         diagonal = s.diagonal().real.contiguous()
-        left = float(torch.linalg.matrix_norm(s - torch.diag(diagonal).to(s.dtype))) / size
+        left = max(float(torch.linalg.matrix_norm(s - torch.diag(diagonal).to(s.dtype))) / size, *skew)
         if trajectory is not None:
             trajectory.append(left)
         # a round that only takes clusters apart gains little
@@ -111,15 +111,16 @@ def _one(
     return kept, values, best
 
 
-def _orthonormal(x: Tensor) -> Tensor:
-    """Newton-Schulz, until columns are orthonormal to roundoff."""
-    eye = torch.eye(x.shape[-1], dtype=x.dtype, device=x.device).expand(x.shape)
-    for _ in range(1 if x.is_meta else 4):
+def _orthonormal(x: Tensor) -> tuple[Tensor, float]:
+    """Newton-Schulz, until columns are orthonormal to roundoff; also how far they are from it."""
+    eye, skew = torch.eye(x.shape[-1], dtype=x.dtype, device=x.device).expand(x.shape), 0.0
+    for _ in range(1 if x.is_meta else _ROUNDS):
         defect = gemm(-1.0, x, x, 1.0, eye, trans_a="c")
-        if not x.is_meta and float(torch.linalg.matrix_norm(defect)) <= x.shape[-1] ** 0.5 * 2.0**-52:
+        skew = 0.0 if x.is_meta else float(torch.linalg.matrix_norm(defect))
+        if not x.is_meta and skew <= x.shape[-1] ** 0.5 * 2.0**-52:
             break
         x = x + 0.5 * product(x, defect)
-    return x
+    return x, skew
 
 
 def _clusters(values: Tensor, least: float) -> list[Tensor]:

@@ -39,8 +39,9 @@ def _check_cg(a: Any, b: Tensor, **options: Any) -> None:
 
 def _scaled(team: Team, held: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
     """Powers of two that bring a matrix, of which entries are held here, and the columns beside it near 1."""
-    parts = [x.detach().abs().flatten(0, -2) if x.numel() else x.new_zeros((1, x.shape[-1])) for x in (held, right)]
-    mine = torch.cat([parts[0].amax().reshape(1).real, parts[1].amax(0).real])
+    largest = held.detach().abs().amax() if held.numel() else held.new_zeros(()).abs()
+    columns = right.detach().abs().amax(0) if right.numel() else right.new_zeros(right.shape[1:]).abs()
+    mine = torch.cat([largest.reshape(1), columns])
     every = torch.stack(team.all_gather(0, mine, [mine.shape] * team.size(0)))
     powers = near_one(every, 0, beyond=far_from_one(right.dtype))[0]
     return powers[:1], powers[1:]

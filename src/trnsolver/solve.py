@@ -18,7 +18,7 @@ from trnsolver.contract import solve_to
 from trnsolver.lu import LuFactor, LuSolve, unit_columns
 from trnsolver.qr import factored
 from trnsolver.solve_triangular import triangular
-from trnsolver.spd import solve_spd
+from trnsolver.spd import by_cholesky
 
 
 @array_function
@@ -69,12 +69,11 @@ def solve(
         columns = mirrored("solve", a, b)
         rows = solve(a.mH, columns, assume=assume)
         return written("solve", out, rows.mH, a=a, b=b)
-    if assume == "pos":
-        return written("solve", out, solve_spd(a, b), a=a, b=b)
     square("solve", look=False, a=a)
     vector = right_hand_side("solve", a, b, look=False)
-    x = _solved("solve", a, b.unsqueeze(-1) if vector else b)
-    settled("solve", x, a=a, b=b)
+    columns = b.unsqueeze(-1) if vector else b
+    x = by_cholesky(a, columns) if assume == "pos" else _solved("solve", a, columns)
+    settled("solve", x, a=a.tril if assume == "pos" else a, b=b)
     return written("solve", out, x.squeeze(-1) if vector else x, a=a, b=b)
 
 

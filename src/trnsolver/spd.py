@@ -29,9 +29,14 @@ def solve_spd(a: Tensor, b: Tensor) -> Tensor:
     """
     square("solve_spd", look=False, a=a)
     vector = right_hand_side("solve_spd", a, b, look=False)
-    x = run(CholeskySolve(b.unsqueeze(-1) if vector else b, cholesky(a)))
-    settled("solve_spd", x, b=b, a=lambda: a.tril())
+    x = by_cholesky(a, b.unsqueeze(-1) if vector else b)
+    settled("solve_spd", x, b=b, a=a.tril)
     return x.squeeze(-1) if vector else x
+
+
+def by_cholesky(a: Tensor, b: Tensor) -> Tensor:
+    """Solve ``a @ x = b`` with checked operands."""
+    return run(CholeskySolve(b, cholesky(a)))
 
 
 @array_function
@@ -57,5 +62,5 @@ def inv_spd(a: Tensor) -> Tensor:
     """
     square("inv_spd", look=False, a=a)
     x = run(CholeskyInverse(cholesky(a)))
-    settled("inv_spd", x, a=lambda: a.tril())
+    settled("inv_spd", x, a=a.tril)
     return x

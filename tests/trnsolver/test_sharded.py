@@ -232,6 +232,18 @@ def test_squares_of_sharded_data_may_leave_the_range(ranks):
             assert error <= 1e-3, (of_a, of_b, sparse)
 
 
+def _cg_of_one_row(dtype):
+    mesh = distributed.mesh()
+    a, b = torch.full((1, 1), 4.0, dtype=dtype), torch.ones(1, 3, dtype=dtype)
+    found = trnsolver.cg(distributed.shard(a, mesh, 0), distributed.shard(b, mesh, 0))
+    return torch.equal(distributed.gather(found.x), b / 4)
+
+
+def test_ranks_without_rows_take_part(ranks):
+    for dtype in (torch.float32, torch.complex128):
+        assert all(ranks(3).run(_cg_of_one_row, dtype))
+
+
 def _cg_with(what):
     mesh = distributed.mesh()
     a, b = distributed.shard(_spd(6), mesh, 0), distributed.shard(_data(6), mesh, 0)
