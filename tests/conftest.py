@@ -3,23 +3,24 @@
 import gc
 
 import pytest
-import torch
 from hypothesis import settings
-
-from trnsci import neuron
-from trnsci.testing.options import covering
-from trnsci.testing.ranks import Ranks
-
-pytest_plugins = ["trnsci.testing.plugin"]
 
 # a busy machine is no reason to fail
 settings.register_profile("suite", deadline=None, print_blob=True)
 settings.load_profile("suite")
 
 
+def pytest_configure(config):
+    # Processes that run tests wait for the one that hands them out: it imports neither this nor torch.
+    if hasattr(config, "workerinput") or config.getoption("dist", "no") == "no":
+        config.pluginmanager.import_plugin("trnsci.testing.plugin")
+
+
 @pytest.fixture(scope="session")
 def ranks():
     """``ranks(3)``: three processes that run programs together, kept for the session."""
+    from trnsci.testing.ranks import Ranks
+
     pools = {}
 
     def pool(size):
@@ -46,6 +47,8 @@ def options(item):
 
 def thin(items):
     """Mark as slow what a covering part of a ``grid`` leaves out; cases that need a device are covered on their own."""
+    from trnsci.testing.options import covering
+
     grids = {}
     for item in items:
         marker = item.get_closest_marker("grid")
@@ -70,6 +73,10 @@ def pytest_collection_finish():
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
+    import torch
+
+    from trnsci import neuron
+
     thin(items)
     # first, so that only one of the processes that share the items starts ranks
     together = {item.module for item in items if "ranks" in item.fixturenames}
