@@ -58,6 +58,9 @@ def run_laplace(
     """
     dtype, spins, precision = dtype_of(options.precision), orbitals.spins, options.precision
     right, images = None, None
+    if bool(state.done.all()):
+        # nobody has built B
+        return
     if options.vectors is not None:
         stream = trnrand.Generator(seed)
         right = trnrand.rademacher(vectors, options.vectors, dtype=dtype, generator=stream)

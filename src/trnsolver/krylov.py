@@ -187,7 +187,7 @@ def gmres(
             left[..., j + 1, 0] = -quotient(reached, total)
             residual = residual * quotient(length, total)
             done = p.record(residual)
-            if done or not some(length > eps(r) * size):
+            if done or not some(length > eps(r) * norms(part[..., 0].T)):
                 break
         y = _least_squares(torch.as_tensor(h[..., : j + 2, : j + 1]), torch.as_tensor(right[..., : j + 2, :]))
         step: Columns = directions[..., : j + 1, :].mT @ (y.numpy() if zeros is np.zeros else y)

@@ -58,6 +58,14 @@ class Operator:
     # what the matrix was multiplied by, so that squares of its products stay in range
     scale: float = 1.0
 
+    def times(self, power: float) -> Operator:
+        """The same map, ``power`` times as large."""
+        if power == 1.0:
+            return self
+        there, back = self.apply, self.adjoint
+        adjoint: Apply | None = None if back is None else lambda x: back(x) * power
+        return replace(self, apply=lambda x: there(x) * power, adjoint=adjoint, scale=power)
+
     def on_arrays(self) -> Operator:
         """The same map on arrays [N], by NumPy and SciPy, whose products a ledger that listens records, too."""
         if self.matrix is None and self.entries is None:

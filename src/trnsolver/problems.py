@@ -213,7 +213,12 @@ def problem(
     trials = [] if preconditioner is None else [improve]
     if wrapped.shape is None:
         trials.append(wrapped.adjoint or wrapped.apply)
-    answers = [fn(columns) for fn in trials] if look else []
+    beyond, seen = far_from_one(b.dtype), look and readable(b)
+    probe = columns * near_one(columns.detach(), 0) if trials and seen else columns
+    answers = [fn(probe) for fn in trials] if look else []
+    if wrapped.shape is None and seen and readable(answers[-1]):
+        # that answer tells its scale, too
+        wrapped = wrapped.times(float(near_one(answers[-1].detach(), (0, 1), beyond=beyond)))
     rows = wrapped.shape[1] if wrapped.shape is not None else answers[-1].shape[0] if look else b.shape[0]
     x: Columns = None if x0 is None else start(op, x0, columns, rows, vector)
     held = (wrapped.matrix, getattr(wrapped.entries, "values", None), x, columns, *answers)
@@ -224,11 +229,10 @@ def problem(
         x = np.zeros(rows, columns.dtype) if x is None else x.numpy()[:, 0]
     elif x is None:
         x = columns.new_zeros((rows, columns.shape[1]))
-    sizes, beyond = norms(columns), far_from_one(b.dtype)
-    factor: Numbers = None
+    sizes, factor = norms(columns), None
     known = [sizes] if host else sizes.tolist() if readable(b) else []
     if readable(b) and not (wrapped.scale == 1.0 and all(1 / beyond < size < beyond for size in known)):
-        power: Numbers = near_one(b.detach(), 0, beyond=beyond)
+        power: Numbers = near_one(b.detach(), 0)
         factor = (wrapped.scale / power.double()).to(power.dtype)
         power, factor = (power.item(), factor.item()) if host else (power, factor)
         columns, x = columns * power, x if x0 is None else x / factor

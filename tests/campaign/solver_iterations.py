@@ -209,6 +209,42 @@ def solved(draw: Draw, name: str) -> Trial:
 
 
 @spec(
+    *(f"trnsolver.{stem} with scales" for stem in ("cg", "block_cg", "bicgstab", "gmres", "minres", "lsqr", "lsmr")),
+    promise="the residual asked for, or `converged` is false, or a typed error",
+    when="matrices and functions of any scale, right-hand sides of any other",
+)
+def rescaled(draw: Draw, name: str) -> Trial:
+    stem, dtype, n = name.split(" ")[0].split(".")[1], draw.among(torch.float32, torch.float64), draw.size(1, 33)
+    far = 25 if dtype == torch.float32 else 200
+    of_a, of_b = (10.0 ** draw.among(0, -far, far, far // 2) for _ in range(2))
+    if not 1 / far < 1 + abs(np.log10(of_b) - np.log10(of_a)) < 1.3 * far:
+        # the solution leaves the range
+        raise Outside
+    whole = definite(draw, n, torch.float64, 20.0)
+    a, b = (whole * of_a).to(dtype), (draw.tensor((n,), torch.float64, kind="gaussian") * of_b).to(dtype)
+    operand, options = draw.among("matrix", "function"), {"tol": 1e-4, "maxiter": 500}
+    draw.log.append(f"{operand}: {of_a} x = {of_b}")
+
+    def run(a, b):
+        times = (lambda x: a @ x, lambda x: a.mT @ x)
+        given = a if operand == "matrix" else times if stem in ("lsqr", "lsmr") else times[0]
+        try:
+            return getattr(trnsolver, stem)(given, b, **options)
+        except trnsci.NotConverged:
+            return None
+
+    def check(result, kernel):
+        if result is None or not result.converged:
+            raise AssertionError("not converged")
+        left, right = wide(a) / of_a, wide(b) / of_b
+        x = wide(result.x) * np.longdouble(of_a) / np.longdouble(of_b)
+        residual, size = (np.sqrt(np.sum(np.abs(v) ** 2)) for v in (right - left @ x, right))
+        assert residual <= 1e-2 * size + 1e-30, f"claimed {result.residuals[-1]}, but {float(residual / (size or 1))}"
+
+    return Trial(run, (a, b), check=check, kernels=False, differentiable=False, compiles=False, arrays=False)
+
+
+@spec(
     "trnsolver.lanczos",
     "trnsolver.arnoldi",
     "trnsolver.davidson",

@@ -21,7 +21,7 @@ import trnchem.dfmp2
 from trnchem import checkpoint, dfmp2, files
 from trnchem.accuracy import FP64
 from trnchem.orbitals import Orbitals
-from trnsci import ArgumentError, CapacityError
+from trnsci import ArgumentError, CapacityError, backend
 from trnsci.testing.ranks import Ranks
 
 
@@ -527,3 +527,11 @@ def test_two_writers_never_damage_the_file(tmp_path):
     assert all(child.returncode == 0 for child in children)
     assert sum(int(ran) for _, ran in said) > 10
     assert done_in(path) == 15
+
+
+@pytest.mark.parametrize("name", ["pytorch", "simulator"])
+def test_a_finished_calculation_builds_nothing_again(tmp_path, name):
+    options = {"basis": "sto-3g", "method": "stochastic", "samples": 8, "same_spin": True, "precision": "fp32"}
+    with backend(name):
+        first, again = (dfmp2("water", checkpoint=tmp_path / "points", **options) for _ in range(2))
+    assert (again.e_corr, again.e_os) == (first.e_corr, first.e_os)

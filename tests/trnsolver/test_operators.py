@@ -235,6 +235,23 @@ def test_the_largest_entry_decides_whether_a_matrix_is_scaled(name, kind):
         assert (found.x[1:] * size - exact).norm() <= 1e-4 * exact.norm()
 
 
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_steps_do_not_depend_on_the_scales_of_matrix_function_and_right_hand_side(name):
+    # two eigenvalues: two steps, whatever the scales
+    a, b = torch.ones(8, 8, dtype=torch.float64) + 0.05 * torch.eye(8), gaussian((8, 2), 1, torch.float64)
+    for right in (b, b[:, 0]):
+        for of_a, of_b in ((2.0**600, 2.0**500), (2.0**-600, 2.0**-300), (1.0, 2.0**300), (2.0**-600, 1.0)):
+            for kind in ("matrix", "function"):
+                whole = a * of_a
+                given = whole if kind == "matrix" else (lambda x, m=whole: m @ x,) * 2
+                given = given if kind == "matrix" or name.startswith("ls") else given[0]
+                alone, found = (
+                    getattr(ts, name)(m, r, tol=1e-8, maxiter=50) for m, r in ((a, right), (given, right * of_b))
+                )
+                assert found.converged
+                assert abs(found.iterations - alone.iterations) <= 1, (kind, of_a, of_b)
+
+
 _RECORDED = {
     "matrix": {("trnblas::gemm", "numpy.matmul")},
     "trnsparse": {("trnsparse::spmm", "scipy.sparse.csr_array.__matmul__")},
