@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 
 import trnchem
-import trnsci
 from tests.campaign.draw import Draw
 from tests.campaign.trial import EXEMPT, Trial, spec
 from tests.trnchem.conftest import reference_of
