@@ -6,7 +6,6 @@ import functools
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.compiler import is_compiling
@@ -229,14 +228,11 @@ def in_place(*tensors: Tensor | None) -> bool:
 
 
 def large_pages(*operands: Tensor) -> Tensor | None:
-    """Return memory for a large result on the host, like the first operand: NumPy asks for large pages.
-
-    Torch does not, and would write three times as long. Small results and those it must allocate itself get ``None``.
-    """
+    """Return memory for a large result on the host, like the first operand; ``None`` where torch must allocate it."""
     first = operands[0]
     if first.nbytes < _MAPPED or host.refusal(operands) is not None:
         return None
-    return torch.from_numpy(np.empty(first.nbytes, np.uint8)).view(first.dtype).view(first.shape)
+    return host.empty(first.shape, first.dtype)
 
 
 def rounds(*tensors: Tensor | None) -> str | None:

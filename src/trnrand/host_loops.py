@@ -13,18 +13,13 @@ from torch import Tensor
 
 from trnrand.engines import Engine
 from trnrand.segment import Segment
-from trnsci import cuda, loops
-from trnsci.host import refusal
+from trnsci import cuda, host, loops
 
 WORDS, UNIFORM32, UNIFORM64, NORMAL32, NORMAL64 = range(5)
 LOG, EXP, SIN_2PI, COS_2PI = range(4)
 SAMPLERS = {"gamma": 0, "poisson": 1}
 
 _LARGE = 1 << 20
-_NUMPY = {
-    torch.uint32: np.uint32, torch.int64: np.int64, torch.float32: np.float32, torch.float64: np.float64,
-    torch.bool: np.bool_,
-}  # fmt: skip
 # what functions of one uniform are written as
 RESULTS = {torch.float32: 0, torch.float64: 1, torch.int64: 2, torch.bool: 3}
 
@@ -43,14 +38,14 @@ def limits(implementation: str, device: torch.device) -> str | None:
 
 def mapping(x: Tensor) -> bool:
     """Return whether the compiled functions of arrays may read a tensor."""
-    return loops.compiled is not None and refusal((x.detach(),)) is None
+    return loops.compiled is not None and host.refusal((x.detach(),)) is None
 
 
 def empty(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-    """Allocate host memory; large arrays by NumPy, whose huge pages are cheaper to touch first."""
+    """Allocate host memory, of large arrays in huge pages."""
     if math.prod(shape) < _LARGE or torch.compiler.is_compiling():
         return torch.empty(shape, dtype=dtype)
-    return torch.from_numpy(np.empty(shape, _NUMPY[dtype]))
+    return host.empty(shape, dtype)
 
 
 def fill(kind: int, segment: Segment, out: Tensor) -> None:
