@@ -260,7 +260,8 @@ class EigCall(NamedTuple):
 
     def pytorch(self) -> tuple[Tensor, Tensor]:
         values, vectors = host.lapack("eig", self.a.cpu(), torch.linalg.eig, scipy.linalg.eig)
-        return values.to(self.a.device), vectors.to(self.a.device)
+        # SciPy's vectors are real where all values are
+        return values.to(self.a.device), vectors.to(self.a.device, values.dtype)
 
     @saves()
     def vjp(

@@ -270,6 +270,16 @@ def test_a_long_sum_is_no_deep_recursion(load):
     assert finding.rule == "set"
 
 
+@pytest.fixture
+def usual_recursion_limit():
+    """Python's own limit, which libraries raise."""
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(1000)
+    yield
+    sys.setrecursionlimit(limit)
+
+
+@pytest.mark.usefixtures("usual_recursion_limit")
 def test_a_kernel_nested_too_deeply_gives_a_warning(load):
     chain = "a" + ".t" * 60
     for _ in range(8):

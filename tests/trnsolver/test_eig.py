@@ -75,6 +75,7 @@ def test_a_library_that_gives_up_is_not_the_last_word(monkeypatch, norm):
     values, vectors = eig(a)
     assert norm(a.to(vectors.dtype) @ vectors - vectors * values.unsqueeze(-2)) <= 20 * 9 * 2.0**-53 * norm(a)
     assert eigvals(a).shape == (2, 3, 9)
+    assert eig(a + a.mT).vectors.dtype is torch.complex128
     # what lies in the other triangle is not read
     values, vectors = eigh(a.tril() + torch.full_like(a, float("nan")).triu(1))
     whole = a.tril() + a.tril(-1).mT
