@@ -159,4 +159,4 @@ def test_launched_on_two_ranks_one_of_them_speaks(tmp_path):
 def test_launched_a_mistake_is_said_once():
     done = launched("wine")
     assert done.returncode != 0
-    assert done.stderr.count("trnchem: mean_field: molecule is 'wine'") == 1
+    assert done.stderr.count("trnchem: dfmp2: molecule is 'wine'") == 1
