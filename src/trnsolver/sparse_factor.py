@@ -406,10 +406,10 @@ def _order(op: str, a: Compressed, given: Ordering | Tensor | None, default: Ord
         gram = pattern.T @ pattern
         return order_of(compressed(op, gram.astype(np.float64)), ordering)
     check.kind(op, "ordering", ordering, Tensor | np.ndarray | list | tuple, "a name or a permutation")
-    order = to_numpy(torch.as_tensor(ordering)).astype(np.int64)
-    if order.shape != (n,) or not np.array_equal(np.sort(order), np.arange(n)):
-        raise ArgumentError(op, "ordering", tuple(order.shape), f"a permutation of 0 to {n - 1}")
-    return order
+    order = to_numpy(torch.as_tensor(ordering))
+    if order.dtype.kind not in "iuf" or not np.array_equal(np.sort(order), np.arange(n)):
+        raise ArgumentError(op, "ordering", order, f"a permutation of 0 to {n - 1}")
+    return order.astype(np.int64)
 
 
 def _verdict(analysis: Analysis, values: Tensor) -> tuple[str, bool]:

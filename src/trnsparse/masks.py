@@ -223,7 +223,8 @@ def documents(ids: Numbers) -> Mask:
     """Keep pairs of one document; ``ids`` [S] holds the document of every position."""
     check.kind("documents", "ids", ids, Tensor | np.ndarray | list | tuple, "integers [S]")
     documents = torch.as_tensor(ids).cpu()
-    if documents.ndim != 1 or documents.dtype.is_floating_point or documents.dtype == torch.bool:
+    kind = documents.dtype
+    if documents.ndim != 1 or kind.is_floating_point or kind.is_complex or kind == torch.bool:
         raise ArgumentError("documents", "ids", f"{documents.dtype} of shape {tuple(documents.shape)}", "integers [S]")
     return _Documents(documents.long())
 

@@ -362,6 +362,8 @@ def test_errors_name_what_is_wrong():
         ts.factor_sparse(a, values=torch.ones(4, dtype=torch.float64))
     with pytest.raises(ArgumentError, match="permutation"):
         ts.factor_sparse(a, ordering=torch.zeros(9, dtype=torch.int64))
+    with pytest.raises(ArgumentError, match="permutation"):
+        ts.factor_sparse(a, ordering=torch.arange(9) + 0.5)
     with pytest.raises(ArgumentError, match="finite"):
         ts.factor_sparse(a * float("nan"))
     with pytest.raises(ArgumentError, match="entries that were factored"):

@@ -245,6 +245,8 @@ def test_binding_once_serves_many_calls_and_other_lengths_are_refused():
         ts.attention(q[:, :, :100], q[:, :, :100], q[:, :, :100], bound)
     with pytest.raises(ArgumentError, match="those of the mask of documents"):
         ts.attention(q, q, q, ts.documents(torch.zeros(7, dtype=torch.int64)))
+    with pytest.raises(ArgumentError, match="integers"):
+        ts.documents(torch.zeros(7, dtype=torch.complex64))
     with pytest.raises(ArgumentError, match=r"lengths is \(200, 200\), expected \(300, 300\)"):
         ts.attention(q, q, q, MASKS["dense"])
 
