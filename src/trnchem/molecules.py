@@ -100,7 +100,7 @@ def molecule_of(source: str | Path, basis: str, charge: int = 0, spin: int | Non
             spin = UNPAIRED.get(known, 0) if charge == 0 else 0
             spin = spin or electrons % 2
         return gto.M(atom=atoms, basis=basis, charge=charge, spin=spin, verbose=0)
-    except (exceptions.BasisNotFoundError, TypeError) as error:
+    except (exceptions.BasisNotFoundError, AttributeError, TypeError) as error:
         raise unknown_basis("basis", basis, error) from None
     except RuntimeError as error:
         raise ArgumentError(

@@ -169,10 +169,13 @@ def _key(seed: Any, engine: str) -> int:
         raise ArgumentError("Generator", "engine", engine, "one of " + ", ".join(map(repr, ENGINES)))
     if seed is None:
         return secrets.randbits(63)
-    if isinstance(seed, (bool, Tensor)) or not hasattr(seed, "__index__"):
-        raise DtypeError("Generator", "seed", type(seed), "an integer, a Stream or None")
-    # NumPy's integers are integers too
-    seed = operator.index(seed)
+    try:
+        if isinstance(seed, (bool, Tensor)):
+            raise TypeError
+        # NumPy's integers are integers too
+        seed = operator.index(seed)
+    except TypeError:
+        raise DtypeError("Generator", "seed", type(seed), "an integer, a Stream or None") from None
     bits = 32 * ENGINES[engine].key_words
     if not 0 <= seed < 1 << bits:
         raise ArgumentError("Generator", "seed", seed, f"0 <= seed < 2**{bits} for {engine}")

@@ -239,7 +239,7 @@ def to_device(tensor: Tensor) -> Tensor:
 
     Gradients flow back through the copy. Without a Trainium the tensor is marked and the transfer counted.
     """
-    check.tensor("to_device", tensor=tensor)
+    check.dense("to_device", tensor=tensor)
     if is_resident(tensor):
         return tensor
     if tensor.is_complex():

@@ -82,6 +82,7 @@ def chebyshev(
     return p.result(x, p.residuals[-1] <= p.tol)
 
 
+@check.hands_on("from_numpy")
 def chebyshev_preconditioner(a: Matrix, low: float, high: float, *, degree: int = 4) -> Apply:
     """A polynomial in ``a`` [N, N] close to its inverse where eigenvalues lie between ``low`` and ``high``.
 

@@ -189,6 +189,7 @@ def problem(
         b = from_numpy(b)
     if not isinstance(b, Tensor):
         raise DtypeError(op, "b", type(b), "a floating-point tensor")
+    check.dense(op, b=b)
     iterated(op, "b", b.dtype)
     if b.ndim not in (1, 2):
         raise ArgumentError(op, "shape of b", tuple(b.shape), "[N] or [N, K]")

@@ -187,10 +187,18 @@ class _Function(Mask):
         return f"function({getattr(self.rule, '__name__', 'rule')})"
 
 
+def _in_memory(op: str, argument: str, value: Numbers, expected: str) -> Tensor:
+    """Check for numbers, and return them in host memory."""
+    check.kind(op, argument, value, Tensor | np.ndarray | list | tuple, expected)
+    try:
+        return torch.as_tensor(value).cpu()
+    except (TypeError, ValueError, RuntimeError):
+        raise DtypeError(op, argument, value, expected) from None
+
+
 def _boolean(op: str, argument: str, value: Numbers, shape: str) -> Tensor:
     """Check for a boolean matrix, and return it in host memory."""
-    check.kind(op, argument, value, Tensor | np.ndarray | list | tuple, f"bool {shape}")
-    matrix = torch.as_tensor(value).cpu()
+    matrix = _in_memory(op, argument, value, f"bool {shape}")
     if matrix.ndim != 2 or matrix.dtype != torch.bool:
         raise ArgumentError(op, argument, f"{matrix.dtype} of shape {tuple(matrix.shape)}", f"bool {shape}")
     return matrix
@@ -221,8 +229,7 @@ def sink(count: int) -> Mask:
 
 def documents(ids: Numbers) -> Mask:
     """Keep pairs of one document; ``ids`` [S] holds the document of every position."""
-    check.kind("documents", "ids", ids, Tensor | np.ndarray | list | tuple, "integers [S]")
-    documents = torch.as_tensor(ids).cpu()
+    documents = _in_memory("documents", "ids", ids, "integers [S]")
     kind = documents.dtype
     if documents.ndim != 1 or kind.is_floating_point or kind.is_complex or kind == torch.bool:
         raise ArgumentError("documents", "ids", f"{documents.dtype} of shape {tuple(documents.shape)}", "integers [S]")

@@ -170,7 +170,7 @@ class ContractionPlan(Plan):
 
 
 @inside("trntensor")
-@check.hands_on("einsum")
+@check.hands_on("einsum", "from_numpy")
 def plan(
     subscripts: str | Operand,
     *shapes_or_tensors: Operand,

@@ -298,7 +298,7 @@ def _not_a_number(trial: Trial) -> None:
 
 
 # what no argument is meant to be
-WRONG = (None, "no", 1j, [1.0], {}, object(), float("nan"), -7, torch.tensor(1.0 + 1j))
+WRONG = (None, "no", 1j, [1.0], {}, object(), float("nan"), -7, torch.tensor(1.0 + 1j), np.array(["a"]))
 
 
 def _mistaken(trial: Trial) -> None:
