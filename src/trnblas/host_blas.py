@@ -14,10 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trnsci.precision import Precision
+from trnsci.precision import DEFAULT, Precision
 
 _LETTERS = {torch.float32: "s", torch.float64: "d"}
-_NATIVE = {torch.float32: "fp32", torch.complex64: "fp32", torch.float64: "fp64", torch.complex128: "fp64"}
 ALL_LETTERS = _LETTERS | {torch.complex64: "c", torch.complex128: "z"}
 
 
@@ -34,7 +33,7 @@ def refusal(
     dtype = tensors[0].dtype
     if dtype not in dtypes:
         return f"there is no such routine for {str(dtype).removeprefix('torch.')}"
-    if precision is not None and precision != _NATIVE[dtype]:
+    if precision is not None and precision != DEFAULT[dtype]:
         return f"it computes in the precision of the operands, not in {precision!r}"
     for t in tensors:
         if t.ndim > ndim:

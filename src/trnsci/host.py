@@ -97,10 +97,12 @@ def lapack(
 
 def svd(op: str, a: Tensor, *, full: bool = False) -> tuple[Tensor, ...]:
     """Return ``u``, ``s`` and ``vh`` by torch, or by SciPy's slower driver where torch's gives up; see `lapack`."""
+    return lapack(op, a, lambda x: torch.linalg.svd(x, full_matrices=full), lambda x: gesvd(x, full))
 
-    def slower(matrix: Any) -> Iterable[Any]:
-        import scipy.linalg
 
-        return scipy.linalg.svd(matrix, full_matrices=full, lapack_driver="gesvd")
+def gesvd(matrix: Any, full: bool = False) -> tuple[Any, Any, Any]:
+    """Return ``u``, ``s`` and ``vh`` of one array by SciPy's slower driver."""
+    import scipy.linalg
 
-    return lapack(op, a, lambda x: torch.linalg.svd(x, full_matrices=full), slower)
+    u, s, vh = scipy.linalg.svd(matrix, full_matrices=full, lapack_driver="gesvd")
+    return u, s, vh

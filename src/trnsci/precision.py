@@ -15,7 +15,8 @@ Precision = Literal["fast", "fp32", "compensated", "fp64"]
 
 PRECISIONS: tuple[Precision, ...] = ("fast", "fp32", "compensated", "fp64")
 
-_DEFAULT: dict[torch.dtype, Precision] = {
+# What a dtype is computed in unless another policy is asked for: its own arithmetic.
+DEFAULT: dict[torch.dtype, Precision] = {
     torch.float16: "fast",
     torch.bfloat16: "fast",
     torch.float32: "fp32",
@@ -40,8 +41,8 @@ _COMPLEX: dict[torch.dtype, torch.dtype] = {torch.float32: torch.complex64, torc
 
 def resolve(op: str, precision: str | None, dtype: torch.dtype) -> Precision:
     """Return the policy in force: by default (``None``) one that is never less precise than operands of ``dtype``."""
-    if precision is None and dtype in _DEFAULT:
-        return _DEFAULT[dtype]
+    if precision is None and dtype in DEFAULT:
+        return DEFAULT[dtype]
     if precision is None:
         raise DtypeError(op, "dtype", dtype, "float16, bfloat16, float32, float64, complex64 or complex128")
     if type(precision) is str and precision in (*PRECISIONS, "kahan"):

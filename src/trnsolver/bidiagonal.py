@@ -12,10 +12,11 @@ from scipy.linalg import cython_lapack
 from torch import Tensor
 
 from trnblas import gemm
+from trnblas.host_blas import ALL_LETTERS
 from trnsci import ArgumentError, array_function, check, op, run
 from trnsolver.arguments import by_columns, matrices, no_gradient, settled, written
 from trnsolver.householder import householder_product, ormqr
-from trnsolver.on_host import LETTERS, elsewhere
+from trnsolver.on_host import elsewhere
 from trnsolver.solve_triangular import triangular
 
 
@@ -215,7 +216,7 @@ class _Reduced(torch.autograd.Function):
 @functools.cache
 def _gebrd(dtype: torch.dtype) -> Callable[..., None]:
     """LAPACK's own, which SciPy hands to Cython only: by the address it keeps for that."""
-    capsule = cython_lapack.__pyx_capi__[f"{LETTERS[dtype]}gebrd"]
+    capsule = cython_lapack.__pyx_capi__[f"{ALL_LETTERS[dtype]}gebrd"]
     name = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", ctypes.pythonapi))
     address = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
         ("PyCapsule_GetPointer", ctypes.pythonapi)

@@ -9,9 +9,9 @@ import torch
 from scipy.linalg import lapack
 from torch import Tensor
 
+from trnblas.host_blas import ALL_LETTERS
 from trnsci import ArgumentError, array_function, check, op, run
 from trnsolver.arguments import by_columns, matrices, no_gradient, settled, written
-from trnsolver.on_host import LETTERS
 
 
 class Reflectors(NamedTuple):
@@ -225,7 +225,7 @@ class Ormqr(NamedTuple):
         # without room for blocks LAPACK applies reflections one by one, which is faster for few vectors
         count, vectors = other.shape[-1 if left else -2], factors[:, : len(tau)]
         room = count if count < 32 else 64 * (count + 65)
-        multiply = getattr(lapack, LETTERS[other.dtype] + name)
+        multiply = getattr(lapack, ALL_LETTERS[other.dtype] + name)
         x, _, _ = multiply(*how, vectors.numpy(), tau.numpy(), other.numpy(), room)
         return torch.from_numpy(x)
 

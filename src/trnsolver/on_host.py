@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from trnsci.host import transformed
-
-LETTERS = {torch.float32: "s", torch.float64: "d", torch.complex64: "c", torch.complex128: "z"}
 
 
 def cubes(a: Tensor, factor: float) -> int:

@@ -20,7 +20,7 @@ from trnsolver.arguments import square
 from trnsolver.cg import cg, conjugated
 from trnsolver.operators import far_from_one, preconditioned
 from trnsolver.problems import Result, problem
-from trnsolver.tiles import near_one
+from trnsolver.tiles import largest, near_one
 
 
 def _check_cg(a: Any, b: Tensor, **options: Any) -> None:
@@ -39,9 +39,7 @@ def _check_cg(a: Any, b: Tensor, **options: Any) -> None:
 
 def _scaled(team: Team, held: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
     """Powers of two that bring a matrix, of which entries are held here, and the columns beside it near 1."""
-    largest = held.detach().abs().amax() if held.numel() else held.new_zeros(()).abs()
-    columns = right.detach().abs().amax(0) if right.numel() else right.new_zeros(right.shape[1:]).abs()
-    mine = torch.cat([largest.reshape(1), columns])
+    mine = torch.cat([largest(held.detach(), (0, 1)), largest(right.detach(), 0)], 1)[0]
     every = torch.stack(team.all_gather(0, mine, [mine.shape] * team.size(0)))
     powers = near_one(every, 0, beyond=far_from_one(right.dtype))[0]
     return powers[:1], powers[1:]

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Literal, NamedTuple
 
-import scipy.linalg
 import torch
 from torch import Tensor
 
@@ -29,8 +27,6 @@ from trnsolver.tiles import near_one
 Method = Literal["auto", "polar", "jacobi"]
 # From here on the polar factors are predicted to be faster, on every generation.
 N_MIN = 10
-# asked where LAPACK's first driver gives up
-_QR = functools.partial(scipy.linalg.svd, full_matrices=False, lapack_driver="gesvd")
 
 
 class SVD(NamedTuple):
@@ -188,7 +184,7 @@ class SvdValues(NamedTuple):
         return self.whole.limits(implementation)
 
     def pytorch(self) -> Tensor:
-        return host.lapack("svdvals", self.a, lambda a: (torch.linalg.svdvals(a),), lambda a: _QR(a)[1:2])[0]
+        return host.lapack("svdvals", self.a, lambda a: (torch.linalg.svdvals(a),), lambda a: host.gesvd(a)[1:2])[0]
 
     def nki(self) -> Tensor:
         return run(self.whole)[1]

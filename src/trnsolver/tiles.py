@@ -41,14 +41,19 @@ def row_tiles(rows: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
     return rank.to(device), index.float().to(device), (index < rows).float().to(device)
 
 
+def largest(a: Tensor, axes: int | tuple[int, ...]) -> Tensor:
+    """The largest magnitude over ``axes``, which stay; zero of nothing."""
+    # of nothing there is a sum, but no largest
+    return a.abs().amax(axes, keepdim=True) if a.numel() else a.abs().sum(axes, keepdim=True)
+
+
 def near_one(a: Tensor, axes: int | tuple[int, ...], *, beyond: float = 1.0) -> Tensor:
     """Powers of two, one for each matrix, row or column, that bring the largest magnitude over ``axes`` near 1.
 
     Multiplying and dividing by them is exact, but for entries that fall below the normal numbers. What is within a
     factor of ``beyond`` of 1 already stays as it is.
     """
-    # of nothing there is a sum, but no largest
-    largest = a.abs().amax(axes, keepdim=True) if a.numel() else a.abs().sum(axes, keepdim=True)
-    least, most = (-126, 126) if largest.dtype == torch.float32 else (-1022, 1022)
-    power = torch.where(largest > 0, largest, 1.0).log2().round().clamp(least, most)
+    size = largest(a, axes)
+    least, most = (-126, 126) if size.dtype == torch.float32 else (-1022, 1022)
+    power = torch.where(size > 0, size, 1.0).log2().round().clamp(least, most)
     return torch.exp2(torch.where(power.abs() > math.log2(beyond), -power, 0.0))

@@ -18,14 +18,13 @@ from trnfft.device.bounds import LARGE_PRIME, guaranteed, largest_prime
 from trnfft.device.tables import weighted
 from trnsci import op, run
 from trnsci.gradient import saves
-from trnsci.precision import Precision, to_bfloat16_values
+from trnsci.precision import DEFAULT, Precision, to_bfloat16_values
 
 # How torch.fft spells a scale in each direction.
 _FORWARD_NORM = {"none": "backward", "root": "ortho", "full": "forward"}
 _INVERSE_NORM = {"none": "forward", "root": "ortho", "full": "backward"}
 
 # The policy that computes in the dtype itself.
-_OWN = {torch.float32: "fp32", torch.complex64: "fp32", torch.float64: "fp64", torch.complex128: "fp64"}
 
 # The same kind of numbers in the other precision.
 _OTHER = {
@@ -96,7 +95,7 @@ def by_scipy(name: str, x: Tensor, precision: str, *options: Any) -> Tensor:
 
 def in_policy(fn: Callable[..., Tensor], x: Tensor, precision: str, *options: Any) -> Tensor:
     """Return ``fn(x, *options)`` in the arithmetic of a policy, contiguous and in the precision of ``x``."""
-    if precision == _OWN[x.dtype]:
+    if precision == DEFAULT[x.dtype]:
         return fn(x, *options).contiguous()
     double = x.dtype in _DOUBLE
     if precision == "fast":
