@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -183,9 +184,21 @@ def test_results_are_compared_by_their_largest_entry():
 # Processes and limits
 
 
-def small_process(monkeypatch, program):
-    monkeypatch.setattr(walk, "command", lambda job, said: [sys.executable, "-S", "-c", program, str(said)])
-    return walk.run_one(Job("kernel", "lib.op", "case", 1e-5), walk.Limits(1.0, 300 << 20), profile=False)
+def small_process(monkeypatch, program, until=None):
+    """Run a program as a job, with an hour to run, or until it has said so many stages."""
+    told = []
+
+    def command(job, said):
+        told.append(said)
+        return [sys.executable, "-S", "-c", SAY + program, str(said)]
+
+    def now():
+        done = until is not None and told and told[0].exists() and told[0].read_text().count("\n") == until
+        return time.monotonic() + 7200 * bool(done)
+
+    monkeypatch.setattr(walk, "command", command)
+    monkeypatch.setattr(walk, "time", SimpleNamespace(monotonic=now))
+    return walk.run_one(Job("kernel", "lib.op", "case", 1e-5), walk.Limits(3600.0, 100 << 20), profile=False)
 
 
 SAY = (
@@ -194,26 +207,28 @@ SAY = (
 
 
 @pytest.mark.parametrize(
-    ("program", "status", "words"),
+    ("program", "until", "status", "words"),
     [
-        ("say({'stage': 'compile begins'}); time.sleep(60)", "hung", "after compile begins"),
-        ("say({'stage': 'compile'}); say({'stage': 'measure'}); time.sleep(60)", "uncompared", "after measure"),
-        ("x = bytearray(600 << 20); time.sleep(60)", "memory", "after start"),
-        ("say({'stage': 'predict'}); os.kill(os.getpid(), 11)", "crashed", "SIGSEGV in the stage after predict"),
+        ("say({'stage': 'compile begins'}); time.sleep(60)", 1, "hung", "after compile begins"),
+        ("say({'stage': 'compile'}); say({'stage': 'measure'}); time.sleep(60)", 2, "uncompared", "after measure"),
+        ("x = bytearray(200 << 20); time.sleep(60)", None, "memory", "after start"),
+        ("say({'stage': 'predict'}); os.kill(os.getpid(), 11)", None, "crashed", "SIGSEGV in the stage after predict"),
         (
             "print('no such device', file=sys.stderr); sys.exit(3)",
+            None,
             "crashed",
             "status 3 in the stage after start. no such",
         ),
     ],
     ids=["hangs", "slow to compare", "memory", "crashes", "exits"],
 )
-def test_nothing_a_job_does_ends_the_walk(monkeypatch, program, status, words):
+def test_nothing_a_job_does_ends_the_walk(monkeypatch, program, until, status, words):
     begun = time.monotonic()
-    found = small_process(monkeypatch, SAY + program)
+    found = small_process(monkeypatch, program, until)
     assert found["status"] == status
     assert words in found["text"]
-    assert time.monotonic() - begun < 10
+    # it was ended, and did not sleep to its end
+    assert time.monotonic() - begun < 50
 
 
 def test_a_walk_resumes_where_it_was_and_keeps_its_budget(monkeypatch, tmp_path):
