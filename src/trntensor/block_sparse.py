@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -34,20 +35,15 @@ class BlockSparse:
     blocks: Mapping[Position, Tensor]
 
     def __post_init__(self) -> None:
-        for position, block in self.blocks.items():
-            if type(block) is not Tensor:
-                check.tensor("BlockSparse", **{f"block {position}": block})
-            inside = len(position) == len(self.sections) and all(
-                0 <= part < len(lengths) for part, lengths in zip(position, self.sections, strict=True)
-            )
-            if not inside:
-                counts = tuple(len(lengths) for lengths in self.sections)
-                raise ArgumentError("BlockSparse", "position", position, f"a section of each axis, below {counts}")
-            shape = tuple(lengths[part] for part, lengths in zip(position, self.sections, strict=True))
-            if tuple(block.shape) != shape:
-                raise ArgumentError("BlockSparse", f"shape of block {position}", tuple(block.shape), str(shape))
         if self.blocks:
             check.floating("BlockSparse", **{f"block {position}": block for position, block in self.blocks.items()})
+        counts = tuple(map(len, self.sections))
+        for position, block in self.blocks.items():
+            if len(position) != len(counts) or not all(0 <= part < n for part, n in zip(position, counts, strict=True)):
+                raise ArgumentError("BlockSparse", "position", position, f"a section of each axis, below {counts}")
+            shape = tuple([lengths[part] for part, lengths in zip(position, self.sections, strict=True)])
+            if block.shape != shape:
+                raise ArgumentError("BlockSparse", f"shape of block {position}", tuple(block.shape), str(shape))
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -109,8 +105,8 @@ def block_einsum(
 ) -> BlockSparse:
     """Contract two block-sparse tensors: ``alpha * contraction + beta * c``.
 
-    Only pairs of stored blocks that meet are multiplied. What adds up to one block of the result is one product of
-    longer sums, and all products are one program, `trnblas.grouped_gemm`.
+    Only pairs of stored blocks that meet are multiplied. Blocks that meet the same partners are stacked and what adds
+    up to one block of the result is one longer sum: few, large products, all one program, `trnblas.grouped_gemm`.
 
     Args:
         subscripts: an expression of two operands, ``"ijk,kl->ijl"``; labels of one operand are distinct.
@@ -122,7 +118,8 @@ def block_einsum(
         precision: as for `einsum`.
 
     Returns:
-        The blocks that some pair of blocks, or ``c``, reaches. Errors are bounded as for `einsum` on whole tensors.
+        The blocks that some pair of blocks, or ``c``, reaches, as views of these products. Errors are bounded as for
+        `einsum` on whole tensors.
 
     Example:
         >>> x = block_sparse(torch.eye(4), [(2, 2), (2, 2)])
@@ -137,10 +134,9 @@ def block_einsum(
         raise ArgumentError("block_einsum", "subscripts", subscripts, "two operands of distinct labels")
     sections = _sections(equation.inputs, (a, b))
     output = equation.output
-    blocks = {
-        position: alpha * block if alpha != 1 else block
-        for position, block in _products(equation.inputs, output, a, b, sections=sections, precision=precision).items()
-    }
+    blocks = _products(equation.inputs, output, a, b, sections=sections, precision=precision)
+    if alpha != 1:
+        blocks = {position: alpha * block for position, block in blocks.items()}
     kept = tuple(sections[label] for label in output)
     if c is None and beta != 0:
         raise ArgumentError("block_einsum", "c", None, f"a tensor, because beta is {beta}")
@@ -170,62 +166,80 @@ def _products(
     precision: Precision | None,
 ) -> dict[Position, Tensor]:
     """Return the blocks of the contraction, by position."""
-    first, second = inputs
-    shared = [label for label in first if label in second]
-    # Blocks of b by the sections they share with a.
-    partners: dict[Position, list[tuple[dict[str, int], Tensor]]] = {}
-    for position, block in b.blocks.items():
-        at = dict(zip(second, position, strict=True))
-        partners.setdefault(tuple(at[label] for label in shared), []).append((at, block))
-    meetings: dict[Position, list[tuple[Tensor, Tensor]]] = {}
-    for position, block in a.blocks.items():
-        at = dict(zip(first, position, strict=True))
-        for other_at, other in partners.get(tuple(at[label] for label in shared), []):
-            both = at | other_at
-            meetings.setdefault(tuple(both[label] for label in output), []).append((block, other))
-    batch = [label for label in shared if label in output]
-    if batch or not set(first + second) - set(shared) <= set(output):
+    shared = "".join(label for label in inputs[0] if label in inputs[1])
+    rows, columns = ("".join(label for label in labels if label not in shared) for labels in inputs)
+    if set(rows + columns) != set(output):
         # A label kept of both, or summed in one alone: each meeting is a contraction of its own.
-        text = f"{first},{second}->{output}"
-        terms = {
-            position: [einsum(text, *pair, precision=precision) for pair in pairs]
-            for position, pairs in meetings.items()
-        }
-        return {position: sum(parts[1:], parts[0]) for position, parts in terms.items()}
-    return _grouped(first, second, output, shared, meetings=meetings, sections=sections, precision=precision)
-
-
-def _grouped(
-    first: str,
-    second: str,
-    output: str,
-    shared: Sequence[str],
-    *,
-    meetings: Mapping[Position, Sequence[tuple[Tensor, Tensor]]],
-    sections: Mapping[str, tuple[int, ...]],
-    precision: Precision | None,
-) -> dict[Position, Tensor]:
-    rows, columns = ([label for label in labels if label not in shared] for labels in (first, second))
-    # a block meets many others: its matrix is made once
-    met = [pair for pairs in meetings.values() for pair in pairs]
-    left = {id(x): _matrix(x, first, rows, shared) for x in {id(x): x for x, _ in met}.values()}
-    right = {id(y): _matrix(y, second, shared, columns) for y in {id(y): y for _, y in met}.values()}
-    lefts = [_joined([left[id(x)] for x, _ in pairs], 1) for pairs in meetings.values()]
-    rights = [_joined([right[id(y)] for _, y in pairs], 0) for pairs in meetings.values()]
-    natural = [*rows, *columns]
+        return _one_by_one(inputs, output, shared, a, b, precision=precision)
+    partners: dict[Position, dict[int, _Bands]] = {}
+    for right in _bands(b, inputs[1], columns, shared):
+        for part in right.parts:
+            partners.setdefault(part, {})[id(right)] = right
+    pairs: list[tuple[_Bands, _Bands]] = []
+    for left in _bands(a, inputs[0], rows, shared):
+        meeting = {key: right for part in left.parts for key, right in partners.get(part, {}).items()}
+        pairs += [(left, right) for right in meeting.values()]
+    lefts, rights = [], []
+    for left, right in pairs:
+        met = [part for part in left.parts if part in right.parts]
+        lefts.append(torch.cat([left.parts[part] for part in met], 1))
+        rights.append(torch.cat([right.parts[part] for part in met], 1))
+    natural = rows + columns
     order = [natural.index(label) for label in output]
     blocks: dict[Position, Tensor] = {}
-    for position, product in zip(meetings, grouped_gemm(1.0, lefts, rights, precision=precision), strict=True):
-        at = dict(zip(output, position, strict=True))
-        block = product.reshape([sections[label][at[label]] for label in natural])
-        blocks[position] = block if natural == list(output) else block.permute(order).contiguous()
+    products = grouped_gemm(1.0, lefts, rights, trans_b=True, precision=precision)
+    for (left, right), product in zip(pairs, products, strict=True):
+        for row, band in zip(left.positions, product.split(left.heights), strict=True):
+            for column, matrix in zip(right.positions, band.split(right.heights, 1), strict=True):
+                at = row + column
+                block = matrix.reshape([sections[label][part] for label, part in zip(natural, at, strict=True)])
+                blocks[tuple([at[axis] for axis in order])] = block if natural == output else block.permute(order)
     return blocks
 
 
-def _matrix(block: Tensor, labels: str, rows: Sequence[str], columns: Sequence[str]) -> Tensor:
-    ordered = block.permute([labels.index(label) for label in (*rows, *columns)])
-    return ordered.reshape(math.prod(ordered.shape[: len(rows)]), math.prod(ordered.shape[len(rows) :]))
+class _Bands(NamedTuple):
+    """Rows of blocks that store the same shared sections, one below the other: they meet the same partners."""
+
+    positions: list[Position]
+    heights: list[int]
+    parts: dict[Position, Tensor]
 
 
-def _joined(parts: list[Tensor], axis: int) -> Tensor:
-    return parts[0] if len(parts) == 1 else torch.cat(parts, axis)
+def _bands(x: BlockSparse, labels: str, kept: str, shared: str) -> list[_Bands]:
+    """Return the blocks as matrices of kept rows and shared columns, stacked where they can be one factor."""
+    axes = [labels.index(label) for label in kept + shared]
+    matrices: dict[Position, dict[Position, Tensor]] = {}
+    for position, block in x.blocks.items():
+        at = tuple([position[axis] for axis in axes])
+        sizes = [block.shape[axis] for axis in axes]
+        matrix = block.permute(axes).reshape(math.prod(sizes[: len(kept)]), math.prod(sizes[len(kept) :]))
+        matrices.setdefault(at[: len(kept)], {})[at[len(kept) :]] = matrix
+    alike: dict[tuple[Position, ...], list[Position]] = {}
+    for row, band in matrices.items():
+        alike.setdefault(tuple(sorted(band)), []).append(row)
+    return [
+        _Bands(
+            rows,
+            [matrices[row][stored[0]].shape[0] for row in rows],
+            {part: torch.cat([matrices[row][part] for row in rows]) for part in stored},
+        )
+        for stored, rows in alike.items()
+    ]
+
+
+def _one_by_one(
+    inputs: Sequence[str], output: str, shared: str, a: BlockSparse, b: BlockSparse, *, precision: Precision | None
+) -> dict[Position, Tensor]:
+    text = f"{','.join(inputs)}->{output}"
+    partners: dict[Position, list[tuple[dict[str, int], Tensor]]] = {}
+    for position, block in b.blocks.items():
+        at = dict(zip(inputs[1], position, strict=True))
+        partners.setdefault(tuple(at[label] for label in shared), []).append((at, block))
+    blocks: dict[Position, Tensor] = {}
+    for position, block in a.blocks.items():
+        at = dict(zip(inputs[0], position, strict=True))
+        for other_at, other in partners.get(tuple(at[label] for label in shared), []):
+            where = tuple((at | other_at)[label] for label in output)
+            term = einsum(text, block, other, precision=precision)
+            blocks[where] = blocks[where] + term if where in blocks else term
+    return blocks

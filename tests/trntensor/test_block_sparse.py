@@ -64,6 +64,25 @@ def test_all_products_are_one_dispatch_and_absent_blocks_are_not_multiplied():
     assert sorted(got.blocks) == [(0, 0), (1, 1), (2, 2)]
 
 
+def test_stacked_blocks_stay_apart():
+    # rows i and j of blocks store k = (i + j) % 2 alone: two products, of two rows each, with blocks of every length
+    lengths = (2, 3)
+    sizes = [(lengths[i], lengths[j], lengths[(i + j) % 2]) for i in range(2) for j in range(2)]
+    places = [(i, j, (i + j) % 2) for i in range(2) for j in range(2)]
+    blocks = {place: gaussian(size, n, F64) for n, (place, size) in enumerate(zip(places, sizes, strict=True))}
+    x = BlockSparse((lengths,) * 3, blocks)
+    y = BlockSparse((lengths, (2, 0)), {(0, 0): gaussian((2, 2), 7, F64), (1, 1): gaussian((3, 0), 8, F64)})
+    clean = block_einsum("ijk,kl->lij", x, y)
+    assert sorted(clean.blocks) == [(0, 0, 0), (0, 1, 1), (1, 0, 1), (1, 1, 0)]
+    bad = BlockSparse(x.sections, {**blocks, (0, 0, 0): torch.full((2, 2, 2), torch.nan, dtype=F64)})
+    with trnsci.ledger() as book:
+        got = block_einsum("ijk,kl->lij", bad, y)
+    (call,) = [entry for entry in book if entry.depth == 0]
+    assert [tuple(left.shape) for left in call.step.call.a] == [(2 * 2 + 3 * 3, 2), (2 * 3 + 3 * 2, 3)]
+    assert got.blocks.pop((0, 0, 0)).isnan().all()
+    assert all(torch.equal(block, clean.blocks[place]) for place, block in got.blocks.items())
+
+
 def test_an_addend_and_gradients():
     a, b = random_blocks("ij", 1), random_blocks("jk", 2)
     c = random_blocks("ik", 3)
