@@ -6,30 +6,31 @@ Without it every op runs its torch definition, which gives the same bits.
 from __future__ import annotations
 
 import importlib
-from types import ModuleType
+import warnings
 from typing import Any
 
-# what importing the extension said, or None
-_ERROR: ImportError | None = None
+# the function that the extension gained last: a build of an earlier version lacks it
+_NEWEST = "counters"
 
 
-def _imported() -> ModuleType | None:
-    global _ERROR
+def _imported() -> tuple[Any, str | None]:
     try:
-        return importlib.import_module("trnsci._loops")
+        module = importlib.import_module("trnsci._loops")
+    except ModuleNotFoundError:
+        return None, "not built, because there was no C compiler at install time; install trnsci again with one"
     except ImportError as error:
-        _ERROR = error
-        return None
+        return None, f"built and not loaded: {error}"
+    if hasattr(module, _NEWEST):
+        return module, None
+    why = f"{module.__file__} was built from an earlier version; build it again (make setup, or pip install)"
+    warnings.warn(f"no host loops in C, so that some calls are slower: {why}", RuntimeWarning, stacklevel=2)
+    return None, why
 
 
-# the extension module, or None
-compiled: Any = _imported()
+# the extension module, or None and why there is none
+compiled, _WHY = _imported()
 
 
 def why_not() -> str | None:
     """Return why there are no host loops in C here, or ``None`` when there are."""
-    if compiled is not None:
-        return None
-    if _ERROR is None or isinstance(_ERROR, ModuleNotFoundError):
-        return "not built, because there was no C compiler at install time; install trnsci again with one"
-    return f"built and not loaded: {_ERROR}"
+    return _WHY

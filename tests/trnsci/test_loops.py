@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import numpy as np
@@ -138,6 +139,16 @@ def test_everything_runs_without_the_extension():
         with contextlib.redirect_stdout(io.StringIO()) as there:
             exec(WITHOUT.replace('sys.modules["trnsci._loops"] = None', "").replace("is None", "is not None"), {})
         assert there.getvalue().split("\n")[:3] == without[:3]
+
+
+def test_an_extension_of_an_earlier_version_is_left_alone_and_named(monkeypatch):
+    earlier = types.ModuleType("trnsci._loops")
+    earlier.__file__ = "there/_loops.so"
+    monkeypatch.setitem(sys.modules, "trnsci._loops", earlier)
+    with pytest.warns(RuntimeWarning, match=r"there/_loops\.so was built from an earlier version; build it again"):
+        module, why = loops._imported()
+    assert module is None
+    assert "make setup" in why
 
 
 @pytest.mark.skipif(shutil.which("false") is None, reason="needs the program false")
