@@ -21,6 +21,8 @@ FP64 = 1e-9
 PER_ELECTRON = 0.06
 # What a fit multiplies errors by before it is known: more than usual auxiliary bases do.
 GROWTH = 1024.0
+# Random vectors whose deviation says how many more there should be; fewer do not tell.
+PILOT = 8
 
 
 def arithmetic(precision: Precision, energy: float, growth: float) -> float:
@@ -54,12 +56,9 @@ def within(want: Request, target: float, calculate: Callable[[Request], MP2Resul
         if result.error <= target:
             return result
         best = min(best, result.error)
-    raise NumericalError(
-        op="dfmp2",
-        message=f"no precision keeps the energy within {target:g} Ha"
-        + (f": the best stays within {best:.2g}" if best < math.inf else f": fp64 states {FP64:g}"),
-        hint="Give a larger target_error",
-    )
+    stated = f"the best stays within {best:.2g}" if best < math.inf else f"fp64 states {FP64:g}"
+    message = f"no precision keeps the energy within {target:g} Ha: {stated}"
+    raise NumericalError("dfmp2", message, "Give a larger target_error")
 
 
 def _candidates(want: Request, target: float, energy: float) -> list[Precision]:
@@ -84,22 +83,22 @@ def _more_samples(
     want: Request, target: float, pilot: MP2Result, calculate: Callable[[Request], MP2Result]
 ) -> MP2Result:
     """Compute with as many random vectors as the deviation of the first ones asks for."""
-    count = want.samples
+    count, naux = want.samples, pilot.plan.sizes.naux
     fixed = arithmetic(pilot.plan.precision, pilot.e_corr, pilot.metric.growth)
     fixed += pilot.plan.quadrature_error * abs(pilot.e_corr)
     # three standard errors and a little for their skewness; and more vectors, because they were sampled too
     factor = 1.0 if pilot.e_ss is not None else SOS
     wider = 3.3 * factor * (pilot.standard_error or 0.0) / (target - fixed) if target > fixed else math.inf
-    samples = math.ceil(1.3 * count * wider**2) if wider < 1e6 else pilot.plan.sizes.naux
-    if samples >= pilot.plan.sizes.naux:
-        raise NumericalError(
-            op="dfmp2",
-            message=f"{samples} random vectors would be needed for {target:g} Ha,"
-            f" and {pilot.plan.sizes.naux} auxiliary functions are fewer",
-            hint="method='laplace' is exact and cheaper",
+    if count < PILOT and target > fixed:
+        samples = PILOT
+    else:
+        samples = math.ceil(1.3 * count * max(1.0, wider) ** 2) if wider < 1e6 else naux
+    if samples >= naux:
+        message = (
+            f"{samples} random vectors would be needed for {target:g} Ha, and {naux} auxiliary functions are fewer"
         )
-    chosen = replace(want, precision=pilot.plan.precision, samples=samples)
-    result = calculate(replace(chosen, quadrature_error=pilot.plan.quadrature_error))
-    return (
-        result if result.error <= target else _more_samples(replace(want, samples=samples), target, result, calculate)
-    )
+        raise NumericalError("dfmp2", message, "method='laplace' is exact and cheaper")
+    more = replace(want, samples=samples)
+    chosen = replace(more, precision=pilot.plan.precision, quadrature_error=pilot.plan.quadrature_error)
+    result = calculate(chosen)
+    return result if result.error <= target else _more_samples(more, target, result, calculate)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ import torch
 from trnchem.spins import CLOSED, Spins
 from trnsci import ArgumentError, CapacityError
 from trnsci.console import Table, plain
+from trnsci.memory import free_bytes
 from trnsci.plans import quantity
 from trnsci.precision import Precision
 from trnsim import notebook
@@ -233,7 +233,7 @@ def memory_bytes(memory: int | str | None) -> int:
         1500000000
     """
     if memory is None:
-        return int(os.sysconf("SC_AVPHYS_PAGES")) * int(os.sysconf("SC_PAGE_SIZE"))
+        return free_bytes()
     if isinstance(memory, int) and not isinstance(memory, bool) and memory > 0:
         return memory
     text = memory if isinstance(memory, str) else ""
@@ -299,13 +299,9 @@ def empty_plan(sizes: Sizes, options: Options, memory: int) -> MP2Plan:
 def too_little(stages: Sequence[Stage], memory: int) -> CapacityError:
     """Return the error for a budget that the smallest blocks do not fit into, with one that would do."""
     hungriest = max(stages, key=lambda stage: stage.nbytes)
-    return CapacityError(
-        where="host memory for dfmp2",
-        required=hungriest.nbytes,
-        available=memory,
-        hint=f"The stage {hungriest.name!r} needs most, even with B on disk and the smallest blocks."
-        f" memory='{-(-hungriest.nbytes // 10**6)} MB' would do",
-    )
+    hint = f"The stage {hungriest.name!r} needs most, even with B on disk and the smallest blocks."
+    enough = -(-hungriest.nbytes // 10**6)
+    return CapacityError("host memory for dfmp2", hungriest.nbytes, memory, f"{hint} memory='{enough} MB' would do")
 
 
 def overhead() -> int:

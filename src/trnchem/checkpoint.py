@@ -155,13 +155,8 @@ class Checkpoint:
         return replace(orbitals, C_occ=C_occ, C_vir=C_vir, e_occ=e_occ, e_vir=e_vir), state
 
     def _refused(self, got: str, expected: str) -> ArgumentError:
-        return ArgumentError(
-            op="dfmp2",
-            argument=f"checkpoint {self.path}",
-            got=got,
-            expected=expected,
-            hint="Name another file, or delete this one to start again",
-        )
+        hint = "Name another file, or delete this one to start again"
+        return ArgumentError("dfmp2", f"checkpoint {self.path}", got, expected, hint=hint)
 
     def _read(self, descriptor: int) -> tuple[dict[str, Any], list[Tensor], PairState, int]:
         about = os.fstat(descriptor)

@@ -85,10 +85,8 @@ def amplitudes(want: Request) -> list[Tensor]:
     shapes += [(len(part), len(part), n.nvir, n.nvir) for part in parts[1:]]
     needed = sum(torch.Size(shape).numel() for shape in shapes) * n.itemsize
     if needed > run.plan.memory:
-        raise CapacityError(
-            where="host memory for amplitudes", required=needed, available=run.plan.memory,
-            hint="Energies and densities need none of them: with_t2=False",
-        )  # fmt: skip
+        hint = "Energies and densities need none of them: with_t2=False"
+        raise CapacityError("host memory for amplitudes", needed, run.plan.memory, hint)
     arrays = [torch.zeros(shape, dtype=dtype_of(run.plan.precision)) for shape in shapes]
     for each in _amplitudes(run, want):
         of_i = run.orbitals.spins.of(each.i)
@@ -111,10 +109,8 @@ def _amplitudes(run: Run, want: Request) -> Iterator[Amplitudes]:
         return
     needed = 4 * n.nocc * n.nvir**2 * n.itemsize
     if needed > plan.memory:
-        raise CapacityError(
-            where="host memory for the density", required=needed, available=plan.memory,
-            hint="The amplitudes of one orbital with all others are held at once",
-        )  # fmt: skip
+        hint = "The amplitudes of one orbital with all others are held at once"
+        raise CapacityError("host memory for the density", needed, plan.memory, hint)
     with open_store(plan, n.nocc, want.scratch) as store:
         run.build(store)
         for i in range(n.nocc):

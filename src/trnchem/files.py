@@ -95,13 +95,8 @@ class Lock:
             os.close(descriptor)
 
     def _refused(self, got: str, expected: str) -> ArgumentError:
-        return ArgumentError(
-            op="dfmp2",
-            argument=f"checkpoint {self._path}",
-            got=got,
-            expected=expected,
-            hint=f"Wait for that calculation, or name another file ({self._lock.name} says who has this one)",
-        )
+        hint = f"Wait for that calculation, or name another file ({self._lock.name} says who has this one)"
+        return ArgumentError("dfmp2", f"checkpoint {self._path}", got, expected, hint=hint)
 
     def release(self) -> None:
         """Let somebody else write."""

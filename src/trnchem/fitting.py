@@ -98,10 +98,8 @@ class _Fitting:
         available = int(1e6 * (self.max_memory - pyscf().lib.current_memory()[0])) - overhead()
         least = max(32 * naux**2, 8 * naux**2 + block * int(np.diff(starts).max()), each)
         if least > available:
-            raise CapacityError(
-                where="host memory for fitted integrals", required=least, available=available,
-                hint="Raise mf.max_memory, in MB, by the difference",
-            )  # fmt: skip
+            hint = "Raise mf.max_memory, in MB, by the difference"
+            raise CapacityError("host memory for fitted integrals", least, available, hint)
         X, self.metric = fit_matrix(torch.from_numpy(self.auxmol.intor("int2c2e")))
         whole = 8 * X.shape[1] * pairs
         held = whole + 8 * naux**2 + max(SLAB * each, 16 * BLOCK) <= available and self._cderi_to_save is None

@@ -107,10 +107,8 @@ def source(field: Any, auxbasis: Any, reuse: bool) -> Source:
     except exceptions.BasisNotFoundError as error:
         raise unknown_basis("auxbasis", chosen, error) from None
     except (KeyError, TypeError, AssertionError, RuntimeError) as error:
-        raise ArgumentError(
-            op="dfmp2", argument="auxbasis", got=chosen, expected="a name or a dictionary PySCF takes",
-            hint=f"PySCF says: {error}",
-        )  from None  # fmt: skip
+        expected, hint = "a name or a dictionary PySCF takes", f"PySCF says: {error}"
+        raise ArgumentError("dfmp2", "auxbasis", chosen, expected, hint=hint) from None
     check.refuse(auxiliary.nao == 0, "dfmp2", "auxbasis", chosen, "functions to fit with")
     held = own and reuse and getattr(fitting, "_cderi", None) is not None
     shells = np.diff(auxiliary.ao_loc_nr())

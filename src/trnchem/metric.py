@@ -38,11 +38,9 @@ class Metric:
     def supports(self, precision: Precision) -> None:
         """Refuse a precision whose errors the fit would multiply beyond the stated bound."""
         if precision != "fp64" and self.growth > FP32_GROWTH:
-            raise NumericalError(
-                op="dfmp2",
-                message=f"the fit multiplies errors by {self.growth:.3g}, and {precision!r} bears {FP32_GROWTH:g}",
-                hint="Take precision='fp64', or an auxiliary basis whose functions depend less on each other",
-            )
+            message = f"the fit multiplies errors by {self.growth:.3g}, and {precision!r} bears {FP32_GROWTH:g}"
+            hint = "Take precision='fp64', or an auxiliary basis whose functions depend less on each other"
+            raise NumericalError("dfmp2", message, hint)
 
     def __str__(self) -> str:
         how = {
@@ -68,11 +66,8 @@ def fit_matrix(metric: Tensor) -> tuple[Tensor, Metric]:
     """
     functions = metric.shape[0]
     if not bool(torch.isfinite(metric).all()):
-        raise NumericalError(
-            op="dfmp2",
-            message="the metric of the auxiliary basis holds NaN or infinity",
-            hint="Check the auxiliary basis: an exponent that is zero or negative does this",
-        )
+        hint = "Check the auxiliary basis: an exponent that is zero or negative does this"
+        raise NumericalError("dfmp2", "the metric of the auxiliary basis holds NaN or infinity", hint)
     try:
         factor = trnsolver.cholesky(metric)
     except NotPositiveDefinite:
@@ -87,11 +82,8 @@ def _from_eigenvalues(metric: Tensor) -> tuple[Tensor, Metric]:
     lowest, highest = float(values[0]), float(values[-1])
     # rounding moves the zero eigenvalues of a dependent basis by about functions * u * highest
     if not lowest >= -1e3 * functions * torch.finfo(metric.dtype).eps * max(highest, 0.0) or highest <= 0:
-        raise NumericalError(
-            op="dfmp2",
-            message=f"the metric of the auxiliary basis has the eigenvalue {lowest:.3g}, expected none below zero",
-            hint="It is not a Coulomb metric. Check the auxiliary basis",
-        )
+        message = f"the metric of the auxiliary basis has the eigenvalue {lowest:.3g}, expected none below zero"
+        raise NumericalError("dfmp2", message, "It is not a Coulomb metric. Check the auxiliary basis")
     kept = values > LINEAR_DEPENDENCE
     X = vectors[:, kept] * values[kept].rsqrt()
     return X, Metric(method="eigenvalues", functions=functions, vectors=int(kept.sum()), growth=float(X.norm()))

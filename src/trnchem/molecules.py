@@ -64,10 +64,13 @@ def pyscf() -> Any:
         import pyscf.mp
         import pyscf.scf
     except ImportError as error:
-        raise BackendUnavailable(
-            backend="pyscf", reason=f"its import fails ({error})", how="In a clone: pip install '.[chem]'"
-        ) from None
+        raise missing("pyscf", error) from None
     return pyscf
+
+
+def missing(package: str, error: ImportError) -> BackendUnavailable:
+    """Return the error for a package of the extra ``chem`` that cannot be imported."""
+    return BackendUnavailable(package, f"its import fails ({error})", "In a clone: pip install '.[chem]'")
 
 
 def molecule_of(source: str | Path, basis: str, charge: int = 0, spin: int | None = None) -> Any:
@@ -84,13 +87,9 @@ def molecule_of(source: str | Path, basis: str, charge: int = 0, spin: int | Non
     elif isinstance(source, Path) or name.endswith(".xyz"):
         atoms = read_xyz(source)
     else:
-        raise ArgumentError(
-            op="mean_field",
-            argument="molecule",
-            got=str(source),
-            expected="a built-in name, an xyz file or a PySCF mean field",
-            hint=_nearest(known, [*GEOMETRIES, *FORMULAS], "The built-in ones are " + ", ".join(GEOMETRIES)),
-        )
+        expected = "a built-in name, an xyz file or a PySCF mean field"
+        hint = _nearest(known, [*GEOMETRIES, *FORMULAS], "The built-in ones are " + ", ".join(GEOMETRIES))
+        raise ArgumentError("mean_field", "molecule", str(source), expected, hint=hint)
     gto, exceptions = pyscf().gto, pyscf().lib.exceptions
     try:
         electrons = sum(gto.charge(symbol) for symbol, _ in atoms) - charge
@@ -103,13 +102,8 @@ def molecule_of(source: str | Path, basis: str, charge: int = 0, spin: int | Non
     except (exceptions.BasisNotFoundError, AttributeError, TypeError) as error:
         raise unknown_basis("basis", basis, error) from None
     except RuntimeError as error:
-        raise ArgumentError(
-            op="mean_field",
-            argument="charge and spin",
-            got=f"{charge} and {spin}",
-            expected=f"what {electrons + charge} electrons of the neutral molecule allow",
-            hint=f"PySCF says: {error}",
-        ) from None
+        got, expected = f"{charge} and {spin}", f"what {electrons + charge} electrons of the neutral molecule allow"
+        raise ArgumentError("mean_field", "charge and spin", got, expected, hint=f"PySCF says: {error}") from None
 
 
 def unknown_basis(argument: str, name: object, error: Exception) -> ArgumentError:
@@ -117,13 +111,8 @@ def unknown_basis(argument: str, name: object, error: Exception) -> ArgumentErro
     from pyscf.gto.basis import ALIAS
 
     message = str(error).splitlines()[0]
-    return ArgumentError(
-        op="dfmp2",
-        argument=argument,
-        got=name,
-        expected="a basis set PySCF has for these elements",
-        hint=_nearest(str(name).lower().replace(" ", ""), list(ALIAS), f"PySCF says: {message}"),
-    )
+    hint = _nearest(str(name).lower().replace(" ", ""), list(ALIAS), f"PySCF says: {message}")
+    return ArgumentError("dfmp2", argument, name, "a basis set PySCF has for these elements", hint=hint)
 
 
 def _nearest(name: str, known: list[str], otherwise: str) -> str:

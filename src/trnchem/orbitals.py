@@ -120,13 +120,8 @@ def _refuse_nothing(frozen: Frozen, sets: list[_Set], kept: list[_Set], left_out
     virtual = [any(bool((~each.occupied).any()) for each in parts) for parts in (sets, kept)]
     if occupied[0] > occupied[1] or virtual[0] > virtual[1]:
         there = [f"{int(each.occupied.sum())} occupied and {int((~each.occupied).sum())} virtual ones" for each in sets]
-        raise ArgumentError(
-            op="dfmp2",
-            argument="frozen",
-            got=frozen,
-            expected="at least one occupied and one virtual orbital left",
-            hint="There are " + ", of the other spin ".join(there),
-        )
+        expected, hint = "at least one occupied and one virtual orbital left", ", of the other spin ".join(there)
+        raise ArgumentError("dfmp2", "frozen", frozen, expected, hint=f"There are {hint}")
 
 
 def _split(part: _Set, nvir: int) -> tuple[Any, Any, Any, Any]:
@@ -134,13 +129,12 @@ def _split(part: _Set, nvir: int) -> tuple[Any, Any, Any, Any]:
     occupied, C, energies = part
     e_occ, e_vir = energies[occupied], energies[~occupied]
     if len(e_occ) and len(e_vir) and not e_occ.max() < e_vir.min():
-        raise ArgumentError(
-            op="dfmp2",
-            argument="mf",
-            got=f"an occupied orbital at {e_occ.max():.6g} Ha",
-            expected=f"below the lowest virtual one at {e_vir.min():.6g} Ha",
-            hint="Perturbation theory needs a gap; this is not the ground state of the mean field",
+        got, expected = (
+            f"an occupied orbital at {e_occ.max():.6g} Ha",
+            f"below the lowest virtual one at {e_vir.min():.6g} Ha",
         )
+        hint = "Perturbation theory needs a gap; this is not the ground state of the mean field"
+        raise ArgumentError("dfmp2", "mf", got, expected, hint=hint)
     C_vir, more = C[:, ~occupied], nvir - len(e_vir)
     if more:
         # an energy that keeps denominators as they are, or away from zero

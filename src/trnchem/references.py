@@ -38,11 +38,8 @@ class System(NamedTuple):
     def unsolved(self, molecule: Any) -> Any:
         """Return density-fitted Hartree-Fock of a molecule, before it runs."""
         kind = self.reference or ("uhf" if molecule.spin else "rhf")
-        if kind == "rhf" and molecule.spin:
-            raise ArgumentError(
-                op="mean_field", argument="reference", got="rhf",
-                expected=f"'uhf' or 'rohf' with {molecule.spin} unpaired electrons",
-            )  # fmt: skip
+        expected = f"'uhf' or 'rohf' with {molecule.spin} unpaired electrons"
+        check.refuse(kind == "rhf" and molecule.spin, "mean_field", "reference", "rhf", expected)
         field = getattr(pyscf().scf, kind.upper())(molecule).density_fit()
         field.chkfile = None
         return field
@@ -52,13 +49,9 @@ class System(NamedTuple):
         try:
             field.run()
         except pyscf().lib.exceptions.BasisNotFoundError as error:
-            raise ArgumentError(
-                op="mean_field",
-                argument="basis",
-                got=self.basis or "cc-pvdz",
-                expected="one for which PySCF has an auxiliary basis",
-                hint=f"PySCF says: {error}. Build the mean field with scf.RHF(mol), which needs none, and pass it",
-            ) from None
+            expected = "one for which PySCF has an auxiliary basis"
+            hint = f"PySCF says: {error}. Build the mean field with scf.RHF(mol), which needs none, and pass it"
+            raise ArgumentError("mean_field", "basis", self.basis or "cc-pvdz", expected, hint=hint) from None
         return _checked(field)
 
 
@@ -98,21 +91,13 @@ def built(source: Any, system: System) -> Any:
     """`mean_field` with its options in one value."""
     if isinstance(source, str | Path):
         return system.solved(system.unsolved(system.molecule(source)))
-    refuse_own(system)
-    return _checked(source)
-
-
-def refuse_own(system: System) -> None:
-    """Refuse to change the molecule of a mean field."""
     for name, given in system._asdict().items():
-        if given is not None:
-            raise ArgumentError(
-                op="mean_field",
-                argument=name,
-                got=given,
-                expected="None, because a mean field has its own",
-                hint=f"Choose the {name} when building the molecule in PySCF",
-            )
+        expected, hint = (
+            "None, because a mean field has its own",
+            f"Choose the {name} when building the molecule in PySCF",
+        )
+        check.refuse(given is not None, "mean_field", name, given, expected, hint=hint)
+    return _checked(source)
 
 
 def _checked(field: Any) -> Any:
@@ -131,23 +116,21 @@ def _checked(field: Any) -> Any:
     if reason:
         expected = "Hartree-Fock of a molecule: pyscf.scf.RHF, UHF or ROHF"
         raise ArgumentError("dfmp2", "mf", type(field), expected, hint=reason)
-    if field.mo_coeff is None or field.mo_energy is None:
-        raise ArgumentError(
-            op="dfmp2", argument="mf", got="a mean field that has not run", expected="one that has",
-            hint="Call mf.kernel() first",
-        )  # fmt: skip
+    missing = field.mo_coeff is None or field.mo_energy is None
+    check.refuse(missing, "dfmp2", "mf", "a mean field that has not run", "one that has", hint="Call mf.kernel() first")
     check.refuse(np.asarray(field.mo_coeff).dtype.kind == "c", "dfmp2", "mf", "complex orbitals", "real ones")
     whole = {"RHF": (0, 2), "ROHF": (0, 1, 2), "UHF": (0, 1)}[kind_of(field)]
     odd = [float(value) for value in np.ravel(field.mo_occ) if value not in whole]
     if odd:
-        most = {"RHF": "2", "ROHF": "2, 1", "UHF": "1"}[kind_of(field)]
-        raise ArgumentError(
-            op="dfmp2", argument="mf", got=f"an orbital with {odd[0]:g} electrons",
-            expected=f"orbitals with {most} or none",
-            hint="Smeared and averaged occupations are of no single determinant, which MP2 needs",
-        )  # fmt: skip
+        expected = "orbitals with " + {"RHF": "2", "ROHF": "2, 1", "UHF": "1"}[kind_of(field)] + " or none"
+        hint = "Smeared and averaged occupations are of no single determinant, which MP2 needs"
+        raise ArgumentError("dfmp2", "mf", f"an orbital with {odd[0]:g} electrons", expected, hint=hint)
     if not field.converged:
-        raise _not_converged(field)
+        gradient = field.get_grad(field.mo_coeff, field.mo_occ)
+        hint = "Its orbitals would give a wrong energy. Try mf.max_cycle = 200, mf.newton() or a level shift in PySCF,"
+        iterations = int(getattr(field, "cycles", 0) or field.max_cycle)
+        residual = float((gradient**2).sum() ** 0.5)
+        raise NotConverged("dfmp2", iterations, residual, f"{hint} and a geometry in angstrom")
     return field
 
 
@@ -180,19 +163,5 @@ def check_stability(field: Any, wanted: Stability | None) -> None:
     lower, hint = f"another {kind} solution", f"mo = {again}; mf.kernel(mf.make_rdm1(mo, mf.mo_occ)) in PySCF finds it"
     if inside and not alike:
         lower, hint = f"a solution of a less restricted kind ({above} or complex)", f"Start from scf.{above}(mol)"
-    raise NumericalError(
-        op="dfmp2",
-        message=f"the mean field is not stable: a rotation of its orbitals leads to {lower} of lower energy",
-        hint=f"{hint}. Without stability= nobody looks",
-    )
-
-
-def _not_converged(field: Any) -> NotConverged:
-    gradient = field.get_grad(field.mo_coeff, field.mo_occ)
-    return NotConverged(
-        op="dfmp2",
-        iterations=int(getattr(field, "cycles", 0) or field.max_cycle),
-        residual=float((gradient**2).sum() ** 0.5),
-        hint="Its orbitals would give a wrong energy. Try mf.max_cycle = 200, mf.newton() or a level shift in PySCF,"
-        " and a geometry in angstrom",
-    )
+    message = f"the mean field is not stable: a rotation of its orbitals leads to {lower} of lower energy"
+    raise NumericalError("dfmp2", message, f"{hint}. Without stability= nobody looks")

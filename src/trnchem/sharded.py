@@ -141,12 +141,8 @@ def _same(team: LiveTeam, given: dict[str, str]) -> None:
     numbers = team.mesh.mesh.flatten().tolist()
     for name in given:
         if len({each[name] for each in words}) > 1:
-            raise ArgumentError(
-                op="dfmp2",
-                argument=name,
-                got={f"rank {rank}": each[name] for rank, each in zip(numbers, words, strict=True)},
-                hint="Every rank makes the same call with the same options",
-            )
+            got = {f"rank {rank}": each[name] for rank, each in zip(numbers, words, strict=True)}
+            raise ArgumentError("dfmp2", name, got, hint="Every rank makes the same call with the same options")
 
 
 def _gathered(team: LiveTeam, value: Any) -> list[Any]:

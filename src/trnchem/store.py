@@ -15,7 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trnsci import BackendUnavailable, CapacityError, check
+from trnchem.molecules import missing
+from trnsci import CapacityError, check
 
 
 class Store(ABC):
@@ -121,12 +122,8 @@ def scratch(
     needed = int(np.prod(shape)) * dtype.itemsize
     free = shutil.disk_usage(where).free
     if free < needed:
-        raise CapacityError(
-            where=f"disk of {where}",
-            required=needed,
-            available=free,
-            hint="Free some space, name another folder with scratch=, or give a larger memory= so that B stays there",
-        )
+        hint = "Free some space, name another folder with scratch=, or give a larger memory= so that B stays there"
+        raise CapacityError(f"disk of {where}", needed, free, hint)
     nvir, naux = shape[1:]
     with tempfile.TemporaryDirectory(prefix="trnchem-", dir=where) as name:
         path = Path(name) / "B.h5"
@@ -145,13 +142,9 @@ def full_disk(path: Path, hint: str = "Free some space, or name another folder")
     except OSError as error:
         if error.errno is not None and error.errno not in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
             raise
-        free = shutil.disk_usage(path.parent).free
-        raise CapacityError(
-            where=f"disk of {path.parent}",
-            required=path.stat().st_size if path.exists() else 0,
-            available=free,
-            hint=f"Writing {path.name} failed: {error}. {hint}",
-        ) from error
+        required, free = path.stat().st_size if path.exists() else 0, shutil.disk_usage(path.parent).free
+        text = f"Writing {path.name} failed: {error}. {hint}"
+        raise CapacityError(f"disk of {path.parent}", required, free, text) from error
 
 
 def h5py() -> Any:
@@ -159,7 +152,5 @@ def h5py() -> Any:
     try:
         import h5py
     except ImportError as error:
-        raise BackendUnavailable(
-            backend="h5py", reason=f"its import fails ({error})", how="In a clone: pip install '.[chem]'"
-        ) from None
+        raise missing("h5py", error) from None
     return h5py

@@ -59,9 +59,8 @@ def _transformed(team: Team, x: Part, steps: Sequence[tuple[One, int, int | None
 
 def _refuse_plan(op: str, plan: Any) -> None:
     if plan is not None:
-        raise UnsupportedError(
-            op, [("distributed", "a plan is for one rank's array")], hint="Leave plan= out; parts are cached"
-        )
+        reasons = [("distributed", "a plan is for one rank's array")]
+        raise UnsupportedError(op, reasons, hint="Leave plan= out; parts are cached")
 
 
 def _attach_one(one: One) -> None:

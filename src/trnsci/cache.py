@@ -69,16 +69,10 @@ def _private(path: Path, about: os.stat_result) -> None:
     if about.st_uid != os.geteuid():
         raise _refused(path, f"owned by user {about.st_uid}", f"owned by user {os.geteuid()}, who runs this")
     if about.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise _refused(
-            path, f"writable by others (mode {stat.S_IMODE(about.st_mode):o})", "writable by its owner alone"
-        )
+        got = f"writable by others (mode {stat.S_IMODE(about.st_mode):o})"
+        raise _refused(path, got, "writable by its owner alone")
 
 
 def _refused(path: Path, got: str, expected: str) -> ArgumentError:
-    return ArgumentError(
-        op="trnsci",
-        argument=f"cache {path}",
-        got=got,
-        expected=expected,
-        hint=f"Run chmod go-w {path}, or name another folder with {config.CACHE_DIR.name}",
-    )
+    hint = f"Run chmod go-w {path}, or name another folder with {config.CACHE_DIR.name}"
+    return ArgumentError("trnsci", f"cache {path}", got, expected, hint=hint)

@@ -73,7 +73,7 @@ class NumericalError(TrnError, ArithmeticError):
     message: str
     hint: str
 
-    def __init__(self, *, op: str, message: str, hint: str = "", **fields: object) -> None:
+    def __init__(self, op: str, message: str, hint: str = "", **fields: object) -> None:
         super().__init__(op=op, message=message, hint=hint, **fields)
 
     def _text(self) -> str:
@@ -110,7 +110,7 @@ class NotConverged(NumericalError):
     iterations: int
     residual: float
 
-    def __init__(self, *, op: str, iterations: int, residual: float, hint: str = "", message: str = "") -> None:
+    def __init__(self, op: str, iterations: int, residual: float, hint: str = "", message: str = "") -> None:
         text = message or f"not converged after {iterations} iterations, residual {residual:.3g}"
         super().__init__(op=op, message=text, hint=hint, iterations=iterations, residual=residual)
 
@@ -122,7 +122,7 @@ class BackendUnavailable(TrnError, RuntimeError):
     reason: str
     how: str
 
-    def __init__(self, *, backend: str, reason: str, how: str = "") -> None:
+    def __init__(self, backend: str, reason: str, how: str = "") -> None:
         super().__init__(backend=backend, reason=reason, how=how)
 
     def _text(self) -> str:
@@ -141,7 +141,7 @@ class RankFailed(TrnError, RuntimeError):
     rank: int
     waiting_for: str
 
-    def __init__(self, *, op: str, failed: int, reason: str, rank: int, waiting_for: str) -> None:
+    def __init__(self, op: str, failed: int, reason: str, rank: int, waiting_for: str) -> None:
         super().__init__(op=op, failed=failed, reason=reason, rank=rank, waiting_for=waiting_for)
 
     @property

@@ -167,13 +167,8 @@ def _joined(launch: Launch) -> Any:
     try:
         return rendezvous.connect(launch.address, launch.port, float(config.DISTRIBUTED_TIMEOUT.get()))
     except rendezvous.LOST as error:
-        raise RankFailed(
-            op="launch",
-            failed=-1,
-            reason=f"is not known: no launcher of machine 0 answers at {launch.address}:{launch.port}",
-            rank=launch.node * launch.ranks,
-            waiting_for="the store",
-        ) from error
+        reason = f"is not known: no launcher of machine 0 answers at {launch.address}:{launch.port}"
+        raise RankFailed("launch", -1, reason, launch.node * launch.ranks, "the store") from error
 
 
 def _show(launch: Launch) -> None:

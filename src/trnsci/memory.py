@@ -65,21 +65,17 @@ def exhausted(op: str, error: BaseException) -> CapacityError | None:
     asked = re.search(r"allocate ([\d.]+) ?(\w*)", text)
     if asked is None or (not isinstance(error, MemoryError | torch.OutOfMemoryError) and "CPUAllocator" not in text):
         return None
-    unit = _UNITS.get(asked[2], 1)
-    device = isinstance(error, torch.OutOfMemoryError)
-    free = torch.cuda.mem_get_info()[0] if device else _free()
-    return CapacityError(
-        where="GPU" if device else "host",
-        required=int(float(asked[1]) * unit),
-        available=free,
-        hint=f"{op} could not allocate what it needs. Use smaller operands or batches, or a wider machine",
-    )
+    required = int(float(asked[1]) * _UNITS.get(asked[2], 1))
+    hint = f"{op} could not allocate what it needs. Use smaller operands or batches, or a wider machine"
+    if isinstance(error, torch.OutOfMemoryError):
+        return CapacityError("GPU", required, torch.cuda.mem_get_info()[0], hint)
+    return CapacityError("host", required, free_bytes(), hint)
 
 
 _UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40, "PiB": 1 << 50, "EiB": 1 << 60}
 
 
-def _free() -> int:
+def free_bytes() -> int:
     """Return bytes of host memory nobody uses."""
     return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 

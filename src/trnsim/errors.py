@@ -53,7 +53,7 @@ class CapacityError(TrnError, MemoryError):
     available: int
     hint: str
 
-    def __init__(self, *, where: str, required: int, available: int, hint: str = "", **more: object) -> None:
+    def __init__(self, where: str, required: int, available: int, hint: str = "", **more: object) -> None:
         super().__init__(where=where, required=required, available=available, hint=hint, **more)
 
     def _text(self) -> str:

@@ -99,6 +99,12 @@ def test_a_target_of_random_vectors_chooses_how_many(field):
         dfmp2(mean, method="stochastic", target_error=1e-4, samples=8)
 
 
+@pytest.mark.parametrize(("samples", "target"), [(1, 0.3), (3, 0.1), (6, 0.03)])
+def test_few_random_vectors_to_start_with_are_no_reason_to_give_up(field, samples, target):
+    # from the deviation of so few it followed that fewer would do, and of these that none could
+    assert dfmp2(field("water", "sto-3g"), method="stochastic", target_error=target, samples=samples).error <= target
+
+
 @together(
     ("options", "says"),
     [

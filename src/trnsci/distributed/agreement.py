@@ -31,13 +31,8 @@ def agree(team: LiveTeam, text: str) -> None:
         words = _words(team, text)
         for rank, said in words.items():
             if said.startswith(RAISED):
-                raise RankFailed(
-                    op=team.op,
-                    failed=rank,
-                    reason=f"raised {said.removeprefix(RAISED)}",
-                    rank=team.world.rank,
-                    waiting_for=AGREEMENT.format(team.op),
-                )
+                # what it said begins as the reason of a rank that raised
+                raise RankFailed(team.op, rank, said, team.world.rank, AGREEMENT.format(team.op))
         got = {f"rank {rank}": said for rank, said in words.items()}
         hint = "Every rank makes the same calls with the same options, and copies on every rank hold the same"
         raise ArgumentError(team.op, "the call", got, hint=hint)

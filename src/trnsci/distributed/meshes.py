@@ -100,14 +100,10 @@ def _start(kind: str, timeout: float | None) -> None:
     try:
         rendezvous.apart(lambda: _join(place, engine, limit, within), "trnsci start").result(within)
     except rendezvous.LOST as error:
-        raise RankFailed(
-            op="mesh",
-            failed=-1,
-            reason=f"is not known: {place.size} ranks did not meet at {place.address}:{place.port} "
-            f"within {within:.0f} s ({str(error).partition(chr(10))[0] or 'no answer'})",
-            rank=place.rank,
-            waiting_for="the other ranks",
-        ) from error
+        said = str(error).partition("\n")[0] or "no answer"
+        where = f"at {place.address}:{place.port} within {within:.0f} s ({said})"
+        reason = f"is not known: {place.size} ranks did not meet {where}"
+        raise RankFailed("mesh", -1, reason, place.rank, "the other ranks") from error
 
 
 def _join(place: config.Place, engine: str, limit: timedelta, within: float) -> None:

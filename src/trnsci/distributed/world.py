@@ -86,14 +86,12 @@ class World:
         me = threading.get_ident()
         with self._entering:
             if self._caller not in (0, me):
-                raise ArgumentError(
-                    op=op,
-                    argument="thread",
-                    got=f"a call while another thread is in {self.op}",
-                    expected="one call after the other",
-                    hint="Ranks pair calls by their order: make them all from one thread, or hold a lock that orders "
-                    "them alike on every rank",
+                got, order = (
+                    f"a call while another thread is in {self.op}",
+                    "a lock that orders them alike on every rank",
                 )
+                hint = f"Ranks pair calls by their order: make them all from one thread, or hold {order}"
+                raise ArgumentError(op, "thread", got, "one call after the other", hint=hint)
             self._caller = me
         self.team = hashlib.sha256(repr(sorted(ranks)).encode()).hexdigest()[:12]
         self._calls[self.team] = self._calls.get(self.team, 0) + 1
@@ -169,13 +167,8 @@ class World:
             said = self._missing(deadline)
         except LOST as lost:
             said = self._lost(lost)
-        error = RankFailed(
-            op=said["op"] or self.op,
-            failed=said["rank"],
-            reason=said["text"],
-            rank=self.rank,
-            waiting_for=f"{waiting_for} in {self.op}",
-        )
+        waited = f"{waiting_for} in {self.op}"
+        error = RankFailed(said["op"] or self.op, said["rank"], said["text"], self.rank, waited)
         if not error.raised and error.failed >= 0:
             blamed = json.dumps({"rank": error.failed, "op": error.op, "text": error.reason, "started": 0})
             # the first to know tells the ranks of this call, and all others and the launcher
@@ -313,13 +306,8 @@ def world() -> World:
         raise ArgumentError("trnsci.distributed", "process", got, expected, hint=hint)
     if _world is None:
         if not dist.is_initialized():
-            raise ArgumentError(
-                op="trnsci.distributed",
-                argument="torch.distributed",
-                got="not started",
-                expected="a process group",
-                hint="Call trnsci.distributed.mesh() first, in a program started by `trnsci launch` or torchrun",
-            )
+            hint = "Call trnsci.distributed.mesh() first, in a program started by `trnsci launch` or torchrun"
+            raise ArgumentError("trnsci.distributed", "torch.distributed", "not started", "a process group", hint=hint)
         _world = World(float(config.DISTRIBUTED_TIMEOUT.get()))
         atexit.register(leave)
     return _world
