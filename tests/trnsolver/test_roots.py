@@ -93,6 +93,13 @@ def test_batches_mix_kinds(norm):
         assert norm(fn(a) - torch.stack([fn(one) for one in a])) <= 1e-13
 
 
+def test_a_large_matrix_leaves_the_imaginary_parts_of_others_alone(norm):
+    a = torch.stack([torch.eye(3).double() * 1e30, torch.tensor([[-4.0, 1, 0], [0, 9, 2], [0, 0, 1]]).double()])
+    root = sqrtm(a)[1]
+    assert norm(root @ root - a[1].to(root.dtype)) <= 20 * 3 * roundoff(a.dtype) * norm(root) ** 2
+    assert torch.equal(root, sqrtm(a[1]))
+
+
 @pytest.mark.parametrize("fn", [sqrtm, logm], ids=lambda f: f.__name__)
 @pytest.mark.parametrize("kind", ["definite", "shifted"])
 def test_gradients(fn, kind):
