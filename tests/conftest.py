@@ -3,10 +3,10 @@
 import gc
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 # a busy machine is no reason to fail
-settings.register_profile("suite", deadline=None, print_blob=True)
+settings.register_profile("suite", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("suite")
 
 

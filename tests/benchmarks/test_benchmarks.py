@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -40,11 +41,33 @@ def test_names_must_be_unique():
         make(peers=(Peer(name="torch", run=abs), Peer(name="torch", run=abs)))
 
 
-def test_a_row_has_ratio_difference_and_rates():
-    row = run.time_case(make(), make().cases[0], device="cpu", rounds=3)
+@pytest.fixture
+def taking(monkeypatch):
+    """``taking(seconds, function)``: a function that takes so long by the benchmarks' clock."""
+    now = [0.0]
+    monkeypatch.setattr(timing, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+
+    def taking(seconds, function):
+        def run(*args):
+            now[0] += seconds
+            return function(*args)
+
+        return run
+
+    return taking
+
+
+def timed(taking, **changes):
+    peer = Peer(name="torch.mul", run=taking(2e-5, lambda a: 2 * a))
+    return make(run=taking(3e-5, lambda a: a + a), peers=(peer,), **changes)
+
+
+def test_a_row_has_ratio_difference_and_rates(taking):
+    bench = timed(taking)
+    row = run.time_case(bench, bench.cases[0], device="cpu", rounds=3)
     (peer,) = row.against
-    assert row.seconds > 0
-    assert peer.ratio == pytest.approx(row.seconds / peer.seconds, rel=2)
+    assert (row.seconds, peer.seconds) == pytest.approx((3e-5, 2e-5))
+    assert (peer.ratio, peer.difference) == pytest.approx((1.5, 1e-5))
     assert peer.absent is None
 
 
@@ -100,14 +123,8 @@ def test_ratios_are_medians_of_neighbouring_samples():
     assert ours.median == 3.0
 
 
-def test_short_calls_are_timed_in_batches(monkeypatch):
-    clock = [0.0]
-
-    def call():
-        clock[0] += 1e-4
-
-    monkeypatch.setattr(timing.time, "perf_counter", lambda: clock[0])
-    samples = timing.interleave({"x": call}, rounds=2)["x"]
+def test_short_calls_are_timed_in_batches(taking):
+    samples = timing.interleave({"x": taking(1e-4, lambda: None)}, rounds=2)["x"]
     assert samples.calls == 32
     assert samples.median == pytest.approx(1e-4)
 
@@ -216,12 +233,12 @@ def divided(op):
     return dataclasses.replace(bench, kernels=tuple(quick)), dataclasses.replace(bench, kernels=tuple(rest))
 
 
-def test_results_are_written_for_programs_and_people(tmp_path, monkeypatch):
+def test_results_are_written_for_programs_and_people(tmp_path, monkeypatch, taking):
     monkeypatch.setattr(report, "ROOT", tmp_path)
     (tmp_path / "benchmarks").mkdir()
     (tmp_path / "docs").mkdir()
     overhead = Case(name="overhead", inputs=lambda: (torch.ones(4),), flops=4, bytes=32, overhead=True)
-    bench = make(cases=(*make().cases, overhead))
+    bench = timed(taking, cases=(*make().cases, overhead))
     rows = tuple(run.time_case(bench, case, device="cpu", rounds=2) for case in bench.cases)
     found = report.OpReport(
         op="trnblas.gemm", tests="1 passed", green=True, notes="Why.", timed=rows, predicted=(prediction(2400),)

@@ -101,7 +101,7 @@ def test_the_page_opens_in_a_browser(page, tmp_path):
     copy.write_text(page[0].read_text().replace("</body>", probe + "</body>"))
     command = [BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--window-size=900,1200", "--dump-dom"]
     command += [f"--user-data-dir={tmp_path / 'profile'}", copy.as_uri()]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     found = json.loads(re.search(r'<pre id="probe">(.*?)</pre>', done.stdout, re.S)[1])
     assert found["title"] == "Water on Trainium"
     # energies, stages, steps; what a picture tells is in no table

@@ -255,7 +255,10 @@ def _failing(how, rank, path):
         return honest(self, *args)
 
     Workspace.energies = energies
-    dfmp2("benzene", basis="sto-3g", mesh=mesh, checkpoint=path)
+    try:
+        dfmp2("benzene", basis="sto-3g", mesh=mesh, checkpoint=path)
+    finally:
+        Workspace.energies = honest
 
 
 @pytest.mark.parametrize(
@@ -268,21 +271,26 @@ def _failing(how, rank, path):
     ],
 )
 def test_a_rank_that_fails_among_its_pairs_is_named_by_all_others(ranks, tmp_path, how, rank, says):
-    path, team = tmp_path / "pairs.h5", Ranks(3, timeout=6.5)
+    # what a rank says of itself is heard long before the timeout; of the others nothing is heard
+    path, brief = tmp_path / "pairs.h5", how != "raises"
+    team = Ranks(3, timeout=6.5) if brief else ranks(3)
     try:
         team.start(_failing, how, rank, path)
         start, answers = time.monotonic(), {}
         for number, pipe in enumerate(team._pipes):
             if number != rank:
-                # waiting for the message, looking at the pulses, and a machine that does other things
-                assert pipe.poll(60)
+                assert pipe.poll(100)
                 answers[number] = pipe.recv()
         took = time.monotonic() - start
+        if not brief:
+            team._pipes[rank].recv()
     finally:
         if how == "stands still":
             team.kill(rank)
-        team.close()
-    assert took < 40
+        if brief:
+            team.close()
+    # waiting for the message, looking at the pulses, and a machine that does other things
+    assert took < (40 if brief else 100)
     for number, (kind, error, text) in answers.items():
         assert kind == "error"
         assert isinstance(error, RankFailed), text

@@ -151,7 +151,7 @@ def test_a_program_runs_without_a_home_and_without_a_name(tmp_path):
     environment = {name: value for name, value in os.environ.items() if name not in ("HOME", "USER", "LOGNAME")}
     environment |= {"TMPDIR": str(tmp_path)}
     done = subprocess.run(
-        [sys.executable, "-c", HOMELESS], env=environment, capture_output=True, text=True, timeout=200, check=False
+        [sys.executable, "-c", HOMELESS], env=environment, capture_output=True, text=True, timeout=600, check=False
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == f"{tmp_path}/trnsci-{os.geteuid()} True"

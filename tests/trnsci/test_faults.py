@@ -251,16 +251,19 @@ def _never_comes(seconds):
     ],
     ids=["raises", "hangs", "never comes", "dies"],
 )
-def test_a_failing_rank_makes_every_other_raise_and_is_named(program, args, says):
-    team = Ranks(3, timeout=7.0)
+def test_a_failing_rank_makes_every_other_raise_and_is_named(ranks, program, args, says):
+    # what a rank says of itself is heard long before the timeout; of the others nothing is heard
+    brief = program is not _one_raises
+    team = Ranks(3, timeout=7.0) if brief else ranks(3)
     try:
         start = time.monotonic()
         team.start(program, *args)
         answers = team.finish()
         # far from what a rank that is waited for without end would take
-        assert time.monotonic() - start < 120
+        assert time.monotonic() - start < 100
     finally:
-        team.close()
+        if brief:
+            team.close()
     for rank in (0, 2):
         kind, error, _ = answers[rank]
         assert kind == "error"

@@ -54,7 +54,7 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 def test_a_fork_after_a_threaded_product_goes_on_computing():
     environment = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
     command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", FORKED]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=True)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=True)
     assert done.stdout.strip() == "0", done.stderr
 
 

@@ -63,7 +63,7 @@ def program(tmp_path):
 
 
 def _launched(*words, **options):
-    return subprocess.run([*LAUNCH, *words], capture_output=True, text=True, timeout=300, check=False, **options)
+    return subprocess.run([*LAUNCH, *words], capture_output=True, text=True, timeout=600, check=False, **options)
 
 
 def test_a_program_runs_on_two_ranks_that_only_this_machine_reaches_and_nothing_is_unpickled(program):

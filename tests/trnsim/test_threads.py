@@ -1,7 +1,6 @@
 """Kernels run on one BLAS thread, and independent launches side by side."""
 
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -91,14 +90,15 @@ def test_independent_launches_run_on_threads_of_their_own(blas):
 @pytest.mark.parametrize("idle", [0, 2])
 def test_launches_side_by_side_keep_their_order(monkeypatch, idle):
     monkeypatch.setattr(threads, "_idle", lambda: idle)
-    at_once, most, lock = 0, 0, threading.Lock()
+    at_once, most, lock, pair = 0, 0, threading.Lock(), threading.Barrier(max(1, idle), timeout=100)
 
     def launch(i):
         nonlocal at_once, most
         with lock:
             at_once += 1
             most = max(most, at_once)
-        time.sleep(0.01)
+        if i < 4:
+            pair.wait()
         with lock:
             at_once -= 1
         if i == 7:
