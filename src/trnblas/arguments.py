@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cmath
 import functools
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Literal
@@ -117,12 +118,11 @@ def through(call: Any, names: Sequence[str], grad: Tensor, needs: frozenset[str]
     return dict(zip(wanted, gradients, strict=True))
 
 
-def square(op: str, **values: Tensor) -> int:
-    """Check that the one value is [..., N, N], and return N."""
-    ((name, value),) = values.items()
+def square(op: str, value: Tensor, name: str = "a") -> int:
+    """Check that a value is [..., N, N], and return N."""
     shape = value.shape
     if len(shape) < 2 or shape[-1] != shape[-2]:
-        check.ndim(op, 2, **values)
+        check.ndim(op, 2, **{name: value})
         raise ArgumentError(op, f"shape of {name}", tuple(shape), "[..., N, N]")
     return shape[-1]
 
@@ -163,11 +163,6 @@ def alike(op: str, **operands: Any) -> None:
         check.same_device(op, **operands)
 
 
-def single(a: Any, x: Any) -> bool:
-    """Return whether these are one matrix and one vector: most calls."""
-    return isinstance(a, Tensor) and isinstance(x, Tensor) and a.ndim == 2 and x.ndim == 1
-
-
 def columns(x: Tensor) -> Tensor:
     """Return one vector as a matrix of one column; anything else as it is."""
     return x.unsqueeze(-1) if x.ndim == 1 else x
@@ -186,14 +181,17 @@ def of_columns(compute: Callable[[Any], Tensor]) -> Callable[[Any], Tensor]:
     return wrapper
 
 
-def nonsingular(op: str, a: Tensor, diagonal: Callable[[Any], Any]) -> None:
-    """Check that the diagonal of ``a``, a tensor or an array, has no zero; the error names the first."""
-    readable = not is_compiling() and a.dtype is not torch.bfloat16 and host.refusal((a,)) is None
-    if not readable and not has_data(a):
+def nonsingular(op: str, a: Tensor, solved: Tensor, diagonal: Callable[[Tensor], Tensor]) -> None:
+    """Check that the diagonal of ``a``, by which ``solved`` was divided, has no zero; the error names the first.
+
+    A zero leaves an element of one vector infinite, NaN or, where a library divides no zeros, zero. Only then is the
+    diagonal looked at: its elements are far apart.
+    """
+    if not has_data(a) or (solved.ndim == 1 and cmath.isfinite(torch.dot(solved, solved.reciprocal()).item())):
         return
-    stored = diagonal(a.numpy() if readable else a.detach())
+    stored = diagonal(a.detach())
     if not stored.all():
-        *batch, index = torch.as_tensor(stored == 0).nonzero()[0].tolist()
+        *batch, index = (stored == 0).nonzero()[0].tolist()
         raise Singular(op=op, index=index, batch=tuple(batch))
 
 

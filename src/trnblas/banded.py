@@ -31,11 +31,12 @@ from trnblas.band_storage import (
 )
 from trnblas.gemm import gemm
 from trnblas.kernels import banded as kernels
-from trnblas.trsm import trsm
+from trnblas.trsm import Trsm
 from trnsci import ArgumentError, array_function, check, op, run
 from trnsci.arrays import like
 from trnsci.gradient import saves
 from trnsci.nki import P_MAX, launch
+from trnsci.precision import DEFAULT
 
 # Rows a banded solve takes at a time, at least.
 _BLOCK = 64
@@ -136,9 +137,9 @@ def tbsv(
     if out is not None:
         shape = (*check.broadcast("tbsv", a=a.shape[:-2], x=x.shape[:-1]), x.shape[-1])
         check.out("tbsv", out, shape=shape, dtype=a.dtype, a=a, x=x)
-    if not unit:
-        nonsingular("tbsv", a, lambda band: band[..., 0 if stored else k, :])
     result = run(BandSolve(a, x, stored, kind, unit))
+    if not unit:
+        nonsingular("tbsv", a, result, lambda band: band[..., 0 if stored else k, :])
     return result if out is None else out.copy_(result)
 
 
@@ -266,15 +267,16 @@ class Banded(NamedTuple):
         return "tbmv" if self.unit else "gbmv"
 
     def host(self) -> Tensor:
-        a, x, k, trans = self.a.numpy(), self.x.numpy(), self.a.shape[0] - 1, "ntc".index(self.trans)
-        if self._routine == "gbmv":
-            args: tuple[Any, ...] = (self.m, a.shape[1], k - self.ku, self.ku, self.alpha, a, x)
-            product = host_blas.call("gbmv", self.a, *args, trans=trans)
-        elif self._routine == "tbmv":
-            product = host_blas.call("tbmv", self.a, k, a, x, lower=self.ku == 0, trans=trans, diag=1)
-            product = product if self.alpha == 1 else self.alpha * product
+        a, x, ku, alpha, routine = self.a.numpy(), self.x.numpy(), self.ku, self.alpha, self._routine
+        k, trans = a.shape[0] - 1, "ntc".index(self.trans)
+        compute = host_blas.routine(routine, self.a.dtype)
+        if routine == "gbmv":
+            product = compute(self.m, a.shape[1], k - ku, ku, alpha, a, x, trans=trans)
+        elif routine == "tbmv":
+            product = compute(k, a, x, lower=ku == 0, trans=trans, diag=1)
+            product = product if alpha == 1 else alpha * product
         else:
-            product = host_blas.call(self._routine, self.a, k, self.alpha, a, x, lower=self.ku == 0)
+            product = compute(k, alpha, a, x, lower=ku == 0)
         return finished(torch.from_numpy(product), 1.0, self.beta, self.y, self.a.dtype)
 
     def pytorch(self) -> Tensor:
@@ -370,9 +372,9 @@ class BandSolve(NamedTuple):
         return host_blas.name("tbsv", self.a)
 
     def host(self) -> Tensor:
-        flags = {"lower": self.lower, "trans": "ntc".index(self.trans), "diag": self.unit}
-        k = self.a.shape[0] - 1
-        return torch.from_numpy(host_blas.call("tbsv", self.a, k, self.a.numpy(), self.x.numpy(), **flags))
+        solve, k, trans = host_blas.routine("tbsv", self.a.dtype), self.a.shape[0] - 1, "ntc".index(self.trans)
+        solved = solve(k, self.a.numpy(), self.x.numpy(), lower=self.lower, trans=trans, diag=self.unit)
+        return torch.from_numpy(solved)
 
     def pytorch(self) -> Tensor:
         """Solve with products and solves of whole blocks."""
@@ -418,5 +420,6 @@ def _substituted(rows: Tensor, x: Tensor) -> Tensor:
         if solved and k:
             before = dense(rows, start, stop, start - block, start)
             right = gemm(-1.0, before, solved[-1], 1.0, right)
-        solved.append(trsm(1.0, dense(rows, start, stop, start, stop), right, lower=True))
+        block_rows = dense(rows, start, stop, start, stop)
+        solved.append(run(Trsm(block_rows, right, 1.0, True, False, DEFAULT[rows.dtype])))
     return torch.cat(solved, -2).squeeze(-1)

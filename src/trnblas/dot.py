@@ -332,7 +332,7 @@ class Norm(NamedTuple):
         return host_blas.name("asum", self.x)
 
     def host(self) -> Tensor:
-        return torch.scalar_tensor(host_blas.call("asum", self.x, self.x.numpy()), dtype=self.x.dtype)
+        return torch.scalar_tensor(host_blas.routine("asum", self.x.dtype)(self.x.numpy()), dtype=self.x.dtype)
 
     def pytorch(self) -> Tensor:
         x, dtype = self.x, self.x.dtype.to_real()

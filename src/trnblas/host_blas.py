@@ -49,26 +49,23 @@ def name(routine: str, like: Tensor) -> str:
 
 
 @functools.cache
-def _routine(name: str) -> Any:
+def routine(name: str, dtype: torch.dtype) -> Any:
+    """Return SciPy's routine for operands of a dtype."""
     # Imported at the first call: half of the time it takes to import this library.
     from scipy.linalg import blas
 
-    return getattr(blas, name)
+    return getattr(blas, ALL_LETTERS[dtype] + name)
 
 
 def rotated(x: Tensor, y: Tensor, matrix: Sequence[complex], *, plane: bool) -> tuple[Tensor, Tensor]:
     """Return ``(m0 x + m1 y, m2 x + m3 y)``; in a ``plane`` rotation ``m3 = m0`` and ``m2 = -m1``."""
     m0, m1, m2, m3 = matrix
     if plane:
-        results = call("rot", x, x.numpy(), y.numpy(), m0, m1)
+        first, second = routine("rot", x.dtype)(x.numpy(), y.numpy(), m0, m1)
     else:
-        results = call("rotm", x, x.numpy(), y.numpy(), np.array([-1.0, m0, m2, m1, m3], x.numpy().dtype))
-    return torch.from_numpy(results[0]), torch.from_numpy(results[1])
-
-
-def call(name: str, like: Tensor, *args: Any, **options: Any) -> Any:
-    """Run a routine of the precision of ``like``."""
-    return _routine(ALL_LETTERS[like.dtype] + name)(*args, **options)
+        factors = np.array([-1.0, m0, m2, m1, m3], x.numpy().dtype)
+        first, second = routine("rotm", x.dtype)(x.numpy(), y.numpy(), factors)
+    return torch.from_numpy(first), torch.from_numpy(second)
 
 
 def _by_columns(x: Tensor) -> tuple[np.ndarray[Any, Any], bool]:
@@ -83,11 +80,12 @@ def symmetric_product(alpha: float, a: Tensor, b: Tensor, lower: bool) -> Tensor
     """Return ``alpha * a @ b`` with one triangle of ``a`` stored."""
     matrix, transposed = _by_columns(a)
     stored = lower != transposed
-    if b.ndim == 1 or b.shape[1] == 1:
-        product = call("symv", a, alpha, matrix, b.numpy().reshape(-1), lower=stored)
-        return torch.from_numpy(product.reshape(b.shape))
+    if b.ndim == 1:
+        return torch.from_numpy(routine("symv", a.dtype)(alpha, matrix, b.numpy(), lower=stored))
+    if b.shape[1] == 1:
+        return symmetric_product(alpha, a, b[:, 0], lower).unsqueeze(1)
     right, across = _by_columns(b)
-    product = call("symm", a, alpha, matrix, right, side=int(across), lower=stored)
+    product = routine("symm", a.dtype)(alpha, matrix, right, side=across, lower=stored)
     return torch.from_numpy(product.T if across else product)
 
 
@@ -98,27 +96,31 @@ def symmetric_sum(alpha: float, x: Tensor, y: Tensor | None, lower: bool) -> Ten
     if y is not None:
         factors.append(np.ascontiguousarray(y.numpy()).T if transposed else np.asfortranarray(y.numpy()))
     # The result is symmetric, so reading it by rows is asking for the other triangle.
-    routine = "syrk" if y is None else "syr2k"
-    return torch.from_numpy(call(routine, x, alpha, *factors, trans=int(transposed), lower=not lower).T)
+    update = routine("syrk" if y is None else "syr2k", x.dtype)
+    return torch.from_numpy(update(alpha, *factors, trans=transposed, lower=not lower).T)
 
 
-def triangular(routine: str, alpha: float, a: Tensor, b: Tensor, lower: bool, unit: bool) -> Tensor:
-    """Return ``alpha * a @ b`` with ``a`` triangular (``routine`` is trm), or ``alpha * inv(a) @ b`` (trs)."""
+def triangular(stem: str, alpha: float, a: Tensor, b: Tensor, lower: bool, unit: bool) -> Tensor:
+    """Return ``alpha * a @ b`` with ``a`` triangular (``stem`` is trm), or ``alpha * inv(a) @ b`` (trs)."""
     matrix, transposed = _by_columns(a)
-    flags = {"lower": lower != transposed, "diag": int(unit)}
-    if b.ndim == 1 or b.shape[1] == 1:
-        result = call(routine + "v", a, matrix, b.numpy().reshape(-1), trans=int(transposed), **flags)
-        return torch.from_numpy((result if alpha == 1 else alpha * result).reshape(b.shape))
+    stored = lower != transposed
+    if b.ndim == 1:
+        result = routine(stem + "v", a.dtype)(matrix, b.numpy(), lower=stored, trans=transposed, diag=unit)
+        return torch.from_numpy(result if alpha == 1 else alpha * result)
+    if b.shape[1] == 1:
+        return triangular(stem, alpha, a, b[:, 0], lower, unit).unsqueeze(1)
     right, across = _by_columns(b)
     # Where b comes transposed, so does the result, and what stands to its right is the transpose of a.
-    side = {"side": int(across), "trans_a": int(transposed != across)}
-    result = call(routine + "m", a, alpha, matrix, right, **side, **flags)
+    flags = {"side": across, "lower": stored, "trans_a": transposed != across, "diag": unit}
+    result = routine(stem + "m", a.dtype)(alpha, matrix, right, **flags)
     return torch.from_numpy(result.T if across else result)
 
 
 def rank_one(alpha: float, x: Tensor, y: Tensor | None, a: Tensor | None, lower: bool) -> Tensor:
     """Return one triangle of ``alpha * x @ x.T + a``, or of ``alpha * (x @ y.T + y @ x.T) + a``; x, y are columns."""
-    # By columns the matrix is its transpose, so that the other triangle is meant.
-    options = {"lower": not lower} | ({} if a is None else {"a": np.ascontiguousarray(a.numpy()).T})
+    result = x.new_zeros((len(x), len(x))) if a is None else a.clone(memory_format=torch.contiguous_format)
     vectors = [v.numpy()[:, 0] for v in (x, y) if v is not None]
-    return torch.from_numpy(call("syr" if y is None else "syr2", x, alpha, *vectors, **options).T)
+    # By columns the matrix is its transpose, so that the other triangle is meant.
+    update = routine("syr" if y is None else "syr2", x.dtype)
+    update(alpha, *vectors, lower=not lower, a=result.numpy().T, overwrite_a=True)
+    return result

@@ -20,8 +20,8 @@ from trnblas import host_blas
 from trnblas.arguments import Trans, agree, alike, finished, flag, needed, nonsingular, real, through, transposition
 from trnblas.symm import hemv, symv
 from trnblas.syr import her, her2, syr, syr2
-from trnblas.trmm import trmv
-from trnblas.trsm import trsv
+from trnblas.trmm import Trmm, triangular
+from trnblas.trsm import Trsm
 from trnsci import ArgumentError, array_function, check, op, run
 from trnsci.arrays import like
 
@@ -178,9 +178,12 @@ def _triangular(
 ) -> Tensor:  # fmt: skip
     operands = _checked(name, n, ap, x=x)
     stored, kind, unit = flag(name, "lower", lower, "ul"), transposition(name, trans), flag(name, "diag", diag, "nu")
-    if name == "tpsv" and not unit:
-        nonsingular(name, ap, lambda triangle: triangle[..., _diagonal(n, stored)])
-    return _into(name, Packed(ap, x, None, 1.0, 0.0, name, stored, kind, unit), operands, out)
+    call = Packed(ap, x, None, 1.0, 0.0, name, stored, kind, unit)
+    if name == "tpmv" or unit:
+        return _into(name, call, operands, out)
+    solved = _into(name, call, operands, None)
+    nonsingular(name, ap, solved, lambda triangle: triangle[..., _diagonal(n, stored)])
+    return solved if out is None else out.copy_(solved)
 
 
 @like(tpmv, functools.partial(_triangular, "tpsv"))
@@ -236,19 +239,21 @@ class Packed(NamedTuple):
         return host_blas.name(self.routine, self.ap)
 
     def host(self) -> Tensor:
-        n, ap, x = self.x.shape[0], self.ap.numpy(), self.x.numpy()
-        if self.routine in ("spmv", "hpmv"):
-            product = host_blas.call(self.routine, self.x, n, self.alpha, ap, x, lower=self.lower)
-            return finished(torch.from_numpy(product), 1.0, self.beta, self.y, self.x.dtype)
-        flags = {"lower": self.lower, "trans": "ntc".index(self.trans), "diag": self.unit}
-        return torch.from_numpy(host_blas.call(self.routine, self.x, n, ap, x, **flags))
+        n, ap, x, routine = self.x.shape[0], self.ap.numpy(), self.x.numpy(), self.routine
+        compute = host_blas.routine(routine, self.x.dtype)
+        if routine == "tpmv" or routine == "tpsv":
+            trans = "ntc".index(self.trans)
+            return torch.from_numpy(compute(n, ap, x, lower=self.lower, trans=trans, diag=self.unit))
+        product = torch.from_numpy(compute(n, self.alpha, ap, x, lower=self.lower))
+        return product if self.y is None else finished(product, 1.0, self.beta, self.y, self.x.dtype)
 
     def pytorch(self) -> Tensor:
         whole = unpacked(self.x.shape[-1], self.ap, self.lower)
         if self.routine in ("spmv", "hpmv"):
             multiply = symv if self.routine == "spmv" else hemv
             return multiply(self.alpha, whole, self.x, self.beta, self.y, self.lower)
-        return (trmv if self.routine == "tpmv" else trsv)(whole, self.x, self.lower, self.trans, self.unit)
+        kind = Trmm if self.routine == "tpmv" else Trsm
+        return triangular(self.routine, kind, 1.0, whole, self.x, False, self.lower, self.trans, self.unit, None, None)
 
     def vjp(self, grad: Tensor, needs: frozenset[str]) -> dict[str, Tensor]:
         return through(self, ("ap", "x", "y"), grad, needs)
@@ -285,9 +290,10 @@ class PackedUpdate(NamedTuple):
         return host_blas.name("spr" if self.y is None else "spr2", self.ap)
 
     def host(self) -> Tensor:
-        xs = [t.numpy() for t in (self.x, self.y) if t is not None]
-        routine, n = "spr" if self.y is None else "spr2", self.x.shape[0]
-        return torch.from_numpy(host_blas.call(routine, self.x, n, self.alpha, *xs, self.ap.numpy(), lower=self.lower))
+        result, xs = self.ap.clone(), [t.numpy() for t in (self.x, self.y) if t is not None]
+        update = host_blas.routine("spr" if self.y is None else "spr2", self.x.dtype)
+        update(len(self.x), self.alpha, *xs, result.numpy(), lower=self.lower, overwrite_ap=True)
+        return result
 
     def pytorch(self) -> Tensor:
         whole = unpacked(self.x.shape[-1], self.ap, self.lower)

@@ -21,7 +21,6 @@ from trnblas.arguments import (
     needed,
     of_columns,
     real_diagonal,
-    single,
     square,
     triangle,
 )
@@ -94,34 +93,7 @@ def symv(
         >>> symv(1.0, torch.tensor([[1.0, 2.0], [9.0, 3.0]]), torch.ones(2))
         tensor([3., 5.])
     """
-    return _vector("symv", alpha, a, x, beta, y, lower, precision=precision, out=out)
-
-
-def _vector(
-    name: str,
-    alpha: complex,
-    a: Tensor,
-    x: Tensor,
-    beta: complex = 0.0,
-    y: Tensor | None = None,
-    lower: bool | int | str = False,
-    *,
-    precision: Precision | None = None,
-    out: Tensor | None = None,
-) -> Tensor:
-    if single(a, x) and (y is None or single(a, y)):
-        return _product(name, alpha, a, x, beta, y, False, lower, precision=precision, out=out)
-    operands = {"a": a, "x": x} if y is None else {"a": a, "x": x, "y": y}
-    check.floating(name, **operands)
-    check.ndim(name, 1, **operands)
-    check.equal(name, "N", a=a.shape[-1], x=x.shape[-1])
-    columns = x.unsqueeze(-1), None if y is None else y.unsqueeze(-1)
-    if out is not None:
-        batch = check.broadcast(name, a=a.shape[:-2], x=x.shape[:-1], y=() if y is None else y.shape[:-1])
-        check.out(name, out, shape=(*batch, x.shape[-1]), dtype=a.dtype, a=a, x=x, y=y)
-    target = None if out is None else out.unsqueeze(-1)
-    result = _product(name, alpha, a, columns[0], beta, columns[1], False, lower, precision=precision, out=target)
-    return result.squeeze(-1) if out is None else out
+    return _product("symv", alpha, a, x, beta, y, False, lower, precision=precision, out=out)
 
 
 def _product(
@@ -137,36 +109,43 @@ def _product(
     precision: Precision | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    names = ("x", "y") if name in ("symv", "hemv") else ("b", "c")
-    operands = {"a": a, names[0]: b} if c is None else {"a": a, names[0]: b, names[1]: c}
+    vector = name[-1] == "v"
+    second, third = ("x", "y") if vector else ("b", "c")
+    operands = {"a": a, second: b} if c is None else {"a": a, second: b, third: c}
     alike(name, **operands)
-    dtype, n = a.dtype, square(name, a=a)
-    one = b.ndim == 1 and names[0] == "x"
-    if not one and (b.ndim < 2 or c is not None):
-        check.ndim(name, 2, **operands)
+    dtype, n = a.dtype, square(name, a)
+    if b.ndim < 2 - vector or (c is not None and c.ndim < 2 - vector):
+        check.ndim(name, 2 - vector, **operands)
     right = flag(name, "side", side, "lr")
     stored_lower = flag(name, "lower", lower, "ul")
     alpha, beta = check.coefficient(name, "alpha", alpha, dtype), check.coefficient(name, "beta", beta, dtype)
     if beta != 0:
-        needed(name, names[1], c, coefficient="beta", scalar=beta, shape="[..., M, N]")
-    rows = -1 if right or one else -2
+        needed(name, third, c, coefficient="beta", scalar=beta, shape="[..., N]" if vector else "[..., M, N]")
+    rows = -1 if right or vector else -2
     if b.shape[rows] != n:
-        agree(name, "N" if right or one else "M", {"a": n, names[0]: b.shape[rows]})
-    if c is not None:
-        agree(name, "shape", {names[0]: tuple(b.shape[-2:]), names[1]: tuple(c.shape[-2:])})
+        agree(name, "N" if right or vector else "M", {"a": n, second: b.shape[rows]})
+    own = vector - 2  # where the axes of one vector or one matrix begin
+    if c is not None and b.shape[own:] != c.shape[own:]:
+        agree(name, "shape", {second: tuple(b.shape[own:]), third: tuple(c.shape[own:])})
     shape = tuple(b.shape)
-    if a.ndim != 2 or b.ndim > 2 or c is not None:
-        shape = (*check.broadcast(name, **{k: v.shape[:-2] for k, v in operands.items()}), *b.shape[-2:])
+    batched = a.ndim != 2 or b.ndim > -own or (c is not None and c.ndim > -own)
+    if batched:
+        batch = check.broadcast(name, a=a.shape[:-2], **{k: v.shape[:own] for k, v in operands.items() if k != "a"})
+        shape = (*batch, *shape[own:])
     if out is not None:
         check.out(name, out, shape=shape, dtype=dtype, **operands)
     policy = resolve(name, precision, dtype)
-    hermitian = name in ("hemm", "hemv") and dtype.is_complex
+    hermitian = name[0] == "h" and dtype.is_complex
+    if vector and batched:
+        b, c = b.unsqueeze(-1), None if c is None else c.unsqueeze(-1)
     if right:
         # b @ a is the transpose of a.T @ b.T, and a.T is a, or its conjugate.
         flipped, addend = a.conj() if hermitian else a, None if c is None else c.mT
         result = run(Symm(flipped, b.mT, addend, alpha, beta, stored_lower, hermitian, policy)).mT
     else:
         result = run(Symm(a, b, c, alpha, beta, stored_lower, hermitian, policy))
+    if vector and batched:
+        result = result.squeeze(-1)
     return result if out is None else out.copy_(result)
 
 
@@ -178,7 +157,13 @@ def hemm(*args: Any, **kwargs: Any) -> Any:
     """
 
 
-@like(symv, functools.partial(_vector, "hemv"))
+def _hemv(
+    alpha: complex, a: Tensor, x: Tensor, beta: complex = 0.0, y: Tensor | None = None, *more: Any, **options: Any
+) -> Tensor:
+    return _product("hemv", alpha, a, x, beta, y, False, *more, **options)
+
+
+@like(symv, _hemv)
 def hemv(*args: Any, **kwargs: Any) -> Any:
     """Return ``alpha * a @ x + beta * y`` with ``a`` Hermitian; arguments as for `symv`."""
 

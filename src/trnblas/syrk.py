@@ -148,7 +148,7 @@ def rank_k(
     if y is not x and x.shape[-2:] != y.shape[-2:]:
         agree(name, "shape", {names[0]: tuple(x.shape[-2:]), names[1]: tuple(y.shape[-2:])})
     if c is not None and c.shape[-2:] != (n, n):
-        agree(name, "N", {names[0]: n, names[2]: square(name, **{names[2]: c})})
+        agree(name, "N", {names[0]: n, names[2]: square(name, c, names[2])})
     shape: tuple[int, ...] = (n, n)
     if x.ndim > 2 or y.ndim > 2 or (c is not None and c.ndim > 2):
         shape = (*check.broadcast(name, **{name: value.shape[:-2] for name, value in operands.items()}), n, n)

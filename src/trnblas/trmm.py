@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,7 +22,6 @@ from trnblas.arguments import (
     in_place,
     nonsingular,
     of_columns,
-    single,
     square,
     stacked,
     transposition,
@@ -76,9 +75,7 @@ def trmm(
         tensor([[1., 0.],
                 [1., 1.]])
     """
-    return triangular(
-        "trmm", Trmm, alpha, a, b, side=side, lower=lower, trans=trans_a, diag=diag, precision=precision, out=out
-    )
+    return triangular("trmm", Trmm, alpha, a, b, side, lower, trans_a, diag, precision, out)
 
 
 @array_function
@@ -98,21 +95,7 @@ def trmv(
         >>> trmv(torch.ones(2, 2), torch.ones(2))
         tensor([2., 1.])
     """
-    return vector("trmv", Trmm, a, x, lower=lower, trans=trans, diag=diag, precision=precision, out=out)
-
-
-def vector(name: str, kind: type[Trmm], a: Tensor, x: Tensor, *, out: Tensor | None, **flags: Any) -> Tensor:
-    """Run the vector form of a triangular operation."""
-    if single(a, x):
-        return triangular(name, kind, 1.0, a, x, side=False, out=out, second="x", **flags)
-    check.dense(name, a=a, x=x)
-    check.ndim(name, 1, x=x)
-    if out is not None:
-        batch = check.broadcast(name, a=a.shape[:-2], x=x.shape[:-1])
-        check.out(name, out, shape=(*batch, x.shape[-1]), dtype=x.dtype, a=a, x=x)
-    target = None if out is None else out.unsqueeze(-1)
-    result = triangular(name, kind, 1.0, a, x.unsqueeze(-1), side=False, out=target, second="x", **flags)
-    return result.squeeze(-1) if out is None else out
+    return triangular("trmv", Trmm, 1.0, a, x, False, lower, trans, diag, precision, out)
 
 
 def triangular(
@@ -121,33 +104,33 @@ def triangular(
     alpha: complex,
     a: Tensor,
     b: Tensor,
-    *,
     side: bool | int | str,
     lower: bool | int | str,
     trans: bool | int | str,
     diag: bool | int | str,
     precision: Precision | None,
     out: Tensor | None,
-    second: str = "b",
     target_error: float | None = None,
     return_error: bool = False,
 ) -> Tensor:
     """Check the arguments and bring every side and transposition to ``op(a) @ b`` with ``op(a)`` lower or upper."""
-    operands = {"a": a, second: b}
+    vector = name[-1] == "v"
+    operands = {"a": a, "x" if vector else "b": b}
     alike(name, **operands)
-    dtype, n = a.dtype, square(name, a=a)
-    one = second == "x" and b.ndim == 1
-    if b.ndim < 2 and not one:
-        check.ndim(name, 2, **{second: b})
+    dtype, n = a.dtype, square(name, a)
+    if b.ndim < 2 - vector:
+        check.ndim(name, 2 - vector, **operands)
     right, is_lower = flag(name, "side", side, "lr"), flag(name, "lower", lower, "ul")
-    trans_a, unit = transposition(name, trans, "trans_a" if second == "b" else "trans"), flag(name, "diag", diag, "nu")
+    trans_a, unit = transposition(name, trans, "trans" if vector else "trans_a"), flag(name, "diag", diag, "nu")
     alpha = check.coefficient(name, "alpha", alpha, dtype)
-    rows = -1 if right or one else -2
+    rows = -1 if right or vector else -2
     if b.shape[rows] != n:
-        agree(name, "N" if right else "M", {"a": n, second: b.shape[rows]})
-    shape = b.shape
-    if a.ndim != 2 or b.ndim > 2:
-        shape = torch.Size((*check.broadcast(name, **{k: v.shape[:-2] for k, v in operands.items()}), *b.shape[-2:]))
+        agree(name, "N" if right else "M", {k: v.shape[rows] for k, v in operands.items()})
+    shape: tuple[int, ...] = b.shape
+    batched = a.ndim != 2 or b.ndim > 2 - vector
+    if batched:
+        batch = check.broadcast(name, a=a.shape[:-2], **{k: b.shape[: vector - 2] for k in operands if k != "a"})
+        shape = (*batch, *b.shape[vector - 2 :])
     if out is not None:
         check.out(name, out, shape=tuple(shape), dtype=dtype, **operands)
     policy = resolve(name, precision, dtype)
@@ -156,8 +139,8 @@ def triangular(
         policy = choose(
             name, precision, target_error, dtype, lambda p: solve_bound(n, dtype, p), what=f"N={n}", operands=None
         )
-    if kind is not Trmm and not unit:
-        nonsingular(name, a, lambda matrix: matrix.diagonal(0, -2, -1))
+    if vector and batched:
+        b, shape = b.unsqueeze(-1), (*shape, 1)
     factor = applied(trans_a, a)
     is_lower = is_lower if trans_a == "n" else not is_lower
     if alpha == 0:
@@ -168,6 +151,10 @@ def triangular(
         result = run(kind(factor.mT, b.mT, alpha, not is_lower, unit, policy)).mT
     else:
         result = run(kind(factor, b, alpha, is_lower, unit, policy))
+    if vector and batched:
+        result = result.squeeze(-1)
+    if kind is not Trmm and not unit:
+        nonsingular(name, a, result, lambda matrix: matrix.diagonal(0, -2, -1))
     result = result if out is None else out.copy_(result)
     return reported(result, solve_bound(n, dtype, policy), True) if return_error else result
 
@@ -196,7 +183,7 @@ class Trmm(NamedTuple):
     @property
     def stem(self) -> str:
         """``trmm`` or ``trsm``."""
-        return type(self).__name__.lower()
+        return "trmm"
 
     @property
     def shape(self) -> tuple[int, ...]:

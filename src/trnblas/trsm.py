@@ -12,7 +12,7 @@ from trnblas.accuracy import working_dtype
 from trnblas.arguments import HALF, columns, conjugated, finished, of_columns, stacked, triangle
 from trnblas.gemm import gemm
 from trnblas.kernels import trsm as kernels
-from trnblas.trmm import Trmm, solve_bound, triangular, vector
+from trnblas.trmm import Trmm, solve_bound, triangular
 from trnsci import array_function, op, run
 from trnsci.gradient import saves
 from trnsci.nki import P_MAX, launch
@@ -67,10 +67,7 @@ def trsm(
         tensor([[0.5000],
                 [0.0000]])
     """
-    return triangular(
-        "trsm", Trsm, alpha, a, b, side=side, lower=lower, trans=trans_a, diag=diag, precision=precision, out=out,
-        target_error=target_error, return_error=return_error,
-    )  # fmt: skip
+    return triangular("trsm", Trsm, alpha, a, b, side, lower, trans_a, diag, precision, out, target_error, return_error)
 
 
 @array_function
@@ -90,7 +87,7 @@ def trsv(
         >>> trsv(torch.tensor([[2.0, 2.0], [0.0, 1.0]]), torch.ones(2))
         tensor([-0.5000,  1.0000])
     """
-    return vector("trsv", Trsm, a, x, lower=lower, trans=trans, diag=diag, precision=precision, out=out)
+    return triangular("trsv", Trsm, 1.0, a, x, False, lower, trans, diag, precision, out)
 
 
 @op("trnblas::trsm")
@@ -98,6 +95,10 @@ class Trsm(Trmm):
     """``alpha * inv(a) @ b`` with ``a`` triangular."""
 
     __slots__ = ()
+
+    @property
+    def stem(self) -> str:
+        return "trsm"
 
     def bound(self, implementation: str) -> float:
         return solve_bound(self.a.shape[-1], self.a.dtype, self.precision)

@@ -199,10 +199,6 @@ class Op:
     def inspect(self) -> None:
         """Read which methods the class has."""
         self.on_pytorch = tuple(name for name in ON_PYTORCH if hasattr(self.kind, name))
-        # what to ask, of operands elsewhere and on a GPU
-        self._on_cpu, self._on_gpu = (
-            tuple(name for name in self.on_pytorch if name != other) or self.on_pytorch for other in ("cuda", "host")
-        )
         self.limited = hasattr(self.kind, "limits")
         # One implementation without limits: there is nothing to ask.
         self._only = "pytorch" if self.on_pytorch == ("pytorch",) and not self.limited else None
@@ -286,10 +282,10 @@ class Op:
         refused = cuda.refusal(self.operands(call), recorded=self.differentiable) if implementation == "cuda" else None
         if refused is None and self.limited:
             refused = call.limits(implementation)
-        if refused is not None or implementation in ("pytorch", "cuda"):
-            return refused
-        if implementation == "host":
+        if refused is None and implementation == "host":
             return host.refusal(self.operands(call), recorded=self.host_vjp)
+        if refused is not None or implementation != "nki":
+            return refused
         if not self.differentiable and _wants_gradient(self.operands(call)):
             return "its kernel has no gradient rule, and an operand requires grad"
         if host.transformed():
@@ -309,7 +305,10 @@ class Op:
         if self._only is not None:
             return self._only, None
         refused: str | None = "has no PyTorch implementation"
-        for name in self._on_gpu if self._on_gpu != self._on_cpu and self.placed(call, "is_cuda") else self._on_cpu:
+        asked = self.on_pytorch
+        if asked[:1] == ("cuda",) and not self.placed(call, "is_cuda"):
+            asked = asked[1:] or asked
+        for name in asked:
             refused = self._refused(call, name)
             if refused is None:
                 return name, None

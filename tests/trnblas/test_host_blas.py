@@ -279,12 +279,25 @@ def test_what_is_not_for_scipy_says_why(change, reason):
 
 
 @pytest.mark.parametrize("lower", [0, 1])
-def test_a_zero_on_the_diagonal_is_named(lower):
+def test_a_zero_on_the_diagonal_is_named_whatever_it_divides(library, lower):
     a, band = torch.ones(4, 4, dtype=F64), torch.ones(2, 4, dtype=F64)
     a[2, 2] = a[3, 3] = band[0 if lower else 1, 2] = 0
-    for call in (
-        lambda: trsv(a, torch.ones(4, dtype=F64), lower),
-        lambda: tbsv(1, band, torch.ones(4, dtype=F64), lower),
-    ):
-        with pytest.raises(Singular, match="diagonal entry 2 is zero"):
-            call()
+    # by columns
+    ap = a.mT[torch.ones(4, 4, dtype=torch.bool).triu() if lower else torch.ones(4, 4, dtype=torch.bool).tril()]
+    for x in (torch.ones(4, dtype=F64), torch.zeros(4, dtype=F64), torch.full((4,), 1e308, dtype=F64)):
+        out = torch.full((4,), 7.0, dtype=F64)
+        for call in (
+            lambda x=x, out=out: trsv(a, x, lower, out=out),
+            lambda x=x, out=out: tbsv(1, band, x, lower, out=out),
+            lambda x=x, out=out: tpsv(4, ap, x, lower, out=out),
+        ):
+            with pytest.raises(Singular, match="diagonal entry 2 is zero"):
+                call()
+        assert torch.equal(out, torch.full((4,), 7.0, dtype=F64))
+
+
+def test_zeros_and_infinities_of_a_solution_are_no_zeros_of_the_diagonal(library):
+    eye = torch.eye(3, dtype=F64)
+    for x in ([0.0, 1.0, 5e-324], [float("inf"), 1.0, 0.0], [float("nan"), 1.0, 1.0]):
+        right = torch.tensor(x, dtype=F64)
+        assert torch.equal(trsv(eye, right).isfinite(), right.isfinite())
