@@ -89,11 +89,12 @@ def einsum(
         if x.dtype is not dtype:
             tensors = tuple(x.to(dtype) for x in tensors)
             break
-    options: dict[str, Any] = {"target_error": target_error, "memory_limit": memory_limit, "optimize": optimize}
     if is_compiling() or (dispatch_modes() and any(type(x) is not Tensor for x in tensors)):
-        call = _traced(text, tensors, alpha=factor, beta=scale, addend=addend, precision=precision, **options)
-        return run(call, out)
-    scheme = _scheme(text, tensors, dtype, precision, **options)
+        check_limit(memory_limit)
+        check_target("einsum", precision, target_error)
+        settings = precision or "", target_error or 0.0, memory_limit or 0, *_preset(optimize, len(tensors))
+        return run(Einsum(list(tensors), addend, text, factor, scale, *settings), out)
+    scheme = _scheme(text, tensors, dtype, precision, target_error, memory_limit, optimize)
     if addend is not None or out is not None:
         shape = scheme.program.result_shape
     if addend is not None and tuple(addend.shape) != shape:
@@ -108,15 +109,16 @@ def einsum(
 
 
 def _scheme(
-    text: str, tensors: Sequence[Tensor], dtype: torch.dtype, precision: Precision | None, **options: Any
+    text: str, tensors: Sequence[Tensor], dtype: torch.dtype, precision: Any, target: Any, limit: Any, optimize: Any
 ) -> ContractionPlan:
     """Return the plan of a call. float32 may meet a target where it has the range of the data."""
-    single = False
-    if options["target_error"] is not None and dtype in (torch.float64, torch.complex128):
-        sizes = dict(parse("einsum", text, [tuple(x.shape) for x in tensors]).sizes)
-        single = within_single(math.prod(sizes.values()), tensors)
     shapes = tuple([x.shape for x in tensors])
-    return planned(text, shapes, dtype, precision, single=single, **options)
+    single = False
+    if target is not None and dtype in (torch.float64, torch.complex128):
+        single = within_single(math.prod(dict(parse("einsum", text, shapes).sizes).values()), tensors)
+    return planned(
+        text, shapes, dtype, precision, target_error=target, memory_limit=limit, optimize=optimize, single=single
+    )
 
 
 def _addend(c: Tensor | None, out: Tensor | None, beta: complex) -> Tensor:
@@ -126,32 +128,18 @@ def _addend(c: Tensor | None, out: Tensor | None, beta: complex) -> Tensor:
     return addend
 
 
-def _traced(
-    text: str,
-    tensors: Sequence[Tensor],
-    *,
-    alpha: complex,
-    beta: complex,
-    addend: Tensor | None,
-    precision: Precision | None,
-    target_error: float | None,
-    memory_limit: int | None,
-    optimize: Any,
-) -> Einsum:
-    """Return what torch.compile is shown: one operator, which makes its plan when it runs."""
-    preset, path = "auto" if optimize is True else optimize, []
+def _preset(optimize: Any, count: int) -> tuple[str, list[int]]:
+    """Return the order of contractions as torch.compile is shown it: a name, or a path as one list."""
     if isinstance(optimize, list | tuple) or optimize is False:
-        preset = "path"
-        for pair in in_order(len(tensors)) if optimize is False else optimize:
-            if not isinstance(pair, str):
-                path += [len(positions(pair)), *positions(pair)]
-    elif not isinstance(preset, str):
+        pairs = (
+            in_order(count) if optimize is False else [positions(pair) for pair in optimize if pair != "einsum_path"]
+        )
+        return "path", [number for pair in pairs for number in (len(pair), *pair)]
+    preset = "auto" if optimize is True else optimize
+    if not isinstance(preset, str):
         expected, hint = "a preset name or a path inside torch.compile", "Make a plan outside and use its path"
         raise ArgumentError("einsum", "optimize", type(optimize).__name__, expected, hint=hint)
-    check_limit(memory_limit)
-    check_target("einsum", precision, target_error)
-    limit, target = memory_limit or 0, target_error or 0.0
-    return Einsum(list(tensors), addend, text, alpha, beta, precision or "", target, limit, preset, path)
+    return preset, []
 
 
 @op("trntensor::einsum", composed=True)
@@ -187,13 +175,8 @@ class Einsum(NamedTuple):
                 count, *rest = rest
                 optimize.append(tuple(rest[:count]))
                 rest = rest[count:]
-        policy: Any = self.precision or None
-        options: dict[str, Any] = {
-            "target_error": self.target or None,
-            "memory_limit": self.limit or None,
-            "optimize": optimize,
-        }
-        return _scheme(self.subscripts, self.operands, self.operands[0].dtype, policy, **options)
+        settings = self.precision or None, self.target or None, self.limit or None, optimize
+        return _scheme(self.subscripts, self.operands, self.operands[0].dtype, *settings)
 
     def pytorch(self) -> Tensor:
         return self._plan().contract(self.operands, self.alpha, self.beta, self.c).contiguous()

@@ -63,9 +63,7 @@ class ContractionPlan(Plan):
     def __post_init__(self) -> None:
         """Compute the error bound once: every call states it."""
         if self.precision is not None:
-            steps = self.program.steps
-            terms, roundings = tuple(step.terms for step in steps), sum(step.roundings for step in steps)
-            object.__setattr__(self, "error_bound", contraction_bound(terms, self.dtype, self.precision, roundings))
+            object.__setattr__(self, "error_bound", _bound(self.program, self.dtype, self.precision))
 
     @inside("trntensor")
     def __call__(self, *operands: Tensor | Array, alpha: complex = 1.0, out: Tensor | None = None) -> Tensor:
@@ -236,10 +234,21 @@ def planned(
     key = (text, shapes, dtype, precision, target_error, memory_limit, optimize, single)
 
     def build() -> ContractionPlan:
-        program = program_for(text, shapes, dtype, memory_limit, optimize)
+        # Pieces of half precision are added up in float32.
+        itemsize = max(dtype.itemsize, 4) if dtype.is_floating_point else dtype.itemsize
+        program = compiled(text, shapes, optimize, None if memory_limit is None else (memory_limit, itemsize))
         policy = None
         if dtype.is_floating_point or dtype.is_complex:
-            policy = policy_of(program, dtype, precision, target_error, single)
+            # Without operands every product is in range; with no sight of them, none is.
+            policy = accuracy.choose(
+                "einsum",
+                precision,
+                target_error,
+                dtype,
+                lambda policy: _bound(program, dtype, policy),
+                what="this contraction",
+                operands=() if single else None,
+            )
         return ContractionPlan(
             op="trntensor.einsum", steps=(), peak_bytes=0, program=program, dtype=dtype, precision=policy,
             contractions=(),
@@ -256,35 +265,9 @@ def check_limit(memory_limit: Any) -> None:
         check.integer("einsum", "memory_limit", memory_limit, 1, 2**63 - 1)
 
 
-def program_for(
-    text: str, shapes: tuple[tuple[int, ...], ...], dtype: torch.dtype, memory_limit: int | None, optimize: Any
-) -> Program:
-    """Return the program of an expression, in pieces where memory is limited."""
-    if memory_limit is None:
-        return compiled(text, shapes, optimize, None)
-    # Pieces of half precision are added up in float32.
-    itemsize = max(dtype.itemsize, 4) if dtype.is_floating_point else dtype.itemsize
-    return compiled(text, shapes, optimize, (memory_limit, itemsize))
-
-
-def policy_of(
-    program: Program,
-    dtype: torch.dtype,
-    precision: Precision | None,
-    target_error: float | None,
-    single: bool = False,
-) -> Precision:
-    """Return the policy in force: the one asked for, the cheapest that meets a target, or the default."""
-    terms = tuple(step.terms for step in program.steps)
-    roundings = sum(step.roundings for step in program.steps)
-
-    def bound(policy: Precision) -> float:
-        return contraction_bound(terms, dtype, policy, roundings)
-
-    # Without operands every product is in range; with no sight of them, none is.
-    return accuracy.choose(
-        "einsum", precision, target_error, dtype, bound, what="this contraction", operands=() if single else None
-    )
+def _bound(program: Program, dtype: torch.dtype, policy: Precision) -> float:
+    terms, roundings = tuple(step.terms for step in program.steps), sum(step.roundings for step in program.steps)
+    return contraction_bound(terms, dtype, policy, roundings)
 
 
 def _described(scheme: ContractionPlan, held: Mapping[int, Tensor]) -> ContractionPlan:

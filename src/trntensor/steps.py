@@ -16,7 +16,9 @@ from torch import Tensor
 
 import trnblas
 from trnblas.arguments import HALF
-from trnsci.precision import Precision
+from trnblas.gemm import Gemm
+from trnsci import run
+from trnsci.precision import DEFAULT, Precision
 
 Strategy = Literal["gemm", "batched gemm", "gemv", "dot", "outer", "hadamard", "reduce", "diagonal", "permute", "copy"]
 
@@ -58,11 +60,11 @@ def _exact_sum(x: Tensor, axes: tuple[int, ...]) -> Tensor:
 
 
 def taken(live: list[T], positions: Sequence[int]) -> list[T]:
-    """Remove operands from those still to be contracted, and return them; their result is to be appended."""
-    chosen = [live[position] for position in positions]
-    for position in sorted(positions, reverse=True):
-        del live[position]
-    return chosen
+    """Remove one or two operands from those still to be contracted, and return them; their result is to be appended."""
+    first = live.pop(positions[0])
+    if len(positions) == 1:
+        return [first]
+    return [first, live.pop(positions[1] - (positions[1] > positions[0]))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,11 +128,10 @@ class ContractionStep:
 
 
 def multiply(x: Tensor, y: Tensor, precision: Precision | None, alpha: complex = 1.0) -> Tensor:
-    """Return ``alpha * x @ y`` on trnblas; integers, which BLAS does not know, on torch."""
+    """Return ``alpha * x @ y`` of checked factors on trnblas; integers, which BLAS does not know, on torch."""
     if x.dtype.is_floating_point or x.dtype.is_complex:
-        if type(alpha) is not float:
-            alpha = complex(alpha) if isinstance(alpha, complex) else float(alpha)
-        return trnblas.gemm(alpha, x, y, precision=precision)
+        factor = float(alpha) if isinstance(alpha, int) else alpha
+        return run(Gemm(x, y, None, factor, 0.0, precision or DEFAULT[x.dtype], 0.0))
     product = torch.matmul(x, y)
     return product if alpha == 1 else product * alpha
 
@@ -175,13 +176,15 @@ def _factor(
 
 def _arranged(view: View, labels: str, groups: tuple[str, ...], shape: tuple[int, ...]) -> View:
     order = tuple(labels.index(label) for group in groups for label in group)
+    natural = tuple(range(len(order)))
     same_axes = all(len(group) == 1 for group in groups) and len(groups) == len(shape)
-    return View(
-        view.fixed,
-        view.diagonals,
-        view.sums,
-        None if order == tuple(range(len(order))) else order,
-        None if same_axes else shape,
+    # two last axes exchanged: torch does that faster than any permutation
+    transposed = same_axes and len(order) > 1 and order == (*natural[:-2], natural[-1], natural[-2])
+    return replace(
+        view,
+        order=None if order == natural or transposed else order,
+        shape=None if same_axes else shape,
+        transposed=transposed,
     )
 
 
@@ -222,12 +225,12 @@ def two_operands(
     # A label both share but one has only broadcast: `unary` kept it in the other alone, unneeded afterwards.
     a, a_view, a_more = _drop(a, a_view, batch + summed + kept, sizes)
     b, b_view, b_more = _drop(b, b_view, batch + summed + kept, sizes)
-    swap = output is not None and _prefers_swap(a, b, batch + summed, output)
+    left_size, right_size = (math.prod(sizes[label] for label in term) for term in (a, b))
+    # The larger comes first, so that a chain of transformations takes its axes off one end and adds them at the other.
+    swap = left_size < right_size if output is None else _prefers_swap(a, b, batch + summed, output)
+    main = a if left_size >= right_size else b
     if swap:
         a, b, a_view, b_view, positions = b, a, b_view, a_view, (positions[1], positions[0])
-        batch = "".join(label for label in a if label in batch)
-    left_size, right_size = (math.prod(sizes[label] for label in term) for term in (a, b))
-    main = a if left_size >= right_size else b
     summed = "".join(label for label in main if label in summed)
     batch = "".join(label for label in (main if output is None else output) if label in batch)
     m = "".join(label for label in a if label not in batch + summed)
