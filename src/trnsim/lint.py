@@ -9,7 +9,6 @@ that does not. The rules, with the passage each stands on, are in ``docs/concept
 from __future__ import annotations
 
 import ast
-import linecache
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import CodeType, FunctionType
@@ -17,7 +16,7 @@ from typing import Any
 
 from trnsim._lint.rules import RULES, Rule, Severity
 from trnsim._lint.sizes import launches
-from trnsim._lint.source import Unit, unwrap
+from trnsim._lint.source import Unit, read, unwrap
 from trnsim._lint.walk import Used, Walk
 from trnsim.errors import NotNki
 from trnsim.source_lines import warn
@@ -211,30 +210,22 @@ def _run(function: FunctionType, *, follow: bool, strict: bool) -> tuple[LintRep
     def report(unit: Unit | None, owner: FunctionType, rule: str, node: ast.AST | None, detail: str) -> None:
         if RULES[rule].severity == "strict" and not strict:
             return
-        finding = _finding(rule, detail, *_position(unit, owner, node), owner.__qualname__)
+        code = owner.__code__
+        unknown = (code.co_filename, code.co_firstlineno, 1), "", 1
+        place = unknown if unit is None or node is None else unit.place(node)
+        finding = _finding(rule, detail, *place, owner.__qualname__)
         findings.setdefault((finding.file, finding.line, finding.column, rule), finding)
 
     walk = Walk(report, follow=follow, strict=strict)
     walk.run(function)
-    file = function.__code__.co_filename
-    for launch in launches(function) if strict else ():
-        source = linecache.getline(file, launch.line).rstrip("\n")
-        where = (file, launch.line, launch.column)
-        finding = _finding("launch-grid", f"`{launch.text}`", where, source, launch.width, "<module>")
-        findings.setdefault((finding.file, finding.line, finding.column, finding.rule), finding)
+    unit = read(function)
+    if strict and unit is not None:
+        for launch in launches(function):
+            finding = _finding("launch-grid", f"`{ast.unparse(launch)}`", *unit.place(launch), "<module>")
+            findings.setdefault((finding.file, finding.line, finding.column, finding.rule), finding)
     owners = {name: i for i, name in enumerate(dict.fromkeys(f.function for f in findings.values()))}
     ordered = sorted(findings.values(), key=lambda f: (owners[f.function], f.file, f.line, f.column))
     return LintReport(ordered), walk.used
-
-
-def _position(unit: Unit | None, owner: FunctionType, node: ast.AST | None) -> tuple[tuple[str, int, int], str, int]:
-    """Return file, line and column of a node, the line itself, and how much of it is meant."""
-    code = owner.__code__
-    if unit is None or node is None:
-        return (code.co_filename, code.co_firstlineno, 1), "", 1
-    line = unit.line(node)
-    column, width = unit.span(node, line)
-    return (code.co_filename, line, column), unit.text(line), width
 
 
 def _finding(

@@ -7,13 +7,13 @@ So a kernel with findings runs under a trace of its lines, and is refused at the
 from __future__ import annotations
 
 import ast
-import linecache
 import sys
 from collections.abc import Callable
 from typing import Any
 
 from trnsim.errors import NotNki
 from trnsim.lint import apply_lint, require_nki
+from trnsim.source_lines import nodes_of
 
 
 class Reach:
@@ -63,13 +63,9 @@ class Reach:
 
 def _statement(file: str, line: int) -> range:
     """Return the lines of the innermost statement ``line`` belongs to; of a compound one those before its body."""
-    try:
-        tree = ast.parse("".join(linecache.getlines(file)))
-    except SyntaxError:
-        return range(line, line + 1)
     best = range(line, line + 1)
     smallest = None
-    for node in ast.walk(tree):
+    for node in nodes_of(file):
         if not isinstance(node, ast.stmt):
             continue
         decorators = getattr(node, "decorator_list", [])

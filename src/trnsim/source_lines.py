@@ -56,16 +56,28 @@ def warn(message: str, category: type[Warning]) -> None:
     warnings.warn(message, category, stacklevel=level)
 
 
+def nodes_of(file: str, space: dict[str, Any] | None = None) -> tuple[ast.AST, ...]:
+    """Return all parts of the syntax tree of a file or notebook cell; nothing of one that cannot be read."""
+    return _nodes("".join(linecache.getlines(file, space)))
+
+
+@functools.lru_cache(maxsize=64)
+def _nodes(text: str) -> tuple[ast.AST, ...]:
+    with warnings.catch_warnings():
+        # what Python thinks of an escape sequence it has said when the file was imported
+        warnings.simplefilter("ignore")
+        try:
+            return tuple(ast.walk(ast.parse(text)))
+        except (SyntaxError, ValueError, RecursionError):
+            return ()
+
+
 @functools.lru_cache(maxsize=256)
 def _assigned(path: str) -> dict[tuple[int, int], str | None] | None:
     """Return the variable that gets the value of each call in a file, by where the call begins.
 
     ``None`` stands for a ``return``, whose caller may name it; a file that cannot be read has no answer.
     """
-    try:
-        tree = ast.parse("".join(linecache.getlines(path)))
-    except (SyntaxError, ValueError):
-        return None
     names: dict[tuple[int, int], str | None] = {}
 
     def give(value: ast.AST | None, name: str | None) -> None:
@@ -75,7 +87,8 @@ def _assigned(path: str) -> dict[tuple[int, int], str | None] | None:
         elif isinstance(value, ast.Call):
             names[value.lineno, value.col_offset] = name
 
-    for node in ast.walk(tree):
+    nodes = nodes_of(path)
+    for node in nodes:
         if isinstance(node, ast.Return):
             for part in ast.walk(node):
                 give(part, None)
@@ -92,7 +105,7 @@ def _assigned(path: str) -> dict[tuple[int, int], str | None] | None:
                     give(part, f"{_last(target)}[{i}]")
             else:
                 give(value, _last(target))
-    return names if tree.body else None
+    return names if len(nodes) > 1 else None
 
 
 def _last(node: ast.AST) -> str:

@@ -7,7 +7,7 @@ import io
 import re
 import tokenize
 
-from trnsim._lint.reference import reference, version
+from trnsim._lint.reference import FIRST, reference
 from trnsim.lint import lint
 
 HARDWARE_SIZES = (128, 512, 2048)
@@ -103,10 +103,10 @@ def test_kernels_call_nki_by_its_documented_signatures(tree):
                 continue
             space = spaces.get(called.value.id)
             entry = reference()[space].get(called.attr) if space else None
-            if space and (entry is None or entry.since > version("0.3")):
+            if space and (entry is None or entry.since > FIRST):
                 offenders.append(f"{module.at(node)}: {ast.unparse(called)}")
             if entry is not None and isinstance(node, ast.Call):
-                allowed = {name for name, since in entry.parameters.items() if since <= version("0.3")}
+                allowed = {name for name, since in (entry.parameters or {}).items() if since <= FIRST}
                 wrong = [k.arg for k in node.keywords if k.arg not in allowed]
                 offenders += [f"{module.at(node)}: {ast.unparse(called)}({name}=)" for name in wrong]
     tree.refuse(offenders)

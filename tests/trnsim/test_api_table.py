@@ -1,7 +1,7 @@
 """Every name of the NKI reference exists, with the reference's parameters, and the page that says so is up to date.
 
-The names, parameters and versions are the reference's (NKI 0.3 to 0.6), kept in `trnsim._lint.reference`. Run this file
-to write ``docs/reference/nki-api.md``: ``python -m tests.trnsim.test_api_table``.
+The names, parameters and versions are the reference's (NKI 0.3 to 0.6), kept in `tests.trnsim.nki_reference`. Run this
+file to write ``docs/reference/nki-api.md``: ``python -m tests.trnsim.test_api_table``.
 """
 
 import inspect
@@ -14,8 +14,18 @@ import pytest
 import trnsim
 import trnsim.collectives
 from tests.together import together
+from tests.trnsim.nki_reference import (
+    COLLECTIVES,
+    ISA,
+    LANGUAGE,
+    LATER,
+    LATER_COLLECTIVES,
+    TENSOR,
+    TILE_SIZE,
+    rows,
+)
 from trnsim import isa, language
-from trnsim._lint.reference import COLLECTIVES, ISA, LANGUAGE, TENSOR, TILE_SIZE, rows
+from trnsim._lint.reference import Entry, reference
 from trnsim.errors import HardwareLimit
 from trnsim.language.dtypes import PACKED, ExtraDtype
 from trnsim.language.results import Operator
@@ -89,6 +99,28 @@ def test_every_name_exists_with_its_parameters(space, name, version, kind, param
         ours = [p for p in inspect.signature(thing).parameters if p != "self"]
         if ours != ["shape"] or parameters != ["shape"]:
             assert ours[: len(parameters)] == parameters, f"{name}{inspect.signature(thing)}"
+
+
+def versions(text):
+    return tuple(map(int, text.split(".")))
+
+
+@together("space", ["language", "isa", "collectives"])
+def test_the_linter_knows_the_references_names_parameters_and_versions(space):
+    """It takes them from the simulator's own signatures, so that nothing of the simulator alone may get in."""
+    expected = {}
+    for _, name, version, kind, parameters in [row for row in ALL if row[0] == f"nki.{space}"]:
+        later = LATER_COLLECTIVES if space == "collectives" else LATER.get(name, {})
+        ages = {p: max(versions(version), versions(later.get(p, version))) for p in parameters or []}
+        # a context manager is a class here
+        function = kind == "function" and name != "no_reorder"
+        expected[name] = Entry(name, versions(version), ages if function else None)
+    assert reference()[space] == expected
+
+
+def test_the_linter_knows_the_references_tensor():
+    expected = {name: Entry(name, versions(version)) for name, version, *_ in rows(TENSOR)}
+    assert reference()["tensor"] == expected
 
 
 @together("name", [n for space, n, *_ in ALL if space in ("nki.language", "nki.isa", "nki.collectives")])

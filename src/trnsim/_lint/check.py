@@ -110,7 +110,7 @@ class Checker(Device, Outside, FrontEnd, Values):
         for default in [*node.args.defaults, *(d for d in node.args.kw_defaults if d is not None)]:
             self.visit(default)
         first = node.decorator_list[0] if node.decorator_list else node
-        code = inner_code(frame.code, node.name, self.unit.line(first))
+        code = inner_code(frame.code, node.name, first.lineno)
         self._function(node, code, frame.roles.get(node.name))
 
     def visit_statement(self, node: ast.AST) -> None:

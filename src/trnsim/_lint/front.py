@@ -8,18 +8,17 @@ from typing import Any
 
 from trnsim._lint import names, words
 from trnsim._lint.base import RANGES, Frame
-from trnsim._lint.reference import Entry, reference, version
+from trnsim._lint.reference import FIRST, Entry, reference, shown
 from trnsim._lint.sizes import Sizes
 
-OLDEST = version("0.3")
 _BUILTINS = words(
     "isinstance type slice print min max abs str bool int float divmod tuple list dict len range NKIObject"
 )
-_EXCUSED = words("set frozenset") | words(
-    # these are errors already
+REFUSED = words(
     "open input eval exec compile __import__ globals locals vars dir delattr bytes bytearray memoryview complex "
-    "classmethod aiter anext help exit quit map filter iter next format hex bin oct chr ord hash id ascii super object"
+    "classmethod aiter anext help exit quit"
 )
+DOUBTFUL = words("map filter iter next format hex bin oct chr ord hash id ascii super object")
 _MATH = words("ceil floor gcd log2 log10 pow sqrt pi e inf nan")
 _LIST_METHODS = words("append clear copy count extend index pop remove reverse")
 _DICT_METHODS = words("clear copy get items keys pop setdefault values")
@@ -111,7 +110,7 @@ class FrontEnd(Sizes):
         elif name == "len":
             if node.args and self.kind(node.args[0]) == "str":
                 self.report("string-value", node, f"`{ast.unparse(node)}`")
-        elif name not in _BUILTINS and name not in _EXCUSED:
+        elif name not in _BUILTINS | REFUSED | DOUBTFUL | {"set", "frozenset"}:
             self.report("builtin-front", node.func, f"`{name}()`")
 
     def _check_front_method(self, node: ast.Call, callee: ast.Attribute) -> None:
@@ -128,48 +127,36 @@ class FrontEnd(Sizes):
 
     def _check_signature_of(self, node: ast.Call, callee: ast.AST) -> None:
         """Compare a call of NKI with its documented signature."""
-        entry = self.documented(callee)
-        if entry is None or entry.kind != "function":
+        documented = self._documented(callee)
+        entry = documented.get(callee.attr) if isinstance(callee, ast.Attribute) else None
+        if entry is None or entry.parameters is None:
             return
         for keyword in node.keywords:
-            since = entry.parameters.get(keyword.arg) if keyword.arg is not None else OLDEST
+            since = entry.parameters.get(keyword.arg) if keyword.arg is not None else FIRST
             if since is None:
                 self.report("api-signature", keyword.value, f"`{entry.name}({keyword.arg}=)`")
-            elif since > OLDEST:
-                text = ".".join(map(str, since))
-                self.report("api-version", keyword.value, f"`{entry.name}({keyword.arg}=)` is of NKI {text}")
+            elif since > FIRST:
+                self.report("api-version", keyword.value, f"`{entry.name}({keyword.arg}=)` is of NKI {shown(since)}")
         if len(node.args) > len(entry.parameters):
             self.report("api-signature", node, f"`{entry.name}()` takes {len(entry.parameters)} arguments")
 
-    def documented(self, node: ast.AST) -> Entry | None:
-        """Return the reference's entry for ``nl.x``, ``nisa.x`` or ``ncc.x``; None for anything else or unknown."""
-        chain = names.path(node)
-        if chain is None or len(chain) < 2:
-            return None
-        space = self.space(node)
-        return reference()[space].get(chain[-1]) if space else None
-
-    def space(self, node: ast.AST) -> str:
-        """Return which of NKI's namespaces a dotted path looks into: ``language``, ``isa``, ``collectives`` or none."""
-        chain = names.path(node)
-        if chain is None or len(chain) < 2:
-            return ""
+    def _documented(self, node: ast.AST) -> dict[str, Entry]:
+        """Return the names of the namespace of NKI a dotted path looks into: ``nl``, ``nisa`` or ``ncc``."""
         obj, _ = self.names.resolve(node.value) if isinstance(node, ast.Attribute) else (names.MISSING, "")
         if not isinstance(obj, ModuleType) or not names.is_nki(obj):
-            return ""
-        last = obj.__name__.rpartition(".")[2]
-        return last if last in ("language", "isa", "collectives") else ""
+            return {}
+        return reference().get(obj.__name__.rpartition(".")[2], {})
 
     def check_api_name(self, node: ast.Attribute) -> None:
         """``nl.x`` and the like must be documented, in the oldest supported version."""
-        space = self.space(node)
-        if not space or node.attr.startswith("__"):
+        documented = self._documented(node)
+        if not documented or node.attr.startswith("__"):
             return
-        entry = reference()[space].get(node.attr)
+        entry = documented.get(node.attr)
         if entry is None and node.attr not in _RETIRED:
             self.report("api-signature", node, f"`{ast.unparse(node)}`")
-        elif entry is not None and entry.since > OLDEST:
-            self.report("api-version", node, f"`{ast.unparse(node)}` is of NKI {'.'.join(map(str, entry.since))}")
+        elif entry is not None and entry.since > FIRST:
+            self.report("api-version", node, f"`{ast.unparse(node)}` is of NKI {shown(entry.since)}")
 
     def check_result(self, frame: Frame, value: ast.AST) -> None:
         """The entry's results must not be in private memory."""

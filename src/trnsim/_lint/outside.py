@@ -8,14 +8,9 @@ from types import ModuleType
 from typing import Any
 
 from trnsim._lint import names, words
-from trnsim._lint.front import FrontEnd
+from trnsim._lint.front import DOUBTFUL, REFUSED, FrontEnd
 from trnsim._lint.values import Values
 
-_REFUSED = words(
-    "open input eval exec compile __import__ globals locals vars dir delattr bytes bytearray memoryview complex "
-    "classmethod aiter anext help exit quit"
-)
-_DOUBTFUL = words("map filter iter next format hex bin oct chr ord hash id ascii super object")
 _CHANGES = words("append extend insert remove pop clear sort reverse update setdefault popitem add discard fill")
 _LIST_CHANGES = words("append extend insert remove sort reverse")
 _KEYED = frozenset({"get", "pop", "setdefault"})
@@ -111,9 +106,9 @@ class Outside(FrontEnd, Values):
     def _check_builtin(self, callee: ast.Name) -> None:
         if callee.id in ("set", "frozenset"):
             self.report("set", callee, f"`{callee.id}()`")
-        elif callee.id in _REFUSED:
+        elif callee.id in REFUSED:
             self.report("builtin", callee, f"`{callee.id}()`")
-        elif callee.id in _DOUBTFUL:
+        elif callee.id in DOUBTFUL:
             self.report("builtin-doubtful", callee, f"`{callee.id}()`")
 
     def _check_construction(self, cls: type, node: ast.Call) -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import ast
-import functools
-import linecache
 from types import FunctionType
 from typing import NamedTuple
 
 from trnsim._lint import words
 from trnsim._lint.base import RANGES, Base, Function
+from trnsim.source_lines import nodes_of
 
 # Longer programs are known not to end compiling; where that begins nobody has published.
 INSTRUCTIONS = 30_000
@@ -131,37 +130,13 @@ def _calls(node: ast.stmt) -> list[str]:
     ]
 
 
-class Launch(NamedTuple):
-    """A launch ``kernel[grid](...)`` in a file, whose grid no logical core has."""
-
-    line: int
-    column: int
-    width: int
-    text: str
-
-
-def launches(function: FunctionType) -> list[Launch]:
+def launches(function: FunctionType) -> list[ast.Subscript]:
     """Launches of a kernel in its own file on other grids than the cores of a logical core: 1 or 2, one axis."""
-    return [launch for name, launch in _launches(function.__code__.co_filename) if name == function.__name__]
-
-
-@functools.lru_cache(maxsize=256)
-def _launches(file: str) -> tuple[tuple[str, Launch], ...]:
-    lines = linecache.getlines(file)
-    try:
-        tree = ast.parse("".join(lines))
-    except (SyntaxError, ValueError):
-        return ()
-    launches = []
-    for node in ast.walk(tree):
-        if (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Subscript)
-            and isinstance(node.func.value, ast.Name)
-        ):
-            grid = node.func.slice
+    found = []
+    for node in nodes_of(function.__code__.co_filename):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Subscript):
+            kernel, grid = node.func.value, node.func.slice
             wrong = isinstance(grid, ast.Tuple) or (isinstance(grid, ast.Constant) and grid.value not in GRIDS)
-            if wrong:
-                text = ast.unparse(node.func)
-                launches.append((node.func.value.id, Launch(node.lineno, node.col_offset + 1, len(text), text)))
-    return tuple(launches)
+            if wrong and isinstance(kernel, ast.Name) and kernel.id == function.__name__:
+                found.append(node.func)
+    return found

@@ -7,8 +7,7 @@ from typing import Any
 
 from trnsim._lint import names, words
 from trnsim._lint.base import Base
-from trnsim._lint.front import OLDEST
-from trnsim._lint.reference import reference
+from trnsim._lint.reference import FIRST, reference, shown
 
 _MAX_RANK = 5
 # of the simulator's own tensors, and of no kernel's concern
@@ -64,10 +63,9 @@ class Values(Base):
         if kind in ("list", "dict", "str", "int") or self._is_class_or_module(node):
             return
         entry = reference()["tensor"].get(node.attr)
-        if entry is not None and entry.since > OLDEST and (kind == "tensor" or node.attr not in _COMMON):
-            since = ".".join(map(str, entry.since))
+        if entry is not None and entry.since > FIRST and (kind == "tensor" or node.attr not in _COMMON):
             if not self._own(node):
-                self.report("api-version", node, f"`.{node.attr}` is of NKI {since}")
+                self.report("api-version", node, f"`.{node.attr}` is of NKI {shown(entry.since)}")
         elif entry is None and (kind == "tensor" or node.attr in _OURS) and not self._own(node):
             self.report("tensor-attribute", node, f"`.{node.attr}`")
 
