@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from torch import Tensor
@@ -30,30 +30,20 @@ def half_operand(op: str, x: Any) -> Transformable:
     return x if isinstance(x, ComplexTensor) else as_complex(numeric(op, x))
 
 
-def cut_or_padded(x: Tensor, dims: Sequence[int], lengths: Sequence[int]) -> Tensor:
-    """Cut or pad ``x`` to these lengths."""
-    if len(dims) == 1:
-        return x if x.shape[dims[0]] == lengths[0] else resized(x, dims[0], lengths[0])
-    for dim, length in zip(dims, lengths, strict=True):
-        if x.shape[dim] != length:
-            x = resized(x, dim, length)
-    return x
-
-
 def complex_along(
     op: str, x: Any, dims: list[int], lengths: list[int], inverse: bool, *, norm: Any, precision: Any, out: Any
 ) -> Transformable:
     """Run `fft` or `ifft` along axes."""
     scale, policy = scale_of(op, norm, inverse), resolve(op, precision, x.dtype)
     if isinstance(x, ComplexTensor):
-        re, im = cut_or_padded(x.real, dims, lengths), cut_or_padded(x.imag, dims, lengths)
+        re, im = resized(x.real, dims, lengths), resized(x.imag, dims, lengths)
         if _has_complex_numbers() and re.dtype in COMPLEX_OF:
             # Parts of PyTorch's result are views, which an op on planes could not return.
             planes = parts_of(run(C2C(merged(re, im), dims, inverse, scale, policy)))
         else:
             planes = ComplexTensor(*run(C2CPlanes(re, im, dims, inverse, scale, policy)))
         return planes if out is None else into_planes(op, out, planes)
-    x = cut_or_padded(x, dims, lengths)
+    x = resized(x, dims, lengths)
     if out is not None:
         check.out(op, out, shape=tuple(x.shape), dtype=COMPLEX_OF.get(x.dtype, x.dtype), x=x)
     return run(C2C(x, dims, inverse, scale, policy), out)
@@ -64,7 +54,7 @@ def real_along(
 ) -> Transformable:
     """Run `rfft` along axes, or with the conjugate and the inverse's scale `ihfft`."""
     scale, policy = scale_of(op, norm, hermitian), resolve(op, precision, x.dtype)
-    x = cut_or_padded(x, dims, lengths)
+    x = resized(x, dims, lengths)
     if is_resident(x):
         # Device memory has no complex dtype.
         planes = ComplexTensor(*run(R2CPlanes(x, dims, scale, policy)))
@@ -88,9 +78,9 @@ def inverse_real_along(
     stored = [*lengths[:-1], n // 2 + 1]
     if isinstance(x, ComplexTensor):
         x = x.conj() if hermitian else x
-        re, im = cut_or_padded(x.real, dims, stored), cut_or_padded(x.imag, dims, stored)
+        re, im = resized(x.real, dims, stored), resized(x.imag, dims, stored)
         return run(C2RPlanes(re, im, dims, n, scale, policy), out)
-    x = cut_or_padded(x, dims, stored)
+    x = resized(x, dims, stored)
     if out is not None:
         shape = tuple(n if dim == dims[-1] else size for dim, size in enumerate(x.shape))
         check.out(op, out, shape=shape, dtype=REAL_OF[x.dtype], x=x)

@@ -130,6 +130,14 @@ def integers(op: str, argument: str, values: Any) -> list[Any]:
     return list(values)
 
 
+def dims_of(op: str, dim: Any, axes: Any, ndim: int) -> list[int]:
+    """Return axes as positions from 0, by default all of them; ``axes`` is NumPy's name for ``dim``."""
+    if dim is not None and axes is not None:
+        raise ArgumentError(op, "dim and axes", (dim, axes), "one of them, not both")
+    wanted = axes if dim is None else dim
+    return list(range(ndim)) if wanted is None else [axis_of(op, d, None, ndim) for d in integers(op, "dim", wanted)]
+
+
 def length_of(op: str, n: Any, default: int, argument: str = "n") -> int:
     """Return a transform's length: at least 1."""
     length = default if n is None else integer(op, argument, n)
@@ -154,19 +162,12 @@ def axes_of(op: str, s: Any, dim: Any, axes: Any, shape: Sequence[int]) -> tuple
         # the calls people make most, without the questions below
         dims = list(range(ndim)) if dim is None else [ndim - 2, ndim - 1]
         return dims, [shape[axis] for axis in dims]
-    if axes is not None:
-        if dim is not None:
-            raise ArgumentError(op, "dim and axes", (dim, axes), "one of them, not both")
-        dim = axes
+    dims = dims_of(op, dim, axes, ndim)
     sizes = None if s is None else integers(op, "s", s)
-    if dim is None:
-        count = ndim if sizes is None else len(sizes)
-        if count > ndim:
-            expected = f"at most {ndim} lengths for a tensor of shape {tuple(shape)}"
-            raise ArgumentError(op, "s", tuple(sizes or ()), expected)
-        dims = list(range(ndim - count, ndim))
-    else:
-        dims = [axis_of(op, d, None, ndim) for d in integers(op, "dim", dim)]
+    if dim is None and axes is None and sizes is not None:
+        expected = f"at most {ndim} lengths for a tensor of shape {tuple(shape)}"
+        check.refuse(len(sizes) > ndim, op, "s", tuple(sizes), expected)
+        dims = dims[ndim - len(sizes) :]
     if len(set(dims)) != len(dims):
         raise ArgumentError(op, "dim", tuple(dims), "axes that differ")
     if sizes is None:
@@ -180,13 +181,12 @@ def axes_of(op: str, s: Any, dim: Any, axes: Any, shape: Sequence[int]) -> tuple
     return dims, lengths
 
 
-def resized(x: Tensor, axis: int, length: int) -> Tensor:
-    """Cut one axis to ``length``, or pad it with zeros at its end."""
-    have = x.shape[axis]
-    if have == length:
+def resized(x: Tensor, dims: Sequence[int], lengths: Sequence[int]) -> Tensor:
+    """Cut axes to these lengths, or pad them with zeros at their ends."""
+    if len(dims) == 1 and x.shape[dims[0]] == lengths[0]:
         return x
-    if have > length:
-        return x.narrow(axis, 0, length)
-    pad = [0, 0] * (x.ndim - axis)
-    pad[-1] = length - have
-    return torch.constant_pad_nd(x, pad)
+    pad = [0, 0] * x.ndim
+    for dim, length in zip(dims, lengths, strict=True):
+        x = x.narrow(dim, 0, length) if x.shape[dim] > length else x
+        pad[-1 - 2 * dim] = length - x.shape[dim]
+    return torch.constant_pad_nd(x, pad) if any(pad) else x

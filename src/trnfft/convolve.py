@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trnfft.arguments import COMPLEX_OF, axis_of, integers, numeric
+from trnfft.arguments import COMPLEX_OF, dims_of, numeric, resized
 from trnfft.lengths import next_fast_len
 from trnfft.ops import C2C, C2R, R2C
 from trnsci import ArgumentError, DtypeError, array_function, check, run
@@ -101,13 +101,7 @@ def _operands(op: str, a: Any, b: Any, *, mode: str, dim: Any, axes: Any) -> tup
         a, b = (x if x.is_complex() else x.to(COMPLEX_OF[x.dtype]) for x in (a, b))
     check.equal(op, "number of dimensions", a=a.ndim, b=b.ndim)
     check.same_device(op, a=a, b=b)
-    if dim is not None and axes is not None:
-        raise ArgumentError(op, "dim and axes", (dim, axes), "one of them, not both")
-    wanted = axes if dim is None else dim
-    if wanted is None:
-        dims = list(range(a.ndim))
-    else:
-        dims = sorted({axis_of(op, d, None, a.ndim) for d in integers(op, "dim", wanted)})
+    dims = sorted(set(dims_of(op, dim, axes, a.ndim)))
     rest = [d for d in range(a.ndim) if d not in dims]
     check.broadcast(op, a=tuple(a.shape[d] for d in rest), b=tuple(b.shape[d] for d in rest))
     return a, b, dims
@@ -125,19 +119,12 @@ def _smaller(op: str, a: Tensor, b: Tensor, dims: list[int]) -> bool:
 
 def _product(a: Tensor, b: Tensor, dims: list[int], lengths: list[int], policy: Precision) -> Tensor:
     """Return the circular convolution of zero-padded operands."""
-    padded = [_padded(x, dims, lengths) for x in (a, b)]
+    padded = [resized(x, dims, lengths) for x in (a, b)]
     if a.is_complex():
         spectra = [run(C2C(x, dims, False, "none", policy)) for x in padded]
         return run(C2C(spectra[0] * spectra[1], dims, True, "full", policy))
     spectra = [run(R2C(x, dims, "none", policy)) for x in padded]
     return run(C2R(spectra[0] * spectra[1], dims, lengths[-1], "full", policy))
-
-
-def _padded(x: Tensor, dims: list[int], lengths: list[int]) -> Tensor:
-    pad = [0, 0] * x.ndim
-    for dim, length in zip(dims, lengths, strict=True):
-        pad[2 * (x.ndim - 1 - dim) + 1] = length - x.shape[dim]
-    return torch.constant_pad_nd(x, pad) if any(pad) else x
 
 
 def _linear(a: Tensor, b: Tensor, dims: list[int], policy: Precision) -> Tensor:
@@ -160,11 +147,7 @@ def _full(a: Tensor, b: Tensor, dims: list[int], policy: Precision) -> Tensor:
         return a.new_zeros(sizes)
     sizes = [a.shape[d] + b.shape[d] - 1 for d in dims]
     lengths = [next_fast_len(size, not a.is_complex()) for size in sizes]
-    result = _product(a, b, dims, lengths, policy)
-    for dim, size in zip(dims, sizes, strict=True):
-        if result.shape[dim] != size:
-            result = result.narrow(dim, 0, size)
-    return result
+    return resized(_product(a, b, dims, lengths, policy), dims, sizes)
 
 
 def _batch(shape: Sequence[int], dims: list[int]) -> tuple[int, ...]:
@@ -206,18 +189,17 @@ def _overlap_add(x: Tensor, h: Tensor, *, dims: list[int], axis: int, block: int
     step = block - m + 1
     count = -(-n // step)
     # Blocks become an axis in front, which broadcasts against the other operand.
-    x = _padded(x, [axis], [count * step]).unflatten(axis, (count, step)).movedim(axis, 0)
+    x = resized(x, [axis], [count * step]).unflatten(axis, (count, step)).movedim(axis, 0)
     sizes = [block if d == axis else x.shape[1 + d] + h.shape[d] - 1 for d in dims]
     lengths = [
         block if d == axis else next_fast_len(size, not x.is_complex()) for d, size in zip(dims, sizes, strict=True)
     ]
-    y = _product(x, h.unsqueeze(0), [d + 1 for d in dims], lengths, policy)
-    for d, size in zip(dims, sizes, strict=True):
-        y = y.narrow(d + 1, 0, size)
+    later = [d + 1 for d in dims]
+    y = resized(_product(x, h.unsqueeze(0), later, lengths, policy), later, sizes)
     head, tail = y.narrow(axis + 1, 0, step), y.narrow(axis + 1, step, m - 1)
     y = head.movedim(0, axis).flatten(axis, axis + 1)
     # The tail of a block is shorter than a step: it falls into the next block alone.
-    tail = _padded(tail, [axis + 1], [step]).movedim(0, axis).flatten(axis, axis + 1)
-    y = _padded(y, [axis], [(count + 1) * step])
+    tail = resized(tail, [axis + 1], [step]).movedim(0, axis).flatten(axis, axis + 1)
+    y = resized(y, [axis], [(count + 1) * step])
     tail = torch.cat((torch.zeros_like(y.narrow(axis, 0, step)), tail), axis)
     return (y + tail).narrow(axis, 0, n + m - 1)

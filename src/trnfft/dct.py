@@ -65,9 +65,8 @@ def dct(
     Cost:
         one real transform of n points (types 2 and 3), of 2n (type 1), one complex one of n / 2 (type 4).
     """
-    return _along_one(
-        "dct", x, type, n, dim, norm, axis=axis, orthogonalize=orthogonalize, precision=precision, out=out
-    )
+    options = {"orthogonalize": orthogonalize, "precision": precision, "out": out}
+    return _along_one("dct", x, type, n, dim, norm, axis=axis, **options)
 
 
 @array_function
@@ -109,13 +108,11 @@ def _along_one(
     norm: Any = None,
     *,
     axis: Any = None,
-    orthogonalize: Any = None,
-    precision: Any = None,
-    out: Any = None,
+    **options: Any,
 ) -> Tensor:
     x = numeric(op, x)
     dim = axis_of(op, dim, axis, x.ndim)
-    return _checked(op, x, type, [dim], [length_of(op, n, x.shape[dim])], norm, orthogonalize, precision, out)
+    return _checked(op, x, type, [dim], [length_of(op, n, x.shape[dim])], norm, **options)
 
 
 def _along_several(
@@ -176,14 +173,9 @@ def _checked(
     kind = _INVERSE_TYPE[kind] if inverse else kind
     if kind == 1 and not sine:
         check.refuse(min(lengths, default=2) < 2, op, "n", min(lengths, default=2), "at least 2 points for type 1")
+    given, x = x, resized(x, dims, lengths)
     if out is not None:
-        shape = list(x.shape)
-        for dim, length in zip(dims, lengths, strict=True):
-            shape[dim] = length
-        check.out(op, out, shape=tuple(shape), dtype=x.dtype, x=x)
-    for dim, length in zip(dims, lengths, strict=True):
-        if x.shape[dim] != length:
-            x = resized(x, dim, length)
+        check.out(op, out, shape=tuple(x.shape), dtype=x.dtype, x=given)
     if not dims or not x.numel():
         result = x.clone()
     elif x.is_complex():

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from trnfft.arguments import resized
 from trnfft.device import digit_programs, tables
 from trnfft.device.digit_programs import DigitProgram, digits
 from trnfft.kernels import exact as kernels
@@ -108,7 +109,7 @@ def _long(x: Tensor, sign: int, precision: str, points: int) -> Tensor:
     if axis.chirp:
         convolved = tables.chirp(n, n, sign), tables.chirp_spectrum(n, n, n, axis.length, sign)
         chirp, spectrum = (torch.from_numpy(each).to(x.device)[:, None] for each in convolved)
-        padded = torch.nn.functional.pad(x * chirp, [0, 0, 0, axis.length - n])
+        padded = resized(x * chirp, [0], [axis.length])
         there = c2c(padded, [0], -1, 1.0, precision, points) * spectrum
         return c2c(there, [0], 1, 1.0, precision, points)[:n] * chirp
     first, last = digit_programs.halves(n)
@@ -124,13 +125,8 @@ def _columns(x: Tensor, sign: int, precision: str, points: int) -> Tensor:
     """Transform all axes but the last of [n.., F], in one program."""
     transform = digit_programs.digit_program(tuple(x.shape[:-1]), x.shape[-1], sign, precision, points)
     moved = _chirped(x, transform, sign)
-    pad = [0, 0]
-    for axis in reversed(transform.axes):
-        pad += [0, axis.length - axis.n]
-    padded = torch.nn.functional.pad(moved, pad) if any(pad) else moved
+    padded = resized(moved, range(x.ndim - 1), [axis.length for axis in transform.axes])
     parts = torch.stack((padded.real, padded.imag)).flatten(1, -2)
     re, im = _run(parts, transform).unflatten(1, [axis.length for axis in reversed(transform.axes)])
     y = torch.complex(re, im).permute(*range(x.ndim - 2, -1, -1), x.ndim - 1)
-    for at, axis in enumerate(transform.axes):
-        y = y.narrow(at, 0, axis.n)
-    return _chirped(y, transform, sign)
+    return _chirped(resized(y, range(x.ndim - 1), x.shape[:-1]), transform, sign)

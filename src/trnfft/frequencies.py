@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from trnfft.arguments import axis_of, integer, integers, strided
+from trnfft.arguments import dims_of, integer, strided
 from trnfft.complextensor import ComplexTensor
-from trnsci import ArgumentError, DtypeError, array_function, check
+from trnsci import DtypeError, array_function, check
 
 Array = TypeVar("Array", Tensor, ComplexTensor)
 Axes = int | Sequence[int] | None
@@ -85,14 +85,9 @@ def ifftshift(x: Array, dim: Axes = None, *, axes: Axes = None) -> Array:
 
 
 def _shift(op: str, x: Any, dim: Any, axes: Any, by: Any) -> Any:
-    if dim is not None and axes is not None:
-        raise ArgumentError(op, "dim and axes", (dim, axes), "one of them, not both")
     if not isinstance(x, ComplexTensor):
         x = strided(op, x)
-    wanted = axes if dim is None else dim
-    dims = (
-        list(range(x.ndim)) if wanted is None else [axis_of(op, d, None, x.ndim) for d in integers(op, "dim", wanted)]
-    )
+    dims = dims_of(op, dim, axes, x.ndim)
     shifts = [by(x.shape[d]) for d in dims]
     if isinstance(x, ComplexTensor):
         return ComplexTensor(torch.roll(x.real, shifts, dims), torch.roll(x.imag, shifts, dims))

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from trnfft import exact
-from trnfft.arguments import factor
+from trnfft.arguments import factor, resized
 from trnfft.device import digit_programs, passes, pieces
 from trnfft.device.factor_tables import HALF_OUT, WHOLE, fold
 from trnfft.device.pass_programs import PassProgram, Stage, fold_tables, pass_program
@@ -42,10 +42,8 @@ def _exactly(re: Tensor, im: Tensor | None, dims: list[int], sign: int, scale: s
     """Transform in digits; ``n`` points of the last transformed axis, zeros included."""
     wide = re.double()
     x = torch.complex(wide, torch.zeros_like(wide) if im is None else im.double())
-    pad = [0, 0] * (x.ndim - dims[-1])
-    pad[-1] = n - x.shape[dims[-1]]
     points = math.prod(x.shape[d] for d in dims[:-1]) * n
-    return exact.c2c(torch.nn.functional.pad(x, pad), dims, sign, factor(scale, points), precision)
+    return exact.c2c(resized(x, dims[-1:], [n]), dims, sign, factor(scale, points), precision)
 
 
 def _once(
@@ -57,11 +55,9 @@ def _once(
     planned = pass_program(kind, tuple(shape), tuple(dims), of_half, 1 if inverse else -1, scale, dtype, real)
     planes = [None if plane is None else _plane(plane, precision) for plane in (re, im)]
     if kind == "c2r":
-        pad = [0, 0] * (re.ndim - last)
-        pad[-1] = planned.read - re.shape[last]
         assert im is not None
         half = [weighted(plane, last, n, 2.0) if planned.weighted else plane for plane in (re, im)]
-        planes = [torch.nn.functional.pad(_plane(plane, precision), pad) for plane in half]
+        planes = [resized(_plane(plane, precision), [last], [planned.read]) for plane in half]
     shape[last] = planned.written
     wanted = n // 2 + 1 if kind == "r2c" else n
     assert planes[0] is not None

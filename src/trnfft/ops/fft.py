@@ -24,8 +24,6 @@ from trnsci.precision import DEFAULT, Precision, to_bfloat16_values
 _FORWARD_NORM = {"none": "backward", "root": "ortho", "full": "forward"}
 _INVERSE_NORM = {"none": "forward", "root": "ortho", "full": "backward"}
 
-# The policy that computes in the dtype itself.
-
 # The same kind of numbers in the other precision.
 _OTHER = {
     torch.float32: torch.float64,
@@ -34,7 +32,6 @@ _OTHER = {
     torch.complex128: torch.complex64,
 }
 _DOUBLE = (torch.float64, torch.complex128)
-
 
 _SMALL_PRIMES = f"torch.fft is as fast and as exact where no length has a prime factor of {LARGE_PRIME} or more"
 
