@@ -72,7 +72,7 @@ def _calculate(team: LiveTeam, want: Request) -> MP2Result:
         if chosen is not None:
             facts |= {"sizes": asdict(sizes_of(chosen, integrals, options.precision)), "reference": kind_of(field)}
             facts |= {"points": quadrature_points(chosen, options, quality), "token": slots.token if slots else ""}
-        facts = _gathered(team, facts)[0]
+        facts = team.all_gather_json(0, facts)[0]
         sizes = Sizes(**facts["sizes"] | {"spins": Spins(*facts["sizes"]["spins"])})
         plan = sharded_plan(sizes, integrals, options, budget, team.size(0), facts["points"])
         plan = replace(plan, quadrature_error=quality)
@@ -113,7 +113,7 @@ def _agreed(team: LiveTeam, want: Request) -> tuple[Any, Source]:
         field = _solved(team, molecule, want.system)
     integrals = source(field, want.auxbasis, want.reuse)
     words = {"fitted": integrals.fitted, "e_tot": float(field.e_tot)}
-    facts = _gathered(team, words)
+    facts = team.all_gather_json(0, words)
     if not all(fact["fitted"] for fact in facts):
         # fitted integrals of the first rank alone are of no use to the others
         integrals = source(field, want.auxbasis, False)
@@ -137,20 +137,12 @@ def _options(want: Request, molecule: Any) -> dict[str, str]:
 
 def _same(team: LiveTeam, given: dict[str, str]) -> None:
     """Refuse a call on which ranks disagree, with the argument and what each rank gave."""
-    words = _gathered(team, given)
+    words = team.all_gather_json(0, given)
     numbers = team.mesh.mesh.flatten().tolist()
     for name in given:
         if len({each[name] for each in words}) > 1:
             got = {f"rank {rank}": each[name] for rank, each in zip(numbers, words, strict=True)}
             raise ArgumentError("dfmp2", name, got, hint="Every rank makes the same call with the same options")
-
-
-def _gathered(team: LiveTeam, value: Any) -> list[Any]:
-    """Return every rank's value, through JSON."""
-    data = torch.tensor(list(json.dumps(value).encode()), dtype=torch.uint8)
-    ranks = team.size(0)
-    lengths = torch.cat(team.all_gather(0, torch.tensor([len(data)]), [(1,)] * ranks)).tolist()
-    return [json.loads(bytes(row.tolist())) for row in team.all_gather(0, data, [(n,) for n in lengths])]
 
 
 def _heard(team: LiveTeam, key: str, what: str) -> str:
@@ -191,7 +183,7 @@ def _budget(team: LiveTeam, memory: int | str | None) -> int:
     """Return bytes of each rank: as given, or an even share of what its machine has free, the smallest there is."""
     if memory is not None:
         return memory_bytes(memory)
-    facts = _gathered(team, [socket.gethostname(), memory_bytes(None)])
+    facts = team.all_gather_json(0, [socket.gethostname(), memory_bytes(None)])
     hosts = [host for host, _ in facts]
     return min(free // hosts.count(host) for host, free in facts)
 

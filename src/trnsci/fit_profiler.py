@@ -61,12 +61,6 @@ class Plain:
         shapes = [f"{a.dtype}[{'x'.join(map(str, a.shape)) or 'scalar'}]" for a in arrays]
         return " ".join([*map(str, tensors_in(self.args)), *shapes])
 
-    def add(self, measured: float, nbytes: int) -> None:
-        """Count one call more."""
-        self.calls += 1
-        self.measured += measured
-        self.nbytes += nbytes
-
 
 class Watch(TorchDispatchMode):
     """Times torch operators that no op of the suite called. Ops switch it off inside themselves."""
@@ -110,10 +104,9 @@ class Watch(TorchDispatchMode):
             measured = time.perf_counter() - start
             where = _caller(sys._getframe())
             shapes = tuple(_shape_of(arg) for arg in args)
-            key = (name, where, str([getattr(arg, "shape", arg) for arg in shapes]), str(sorted(kwargs)))
-            plain = self.seen.setdefault(key, Plain(name, where, shapes, kwargs, first=measured))
+            words = str([[getattr(arg, "shape", arg) for arg in shapes], sorted(kwargs)])
             arrays = [*args, *(result if isinstance(result, tuple) else (result,))]
-            plain.add(measured, sum(getattr(array, "nbytes", 0) for array in arrays))
+            self._add(Plain(name, where, shapes, kwargs), words, measured, sum(getattr(a, "nbytes", 0) for a in arrays))
 
     def _method(
         self, solver: Any, name: str, method: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -130,10 +123,8 @@ class Watch(TorchDispatchMode):
                 self._within[-1] += whole
             operator, where = f"pyscf.{type(solver).__name__}.{name}", _caller(sys._getframe())
             known = operands(name, solver)
-            plain = Plain(operator, where, known, first=measured)
-            self.seen.setdefault((operator, where, str(known)), plain).add(
-                measured, sum(spec.nbytes for spec in tensors_in(known))
-            )
+            nbytes = sum(spec.nbytes for spec in tensors_in(known))
+            self._add(Plain(operator, where, known), str(known), measured, nbytes)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if "torch._dynamo" in sys.modules:
@@ -160,13 +151,19 @@ class Watch(TorchDispatchMode):
         where = _caller(sys._getframe())
         if any(tensor.layout != torch.strided for tensor in tensors_in(args)):
             name = f"{name} (sparse)"
+        plain = Plain(name, where)
         if name in ANALOGS:
-            args, kwargs = freeze(args), {key: freeze(value) for key, value in kwargs.items()}
-            key = (name, where, str(args))
-        else:
-            args, kwargs, key = (), {}, (name, where, "")
-        plain = self.seen.setdefault(key, Plain(name, where, args, kwargs, first=measured))
-        plain.add(measured, written + sum(spec.nbytes for spec in tensors_in(args)))
+            plain.args, plain.kwargs = freeze(args), {key: freeze(value) for key, value in kwargs.items()}
+        nbytes = written + sum(spec.nbytes for spec in tensors_in(plain.args))
+        self._add(plain, str(plain.args), measured, nbytes)
+
+    def _add(self, plain: Plain, words: str, measured: float, nbytes: int) -> None:
+        """Count one call more of those that the words tell to be alike."""
+        known = self.seen.setdefault((plain.operator, plain.where, words), plain)
+        known.first = known.first if known.calls else measured
+        known.calls += 1
+        known.measured += measured
+        known.nbytes += nbytes
 
 
 def _shape_of(value: Any) -> Any:

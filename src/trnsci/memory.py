@@ -16,7 +16,29 @@ from torch.utils._pytree import tree_leaves
 from trnsci.errors import CapacityError, TrnError
 
 
-class MemoryMeter(TorchDispatchMode):
+class Live:
+    """Counts the bytes of storages until they die; ``peak`` is the most that were alive."""
+
+    def __init__(self) -> None:
+        self.live = self.peak = 0
+        self._known: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+
+    def note(self, tensor: Any, size: int | None = None) -> None:
+        """Count a tensor until its memory is gone, by the size of its storage unless another is given."""
+        storage = tensor.untyped_storage()
+        if storage._cdata in self._known:
+            return
+        self._known[storage._cdata] = storage
+        size = storage.nbytes() if size is None else size
+        self.live += size
+        self.peak = max(self.peak, self.live)
+        weakref.finalize(storage, self._release, size)
+
+    def _release(self, size: int) -> None:
+        self.live -= size
+
+
+class MemoryMeter(Live, TorchDispatchMode):
     """Counts the bytes of storages made inside its block, until they die; ``peak`` is the most that were alive.
 
     Args:
@@ -25,10 +47,9 @@ class MemoryMeter(TorchDispatchMode):
     """
 
     def __init__(self, given: Iterable[Tensor] = (), device: str | None = None) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.live = self.peak = 0
+        Live.__init__(self)
+        TorchDispatchMode.__init__(self)  # type: ignore[no-untyped-call]
         self._device = device
-        self._known: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
         for tensor in given:
             self.note(tensor)
 
@@ -41,20 +62,6 @@ class MemoryMeter(TorchDispatchMode):
             if self._device in (None, tensor.device.type):
                 self.note(tensor)
         return result
-
-    def note(self, tensor: Tensor) -> None:
-        """Count a tensor until it is gone."""
-        storage = tensor.untyped_storage()
-        if storage._cdata in self._known:
-            return
-        self._known[storage._cdata] = storage
-        size = storage.nbytes()
-        self.live += size
-        self.peak = max(self.peak, self.live)
-        weakref.finalize(storage, self._release, size)
-
-    def _release(self, size: int) -> None:
-        self.live -= size
 
 
 def exhausted(op: str, error: BaseException) -> CapacityError | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,6 +15,7 @@ from trnsci.arrays import any_sharded
 from trnsci.backends import SCOPE, Scope, entered, settings
 from trnsci.caches import CACHE
 from trnsci.execution import Decision, writer
+from trnsci.memory import Live
 from trnsci.ops import Op, Verdict
 from trnsci.plans import Plan, Step
 from trnsci.specs import HOST, TensorSpec, freeze, map_tensors, tensors_in, thaw
@@ -71,19 +71,17 @@ class Explanation:
         return "".join(call._repr_html_() for call in self.calls)
 
 
-class Recorder:
+class Recorder(Live):
     """Collects the steps of a function run on shapes alone, and the bytes alive at its worst moment."""
 
     def __init__(self, inputs: Iterable[Any], *, home: torch.device = HOST) -> None:
+        super().__init__()
         self.home = home
         self.calls: list[Any] = []
         self.steps: list[Step] = []
         self.remarks: list[str] = []
-        self.live = 0
-        self._known: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
         for tensor in inputs:
             self._note(tensor)
-        self.peak = self.live
 
     def call(self, call: Any, out: Any = None) -> Any:
         """Note one step; its results, and operands that nobody made before, count as live until they are garbage."""
@@ -111,16 +109,8 @@ class Recorder:
         return op.decide(frozen)
 
     def _note(self, tensor: Any) -> None:
-        """Count a tensor while its memory is there."""
-        storage = tensor.untyped_storage()
-        if storage._cdata not in self._known:
-            self._known[storage._cdata] = storage
-            size = freeze(tensor).nbytes
-            self.live += size
-            weakref.finalize(storage, self._release, size)
-
-    def _release(self, size: int) -> None:
-        self.live -= size
+        # by its elements: what stands for a large result may share one zero
+        self.note(tensor, freeze(tensor).nbytes)
 
 
 def _zeroed(tensor: Tensor) -> Tensor:

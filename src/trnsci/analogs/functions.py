@@ -14,7 +14,7 @@ import numpy as np
 from trnsci.analogs.analog import Analog, Different, Given, given
 
 _MODULES = ("numpy", "scipy")
-_KINDS = ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft")
+_KINDS = ("hfft", "ihfft", *(f"{kind}fft{axes}" for kind in ("", "i", "r", "ir") for axes in ("", "2", "n")))
 
 
 # options that change nothing of a result
@@ -71,18 +71,13 @@ def _right_sides(a: Any, b: Any) -> Any:
     return b
 
 
-def _transform(a: Any, n: Any, axis: int, norm: Any, **rest: Any) -> Given:
-    _plain(**rest)
-    return given(np.asarray(a), n, axis=axis, norm=norm)
+# options of transforms that ours have under the same name
+_OF_TRANSFORMS = ("type", "n", "s", "axis", "axes", "norm", "orthogonalize")
 
 
-def _transforms(a: Any, s: Any, axes: Any, norm: Any, **rest: Any) -> Given:
-    _plain(**rest)
-    return given(np.asarray(a), s, axes=axes, norm=norm)
-
-
-def _cosine(x: Any, type: int, n: Any, **options: Any) -> Given:  # noqa: A002
-    return given(np.asarray(x), type, n, **options)
+def _transform(x: Any, **options: Any) -> Given:
+    _plain(**{name: value for name, value in options.items() if name not in _OF_TRANSFORMS})
+    return given(np.asarray(x), **{name: value for name, value in options.items() if name in _OF_TRANSFORMS})
 
 
 def _dot(a: Any, b: Any, out: Any) -> Given:
@@ -203,9 +198,7 @@ def _values_too(make: Callable[..., Any]) -> Callable[..., Any]:
 
 _TABLE: dict[str, Analog] = {
     **{f"{module}.fft.{kind}": Analog(f"trnfft.{kind}", _transform) for module in _MODULES for kind in _KINDS},
-    **{f"{module}.fft.{kind}n": Analog(f"trnfft.{kind}n", _transforms) for module in _MODULES for kind in _KINDS[:4]},
-    **{f"{module}.fft.{kind}2": Analog(f"trnfft.{kind}2", _transforms) for module in _MODULES for kind in _KINDS[:4]},
-    **{f"scipy.fft.{name}": Analog(f"trnfft.{name}", _cosine) for name in ("dct", "idct", "dst", "idst")},
+    **{f"scipy.fft.{name}": Analog(f"trnfft.{name}", _transform) for name in ("dct", "idct", "dst", "idst")},
     "numpy.dot": Analog(
         "trnblas.gemm", _dot, choose=lambda a, b, out: "trnblas.gemm" if np.ndim(b) == 2 else "trnblas.gemv"
     ),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from typing import Any
 
 import torch
@@ -44,11 +43,8 @@ def _words(team: LiveTeam, text: str) -> dict[int, str]:
     """Return what every rank said, by its number in the world."""
     words = {team.world.rank: text}
     for axis in range(len(team.shape)):
-        data = torch.tensor(list(json.dumps(words).encode()), dtype=torch.uint8, device=team.device)
-        length = torch.tensor([data.numel()], dtype=torch.int64, device=team.device)
-        lengths = torch.cat(team.all_gather(axis, length, [(1,)] * team.size(axis))).tolist()
-        for row in team.all_gather(axis, data, [(length,) for length in lengths]):
-            words |= {int(rank): said for rank, said in json.loads(bytes(row.tolist())).items()}
+        for others in team.all_gather_json(axis, words):
+            words |= {int(rank): said for rank, said in others.items()}
     return dict(sorted(words.items()))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -251,6 +252,13 @@ class LiveTeam(Team):
         buffer = torch.empty(received, dtype=torch.uint8, device=self.device)
         exchange = (dist.all_to_all_single, buffer, as_bytes(tensor), coming, leaving)
         return self._start("shift", axis, received, *exchange, take=lambda: _unpadded(buffer, shape, tensor.dtype))
+
+    def all_gather_json(self, axis: int, value: Any) -> list[Any]:
+        """Return every rank's value, through JSON."""
+        data = torch.tensor(list(json.dumps(value).encode()), dtype=torch.uint8, device=self.device)
+        length = torch.tensor([len(data)], device=self.device)
+        lengths = torch.cat(self.all_gather(axis, length, [(1,)] * self.size(axis))).tolist()
+        return [json.loads(bytes(row.tolist())) for row in self.all_gather(axis, data, [(n,) for n in lengths])]
 
     def end(self) -> None:
         """Wait until every rank has reached the end of the call, so that none leaves one that another failed in."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
-from types import TracebackType
+from contextlib import AbstractContextManager
+from typing import Any
 
 from trnsci import neuron
 from trnsci.backends import backend as choose
@@ -15,18 +15,15 @@ class Backend:
 
     def __init__(self, name: BackendName) -> None:
         self.name: BackendName = name
-        self._open: list[ExitStack] = []
+        self._open: list[AbstractContextManager[object]] = []
 
     def __enter__(self) -> Backend:
-        stack = ExitStack()
-        stack.enter_context(choose(self.name))
-        self._open.append(stack)
+        self._open.append(choose(self.name))
+        self._open[-1].__enter__()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._open.pop().close()
+    def __exit__(self, *error: Any) -> None:
+        self._open.pop().__exit__(*error)
 
     @property
     def runs_kernels(self) -> bool:
