@@ -48,7 +48,7 @@ class MemoryMeter(Live, TorchDispatchMode):
 
     def __init__(self, given: Iterable[Tensor] = (), device: str | None = None) -> None:
         Live.__init__(self)
-        TorchDispatchMode.__init__(self)  # type: ignore[no-untyped-call]
+        TorchDispatchMode.__init__(self)
         self._device = device
         for tensor in given:
             self.note(tensor)

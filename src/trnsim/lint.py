@@ -212,8 +212,8 @@ def _run(function: FunctionType, *, follow: bool, strict: bool) -> tuple[LintRep
             return
         code = owner.__code__
         unknown = (code.co_filename, code.co_firstlineno, 1), "", 1
-        place = unknown if unit is None or node is None else unit.place(node)
-        finding = _finding(rule, detail, *place, owner.__qualname__)
+        location = unknown if unit is None or node is None else unit.location(node)
+        finding = _finding(rule, detail, *location, owner.__qualname__)
         findings.setdefault((finding.file, finding.line, finding.column, rule), finding)
 
     walk = Walk(report, follow=follow, strict=strict)
@@ -221,7 +221,7 @@ def _run(function: FunctionType, *, follow: bool, strict: bool) -> tuple[LintRep
     unit = read(function)
     if strict and unit is not None:
         for launch in launches(function):
-            finding = _finding("launch-grid", f"`{ast.unparse(launch)}`", *unit.place(launch), "<module>")
+            finding = _finding("launch-grid", f"`{ast.unparse(launch)}`", *unit.location(launch), "<module>")
             findings.setdefault((finding.file, finding.line, finding.column, finding.rule), finding)
     owners = {name: i for i, name in enumerate(dict.fromkeys(f.function for f in findings.values()))}
     ordered = sorted(findings.values(), key=lambda f: (owners[f.function], f.file, f.line, f.column))

@@ -132,11 +132,11 @@ def _calls(node: ast.stmt) -> list[str]:
 
 def launches(function: FunctionType) -> list[ast.Subscript]:
     """Launches of a kernel in its own file on other grids than the cores of a logical core: 1 or 2, one axis."""
-    found = []
+    outside = []
     for node in nodes_of(function.__code__.co_filename):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Subscript):
             kernel, grid = node.func.value, node.func.slice
             wrong = isinstance(grid, ast.Tuple) or (isinstance(grid, ast.Constant) and grid.value not in GRIDS)
             if wrong and isinstance(kernel, ast.Name) and kernel.id == function.__name__:
-                found.append(node.func)
-    return found
+                outside.append(node.func)
+    return outside

@@ -43,7 +43,7 @@ class Unit:
     node: ast.FunctionDef | ast.AsyncFunctionDef
     lines: list[str]
 
-    def place(self, node: ast.AST) -> tuple[tuple[str, int, int], str, int]:
+    def location(self, node: ast.AST) -> tuple[tuple[str, int, int], str, int]:
         """Return file, line and column of ``node``, counted from one, its first line, and how much of that is meant."""
         line, start = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
         text = self.lines[line - 1].rstrip("\n")
