@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from trnblas import gemm
-from trnsci import ArgumentError, array_function, check, run
-from trnsolver.arguments import matrices, readable, roundoff, settled, square, triangle, written
+from trnsci import ArgumentError, array_function, check, op, run
+from trnsci.gradient import saves
+from trnsolver.arguments import finite, matrices, readable, roundoff, settled, square, triangle, written
 from trnsolver.eigh import eigh, eigvalsh
 from trnsolver.svd import SvdCall, svd, svdvals
 from trnsolver.tiles import near_one
@@ -39,70 +40,76 @@ def pinv(
         >>> pinv(torch.tensor([[2.0], [0.0]]))
         tensor([[0.5000, 0.0000]])
     """
-    _matrix("pinv", a, hermitian)
-    share = _share("pinv", rcond, rtol)
-    _real("pinv", rtol=share, atol=atol)
-    if torch.is_grad_enabled() and a.requires_grad:
-        result: Tensor = _Differentiable.apply(a, atol, share, hermitian)  # type: ignore[no-untyped-call]
+    check.flag("pinv", hermitian=hermitian)
+    (square if hermitian else matrices)("pinv", look=False, a=a)
+    least, share = _tolerances("pinv", a, atol, rcond, rtol)
+    if _moderate(a):
+        result = run(Pinv(a, least, share, hermitian))
+        if share is None:
+            # no inverse of a value that is kept overflows
+            return written("pinv", out, result, a=a)
     else:
-        result = _inverted(a, atol, share, hermitian)
+        read = a.detach().tril() if hermitian else a.detach()
+        finite("pinv", a=read)
+        # singular values may overflow where their inverses do not
+        scale = near_one(read, (-2, -1), beyond=_FAR)
+        result = run(Pinv(a * scale, None if least is None else least * scale[..., 0, 0], share, hermitian)) * scale
     settled("pinv", result)
     return written("pinv", out, result, a=a)
-
-
-def _inverted(a: Tensor, atol: float | Tensor | None, rtol: float | Tensor | None, hermitian: bool) -> Tensor:
-    a = a.tril() if hermitian else a
-    scale: Tensor | None = None
-    if not hermitian:
-        u, signed, vh = run(SvdCall(a, False, "auto"))
-    if hermitian or not _moderate(signed):
-        # singular values may overflow where their inverses do not
-        scale = near_one(a, (-2, -1), beyond=_FAR)
-        atol = None if atol is None else atol * scale[..., 0, 0]
-        if hermitian:
-            signed, u = eigh(a * scale)
-            vh = u.mH
-        else:
-            u, signed, vh = run(SvdCall(a * scale, False, "auto"))
-    s = signed.abs() if hermitian else signed
-    kept = s > _threshold(a, s, rtol, atol)
-    inverse = torch.where(kept, signed.reciprocal(), 0.0)
-    x = gemm(1.0, vh.mH * inverse.unsqueeze(-2).to(a.dtype), u, trans_b="c")
-    return x if scale is None else x * scale
 
 
 _FAR = 2.0**100
 
 
-def _moderate(s: Tensor) -> bool:
-    """Whether descending values are known to begin neither far above 1 nor far below, those of all matrices."""
-    if not s.numel() or not readable(s):
+def _moderate(a: Tensor) -> bool:
+    """Whether the norm of every matrix is known to be neither far above 1 nor far below."""
+    if not a.numel() or not readable(a):
         return False
-    least, most = (s[0], s[0]) if s.ndim == 1 else torch.aminmax(s[..., 0])
+    sizes = torch.linalg.vector_norm(a.detach(), dim=(-2, -1))
+    least, most = (sizes, sizes) if sizes.ndim == 0 else torch.aminmax(sizes)
     return least.item() > 1.0 / _FAR and most.item() < _FAR
 
 
-class _Differentiable(torch.autograd.Function):
-    """The pseudo-inverse ``p`` with the gradient of matrices of constant rank, repeated singular values or not.
+@op("trnsolver::pinv")
+class Pinv(NamedTuple):
+    """The pseudo-inverse of matrices neither far above 1 nor far below."""
 
-    ``dp = -p da p + p p.mH da.mH (1 - a p) + (1 - p a) da.mH p.mH p`` (Golub and Pereyra).
-    """
+    a: Tensor  # [..., M, N]
+    atol: Tensor | None
+    rtol: Tensor | None
+    hermitian: bool
 
-    generate_vmap_rule = True
+    def fake(self) -> Tensor:
+        return torch.empty_like(self.a.mT, memory_format=torch.contiguous_format)
 
-    @staticmethod
-    def forward(a: Tensor, atol: Any, rtol: Any, hermitian: bool) -> Tensor:
-        return _inverted(a, atol, rtol, hermitian)
+    def cost(self) -> int:
+        return 22 * self.a.numel() * min(self.a.shape[-2:]) * (4 if self.a.is_complex() else 1)
 
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        ctx.hermitian = inputs[-1]
-        ctx.save_for_backward(inputs[0], output)
+    def pytorch(self) -> Tensor:
+        a, atol, rtol, hermitian = self
+        try:
+            return torch.linalg.pinv(a, atol=atol, rtol=rtol, hermitian=hermitian)
+        except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
+            return self.nki()
 
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        a, p = ctx.saved_tensors
-        if ctx.hermitian:
+    def nki(self) -> Tensor:
+        if self.hermitian:
+            signed, u = eigh(self.a)
+            vh = u.mH
+        else:
+            u, signed, vh = run(SvdCall(self.a, False, "auto"))
+        s = signed.abs()
+        inverse = torch.where(s > _threshold(self.a, s, self.atol, self.rtol), signed.reciprocal(), 0.0)
+        return gemm(1.0, vh.mH * inverse.unsqueeze(-2).to(self.a.dtype), u, trans_b="c")
+
+    @saves("a", pytorch=True)
+    def vjp(self, grad: Tensor, needs: frozenset[str], result: Tensor) -> dict[str, Tensor]:
+        """The gradient of matrices of constant rank, repeated singular values or not.
+
+        ``dp = -p da p + p p.mH da.mH (1 - a p) + (1 - p a) da.mH p.mH p`` (Golub and Pereyra).
+        """
+        a, p = self.a, result
+        if self.hermitian:
             # of ``a`` the lower triangle was read
             a = a.tril() + a.tril(-1).mH
         across = gemm(1.0, gemm(1.0, grad, p, trans_a="c"), p, trans_b="c")  # [M, N]
@@ -110,9 +117,7 @@ class _Differentiable(torch.autograd.Function):
         whole = gemm(-1.0, p, gemm(1.0, grad, p, trans_b="c"), trans_a="c")
         whole = whole + across - gemm(1.0, a, gemm(1.0, p, across))
         whole = whole + back - gemm(1.0, gemm(1.0, back, a, trans_b="c"), p, trans_b="c")
-        if ctx.hermitian:
-            whole = 0.5 * (whole + whole.mH)
-        return whole, None, None, None
+        return {"a": 0.5 * (whole + whole.mH) if self.hermitian else whole}
 
 
 def _matrix(op: str, a: Tensor, hermitian: bool) -> None:
@@ -123,32 +128,26 @@ def _matrix(op: str, a: Tensor, hermitian: bool) -> None:
         triangle(op, True, a=a)
 
 
-def _share(op: str, rcond: float | None, rtol: float | Tensor | None) -> float | Tensor | None:
-    """The one of two names for the same that is given."""
+def _tolerances(op: str, a: Tensor, atol: Any, rcond: Any, rtol: Any) -> tuple[Tensor | None, Tensor | None]:
+    """``atol``, and the one of two names for the same that is given; zero beside ``atol``."""
+    if atol is rcond is rtol is None:
+        return None, None
     if rcond is not None and rtol is not None:
         raise ArgumentError(op, "rcond", rcond, f"None with rtol={rtol}: they are the same")
-    return rcond if rtol is None else rtol
-
-
-def _real(op: str, **given: Any) -> None:
+    given = {"atol": atol, "rtol": rtol, "rcond": rcond}
     for name, value in given.items():
-        if isinstance(value, Tensor) and value.is_floating_point() and value.layout is torch.strided:
-            continue
-        if value is not None:
-            check.real(op, name, value)
+        plain = isinstance(value, Tensor) and value.is_floating_point() and value.layout is torch.strided
+        if value is not None and not plain:
+            given[name] = torch.tensor(check.real(op, name, value), dtype=a.dtype.to_real(), device=a.device)
+    share = given["rcond"] if rtol is None else given["rtol"]
+    return given["atol"], a.new_zeros((), dtype=a.dtype.to_real()) if share is None else share
 
 
-def _threshold(a: Tensor, s: Tensor, share: float | Tensor | None, atol: float | Tensor | None = None) -> Tensor:
+def _threshold(a: Tensor, s: Tensor, atol: Tensor | None, share: Tensor | None) -> Tensor:
     """What singular values have to exceed, [..., 1]."""
-    if share is None:
-        share = max(a.shape[-2:]) * 2 * roundoff(a.dtype) if atol is None else 0.0
     largest = s.detach().amax(-1, keepdim=True) if s.shape[-1] else s.detach()
-    if isinstance(share, Tensor):
-        share = share.unsqueeze(-1)
-    if atol is None:
-        return share * largest
-    least = atol.unsqueeze(-1) if isinstance(atol, Tensor) else torch.full_like(largest, atol)
-    return torch.maximum(share * largest, least.to(largest.dtype))
+    least = largest * (max(a.shape[-2:]) * 2 * roundoff(a.dtype) if share is None else share.unsqueeze(-1))
+    return least if atol is None else torch.maximum(least, atol.unsqueeze(-1).to(least.dtype))
 
 
 @array_function
@@ -168,9 +167,9 @@ def matrix_rank(
         tensor(1)
     """
     _matrix("matrix_rank", a, hermitian)
-    _real("matrix_rank", rtol=rtol, rcond=rcond, atol=atol)
+    least = _tolerances("matrix_rank", a, atol, rcond, rtol)
     s = eigvalsh(a).abs() if hermitian else svdvals(a)
-    return written("matrix_rank", out, (s > _threshold(a, s, _share("matrix_rank", rcond, rtol), atol)).sum(-1), a=a)
+    return written("matrix_rank", out, (s > _threshold(a, s, *least)).sum(-1), a=a)
 
 
 @array_function
@@ -183,11 +182,11 @@ def null_space(a: Tensor, rcond: float | None = None) -> Tensor:
                 [1.]])
     """
     matrices("null_space", a=a)
-    _real("null_space", rcond=rcond)
+    least = _tolerances("null_space", a, None, rcond, None)
     check.equal("null_space", "dimensions", a=a.ndim, matrix=2)
     check.data("null_space", a=a)
     _, s, vh = svd(a)
-    rank = int((s > _threshold(a, s, rcond)).sum())
+    rank = int((s > _threshold(a, s, *least)).sum())
     return vh[rank:].mH.contiguous()
 
 
@@ -201,8 +200,8 @@ def orth(a: Tensor, rcond: float | None = None) -> Tensor:
                 [1.]])
     """
     matrices("orth", a=a)
-    _real("orth", rcond=rcond)
+    least = _tolerances("orth", a, None, rcond, None)
     check.equal("orth", "dimensions", a=a.ndim, matrix=2)
     check.data("orth", a=a)
     u, s, _ = svd(a, full_matrices=False)
-    return u[:, : int((s > _threshold(a, s, rcond)).sum())].contiguous()
+    return u[:, : int((s > _threshold(a, s, *least)).sum())].contiguous()

@@ -191,7 +191,7 @@ WHOLE = {
     "trnsolver::lstsq",
 }
 # They are plans of products and solutions, which are here.
-COMPOSED = {"trntensor::einsum", "trnblas::gemm_int", "trnsolver::expm"}
+COMPOSED = {"trntensor::einsum", "trnblas::gemm_int", "trnsolver::expm", "trnsolver::pinv"}
 
 
 def _call(name):

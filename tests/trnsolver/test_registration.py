@@ -53,6 +53,7 @@ def _calls(dtype, grad):
         "householder_product": [(given(reflectors), given(tau))],
         "ormqr": [(given(reflectors), given(tau), given(right), True, False)],
         "solve_banded": [(given(a[:, :3] + torch.tensor([[0.0], [5.0], [0.0]])), given(b), 1, 1)],
+        "pinv": [(given(tall), None, None, False), (given(spd), torch.tensor(0.1, dtype=dtype.to_real()), None, True)],
         "expm": [(given(a),), (given(a[0]),)],
         "matrix_function": [(given(a), "sqrtm"), (given(spd), "logm")],
     }
