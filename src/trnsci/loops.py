@@ -33,4 +33,4 @@ compiled, _WHY = _imported()
 
 def why_not() -> str | None:
     """Return why there are no host loops in C here, or ``None`` when there are."""
-    return _WHY
+    return None if compiled is not None else _WHY or "switched off"
