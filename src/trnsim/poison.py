@@ -115,9 +115,8 @@ class Garbage:
             return filled
         # an element may happen to equal what it is compared with
         other = self.likely[self.run - _KINDS]
-        with np.errstate(all="ignore"):
-            equal = _shaped(np.asarray(other.array if type(other) is NkiTensor else other), filled.shape)
-            np.copyto(filled, equal.astype(filled.dtype), where=True if missing is None else missing)
+        equal = _shaped(np.asarray(other.array if type(other) is NkiTensor else other), filled.shape)
+        np.copyto(filled, equal.astype(filled.dtype), where=True if missing is None else missing)
         return filled
 
     def keep(self, view: NkiTensor) -> None:
@@ -162,7 +161,7 @@ def replay(s: Session, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: di
                     s.state.pop(name, None)
                 s.state.update(copy.deepcopy(state))
                 s.trace = None
-            with np.errstate(all="ignore"), warnings.catch_warnings():
+            with warnings.catch_warnings():
                 if run:
                     warnings.simplefilter("ignore")
                 outcome = fn(s, *args, **kwargs)

@@ -10,9 +10,12 @@ from __future__ import annotations
 import functools
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
 
 from trnsim.access import Access, Nothing
 from trnsim.allocation import Allocation
@@ -42,19 +45,19 @@ def require_session(what: str) -> Session:
     return session
 
 
-class activated:
-    """``with activated(session):`` makes it this thread's session and restores the previous one."""
+@contextmanager
+def activated(session: Session) -> Iterator[Session]:
+    """Make ``session`` this thread's and restore the previous one.
 
-    def __init__(self, session: Session) -> None:
-        self.session = session
-
-    def __enter__(self) -> Session:
-        self.outer = getattr(_local, "session", None)
-        _local.session = self.session
-        return self.session
-
-    def __exit__(self, *exc: object) -> None:
-        _local.session = self.outer
+    Engines overflow and divide by zero without a word, so that NumPy does too.
+    """
+    outer = getattr(_local, "session", None)
+    _local.session = session
+    try:
+        with np.errstate(all="ignore"):
+            yield session
+    finally:
+        _local.session = outer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -111,8 +111,7 @@ def finish(
         return (dst,)
     held: Any = F32(alu.identity) if cmd is reduce_cmd.reset_reduce else start(s, cmd, alu, data, init)
     if s.numerics:
-        with np.errstate(all="ignore"):
-            held = alu.fn(held, total)
+        held = alu.fn(held, total)
     lanes_of(s).write(s, data, held)
     s.write(dst, values, "dst")
     if reduce_res is None:

@@ -297,6 +297,5 @@ def reduce(alu: Alu, x: np.ndarray, axis: int | tuple[int, ...] = -1) -> np.ndar
     if alu.bitvec:
         folded = ufunc.reduce(bits(x), axis=axis)
         return folded
-    with np.errstate(all="ignore"):
-        folded = ufunc.reduce(to_f32(x), axis=axis)
+    folded = ufunc.reduce(to_f32(x), axis=axis)
     return folded if folded.dtype == F32 else folded.astype(F32)

@@ -164,8 +164,7 @@ def _sum(s: Session, dst: NkiTensor, srcs: Any, bounds: oob, indirect: bool) -> 
             part = to_f32(s.read(src, f"srcs[{i}]", where, compute=False)).reshape(dst.shape)
             if s.checks:
                 descriptors.check_disjoint(dst, src)
-            with np.errstate(all="ignore"):
-                total = part if total is None else total + part
+            total = part if total is None else total + part
         s.write(dst, total, "dst", where, compute=False)
         return
     far = next(i for i, src in enumerate(srcs) if gathers(src))
@@ -177,10 +176,7 @@ def _sum(s: Session, dst: NkiTensor, srcs: Any, bounds: oob, indirect: bool) -> 
         return
     if gathers(dst) and s.checks:
         _check_unique(rows.index)
-    with np.errstate(all="ignore"):
-        total = (
-            to_f32(rows.gather(s, f"srcs[{far}]")).reshape(len(rows.index), -1) + near.reshape(count, -1)[rows.inside]
-        )
+    total = to_f32(rows.gather(s, f"srcs[{far}]")).reshape(len(rows.index), -1) + near.reshape(count, -1)[rows.inside]
     if gathers(dst):
         Rows(s, dst, "dst", bounds).scatter(s, total)
     elif rows.inside.all():

@@ -122,8 +122,7 @@ def nc_matmul_mx(
         added = psum.store(s, dst, a, adds)
     else:
         left, right = unpack(a.reshape(k, m), stationary.dtype), unpack(b.reshape(k, n), moving.dtype)
-        with np.errstate(all="ignore"):
-            added = psum.store(s, dst, _product(left, right, *exponents), adds)
+        added = psum.store(s, dst, _product(left, right, *exponents), adds)
     position, size = tile or (None, None)
     cost = {"k": k, "m": m, "n": n, "mx": True, "is_transpose": False, "accumulate": added}
     reads = (stationary, moving, stationary_scale, moving_scale)
@@ -160,8 +159,7 @@ def _quantize(x: np.ndarray, dtype: Any) -> tuple[np.ndarray, np.ndarray]:
     floor = np.where(np.isfinite(largest), np.frexp(largest)[1] - 1, 128)
     exponent = np.where(largest == 0, -_BIAS, np.maximum(floor - (_EMAX[dtype] - 1), -_BIAS))
     each = np.repeat(np.repeat(exponent, 8, axis=0), 4, axis=1)
-    with np.errstate(all="ignore"):
-        divided = np.clip(np.ldexp(x, -each), -_MOST[dtype], _MOST[dtype])
+    divided = np.clip(np.ldexp(x, -each), -_MOST[dtype], _MOST[dtype])
     packed = divided.astype(dtype.element).view(np.uint8).reshape(p, f // 4, 4)
     return packed.view(np.uint32)[..., 0], (exponent + _BIAS).astype(np.uint8)
 

@@ -111,8 +111,8 @@ def scratch(s: Session, name: str, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def alike(s: Session, dst: NkiTensor, dst_role: str, *others: Named) -> None:
-    """Check that tiles have the same partitions and the same number of elements in each; ranks may differ."""
-    shape = dst.shape
+    """Check ``dst``, and that tiles have its partitions and its number of elements in each; ranks may differ."""
+    shape = s.operand(dst, dst_role).shape
     n = math.prod(shape[1:])
     if n > PSUM_ELEMENTS or len(shape) > 5:
         reachable(s, dst, dst_role, n)
@@ -221,10 +221,7 @@ def plain(*tensors: Named) -> None:
 def as_fp32(value: Any, role: str) -> Any:
     """Return a compile-time constant as fp32."""
     if isinstance(value, (int, float, np.number, np.bool_)):
-        if -3e38 < value < 3e38:
-            return F32(value)
-        with np.errstate(over="ignore"):
-            return F32(value)
+        return F32(value)
     if isinstance(value, np.ndarray) and value.ndim == 0 and value.dtype.kind in "iufb":
         return F32(value)
     raise WrongArgument(
@@ -332,8 +329,3 @@ def written_once(dst: NkiTensor, hint: str) -> None:
 def flat(x: np.ndarray) -> np.ndarray:
     """``x`` as [partitions, elements]."""
     return x if x.ndim == 2 else x.reshape(x.shape[0], -1)
-
-
-def count(value: Any) -> int:
-    """1 for a tile operand fetched through a pointer, 0 for an immediate: the cost formula's input."""
-    return 1 if type(value) is NkiTensor else 0

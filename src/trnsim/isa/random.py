@@ -41,13 +41,12 @@ _WEYL = U32(362437)
 
 def mix(seed: int, lanes: int, words: int) -> Array:
     """``[lanes, words]`` well-mixed uint32, the same for the same seed; no word is zero."""
-    with np.errstate(over="ignore"):
-        z = np.arange(1, lanes * words + 1, dtype=U64) * U64(0x9E3779B97F4A7C15) + U64(seed & (2**64 - 1)) * U64(
-            0xD1342543DE82EF95
-        )
-        z = (z ^ (z >> U64(30))) * U64(0xBF58476D1CE4E5B9)
-        z = (z ^ (z >> U64(27))) * U64(0x94D049BB133111EB)
-        z ^= z >> U64(31)
+    z = np.arange(1, lanes * words + 1, dtype=U64) * U64(0x9E3779B97F4A7C15) + U64(seed & (2**64 - 1)) * U64(
+        0xD1342543DE82EF95
+    )
+    z = (z ^ (z >> U64(30))) * U64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> U64(27))) * U64(0x94D049BB133111EB)
+    z ^= z >> U64(31)
     mixed = (z >> U64(32)).astype(U32)
     mixed[mixed == 0] = 1
     return mixed.reshape(lanes, words)
@@ -266,7 +265,6 @@ def dropout(s: Session, dst: Any, data: Any, prob: Any) -> NkiInstruction:
     has ``data``'s dtype and elements.
     """
     values = s.read(data, "data")
-    s.operand(dst, "dst")
     if s.checks:
         check.alike(s, dst, "dst", (data, "data"))
         _check_dropout(dst, data, prob)

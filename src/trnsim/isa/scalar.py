@@ -16,7 +16,7 @@ from trnsim.isa import operands as check
 from trnsim.isa.activations import Activation, activation_named, warn_out_of_range
 from trnsim.isa.alu import name_of, named, operator
 from trnsim.isa.enums import reduce_cmd as cmd
-from trnsim.isa.operands import count, flat, scalar, scratch
+from trnsim.isa.operands import flat, scalar, scratch
 from trnsim.language.dtypes import DTYPES, tfloat32, to_f32
 from trnsim.language.tensor import NkiTensor
 from trnsim.session import NkiInstruction, Session, instruction
@@ -73,7 +73,6 @@ def _reduction(
 
 
 def _check_tiles(s: Session, dst: Any, data: NkiTensor) -> None:
-    s.operand(dst, "dst")
     check.alike(s, dst, "dst", (data, "data"))
     check.unpacked((dst, "dst"), (data, "data"))
     check.indirect(s, dst, data, "data", "scalar")
@@ -99,14 +98,13 @@ def _finish(
         return
     if function.narrow and s.checks:
         warn_out_of_range(function, x, s.line())
-    with np.errstate(all="ignore"):
-        if type(function.fn) is np.ufunc and slope is None:
-            y = function.fn(x, out=scratch(s, "activation", x.shape))
-        else:
-            y = function.fn(x) if slope is None else function.fn(x, slope)
-        s.write(dst, y, "dst")
-        if command is not cmd.idle or reduce_res is not None:
-            _accumulate(s, command, reduce_op, y, data, reduce_res)
+    if type(function.fn) is np.ufunc and slope is None:
+        y = function.fn(x, out=scratch(s, "activation", x.shape))
+    else:
+        y = function.fn(x) if slope is None else function.fn(x, slope)
+    s.write(dst, y, "dst")
+    if command is not cmd.idle or reduce_res is not None:
+        _accumulate(s, command, reduce_op, y, data, reduce_res)
 
 
 @instruction
@@ -149,14 +147,11 @@ def _activate(
     if s.numerics:
         values = flat(to_f32(values))
         if scaled is not None or added is not None:
-            with np.errstate(all="ignore"):
-                values = values if scaled is None else values * scaled
-                values = values if added is None else values + added
+            values = values if scaled is None else values * scaled
+            values = values if added is None else values + added
     _finish(s, dst, function, data, values, command=command, reduce_op=folded_by, reduce_res=reduce_res)
     writes = (dst,) if reduce_res is None else (dst, reduce_res)
-    pointers = count(bias) + count(scale)
-    cost = {"op": function.name, "reduce": command.name, "readout": len(writes) > 1, "pointers": pointers}
-    return s.done("scalar", writes, (data, bias, scale), cost)
+    return s.done("scalar", writes, (data, bias, scale), op=function.name, reduce=command.name)
 
 
 def _check_bias(s: Session, function: Activation, bias: Any) -> None:
@@ -233,15 +228,13 @@ def activate2(
     command, reduction = _reduction(s, reduce_op, reduce_cmd, reduce_res, data, _REDUCTIONS)
     if s.numerics:
         values = flat(to_f32(values))
-        with np.errstate(all="ignore"):
-            values = _compute_stage(first, values, left, reverse0)
-            values = _compute_stage(second, values, right, reverse1)
+        values = _compute_stage(first, values, left, reverse0)
+        values = _compute_stage(second, values, right, reverse1)
     slope = slope if function.name == "prelu" else None
     _finish(s, dst, function, data, values, command=command, reduce_op=reduction, reduce_res=reduce_res, slope=slope)
     writes = (dst,) if reduce_res is None else (dst, reduce_res)
-    cost = {"op": function.name, "op0": first, "op1": second, "reduce": command.name, "readout": len(writes) > 1}
-    pointers = count(imm0) + count(imm1) + count(relu_param)
-    return s.done("scalar", writes, (data, imm0, imm1, relu_param), **cost, pointers=pointers)
+    cost = {"op": function.name, "op0": first, "op1": second, "reduce": command.name}
+    return s.done("scalar", writes, (data, imm0, imm1, relu_param), cost)
 
 
 def _check_stages(first: str, second: str, reverse0: bool, reverse1: bool) -> None:

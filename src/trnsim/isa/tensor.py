@@ -87,11 +87,10 @@ def nc_matmul(
             s.write(dst.exact(), _select_rows(a.reshape(k, m), b.reshape(k, n), moving), "dst", (PSUM,), code=MATMUL)
             added = False
         else:
-            with np.errstate(all="ignore"):
-                left = _matrix(s, "matmul left", a, stationary.dtype, k * pair)
-                right = _matrix(s, "matmul right", b, moving.dtype, k * pair)
-                product = np.matmul(left.T, right, out=scratch(s, "matmul product", (m, n)))
-                added = psum.store(s, dst, product, adds)
+            left = _matrix(s, "matmul left", a, stationary.dtype, k * pair)
+            right = _matrix(s, "matmul right", b, moving.dtype, k * pair)
+            product = np.matmul(left.T, right, out=scratch(s, "matmul product", (m, n)))
+            added = psum.store(s, dst, product, adds)
     position, size = tile or (None, None)
     cost = {"k": k, "m": m, "n": n, "is_transpose": bool(is_transpose), "accumulate": added, "perf_mode": mode.name}
     cost["tile_position"], cost["tile_size"] = position, size
@@ -120,8 +119,7 @@ def nc_transpose(s: Session, dst: Any, data: Any, engine: Any = eng.unknown) -> 
         if where is eng.tensor and s.target.generation < 3 and data.dtype.kind not in "iub":
             wide = to_f32(flipped)
             if not np.isfinite(wide).all():
-                with np.errstate(all="ignore"):
-                    flipped = np.matmul(wide, np.eye(data.shape[0], dtype=np.float32))
+                flipped = np.matmul(wide, np.eye(data.shape[0], dtype=np.float32))
         values = flipped
     s.write(dst.exact(), values, "dst", code=MATMUL if where is eng.tensor else 1)
     k, m = data.shape[0], data.free_size

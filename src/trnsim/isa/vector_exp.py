@@ -11,7 +11,7 @@ from trnsim.isa import accumulator
 from trnsim.isa import operands as check
 from trnsim.isa.alu import OPERATORS
 from trnsim.isa.enums import reduce_cmd as cmd
-from trnsim.isa.operands import count, flat, scalar
+from trnsim.isa.operands import flat, scalar
 from trnsim.language.dtypes import FLOATS, INTEGERS, bool_, float8_e4m3fn, tfloat32, to_f32, uint32
 from trnsim.language.tensor import NkiTensor
 from trnsim.session import NkiInstruction, Session, instruction
@@ -43,7 +43,6 @@ def exponential(
     values = s.read(src, "src")
     command = accumulator.command(s, reduce_cmd, _COMMANDS)
     if s.checks:
-        s.operand(dst, "dst")
         _check(s, dst, src)
         accumulator.check_result(s, command, reduce_res, src, "src")
         if reduce_res is not None:
@@ -62,15 +61,12 @@ def exponential(
         init = scalar(s, 0.0 if reduce_init is None else reduce_init, "reduce_init", src, "src")
     total = values
     if s.numerics:
-        with np.errstate(all="ignore"):
-            values = np.exp(flat(to_f32(values)) - shift)
-            if command is not cmd.idle:
-                total = np.add.reduce(values, axis=1, keepdims=True)
+        values = np.exp(flat(to_f32(values)) - shift)
+        if command is not cmd.idle:
+            total = np.add.reduce(values, axis=1, keepdims=True)
     add = OPERATORS["add"]
     writes = accumulator.finish(s, command, add, dst, values, total=total, data=src, reduce_res=reduce_res, init=init)
-    cost = {"op": "exp", "reduce": command.name, "readout": len(writes) > 1}
-    pointers = count(max_value) + count(reduce_init)
-    return s.done("vector", writes, (src, max_value, reduce_init), **cost, pointers=pointers)
+    return s.done("vector", writes, (src, max_value, reduce_init), op="exp", reduce=command.name)
 
 
 def _check(s: Session, dst: NkiTensor, src: NkiTensor) -> None:

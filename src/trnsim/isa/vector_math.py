@@ -11,7 +11,7 @@ from trnsim.isa import alu as ops
 from trnsim.isa import operands as check
 from trnsim.isa.alu import Alu
 from trnsim.isa.enums import engine as eng
-from trnsim.isa.operands import count, flat, not_run, pick, scalar, scratch
+from trnsim.isa.operands import flat, not_run, pick, scalar, scratch
 from trnsim.language.dtypes import to_f32
 from trnsim.language.tensor import NkiTensor
 from trnsim.session import NkiInstruction, Session, instruction
@@ -32,7 +32,6 @@ def tensor_tensor(s: Session, dst: Any, data1: Any, data2: Any, op: Any, engine:
     x = s.read(data1, "data1")
     y = s.read(data2, "data2")
     if s.checks:
-        s.operand(dst, "dst")
         check.alike(s, dst, "dst", (data1, "data1"), (data2, "data2"))
         ops.generation(alu, s.target, "op")
         ops.dtypes(alu, (data1, "data1"), (data2, "data2"), (dst, "dst"))
@@ -47,14 +46,12 @@ def tensor_tensor(s: Session, dst: Any, data1: Any, data2: Any, op: Any, engine:
             x, y = flat(x), flat(y)
         if alu.bitvec:
             result = ops.bitvec(alu, x, y, dst.dtype, "data2")
+        elif native and where == "gpsimd":
+            result = ops.integer(alu, x, y, dst.dtype)
+        elif alu.fn is alu.ufunc:
+            result = alu.ufunc(to_f32(x), to_f32(y), out=scratch(s, "pair", x.shape))
         else:
-            with np.errstate(all="ignore"):
-                if native and where == "gpsimd":
-                    result = ops.integer(alu, x, y, dst.dtype)
-                elif alu.fn is alu.ufunc:
-                    result = alu.ufunc(to_f32(x), to_f32(y), out=scratch(s, "pair", x.shape))
-                else:
-                    result = alu.fn(to_f32(x), to_f32(y))
+            result = alu.fn(to_f32(x), to_f32(y))
         s.write(dst, result, "dst")
     else:
         s.write(dst, x, "dst")
@@ -138,7 +135,6 @@ def scalar_tensor_tensor(
     x = s.read(data, "data")
     y = s.read(operand1, "operand1")
     if s.checks:
-        s.operand(dst, "dst")
         check.alike(s, dst, "dst", (data, "data"), (operand1, "operand1"))
         unary_operand(first, "op0", operand0, "operand0", reverse0)
         for alu, role in ((first, "op0"), (second, "op1")):
@@ -147,14 +143,12 @@ def scalar_tensor_tensor(
         check.one_psum(data, "data", operand1, "operand1")
     a = None if first.arity == 1 else scalar(s, operand0, "operand0", data, "data", f32=False)
     if s.numerics:
-        with np.errstate(all="ignore"):
-            result = step(first, to_f32(flat(x)), a, reverse0)
-            result = step(second, result, to_f32(flat(y)), reverse1)
+        result = step(first, to_f32(flat(x)), a, reverse0)
+        result = step(second, result, to_f32(flat(y)), reverse1)
     else:
         result = x
     s.write(dst, result, "dst")
-    cost = {"op0": first.name, "op1": second.name, "pointers": count(operand0)}
-    return s.done("vector", (dst,), (data, operand1, operand0), **cost)
+    return s.done("vector", (dst,), (data, operand1, operand0), op0=first.name, op1=second.name)
 
 
 @instruction
@@ -162,12 +156,10 @@ def reciprocal(s: Session, dst: Any, data: Any) -> NkiInstruction:
     """``dst = 1 / data`` in fp32 on the Vector Engine."""
     x = s.read(data, "data")
     if s.checks:
-        s.operand(dst, "dst")
         check.alike(s, dst, "dst", (data, "data"))
         check.plain((data, "data"), (dst, "dst"))
     if s.numerics:
-        with np.errstate(all="ignore"):
-            x = np.divide(F32(1), to_f32(x))
+        x = np.divide(F32(1), to_f32(x))
     s.write(dst, x, "dst")
     return s.done("vector", (dst,), (data,), op="reciprocal")
 
@@ -194,7 +186,6 @@ def tensor_tensor_scan(
     x = s.read(data0, "data0")
     y = s.read(data1, "data1")
     if s.checks:
-        s.operand(dst, "dst")
         check.alike(s, dst, "dst", (data0, "data0"), (data1, "data1"))
         for alu, role in ((first, "op0"), (second, "op1")):
             ops.generation(alu, s.target, role)
@@ -203,8 +194,7 @@ def tensor_tensor_scan(
     state = scalar(s, initial, "initial", data0, "data0", f32=False)
     states = _scan(first, second, to_f32(flat(x)), to_f32(flat(y)), state, reverse0, reverse1) if s.numerics else x
     s.write(dst, states, "dst")
-    cost = {"op0": first.name, "op1": second.name, "pointers": count(initial)}
-    return s.done("vector", (dst,), (data0, data1, initial), **cost)
+    return s.done("vector", (dst,), (data0, data1, initial), op0=first.name, op1=second.name)
 
 
 def _scan(
@@ -215,8 +205,7 @@ def _scan(
     states = np.empty(x.shape, F32)
     state = np.broadcast_to(np.asarray(state, F32).reshape(-1), x.shape[1:])
     f, g = first.fn, second.fn
-    with np.errstate(all="ignore"):
-        for i in range(x.shape[0]):
-            mixed = f(state, x[i]) if reverse0 else f(x[i], state)
-            states[i] = state = g(y[i], mixed) if reverse1 else g(mixed, y[i])
+    for i in range(x.shape[0]):
+        mixed = f(state, x[i]) if reverse0 else f(x[i], state)
+        states[i] = state = g(y[i], mixed) if reverse1 else g(mixed, y[i])
     return states.T

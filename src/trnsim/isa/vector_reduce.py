@@ -13,7 +13,7 @@ from trnsim.isa import alu as ops
 from trnsim.isa import operands as check
 from trnsim.isa.alu import Alu
 from trnsim.isa.enums import reduce_cmd as cmds
-from trnsim.isa.operands import count, flat, scalar
+from trnsim.isa.operands import flat, scalar
 from trnsim.isa.vector_math import step, unary_operand
 from trnsim.isa.words import resize
 from trnsim.language.dtypes import FP8, bfloat16, bool_, float16, float32, int8, int16, to_f32, uint8, uint16
@@ -114,7 +114,6 @@ def tensor_scalar_cumulative(
     cmd = accumulator.command(s, reduce_cmd, _CHAIN)
     x = s.read(src, "src")
     if s.checks:
-        s.operand(dst, "dst")
         check.alike(s, dst, "dst", (src, "src"))
         unary_operand(first, "op0", imm0, "imm0", False)
         ops.generation(first, s.target, "op0")
@@ -127,13 +126,11 @@ def tensor_scalar_cumulative(
     b = scalar(s, imm1, "imm1", src, "src") if cmd is cmds.load_reduce else None
     held = accumulator.start(s, cmd, second, src, b)
     if s.numerics:
-        with np.errstate(all="ignore"):
-            running = _running(second, step(first, to_f32(flat(x)), a), held)
+        running = _running(second, step(first, to_f32(flat(x)), a), held)
         x, held = running, running[:, -1:]
     accumulator.lanes_of(s).write(s, src, held)
     s.write(dst, x, "dst")
-    cost = {"op0": first.name, "op1": second.name, "command": cmd.name, "pointers": count(imm0) + count(imm1)}
-    return s.done("vector", (dst,), (src, imm0, imm1), **cost)
+    return s.done("vector", (dst,), (src, imm0, imm1), op0=first.name, op1=second.name, command=cmd.name)
 
 
 def _initial(cmd: cmds, value: Any, role: str) -> None:
@@ -183,7 +180,6 @@ def tensor_scalar_reduce(
     cmd = accumulator.command(s, reduce_cmd, _CHAIN)
     x = s.read(data, "data")
     if s.checks:
-        s.operand(dst, "dst")
         check.alike(s, dst, "dst", (data, "data"))
         unary_operand(first, "op0", operand0, "operand0", False)
         ops.generation(first, s.target, "op0")
@@ -205,15 +201,13 @@ def tensor_scalar_reduce(
     b = scalar(s, reduce_init, "reduce_init", data, "data") if cmd is cmds.load_reduce else None
     result = total = x
     if s.numerics:
-        with np.errstate(all="ignore"):
-            result = step(first, to_f32(flat(x)), a)
+        result = step(first, to_f32(flat(x)), a)
         total = ops.reduce(fold, result, 1)[:, None]
     writes = accumulator.finish(
         s, cmd, fold, dst, result, total=total, data=data, reduce_res=reduce_res, init=b, negate=reduce_res_negate
     )
-    cost = {"op0": first.name, "reduce": fold.name, "command": cmd.name, "read_accumulator": reduce_res is not None}
-    pointers = count(operand0) + count(reduce_init)
-    return s.done("vector", writes, (data, operand0, reduce_init), **cost, pointers=pointers)
+    cost = {"op0": first.name, "reduce": fold.name, "command": cmd.name}
+    return s.done("vector", writes, (data, operand0, reduce_init), cost)
 
 
 @instruction
@@ -275,10 +269,9 @@ def bn_aggr(s: Session, dst: Any, data: Any) -> NkiInstruction:
     if s.numerics:
         triples = to_f32(flat(x)).reshape(x.shape[0], -1, 3)
         n, mean, squares = triples[..., 0], triples[..., 1], triples[..., 2]
-        with np.errstate(all="ignore"):
-            whole = n.sum(axis=1, dtype=F32, keepdims=True)
-            centre = (n * mean).sum(axis=1, dtype=F32, keepdims=True) / whole
-            variance = (squares + n * np.square(mean - centre)).sum(axis=1, dtype=F32, keepdims=True) / whole
+        whole = n.sum(axis=1, dtype=F32, keepdims=True)
+        centre = (n * mean).sum(axis=1, dtype=F32, keepdims=True) / whole
+        variance = (squares + n * np.square(mean - centre)).sum(axis=1, dtype=F32, keepdims=True) / whole
         x = np.concatenate([centre, variance], axis=1)
     s.write(dst, x, "dst")
     return s.done("vector", (dst,), (data,), op="bn_aggr")

@@ -11,7 +11,7 @@ from trnsim.isa import alu as ops
 from trnsim.isa import operands as check
 from trnsim.isa.alu import Alu
 from trnsim.isa.enums import engine as eng
-from trnsim.isa.operands import count, flat, gathers, not_run, pick, scalar
+from trnsim.isa.operands import flat, gathers, not_run, pick, scalar
 from trnsim.isa.vector_math import only_vector, step, unary_operand
 from trnsim.isa.words import bits, immediate_bits, resize, shift_ok
 from trnsim.language.dtypes import to_f32
@@ -43,7 +43,6 @@ def tensor_scalar(
     second = None if op1 is None else ops.operator(op1, "op1")
     x = s.read(data, "data")
     if s.checks:
-        s.operand(dst, "dst")
         check.alike(s, dst, "dst", (data, "data"))
         _scalar_rules(s, first, operand0, reverse0, second, operand1, reverse1)
         ops.dtypes(first, (data, "data"), (dst, "dst"))
@@ -60,15 +59,13 @@ def tensor_scalar(
         a = None if first.arity == 1 else scalar(s, operand0, "operand0", data, "data")
         b = None if second is None or second.arity == 1 else scalar(s, operand1, "operand1", data, "data")
         if s.numerics:
-            with np.errstate(all="ignore"):
-                result = step(first, to_f32(flat(x)), a, reverse0)
-                if second is not None:
-                    result = step(second, result, b, reverse1)
+            result = step(first, to_f32(flat(x)), a, reverse0)
+            if second is not None:
+                result = step(second, result, b, reverse1)
         else:
             result = x
     s.write(dst, result, "dst")
-    pointers, name1 = count(operand0) + count(operand1), None if second is None else second.name
-    cost = {"op0": first.name, "op1": name1, "pointers": pointers, "free": engine is eng.unknown}
+    cost = {"op0": first.name, "op1": None if second is None else second.name, "free": engine is eng.unknown}
     return s.done(where, (dst,), (data, operand0, operand1), cost)
 
 

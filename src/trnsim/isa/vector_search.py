@@ -134,7 +134,6 @@ def nc_match_replace8(s: Session, dst: Any, data: Any, vals: Any, imm: Any, dst_
     v = s.read(vals, "vals")
     value = as_fp32(imm, "imm")
     if s.checks:
-        s.operand(dst, "dst")
         check.alike(s, dst, "dst", (data, "data"))
         _sizes(data, "data", 1, None)
         _eight(vals, "vals", data, 3)

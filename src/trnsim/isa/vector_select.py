@@ -11,7 +11,7 @@ from trnsim.isa import accumulator
 from trnsim.isa import alu as ops
 from trnsim.isa import operands as check
 from trnsim.isa.enums import reduce_cmd as cmds
-from trnsim.isa.operands import as_fp32, count, flat, scalar
+from trnsim.isa.operands import as_fp32, flat, scalar
 from trnsim.language.dtypes import FLOATS, bool_, float32, int8, int16, int32, tfloat32, to_f32, uint8, uint16, uint32
 from trnsim.language.tensor import NkiTensor
 from trnsim.session import NkiInstruction, Session, instruction
@@ -46,7 +46,6 @@ def select_reduce(
     chosen = s.read(predicate, "predicate")
     x = s.read(on_true, "on_true")
     if s.checks:
-        s.operand(dst, "dst")
         check.alike(s, dst, "dst", (on_true, "on_true"), (predicate, "predicate"))
         check.has_dtype(predicate, "predicate", _PREDICATES, rule="predicate-dtype", hint="compare into a uint8 tile")
         if on_true.dtype in _NOT_SELECTED:
@@ -69,8 +68,7 @@ def select_reduce(
         result = np.where(picked, to_f32(flat(x)), other)
         total = np.maximum.reduce(result, axis=1, keepdims=True)
     writes = accumulator.finish(s, cmd, fold, dst, result, total=total, data=on_true, reduce_res=reduce_res)
-    cost = {"reduce": fold.name, "command": cmd.name, "read_accumulator": len(writes) > 1, "op": "select"}
-    return s.done("vector", writes, (on_true, predicate, on_false), **cost, pointers=count(on_false))
+    return s.done("vector", writes, (on_true, predicate, on_false), reduce=fold.name, command=cmd.name, op="select")
 
 
 _COMPARE = ("equal", "less", "less_equal", "greater", "greater_equal")
@@ -107,7 +105,6 @@ def range_select(
     x = s.read(on_true_tile, "on_true_tile")
     bounds = [s.read(b, role) for b, role in ((bound0, "bound0"), (bound1, "bound1"))]
     if s.checks:
-        s.operand(dst, "dst")
         check.alike(s, dst, "dst", (on_true_tile, "on_true_tile"))
         for b, role in ((bound0, "bound0"), (bound1, "bound1")):
             check.column(b, role, on_true_tile, "on_true_tile")
@@ -123,8 +120,8 @@ def range_select(
         kept = np.where(keep, values, F32(FP32_MIN))
         total = np.maximum.reduce(kept, axis=1, keepdims=True)
     writes = accumulator.finish(s, cmd, fold, dst, kept, total=total, data=on_true_tile, reduce_res=reduce_res)
-    cost = {"reduce": fold.name, "command": cmd.name, "read_accumulator": len(writes) > 1, "op": "range_select"}
-    return s.done("vector", writes, (on_true_tile, bound0, bound1), **cost, pointers=2)
+    cost = {"reduce": fold.name, "command": cmd.name, "op": "range_select"}
+    return s.done("vector", writes, (on_true_tile, bound0, bound1), cost)
 
 
 def _range_start(value: Any) -> int:

@@ -148,10 +148,9 @@ def invert(x: Any, dtype: Any = None) -> NkiTensor:
 
 def _quotient(name: str, x: np.ndarray, y: np.ndarray) -> Any:
     whole = all(v.dtype.kind in "iub" for v in (x, y))
-    with np.errstate(all="ignore"):
-        if name != "divide" and whole:
-            return getattr(np, name)(x.astype(np.int64), y.astype(np.int64))
-        return getattr(np, name)(to_f32(x), to_f32(y))
+    if name != "divide" and whole:
+        return getattr(np, name)(x.astype(np.int64), y.astype(np.int64))
+    return getattr(np, name)(to_f32(x), to_f32(y))
 
 
 def _rows(s: Session, value: Any, role: str) -> np.ndarray:
