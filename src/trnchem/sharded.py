@@ -53,8 +53,7 @@ def dfmp2(mesh: DeviceMesh, want: Request) -> MP2Result:
         raise ArgumentError("dfmp2", "mesh", type(mesh), "a mesh from trnsci.distributed.mesh()")
     # a row of all ranks, in host memory, where integrals come from: the shape of the mesh does not matter
     row = DeviceMesh("cpu", mesh.mesh.flatten(), _init_backend=False)
-    result: MP2Result = run("trnchem.dfmp2", lambda team: _calculate(team, want), row, (), {})
-    return result
+    return run("trnchem.dfmp2", lambda team: _calculate(team, want), row, (), {})
 
 
 def _calculate(team: LiveTeam, want: Request) -> MP2Result:
@@ -264,8 +263,7 @@ class ShardedRun(stages.Run):
         self.metric = Metric(**metric)
         self.screen = screened(equal, strongest, self.screening)
         shape = (self.metric.functions, self.metric.vectors)
-        X_here: Tensor = team.broadcast(0, X, shape, dtype_of(self.plan.precision), 0)()
-        return X_here
+        return team.broadcast(0, X, shape, dtype_of(self.plan.precision), 0)()
 
     def _shells(self) -> Iterator[int]:
         """Yield shells for this rank, a few at a time, as it becomes free; the long rows come first."""

@@ -185,8 +185,7 @@ class _Manners:
         """Return occupations and natural orbitals, of both spins together, as PySCF's tools take them."""
         from pyscf.mcscf.addons import make_natural_orbitals
 
-        natural: tuple[Any, Any] = make_natural_orbitals(self)
-        return natural
+        return make_natural_orbitals(self)
 
     def to_pyscf(self: Any) -> Any:
         """Return PySCF's own object with these settings and results."""

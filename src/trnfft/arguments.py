@@ -61,8 +61,7 @@ def strided(op: str, x: Any) -> Tensor:
     if x.is_nested or x.is_quantized or x.layout is not torch.strided:
         got = "a nested tensor" if x.is_nested else "a quantized tensor" if x.is_quantized else x.layout
         raise DtypeError(op, "layout of x", got, "torch.strided", hint="Make it dense first")
-    result: Tensor = x
-    return result
+    return x
 
 
 def numeric(op: str, x: Any) -> Tensor:

@@ -310,8 +310,7 @@ def _ends(x: Tensor, kind: int, sine: bool, by: float, kinds: tuple[int, ...]) -
 
 def _run(kind: Any, x: Tensor, *options: Any, via: Via) -> Tensor:
     """Transform the last axis by one implementation."""
-    result: Tensor = getattr(kind(x, [x.ndim - 1], *options), via)()
-    return result
+    return getattr(kind(x, [x.ndim - 1], *options), via)()
 
 
 def _phases(a: int, b: int, period: int, count: int, *, like: Tensor, by: float = 1.0) -> Tensor:

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+import functools
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
 from trnfft.along_axes import KINDS, Transformable, inverse_real_along
 from trnfft.arguments import axis_of, length_of, planned
 from trnsci import array_function
+from trnsci.arrays import like
 from trnsci.precision import Precision
 
 if TYPE_CHECKING:
     from trnfft.plan import FFTPlan
-
-
-class Options(TypedDict, total=False):
-    """What transforms along one axis take by name; `fft` says what each is."""
-
-    axis: int | None
-    precision: Precision | None
-    plan: FFTPlan | None
-    out: Transformable | None
 
 
 @array_function
@@ -71,92 +64,17 @@ def fft(
     return _along("fft", x, n, dim, norm, axis, precision, plan, out)
 
 
-@array_function
-def ifft(
-    x: Transformable, n: int | None = None, dim: int = -1, norm: str | None = None, **options: Unpack[Options]
-) -> Transformable:
-    """Compute the inverse of `fft`: ``y[j] = 1/n sum_k x[k] exp(2 pi i j k / n)``; arguments are those of `fft`.
-
-    Example:
-        >>> ifft(torch.tensor([4.0, 0.0, 0.0, 0.0])).real
-        tensor([1., 1., 1., 1.])
-    """
-    result: Transformable = _along("ifft", x, n, dim, norm, **options)
-    return result
-
-
-@array_function
-def rfft(
-    x: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, **options: Unpack[Options]
-) -> Transformable:
-    """Transform real data: the first ``n // 2 + 1`` terms of `fft`, the rest being their conjugates. Half the cost.
-
-    Arguments are those of `fft`; ``x`` is real. The result is complex, a `ComplexTensor` for ``x`` in device memory.
-
-    Example:
-        >>> rfft(torch.tensor([1.0, 1.0, 1.0, 1.0]))
-        tensor([4.+0.j, 0.+0.j, 0.+0.j])
-    """
-    result: Transformable = _along("rfft", x, n, dim, norm, **options)
-    return result
-
-
-@array_function
-def ihfft(
-    x: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, **options: Unpack[Options]
-) -> Transformable:
-    """Compute the inverse of `hfft`: the half spectrum of real data, conjugated, over n. Arguments as `rfft`.
-
-    Example:
-        >>> ihfft(torch.tensor([1.0, 1.0, 1.0, 1.0])).real
-        tensor([1., 0., 0.])
-    """
-    result: Transformable = _along("ihfft", x, n, dim, norm, **options)
-    return result
-
-
-@array_function
-def irfft(
-    x: Transformable, n: int | None = None, dim: int = -1, norm: str | None = None, **options: Unpack[Options]
-) -> Tensor:
-    """Compute the inverse of `rfft`: real data of length ``n`` (default ``2 * (N - 1)``) from half a spectrum.
-
-    Imaginary parts that a real signal cannot have, of the mean and for even n of the highest frequency, are ignored.
-    Arguments are those of `fft`; pass ``n`` to get odd lengths back.
-
-    Example:
-        >>> irfft(rfft(torch.tensor([1.0, 2.0, 3.0])), 3)
-        tensor([1., 2., 3.])
-    """
-    result: Tensor = _along("irfft", x, n, dim, norm, **options)
-    return result
-
-
-@array_function
-def hfft(
-    x: Transformable, n: int | None = None, dim: int = -1, norm: str | None = None, **options: Unpack[Options]
-) -> Tensor:
-    """Transform half of a Hermitian signal: a real spectrum of length ``n``. Arguments as `irfft`.
-
-    Example:
-        >>> hfft(torch.tensor([1.0, 0.0, 0.0]))
-        tensor([1., 1., 1., 1.])
-    """
-    result: Tensor = _along("hfft", x, n, dim, norm, **options)
-    return result
-
-
 def _along(
     op: str,
     x: Any,
-    n: Any,
-    dim: Any,
-    norm: Any,
+    n: Any = None,
+    dim: Any = -1,
+    norm: Any = None,
     axis: Any = None,
     precision: Any = None,
     plan: Any = None,
     out: Any = None,
-) -> Any:
+) -> Transformable:
     if plan is not None:
         return planned(op, plan).serve(op, x, n=n, dim=dim, norm=norm, axis=axis, precision=precision, out=out)
     take, along, backwards = KINDS[op]
@@ -166,3 +84,62 @@ def _along(
     # half a spectrum stores fewer points than it has
     length = length_of(op, n, 2 * (stored - 1) if along is inverse_real_along else stored)
     return along(op, x, [dim], [length], backwards, norm=norm, precision=precision, out=out)
+
+
+def _to_real(op: str, *args: Any, **options: Any) -> Tensor:
+    return _along(op, *args, **options)  # type: ignore[return-value]
+
+
+@like(fft, functools.partial(_along, "ifft"))
+def ifft(*args: Any, **kwargs: Any) -> Any:
+    """Compute the inverse of `fft`: ``y[j] = 1/n sum_k x[k] exp(2 pi i j k / n)``; arguments are those of `fft`.
+
+    Example:
+        >>> ifft(torch.tensor([4.0, 0.0, 0.0, 0.0])).real
+        tensor([1., 1., 1., 1.])
+    """
+
+
+@like(fft, functools.partial(_along, "rfft"))
+def rfft(*args: Any, **kwargs: Any) -> Any:
+    """Transform real data: the first ``n // 2 + 1`` terms of `fft`, the rest being their conjugates. Half the cost.
+
+    Arguments are those of `fft`; ``x`` is real. The result is complex, a `ComplexTensor` for ``x`` in device memory.
+
+    Example:
+        >>> rfft(torch.tensor([1.0, 1.0, 1.0, 1.0]))
+        tensor([4.+0.j, 0.+0.j, 0.+0.j])
+    """
+
+
+@like(fft, functools.partial(_along, "ihfft"))
+def ihfft(*args: Any, **kwargs: Any) -> Any:
+    """Compute the inverse of `hfft`: the half spectrum of real data, conjugated, over n. Arguments as `rfft`.
+
+    Example:
+        >>> ihfft(torch.tensor([1.0, 1.0, 1.0, 1.0])).real
+        tensor([1., 0., 0.])
+    """
+
+
+@like(fft, functools.partial(_to_real, "irfft"))
+def irfft(*args: Any, **kwargs: Any) -> Any:
+    """Compute the inverse of `rfft`: real data of length ``n`` (default ``2 * (N - 1)``) from half a spectrum.
+
+    Imaginary parts that a real signal cannot have, of the mean and for even n of the highest frequency, are ignored.
+    Arguments are those of `fft`; pass ``n`` to get odd lengths back.
+
+    Example:
+        >>> irfft(rfft(torch.tensor([1.0, 2.0, 3.0])), 3)
+        tensor([1., 2., 3.])
+    """
+
+
+@like(fft, functools.partial(_to_real, "hfft"))
+def hfft(*args: Any, **kwargs: Any) -> Any:
+    """Transform half of a Hermitian signal: a real spectrum of length ``n``. Arguments as `irfft`.
+
+    Example:
+        >>> hfft(torch.tensor([1.0, 0.0, 0.0]))
+        tensor([1., 1., 1., 1.])
+    """

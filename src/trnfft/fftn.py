@@ -106,12 +106,8 @@ def _function(name: str, default: Axes, kind: Kind, along: Callable[..., R]) -> 
             check.refuse(dim != default, name, "dim and axes", (dim, axes), "one of them, not both")
             dim = axes
         if plan is not None:
-            served: R = planned(name, plan).serve(
-                name, x, n=s, dim=dim, norm=norm, axis=None, precision=precision, out=out
-            )
-            return served
-        result: R = _along(name, kind, x, s, dim, norm, precision=precision, out=out)
-        return result
+            return planned(name, plan).serve(name, x, n=s, dim=dim, norm=norm, axis=None, precision=precision, out=out)
+        return _along(name, kind, x, s, dim, norm, precision=precision, out=out)
 
     transform.__name__ = transform.__qualname__ = name
     return transform

@@ -93,7 +93,7 @@ def array_function(fn: Callable[P, R]) -> Callable[P, R]:
     return wrapper
 
 
-def like(model: Callable[P, R], run: Callable[..., R]) -> Callable[[Callable[..., Any]], Callable[P, R]]:
+def like(model: Callable[P, object], run: Callable[..., R]) -> Callable[[Callable[..., Any]], Callable[P, R]]:
     """Decorate the name and docstring of a function: it has the arguments of ``model`` and passes them to ``run``."""
 
     def attach(described: Callable[..., Any]) -> Callable[P, R]:

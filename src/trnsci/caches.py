@@ -48,8 +48,7 @@ class PlanCache:
             kept = self._kept.get(key)
             if kept is not None:
                 self._kept.move_to_end(key)
-                value: K = kept[0]
-                return value
+                return kept[0]
         built = build()
         with self._lock:
             if key not in self._kept:

@@ -121,8 +121,7 @@ def _info(args: argparse.Namespace) -> int:
 def _demo(args: argparse.Namespace) -> int:
     # The demonstrations stand on the top floor, which this one does not import.
     demonstrations = importlib.import_module("trnchem.demo")
-    status: int = demonstrations.demo(args.name, html=args.html, as_json=args.json)
-    return status
+    return demonstrations.demo(args.name, html=args.html, as_json=args.json)
 
 
 def _fit(args: argparse.Namespace) -> int:

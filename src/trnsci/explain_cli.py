@@ -272,8 +272,7 @@ def _function(name: str) -> Callable[..., Any]:
         near = difflib.get_close_matches(stem, public, cutoff=0.5)
         shown = ", ".join(f"{library}.{n}" for n in near or public)
         raise _wrong("FUNCTION", name, f"a function of {library}", f"Nearest: {shown}" if near else f"It has {shown}")
-    function: Callable[..., Any] = getattr(module, stem)
-    return function
+    return getattr(module, stem)
 
 
 def _dtype(name: str) -> torch.dtype:

@@ -137,8 +137,7 @@ def plan(function: Callable[..., object], *args: object, **kwargs: object) -> Pl
         return distributed.plan(function, *args, **kwargs)  # type: ignore[return-value]
     kind = getattr(function, "kind", function)
     if hasattr(kind, "_op"):
-        single: Plan = kind._op.plan(kind(*args, **kwargs))
-        return single
+        return kind._op.plan(kind(*args, **kwargs))
     shapes = tuple(map(_key, args))
     named = tuple((name, _key(value)) for name, value in sorted(kwargs.items()))
 

@@ -87,8 +87,7 @@ class Step:
 
     def predicted(self, target: config.TargetName) -> float | None:
         """Predicted seconds of the step's kernel on a generation; ``None`` where it has no kernel for this call."""
-        seconds: float | None = self.call._op.predicted(self.call, target)
-        return seconds
+        return self.call._op.predicted(self.call, target)
 
     def interval(self, target: config.TargetName) -> tuple[float, float] | None:
         """Return seconds between which the kernel is expected to take; ``None`` where nothing is predicted."""
@@ -98,8 +97,7 @@ class Step:
 
     def programs(self, target: config.TargetName) -> Prediction | None:
         """Launches, distinct programs and their sizes on a generation; ``None`` where no kernel takes this call."""
-        result: Prediction | None = self.call._op.programs(self.call, target)
-        return result
+        return self.call._op.programs(self.call, target)
 
     def __repr__(self) -> str:
         return f"<Step {self.op} {self.operands} on {self.runs_on}>"
@@ -107,8 +105,7 @@ class Step:
     @property
     def error_bound(self) -> float | None:
         """Relative error the op guarantees for this call; its documentation says relative to what."""
-        bound: float | None = self.call._op.error_bound(thaw(self.call), self.implementation)
-        return bound
+        return self.call._op.error_bound(thaw(self.call), self.implementation)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

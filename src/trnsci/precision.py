@@ -66,8 +66,7 @@ def to_bfloat16_values(x: Tensor) -> Tensor:
     """Round to the nearest bfloat16 and keep the dtype. The gradient passes unrounded, as it does on the device."""
     if not x.requires_grad and not is_compiling() and host.unseen() is None:
         return _Round.forward(x)
-    rounded: Tensor = _Round.apply(x)  # type: ignore[no-untyped-call]
-    return rounded
+    return _Round.apply(x)  # type: ignore[no-untyped-call]
 
 
 class _Round(torch.autograd.Function):

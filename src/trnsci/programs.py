@@ -195,8 +195,7 @@ def _extent(tensors: tuple[Any, ...], names: tuple[str, ...], axis: Axis) -> int
 def cores_of(kernel: Any) -> int:
     """Return on how many cores of a logical core a kernel can run: its file says ``CORES`` where it shares its work."""
     function = getattr(kernel, "function", kernel)
-    cores: int = getattr(sys.modules.get(function.__module__), "CORES", 1)
-    return cores
+    return getattr(sys.modules.get(function.__module__), "CORES", 1)
 
 
 def cut(kernel: Any, tensors: tuple[Any, ...], static: dict[str, Any]) -> Cut | None:

@@ -21,8 +21,7 @@ TABLE = "tuned.json"
 def choices(kernel: Any) -> Mapping[str, tuple[Any, ...]]:
     """Return the free arguments of a kernel and their values; empty where its file declares none."""
     function = getattr(kernel, "function", kernel)
-    declared: Mapping[str, tuple[Any, ...]] = getattr(sys.modules.get(function.__module__), "CHOICES", {})
-    return declared
+    return getattr(sys.modules.get(function.__module__), "CHOICES", {})
 
 
 def chosen(kernel: Any, target: str, tensors: tuple[Any, ...], static: Mapping[str, Any]) -> dict[str, Any]:
@@ -76,8 +75,7 @@ def _power(n: int) -> int:
 def _table(path: Path) -> dict[str, dict[str, dict[str, dict[str, Any]]]]:
     if not path.exists():
         return {}
-    read: dict[str, dict[str, dict[str, dict[str, Any]]]] = json.loads(path.read_text(encoding="utf-8"))
-    return read
+    return json.loads(path.read_text(encoding="utf-8"))
 
 
 def forget() -> None:

@@ -191,8 +191,7 @@ def enhance(network: torch.nn.Sequential, noisy: Tensor) -> Tensor:
     z = spectrum(noisy)
     first, activation, last = network
     mask = _mask(_linear(last, activation(_linear(first, _neighbours(z)))))
-    signal: Tensor = trnfft.istft((mask * z).mT * N_FFT**0.5, N_FFT, HOP, window=_window(), length=LENGTH)
-    return signal
+    return trnfft.istft((mask * z).mT * N_FFT**0.5, N_FFT, HOP, window=_window(), length=LENGTH)
 
 
 def _linear(layer: Any, z: Tensor) -> Tensor:

@@ -169,8 +169,7 @@ class Chain(NamedTuple):
 
 def _run(chain: Chain) -> Tensor:
     """Run a chain, which may have no steps."""
-    result: Tensor = run(chain) if chain.kinds else chain.x
-    return result
+    return run(chain) if chain.kinds else chain.x
 
 
 def _transform(kind: str, x: Tensor, dims: list[int], n: int, scale: Scale, precision: Precision) -> Any:

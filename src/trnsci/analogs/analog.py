@@ -53,8 +53,7 @@ class Analog:
     def function(self, *args: Any, **kwargs: Any) -> Callable[..., Any]:
         """Return the function of ours for their arguments."""
         library, _, function = self.named(*args, **kwargs).partition(".")
-        ours: Callable[..., Any] = getattr(importlib.import_module(library), function)
-        return ours
+        return getattr(importlib.import_module(library), function)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Do their call here.

@@ -27,8 +27,7 @@ def info(result: Tensor, a: Tensor, operator: str) -> Tensor:
     """
     if type(a) in PLAIN:
         return torch.zeros(a.shape[:-2], dtype=torch.int32, device=a.device)
-    told: Tensor = torch.ops.trnsci.info(result.detach(), a.detach(), operator)
-    return told
+    return torch.ops.trnsci.info(result.detach(), a.detach(), operator)
 
 
 def _info(result: Tensor, a: Tensor, operator: str) -> Tensor:

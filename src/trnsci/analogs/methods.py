@@ -53,8 +53,7 @@ def operands(method: str, solver: Any) -> tuple[Any, ...]:
         return ()
     sizes = int(occupied), int(solver.nmo) - int(occupied), int(auxiliary.nao_nr())
     shapes = (sizes, sizes[:1], sizes[1:2])
-    specs: tuple[Any, ...] = freeze(tuple(torch.empty(x, dtype=torch.float64, device="meta") for x in shapes))
-    return specs
+    return freeze(tuple(torch.empty(x, dtype=torch.float64, device="meta") for x in shapes))
 
 
 @contextmanager

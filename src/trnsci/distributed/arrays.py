@@ -56,8 +56,7 @@ def gather(tensor: DTensor) -> Tensor:
     """Return the whole tensor on every rank. Gradients pass, when every rank goes on alike with the whole."""
     if not isinstance(tensor, DTensor):
         raise ArgumentError("gather", "tensor", type(tensor), "a DTensor")
-    whole: Tensor = _Gathered.apply(tensor)  # type: ignore[no-untyped-call]
-    return whole
+    return _Gathered.apply(tensor)  # type: ignore[no-untyped-call]
 
 
 class _Gathered(torch.autograd.Function):

@@ -210,7 +210,7 @@ class Part:
         words: dict[Place, Placement] = {None: Replicate(), SUM: Partial("sum")}
         placements = [Shard(p) if isinstance(p, int) else words[p] for p in self.places]
         stride = torch.empty(self.shape, device="meta").stride()
-        array: DTensor = DTensor.from_local(
+        return DTensor.from_local(
             self.local.resolve_conj().contiguous(),
             mesh,
             placements,
@@ -218,7 +218,6 @@ class Part:
             shape=torch.Size(self.shape),
             stride=stride,
         )
-        return array
 
     def whole(self, team: Team) -> Tensor:
         """Return the whole array on every rank."""

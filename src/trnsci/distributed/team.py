@@ -118,8 +118,7 @@ class Team:
 
     def all_to_all(self, axis: int, pieces: Sequence[Tensor], shapes: Sequence[Sequence[int]]) -> list[Tensor]:
         """Send ``pieces[r]`` to rank r; return what each rank sent here, whose shapes are ``shapes``."""
-        received: list[Tensor] = self.start_all_to_all(axis, pieces, shapes)()
-        return received
+        return self.start_all_to_all(axis, pieces, shapes)()
 
     def start_all_to_all(self, axis: int, pieces: Sequence[Tensor], shapes: Sequence[Sequence[int]]) -> Wait:
         """Start `all_to_all`; call what is returned to wait for it."""
