@@ -31,7 +31,6 @@ def test_thirty_molecules_of_both_kinds_keep_their_bounds():
 
 @pytest.mark.parametrize("name", ["H2", pytest.param("O", marks=pytest.mark.slow)])
 def test_a_row_is_what_is_recorded(name):
-    pytest.importorskip("pyscf", reason="needs PySCF")
     fresh, kept = chemistry_page.measured(name), record()["table"][name]
     assert fresh["e_corr"] == pytest.approx(kept["e_corr"], abs=1e-8)
     assert abs(fresh["fp64"]) <= 1e-9

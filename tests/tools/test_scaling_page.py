@@ -15,8 +15,7 @@ def test_the_page_is_up_to_date():
 
 
 def test_sizes_are_those_of_the_basis():
-    gto = pytest.importorskip("pyscf.gto", reason="needs PySCF, which has the bases")
-    from pyscf import df
+    from pyscf import df, gto
     from pyscf.data.elements import chemcore
 
     widest = 0

@@ -77,8 +77,7 @@ def _differentiable(x):
 
 
 def _cases(dtype):
-    for index, (name, args) in enumerate(_calls(dtype)):
-        yield pytest.param(name, args, id=f"{index}-{name}")
+    return [pytest.param(name, args, id=f"{index}-{name}") for index, (name, args) in enumerate(_calls(dtype))]
 
 
 @pytest.mark.parametrize(("name", "args"), _cases(F64))

@@ -238,7 +238,7 @@ def _compiled():
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(("name", "call"), _compiled(), ids=lambda value: value if isinstance(value, str) else "")
+@pytest.mark.parametrize(("name", "call"), list(_compiled()), ids=lambda value: value if isinstance(value, str) else "")
 def test_compiled_functions_conjugate_as_eager_ones_do(name, call):
     torch._dynamo.reset()
     assert_within(torch.compile(call, backend="aot_eager")(), call(), 1e-13)

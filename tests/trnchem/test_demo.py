@@ -10,6 +10,7 @@ import zlib
 import numpy as np
 import pytest
 
+import trnchem
 from trnchem.demo import picture, report, speech, water
 from trnsci import cli, config, html_page
 from trnsci.console import Table
@@ -20,7 +21,6 @@ BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil
 @pytest.fixture(scope="module")
 def page(tmp_path_factory):
     """The page of the water demonstration, and what it printed as JSON."""
-    pytest.importorskip("pyscf", reason="the chem extra is not installed")
     path = tmp_path_factory.mktemp("demo") / "water.html"
     said = []
     found = water.water(said.append)
@@ -113,7 +113,6 @@ def test_the_page_opens_in_a_browser(page, tmp_path):
 
 @pytest.mark.sim
 def test_an_energy_off_its_bound_fails_the_demonstration(monkeypatch, tmp_path, capsys):
-    trnchem = pytest.importorskip("trnchem", reason="the chem extra is not installed")
     honest = trnchem.dfmp2
 
     class Off:

@@ -2,6 +2,7 @@
 
 from fractions import Fraction
 
+import mpmath
 import numpy as np
 import pytest
 import torch
@@ -215,7 +216,6 @@ def test_hard_data_stays_within_the_stated_errors(backend, name, n):
 
 @on_kernels
 def test_fp64_against_more_than_float64(backend):
-    mpmath = pytest.importorskip("mpmath", reason="the oracle is mpmath")
     n = 72
     x = gaussian((n,), 1, C128)
     with mpmath.workdps(40):

@@ -232,6 +232,7 @@ def test_long_signals_and_their_gradients_are_torchs(n_fft, hop):
 
 
 # Frames of one and two samples, where half a spectrum is as long as a whole one.
+@pytest.mark.filterwarnings("ignore:The length of signal is shorter")
 @pytest.mark.grid(2)
 @on_backends
 @pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)

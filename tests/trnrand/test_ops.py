@@ -1,5 +1,7 @@
 """Every op of the library: registered as torch wants it, planned, named, and the same without the compiled loops."""
 
+import re
+
 import pytest
 import torch
 
@@ -107,10 +109,12 @@ def test_a_plan_names_what_runs(name, monkeypatch):
 
 @pytest.mark.parametrize("backend", [b for b in BACKENDS if b.runs_kernels], ids=str)
 @every
-def test_a_forced_backend_runs_every_step(name, backend):
+def test_a_forced_backend_runs_every_step_or_says_why_not(name, backend):
     call = calls("philox4x32")[name]
-    if call._op.refusal(call, "nki") is not None:
-        pytest.skip("the kernel refuses these, and says why")
+    if why := call._op.refusal(call, "nki"):
+        with backend, pytest.raises(trnsci.UnsupportedError, match=re.escape(why)):
+            trnsci.run(call)
+        return
     with backend, trnsci.ledger() as ledger:
         trnsci.run(call)
     assert {entry.step.implementation for entry in ledger.entries if entry.depth == 0} == {"nki"}

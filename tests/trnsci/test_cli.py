@@ -204,7 +204,6 @@ WIDE = Table(
 
 
 def in_a_terminal(monkeypatch, width):
-    pytest.importorskip("rich", reason="the tables of a terminal need the extra cli")
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     monkeypatch.setenv("COLUMNS", str(width))
 

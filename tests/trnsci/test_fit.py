@@ -603,7 +603,6 @@ assert energy < -0.1 and other < -0.1
 
 
 def test_methods_of_pyscf_are_calls_and_fitted_energies_are_predicted(tmp_path, capsys):
-    pytest.importorskip("pyscf", reason="a program of PySCF is what this is about")
     program = tmp_path / "chemistry.py"
     program.write_text(CHEMISTRY)
     report = fit(program)

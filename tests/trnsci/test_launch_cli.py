@@ -230,7 +230,6 @@ print(f"rank {mesh.get_rank()} of {mesh.size()}: {len(finished)} pairs, {energy:
 
 @pytest.mark.slow
 def test_energies_go_on_from_their_finished_pairs_with_the_ranks_that_are_left(program, tmp_path):
-    pytest.importorskip("pyscf", reason="needs PySCF, which has the integrals")
     import trnchem
 
     done = _launched("-n", "3", "--restarts", "1", program(ENERGY), str(tmp_path / "water.ckpt"))

@@ -39,13 +39,13 @@ def _arranged(value, change):
     return [_arranged(x, change) for x in value] if isinstance(value, list) else value
 
 
-@pytest.mark.parametrize(("name", "args"), _calls())
+@pytest.mark.parametrize(("name", "args"), list(_calls()))
 def test_every_op_keeps_the_rules(name, args):
     fresh = tuple(_arranged(x, lambda x: x.detach().clone().requires_grad_()) for x in args)
     torch.library.opcheck(getattr(torch.ops.trntensor, name).default, fresh)
 
 
-@pytest.mark.parametrize(("name", "args"), _calls())
+@pytest.mark.parametrize(("name", "args"), list(_calls()))
 def test_fakes_have_the_strides_of_results(name, args):
     transposed = tuple(_arranged(x, lambda x: x.mT.contiguous().mT if x.ndim > 1 else x) for x in args)
     torch.library.opcheck(getattr(torch.ops.trntensor, name).default, transposed, test_utils="test_faketensor")

@@ -238,6 +238,7 @@ def moe_all_experts(x, w, index, affinity, rank):
     return out
 
 
+@pytest.mark.filterwarnings("ignore:nl.affine_range is an alias of range")
 @pytest.mark.parametrize("rank", [0, 1])
 def test_all_experts_masked_by_what_was_chosen(rank):
     x, w, affinity = gaussian((20, 80), 1), gaussian((4, 80, 56), 2), gaussian((20, 4), 3)

@@ -462,6 +462,7 @@ def hostile_remainder(x, bias):
         (hostile_remainder, ReadUninitialized),
     ],
 )
+@pytest.mark.filterwarnings("ignore::trnsim.UnreadInput")
 def test_hostile_variants_are_refused(kernel, error):
     with pytest.raises(error):
         trnsim.simulate(kernel)(gaussian((100, 64)), gaussian((1, 64)))

@@ -199,6 +199,7 @@ def selective_scan(delta, u, a, b, c):
     return out
 
 
+@pytest.mark.filterwarnings("ignore:nl.static_range is an alias of range")
 def test_selective_scan():
     C, L, S = 130, 60, 3
     delta, u = np.abs(gaussian((C, L), 1)) / 4, gaussian((C, L), 2)

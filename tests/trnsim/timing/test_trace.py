@@ -88,10 +88,9 @@ def test_the_perfetto_trace_has_a_track_per_engine_and_lines_on_slices(report, t
 
 
 def test_perfetto_itself_reads_the_trace(report, tmp_path):
-    trace = pytest.importorskip(
-        "perfetto.protos.perfetto.trace.perfetto_trace_pb2", reason="the trace extra is not installed"
-    )
-    read = trace.Trace()
+    from perfetto.protos.perfetto.trace import perfetto_trace_pb2
+
+    read = perfetto_trace_pb2.Trace()
     read.ParseFromString(report.save(tmp_path / "x.pftrace").read_bytes())
     begins = [p for p in read.packet if p.HasField("track_event") and p.track_event.type == 1]
     assert len(begins) == sum(len(bars) for bars in lanes(report).values())
