@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.compiler import is_compiling
 
 from trnsci import ArgumentError, DtypeError, Singular, check, host
+from trnsci.arrays import to_numpy
 from trnsci.nki import N_TILE, P_MAX
 
 Trans = Literal["n", "t", "c"]
@@ -64,6 +65,8 @@ def flag(op: str, argument: str, value: bool | int | str, letters: str) -> bool:
 
 def real(op: str, argument: str, value: Any) -> float:
     """Read a coefficient that is real whatever the operands are (Hermitian updates)."""
+    if type(value) is float:
+        return value
     scalar = complex(check.number(op, argument, value))
     if scalar.imag != 0:
         raise DtypeError(op, argument, scalar, "a real number: the result is Hermitian")
@@ -181,7 +184,7 @@ def of_columns(compute: Callable[[Any], Tensor]) -> Callable[[Any], Tensor]:
     return wrapper
 
 
-def nonsingular(op: str, a: Tensor, solved: Tensor, diagonal: Callable[[Tensor], Tensor]) -> None:
+def nonsingular(op: str, a: Tensor, solved: Tensor, diagonal: Callable[[Any], Any]) -> None:
     """Check that the diagonal of ``a``, by which ``solved`` was divided, has no zero; the error names the first.
 
     A zero leaves an element of one vector infinite, NaN or, where a library divides no zeros, zero. Only then is the
@@ -189,9 +192,9 @@ def nonsingular(op: str, a: Tensor, solved: Tensor, diagonal: Callable[[Tensor],
     """
     if not has_data(a) or (solved.ndim == 1 and cmath.isfinite(torch.dot(solved, solved.reciprocal()).item())):
         return
-    stored = diagonal(a.detach())
+    stored = diagonal(to_numpy(a) if a.is_cpu else a.detach())
     if not stored.all():
-        *batch, index = (stored == 0).nonzero()[0].tolist()
+        *batch, index = torch.as_tensor(stored == 0).nonzero()[0].tolist()
         raise Singular(op=op, index=index, batch=tuple(batch))
 
 

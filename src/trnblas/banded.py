@@ -16,7 +16,19 @@ from torch.nn.functional import pad
 
 from trnblas import host_blas
 from trnblas.accuracy import error_bound
-from trnblas.arguments import HALF, Trans, alike, conjugated, finished, flag, needed, nonsingular, rounds, transposition
+from trnblas.arguments import (
+    HALF,
+    Trans,
+    alike,
+    conjugated,
+    finished,
+    flag,
+    matching,
+    needed,
+    nonsingular,
+    rounds,
+    transposition,
+)
 from trnblas.band_storage import (
     Form,
     dense,
@@ -150,7 +162,8 @@ def _counts(function: str, **values: int) -> None:
 
 
 def _band(name: str, a: Tensor, x: Tensor, rows: int, n: int | None) -> None:
-    alike(name, a=a, x=x)
+    if not matching(a, x):
+        alike(name, a=a, x=x)
     if a.ndim != 2 or x.ndim != 1:
         check.ndim(name, 2, a=a)
         check.ndim(name, 1, x=x)
@@ -316,8 +329,9 @@ class Banded(NamedTuple):
 def _host_refusal(a: Tensor, x: Tensor, m: int, ku: int) -> str | None:
     if m <= a.shape[-2] - 1 - ku or a.shape[-1] <= ku:
         return "SciPy takes no bands wider than the matrix"
-    letters = host_blas.ALL_LETTERS
-    return host_blas.refusal(a, dtypes=letters) or host_blas.refusal(x, ndim=1, dtypes=letters)
+    if x.ndim > 1:
+        return "it takes one vector, not a batch of them"
+    return host_blas.refusal(a, x, dtypes=host_blas.ALL_LETTERS)
 
 
 def _kernel(weights: Tensor, values: Tensor) -> Tensor:

@@ -118,9 +118,7 @@ def triangular(stem: str, alpha: float, a: Tensor, b: Tensor, lower: bool, unit:
 
 def rank_one(alpha: float, x: Tensor, y: Tensor | None, a: Tensor | None, lower: bool) -> Tensor:
     """Return one triangle of ``alpha * x @ x.T + a``, or of ``alpha * (x @ y.T + y @ x.T) + a``; x, y are columns."""
-    result = x.new_zeros((len(x), len(x))) if a is None else a.clone(memory_format=torch.contiguous_format)
     vectors = [v.numpy()[:, 0] for v in (x, y) if v is not None]
+    update = functools.partial(routine("syr" if y is None else "syr2", x.dtype), alpha, *vectors, lower=not lower)
     # By columns the matrix is its transpose, so that the other triangle is meant.
-    update = routine("syr" if y is None else "syr2", x.dtype)
-    update(alpha, *vectors, lower=not lower, a=result.numpy().T, overwrite_a=True)
-    return result
+    return torch.from_numpy((update() if a is None else update(a=a.numpy().copy().T, overwrite_a=True)).T)

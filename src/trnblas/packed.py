@@ -17,7 +17,7 @@ from torch._C import _len_torch_dispatch_stack as dispatch_modes
 from torch.compiler import is_compiling
 
 from trnblas import host_blas
-from trnblas.arguments import Trans, agree, alike, finished, flag, needed, nonsingular, real, through, transposition
+from trnblas.arguments import Trans, alike, finished, flag, matching, needed, nonsingular, real, through, transposition
 from trnblas.symm import hemv, symv
 from trnblas.syr import her, her2, syr, syr2
 from trnblas.trmm import Trmm, triangular
@@ -71,12 +71,12 @@ def _product(
     name: str, n: int, alpha: complex, ap: Tensor, x: Tensor, beta: complex = 0.0, y: Tensor | None = None,
     lower: bool | int | str = False, *, out: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    operands = _checked(name, n, ap, x=x) | ({} if y is None else _checked(name, n, ap, y=y))
+    _checked(name, n, ap, x, y)
     stored = flag(name, "lower", lower, "ul")
     alpha, beta = check.coefficient(name, "alpha", alpha, ap.dtype), check.coefficient(name, "beta", beta, ap.dtype)
     needed(name, "y", y, coefficient="beta", scalar=beta, shape="[..., N]")
     routine: Routine = "hpmv" if name == "hpmv" and ap.is_complex() else "spmv"
-    return _into(name, Packed(ap, x, y, alpha, beta, routine, stored, "n", False), operands, out)
+    return _into(name, Packed(ap, x, y, alpha, beta, routine, stored, "n", False), out)
 
 
 @like(spmv, functools.partial(_product, "hpmv"))
@@ -84,27 +84,26 @@ def hpmv(*args: Any, **kwargs: Any) -> Any:
     """Return ``alpha * a @ x + beta * y`` with ``a`` Hermitian and packed; arguments as for `spmv`."""
 
 
-def _checked(name: str, n: int, ap: Tensor, **vectors: Tensor) -> dict[str, Tensor]:
-    """Check vectors [..., N] and a packed triangle of N rows, of one dtype on one device; return them by name."""
-    operands = {"ap": ap, **vectors}
-    alike(name, **operands)
+def _checked(name: str, n: int, ap: Tensor, x: Tensor, y: Tensor | None = None) -> None:
+    """Check vectors [..., N] and a packed triangle of N rows, of one dtype on one device."""
+    if not (matching(ap, x) if y is None else matching(ap, x, y)):
+        alike(name, ap=ap, x=x, **({} if y is None else {"y": y}))
     if type(n) is not int or n < 0 or not ap.ndim or ap.shape[-1] != n * (n + 1) // 2:
         check.ndim(name, 1, ap=ap)
         if isinstance(n, bool) or not isinstance(n, int) or n < 0:
             raise ArgumentError(name, "n", n, "a number of rows, 0 or more")
         expected = f"[..., {n * (n + 1) // 2}], which is n (n + 1) / 2 for n={n}"
         raise ArgumentError(name, "shape of ap", tuple(ap.shape), expected)
-    for argument, x in vectors.items():
-        if x.ndim != 1 or x.shape[0] != n or ap.ndim > 1:
-            check.ndim(name, 1, **{argument: x})
-            agree(name, "N", {"ap": n, argument: x.shape[-1]})
-            check.broadcast(name, **{argument: x.shape[:-1] for argument, x in operands.items()})
-    return operands
+    if y is not None or x.ndim != 1 or x.shape[0] != n or ap.ndim > 1:
+        vectors = {"x": x} if y is None else {"x": x, "y": y}
+        check.ndim(name, 1, **vectors)
+        check.equal(name, "N", ap=n, **{argument: v.shape[-1] for argument, v in vectors.items()})
+        check.broadcast(name, ap=ap.shape[:-1], **{argument: v.shape[:-1] for argument, v in vectors.items()})
 
 
-def _into(name: str, call: Packed | PackedUpdate, operands: dict[str, Tensor], out: Tensor | None) -> Tensor:
+def _into(name: str, call: Packed | PackedUpdate, out: Tensor | None) -> Tensor:
     if out is not None:
-        check.out(name, out, shape=call.shape, dtype=call.ap.dtype, **operands)
+        check.out(name, out, shape=call.shape, dtype=call.ap.dtype, ap=call.ap, x=call.x, y=call.y)
     return run(call, out)
 
 
@@ -141,11 +140,11 @@ def _update(
     *,
     out: Tensor | None = None,
 ) -> Tensor:
-    operands = _checked(name, n, ap, **({"x": x} if y is None else {"x": x, "y": y}))
+    _checked(name, n, ap, x, y)
     stored = flag(name, "lower", lower, "ul")
     hermitian = name in ("hpr", "hpr2") and ap.is_complex()
     factor = real(name, "alpha", alpha) if name == "hpr" else check.coefficient(name, "alpha", alpha, ap.dtype)
-    return _into(name, PackedUpdate(ap, x, y, factor, stored, hermitian), operands, out)
+    return _into(name, PackedUpdate(ap, x, y, factor, stored, hermitian), out)
 
 
 @like(spr, lambda n, alpha, x, *more, **options: _update("hpr", n, alpha, x, None, *more, **options))
@@ -176,14 +175,15 @@ def _triangular(
     name: Literal["tpmv", "tpsv"], n: int, ap: Tensor, x: Tensor, lower: bool | int | str = False,
     trans: bool | int | str = False, diag: bool | int | str = False, *, out: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    operands = _checked(name, n, ap, x=x)
+    _checked(name, n, ap, x)
     stored, kind, unit = flag(name, "lower", lower, "ul"), transposition(name, trans), flag(name, "diag", diag, "nu")
     call = Packed(ap, x, None, 1.0, 0.0, name, stored, kind, unit)
-    if name == "tpmv" or unit:
-        return _into(name, call, operands, out)
-    solved = _into(name, call, operands, None)
-    nonsingular(name, ap, solved, lambda triangle: triangle[..., _diagonal(n, stored)])
-    return solved if out is None else out.copy_(solved)
+    if out is not None:
+        check.out(name, out, shape=call.shape, dtype=ap.dtype, ap=ap, x=x)
+    result = run(call)
+    if name == "tpsv" and not unit:
+        nonsingular(name, ap, result, lambda triangle: triangle[..., _diagonal(n, stored)])
+    return result if out is None else out.copy_(result)
 
 
 @like(tpmv, functools.partial(_triangular, "tpsv"))
@@ -290,10 +290,9 @@ class PackedUpdate(NamedTuple):
         return host_blas.name("spr" if self.y is None else "spr2", self.ap)
 
     def host(self) -> Tensor:
-        result, xs = self.ap.clone(), [t.numpy() for t in (self.x, self.y) if t is not None]
+        xs = [t.numpy() for t in (self.x, self.y) if t is not None]
         update = host_blas.routine("spr" if self.y is None else "spr2", self.x.dtype)
-        update(len(self.x), self.alpha, *xs, result.numpy(), lower=self.lower, overwrite_ap=True)
-        return result
+        return torch.from_numpy(update(len(xs[0]), self.alpha, *xs, self.ap.numpy(), lower=self.lower))
 
     def pytorch(self) -> Tensor:
         whole = unpacked(self.x.shape[-1], self.ap, self.lower)

@@ -7,10 +7,11 @@ from typing import Any
 
 from torch import Tensor
 
-from trnblas.arguments import vectors
-from trnblas.syrk import rank_k
-from trnsci import array_function
+from trnblas.arguments import alike, flag, matching, real, square
+from trnblas.syrk import Syrk, into_triangle
+from trnsci import array_function, check, run
 from trnsci.arrays import like
+from trnsci.precision import resolve
 
 
 @array_function
@@ -56,10 +57,23 @@ def _rank_one(
     *,
     out: Tensor | None = None,
 ) -> Tensor:
-    vectors(name, x, y)
-    beta, column = 0.0 if a is None else 1.0, x.unsqueeze(-1)
-    other = column if y is x else y.unsqueeze(-1)
-    return rank_k(name, alpha, column, other, beta, a, False, lower, out=out)
+    if not (matching(x, y) if a is None else matching(x, y, a)) or not x.ndim or not y.ndim:
+        alike(name, x=x, y=y, **({} if a is None else {"a": a}))
+        check.ndim(name, 1, x=x, y=y)
+    n, dtype, stored_lower = x.shape[-1], x.dtype, flag(name, "lower", lower, "ul")
+    alpha = real(name, "alpha", alpha) if name == "her" else check.coefficient(name, "alpha", alpha, dtype)
+    if y is not x and y.shape[-1] != n:
+        check.equal(name, "N", x=n, y=y.shape[-1])
+    if a is not None and a.shape[-2:] != (n, n):
+        check.equal(name, "N", x=n, a=square(name, a))
+    hermitian, other = name[0] == "h" and dtype.is_complex, None if y is x else y.unsqueeze(-1)
+    beta, policy = 0.0 if a is None else 1.0, resolve(name, None, dtype)
+    call = Syrk(x.unsqueeze(-1), other, a, alpha, beta, stored_lower, hermitian, policy, name[-1] == "2")
+    if out is not None or x.ndim > 1 or y.ndim > 1 or (a is not None and a.ndim > 2):
+        batch = check.broadcast(name, x=x.shape[:-1], y=y.shape[:-1], a=() if a is None else a.shape[:-2])
+        if out is not None:
+            check.out(name, out, shape=(*batch, n, n), dtype=dtype, x=x, y=y, a=a)
+    return into_triangle(run(call), stored_lower, out)
 
 
 @like(syr, lambda alpha, x, *more, **options: _rank_one("her", alpha, x, x, *more, **options))

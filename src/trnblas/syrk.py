@@ -13,7 +13,6 @@ from trnblas import host_blas
 from trnblas.accuracy import choose, error_bound, reported, working_dtype
 from trnblas.arguments import (
     HALF,
-    agree,
     applied,
     conjugated,
     finished,
@@ -124,8 +123,7 @@ def rank_k(
 ) -> Tensor:
     """Check the arguments, then scale the triangle of the product and add that of ``c``; BLAS's name says which."""
     hermitian, twice = name.startswith("he"), "2" in name
-    names = ("a", "b", "c") if "k" in name else ("x", "y", "a")
-    operands = {names[0]: a, names[1]: b} | ({} if c is None else {names[2]: c})
+    operands = {"a": a, "b": b} if c is None else {"a": a, "b": b, "c": c}
     if not matching(*operands.values()) or a.ndim < 2 or b.ndim < 2 or (c is not None and c.ndim < 2):
         check.floating(name, **operands)
         check.ndim(name, 2, **operands)
@@ -141,14 +139,14 @@ def rank_k(
         alpha = check.coefficient(name, "alpha", alpha, dtype) if twice else real(name, "alpha", alpha)
     else:
         alpha, beta = check.coefficient(name, "alpha", alpha, dtype), check.coefficient(name, "beta", beta, dtype)
-    needed(name, names[2], c, coefficient="beta", scalar=beta, shape="[..., N, N]")
+    needed(name, "c", c, coefficient="beta", scalar=beta, shape="[..., N, N]")
     x = applied(kind, a)
     y = x if a is b else applied(kind, b)
     n = x.shape[-2]
     if y is not x and x.shape[-2:] != y.shape[-2:]:
-        agree(name, "shape", {names[0]: tuple(x.shape[-2:]), names[1]: tuple(y.shape[-2:])})
+        check.equal(name, "shape", a=tuple(x.shape[-2:]), b=tuple(y.shape[-2:]))
     if c is not None and c.shape[-2:] != (n, n):
-        agree(name, "N", {names[0]: n, names[2]: square(name, c, names[2])})
+        check.equal(name, "N", a=n, c=square(name, c, "c"))
     shape: tuple[int, ...] = (n, n)
     if x.ndim > 2 or y.ndim > 2 or (c is not None and c.ndim > 2):
         shape = (*check.broadcast(name, **{name: value.shape[:-2] for name, value in operands.items()}), n, n)
@@ -167,10 +165,15 @@ def rank_k(
     )
     conjugates = hermitian and dtype.is_complex
     call = Syrk(x, None if a is b else y, c, alpha, beta, stored_lower, conjugates, policy, twice)
-    result = run(call)
-    if out is not None:
-        result = out.copy_(torch.where(triangle_mask(shape[-1], stored_lower, out.device), result, out))
+    result = into_triangle(run(call), stored_lower, out)
     return reported(result, error_bound(k, dtype, policy), True) if return_error else result
+
+
+def into_triangle(result: Tensor, lower: bool, out: Tensor | None) -> Tensor:
+    """Return a result, or ``out`` with one triangle of the result copied into it."""
+    if out is None:
+        return result
+    return out.copy_(torch.where(triangle_mask(out.shape[-1], lower, out.device), result, out))
 
 
 @like(syrk, lambda alpha, a, *more, **options: rank_k("herk", alpha, a, a, *more, **options))

@@ -97,7 +97,7 @@ def test_batches_out_and_plan():
     ("call", "text"),
     [
         (lambda: syr(1.0, torch.ones(2), 0, torch.ones(3, 3)), "syr: N differs: x has N=2, a has N=3"),
-        (lambda: syr2(1.0, torch.ones(2), torch.ones(3)), "syr2: shape differs"),
+        (lambda: syr2(1.0, torch.ones(2), torch.ones(3)), "syr2: N differs: x has N=2, y has N=3"),
         (lambda: syr(1.0, torch.ones(2), "x"), "lower is 'x', expected one of False, True, 'u', 'l'"),
     ],
 )
