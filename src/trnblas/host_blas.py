@@ -119,6 +119,7 @@ def triangular(stem: str, alpha: float, a: Tensor, b: Tensor, lower: bool, unit:
 def rank_one(alpha: float, x: Tensor, y: Tensor | None, a: Tensor | None, lower: bool) -> Tensor:
     """Return one triangle of ``alpha * x @ x.T + a``, or of ``alpha * (x @ y.T + y @ x.T) + a``; x, y are columns."""
     vectors = [v.numpy()[:, 0] for v in (x, y) if v is not None]
-    update = functools.partial(routine("syr" if y is None else "syr2", x.dtype), alpha, *vectors, lower=not lower)
+    update = routine("syr" if y is None else "syr2", x.dtype)
     # By columns the matrix is its transpose, so that the other triangle is meant.
-    return torch.from_numpy((update() if a is None else update(a=a.numpy().copy().T, overwrite_a=True)).T)
+    matrix = None if a is None else a.numpy().copy().T
+    return torch.from_numpy(update(alpha, *vectors, lower=not lower, a=matrix, overwrite_a=True).T)

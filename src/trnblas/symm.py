@@ -18,6 +18,7 @@ from trnblas.arguments import (
     conjugated,
     finished,
     flag,
+    matching,
     needed,
     of_columns,
     real_diagonal,
@@ -112,7 +113,8 @@ def _product(
     vector = name[-1] == "v"
     second, third = ("x", "y") if vector else ("b", "c")
     operands = {"a": a, second: b} if c is None else {"a": a, second: b, third: c}
-    alike(name, **operands)
+    if not (matching(a, b) if c is None else matching(a, b, c)):
+        alike(name, **operands)
     dtype, n = a.dtype, square(name, a)
     if b.ndim < 2 - vector or (c is not None and c.ndim < 2 - vector):
         check.ndim(name, 2 - vector, **operands)

@@ -20,6 +20,7 @@ from trnblas.arguments import (
     finished,
     flag,
     in_place,
+    matching,
     nonsingular,
     of_columns,
     square,
@@ -116,7 +117,8 @@ def triangular(
     """Check the arguments and bring every side and transposition to ``op(a) @ b`` with ``op(a)`` lower or upper."""
     vector = name[-1] == "v"
     operands = {"a": a, "x" if vector else "b": b}
-    alike(name, **operands)
+    if not matching(a, b):
+        alike(name, **operands)
     dtype, n = a.dtype, square(name, a)
     if b.ndim < 2 - vector:
         check.ndim(name, 2 - vector, **operands)

@@ -7,7 +7,7 @@ import trnsci
 from tests.trnblas.oracles import C64, F32, F64, scipy_blas, sum_bound
 from trnblas import her, her2, host_blas, syr, syr2
 from trnsci import ArgumentError
-from trnsci.testing import BACKENDS, assert_within, gaussian, pairs
+from trnsci.testing import BACKENDS, assert_within, gamma, gaussian, pairs
 
 on_backends = pytest.mark.parametrize("backend", BACKENDS, ids=str)
 both_triangles = pytest.mark.parametrize("lower", [0, 1])
@@ -91,6 +91,11 @@ def test_batches_out_and_plan():
     plan = trnsci.plan(syr, 1.0, torch.ones(10))
     assert plan.steps[0].op == "trnblas::syrk"
     assert plan.flops == 10 * 11
+
+
+def test_one_vector_twice_counts_twice():
+    x = gaussian((5,), 1, F64)
+    assert_within(syr2(0.5, x, x), torch.outer(x, x).triu(), gamma(4, F64) * torch.outer(x, x).abs())
 
 
 @pytest.mark.parametrize(
