@@ -72,22 +72,22 @@ class Expm(NamedTuple):
         return "SciPy takes matrices one by one" if implementation == "host" and self.a.ndim > 2 else None
 
     def host(self) -> Tensor:
-        a, halvings = self.a.numpy(), 0
-        small = roundoff(self.a.dtype) < 2.0**-30 and len(a) < _SCIPYS
-        if small:
+        a = self.a.numpy()
+        if len(a) < _SCIPYS and roundoff(self.a.dtype) < 2.0**-30:
             # of the transpose by rows, which LAPACK reads where it lies
             norm = (lapack.zlange if self.a.is_complex() else lapack.dlange)("I", a.T)
             if not norm < _NORM:
                 return self.pytorch()
             halvings = max(0, math.frexp(norm)[1] - 1)
-        else:
-            finite("expm", a=self.a)
+            x = scipy.linalg.expm(a * 0.5**halvings)
+            for _ in range(halvings):
+                x = x @ x
+            return torch.from_numpy(x)
+        finite("expm", a=self.a)
         with np.errstate(all="ignore"):
-            x = torch.from_numpy(scipy.linalg.expm(a * 0.5**halvings if halvings else a))
-        for _ in range(halvings):
-            x = x @ x
+            result = torch.from_numpy(scipy.linalg.expm(a))
         # beyond the square root of the largest number, its powers overflow where the exponential need not
-        return x if small or all_finite(x) else self.pytorch()
+        return result if all_finite(result) else self.pytorch()
 
     def vjp(self, grad: Tensor, needs: frozenset[str]) -> dict[str, Tensor]:
         return through(self, ("a",), grad, needs)

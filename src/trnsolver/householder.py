@@ -118,29 +118,31 @@ def ormqr(
         tensor([[5.],
                 [0.]])
     """
-    for name, value in (("left", left), ("transpose", transpose)):
-        check.option("ormqr", name, value, (False, True))
-    _checked("ormqr", factors, tau)
-    matrices("ormqr", look=False, factors=factors, other=other)
-    check.same_device("ormqr", factors=factors, other=other)
-    check.equal("ormqr", "M", factors=factors.shape[-2], other=other.shape[-2 if left else -1])
-    check.equal("ormqr", "batch shape", factors=tuple(factors.shape[:-2]), other=tuple(other.shape[:-2]))
+    check.option("ormqr", "left", left, (False, True))
+    check.option("ormqr", "transpose", transpose, (False, True))
+    _checked("ormqr", factors, tau, other=other)
+    (*batch, m, _), (*others, rows, columns) = factors.shape, other.shape
+    if batch != others or m != (rows if left else columns):
+        check.equal("ormqr", "M", factors=m, other=rows if left else columns)
+        check.equal("ormqr", "batch shape", factors=tuple(batch), other=tuple(others))
     x = run(Ormqr(factors, tau, other, left, transpose))
     settled("ormqr", x, factors=lambda: factors.tril(-1), tau=tau, other=other)
     return written("ormqr", out, x, factors=factors, tau=tau, other=other)
 
 
-def _checked(op: str, factors: Tensor, tau: Tensor) -> None:
-    matrices(op, look=False, factors=factors)
-    check.floating(op, factors=factors, tau=tau)
-    check.same_device(op, factors=factors, tau=tau)
-    check.ndim(op, 1, tau=tau)
-    check.equal(op, "batch shape", factors=tuple(factors.shape[:-2]), tau=tuple(tau.shape[:-1]))
-    m, n = factors.shape[-2:]
+def _checked(op: str, factors: Tensor, tau: Tensor, **other: Tensor) -> None:
+    dtype = matrices(op, look=False, factors=factors, **other)
+    if type(tau) is not Tensor or tau.layout is not torch.strided or tau.dtype is not dtype or not tau.ndim:
+        check.floating(op, factors=factors, tau=tau)
+        check.ndim(op, 1, tau=tau)
+    check.same_device(op, factors=factors, tau=tau, **other)
+    (*batch, m, n), (*others, k) = factors.shape, tau.shape
+    if batch != others:
+        check.equal(op, "batch shape", factors=tuple(batch), tau=tuple(others))
     if op == "householder_product" and m < n:
         expected = f"at least as many rows as columns, but it has {m} and {n}"
         raise ArgumentError(op, "shape of factors", tuple(factors.shape), expected)
-    if tau.shape[-1] > min(m, n):
+    if k > min(m, n):
         expected = f"at most {min(m, n)} of them for factors of {m} rows and {n} columns"
         raise ArgumentError(op, "shape of tau", tuple(tau.shape), expected)
 
@@ -219,14 +221,14 @@ class Ormqr(NamedTuple):
         return "SciPy's LAPACK takes one matrix a call" if implementation == "host" and not one else None
 
     def host(self) -> Tensor:
-        factors, tau, other, left, transpose = self
-        name, adjoint = ("unmqr", "C") if other.is_complex() else ("ormqr", "T")
-        how = "L" if left else "R", adjoint if transpose else "N"
+        factors, tau, other = self.factors.numpy(), self.tau.numpy(), self.other.numpy()
+        name, adjoint = ("unmqr", "C") if self.other.is_complex() else ("ormqr", "T")
+        how = "L" if self.left else "R", adjoint if self.transpose else "N"
         # without room for blocks LAPACK applies reflections one by one, which is faster for few vectors
-        count, vectors = other.shape[-1 if left else -2], factors[:, : len(tau)]
+        count = other.shape[-1 if self.left else -2]
         room = count if count < 32 else 64 * (count + 65)
-        multiply = getattr(lapack, ALL_LETTERS[other.dtype] + name)
-        x, _, _ = multiply(*how, vectors.numpy(), tau.numpy(), other.numpy(), room)
+        multiply = getattr(lapack, ALL_LETTERS[self.other.dtype] + name)
+        x, _, _ = multiply(*how, factors[:, : len(tau)], tau, other, room)
         return torch.from_numpy(x)
 
     def pytorch(self) -> Tensor:

@@ -40,7 +40,9 @@ def fill_ordering(a: Sparse, *, method: Ordering = "amd") -> Tensor:
     """
     check.option("fill_ordering", "method", method, get_args(Ordering))
     on_host("trnsolver.fill_ordering")
-    return torch.from_numpy(order_of(square_compressed("fill_ordering", a), method))
+    # of the transpose by rows, which lies as the matrix by columns does, unless the order is one of columns
+    rows = a.T if getattr(a, "format", "") == "csc" and method != "colamd" else a  # type: ignore[union-attr]
+    return torch.from_numpy(order_of(square_compressed("fill_ordering", rows), method))
 
 
 def order_of(a: Compressed, method: Ordering) -> Index:
@@ -56,11 +58,12 @@ def order_of(a: Compressed, method: Ordering) -> Index:
         return np.array(sp.csgraph.reverse_cuthill_mckee(both, symmetric_mode=True), np.int64)
     # SuperLU orders before it factors: an incomplete factor of a dominant matrix costs nothing beside the order
     diagonal = a.rows == a.indices
-    dominant = a.scipy(np.where(diagonal, n + 1.0, 1.0))
+    dominant = a.scipy(np.where(diagonal, np.float32(n + 1), np.float32(1)))
     if np.count_nonzero(diagonal) < n:
-        dominant = dominant + sp.diags_array(np.full(n, n + 1.0), format="csr")
+        dominant = dominant + sp.diags_array(np.full(n, n + 1, np.float32), format="csr")
     # minimum degree is that of ``a + a.T``, whichever of the two it is given
     spec, columns = ("MMD_AT_PLUS_A", dominant.T) if method == "amd" else ("COLAMD", dominant.tocsc())
+    columns.has_canonical_format = True
     rough = sp.linalg.spilu(columns, drop_tol=1.0, fill_factor=1.0, permc_spec=spec)
     order = np.empty(n, np.int64)
     order[rough.perm_c] = np.arange(n)
