@@ -35,7 +35,8 @@ def gamma(*size: Size, shape: Number, scale: Number = 1.0, **options: Unpack[Opt
         scale: positive.
 
     Returns:
-        The variates, with gradients to ``shape`` (implicit reparameterisation) and ``scale``.
+        The variates, with gradients to ``scale`` and ``shape`` (implicit reparameterisation, by torch, to a relative
+        5e-4).
 
     Raises:
         ArgumentError: a parameter is not positive and finite. Nothing was drawn.

@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+import torch
 from scipy import stats
 
 # name: (arguments, scipy's frozen distribution)
@@ -52,3 +53,8 @@ def chi_square(counts, law):
     groups[-1] = (groups[-1][0] + e, groups[-1][1] + o)
     statistic = sum((o - e) ** 2 / e for e, o in groups)
     return stats.chi2.sf(statistic, len(groups) - 1)
+
+
+def deviance_size(x, m):
+    """The magnitudes that `maths.deviance` adds up, and what a rounded ``m`` changes."""
+    return torch.special.xlogy(x, x / m).abs() + (x - m).abs()

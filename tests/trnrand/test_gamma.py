@@ -1,5 +1,6 @@
 """Gamma variates and what is made of them."""
 
+import mpmath
 import pytest
 import torch
 from scipy import stats
@@ -8,7 +9,8 @@ import trnrand
 import trnsci
 from trnrand import Generator
 from trnsci import ArgumentError
-from trnsci.testing import BACKENDS
+from trnsci.testing import BACKENDS, assert_within
+from trnsci.testing import gamma as roundings
 
 on_backends = pytest.mark.parametrize("backend", BACKENDS, ids=str)
 
@@ -32,11 +34,10 @@ def test_gradients_against_the_quantile():
     shape = torch.tensor([0.6, 1.0, 2.5, 9.0], dtype=torch.float64, requires_grad=True)
     x = Generator(5).gamma(shape=shape)
     x.sum().backward()
-    step = 1e-5
     for a, value, slope in zip(shape.tolist(), x.tolist(), shape.grad.tolist(), strict=True):
-        level = stats.gamma.cdf(value, a)
-        expected = (stats.gamma.ppf(level, a + step) - stats.gamma.ppf(level, a - step)) / (2 * step)
-        assert abs(slope - expected) <= 1e-4 * (1 + abs(expected))
+        by_shape = mpmath.diff(lambda s, x=value: mpmath.gammainc(s, 0, x, regularized=True), a)
+        expected = -float(by_shape) / stats.gamma.pdf(value, a)
+        assert abs(slope - expected) <= 5e-4 * abs(expected)  # as stated
 
 
 def test_gradients_reach_the_parameters_of_the_family():
@@ -59,14 +60,14 @@ def test_tiny_shapes_stay_in_range():
     x = Generator(1).beta(1000, a=1e-8, b=1e-9)
     assert ((x >= 0) & (x <= 1)).all()
     y = Generator(1).dirichlet(100, alpha=torch.full((3,), 1e-8))
-    assert torch.allclose(y.sum(-1), torch.ones(100))
+    assert_within(y.sum(-1), torch.ones(100), roundings(2 * 3 + 1, y.dtype))
 
 
 def test_dirichlet():
     alpha = torch.tensor([0.5, 2.0, 4.0], dtype=torch.float64)
     x = Generator(3).dirichlet(40_000, alpha=alpha)
     assert x.shape == (40_000, 3)
-    assert (x.sum(-1) - 1).abs().max() < 1e-14
+    assert_within(x.sum(-1), torch.ones(40_000), roundings(2 * 3 + 1, x.dtype))
     for k in range(3):
         law = stats.beta(alpha[k].item(), (alpha.sum() - alpha[k]).item())
         assert stats.kstest(x[:, k].numpy(), law.cdf).pvalue > 1e-4

@@ -53,7 +53,9 @@ def test_scrambled_points():
     assert kstest(first[:, 1].numpy(), "uniform").pvalue > 1e-4
     s = Halton(3, scramble=True, generator=Generator(1))
     assert torch.equal(torch.cat([s.random(10), s.random(20)]), s.at(0).random(30))
-    assert qmc.discrepancy(x.numpy()[:1024]) < 2e-4
+    # the mean of squared centred discrepancies of independent points
+    independent = ((5 / 4) ** 3 - (13 / 12) ** 3) / 1024
+    assert qmc.discrepancy(x.numpy()[:1024]) < independent / 4
 
 
 def test_narrow_dtypes_stay_below_one():
