@@ -126,21 +126,12 @@ def bare(alpha: Any, beta: Any, c: Tensor | None) -> bool:
     return c is None and type(alpha) is float and alpha == 1.0 and type(beta) is float and beta == 0.0
 
 
-def coefficient(op: str, argument: str, value: Any, dtype: torch.dtype) -> Any:
-    """Read alpha, beta and the like: a number, real unless the operands are complex, whole where they are whole."""
-    scalar = check.coefficient(op, argument, value, dtype)
-    if not (dtype.is_floating_point or dtype.is_complex) and scalar != int(scalar.real):
-        expected = f"a whole number, because the operands are {str(dtype).removeprefix('torch.')}"
-        raise DtypeError(op, argument, scalar, expected)
-    return scalar if dtype.is_floating_point or dtype.is_complex else int(scalar.real)
-
-
 def scaled(op: str, product: Tensor, alpha: Any, beta: Any, c: Tensor | None) -> Tensor:
     """Return ``alpha * product + beta * c``; without a factor of 1 or an addend, those parts cost nothing."""
     if bare(alpha, beta, c):
         return product
-    first = coefficient(op, "alpha", alpha, product.dtype)
-    second = coefficient(op, "beta", beta, product.dtype)
+    first = check.coefficient(op, "alpha", alpha, product.dtype)
+    second = check.coefficient(op, "beta", beta, product.dtype)
     if c is None:
         if second != 0:
             raise ArgumentError(op, "c", None, f"a tensor, because beta is {second}")

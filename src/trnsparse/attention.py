@@ -73,7 +73,7 @@ def attention(
     _agree(q.shape, k.shape, v.shape)
     check.integer("attention", "block", block, 1)
     scale = 1 / math.sqrt(max(q.shape[3], 1)) if scale is None else scale
-    factor = float(check.coefficient("attention", "scale", scale, dtype).real)
+    factor = float(check.real("attention", "scale", scale))
     result = _heads(q, k, v, _bound(mask, q, k, block), factor)
     return result if len(shape) == 4 else result.reshape(*shape[:-1], v.shape[3])
 

@@ -32,7 +32,11 @@ class ELL:
     shape: tuple[int, int]
 
     def __post_init__(self) -> None:
-        _checked("ELL", self.columns, self.values, self.shape, (self.shape[0],))
+        rows, width = as_shape("ELL", self.shape)
+        if self.columns.ndim != 2 or self.columns.shape != self.values.shape or len(self.columns) != rows:
+            got = {"columns": tuple(self.columns.shape), "values": tuple(self.values.shape), "rows": rows}
+            raise ArgumentError("ELL", "shape", got)
+        _in_range("ELL", self.columns, width)
 
     @classmethod
     def of(cls, a: SparseMatrixLike, *, width: int | None = None) -> ELL:
@@ -91,21 +95,15 @@ class HYB:
         wide = longest if width == "max" else width
         if not isinstance(wide, int) or wide < 0:
             raise ArgumentError("HYB.of", "width", width, "'auto', 'max' or a number of entries")
-        position = torch.arange(rows.nnz, device=rows.device) - rows.indptr[:-1].repeat_interleave(lengths)
-        beyond = (position >= wide).nonzero().flatten()
+        beyond = (_positions(rows.indptr, lengths)[1] >= wide).nonzero().flatten()
         others = rows.majors[beyond], rows.indices[beyond], rows.values[beyond]
         return cls(ELL(*_padded(rows, wide), rows.shape), COOMatrix.sorted(*others, rows.shape))
 
     def to_csr(self) -> CSRMatrix:
         """Return compressed rows."""
-        first = _coordinates(self.ell)
-        rest = self.coo
-        parts = (
-            torch.cat([first.row, rest.row]),
-            torch.cat([first.col, rest.col]),
-            torch.cat([first.values, rest.values]),
-        )
-        return COOMatrix(*parts, self.shape).to_csr()
+        first, rest = _coordinates(self.ell), self.coo
+        pairs = (first.row, rest.row), (first.col, rest.col), (first.values, rest.values)
+        return COOMatrix(*map(torch.cat, pairs), self.shape).to_csr()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -254,14 +252,6 @@ def _fewest(lengths: Tensor, longest: int) -> int:
     longer, entries = len(lengths) - count.cumsum(0), (count * widths).flip(0).cumsum(0).flip(0) - count * widths
     stored = 2 * len(lengths) * widths + 3 * (entries - longer * widths)
     return int(stored.argmin())
-
-
-def _checked(op: str, columns: Tensor, values: Tensor, shape: tuple[int, int], leading: tuple[int, ...]) -> None:
-    as_shape(op, shape)
-    if columns.ndim != 2 or columns.shape != values.shape or tuple(columns.shape[:1]) != leading:
-        got = {"columns": tuple(columns.shape), "values": tuple(values.shape), "rows": leading[0]}
-        raise ArgumentError(op, "shape", got)
-    _in_range(op, columns, shape[1])
 
 
 def _in_range(op: str, columns: Tensor, bound: int) -> None:

@@ -88,7 +88,7 @@ def richardson(
         tol: as for `cg`.
         max_iterations: as for `cg`.
     """
-    step = float(check.coefficient("richardson", "omega", omega, torch.float64).real)
+    step = float(check.real("richardson", "omega", omega))
     return _solved("richardson", a, b, x0=x0, tol=tol, most=max_iterations, recurrence=lambda k: (step, 0.0))
 
 
@@ -116,10 +116,7 @@ def chebyshev(
         tol: as for `cg`.
         max_iterations: as for `cg`.
     """
-    smallest, largest = (
-        float(check.coefficient("chebyshev", name, value, torch.float64).real)
-        for name, value in (("smallest", smallest), ("largest", largest))
-    )
+    smallest, largest = check.real("chebyshev", "smallest", smallest), check.real("chebyshev", "largest", largest)
     if not 0 < smallest <= largest < math.inf:
         raise ArgumentError("chebyshev", "smallest", smallest, f"a positive bound that is at most largest = {largest}")
     middle, half = (largest + smallest) / 2, (largest - smallest) / 2
@@ -177,10 +174,8 @@ def power_iteration(
 
 
 def _options(op: str, tol: Any, most: Any) -> None:
-    if not check.coefficient(op, "tol", tol, torch.float64).real >= 0:
-        raise ArgumentError(op, "tol", tol, "a number that is not negative")
-    if isinstance(most, bool) or not isinstance(most, int) or most < 0:
-        raise ArgumentError(op, "max_iterations", most, "an integer that is not negative")
+    check.refuse(check.real(op, "tol", tol) < 0, op, "tol", tol, "a number that is not negative")
+    check.integer(op, "max_iterations", most, 0)
 
 
 def _vector(op: str, name: str, x: Any, a: SparseMatrix) -> Tensor:

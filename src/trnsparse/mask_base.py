@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable
-from typing import NamedTuple
+from operator import and_, or_
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -98,23 +99,34 @@ class Mask(ABC):
         return notebook.fragment(repr(self), bound._repr_html_())
 
     def __and__(self, other: Mask) -> Mask:
-        return _Both(self, other) if isinstance(other, Mask) else NotImplemented
+        return _Pair("_Both", self, other) if isinstance(other, Mask) else NotImplemented
 
     def __or__(self, other: Mask) -> Mask:
-        return _Either(self, other) if isinstance(other, Mask) else NotImplemented
+        return _Pair("_Either", self, other) if isinstance(other, Mask) else NotImplemented
 
     def __invert__(self) -> Mask:
         return _Not(self)
 
 
 class _Pair(Mask):
-    def __init__(self, left: Mask, right: Mask) -> None:
-        self.left, self.right = left, right
+    """Both masks, or either: ``every`` of a rectangle combines as its pairs do, ``none`` the other way round."""
+
+    def __init__(self, kind: Literal["_Both", "_Either"], left: Mask, right: Mask) -> None:
+        self.kind, self.left, self.right = kind, left, right
         self.by_batch, self.by_head = left.by_batch or right.by_batch, left.by_head or right.by_head
+        self.pairs, self.others = (and_, or_) if kind == "_Both" else (or_, and_)
+
+    def keeps(self, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+        kept: Tensor = self.pairs(self.left.keeps(b, h, q, k), self.right.keeps(b, h, q, k))
+        return kept
+
+    def judge(self, at: Rectangles) -> Verdicts:
+        x, y = self.left.judge(at), self.right.judge(at)
+        return Verdicts(self.pairs(x.every, y.every), self.others(x.none, y.none))
 
     def key(self) -> tuple[Hashable, ...] | None:
         left, right = self.left.key(), self.right.key()
-        return None if left is None or right is None else (type(self).__name__, left, right)
+        return None if left is None or right is None else (self.kind, left, right)
 
     @property
     def lengths(self) -> tuple[int, int] | None:
@@ -124,29 +136,8 @@ class _Pair(Mask):
         self.left.fits(q_len, k_len)
         self.right.fits(q_len, k_len)
 
-
-class _Both(_Pair):
-    def keeps(self, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
-        return self.left.keeps(b, h, q, k) & self.right.keeps(b, h, q, k)
-
-    def judge(self, at: Rectangles) -> Verdicts:
-        x, y = self.left.judge(at), self.right.judge(at)
-        return Verdicts(x.every & y.every, x.none | y.none)
-
     def __repr__(self) -> str:
-        return f"({self.left!r} & {self.right!r})"
-
-
-class _Either(_Pair):
-    def keeps(self, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
-        return self.left.keeps(b, h, q, k) | self.right.keeps(b, h, q, k)
-
-    def judge(self, at: Rectangles) -> Verdicts:
-        x, y = self.left.judge(at), self.right.judge(at)
-        return Verdicts(x.every | y.every, x.none & y.none)
-
-    def __repr__(self) -> str:
-        return f"({self.left!r} | {self.right!r})"
+        return f"({self.left!r} {'&' if self.kind == '_Both' else '|'} {self.right!r})"
 
 
 class _Not(Mask):

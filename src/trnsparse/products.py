@@ -15,7 +15,7 @@ from trnsci.arrays import from_numpy, to_numpy
 from trnsci.backends import on_host
 from trnsci.host import refusal
 from trnsparse import scipy_views
-from trnsparse.arguments import applied, coefficient, dense, operation, same_kind, shaped, sparse
+from trnsparse.arguments import applied, dense, operation, same_kind, shaped, sparse
 from trnsparse.bsr import BSRMatrix
 from trnsparse.coo import COOMatrix
 from trnsparse.csr import CSCMatrix, CSRMatrix
@@ -61,7 +61,7 @@ def add(a: SparseMatrixLike, b: SparseMatrixLike, *, alpha: complex = 1.0, beta:
     dtype = same_kind("add", a=a, b=b)
     _same_shape("add", a, b)
     _same_place("add", a, b)
-    alpha, beta = coefficient("add", "alpha", alpha, dtype), coefficient("add", "beta", beta, dtype)
+    alpha, beta = (check.coefficient("add", *each, dtype) for each in (("alpha", alpha), ("beta", beta)))
     if isinstance(a, BSRMatrix) and isinstance(b, BSRMatrix) and a.block == b.block:
         blocks = [a.values * alpha, b.values * beta]
         return _blocks(torch.cat([a.block_rows, b.block_rows]), torch.cat([a.indices, b.indices]), torch.cat(blocks), a)

@@ -171,6 +171,6 @@ def _square(op: str, bounds: Tensor) -> None:
 
 def as_threshold(op: str, threshold: float) -> float:
     """Return a threshold as a number that is not negative."""
-    limit = float(check.coefficient(op, "threshold", threshold, torch.float64).real)
-    check.refuse(not limit >= 0, op, "threshold", threshold, "a number that is not negative")
+    limit = float(check.real(op, "threshold", threshold))
+    check.refuse(limit < 0, op, "threshold", threshold, "a number that is not negative")
     return limit

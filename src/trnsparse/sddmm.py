@@ -14,7 +14,7 @@ from trnsci.gradient import saves
 from trnsci.kernel_launcher import current
 from trnsci.nki import launch
 from trnsparse import scipy_views
-from trnsparse.arguments import HALF, KERNEL_DTYPES, coefficient, dense, only, same_kind, shaped, sparse, together
+from trnsparse.arguments import HALF, KERNEL_DTYPES, dense, only, same_kind, shaped, sparse, together
 from trnsparse.bsr import BSRMatrix
 from trnsparse.bsr_sddmm import sampled_blocks
 from trnsparse.csr import CSCMatrix
@@ -62,7 +62,7 @@ def sddmm(
     check.equal("sddmm", "D", a=a.shape[1], b=b.shape[0])
     check.equal("sddmm", "M", pattern=pattern.shape[0], a=a.shape[0])
     check.equal("sddmm", "N", pattern=pattern.shape[1], b=b.shape[1])
-    alpha, beta = coefficient("sddmm", "alpha", alpha, dtype), coefficient("sddmm", "beta", beta, dtype)
+    alpha, beta = (check.coefficient("sddmm", *each, dtype) for each in (("alpha", alpha), ("beta", beta)))
     if dtype in HALF and (alpha != 1 or beta != 0):
         wide = sddmm(pattern.to(torch.float32), a.float(), b.float(), alpha=alpha, beta=beta, epilogue=epilogue)
         return wide.to(dtype)

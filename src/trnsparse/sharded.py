@@ -7,6 +7,7 @@ of the mesh; what another axis of the mesh cuts (columns, batches) stays cut.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -54,26 +55,22 @@ def _spmm(team: Team, a: RowSharded, b: Part, c: Part | None, trans: Any, **opti
     return product(team, a, b, c, **options)
 
 
-def product(team: Team, a: RowSharded, b: Part, c: Part | None = None, **options: Any) -> Part:
-    """Return rows of ``a @ b``, and of what is added to it."""
-    _one_mesh("spmm", team, a)
-    axis = len(b.shape) - 2
-    needed = _needed(team, a, b, axis)
-    places: Places = (axis, *needed.places[1:])
-    shape = (*b.shape[:-2], a.shape[0], b.shape[-1])
-    addend = None if c is None else c.to(team, places).local
-    return b.with_local(spmm(a.local, needed.local, c=addend, **options), shape, places)
-
-
 @sharded(spmv, check=lambda a, x, **options: _check(spmv, a, x, **options))
 def _spmv(team: Team, a: RowSharded, x: Part, y: Part | None, trans: Any, **options: Any) -> Part:
-    _one_mesh("spmv", team, a)
-    axis = len(x.shape) - 1
-    needed = _needed(team, a, x, axis)
+    return product(team, a, x, y, public=spmv, **options)
+
+
+def product(
+    team: Team, a: RowSharded, b: Part, c: Part | None = None, *, public: Callable[..., Tensor] = spmm, **options: Any
+) -> Part:
+    """Return rows of ``a @ b``, and of what is added to it."""
+    _one_mesh(public.__name__, team, a)
+    axis = len(b.shape) - (2 if public is spmm else 1)
+    needed = _needed(team, a, b, axis)
     places: Places = (axis, *needed.places[1:])
-    shape = (*x.shape[:-1], a.shape[0])
-    addend = None if y is None else y.to(team, places).local
-    return x.with_local(spmv(a.local, needed.local, y=addend, **options), shape, places)
+    shape = (*b.shape[:axis], a.shape[0], *b.shape[axis + 1 :])
+    addend = {"c" if public is spmm else "y": None if c is None else c.to(team, places).local}
+    return b.with_local(public(a.local, needed.local, **addend, **options), shape, places)
 
 
 def _one_mesh(op: str, team: Team, a: RowSharded) -> None:

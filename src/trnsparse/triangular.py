@@ -165,8 +165,7 @@ def ilu0(a: SparseMatrixLike, *, boost: tuple[float, complex] | None = None) -> 
     rows = _square("ilu0", a)
     if boost is not None:
         check.refuse(not isinstance(boost, tuple | list) or len(boost) != 2, "ilu0", "boost", boost, "two numbers")
-        tolerance = check.coefficient("ilu0", "boost", boost[0], torch.float64).real
-        boost = tolerance, check.coefficient("ilu0", "boost", boost[1], rows.dtype)
+        boost = check.real("ilu0", "boost", boost[0]), check.coefficient("ilu0", "boost", boost[1], rows.dtype)
     n = rows.shape[0]
     values = rows.values.detach().resolve_conj().clone()
     numbers = None if boost is None else torch.tensor(boost, dtype=values.dtype)

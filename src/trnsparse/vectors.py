@@ -7,7 +7,7 @@ from torch import Tensor
 
 from trnsci import array_function, check
 from trnsci.backends import on_host
-from trnsparse.arguments import coefficient, dense, same_kind, shaped
+from trnsparse.arguments import dense, same_kind, shaped
 from trnsparse.indices import as_index, check_length, check_range
 
 
@@ -29,7 +29,7 @@ def axpby(alpha: complex, x: Tensor, indices: Tensor, beta: complex, y: Tensor) 
     """Return ``alpha * x + beta * y`` for a sparse ``x`` and a dense ``y``; repeated indices add up."""
     positions = _positions("axpby", indices, y, x)
     check.floating("axpby", x=x, y=y)
-    alpha, beta = coefficient("axpby", "alpha", alpha, y.dtype), coefficient("axpby", "beta", beta, y.dtype)
+    alpha, beta = (check.coefficient("axpby", *each, y.dtype) for each in (("alpha", alpha), ("beta", beta)))
     return (y * beta).index_add(0, positions, x * alpha)
 
 
@@ -38,7 +38,7 @@ def rot(x: Tensor, indices: Tensor, y: Tensor, c: float, s: complex) -> tuple[Te
     """Rotate a sparse ``x`` with what it meets in ``y``: return ``c x + s y`` and ``y`` with ``c y - conj(s) x``."""
     positions = _positions("rot", indices, y, x)
     check.floating("rot", x=x, y=y)
-    c, s = coefficient("rot", "c", c, torch.float64).real, coefficient("rot", "s", s, y.dtype)
+    c, s = check.real("rot", "c", c), check.coefficient("rot", "s", s, y.dtype)
     met, conjugate = y[positions], s.conjugate()
     return c * x + s * met, y.index_put((positions,), c * met - conjugate * x)
 

@@ -53,11 +53,6 @@ class Program:
         sizes = dict(self.equation.sizes)
         return math.prod(-(-sizes[label] // length) for label, length in self.blocks)
 
-    @property
-    def terms(self) -> int:
-        """Length of the longest chain of roundings of a term: the sums of all steps, and a product per step."""
-        return sum(step.terms + 1 for step in self.steps) + (self.slices if self.blocks else 0)
-
     def run(
         self,
         operands: Sequence[Tensor],

@@ -14,7 +14,6 @@ from trntensor.decomposed import (
     Convergence,
     Decomposed,
     Progress,
-    check_count,
     check_sweeps,
     raised,
     real_input,
@@ -80,7 +79,7 @@ def cp(
         True
     """
     work, exponent = real_input("cp", x, 2)
-    check_count("cp", "rank", rank)
+    rank = check.integer("cp", "rank", rank, 1, 2**63 - 1)
     check_sweeps("cp", max_iter, tol, callback)
     check.option("cp", "init", init, ("svd", "random"))
     check.flag("cp", nonnegative=nonnegative)

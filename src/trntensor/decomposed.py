@@ -125,16 +125,9 @@ def unfold(x: Tensor, axis: int) -> Tensor:
     return x.movedim(axis, 0).reshape(x.shape[axis], -1)
 
 
-def check_count(op: str, name: str, value: Any) -> int:
-    """Check that a value is a whole number of at least 1, and return it."""
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 2**63:
-        raise ArgumentError(op, name, value, "a whole number of at least 1")
-    return value
-
-
 def check_sweeps(op: str, max_iter: Any, tol: Any, callback: Any) -> None:
     """Check what ends an iteration."""
-    check_count(op, "max_iter", max_iter)
+    check.integer(op, "max_iter", max_iter, 1, 2**63 - 1)
     check.real(op, "tol", tol)
     if callback is not None and not callable(callback):
         raise DtypeError(op, "callback", type(callback), "a function of sweep and error")

@@ -13,31 +13,12 @@ from trnsci import ArgumentError, DtypeError, array_function, check
 from trntensor.einsum import einsum
 from trntensor.equation import common_dtype, parse
 
-OPERATORS: dict[str, Callable[[Tensor], Tensor]] = {
+_BY_NAME = (
+    "conj neg abs sqrt exp log sin cos tan sinh cosh tanh asin acos atan asinh acosh atanh ceil floor sigmoid relu"
+)
+OPERATORS: dict[str, Callable[[Tensor], Tensor]] = {name: getattr(torch, name) for name in _BY_NAME.split()} | {
     "identity": lambda x: x,
-    "conj": torch.conj,
-    "neg": torch.neg,
-    "abs": torch.abs,
-    "sqrt": torch.sqrt,
     "rcp": torch.reciprocal,
-    "exp": torch.exp,
-    "log": torch.log,
-    "sin": torch.sin,
-    "cos": torch.cos,
-    "tan": torch.tan,
-    "sinh": torch.sinh,
-    "cosh": torch.cosh,
-    "tanh": torch.tanh,
-    "asin": torch.asin,
-    "acos": torch.acos,
-    "atan": torch.atan,
-    "asinh": torch.asinh,
-    "acosh": torch.acosh,
-    "atanh": torch.atanh,
-    "ceil": torch.ceil,
-    "floor": torch.floor,
-    "sigmoid": torch.sigmoid,
-    "relu": torch.relu,
     "swish": torch.nn.functional.silu,
     "mish": torch.nn.functional.mish,
     "softplus": torch.nn.functional.softplus,

@@ -31,14 +31,14 @@ UNARY: dict[str, Callable[[Tensor], Tensor]] = {
     "sigmoid": torch.sigmoid,
     "relu": torch.relu,
 }
-_SPELLINGS: dict[Any, str] = {
-    torch.add: "add", torch.sub: "subtract", torch.subtract: "subtract", torch.mul: "multiply",
-    torch.multiply: "multiply", torch.div: "divide", torch.divide: "divide", torch.true_divide: "divide",
-    torch.maximum: "maximum", torch.minimum: "minimum", torch.exp: "exp", torch.log: "log", torch.sqrt: "sqrt",
-    torch.rsqrt: "rsqrt", torch.reciprocal: "reciprocal", torch.square: "square", torch.abs: "abs",
-    torch.absolute: "abs", torch.tanh: "tanh", torch.sigmoid: "sigmoid", torch.relu: "relu",
+_SPELLINGS: dict[Any, str] = {function: name for name, function in (BINARY | UNARY).items()} | {
+    torch.subtract: "subtract",
+    torch.multiply: "multiply",
+    torch.divide: "divide",
+    torch.true_divide: "divide",
+    torch.absolute: "abs",
     torch.nn.functional.relu: "relu",
-}  # fmt: skip
+}
 
 
 class Instruction(NamedTuple):

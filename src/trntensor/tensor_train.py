@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from trnsci import ArgumentError, array_function, check, host
-from trntensor.decomposed import Convergence, Decomposed, check_count, raised, real_input, scaled
+from trntensor.decomposed import Convergence, Decomposed, raised, real_input, scaled
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -108,7 +108,7 @@ def _limits(
     if rank is not None:
         given = [rank] * bonds if isinstance(rank, int) else check.sequence(op, "rank", rank)
         check.equal(op, "number of bonds", x=bonds, rank=len(given))
-        ranks = [check_count(op, "rank", value) for value in given]
+        ranks = [check.integer(op, "rank", value, 1, 2**63 - 1) for value in given]
     allowed = 0.0
     if error is not None:
         if isinstance(error, bool) or not isinstance(error, int | float) or not error >= 0:

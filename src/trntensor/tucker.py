@@ -13,7 +13,6 @@ from trntensor.decomposed import (
     Convergence,
     Decomposed,
     Progress,
-    check_count,
     check_sweeps,
     raised,
     real_input,
@@ -72,9 +71,8 @@ def tucker(
     check_sweeps("tucker", max_iter, tol, callback)
     sizes = [ranks] * work.ndim if isinstance(ranks, int) else check.sequence("tucker", "ranks", ranks)
     check.equal("tucker", "number of axes", x=work.ndim, ranks=len(sizes))
-    for axis, rank in enumerate(sizes):
-        check_count("tucker", f"rank of axis {axis}", rank)
-    sizes = [min(rank, size) for rank, size in zip(sizes, work.shape, strict=True)]
+    given = [check.integer("tucker", f"rank of axis {axis}", rank, 1, 2**63 - 1) for axis, rank in enumerate(sizes)]
+    sizes = [min(rank, size) for rank, size in zip(given, work.shape, strict=True)]
     factors = [_leading(unfold(work, axis), rank) for axis, rank in enumerate(sizes)]
     norm = torch.linalg.vector_norm(work)
     core = _project(work, factors)

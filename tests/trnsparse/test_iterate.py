@@ -139,7 +139,7 @@ def test_the_eigenpair_of_zero_and_no_right_hand_side():
 OPTIONS = [
     (lambda: ts.cg(ts.eye(3), torch.ones(3), tol=-1.0), "tol is -1.0"),
     (lambda: ts.cg(ts.eye(3), torch.ones(3), tol=float("nan")), "tol is nan"),
-    (lambda: ts.cg(ts.eye(3), torch.ones(3), max_iterations=2.5), "max_iterations is 2.5"),
+    (lambda: ts.cg(ts.eye(3), torch.ones(3), max_iterations=2.5), "max_iterations is float, expected an integer"),
     (lambda: ts.cg(ts.eye(3), torch.ones(3, 1)), "shape of b is (3, 1)"),
     (lambda: ts.cg(ts.eye(3), torch.ones(3), x0=torch.ones(4)), "N differs: a has N=3, x0 has N=4"),
     (lambda: ts.cg(ts.eye(3), [1.0, 1.0, 1.0]), "b is list"),
