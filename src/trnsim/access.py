@@ -118,12 +118,7 @@ class Access(Unwritten):
         """
         t = self.operand(t, role, where, compute=compute)
         storage = t.storage
-        clock = self.clock
-        if storage.first < 0:
-            storage.first = clock
-        storage.last = clock
-        if storage.shared and self.machine is not None:
-            self.machine.note(self, t, False)
+        self.use(t, False)
         if storage.windows is not None:
             if t.dynamic is not None or t.dtype is not storage.dtype:
                 storage.windows = None
@@ -157,12 +152,7 @@ class Access(Unwritten):
         """Store ``values`` (broadcast to ``t``) with the conversion a write makes, and mark the elements written."""
         t = self.operand(t, role, where, compute=compute)
         storage = t.storage
-        clock = self.clock
-        if storage.first < 0:
-            storage.first = clock
-        storage.last = clock
-        if storage.shared and self.machine is not None:
-            self.machine.note(self, t, True)
+        self.use(t, True)
         if not self.numerics:
             if t.dynamic is not None:
                 self.resolve(t, role)
@@ -207,6 +197,12 @@ class Access(Unwritten):
         if storage.first < 0:
             storage.first = self.clock
         storage.last = self.clock
+
+    def use(self, t: NkiTensor, write: bool, rows: np.ndarray | None = None) -> None:
+        """Count ``t``, or ``rows`` of it, as read or written now; the other core may have something to say."""
+        self.touch(t)
+        if t.storage.shared and self.machine is not None:
+            self.machine.note(self, t, write, rows)
 
     def resolve(self, t: NkiTensor, role: str) -> int:
         """Element offset of a view with a scalar run-time index."""
@@ -301,7 +297,7 @@ class Access(Unwritten):
 
     def _settled(self, t: NkiTensor, role: str) -> NkiTensor:
         """Return the view a scalar run-time index leads to."""
-        if t.dynamic is not None and t.dynamic.kind == "vector":
+        if t.addressed("vector"):
             hint = "use dma_copy, or .indirect() on trn3"
             raise WrongArgument(f"{role}: only DMA can gather and scatter by vector_offset", "indirect", hint=hint)
         return t.at(self.resolve(t, role))

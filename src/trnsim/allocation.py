@@ -120,12 +120,14 @@ class Allocation(State):
             data.view(np.uint8).fill(0xFF)
         return Arena(nbytes, data=data, unit=int(dtype.itemsize))
 
+    def _partition_bytes(self, region: MemoryRegion) -> int:
+        """Bytes of a partition that tensors may take."""
+        return self.target.sbuf_usable_bytes if region is MemoryRegion.sbuf else self.target.psum_partition_bytes
+
     def _fixed(self, region: MemoryRegion) -> tuple[Arena, int]:
         """Return the core's own SBUF or PSUM, for tensors with an address."""
         # partitions a multiple of 4 KiB apart would fight for the same cache lines of the host
-        pitch = 128 + (
-            self.target.sbuf_usable_bytes if region is MemoryRegion.sbuf else self.target.psum_partition_bytes
-        )
+        pitch = 128 + self._partition_bytes(region)
         arena = self._arenas.get(region.value)
         if arena is None:
             nbytes = pitch * self.target.partitions
@@ -135,7 +137,7 @@ class Allocation(State):
         return arena, pitch
 
     def _check_on_chip(self, shape: tuple[int, ...], row_bytes: int, region: MemoryRegion, name: str) -> None:
-        limit = self.target.sbuf_usable_bytes if region is MemoryRegion.sbuf else self.target.psum_partition_bytes
+        limit = self._partition_bytes(region)
         if region is MemoryRegion.psum and self.params.lint == "strict":
             # documented as a constraint of tiles; hardware's own instructions read across banks
             limit = self.target.psum_bank_bytes
@@ -173,7 +175,7 @@ class Allocation(State):
             raise WrongArgument(
                 f"address {address!r}", "address", address, "(partition, byte)", "give (partition_offset, free_offset)"
             ) from None
-        limit = self.target.sbuf_usable_bytes if region is MemoryRegion.sbuf else self.target.psum_partition_bytes
+        limit = self._partition_bytes(region)
         align = self.target.sbuf_align if region is MemoryRegion.sbuf else self.target.psum_align
         if partition < 0 or partition + shape[0] > self.target.partitions:
             raise OutOfBounds(

@@ -111,7 +111,7 @@ class Arguments:
             return self._array(value)
         if hasattr(value, "__nki_register__"):
             hint = "store it with nisa.register_store and copy the tile to HBM"
-            raise WrongArgument("the kernel returns a register", "return-register", hint=hint, kernel=self.kernel)
+            raise WrongArgument("the kernel returns a register", "return-register", hint=hint)
         if isinstance(value, NKIObject):
             return copied(value, lambda _, v: self.unwrap(v))
         return map_items(value, self.unwrap)
@@ -145,9 +145,7 @@ class Arguments:
                 got=str(one.buffer),
                 limit="shared_hbm",
                 hint="results of a kernel on two cores are made with buffer=nl.shared_hbm",
-                kernel=self.kernel,
                 line=storage.line,
-                target=self.session.target.name,
             )
         one.array[~mine & theirs] = two.array[~mine & theirs]
         one.mark_window(one.offset)[~mine & theirs] = WRITTEN
@@ -161,9 +159,7 @@ class Arguments:
                 got=str(t.buffer),
                 limit="shared_hbm",
                 hint="copy it to a tensor made with buffer=nl.shared_hbm and return that",
-                kernel=self.kernel,
                 line=storage.line,
-                target=self.session.target.name,
             )
         if storage.buffer != HBM or storage.user is not None or not self.session.checks:
             return
@@ -195,7 +191,6 @@ class Arguments:
                 rule="read-only",
                 got=storage.name,
                 hint="pass a writable array, or return the tensor from the kernel",
-                kernel=self.kernel,
             )
 
     def check_lost(self, returned: Any) -> None:
@@ -255,7 +250,7 @@ def refuse_poison(t: NkiTensor, session: Session, what: str) -> None:
         return
     at = tuple(int(i) for i in np.argwhere(ids)[0])
     origin = session.origins[int(ids[at]) - 1]
-    raise origin.error(f"{what} at {at}", kernel=session.kernel, target=session.target.name)
+    raise origin.error(f"{what} at {at}")
 
 
 def check_arguments(function: Callable[..., Any], kernel: str, args: list[Any], kwargs: dict[str, Any]) -> None:
@@ -274,7 +269,7 @@ def check_arguments(function: Callable[..., Any], kernel: str, args: list[Any], 
         ) from None
 
 
-def same_results(kernel: str, first: Any, core: int, other: Any) -> None:
+def same_results(first: Any, core: int, other: Any) -> None:
     """Refuse cores that do not return the same tensors."""
 
     def address(t: NkiTensor) -> tuple[Any, ...]:
@@ -291,5 +286,5 @@ def same_results(kernel: str, first: Any, core: int, other: Any) -> None:
     shown = [", ".join(f"{t.name}{list(t.shape)}" for t in tensors) or "nothing" for tensors in (one, two)]
     hint = "both cores run one program and return the same shared_hbm tensors, each having written its part"
     raise WrongArgument(
-        f"core 0 returns {shown[0]} and core {core} returns {shown[1]}", "core-results", shown, hint=hint, kernel=kernel
+        f"core 0 returns {shown[0]} and core {core} returns {shown[1]}", "core-results", shown, hint=hint
     )

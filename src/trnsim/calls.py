@@ -48,20 +48,12 @@ def mismatched(error: TypeError) -> bool:
 def wrong_call(error: TypeError, fn: Any, label: str, signature: inspect.Signature, session: Any) -> WrongArgument:
     """Return the error for a call that does not match ``signature``, with the call that would."""
     text = str(error).replace(f"{fn.__name__}() ", "")
-    shown = f"{label}({', '.join(_parameter(p) for p in signature.parameters.values())})"
+    shown = f"{label}({', '.join(map(parameter, signature.parameters.values()))})"
     if "'mask'" in text:
         shown = f"{_MASK}; {shown}"
     elif "missing" in text and next(iter(signature.parameters), "") == "dst":
         shown = f"{shown}; {_DST}"
-    return WrongArgument(
-        text,
-        rule="signature",
-        hint=shown,
-        kernel=session.kernel,
-        instruction=label,
-        line=session.line(),
-        target=session.target.name,
-    )
+    return WrongArgument(text, "signature", hint=shown).locate(session, label, session.line())
 
 
 def no_tensor(value: Any, role: str, kind: str, hint: str) -> WrongArgument:
@@ -78,10 +70,11 @@ def no_tensor(value: Any, role: str, kind: str, hint: str) -> WrongArgument:
     )
 
 
-def _parameter(p: inspect.Parameter) -> str:
+def parameter(p: inspect.Parameter) -> str:
+    """Return a parameter as a signature shows it to people."""
     if p.default is p.empty:
         return p.name
-    return f"{p.name}={p.default.name if isinstance(p.default, Enum) else repr(p.default)}"
+    return f"{p.name}={p.default if isinstance(p.default, Enum) else repr(p.default)}"
 
 
 def public_names(package: Mapping[str, object]) -> list[str]:

@@ -118,7 +118,3 @@ class _Version(argparse.Action):
             version = "unknown"
         print(f"trnsim {version}")
         parser.exit()
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -7,12 +7,12 @@ import inspect
 import runpy
 import sys
 from difflib import get_close_matches
-from enum import Enum
 from pathlib import Path
 from textwrap import indent
 from typing import Any
 
 from trnsim import migrate
+from trnsim.calls import parameter
 from trnsim.errors import TrnError
 from trnsim.install import install, modules
 from trnsim.kernel import Kernel
@@ -125,10 +125,4 @@ def _api(name: str | None) -> int:
 def _signature(value: Any) -> str:
     if isinstance(value, type) or not callable(value):
         return ""
-    return f"({', '.join(_parameter(p) for p in inspect.signature(value).parameters.values())})"
-
-
-def _parameter(p: inspect.Parameter) -> str:
-    if p.default is inspect.Parameter.empty:
-        return p.name
-    return f"{p.name}={p.default if isinstance(p.default, Enum) else repr(p.default)}"
+    return f"({', '.join(map(parameter, inspect.signature(value).parameters.values()))})"

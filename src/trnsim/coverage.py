@@ -51,9 +51,7 @@ def check_written(t: NkiTensor, session: Session) -> None:
             got=at,
             tensor=t.name,
             hint=_short(missing) or "write every element, or return a slice of what was written",
-            kernel=session.kernel,
             line=t.storage.line,
-            target=session.target.name,
         )
     fill_missing(t.array, missing)
     warn(f"{text}. They come back as NaN (integers: all bits set).", UnwrittenOutput)

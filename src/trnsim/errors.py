@@ -5,7 +5,7 @@ Fields are attributes, the text is built from them in one place (``_text``), and
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 
 class TrnError(Exception):
@@ -95,12 +95,13 @@ class KernelError(TrnError, RuntimeError):
     ) -> None:
         super().__init__(message=message, rule=rule, got=got, limit=limit, hint=hint, **fields)
 
-    def locate(self, *, kernel: str | None, instruction: str | None, line: str | None, target: str | None) -> None:
+    def locate(self, session: Any, instruction: str | None = None, line: str | None = None) -> Self:
         """Fill in the place where the error happened; what is already known stays."""
-        self.kernel = self.kernel or kernel
+        self.kernel = self.kernel or session.kernel
         self.instruction = self.instruction or instruction
         self.line = self.line or line
-        self.target = self.target or target
+        self.target = self.target or session.target.name
+        return self
 
     def _text(self) -> str:
         head = f"{self.instruction}: " if self.instruction else ""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import inspect
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from trnsim._lint import words
@@ -147,28 +148,15 @@ def as_kernel(kernel: Any) -> Kernel:
 
 
 def params_of(
-    kernel: Kernel,
-    *,
-    target: Any = None,
-    checks: bool = True,
-    strict: bool = False,
-    numerics: bool = True,
-    lint: str | None = None,
-    seed: int = 0,
+    kernel: Kernel, *, target: Any = None, checks: bool = True, lint: str | None = None, **options: Any
 ) -> SimParams:
     """Return how ``kernel`` is simulated, from the options of `simulate`."""
     wanted = target if target is not None else kernel.options.get("platform_target")
     modes = ("strict", "error", "warn", "off")
     if lint is not None and lint not in modes:
         raise WrongArgument(f"lint={lint!r}", "lint", lint, modes, 'use "strict", "error", "warn" or "off"')
-    return SimParams(
-        target=target_named(wanted),
-        checks=checks,
-        strict=strict,
-        numerics=numerics,
-        lint=lint or ("error" if checks else "off"),
-        seed=seed,
-    )
+    default = "error" if checks else "off"
+    return SimParams(target=target_named(wanted), checks=checks, lint=lint or default, **options)
 
 
 def simulate(
@@ -302,9 +290,10 @@ class Launch:
             raise WrongArgument(f"{self.name} does not run when it is called", rule="kernel", got=self.name, hint=hint)
         self.reach = Reach(function, self.params.lint)
         names = _parameter_names(function)
-        bound = [self._argument(a, names[i] if i < len(names) else f"arg{i}") for i, a in enumerate(args)]
-        by_name = {k: self._argument(v, k) for k, v in kwargs.items()}
-        check_annotations(function, self.name, bound, by_name)
+        with self._located():
+            bound = [self._argument(a, names[i] if i < len(names) else f"arg{i}") for i, a in enumerate(args)]
+            by_name = {k: self._argument(v, k) for k, v in kwargs.items()}
+            check_annotations(function, bound, by_name)
         return [functools.partial(self._body, session, bound, by_name) for session in self.sessions]
 
     def _argument(self, value: Any, name: str) -> Any:
@@ -312,10 +301,15 @@ class Launch:
             warn(f"{self.name} gets a list as {name}, and the NKI compiler takes tuples: tuple({name})", LintWarning)
         if self.params.lint == "strict":
             _check_argument(self.name, value, name)
+        return self.arguments.wrap(adopt_argument(self.kernel.function, value), name)
+
+    @contextmanager
+    def _located(self) -> Iterator[None]:
+        """What is wrong with arguments and results happens in no instruction: say which kernel it is."""
         try:
-            return self.arguments.wrap(adopt_argument(self.kernel.function, value), name)
+            yield
         except KernelError as error:
-            error.locate(kernel=self.name, instruction=None, line=None, target=self.params.target.name)
+            error.locate(self.sessions[0])
             raise
 
     def _body(self, session: Session, args: list[Any], kwargs: dict[str, Any]) -> Any:
@@ -324,7 +318,7 @@ class Launch:
             if session.machine is not None:
                 session.machine.finish(session)
         except KernelError as error:
-            error.locate(kernel=self.name, instruction=None, line=session.line_of(error), target=session.target.name)
+            error.locate(session, line=session.line_of(error))
             raise
         except TypeError:
             check_arguments(self.kernel.function, self.name, args, kwargs)
@@ -341,16 +335,17 @@ class Launch:
         """One result from those of the cores, as the caller's kind of array."""
         if self.named is not None:
             self.named.check()
-        for core, other in enumerate(raw[1:], 1):
-            same_results(self.name, raw[0], core, other)
-            for one, two in zip(tensors_in(raw[0]), tensors_in(other), strict=True):
-                self.arguments.merge(one, two, core)
-        self.arguments.check_write_back(raw[0])
-        if self.params.checks:
-            self.arguments.check_lost(raw[0])
-            for storage in self.arguments.storages:
-                check_read(storage, self.sessions[0])
-        return self.arguments.unwrap(raw[0])
+        with self._located():
+            for core, other in enumerate(raw[1:], 1):
+                same_results(raw[0], core, other)
+                for one, two in zip(tensors_in(raw[0]), tensors_in(other), strict=True):
+                    self.arguments.merge(one, two, core)
+            self.arguments.check_write_back(raw[0])
+            if self.params.checks:
+                self.arguments.check_lost(raw[0])
+                for storage in self.arguments.storages:
+                    check_read(storage, self.sessions[0])
+            return self.arguments.unwrap(raw[0])
 
 
 def _parameter_names(function: Callable[..., Any]) -> list[str]:

@@ -46,7 +46,7 @@ class Origin(NamedTuple):
     instruction: str | None
     line: str
 
-    def error(self, reaches: str, **where: Any) -> ReadUninitialized:
+    def error(self, reaches: str) -> ReadUninitialized:
         """Return the error for an element that reaches a place where its value matters."""
         return ReadUninitialized(
             f"{self.message}. Its value reaches {reaches}",
@@ -57,7 +57,6 @@ class Origin(NamedTuple):
             hint=self.hint,
             instruction=self.instruction,
             line=self.line,
-            **where,
         )
 
 

@@ -194,9 +194,7 @@ def instruction(
             except Nothing:
                 return _nothing(session, name, args, kwargs)
         except KernelError as error:
-            error.locate(
-                kernel=session.kernel, instruction=session.instr, line=session.line(), target=session.target.name
-            )
+            error.locate(session, session.instr, session.line())
             raise
         except TypeError as error:
             if mismatched(error):

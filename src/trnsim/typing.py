@@ -31,7 +31,7 @@ class tensor:
         return f"tensor{list(self.shape)}"
 
 
-def check_annotations(function: Callable[..., Any], kernel: str, args: list[Any], kwargs: dict[str, Any]) -> None:
+def check_annotations(function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> None:
     """Refuse arguments whose shape is not the one their ``tensor[…]`` annotation declares."""
     plain = inspect.unwrap(function)
     declared = getattr(plain, "__annotations__", {})
@@ -49,7 +49,6 @@ def check_annotations(function: Callable[..., Any], kernel: str, args: list[Any]
                 got=value.shape,
                 limit=wanted.shape,
                 hint="pass an array of the declared shape, or change the annotation",
-                kernel=kernel,
             )
 
 

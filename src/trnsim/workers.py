@@ -142,11 +142,9 @@ class Workers:
                 first = first or worker
         assert first is not None
         session = self.workers[at].session
-        error = Deadlock(
+        return Deadlock(
             "nobody can go on: " + "; ".join(told),
             rule="deadlock",
             got=[(h.label, h.what() if h.ready is not None else "finished", h.line) for h in self.workers],
             hint="every core and rank that takes part must reach the same synchronisations in the same order",
-        )
-        error.locate(kernel=session.kernel, instruction=session.instr, line=first.line, target=session.target.name)
-        return error
+        ).locate(session, session.instr, first.line)

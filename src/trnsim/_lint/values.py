@@ -12,7 +12,7 @@ from trnsim._lint.reference import FIRST, reference, shown
 _MAX_RANK = 5
 # of the simulator's own tensors, and of no kernel's concern
 _OURS = words(
-    "free_size partition_start on_chip itemsize bitcast mark_window is_identity storage marks unwritten origin_window"
+    "addressed free_size partition_start on_chip itemsize bitcast mark_window storage marks unwritten origin_window"
     " extent_error unusable"
 )
 # names common enough to be attributes of something else

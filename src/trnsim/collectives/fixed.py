@@ -25,12 +25,19 @@ def take_part(s: Session, offer: Offer, ranks: tuple[int, ...], work: Work, **co
     s.done("cc", tuple(offer.dsts), tuple(offer.srcs), **cost)
 
 
-def offered(
-    s: Session, kind: str, srcs: Any, dsts: Any, *, sbuf: bool = True, most: int | None = None, **terms: Any
-) -> Offer:
+def offered(s: Session, srcs: Any, dsts: Any, *, sbuf: bool = True, most: int | None = None, **terms: Any) -> Offer:
     """Return the operands of a collective, checked."""
     a, b = checks.tensors(s, srcs, dsts, sbuf=sbuf, most=most)
-    return Offer(s, kind, a, b, terms)
+    return Offer(s, str(s.instr), a, b, terms)
+
+
+def begun(
+    s: Session, replica_group: Any, srcs: Any, dsts: Any, priority: Any, **terms: Any
+) -> tuple[tuple[int, ...], Offer, list[tuple[NkiTensor, NkiTensor]]]:
+    """Return the ranks of a collective, its operands, and source and destination pair by pair, checked."""
+    check_priority(s, priority)
+    ranks, offer = members(s, replica_group), offered(s, srcs, dsts, **terms)
+    return ranks, offer, list(zip(offer.srcs, offer.dsts, strict=True))
 
 
 @instruction
@@ -39,12 +46,11 @@ def all_reduce(s: Session, srcs: Any, dsts: Any, replica_group: Any, op: Any, pr
 
     HBM, or one SBUF tile.
     """
-    check_priority(s, priority)
-    ranks, fold = members(s, replica_group), checks.reduction(op)
-    offer = offered(s, "all_reduce", srcs, dsts, op=fold)
+    fold = checks.reduction(op)
+    ranks, offer, pairs = begun(s, replica_group, srcs, dsts, priority, op=fold)
     checks.summable(offer.srcs)
-    for x, y in zip(offer.srcs, offer.dsts, strict=True):
-        checks.sized("all_reduce", x.shape, x, y, len(ranks))
+    for x, y in pairs:
+        checks.sized(offer.kind, x.shape, x, y, len(ranks))
 
     def work(offers: dict[int, Offer]) -> Moves:
         totals = [checks.reduced([o.values[i] for o in offers.values()], fold) for i in range(len(offer.srcs))]
@@ -57,14 +63,11 @@ def all_reduce(s: Session, srcs: Any, dsts: Any, replica_group: Any, op: Any, pr
 @instruction
 def all_gather(s: Session, srcs: Any, dsts: Any, replica_group: Any, collective_dim: Any, priority: Any = None) -> None:
     """``dsts[i]`` of every rank becomes all ranks' ``srcs[i]``, joined along ``collective_dim`` (0; SBUF: 0 or 1)."""
-    check_priority(s, priority)
-    ranks = members(s, replica_group)
-    offer = offered(s, "all_gather", srcs, dsts, collective_dim=collective_dim)
+    ranks, offer, pairs = begun(s, replica_group, srcs, dsts, priority, collective_dim=collective_dim)
     dim = checks.dimension(collective_dim, offer.srcs, sbuf=(0, 1))
-    for x, y in zip(offer.srcs, offer.dsts, strict=True):
-        checks.sized(
-            "all_gather", tuple(n * len(ranks) if d == dim else n for d, n in enumerate(x.shape)), x, y, len(ranks)
-        )
+    for x, y in pairs:
+        whole = tuple(n * len(ranks) if d == dim else n for d, n in enumerate(x.shape))
+        checks.sized(offer.kind, whole, x, y, len(ranks))
 
     def work(offers: dict[int, Offer]) -> Moves:
         wholes = [np.concatenate([o.values[i] for o in offers.values()], axis=dim) for i in range(len(offer.srcs))]
@@ -79,14 +82,13 @@ def reduce_scatter(
     s: Session, srcs: Any, dsts: Any, replica_group: Any, collective_dim: Any, op: Any, priority: Any = None
 ) -> None:
     """Rank r of the group gets the r-th part, along dimension 0, of the ``op`` of all ranks' ``srcs[i]``."""
-    check_priority(s, priority)
-    ranks, fold = members(s, replica_group), checks.reduction(op)
-    offer = offered(s, "reduce_scatter", srcs, dsts, collective_dim=collective_dim, op=fold)
+    fold = checks.reduction(op)
+    ranks, offer, pairs = begun(s, replica_group, srcs, dsts, priority, collective_dim=collective_dim, op=fold)
     checks.summable(offer.srcs)
     dim = checks.dimension(collective_dim, offer.srcs)
-    for x, y in zip(offer.srcs, offer.dsts, strict=True):
-        checks.divides("reduce_scatter", x, dim, len(ranks))
-        checks.sized("reduce_scatter", (x.shape[0] // len(ranks), *x.shape[1:]), x, y, len(ranks))
+    for x, y in pairs:
+        checks.divides(offer.kind, x, dim, len(ranks))
+        checks.sized(offer.kind, (x.shape[0] // len(ranks), *x.shape[1:]), x, y, len(ranks))
 
     def work(offers: dict[int, Offer]) -> Moves:
         for i in range(len(offer.srcs)):
@@ -99,13 +101,11 @@ def reduce_scatter(
 @instruction
 def all_to_all(s: Session, srcs: Any, dsts: Any, replica_group: Any, collective_dim: Any, priority: Any = None) -> None:
     """Part j of rank i's ``srcs[k]`` becomes part i of rank j's ``dsts[k]``, along dimension 0. HBM only."""
-    check_priority(s, priority)
-    ranks = members(s, replica_group)
-    offer = offered(s, "all_to_all", srcs, dsts, sbuf=False, collective_dim=collective_dim)
+    ranks, offer, pairs = begun(s, replica_group, srcs, dsts, priority, sbuf=False, collective_dim=collective_dim)
     dim = checks.dimension(collective_dim, offer.srcs)
-    for x, y in zip(offer.srcs, offer.dsts, strict=True):
-        checks.divides("all_to_all", x, dim, len(ranks))
-        checks.sized("all_to_all", x.shape, x, y, len(ranks))
+    for x, y in pairs:
+        checks.divides(offer.kind, x, dim, len(ranks))
+        checks.sized(offer.kind, x.shape, x, y, len(ranks))
 
     def work(offers: dict[int, Offer]) -> Moves:
         for i in range(len(offer.srcs)):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from trnsim.collectives import checks
 from trnsim.collectives.fixed import Moves, offered, take_part
 from trnsim.collectives.groups import in_world, members
@@ -48,7 +50,7 @@ def collective_permute(s: Session, srcs: Any, dsts: Any, source_target_pairs: An
     check_priority(s, priority)
     pairs = _pairs(s, source_target_pairs)
     ranks = tuple(sorted(a for a, _ in pairs))
-    offer = offered(s, "collective_permute", srcs, dsts, sbuf=False, most=1, source_target_pairs=pairs)
+    offer = offered(s, srcs, dsts, sbuf=False, most=1, source_target_pairs=pairs)
     checks.alike(offer.kind, offer.srcs, offer.dsts)
     if s.rank not in ranks:
         return
@@ -87,8 +89,11 @@ def _channels(s: Session, ranks: tuple[int, ...], channel_ids: Any, **lists: Any
                 )
 
 
-def _next(ranks: tuple[int, ...], rank: int) -> int:
-    return ranks[(ranks.index(rank) + 1) % len(ranks)]
+def _passed_on(offers: dict[int, Offer], values: dict[int, list[np.ndarray]]) -> Moves:
+    """Give every rank what its predecessor in the ring brings."""
+    ring = list(offers)
+    for before, rank in zip([ring[-1], *ring], ring, strict=False):
+        yield from ((offers[rank], dst, v) for dst, v in zip(offers[rank].dsts, values[before], strict=True))
 
 
 @instruction
@@ -107,15 +112,13 @@ def collective_permute_implicit(
     check_priority(s, priority)
     ranks = members(s, replica_group)
     _channels(s, ranks, channel_ids, srcs_by_channel=srcs_by_channel, dsts_by_channel=dsts_by_channel)
-    offer = offered(s, "collective_permute_implicit", [c[0] for c in srcs_by_channel], [c[0] for c in dsts_by_channel])
+    offer = offered(s, [c[0] for c in srcs_by_channel], [c[0] for c in dsts_by_channel])
     checks.alike(offer.kind, offer.srcs, offer.dsts)
 
     def work(offers: dict[int, Offer]) -> Moves:
-        values = {_next(ranks, r): [v.copy() for v in o.values] for r, o in offers.items()}
-        for rank, o in offers.items():
-            yield from ((o, dst, v) for dst, v in zip(o.dsts, values[rank], strict=True))
+        return _passed_on(offers, {r: [v.copy() for v in o.values] for r, o in offers.items()})
 
-    take_part(s, offer, ranks, work, channels=len(list(channel_ids)), priority=priority)
+    take_part(s, offer, ranks, work, priority=priority)
 
 
 @instruction
@@ -141,8 +144,8 @@ def collective_permute_implicit_reduce(
         dsts_by_channel=dsts_by_channel,
     )
     dsts = [c[0] for c in dsts_by_channel]
-    offer = offered(s, "collective_permute_implicit_reduce", [c[0] for c in srcs0_by_channel], dsts, op=fold)
-    second = offered(s, "collective_permute_implicit_reduce", [c[0] for c in srcs1_by_channel], dsts, op=fold)
+    offer = offered(s, [c[0] for c in srcs0_by_channel], dsts, op=fold)
+    second = offered(s, [c[0] for c in srcs1_by_channel], dsts, op=fold)
     for one in (offer, second):
         checks.summable(one.srcs)
         checks.alike(one.kind, one.srcs, one.dsts)
@@ -150,14 +153,10 @@ def collective_permute_implicit_reduce(
     n = len(dsts)
 
     def work(offers: dict[int, Offer]) -> Moves:
-        values = {
-            _next(ranks, r): [checks.reduced([o.values[c], o.values[c + n]], fold) for c in range(n)]
-            for r, o in offers.items()
-        }
-        for rank, o in offers.items():
-            yield from ((o, dst, v) for dst, v in zip(o.dsts, values[rank], strict=True))
+        sums = [[checks.reduced([o.values[c], o.values[c + n]], fold) for c in range(n)] for o in offers.values()]
+        return _passed_on(offers, dict(zip(offers, sums, strict=True)))
 
-    take_part(s, offer, ranks, work, op=fold, channels=n, priority=priority)
+    take_part(s, offer, ranks, work, op=fold, priority=priority)
 
 
 @instruction

@@ -23,14 +23,12 @@ from trnsim.language.tensor import NkiTensor
 from trnsim.session import Session, instruction
 
 
-def _offer(
-    s: Session, kind: str, srcs: Any, dsts: Any, table: Any, ranks: tuple[int, ...], known: bool, displaced: bool
-) -> Offer:
-    offer = offered(s, kind, srcs, dsts, sbuf=False, most=1, recv_counts_known=known, has_rdispls=displaced)
+def _offer(s: Session, srcs: Any, dsts: Any, table: Any, ranks: tuple[int, ...], known: bool, displaced: bool) -> Offer:
+    offer = offered(s, srcs, dsts, sbuf=False, most=1, recv_counts_known=known, has_rdispls=displaced)
     meta = checks.metadata(s, table, len(ranks), displaced)
     for t in (offer.srcs[0], offer.dsts[0]):
         if not t.is_contiguous():
-            hint = f"{kind} sees its tensors as flat buffers; pass a contiguous one"
+            hint = f"{offer.kind} sees its tensors as flat buffers; pass a contiguous one"
             raise WrongShape(f"{t.name} has strides {t.strides}", "collective-contiguous", t.strides, hint=hint)
     if not displaced and offer.dsts[0].size % len(ranks):
         raise WrongShape(
@@ -119,7 +117,7 @@ def all_gather_v(
     if len(ranks) != 4:
         hint = "each list of the group has the four ranks of one chip"
         raise HardwareLimit(f"all_gather_v over {len(ranks)} ranks", "collective-ranks", len(ranks), 4, hint)
-    offer = _offer(s, "all_gather_v", srcs, dsts, metadata_tensor, ranks, bool(recv_counts_known), False)
+    offer = _offer(s, srcs, dsts, metadata_tensor, ranks, bool(recv_counts_known), False)
 
     def work(offers: dict[int, Offer]) -> Moves:
         chunks = [_sent(o, int(_row(o, 1)[0]), int(_row(o, 0)[0])) for o in offers.values()]
@@ -176,7 +174,7 @@ def all_to_all_v(
     if displaced:
         needs(s, 4, "has_rdispls=True", "chunks are laid out in equal slots there")
     _fabric_ok(s, ranks)
-    offer = _offer(s, "all_to_all_v", srcs, dsts, metadata_tensor, ranks, bool(recv_counts_known), displaced)
+    offer = _offer(s, srcs, dsts, metadata_tensor, ranks, bool(recv_counts_known), displaced)
 
     def work(offers: dict[int, Offer]) -> Moves:
         def to(i: int) -> Iterator[np.ndarray]:

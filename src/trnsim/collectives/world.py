@@ -57,8 +57,7 @@ class Offer:
         try:
             return act(t, *rest, where=(t.buffer.value,), compute=False)
         except KernelError as error:
-            session = self.session
-            error.locate(kernel=session.kernel, instruction=self.kind, line=self.line, target=session.target.name)
+            error.locate(self.session, self.kind, self.line)
             raise
 
     @property

@@ -22,7 +22,7 @@ DEVICE = (SBUF, HBM, SHARED_HBM)
 def operand(s: Session, t: Any, role: str, where: tuple[str, ...] = DEVICE) -> None:
     """Check that ``t`` is in a memory DMA reaches; PSUM is not."""
     s.operand(t, role, where, compute=False)
-    if t.dynamic is not None and t.dynamic.kind == "tensor":
+    if t.addressed("tensor"):
         raise WrongArgument(
             f"{role} ({t.name}) uses .indirect(), which compute engines understand",
             rule="indirect",
@@ -32,16 +32,11 @@ def operand(s: Session, t: Any, role: str, where: tuple[str, ...] = DEVICE) -> N
         )
 
 
-def gathers(t: NkiTensor) -> bool:
-    """True for a view with a row index for each partition."""
-    return t.dynamic is not None and t.dynamic.kind == "vector"
-
-
 def check_mode(s: Session, mode: dge, tensors: tuple[NkiTensor, ...]) -> None:
     """Hardware descriptors exist since trn2 and never gather; only software descriptors do."""
     if mode is dge.hwdge:
         needs(s, 3, "dge_mode hwdge", "use dge_mode.unknown, swdge or none")
-    if not any(gathers(t) for t in tensors):
+    if not any(t.addressed("vector") for t in tensors):
         return
     hint = "copy row by row with scalar_offset, or gather on chip with local_gather"
     needs(s, 3, "a gather or scatter by vector_offset", hint)
@@ -54,7 +49,7 @@ def check_mode(s: Session, mode: dge, tensors: tuple[NkiTensor, ...]) -> None:
 
 def check_index(t: NkiTensor, role: str) -> None:
     """A gather or scatter takes one row index from each partition: [P, 1]."""
-    if not gathers(t):
+    if not t.addressed("vector"):
         return
     assert t.dynamic is not None
     index = t.dynamic.index
@@ -123,7 +118,7 @@ def legacy_order(*options: Any) -> dict[str, Any] | None:
 
 def check_written_once(dst: NkiTensor) -> None:
     """Refuse a static destination with repeated addresses."""
-    if not gathers(dst):
+    if not dst.addressed("vector"):
         written_once(dst, "DMA engines write in no documented order: write each element once")
 
 
@@ -265,11 +260,9 @@ def _outside(t: NkiTensor, role: str, value: int, at: int, bound: int) -> OutOfB
 def _note(s: Session, t: NkiTensor, write: bool, rows: np.ndarray | None = None) -> None:
     """Book-keeping of an access that goes through neither ``Session.read`` nor ``write``."""
     storage = t.storage
-    s.touch(t)
+    s.use(t, write, rows)
     storage.windows = None
     storage.runtime = True
-    if storage.shared and s.machine is not None:
-        s.machine.note(s, t, write, rows)
     if write and s.garbage is not None:
         s.garbage.keep(t)
     if write and storage.user is not None and storage.snapshot is None:

@@ -10,7 +10,7 @@ from trnsim.errors import WrongArgument, WrongDtype, WrongShape
 from trnsim.isa import dge as descriptors
 from trnsim.isa import operands as check
 from trnsim.isa.alu import reduction
-from trnsim.isa.dge import Rows, gathers
+from trnsim.isa.dge import Rows
 from trnsim.isa.enums import dge_mode as dge
 from trnsim.isa.enums import engine as eng
 from trnsim.isa.enums import member
@@ -101,7 +101,7 @@ def dma_compute(
     descriptors.operand(s, dst, "dst")
     for i, src in enumerate(srcs):
         descriptors.operand(s, src, f"srcs[{i}]")
-    indirect = any(gathers(t) for t in (dst, *srcs))
+    indirect = any(t.addressed("vector") for t in (dst, *srcs))
     if s.checks:
         _check_compute(s, dst, srcs, bounds, indirect, unique_indices)
     _sum(s, dst, srcs, bounds, indirect)
@@ -121,15 +121,15 @@ def _copy(s: Session, dst: NkiTensor, src: NkiTensor, bounds: oob) -> None:
     convert = not same_dtype(src.dtype, dst.dtype)
     if not convert:
         into = into.exact()
-    if not gathers(at) and not gathers(into):
+    if not at.addressed("vector") and not into.addressed("vector"):
         values = s.read(at, "src", descriptors.DEVICE, compute=False)
         if s.checks:
             descriptors.check_disjoint(into, at)
         values = (to_f32(values) if convert else values).reshape(into.shape)
         s.write(into, values, "dst", descriptors.DEVICE, compute=False)
         return
-    taken = Rows(s, at, "src", bounds) if gathers(at) else None
-    given = Rows(s, into, "dst", bounds) if gathers(into) else None
+    taken = Rows(s, at, "src", bounds) if at.addressed("vector") else None
+    given = Rows(s, into, "dst", bounds) if into.addressed("vector") else None
     if s.checks:
         descriptors.check_disjoint(into, at, given, taken)
     values = taken.gather(s, "src") if taken is not None else s.read(at, "src", descriptors.DEVICE, compute=False)
@@ -167,17 +167,17 @@ def _sum(s: Session, dst: NkiTensor, srcs: Any, bounds: oob, indirect: bool) -> 
             total = part if total is None else total + part
         s.write(dst, total, "dst", where, compute=False)
         return
-    far = next(i for i, src in enumerate(srcs) if gathers(src))
+    far = next(i for i, src in enumerate(srcs) if src.addressed("vector"))
     rows = Rows(s, srcs[far], f"srcs[{far}]", bounds)
     near = to_f32(s.read(srcs[1 - far], f"srcs[{1 - far}]", where, compute=False))
     count = rows.inside.size
     if not len(rows.index):
         s.touch(dst)
         return
-    if gathers(dst) and s.checks:
+    if dst.addressed("vector") and s.checks:
         _check_unique(rows.index)
     total = to_f32(rows.gather(s, f"srcs[{far}]")).reshape(len(rows.index), -1) + near.reshape(count, -1)[rows.inside]
-    if gathers(dst):
+    if dst.addressed("vector"):
         Rows(s, dst, "dst", bounds).scatter(s, total)
     elif rows.inside.all():
         s.write(dst, total.reshape(dst.shape), "dst", where, compute=False)
@@ -197,7 +197,7 @@ def _check_copy(dst: NkiTensor, src: NkiTensor, mode: dge) -> None:
     descriptors.check_index(src, "src")
     descriptors.check_index(dst, "dst")
     descriptors.check_written_once(dst)
-    if gathers(src) and gathers(dst) and src.shape[0] != dst.shape[0]:
+    if src.addressed("vector") and dst.addressed("vector") and src.shape[0] != dst.shape[0]:
         raise WrongShape(
             f"src gathers {src.shape[0]} rows and dst scatters {dst.shape[0]}",
             rule="dma-size",
@@ -238,7 +238,7 @@ def _check_compute(s: Session, dst: NkiTensor, srcs: Any, bounds: oob, indirect:
                 limit="an unpacked dtype",
                 hint="sum before quantising",
             )
-        if t.dynamic is not None and not gathers(t):
+        if t.dynamic is not None and not t.addressed("vector"):
             raise WrongArgument(
                 f"{role} ({t.name}) starts at a run-time offset",
                 rule="dma-static",
@@ -263,12 +263,12 @@ def _check_update(s: Session, dst: NkiTensor, srcs: Any, unique_indices: Any) ->
     if not unique_indices:
         hint = "the hardware cannot add twice to one row: sum equal rows first"
         raise WrongArgument("unique_indices=False with a vector_offset", "unique-indices", False, True, hint)
-    far = [t for t in srcs if gathers(t)]
-    near = [t for t in srcs if not gathers(t)]
+    far = [t for t in srcs if t.addressed("vector")]
+    near = [t for t in srcs if not t.addressed("vector")]
     if (
         len(far) != 1
-        or (not gathers(dst) and not _same_memory(near[0], dst))
-        or (gathers(dst) and not _same_memory(far[0], dst))
+        or (not dst.addressed("vector") and not _same_memory(near[0], dst))
+        or (dst.addressed("vector") and not _same_memory(far[0], dst))
     ):
         raise WrongArgument(
             "with a vector_offset one source repeats dst and the other does not: dst[rows] += src, or dst += src[rows]",
@@ -278,7 +278,7 @@ def _check_update(s: Session, dst: NkiTensor, srcs: Any, unique_indices: Any) ->
             hint=f"pass srcs=[{dst.name} with the same view and index as dst, the other tensor]",
         )
     descriptors.operand(s, near[0], "the source without vector_offset", (SBUF,))
-    if not gathers(dst):
+    if not dst.addressed("vector"):
         descriptors.operand(s, dst, "dst", (SBUF,))
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from trnsim.errors import HardwareLimit, WrongArgument, WrongDtype, WrongEngine, WrongShape, wrong_count
 from trnsim.isa import dge as descriptors
 from trnsim.isa import operands as check
-from trnsim.isa.dge import Rows, gathers
+from trnsim.isa.dge import Rows
 from trnsim.isa.enums import dge_mode as dge
 from trnsim.isa.enums import member
 from trnsim.isa.enums import oob_mode as oob
@@ -65,7 +65,7 @@ def dma_transpose(
 
 def _transpose(s: Session, dst: NkiTensor, src: NkiTensor, order: tuple[int, ...], bounds: oob) -> None:
     into = dst.exact()
-    if gathers(src) and s.numerics:
+    if src.addressed("vector") and s.numerics:
         rows = Rows(s, src, "src", bounds, column_major=True)
         values = rows.gather(s, "src").transpose(order)
         # the gathered dimension is the last one of dst
@@ -124,7 +124,7 @@ def _check(s: Session, dst: NkiTensor, src: NkiTensor, order: tuple[int, ...], m
         )
     descriptors.check_written_once(dst)
     descriptors.check_skip(bounds, src.dynamic is not None, "with a static src")
-    if gathers(src):
+    if src.addressed("vector"):
         _check_gather(s, src)
     elif mode is dge.swdge and src.dynamic is None:
         hint = "software descriptors transpose gathered rows only"

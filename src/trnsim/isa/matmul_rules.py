@@ -163,9 +163,7 @@ def check_indirection(
 ) -> None:
     """Rules of ``.indirect()`` operands on trn3; ``packed`` for MX products, whose dtypes are checked elsewhere."""
     picked = [
-        (t, role)
-        for t, role in ((dst, "dst"), (stationary, "stationary"), (moving, "moving"))
-        if t.dynamic is not None and t.dynamic.kind == "tensor"
+        (t, role) for t, role in ((dst, "dst"), (stationary, "stationary"), (moving, "moving")) if t.addressed("tensor")
     ]
     if not picked:
         return

@@ -252,15 +252,10 @@ def scalar(s: Session, value: Any, role: str, like: NkiTensor, like_role: str, *
     return to_f32(read).reshape(read.shape[0], 1)
 
 
-def gathers(t: NkiTensor) -> bool:
-    """True for a view made by ``.indirect()``."""
-    return t.dynamic is not None and t.dynamic.kind == "tensor"
-
-
 def direct(*tensors: Named) -> None:
     """Refuse tensor indirection on operands that have none."""
     for t, role in tensors:
-        if type(t) is NkiTensor and gathers(t):
+        if type(t) is NkiTensor and t.addressed("tensor"):
             raise WrongArgument(
                 f"{role} ({t.name}) uses .indirect(), which this operand does not support",
                 rule="indirect-operand",
@@ -271,7 +266,7 @@ def direct(*tensors: Named) -> None:
 
 def indirect(s: Session, dst: NkiTensor, data: NkiTensor, data_role: str, engine: str = "vector") -> None:
     """Rules of tensor indirection (trn3) for the output and the main input of an instruction."""
-    into, out_of = gathers(dst), gathers(data)
+    into, out_of = dst.addressed("tensor"), data.addressed("tensor")
     if not (into or out_of):
         return
     needs(s, 4, ".indirect()", "gather with nc_n_gather or dma_copy instead")

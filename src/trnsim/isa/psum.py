@@ -196,7 +196,7 @@ def _holds_values(s: Session, dst: NkiTensor, where: np.ndarray | None) -> bool:
 
 def _current(s: Session, dst: NkiTensor) -> np.ndarray:
     """Return what ``dst`` holds, in fp32; elements never written are whatever is there, poison is garbage."""
-    if dst.dynamic is not None and dst.dynamic.kind == "tensor":
+    if dst.addressed("tensor"):
         base, columns = s._gather_columns(dst, "dst")
         return to_f32(np.take_along_axis(base.array, columns, axis=1))
     static = _static(s, dst)
@@ -207,7 +207,7 @@ def _current(s: Session, dst: NkiTensor) -> np.ndarray:
 
 
 def _static(s: Session, dst: NkiTensor) -> NkiTensor:
-    return dst if dst.dynamic is None or dst.dynamic.kind == "tensor" else dst.at(s.resolve(dst, "dst"))
+    return dst if dst.dynamic is None or dst.addressed("tensor") else dst.at(s.resolve(dst, "dst"))
 
 
 def _add(s: Session, dst: NkiTensor, product: np.ndarray) -> bool:

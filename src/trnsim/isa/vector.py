@@ -14,7 +14,7 @@ import numpy as np
 from trnsim.errors import HardwareLimit, OutOfBounds, WrongArgument, WrongDtype, wrong_value
 from trnsim.isa import operands as check
 from trnsim.isa.enums import engine as eng
-from trnsim.isa.operands import flat, gathers, not_run, pick
+from trnsim.isa.operands import flat, not_run, pick
 from trnsim.language.dtypes import INT_RANGE, PACKED, bool_, cast, float32, same_dtype, to_f32, uint8, uint16, uint32
 from trnsim.language.tensor import NkiTensor
 from trnsim.session import WRITTEN, NkiInstruction, Session, instruction
@@ -34,7 +34,7 @@ def tensor_copy(s: Session, dst: Any, src: Any, engine: Any = eng.unknown) -> Nk
         if where == "gpsimd":
             check.no_psum(where, (src, "src"), (dst, "dst"))
         if src.dynamic is not None or dst.dynamic is not None:
-            if where == "gpsimd" and (gathers(src) or gathers(dst)):
+            if where == "gpsimd" and (src.addressed("tensor") or dst.addressed("tensor")):
                 raise not_run(where, "tensor_copy with .indirect()", ("vector", "scalar"), "use the Vector Engine")
             check.indirect(s, dst, src, "src", where)
     same = same_dtype(src.dtype, dst.dtype)
@@ -163,7 +163,7 @@ def write_where(s: Session, dst: NkiTensor, values: np.ndarray, mask: np.ndarray
     if values.dtype != physical:
         values = cast(values, dst.dtype if physical.itemsize == storage.itemsize else float32)
     values = np.broadcast_to(values if values.ndim == 0 or values.shape == shape else values.reshape(shape), shape)
-    if gathers(dst):
+    if dst.addressed("tensor"):
         base: Any
         base, columns = s._gather_columns(dst, "dst")
         rows, at = np.nonzero(mask)

@@ -11,7 +11,7 @@ from trnsim.isa import alu as ops
 from trnsim.isa import operands as check
 from trnsim.isa.alu import Alu
 from trnsim.isa.enums import engine as eng
-from trnsim.isa.operands import flat, gathers, not_run, pick, scalar
+from trnsim.isa.operands import flat, not_run, pick, scalar
 from trnsim.isa.vector_math import only_vector, step, unary_operand
 from trnsim.isa.words import bits, immediate_bits, resize, shift_ok
 from trnsim.language.dtypes import to_f32
@@ -103,7 +103,7 @@ def _scalar_rules(
 
 
 def _no_address_arithmetic(alu: Alu, dst: NkiTensor, data: NkiTensor) -> None:
-    if (gathers(dst) or gathers(data)) and ops.native(alu, data.dtype, dst.dtype):
+    if (dst.addressed("tensor") or data.addressed("tensor")) and ops.native(alu, data.dtype, dst.dtype):
         raise WrongArgument(
             f"data ({data.name}) and dst ({dst.name}) are 32-bit integers, which exclude .indirect() here",
             rule="indirect-address",

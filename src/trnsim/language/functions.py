@@ -94,18 +94,8 @@ def negative(x: Any, dtype: Any = None) -> NkiTensor:
     return multiply(as_tile(x, "x"), -1.0, dtype)
 
 
-def _turns() -> tuple[float, ...]:
-    """2π as three pieces of 8 bits and the rest: up to 2^16 turns times a piece is exact in fp32."""
-    rest, pieces = 2.0 * math.pi, []
-    for _ in range(3):
-        exponent = math.frexp(rest)[1]
-        piece = math.floor(math.ldexp(rest, 8 - exponent))
-        pieces.append(math.ldexp(piece, exponent - 8))
-        rest -= pieces[-1]
-    return (*pieces, rest)
-
-
-_TURNS = _turns()
+# 2π as three pieces of 8 bits and the rest: up to 2^16 turns times a piece is exact in fp32
+_TURNS = (6.28125, 0.00193023681640625, 5.066394805908203e-06, 3.968374073792802e-09)
 _QUARTER = (1.5707963705062866, -4.371138828673793e-08)
 
 

@@ -117,6 +117,10 @@ class Layout(NKIObject):
         """Return the access pattern ``[[stride, count], …]``."""
         return [[stride, count] for stride, count in zip(self.strides, self.shape, strict=True)]
 
+    def addressed(self, kind: str) -> bool:
+        """Return whether part of the address is known at run time only, in the way ``kind`` says (see `Dynamic`)."""
+        return self.dynamic is not None and self.dynamic.kind == kind
+
     def is_indirect(self) -> bool:
         """Return whether part of the address is known only at run time."""
         return self.dynamic is not None
@@ -146,7 +150,7 @@ class Layout(NKIObject):
         view.buffer = self.buffer
         view.dynamic = self.dynamic if dynamic is None else dynamic
         view._array = None
-        if view.dynamic is not None and view.dynamic.kind == "late":
+        if view.addressed("late"):
             # a part of it may be inside
             error = view.extent_error()
             view.dynamic = None if error is None else late(error)
@@ -170,9 +174,8 @@ class Layout(NKIObject):
                 hint="a view has at least one element",
             )
         whole = self.storage.rows * self.row
-        skip = 0 if self.dynamic is None or self.dynamic.kind != "vector" else 1
         reach = [s * (n - 1) for s, n in zip(self.strides, self.shape, strict=True)]
-        last = self.offset + sum(reach[skip:])
+        last = self.offset + sum(reach[self.addressed("vector") :])
         if self.offset < 0 or last >= whole:
             return OutOfBounds(
                 f"ap: elements {self.offset}..{last} of {self.name}, which has {whole}",

@@ -48,7 +48,7 @@ def function(fn: F, name: str = "", text: str = "") -> F:
         except KernelError as error:
             s = current()
             if s is not None:
-                error.locate(kernel=s.kernel, instruction=label, line=s.line(), target=s.target.name)
+                error.locate(s, label, s.line())
             raise
         except TypeError as error:
             s = current()

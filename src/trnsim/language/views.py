@@ -47,8 +47,7 @@ class Views(Layout):
         return at % n
 
     def _keep_partition(self, dim: int, what: str, hint: str) -> None:
-        gathered = self.dynamic is not None and self.dynamic.kind == "vector"
-        if dim == 0 and (self.on_chip or gathered):
+        if dim == 0 and (self.on_chip or self.addressed("vector")):
             raise WrongShape(
                 f"{what} would change the partition dimension (0) of {self.name}", "partition-dim", 0, 1, hint
             )
@@ -107,7 +106,7 @@ class Views(Layout):
             raise self._second(what, self.dynamic)
 
     def _whole_view(self, what: str) -> None:
-        if self.dynamic is not None and self.dynamic.kind == "tensor":
+        if self.addressed("tensor"):
             self._not_dynamic(1, what)
 
     # -- parts ----------------------------------------------------------------------------------------------------
@@ -268,10 +267,9 @@ class Views(Layout):
         given = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
         wanted = infer(tuple(as_index(n) for n in given), self.size, f"reshape of {self.name} {self.shape}")
         self._keep_two(len(wanted), "reshape")
-        gathered = self.dynamic is not None and self.dynamic.kind == "vector"
         if wanted != self.shape:
             self._whole_view("reshape")
-        if self.on_chip or gathered:
+        if self.on_chip or self.addressed("vector"):
             if wanted[0] != self.shape[0]:
                 raise WrongShape(
                     f"reshape: partition dimension of {self.name} is {self.shape[0]} and would become {wanted[0]}",

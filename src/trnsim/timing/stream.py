@@ -88,36 +88,21 @@ class Stream:
             self.sync[i] = cost.pop("sync")
         # a barrier names a tensor without touching it
         touches = record.name != "core_barrier"
-        writes, reads = [], []
-        key: list[Any] = [record.name, record.engine]
-        # one loop for each kind: this runs for every operand of every instruction
-        for operand in record.writes:
+        indices = []
+        for operand in (*record.writes, *record.reads, *record.indices):
             index = known.get(id(operand))
             if index is None:
                 index = self._region(operand)
-            region = regions[index]
-            region.written = region.written or touches
-            last[region.uid] = i
-            writes.append(index)
-            key.append(region.layout)
-        key.append(None)
-        for operand in record.reads:
-            index = known.get(id(operand))
-            if index is None:
-                index = self._region(operand)
-            region = regions[index]
-            region.read = region.read or touches
-            last[region.uid] = i
-            reads.append(index)
-            key.append(region.layout)
-        for operand in record.indices:
-            index = known.get(id(operand))
-            if index is None:
-                index = self._region(operand)
-            region = regions[index]
-            region.read = True
-            last[region.uid] = i
-            reads.append(index)
+            last[regions[index].uid] = i
+            indices.append(index)
+        w, r = tuple(indices[: len(record.writes)]), tuple(indices[len(record.writes) :])
+        if touches:
+            for index in w:
+                regions[index].written = True
+            for index in r:
+                regions[index].read = True
+        key: list[Any] = [record.name, record.engine, *(regions[index].layout for index in w), None]
+        key += [regions[index].layout for index in r[: len(record.reads)]]
         if record.engine == "dma":
             key.append(_first_partition(record))
         key.extend(cost.values())
@@ -134,7 +119,6 @@ class Stream:
             line = self._lines[record.line] = len(self.lines)
             self.lines.append(record.line)
         pool = self._tuples
-        w, r = tuple(writes), tuple(reads)
         # handles may still grow `after`: depends_on, with_schedule
         self.add(kind.index, line, pool.setdefault(r, r), pool.setdefault(w, w), record.index, record.after)
 
