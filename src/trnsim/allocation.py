@@ -13,17 +13,13 @@ from trnsim.language.dtypes import LOW_PRECISION, DType, ExtraDtype, as_dtype, f
 from trnsim.language.layout import as_shape, row_major
 from trnsim.language.objects import MemoryRegion, as_region
 from trnsim.language.tensor import NkiTensor
-from trnsim.memory import PSUM, UNWRITTEN, WRITTEN, Arena, Lifetimes, Scope, Storage
+from trnsim.memory import PSUM, UNWRITTEN, WRITTEN, Arena, Storage
 from trnsim.source_lines import kernel_line, variable_name
-from trnsim.unwritten import State
+from trnsim.state import State
 
 
 class Allocation(State):
     """The part of a session that makes tensors."""
-
-    lifetimes: Lifetimes
-    scope: Scope | None
-    _arenas: dict[str, Arena]
 
     def allocate(self, shape: Any, dtype: Any, buffer: Any = None, name: str = "", address: Any = None) -> NkiTensor:
         """Fresh memory: nothing in it may be read before it is written."""

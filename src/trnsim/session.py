@@ -8,11 +8,9 @@ Two sessions share nothing but what the launch hands to both (shared HBM); an ex
 from __future__ import annotations
 
 import functools
-import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -22,11 +20,11 @@ from trnsim.allocation import Allocation
 from trnsim.calls import mismatched, public_signature, wrong_call
 from trnsim.errors import KernelError, WrongArgument, lacking
 from trnsim.language.tensor import NkiTensor
-from trnsim.memory import HBM, MATMUL, PSUM, SBUF, SHARED_HBM, UNWRITTEN, WRITTEN, Arena, Lifetimes, Scope
-from trnsim.poison import Garbage, Origin, Poisoned, replay
+from trnsim.memory import HBM, MATMUL, PSUM, SBUF, SHARED_HBM, UNWRITTEN, WRITTEN
+from trnsim.poison import Poisoned, replay
 from trnsim.records import NkiInstruction, Operand, Record, operand_of
 from trnsim.source_lines import kernel_line, line_of, warn
-from trnsim.targets import Target, target_named
+from trnsim.state import SimParams
 
 _local = threading.local()
 
@@ -60,69 +58,12 @@ def activated(session: Session) -> Iterator[Session]:
         _local.session = outer
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SimParams:
-    """How a kernel is simulated. The defaults are hostile on purpose.
-
-    Attributes:
-        target: hardware generation.
-        checks: enforce rules, poison, bounds and capacity.
-        strict: refuse every read of unwritten memory, also one that no result depends on.
-        numerics: compute values; ``False`` follows the control flow and records instructions only.
-        precise: keep low precision in its own dtype (``NKI_PRECISE_FP=0`` keeps fp32).
-        lint: ``"strict"``, ``"error"``, ``"warn"`` or ``"off"``.
-        seed: of the random number instructions' initial state.
-    """
-
-    target: Target = field(default_factory=target_named)
-    checks: bool = True
-    strict: bool = False
-    numerics: bool = True
-    precise: bool = field(default_factory=lambda: os.environ.get("NKI_PRECISE_FP", "1") != "0")
-    lint: str = "error"
-    seed: int = 0
-
-
 class EmptyView(RuntimeWarning):
     """An instruction writes a view without elements, and does nothing; hardware has no such instruction."""
 
 
 class Session(Allocation, Access):
     """See the module text."""
-
-    def __init__(
-        self,
-        params: SimParams,
-        *,
-        kernel: str = "kernel",
-        core: int = 0,
-        rank: int = 0,
-        grid: tuple[int, ...] = (),
-        program: tuple[int, ...] = (),
-        trace: list[Record] | None = None,
-    ) -> None:
-        self.params = params
-        self.target = params.target
-        self.checks = params.checks
-        self.numerics = params.numerics
-        self.kernel = kernel
-        self.core = core
-        self.rank = rank
-        self.grid = grid
-        self.program = program
-        self.trace = trace
-        self.clock = 0
-        self.instr: str | None = None
-        self.lifetimes = Lifetimes()
-        self.state: dict[str, Any] = {}
-        self.scope: Scope | None = None
-        self.machine: Any = None
-        self.probes: list[Any] | None = None
-        self.named: Any = None
-        self._arenas: dict[str, Arena] = {}
-        self.garbage: Garbage | None = None
-        self.origins: list[Origin] = []
-        self.origin_ids: dict[Any, int] = {}
 
     line = staticmethod(kernel_line)
     line_of = staticmethod(line_of)

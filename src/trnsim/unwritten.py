@@ -10,24 +10,7 @@ from trnsim.errors import ReadUninitialized
 from trnsim.language.tensor import NkiTensor
 from trnsim.poison import Poisoned, new_origin, origins
 from trnsim.source_lines import kernel_line
-from trnsim.targets import Target
-
-
-class State:
-    """What the parts of a session share."""
-
-    params: Any
-    target: Target
-    checks: bool
-    numerics: bool
-    trace: Any
-    clock: int
-    instr: str | None
-    machine: Any
-    probes: list[Any] | None
-    state: dict[str, Any]
-    garbage: Any
-    origins: list[Any]
+from trnsim.state import State
 
 
 class Unwritten(State):

@@ -199,7 +199,7 @@ def test_a_wrong_call_is_answered_with_the_signature():
         out=[((4, 4), F32)],
         says="dtype",
     )
-    assert error.hint == "tensor_copy(dst, src, engine=unknown, name=None)"
+    assert error.hint == "tensor_copy(dst, src, engine=engine.unknown, name=None)"
 
 
 def test_an_argument_of_no_trainium_dtype_names_kernel_and_target():
