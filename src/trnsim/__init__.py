@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from trnsim.coverage import UnreadInput, UnwrittenOutput
     from trnsim.debug import Probe, probe
     from trnsim.install import install, uninstall
+    from trnsim.isa.operands import OverlappingOperands
     from trnsim.isa.psum import ZerosAccumulated
     from trnsim.kernel import Kernel, jit, simulate
     from trnsim.lint import lint
@@ -27,6 +28,7 @@ __all__ = [
     "EmptyView",
     "Kernel",
     "LostOutput",
+    "OverlappingOperands",
     "PrivateOutput",
     "Probe",
     "RaceWarning",

@@ -1,9 +1,12 @@
 """Vector Engine moves: copies, constants, predicated copies."""
 
+import warnings
+
 import ml_dtypes
 import numpy as np
 import pytest
 
+import trnsim
 from tests.together import together
 from tests.trnsim.kernels import TARGETS, refused, rng, run
 from trnsim import isa, language
@@ -78,18 +81,41 @@ def test_copy_between_sbuf_and_psum(buffers):
     np.testing.assert_array_equal(made, x)
 
 
-def test_copy_takes_views_of_other_ranks_and_overlapping_ones():
+def test_copy_takes_views_of_other_ranks_and_overlapping_ones_with_a_warning():
     x = rng().normal(size=(4, 12)).astype(F32)
 
     def body(a, b):
         isa.tensor_copy(dst=b, src=a.reshape((4, 3, 4)).permute((0, 2, 1)))
         isa.tensor_copy(dst=b[:, 1:12], src=b[:, 0:11])
 
-    made = run(body, x, out=[((4, 12), F32)])
+    with pytest.warns(trnsim.OverlappingOperands, match="tensor_copy writes dst over other elements of src"):
+        made = run(body, x, out=[((4, 12), F32)])
     turned = x.reshape(4, 3, 4).transpose(0, 2, 1).reshape(4, 12)
     expected = turned.copy()
     expected[:, 1:] = turned[:, :-1]
     np.testing.assert_array_equal(made, expected)
+
+
+def test_only_views_that_share_other_elements_are_warned_about():
+    def apart(a, b):
+        isa.tensor_copy(dst=b, src=a)
+        # itself, the same elements in another shape, other columns, and columns between its own
+        isa.tensor_scalar(b, b, "add", 1.0)
+        isa.tensor_scalar(b, b.reshape((4, 3, 4)), "add", 1.0)
+        isa.tensor_tensor(b[:, 0:4], b[:, 4:8], b[:, 8:12], "add")
+        isa.tensor_copy(dst=b[:, 0:12:2], src=b[:, 1:12:2])
+
+    x = rng().normal(size=(4, 12)).astype(F32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", trnsim.OverlappingOperands)
+        run(apart, x, out=[((4, 12), F32)])
+
+    def shifted(a, b):
+        isa.tensor_copy(dst=b, src=a)
+        isa.activation(b[:, 0:6], language.exp, b[:, 0:12:2])
+
+    with pytest.warns(trnsim.OverlappingOperands, match="activation writes dst over other elements of data"):
+        run(shifted, x, out=[((4, 12), F32)])
 
 
 def test_copy_reads_a_broadcast_view():

@@ -11,7 +11,7 @@ from trnsim.errors import NotModelled, OutOfBounds, WrongArgument, WrongEngine, 
 from trnsim.isa.enums import dge_mode as dge
 from trnsim.isa.enums import engine as eng
 from trnsim.isa.enums import oob_mode as oob
-from trnsim.isa.operands import needs, written_once
+from trnsim.isa.operands import needs, overlap, written_once
 from trnsim.language.dtypes import cast, float32, tfloat32
 from trnsim.language.tensor import NkiTensor
 from trnsim.session import HBM, SBUF, SHARED_HBM, UNWRITTEN, WRITTEN, NkiInstruction, Session
@@ -219,14 +219,7 @@ def check_disjoint(
     if dst.storage.arena is not src.storage.arena:
         return
     if into is None and out_of is None:
-        a, b = dst.array, src.array
-        at = [(t.storage.base, t.offset, t.shape, t.strides, t.itemsize) for t in (dst, src)]
-        if at[0] == at[1] and not moves:
-            return
-        try:
-            shared = np.shares_memory(a, b, max_work=10**5)  # type: ignore[arg-type]
-        except np.exceptions.TooHardError:
-            shared = True
+        shared = overlap(dst, src, moves=moves)
     else:
         shared = bool(np.intersect1d(_bytes(dst, into), _bytes(src, out_of)).size)
     if shared:

@@ -21,10 +21,11 @@ from trnsim.isa.alu import packed
 from trnsim.isa.enums import engine as eng
 from trnsim.isa.enums import member
 from trnsim.language.dtypes import PACKED, float32, same_dtype, to_f32
-from trnsim.language.layout import overlaps_itself
+from trnsim.language.layout import overlaps_itself, runs_of
 from trnsim.language.objects import MemoryRegion
 from trnsim.language.tensor import NkiTensor
 from trnsim.session import PSUM, SBUF, Session
+from trnsim.source_lines import warn
 
 Named = tuple[Any, str]
 F32 = np.float32
@@ -110,6 +111,24 @@ def scratch(s: Session, name: str, shape: tuple[int, ...]) -> np.ndarray:
     return memory
 
 
+class OverlappingOperands(RuntimeWarning):
+    """An instruction writes elements that it reads as others."""
+
+
+def overlap(dst: NkiTensor, src: NkiTensor, *, moves: bool = False) -> bool:
+    """Return whether two views share memory; the same elements in the same order do only where elements move."""
+    if dst.storage.arena is not src.storage.arena or dst.dynamic is not None or src.dynamic is not None:
+        return False
+    first = (dst.storage.base, dst.offset, dst.itemsize) == (src.storage.base, src.offset, src.itemsize)
+    congruent = dst.shape == src.shape and dst.strides == src.strides
+    if first and (congruent or runs_of(dst.shape, dst.strides) == runs_of(src.shape, src.strides)):
+        return moves
+    try:
+        return np.shares_memory(dst.array, src.array, max_work=10**5)  # type: ignore[arg-type]
+    except np.exceptions.TooHardError:
+        return True
+
+
 def alike(s: Session, dst: NkiTensor, dst_role: str, *others: Named) -> None:
     """Check ``dst``, and that tiles have its partitions and its number of elements in each; ranks may differ."""
     shape = s.operand(dst, dst_role).shape
@@ -135,6 +154,14 @@ def alike(s: Session, dst: NkiTensor, dst_role: str, *others: Named) -> None:
                 else "slice both to the same extent",
             )
         reachable(s, t, role, size)
+    for t, role in others:
+        if t.storage is dst.storage and s.numerics and overlap(dst, t):
+            warn(
+                f"{s.instr} writes {dst_role} over other elements of {role}, both parts of {dst.name}: the result "
+                "depends on the order in which the engine reads and writes, which is not documented. Write to another "
+                "tile.",
+                OverlappingOperands,
+            )
 
 
 def partitions(a: NkiTensor, a_role: str, b: NkiTensor, b_role: str) -> None:
