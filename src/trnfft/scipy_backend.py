@@ -6,6 +6,7 @@ functions this library has not (the fast Hankel transforms) are left to SciPy.
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 from collections.abc import Callable
@@ -23,18 +24,8 @@ __ua_domain__ = "numpy.scipy.fft"
 
 _Functions = dict[str, Callable[..., Any]]
 
-_TRIG: _Functions = {"dct": dct, "idct": idct, "dst": dst, "idst": idst}
-_TRIG_MANY: _Functions = {"dctn": dctn, "idctn": idctn, "dstn": dstn, "idstn": idstn}
-
-_FUNCTIONS: _Functions = ONE | MANY | _TRIG | _TRIG_MANY
-
-# SciPy's positional order of what comes after the array.
-_ORDER = {
-    **dict.fromkeys(ONE, ("n", "axis", "norm", "overwrite_x", "workers")),
-    **dict.fromkeys(MANY, ("s", "axes", "norm", "overwrite_x", "workers")),
-    **dict.fromkeys(_TRIG, ("type", "n", "axis", "norm", "overwrite_x", "workers", "orthogonalize")),
-    **dict.fromkeys(_TRIG_MANY, ("type", "s", "axes", "norm", "overwrite_x", "workers", "orthogonalize")),
-}
+_TRIG: _Functions = {f.__name__: f for f in (dct, idct, dst, idst, dctn, idctn, dstn, idstn)}
+_FUNCTIONS: _Functions = ONE | MANY | _TRIG
 
 
 def __ua_function__(method: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:  # noqa: N807
@@ -46,9 +37,8 @@ def __ua_function__(method: Callable[..., Any], args: tuple[Any, ...], kwargs: d
     function = _FUNCTIONS.get(name)
     if function is None:
         return NotImplemented
-    given = dict(kwargs)
-    x = args[0] if args else given.pop("x")
-    given.update(zip(_ORDER[name], args[1:], strict=False))
+    given = inspect.signature(method).bind(*args, **kwargs).arguments
+    x = given.pop("x")
     # Permissions SciPy's callers give; nothing here overwrites an operand, and threads are torch's.
     given.pop("overwrite_x", None)
     workers, cpus = given.pop("workers", None), os.cpu_count() or 1
@@ -58,7 +48,7 @@ def __ua_function__(method: Callable[..., Any], args: tuple[Any, ...], kwargs: d
         raise ArgumentError(name, "workers", workers, expected, hint=hint)
     if given.get("plan") is None:
         given.pop("plan", None)
-    elif name in (*_TRIG, *_TRIG_MANY):
+    elif name in _TRIG:
         raise ArgumentError(name, "plan", given["plan"], "None")
     x = x if hasattr(x, "__dlpack__") else np.asarray(x)
     if isinstance(x, np.ndarray) and x.dtype in (np.longdouble, np.clongdouble):

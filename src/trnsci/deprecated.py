@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections import namedtuple
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, ParamSpec, TypeVar
@@ -42,32 +43,38 @@ def _frozen(name: str, values: tuple[Any, ...]) -> Any:
     return ops.find(name).kind(*values)
 
 
+def _spread(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method of calls that hands their fields on, after what else it is given."""
+    return lambda call, *first: fn(*first, *call)
+
+
 class Op(Generic[P, R]):
     """Deprecated: decorate a ``NamedTuple`` with `trnsci.op` instead."""
 
     def __init__(
-        self, name: str, *, fake: Callable[P, R], cost: Callable[P, int | Cost], schema: str | None = None
+        self, name: str, *, fake: Callable[..., Any], cost: Callable[P, int | Cost], schema: str | None = None
     ) -> None:
-        self.parameters = tuple(inspect.signature(fake).parameters)
-        self.fake: Callable[..., Any] = fake
-        self._refusals: dict[str, tuple[tuple[torch.dtype, ...] | None, Limits | None]] = {}
-        stem = name.split("::")[1]
+        warnings.warn("decorate a NamedTuple with trnsci.op instead of trnsci.Op", DeprecationWarning, stacklevel=2)
+        self.parameters, self.fake = tuple(inspect.signature(fake).parameters), fake
+        refusals = self._refusals = {}
 
-        class Kind(namedtuple(stem, self.parameters)):  # type: ignore[misc]
+        class Kind(namedtuple(name.split("::")[1], self.parameters)):  # type: ignore[misc]
             __slots__ = ()
 
             def __reduce__(call) -> Any:  # noqa: N805
                 return _frozen, (name, tuple(call))
 
-        kind: Any = Kind
-        self.kind = kind
-        compute: Callable[..., Any] = cost
-        evaluate: Callable[..., Any] = fake
-        kind.fake = lambda call: evaluate(*call)
-        kind.cost = lambda call: compute(*call)
-        kind.limits = self._limited()
-        self.core = ops.Op(Kind, name, schema or torch.library.infer_schema(fake, mutates_args=()))
-        kind._op = self.core
+            def limits(call, implementation: str) -> str | None:  # noqa: N805
+                dtypes, limit = refusals.get(implementation, (None, None))
+                for tensor in tensors_in(call):
+                    if dtypes is not None and tensor.dtype not in dtypes:
+                        accepted = ", ".join(str(dtype).removeprefix("torch.") for dtype in dtypes)
+                        return f"takes {accepted}, not {str(tensor.dtype).removeprefix('torch.')}"
+                return None if limit is None else limit(*call)
+
+        self.kind: Any = Kind
+        self.kind.fake, self.kind.cost = _spread(fake), _spread(cost)
+        self.core = self.kind._op = ops.Op(Kind, name, schema or torch.library.infer_schema(fake, mutates_args=()))
         self.name, self.library = name, self.core.library
 
     def __repr__(self) -> str:
@@ -78,20 +85,9 @@ class Op(Generic[P, R]):
         """Whether it has a gradient rule."""
         return self.core.differentiable
 
-    def _limited(self) -> Callable[[Any, str], str | None]:
-        def limits(call: Any, implementation: str) -> str | None:
-            dtypes, limit = self._refusals.get(implementation, (None, None))
-            for tensor in tensors_in(call):
-                if dtypes is not None and tensor.dtype not in dtypes:
-                    accepted = ", ".join(str(dtype).removeprefix("torch.") for dtype in dtypes)
-                    return f"takes {accepted}, not {str(tensor.dtype).removeprefix('torch.')}"
-            return None if limit is None else limit(*call)
-
-        return limits
-
-    def _attach(self, name: str, method: Callable[..., Any], fn: F) -> F:
+    def _attach(self, name: str, fn: F, method: Callable[..., Any] | None = None) -> F:
         """Give the class a method that calls ``fn``, and return that one."""
-        setattr(self.kind, name, method)
+        setattr(self.kind, name, method or _spread(fn))
         self.core.inspect()
         return fn
 
@@ -102,70 +98,66 @@ class Op(Generic[P, R]):
 
         def attach(fn: Callable[P, R]) -> Callable[P, R]:
             self._refusals[name] = (None if dtypes is None else tuple(dtypes), limits)
-            compute: Callable[..., Any] = fn
-            return self._attach(name, lambda call: compute(*call), fn)
+            return self._attach(name, fn)
 
         return attach
 
     def into(self, fn: F) -> F:
         """Attach ``fn(out, *args)``."""
-        return self._attach("into", lambda call, out: fn(out, *call), fn)
+        return self._attach("into", fn)
 
     def prediction(self, fn: F) -> F:
         """Attach what to launch for a prediction."""
-        return self._attach("prediction", lambda call: fn(*call), fn)
+        return self._attach("prediction", fn)
 
     def bound(self, fn: F) -> F:
         """Attach the guaranteed error, ``fn(backend, *args)``."""
-        return self._attach("bound", lambda call, implementation: fn(implementation, *call), fn)
+        return self._attach("bound", fn)
 
     def workspace(self, fn: F) -> F:
         """Attach the workspace, ``fn(backend, *args)``."""
-        return self._attach("workspace", lambda call, implementation: fn(implementation, *call), fn)
+        return self._attach("workspace", fn)
 
     def vjp(self, *, saves: Iterable[str] | None = None) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Attach the gradient rule ``rule(saved, *grads)``."""
         kept = self.parameters if saves is None else tuple(saves)
 
         def attach(rule: Callable[..., Mapping[str, Any]]) -> Callable[..., Any]:
-            self._attach("vjp", _adapted(self.parameters, rule, kept), rule)
+            self._attach("vjp", rule, _adapted(self.parameters, rule, kept))
             self.core.register_gradient()
             return rule
 
         return attach
 
-    def _call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        return self.kind(*args, **kwargs)
-
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if is_compiling():
             return self.core.registered(*args, **kwargs)
-        return ops.run(self._call(args, kwargs))
+        return ops.run(self.kind(*args, **kwargs))
 
     def write(self, out: Tensor, *args: P.args, **kwargs: P.kwargs) -> Tensor:
         """Compute into ``out`` and return it."""
-        return ops.run(self._call(args, kwargs), out)
+        return ops.run(self.kind(*args, **kwargs), out)
 
     def decide(self, args: tuple[Any, ...]) -> tuple[str, str]:
         """Return the backend that runs a call, and why."""
-        decision = self.core.decide(self._call(args, {}))
+        decision = self.core.decide(self.kind(*args))
         return decision.backend, decision.reason
 
     def refusal(self, backend: str, args: Iterable[Any]) -> str | None:
         """Return why a backend cannot take a call on any machine, or ``None``."""
-        return self.core.refusal(self._call(tuple(args), {}), "pytorch" if backend == "pytorch" else "nki")
+        return self.core.refusal(self.kind(*args), "pytorch" if backend == "pytorch" else "nki")
 
     def error_bound(self, args: tuple[Any, ...], backend: str | None = None) -> float | None:
         """Return the error guaranteed for a call."""
-        return self.core.error_bound(self._call(args, {}), backend)
+        return self.core.error_bound(self.kind(*args), backend)
 
     def cost(self, *args: Any) -> Cost:
         """Return FLOPs and bytes of a call."""
-        return self.core.cost(self._call(args, {}))
+        return self.core.cost(self.kind(*args))
 
     def plan(self, *args: P.args, **kwargs: P.kwargs) -> Plan:
         """Return the plan of one call."""
-        return self.core.plan(self._call(args, kwargs))
+        return self.core.plan(self.kind(*args, **kwargs))
 
 
 def _adapted(parameters: tuple[str, ...], rule: Callable[..., Any], kept: tuple[str, ...]) -> Callable[..., Any]:

@@ -26,32 +26,17 @@ _NUMBERS = ("float", "complex", "Number")
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the command line."""
-    parser.add_argument("op", metavar="FUNCTION", help="a public function, e.g. trnblas.gemm")
-    parser.add_argument(
-        "values",
-        metavar="VALUE",
-        nargs="*",
-        default=[],
-        help="required arguments that are no arrays, e.g. 'ij,jk->ik'",
-    )
-    parser.add_argument(
-        "--shapes",
-        default="",
-        help="shapes of the array arguments in order, e.g. 512x256,256x512 or scalar,64; 64:int32 has its own dtype",
-    )
-    parser.add_argument("--dtype", default="float32", help="of every array (default float32)")
-    parser.add_argument(
-        "--density", type=float, default=0.01, help="of sparse matrices: the share of entries stored (default 0.01)"
-    )
-    parser.add_argument("--backend", choices=config.BACKENDS, help="ask as if this backend had been chosen")
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="any other argument, e.g. precision=fast; numbers the function requires count as 1 when left out",
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    add = parser.add_argument
+    add("op", metavar="FUNCTION", help="a public function, e.g. trnblas.gemm")
+    add("values", metavar="VALUE", nargs="*", help="required arguments that are no arrays, e.g. 'ij,jk->ik'")
+    shapes = "shapes of the array arguments in order, e.g. 512x256,256x512 or scalar,64; 64:int32 has its own dtype"
+    add("--shapes", default="", help=shapes)
+    add("--dtype", default="float32", help="of every array (default float32)")
+    add("--density", type=float, default=0.01, help="of sparse matrices: the share of entries stored (default 0.01)")
+    add("--backend", choices=config.BACKENDS, help="ask as if this backend had been chosen")
+    others = "any other argument, e.g. precision=fast; numbers the function requires count as 1 when left out"
+    add("--set", action="append", default=[], metavar="NAME=VALUE", help=others)
+    add("--json", action="store_true", help="print JSON")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -261,12 +246,7 @@ def _function(name: str) -> Callable[..., Any]:
     libraries = (*config.LIBRARIES, "trnchem", "trnsci")
     if library not in libraries or not stem:
         raise _wrong("FUNCTION", name, f"LIBRARY.FUNCTION with one of {', '.join(libraries)}")
-    try:
-        module = importlib.import_module(library)
-    except ModuleNotFoundError as error:
-        if error.name != library:
-            raise
-        raise _wrong("FUNCTION", name, "a library that is installed", f"{library} is not") from None
+    module = importlib.import_module(library)
     public = [n for n in getattr(module, "__all__", ()) if inspect.isfunction(getattr(module, n))]
     if stem not in public:
         near = difflib.get_close_matches(stem, public, cutoff=0.5)

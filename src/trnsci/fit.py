@@ -20,7 +20,6 @@ from typing import Any
 
 from trnsci import config
 from trnsci.analogs import ANALOGS, ENERGY, FUNCTIONS, STAYS, Analog, runs_on_neuron
-from trnsci.config import TargetName
 from trnsci.console import shorter
 from trnsci.drop_in import drop_in
 from trnsci.errors import ArgumentError
@@ -255,22 +254,15 @@ def _predicted(steps: Sequence[Step], calls: int, moved: int) -> tuple[dict[str,
         if programs == 0:
             refusal = "at this size and precision its implementation starts no kernel"
             continue
-        kernel, low, high = (sum(ends) for ends in zip(*((p.seconds, p.low, p.high) for p in known), strict=True))
-        targets[target] = _on(target, kernel, (low, high), calls, programs, moved)
+        link = LINKS[target]
+        targets[target] = OnTarget(
+            kernel=calls * sum(part.seconds for part in known),
+            interval=(calls * sum(part.low for part in known), calls * sum(part.high for part in known)),
+            dispatch=calls * programs * link.dispatch,
+            transfer=calls * (link.seconds(moved) - link.dispatch),
+            programs=calls * programs,
+        )
     return targets, refusal
-
-
-def _on(
-    target: TargetName, kernel: float, interval: tuple[float, float], calls: int, programs: int, moved: int
-) -> OnTarget:
-    link = LINKS[target]
-    return OnTarget(
-        kernel=calls * kernel,
-        interval=(calls * interval[0], calls * interval[1]),
-        dispatch=calls * programs * link.dispatch,
-        transfer=calls * (link.seconds(moved) - link.dispatch),
-        programs=calls * programs,
-    )
 
 
 def _places(sampled: dict[Place, float], elsewhere: float) -> tuple[tuple[Place, float], ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import platform
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -114,8 +114,6 @@ def _probes() -> dict[str, str]:
     """Return what each library's ``probe()`` found, on the device if there is one, else on the simulator."""
     findings: dict[str, str] = {}
     for name in config.LIBRARIES:
-        if importlib.util.find_spec(name) is None:
-            continue
         run = getattr(importlib.import_module(name), "probe", None)
         if run is not None:
             findings |= {f"{name}.{test}": finding for test, finding in run().items()}
@@ -167,9 +165,6 @@ def _backends() -> list[Backend]:
 def _libraries() -> list[Library]:
     present = []
     for name in config.LIBRARIES:
-        spec = importlib.util.find_spec(name)
-        if spec is None or spec.origin is None:
-            continue
         importlib.import_module(name)
         try:
             choice = backends.library(name).choice()

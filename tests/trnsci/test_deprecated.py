@@ -116,6 +116,11 @@ def test_functional_transforms_run_on_pytorch_and_are_refused_by_kernels():
         torch.func.grad(loss)(x)
 
 
+def test_it_says_that_it_is_deprecated():
+    with pytest.warns(DeprecationWarning, match="decorate a NamedTuple with trnsci.op"):
+        Op("trnmock::old_warned", fake=lambda x: x, cost=lambda x: 1, schema="(Tensor x) -> Tensor")
+
+
 def test_keywords_are_accepted():
     xs, bias = operands()
     named = rich(xs, bias=bias, scale=2.0, flip=False, mode="sum", axes=[0])

@@ -35,7 +35,7 @@ def assert_within(got: Any, expected: Any, bound: Any, *, what: str = "result") 
         return
     places = bad.nonzero()
     ratio = torch.where(bad, torch.nan_to_num(error / limit, nan=torch.inf, posinf=torch.inf), 0.0)
-    worst = _index(int(ratio.flatten().argmax()), ratio.shape)
+    worst = tuple(int(i) for i in torch.unravel_index(ratio.argmax(), ratio.shape))
     first = tuple(places[0].tolist())
     lines = [f"{what}: {len(places)} of {expected.numel()} elements exceed the bound"]
     for label, place in (("first", first), ("worst", worst)):
@@ -51,7 +51,3 @@ def _exactable(value: Any) -> Tensor:
         value = from_numpy(np.asarray(value).copy())
     plain: Tensor = value.detach().as_subclass(Tensor).cpu()
     return plain.to(torch.complex128 if plain.is_complex() else torch.float64)
-
-
-def _index(flat: int, shape: torch.Size) -> tuple[int, ...]:
-    return tuple(int(i) for i in np.unravel_index(flat, shape)) if len(shape) else ()
