@@ -1,5 +1,7 @@
 """Sharded algorithms on CUDA tensors: a world of one rank on nccl, and two gloo ranks that share a GPU."""
 
+import functools
+
 import numpy as np
 import pytest
 import torch
@@ -13,7 +15,7 @@ import trnsparse
 import trntensor
 from trnsci import distributed
 from trnsci.distributed.calls import run
-from trnsci.distributed.team import LiveTeam
+from trnsci.distributed.team import LiveTeam, _gather_into, _unpadded, as_bytes
 from trnsci.distributed.world import world
 from trnsci.testing.ranks import Ranks
 
@@ -121,12 +123,13 @@ def test_every_algorithm_in_a_world_of_one_on_nccl():
 
 def _messages(team, x):
     """What a team of one never sends: the engine's own collectives, with itself."""
-    shape = tuple(x.local.shape)
-    gathered = team._all_gather(0, x.local, [shape], x.local.nbytes)[0]
-    (swapped,) = team._all_to_all(0, [x.local], [shape], [x.local.nbytes])()
-    passed = team._shift(0, x.local, shape, x.local.nbytes)()
-    told = team._broadcast(0, x.local, shape, x.dtype, 0)()
-    return all(torch.equal(y, x.local) for y in (gathered, swapped, passed, told))
+    sent = as_bytes(x.local)
+    gathered, swapped, nbytes = torch.empty_like(sent), torch.empty_like(sent), len(sent)
+    team._start("all_gather", 0, nbytes, _gather_into, gathered, sent)()
+    team._start("all_to_all", 0, nbytes, torch.distributed.all_to_all_single, swapped, sent, [nbytes], [nbytes])()
+    team._start("broadcast", 0, 0, functools.partial(torch.distributed.broadcast, group_src=0), sent)()
+    received = (_unpadded(data, x.local.shape, x.dtype) for data in (gathered, swapped, sent))
+    return all(torch.equal(y, x.local) for y in received)
 
 
 @pytest.mark.cuda

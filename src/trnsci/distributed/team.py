@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import time
@@ -80,7 +81,7 @@ class Tally:
 class Team:
     """A mesh as an algorithm sees it: the grid's shape, this rank's coordinate, and exchanges along an axis.
 
-    The base class moves nothing and counts everything, on tensors without data: planning runs an algorithm with it.
+    The base class sends nothing and counts everything, on tensors without data: planning runs an algorithm with it.
     Parts may differ in size; gathered ones travel padded to the largest, which is what the counts say.
     """
 
@@ -109,12 +110,17 @@ class Team:
 
     def all_gather(self, axis: int, tensor: Tensor, shapes: Sequence[Sequence[int]]) -> list[Tensor]:
         """Return every rank's tensor, in order; ``shapes`` are theirs."""
-        if self.size(axis) == 1:
+        ranks = self.size(axis)
+        if ranks == 1:
             return [tensor]
         width = max(_nbytes(shape, tensor.dtype) for shape in shapes)
-        others = self.size(axis) - 1
-        self._count("all_gather", axis, others if width else 0, others * width, others * width)
-        return self._all_gather(axis, tensor, shapes, width) if width else [tensor.new_empty(s) for s in shapes]
+        nbytes = (ranks - 1) * width
+        self._count("all_gather", axis, ranks - 1 if width else 0, nbytes, nbytes)
+        if not width:
+            return [tensor.new_empty(shape) for shape in shapes]
+        received = torch.empty((ranks, width), dtype=torch.uint8, device=self.device)
+        self._start("all_gather", axis, nbytes, _gather_into, received.view(-1), _padded(tensor, width))()
+        return [_unpadded(row, shape, tensor.dtype) for row, shape in zip(received, shapes, strict=True)]
 
     def all_to_all(self, axis: int, pieces: Sequence[Tensor], shapes: Sequence[Sequence[int]]) -> list[Tensor]:
         """Send ``pieces[r]`` to rank r; return what each rank sent here, whose shapes are ``shapes``."""
@@ -125,11 +131,19 @@ class Team:
         if self.size(axis) == 1:
             return Wait(lambda: list(pieces))
         dtype, here = pieces[0].dtype, self.here(axis)
-        sizes = [_nbytes(shape, dtype) for shape in shapes]
-        others = [size for rank, size in enumerate(sizes) if rank != here and size]
-        leaving = sum(piece.nbytes for rank, piece in enumerate(pieces) if rank != here)
-        self._count("all_to_all", axis, len(others), sum(others), max(sum(others), leaving))
-        return self._all_to_all(axis, pieces, shapes, sizes)
+        coming, leaving = [_nbytes(shape, dtype) for shape in shapes], [piece.nbytes for piece in pieces]
+        nbytes = sum(coming) - coming[here]
+        messages = sum(size > 0 for rank, size in enumerate(coming) if rank != here)
+        self._count("all_to_all", axis, messages, nbytes, max(nbytes, sum(leaving) - leaving[here]))
+        sent = torch.cat([as_bytes(piece) for piece in pieces])
+        received = torch.empty(sum(coming), dtype=torch.uint8, device=self.device)
+
+        def taken() -> list[Tensor]:
+            rows = received.split(coming)
+            return [_unpadded(row, shape, dtype) for row, shape in zip(rows, shapes, strict=True)]
+
+        exchange = (dist.all_to_all_single, received, sent, coming, leaving)
+        return self._start("all_to_all", axis, nbytes, *exchange, take=taken)
 
     def broadcast(
         self, axis: int, tensor: Tensor | None, shape: Sequence[int], dtype: torch.dtype, source: int
@@ -138,23 +152,34 @@ class Team:
         if self.size(axis) == 1:
             assert tensor is not None
             return Wait(lambda: tensor)
-        nbytes = _nbytes(shape, dtype)
-        away = self.here(axis) != source
-        self._count("broadcast", axis, int(away), away * nbytes, nbytes)
+        nbytes, away = _nbytes(shape, dtype), self.here(axis) != source
+        received = nbytes if away else 0
+        self._count("broadcast", axis, int(away), received, nbytes)
+        if away or nbytes == 0:
+            buffer = torch.empty(tuple(shape), dtype=dtype, device=self.device)
+        else:
+            assert tensor is not None
+            buffer = tensor.contiguous()
         if nbytes == 0:
-            return Wait(lambda: torch.empty(shape, dtype=dtype, device=self.device))
-        return self._broadcast(axis, tensor, shape, dtype, source)
+            return Wait(lambda: buffer)
+        send = functools.partial(dist.broadcast, group_src=source)
+        return self._start("broadcast", axis, received, send, as_bytes(buffer), take=lambda: buffer)
 
     def shift(self, axis: int, tensor: Tensor, shape: Sequence[int]) -> Wait:
         """Start passing ``tensor`` to the rank before and taking that of the rank after, which has ``shape``.
 
         The last rank's neighbour is the first; call what is returned to wait.
         """
-        if self.size(axis) == 1:
+        ranks, here = self.size(axis), self.here(axis)
+        if ranks == 1:
             return Wait(lambda: tensor)
         received = _nbytes(shape, tensor.dtype)
         self._count("shift", axis, int(received > 0), received, max(received, tensor.nbytes))
-        return self._shift(axis, tensor, shape, received)
+        leaving, coming = [0] * ranks, [0] * ranks
+        leaving[(here - 1) % ranks], coming[(here + 1) % ranks] = tensor.nbytes, received
+        buffer = torch.empty(received, dtype=torch.uint8, device=self.device)
+        exchange = (dist.all_to_all_single, buffer, as_bytes(tensor), coming, leaving)
+        return self._start("shift", axis, received, *exchange, take=lambda: _unpadded(buffer, shape, tensor.dtype))
 
     def reduce_scatter(self, axis: int, pieces: Sequence[Tensor]) -> Tensor:
         """Return the sum over ranks of ``pieces[here]``, added in the order of ranks: the same bits every time."""
@@ -175,23 +200,17 @@ class Team:
         parts = self.all_gather(axis, mine, [piece.shape for piece in pieces])
         return torch.cat(parts).reshape(tensor.shape)
 
-    def _all_gather(self, axis: int, tensor: Tensor, shapes: Sequence[Sequence[int]], width: int) -> list[Tensor]:
-        return [tensor.new_empty(shape) for shape in shapes]
-
-    def _all_to_all(
-        self, axis: int, pieces: Sequence[Tensor], shapes: Sequence[Sequence[int]], sizes: Sequence[int]
+    def _start(
+        self,
+        kind: str,
+        axis: int,
+        nbytes: int | None,
+        collective: Callable[..., Any],
+        *args: Any,
+        take: Callable[[], Any] = lambda: None,
     ) -> Wait:
-        return Wait(lambda: [pieces[0].new_empty(shape) for shape in shapes])
-
-    def _broadcast(
-        self, axis: int, tensor: Tensor | None, shape: Sequence[int], dtype: torch.dtype, source: int
-    ) -> Wait:
-        received = torch.empty(shape, dtype=dtype, device=self.device) if tensor is None else tensor.contiguous()
-        return Wait(lambda: received)
-
-    def _shift(self, axis: int, tensor: Tensor, shape: Sequence[int], received: int) -> Wait:
-        empty = tensor.new_empty(tuple(shape))
-        return Wait(lambda: empty)
+        """Start an exchange of torch's along an axis, which receives ``nbytes``; ``take`` returns what has come."""
+        return Wait(take)
 
 
 class LiveTeam(Team):
@@ -208,49 +227,6 @@ class LiveTeam(Team):
         if axis not in self._groups:
             self._groups[axis] = self.world.groups.along(self.mesh, axis)
         return self._groups[axis]
-
-    def _all_gather(self, axis: int, tensor: Tensor, shapes: Sequence[Sequence[int]], width: int) -> list[Tensor]:
-        ranks = self.size(axis)
-        received = torch.empty(ranks * width, dtype=torch.uint8, device=self.device)
-        self._start("all_gather", axis, (ranks - 1) * width, _gather_into, received, _padded(tensor, width))()
-        rows = received.view(ranks, width)
-        return [_unpadded(row, shape, tensor.dtype) for row, shape in zip(rows, shapes, strict=True)]
-
-    def _all_to_all(
-        self, axis: int, pieces: Sequence[Tensor], shapes: Sequence[Sequence[int]], sizes: Sequence[int]
-    ) -> Wait:
-        sent = torch.cat([as_bytes(piece) for piece in pieces])
-        received = torch.empty(sum(sizes), dtype=torch.uint8, device=self.device)
-        leaving = [piece.nbytes for piece in pieces]
-        dtype = pieces[0].dtype
-
-        def taken() -> list[Tensor]:
-            rows = received.split(list(sizes))
-            return [_unpadded(row, shape, dtype) for row, shape in zip(rows, shapes, strict=True)]
-
-        nbytes = sum(sizes) - sizes[self.here(axis)]
-        exchange = (dist.all_to_all_single, received, sent, list(sizes), leaving)
-        return self._start("all_to_all", axis, nbytes, *exchange, take=taken)
-
-    def _broadcast(
-        self, axis: int, tensor: Tensor | None, shape: Sequence[int], dtype: torch.dtype, source: int
-    ) -> Wait:
-        if self.here(axis) == source:
-            assert tensor is not None
-            buffer = tensor.contiguous()
-        else:
-            buffer = torch.empty(tuple(shape), dtype=dtype, device=self.device)
-        root = dist.get_global_rank(self._group(axis), source)
-        received = 0 if self.here(axis) == source else buffer.nbytes
-        return self._start("broadcast", axis, received, dist.broadcast, as_bytes(buffer), root, take=lambda: buffer)
-
-    def _shift(self, axis: int, tensor: Tensor, shape: Sequence[int], received: int) -> Wait:
-        ranks, here = self.size(axis), self.here(axis)
-        leaving, coming = [0] * ranks, [0] * ranks
-        leaving[(here - 1) % ranks], coming[(here + 1) % ranks] = tensor.nbytes, received
-        buffer = torch.empty(received, dtype=torch.uint8, device=self.device)
-        exchange = (dist.all_to_all_single, buffer, as_bytes(tensor), coming, leaving)
-        return self._start("shift", axis, received, *exchange, take=lambda: _unpadded(buffer, shape, tensor.dtype))
 
     def all_gather_json(self, axis: int, value: Any) -> list[Any]:
         """Return every rank's value, through JSON."""
@@ -276,7 +252,6 @@ class LiveTeam(Team):
         *args: Any,
         take: Callable[[], Any] = lambda: None,
     ) -> Wait:
-        """Start an exchange of torch's along an axis, which receives ``nbytes``; ``take`` returns what has come."""
         # every rank counts the exchanges of a call alike
         self.world.started += 1
         number = self.world.started
