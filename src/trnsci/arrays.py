@@ -114,7 +114,8 @@ def _converted(fn: Callable[..., R], args: tuple[Any, ...], kwargs: dict[str, An
         return sharded
     seen: set[type] = set()
     out = kwargs.get("out")
-    if isinstance(out, np.ndarray) and not out.flags.writeable:
+    outs = out if isinstance(out, list | tuple) else [out]
+    if any(isinstance(x, np.ndarray) and not x.flags.writeable for x in outs):
         raise ArgumentError(fn.__name__, "out", "a read-only array", "one that can be written")
     try:
         converted = [_to_torch(value, seen) for value in args]
@@ -122,14 +123,15 @@ def _converted(fn: Callable[..., R], args: tuple[Any, ...], kwargs: dict[str, An
     except DtypeError as error:
         raise DtypeError(fn.__name__, "dtype", error.got, error.expected) from None
     result = fn(*converted, **named)
+    for array, tensor in zip(outs, named["out"] if outs is out else [named.get("out")], strict=True):
+        # Where the array's memory could not be shared with torch, a copy was written.
+        if isinstance(array, np.ndarray) and not np.may_share_memory(array, to_numpy(tensor)):
+            array[...] = to_numpy(tensor)
     if np.ndarray not in seen or Tensor in seen:
         return result
     if isinstance(out, np.ndarray):
-        # Where the array's memory could not be shared with torch, a copy was written.
-        if not np.shares_memory(out, to_numpy(named["out"])):
-            out[...] = to_numpy(named["out"])
         return out  # type: ignore[return-value]
-    return _to_numpy_nested(result)
+    return type(result)(*outs) if outs is out else _to_numpy_nested(result)
 
 
 def any_sharded(values: list[Any], *, layouts: bool = False) -> bool:
@@ -160,8 +162,9 @@ def _to_torch(value: Any, seen: set[type]) -> Any:
         return value.item()
     if isinstance(value, list):
         return [_to_torch(item, seen) for item in value]
-    if type(value) is tuple:
-        return tuple(_to_torch(item, seen) for item in value)
+    if type(value) is tuple or hasattr(value, "_fields"):
+        items = [_to_torch(item, seen) for item in value]
+        return tuple(items) if type(value) is tuple else type(value)(*items)
     if hasattr(value, "__dlpack__"):
         seen.add(Tensor)
         return torch.utils.dlpack.from_dlpack(value)
@@ -169,7 +172,7 @@ def _to_torch(value: Any, seen: set[type]) -> Any:
 
 
 def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:
-    """Return a tensor on the array's memory; arrays torch cannot address (read-only, negative strides) are copied."""
+    """Return a tensor on the memory of an array; read-only or misaligned ones and negative strides are copied."""
     # An axis of one element may have any stride.
     if array.dtype in _SHARED and array.flags.carray and min(array.shape, default=0) > 1:
         return torch.from_numpy(array)
@@ -177,7 +180,7 @@ def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:
         return from_numpy(array.view(np.int16)).view(torch.bfloat16)
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
-    if not array.flags.writeable or any(stride < 0 or stride % array.itemsize for stride in array.strides):
+    if not array.flags.behaved or any(stride < 0 or stride % array.itemsize for stride in array.strides):
         array = array.copy()
     try:
         return torch.from_numpy(array)

@@ -44,8 +44,10 @@ def tensor(op: str, **values: Any) -> None:
     """Refuse what is no tensor, and sharded tensors: functions with a sharded algorithm never pass one here."""
     for name, value in values.items():
         if not isinstance(value, Tensor):
-            hint = "Wrap lists and scalars with torch.as_tensor or numpy.asarray"
-            raise DtypeError(op, name, type(value), "a tensor or an array", hint=hint)
+            expected, hint = "a tensor or an array", "Wrap lists and scalars with torch.as_tensor or numpy.asarray"
+            if hasattr(value, "__array__"):  # who takes arrays has converted them by now
+                expected, hint = "a tensor", "Convert it with torch.from_numpy"
+            raise DtypeError(op, name, type(value), expected, hint=hint)
         whole(op, **{name: value})
 
 

@@ -96,7 +96,7 @@ class COOMatrix(SparseMatrix):
         row, col = coo.indices().clone()
         return cls.sorted(row, col, coo.values(), (coo.shape[0], coo.shape[1]))
 
-    def with_values(self, values: Tensor) -> Self:
+    def with_values(self, values: Tensor | Array) -> Self:
         """Return a matrix of the same pattern with other values."""
         result = super().with_values(values)
         result._canonical = self._canonical

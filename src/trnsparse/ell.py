@@ -33,6 +33,7 @@ class ELL:
 
     def __post_init__(self) -> None:
         rows, width = as_shape("ELL", self.shape)
+        check.tensor("ELL", columns=self.columns, values=self.values)
         if self.columns.ndim != 2 or self.columns.shape != self.values.shape or len(self.columns) != rows:
             got = {"columns": tuple(self.columns.shape), "values": tuple(self.values.shape), "rows": rows}
             raise ArgumentError("ELL", "shape", got)
@@ -102,8 +103,8 @@ class HYB:
     def to_csr(self) -> CSRMatrix:
         """Return compressed rows."""
         first, rest = _coordinates(self.ell), self.coo
-        pairs = (first.row, rest.row), (first.col, rest.col), (first.values, rest.values)
-        return COOMatrix(*map(torch.cat, pairs), self.shape).to_csr()
+        row, col, values = map(torch.cat, ((first.row, rest.row), (first.col, rest.col), (first.values, rest.values)))
+        return COOMatrix(row, col, values, self.shape).to_csr()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -115,6 +116,7 @@ class BlockedELL:
     shape: tuple[int, int]
 
     def __post_init__(self) -> None:
+        check.tensor("BlockedELL", columns=self.columns, values=self.values)
         if self.columns.ndim != 2 or self.values.ndim != 2:
             got = {"columns": tuple(self.columns.shape), "values": tuple(self.values.shape)}
             raise ArgumentError("BlockedELL", "dimensions", got)
@@ -180,13 +182,15 @@ class SlicedELL:
     shape: tuple[int, int]
 
     def __post_init__(self) -> None:
+        check.tensor("SlicedELL", offsets=self.offsets, columns=self.columns, values=self.values)
         slices = -(-self.shape[0] // self.size) if self.size > 0 else 0
         check_length("SlicedELL", columns=self.columns.numel(), values=self.values.numel())
         if self.size < 1 or self.offsets.numel() != slices + 1:
             expected = f"{slices + 1}, for slices of {self.size} of {self.shape[0]} rows"
             raise ArgumentError("SlicedELL", "offsets", self.offsets.numel(), expected)
-        if bool((self.offsets.diff() % self.size).any()) or int(self.offsets[-1]) != self.values.numel():
-            expected = f"multiples of {self.size}, the last one {self.values.numel()}"
+        widths, ends = self.offsets.diff(), [int(self.offsets[0]), int(self.offsets[-1])]
+        if bool((widths % self.size).any() or (widths < 0).any()) or ends != [0, self.values.numel()]:
+            expected = f"multiples of {self.size} that grow from 0 to {self.values.numel()}"
             raise ArgumentError("SlicedELL", "offsets", self.offsets.tolist()[-3:], expected)
         _in_range("SlicedELL", self.columns, self.shape[1])
 

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from trnsci import check
-from trnsci.arrays import from_numpy, to_numpy, untouched
+from trnsci.arrays import Array, from_numpy, to_numpy, untouched
 from trnsci.backends import on_host
 from trnsci.errors import ArgumentError, DtypeError
 from trnsim import notebook
@@ -83,8 +83,10 @@ class SparseMatrix(ABC):
     def transpose(self) -> SparseMatrix:
         """Return the transpose."""
 
-    def with_values(self, values: Tensor) -> Self:
-        """Return a matrix of the same pattern with other values, or blocks."""
+    def with_values(self, values: Tensor | Array) -> Self:
+        """Return a matrix of the same pattern with other values, or blocks; NumPy's are copied."""
+        if isinstance(values, np.ndarray):
+            values = as_values("with_values", values)
         self._check_values(values)
         return self._share(self._rebuilt(self._index_on(values.device), values, self.shape))
 

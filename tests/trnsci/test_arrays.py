@@ -54,6 +54,7 @@ def test_memory_is_shared_where_torch_can():
         np.arange(4).astype(ml_dtypes.bfloat16),
         np.zeros((2, 0)),
         np.array(3.0),
+        np.ndarray(3, np.float32, buffer=np.arange(13, dtype=np.uint8), offset=1),
         np.rec.array([(1.0, 2)], dtype=[("x", "f4"), ("y", "i2")])["x"],
     ],
 )
@@ -68,6 +69,21 @@ def test_out_arrays_are_written_whatever_their_strides(view):
     out = np.zeros(3)
     assert np.shares_memory(twice(np.arange(3.0), out=out[view]), out)
     assert out[view].tolist() == [0.0, 2.0, 4.0]
+    assert isinstance(twice(torch.arange(3.0).double() * 2, out=out[view]), torch.Tensor)
+    assert out[view].tolist() == [0.0, 4.0, 8.0]
+
+
+@pytest.mark.parametrize("kind", [tuple, list, lambda outs: Pair(*outs)])
+def test_every_array_of_several_outs_is_written_whatever_its_memory(kind):
+    def both(x, *, out):
+        return Pair(torch.mul(x, 2, out=out[0]), torch.add(x, 1, out=out[1]))
+
+    outs = np.zeros(3)[::-1], np.zeros(3, ">f8")
+    assert all(a is b for a, b in zip(array_function(both)(np.arange(3.0), out=kind(outs)), outs, strict=True))
+    assert [x.tolist() for x in outs] == [[0.0, 2.0, 4.0], [1.0, 2.0, 3.0]]
+    outs[1].flags.writeable = False
+    with pytest.raises(ArgumentError, match=r"both: out is .*read-only"):
+        array_function(both)(np.arange(3.0), out=kind(outs))
 
 
 def test_a_tensor_wins_over_arrays():

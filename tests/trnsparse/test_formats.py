@@ -5,6 +5,7 @@ import inspect
 import itertools
 import operator
 import pickle
+from functools import partial
 
 import numpy as np
 import pytest
@@ -536,6 +537,13 @@ def test_gradients_flow_through_foreign_formats_and_errors_name_the_cause():
         ts.BlockedELL(torch.zeros(3, 1, dtype=torch.int64), torch.ones(6, 3), (6, 5))
     with pytest.raises(ArgumentError, match="offsets"):
         ts.SlicedELL(2, torch.tensor([0, 2]), torch.zeros(2, dtype=torch.int64), torch.ones(2), (6, 5))
+    for offsets in ([0, 4, 2, 2], [2, 2, 2, 2]):
+        with pytest.raises(ArgumentError, match="grow from 0 to 2"):
+            ts.SlicedELL(2, torch.tensor(offsets), torch.zeros(2, dtype=torch.int64), torch.ones(2), (6, 5))
+    for made, count in ((ts.ELL, 2), (ts.BlockedELL, 2), (partial(ts.SlicedELL, 2), 3)):
+        with pytest.raises(DtypeError, match="is ndarray, expected a tensor. Convert it"):
+            made(*[np.zeros((6, 1))] * count, (6, 5))
+    assert torch.equal(a.with_values(values.detach().numpy()).values, values)
     with pytest.raises(ArgumentError, match="width"):
         ts.HYB.of(a, width=-1)
 
