@@ -54,7 +54,7 @@ def scal(a: complex, x: Tensor, *, out: Tensor | None = None) -> Tensor:
     return _into(out, "scal", x.shape, dtype=dtype, xs=[x], row=[check.coefficient("scal", "a", a, dtype)])
 
 
-@array_function
+@check.hands_on("_copy")
 def copy(x: Tensor, y: Tensor | None = None) -> Tensor:
     """Copy ``x`` into ``y`` and return ``y``; without ``y``, return a new tensor.
 
@@ -62,8 +62,13 @@ def copy(x: Tensor, y: Tensor | None = None) -> Tensor:
         >>> copy(torch.ones(2))
         tensor([1., 1.])
     """
+    return _copy(x, out=y)
+
+
+@array_function
+def _copy(x: Tensor, *, out: Tensor | None) -> Tensor:
     dtype = vectors("copy", x)
-    return _into(y, "copy", x.shape, dtype=dtype, xs=[x], row=[1.0])
+    return _into(out, "copy", x.shape, dtype=dtype, xs=[x], row=[1.0])
 
 
 @array_function

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -15,6 +16,7 @@ from trnrand.randint import randint
 from trnrand.request import INTEGERS, Request, Size, drawing
 from trnrand.source import Source, shape_of
 from trnsci import ArgumentError, DtypeError, check
+from trnsci.arrays import from_numpy, to_numpy
 
 
 @drawing
@@ -42,9 +44,18 @@ def permutation(
     return shuffled
 
 
-@drawing
+@check.hands_on("from_numpy", "_shuffle")
 def shuffle(x: Tensor, *, generator: Source | None = None) -> Tensor:
     """Put the rows of ``x`` in random order, in place; the order is that of `permutation`. Returns ``x``."""
+    if isinstance(x, np.ndarray):
+        check.refuse(not x.flags.writeable, "shuffle", "x", "a read-only array", "one that can be written")
+        x[...] = to_numpy(_shuffle(from_numpy(x), generator=generator))
+        return x
+    return _shuffle(x, generator=generator)
+
+
+@drawing
+def _shuffle(x: Tensor, *, generator: Source | None = None) -> Tensor:
     if not isinstance(x, Tensor):
         raise DtypeError("shuffle", "x", type(x), "a tensor")
     order, request = _order("shuffle", x, None, generator)

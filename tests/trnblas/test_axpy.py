@@ -39,6 +39,9 @@ def test_copy_and_swap_move_every_bit(backend, shape):
         assert copy(x, into) is into
         new_x, new_y = swap(x, y)
     assert torch.equal(into, x)
+    array = np.zeros(shape, ">f4")[::-1]
+    assert copy(x.numpy(), array) is array
+    assert np.array_equal(array, x.numpy())
     assert torch.equal(new_x, y)
     assert torch.equal(new_y, x)
 

@@ -26,9 +26,15 @@ def test_permutation_and_shuffle_agree():
     y = x.clone()
     assert Generator(1).shuffle(y) is y
     assert torch.equal(y, x[order])
-    z = x.numpy().copy()
-    Generator(1).shuffle(z)
-    assert np.array_equal(z, y.numpy())
+    # in place whatever the array's memory; one that cannot be written is refused before the draw
+    for z in (x.numpy().copy(), np.flip(x.numpy().copy()[::-1, ::-1]), x.numpy().astype(">i8")):
+        assert (g := Generator(1)).shuffle(z) is z
+        assert np.array_equal(z, y.numpy())
+    z.flags.writeable = False
+    before = g.get_state()
+    with pytest.raises(ArgumentError, match="read-only"):
+        g.shuffle(z)
+    assert torch.equal(g.get_state(), before)
     assert Generator(1).permutation(0).shape == (0,)
 
 
