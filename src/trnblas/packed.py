@@ -97,7 +97,7 @@ def _checked(name: str, n: int, ap: Tensor, x: Tensor, y: Tensor | None = None) 
     if y is not None or x.ndim != 1 or x.shape[0] != n or ap.ndim > 1:
         vectors = {"x": x} if y is None else {"x": x, "y": y}
         check.ndim(name, 1, **vectors)
-        check.equal(name, "N", ap=n, **{argument: v.shape[-1] for argument, v in vectors.items()})
+        check.equal(name, "N", "", ap=n, **{argument: v.shape[-1] for argument, v in vectors.items()})
         check.broadcast(name, ap=ap.shape[:-1], **{argument: v.shape[:-1] for argument, v in vectors.items()})
 
 
