@@ -100,7 +100,7 @@ def all_finite(x: Tensor) -> bool:
         return True
     if x.requires_grad:
         x = x.detach()
-    return cmath.isfinite(x.sum().item()) or bool(torch.isfinite(x).all())
+    return cmath.isfinite((x.sum() if x.ndim else x).item()) or bool(torch.isfinite(x).all())
 
 
 def bounded(op: str, a: Tensor, read: Callable[[], Tensor] | None = None) -> bool:
@@ -191,6 +191,13 @@ def by_columns(like: Tensor, shape: tuple[int, ...] | None = None) -> Tensor:
     return like.new_empty((*batch, n, m)).mT
 
 
+def unit_columns(like: Tensor) -> Tensor:
+    """The right-hand sides of which inverses are the solutions."""
+    # stored by columns, as LAPACK reads them
+    eye = torch.eye(like.shape[-1], dtype=like.dtype, device=like.device).mT
+    return eye if like.ndim == 2 else eye.expand(like.shape)
+
+
 def first_failure(info: Tensor) -> tuple[int, tuple[int, ...]] | None:
     """The index LAPACK reports, from 0, and its position in the batch; ``None`` when all went well."""
     if not readable(info):
@@ -222,12 +229,12 @@ def positive_definite(op: str, factor: Tensor, info: Tensor, read: Callable[[], 
         )
 
 
-def _divides(x: Tensor) -> bool:
+def divides(x: Tensor) -> bool:
     """Whether no entry is zero, infinite or NaN."""
     if x.ndim == 1 and x.numel() <= 64:
         # in less time than one function of torch takes
         entries = x.tolist()
-        return 0.0 not in entries and all(map(cmath.isfinite, entries))
+        return all(entries) and (cmath.isfinite(sum(entries)) or all(map(cmath.isfinite, entries)))
     # d / d is 1 but for zeros and what is not finite
     return cmath.isfinite((x / x).sum().item()) or bool(((x != 0) & torch.isfinite(x)).all())
 
@@ -240,7 +247,7 @@ def nonsingular(op: str, diagonal: Tensor, **values: Tensor | Callable[[], Tenso
     if not readable(diagonal):
         return
     here = diagonal.detach() if diagonal.requires_grad else diagonal
-    if _divides(here):
+    if divides(here):
         return
     finite(op, **{name: value if isinstance(value, Tensor) else value() for name, value in values.items()})
     zeros = (here == 0).nonzero()

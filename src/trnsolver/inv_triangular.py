@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
 
 import torch
@@ -12,7 +13,7 @@ from trnblas.trsm import doubling_masks
 from trnsci import array_function, check, op, run
 from trnsci.gradient import saves
 from trnsci.nki import launch
-from trnsolver.arguments import nonsingular, roundoff, square, triangle
+from trnsolver.arguments import nonsingular, roundoff, settled, square
 from trnsolver.batched_triangular import LEAST_INVERSE, batched_triangular
 from trnsolver.batches import pays
 from trnsolver.corrections import Parts, correctable, improved, product, single
@@ -45,10 +46,12 @@ def inv_triangular(a: Tensor, *, lower: bool = False, unit: bool = False) -> Ten
     """
     check.flag("inv_triangular", lower=lower, unit=unit)
     square("inv_triangular", look=False, a=a)
-    triangle("inv_triangular", lower, bool(unit), a=a)
+    read = functools.partial(torch.tril if lower else torch.triu, a, -int(unit) if lower else int(unit))
     if not unit:
-        nonsingular("inv_triangular", a.diagonal(dim1=-2, dim2=-1))
-    return run(InvTriangular(a, bool(unit))) if lower else run(InvTriangular(a.mT, bool(unit))).mT
+        nonsingular("inv_triangular", a.diagonal(0, -2, -1), a=read)
+    x = run(InvTriangular(a, bool(unit))) if lower else run(InvTriangular(a.mT, bool(unit))).mT
+    settled("inv_triangular", x, a=read)
+    return x
 
 
 @op("trnsolver::inv_triangular")

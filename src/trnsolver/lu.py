@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from trnblas import gemm
-from trnsci import ArgumentError, DtypeError, array_function, check, op, run
+from trnsci import array_function, check, op, run
 from trnsci.gradient import saves
 from trnsci.nki import launch
 from trnsci.predict import on_host
@@ -18,16 +18,17 @@ from trnsolver.arguments import (
     matrices,
     mirrored,
     nonsingular,
-    readable,
     right_hand_side,
     settled,
     square,
+    unit_columns,
     written,
 )
 from trnsolver.batched_lu import LEAST, batched_lu
 from trnsolver.batches import pays
 from trnsolver.corrections import correctable, single
 from trnsolver.kernels import lu as kernels
+from trnsolver.pivots import belong, exchanges, permutation_of, pivots_of, within
 from trnsolver.refine_factors import improved_lu
 from trnsolver.solve_triangular import triangular
 from trnsolver.tiles import identity, near_one, row_tiles, rows_each
@@ -117,9 +118,10 @@ def lu(a: Tensor, *, pivot: bool = True, out: tuple[Tensor, Tensor, Tensor] | No
                 [0., 1.]])
     """
     check.flag("lu", pivot=pivot)
-    matrices("lu", a=a)
-    result = PLU(*(torch.lu_unpack(*run(LuFactor(a))) if pivot else unpivoted(a)))
-    settled("lu", result.U)
+    matrices("lu", look=not pivot, a=a)
+    factors = run(LuFactor(a)) if pivot else None
+    result = PLU(*(unpivoted(a) if factors is None else torch.lu_unpack(*factors)))
+    settled("lu", result.U if factors is None else factors[0], a=a)
     return written("lu", out, result, a=a)
 
 
@@ -152,15 +154,12 @@ def lu_solve(
         tensor([1., 1.])
     """
     check.flag("lu_solve", left=left, adjoint=adjoint)
-    check.option("lu_solve", "adjoint", adjoint, (False, True))
     if not left:
         rows = lu_solve(factors, pivots, mirrored("lu_solve", factors, b), adjoint=not adjoint)
         return written("lu_solve", out, rows.mH, factors=factors, b=b)
     square("lu_solve", look=False, factors=factors)
     vector = right_hand_side("lu_solve", factors, b, look=False)
-    exchanges("lu_solve", factors, pivots)
-    nonsingular("lu_solve", factors.diagonal(dim1=-2, dim2=-1), factors=factors)
-    x = run(LuSolve(factors, pivots, b.unsqueeze(-1) if vector else b, adjoint))
+    x = _solved("lu_solve", LuSolve(factors, pivots, b.unsqueeze(-1) if vector else b, adjoint))
     settled("lu_solve", x, factors=factors, b=b)
     return written("lu_solve", out, x.squeeze(-1) if vector else x, factors=factors, b=b)
 
@@ -188,29 +187,23 @@ def lu_inverse(factors: Tensor, pivots: Tensor) -> Tensor:
                 [0.5000, 0.0000]])
     """
     square("lu_inverse", look=False, factors=factors)
-    exchanges("lu_inverse", factors, pivots)
-    nonsingular("lu_inverse", factors.diagonal(dim1=-2, dim2=-1), factors=factors)
-    x = run(LuSolve(factors, pivots, unit_columns(factors), False))
+    x = _solved("lu_inverse", LuSolve(factors, pivots, unit_columns(factors), False))
     settled("lu_inverse", x, factors=factors)
     return x
 
 
-def exchanges(op: str, factors: Tensor, pivots: Tensor) -> None:
-    """Pivots are those of the factors: one per row, int32, each naming a row."""
-    if type(pivots) is not Tensor or pivots.device != factors.device:
-        check.tensor(op, pivots=pivots)
-        check.same_device(op, factors=factors, pivots=pivots)
-    n = factors.shape[-1]
-    if pivots.dtype != torch.int32:
-        raise DtypeError(op, "dtype of pivots", pivots.dtype, "int32", hint="Pass the pivots lu_factor returned")
-    if pivots.shape != factors.shape[:-1]:
-        expected = f"{tuple(factors.shape[:-1])}, one for each row of the factors"
-        raise ArgumentError(op, "shape of pivots", tuple(pivots.shape), expected)
-    if pivots.numel() == 0 or not readable(pivots):
-        return
-    least, most = torch.aminmax(pivots)
-    if least.item() < 1 or most.item() > n:
-        raise ArgumentError(op, "pivots", int(least if least < 1 else most), f"rows from 1 to {n}")
+def _solved(op: str, call: LuSolve) -> Tensor:
+    """Check factors and pivots, and solve. On the host torch looks at pivots itself, before LAPACK follows them."""
+    factors, pivots, _, _ = call
+    belong(op, factors, pivots)
+    nonsingular(op, factors.diagonal(0, -2, -1), factors=factors)
+    if not pivots.is_cpu:
+        within(op, pivots)
+    try:
+        return run(call)
+    except RuntimeError:
+        within(op, pivots)
+        raise
 
 
 @op("trnsolver::lu_solve")
@@ -276,22 +269,6 @@ class LuSolve(NamedTuple):
         return lower.tril(-1) + upper.triu()
 
 
-def unit_columns(like: Tensor) -> Tensor:
-    """The right-hand sides of which inverses are the solutions."""
-    # stored by columns, as LAPACK reads them
-    eye = torch.eye(like.shape[-1], dtype=like.dtype, device=like.device).mT
-    return eye if like.ndim == 2 else eye.expand(like.shape)
-
-
-def permutation_of(pivots: Tensor, rows: int) -> Tensor:
-    """Rows in the order the exchanges leave them: ``a[permutation] = L @ U``."""
-    if rows == 0 or pivots.numel() == 0:
-        return torch.arange(rows, device=pivots.device).expand(*pivots.shape[:-1], rows).clone()
-    eye = torch.empty((*pivots.shape[:-1], rows, pivots.shape[-1]), device=pivots.device)
-    p, _, _ = torch.lu_unpack(eye, pivots, unpack_data=False)
-    return p.argmax(-2)
-
-
 @op("trnsolver::lu")
 class LuFactor(NamedTuple):
     """Factors and pivots of ``getrf``."""
@@ -321,7 +298,7 @@ class LuFactor(NamedTuple):
             return _doubled(a)
         if not _fits(a):
             factors, order = _blocked(a)
-            return factors, _pivots(order, k)
+            return factors, pivots_of(order, k)
         scale = near_one(a, (-2, -1))
         flat = (a * scale).reshape(-1, m, n)
         rank, index, live = row_tiles(m, a.device)
@@ -331,7 +308,7 @@ class LuFactor(NamedTuple):
         lower, upper, rows = launch(kernels.lu, padded, rank, index, live, identity(a.device), rows=high)
         lower = lower[..., :m, :]
         upper, chosen = _overflowed(lower, upper, rows.squeeze(-1))
-        pivots, order = _exchanges(chosen, m)  # [B, K], [B, M]
+        pivots, order = exchanges(chosen, m)  # [B, K], [B, M]
         packed = lower.gather(-2, order.unsqueeze(-1).expand(-1, -1, k)).tril(-1)
         whole = torch.zeros_like(flat)
         whole[..., :k] = packed
@@ -352,12 +329,6 @@ def _fits(a: Tensor) -> bool:
     return small and a.dtype == torch.float32
 
 
-def _pivots(order: Tensor, k: int) -> Tensor:
-    """Pivots [..., K] of rows in this order [..., M]."""
-    pivots, _ = _exchanges(order[..., :k].reshape(-1, k), order.shape[-1])
-    return pivots.reshape(*order.shape[:-1], k)
-
-
 def _doubled(a: Tensor) -> tuple[Tensor, Tensor]:
     """From factors of single precision, whose pivots stay, or by halves where they do not suffice."""
     m, n = a.shape[-2:]
@@ -370,7 +341,7 @@ def _doubled(a: Tensor) -> tuple[Tensor, Tensor]:
     if a.is_meta or bool(good.all()):
         return factors, pivots
     other, further = _blocked(a)
-    exchanged = torch.where(good[..., None], pivots, _pivots(further, min(m, n)))
+    exchanged = torch.where(good[..., None], pivots, pivots_of(further, min(m, n)))
     return torch.where(good[..., None, None], factors, other), exchanged
 
 
@@ -382,28 +353,6 @@ def _overflowed(lower: Tensor, upper: Tensor, rows: Tensor) -> tuple[Tensor, Ten
     in_order = torch.arange(rows.shape[-1], device=rows.device)
     chosen = torch.where(lost[:, None], 0.0, rows).long()
     return upper.masked_fill(lost[:, None, None], torch.nan), torch.where(lost[:, None], in_order, chosen)
-
-
-def _exchanges(wanted: Tensor, m: int) -> tuple[Tensor, Tensor]:
-    """Pivots [B, K] that bring these rows [B, K] to the top, and where they leave all M rows [B, M].
-
-    The rows below follow from the exchanges: they are not in their original order.
-    """
-    batch, k = wanted.shape
-    if wanted.is_meta:
-        return wanted.new_empty((batch, k), dtype=torch.int32), wanted.new_empty((batch, m))
-    pivots, orders = [], []
-    for first in wanted.tolist():
-        order, where, pivot = list(range(m)), list(range(m)), []
-        for i, row in enumerate(first):
-            j, other = where[row], order[i]
-            order[i], order[j] = row, other
-            where[row], where[other] = i, j
-            pivot.append(j + 1)
-        pivots.append(pivot)
-        orders.append(order)
-    exchanged = torch.tensor(pivots, dtype=torch.int32, device=wanted.device)
-    return exchanged.reshape(batch, k), torch.tensor(orders, device=wanted.device).reshape(batch, m)
 
 
 def _blocked(a: Tensor) -> tuple[Tensor, Tensor]:

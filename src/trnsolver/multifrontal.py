@@ -18,7 +18,8 @@ from trnsolver.arguments import first_failure, readable
 from trnsolver.cholesky import Cholesky
 from trnsolver.compressed import parity
 from trnsolver.fronts import Analysis, Group
-from trnsolver.lu import LuFactor, permutation_of
+from trnsolver.lu import LuFactor
+from trnsolver.pivots import permutation_of
 from trnsolver.solve_triangular import triangular
 
 

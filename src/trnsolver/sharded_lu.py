@@ -22,7 +22,8 @@ from trnblas.sharded_triangles import solve_triangle
 from trnsci.distributed import Part, Team, sharded
 from trnsci.errors import Singular, UnsupportedError
 from trnsolver.arguments import readable
-from trnsolver.lu import LU, lu_factor, lu_solve, permutation_of
+from trnsolver.lu import LU, lu_factor, lu_solve
+from trnsolver.pivots import permutation_of
 from trnsolver.sharded import Dealt, _solve_spd, _solved, unit_columns
 from trnsolver.solve import inv, solve
 from trnsolver.solve_triangular import triangular

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import cmath
-import math
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -13,9 +11,20 @@ from torch import Tensor
 from trnblas import gemm
 from trnsci import NumericalError, array_function, check, run
 from trnsci.accuracy import state_error
-from trnsolver.arguments import mirrored, nonsingular, readable, right_hand_side, settled, square, written
+from trnsolver.arguments import (
+    all_finite,
+    divides,
+    mirrored,
+    nonsingular,
+    readable,
+    right_hand_side,
+    settled,
+    square,
+    unit_columns,
+    written,
+)
 from trnsolver.contract import solve_to
-from trnsolver.lu import LuFactor, LuSolve, unit_columns
+from trnsolver.lu import LuFactor, LuSolve
 from trnsolver.qr import factored
 from trnsolver.solve_triangular import triangular
 from trnsolver.spd import by_cholesky
@@ -83,12 +92,12 @@ def _solved(op: str, a: Tensor, b: Tensor) -> Tensor:
     by_lu = LuSolve(factors, pivots, b, transposed)
     if _sound(factors):
         return run(by_lu)
-    grown, diagonal = _grown(factors, a), factors.diagonal(dim1=-2, dim2=-1)
+    grown, diagonal = _grown(factors, a), factors.diagonal(0, -2, -1)
     if grown is None:
         nonsingular(op, diagonal, a=a)
         return run(by_lu)
     q, r = factored(a)
-    nonsingular(op, torch.where(grown[..., None], r.diagonal(dim1=-2, dim2=-1), diagonal), a=a)
+    nonsingular(op, torch.where(grown[..., None], r.diagonal(0, -2, -1), diagonal), a=a)
     x = triangular(r, gemm(1.0, q, b, trans_a="c"), lower=False)
     return torch.where(grown[..., None, None], x, run(by_lu))
 
@@ -98,15 +107,18 @@ _FEW = 9
 
 
 def _sound(factors: Tensor) -> bool:
-    """Whether those of one matrix are finite, no pivot zero, and at most N times the first, an entry of it."""
-    if factors.ndim > 2 or not readable(factors):
+    """Whether no pivot is zero, and no entry more than N times the first pivot, an entry of the matrix."""
+    if not readable(factors):
         return False
-    pivots = factors.diagonal().tolist()
-    if len(pivots) < _FEW:
-        return 0.0 not in pivots and all(map(cmath.isfinite, pivots))
-    # above every entry, where it does not underflow
-    norm = torch.linalg.vector_norm(factors.detach()).item()
-    return 0.0 not in pivots and norm <= len(pivots) * abs(pivots[0]) < math.inf and norm > 2.0**-50
+    pivots = factors.detach().diagonal(0, -2, -1)
+    if not divides(pivots):
+        return False
+    n = pivots.shape[-1]
+    if n < _FEW or not pivots.numel():
+        return True
+    # norms are above every entry; one whose squares underflow is below the pivot
+    least, most = torch.aminmax(torch.linalg.vector_norm(factors.detach(), dim=(-2, -1)) / pivots[..., 0].abs())
+    return least.item() >= 0.5 and most.item() <= n
 
 
 def _grown(factors: Tensor, a: Tensor) -> Tensor | None:
@@ -169,10 +181,12 @@ def slogdet(a: Tensor, *, out: tuple[Tensor, Tensor] | None = None) -> SlogDet:
     """
     square("slogdet", look=False, a=a)
     factors, pivots, _ = _factored(a)
-    diagonal = factors.diagonal(dim1=-2, dim2=-1)
-    settled("slogdet", diagonal, a=a)
-    sign = torch.sgn(diagonal).prod(-1)
-    return written("slogdet", out, SlogDet(_signed(sign, pivots), diagonal.abs().log().sum(-1)), a=a)
+    diagonal = factors.diagonal(0, -2, -1)
+    logarithm = diagonal.abs().log().sum(-1)
+    if not all_finite(logarithm):
+        # that of zero is not, either
+        settled("slogdet", diagonal, a=a)
+    return written("slogdet", out, SlogDet(_signed(torch.sgn(diagonal).prod(-1), pivots), logarithm), a=a)
 
 
 @array_function
@@ -185,10 +199,10 @@ def det(a: Tensor, *, out: Tensor | None = None) -> Tensor:
     """
     square("det", look=False, a=a)
     factors, pivots, _ = _factored(a)
-    diagonal = factors.diagonal(dim1=-2, dim2=-1)
-    settled("det", diagonal, a=a)
+    diagonal = factors.diagonal(0, -2, -1)
     product = diagonal.prod(-1)
-    if readable(product) and bool(product.isnan().any()):
+    if not all_finite(product):
+        settled("det", diagonal, a=a)
         product = _without_nan(diagonal, product)
     return written("det", out, _signed(product, pivots), a=a)
 
