@@ -17,7 +17,7 @@ from trnsci.gradient import saves
 from trnsci.host import transformed
 from trnsci.nki import P_MAX, launch
 from trnsparse.arguments import HALF, KERNEL_DTYPES, evenly, only
-from trnsparse.attention_backward import backward
+from trnsparse.attention_backward import backward, hide
 from trnsparse.bound_mask import BoundMask, Pattern
 from trnsparse.bsr import BSRMatrix
 from trnsparse.kernels import attention as kernels
@@ -291,7 +291,6 @@ def _forward(call: Attention, recorded: bool) -> tuple[Tensor, Tensor]:
     q, k, v = call.q.to(work), call.k.to(work), call.v.to(work)
     grouped = q.reshape(batch, k.shape[1], group, q_len, depth)
     starts, columns, kinds = call.indptr.tolist(), call.indices.tolist(), call.slots.tolist()
-    outside = ~insides
     outs, sums = [], []
     for i in range(len(starts) - 1):
         span = range(starts[i], starts[i + 1])
@@ -304,16 +303,7 @@ def _forward(call: Attention, recorded: bool) -> tuple[Tensor, Tensor]:
             continue
         keys, values = _columns(k, taken, block), _columns(v, taken, block)
         scores = (rows.flatten(2, 3) * call.scale) @ keys.mT
-        hidden = [(n * block, kinds[p]) for n, p in enumerate(span) if kinds[p] >= 0]
-        if recorded and hidden:
-            scores = scores.unflatten(2, (group, size))
-            scores = scores.masked_fill(
-                _hidden(span, taken, kinds, insides, size=size, k_len=k.shape[2], block=block), -math.inf
-            )
-            scores = scores.flatten(2, 3)
-        for first, slot in [] if recorded else hidden:
-            part = scores.unflatten(2, (group, size))[..., first : first + block]
-            part.masked_fill_(outside[slot, :size, : part.shape[-1]], -math.inf)
+        scores = hide(scores.unflatten(2, (group, size)), span, kinds, insides, recorded=recorded).flatten(2, 3)
         weights, top, total = _exponentials(scores, recorded)
         result = (weights @ values) / torch.where(total == 0, 1.0, total)
         outs.append(result.reshape(batch, k.shape[1], group, size, width))
@@ -340,16 +330,6 @@ def _columns(x: Tensor, taken: list[int], block: int) -> Tensor:
     if taken[-1] - taken[0] == len(taken) - 1:
         return x[:, :, taken[0] * block : (taken[-1] + 1) * block]
     return torch.cat([x[:, :, j * block : (j + 1) * block] for j in taken], 2)
-
-
-def _hidden(
-    span: range, taken: list[int], kinds: list[int], insides: Tensor, *, size: int, k_len: int, block: int
-) -> Tensor:
-    """Return which pairs of one row of blocks are not kept."""
-    whole = torch.ones((size, block), dtype=torch.bool, device=insides.device)
-    parts = [insides[kinds[p], :size] if kinds[p] >= 0 else whole for p in span]
-    parts[-1] = parts[-1][:, : min(block, k_len - taken[-1] * block)]
-    return ~torch.cat(parts, 1)
 
 
 def lonely(pointers: tuple[int, ...], slots: tuple[int, ...], insides: Tensor, q_len: int) -> bool:

@@ -71,7 +71,8 @@ class AttentionBackward(NamedTuple):
             for stored in runs(columns, starts[i], starts[i + 1]):
                 to = slice(columns[stored.start] * block, (columns[stored.stop - 1] + 1) * block)
                 scores = (scale * wide_q[:, :, at]) @ wide_k[:, :, to].mT - safe[:, :, at]
-                p = torch.exp(hide(scores, stored, kinds, insides, block))
+                recorded = torch.is_grad_enabled() and scores.requires_grad
+                p = torch.exp(hide(scores, stored, kinds, insides, recorded=recorded))
                 ds = p * (wide_g[:, :, at] @ wide_v[:, :, to].mT - self.delta[:, :, at].unsqueeze(-1))
                 of_v[:, :, to] += p.mT @ wide_g[:, :, at]
                 of_k[:, :, to] += scale * (ds.mT @ wide_q[:, :, at])
@@ -152,14 +153,15 @@ def runs(columns: list[int], first: int, last: int) -> list[range]:
     return [range(lo, hi) for lo, hi in pairwise([first, *cuts, last]) if hi > lo]
 
 
-def hide(scores: Tensor, stored: range, kinds: list[int], insides: Tensor, block: int) -> Tensor:
+def hide(scores: Tensor, stored: range, kinds: list[int], insides: Tensor, *, recorded: bool) -> Tensor:
     """Set scores [..., q, k] of blocks to minus infinity where nothing is kept; in place unless recorded."""
+    block = insides.shape[1]
     for n, p in enumerate(stored):
         if kinds[p] >= 0:
             here = slice(n * block, (n + 1) * block)
             part = scores[..., here]
             hidden = ~insides[kinds[p], : part.shape[-2], : part.shape[-1]]
-            if torch.is_grad_enabled() and scores.requires_grad:
+            if recorded:
                 whole = torch.zeros(scores.shape[-2:], dtype=torch.bool, device=scores.device)
                 whole[:, here] = hidden
                 scores = scores.masked_fill(whole, -math.inf)

@@ -13,6 +13,8 @@ from trnsci import cuda
 
 # Elements of a program that rejects, one warp: what is rejected costs the others of the warp another attempt.
 _WARP = 64
+# Arguments of kernels that change from call to call: how many elements, key and counter.
+SCALARS = ["count", "k0", "k1", "k2", "k3", "c0", "c1", "c2", "c3"]
 
 
 def key_and_counter(segment: Segment) -> tuple[int, ...]:

@@ -8,7 +8,7 @@ import triton.language as tl
 
 from trnrand.cuda._counts import log_binomial, log_complement, table
 from trnrand.cuda._engines import words
-from trnrand.cuda._launch import sampled
+from trnrand.cuda._launch import SCALARS, sampled
 from trnrand.cuda._maths import exp, half_open, log, open_unit
 from trnrand.segment import Segment
 
@@ -47,7 +47,7 @@ def _proposal(w0, w1, w2, w3, n, p, top, stirling):
     return k, inside & (quick | exact)
 
 
-@triton.jit(do_not_specialize=["count", "stride", "k0", "k1", "k2", "k3", "c0", "c1", "c2", "c3"])
+@triton.jit(do_not_specialize=[*SCALARS, "stride"])
 def _binomial(
     trials, chances, stirling, out, count, stride, k0, k1, k2, k3, c0, c1, c2, c3,
     STEP_N: tl.constexpr, STEP_P: tl.constexpr, ENGINE: tl.constexpr, BLOCK: tl.constexpr,

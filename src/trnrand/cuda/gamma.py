@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 
 from trnrand.cuda._engines import words
-from trnrand.cuda._launch import sampled
+from trnrand.cuda._launch import SCALARS, sampled
 from trnrand.cuda._maths import exp, half_open, log, open_unit, sincos2pi
 from trnrand.segment import Segment
 
@@ -28,7 +28,7 @@ def _proposal(w0, w1, w2, w3, c, d):
     return d * v, positive & ((u < 1.0 - square * square * 0.0331) | slow)
 
 
-@triton.jit(do_not_specialize=["count", "k0", "k1", "k2", "k3", "c0", "c1", "c2", "c3"])
+@triton.jit(do_not_specialize=SCALARS)
 def _gamma(
     shapes, out, count, k0, k1, k2, k3, c0, c1, c2, c3,
     STEP: tl.constexpr, ENGINE: tl.constexpr, BLOCK: tl.constexpr,

@@ -9,7 +9,7 @@ import triton
 import triton.language as tl
 
 from trnrand.cuda._engines import words
-from trnrand.cuda._launch import bits, key_and_counter, launched
+from trnrand.cuda._launch import SCALARS, bits, key_and_counter, launched
 from trnrand.cuda._maths import double, exp, half_open, log, open_unit, sincos2pi
 from trnrand.segment import Segment
 
@@ -42,7 +42,7 @@ def _formula(w0, w1, a, b, CASE: tl.constexpr):
     return value
 
 
-@triton.jit(do_not_specialize=["count", "a", "b", "k0", "k1", "k2", "k3", "c0", "c1", "c2", "c3"])
+@triton.jit(do_not_specialize=[*SCALARS, "a", "b"])
 def _inverse(
     out, count, a, b, k0, k1, k2, k3, c0, c1, c2, c3,
     SKIP: tl.constexpr, CASE: tl.constexpr, ENGINE: tl.constexpr, BLOCK: tl.constexpr,

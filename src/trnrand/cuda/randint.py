@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 
 from trnrand.cuda._engines import words
-from trnrand.cuda._launch import key_and_counter, launched
+from trnrand.cuda._launch import SCALARS, key_and_counter, launched
 from trnrand.segment import Segment
 
 # counters of a program; each is four elements
@@ -41,26 +41,7 @@ def _retried(
     return integers
 
 
-@triton.jit(
-    do_not_specialize=[
-        "count",
-        "span",
-        "uneven",
-        "low",
-        "k0",
-        "k1",
-        "k2",
-        "k3",
-        "c0",
-        "c1",
-        "c2",
-        "c3",
-        "o0",
-        "o1",
-        "o2",
-        "o3",
-    ]
-)
+@triton.jit(do_not_specialize=[*SCALARS, "span", "uneven", "low", "o0", "o1", "o2", "o3"])
 def _randint(
     out, count, span, uneven, low, k0, k1, k2, k3, c0, c1, c2, c3, o0, o1, o2, o3,
     SKIP: tl.constexpr, SHIFT: tl.constexpr, ENGINE: tl.constexpr, BLOCK: tl.constexpr,

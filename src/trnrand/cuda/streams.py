@@ -7,14 +7,13 @@ import triton
 import triton.language as tl
 
 from trnrand.cuda._engines import words
-from trnrand.cuda._launch import key_and_counter, launched
+from trnrand.cuda._launch import SCALARS, key_and_counter, launched
 from trnrand.cuda._maths import half_open, pair32, pair64
 from trnrand.segment import Segment
 
 WORDS, UNIFORM32, UNIFORM64, NORMAL32, NORMAL64 = range(5)
 # counters of a program
 BLOCK = 512
-_SCALARS = ["k0", "k1", "k2", "k3", "c0", "c1", "c2", "c3"]
 
 
 @triton.jit
@@ -22,7 +21,7 @@ def _four(x0, x1, x2, x3, BLOCK: tl.constexpr):
     return tl.join(tl.join(x0, x2), tl.join(x1, x3)).reshape(4 * BLOCK)
 
 
-@triton.jit(do_not_specialize=[*_SCALARS, "count"])
+@triton.jit(do_not_specialize=SCALARS)
 def _fill(
     out, count, k0, k1, k2, k3, c0, c1, c2, c3,
     SKIP: tl.constexpr, EACH: tl.constexpr, KIND: tl.constexpr, ENGINE: tl.constexpr, BLOCK: tl.constexpr,
