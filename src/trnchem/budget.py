@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -74,16 +74,6 @@ class Options(NamedTuple):
     def vectors(self) -> int | None:
         """Random vectors; ``None`` where nothing is sampled."""
         return self.samples if self.method == "stochastic" else None
-
-
-class Blocking(NamedTuple):
-    """Where B is kept, and in which blocks it is computed; the fields are those of `MP2Plan`."""
-
-    place: Place
-    slab: int
-    rows: int
-    width: int
-    fused: bool
 
 
 class Part(NamedTuple):
@@ -274,10 +264,11 @@ def make_plan(
             choices = halved(orbitals_at_once(sizes), 1)
         widest = min(max(SLAB, SQUARES // sizes.nao**2), sizes.naux)
         for slab, rows in product(halved(widest, sizes.widest), choices):
-            blocks = Blocking(place, slab, rows, width, fused and place != "disk")
-            stages = stages_of(sizes, options, blocks, fitted, memory)
+            blocks = {"place": place, "slab": slab, "rows": rows, "width": width}
+            plan = planned(sizes, options, memory, why, **blocks, fused=fused and place != "disk")
+            stages = stages_of(plan, options, fitted)
             if all(stage.fits for stage in stages):
-                return planned(sizes, options, memory, why, stages=stages, **blocks._asdict())
+                return replace(plan, stages=stages)
     # the last attempt was the smallest there is
     raise too_little(stages, memory)
 
@@ -377,10 +368,9 @@ def pair_bytes(n: Sizes, width: int) -> int:
     return (3 * width + 2 * n.spins.sets - 1) * n.nvir**2 * n.itemsize
 
 
-def stages_of(
-    n: Sizes, options: Options, blocks: Blocking, fitted: bool, memory: int, part: Part | None = None
-) -> tuple[Stage, ...]:
-    """Return the stages of a calculation, or of one rank of several, and whether each fits into ``memory`` bytes."""
+def stages_of(blocks: MP2Plan, options: Options, fitted: bool, part: Part | None = None) -> tuple[Stage, ...]:
+    """Return the stages of a plan that has none yet, or of one rank of several, and whether each fits its memory."""
+    n = blocks.sizes
     size, ranks, own = n.itemsize, 1 if part is None else part.ranks, n.nocc if part is None else part.rows
     row, first = n.nvir * n.naux * size, part is None or part.rank == 0
     # device memory gathers its columns once more when the last one has come
@@ -390,7 +380,7 @@ def stages_of(
 
     def stage(name: str, runs: str, flops: int, nbytes: int) -> None:
         total = nbytes + overhead()
-        needs.append(Stage(name=name, runs=runs, flops=flops, nbytes=total, fits=total <= memory))
+        needs.append(Stage(name=name, runs=runs, flops=flops, nbytes=total, fits=total <= blocks.memory))
 
     if not fitted:
         runs = "trnsolver.cholesky, trnsolver.inv_triangular" + (" on the first rank" if part else "")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -16,25 +16,16 @@ import trnrand
 from trnchem.budget import Options, dtype_of
 from trnchem.orbitals import Orbitals
 from trnchem.pairs import PairState
-from trnchem.quadrature import Quadrature
 from trnchem.store import Store
 from trnsci import from_device
 from trnsci.precision import Precision
 
+if TYPE_CHECKING:
+    from trnchem.stages import Run
+
 
 def run_laplace(
-    store: Store,
-    orbitals: Orbitals,
-    state: PairState,
-    *,
-    points: Quadrature,
-    rows: int,
-    options: Options,
-    seed: int,
-    finished: Callable[[int, tuple[Tensor, Tensor]], None],
-    vectors: int,
-    held: range,
-    add: Callable[[Tensor], Tensor] = lambda product: product,
+    run: Run, store: Store, state: PairState, seed: int, finished: Callable[[int, tuple[Tensor, Tensor]], None]
 ) -> None:
     """Compute ``-w_q sum(X_q Y_q)`` at every quadrature point that is not done: together the opposite-spin energy.
 
@@ -44,18 +35,14 @@ def run_laplace(
     can sample the same-spin energy as well, see `_exchanged`.
 
     Args:
+        run: the calculation: orbitals, options, the quadrature, and which rows of B are here.
         store: B.
-        orbitals: with their energies in float64.
         state: [points, 1] or [points, samples], receives the energies.
-        points: exponents and weights.
-        rows: occupied orbitals in a product.
-        options: precision, random vectors, and whether they sample the same-spin energy.
         seed: of the random vectors.
         finished: called with the index of a quadrature point and its energies.
-        vectors: columns of B.
-        held: orbitals whose rows the store has.
-        add: returns the sum of matrices over everybody who has rows of B.
     """
+    options, orbitals, held, rows = run.options, run.orbitals, run.held, run.plan.rows
+    vectors, points = run.metric.vectors, run.quadrature()
     dtype, spins, precision = dtype_of(options.precision), orbitals.spins, options.precision
     right, images = None, None
     if bool(state.done.all()):
@@ -66,7 +53,7 @@ def run_laplace(
         right = trnrand.rademacher(vectors, options.vectors, dtype=dtype, generator=stream)
         if options.same_spin:
             other = trnrand.rademacher(vectors, options.vectors, dtype=dtype, generator=stream)
-            images = add(_images(store, held, orbitals, (right, other), precision))
+            images = run.summed(_images(store, held, orbitals, (right, other), precision))
     columns = vectors if right is None else right.shape[1]
     # used again: blocks of several sizes would leave holes, and take more memory than is planned
     room = torch.empty((rows, orbitals.e_vir.shape[1], vectors), dtype=dtype)
@@ -93,7 +80,7 @@ def run_laplace(
             first = last
         if images is not None:
             _exchanged(sums[:, -1], images, orbitals, float(t), held, precision)
-        sums = add(sums)
+        sums = run.summed(sums)
         energies = -w * _traces(sums[:, :vectors], triangles=right is None)
         same = torch.zeros_like(energies)
         if images is not None:

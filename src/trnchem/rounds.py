@@ -14,17 +14,20 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import combinations_with_replacement
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from trnchem.budget import AHEAD, KEPT, MP2Plan, dtype_of
+from trnchem.budget import AHEAD, KEPT, dtype_of
 from trnchem.pairs import PairState, Workspace, groups
 from trnchem.shares import Block, blocks_of, duty
 from trnchem.store import Store
 from trnsci.distributed.team import LiveTeam, Wait
 from trnsci.errors import RankFailed
+
+if TYPE_CHECKING:
+    from trnchem.sharded import ShardedRun
 
 # Seconds between two messages about finished pairs.
 TELL_EVERY = 0.5
@@ -34,31 +37,25 @@ class Rounds:
     """The pair stage of one rank.
 
     Args:
-        team: the ranks.
-        plan: whose blocks count.
+        run: the calculation of this rank.
         store: this rank's rows of B.
-        energies: of the occupied orbitals and of each set of virtual ones, in B's dtype.
         done: which pairs were finished before the start, the same on every rank.
-        vectors: columns of B.
         put: moves rows to where products run.
         finished: called after each group of pairs with the orbital, the first other one, and their energies.
     """
 
     def __init__(
         self,
-        team: LiveTeam,
-        plan: MP2Plan,
+        run: ShardedRun,
         store: Store,
-        energies: tuple[Tensor, Tensor],
         done: PairState,
-        vectors: int,
         put: Callable[[Tensor], Tensor],
         finished: Callable[[int, int, tuple[Tensor, Tensor]], None],
     ) -> None:
-        self._team, self._plan, self._store, self._put = team, plan, store, put
-        self._done, self._vectors, self._finished = done, vectors, finished
-        self._dtype = dtype_of(plan.precision)
-        self._work = Workspace(energies, plan.width, plan.sizes.spins)
+        team, plan = self._team, self._plan = run.team, run.plan
+        self._store, self._put, self._done, self._finished = store, put, done, finished
+        self._vectors, self._dtype = run.metric.vectors, dtype_of(plan.precision)
+        self._work = Workspace(run.energies_of_orbitals(), plan.width, plan.sizes.spins)
         self._here = team.here(0)
         every = blocks_of(plan.sizes.nocc, team.size(0), plan.rows)
         self._mine = [block for block in every if block.owner == self._here]

@@ -235,7 +235,7 @@ class ShardedRun(stages.Run):
             self.progress(Progress("pairs", state.finished, state.pairs))
 
         put = to_device if self.device else lambda rows: rows
-        rounds = Rounds(self.team, self.plan, store, self._energies(), before, self.metric.vectors, put, finished)
+        rounds = Rounds(self, store, before, put, finished)
         try:
             rounds.run()
             book.close()
@@ -244,7 +244,7 @@ class ShardedRun(stages.Run):
         self.progress(Progress("pairs", state.pairs, state.pairs))
         return state.totals()
 
-    def _summed(self, matrix: Tensor) -> Tensor:
+    def summed(self, matrix: Tensor) -> Tensor:
         """Return the sum over ranks."""
         return self.team.all_reduce(0, matrix)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import pairwise, product
 from typing import NamedTuple
 
@@ -11,7 +12,6 @@ import torch
 
 from trnchem.budget import (
     SLAB,
-    Blocking,
     MP2Plan,
     Options,
     Part,
@@ -154,10 +154,10 @@ def make_sharded_plan(
     places: tuple[Place, ...] = ("host memory", "disk")
     slabs = halved(min(SLAB, sizes.naux), sizes.widest)
     for place, slab, rows in product(places, slabs, halved(at_once, 1)):
-        blocks = Blocking(place, slab, rows, width, False)
+        plan = planned(sizes, options, memory, why, place=place, slab=slab, rows=rows, width=width)
         pairs = [pairs_of(sizes.nocc, ranks, rows, rank) if by_pair else 0 for rank in range(ranks)]
         parts = [Part(rank, ranks, owned[rank], pairs[rank]) for rank in range(ranks)]
-        stages = [stages_of(sizes, options, blocks, fitted, memory, part) for part in parts]
+        stages = [stages_of(plan, options, fitted, part) for part in parts]
         if all(stage.fits for of_rank in stages for stage in of_rank):
             full = [(a, min(sizes.naux, a + slab)) for a in range(0, sizes.naux, slab)]
             said = Exchanges(
@@ -171,7 +171,7 @@ def make_sharded_plan(
             shares = tuple(_share(sizes, part, said, of_rank) for part, of_rank in zip(parts, stages, strict=True))
             # the rank that needs most, which is the first one
             most = max(stages, key=lambda each: max(stage.nbytes for stage in each))
-            return planned(sizes, options, memory, why, stages=most, shares=shares, **blocks._asdict())
+            return replace(plan, stages=most, shares=shares)
     raise too_little([stage for of_rank in stages for stage in of_rank], memory)
 
 

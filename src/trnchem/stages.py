@@ -96,7 +96,7 @@ class Run:
         if self.plan.method != "pairs" and self.plan.stages:
             # terms of the same-spin energy have both signs: their sizes add up to more than the energy
             whole = abs(total) if e_ss is None else 10 * (abs(e_os) + abs(e_ss))
-            integrated = self._quadrature().error * whole
+            integrated = self.quadrature().error * whole
         middle, factor = (e_os, SOS) if e_ss is None else (total, 1.0)
         sampled = 0.0 if sampling is None else factor * max(abs(end - middle) for end in sampling.sure)
         return MP2Result(
@@ -149,7 +149,7 @@ class Run:
             return self._together(store, told)
         run_pairs(
             store,
-            self._energies(),
+            self.energies_of_orbitals(),
             state,
             rows=plan.rows,
             width=plan.width,
@@ -162,7 +162,7 @@ class Run:
     def _together(self, store: Store, told: Callable[[int], None]) -> tuple[float, float]:
         """Compute the pairs within and between spins, each at once: where B is, or on a device it is brought to."""
         sets, blocks = self.sets, self.plan.blocks
-        e_occ, e_vir = (self._put(each) if blocks is None else each for each in self._energies())
+        e_occ, e_vir = (self._put(each) if blocks is None else each for each in self.energies_of_orbitals())
         occ = [e_occ[rows.start : rows.stop] for rows in sets]
         opposite = None
         if blocks is None:
@@ -196,25 +196,14 @@ class Run:
             self.build(store)
         with self._timed(stage):
             report()
-            run_laplace(
-                store,
-                self.orbitals,
-                state,
-                points=self._quadrature(),
-                rows=self.plan.rows,
-                options=self.options,
-                seed=seed,
-                finished=finished,
-                vectors=self.metric.vectors,
-                held=self.held,
-                add=self._summed,
-            )
+            run_laplace(self, store, state, seed, finished)
             return averaged(state, self.options)
 
-    def _quadrature(self) -> Quadrature:
+    def quadrature(self) -> Quadrature:
+        """Return exponents and weights of the methods without pairs."""
         return quadrature(self.orbitals, self.plan.quadrature_error, self.plan.same_spin)
 
-    def _summed(self, matrix: Tensor) -> Tensor:
+    def summed(self, matrix: Tensor) -> Tensor:
         """Return the sum over everybody who has rows of B."""
         return matrix
 
@@ -267,7 +256,8 @@ class Run:
                 self.progress(Progress("fit", i + step, nocc))
             store.fitted(X.shape[1])
 
-    def _energies(self) -> tuple[Tensor, Tensor]:
+    def energies_of_orbitals(self) -> tuple[Tensor, Tensor]:
+        """Return those of the occupied orbitals and of each set of virtual ones, in B's dtype."""
         dtype = dtype_of(self.plan.precision)
         return self.orbitals.e_occ.to(dtype), self.orbitals.e_vir.to(dtype)
 

@@ -76,7 +76,8 @@ def _along(
     out: Any = None,
 ) -> Transformable:
     if plan is not None:
-        return planned(op, plan).serve(op, x, n=n, dim=dim, norm=norm, axis=axis, precision=precision, out=out)
+        given = axis if axis is not None else None if dim == -1 else dim
+        return planned(op, plan).serve(op, x, out, n=n, dim=given, norm=norm, precision=precision)
     take, along, backwards = KINDS[op]
     x = take(op, x)
     dim = axis_of(op, dim, axis, x.ndim)

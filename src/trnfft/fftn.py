@@ -106,7 +106,8 @@ def _function(name: str, default: Axes, kind: Kind, along: Callable[..., R]) -> 
             check.refuse(dim != default, name, "dim and axes", (dim, axes), "one of them, not both")
             dim = axes
         if plan is not None:
-            return planned(name, plan).serve(name, x, n=s, dim=dim, norm=norm, axis=None, precision=precision, out=out)
+            given = None if dim == default else dim
+            return planned(name, plan).serve(name, x, out, n=s, dim=given, norm=norm, precision=precision)
         return _along(name, kind, x, s, dim, norm, precision=precision, out=out)
 
     transform.__name__ = transform.__qualname__ = name

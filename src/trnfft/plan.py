@@ -16,7 +16,7 @@ from trnfft.complextensor import ComplexTensor
 from trnfft.device import launch
 from trnfft.device.pass_programs import Stage
 from trnfft.fft import fft, hfft, ifft, ihfft, irfft, rfft
-from trnfft.fftn import Axes, fft2, fftn, hfft2, hfftn, ifft2, ifftn, ihfft2, ihfftn, irfft2, irfftn, rfft2, rfftn
+from trnfft.fftn import fft2, fftn, hfft2, hfftn, ifft2, ifftn, ihfft2, ihfftn, irfft2, irfftn, rfft2, rfftn
 from trnfft.ops import C2C, R2C, C2CPlanes, C2RPlanes, R2CPlanes
 from trnsci import ArgumentError, DtypeError, Plan, check
 from trnsci.caches import CACHE
@@ -60,23 +60,10 @@ class FFTPlan(Plan):
             x, self.n, *(() if self.dim is None else (self.dim,)), norm=self.norm, precision=self.precision, out=out
         )
 
-    def serve(
-        self,
-        op: str,
-        x: Transformable,
-        *,
-        n: Axes,
-        dim: Axes,
-        norm: str | None,
-        axis: Axes,
-        precision: Precision | None,
-        out: Transformable | None,
-    ) -> Transformable:
+    def serve(self, op: str, x: Transformable, out: Transformable | None, **options: Any) -> Transformable:
         """Run ``fft(x, plan=plan)``: the plan's own options hold, and contradicting ones are refused."""
         check.refuse(op != self.kind, op, "plan", f"a plan for {self.kind}", f"a plan for {op}")
-        default = -1 if op in ONE else (-2, -1) if op.endswith("2") else None
-        dim = axis if axis is not None else None if dim == default else dim
-        for name, given in (("n", n), ("dim", dim), ("norm", norm), ("precision", precision)):
+        for name, given in options.items():
             planned = getattr(self, name)
             if given is not None and self._same(name, given) != self._same(name, planned):
                 raise ArgumentError(op, name, {"call": given, "plan": planned}, hint="The plan carries it")

@@ -56,7 +56,7 @@ class Op(Generic[P, R]):
     ) -> None:
         warnings.warn("decorate a NamedTuple with trnsci.op instead of trnsci.Op", DeprecationWarning, stacklevel=2)
         self.parameters, self.fake = tuple(inspect.signature(fake).parameters), fake
-        refusals = self._refusals = {}
+        refusals: dict[str, tuple[tuple[torch.dtype, ...] | None, Limits | None]] = {}
 
         class Kind(namedtuple(name.split("::")[1], self.parameters)):  # type: ignore[misc]
             __slots__ = ()
@@ -72,9 +72,10 @@ class Op(Generic[P, R]):
                         return f"takes {accepted}, not {str(tensor.dtype).removeprefix('torch.')}"
                 return None if limit is None else limit(*call)
 
-        self.kind: Any = Kind
-        self.kind.fake, self.kind.cost = _spread(fake), _spread(cost)
-        self.core = self.kind._op = ops.Op(Kind, name, schema or torch.library.infer_schema(fake, mutates_args=()))
+        kind: Any = Kind
+        kind.fake, kind.cost = _spread(fake), _spread(cost)
+        self.kind, self._refusals = kind, refusals
+        self.core = kind._op = ops.Op(Kind, name, schema or torch.library.infer_schema(fake, mutates_args=()))
         self.name, self.library = name, self.core.library
 
     def __repr__(self) -> str:

@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from trnsci import config, rendezvous
+from trnsci import check, config, rendezvous
 from trnsci.errors import ArgumentError, RankFailed
 from trnsci.ranks import Ended, Node
 from trnsim.cli import program
@@ -61,11 +61,9 @@ class Launch(NamedTuple):
     @classmethod
     def of(cls, args: argparse.Namespace) -> Launch:
         """Check the arguments of the command line."""
-        _at_least("ranks", args.ranks, 1)
-        _at_least("restarts", args.restarts, 0)
-        _at_least("nnodes", args.nnodes, 1)
-        if args.threads is not None:
-            _at_least("threads", args.threads, 1)
+        for name, least in (("ranks", 1), ("restarts", 0), ("nnodes", 1), ("threads", 1)):
+            value = getattr(args, name)
+            check.refuse(value is not None and value < least, "launch", name, value, f"at least {least}")
         words = (sys.executable, *_program(args.script, args.module), *args.arguments)
         threads = args.threads or max(1, (os.cpu_count() or 1) // args.ranks)
         if args.nnodes == 1:
@@ -89,11 +87,6 @@ class Launch(NamedTuple):
 
 def _wrong(argument: str, got: object, expected: str, hint: str = "") -> ArgumentError:
     return ArgumentError("launch", argument, got, expected, hint=hint)
-
-
-def _at_least(name: str, value: int, least: int) -> None:
-    if value < least:
-        raise _wrong(name, value, f"at least {least}")
 
 
 def _program(script: str, module: bool) -> tuple[str, ...]:

@@ -153,9 +153,9 @@ class _Links:
         a, c = math.prod(shape[:last]), math.prod(shape[last + 1 :])
         read, weighted = half_read(n, a, c)
         if weighted or read != shape[last]:
-            weights = np.zeros(read)
-            weights[:size] = tables.half_weights(n, size) if weighted else 1.0
-            by = self.builder.twiddles.keep_parts(tables.both_parts(weights.astype(np.complex128)))
+            weights = np.zeros(read, np.complex128)
+            weights[:size] = tables.weighted(torch.ones(size), 0, n, 2.0) if weighted else 1.0
+            by = self.builder.twiddles.keep_parts(tables.both_parts(weights))
             sizes = passes.Multiply(a, shape[last], read, c, 1, by)
             self.builder.add(sizes, a * read * c, False)
             shape[last] = read

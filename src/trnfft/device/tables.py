@@ -74,15 +74,6 @@ def matrix(
     return tensor(whole.reshape(lanes * parts.shape[0] * rows, -1), dtype)
 
 
-def half_weights(n: int, rows: int) -> Array:
-    """Return how often a term of half a spectrum occurs in the whole."""
-    weights = np.full(rows, 2.0)
-    weights[0] = 1.0
-    if n % 2 == 0 and n // 2 < rows:
-        weights[n // 2] = 1.0
-    return weights
-
-
 def weighted(x: Tensor, axis: int, n: int, weight: float) -> Tensor:
     """Multiply the frequencies that a half spectrum stands for twice."""
     weights = torch.full((x.shape[axis],), weight, dtype=REAL_OF.get(x.dtype, x.dtype), device=x.device)

@@ -44,8 +44,8 @@ class CountingOp:
                 calls["nki"] += 1
                 return self.x + 1
 
-        self._kind: Any = op(f"{library}::counting_{next(_serial)}")(Counting)
-        self.op = self._kind._op
+        kind: Any = op(f"{library}::counting_{next(_serial)}")(Counting)
+        self._kind, self.op = kind, kind._op
 
     def __call__(self, x: Tensor) -> Tensor:
         return run(self._kind(x))
