@@ -28,7 +28,8 @@ def test_permutation_and_shuffle_agree():
     assert torch.equal(y, x[order])
     # in place whatever the array's memory; one that cannot be written is refused before the draw
     for z in (x.numpy().copy(), np.flip(x.numpy().copy()[::-1, ::-1]), x.numpy().astype(">i8")):
-        assert (g := Generator(1)).shuffle(z) is z
+        g = Generator(1)
+        assert g.shuffle(z) is z
         assert np.array_equal(z, y.numpy())
     z.flags.writeable = False
     before = g.get_state()
