@@ -209,9 +209,9 @@ SAY = (
 @pytest.mark.parametrize(
     ("program", "until", "status", "words"),
     [
-        ("say({'stage': 'compile begins'}); time.sleep(60)", 1, "hung", "after compile begins"),
-        ("say({'stage': 'compile'}); say({'stage': 'measure'}); time.sleep(60)", 2, "uncompared", "after measure"),
-        ("x = bytearray(200 << 20); time.sleep(60)", None, "memory", "after start"),
+        ("say({'stage': 'compile begins'}); time.sleep(600)", 1, "hung", "after compile begins"),
+        ("say({'stage': 'compile'}); say({'stage': 'measure'}); time.sleep(600)", 2, "uncompared", "after measure"),
+        ("x = bytearray(200 << 20); time.sleep(600)", None, "memory", "after start"),
         ("say({'stage': 'predict'}); os.kill(os.getpid(), 11)", None, "crashed", "SIGSEGV in the stage after predict"),
         (
             "print('no such device', file=sys.stderr); sys.exit(3)",
@@ -228,7 +228,7 @@ def test_nothing_a_job_does_ends_the_walk(monkeypatch, program, until, status, w
     assert found["status"] == status
     assert words in found["text"]
     # it was ended, and did not sleep to its end
-    assert time.monotonic() - begun < 50
+    assert time.monotonic() - begun < 500
 
 
 def test_a_walk_resumes_where_it_was_and_keeps_its_budget(monkeypatch, tmp_path):

@@ -1,9 +1,11 @@
 """Nobody waits longer than the timeout: a rank that is killed, stops or raises, in every kind of call and launch."""
 
 import atexit
+import contextlib
 import itertools
 import multiprocessing
 import os
+import random
 import re
 import runpy
 import signal
@@ -100,9 +102,12 @@ sys.exit(blamed)
 
 
 def _port():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
+    """A free port, from below those that the kernel hands to whoever asks for any."""
+    for port in random.sample(range(20000, 32000), 100):
+        with contextlib.suppress(OSError), socket.socket() as free:
+            free.bind(("127.0.0.1", port))
+            return port
+    raise OSError("no port is free")
 
 
 def _jobs(how, ranks, words):

@@ -368,17 +368,17 @@ def _two_threads():
 
     def algorithm(team):
         entered.set()
-        leave.wait(60)
+        leave.wait(100)
 
     first = threading.Thread(target=lambda: run("slow", algorithm, mesh, (), {}))
     first.start()
-    entered.wait(60)
+    entered.wait(100)
     try:
         distributed.gather(distributed.shard(torch.ones(4), mesh, 0))
     except trnsci.ArgumentError as error:
         heard.append(str(error))
     leave.set()
-    first.join(60)
+    first.join(100)
     return heard, _works()
 
 

@@ -7,7 +7,7 @@ import sys
 import textwrap
 import threading
 import time
-from collections import Counter
+from collections import defaultdict
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -173,7 +173,7 @@ def _group(measured, **more):
     return Group(**(given | {"targets": {"trn2": there}} | more))
 
 
-class Looks(Counter):
+class Looks(defaultdict):
     """How often the sampler has looked at each line, and in all: programs that import it wait until it has."""
 
     @contextmanager
@@ -201,7 +201,7 @@ class Looks(Counter):
 
 @pytest.fixture
 def looks():
-    with Looks().counted():
+    with Looks(int).counted():
         yield
 
 
@@ -232,7 +232,7 @@ MIXED = """
 def mixed(tmp_path_factory):
     path = tmp_path_factory.mktemp("fit") / "mixed.py"
     path.write_text(textwrap.dedent(MIXED))
-    with Looks().counted():
+    with Looks(int).counted():
         return fit(path)
 
 

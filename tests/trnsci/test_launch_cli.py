@@ -30,9 +30,15 @@ mesh = distributed.mesh()
 a = distributed.shard(torch.eye(4), mesh, 0)
 total = distributed.gather(trnblas.gemm(2.0, a, a)).sum()
 
+def target(link):
+    try:
+        return os.readlink(link)
+    except OSError:
+        return "closed meanwhile"
+
 def listening(pid):
     "Addresses on which a process takes connections, from what the kernel lists."
-    sockets = {os.readlink(link) for link in Path(f"/proc/{pid}/fd").iterdir() if link.exists() or link.is_symlink()}
+    sockets = {target(link) for link in Path(f"/proc/{pid}/fd").iterdir()}
     for table in ("tcp", "tcp6"):
         for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:
             words = line.split()

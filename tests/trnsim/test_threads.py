@@ -90,7 +90,7 @@ def test_independent_launches_run_on_threads_of_their_own(blas):
 @pytest.mark.parametrize("idle", [0, 2])
 def test_launches_side_by_side_keep_their_order(monkeypatch, idle):
     monkeypatch.setattr(threads, "_idle", lambda: idle)
-    at_once, most, lock, pair = 0, 0, threading.Lock(), threading.Barrier(max(1, idle), timeout=100)
+    at_once, most, lock, pair = 0, 0, threading.Lock(), threading.Barrier(max(1, idle), timeout=600)
 
     def launch(i):
         nonlocal at_once, most
