@@ -147,11 +147,11 @@ def has_data(*tensors: Tensor) -> bool:
 
 
 def matching(first: Any, *others: Any) -> bool:
-    """Return whether all are tensors of one floating dtype on one device; if not, `check` says why."""
+    """Return whether all are tensors of one floating dtype on one device; the last of three may be ``None``."""
     if type(first) is not Tensor:
         return False
     dtype, in_host_memory = first.dtype, first.is_cpu
-    for t in (first, *others):
+    for t in (first, others[0]) if len(others) == 2 and others[1] is None else (first, *others):
         if type(t) is not Tensor or t.layout is not torch.strided or t.is_nested or t.dtype is not dtype:
             return False
         if not (in_host_memory and t.is_cpu) and t.device != first.device:
@@ -160,8 +160,10 @@ def matching(first: Any, *others: Any) -> bool:
 
 
 def alike(op: str, **operands: Any) -> None:
-    """Check that all are tensors of one floating dtype on one device."""
+    """Check that all are tensors of one floating dtype on one device; the last of three may be ``None``."""
     if not matching(*operands.values()):
+        if len(operands) == 3 and [*operands.values()][-1] is None:
+            operands.popitem()
         check.floating(op, **operands)
         check.same_device(op, **operands)
 

@@ -16,19 +16,7 @@ from torch.nn.functional import pad
 
 from trnblas import host_blas
 from trnblas.accuracy import error_bound
-from trnblas.arguments import (
-    HALF,
-    Trans,
-    alike,
-    conjugated,
-    finished,
-    flag,
-    matching,
-    needed,
-    nonsingular,
-    rounds,
-    transposition,
-)
+from trnblas.arguments import HALF, Trans, alike, conjugated, finished, flag, needed, nonsingular, rounds, transposition
 from trnblas.band_storage import (
     Form,
     dense,
@@ -162,8 +150,7 @@ def _counts(function: str, **values: int) -> None:
 
 
 def _band(name: str, a: Tensor, x: Tensor, rows: int, n: int | None) -> None:
-    if not matching(a, x):
-        alike(name, a=a, x=x)
+    alike(name, a=a, x=x)
     if a.ndim != 2 or x.ndim != 1:
         check.ndim(name, 2, a=a)
         check.ndim(name, 1, x=x)

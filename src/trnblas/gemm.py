@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from trnblas.accuracy import choose, error_bound, reported, working_dtype
-from trnblas.arguments import HALF, applied, finished, in_place, stacked, transposition
+from trnblas.arguments import HALF, alike, applied, finished, in_place, matching, stacked, transposition
 from trnblas.epilogue import ACTIVATIONS, Epilogue
 from trnblas.kernels import gemm as kernels
 from trnblas.split import exact_matmul, split_gemm
@@ -77,7 +77,9 @@ def gemm(
         tensor([[6., 6.],
                 [6., 6.]])
     """
-    dtype = check.floating("gemm", a=a, b=b) if c is None else check.floating("gemm", a=a, b=b, c=c)
+    if not matching(a, b, c):
+        alike("gemm", a=a, b=b, c=c)
+    dtype = a.dtype
     if trans_a is not False:
         a = _transposed("a", trans_a, a)
     if trans_b is not False:
@@ -139,14 +141,12 @@ def _transposed(name: str, trans: bool | int | str, x: Tensor) -> Tensor:
 
 
 def _check(a: Tensor, b: Tensor, c: Tensor | None, beta: complex) -> None:
-    """Check shapes and devices. Comparisons are inline; `check` is called only to report a failure."""
+    """Check shapes. Comparisons are inline; `check` is called only to report a failure."""
     a_shape, b_shape = a.shape, b.shape
     if len(a_shape) < 2 or len(b_shape) < 2:
         check.ndim("gemm", 2, a=a, b=b)
     if a_shape[-1] != b_shape[-2]:
         check.equal("gemm", "K", a=a_shape[-1], b=b_shape[-2], hint="Transpose one of them with trans_a or trans_b?")
-    if not (a.is_cpu and b.is_cpu) and a.device != b.device:
-        check.same_device("gemm", a=a, b=b)
     if (len(a_shape) != 2 or len(b_shape) != 2) and a_shape[:-2] != b_shape[:-2]:
         check.broadcast("gemm", a=a_shape[:-2], b=b_shape[:-2])
     if c is not None:
@@ -155,8 +155,6 @@ def _check(a: Tensor, b: Tensor, c: Tensor | None, beta: complex) -> None:
             check.ndim("gemm", 2, c=c)
             check.equal("gemm", "M", a=a_shape[-2], c=c_shape[-2])
             check.equal("gemm", "N", b=b_shape[-1], c=c_shape[-1])
-        if not (a.is_cpu and c.is_cpu) and a.device != c.device:
-            check.same_device("gemm", a=a, c=c)
         if len(a_shape) + len(b_shape) + len(c_shape) != 6 and not a_shape[:-2] == b_shape[:-2] == c_shape[:-2]:
             check.broadcast("gemm", a=a_shape[:-2], b=b_shape[:-2], c=c_shape[:-2])
     elif beta != 0:

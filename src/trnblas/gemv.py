@@ -53,8 +53,8 @@ def gemv(
         >>> gemv(1.0, torch.ones(2, 3), torch.ones(3))
         tensor([3., 3.])
     """
-    if not (matching(a, x) if y is None else matching(a, x, y)):
-        alike("gemv", a=a, x=x, **({} if y is None else {"y": y}))
+    if not matching(a, x, y):
+        alike("gemv", a=a, x=x, y=y)
     dtype, kind = a.dtype, transposition("gemv", trans)
     if a.ndim < 2 or x.ndim < 1:
         check.ndim("gemv", 2, a=a)

@@ -86,8 +86,8 @@ def hpmv(*args: Any, **kwargs: Any) -> Any:
 
 def _checked(name: str, n: int, ap: Tensor, x: Tensor, y: Tensor | None = None) -> None:
     """Check vectors [..., N] and a packed triangle of N rows, of one dtype on one device."""
-    if not (matching(ap, x) if y is None else matching(ap, x, y)):
-        alike(name, ap=ap, x=x, **({} if y is None else {"y": y}))
+    if not matching(ap, x, y):
+        alike(name, ap=ap, x=x, y=y)
     if type(n) is not int or n < 0 or not ap.ndim or ap.shape[-1] != n * (n + 1) // 2:
         check.ndim(name, 1, ap=ap)
         if isinstance(n, bool) or not isinstance(n, int) or n < 0:

@@ -113,7 +113,7 @@ def _product(
     vector = name[-1] == "v"
     second, third = ("x", "y") if vector else ("b", "c")
     operands = {"a": a, second: b} if c is None else {"a": a, second: b, third: c}
-    if not (matching(a, b) if c is None else matching(a, b, c)):
+    if not matching(a, b, c):
         alike(name, **operands)
     dtype, n = a.dtype, square(name, a)
     if b.ndim < 2 - vector or (c is not None and c.ndim < 2 - vector):
@@ -121,8 +121,7 @@ def _product(
     right = flag(name, "side", side, "lr")
     stored_lower = flag(name, "lower", lower, "ul")
     alpha, beta = check.coefficient(name, "alpha", alpha, dtype), check.coefficient(name, "beta", beta, dtype)
-    if beta != 0:
-        needed(name, third, c, coefficient="beta", scalar=beta, shape="[..., N]" if vector else "[..., M, N]")
+    needed(name, third, c, coefficient="beta", scalar=beta, shape="[..., N]" if vector else "[..., M, N]")
     rows = -1 if right or vector else -2
     if b.shape[rows] != n:
         agree(name, "N" if right or vector else "M", {"a": n, second: b.shape[rows]})

@@ -57,8 +57,8 @@ def _rank_one(
     *,
     out: Tensor | None = None,
 ) -> Tensor:
-    if not (matching(x, y) if a is None else matching(x, y, a)) or not x.ndim or not y.ndim:
-        alike(name, x=x, y=y, **({} if a is None else {"a": a}))
+    if not matching(x, y, a) or not x.ndim or not y.ndim:
+        alike(name, x=x, y=y, a=a)
         check.ndim(name, 1, x=x, y=y)
     n, dtype, stored_lower = x.shape[-1], x.dtype, flag(name, "lower", lower, "ul")
     alpha = real(name, "alpha", alpha) if name == "her" else check.coefficient(name, "alpha", alpha, dtype)

@@ -185,7 +185,7 @@ class Trmm(NamedTuple):
     @property
     def stem(self) -> str:
         """``trmm`` or ``trsm``."""
-        return "trmm"
+        return str(self._op.name[-4:])  # type: ignore[attr-defined]
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -96,10 +96,6 @@ class Trsm(Trmm):
 
     __slots__ = ()
 
-    @property
-    def stem(self) -> str:
-        return "trsm"
-
     def bound(self, implementation: str) -> float:
         return solve_bound(self.a.shape[-1], self.a.dtype, self.precision)
 
