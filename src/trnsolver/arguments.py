@@ -257,6 +257,24 @@ def nonsingular(op: str, diagonal: Tensor, **values: Tensor | Callable[[], Tenso
     raise Singular(op=op, index=index, batch=tuple(batch), hint="Use lstsq or pinv for singular matrices")
 
 
+# What of a solution is divided by itself in less time than another pass over it takes.
+_SOME = 1 << 12
+
+
+def solved(op: str, x: Tensor, matrix: Tensor | None, **values: Tensor | Callable[[], Tensor]) -> None:
+    """The solution is finite, and the divisors on the diagonal of ``matrix``, if any, are and none is zero.
+
+    One that is not leaves an entry of every column infinite, NaN or zero: without such an entry nothing is wrong.
+    """
+    if matrix is not None and readable(x):
+        some = x.detach() if x.numel() <= _SOME else x.detach()[..., 0]
+        if not x.numel() or not cmath.isfinite((some / some).sum().item()):
+            nonsingular(op, matrix.diagonal(0, -2, -1), **values)
+        elif x.numel() <= _SOME:
+            return
+    settled(op, x, **values)
+
+
 def written(op: str, out: Any, computed: R, **inputs: Tensor) -> R:
     """The results, in the memory given for them if any: everything is checked before anything is written."""
     if out is None:

@@ -21,6 +21,7 @@ from trnsolver.arguments import (
     right_hand_side,
     roundoff,
     settled,
+    solved,
     square,
     written,
 )
@@ -65,6 +66,7 @@ def cholesky(a: Tensor, *, upper: bool = False, out: Tensor | None = None) -> Te
 
 
 @array_function
+@check.hands_on("trsm")
 def cholesky_solve(b: Tensor, factor: Tensor, upper: bool = False, *, out: Tensor | None = None) -> Tensor:
     """Solve ``a @ x = b`` with the factor `cholesky` returned; the argument order is torch's.
 
@@ -88,9 +90,8 @@ def cholesky_solve(b: Tensor, factor: Tensor, upper: bool = False, *, out: Tenso
     square("cholesky_solve", look=False, factor=factor)
     vector = right_hand_side("cholesky_solve", factor, b, look=False)
     read = functools.partial(torch.triu if upper else torch.tril, factor)
-    nonsingular("cholesky_solve", factor.diagonal(dim1=-2, dim2=-1), factor=read)
     x = run(CholeskySolve(b.unsqueeze(-1) if vector else b, factor.mH if upper else factor))
-    settled("cholesky_solve", x, b=b, factor=read)
+    solved("cholesky_solve", x, factor, b=b, factor=read)
     return written("cholesky_solve", out, x.squeeze(-1) if vector else x, b=b, factor=factor)
 
 

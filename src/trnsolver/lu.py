@@ -20,6 +20,7 @@ from trnsolver.arguments import (
     nonsingular,
     right_hand_side,
     settled,
+    solved,
     square,
     unit_columns,
     written,
@@ -126,6 +127,7 @@ def lu(a: Tensor, *, pivot: bool = True, out: tuple[Tensor, Tensor, Tensor] | No
 
 
 @array_function
+@check.hands_on("trsm")
 def lu_solve(
     factors: Tensor,
     pivots: Tensor,
@@ -159,12 +161,12 @@ def lu_solve(
         return written("lu_solve", out, rows.mH, factors=factors, b=b)
     square("lu_solve", look=False, factors=factors)
     vector = right_hand_side("lu_solve", factors, b, look=False)
-    x = _solved("lu_solve", LuSolve(factors, pivots, b.unsqueeze(-1) if vector else b, adjoint))
-    settled("lu_solve", x, factors=factors, b=b)
+    x = _solved("lu_solve", LuSolve(factors, pivots, b.unsqueeze(-1) if vector else b, adjoint), factors=factors, b=b)
     return written("lu_solve", out, x.squeeze(-1) if vector else x, factors=factors, b=b)
 
 
 @array_function
+@check.hands_on("trsm")
 def lu_inverse(factors: Tensor, pivots: Tensor) -> Tensor:
     """The inverse of ``a`` from what `lu_factor` returned: LAPACK's ``getri``.
 
@@ -187,23 +189,26 @@ def lu_inverse(factors: Tensor, pivots: Tensor) -> Tensor:
                 [0.5000, 0.0000]])
     """
     square("lu_inverse", look=False, factors=factors)
-    x = _solved("lu_inverse", LuSolve(factors, pivots, unit_columns(factors), False))
-    settled("lu_inverse", x, factors=factors)
-    return x
+    return _solved("lu_inverse", LuSolve(factors, pivots, unit_columns(factors), False), factors=factors)
 
 
-def _solved(op: str, call: LuSolve) -> Tensor:
-    """Check factors and pivots, and solve. On the host torch looks at pivots itself, before LAPACK follows them."""
-    factors, pivots, _, _ = call
+def _solved(op: str, call: LuSolve, **operands: Tensor) -> Tensor:
+    """Solve with factors that are checked, and pivots that are not."""
+    factors, pivots, _, adjoint = call
     belong(op, factors, pivots)
-    nonsingular(op, factors.diagonal(0, -2, -1), factors=factors)
     if not pivots.is_cpu:
         within(op, pivots)
+    if adjoint:
+        # its divisors come first, and the other triangle mixes what they leave
+        nonsingular(op, factors.diagonal(0, -2, -1), factors=factors)
     try:
-        return run(call)
+        x = run(call)
     except RuntimeError:
+        # torch looks at pivots of the host before LAPACK follows them
         within(op, pivots)
         raise
+    solved(op, x, None if adjoint else factors, **operands)
+    return x
 
 
 @op("trnsolver::lu_solve")

@@ -12,7 +12,7 @@ from torch import Tensor
 from trnblas import gemm, trsm
 from trnsci import array_function, check, op, run
 from trnsci.gradient import saves
-from trnsolver.arguments import by_columns, matrices, nonsingular, roundoff, settled, square, written
+from trnsolver.arguments import by_columns, matrices, roundoff, solved, square, written
 from trnsolver.batched_triangular import LEAST, batched_triangular
 from trnsolver.batches import pays
 from trnsolver.corrections import Parts, correctable, improved, product, single
@@ -22,6 +22,7 @@ from trnsolver.tiles import near_one
 
 
 @array_function
+@check.hands_on("trsm")
 def solve_triangular(
     a: Tensor,
     b: Tensor,
@@ -67,14 +68,12 @@ def solve_triangular(
     if batch != others:
         check.broadcast("solve_triangular", a=tuple(batch), b=tuple(others))
     read = functools.partial(torch.triu if upper else torch.tril, a)
-    if not unitriangular:
-        nonsingular("solve_triangular", a.diagonal(dim1=-2, dim2=-1), a=read)
     if left:
         x = triangular(a, b, lower=not upper, unit=bool(unitriangular))
     else:
-        x = triangular(a.mT, b.mT, lower=upper, unit=bool(unitriangular)).mT
-    settled("solve_triangular", x, b=b, a=read)
-    return written("solve_triangular", out, x, a=a, b=b)
+        x = triangular(a.mT, b.mT, lower=upper, unit=bool(unitriangular))
+    solved("solve_triangular", x, None if unitriangular else a, b=b, a=read)
+    return written("solve_triangular", out, x if left else x.mT, a=a, b=b)
 
 
 def triangular(a: Tensor, b: Tensor, *, lower: bool, unit: bool = False) -> Tensor:

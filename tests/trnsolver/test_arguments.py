@@ -27,6 +27,11 @@ CALLS = {
     "cholesky_inverse": ts.cholesky_inverse,
     "lu_solve": lambda a: ts.lu_solve(a, torch.arange(1, 5, dtype=torch.int32), B),
     "lu_inverse": lambda a: ts.lu_inverse(a, torch.arange(1, 5, dtype=torch.int32)),
+    "lu_solve with the adjoint": lambda a: ts.lu_solve(a, torch.arange(1, 5, dtype=torch.int32), B, adjoint=True),
+    "solve_triangular of many columns": lambda a: ts.solve_triangular(a, B.repeat(1, 600), upper=True),
+    "solve_triangular of rows": lambda a: ts.solve_triangular(a, B.mT, upper=True, left=False),
+    "cholesky_solve of many columns": lambda a: ts.cholesky_solve(B.repeat(1, 600), a),
+    "lu_solve of a batch": lambda a: ts.lu_solve(a, torch.arange(1, 5, dtype=torch.int32), B.expand(600, 4, 2)),
     "inv": ts.inv,
     "inv_spd": ts.inv_spd,
     "inv_triangular": ts.inv_triangular,
@@ -63,6 +68,21 @@ def test_only_the_triangle_that_is_read_is_blamed():
     with pytest.raises(ArgumentError) as caught:
         ts.cholesky(a)
     assert caught.value.argument == "a[3, 0]"
+
+
+@pytest.mark.parametrize("columns", [0, 1, 2000])
+@pytest.mark.parametrize("name", ["solve_triangular", "cholesky_solve", "lu_solve"])
+def test_a_zero_that_divides_zeros_is_named(name, columns):
+    a, b = _diagonal(0.0), torch.zeros(4, columns, dtype=torch.float64)
+    pivots = torch.arange(1, 5, dtype=torch.int32)
+    calls = {
+        "solve_triangular": lambda: ts.solve_triangular(a, b, upper=True),
+        "cholesky_solve": lambda: ts.cholesky_solve(b, a),
+        "lu_solve": lambda: ts.lu_solve(a, pivots, b),
+    }
+    with pytest.raises(Singular) as caught:
+        calls[name]()
+    assert (caught.value.op, caught.value.index) == (name, 2)
 
 
 @pytest.mark.parametrize("row", [0, -3, 5])
