@@ -58,15 +58,15 @@ def davidson(
     if diagonal is None:
         if wrapped.matrix is None:
             raise ArgumentError("davidson", "diagonal", None, "the diagonal of a, because a is not a matrix")
-        diagonal = wrapped.matrix.diagonal()
-    else:
-        check.dense("davidson", diagonal=diagonal)
-        diagonal = diagonal * wrapped.scale if wrapped.scale != 1.0 else diagonal
+        diagonal = wrapped.matrix.diagonal() / wrapped.scale
+    check.dense("davidson", diagonal=diagonal)
     check.data("davidson", wrapped=True, a=a, diagonal=diagonal, x0=x0)
     check.equal("davidson", "dimensions", diagonal=diagonal.ndim, vector=1)
     n = len(diagonal)
     if wrapped.shape is not None and wrapped.shape != (n, n):
         raise ArgumentError("davidson", "shape of a", wrapped.shape, f"({n}, {n})")
+    wrapped = wrapped.probed(torch.ones_like(diagonal).unsqueeze(-1))
+    diagonal = diagonal * wrapped.scale if wrapped.scale != 1.0 else diagonal
     check.integer("davidson", "k", k, 1, n)
     check.integer("davidson", "maxiter", maxiter, at_least=0)
     called("davidson", "callback", callback)

@@ -16,6 +16,7 @@ from trnsci.arrays import Answer, to_numpy
 from trnsolver.arguments import no_gradient
 from trnsolver.columns import Columns, eps, norms, orthogonal
 from trnsolver.operators import Apply, Callback, Matrix, Operator, called, on_host, operator, preconditioned, tolerance
+from trnsolver.tiles import near_one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +139,7 @@ def restarted(
     h = torch.zeros(size + 1, size, dtype=kind).numpy()
     first = torch.randn(rows, dtype=kind, generator=source).to(where)
     basis[0] = first / torch.linalg.vector_norm(first)
+    wrapped = wrapped.probed(basis[:1].mT)
     if rows and on_host((wrapped.matrix, getattr(wrapped.entries, "values", None), basis)):
         basis, apply = basis.numpy(), wrapped.on_arrays().apply
     else:
@@ -261,9 +263,9 @@ def lobpcg(
     called("lobpcg", "callback", callback)
     improve = preconditioned("lobpcg", preconditioner)
     n, k = x.shape
-    multiplied = _square_map("a", a, n)
+    multiplied = _square_map("a", a, x)
     left = multiplied.apply
-    other = None if b is None else _square_map("b", b, n)
+    other = None if b is None else _square_map("b", b, x)
     right = (lambda y: y) if other is None else other.apply
     if 3 * k > n:
         raise ArgumentError("lobpcg", "shape of x", tuple(x.shape), f"at most {n // 3} columns")
@@ -311,12 +313,12 @@ def lobpcg(
     return Pairs(values=values, vectors=vectors, residuals=residuals, converged=converged, iterations=step)
 
 
-def _square_map(name: str, a: Any, n: int) -> Operator:
-    """Return what multiplies columns of ``n`` rows by ``a``, or by a multiple of it."""
-    wrapped = operator("lobpcg", a)
+def _square_map(name: str, a: Any, x: Tensor) -> Operator:
+    """Return what multiplies columns like those of ``x`` by ``a``, or by a multiple of it."""
+    wrapped, n = operator("lobpcg", a), len(x)
     if wrapped.shape not in (None, (n, n)):
         raise ArgumentError("lobpcg", f"shape of {name}", wrapped.shape, f"({n}, {n}), as x has rows")
-    return wrapped
+    return wrapped.probed(x * near_one(x.detach(), 0))
 
 
 def _b_orthonormal(x: Tensor, right: Apply) -> Tensor:

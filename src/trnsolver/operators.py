@@ -64,7 +64,14 @@ class Operator:
             return self
         there, back = self.apply, self.adjoint
         adjoint: Apply | None = None if back is None else lambda x: back(x) * power
-        return replace(self, apply=lambda x: there(x) * power, adjoint=adjoint, scale=power)
+        return replace(self, apply=lambda x: there(x) * power, adjoint=adjoint, entries=None, scale=power)
+
+    def probed(self, x: Tensor) -> Operator:
+        """The same map; a function, at whose entries nobody can look, is brought near 1 by its product with ``x``."""
+        if self.shape is not None and not hasattr(self.entries, "matvec"):
+            return self
+        y = self.apply(x).detach()
+        return self.times(float(near_one(y, (0, 1), beyond=far_from_one(y.dtype))))
 
     def on_arrays(self) -> Operator:
         """The same map on arrays [N], by NumPy and SciPy, whose products a ledger that listens records, too."""
