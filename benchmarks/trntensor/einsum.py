@@ -62,6 +62,6 @@ BENCH = Bench(
         ),
     ),
     tolerance=1e-4,
-    notes="Overhead rows are differences in microseconds, at most 15. torch.einsum contracts more operands with "
-    "opt_einsum's path too, where that package is installed.",
+    notes="Overhead rows are differences in microseconds. torch.einsum contracts more operands with opt_einsum's path "
+    "too, where that package is installed.",
 )
