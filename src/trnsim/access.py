@@ -60,7 +60,6 @@ class Access(Unwritten):
     def partitions_ok(self, t: NkiTensor, role: str) -> None:
         """Compute engines start at partition 0, 32, 64 or 96 and reach 128, 32, 64 and 32 partitions from there."""
         storage = t.storage
-        assert storage is not None
         row = storage.row * storage.itemsize // t.dtype.itemsize
         start = storage.partition + t.offset // row
         count = t.shape[0]
@@ -187,7 +186,7 @@ class Access(Unwritten):
             arena.marks = code
             return
         t.mark_window(t.offset)[...] = code
-        marks = arena.marks
+        marks = arena.marks_for(arena.unit)
         if marks[-1] == code and marks[0] == code and storage.address is None and (marks == code).all():
             arena.marks = code
 

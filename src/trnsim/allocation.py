@@ -10,10 +10,10 @@ import numpy as np
 
 from trnsim.errors import CapacityError, HardwareLimit, OutOfBounds, WrongArgument, WrongShape
 from trnsim.language.dtypes import LOW_PRECISION, DType, ExtraDtype, as_dtype, float32
-from trnsim.language.layout import as_shape, row_major
+from trnsim.language.layout import as_shape
 from trnsim.language.objects import MemoryRegion, as_region
 from trnsim.language.tensor import NkiTensor
-from trnsim.memory import PSUM, UNWRITTEN, WRITTEN, Arena, Storage
+from trnsim.memory import HBM, PSUM, SHARED_HBM, UNWRITTEN, WRITTEN, Arena, Storage
 from trnsim.source_lines import kernel_line, variable_name
 from trnsim.state import State
 
@@ -79,15 +79,7 @@ class Allocation(State):
             self.state.setdefault("shared output", f"{storage.name}{list(shape)} ({line})")
             if self.machine is not None:
                 storage = self.machine.share(self, storage, name)
-        tensor = NkiTensor.__new__(NkiTensor)
-        tensor.shape = shape
-        tensor.dtype = dtype
-        tensor.storage = storage
-        tensor.buffer = region
-        tensor.strides = row_major(shape)
-        tensor.offset = 0
-        tensor.dynamic = None
-        tensor._array = None
+        tensor = NkiTensor(storage)
         if self.probes is not None:
             for probe in self.probes:
                 probe.follow(self, tensor)
@@ -216,15 +208,14 @@ class Allocation(State):
             marks=WRITTEN,
             unit=int(logical.itemsize),
         )
-        region = MemoryRegion.shared_hbm if shared else MemoryRegion.private_hbm
         storage = Storage(
             name=name,
             shape=shape,
             dtype=logical,
             physical=array.dtype,
-            buffer=region.value,
+            buffer=SHARED_HBM if shared else HBM,
             arena=arena,
             pitch=array.nbytes,
             shared=shared,
         )
-        return NkiTensor(shape, logical, storage, region)
+        return NkiTensor(storage)

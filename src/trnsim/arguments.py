@@ -85,7 +85,7 @@ class Arguments:
             array = to_numpy(value, name)
             key = (array.ctypes.data, array.shape, array.strides, array.dtype)
         storage: Storage = self._once(key, (value, array), lambda: self._storage(value, array, name))
-        return NkiTensor(storage.shape, storage.dtype, storage, "shared_hbm" if self.shared else "private_hbm")
+        return NkiTensor(storage)
 
     def _storage(self, value: Any, array: np.ndarray, name: str) -> Storage:
         if self.session.numerics and not (array.flags.c_contiguous and array.flags.writeable):
@@ -117,7 +117,7 @@ class Arguments:
         return map_items(value, self.unwrap)
 
     def _array(self, t: NkiTensor) -> Any:
-        storage: Any = t.storage
+        storage = t.storage
         self._check_memory(t)
         if not self.session.numerics:
             return without_values(t.shape, storage.physical, torch=self.torch_device is not None)
@@ -130,7 +130,7 @@ class Arguments:
 
     def merge(self, one: NkiTensor, two: NkiTensor, core: int) -> None:
         """Bring what ``core`` wrote of a result in its private HBM to core 0's, as if both had written shared HBM."""
-        storage: Any = one.storage
+        storage = one.storage
         if storage.buffer != HBM or storage.user is not None or not (self.session.checks and self.session.numerics):
             return
         refuse_poison(two, self.session, f"the result {two.name}{list(two.shape)}")
@@ -151,7 +151,7 @@ class Arguments:
         one.mark_window(one.offset)[~mine & theirs] = WRITTEN
 
     def _check_memory(self, t: NkiTensor) -> None:
-        storage: Any = t.storage
+        storage = t.storage
         if t.on_chip:
             raise WrongBuffer(
                 f"the kernel returns {t.name}, which is in {t.buffer}",
@@ -181,8 +181,7 @@ class Arguments:
         """Refuse poison in an input, and a write to one that cannot change, unless the kernel also returns it."""
         for storage in self.storages:
             if storage.snapshot is not None:
-                whole = NkiTensor(storage.shape, storage.dtype, storage, storage.buffer)
-                refuse_poison(whole, self.session, f"the argument {storage.name}{list(storage.shape)}")
+                refuse_poison(NkiTensor(storage), self.session, f"the argument {storage.name}{list(storage.shape)}")
             if storage.snapshot is None or _mutable(storage) or _holds(returned, storage):
                 continue
             kind = "NumPy array" if isinstance(storage.user, np.ndarray) else type(storage.user).__name__

@@ -94,7 +94,7 @@ class Device:
 
     def note(self, session: Session, t: NkiTensor, write: bool, rows: np.ndarray | None = None) -> None:
         """An instruction touches ``t``, or ``rows`` of it, which is shared or still to be received."""
-        storage: Any = t.storage
+        storage = t.storage
         if storage.on_chip:
             self._receive(session, storage)
         elif session.checks and session.numerics:
@@ -104,7 +104,7 @@ class Device:
 
     def barrier(self, session: Session, data: NkiTensor) -> int:
         """Wait until both cores have come to their k-th barrier; returns k."""
-        storage: Any = data.storage
+        storage = data.storage
         k = self._count("barrier", session.core)
         here = self._barriers.setdefault(k, {})
         here[session.core] = (storage, session.line())
@@ -135,7 +135,7 @@ class Device:
             self._deliver(session, (pipe, k))
         else:
             # other pipes continue; an access of dst before the data is there waits
-            storage: Any = post.dst.storage
+            storage = post.dst.storage
             for other in session.lifetimes.storages():
                 if other.arena is storage.arena:
                     other.shared = True
@@ -186,7 +186,7 @@ class Device:
                 limit=(dst.shape, str(dst.dtype)),
                 hint="both cores exchange tiles of one shape and dtype",
             )
-        storage: Any = dst.storage
+        storage = dst.storage
         storage.shared = False
         session.write(dst, sender.values, "dst", compute=False)
         if sender.poison is not None:

@@ -9,7 +9,6 @@ import fnmatch
 from collections.abc import Iterator, Mapping
 from contextvars import ContextVar, Token
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -57,7 +56,7 @@ class _Followed:
         t = self.tensor
         if t is None or self.kept is not None:
             return self.kept
-        storage: Any = t.storage
+        storage = t.storage
         if storage.first < 0 or storage.arena.data is None:
             return None
         return Value(self.name, _filled(t), storage.line, self.core, self.rank, storage.first)
@@ -93,7 +92,7 @@ class Probe(Mapping[str, np.ndarray]):
 
     def follow(self, session: Session, tensor: NkiTensor) -> None:
         """A tensor was allocated."""
-        storage: Any = tensor.storage
+        storage = tensor.storage
         if storage.address is not None:
             for one in self._followed:
                 if one.tensor is not None and _overlap(one.tensor.storage, storage):

@@ -106,17 +106,15 @@ def modules() -> dict[str, ModuleType]:
 def _module(name: str, text: str, **contents: Any) -> ModuleType:
     module = ModuleType(name, text)
     module.__dict__.update(contents)
+    return _adopted(name, module)
+
+
+def _adopted(name: str, module: ModuleType) -> ModuleType:
+    _tree[name] = module
     parent, _, last = name.rpartition(".")
     if parent:
         setattr(_tree[parent], last, module)
-    _tree[name] = module
     return module
-
-
-def _adopted(name: str, module: ModuleType) -> None:
-    _tree[name] = module
-    parent, _, last = name.rpartition(".")
-    setattr(_tree[parent], last, module)
 
 
 def _grow() -> None:

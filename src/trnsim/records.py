@@ -49,7 +49,7 @@ class Operand(NamedTuple):
 
 def operand_of(t: NkiTensor) -> Operand:
     """Return the operand record of a view; equal views of a tensor share one."""
-    storage: Any = t.storage
+    storage = t.storage
     views = storage.views
     if views is None:
         views = storage.views = {}

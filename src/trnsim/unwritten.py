@@ -65,7 +65,6 @@ class Unwritten(State):
         at = tuple(0 for _ in t.shape) if missing is None else tuple(int(i) for i in np.argwhere(missing)[0])
         count = t.size if missing is None else int(missing.sum())
         storage = t.storage
-        assert storage is not None
         origin = f", allocated at {storage.line}" if storage.line else ""
         return {
             "message": f"{role} reads {t.name}{list(storage.shape)} ({storage.buffer}{origin}), of which {count} of"

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from trnsim.collectives import checks
-from trnsim.collectives.groups import members
-from trnsim.collectives.world import Offer, Work, World
+from trnsim.collectives.groups import members, world_of
+from trnsim.collectives.world import Offer, Work
 from trnsim.isa.dge import check_priority
 from trnsim.language.tensor import NkiTensor
 from trnsim.session import Session, instruction
@@ -19,8 +19,7 @@ Moves = Iterator[tuple[Offer, NkiTensor, np.ndarray]]
 
 def take_part(s: Session, offer: Offer, ranks: tuple[int, ...], work: Work, **cost: Any) -> None:
     """Meet the other ranks, let the transfer be done, and record it."""
-    world = World() if s.machine is None else s.machine.world
-    sync = world.meet(offer, ranks, work)
+    sync = world_of(s).meet(offer, ranks, work)
     cost |= {"kind": offer.kind, "bytes": offer.nbytes, "ranks": len(ranks), "sync": sync}
     s.done("cc", tuple(offer.dsts), tuple(offer.srcs), **cost)
 

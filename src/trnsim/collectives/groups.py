@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from trnsim.collectives.world import World
 from trnsim.errors import WrongArgument
 from trnsim.language.objects import NKIObject
 from trnsim.session import Session
@@ -56,7 +57,7 @@ def members(s: Session, group: Any) -> tuple[int, ...]:
 
 def in_world(s: Session, ranks: Any) -> None:
     """Refuse ranks that are not simulated."""
-    size = world_size(s)
+    size = world_of(s).size
     highest = max(ranks, default=0)
     if highest >= size:
         raise WrongArgument(
@@ -68,7 +69,7 @@ def in_world(s: Session, ranks: Any) -> None:
         )
 
 
-def world_size(s: Session) -> int:
-    """Ranks of this run."""
-    world = None if s.machine is None else s.machine.world
-    return 1 if world is None else world.size
+def world_of(s: Session) -> World:
+    """Return the ranks of this run; a kernel without others is a world of its own."""
+    world: World | None = None if s.machine is None else s.machine.world
+    return World() if world is None else world

@@ -8,7 +8,7 @@ import numpy as np
 
 from trnsim.collectives import checks
 from trnsim.collectives.fixed import Moves, offered, take_part
-from trnsim.collectives.groups import in_world, members
+from trnsim.collectives.groups import in_world, members, world_of
 from trnsim.collectives.world import Offer
 from trnsim.errors import WrongArgument, wrong_value
 from trnsim.isa.dge import check_priority
@@ -67,7 +67,7 @@ def _channels(s: Session, ranks: tuple[int, ...], channel_ids: Any, **lists: Any
     ids = list(channel_ids)
     if ids != list(range(len(ids))) or not ids:
         raise wrong_value("channels", "channel_ids", channel_ids, "0, 1, …", "channels are consecutive and start at 0")
-    node = 1 if s.machine is None else s.machine.world.per_node
+    node = world_of(s).per_node
     first = ranks[0] // node * node
     most = 4 if set(ranks) >= set(range(first, first + node)) else 2
     if len(ids) > most:

@@ -13,7 +13,7 @@ import numpy as np
 
 from trnsim.collectives import checks
 from trnsim.collectives.fixed import Moves, offered, take_part
-from trnsim.collectives.groups import members, world_size
+from trnsim.collectives.groups import members, world_of
 from trnsim.collectives.world import Offer
 from trnsim.errors import HardwareLimit, OutOfBounds, WrongArgument, WrongShape
 from trnsim.isa.dge import check_priority
@@ -128,14 +128,13 @@ def all_gather_v(
 
 def _fabric_ok(s: Session, ranks: tuple[int, ...]) -> None:
     """The groups all_to_all_v supports: whole chips over a switch (trn3), one rank per instance elsewhere."""
-    world = None if s.machine is None else s.machine.world
-    node = world.per_node if world is not None else 1
+    node, size = world_of(s).per_node, world_of(s).size
     if s.target.generation >= 4:
         two_cores(s, "all_to_all_v")
         whole = len(ranks) % 4 == 0 and list(ranks) == list(range(ranks[0], ranks[0] + len(ranks)))
-        if not whole or world_size(s) <= 4:
+        if not whole or size <= 4:
             raise HardwareLimit(
-                f"all_to_all_v over ranks {list(ranks)} of {world_size(s)}",
+                f"all_to_all_v over ranks {list(ranks)} of {size}",
                 rule="collective-ranks",
                 got=ranks,
                 limit="sequential ranks, all four of each chip, more than one chip",

@@ -158,7 +158,6 @@ def write_where(s: Session, dst: NkiTensor, values: np.ndarray, mask: np.ndarray
     shape = dst.shape
     mask = mask if mask.shape == shape else mask.reshape(shape)
     storage = dst.storage
-    assert storage is not None
     physical = storage.physical
     if values.dtype != physical:
         values = cast(values, dst.dtype if physical.itemsize == storage.itemsize else float32)

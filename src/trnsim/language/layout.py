@@ -15,6 +15,7 @@ import numpy as np
 from trnsim.errors import OutOfBounds, WrongArgument, WrongShape, wrong_type
 from trnsim.language.dtypes import DType
 from trnsim.language.objects import MemoryRegion, NKIObject
+from trnsim.memory import Storage
 
 
 @dataclass(slots=True, eq=False)
@@ -54,19 +55,19 @@ class Layout(NKIObject):
     offset: int
     dtype: DType
     buffer: MemoryRegion
-    storage: Any
+    storage: Storage
     dynamic: Dynamic | None
     _array: np.ndarray | None
 
     @property
     def name(self) -> str:
         """Debug name of the storage."""
-        return self.storage.name if self.storage is not None else ""
+        return self.storage.name
 
     @property
     def address(self) -> tuple[int, int] | None:
         """The partition and byte given to ``nl.ndarray``; None where the compiler places the tensor."""
-        return self.storage.address if self.storage is not None else None
+        return self.storage.address
 
     @property
     def ndim(self) -> int:
@@ -87,9 +88,7 @@ class Layout(NKIObject):
     @property
     def row(self) -> int:
         """Elements (of this view's dtype) of one partition of the storage."""
-        storage = self.storage
-        row: int = storage.row * storage.itemsize // int(self.dtype.itemsize)
-        return row
+        return self.storage.partition_bytes // int(self.dtype.itemsize)
 
     @property
     def free_size(self) -> int:
@@ -99,8 +98,7 @@ class Layout(NKIObject):
     @property
     def partition_start(self) -> int:
         """First partition of an on-chip view, as the hardware counts."""
-        start: int = self.storage.partition + self.offset // self.row
-        return start
+        return self.storage.partition + self.offset // self.row
 
     def is_contiguous(self) -> bool:
         """Return whether the view is dense and row-major (on chip: within each partition)."""
@@ -126,13 +124,8 @@ class Layout(NKIObject):
         return self.dynamic is not None
 
     def _is_whole(self) -> bool:
-        return (
-            self.storage is not None
-            and self.offset == 0
-            and self.dynamic is None
-            and self.size * self.itemsize == self.storage.nbytes
-            and self.is_contiguous()
-        )
+        whole = self.size * self.itemsize == self.storage.nbytes
+        return whole and self.offset == 0 and self.dynamic is None and self.is_contiguous()
 
     def at(self, offset: int) -> Self:
         """This view from element ``offset`` on, with no run-time address."""

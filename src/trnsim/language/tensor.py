@@ -12,9 +12,9 @@ import numpy as np
 
 from trnsim.errors import NotModelled, OutOfBounds, WrongArgument
 from trnsim.language.access import Access
-from trnsim.language.dtypes import ExtraDtype, as_dtype, float32, tfloat32
+from trnsim.language.dtypes import ExtraDtype, float32, tfloat32
 from trnsim.language.layout import Dynamic, as_index, row_major
-from trnsim.language.objects import DynamicSlice, MemoryRegion, as_region, without_operators
+from trnsim.language.objects import DynamicSlice, MemoryRegion, without_operators
 from trnsim.language.views import run_time_scalar
 from trnsim.memory import UNWRITTEN, Storage
 from trnsim.source_lines import kernel_line
@@ -41,29 +41,20 @@ class NkiTensor(Access):
 
     __slots__ = ()
 
-    def __init__(
-        self,
-        shape: tuple[int, ...],
-        dtype: Any,
-        storage: Storage | None = None,
-        buffer: Any = MemoryRegion.sbuf,
-        name: str = "",
-    ) -> None:
-        self.shape = tuple(int(n) for n in shape)
-        self.dtype = as_dtype(dtype)
+    def __init__(self, storage: Storage) -> None:
+        self.shape = storage.shape
+        self.dtype = storage.dtype
         self.storage = storage
-        self.buffer = as_region(buffer)
+        self.buffer = MemoryRegion(storage.buffer)
         self.strides = row_major(self.shape)
         self.offset = 0
         self.dynamic = None
         self._array = None
-        if storage is not None and name:
-            storage.name = name
 
     def __repr__(self) -> str:
         where = f", offset={self.offset}, strides={self.strides}" if not self._is_whole() else ""
         text = f"NkiTensor({self.name}, shape={self.shape}, dtype={self.dtype}, buffer={self.buffer}{where})"
-        if self.storage is not None and self.storage.arena.data is not None and self.dynamic is None:
+        if self.storage.arena.data is not None and self.dynamic is None:
             with np.printoptions(threshold=64):
                 text += f"\n{self.written()}"
         return text
@@ -126,8 +117,8 @@ class NkiTensor(Access):
         storage = self.storage
         if self.dynamic is not None and self.dynamic.kind == "late":
             raise self.dynamic.index
-        if storage is None or storage.arena.data is None:
-            raise NotModelled(f"{self.name or 'tensor'} has no values in timing-only mode", rule="timing-only")
+        if storage.arena.data is None:
+            raise NotModelled(f"{self.name} has no values in timing-only mode", rule="timing-only")
         dtype = self.dtype
         physical = storage.physical
         if dtype is not storage.dtype and dtype != storage.dtype:
@@ -156,9 +147,10 @@ class NkiTensor(Access):
     def origin_window(self, offset: int) -> np.ndarray:
         """Return what the poison among this view's elements depends on, an array that can be written, one for each."""
         marks, arena = self.mark_window(offset), self.storage.arena
+        whole = arena.marks_for(arena.unit)
         if arena.origins is None:
-            arena.origins = np.zeros(len(arena.marks), np.uint16)
-        start = marks.__array_interface__["data"][0] - arena.marks.__array_interface__["data"][0]
+            arena.origins = np.zeros(len(whole), np.uint16)
+        start = marks.__array_interface__["data"][0] - whole.__array_interface__["data"][0]
         strides = tuple(2 * n for n in marks.strides[: self.ndim])
         return np.ndarray(self.shape, np.uint16, arena.origins, 2 * start, strides)
 
@@ -189,6 +181,7 @@ class NkiTensor(Access):
     def _shadow(self) -> NkiTensor:
         """Return the same view of the tensor's own marks (see `Storage`)."""
         view = self._view(self.shape, self.strides, self.offset)
+        assert self.storage.shadow is not None
         view.storage = self.storage.shadow
         return view
 

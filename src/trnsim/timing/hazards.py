@@ -238,11 +238,7 @@ class Hazards:
             self._keep_order(i, deps)
         deps.pop(i, None)
         last = stream.last
-        for index in reads:
-            region = regions[index]
-            if last[region.uid] == i:
-                self._close(region)
-        for index in writes:
+        for index in reads + writes:
             region = regions[index]
             if last[region.uid] == i:
                 self._close(region)

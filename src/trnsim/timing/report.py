@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -235,13 +236,12 @@ def make_report(
             engines[f"dma.{name}"] = Use(busy, busy / whole, issued)
     moved = sum(max(s.dma_busy) for s in played) * 1e-9
     engines["dma"] = Use(moved, moved / whole, sum(len(s.moving) for s in played))
-    instructions: dict[str, int] = {}
-    uncosted: dict[str, int] = {}
+    instructions: Counter[str] = Counter()
+    uncosted: Counter[str] = Counter()
     for s in played:
+        uncosted.update(s.uncosted)
         for kind in s.stream.kinds:
-            instructions[kind.call.name] = instructions.get(kind.call.name, 0) + kind.count
-        for name, count in s.uncosted.items():
-            uncosted[name] = uncosted.get(name, 0) + count
+            instructions[kind.call.name] += kind.count
     steps, spent = critical_path(played)
     busy = sum(sum(s.busy) for s in played) * 1e-9
     return Report(
@@ -265,7 +265,7 @@ def make_report(
         throttled_s=sum(s.throttled for s in played) * 1e-9,
         table_loads=sum(len(s.table_loads) + (s.first_table is not None) for s in played),
         assumed=sum(s.assumed for s in played) * 1e-9 / busy if busy else 0.0,
-        uncosted=uncosted,
+        uncosted=dict(uncosted),
         warnings=_warnings(sum(instructions.values()), uncosted, spills, left_out),
         schedules=schedules,
         recording=recording,
