@@ -2,7 +2,7 @@
 
 import itertools
 
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from trnsim.records import Operand
@@ -76,6 +76,7 @@ def test_on_chip_everything_between_the_first_and_the_last_byte_counts(a, b):
     assert covers(a, b) == (box(b) <= box(a))
 
 
+@settings(max_examples=25)
 @given(st.lists(chips, min_size=60, max_size=90))
 def test_many_tiles_are_compared_as_few_are(operands):
     known = Overlaps()
@@ -125,6 +126,7 @@ def test_a_place_known_only_at_run_time_is_anywhere_in_its_box():
     assert not covers(anywhere, row)
 
 
+@settings(max_examples=25)
 @given(st.lists(st.one_of(blocks, strided, combs), min_size=70, max_size=90))
 def test_many_regions_are_compared_as_few_are(operands):
     known = Overlaps()
