@@ -51,6 +51,14 @@ class Frame:
     private: set[str] = field(default_factory=set)
 
 
+def argument(call: ast.Call, name: str, position: int | None = None) -> ast.expr | None:
+    """Return an argument of a call, by its name or its position; None where the call leaves it out."""
+    given = next((keyword.value for keyword in call.keywords if keyword.arg == name), None)
+    if given is None and position is not None and position < len(call.args):
+        given = call.args[position]
+    return given
+
+
 def _attributes_of_classes(function: FunctionType) -> frozenset[str]:
     """Return names the classes of the function's module define: members, and what their methods assign."""
     names: set[str] = set()
@@ -190,7 +198,7 @@ class Base(ast.NodeVisitor):
         """True for a tensor allocated in ``nl.hbm``."""
         if not isinstance(node, ast.Call) or self.names.api(node.func) not in ("ndarray", "zeros", "ones", "full"):
             return False
-        buffer = next((k.value for k in node.keywords if k.arg == "buffer"), None)
+        buffer = argument(node, "buffer")
         return isinstance(buffer, ast.Attribute) and buffer.attr in ("hbm", "private_hbm")
 
     @staticmethod
@@ -219,8 +227,5 @@ class Base(ast.NodeVisitor):
         if api not in ("fori_loop", "while_loop"):
             return None
         role: Role = "fori" if api == "fori_loop" else "while"
-        position = 2 if role == "fori" else 1
-        body: ast.AST | None = next((k.value for k in node.keywords if k.arg == "body_fun"), None)
-        if body is None and len(node.args) > position:
-            body = node.args[position]
+        body = argument(node, "body_fun", 2 if role == "fori" else 1)
         return None if body is None else (role, body)

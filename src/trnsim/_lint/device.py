@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator
 from functools import partial
 
-from trnsim._lint.base import RANGES
+from trnsim._lint.base import RANGES, argument
 from trnsim._lint.front import FrontEnd
 
 _HOST_CONVERSIONS = frozenset({"int", "float", "bool", "min", "max", "abs", "round", "divmod", "sum", "range"})
@@ -96,20 +96,17 @@ class Device(FrontEnd):
         if (plain in _HOST_CONVERSIONS and not api) or api in RANGES:
             self.check_operands(*node.args)
         if api in _REGISTER_WRITES:
-            target = node.args[0] if node.args else next((k.value for k in node.keywords if k.arg == "dst"), None)
+            target = argument(node, "dst", 0)
             if isinstance(target, ast.Name) and target.id in self.induction:
                 self.report("induction-write", target, f"`{target.id}`")
         if api in ("fori_loop", "while_loop") and self.no_reorder:
             self.report("no-reorder-dynamic", node, "")
         if api in ("fori_loop", "dynamic_range"):
-            self._check_step(node, 3 if api == "fori_loop" else 2)
+            step = argument(node, "step", 3 if api == "fori_loop" else 2)
+            if step is not None:
+                self._check_step(step)
 
-    def _check_step(self, node: ast.Call, position: int) -> None:
-        step: ast.AST | None = next((k.value for k in node.keywords if k.arg == "step"), None)
-        if step is None and len(node.args) > position:
-            step = node.args[position]
-        if step is None:
-            return
+    def _check_step(self, step: ast.AST) -> None:
         negative = isinstance(step, ast.UnaryOp) and isinstance(step.op, ast.USub)
         constant = isinstance(step, ast.Constant) and not (type(step.value) is int and step.value > 0)
         if negative or constant or self.is_register(step) or self.kind(step) == "tensor":

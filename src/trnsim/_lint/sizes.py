@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
+import operator
+from collections.abc import Callable
 from types import FunctionType
-from typing import NamedTuple
 
 from trnsim._lint import words
-from trnsim._lint.base import RANGES, Base, Function
+from trnsim._lint.base import RANGES, Base, Function, argument
 from trnsim.source_lines import nodes_of
 
 # Longer programs are known not to end compiling; where that begins nobody has published.
@@ -20,6 +21,12 @@ _MATMULS = words("nc_matmul nc_matmul_mx nc_transpose")
 # what nki.isa has besides instructions
 _NO_INSTRUCTIONS = words("get_nc_version")
 _ALLOCATE = words("ndarray zeros ones full")
+_FOLDS: dict[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Mult: operator.mul,
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.FloorDiv: operator.floordiv,
+}
 _BYTES = {"float32": 4, "int32": 4, "uint32": 4, "bfloat16": 2, "float16": 2, "int16": 2, "uint16": 2}
 
 
@@ -34,27 +41,20 @@ class Sizes(Base):
             value, _ = self.names.resolve(node)
             return value if type(value) is int else None
         if isinstance(node, ast.BinOp):
-            left, right = self.known(node.left), self.known(node.right)
-            if left is None or right is None:
+            left, right, fold = self.known(node.left), self.known(node.right), _FOLDS.get(type(node.op))
+            if left is None or right is None or fold is None or (fold is operator.floordiv and right <= 0):
                 return None
-            if isinstance(node.op, ast.Mult):
-                return left * right
-            if isinstance(node.op, ast.Add):
-                return left + right
-            if isinstance(node.op, ast.Sub):
-                return left - right
-            return left // right if isinstance(node.op, ast.FloorDiv) and right > 0 else None
+            return fold(left, right)
         return None
 
     def check_tile(self, node: ast.Call, api: str) -> None:
         """Report a PSUM tile larger than a bank; an unknown dtype counts as one of 16 bits, the shortest there."""
-        given = {keyword.arg: keyword.value for keyword in node.keywords}
-        buffer, shape = given.get("buffer"), node.args[0] if node.args else given.get("shape")
+        buffer, shape = argument(node, "buffer"), argument(node, "shape", 0)
         if api not in _ALLOCATE or not isinstance(buffer, ast.Attribute) or buffer.attr != "psum":
             return
         if not isinstance(shape, ast.Tuple) or len(shape.elts) < 2:
             return
-        dtype = node.args[1] if len(node.args) > 1 else given.get("dtype")
+        dtype = argument(node, "dtype", 1)
         size = _BYTES.get(dtype.attr, 2) if isinstance(dtype, ast.Attribute) else 2
         for part in shape.elts[1:]:
             # a dimension that is not known is at least 1
@@ -64,21 +64,12 @@ class Sizes(Base):
 
     def check_length(self, node: Function) -> None:
         """Report the loop that makes a function longer than a program can be; loops of unknown length count once."""
-        for loop in self._loops(node.body):
-            if loop.instructions > INSTRUCTIONS or loop.matmuls > MATMULS:
-                many = f"{loop.instructions:,} instructions, {loop.matmuls:,} of them matmuls"
-                self.report(
-                    "program-size", loop.node, f"`for … in {ast.unparse(loop.node.iter)}` is unrolled to {many}"
-                )
-
-    def _loops(self, body: list[ast.stmt]) -> list[_Loop]:
-        """Return the outermost loops in some statements, with what is unrolled from them."""
-        loops = []
-        for node in body:
-            for child in _statements(node):
-                if isinstance(child, ast.For):
-                    loops.append(_Loop(child, *self._unrolled(child)))
-        return loops
+        for part in node.body:
+            for loop in _statements(part):
+                instructions, matmuls = self._unrolled(loop) if isinstance(loop, ast.For) else (0, 0)
+                if isinstance(loop, ast.For) and (instructions > INSTRUCTIONS or matmuls > MATMULS):
+                    many = f"{instructions:,} instructions, {matmuls:,} of them matmuls"
+                    self.report("program-size", loop, f"`for … in {ast.unparse(loop.iter)}` is unrolled to {many}")
 
     def _unrolled(self, node: ast.For) -> tuple[int, int]:
         instructions = matmuls = 0
@@ -103,12 +94,6 @@ class Sizes(Base):
         if name not in RANGES or not 1 <= len(bounds) <= 3 or None in bounds:
             return 1
         return len(range(*(bound for bound in bounds if bound is not None)))
-
-
-class _Loop(NamedTuple):
-    node: ast.For
-    instructions: int
-    matmuls: int
 
 
 def _statements(node: ast.stmt) -> list[ast.stmt]:

@@ -6,7 +6,7 @@ import ast
 from typing import Any
 
 from trnsim._lint import names, words
-from trnsim._lint.base import Base
+from trnsim._lint.base import Base, argument
 from trnsim._lint.reference import FIRST, reference, shown
 
 _MAX_RANK = 5
@@ -100,8 +100,7 @@ class Values(Base):
 
     def check_allocation(self, node: ast.Call, api: str) -> None:
         if api in ("ndarray", "zeros", "ones", "full"):
-            shape = node.args[0] if node.args else next((k.value for k in node.keywords if k.arg == "shape"), None)
-            self.check_rank(shape, node)
+            self.check_rank(argument(node, "shape", 0), node)
 
     def check_arithmetic(self, op: ast.operator, left: ast.AST, right: ast.AST, node: ast.AST) -> None:
         floats = any(isinstance(x, ast.Constant) and isinstance(x.value, float) for x in (left, right))
