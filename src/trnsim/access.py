@@ -209,14 +209,7 @@ class Access(Unwritten):
         assert dynamic is not None
         value = self.scalar(dynamic.index, f"{role}'s index")
         if dynamic.kind == "scalar" and self.outside(t, value):
-            raise OutOfBounds(
-                f"{role}: run-time index {value} leaves {t.name}{list(t.storage.shape)}, where it must stay below"
-                f" {dynamic.bound}",
-                rule="bounds",
-                got=value,
-                limit=dynamic.bound,
-                hint="check the index, or pass oob_mode.skip to a DMA",
-            )
+            raise left(t, role, value, dynamic.bound)
         return t.offset + value * dynamic.stride
 
     def scalar(self, index: Any, role: str) -> int:
@@ -322,6 +315,14 @@ class Access(Unwritten):
         static.array[...] = _fit(values, static.shape, role, t)
         if self.checks or t.storage.buffer == PSUM:
             static.mark_window(static.offset)[...] = code
+
+
+def left(t: NkiTensor, role: str, value: int, bound: int) -> OutOfBounds:
+    """Return the error for a run-time index that leads out of its tensor."""
+    shape = list(t.storage.shape)
+    text = f"{role}: run-time index {value} leaves {t.name}{shape}, where it must stay below {bound}"
+    hint = "check the index; a DMA with oob_mode=nisa.oob_mode.skip leaves what is out of bounds out"
+    return OutOfBounds(text, "bounds", value, bound, hint)
 
 
 def _listed(where: tuple[str, ...]) -> str:

@@ -347,7 +347,13 @@ def test_row_numbers_out_of_bounds_are_refused_by_default(bad):
         isa.dma_copy(dst=out, src=far.vector_select(0, index))
 
     found = refused(
-        OutOfBounds, "bounds", body, table(), column([0, bad, 1]), out=[((3, 6), F32)], says=f"index {bad} (number 1)"
+        OutOfBounds,
+        "bounds",
+        body,
+        table(),
+        column([0, bad, 1]),
+        out=[((3, 6), F32)],
+        says=f"run-time index {bad}",
     )
     assert (found.got, found.limit) == (bad, 16)
     assert isinstance(found, IndexError)
@@ -791,7 +797,13 @@ def test_dma_compute_refuses_what_needs_values_or_other_targets():
     assert found.got == [3]
     rows = summing(srcs=lambda x, i, o, f: [f.vector_select(0, i), o])
     refused(
-        OutOfBounds, "bounds", rows, table(), column([0, 3, 2, 16]), out=[((4, 6), F32)], says="index 16 (number 3)"
+        OutOfBounds,
+        "bounds",
+        rows,
+        table(),
+        column([0, 3, 2, 16]),
+        out=[((4, 6), F32)],
+        says="row 3: run-time index",
     )
     refused(
         WrongEngine, "generation", rows, table(), column([0, 1, 2, 3]), out=[((4, 6), F32)], target="trn1", says="trn1"

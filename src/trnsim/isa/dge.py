@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from trnsim.errors import NotModelled, OutOfBounds, WrongArgument, WrongEngine, WrongShape
+from trnsim.access import left
+from trnsim.errors import NotModelled, WrongArgument, WrongEngine, WrongShape
 from trnsim.isa.enums import dge_mode as dge
 from trnsim.isa.enums import engine as eng
 from trnsim.isa.enums import oob_mode as oob
@@ -134,15 +135,11 @@ def settled(s: Session, t: NkiTensor, role: str, mode: oob) -> NkiTensor | None:
     dynamic = t.dynamic
     if dynamic is None or dynamic.kind != "scalar":
         return t
-    value = s.scalar(dynamic.index, f"{role}'s index")
-    if s.outside(t, value):
-        if mode is oob.skip:
-            t.storage.runtime = True
-            return None
-        raise _outside(t, role, value, 0, dynamic.bound)
     t.storage.runtime = True
+    if mode is oob.skip and s.outside(t, s.scalar(dynamic.index, f"{role}'s index")):
+        return None
     t.storage.windows = None
-    return t.at(t.offset + value * dynamic.stride)
+    return t.at(s.resolve(t, role))
 
 
 class Rows:
@@ -167,7 +164,7 @@ class Rows:
         self.inside = (values >= 0) & (values < bound)
         if mode is oob.error and not self.inside.all():
             at = int(np.argmin(self.inside))
-            raise _outside(t, role, int(values[at]), at, bound)
+            raise left(t, f"{role}, row {at}", int(values[at]), bound)
         self.index = values[self.inside]
         self.table = t._view((max(bound, 1), *t.shape[1:]), (dynamic.stride, *t.strides[1:]), t.offset)
         self.table.dynamic = None
@@ -237,17 +234,6 @@ def _bytes(t: NkiTensor, rows: Rows | None) -> np.ndarray:
     for stride, count in dims:
         at = (at[:, None] + np.arange(count) * stride).ravel()
     return (at[:, None] * item + np.arange(item)).ravel()
-
-
-def _outside(t: NkiTensor, role: str, value: int, at: int, bound: int) -> OutOfBounds:
-    return OutOfBounds(
-        f"{role}: run-time index {value} (number {at}) leaves {t.name}{list(t.storage.shape)}, "
-        f"where it must stay below {bound}",
-        rule="bounds",
-        got=value,
-        limit=bound,
-        hint="check the indices, or pass oob_mode=nisa.oob_mode.skip to leave such rows out",
-    )
 
 
 def _note(s: Session, t: NkiTensor, write: bool, rows: np.ndarray | None = None) -> None:

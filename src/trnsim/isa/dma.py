@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from trnsim.errors import WrongArgument, WrongDtype, WrongShape
+from trnsim.errors import WrongArgument, WrongShape
 from trnsim.isa import dge as descriptors
 from trnsim.isa import operands as check
 from trnsim.isa.alu import reduction
@@ -15,7 +15,7 @@ from trnsim.isa.enums import dge_mode as dge
 from trnsim.isa.enums import engine as eng
 from trnsim.isa.enums import member
 from trnsim.isa.enums import oob_mode as oob
-from trnsim.language.dtypes import PACKED, same_dtype, to_f32
+from trnsim.language.dtypes import DTYPES, PACKED, same_dtype, to_f32
 from trnsim.language.tensor import NkiTensor
 from trnsim.session import SBUF, NkiInstruction, Session, instruction
 
@@ -230,14 +230,8 @@ def _check_compute(s: Session, dst: NkiTensor, srcs: Any, bounds: oob, indirect:
     for i, t in enumerate(srcs):
         _check_size(t, f"srcs[{i}]", dst)
     for t, role in ((dst, "dst"), *((t, f"srcs[{i}]") for i, t in enumerate(srcs))):
-        if t.dtype in PACKED:
-            raise WrongDtype(
-                f"{role} ({t.name}) is {t.dtype}, which DMA does not convert",
-                rule="dma-packed",
-                got=str(t.dtype),
-                limit="an unpacked dtype",
-                hint="sum before quantising",
-            )
+        why, hint = ", which DMA does not convert", "sum before quantising"
+        check.has_dtype(t, role, DTYPES - PACKED, rule="dma-packed", why=why, hint=hint)
         if t.dynamic is not None and not t.addressed("vector"):
             raise WrongArgument(
                 f"{role} ({t.name}) starts at a run-time offset",

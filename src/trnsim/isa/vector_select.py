@@ -6,20 +6,33 @@ from typing import Any
 
 import numpy as np
 
-from trnsim.errors import HardwareLimit, WrongArgument, WrongDtype, wrong_count, wrong_value
+from trnsim.errors import HardwareLimit, WrongArgument, wrong_count, wrong_value
 from trnsim.isa import accumulator
 from trnsim.isa import alu as ops
 from trnsim.isa import operands as check
 from trnsim.isa.enums import reduce_cmd as cmds
 from trnsim.isa.operands import as_fp32, flat, scalar
-from trnsim.language.dtypes import FLOATS, bool_, float32, int8, int16, int32, tfloat32, to_f32, uint8, uint16, uint32
+from trnsim.language.dtypes import (
+    DTYPES,
+    FLOATS,
+    bool_,
+    float32,
+    int8,
+    int16,
+    int32,
+    tfloat32,
+    to_f32,
+    uint8,
+    uint16,
+    uint32,
+)
 from trnsim.language.tensor import NkiTensor
 from trnsim.session import NkiInstruction, Session, instruction
 
 F32 = np.float32
 FP32_MIN = float(np.finfo(F32).min)
 _PREDICATES = frozenset({int8, uint8, int16, uint16, bool_})
-_NOT_SELECTED = frozenset({tfloat32, int32, uint32})
+_SELECTED = DTYPES - {tfloat32, int32, uint32}
 _IDS = frozenset({float32, int32})
 
 
@@ -48,14 +61,8 @@ def select_reduce(
     if s.checks:
         check.alike(s, dst, "dst", (on_true, "on_true"), (predicate, "predicate"))
         check.has_dtype(predicate, "predicate", _PREDICATES, rule="predicate-dtype", hint="compare into a uint8 tile")
-        if on_true.dtype in _NOT_SELECTED:
-            raise WrongDtype(
-                f"on_true ({on_true.name}) is {on_true.dtype}",
-                rule="select-dtype",
-                got=str(on_true.dtype),
-                limit="any dtype but tfloat32, int32 and uint32",
-                hint="use tensor_copy_predicated for 32-bit integers",
-            )
+        hint = "use tensor_copy_predicated for 32-bit integers"
+        check.has_dtype(on_true, "on_true", _SELECTED, rule="select-dtype", hint=hint)
         check.plain((dst, "dst"), (predicate, "predicate"), (on_true, "on_true"))
         check.one_psum(on_true, "on_true", predicate, "predicate")
         accumulator.check_result(s, cmd, reduce_res, on_true, "on_true")
