@@ -70,7 +70,7 @@ def fftshift(x: Array, dim: Axes = None, *, axes: Axes = None) -> Array:
         >>> fftshift(fftfreq(5, 0.2))
         tensor([-2., -1.,  0.,  1.,  2.])
     """
-    return _shift("fftshift", x, dim, axes, lambda size: size // 2)
+    return _shifted("fftshift", x, dim, axes)
 
 
 @array_function
@@ -81,14 +81,14 @@ def ifftshift(x: Array, dim: Axes = None, *, axes: Axes = None) -> Array:
         >>> ifftshift(torch.tensor([-2., -1., 0., 1., 2.]))
         tensor([ 0.,  1.,  2., -2., -1.])
     """
-    return _shift("ifftshift", x, dim, axes, lambda size: size - size // 2)
+    return _shifted("ifftshift", x, dim, axes)
 
 
-def _shift(op: str, x: Any, dim: Any, axes: Any, by: Any) -> Any:
+def _shifted(op: str, x: Any, dim: Any, axes: Any) -> Any:
     if not isinstance(x, ComplexTensor):
         x = strided(op, x)
     dims = dims_of(op, dim, axes, x.ndim)
-    shifts = [by(x.shape[d]) for d in dims]
-    if isinstance(x, ComplexTensor):
-        return ComplexTensor(torch.roll(x.real, shifts, dims), torch.roll(x.imag, shifts, dims))
-    return torch.roll(x, shifts, dims) if dims else x.clone()
+    if not dims:
+        return x.clone()
+    shift = getattr(torch.fft, op)
+    return x._each(lambda plane: shift(plane, dims)) if isinstance(x, ComplexTensor) else shift(x, dims)

@@ -16,7 +16,7 @@ from trnfft.complextensor import ComplexTensor
 from trnfft.device import launch
 from trnfft.device.pass_programs import Stage
 from trnfft.fft import fft, hfft, ifft, ihfft, irfft, rfft
-from trnfft.fftn import fft2, fftn, hfft2, hfftn, ifft2, ifftn, ihfft2, ihfftn, irfft2, irfftn, rfft2, rfftn
+from trnfft.fftn import Axes, fft2, fftn, hfft2, hfftn, ifft2, ifftn, ihfft2, ihfftn, irfft2, irfftn, rfft2, rfftn
 from trnfft.ops import C2C, R2C, C2CPlanes, C2RPlanes, R2CPlanes
 from trnsci import ArgumentError, DtypeError, Plan, check
 from trnsci.caches import CACHE
@@ -60,7 +60,7 @@ class FFTPlan(Plan):
             x, self.n, *(() if self.dim is None else (self.dim,)), norm=self.norm, precision=self.precision, out=out
         )
 
-    def serve(self, op: str, x: Transformable, out: Transformable | None, **options: Any) -> Transformable:
+    def serve(self, op: str, x: Transformable, out: Transformable | None, **options: Axes | str) -> Transformable:
         """Run ``fft(x, plan=plan)``: the plan's own options hold, and contradicting ones are refused."""
         check.refuse(op != self.kind, op, "plan", f"a plan for {self.kind}", f"a plan for {op}")
         for name, given in options.items():

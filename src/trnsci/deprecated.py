@@ -43,7 +43,7 @@ def _frozen(name: str, values: tuple[Any, ...]) -> Any:
     return ops.find(name).kind(*values)
 
 
-def _spread(fn: Callable[..., Any]) -> Callable[..., Any]:
+def _by_fields(fn: Callable[..., Any]) -> Callable[..., Any]:
     """Return a method of calls that hands their fields on, after what else it is given."""
     return lambda call, *first: fn(*first, *call)
 
@@ -73,7 +73,7 @@ class Op(Generic[P, R]):
                 return None if limit is None else limit(*call)
 
         kind: Any = Kind
-        kind.fake, kind.cost = _spread(fake), _spread(cost)
+        kind.fake, kind.cost = _by_fields(fake), _by_fields(cost)
         self.kind, self._refusals = kind, refusals
         self.core = kind._op = ops.Op(Kind, name, schema or torch.library.infer_schema(fake, mutates_args=()))
         self.name, self.library = name, self.core.library
@@ -88,7 +88,7 @@ class Op(Generic[P, R]):
 
     def _attach(self, name: str, fn: F, method: Callable[..., Any] | None = None) -> F:
         """Give the class a method that calls ``fn``, and return that one."""
-        setattr(self.kind, name, method or _spread(fn))
+        setattr(self.kind, name, method or _by_fields(fn))
         self.core.inspect()
         return fn
 

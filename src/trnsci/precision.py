@@ -35,9 +35,6 @@ ROUNDOFF: dict[torch.dtype, float] = {
     torch.complex128: 2.0**-53,
 }
 
-_REAL: dict[torch.dtype, torch.dtype] = {torch.complex64: torch.float32, torch.complex128: torch.float64}
-_COMPLEX: dict[torch.dtype, torch.dtype] = {torch.float32: torch.complex64, torch.float64: torch.complex128}
-
 
 def resolve(op: str, precision: str | None, dtype: torch.dtype) -> Precision:
     """Return the policy in force: by default (``None``) one that is never less precise than operands of ``dtype``."""
@@ -52,14 +49,10 @@ def resolve(op: str, precision: str | None, dtype: torch.dtype) -> Precision:
 
 def arithmetic(precision: Precision, dtype: torch.dtype) -> torch.dtype:
     """Return the dtype PyTorch computes in to honour a policy for operands of ``dtype``."""
-    real = _REAL.get(dtype, dtype)
-    if precision == "fp64":
-        chosen = torch.float64
-    elif precision == "fast" and real in (torch.float16, torch.bfloat16):
-        chosen = real
-    else:
-        chosen = torch.float32
-    return _COMPLEX[chosen] if dtype.is_complex else chosen
+    if precision == "fast" and dtype in (torch.float16, torch.bfloat16):
+        return dtype
+    chosen = torch.float64 if precision == "fp64" else torch.float32
+    return chosen.to_complex() if dtype.is_complex else chosen
 
 
 def to_bfloat16_values(x: Tensor) -> Tensor:

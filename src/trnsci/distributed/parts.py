@@ -76,22 +76,22 @@ class Layout:
         places = ", ".join("copies" if p is None else "terms" if p == SUM else f"axis {p}" for p in self.places)
         return f"{str(self.dtype).removeprefix('torch.')}[{size}] on {'x'.join(map(str, self.mesh))} ranks: {places}"
 
-    def local_shape(self, coordinate: Sequence[int]) -> tuple[int, ...]:
-        """Shape of the part at a coordinate of the mesh."""
-        sizes = list(self.shape)
+    def spans(self, coordinate: Sequence[int]) -> list[tuple[int, int]]:
+        """Return where the part at a coordinate of the mesh begins along each axis of the array, and its length."""
+        spans = [(0, size) for size in self.shape]
         for ranks, rank, place in zip(self.mesh, coordinate, self.places, strict=True):
             if isinstance(place, int):
-                sizes[place] = chunk(sizes[place], ranks, rank)[1]
-        return tuple(sizes)
+                start, size = chunk(spans[place][1], ranks, rank)
+                spans[place] = spans[place][0] + start, size
+        return spans
+
+    def local_shape(self, coordinate: Sequence[int]) -> tuple[int, ...]:
+        """Shape of that part."""
+        return tuple(size for _, size in self.spans(coordinate))
 
     def starts(self, coordinate: Sequence[int]) -> tuple[int, ...]:
         """Return where that part begins in the whole array."""
-        sizes, starts = list(self.shape), [0] * len(self.shape)
-        for ranks, rank, place in zip(self.mesh, coordinate, self.places, strict=True):
-            if isinstance(place, int):
-                start, sizes[place] = chunk(sizes[place], ranks, rank)
-                starts[place] += start
-        return tuple(starts)
+        return tuple(start for start, _ in self.spans(coordinate))
 
 
 @runtime_checkable
@@ -159,9 +159,7 @@ class Part:
         """Take a rank's part out of a whole tensor."""
         layout = Layout(tuple(whole.shape), whole.dtype, mesh, places)
         local = whole
-        for axis, (start, size) in enumerate(
-            zip(layout.starts(coordinate), layout.local_shape(coordinate), strict=True)
-        ):
+        for axis, (start, size) in enumerate(layout.spans(coordinate)):
             local = local.narrow(axis, start, size)
         if any(place == SUM and rank for place, rank in zip(places, coordinate, strict=True)):
             local = torch.zeros_like(local)
