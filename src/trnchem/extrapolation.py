@@ -58,7 +58,7 @@ def extrapolate(
 def _energies(given: MP2Result | tuple[float, float]) -> tuple[float, float]:
     if isinstance(given, MP2Result):
         return given.e_hf, given.e_corr
-    if not isinstance(given, tuple) or [type(each) for each in given] != [float, float]:
+    if not isinstance(given, tuple) or len(given) != 2 or not all(isinstance(each, float) for each in given):
         raise ArgumentError("extrapolate", "small or large", given, "a result of dfmp2, or its energies (e_hf, e_corr)")
     return given
 

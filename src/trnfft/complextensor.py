@@ -271,11 +271,15 @@ class ComplexTensor(Planes):
         return as_complex_tensor(other, self) @ self
 
     def __eq__(self, other: object) -> Tensor:  # type: ignore[override]
+        if not isinstance(other, ComplexTensor | Tensor | np.ndarray | np.generic | complex | int | float):
+            # as tensors have it: what is no number differs
+            return NotImplemented
         re, im = _parts(other, self)
         return (self.real == re) & (self.imag == (0.0 if im is None else im))
 
     def __ne__(self, other: object) -> Tensor:  # type: ignore[override]
-        return ~(self == other)
+        equal = self.__eq__(other)
+        return equal if equal is NotImplemented else ~equal
 
     def __hash__(self) -> int:
         # as tensors have it: by identity, because equality is that of elements

@@ -101,7 +101,8 @@ def _operands(op: str, a: Any, b: Any, *, mode: str, dim: Any, axes: Any) -> tup
         a, b = (x if x.is_complex() else x.to(COMPLEX_OF[x.dtype]) for x in (a, b))
     check.equal(op, "number of dimensions", a=a.ndim, b=b.ndim)
     check.same_device(op, a=a, b=b)
-    dims = sorted(set(dims_of(op, dim, axes, a.ndim)))
+    dims = sorted(dims_of(op, dim, axes, a.ndim))
+    check.refuse(len(set(dims)) < len(dims), op, "dim", tuple(dims), "axes that differ")
     rest = [d for d in range(a.ndim) if d not in dims]
     check.broadcast(op, a=tuple(a.shape[d] for d in rest), b=tuple(b.shape[d] for d in rest))
     return a, b, dims

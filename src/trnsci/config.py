@@ -226,22 +226,26 @@ def launch_place() -> Place | None:
     """Return where a launcher put this process, or ``None`` when nothing launched it."""
     if "RANK" not in os.environ:
         return None
-    given = {name: os.environ.get(name, "") for name in ("RANK", "WORLD_SIZE", "MASTER_PORT")}
-    for name, text in given.items():
-        if not text.isdecimal():
-            raise ArgumentError("mesh", name, text, "a number, as a launcher sets it")
-    rank, size, port = map(int, given.values())
+    rank, size, port = map(_launched, ("RANK", "WORLD_SIZE", "MASTER_PORT"))
     return Place(rank, launched_rank() or 0, size, os.environ.get("MASTER_ADDR", ""), port)
+
+
+def _launched(name: str, default: str = "") -> int:
+    """Return a number that a launcher has put into the environment."""
+    text = os.environ.get(name, default)
+    if not text.isdecimal():
+        raise ArgumentError("mesh", name, text, "a number, as a launcher sets it")
+    return int(text)
 
 
 def launched_here() -> int:
     """Return how many ranks torchrun started on this machine; 1 when nothing launched this process."""
-    return int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    return _launched("LOCAL_WORLD_SIZE", "1")
 
 
 def launched_rank() -> int | None:
     """Return the index on this machine that a launcher gave this process, or ``None`` when nothing launched it."""
-    return int(os.environ.get("LOCAL_RANK", "0")) if "RANK" in os.environ else None
+    return _launched("LOCAL_RANK", "0") if "RANK" in os.environ else None
 
 
 def launcher_holds_store() -> bool:
@@ -251,7 +255,7 @@ def launcher_holds_store() -> bool:
 
 def restarts() -> int:
     """Return how often `trnsci launch` has started this program again after a rank failed."""
-    return int(os.environ.get(_RESTARTS, "0"))
+    return _launched(_RESTARTS, "0")
 
 
 def use_interface(name: str) -> None:

@@ -146,6 +146,7 @@ def in_basis(basis):
 def test_extrapolation_recovers_the_limit_of_its_formulas():
     made = [(-1.0 + 0.3 * (x + 1) * math.exp(-9 * math.sqrt(x)), -0.5 + 0.7 * x**-3) for x in (3, 4)]
     found = trnchem.extrapolate(*made, cardinals=(3, 4))
+    assert trnchem.extrapolate(*(tuple(map(np.float64, pair)) for pair in made), cardinals=(3, 4)) == found
     assert found.e_hf == pytest.approx(-1.0, abs=1e-12)
     assert found.e_corr == pytest.approx(-0.5, abs=1e-12)
     assert found.e_tot == pytest.approx(-1.5, abs=1e-12)

@@ -104,6 +104,7 @@ def test_what_it_says_of_itself():
     assert a[0, 0].tolist() == x[0, 0].tolist()
     assert bool((a == a).all())
     assert not bool((a != a).any())
+    assert (a == None, a != None, a == "a", a in ["a"]) == (x == None, x != None, x == "a", False)  # noqa: E711
     assert a.allclose(x)
     # by identity, as tensors
     assert len({a, a, a.clone()}) == 2

@@ -85,6 +85,8 @@ def test_mistakes_of_convolution():
     with pytest.raises(ArgumentError) as caught:
         trnfft.fftconvolve(torch.ones(3), torch.ones(3, 3))
     assert caught.value.got == {"a": 1, "b": 2}
+    with pytest.raises(ArgumentError, match=r"dim is \(0, 0\), expected axes that differ"):
+        trnfft.fftconvolve(torch.ones(3, 3), torch.ones(3, 3), dim=(0, -2))
     with pytest.raises(ArgumentError, match="every axis"):
         trnfft.correlate(torch.ones(3, 9), torch.ones(9, 3), "valid")
     with pytest.raises(DtypeError, match="not mixed"):

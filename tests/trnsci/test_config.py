@@ -59,6 +59,14 @@ def test_unknown_values_name_variable_value_and_choices(monkeypatch, name, text,
     assert str(caught.value) == f"trnsci.config: {name} is {text!r}, expected {accepts}."
 
 
+@pytest.mark.parametrize("name", ["RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_PORT"])
+def test_what_a_launcher_says_is_a_number(monkeypatch, name):
+    for known in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_PORT"):
+        monkeypatch.setenv(known, "x" if known == name else "1")
+    with pytest.raises(ArgumentError, match=f"{name} is 'x', expected a number, as a launcher sets it"):
+        config.launch_place()
+
+
 def test_a_library_outside_the_suite_has_the_same_three():
     assert config.library_settings("mylib").require_nki.name == "MYLIB_REQUIRE_NKI"
 
