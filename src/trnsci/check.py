@@ -51,6 +51,16 @@ def tensor(op: str, **values: Any) -> None:
         whole(op, **{name: value})
 
 
+def pattern(op: str, indptr: Any, indices: Any, shape: tuple[int, ...]) -> None:
+    """Refuse compressed rows that leave their arrays: their owner may have written to them, and loops trust them."""
+    low, high = int(indices.min(initial=0)), int(indices.max(initial=-1))
+    rising = len(indptr) == shape[0] + 1 and indptr[0] == 0 and bool((indptr[1:] >= indptr[:-1]).all())
+    if low < 0 or high >= shape[1] or not rising or indptr[-1] > len(indices):
+        got = f"indices from {low} to {high} and pointers up to {indptr.max(initial=0)}"
+        expected = f"indices from 0 to {shape[1] - 1}, and {shape[0] + 1} pointers that rise from 0 to {len(indices)}"
+        raise ArgumentError(op, "pattern", got, expected)
+
+
 def dense(op: str, **values: Any) -> None:
     """Refuse what is no tensor that stores all its elements: sparse and nested ones too."""
     for name, value in values.items():

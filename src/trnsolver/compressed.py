@@ -81,6 +81,7 @@ def compressed(op: str, a: Any, values: Any = None, *, lower: bool = False) -> C
         expected = f"[..., {len(indices)}], one for each entry of a"
         raise ArgumentError(op, "shape of values", tuple(entries.shape), expected)
     matrix = Compressed(np.asarray(indptr, np.int64), np.asarray(indices, np.int64), entries, shape)
+    check.pattern(op, matrix.indptr, matrix.indices, shape)
     if not all_finite(entries):
         read = torch.from_numpy((matrix.rows >= matrix.indices) | (not lower)).to(entries.device)
         finite(op, values=torch.where(read, entries, 0))
@@ -114,6 +115,8 @@ def _parts(op: str, a: Any) -> tuple[Any, Any, Tensor, tuple[int, int]]:
     if isinstance(a, Compressed):
         return a.indptr, a.indices, a.values, a.shape
     if sp.issparse(a):
+        if a.format in ("csr", "csc"):
+            check.pattern(op, a.indptr, a.indices, a.shape[:: -1 if a.format == "csc" else 1])
         rows = sp.csr_array(a)
         if not rows.has_canonical_format:
             rows = rows.copy()

@@ -24,6 +24,7 @@ from trnsparse.indices import (
     transposition,
 )
 from trnsparse.matrix import Foreign, SparseMatrix, as_scipy, as_values
+from trnsparse.scipy_views import pattern_of
 
 
 def as_block(op: str, block: int | tuple[int, int]) -> tuple[int, int]:
@@ -55,20 +56,20 @@ class BSRMatrix(SparseMatrix):
     format = "bsr"
 
     def __init__(self, indptr: Numbers, indices: Numbers, values: Numbers, shape: Sequence[int]) -> None:
-        self.values = as_values("BSRMatrix", values)
+        self.values = entries = as_values("BSRMatrix", values)
         self.shape = as_shape("BSRMatrix", shape)
-        if self.values.ndim != 3 or min(self.values.shape[1:]) < 1:
+        if entries.ndim != 3 or min(entries.shape[1:]) < 1:
             raise ArgumentError(
                 op="BSRMatrix",
                 argument="shape of values",
-                got=tuple(self.values.shape),
+                got=tuple(entries.shape),
                 expected="(blocks, bm, bn) with positive bm and bn",
                 hint=ORDER,
             )
-        self.indptr = as_index("BSRMatrix", "indptr", indptr, self.values.device)
-        self.indices = as_index("BSRMatrix", "indices", indices, self.values.device)
-        check_length("BSRMatrix", indices=self.indices.numel(), values=self.values.shape[0])
-        if not self.values.is_meta:
+        self.indptr = as_index("BSRMatrix", "indptr", indptr, entries.device)
+        self.indices = as_index("BSRMatrix", "indices", indices, entries.device)
+        check_length("BSRMatrix", indices=self.indices.numel(), values=entries.shape[0])
+        if not entries.is_meta:
             check_compressed("BSRMatrix", self.indptr, self.indices, *self.grid)
 
     @classmethod
@@ -165,7 +166,7 @@ class BSRMatrix(SparseMatrix):
         """
         if self.shape[0] % self.block[0] or self.shape[1] % self.block[1] or self.blocks == 0:
             return self.to_csr().to_scipy()
-        arrays = (to_numpy(self.values), to_numpy(self.indices), to_numpy(self.indptr))
+        arrays = (to_numpy(self.values), *pattern_of(self.indptr, self.indices, self.grid[1]))
         return sp.bsr_array(arrays, shape=self.shape, copy=True)
 
     def to_torch(self) -> Tensor:

@@ -49,13 +49,13 @@ class COOMatrix(SparseMatrix):
     _canonical = False
 
     def __init__(self, row: Numbers, col: Numbers, values: Numbers, shape: Sequence[int]) -> None:
-        self.values = as_values("COOMatrix", values)
+        self.values = entries = as_values("COOMatrix", values)
         self.shape = as_shape("COOMatrix", shape)
-        check.refuse(self.values.ndim != 1, "COOMatrix", "shape of values", tuple(self.values.shape), "one dimension")
-        self.row = as_index("COOMatrix", "row", row, self.values.device)
-        self.col = as_index("COOMatrix", "col", col, self.values.device)
-        check_length("COOMatrix", row=self.row.numel(), col=self.col.numel(), values=self.values.numel())
-        if not self.values.is_meta:
+        check.refuse(entries.ndim != 1, "COOMatrix", "shape of values", tuple(entries.shape), "one dimension")
+        self.row = as_index("COOMatrix", "row", row, entries.device)
+        self.col = as_index("COOMatrix", "col", col, entries.device)
+        check_length("COOMatrix", row=self.row.numel(), col=self.col.numel(), values=entries.numel())
+        if not entries.is_meta:
             check_range("COOMatrix", "row", self.row, self.shape[0])
             check_range("COOMatrix", "col", self.col, self.shape[1])
 

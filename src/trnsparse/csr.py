@@ -14,6 +14,7 @@ from trnsci.arrays import Array, Numbers, to_numpy
 from trnsparse.coo import COOMatrix
 from trnsparse.indices import as_index, as_shape, check_compressed, check_length, expand, transposition
 from trnsparse.matrix import Foreign, S, SparseMatrix, as_scipy, as_values
+from trnsparse.scipy_views import pattern_of
 
 
 class _Compressed(SparseMatrix):
@@ -24,13 +25,13 @@ class _Compressed(SparseMatrix):
 
     def __init__(self, indptr: Numbers, indices: Numbers, values: Numbers, shape: Sequence[int]) -> None:
         name = type(self).__name__
-        self.values = as_values(name, values)
+        self.values = entries = as_values(name, values)
         self.shape = as_shape(name, shape)
-        check.refuse(self.values.ndim != 1, name, "shape of values", tuple(self.values.shape), "one dimension")
-        self.indptr = as_index(name, "indptr", indptr, self.values.device)
-        self.indices = as_index(name, "indices", indices, self.values.device)
-        check_length(name, indices=self.indices.numel(), values=self.values.numel())
-        if not self.values.is_meta:
+        check.refuse(entries.ndim != 1, name, "shape of values", tuple(entries.shape), "one dimension")
+        self.indptr = as_index(name, "indptr", indptr, entries.device)
+        self.indices = as_index(name, "indices", indices, entries.device)
+        check_length(name, indices=self.indices.numel(), values=entries.numel())
+        if not entries.is_meta:
             check_compressed(name, self.indptr, self.indices, self.shape[self.axis], self.shape[1 - self.axis])
 
     @property
@@ -67,7 +68,7 @@ class _Compressed(SparseMatrix):
 
     def to_scipy(self) -> Foreign:
         """Return a ``scipy.sparse`` array of the same format with arrays of its own, detached from gradients."""
-        arrays = (to_numpy(self.values), to_numpy(self.indices), to_numpy(self.indptr))
+        arrays = (to_numpy(self.values), *pattern_of(self.indptr, self.indices, self.shape[1 - self.axis]))
         return (sp.csr_array if self.axis == 0 else sp.csc_array)(arrays, shape=self.shape, copy=True)
 
     def to_torch(self) -> Tensor:

@@ -68,12 +68,25 @@ class SparseMatrix(ABC):
 
     format: str
     shape: tuple[int, int]
-    values: Tensor
     ndim = 2
     _index_names: tuple[str, ...] = ("indptr", "indices")
 
     def __init_subclass__(cls) -> None:
         untouched(cls)
+
+    @property
+    def values(self) -> Tensor:
+        """The entries, or blocks."""
+        values: Tensor = self.__dict__["values"]
+        index = self.__dict__.get(self._index_names[1])
+        if index is not None and (not values.ndim or values.shape[0] != index.shape[0]):
+            lengths = {"indices": index.shape[0], "values": tuple(values.shape)}
+            raise ArgumentError(type(self).__name__, "length", lengths, hint="Whoever owns the values resized them")
+        return values
+
+    @values.setter
+    def values(self, values: Tensor) -> None:
+        self.__dict__["values"] = values
 
     @abstractmethod
     def to_coo(self) -> COOMatrix:
@@ -355,6 +368,8 @@ def as_scipy(op: str, matrix: Any) -> Any:
     if not sp.issparse(matrix):
         raise DtypeError(op, "matrix", type(matrix), "a scipy.sparse matrix or array")
     check.refuse(matrix.ndim != 2, op, "shape", matrix.shape, "two dimensions")
+    if matrix.format in ("csr", "csc"):
+        check.pattern(op, matrix.indptr, matrix.indices, matrix.shape[:: -1 if matrix.format == "csc" else 1])
     return matrix
 
 

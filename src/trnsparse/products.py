@@ -140,11 +140,8 @@ def spgemm(
     if isinstance(a, BSRMatrix) and isinstance(b, BSRMatrix) and a.block[1] == b.block[0]:
         left, right = _pairs(a.indices, b.indptr)
         blocks = torch.bmm(a.values[left], b.values[right])
-        shaped = BSRMatrix._rebuilt(
-            {"indptr": a.indptr, "indices": a.indices},
-            blocks.new_empty((0, *blocks.shape[1:])),
-            (a.shape[0], b.shape[1]),
-        )
+        empty = {"indptr": a.indptr, "indices": a.indices[:0]}
+        shaped = BSRMatrix._rebuilt(empty, blocks.new_empty((0, *blocks.shape[1:])), (a.shape[0], b.shape[1]))
         return _blocks(a.block_rows[left], b.indices[right], blocks, shaped)
     x, y = a.to_csr(), b.to_csr()
     if _by_scipy(x, y):

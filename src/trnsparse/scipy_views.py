@@ -89,6 +89,12 @@ def _pattern(indptr: Tensor, indices: Tensor, columns: int) -> _Pattern:
     return _PATTERNS.get(indptr, indices, columns, lambda: _Pattern(indptr, indices, columns))
 
 
+def pattern_of(indptr: Tensor, indices: Tensor, columns: int) -> tuple[Any, Any]:
+    """Return the checked copies as arrays: indices, then pointers."""
+    pattern = _pattern(indptr.cpu(), indices.cpu(), columns)
+    return pattern.indices, pattern.indptr
+
+
 def _fit(indices: Tensor, values: Tensor) -> None:
     if values.shape[0] != indices.shape[0]:
         raise ArgumentError("product", "length", {"indices": indices.shape[0], "values": values.shape[0]})

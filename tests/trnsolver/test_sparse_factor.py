@@ -1,5 +1,6 @@
 """Sparse factors against NumPy's dense answers: kinds, methods, dtypes, batches, gradients, hard matrices, errors."""
 
+import itertools
 import sys
 
 import numpy as np
@@ -345,6 +346,15 @@ def test_settings_that_admit_kernels_only_are_obeyed(monkeypatch):
 
 def test_errors_name_what_is_wrong():
     a = grid(3)
+    for given, part in itertools.product((a.tocsr(), a.tocsc()), ("indptr", "indices")):
+        own = given.copy()
+        getattr(own, part)[3] = 10**6
+        with pytest.raises(ArgumentError, match=r"pattern is .* pointers that rise from 0"):
+            ts.solve_sparse(own, np.ones(9))
+    own = trnsparse.CSRMatrix.from_scipy(a)
+    own.indices.numpy()[:] = 10**6
+    with pytest.raises(ArgumentError, match="indices from 0 to 1000000"):
+        ts.factor_sparse(own)
     for dtype in NAMES:
         broken = torch.eye(2, dtype=dtype).to_sparse_csr()
         broken.values()[0] = float("nan")

@@ -609,3 +609,31 @@ def test_epilogues_follow_products():
         assert torch.equal(ended.values, made.values.exp())
     with pytest.raises(ArgumentError, match="epilogue"):
         ts.spmm(a, b, epilogue=lambda x: x.sum())
+
+
+@together("kind", ["coo", "csr", "csc", "bsr"])
+def test_values_that_their_owner_resized_are_refused_and_never_read(kind):
+    a = getattr(ts.CSRMatrix.from_scipy(random(8, 8)), f"to_{kind}")(*([2] if kind == "bsr" else []))
+    b = torch.ones(8, 2, dtype=torch.float64)
+    ts.spmm(a, b)
+    a.values.resize_(0)
+    calls = (lambda: ts.spmm(a, b), lambda: ts.norm(a), lambda: a.to_scipy(), lambda: a.to_torch(), lambda: a.T, repr)
+    for call in calls:
+        with pytest.raises(ArgumentError, match=r"values has length=\(0,\).*resized"):
+            call(a) if call is repr else call()
+
+
+@together(("kind", "part", "value"), itertools.product(["csr", "csc"], ["indptr", "indices"], [10**6, -4]))
+def test_patterns_of_scipy_that_leave_their_arrays_are_refused(kind, part, value):
+    a = random(8, 8).asformat(kind)
+    getattr(a, part)[3] = value
+    for call in (lambda: ts.spmv(a, np.ones(8)), lambda: ts.BSRMatrix.from_scipy(a, 2), lambda: ts.add(a, a)):
+        with pytest.raises(ArgumentError, match=r"pattern is .* pointers that rise from 0"):
+            call()
+
+
+def test_indices_written_behind_torchs_back_never_reach_scipy():
+    for a in (ts.CSRMatrix.from_scipy(random(8, 8)), ts.BSRMatrix.from_scipy(random(8, 8), 2)):
+        before = a.to_scipy()
+        a.indices.numpy()[:] = 10**6
+        assert np.array_equal(a.to_scipy().toarray(), before.toarray())
