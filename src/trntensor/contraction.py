@@ -79,8 +79,9 @@ class Program:
                 del y
             del chosen
             live.append(result)
-        if len(self.steps) == 1 and self.steps[0].strategy in ("permute", "diagonal", "copy") and alpha == 1:
-            # A view of an operand is its memory.
+        viewed = len(self.steps) == 1 and self.steps[0].strategy in ("permute", "diagonal", "copy") and alpha == 1
+        if viewed or (known is not None and last in known):
+            # A view of an operand is its memory, and what is known is the plan's.
             result = result.clone(memory_format=torch.contiguous_format)
         return result
 

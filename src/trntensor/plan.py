@@ -189,7 +189,7 @@ def plan(
         target_error: as for `einsum`; ``plan.precision`` and ``plan.error_bound`` say what it came to.
         memory_limit: as for `einsum`.
         optimize: as for `einsum`.
-        constants: positions of operands, given as tensors, that stay the same from call to call.
+        constants: positions of operands, given as tensors, that stay the same from call to call: they are copied.
 
     Returns:
         A plan to call with the operands that are not constants. Plans without constants are cached.
@@ -377,4 +377,4 @@ def _constant(operands: Sequence[Any], index: Any) -> Tensor:
     if not isinstance(index, int) or not 0 <= index < len(operands) or not hasattr(operands[index], "shape"):
         raise ArgumentError("plan", "constants", index, "positions of operands that are given as tensors")
     held: Tensor = _tensor(operands[index])
-    return held
+    return held.clone() if isinstance(held, Tensor) else held

@@ -106,6 +106,14 @@ def test_constants_are_contracted_once():
     limit = 2 * scheme.error_bound * np.einsum(FOUR, *(x.abs() for x in operands), optimize=True)
     assert_within(scheme(*operands[1:4]), expected, limit)
     assert_within(scheme(*operands[1:4], alpha=2.0), 2 * expected, 2 * limit)
+    # they are the plan's own: neither their owner nor who writes to a result reaches them
+    for mine in (operands[0], operands[4]):
+        mine.fill_(np.nan).resize_(0)
+    whole = plan("ij,jk->ik", torch.eye(2), torch.ones(2, 2), constants=(0, 1))
+    for alpha in (1.0, 2.0, 1.0):
+        assert_within(scheme(*operands[1:4], alpha=alpha), alpha * expected, 2 * limit)
+        assert torch.equal(whole(alpha=alpha), torch.full((2, 2), alpha))
+        whole(alpha=alpha).fill_(np.nan)
     with pytest.raises(ArgumentError) as caught:
         plan("ij,jk->ik", (2, 3), (3, 4), constants=(1,))
     assert caught.value.argument == "constants"
@@ -181,8 +189,9 @@ def test_calls_that_do_not_fit_the_plan_are_refused():
     with pytest.raises(DtypeError, match="a real number"):
         scheme(torch.ones(2, 3), torch.ones(3, 4), alpha=1j)
     held = torch.ones(2, 2)
+    scheme = plan("ij,jk->ik", held, (2, 2), constants=[0])
     with pytest.raises(ArgumentError, match="memory shared with operand 0"):
-        plan("ij,jk->ik", held, (2, 2), constants=[0])(torch.ones(2, 2), out=held)
+        scheme(torch.ones(2, 2), out=scheme.constants[0])
     for given, options in (
         ("ab", {}),
         ((-2, 2), {}),
