@@ -13,7 +13,7 @@ from trnblas.trsm import doubling_masks
 from trnsci import array_function, check, op, run
 from trnsci.gradient import saves
 from trnsci.nki import launch
-from trnsolver.arguments import nonsingular, roundoff, settled, square
+from trnsolver.arguments import all_finite, by_columns, divides, nonsingular, readable, roundoff, settled, square
 from trnsolver.batched_triangular import LEAST_INVERSE, batched_triangular
 from trnsolver.batches import pays
 from trnsolver.corrections import Parts, correctable, improved, product, single
@@ -46,11 +46,13 @@ def inv_triangular(a: Tensor, *, lower: bool = False, unit: bool = False) -> Ten
     """
     check.flag("inv_triangular", lower=lower, unit=unit)
     square("inv_triangular", look=False, a=a)
-    read = functools.partial(torch.tril if lower else torch.triu, a, -int(unit) if lower else int(unit))
-    if not unit:
-        nonsingular("inv_triangular", a.diagonal(0, -2, -1), a=read)
     x = run(InvTriangular(a, bool(unit))) if lower else run(InvTriangular(a.mT, bool(unit))).mT
-    settled("inv_triangular", x, a=read)
+    # an infinite divisor leaves a zero on the diagonal
+    if readable(x) and not (all_finite(x) and (unit or divides(x.detach().diagonal(0, -2, -1)))):
+        read = functools.partial(torch.tril if lower else torch.triu, a, -int(unit) if lower else int(unit))
+        if not unit:
+            nonsingular("inv_triangular", a.diagonal(0, -2, -1), a=read)
+        settled("inv_triangular", x, a=read)
     return x
 
 
@@ -62,16 +64,18 @@ class InvTriangular(NamedTuple):
     unit: bool
 
     def fake(self) -> Tensor:
-        return torch.empty_like(self.a, memory_format=torch.contiguous_format)
+        return by_columns(self.a)
 
     def cost(self) -> int:
         return self.a.numel() * self.a.shape[-1] // 3 * (4 if self.a.is_complex() else 1)
 
     def pytorch(self) -> Tensor:
-        a = self.a
-        eye = torch.eye(a.shape[-1], dtype=a.dtype, device=a.device).expand(a.shape)
-        # The transpose's inverse lies by columns, so that its transpose lies by rows.
-        return torch.linalg.solve_triangular(a.mT, eye, upper=True, unitriangular=self.unit).mT
+        a, unit = self
+        eye = torch.eye(a.shape[-1], dtype=a.dtype, device=a.device)
+        # BLAS takes less time with the one of a matrix and its transpose that lies by rows
+        if a.stride(-1) == 1:
+            return torch.linalg.solve_triangular(a, eye, upper=False, unitriangular=unit)
+        return torch.linalg.solve_triangular(a.mT, eye, upper=True, unitriangular=unit).mT
 
     def nki(self) -> Tensor:
         a = self.a
