@@ -79,8 +79,7 @@ def einsum(
             text, tensors = expanded(text, tensors)
             break
     # what is added counts among the operands, unless nothing of it is added
-    check.number("einsum", "beta", beta)
-    added = c is not None and beta != 0
+    added = c is not None and check.number("einsum", "beta", beta) != 0
     dtype = common_dtype("einsum", (*tensors, c) if added else tensors)
     factor = check.coefficient("einsum", "alpha", alpha, dtype)
     scale = check.coefficient("einsum", "beta", beta, dtype)
