@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Hashable
-from typing import Any, NamedTuple, Unpack
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from trnrand import host_loops, maths
-from trnrand.bits import attempt_words
+from trnrand import maths
 from trnrand.normal import pairs64
-from trnrand.reject import at, rejected, some
+from trnrand.reject import Variates, at, rejected, some
 from trnrand.request import Number, Options, Request, Size, drawing, half_open, open_unit, substream
 from trnrand.segment import Segment
-from trnsci import Cost, op, run
+from trnsci import op, run
 from trnsci.host import transformed
 
 # attempts begin at 1; block 0 holds the uniform that takes shapes below 1 down from shape + 1
@@ -109,68 +107,36 @@ class _Standard(torch.autograd.Function):
         return (grads[0] * slope).sum_to_size(shape.shape), None, None
 
 
-@op("trnrand::gamma", composed=True, calls={"cuda": "triton trnrand.cuda.gamma", "host": "trnsci._loops.sample"})
-class Gamma(NamedTuple):
-    """Standard gamma variates of a segment of substreams, float64; ``shape`` has one element or one for each."""
+@op("trnrand::gamma", composed=True)
+class Gamma(Variates):
+    """Standard gamma variates; the parameter is their shape."""
 
-    shape: Tensor
-    segment: tuple[int, ...]
-
-    def fake(self) -> Tensor:
-        return self.shape.new_empty(self.segment[2])
-
-    def cost(self) -> Cost:
-        return Cost(flops=150 * self.segment[2], read=self.shape.nbytes, written=8 * self.segment[2])
+    __slots__ = ()
 
     def pytorch(self) -> Tensor:
-        return _composed(self.shape, Segment(self.segment))
+        shape, count = self.parameter, self.segment[2]
+        if count == 0:
+            return self.fake()
+        d = torch.where(shape < 1.0, shape + 1.0, shape) - 1.0 / 3.0
+        c = 1.0 / maths.sqrt(9.0 * d)
 
-    def host(self) -> Tensor:
-        return host_loops.sampler("gamma", Segment(self.segment), self.shape)
+        def propose(w: Tensor, chosen: Tensor | None) -> tuple[Tensor, Tensor]:
+            radius = maths.sqrt(-2.0 * maths.log(half_open(w[:, 0], w[:, 1]) + 2.0**-53))
+            x = radius * maths.sincos2pi(w[:, 2].double() * 2.0**-32)[1]
+            t = 1.0 + at(c, chosen) * x
+            v, u = t * t * t, (w[:, 3].double() + 0.5) * 2.0**-32
+            square, d_here = x * x, at(d, chosen)
+            positive = v > 0
+            # a logarithm of what is not positive is never looked at
+            slow = maths.log(u) < 0.5 * square + d_here * ((1.0 - v) + maths.log(torch.where(positive, v, 1.0)))
+            return d_here * v, positive & ((u < 1.0 - 0.0331 * (square * square)) | slow)
 
-    def cuda(self) -> Tensor:
-        from trnrand.cuda import gamma
-
-        return gamma.gamma(Segment(self.segment), self.shape)
-
-    def limits(self, implementation: str) -> str | None:
-        return host_loops.limits(implementation, self.shape.device)
-
-    def compiles(self) -> tuple[Hashable, float]:
-        return ("trnrand.cuda.gamma", self.segment[0], self.shape.numel() > 1), 3.0
-
-    def prediction(self) -> None:
-        # one attempt each; the rejected few per cent are not predicted
-        attempt_words(Segment(self.segment), FIRST, self.shape.device, None)
-
-
-def _composed(shape: Tensor, segment: Segment) -> Tensor:
-    def blocks(attempt: int, chosen: Tensor | None) -> Tensor:
-        return attempt_words(segment, attempt, shape.device, chosen)
-
-    count = segment.elements
-    d = torch.where(shape < 1.0, shape + 1.0, shape) - 1.0 / 3.0
-    c = 1.0 / maths.sqrt(9.0 * d)
-
-    def propose(w: Tensor, chosen: Tensor | None) -> tuple[Tensor, Tensor]:
-        radius = maths.sqrt(-2.0 * maths.log(half_open(w[:, 0], w[:, 1]) + 2.0**-53))
-        x = radius * maths.sincos2pi(w[:, 2].double() * 2.0**-32)[1]
-        t = 1.0 + at(c, chosen) * x
-        v, u = t * t * t, (w[:, 3].double() + 0.5) * 2.0**-32
-        square, d_here = x * x, at(d, chosen)
-        positive = v > 0
-        # a logarithm of what is not positive is never looked at
-        slow = maths.log(u) < 0.5 * square + d_here * ((1.0 - v) + maths.log(torch.where(positive, v, 1.0)))
-        return d_here * v, positive & ((u < 1.0 - 0.0331 * (square * square)) | slow)
-
-    if count == 0:
-        return shape.new_empty(0)
-    variates = rejected(blocks, propose, FIRST)
-    small = (shape < 1.0).expand(count)
-    if bool(small.any()):
-        w = blocks(0, None)
-        variates[small] *= maths.exp(maths.log(open_unit(w[:, 0], w[:, 1])[small]) / some(shape, small))
-    return variates
+        variates = rejected(self.blocks, propose, FIRST)
+        small = (shape < 1.0).expand(count)
+        if bool(small.any()):
+            w = self.blocks(0, None)
+            variates[small] *= maths.exp(maths.log(open_unit(w[:, 0], w[:, 1])[small]) / some(shape, small))
+        return variates
 
 
 def normals_of(request: Request, slot: int) -> Tensor:

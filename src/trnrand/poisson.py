@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from typing import NamedTuple, Unpack
+from typing import Unpack
 
 import torch
 from torch import Tensor
 
-from trnrand import host_loops, maths
-from trnrand.bits import attempt_words
-from trnrand.reject import Blocks, at, by_case, rejected
+from trnrand import maths
+from trnrand.reject import Blocks, Variates, at, by_case, rejected
 from trnrand.request import FLOATS, INTEGERS, Number, Options, Request, Size, drawing, half_open, open_unit, substream
 from trnrand.segment import Segment
-from trnsci import Cost, op, run
+from trnsci import op, run
 
 # below it the chance of no event is worth beginning from
 SMALL = 10.0
@@ -52,55 +50,23 @@ def poisson_of(request: Request, rate: Tensor, slot: int = 0) -> Tensor:
     return run(Poisson(rate.contiguous(), segment))
 
 
-@op("trnrand::poisson", composed=True, calls={"cuda": "triton trnrand.cuda.poisson", "host": "trnsci._loops.sample"})
-class Poisson(NamedTuple):
-    """Poisson counts of a segment of substreams, float64; ``rate`` has one element or one for each."""
+@op("trnrand::poisson", composed=True)
+class Poisson(Variates):
+    """Poisson counts; the parameter is their rate."""
 
-    rate: Tensor
-    segment: tuple[int, ...]
-
-    def fake(self) -> Tensor:
-        return self.rate.new_empty(self.segment[2])
-
-    def cost(self) -> Cost:
-        return Cost(flops=120 * self.segment[2], read=self.rate.nbytes, written=8 * self.segment[2])
+    __slots__ = ()
 
     def pytorch(self) -> Tensor:
-        return _composed(self.rate, Segment(self.segment))
-
-    def host(self) -> Tensor:
-        return host_loops.sampler("poisson", Segment(self.segment), self.rate)
-
-    def cuda(self) -> Tensor:
-        from trnrand.cuda import poisson
-
-        return poisson.poisson(Segment(self.segment), self.rate)
-
-    def limits(self, implementation: str) -> str | None:
-        return host_loops.limits(implementation, self.rate.device)
-
-    def compiles(self) -> tuple[Hashable, float]:
-        return ("trnrand.cuda.poisson", self.segment[0], self.rate.numel() > 1), 4.0
-
-    def prediction(self) -> None:
-        # one attempt each; the rejected ones are not predicted
-        attempt_words(Segment(self.segment), 0, self.rate.device, None)
-
-
-def _composed(rate: Tensor, segment: Segment) -> Tensor:
-    def blocks(attempt: int, chosen: Tensor | None) -> Tensor:
-        return attempt_words(segment, attempt, rate.device, chosen)
-
-    count = segment.elements
-    if count == 0:
-        return rate.new_empty(0)
-    rates = rate.expand(count) if rate.numel() == 1 else rate
-    return by_case(
-        rates < SMALL,
-        blocks,
-        lambda mine, elements: _inversion(mine, rates[elements]),
-        lambda mine, elements: _ptrs(mine, rates[elements]),
-    )
+        count = self.segment[2]
+        if count == 0:
+            return self.fake()
+        rates = self.parameter.expand(count)
+        return by_case(
+            rates < SMALL,
+            self.blocks,
+            lambda mine, elements: _inversion(mine, rates[elements]),
+            lambda mine, elements: _ptrs(mine, rates[elements]),
+        )
 
 
 def _inversion(blocks: Blocks, rate: Tensor) -> Tensor:

@@ -5,10 +5,17 @@ What one element needs never moves another, so element ``i`` is the same in any 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import importlib
+from collections.abc import Callable, Hashable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
+
+from trnrand import host_loops
+from trnrand.bits import attempt_words
+from trnrand.segment import Segment
+from trnsci import Cost
 
 # attempt, elements or None for all -> int64 [n, 4]
 Blocks = Callable[[int, Tensor | None], Tensor]
@@ -59,3 +66,45 @@ def by_case(
         if elements.numel():
             result[elements] = sampler(blocks_of(blocks, elements), elements)
     return result
+
+
+class Variates(NamedTuple):
+    """Variates of a segment of substreams, float64; ``parameter`` has one element or one for each."""
+
+    parameter: Tensor
+    segment: tuple[int, ...]
+
+    def name(self) -> str:
+        """Return what the compiled loops and the kernel of GPUs are called."""
+        return type(self).__name__.lower()
+
+    def fake(self) -> Tensor:
+        return self.parameter.new_empty(self.segment[2])
+
+    def cost(self) -> Cost:
+        return Cost(flops=150 * self.segment[2], read=self.parameter.nbytes, written=8 * self.segment[2])
+
+    def blocks(self, attempt: int, chosen: Tensor | None) -> Tensor:
+        """Return the words of an attempt, of all elements or of the chosen ones."""
+        return attempt_words(Segment(self.segment), attempt, self.parameter.device, chosen)
+
+    def host(self) -> Tensor:
+        return host_loops.sampler(self.name(), Segment(self.segment), self.parameter)
+
+    def cuda(self) -> Tensor:
+        kernels = importlib.import_module(f"trnrand.cuda.{self.name()}")
+        variates: Tensor = getattr(kernels, self.name())(Segment(self.segment), self.parameter)
+        return variates
+
+    def calls(self, implementation: str) -> str:
+        return f"triton trnrand.cuda.{self.name()}" if implementation == "cuda" else "trnsci._loops.sample"
+
+    def limits(self, implementation: str) -> str | None:
+        return host_loops.limits(implementation, self.parameter.device)
+
+    def compiles(self) -> tuple[Hashable, float]:
+        return (f"trnrand.cuda.{self.name()}", self.segment[0], self.parameter.numel() > 1), 4.0
+
+    def prediction(self) -> None:
+        # one attempt each; the rejected few per cent are not predicted
+        self.blocks(1, None)
