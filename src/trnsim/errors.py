@@ -5,7 +5,10 @@ Fields are attributes, the text is built from them in one place (``_text``), and
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    from trnsim.session import Session
 
 
 class TrnError(Exception):
@@ -95,7 +98,7 @@ class KernelError(TrnError, RuntimeError):
     ) -> None:
         super().__init__(message=message, rule=rule, got=got, limit=limit, hint=hint, **fields)
 
-    def locate(self, session: Any, instruction: str | None = None, line: str | None = None) -> Self:
+    def locate(self, session: Session, instruction: str | None = None, line: str | None = None) -> Self:
         """Fill in the place where the error happened; what is already known stays."""
         self.kernel = self.kernel or session.kernel
         self.instruction = self.instruction or instruction

@@ -9,7 +9,7 @@ import subprocess
 
 def test_only_config_reads_the_environment(tree):
     # the simulator stands below config and honours NKI's own two variables
-    readers = ("src/trnsci/config.py", "src/trnsim/targets.py", "src/trnsim/session.py")
+    readers = ("src/trnsci/config.py", "src/trnsim/targets.py", "src/trnsim/state.py")
     offenders = [
         module.at(node)
         for module in tree.sources
