@@ -278,8 +278,7 @@ def plan(
         >>> plan("water", basis="sto-3g", memory="1 GB").place
         'host memory'
     """
-    if not isinstance(ranks, int) or ranks < 1:
-        raise ArgumentError("plan", "ranks", ranks, "a number of ranks, at least 1")
+    ranks = check.integer("plan", "ranks", ranks, 1)
     want = Request(system=System(basis, charge, spin, reference), **_asked(locals()))
     options, field = check_options(want), built(mf, want.system)
     # of a name, the first rank alone has a mean field
@@ -302,8 +301,6 @@ def check_options(want: Request) -> Options:
     screens = isinstance(want.screening, int | float) and want.screening >= 0
     has = "computes it always" if method == "pairs" else "has none: with 1/D factored it is as expensive as pairs"
     for name, refused, expected in (
-        ("samples", not _whole(want.samples) or want.samples < 1, "a number of vectors, at least 1"),
-        ("seed", not _whole(want.seed) or want.seed < 0, "a non-negative integer"),
         ("screening", not screens, "a threshold, not negative"),
         ("same_spin", want.same_spin and method != "stochastic", f"False, because {method!r} {has}"),
         ("device", want.device is not None and (want.by_pair or method != "pairs"), f"None with {what}"),
@@ -313,11 +310,9 @@ def check_options(want: Request) -> Options:
     ):
         if refused:
             raise ArgumentError("dfmp2", name, getattr(want, name), expected)
-    return Options(resolve("dfmp2", want.precision, torch.float64), method, want.samples, want.same_spin)
-
-
-def _whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+    check.integer("dfmp2", "seed", want.seed, 0)
+    samples = check.integer("dfmp2", "samples", want.samples, 1)
+    return Options(resolve("dfmp2", want.precision, torch.float64), method, samples, want.same_spin)
 
 
 def _folder(value: object) -> bool:

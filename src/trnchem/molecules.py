@@ -75,10 +75,8 @@ def missing(package: str, error: ImportError) -> BackendUnavailable:
 
 def molecule_of(source: str | Path, basis: str, charge: int = 0, spin: int | None = None) -> Any:
     """Return the molecule of a file or a built-in name; without ``spin`` electrons pair up as far as they can."""
-    for argument, given in {"charge": charge, "spin": 0 if spin is None else spin}.items():
-        if not isinstance(given, int) or isinstance(given, bool) or (argument == "spin" and given < 0):
-            expected = "an integer" if argument == "charge" else "a number of unpaired electrons"
-            raise ArgumentError("mean_field", argument, given, expected)
+    charge = check.integer("mean_field", "charge", charge)
+    spin = None if spin is None else check.integer("mean_field", "spin", spin, 0)
     check.refuse(not basis, "mean_field", "basis", basis, "a basis set PySCF has")
     name = str(source).strip().lower()
     known = FORMULAS.get(name, name)

@@ -110,7 +110,7 @@ def test_charge_and_spin_go_together_or_are_refused(tmp_path):
     for options, argument, says in (
         ({"spin": 2}, "charge and spin", "what 9 electrons of the neutral molecule allow"),
         ({"charge": 10}, "charge and spin", "9 electrons to take away"),
-        ({"spin": -1}, "spin", "a number of unpaired electrons"),
+        ({"spin": -1}, "spin", "at least 0"),
         ({"charge": 0.5}, "charge", "an integer"),
         ({"reference": "rhf"}, "reference", "with 1 unpaired electrons"),
         ({"reference": "ghf"}, "reference", "'ghf'"),
