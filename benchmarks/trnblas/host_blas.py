@@ -71,5 +71,5 @@ BENCH = called(
     ),
     notes="SciPy copies diagonals that are contiguous by rows, as torch stores them; both columns include that. Checks "
     "and dispatch take 10 to 20 µs, and several times that beside operands that drive their code out of the caches. "
-    "trsv, tpsv and tbsv also look for a zero on the diagonal.",
+    "trsv, tpsv and tbsv also look whether the solution is finite.",
 )
