@@ -191,13 +191,6 @@ def by_columns(like: Tensor, shape: tuple[int, ...] | None = None) -> Tensor:
     return like.new_empty((*batch, n, m)).mT
 
 
-def unit_columns(like: Tensor) -> Tensor:
-    """The right-hand sides of which inverses are the solutions."""
-    # stored by columns, as LAPACK reads them
-    eye = torch.eye(like.shape[-1], dtype=like.dtype, device=like.device).mT
-    return eye if like.ndim == 2 else eye.expand(like.shape)
-
-
 def first_failure(info: Tensor) -> tuple[int, tuple[int, ...]] | None:
     """The index LAPACK reports, from 0, and its position in the batch; ``None`` when all went well."""
     if not readable(info):

@@ -22,7 +22,6 @@ from trnsolver.arguments import (
     settled,
     solved,
     square,
-    unit_columns,
     written,
 )
 from trnsolver.batched_lu import LEAST, batched_lu
@@ -32,7 +31,7 @@ from trnsolver.kernels import lu as kernels
 from trnsolver.pivots import belong, exchanges, permutation_of, pivots_of, within
 from trnsolver.refine_factors import improved_lu
 from trnsolver.solve_triangular import triangular
-from trnsolver.tiles import identity, near_one, row_tiles, rows_each
+from trnsolver.tiles import identity, near_one, row_tiles, rows_each, unit_columns
 from trnsolver.unpivoted import unpivoted
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from trnblas import gemm
 from trnsci import ArgumentError, array_function, check, op, run
 from trnsci.gradient import saves
-from trnsolver.arguments import finite, matrices, readable, roundoff, settled, square, triangle, written
+from trnsolver.arguments import finite, matrices, readable, roundoff, settled, square, written
 from trnsolver.eigh import eigh, eigvalsh
 from trnsolver.svd import SvdCall, svd, svdvals
 from trnsolver.tiles import near_one
@@ -120,14 +120,6 @@ class Pinv(NamedTuple):
         return {"a": 0.5 * (whole + whole.mH) if self.hermitian else whole}
 
 
-def _matrix(op: str, a: Tensor, hermitian: bool) -> None:
-    """Check that what is read of ``a`` is finite."""
-    check.flag(op, hermitian=hermitian)
-    (square if hermitian else matrices)(op, look=not hermitian, a=a)
-    if hermitian:
-        triangle(op, True, a=a)
-
-
 def _tolerances(op: str, a: Tensor, atol: Any, rcond: Any, rtol: Any) -> tuple[Tensor | None, Tensor | None]:
     """``atol``, and the one of two names for the same that is given; zero beside ``atol``."""
     if atol is rcond is rtol is None:
@@ -151,6 +143,7 @@ def _threshold(a: Tensor, s: Tensor, atol: Tensor | None, share: Tensor | None) 
 
 
 @array_function
+@check.hands_on("eigvalsh", "svdvals")
 def matrix_rank(
     a: Tensor,
     *,
@@ -166,10 +159,10 @@ def matrix_rank(
         >>> matrix_rank(torch.ones(3, 3))
         tensor(1)
     """
-    _matrix("matrix_rank", a, hermitian)
-    least = _tolerances("matrix_rank", a, atol, rcond, rtol)
+    check.flag("matrix_rank", hermitian=hermitian)
     s = eigvalsh(a).abs() if hermitian else svdvals(a)
-    return written("matrix_rank", out, (s > _threshold(a, s, *least)).sum(-1), a=a)
+    least = _threshold(a, s, *_tolerances("matrix_rank", a, atol, rcond, rtol))
+    return written("matrix_rank", out, (s > least).sum(-1), a=a)
 
 
 @array_function

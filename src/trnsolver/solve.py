@@ -20,7 +20,6 @@ from trnsolver.arguments import (
     right_hand_side,
     settled,
     square,
-    unit_columns,
     written,
 )
 from trnsolver.contract import solve_to
@@ -28,6 +27,7 @@ from trnsolver.lu import LuFactor, LuSolve
 from trnsolver.qr import factored
 from trnsolver.solve_triangular import triangular
 from trnsolver.spd import by_cholesky
+from trnsolver.tiles import unit_columns
 
 
 @array_function
@@ -90,8 +90,6 @@ def _solved(op: str, a: Tensor, b: Tensor) -> Tensor:
     """The solution by LU, or by QR for the matrices of a batch whose factors grew; the others stay as they are."""
     factors, pivots, transposed = _factored(a)
     by_lu = LuSolve(factors, pivots, b, transposed)
-    if _sound(factors):
-        return run(by_lu)
     grown, diagonal = _grown(factors, a), factors.diagonal(0, -2, -1)
     if grown is None:
         nonsingular(op, diagonal, a=a)
@@ -106,32 +104,18 @@ def _solved(op: str, a: Tensor, b: Tensor) -> Tensor:
 _FEW = 9
 
 
-def _sound(factors: Tensor) -> bool:
-    """Whether no pivot is zero, and no entry more than N times the first pivot, an entry of the matrix."""
-    if not readable(factors):
-        return False
-    pivots = factors.detach().diagonal(0, -2, -1)
-    if not divides(pivots):
-        return False
-    n = pivots.shape[-1]
-    if n < _FEW or not pivots.numel():
-        return True
-    # norms are above every entry; one whose squares underflow is below the pivot
-    least, most = torch.aminmax(torch.linalg.vector_norm(factors.detach(), dim=(-2, -1)) / pivots[..., 0].abs())
-    return least.item() >= 0.5 and most.item() <= n
-
-
 def _grown(factors: Tensor, a: Tensor) -> Tensor | None:
     """Which matrices' entries grew by more than N, or beyond the dtype, where LU is not stable; ``None`` for none."""
     n = a.shape[-1]
     if n < _FEW or a.numel() == 0 or not readable(factors) or not readable(a):
         return None
     a, factors = a.detach(), factors.detach()
-    largest = a.abs().amax((-2, -1))
-    # L's entries are at most 1 whatever the scale of the matrix; where that is 1 or more they need not be told apart.
-    if bool((factors.abs().amax((-2, -1)) / n <= largest).all()):
+    # Norms are above every entry, unless squares underflow, and the first pivot is an entry of the matrix.
+    least, most = torch.aminmax(torch.linalg.vector_norm(factors, dim=(-2, -1)) / factors[..., 0, 0].abs())
+    if least.item() >= 0.5 and most.item() <= n:
         return None
     # An operand that is not finite is the caller's to be told of.
+    largest = a.abs().amax((-2, -1))
     grown = ~(factors.triu().abs().amax((-2, -1)) / n <= largest) & torch.isfinite(largest)
     return grown if bool(grown.any()) else None
 

@@ -17,6 +17,13 @@ def identity(device: torch.device) -> Tensor:
     return torch.eye(P_MAX, device=device)  # [128, 128]
 
 
+def unit_columns(like: Tensor) -> Tensor:
+    """The right-hand sides of which inverses are the solutions."""
+    # stored by columns, as LAPACK reads them
+    eye = torch.eye(like.shape[-1], dtype=like.dtype, device=like.device).mT
+    return eye if like.ndim == 2 else eye.expand(like.shape)
+
+
 # Rows of a partition beyond the first eight come by the four, so that few programs serve all heights.
 _FEW, _STEP = 8, 4
 
