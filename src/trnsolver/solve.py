@@ -11,17 +11,7 @@ from torch import Tensor
 from trnblas import gemm
 from trnsci import NumericalError, array_function, check, run
 from trnsci.accuracy import state_error
-from trnsolver.arguments import (
-    all_finite,
-    divides,
-    mirrored,
-    nonsingular,
-    readable,
-    right_hand_side,
-    settled,
-    square,
-    written,
-)
+from trnsolver.arguments import all_finite, mirrored, nonsingular, readable, right_hand_side, settled, square, written
 from trnsolver.contract import solve_to
 from trnsolver.lu import LuFactor, LuSolve
 from trnsolver.qr import factored
