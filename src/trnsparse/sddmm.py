@@ -25,7 +25,6 @@ from trnsparse.matrix import SparseMatrix, SparseMatrixLike
 # Elements gathered at a time where torch has no sampled product.
 CHUNK = 1 << 22
 SAMPLED = (torch.float32, torch.float64)
-GPU_DTYPES = (*SAMPLED, torch.complex64, torch.complex128)
 
 
 @array_function
@@ -96,6 +95,15 @@ def sampled(indptr: Tensor, indices: Tensor, a: Tensor, b: Tensor) -> Tensor:
     return run(together(Sddmm(indptr, indices, a.resolve_conj(), b.resolve_conj())))
 
 
+def why_not_cusparse(entries: int, columns: int, dense: Tensor) -> str | None:
+    """Return why cuSPARSE does not multiply a matrix of so many entries and columns by a dense operand."""
+    if entries == 0 or dense.numel() == 0:
+        return "there is nothing to multiply"
+    if max(entries, columns) >= 1 << 31:
+        return "indices need more than 32 bits"
+    return only(dense.dtype, (*SAMPLED, torch.complex64, torch.complex128))
+
+
 @op("trnsparse::sddmm", calls="torch.sparse.sampled_addmm")
 class Sddmm(NamedTuple):
     """Dot products of rows of ``a`` and ``b`` at the entries of a pattern, without conjugation."""
@@ -115,19 +123,12 @@ class Sddmm(NamedTuple):
         if implementation == "host":
             return only(self.a.dtype, SAMPLED)
         if implementation == "cuda":
-            return self._cuda_limits()
+            return why_not_cusparse(self.indices.shape[0], self.b.shape[0], self.a)
         if implementation == "nki":
             if current().target == "trn1":
                 return "trn1 cannot gather rows by DMA; BSR patterns run on every generation"
             return only(self.a.dtype, KERNEL_DTYPES)
         return None
-
-    def _cuda_limits(self) -> str | None:
-        if self.indices.shape[0] == 0 or self.a.numel() == 0:
-            return "there is nothing to multiply"
-        if max(self.indices.shape[0], self.b.shape[0]) >= 1 << 31:
-            return "indices need more than 32 bits"
-        return only(self.a.dtype, GPU_DTYPES)
 
     def cuda(self) -> Tensor:
         from trnsparse.cuda import spmm as gpu

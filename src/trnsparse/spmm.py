@@ -39,7 +39,7 @@ from trnsparse.format_choice import FORMATS, arranged
 from trnsparse.indices import expand, transposition
 from trnsparse.kernels import spmm as kernels
 from trnsparse.matrix import SparseMatrix, SparseMatrixLike
-from trnsparse.sddmm import GPU_DTYPES, finished, sampled
+from trnsparse.sddmm import finished, sampled, why_not_cusparse
 
 
 @array_function
@@ -231,7 +231,7 @@ class Spmm(NamedTuple):
         if implementation == "host":
             return only(self.values.dtype, scipy_views.DTYPES)
         if implementation == "cuda":
-            return self._cuda_limits()
+            return why_not_cusparse(self.values.shape[0], self.columns, self.b)
         if implementation == "nki":
             if current().target == "trn1":
                 return "trn1 cannot gather rows by DMA; BSR matrices run on every generation"
@@ -243,14 +243,6 @@ class Spmm(NamedTuple):
             return "cusparse by torch.sparse_csr_tensor"
         by_torch = scipy_views.multiplies(self.values, self.columns, self.trans) == "torch"
         return "mkl by torch.sparse_csr_tensor" if by_torch else "scipy.sparse.csr_array.__matmul__"
-
-    def _cuda_limits(self) -> str | None:
-        entries = self.values.shape[0]
-        if entries == 0 or self.b.numel() == 0:
-            return "there is nothing to multiply"
-        if max(entries, self.columns) >= 1 << 31:
-            return "indices need more than 32 bits"
-        return only(self.values.dtype, GPU_DTYPES)
 
     def cuda(self) -> Tensor:
         from trnsparse.cuda import spmm as gpu

@@ -90,13 +90,12 @@ class Program:
         # Pieces have two lengths at most along each label, so that few programs serve them all.
         programs: dict[Any, Program] = {}
         for piece in self.pieces():
-            cut = [_cut(x, labels, piece) for x, labels in zip(operands, self.equation.inputs, strict=True)]
-            shapes = tuple(tuple(x.shape) for x in cut)
+            parts = [cut(x, labels, piece) for x, labels in zip(operands, self.equation.inputs, strict=True)]
+            shapes = tuple(tuple(x.shape) for x in parts)
             if shapes not in programs:
                 programs[shapes] = compiled(self.equation.text, shapes, self.path, None)
-            part = programs[shapes].run(cut, precision, alpha)
             where = tuple(piece.get(label, slice(None)) for label in self.equation.output)
-            result[where] += part
+            result[where] += programs[shapes].run(parts, precision, alpha)
         return result
 
     def pieces(self) -> Iterator[dict[str, slice]]:
@@ -107,7 +106,8 @@ class Program:
             yield {label: part for (label, _), part in zip(self.blocks, chosen, strict=True)}
 
 
-def _cut(x: Tensor, labels: str, piece: Mapping[str, slice]) -> Tensor:
+def cut(x: Tensor, labels: str, piece: Mapping[str, slice]) -> Tensor:
+    """Return the part of an operand that a piece of the labels needs; axes that only broadcast stay whole."""
     where = tuple(
         piece[label] if label in piece and size != 1 else slice(None)
         for label, size in zip(labels, x.shape, strict=True)

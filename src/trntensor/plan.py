@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,7 +20,7 @@ from trnsci.caches import CACHE
 from trnsci.planning import plan as traced
 from trnsci.plans import Plan, Step, quantity
 from trnsci.precision import Precision
-from trntensor.contraction import Program, allocated, compiled, positions
+from trntensor.contraction import Program, allocated, compiled, cut, positions
 from trntensor.equation import STORED_ONLY, Operand, Order, common_dtype, split_call
 from trntensor.precision import contraction_bound, working_dtype
 from trntensor.steps import PRODUCTS, ContractionStep, taken
@@ -277,22 +278,15 @@ def _described(scheme: ContractionPlan, held: Mapping[int, Tensor]) -> Contracti
     shapes = program.shapes
     if program.blocks:
         piece = next(program.pieces())
-        sizes = [
-            tuple(
-                piece[label].stop if label in piece and size != 1 else size
-                for label, size in zip(labels, shape, strict=True)
-            )
-            for labels, shape in zip(program.equation.inputs, shapes, strict=True)
-        ]
-        shapes = tuple(sizes)
+        whole = zip((torch.empty(shape, device="meta") for shape in shapes), program.equation.inputs, strict=True)
+        shapes = tuple(tuple(cut(x, labels, piece).shape) for x, labels in whole)
     once = Program(program.equation, shapes, program.path, program.steps)
     meta = [torch.empty(shape, dtype=work, device="meta") for shape in shapes]
     steps = traced(_Once(once, policy), *meta).steps
     rows = tuple(_rows(program.steps, steps, dtype))
     element = dtype.itemsize
-    peak = sum(x.numel() for x in (torch.empty(s, device="meta") for s in program.shapes)) * element
-    result = torch.empty(program.result_shape, device="meta").numel() * element
-    peak += allocated(once, element) + (result if program.blocks else 0)
+    peak = sum(map(math.prod, program.shapes)) * element
+    peak += allocated(once, element) + (math.prod(program.result_shape) * element if program.blocks else 0)
     known = _known(program, held, work, policy) if held and not program.blocks else {}
     return ContractionPlan(
         op="trntensor.einsum",
