@@ -198,9 +198,9 @@ class Allocation(State):
             )
         return partition, free
 
-    def wrap(self, array: np.ndarray, name: str, *, shared: bool = False, dtype: Any = None) -> NkiTensor:
+    def wrap(self, array: np.ndarray, name: str, *, shared: bool = False) -> NkiTensor:
         """Return an HBM tensor on a contiguous NumPy array the caller owns; all of it counts as written."""
-        logical = as_dtype(array.dtype if dtype is None else dtype)
+        logical = as_dtype(array.dtype)
         shape = array.shape if array.ndim else (1,)
         arena = Arena(
             array.size * int(logical.itemsize),

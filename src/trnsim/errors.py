@@ -193,6 +193,12 @@ def wrong_count(
     return error(f"{what} has {n} {of}", rule=rule, got=n, limit=limit, hint=hint)
 
 
+def unequal(rule: str, what: str, got: Any, other: str, limit: Any, hint: str, *, of: str = "") -> WrongShape:
+    """Return the error for two tensors that should agree: in their shape, or in how many ``of`` something they have."""
+    has = f"{got} {of}" if of else f"shape {got}"
+    return WrongShape(f"{what} has {has} and {other} has {limit}", rule=rule, got=got, limit=limit, hint=hint)
+
+
 def wrong_memory(rule: str, what: str, buffer: Any, limit: str, hint: str) -> WrongBuffer:
     """Return the error for a tensor in a memory that is not reached."""
     return WrongBuffer(f"{what} is in {buffer}", rule=rule, got=str(buffer), limit=limit, hint=hint)

@@ -157,9 +157,9 @@ def lint(kernel: Callable[..., Any], follow: bool = True, strict: bool = False) 
     return report
 
 
-def require_nki(kernel: Callable[..., Any], follow: bool = True) -> LintReport:
+def require_nki(kernel: Callable[..., Any]) -> LintReport:
     """Return the report of ``kernel``, or raise ``NotNki`` with it as ``findings`` if it contains an error."""
-    report = lint(kernel, follow)
+    report = lint(kernel)
     if report.errors:
         raise _refusal(kernel, report, report.errors)
     return report

@@ -521,7 +521,7 @@ def mm(k=8, m=4, n=6, *, first=F32, second=F32, dst=F32, shape=None, cut=None, *
 
 
 REFUSED = [
-    (mm(cut=7), {}, WrongShape, "contraction", "stationary has 8 partitions and moving has 7"),
+    (mm(cut=7), {}, WrongShape, "contraction", "moving has 7 partitions and stationary has 8"),
     (mm(m=129, shape=(128, 6)), {}, WrongShape, "stationary-limit", "129 columns, and the tile of the array has 128"),
     (mm(n=513), {}, WrongShape, "moving-limit", "513 columns, and trn2 takes 512"),
     (mm(n=513), {"target": "trn1"}, WrongShape, "moving-limit", "trn1 takes 512"),

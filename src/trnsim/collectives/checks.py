@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from trnsim.errors import WrongArgument, WrongBuffer, WrongShape, wrong_shape, wrong_value
+from trnsim.errors import WrongArgument, WrongBuffer, WrongShape, unequal, wrong_shape, wrong_value
 from trnsim.isa.alu import named
 from trnsim.isa.operands import has_dtype, one_dtype
 from trnsim.language.dtypes import DTYPES, PACKED, to_f32, uint32
@@ -107,13 +107,8 @@ def alike(kind: str, srcs: list[NkiTensor], dsts: list[NkiTensor]) -> None:
     """Refuse a destination whose shape is not its source's."""
     for x, y in zip(srcs, dsts, strict=True):
         if x.shape != y.shape:
-            raise WrongShape(
-                f"{kind}: src {x.name} has shape {x.shape} and dst {y.name} has {y.shape}",
-                rule="collective-shape",
-                got=y.shape,
-                limit=x.shape,
-                hint="what is sent has the shape of what is received",
-            )
+            one, two, hint = f"{kind}: dst {y.name}", f"src {x.name}", "what is sent has the shape of what is received"
+            raise unequal("collective-shape", one, y.shape, two, x.shape, hint)
 
 
 def divides(kind: str, t: NkiTensor, dim: int, n: int) -> None:

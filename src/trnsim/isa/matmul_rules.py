@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from trnsim.errors import HardwareLimit, WrongArgument, WrongBuffer, WrongDtype, WrongShape
+from trnsim.errors import HardwareLimit, WrongArgument, WrongBuffer, WrongDtype, WrongShape, unequal
 from trnsim.isa import operands as check
 from trnsim.isa import psum
 from trnsim.isa.enums import engine as eng
@@ -69,9 +69,7 @@ def check_operands(s: Session, stationary: NkiTensor, moving: NkiTensor, k: int,
     rows, columns = tile[1] if tile else (s.target.partitions, s.target.stationary_max)
     if moving.shape[0] != k:
         hint = "the contraction is over partitions: both operands are [K, …]"
-        raise WrongShape(
-            f"stationary has {k} partitions and moving has {moving.shape[0]}", "contraction", moving.shape[0], k, hint
-        )
+        raise unequal("contraction", "moving", moving.shape[0], "stationary", k, hint, of="partitions")
     if k > rows:
         raise WrongShape(
             f"the operands have {k} partitions, and the tile of the array has {rows} rows",
@@ -98,22 +96,13 @@ def check_dtypes(s: Session, dst: NkiTensor, stationary: NkiTensor, moving: NkiT
             check.has_dtype(t, role, FLOATS, rule="matmul-dtype", why=why, hint=hint)
         if dtype == float8_e4m3fn:
             needs(s, 4, f"{role} ({t.name}) is float8_e4m3fn", "use float8_e4m3")
+    both, given = f"stationary is {first} and moving is {second}", (str(first), str(second))
     if (first == float32 or first is tfloat32) != (second == float32 or second is tfloat32):
-        raise WrongDtype(
-            f"stationary is {first} and moving is {second}: 32-bit operands mix with each other only",
-            rule="matmul-mix",
-            got=(str(first), str(second)),
-            limit="both or neither of float32/tfloat32",
-            hint="convert one of them with tensor_copy",
-        )
+        limit, hint = "both or neither of float32/tfloat32", "convert one of them with tensor_copy"
+        raise WrongDtype(f"{both}: 32-bit operands mix with each other only", "matmul-mix", given, limit, hint)
     if {first, second} == {float8_e4m3, float8_e4m3fn}:
-        raise WrongDtype(
-            f"stationary is {first} and moving is {second}: the two e4m3 formats do not mix",
-            rule="matmul-mix",
-            got=(str(first), str(second)),
-            limit="one of float8_e4m3 and float8_e4m3fn",
-            hint="use one format for both, or float8_e5m2 for one",
-        )
+        limit, hint = "one of float8_e4m3 and float8_e4m3fn", "use one format for both, or float8_e5m2 for one"
+        raise WrongDtype(f"{both}: the two e4m3 formats do not mix", "matmul-mix", given, limit, hint)
     _check_result(s, dst, stationary, is_transpose)
 
 

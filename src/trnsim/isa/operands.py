@@ -16,6 +16,7 @@ from trnsim.errors import (
     WrongEngine,
     WrongShape,
     lacking,
+    unequal,
 )
 from trnsim.isa.alu import packed
 from trnsim.isa.enums import engine as eng
@@ -143,16 +144,10 @@ def alike(s: Session, dst: NkiTensor, dst_role: str, *others: Named) -> None:
         partitions(t, role, dst, dst_role)
         size = t.free_size
         if size != n:
-            raise WrongShape(
-                f"{role} ({t.name}) {t.shape} has {size} elements per partition "
-                f"and {dst_role} ({dst.name}) {shape} has {n}",
-                rule="free-size-mismatch",
-                got=size,
-                limit=n,
-                hint="broadcast a [P, 1] tile with tensor_scalar, or a view with .broadcast()"
-                if 1 in (size, n)
-                else "slice both to the same extent",
-            )
+            one, two = f"{role} ({t.name}) {t.shape}", f"{dst_role} ({dst.name}) {shape}"
+            broadcast = "broadcast a [P, 1] tile with tensor_scalar, or a view with .broadcast()"
+            hint = broadcast if 1 in (size, n) else "slice both to the same extent"
+            raise unequal("free-size-mismatch", one, size, two, n, hint, of="elements per partition")
         reachable(s, t, role, size)
     for t, role in others:
         if t.storage is dst.storage and s.numerics and overlap(dst, t):
@@ -167,13 +162,9 @@ def alike(s: Session, dst: NkiTensor, dst_role: str, *others: Named) -> None:
 def partitions(a: NkiTensor, a_role: str, b: NkiTensor, b_role: str) -> None:
     """Check that two tiles have the same number of partitions."""
     if a.shape[0] != b.shape[0]:
-        raise WrongShape(
-            f"{a_role} ({a.name}) has {a.shape[0]} partitions and {b_role} ({b.name}) has {b.shape[0]}",
-            rule="partition-mismatch",
-            got=a.shape[0],
-            limit=b.shape[0],
-            hint="engines work partition by partition: slice dimension 0 of both alike",
-        )
+        one, two = f"{a_role} ({a.name})", f"{b_role} ({b.name})"
+        hint = "engines work partition by partition: slice dimension 0 of both alike"
+        raise unequal("partition-mismatch", one, a.shape[0], two, b.shape[0], hint, of="partitions")
 
 
 def column(t: NkiTensor, role: str, like: NkiTensor, like_role: str) -> None:

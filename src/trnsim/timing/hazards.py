@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
@@ -23,16 +24,14 @@ RESULT, BYTES, TURN = 1, 0, 2
 _WALKED = 24
 
 
+@dataclass(slots=True, eq=False)
 class Gate:
     """Opens when the last user of some memory has finished, the instruction ``last`` at the time ``end``."""
 
-    __slots__ = ("end", "last", "left", "waiting")
-
-    def __init__(self) -> None:
-        self.left = 0
-        self.end = 0.0
-        self.last = -1
-        self.waiting: list[int | Gate] = []
+    left: int = 0
+    end: float = 0.0
+    last: int = -1
+    waiting: list[int | Gate] = field(default_factory=list)
 
 
 class Track:
