@@ -40,17 +40,15 @@ class Value:
     first: int
 
 
+@dataclass(slots=True, eq=False)
 class _Followed:
     """A tensor under observation, or its value once the memory was given to another."""
 
-    __slots__ = ("core", "kept", "name", "rank", "tensor")
-
-    def __init__(self, session: Session, tensor: NkiTensor, name: str) -> None:
-        self.tensor: NkiTensor | None = tensor
-        self.name = name
-        self.core = session.core
-        self.rank = session.rank
-        self.kept: Value | None = None
+    tensor: NkiTensor | None
+    name: str
+    core: int
+    rank: int
+    kept: Value | None = None
 
     def value(self) -> Value | None:
         t = self.tensor
@@ -102,15 +100,14 @@ class Probe(Mapping[str, np.ndarray]):
             self.names.add(storage.name)
         if storage.uid not in self._storages and not unnamed and self._wanted(storage.name):
             self._storages.add(storage.uid)
-            self._followed.append(_Followed(session, tensor, storage.name))
+            self._followed.append(_Followed(tensor, storage.name, session.core, session.rank))
 
     def see(self, session: Session, name: str, tensor: NkiTensor) -> None:
         """A tensor was printed by the kernel under ``name``: its value at that point is kept."""
         self.names.add(name)
         if self._wanted(name) and session.numerics:
-            one = _Followed(session, tensor, name)
-            one.kept = Value(name, _filled(tensor), session.line(), session.core, session.rank, session.clock)
-            self._followed.append(one)
+            value = Value(name, _filled(tensor), session.line(), session.core, session.rank, session.clock)
+            self._followed.append(_Followed(None, name, session.core, session.rank, value))
 
     def _wanted(self, name: str) -> bool:
         return not self.patterns or any(fnmatch.fnmatchcase(name, p) for p in self.patterns)

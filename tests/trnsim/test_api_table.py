@@ -112,9 +112,7 @@ def test_the_linter_knows_the_references_names_parameters_and_versions(space):
     for _, name, version, kind, parameters in [row for row in ALL if row[0] == f"nki.{space}"]:
         later = LATER_COLLECTIVES if space == "collectives" else LATER.get(name, {})
         ages = {p: max(versions(version), versions(later.get(p, version))) for p in parameters or []}
-        # a context manager is a class here
-        function = kind == "function" and name != "no_reorder"
-        expected[name] = Entry(name, versions(version), ages if function else None)
+        expected[name] = Entry(name, versions(version), ages if kind == "function" else None)
     assert reference()[space] == expected
 
 

@@ -115,16 +115,15 @@ def while_loop(init: Any, body_fun: Callable[[Any], Any]) -> None:
             register = as_register(returned, "nl.while_loop: what the body returns", "return the register to test next")
 
 
-class no_reorder:
+@contextmanager
+def no_reorder() -> Iterator[None]:
     """``with nl.no_reorder():`` keeps program order; the simulator always does, the schedule model listens."""
-
-    def __enter__(self) -> None:
-        self.session = require_session("nl.no_reorder")
-        self.outer = self.session.state.get("no_reorder", False)
-        self.session.state["no_reorder"] = True
-
-    def __exit__(self, *exc: object) -> None:
-        self.session.state["no_reorder"] = self.outer
+    state = require_session("nl.no_reorder").state
+    outer, state["no_reorder"] = state.get("no_reorder", False), True
+    try:
+        yield
+    finally:
+        state["no_reorder"] = outer
 
 
 def program_id(axis: int = 0) -> int:

@@ -34,6 +34,7 @@ class Gate:
     waiting: list[int | Gate] = field(default_factory=list)
 
 
+@dataclass(slots=True, eq=False)
 class Track:
     """The last writer of each region of one memory, its readers since, and the gate of those who held it before.
 
@@ -42,18 +43,15 @@ class Track:
     that does not end soon asks an index of overlapping regions.
     """
 
-    __slots__ = ("fresh", "gate", "known", "overlaps", "readers", "regions", "seen", "steps", "writer")
-
-    def __init__(self, regions: list[Region]) -> None:
-        self.regions = regions
-        self.writer: dict[int, int] = {}
-        self.readers: dict[int, list[int]] = {}
-        self.gate: Gate | None = None
-        self.known: dict[tuple[int, int], int] = {}
-        self.steps = _WALKED
-        self.seen: set[int] = set()
-        self.fresh: list[int] = []
-        self.overlaps = Overlaps()
+    regions: list[Region]
+    writer: dict[int, int] = field(default_factory=dict)
+    readers: dict[int, list[int]] = field(default_factory=dict)
+    gate: Gate | None = None
+    known: dict[tuple[int, int], int] = field(default_factory=dict)
+    steps: int = _WALKED
+    seen: set[int] = field(default_factory=set)
+    fresh: list[int] = field(default_factory=list)
+    overlaps: Overlaps = field(default_factory=Overlaps)
 
     def read(self, index: int, i: int) -> list[int]:
         """Record that ``i`` reads a region. Return the instructions that wrote what it reads."""
