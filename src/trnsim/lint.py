@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from types import CodeType, FunctionType
 from typing import Any
 
+from trnsim._lint import counted
 from trnsim._lint.rules import RULES, Rule, Severity
 from trnsim._lint.sizes import launches
 from trnsim._lint.source import Unit, read, unwrap
@@ -87,15 +88,11 @@ class LintReport(tuple[Finding, ...]):
     def __str__(self) -> str:
         if not self:
             return "no findings"
-        count = f"{_count('error', self.errors)}, {_count('warning', self.warnings)}"
+        count = f"{counted(len(self.errors), 'error')}, {counted(len(self.warnings), 'warning')}"
         return "\n".join([*map(str, self), count])
 
     def __repr__(self) -> str:
         return f"LintReport({list(self)!r})"
-
-
-def _count(word: str, of: Sequence[object]) -> str:
-    return f"{len(of)} {word}" if len(of) == 1 else f"{len(of)} {word}s"
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ import ast
 import difflib
 from dataclasses import dataclass
 
+from trnsim._lint import counted
 from trnsim._lint.rules import RULES
 from trnsim.calls import RETIRED
 from trnsim.isa.activations import FUNCTIONS
@@ -108,9 +109,9 @@ def report(text: str, file: str) -> str:
     ready = [c for c in todo if c.new is not None]
     open_ = [c for c in todo if c.new is None]
     rows = [f"{file} is written for the beta API: {RULES['legacy-namespace'].reason}."]
-    rows += [f"`trnsim migrate {file}` makes {_counted(len(ready), 'change')}:", *(f"  {c}" for c in ready)]
+    rows += [f"`trnsim migrate {file}` makes {counted(len(ready), 'change')}:", *(f"  {c}" for c in ready)]
     if open_:
-        rows += [f"and marks {_counted(len(open_), 'place')} that need a decision:", *(f"  {c}" for c in open_)]
+        rows += [f"and marks {counted(len(open_), 'place')} that need a decision:", *(f"  {c}" for c in open_)]
     return "\n".join(rows)
 
 
@@ -118,10 +119,6 @@ def diff(text: str, file: str) -> str:
     """Return what `migrated` would change, as a patch."""
     before, after = (t.splitlines(keepends=True) for t in (text, migrated(text)))
     return "".join(difflib.unified_diff(before, after, file, f"{file} (migrated)"))
-
-
-def _counted(n: int, word: str) -> str:
-    return f"{n} {word}" if n == 1 else f"{n} {word}s"
 
 
 class _Finder(ast.NodeVisitor):

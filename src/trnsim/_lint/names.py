@@ -199,17 +199,13 @@ class Names:
 
     def module(self, node: ast.AST) -> str:
         """Return the deepest module on a dotted path, by name; empty if there is none."""
-        names = path(node)
-        if names is None:
-            return ""
-        obj, _ = self.lookup(names[0])
-        deepest = ""
-        for name in [*names[1:], ""]:
-            if not isinstance(obj, ModuleType):
-                break
-            deepest = obj.__name__
-            obj = _attribute(obj, name)
-        return deepest
+        while True:
+            obj, _ = self.resolve(node)
+            if isinstance(obj, ModuleType):
+                return obj.__name__
+            if not isinstance(node, ast.Attribute):
+                return ""
+            node = node.value
 
     def api(self, node: ast.AST) -> str:
         """Return the plain name of the NKI function that ``node`` denotes (``ndarray``), or an empty string."""

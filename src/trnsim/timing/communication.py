@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 from trnsim.targets import Target
-from trnsim.timing.costs import ENGINES, Call, Cost, formula, itemsize
+from trnsim.timing.costs import Call, Cost, formula, itemsize
+
+_MOVES = ("register_alloc", "register_move", "rank_id", "collective_permute_implicit_current_processing_rank_id")
 
 
-@formula("register_alloc", "register_move", "rank_id", "collective_permute_implicit_current_processing_rank_id")
+@formula(*_MOVES, "register_load", "register_store")
 def _register(call: Call, target: Target) -> Cost:
-    return Cost("sync", target.timing.register, target.timing.register)
-
-
-@formula("register_load", "register_store")
-def _register_load(call: Call, target: Target) -> Cost:
-    return Cost("sync", target.timing.register_load, target.timing.register_load)
+    took = target.timing.register if call.name in _MOVES else target.timing.register_load
+    return Cost("sync", took, took)
 
 
 @formula("core_barrier")
 def _barrier(call: Call, target: Target) -> Cost:
-    return Cost(
-        call.engine if call.engine in ENGINES else "gpsimd", target.timing.core_meeting, target.timing.core_meeting
-    )
+    return Cost(call.engine, target.timing.core_meeting, target.timing.core_meeting)
 
 
 @formula("sendrecv")

@@ -17,8 +17,6 @@ from typing import Any, NamedTuple
 from trnsim.language.dtypes import NAMES
 from trnsim.targets import Target
 
-ENGINES = ("tensor", "vector", "scalar", "gpsimd", "sync")
-
 _SIZES = {name: int(dtype.itemsize) for name, dtype in NAMES.items()}
 
 
@@ -83,12 +81,6 @@ class Cost(NamedTuple):
     array: Array | None = None
 
 
-class Uncosted(NamedTuple):
-    """An instruction no formula covers."""
-
-    name: str
-
-
 class Call(NamedTuple):
     """What a formula sees."""
 
@@ -125,7 +117,7 @@ def formula(*names: str) -> Callable[[Formula], Formula]:
     return register
 
 
-def cost_of(call: Call, target: Target) -> Cost | Uncosted:
-    """Return the cost of one instruction; `Uncosted` when no formula covers its name."""
+def cost_of(call: Call, target: Target) -> Cost:
+    """Return the cost of one instruction; no time, on the basis of nothing, when no formula covers its name."""
     compute = FORMULAS.get(call.name)
-    return Uncosted(call.name) if compute is None else compute(call, target)
+    return Cost(call.engine, 0.0, 0.0, "nothing") if compute is None else compute(call, target)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from trnsim.timing.costs import Uncosted
 from trnsim.timing.schedule import BUSY, MEMORY, QUEUES, REASONS, Schedule
 
 # what time on the path is spent on, besides the engines themselves
@@ -102,9 +101,7 @@ def _spend(spent: dict[str, float], s: Schedule, i: int, length: float, after: i
     else:
         cost = kind.cost
         engine = QUEUES[s.queue[i]]
-        own = 0.0 if isinstance(cost, Uncosted) else min(length, cost.busy)
-        if waited == BUSY:
-            own = length
+        own = length if waited == BUSY else min(length, cost.busy)
         if i in s.table_loads:
             parts[TABLE] = min(length, s.target.timing.act_table)
             own = min(own, length - parts[TABLE])

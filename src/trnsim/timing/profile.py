@@ -10,7 +10,6 @@ from typing import Any
 
 from trnsim.records import Record
 from trnsim.targets import Target
-from trnsim.timing.costs import Cost
 from trnsim.timing.machine import schedule_all
 from trnsim.timing.report import Report, make_report
 from trnsim.timing.simplify import simplified
@@ -161,7 +160,7 @@ class Recording:
             busy: dict[str, float] = {}
             for kind in stream.kinds:
                 cost = kind.cost
-                if kind.transfer is None and isinstance(cost, Cost) and cost.array is None:
+                if kind.transfer is None and cost.array is None:
                     busy[cost.engine] = busy.get(cost.engine, 0.0) + kind.count * cost.busy
             most = max(most, max(busy.values(), default=0.0))
         return (time.preamble + most + time.postamble) * 1e-9

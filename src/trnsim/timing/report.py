@@ -278,7 +278,7 @@ def _peak(schedules: list[Schedule], target: Target) -> float:
     flops = ideal = 0.0
     for s in schedules:
         for kind in s.stream.kinds:
-            work = getattr(kind.cost, "flops", 0) * kind.count
+            work = kind.cost.flops * kind.count
             if work:
                 flops += work
                 ideal += work / (full * _speed(kind.call))

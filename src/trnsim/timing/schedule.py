@@ -13,7 +13,7 @@ import heapq
 from collections.abc import Callable, Iterator
 
 from trnsim.targets import Target
-from trnsim.timing.costs import Cost, Uncosted
+from trnsim.timing.costs import Cost
 from trnsim.timing.engines import DmaEngines, Meetings, Throttle
 from trnsim.timing.hazards import BYTES, RESULT, TURN, Gate, Hazards
 from trnsim.timing.order import issue_positions, results
@@ -84,7 +84,7 @@ class Schedule:
         self._meetings = meetings or Meetings(())
         self._met: list[tuple[int, float]] = []
         # P: the first table an activation needs is loaded when the kernel starts
-        self._table = self.first_table = next(filter(None, (self._table_of(k) for k in stream.kinds)), None)
+        self._table = self.first_table = next(filter(None, (kind.cost.table for kind in stream.kinds)), None)
         # when parts of the Tensor Engine's array are free, and who had them: each cell, any of them, all at once
         self._cells = [(0.0, -1)] * 16
         self._any_cell = self._all_cells = (0.0, -1)
@@ -273,14 +273,9 @@ class Schedule:
         """Return the queue of a kind's instructions; -1 for transfers, whose queue depends on the instruction."""
         if kind.transfer is not None:
             return -1
-        if isinstance(kind.cost, Uncosted):
-            self.uncosted[kind.cost.name] = self.uncosted.get(kind.cost.name, 0) + kind.count
-            return _QUEUE.get(kind.call.engine, SYNC)
-        return _QUEUE[kind.cost.engine]
-
-    @staticmethod
-    def _table_of(kind: Kind) -> str | None:
-        return None if isinstance(kind.cost, Uncosted) else kind.cost.table
+        if kind.cost.basis == "nothing":
+            self.uncosted[kind.call.name] = self.uncosted.get(kind.call.name, 0) + kind.count
+        return _QUEUE.get(kind.cost.engine, SYNC)
 
     def _dma_queue(self, i: int) -> int:
         """Choose who writes the descriptors of DMA ``i``, and the queue that issues it."""
@@ -315,9 +310,6 @@ class Schedule:
             return self._begin_dma(i, q, at)
         cost = kind.cost
         self.start[i] = at
-        if isinstance(cost, Uncosted):
-            self.end[i] = at
-            return at
         busy, done = cost.busy, cost.done
         if cost.array is not None:
             return self._multiply(i, cost, at)

@@ -8,7 +8,7 @@ from typing import Any
 from trnsim.memory import PSUM, SBUF
 from trnsim.records import Operand, Record
 from trnsim.targets import Target
-from trnsim.timing.costs import Call, Cost, Layout, Uncosted, cost_of
+from trnsim.timing.costs import Call, Cost, Layout, cost_of
 from trnsim.timing.dma import DMA_NAMES, Transfer, transfer_of
 
 
@@ -28,7 +28,7 @@ class Kind:
     def charge(self, target: Target) -> None:
         """Take the costs of ``target``."""
         self.transfer: Transfer | None = None
-        self.cost: Cost | Uncosted = Cost("dma", 0.0, 0.0)
+        self.cost = Cost("dma", 0.0, 0.0)
         if self.call.engine == "dma" and self.call.name in DMA_NAMES and self.call.writes:
             self.transfer = transfer_of(self.call, self.first_partition, target)
         else:

@@ -10,7 +10,7 @@ from tests.trnsim.timing.kernels import report_of, shaped
 from trnsim import TARGETS
 from trnsim.errors import TrnError
 from trnsim.timing.compute import table_of
-from trnsim.timing.costs import FORMULAS, Call, Layout, Uncosted, cost_of, itemsize
+from trnsim.timing.costs import FORMULAS, Call, Cost, Layout, cost_of, itemsize
 from trnsim.timing.dma import DMA_NAMES
 
 TRN1, TRN2, TRN3 = (TARGETS[name] for name in ("trn1", "trn2", "trn3"))
@@ -114,7 +114,7 @@ def test_every_language_function_that_computes_takes_time():
 
 
 def test_an_unknown_instruction_is_named_not_free():
-    assert cost("frobnicate", "vector", [layout(8)], []) == Uncosted("frobnicate")
+    assert cost("frobnicate", "vector", [layout(8)], []) == Cost("vector", 0.0, 0.0, "nothing")
 
 
 def test_faster_dtypes_and_modes_of_the_tensor_engine():
