@@ -23,10 +23,14 @@ from trnsci.nki import launch
 LONGEST = 1 << 22
 
 
-def _run(program: PassProgram, re: Tensor, im: Tensor | None) -> tuple[Tensor, ...]:
-    flat = [None if plane is None else plane.contiguous().reshape(-1) for plane in (re, im)]
-    planes = launch(kernels.fft, *flat, *program.tables, program=program.steps)
-    return planes if isinstance(planes, tuple) else (planes,)
+# One plane of real data, or real and imaginary part.
+Planes = tuple[Tensor, ...]
+
+
+def _run(program: PassProgram, planes: Sequence[Tensor]) -> Planes:
+    re, *rest = (plane.contiguous().reshape(-1) for plane in planes)
+    written = launch(kernels.fft, re, rest[0] if rest else None, *program.tables, program=program.steps)
+    return written if isinstance(written, tuple) else (written,)
 
 
 def _operand(precision: str) -> torch.dtype:
@@ -38,79 +42,67 @@ def _plane(x: Tensor, precision: str) -> Tensor:
     return x.to(_operand(precision)).resolve_neg()
 
 
-def _exactly(re: Tensor, im: Tensor | None, dims: list[int], sign: int, scale: str, precision: str, n: int) -> Tensor:
+def _exactly(planes: Planes, dims: list[int], sign: int, scale: str, precision: str, n: int) -> Tensor:
     """Transform in digits; ``n`` points of the last transformed axis, zeros included."""
-    wide = re.double()
-    x = torch.complex(wide, torch.zeros_like(wide) if im is None else im.double())
+    wide = [plane.double() for plane in planes]
+    x = torch.complex(wide[0], wide[1] if len(wide) > 1 else torch.zeros_like(wide[0]))
     points = math.prod(x.shape[d] for d in dims[:-1]) * n
     return exact.c2c(resized(x, dims[-1:], [n]), dims, sign, factor(scale, points), precision)
 
 
 def _once(
-    kind: str, re: Tensor, im: Tensor | None, dims: list[int], n: int, inverse: bool, scale: str, precision: str
+    kind: str, planes: Planes, dims: list[int], n: int, inverse: bool, scale: str, precision: str
 ) -> tuple[Tensor, ...]:
     """Return the planes of a transform as one program; half a spectrum is padded to the rows that its program reads."""
-    last, shape, dtype = dims[-1], list(re.shape), _operand(precision)
-    real, of_half = kind == "c2c" and im is None, 0 if kind == "c2c" else n
-    planned = pass_program(kind, tuple(shape), tuple(dims), of_half, 1 if inverse else -1, scale, dtype, real)
-    planes = [None if plane is None else _plane(plane, precision) for plane in (re, im)]
-    if kind == "c2r":
-        assert im is not None
-        half = [weighted(plane, last, n, 2.0) if planned.weighted else plane for plane in (re, im)]
-        planes = [resized(_plane(plane, precision), [last], [planned.read]) for plane in half]
+    last, shape, like = dims[-1], list(planes[0].shape), planes[0].dtype
+    real, of_half = kind == "c2c" and len(planes) == 1, 0 if kind == "c2c" else n
+    sign, dtype = 1 if inverse else -1, _operand(precision)
+    planned = pass_program(kind, tuple(shape), tuple(dims), of_half, sign, scale, dtype, real)
+    if planned.weighted:
+        planes = tuple(weighted(plane, last, n, 2.0) for plane in planes)
     shape[last] = planned.written
+    written = _run(planned, [resized(_plane(plane, precision), [last], [planned.read]) for plane in planes])
     wanted = n // 2 + 1 if kind == "r2c" else n
-    assert planes[0] is not None
-    written = _run(planned, planes[0], planes[1])
-    return tuple(plane.reshape(shape).narrow(last, 0, wanted).to(re.dtype) for plane in written)
+    return tuple(plane.reshape(shape).narrow(last, 0, wanted).to(like) for plane in written)
 
 
-def _along(
-    kind: str, re: Tensor, im: Tensor | None, dim: int, n: int, inverse: bool, scale: str, precision: str
-) -> tuple[Tensor, ...]:
+def _along(kind: str, planes: Planes, dim: int, n: int, inverse: bool, scale: str, precision: str) -> Planes:
     """Transform one axis in several launches of pieces of rows, as equal as can be."""
-    moved = [None if plane is None else plane.movedim(dim, -1) for plane in (re, im)]
-    first, second = (None if plane is None else plane.reshape(-1, plane.shape[-1]) for plane in moved)
-    lead = re.movedim(dim, -1).shape[:-1]
-    assert first is not None
-    width = Rows(kind, first.shape[0], n, im is None).at_once()
-    parts: list[tuple[Tensor, ...]] = []
-    for start in range(0, first.shape[0], width):
-        two = None if second is None else second[start : start + width]
-        parts.append(_once(kind, first[start : start + width], two, [1], n, inverse, scale, precision))
+    moved = [plane.movedim(dim, -1) for plane in planes]
+    rows = [plane.reshape(-1, plane.shape[-1]) for plane in moved]
+    width = Rows(kind, len(rows[0]), n, len(planes) == 1).at_once()
+    batches = zip(*(plane.split(width) for plane in rows), strict=True)
+    parts = [_once(kind, batch, [1], n, inverse, scale, precision) for batch in batches]
+    lead = moved[0].shape[:-1]
     return tuple(torch.cat(part).reshape(*lead, -1).movedim(-1, dim) for part in zip(*parts, strict=True))
 
 
-def c2c(
-    re: Tensor, im: Tensor | None, dims: list[int], inverse: bool, scale: str, precision: str
-) -> tuple[Tensor, ...]:
+def c2c(re: Tensor, im: Tensor | None, dims: list[int], inverse: bool, scale: str, precision: str) -> Planes:
     """Return both planes of a complex transform."""
     shape = tuple(re.shape)
+    planes: Planes = (re,) if im is None else (re, im)
     if precision in exact.PRECISIONS:
-        y = _exactly(re, im, dims, 1 if inverse else -1, scale, precision, shape[dims[-1]])
+        y = _exactly(planes, dims, 1 if inverse else -1, scale, precision, shape[dims[-1]])
         return y.real.to(re.dtype), y.imag.to(re.dtype)
     if pieces.fit([Rows("c2c", re.numel() // shape[dim], shape[dim], im is None) for dim in dims]):
-        return _once("c2c", re, im, dims, shape[dims[-1]], inverse, scale, precision)
-    planes: tuple[Tensor | None, ...] = re, im
+        return _once("c2c", planes, dims, shape[dims[-1]], inverse, scale, precision)
     for dim in dims:
-        first, second = planes
-        assert first is not None
-        planes = _along("c2c", first, second, dim, shape[dim], inverse, scale, precision)
-    return planes  # type: ignore[return-value]
+        planes = _along("c2c", planes, dim, shape[dim], inverse, scale, precision)
+    return planes
 
 
-def r2c(x: Tensor, dims: list[int], scale: str, precision: str) -> tuple[Tensor, ...]:
+def r2c(x: Tensor, dims: list[int], scale: str, precision: str) -> Planes:
     """Return both planes of half a spectrum."""
     n = x.shape[dims[-1]]
     if precision in exact.PRECISIONS:
-        y = _exactly(x, None, dims, -1, scale, precision, n).narrow(dims[-1], 0, n // 2 + 1)
+        y = _exactly((x,), dims, -1, scale, precision, n).narrow(dims[-1], 0, n // 2 + 1)
         return y.real.to(x.dtype), y.imag.to(x.dtype)
     axes = [Rows("r2c", x.numel() // n, n, True)]
     half = x.numel() // n * (n // 2 + 1)
     axes += [Rows("c2c", half // x.shape[dim], x.shape[dim]) for dim in dims[:-1]]
     if pieces.fit(axes):
-        return _once("r2c", x, None, dims, n, False, scale, precision)
-    re, im = _along("r2c", x, None, dims[-1], n, False, scale, precision)
+        return _once("r2c", (x,), dims, n, False, scale, precision)
+    re, im = _along("r2c", (x,), dims[-1], n, False, scale, precision)
     return c2c(re, im, dims[:-1], False, scale, precision) if len(dims) > 1 else (re, im)
 
 
@@ -118,15 +110,14 @@ def c2r(re: Tensor, im: Tensor, dims: list[int], n: int, scale: str, precision: 
     """Return real data from half a spectrum."""
     last, dtype = dims[-1], re.dtype
     if precision in exact.PRECISIONS:
-        re, im = weighted(re.double(), last, n, 2.0), weighted(im.double(), last, n, 2.0)
-        return _exactly(re, im, dims, 1, scale, precision, n).real.to(dtype)
+        doubled = weighted(re.double(), last, n, 2.0), weighted(im.double(), last, n, 2.0)
+        return _exactly(doubled, dims, 1, scale, precision, n).real.to(dtype)
     axes = [Rows("c2c", re.numel() // re.shape[dim], re.shape[dim]) for dim in dims[:-1]]
     axes.append(Rows("c2r", re.numel() // re.shape[last], n))
     if pieces.fit(axes):
-        return _once("c2r", re, im, dims, n, True, scale, precision)[0]
-    if len(dims) > 1:
-        re, im = c2c(re, im, dims[:-1], True, scale, precision)
-    return _along("c2r", re, im, last, n, True, scale, precision)[0]
+        return _once("c2r", (re, im), dims, n, True, scale, precision)[0]
+    planes = c2c(re, im, dims[:-1], True, scale, precision) if len(dims) > 1 else (re, im)
+    return _along("c2r", planes, last, n, True, scale, precision)[0]
 
 
 def framed(
@@ -173,7 +164,7 @@ def stft(
         last = [cut.ndim - 1]
         return r2c(cut, last, scale, precision) if onesided else c2c(cut, None, last, False, scale, precision)
     shape = (*x.shape[:-1], -1, transform.written)
-    return tuple(plane.reshape(shape).to(x.dtype) for plane in _run(transform, _plane(x, precision), None))
+    return tuple(plane.reshape(shape).to(x.dtype) for plane in _run(transform, [_plane(x, precision)]))
 
 
 def limits(shape: Sequence[int], dims: Sequence[int]) -> str | None:
