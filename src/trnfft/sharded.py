@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from trnfft.arguments import COMPLEX_OF, REAL_OF, axes_of, axis_of
+from trnfft.device.digit_programs import halves
 from trnfft.fft import fft, hfft, ifft, ihfft, irfft, rfft
 from trnfft.fftn import fft2, fftn, ifft2, ifftn, irfft2, irfftn, rfft2, rfftn
 from trnsci.distributed import Part, Team, chunks, sharded
@@ -115,7 +116,8 @@ def _long(team: Team, x: Part, fn: One, n: int | None, options: Any) -> Part:
     inverse = fn in (ifft, irfft, ihfft)
     if inverse:
         x = x.with_local(x.local.conj().resolve_conj())
-    x = _four_steps(team, x, options) if _rows(length) >= team.size(0) else _bluestein(team, x, options)
+    cut = length and halves(length)[0] >= team.size(0)
+    x = _four_steps(team, x, options) if cut else _bluestein(team, x, options)
     # both ways were computed without a scale
     norm = options["norm"] or "backward"
     scaled = {"backward": inverse, "forward": not inverse, "ortho": True}[norm]
@@ -135,16 +137,10 @@ def _unfolded(team: Team, x: Part, length: int) -> Part:
     return x.with_local(torch.where(alone, x.local, 2 * x.local))
 
 
-def _rows(length: int) -> int:
-    """Return the largest divisor up to the square root."""
-    return next((d for d in range(math.isqrt(length), 0, -1) if length % d == 0), 1)
-
-
 def _four_steps(team: Team, x: Part, options: Any) -> Part:
     """Transform ``length = rows * columns``: columns, twiddles, rows, transpose."""
     length = x.shape[0]
-    rows = _rows(length)
-    columns = length // rows
+    rows, columns = halves(length)
     plain = {"precision": options["precision"]}
     matrix = _matrix(team, x, rows, columns).to(team, team.first(1))
     one: One = fft

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -111,14 +111,9 @@ def _register() -> tuple[Any, ...]:
     torch._ops._HIGHER_ORDER_OP_DEFAULT_FALLTHROUGH_DISPATCH_KEYS.append(_key())
     for operator in torch._ops._higher_order_ops.values():
         operator.fallthrough(_key())
-    ours = torch.library.Library("aten", "IMPL", _KEY)
-    for name, analog in _substituted().items():
-        ours.impl(name, _kernel(name, analog))
-        for overload in _written(name):
-            ours.impl(f"{name}.{overload}", _left_alone(name, overload))
-    for name in _IN_PLACE:
-        ours.impl(name, _left_alone(name, "default"))
-    return through, ours
+    kernels = {name: _kernel(name, analog) for name, analog in _substituted().items()}
+    kernels |= {f"{name}.{overload}": _left_alone(name, overload) for name in kernels for overload in _written(name)}
+    return through, _library(kernels | {name: _left_alone(name, "default") for name in _IN_PLACE})
 
 
 # what changes an operand; torch's own memory is not ours to write
@@ -135,9 +130,13 @@ def _substituted() -> dict[str, Analog | None]:
 @functools.cache
 def _register_random() -> Any:
     """Register kernels of draws at the first block that asks for ours, so that other programs pay nothing."""
+    return _library({name: _kernel(name, analog) for name, analog in RANDOM.items()})
+
+
+def _library(kernels: Mapping[str, Callable[..., Any]]) -> Any:
     ours = torch.library.Library("aten", "IMPL", _KEY)
-    for name, analog in RANDOM.items():
-        ours.impl(name, _kernel(name, analog))
+    for name, kernel in kernels.items():
+        ours.impl(name, kernel)
     return ours
 
 
@@ -170,10 +169,7 @@ def _register_planes() -> Any:
     if device is None or device.kind not in KEYS:
         return None
     register_operators()
-    library = torch.library.Library("aten", "IMPL", _KEY)
-    for name, begin in BEGINNINGS.items():
-        library.impl(name, _beginning(name, begin))
-    return library
+    return _library({name: _beginning(name, begin) for name, begin in BEGINNINGS.items()})
 
 
 def _beginning(name: str, begin: Callable[..., Any]) -> Callable[..., Any]:
