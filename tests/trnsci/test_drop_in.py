@@ -1,5 +1,6 @@
 """Programs of others run through the suite inside ``drop_in``, and answer as before."""
 
+import gc
 import sys
 import threading
 
@@ -370,9 +371,12 @@ def test_transformations_of_torch_func_see_torchs_own_operators():
 def test_operators_without_an_analog_cost_nothing_inside_the_block():
     def calls():
         seen = []
+        # collecting garbage calls what it likes
+        gc.disable()
         sys.setprofile(lambda frame, event, arg: seen.append((event, frame.f_code.co_name)))
         small + small
         sys.setprofile(None)
+        gc.enable()
         return seen
 
     small = torch.ones(8)
