@@ -26,9 +26,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = _parser().parse_args(argv)
     if args.fused_energy:
         print("trnchem: --fused-energy says nothing here: energies of pairs are always fused", file=sys.stderr)
-    with contextlib.ExitStack() as stack:
-        if args.backend:
-            stack.enter_context(trnsci.backend(args.backend))
+    with trnsci.backend(args.backend) if args.backend else contextlib.nullcontext():
         try:
             return _run(args)
         except TrnError as error:

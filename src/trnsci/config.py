@@ -139,8 +139,7 @@ DISTRIBUTED_TIMEOUT = _count_setting(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class LibrarySettings:
+class LibrarySettings(NamedTuple):
     """The three variables every library has."""
 
     force_backend: Setting[BackendName | None]
@@ -163,11 +162,7 @@ LIBRARY_SETTINGS = {name: _library(name) for name in LIBRARIES}
 SETTINGS: tuple[Setting[object], ...] = (
     *(BACKEND, TARGET, CACHE_DIR, PLAN_CACHE_COUNT, PLAN_CACHE_BYTES, KERNEL_CACHE_COUNT, DISTRIBUTED_TIMEOUT),
     *(PROGRAM_MATMULS, PROGRAM_INSTRUCTIONS, LOGICAL_CORES, STAND_IN),
-    *(
-        setting
-        for one in LIBRARY_SETTINGS.values()
-        for setting in (one.force_backend, one.require_nki, one.use_simulator)
-    ),
+    *(setting for one in LIBRARY_SETTINGS.values() for setting in one),
 )
 
 
@@ -201,8 +196,7 @@ _ENVIRONMENT: dict[Any, Any] = os.environ._data  # type: ignore[attr-defined]
 def _backend_names(libraries: tuple[str, ...]) -> tuple[Any, ...]:
     names = [BACKEND.name]
     for name in libraries:
-        own = library_settings(name)
-        names += [own.force_backend.name, own.use_simulator.name, own.require_nki.name]
+        names += [setting.name for setting in library_settings(name)]
     return tuple(os.environ.encodekey(name) for name in names)
 
 

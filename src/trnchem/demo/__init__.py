@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 from trnchem.demo.report import Report
@@ -26,7 +26,8 @@ def demo(name: str = "water", *, html: Path | None = None, as_json: bool = False
     check.option("demo", "NAME", name, NAMES)
     page = html or cache.folder() / f"demo-{name}.html"
     start = time.perf_counter()
-    report = _runner(name)(lambda text: console.progress(f"{text} ...\n"))
+    run = getattr(importlib.import_module(f"trnchem.demo.{name}"), name)
+    report: Report = run(lambda text: console.progress(f"{text} ...\n"))
     if html is None:
         cache.write(page.name, report.html())
     else:
@@ -40,13 +41,3 @@ def demo(name: str = "water", *, html: Path | None = None, as_json: bool = False
     print(f"The same as a page: {page}")
     print(f"It took {time.perf_counter() - start:.0f} s. Next: {report.following}")
     return int(not report.ok)
-
-
-def _runner(name: str) -> Callable[[Callable[[str], None]], Report]:
-    if name == "water":
-        from trnchem.demo.water import water
-
-        return water
-    from trnchem.demo.speech import speech
-
-    return speech
