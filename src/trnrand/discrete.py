@@ -69,7 +69,7 @@ def geometric(*size: Size, p: Number, **options: Unpack[Options]) -> Tensor:
     parameters = {"p": (p, "positive probability")}
     request = Request("geometric", size, parameters=parameters, dtypes=COUNTS, **options)
     # of a number on the host, wherever the result goes
-    chance = request.tensor("p").detach() if isinstance(p, Tensor) else torch.tensor([float(p)], dtype=torch.float64)
+    chance = request.tensor("p").detach() if isinstance(p, Tensor) else as_tensor("geometric", "p", [float(p)]).double()
     rate = torch.where(chance < 1.0, log_complement(chance.clamp(max=1.0 - 2.0**-53)), -1e300)
     return request.finish(drawn(request, "geometric", rate if isinstance(p, Tensor) else rate.item()))
 

@@ -44,7 +44,7 @@ def mapping(x: Tensor) -> bool:
 def empty(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
     """Allocate host memory, of large arrays in huge pages."""
     if math.prod(shape) < _LARGE or torch.compiler.is_compiling():
-        return torch.empty(shape, dtype=dtype)
+        return torch.empty(shape, dtype=dtype, device="cpu")
     return host.empty(shape, dtype)
 
 

@@ -307,7 +307,7 @@ def open_unit(low: Tensor, high: Tensor) -> Tensor:
 def as_tensor(op: str, name: str, value: Any) -> Tensor:
     """Return a tensor, or nested numbers as one."""
     try:
-        tensor = torch.as_tensor(value)
+        tensor = value if isinstance(value, Tensor) else torch.as_tensor(value, device="cpu")
     except (TypeError, ValueError, RuntimeError, OverflowError):
         raise DtypeError(op, name, type(value), "a tensor of numbers") from None
     check.dense(op, **{name: tensor})

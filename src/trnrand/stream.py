@@ -79,7 +79,7 @@ class Stream:
 
     def _child(self, purpose: int, index: int) -> Stream:
         counter = (self.base ^ purpose) + index
-        counters: list[Tensor] = [torch.tensor(counter >> 32 * i & MASK) for i in range(4)]
+        counters: list[Tensor] = [torch.tensor(counter >> 32 * i & MASK, device="cpu") for i in range(4)]
         words = WORDS[self.kind](counters, self.key_words)
         key = sum(int(words[i]) << 32 * i for i in range(self.kind.key_words))
         return Stream(key, self.engine)

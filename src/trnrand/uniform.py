@@ -68,11 +68,11 @@ def random(*size: Size, **options: Unpack[Options]) -> Tensor:
 def ordered(op: str, low: Any, high: Any) -> None:
     """Check that ``low < high`` everywhere."""
     if isinstance(low, Tensor) or isinstance(high, Tensor):
-        below = torch.as_tensor(low) < torch.as_tensor(high)
+        pair = [x.detach() if isinstance(x, Tensor) else torch.as_tensor(x, device="cpu") for x in (low, high)]
+        below = pair[0] < pair[1]
         if below.is_meta or bool(below.all()):
             return
-        pair = torch.broadcast_tensors(torch.as_tensor(low).detach(), torch.as_tensor(high).detach())
-        low, high = (x[~below].flatten()[0].item() for x in pair)
+        low, high = (x[~below].flatten()[0].item() for x in torch.broadcast_tensors(*pair))
     if not low < high:
         raise ArgumentError(op, "low", {"low": low, "high": high}, hint="low must be less than high")
 

@@ -133,7 +133,7 @@ def _recurrence(low: float, high: float) -> Iterator[tuple[float, float]]:
 
 
 def _first(weights: Iterator[tuple[float, float]], steps: int) -> Tensor:
-    return torch.tensor([*itertools.islice(weights, steps)], dtype=torch.float64).reshape(steps, 2)
+    return torch.tensor([*itertools.islice(weights, steps)], dtype=torch.float64, device="cpu").reshape(steps, 2)
 
 
 def _steps(a: Operator, x: Tensor, r: Tensor, d: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:

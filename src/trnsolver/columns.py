@@ -80,7 +80,9 @@ def eps(x: Columns) -> float:
 
 def hypot(x: Numbers, y: Numbers) -> Numbers:
     """``sqrt(x**2 + y**2)`` without overflow."""
-    return torch.hypot(x, torch.as_tensor(y).to(x)) if isinstance(x, Tensor) else math.hypot(x, y)
+    if isinstance(x, Tensor):
+        return torch.hypot(x, torch.as_tensor(y, device=x.device).to(x))
+    return math.hypot(x, y)
 
 
 def root(x: Numbers) -> Numbers:

@@ -189,7 +189,8 @@ def gmres(
             done = p.record(residual)
             if done or not some(length > eps(r) * norms(part[..., 0].T)):
                 break
-        y = _least_squares(torch.as_tensor(h[..., : j + 2, : j + 1]), torch.as_tensor(right[..., : j + 2, :]))
+        parts = h[..., : j + 2, : j + 1], right[..., : j + 2, :]
+        y = _least_squares(*(x if isinstance(x, Tensor) else torch.from_numpy(x) for x in parts))
         step: Columns = directions[..., : j + 1, :].mT @ (y.numpy() if zeros is np.zeros else y)
         x = x + (step[..., 0].T if flexible else p.improve(step[..., 0].T))
         r = p.b - p.a.apply(x)

@@ -136,8 +136,8 @@ def restarted(
     source = torch.Generator().manual_seed(seed)
     # ``a @ v = v @ h[:m] + next * h[m]`` with the rows of the basis for the columns of ``v``
     basis: Columns = torch.zeros(size + 1, rows, dtype=kind, device=where)
-    h = torch.zeros(size + 1, size, dtype=kind).numpy()
-    first = torch.randn(rows, dtype=kind, generator=source).to(where)
+    h = torch.zeros(size + 1, size, dtype=kind, device="cpu").numpy()
+    first = torch.randn(rows, dtype=kind, device="cpu", generator=source).to(where)
     basis[0] = first / torch.linalg.vector_norm(first)
     wrapped = wrapped.probed(basis[:1].mT)
     if rows and on_host((wrapped.matrix, getattr(wrapped.entries, "values", None), basis)):
@@ -172,7 +172,7 @@ def restarted(
         core, coupling = ritz.conj().T @ core @ ritz, coupling @ ritz
         h[:] = 0.0
         h[:keep, :keep], h[keep, :keep] = core, coupling
-    x = torch.as_tensor(_combined(vectors[:, :k], basis[:m])).mT
+    x = torch.as_tensor(_combined(vectors[:, :k], basis[:m]), device=where).mT
     spectrum = torch.from_numpy(values[:k]).to(where)
     if not hermitian:
         x, spectrum = x.to(kind.to_complex()), spectrum.to(kind.to_complex())
@@ -218,7 +218,7 @@ def _extended(apply: Apply, basis: Columns, h: np.ndarray[Any, Any], known: int,
             return rows
         else:
             # An invariant space: go on with a new direction, which nothing couples to.
-            other = torch.randn(rows, dtype=torch.from_numpy(h).dtype, generator=source)
+            other = torch.randn(rows, dtype=torch.from_numpy(h).dtype, device="cpu", generator=source)
             w, _ = orthogonal(basis[: j + 1], other.numpy() if host else other.to(w.device))
             length = norms(w)
         basis[j + 1] = w / length

@@ -90,7 +90,7 @@ def gaussian(shape: Sequence[int], like: Tensor, columns: int, seed: int) -> Ten
     source = torch.Generator().manual_seed(seed)
     # under vmap too the vectors are a function of the seed alone, the same for every matrix
     with torch._C._DisableFuncTorch():
-        drawn = torch.randn((*shape[:-2], shape[-1], columns), dtype=like.dtype, generator=source)
+        drawn = torch.randn((*shape[:-2], shape[-1], columns), dtype=like.dtype, device="cpu", generator=source)
     return drawn.to(like.device)
 
 

@@ -180,7 +180,7 @@ def _proved(a: Any, left: Tensor, unsure: Tensor, x: Tensor, *, letter: str, sol
     Infinite where the rows of ``e`` do not add up to less than 1.
     """
     n, longest = a.shape[0], int(np.diff(sp.csc_array(a).indptr).max())
-    sizes, terms, sums = abs(a), torch.empty_like(unsure), torch.empty(n, dtype=torch.float64)
+    sizes, terms, sums = abs(a), torch.empty_like(unsure), torch.empty(n, dtype=torch.float64, device="cpu")
     for start in range(0, n, _ROWS):
         here = slice(start, min(n, start + _ROWS))
         y = _rows_of_inverse(n, here, x.dtype, letter, solve)
@@ -199,8 +199,8 @@ def _proved(a: Any, left: Tensor, unsure: Tensor, x: Tensor, *, letter: str, sol
 
 def _rows_of_inverse(n: int, here: slice, dtype: torch.dtype, letter: str, solve: Solve) -> Tensor:
     """Rows of an approximate inverse of ``op(a)``: columns of that of its transpose."""
-    eye = torch.zeros((n, here.stop - here.start), dtype=dtype)
-    eye[here] = torch.eye(here.stop - here.start, dtype=dtype)
+    eye = torch.zeros((n, here.stop - here.start), dtype=dtype, device="cpu")
+    eye[here] = torch.eye(here.stop - here.start, dtype=dtype, device="cpu")
     columns = solve(eye, "t" if letter == "n" else "n")
     return (columns.conj() if letter == "c" else columns).mT.contiguous().resolve_conj()
 

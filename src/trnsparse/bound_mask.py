@@ -99,7 +99,7 @@ class BoundMask:
     def _blocks(self) -> tuple[Tensor, Tensor, tuple[int, int]]:
         """Return rows and columns of the first pattern's blocks, and how many there could be."""
         first = self.patterns[0]
-        rows = torch.repeat_interleave(torch.arange(first.indptr.numel() - 1), first.indptr.diff())
+        rows = torch.repeat_interleave(torch.arange(first.indptr.numel() - 1, device="cpu"), first.indptr.diff())
         return rows, first.indices, (-(-self.q_len // self.block), -(-self.k_len // self.block))
 
 
@@ -122,7 +122,7 @@ def _bound(mask: Mask, q_len: int, k_len: int, *, batch: int, heads: int, block:
     counts = (batch if mask.by_batch else 1, heads if mask.by_head else 1)
     indices: dict[tuple[bytes, ...], int] = {}
     patterns: list[Pattern] = []
-    which = torch.zeros(counts, dtype=torch.int64)
+    which = torch.zeros(counts, dtype=torch.int64, device="cpu")
     for b in range(counts[0]):
         for h in range(counts[1]):
             pattern = _pattern(mask, q_len, k_len, block=block, b=b, h=h)
@@ -137,20 +137,20 @@ def _pattern(mask: Mask, q_len: int, k_len: int, *, block: int, b: int, h: int) 
     from trnsparse.mask_base import Rectangles
 
     rows, columns = -(-q_len // block), -(-k_len // block)
-    q0 = (torch.arange(rows) * block).repeat_interleave(columns)
-    k0 = (torch.arange(columns) * block).repeat(rows)
+    q0 = (torch.arange(rows, device="cpu") * block).repeat_interleave(columns)
+    k0 = (torch.arange(columns, device="cpu") * block).repeat(rows)
     at = Rectangles(q0, (q0 + block).clamp(max=q_len) - 1, k0, (k0 + block).clamp(max=k_len) - 1)
     judged = mask.judge(at)
     stored = ~judged.none
     # Blocks over the edge are partial: what lies outside is not kept.
     whole = judged.every & (q0 + block <= q_len) & (k0 + block <= k_len)
-    slots = torch.full((rows * columns,), -1)
+    slots = torch.full((rows * columns,), -1, device="cpu")
     partial = (stored & ~whole).nonzero().flatten()
     insides: list[Tensor] = []
     indices: dict[bytes, int] = {}
     step = max(1, CHUNK // (block * block))
-    index_b, index_h = torch.tensor(b), torch.tensor(h)
-    edge = torch.arange(block)
+    index_b, index_h = torch.tensor(b, device="cpu"), torch.tensor(h, device="cpu")
+    edge = torch.arange(block, device="cpu")
     for first in range(0, partial.numel(), step):
         some = partial[first : first + step]
         q, k = q0[some, None, None] + edge[:, None], k0[some, None, None] + edge
@@ -172,5 +172,5 @@ def _pattern(mask: Mask, q_len: int, k_len: int, *, block: int, b: int, h: int) 
         compress(positions // max(columns, 1), rows),
         positions % max(columns, 1),
         slots[positions],
-        torch.stack(insides) if insides else torch.zeros((0, block, block), dtype=torch.bool),
+        torch.stack(insides) if insides else q0.new_zeros((0, block, block), dtype=torch.bool),
     )

@@ -57,7 +57,7 @@ def coloring(a: SparseMatrixLike, *, fraction: float = 1.0) -> Coloring:
     if not 0.0 <= check.real("coloring", "fraction", fraction) <= 1.0:
         raise ArgumentError("coloring", "fraction", fraction, "0 to 1")
     n, rows = a.shape[0], a.detach().cpu().to_csr()
-    pattern = scipy_views.view(rows.indptr, rows.indices, torch.ones(rows.nnz, dtype=torch.int32), n).rows
+    pattern = scipy_views.view(rows.indptr, rows.indices, rows.indices.new_ones(rows.nnz, dtype=torch.int32), n).rows
     both = sp.csr_array(pattern + pattern.T)
     degree = np.diff(both.indptr)
     colours = _first_free(

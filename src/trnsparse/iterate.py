@@ -149,7 +149,7 @@ def power_iteration(
     _options("power_iteration", tol, max_iterations)
     n = a.shape[0]
     if x0 is None:
-        x0 = torch.randn(n, generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(a.device).to(a.dtype)
+        x0 = torch.randn(n, generator=torch.Generator().manual_seed(0), dtype=torch.float64, device="cpu").to(a.values)
     x = _vector("power_iteration", "x0", x0, a)
     if n and not bool(x.any()):
         raise ArgumentError("power_iteration", "x0", "zeros", "a vector with a direction")
@@ -302,7 +302,7 @@ class Iterate(NamedTuple):
             x, r, p, taken = _iterated(
                 self, a.__matmul__, state, coefficients=coefficients, norm=np.linalg.norm, floor=lambda y: max(y, tiny)
             )
-        return torch.from_numpy(x), torch.from_numpy(r), torch.from_numpy(p), torch.tensor(taken)
+        return torch.from_numpy(x), torch.from_numpy(r), torch.from_numpy(p), torch.tensor(taken, device="cpu")
 
     def pytorch(self) -> State:
         matrix, tiny = self._matrix(), torch.finfo(self.x.dtype).tiny

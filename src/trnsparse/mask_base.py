@@ -86,8 +86,8 @@ class Mask(ABC):
         """Return the mask as a boolean tensor [q_len, k_len], for looking at; attention never makes one."""
         k_len = q_len if k_len is None else k_len
         self.fits(q_len, k_len)
-        q, k = torch.arange(q_len)[:, None], torch.arange(k_len)[None, :]
-        return self.keeps(torch.tensor(b), torch.tensor(h), q, k).broadcast_to(q_len, k_len).clone()
+        q, k = torch.arange(q_len, device="cpu")[:, None], torch.arange(k_len, device="cpu")[None, :]
+        return self.keeps(q.new_tensor(b), q.new_tensor(h), q, k).broadcast_to(q_len, k_len).clone()
 
     @property
     def lengths(self) -> tuple[int, int] | None:

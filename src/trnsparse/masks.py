@@ -21,7 +21,7 @@ from trnsparse.mask_base import Mask, Rectangles, Verdicts
 @dataclass(frozen=True)
 class _Full(Mask):
     def keeps(self, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
-        return torch.ones(torch.broadcast_shapes(q.shape, k.shape), dtype=torch.bool)
+        return q.new_ones(torch.broadcast_shapes(q.shape, k.shape), dtype=torch.bool)
 
     def judge(self, at: Rectangles) -> Verdicts:
         return Verdicts(at.q0 == at.q0, at.q0 != at.q0)
@@ -131,8 +131,9 @@ class _Stored(Mask):
     def __init__(self, matrix: BSRMatrix) -> None:
         self.matrix = matrix.detach().cpu()
         across = self.matrix.grid[1]
-        self.slot = torch.full((self.matrix.grid[0] * across,), -1)
-        self.slot[self.matrix.block_rows * across + self.matrix.indices] = torch.arange(self.matrix.blocks)
+        self.slot = torch.full((self.matrix.grid[0] * across,), -1, device="cpu")
+        order = torch.arange(self.matrix.blocks, device="cpu")
+        self.slot[self.matrix.block_rows * across + self.matrix.indices] = order
         self.slot = self.slot.reshape(self.matrix.grid)
         zero = self.matrix.values.new_zeros((1, *self.matrix.block))
         self.inside = torch.cat([self.matrix.values, zero]) != 0
@@ -178,7 +179,7 @@ class _Function(Mask):
     def keeps(self, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
         kept = self.rule(q, k) if self.arguments == 2 else self.rule(b, h, q, k)
         if not isinstance(kept, Tensor):
-            kept = torch.as_tensor(kept)
+            kept = torch.as_tensor(kept, device=q.device)
         if kept.dtype != torch.bool:
             raise DtypeError("function", "result of the rule", kept.dtype, "bool")
         return kept.broadcast_to(torch.broadcast_shapes(q.shape, k.shape))
@@ -191,7 +192,7 @@ def _in_memory(op: str, argument: str, value: Numbers, expected: str) -> Tensor:
     """Check for numbers, and return them in host memory."""
     check.kind(op, argument, value, Tensor | np.ndarray | list | tuple, expected)
     try:
-        return torch.as_tensor(value).cpu()
+        return torch.as_tensor(value, device="cpu")
     except (TypeError, ValueError, RuntimeError):
         raise DtypeError(op, argument, value, expected) from None
 

@@ -37,7 +37,9 @@ class Beside(Generic[T]):
 
     def get(self, indptr: Tensor, indices: Tensor, more: Hashable, compute: Callable[[], T]) -> T:
         """Return what ``compute`` gives for these tensors, and whatever ``more`` it depends on; computed once."""
-        key, state = (id(indices), more), (indptr._version, indices._version)
+        # tensors of inference mode count no writes
+        key, counted = (id(indices), more), not (indptr.is_inference() or indices.is_inference())
+        state = (indptr._version, indices._version) if counted else None
         known = self._kept.get(key)
         if known is None or known[0] != state or known[1]() is not indices or known[2]() is not indptr:
             source = ref(indices, lambda _: self._kept.pop(key, None))
@@ -151,7 +153,7 @@ def torch_pattern(indptr: Tensor, indices: Tensor, values: Tensor, columns: int)
     _quiet()
     _fit(indices, values)
     pattern, shape = _pattern(indptr, indices, columns), (indptr.shape[0] - 1, columns)
-    return torch.sparse_csr_tensor(*pattern.tensors, values, shape, check_invariants=False)
+    return torch.sparse_csr_tensor(*pattern.tensors, values, shape, device=values.device, check_invariants=False)
 
 
 @functools.cache

@@ -285,7 +285,8 @@ def reverse_cuthill_mckee(a: SparseMatrixLike) -> Tensor:
     if a.shape[0] == 0:
         return torch.empty(0, dtype=torch.int64, device=a.device)
     rows = a.detach().cpu().to_csr()
-    pattern = scipy_views.view(rows.indptr, rows.indices, torch.ones(rows.nnz, dtype=torch.int32), a.shape[1]).rows
+    ones = rows.indices.new_ones(rows.nnz, dtype=torch.int32)
+    pattern = scipy_views.view(rows.indptr, rows.indices, ones, a.shape[1]).rows
     order = sp.csgraph.reverse_cuthill_mckee(pattern, symmetric_mode=False)
     return torch.from_numpy(order.astype(np.int64)).to(a.device)
 

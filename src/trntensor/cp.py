@@ -126,7 +126,7 @@ def cp(
 def _start(x: Tensor, axis: int, rank: int, *, init: str, seed: int, nonnegative: bool) -> Tensor:
     generator = torch.Generator().manual_seed(seed + axis)
     shape = (x.shape[axis], rank)
-    factor = torch.randn(shape, generator=generator, dtype=torch.float64).to(x.dtype).to(x.device)
+    factor = torch.randn(shape, generator=generator, dtype=torch.float64, device="cpu").to(x)
     if init == "svd":
         flat = unfold(x, axis)
         count = min(rank, *flat.shape)

@@ -156,7 +156,7 @@ def evaluate(code: Sequence[Instruction], arguments: Sequence[Tensor]) -> Tensor
             continue
         y: Any = right if constant == "right" else values[int(right)]
         if op in ("maximum", "minimum"):
-            x, y = (v if isinstance(v, Tensor) else torch.as_tensor(v, dtype=arguments[0].dtype) for v in (x, y))
+            x, y = (v if isinstance(v, Tensor) else arguments[0].new_tensor(v) for v in (x, y))
         values.append(BINARY[op](x, y) if isinstance(x, Tensor) else _reflected(op, x, y))
     result: Tensor = values[-1]
     return result

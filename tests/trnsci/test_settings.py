@@ -206,3 +206,13 @@ def test_required_kernels_run_or_the_step_without_one_is_named(library, decision
         if not decisions or not all(decisions):
             silent.append(name)
     assert sorted(set(silent) - MOVED) == []
+
+
+@pytest.mark.parametrize("library", CALLS)
+def test_modes_that_users_of_torch_set_change_nothing(library):
+    for call in CALLS[library].values():
+        with torch.inference_mode():
+            call()
+        # a default device elsewhere is for what users create: operands say where a call computes
+        with torch.device("meta"), contextlib.suppress(trnsci.TrnError):
+            call()
