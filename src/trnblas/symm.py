@@ -158,13 +158,7 @@ def hemm(*args: Any, **kwargs: Any) -> Any:
     """
 
 
-def _hemv(
-    alpha: complex, a: Tensor, x: Tensor, beta: complex = 0.0, y: Tensor | None = None, *more: Any, **options: Any
-) -> Tensor:
-    return _product("hemv", alpha, a, x, beta, y, False, *more, **options)
-
-
-@like(symv, _hemv)
+@like(symv, lambda alpha, a, x, beta=0.0, y=None, *m, **k: _product("hemv", alpha, a, x, beta, y, False, *m, **k))
 def hemv(*args: Any, **kwargs: Any) -> Any:
     """Return ``alpha * a @ x + beta * y`` with ``a`` Hermitian; arguments as for `symv`."""
 
