@@ -57,8 +57,9 @@ def order_of(a: Compressed, method: Ordering) -> Index:
             return _metis(both)
         return np.array(sp.csgraph.reverse_cuthill_mckee(both, symmetric_mode=True), np.int64)
     # SuperLU orders before it factors: an incomplete factor of a dominant matrix costs nothing beside the order
-    diagonal = a.rows == a.indices
-    dominant = a.scipy(np.where(diagonal, np.float32(n + 1), np.float32(1)))
+    dominant = a.scipy(np.ones(len(a.indices), np.float32))
+    diagonal = dominant.indices == np.repeat(np.arange(n, dtype=np.int32), np.diff(dominant.indptr))
+    dominant.data[diagonal] = n + 1
     if np.count_nonzero(diagonal) < n:
         dominant = dominant + sp.diags_array(np.full(n, n + 1, np.float32), format="csr")
     # minimum degree is that of ``a + a.T``, whichever of the two it is given
