@@ -391,6 +391,29 @@ def test_pipes_go_on_independently():
     np.testing.assert_array_equal(run(kernel, X, lint="off"), X[::-1])
 
 
+@pytest.mark.parametrize("prints", [False, True])
+def test_what_changes_or_prints_part_of_a_tile_waits_for_the_data_too(prints, capsys):
+    def kernel(x):
+        i = nl.program_id(0)
+        out = nl.ndarray(x.shape, x.dtype, nl.shared_hbm)
+        tile, upper = load(x[i]), nl.zeros(x.shape[1:], nl.uint8)
+        nisa.memset(upper[0:32], 1)
+        late, soon = nl.ndarray(x.shape[1:], x.dtype, nl.sbuf), nl.ndarray(x.shape[1:], x.dtype, nl.sbuf)
+        # neither core waits for the other at its first pipe, whose data comes when it is needed
+        nisa.sendrecv(tile, late, 1 - i, 1 - i, i)
+        nisa.sendrecv(tile, soon, 1 - i, 1 - i, 1 - i)
+        if prints:
+            nl.device_print("late", late[0:1, 0:1])
+        nisa.tensor_copy_predicated(late, 7.0, upper)
+        nisa.dma_copy(dst=out[i], src=late)
+        return out
+
+    expected = X[::-1].copy()
+    expected[:, 0:32] = 7.0
+    np.testing.assert_array_equal(run(kernel, X, lint="off"), expected)
+    assert [f"[[{v:.0f}.]]" in capsys.readouterr().out for v in X[:1, 0, 0]] == [prints]
+
+
 def test_two_pipes_may_bring_parts_of_one_tensor():
     def kernel(x):
         i = nl.program_id(0)

@@ -154,7 +154,7 @@ def tensor_copy_predicated(
 
 def write_where(s: Session, dst: NkiTensor, values: np.ndarray, mask: np.ndarray) -> None:
     """Write ``values`` to the elements of ``dst`` chosen by ``mask``; only those count as written."""
-    s.touch(dst)
+    s.use(dst, True)
     shape = dst.shape
     mask = mask if mask.shape == shape else mask.reshape(shape)
     storage = dst.storage

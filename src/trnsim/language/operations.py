@@ -291,7 +291,7 @@ def device_print(print_prefix: str, tensor: Any) -> None:
     if not isinstance(print_prefix, str):
         raise wrong_type("print-prefix", "print_prefix", print_prefix, "str", "the prefix is a constant string")
     t = s.operand(tensor, "tensor", (SBUF, HBM, SHARED_HBM), compute=False)
-    s.touch(t)
+    s.use(t, False)
     static = t if t.dynamic is None or not s.numerics else t.at(s.resolve(t, "tensor"))
     shown = str(static.written()) if s.numerics else "values are not computed in timing-only mode"
     core = f" core {s.core}" if s.grid else ""
