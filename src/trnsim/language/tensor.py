@@ -128,16 +128,17 @@ class NkiTensor(Access):
                     "bits cannot be reinterpreted while low precision is kept as float32", "precise-fp", hint=hint
                 )
             physical = dtype.storage if isinstance(dtype, ExtraDtype) else dtype
-        item = physical.itemsize
-        if storage.on_chip:
-            row = self.row
-            start, free = divmod(offset, row)
-            where = storage.base + start * storage.pitch + free * item
-            strides = (self.strides[0] // row * storage.pitch, *(s * item for s in self.strides[1:]))
-        else:
-            where = storage.base + offset * item
-            strides = tuple(s * item for s in self.strides)
+        where, strides = self._address(offset, storage.base, storage.pitch, physical.itemsize)
         return np.ndarray(self.shape, physical, storage.arena.data, where, strides)
+
+    def _address(self, offset: int, base: int, pitch: int, item: int) -> tuple[int, tuple[int, ...]]:
+        """Return where element ``offset`` is and the strides of this view: partitions ``pitch``, elements ``item``."""
+        if not self.storage.on_chip:
+            return base + offset * item, tuple(s * item for s in self.strides)
+        row = self.row
+        start, free = divmod(offset, row)
+        strides = (self.strides[0] // row * pitch, *(s * item for s in self.strides[1:]))
+        return base + start * pitch + free * item, strides
 
     def marks(self, offset: int) -> np.ndarray | int:
         """Write marks of this view's elements: one code, or an array of codes (last axis added for wide elements)."""
@@ -165,15 +166,8 @@ class NkiTensor(Access):
         marks = arena.marks_for(1 if storage.base // scale % arena.unit else item)
         unit = arena.unit
         per = item // unit
-        if storage.on_chip:
-            row = self.row
-            start, free = divmod(offset, row)
-            pitch = storage.pitch // scale // unit
-            where = (storage.base // scale) // unit + start * pitch + free * per
-            strides = (self.strides[0] // row * pitch, *(s * per for s in self.strides[1:]))
-        else:
-            where = storage.base // unit + offset * per
-            strides = tuple(s * per for s in self.strides)
+        base, pitch = storage.base // scale // unit, storage.pitch // scale // unit
+        where, strides = self._address(offset, base, pitch, per)
         if per == 1:
             return np.ndarray(self.shape, np.uint8, marks, where, strides)
         return np.ndarray((*self.shape, per), np.uint8, marks, where, (*strides, 1))
