@@ -177,26 +177,20 @@ def plan(
     # both are checked before they are a key
     scale_of("plan", norm, False)
     resolve("plan", precision, torch.float32)
-    key = ("trnfft.plan", sizes, dtype, dim, kind, n, norm, precision, trnsci.get_backend("trnfft"))
+    given: dict[str, Any] = {"kind": kind, "shape": sizes, "dtype": dtype, "n": n, "dim": dim}
+    given |= {"norm": norm, "precision": precision}
 
     def build() -> FFTPlan:
         x = torch.empty(sizes, dtype=dtype, device="meta")
         positional = (n, *(() if dim is None else (dim,)))
         calls = trnsci.plan(_FUNCTIONS[kind], x, *positional, norm=norm, precision=precision)
         stages, tables = _stages(calls.steps)
-        return FFTPlan(
-            op=f"trnfft.{kind}",
-            steps=calls.steps,
-            peak_bytes=calls.peak_bytes,
-            kind=kind,
-            shape=sizes,
-            dtype=dtype,
-            n=n,
-            dim=dim,
-            norm=norm,
-            precision=precision,
-            stages=stages,
-            tables=tables,
-        )
+        planned: dict[str, Any] = {
+            "steps": calls.steps,
+            "peak_bytes": calls.peak_bytes,
+            "stages": stages,
+            "tables": tables,
+        }
+        return FFTPlan(op=f"trnfft.{kind}", **planned, **given)
 
-    return CACHE.get(key, build)
+    return CACHE.get(("trnfft.plan", *given.values(), trnsci.get_backend("trnfft")), build)
