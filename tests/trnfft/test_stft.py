@@ -252,6 +252,7 @@ def test_shortest_frames_are_torchs(backend, dtype, n):
             torch.testing.assert_close(back, theirs, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.filterwarnings("ignore:The length of signal is shorter")
 @together("options", [{"center": False}, {"length": 500}, {"length": 2000}, {"normalized": True}, {}])
 def test_ends_of_the_inverse(options):
     window = torch.hamming_window(64, dtype=torch.float64)

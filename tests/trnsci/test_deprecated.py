@@ -9,6 +9,8 @@ from trnsci.ops import all_ops, find
 from trnsci.specs import TensorSpec
 from trnsci.testing import gaussian
 
+pytestmark = pytest.mark.filterwarnings("ignore:decorate a NamedTuple")
+
 
 def _fake(
     xs: list[Tensor], bias: Tensor | None, scale: float, flip: bool, mode: str, axes: list[int]
@@ -20,7 +22,8 @@ def _cost(xs: list[Tensor], bias: Tensor | None, scale: float, flip: bool, mode:
     return len(xs) * xs[0].numel()
 
 
-rich = Op("trnmock::old_rich", fake=_fake, cost=_cost)
+with pytest.warns(DeprecationWarning, match="decorate a NamedTuple with trnsci.op"):
+    rich = Op("trnmock::old_rich", fake=_fake, cost=_cost)
 
 
 @rich.impl("pytorch")

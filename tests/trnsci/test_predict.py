@@ -73,6 +73,7 @@ def test_no_kernel_no_prediction():
     assert plan.predicted == plan.interval == {}
 
 
+@pytest.mark.filterwarnings("ignore:decorate a NamedTuple")
 def test_ops_inside_an_ops_kernel_path_are_predicted_too():
     a = torch.ones(64, 64)
     twice = Op("trnmock::twice", fake=lambda x: torch.empty_like(x), cost=lambda x: 1, schema="(Tensor x) -> Tensor")
@@ -87,6 +88,7 @@ def test_ops_inside_an_ops_kernel_path_are_predicted_too():
     assert trnblas.gemm(1.0, a, a).shape == (64, 64)
 
 
+@pytest.mark.filterwarnings("ignore:decorate a NamedTuple")
 def test_prediction_can_be_given_where_the_implementation_needs_data():
     op = Op("trnmock::data", fake=lambda x: torch.empty_like(x), cost=lambda x: 1, schema="(Tensor x) -> Tensor")
     op.impl("nki")(lambda x: x * float(x.max()))
