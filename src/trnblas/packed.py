@@ -39,7 +39,8 @@ def _computed(n: int, lower: bool, device: torch.device) -> Tensor:
     return rows * n + columns
 
 
-_cached = functools.lru_cache(maxsize=8)(_computed)
+# gradients may need what a call in inference mode computed first
+_cached = functools.lru_cache(maxsize=8)(torch.inference_mode(False)(_computed))
 
 
 def unpacked(n: int, ap: Tensor, lower: bool) -> Tensor:

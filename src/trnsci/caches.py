@@ -10,6 +10,8 @@ from collections.abc import Callable, Hashable
 from dataclasses import fields, is_dataclass
 from typing import Any, TypeVar
 
+import torch
+
 from trnsci.config import KERNEL_CACHE_COUNT, PLAN_CACHE_BYTES, PLAN_CACHE_COUNT, Setting
 
 K = TypeVar("K")
@@ -49,7 +51,9 @@ class PlanCache:
             if kept is not None:
                 self._kept.move_to_end(key)
                 return kept[0]
-        built = build()
+        # gradients may need later what a call in inference mode built
+        with torch.inference_mode(False):
+            built = build()
         with self._lock:
             if key not in self._kept:
                 nbytes = held_bytes(built)

@@ -12,6 +12,7 @@ from torch import Tensor
 from trnblas import gemm, herk
 from trnsci import array_function, check, op, run
 from trnsci.gradient import saves
+from trnsci.host import unseen
 from trnsci.nki import launch
 from trnsolver.arguments import (
     by_columns,
@@ -208,6 +209,11 @@ def _blocked(a: Tensor) -> tuple[Tensor, Tensor]:
 _LEAF = 64
 
 
+def _read(factor: Tensor) -> Tensor:
+    """Return the factor, and where torch differentiates the triangle that is read: its rules forget which that is."""
+    return factor.tril() if factor.requires_grad or unseen() else factor
+
+
 @op("trnsolver::cholesky_solve")
 class CholeskySolve(NamedTuple):
     """``x`` with ``factor @ factor.mH @ x = b``."""
@@ -228,7 +234,7 @@ class CholeskySolve(NamedTuple):
         return flops * (4 if self.b.is_complex() else 1)
 
     def pytorch(self) -> Tensor:
-        return torch.cholesky_solve(self.b, self.factor)
+        return torch.cholesky_solve(self.b, _read(self.factor))
 
     def nki(self) -> Tensor:
         return triangular(self.factor.mH, triangular(self.factor, self.b, lower=True), lower=False)
@@ -258,7 +264,7 @@ class CholeskyInverse(NamedTuple):
         return Cholesky(self.factor).cost()
 
     def pytorch(self) -> Tensor:
-        return torch.cholesky_inverse(self.factor)
+        return torch.cholesky_inverse(_read(self.factor))
 
     def nki(self) -> Tensor:
         x = inv_triangular(self.factor, lower=True)

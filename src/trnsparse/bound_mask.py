@@ -114,7 +114,9 @@ def bind(mask: Mask, q_len: int, k_len: int, *, batch: int, heads: int, block: i
     if whole not in _KNOWN:
         if len(_KNOWN) >= _MOST:
             _KNOWN.clear()
-        _KNOWN[whole] = _bound(mask, q_len, k_len, batch=batch, heads=heads, block=block)
+        # other calls see it, with gradients or without a transform of torch.func
+        with torch.inference_mode(False), torch._C._DisableFuncTorch():
+            _KNOWN[whole] = _bound(mask, q_len, k_len, batch=batch, heads=heads, block=block)
     return _KNOWN[whole]
 
 

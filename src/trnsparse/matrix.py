@@ -122,7 +122,8 @@ class SparseMatrix(ABC):
     def _once(self, name: str, compute: Callable[[], T]) -> T:
         """Return what `compute` gives, computed once for the pattern."""
         if name not in self._derived:
-            self._derived[name] = compute()
+            with torch.inference_mode(False):
+                self._derived[name] = compute()
         result: T = self._derived[name]
         return result
 

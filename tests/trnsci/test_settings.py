@@ -216,3 +216,25 @@ def test_modes_that_users_of_torch_set_change_nothing(library):
         # a default device elsewhere is for what users create: operands say where a call computes
         with torch.device("meta"), contextlib.suppress(trnsci.TrnError):
             call()
+
+
+def test_what_a_call_in_inference_mode_keeps_serves_later_gradients():
+    trnsci.clear_plans()
+    stored = trnsparse.CSRMatrix.from_dense(torch.eye(6))
+    calls = {
+        "chirp_z": lambda x: trnfft.chirp_z(x, 11),
+        "attention": lambda x: trnsparse.attention(x, x, x, trnsparse.causal(3), block=2),
+        "spmm": lambda x: trnsparse.spmm(stored.to_bsr(2), x),
+        "tpmv": lambda x: trnblas.tpmv(6, x.flatten()[:21], x[:, 0]),
+    }
+    for name, call in calls.items():
+        with trnsci.backend("simulator") if name == "tpmv" else contextlib.nullcontext():
+            with torch.inference_mode():
+                call(gaussian((6, 5), 1))
+            x = gaussian((6, 5), 1).requires_grad_()
+            call(x).abs().sum().backward()
+            assert x.grad is not None, name
+    # and what a transform of torch.func bound first serves calls without one
+    mask, x = trnsparse.causal(4), gaussian((6, 5), 1)
+    value, _ = torch.func.jvp(lambda x: trnsparse.attention(x, x, x, mask, block=2), (x,), (x,))
+    assert torch.equal(trnsparse.attention(x, x, x, mask, block=2), value)

@@ -130,6 +130,13 @@ def test_gradients():
     a = _spd((4, 4), dtype=torch.float64).requires_grad_()
     assert torch.autograd.gradcheck(lambda a: cholesky(0.5 * (a + a.mT)), (a,))
     assert torch.autograd.gradcheck(lambda a: inv_spd(0.5 * (a + a.mT)), (a,))
+    # the triangle that is not read has none, forward or backward
+    factor, b = cholesky(a.detach()), gaussian((4, 2), 1, torch.float64)
+    for upper, read in ((False, factor), (True, factor.mT.clone())):
+        for call in (lambda f, u=upper: cholesky_solve(b, f, upper=u), lambda f, u=upper: cholesky_inverse(f, upper=u)):
+            assert torch.autograd.gradcheck(call, (read.clone().requires_grad_(),))
+            unread = torch.ones_like(read).tril(-1) if upper else torch.ones_like(read).triu(1)
+            assert not torch.func.jvp(call, (read,), (unread,))[1].any()
 
 
 @pytest.mark.parametrize("backend", BACKENDS, ids=str)
