@@ -193,7 +193,7 @@ def wrong_count(
     return error(f"{what} has {n} {of}", rule=rule, got=n, limit=limit, hint=hint)
 
 
-def unequal(rule: str, what: str, got: Any, other: str, limit: Any, hint: str, *, of: str = "") -> WrongShape:
+def wrong_pair(rule: str, what: str, got: Any, other: str, limit: Any, hint: str, *, of: str = "") -> WrongShape:
     """Return the error for two tensors that should agree: in their shape, or in how many ``of`` something they have."""
     has = f"{got} {of}" if of else f"shape {got}"
     return WrongShape(f"{what} has {has} and {other} has {limit}", rule=rule, got=got, limit=limit, hint=hint)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from trnsim.errors import WrongArgument, WrongBuffer, WrongShape, unequal, wrong_shape, wrong_value
+from trnsim.errors import WrongArgument, WrongBuffer, WrongShape, wrong_pair, wrong_shape, wrong_value
 from trnsim.isa.alu import named
 from trnsim.isa.operands import has_dtype, one_dtype
 from trnsim.language.dtypes import DTYPES, PACKED, to_f32, uint32
@@ -108,7 +108,7 @@ def alike(kind: str, srcs: list[NkiTensor], dsts: list[NkiTensor]) -> None:
     for x, y in zip(srcs, dsts, strict=True):
         if x.shape != y.shape:
             one, two, hint = f"{kind}: dst {y.name}", f"src {x.name}", "what is sent has the shape of what is received"
-            raise unequal("collective-shape", one, y.shape, two, x.shape, hint)
+            raise wrong_pair("collective-shape", one, y.shape, two, x.shape, hint)
 
 
 def divides(kind: str, t: NkiTensor, dim: int, n: int) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from trnsim.errors import HardwareLimit, WrongArgument, WrongBuffer, WrongDtype, WrongShape, unequal
+from trnsim.errors import HardwareLimit, WrongArgument, WrongBuffer, WrongDtype, WrongShape, wrong_pair
 from trnsim.isa import operands as check
 from trnsim.isa import psum
 from trnsim.isa.enums import engine as eng
@@ -69,7 +69,7 @@ def check_operands(s: Session, stationary: NkiTensor, moving: NkiTensor, k: int,
     rows, columns = tile[1] if tile else (s.target.partitions, s.target.stationary_max)
     if moving.shape[0] != k:
         hint = "the contraction is over partitions: both operands are [K, …]"
-        raise unequal("contraction", "moving", moving.shape[0], "stationary", k, hint, of="partitions")
+        raise wrong_pair("contraction", "moving", moving.shape[0], "stationary", k, hint, of="partitions")
     if k > rows:
         raise WrongShape(
             f"the operands have {k} partitions, and the tile of the array has {rows} rows",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from trnsim.cores import Device, Post
-from trnsim.errors import HardwareLimit, WrongArgument, unequal
+from trnsim.errors import HardwareLimit, WrongArgument, wrong_pair
 from trnsim.isa import operands as check
 from trnsim.isa.enums import dma_engine as dma
 from trnsim.isa.enums import engine as eng
@@ -56,7 +56,7 @@ def sendrecv(
     hint = "sendrecv does not convert; copy src with tensor_copy first"
     check.one_dtype(src, "src", dst, "dst", rule="sendrecv-dtype", hint=hint)
     if src.shape != dst.shape:
-        raise unequal("sendrecv-shape", "src", src.shape, "dst", dst.shape, "both tiles have one shape and layout")
+        raise wrong_pair("sendrecv-shape", "src", src.shape, "dst", dst.shape, "both tiles have one shape and layout")
     row = src.free_size * src.itemsize
     if mode is dma.gpsimd_dma and row > _GPSIMD_BYTES[src.itemsize]:
         raise HardwareLimit(

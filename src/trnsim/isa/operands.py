@@ -16,7 +16,7 @@ from trnsim.errors import (
     WrongEngine,
     WrongShape,
     lacking,
-    unequal,
+    wrong_pair,
 )
 from trnsim.isa.alu import packed
 from trnsim.isa.enums import engine as eng
@@ -147,7 +147,7 @@ def alike(s: Session, dst: NkiTensor, dst_role: str, *others: Named) -> None:
             one, two = f"{role} ({t.name}) {t.shape}", f"{dst_role} ({dst.name}) {shape}"
             broadcast = "broadcast a [P, 1] tile with tensor_scalar, or a view with .broadcast()"
             hint = broadcast if 1 in (size, n) else "slice both to the same extent"
-            raise unequal("free-size-mismatch", one, size, two, n, hint, of="elements per partition")
+            raise wrong_pair("free-size-mismatch", one, size, two, n, hint, of="elements per partition")
         reachable(s, t, role, size)
     for t, role in others:
         if t.storage is dst.storage and s.numerics and overlap(dst, t):
@@ -164,7 +164,7 @@ def partitions(a: NkiTensor, a_role: str, b: NkiTensor, b_role: str) -> None:
     if a.shape[0] != b.shape[0]:
         one, two = f"{a_role} ({a.name})", f"{b_role} ({b.name})"
         hint = "engines work partition by partition: slice dimension 0 of both alike"
-        raise unequal("partition-mismatch", one, a.shape[0], two, b.shape[0], hint, of="partitions")
+        raise wrong_pair("partition-mismatch", one, a.shape[0], two, b.shape[0], hint, of="partitions")
 
 
 def column(t: NkiTensor, role: str, like: NkiTensor, like_role: str) -> None:

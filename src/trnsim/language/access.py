@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from trnsim.errors import WrongArgument, WrongBuffer, WrongShape, unequal, wrong_memory, wrong_shape
+from trnsim.errors import WrongArgument, WrongBuffer, WrongShape, wrong_memory, wrong_pair, wrong_shape
 from trnsim.language.dtypes import as_dtype, int32, uint32
 from trnsim.language.layout import Dynamic, as_index, late, merge
 from trnsim.language.views import Views, index_tile, run_time_scalar
@@ -43,7 +43,7 @@ class Access(Views):
         index_tile(index, "indirect", "[P, K] SBUF tile", hint="pass an SBUF tile of integers, free-dimension offsets")
         if index.shape[0] != self.shape[0]:
             own, hint = self.shape[0], "the index tile spans the partitions it serves"
-            raise unequal("indirect", "indirect: index", index.shape[0], self.name, own, hint, of="partitions")
+            raise wrong_pair("indirect", "indirect: index", index.shape[0], self.name, own, hint, of="partitions")
         count = index.size if num_elem is None else as_index(num_elem)
         if not 1 <= count <= index.size:
             raise WrongArgument(

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import trnsim.isa as nisa
-from trnsim.errors import WrongArgument, unequal
+from trnsim.errors import WrongArgument, wrong_pair
 from trnsim.isa.operands import as_fp32
 from trnsim.language.dtypes import float32, same_dtype, to_f32
 from trnsim.language.results import Operator, dtype_or, function, mapped, promote, tile
@@ -41,7 +41,9 @@ def _broadcast(x: NkiTensor, y: NkiTensor) -> tuple[NkiTensor, NkiTensor]:
     if not fits:
         rows = x.ndim == y.ndim and x.shape[0] != y.shape[0] and 1 in (x.shape[0], y.shape[0])
         across = "engines do not broadcast across partitions: use nl.broadcast_to first"
-        raise unequal("broadcast", "x", x.shape, "y", y.shape, across if rows else "free dimensions must be equal or 1")
+        raise wrong_pair(
+            "broadcast", "x", x.shape, "y", y.shape, across if rows else "free dimensions must be equal or 1"
+        )
     for dim, (m, n) in enumerate(zip(x.shape, y.shape, strict=True)):
         if m < n:
             x = x.broadcast(dim, n)

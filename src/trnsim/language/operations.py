@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import trnsim.isa as nisa
-from trnsim.errors import WrongArgument, WrongBuffer, WrongShape, unequal, wrong_shape, wrong_type, wrong_value
+from trnsim.errors import WrongArgument, WrongBuffer, WrongShape, wrong_pair, wrong_shape, wrong_type, wrong_value
 from trnsim.language.dtypes import as_dtype, float32, int32, same_dtype, uint8, uint32
 from trnsim.language.functions import converted, copy
 from trnsim.language.layout import as_flag, as_index, as_shape
@@ -205,7 +205,7 @@ def where(condition: Any, x: Any, y: Any, dtype: Any = None) -> NkiTensor:
     for t in tiles:
         if t.shape != condition.shape:
             hint = "repeat the smaller tile with nl.broadcast_to"
-            raise unequal("where-shape", "a choice", t.shape, "the condition", condition.shape, hint)
+            raise wrong_pair("where-shape", "a choice", t.shape, "the condition", condition.shape, hint)
     chosen = tile(condition.shape, uint8)
     nisa.tensor_scalar(chosen, condition, "not_equal", 0.0)
     dst = tile(condition.shape, wanted)
