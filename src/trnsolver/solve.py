@@ -100,9 +100,10 @@ def _grown(factors: Tensor, a: Tensor) -> Tensor | None:
     if n < _FEW or a.numel() == 0 or not readable(factors) or not readable(a):
         return None
     a, factors = a.detach(), factors.detach()
-    # Norms are above every entry, unless squares underflow, and the first pivot is an entry of the matrix.
-    least, most = torch.aminmax(torch.linalg.vector_norm(factors, dim=(-2, -1)) / factors[..., 0, 0].abs())
-    if least.item() >= 0.5 and most.item() <= n:
+    # The first pivot is an entry of the matrix. L's entries, at most 1, count only where that is small.
+    axes = (-2, -1)
+    size = factors.abs().amax(axes) if a.is_complex() else torch.maximum(factors.amax(axes), -factors.amin(axes))
+    if (size / factors[..., 0, 0].abs()).amax().item() <= n:
         return None
     # An operand that is not finite is the caller's to be told of.
     largest = a.abs().amax((-2, -1))
