@@ -45,7 +45,7 @@ class FFTPlan(Plan):
     norm: str | None
     precision: Precision | None
     stages: tuple[Stage, ...]
-    tables: tuple[Tensor, ...] = field(compare=False, repr=False)
+    _tables: tuple[Tensor, ...] = field(compare=False, repr=False)
 
     def __call__(self, x: Transformable, *, out: Transformable | None = None) -> Transformable:
         """Transform data of the shape and dtype of the plan."""
@@ -83,16 +83,21 @@ class FFTPlan(Plan):
         return value if value is None else tuple(axis % len(self.shape) for axis in value)
 
     @property
+    def tables(self) -> tuple[Tensor, ...]:
+        """Copies of the tables, which later transforms read."""
+        return tuple(table.clone() for table in self._tables)
+
+    @property
     def nbytes(self) -> int:
         """Bytes the plan holds: its tables above all."""
-        return 512 + 512 * len(self.steps) + sum(table.nbytes for table in self.tables)
+        return 512 + 512 * len(self.steps) + sum(table.nbytes for table in self._tables)
 
     def __str__(self) -> str:
         lines = [
             f"{self.kind} {str(self.dtype).removeprefix('torch.')}{list(self.shape)} norm={self.norm or 'backward'}"
         ]
         lines += [f"  axis {stage.axis}: {stage}" for stage in self.stages]
-        lines.append(f"  tables: {quantity(sum(table.nbytes for table in self.tables), 'B')}")
+        lines.append(f"  tables: {quantity(sum(table.nbytes for table in self._tables), 'B')}")
         return "\n".join((*lines, *("  " + line for line in Plan.__str__(self).splitlines())))
 
 
@@ -185,12 +190,7 @@ def plan(
         positional = (n, *(() if dim is None else (dim,)))
         calls = trnsci.plan(_FUNCTIONS[kind], x, *positional, norm=norm, precision=precision)
         stages, tables = _stages(calls.steps)
-        planned: dict[str, Any] = {
-            "steps": calls.steps,
-            "peak_bytes": calls.peak_bytes,
-            "stages": stages,
-            "tables": tables,
-        }
-        return FFTPlan(op=f"trnfft.{kind}", **planned, **given)
+        planned: dict[str, Any] = {"steps": calls.steps, "peak_bytes": calls.peak_bytes, "stages": stages}
+        return FFTPlan(op=f"trnfft.{kind}", _tables=tables, **planned, **given)
 
     return CACHE.get(("trnfft.plan", *given.values(), trnsci.get_backend("trnfft")), build)
