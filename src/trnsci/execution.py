@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from trnsci import cuda
+from trnsci import cuda, host
 from trnsci.kernel_launcher import Launcher, using
 from trnsci.memory import exhausted
 from trnsci.specs import tensors_in, thaw
@@ -75,7 +75,7 @@ def computed(call: Any, decision: Decision, used: Launcher | None, out: Tensor |
             into(out)
             result = out
     except (MemoryError, RuntimeError) as error:
-        refused = exhausted(type(call).__name__, error)
+        refused = exhausted(type(call).__name__, error) or host.no_tangent(call, error)
         if refused is None:
             raise
         raise refused from error

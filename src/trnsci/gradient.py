@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+import torch
 from torch import Tensor
 
 from trnsci.backends import SCOPE, Scope, entered
@@ -36,6 +37,22 @@ def saves(*names: str, host: bool = False, cuda: bool = True, pytorch: bool = Fa
         return rule
 
     return mark
+
+
+def undefined(refuse: Callable[[], None], result: Tensor, part: Callable[[Tensor], Tensor] | None = None) -> None:
+    """Refuse gradients of what torch computed: all, or those that are not zero in a part."""
+
+    def look(grad: Tensor | None) -> None:
+        if grad is None:
+            return
+        seen = grad if part is None else part(grad)
+        while torch._C._functorch.is_functorch_wrapped_tensor(seen):
+            seen = torch._C._functorch.get_unwrapped(seen)
+        if part is None or bool(seen.any()):
+            refuse()
+
+    if result.requires_grad:
+        result.register_hook(look)
 
 
 class Gradient:

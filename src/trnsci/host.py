@@ -14,7 +14,7 @@ from torch.autograd import forward_ad
 from torch.nn import Parameter
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack as _modes
 
-from trnsci.errors import NotConverged
+from trnsci.errors import NotConverged, TrnError, UnsupportedError
 from trnsci.specs import TensorSpec
 
 PLAIN = frozenset((Tensor, Parameter, TensorSpec))
@@ -65,6 +65,15 @@ def empty(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
 def transformed() -> bool:
     """Return whether ``torch.func`` (vmap, grad, jvp) is transforming this call."""
     return peek_interpreter_stack() is not None
+
+
+def no_tangent(call: Any, error: BaseException) -> UnsupportedError | None:
+    """Return the refusal that an error of torch is, which lacks a derivative in forward mode, or ``None``."""
+    words = ("forward AD", "forward mode AD", "not differentiable", "derivative of")
+    if forward_ad._current_level < 0 or isinstance(error, TrnError) or not any(word in str(error) for word in words):
+        return None
+    hint = "Differentiate in reverse mode, by torch.func.vjp or torch.func.grad, or detach the operands"
+    return UnsupportedError(call._op.name, [("pytorch", "it has no derivative in forward mode")], hint=hint)
 
 
 def lapack(

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from trnsci import ArgumentError, NotConverged, check
-from trnsolver.arguments import matrices, right_hand_side, square, widened
+from trnsolver.arguments import matrices, no_gradient, right_hand_side, square, widened
 from trnsolver.krylov import gmres
 from trnsolver.lu import LU, lu_factor, lu_solve
 from trnsolver.norms import condition_from_factors
@@ -50,8 +50,11 @@ class Spectrum(NamedTuple):
     trajectory: tuple[float, ...]
 
 
-def target(op: str, value: float) -> float:
-    """A target error is a positive number."""
+def target(op: str, value: float, **operands: Tensor) -> float:
+    """A target error is a positive number, and no gradient flows through what it takes to reach it."""
+    for name, operand in operands.items():
+        check.data(op, **{name: operand})
+        no_gradient(f"{op} with target_error", operand)
     if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
         raise ArgumentError(op, "target_error", value, "a positive number")
     return float(value)
@@ -65,7 +68,7 @@ def solve_to(a: Tensor, b: Tensor, target_error: float) -> Solution:
     """
     square("solve", a=a)
     vector = right_hand_side("solve", a, b)
-    goal = target("solve", target_error)
+    goal = target("solve", target_error, a=a, b=b)
     _one_matrix("solve", a, b)
     wide = widened(a.dtype)
     matrix, right = a.detach().to(wide), b.detach().to(wide)
@@ -80,7 +83,7 @@ def lstsq_to(a: Tensor, b: Tensor, target_error: float) -> Solution:
     """
     matrices("lstsq", a=a)
     vector = right_hand_side("lstsq", a, b)
-    goal = target("lstsq", target_error)
+    goal = target("lstsq", target_error, a=a, b=b)
     _one_matrix("lstsq", a, b)
     m, n = a.shape
     check.refuse(m < n, "lstsq", "shape of a", tuple(a.shape), "as many rows as columns with target_error")
@@ -103,7 +106,6 @@ def lstsq_to(a: Tensor, b: Tensor, target_error: float) -> Solution:
 
 
 def _one_matrix(op: str, a: Tensor, b: Tensor) -> None:
-    check.data(op, a=a)
     if a.ndim > 2 or b.ndim > 2:
         raise ArgumentError(
             op=op,
@@ -299,7 +301,7 @@ def eigh_to(a: Tensor, target_error: float, method: Method = "auto") -> Spectrum
     """Eigenpairs of Hermitian matrices from single precision, refined in float64."""
     from trnsolver.eigh import eigh
 
-    goal = target("eigh", target_error)
+    goal = target("eigh", target_error, a=a)
     single = torch.complex64 if a.is_complex() else torch.float32
     matrix, n = a.detach().to(widened(a.dtype)), a.shape[-1]
     matrix = matrix.tril() + matrix.tril(-1).mH

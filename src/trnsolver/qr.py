@@ -14,7 +14,7 @@ from trnblas import gemm
 from trnblas.trsm import doubling_masks
 from trnsci import UnsupportedError, array_function, check, op, run
 from trnsci.arrays import to_numpy
-from trnsci.gradient import saves
+from trnsci.gradient import saves, undefined
 from trnsci.host import transformed
 from trnsci.nki import P_MAX, launch
 from trnsci.planning import remark
@@ -154,6 +154,9 @@ class QrFactor(NamedTuple):
 
     def pytorch(self) -> tuple[Tensor, Tensor]:
         q, r = torch.linalg.qr(self.a, self.mode)
+        if self.mode != "reduced":
+            for part in (q, r):
+                undefined(lambda: _defined(self.a.shape, self.mode), part)
         return q, r
 
     def nki(self) -> tuple[Tensor, Tensor]:
@@ -377,12 +380,17 @@ def _geqp3(a: Matrix, mode: str) -> tuple[Matrix, Matrix, Matrix]:
     return (q[0], r, order) if q else (np.empty((0,), a.dtype), r[: min(a.shape)], order)
 
 
-def _pull(q: Tensor, r: Tensor, grad_q: Tensor, grad_r: Tensor, *, shape: tuple[int, ...], mode: str) -> Tensor:
-    """The gradient of the factored matrix from those of its factors."""
-    m, n = shape
-    if mode == "r" or (mode == "complete" and m > n):
+def _defined(shape: tuple[int, ...], mode: str) -> None:
+    """There is a gradient."""
+    if mode == "r" or (mode == "complete" and shape[-2] > shape[-1]):
         reason = f"mode={mode!r} has no gradient: columns of q beyond those of a are arbitrary, or not there"
         raise UnsupportedError("qr", [("any", reason)], hint="Use mode='reduced'")
+
+
+def _pull(q: Tensor, r: Tensor, grad_q: Tensor, grad_r: Tensor, *, shape: tuple[int, ...], mode: str) -> Tensor:
+    """The gradient of the factored matrix from those of its factors."""
+    _defined(shape, mode)
+    m, n = shape
     k = min(m, n)
     rest, grad_rest = r[..., k:], grad_r[..., k:]
     if n > m:

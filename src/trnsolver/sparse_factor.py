@@ -122,8 +122,8 @@ class SparseFactor:
         check.equal(op, "M", a=rows, b=size, hint="Right-hand sides are columns")
         finite(op, b=b)
         if target_error is not None:
-            check.data(op, b=b)
-            return self._to(b, vector, letter, target(op, target_error))
+            goal = target(op, target_error, a=self._a.values, b=b)
+            return self._to(b, vector, letter, goal)
         wide, folded = self._folded(op, b.unsqueeze(-1) if vector else b)
         if wide.numel() == 0 or columns == 0:
             x = wide.new_zeros((wide.shape[0], columns, wide.shape[2]))

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from trnblas import gemm
 from trnsci import NotConverged, UnsupportedError, array_function, check, host, op, run
-from trnsci.gradient import saves
+from trnsci.gradient import saves, undefined
 from trnsci.nki import launch
 from trnsolver.arguments import bounded, by_columns, matrices, readable, roundoff, settled, written
 from trnsolver.batched_svd import LEAST, batched_svd
@@ -143,6 +143,9 @@ class SvdCall(NamedTuple):
 
     def pytorch(self) -> tuple[Tensor, Tensor, Tensor]:
         u, s, vh = host.svd("svd", self.a, full=self.full)
+        if self.full and self.a.shape[-2] != self.a.shape[-1]:
+            undefined(_refuse, u, lambda grad: grad[..., s.shape[-1] :])
+            undefined(_refuse, vh, lambda grad: grad[..., s.shape[-1] :, :])
         return u, s, vh
 
     def nki(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -158,8 +161,7 @@ class SvdCall(NamedTuple):
     ) -> dict[str, Tensor]:
         u, _, vh = result
         if self.full and u.shape[-2] != vh.shape[-1]:
-            reason = "full_matrices=True has no gradient: columns beyond min(M, N) are arbitrary"
-            raise UnsupportedError("svd", [("any", reason)], hint="Use full_matrices=False")
+            _refuse()
         return {"a": _gradient(*result, *grad)}
 
 
@@ -192,6 +194,11 @@ class SvdValues(NamedTuple):
     def vjp(self, grad: Tensor, needs: frozenset[str]) -> dict[str, Tensor]:
         u, _, vh = svd(self.a, full_matrices=False)
         return {"a": gemm(1.0, u * grad.unsqueeze(-2).to(u.dtype), vh)}
+
+
+def _refuse() -> None:
+    reason = "full_matrices=True has no gradient: columns beyond min(M, N) are arbitrary"
+    raise UnsupportedError("svd", [("any", reason)], hint="Use full_matrices=False")
 
 
 def _shaped(a: Tensor, full: bool, method: Method) -> tuple[Tensor, Tensor, Tensor]:

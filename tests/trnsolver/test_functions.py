@@ -1,12 +1,33 @@
+import functools
+
 import numpy as np
 import pytest
 import scipy.linalg
 import torch
 
+import trntensor
 from tests.together import together
 from trnsci import ArgumentError, DtypeError, NotConverged, Singular, UnsupportedError
 from trnsci.testing import gaussian, unit_roundoff
-from trnsolver import cond, eig, eigvals, expm, hessenberg, ldl, logm, schur, sign, sqrtm
+from trnsolver import (
+    cond,
+    eig,
+    eigh,
+    eigvals,
+    expm,
+    gebrd,
+    geqrf,
+    hessenberg,
+    ldl,
+    logm,
+    lstsq,
+    ormqr,
+    qr,
+    schur,
+    sign,
+    solve,
+    sqrtm,
+)
 
 DTYPES = (torch.float32, torch.float64, torch.complex64, torch.complex128)
 
@@ -81,6 +102,27 @@ def test_what_has_no_gradient_says_so(fn):
         fn(torch.eye(3).requires_grad_())
     with torch.no_grad():
         fn(torch.eye(3).requires_grad_())
+
+
+@pytest.mark.parametrize("fn", [solve, lstsq, lambda a, b, **to: eigh(a, **to)], ids=["solve", "lstsq", "eigh"])
+def test_no_gradient_is_lost_on_the_path_to_a_target_error(fn):
+    a, b = 2 * torch.eye(3, dtype=torch.float64), torch.ones(3, 1, dtype=torch.float64)
+
+    def to(x):
+        return fn(x, b, target_error=1e-9)[0].sum()
+
+    for call in (torch.func.grad(to), lambda x: torch.func.vmap(to)(x[None]), lambda x: to(x.clone().requires_grad_())):
+        with pytest.raises(UnsupportedError, match=r"data of a|with target_error.* has no gradient"):
+            call(a)
+
+
+def test_derivatives_that_forward_mode_lacks_are_refused():
+    a = gaussian((4, 3), 1, torch.float64)
+    factors, tau = geqrf(a)
+    twice = functools.partial(trntensor.einsum, "ij,kj->ik", a, precision="compensated")
+    for fn in (geqrf, gebrd, lambda x: qr(x, "r").r, lambda x: ormqr(factors, tau, x), twice):
+        with pytest.raises(UnsupportedError, match=r"no derivative in forward mode.*torch.func.vjp"):
+            torch.func.jvp(fn, (a,), (a,))
 
 
 @together("fn", [schur, hessenberg, ldl, sqrtm, logm, expm, sign, eig, eigvals])

@@ -1,3 +1,5 @@
+import itertools
+
 import numpy as np
 import pytest
 import scipy.linalg
@@ -148,8 +150,10 @@ def test_kernel_gradients(fn, shape, dtype, gradient):
 
 def test_gradients_that_do_not_exist():
     a = gaussian((4, 3), 1).requires_grad_()
-    with trnsci.backend("simulator"), pytest.raises(UnsupportedError, match="has no gradient"):
-        qr(a, mode="r").r.abs().sum().backward()
+    for backend, mode in itertools.product(("simulator", "pytorch"), ("r", "complete")):
+        with trnsci.backend(backend), pytest.raises(UnsupportedError, match=r"has no gradient.*mode='reduced'"):
+            qr(a, mode=mode).r.abs().sum().backward()
+    qr(a[:3], mode="complete").r.abs().sum().backward()
 
 
 @pytest.mark.grid(2)

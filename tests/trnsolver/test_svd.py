@@ -1,3 +1,4 @@
+import itertools
 import sys
 
 import numpy as np
@@ -153,8 +154,14 @@ def test_a_library_that_gives_up_is_not_the_last_word(monkeypatch, norm):
 
 def test_gradients_that_do_not_exist():
     a = gaussian((4, 3), 1).requires_grad_()
-    with trnsci.backend("simulator"), pytest.raises(UnsupportedError, match="full_matrices=True has no gradient"):
-        svd(a).u.abs().sum().backward()
+    for backend, matrix in itertools.product(("simulator", "pytorch"), (a, a.mT)):
+        with trnsci.backend(backend), pytest.raises(UnsupportedError, match="full_matrices=True has no gradient"):
+            sum(x.abs().sum() for x in svd(matrix)).backward()
+    with pytest.raises(UnsupportedError, match="full_matrices=True has no gradient"):
+        torch.func.jacrev(lambda x: svd(x).u)(a.detach())
+    for of in (lambda r: r.s, lambda r: r.u[:, :3].abs()):
+        whole, part = (torch.func.jacrev(lambda x, f=full, g=of: g(svd(x, f)))(a.detach()) for full in (True, False))
+        torch.testing.assert_close(whole, part)
 
 
 @pytest.mark.grid(1)
