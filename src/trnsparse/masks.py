@@ -189,10 +189,10 @@ class _Function(Mask):
 
 
 def _in_memory(op: str, argument: str, value: Numbers, expected: str) -> Tensor:
-    """Check for numbers, and return them in host memory."""
+    """Check for numbers, and return them in host memory, in a view: their owner may resize them."""
     check.kind(op, argument, value, Tensor | np.ndarray | list | tuple, expected)
     try:
-        return torch.as_tensor(value, device="cpu")
+        return torch.as_tensor(value, device="cpu")[...]
     except (TypeError, ValueError, RuntimeError):
         raise DtypeError(op, argument, value, expected) from None
 

@@ -81,6 +81,14 @@ def test_the_preconditioner_is_the_same_polynomial(backend, degree):
     assert np.linalg.norm(found.double().numpy() - expected) <= limit * np.linalg.norm(expected)
 
 
+def test_the_preconditioner_of_a_matrix_that_its_owner_resized_is_the_same():
+    a, r = _spd(5), gaussian((5, 2), 1, torch.float64)
+    apply = ts.chebyshev_preconditioner(a, 1.0, 2.0)
+    before = apply(r)
+    a.resize_(2, 2)
+    assert torch.equal(apply(r), before)
+
+
 @pytest.mark.sim
 def test_a_chunk_of_steps_is_one_program():
     a, b = _spd(20, dtype=torch.float32), gaussian((20,), 1)

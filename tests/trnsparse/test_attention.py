@@ -16,6 +16,7 @@ from trnsci.errors import DtypeError, UnsupportedError
 from trnsci.testing import BACKENDS, assert_within, gamma, gaussian, stated_and_used, unit_roundoff
 from trnsparse.attention import Attention
 from trnsparse.kernels import attention as kernels
+from trnsparse.masks import as_mask
 
 S = 300
 
@@ -305,6 +306,15 @@ def test_the_op_is_well_registered_and_compiles():
     largest = float((0.5 * q @ k.mT).abs().max())
     error = gamma(8 * 4 + 6 * 20 + 16, q.dtype) * (1 + 2 * largest)
     assert_within(grad, wanted, 2 * 2 * error * 0.5 * float(k.abs().max()) * 2 * float(v.norm(dim=-1).max()))
+
+
+@pytest.mark.parametrize("make", [ts.blocks, as_mask, ts.documents], ids=lambda f: f.__name__)
+def test_masks_of_numbers_that_their_owner_resized_are_the_same(make):
+    own = torch.arange(4) // 2 if make is ts.documents else torch.eye(4, dtype=torch.bool)
+    mask, x = make(own, 1) if make is ts.blocks else make(own), gaussian((1, 1, 4, 8), 1)
+    before = ts.attention(x, x, x, mask)
+    own.resize_(1)
+    assert torch.equal(ts.attention(x, x, x, mask), before)
 
 
 def test_a_plan_counts_stored_blocks():
