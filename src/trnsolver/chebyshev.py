@@ -99,9 +99,10 @@ def chebyshev_preconditioner(a: Matrix, low: float, high: float, *, degree: int 
     """
     _interval("chebyshev_preconditioner", low, high)
     check.integer("chebyshev_preconditioner", "degree", degree, 1)
-    # of a view: the owner of the matrix may resize it
-    strided = isinstance(a, Tensor) and a.layout is torch.strided
-    wrapped = operator("chebyshev_preconditioner", a[...] if strided else a)
+    if isinstance(a, Tensor) and a.layout is torch.strided:
+        # its owner may resize it
+        a = a[...]
+    wrapped = operator("chebyshev_preconditioner", a)
     low, high = low * wrapped.scale, high * wrapped.scale
     weights = _first(_recurrence(low, high), degree - 1)
 

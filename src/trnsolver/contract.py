@@ -52,8 +52,8 @@ class Spectrum(NamedTuple):
 
 def target(op: str, value: float, **operands: Tensor) -> float:
     """A target error is a positive number, and no gradient flows through what it takes to reach it."""
-    for name, operand in operands.items():
-        check.data(op, **{name: operand})
+    check.data(op, wrapped=False, **operands)
+    for operand in operands.values():
         no_gradient(f"{op} with target_error", operand)
     if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
         raise ArgumentError(op, "target_error", value, "a positive number")

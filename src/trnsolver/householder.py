@@ -234,11 +234,11 @@ class Ormqr(NamedTuple):
     def pytorch(self) -> Tensor:
         if self.other.numel() == 0 or self.tau.shape[-1] == 0:
             return self.other.clone()
-        return torch.ormqr(self.factors, self.tau, self.other, self.left, self.transpose)
+        return torch.ormqr(self.factors[..., : self.tau.shape[-1]], self.tau, self.other, self.left, self.transpose)
 
     def vjp(self, grad: Tensor, needs: frozenset[str]) -> dict[str, Tensor]:
         def product(factors: Tensor, tau: Tensor, other: Tensor) -> Tensor:
-            return torch.ormqr(factors, tau, other, self.left, self.transpose)
+            return Ormqr(factors, tau, other, self.left, self.transpose).pytorch()
 
         _, pull = torch.func.vjp(product, self.factors, self.tau, self.other)  # type: ignore[misc]
         return dict(zip(("factors", "tau", "other"), pull(grad), strict=True))

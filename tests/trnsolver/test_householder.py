@@ -82,6 +82,10 @@ def test_gradients():
     other = drawn((5, 2), torch.float64, 3)
     assert torch.autograd.gradcheck(householder_product, (factors.tril(-1).requires_grad_(), tau.requires_grad_()))
     assert torch.autograd.gradcheck(lambda x: ormqr(factors, tau.detach(), x), (other.requires_grad_(),))
+    few = tau.detach()[:2].requires_grad_()
+    assert torch.autograd.gradcheck(ormqr, (factors.requires_grad_(), few, other))
+    batch = ormqr(factors.detach().expand(2, 5, 3), few.detach().expand(2, 2), other.detach().expand(2, 5, 2))
+    torch.testing.assert_close(batch[1], ormqr(factors, few, other))
     with pytest.raises(UnsupportedError, match="no gradient"):
         geqrf(drawn((3, 3), torch.float64).requires_grad_())
 
