@@ -189,7 +189,7 @@ def _norm(
             terms=2 * n,
         )
     if out is not None:
-        check.out(name, out, shape=tuple(x.shape[:-1]), dtype=dtype.to_real(), x=x)
+        check.out(name, out, shape=tuple(x.shape[:-1]), dtype=x.real.dtype, x=x)
     result = run(Norm(x, name, policy), out)
     return reported(result, norm_bound(name, x.shape[-1], dtype, policy), True) if return_error else result
 

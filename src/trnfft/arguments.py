@@ -113,7 +113,7 @@ def integer(op: str, argument: str, value: Any) -> int:
     """Return an integer, or something that counts as one: NumPy's, or an element of an integer tensor."""
     whole = not (isinstance(value, Tensor) and (value.ndim or value.dtype not in _WHOLE))
     if type(value) is int or (whole and isinstance(value, SupportsIndex) and not isinstance(value, bool | np.ndarray)):
-        result: int = value.__index__()
+        result: int = value if type(value) is int else value.__index__()
         if abs(result) > _LONGEST:
             raise ArgumentError(op, argument, result, "at most 2**48")
         return result

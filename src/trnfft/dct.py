@@ -172,7 +172,8 @@ def _checked(
     policy = resolve(op, precision, x.dtype)
     kind = _INVERSE_TYPE[kind] if inverse else kind
     if kind == 1 and not sine:
-        check.refuse(min(lengths, default=2) < 2, op, "n", min(lengths, default=2), "at least 2 points for type 1")
+        shortest = min([2, *lengths])
+        check.refuse(shortest < 2, op, "n", shortest, "at least 2 points for type 1")
     given, x = x, resized(x, dims, lengths)
     if out is not None:
         check.out(op, out, shape=tuple(x.shape), dtype=x.dtype, x=given)

@@ -308,14 +308,14 @@ def _frames(op: str, n_fft: Any, *, hop: Any, win: Any, window: Any, x: Tensor) 
     if window is None:
         if size == n_fft:
             return n_fft, hop, None
-        window = torch.ones(size, dtype=x.dtype.to_real(), device=x.device)
+        window = torch.ones(size, dtype=x.real.dtype, device=x.device)
     if type(window) is not Tensor:
         check.tensor(op, window=window)
     if window.ndim != 1 or window.shape[0] != size:
         raise ArgumentError(op, "shape of window", tuple(window.shape), f"({size},) = (win_length,)")
     if window.device != x.device:
         check.same_device(op, x=x, window=window)
-    real = x.dtype.to_real()
+    real = x.real.dtype
     if window.dtype is not real:
         window = window.to(COMPLEX_OF[real] if window.is_complex() else real)
     left = (n_fft - size) // 2

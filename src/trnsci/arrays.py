@@ -74,12 +74,14 @@ def array_function(fn: Callable[P, R]) -> Callable[P, R]:
     library = fn.__module__.partition(".")[0]
     known = spelt_out(fn)
     earlier = spellings(fn)
+    # a set: tracers cannot ask the keys of a dictionary
+    retired = frozenset(earlier)
     if library not in _LOWEST:
         fn = inside(library)(fn)
 
     @functools.wraps(fn)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
-        if kwargs and earlier and not earlier.keys().isdisjoint(kwargs):
+        if kwargs and not retired.isdisjoint(kwargs):
             return wrapper(*args, **respelt(fn.__name__, earlier, kwargs))
         if kwargs and known is not None and not known.issuperset(kwargs):
             raise TypeError(f"{fn.__name__}() got an unexpected keyword argument {min(kwargs.keys() - known)!r}")
@@ -151,13 +153,11 @@ def _to_torch(value: Any, seen: set[type]) -> Any:
     if isinstance(value, Tensor):
         seen.add(Tensor)
         return value
+    if type(value) in _NATIVE:
+        return value
     if isinstance(value, np.ndarray):
         seen.add(np.ndarray)
         return from_numpy(value)
-    if type(value).__module__.startswith("scipy.sparse"):
-        # converted where a function takes sparse matrices; dense results are NumPy's, as SciPy's are
-        seen.add(np.ndarray)
-        return value
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, list):
@@ -165,6 +165,10 @@ def _to_torch(value: Any, seen: set[type]) -> Any:
     if type(value) is tuple or hasattr(value, "_fields"):
         items = [_to_torch(item, seen) for item in value]
         return tuple(items) if type(value) is tuple else type(value)(*items)
+    if type(value).__module__.startswith("scipy.sparse"):
+        # converted where a function takes sparse matrices; dense results are NumPy's, as SciPy's are
+        seen.add(np.ndarray)
+        return value
     if hasattr(value, "__dlpack__"):
         seen.add(Tensor)
         return torch.utils.dlpack.from_dlpack(value)

@@ -51,8 +51,8 @@ def arithmetic(precision: Precision, dtype: torch.dtype) -> torch.dtype:
     """Return the dtype PyTorch computes in to honour a policy for operands of ``dtype``."""
     if precision == "fast" and dtype in (torch.float16, torch.bfloat16):
         return dtype
-    chosen = torch.float64 if precision == "fp64" else torch.float32
-    return chosen.to_complex() if dtype.is_complex else chosen
+    narrow, wide = (torch.complex64, torch.complex128) if dtype.is_complex else (torch.float32, torch.float64)
+    return wide if precision == "fp64" else narrow
 
 
 def to_bfloat16_values(x: Tensor) -> Tensor:

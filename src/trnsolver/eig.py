@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trnsci import NotConverged, NumericalError, array_function, check, host, op, run
+from trnsci import NotConverged, NumericalError, UnsupportedError, array_function, check, host, op, run
 from trnsci.arrays import to_numpy
 from trnsci.gradient import saves
 from trnsci.specs import TensorSpec
@@ -197,8 +197,11 @@ def _selector(sort: str | Callable[..., bool], triangular: bool) -> Select:
 def _sorted(t: Tensor, z: Tensor, select: Select) -> SortedSchur:
     """Each form with the selected eigenvalues first."""
     n, device, batch = t.shape[-1], t.device, t.shape[:-2]
-    if not readable(t):
+    if t.is_meta:
         return SortedSchur(t, z, t.new_empty(batch, dtype=torch.int64))
+    if not readable(t):
+        reason = "sort= looks at eigenvalues, which torch.compile hides"
+        raise UnsupportedError("schur", [("any", reason)], hint="Call it outside, or without sort=")
     if not t.numel():
         return SortedSchur(t, z, torch.zeros(batch, dtype=torch.int64, device=device))
     decompositions: list[tuple[Any, Any, int]] = []

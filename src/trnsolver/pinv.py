@@ -130,9 +130,9 @@ def _tolerances(op: str, a: Tensor, atol: Any, rcond: Any, rtol: Any) -> tuple[T
     for name, value in given.items():
         plain = isinstance(value, Tensor) and value.is_floating_point() and value.layout is torch.strided
         if value is not None and not plain:
-            given[name] = torch.tensor(check.real(op, name, value), dtype=a.dtype.to_real(), device=a.device)
+            given[name] = torch.tensor(check.real(op, name, value), dtype=a.real.dtype, device=a.device)
     share = given["rcond"] if rtol is None else given["rtol"]
-    return given["atol"], a.new_zeros((), dtype=a.dtype.to_real()) if share is None else share
+    return given["atol"], a.new_zeros((), dtype=a.real.dtype) if share is None else share
 
 
 def _threshold(a: Tensor, s: Tensor, atol: Tensor | None, share: Tensor | None) -> Tensor:

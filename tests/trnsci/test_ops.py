@@ -6,7 +6,10 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
+import trnblas
+import trnfft
 import trnsci
+import trnsolver
 from trnsci import Cost, UnsupportedError, neuron, op, run
 from trnsci.gradient import saves
 from trnsci.ops import Decision, all_ops, find
@@ -355,3 +358,44 @@ def test_compiled_programs_get_conjugates_strides_and_memory_as_promised(kind):
         result = torch.compile(lambda x: run(kind(x)) * 1j, fullgraph=True, backend=backend)(x)
         torch.testing.assert_close(result, x * 1j)
     torch.library.opcheck(kind._op.registered, (x,))
+
+
+def r(*shape, dtype=torch.complex128):
+    return gaussian(shape, dtype=dtype)
+
+
+OPTIONS = {
+    "keyword": lambda: (lambda a, b: trnblas.gemm(2.0, a, b, trans_a="c"), r(2, 4, 3), r(4, 2)),
+    "complex policy": lambda: (lambda a, x: trnblas.gemv(2.0, a, x), r(3, 4), r(4)),
+    "out": lambda: (lambda a, b, y: trnblas.trmm(2.0, a, b, out=y), r(3, 3), r(3, 2), r(3, 2)),
+    "out over an operand": lambda: (lambda x, y: trnblas.axpy(x, y[1:], 2.0, out=y[:-1]), r(3), r(4)),
+    "real out": lambda: (lambda x, y: trnblas.nrm2(x, out=y), r(2, 3), r(2, dtype=torch.float64)),
+    "several": lambda: (lambda a, q, b: trnsolver.qr(a, out=(q, b)), r(3, 2), r(3, 2), r(2, 2)),
+    "tuple": lambda: (lambda a: trnsolver.eigh(a, subset_by_index=(1, 2)).values, r(4, 4)),
+    "tolerance": lambda: (lambda a: trnsolver.pinv(a, rtol=1e-9), r(4, 2)),
+    "window": lambda: (lambda x: trnfft.stft(x, 8, win_length=6), r(24, dtype=torch.float64)),
+    "sum of lengths": lambda: (lambda a, b: trnfft.fftconvolve(a, b), r(6), r(4)),
+    "shortest length": lambda: (lambda x: trnfft.dct(x, type=1), r(5, dtype=torch.float64)),
+}
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_functions_with_options_are_traced_whole_with_sizes_that_change(name):
+    function, *given = OPTIONS[name]()
+    mine, theirs = [x.clone() for x in given], [x.clone() for x in given]
+    torch.compiler.reset()
+    result = torch.compile(function, fullgraph=True, backend="eager", dynamic=True)(*mine)
+    if "over" in name:
+        with pytest.raises(trnsci.ArgumentError, match="memory shared"):
+            function(*theirs)
+        theirs[1][:-1] = expected = theirs[1][1:] + 2.0 * theirs[0]
+    else:
+        expected = function(*theirs)
+    torch.testing.assert_close(result, expected)
+    torch.testing.assert_close(mine, theirs)
+
+
+def test_one_memory_for_two_results_is_refused_in_traced_code_too():
+    a, q = r(2, 2), r(2, 2)
+    with pytest.raises(trnsci.ArgumentError, match="memory shared"):
+        torch.compile(lambda a, q: trnsolver.qr(a, out=(q, q)), backend="eager")(a, q)

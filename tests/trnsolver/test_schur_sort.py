@@ -6,7 +6,7 @@ import scipy.linalg
 import torch
 
 from tests.together import together
-from trnsci import ArgumentError, NumericalError
+from trnsci import ArgumentError, NumericalError, UnsupportedError
 from trnsci.arrays import to_numpy
 from trnsci.testing import gaussian, pairs, unit_roundoff
 from trnsolver import SortedSchur, schur
@@ -101,3 +101,11 @@ def test_errors():
     answers = iter([True, False, False, False])
     with pytest.raises(NumericalError, match="rounding moved an eigenvalue across the border of sort"):
         schur(torch.diag(torch.tensor([1.0, 2.0])), "complex", sort=lambda x: next(answers))
+
+
+def test_traced_programs_have_no_eigenvalues_to_sort():
+    a = gaussian((2, 4, 4), dtype=torch.float64)
+    with pytest.raises(UnsupportedError, match="sort= looks at eigenvalues"):
+        torch.compile(lambda x: schur(x, sort="lhp"), backend="eager")(a)
+    program = torch.compile(schur, backend="eager", fullgraph=True)
+    torch.testing.assert_close(program(a), schur(a))
