@@ -109,7 +109,8 @@ class Checkpoint:
         self.path = usable(path)
         self.identity = dict(identity)
         self.slots: Slots | None = None
-        self._lock = Lock(self.path)
+        with full_disk(self.path, "Nothing has been computed yet; free some space and run again"):
+            self._lock = Lock(self.path)
         for left in self.path.parent.glob(f"{glob.escape(self.path.name)}.*.new"):
             # of a process that died before its file was whole
             left.unlink(missing_ok=True)

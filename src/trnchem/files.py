@@ -70,8 +70,10 @@ class Lock:
     def __init__(self, path: Path) -> None:
         self._path, self._lock = path, path.with_name(f"{path.name}.lock")
         self._descriptor = self._take()
-        os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+        # A full disk has no room for the name, and the lock holds without it: the checkpoint has its space already.
+        with contextlib.suppress(OSError):
+            os.ftruncate(self._descriptor, 0)
+            os.pwrite(self._descriptor, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
 
     def _take(self) -> int:
         while True:

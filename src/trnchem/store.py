@@ -7,7 +7,7 @@ import shutil
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -126,11 +126,16 @@ def scratch(
     nvir, naux = shape[1:]
     with tempfile.TemporaryDirectory(prefix="trnchem-", dir=where) as name:
         path = Path(name) / "B.h5"
-        # no cache of chunks: every row is read as a whole, and the memory budget counts what is read
-        with h5py().File(path, "w", rdcc_nbytes=0) as file:
-            chunks = (1, nvir, min(width, naux))
-            kind = str(dtype).removeprefix("torch.")
+        chunks, kind = (1, nvir, min(width, naux)), str(dtype).removeprefix("torch.")
+        with full_disk(path):
+            # no cache of chunks: every row is read as a whole, and the memory budget counts what is read
+            file = h5py().File(path, "w", rdcc_nbytes=0)
+        try:
             yield DiskStore(file.create_dataset("B", shape, kind, chunks=chunks), path)
+        finally:
+            # on a full disk HDF5 cannot write the rest of a file that is deleted next: that must not hide the reason
+            with suppress(OSError, RuntimeError):
+                file.close()
 
 
 @contextmanager

@@ -403,6 +403,36 @@ def _until_the_disk_is_full(path):
     return str(caught.value)
 
 
+def _on_a_full_disk(folder):
+    """Return what calculations say for which there is no room at all, and how many pairs one of them goes on from."""
+    water, said = {"mf": "water", "basis": "sto-3g"}, []
+    with pytest.raises(CapacityError) as small:
+        dfmp2(**water, memory=1)
+    dfmp2(**water, checkpoint=folder / "old")
+    options = {"new": {"checkpoint": folder / "new"}, "B": {"memory": small.value.required, "scratch": folder}}
+    for room in (0, 100, 3000):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (room, resource.RLIM_INFINITY))
+        for name in options if room < 1000 else ["B"]:
+            with pytest.raises(CapacityError) as caught:
+                dfmp2(**water, **options[name])
+            said.append(f"Writing {name}" in str(caught.value))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+    return said, dfmp2(**water, checkpoint=folder / "old").resumed
+
+
+@pytest.mark.usefixtures("ranks")
+def test_a_full_disk_is_named_wherever_it_is_met_and_holds_no_lock(tmp_path):
+    alone = Ranks(1)
+    try:
+        ((said, resumed),) = alone.run(_on_a_full_disk, tmp_path)
+    finally:
+        alone.close()
+    assert said == [True] * 5
+    assert resumed == 15
+    assert [p.name for p in tmp_path.iterdir()] == ["old"]
+    assert dfmp2("water", basis="sto-3g", checkpoint=tmp_path / "new").resumed == 0
+
+
 @pytest.mark.usefixtures("ranks")
 def test_a_full_disk_leaves_the_last_checkpoint_intact(tmp_path):
     path = tmp_path / "full.h5"
