@@ -161,10 +161,11 @@ def arranged(a: SparseMatrix, b: Tensor, name: str) -> SparseMatrix | Tensor:
 
 def _automatic(a: SparseMatrix, columns: int) -> str:
     """Return the format `choose` prefers for a product here, or ``stored``, and tell an open plan why."""
-    where = here()
+    # a tracer cannot ask where this is
+    where = "host" if is_compiling() else here()
     if where == "host" or a.values.is_meta or not (a.dtype.is_floating_point or a.dtype.is_complex):
         return "stored"
-    if is_compiling() or dispatch_modes() or torch._C._functorch.peek_interpreter_stack() is not None:
+    if dispatch_modes() or torch._C._functorch.peek_interpreter_stack() is not None:
         return "stored"
     choice = choose(a, columns, where=where)
     remark(choice.reason)

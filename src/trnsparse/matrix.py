@@ -100,7 +100,7 @@ class SparseMatrix(ABC):
         """Return a matrix of the same pattern with other values, or blocks; NumPy's are copied."""
         if isinstance(values, np.ndarray):
             values = as_values("with_values", values)
-        self._check_values(values)
+        values = self._checked(values)
         return self._share(self._rebuilt(self._index_on(values.device), values, self.shape))
 
     def _indices(self) -> dict[str, Tensor]:
@@ -135,12 +135,13 @@ class SparseMatrix(ABC):
         indices = self._indices()
         return indices if device == self.device else {name: index.to(device) for name, index in indices.items()}
 
-    def _check_values(self, values: Any) -> None:
+    def _checked(self, values: Any) -> Tensor:
         check.tensor("with_values", values=values)
-        as_values("with_values", values)
+        values = as_values("with_values", values)
         if values.shape != self.values.shape:
             expected = f"{tuple(self.values.shape)}, one for each entry of the pattern"
             raise ArgumentError("with_values", "shape of values", tuple(values.shape), expected)
+        return values
 
     def _share(self, other: S) -> S:
         """Hand what was computed from the pattern to a matrix of the same pattern, which is returned."""
@@ -361,6 +362,9 @@ def as_values(op: str, values: Any) -> Tensor:
     if tensor.dtype not in SUPPORTED:
         listed = ", ".join(str(dtype).removeprefix("torch.") for dtype in SUPPORTED)
         raise DtypeError(op, "dtype of values", tensor.dtype, f"one of {listed}")
+    if tensor.is_complex() and tensor._base is not None and tensor._base.layout != torch.strided:
+        # torch refuses to conjugate views of its compressed tensors, which ``csr.values()`` is
+        return tensor.clone() if tensor.requires_grad else tensor.detach()
     return tensor
 
 

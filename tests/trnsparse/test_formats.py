@@ -65,6 +65,18 @@ def test_torch_tensors_come_in_and_go_out(kind):
     assert torch.equal(blocks.values.real, blocks.values.imag)
 
 
+def test_values_of_torchs_matrices_are_conjugated_though_torch_refuses():
+    dense = torch.from_numpy(random(8, 12).toarray()) * (1 + 1j)
+    x, rows, columns = torch.ones(8, 2, dtype=dense.dtype), dense.to_sparse_csr(), dense.to_sparse_csc()
+    made = ts.CSRMatrix(rows.crow_indices(), rows.col_indices(), rows.values(), rows.shape)
+    other = ts.CSCMatrix(columns.ccol_indices(), columns.row_indices(), columns.values(), columns.shape)
+    for matrix in (made, other, made.with_values(rows.values())):
+        torch.testing.assert_close(ts.spmm(matrix, x, trans="c"), dense.mH @ x)
+    # the memory stays that of its owner
+    rows.values().mul_(2.0)
+    torch.testing.assert_close(ts.spmm(made, x, trans="c"), 2.0 * dense.mH @ x)
+
+
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 3), st.integers(-4, 4)), max_size=30))
 def test_duplicates_add_up_in_any_order(entries):
     row, col, values = (np.array([entry[i] for entry in entries], dtype=np.int64) for i in range(3))
