@@ -7,7 +7,6 @@ from typing import Any, Unpack
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
 
 from trnrand import maths
 from trnrand.normal import pairs64
@@ -83,7 +82,7 @@ def log_gamma(request: Request, shape: Tensor, slot: int = 0) -> Tensor:
 
 def standard_gamma(request: Request, shape: Tensor, slot: int = 0) -> Tensor:
     """Draw standard gamma variates of a request, float64 [count], from the substreams of a slot."""
-    if not shape.requires_grad and not transformed() and forward_ad._current_level < 0:
+    if not shape.requires_grad and not transformed():
         # torch takes longer to look for a gradient than a GPU for a million numbers
         return _Standard.forward(shape, request, slot)
     return _Standard.apply(shape, request, slot)  # type: ignore[no-untyped-call]

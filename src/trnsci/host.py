@@ -63,8 +63,8 @@ def empty(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
 
 
 def transformed() -> bool:
-    """Return whether ``torch.func`` (vmap, grad, jvp) is transforming this call."""
-    return peek_interpreter_stack() is not None
+    """Return whether ``torch.func`` (vmap, grad, jvp) is transforming this call, or forward mode without it."""
+    return peek_interpreter_stack() is not None or forward_ad._current_level >= 0
 
 
 def no_tangent(call: Any, error: BaseException) -> UnsupportedError | None:

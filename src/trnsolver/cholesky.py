@@ -12,7 +12,7 @@ from torch import Tensor
 from trnblas import gemm, herk
 from trnsci import array_function, check, op, run
 from trnsci.gradient import saves
-from trnsci.host import unseen
+from trnsci.host import transformed, unseen
 from trnsci.nki import launch
 from trnsolver.arguments import (
     by_columns,
@@ -264,6 +264,10 @@ class CholeskyInverse(NamedTuple):
         return Cholesky(self.factor).cost()
 
     def pytorch(self) -> Tensor:
+        if transformed():
+            # torch's own tangents of the inverse are wrong
+            eye = torch.eye(self.factor.shape[-1], dtype=self.factor.dtype, device=self.factor.device)
+            return torch.cholesky_solve(eye.expand(self.factor.shape), self.factor.tril())
         return torch.cholesky_inverse(_read(self.factor))
 
     def nki(self) -> Tensor:

@@ -1,15 +1,22 @@
 import functools
+import itertools
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
 import scipy.linalg
 import torch
+from torch.autograd import forward_ad
 
+import trnblas
+import trnsci
 import trntensor
 from tests.together import together
 from trnsci import ArgumentError, DtypeError, NotConverged, Singular, UnsupportedError
 from trnsci.testing import gaussian, unit_roundoff
 from trnsolver import (
+    cholesky,
+    cholesky_inverse,
     cond,
     eig,
     eigh,
@@ -18,10 +25,12 @@ from trnsolver import (
     gebrd,
     geqrf,
     hessenberg,
+    inv_spd,
     ldl,
     logm,
     lstsq,
     ormqr,
+    pinv,
     qr,
     schur,
     sign,
@@ -114,6 +123,17 @@ def test_no_gradient_is_lost_on_the_path_to_a_target_error(fn):
     for call in (torch.func.grad(to), lambda x: torch.func.vmap(to)(x[None]), lambda x: to(x.clone().requires_grad_())):
         with pytest.raises(UnsupportedError, match=r"data of a|with target_error.* has no gradient"):
             call(a)
+
+
+def test_tangents_are_right_or_refused():
+    x, t = gaussian((3, 3), 1, torch.float64), gaussian((3, 3), 2, torch.float64)
+    a, t = x @ x.mT + torch.eye(3), t + t.mT
+    for fn, wanted in itertools.product((inv_spd, pinv, lambda y: cholesky_inverse(cholesky(y)), sqrtm), (False, True)):
+        with forward_ad.dual_level(), nullcontext() if fn is not sqrtm else pytest.raises(UnsupportedError):
+            tangent = forward_ad.unpack_dual(fn(forward_ad.make_dual(a.clone().requires_grad_(wanted), t))).tangent
+            torch.testing.assert_close(tangent, -torch.linalg.inv(a) @ t @ torch.linalg.inv(a))
+    with trnsci.backend("simulator"), forward_ad.dual_level(), pytest.raises(UnsupportedError, match="into kernels"):
+        trnblas.gemm(1.0, forward_ad.make_dual(x.float(), t.float()), x.float())
 
 
 def test_derivatives_that_forward_mode_lacks_are_refused():
