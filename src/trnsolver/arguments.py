@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 from torch._C._functorch import is_functorch_wrapped_tensor
+from torch.autograd import forward_ad
 from torch.compiler import is_dynamo_compiling
 from torch.nn import Parameter
 
@@ -152,8 +153,9 @@ def triangle(op: str, lower: bool, unit: bool = False, **values: Tensor) -> None
 
 def no_gradient(op: str, a: Tensor) -> None:
     """Raise where a gradient is wanted from a function that has none."""
-    if a.requires_grad and torch.is_grad_enabled():
-        reason = "it has no gradient, and its operand requires grad"
+    dual = forward_ad._current_level >= 0 and forward_ad.unpack_dual(a).tangent is not None
+    if dual or (a.requires_grad and torch.is_grad_enabled()):
+        reason = f"it has no gradient, and its operand {'has a tangent' if dual else 'requires grad'}"
         raise UnsupportedError(op, [("any", reason)], hint="Detach the operand")
 
 
