@@ -26,6 +26,7 @@ def identity(field: Any, auxiliary: Any, orbitals: Orbitals, precision: str, wan
         "auxbasis": basis_text(auxiliary),
         "frozen": str(list(orbitals.frozen)),
         "precision": precision,
+        "screening": str(float(want.screening)),
         "method": want.method,
         **sampled,
     }

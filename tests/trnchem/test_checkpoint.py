@@ -337,6 +337,7 @@ def test_a_fault_at_any_operation_loses_nothing_that_was_safe(tmp_path, monkeypa
     [
         ({"frozen": "core"}, "its frozen is []"),
         ({"precision": "fp32"}, "its precision is fp64"),
+        ({"screening": 1e-14}, "its screening is 1e-12"),
         ({"auxbasis": "cc-pvdz-ri"}, "its auxbasis is 558 functions"),
     ],
     ids=str,
