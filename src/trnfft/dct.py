@@ -303,9 +303,8 @@ def _ends(x: Tensor, kind: int, sine: bool, by: float, kinds: tuple[int, ...]) -
     """Scale the first (cosines) or last (sines) term, or both for cosines of type 1, where the type is one of these."""
     if kind not in kinds or (sine and kind == 1):
         return x
-    n = x.shape[-1]
-    weights = np.ones(n)
-    weights[[0, n - 1] if kind == 1 else n - 1 if sine else 0] = by
+    weights = np.ones(x.shape[-1])
+    weights[[0, -1] if kind == 1 else -1 if sine else 0] = by
     return x * torch.from_numpy(weights).to(x.dtype).to(x.device)
 
 

@@ -395,6 +395,13 @@ def test_functions_with_options_are_traced_whole_with_sizes_that_change(name):
     torch.testing.assert_close(mine, theirs)
 
 
+def test_gradients_of_type_1_take_sizes_that_change():
+    x = r(5, dtype=torch.float64).requires_grad_()
+    program = torch.compile(lambda x: trnfft.dct(x, type=1), fullgraph=True, backend="aot_eager", dynamic=True)
+    (found,) = torch.autograd.grad(program(x)[1], x)
+    torch.testing.assert_close(found, torch.autograd.grad(trnfft.dct(x, type=1)[1], x)[0])
+
+
 def test_one_memory_for_two_results_is_refused_in_traced_code_too():
     a, q = r(2, 2), r(2, 2)
     with pytest.raises(trnsci.ArgumentError, match="memory shared"):
