@@ -164,7 +164,7 @@ def ndim(op: str, at_least: int, **values: Tensor) -> None:
 def option(op: str, argument: str, value: T, accepted: Iterable[T]) -> T:
     """Return ``value``, which must be one of those accepted."""
     choices = tuple(accepted)
-    if hasattr(value, "ndim") or value not in choices:
+    if (type(value) is not int and hasattr(value, "ndim")) or value not in choices:
         raise ArgumentError(op, argument, value, "one of " + ", ".join(map(repr, choices)))
     return value
 

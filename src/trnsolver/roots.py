@@ -37,7 +37,7 @@ def sqrtm(a: Tensor) -> Tensor:
         a: [..., N, N] without eigenvalues on the negative real axis; zero at most once per Jordan block of size 1.
 
     Returns:
-        [..., N, N]: real where ``a`` is real and so is the root, complex otherwise. Gradients flow.
+        [..., N, N]: real where ``a`` is real and so is the root, complex otherwise and if traced. Gradients flow.
 
     Raises:
         Singular: the matrix is singular and has no square root.
@@ -66,7 +66,7 @@ def logm(a: Tensor) -> Tensor:
         a: [..., N, N], nonsingular.
 
     Returns:
-        [..., N, N]: real where ``a`` is real and has no negative eigenvalues, complex otherwise. Gradients flow.
+        [..., N, N]: real for real ``a`` without negative eigenvalues, complex otherwise and if traced. Gradients flow.
 
     Raises:
         Singular: an eigenvalue is zero.

@@ -362,8 +362,8 @@ def as_values(op: str, values: Any) -> Tensor:
     if tensor.dtype not in SUPPORTED:
         listed = ", ".join(str(dtype).removeprefix("torch.") for dtype in SUPPORTED)
         raise DtypeError(op, "dtype of values", tensor.dtype, f"one of {listed}")
-    if tensor.is_complex() and tensor._base is not None and tensor._base.layout != torch.strided:
-        # torch refuses to conjugate views of its compressed tensors, which ``csr.values()`` is
+    if tensor._base is not None and tensor._base.layout != torch.strided:
+        # torch can neither conjugate nor trace views of its compressed tensors, which ``csr.values()`` is
         return tensor.clone() if tensor.requires_grad else tensor.detach()
     return tensor
 

@@ -372,6 +372,7 @@ OPTIONS = {
     "real out": lambda: (lambda x, y: trnblas.nrm2(x, out=y), r(2, 3), r(2, dtype=torch.float64)),
     "several": lambda: (lambda a, q, b: trnsolver.qr(a, out=(q, b)), r(3, 2), r(3, 2), r(2, 2)),
     "tuple": lambda: (lambda a: trnsolver.eigh(a, subset_by_index=(1, 2)).values, r(4, 4)),
+    "integer": lambda: (lambda a, p=1: trnsolver.cond(a, p), r(3, 3)),
     "tolerance": lambda: (lambda a: trnsolver.pinv(a, rtol=1e-9), r(4, 2)),
     "window": lambda: (lambda x: trnfft.stft(x, 8, win_length=6), r(24, dtype=torch.float64)),
     "sum of lengths": lambda: (lambda a, b: trnfft.fftconvolve(a, b), r(6), r(4)),

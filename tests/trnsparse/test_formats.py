@@ -65,13 +65,16 @@ def test_torch_tensors_come_in_and_go_out(kind):
     assert torch.equal(blocks.values.real, blocks.values.imag)
 
 
-def test_values_of_torchs_matrices_are_conjugated_though_torch_refuses():
+def test_values_of_torchs_matrices_are_conjugated_and_traced_though_torch_refuses():
     dense = torch.from_numpy(random(8, 12).toarray()) * (1 + 1j)
     x, rows, columns = torch.ones(8, 2, dtype=dense.dtype), dense.to_sparse_csr(), dense.to_sparse_csc()
     made = ts.CSRMatrix(rows.crow_indices(), rows.col_indices(), rows.values(), rows.shape)
     other = ts.CSCMatrix(columns.ccol_indices(), columns.row_indices(), columns.values(), columns.shape)
     for matrix in (made, other, made.with_values(rows.values())):
         torch.testing.assert_close(ts.spmm(matrix, x, trans="c"), dense.mH @ x)
+    real = made.with_values(dense.real.to_sparse_csr().values())
+    program = torch.compile(lambda x: ts.spmm(real, x, trans=True), backend="eager", fullgraph=True, dynamic=True)
+    torch.testing.assert_close(program(x.real), dense.real.mT @ x.real)
     # the memory stays that of its owner
     rows.values().mul_(2.0)
     torch.testing.assert_close(ts.spmm(made, x, trans="c"), 2.0 * dense.mH @ x)
