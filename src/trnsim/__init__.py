@@ -7,6 +7,7 @@ from trnsim.lazy import lazily
 if TYPE_CHECKING:
     from trnsim.arguments import LostOutput, PrivateOutput
     from trnsim.compare import Comparison, Difference, compare
+    from trnsim.cores import GridMismatch
     from trnsim.coverage import UnreadInput, UnwrittenOutput
     from trnsim.debug import Probe, probe
     from trnsim.install import install, uninstall
@@ -26,6 +27,7 @@ __all__ = [
     "Comparison",
     "Difference",
     "EmptyView",
+    "GridMismatch",
     "Kernel",
     "LostOutput",
     "OverlappingOperands",

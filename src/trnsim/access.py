@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from trnsim.calls import no_tensor
-from trnsim.errors import HardwareLimit, OutOfBounds, WrongArgument, WrongBuffer, WrongShape, lacking
-from trnsim.language.dtypes import ExtraDtype, cast, float32
-from trnsim.language.layout import runs_of
-from trnsim.language.tensor import NkiTensor
+from trnsim.errors import HardwareLimit, OutOfBounds, WrongArgument, WrongBuffer, WrongDtype, WrongShape, lacking
 from trnsim.memory import HBM, PSUM, SBUF, SHARED_HBM, UNWRITTEN, WRITTEN
+from trnsim.tensors.dtypes import ExtraDtype, cast, float32
+from trnsim.tensors.layout import runs_of
+from trnsim.tensors.tensor import NkiTensor
 from trnsim.unwritten import Unwritten
 
 
@@ -60,6 +60,9 @@ class Access(Unwritten):
     def partitions_ok(self, t: NkiTensor, role: str) -> None:
         """Compute engines start at partition 0, 32, 64 or 96 and reach 128, 32, 64 and 32 partitions from there."""
         storage = t.storage
+        if t.dtype.itemsize > 4:
+            hint = "engines compute with at most 32 bits: scalars and DMA alone take int64"
+            raise WrongDtype(f"{role} ({t.name}) is {t.dtype}", "int64-operand", str(t.dtype), "32 bits", hint)
         row = storage.row * storage.itemsize // t.dtype.itemsize
         start = storage.partition + t.offset // row
         count = t.shape[0]

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from trnsim.errors import CapacityError, HardwareLimit, OutOfBounds, WrongArgument, WrongShape
-from trnsim.language.dtypes import LOW_PRECISION, DType, ExtraDtype, as_dtype, float32
-from trnsim.language.layout import as_shape
-from trnsim.language.objects import MemoryRegion, as_region
-from trnsim.language.tensor import NkiTensor
+from trnsim.errors import CapacityError, HardwareLimit, NotModelled, OutOfBounds, WrongArgument, WrongShape
 from trnsim.memory import HBM, PSUM, SHARED_HBM, UNWRITTEN, WRITTEN, Arena, Storage
 from trnsim.source_lines import kernel_line, variable_name
 from trnsim.state import State
+from trnsim.tensors.dtypes import LOW_PRECISION, DType, ExtraDtype, as_dtype, float32
+from trnsim.tensors.layout import as_shape
+from trnsim.tensors.objects import MemoryRegion, as_region
+from trnsim.tensors.tensor import NkiTensor
 
 
 class Allocation(State):
@@ -39,20 +39,24 @@ class Allocation(State):
         row = math.prod(shape[1:])
         if on_chip:
             self._check_on_chip(shape, row * dtype.itemsize, region, name)
-        where: tuple[int, int] | None = None
+        where: tuple[int, ...] | None = None
         line = kernel_line() if self.checks or self.trace is not None or self.probes is not None else None
         label = name
         if not name and line is not None:
             label = variable_name()
         if address is not None and on_chip:
             where = self._check_address(address, shape, row * dtype.itemsize, region, dtype)
+        elif address is not None:
+            where = self._check_hbm_address(address, shape[0] * row * int(dtype.itemsize))
         # with low precision kept as fp32 the bytes of two tensors no longer line up, so addresses cannot alias
-        if where is not None and self.params.precise:
+        if where is not None and self.params.precise and on_chip:
             arena, pitch = self._fixed(region)
             base = where[0] * pitch + where[1]
         else:
             arena = self._fresh(shape[0] * row, physical, dtype)
             pitch, base = row * physical.itemsize, 0
+            if where is not None and self.params.precise:
+                arena, base = self._overlaid(where[0], arena)
         storage = Storage(
             name=label,
             shape=shape,
@@ -62,10 +66,11 @@ class Allocation(State):
             arena=arena,
             pitch=pitch,
             base=base,
-            partition=where[0] if where else 0,
+            partition=where[0] if where and on_chip else 0,
             address=where,
             line=line,
             scope=self.scope,
+            slot=0 if self.scope is None else self.scope.slot(),
         )
         if arena is self._arenas.get(PSUM):
             # a matmul infers whether it starts a sum from this tensor's own history, not from that of its address
@@ -197,6 +202,32 @@ class Allocation(State):
                 f"address {address}: byte {free} is not a multiple of {step}", "alignment", free, step, hint
             )
         return partition, free
+
+    def _check_hbm_address(self, address: Any, nbytes: int) -> tuple[int]:
+        if self.nki < (0, 7):
+            raise WrongArgument(f"address {address!r} in HBM", "address", address, "NKI 0.7", "the compiler places it")
+        free = address[0] if isinstance(address, (tuple, list)) and len(address) == 1 else None
+        if type(free) is not int:
+            raise WrongArgument(f"address {address!r} in HBM", "address", address, "(byte,)", "give (free_offset,)")
+        limit = self.target.hbm_bytes
+        if not 0 <= free <= limit - nbytes:
+            text = f"address {address}: bytes {free}..{free + nbytes} of HBM, which has {limit}"
+            raise OutOfBounds(text, "address", free + nbytes, limit, f"it starts at {limit - nbytes} or before")
+        return (free,)
+
+    def _overlaid(self, start: int, arena: Arena) -> tuple[Arena, int]:
+        """Return the memory of an HBM tensor from byte ``start`` on, one it lies in or its own, and where it begins."""
+        end = start + arena.nbytes
+        for first, other in self._hbm:
+            last = first + other.nbytes
+            if first <= start and end <= last:
+                return other, start - first
+            if start < last and first < end:
+                hint = "place the larger tensor first, and others inside it"
+                text = f"bytes {start}..{end} of HBM overlap {first}..{last} in part"
+                raise NotModelled(text, "hbm-overlap", (start, end), (first, last), hint)
+        self._hbm.append((start, arena))
+        return arena, 0
 
     def wrap(self, array: np.ndarray, name: str, *, shared: bool = False) -> NkiTensor:
         """Return an HBM tensor on a contiguous NumPy array the caller owns; all of it counts as written."""

@@ -14,13 +14,13 @@ import numpy as np
 from trnsim.arrays import dtype_of, is_array, is_torch, map_items, to_numpy, to_torch, without_values
 from trnsim.coverage import check_written
 from trnsim.errors import WrongArgument, WrongBuffer, WrongCall, wrong_shape
-from trnsim.language.dtypes import as_dtype
-from trnsim.language.objects import NKIObject, fields_of
-from trnsim.language.tensor import NkiTensor
 from trnsim.memory import HBM, WRITTEN, Storage
 from trnsim.poison import bits_of, origins
 from trnsim.session import Session
 from trnsim.source_lines import warn
+from trnsim.tensors.dtypes import as_dtype
+from trnsim.tensors.objects import NKIObject, fields_of
+from trnsim.tensors.tensor import NkiTensor
 
 
 class PrivateOutput(RuntimeWarning):
@@ -72,7 +72,7 @@ class Arguments:
         return self._known[key]
 
     def _tensor(self, value: Any, name: str) -> NkiTensor:
-        dtype = dtype_of(value, name)
+        dtype = dtype_of(value, name, self.session.nki)
         if 0 in value.shape:
             hint = "a tensor has at least one element; do not launch the kernel for an empty one"
             raise wrong_shape("argument-shape", f"argument {name}", tuple(value.shape), None, hint)

@@ -12,8 +12,9 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from trnsim.errors import WrongArgument, WrongDtype
-from trnsim.language.dtypes import ExtraDtype, as_dtype
+from trnsim.errors import WrongArgument, WrongDtype, WrongVersion
+from trnsim.tensors.dtypes import NAMES, ExtraDtype, as_dtype
+from trnsim.versions import Version, check_version
 
 _SAME_SIZE = {1: np.uint8, 2: np.int16}
 
@@ -33,13 +34,14 @@ def is_array(value: Any) -> bool:
     return hasattr(value, "__array__") and hasattr(value, "shape") and hasattr(value, "dtype")
 
 
-def dtype_of(value: Any, name: str) -> np.dtype[Any]:
-    """NumPy dtype of an array argument; refuses what Trainium has not."""
+def dtype_of(value: Any, name: str, nki: Version) -> np.dtype[Any]:
+    """NumPy dtype of an array argument; refuses what Trainium has not, or this version of NKI."""
     dtype = value.dtype
     kind = str(dtype).rpartition(".")[2]
     try:
         ours = as_dtype(kind if is_torch(value) else dtype)
-    except WrongDtype as error:
+        check_version(str(ours), nki)
+    except (WrongDtype, WrongVersion):
         wide = {
             "float64": "float32",
             "int64": "int32",
@@ -49,7 +51,7 @@ def dtype_of(value: Any, name: str) -> np.dtype[Any]:
         }
         hint = f"pass {wide[kind]}" if kind in wide else "convert it before the call"
         raise WrongDtype(
-            f"argument {name} is {kind}, which Trainium has not", "argument-dtype", kind, error.limit, hint
+            f"argument {name} is {kind}, which Trainium has not", "argument-dtype", kind, sorted(NAMES), hint
         ) from None
     return ours.storage if isinstance(ours, ExtraDtype) else ours
 

@@ -29,6 +29,11 @@ RETIRED = {
     "spmd_dim": "launch with kernel[n]",
     "nc": "launch with kernel[n]",
 }
+# likewise of nki.isa, since 0.4
+DYNAMIC_COPIES = {
+    f"tensor_copy_dynamic_{operand}": f"use tensor_copy with {operand}=tile.ap(…, scalar_offset=…)"
+    for operand in ("src", "dst")
+}
 _DST = "instructions write the tile passed as dst, and return no tile"
 
 
@@ -94,7 +99,7 @@ def unknown_name(
     near = [short] if short in public else difflib.get_close_matches(name, public, n=2, cutoff=0.7)
     near = near or sorted((k for k in public if len(name) > 2 and k.startswith(name)), key=len)[:2]
     if retired and name in retired:
-        text += f"; it left NKI before 0.3: {retired[name]}"
+        text += f", which NKI had once: {retired[name]}"
     elif near:
         text += f"; it has {' and '.join(near)}"
     return AttributeError(f"{text} [{kernel_line()}]", name=name)

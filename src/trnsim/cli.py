@@ -24,10 +24,8 @@ def main(argv: list[str] | None = None) -> int:
     program(run, "the script")
     check = commands.add_parser("lint", help="say what the NKI compiler would refuse in a file's kernels")
     check.add_argument("files", nargs="+", metavar="file", help="file.py, or file.py::kernel")
-    check.add_argument("--strict", action="store_true", help="and what the parser front end refuses or misreads")
-    move = commands.add_parser("migrate", help="bring a file of the beta API (neuronxcc.nki) to NKI 0.3 and later")
-    move.add_argument("file", type=Path, help="what is mechanical is rewritten, the rest is marked")
-    move.add_argument("--write", action="store_true", help="change the file instead of printing the patch")
+    check.add_argument("--strict", action="store_true", help="and what it is not known to accept")
+    _version(check)
     api = commands.add_parser("api", help="list the names of nki, or explain one")
     api.add_argument("name", nargs="?", help="a name such as nc_matmul or nki.isa.nc_matmul")
     _profile(commands)
@@ -81,10 +79,15 @@ def _profile(commands: Any) -> None:
         "--set", action="append", default=[], metavar="NAME=VALUE", help="a keyword argument of the kernel"
     )
     parser.add_argument("--target", default=None, help="trn1, trn2 (default) or trn3")
+    _version(parser)
     parser.add_argument("--cores", type=int, default=1, help="cores of the logical core, as in kernel[2]")
     parser.add_argument("--html", type=output_file, help="write the timeline as one page")
     parser.add_argument("--trace", type=output_file, help="write a Perfetto trace (.pftrace)")
     parser.add_argument("--json", type=output_file, help="write the report as JSON")
+
+
+def _version(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--nki", default=None, metavar="VERSION", help="version of NKI, 0.3 to 0.7 (default: 0.7)")
 
 
 def program(parser: argparse.ArgumentParser, text: str) -> None:

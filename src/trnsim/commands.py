@@ -11,7 +11,6 @@ from pathlib import Path
 from textwrap import indent
 from typing import Any
 
-from trnsim import migrate
 from trnsim.calls import parameter
 from trnsim.errors import TrnError
 from trnsim.install import install, modules
@@ -35,9 +34,7 @@ def run(options: argparse.Namespace) -> int:
         if options.command == "profile":
             return profile_command(options)
         if options.command == "lint":
-            return max(_lint(name, strict=options.strict) for name in options.files)
-        if options.command == "migrate":
-            return _migrate(options.file, write=options.write)
+            return max(_lint(name, strict=options.strict, nki=options.nki) for name in options.files)
         return _api(options.name)
     except BrokenPipeError:
         # the reader of the pipe has seen enough
@@ -46,18 +43,6 @@ def run(options: argparse.Namespace) -> int:
     except (TrnError, OSError, SyntaxError) as error:
         print(f"trnsim: {error}", file=sys.stderr)
         return 1
-
-
-def _migrate(file: Path, *, write: bool) -> int:
-    """Print or write the migrated file; the status says whether something is left to decide."""
-    text = file.read_text()
-    left = [c for c in migrate.changes(text) if c.new is None]
-    if write:
-        file.write_text(migrate.migrated(text))
-        print(f"{file}: {len(left)} places are marked with `{migrate.MARK}`" if left else f"{file}: done")
-    else:
-        print(migrate.diff(text, str(file)) or f"{file}: nothing to change", end="")
-    return int(bool(left))
 
 
 def _run(script: str, arguments: list[str], *, module: bool) -> int:
@@ -75,12 +60,8 @@ def _run(script: str, arguments: list[str], *, module: bool) -> int:
     return 0
 
 
-def _lint(name: str, *, strict: bool) -> int:
+def _lint(name: str, *, strict: bool, nki: str | None) -> int:
     file, _, wanted = name.partition("::")
-    if Path(file).is_file() and migrate.is_legacy(text := Path(file).read_text()):
-        # importing it would fail, so it is read
-        print(migrate.report(text, file))
-        return 1
     install(force=True)
     sys.path.insert(0, str(Path(file).resolve().parent))
     module = load_file(Path(file))
@@ -94,7 +75,7 @@ def _lint(name: str, *, strict: bool) -> int:
         kernels = {wanted: kernel}
     failed = 0
     for label, kernel in kernels.items():
-        report = lint(kernel, strict=strict)
+        report = lint(kernel, strict=strict, nki=nki)
         print(f"{file}::{label}: {report}")
         failed |= bool(report if strict else report.errors)
     if not kernels:

@@ -94,6 +94,7 @@ def compare(
     atol: float = 0.0,
     tile: tuple[int, int] = (128, 512),
     target: Any = None,
+    nki: str | None = None,
     lint: str | None = None,
     **kwargs: Any,
 ) -> Comparison:
@@ -110,6 +111,7 @@ def compare(
         atol: allowed distance on top of that.
         tile: rows and columns of the tiles differences are reported by (last two dimensions).
         target: as in `simulate`.
+        nki: as in `simulate`.
         lint: as in `simulate`.
         **kwargs: more of what both get.
     """
@@ -118,7 +120,7 @@ def compare(
     given, given_kw = _copies(args), _copies(kwargs)
     before = [np.array(to_numpy(a), copy=True) if is_array(a) else None for a in given]
     with Probe(*names) as seen:
-        result = simulate(kernel, target=target, lint=lint)(*given, **given_kw)
+        result = simulate(kernel, target=target, nki=nki, lint=lint)(*given, **given_kw)
     if result is None:
         changed = [
             a for a, b in zip(given, before, strict=True) if b is not None and to_numpy(a).tobytes() != b.tobytes()

@@ -79,6 +79,7 @@ class Timing:
     # registers
     register: float = trn2(70.0, "P", "MOVE")
     register_load: float = trn2(330.0, "P", "TENSOR_LOAD")
+    register_alu: float = trn2(44.0, "P", "ALU_OP")
     # semaphores: completion to the start of who waits
     semaphore: float = trn2(36.0, "P", "33 to 39")
     semaphore_pe: float = trn2(53.0, "P", "51 to 54")

@@ -13,12 +13,15 @@ from typing import Any
 import numpy as np
 
 from trnsim.errors import Deadlock, HardwareLimit, WrongArgument, WrongShape
-from trnsim.language.tensor import NkiTensor
 from trnsim.memory import Storage
 from trnsim.poison import spoil
 from trnsim.races import Watch
 from trnsim.session import Session
+from trnsim.source_lines import warn
+from trnsim.state import LNC_VARIABLE, SimParams
 from trnsim.targets import Target
+from trnsim.tensors.tensor import NkiTensor
+from trnsim.versions import TRACED
 from trnsim.workers import Workers
 
 
@@ -207,6 +210,26 @@ def logical_cores(target: Target) -> int:
     return 2 if target.generation >= 3 else 1
 
 
+class GridMismatch(RuntimeWarning):
+    """A kernel is launched on other cores than ``NEURON_LOGICAL_NC_CONFIG`` says, which the compiler refuses."""
+
+
+def launch_grid(kernel: Any, params: SimParams) -> tuple[int, ...]:
+    """Return the grid of a launch: the one in brackets, else the cores the environment gives a logical core.
+
+    The variable counts from NKI 0.7 on.
+    """
+    grid: tuple[int, ...] = kernel.grid
+    said = params.logical_cores if params.nki >= TRACED else ""
+    if said not in ("", "1", "2"):
+        raise WrongArgument(f"{LNC_VARIABLE} is {said!r}", "grid", said, ("1", "2"), "a logical core has 1 or 2 cores")
+    cores = int(said or 1)
+    if grid and said and grid != (cores,) and params.lint != "off":
+        text = f"{kernel!r} with {LNC_VARIABLE}={said}: the two must agree, else the compiler stops with NCC_EVRF066"
+        warn(text, GridMismatch)
+    return grid or ((cores,) if cores > 1 else ())
+
+
 def check_grid(grid: tuple[int, ...], target: Target) -> int:
     """Cores a launch grid asks for; raises when ``target`` has no such logical core."""
     if len(grid) > 1:
@@ -230,7 +253,7 @@ def check_grid(grid: tuple[int, ...], target: Target) -> int:
             limit=limit,
             hint="launch with kernel[1] or kernel[2]"
             if limit > 1
-            else "trn1 runs a kernel on one core: launch without a grid",
+            else f"trn1 runs a kernel on one core: launch without a grid, and with {LNC_VARIABLE} unset",
             target=target.name,
         )
     return cores

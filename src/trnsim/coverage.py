@@ -9,11 +9,11 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from trnsim.errors import ReadUninitialized
-from trnsim.language.layout import row_major
-from trnsim.language.tensor import NkiTensor
 from trnsim.memory import Storage
 from trnsim.session import Session
 from trnsim.source_lines import warn
+from trnsim.tensors.layout import row_major
+from trnsim.tensors.tensor import NkiTensor
 
 # a mask of this many elements is not worth its memory
 _MOST = 2**27

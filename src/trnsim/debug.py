@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from trnsim.coverage import fill_missing
-from trnsim.language.tensor import NkiTensor
 from trnsim.memory import Storage
 from trnsim.session import Session
+from trnsim.tensors.tensor import NkiTensor
 
 _ACTIVE: ContextVar[tuple[Probe, ...]] = ContextVar("trnsim.probes", default=())
 

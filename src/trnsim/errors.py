@@ -49,19 +49,28 @@ def _advice(hint: str) -> str:
 
 
 class CapacityError(TrnError, MemoryError):
-    """A memory is too small: ``where`` (SBUF, PSUM, HBM, host), ``required`` and ``available`` bytes, ``hint``."""
+    """A memory or a disk is too small.
+
+    Attributes:
+        where: SBUF, PSUM, HBM, host, or a disk.
+        required: bytes, or files where ``unit`` says so.
+        available: likewise; ``None`` where the system does not tell.
+        hint: what to do.
+    """
 
     where: str
     required: int
-    available: int
+    available: int | None
     hint: str
+    unit: str = "bytes"
 
-    def __init__(self, where: str, required: int, available: int, hint: str = "", **more: object) -> None:
+    def __init__(self, where: str, required: int, available: int | None, hint: str = "", **more: object) -> None:
         super().__init__(where=where, required=required, available=available, hint=hint, **more)
 
     def _text(self) -> str:
-        unit = " per partition" if self.where in ("SBUF", "PSUM") else ""
-        text = f"{self.where}: {self.required} bytes{unit} are needed and {self.available} are available."
+        unit = "bytes per partition" if self.where in ("SBUF", "PSUM") else self.unit
+        there = "fewer" if self.available is None else self.available
+        text = f"{self.where}: {self.required} {unit} are needed and {there} are available."
         return f"{text} {_sentence(self.hint)}".strip()
 
 
@@ -164,8 +173,20 @@ class WrongArgument(HardwareLimit, ValueError):
     """An option has a value this instruction does not know."""
 
 
-class WrongCall(WrongArgument, TypeError):
+class WrongType(WrongArgument, TypeError):
+    """An argument has a type this function does not take."""
+
+
+class WrongCall(WrongType):
     """The arguments of a kernel do not fit its parameters."""
+
+
+class DeviceValue(WrongType):
+    """Python needs a value that exists on the device only: a register, a scalar or a tile in ``if`` or ``range``."""
+
+
+class WrongVersion(HardwareLimit, AttributeError):
+    """The version of NKI that is simulated lacks this name."""
 
 
 def wrong_value(rule: str, what: str, value: Any, limit: Any, hint: str) -> WrongArgument:

@@ -6,14 +6,15 @@ import functools
 import importlib
 import linecache
 import sys
-from importlib.abc import MetaPathFinder
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
 from trnsim._lint.rules import RULES
 from trnsim.errors import NotModelled
 
-VERSION = "0.6.0"
+VERSION = "0.7.0"
 _replaced: dict[str, ModuleType | None] = {}
 
 
@@ -58,25 +59,36 @@ def uninstall() -> None:
         sys.meta_path.remove(_beta)
 
 
-class _Beta(MetaPathFinder):
-    """Answers an import of the beta API, which is not installed, with what to change in the file that imports it."""
+class _Beta(MetaPathFinder, Loader):
+    """Answers imports of the namespace NKI had in its beta, which is not installed.
 
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
+    ``neuronxcc.nki.typing`` holds annotations alone, which files of today still import: it is ``nki.typing``. The rest
+    is refused with what to import instead.
+    """
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         if name.partition(".")[0] != "neuronxcc":
-            return
-        from trnsim.migrate import report
-
+            return None
         frame: Any = sys._getframe(1)
         while frame is not None and ("importlib" in frame.f_code.co_filename or frame.f_code.co_filename == __file__):
             frame = frame.f_back
-        file = frame.f_code.co_filename if frame is not None else ""
-        text = "".join(linecache.getlines(file))
-        told = (
-            report(text, file) if text else f"{RULES['legacy-namespace'].reason}: import nki, nki.language and nki.isa"
-        )
-        raise ModuleNotFoundError(f"No module named {name!r}.\n{told}", name=name)
+        line = linecache.getline(frame.f_code.co_filename, frame.f_lineno) if frame is not None else ""
+        if "neuronxcc.nki.typing" in line and f"{_TYPING}.".startswith(f"{name}."):
+            return ModuleSpec(name, self, is_package=name != _TYPING)
+        rule = RULES["legacy-namespace"]
+        raise ModuleNotFoundError(f"No module named {name!r}: {rule.reason}. Write: {rule.rewrite}.", name=name)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        _replaced.setdefault(spec.name, None)
+        return None
+
+    def exec_module(self, module: ModuleType) -> None:
+        if module.__name__ == _TYPING:
+            public = {name: value for name, value in vars(modules()["nki.typing"]).items() if name[0] != "_"}
+            vars(module).update(public)
 
 
+_TYPING = "neuronxcc.nki.typing"
 _beta = _Beta()
 
 
@@ -121,7 +133,7 @@ def _grow() -> None:
     from trnsim import collectives, isa, kernel, language
     from trnsim import typing as annotations
     from trnsim.isa import enums
-    from trnsim.language import dtypes
+    from trnsim.tensors import dtypes
 
     top = _module(
         "nki",
@@ -164,7 +176,7 @@ def _grow() -> None:
 
 def _unknown(module: str, name: str) -> Any:
     if not name.startswith("__"):
-        raise AttributeError(f"{module} has no {name!r} in trnsim, which speaks NKI 0.3 to 0.6")
+        raise AttributeError(f"{module} has no {name!r} in trnsim, which speaks NKI 0.3 to 0.7")
     raise AttributeError(name)
 
 

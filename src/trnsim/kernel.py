@@ -12,12 +12,14 @@ from typing import Any
 from trnsim._lint import words
 from trnsim.adopt import adopt, adopt_argument
 from trnsim.arguments import Arguments, check_arguments, same_results, tensors_in
+from trnsim.collectives.variable import check_triggered
 from trnsim.collectives.world import World
-from trnsim.cores import Device, check_grid
+from trnsim.cores import Device, check_grid, launch_grid
 from trnsim.coverage import check_read
 from trnsim.debug import active_probes
 from trnsim.errors import KernelError, WrongArgument
 from trnsim.lint import LintWarning
+from trnsim.loop_body import check_cores
 from trnsim.reach import Reach
 from trnsim.schedule import Edges, Named, as_edges
 from trnsim.session import Record, Session, SimParams, activated, current
@@ -25,6 +27,7 @@ from trnsim.source_lines import warn
 from trnsim.targets import target_named
 from trnsim.threads import one_blas_thread
 from trnsim.typing import check_annotations
+from trnsim.versions import TRACED, as_version
 from trnsim.workers import Workers
 
 
@@ -89,7 +92,7 @@ def as_grid(grid: Any) -> tuple[int, ...]:
 
 _JIT_OPTIONS = words(
     "address_rotation compiler_args debug_kernel disable_allocated_tensor_check enable_out_of_bound_check "
-    "experimental_flags grid kernel_return mode platform_target show_compiler_tb"
+    "experimental_flags grid kernel_return mode nki platform_target show_compiler_tb"
 )
 _DEPRECATED = {
     "mode": "NKI finds the framework from the arguments",
@@ -100,7 +103,7 @@ _DEPRECATED = {
 def jit(fn: Any = None, **options: Any) -> Any:
     """Make ``fn`` an NKI kernel.
 
-    ``platform_target`` picks the generation; options of AWS's compiler are taken and kept.
+    ``platform_target`` picks the generation, ``nki`` the version; options of AWS's compiler are taken and kept.
     """
     unknown = set(options) - _JIT_OPTIONS
     if unknown:
@@ -148,7 +151,7 @@ def as_kernel(kernel: Any) -> Kernel:
 
 
 def params_of(
-    kernel: Kernel, *, target: Any = None, checks: bool = True, lint: str | None = None, **options: Any
+    kernel: Kernel, *, target: Any = None, nki: Any = None, checks: bool = True, lint: str | None = None, **options: Any
 ) -> SimParams:
     """Return how ``kernel`` is simulated, from the options of `simulate`."""
     wanted = target if target is not None else kernel.options.get("platform_target")
@@ -156,13 +159,15 @@ def params_of(
     if lint is not None and lint not in modes:
         raise WrongArgument(f"lint={lint!r}", "lint", lint, modes, 'use "strict", "error", "warn" or "off"')
     default = "error" if checks else "off"
-    return SimParams(target=target_named(wanted), checks=checks, lint=lint or default, **options)
+    version = as_version(kernel.options.get("nki") if nki is None else nki)
+    return SimParams(target=target_named(wanted), nki=version, checks=checks, lint=lint or default, **options)
 
 
 def simulate(
     kernel: Any,
     *,
     target: Any = None,
+    nki: str | None = None,
     checks: bool = True,
     strict: bool = False,
     numerics: bool = True,
@@ -175,17 +180,19 @@ def simulate(
     Args:
         kernel: a kernel, ``kernel[2]``, a plain function, or a kernel of AWS's own package.
         target: ``"trn1"``, ``"trn2"`` or ``"trn3"``; default: ``platform_target``, the environment, then trn2.
+        nki: ``"0.3"`` to ``"0.7"``, the version whose names and rules hold; default: that of ``nki.jit``, then 0.7.
         checks: enforce the hardware's rules, poison and capacity.
         strict: refuse every read of unwritten memory; otherwise such elements propagate, and are refused where they
             reach a result, a branch, an index or an address.
         numerics: ``False`` follows the program without computing values; results have shapes and no values.
-        lint: ``"error"`` refuses Python the NKI compiler refuses (the default with checks), ``"strict"`` also what its
-            parser front end alone refuses or misreads, ``"warn"`` warns, ``"off"`` says nothing.
+        lint: ``"error"`` refuses what the NKI compiler refuses (the default with checks), ``"strict"`` also what it is
+            not known to accept, ``"warn"`` warns, ``"off"`` says nothing.
         seed: initial state of the random-number instructions.
         trace: a list that receives the instruction stream.
     """
     jitted = as_kernel(kernel)
-    params = params_of(jitted, target=target, checks=checks, strict=strict, numerics=numerics, lint=lint, seed=seed)
+    more = {"strict": strict, "numerics": numerics, "seed": seed}
+    params = params_of(jitted, target=target, nki=nki, checks=checks, lint=lint, **more)
 
     @functools.wraps(jitted.function)
     def run(*args: Any, **kwargs: Any) -> Any:
@@ -231,7 +238,8 @@ class Launch:
         self.params = params
         self.spills = spills
         self.high_water: dict[str, int] = {}
-        self.cores = check_grid(kernel.grid, params.target)
+        self.grid = launch_grid(kernel, params)
+        self.cores = check_grid(self.grid, params.target)
         self.workers = Workers() if workers is None and self.cores > 1 else workers
         self.name = getattr(kernel, "__name__", "kernel")
         self.named = Named(kernel.schedule, trace) if kernel.schedule else None
@@ -243,14 +251,13 @@ class Launch:
         self.arguments = Arguments(self.sessions[0], shared=self.cores > 1)
 
     def _session(self, core: int, rank: int) -> Session:
-        grid = self.kernel.grid
         session = Session(
             self.params,
             kernel=self.name,
             core=core,
             rank=rank,
-            grid=grid,
-            program=(core,) if grid else (),
+            grid=self.grid,
+            program=(core,) if self.grid else (),
             trace=self.trace,
         )
         if self.cores > 1 or self.device.world is not None:
@@ -288,7 +295,7 @@ class Launch:
         if inspect.isgeneratorfunction(function) or inspect.iscoroutinefunction(function):
             hint = "a kernel returns its results; called, a generator or coroutine only makes an object"
             raise WrongArgument(f"{self.name} does not run when it is called", rule="kernel", got=self.name, hint=hint)
-        self.reach = Reach(function, self.params.lint)
+        self.reach = Reach(function, self.params.lint, self.params.nki)
         names = _parameter_names(function)
         with self._located():
             bound = [self._argument(a, names[i] if i < len(names) else f"arg{i}") for i, a in enumerate(args)]
@@ -297,9 +304,10 @@ class Launch:
         return [functools.partial(self._body, session, bound, by_name) for session in self.sessions]
 
     def _argument(self, value: Any, name: str) -> Any:
-        if isinstance(value, list) and self.params.lint != "off":
+        parsed = self.params.nki < TRACED
+        if parsed and isinstance(value, list) and self.params.lint != "off":
             warn(f"{self.name} gets a list as {name}, and the NKI compiler takes tuples: tuple({name})", LintWarning)
-        if self.params.lint == "strict":
+        if parsed and self.params.lint == "strict":
             _check_argument(self.name, value, name)
         return self.arguments.wrap(adopt_argument(self.kernel.function, value), name)
 
@@ -317,6 +325,7 @@ class Launch:
             result = self.reach.call(self.kernel.function, args, kwargs)
             if session.machine is not None:
                 session.machine.finish(session)
+                check_triggered(session)
         except KernelError as error:
             error.locate(session, line=session.line_of(error))
             raise
@@ -336,6 +345,8 @@ class Launch:
         if self.named is not None:
             self.named.check()
         with self._located():
+            if self.params.checks:
+                check_cores(self.sessions)
             for core, other in enumerate(raw[1:], 1):
                 same_results(raw[0], core, other)
                 for one, two in zip(tensors_in(raw[0]), tensors_in(other), strict=True):

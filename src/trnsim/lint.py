@@ -1,4 +1,4 @@
-"""Which Python the NKI compiler accepts.
+"""What the NKI compiler refuses of a kernel, by its version.
 
 ``lint(kernel)`` reads the source of a kernel, and of every function and class it reaches, and says what the compiler
 would refuse before the kernel runs. It never calls the kernel. What the reference says is refused is an ``error``; what
@@ -21,6 +21,7 @@ from trnsim._lint.source import Unit, read, unwrap
 from trnsim._lint.walk import Used, Walk
 from trnsim.errors import NotNki
 from trnsim.source_lines import warn
+from trnsim.versions import Version, as_version
 
 _CACHE_SIZE = 4096
 
@@ -119,10 +120,10 @@ def _identity(obj: Any) -> Any:
     return obj.__code__ if isinstance(obj, FunctionType) else obj
 
 
-_cache: dict[tuple[int, bool, bool], _Cached] = {}
+_cache: dict[tuple[int, bool, bool, Version], _Cached] = {}
 
 
-def lint(kernel: Callable[..., Any], follow: bool = True, strict: bool = False) -> LintReport:
+def lint(kernel: Callable[..., Any], follow: bool = True, strict: bool = False, nki: Any = None) -> LintReport:
     """Say what the NKI compiler would refuse in ``kernel``.
 
     Args:
@@ -130,7 +131,8 @@ def lint(kernel: Callable[..., Any], follow: bool = True, strict: bool = False) 
         follow: check the functions and the ``NKIObject`` methods the kernel reaches as well, except those of NKI,
             of the standard library and of array libraries, and those marked ``function.__nki_builtin__ = True``
             because something else takes their place on the device.
-        strict: report as well what the parser front end alone refuses, or reads otherwise than Python.
+        strict: report as well what the compiler is not known to accept.
+        nki: version whose rules hold, ``"0.3"`` to ``"0.7"``; default: that of ``nki.jit``, then 0.7.
 
     Returns:
         The findings. A kernel without readable source gives a single warning, ``source-unavailable``.
@@ -143,20 +145,21 @@ def lint(kernel: Callable[..., Any], follow: bool = True, strict: bool = False) 
         function = unwrap(kernel)
     if function is None:
         return LintReport([_finding("source-unavailable", f"`{kernel!r}`", ("<unknown>", 1, 1))])
-    key = (id(function.__code__), follow, strict)
+    version = as_version(getattr(kernel, "options", {}).get("nki") if nki is None else nki)
+    key = (id(function.__code__), follow, strict, version)
     known = _cache.get(key)
     if known is not None and known.holds(function):
         return known.report
-    report, used = _run(function, follow=follow, strict=strict)
+    report, used = _run(function, follow=follow, strict=strict, nki=version)
     if len(_cache) >= _CACHE_SIZE:
         _cache.pop(next(iter(_cache)))
     _cache[key] = _cached(function, report, used)
     return report
 
 
-def require_nki(kernel: Callable[..., Any]) -> LintReport:
+def require_nki(kernel: Callable[..., Any], nki: Any = None) -> LintReport:
     """Return the report of ``kernel``, or raise ``NotNki`` with it as ``findings`` if it contains an error."""
-    report = lint(kernel)
+    report = lint(kernel, nki=nki)
     if report.errors:
         raise _refusal(kernel, report, report.errors)
     return report
@@ -166,19 +169,19 @@ class LintWarning(UserWarning):
     """A kernel contains Python the NKI compiler refuses, and runs all the same."""
 
 
-def apply_lint(kernel: Callable[..., Any], mode: str) -> None:
+def apply_lint(kernel: Callable[..., Any], mode: str, nki: Any = None) -> None:
     """If the compiler would refuse ``kernel``: raise (mode ``error``), warn (``warn``) or do nothing (``off``).
 
     ``strict`` raises for every finding of the strict profile.
     """
     if mode == "strict":
-        report = lint(kernel, strict=True)
+        report = lint(kernel, strict=True, nki=nki)
         if report:
             raise _refusal(kernel, report, report)
     elif mode == "error":
-        require_nki(kernel)
+        require_nki(kernel, nki)
     elif mode == "warn":
-        report = lint(kernel)
+        report = lint(kernel, nki=nki)
         if report.errors:
             warn(_refusal(kernel, report, report.errors).message, LintWarning)
 
@@ -201,11 +204,11 @@ def _refusal(kernel: Callable[..., Any], report: LintReport, refused: Sequence[F
     return error
 
 
-def _run(function: FunctionType, *, follow: bool, strict: bool) -> tuple[LintReport, list[Used]]:
+def _run(function: FunctionType, *, follow: bool, strict: bool, nki: Version) -> tuple[LintReport, list[Used]]:
     findings: dict[tuple[str, int, int, str], Finding] = {}
 
     def report(unit: Unit | None, owner: FunctionType, rule: str, node: ast.AST | None, detail: str) -> None:
-        if RULES[rule].severity == "strict" and not strict:
+        if not RULES[rule].holds(nki) or (RULES[rule].severity == "strict" and not strict):
             return
         code = owner.__code__
         unknown = (code.co_filename, code.co_firstlineno, 1), "", 1
@@ -213,7 +216,7 @@ def _run(function: FunctionType, *, follow: bool, strict: bool) -> tuple[LintRep
         finding = _finding(rule, detail, *location, owner.__qualname__)
         findings.setdefault((finding.file, finding.line, finding.column, rule), finding)
 
-    walk = Walk(report, follow=follow, strict=strict)
+    walk = Walk(report, follow=follow, strict=strict, nki=nki)
     walk.run(function)
     unit = read(function)
     if strict and unit is not None:
@@ -230,8 +233,7 @@ def _finding(
 ) -> Finding:
     rule = RULES[name]
     message = f"{detail}: {rule.reason}" if detail else rule.reason
-    basis = f"{rule.basis}; a front end that traces would not notice" if rule.parser_only else rule.basis
-    return Finding(*where, name, rule.severity, message, rule.rewrite, function, basis, source, width)
+    return Finding(*where, name, rule.severity, message, rule.rewrite, function, rule.basis, source, width)
 
 
 def _cached(function: FunctionType, report: LintReport, used: list[Used]) -> _Cached:

@@ -21,7 +21,7 @@ from trnsim.targets import Target
 SBUF, PSUM, HBM, SHARED_HBM = "sbuf", "psum", "private_hbm", "shared_hbm"
 UNWRITTEN, WRITTEN, MATMUL = 0, 1, 2
 
-_uids = itertools.count()
+_uids = itertools.count(1)
 
 
 @dataclass(slots=True, eq=False)
@@ -56,12 +56,19 @@ class Arena:
         self.unit = 1
 
 
-@dataclass(slots=True, eq=False)
+def next_uid() -> int:
+    """Return the identity of one more tensor."""
+    return next(_uids)
+
+
 class Scope:
     """One turn of a loop on the device: tensors declared in it are gone when it has ``ended``, which says how."""
 
-    loop: str
-    ended: str = ""
+    __slots__ = ("ended", "loop")
+
+    def __init__(self, loop: str) -> None:
+        self.loop = loop
+        self.ended = ""
 
 
 @dataclass(slots=True, kw_only=True, eq=False, repr=False, weakref_slot=True)
@@ -74,7 +81,8 @@ class Storage:
         base: byte of the first element in the arena.
         partition: first partition (0 when the compiler places the tensor).
         first, last: instruction numbers of the first write and the last access.
-        scope: body of the loop the tensor was declared in.
+        scope: turn of the loop the tensor was declared in.
+        slot: of such a tensor, the identity of its memory, which it shares with those of the other turns; else 0.
         shadow: of a PSUM tensor with an address, what was written through this tensor and not through others there.
         runtime: True when part of what is written has a run-time address.
         windows: of an argument, the parts that were read; ``None`` when they are not followed.
@@ -89,10 +97,11 @@ class Storage:
     pitch: int
     base: int = 0
     partition: int = 0
-    address: tuple[int, int] | None = None
+    address: tuple[int, ...] | None = None
     line: str | None = None
     shared: bool = False
-    scope: Scope | None = None
+    scope: Any = None
+    slot: int = 0
     shadow: Storage | None = None
     runtime: bool = False
     windows: set[Any] | None = None
@@ -150,7 +159,7 @@ class Span(NamedTuple):
     itemsize: int
     first: int
     last: int
-    address: tuple[int, int] | None
+    address: tuple[int, ...] | None
     line: str | None
 
 

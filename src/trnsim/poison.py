@@ -17,8 +17,8 @@ import ml_dtypes
 import numpy as np
 
 from trnsim.errors import KernelError, ReadUninitialized
-from trnsim.language.tensor import NkiTensor
 from trnsim.memory import MATMUL, UNWRITTEN
+from trnsim.tensors.tensor import NkiTensor
 
 if TYPE_CHECKING:
     from trnsim.session import Session

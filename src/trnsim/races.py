@@ -5,8 +5,8 @@ their own elements, so interleaved rows or columns of two cores do not meet. A b
 barrier on another tensor, or a ``sendrecv``, stops both cores too, but the compiler orders only what an instruction
 names: such accesses are kept as *loosely* ordered and warned about.
 
-A kernel that knows nothing of two cores does everything twice. When a core repeats what the other did, the same line
-writing the same values to the same place, nothing depends on who comes first: that is warned about as well.
+A kernel that knows nothing of two cores does everything twice, and others write a border from both. When a core writes
+the bits that are there already, nothing depends on who comes first: that is warned about as well.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from trnsim.errors import Race
-from trnsim.language.tensor import NkiTensor
 from trnsim.memory import Arena, Storage
 from trnsim.session import Session
+from trnsim.tensors.tensor import NkiTensor
 
 _LOOSE = 4
 
@@ -43,23 +43,21 @@ class Access(NamedTuple):
     def verb(self) -> str:
         return "writes" if self.write else "reads"
 
-    @property
-    def key(self) -> tuple[Any, ...]:
-        """Equal for the same access of another core."""
-        view = self.view
-        return (self.line, tuple(self.offsets), view.shape, view.strides, str(view.dtype))
-
-    def bytes(self) -> list[bytes]:
-        """Return what memory holds there now."""
-        return [self.view.window(offset).tobytes() for offset in self.offsets]
-
 
 class Repeat(NamedTuple):
-    """A write the other core has made already: a race if it changes what is there."""
+    """A write of elements that the other core has touched: a race if it changes what is there.
+
+    ``hits`` has the offset of each place, which elements of the view those are, and their bytes before.
+    """
 
     access: Access
-    before: list[bytes]
+    hits: list[tuple[int, np.ndarray, bytes]]
     race: Callable[[], Race]
+
+    def changes(self) -> bool:
+        """Return whether memory holds something else there now."""
+        view = self.access.view
+        return any(view.window(offset)[hit].tobytes() != before for offset, hit, before in self.hits)
 
 
 class Shadow:
@@ -72,7 +70,6 @@ class Shadow:
         self.bits = Arena(storage.arena.nbytes, unit=storage.itemsize)
         self.fresh: list[Access] = []
         self.loose: list[Access] = []
-        self.written: tuple[set[Any], set[Any]] = (set(), set())
 
     def windows(self, access: Access) -> list[np.ndarray]:
         """Return the bytes of the shadow that belong to an access."""
@@ -82,22 +79,23 @@ class Shadow:
         """Check an access against the other core's and remember it; a repeated write is settled once made."""
         mine, theirs = 1 << access.core, 1 << (1 - access.core)
         repeat = None
-        for window in self.windows(access):
+        view = access.view
+        for offset, window in zip(access.offsets, self.windows(access), strict=True):
             if window.any():
                 # what both cores wrote alike either may read
                 hit = self._hit(window, mine, theirs, access.write)
-                if hit.any() and repeat is None:
+                if hit.any():
                     race = partial(self._race, session, session.instr, access, window, hit)
-                    if not access.write or access.key not in self.written[1 - access.core]:
+                    if not access.write:
                         raise race()
-                    repeat = Repeat(access, access.bytes(), race)
+                    repeat = repeat or Repeat(access, [], race)
+                    elements = np.asarray(hit.reshape(*view.shape, -1).any(axis=-1))
+                    repeat.hits.append((offset, elements, view.window(offset)[elements].tobytes()))
                 hit = self._hit(window, mine << _LOOSE, theirs << _LOOSE, access.write)
                 if hit.any():
                     self._warn(access, window, hit)
             window |= np.uint8(mine if access.write else mine << 2)
         self.fresh.append(access)
-        if access.write:
-            self.written[access.core].add(access.key)
         return repeat
 
     @staticmethod
@@ -113,20 +111,14 @@ class Shadow:
                 window |= (window & np.uint8(15)) << np.uint8(_LOOSE)
                 window &= np.uint8(240)
         self.loose += self.fresh
-        self._forget()
+        self.fresh = []
 
     def clear(self) -> None:
         """Both cores met over this tensor."""
         for access in (*self.fresh, *self.loose):
             for window in self.windows(access):
                 window[...] = 0
-        self.loose = []
-        self._forget()
-
-    def _forget(self) -> None:
-        self.fresh = []
-        for keys in self.written:
-            keys.clear()
+        self.fresh, self.loose = [], []
 
     def _culprit(
         self, access: Access, window: np.ndarray, hit: np.ndarray, log: list[Access]
@@ -223,13 +215,13 @@ class Watch:
         if repeat is None:
             return
         access = repeat.access
-        if access.bytes() != repeat.before:
+        if repeat.changes():
             raise repeat.race()
         if access.line not in self._told:
             self._told.add(access.line)
             warnings.warn(
-                f"both cores write the same values to {access.view.name} at {access.line}. That is harmless, and done "
-                "twice; give each core its own part with nl.program_id(0).",
+                f"both cores write the same values to {access.view.name} at {access.line}. Whoever comes last, the "
+                "bits are the same, and the work is done twice; give each core its own part with nl.program_id(0).",
                 RaceWarning,
                 stacklevel=2,
             )

@@ -37,6 +37,7 @@ def simulate_ranks(
     *,
     ranks_per_node: int | None = None,
     target: Any = None,
+    nki: str | None = None,
     checks: bool = True,
     strict: bool = False,
     numerics: bool = True,
@@ -54,6 +55,7 @@ def simulate_ranks(
         ranks: how many.
         ranks_per_node: ranks of one instance, for collectives that care (default: all are on one).
         target: as in `simulate`, like all that follow.
+        nki: version of NKI.
         checks: enforce the hardware's rules.
         strict: refuse every read of unwritten memory.
         numerics: compute values.
@@ -68,7 +70,8 @@ def simulate_ranks(
         raise WrongArgument(
             f"{ranks} ranks with {ranks_per_node} on a node", "ranks-per-node", ranks_per_node, ranks, "nodes are full"
         )
-    params = params_of(jitted, target=target, checks=checks, strict=strict, numerics=numerics, lint=lint, seed=seed)
+    more = {"strict": strict, "numerics": numerics, "seed": seed}
+    params = params_of(jitted, target=target, nki=nki, checks=checks, lint=lint, **more)
 
     def run(*args: Any, **kwargs: Any) -> list[Any]:
         dealt = Deal(ranks, copies=numerics)

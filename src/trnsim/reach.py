@@ -14,19 +14,20 @@ from typing import Any
 from trnsim.errors import NotNki
 from trnsim.lint import apply_lint, require_nki
 from trnsim.source_lines import nodes_of
+from trnsim.versions import Version
 
 
 class Reach:
     """What the linter refuses in a kernel, waiting to be reached."""
 
-    def __init__(self, function: Callable[..., Any], mode: str) -> None:
+    def __init__(self, function: Callable[..., Any], mode: str, nki: Version) -> None:
         self.refusal: NotNki | None = None
         self.lines: dict[str, set[int]] = {}
         if mode != "error":
-            apply_lint(function, mode)
+            apply_lint(function, mode, nki)
             return
         try:
-            require_nki(function)
+            require_nki(function, nki)
         except NotNki as error:
             self.refusal = error
             for finding in error.findings.errors:  # type: ignore[attr-defined]

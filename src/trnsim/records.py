@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from trnsim.errors import WrongArgument
-from trnsim.language.tensor import NkiTensor
 from trnsim.memory import PSUM, SBUF
+from trnsim.tensors.tensor import NkiTensor
 
 
 class Operand(NamedTuple):
@@ -54,7 +54,7 @@ def operand_of(t: NkiTensor) -> Operand:
     if views is None:
         views = storage.views = {}
     # dtypes live as long as the program, so their ids serve; hashing them is slow
-    key = (t.offset, t.shape, t.strides, id(t.dtype), t.dynamic is None)
+    key = (t.offset, t.shape, t.strides, id(t.dtype), t.dynamic is None and not t.registers)
     operand: Operand | None = views.get(key)
     if operand is None:
         operand = views[key] = _operand(t, storage)
@@ -67,16 +67,18 @@ def _operand(t: NkiTensor, storage: Any) -> Operand:
     if named is None:
         named = _DTYPES[dtype] = (str(dtype), int(dtype.itemsize))
     name, item = named
+    placed = t.dynamic is None and not t.registers
     extent = 1
     for k in range(1, len(shape)):
         extent += strides[k] * (shape[k] - 1)
-    key: Any = storage.uid
+    uid = storage.slot or storage.uid
+    key: Any = uid
     room = storage.row * storage.itemsize
     if storage.buffer == SBUF or storage.buffer == PSUM:
         row = room // item
         start, free = divmod(t.offset, row)
         low, high = free * item, (free + extent) * item
-        if t.dynamic is not None:
+        if not placed:
             low, high = 0, room
         if storage.address is not None:
             key = storage.buffer
@@ -84,14 +86,16 @@ def _operand(t: NkiTensor, storage: Any) -> Operand:
             high += storage.address[1]
         first = storage.partition + start
         end = first + (strides[0] // row) * (shape[0] - 1) + 1
-    elif t.dynamic is not None:
-        first, end, low, high = 0, 1, 0, storage.nbytes
     else:
         if shape:
             extent += strides[0] * (shape[0] - 1)
         first, end, low, high = 0, 1, t.offset * item, (t.offset + extent) * item
-    placed = t.dynamic is None
-    return Operand(key, first, end, low, high, storage.buffer, name, shape, strides, storage.uid, room, not placed)
+        if not placed:
+            low, high = 0, storage.nbytes
+        if storage.address is not None:
+            key = storage.buffer
+            low, high = low + storage.address[0], high + storage.address[0]
+    return Operand(key, first, end, low, high, storage.buffer, name, shape, strides, uid, room, not placed)
 
 
 _DTYPES: dict[Any, tuple[str, int]] = {}

@@ -19,12 +19,13 @@ from trnsim.access import Access, Nothing
 from trnsim.allocation import Allocation
 from trnsim.calls import mismatched, public_signature, wrong_call
 from trnsim.errors import KernelError, WrongArgument, lacking
-from trnsim.language.tensor import NkiTensor
 from trnsim.memory import HBM, MATMUL, PSUM, SBUF, SHARED_HBM, UNWRITTEN, WRITTEN
 from trnsim.poison import Poisoned, replay
 from trnsim.records import NkiInstruction, Operand, Record, operand_of
 from trnsim.source_lines import kernel_line, line_of, warn
 from trnsim.state import SimParams
+from trnsim.tensors.tensor import NkiTensor
+from trnsim.versions import SINCE, check_version
 
 _local = threading.local()
 
@@ -92,7 +93,11 @@ class Session(Allocation, Access):
                         operands.append(operand_of(t))
                         if t.dynamic is not None:
                             record.addressed_by(t.dynamic.index)
+                        for register in t.registers:
+                            record.addressed_by(register)
             self.trace.append(record)
+            if self.scope is not None:
+                self.scope.engines.add(engine)
         return NkiInstruction(None, index, record)
 
 
@@ -108,6 +113,7 @@ def instruction(
         return functools.partial(instruction, since=since, hint=hint, named=named)
     name = fn.__name__
     signature = public_signature(fn, named)
+    versioned = name in SINCE
 
     @functools.wraps(fn)
     def issue(*args: Any, **kwargs: Any) -> Any:
@@ -119,6 +125,8 @@ def instruction(
             session.instr = name
         session.clock += 1
         try:
+            if versioned:
+                check_version(name, session.nki)
             if session.target.generation < since and session.checks:
                 raise lacking(name, session.target, since, hint)
             if named and "name" in kwargs:
@@ -129,11 +137,14 @@ def instruction(
                 args = args[:-1]
             try:
                 try:
-                    return fn(session, *args, **kwargs)
+                    result = fn(session, *args, **kwargs)
                 except Poisoned:
-                    return replay(session, fn, args, kwargs)
+                    result = replay(session, fn, args, kwargs)
             except Nothing:
-                return _nothing(session, name, args, kwargs)
+                result = _nothing(session, name, args, kwargs)
+            if session.scope is not None and outer is None:
+                session.scope.issue(name, args, kwargs)
+            return result
         except KernelError as error:
             error.locate(session, session.instr, session.line())
             raise

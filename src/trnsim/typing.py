@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from trnsim.errors import WrongShape
-from trnsim.language.tensor import NkiTensor
+from trnsim.tensors.tensor import NkiTensor
 
 
 class tensor:

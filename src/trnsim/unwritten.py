@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from trnsim.errors import ReadUninitialized
-from trnsim.language.tensor import NkiTensor
 from trnsim.poison import Poisoned, new_origin, origins
 from trnsim.source_lines import kernel_line
 from trnsim.state import State
+from trnsim.tensors.tensor import NkiTensor
 
 
 class Unwritten(State):

@@ -1,7 +1,7 @@
-"""The NKI reference as data: every name, its parameters, and the version (0.3 to 0.6) that introduced it.
+"""The NKI reference as data: every name, its parameters, and the version (0.3 to 0.7) that introduced it.
 
-Written from the API stubs of the four releases and, for the attributes of a 0.3 tensor, from that release's language
-guide. The simulator's own signatures, and what the linter makes of them, are compared with it.
+Written from the API stubs and pages of the five releases and, for the attributes of a 0.3 tensor, from that release's
+language guide. The simulator's own signatures, and what the linter makes of them, are compared with it.
 """
 
 import re
@@ -18,7 +18,8 @@ LANGUAGE = """
 0.3 (buffer): is_hbm is_on_chip is_psum is_sbuf
 0.3 (shape, dtype, buffer, name): ones rand zeros
 0.3 (x, axis, dtype): all softmax
-0.3 (x, dtype, buffer, name): empty_like zeros_like
+0.3 (x, dtype, buffer, name): zeros_like
+0.3 (x, dtype, buffer, name, transpose_axes, address): empty_like
 0.3 (src, dtype): load load_transpose2d
 0.3 (): no_reorder program_ndim
 0.3 (x, shape, dtype): broadcast_to
@@ -49,6 +50,12 @@ LANGUAGE = """
 0.6 (init, body_fun): while_loop
 0.6 class: _TileSize
 0.6 constant: DType
+0.7 (source, tile_shape): tiles
+0.7 (source, tile_shape, block_shape): blocks
+0.7 (tile_shape, element_shape, buffer, dtype, address, name): alloc_tiles
+0.7 (tile_shape, block_shape, element_shape, buffer, dtype, address, name): alloc_blocks
+0.7 class: NkiBlockGrid NkiGrid NkiTileGrid
+0.7 constant: int64
 """
 ISA = """
 0.3 (dst, data, name): bn_aggr bn_stats reciprocal
@@ -107,6 +114,9 @@ ISA = """
 0.5 (): get_nc_sub_version
 0.6 (val_dst, idx_dst, src, n, name): topk
 0.6 class: NkiInstruction
+0.7 (src): scalar_load
+0.7 (dst, value): scalar_store
+0.7 class: NkiScalar
 """
 COLLECTIVES = """
 0.3 (srcs, dsts, replica_group, collective_dim, priority, name): all_gather all_to_all
@@ -121,6 +131,9 @@ COLLECTIVES = """
 0.3 (srcs, dsts, replica_group, collective_dim, op, priority, name): reduce_scatter
 0.3 class: NKIObject ReplicaGroup
 0.6 (srcs, dsts, replica_group, metadata_tensor, recv_counts_known, has_rdispls, priority, name): all_gather_v
+0.7 (srcs, dsts, replica_group, metadata_tensor, recv_counts_known, has_rdispls, priority, name):
+  all_gather_v_prepare all_to_all_v_prepare
+0.7 (prepare_instr, name): all_gather_v_trigger all_to_all_v_trigger
 """
 TENSOR = """
 0.3 (key): __getitem__
@@ -142,6 +155,7 @@ TENSOR = """
 0.5 (index, num_elem): indirect
 0.5 (dtype): reinterpret_cast
 0.6 attribute: strides name
+0.7 attribute: data
 """
 TILE_SIZE = """
 0.3 attribute: pmax psum_fmax gemm_stationary_fmax gemm_moving_fmax bn_stats_fmax psum_min_align sbuf_min_align
@@ -154,6 +168,7 @@ LATER = {
     "dma_compute": {"oob_mode": "0.4"},
     "dma_copy": {"priority": "0.4"},
     "dma_transpose": {"priority": "0.4"},
+    "empty_like": {"address": "0.7", "transpose_axes": "0.7"},
     "tensor_scalar_reduce": {"reduce_cmd": "0.4", "reduce_init": "0.4", "reduce_res_negate": "0.6"},
 }
 # the collectives gained these two all at once

@@ -11,8 +11,8 @@ from tests.together import together
 from trnsim.errors import NotModelled, WrongArgument, WrongDtype, WrongEngine
 from trnsim.isa import alu
 from trnsim.isa.words import bits, immediate_bits, resize
-from trnsim.language.dtypes import to_f32
 from trnsim.targets import TARGETS
+from trnsim.tensors.dtypes import to_f32
 
 # the reference's operator table: name, legal as a reduction
 BITVEC = {

@@ -1,6 +1,6 @@
 """Every name of the NKI reference exists, with the reference's parameters, and the page that says so is up to date.
 
-The names, parameters and versions are the reference's (NKI 0.3 to 0.6), kept in `tests.trnsim.nki_reference`. Run this
+The names, parameters and versions are the reference's (NKI 0.3 to 0.7), kept in `tests.trnsim.nki_reference`. Run this
 file to write ``docs/reference/nki-api.md``: ``python -m tests.trnsim.test_api_table``.
 """
 
@@ -27,8 +27,9 @@ from tests.trnsim.nki_reference import (
 from trnsim import isa, language
 from trnsim._lint.reference import Entry, reference
 from trnsim.errors import HardwareLimit
-from trnsim.language.dtypes import PACKED, ExtraDtype
 from trnsim.language.results import Operator
+from trnsim.tensors.dtypes import PACKED, ExtraDtype
+from trnsim.versions import GONE, version_text
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "nki-api.md"
 TARGETS = {"trn1": 2, "trn2": 3, "trn3": 4}
@@ -47,13 +48,10 @@ SINCE = {
     "trn2": "range_select nonzero_with_count rand_set_state rand_get_state core_barrier sendrecv",
     "trn3": "activate2 exponential rand2 nc_matmul_mx quantize_mx abs_max abs_min indirect",
 }
-# gone from the reference by 0.4; kernels for 0.3 may still have them
-RETIRED = {"tensor_copy_dynamic_src": "dst src", "tensor_copy_dynamic_dst": "dst src"}
 DEPRECATED = {
     *(f"{e}_engine" for e in ("tensor", "vector", "scalar", "gpsimd", "unknown")),
     *("affine_range", "sequential_range", "static_range"),
     *("psum_fmax", "total_available_sbuf_size"),
-    *RETIRED,
 }
 SIMULATION_ONLY = {"divide", "fmod", "mod"}
 SPACES = {
@@ -81,10 +79,10 @@ def generation(name):
 def test_the_lists_are_complete():
     counts = {space: sum(1 for s, *_ in ALL if s == space) for space in SPACES}
     assert counts == {
-        "nki.language": 135,
-        "nki.isa": 68,
-        "nki.collectives": 13,
-        "NkiTensor": 28,
+        "nki.language": 143,
+        "nki.isa": 71,
+        "nki.collectives": 17,
+        "NkiTensor": 29,
         "nki.language.tile_size": 14,
     }
 
@@ -198,6 +196,8 @@ def status(space, name, target):
         return "–"
     if name in SIMULATION_ONLY and space == "nki.language":
         return "simulation only"
+    if name in GONE:
+        return f"until {version_text(GONE[name][0])}"
     return "deprecated" if name in DEPRECATED else "yes"
 
 
@@ -221,9 +221,10 @@ def page():
     lines = [
         "# NKI API coverage",
         "",
-        "Every name of the NKI reference (0.3 to 0.6) and what the simulator does with it on each target.",
+        "Every name of the NKI reference (0.3 to 0.7) and what the simulator does with it on each target.",
         "*yes* runs with the documented semantics and rules, *–* is refused there with an error that names the first",
-        "generation that has it, *deprecated* runs with a warning, *simulation only* runs with a warning because no",
+        "generation that has it, *until* is gone from that version on, *deprecated* runs with a warning, *simulation",
+        "only* runs with a warning because no",
         "hardware has it, *storage only* can be kept and moved, but no instruction there computes with it.",
         "The page is written from the code; a test fails when a name is missing.",
     ]
@@ -236,8 +237,6 @@ def page():
             "|---|---|---|---|---|---|",
         ]
         entries = [(n, v, k) for s, n, v, k, _ in ALL if s == space]
-        if space == "nki.isa":
-            entries += [(n, "retired in 0.4", "function") for n in RETIRED]
         for name, version, kind in sorted(entries, key=lambda e: e[0].lower()):
             cells = [status(space, name, t) for t in TARGETS]
             lines.append(f"| `{name}` | {version} | {' | '.join(cells)} | {meaning(space, name, kind)} |")

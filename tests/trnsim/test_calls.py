@@ -57,7 +57,7 @@ def test_a_type_error_of_the_kernels_own_passes_through():
     [
         (language, "loda", "'nki.language' has no attribute 'loda'; it has load"),
         (isa, "tensor_cpy", "'nki.isa' has no attribute 'tensor_cpy'; it has tensor_copy"),
-        (language, "arange", "'arange'; it left NKI before 0.3: index with slices"),
+        (language, "arange", "'arange', which NKI had once: index with slices"),
         (language, "xyzzy", "has no attribute 'xyzzy' ["),
     ],
 )

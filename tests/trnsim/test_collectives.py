@@ -508,9 +508,74 @@ WRONG = [
     (WrongEngine, "generation", call(ncc.all_reduce, X, OUT, G, nl.add, priority=1)),
     (HardwareLimit, "lnc", call(ncc.all_gather_v, X, OUT, G, X)),
     (WrongArgument, "rdispls", call(ncc.all_gather_v, X, OUT, G, X, has_rdispls=True)),
-    (WrongEngine, "generation", call(ncc.all_to_all_v, X, OUT, G, X, has_rdispls=True)),
-    (HardwareLimit, "collective-ranks", call(ncc.all_to_all_v, X, OUT, G, X)),
+    (HardwareLimit, "collective-ranks", call(ncc.all_to_all_v, X, OUT, G, X, has_rdispls=True)),
 ]
+
+
+def test_all_to_all_v_within_an_instance_came_with_0_7():
+    xs = [np.arange(4, dtype=np.float32) + 10 * r for r in range(2)]
+    args = trnsim.per_rank(xs), metadata([2, 2], [0, 2]), ReplicaGroup([[0, 1]]), 4, False, False
+    made = ranks(vector_kernel(ncc.all_to_all_v), 2, *args, lint="off")
+    np.testing.assert_array_equal(made[1][0], [2, 3, 12, 13])
+    refused(HardwareLimit, "collective-ranks", vector_kernel(ncc.all_to_all_v), 2, *args, lint="off", nki="0.6")
+
+
+def split_kernel(mistake):
+    def kernel(x, meta, group):
+        out, counts = hbm((4,), x.dtype), hbm(meta.shape, meta.dtype)
+        nisa.dma_copy(dst=counts, src=meta)
+        prepare, trigger = ncc.all_to_all_v_prepare, ncc.all_to_all_v_trigger
+        if mistake == "unwritten":
+            counts = hbm(meta.shape, meta.dtype)
+        ready = prepare([x], [out], group, counts)
+        if mistake == "twice":
+            prepare([x], [out], group, counts)
+        if mistake == "changed":
+            nisa.dma_copy(dst=counts, src=nl.shared_constant(np.zeros((3, 2), np.uint32)))
+        if mistake == "other kind":
+            trigger = ncc.all_gather_v_trigger
+        if mistake != "never":
+            trigger(ready)
+        if mistake == "again":
+            trigger(ready)
+        return out
+
+    return kernel
+
+
+@together("mistake", ["twice", "other kind", "never", "again"])
+def test_each_prepare_has_one_trigger(mistake):
+    xs = trnsim.per_rank(shards(2, (4,)))
+    found = refused(
+        WrongArgument, "prepare-trigger", split_kernel(mistake), 2, xs, metadata([2, 2], [0, 2]), ReplicaGroup([[0, 1]])
+    )
+    assert found.hint
+
+
+def test_prepare_reads_the_metadata_and_no_switch_splits():
+    xs = [np.arange(4, dtype=np.float32) + 10 * r for r in range(2)]
+    args = trnsim.per_rank(xs), metadata([2, 2], [0, 2]), ReplicaGroup([[0, 1]])
+    np.testing.assert_array_equal(ranks(split_kernel("changed"), 2, *args, lint="off")[0], [0, 1, 10, 11])
+    refused(ReadUninitialized, "uninitialized", split_kernel("unwritten"), 2, *args, lint="off")
+
+    def kernel(x, meta, group):
+        out = hbm((16,), x.dtype)
+        ncc.all_to_all_v_prepare([x], [out], group, meta)
+        return out
+
+    group = ReplicaGroup([list(range(8))])
+    found = refused(
+        HardwareLimit,
+        "prepare-trigger",
+        trnsim.jit(kernel)[2],
+        8,
+        trnsim.per_rank(shards(8, (16,))),
+        metadata([1] * 8, [0] * 8),
+        group,
+        target="trn3",
+        lint="off",
+    )
+    assert found.hint == "call all_to_all_v"
 
 
 @together(("error", "rule", "kernel"), WRONG)

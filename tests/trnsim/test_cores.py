@@ -503,7 +503,7 @@ def test_two_writes_race_and_both_lines_are_named():
         if nl.program_id(0) == 0:
             nisa.dma_copy(dst=out[0:33], src=tile[0:33])
         else:
-            nisa.dma_copy(dst=out[32:64], src=tile[32:64])
+            nisa.dma_copy(dst=out[32:64], src=tile[0:32])
         return out
 
     found = refused(Race, "race", kernel, X, says=("core 1 writes out", "core 0 writes the same elements", "(0, 0)"))
@@ -562,7 +562,7 @@ def test_views_of_other_dtypes_race_too():
         halves = out.view(nl.uint16)
         tile = load(x[0])
         if nl.program_id(0) == 0:
-            nisa.dma_copy(dst=halves[:, 0:31], src=tile.view(nl.uint16)[:, 0:31])
+            nisa.dma_copy(dst=halves[:, 0:31], src=tile.view(nl.uint16)[:, 1:32])
         else:
             nisa.dma_copy(dst=out[:, 15:32], src=tile[:, 15:32])
         return out
@@ -670,16 +670,21 @@ def test_repeating_a_write_is_harmless_only_if_nothing_changes():
     # one core may be an iteration ahead
     refused(Race, "race", reused, X, says="writes scratch")
 
-    def elsewhere(x):
+
+def test_equal_bits_from_other_lines_and_in_borders_are_warned_about():
+    def border(x, shift):
         out = nl.ndarray((64, 32), x.dtype, nl.shared_hbm)
         tile = load(x[0])
         if nl.program_id(0) == 0:
-            nisa.dma_copy(dst=out, src=tile)
+            nisa.dma_copy(dst=out[0:40], src=tile[0:40])
         else:
-            nisa.dma_copy(dst=out, src=tile)
+            nisa.dma_copy(dst=out[30:64], src=tile[30 - shift : 64 - shift])
         return out
 
-    refused(Race, "race", elsewhere, X)
+    with pytest.warns(trnsim.RaceWarning, match="Whoever comes last, the bits are the same"):
+        np.testing.assert_array_equal(run(border, X, 0), X[0])
+    # one row off, and what both write differs
+    refused(Race, "race", border, X, 1, says="core 1 writes out")
 
 
 # the run

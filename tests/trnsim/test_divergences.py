@@ -139,7 +139,7 @@ def list_arguments():
         return x
 
     with pytest.warns(LintWarning, match="takes tuples"):
-        trnsim.simulate(kernel)(X, [1, 2])
+        trnsim.simulate(kernel, nki="0.6")(X, [1, 2])
 
 
 def lnc_setting():
@@ -151,7 +151,20 @@ def lnc_setting():
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("NEURON_LOGICAL_NC_CONFIG", "1")
-        np.testing.assert_array_equal(run(trnsim.jit(kernel)[2], X), X)
+        with pytest.warns(trnsim.GridMismatch, match="NCC_EVRF066"):
+            np.testing.assert_array_equal(trnsim.jit(kernel)[2](X), X)
+
+
+def loop_turns():
+    turns = []
+
+    def kernel(x):
+        out = nl.ndarray(x.shape, x.dtype, nl.shared_hbm)
+        nl.fori_loop(0, 3, lambda i: turns.append(nisa.dma_copy(dst=out, src=load(x))))
+        return out
+
+    np.testing.assert_array_equal(run(kernel, X), X)
+    assert len(turns) == 3
 
 
 def race_timing_only():

@@ -548,7 +548,7 @@ COPIES = [
     (into((16, 6), F32, psum), {}, WrongBuffer, "buffer", "is in psum, and must be in SBUF"),
     (into((16, 6), F32), {"psum": (0,)}, WrongBuffer, "buffer", "src (in0) is in psum"),
     (into((16, 6), BF16, dge_mode="hwdge"), {}, WrongDtype, "hwdge-dtype", "float32 and dst"),
-    (into((16, 6), language.float8_e5m2_x4), {}, WrongDtype, "dma-packed", "does not convert packed types"),
+    (into((16, 6), language.float8_e5m2_x4), {}, WrongDtype, "dma-packed", "does not convert packed and 64-bit types"),
 ]
 
 

@@ -150,7 +150,7 @@ def test_installing_twice_and_uninstalling():
     assert trnsim.install() is nki
     assert sys.modules["nki"] is nki
     assert nki.jit is trnsim.jit
-    assert nki.__version__ == "0.6.0"
+    assert nki.__version__ == "0.7.0"
     assert hasattr(nki, "__path__")
     trnsim.uninstall()
     assert "nki" not in sys.modules
@@ -291,6 +291,27 @@ def test_kernels_jitted_by_awss_package_run_here(tmp_path):
         trnsim.simulate(user_kernels.unknown, lint="off")(X)
 
 
+def test_annotations_of_the_beta_can_be_imported_and_nothing_else(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import trnsim; trnsim.install()\n"
+        "import neuronxcc.nki.typing as nt\n"
+        "from neuronxcc.nki.typing import tensor\n"
+        "assert tensor is nt.tensor\n"
+        "try:\n    import neuronxcc.nki.language\n"
+        "except ImportError as error:\n    print(error)\n"
+        "trnsim.uninstall()\n"
+        "try:\n    import neuronxcc\n"
+        "except ImportError as error:\n    print(error)\n"
+    )
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == [
+        "No module named 'neuronxcc.nki.language': neuronxcc.nki is refused inside kernels since NKI 0.4. "
+        "Write: import nki, nki.language and nki.isa.",
+        "No module named 'neuronxcc'",
+    ]
+
+
 # the command line
 
 
@@ -310,7 +331,7 @@ def test_a_module_runs_too(tmp_path, monkeypatch, capsys):
     (tmp_path / "kernels_here.py").write_text("import sys, nki\nprint(nki.__version__, *sys.argv[1:])\n")
     monkeypatch.chdir(tmp_path)
     assert main(["run", "-m", "kernels_here", "a", "--b"]) == 0
-    assert capsys.readouterr().out == "0.6.0 a --b\n"
+    assert capsys.readouterr().out == "0.7.0 a --b\n"
     with pytest.raises(ImportError, match="none_such"):
         main(["run", "-m", "none_such"])
 
@@ -329,7 +350,9 @@ def test_lint_reports_each_kernel_and_fails_on_errors(tmp_path, capsys):
     assert f"{good}::kernel: no findings" in capsys.readouterr().out
     bad = tmp_path / "user_helpers.py"
     bad.write_text("import nki\n@nki.jit\ndef kernel(x):\n    try:\n        return x\n    finally:\n        pass\n")
-    assert main(["lint", f"{bad}::kernel"]) == 1
+    assert main(["lint", f"{bad}::kernel"]) == 0
+    capsys.readouterr()
+    assert main(["lint", "--nki", "0.6", f"{bad}::kernel"]) == 1
     assert "error" in capsys.readouterr().out
     assert main(["lint", f"{bad}::nobody"]) == 1
     assert "its kernels are kernel" in capsys.readouterr().err
@@ -338,7 +361,7 @@ def test_lint_reports_each_kernel_and_fails_on_errors(tmp_path, capsys):
 def test_api_lists_and_explains_names(capsys):
     assert main(["api"]) == 0
     listed = capsys.readouterr().out
-    assert "all_gather all_gather_v all_reduce" in listed
+    assert "all_gather all_gather_v all_gather_v_prepare" in listed
     assert [line.partition(":")[0] for line in listed.splitlines()] == ["nki.isa", "nki.language", "nki.collectives"]
     assert main(["api", "nki.isa.sendrecv"]) == 0
     shown = capsys.readouterr().out

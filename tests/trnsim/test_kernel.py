@@ -231,16 +231,19 @@ def guarded(x):
 def test_python_the_compiler_refuses_is_refused_first():
     x = X.copy()
     with pytest.raises(NotNki) as caught:
-        trnsim.simulate(guarded)(x)
+        trnsim.simulate(guarded, nki="0.6")(x)
     assert caught.value.kernel == "guarded"
     with pytest.raises(NotNki):
-        trnsim.jit(guarded)(x)
+        trnsim.jit(guarded, nki="0.5")(x)
     with pytest.warns(UserWarning, match="refuses"):
-        np.testing.assert_array_equal(trnsim.simulate(guarded, lint="warn")(x), x)
+        np.testing.assert_array_equal(trnsim.simulate(guarded, nki="0.6", lint="warn")(x), x)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        np.testing.assert_array_equal(trnsim.simulate(guarded, lint="off")(x), x)
-        np.testing.assert_array_equal(trnsim.simulate(guarded, checks=False)(x), x)
+        np.testing.assert_array_equal(trnsim.simulate(guarded, nki="0.6", lint="off")(x), x)
+        np.testing.assert_array_equal(trnsim.simulate(guarded, nki="0.6", checks=False)(x), x)
+        # a traced kernel is Python
+        np.testing.assert_array_equal(trnsim.simulate(guarded)(x), x)
+        np.testing.assert_array_equal(trnsim.simulate(trnsim.jit(guarded, nki="0.6"), nki="0.7")(x), x)
     with pytest.raises(WrongArgument, match="lint='loud'"):
         trnsim.simulate(guarded, lint="loud")
 
@@ -375,7 +378,7 @@ def test_a_scheduled_kernel_can_be_profiled():
 
 
 def test_every_public_part_can_be_imported_first():
-    parts = ("isa", "language", "collectives", "timing", "timing.costs", "lint", "errors", "kernel", "program")
+    parts = ("isa", "language", "collectives", "timing", "timing.costs", "lint", "errors", "kernel")
     parts += ("threads",)
     # a fresh interpreter, and a fork of it for each part
     script = f"""

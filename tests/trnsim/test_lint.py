@@ -15,10 +15,24 @@ import trnsim
 from tests.together import together
 from trnsim.cli import main
 from trnsim.errors import KernelError, NotNki, WrongArgument
-from trnsim.lint import RULES, Finding, LintReport, LintWarning, apply_lint, lint, require_nki
+from trnsim.lint import RULES, Finding, LintReport, LintWarning, apply_lint, require_nki
+from trnsim.lint import lint as lint_version
 
 HERE = Path(__file__).parent
 DOCS = HERE.parents[1] / "docs" / "concepts" / "lint.md"
+
+
+# the last version with a parser, which has the most rules
+PARSED = "0.6"
+
+
+def lint(kernel, **options):
+    return lint_version(kernel, **{"nki": PARSED, **options})
+
+
+def version(rule):
+    """A version in which the rule holds."""
+    return "0.3" if rule == "api-version" else "0.7" if RULES[rule].front == "tracer" else PARSED
 
 
 class NKIObject:
@@ -84,7 +98,7 @@ def load(tmp_path):
 @together(("rule", "says", "text"), CASES + STRICT)
 def test_rule_names_its_line_and_says_what_to_write(load, rule, says, text):
     module = load(text)
-    report = lint(module.kernel, strict=RULES[rule].severity == "strict")
+    report = lint(module.kernel, strict=RULES[rule].severity == "strict", nki=version(rule))
     found = [f for f in report if f.rule == rule]
     here = next(i for i, line in enumerate((HEAD + text).splitlines(), 1) if "# here" in line)
     assert [f.line for f in found] == [here], str(report)
@@ -107,6 +121,19 @@ def test_every_rule_has_a_case():
 def test_the_default_profile_has_no_strict_findings(load):
     for rule, _, text in STRICT:
         assert rule not in {f.rule for f in lint(load(text).kernel)}
+
+
+def test_rules_of_the_parser_end_with_it(load):
+    for rule, _, text in CASES + STRICT:
+        report = lint(load(text).kernel, strict=True, nki="0.7")
+        assert not [f for f in report if RULES[f.rule].front == "parser"], f"{rule}\n{report}"
+
+
+@pytest.mark.parametrize("nki", ["0.2", "0.8", "seven", 7])
+def test_versions_that_are_not_simulated_are_refused(nki):
+    with pytest.raises(WrongArgument, match=r"Use one of 0.3, 0.4, 0.5, 0.6, 0.7") as caught:
+        lint_version(test_versions_that_are_not_simulated_are_refused, nki=nki)
+    assert (caught.value.rule, caught.value.got) == ("nki-version", nki)
 
 
 def test_two_things_of_one_name_collide(load):
@@ -133,7 +160,7 @@ def test_errors_make_no_other_errors(load):
     """A minimal kernel for an error breaks no second rule of that severity, except where one statement breaks two."""
     pairs = {"global": ("impure-write",), "impure-write": ("global",), "with": ("builtin", "api-signature")}
     for rule, _, text in CASES:
-        report = lint(load(text).kernel)
+        report = lint(load(text).kernel, nki=version(rule))
         assert {f.rule for f in report.errors} - {rule, *pairs.get(rule, ())} == set(), f"{text}\n{report}"
 
 
@@ -166,14 +193,6 @@ def test_finding_prints_like_a_compiler_message(load):
         '    rewrite: use a list indexed by the integer, or a string key such as f"{i}".',
         "    rule from: Language Guide, NKI Values; Migration 0.1 to 0.2, features not available.",
     ]
-
-
-def test_a_rule_of_the_parser_alone_says_so(load):
-    (finding,) = lint(load("def kernel(a):\n  p, (q, r) = 1, (2, 3)\n").kernel, strict=True)
-    assert "Patterns.lean" in finding.basis
-    assert str(finding).endswith("a front end that traces would not notice.")
-    assert RULES["unpack-nested"].parser_only
-    assert not RULES["view-of-slice"].parser_only
 
 
 def test_caret_counts_characters_not_bytes(load):
@@ -295,7 +314,7 @@ def test_a_kernel_without_source_gives_one_warning():
     report = lint(space["kernel"])
     assert [(f.rule, f.severity, f.line) for f in report] == [("source-unavailable", "warning", 1)]
     assert "`kernel`: the source of this function cannot be read" in report[0].message
-    assert require_nki(space["kernel"]) == report
+    assert require_nki(space["kernel"], PARSED) == report
 
 
 @together("kernel", [print, 3, None, int, lambda a: a])
@@ -345,7 +364,7 @@ def test_constants_outside_the_kernel_are_no_state(load):
 def test_require_nki_raises_with_findings_and_text(load):
     module = load("def kernel(a):\n  d = {0: a}\n  del d\n")
     with pytest.raises(NotNki) as caught:
-        require_nki(module.kernel)
+        require_nki(module.kernel, PARSED)
     error = caught.value
     assert isinstance(error, KernelError)
     assert isinstance(error, SyntaxError)
@@ -360,42 +379,44 @@ def test_require_nki_raises_with_findings_and_text(load):
 
 
 def test_require_nki_lets_warnings_pass(load):
-    report = require_nki(load("def kernel(a):\n  f = lambda x: x\n").kernel)
+    report = require_nki(load("def kernel(a):\n  f = lambda x: x\n").kernel, PARSED)
     assert [f.rule for f in report] == ["lambda"]
 
 
 def test_apply_lint_refuses_warns_or_is_silent(load, recwarn):
     kernel = load("def kernel(a):\n  del a\n").kernel
-    apply_lint(kernel, "off")
+    apply_lint(kernel, "off", PARSED)
     assert not recwarn
     with pytest.raises(NotNki, match="one place"):
-        apply_lint(kernel, "error")
+        apply_lint(kernel, "error", PARSED)
     with pytest.warns(LintWarning, match="refuses one place"):
-        apply_lint(kernel, "warn")
+        apply_lint(kernel, "warn", PARSED)
 
 
 def test_strict_simulation_refuses_what_the_parser_refuses(load):
     module = load("def kernel(a):\n  for i, j in ((1, 2),):\n    print(i, j)\n  return a\n")
     with pytest.raises(NotNki, match="loop-target"):
-        trnsim.simulate(module.kernel, lint="strict")(np.zeros((2, 2), np.float32))
-    apply_lint(module.kernel, "error")
+        trnsim.simulate(module.kernel, lint="strict", nki=PARSED)(np.zeros((2, 2), np.float32))
+    apply_lint(module.kernel, "error", PARSED)
 
 
 def test_strict_simulation_looks_at_the_arguments(load):
     kernel = load("def kernel(a, n):\n  return a\n").kernel
     a = np.zeros((2, 2), np.float32)
     with pytest.raises(WrongArgument, match="a tuple of tensors as n") as caught:
-        trnsim.simulate(kernel, lint="strict")(a, (1, (a, 2)))
+        trnsim.simulate(kernel, lint="strict", nki=PARSED)(a, (1, (a, 2)))
     assert caught.value.rule == "tensor-tuple"
     with pytest.raises(WrongArgument, match="4294967296 as n"):
-        trnsim.simulate(kernel, lint="strict")(a, 2**32)
+        trnsim.simulate(kernel, lint="strict", nki=PARSED)(a, 2**32)
 
 
 def test_the_command_line_has_the_profile(load, capsys):
     file = load("@trnsim.jit\ndef kernel(a):\n  for i, j in ((1, 2),):\n    print(i, j)\n  return a\n").__file__
-    assert main(["lint", file]) == 0
-    assert main(["lint", "--strict", file]) == 1
+    assert main(["lint", "--nki", PARSED, file]) == 0
+    assert main(["lint", "--nki", PARSED, "--strict", file]) == 1
     assert "[loop-target]" in capsys.readouterr().out
+    # a traced kernel is Python
+    assert main(["lint", "--strict", file]) == 0
 
 
 def test_findings_are_values():

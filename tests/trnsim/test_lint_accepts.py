@@ -406,7 +406,8 @@ KERNELS += [Kernels.method, Kernels().method]
 
 @together("function", KERNELS)
 def test_valid_kernel_has_no_finding(function):
-    assert lint(function) == [], str(lint(function))
+    for nki in ("0.6", "0.7"):
+        assert lint(function, nki=nki) == [], str(lint(function, nki=nki))
 
 
 # what NKI 0.3 to 0.5 accept, and 0.6 accepts with a deprecation or the reference leaves open
@@ -419,7 +420,7 @@ def test_valid_kernel_has_no_finding(function):
     ],
 )
 def test_doubtful_kernel_has_warnings_only(name, rules):
-    report = lint(globals()[name])
+    report = lint(globals()[name], nki="0.6")
     assert {f.rule for f in report} == rules
     assert not report.errors
 

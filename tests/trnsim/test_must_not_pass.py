@@ -143,7 +143,7 @@ def test_an_accumulator_rebound_in_a_device_loop_is_refused(loop):
         nl.store(out, held[0])
         return out
 
-    error = refused(WrongArgument, "loop-scope", kernel, X, says=loop)
+    error = refused(WrongArgument, "loop-scope", kernel, X, says=loop, nki="0.6")
     assert "declare it before the loop and write into it" in error.hint
 
 
@@ -151,13 +151,103 @@ def test_an_accumulator_written_in_a_device_loop_is_right():
     def kernel(x):
         out = nl.ndarray((128, 512), x.dtype, buffer=nl.shared_hbm)
         total = nl.zeros((128, 512), x.dtype)
-        for _ in nl.dynamic_range(0, 3):
+
+        def body(i):
             tile = nl.load(x[0:128])
             nisa.tensor_tensor(dst=total, data1=total, data2=tile, op=nl.add)
+
+        nl.fori_loop(0, 3, body)
         nl.store(out, total)
         return out
 
     within(run(kernel, X), 3 * rounded(X[:128]))
+
+
+def test_python_that_counts_the_turns_is_refused():
+    def kernel(x):
+        total = nl.zeros((128, 512), x.dtype)
+        turns = iter(range(3))
+        nl.fori_loop(0, 3, lambda i: add(total, float(next(turns))))
+        return x
+
+    def add(tile, value):
+        nisa.tensor_scalar(dst=tile, data=tile, op0=nl.add, operand0=value)
+
+    refused(WrongArgument, "loop-program", kernel, X, says=("issues tensor_scalar where the first one issued", "once"))
+
+
+def test_turns_of_different_length_are_refused():
+    def kernel(x, longer):
+        tile = nl.load(x[0:128])
+        seen = []
+
+        def body(i):
+            for _ in range(1 + (len(seen) if longer else 1 - len(seen))):
+                nisa.tensor_scalar(dst=tile, data=tile, op0=nl.add, operand0=1.0)
+            seen.append(i)
+
+        nl.fori_loop(0, 2, body)
+        return x
+
+    refused(WrongArgument, "loop-program", kernel, X, True, says="where the first one issued nothing more")
+    refused(WrongArgument, "loop-program", kernel, X, False, says="issues nothing more where")
+
+
+def test_a_turn_may_address_by_its_counter_and_nest():
+    def kernel(x):
+        out = nl.ndarray((8, 512), x.dtype, buffer=nl.shared_hbm)
+
+        def outer(i):
+            row = nl.ndarray((1, 512), x.dtype)
+
+            def inner(j):
+                nisa.dma_copy(dst=row, src=x[nl.ds(4 * i + j, 1)])
+                nisa.dma_copy(dst=out[nl.ds(4 * i + j, 1)], src=row)
+
+            nl.fori_loop(0, 4, inner)
+
+        nl.fori_loop(0, 2, outer)
+        return out
+
+    np.testing.assert_array_equal(run(kernel, X), X[:8])
+
+
+@together("decide", [bool, int, range, lambda s: s > 3 and 1, lambda s: [1, 2][s], float])
+def test_a_decision_by_a_value_of_the_device_is_refused(decide):
+    def kernel(x):
+        tile = nl.ndarray((1, 1), nl.int32)
+        nisa.memset(dst=tile, value=1)
+        decide(nisa.scalar_load(tile))
+        return x
+
+    with pytest.raises(TypeError, match="device only"):
+        run(kernel, X)
+
+
+def test_a_tile_decides_nothing_where_lint_looks():
+    def kernel(x):
+        assert nl.load(x[0:128])
+        return x
+
+    with pytest.raises(TypeError, match="device only"):
+        trnsim.simulate(kernel)(X + 1)
+    run(kernel, X + 1)
+
+
+def test_a_loop_on_one_of_two_cores_is_refused():
+    def kernel(x, both):
+        out = nl.ndarray((128, 512), x.dtype, buffer=nl.shared_hbm)
+        core = nl.program_id(0)
+
+        def body(i):
+            nl.store(out, nl.load(x[0:128]))
+
+        if both or core == 0:
+            nl.fori_loop(0, 2 - 2 * core, body)
+        return out
+
+    refused(WrongArgument, "core-loops", trnsim.jit(kernel)[2], X, False, says="core 0 runs the loops")
+    np.testing.assert_array_equal(run(trnsim.jit(kernel)[2], X, True), X[:128])
 
 
 def test_a_sum_that_starts_on_what_psum_held_is_refused():

@@ -1,7 +1,5 @@
 """Run-time addresses in compute instructions, and names NKI has retired."""
 
-import warnings
-
 import numpy as np
 import pytest
 
@@ -32,24 +30,10 @@ def test_other_names_are_missing_as_usual():
         isa.warp_engine  # noqa: B018
 
 
-def test_dynamic_copies_warn_and_copy():
-    x = np.arange(12, dtype=F32).reshape(2, 6)
-    at = np.array([[3]], I32)
-
-    def body(a, i, b, c):
-        isa.memset(c, 0)
-        with warnings.catch_warnings(record=True) as seen:
-            warnings.simplefilter("always")
-            isa.tensor_copy_dynamic_src(dst=b, src=a.ap([[6, 2], [1, 2]], scalar_offset=i, indirect_dim=1))
-            isa.tensor_copy_dynamic_dst(dst=c.ap([[6, 2], [1, 2]], scalar_offset=i, indirect_dim=1), src=b)
-        assert [w.category for w in seen] == [DeprecationWarning] * 2
-        assert "tensor_copy" in str(seen[0].message)
-
-    source, dest = run(body, x, at, out=[((2, 2), F32), ((2, 6), F32)])
-    np.testing.assert_array_equal(source, x[:, 3:5])
-    expected = np.zeros((2, 6), F32)
-    expected[:, 3:5] = x[:, 3:5]
-    np.testing.assert_array_equal(dest, expected)
+@pytest.mark.parametrize("operand", ["src", "dst"])
+def test_dynamic_copies_are_gone(operand):
+    with pytest.raises(AttributeError, match=rf"use tensor_copy with {operand}=tile.ap\(…, scalar_offset=…\)"):
+        getattr(isa, f"tensor_copy_dynamic_{operand}")
 
 
 # tensor indirection (trn3)

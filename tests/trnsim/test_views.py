@@ -25,9 +25,9 @@ from trnsim.errors import (
     WrongShape,
 )
 from trnsim.language import hbm, psum, sbuf, shared_hbm
-from trnsim.language.layout import overlaps_itself
 from trnsim.session import Session, SimParams, activated
 from trnsim.targets import TARGETS
+from trnsim.tensors.layout import overlaps_itself
 
 MEMORIES = (sbuf, psum, hbm)
 F32, I32, U32 = np.dtype("f4"), np.dtype("i4"), np.dtype("u4")

@@ -11,8 +11,9 @@ from typing import Any, Literal
 from trnsim._lint import words
 from trnsim._lint.names import Names, derives_from_nki_object
 from trnsim._lint.source import Unit
+from trnsim.versions import TRACED, Version, version_text
 
-Kind = Literal["tensor", "register", "dict", "list", "str", "int", "parameter", "other", "mixed"]
+Kind = Literal["tensor", "register", "scalar", "dict", "list", "str", "int", "parameter", "other", "mixed"]
 Role = Literal["fori", "while"]
 
 RANGES = frozenset({"range", "affine_range", "sequential_range", "static_range"})
@@ -49,6 +50,8 @@ class Frame:
     patterns: set[str] = field(default_factory=set)
     whole: set[str] = field(default_factory=set)
     private: set[str] = field(default_factory=set)
+    # names that hold the index of this core
+    cores: set[str] = field(default_factory=set)
 
 
 def argument(call: ast.Call, name: str, position: int | None = None) -> ast.expr | None:
@@ -74,8 +77,11 @@ def _attributes_of_classes(function: FunctionType) -> frozenset[str]:
 class Base(ast.NodeVisitor):
     """Findings and names; the rules are in the classes that derive from it."""
 
-    def __init__(self, unit: Unit, report: Callable[[str, ast.AST, str], None], *, entry: bool) -> None:
+    def __init__(self, unit: Unit, report: Callable[[str, ast.AST, str], None], *, entry: bool, nki: Version) -> None:
         self.unit = unit
+        self.nki = nki
+        # counters of device loops are scalars, which Python may compute with
+        self.scalars = nki >= TRACED
         self.report = report
         self.entry = entry
         self.names = Names(unit.function)
@@ -91,6 +97,18 @@ class Base(ast.NodeVisitor):
         self.outside: dict[str, tuple[Any, ast.AST]] = {}
         self.defined = _attributes_of_classes(unit.function)
 
+    def check_age(self, since: Version, node: ast.AST, text: str) -> None:
+        """Report a name that came after the version the kernel is meant for."""
+        if since > self.nki:
+            self.report("api-version", node, f"{text} is of NKI {version_text(since)}")
+
+    def depends_on_core(self, node: ast.AST) -> bool:
+        """Return whether a condition asks which core this is."""
+        if any(isinstance(x, ast.Call) and self.names.api(x.func) == "program_id" for x in ast.walk(node)):
+            return True
+        named = {x.id for x in ast.walk(node) if isinstance(x, ast.Name)}
+        return any(named & frame.cores for frame in self.frames)
+
     def visit_all(self, nodes: list[ast.stmt] | list[ast.expr]) -> None:
         for node in nodes:
             self.visit(node)
@@ -105,7 +123,7 @@ class Base(ast.NodeVisitor):
     def kind(self, node: ast.AST) -> Kind | None:
         """Return what an expression holds."""
         if isinstance(node, ast.Name):
-            return self.kind_of(node.id)
+            return "scalar" if self.scalars and node.id in self.induction else self.kind_of(node.id)
         if isinstance(node, ast.Subscript):
             return "tensor" if self.kind(node.value) == "tensor" else "other"
         if isinstance(node, (ast.Dict, ast.DictComp)):
@@ -118,6 +136,8 @@ class Base(ast.NodeVisitor):
             return "int" if type(node.value) is int else "str" if isinstance(node.value, str) else "other"
         if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Mult)):
             sides = {self.kind(node.left), self.kind(node.right)}
+            if "scalar" in sides:
+                return "scalar"
             return "list" if "list" in sides else "str" if sides == {"str"} else "other"
         if isinstance(node, ast.IfExp):
             one, two = self.kind(node.body), self.kind(node.orelse)
@@ -130,6 +150,8 @@ class Base(ast.NodeVisitor):
         api = self.names.api(node.func)
         if api == "register_alloc":
             return "register"
+        if api == "scalar_load":
+            return "scalar"
         if api in _TENSOR_RESULTS:
             return "tensor"
         if isinstance(node.func, ast.Attribute) and node.func.attr in _VIEWS and self.kind(node.func.value) == "tensor":
@@ -187,6 +209,8 @@ class Base(ast.NodeVisitor):
                 frame.whole.add(target.id)
             if self._is_private(value):
                 frame.private.add(target.id)
+            if self.depends_on_core(value):
+                frame.cores.add(target.id)
             self._hold(frame, target.id, self.kind(value) or "other")
         elif isinstance(target, (ast.Tuple, ast.List)):
             values = value.elts if isinstance(value, (ast.Tuple, ast.List)) else []

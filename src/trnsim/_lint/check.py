@@ -138,12 +138,16 @@ class Checker(Device, Outside, FrontEnd, Values):
 
     def visit_If(self, node: ast.If | ast.IfExp) -> None:
         self.check_condition(node.test)
+        before = self.core_branch
+        if self.depends_on_core(node.test):
+            self.core_branch = node.test
         if isinstance(node, ast.IfExp):
             self.check_guarded(node.body)
             self.check_guarded(node.orelse)
         else:
             self.check_guarded(node.test)
         self.generic_visit(node)
+        self.core_branch = before
 
     def visit_BoolOp(self, node: ast.BoolOp) -> None:
         for value in node.values[1:]:
@@ -180,7 +184,7 @@ class Checker(Device, Outside, FrontEnd, Values):
             if node.id in self.induction:
                 self.report("induction-write", node, f"`{node.id}`")
             elif self.frames and not self.names.is_local(node.id):
-                self.report("impure-write", node, f"`{node.id}` lives outside the kernel")
+                self.report_write(node, node.id)
         else:
             self.check_target(node)
             self.check_front_target(node)

@@ -42,8 +42,17 @@ def _is_none(node: ast.AST) -> bool:
 class Device(FrontEnd):
     """Conditions, indices, registers and dynamic loops."""
 
+    # the condition that only one core of the two meets
+    core_branch: ast.AST | None = None
+
     def is_register(self, node: ast.AST) -> bool:
-        return isinstance(node, ast.Name) and (node.id in self.induction or self.kind_of(node.id) == "register")
+        if not isinstance(node, ast.Name):
+            return False
+        return (node.id in self.induction and not self.scalars) or self.kind_of(node.id) == "register"
+
+    def is_device_value(self, node: ast.AST) -> bool:
+        """Return whether an expression is a register or a scalar, whose value Python does not know."""
+        return self.is_register(node) or self.kind(node) == "scalar"
 
     def check_condition(self, node: ast.AST) -> None:
         """The test of an if, a while or a conditional expression."""
@@ -55,10 +64,13 @@ class Device(FrontEnd):
         elif isinstance(node, ast.Compare):
             if self._compares_contents(node):
                 self.report("tensor-condition", node, "")
+            elif any(self.kind(x) == "scalar" for x in (node.left, *node.comparators)):
+                self.report("device-value", node, f"`{ast.unparse(node)}`")
         elif self.kind(node) == "tensor":
             self.report("tensor-condition", node, "")
-        elif self.is_register(node):
+        elif self.is_device_value(node):
             self.report("register-if", node, "")
+            self.report("device-value", node, f"`{ast.unparse(node)}`")
 
     def _compares_contents(self, node: ast.Compare) -> bool:
         """True for an order of tensors, or a tensor against a number; == of two tensors asks if they are the same."""
@@ -85,7 +97,7 @@ class Device(FrontEnd):
         for part in parts:
             bounds = [x for x in (part.lower, part.upper, part.step) if x] if isinstance(part, ast.Slice) else []
             for bound in bounds:
-                if self.is_register(bound) or self.kind(bound) == "tensor":
+                if self.is_device_value(bound) or self.kind(bound) == "tensor":
                     self.report("runtime-index", bound, f"`{ast.unparse(bound)}`")
             if not bounds and self.kind(part) == "tensor":
                 self.report("runtime-index", part, f"`{ast.unparse(part)}`")
@@ -94,7 +106,10 @@ class Device(FrontEnd):
         """Calls that take registers: conversions, register writes, and the loop functions."""
         plain = node.func.id if isinstance(node.func, ast.Name) and not self.names.is_local(node.func.id) else ""
         if (plain in _HOST_CONVERSIONS and not api) or api in RANGES:
-            self.check_operands(*node.args)
+            for value in filter(self.is_device_value, node.args):
+                self.report("device-value" if self.scalars else "register-expression", value, f"`{ast.unparse(value)}`")
+        if api in ("fori_loop", "while_loop") and self.core_branch:
+            self.report("core-flow", node, f"`{ast.unparse(node.func)}` under `{ast.unparse(self.core_branch)}`")
         if api in _REGISTER_WRITES:
             target = argument(node, "dst", 0)
             if isinstance(target, ast.Name) and target.id in self.induction:
@@ -143,7 +158,9 @@ class Device(FrontEnd):
         self.visit_all(node.orelse)
 
     def _enter_dynamic(self, node: ast.AST) -> None:
-        self.report("deprecated-loop", node, "")
+        if self.nki >= (0, 6):
+            self.report("deprecated-loop", node, "")
+        self.report("removed-loop", node, "")
         if self.no_reorder:
             self.report("no-reorder-dynamic", node, "")
         if any(self.frames[-1].loops):
@@ -166,7 +183,7 @@ class Device(FrontEnd):
         for node in _in_order(body):
             if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
                 written.add(node.id)
-            elif isinstance(node, ast.Name) and node.id in own - written and not self.is_register(node):
+            elif isinstance(node, ast.Name) and node.id in own - written and not self.is_device_value(node):
                 written.add(node.id)
                 self.report("loop-state", node, f"`{node.id}`")
             elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):

@@ -8,8 +8,9 @@ from typing import Any
 
 from trnsim._lint import names, words
 from trnsim._lint.base import RANGES, Frame
-from trnsim._lint.reference import FIRST, Entry, reference, shown
+from trnsim._lint.reference import Entry, reference
 from trnsim._lint.sizes import Sizes
+from trnsim.versions import FIRST
 
 _BUILTINS = words(
     "isinstance type slice print min max abs str bool int float divmod tuple list dict len range NKIObject"
@@ -22,8 +23,6 @@ DOUBTFUL = words("map filter iter next format hex bin oct chr ord hash id ascii 
 _MATH = words("ceil floor gcd log2 log10 pow sqrt pi e inf nan")
 _LIST_METHODS = words("append clear copy count extend index pop remove reverse")
 _DICT_METHODS = words("clear copy get items keys pop setdefault values")
-# older than the reference; the simulator runs them with a warning
-_RETIRED = words("tensor_copy_dynamic_src tensor_copy_dynamic_dst")
 _TENSOR_ONLY = frozenset({"shape", "dtype", "buffer", "reshape", "ap"})
 _FRONT_DECORATORS = frozenset({"jit", "dataclass", "staticmethod"})
 
@@ -135,8 +134,8 @@ class FrontEnd(Sizes):
             since = entry.parameters.get(keyword.arg) if keyword.arg is not None else FIRST
             if since is None:
                 self.report("api-signature", keyword.value, f"`{entry.name}({keyword.arg}=)`")
-            elif since > FIRST:
-                self.report("api-version", keyword.value, f"`{entry.name}({keyword.arg}=)` is of NKI {shown(since)}")
+            else:
+                self.check_age(since, keyword.value, f"`{entry.name}({keyword.arg}=)`")
         if len(node.args) > len(entry.parameters):
             self.report("api-signature", node, f"`{entry.name}()` takes {len(entry.parameters)} arguments")
 
@@ -148,15 +147,15 @@ class FrontEnd(Sizes):
         return reference().get(obj.__name__.rpartition(".")[2], {})
 
     def check_api_name(self, node: ast.Attribute) -> None:
-        """``nl.x`` and the like must be documented, in the oldest supported version."""
+        """``nl.x`` and the like must be documented, in the version the kernel is meant for."""
         documented = self._documented(node)
         if not documented or node.attr.startswith("__"):
             return
         entry = documented.get(node.attr)
-        if entry is None and node.attr not in _RETIRED:
+        if entry is None:
             self.report("api-signature", node, f"`{ast.unparse(node)}`")
-        elif entry is not None and entry.since > FIRST:
-            self.report("api-version", node, f"`{ast.unparse(node)}` is of NKI {shown(entry.since)}")
+        else:
+            self.check_age(entry.since, node, f"`{ast.unparse(node)}`")
 
     def check_result(self, frame: Frame, value: ast.AST) -> None:
         """The entry's results must not be in private memory."""

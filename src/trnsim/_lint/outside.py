@@ -68,6 +68,11 @@ class Outside(FrontEnd, Values):
             self.captured.add(text)
             self.report("mutable-capture", node, f"`{text}` is a {type(obj).__name__} outside the kernel")
 
+    def report_write(self, node: ast.AST, text: str) -> None:
+        """Report a change of something outside the kernel."""
+        for rule in ("impure-write", "side-effect"):
+            self.report(rule, node, f"`{text}` lives outside the kernel")
+
     def check_target(self, node: ast.AST) -> None:
         """An attribute or element that is assigned to."""
         name = names.root(node)
@@ -75,7 +80,7 @@ class Outside(FrontEnd, Values):
             return
         obj, where = self.names.lookup(name)
         if where in ("captured", "global") and obj is not names.MISSING:
-            self.report("impure-write", node, f"`{name}` lives outside the kernel")
+            self.report_write(node, name)
         if isinstance(node, ast.Subscript) and self.kind(node.value) == "dict":
             self.check_key(node.slice)
 
@@ -134,7 +139,7 @@ class Outside(FrontEnd, Values):
             return
         obj, where = self.names.resolve(value) if names.path(value) else self.names.lookup(name)
         if where in ("captured", "global") and names.is_mutable(obj):
-            self.report("impure-write", callee, f"`{ast.unparse(value)}` lives outside the kernel")
+            self.report_write(callee, ast.unparse(value))
         elif callee.attr in _LIST_CHANGES and isinstance(value, ast.Name) and self._is_argument(name):
             self.report("argument-mutation", callee, f"`{name}.{callee.attr}()`")
 

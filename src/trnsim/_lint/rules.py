@@ -1,11 +1,13 @@
 """Every rule of the linter: what it says, what to write instead, and the passage of the NKI reference it stands on.
 
-An ``error`` is what the reference says is refused: a value, statement or signature outside the lists of the language
-guide, or one the compiler's front end names and rejects. A ``warning`` is what the reference discourages, deprecates or
-does not mention. ``strict`` is what one of the compiler's front ends refuses, or reads otherwise than Python does. Most
-of those stand on the published source of the parser front end alone (``leanprover/KLR``, March 2026), which is older
-than NKI 0.4; a front end that traces the running function would not notice them. A kernel that breaks none of them
-compiles with either. ``docs/concepts/lint.md`` is this table with examples, and a test keeps the two equal.
+Some rules hold for every version. Others are those of the parser, which NKI has up to 0.6: it reads the source of a
+kernel and knows part of Python. From 0.7 on a kernel is traced, which is running it in Python, and what is refused is
+what tracing and the compiler behind it refuse.
+
+An ``error`` is what the reference says is refused. A ``warning`` is what it discourages, deprecates or does not
+mention. ``strict`` is what the compiler is not known to accept: sizes, and of the parser what its published source
+alone refuses or reads otherwise than Python does (``leanprover/KLR``, March 2026, older than NKI 0.4).
+``docs/concepts/lint.md`` is this table with examples, and a test keeps the two equal.
 """
 
 from __future__ import annotations
@@ -14,24 +16,30 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+from trnsim.versions import TRACED, Version
+
 FRONT = "compiler front end"
 Severity = Literal["error", "warning", "strict"]
+Front = Literal["", "parser", "tracer"]
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule: ``reason`` is a sentence without its full stop, ``basis`` names document and section."""
+    """One rule: ``reason`` is a sentence without its full stop, ``basis`` names document and section.
+
+    ``front`` is the front end it belongs to: ``parser`` (up to NKI 0.6), ``tracer`` (from 0.7 on), or none of them.
+    """
 
     id: str
     severity: Severity
     reason: str
     rewrite: str
     basis: str
+    front: Front = ""
 
-    @property
-    def parser_only(self) -> bool:
-        """Return whether only the parser front end says so: one that traces the running function would not notice."""
-        return all(source.startswith(FRONT) for source in self.basis.split("; "))
+    def holds(self, nki: Version) -> bool:
+        """Return whether the rule holds for a version of NKI."""
+        return not self.front or (self.front == "tracer") == (nki >= TRACED)
 
 
 # what rules stand on, by the names the tables give them
@@ -49,12 +57,101 @@ _SOURCES = {
     "INTRODUCTION": "Language Guide, introduction",
     "LOOPS": "Migration 0.5 to 0.6, Rules for migrated loops",
     "LOWERING": "Dynamic Loops, Hardware Lowering",
+    "SPECIALISATION": "announcement of the change of specialisation (NKI 0.7)",
     "RESTRICT": "Migration 0.2 to 0.3, Language restrictions",
     "VALUES": "Language Guide, NKI Values",
 }
 
 # a rule: its id and reason, what to write instead, what it stands on; lines indented further continue one
 _ERRORS = """
+legacy-namespace: neuronxcc.nki is refused inside kernels since NKI 0.4
+  import nki, nki.language and nki.isa
+  release notes 0.4.0; Migration 0.3 to 0.4
+tensor-attribute: a tensor of NKI has no such attribute or method
+  compute it from .shape and .dtype, or call nisa or nl
+  Language Guide, Tensor Values; API, NkiTensor
+api-signature: the NKI reference, 0.3 to 0.7, has no such name or parameter
+  see docs/reference/nki-api.md
+  API of NKI 0.3, 0.4, 0.5, 0.6 and 0.7
+tensor-condition: the contents of a tensor are not known while the kernel is compiled, so it cannot decide a branch
+  select with nl.where, or load one element into a register and use nl.while_loop
+  Language Guide, Tensor Values
+runtime-index: an index known only on the device cannot be a slice bound or a plain index
+  use nl.ds(register, size), .select(dim, index), .vector_select or .ap(..., scalar_offset=index)
+  Access Patterns, Dynamic Access; API, NkiTensor
+register-expression: a register holds a value of the device, so Python cannot compute with it or compare it
+  store it to SBUF, compute with nisa and load it back; or use it as scalar_offset
+  LOWERING; LOOPS; API, VirtualRegister
+loop-state: the body of a device loop is compiled once, so what it changes in Python changes once, not in every turn
+  carry it from turn to turn in a tile declared before the loop, or in a register
+  LOWERING; API, fori_loop and while_loop
+dynamic-step: the step of a device loop must be a positive integer known at compile time
+  use a positive constant and compute the index from it
+  Dynamic Loops, Parameter Constraints
+no-reorder-dynamic: a loop that runs on the device cannot stand inside nl.no_reorder()
+  put the no_reorder block inside the loop's body
+  Dynamic Loops, Interaction with no_reorder
+loop-body-return: nl.fori_loop's body returns nothing, and nl.while_loop's body returns the next condition register
+  keep other state in SBUF or HBM
+  LOOPS; API, fori_loop and while_loop
+api-version: this came with a later NKI than the one the kernel is meant for
+  use what that version has, or choose a later one with nki=
+  API of NKI 0.3, 0.4, 0.5, 0.6 and 0.7
+"""
+
+_WARNINGS = """
+source-unavailable: the source of this function cannot be read, so it was not checked
+  define the kernel in a file or a notebook cell
+  About the NKI Compiler: it parses the kernel's source
+jit-subkernel: a function called from a kernel should not carry nki.jit
+  remove the decorator there, and write nki.jit(function) where it is launched by itself
+  Migration 0.1 to 0.2, Remove nki.jit decorator on sub-kernels
+mutable-capture: a kernel is cached by its arguments, so a change of this outside object would not be seen
+  pass it as an argument, or make it a constant (int, str, tuple)
+  CACHING; release notes 0.3.0, Known Issues
+"""
+
+_STRICT = """
+view-rank: a view has at most five dimensions
+  merge dimensions, or take part of the tensor at a time
+  Language Guide, Tensor Values (0.6)
+hbm-result: nl.hbm is private to the kernel, and a result must be visible to its caller
+  allocate results with buffer=nl.shared_hbm
+  API, MemoryRegion
+program-axis: a launch grid has one axis, the cores of a logical core
+  write nl.program_id(0) and nl.num_programs()
+  API, nki.jit; compiler front end (KLR/Trace/Lang.lean)
+launch-grid: a launch has as many cores as a logical core, one or two along one axis
+  write kernel(...) or kernel[2](...), and loop inside the kernel
+  Logical Neuron Cores (get started); API, nki.jit
+psum-bank: a tile in PSUM lies in one bank, 2 KiB of each partition
+  use several tiles of up to 512 elements of 32 bits, one for each bank
+  Tiling overview, constraint 2
+program-size: Python's loops are unrolled while a kernel is compiled, and programs beyond 30,000 instructions or
+    10,000 matmuls are too long to count on
+  use nl.fori_loop, or do part of the loop in a launch and launch the same program for each part
+  About the NKI Compiler; reports of users on half a million matmuls
+core-flow: both cores of a logical core must have the same control flow, and this loop stands on one of them
+  let the loop stand on both cores, with a bound that is zero on the idle one
+  Logical Neuron Cores (get started); error NCC_IXGM002
+"""
+
+_TRACER_ERRORS = """
+device-value: a register or scalar has its value on the device only, and raises in if, while, int() and range()
+  use nl.while_loop, nl.fori_loop or scalar_offset, or select with tiles
+  API, VirtualRegister and NkiScalar
+removed-loop: nl.dynamic_range and while on a register are gone from NKI 0.7 on
+  use nl.fori_loop(lower, upper, body) or nl.while_loop(register, body)
+  SPECIALISATION; NKI Loops
+"""
+
+_TRACER_WARNINGS = """
+side-effect: a kernel is traced once for its shapes and constants and then cached, so it changes outside state once
+  return the value, or create the container inside the kernel
+  SPECIALISATION; how NKI kernels run (PyTorch guide)
+"""
+
+_PARSER_ERRORS = """
 try: NKI has no exceptions, so try cannot be compiled
   decide with if/else before the operation, or state the requirement with assert
   FLOW; FRONT
@@ -136,48 +233,15 @@ host-call: a kernel runs at compile time on the host and then on the device, whe
 builtin: this builtin is not part of NKI
   compute the value outside the kernel and pass it as an argument
   INTRODUCTION
-legacy-namespace: neuronxcc.nki is refused inside kernels since NKI 0.4
-  import nki, nki.language and nki.isa
-  release notes 0.4.0; Migration 0.3 to 0.4
-tensor-attribute: a tensor of NKI has no such attribute or method
-  compute it from .shape and .dtype, or call nisa or nl
-  Language Guide, Tensor Values; API, NkiTensor
-api-signature: the NKI reference, 0.3 to 0.6, has no such name or parameter
-  see docs/reference/nki-api.md
-  API of NKI 0.3, 0.4, 0.5 and 0.6
-tensor-condition: the contents of a tensor are not known while the kernel is compiled, so it cannot decide a branch
-  select with nl.where, or load one element into a register and use nl.while_loop
-  Language Guide, Tensor Values
-runtime-index: an index known only on the device cannot be a slice bound or a plain index
-  use nl.ds(register, size), .select(dim, index), .vector_select or .ap(..., scalar_offset=index)
-  Access Patterns, Dynamic Access; API, NkiTensor
-register-expression: a register holds a value of the device, so Python cannot compute with it or compare it
-  store it to SBUF, compute with nisa and load it back; or use it as scalar_offset
-  LOWERING; LOOPS; API, VirtualRegister
 dynamic-exit: break, continue and return cannot leave a loop that runs on the device
   let the loop run to its bound, or use nl.while_loop whose body returns the next condition
   FRONT
-loop-state: the body of a device loop is compiled once, so what it changes in Python changes once, not in every turn
-  carry it from turn to turn in a tile declared before the loop, or in a register
-  LOWERING; API, fori_loop and while_loop
 induction-write: the induction register of a device loop is frozen
   keep a separate register, or use nl.while_loop
   Language Guide, Dynamic Control Flow; release notes 0.4.0
-dynamic-step: the step of a device loop must be a positive integer known at compile time
-  use a positive constant and compute the index from it
-  Dynamic Loops, Parameter Constraints
-no-reorder-dynamic: a loop that runs on the device cannot stand inside nl.no_reorder()
-  put the no_reorder block inside the loop's body
-  Dynamic Loops, Interaction with no_reorder
-loop-body-return: nl.fori_loop's body returns nothing, and nl.while_loop's body returns the next condition register
-  keep other state in SBUF or HBM
-  LOOPS; API, fori_loop and while_loop
 """
 
-_WARNINGS = """
-source-unavailable: the source of this function cannot be read, so it was not checked
-  define the kernel in a file or a notebook cell
-  About the NKI Compiler: it parses the kernel's source
+_PARSER_WARNINGS = """
 is-none: is and is not are not supported since NKI 0.3 (with None the compiler reads them as == and !=)
   write == None or != None
   RESTRICT; FRONT
@@ -211,9 +275,6 @@ kwargs: the compiler accepts **kwargs only when it stays empty
 decorator: nki.jit, dataclass, property and staticmethod are the decorators known to work on what a kernel calls
   call the decorated behaviour explicitly
   FRONT
-jit-subkernel: a function called from a kernel should not carry nki.jit
-  remove the decorator there, and write nki.jit(function) where it is launched by itself
-  Migration 0.1 to 0.2, Remove nki.jit decorator on sub-kernels
 raise: NKI has no exceptions: some releases refuse raise, the others stop compiling when they reach it
   write assert condition, message
   FLOW; FRONT
@@ -223,9 +284,6 @@ class-inherit: a class used in a kernel should derive from nl.NKIObject directly
 enum-base: only plain Enum classes are documented
   derive from Enum alone
   Language Guide, Enumerations
-mutable-capture: a kernel is cached by its arguments, so a change of this outside object would not be seen
-  pass it as an argument, or make it a constant (int, str, tuple)
-  CACHING; release notes 0.3.0, Known Issues
 argument-mutation: a kernel's arguments are tensors and constants; a list is refused as an argument
   build the list inside the kernel
   RESTRICT
@@ -249,7 +307,7 @@ deprecated-loop: dynamic_range and while on a register are deprecated since NKI 
   Migration 0.5 to 0.6
 """
 
-_STRICT = """
+_PARSER_STRICT = """
 jit-spelling: a kernel's decorator is read by its spelling, and nki.jit is the only one known
   import nki and write @nki.jit
   SIMPLIFY
@@ -333,46 +391,33 @@ index-of-pattern: what .ap gives has no further index and no further view
 tensor-assignment: an element or slice of a tensor cannot be assigned to
   call nisa.tensor_copy, nisa.dma_copy or nisa.memset with dst=
   TRACE
-view-rank: a view has at most five dimensions
-  merge dimensions, or take part of the tensor at a time
-  Language Guide, Tensor Values (0.6)
-hbm-result: nl.hbm is private to the kernel, and a result must be visible to its caller
-  allocate results with buffer=nl.shared_hbm
-  API, MemoryRegion
-program-axis: a launch grid has one axis, the cores of a logical core
-  write nl.program_id(0) and nl.num_programs()
-  API, nki.jit; compiler front end (KLR/Trace/Lang.lean)
-launch-grid: a launch has as many cores as a logical core, one or two along one axis
-  write kernel(...) or kernel[2](...), and loop inside the kernel
-  Logical Neuron Cores (get started); API, nki.jit
-psum-bank: a tile in PSUM lies in one bank, 2 KiB of each partition
-  use several tiles of up to 512 elements of 32 bits, one for each bank
-  Tiling overview, constraint 2
-program-size: loops are unrolled while a kernel is compiled, and programs beyond 30,000 instructions or 10,000 matmuls
-    are too long to count on
-  do part of the loop in a launch, and launch the same program for each part
-  About the NKI Compiler; reports of users on half a million matmuls
 tensor-tuple: tensors are arguments of their own: those inside a tuple get no name and are refused
   pass each tensor as an argument, or one tensor with static offsets
   TRACE
-api-version: this came with a later NKI than the oldest one supported
-  use what NKI 0.3 has: indexing, reshape and .ap for views, arithmetic on shapes for sizes
-  API of NKI 0.3, 0.4, 0.5 and 0.6
 named-tuple: a class used in a kernel derives from nl.NKIObject or Enum, and NamedTuple is refused
   derive it from nl.NKIObject
   Language Guide, Class Support; GATHER
 """
 
 
-def _rules(table: str, severity: Severity) -> dict[str, Rule]:
+def _rules(table: str, severity: Severity, front: Front = "") -> dict[str, Rule]:
     rules = {}
     for row in re.split(r"\n(?=\S)", re.sub(r"\n {4}", " ", table.strip())):
         head, rewrite, basis = row.split("\n  ")
         name, reason = head.split(": ", 1)
         sources = "; ".join(_SOURCES.get(source, source) for source in basis.split("; "))
-        rules[name] = Rule(name, severity, reason, rewrite, sources)
+        rules[name] = Rule(name, severity, reason, rewrite, sources, front)
     return rules
 
 
-RULES = _rules(_ERRORS, "error") | _rules(_WARNINGS, "warning") | _rules(_STRICT, "strict")
-"""Rules by id: errors, warnings, and those of the strict profile."""
+RULES = (
+    _rules(_ERRORS, "error")
+    | _rules(_WARNINGS, "warning")
+    | _rules(_STRICT, "strict")
+    | _rules(_TRACER_ERRORS, "error", "tracer")
+    | _rules(_TRACER_WARNINGS, "warning", "tracer")
+    | _rules(_PARSER_ERRORS, "error", "parser")
+    | _rules(_PARSER_WARNINGS, "warning", "parser")
+    | _rules(_PARSER_STRICT, "strict", "parser")
+)
+"""Rules by id: those of every version, of tracing, and of the parser that older versions have."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from trnsim._lint import names, words
 from trnsim._lint.base import Base, argument
-from trnsim._lint.reference import FIRST, reference, shown
+from trnsim._lint.reference import reference
 
 _MAX_RANK = 5
 # of the simulator's own tensors, and of no kernel's concern
@@ -16,7 +16,7 @@ _OURS = words(
     " extent_error unusable"
 )
 # names common enough to be attributes of something else
-_COMMON = words("name strides")
+_COMMON = words("name strides data")
 _BITS = (ast.LShift, ast.RShift, ast.BitAnd, ast.BitOr, ast.BitXor)
 
 
@@ -63,9 +63,9 @@ class Values(Base):
         if kind in ("list", "dict", "str", "int") or self._is_class_or_module(node):
             return
         entry = reference()["tensor"].get(node.attr)
-        if entry is not None and entry.since > FIRST and (kind == "tensor" or node.attr not in _COMMON):
+        if entry is not None and (kind == "tensor" or node.attr not in _COMMON):
             if not self._own(node):
-                self.report("api-version", node, f"`.{node.attr}` is of NKI {shown(entry.since)}")
+                self.check_age(entry.since, node, f"`.{node.attr}`")
         elif entry is None and (kind == "tensor" or node.attr in _OURS) and not self._own(node):
             self.report("tensor-attribute", node, f"`.{node.attr}`")
 

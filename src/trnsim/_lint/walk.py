@@ -11,6 +11,7 @@ from trnsim._lint import names, words
 from trnsim._lint.base import Role
 from trnsim._lint.check import Checker
 from trnsim._lint.source import Unit, read
+from trnsim.versions import Version
 
 Report = Callable[[Unit | None, FunctionType, str, ast.AST | None, str], None]
 Used = tuple[dict[str, Any] | None, str, Any]
@@ -24,10 +25,11 @@ _ALWAYS = words(
 class Walk:
     """Breadth first over the functions reached from one kernel."""
 
-    def __init__(self, report: Report, *, follow: bool, strict: bool) -> None:
+    def __init__(self, report: Report, *, follow: bool, strict: bool, nki: Version) -> None:
         self.report = report
         self.follow = follow
         self.strict = strict
+        self.nki = nki
         # functions are told apart by the identity of their code: equal code may stand in two files
         self.seen: dict[int, FunctionType] = {}
         self.calls: dict[int, dict[int, tuple[Unit, ast.AST, str]]] = {}
@@ -54,7 +56,11 @@ class Walk:
         if unit is None:
             self.report(None, function, "source-unavailable", None, f"`{function.__qualname__}`")
             return
-        checker = Checker(unit, lambda rule, node, detail: self.report(unit, function, rule, node, detail), entry=entry)
+
+        def report(rule: str, node: ast.AST, detail: str) -> None:
+            self.report(unit, function, rule, node, detail)
+
+        checker = Checker(unit, report, entry=entry, nki=self.nki)
         try:
             checker.run(role)
         except RecursionError:

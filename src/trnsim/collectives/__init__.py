@@ -10,7 +10,14 @@ from trnsim.collectives.permute import (
     collective_permute_implicit_reduce,
     rank_id,
 )
-from trnsim.collectives.variable import all_gather_v, all_to_all_v
-from trnsim.language.objects import NKIObject
+from trnsim.collectives.variable import (
+    all_gather_v,
+    all_gather_v_prepare,
+    all_gather_v_trigger,
+    all_to_all_v,
+    all_to_all_v_prepare,
+    all_to_all_v_trigger,
+)
+from trnsim.tensors.objects import NKIObject
 
 __all__ = _public_names(globals())

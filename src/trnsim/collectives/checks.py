@@ -9,9 +9,9 @@ import numpy as np
 from trnsim.errors import WrongArgument, WrongBuffer, WrongShape, wrong_pair, wrong_shape, wrong_value
 from trnsim.isa.alu import named
 from trnsim.isa.operands import has_dtype, one_dtype
-from trnsim.language.dtypes import DTYPES, PACKED, to_f32, uint32
-from trnsim.language.tensor import NkiTensor
 from trnsim.session import HBM, SBUF, SHARED_HBM, Session
+from trnsim.tensors.dtypes import DTYPES, PACKED, int64, to_f32, uint32
+from trnsim.tensors.tensor import NkiTensor
 
 IN_HBM = (HBM, SHARED_HBM)
 _REDUCTIONS = {"add": np.add, "minimum": np.minimum, "maximum": np.maximum}
@@ -78,7 +78,7 @@ def summable(srcs: list[NkiTensor]) -> None:
     """Refuse to reduce packed types."""
     for t in srcs:
         hint = "packed types carry no arithmetic; reduce before quantising"
-        has_dtype(t, "src", DTYPES - PACKED, rule="collective-dtype", hint=hint)
+        has_dtype(t, "src", DTYPES - PACKED - {int64}, rule="collective-dtype", hint=hint)
 
 
 def dimension(dim: Any, srcs: list[NkiTensor], *, sbuf: tuple[int, ...] = (0,)) -> int:

@@ -11,17 +11,17 @@ from trnsim.collectives import checks
 from trnsim.collectives.groups import members, world_of
 from trnsim.collectives.world import Offer, Work
 from trnsim.isa.dge import check_priority
-from trnsim.language.tensor import NkiTensor
-from trnsim.session import Session, instruction
+from trnsim.session import NkiInstruction, Session, instruction
+from trnsim.tensors.tensor import NkiTensor
 
 Moves = Iterator[tuple[Offer, NkiTensor, np.ndarray]]
 
 
-def take_part(s: Session, offer: Offer, ranks: tuple[int, ...], work: Work, **cost: Any) -> None:
+def take_part(s: Session, offer: Offer, ranks: tuple[int, ...], work: Work, **cost: Any) -> NkiInstruction:
     """Meet the other ranks, let the transfer be done, and record it."""
     sync = world_of(s).meet(offer, ranks, work)
     cost |= {"kind": offer.kind, "bytes": offer.nbytes, "ranks": len(ranks), "sync": sync}
-    s.done("cc", tuple(offer.dsts), tuple(offer.srcs), **cost)
+    return s.done("cc", tuple(offer.dsts), tuple(offer.srcs), **cost)
 
 
 def offered(s: Session, srcs: Any, dsts: Any, *, sbuf: bool = True, most: int | None = None, **terms: Any) -> Offer:
@@ -40,7 +40,7 @@ def begun(
 
 
 @instruction
-def all_reduce(s: Session, srcs: Any, dsts: Any, replica_group: Any, op: Any, priority: Any = None) -> None:
+def all_reduce(s: Session, srcs: Any, dsts: Any, replica_group: Any, op: Any, priority: Any = None) -> NkiInstruction:
     """``dsts[i]`` of every rank becomes the ``op`` (add, minimum, maximum) of all ranks' ``srcs[i]``.
 
     HBM, or one SBUF tile.
@@ -56,11 +56,13 @@ def all_reduce(s: Session, srcs: Any, dsts: Any, replica_group: Any, op: Any, pr
         for o in offers.values():
             yield from ((o, dst, total) for dst, total in zip(o.dsts, totals, strict=True))
 
-    take_part(s, offer, ranks, work, op=fold, priority=priority)
+    return take_part(s, offer, ranks, work, op=fold, priority=priority)
 
 
 @instruction
-def all_gather(s: Session, srcs: Any, dsts: Any, replica_group: Any, collective_dim: Any, priority: Any = None) -> None:
+def all_gather(
+    s: Session, srcs: Any, dsts: Any, replica_group: Any, collective_dim: Any, priority: Any = None
+) -> NkiInstruction:
     """``dsts[i]`` of every rank becomes all ranks' ``srcs[i]``, joined along ``collective_dim`` (0; SBUF: 0 or 1)."""
     ranks, offer, pairs = begun(s, replica_group, srcs, dsts, priority, collective_dim=collective_dim)
     dim = checks.dimension(collective_dim, offer.srcs, sbuf=(0, 1))
@@ -73,13 +75,13 @@ def all_gather(s: Session, srcs: Any, dsts: Any, replica_group: Any, collective_
         for o in offers.values():
             yield from ((o, dst, whole) for dst, whole in zip(o.dsts, wholes, strict=True))
 
-    take_part(s, offer, ranks, work, priority=priority)
+    return take_part(s, offer, ranks, work, priority=priority)
 
 
 @instruction
 def reduce_scatter(
     s: Session, srcs: Any, dsts: Any, replica_group: Any, collective_dim: Any, op: Any, priority: Any = None
-) -> None:
+) -> NkiInstruction:
     """Rank r of the group gets the r-th part, along dimension 0, of the ``op`` of all ranks' ``srcs[i]``."""
     fold = checks.reduction(op)
     ranks, offer, pairs = begun(s, replica_group, srcs, dsts, priority, collective_dim=collective_dim, op=fold)
@@ -94,11 +96,13 @@ def reduce_scatter(
             parts = np.split(checks.reduced([o.values[i] for o in offers.values()], fold), len(ranks))
             yield from ((o, o.dsts[i], part) for o, part in zip(offers.values(), parts, strict=True))
 
-    take_part(s, offer, ranks, work, op=fold, priority=priority)
+    return take_part(s, offer, ranks, work, op=fold, priority=priority)
 
 
 @instruction
-def all_to_all(s: Session, srcs: Any, dsts: Any, replica_group: Any, collective_dim: Any, priority: Any = None) -> None:
+def all_to_all(
+    s: Session, srcs: Any, dsts: Any, replica_group: Any, collective_dim: Any, priority: Any = None
+) -> NkiInstruction:
     """Part j of rank i's ``srcs[k]`` becomes part i of rank j's ``dsts[k]``, along dimension 0. HBM only."""
     ranks, offer, pairs = begun(s, replica_group, srcs, dsts, priority, sbuf=False, collective_dim=collective_dim)
     dim = checks.dimension(collective_dim, offer.srcs)
@@ -112,4 +116,4 @@ def all_to_all(s: Session, srcs: Any, dsts: Any, replica_group: Any, collective_
             columns = [np.concatenate(mine) for mine in zip(*parts, strict=True)]
             yield from ((o, o.dsts[i], values) for o, values in zip(offers.values(), columns, strict=True))
 
-    take_part(s, offer, ranks, work, priority=priority)
+    return take_part(s, offer, ranks, work, priority=priority)

@@ -6,8 +6,8 @@ from typing import Any
 
 from trnsim.collectives.world import World
 from trnsim.errors import WrongArgument
-from trnsim.language.objects import NKIObject
 from trnsim.session import Session
+from trnsim.tensors.objects import NKIObject
 
 
 class ReplicaGroup(NKIObject):
@@ -33,6 +33,12 @@ class ReplicaGroup(NKIObject):
             hint = "ranks are counted from 0"
             raise WrongArgument(f"replica group {lists!r} has rank {min(seen)}", "replica-group", min(seen), 0, hint)
         self.groups = members
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ReplicaGroup) and self.groups == other.groups
+
+    def __hash__(self) -> int:
+        return hash(self.groups)
 
     def __repr__(self) -> str:
         return f"ReplicaGroup({[list(g) for g in self.groups]})"

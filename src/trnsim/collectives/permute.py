@@ -13,8 +13,8 @@ from trnsim.collectives.world import Offer
 from trnsim.errors import WrongArgument, wrong_value
 from trnsim.isa.dge import check_priority
 from trnsim.isa.registers import VirtualRegister
-from trnsim.language.layout import as_index
-from trnsim.session import Session, instruction
+from trnsim.session import NkiInstruction, Session, instruction
+from trnsim.tensors.layout import as_index
 
 
 def _pairs(s: Session, given: Any) -> tuple[tuple[int, int], ...]:
@@ -45,7 +45,9 @@ def _pairs(s: Session, given: Any) -> tuple[tuple[int, int], ...]:
 
 
 @instruction
-def collective_permute(s: Session, srcs: Any, dsts: Any, source_target_pairs: Any, priority: Any = None) -> None:
+def collective_permute(
+    s: Session, srcs: Any, dsts: Any, source_target_pairs: Any, priority: Any = None
+) -> NkiInstruction:
     """``dsts[0]`` of each pair's target becomes ``srcs[0]`` of its source. Ranks in no pair do nothing. HBM only."""
     check_priority(s, priority)
     pairs = _pairs(s, source_target_pairs)
@@ -53,14 +55,14 @@ def collective_permute(s: Session, srcs: Any, dsts: Any, source_target_pairs: An
     offer = offered(s, srcs, dsts, sbuf=False, most=1, source_target_pairs=pairs)
     checks.alike(offer.kind, offer.srcs, offer.dsts)
     if s.rank not in ranks:
-        return
+        return NkiInstruction(None, s.clock, None)
 
     def work(offers: dict[int, Offer]) -> Moves:
         # dst may be src
         values = {b: offers[a].values[0].copy() for a, b in pairs}
         yield from ((o, o.dsts[0], values[rank]) for rank, o in offers.items())
 
-    take_part(s, offer, ranks, work, priority=priority)
+    return take_part(s, offer, ranks, work, priority=priority)
 
 
 def _channels(s: Session, ranks: tuple[int, ...], channel_ids: Any, **lists: Any) -> None:
@@ -104,7 +106,7 @@ def collective_permute_implicit(
     replica_group: Any,
     channel_ids: Any = (0,),
     priority: Any = None,
-) -> None:
+) -> NkiInstruction:
     """Round a ring: ``dsts_by_channel[c][0]`` becomes the predecessor's ``srcs_by_channel[c][0]``.
 
     The ring is the group's list.
@@ -118,7 +120,7 @@ def collective_permute_implicit(
     def work(offers: dict[int, Offer]) -> Moves:
         return _passed_on(offers, {r: [v.copy() for v in o.values] for r, o in offers.items()})
 
-    take_part(s, offer, ranks, work, priority=priority)
+    return take_part(s, offer, ranks, work, priority=priority)
 
 
 @instruction
@@ -131,7 +133,7 @@ def collective_permute_implicit_reduce(
     op: Any,
     channel_ids: Any = (0,),
     priority: Any = None,
-) -> None:
+) -> NkiInstruction:
     """Round a ring: ``dsts_by_channel[c][0]`` becomes the predecessor's ``op(srcs0[c][0], srcs1[c][0])``."""
     check_priority(s, priority)
     ranks, fold = members(s, replica_group), checks.reduction(op)
@@ -156,7 +158,7 @@ def collective_permute_implicit_reduce(
         sums = [[checks.reduced([o.values[c], o.values[c + n]], fold) for c in range(n)] for o in offers.values()]
         return _passed_on(offers, dict(zip(offers, sums, strict=True)))
 
-    take_part(s, offer, ranks, work, op=fold, priority=priority)
+    return take_part(s, offer, ranks, work, op=fold, priority=priority)
 
 
 @instruction

@@ -6,7 +6,8 @@ columns the ranks of the group.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,13 +15,15 @@ import numpy as np
 from trnsim.collectives import checks
 from trnsim.collectives.fixed import Moves, offered, take_part
 from trnsim.collectives.groups import members, world_of
-from trnsim.collectives.world import Offer
+from trnsim.collectives.world import Offer, Work
 from trnsim.errors import HardwareLimit, OutOfBounds, WrongArgument, WrongShape
 from trnsim.isa.dge import check_priority
 from trnsim.isa.multicore import two_cores
 from trnsim.isa.operands import needs
-from trnsim.language.tensor import NkiTensor
-from trnsim.session import Session, instruction
+from trnsim.session import HBM, SHARED_HBM, NkiInstruction, Session, instruction
+from trnsim.tensors.tensor import NkiTensor
+
+_HBM = (HBM, SHARED_HBM)
 
 
 def _offer(s: Session, srcs: Any, dsts: Any, table: Any, ranks: tuple[int, ...], known: bool, displaced: bool) -> Offer:
@@ -93,42 +96,49 @@ def _sent(offer: Offer, start: int, count: int) -> np.ndarray:
     return offer.values[0].reshape(-1)[start : start + count].copy()
 
 
-@instruction
-def all_gather_v(
-    s: Session,
-    srcs: Any,
-    dsts: Any,
-    replica_group: Any,
-    metadata_tensor: Any,
-    recv_counts_known: bool = False,
-    has_rdispls: bool = False,
-    priority: Any = None,
-) -> None:
-    """Every rank sends ``send_count`` elements to all; the chunk of the i-th rank lands in the i-th slot of ``dst``.
+@dataclass(slots=True, eq=False)
+class Pending:
+    """A collective that is ready to run: its operands, the ranks, and what is moved."""
 
-    Two cores and groups of four ranks only; ``has_rdispls`` is not supported by the hardware's library yet.
-    """
+    offer: Offer
+    ranks: tuple[int, ...]
+    work: Work
+    priority: Any
+    instruction: NkiInstruction | None = None
+
+    def run(self, s: Session) -> NkiInstruction:
+        """Meet the other ranks."""
+        return take_part(s, self.offer, self.ranks, self.work, priority=self.priority)
+
+
+def _gather(
+    s: Session, srcs: Any, dsts: Any, replica_group: Any, table: Any, known: Any, rdispls: Any, priority: Any
+) -> Pending:
     check_priority(s, priority)
     ranks = members(s, replica_group)
-    if has_rdispls:
+    if rdispls:
         hint = "chunks are laid out in equal slots; leave has_rdispls out"
         raise WrongArgument("all_gather_v with has_rdispls=True", "rdispls", True, False, hint)
     two_cores(s, "all_gather_v")
     if len(ranks) != 4:
         hint = "each list of the group has the four ranks of one chip"
         raise HardwareLimit(f"all_gather_v over {len(ranks)} ranks", "collective-ranks", len(ranks), 4, hint)
-    offer = _offer(s, srcs, dsts, metadata_tensor, ranks, bool(recv_counts_known), False)
+    offer = _offer(s, srcs, dsts, table, ranks, bool(known), False)
 
     def work(offers: dict[int, Offer]) -> Moves:
         chunks = [_sent(o, int(_row(o, 1)[0]), int(_row(o, 0)[0])) for o in offers.values()]
-        yield from _deliver(offers, dict.fromkeys(offers, chunks), bool(recv_counts_known), False)
+        yield from _deliver(offers, dict.fromkeys(offers, chunks), bool(known), False)
 
-    take_part(s, offer, ranks, work, priority=priority)
+    return Pending(offer, ranks, work, priority)
 
 
-def _fabric_ok(s: Session, ranks: tuple[int, ...]) -> None:
-    """The groups all_to_all_v supports: whole chips over a switch (trn3), one rank per instance elsewhere."""
+def _check_fabric(s: Session, ranks: tuple[int, ...], displaced: bool) -> None:
+    """Raise for a group that all_to_all_v does not serve.
+
+    Over a switch (trn3) it serves whole chips; elsewhere one rank of each instance, since 0.7 with displacements only.
+    """
     node, size = world_of(s).per_node, world_of(s).size
+    apart = len({r // node for r in ranks}) == len(ranks) and len({r % node for r in ranks}) == 1
     if s.target.generation >= 4:
         two_cores(s, "all_to_all_v")
         whole = len(ranks) % 4 == 0 and list(ranks) == list(range(ranks[0], ranks[0] + len(ranks)))
@@ -140,7 +150,7 @@ def _fabric_ok(s: Session, ranks: tuple[int, ...]) -> None:
                 limit="sequential ranks, all four of each chip, more than one chip",
                 hint="keep every rank of a chip in one list and give those that send nothing a count of 0",
             )
-    elif len(ranks) > 1 and (len({r // node for r in ranks}) != len(ranks) or len({r % node for r in ranks}) != 1):
+    elif len(ranks) > 1 and not apart and (displaced or s.nki < (0, 7)):
         raise HardwareLimit(
             f"all_to_all_v over ranks {list(ranks)} with {node} ranks on an instance",
             rule="collective-ranks",
@@ -151,35 +161,126 @@ def _fabric_ok(s: Session, ranks: tuple[int, ...]) -> None:
         )
 
 
-@instruction
-def all_to_all_v(
-    s: Session,
-    srcs: Any,
-    dsts: Any,
-    replica_group: Any,
-    metadata_tensor: Any,
-    recv_counts_known: bool = False,
-    has_rdispls: bool = False,
-    priority: Any = None,
-) -> None:
-    """Every rank sends ``send_counts[r]`` elements to rank r, where they land in the sender's slot of ``dst``.
-
-    With ``has_rdispls`` (trn3) they land at ``recv_displs[sender]``. Groups are one rank per instance on trn1 and
-    trn2, whole chips on trn3.
-    """
+def _exchange(
+    s: Session, srcs: Any, dsts: Any, replica_group: Any, table: Any, known: Any, rdispls: Any, priority: Any
+) -> Pending:
     check_priority(s, priority)
     ranks = members(s, replica_group)
-    displaced = bool(has_rdispls)
-    if displaced:
+    displaced = bool(rdispls)
+    if displaced and s.nki < (0, 7):
         needs(s, 4, "has_rdispls=True", "chunks are laid out in equal slots there")
-    _fabric_ok(s, ranks)
-    offer = _offer(s, srcs, dsts, metadata_tensor, ranks, bool(recv_counts_known), displaced)
+    _check_fabric(s, ranks, displaced)
+    offer = _offer(s, srcs, dsts, table, ranks, bool(known), displaced)
 
     def work(offers: dict[int, Offer]) -> Moves:
         def to(i: int) -> Iterator[np.ndarray]:
             return (_sent(o, int(_row(o, 1)[i]), int(_row(o, 0)[i])) for o in offers.values())
 
         chunks = {rank: list(to(i)) for i, rank in enumerate(offers)}
-        yield from _deliver(offers, chunks, bool(recv_counts_known), displaced)
+        yield from _deliver(offers, chunks, bool(known), displaced)
 
-    take_part(s, offer, ranks, work, priority=priority)
+    return Pending(offer, ranks, work, priority)
+
+
+def _prepared(s: Session, pending: Pending) -> NkiInstruction:
+    """Read the metadata of a collective and put it into the one slot there is."""
+    if s.target.generation >= 4:
+        text = f"{pending.offer.kind} on {s.target.name}, whose instances with a switch do not split collectives"
+        hint = f"call {pending.offer.kind.removesuffix('_prepare')}"
+        raise HardwareLimit(text, "prepare-trigger", s.target.name, "trn2", hint)
+    waiting = s.state.get("prepared")
+    if waiting is not None:
+        hint = "run one before the next is prepared: there is one slot"
+        text = f"{pending.offer.kind} while {waiting.offer} waits for its trigger"
+        raise WrongArgument(text, "prepare-trigger", pending.offer.kind, waiting.offer.kind, hint)
+    offer = pending.offer
+    if s.numerics:
+        offer.prepared = [s.read(t, "metadata_tensor", _HBM, compute=False, exact=True).copy() for t in offer.srcs[1:]]
+    pending.instruction = s.done("cc", (), tuple(offer.srcs[1:]), kind=offer.kind)
+    s.state["prepared"] = pending
+    return pending.instruction
+
+
+def _triggered(s: Session, prepare_instr: Any) -> NkiInstruction:
+    """Run the collective that was prepared."""
+    pending: Pending | None = s.state.get("prepared")
+    kind = str(s.instr).removesuffix("_trigger")
+    if pending is None or pending.instruction is not prepare_instr or pending.offer.kind != f"{kind}_prepare":
+        waits = "nothing" if pending is None else str(pending.offer)
+        hint = f"each {kind}_prepare has one {kind}_trigger, which gets the instruction it returned"
+        raise WrongArgument(f"{kind}_trigger, and {waits} waits for one", "prepare-trigger", waits, hint=hint)
+    s.state["prepared"] = None
+    pending.offer.kind = str(s.instr)
+    return pending.run(s)
+
+
+def _collective(name: str, begin: Callable[..., Pending], finish: Callable[..., NkiInstruction], text: str) -> Any:
+    """Make the instruction ``name`` of the way its operands are checked and what happens then."""
+
+    def call(
+        s: Session,
+        srcs: Any,
+        dsts: Any,
+        replica_group: Any,
+        metadata_tensor: Any,
+        recv_counts_known: bool = False,
+        has_rdispls: bool = False,
+        priority: Any = None,
+    ) -> NkiInstruction:
+        flags = recv_counts_known, has_rdispls
+        return finish(s, begin(s, srcs, dsts, replica_group, metadata_tensor, *flags, priority))
+
+    call.__name__ = call.__qualname__ = name
+    call.__doc__ = text
+    return instruction(call)
+
+
+def _run(s: Session, pending: Pending) -> NkiInstruction:
+    return pending.run(s)
+
+
+all_gather_v = _collective(
+    "all_gather_v",
+    _gather,
+    _run,
+    """Every rank sends ``send_count`` elements to all; the chunk of the i-th rank lands in the i-th slot of ``dst``.
+
+    Two cores and groups of four ranks only; ``has_rdispls`` is not supported by the hardware's library yet.
+    """,
+)
+all_to_all_v = _collective(
+    "all_to_all_v",
+    _exchange,
+    _run,
+    """Every rank sends ``send_counts[r]`` elements to rank r, where they land in the sender's slot of ``dst``.
+
+    With ``has_rdispls`` they land at ``recv_displs[sender]``. Groups are whole chips on trn3; elsewhere those with
+    displacements, and before NKI 0.7 all, have one rank of each instance.
+    """,
+)
+all_gather_v_prepare = _collective(
+    "all_gather_v_prepare", _gather, _prepared, "Begin an ``all_gather_v``: read its metadata, and nothing else."
+)
+all_to_all_v_prepare = _collective(
+    "all_to_all_v_prepare", _exchange, _prepared, "Begin an ``all_to_all_v``: read its metadata, and nothing else."
+)
+
+
+@instruction
+def all_gather_v_trigger(s: Session, prepare_instr: Any) -> NkiInstruction:
+    """Run the ``all_gather_v`` that was prepared."""
+    return _triggered(s, prepare_instr)
+
+
+@instruction
+def all_to_all_v_trigger(s: Session, prepare_instr: Any) -> NkiInstruction:
+    """Run the ``all_to_all_v`` that was prepared."""
+    return _triggered(s, prepare_instr)
+
+
+def check_triggered(s: Session) -> None:
+    """Raise when a kernel ends with a collective that was prepared and never run."""
+    pending: Pending | None = s.state.get("prepared")
+    if pending is not None:
+        hint = "each prepare has exactly one trigger"
+        raise WrongArgument(f"{pending.offer} was never triggered", "prepare-trigger", pending.offer.kind, hint=hint)

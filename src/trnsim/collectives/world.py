@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from trnsim.errors import Deadlock, KernelError, WrongArgument
-from trnsim.language.tensor import NkiTensor
 from trnsim.session import Session
+from trnsim.tensors.tensor import NkiTensor
 from trnsim.workers import Workers
 
 
@@ -27,9 +27,10 @@ class Offer:
         terms: what all participants must agree on.
         srcs, dsts: its operands.
         values: what the sources hold once all ranks have arrived.
+        prepared: values of the last sources, where they were read before.
     """
 
-    __slots__ = ("dsts", "kind", "line", "session", "srcs", "terms", "values")
+    __slots__ = ("dsts", "kind", "line", "prepared", "session", "srcs", "terms", "values")
 
     def __init__(
         self, session: Session, kind: str, srcs: list[NkiTensor], dsts: list[NkiTensor], terms: dict[str, Any]
@@ -41,12 +42,14 @@ class Offer:
         shapes = {"shapes": [t.shape for t in srcs], "dtypes": [str(t.dtype) for t in srcs]}
         self.terms = {**shapes, **terms}
         self.values: list[np.ndarray] = []
+        self.prepared: list[np.ndarray] = []
         self.line = session.line()
 
     def read(self) -> None:
         """Take the values of the sources."""
+        fresh = self.srcs[: len(self.srcs) - len(self.prepared)]
         read = functools.partial(self.session.read, exact=True)
-        self.values = [self._at_home(read, t, f"srcs[{i}]") for i, t in enumerate(self.srcs)]
+        self.values = [*(self._at_home(read, t, f"srcs[{i}]") for i, t in enumerate(fresh)), *self.prepared]
 
     def write(self, dst: NkiTensor, values: np.ndarray) -> None:
         """Store into a destination, or a part of one."""

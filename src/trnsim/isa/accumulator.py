@@ -15,8 +15,8 @@ from trnsim.errors import ReadUninitialized, WrongArgument
 from trnsim.isa import operands as check
 from trnsim.isa.alu import Alu
 from trnsim.isa.enums import member, reduce_cmd
-from trnsim.language.tensor import NkiTensor
 from trnsim.session import Session
+from trnsim.tensors.tensor import NkiTensor
 
 F32 = np.float32
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from trnsim.errors import WrongArgument, WrongDtype, lacking
 from trnsim.isa.words import bits, resize, shift_ok
-from trnsim.language.dtypes import INTEGERS, PACKED, DType, int32, to_f32, uint32
+from trnsim.tensors.dtypes import INTEGERS, PACKED, DType, int32, to_f32, uint32
 
 # arithmetic on arrays is Any to a type checker
 Fn = Callable[..., Any]

@@ -13,9 +13,9 @@ from trnsim.isa.enums import dge_mode as dge
 from trnsim.isa.enums import engine as eng
 from trnsim.isa.enums import oob_mode as oob
 from trnsim.isa.operands import needs, overlap, written_once
-from trnsim.language.dtypes import cast, float32, tfloat32
-from trnsim.language.tensor import NkiTensor
 from trnsim.session import HBM, SBUF, SHARED_HBM, UNWRITTEN, WRITTEN, NkiInstruction, Session
+from trnsim.tensors.dtypes import cast, float32, tfloat32
+from trnsim.tensors.tensor import NkiTensor
 
 DEVICE = (SBUF, HBM, SHARED_HBM)
 

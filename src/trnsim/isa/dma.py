@@ -15,9 +15,9 @@ from trnsim.isa.enums import dge_mode as dge
 from trnsim.isa.enums import engine as eng
 from trnsim.isa.enums import member
 from trnsim.isa.enums import oob_mode as oob
-from trnsim.language.dtypes import DTYPES, PACKED, same_dtype, to_f32
-from trnsim.language.tensor import NkiTensor
 from trnsim.session import SBUF, NkiInstruction, Session, instruction
+from trnsim.tensors.dtypes import DTYPES, PACKED, int64, same_dtype, to_f32
+from trnsim.tensors.tensor import NkiTensor
 
 
 @instruction
@@ -191,8 +191,8 @@ def _check_copy(dst: NkiTensor, src: NkiTensor, mode: dge) -> None:
         if mode is dge.hwdge:
             hint = "reinterpret with .view(), or convert with dge_mode.swdge or none"
             check.one_dtype(src, "src", dst, "dst", rule="hwdge-dtype", why=", and hwdge moves bytes", hint=hint)
-        if src.dtype in PACKED or dst.dtype in PACKED:
-            why = ": DMA does not convert packed types"
+        if not {src.dtype, dst.dtype}.isdisjoint(PACKED | {int64}):
+            why = ": DMA does not convert packed and 64-bit types"
             check.one_dtype(src, "src", dst, "dst", rule="dma-packed", why=why, hint="view both as the same dtype")
     descriptors.check_index(src, "src")
     descriptors.check_index(dst, "dst")
@@ -231,7 +231,7 @@ def _check_compute(s: Session, dst: NkiTensor, srcs: Any, bounds: oob, indirect:
         _check_size(t, f"srcs[{i}]", dst)
     for t, role in ((dst, "dst"), *((t, f"srcs[{i}]") for i, t in enumerate(srcs))):
         why, hint = ", which DMA does not convert", "sum before quantising"
-        check.has_dtype(t, role, DTYPES - PACKED, rule="dma-packed", why=why, hint=hint)
+        check.has_dtype(t, role, DTYPES - PACKED - {int64}, rule="dma-packed", why=why, hint=hint)
         if t.dynamic is not None and not t.addressed("vector"):
             raise WrongArgument(
                 f"{role} ({t.name}) starts at a run-time offset",

@@ -13,10 +13,10 @@ from trnsim.isa.dge import Rows
 from trnsim.isa.enums import dge_mode as dge
 from trnsim.isa.enums import member
 from trnsim.isa.enums import oob_mode as oob
-from trnsim.language.dtypes import uint32
-from trnsim.language.layout import as_shape
-from trnsim.language.tensor import NkiTensor
 from trnsim.session import HBM, SBUF, SHARED_HBM, NkiInstruction, Session, instruction
+from trnsim.tensors.dtypes import uint32
+from trnsim.tensors.layout import as_shape
+from trnsim.tensors.tensor import NkiTensor
 
 _AXES = {2: (1, 0), 3: (2, 1, 0), 4: (3, 1, 2, 0)}
 

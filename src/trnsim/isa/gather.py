@@ -10,10 +10,10 @@ from trnsim.errors import HardwareLimit, OutOfBounds, WrongArgument, WrongShape,
 from trnsim.isa import operands as check
 from trnsim.isa.gpsimd import as_int32
 from trnsim.isa.operands import flat
-from trnsim.language.dtypes import bfloat16, float32, int32, uint16, uint32
-from trnsim.language.layout import as_index
-from trnsim.language.tensor import NkiTensor
 from trnsim.session import SBUF, NkiInstruction, Session, instruction
+from trnsim.tensors.dtypes import bfloat16, float32, int32, uint16, uint32
+from trnsim.tensors.layout import as_index
+from trnsim.tensors.tensor import NkiTensor
 
 Array = np.ndarray
 # partitions wired to one of the eight GpSimd processors

@@ -13,9 +13,9 @@ from trnsim.isa.alu import OPERATORS, dtypes, name_of, named, native
 from trnsim.isa.alu import reduce as fold
 from trnsim.isa.operands import as_fp32, flat
 from trnsim.isa.words import resize
-from trnsim.language.dtypes import cast, same_dtype, to_f32
-from trnsim.language.tensor import NkiTensor
 from trnsim.session import SBUF, NkiInstruction, Session, instruction
+from trnsim.tensors.dtypes import cast, same_dtype, to_f32
+from trnsim.tensors.tensor import NkiTensor
 
 Array = np.ndarray
 _INT32 = (-(2**31), 2**31 - 1)

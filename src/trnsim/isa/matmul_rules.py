@@ -11,7 +11,8 @@ from trnsim.isa import operands as check
 from trnsim.isa import psum
 from trnsim.isa.enums import engine as eng
 from trnsim.isa.operands import index_of, needs, not_run, same_start
-from trnsim.language.dtypes import (
+from trnsim.session import PSUM, SBUF, Session
+from trnsim.tensors.dtypes import (
     FLOATS,
     FP8,
     LOW_PRECISION,
@@ -22,9 +23,8 @@ from trnsim.language.dtypes import (
     same_dtype,
     tfloat32,
 )
-from trnsim.language.layout import as_index
-from trnsim.language.tensor import NkiTensor
-from trnsim.session import PSUM, SBUF, Session
+from trnsim.tensors.layout import as_index
+from trnsim.tensors.tensor import NkiTensor
 
 
 def tiling(s: Session, tile_position: Any, tile_size: Any) -> tuple[tuple[int, int], tuple[int, int]]:

@@ -11,8 +11,8 @@ from trnsim.isa.enums import dma_engine as dma
 from trnsim.isa.enums import engine as eng
 from trnsim.isa.enums import member
 from trnsim.isa.operands import not_run
-from trnsim.language.layout import as_index
 from trnsim.session import SBUF, SHARED_HBM, NkiInstruction, Session, instruction
+from trnsim.tensors.layout import as_index
 
 # bytes per partition the GpSimd's own DMA moves, by size of an element
 _GPSIMD_BYTES = {4: 1024, 2: 512, 1: 256}

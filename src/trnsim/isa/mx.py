@@ -16,7 +16,8 @@ from trnsim.errors import HardwareLimit, WrongArgument, WrongShape, wrong_count
 from trnsim.isa import matmul_rules as rules
 from trnsim.isa import operands as check
 from trnsim.isa import psum
-from trnsim.language.dtypes import (
+from trnsim.session import PSUM, SBUF, NkiInstruction, Session, instruction
+from trnsim.tensors.dtypes import (
     PACKED,
     ExtraDtype,
     bfloat16,
@@ -29,8 +30,7 @@ from trnsim.language.dtypes import (
     to_f32,
     uint8,
 )
-from trnsim.language.tensor import NkiTensor
-from trnsim.session import PSUM, SBUF, NkiInstruction, Session, instruction
+from trnsim.tensors.tensor import NkiTensor
 
 # largest exponent and value of the elements quantize_mx makes
 _EMAX = {float8_e4m3fn_x4: 8, float8_e5m2_x4: 15}

@@ -21,12 +21,12 @@ from trnsim.errors import (
 from trnsim.isa.alu import packed
 from trnsim.isa.enums import engine as eng
 from trnsim.isa.enums import member
-from trnsim.language.dtypes import PACKED, float32, same_dtype, to_f32
-from trnsim.language.layout import overlaps_itself, runs_of
-from trnsim.language.objects import MemoryRegion
-from trnsim.language.tensor import NkiTensor
 from trnsim.session import PSUM, SBUF, Session
 from trnsim.source_lines import warn
+from trnsim.tensors.dtypes import PACKED, float32, same_dtype, to_f32
+from trnsim.tensors.layout import overlaps_itself, runs_of
+from trnsim.tensors.objects import MemoryRegion
+from trnsim.tensors.tensor import NkiTensor
 
 Named = tuple[Any, str]
 F32 = np.float32

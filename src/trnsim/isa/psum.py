@@ -12,11 +12,11 @@ import numpy as np
 
 from trnsim.errors import PsumRule, WrongShape, wrong_value
 from trnsim.isa.operands import written_once
-from trnsim.language.dtypes import bfloat16, float32, to_f32
-from trnsim.language.tensor import NkiTensor
 from trnsim.poison import matmul_codes, origins
 from trnsim.session import MATMUL, PSUM, UNWRITTEN, WRITTEN, Session
 from trnsim.source_lines import warn
+from trnsim.tensors.dtypes import bfloat16, float32, to_f32
+from trnsim.tensors.tensor import NkiTensor
 
 
 class ZerosAccumulated(RuntimeWarning):

@@ -21,7 +21,8 @@ from trnsim.errors import WrongArgument, WrongDtype, WrongShape, wrong_shape, wr
 from trnsim.isa import operands as check
 from trnsim.isa.enums import engine as eng
 from trnsim.isa.operands import flat, pick, scalar
-from trnsim.language.dtypes import (
+from trnsim.session import PSUM, SBUF, NkiInstruction, Session, instruction
+from trnsim.tensors.dtypes import (
     FLOATS,
     INTEGERS,
     bool_,
@@ -29,8 +30,7 @@ from trnsim.language.dtypes import (
     float32,
     uint32,
 )
-from trnsim.language.tensor import NkiTensor
-from trnsim.session import PSUM, SBUF, NkiInstruction, Session, instruction
+from trnsim.tensors.tensor import NkiTensor
 
 # arithmetic on arrays is Any to a type checker
 Array = Any

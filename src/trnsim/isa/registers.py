@@ -6,9 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from trnsim.errors import ReadUninitialized, WrongArgument, WrongShape, wrong_shape, wrong_type
-from trnsim.language.objects import NKIObject, without_operators
-from trnsim.session import HBM, PSUM, SBUF, SHARED_HBM, NkiInstruction, Session, instruction
+from trnsim.errors import DeviceValue, ReadUninitialized, WrongArgument, WrongShape, wrong_shape, wrong_type
+from trnsim.session import HBM, PSUM, SBUF, SHARED_HBM, NkiInstruction, Session, instruction, require_session
+from trnsim.source_lines import warn
+from trnsim.tensors.objects import NKIObject, without_operators
+from trnsim.versions import TRACED
 
 _MEMORIES = (SBUF, PSUM, HBM, SHARED_HBM)
 _DEVICE_VALUE = "a register's value exists on the device only"
@@ -42,16 +44,29 @@ class VirtualRegister(NKIObject):
         self._value = value
 
     def __bool__(self) -> bool:
+        s = self._parsed("a condition")
+        if s.nki >= (0, 6):
+            text = "a register as condition is deprecated since NKI 0.6: use nl.while_loop(register, body)"
+            warn(text, DeprecationWarning)
         return bool(self.value != 0)
 
     def __int__(self) -> int:
+        self._parsed("an int")
         return int(self.value)
 
     __index__ = __int__
 
+    def _parsed(self, what: str) -> Session:
+        """Return the session if its NKI parses kernels, and so knows registers; a traced kernel has no values."""
+        s = require_session("a register")
+        if s.nki >= TRACED:
+            hint = "use nl.while_loop or nl.fori_loop, or the register as scalar_offset"
+            raise DeviceValue(f"{_DEVICE_VALUE}, so it cannot be {what}", "register-value", repr(self), what, hint)
+        return s
+
     def __eq__(self, other: object) -> bool:
         if isinstance(other, (int, float, np.number, VirtualRegister)) and other is not self:
-            raise WrongArgument(
+            raise DeviceValue(
                 f"{_DEVICE_VALUE}, so Python cannot compare it with {other!r}",
                 rule="register-expression",
                 got=repr(self),
@@ -136,6 +151,12 @@ def _load(s: Session, dst: VirtualRegister, src: Any) -> NkiInstruction:
 def register_load(s: Session, dst: Any, src: Any) -> NkiInstruction:
     """``dst = src``, a tensor of one element on chip or in HBM."""
     return _load(s, _writable(dst), src)
+
+
+@instruction(named=False)
+def loop_turn(s: Session, engine: str) -> NkiInstruction:
+    """Count, compare and branch: what a turn of a loop costs the sequencer of each engine that takes part."""
+    return s.done(engine, (), (), op="loop_turn")
 
 
 @instruction(named=False)

@@ -17,9 +17,9 @@ from trnsim.isa.activations import Activation, activation_named, warn_out_of_ran
 from trnsim.isa.alu import name_of, named, operator
 from trnsim.isa.enums import reduce_cmd as cmd
 from trnsim.isa.operands import flat, scalar, scratch
-from trnsim.language.dtypes import DTYPES, tfloat32, to_f32
-from trnsim.language.tensor import NkiTensor
 from trnsim.session import NkiInstruction, Session, instruction
+from trnsim.tensors.dtypes import DTYPES, tfloat32, to_f32
+from trnsim.tensors.tensor import NkiTensor
 
 F32 = np.float32
 # arithmetic on arrays is Any to a type checker

@@ -16,9 +16,9 @@ from trnsim.isa import psum
 from trnsim.isa.enums import engine as eng
 from trnsim.isa.enums import matmul_perf_mode, member
 from trnsim.isa.operands import scratch
-from trnsim.language.dtypes import DType, bfloat16, float32, round_tf32, tfloat32, to_f32
-from trnsim.language.tensor import NkiTensor
 from trnsim.session import MATMUL, PSUM, SBUF, NkiInstruction, Session, instruction
+from trnsim.tensors.dtypes import DType, bfloat16, float32, round_tf32, tfloat32, to_f32
+from trnsim.tensors.tensor import NkiTensor
 
 _NONE = matmul_perf_mode.none
 

@@ -15,9 +15,9 @@ from trnsim.errors import HardwareLimit, OutOfBounds, WrongArgument, WrongDtype,
 from trnsim.isa import operands as check
 from trnsim.isa.enums import engine as eng
 from trnsim.isa.operands import flat, not_run, pick
-from trnsim.language.dtypes import INT_RANGE, PACKED, bool_, cast, float32, same_dtype, to_f32, uint8, uint16, uint32
-from trnsim.language.tensor import NkiTensor
 from trnsim.session import WRITTEN, NkiInstruction, Session, instruction
+from trnsim.tensors.dtypes import INT_RANGE, PACKED, bool_, cast, float32, same_dtype, to_f32, uint8, uint16, uint32
+from trnsim.tensors.tensor import NkiTensor
 
 
 @instruction

@@ -12,9 +12,9 @@ from trnsim.isa import operands as check
 from trnsim.isa.alu import OPERATORS
 from trnsim.isa.enums import reduce_cmd as cmd
 from trnsim.isa.operands import flat, scalar
-from trnsim.language.dtypes import FLOATS, INTEGERS, bool_, float8_e4m3fn, tfloat32, to_f32, uint32
-from trnsim.language.tensor import NkiTensor
 from trnsim.session import NkiInstruction, Session, instruction
+from trnsim.tensors.dtypes import FLOATS, INTEGERS, bool_, float8_e4m3fn, tfloat32, to_f32, uint32
+from trnsim.tensors.tensor import NkiTensor
 
 _SUMS = FLOATS - {float8_e4m3fn}
 _SOURCES = (_SUMS | INTEGERS) - {tfloat32, bool_}

@@ -12,9 +12,9 @@ from trnsim.isa import operands as check
 from trnsim.isa.alu import Alu
 from trnsim.isa.enums import engine as eng
 from trnsim.isa.operands import flat, not_run, pick, scalar, scratch
-from trnsim.language.dtypes import to_f32
-from trnsim.language.tensor import NkiTensor
 from trnsim.session import NkiInstruction, Session, instruction
+from trnsim.tensors.dtypes import to_f32
+from trnsim.tensors.tensor import NkiTensor
 
 F32 = np.float32
 

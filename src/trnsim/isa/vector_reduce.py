@@ -16,9 +16,9 @@ from trnsim.isa.enums import reduce_cmd as cmds
 from trnsim.isa.operands import flat, scalar
 from trnsim.isa.vector_math import step, unary_operand
 from trnsim.isa.words import resize
-from trnsim.language.dtypes import FP8, bfloat16, bool_, float16, float32, int8, int16, to_f32, uint8, uint16
-from trnsim.language.tensor import NkiTensor
 from trnsim.session import NkiInstruction, Session, instruction
+from trnsim.tensors.dtypes import FP8, bfloat16, bool_, float16, float32, int8, int16, to_f32, uint8, uint16
+from trnsim.tensors.tensor import NkiTensor
 
 F32 = np.float32
 
@@ -34,7 +34,7 @@ def tensor_reduce(
     """
     alu = ops.reduction(op, "op")
     x = s.read(data, "data")
-    first = _trailing(axis, data)
+    first = first_reduced_axis(axis, data)
     left = math.prod(data.shape[1:first])
     if s.checks:
         s.operand(dst, "dst")
@@ -68,7 +68,7 @@ def _kept(data: NkiTensor, first: int, keepdims: bool) -> list[int]:
     return kept if len(kept) > 1 else [*kept, 1]
 
 
-def _trailing(axis: Any, data: NkiTensor) -> int:
+def first_reduced_axis(axis: Any, data: NkiTensor) -> int:
     """First of the reduced dimensions, which must be the last ones of ``data``."""
     ndim = data.ndim
     try:

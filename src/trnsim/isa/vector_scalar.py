@@ -14,9 +14,9 @@ from trnsim.isa.enums import engine as eng
 from trnsim.isa.operands import flat, not_run, pick, scalar
 from trnsim.isa.vector_math import only_vector, step, unary_operand
 from trnsim.isa.words import bits, immediate_bits, resize, shift_ok
-from trnsim.language.dtypes import to_f32
-from trnsim.language.tensor import NkiTensor
 from trnsim.session import NkiInstruction, Session, instruction
+from trnsim.tensors.dtypes import to_f32
+from trnsim.tensors.tensor import NkiTensor
 
 
 @instruction

@@ -9,9 +9,9 @@ import numpy as np
 from trnsim.errors import HardwareLimit, WrongShape
 from trnsim.isa import operands as check
 from trnsim.isa.operands import as_fp32, flat
-from trnsim.language.dtypes import cast, int16, int32, same_dtype, to_f32, uint16, uint32
-from trnsim.language.tensor import NkiTensor
 from trnsim.session import NkiInstruction, Session, instruction
+from trnsim.tensors.dtypes import cast, int16, int32, same_dtype, to_f32, uint16, uint32
+from trnsim.tensors.tensor import NkiTensor
 
 F32 = np.float32
 MOST = 16384

@@ -12,7 +12,8 @@ from trnsim.isa import alu as ops
 from trnsim.isa import operands as check
 from trnsim.isa.enums import reduce_cmd as cmds
 from trnsim.isa.operands import as_fp32, flat, scalar
-from trnsim.language.dtypes import (
+from trnsim.session import NkiInstruction, Session, instruction
+from trnsim.tensors.dtypes import (
     DTYPES,
     FLOATS,
     bool_,
@@ -26,8 +27,7 @@ from trnsim.language.dtypes import (
     uint16,
     uint32,
 )
-from trnsim.language.tensor import NkiTensor
-from trnsim.session import NkiInstruction, Session, instruction
+from trnsim.tensors.tensor import NkiTensor
 
 F32 = np.float32
 FP32_MIN = float(np.finfo(F32).min)

@@ -13,27 +13,6 @@ from trnsim.language.creation import (
     zeros,
     zeros_like,
 )
-from trnsim.language.dtypes import (
-    DType,
-    bfloat16,
-    bool_,
-    float4_e2m1fn_x4,
-    float8_e4m3,
-    float8_e4m3fn,
-    float8_e4m3fn_x4,
-    float8_e5m2,
-    float8_e5m2_x4,
-    float8_e8m0fnu,
-    float16,
-    float32,
-    int8,
-    int16,
-    int32,
-    tfloat32,
-    uint8,
-    uint16,
-    uint32,
-)
 from trnsim.language.functions import (
     abs,  # noqa: A004
     arctan,
@@ -111,23 +90,6 @@ from trnsim.language.maths import (
     right_shift,
     subtract,
 )
-from trnsim.language.objects import (
-    DynamicSlice,
-    MemoryRegion,
-    NKIObject,
-    ds,
-    hbm,
-    is_hbm,
-    is_on_chip,
-    is_psum,
-    is_sbuf,
-    private_hbm,
-    psum,
-    sbuf,
-    shared_hbm,
-    tile_size,
-)
-from trnsim.language.objects import TileSize as _TileSize
 from trnsim.language.operations import (
     broadcast_to,
     device_print,
@@ -144,7 +106,48 @@ from trnsim.language.operations import (
     where,
 )
 from trnsim.language.reductions import all, max, mean, min, prod, rms_norm, softmax, sum, var  # noqa: A004
-from trnsim.language.tensor import NkiTensor
+from trnsim.language.tiles import alloc_blocks, alloc_tiles, blocks, tiles
+from trnsim.tensors.dtypes import (
+    DType,
+    bfloat16,
+    bool_,
+    float4_e2m1fn_x4,
+    float8_e4m3,
+    float8_e4m3fn,
+    float8_e4m3fn_x4,
+    float8_e5m2,
+    float8_e5m2_x4,
+    float8_e8m0fnu,
+    float16,
+    float32,
+    int8,
+    int16,
+    int32,
+    int64,
+    tfloat32,
+    uint8,
+    uint16,
+    uint32,
+)
+from trnsim.tensors.grids import NkiBlockGrid, NkiGrid, NkiTileGrid
+from trnsim.tensors.objects import (
+    DynamicSlice,
+    MemoryRegion,
+    NKIObject,
+    ds,
+    hbm,
+    is_hbm,
+    is_on_chip,
+    is_psum,
+    is_sbuf,
+    private_hbm,
+    psum,
+    sbuf,
+    shared_hbm,
+    tile_size,
+)
+from trnsim.tensors.objects import TileSize as _TileSize
+from trnsim.tensors.tensor import NkiTensor
 
 
 def __getattr__(name: str) -> object:

@@ -6,36 +6,38 @@ from typing import Any
 
 import numpy as np
 
+from trnsim import isa
 from trnsim.errors import WrongArgument
-from trnsim.language.dtypes import uint8
-from trnsim.language.layout import as_index
-from trnsim.language.objects import is_on_chip, sbuf, shared_hbm
+from trnsim.isa.vector import constant
 from trnsim.language.results import as_tile, function
-from trnsim.language.tensor import NkiTensor
+from trnsim.language.tiles import check_transpose, grid_like
 from trnsim.session import WRITTEN, require_session
 from trnsim.source_lines import warn
+from trnsim.tensors.dtypes import as_dtype, cast, uint8
+from trnsim.tensors.grids import NkiGrid
+from trnsim.tensors.layout import as_index
+from trnsim.tensors.objects import is_on_chip, sbuf, shared_hbm
+from trnsim.tensors.tensor import NkiTensor
 
 
 @function
 def ndarray(shape: Any, dtype: Any, buffer: Any = sbuf, name: str = "", address: Any = None) -> NkiTensor:
-    """Memory for a tensor; nothing is in it until written. ``address=(partition, byte)`` places it by hand."""
+    """Memory for a tensor; nothing is in it until written.
+
+    ``address=(partition, byte)`` places it by hand, ``(byte,)`` in HBM.
+    """
     if isinstance(buffer, str):
         warn(f"buffer={buffer!r}: NKI takes nl.{buffer} and no strings since 0.3", DeprecationWarning)
     return require_session("nl.ndarray").allocate(shape, dtype, buffer, "" if name is None else name, address)
 
 
 def _fill(t: NkiTensor, value: Any) -> NkiTensor:
-    from trnsim import isa
-
     if is_on_chip(t.buffer):
         isa.memset(dst=t, value=value)
         return t
     # HBM cannot be memset: a constant of the program is placed there
     s = require_session("nl.full")
     if s.numerics:
-        from trnsim.isa.vector import constant
-        from trnsim.language.dtypes import cast
-
         t.array[...] = cast(constant(value, t.dtype, "fill_value", strict=False), t.dtype)
         t.storage.arena.marks = WRITTEN
     return t
@@ -60,10 +62,23 @@ def full(shape: Any, fill_value: Any, dtype: Any, buffer: Any = sbuf, name: str 
 
 
 @function
-def empty_like(x: NkiTensor, dtype: Any = None, buffer: Any = None, name: str = "") -> NkiTensor:
-    """Return a tensor of ``x``'s shape, dtype and memory."""
-    x = as_tile(x, "x")
-    return ndarray(x.shape, x.dtype if dtype is None else dtype, x.buffer if buffer is None else buffer, name)
+def empty_like(
+    x: Any, dtype: Any = None, buffer: Any = None, name: str = "", *, transpose_axes: Any = None, address: Any = None
+) -> Any:
+    """Return a tensor, or a grid, of ``x``'s shape, dtype and memory; a grid is packed densely.
+
+    ``transpose_axes``, (1, 0), (2, 1, 0) or (3, 1, 2, 0), makes it the target in SBUF of a later ``dma_transpose``.
+    """
+    source = x if isinstance(x, NkiGrid) else as_tile(x, "x")
+    dtype = source.dtype if dtype is None else dtype
+    region = source.buffer if buffer is None else buffer
+    if isinstance(source, NkiGrid):
+        return grid_like(source, transpose_axes, region, dtype, address, name)
+    shape = source.shape
+    if transpose_axes is not None:
+        check_transpose(transpose_axes, shape, region)
+        shape = tuple(shape[axis] for axis in transpose_axes)
+    return ndarray(shape, dtype, region, name, address)
 
 
 @function
@@ -99,8 +114,6 @@ def shared_constant(constant: Any, dtype: Any = None) -> NkiTensor:
     s = require_session("nl.shared_constant")
     array = _constant_array(constant)
     if dtype is not None:
-        from trnsim.language.dtypes import as_dtype, cast
-
         array = cast(array, as_dtype(dtype))
     if s.machine is not None:
         s.machine.constant(s, array)
@@ -112,8 +125,6 @@ def shared_constant(constant: Any, dtype: Any = None) -> NkiTensor:
 @function
 def shared_identity_matrix(n: int, dtype: Any = uint8, dst: NkiTensor | None = None) -> NkiTensor:
     """Return the n×n identity in SBUF (into ``dst`` when given)."""
-    from trnsim import isa
-
     s = require_session("nl.shared_identity_matrix")
     n = as_index(n)
     if not 1 <= n <= s.target.partitions:

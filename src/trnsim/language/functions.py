@@ -11,10 +11,10 @@ from collections.abc import Callable
 from typing import Any
 
 import trnsim.isa as nisa
-from trnsim.language.dtypes import float32, int32, same_dtype, uint8
 from trnsim.language.maths import add, greater, less, multiply, subtract
 from trnsim.language.results import as_tile, dtype_or, function, mapped, tile
-from trnsim.language.tensor import NkiTensor
+from trnsim.tensors.dtypes import float32, int32, same_dtype, uint8
+from trnsim.tensors.tensor import NkiTensor
 
 
 def activate(op: str, x: Any, dtype: Any = None) -> NkiTensor:

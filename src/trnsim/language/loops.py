@@ -8,10 +8,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from trnsim.errors import WrongArgument
-from trnsim.language.layout import as_index
-from trnsim.memory import Scope
-from trnsim.session import require_session
+from trnsim.errors import WrongArgument, WrongDtype
+from trnsim.isa.registers import VirtualRegister, as_register
+from trnsim.isa.scalars import NkiScalar
+from trnsim.language.results import function
+from trnsim.loop_body import Body
+from trnsim.session import Session, require_session
+from trnsim.source_lines import warn
+from trnsim.tensors.dtypes import int64
+from trnsim.tensors.layout import as_index, is_register, static_index
+from trnsim.versions import TRACED
 
 
 def _unrolled(name: str) -> Callable[..., range]:
@@ -21,10 +27,10 @@ def _unrolled(name: str) -> Callable[..., range]:
         """``range``, unrolled (deprecated name)."""
         warnings.warn(f"nl.{name} is an alias of range, which NKI prefers", DeprecationWarning, stacklevel=2)
         first, last = (0, start) if stop is None else (start, stop)
-        by = as_index(step)
+        by = static_index(step, "step")
         if not by:
             raise WrongArgument(f"nl.{name}: step 0", rule="range", got=0, limit=1, hint="a range needs a step")
-        return range(as_index(first), as_index(last), by)
+        return range(static_index(first, "range bound"), static_index(last, "range bound"), by)
 
     static.__name__ = static.__qualname__ = name
     return static
@@ -35,84 +41,77 @@ sequential_range = _unrolled("sequential_range")
 static_range = _unrolled("static_range")
 
 
-def _dynamic(what: str, start: Any, stop: Any, step: Any) -> Iterator[Any]:
-    from trnsim.isa.registers import VirtualRegister
-
-    session = require_session(what)
-    if hasattr(step, "__nki_register__") or as_index(step) < 1:
-        raise WrongArgument(
-            f"{what}: step {step!r}", "dynamic-step", repr(step), 1, "the step is a positive compile-time integer"
-        )
-    _on_device(session, what)
-    outer = session.scope
-    try:
-        for i in range(as_index(start), as_index(stop), as_index(step)):
-            _end(session.scope, outer, "in an earlier turn")
-            session.scope = Scope(what)
-            yield VirtualRegister(i, frozen=True)
-    finally:
-        session.scope = outer
+def _turns(loop: str, start: Any, stop: Any, step: Any) -> Iterator[int]:
+    """Yield the counter of a loop that runs on the device, each turn with a scope of its own."""
+    session = require_session(loop)
+    if is_register(step) or as_index(step) < 1:
+        hint = "the step is a positive compile-time integer"
+        raise WrongArgument(f"step {step!r}", "dynamic-step", repr(step), 1, hint)
+    first, end = _bound(loop, start), _bound(loop, stop)
+    with _body(session, loop, start, stop) as body:
+        for i in range(first, end, as_index(step)):
+            with body.turn(session):
+                yield i
 
 
-def _on_device(session: Any, what: str) -> None:
-    """Note that the kernel loops at run time, which ``nl.no_reorder`` excludes."""
-    if session.state.get("no_reorder"):
-        raise WrongArgument(f"{what} inside nl.no_reorder()", rule="no-reorder", hint="use a static loop there")
-    session.state["dynamic loops"] = True
-
-
-def _end(scope: Scope | None, outer: Scope | None, how: str) -> None:
-    """Mark what a turn of a loop has declared as gone."""
-    if scope is not None and scope is not outer:
-        scope.ended = how
+def _bound(loop: str, bound: Any) -> int:
+    """Return the value of a loop's bound, which has 32 bits."""
+    if getattr(bound, "dtype", None) == int64:
+        hint = "the trip count is compared in 32 bits: load the bound from an int32 tile"
+        raise WrongDtype(f"a bound of {loop} is an int64 scalar", "scalar-int64", "int64", "int32", hint)
+    return as_index(bound)
 
 
 @contextmanager
-def _turn(loop: str) -> Iterator[None]:
-    """One call of a loop's body."""
-    session = require_session(loop)
-    outer, session.scope = session.scope, Scope(loop)
-    try:
-        yield
-    finally:
-        _end(session.scope, outer, "which has ended")
-        session.scope = outer
+def _body(session: Session, loop: str, *bounds: Any) -> Iterator[Body]:
+    """Enter a loop of the device, which ``nl.no_reorder`` excludes and whose body is compiled once."""
+    if session.state.get("no_reorder"):
+        raise WrongArgument(f"{loop} inside nl.no_reorder()", rule="no-reorder", hint="use a static loop there")
+    session.state["dynamic loops"] = True
+    body = Body(loop, session, *bounds)
+    yield body
+    body.leave(session)
 
 
+@function
 def dynamic_range(start: Any, stop: Any = None, step: int = 1) -> Iterator[Any]:
     """Yield a loop that runs on the device; bounds may be registers, the counter is a frozen register."""
+    if require_session("nl.dynamic_range").nki >= (0, 6):
+        warn("nl.dynamic_range is deprecated since NKI 0.6: use nl.fori_loop(lower, upper, body)", DeprecationWarning)
     if stop is None:
         start, stop = 0, start
-    return _dynamic("nl.dynamic_range", start, stop, step)
+    return (VirtualRegister(i, frozen=True) for i in _turns("nl.dynamic_range", start, stop, step))
 
 
+@function
 def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any], Any], step: int = 1) -> None:
-    """``body_fun(i)`` for ``i`` from ``lower`` to ``upper``, on the device; ``i`` is a register passed by value."""
-    from trnsim.isa.registers import VirtualRegister
+    """``body_fun(i)`` for ``i`` from ``lower`` to ``upper``, on the device; ``i`` is a scalar passed by value.
 
-    for i in _dynamic("nl.fori_loop", lower, upper, step):
-        with _turn("nl.fori_loop"):
-            returned = body_fun(VirtualRegister(i.value))
-            if returned is not None:
-                raise WrongArgument(
-                    f"nl.fori_loop: the body returned {type(returned).__name__}",
-                    rule="loop-body",
-                    got=type(returned).__name__,
-                    hint="a body returns nothing: carry values from turn to turn in a tile made before the loop",
-                )
+    Before NKI 0.7, and where a bound is a register, it is a register.
+    """
+    session = require_session("nl.fori_loop")
+    registers = session.nki < TRACED or any(isinstance(bound, VirtualRegister) for bound in (lower, upper))
+    for i in _turns("nl.fori_loop", lower, upper, step):
+        returned = body_fun(VirtualRegister(i) if registers else NkiScalar(i))
+        if returned is not None:
+            raise WrongArgument(
+                f"the body returned {type(returned).__name__}",
+                rule="loop-body",
+                got=type(returned).__name__,
+                hint="a body returns nothing: carry values from turn to turn in a tile made before the loop",
+            )
 
 
+@function
 def while_loop(init: Any, body_fun: Callable[[Any], Any]) -> None:
     """While the register is nonzero, ``body_fun`` gets its value and returns the register to test next."""
-    from trnsim.isa.registers import VirtualRegister, as_register
-
     session = require_session("nl.while_loop")
-    register = as_register(init, "nl.while_loop: init", "load the condition with nisa.register_load")
-    _on_device(session, "nl.while_loop")
-    while register.value != 0:
-        with _turn("nl.while_loop"):
-            returned = body_fun(VirtualRegister(register.value))
-            register = as_register(returned, "nl.while_loop: what the body returns", "return the register to test next")
+    register = as_register(init, "init", "load the condition with nisa.register_load")
+    with _body(session, "nl.while_loop") as body:
+        while register.value != 0:
+            with body.turn(session):
+                returned = body_fun(VirtualRegister(register.value))
+                register = as_register(returned, "what the body returns", "return the register to test next")
 
 
 @contextmanager

@@ -15,10 +15,10 @@ import numpy as np
 import trnsim.isa as nisa
 from trnsim.errors import WrongArgument, wrong_pair
 from trnsim.isa.operands import as_fp32
-from trnsim.language.dtypes import float32, same_dtype, to_f32
 from trnsim.language.results import Operator, dtype_or, function, mapped, promote, tile
-from trnsim.language.tensor import NkiTensor
 from trnsim.session import NkiInstruction, Session, instruction
+from trnsim.tensors.dtypes import float32, same_dtype, to_f32
+from trnsim.tensors.tensor import NkiTensor
 
 
 class SimulationOnly(UserWarning):

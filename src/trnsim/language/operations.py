@@ -10,14 +10,14 @@ from typing import Any
 
 import trnsim.isa as nisa
 from trnsim.errors import WrongArgument, WrongBuffer, WrongShape, wrong_pair, wrong_shape, wrong_type, wrong_value
-from trnsim.language.dtypes import as_dtype, float32, int32, same_dtype, uint8, uint32
 from trnsim.language.functions import converted, copy
-from trnsim.language.layout import as_flag, as_index, as_shape
-from trnsim.language.objects import MemoryRegion, as_region
 from trnsim.language.results import as_tile, dtype_or, function, mapped, promote, tile
-from trnsim.language.tensor import NkiTensor
 from trnsim.memory import HBM, SBUF, SHARED_HBM
 from trnsim.session import NkiInstruction, Session, instruction, require_session
+from trnsim.tensors.dtypes import as_dtype, float32, int32, same_dtype, uint8, uint32
+from trnsim.tensors.layout import as_flag, as_index, as_shape
+from trnsim.tensors.objects import MemoryRegion, as_region
+from trnsim.tensors.tensor import NkiTensor
 
 psum, sbuf = MemoryRegion.psum, MemoryRegion.sbuf
 

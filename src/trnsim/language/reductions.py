@@ -13,19 +13,13 @@ from typing import Any
 
 import trnsim.isa as nisa
 from trnsim.errors import wrong_value
-from trnsim.language.dtypes import float32, same_dtype
+from trnsim.isa.vector_reduce import first_reduced_axis
 from trnsim.language.functions import copy, exp, reciprocal, rsqrt
-from trnsim.language.layout import as_flag
 from trnsim.language.maths import multiply, subtract
 from trnsim.language.results import as_tile, dtype_or, function, tile
-from trnsim.language.tensor import NkiTensor
-
-
-def _axes(x: NkiTensor, axis: Any) -> int:
-    """First of the reduced dimensions."""
-    from trnsim.isa.vector_reduce import _trailing
-
-    return _trailing(axis, x)
+from trnsim.tensors.dtypes import float32, same_dtype
+from trnsim.tensors.layout import as_flag
+from trnsim.tensors.tensor import NkiTensor
 
 
 def _shape(x: NkiTensor, first: int, keepdims: bool) -> tuple[int, ...]:
@@ -37,7 +31,7 @@ def _shape(x: NkiTensor, first: int, keepdims: bool) -> tuple[int, ...]:
 def _reduce(op: str, x: Any, axis: Any, dtype: Any, keepdims: bool, *, negate: bool = False) -> NkiTensor:
     x = as_tile(x, "x")
     keepdims = as_flag(keepdims, "keepdims")
-    first = _axes(x, axis)
+    first = first_reduced_axis(axis, x)
     dst = tile(_shape(x, first, keepdims), dtype_or(dtype, x.dtype))
     nisa.tensor_reduce(dst, op, x, tuple(range(first, x.ndim)), negate=negate, keepdims=keepdims)
     return dst
@@ -65,7 +59,7 @@ def all(x: Any, axis: Any, dtype: Any = None) -> NkiTensor:  # noqa: A001
 
 
 def _count(x: NkiTensor, axis: Any) -> int:
-    return math.prod(x.shape[_axes(x, axis) :])
+    return math.prod(x.shape[first_reduced_axis(axis, x) :])
 
 
 @function
@@ -89,7 +83,7 @@ def softmax(x: Any, axis: Any = -1, dtype: Any = None) -> NkiTensor:
     """``exp(x - max) / Σ exp(x - max)`` along ``axis``."""
     x = as_tile(x, "x")
     wanted = dtype_or(dtype, x.dtype)
-    if _axes(x, axis) > 1:
+    if first_reduced_axis(axis, x) > 1:
         powers = exp(subtract(x, max(x, axis, float32, keepdims=True), float32))
         return multiply(powers, reciprocal(sum(powers, axis, keepdims=True)), wanted)
     # one maximum per partition: the subtraction and the sum ride along with the exponential
@@ -111,7 +105,7 @@ def rms_norm(
         raise wrong_value("rms-norm", "n", n, "a positive number", "n is the number of values under the root")
     inner = dtype_or(compute_dtype, float32)
     x = x if same_dtype(x.dtype, inner) or compute_dtype is None else copy(x, inner)
-    first = _axes(x, axis)
+    first = first_reduced_axis(axis, x)
     squares = multiply(x, x, float32) if x.buffer.value != "psum" else None
     if squares is None:
         squares = tile(x.shape, float32)

@@ -11,7 +11,8 @@ import numpy as np
 
 from trnsim.calls import mismatched, no_tensor, wrong_call
 from trnsim.errors import KernelError, WrongArgument
-from trnsim.language.dtypes import (
+from trnsim.session import current, require_session
+from trnsim.tensors.dtypes import (
     FP8,
     DType,
     ExtraDtype,
@@ -24,9 +25,9 @@ from trnsim.language.dtypes import (
     tfloat32,
     uint8,
 )
-from trnsim.language.objects import MemoryRegion
-from trnsim.language.tensor import NkiTensor
-from trnsim.session import current, require_session
+from trnsim.tensors.objects import MemoryRegion
+from trnsim.tensors.tensor import NkiTensor
+from trnsim.versions import GONE, SINCE, check_version
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -39,11 +40,15 @@ def function(fn: F, name: str = "", text: str = "") -> F:
     if name:
         fn.__name__ = fn.__qualname__ = name
         fn.__doc__ = text
-    label = f"nl.{fn.__name__}"
+    plain = fn.__name__
+    label = f"nl.{plain}"
+    versioned = plain in SINCE or plain in GONE
 
     @functools.wraps(fn)
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
+            if versioned:
+                check_version(plain, require_session(label).nki)
             return fn(*args, **kwargs)
         except KernelError as error:
             s = current()

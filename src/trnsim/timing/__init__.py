@@ -1,7 +1,5 @@
 """Predicted time: costs of instructions, their schedule on the engines, and the report of it."""
 
-import trnsim.language  # noqa: F401  first, as in trnsim.isa
-
 # the formulas register themselves
 from trnsim.timing import communication as communication
 from trnsim.timing import compute as compute

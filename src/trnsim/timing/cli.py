@@ -30,7 +30,7 @@ def profile_command(args: argparse.Namespace) -> int:
 
         kernel = as_kernel(kernel)[args.cores]
     bar = Bar(sys.stderr)
-    costed = profile(kernel, target=args.target, numerics=False, progress=bar)
+    costed = profile(kernel, target=args.target, nki=args.nki, numerics=False, progress=bar)
     _, report = costed(*shapes(args.shapes, args.dtype), **options(args.set))
     bar.close()
     print(report)

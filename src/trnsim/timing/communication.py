@@ -14,6 +14,22 @@ def _register(call: Call, target: Target) -> Cost:
     return Cost("sync", took, took)
 
 
+@formula("scalar_load", "scalar_store")
+def _scalar(call: Call, target: Target) -> Cost:
+    return Cost("sync", target.timing.register_load, target.timing.register_load)
+
+
+@formula("scalar_alu")
+def _arithmetic(call: Call, target: Target) -> Cost:
+    return Cost("sync", target.timing.register_alu, target.timing.register_alu)
+
+
+@formula("loop_turn")
+def _turn(call: Call, target: Target) -> Cost:
+    """Add to the counter, then compare and branch, which is taken to cost as much."""
+    return Cost(call.engine, 2 * target.timing.register_alu, 2 * target.timing.register_alu, "assumed")
+
+
 @formula("core_barrier")
 def _barrier(call: Call, target: Target) -> Cost:
     return Cost(call.engine, target.timing.core_meeting, target.timing.core_meeting)
@@ -30,9 +46,8 @@ def _sendrecv(call: Call, target: Target) -> Cost:
 
 
 # how often each rank's share crosses a link, in units of the largest operand
-_SHARES = {"all_reduce": 2.0} | dict.fromkeys(
-    ("all_gather", "all_gather_v", "reduce_scatter", "all_to_all", "all_to_all_v"), 1.0
-)
+_SHARES = {"all_reduce": 2.0} | dict.fromkeys(("all_gather", "reduce_scatter", "all_to_all"), 1.0)
+_SHARES |= dict.fromkeys(("all_gather_v", "all_gather_v_trigger", "all_to_all_v", "all_to_all_v_trigger"), 1.0)
 
 
 @formula(*_SHARES)
@@ -41,6 +56,12 @@ def _collective(call: Call, target: Target) -> Cost:
     ranks = max(1, int(call.info.get("ranks") or 1))
     shares = _SHARES[call.name]
     return _ring(call, target, shares * (ranks - 1) / ranks, max(1.0, shares) * (ranks - 1), ranks)
+
+
+@formula("all_gather_v_prepare", "all_to_all_v_prepare")
+def _prepare(call: Call, target: Target) -> Cost:
+    """Counts are fetched as a register is."""
+    return Cost("sync", target.timing.register_load, target.timing.register_load, "assumed")
 
 
 @formula("collective_permute", "collective_permute_implicit", "collective_permute_implicit_reduce")

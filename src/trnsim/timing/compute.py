@@ -129,7 +129,7 @@ def _fast(call: Call, target: Target) -> float:
     return 0.5
 
 
-@formula("tensor_copy", "tensor_scalar", "tensor_copy_dynamic_src", "tensor_copy_dynamic_dst")
+@formula("tensor_copy", "tensor_scalar")
 def _copy(call: Call, target: Target) -> Cost:
     # C: profiles of trn1 kernels show what is left open on the Scalar Engine, those of trn2 on the Vector Engine
     if target.generation == 2 and call.info.get("free") and _activates(call):

@@ -14,8 +14,8 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from trnsim.language.dtypes import NAMES
 from trnsim.targets import Target
+from trnsim.tensors.dtypes import NAMES
 
 _SIZES = {name: int(dtype.itemsize) for name, dtype in NAMES.items()}
 

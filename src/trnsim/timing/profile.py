@@ -56,6 +56,7 @@ def profile(
     kernel: Any,
     *,
     target: Any = None,
+    nki: str | None = None,
     numerics: bool = True,
     checks: bool = True,
     strict: bool = False,
@@ -69,6 +70,7 @@ def profile(
     Args:
         kernel: what `trnsim.simulate` takes; ``kernel[2]`` is played on two cores.
         target: ``"trn1"``, ``"trn2"`` or ``"trn3"``; default as in `trnsim.simulate`.
+        nki: as in `trnsim.simulate`.
         numerics: ``False`` costs the kernel without computing: arguments need only shapes and dtypes, so that matrices
             too large to hold can be costed. Results then have shapes and no values.
         checks: enforce the hardware's rules while running.
@@ -78,7 +80,8 @@ def profile(
         ranks: run on several ranks as `trnsim.simulate_ranks` does, with collectives between them.
         progress: called with a phase (``"recording"``, ``"scheduling"``), instructions done and instructions in all.
     """
-    options = {"target": target, "numerics": numerics, "checks": checks, "strict": strict, "lint": lint, "seed": seed}
+    options: dict[str, Any] = {"target": target, "nki": nki, "numerics": numerics, "checks": checks, "strict": strict}
+    options |= {"lint": lint, "seed": seed}
     recorded = record(kernel, ranks=ranks, progress=progress, **options)
 
     @functools.wraps(recorded)

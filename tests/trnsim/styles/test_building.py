@@ -575,7 +575,7 @@ def blocks_of_experts(x, w, expert_of, count):
 def test_blocks_of_experts_in_a_loop_of_the_device(count):
     x, w = gaussian((4, 24, 64), 1), gaussian((5, 64, 40), 2)
     ids = np.array([[3, 1, 4, 3]], np.int32)
-    made = trnsim.simulate(blocks_of_experts)(x, w, ids, np.array([[count]], np.int32))
+    made = trnsim.simulate(blocks_of_experts, nki="0.6")(x, w, ids, np.array([[count]], np.int32))
     expected = np.einsum("bth,bhn->btn", rounded(x), w[ids[0]])
     within(made[:count], expected[:count])
     assert not made[count:].any()

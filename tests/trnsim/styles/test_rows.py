@@ -423,7 +423,7 @@ def running_total(x, count, step):
 @pytest.mark.parametrize(("count", "step"), [(0, 1), (7, 1), (16, 3)])
 def test_a_loop_of_the_device_with_a_run_time_bound(count, step):
     x = gaussian((16, 40), 1)
-    made = trnsim.simulate(running_total)(x, np.array([[count]], np.int32), step)
+    made = trnsim.simulate(running_total, nki="0.6")(x, np.array([[count]], np.int32), step)
     within(made[0], rounded(x[:count:step]).sum(axis=0))
 
 

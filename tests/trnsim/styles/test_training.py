@@ -452,7 +452,7 @@ def dynamic_add(a, b, tiles):
 def test_as_many_tiles_as_a_tensor_says():
     a, b = gaussian((512, 64), 1, BF16), gaussian((512, 64), 2, BF16)
     with pytest.warns(trnsim.UnwrittenOutput):
-        made = trnsim.simulate(dynamic_add)(a, b, np.array([[3]], np.int32))
+        made = trnsim.simulate(dynamic_add, nki="0.6")(a, b, np.array([[3]], np.int32))
     expected = (a[:384].astype(np.float32) + b[:384].astype(np.float32)).astype(BF16)
     np.testing.assert_array_equal(made[:384], expected)
 

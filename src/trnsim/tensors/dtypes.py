@@ -55,6 +55,8 @@ DType = np.dtype[Any] | ExtraDtype
 
 bool_ = np.dtype(np.bool_)
 int8, int16, int32 = np.dtype(np.int8), np.dtype(np.int16), np.dtype(np.int32)
+# of scalars alone: no engine computes with it
+int64 = np.dtype(np.int64)
 uint8, uint16, uint32 = np.dtype(np.uint8), np.dtype(np.uint16), np.dtype(np.uint32)
 float16, float32 = np.dtype(np.float16), np.dtype(np.float32)
 bfloat16 = np.dtype(ml_dtypes.bfloat16)
@@ -72,7 +74,7 @@ LOW_PRECISION = FP8 | {float16, bfloat16}
 FLOATS = LOW_PRECISION | {float32, tfloat32}
 INTEGERS: frozenset[Any] = frozenset({int8, int16, int32, uint8, uint16, uint32, bool_})
 PACKED = frozenset({float8_e5m2_x4, float8_e4m3fn_x4, float4_e2m1fn_x4})
-DTYPES: frozenset[Any] = FLOATS | INTEGERS | PACKED | {float8_e8m0fnu}
+DTYPES: frozenset[Any] = FLOATS | INTEGERS | PACKED | {float8_e8m0fnu, int64}
 NAMES: dict[str, DType] = {str(d): d for d in DTYPES} | {"bool_": bool_}
 
 
@@ -102,7 +104,7 @@ def as_dtype(dtype: Any) -> DType:
             rule="dtype",
             got=str(dtype),
             limit=sorted(NAMES),
-            hint="Trainium has no 64-bit types: pass float32 or int32, or split the value into two words"
+            hint="Trainium computes with no 64-bit type: pass float32 or int32, or split the value into two words"
             if plain is not None and plain.itemsize == 8
             else "",
         )
@@ -135,7 +137,7 @@ _WIDE = {
     d: np.arange(256**d.itemsize, dtype=_BITS[d.itemsize]).view(d).astype(np.float32)
     for d in (float16, float8_e4m3, float8_e4m3fn, float8_e5m2)
 }
-INT_RANGE = {d: (int(np.iinfo(d).min), int(np.iinfo(d).max)) for d in INTEGERS - {bool_}}
+INT_RANGE = {d: (int(np.iinfo(d).min), int(np.iinfo(d).max)) for d in (INTEGERS - {bool_}) | {int64}}
 
 
 def round_tf32(x: np.ndarray) -> np.ndarray:

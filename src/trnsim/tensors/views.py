@@ -15,8 +15,8 @@ from trnsim.errors import (
     wrong_shape,
     wrong_type,
 )
-from trnsim.language.dtypes import DType, as_dtype
-from trnsim.language.layout import (
+from trnsim.tensors.dtypes import INTEGERS, DType, as_dtype, bool_, int64
+from trnsim.tensors.layout import (
     Dynamic,
     Layout,
     as_index,
@@ -27,7 +27,7 @@ from trnsim.language.layout import (
     row_major,
     without,
 )
-from trnsim.language.objects import MemoryRegion
+from trnsim.tensors.objects import MemoryRegion
 
 
 class Views(Layout):
@@ -109,6 +109,24 @@ class Views(Layout):
         if self.addressed("tensor"):
             self._not_dynamic(1, what)
 
+    def run_time_scalar(self, index: Any, what: str) -> Any:
+        """Check a run-time offset: a register or scalar, or one integer in SBUF."""
+        if is_register(index):
+            if self.on_chip and getattr(index, "dtype", None) == int64:
+                hint = "load the offset from an int32 tile: on-chip memories are small"
+                raise wrong_memory(
+                    "scalar-int64", f"{what}: {self.name}, addressed by int64,", self.buffer, "hbm", hint
+                )
+            return index
+        hint = (
+            "pass a register (register_load), a scalar (scalar_load) or an integer tile; a constant goes into offset="
+        )
+        index_tile(index, what, "register, scalar or [1, 1] SBUF tile", hint=hint)
+        if index.size != 1:
+            many = "rows for many come from vector_select"
+            raise wrong_shape("indirect", f"{what}: the index {index.name}", index.shape, (1, 1), many)
+        return index
+
     # -- parts ----------------------------------------------------------------------------------------------------
 
     def slice(self, dim: int, start: int, end: int, step: int = 1) -> Self:
@@ -141,7 +159,7 @@ class Views(Layout):
         if isinstance(index, Layout) or is_register(index):
             self._once("select")
             self._keep_partition(dim, "a dynamic select", "copy across partitions with dma_copy")
-            dynamic = Dynamic("scalar", run_time_scalar(index, "select"), strides[dim], -1, shape[dim])
+            dynamic = Dynamic("scalar", self.run_time_scalar(index, "select"), strides[dim], -1, shape[dim])
             shape[dim] = 1
             if not keep:
                 del shape[dim], strides[dim]
@@ -296,7 +314,7 @@ class Views(Layout):
         self, src_pattern: tuple[Any, ...], dst_pattern: tuple[Any, ...], fixed_sizes: dict[str, int] | None = None
     ) -> Self:
         """Split, reorder and merge dimensions by name, as einops does."""
-        from trnsim.language.rearrange import rearrange
+        from trnsim.tensors.rearrange import rearrange
 
         return rearrange(self, src_pattern, dst_pattern, fixed_sizes or {})
 
@@ -336,30 +354,17 @@ def _shift(dynamic: Dynamic | None, dim: int, by: int) -> Dynamic | None:
     return dynamic.moved(dynamic.dim + by)
 
 
-def run_time_scalar(index: Any, what: str) -> Any:
-    """Check a run-time offset: a register, or one integer in SBUF."""
-    if is_register(index):
-        return index
-    hint = "pass a register (see register_load) or an integer tile in SBUF; a compile-time offset goes into offset="
-    index_tile(index, what, "register or [1, 1] SBUF tile", hint=hint)
-    if index.size != 1:
-        raise wrong_shape(
-            "indirect", f"{what}: the index {index.name}", index.shape, (1, 1), "rows for many come from vector_select"
-        )
-    return index
-
-
 def index_tile(index: Any, what: str, wanted: str, *, dtypes: tuple[DType, ...] = (), hint: str) -> None:
     """Check a tile of run-time offsets: integers, or those of ``dtypes``, in SBUF."""
     if not isinstance(index, Layout):
         raise wrong_type("indirect", f"{what}: the index", index, wanted, hint)
     if index.buffer is not MemoryRegion.sbuf:
         raise wrong_memory("indirect", f"{what}: the index {index.name}", index.buffer, "sbuf", hint)
-    if index.dtype not in dtypes if dtypes else index.dtype.kind not in "iu":
+    if index.dtype not in (dtypes or INTEGERS - {bool_}):
         raise WrongDtype(
             f"{what}: the index {index.name} is {index.dtype}",
             rule="indirect",
             got=str(index.dtype),
-            limit=tuple(str(d) for d in dtypes) or "an integer dtype",
+            limit=tuple(str(d) for d in dtypes) or "an integer of up to 32 bits",
             hint=hint,
         )

@@ -1,6 +1,6 @@
 """``NkiTensor``: storage in one of the machine's memories, seen through a strided view.
 
-`trnsim.language.layout` says where elements are, `trnsim.language.views` and `trnsim.language.access` make other views;
+`trnsim.tensors.layout` says where elements are, `trnsim.tensors.views` and `trnsim.tensors.access` make other views;
 here are indexing and `array`, the NumPy window an instruction reads or writes through.
 """
 
@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from trnsim.errors import NotModelled, OutOfBounds, WrongArgument
-from trnsim.language.access import Access
-from trnsim.language.dtypes import ExtraDtype, float32, tfloat32
-from trnsim.language.layout import Dynamic, as_index, row_major
-from trnsim.language.objects import DynamicSlice, MemoryRegion, without_operators
-from trnsim.language.views import run_time_scalar
+from trnsim.errors import DeviceValue, NotModelled, OutOfBounds, WrongArgument
 from trnsim.memory import UNWRITTEN, Storage
 from trnsim.source_lines import kernel_line
+from trnsim.tensors.access import Access
+from trnsim.tensors.dtypes import ExtraDtype, float32, tfloat32
+from trnsim.tensors.layout import Dynamic, as_index, is_register, row_major, static_index
+from trnsim.tensors.objects import DynamicSlice, MemoryRegion, without_operators
+from trnsim.versions import TRACED
 
 _HOST = "its elements exist on the device only: return it, or look at it with print or trnsim.probe"
 _ARRAY_NAMES = {
@@ -49,6 +49,7 @@ class NkiTensor(Access):
         self.strides = row_major(self.shape)
         self.offset = 0
         self.dynamic = None
+        self.registers = ()
         self._array = None
 
     def __repr__(self) -> str:
@@ -94,13 +95,21 @@ class NkiTensor(Access):
     def __bool__(self) -> bool:
         """True for a tensor in HBM: there is one (``if params.index:``).
 
-        On chip, True when every element is nonzero (as in ``assert nl.equal(a, b)``); only the simulator knows values.
+        On chip, True when every element is nonzero, which only the simulator knows: lint refuses to ask.
         """
         if not self.on_chip:
             return True
         from trnsim.session import require_session
 
         s = require_session("the truth value of a tile")
+        if s.nki >= TRACED and s.params.lint in ("strict", "error"):
+            hint = "select with nl.where, or load one element into a register and use nl.while_loop"
+            raise DeviceValue(
+                f"the elements of {self.name} exist on the device only, so Python cannot decide by them",
+                rule="tensor-condition",
+                got=self.name,
+                hint=hint,
+            )
         return bool(np.all(s.read(self, "the condition", compute=False, exact=True) != 0))
 
     # -- the window -----------------------------------------------------------------------------------------------
@@ -214,7 +223,7 @@ class NkiTensor(Access):
         strides: list[int] = []
         dropped: list[int] = []
         offset = self.offset
-        dynamic = self.dynamic
+        dynamic, registers = self.dynamic, self.registers
         dim, empty = 0, False
         for k in keys:
             if k is None:
@@ -239,7 +248,10 @@ class NkiTensor(Access):
                 shape.append((high - low + by - 1) // by)
                 strides.append(step * by)
             elif isinstance(k, DynamicSlice):
-                low, high = as_index(k.start), as_index(k.start) + as_index(k.size)
+                low = as_index(k.start)
+                high = low + static_index(k.size, "size of nl.ds")
+                if is_register(k.start):
+                    registers = (*registers, self.run_time_scalar(k.start, "nl.ds"))
                 empty = empty or 0 <= low == high <= n
                 if not 0 <= low == high <= n:
                     self._in_range(low, high, dim, n)
@@ -251,13 +263,15 @@ class NkiTensor(Access):
                 if dynamic is not None:
                     raise self._second("a tensor index", dynamic)
                 self._keep_partition(dim, "a tensor index", "copy across partitions with dma_copy")
-                dynamic = Dynamic("scalar", run_time_scalar(k, "a tensor index"), step, -1, n)
+                dynamic = Dynamic("scalar", self.run_time_scalar(k, "a tensor index"), step, -1, n)
                 dropped.append(len(shape))
                 shape.append(1)
                 strides.append(step)
             else:
                 index = as_index(k)
                 index += n if index < 0 else 0
+                if is_register(k):
+                    registers = (*registers, self.run_time_scalar(k, "an index"))
                 self._in_range(index, index + 1, dim, n)
                 self._not_dynamic(dim, "an integer index")
                 offset += index * step
@@ -272,12 +286,13 @@ class NkiTensor(Access):
         for gone, at in enumerate(dropped[: max(len(shape) - least, 0)]):
             del shape[at - gone], strides[at - gone]
         view = self._view(shape, strides, offset, dynamic=dynamic)
+        view.registers = registers
         return view.unusable() if empty else view
 
     def _bounds(self, k: slice, dim: int, n: int) -> tuple[int, int, int]:
-        by = 1 if k.step is None else as_index(k.step)
-        low = 0 if k.start is None else as_index(k.start)
-        high = n if k.stop is None else as_index(k.stop)
+        by = 1 if k.step is None else static_index(k.step, "slice step")
+        low = 0 if k.start is None else static_index(k.start, "slice bound")
+        high = n if k.stop is None else static_index(k.stop, "slice bound")
         low += n if low < 0 else 0
         high += n if high < 0 else 0
         if by < 1:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, Self
 
 from trnsim.errors import WrongArgument, WrongBuffer, WrongShape, wrong_memory, wrong_pair, wrong_shape
-from trnsim.language.dtypes import as_dtype, int32, uint32
-from trnsim.language.layout import Dynamic, as_index, late, merge
-from trnsim.language.views import Views, index_tile, run_time_scalar
+from trnsim.tensors.dtypes import as_dtype, int32, uint32
+from trnsim.tensors.layout import Dynamic, as_index, late, merge
+from trnsim.tensors.views import Views, index_tile
 
 
 class Access(Views):
@@ -131,7 +131,7 @@ class Access(Views):
         step = self.strides[dim] * old_size // new_size
         bound = self.storage.rows * row // max(step, 1)
         if scalar_offset is not None:
-            return Dynamic("scalar", run_time_scalar(scalar_offset, "ap: scalar_offset"), step, -1, bound)
+            return Dynamic("scalar", self.run_time_scalar(scalar_offset, "ap: scalar_offset"), step, -1, bound)
         if self.on_chip or dim != 0:
             raise WrongBuffer(
                 f"ap: vector_offset on {self.name} in {self.buffer}, indirect_dim {dim}",

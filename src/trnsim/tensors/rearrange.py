@@ -6,7 +6,7 @@ import math
 from typing import Any, TypeVar
 
 from trnsim.errors import WrongArgument, WrongShape
-from trnsim.language.views import Views
+from trnsim.tensors.views import Views
 
 T = TypeVar("T", bound=Views)
 

@@ -11,6 +11,9 @@ from enum import Enum
 from types import MemberDescriptorType
 from typing import TYPE_CHECKING, Any, ClassVar, get_origin
 
+from trnsim.errors import DeviceValue, WrongBuffer
+from trnsim.versions import TRACED
+
 if TYPE_CHECKING:
     from trnsim.targets import Target
 
@@ -61,7 +64,8 @@ class NKIObject:
     Fields are the class's attributes, annotated or not; the initialiser takes them in order or by name, leaves the rest
     at their default (``None`` without one) and calls ``__post_init__``. ``@dataclass``, frozen or not, changes nothing;
     options of its ``field`` and ``InitVar``, ``ClassVar`` and ``KW_ONLY`` mean what they mean there.
-    Objects are equal when their classes and fields are.
+    ``==`` is Python's: of the fields for data classes, of identity for others. Where NKI parses kernels, before 0.7, it
+    compares classes and fields of all.
     """
 
     __nki_fields__: ClassVar[dict[str, Any]] = {}
@@ -111,14 +115,27 @@ class NKIObject:
         """Called after the fields are set, with the ``InitVar`` values."""
 
     def __eq__(self, other: object) -> bool:
+        if self is other or not _equal_by_fields(type(self)):
+            return self is other
         return type(self) is type(other) and fields_of(self, "compare") == fields_of(other, "compare")
 
     def __hash__(self) -> int:
+        if not _equal_by_fields(type(self)):
+            return object.__hash__(self)
         return hash((type(self), tuple(sorted((k, repr(v)) for k, v in fields_of(self, "compare").items()))))
 
     def __repr__(self) -> str:
         inner = ", ".join(f"{k}={v!r}" for k, v in fields_of(self, "repr").items())
         return f"{type(self).__name__}({inner})"
+
+
+def _equal_by_fields(cls: type) -> bool:
+    """Return whether ``==`` compares the fields of a class: a data class's, and every one's before NKI 0.7."""
+    from trnsim.session import current
+
+    options = getattr(cls, "__dataclass_params__", None)
+    session = current()
+    return bool(options is not None and options.eq) or (session is not None and session.nki < TRACED)
 
 
 def _option(cls: type, name: str, option: str, default: bool) -> bool:
@@ -146,29 +163,24 @@ def _default(default: Any) -> Any:
 
 _ARITHMETIC = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul")
 _BITWISE = ("and", "or", "xor", "lshift", "rshift")
+_OTHER = ("neg", "abs", "invert", "lt", "le", "gt", "ge", "int", "float", "complex")
 
 
 def without_operators(rule: str, what: str, hint: str) -> Any:
-    """Decorate a class whose values exist on the device only: Python's arithmetic and order comparisons raise."""
+    """Decorate a class whose values exist on the device only: operators it does not define itself raise."""
 
     def refusing(symbol: str) -> Any:
         def refuse(self: Any, *others: Any) -> Any:
-            from trnsim.errors import WrongArgument
-
             got = getattr(self, "name", "") or repr(self)
-            raise WrongArgument(f"{what}, so {symbol} to it", rule=rule, got=got, hint=hint)
+            raise DeviceValue(f"{what}, so {symbol} to it", rule=rule, got=got, hint=hint)
 
         return refuse
 
     def decorate(cls: Any) -> Any:
-        for name in _ARITHMETIC + _BITWISE:
-            for method in (f"__{name}__", f"__r{name}__"):
-                setattr(cls, method, refusing(f"Python cannot apply {name}"))
-        for name in ("neg", "abs", "invert", "lt", "le", "gt", "ge"):
-            setattr(cls, f"__{name}__", refusing(f"Python cannot apply {name}"))
-        for name in ("int", "float", "complex"):
-            if f"__{name}__" not in vars(cls):
-                setattr(cls, f"__{name}__", refusing(f"Python cannot apply {name}"))
+        reflected = {f"r{name}": name for name in _ARITHMETIC + _BITWISE}
+        for method in (*_ARITHMETIC, *_BITWISE, *reflected, *_OTHER):
+            if f"__{method}__" not in vars(cls):
+                setattr(cls, f"__{method}__", refusing(f"Python cannot apply {reflected.get(method, method)}"))
         cls.__array__ = refusing("NumPy cannot be applied")
         return cls
 
@@ -204,8 +216,6 @@ def as_region(buffer: Any) -> MemoryRegion:
         return sbuf
     region = _REGIONS.get(str(getattr(buffer, "value", buffer)))
     if region is None:
-        from trnsim.errors import WrongBuffer
-
         hint = "use nl.sbuf, nl.psum, nl.hbm or nl.shared_hbm"
         raise WrongBuffer(f"{buffer!r} is no memory", "buffer", str(buffer), sorted(_REGIONS), hint)
     return region

@@ -12,10 +12,10 @@ from typing import Any, Self
 
 import numpy as np
 
-from trnsim.errors import OutOfBounds, WrongArgument, WrongShape, wrong_type
-from trnsim.language.dtypes import DType
-from trnsim.language.objects import MemoryRegion, NKIObject
+from trnsim.errors import DeviceValue, OutOfBounds, WrongArgument, WrongShape, wrong_type
 from trnsim.memory import Storage
+from trnsim.tensors.dtypes import DType
+from trnsim.tensors.objects import MemoryRegion, NKIObject
 
 
 @dataclass(slots=True, eq=False)
@@ -48,7 +48,7 @@ class Dynamic:
 class Layout(NKIObject):
     """Fields and queries of a tensor; see the module text."""
 
-    __slots__ = ("_array", "buffer", "dtype", "dynamic", "offset", "shape", "storage", "strides")
+    __slots__ = ("_array", "buffer", "dtype", "dynamic", "offset", "registers", "shape", "storage", "strides")
 
     shape: tuple[int, ...]
     strides: tuple[int, ...]
@@ -57,6 +57,8 @@ class Layout(NKIObject):
     buffer: MemoryRegion
     storage: Storage
     dynamic: Dynamic | None
+    # registers and scalars that went into the offset
+    registers: tuple[Any, ...]
     _array: np.ndarray | None
 
     @property
@@ -65,9 +67,14 @@ class Layout(NKIObject):
         return self.storage.name
 
     @property
-    def address(self) -> tuple[int, int] | None:
-        """The partition and byte given to ``nl.ndarray``; None where the compiler places the tensor."""
+    def address(self) -> tuple[int, ...] | None:
+        """The partition and byte given to ``nl.ndarray``, or the byte of HBM; None where the compiler places it."""
         return self.storage.address
+
+    @property
+    def data(self) -> Self:
+        """This tensor itself, as grids have it."""
+        return self
 
     @property
     def ndim(self) -> int:
@@ -140,6 +147,7 @@ class Layout(NKIObject):
         view.offset = offset
         view.dtype = self.dtype if dtype is None else dtype
         view.storage = self.storage
+        view.registers = self.registers
         view.buffer = self.buffer
         view.dynamic = self.dynamic if dynamic is None else dynamic
         view._array = None
@@ -212,6 +220,14 @@ def as_index(value: Any) -> int:
         raise WrongArgument(
             f"{value!r} ({type(value).__name__}) is no index", "index", repr(value), hint=hint
         ) from None
+
+
+def static_index(value: Any, what: str) -> int:
+    """``value`` as a Python int that is known when the kernel is compiled."""
+    if is_register(value):
+        hint = "a part of run-time position has a fixed size: t[nl.ds(start, size)], or .ap(…, scalar_offset=start)"
+        raise DeviceValue(f"{what} is {value!r}, known on the device only", "runtime-index", repr(value), "int", hint)
+    return as_index(value)
 
 
 def as_flag(value: Any, what: str) -> bool:

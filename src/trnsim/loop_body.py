@@ -1,0 +1,146 @@
+"""The body of a loop on the device. It is compiled once: every turn is the same program on the same memory.
+
+The simulator calls the body for each turn and compares what it issues with the first one. Tensors declared in the body
+have one address, so that a turn waits for the one before it to be done with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from trnsim.errors import WrongArgument
+from trnsim.isa.registers import loop_turn
+from trnsim.memory import Scope, next_uid
+from trnsim.session import Session
+from trnsim.source_lines import kernel_line
+from trnsim.tensors.layout import is_register
+from trnsim.tensors.tensor import NkiTensor
+
+Call = tuple[Any, ...]
+
+
+class Body:
+    """What the first turn of a loop issued and declared, which the others repeat."""
+
+    def __init__(self, loop: str, session: Session, *bounds: Any) -> None:
+        self.loop = loop
+        self.line = session.line()
+        self.bounds = tuple(map(_described, bounds))
+        self.first: list[tuple[Call, str]] | None = None
+        # the address of each tensor the body declares, in order
+        self.slots: list[int] = []
+        self.engines: set[str] = set()
+
+    @contextmanager
+    def turn(self, session: Session) -> Iterator[None]:
+        """Run one turn: what it declares ends with it, and what it issues is what the first one issued."""
+        outer = session.scope
+        session.scope = scope = Turn(self, session.checks)
+        try:
+            yield
+            if self.first is None:
+                self.first = scope.calls
+            elif len(scope.calls) < len(self.first):
+                raise self._differs("nothing more", self.first[len(scope.calls)])
+        finally:
+            scope.ended = "which has ended"
+            session.scope = outer
+        for engine in sorted({"sync" if name == "dma" else name for name in scope.engines}):
+            loop_turn(engine)
+        self.engines |= scope.engines
+
+    def leave(self, session: Session) -> None:
+        """End the loop, which is one construct of what surrounds it: another body, or the kernel."""
+        inner = None if self.first is None else tuple(call for call, _ in self.first if call[0] == "loop")
+        call = ("loop", self.line, inner, self.bounds)
+        if session.scope is None:
+            session.loops.append(call[:3])
+        else:
+            session.scope.engines |= self.engines
+            session.scope.note(call)
+
+    def _differs(self, got: str, expected: tuple[Call, str]) -> WrongArgument:
+        (name, *_), line = expected
+        return WrongArgument(
+            f"{self.loop}: a turn issues {got} where the first one issued {name} ({line})",
+            rule="loop-program",
+            got=got,
+            limit=name,
+            hint="the body is compiled once: what changes from turn to turn is in tiles, scalars and registers, not in "
+            "Python's own names",
+        )
+
+
+class Turn(Scope):
+    """One turn of a loop: the calls it has made, compared with those of the first."""
+
+    __slots__ = ("body", "calls", "checks", "declared", "engines")
+
+    def __init__(self, body: Body, checks: bool) -> None:
+        super().__init__(body.loop)
+        self.body = body
+        self.checks = checks
+        self.calls: list[tuple[Call, str]] = []
+        self.declared = 0
+        self.engines: set[str] = set()
+
+    def slot(self) -> int:
+        """Return the address of the next tensor that is declared: that of the first turn's."""
+        if self.declared == len(self.body.slots):
+            self.body.slots.append(next_uid())
+        self.declared += 1
+        return self.body.slots[self.declared - 1]
+
+    def note(self, call: Call) -> None:
+        """Take one call of the body; raise where it differs from the first turn's."""
+        first, k = self.body.first, len(self.calls)
+        if first is None:
+            self.calls.append((call, kernel_line()))
+            return
+        if self.checks and (k >= len(first) or not _same(call, first[k][0])):
+            end = (("nothing more",), self.body.line)
+            raise self.body._differs(call[0], first[k] if k < len(first) else end)
+        self.calls.append((call, ""))
+
+    def issue(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Take an instruction with its operands."""
+        if self.checks:
+            self.note((name, *map(_described, args), *((key, _described(value)) for key, value in kwargs.items())))
+
+
+def _described(value: Any) -> Any:
+    """Return what a compiled body fixes of an operand: its memory and layout, or the constant it is."""
+    if isinstance(value, NkiTensor):
+        storage = value.storage
+        offset = None if value.registers else value.offset
+        return (storage.slot or storage.uid, offset, value.shape, value.strides, str(value.dtype))
+    if isinstance(value, (list, tuple)):
+        return tuple(map(_described, value))
+    if is_register(value):
+        return "register"
+    return repr(value) if isinstance(value, (int, float, str, type(None))) else type(value).__name__
+
+
+def _same(one: Any, two: Any) -> bool:
+    """Compare two calls; a loop without a turn so far (``None``) agrees with any."""
+    if one is None or two is None:
+        return True
+    if isinstance(one, tuple) and isinstance(two, tuple):
+        return len(one) == len(two) and all(map(_same, one, two))
+    return bool(one == two)
+
+
+def check_cores(sessions: list[Session]) -> None:
+    """Raise unless all cores ran through the same loops of the device, however many turns each took."""
+    for other in sessions[1:]:
+        if not _same(tuple(sessions[0].loops), tuple(other.loops)):
+            shown = [[line for _, line, _ in session.loops] for session in (sessions[0], other)]
+            raise WrongArgument(
+                f"core 0 runs the loops {shown[0]} and core {other.core} {shown[1]}",
+                rule="core-loops",
+                got=shown[1],
+                limit=shown[0],
+                hint="both cores have the same control flow: let the loop stand on both, with no turns on the idle one",
+            )
