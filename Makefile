@@ -6,7 +6,7 @@ DEFAULT_GROUP := not slow and not cuda and not neuron
 # one BLAS thread per test process: the processes already fill the cores; bytecode is kept, which they all start from
 PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto --maxprocesses 8 --dist worksteal
 
-.PHONY: help demo test test-all campaign validate setup check lint types imports format bench docs docs-serve clean
+.PHONY: help demo test test-all campaign sanitize validate setup check lint types imports format bench docs docs-serve clean
 .NOTPARALLEL:
 
 help:
@@ -14,6 +14,7 @@ help:
 	@echo "make test       the default test suite on all cores"
 	@echo "make test-all   also the slow tests, and those of whatever device this machine has"
 	@echo "make campaign   random and adversarial calls of every function, SECONDS=600 of them"
+	@echo "make sanitize   the extension in C under sanitizers: its tests, and random calls for SECONDS=600"
 	@echo "make validate   every kernel on this machine's Trainium, and a report; BUDGET=30m"
 	@echo "make check      lint, types, imports and docs: linters, mypy, import contracts, a site without broken links"
 	@echo "make bench      every op beside its peers; predicted cycles against their baselines"
@@ -50,6 +51,9 @@ campaign: $(VENV)/.ready-dev
 	$(BIN)/python -m tests.campaign --seconds $(SECONDS) --counts tests/campaign/counts.json
 	$(BIN)/python -m tests.campaign --docs
 
+sanitize: $(VENV)/.ready-dev
+	$(BIN)/python tools/sanitize.py --seconds $(SECONDS)
+
 BUDGET ?= 1h
 # in the environment that is active: that of the Neuron SDK has the device's PyTorch, $(VENV) has not
 validate:
@@ -74,6 +78,7 @@ format: $(VENV)/.ready-dev
 
 bench: $(VENV)/.ready-dev
 	$(BIN)/python -m benchmarks.run --write
+	$(BIN)/python -m benchmarks.every_function --write
 
 PORT ?= 8000
 docs: $(VENV)/.ready-dev

@@ -56,7 +56,7 @@ static double log_chance(const hormann_t *t, double k) {
 
 static double remembered(const hormann_t *t, double k) {
   if (!t->memo) return log_chance(t, k);
-  int slot = (int)((uint64_t)k & (MEMO - 1));
+  int slot = (int)(integer(k) & (MEMO - 1));
   if (t->memo->k[slot] != k) {
     t->memo->value[slot] = log_chance(t, k);
     t->memo->k[slot] = k;
@@ -71,17 +71,10 @@ static inline count_t count_of(const hormann_t *t, uint32_t w0, uint32_t w1, uin
   return (count_t){floor64(t->n > 0.0 ? wide + t->c : wide + t->rate + 0.43), us, open_unit(w2, w3)};
 }
 
-static inline int quick(const hormann_t *t, count_t c) {
-  return (c.us >= 0.07) & (c.v <= t->vr) & (t->n > 0.0 ? (c.k >= 0.0) & (c.k <= t->n) : 1);
-}
-
-static inline int outside(const hormann_t *t, count_t c) {
-  return (c.k < 0.0) | (t->n > 0.0 ? c.k > t->n : (c.us < 0.013) & (c.v > c.us));
-}
-
 static int taken(const hormann_t *t, count_t c) {
-  if (quick(t, c)) return 1;
-  if (outside(t, c)) return 0;
+  int binomial = t->n > 0.0, inside = c.k >= 0.0 && (!binomial || c.k <= t->n);
+  if (c.us >= 0.07 && c.v <= t->vr && (inside || !binomial)) return 1;
+  if (!inside || (!binomial && c.us < 0.013 && c.v > c.us)) return 0;
   return log64(c.v * t->alpha / (t->a / (c.us * c.us) + t->b)) <= remembered(t, c.k);
 }
 
@@ -109,7 +102,8 @@ static hormann_t btrs(double n, double p, memo_t *memo) {
 /* The element's count: the proposal of attempt 0 is given, later ones are drawn here. */
 static inline double count_at(const job_t *job, const hormann_t *t, uint64_t element, count_t c) {
   for (uint32_t attempt = 1, w[4]; !taken(t, c); attempt++) {
-    attempt_block(w, job, element, attempt);
+    if (given_up(job, attempt)) return NAN;
+    block(w, job->engine, job->key, attempt_counter(job, element, attempt));
     c = count_of(t, w[0], w[1], w[2], w[3]);
   }
   return c.k;
@@ -162,101 +156,55 @@ static void alike(const job_t *job, const hormann_t *t, double *out) {
       for (int l = 0; l < n; l++) {
         uint64_t element = queue.element[from + l];
         out[element - job->first] = k[l];
-        refused(&queue, element, queue.attempt[from + l] + 1, !ok[l]);
+        refused(&queue, element, queue.attempt[from + l] + 1, !ok[l] && !given_up(job, queue.attempt[from + l]));
       }
     }
   }
 }
 
-/* The same by inversion. */
-static void summed(const job_t *job, sums_t *sums, double *out) {
-  for (uint64_t at = 0; at < job->count; at += LANES) {
-    int n = job->count - at < LANES ? (int)(job->count - at) : LANES;
-    uint32_t x[4][LANES];
-    attempt_blocks(x, job, job->first + at, 0);
-    for (int l = 0; l < n; l++) out[at + (uint64_t)l] = inverted(sums, half_open(x[0][l], x[1][l]));
-  }
+/* How counts are drawn: Poisson of a rate, or binomial of n and p, by sums where few are expected. */
+typedef struct { int few; double a, b; sums_t sums; hormann_t t; } counting_t;
+
+static void prepare(counting_t *c, int binomial, double a, double b, memo_t *memo) {
+  double rare = b > 0.5 ? 1.0 - b : b, mean = binomial ? a * rare : a;
+  c->a = a, c->b = b, c->few = mean < 10.0;
+  if (!c->few)
+    c->t = binomial ? btrs(a, rare, memo) : ptrs(a, memo);
+  else if (binomial)
+    begin(&c->sums, exp64(a * log_complement(rare)), mean, 0.0, rare / (1.0 - rare), a);
+  else
+    begin(&c->sums, exp64(-a), a, a, 0.0, INFINITY);
 }
 
-static void begin_poisson(sums_t *s, double rate) { begin(s, exp64(-rate), rate, rate, 0.0, INFINITY); }
-
-static void begin_binomial(sums_t *s, double n, double p) {
-  begin(s, exp64(n * log_complement(p)), n * p, 0.0, p / (1.0 - p), n);
-}
-
-HOT static void poisson_alike(const job_t *job) {
-  sums_t sums;
-  memo_t memo;
-  double rate = job->in[0];
-  if (rate < 10.0) {
-    begin_poisson(&sums, rate);
-    summed(job, &sums, job->out);
-  } else {
-    hormann_t t = ptrs(rate, job->count > MEMO ? forget(&memo) : NULL);
-    alike(job, &t, job->out);
-  }
-}
-
-HOT static void poisson_work(const job_t *job) {
+HOT static void counts_each(const job_t *job) {
   double *out = job->out;
-  sums_t sums = {.rate = -1.0};
-  hormann_t t = {.rate = -1.0};
-  for (uint64_t at = 0; at < job->count; at += LANES) {
-    int n = job->count - at < LANES ? (int)(job->count - at) : LANES;
-    uint32_t x[4][LANES];
-    attempt_blocks(x, job, job->first + at, 0);
-    for (int l = 0; l < n; l++) {
-      uint64_t i = at + (uint64_t)l;
-      double rate = job->in[(int64_t)i * job->step];
-      if (rate < 10.0) {
-        if (sums.rate != rate) begin_poisson(&sums, rate);
-        out[i] = inverted(&sums, half_open(x[0][l], x[1][l]));
-      } else {
-        if (t.rate != rate) t = ptrs(rate, NULL);
-        out[i] = count_at(job, &t, job->first + i, count_of(&t, x[0][l], x[1][l], x[2][l], x[3][l]));
-      }
-    }
-  }
-}
-
-HOT static void binomial_alike(const job_t *job) {
-  sums_t sums;
-  memo_t memo;
-  double n = job->in[0], p = job->also[0], rare = p > 0.5 ? 1.0 - p : p, *out = job->out;
-  if (n * rare < 10.0) {
-    begin_binomial(&sums, n, rare);
-    summed(job, &sums, out);
-  } else {
-    hormann_t t = btrs(n, rare, job->count > MEMO ? forget(&memo) : NULL);
-    alike(job, &t, out);
-  }
-  if (p > 0.5)
-    for (uint64_t i = 0; i < job->count; i++) out[i] = n - out[i];
-}
-
-HOT static void binomial_work(const job_t *job) {
-  double *out = job->out, known = -1.0;
-  sums_t sums = {.n = -1.0};
-  hormann_t t = {.n = -1.0};
+  counting_t c = {.a = -1.0};
   for (uint64_t at = 0; at < job->count; at += LANES) {
     int count = job->count - at < LANES ? (int)(job->count - at) : LANES;
     uint32_t x[4][LANES];
     attempt_blocks(x, job, job->first + at, 0);
     for (int l = 0; l < count; l++) {
       uint64_t i = at + (uint64_t)l;
-      double n = job->in[(int64_t)i * job->step], p = job->also[(int64_t)i * job->also_step];
-      double rare = p > 0.5 ? 1.0 - p : p, k;
-      if (n * rare < 10.0) {
-        if (sums.n != n || known != rare) begin_binomial(&sums, n, rare);
-        known = rare;
-        k = inverted(&sums, half_open(x[0][l], x[1][l]));
-      } else {
-        if (t.n != n || t.p != rare) t = btrs(n, rare, NULL);
-        k = count_at(job, &t, job->first + i, count_of(&t, x[0][l], x[1][l], x[2][l], x[3][l]));
-      }
-      out[i] = p > 0.5 ? n - k : k;
+      double a = job->in[(int64_t)i * job->step], b = job->also ? job->also[(int64_t)i * job->also_step] : 0.0, k;
+      if (c.a != a || c.b != b) prepare(&c, job->also != NULL, a, b, NULL);
+      if (c.few)
+        k = inverted(&c.sums, half_open(x[0][l], x[1][l]));
+      else
+        k = count_at(job, &c.t, job->first + i, count_of(&c.t, x[0][l], x[1][l], x[2][l], x[3][l]));
+      out[i] = b > 0.5 ? a - k : k;
     }
   }
+}
+
+/* The same where the parameters are those of every element. */
+HOT static void counts_alike(const job_t *job) {
+  counting_t c = {0};
+  memo_t memo;
+  double n = job->in[0], p = job->also ? job->also[0] : 0.0, *out = job->out;
+  prepare(&c, job->also != NULL, n, p, job->count > MEMO ? forget(&memo) : NULL);
+  if (c.few) return counts_each(job);
+  alike(job, &c.t, out);
+  for (uint64_t i = 0; p > 0.5 && i < job->count; i++) out[i] = n - out[i];
 }
 
 #endif

@@ -85,13 +85,15 @@ static inline void threefry(uint32_t *x, int lanes, const uint32_t *key) {
   }
 }
 
-/* LANES counters turned into words. */
-static void mixed(uint32_t x[4][LANES], int engine, const uint32_t *key) {
+/* Counters turned into words. */
+static inline void words(uint32_t *x, int lanes, int engine, const uint32_t *key) {
   if (engine == 0)
-    philox(x[0], LANES, key);
+    philox(x, lanes, key);
   else
-    threefry(x[0], LANES, key);
+    threefry(x, lanes, key);
 }
+
+static void mixed(uint32_t x[4][LANES], int engine, const uint32_t *key) { words(x[0], LANES, engine, key); }
 
 /* LANES blocks that follow block `first`, one array per word of a block. */
 static void blocks(uint32_t x[4][LANES], int engine, const uint32_t *key, const uint32_t base[4], uint64_t first) {
@@ -110,10 +112,7 @@ static void batch(uint32_t *out, int engine, const uint32_t *key, const uint32_t
 /* One block. */
 static void block(uint32_t out[4], int engine, const uint32_t *key, counter_t c) {
   memcpy(out, c.word, sizeof c.word);
-  if (engine == 0)
-    philox(out, 1, key);
-  else
-    threefry(out, 1, key);
+  words(out, 1, engine, key);
 }
 
 #endif

@@ -15,10 +15,10 @@
 typedef int64_t idx;
 
 #define FACTORS(NAME, T)                                                                                              \
-    /* Incomplete LU on the pattern, in place. `place` holds n entries of -1. A pivot whose magnitude is at most the  \
-       first of `boost` becomes the second. */                                                                        \
-    static idx ilu0_##NAME(idx n, const idx *ptr, const idx *col, T *a, idx *place, idx *diag, const T *boost) {             \
-        for (idx i = 0; i < n; i++) {                                                                                 \
+    /* Rows from `from` to n of incomplete LU on the pattern, in place. `place` holds entries of -1. A pivot whose    \
+       magnitude is at most the first of `boost` becomes the second. */                                                                        \
+    static idx ilu0_##NAME(idx from, idx n, const idx *ptr, const idx *col, T *a, idx *place, idx *diag, const T *boost) {             \
+        for (idx i = from; i < n; i++) {                                                                              \
             diag[i] = -1;                                                                                             \
             for (idx p = ptr[i]; p < ptr[i + 1]; p++) {                                                               \
                 place[col[p]] = p;                                                                                    \
@@ -42,10 +42,10 @@ FACTORS(float64, double)
 FACTORS(complex64, float complex)
 FACTORS(complex128, double complex)
 
-/* Incomplete Cholesky on the lower pattern, in place: row i of L from rows before it. `place` holds n entries of -1. */
+/* Incomplete Cholesky on the lower pattern likewise: row i of L from rows before it. */
 #define CHOLESKY(NAME, T, REAL, CONJ, RE)                                                                             \
-    static idx ic0_##NAME(idx n, const idx *ptr, const idx *col, T *a, idx *place) {                                         \
-        for (idx i = 0; i < n; i++) {                                                                                 \
+    static idx ic0_##NAME(idx from, idx n, const idx *ptr, const idx *col, T *a, idx *place) {                                         \
+        for (idx i = from; i < n; i++) {                                                                              \
             idx last = ptr[i + 1] - 1;                                                                                \
             if (last < ptr[i] || col[last] != i) return i;                                                            \
             for (idx p = ptr[i]; p <= last; p++) place[col[p]] = p;                                                   \

@@ -51,7 +51,8 @@ HOT static void gamma_work(const job_t *job) {
       uint32_t b[4];
       if (!ok[l])
         for (uint32_t attempt = 2; !accepted(p[l], d[l]); attempt++) {
-          attempt_block(b, job, job->first + at + (uint64_t)l, attempt);
+          if (given_up(job, attempt)) return;
+          block(b, job->engine, job->key, attempt_counter(job, job->first + at + (uint64_t)l, attempt));
           p[l] = propose(b[0], b[1], b[2], b[3], c[l]);
         }
       double made = d[l] * p[l].v;

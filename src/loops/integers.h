@@ -26,7 +26,7 @@ static void retried(queue_t *q, const job_t *sub, int narrow, int left) {
       uint64_t element = q->element[from + l];
       int again = above(sub, x[0][l], x[1][l], narrow, &made);
       out[element - sub->first] = made + (uint64_t)sub->low;
-      refused(q, element, q->attempt[from + l] + 1, again);
+      refused(q, element, q->attempt[from + l] + 1, again && !given_up(sub, q->attempt[from + l]));
     }
   }
 }

@@ -41,14 +41,12 @@ static void laws(double *restrict made, const uint32_t *restrict word, int law, 
 static const size_t width[] = {4, 8, 8, 1};
 
 static void put(void *out, const double *made, int to, uint64_t n) {
-  if (to == TO_F32)
-    for (uint64_t i = 0; i < n; i++) ((float *)out)[i] = (float)made[i];
-  else if (to == TO_F64)
-    memcpy(out, made, 8 * n);
-  else if (to == TO_I64)
-    for (uint64_t i = 0; i < n; i++) ((int64_t *)out)[i] = (int64_t)made[i];
-  else
-    for (uint64_t i = 0; i < n; i++) ((uint8_t *)out)[i] = made[i] != 0.0;
+  switch (to) {
+    case TO_F32: FOR_ALL(n, ((float *)out)[i] = (float)made[i]) break;
+    case TO_F64: memcpy(out, made, 8 * n); break;
+    case TO_I64: FOR_ALL(n, ((int64_t *)out)[i] = integer(made[i])) break;
+    default: FOR_ALL(n, ((uint8_t *)out)[i] = made[i] != 0.0)
+  }
 }
 
 HOT static void inverse_work(const job_t *job) {

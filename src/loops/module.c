@@ -20,9 +20,22 @@
 #include "stream.h"
 
 #define VIEWS 5
-#define PLACE 32 /* bytes of a key and a counter */
+#define RESULTS 3           /* views from here on are written */
+#define PLACE 32            /* bytes of a key and a counter */
+#define SLICE (UINT64_C(1) << 22) /* elements between two moments at which a signal may end a call */
 
 static int aligned(const Py_buffer *view) { return (uintptr_t)view->buf % 8 == 0 || view->len == 0; }
+
+/* What is wrong with the memory of a call: a result that another argument shares would change it on the way. */
+static const char *entangled(const Py_buffer view[VIEWS]) {
+  for (int i = RESULTS; i < VIEWS; i++)
+    for (int j = 0; j < VIEWS; j++) {
+      uintptr_t one = (uintptr_t)view[i].buf, other = (uintptr_t)view[j].buf;
+      if (i != j && one < other + (uintptr_t)view[j].len && other < one + (uintptr_t)view[i].len)
+        return "a result shares memory with another argument";
+    }
+  return NULL;
+}
 
 /* Release the buffers of a call; raise if something was `wrong`, else return the result, or None without one. */
 static PyObject *ended(Py_buffer view[VIEWS], const char *wrong, PyObject *result) {
@@ -34,7 +47,7 @@ static PyObject *ended(Py_buffer view[VIEWS], const char *wrong, PyObject *resul
   return Py_None;
 }
 
-/* What is wrong with a call on a stream: `out` elements of `size` bytes. Otherwise the job has its key and counter. */
+/* What is wrong with a call on a stream: `out` elements of `size` bytes. Otherwise the job knows where they are. */
 static const char *unfit(job_t *job, int kind, int kinds, const Py_buffer *place, const Py_buffer *out, size_t size) {
   if (job->engine < 0 || job->engine > 1) return "an engine is 0 or 1";
   if (kind < 0 || kind >= kinds) return "there is no such case";
@@ -42,7 +55,8 @@ static const char *unfit(job_t *job, int kind, int kinds, const Py_buffer *place
   if (!aligned(out) || out->len % (Py_ssize_t)size) return "the result is not an aligned array of this dtype";
   memcpy(job->key, place->buf, 16);
   memcpy(job->base, (const char *)place->buf + 16, 16);
-  return NULL;
+  job->count = (uint64_t)out->len / size, job->out = out->buf;
+  return job->first > UINT64_MAX - job->count ? "a stream ends at element 2^64" : NULL;
 }
 
 /* Whether a parameter is one double (0), as many as there are elements (1), or neither (-1). */
@@ -51,40 +65,54 @@ static int64_t step_of(const Py_buffer *in, uint64_t count) {
   return in->len == 8 ? 0 : 1;
 }
 
-#define RUN(unit, size, threads)                          \
-  if (!wrong) {                                           \
-    Py_BEGIN_ALLOW_THREADS share(&job, unit, size, threads); \
-    Py_END_ALLOW_THREADS                                  \
+/* Whether every number lies within limits, and is whole where it must be. A NaN does not. */
+static int within(const Py_buffer *in, double least, double most, int whole) {
+  const double *x = in->buf;
+  int good = 1;
+  for (Py_ssize_t i = 0; i < in->len / 8; i++) good &= x[i] >= least && x[i] <= most && (!whole || floor64(x[i]) == x[i]);
+  return good;
+}
+
+/* Run what nothing is wrong with, and end the call. */
+static PyObject *run(Py_buffer view[VIEWS], const char *wrong, job_t *job, uint64_t unit, size_t size, int threads) {
+  atomic_int failed = 0;
+  job->failed = &failed;
+  if (!wrong) wrong = entangled(view);
+  for (uint64_t done = 0; !wrong && done < job->count; done += SLICE) {
+    job_t slice = part(job, done, job->count - done < SLICE ? job->count - done : SLICE, size);
+    Py_BEGIN_ALLOW_THREADS share(&slice, unit, size, threads);
+    Py_END_ALLOW_THREADS
+    if (failed) wrong = "an element has been refused too often: its parameter changed meanwhile";
+    if (PyErr_CheckSignals()) break;
   }
+  return ended(view, wrong, NULL);
+}
 
 static PyObject *py_fill(PyObject *self, PyObject *args) {
-  Py_buffer view[VIEWS] = {{0}}, *place = &view[0], *out = &view[1];
+  Py_buffer view[VIEWS] = {{0}}, *place = &view[0], *out = &view[4];
   job_t job = {.work = fill};
   unsigned long long first;
   int threads;
   if (!PyArg_ParseTuple(args, "iiy*Kw*i", &job.kind, &job.engine, place, &first, out, &threads)) return NULL;
   size_t size = wide(job.kind) ? 8 : 4;
-  const char *wrong = unfit(&job, job.kind, NORMAL_F64 + 1, place, out, size);
-  job.first = first, job.count = (uint64_t)out->len / size, job.out = out->buf;
-  RUN(4 * LANES, size, threads)
-  return ended(view, wrong, NULL);
+  job.first = first;
+  return run(view, unfit(&job, job.kind, NORMAL_F64 + 1, place, out, size), &job, 4 * LANES, size, threads);
 }
 
 /* The words of given counters, int64 [n, 4] of which the lower halves are read. */
 static PyObject *py_counters(PyObject *self, PyObject *args) {
-  Py_buffer view[VIEWS] = {{0}}, *place = &view[0], *in = &view[1], *out = &view[2];
+  Py_buffer view[VIEWS] = {{0}}, *place = &view[0], *in = &view[1], *out = &view[4];
   job_t job = {.work = given, .step = 4};
   int threads;
   if (!PyArg_ParseTuple(args, "iy*y*w*i", &job.engine, place, in, out, &threads)) return NULL;
   const char *wrong = unfit(&job, 0, 1, place, out, 16);
-  if (!wrong && (!aligned(in) || in->len != 2 * out->len)) wrong = "there are as many counters as blocks";
-  job.count = (uint64_t)out->len / 16, job.in = in->buf, job.out = out->buf;
-  RUN(LANES, 16, threads)
-  return ended(view, wrong, NULL);
+  if (!wrong && (!aligned(in) || in->len / 2 != out->len || in->len % 2)) wrong = "there are as many counters as blocks";
+  job.in = in->buf;
+  return run(view, wrong, &job, LANES, 16, threads);
 }
 
 static PyObject *py_inverse(PyObject *self, PyObject *args) {
-  Py_buffer view[VIEWS] = {{0}}, *place = &view[0], *out = &view[1];
+  Py_buffer view[VIEWS] = {{0}}, *place = &view[0], *out = &view[4];
   job_t job = {.work = inverse_work};
   unsigned long long first;
   int threads;
@@ -93,65 +121,62 @@ static PyObject *py_inverse(PyObject *self, PyObject *args) {
     return NULL;
   int known = job.dims >= 0 && job.dims <= TO_BOOL;
   size_t size = known ? width[job.dims] : 1;
+  job.first = first;
   const char *wrong = known ? unfit(&job, job.kind, BERNOULLI + 1, place, out, size) : "there is no such result";
-  job.first = first, job.count = (uint64_t)out->len / size, job.out = out->buf;
-  RUN(2 * LANES, size, threads)
-  return ended(view, wrong, NULL);
+  return run(view, wrong, &job, 2 * LANES, size, threads);
 }
 
 /* Gamma variates (0) or Poisson counts (1); one parameter, or one for each element. */
 static PyObject *py_sample(PyObject *self, PyObject *args) {
-  Py_buffer view[VIEWS] = {{0}}, *place = &view[0], *in = &view[1], *out = &view[2];
+  Py_buffer view[VIEWS] = {{0}}, *place = &view[0], *in = &view[1], *out = &view[4];
   job_t job = {0};
   int threads;
   if (!PyArg_ParseTuple(args, "iiy*y*w*i", &job.kind, &job.engine, place, in, out, &threads)) return NULL;
   const char *wrong = unfit(&job, job.kind, 2, place, out, 8);
-  job.count = (uint64_t)out->len / 8, job.in = in->buf, job.step = step_of(in, job.count), job.out = out->buf;
+  job.in = in->buf, job.step = step_of(in, job.count);
   if (!wrong && job.step < 0) wrong = "a parameter is one float64, or one for each element";
-  job.work = job.kind == 0 ? gamma_work : job.step ? poisson_work : poisson_alike;
-  RUN(LANES, 8, threads)
-  return ended(view, wrong, NULL);
+  if (!wrong && !(job.kind == 0 ? within(in, 0x1p-1074, 0x1.fffffffffffffp1023, 0) : within(in, 0.0, 0x1p62, 0)))
+    wrong = "a shape is positive and finite, a rate from 0 to 2^62";
+  job.work = job.kind == 0 ? gamma_work : job.step ? counts_each : counts_alike;
+  return run(view, wrong, &job, LANES, 8, threads);
 }
 
 static PyObject *py_binomial(PyObject *self, PyObject *args) {
-  Py_buffer view[VIEWS] = {{0}}, *place = &view[0], *n = &view[1], *p = &view[2], *out = &view[3];
+  Py_buffer view[VIEWS] = {{0}}, *place = &view[0], *n = &view[1], *p = &view[2], *out = &view[4];
   job_t job = {0};
   unsigned long long apart;
   int threads;
   if (!PyArg_ParseTuple(args, "iy*Ky*y*w*i", &job.engine, place, &apart, n, p, out, &threads)) return NULL;
   const char *wrong = unfit(&job, 0, 1, place, out, 8);
-  job.apart = apart, job.count = (uint64_t)out->len / 8, job.out = out->buf, job.in = n->buf, job.also = p->buf;
+  job.apart = apart, job.in = n->buf, job.also = p->buf;
   job.step = step_of(n, job.count), job.also_step = step_of(p, job.count);
   if (!wrong && (job.step < 0 || job.also_step < 0)) wrong = "a parameter is one float64, or one for each element";
-  job.work = job.step || job.also_step ? binomial_work : binomial_alike;
-  RUN(LANES, 8, threads)
-  return ended(view, wrong, NULL);
+  if (!wrong && !(within(n, 0.0, 0x1p53, 1) && within(p, 0.0, 1.0, 0)))
+    wrong = "trials are a whole number up to 2^53, their chance is from 0 to 1";
+  job.work = job.step || job.also_step ? counts_each : counts_alike;
+  return run(view, wrong, &job, LANES, 8, threads);
 }
 
 /* Integers from `low`; a span of 2^64 is given as 0, `other` is the counter of the elements' substreams. */
 static PyObject *py_randint(PyObject *self, PyObject *args) {
-  Py_buffer view[VIEWS] = {{0}}, *place = &view[0], *other = &view[1], *out = &view[2];
+  Py_buffer view[VIEWS] = {{0}}, *place = &view[0], *other = &view[1], *out = &view[4];
   job_t job = {0};
   unsigned long long first, span;
   long long low;
   int threads;
   if (!PyArg_ParseTuple(args, "iy*y*KKLw*i", &job.engine, place, other, &first, &span, &low, out, &threads)) return NULL;
+  int narrow = span - 1 <= UINT32_MAX;
+  job.first = first, job.span = span, job.low = low;
   const char *wrong = unfit(&job, 0, 1, place, out, 8);
   if (!wrong && other->len != 16) wrong = "a counter is 16 bytes";
-  int narrow = span - 1 <= UINT32_MAX;
-  if (!wrong) {
-    memcpy(job.other, other->buf, 16);
-    if (!narrow) memcpy(job.base, other->buf, 16);
-  }
+  if (!wrong) memcpy(narrow ? job.other : job.base, other->buf, 16);
   job.work = narrow ? narrow_work : wide_work;
   if (narrow) job.uneven = (uint32_t)((UINT64_C(1) << 32) % span);
-  job.first = first, job.span = span, job.low = low, job.count = (uint64_t)out->len / 8, job.out = out->buf;
-  RUN(narrow ? 4 * LANES : LANES, 8, threads)
-  return ended(view, wrong, NULL);
+  return run(view, wrong, &job, narrow ? 4 * LANES : LANES, 8, threads);
 }
 
 static PyObject *py_map(PyObject *self, PyObject *args) {
-  Py_buffer view[VIEWS] = {{0}}, *in = &view[0], *out = &view[1];
+  Py_buffer view[VIEWS] = {{0}}, *in = &view[0], *out = &view[4];
   job_t job = {.work = map_work, .step = 1};
   int threads;
   if (!PyArg_ParseTuple(args, "iy*w*i", &job.kind, in, out, &threads)) return NULL;
@@ -159,17 +184,11 @@ static PyObject *py_map(PyObject *self, PyObject *args) {
   if (!wrong && (!aligned(in) || !aligned(out) || in->len != out->len || in->len % 8))
     wrong = "operand and result are aligned arrays of float64 of one length";
   job.in = in->buf, job.out = out->buf, job.count = (uint64_t)in->len / 8;
-  RUN(64, 8, threads)
-  return ended(view, wrong, NULL);
+  return run(view, wrong, &job, 64, 8, threads);
 }
 
-/* What is wrong with compressed rows: every pointer and column lies where it may. */
-static const char *unsound(const Py_buffer *ptr, const Py_buffer *col, const Py_buffer *values, size_t size) {
-  if (!aligned(ptr) || !aligned(col) || !aligned(values) || ptr->len < 8 || ptr->len % 8 || col->len % 8)
-    return "pointers and columns are aligned arrays of int64";
-  idx n = ptr->len / 8 - 1, stored = col->len / 8;
-  const idx *p = ptr->buf, *c = col->buf;
-  if ((size_t)values->len != (size_t)stored * size) return "there is one value for each column";
+/* What is wrong with the rows of a matrix: every pointer and column lies where it may. */
+static const char *unsound(idx n, idx stored, const idx *p, const idx *c) {
   if (p[0] != 0 || p[n] != stored) return "pointers begin at 0 and end at the number of values";
   for (idx i = 0; i < n; i++)
     if (p[i] > p[i + 1] || p[i + 1] > stored) return "pointers never fall";
@@ -183,24 +202,34 @@ static const size_t number[] = {4, 8, 8, 16}; /* bytes of float32, float64, comp
 
 /* ILU(0) with `boost` a pair of numbers or None, IC(0) in place: -1, or the row without a pivot. */
 static PyObject *factored(PyObject *args, int lu) {
-  Py_buffer view[VIEWS] = {{0}}, *ptr = &view[0], *col = &view[1], *values = &view[2], *boost = &view[3];
+  Py_buffer view[VIEWS] = {{0}}, *ptr = &view[0], *col = &view[1], *boost = &view[2], *values = &view[4];
   int dtype;
   if (!PyArg_ParseTuple(args, lu ? "iy*y*w*z*" : "iy*y*w*", &dtype, ptr, col, values, boost)) return NULL;
   if (dtype < 0 || dtype > 3) return ended(view, "a dtype is 0 to 3", NULL);
-  const char *wrong = unsound(ptr, col, values, number[dtype]);
-  if (!wrong && boost->buf && (!aligned(boost) || (size_t)boost->len != 2 * number[dtype])) wrong = "boost is a pair";
-  if (wrong) return ended(view, wrong, NULL);
-  idx n = ptr->len / 8 - 1, bad = -1, *scratch = PyMem_Malloc((size_t)(2 * n + 1) * sizeof(idx));
-  const idx *p = ptr->buf, *c = col->buf;
-  void *a = values->buf;
+  if (!aligned(ptr) || !aligned(col) || !aligned(values) || ptr->len < 8 || ptr->len % 8 || col->len % 8)
+    return ended(view, "pointers and columns are aligned arrays of int64", NULL);
+  idx n = ptr->len / 8 - 1, stored = col->len / 8, bad = -1;
+  if ((size_t)values->len / number[dtype] != (size_t)stored || (size_t)values->len % number[dtype])
+    return ended(view, "there is one value for each column", NULL);
+  if (boost->buf && (!aligned(boost) || (size_t)boost->len != 2 * number[dtype])) return ended(view, "boost is a pair", NULL);
+  /* pointers and columns are copied: what has been checked stays so, whatever other threads do */
+  idx *scratch = PyMem_Malloc((size_t)(3 * n + 1 + stored) * sizeof(idx)), *p = scratch + 2 * n, *c = p + n + 1;
   if (!scratch) return PyErr_NoMemory(), ended(view, NULL, NULL);
+  memcpy(p, ptr->buf, (size_t)ptr->len), memcpy(c, col->buf, (size_t)col->len);
   for (idx i = 0; i < n; i++) scratch[i] = -1;
-  Py_BEGIN_ALLOW_THREADS
-#define EITHER(NAME) lu ? ilu0_##NAME(n, p, c, a, scratch, scratch + n, boost->buf) : ic0_##NAME(n, p, c, a, scratch)
-  bad = dtype == 0 ? EITHER(float32) : dtype == 1 ? EITHER(float64) : dtype == 2 ? EITHER(complex64) : EITHER(complex128);
-  Py_END_ALLOW_THREADS
+  const char *wrong = entangled(view);
+  if (!wrong) wrong = unsound(n, stored, p, c);
+  void *a = values->buf;
+#define EITHER(NAME) \
+  lu ? ilu0_##NAME(i, end, p, c, a, scratch, scratch + n, boost->buf) : ic0_##NAME(i, end, p, c, a, scratch)
+  for (idx i = 0, end = 0; !wrong && i < n && bad < 0 && !PyErr_CheckSignals(); i = end) {
+    while (end < n && (end == i || p[end + 1] - p[i] < 1 << 16)) end++;
+    Py_BEGIN_ALLOW_THREADS
+    bad = dtype == 0 ? EITHER(float32) : dtype == 1 ? EITHER(float64) : dtype == 2 ? EITHER(complex64) : EITHER(complex128);
+    Py_END_ALLOW_THREADS
+  }
   PyMem_Free(scratch);
-  return ended(view, NULL, PyLong_FromLongLong(bad));
+  return ended(view, wrong, wrong || PyErr_Occurred() ? NULL : PyLong_FromLongLong(bad));
 }
 
 static PyObject *py_ilu0(PyObject *self, PyObject *args) { return factored(args, 1); }
@@ -212,18 +241,25 @@ static PyObject *py_pairs(PyObject *self, PyObject *args) {
   int dtype;
   if (!PyArg_ParseTuple(args, "iy*y*y*w*w*", &dtype, t, occ, vir, square, cross)) return NULL;
   if (dtype < 0 || dtype > 1) return ended(view, "a dtype is 0 or 1", NULL);
-  Py_ssize_t size = (Py_ssize_t)number[dtype], pairs = occ->len / size, n = vir->len / size;
+  Py_ssize_t size = (Py_ssize_t)number[dtype], pairs = occ->len / size, n = vir->len / size, block, all, sums;
   for (int i = 0; i < VIEWS; i++)
-    if ((uintptr_t)view[i].buf % (size_t)size) return ended(view, "arrays are aligned", NULL);
-  if (occ->len % size || vir->len % size || t->len != pairs * n * n * size || square->len != 8 * pairs || cross->len != square->len)
+    if ((uintptr_t)view[i].buf % (size_t)(i < RESULTS ? size : 8)) return ended(view, "arrays are aligned", NULL);
+  if (__builtin_mul_overflow(n, n, &block) || __builtin_mul_overflow(block, size, &block) ||
+      __builtin_mul_overflow(block, pairs, &all) || __builtin_mul_overflow(pairs, 8, &sums) || occ->len % size ||
+      vir->len % size || t->len != all || square->len != sums || cross->len != sums)
     return ended(view, "integrals are [pairs, n, n], with n virtual energies, and two float64 for each pair", NULL);
-  Py_BEGIN_ALLOW_THREADS
-  if (dtype == 0)
-    pairs_float32(pairs, n, t->buf, occ->buf, vir->buf, square->buf, cross->buf);
-  else
-    pairs_float64(pairs, n, t->buf, occ->buf, vir->buf, square->buf, cross->buf);
-  Py_END_ALLOW_THREADS
-  return ended(view, NULL, NULL);
+  const char *wrong = entangled(view);
+  idx step = (1 << 28) / (block + 1) + 1;
+  for (idx i = 0; !wrong && i < pairs && !PyErr_CheckSignals(); i += step) {
+    idx end = pairs - i < step ? pairs : i + step;
+    Py_BEGIN_ALLOW_THREADS
+    if (dtype == 0)
+      pairs_float32(i, end, n, t->buf, occ->buf, vir->buf, square->buf, cross->buf);
+    else
+      pairs_float64(i, end, n, t->buf, occ->buf, vir->buf, square->buf, cross->buf);
+    Py_END_ALLOW_THREADS
+  }
+  return ended(view, wrong, NULL);
 }
 
 static PyMethodDef methods[] = {

@@ -18,6 +18,9 @@ static inline double open_unit(uint32_t low, uint32_t high) { /* (0, 1), 52 bits
   return ((double)((((uint64_t)high << 32) | low) >> 12) + 0.5) * 0x1p-52;
 }
 
+/* x as an integer, and the least one for what no int64 holds, NaN included */
+static inline int64_t integer(double x) { return x >= -0x1p63 && x < 0x1p63 ? (int64_t)x : INT64_MIN; }
+
 static inline float unit_open_low(uint32_t word) { /* (0, 1], 24 bits */
   return (float)((word >> 8) + 1) * 0x1p-24f;
 }
@@ -59,7 +62,7 @@ static inline float log32(float x) {
 /* sin and cos of 2 pi k / 2^24 for an integer k: exact reduction to an eighth of a turn, then polynomials */
 static inline void turn32(uint32_t k, float *s, float *c) {
   int32_t eighth = (int32_t)((k + (1u << 21)) >> 22) & 3; /* nearest quarter turn */
-  int32_t rest = (int32_t)(k << 8) - (int32_t)((uint32_t)eighth << 30);
+  int32_t rest = (int32_t)((k << 8) - ((uint32_t)eighth << 30));
   rest >>= 8; /* in [-2^21, 2^21): an angle within pi/4 */
   float a = (float)rest * 3.745070282923929e-7f; /* 2 pi / 2^24 */
   float z = a * a;
@@ -82,11 +85,11 @@ static inline void turn32(uint32_t k, float *s, float *c) {
 
 /* ln(x) of a positive normal double: x = 2^k (1 + f), then the series of atanh(f / (2 + f)) */
 static inline double log64(double x) {
-  int64_t bits;
+  uint64_t bits;
   memcpy(&bits, &x, 8);
-  int64_t shifted = bits - 0x3FE6A09E667F3BCD;
-  int64_t mantissa = (shifted & 0xFFFFFFFFFFFFF) + 0x3FE6A09E667F3BCD;
-  double m, k = (double)(shifted >> 52);
+  uint64_t shifted = bits - 0x3FE6A09E667F3BCD;
+  uint64_t mantissa = (shifted & 0xFFFFFFFFFFFFF) + 0x3FE6A09E667F3BCD;
+  double m, k = (double)((int64_t)shifted >> 52);
   memcpy(&m, &mantissa, 8);
   double f = m - 1.0, s = f / (2.0 + f), z = s * s;
   double p = 1.479819860511658591e-01;
@@ -123,7 +126,8 @@ static inline double exp64(double x) {
   y = lo - y;
   y = y - hi;
   y = 1.0 - y;
-  int64_t half = (int64_t)k >> 1, first = (half + 1023) << 52, second = ((int64_t)k - half + 1023) << 52;
+  int64_t whole = k == k ? (int64_t)k : 0, half = whole >> 1; /* of a NaN, which y keeps */
+  uint64_t first = (uint64_t)(half + 1023) << 52, second = (uint64_t)(whole - half + 1023) << 52;
   double a, b;
   memcpy(&a, &first, 8);
   memcpy(&b, &second, 8);
@@ -136,7 +140,7 @@ static inline void turn64(double t, double *s, double *c) {
   double quarter = scaled + 6755399441055744.0;
   quarter = quarter - 6755399441055744.0;
   double a = (scaled - quarter) * 1.57079632679489661923;
-  int64_t q = (int64_t)quarter;
+  int64_t q = integer(quarter);
   double z = a * a;
   double ps = 1.58969099521155010221e-10;
   ps = ps * z + -2.50507602534068634195e-08;
@@ -167,7 +171,7 @@ static inline double stirling_error(double n) {
       0.0, 0.08106146679532726, 0.0413406959554093, 0.02767792568499834, 0.020790672103765093, 0.016644691189821193,
       0.013876128823070748, 0.01189670994589177, 0.010411265261972096, 0.009255462182712733, 0.00833056343336287,
       0.007573675487951841, 0.00694284010720953, 0.006408994188004207, 0.0059513701127588475, 0.005554733551962801};
-  if (n <= 15.0) return table[(int)n];
+  if (n <= 15.0) return table[n > 0.0 ? (int)n : 0];
   double square = n * n;
   double p = 1.0 / 1188.0;
   p = 1.0 / 1680.0 - p / square;

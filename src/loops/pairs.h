@@ -10,9 +10,10 @@
 #define TILE 16
 
 #define DEFINE(NAME, T)                                                                                               \
-  HOT static void pairs_##NAME(int64_t pairs, int64_t n, const T *t, const T *occ, const T *vir, double *square,                 \
-                    double *cross) {                                                                                  \
-    for (int64_t p = 0; p < pairs; p++, t += n * n) {                                                                 \
+  HOT static void pairs_##NAME(int64_t from, int64_t end, int64_t n, const T *all, const T *occ, const T *vir,        \
+                               double *square, double *cross) {                                                       \
+    for (int64_t p = from; p < end; p++) {                                                                            \
+      const T *t = all + p * n * n;                                                                                   \
       double squares = 0, crosses = 0;                                                                                \
       for (int64_t a0 = 0; a0 < n; a0 += TILE) {                                                                     \
         int64_t rows = n - a0 < TILE ? n - a0 : TILE;                                                               \

@@ -4,12 +4,16 @@
 #define LOOPS_SHARE_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "engines.h"
 #include "numbers.h"
 
 #define MAX_THREADS 64
 #define MIN_SHARE 32768
+#define ATTEMPTS 1000 /* of an element; half of them are refused at most, so that nobody with a right parameter gets here */
+
+#define FOR_ALL(n, step) for (uint64_t i = 0; i < (n); i++) step;
 
 enum { WORDS, UNIFORM_F32, UNIFORM_F64, NORMAL_F32, NORMAL_F64 };
 
@@ -23,6 +27,7 @@ typedef struct job {
   uint64_t span;
   int64_t step, also_step, low;
   void *out;
+  atomic_int *failed; /* whether an element had no luck */
 } job_t;
 
 static void *start(void *given) {
@@ -31,7 +36,17 @@ static void *start(void *given) {
   return NULL;
 }
 
-/* Cut `whole` into shares of whole units of `unit` elements, and run them side by side. `size` is bytes per element. */
+/* `count` elements of a job from element `done` on. `size` is bytes per element. */
+static job_t part(const job_t *whole, uint64_t done, uint64_t count, size_t size) {
+  job_t job = *whole;
+  job.first += done, job.count = count;
+  job.out = (char *)whole->out + done * size;
+  if (whole->in) job.in += (int64_t)done * whole->step;
+  if (whole->also) job.also += (int64_t)done * whole->also_step;
+  return job;
+}
+
+/* Cut `whole` into shares of whole units of `unit` elements, and run them side by side. */
 static void share(const job_t *whole, uint64_t unit, size_t size, int threads) {
   pthread_t id[MAX_THREADS];
   job_t job[MAX_THREADS];
@@ -40,18 +55,12 @@ static void share(const job_t *whole, uint64_t unit, size_t size, int threads) {
   uint64_t each = (whole->count / (uint64_t)threads + unit) / unit * unit, done = 0;
   int started = 0;
   for (int t = 0; done < whole->count; t++) {
-    job_t *j = &job[t];
-    *j = *whole;
     uint64_t left = whole->count - done;
-    j->first = whole->first + done;
-    j->count = t == threads - 1 || each > left ? left : each;
-    j->out = (char *)whole->out + done * size;
-    if (whole->in) j->in = whole->in + (int64_t)done * whole->step;
-    if (whole->also) j->also = whole->also + (int64_t)done * whole->also_step;
-    done += j->count;
+    job[t] = part(whole, done, t == threads - 1 || each > left ? left : each, size);
+    done += job[t].count;
     /* a thread that cannot start is no error: its share runs here */
-    if (done == whole->count || pthread_create(&id[started], NULL, start, j) != 0)
-      j->work(j);
+    if (done == whole->count || pthread_create(&id[started], NULL, start, &job[t]) != 0)
+      job[t].work(&job[t]);
     else
       started++;
   }
@@ -67,10 +76,6 @@ static counter_t attempt_counter(const job_t *job, uint64_t element, uint32_t at
   return c;
 }
 
-static void attempt_block(uint32_t word[4], const job_t *job, uint64_t element, uint32_t attempt) {
-  block(word, job->engine, job->key, attempt_counter(job, element, attempt));
-}
-
 static void attempt_blocks(uint32_t x[4][LANES], const job_t *job, uint64_t element, uint32_t attempt) {
   if (job->apart == 0) {
     uint32_t base[4] = {job->base[0], job->base[1], job->base[2], job->base[3] + attempt};
@@ -82,6 +87,13 @@ static void attempt_blocks(uint32_t x[4][LANES], const job_t *job, uint64_t elem
     for (int w = 0; w < 4; w++) x[w][l] = c.word[w];
   }
   mixed(x, job->engine, job->key);
+}
+
+/* Whether an attempt is one too many: then the whole call has failed. */
+static inline int given_up(const job_t *job, uint32_t attempt) {
+  if (attempt <= ATTEMPTS) return 0;
+  *job->failed = 1;
+  return 1;
 }
 
 /* Elements whose attempt was refused, each with the number of the next one, to be tried again many at a time. */

@@ -87,14 +87,12 @@ HOT static void map_work(const job_t *job) {
   const double *in = job->in;
   double *out = job->out, other;
   uint64_t n = job->count;
-  if (job->kind == LOG)
-    for (uint64_t i = 0; i < n; i++) out[i] = log64(in[i]);
-  else if (job->kind == EXP)
-    for (uint64_t i = 0; i < n; i++) out[i] = exp64(in[i]);
-  else if (job->kind == SIN_TURN)
-    for (uint64_t i = 0; i < n; i++) turn64(in[i], &out[i], &other);
-  else
-    for (uint64_t i = 0; i < n; i++) turn64(in[i], &other, &out[i]);
+  switch (job->kind) {
+    case LOG: FOR_ALL(n, out[i] = log64(in[i])) break;
+    case EXP: FOR_ALL(n, out[i] = exp64(in[i])) break;
+    case SIN_TURN: FOR_ALL(n, turn64(in[i], &out[i], &other)) break;
+    default: FOR_ALL(n, turn64(in[i], &other, &out[i]))
+  }
 }
 
 #endif

@@ -3,8 +3,11 @@
 import contextlib
 import io
 import os
+import shutil
+import signal
 import subprocess
 import sys
+import time
 import types
 from pathlib import Path
 
@@ -18,7 +21,10 @@ ROOT = Path(__file__).parents[2]
 compiled = pytest.mark.skipif(loops.compiled is None, reason="the extension module was not built")
 PLACE = bytes(32)
 F = np.zeros(8)
+SHARED, P = np.ones(8), np.ones(1)
 POINTERS, COLUMNS = np.arange(5), np.arange(4)
+# parameters of no distribution
+NONE = (np.nan, np.inf, -np.inf, -1.0, -1e300)
 
 
 def misaligned(n):
@@ -60,6 +66,24 @@ BAD = [
     ("pairs", (2, F, F, F, F, F), "dtype"),
     ("pairs", (1, np.zeros(7), np.zeros(2), np.zeros(2), np.zeros(2), np.zeros(2)), "pairs, n, n"),
     ("pairs", (1, np.zeros(8), np.zeros(2), np.zeros(2), np.zeros(1), np.zeros(2)), "pairs, n, n"),
+    # pairs * n * n * bytes is 2**64, or a multiple of it
+    ("pairs", (1, F[:0], np.zeros(1 << 21), np.zeros(1 << 20), np.zeros(1 << 21), np.zeros(1 << 21)), "pairs, n, n"),
+    ("pairs", (0, F[:0], *(np.zeros(1 << 22, "f4"),) * 2, *(np.zeros(1 << 22),) * 2), "pairs, n, n"),
+    ("pairs", (1, np.zeros(8), np.zeros(2), np.zeros(2), SHARED[:2], SHARED[:2]), "shares memory"),
+    ("pairs", (1, np.zeros(8), np.zeros(2), SHARED[:2], SHARED[1:3], np.zeros(2)), "shares memory"),
+    ("ilu0", (1, POINTERS, COLUMNS, COLUMNS.view(np.float64), None), "shares memory"),
+    ("ilu0", (1, POINTERS, COLUMNS, POINTERS[:4].view(np.float64), None), "shares memory"),
+    ("ilu0", (1, POINTERS, COLUMNS, SHARED[:4], SHARED[3:5]), "shares memory"),
+    ("ic0", (1, POINTERS, COLUMNS, COLUMNS.view(np.float64)), "shares memory"),
+    ("map", (0, SHARED[:4], SHARED[1:5], 1), "shares memory"),
+    ("counters", (0, PLACE, SHARED[:4].view(np.int64), SHARED[2:4].view(np.uint32), 1), "shares memory"),
+    ("sample", (0, 0, PLACE, SHARED[:8], SHARED[:8], 1), "shares memory"),
+    ("fill", (0, 0, PLACE, 2**64 - 1, F, 1), "ends at element 2.64"),
+    ("randint", (0, PLACE, bytes(16), 2**64 - 4, 6, 0, F, 1), "ends at element 2.64"),
+    *(("sample", (0, 0, PLACE, np.array([x]), F, 1), "shape is positive and finite") for x in (*NONE, 0.0)),
+    *(("sample", (1, 0, PLACE, np.array([x]), F, 1), "rate from 0 to 2.62") for x in (*NONE, 2.0**63)),
+    *(("binomial", (0, PLACE, 0, np.array([x]), P, F, 1), "trials are a whole") for x in (*NONE, 0.5, 2.0**54)),
+    *(("binomial", (0, PLACE, 0, 9 * P, np.array([x]), F, 1), "from 0 to 1") for x in (*NONE, 1.5)),
 ]
 
 
@@ -78,6 +102,66 @@ def test_results_are_written_into_memory_that_may_be_written():
         loops.compiled.map(0, frozen, frozen, 1)
     with pytest.raises((TypeError, BufferError, ValueError)):
         loops.compiled.map(0, np.ones(8)[::2], np.zeros(4), 1)
+
+
+@compiled
+def test_absurd_parameters_that_pass_come_to_an_end():
+    out = np.empty(300)
+    for shape in (5e-324, 1e-300, 1e300, 1.7e308):
+        loops.compiled.sample(0, 0, PLACE, np.array([shape]), out, 1)
+        assert (out >= 0).all()
+    for rate in (0.0, 5e-324, 9.999, 10.0, 1e15, 2.0**62):
+        loops.compiled.sample(1, 0, PLACE, np.array([rate]), out, 1)
+        assert (abs(out - rate) <= 60 * max(1, rate) ** 0.5).all()
+    for n, p in ((0.0, 1.0), (2.0**53, 1.0), (2.0**53, 0.5), (2.0**53, 1e-300), (2.0**53, 1e-15), (1.0, 5e-324)):
+        loops.compiled.binomial(0, PLACE, 0, np.array([n]), np.array([p]), out, 1)
+        assert (abs(out - n * p) <= 60 * max(1.0, n * p * (1 - p)) ** 0.5).all()
+
+
+INTERRUPTED = """
+import sys, time
+import numpy as np
+from trnsci import loops
+rows = np.arange(4001)
+calls = {
+    "sample": lambda: loops.compiled.sample(1, 0, bytes(32), np.full(1 << 27, 20.0), np.empty(1 << 27), 1),
+    "fill": lambda: [loops.compiled.fill(4, 0, bytes(32), 0, out, 1) for out in [np.empty(1 << 27)] for _ in range(99)],
+    "ilu0": lambda: loops.compiled.ilu0(
+        1, 4000 * rows, np.tile(rows[:-1], 4000), (np.ones((4000, 4000)) + 1e4 * np.eye(4000)).ravel(), None
+    ),
+}
+try:
+    print("begin", flush=True)
+    calls[sys.argv[1]]()
+    print("not interrupted")
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+@compiled
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["sample", "fill", "ilu0"])
+def test_an_interrupt_ends_a_long_loop(name):
+    command = [sys.executable, "-c", INTERRUPTED, name]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout.readline() == "begin\n"
+        time.sleep(3)
+        child.send_signal(signal.SIGINT)
+        told = time.monotonic()
+        assert child.stdout.readline() == "interrupted\n"
+        assert time.monotonic() - told < 5
+        assert child.wait() == 0
+
+
+@compiled
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="the sanitizers are those of gcc")
+def test_no_random_call_leaves_its_arguments(tmp_path):
+    command = [sys.executable, "tools/sanitize.py", "--folder", str(tmp_path), "--fuzz-only", "--seconds", "60"]
+    done = subprocess.run([*command, "--seed", "7"], cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "none of them outside its arguments" in done.stdout
 
 
 @compiled
