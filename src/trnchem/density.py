@@ -56,8 +56,8 @@ def densities(want: Request) -> list[SpinDensity]:
     run = _prepared(want)
     parts = run.sets
     nvir = run.plan.sizes.nvir
-    occupied = [torch.zeros((len(part), len(part)), dtype=torch.float64) for part in parts]
-    virtual = [torch.zeros((nvir, nvir), dtype=torch.float64) for _ in parts]
+    occupied = [torch.zeros((len(part), len(part)), dtype=torch.float64, device="cpu") for part in parts]
+    virtual = [torch.zeros((nvir, nvir), dtype=torch.float64, device="cpu") for _ in parts]
     for each in _amplitudes(run, want):
         t, closed = each.t, run.orbitals.spins.up is None
         # of a sum over both orders of a pair, the parts with t on the left are half
@@ -87,7 +87,7 @@ def amplitudes(want: Request) -> list[Tensor]:
     if needed > run.plan.memory:
         hint = "Energies and densities need none of them: with_t2=False"
         raise CapacityError("host memory for amplitudes", needed, run.plan.memory, hint)
-    arrays = [torch.zeros(shape, dtype=dtype_of(run.plan.precision)) for shape in shapes]
+    arrays = [torch.zeros(shape, dtype=dtype_of(run.plan.precision), device="cpu") for shape in shapes]
     for each in _amplitudes(run, want):
         of_i = run.orbitals.spins.of(each.i)
         if each.spin < of_i:

@@ -219,9 +219,9 @@ def started(
     if want.checkpoint is None:
         return None, chosen, state
     who = identity(field, integrals.auxiliary, chosen, options.precision, want)
-    file = stack.enter_context(Checkpoint(want.checkpoint, who))
+    file = stack.enter_context(Checkpoint(want.checkpoint, who, shape, pairs=options.method == "pairs"))
     chosen, state = file.load(chosen) or (chosen, state)
-    return file.start(chosen, *shape), chosen, state
+    return file.start(chosen), chosen, state
 
 
 def calculated(want: Request) -> MP2Result:

@@ -1,28 +1,47 @@
-"""Files that survive a crash: whole when they appear, on the disk when they are said to be, and of one writer."""
+"""Files that survive a crash: whole when they appear, on the disk when they are said to be, and of one writer.
+
+A file is written under a temporary name, which holds the digest of its final name and a random token. The writer locks
+the file itself, before it has its final name, so there is no lock file that could be somebody else's.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import fcntl
+import hashlib
 import os
-import socket
-import tempfile
+import re
+import secrets
+import stat
 from pathlib import Path
 
-from trnsci import ArgumentError
-
-# what a file system answers that cannot synchronise a folder
-_CANNOT = (errno.EINVAL, errno.ENOTSUP, errno.EBADF)
+# Every temporary file begins with this; a checkpoint may not.
+PREFIX = ".trnchem-"
+_SUFFIX = ".partial"
+# what a file system answers that cannot synchronise a folder, and one that has no second names for a file
+_CANNOT_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EBADF)
+_CANNOT_LINK = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 
 class Files:
     """What a checkpoint asks of the operating system. Tests put one in its place that fails, or loses power."""
 
     def create(self, path: Path) -> tuple[int, Path]:
-        """Open a new file beside ``path``, under a name nobody else has; return its descriptor and its path."""
-        descriptor, name = tempfile.mkstemp(prefix=f"{path.name}.", suffix=".new", dir=path.parent)
-        return descriptor, Path(name)
+        """Create and lock a temporary file in the folder of ``path``; return its descriptor and its path."""
+        while True:
+            fresh = path.with_name(f"{_own_prefix(path)}{secrets.token_hex(16)}{_SUFFIX}")
+            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            descriptor = os.open(fresh, flags, 0o600)
+            try:
+                # another process may have removed it before it was locked, as if its owner had died
+                if lock(descriptor) and has_name(descriptor, fresh):
+                    return descriptor, fresh
+            except OSError:
+                os.close(descriptor)
+                fresh.unlink(missing_ok=True)
+                raise
+            os.close(descriptor)
 
     def open(self, path: Path) -> int:
         """Open a file to read and write; a link is refused, and a pipe does not block."""
@@ -33,7 +52,7 @@ class Files:
         try:
             os.posix_fallocate(descriptor, 0, size)
         except OSError as error:
-            if error.errno not in _CANNOT:
+            if error.errno not in _CANNOT_SYNC:
                 raise
             os.ftruncate(descriptor, size)
 
@@ -48,59 +67,73 @@ class Files:
         """Return when what was written is on the disk."""
         os.fsync(descriptor)
 
-    def replace(self, fresh: Path, path: Path) -> None:
-        """Give a file its name, in one step, and have the folder that says so on the disk."""
-        fresh.replace(path)
+    def publish(self, fresh: Path, path: Path) -> None:
+        """Give a temporary file its name, in one step, and synchronise the folder.
+
+        Raises:
+            FileExistsError: the name is taken. Its file stays as it is.
+        """
+        try:
+            os.link(fresh, path)
+        except OSError as error:
+            if error.errno not in _CANNOT_LINK:
+                raise
+            # a file system without links: somebody who takes the name between these two lines loses the file
+            if os.path.lexists(path):
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from None
+            fresh.rename(path)
+        else:
+            fresh.unlink()
         descriptor = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(descriptor)
         except OSError as error:
-            if error.errno not in _CANNOT:
+            if error.errno not in _CANNOT_SYNC:
                 raise
         finally:
             os.close(descriptor)
 
 
-class Lock:
-    """The right to write a file, which the operating system takes back from a process that dies.
+def _own_prefix(path: Path) -> str:
+    return f"{PREFIX}{hashlib.sha256(os.fsencode(path.name)).hexdigest()[:32]}-"
 
-    The file beside it says who has it: process and host.
-    """
 
-    def __init__(self, path: Path) -> None:
-        self._path, self._lock = path, path.with_name(f"{path.name}.lock")
-        self._descriptor = self._take()
-        # A full disk has no room for the name, and the lock holds without it: the checkpoint has its space already.
-        with contextlib.suppress(OSError):
-            os.ftruncate(self._descriptor, 0)
-            os.pwrite(self._descriptor, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+def remove_partials(path: Path) -> None:
+    """Delete the temporary files of ``path`` that dead processes of this user left behind, and no other file."""
+    pattern = re.compile(re.escape(_own_prefix(path)) + r"[0-9a-f]{32}" + re.escape(_SUFFIX))
+    # a folder that cannot be listed or written keeps them
+    with contextlib.suppress(OSError):
+        for each in path.parent.iterdir():
+            if pattern.fullmatch(each.name):
+                _remove_partial(each)
 
-    def _take(self) -> int:
-        while True:
-            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-            try:
-                descriptor = os.open(self._lock, flags, 0o600)
-            except OSError as error:
-                if error.errno not in (errno.ELOOP, errno.ENXIO):
-                    raise
-                raise self._refused("not a plain file", "one that this program wrote") from None
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                holder = os.pread(descriptor, 300, 0).decode(errors="replace").strip() or "another process"
-                os.close(descriptor)
-                raise self._refused(f"in use by {holder}", "a file that nobody else writes") from None
-            with contextlib.suppress(FileNotFoundError):
-                if os.path.samestat(os.fstat(descriptor), self._lock.lstat()):
-                    return descriptor
-            # whoever had it has deleted it since
-            os.close(descriptor)
 
-    def _refused(self, got: str, expected: str) -> ArgumentError:
-        hint = f"Wait for that calculation, or name another file ({self._lock.name} says who has this one)"
-        return ArgumentError("dfmp2", f"checkpoint {self._path}", got, expected, hint=hint)
+def _remove_partial(fresh: Path) -> None:
+    try:
+        descriptor = os.open(fresh, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        # a link, a folder, somebody else's, or gone
+        return
+    try:
+        about = os.fstat(descriptor)
+        if stat.S_ISREG(about.st_mode) and about.st_uid == os.geteuid() and lock(descriptor):
+            fresh.unlink(missing_ok=True)
+    finally:
+        os.close(descriptor)
 
-    def release(self) -> None:
-        """Let somebody else write."""
-        self._lock.unlink(missing_ok=True)
-        os.close(self._descriptor)
+
+def lock(descriptor: int) -> bool:
+    """Take the right to write a file; ``False`` if another process has it. The system takes it back at its death."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def has_name(descriptor: int, path: Path) -> bool:
+    """Return whether ``path`` names the open file."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.lstat())
+    except FileNotFoundError:
+        return False

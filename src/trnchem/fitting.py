@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -108,7 +109,7 @@ class _Fitting:
         blocks = list(shell_ranges(starts, min((left - 8 * naux**2) // block, BLOCK // naux)))
         # memory of all blocks: fresh one of many sizes would break the heap into pieces
         most = naux * max(int(starts[end] - starts[begin]) for begin, end in blocks)
-        integrals, images = np.empty(most), torch.empty(most, dtype=torch.float64)
+        integrals, images = np.empty(most), torch.empty(most, dtype=torch.float64, device="cpu")
         with self._target((X.shape[1], pairs), held) as fitted:
             for begin, end in blocks:
                 # rows m of the triangle of (mn|P), [n, naux], columns first
@@ -132,7 +133,7 @@ class _Fitting:
         if self._cderi_to_save is None:
             self._cderi_to_save = lib.NamedTemporaryFile(dir=lib.param.TMPDIR)
         path = Path(getattr(self._cderi_to_save, "name", self._cderi_to_save))
-        with full_disk(path), h5py().File(path, "w", rdcc_nbytes=0) as file:
+        with full_disk(path, 8 * math.prod(shape)), h5py().File(path, "w", rdcc_nbytes=0) as file:
             yield file.create_dataset(self._dataname, shape, "float64")
         self._cderi = self._cderi_to_save
 
@@ -193,7 +194,7 @@ class _Fitting:
 def _triangles(densities: Tensor) -> Tensor:
     """Return [n, nao (nao + 1) / 2], whose scalar product with a triangle is a density's with the symmetric matrix."""
     packed = torch.from_numpy(pyscf().lib.pack_tril((densities + densities.mT).numpy()))
-    diagonal = torch.arange(densities.shape[-1])
+    diagonal = torch.arange(densities.shape[-1], device="cpu")
     packed[:, diagonal * (diagonal + 3) // 2] *= 0.5
     return packed
 

@@ -156,7 +156,7 @@ class Transformer:
         nao = len(orbitals.C_occ)
         # fresh memory for every slab would cost more than filling it
         dtype = orbitals.C_occ.dtype
-        self._square = torch.empty((0 if self._screen is not None else width, nao, nao), dtype=dtype)
+        self._square = torch.empty((0 if self._screen is not None else width, nao, nao), dtype=dtype, device="cpu")
 
     def __call__(self, packed: Tensor) -> Tensor:
         """Transform [w, nao (nao + 1) / 2] to [nocc, nvir, w]: occupied orbitals with virtual ones of their spin."""
@@ -191,6 +191,6 @@ class Transformer:
 @functools.lru_cache(maxsize=1)
 def _places(nao: int) -> Tensor:
     """Return [nao nao], where in the packed triangle each element of the square is."""
-    position = torch.arange(nao)
+    position = torch.arange(nao, device="cpu")
     high = torch.maximum(position[:, None], position)
     return (high * (high + 1) // 2 + torch.minimum(position[:, None], position)).flatten()

@@ -56,12 +56,12 @@ def run_laplace(
             images = run.summed(_images(store, held, orbitals, (right, other), precision))
     columns = vectors if right is None else right.shape[1]
     # used again: blocks of several sizes would leave holes, and take more memory than is planned
-    room = torch.empty((rows, orbitals.e_vir.shape[1], vectors), dtype=dtype)
+    room = torch.empty((rows, orbitals.e_vir.shape[1], vectors), dtype=dtype, device="cpu")
     for index, (t, w) in enumerate(zip(points.t, points.w, strict=True)):
         if bool(state.done[index].all()):
             continue
         # a row more for exchange
-        sums = torch.zeros((spins.sets, vectors + (images is not None), columns), dtype=torch.float64)
+        sums = torch.zeros((spins.sets, vectors + (images is not None), columns), dtype=torch.float64, device="cpu")
         products = sums[:, :vectors]
         first = held.start
         while first < held.stop:
@@ -95,7 +95,7 @@ def _images(
 ) -> Tensor:
     """Return [2, n, nocc, nvir], B times random vectors; zero in rows of orbitals that are not here."""
     nocc, nvir = len(orbitals.e_occ), orbitals.e_vir.shape[1]
-    images = torch.zeros((2, signs[0].shape[1], nocc, nvir), dtype=torch.float64)
+    images = torch.zeros((2, signs[0].shape[1], nocc, nvir), dtype=torch.float64, device="cpu")
     for k, i in enumerate(held):
         for image, right in zip(images, signs, strict=True):
             image[:, i] = from_device(trnblas.gemm(1.0, store.rows(k, k + 1)[0], right, precision=precision)).T

@@ -34,7 +34,7 @@ class PairState:
     @classmethod
     def empty(cls, rows: int, columns: int | None = None) -> PairState:
         """Return a state in which nothing has been done; a square one unless ``columns`` says otherwise."""
-        zeros = torch.zeros((rows, rows if columns is None else columns), dtype=torch.float64)
+        zeros = torch.zeros((rows, rows if columns is None else columns), dtype=torch.float64, device="cpu")
         return cls(zeros, zeros.clone(), torch.zeros_like(zeros, dtype=torch.bool))
 
     @property
@@ -148,7 +148,7 @@ class Workspace:
         # [nvir, nvir] for the spins of the other orbital and of this one
         self._sums = {(b, a): vir[b][:, None] + vir[a] for b in range(len(vir)) for a in range(b + 1)}
         # two allocations, so that each starts where vector instructions like it
-        self._memory = [torch.empty(width * vir.shape[1] ** 2, dtype=vir.dtype) for _ in range(2)]
+        self._memory = [torch.empty(width * vir.shape[1] ** 2, dtype=vir.dtype, device="cpu") for _ in range(2)]
 
     def one(self, own: Tensor, others: Tensor, i: int, j: int, precision: Precision) -> tuple[Tensor, Tensor]:
         """Compute opposite- and same-spin energies, [columns], of orbital ``i`` with those from ``j`` on."""

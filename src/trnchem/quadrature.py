@@ -53,7 +53,8 @@ def quadrature(orbitals: Orbitals, error: float, same_spin: bool = False) -> Qua
     """Choose exponents and weights for pairs of different spins, or of any; none where there are no such pairs."""
     gaps = orbitals.gaps
     if not gaps or (len(gaps) < orbitals.spins.sets and not same_spin):
-        return Quadrature(torch.empty(0), torch.empty(0), 0.0, 1.0)
+        nothing = torch.empty(0, dtype=torch.float64, device="cpu")
+        return Quadrature(nothing, nothing, 0.0, 1.0)
     if same_spin:
         smallest, largest = 2 * min(low for low, _ in gaps), 2 * max(high for _, high in gaps)
     else:

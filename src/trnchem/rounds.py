@@ -194,7 +194,7 @@ class Ledger:
                 while notes.check([key := f"pairs of/{rank}/{self._next[rank]}"]):
                     written, groups = json.loads(notes.get(key))
                     for i, j, *parts in groups:
-                        opposite, same = (torch.tensor(part, dtype=torch.float64) for part in parts)
+                        opposite, same = (torch.tensor(part, dtype=torch.float64, device="cpu") for part in parts)
                         self.state.put(i, j, (opposite, same))
                         if not written:
                             self._write(i, j, (opposite, same))

@@ -53,8 +53,8 @@ class Screen:
         row, column = self.pairs.majors, self.pairs.indices
         high, low = torch.maximum(row, column), torch.minimum(row, column)
         values = packed[:, high * (high + 1) // 2 + low]  # [w, kept]
-        starts = self.pairs.indptr[:-1] + self.kept * torch.arange(width)[:, None]  # [w, nao]
-        indptr = torch.cat([starts.flatten(), torch.tensor([self.kept * width])])
+        starts = self.pairs.indptr[:-1] + self.kept * torch.arange(width, device="cpu")[:, None]  # [w, nao]
+        indptr = torch.cat([starts.flatten(), torch.tensor([self.kept * width], dtype=torch.int64, device="cpu")])
         return trnsparse.CSRMatrix(indptr, column.repeat(width), values.flatten(), (width * nao, nao))
 
 

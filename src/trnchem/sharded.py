@@ -284,7 +284,7 @@ class ShardedRun(stages.Run):
             if here < len(turn):
                 block = next(mine)[2].mT  # [nocc, w, nvir]
             else:
-                block = torch.empty((n.nocc, 0, n.nvir), dtype=dtype_of(self.plan.precision))
+                block = torch.empty((n.nocc, 0, n.nvir), dtype=dtype_of(self.plan.precision), device="cpu")
             pieces = [block[rows.start : rows.stop] for rows in owners]
             shapes = [(len(owners[here]), width, n.nvir) for width in widths]
             under_way.append((turn, team.start_all_to_all(0, pieces, shapes)))

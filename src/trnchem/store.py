@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import errno
+import os
+import re
+import resource
 import shutil
 import tempfile
 from abc import ABC, abstractmethod
@@ -45,7 +48,7 @@ class HostStore(Store):
     """One array in host memory, fitted in place."""
 
     def __init__(self, shape: tuple[int, int, int], dtype: torch.dtype) -> None:
-        self._array, self._columns = torch.empty(shape, dtype=dtype), shape[2]
+        self._array, self._columns = torch.empty(shape, dtype=dtype, device="cpu"), shape[2]
 
     def put_columns(self, first: int, block: Tensor) -> None:
         """Keep a block."""
@@ -93,15 +96,16 @@ class DiskStore(Store):
 
     def __init__(self, dataset: Any, file: Path) -> None:
         self._dataset, self._file, self._columns = dataset, file, dataset.shape[2]
+        self._bytes = dataset.size * dataset.dtype.itemsize
 
     def put_columns(self, first: int, block: Tensor) -> None:
         """Write a block."""
-        with full_disk(self._file):
+        with full_disk(self._file, self._bytes):
             self._dataset[:, :, first : first + block.shape[2]] = block.contiguous().numpy()
 
     def put_rows(self, first: int, rows: Tensor) -> None:
         """Write fitted rows."""
-        with full_disk(self._file):
+        with full_disk(self._file, self._bytes):
             self._dataset[first : first + len(rows), :, : rows.shape[2]] = rows.numpy()
 
     def rows(self, first: int, last: int, into: Tensor | None = None) -> Tensor:
@@ -116,7 +120,7 @@ class DiskStore(Store):
 def scratch(
     shape: tuple[int, int, int], width: int, dtype: torch.dtype, folder: str | Path | None
 ) -> Iterator[DiskStore]:
-    """Yield a store in a file of its own, which is gone after the block whatever happened in it."""
+    """Yield a store in a file of its own, which has no name: it is gone when the process is, whatever ended it."""
     where = Path(tempfile.gettempdir() if folder is None else folder)
     needed = int(np.prod(shape)) * dtype.itemsize
     free = shutil.disk_usage(where).free
@@ -124,31 +128,48 @@ def scratch(
         hint = "Free some space, name another folder with scratch=, or give a larger memory= so that B stays there"
         raise CapacityError(f"disk of {where}", needed, free, hint)
     nvir, naux = shape[1:]
-    with tempfile.TemporaryDirectory(prefix="trnchem-", dir=where) as name:
-        path = Path(name) / "B.h5"
-        chunks, kind = (1, nvir, min(width, naux)), str(dtype).removeprefix("torch.")
-        with full_disk(path):
-            # no cache of chunks: every row is read as a whole, and the memory budget counts what is read
-            file = h5py().File(path, "w", rdcc_nbytes=0)
-        try:
-            yield DiskStore(file.create_dataset("B", shape, kind, chunks=chunks), path)
-        finally:
-            # on a full disk HDF5 cannot write the rest of a file that is deleted next: that must not hide the reason
-            with suppress(OSError, RuntimeError):
-                file.close()
+    chunks, kind = (1, nvir, min(width, naux)), str(dtype).removeprefix("torch.")
+    with full_disk(where / "B.h5", needed), tempfile.TemporaryDirectory(prefix="trnchem-", dir=where) as name:
+        # no cache of chunks: every row is read as a whole, and the memory budget counts what is read
+        file = h5py().File(Path(name) / "B.h5", "w", rdcc_nbytes=0)
+    try:
+        yield DiskStore(file.create_dataset("B", shape, kind, chunks=chunks), where / "B.h5")
+    finally:
+        # on a full disk HDF5 cannot write the rest of a file that is gone next: that must not hide the reason
+        with suppress(OSError, RuntimeError):
+            file.close()
 
 
 @contextmanager
-def full_disk(path: Path, hint: str = "Free some space, or name another folder") -> Iterator[None]:
-    """Turn the operating system's refusal to write into an error that says what to do."""
+def full_disk(
+    path: Path, required: int, hint: str = "Free some space, or name another folder", *, end: int | None = None
+) -> Iterator[None]:
+    """Convert the operating system's refusal to write into CapacityError.
+
+    Args:
+        path: the file that is written.
+        required: bytes to be written.
+        hint: what to do.
+        end: size of the file afterwards, which limits on sizes count; ``required`` for a new file.
+    """
     try:
         yield
     except OSError as error:
-        if error.errno is not None and error.errno not in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
+        # HDF5 names the number in its text alone
+        named = re.search(r"errno = (\d+)", str(error)) if error.errno is None else None
+        number = int(named[1]) if named else error.errno
+        if number not in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
             raise
-        required, free = path.stat().st_size if path.exists() else 0, shutil.disk_usage(path.parent).free
-        text = f"Writing {path.name} failed: {error}. {hint}"
-        raise CapacityError(f"disk of {path.parent}", required, free, text) from error
+        text = f"Writing {path.name} failed: {os.strerror(number)}. {hint}"
+        where, free = f"disk of {path.parent}", shutil.disk_usage(path.parent).free
+        limit, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+        if number == errno.EFBIG and limit != resource.RLIM_INFINITY:
+            raise CapacityError("largest file of this process (ulimit -f)", end or required, limit, text) from error
+        if number == errno.EDQUOT:
+            raise CapacityError(f"quota on the {where}", required, None, text) from error
+        if free >= required and os.statvfs(path.parent).f_favail == 0:
+            raise CapacityError(f"new files on the {where}", 1, 0, text, unit="files") from error
+        raise CapacityError(where, required, free, text) from error
 
 
 def h5py() -> Any:

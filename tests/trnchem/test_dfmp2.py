@@ -323,7 +323,7 @@ def test_one_sample_has_no_standard_error(water):
         ({"progress": 3}, "progress", "a function or None"),
         ({"scratch": "/nowhere/at/all"}, "scratch", "a folder that exists"),
         ({"scratch": 3}, "scratch", "a folder that exists"),
-        ({"checkpoint": 3}, "checkpoint", "a file in a folder that exists"),
+        ({"checkpoint": 3}, "checkpoint", "the path of a file"),
         ({"auxbasis": "cc-pvdz-jkfitt"}, "auxbasis", "is 'cc-pvdz-jkfitt', expected a basis set PySCF has"),
         ({"basis": "cc-pvdz"}, "basis", "because a mean field has its own"),
     ],

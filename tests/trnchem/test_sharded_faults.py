@@ -9,6 +9,7 @@ import time
 import pytest
 
 import trnchem
+from tests.trnchem.checkpoint_files import done_in
 from trnchem import checkpoint, dfmp2
 from trnchem.accuracy import FP64
 from trnsci import ArgumentError, CapacityError, RankFailed, distributed
@@ -19,12 +20,6 @@ WATER = -0.203977110
 
 class Stopped(Exception):
     """The user's patience, at an end."""
-
-
-def done_in(path):
-    data = path.read_bytes()
-    facts, _, start = checkpoint._head(data)
-    return checkpoint._energies(data, start, facts["token"], *facts["slots"]).finished
 
 
 @functools.cache

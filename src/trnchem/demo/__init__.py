@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import time
 from pathlib import Path
 
 from trnchem.demo.report import Report
 from trnsci import cache, check, console
+from trnsim.cli import output_file
 
 NAMES = ("water", "speech")
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the command line of ``trnsci demo``."""
+    parser.description = "A calculation on PyTorch and the simulator, and what Trainium would do."
+    parser.add_argument("name", metavar="NAME", nargs="?", default="water", help="water (default) or speech")
+    parser.add_argument("--html", metavar="FILE", type=output_file, help="where the page goes (default: the cache)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run ``trnsci demo``."""
+    return demo(args.name, html=args.html, as_json=args.json)
 
 
 def demo(name: str = "water", *, html: Path | None = None, as_json: bool = False) -> int:
@@ -26,8 +41,8 @@ def demo(name: str = "water", *, html: Path | None = None, as_json: bool = False
     check.option("demo", "NAME", name, NAMES)
     page = html or cache.folder() / f"demo-{name}.html"
     start = time.perf_counter()
-    run = getattr(importlib.import_module(f"trnchem.demo.{name}"), name)
-    report: Report = run(lambda text: console.progress(f"{text} ...\n"))
+    compute = getattr(importlib.import_module(f"trnchem.demo.{name}"), name)
+    report: Report = compute(lambda text: console.progress(f"{text} ...\n"))
     if html is None:
         cache.write(page.name, report.html())
     else:

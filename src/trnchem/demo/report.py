@@ -13,8 +13,9 @@ from trnsci import config, html_page
 from trnsci.console import Table
 from trnsci.html_page import Bar, Bars, Picture
 from trnsci.ledger import Entry, Ledger
+from trnsci.links import link
 from trnsci.plans import quantity, seconds
-from trnsci.predict import LINKS, cheaper, prediction
+from trnsci.predict import cheaper, prediction
 
 ENGINES = ("tensor", "vector", "scalar", "gpsimd", "dma")
 
@@ -104,7 +105,7 @@ def devices(calls: Iterable[Any]) -> list[Device]:
                 target=target,
                 seconds=sum(p.seconds for p in known),
                 interval=ends,
-                starting=sum(p.programs for p in known) * LINKS[target].dispatch,
+                starting=sum(p.programs for p in known) * link(target).dispatch,
                 utilisation=busy,
             )
         )
@@ -168,9 +169,8 @@ class Moved:
     @property
     def seconds(self) -> float:
         """Estimated seconds of the bytes alone over the link to the device, one transfer after the other."""
-        link = LINKS[config.TARGET.get()]
         each = self.nbytes / max(1, self.transfers)
-        return self.transfers * (link.seconds(each) - link.dispatch)
+        return self.transfers * link(config.TARGET.get()).transfer(each)
 
 
 def moved(way: str, book: Ledger) -> Moved:

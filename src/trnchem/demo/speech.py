@@ -108,7 +108,7 @@ def voice(seed: int) -> Tensor:
     import trnrand
 
     draw = trnrand.uniform(8, generator=trnrand.Generator(seed), dtype=torch.float64)
-    t = torch.arange(LENGTH, dtype=torch.float64) / RATE
+    t = torch.arange(LENGTH, dtype=torch.float64, device="cpu") / RATE
     pitch = 110 + 110 * draw[0] + 25 * torch.sin(2 * math.pi * (0.5 + draw[1]) * t + 6 * draw[2])
     pitch = pitch + 4 * torch.sin(2 * math.pi * 5.5 * t)
     phase = 2 * math.pi * torch.cumsum(pitch, 0) / RATE
@@ -146,7 +146,7 @@ def _network() -> torch.nn.Sequential:
 
 
 def _window() -> Tensor:
-    return torch.hann_window(N_FFT)
+    return torch.hann_window(N_FFT, dtype=torch.float32, device="cpu")
 
 
 def spectrum(x: Tensor) -> Tensor:

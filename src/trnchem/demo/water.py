@@ -167,8 +167,9 @@ def _larger_here() -> float:
 
     nocc, nvir, naux = LARGER
     draw = torch.Generator().manual_seed(0)
-    integrals = torch.randn(nocc, nvir, naux, generator=draw)
-    occupied, virtual = -torch.linspace(2.0, 0.5, nocc), torch.linspace(0.2, 3.0, nvir)
+    integrals = torch.randn(nocc, nvir, naux, generator=draw, dtype=torch.float32, device="cpu")
+    occupied = -torch.linspace(2.0, 0.5, nocc, dtype=torch.float32, device="cpu")
+    virtual = torch.linspace(0.2, 3.0, nvir, dtype=torch.float32, device="cpu")
     took = math.inf
     with trnsci.backend("pytorch"):
         for _ in range(_REPEATS):
