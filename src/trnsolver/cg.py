@@ -14,6 +14,7 @@ from trnblas import gemm
 from trnsci import NotConverged, array_function, host, op, run
 from trnsci.nki import launch
 from trnsolver.arguments import all_finite
+from trnsolver.array_operands import replaces_krylov
 from trnsolver.columns import Columns, Numbers, inner, norms, plus, quotient
 from trnsolver.kernels import cg as kernels
 from trnsolver.operators import Apply, Callback, Matrix, on_chip, on_host, unchanged
@@ -24,6 +25,7 @@ Inner = Callable[[Columns, Columns], Numbers]
 Size = Callable[[Columns, bool], float]
 
 
+@replaces_krylov
 @array_function
 def cg(
     a: Matrix,

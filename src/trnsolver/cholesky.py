@@ -11,6 +11,7 @@ from torch import Tensor
 
 from trnblas import gemm, herk
 from trnsci import array_function, check, op, run
+from trnsci.analogs import given, replaces
 from trnsci.gradient import saves
 from trnsci.host import transformed, unseen
 from trnsci.nki import launch
@@ -26,11 +27,13 @@ from trnsolver.arguments import (
     square,
     written,
 )
+from trnsolver.array_operands import as_hermitian
 from trnsolver.batched_cholesky import LEAST, batched_cholesky
 from trnsolver.batches import pays
 from trnsolver.corrections import correctable, single
 from trnsolver.inv_triangular import inv_triangular
 from trnsolver.kernels import cholesky as kernels
+from trnsolver.lapack_info import info
 from trnsolver.refine_factors import improved_cholesky
 from trnsolver.solve_triangular import triangular
 from trnsolver.tiles import identity, near_one
@@ -66,6 +69,16 @@ def cholesky(a: Tensor, *, upper: bool = False, out: Tensor | None = None) -> Te
     return written("cholesky", out, factor.mH if upper else factor, a=a)
 
 
+replaces(
+    "aten::linalg_cholesky_ex",
+    by=cholesky,
+    result=lambda factor, a, *, upper=False, **_: (factor, info(factor, a.mH if upper else a, "linalg_cholesky_ex")),
+)(lambda a, *, upper=False, check_errors=False: given(cholesky, a, upper=upper))
+replaces("numpy.linalg.cholesky", by=cholesky)(lambda a, upper: given(cholesky, as_hermitian(a), upper=upper))
+replaces("scipy.linalg.cholesky", by=cholesky)(lambda a, lower: given(cholesky, as_hermitian(a), upper=not lower))
+
+
+@replaces("aten::cholesky_solve")
 @array_function
 @check.hands_on("trsm")
 def cholesky_solve(b: Tensor, factor: Tensor, upper: bool = False, *, out: Tensor | None = None) -> Tensor:
@@ -96,6 +109,7 @@ def cholesky_solve(b: Tensor, factor: Tensor, upper: bool = False, *, out: Tenso
     return written("cholesky_solve", out, x.squeeze(-1) if vector else x, b=b, factor=factor)
 
 
+@replaces("aten::cholesky_inverse")
 @array_function
 def cholesky_inverse(factor: Tensor, upper: bool = False, *, out: Tensor | None = None) -> Tensor:
     """The inverse of ``l @ l.mH`` from the factor `cholesky` returned: LAPACK's ``potri``. Exactly Hermitian.

@@ -56,21 +56,32 @@ def unit(x: Columns) -> tuple[Columns, Numbers]:
     return x / (size + (size == 0)), size
 
 
-def orthogonal(basis: Columns, w: Columns) -> tuple[Columns, Columns]:
-    """``w`` [..., N, 1] without its part in the space of the rows of ``basis``, and that part; twice is enough."""
+def projected(basis: Columns, w: Columns) -> tuple[Columns, Columns]:
+    """``w`` [..., N, 1] without its part in the space of the rows of ``basis``, and that part."""
     if type(basis) is np.ndarray:
         # BLAS stores by columns: it sees the transpose, which ``trans=2`` conjugates and transposes back
         gemv, columns, v = _GEMV[basis.dtype.char], basis.T, w.ravel()
-        first = gemv(1.0, columns, v, trans=2)
-        v = gemv(-1.0, columns, first, beta=1.0, y=v)
-        second = gemv(1.0, columns, v, trans=2)
-        v = gemv(-1.0, columns, second, beta=1.0, y=v, overwrite_y=True)
-        return v.reshape(w.shape), (first + second).reshape(-1, *w.shape[1:])
-    rows = basis.conj()
-    first = rows @ w
-    w = w - basis.mT @ first
-    second = rows @ w
-    return w - basis.mT @ second, first + second
+        part = gemv(1.0, columns, v, trans=2)
+        return gemv(-1.0, columns, part, beta=1.0, y=v).reshape(w.shape), part.reshape(-1, *w.shape[1:])
+    part = basis.conj() @ w
+    return w - basis.mT @ part, part
+
+
+def orthogonal(basis: Columns, w: Columns, near: int = 0) -> tuple[Columns, Columns]:
+    """``w`` orthogonal to the rows of ``basis``, and its part in their space; twice is enough.
+
+    A single column is orthogonal already to rows before ``near``, but for rounding: once is enough for those, unless
+    little else is left of it.
+    """
+    w, first = projected(basis[near:], w)
+    w, part = projected(basis, w)
+    if near == 0:
+        return w, first + part
+    if norms(part) > norms(w):
+        w, again = projected(basis, w)
+        part = part + again
+    part[near:] += first
+    return w, part
 
 
 def eps(x: Columns) -> float:

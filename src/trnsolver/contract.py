@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from trnsci import ArgumentError, NotConverged, check
+from trnsolver import proofs
 from trnsolver.arguments import matrices, no_gradient, right_hand_side, square, widened
 from trnsolver.krylov import gmres
 from trnsolver.lu import LU, lu_factor, lu_solve
@@ -33,9 +34,9 @@ class Solution(NamedTuple):
     bound: float
     # estimates of it after every correction
     trajectory: tuple[float, ...]
-    # estimated condition number of the equilibrated matrix in the 1-norm
+    # condition number in the 1-norm: the matrix' own, or an estimate for the equilibrated one
     condition: float
-    # refinement or gmres, and the precision of the factors
+    # elimination, refinement or gmres, and the precision of the factors
     method: str
 
 
@@ -63,8 +64,9 @@ def target(op: str, value: float, **operands: Tensor) -> float:
 def solve_to(a: Tensor, b: Tensor, target_error: float) -> Solution:
     """Solve one system to a forward error, from float32 factors where they suffice.
 
-    Residuals are computed as if in twice float64. While corrections shrink, plain refinement goes on; where they do
-    not, GMRES on the system preconditioned by the factors takes over, then factors of float64.
+    In host memory elimination in float64 comes first, with an error bounded in float64. Where that proves too little,
+    and on devices, residuals are computed as if in twice float64. While corrections shrink, plain refinement goes on;
+    where they do not, GMRES on the system preconditioned by the factors takes over, then factors of float64.
     """
     square("solve", a=a)
     vector = right_hand_side("solve", a, b)
@@ -72,7 +74,14 @@ def solve_to(a: Tensor, b: Tensor, target_error: float) -> Solution:
     _one_matrix("solve", a, b)
     wide = widened(a.dtype)
     matrix, right = a.detach().to(wide), b.detach().to(wide)
-    return _reached("solve", matrix, right.unsqueeze(-1) if vector else right, goal, wanted=a.shape[-1], vector=vector)
+    right = right.unsqueeze(-1) if vector else right
+    if (proved := proofs.solve_system(matrix, right, goal)) is not None:
+        return _answer(*proved, vector)
+    return _reached("solve", matrix, right, goal, wanted=a.shape[-1], vector=vector)
+
+
+def _answer(x: Tensor, bound: float, condition: float, vector: bool) -> Solution:
+    return Solution(x.squeeze(-1) if vector else x, bound, (), condition, "elimination in float64")
 
 
 def lstsq_to(a: Tensor, b: Tensor, target_error: float) -> Solution:
@@ -92,6 +101,8 @@ def lstsq_to(a: Tensor, b: Tensor, target_error: float) -> Solution:
     right = right.unsqueeze(-1) if vector else right
     if n == 0:
         return _reached("lstsq", matrix[:0], right[:0], goal, wanted=0, vector=vector)
+    if (proved := proofs.solve_least_squares(matrix, right, goal)) is not None:
+        return _answer(*proved, vector)
     power = exponents(matrix, (-2, -1))
     matrix = shifted("lstsq", matrix, -power)
     narrow = torch.complex64 if a.is_complex() else torch.float32
@@ -232,7 +243,7 @@ class _System:
             (lambda: eye - y @ self.a, (n + 2) * 2.0**-51),
             (lambda: residual(y, self.a, eye), 2.0**-88),
         ):
-            off = (1.0 + 2.0**-51) * defect().abs() + rounding * (inverse @ rows + torch.eye(n, device=y.device))
+            off = (1.0 + 2.0**-51) * defect().abs() + rounding * (inverse @ rows + eye.real)
             share = float(off.sum(-1).max())
             if share < 1.0:
                 break
@@ -298,7 +309,7 @@ class _System:
 
 
 def eigh_to(a: Tensor, target_error: float, method: Method = "auto") -> Spectrum:
-    """Eigenpairs of Hermitian matrices from single precision, refined in float64."""
+    """Eigenpairs of Hermitian matrices in float64 where the host has it, or from single precision, refined."""
     from trnsolver.eigh import eigh
 
     goal = target("eigh", target_error, a=a)
@@ -308,6 +319,10 @@ def eigh_to(a: Tensor, target_error: float, method: Method = "auto") -> Spectrum
     if matrix.numel() == 0:
         empty = eigh(matrix, method=method)
         return Spectrum(empty.values, empty.vectors, 0.0, ())
+    if method == "auto" and proofs.apply_to(matrix):
+        pairs = eigh(matrix)
+        if (bound := proofs.defect(matrix, pairs.vectors, pairs.values)) <= goal:
+            return Spectrum(pairs.values, pairs.vectors, bound, ())
     size = matrix.abs().amax((-2, -1), keepdim=True)
     size = torch.where(size > 0, size, 1.0)
     start = eigh((matrix / size).to(single), method=method).vectors.to(matrix.dtype)

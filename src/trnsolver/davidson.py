@@ -9,8 +9,11 @@ from torch import Tensor
 
 from trnblas import gemm
 from trnsci import ArgumentError, array_function, check
+from trnsci.arrays import to_numpy
 from trnsolver.arguments import finite
 from trnsolver.columns import norms
+from trnsolver.complement import Guard
+from trnsolver.krylov_schur import rounding
 from trnsolver.lanczos import Pairs
 from trnsolver.operators import Callback, Matrix, called, operator, tolerance
 
@@ -70,7 +73,7 @@ def davidson(
     check.integer("davidson", "k", k, 1, n)
     check.integer("davidson", "maxiter", maxiter, at_least=0)
     called("davidson", "callback", callback)
-    most = min(n, max(2 * k, 8 * k + 16 if space is None else check.integer("davidson", "space", space)))
+    most = min(n, max(2 * k + 2, 8 * k + 16 if space is None else check.integer("davidson", "space", space)))
     sign = 1.0 if which == "smallest" else -1.0
     heights = sign * (diagonal.real if diagonal.is_complex() else diagonal)
     units = torch.zeros((n, k), dtype=diagonal.dtype, device=diagonal.device)
@@ -82,48 +85,68 @@ def davidson(
         raise ArgumentError("davidson", "x0", f"{x0.dtype} {tuple(x0.shape)}", f"{diagonal.dtype} [{n}, {k}] or wider")
     basis = _appended(_appended(x0[:, :0], x0), units)
     images = wrapped.apply(basis)
+    guard, source, pairs, confirmed = Guard(k), torch.Generator().manual_seed(0), k, False
     for step in range(maxiter + 1):
         core = sign * gemm(1.0, basis, images, trans_a="c")
         values, vectors = torch.linalg.eigh(0.5 * (core + core.mH))
-        values, vectors = values[:k], vectors[:, :k]
+        # a residual is not asked to be smaller than rounding leaves it
+        slack = rounding(basis.mT) * float(values.abs().max())
+        values, vectors = values[:pairs], vectors[:, :pairs]
         x = gemm(1.0, basis, vectors)
         residual = sign * gemm(1.0, images, vectors) - x * values
         sizes = norms(residual)
-        scale = float(values.abs().max()) or 1.0
+        scale = float(values[:k].abs().max()) or 1.0
         if callback is not None:
-            callback(step, float(sizes.max()) / scale)
-        open_ = sizes > tol * scale
-        if step == maxiter or not bool(open_.any()) or len(basis) == basis.shape[1]:
+            callback(step, float(sizes[:k].max()) / scale)
+        enough, fresh, whole = tol * scale + slack, False, basis.shape[1] == n
+        open_ = sizes > enough
+        if not whole and not bool(open_[:k].any()):
+            wanted = to_numpy(-values)
+            fresh = guard.has_changed(wanted, enough)
+            confirmed = not fresh and guard.is_resolved(wanted, to_numpy(sizes), k, enough)
+        if step == maxiter or confirmed or whole:
             break
-        if basis.shape[1] + k > most:
-            basis, images = x, gemm(1.0, images, vectors)
+        new, centres = residual[:, open_], values[open_]
+        if fresh:
+            # divided by the diagonal, as residuals are, it begins at this end of the spectrum
+            new = torch.randn((n, 1), dtype=diagonal.dtype, device="cpu", generator=source).to(diagonal.device)
+            pairs, centres = k + 1, values[k - 1 : k]
+        if fresh or basis.shape[1] + pairs > most:
+            kept = k if fresh else pairs
+            basis, images = x[:, :kept], gemm(1.0, images, vectors[:, :kept])
         # A denominator near zero means the unit vector is the eigenvector: a bounded step is enough.
-        below = heights.unsqueeze(-1) - values[open_]
+        below = heights.unsqueeze(-1) - centres
         below = torch.where(below.abs() < 1e-3 * scale, 1e-3 * scale, below)
-        grown = _appended(basis, residual[:, open_] / below)
+        grown = _appended(basis, new / below)
+        if grown.shape[1] == basis.shape[1]:
+            # where the matrix is its diagonal the quotient is the vector itself
+            grown = _appended(basis, new)
         if grown.shape[1] == basis.shape[1]:
             break
         images = torch.cat([images, wrapped.apply(grown[:, basis.shape[1] :])], -1)
         basis = grown
     return Pairs(
-        values=sign * values / wrapped.scale,
-        vectors=x,
-        residuals=sizes / wrapped.scale,
-        converged=bool((sizes <= tol * scale).all()),
+        values=sign * values[:k] / wrapped.scale,
+        vectors=x[:, :k],
+        residuals=sizes[:k] / wrapped.scale,
+        converged=(confirmed or whole) and not bool(open_[:k].any()),
         iterations=step,
     )
 
 
 def _appended(basis: Tensor, new: Tensor) -> Tensor:
-    """The basis with new directions, orthonormal; those that lie in its span are left out."""
+    """The basis with new directions, orthonormal; those that lie in its span, but for rounding, are left out."""
+    least = 100 * torch.finfo(new.real.dtype).eps
     for column in (new / norms(new).clamp_min(torch.finfo(new.real.dtype).tiny)).unbind(-1):
-        v = column.unsqueeze(-1)
-        for _ in range(2):
+        v, whole = column.unsqueeze(-1), 1.0
+        for _ in range(3):
             v = v - gemm(1.0, basis, gemm(1.0, basis, v, trans_a="c")) if basis.shape[1] else v
             size = norms(v)
-            if float(size) <= 1e-3 * torch.finfo(size.dtype).eps ** 0.5:
+            whole *= float(size)
+            if whole <= least:
                 break
             v = v / size
-        else:
-            basis = torch.cat([basis, v], -1)
+            if float(size) > 0.5:
+                basis = torch.cat([basis, v], -1)
+                break
     return basis

@@ -33,7 +33,7 @@ def divide(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     share = min(P_MAX // n, -(-batch // kernels.GROUP)) if n <= P_MAX // 2 else 1
     if share > 1:
         return _shared(a, share)
-    zero = torch.zeros((batch, n, 1), device=a.device)
+    zero = torch.zeros((batch, n, 1), device=a.device, dtype=torch.float32)
     start = rotation(n, 0, a.device).expand(a.shape)
     return _solved(a, start, zero)
 
@@ -116,12 +116,12 @@ def launched(a: Tensor, start: Tensor, labels: Tensor, n: int) -> tuple[Tensor, 
 def rotation(n: int, seed: int, device: torch.device) -> Tensor:
     """A random orthogonal matrix, always the same one: no structure of ``a`` survives it."""
     source = torch.Generator().manual_seed(seed)
-    drawn = torch.randn((n, n), dtype=torch.float64, generator=source)
+    drawn = torch.randn((n, n), dtype=torch.float64, generator=source, device="cpu")
     return torch.linalg.qr(drawn).Q.float().to(device)
 
 
 @functools.lru_cache(maxsize=32)
 def constants(n: int, device: torch.device) -> tuple[Tensor, Tensor]:
     """The identity, and a little of each position, to settle ties."""
-    order = torch.arange(n, device=device).reshape(n, 1) * 2.0**-22
-    return torch.eye(P_MAX, device=device), order
+    order = torch.arange(n, dtype=torch.float32, device=device).reshape(n, 1) * 2.0**-22
+    return torch.eye(P_MAX, device=device, dtype=torch.float32), order

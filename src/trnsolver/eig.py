@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from trnsci import NotConverged, NumericalError, UnsupportedError, array_function, check, host, op, run
+from trnsci.analogs import replaces, resembles
 from trnsci.arrays import to_numpy
 from trnsci.gradient import saves
 from trnsci.specs import TensorSpec
@@ -62,6 +63,8 @@ class Hessenberg(NamedTuple):
     q: Tensor
 
 
+@replaces("aten::linalg_eig")
+@resembles("numpy.linalg.eig")
 @array_function
 def eig(a: Tensor, *, out: tuple[Tensor, Tensor] | None = None) -> Eig:
     """Eigenvalues and right eigenvectors, of unit length, of a general matrix; always complex.
@@ -91,6 +94,7 @@ def eig(a: Tensor, *, out: tuple[Tensor, Tensor] | None = None) -> Eig:
     return written("eig", out, result, a=a)
 
 
+@replaces("aten::linalg_eigvals")
 @array_function
 def eigvals(a: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Eigenvalues [..., N] of a general matrix [..., N, N], complex, on the host like `eig`.

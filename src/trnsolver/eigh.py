@@ -13,10 +13,12 @@ from torch import Tensor
 from trnblas import gemm
 from trnsci import ArgumentError, NotConverged, array_function, check, host, op, run
 from trnsci.accuracy import state_error
+from trnsci.analogs import Given, given, named_result, plain_result, refuse_options, replaces
 from trnsci.gradient import saves
 from trnsci.nki import P_MAX
 from trnsolver import divide, jacobi
 from trnsolver.arguments import bounded, by_columns, readable, roundoff, settled, square, written
+from trnsolver.array_operands import as_matrix
 from trnsolver.batched_eigh import LEAST, batched_eigh
 from trnsolver.batches import pays
 from trnsolver.corrections import single
@@ -135,6 +137,23 @@ def eigvalsh(
         settled("eigvalsh", values)
     kept = _subset("eigvalsh", values, subset, subset_by_index, subset_by_value)
     return written("eigvalsh", out, values if kept is None else values[..., kept], a=a)
+
+
+replaces(
+    "aten::_linalg_eigh",
+    by=eigh,
+    result=lambda value, a, uplo="L", compute_v=True: value if compute_v else (value, a.new_empty(0)),
+)(lambda a, uplo="L", compute_v=True: given(eigh if compute_v else eigvalsh, a, uplo))
+replaces("numpy.linalg.eigvalsh", by=eigvalsh)(lambda a, UPLO: given(eigvalsh, as_matrix(a), UPLO))
+replaces("numpy.linalg.eigh", by=eigh, result=named_result("EighResult"))(
+    lambda a, UPLO: given(eigh, as_matrix(a), UPLO)
+)
+
+
+@replaces("scipy.linalg.eigh", by=eigh, result=plain_result)
+def _read_scipy(a: Any, lower: bool, type: int, eigvals_only: bool, **options: Any) -> Given:  # noqa: A002
+    refuse_options(type=type - 1, **options)
+    return given(eigvalsh if eigvals_only else eigh, as_matrix(a), "L" if lower else "U")
 
 
 def _stored(op: str, a: Tensor, UPLO: str, uplo: str | None) -> tuple[Tensor, bool]:
@@ -327,7 +346,8 @@ def _divided(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     for matrix in a:
         parts = in_pieces(matrix)
         if parts is None and a.shape[-1] > kernels.N_MAX:
-            parts = matrix.diagonal(), torch.eye(len(matrix), device=a.device), torch.tensor(torch.inf, device=a.device)
+            eye = torch.eye(len(matrix), device=a.device, dtype=torch.float32)
+            parts = matrix.diagonal(), eye, eye.new_tensor(torch.inf)
         elif parts is None or (readable(a) and not float(parts[2]) <= limit and a.shape[-1] <= kernels.N_MAX):
             values, rows, residual = divide.divide(matrix.unsqueeze(0))
             parts = values[0], rows[0], residual[0]

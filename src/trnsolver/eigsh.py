@@ -109,7 +109,8 @@ def eigsh(
     if isinstance(engine, SuperLU) and engine.columns is None:
         solve = engine.factors[0].solve
         inverse = LinearOperator(matrix.shape, matvec=solve, matmat=solve, dtype=matrix.dtype)
-    inner = restarted("lanczos", inverse, k, **options)
+    # a solve costs more than a look
+    inner = restarted("lanczos", inverse, k, **options, stride=8)
     values = sigma + 1.0 / inner.values
     residuals = norms(apply(inner.vectors) - inner.vectors * values.to(dtype))
     return _on(rows.values.device, replace(inner, values=values, residuals=residuals))

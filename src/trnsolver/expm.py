@@ -14,8 +14,10 @@ from torch import Tensor
 from trnblas import gemm
 from trnblas.arguments import through
 from trnsci import NumericalError, array_function, op, run
+from trnsci.analogs import replaces
 from trnsci.planning import remark
 from trnsolver.arguments import all_finite, finite, readable, roundoff, square
+from trnsolver.array_operands import replaces_arrays
 from trnsolver.lu import LuFactor, LuSolve
 from trnsolver.on_host import cubes
 
@@ -25,6 +27,8 @@ _SINGLE = (7, 3.925724783138660, 18)
 _DOUBLE = (13, 4.25, 150)
 
 
+@replaces("aten::linalg_matrix_exp")
+@replaces_arrays("scipy.linalg.expm")
 @array_function
 def expm(a: Tensor) -> Tensor:
     """Matrix exponential, differentiable; products run on the backend.

@@ -186,7 +186,7 @@ def _join(starts: list[int], structures: list[Index], zeros: list[int], parent: 
 def _grouped(n: int, order: Index, nodes: Supernodes, *, i: Index, j: Index, source: Index, lower: bool) -> Analysis:
     _, starts, ends, structures, heir, level = nodes
     if n == 0:
-        return Analysis(0, torch.empty(0, dtype=torch.int64), (), 0, 0, 0)
+        return Analysis(0, torch.empty(0, dtype=torch.int64, device="cpu"), (), 0, 0, 0)
     owner = np.repeat(np.arange(len(starts)), np.diff([*starts, n]))
     width = rounded(np.asarray(ends) - np.asarray(starts))
     height = rounded(np.asarray([len(rows) for rows in structures], np.int64))
@@ -231,7 +231,7 @@ class _Fronts:
             pivots[k, :real] = np.arange(self.starts[s], self.ends[s])
             rest[k, : len(self.structures[s])] = self.structures[s]
             padding.append((k * (p + q) + np.arange(real, p)) * (p + q) + np.arange(real, p))
-        empty = torch.empty(0, dtype=torch.int64)
+        empty = torch.empty(0, dtype=torch.int64, device="cpu")
         flat = torch.from_numpy(np.concatenate(padding))
         return Group(torch.from_numpy(pivots), torch.from_numpy(rest), empty, empty, empty.bool(), flat)
 

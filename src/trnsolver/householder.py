@@ -11,6 +11,7 @@ from torch import Tensor
 
 from trnblas.host_blas import ALL_LETTERS
 from trnsci import ArgumentError, array_function, check, op, run
+from trnsci.analogs import replaces
 from trnsolver.arguments import by_columns, matrices, no_gradient, settled, written
 
 
@@ -26,6 +27,7 @@ class Reflectors(NamedTuple):
         return self.factors
 
 
+@replaces("aten::geqrf")
 @array_function
 def geqrf(a: Tensor, *, out: tuple[Tensor, Tensor] | None = None) -> Reflectors:
     """Factor ``a = q @ r`` and keep ``q`` as reflections: LAPACK's ``geqrf``, `torch.geqrf`.
@@ -54,6 +56,7 @@ def geqrf(a: Tensor, *, out: tuple[Tensor, Tensor] | None = None) -> Reflectors:
     return written("geqrf", out, result, a=a)
 
 
+@replaces("aten::linalg_householder_product")
 @array_function
 def householder_product(factors: Tensor, tau: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Return the first N columns of ``q`` from what `geqrf` returned: LAPACK's ``orgqr`` and ``ungqr``.
@@ -77,12 +80,13 @@ def householder_product(factors: Tensor, tau: Tensor, *, out: Tensor | None = No
         tensor([[0.6000],
                 [0.8000]])
     """
-    _checked("householder_product", factors, tau)
+    _checked("householder_product", factors, tau, wide=False)
     q = run(HouseholderProduct(factors, tau))
     settled("householder_product", q, factors=lambda: factors.tril(-1), tau=tau)
     return written("householder_product", out, q, factors=factors, tau=tau)
 
 
+@replaces("aten::ormqr")
 @array_function
 def ormqr(
     factors: Tensor,
@@ -120,7 +124,7 @@ def ormqr(
     """
     check.option("ormqr", "left", left, (False, True))
     check.option("ormqr", "transpose", transpose, (False, True))
-    _checked("ormqr", factors, tau, other=other)
+    _checked("ormqr", factors, tau, wide=True, other=other)
     (*batch, m, _), (*others, rows, columns) = factors.shape, other.shape
     if batch != others or m != (rows if left else columns):
         check.equal("ormqr", "M", factors=m, other=rows if left else columns)
@@ -130,7 +134,7 @@ def ormqr(
     return written("ormqr", out, x, factors=factors, tau=tau, other=other)
 
 
-def _checked(op: str, factors: Tensor, tau: Tensor, **other: Tensor) -> None:
+def _checked(op: str, factors: Tensor, tau: Tensor, *, wide: bool, **other: Tensor) -> None:
     dtype = matrices(op, look=False, factors=factors, **other)
     if type(tau) is not Tensor or tau.layout is not torch.strided or tau.dtype is not dtype or not tau.ndim:
         check.floating(op, factors=factors, tau=tau)
@@ -139,7 +143,7 @@ def _checked(op: str, factors: Tensor, tau: Tensor, **other: Tensor) -> None:
     (*batch, m, n), (*others, k) = factors.shape, tau.shape
     if batch != others:
         check.equal(op, "batch shape", factors=tuple(batch), tau=tuple(others))
-    if op == "householder_product" and m < n:
+    if m < n and not wide:
         expected = f"at least as many rows as columns, but it has {m} and {n}"
         raise ArgumentError(op, "shape of factors", tuple(factors.shape), expected)
     if k > min(m, n):

@@ -116,7 +116,7 @@ def _iterate(a: Tensor) -> tuple[Tensor, Tensor]:
     size = torch.where(size > 0, size, 1.0).to(a.dtype)
     eye = torch.eye(n, dtype=a.dtype, device=a.device).expand(a.shape)
     y, z = a / size, eye
-    defect = torch.full(a.shape[:-2], float("inf"), device=a.device)
+    defect = torch.full(a.shape[:-2], float("inf"), device=a.device, dtype=torch.float32)
     for _ in range(_STEPS):
         product = gemm(1.0, z, y)
         defect = torch.linalg.matrix_norm((eye - product).detach())

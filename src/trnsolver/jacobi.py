@@ -64,17 +64,17 @@ def masks(n: int, device: torch.device) -> tuple[Tensor]:
     """
     size = P_MAX if n > P_MAX else max(2, n + n % 2)
     half = size // 2
-    i = torch.arange(size)
+    i = torch.arange(size, device="cpu")
     partner = (i + half) % size
-    eye = torch.eye(size)
+    eye = torch.eye(size, dtype=torch.float32, device="cpu")
     pair = 2.0 * eye[partner]
     top = (i < half).float()
     # Column p of the difference sums to (lower minus upper) of p's pair.
     difference = (eye[half + i % half] - eye[i % half]).T
     patterns = [eye, pair, difference]
     for cross in (False, True):
-        seats = torch.tensor(_seats(size, cross))
-        cosine, sine = torch.zeros(size, size), torch.zeros(size, size)
+        seats = torch.tensor(_seats(size, cross), device="cpu")
+        cosine, sine = torch.zeros_like(eye), torch.zeros_like(eye)
         cosine[i, seats[i]] = 1.0
         sine[i, seats[partner]] = 2.0 * top - 1.0
         patterns += [cosine, sine]

@@ -7,11 +7,13 @@ import torch
 from torch import Tensor
 
 from trnsci import NumericalError, array_function, check
+from trnsolver.array_operands import replaces_krylov
 from trnsolver.columns import Columns, Numbers, eps, hypot, inner, norms, orthogonal, plus, quotient, root, some, unit
 from trnsolver.operators import Apply, Callback, Matrix
 from trnsolver.problems import Result, problem
 
 
+@replaces_krylov
 @array_function
 @np.errstate(all="ignore")
 def minres(
@@ -72,7 +74,7 @@ def _length(r: Columns, z: Columns) -> Numbers:
     """``sqrt(r.mH @ z)`` of every column, ``z`` the preconditioned ``r``."""
     square = inner(r, z).real
     if z is not r and some(square + 100 * eps(r) * norms(r) * norms(z) < 0):
-        worst = f"a residual times its image is {float(torch.as_tensor(square).min()):.3g}"
+        worst = f"a residual times its image is {float(torch.as_tensor(square, device='cpu').min()):.3g}"
         raise NumericalError(
             op="minres",
             message=f"the preconditioner is not positive definite: {worst}",
@@ -81,6 +83,7 @@ def _length(r: Columns, z: Columns) -> Numbers:
     return root(square)
 
 
+@replaces_krylov
 @array_function
 @np.errstate(all="ignore")
 def bicgstab(
@@ -125,6 +128,7 @@ def bicgstab(
     return p.result(x, p.residuals[-1] <= p.tol)
 
 
+@replaces_krylov
 @array_function
 @np.errstate(all="ignore")
 def gmres(

@@ -6,7 +6,6 @@ import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -14,7 +13,9 @@ from trnblas import gemm
 from trnsci import ArgumentError, NotConverged, array_function, check
 from trnsci.arrays import Answer, to_numpy
 from trnsolver.arguments import no_gradient
-from trnsolver.columns import Columns, eps, norms, orthogonal
+from trnsolver.columns import norms
+from trnsolver.complement import Guard
+from trnsolver.krylov_schur import WHOLE, Krylov, find_pairs, rounding
 from trnsolver.operators import Apply, Callback, Matrix, Operator, called, on_host, operator, preconditioned, tolerance
 from trnsolver.tiles import near_one
 
@@ -27,7 +28,8 @@ class Pairs(Answer):
         values: [K].
         vectors: [N, K], of unit length.
         residuals: [K]: ``norm(a @ v - v * w)``.
-        converged: whether all are below the tolerance.
+        converged: whether all are below the tolerance, and a random direction orthogonal to them met none that is
+            better: copies of a multiple eigenvalue are not missed.
         iterations: products with ``a`` (blocks of them for LOBPCG).
     """
 
@@ -40,7 +42,9 @@ class Pairs(Answer):
     def require(self) -> Pairs:
         """Return itself; raise `NotConverged` unless everything was found."""
         if not self.converged:
-            raise NotConverged(op="eigensolver", iterations=self.iterations, residual=float(self.residuals.max()))
+            worst = float(self.residuals.max())
+            hint = "Raise maxiter, which includes the search for repeated eigenvalues, or tol"
+            raise NotConverged(op="eigensolver", iterations=self.iterations, residual=worst, hint=hint)
         return self
 
 
@@ -111,8 +115,13 @@ def restarted(
     tol: float,
     maxiter: int | None,
     start: tuple[torch.dtype, torch.device | str, int],
+    stride: int | None = None,
 ) -> Pairs:
-    """What `lanczos` and `arnoldi` share; ``start`` is the dtype, device and seed of the first vector."""
+    """What `lanczos` and `arnoldi` share.
+
+    ``start`` is the dtype, device and seed of the first vector, ``stride`` how many products pass between two looks at
+    the pairs: all of a space by default.
+    """
     hermitian, (dtype, device, seed) = op == "lanczos", start
     check.data(op, wrapped=True, a=a)
     wrapped = operator(op, a)
@@ -131,49 +140,23 @@ def restarted(
     where = known.device if isinstance(getattr(known, "device", None), torch.device) else torch.device(device)
     if wrapped.matrix is not None:
         no_gradient(op, wrapped.matrix)
-    size = min(rows, max(2 * k + 16, 24))
     most = maxiter if maxiter is not None else max(300, 10 * rows)
     source = torch.Generator().manual_seed(seed)
-    # ``a @ v = v @ h[:m] + next * h[m]`` with the rows of the basis for the columns of ``v``
-    basis: Columns = torch.zeros(size + 1, rows, dtype=kind, device=where)
-    h = torch.zeros(size + 1, size, dtype=kind, device="cpu").numpy()
-    first = torch.randn(rows, dtype=kind, device="cpu", generator=source).to(where)
-    basis[0] = first / torch.linalg.vector_norm(first)
-    wrapped = wrapped.probed(basis[:1].mT)
-    if rows and on_host((wrapped.matrix, getattr(wrapped.entries, "values", None), basis)):
-        basis, apply = basis.numpy(), wrapped.on_arrays().apply
+
+    def draw() -> Tensor:
+        return torch.randn(rows, dtype=kind, device="cpu", generator=source).to(where)
+
+    wrapped = wrapped.probed(draw().unsqueeze(-1))
+    size = rows if rows <= WHOLE else min(rows, max(2 * k + 16, 24))
+    vectors = torch.empty(0, dtype=kind, device=where)
+    if rows and on_host((wrapped.matrix, getattr(wrapped.entries, "values", None), vectors)):
+        space = Krylov(wrapped.on_arrays().apply, lambda: draw().numpy(), size=size, hermitian=hermitian)
     else:
-        apply = lambda x: wrapped.apply(x.unsqueeze(-1)).squeeze(-1)  # noqa: E731
-    keep, count = 0, 0
-    while True:
-        m = _extended(apply, basis, h, keep, source=source)
-        count += m - keep
-        core, coupling = h[:m, :m], h[m, :m]
-        if not np.isfinite(h).all():
-            message = f"broke down after {count} products: one of them is not finite"
-            raise NotConverged(op=op, iterations=count, residual=math.nan, message=message)
-        values, vectors = np.linalg.eigh(0.5 * (core + core.conj().T)) if hermitian else np.linalg.eig(core)
-        order = _ranked(values, which)
-        values, vectors = values[order], vectors[:, order]
-        scale = float(abs(values).max()) or 1.0
-        done = bool((abs(coupling @ vectors[:, :k]) <= tol * scale).all()) or m == rows
-        if done or count >= most:
-            break
-        keep = min(k + (size - k) // 3, m - 1)
-        if hermitian:
-            ritz = vectors[:, :keep]
-        else:
-            # of a real matrix, both of a pair of conjugates: real and imaginary part span them
-            keep += bool(values[keep - 1].imag > 0 and not kind.is_complex)
-            above, chosen = values[:keep].imag, vectors[:, :keep]
-            parts = chosen if kind.is_complex else np.hstack([chosen.real[:, above >= 0], chosen.imag[:, above > 0]])
-            ritz = np.linalg.qr(parts).Q
-        basis[:keep], basis[keep] = _combined(ritz, basis[:m]), basis[m]
-        core, coupling = ritz.conj().T @ core @ ritz, coupling @ ritz
-        h[:] = 0.0
-        h[:keep, :keep], h[keep, :keep] = core, coupling
-    x = torch.as_tensor(_combined(vectors[:, :k], basis[:m]), device=where).mT
-    spectrum = torch.from_numpy(values[:k]).to(where)
+        apply: Apply = lambda x: wrapped.apply(x.unsqueeze(-1)).squeeze(-1)  # noqa: E731
+        space = Krylov(apply, draw, size=size, hermitian=hermitian)
+    ritz, confirmed = find_pairs(op, space, k, which=which, tol=tol, most=most, stride=stride or size)
+    x = torch.as_tensor(space.combined(ritz.vectors[:, :k]), device=where).mT
+    spectrum = torch.from_numpy(ritz.values[:k]).to(where)
     if not hermitian:
         x, spectrum = x.to(kind.to_complex()), spectrum.to(kind.to_complex())
     x = x / norms(x)
@@ -186,43 +169,9 @@ def restarted(
         values=spectrum / wrapped.scale,
         vectors=x,
         residuals=true / wrapped.scale,
-        converged=bool((true <= (tol + 10 * eps(true) * rows**0.5) * scale).all()),
-        iterations=count,
+        converged=confirmed and bool((true <= (tol + rounding(space.basis)) * ritz.scale).all()),
+        iterations=space.products,
     )
-
-
-def _combined(weights: np.ndarray[Any, Any], basis: Columns) -> Columns:
-    """Sums of rows of the basis, one for each column of weights."""
-    if isinstance(basis, np.ndarray):
-        return weights.T @ basis
-    columns = torch.from_numpy(weights).to(basis.device)
-    return gemm(1.0, columns, basis.to(columns.dtype), trans_a=True)
-
-
-def _ranked(values: np.ndarray[Any, Any], which: str) -> np.ndarray[Any, Any]:
-    """Indices from the end of the spectrum asked for; conjugates stay neighbours."""
-    size = abs(values) if which == "magnitude" else values.real
-    return np.argsort(size if which == "smallest" else -size, kind="stable")
-
-
-def _extended(apply: Apply, basis: Columns, h: np.ndarray[Any, Any], known: int, *, source: torch.Generator) -> int:
-    """Grow an orthonormal basis and the projected operator in place; return how many products there are."""
-    (size, rows), least, host = (h.shape[1], basis.shape[1]), 10 * eps(basis), isinstance(basis, np.ndarray)
-    for j in range(known, size):
-        w, column = orthogonal(basis[: j + 1], apply(basis[j]))
-        h[: j + 1, j] = column if host else to_numpy(column)
-        length = norms(w)
-        if float(length) > least * float(norms(column) + length):
-            h[j + 1, j] = length
-        elif j + 1 == rows:
-            return rows
-        else:
-            # An invariant space: go on with a new direction, which nothing couples to.
-            other = torch.randn(rows, dtype=torch.from_numpy(h).dtype, device="cpu", generator=source)
-            w, _ = orthogonal(basis[: j + 1], other.numpy() if host else other.to(w.device))
-            length = norms(w)
-        basis[j + 1] = w / length
-    return size
 
 
 @array_function
@@ -271,7 +220,7 @@ def lobpcg(
         raise ArgumentError("lobpcg", "shape of x", tuple(x.shape), f"at most {n // 3} columns")
     sign = -1.0 if largest else 1.0
     directions = x.new_zeros((n, 0))
-    x = _b_orthonormal(x, right)
+    x = _b_orthonormal(x, right, directions)
     if x.shape[1] < k:
         raise ArgumentError(
             op="lobpcg",
@@ -279,38 +228,51 @@ def lobpcg(
             got=f"{x.shape[1]} such columns",
             expected=f"{k} columns that are finite and linearly independent in the product of b",
         )
-    residuals, values, step = x.new_full((k,), float("inf")).real, x.new_zeros(k).real, 0
-    converged = False
+    guard, source, confirmed, norm = Guard(k), torch.Generator().manual_seed(0), False, 0.0
     for step in range(maxiter + 1):
         ax = left(x)
         values = (x.conj() * ax).sum(0).real
+        order = (sign * values).argsort()
+        x, ax, values = x[:, order], ax[:, order], values[order]
         r = ax - right(x) * values.to(x.dtype)
         residuals = norms(r)
-        worst = float(residuals.max())
-        scale = float(values.abs().max()) or 1.0
+        worst, scale = float(residuals[:k].max()), float(values[:k].abs().max()) or 1.0
         if callback is not None:
             callback(step, worst / scale)
-        converged = worst <= tol * scale
-        if converged or step == maxiter or not math.isfinite(worst):
+        # a residual is not asked to be smaller than rounding leaves it
+        enough, fresh = tol * scale + rounding(x.mT) * max(norm, scale), False
+        if worst <= enough:
+            heights = to_numpy(-sign * values)
+            fresh = guard.has_changed(heights, enough)
+            confirmed = not fresh and guard.is_resolved(heights, to_numpy(residuals), k, enough)
+        if confirmed or step == maxiter or not math.isfinite(worst):
             break
-        w = improve(r)
-        space = _b_orthonormal(
-            torch.cat([x, w / norms(w).clamp_min(torch.finfo(values.dtype).tiny), directions], -1), right
-        )
+        if fresh:
+            drawn = improve(torch.randn((n, 1), dtype=x.dtype, device="cpu", generator=source).to(x.device))
+            x, directions = torch.cat([x[:, :k], _b_orthonormal(drawn, right, x[:, :k])], -1), x[:, :0]
+            continue
+        w = improve(r[:, residuals > enough])
+        w = w / norms(w).clamp_min(torch.finfo(values.dtype).tiny)
+        space = torch.cat([x, _b_orthonormal(torch.cat([w, directions], -1), right, x)], -1)
         core = gemm(1.0, space, left(space), trans_a="c")
-        _, vectors = torch.linalg.eigh(sign * 0.5 * (core + core.mH))
-        chosen = vectors[:, :k]
-        following = gemm(1.0, space, chosen)
+        spectrum, vectors = torch.linalg.eigh(sign * 0.5 * (core + core.mH))
+        norm = max(norm, float(spectrum.abs().max()))
+        following = gemm(1.0, space, vectors[:, : x.shape[1]])
         # What the step added, without the part along the old block.
         directions = following - gemm(1.0, x, gemm(1.0, x, right(following), trans_a="c"))
         size = norms(directions)
-        directions = directions[:, size > 0] / size[size > 0]
+        # of a column that has converged it is rounding
+        moved = size > rounding(x.mT) * norms(following)
+        directions = directions[:, moved] / size[moved]
         x = following
-    order = (sign * values).argsort()
     scale = 1.0 if other is None else other.scale
-    values, residuals = values[order] * (scale / multiplied.scale), residuals[order] * (scale**0.5 / multiplied.scale)
-    vectors = x[:, order] * scale**0.5
-    return Pairs(values=values, vectors=vectors, residuals=residuals, converged=converged, iterations=step)
+    return Pairs(
+        values=values[:k] * (scale / multiplied.scale),
+        vectors=x[:, :k] * scale**0.5,
+        residuals=residuals[:k] * (scale**0.5 / multiplied.scale),
+        converged=confirmed,
+        iterations=step,
+    )
 
 
 def _square_map(name: str, a: Any, x: Tensor) -> Operator:
@@ -321,9 +283,10 @@ def _square_map(name: str, a: Any, x: Tensor) -> Operator:
     return wrapped.probed(x * near_one(x.detach(), 0))
 
 
-def _b_orthonormal(x: Tensor, right: Apply) -> Tensor:
-    """Columns orthonormal in the inner product of ``b``, dependent ones left out; twice is enough."""
+def _b_orthonormal(x: Tensor, right: Apply, beside: Tensor) -> Tensor:
+    """Columns orthonormal in the inner product of ``b``, also to those ``beside``; dependent ones are left out."""
     for _ in range(2):
+        x = x - gemm(1.0, beside, gemm(1.0, right(beside), x, trans_a="c"))
         gram = gemm(1.0, x, right(x), trans_a="c")
         if not bool(gram.isfinite().all()):
             return x[:, :0]

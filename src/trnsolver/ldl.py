@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,8 +16,8 @@ from trnsolver.on_host import cubes, elsewhere, no_transform
 from trnsolver.solve_triangular import triangular
 
 Matrix = NDArray[Any]
-# Columns of a block.
-_BLOCK = 64
+# Matrices from which on steps of all of them together cost less than those of one after the other.
+_MANY = 8
 
 
 class LDL(NamedTuple):
@@ -186,14 +187,19 @@ class LdlCall(NamedTuple):
         return no_transform()
 
     def calls(self, implementation: str) -> str:
-        return "scipy.linalg.lapack." + ("hetrf" if self.hermitian and self.a.is_complex() else "sytrf")
+        return "torch.linalg.ldl_factor"
 
     def host(self) -> tuple[Tensor, Tensor, Tensor]:
         a, n = self.a, self.a.shape[-1]
         if a.numel() == 0:
-            return torch.zeros_like(a), torch.zeros_like(a), torch.zeros(a.shape[:-1], dtype=torch.int64)
-        parts = [_unpacked(*_packed(one, self.hermitian), self.hermitian) for one in a.reshape(-1, n, n).numpy()]
-        lower, middle, order = (torch.from_numpy(np.stack(each)) for each in zip(*parts, strict=True))
+            return torch.zeros_like(a), torch.zeros_like(a), torch.zeros(a.shape[:-1], dtype=torch.int64, device="cpu")
+        packed, pivots = _packed(a.reshape(-1, n, n), self.hermitian)
+        if len(packed) < _MANY:
+            parts = [_unpacked(*each, self.hermitian) for each in zip(packed, pivots.tolist(), strict=True)]
+            together = tuple(np.stack(each) for each in zip(*parts, strict=True))
+        else:
+            together = _unpacked_together(packed, pivots.astype(np.int64), self.hermitian)
+        lower, middle, order = (torch.from_numpy(each) for each in together)
         return lower.reshape(a.shape), middle.reshape(a.shape), order.reshape(a.shape[:-1])
 
     def pytorch(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -201,30 +207,41 @@ class LdlCall(NamedTuple):
         return result
 
 
-def _packed(a: Matrix, hermitian: bool) -> tuple[Matrix, list[int]]:
-    """LAPACK's factors and exchanges. A singular block is no failure: it has its place in d."""
+def _packed(a: Tensor, hermitian: bool) -> tuple[Matrix, Matrix]:
+    """LAPACK's factors and exchanges [B, ...]. A singular block is no failure: it has its place in d."""
     import scipy.linalg
 
-    sytrf = scipy.linalg.get_lapack_funcs("hetrf" if hermitian and np.iscomplexobj(a) else "sytrf", (a,))
-    packed, pivots, singular = sytrf(a, lower=1, lwork=_BLOCK * len(a))
-    if singular:
+    factors = torch.linalg.ldl_factor_ex(a, hermitian=hermitian)
+    packed, pivots = factors.LD.contiguous().numpy(), factors.pivots.numpy()
+    for index in np.nonzero(factors.info.numpy())[0]:
         # blocks of columns lose their updates where a column is zero; one column at a time, as so little room asks for
-        packed, pivots, _ = sytrf(a, lower=1, lwork=len(a))
-    return packed, pivots.tolist()
+        one = a[index].numpy()
+        sytrf = scipy.linalg.get_lapack_funcs("hetrf" if hermitian and np.iscomplexobj(one) else "sytrf", (one,))
+        packed[index], pivots[index], _ = sytrf(one, lower=1, lwork=len(one))
+    return packed, pivots
+
+
+@functools.lru_cache(maxsize=64)
+def _below(n: int) -> Matrix:
+    """Where a matrix of ``n`` rows is below its diagonal."""
+    return np.tri(n, k=-1, dtype=bool)
 
 
 def _unpacked(packed: Matrix, pivots: list[int], hermitian: bool) -> tuple[Matrix, Matrix, Matrix]:
     """LAPACK's compact form: exchanges of later steps are not applied to earlier columns."""
     n = len(pivots)
-    lower = np.tril(packed, -1)
-    np.fill_diagonal(lower, 1.0)
-    middle = np.diag(np.diagonal(packed)).copy()
+    # rows are exchanged where they lie together
+    lower, middle, across = np.where(_below(n), packed, 0.0), np.zeros((n, n), packed.dtype), n + 1
+    lower.flat[::across] = 1.0
+    middle.flat[::across] = packed.diagonal()
     order, k = list(range(n)), 0
     while k < n:
         width = 1 if pivots[k] > 0 else 2
         row, other = k + width - 1, abs(pivots[k]) - 1
         if row != other:
-            lower[[row, other], :k] = lower[[other, row], :k]
+            kept = lower[row, :k].copy()
+            lower[row, :k] = lower[other, :k]
+            lower[other, :k] = kept
             order[row], order[other] = order[other], order[row]
         if width == 2:
             corner = packed[k + 1, k]
@@ -233,3 +250,31 @@ def _unpacked(packed: Matrix, pivots: list[int], hermitian: bool) -> tuple[Matri
             lower[k + 1, k] = 0.0
         k += width
     return lower, middle, np.array(order, np.int64)
+
+
+def _unpacked_together(packed: Matrix, pivots: Matrix, hermitian: bool) -> tuple[Matrix, Matrix, Matrix]:
+    """Unpack many matrices, one step of all of them at a time."""
+    count, n = pivots.shape
+    double, second = pivots < 0, np.zeros(pivots.shape, bool)
+    for k in range(1, n):
+        second[:, k] = double[:, k - 1] & ~second[:, k - 1]
+    # the row a step exchanges is its own, or the second of a block of two
+    rows, others = np.arange(n) + double, np.abs(pivots) - 1
+    moves = (rows != others) & ~second
+    lower, order = np.where(_below(n), packed, 0.0), np.tile(np.arange(n), (count, 1))
+    middle = np.zeros_like(packed)
+    matrices, starts = np.nonzero(double & ~second)
+    corner = packed[matrices, starts + 1, starts]
+    middle[matrices, starts + 1, starts] = corner
+    middle[matrices, starts, starts + 1] = corner.conj() if hermitian else corner
+    lower[matrices, starts + 1, starts] = 0.0
+    for each, diagonal in ((lower, 1.0), (middle, packed.diagonal(0, -2, -1))):
+        each.reshape(count, -1)[:, :: n + 1] = diagonal
+    for k in range(n):
+        which = np.nonzero(moves[:, k])[0]
+        row, other = rows[which, k], others[which, k]
+        for array, width in ((lower, k), (order[..., None], 1)):
+            kept = array[which, row, :width]
+            array[which, row, :width] = array[which, other, :width]
+            array[which, other, :width] = kept
+    return lower, middle, order

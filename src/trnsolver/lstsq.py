@@ -14,6 +14,7 @@ from torch import Tensor
 from trnblas import gemm
 from trnsci import ArgumentError, array_function, check, op, run
 from trnsci.accuracy import state_error
+from trnsci.analogs import replaces, resembles
 from trnsci.gradient import saves
 from trnsci.planning import remark
 from trnsolver.arguments import finite, matrices, nonsingular, readable, right_hand_side, roundoff, settled
@@ -36,6 +37,8 @@ class LeastSquares(NamedTuple):
     singular_values: Tensor
 
 
+@replaces("aten::linalg_lstsq")
+@resembles("numpy.linalg.lstsq")
 @array_function
 def lstsq(
     a: Tensor,
@@ -271,8 +274,8 @@ def _by_qr(a: Tensor, b: Tensor, least: float) -> tuple[Tensor, Tensor]:
     q, r = _factored(a)
     # a zero on the diagonal decides; it is replaced so that nothing is divided by it
     divides = torch.isfinite(r).all(-1) & (r.diagonal(dim1=-2, dim2=-1) != 0)
-    whole = r if bool(divides.all()) else torch.where(divides.all(-1)[..., None, None], r, torch.eye(r.shape[-1]).to(r))
     eye = torch.eye(r.shape[-1], dtype=r.dtype, device=r.device).expand(r.shape)
+    whole = r if bool(divides.all()) else torch.where(divides.all(-1)[..., None, None], r, eye)
     inverse = torch.linalg.matrix_norm(triangular(whole, eye, lower=False))
     # where a norm overflows or vanishes nothing is proved
     full = divides.all(-1) & (torch.linalg.matrix_norm(whole) * inverse * least < 1.0)

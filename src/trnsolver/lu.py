@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from trnblas import gemm
 from trnsci import array_function, check, op, run
+from trnsci.analogs import PLAIN, Different, Given, given, refuse_options, replaces
 from trnsci.gradient import saves
 from trnsci.nki import launch
 from trnsci.predict import on_host
@@ -24,10 +26,12 @@ from trnsolver.arguments import (
     square,
     written,
 )
+from trnsolver.array_operands import as_matrix, replaces_arrays
 from trnsolver.batched_lu import LEAST, batched_lu
 from trnsolver.batches import pays
 from trnsolver.corrections import correctable, single
 from trnsolver.kernels import lu as kernels
+from trnsolver.lapack_info import info
 from trnsolver.pivots import belong, exchanges, permutation_of, pivots_of, within
 from trnsolver.refine_factors import improved_lu
 from trnsolver.solve_triangular import triangular
@@ -55,6 +59,7 @@ class PLU(NamedTuple):
     U: Tensor
 
 
+@replaces_arrays("scipy.linalg.lu_factor", result=lambda lu, *_, **__: (lu[0], lu[1] - 1))
 @array_function
 def lu_factor(a: Tensor, *, pivot: bool = True, out: tuple[Tensor, Tensor] | None = None) -> LU:
     """Factor ``a`` with row exchanges: LAPACK's ``getrf``.
@@ -96,6 +101,19 @@ def lu_factor(a: Tensor, *, pivot: bool = True, out: tuple[Tensor, Tensor] | Non
     return written("lu_factor", out, LU(factors, counted), a=a)
 
 
+def _with_info(value: LU, a: Tensor, **_: Any) -> tuple[Tensor, ...]:
+    # ours factors singular matrices too, but on the device not to LAPACK's last pivot
+    if type(a) in PLAIN and not bool(value[0].diagonal(dim1=-2, dim2=-1).all()):
+        raise Different("the matrix is singular")
+    return *value, info(value[0], a, "linalg_lu_factor_ex")
+
+
+replaces("aten::linalg_lu_factor_ex", by=lu_factor, result=_with_info)(
+    lambda a, *, pivot=True, check_errors=False: given(lu_factor, a, pivot=pivot)
+)
+
+
+@replaces("aten::linalg_lu")
 @array_function
 def lu(a: Tensor, *, pivot: bool = True, out: tuple[Tensor, Tensor, Tensor] | None = None) -> PLU:
     """Return P, L, U with ``a = P @ L @ U``: the convention of `torch.linalg.lu` and `scipy.linalg.lu`.
@@ -125,6 +143,7 @@ def lu(a: Tensor, *, pivot: bool = True, out: tuple[Tensor, Tensor, Tensor] | No
     return written("lu", out, result, a=a)
 
 
+@replaces("aten::linalg_lu_solve")
 @array_function
 @check.hands_on("trsm")
 def lu_solve(
@@ -162,6 +181,16 @@ def lu_solve(
     vector = right_hand_side("lu_solve", factors, b, look=False)
     x = _solved("lu_solve", LuSolve(factors, pivots, b.unsqueeze(-1) if vector else b, adjoint), factors=factors, b=b)
     return written("lu_solve", out, x.squeeze(-1) if vector else x, factors=factors, b=b)
+
+
+@replaces("scipy.linalg.lu_solve", by=lu_solve)
+def _read_scipy(lu_and_piv: Any, b: Any, trans: int) -> Given:
+    refuse_options(trans=trans)
+    factors, pivots = lu_and_piv
+    b = np.asarray(b)
+    if b.ndim == 1:
+        raise Different("its right-hand side is a vector")
+    return given(lu_solve, as_matrix(factors), np.asarray(pivots, np.int32) + 1, b)
 
 
 @array_function

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import torch
+from scipy.linalg import lapack
 from torch import Tensor
 
-from trnsci import array_function, check
+from trnblas.host_blas import ALL_LETTERS
+from trnsci import array_function, check, host
 from trnsolver.arguments import matrices, square, written
 from trnsolver.lu import LU, lu_factor, lu_solve
 from trnsolver.svd import svdvals
@@ -67,11 +69,15 @@ def cond_estimate(a: Tensor) -> Tensor:
 
 
 def condition_from_factors(a: Tensor, factors: LU) -> float:
-    """Hager's estimate of ``norm(inv(a), 1) * norm(a, 1)``."""
+    """Hager's estimate of ``norm(inv(a), 1) * norm(a, 1)``: LAPACK's in host memory."""
     n = a.shape[-1]
     if n == 0:
         return 0.0
+    norm = float(a.abs().sum(-2).max())
     dtype = factors.factors.dtype
+    if host.refusal((factors.factors.detach(),)) is None:
+        reciprocal, _ = getattr(lapack, f"{ALL_LETTERS[dtype]}gecon")(factors.factors.detach().numpy(), norm)
+        return 1.0 / reciprocal if reciprocal > 0 else float("inf")
     x = torch.full((n, 1), 1.0 / n, dtype=dtype, device=a.device)
     estimate, seen = 0.0, -1
     for _ in range(5):
@@ -88,4 +94,4 @@ def condition_from_factors(a: Tensor, factors: LU) -> float:
         seen = index
         x = torch.zeros_like(x)
         x[index] = 1.0
-    return estimate * float(a.abs().sum(-2).max())
+    return estimate * norm

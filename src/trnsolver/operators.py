@@ -19,6 +19,7 @@ from trnsci.arrays import from_numpy, to_numpy
 from trnsci.backends import SCOPE, library
 from trnsci.host import refusal
 from trnsci.ledger import Entry, listeners, record
+from trnsci.libraries import operand
 from trnsci.planning import plan
 from trnsolver.arguments import DTYPES, finite, readable
 from trnsolver.columns import Columns, inner
@@ -41,6 +42,7 @@ class LinearMap(Protocol):
 
 # What stands for a matrix: itself, something that multiplies, a function, or a function and that of the adjoint.
 Matrix: TypeAlias = "Tensor | np.ndarray[Any, Any] | LinearMap | Apply | tuple[Apply, Apply]"
+operand("Matrix")
 
 
 @dataclass(frozen=True, slots=True)

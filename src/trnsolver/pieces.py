@@ -63,7 +63,7 @@ def _core(a: Tensor, rows: Tensor) -> Tensor:
 
 def _scalar(block: Tensor, size: float) -> bool:
     """Whether nothing is left to split, to the accuracy of the whole."""
-    rest = block - torch.eye(len(block), device=block.device) * block.diagonal().mean()
+    rest = block - torch.eye(len(block), device=block.device, dtype=torch.float32) * block.diagonal().mean()
     return float(torch.linalg.matrix_norm(rest)) <= kernels.DONE * size
 
 
@@ -71,10 +71,10 @@ def _by_kernel(block: Tensor) -> tuple[Tensor, int]:
     """Rows that split a block, and how many belong to the first part: one level of the kernel."""
     k = len(block)
     size = -(-k // _STEP) * _STEP
-    padded = torch.zeros((1, size, size), device=block.device)
+    padded = torch.zeros((1, size, size), device=block.device, dtype=torch.float32)
     padded[0, :k, :k] = block
     labels = (torch.arange(size, device=block.device) >= k).float().reshape(1, size, 1)
-    eye = torch.eye(size, device=block.device).unsqueeze(0)
+    eye = torch.eye(size, device=block.device, dtype=torch.float32).unsqueeze(0)
     _, rows, labels_out, _ = launch(kernels.eigh, padded, eye, labels, *constants(size, block.device), levels=1)
     rows = rows[0, :k, :k]
     if block.is_meta:
@@ -86,7 +86,7 @@ def _by_kernel(block: Tensor) -> tuple[Tensor, int]:
 def _by_products(block: Tensor) -> tuple[Tensor, int]:
     """The same of products: the sign of the shifted block, and an orthonormal basis of its two ranges."""
     k = len(block)
-    eye = torch.eye(k, device=block.device)
+    eye = torch.eye(k, device=block.device, dtype=torch.float32)
     x = block - eye * block.diagonal().mean()
     x = x / torch.linalg.matrix_norm(x) - eye * (kernels.OFF / k)
     for step in range(kernels.LIFTS + 3):
@@ -118,9 +118,9 @@ def _finished(small: list[Piece]) -> list[Tensor]:
     if not bins:
         return []
     n, device = small[0][0].shape[-1], small[0][0].device
-    blocks = torch.zeros((len(bins), P_MAX, P_MAX), device=device)
-    bases = torch.zeros((len(bins), P_MAX, n), device=device)
-    labels = torch.full((len(bins), P_MAX, 1), 0.0, device=device)
+    blocks = torch.zeros((len(bins), P_MAX, P_MAX), device=device, dtype=torch.float32)
+    bases = torch.zeros((len(bins), P_MAX, n), device=device, dtype=torch.float32)
+    labels = torch.full((len(bins), P_MAX, 1), 0.0, device=device, dtype=torch.float32)
     rows = []
     for at, held in enumerate(bins):
         first = 0
@@ -130,7 +130,7 @@ def _finished(small: list[Piece]) -> list[Tensor]:
             first += len(block)
         labels[at, first:] = float(len(held))
         rows.append(first)
-    eye = torch.eye(P_MAX, device=device).expand(blocks.shape)
+    eye = torch.eye(P_MAX, device=device, dtype=torch.float32).expand(blocks.shape)
     values, rotated, labels_out, left, _ = launched(blocks, eye, labels, P_MAX)
     if not values.is_meta and not bool((left <= 10 * P_MAX * roundoff(torch.float32)).all()):
         _, rotated, _, _, _ = launched(blocks, rotated, renumbered(labels_out), P_MAX)
@@ -140,7 +140,7 @@ def _finished(small: list[Piece]) -> list[Tensor]:
 
 def _checked(a: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Rows made orthonormal, once more rotated by small couplings where they matter, the values, and what is left."""
-    eye = torch.eye(len(a), device=a.device)
+    eye = torch.eye(len(a), device=a.device, dtype=torch.float32)
     for again in (False, True):
         defect = gemm(-1.0, rows, rows, 1.0, eye, trans_b="t")
         rows = gemm(0.5, defect, rows, 1.0, rows)

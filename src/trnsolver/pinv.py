@@ -9,6 +9,7 @@ from torch import Tensor
 
 from trnblas import gemm
 from trnsci import ArgumentError, array_function, check, op, run
+from trnsci.analogs import resembles
 from trnsci.gradient import saves
 from trnsolver.arguments import finite, matrices, readable, roundoff, settled, square, written
 from trnsolver.eigh import eigh, eigvalsh
@@ -16,6 +17,7 @@ from trnsolver.svd import SvdCall, svd, svdvals
 from trnsolver.tiles import near_one
 
 
+@resembles("numpy.linalg.pinv")
 @array_function
 def pinv(
     a: Tensor,

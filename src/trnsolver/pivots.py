@@ -33,7 +33,7 @@ def permutation_of(pivots: Tensor, rows: int) -> Tensor:
     """Rows in the order the exchanges leave them: ``a[permutation] = L @ U``."""
     if rows == 0 or pivots.numel() == 0:
         return torch.arange(rows, device=pivots.device).expand(*pivots.shape[:-1], rows).clone()
-    eye = torch.empty((*pivots.shape[:-1], rows, pivots.shape[-1]), device=pivots.device)
+    eye = torch.empty((*pivots.shape[:-1], rows, pivots.shape[-1]), device=pivots.device, dtype=torch.float32)
     p, _, _ = torch.lu_unpack(eye, pivots, unpack_data=False)
     return p.argmax(-2)
 

@@ -13,6 +13,7 @@ from torch import Tensor
 from trnblas import gemm
 from trnblas.trsm import doubling_masks
 from trnsci import UnsupportedError, array_function, check, op, run
+from trnsci.analogs import Different, Given, given, named_result, plain_result, refuse_options, replaces
 from trnsci.arrays import to_numpy
 from trnsci.gradient import saves, undefined
 from trnsci.host import transformed
@@ -20,6 +21,7 @@ from trnsci.nki import P_MAX, launch
 from trnsci.planning import remark
 from trnsci.predict import on_host
 from trnsolver.arguments import by_columns, matrices, readable, roundoff, settled, widened, written
+from trnsolver.array_operands import as_matrix
 from trnsolver.batched_qr import LEAST, batched_qr
 from trnsolver.batches import pays
 from trnsolver.corrections import correctable, single
@@ -59,6 +61,7 @@ class PivotedQR(NamedTuple):
     order: Tensor
 
 
+@replaces("aten::linalg_qr")
 @array_function
 def qr(a: Tensor, mode: Mode = "reduced", *, out: tuple[Tensor, Tensor] | None = None) -> QR:
     """Factor ``a = q @ r`` with orthonormal columns in ``q`` and ``r`` upper triangular.
@@ -86,6 +89,16 @@ def qr(a: Tensor, mode: Mode = "reduced", *, out: tuple[Tensor, Tensor] | None =
     result = QR(*factored(a, mode))
     settled("qr", result.r, a=a)
     return written("qr", out, result, a=a)
+
+
+@replaces("numpy.linalg.qr", by=qr, result=named_result("QRResult"))
+@replaces("scipy.linalg.qr", by=qr, result=plain_result)
+def _read_arrays(a: Any, mode: str, **options: Any) -> Given:
+    refuse_options(**options)
+    modes = {"reduced": "reduced", "economic": "reduced", "complete": "complete", "full": "complete"}
+    if mode not in modes:
+        raise Different(f"mode={mode!r} returns something else")
+    return given(qr, as_matrix(a), modes[mode])
 
 
 @array_function

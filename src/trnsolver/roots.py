@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from trnsci import Singular, array_function, op, run
+from trnsci.analogs import resembles
 from trnsci.gradient import saves
 from trnsolver.arguments import readable, square, widened
 from trnsolver.on_host import cubes, in_memory, no_transform
@@ -29,6 +30,7 @@ class Function(NamedTuple):
     hermitian: Apply
 
 
+@resembles("scipy.linalg.sqrtm")
 @array_function
 def sqrtm(a: Tensor) -> Tensor:
     """Principal square root by the Schur form (Björck and Hammarling), of Hermitian matrices by their eigenvectors.
@@ -58,6 +60,7 @@ def sqrtm(a: Tensor) -> Tensor:
     return _real_if_so(run(MatrixFunction(a, "sqrtm")), a)
 
 
+@resembles("scipy.linalg.logm")
 @array_function
 def logm(a: Tensor) -> Tensor:
     """Principal logarithm: square roots until the matrix is near 1, then a Gauss-Legendre (Padé) quotient.

@@ -43,7 +43,7 @@ def _spectrum(op: str, team: Team, a: Part, lower: bool) -> tuple[Tensor, Part]:
     vectors = (work / torch.linalg.vector_norm(work, dim=-1, keepdim=True)).conj().resolve_conj()  # [mine, n]
     values = _quotients(team, rows, vectors)
     every = torch.cat(team.all_gather(0, values, [(count,) for count in counts]))
-    by = every.argsort() if readable(every) else torch.arange(n)
+    by = every.argsort() if readable(every) else torch.arange(n, device="cpu")
     return every[by.to(every.device)], a.with_local(_sorted(team, vectors, by, counts), places=team.first(1))
 
 
@@ -63,7 +63,7 @@ def _sorted(team: Team, vectors: Tensor, by: Tensor, counts: list[int]) -> Tenso
     ranks, here = team.size(0), team.here(0)
     n = vectors.shape[1]
     first = [sum(counts[:rank]) for rank in range(ranks)]
-    position = torch.empty_like(by).index_copy_(0, by, torch.arange(n)).tolist()
+    position = torch.empty_like(by).index_copy_(0, by, torch.arange(n, device=by.device)).tolist()
     cuts = [range(start, start + size) for start, size in chunks(n, ranks)]
 
     def going(source: int, target: int) -> list[int]:

@@ -71,7 +71,8 @@ def _factored(team: Team, a: Part) -> Factored:
 def _with_factors(team: Team, factors: Part, pivots: Tensor, b: Part, adjoint: bool) -> Part:
     """Columns of the solution."""
     b = b.to(team, team.first(1))
-    order = permutation_of(pivots, factors.shape[0]) if readable(pivots) else torch.arange(factors.shape[0])
+    rows = factors.shape[0]
+    order = permutation_of(pivots, rows) if readable(pivots) else torch.arange(rows, device="cpu")
     if adjoint:
         x = solve_triangle(team, 1.0, factors, b, down=False, kind="c")
         x = solve_triangle(team, 1.0, factors, x, down=True, kind="c", unit=True)

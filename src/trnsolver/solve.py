@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -11,9 +11,12 @@ from torch import Tensor
 from trnblas import gemm
 from trnsci import NumericalError, array_function, check, run
 from trnsci.accuracy import state_error
+from trnsci.analogs import Different, Given, given, named_result, refuse_options, replaces
 from trnsolver.arguments import all_finite, mirrored, nonsingular, readable, right_hand_side, settled, square, written
+from trnsolver.array_operands import as_hermitian, as_matrix, as_right_sides, replaces_arrays
 from trnsolver.contract import solve_to
-from trnsolver.lu import LuFactor, LuSolve
+from trnsolver.lapack_info import info
+from trnsolver.lu import LuFactor, LuSolve, lu_factor
 from trnsolver.qr import factored
 from trnsolver.solve_triangular import triangular
 from trnsolver.spd import by_cholesky
@@ -37,8 +40,9 @@ def solve(
         b: [..., N, K] or [..., N], by torch's rule; [..., K, N] where ``left`` is false.
         left: solve ``a @ x = b``; otherwise ``x @ a = b``.
         assume: ``gen``, or ``pos`` for Hermitian positive definite matrices.
-        target_error: relative forward error to reach. The factors are then float32, corrected with accurate residuals;
-            the result is in float64, for one matrix ``a``. The error is verified; `trnsci.achieved` returns it.
+        target_error: relative forward error to reach, by elimination in float64 or by float32 factors corrected with
+            accurate residuals; the result is in float64, for one matrix ``a``. The error is verified;
+            `trnsci.achieved` returns it.
         out: where the result goes; it must fit and share no memory with an operand.
 
     Raises:
@@ -74,6 +78,30 @@ def solve(
     x = by_cholesky(a, columns) if assume == "pos" else _solved("solve", a, columns)
     settled("solve", x, a=a.tril if assume == "pos" else a, b=b)
     return written("solve", out, x.squeeze(-1) if vector else x, a=a, b=b)
+
+
+def _no_factors(a: Tensor) -> tuple[Tensor, Tensor]:
+    """Return what stands for the factors that torch's own gradient reads, where the gradient is ours."""
+    return a.new_empty(0), a.new_empty(0, dtype=torch.int32)
+
+
+replaces(
+    "aten::_linalg_solve_ex",
+    by=solve,
+    result=lambda x, a, b, **_: (x, *_no_factors(a), info(x, a, "linalg_inv_ex")),
+    complete=lambda x, a, b, **_: (x, *lu_factor(a), info(x, a, "linalg_inv_ex")),
+)(lambda a, b, *, left=True, check_errors=False: given(solve, a, b, left=left))
+replaces("numpy.linalg.solve", by=solve)(lambda a, b: given(solve, as_matrix(a), as_right_sides(a, b)))
+
+
+@replaces("scipy.linalg.solve", by=solve)
+def _read_scipy(a: Any, b: Any, assume_a: str | None, transposed: bool, **_: Any) -> Given:
+    refuse_options(transposed=transposed)
+    if assume_a not in (None, "gen", "general", "pos", "positive definite"):
+        raise Different(f"assume_a={assume_a!r} has no counterpart")
+    positive = assume_a in ("pos", "positive definite")
+    matrix = as_hermitian(a) if positive else as_matrix(a)
+    return given(solve, matrix, as_right_sides(a, b), assume="pos" if positive else "gen")
 
 
 def _solved(op: str, a: Tensor, b: Tensor) -> Tensor:
@@ -118,6 +146,7 @@ def _factored(a: Tensor) -> tuple[Tensor, Tensor, bool]:
     return *run(LuFactor(a.mT if transposed else a)), transposed
 
 
+@replaces_arrays("numpy.linalg.inv", "scipy.linalg.inv")
 @array_function
 def inv(a: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Invert a matrix [..., N, N] by LU.
@@ -146,6 +175,7 @@ class SlogDet(NamedTuple):
     logabsdet: Tensor
 
 
+@replaces_arrays("numpy.linalg.slogdet", result=named_result("SlogdetResult"))
 @array_function
 def slogdet(a: Tensor, *, out: tuple[Tensor, Tensor] | None = None) -> SlogDet:
     """Sign (or phase) and logarithm of the modulus of the determinant of ``a`` [..., N, N].
@@ -164,6 +194,7 @@ def slogdet(a: Tensor, *, out: tuple[Tensor, Tensor] | None = None) -> SlogDet:
     return written("slogdet", out, SlogDet(_signed(torch.sgn(diagonal).prod(-1), pivots), logarithm), a=a)
 
 
+@replaces_arrays("numpy.linalg.det", "scipy.linalg.det", result=lambda value, *_, **__: value[()])
 @array_function
 def det(a: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Determinant of ``a`` [..., N, N]; `slogdet` does not overflow.
@@ -198,3 +229,23 @@ def _signed(x: Tensor, pivots: Tensor) -> Tensor:
         return -x if exchanged % 2 else x
     steps = torch.arange(1, pivots.shape[-1] + 1, dtype=torch.int32, device=pivots.device)
     return torch.where((pivots != steps).sum(-1) % 2 == 1, -x, x)
+
+
+def _factors_by_columns(a: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the factors of LAPACK's layout, which torch's gradients of determinants expect."""
+    return lu_factor(a.mT if a.is_contiguous() else a)
+
+
+replaces("aten::linalg_inv_ex", by=inv, result=lambda x, a, **_: (x, info(x, a, "linalg_inv_ex")))(
+    lambda a, *, check_errors=False: given(inv, a)
+)
+replaces(
+    "aten::_linalg_det",
+    result=lambda value, a: (value, *_no_factors(a)),
+    complete=lambda value, a: (value, *_factors_by_columns(a)),
+)(det)
+replaces(
+    "aten::_linalg_slogdet",
+    result=lambda value, a: (*value, *_no_factors(a)),
+    complete=lambda value, a: (*value, *_factors_by_columns(a)),
+)(slogdet)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from trnblas import gemm, trsm
 from trnsci import array_function, check, op, run
+from trnsci.analogs import Different, Given, given, replaces
 from trnsci.gradient import saves
 from trnsolver.arguments import by_columns, matrices, roundoff, solved, square, written
+from trnsolver.array_operands import as_matrix
 from trnsolver.batched_triangular import LEAST, batched_triangular
 from trnsolver.batches import pays
 from trnsolver.corrections import Parts, correctable, improved, product, single
@@ -21,6 +24,7 @@ from trnsolver.kernels.batched_triangular import K_MAX
 from trnsolver.tiles import near_one
 
 
+@replaces("aten::linalg_solve_triangular")
 @array_function
 @check.hands_on("trsm")
 def solve_triangular(
@@ -74,6 +78,24 @@ def solve_triangular(
         x = triangular(a.mT, b.mT, lower=upper, unit=bool(unitriangular))
     solved("solve_triangular", x, None if unitriangular else a, b=b, a=read)
     return written("solve_triangular", out, x if left else x.mT, a=a, b=b)
+
+
+@replaces("aten::triangular_solve", by=solve_triangular, result=lambda x, b, a, *_, **__: (x, a.clone()))
+def _read_torch(
+    b: Tensor, a: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False
+) -> Given:
+    matrix = a.mT if transpose else a
+    return given(solve_triangular, matrix, b, upper=upper != transpose, unitriangular=unitriangular)
+
+
+@replaces("scipy.linalg.solve_triangular", by=solve_triangular)
+def _read_scipy(a: Any, b: Any, trans: Any, lower: bool, unit_diagonal: bool) -> Given:
+    if trans not in (0, "N"):
+        raise Different(f"trans={trans!r} has no counterpart")
+    a, b = as_matrix(a), np.asarray(b)
+    if b.ndim == 1:
+        raise Different("its right-hand side is a vector")
+    return given(solve_triangular, a, b, upper=not lower, unitriangular=unit_diagonal)
 
 
 def triangular(a: Tensor, b: Tensor, *, lower: bool, unit: bool = False) -> Tensor:

@@ -13,6 +13,7 @@ from trnsci import ArgumentError, NotConverged, UnsupportedError, array_function
 from trnsci.accuracy import state_error
 from trnsci.arrays import Array, from_numpy, to_numpy
 from trnsci.backends import library, on_host
+from trnsci.links import link
 from trnsci.planning import remark
 from trnsolver.arguments import finite, or_shapes, settled, widened
 from trnsolver.compressed import Compressed, Index, Sparse, compressed, square_compressed
@@ -210,7 +211,7 @@ class SparseFactor:
 
 def _torch_sparse(a: Any) -> Tensor:
     indptr, indices, values = (torch.from_numpy(part) for part in (a.indptr, a.indices, a.data))
-    return torch.sparse_csr_tensor(indptr, indices, values, size=a.shape)
+    return torch.sparse_csr_tensor(indptr, indices, values, size=a.shape, device="cpu")
 
 
 def _rows(a: Compressed) -> Tensor:
@@ -406,7 +407,7 @@ def _order(op: str, a: Compressed, given: Ordering | Tensor | None, default: Ord
         gram = pattern.T @ pattern
         return order_of(compressed(op, gram.astype(np.float64)), ordering)
     check.kind(op, "ordering", ordering, Tensor | np.ndarray | list | tuple, "a name or a permutation")
-    order = to_numpy(torch.as_tensor(ordering))
+    order = to_numpy(torch.as_tensor(ordering, device="cpu"))
     if order.dtype.kind not in "iuf" or not np.array_equal(np.sort(order), np.arange(n)):
         raise ArgumentError(op, "ordering", order, f"a permutation of 0 to {n - 1}")
     return order.astype(np.int64)
@@ -419,7 +420,7 @@ def _verdict(analysis: Analysis, values: Tensor) -> tuple[str, bool]:
     largest = max(
         (g * (p**3 // 3 + p * p * q + p * q * q) for g, p, q in (x.shape for x in analysis.groups)), default=0
     )
-    here, start = batch * largest / speed, predict.LINKS["trn2"].dispatch
+    here, start = batch * largest / speed, link("trn2").dispatch
     pays = here > start
     word = "pays" if pays else "does not pay"
     text = (

@@ -73,7 +73,7 @@ def _fronts(a: Compressed, order: Index, nodes: Supernodes, *, column: Index, le
             inside = np.where(rows < end, rows - start, end - start + np.searchsorted(nodes.structures[above], rows))
             local.append(torch.from_numpy(inside))
         else:
-            local.append(torch.empty(0, dtype=torch.int64))
+            local.append(torch.empty(0, dtype=torch.int64, device="cpu"))
     fronts, fill = [], 0
     for s, (start, end) in enumerate(zip(nodes.starts, nodes.ends, strict=True)):
         rows, wide = by[bounds[s] : bounds[s + 1]], nodes.structures[s]

@@ -147,7 +147,7 @@ class SuperLU:
         if self.kind != "cholesky":
             outer = 1 if self.columns is None else parity(self.columns)
             swaps = [outer * parity(f.perm_r) * parity(f.perm_c) for f in self.factors]
-            sign = sign * torch.tensor(swaps, dtype=diagonal.dtype)
+            sign = sign * torch.tensor(swaps, dtype=diagonal.dtype, device=diagonal.device)
         return sign, diagonal.abs().log().sum(-1)
 
     def diagonal(self) -> Tensor:

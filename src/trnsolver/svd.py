@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 from trnblas import gemm
 from trnsci import NotConverged, UnsupportedError, array_function, check, host, op, run
+from trnsci.analogs import Different, Given, given, named_result, plain_result, refuse_options, replaces
 from trnsci.gradient import saves, undefined
 from trnsci.nki import launch
 from trnsolver.arguments import bounded, by_columns, matrices, readable, roundoff, settled, written
+from trnsolver.array_operands import as_matrix, replaces_arrays
 from trnsolver.batched_svd import LEAST, batched_svd
 from trnsolver.batches import pays
 from trnsolver.corrections import single
@@ -95,6 +97,7 @@ def svd(
     return written("svd", out, result, a=a)
 
 
+@replaces_arrays("scipy.linalg.svdvals")
 @array_function
 def svdvals(a: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Singular values [..., min(M, N)] of ``a`` [..., M, N], descending.
@@ -109,6 +112,24 @@ def svdvals(a: Tensor, *, out: Tensor | None = None) -> Tensor:
     if not small:
         settled("svdvals", s)
     return written("svdvals", out, s, a=a)
+
+
+def _with_vectors(value: Any, a: Tensor, full: bool = False, compute_uv: bool = True, **_: Any) -> Any:
+    return value if compute_uv else (a.new_empty(0), value, a.new_empty(0))
+
+
+@replaces("aten::_linalg_svd", by=svd, result=_with_vectors)
+def _read_torch(a: Tensor, full_matrices: bool = False, compute_uv: bool = True, *, driver: str | None = None) -> Given:
+    if driver is not None:
+        raise Different(f"driver={driver!r} is cuSOLVER's")
+    return given(svd, a, full_matrices) if compute_uv else given(svdvals, a)
+
+
+@replaces("numpy.linalg.svd", by=svd, result=named_result("SVDResult"))
+@replaces("scipy.linalg.svd", by=svd, result=plain_result)
+def _read_arrays(a: Any, full_matrices: bool, compute_uv: bool, **options: Any) -> Given:
+    refuse_options(**options)
+    return given(svd, as_matrix(a), full_matrices) if compute_uv else given(svdvals, as_matrix(a))
 
 
 @op("trnsolver::svd")
@@ -304,7 +325,8 @@ def _aligned(u: Tensor, core: Tensor, vh: Tensor) -> tuple[Tensor, Tensor, Tenso
     """From ``a = u * core @ vh``: values positive and descending."""
     s = core.abs()
     # by its angle: a complex quotient of numbers near underflow is NaN
-    phase = torch.polar(torch.ones_like(s), core.angle()) if core.is_complex() else torch.where(core < 0, -1.0, 1.0)
+    ones = torch.ones_like(s)
+    phase = torch.polar(ones, core.angle()) if core.is_complex() else torch.where(core < 0, -ones, ones)
     order = s.argsort(-1, descending=True)
     u = (u * phase.unsqueeze(-2)).gather(-1, order.unsqueeze(-2).expand(u.shape))
     return u, s.gather(-1, order), vh.gather(-2, order.unsqueeze(-1).expand(vh.shape))

@@ -14,7 +14,7 @@ from trnsci.nki import P_MAX
 @functools.cache
 def identity(device: torch.device) -> Tensor:
     """The identity of one tile."""
-    return torch.eye(P_MAX, device=device)  # [128, 128]
+    return torch.eye(P_MAX, device=device, dtype=torch.float32)  # [128, 128]
 
 
 def unit_columns(like: Tensor) -> Tensor:
@@ -43,7 +43,7 @@ def row_tiles(rows: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
     each = rows_each(rows)
     held = -(-rows // each) if each <= _FEW else P_MAX
     # bits are put together on the host: a device may read them as numbers
-    index = torch.arange(held * each).reshape(-1, each)  # [p, T]
+    index = torch.arange(held * each, device="cpu").reshape(-1, each)  # [p, T]
     rank = ((index.numel() - 1 - index).int() | (1 << 30)).view(torch.float32)
     return rank.to(device), index.float().to(device), (index < rows).float().to(device)
 

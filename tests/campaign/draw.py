@@ -89,6 +89,27 @@ class Draw:
             return rng.integers(-3, 4, size=shape).astype(np.float64)
         return rng.normal(size=shape)
 
+    def spectrum(self, n: int) -> np.ndarray:
+        """Eigenvalues [N] up to about 3 in magnitude: distinct, repeated, clustered, of both signs, or zero."""
+        rng, kind = self.rng, self.among("distinct", "repeated", "integers", "clusters", "signs", "rank", "one", "end")
+        self.log.append(f"spectrum {kind}")
+        distinct = rng.uniform(-3.0, 3.0, n)
+        if kind == "repeated":
+            return rng.permutation(np.repeat(distinct, self.among(2, 3, 4))[:n])
+        if kind == "integers":
+            return rng.integers(-3, 4, n).astype(np.float64)
+        if kind == "clusters":
+            centres = rng.uniform(-3.0, 3.0, max(1, n // 4))
+            return centres[rng.integers(len(centres), size=n)] + rng.normal(size=n) * self.among(1e-9, 1e-12, 1e-15)
+        if kind == "signs":
+            return np.where(np.arange(n) % 2, -1.0, 1.0) * np.abs(distinct[np.arange(n) // 2])
+        if kind == "rank":
+            return np.where(np.arange(n) < self.among(0, 1, 2, 5), self.among(distinct, np.full(n, 2.0)), 0.0)
+        if kind == "end":
+            # a few copies outside, the rest in an interval
+            return np.where(np.arange(n) < self.among(2, 3, 5), self.among(3.0, -3.0), rng.uniform(-1.0, 1.0, n))
+        return distinct if kind == "distinct" else np.full(n, self.among(1.0, -2.0))
+
     def laid_out(self, tensor: torch.Tensor) -> torch.Tensor:
         """The same values with other strides: transposed, every second element, offset, or as they are."""
         how = self.among("plain", "plain", "transposed", "stepped", "offset")

@@ -60,8 +60,26 @@ def definite(draw: Draw, n: int, dtype: torch.dtype, ratio: float = 1e3) -> torc
     return draw.tensor((n, n), dtype, kind=draw.among("gaussian", "integers", "spike", "constant"), change=change)
 
 
+def with_spectrum(draw: Draw, n: int, dtype: torch.dtype) -> torch.Tensor:
+    """Hermitian, of drawn eigenvalues: in a random basis, or two by two, so that most of it is zero."""
+    values, whole = draw.spectrum(n), draw.chance(0.5)
+
+    def change(v):
+        if n == 0 or whole:
+            q = np.linalg.qr(v)[0] if n else v
+        else:
+            turn = np.kron(np.eye((n + 1) // 2), np.array([[0.8, -0.6], [0.6, 0.8]]))[:n, :n]
+            q = np.linalg.qr(turn)[0][np.random.default_rng(n).permutation(n)]
+        a = (q * values) @ adjoint(q)
+        return 0.5 * (a + adjoint(a))
+
+    return draw.tensor((n, n), dtype, kind="gaussian", change=change)
+
+
 def hermitian(draw: Draw, n: int, dtype: torch.dtype) -> torch.Tensor:
-    kind = draw.among(*MODERATE, "graded", "scaled")
+    kind = draw.among(*MODERATE, "graded", "scaled", "spectrum", "spectrum")
+    if kind == "spectrum":
+        return with_spectrum(draw, n, dtype)
     return draw.tensor((n, n), dtype, kind=kind, change=lambda v: v + adjoint(v))
 
 

@@ -10,7 +10,7 @@ import trnsci
 import trnsolver
 from tests.campaign.draw import COMPLEX, REAL, Draw
 from tests.campaign.oracles import TRANSPOSED, narrow, spectral, unit, unread, wide
-from tests.campaign.solver import adjoint, matrix, parts, within
+from tests.campaign.solver import adjoint, matrix, parts, with_spectrum, within
 from tests.campaign.sparse import sparse, stored
 from tests.campaign.trial import Outside, Trial, public, spec
 
@@ -169,9 +169,12 @@ def claimed(draw: Draw) -> Trial:
 @spec("trnsolver.eigsh", promise="values within their residuals of the exact ones; the k that are asked for",
       when="gaps above the tolerance")  # fmt: skip
 def extreme(draw: Draw) -> Trial:
-    dtype, n = draw.dtype(*DTYPES), draw.size(1, 65)
-    a = sparse(draw, n, n, dtype, kind=draw.among("gaussian", "integers", "ramp", "alternating"))
-    a = draw.laid_out(a + a.mH + torch.diag(torch.linspace(-2, 3, n)).to(dtype) * draw.among(1.0, 10.0))
+    dtype, n = draw.dtype(*DTYPES), draw.size(1, 129)
+    if draw.chance(0.5):
+        a = with_spectrum(draw, n, dtype)
+    else:
+        a = sparse(draw, n, n, dtype, kind=draw.among("gaussian", "integers", "ramp", "alternating"))
+        a = draw.laid_out(a + a.mH + torch.diag(torch.linspace(-2, 3, n)).to(dtype) * draw.among(1.0, 10.0))
     k, which = min(n, draw.among(1, 2, 3, 6)), draw.among("LM", "LA", "SA")
     exact = np.linalg.eigvalsh(narrow(wide(a)))
     size = float(np.max(np.abs(exact), initial=1e-30))

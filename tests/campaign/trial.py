@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 import trnsci
+from tests.campaign.contexts import CONTEXTS, DEFAULTS, OTHER_BITS, in_fork
 from tests.campaign.draw import Draw
 from tests.campaign.torch_ways import checked, in_batches, on_meta, under_vmap
 from trnsci.testing import assert_within
@@ -131,7 +132,7 @@ def functions() -> list[str]:
 def load() -> None:
     """Import the specs of every library that has some."""
     for path in sorted(Path(__file__).parent.glob("[a-z]*.py")):
-        if path.stem not in ("draw", "trial", "oracles", "torch_ways"):
+        if path.stem not in ("contexts", "draw", "trial", "oracles", "torch_ways"):
             importlib.import_module(f"tests.campaign.{path.stem}")
 
 
@@ -200,6 +201,12 @@ def _ways(trial: Trial, draw: Draw) -> list[str]:
             ways.append("batch")
     if trial.outs and "out" in inspect.signature(trial.function).parameters and draw.chance(0.1):
         ways.append("out")
+    if draw.chance(0.25):
+        follows = not (trial.mistakes and _has_tensors(trial))
+        context = draw.among(*(name for name in CONTEXTS if name not in DEFAULTS or not follows))
+        ways += [f"{way} in {context}" for way in ways if way in ("pytorch", "simulator")]
+    if trial.mistakes and draw.chance(0.02):
+        ways.append("fork")
     return ways
 
 
@@ -225,6 +232,10 @@ def _try(trial: Trial, way: str) -> None:
         _mistaken(trial)
     elif way in ("meta", "vmap", "opcheck", "batch"):
         {"meta": on_meta, "vmap": under_vmap, "opcheck": checked, "batch": in_batches}[way](trial)
+    elif way == "fork":
+        in_fork(lambda: trial.judge(trial.run()))
+    elif " in " in way:
+        _surrounded(trial, *way.split(" in "))
     else:
         with trnsci.backend(way):
             result = trial.run()
@@ -235,8 +246,22 @@ def _try(trial: Trial, way: str) -> None:
         assert _same_bits(before, (trial.args, trial.kwargs)), "an operand was changed"
 
 
+def _surrounded(trial: Trial, backend: str, context: str) -> None:
+    """The same call inside a context: a result of the same kind, and where the same code runs the same bits."""
+    with trnsci.backend(backend):
+        plain = trial.run()
+        with CONTEXTS[context]():
+            result = trial.run()
+        trial.judge(result, kernel=backend == "simulator")
+    for one, other in zip(_several(trial.view(plain)), _several(trial.view(result)), strict=True):
+        if isinstance(one, torch.Tensor):
+            assert (one.dtype, one.device) == (other.dtype, other.device), f"{other.dtype} on {other.device}"
+    if trial.repeats and context not in OTHER_BITS:
+        assert _same_bits(trial.view(plain), trial.view(result)), "other bits than outside"
+
+
 def _in_threads(trial: Trial) -> list[Any]:
-    results: list[Any] = [None] * 4
+    results: list[Any] = [None] * 6
     errors: list[BaseException] = []
 
     def work(slot: int) -> None:
@@ -245,7 +270,7 @@ def _in_threads(trial: Trial) -> list[Any]:
         except BaseException as error:  # noqa: BLE001
             errors.append(error)
 
-    threads = [threading.Thread(target=work, args=(slot,)) for slot in range(4)]
+    threads = [threading.Thread(target=work, args=(slot,)) for slot in range(6)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -372,7 +397,7 @@ def _inexact(trial: Trial) -> list[torch.Tensor]:
 
 
 def _may_refuse(trial: Trial, way: str, error: Exception) -> bool:
-    kernels = trial.kernels == "maybe" and way == "simulator"
+    kernels = trial.kernels == "maybe" and way.startswith("simulator")
     if way in ("meta", "vmap", "batch"):
         return True
     return isinstance(error, trnsci.UnsupportedError) and (kernels or way == "compiled")

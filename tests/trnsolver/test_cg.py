@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 import scipy.linalg
+import scipy.sparse as sp
 import scipy.sparse.linalg
 import torch
 
@@ -8,7 +9,7 @@ import trnsci
 import trnsolver as ts
 import trnsparse
 from tests.together import together
-from trnsci import ArgumentError, DtypeError, NotConverged
+from trnsci import ArgumentError, DtypeError, NotConverged, NotPositiveDefinite, Singular
 from trnsci.testing import BACKENDS, gaussian, pairs
 
 
@@ -85,6 +86,46 @@ def test_preconditioners_save_steps(name):
     if name in ("ic0", "ilu0"):
         # A tridiagonal matrix has no fill: the incomplete factors are the factors.
         assert better.iterations <= 2
+
+
+PRECONDITIONERS = {
+    "jacobi": ts.jacobi_preconditioner,
+    "block_jacobi": lambda a: ts.block_jacobi_preconditioner(a, 7),
+    "ssor": lambda a: ts.ssor_preconditioner(a, omega=1.2),
+    "ic0": ts.ic0_preconditioner,
+    "ilu0": ts.ilu0_preconditioner,
+}
+
+
+@together("dtype", [torch.float64, torch.complex64])
+@together("name", PRECONDITIONERS)
+def test_preconditioners_of_sparse_matrices_are_those_of_dense_ones(name, dtype):
+    make, a = PRECONDITIONERS[name], _spd(30, 1, dtype)
+    keep = gaussian((30, 30), 5).abs() > 1.2
+    a = torch.where(keep | keep.mT | torch.eye(30, dtype=torch.bool), a, 0.0) + 20 * torch.eye(30, dtype=dtype)
+    r = gaussian((30, 2), 2, dtype)
+    expected = make(a)(r)
+    for operand in (trnsparse.CSRMatrix.from_dense(a), a.to_sparse_csr(), a.to_sparse(), sp.csc_array(a.numpy())):
+        torch.testing.assert_close(make(operand)(r), expected)
+        leaf = r.clone().requires_grad_()
+        make(operand)(leaf).abs().sum().backward()
+        assert leaf.grad is not None
+    broken = a.clone()
+    broken[3] = broken[:, 3] = 0.0
+    with pytest.raises((Singular, NotPositiveDefinite)) as caught:
+        make(trnsparse.CSRMatrix.from_dense(broken))
+    assert caught.value.index == 3
+
+
+def test_preconditioners_of_sparse_matrices_take_the_memory_of_their_entries():
+    # as a dense matrix it would have 20 GB
+    n = 50_000
+    a = trnsparse.CSRMatrix.from_scipy(
+        sp.diags_array([-1.0, 4.0, -1.0], offsets=[-1, 0, 1], shape=(n, n), format="csr")
+    )
+    r = torch.ones(n, dtype=torch.float64)
+    for make in PRECONDITIONERS.values():
+        assert bool(make(a)(r).isfinite().all())
 
 
 @together(

@@ -71,6 +71,20 @@ def test_singular_matrices_of_several_blocks(dtype, hermitian, n):
         assert float(left.abs().max()) <= 20 * n * roundoff(dtype) * float(a.abs().max())
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex64], ids=str)
+@together("hermitian", [True, False])
+def test_batches_have_the_bits_of_their_matrices(dtype, hermitian):
+    a = gaussian((12, 17, 17), 3, dtype)
+    a = a + (a.mH if hermitian else a.mT)
+    # exchanges of all kinds, a matrix of zeros and one with a column of them
+    a[:, 5:9] *= 1e-6
+    a = a.tril() + (a.tril(-1).mH if hermitian else a.tril(-1).mT)
+    a[3], a[4, 0], a[4, :, 0] = 0, 0, 0
+    many, alone = ldl(a, hermitian=hermitian), [ldl(one, hermitian=hermitian) for one in a]
+    for name in many._fields:
+        assert torch.equal(getattr(many, name), torch.stack([getattr(one, name) for one in alone])), name
+
+
 def test_numpy_in_numpy_out_and_broadcasting():
     a = drawn((5, 5), torch.float64, True)
     b = gaussian((3, 5, 2), 3, dtype=torch.float64)

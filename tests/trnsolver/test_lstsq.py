@@ -305,7 +305,8 @@ def test_least_squares_to_a_target(cond, noise):
     assert error <= stated + 2.0**-53
     assert stated <= 1e-12
     assert int(found.rank) == 12
-    assert "float32 factors" in lstsq_to(a, b, 1e-12).method
+    with BACKENDS[1]:
+        assert "float32 factors" in lstsq_to(a, b, 1e-12).method
 
 
 @pytest.mark.parametrize("seed", range(4))

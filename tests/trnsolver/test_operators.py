@@ -279,7 +279,6 @@ def test_a_listener_changes_no_bit(kind):
 _PLANNED = {
     **{f"solver {name}": (getattr(ts, name), 1) for name in ("cg", "gmres", "lsqr", "solve_sparse")},
     **{f"solver {name}": (getattr(ts, name), 0) for name in ("factor_sparse", "fill_ordering", "zero_free_diagonal")},
-    # these take no matrices of SciPy
     **{f"with {kind}": (getattr(ts, f"{kind}_preconditioner"), 0) for kind in ("jacobi", "ssor", "ic0", "ilu0")},
     "with blocks": (lambda a: ts.block_jacobi_preconditioner(a, 8), 0),
     "target": (lambda a, b: ts.solve_sparse(a, b, target_error=1e-8), 1),
@@ -300,8 +299,6 @@ def test_calls_with_sparse_operands_are_planned_or_refused(backend):
     refused = set()
     for kind in ("SciPy", "trnsparse", "torch"):
         for name, (function, operands) in _PLANNED.items():
-            if kind == "SciPy" and name.startswith("with "):
-                continue
             try:
                 with trnsci.backend(backend):
                     trnsci.plan(function, KINDS[kind](a), *[b][:operands])
