@@ -67,7 +67,8 @@ class OpReport:
     slower: str = ""
 
 
-def _time(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """Return seconds in the unit that suits them."""
     for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
         if abs(seconds) >= scale:
             return f"{seconds / scale:.3g} {unit}"
@@ -94,7 +95,7 @@ def _timed_table(report: OpReport) -> list[list[str]]:
     for row in report.timed:
         rate, traffic = row.flops / row.seconds / 1e9, row.bytes / row.seconds / 1e9
         cells = [_cell(a, row.overhead) for a in row.against]
-        rows.append([row.case, _time(row.seconds), f"{row.spread:.0%}", f"{rate:.3g}", f"{traffic:.3g}", *cells])
+        rows.append([row.case, duration(row.seconds), f"{row.spread:.0%}", f"{rate:.3g}", f"{traffic:.3g}", *cells])
     return rows
 
 
@@ -103,7 +104,7 @@ def _predicted_table(report: OpReport) -> list[list[str]]:
     for p in report.predicted:
         older = before(report.op, p)
         change = ["", ""] if older is None else [f"{older:,}", f"{p.cycles / older - 1:+.1%}"]
-        figures = [f"{p.cycles:,}", *change, _time(p.seconds), p.binding, f"{p.busy:.0%}", _bytes(p.hbm_bytes)]
+        figures = [f"{p.cycles:,}", *change, duration(p.seconds), p.binding, f"{p.busy:.0%}", _bytes(p.hbm_bytes)]
         rows.append([p.kernel, p.target, *figures])
     return rows
 
@@ -115,7 +116,7 @@ def recorded_table(op: str) -> list[list[str]]:
         cycles, older = facts["cycles"], facts.get("before")
         change = ["", ""] if older is None else [f"{older:,}", f"{cycles / older - 1:+.1%}"]
         seconds = cycles / (TARGETS[target].clock_ghz["tensor"] * 1e9)
-        figures = [f"{cycles:,}", *change, _time(seconds), facts["binding"], _bytes(facts["hbm_bytes"])]
+        figures = [f"{cycles:,}", *change, duration(seconds), facts["binding"], _bytes(facts["hbm_bytes"])]
         rows.append([kernel, target, *figures])
     return rows
 
@@ -177,11 +178,11 @@ def _beside_libraries(reports: Sequence[OpReport]) -> list[str]:
         for against in row.against
         if against.called and against.ratio and row.seconds > NOTICED
     ]
-    above = [[r.op, row.case, _time(row.seconds), f"{a.ratio:.2f}", a.name] for r, row, a in rows if a.ratio > ABOVE]
+    above = [[r.op, row.case, duration(row.seconds), f"{a.ratio:.2f}", a.name] for r, row, a in rows if a.ratio > ABOVE]
     if not rows:
         return []
     sentence = (
-        f"† marks the library that ours calls. Of {len(rows)} rows of more than {_time(NOTICED)} with one,"
+        f"† marks the library that ours calls. Of {len(rows)} rows of more than {duration(NOTICED)} with one,"
         f" {len(above)} take{'s' * (len(above) == 1)} more than {ABOVE} times as long as that library"
     )
     if not above:
@@ -241,7 +242,8 @@ def _page(reports: Sequence[OpReport], facts: dict[str, str]) -> str:
         "Written by `make bench`. *Measured* times are medians of interleaved runs on the machine below, ours and every"
         " peer in the same process, and are never a gate. *Predicted* figures come from the simulator's time model, are"
         " deterministic, and are compared exactly with the recorded baselines in CI; *before* is what was recorded"
-        " until the model or the kernel last changed.",
+        " until the model or the kernel last changed. [Every function](every-function.md) is beside its counterpart at"
+        " three sizes on a page of its own.",
         "Ratios are our time over the peer's: below 1 we are faster. Overhead rows show the difference instead. Spread"
         " is the distance between the quartiles over the median. An op whose tests fail has no figures, and one without"
         " measured figures was not timed in this run.",
@@ -273,7 +275,7 @@ def _why(report: OpReport, row: TimedRow) -> str:
     """Why a call on a GPU is slower than its peer, where it is."""
     if row.busy is None:
         return ""
-    where = f"{_time(row.busy)} on the GPU"
+    where = f"{duration(row.busy)} on the GPU"
     return f"{where}; {report.slower}" if report.slower else where
 
 
@@ -284,13 +286,13 @@ def _gpu_part(reports: Sequence[OpReport], facts: dict[str, str]) -> str:
         for row in report.timed:
             best = fastest(row.against)
             beside = [_cell(best, row.overhead), best.name] if best else ["", "none on a GPU"]
-            rows.append([report.op, row.case, _time(row.seconds), f"{row.spread:.0%}", *beside, _why(report, row)])
+            rows.append([report.op, row.case, duration(row.seconds), f"{row.spread:.0%}", *beside, _why(report, row)])
     red = [f"`{report.op}` has no figures: {report.tests}." for report in reports if not report.green]
     parts = [
         GPU,
         "Written by `python -m benchmarks.run --device cuda --write`, after every test that needs a GPU passed. Ratios"
         " are our time over that of the fastest peer on the same GPU in the same process.",
-        f"A call of more than {_time(NOTICED)} that takes more than {SLOWER} times as long as its peer says why: how"
+        f"A call of more than {duration(NOTICED)} that takes more than {SLOWER} times as long as its peer says why: how"
         " long the GPU computes in it, and what it does that the peer does not. What the GPU does not take is time on"
         " the host: checks, launches, and waiting where a check reads a result.",
         _markdown([["machine", ""], *([key, value] for key, value in facts.items())]),

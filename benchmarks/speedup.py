@@ -2,7 +2,7 @@
 
 CPU times are measured: processor time of one thread, the least of several runs, of what a user without an accelerator
 would call. Trainium's are predicted for one core of trn2 with operands on the device; what the host takes to start each
-program is included, as in the verdicts of `trnsci fit`. Both go to ``benchmarks/speedup.json``;
+op over the native device is included, as in the verdicts of `trnsci fit`. Both go to ``benchmarks/speedup.json``;
 ``python -m tools.pictures speedup`` draws them.
 """
 
@@ -26,7 +26,7 @@ import trnsci
 import trnsolver
 import trnsparse
 from benchmarks.report import machine
-from trnsci.predict import LINKS
+from trnsci.links import link
 from trnsci.testing import gaussian
 
 FILE = Path(__file__).parent / "speedup.json"
@@ -139,7 +139,7 @@ def predicted(series: Series, size: int) -> dict[str, float]:
     with trnsci.backend("simulator"):
         plan = series.ours(*series.inputs(size))
     started = sum(programs.programs for step in plan.steps if (programs := step.programs(TARGET)) is not None)
-    starting = started * LINKS[TARGET].dispatch
+    starting = started * link(TARGET).dispatch
     low, high = plan.interval[TARGET]
     return {"predicted_s": starting + plan.predicted[TARGET], "low_s": starting + low, "high_s": starting + high}
 

@@ -1,18 +1,18 @@
 """Write ``docs/from-numpy.md``: names of NumPy, SciPy and torch beside ours: ``python -m tools.names_page``.
 
-What `trnsci.drop_in` substitutes comes from its own table (`trnsci.analogs`); the rest is listed here.
+What `trnsci.drop_in` substitutes is what the libraries declare; the rest is listed here.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from trnsci.analogs import FUNCTIONS
+from trnsci.analogs import functions
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "from-numpy.md"
 PACKAGES = ("numpy", "scipy", "torch")
 
-# ours: theirs, besides what the table of `trnsci.analogs` has
+# ours: theirs, besides what is declared beside ours
 ALSO: dict[str, dict[str, str]] = {
     "Products and vectors": {
         "trnblas.gemm": "numpy.matmul numpy.dot scipy.linalg.blas.dgemm torch.mm torch.bmm torch.addmm torch.matmul",
@@ -172,11 +172,11 @@ def table() -> dict[str, dict[str, list[str]]]:
     rows = {heading: {ours: theirs.split() for ours, theirs in group.items()} for heading, group in ALSO.items()}
     heading_of = {"trnblas": 0, "trnfft": 1, "trnrand": 2, "trnsolver": 3, "trnsparse": 4, "trntensor": 5}
     headings = list(rows)
-    for theirs, analog in FUNCTIONS.items():
+    for theirs, analog in functions().items():
         group = rows[headings[heading_of[analog.name.partition(".")[0]]]]
         group.setdefault(analog.name, []).append(theirs)
     return {
-        heading: {ours: sorted(set(theirs), key=lambda n: (n not in FUNCTIONS, n)) for ours, theirs in group.items()}
+        heading: {ours: sorted(set(theirs), key=lambda n: (n not in functions(), n)) for ours, theirs in group.items()}
         for heading, group in rows.items()
     }
 
@@ -195,7 +195,7 @@ def page() -> str:
 
 def _shown(name: str) -> str:
     text = f"`{name.partition('.')[2]}`"
-    return f"**{text}**" if name in FUNCTIONS else text
+    return f"**{text}**" if name in functions() else text
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ import trnfft
 import trnsim
 from benchmarks.registry import load
 from benchmarks.speedup import FILE as SPEEDUPS
+from trnsci.links import link
 from trnsim.constants import RESOURCES
 from trnsim.targets import TARGETS
 from trnsim.timing.report import Report
@@ -378,7 +379,8 @@ def speedup() -> Svg:
         below = max(y, below + 17)
         svg.line(x_end + 4, y_end, right + 14, below, colour, 0.6)
         svg.text(right + 18, below + 4, label, fill=colour, size=12)
-    told = "float32, attention causal; operands on the device; 0.67 ms for the host to start each program included."
+    start = f"{link(data['target']).dispatch * 1e6:.0f} µs for the host to start each op"
+    told = f"float32, attention causal; operands on the device; {start} included."
     svg.text(16, 420, f"{told} {data['machine']['processor']}.", fill=GREY, size=11)
     return svg
 

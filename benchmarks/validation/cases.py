@@ -12,7 +12,7 @@ from torch import Tensor
 
 from benchmarks import predictions, registry
 from benchmarks.registry import Bench, Kernel
-from trnsci import config
+from trnsci import libraries
 from trnsci.errors import ArgumentError
 from trnsim.targets import TARGETS
 
@@ -38,12 +38,12 @@ def jobs(target: str, only: Sequence[str] = ()) -> list[Job]:
     known = registry.names()
     for part in only:
         if not any(_within(name, part) for name in (*known, "probes")):
-            expected = f"a library ({', '.join(config.LIBRARIES)}), an op such as trnblas.gemm, or probes"
+            expected = f"a library ({', '.join(libraries.names())}), an op such as trnblas.gemm, or probes"
             raise ArgumentError(op="validate", argument="only", got=part, expected=expected)
     wanted = [name for name in known if not only or any(_within(name, part) for part in only)]
     walk: list[Job] = []
     for name in wanted:
-        if name.partition(".")[0] not in config.LIBRARIES:
+        if name.partition(".")[0] not in libraries.names():
             continue
         bench = registry.load(name)
         mine = [Job("kernel", name, k.name, _cost(name, k, target)) for k in bench.kernels if _runs(k, target)]

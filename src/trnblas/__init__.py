@@ -16,6 +16,8 @@
 | `error_bound`, `Achieved` | what a precision guarantees; a result with what was achieved |
 """
 
+__standalone__ = True
+
 from typing import TYPE_CHECKING
 
 from trnblas import nki

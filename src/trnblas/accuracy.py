@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
 from trnblas.arguments import has_data
-from trnsci import Achieved, ArgumentError, check
+from trnsci import ArgumentError, check
 from trnsci.precision import PRECISIONS, ROUNDOFF, Precision, arithmetic, resolve
 
 # Where float32 has its full precision and does not overflow.
@@ -61,16 +60,6 @@ def dot_bound(n: int, dtype: torch.dtype, precision: Precision | None = None) ->
     unit = min(ROUNDOFF[dtype], 2.0**-24)
     doubled = terms * unit / (1 - terms * unit)
     return factor * (unit + doubled * doubled) + (ROUNDOFF[dtype] if ROUNDOFF[dtype] > unit else 0.0)
-
-
-def reported(result: Tensor, bound: float | None, wanted: bool) -> Tensor:
-    """Return the result, with its error bound where that is asked for. Annotated as most calls use it."""
-    if not wanted:
-        return result
-    assert bound is not None
-    what = "return_error= goes in the next release; trnsci.achieved(function, ...) returns the same for every function"
-    warnings.warn(what, DeprecationWarning, stacklevel=5)
-    return Achieved(result, bound)  # type: ignore[return-value]
 
 
 def working_dtype(precision: Precision, dtype: torch.dtype) -> torch.dtype:

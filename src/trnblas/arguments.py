@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.compiler import is_compiling
 
 from trnsci import ArgumentError, DtypeError, Singular, check, host
+from trnsci.analogs import Given, as_number, given
 from trnsci.arrays import to_numpy
 from trnsci.nki import N_TILE, P_MAX
 
@@ -168,6 +169,16 @@ def alike(op: str, **operands: Any) -> None:
         check.same_device(op, **operands)
 
 
+def add_product(
+    function: Callable[..., Any], c: Tensor, a: Tensor, b: Tensor, *, beta: complex = 1, alpha: complex = 1
+) -> Given:
+    """Return the call of torch's ``addmm`` and its kin, whose first operand broadcasts."""
+    if beta == 0:
+        return given(function, as_number(alpha), a, b)
+    shape = (*a.shape[:-1], b.shape[-1]) if b.ndim > 1 else a.shape[:-1]
+    return given(function, as_number(alpha), a, b, as_number(beta), c.expand(shape))
+
+
 def columns(x: Tensor) -> Tensor:
     """Return one vector as a matrix of one column; anything else as it is."""
     return x.unsqueeze(-1) if x.ndim == 1 else x
@@ -200,7 +211,7 @@ def nonsingular(op: str, a: Tensor, solved: Tensor, diagonal: Callable[[Any], An
             return
     stored = diagonal(to_numpy(a) if a.is_cpu else a.detach())
     if not stored.all():
-        *batch, index = torch.as_tensor(stored == 0).nonzero()[0].tolist()
+        *batch, index = torch.as_tensor(stored == 0, device="cpu").nonzero()[0].tolist()
         raise Singular(op=op, index=index, batch=tuple(batch))
 
 

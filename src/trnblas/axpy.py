@@ -213,7 +213,8 @@ def _launch(xs: list[Tensor], rows: list[list[float]]) -> Tensor:
     shape, count = xs[0].shape, xs[0].numel()
     width = -(-count // P_MAX)
     kinds = tuple(tuple("0" if a == 0 else "1" if a == 1 else "a" for a in row) for row in rows)
-    values = torch.tensor(rows, dtype=torch.float32).reshape(1, -1).expand(P_MAX, -1).contiguous()  # [p, R * C]
+    row = torch.tensor(rows, dtype=torch.float32, device="cpu").reshape(1, -1)
+    values = row.expand(P_MAX, -1).contiguous()  # [p, R * C]
     flat = [x.reshape(-1) for x in xs]
     if count % P_MAX:
         padding = flat[0].new_zeros(width * P_MAX - count)

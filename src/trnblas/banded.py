@@ -169,15 +169,15 @@ def _one_side(name: str, k: int, a: Tensor, x: Tensor) -> None:
 
 def _symmetric(
     name: str, k: int, alpha: complex, a: Tensor, x: Tensor, beta: complex = 0.0, y: Tensor | None = None,
-    lower: bool | int | str = False, *, out: Tensor | None = None,
+    lower: bool | int | str = False, *, hermitian: bool = False, out: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     _one_side(name, k, a, x)
     ku = 0 if flag(name, "lower", lower, "ul") else k
-    form: Form = "hermitian" if name == "hbmv" and a.is_complex() else "symmetric"
+    form: Form = "hermitian" if hermitian and a.is_complex() else "symmetric"
     return _product(name, a, x, y=y, alpha=alpha, beta=beta, m=a.shape[-1], ku=ku, form=form, out=out)
 
 
-@like(sbmv, functools.partial(_symmetric, "hbmv"))
+@like(sbmv, functools.partial(_symmetric, "hbmv", hermitian=True))
 def hbmv(*args: Any, **kwargs: Any) -> Any:
     """Return ``alpha * A @ x + beta * y`` with A Hermitian; the imaginary diagonal is not read. As `sbmv` otherwise."""
 

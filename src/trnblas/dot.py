@@ -10,11 +10,12 @@ import torch
 from torch import Tensor
 
 from trnblas import host_blas
-from trnblas.accuracy import choose, dot_bound, reported, working_dtype
+from trnblas.accuracy import choose, dot_bound, working_dtype
 from trnblas.arguments import HALF, by_planes, over_partitions, vectors
 from trnblas.kernels import dot as kernels
 from trnblas.split import compensated_dot, normalised, rescaled, split_gemm
 from trnsci import array_function, check, op, run
+from trnsci.analogs import replaces
 from trnsci.arrays import like
 from trnsci.gradient import saves
 from trnsci.nki import launch
@@ -27,6 +28,7 @@ _DOUBLE = (torch.float64, torch.complex128)
 _FAINT = 2.0**-100
 
 
+@replaces("aten::dot")
 @array_function
 def dot(
     x: Tensor,
@@ -34,7 +36,6 @@ def dot(
     *,
     precision: Precision | None = None,
     target_error: float | None = None,
-    return_error: bool = False,
     out: Tensor | None = None,
 ) -> Tensor:
     """Return ``sum(x * y)`` over the last axis, without conjugation.
@@ -45,7 +46,6 @@ def dot(
         precision: ``fast``, ``fp32``, ``compensated`` or ``fp64``; by default never less precise than the operands.
         target_error: error to guarantee, relative to ``|x| . |y|``, instead of ``precision``: the cheapest policy that
             meets it is taken.
-        return_error: deprecated; `trnsci.achieved` returns the error, relative to the same.
         out: [...], memory for the result, shared with no operand.
 
     Returns:
@@ -60,7 +60,7 @@ def dot(
         >>> dot(torch.ones(3), torch.ones(3))
         tensor(3.)
     """
-    return _reduced("dot", x, y, precision=precision, target_error=target_error, return_error=return_error, out=out)
+    return _reduced("dot", x, y, precision=precision, target_error=target_error, out=out)
 
 
 def _reduced(
@@ -68,12 +68,12 @@ def _reduced(
     x: Tensor,
     y: Tensor,
     *,
+    conjugate: bool = False,
     precision: Precision | None = None,
     target_error: float | None = None,
-    return_error: bool = False,
     out: Tensor | None = None,
 ) -> Tensor:
-    if name == "dotc":
+    if conjugate:
         check.tensor(name, x=x)
         x = x.conj()
     dtype = vectors(name, x, y)
@@ -96,8 +96,7 @@ def _reduced(
     call = Dot(x, y, policy)
     if out is not None:
         check.out(name, out, shape=call.shape, dtype=dtype, x=x, y=y)
-    result = run(call, out)
-    return reported(result, dot_bound(x.shape[-1], dtype, policy), True) if return_error else result
+    return run(call, out)
 
 
 @like(dot, functools.partial(_reduced, "dotu"))
@@ -105,7 +104,8 @@ def dotu(*args: Any, **kwargs: Any) -> Any:
     """Return ``sum(x * y)``: `dot` under BLAS's name for complex vectors."""
 
 
-@like(dot, functools.partial(_reduced, "dotc"))
+@replaces("aten::vdot")
+@like(dot, functools.partial(_reduced, "dotc", conjugate=True))
 def dotc(*args: Any, **kwargs: Any) -> Any:
     """Return ``sum(conj(x) * y)`` over the last axis; arguments and bound as for `dot`.
 
@@ -121,7 +121,6 @@ def asum(
     *,
     precision: Precision | None = None,
     target_error: float | None = None,
-    return_error: bool = False,
     out: Tensor | None = None,
 ) -> Tensor:
     """Return the sum of ``|x|`` over the last axis; ``|Re| + |Im|`` for complex vectors, as BLAS does.
@@ -130,7 +129,6 @@ def asum(
         x: [..., N]
         precision: as for `dot`.
         target_error: as for `dot`, relative to the result.
-        return_error: deprecated, as for `dot`.
         out: [...], memory for the result, real, shared with no operand.
 
     Returns:
@@ -140,7 +138,7 @@ def asum(
         >>> asum(torch.tensor([1.0, -2.0]))
         tensor(3.)
     """
-    return _norm("asum", x, precision=precision, target=target_error, return_error=return_error, out=out)
+    return _norm("asum", x, precision=precision, target=target_error, out=out)
 
 
 @array_function
@@ -149,7 +147,6 @@ def nrm2(
     *,
     precision: Precision | None = None,
     target_error: float | None = None,
-    return_error: bool = False,
     out: Tensor | None = None,
 ) -> Tensor:
     """Return the Euclidean norm over the last axis, without overflow or harmful underflow.
@@ -158,7 +155,6 @@ def nrm2(
         x: [..., N]
         precision: as for `dot`.
         target_error: as for `dot`, relative to the result.
-        return_error: deprecated, as for `dot`.
         out: [...], memory for the result, real, shared with no operand.
 
     Returns:
@@ -168,12 +164,10 @@ def nrm2(
         >>> nrm2(torch.tensor([3.0, 4.0]))
         tensor(5.)
     """
-    return _norm("nrm2", x, precision=precision, target=target_error, return_error=return_error, out=out)
+    return _norm("nrm2", x, precision=precision, target=target_error, out=out)
 
 
-def _norm(
-    name: Kind, x: Tensor, *, precision: Precision | None, target: float | None, return_error: bool, out: Tensor | None
-) -> Tensor:
+def _norm(name: Kind, x: Tensor, *, precision: Precision | None, target: float | None, out: Tensor | None) -> Tensor:
     dtype = vectors(name, x)
     policy = resolve(name, precision, dtype)
     if target is not None:
@@ -190,8 +184,7 @@ def _norm(
         )
     if out is not None:
         check.out(name, out, shape=tuple(x.shape[:-1]), dtype=x.real.dtype, x=x)
-    result = run(Norm(x, name, policy), out)
-    return reported(result, norm_bound(name, x.shape[-1], dtype, policy), True) if return_error else result
+    return run(Norm(x, name, policy), out)
 
 
 def norm_bound(name: str, n: int, dtype: torch.dtype, precision: Precision) -> float:
@@ -332,7 +325,8 @@ class Norm(NamedTuple):
         return host_blas.name("asum", self.x)
 
     def host(self) -> Tensor:
-        return torch.scalar_tensor(host_blas.routine("asum", self.x.dtype)(self.x.numpy()), dtype=self.x.dtype)
+        total = host_blas.routine("asum", self.x.dtype)(self.x.numpy())
+        return torch.scalar_tensor(total, dtype=self.x.dtype, device="cpu")
 
     def pytorch(self) -> Tensor:
         x, dtype = self.x, self.x.dtype.to_real()

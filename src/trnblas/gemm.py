@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Hashable
 from typing import NamedTuple
@@ -9,18 +10,19 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from trnblas.accuracy import choose, error_bound, reported, working_dtype
-from trnblas.arguments import HALF, alike, applied, finished, in_place, matching, stacked, transposition
+from trnblas.accuracy import choose, error_bound, working_dtype
+from trnblas.arguments import HALF, add_product, alike, applied, finished, in_place, matching, stacked, transposition
 from trnblas.epilogue import ACTIVATIONS, Epilogue
 from trnblas.kernels import gemm as kernels
 from trnblas.split import exact_matmul, split_gemm
 from trnsci import ArgumentError, array_function, check, cuda, merge_complex, op, run, split_complex
+from trnsci.analogs import given, replaces, resembles
 from trnsci.gradient import saves
 from trnsci.nki import P_MAX, launch
-from trnsci.ops import definition
 from trnsci.precision import Precision, resolve, to_bfloat16_values
 
 
+@resembles("numpy.matmul", "numpy.inner", "@")
 @array_function
 def gemm(
     alpha: complex,
@@ -34,7 +36,6 @@ def gemm(
     precision: Precision | None = None,
     target_error: float | None = None,
     epilogue: Epilogue | None = None,
-    return_error: bool = False,
     out: Tensor | None = None,
 ) -> Tensor:
     """Multiply matrices: ``alpha * op(a) @ op(b) + beta * c``.
@@ -51,7 +52,6 @@ def gemm(
         target_error: error to guarantee, relative to ``|a| @ |b|``, instead of ``precision``: the cheapest policy that
             meets it, within the range of its arithmetic, is taken. `trnblas.error_bound` says what each guarantees.
         epilogue: scale, bias and activation to apply to the result, inside the kernel.
-        return_error: deprecated; `trnsci.achieved` returns the error, relative to ``|a| @ |b|``, before the epilogue.
         out: [..., M, N], memory for the result, shared with no operand except that it may be ``c`` itself.
 
     Returns:
@@ -108,11 +108,13 @@ def gemm(
         given = None if out is c and epilogue is None else c
         check.out("gemm", out, shape=call.shape, dtype=dtype, a=a, b=b, c=given, bias=bias)
     if epilogue is None:
-        result = run(call, out)
-    else:
-        epilogue.check("gemm", a, b.shape[-1])
-        result = _with_epilogue(call, epilogue, out)
-    return reported(result, definition(call).error_bound(call), True) if return_error else result
+        return run(call, out)
+    epilogue.check("gemm", a, b.shape[-1])
+    return _with_epilogue(call, epilogue, out)
+
+
+replaces("aten::mm", "aten::bmm", by=gemm)(lambda a, b: given(gemm, 1.0, a, b))
+replaces("aten::addmm", "aten::baddbmm", by=gemm)(functools.partial(add_product, gemm))
 
 
 def _with_epilogue(call: Gemm, epilogue: Epilogue, out: Tensor | None) -> Tensor:
@@ -359,7 +361,7 @@ def _kernel(call: Gemm, shape: tuple[int, ...], c: Tensor | None) -> Tensor:
     c_hbm = None if c is None else stacked(c.expand(shape), batch).to(stored).contiguous()  # [B, M, N]
     scale_hbm = None
     if call.alpha != 1 or c is not None or bias is not None:
-        scale = torch.tensor([call.alpha, call.beta], device=a.device).float()
+        scale = torch.tensor([call.alpha, call.beta], dtype=torch.float32, device=a.device)
         scale_hbm = scale.expand(P_MAX, 2).contiguous()  # [p, 2]
     bias_hbm = None if bias is None else bias.float().expand(P_MAX, -1).contiguous()  # [p, N]
     product: Tensor = launch(

@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from trnblas.accuracy import error_bound
-from trnblas.arguments import HALF, alike, by_planes, conjugated, finished, matching, needed, transposition, vectors
+from trnblas.arguments import (
+    HALF,
+    add_product,
+    alike,
+    by_planes,
+    conjugated,
+    finished,
+    matching,
+    needed,
+    transposition,
+    vectors,
+)
 from trnblas.gemm import gemm
 from trnblas.kernels import gemv as kernels
 from trnblas.split import split_gemm
 from trnsci import array_function, check, op, run
+from trnsci.analogs import Different, Given, given, refuse_options, replaces
 from trnsci.gradient import saves
 from trnsci.nki import P_MAX, launch
 from trnsci.precision import Precision, arithmetic, resolve
@@ -81,6 +95,19 @@ def gemv(
     if kind == "c" and a.is_complex():
         a = a.conj()
     return run(Gemv(a, x, y, alpha, beta, kind != "n"), out)
+
+
+replaces("aten::mv", by=gemv)(lambda a, x: given(gemv, 1.0, a, x))
+replaces("aten::addmv", by=gemv)(functools.partial(add_product, gemv))
+
+
+@replaces("numpy.dot", by=gemm)
+def _read_dot(a: Any, b: Any, out: Any) -> Given:
+    refuse_options(out=out)
+    a, b = np.asarray(a), np.asarray(b)
+    if a.ndim != 2 or b.ndim not in (1, 2) or a.dtype != b.dtype:
+        raise Different("not two matrices, or a matrix and a vector, of one dtype")
+    return given(gemm if b.ndim == 2 else gemv, 1.0, a, b)
 
 
 @array_function

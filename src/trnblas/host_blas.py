@@ -16,15 +16,16 @@ from torch import Tensor
 
 from trnsci.precision import DEFAULT, Precision
 
-_LETTERS = {torch.float32: "s", torch.float64: "d"}
-ALL_LETTERS = _LETTERS | {torch.complex64: "c", torch.complex128: "z"}
+REAL = {torch.float32: "s", torch.float64: "d"}
+COMPLEX = {torch.complex64: "c", torch.complex128: "z"}
+ALL_LETTERS = REAL | COMPLEX
 
 
 def refusal(
     *tensors: Tensor,
     ndim: int = 2,
     precision: Precision | None = None,
-    dtypes: Container[torch.dtype] = _LETTERS,
+    dtypes: Container[torch.dtype] = REAL,
 ) -> str | None:
     """Return why SciPy's BLAS does not take these operands, or ``None``: its own limits, beside those of the runtime.
 
@@ -89,6 +90,19 @@ def symmetric_product(alpha: float, a: Tensor, b: Tensor, lower: bool) -> Tensor
     return torch.from_numpy(product.T if across else product)
 
 
+def hermitian_product(alpha: complex, a: Tensor, x: Tensor, lower: bool) -> Tensor:
+    """Return ``alpha * a @ x`` with one triangle of a Hermitian ``a`` stored, and ``x`` a vector or one column."""
+    if x.ndim == 2:
+        return hermitian_product(alpha, a, x[:, 0], lower).unsqueeze(1)
+    matrix, transposed = _by_columns(a)
+    multiply = routine("hemv", a.dtype)
+    if not transposed:
+        return torch.from_numpy(multiply(alpha, matrix, x.numpy(), lower=lower))
+    # the transpose of a Hermitian matrix is its conjugate
+    product = multiply(complex(alpha).conjugate(), matrix, x.numpy().conj(), lower=not lower)
+    return torch.from_numpy(np.conjugate(product, out=product))
+
+
 def symmetric_sum(alpha: float, x: Tensor, y: Tensor | None, lower: bool) -> Tensor:
     """Return the triangle of ``alpha * x @ x.T``, or of ``alpha * (x @ y.T + y @ x.T)``, and zeros."""
     left, transposed = _by_columns(x)
@@ -116,10 +130,19 @@ def triangular(stem: str, alpha: float, a: Tensor, b: Tensor, lower: bool, unit:
     return torch.from_numpy(result.T if across else result)
 
 
-def rank_one(alpha: float, x: Tensor, y: Tensor | None, a: Tensor | None, lower: bool) -> Tensor:
-    """Return one triangle of ``alpha * x @ x.T + a``, or of ``alpha * (x @ y.T + y @ x.T) + a``; x, y are columns."""
+def rank_one(
+    alpha: complex, x: Tensor, y: Tensor | None, a: Tensor | None, lower: bool, *, hermitian: bool = False
+) -> Tensor:
+    """Return one triangle of ``alpha * x @ x.T + a``, or of ``alpha * (x @ y.T + y @ x.T) + a``; x, y are columns.
+
+    ``hermitian`` conjugates the second factors, and ``alpha`` of the second product.
+    """
     vectors = [v.numpy()[:, 0] for v in (x, y) if v is not None]
-    update = routine("syr" if y is None else "syr2", x.dtype)
+    if hermitian:
+        # the transpose of a Hermitian matrix is its conjugate, in which the vectors change places
+        vectors = [v.conj() for v in vectors[::-1]]
+    update = routine(("her" if hermitian else "syr") + ("" if y is None else "2"), x.dtype)
     # By columns the matrix is its transpose, so that the other triangle is meant.
     matrix = None if a is None else a.numpy().copy().T
-    return torch.from_numpy(update(alpha, *vectors, lower=not lower, a=matrix, overwrite_a=True).T)
+    scale = alpha if hermitian and y is not None else alpha.real
+    return torch.from_numpy(update(scale, *vectors, lower=not lower, a=matrix, overwrite_a=True).T)

@@ -29,7 +29,7 @@ def iamax(x: Tensor) -> Tensor:
         >>> iamax(torch.tensor([1.0, -3.0, 2.0]))
         tensor(1)
     """
-    return _position("iamax", x)
+    return _position("iamax", x, largest=True)
 
 
 @array_function
@@ -40,14 +40,14 @@ def iamin(x: Tensor) -> Tensor:
         >>> iamin(torch.tensor([1.0, -3.0, 0.5]))
         tensor(2)
     """
-    return _position("iamin", x)
+    return _position("iamin", x, largest=False)
 
 
-def _position(name: str, x: Tensor) -> Tensor:
+def _position(name: str, x: Tensor, *, largest: bool) -> Tensor:
     vectors(name, x)
     if x.shape[-1] == 0:
         raise ArgumentError(name, "shape of x", tuple(x.shape), "at least one element")
-    return run(Iamax(x.detach(), name == "iamax"))
+    return run(Iamax(x.detach(), largest))
 
 
 @op("trnblas::iamax")
@@ -77,10 +77,10 @@ class Iamax(NamedTuple):
         # NumPy looks at many elements at a time, and takes the first NaN for the largest as for the smallest.
         x = self.x.numpy()
         if not self.largest:
-            return torch.scalar_tensor(int(np.abs(x).argmin()), dtype=torch.int64)
+            return torch.scalar_tensor(int(np.abs(x).argmin()), dtype=torch.int64, device="cpu")
         # No magnitudes are written; of two equal ones the first counts.
         index = max(int(x.argmax()), int(x.argmin()), key=lambda i: (abs(x[i]), -i))
-        return torch.scalar_tensor(index, dtype=torch.int64)
+        return torch.scalar_tensor(index, dtype=torch.int64, device="cpu")
 
     def pytorch(self) -> Tensor:
         x = self.x

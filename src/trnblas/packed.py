@@ -70,17 +70,17 @@ def spmv(
 
 def _product(
     name: str, n: int, alpha: complex, ap: Tensor, x: Tensor, beta: complex = 0.0, y: Tensor | None = None,
-    lower: bool | int | str = False, *, out: Tensor | None = None,
+    lower: bool | int | str = False, *, hermitian: bool = False, out: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     _checked(name, n, ap, x, y)
     stored = flag(name, "lower", lower, "ul")
     alpha, beta = check.coefficient(name, "alpha", alpha, ap.dtype), check.coefficient(name, "beta", beta, ap.dtype)
     needed(name, "y", y, coefficient="beta", scalar=beta, shape="[..., N]")
-    routine: Routine = "hpmv" if name == "hpmv" and ap.is_complex() else "spmv"
+    routine: Routine = "hpmv" if hermitian and ap.is_complex() else "spmv"
     return _into(name, Packed(ap, x, y, alpha, beta, routine, stored, "n", False), out)
 
 
-@like(spmv, functools.partial(_product, "hpmv"))
+@like(spmv, functools.partial(_product, "hpmv", hermitian=True))
 def hpmv(*args: Any, **kwargs: Any) -> Any:
     """Return ``alpha * a @ x + beta * y`` with ``a`` Hermitian and packed; arguments as for `spmv`."""
 
@@ -127,7 +127,7 @@ def spr2(
     *, out: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     """Return ``alpha * (outer(x, y) + outer(y, x)) + a``, packed like ``ap``."""
-    return _update("spr2", n, alpha, x, y, ap, lower, out=out)
+    return _update("spr2", n, alpha, x, y, ap, lower, twice=True, out=out)
 
 
 def _update(
@@ -139,21 +139,24 @@ def _update(
     ap: Tensor,
     lower: bool | int | str = False,
     *,
+    hermitian: bool = False,
+    twice: bool = False,
     out: Tensor | None = None,
 ) -> Tensor:
+    if twice:
+        check.tensor(name, y=y)
     _checked(name, n, ap, x, y)
-    stored = flag(name, "lower", lower, "ul")
-    hermitian = name in ("hpr", "hpr2") and ap.is_complex()
-    factor = real(name, "alpha", alpha) if name == "hpr" else check.coefficient(name, "alpha", alpha, ap.dtype)
-    return _into(name, PackedUpdate(ap, x, y, factor, stored, hermitian), out)
+    stored, needs_real = flag(name, "lower", lower, "ul"), hermitian and not twice
+    factor = real(name, "alpha", alpha) if needs_real else check.coefficient(name, "alpha", alpha, ap.dtype)
+    return _into(name, PackedUpdate(ap, x, y, factor, stored, hermitian and ap.is_complex()), out)
 
 
-@like(spr, lambda n, alpha, x, *more, **options: _update("hpr", n, alpha, x, None, *more, **options))
+@like(spr, lambda n, alpha, x, *more, **options: _update("hpr", n, alpha, x, None, *more, hermitian=True, **options))
 def hpr(*args: Any, **kwargs: Any) -> Any:
     """Return ``alpha * outer(x, conj(x)) + a``, packed like ``ap``."""
 
 
-@like(spr2, functools.partial(_update, "hpr2"))
+@like(spr2, functools.partial(_update, "hpr2", hermitian=True, twice=True))
 def hpr2(*args: Any, **kwargs: Any) -> Any:
     """Return ``alpha * outer(x, conj(y)) + conj(alpha) * outer(y, conj(x)) + a``, packed like ``ap``."""
 
@@ -254,7 +257,8 @@ class Packed(NamedTuple):
             multiply = symv if self.routine == "spmv" else hemv
             return multiply(self.alpha, whole, self.x, self.beta, self.y, self.lower)
         kind = Trmm if self.routine == "tpmv" else Trsm
-        return triangular(self.routine, kind, 1.0, whole, self.x, False, self.lower, self.trans, self.unit, None, None)
+        flags: dict[str, Any] = {"lower": self.lower, "trans": self.trans, "diag": self.unit}
+        return triangular(self.routine, kind, whole, self.x, **flags, vector=True)
 
     def vjp(self, grad: Tensor, needs: frozenset[str]) -> dict[str, Tensor]:
         return through(self, ("ap", "x", "y"), grad, needs)
@@ -284,16 +288,25 @@ class PackedUpdate(NamedTuple):
         return (2 if self.y is None else 4) * self.ap.numel() * (4 if self.ap.is_complex() else 1)
 
     def limits(self, implementation: str) -> str | None:
+        if implementation != "host":
+            return None
+        if self.hermitian and self.alpha == 0:
+            return "BLAS leaves imaginary parts of the diagonal where nothing is added"
         given = [t for t in (self.ap, self.x, self.y) if t is not None]
-        return host_blas.refusal(*given, ndim=1) if implementation == "host" else None
+        return host_blas.refusal(*given, ndim=1, dtypes=host_blas.COMPLEX if self.hermitian else host_blas.REAL)
+
+    @property
+    def _routine(self) -> str:
+        return ("hpr" if self.hermitian else "spr") + ("" if self.y is None else "2")
 
     def calls(self, implementation: str) -> str:
-        return host_blas.name("spr" if self.y is None else "spr2", self.ap)
+        return host_blas.name(self._routine, self.ap)
 
     def host(self) -> Tensor:
         xs = [t.numpy() for t in (self.x, self.y) if t is not None]
-        update = host_blas.routine("spr" if self.y is None else "spr2", self.x.dtype)
-        return torch.from_numpy(update(len(xs[0]), self.alpha, *xs, self.ap.numpy(), lower=self.lower))
+        update = host_blas.routine(self._routine, self.x.dtype)
+        alpha = self.alpha.real if self.hermitian and self.y is None else self.alpha
+        return torch.from_numpy(update(len(xs[0]), alpha, *xs, self.ap.numpy(), lower=self.lower))
 
     def pytorch(self) -> Tensor:
         whole = unpacked(self.x.shape[-1], self.ap, self.lower)

@@ -112,7 +112,7 @@ def rotg(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
 
 def _scalars(op: str, a: Tensor | complex, b: Tensor | complex) -> tuple[Tensor, Tensor]:
     x, y = (
-        torch.tensor(v, dtype=torch.complex128 if isinstance(v, complex) else torch.float64)
+        torch.tensor(v, dtype=torch.complex128 if isinstance(v, complex) else torch.float64, device="cpu")
         if isinstance(v, int | float | complex)
         else v
         for v in (a, b)
@@ -179,4 +179,4 @@ def rotmg(d1: float, d2: float, x1: float, y1: float) -> Tensor:
 
 
 def _param(*values: float) -> Tensor:
-    return torch.tensor(values, dtype=torch.float64)
+    return torch.tensor(values, dtype=torch.float64, device="cpu")

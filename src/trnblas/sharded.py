@@ -76,9 +76,7 @@ def _gemm(
     precision: Any,
     target_error: Any,
     epilogue: Any,
-    **others: Any,
 ) -> Part:
-    bare("gemm", others)
     if epilogue is not None:
         raise UnsupportedError(
             op="gemm",
@@ -135,16 +133,6 @@ def positions(team: Team, part: Part) -> tuple[Tensor, Tensor]:
     start = part.layout.starts(team.coordinate)[-2]
     row = torch.arange(start, start + part.local.shape[-2], device=part.local.device)[:, None]
     return row, torch.arange(part.shape[-1], device=part.local.device)[None, :]
-
-
-def bare(op: str, others: dict[str, Any]) -> None:
-    """Refuse ``return_error``: ranks bound the errors of their parts, and nothing bounds the whole."""
-    if others.pop("return_error", False):
-        raise UnsupportedError(
-            op=op,
-            reasons=[("distributed", "errors are bounded rank by rank, so that return_error has nothing to return")],
-            hint="trnblas.error_bound says what a precision guarantees",
-        )
 
 
 def _applied(argument: str, trans: Any, part: Part) -> Part:

@@ -16,7 +16,7 @@ import torch
 
 from trnblas.arguments import HALF, flag, transposition
 from trnblas.gemm import gemm
-from trnblas.sharded import bare, by_batch, panels, positions
+from trnblas.sharded import by_batch, panels, positions
 from trnblas.syrk import syrk
 from trnblas.trsm import trsm
 from trnsci.distributed import Part, Team, chunks, sharded
@@ -34,13 +34,12 @@ def _syrk(
     trans: Any,
     lower: Any,
     precision: Any,
+    target_error: Any,
     out: Part | None,
-    **others: Any,
 ) -> Part:
-    bare("syrk", others)
     down = flag("syrk", "lower", lower, "ul")
     kind = transposition("syrk", trans, "trans")
-    options = {"precision": precision, **others}
+    options = {"precision": precision, "target_error": target_error}
     given = [a] if c is None else [a, c]
     if any(len(part.shape) > 2 for part in given):
         product = by_batch(team, lambda x, y=None: syrk(alpha, x, beta, y, kind, down, **options), *given)
@@ -88,10 +87,9 @@ def _trsm(
     trans_a: Any,
     diag: Any,
     precision: Any,
-    **others: Any,
+    target_error: Any,
 ) -> Part:
-    bare("trsm", others)
-    if others["target_error"] is not None:
+    if target_error is not None:
         raise UnsupportedError(
             op="trsm",
             reasons=[("distributed", "errors are bounded per rank, and a solve between ranks has no target_error")],

@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from trnblas.kernels import gemm as gemm_kernels
 from trnblas.kernels import split as kernels
-from trnsci import ArgumentError, CapacityError, neuron
+from trnsci import ArgumentError, CapacityError, host, neuron
 from trnsci.kernel_launcher import current
 from trnsci.nki import K_TILE, N_TILE, launch
 
@@ -35,6 +36,8 @@ _chosen: dict[str, Format] = {}
 # Slices of a float64 operand on the host, beyond which compensated products are cheaper; and memory for those.
 _MOST_HOST_SLICES = 24
 _DOTS_BYTES = 1 << 24
+# Products that Python sums up faster than hundreds of operations on tensors do.
+_FEW = 512
 
 
 def split_gemm(a: Tensor, b: Tensor, target: float = 0.0) -> Tensor:
@@ -212,7 +215,7 @@ def operand_format() -> Format:
 
 def _self_test() -> Format:
     """Multiply digits whose products need every bit, and compare with integer arithmetic."""
-    i = torch.arange(K_TILE)
+    i = torch.arange(K_TILE, device="cpu")
     a = (64 - 2 * (i.unsqueeze(1) + i) % 3).double()  # [k, m]
     b = (63 - 2 * (i.unsqueeze(1) * 3 + i) % 5).double()  # [k, n]
     expected = a.mT @ b
@@ -240,7 +243,7 @@ def probe() -> dict[str, str]:
 
 def exact_matmul(a: Tensor, b: Tensor) -> Tensor:
     """Return ``a @ b`` as if computed in twice the precision and rounded once, with PyTorch alone."""
-    return _Exact.apply(a, b)  # type: ignore[no-untyped-call]
+    return _Exact.apply(a, b) if host.is_differentiated(a, b) else _Exact.forward(a, b)  # type: ignore[no-untyped-call]
 
 
 class _Exact(torch.autograd.Function):
@@ -287,6 +290,8 @@ def _double_double(a: Tensor, b: Tensor) -> Tensor:
     k = a.shape[-1]
     if k == 0 or a.numel() == 0 or b.numel() == 0 or a.is_meta:
         return a @ b
+    if a.numel() * b.shape[-1] <= _FEW:
+        return _by_dots(a, b)
     if not (a.isfinite().all() and b.isfinite().all()):
         finite = _double_double(a.nan_to_num(0.0, 0.0, 0.0), b.nan_to_num(0.0, 0.0, 0.0))
         return torch.where(_spoiled(a, b), a @ b, finite)
@@ -328,6 +333,26 @@ def _host_slices(x: Tensor, bits: int, count: int) -> list[Tensor]:
     return parts
 
 
+def _summed_exactly(x: Tensor, y: Tensor) -> Tensor | None:
+    """Return the sums of a few products rounded once, by Python's exact sum; ``None`` where it may not look."""
+    if host.refusal((x, y)) is not None:
+        return None
+    with np.errstate(all="ignore"):
+        (left, up), (right, more) = (_scaled(part.numpy()) for part in (x, y))
+        products, lost = two_product(left, right)
+        terms = np.concatenate((products, lost), -1)
+        if terms.size > 2 * _FEW or not np.isfinite(terms).all():
+            return None
+        sums = np.array([math.fsum(row) for row in terms.reshape(-1, terms.shape[-1]).tolist()])
+        return torch.from_numpy(np.asarray(np.ldexp(sums.reshape(terms.shape[:-1]), up + more)))
+
+
+def _scaled(x: Any) -> tuple[Any, Any]:
+    """Scale rows by powers of two to magnitudes below 1; returns the exponents taken out."""
+    exponent = np.frexp(np.abs(x).max(-1))[1]
+    return np.ldexp(x, -exponent[..., None]), exponent
+
+
 def two_sum(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     """Return the rounded sum and exactly what rounding lost (Knuth)."""
     total = a + b
@@ -335,9 +360,9 @@ def two_sum(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     return total, (a - (total - b_part)) + (b - b_part)
 
 
-def two_product(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the rounded product and exactly what rounding lost (Dekker)."""
-    splitter = 2.0 ** math.ceil({torch.float32: 24, torch.float64: 53}[x.dtype] / 2) + 1
+def two_product(x: Any, y: Any) -> tuple[Any, Any]:
+    """Return the rounded product of tensors or arrays and exactly what rounding lost (Dekker)."""
+    splitter = 2.0 ** (12 if x.dtype.itemsize == 4 else 27) + 1
     product = x * y
     (x_high, x_low), (y_high, y_low) = ((h := c - (c - v), v - h) for v in (x, y) for c in (splitter * v,))
     return product, ((x_high * y_high - product) + x_high * y_low + x_low * y_high) + x_low * y_low
@@ -359,6 +384,8 @@ def compensated_dot(x: Tensor, y: Tensor) -> Tensor:
         return (x.double() * y.double()).sum(-1).to(dtype)
     if x.shape[-1] == 0 or y.shape[-1] == 0:
         return (x * y).sum(-1)
+    if (few := _summed_exactly(x, y)) is not None:
+        return few
     plain = (x * y).sum(-1)
     (x, x_exponent), (y, y_exponent) = normalised(x, -1), normalised(y, -1)
     total, error = two_product(x, y)

@@ -94,7 +94,7 @@ def symv(
         >>> symv(1.0, torch.tensor([[1.0, 2.0], [9.0, 3.0]]), torch.ones(2))
         tensor([3., 5.])
     """
-    return _product("symv", alpha, a, x, beta, y, False, lower, precision=precision, out=out)
+    return _product("symv", alpha, a, x, beta, y, False, lower, vector=True, precision=precision, out=out)
 
 
 def _product(
@@ -107,10 +107,11 @@ def _product(
     side: bool | int | str = False,
     lower: bool | int | str = False,
     *,
+    hermitian: bool = False,
+    vector: bool = False,
     precision: Precision | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    vector = name[-1] == "v"
     second, third = ("x", "y") if vector else ("b", "c")
     operands = {"a": a, second: b} if c is None else {"a": a, second: b, third: c}
     if not matching(a, b, c):
@@ -136,7 +137,7 @@ def _product(
     if out is not None:
         check.out(name, out, shape=shape, dtype=dtype, **operands)
     policy = resolve(name, precision, dtype)
-    hermitian = name[0] == "h" and dtype.is_complex
+    hermitian = hermitian and dtype.is_complex
     if vector and batched:
         b, c = b.unsqueeze(-1), None if c is None else c.unsqueeze(-1)
     if right:
@@ -150,7 +151,7 @@ def _product(
     return result if out is None else out.copy_(result)
 
 
-@like(symm, functools.partial(_product, "hemm"))
+@like(symm, functools.partial(_product, "hemm", hermitian=True))
 def hemm(*args: Any, **kwargs: Any) -> Any:
     """Return ``alpha * a @ b + beta * c`` with ``a`` Hermitian; imaginary parts of its diagonal are not read.
 
@@ -158,7 +159,13 @@ def hemm(*args: Any, **kwargs: Any) -> Any:
     """
 
 
-@like(symv, lambda alpha, a, x, beta=0.0, y=None, *m, **k: _product("hemv", alpha, a, x, beta, y, False, *m, **k))
+def _hermitian_vector(
+    alpha: complex, a: Tensor, x: Tensor, beta: complex = 0.0, y: Tensor | None = None, *lower: Any, **options: Any
+) -> Tensor:
+    return _product("hemv", alpha, a, x, beta, y, False, *lower, hermitian=True, vector=True, **options)
+
+
+@like(symv, _hermitian_vector)
 def hemv(*args: Any, **kwargs: Any) -> Any:
     """Return ``alpha * a @ x + beta * y`` with ``a`` Hermitian; arguments as for `symv`."""
 
@@ -203,13 +210,22 @@ class Symm(NamedTuple):
             return None
         if self.alpha == 0:
             return "nothing is multiplied"
-        return host_blas.refusal(self.a, self.b, precision=self.precision)
+        # of several columns torch's product is as fast
+        dtypes = host_blas.COMPLEX if self.hermitian and self._vector else host_blas.REAL
+        return host_blas.refusal(self.a, self.b, precision=self.precision, dtypes=dtypes)
+
+    @property
+    def _vector(self) -> bool:
+        return self.b.ndim == 1 or self.b.shape[-1] == 1
 
     def calls(self, implementation: str) -> str:
-        return host_blas.name("symv" if self.b.ndim == 1 or self.b.shape[-1] == 1 else "symm", self.a)
+        return host_blas.name(("hemv" if self.hermitian else "symv") if self._vector else "symm", self.a)
 
     def host(self) -> Tensor:
-        product = host_blas.symmetric_product(self.alpha.real, self.a, self.b, self.lower)
+        if self.hermitian:
+            product = host_blas.hermitian_product(self.alpha, self.a, self.b, self.lower)
+        else:
+            product = host_blas.symmetric_product(self.alpha.real, self.a, self.b, self.lower)
         return product if self.c is None else finished(product, 1.0, self.beta, self.c, self.a.dtype)
 
     @of_columns

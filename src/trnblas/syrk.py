@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from trnblas import host_blas
-from trnblas.accuracy import choose, error_bound, reported, working_dtype
+from trnblas.accuracy import choose, error_bound, working_dtype
 from trnblas.arguments import (
     HALF,
     applied,
@@ -54,7 +54,6 @@ def syrk(
     *,
     precision: Precision | None = None,
     target_error: float | None = None,
-    return_error: bool = False,
     out: Tensor | None = None,
 ) -> Tensor:
     """Return one triangle of ``alpha * op(a) @ op(a).T + beta * c``.
@@ -68,7 +67,6 @@ def syrk(
         lower: the lower triangle (1, ``"l"``) or the upper one (0, ``"u"``).
         precision: ``fast``, ``fp32``, ``compensated`` or ``fp64``; by default never less precise than the operands.
         target_error: error to guarantee, relative to ``|a| @ |a|.T``, instead of ``precision``; as for `gemm`.
-        return_error: deprecated, as for `gemm`.
         out: [..., N, N], shared with no operand. Its other triangle is not written.
 
     Returns:
@@ -82,8 +80,7 @@ def syrk(
         tensor([[3., 0.],
                 [3., 3.]])
     """
-    options: dict[str, Any] = {"precision": precision, "target_error": target_error, "return_error": return_error}
-    return rank_k("syrk", alpha, a, a, beta, c, trans, lower, out=out, **options)
+    return rank_k("syrk", alpha, a, a, beta, c, trans, lower, precision=precision, target_error=target_error, out=out)
 
 
 @array_function
@@ -98,12 +95,11 @@ def syr2k(
     *,
     precision: Precision | None = None,
     target_error: float | None = None,
-    return_error: bool = False,
     out: Tensor | None = None,
 ) -> Tensor:
     """Return one triangle of ``alpha * (op(a) @ op(b).T + op(b) @ op(a).T) + beta * c``; arguments as for `syrk`."""
-    options: dict[str, Any] = {"precision": precision, "target_error": target_error, "return_error": return_error}
-    return rank_k("syr2k", alpha, a, b, beta, c, trans, lower, out=out, **options)
+    options: dict[str, Any] = {"precision": precision, "target_error": target_error, "out": out}
+    return rank_k("syr2k", alpha, a, b, beta, c, trans, lower, twice=True, **options)
 
 
 def rank_k(
@@ -116,13 +112,13 @@ def rank_k(
     trans: bool | int | str = False,
     lower: bool | int | str = False,
     *,
+    hermitian: bool = False,
+    twice: bool = False,
     precision: Precision | None = None,
     target_error: float | None = None,
-    return_error: bool = False,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Check the arguments, then scale the triangle of the product and add that of ``c``; BLAS's name says which."""
-    hermitian, twice = name.startswith("he"), "2" in name
+    """Check the arguments, then scale the triangle of the product, or of both products, and add that of ``c``."""
     operands = {"a": a, "b": b} if c is None else {"a": a, "b": b, "c": c}
     if not matching(*operands.values()) or a.ndim < 2 or b.ndim < 2 or (c is not None and c.ndim < 2):
         check.floating(name, **operands)
@@ -163,10 +159,9 @@ def rank_k(
         operands=(x, y),
         terms=k,
     )
-    conjugates = hermitian and dtype.is_complex
-    call = Syrk(x, None if a is b else y, c, alpha, beta, stored_lower, conjugates, policy, twice)
-    result = into_triangle(run(call), stored_lower, out)
-    return reported(result, error_bound(k, dtype, policy), True) if return_error else result
+    other, conjugates = None if a is b else y, hermitian and dtype.is_complex
+    call = Syrk(x, other, c, alpha, beta, stored_lower, conjugates, policy, twice)
+    return into_triangle(run(call), stored_lower, out)
 
 
 def into_triangle(result: Tensor, lower: bool, out: Tensor | None) -> Tensor:
@@ -176,7 +171,7 @@ def into_triangle(result: Tensor, lower: bool, out: Tensor | None) -> Tensor:
     return out.copy_(torch.where(triangle_mask(out.shape[-1], lower, out.device), result, out))
 
 
-@like(syrk, lambda alpha, a, *more, **options: rank_k("herk", alpha, a, a, *more, **options))
+@like(syrk, lambda alpha, a, *more, **options: rank_k("herk", alpha, a, a, *more, hermitian=True, **options))
 def herk(*args: Any, **kwargs: Any) -> Any:
     """Return one triangle of ``alpha * op(a) @ op(a).mH + beta * c``, with real coefficients and a real diagonal.
 
@@ -184,7 +179,7 @@ def herk(*args: Any, **kwargs: Any) -> Any:
     """
 
 
-@like(syr2k, functools.partial(rank_k, "her2k"))
+@like(syr2k, functools.partial(rank_k, "her2k", hermitian=True, twice=True))
 def her2k(*args: Any, **kwargs: Any) -> Any:
     """Return one triangle of ``alpha * op(a) @ op(b).mH + conj(alpha) * op(b) @ op(a).mH + beta * c``.
 
@@ -238,23 +233,25 @@ class Syrk(NamedTuple):
     def limits(self, implementation: str) -> str | None:
         if implementation != "host":
             return None
-        if self.hermitian or self.alpha == 0 or (self.y is None) == self.twice:
-            return "it takes one product of a real matrix with itself, or the sum of two with another"
+        if (self.hermitian and not self._rank_one) or self.alpha == 0 or (self.y is None) == self.twice:
+            return "it takes one product of a real matrix or a vector with itself, or the sum of two with another"
         given = [t for t in (self.x, self.y, self.c) if t is not None]
-        return host_blas.refusal(*given, precision=self.precision)
+        dtypes = host_blas.COMPLEX if self.hermitian else host_blas.REAL
+        return host_blas.refusal(*given, precision=self.precision, dtypes=dtypes)
 
     @property
     def _rank_one(self) -> bool:
         return self.x.shape[-1] == 1 and (self.c is None or self.beta == 1)
 
     def calls(self, implementation: str) -> str:
-        return host_blas.name(("syr" if self._rank_one else "syrk").replace("r", "r2" if self.twice else "r"), self.x)
+        routine = ("her" if self.hermitian else "syr") + ("2" if self.twice else "")
+        return host_blas.name(routine if self._rank_one else routine + "k", self.x)
 
     def host(self) -> Tensor:
-        x, y, alpha = self.x, self.y, self.alpha.real
+        x, y, alpha = self.x, self.y, self.alpha
         if self._rank_one:
-            return host_blas.rank_one(alpha, x, y, self.c, self.lower)
-        return self._finished(host_blas.symmetric_sum(alpha, x, y, self.lower), 1.0)
+            return host_blas.rank_one(alpha, x, y, self.c, self.lower, hermitian=self.hermitian)
+        return self._finished(host_blas.symmetric_sum(alpha.real, x, y, self.lower), 1.0)
 
     def pytorch(self) -> Tensor:
         x, y, alpha, lower, policy, dtype = self.x, self.y, self.alpha, self.lower, self.precision, self.x.dtype

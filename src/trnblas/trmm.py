@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from trnblas import host_blas
-from trnblas.accuracy import choose, error_bound, reported, working_dtype
+from trnblas.accuracy import choose, error_bound, working_dtype
 from trnblas.arguments import (
     HALF,
     agree,
@@ -76,7 +76,8 @@ def trmm(
         tensor([[1., 0.],
                 [1., 1.]])
     """
-    return triangular("trmm", Trmm, alpha, a, b, side, lower, trans_a, diag, precision, out)
+    flags: dict[str, Any] = {"side": side, "lower": lower, "trans": trans_a, "diag": diag}
+    return triangular("trmm", Trmm, a, b, alpha=alpha, **flags, precision=precision, out=out)
 
 
 @array_function
@@ -96,26 +97,27 @@ def trmv(
         >>> trmv(torch.ones(2, 2), torch.ones(2))
         tensor([2., 1.])
     """
-    return triangular("trmv", Trmm, 1.0, a, x, False, lower, trans, diag, precision, out)
+    flags: dict[str, Any] = {"lower": lower, "trans": trans, "diag": diag}
+    return triangular("trmv", Trmm, a, x, **flags, vector=True, precision=precision, out=out)
 
 
 def triangular(
     name: str,
     kind: type[Trmm],
-    alpha: complex,
     a: Tensor,
     b: Tensor,
-    side: bool | int | str,
+    *,
+    alpha: complex = 1.0,
+    side: bool | int | str = False,
     lower: bool | int | str,
     trans: bool | int | str,
     diag: bool | int | str,
-    precision: Precision | None,
-    out: Tensor | None,
+    vector: bool = False,
+    precision: Precision | None = None,
     target_error: float | None = None,
-    return_error: bool = False,
+    out: Tensor | None = None,
 ) -> Tensor:
     """Check the arguments and bring every side and transposition to ``op(a) @ b`` with ``op(a)`` lower or upper."""
-    vector = name[-1] == "v"
     operands = {"a": a, "x" if vector else "b": b}
     if not matching(a, b):
         alike(name, **operands)
@@ -157,8 +159,7 @@ def triangular(
         result = result.squeeze(-1)
     if kind is not Trmm and not unit:
         nonsingular(name, a, result, lambda matrix: matrix.diagonal(0, -2, -1))
-    result = result if out is None else out.copy_(result)
-    return reported(result, solve_bound(n, dtype, policy), True) if return_error else result
+    return result if out is None else out.copy_(result)
 
 
 def solve_bound(n: int, dtype: torch.dtype, precision: Precision) -> float:
@@ -183,14 +184,14 @@ class Trmm(NamedTuple):
     precision: Precision
 
     @property
-    def stem(self) -> str:
-        """``trmm`` or ``trsm``."""
-        return str(self._op.name[-4:])  # type: ignore[attr-defined]
+    def routine(self) -> str:
+        """BLAS's routine, less the letter for a vector or a matrix."""
+        return "trm"
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Shape of the result."""
-        return (*check.broadcast(self.stem, a=self.a.shape[:-2], b=self.b.shape[:-2]), *self.b.shape[-2:])
+        return (*check.broadcast(f"{self.routine}m", a=self.a.shape[:-2], b=self.b.shape[:-2]), *self.b.shape[-2:])
 
     def fake(self) -> Tensor:
         return self.b.new_empty(self.shape)
@@ -205,10 +206,10 @@ class Trmm(NamedTuple):
         return host_blas.refusal(self.a, self.b, precision=self.precision) if implementation == "host" else None
 
     def calls(self, implementation: str) -> str:
-        return host_blas.name(self.stem[:3] + ("v" if self.b.ndim == 1 or self.b.shape[-1] == 1 else "m"), self.a)
+        return host_blas.name(self.routine + ("v" if self.b.ndim == 1 or self.b.shape[-1] == 1 else "m"), self.a)
 
     def host(self) -> Tensor:
-        return host_blas.triangular(self.stem[:3], self.alpha.real, self.a, self.b, self.lower, self.unit)
+        return host_blas.triangular(self.routine, self.alpha.real, self.a, self.b, self.lower, self.unit)
 
     @of_columns
     def pytorch(self) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -35,7 +36,6 @@ def trsm(
     *,
     precision: Precision | None = None,
     target_error: float | None = None,
-    return_error: bool = False,
     out: Tensor | None = None,
 ) -> Tensor:
     """Solve ``op(a) @ x = alpha * b``, or ``x @ op(a) = alpha * b``, with ``a`` triangular.
@@ -52,7 +52,6 @@ def trsm(
             residual, ``fp32`` and ``fp64`` name the arithmetic; by default never less precise than the operands.
         target_error: error to guarantee, relative to ``|inv(a)| |a| |inv(a)| |b|``, instead of ``precision``: the
             cheapest policy that meets it on every backend is taken.
-        return_error: deprecated; `trnsci.achieved` returns the error, relative to the same.
         out: [..., M, N], memory for the result, shared with no operand.
 
     Raises:
@@ -67,7 +66,9 @@ def trsm(
         tensor([[0.5000],
                 [0.0000]])
     """
-    return triangular("trsm", Trsm, alpha, a, b, side, lower, trans_a, diag, precision, out, target_error, return_error)
+    flags: dict[str, Any] = {"side": side, "lower": lower, "trans": trans_a, "diag": diag}
+    accuracy: dict[str, Any] = {"precision": precision, "target_error": target_error}
+    return triangular("trsm", Trsm, a, b, alpha=alpha, **flags, **accuracy, out=out)
 
 
 @array_function
@@ -87,7 +88,8 @@ def trsv(
         >>> trsv(torch.tensor([[2.0, 2.0], [0.0, 1.0]]), torch.ones(2))
         tensor([-0.5000,  1.0000])
     """
-    return triangular("trsv", Trsm, 1.0, a, x, False, lower, trans, diag, precision, out)
+    flags: dict[str, Any] = {"lower": lower, "trans": trans, "diag": diag}
+    return triangular("trsv", Trsm, a, x, **flags, vector=True, precision=precision, out=out)
 
 
 @op("trnblas::trsm")
@@ -95,6 +97,10 @@ class Trsm(Trmm):
     """``alpha * inv(a) @ b`` with ``a`` triangular."""
 
     __slots__ = ()
+
+    @property
+    def routine(self) -> str:
+        return "trs"
 
     def bound(self, implementation: str) -> float:
         return solve_bound(self.a.shape[-1], self.a.dtype, self.precision)
@@ -204,12 +210,12 @@ def _complex(a: Tensor, b: Tensor, lower: bool, unit: bool, precision: Precision
 @functools.cache
 def doubling_masks(device: torch.device) -> Tensor:
     """For blocks of 1, 2, 4 ... rows: the block above and right of each neighbouring pair; the last is the identity."""
-    i, masks, size = torch.arange(P_MAX), [], 1
+    i, masks, size = torch.arange(P_MAX, device="cpu"), [], 1
     while size < P_MAX:
         pair, half = i // (2 * size), (i // size) % 2
         masks.append((pair.unsqueeze(1) == pair) & (half.unsqueeze(1) == 0) & (half == 1))
         size *= 2
-    masks.append(torch.eye(P_MAX, dtype=torch.bool))
+    masks.append(torch.eye(P_MAX, dtype=torch.bool, device="cpu"))
     return torch.stack(masks).float().to(device)  # [8, k, m]
 
 

@@ -18,6 +18,8 @@
 | `scipy_backend` | this library behind `scipy.fft` |
 """
 
+__standalone__ = True
+
 from trnfft import nn, scipy_backend
 from trnfft.callbacks import CallbackPlan, Convert, Multiply, Scale, Window, with_callbacks
 from trnfft.chirp_z import chirp_z

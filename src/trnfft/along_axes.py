@@ -10,11 +10,12 @@ from torch import Tensor
 from trnfft.arguments import COMPLEX_OF, REAL_OF, as_complex, numeric, real, resized, scale_of
 from trnfft.complextensor import ComplexTensor, parts_of
 from trnfft.ops import C2C, C2R, R2C, C2CPlanes, C2RPlanes, R2CPlanes, half_shape, merged
-from trnsci import DtypeError, check, get_backend, is_resident, neuron, run
+from trnsci import DtypeError, check, get_backend, is_resident, libraries, neuron, run
 from trnsci.precision import resolve
 
 # A complex tensor of either kind, or real data that becomes one.
 Transformable = Tensor | ComplexTensor
+libraries.operand("Transformable")
 
 
 def operand(op: str, x: Any) -> Transformable:

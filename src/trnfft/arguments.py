@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from typing import Any, Literal, SupportsIndex
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Literal, SupportsIndex, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from trnsci import ArgumentError, DtypeError, check
+from trnsci.analogs import Given, given, refuse_options, replaces
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 Norm = Literal["backward", "ortho", "forward"]
 Scale = Literal["none", "root", "full"]
@@ -24,11 +27,29 @@ HALF = (torch.float16, torch.bfloat16)
 _COMPUTED = frozenset((*REAL, *COMPLEX))
 _WHOLE = frozenset((torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64))
 
+# options of NumPy's and SciPy's transforms that ours have under the same name
+_OPTIONS = ("type", "n", "s", "axis", "axes", "norm", "orthogonalize")
+
 # No memory holds more points.
 _LONGEST = 1 << 48
 
 COMPLEX_OF = {torch.float32: torch.complex64, torch.float64: torch.complex128}
 REAL_OF = {torch.complex64: torch.float32, torch.complex128: torch.float64}
+
+
+def replaces_transforms(*modules: str) -> Callable[[F], F]:
+    """Declare that a function replaces those of its name in modules of NumPy and SciPy."""
+
+    def declare(function: F) -> F:
+        @replaces(*(f"{module}.{function.__name__}" for module in modules), by=function)
+        def read_arrays(x: Any, **options: Any) -> Given:
+            refuse_options(**{name: value for name, value in options.items() if name not in _OPTIONS})
+            kept = {name: value for name, value in options.items() if name in _OPTIONS}
+            return given(function, np.asarray(x), **kept)
+
+        return function
+
+    return declare
 
 
 def planned(op: str, plan: Any) -> Any:

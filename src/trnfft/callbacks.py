@@ -14,6 +14,8 @@ import trnsci
 from trnfft.along_axes import Transformable
 from trnfft.arguments import axis_of
 from trnfft.complextensor import ComplexTensor
+from trnfft.fft import hfft, ihfft
+from trnfft.fftn import hfft2, hfftn, ihfft2, ihfftn
 from trnfft.ops import C2R, R2C
 from trnfft.ops.callbacks import Chain
 from trnfft.plan import FFTPlan
@@ -22,6 +24,8 @@ from trnsci.arrays import from_numpy, to_numpy
 from trnsci.specs import thaw
 
 Callback: TypeAlias = Callable[[Tensor], Tensor]
+# Transforms that conjugate their operand or result, besides the one step of their plan.
+_HERMITIAN = frozenset(f.__name__ for f in (hfft, ihfft, hfft2, ihfft2, hfftn, ihfftn))
 # Dtypes that a program can convert its real result to.
 _STORED = (torch.float32, torch.float16, torch.bfloat16)
 
@@ -254,8 +258,7 @@ def _program(steps: tuple[Callback | FFTPlan, ...]) -> _Program | None:
 
 def _transform(plan: FFTPlan, shape: tuple[int, ...], dtype: torch.dtype) -> Any:
     """Return the call of a plan that is one transform of data like this, and nothing beside it."""
-    known = plan.kind.removeprefix("i").removeprefix("r").startswith("fft")
-    if not known or len(plan.steps) != 1 or plan.shape != shape or plan.dtype != dtype:
+    if plan.kind in _HERMITIAN or len(plan.steps) != 1 or plan.shape != shape or plan.dtype != dtype:
         return None
     call = plan.steps[0].call
     same = tuple(call.x.shape) == shape and call.x.dtype == dtype
@@ -276,7 +279,8 @@ def _factor(step: Scale | Window | Multiply, ndim: int) -> Tensor:
     """Return what a step multiplies by, as a tensor that broadcasts against data of so many axes."""
     if isinstance(step, Scale):
         number = complex(step.factor)
-        return torch.tensor(number if number.imag else number.real)
+        kind = torch.complex64 if number.imag else torch.float32
+        return torch.tensor(number if number.imag else number.real, dtype=kind, device="cpu")
     if isinstance(step, Window):
         return step.window.reshape(-1, *[1] * (ndim - 1 - step.dim % ndim))
     return step.factors

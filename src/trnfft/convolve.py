@@ -14,6 +14,7 @@ from trnfft.arguments import COMPLEX_OF, dims_of, numeric, resized
 from trnfft.lengths import next_fast_len
 from trnfft.ops import C2C, C2R, R2C
 from trnsci import ArgumentError, DtypeError, array_function, check, run
+from trnsci.analogs import resembles
 from trnsci.arrays import like
 from trnsci.precision import Precision, resolve
 
@@ -23,6 +24,7 @@ Axes = int | Sequence[int] | None
 _LEAST_BLOCK = 1024
 
 
+@resembles("scipy.signal.fftconvolve")
 @array_function
 def fftconvolve(
     a: Tensor,
@@ -58,10 +60,18 @@ def fftconvolve(
 
 
 def _convolved(
-    op: str, a: Any, b: Any, mode: str = "full", dim: Axes = None, *, axes: Axes = None, precision: Any = None
+    op: str,
+    a: Any,
+    b: Any,
+    mode: str = "full",
+    dim: Axes = None,
+    *,
+    correlates: bool = False,
+    axes: Axes = None,
+    precision: Any = None,
 ) -> Tensor:
     a, b, dims = _operands(op, a, b, mode=mode, dim=dim, axes=axes)
-    swapped, correlates = mode == "valid" and _smaller(op, a, b, dims), op == "correlate"
+    swapped = mode == "valid" and _smaller(op, a, b, dims)
     if swapped:
         a, b = b, a
     other = torch.conj_physical(b).flip(dims) if correlates else b
@@ -69,6 +79,7 @@ def _convolved(
     return torch.conj_physical(result).flip(dims) if swapped and correlates else result
 
 
+@resembles("scipy.signal.oaconvolve")
 @like(fftconvolve, functools.partial(_convolved, "oaconvolve"))
 def oaconvolve(*args: Any, **kwargs: Any) -> Any:
     """Convolve by overlap and add: SciPy's name for `fftconvolve`, which uses it where it is less work.
@@ -81,7 +92,7 @@ def oaconvolve(*args: Any, **kwargs: Any) -> Any:
     """
 
 
-@like(fftconvolve, functools.partial(_convolved, "correlate"))
+@like(fftconvolve, functools.partial(_convolved, "correlate", correlates=True))
 def correlate(*args: Any, **kwargs: Any) -> Any:
     """Correlate two arrays: ``y[k] = sum_j a[j + k - (len(b) - 1)] conj(b[j])``; arguments as `fftconvolve`.
 

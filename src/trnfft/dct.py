@@ -11,7 +11,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trnfft.arguments import COMPLEX_OF, Scale, axes_of, axis_of, factor, length_of, numeric, resized, scale_of
+from trnfft.arguments import (
+    COMPLEX_OF,
+    Scale,
+    axes_of,
+    axis_of,
+    factor,
+    length_of,
+    numeric,
+    replaces_transforms,
+    resized,
+    scale_of,
+)
 from trnfft.device import launch
 from trnfft.ops import C2C, C2R, R2C
 from trnfft.ops.fft import MANY, flops, in_policy
@@ -131,24 +142,34 @@ def _along_several(
     return _checked(op, x, type, dims, lengths, norm, **options)
 
 
-def _like(model: Callable[P, Tensor], along: Callable[..., Tensor], name: str, summary: str) -> Callable[P, Tensor]:
+def _like(
+    model: Callable[P, Tensor],
+    along: Callable[..., Tensor],
+    name: str,
+    summary: str,
+    *,
+    sine: bool = False,
+    inverse: bool = False,
+) -> Callable[P, Tensor]:
     """Return another transform of the family, with the arguments of ``model``."""
 
     @functools.wraps(model)
     def transform(*args: P.args, **kwargs: P.kwargs) -> Tensor:
-        return along(name, *args, **kwargs)
+        return along(name, *args, sine=sine, inverse=inverse, **kwargs)
 
     transform.__name__ = transform.__qualname__ = name
     transform.__doc__ = summary + (model.__doc__ or "")[(model.__doc__ or "").index("\n") :]
     return array_function(transform)
 
 
-idct = _like(dct, _along_one, "idct", "Inverse of `dct`.")
-dst = _like(dct, _along_one, "dst", "Discrete sine transform along one axis.")
-idst = _like(dct, _along_one, "idst", "Inverse of `dst`.")
-idctn = _like(dctn, _along_several, "idctn", "Inverse of `dctn`.")
-dstn = _like(dctn, _along_several, "dstn", "Discrete sine transform along several axes.")
-idstn = _like(dctn, _along_several, "idstn", "Inverse of `dstn`.")
+idct = _like(dct, _along_one, "idct", "Inverse of `dct`.", inverse=True)
+dst = _like(dct, _along_one, "dst", "Discrete sine transform along one axis.", sine=True)
+idst = _like(dct, _along_one, "idst", "Inverse of `dst`.", sine=True, inverse=True)
+for _transform in (dct, idct, dst, idst):
+    replaces_transforms("scipy.fft")(_transform)
+idctn = _like(dctn, _along_several, "idctn", "Inverse of `dctn`.", inverse=True)
+dstn = _like(dctn, _along_several, "dstn", "Discrete sine transform along several axes.", sine=True)
+idstn = _like(dctn, _along_several, "idstn", "Inverse of `dstn`.", sine=True, inverse=True)
 
 
 def _checked(
@@ -158,11 +179,13 @@ def _checked(
     dims: list[int],
     lengths: list[int],
     norm: str | None,
+    *,
+    sine: bool = False,
+    inverse: bool = False,
     orthogonalize: bool | None = None,
     precision: Precision | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    sine, inverse = "dst" in op, op[0] == "i"
     if (type(kind) is not int and not isinstance(kind, SupportsIndex)) or kind not in _INVERSE_TYPE:
         check.option(op, "type", kind, (1, 2, 3, 4))
     scale = scale_of(op, norm, inverse)

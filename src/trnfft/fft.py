@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from trnfft.along_axes import KINDS, Transformable, inverse_real_along
-from trnfft.arguments import axis_of, length_of, planned
+from trnfft.arguments import axis_of, length_of, planned, replaces_transforms
 from trnsci import array_function
 from trnsci.arrays import like
 from trnsci.precision import Precision
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from trnfft.plan import FFTPlan
 
 
+@replaces_transforms("numpy.fft", "scipy.fft")
 @array_function
 def fft(
     x: Transformable,
@@ -91,6 +92,7 @@ def _to_real(op: str, *args: Any, **options: Any) -> Tensor:
     return _along(op, *args, **options)  # type: ignore[return-value]
 
 
+@replaces_transforms("numpy.fft", "scipy.fft")
 @like(fft, functools.partial(_along, "ifft"))
 def ifft(*args: Any, **kwargs: Any) -> Any:
     """Compute the inverse of `fft`: ``y[j] = 1/n sum_k x[k] exp(2 pi i j k / n)``; arguments are those of `fft`.
@@ -101,6 +103,7 @@ def ifft(*args: Any, **kwargs: Any) -> Any:
     """
 
 
+@replaces_transforms("numpy.fft", "scipy.fft")
 @like(fft, functools.partial(_along, "rfft"))
 def rfft(*args: Any, **kwargs: Any) -> Any:
     """Transform real data: the first ``n // 2 + 1`` terms of `fft`, the rest being their conjugates. Half the cost.
@@ -113,6 +116,7 @@ def rfft(*args: Any, **kwargs: Any) -> Any:
     """
 
 
+@replaces_transforms("numpy.fft", "scipy.fft")
 @like(fft, functools.partial(_along, "ihfft"))
 def ihfft(*args: Any, **kwargs: Any) -> Any:
     """Compute the inverse of `hfft`: the half spectrum of real data, conjugated, over n. Arguments as `rfft`.
@@ -123,6 +127,7 @@ def ihfft(*args: Any, **kwargs: Any) -> Any:
     """
 
 
+@replaces_transforms("numpy.fft", "scipy.fft")
 @like(fft, functools.partial(_to_real, "irfft"))
 def irfft(*args: Any, **kwargs: Any) -> Any:
     """Compute the inverse of `rfft`: real data of length ``n`` (default ``2 * (N - 1)``) from half a spectrum.
@@ -136,6 +141,7 @@ def irfft(*args: Any, **kwargs: Any) -> Any:
     """
 
 
+@replaces_transforms("numpy.fft", "scipy.fft")
 @like(fft, functools.partial(_to_real, "hfft"))
 def hfft(*args: Any, **kwargs: Any) -> Any:
     """Transform half of a Hermitian signal: a real spectrum of length ``n``. Arguments as `irfft`.

@@ -15,9 +15,20 @@ from trnfft.along_axes import (
     inverse_real_along,
     real_along,
 )
-from trnfft.arguments import COMPLEX_OF, as_complex, axes_of, integers, length_of, planned, scale_of
+from trnfft.arguments import (
+    COMPLEX_OF,
+    as_complex,
+    axes_of,
+    integers,
+    length_of,
+    planned,
+    replaces_transforms,
+    scale_of,
+)
 from trnfft.complextensor import ComplexTensor
 from trnsci import ArgumentError, array_function, check
+from trnsci.analogs import Given, given, replaces
+from trnsci.planar import PlanarTensor
 from trnsci.precision import Precision
 
 if TYPE_CHECKING:
@@ -144,3 +155,34 @@ rfftn, rfft2 = _defined("rfftn", real_along)
 irfftn, irfft2 = _defined("irfftn", inverse_real_along)
 hfftn, hfft2 = _defined("hfftn", inverse_real_along)
 ihfftn, ihfft2 = _defined("ihfftn", real_along)
+for _transform in (fftn, fft2, ifftn, ifft2, rfftn, rfft2, irfftn, irfft2):
+    replaces_transforms("numpy.fft", "scipy.fft")(_transform)
+
+# torch's codes of scaling: none, by the root of the length, by the length
+_FORWARD = {0: "backward", 1: "ortho", 2: "forward"}
+_INVERSE = {0: "forward", 1: "ortho", 2: "backward"}
+
+
+def _from_planar(x: Any) -> Any:
+    return ComplexTensor(x.real_plane, x.imag_plane) if isinstance(x, PlanarTensor) else x
+
+
+def _to_planar(value: Any, *_: Any) -> Any:
+    return PlanarTensor(value.real, value.imag) if isinstance(value, ComplexTensor) else value
+
+
+@replaces("aten::_fft_c2c", by=fftn, result=_to_planar, planes=True)
+def _read_complex(x: Any, dim: Sequence[int], normalization: int, forward: bool) -> Given:
+    norm = (_FORWARD if forward else _INVERSE)[normalization]
+    return given(fftn if forward else ifftn, _from_planar(x), dim=tuple(dim), norm=norm)
+
+
+@replaces("aten::_fft_r2c", by=rfftn, result=_to_planar, planes=True)
+def _read_real(x: Any, dim: Sequence[int], normalization: int, onesided: bool) -> Given:
+    return given(rfftn if onesided else fftn, x, dim=tuple(dim), norm=_FORWARD[normalization])
+
+
+@replaces("aten::_fft_c2r", by=irfftn, planes=True)
+def _read_half(x: Any, dim: Sequence[int], normalization: int, last_dim_size: int) -> Given:
+    lengths = (*([-1] * (len(dim) - 1)), last_dim_size)
+    return given(irfftn, _from_planar(x), dim=tuple(dim), s=lengths, norm=_INVERSE[normalization])

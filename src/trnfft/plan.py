@@ -77,7 +77,7 @@ class FFTPlan(Plan):
         if name != "dim" or not self.shape:
             return value
         if value is None:
-            value = -1 if self.kind in ONE else (-2, -1) if self.kind.endswith("2") else None
+            value = -1 if self.kind in ONE else (-2, -1) if _FUNCTIONS[self.kind] in _TWO else None
         if isinstance(value, int):
             return value % len(self.shape)
         return value if value is None else tuple(axis % len(self.shape) for axis in value)

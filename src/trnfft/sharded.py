@@ -74,9 +74,9 @@ def _attach_one(one: One) -> None:
         return _transformed(team, x, [(one, where, n)], {"norm": norm, "precision": precision})
 
 
-def _attach_many(many: One) -> None:
-    name = many.__name__
-    kind = "c2r" if name.startswith("irfft") else "r2c" if name.startswith("rfft") else "c2c"
+def _attach_many(many: One, each: One, *, first: One | None = None, last: One | None = None) -> None:
+    """Attach a transform of several axes: the last axis by ``first`` or ``last`` of all, the others by ``each``."""
+    name, halved = many.__name__, first or last
 
     @sharded(many)
     def run(team: Team, x: Part, s: Any, dim: Any, norm: Any, axes: Any, precision: Any, plan: Any) -> Part:
@@ -84,24 +84,27 @@ def _attach_many(many: One) -> None:
         dims, lengths = axes_of(name, s, dim, axes, torch.Size(x.shape))
         # the length of a halved axis is known only where somebody says it
         said = [None] * len(dims) if s is None else lengths
-        rest = list(zip(dims[:-1] if kind != "c2c" else dims, said, strict=False))
+        rest = list(zip(dims[:-1] if halved else dims, said, strict=False))
         # axes that are whole already go first, while nothing has moved
         rest.sort(key=lambda pair: pair[0] in x.places)
-        inverse = name.startswith("i")
-        steps: list[tuple[One, int, int | None]] = [(ifft if inverse else fft, axis, n) for axis, n in rest]
-        if kind == "r2c":
-            steps.insert(0, (rfft, dims[-1], said[-1]))
-        if kind == "c2r":
-            steps.append((irfft, dims[-1], said[-1]))
+        steps: list[tuple[One, int, int | None]] = [(each, axis, n) for axis, n in rest]
+        if first is not None:
+            steps.insert(0, (first, dims[-1], said[-1]))
+        if last is not None:
+            steps.append((last, dims[-1], said[-1]))
         return _transformed(team, x, steps, {"norm": norm, "precision": precision})
 
 
 _ONE: tuple[One, ...] = (fft, ifft, rfft, irfft, hfft, ihfft)
-_MANY: tuple[One, ...] = (fftn, fft2, ifftn, ifft2, rfftn, rfft2, irfftn, irfft2)
 for _one in _ONE:
     _attach_one(_one)
-for _many in _MANY:
-    _attach_many(_many)
+_MANY: tuple[tuple[One, One], ...] = ((fftn, fft), (fft2, fft), (ifftn, ifft), (ifft2, ifft))
+for _many, _each in _MANY:
+    _attach_many(_many, _each)
+for _many in (rfftn, rfft2):
+    _attach_many(_many, fft, first=rfft)
+for _many in (irfftn, irfft2):
+    _attach_many(_many, ifft, last=irfft)
 
 
 def _long(team: Team, x: Part, fn: One, n: int | None, options: Any) -> Part:
@@ -181,7 +184,7 @@ def _bluestein(team: Team, x: Part, options: Any) -> Part:
     where = torch.arange(at, at + width, device=x.local.device)
     distance = torch.minimum(where, padded - where)
     # the kernel runs both ways round the circle; between them it is zero
-    kernel = torch.where(distance < length, chirp(distance).conj().resolve_conj(), torch.zeros((), dtype=x.dtype))
+    kernel = torch.where(distance < length, chirp(distance).conj().resolve_conj(), 0)
     spectrum = _four_steps(team, wide, options)
     filtered = spectrum.local * _four_steps(team, wide.with_local(kernel), options).local
     back = _four_steps(team, spectrum.with_local(filtered.conj().resolve_conj()), options)

@@ -16,6 +16,7 @@ from trnfft.framing import PAD_MODES, overlap_add, padded, unpadded
 from trnfft.ops import C2C, C2R, R2C
 from trnfft.ops.fft import bound, flops
 from trnsci import ArgumentError, DtypeError, array_function, check, op, run
+from trnsci.analogs import Different, Given, given, replaces, resembles
 from trnsci.gradient import saves
 from trnsci.precision import Precision, resolve
 
@@ -97,6 +98,7 @@ def _cut(x: Tensor, window: Tensor | None, *, n: int, hop: int, by: int, mode: s
     return frames if window is None else frames * window
 
 
+@resembles("scipy.signal.stft")
 @array_function
 def stft(
     x: Tensor,
@@ -166,6 +168,26 @@ def stft(
     return spectrum if return_complex else torch.stack([spectrum.real, spectrum.imag], -1)
 
 
+@replaces("aten::stft", by=stft, decomposes=True)
+def _read_torch(
+    x: Tensor,
+    n_fft: int,
+    hop_length: int | None = None,
+    win_length: int | None = None,
+    window: Tensor | None = None,
+    normalized: bool = False,
+    onesided: bool | None = None,
+    return_complex: bool | None = None,
+    align_to_window: bool | None = None,
+) -> Given:
+    if align_to_window or return_complex is None:
+        raise Different("its frames lie otherwise, or torch chooses what it returns")
+    framing = {"center": False, "normalized": normalized, "onesided": onesided, "return_complex": return_complex}
+    return given(stft, x, n_fft, hop_length, win_length, window, **framing)
+
+
+@replaces("aten::istft", decomposes=True)
+@resembles("scipy.signal.istft")
 @array_function
 def istft(
     x: Tensor,

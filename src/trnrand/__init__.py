@@ -13,6 +13,8 @@
 | `sketch` | a Gaussian projection whose matrix is drawn on chip |
 """
 
+__standalone__ = True
+
 from typing import TYPE_CHECKING
 
 from trnrand.binomial import binomial

@@ -15,11 +15,13 @@ from trnrand.reject import Blocks, at, by_case, rejected
 from trnrand.request import FLOATS, INTEGERS, Number, Options, Request, Size, drawing, half_open, open_unit, substream
 from trnrand.segment import Segment
 from trnsci import Cost, op, run
+from trnsci.analogs import resembles
 
 SMALL = 10.0
 COUNTS = (torch.int64, *INTEGERS, *FLOATS)
 
 
+@resembles("numpy.random.binomial")
 @drawing
 def binomial(*size: Size, n: Number, p: Number = 0.5, **options: Unpack[Options]) -> Tensor:
     """Draw binomial counts: successes in ``n`` independent trials.

@@ -11,11 +11,11 @@ from torch import Tensor
 from trnrand import maths
 from trnrand.inverse import by_formula
 from trnrand.normal import standard
-from trnrand.quantiles import normal_quantile
 from trnrand.reject import at, rejected
 from trnrand.request import Number, Options, Request, Size, drawing, half_open
 from trnrand.uniform import ordered
 from trnsci import ArgumentError
+from trnsci.analogs import resembles
 
 
 @drawing
@@ -35,6 +35,7 @@ def lognormal(*size: Size, loc: Number = 0.0, scale: Number = 1.0, **options: Un
     return request.finish(maths.exp(request.parameter("loc") + request.parameter("scale") * z))
 
 
+@resembles("aten::exponential_", "numpy.random.exponential")
 @drawing
 def exponential(*size: Size, scale: Number = 1.0, **options: Unpack[Options]) -> Tensor:
     """Draw exponential numbers of mean ``scale``.
@@ -153,7 +154,7 @@ def truncated_normal(
 
     Returns:
         The numbers, with gradients to ``loc`` and ``scale`` as far as ``low`` and ``high`` are held relative to them.
-        It uses torch's ``erfc``, so devices agree to about 1e-14 and not to the bit.
+        It uses torch's ``erfc`` and ``ndtri``, so devices agree to about 1e-14 and not to the bit.
 
     Raises:
         ArgumentError: a parameter is out of range, ``low >= high``, or the interval lies beyond 37 standard
@@ -175,7 +176,7 @@ def truncated_normal(
         raise ArgumentError("truncated_normal", "low", f"an end at {worst:.3g} of them", expected)
     below, above = (0.5 * torch.special.erfc(x * -math.sqrt(0.5)) for x in (left, right))
     p = below + request.open_unit() * (above - below)
-    z = torch.clamp(normal_quantile(p.clamp(1e-307, 1.0 - 2.0**-53)), left, right)
+    z = torch.clamp(torch.special.ndtri(p.clamp(1e-307, 1.0 - 2.0**-53)), left, right)
     values = (loc_ + scale_ * torch.where(flipped, -z, z)).to(request.dtype)
     return request.finish(torch.clamp(values, low_.to(values.dtype), high_.to(values.dtype)))
 
@@ -202,15 +203,21 @@ def von_mises(*size: Size, loc: Number = 0.0, concentration: Number = 1.0, **opt
     # the series of (1 + rho**2) / (2 rho) where its terms cancel
     r = torch.where(k < 1e-5, 1.0 / k.clamp(min=1e-300) + k, (1.0 + rho * rho) / (2.0 * rho))
 
+    # circles that are nearly even or nearly points, which few draws have
+    extremes = k.is_meta or bool(((k < 1e-8) | (k > 1e6)).any())
+
     def propose(w: Tensor, chosen: Tensor | None) -> tuple[Tensor, Tensor]:
         r_, k_ = at(r, chosen), at(k, chosen)
-        z = maths.sincos2pi(0.5 * half_open(w[:, 0], w[:, 1]))[1]
+        unit = half_open(w[:, 0], w[:, 1])
+        z = maths.sincos2pi(0.5 * unit)[1]
         f = (1.0 + r_ * z) / (r_ + z)
         c, u = k_ * (r_ - f), (w[:, 2].double() + 0.5) * 2.0**-32
         taken = (c * (2.0 - c) > u) | (maths.log((c / u).clamp(min=1e-300)) + 1.0 >= c)
         angle = torch.acos(f.clamp(-1.0, 1.0)) * (1.0 - 2.0 * (w[:, 3] >> 31).double())
-        flat = (2.0 * half_open(w[:, 0], w[:, 1]) - 1.0) * math.pi
-        narrow = maths.sqrt(-2.0 * maths.log(half_open(w[:, 0], w[:, 1]) + 2.0**-53)) / maths.sqrt(k_.clamp(min=1.0))
+        if not extremes:
+            return angle, taken
+        flat = (2.0 * unit - 1.0) * math.pi
+        narrow = maths.sqrt(-2.0 * maths.log(unit + 2.0**-53)) / maths.sqrt(k_.clamp(min=1.0))
         narrow = narrow * maths.sincos2pi(w[:, 2].double() * 2.0**-32)[1]
         extreme = (k_ < 1e-8) | (k_ > 1e6)
         return torch.where(k_ < 1e-8, flat, torch.where(k_ > 1e6, narrow, angle)), taken | extreme

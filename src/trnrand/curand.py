@@ -28,11 +28,13 @@ class _Chain:
 
     name: ClassVar[str]
     streams: ClassVar[dict[str, int]]
-    # what each chain defines: its states from a seed, after a jump and after steps, one step, and numbers from outputs
+    # what each chain defines: its states from a seed, after a jump and after steps, one step of many states, many steps
+    # of one, which Python's integers take in less time than arrays of one element, and numbers from outputs
     _seeded: Callable[[int], Words]
     _jumped: Callable[[Words, int, int], Words]
     _advanced: Callable[[Words, int], Words]
     _step: Callable[[Words], tuple[Words, Words]]
+    _steps: Callable[[list[int], int], tuple[list[int], list[int]]]
     _floats: Callable[[Words], NDArray[np.float32]]
     _doubles: Callable[[int], NDArray[np.float64]]
 
@@ -68,6 +70,10 @@ class _Chain:
         """Return the next raw outputs, one round of all streams after another."""
         parts = [self._rest]
         have = len(self._rest)
+        if self._width == 1 and have < n:
+            words, state = self._steps(self._states[:, 0].tolist(), n - have)
+            parts.append(np.array(words, np.uint64))
+            self._states, have = np.array(state, np.uint64)[:, None], n
         while have < n:
             raw, self._states = self._step(self._states)
             parts.append(raw)
@@ -125,6 +131,16 @@ class XORWOW(_Chain):
         last = (states[4] ^ states[4] << np.uint64(4) ^ t ^ t << np.uint64(1)) & mask
         d = states[5] + np.uint64(362437) & mask
         return last + d & mask, np.stack([*states[1:5], last, d])
+
+    def _steps(self, state: list[int], n: int) -> tuple[list[int], list[int]]:
+        x, y, z, w, v, d = state
+        words = []
+        for _ in range(n):
+            t = x ^ x >> 2
+            x, y, z, w, v = y, z, w, v, (v ^ v << 4 ^ t ^ t << 1) & MASK
+            d = d + 362437 & MASK
+            words.append(v + d & MASK)
+        return words, [x, y, z, w, v, d]
 
     def _floats(self, raw: Words) -> NDArray[np.float32]:
         scale = np.float32(2.3283064e-10)
@@ -197,6 +213,16 @@ class MRG32k3a(_Chain):
         moved = self._by([self._A[0], self._A[1]], states)
         p1, p2 = moved[2], moved[5]
         return np.where(p1 <= p2, p1 + np.uint64(self._M[0]) - p2, p1 - p2), moved
+
+    def _steps(self, state: list[int], n: int) -> tuple[list[int], list[int]]:
+        a, b, c, x, y, z = state
+        (m, m2), ((_, _, (a0, a1, _)), (_, _, (x0, _, x2))) = self._M, self._A
+        words = []
+        for _ in range(n):
+            a, b, c = b, c, (a0 * a + a1 * b) % m
+            x, y, z = y, z, (x0 * x + x2 * z) % m2
+            words.append(c + m - z if c <= z else c - z)
+        return words, [a, b, c, x, y, z]
 
     def _as_words(self, raw: Words) -> Words:
         # the largest output is one word too many; a GPU converts it to the last one

@@ -51,8 +51,8 @@ def blocks_of_a_program(kernel: Any, engine: str, total: int, row: Tensor) -> in
 def start(segment: Segment, first: int = 0) -> Tensor:
     """Return a segment's start row from its block ``first`` on, on every partition."""
     base = sum(word << 32 * i for i, word in enumerate(segment.counter)) + first
-    counter = torch.tensor([base >> 32 * i & MASK for i in range(4)])
-    return start_row(segment.engine.name, torch.tensor(segment.key), counter)
+    counter = torch.tensor([base >> 32 * i & MASK for i in range(4)], device="cpu")
+    return start_row(segment.engine.name, torch.tensor(segment.key, device="cpu"), counter)
 
 
 def start_row(engine: str, key: Tensor, counter: Tensor) -> Tensor:

@@ -15,12 +15,14 @@ from trnrand.poisson import poisson_of
 from trnrand.request import FLOATS, INTEGERS, Number, Options, Request, Size, as_tensor, checked, drawing, holds
 from trnrand.source import shape_of
 from trnsci import ArgumentError, check
+from trnsci.analogs import resembles
 
 TRUTHS = (torch.bool, *INTEGERS, *FLOATS)
 # the largest rate of a Poisson count
 MOST = 2.0**62
 
 
+@resembles("aten::bernoulli")
 @drawing
 def bernoulli(*size: Size, p: Number = 0.5, **options: Unpack[Options]) -> Tensor:
     """Draw Bernoulli trials: 1 with chance ``p``, else 0.
@@ -69,7 +71,8 @@ def geometric(*size: Size, p: Number, **options: Unpack[Options]) -> Tensor:
     parameters = {"p": (p, "positive probability")}
     request = Request("geometric", size, parameters=parameters, dtypes=COUNTS, **options)
     # of a number on the host, wherever the result goes
-    chance = request.tensor("p").detach() if isinstance(p, Tensor) else as_tensor("geometric", "p", [float(p)]).double()
+    number = [] if isinstance(p, Tensor) else [float(p)]
+    chance = request.tensor("p").detach() if not number else torch.tensor(number, dtype=torch.float64, device="cpu")
     rate = torch.where(chance < 1.0, log_complement(chance.clamp(max=1.0 - 2.0**-53)), -1e300)
     return request.finish(drawn(request, "geometric", rate if isinstance(p, Tensor) else rate.item()))
 
@@ -96,6 +99,7 @@ def negative_binomial(*size: Size, n: Number, p: Number = 0.5, **options: Unpack
     return request.finish(poisson_of(request, rate, 1))
 
 
+@resembles("aten::multinomial")
 @drawing
 def categorical(*size: Size, probs: Tensor, **options: Unpack[Options]) -> Tensor:
     """Draw category indices 0 .. K - 1, each as likely as its share of ``probs``.
@@ -138,7 +142,7 @@ def inverted(request: Request, weights: Tensor, u: Tensor) -> Tensor:
 
 def weights_of(op: str, probs: Any) -> Tensor:
     """Check weights and return them as float64 [..., K]."""
-    weights = as_tensor(op, "probs", probs).detach()
+    weights = as_tensor(op, "probs", probs, torch.float64).detach()
     if weights.ndim < 1 or weights.shape[-1] < 1:
         raise ArgumentError(op, "shape of probs", tuple(weights.shape), "[..., K], K >= 1")
     positive: Tensor = checked(op, "probs", weights, "non-negative")

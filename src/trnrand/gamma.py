@@ -14,7 +14,8 @@ from trnrand.reject import Variates, at, rejected, some
 from trnrand.request import Number, Options, Request, Size, drawing, half_open, open_unit, substream
 from trnrand.segment import Segment
 from trnsci import op, run
-from trnsci.host import transformed
+from trnsci.analogs import resembles
+from trnsci.host import is_differentiated
 
 # attempts begin at 1; block 0 holds the uniform that takes shapes below 1 down from shape + 1
 FIRST = 1
@@ -22,6 +23,7 @@ FIRST = 1
 SMALL = 2.0**-4
 
 
+@resembles("numpy.random.gamma")
 @drawing
 def gamma(*size: Size, shape: Number, scale: Number = 1.0, **options: Unpack[Options]) -> Tensor:
     """Draw gamma variates: density proportional to ``x**(shape - 1) * exp(-x / scale)``.
@@ -82,8 +84,7 @@ def log_gamma(request: Request, shape: Tensor, slot: int = 0) -> Tensor:
 
 def standard_gamma(request: Request, shape: Tensor, slot: int = 0) -> Tensor:
     """Draw standard gamma variates of a request, float64 [count], from the substreams of a slot."""
-    if not shape.requires_grad and not transformed():
-        # torch takes longer to look for a gradient than a GPU for a million numbers
+    if not is_differentiated(shape):
         return _Standard.forward(shape, request, slot)
     return _Standard.apply(shape, request, slot)  # type: ignore[no-untyped-call]
 

@@ -175,7 +175,7 @@ def _mirrored(numbers: Tensor, base: int, digits: int) -> Tensor:
 
 
 def _start(first: int) -> Tensor:
-    return torch.full((P_MAX, 1), float(first))
+    return torch.full((P_MAX, 1), float(first), dtype=torch.float32, device="cpu")
 
 
 def _options(bases: Iterable[int], digits: Iterable[int], rows: int, row: int) -> dict[str, Any]:

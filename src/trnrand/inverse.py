@@ -38,7 +38,7 @@ FORMULAS = {
     "laplace": Formula(
         1,
         lambda u, loc, scale: (
-            loc + scale * torch.where(u < 0.5, 1.0, -1.0) * maths.log(2.0 * torch.minimum(u, 1.0 - u))
+            loc + scale * torch.where(u < 0.5, 1.0, -1.0).to(u.dtype) * maths.log(2.0 * torch.minimum(u, 1.0 - u))
         ),
     ),
     "cauchy": Formula(2, _cauchy),

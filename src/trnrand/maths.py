@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from trnrand import host_loops
+from trnsci import host
 
 LN2_HIGH, LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
 # adding and subtracting it rounds to an integer
@@ -93,14 +94,18 @@ _VALUES: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
+def _exactly(x: Tensor, name: str) -> Tensor:
+    return _Exactly.apply(x, name) if host.is_differentiated(x) else _VALUES[name](x)  # type: ignore[no-untyped-call]
+
+
 def sqrt(x: Tensor) -> Tensor:
     """Return the square root, correctly rounded."""
-    return _Exactly.apply(x, "sqrt")  # type: ignore[no-untyped-call]
+    return _exactly(x, "sqrt")
 
 
 def log(x: Tensor) -> Tensor:
     """Return natural logarithm of positive normal float64."""
-    return _Exactly.apply(x, "log")  # type: ignore[no-untyped-call]
+    return _exactly(x, "log")
 
 
 def log_positive(x: Tensor) -> Tensor:
@@ -111,7 +116,7 @@ def log_positive(x: Tensor) -> Tensor:
 
 def exp(x: Tensor) -> Tensor:
     """Return exponential of float64, subnormal and infinite results included."""
-    return _Exactly.apply(x, "exp")  # type: ignore[no-untyped-call]
+    return _exactly(x, "exp")
 
 
 def power(x: Tensor, exponent: Tensor | float) -> Tensor:

@@ -14,10 +14,14 @@ from trnrand.kernels import normal as kernels
 from trnrand.quantiles import normal_quantile
 from trnrand.request import Number, Options, Request, Size, drawing, half_open
 from trnrand.segment import Segment
+from trnrand.torch_draws import replaces_draws
 from trnrand.uniform import Numbers
 from trnsci import check, op, run
+from trnsci.analogs import resembles
 
 
+@replaces_draws("aten::randn", "aten::normal_", "loc", "scale")
+@resembles(*(f"numpy.random.{name}" for name in ("normal", "standard_normal", "randn")))
 @drawing
 def normal(
     *size: Size, loc: Number = 0.0, scale: Number = 1.0, method: str = "box-muller", **options: Unpack[Options]

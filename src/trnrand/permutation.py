@@ -12,13 +12,18 @@ from torch import Tensor
 from trnrand import maths
 from trnrand.bits import stream_words
 from trnrand.discrete import inverted, weights_of
-from trnrand.randint import randint
-from trnrand.request import INTEGERS, Request, Size, drawing
+from trnrand.randint import integers_of, proposed, randint
+from trnrand.request import INTEGERS, Request, Size, drawing, substream
 from trnrand.source import Source, shape_of
 from trnsci import ArgumentError, DtypeError, check
+from trnsci.analogs import resembles
 from trnsci.arrays import from_numpy, to_numpy
 
+# Below one element in so many, distinct ones are drawn one by one instead of putting all in order.
+_SPARSE = 8
 
+
+@resembles("aten::randperm")
 @drawing
 def permutation(
     x: int | Tensor,
@@ -110,7 +115,8 @@ def choice(
 
     Returns:
         [*size], or [*size, ...]. Without replacement and with weights, elements are taken one after the other, each in
-        proportion to the weights of those left (Efraimidis and Spirakis).
+        proportion to the weights of those left (Efraimidis and Spirakis). Few of many without replacement cost what
+        they are: at most one in eight are drawn one by one.
 
     Raises:
         ArgumentError: ``a`` is empty and something is asked of it, ``p`` does not fit, or more is asked without
@@ -147,8 +153,12 @@ def choice(
 def _distinct(
     n: int, shape: tuple[int, ...], wanted: int, *, weights: Tensor | None, device: Any, generator: Source | None
 ) -> Tensor:
-    request = Request("choice", (n,), generator, device=device, dtypes=(torch.int64,), whole=True)
-    if weights is None:
+    few = weights is None and _SPARSE * wanted <= n
+    size = wanted if few else n
+    request = Request("choice", (size,), generator, device=device, dtypes=(torch.int64,), whole=True)
+    if few:
+        order = _first_distinct(request, n)
+    elif weights is None:
         order = order_of(request)
     else:
         # logarithms, because a quotient by a tiny weight would be infinite as that by zero is
@@ -158,3 +168,32 @@ def _distinct(
     chosen = order[:wanted].reshape(shape)
     request.commit()
     return torch.tensor_split(chosen, request.source.size)[request.source.rank] if request.source.size > 1 else chosen
+
+
+def _first_distinct(request: Request, n: int) -> Tensor:
+    """Return distinct integers below ``n``: those that repeat another are drawn again, from a substream.
+
+    Which element gives way depends on which are equal and not on their values, so every selection is equally likely.
+    """
+    index, attempt = integers_of(request, 0, n - 1), 0
+    stream, first = request.claim(1)
+    while (again := _repeated(index, n)).numel():
+        words = stream_words(substream(stream, 1, attempt), 4 * first, 4 * again.numel(), request.device)
+        values, taken = proposed(words.view(-1, 4), n)
+        index[again[taken]] = values[taken]
+        attempt += 1
+    return index
+
+
+def _repeated(index: Tensor, n: int) -> Tensor:
+    """Return the elements that equal an earlier one, of integers below ``n``; none where there is no data."""
+    if index.is_meta:
+        return index[:0]
+    shift = index.numel().bit_length()
+    if index.device.type != "cpu" or n > 1 << 63 - shift:
+        ordered, order = torch.sort(index, stable=True)
+        return order[1:][ordered[1:] == ordered[:-1]]
+    # NumPy sorts numbers ten times as fast as anybody sorts numbers with their positions
+    keys = np.sort(index.numpy() << shift | np.arange(index.numel()))
+    repeats = keys[1:] >> shift == keys[:-1] >> shift
+    return torch.from_numpy(keys[1:][repeats] & (1 << shift) - 1)

@@ -12,11 +12,13 @@ from trnrand.reject import Blocks, Variates, at, by_case, rejected
 from trnrand.request import FLOATS, INTEGERS, Number, Options, Request, Size, drawing, half_open, open_unit, substream
 from trnrand.segment import Segment
 from trnsci import op, run
+from trnsci.analogs import resembles
 
 # below it the chance of no event is worth beginning from
 SMALL = 10.0
 
 
+@resembles("numpy.random.poisson")
 @drawing
 def poisson(*size: Size, rate: Number, **options: Unpack[Options]) -> Tensor:
     """Draw Poisson counts: ``P(k) = rate**k * exp(-rate) / k!``.

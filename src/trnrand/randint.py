@@ -16,8 +16,10 @@ from trnrand.request import INTEGERS, Options, Request, Size, drawing, substream
 from trnrand.segment import Segment
 from trnrand.source import Source
 from trnsci import ArgumentError, Cost, check, op, run
+from trnsci.analogs import resembles
 
 
+@resembles("aten::randint", "numpy.random.randint", "numpy.random.Generator.integers")
 @drawing
 def randint(*size: Size, low: int = 0, high: int, **options: Unpack[Options]) -> Tensor:
     """Draw integers from ``low`` up to but not including ``high``, every one equally likely.
@@ -48,11 +50,16 @@ def randint(*size: Size, low: int = 0, high: int, **options: Unpack[Options]) ->
     if low < limits.min or high - 1 > limits.max:
         expected = f"{limits.min} <= low and high - 1 <= {limits.max} for {str(request.dtype).removeprefix('torch.')}"
         raise ArgumentError("randint", "high", {"low": low, "high": high}, expected)
+    return request.finish(integers_of(request, low, high - 1))
+
+
+def integers_of(request: Request, low: int, last: int) -> Tensor:
+    """Return an integer from ``low`` to ``last`` for every element of a request: int64 [count]."""
     stream, first = request.claim(1)
     segment = Segment.of(stream, first, request.count)
     # the substreams of the elements from word 0 of the first block on
     other = Segment.of(substream(stream, 0, 0), first - segment.skip, segment.skip + request.count, 1)
-    return request.finish(run(Randint(segment, other, low, high - 1, request.device)))
+    return run(Randint(segment, other, low, last, request.device))
 
 
 @check.hands_on("randint")
@@ -119,12 +126,12 @@ class Randint(NamedTuple):
 
         # int64 wraps, which is what adding in the other direction needs
         if span > 1 << 32:
-            return rejected(blocks, lambda w, chosen: _masked(w, span)) + self.low
+            return rejected(blocks, lambda w, chosen: proposed(w, span)) + self.low
         words = stream_words(segment.stream(), segment.skip, segment.elements, self.device)
         result, taken = _lemire(words, span)
         pending, attempt = (~taken).nonzero().flatten(), 0
         while pending.numel():
-            values, good = _lemire(blocks(attempt, pending)[:, 0], span)
+            values, good = proposed(blocks(attempt, pending), span)
             result[pending[good]] = values[good]
             pending, attempt = pending[~good], attempt + 1
         return result + self.low
@@ -151,6 +158,11 @@ class Randint(NamedTuple):
         segment = Segment(self.segment)
         each = 1 if self.last - self.low < 1 << 32 else 4
         stream_words(segment.stream(), segment.skip, each * segment.elements, self.device)
+
+
+def proposed(w: Tensor, span: int) -> tuple[Tensor, Tensor]:
+    """Return integers below ``span`` from blocks [n, 4], and whether each is taken: the others would be likelier."""
+    return _lemire(w[:, 0], span) if span <= 1 << 32 else _masked(w, span)
 
 
 def _lemire(words: Tensor, span: int) -> tuple[Tensor, Tensor]:

@@ -15,8 +15,10 @@ from torch import Tensor
 from trnrand import host_loops
 from trnrand.bits import attempt_words
 from trnrand.segment import Segment
-from trnsci import Cost
+from trnsci import Cost, NumericalError
 
+# Attempts of an element: at most half are refused, so that no parameter that was checked gets here.
+ATTEMPTS = 1000
 # attempt, elements or None for all -> int64 [n, 4]
 Blocks = Callable[[int, Tensor | None], Tensor]
 # words, elements or None for all -> candidates and whether each is taken
@@ -24,13 +26,20 @@ Propose = Callable[[Tensor, Tensor | None], tuple[Tensor, Tensor]]
 
 
 def rejected(blocks: Blocks, propose: Propose, first: int = 0) -> Tensor:
-    """Propose until every element is accepted. ``first`` is the index of the first attempt."""
+    """Propose until every element is accepted. ``first`` is the index of the first attempt.
+
+    Raises:
+        NumericalError: an element was refused too often, because its parameter belongs to no distribution.
+    """
     result, taken = propose(blocks(first, None), None)
     if result.is_meta:
         return result
     attempt, pending = first, (~taken).nonzero().flatten()
     while pending.numel():
         attempt += 1
+        if attempt > ATTEMPTS:
+            hint = "A parameter is not finite or out of range: call the function, which checks it"
+            raise NumericalError("trnrand", f"{pending.numel()} elements were refused {ATTEMPTS} times", hint)
         values, taken = propose(blocks(attempt, pending), pending)
         result[pending[taken]] = values[taken]
         pending = pending[~taken]

@@ -93,7 +93,8 @@ def drawing(function: Callable[P, Tensor]) -> Callable[P, Tensor]:
     """
     keywords = spelt_out(function)
     parameters = inspect.signature(function).parameters.values()
-    sized = any(x.kind is x.VAR_POSITIONAL for x in parameters)
+    kinds = [x.kind for x in parameters]
+    sized, before = inspect.Parameter.VAR_POSITIONAL in kinds, kinds.count(inspect.Parameter.POSITIONAL_OR_KEYWORD)
     known = keywords or frozenset(x.name for x in parameters if x.kind is not x.VAR_POSITIONAL)
     _documented(function)
 
@@ -115,7 +116,7 @@ def drawing(function: Callable[P, Tensor]) -> Callable[P, Tensor]:
     @functools.wraps(function)
     def drawn(*args: P.args, **kwargs: P.kwargs) -> Tensor:
         if kwargs and not known.issuperset(kwargs):
-            sizes = _with_size(function.__name__, args, kwargs) if sized else args
+            sizes = _with_size(function.__name__, args, kwargs, before) if sized else args
             named = respelt(function.__name__, earlier, kwargs)
             if unknown := named.keys() - known:
                 raise TypeError(f"{function.__name__}() got an unexpected keyword argument {min(unknown)!r}")
@@ -134,12 +135,12 @@ def drawing(function: Callable[P, Tensor]) -> Callable[P, Tensor]:
     return drawn
 
 
-def _with_size(op: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+def _with_size(op: str, args: tuple[Any, ...], kwargs: dict[str, Any], before: int) -> tuple[Any, ...]:
     """Move NumPy's ``size=`` from the keywords to the positional arguments; ``None`` stands for none given."""
     size = kwargs.pop("size", None)
     if size is None:
         return args
-    if (args and op != "choice") or len(args) > 1:
+    if len(args) > before:
         raise ArgumentError(op, "size", size, f"none by name, because {args} has it already")
     return (*args, size)
 
@@ -304,10 +305,10 @@ def open_unit(low: Tensor, high: Tensor) -> Tensor:
     return ((high << 20 | low >> 12).double() + 0.5) * 2.0**-52
 
 
-def as_tensor(op: str, name: str, value: Any) -> Tensor:
-    """Return a tensor, or nested numbers as one."""
+def as_tensor(op: str, name: str, value: Any, dtype: torch.dtype | None = None) -> Tensor:
+    """Return a tensor, or nested numbers as one: of ``dtype``, or of the dtype torch gives them."""
     try:
-        tensor = value if isinstance(value, Tensor) else torch.as_tensor(value, device="cpu")
+        tensor = value if isinstance(value, Tensor) else torch.as_tensor(value, dtype=dtype, device="cpu")
     except (TypeError, ValueError, RuntimeError, OverflowError):
         raise DtypeError(op, name, type(value), "a tensor of numbers") from None
     check.dense(op, **{name: tensor})

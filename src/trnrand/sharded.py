@@ -65,10 +65,10 @@ def _probed(public: Callable[..., Tensor], given: Mapping[str, Any]) -> tuple[Te
 def _stand_in(name: str, dtype: torch.dtype) -> Tensor:
     """Return a legal value for a sharded parameter, where only the other arguments are checked."""
     if dtype.is_complex or dtype == torch.bool:
-        return torch.ones((), dtype=dtype)
+        return torch.ones((), dtype=dtype, device="cpu")
     limits = torch.finfo(dtype) if dtype.is_floating_point else torch.iinfo(dtype)
     value = limits.min if name == "low" else limits.max if name == "high" else 1
-    return torch.tensor(value, dtype=dtype)
+    return torch.tensor(value, dtype=dtype, device="cpu")
 
 
 def _shape(op: str, size: Sequence[Any], given: Mapping[str, Any]) -> tuple[int, ...]:
@@ -100,7 +100,7 @@ def _attach(public: Callable[..., Tensor]) -> None:
             source.stream = generator.stream.at(begin + words * first)
             return public(count, generator=source, **{**kept, "device": whole.local.device, **parameters})
 
-        strides = torch.empty(shape, device="meta").stride()
+        strides = torch.empty(shape, device="meta", dtype=torch.float32).stride()
         first = sum(start * stride for start, stride in zip(whole.layout.starts(team.coordinate), strides, strict=True))
         _fill(draw, whole.local, aligned, first, strides)
         if not whole.local.is_meta:

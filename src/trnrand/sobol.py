@@ -17,9 +17,10 @@ from trnrand.kernels import sobol as kernels
 from trnrand.quasi import Sequence, cut
 from trnrand.source import Source, fits
 from trnrand.stream import Stream
-from trnsci import Cost, check, op, run
+from trnsci import Cost, check, host, op, run
 from trnsci.nki import N_TILE, P_MAX, launch
 
+Array = np.ndarray[Any, Any]
 MAX_DIMENSIONS = 21201
 BITS = 64
 _DTYPES = {"float32": torch.float32, "float64": torch.float64, "bits": torch.int64}
@@ -74,7 +75,7 @@ class Sobol(Sequence):
 
 
 @functools.cache
-def _numbers() -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+def _numbers() -> tuple[Array, Array]:
     with np.load(Path(__file__).parent / "data" / "joe_kuo.npz") as stored:
         return stored["poly"].astype(np.int64), stored["initial"].astype(np.uint64)
 
@@ -127,12 +128,26 @@ def owen(words: Tensor, seeds: Tensor) -> Tensor:
 
     Laine and Karras' construction with Vegdahl's constants, on the upper half and then, seeded with it, on the lower.
     """
+    if host.refusal((words, seeds)) is None:
+        return _owen_in_host_memory(words.numpy(), seeds.numpy().astype(np.uint32))
     high = _hashed(words >> 32 & MASK, seeds[0])
     low = _hashed(words & MASK, seeds[1] ^ high)
     return high << 32 | low
 
 
-def _hashed(x: Tensor, seed: Tensor) -> Tensor:
+def _owen_in_host_memory(words: Array, seeds: Array) -> Tensor:
+    """Scramble by NumPy, whose words of 32 bits wrap by themselves; some rows at a time, which stay in the cache."""
+    scrambled = np.empty(words.shape, np.int64)
+    rows = max(1, _CACHED // max(words.shape[1], 1))
+    for at in range(0, len(words), rows):
+        high = _hashed((words[at : at + rows] >> 32).astype(np.uint32), seeds[0])
+        low = _hashed(words[at : at + rows].astype(np.uint32), seeds[1] ^ high)
+        scrambled[at : at + rows] = high.astype(np.int64) << 32 | low
+    return torch.from_numpy(scrambled)
+
+
+def _hashed(x: Any, seed: Any) -> Any:
+    """Hash words of 32 bits: int64 tensors, or uint32 arrays."""
     x = _reversed(x)
     x = x ^ (x * 0x3D20ADEA & MASK)
     x = x + seed & MASK
@@ -142,7 +157,7 @@ def _hashed(x: Tensor, seed: Tensor) -> Tensor:
     return _reversed(x)
 
 
-def _reversed(x: Tensor) -> Tensor:
+def _reversed(x: Any) -> Any:
     for by, mask in ((1, 0x55555555), (2, 0x33333333), (4, 0x0F0F0F0F), (8, 0x00FF00FF)):
         x = (x >> by & mask) | (x & mask) << by
     return (x >> 16 | x << 16) & MASK

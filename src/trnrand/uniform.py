@@ -15,12 +15,16 @@ from trnrand.kernels import bits as bit_kernels
 from trnrand.kernels import uniform as kernels
 from trnrand.request import Number, Options, Request, Size, drawing, half_open
 from trnrand.segment import Segment
+from trnrand.torch_draws import replaces_draws
 from trnsci import ArgumentError, Cost, check, op, run
+from trnsci.analogs import resembles
 
 # bits of a result in [0, 1) that a dtype holds exactly
 BITS = {torch.float16: 11, torch.bfloat16: 8, torch.float32: 24}
 
 
+@replaces_draws("aten::rand", "aten::uniform_", "low", "high")
+@resembles(*(f"numpy.random.{name}" for name in ("uniform", "rand", "random", "random_sample")))
 @drawing
 def uniform(*size: Size, low: Number = 0.0, high: Number = 1.0, ends: str = "[)", **options: Unpack[Options]) -> Tensor:
     """Draw uniform numbers between ``low`` and ``high``.
@@ -68,7 +72,10 @@ def random(*size: Size, **options: Unpack[Options]) -> Tensor:
 def ordered(op: str, low: Any, high: Any) -> None:
     """Check that ``low < high`` everywhere."""
     if isinstance(low, Tensor) or isinstance(high, Tensor):
-        pair = [x.detach() if isinstance(x, Tensor) else torch.as_tensor(x, device="cpu") for x in (low, high)]
+        pair = [
+            x.detach() if isinstance(x, Tensor) else torch.as_tensor(x, dtype=torch.float64, device="cpu")
+            for x in (low, high)
+        ]
         below = pair[0] < pair[1]
         if below.is_meta or bool(below.all()):
             return

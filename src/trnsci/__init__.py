@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from trnsci.backends import backend, get_backend, library_functions, set_backend
     from trnsci.compiler import compiled_graphs
     from trnsci.config import BackendName, TargetName
-    from trnsci.deprecated import Op
     from trnsci.device_operators import register_operators
     from trnsci.drop_in import drop_in
     from trnsci.errors import (
@@ -68,7 +67,6 @@ __all__ = [
     "NotConverged",
     "NotPositiveDefinite",
     "NumericalError",
-    "Op",
     "Plan",
     "RankFailed",
     "Singular",

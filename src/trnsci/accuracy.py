@@ -19,11 +19,6 @@ class Achieved(NamedTuple, Generic[R]):
     result: R
     error: float
 
-    @property
-    def error_bound(self) -> float:
-        """Deprecated name of ``error``."""
-        return self.error
-
 
 _STATED: ContextVar[list[float] | None] = ContextVar("trnsci.stated", default=None)
 

@@ -34,10 +34,6 @@ _SHARED = frozenset(map(np.dtype, ("float32", "float64", "complex64", "complex12
 _REAL = frozenset((torch.float32, torch.float64, torch.int32, torch.int64))
 
 
-# Libraries that call no other: nobody works for them.
-_LOWEST = ("trnblas", "trnfft", "trnrand")
-
-
 def untouched(kind: type) -> None:
     """Let values of a type pass every `array_function` as they are: it holds tensors and never arrays."""
     _NATIVE.add(kind)
@@ -69,14 +65,15 @@ def array_function(fn: Callable[P, R]) -> Callable[P, R]:
     """Let a function written for tensors take NumPy arrays and DLPack objects, and answer in kind.
 
     The result is NumPy when arrays were NumPy and none was a tensor. An ``out=`` array is written in place. What other
-    libraries do for the function follows the settings of its own; see `trnsci.backends.inside`.
+    libraries do for the function follows the settings of its own; see `trnsci.backends.inside`. A library that calls no
+    other says ``__standalone__ = True`` before the imports of its ``__init__``, and saves its functions the look.
     """
     library = fn.__module__.partition(".")[0]
     known = spelt_out(fn)
     earlier = spellings(fn)
     # a set: tracers cannot ask the keys of a dictionary
     retired = frozenset(earlier)
-    if library not in _LOWEST:
+    if not getattr(sys.modules.get(library), "__standalone__", False):
         fn = inside(library)(fn)
 
     @functools.wraps(fn)

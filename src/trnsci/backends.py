@@ -20,6 +20,7 @@ from torch.compiler import is_dynamo_compiling
 from trnsci import check, config
 from trnsci.config import BACKENDS, BackendName
 from trnsci.errors import ArgumentError, UnsupportedError
+from trnsci.isolation import is_disturbed, isolated
 
 if TYPE_CHECKING:
     from trnsci.ledger import Ledger
@@ -159,6 +160,9 @@ def inside(name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
             # Traced code is dispatched when the compiled program runs.
             if is_dynamo_compiling():
                 return fn(*args, **kwargs)
+            if is_disturbed():
+                with isolated():
+                    return wrapper(*args, **kwargs)
             scope = SCOPE.get()
             if scope is None:
                 scope = alone

@@ -5,29 +5,26 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import secrets
 import stat
-import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from trnsci import config
 from trnsci.errors import ArgumentError
+
+# Bytes of a file that are read at most.
+_MOST = 16 << 20
 
 
 def folder() -> Path:
     """Return the cache folder, made for this user alone where there is none.
 
     Raises:
-        ArgumentError: it belongs to another user, others may write into it, or it cannot be made.
+        ArgumentError: it belongs to another user or is behind a link of one, others may write it, or it cannot be made.
     """
-    path = config.CACHE_DIR.get()
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.mkdir(mode=0o700, exist_ok=True)
-        about = path.stat()
-    except OSError as error:
-        raise _refused(path, error.strerror or str(error), "a folder that can be made") from None
-    _private(path, about)
-    return path
+    with _opened(create=True):
+        return config.CACHE_DIR.get()
 
 
 def read(name: str) -> str | None:
@@ -38,39 +35,80 @@ def read(name: str) -> str | None:
     """
     path = config.CACHE_DIR.get() / name
     try:
-        _private(path.parent, path.parent.stat())
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with _opened(create=False) as where:
+            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            descriptor = os.open(name, flags, dir_fd=where)
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise _refused(path, "a link", "a plain file") from None
         return None
     with os.fdopen(descriptor, "rb") as file:
         about = os.fstat(descriptor)
-        _private(path, about)
-        return file.read().decode(errors="replace") if stat.S_ISREG(about.st_mode) else None
+        if exposed := find_exposure(about):
+            raise _refused(path, *exposed)
+        if not stat.S_ISREG(about.st_mode):
+            return None
+        if about.st_size > _MOST:
+            raise _refused(path, f"a file of {about.st_size} bytes", f"at most {_MOST}")
+        return file.read(_MOST).decode(errors="replace")
 
 
 def write(name: str, text: str) -> Path:
     """Put a file into the cache folder, whole or not at all, readable by this user alone; return its path."""
-    path = folder() / name
-    descriptor, fresh = tempfile.mkstemp(prefix=f"{name}.", suffix=".new", dir=path.parent)
+    fresh = f".{name}-{secrets.token_hex(16)}.partial"
+    with _opened(create=True) as where:
+        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=where)
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                file.write(text)
+            os.replace(fresh, name, src_dir_fd=where, dst_dir_fd=where)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(fresh, dir_fd=where)
+            raise
+    return config.CACHE_DIR.get() / name
+
+
+@contextlib.contextmanager
+def _opened(*, create: bool) -> Iterator[int]:
+    """Yield a descriptor of the cache folder: what was checked is used, whatever its name comes to mean."""
+    path = config.CACHE_DIR.get()
+    for part in (path, *path.parents):
+        if (link := _foreign_link(part)) is not None:
+            raise _refused(path, f"behind the link {part} of user {link}", "a folder no other user leads to")
     try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-        Path(fresh).replace(path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            Path(fresh).unlink()
-        raise
-    return path
+        if create:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.mkdir(mode=0o700, exist_ok=True)
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except (OSError, ValueError) as error:
+        if not create and isinstance(error, OSError):
+            raise
+        raise _refused(path, getattr(error, "strerror", None) or str(error), "a folder that can be made") from None
+    try:
+        if exposed := find_exposure(os.fstat(descriptor)):
+            raise _refused(path, *exposed)
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
-def _private(path: Path, about: os.stat_result) -> None:
+def _foreign_link(path: Path) -> int | None:
+    """Return the user who made a link, unless that is root or this user, or it is no link."""
+    try:
+        about = path.lstat()
+    except (OSError, ValueError):
+        return None
+    return about.st_uid if stat.S_ISLNK(about.st_mode) and about.st_uid not in (0, os.geteuid()) else None
+
+
+def find_exposure(about: os.stat_result) -> tuple[str, str] | None:
+    """Return how a file or folder may be another user's work, and what is expected; ``None`` if it is this user's."""
     if about.st_uid != os.geteuid():
-        raise _refused(path, f"owned by user {about.st_uid}", f"owned by user {os.geteuid()}, who runs this")
+        return f"owned by user {about.st_uid}", f"owned by user {os.geteuid()}, who runs this"
     if about.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        got = f"writable by others (mode {stat.S_IMODE(about.st_mode):o})"
-        raise _refused(path, got, "writable by its owner alone")
+        return f"writable by others (mode {stat.S_IMODE(about.st_mode):o})", "writable by its owner alone"
+    return None
 
 
 def _refused(path: Path, got: str, expected: str) -> ArgumentError:

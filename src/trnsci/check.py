@@ -68,7 +68,7 @@ def dense(op: str, **values: Any) -> None:
         tensor(op, **{name: value})
         if value.layout is torch.strided and not value.is_nested:
             continue
-        kind, hint = f"a tensor of layout {value.layout}", "Use trnsparse, or .to_dense()"
+        kind, hint = f"a tensor of layout {value.layout}", "Call a function for sparse matrices, or .to_dense()"
         if value.is_nested:
             kind, hint = "a nested tensor", "It has no one shape; pass its components"
         raise DtypeError(op, name, kind, "a dense tensor", hint=hint)
@@ -190,7 +190,7 @@ def device(op: str, value: Any) -> torch.device:
     try:
         named_device = torch.device(value)
         if named_device.type not in ("cpu", "meta"):
-            torch.empty(0, device=named_device)
+            torch.empty(0, device=named_device, dtype=torch.float32)
     except (RuntimeError, TypeError, ValueError, OverflowError, AssertionError) as error:
         said = str(error).partition("\n")[0]
         expected = "a device torch knows and this machine has, as 'cpu' or 'cuda:0'"

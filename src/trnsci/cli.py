@@ -1,4 +1,4 @@
-"""The command ``trnsci``: ``info explain demo fit run rosetta launch bench validate``."""
+"""The command ``trnsci``: ``info explain fit run rosetta launch bench validate``, and what libraries announce."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from typing import Any
 import trnsci
 from trnsci import console
 from trnsci.errors import TrnError
+from trnsci.libraries import COMMANDS, announced
 from trnsci.rosetta import LIBRARIES
 from trnsim.cli import from_checkout, output_file, program
 from trnsim.interrupts import leaving
 
 # Commands that import torch; the others answer at once.
-_COMPUTING = ("info", "explain", "demo", "fit", "run", "bench", "validate")
+_COMPUTING = ("info", "explain", "fit", "run", "bench", "validate")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -26,7 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if argv is None else argv)
     command = given[0] if given else ""
     try:
-        if command in _COMPUTING and not {"-h", "--help"} & set(given):
+        if command in (*_COMPUTING, *announced(COMMANDS)) and not {"-h", "--help"} & set(given):
             with leaving(f"trnsci {command}"):
                 importlib.import_module("torch")
         if command in _CHECKOUT:
@@ -59,12 +60,7 @@ def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
     info.add_argument("--json", action="store_true", help="print JSON")
     info.add_argument("--probe", action="store_true", help="also run the libraries' self-tests of kernel arithmetic")
 
-    _module(commands, "explain", given, "which backends take a call, why not, and the plan")
-
-    demo = _command(commands, "demo", _demo, "a calculation on PyTorch and the simulator, and what Trainium would do")
-    demo.add_argument("name", metavar="NAME", nargs="?", default="water", help="water (default) or speech")
-    demo.add_argument("--html", metavar="FILE", type=output_file, help="where the page goes (default: the cache)")
-    demo.add_argument("--json", action="store_true", help="print JSON")
+    _module(commands, "explain", given, "which backends take a call, why not, and the plan", _explain)
 
     fit = _command(commands, "fit", _fit, "run a Python program and say what it would cost on Trainium")
     fit.add_argument("--html", metavar="FILE", type=output_file, help="write the report as one page")
@@ -81,7 +77,9 @@ def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
     rosetta.add_argument("--coverage", action="store_true", help="how much is covered, and what is not, with reasons")
     rosetta.add_argument("--json", action="store_true", help="print JSON")
 
-    _module(commands, "launch", given, "start a program on several ranks")
+    _module(commands, "launch", given, "start a program on several ranks", _launch)
+    for name, entry in announced(COMMANDS).items():
+        _module(commands, name, given, f"a command of {entry.module.partition('.')[0]}", entry.load)
 
     # listed here for the help; their arguments are those of modules of benchmarks and never reach this parser
     commands.add_parser("bench", help="every op beside its peers (from a source checkout)")
@@ -100,11 +98,19 @@ def _command(commands: Any, name: str, run: Callable[[argparse.Namespace], int],
     return parser
 
 
-def _module(commands: Any, name: str, given: Sequence[str], text: str) -> None:
+def _module(commands: Any, name: str, given: Sequence[str], text: str, load: Callable[[], Any]) -> None:
     """Add a command that is a module of its own, which is imported where the command is given."""
-    parser = _command(commands, name, lambda args: importlib.import_module(f"trnsci.{name}_cli").run(args), text)
+    parser = _command(commands, name, lambda args: load().run(args), text)
     if name in given:
-        importlib.import_module(f"trnsci.{name}_cli").arguments(parser)
+        load().arguments(parser)
+
+
+def _explain() -> Any:
+    return importlib.import_module("trnsci.explain_cli")
+
+
+def _launch() -> Any:
+    return importlib.import_module("trnsci.launch_cli")
 
 
 def _info(args: argparse.Namespace) -> int:
@@ -116,12 +122,6 @@ def _info(args: argparse.Namespace) -> int:
     else:
         console.tables(*report.tables())
     return 0
-
-
-def _demo(args: argparse.Namespace) -> int:
-    # The demonstrations stand on the top floor, which this one does not import.
-    demonstrations = importlib.import_module("trnchem.demo")
-    return demonstrations.demo(args.name, html=args.html, as_json=args.json)
 
 
 def _fit(args: argparse.Namespace) -> int:

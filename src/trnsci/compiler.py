@@ -25,9 +25,10 @@ from torch._subclasses.fake_tensor import (
 from torch.fx import GraphModule
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
+from trnsci import ops
 from trnsci.drop_in import Substitutions, outside, tracing
 from trnsci.errors import ArgumentError, BackendUnavailable, TrnError
-from trnsci.fusion import Fusion, fuse_chains, work
+from trnsci.libraries import Fusion, graph_passes
 
 # The operator that raises for singular matrices has no result: torch before 2.13 drops it from graphs as unused.
 _RAISES = "aten::_linalg_check_errors"
@@ -108,7 +109,7 @@ def compiler(
         inputs: operands without data.
         mode: the inner backend, as ``options["inner"]``.
         options: ``inner``, who compiles the rest: ``eager`` (the default: nobody), ``inductor`` or ``openxla``;
-            ``random``, to draw from `trnrand` as `trnsci.drop_in` does; ``fuse``, to make chains one program: ``auto``
+            ``random``, to draw from our streams as `drop_in` does; ``fuse``, to make chains one program: ``auto``
             (the default) where a kernel would run them, ``True`` wherever a kernel can, ``False`` never.
 
     Raises:
@@ -121,10 +122,11 @@ def compiler(
 
     def compile_pass(name: str) -> Callable[..., Any]:
         def compile_graph(traced: GraphModule, given: Sequence[Any]) -> Any:
-            record.passes[name] = Counter(work(traced))
+            known = {op.registered: op.name for op in ops.all_ops()}
+            record.passes[name] = Counter(known[node.target] for node in traced.graph.nodes if node.target in known)
             record.draws |= any(_SEEDED in getattr(node.target, "tags", ()) for node in traced.graph.nodes)
-            if chosen.fuse is not False:
-                done = fuse_chains(traced, always=chosen.fuse is True)
+            for rewrite in graph_passes() if chosen.fuse is not False else ():
+                done = rewrite(traced, always=chosen.fuse is True)
                 record.fusion.fused += done.fused
                 record.fusion.left_alone += done.left_alone
             with outside():

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
+from trnsci import libraries
 from trnsci.errors import ArgumentError
 
 T_co = TypeVar("T_co", covariant=True)
@@ -21,8 +22,6 @@ TargetName = Literal["trn1", "trn2", "trn3"]
 
 BACKENDS: tuple[BackendName, ...] = ("auto", "nki", "simulator", "pytorch")
 TARGETS: tuple[TargetName, ...] = ("trn1", "trn2", "trn3")
-LIBRARIES = ("trnblas", "trnfft", "trnrand", "trnsolver", "trnsparse", "trntensor")
-PACKAGES = (*LIBRARIES, "trnsci", "trnsim", "trnchem")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,7 +146,9 @@ class LibrarySettings(NamedTuple):
     use_simulator: Setting[bool]
 
 
-def _library(name: str) -> LibrarySettings:
+@functools.cache
+def library_settings(name: str) -> LibrarySettings:
+    """Return the settings of a library."""
     prefix = name.upper()
     kernels = f"{name}: every call must run its NKI kernel; a call it cannot take is an error."
     return LibrarySettings(
@@ -157,13 +158,13 @@ def _library(name: str) -> LibrarySettings:
     )
 
 
-LIBRARY_SETTINGS = {name: _library(name) for name in LIBRARIES}
-
-SETTINGS: tuple[Setting[object], ...] = (
-    *(BACKEND, TARGET, CACHE_DIR, PLAN_CACHE_COUNT, PLAN_CACHE_BYTES, KERNEL_CACHE_COUNT, DISTRIBUTED_TIMEOUT),
-    *(PROGRAM_MATMULS, PROGRAM_INSTRUCTIONS, LOGICAL_CORES, STAND_IN),
-    *(setting for one in LIBRARY_SETTINGS.values() for setting in one),
-)
+def settings() -> tuple[Setting[object], ...]:
+    """Return every setting: the runtime's own, and three of each library that is announced."""
+    return (
+        *(BACKEND, TARGET, CACHE_DIR, PLAN_CACHE_COUNT, PLAN_CACHE_BYTES, KERNEL_CACHE_COUNT, DISTRIBUTED_TIMEOUT),
+        *(PROGRAM_MATMULS, PROGRAM_INSTRUCTIONS, LOGICAL_CORES, STAND_IN),
+        *(setting for name in libraries.names() for setting in library_settings(name)),
+    )
 
 
 def use_single_cores() -> None:
@@ -173,11 +174,6 @@ def use_single_cores() -> None:
     """
     if not LOGICAL_CORES.is_set:
         os.environ[LOGICAL_CORES.name] = "1"
-
-
-def library_settings(name: str) -> LibrarySettings:
-    """Return the settings of ``name``, which need not be one of the six (``trnchem``, a user's own library)."""
-    return LIBRARY_SETTINGS.get(name) or _library(name)
 
 
 def backend_variables(libraries: tuple[str, ...]) -> tuple[Any, ...]:

@@ -8,20 +8,20 @@ operators.
 from __future__ import annotations
 
 import functools
-import importlib
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from trnsci import neuron
-from trnsci.analogs import ANALOGS, Different
+from trnsci.analogs import Different, operators
 from trnsci.backends import backend, get_backend
 from trnsci.errors import BackendUnavailable, TrnError
 from trnsci.ledger import Substitution, record
-from trnsci.planar import PlanarTensor, on_host, parts, transformed
+from trnsci.planar import PlanarTensor, on_host, parts, transform
 
 KEYS = {"neuron": "PrivateUse1", "xla": "XLA"}
 # what the device's own library computes
@@ -50,7 +50,8 @@ def register_operators() -> tuple[str, ...]:
 
 @functools.cache
 def _registered(key: str) -> tuple[Any, tuple[str, ...]]:
-    names = [name for name, analog in ANALOGS.items() if analog.runs and analog.arguments and _lacking(name)]
+    running = {name for name, analog in operators().items() if analog.arguments and not analog.random}
+    names = [name for name in sorted(running) if _lacking(name)]
     # taken over from the device's own library, which has them, if at all, on the host
     library = torch.library.Library("aten", "IMPL", key)
     with warnings.catch_warnings():
@@ -64,29 +65,28 @@ def _registered(key: str) -> tuple[Any, tuple[str, ...]]:
 
 def _lacking(name: str) -> bool:
     """Return whether the device lacks an operator that torch does not make of others, which have the gradient then."""
-    if "(" in name:
-        return False
     composite = torch._C._dispatch_has_kernel_for_dispatch_key(f"aten::{name}", "CompositeImplicitAutograd")
     return name not in _THEIRS and name not in _COMPLEX and not composite
 
 
 def _kernel(name: str) -> Callable[..., Any]:
-    operator = getattr(torch.ops.aten, name).default
-    compute = _WHOLE.get(name) or ANALOGS.get(name)
+    operator, analog = getattr(torch.ops.aten, name).default, operators().get(name)
+    if analog is not None and analog.complete is not None:
+        # below torch's gradients, which read all of a result
+        analog = replace(analog, result=analog.complete)
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
-        if name.startswith("_fft"):
-            result = transformed(name, *args)
+        if name in _COMPLEX or analog is None:
+            why = "its result is complex, and no kernel has it as planes"
+        elif analog.planes:
+            result = transform(name, args, kwargs)
             if result is not NotImplemented:
                 return result
-            why = "no kernel of trnfft takes it"
-        elif name in _COMPLEX:
-            why = "its result is complex, and no kernel has it as planes"
+            why = f"no kernel of {analog.name} takes it"
         else:
             try:
-                assert compute is not None
-                with _on_device("trnsolver"):
-                    return compute(*args, **kwargs)
+                with _on_device(analog.name.partition(".")[0]):
+                    return analog.run(args, kwargs)[0]
             except (Different, TrnError) as error:
                 why = str(error)
         record(Substitution(f"torch.{name}", "", f"computed on the host: {why}"))
@@ -98,38 +98,6 @@ def _kernel(name: str) -> Callable[..., Any]:
 def _on_device(library: str) -> Any:
     """Run on the device what is in its memory, unless a backend was chosen."""
     return backend("nki" if get_backend(library) == "auto" else get_backend(library), strict=False)
-
-
-def _solve(a: Tensor, b: Tensor, *, left: bool = True, check_errors: bool = False) -> tuple[Tensor, ...]:
-    """With the factors, which torch's gradient reads."""
-    value, _, _, info = ANALOGS["_linalg_solve_ex"](a, b, left=left)
-    return value, *_factors(a), info
-
-
-def _determinant(a: Tensor) -> tuple[Tensor, ...]:
-    return ANALOGS["_linalg_det"](a)[0], *_factors(_by_columns(a))
-
-
-def _logarithm(a: Tensor) -> tuple[Tensor, ...]:
-    return *ANALOGS["_linalg_slogdet"](a)[:2], *_factors(_by_columns(a))
-
-
-def _by_columns(a: Tensor) -> Tensor:
-    """Return the matrix in LAPACK's layout, whose factors torch's gradients of determinants expect."""
-    return a.mT if a.is_contiguous() else a
-
-
-def _factors(a: Tensor) -> tuple[Tensor, Tensor]:
-    factors, pivots = importlib.import_module("trnsolver").lu_factor(a)
-    return factors, pivots
-
-
-# operators whose gradient reads more of their results than their value
-_WHOLE: dict[str, Callable[..., Any]] = {
-    "_linalg_solve_ex": _solve,
-    "_linalg_det": _determinant,
-    "_linalg_slogdet": _logarithm,
-}
 
 
 def _as_complex(x: Tensor) -> PlanarTensor:

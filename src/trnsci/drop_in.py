@@ -1,7 +1,7 @@
 """Programs of others, unmodified: inside a block, calls of torch, NumPy and SciPy that have an analog run here.
 
 torch's dispatcher looks at a key of its own before gradients are recorded. Inside the block that key is on for this
-thread, and the operators of `trnsci.analogs` have a kernel there; every other operator falls through at no cost.
+thread, and the operators that a library replaces have a kernel there; every other operator falls through at no cost.
 Functions of NumPy and SciPy are replaced in their modules while some block is open. What ours would answer otherwise
 is left to the library that was called, with the reason.
 """
@@ -18,11 +18,12 @@ from typing import Any
 
 import torch
 
-from trnsci import config, neuron
-from trnsci.analogs import ANALOGS, FUNCTIONS, PLAIN, RANDOM, Analog, Different
+from trnsci import neuron
+from trnsci.analogs import PLAIN, Analog, Different, functions, operators
 from trnsci.analogs.replacing import observed
-from trnsci.errors import TrnError
+from trnsci.errors import ArgumentError, TrnError
 from trnsci.ledger import Substitution, record
+from trnsci.libraries import packages
 from trnsci.specs import is_resident, tensors_in
 
 # torch keeps this key for experiments with modes; nothing of its own listens there
@@ -59,7 +60,7 @@ def drop_in(*, random: bool = False) -> Iterator[Substitutions]:
     ``trnsci.backend`` and the settings apply.
 
     Args:
-        random: also draw ``torch.rand``, ``randn``, ``uniform_`` and ``normal_`` from the streams of `trnrand`.
+        random: also draw ``torch.rand``, ``randn``, ``uniform_`` and ``normal_`` from the streams of the suite.
 
     Example:
         >>> with trnsci.drop_in() as seen:
@@ -105,32 +106,29 @@ def _keys() -> Any:
 @functools.cache
 def _register() -> tuple[Any, ...]:
     """Give the operators with an analog a kernel under the key, once. The libraries live as long as the process."""
+    dense, sparse = _running(random=False), _running(random=False, sparse=True)
+    kernels = {name: _kernel(name, dense.get(name), sparse.get(name)) for name in dense | sparse}
+    # torch's own memory is not ours to write
+    kernels |= {writing: _left_alone(writing) for name in tuple(kernels) for writing in _writing(name)}
     through = torch.library.Library("_", "IMPL", _KEY)
     through.fallback(torch.library.fallthrough_kernel)
     # operators that take functions have a list of their own of keys they do not listen at
     torch._ops._HIGHER_ORDER_OP_DEFAULT_FALLTHROUGH_DISPATCH_KEYS.append(_key())
     for operator in torch._ops._higher_order_ops.values():
         operator.fallthrough(_key())
-    kernels = {name: _kernel(name, analog) for name, analog in _substituted().items()}
-    kernels |= {f"{name}.{overload}": _left_alone(name, overload) for name in kernels for overload in _written(name)}
-    return through, _library(kernels | {name: _left_alone(name, "default") for name in _IN_PLACE})
+    return through, _library(kernels)
 
 
-# what changes an operand; torch's own memory is not ours to write
-_IN_PLACE = ("addmm_", "baddbmm_", "addmv_")
-
-
-def _substituted() -> dict[str, Analog | None]:
-    """Operators by name, with their analog; ``None`` for those that sparse operands alone have."""
-    runs = {name: analog for name, analog in ANALOGS.items() if analog.runs and analog.arguments is not None}
-    sparse = {name.removesuffix(_SPARSE): None for name in runs if name.endswith(_SPARSE)}
-    return {**sparse, **{name: analog for name, analog in runs.items() if not name.endswith(_SPARSE)}}
+def _running(*, random: bool, sparse: bool = False) -> dict[str, Analog]:
+    """Return the analogs whose calls can be substituted, by operator."""
+    known = operators(sparse=sparse).items()
+    return {name: analog for name, analog in known if analog.arguments and analog.random is random}
 
 
 @functools.cache
 def _register_random() -> Any:
     """Register kernels of draws at the first block that asks for ours, so that other programs pay nothing."""
-    return _library({name: _kernel(name, analog) for name, analog in RANDOM.items()})
+    return _library({name: _kernel(name, analog, None) for name, analog in _running(random=True).items()})
 
 
 def _library(kernels: Mapping[str, Callable[..., Any]]) -> Any:
@@ -140,21 +138,32 @@ def _library(kernels: Mapping[str, Callable[..., Any]]) -> Any:
     return ours
 
 
-def _written(name: str) -> list[str]:
-    """Return the overloads of an operator that write into given memory."""
-    packet = getattr(torch.ops.aten, name)
+def _operator(name: str) -> Any:
+    """Return an operator of torch by its name, and that of its overload where it is not the default."""
+    packet, _, overload = name.partition(".")
+    try:
+        return getattr(getattr(torch.ops.aten, packet), overload or "default")
+    except AttributeError:
+        raise ArgumentError("drop_in", "operator", f"aten::{name}", f"one that torch {torch.__version__} has") from None
+
+
+def _writing(name: str) -> list[str]:
+    """Return the forms of an operator that write into given memory, and that change an operand."""
+    packet = _operator(name).overloadpacket
     arguments = {overload: getattr(packet, overload)._schema.arguments for overload in packet.overloads()}
-    return [overload for overload, given in arguments.items() if any(arg.is_out for arg in given)]
+    written = [overload for overload, given in arguments.items() if any(arg.is_out for arg in given)]
+    in_place = f"{packet.__name__}_"
+    return [f"{packet.__name__}.{overload}" for overload in written] + [in_place] * hasattr(torch.ops.aten, in_place)
 
 
-def _left_alone(name: str, overload: str) -> Callable[..., Any]:
-    operator = getattr(getattr(torch.ops.aten, name), overload)
+def _left_alone(name: str) -> Callable[..., Any]:
+    operator, shown = _operator(name), f"torch.{name.partition('.')[0]}"
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
         with outside():
             seen = _active.get()
-            if seen is not None and not _reason(seen, name, args):
-                _note(seen, f"torch.{name}", "", "it writes into memory it is given")
+            if seen is not None and not _reason(seen, None, args):
+                _note(seen, shown, "", "it writes into memory it is given")
             return operator(*args, **kwargs)
 
     return kernel
@@ -173,54 +182,53 @@ def _register_planes() -> Any:
 
 
 def _beginning(name: str, begin: Callable[..., Any]) -> Callable[..., Any]:
-    packet, _, overload = name.partition(".")
-    operator = getattr(getattr(torch.ops.aten, packet), overload or "default")
+    operator = _operator(name)
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
         with outside():
             if name == "_to_copy" and not isinstance(args[0], torch.Tensor):
                 # torch hands a tensor that stands for a number on as the number
-                args = (torch.tensor(args[0]),)
+                args = (torch.tensor(args[0], device="cpu"),)
             result = begin(*args, **kwargs)
             return operator(*args, **kwargs) if result is NotImplemented else result
 
     return kernel
 
 
-def _kernel(name: str, dense: Analog | None) -> Callable[..., Any]:
-    operator, sparse = getattr(torch.ops.aten, name).default, ANALOGS.get(f"{name}{_SPARSE}")
+def _kernel(name: str, dense: Analog | None, sparse: Analog | None) -> Callable[..., Any]:
+    operator, shown = _operator(name), f"torch.{name}"
+    decomposes, planes = dense is not None and dense.decomposes, dense is not None and dense.planes
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
         # what runs in here, ours or theirs, calls torch itself
         with outside():
             seen = _active.get()
-            why = _reason(seen, name, args)
+            why = _reason(seen, dense, args)
             analog = dense
             if why == _NO_DENSE and sparse is not None:
                 why, analog = "", sparse
             if seen is not None and analog is not None and not why:
                 try:
-                    # complex numbers on a device begin below torch's gradients, as planes
-                    planes = name.startswith("_fft") and any(is_resident(x) for x in tensors_in(args))
-                    result = (operator if planes else analog)(*args, **kwargs)
+                    if planes and any(is_resident(x) for x in tensors_in(args)):
+                        # complex numbers on a device begin below torch's gradients, as planes
+                        result, ours = operator(*args, **kwargs), analog.name
+                    else:
+                        result, ours = analog.run(args, kwargs)
                 except (Different, TrnError) as error:
                     why = str(error)
                 except seen.unreadable:
                     why = "what ours does depends on values, which a compiled graph does not have"
                 else:
-                    _note(seen, f"torch.{name}", analog.named(*args, **kwargs), "")
+                    _note(seen, shown, ours, "")
                     return result
             if seen is not None and why != _OWN:
-                _note(seen, f"torch.{name}", "", why or "no operand is sparse")
-            if name not in _COMPOSITE:
+                _note(seen, shown, "", why or "no operand is sparse")
+            if not decomposes:
                 return operator(*args, **kwargs)
+        # left alone, it is made of operators that may be ours
         return operator.decompose(*args, **kwargs)
 
     return kernel
-
-
-# left alone, they are transforms that may be ours
-_COMPOSITE = ("stft", "istft")
 
 
 def _take(name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -231,36 +239,36 @@ def _take(name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs
     # what runs in here, ours or theirs, calls NumPy itself
     token = _active.set(None)
     try:
-        result = FUNCTIONS[name](*args, **kwargs)
+        result, ours = functions()[name].run(args, kwargs)
     except (Different, TrnError, TypeError) as error:
         _note(seen, name, "", str(error))
         return function(*args, **kwargs)
     finally:
         _active.reset(token)
-    _note(seen, name, FUNCTIONS[name].named(*args, **kwargs), "")
+    _note(seen, name, ours, "")
     return result
 
 
-_SPARSE, _NO_DENSE = " (sparse)", "an operand is sparse"
+_NO_DENSE = "an operand is sparse"
 _OWN = "called by the suite, or traced"
 
 
-def _reason(seen: Substitutions | None, name: str, args: Any) -> str:
-    """Return why a call is torch's; empty when it may be ours."""
+def _reason(seen: Substitutions | None, analog: Analog | None, args: Any) -> str:
+    """Return why a call is torch's; empty when it may be ours, by the analog for dense operands if there is one."""
     if seen is None:
         return "outside the block"
     caller = sys._getframe(2).f_globals.get("__name__", "")
     # planes pass on what a program calls with them
-    if caller.partition(".")[0] in config.PACKAGES and caller != "trnsci.planar":
+    if caller.partition(".")[0] in packages() and caller != "trnsci.planar":
         return _OWN
-    if name in RANDOM:
+    if analog is not None and analog.random:
         return "" if seen.random else "random numbers stay torch's unless random=True"
     if torch._C._functorch.peek_interpreter_stack() is not None:
         return "inside a transformation of torch.func"
     for tensor in tensors_in(args):
         if type(tensor) not in PLAIN and not seen.unreadable:
             planar = getattr(tensor, "is_planar", False)
-            if planar and name.startswith("_fft"):
+            if planar and analog is not None and analog.planes:
                 continue
             # torch following a program of its own compiler's is no call of the program's; planes see to themselves
             silent = planar or type(tensor).__module__.startswith("torch._subclasses")

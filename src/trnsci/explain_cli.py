@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import ast
 import difflib
-import importlib
 import inspect
 import itertools
 from collections.abc import Callable, Iterator
@@ -16,18 +15,19 @@ import torch
 from torch import Tensor
 
 import trnsci
-from trnsci import config, console
+from trnsci import config, console, libraries
 from trnsci.errors import ArgumentError, TrnError
+from trnsci.libraries import operands
 
-# what annotations call an array
-_ARRAYS = ("Tensor", "Transformable", "Array", "Matrix", "Numbers", "Operand", "Sparse")
+# what annotations call an array, besides the words that libraries declare
+_ARRAYS = ("Tensor", "Array", "Numbers")
 _NUMBERS = ("float", "complex", "Number")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the command line."""
     add = parser.add_argument
-    add("op", metavar="FUNCTION", help="a public function, e.g. trnblas.gemm")
+    add("op", metavar="FUNCTION", help="a public function, LIBRARY.FUNCTION")
     add("values", metavar="VALUE", nargs="*", help="required arguments that are no arrays, e.g. 'ij,jk->ik'")
     shapes = "shapes of the array arguments in order, e.g. 512x256,256x512 or scalar,64; 64:int32 has its own dtype"
     add("--shapes", default="", help=shapes)
@@ -174,10 +174,12 @@ class Operands:
         if "Sequence[Tensor]" in kind and required:
             return True, list(itertools.islice(arrays, len(self.shapes) // 2))
         worded = "str" in kind and values and isinstance(values[0], str)
-        if not worded and (kind == "Any" or any(word in kind for word in _ARRAYS)):
+        is_array = any(word in kind for word in (*_ARRAYS, *operands()))
+        if not worded and (kind == "Any" or is_array):
             array = next(arrays, None)
             if array is not None:
-                return True, self._as(kind, array)
+                make = next((make for word, make in operands().items() if word in kind), None)
+                return True, array if make is None else make(array, self.density)
         if not required:
             return False, None
         if values:
@@ -186,7 +188,7 @@ class Operands:
             return True, lambda first, second: first >= second
         if any(word in kind for word in _NUMBERS):
             return True, 1.0
-        if any(word in kind for word in _ARRAYS):
+        if is_array:
             got = ",".join("x".join(map(str, shape)) for shape, _ in self.shapes)
             raise _wrong("--shapes", got, f"a shape for every array {self.op} requires", f"{name} has none")
         raise _wrong("--set", "", f"every required argument of {self.op}", f"{name} has no value: --set {name}=...")
@@ -200,40 +202,16 @@ class Operands:
             return [size for array in arrays for size in array.shape]
         return [values.pop(0) for _ in list(values)] if kind == "str" else list(arrays)
 
-    def _as(self, kind: str, array: Tensor) -> Any:
-        """Return a sparse or block-sparse operand where one is wanted."""
-        if "BlockSparse" in kind:
-            sections = [[size - size // 2, size // 2] if size > 1 else [size] for size in array.shape]
-            return importlib.import_module("trntensor").block_sparse(_random(array.shape, array.dtype), sections)
-        return self._sparse(array) if "Sparse" in kind and array.ndim == 2 else array
-
-    def _sparse(self, like: Tensor) -> Any:
-        """Return a matrix of the density asked for, which is symmetric and positive definite where it is square."""
-        rows, columns = like.shape
-        generator = torch.Generator().manual_seed(0)
-        count = max(1, round(self.density * rows * columns))
-        i = torch.randint(rows, (count,), generator=generator)
-        j = torch.randint(columns, (count,), generator=generator)
-        values = torch.rand(count, generator=generator)
-        if rows == columns:
-            diagonal = torch.arange(rows)
-            i, j = torch.cat([i, j, diagonal]), torch.cat([j, i, diagonal])
-            values = torch.cat([values, values, torch.full((rows,), 2.0 + 2 * count / max(rows, 1))])
-        indices = torch.stack([i, j])
-        matrix = torch.sparse_coo_tensor(
-            indices, values.to(like.dtype), (rows, columns), check_invariants=True
-        ).coalesce()
-        return importlib.import_module("trnsparse").COOMatrix.from_torch(matrix).to_csr()
-
 
 def _random(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
     """Return values most functions accept: square matrices are positive definite, integers count from one."""
     if not (dtype.is_floating_point or dtype.is_complex):
         count = torch.Size(shape).numel()
-        return torch.arange(1, count + 1).reshape(shape).to(dtype)
-    x = torch.randn(shape, dtype=torch.promote_types(dtype, torch.float32), generator=torch.Generator().manual_seed(0))
+        return torch.arange(1, count + 1, device="cpu").reshape(shape).to(dtype)
+    wide, source = torch.promote_types(dtype, torch.float32), torch.Generator().manual_seed(0)
+    x = torch.randn(shape, dtype=wide, generator=source, device="cpu")
     if len(shape) >= 2 and shape[-1] == shape[-2]:
-        x = x @ x.mH / max(shape[-1], 1) + torch.eye(shape[-1])
+        x = x @ x.mH / max(shape[-1], 1) + torch.eye(shape[-1], dtype=torch.float32, device="cpu")
     return x.to(dtype)
 
 
@@ -243,10 +221,10 @@ def _wrong(argument: str, got: object, expected: str, hint: str = "") -> Argumen
 
 def _function(name: str) -> Callable[..., Any]:
     library, _, stem = name.partition(".")
-    libraries = (*config.LIBRARIES, "trnchem", "trnsci")
-    if library not in libraries or not stem:
-        raise _wrong("FUNCTION", name, f"LIBRARY.FUNCTION with one of {', '.join(libraries)}")
-    module = importlib.import_module(library)
+    known = {**libraries.load(), "trnsci": trnsci}
+    if library not in known or not stem:
+        raise _wrong("FUNCTION", name, f"LIBRARY.FUNCTION with one of {', '.join(known)}")
+    module = known[library]
     public = [n for n in getattr(module, "__all__", ()) if inspect.isfunction(getattr(module, n))]
     if stem not in public:
         near = difflib.get_close_matches(stem, public, cutoff=0.5)

@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from trnsci import config
-from trnsci.analogs import ANALOGS, ENERGY, FUNCTIONS, STAYS, Analog, runs_on_neuron
+from trnsci.analogs import Analog
+from trnsci.analogs.neuron_operators import runs_on_neuron
 from trnsci.console import shorter
 from trnsci.drop_in import drop_in
 from trnsci.errors import ArgumentError
@@ -27,8 +28,9 @@ from trnsci.fit_profiler import IMPORTS, Children, Place, Plain, Sampler, Watch
 from trnsci.fit_report import NEURON, FitReport, Group, OnTarget, shortened
 from trnsci.fit_scan import SOURCES, scanned
 from trnsci.ledger import Ledger, ledger
-from trnsci.plans import Plan, Step, seconds
-from trnsci.predict import LINKS, prediction
+from trnsci.links import link
+from trnsci.plans import Step, seconds
+from trnsci.predict import prediction
 from trnsci.specs import tensors_in
 
 # files whose frames stand before a program's own
@@ -203,16 +205,12 @@ def _group(step: Step, times: Sequence[float]) -> Group:
 def _plain(seen: Iterable[Plain], say: Callable[[str], None]) -> tuple[Group, ...]:
     groups, costed = [], 0
     for plain in sorted(seen, key=lambda p: -p.measured):
-        analog = ANALOGS.get(plain.operator) or FUNCTIONS.get(plain.operator)
-        method = plain.operator.rpartition(".")[2] if plain.operator.startswith("pyscf.") else ""
-        if method == "kernel" and plain.args:
-            analog = ENERGY
-        plan: Plan | None = None
+        analog, plan = plain.analog, None
         if analog is not None and costed < COSTED:
             costed += 1
             say(f"predicting {plain.operator} of {plain.where} as {analog.name} {plain.operands}")
             plan = analog.plan(plain.args, plain.kwargs)
-        refusal = STAYS.get(method) or _refusal(plain.operator, analog)
+        refusal = plain.stays or _refusal(plain.operator, analog)
         targets: dict[str, OnTarget] = {}
         if plan is not None:
             targets, _ = _predicted(plan.steps, plain.calls, plain.nbytes // plain.calls)
@@ -254,12 +252,12 @@ def _predicted(steps: Sequence[Step], calls: int, moved: int) -> tuple[dict[str,
         if programs == 0:
             refusal = "at this size and precision its implementation starts no kernel"
             continue
-        link = LINKS[target]
         targets[target] = OnTarget(
             kernel=calls * sum(part.seconds for part in known),
             interval=(calls * sum(part.low for part in known), calls * sum(part.high for part in known)),
-            dispatch=calls * programs * link.dispatch,
-            transfer=calls * (link.seconds(moved) - link.dispatch),
+            dispatch=calls * programs * link(target).dispatch,
+            graph=link(target).graph,
+            transfer=calls * link(target).transfer(moved),
             programs=calls * programs,
         )
     return targets, refusal

@@ -20,12 +20,12 @@ import numpy as np
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from trnsci import config
-from trnsci.analogs import ANALOGS
-from trnsci.analogs.methods import methods_observed, operands
+from trnsci.analogs import Analog, functions, operators
+from trnsci.analogs.methods import Method, methods_observed
 from trnsci.analogs.replacing import observed
 from trnsci.console import shorter
 from trnsci.ledger import WATCHES, in_op, record
+from trnsci.libraries import packages
 from trnsci.ops import Op
 from trnsci.specs import freeze, tensors_in
 
@@ -43,12 +43,17 @@ _WATCHERS = {
 
 @dataclass(slots=True)
 class Plain:
-    """Calls of one operator or function from one line, with the same operands where an analog wants to know them."""
+    """Calls of one operator or function from one line, with the same operands where an analog wants to know them.
+
+    ``stays`` says why a method is done where it is.
+    """
 
     operator: str
     where: str
     args: Any = ()
     kwargs: dict[str, Any] = field(default_factory=dict)
+    analog: Analog | None = None
+    stays: str = ""
     calls: int = 0
     measured: float = 0.0
     first: float = 0.0
@@ -71,7 +76,7 @@ class Watch(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.seen: dict[Any, Plain] = {}
-        # time of the calls within each call of PySCF's that has begun
+        # time of the calls within each call of a watched method that has begun
         self._within: list[float] = []
 
     @classmethod
@@ -106,12 +111,13 @@ class Watch(TorchDispatchMode):
             shapes = tuple(_shape_of(arg) for arg in args)
             words = str([[getattr(arg, "shape", arg) for arg in shapes], sorted(kwargs)])
             arrays = [*args, *(result if isinstance(result, tuple) else (result,))]
-            self._add(Plain(name, where, shapes, kwargs), words, measured, sum(getattr(a, "nbytes", 0) for a in arrays))
+            plain = Plain(name, where, shapes, kwargs, functions()[name])
+            self._add(plain, words, measured, sum(getattr(a, "nbytes", 0) for a in arrays))
 
     def _method(
-        self, solver: Any, name: str, method: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, solver: Any, known: Method, method: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        """Time a call of PySCF's, less those within it; what it calls of NumPy is part of it."""
+        """Time a call of a method, less those within it; what it calls of NumPy is part of it."""
         self._within.append(0.0)
         start = time.perf_counter()
         try:
@@ -121,10 +127,10 @@ class Watch(TorchDispatchMode):
             measured = whole - self._within.pop()
             if self._within:
                 self._within[-1] += whole
-            operator, where = f"pyscf.{type(solver).__name__}.{name}", _caller(sys._getframe())
-            known = operands(name, solver)
-            nbytes = sum(spec.nbytes for spec in tensors_in(known))
-            self._add(Plain(operator, where, known), str(known), measured, nbytes)
+            operator, where = f"{known.package}.{type(solver).__name__}.{known.name}", _caller(sys._getframe())
+            specs = known.operands(solver)
+            plain = Plain(operator, where, specs, analog=known.analog if specs else None, stays=known.stays)
+            self._add(plain, str(specs), measured, sum(spec.nbytes for spec in tensors_in(specs)))
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if "torch._dynamo" in sys.modules:
@@ -135,7 +141,7 @@ class Watch(TorchDispatchMode):
         start = time.perf_counter()
         result = func(*args, **(kwargs or {}))
         namespace, _, name = str(func._schema.name).partition("::")
-        if namespace in config.PACKAGES or in_op():
+        if namespace in packages() or in_op():
             # the ledger has it
             return result
         results = list(tensors_in(result))
@@ -149,10 +155,9 @@ class Watch(TorchDispatchMode):
 
     def _note(self, name: str, args: Any, kwargs: dict[str, Any], measured: float, written: int) -> None:
         where = _caller(sys._getframe())
-        if any(tensor.layout != torch.strided for tensor in tensors_in(args)):
-            name = f"{name} (sparse)"
-        plain = Plain(name, where)
-        if name in ANALOGS:
+        sparse = any(tensor.layout != torch.strided for tensor in tensors_in(args))
+        plain = Plain(f"{name} (sparse)" if sparse else name, where, analog=operators(sparse=sparse).get(name))
+        if plain.analog is not None:
             plain.args, plain.kwargs = freeze(args), {key: freeze(value) for key, value in kwargs.items()}
         nbytes = written + sum(spec.nbytes for spec in tensors_in(plain.args))
         self._add(plain, str(plain.args), measured, nbytes)
@@ -185,7 +190,7 @@ def _package(filename: str) -> str:
     if filename.startswith("<"):
         return "python"
     path = Path(filename).resolve()
-    if path.is_relative_to(_HERE) and path.relative_to(_HERE).parts[0] in config.PACKAGES:
+    if path.is_relative_to(_HERE) and path.relative_to(_HERE).parts[0] in packages():
         return path.relative_to(_HERE).parts[0]
     for kind in ("purelib", "platlib", "stdlib"):
         root = Path(sysconfig.get_path(kind)).resolve()
@@ -202,7 +207,7 @@ def _caller(frame: FrameType | None) -> str:
     """Return the program's line a call came from, or the library of ours that made it."""
     while frame is not None:
         package = _package(frame.f_code.co_filename)
-        if package in config.PACKAGES and frame.f_code.co_filename not in _WATCHERS:
+        if package in packages() and frame.f_code.co_filename not in _WATCHERS:
             return f"inside {package}"
         if not package:
             return _at(frame)
@@ -269,7 +274,7 @@ def _place(frame: FrameType | None) -> Place | None:
         package = _package(code.co_filename)
         if package == "import":
             return IMPORTS
-        if package in config.PACKAGES and place is None:
+        if package in packages() and place is None:
             ours = ours or package
         elif not package and place is None:
             source = linecache.getline(code.co_filename, frame.f_lineno).partition("  #")[0].strip()

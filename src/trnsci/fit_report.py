@@ -13,12 +13,13 @@ from typing import Any
 import torch
 
 from trnsci import config
-from trnsci.analogs import looks_like
+from trnsci.analogs.lines import looks_like
 from trnsci.console import Table
 from trnsci.drop_in import Substitutions
 from trnsci.fit_profiler import IMPORTS, Place
 from trnsci.fit_scan import Symbol
 from trnsci.html_page import Bar, Bars, page
+from trnsci.links import describe_link
 from trnsci.plans import quantity, seconds
 
 # rows a table shows; JSON has them all
@@ -42,12 +43,13 @@ WAYS = ("call by call", "resident", "fused")
 class OnTarget:
     """One group of calls on one generation, in seconds: kernels, dispatches, and moving operands and results.
 
-    ``interval`` is what the kernels are expected to take between.
+    ``interval`` is what the kernels are expected to take between; ``graph`` is the start of one program of them all.
     """
 
     kernel: float
     interval: tuple[float, float]
     dispatch: float
+    graph: float
     transfer: float
     programs: int
 
@@ -59,7 +61,7 @@ class OnTarget:
         """
         if way == "call by call":
             return self.kernel + self.dispatch + self.transfer
-        return self.kernel + (self.dispatch if way == "resident" else self.dispatch / self.programs)
+        return self.kernel + (self.dispatch if way == "resident" else self.graph)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -286,7 +288,8 @@ class FitReport:
         here = (seconds(self.in_ops), seconds(sum(g.steady for g in self.groups))) if compared else ("-", "-")
         sums = [(t, *(seconds(self.total(t, way)) for way in WAYS), *here) for t in config.TARGETS]
         note = (
-            "Predicted. Resident: operands stay in device memory (trnsci.to_device). Fused: one program per row above."
+            "Predicted. Resident: operands stay in device memory (trnsci.to_device). Fused: one program per row above. "
+            + describe_link(self.main_target)
         )
         if not compared:
             note += f" Ops took {seconds(self.in_ops)} here, most of it to simulate them."
@@ -355,7 +358,10 @@ class FitReport:
                 Bar(f"{name} {here}", group.measured, seconds(group.measured), True),
                 Bar(f"{self.main_target} predicted", time, seconds(time), interval=(ends[0], ends[1])),
             ]
-        note = "Predicted with operands in device memory, dispatches included; the line is the prediction's interval."
+        note = (
+            "Predicted with operands in device memory, dispatches included; the line is the prediction's interval. "
+            + describe_link(self.main_target)
+        )
         return Bars("Now and predicted", bars, note)
 
     def to_dict(self) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from trnsci import rosetta
-from trnsci.analogs.lines import NUMPY, PRODUCT
+from trnsci.analogs.lines import PRODUCT, last_names
 
 # sources of CUDA programs, which are only read
 SOURCES = (".cu", ".cuh", ".cpp", ".cc", ".c", ".h", ".hpp", ".f90", ".cuf")
@@ -46,12 +46,12 @@ def scanned(path: Path) -> tuple[Symbol, ...]:
     for match, count in Counter(m.group() for m in _CUPY.finditer(text)).items():
         name = match.rstrip("(")
         last = name.rpartition(".")[2]
-        if last in NUMPY:
-            symbols.append(Symbol(name, count, NUMPY[last]))
+        if last in last_names():
+            symbols.append(Symbol(name, count, last_names()[last]))
         elif name.startswith("torch.nn."):
             symbols.append(Symbol(name, count, "runs on the device through AWS's own PyTorch"))
     if path.suffix == ".py" and (products := len(PRODUCT.findall(text))):
-        symbols.append(Symbol("@", products, "trnblas.gemm"))
+        symbols.append(Symbol("@", products, last_names().get("@", UNKNOWN)))
     for names, count in Counter(_KERNELS.findall(text)).items():
         symbols.append(Symbol(next(filter(None, names)), count, OWN))
     if devices := len(_TORCH_CUDA.findall(text)):

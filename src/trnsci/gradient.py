@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor
 
 from trnsci.backends import SCOPE, Scope, entered
+from trnsci.isolation import is_disturbed, isolated
 from trnsci.specs import freeze
 
 Rule = Callable[..., Mapping[str, Any]]
@@ -95,9 +97,12 @@ class Gradient:
         grad = grads[0] if len(grads) == 1 else grads
         result = {"result": unpack(ctx.result)} if self.keeps_result else {}
         here, there = SCOPE.get() or Scope(), ctx.scope or Scope()
-        with entered(replace(here, choices=there.choices, libraries=there.libraries)):
+        quiet = isolated() if is_disturbed() else nullcontext()
+        with entered(replace(here, choices=there.choices, libraries=there.libraries)), quiet:
             gradients = self.rule(call, grad, needs, **result)
-        return tuple(gradients.get(name) for name in fields)
+        # torch wants lists of gradients for lists of operands
+        nothing = [[None] * len(need) if isinstance(need, list | tuple) else None for need in ctx.needs_input_grad]
+        return tuple(gradients.get(name, none) for name, none in zip(fields, nothing, strict=True))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import platform
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import trnsci
-from trnsci import backends, config, loops, neuron
+from trnsci import backends, config, libraries, loops, neuron
 from trnsci.caches import CACHE, KERNELS
 from trnsci.console import Table
 from trnsci.errors import ArgumentError
@@ -105,7 +104,7 @@ def info(*, probe: bool = False) -> Info:
         backends=_backends(),
         libraries=_libraries(),
         caches=_caches(),
-        settings=[_variable(setting) for setting in config.SETTINGS],
+        settings=[_variable(setting) for setting in config.settings()],
         probes=_probes() if probe else {},
     )
 
@@ -113,8 +112,8 @@ def info(*, probe: bool = False) -> Info:
 def _probes() -> dict[str, str]:
     """Return what each library's ``probe()`` found, on the device if there is one, else on the simulator."""
     findings: dict[str, str] = {}
-    for name in config.LIBRARIES:
-        run = getattr(importlib.import_module(name), "probe", None)
+    for name, module in libraries.load().items():
+        run = getattr(module, "probe", None)
         if run is not None:
             findings |= {f"{name}.{test}": finding for test, finding in run().items()}
     return findings
@@ -164,8 +163,7 @@ def _backends() -> list[Backend]:
 
 def _libraries() -> list[Library]:
     present = []
-    for name in config.LIBRARIES:
-        importlib.import_module(name)
+    for name in libraries.load():
         try:
             choice = backends.library(name).choice()
         except ArgumentError as error:

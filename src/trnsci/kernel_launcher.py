@@ -69,9 +69,7 @@ class Simulator(Launcher):
         stays = any(is_resident(t) for t in tensors_in(tensors))
         key = ("simulator", kernel, grid, self.target)
         # what the suite launches is within all that the front ends accept
-        run = KERNELS.get(
-            key, lambda: trnsim.simulate(_on_grid(simulated(kernel), grid), target=self.target, lint="strict")
-        )
+        run = KERNELS.get(key, lambda: trnsim.simulate(simulated(kernel)[grid], target=self.target, lint="strict"))
         results = run(*map_tensors(tensors, _plain), **static)
         self._account(tensors, results, stays)
         return map_tensors(results, lambda t: t.to(home).as_subclass(ResidentTensor) if stays else t.to(home))
@@ -120,6 +118,8 @@ class Predictor(Launcher):
         self.single: list[str] = []
         # the longest program, in instructions and in matmuls
         self.longest = (0, 0)
+        # most bytes of an SBUF partition, and most PSUM banks, that one program holds
+        self.on_chip = (0, 0)
         self._reports: dict[Any, tuple[Any, Any]] = {}
         self.seconds = 0.0
         self.low = 0.0
@@ -134,7 +134,7 @@ class Predictor(Launcher):
         """Cost one kernel without its arithmetic."""
         key = kernel, grid, freeze(tensors), tuple(sorted(static.items()))
         if key not in self._reports:
-            costed = trnsim.profile(_on_grid(simulated(kernel), grid), target=self.target, numerics=False)
+            costed = trnsim.profile(simulated(kernel)[grid], target=self.target, numerics=False, lint="off")
             self._reports[key] = costed(*tensors, **static)
         results, report = self._reports[key]
         if grid < self.cores and _name(kernel) not in self.single:
@@ -143,6 +143,7 @@ class Predictor(Launcher):
         self.instructions += report.instruction_count
         matmuls = sum(count for name, count in report.instructions.items() if name in MATMULS)
         self.longest = max(self.longest[0], report.instruction_count), max(self.longest[1], matmuls)
+        self.on_chip = max(self.on_chip[0], report.sbuf_bytes), max(self.on_chip[1], report.psum_banks)
         self.seconds += report.total_s
         # errors of one model's kernels add up: they are not independent
         self.low += report.interval.low_s

@@ -46,6 +46,7 @@ from trnsci.config import TargetName
 from trnsci.errors import BackendUnavailable, UnsupportedError
 from trnsci.execution import Decision, as_promised, computed, copied, lazy_conjugates, promise
 from trnsci.gradient import Gradient
+from trnsci.isolation import ISOLATED, is_disturbed, isolated
 from trnsci.kernel_launcher import launcher
 from trnsci.ledger import EVERYWHERE, Entry, nested, record
 from trnsci.plans import Cost, Plan, Step
@@ -58,7 +59,6 @@ C = TypeVar("C", bound=type)
 
 # In order of preference on the backend ``pytorch``: the first that does not refuse runs.
 ON_PYTORCH = ("cuda", "host", "pytorch")
-RUNNABLE = ("nki", "simulator", "pytorch")
 
 
 class Call(Protocol[R_co]):
@@ -99,6 +99,9 @@ def run(call: Call[R], out: Tensor | None = None) -> R:
     """
     if is_dynamo_compiling():
         return copied(_traceable(call), out)
+    if is_disturbed():
+        with isolated():
+            return run(call, out)
     op: Op = call._op  # type: ignore[attr-defined]
     if dispatch_modes() and _traced(call):
         return copied(op.registered(*call), out)
@@ -108,7 +111,9 @@ def run(call: Call[R], out: Tensor | None = None) -> R:
     if op.placed(call, "is_meta"):
         return copied(op.registered(*call), out)
     decision = op.decide(call)
-    if decision.implementation in op.attached and op.dispatches(call, decision.implementation):
+    # Torch would differentiate what it follows with the settings of the backward pass; the op's own rule is isolated.
+    attached = decision.implementation in op.attached or (op.differentiable and ISOLATED.get())
+    if attached and op.dispatches(call, decision.implementation):
         # Torch's dispatcher attaches the gradient and shows the call to modes; it comes back through `dispatched`.
         token = _DECIDED.set(decision)
         try:
@@ -191,13 +196,14 @@ class Op:
         # Where tensors stand in a call, unless lists hold some.
         self._positions = tuple(i for i, k in enumerate(kinds) if k.startswith("Tensor"))
         self._nested = any(k.startswith("Tensor[") for k in kinds)
-        self.inspect()
+        self._read_methods()
         if self.differentiable:
-            self.register_gradient()
+            gradient = Gradient(kind)
+            torch.library.register_autograd(name, gradient.backward, setup_context=gradient.setup, lib=self._namespace)
         _OPS[name] = self
 
-    def inspect(self) -> None:
-        """Read which methods the class has."""
+    def _read_methods(self) -> None:
+        """Set what depends on which methods the class has."""
         self.on_pytorch = tuple(name for name in ON_PYTORCH if hasattr(self.kind, name))
         self.limited = hasattr(self.kind, "limits")
         # One implementation without limits: there is nothing to ask.
@@ -209,11 +215,6 @@ class Op:
         named = {"host": self.host_vjp, "cuda": self.differentiable and getattr(rule, "__cuda__", True)}
         named["pytorch"] = getattr(rule, "__pytorch__", False)
         self.attached = frozenset(["nki", *(name for name, holds in named.items() if holds)])
-
-    def register_gradient(self) -> None:
-        """Tell torch's autograd of the rule."""
-        gradient = Gradient(self.kind)
-        torch.library.register_autograd(self.name, gradient.backward, setup_context=gradient.setup, lib=self._namespace)
 
     def __repr__(self) -> str:
         return f"Op({self.name!r})"

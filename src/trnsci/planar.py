@@ -1,12 +1,12 @@
 """`PlanarTensor`: torch's complex tensor on a device that has no complex numbers, as two planes in its memory.
 
-torch sees a tensor of a complex dtype; its operators come here and go to `trnfft.ComplexTensor`. What planes cannot do
-is done on the host, and recorded.
+torch sees a tensor of a complex dtype; its operators come here and work on the planes. What planes cannot do is done
+on the host, and recorded.
 """
 
 from __future__ import annotations
 
-import importlib
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map
 
-from trnsci.analogs import ANALOGS
+from trnsci.analogs import operators
 from trnsci.backends import backend, get_backend
 from trnsci.errors import TrnError, UnsupportedError
 from trnsci.ledger import Substitution, record
@@ -73,8 +73,8 @@ class PlanarTensor(Tensor):
             result = _BY_HAND[name](*args, **kwargs)
         elif func.is_view or name in _EACH:
             result = _each(func, args, kwargs)
-        elif name in _TRANSFORMS:
-            result = transformed(name, *args, **kwargs)
+        elif name in operators() and operators()[name].planes:
+            result = transform(name, args, kwargs)
         elif name.endswith("_") and not name.startswith("_"):
             functional = getattr(getattr(torch.ops.aten, name.removesuffix("_")), overload)
             return _copied(args[0], functional(*args, **kwargs))
@@ -134,7 +134,6 @@ _EACH = frozenset(
     ]
 )
 _SHAPED = frozenset(("squeeze_", "unsqueeze_", "transpose_", "t_", "resize_", "set_", "as_strided_"))
-_TRANSFORMS = frozenset(("_fft_c2c", "_fft_c2r"))
 
 
 def _plane(value: Any, which: str) -> Any:
@@ -163,28 +162,14 @@ def _each(func: Any, args: Any, kwargs: Any) -> Any:
     return PlanarTensor(real, imag) if isinstance(real, Tensor) else list(map(PlanarTensor, real, imag))
 
 
-def planes(value: Any) -> Any:
-    """Return a planar tensor as `trnfft.ComplexTensor`; other values as they are."""
-    if not isinstance(value, PlanarTensor):
-        return value
-    return importlib.import_module("trnfft").ComplexTensor(value.real_plane, value.imag_plane)
-
-
-def planar(value: Any) -> Any:
-    """Return a `trnfft.ComplexTensor` as a planar tensor; other values as they are."""
-    complex_tensor = importlib.import_module("trnfft").ComplexTensor
-    return PlanarTensor(value.real, value.imag) if isinstance(value, complex_tensor) else value
-
-
-def transformed(name: str, x: Any, *args: Any) -> Any:
-    """Return a transform of torch's by the kernels of trnfft, where they take it."""
-    automatic = get_backend("trnfft") == "auto"
+def transform(name: str, args: Any, kwargs: Any) -> Any:
+    """Return the result of an operator whose analog takes planes, by its kernels alone; `NotImplemented` elsewhere."""
+    analog = operators()[name]
+    library = analog.name.partition(".")[0]
     try:
-        if not automatic:
-            return planar(ANALOGS[name](planes(x), *args))
         # what is in device memory has nowhere else to go that has complex numbers
-        with backend("nki", library="trnfft"):
-            return planar(ANALOGS[name](planes(x), *args))
+        with backend("nki" if get_backend(library) == "auto" else get_backend(library), library=library):
+            return analog.run(args, kwargs)[0]
     except TrnError:
         return NotImplemented
 
@@ -241,25 +226,43 @@ def _to_copy(x: Any, *, dtype: Any = None, device: Any = None, layout: Any = Non
     return PlanarTensor(*(p.to(device=where, dtype=real or p.dtype) for p in (x.real_plane, x.imag_plane)))
 
 
-def _arithmetic(name: str) -> Callable[..., Any]:
-    """Return an operator of two operands by that of `ComplexTensor`."""
+def _planes(value: Any) -> tuple[Any, Any]:
+    """Return both planes of an operand; the second is ``None`` for real numbers."""
+    if isinstance(value, PlanarTensor):
+        return value.real_plane, value.imag_plane
+    if isinstance(value, Tensor):
+        return parts(value) if value.is_complex() else (value, None)
+    return (value.real, value.imag) if isinstance(value, complex) else (value, None)
 
-    def compute(a: Any, b: Any, *, alpha: Any = 1, rounding_mode: Any = None) -> Any:
-        if rounding_mode is not None or isinstance(alpha, complex):
+
+def _sum(sign: int) -> Callable[..., Any]:
+    """Return addition or subtraction."""
+
+    def compute(a: Any, b: Any, *, alpha: Any = 1) -> Any:
+        if isinstance(alpha, complex):
             return NotImplemented
-        left, right = planes(a), planes(b)
-        right = right if alpha == 1 else right * alpha
-        if isinstance(a, PlanarTensor):
-            return planar(getattr(left, f"__{name}__")(right))
-        return planar(getattr(right, f"__r{name}__")(left))
+        (left, left_imag), (right, right_imag) = _planes(a), _planes(b)
+        real, imag = left + sign * alpha * right, left_imag
+        if right_imag is not None:
+            imag = sign * alpha * right_imag if imag is None else imag + sign * alpha * right_imag
+        return PlanarTensor(real, imag.to(real.dtype).expand_as(real))
 
     return compute
 
 
-def _product(a: Any, b: Any) -> Any:
-    """``mm``, ``bmm`` and ``mv``: as many real products on the device as there are pairs of planes."""
-    left, right = planes(a), planes(b)
-    return planar(left @ right if isinstance(a, PlanarTensor) else right.__rmatmul__(left))
+def _product(multiply: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    """Return a bilinear operator: as many real products on the device as there are pairs of planes."""
+
+    def compute(a: Any, b: Any) -> Any:
+        (left, left_imag), (right, right_imag) = _planes(a), _planes(b)
+        if right_imag is None:
+            return PlanarTensor(multiply(left, right), multiply(left_imag, right))
+        if left_imag is None:
+            return PlanarTensor(multiply(left, right), multiply(left, right_imag))
+        real = multiply(left, right) - multiply(left_imag, right_imag)
+        return PlanarTensor(real, multiply(left, right_imag) + multiply(left_imag, right))
+
+    return compute
 
 
 def _divided(a: Any, b: Any, *, rounding_mode: Any = None) -> Any:
@@ -270,7 +273,7 @@ def _divided(a: Any, b: Any, *, rounding_mode: Any = None) -> Any:
     # scaled first, so that nothing overflows on the way
     size = torch.maximum(b.real_plane.abs(), b.imag_plane.abs())
     re, im = b.real_plane / size, b.imag_plane / size
-    quotient = planar(planes(PlanarTensor(re, -im)) * planes(a))
+    quotient = PlanarTensor(re, -im) * a
     return _scaled(_scaled(quotient, re * re + im * im), size)
 
 
@@ -304,17 +307,15 @@ def _conjugate(x: PlanarTensor) -> PlanarTensor:
 _BY_HAND: dict[str, Callable[..., Any]] = {
     "_to_copy": _to_copy,
     "copy_": _copied,
-    "add": _arithmetic("add"),
-    "sub": _arithmetic("sub"),
-    "mul": _arithmetic("mul"),
+    "add": _sum(1),
+    "sub": _sum(-1),
+    "mul": _product(operator.mul),
     "div": _divided,
-    "mm": _product,
-    "bmm": _product,
-    "mv": _product,
+    **dict.fromkeys(("mm", "bmm", "mv"), _product(operator.matmul)),
     "abs": _magnitude,
     "angle": lambda x: torch.atan2(x.imag_plane, x.real_plane),
     "sgn": _sign,
-    "exp": lambda x: planar(planes(x).exp()),
+    "exp": lambda x: PlanarTensor(x.real_plane.exp() * x.imag_plane.cos(), x.real_plane.exp() * x.imag_plane.sin()),
     "log": lambda x: PlanarTensor(_magnitude(x).log(), torch.atan2(x.imag_plane, x.real_plane)),
     "reciprocal": lambda x: _divided(1.0, x),
     "pow": lambda x, power: x * x if isinstance(power, int) and power == 2 else NotImplemented,

@@ -27,8 +27,9 @@ class Cost(NamedTuple):
 class Programs(NamedTuple):
     """How a plan's kernels are launched: how often, as how many different programs, and how long those are.
 
-    ``instructions`` are those of all launches; ``longest`` and ``most_matmuls`` are of one program. ``remarks``
-    say what depends on data, which a plan does not see.
+    ``instructions`` are those of all launches; ``longest`` and ``most_matmuls`` are of one program, and so are
+    ``sbuf_bytes`` of a partition and ``psum_banks``, the most it holds at once. ``remarks`` say what depends on data,
+    which a plan does not see.
     """
 
     launches: int
@@ -36,6 +37,8 @@ class Programs(NamedTuple):
     instructions: int
     longest: int
     most_matmuls: int
+    sbuf_bytes: int = 0
+    psum_banks: int = 0
     remarks: tuple[str, ...] = ()
 
     def __str__(self) -> str:
@@ -43,7 +46,8 @@ class Programs(NamedTuple):
         times = "1 launch" if self.launches == 1 else f"{self.launches} launches"
         return (
             f"{times} of {kinds}, {self.instructions:,} instructions in all; the longest has {self.longest:,}, "
-            f"{self.most_matmuls:,} of them matmuls{''.join(f'; {each}' for each in self.remarks)}{self._refused}"
+            f"{self.most_matmuls:,} of them matmuls; at most {self.sbuf_bytes / 1024:.4g} KiB of an SBUF partition and "
+            f"{self.psum_banks} PSUM banks are in use{''.join(f'; {each}' for each in self.remarks)}{self._refused}"
         )
 
     @property
@@ -196,6 +200,8 @@ class Plan:
             instructions=sum(each.instructions for each in known),
             longest=max(each.longest[0] for each in known),
             most_matmuls=max(each.longest[1] for each in known),
+            sbuf_bytes=max(each.on_chip[0] for each in known),
+            psum_banks=max(each.on_chip[1] for each in known),
             remarks=tuple(dict.fromkeys(text for each in known for text in each.remarks)),
         )
 

@@ -14,20 +14,15 @@ from typing import Any, NamedTuple
 
 import torch
 
-from trnsci import cache, config, neuron
+from trnsci import cache, neuron
 from trnsci.backends import SCOPE, Scope, entered
 from trnsci.config import TargetName
 from trnsci.errors import ArgumentError
 from trnsci.kernel_launcher import Predictor, current, using
+from trnsci.links import Link, link
 from trnsci.plans import Cost, seconds
 from trnsci.programs import Size, limits
 from trnsci.specs import tensors_in, thaw
-
-# Where a host implementation pays: the sizes its ``limits`` compare with, by op.
-HOST_PAYS = {
-    # elements of a block, and columns, below which SciPy multiplies faster than torch
-    "trnsparse::bsr_spmm": (64, 8),
-}
 
 
 class _NoKernel(Exception):
@@ -56,8 +51,9 @@ class Prediction(NamedTuple):
     ``low`` and ``high`` are the ends of the kernels' intervals (`trnsim.timing.Report.interval`). ``programs`` counts
     the kernels it starts; an implementation that leaves small work to the host starts none. ``compilations`` of them
     differ. ``instructions`` are those of all launches; ``longest`` has the most instructions, and the most matmuls, of
-    one program. ``single`` names the kernels that run on one core where a logical core has two. ``remarks`` say what
-    depends on data, which a prediction does not see.
+    one program, ``on_chip`` the most bytes of an SBUF partition and the most PSUM banks. ``single`` names the kernels
+    that run on one core where a logical core has two. ``remarks`` say what depends on data, which a prediction does not
+    see.
     """
 
     seconds: float
@@ -69,6 +65,7 @@ class Prediction(NamedTuple):
     compilations: int = 0
     instructions: int = 0
     longest: tuple[int, int] = (0, 0)
+    on_chip: tuple[int, int] = (0, 0)
     single: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
 
@@ -94,7 +91,7 @@ def device_interval(call: Any, target: TargetName) -> tuple[float, float] | None
 
 def prediction(call: Any, target: TargetName) -> Prediction | None:
     """Return what the timing model says of a frozen call's kernels; ``None`` where none takes the call."""
-    return _predicted(call, target, limits(), neuron.logical_cores(target))
+    return _predicted(call, target, limits(), neuron.logical_cores(target), link(target))
 
 
 def obstacle(call: Any, target: TargetName) -> str | None:
@@ -109,7 +106,7 @@ def obstacle(call: Any, target: TargetName) -> str | None:
 
 # Typed: calls of two ops with the same fields are equal as tuples.
 @functools.lru_cache(maxsize=8192, typed=True)
-def _predicted(call: Any, target: TargetName, limit: Size, cores: int) -> Prediction | None:
+def _predicted(call: Any, target: TargetName, limit: Size, cores: int, over: Link) -> Prediction | None:
     predicting = _Predicting()
     scope = replace(SCOPE.get() or Scope(), interceptor=predicting, ledgers=())
     with torch.no_grad(), entered(scope), using(Predictor(target)) as predictor:
@@ -121,7 +118,7 @@ def _predicted(call: Any, target: TargetName, limit: Size, cores: int) -> Predic
         predicting.remarks.append(
             f"blocks on the host: {predictor.hosted}, counted with {seconds(predictor.waited)}, transfers included"
         )
-    same = ("seconds", "active", "busy", "low", "high", "compilations", "instructions", "longest")
+    same = ("seconds", "active", "busy", "low", "high", "compilations", "instructions", "longest", "on_chip")
     told = {name: getattr(predictor, name) for name in same}
     remarks = tuple(dict.fromkeys(predicting.remarks))
     return Prediction(**told, programs=predictor.launches, single=tuple(predictor.single), remarks=remarks)
@@ -134,27 +131,8 @@ def on_host(call: Any, implementation: str = "pytorch") -> Any:
     if isinstance(predictor, Predictor):
         operands, cost = list(tensors_in(call)), call._op.cost(call)
         moved = sum(x.nbytes for x in (*operands, *tensors_in(result)))
-        link = LINKS[predictor.target]
-        predictor.wait_for_host(host().seconds(cost, operands[0].dtype) + link.seconds(moved) - link.dispatch)
+        predictor.wait_for_host(host().seconds(cost, operands[0].dtype) + link(predictor.target).transfer(moved))
     return result
-
-
-@dataclass(frozen=True, slots=True)
-class Link:
-    """The path between host and device: seconds to start a program, and ``scale * bytes ** power`` to move its data."""
-
-    dispatch: float
-    scale: float
-    power: float
-
-    def seconds(self, nbytes: float) -> float:
-        """Estimate starting one program and moving its operands and results."""
-        return self.dispatch + self.scale * float(nbytes**self.power)
-
-
-# Fitted to published times of whole calls on trn1, from 3 MB to 402 MB moved; a byte costs more in larger transfers. No
-# such times are published for the later generations, whose link is assumed to be the same.
-LINKS: dict[str, Link] = {target: Link(0.67e-3, 0.19e-3 * 1e-6**1.15, 1.15) for target in config.TARGETS}
 
 
 def offload_seconds(call: Any, cost: Cost, target: TargetName) -> float | None:
@@ -166,8 +144,7 @@ def offload_seconds(call: Any, cost: Cost, target: TargetName) -> float | None:
     moved = sum(spec.nbytes for spec in specs if not spec.resident)
     if not any(spec.resident for spec in specs):
         moved += cost.written
-    further = max(0, result.programs - 1) * LINKS[target].dispatch
-    return kernel + further + LINKS[target].seconds(moved)
+    return kernel + max(1, result.programs) * link(target).dispatch + link(target).transfer(moved)
 
 
 def cheaper(call: Any, cost: Cost, target: TargetName) -> tuple[str, str]:
@@ -175,9 +152,10 @@ def cheaper(call: Any, cost: Cost, target: TargetName) -> tuple[str, str]:
     dtype = next((spec.dtype for spec in tensors_in(call)), torch.float32)
     here = host().seconds(cost, dtype)
     # The host is done before a program would even start, so there is nothing to predict.
-    start = LINKS[target].dispatch
+    start = link(target).dispatch
     if here <= start:
-        return "pytorch", f"host estimate {seconds(here)}, starting a program on {target} takes {seconds(start)}"
+        words = f"host estimate {seconds(here)}, starting an op on {target} takes {seconds(start)}"
+        return "pytorch", f"{words} ({link(target).name})"
     refused = obstacle(call, target)
     if refused is not None:
         return "pytorch", f"nki refuses: {refused}"
@@ -231,8 +209,8 @@ def host() -> Host:
 
 def _calibrate() -> Host:
     n = 768
-    a32, a64 = torch.ones(n, n), torch.ones(n, n, dtype=torch.float64)
-    small, big = torch.ones(2, 2), torch.ones(1 << 23)
+    a32, a64 = torch.ones(n, n, dtype=torch.float32, device="cpu"), torch.ones(n, n, dtype=torch.float64, device="cpu")
+    small, big = a32.new_ones(2, 2), a32.new_ones(1 << 23)
     flops = 2.0 * n**3
     return Host(
         overhead=_best(lambda: small @ small),

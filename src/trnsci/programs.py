@@ -87,7 +87,7 @@ def _counted(kernel: Any, specs: Any, *options: tuple[str, Any]) -> Size:
     from trnsci.kernel_launcher import simulated
 
     counter, shapes, static = _Counter(), thaw(specs), dict(options)
-    run = trnsim.simulate(simulated(kernel), numerics=False, checks=False, lint="off", trace=counter)  # type: ignore[arg-type]
+    run = trnsim.simulate(simulated(kernel)[1], numerics=False, checks=False, lint="off", trace=counter)  # type: ignore[arg-type]
     run(*shapes, **static)
     return Size(counter.instructions, counter.matmuls)
 

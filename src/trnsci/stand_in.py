@@ -80,13 +80,13 @@ class Machine(neuron.StandIn):
         if "crash" in fault:
             os.kill(os.getpid(), signal.Signals[fault["crash"]])
         if "memory" in fault:
-            self._held = torch.ones(fault["memory"], dtype=torch.uint8)
+            self._held = torch.ones(fault["memory"], dtype=torch.uint8, device="cpu")
         if "hang" in fault or "memory" in fault:
             time.sleep(fault.get("hang", 60.0))
 
     def _noise(self, what: str) -> float:
         generator = torch.Generator().manual_seed(zlib.crc32(what.encode()))
-        return math.exp(self.noise * float(torch.randn((), generator=generator)))
+        return math.exp(self.noise * float(torch.randn((), generator=generator, dtype=torch.float32, device="cpu")))
 
 
 def _digest(tensor: Tensor) -> bytes:

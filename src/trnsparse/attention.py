@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.compiler import is_compiling
 
 from trnsci import array_function, check, cuda, op, programs, run
+from trnsci.analogs import Different, Given, given, replaces, resembles
 from trnsci.errors import ArgumentError, DtypeError
 from trnsci.gradient import saves
 from trnsci.host import transformed
@@ -22,7 +23,8 @@ from trnsparse.bound_mask import BoundMask, Pattern
 from trnsparse.bsr import BSRMatrix
 from trnsparse.kernels import attention as kernels
 from trnsparse.mask_base import Mask
-from trnsparse.masks import as_mask
+from trnsparse.masks import as_mask, causal
+from trnsparse.torch_operands import read_mask
 
 
 @array_function
@@ -76,6 +78,35 @@ def attention(
     factor = float(check.real("attention", "scale", scale))
     result = _heads(q, k, v, _bound(mask, q, k, block), factor)
     return result if len(shape) == 4 else result.reshape(*shape[:-1], v.shape[3])
+
+
+@replaces("aten::scaled_dot_product_attention", by=attention)
+def _read_torch(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Given:
+    if dropout_p:
+        raise Different("dropout draws torch's random numbers")
+    if enable_gqa and k.shape[-3] != q.shape[-3]:
+        raise Different("groups of queries share keys")
+    return given(attention, q, k, v, read_mask(q, k, attn_mask, is_causal), scale)
+
+
+# what torch makes of it, where a program is watched
+resembles(
+    "aten::_scaled_dot_product_flash_attention_for_cpu",
+    "aten::_scaled_dot_product_flash_attention",
+    planned=lambda q, k, v, dropout_p=0.0, is_causal=False, **_: given(
+        attention, q, k, v, causal() if is_causal else None
+    ),
+)(attention)
 
 
 def _agree(q: torch.Size, k: torch.Size, v: torch.Size) -> None:

@@ -173,7 +173,9 @@ class BSRMatrix(SparseMatrix):
         """Return a ``torch.sparse_bsr`` tensor; a CSR one where the block does not divide the matrix."""
         if self.shape[0] % self.block[0] or self.shape[1] % self.block[1]:
             return self.to_csr().to_torch()
-        return torch.sparse_bsr_tensor(self.indptr.clone(), self.indices.clone(), self.values, self.shape)
+        return torch.sparse_bsr_tensor(
+            self.indptr.clone(), self.indices.clone(), self.values, self.shape, device=self.device
+        )
 
     def _extra(self) -> str:
         return f", {self.blocks} blocks of {self.block[0]}x{self.block[1]}"

@@ -13,7 +13,6 @@ from trnsci import cuda, op, programs, run
 from trnsci.gradient import saves
 from trnsci.host import transformed
 from trnsci.nki import K_TILE, M_TILE, N_TILE, launch
-from trnsci.predict import HOST_PAYS
 from trnsparse import scipy_views
 from trnsparse.arguments import HALF, KERNEL_DTYPES, evenly, only, together
 from trnsparse.bsr import BSRMatrix
@@ -24,6 +23,8 @@ from trnsparse.tile_order import Steps, in_order
 
 # Elements of a block from which a call for each costs less than gathering what they meet.
 LARGE = 4096
+# Elements of a block, and columns, below which SciPy multiplies faster than torch.
+SMALL, FEW = 64, 8
 GPU_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 
@@ -53,9 +54,8 @@ class BsrSpmm(NamedTuple):
     def limits(self, implementation: str) -> str | None:
         if implementation == "host":
             _, bm, bn = self.blocks.shape
-            small, few = HOST_PAYS["trnsparse::bsr_spmm"]
-            if bm * bn >= small and self.b.shape[1] >= few:
-                return f"pays for blocks of fewer than {small} elements, or fewer than {few} columns"
+            if bm * bn >= SMALL and self.b.shape[1] >= FEW:
+                return f"pays for blocks of fewer than {SMALL} elements, or fewer than {FEW} columns"
             return only(self.b.dtype, scipy_views.DTYPES)
         if implementation == "cuda":
             _, bm, bn = self.blocks.shape

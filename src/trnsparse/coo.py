@@ -185,6 +185,5 @@ class COOMatrix(SparseMatrix):
 
     def to_torch(self) -> Tensor:
         """Return a ``torch.sparse_coo`` tensor."""
-        return torch.sparse_coo_tensor(
-            torch.stack([self.row, self.col]), self.values, self.shape, is_coalesced=self._canonical or None
-        )
+        at, known = torch.stack([self.row, self.col]), self._canonical or None
+        return torch.sparse_coo_tensor(at, self.values, self.shape, is_coalesced=known, device=self.device)

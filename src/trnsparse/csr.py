@@ -11,6 +11,7 @@ from torch import Tensor
 
 from trnsci import check
 from trnsci.arrays import Array, Numbers, to_numpy
+from trnsci.libraries import operand
 from trnsparse.coo import COOMatrix
 from trnsparse.indices import as_index, as_shape, check_compressed, check_length, expand, transposition
 from trnsparse.matrix import Foreign, S, SparseMatrix, as_scipy, as_values
@@ -158,3 +159,22 @@ class CSCMatrix(_Compressed):
     def transpose(self) -> CSRMatrix:
         """Return the transpose; compressed columns are its compressed rows."""
         return CSRMatrix._rebuilt(self._indices(), self.values, self.shape[::-1])
+
+
+def _random_matrix(like: Tensor, density: float) -> CSRMatrix | Tensor:
+    """Return a matrix of this shape, symmetric and positive definite where it is square; other arrays as they are."""
+    if like.ndim != 2:
+        return like
+    rows, columns = like.shape
+    generator = torch.Generator().manual_seed(0)
+    count = max(1, round(density * rows * columns))
+    i, j = (torch.randint(size, (count,), generator=generator, device="cpu") for size in (rows, columns))
+    values = torch.rand(count, generator=generator, dtype=torch.float32, device="cpu")
+    if rows == columns:
+        diagonal = torch.arange(rows, device="cpu")
+        i, j = torch.cat([i, j, diagonal]), torch.cat([j, i, diagonal])
+        values = torch.cat([values, values, values.new_full((rows,), 2.0 + 2 * count / max(rows, 1))])
+    return COOMatrix(i, j, values.to(like.dtype), (rows, columns)).to_csr()
+
+
+operand("Sparse", "SparseMatrix", make=_random_matrix)

@@ -105,13 +105,15 @@ def _on_device(a: SparseMatrix, columns: int, block: int, target: TargetName) ->
 
     def csr(part: int) -> float | None:
         own = entries * part // max(rows, 1)
-        args = (empty(part + 1, dtype=index), empty(own, dtype=index), empty(own), b, depth, False)
-        return device_seconds(find("trnsparse::spmm").kind(*freeze(args)), target)
+        pattern = {"indptr": empty(part + 1, dtype=index), "indices": empty(own, dtype=index)}
+        call = find("trnsparse::spmm").kind(**pattern, values=empty(own), b=b, columns=depth, trans=False)
+        return device_seconds(freeze(call), target)
 
     def bsr(part: int) -> float | None:
         own = stored * part // max(rows, 1)
-        args = (empty(-(-part // bm) + 1, dtype=index), empty(own, dtype=index), empty(own, bm, bn), b, part)
-        return device_seconds(find("trnsparse::bsr_spmm").kind(*freeze(args)), target)
+        pattern = {"indptr": empty(-(-part // bm) + 1, dtype=index), "indices": empty(own, dtype=index)}
+        call = find("trnsparse::bsr_spmm").kind(**pattern, blocks=empty(own, bm, bn), b=b, rows=part)
+        return device_seconds(freeze(call), target)
 
     def dense(part: int) -> float | None:
         deep = min(depth, DEEP)

@@ -18,7 +18,7 @@ ORDER = (
 )
 
 
-def as_index(op: str, name: str, value: Any, device: torch.device | None = None) -> Tensor:
+def as_index(op: str, name: str, value: Any, device: torch.device | None = None, hint: str = ORDER) -> Tensor:
     """Return a copy as a one-dimensional int64 tensor; refuse anything that is not a list or array of integers.
 
     It is a copy because products walk it unchecked: who gave the array may write to it later.
@@ -33,9 +33,7 @@ def as_index(op: str, name: str, value: Any, device: torch.device | None = None)
     if index.numel() == 0 and index.ndim == 1 and not isinstance(value, Tensor):
         index = index.long()
     if index.dtype.is_floating_point or index.dtype.is_complex or index.dtype == torch.bool:
-        raise DtypeError(
-            op, f"dtype of {name}", index.dtype, "an integer dtype", hint=ORDER if op.endswith("Matrix") else ""
-        )
+        raise DtypeError(op, f"dtype of {name}", index.dtype, "an integer dtype", hint=hint)
     check.refuse(index.ndim != 1, op, f"shape of {name}", tuple(index.shape), "one dimension")
     return index.to(torch.int64, copy=True, memory_format=torch.contiguous_format)
 

@@ -51,12 +51,12 @@ def drawn(row: Tensor, col: Tensor, shape: tuple[int, int], title: str) -> str:
 def _shares(row: Tensor, col: Tensor, shape: tuple[int, int], height: int, width: int) -> Tensor:
     """Return how much of each patch is filled, from 0 to 1: [lines, cells]."""
     lines, cells = min(height, shape[0]), min(width, shape[1])
-    counts = torch.zeros(lines * cells, dtype=torch.float64)
+    counts = torch.zeros(lines * cells, dtype=torch.float64, device="cpu")
     at = (row * lines // shape[0]) * cells + col * cells // shape[1]
-    counts.index_add_(0, at.cpu(), torch.ones(at.numel(), dtype=torch.float64))
+    counts.index_add_(0, at.cpu(), torch.ones(at.numel(), dtype=torch.float64, device="cpu"))
     capacity = torch.outer(_sizes(shape[0], lines), _sizes(shape[1], cells)).flatten()
     return (counts / capacity).clamp(max=1).reshape(lines, cells)
 
 
 def _sizes(total: int, parts: int) -> Tensor:
-    return torch.bincount(torch.arange(total) * parts // total, minlength=parts).double()
+    return torch.bincount(torch.arange(total, device="cpu") * parts // total, minlength=parts).double()

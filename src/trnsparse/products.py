@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from trnsci import array_function, check
+from trnsci.analogs import resembles
 from trnsci.arrays import from_numpy, to_numpy
 from trnsci.backends import on_host
 from trnsci.host import refusal
@@ -112,6 +113,7 @@ def multiply(a: SparseMatrixLike, b: SparseMatrixLike) -> SparseMatrix:
     return _like(a, COOMatrix.sorted(p.row[both], p.col[both], values, a.shape))
 
 
+@resembles("aten::_sparse_sparse_matmul", sparse=True)
 @array_function
 def spgemm(
     a: SparseMatrixLike, b: SparseMatrixLike, *, trans_a: bool | int | str = False, trans_b: bool | int | str = False

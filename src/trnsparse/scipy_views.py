@@ -161,7 +161,7 @@ def _quiet() -> None:
     """Let torch say once, to nobody, that its sparse layouts are young."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        torch.sparse_csr_tensor(torch.tensor([0, 0]), torch.tensor([], dtype=torch.int64), torch.tensor([]), (1, 1))
+        torch.sparse_csr_tensor([0, 1], [0], [1.0], (1, 1), check_invariants=False, device="cpu")
 
 
 def transposition(indptr: Tensor, indices: Tensor, columns: int) -> tuple[Tensor, Tensor, Tensor]:

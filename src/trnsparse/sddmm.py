@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from trnsci import array_function, check, op, run
+from trnsci.analogs import Different, Given, as_number, given, replaces
 from trnsci.errors import ArgumentError
 from trnsci.gradient import saves
 from trnsci.kernel_launcher import current
@@ -21,6 +22,7 @@ from trnsparse.csr import CSCMatrix
 from trnsparse.indices import expand
 from trnsparse.kernels import sddmm as kernels
 from trnsparse.matrix import SparseMatrix, SparseMatrixLike
+from trnsparse.torch_operands import as_dense, as_matrix
 
 # Elements gathered at a time where torch has no sampled product.
 CHUNK = 1 << 22
@@ -78,6 +80,20 @@ def sddmm(
     values = values if alpha == 1 else values * alpha
     values = values if beta == 0 else values + beta * pattern.values
     return pattern.with_values(values if epilogue is None else finished("sddmm", epilogue, values))
+
+
+def _to_torch(value: SparseMatrix, pattern: Tensor, *_: Any, **__: Any) -> Tensor:
+    rows, columns = pattern.crow_indices().clone(), pattern.col_indices().clone()
+    return torch.sparse_csr_tensor(rows, columns, value.values, pattern.shape, device=value.values.device)
+
+
+@replaces("aten::sparse_sampled_addmm", by=sddmm, sparse=True, result=_to_torch)
+def _read_torch(pattern: Tensor, a: Tensor, b: Tensor, *, beta: complex = 1, alpha: complex = 1) -> Given:
+    if pattern.layout != torch.sparse_csr or pattern.ndim != 2:
+        raise Different("its pattern is no matrix in compressed rows")
+    if torch.is_grad_enabled() and (a.requires_grad or b.requires_grad):
+        raise Different("the gradient of a sparse tensor is torch's")
+    return given(sddmm, as_matrix(pattern), as_dense(a), as_dense(b), alpha=as_number(alpha), beta=as_number(beta))
 
 
 def finished(op: str, epilogue: Callable[[Tensor], Tensor], result: Tensor) -> Tensor:

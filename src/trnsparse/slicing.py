@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trnsci import check
+from trnsci import check, host
 from trnsci.errors import ArgumentError
 from trnsparse.bsr import BSRMatrix
 from trnsparse.coo import COOMatrix
@@ -31,6 +31,8 @@ def sliced(matrix: SparseMatrix, key: Any) -> Any:
     row_key, col_key = _keys(key)
     if isinstance(row_key, Integral) and isinstance(col_key, Integral):
         i, j = _index(matrix, int(row_key), 0), _index(matrix, int(col_key), 1)
+        if isinstance(matrix, CSRMatrix | CSCMatrix) and _in_host_memory(matrix):
+            return _element(matrix, *((j, i) if isinstance(matrix, CSCMatrix) else (i, j)))
         return _at(matrix, *torch.tensor([i, j], device=matrix.device))
     if _listed(row_key) and _listed(col_key):
         rows, columns = _tensor(matrix, row_key), _tensor(matrix, col_key)
@@ -90,6 +92,20 @@ def _elements(matrix: SparseMatrix, rows: Any, columns: Any) -> Tensor:
             hint="For all pairs of some rows and columns write a[rows][:, columns]",
         ) from None
     return _at(matrix, i.contiguous(), j.contiguous())
+
+
+def _in_host_memory(matrix: CSRMatrix | CSCMatrix) -> bool:
+    """Return whether NumPy may read the pattern here and now."""
+    return not torch.compiler.is_compiling() and host.refusal((matrix.indptr, matrix.indices)) is None
+
+
+def _element(matrix: CSRMatrix | CSCMatrix, major: int, minor: int) -> Tensor:
+    """Return one element of compressed rows or columns: NumPy finds it before torch has made tensors of the indices."""
+    low, high = matrix.indptr.numpy()[major : major + 2]
+    at = low + matrix.indices.numpy()[low:high].searchsorted(minor)
+    stored = at < high and matrix.indices.numpy()[at] == minor
+    # a copy, as of every other part: what is written to it does not reach the matrix
+    return matrix.values[int(at)].clone() if stored else matrix.values.new_zeros(())
 
 
 def _at(matrix: SparseMatrix, i: Tensor, j: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from trnsci import array_function, check, op, programs, run
+from trnsci.analogs import Given, as_number, given, replaces
 from trnsci.errors import ArgumentError
 from trnsci.gradient import saves
 from trnsci.kernel_launcher import current
@@ -40,6 +41,7 @@ from trnsparse.indices import expand, transposition
 from trnsparse.kernels import spmm as kernels
 from trnsparse.matrix import SparseMatrix, SparseMatrixLike
 from trnsparse.sddmm import finished, sampled, why_not_cusparse
+from trnsparse.torch_operands import as_dense, as_matrix
 
 
 @array_function
@@ -144,6 +146,19 @@ def spmv(
         ).squeeze(-1)
     result = result if epilogue is None else finished("spmv", epilogue, result)
     return result if out is None else out.copy_(result)
+
+
+replaces("aten::mm", by=spmm, sparse=True)(lambda a, b: given(spmm, as_matrix(a), as_dense(b)))
+replaces("aten::mv", by=spmv, sparse=True)(lambda a, x: given(spmv, as_matrix(a), as_dense(x)))
+
+
+@replaces("aten::addmm", "aten::_sparse_addmm", by=spmm, sparse=True)
+def _read_sum(c: Tensor, a: Tensor, b: Tensor, *, beta: complex = 1, alpha: complex = 1) -> Given:
+    matrix, operand = as_matrix(a), as_dense(b)
+    if beta == 0:
+        return given(spmm, matrix, operand, alpha=as_number(alpha))
+    addend = as_dense(c).expand(matrix.shape[0], operand.shape[1])
+    return given(spmm, matrix, operand, alpha=as_number(alpha), beta=as_number(beta), c=addend)
 
 
 _MATRICES = frozenset((COOMatrix, CSRMatrix, CSCMatrix, BSRMatrix))

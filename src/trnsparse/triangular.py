@@ -168,7 +168,7 @@ def ilu0(a: SparseMatrixLike, *, boost: tuple[float, complex] | None = None) -> 
         boost = check.real("ilu0", "boost", boost[0]), check.coefficient("ilu0", "boost", boost[1], rows.dtype)
     n = rows.shape[0]
     values = rows.values.detach().resolve_conj().clone()
-    numbers = None if boost is None else torch.tensor(boost, dtype=values.dtype)
+    numbers = None if boost is None else torch.tensor(boost, dtype=values.dtype, device="cpu")
     bad = host_loops.factored("ilu0", rows.indptr, rows.indices, values, numbers)
     if bad is None:
         bad = _ilu0(rows, values, boost)
@@ -201,7 +201,7 @@ def _ilu0(a: CSRMatrix, values: Tensor, boost: tuple[float, complex] | None) -> 
             entries[diagonal[i]] = boost[1]
         if diagonal[i] < 0 or entries[diagonal[i]] == 0:
             return i
-    values.copy_(torch.tensor(entries, dtype=values.dtype))
+    values.copy_(torch.tensor(entries, dtype=values.dtype, device="cpu"))
     return -1
 
 
@@ -243,7 +243,7 @@ def _ic0(a: CSRMatrix, values: Tensor) -> int:
         if not pivot > 0:
             return i
         entries[last] = pivot**0.5
-    values.copy_(torch.tensor(entries, dtype=values.dtype))
+    values.copy_(torch.tensor(entries, dtype=values.dtype, device="cpu"))
     return -1
 
 

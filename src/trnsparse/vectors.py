@@ -56,7 +56,7 @@ def _positions(op: str, indices: Tensor, y: Tensor, x: Tensor | None = None) -> 
     on_host(f"trnsparse.vectors.{op}")
     dense(op, y=y)
     shaped(op, y=(y, "[N]"))
-    positions = as_index(op, "indices", indices, y.device)
+    positions = as_index(op, "indices", indices, y.device, hint="")
     if not y.is_meta and not positions.is_meta:
         check_range(op, "indices", positions, y.shape[0])
     if x is not None:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from trnblas import grouped_gemm
-from trnsci import ArgumentError, check
+from trnsci import ArgumentError, check, libraries
 from trnsci.precision import Precision
 from trntensor.einsum import einsum
 from trntensor.equation import parse
@@ -90,6 +90,15 @@ def block_sparse(x: Tensor, sections: Sequence[Sequence[int]]) -> BlockSparse:
             for part, cut in enumerate(piece.split(lengths, axis))
         ]
     return BlockSparse(kept, {position: piece for position, piece in pieces if bool((piece != 0).any())})
+
+
+def _cut_in_halves(array: Tensor, density: float) -> BlockSparse:
+    """Return ones in sections of half the size of every axis."""
+    sections = [[size - size // 2, size // 2] if size > 1 else [size] for size in array.shape]
+    return block_sparse(torch.ones(array.shape, dtype=array.dtype, device="cpu"), sections)
+
+
+libraries.operand("BlockSparse", make=_cut_in_halves)
 
 
 @check.hands_on("grouped_gemm")

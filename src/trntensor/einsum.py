@@ -6,15 +6,17 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch._C import _len_torch_dispatch_stack as dispatch_modes
 from torch.compiler import is_compiling
 
-from trnblas.accuracy import check_target, reported, within_single
+from trnblas.accuracy import check_target, within_single
 from trnblas.arguments import conjugated
 from trnsci import ArgumentError, array_function, check, op, run
 from trnsci.accuracy import state_error
+from trnsci.analogs import Different, Given, given, refuse_options, replaces
 from trnsci.gradient import saves
 from trnsci.precision import Precision
 from trntensor.contraction import in_order, positions
@@ -36,7 +38,6 @@ def einsum(
     memory_limit: int | None = None,
     optimize: Order = "auto",
     c: Tensor | None = None,
-    return_error: bool = False,
 ) -> Tensor:
     """Contract tensors: ``alpha * contraction + beta * c``.
 
@@ -55,7 +56,6 @@ def einsum(
         optimize: order of contractions: an opt_einsum preset, a path, ``False`` for left to right, or an optimizer
             object of opt_einsum or cotengra.
         c: the addend, of the result's shape.
-        return_error: deprecated; `trnsci.achieved` returns the error, relative to the contraction of absolute values.
 
     Returns:
         A tensor that shares no memory with an operand.
@@ -103,8 +103,15 @@ def einsum(
         check.out("einsum", out, shape=shape, dtype=dtype, **named, c=None if out is c else c)
     result = scheme.contract(tensors, factor, scale, addend)
     state_error(scheme.error_bound)
-    result = result if out is None else out.copy_(result)
-    return reported(result, scheme.error_bound, True) if return_error else result
+    return result if out is None else out.copy_(result)
+
+
+@replaces("numpy.einsum", by=einsum)
+def _read_numpy(operands: tuple[Any, ...], out: Any, optimize: Any, kwargs: dict[str, Any]) -> Given:
+    refuse_options(out=out, **kwargs)
+    if not operands or not isinstance(operands[0], str):
+        raise Different("its subscripts are no string")
+    return given(einsum, operands[0], *map(np.asarray, operands[1:]))
 
 
 def _scheme(

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from trnblas.arguments import HALF
 from trnsci import ArgumentError, DtypeError, array_function, check
+from trnsci.analogs import resembles
 from trntensor.einsum import einsum
 from trntensor.equation import common_dtype, parse
 
@@ -104,7 +105,7 @@ def _computed(op: str, name: str, function: Callable[..., Tensor], *operands: Te
     """Apply a function of PyTorch; not every one has every dtype."""
     try:
         return function(*operands)
-    except RuntimeError as error:
+    except (RuntimeError, TypeError) as error:
         if all(x.is_floating_point() for x in operands):
             raise
         dtype = operands[0].dtype
@@ -268,6 +269,7 @@ def _folded(a: Tensor, labels: str, output: str, op: str, operator: str) -> Tens
 Pairing = int | Sequence[int | Sequence[int]]
 
 
+@resembles("numpy.tensordot")
 @array_function
 def tensordot(a: Tensor, b: Tensor, axes: Pairing = 2, *, dims: Pairing | None = None) -> Tensor:
     """Contract over ``axes`` as ``numpy.tensordot``; opt_einsum calls it for ``contract(..., backend="trntensor")``.

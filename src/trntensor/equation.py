@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import torch
 from torch import Tensor
 
-from trnsci import ArgumentError, DtypeError, check
+from trnsci import ArgumentError, DtypeError, check, libraries
 from trnsci.arrays import Array
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 # What a contraction takes: arrays, decomposed tensors, and the lists of labels of the interleaved form.
 Operand: TypeAlias = "Tensor | Array | Decomposed | Sequence[object]"
+libraries.operand("Operand")
 # The order of contractions: a preset, a path, False for left to right, or an optimizer of opt_einsum or cotengra.
 Order: TypeAlias = "str | bool | Sequence[str | Sequence[int]] | Callable[..., object]"
 

@@ -125,7 +125,7 @@ def mp2_blocks(
     ``two``: there are two sets, of which the larger has ``nocc`` orbitals, and blocks of both meet.
     """
     # of a kind of device, the one in use
-    device = torch.empty(0, device=device).device
+    device = torch.empty(0, device=device, dtype=torch.float32).device
 
     def peak(rows: int) -> int:
         """Return bytes of energies, of one block or two, and of what their pairs need."""
@@ -364,7 +364,8 @@ def _gpu_workspace(left: Tensor, right: Tensor) -> int:
 
 def piece(nvir: int, naux: int) -> int:
     """Return how many orbitals a program of pairs takes on either side without growing too long to compile."""
-    B, energy, vir = torch.empty((1, nvir, naux)), torch.empty((1, 1)), torch.empty((1, nvir))
+    B = torch.empty((1, nvir, naux), dtype=torch.float32, device="cpu")
+    energy, vir = B.new_empty((1, 1)), B.new_empty((1, nvir))
     pair = programs.size_of(kernels.mp2_energy, (B, energy, vir, vir.mT.contiguous(), B, energy), {})
     return math.isqrt(programs.limits().holds(pair))
 

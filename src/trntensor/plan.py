@@ -278,7 +278,8 @@ def _described(scheme: ContractionPlan, held: Mapping[int, Tensor]) -> Contracti
     shapes = program.shapes
     if program.blocks:
         piece = next(program.pieces())
-        whole = zip((torch.empty(shape, device="meta") for shape in shapes), program.equation.inputs, strict=True)
+        operands = (torch.empty(shape, dtype=torch.float32, device="meta") for shape in shapes)
+        whole = zip(operands, program.equation.inputs, strict=True)
         shapes = tuple(tuple(cut(x, labels, piece).shape) for x, labels in whole)
     once = Program(program.equation, shapes, program.path, program.steps)
     meta = [torch.empty(shape, dtype=work, device="meta") for shape in shapes]
@@ -363,7 +364,9 @@ def _dtype(operands: Sequence[Any], dtype: torch.dtype | None) -> torch.dtype:
     if dtype is not None and not isinstance(dtype, torch.dtype):
         raise DtypeError("plan", "dtype", type(dtype), "a torch.dtype")
     tensors = [_tensor(x[..., :0] if x.ndim else x) for x in operands if hasattr(x, "shape")]
-    tensors += [] if dtype is None else [torch.empty(0, dtype=dtype)]
+    if dtype is not None:
+        device = tensors[0].device if tensors else "cpu"
+        tensors.append(torch.empty(0, dtype=dtype, device=device))
     return common_dtype("plan", tensors) if tensors else torch.float32
 
 

@@ -87,13 +87,12 @@ def _einsum(
     memory_limit: Any,
     optimize: Any,
     c: Part | None,
-    return_error: bool,
 ) -> Part:
     text, parts = split_call("einsum", subscripts, operands)
-    if return_error or (target_error is not None and len(parts) > 2):
+    if target_error is not None and len(parts) > 2:
         raise UnsupportedError(
             op="einsum",
-            reasons=[("distributed", "errors are bounded per rank: return_error, and target_error of several steps")],
+            reasons=[("distributed", "errors are bounded per rank, so not for several steps: target_error")],
             hint="Ask for precision= instead",
         )
     added = [] if c is None or beta == 0 else [c]

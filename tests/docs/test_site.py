@@ -166,7 +166,7 @@ def test_a_page_asks_no_other_host_for_letters_and_the_blog_has_a_feed():
 def test_the_settings_page_lists_every_variable_as_it_is():
     page = (DOCS / "settings.md").read_text()
     wanted = []
-    for setting in config.SETTINGS:
+    for setting in config.settings():
         default = setting.default
         shown = "" if default is None else str(int(default)) if isinstance(default, bool) else str(default)
         shown = shown.replace(str(Path.home()), "~")

@@ -5,7 +5,10 @@ import re
 import subprocess
 import sys
 
-PACKAGES = {"trnsci", "trnsim", "trnblas", "trnfft", "trnrand", "trnsolver", "trnsparse", "trntensor", "trnchem"}
+import pytest
+
+LIBRARIES = {"trnblas", "trnfft", "trnrand", "trnsolver", "trnsparse", "trntensor", "trnchem"}
+PACKAGES = {"trnsci", "trnsim", *LIBRARIES}
 
 
 def _present(tree):
@@ -25,6 +28,37 @@ def test_the_import_contracts_cover_every_package_there_is(tree):
     aws = next(contract for contract in linter["contracts"] if contract["type"] == "forbidden")
     for where, listed in (("root_packages", linter["root_packages"]), ("source_modules", aws["source_modules"])):
         assert set(listed) == _present(tree), f"pyproject.toml, importlinter {where}: list the packages in src/"
+
+
+def test_every_library_and_every_sharded_algorithm_is_announced(tree):
+    groups = tree.pyproject["project"]["entry-points"]
+    assert set(groups["trnsci.libraries"]) == LIBRARIES
+    modules = [module for module in tree.sources if module.parts[1] in LIBRARIES and "@sharded(" in module.text]
+    assert set(groups["trnsci.sharded"].values()) == {f"{m.parts[1]}.{m.path.stem}" for m in modules}
+
+
+# symbols of CUDA with ours, and names of an earlier suite: data that happen to be written as Python
+DATA = ("src/trnsci/rosetta.py", "src/trnsci/earlier.py")
+# imports what entry points announce
+LOADER = "src/trnsci/libraries.py"
+
+
+def test_the_runtime_knows_no_library_by_name(tree):
+    named = re.compile(rf"\b({'|'.join(LIBRARIES)})\b")
+    offenders = []
+    for module in tree.modules("src/trnsci/**/*.py") + tree.modules("src/trnsim/**/*.py"):
+        scopes = (node for node in module.nodes if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef))
+        docstrings = {id(node.body[0].value) for node in scopes if isinstance(node.body[0], ast.Expr)}
+        texts = [node for node in module.nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+        if module.name not in DATA:
+            own = [node for node in texts if id(node) not in docstrings and named.search(node.value)]
+            offenders += [f"{module.at(node)}: {node.value[:60]!r}" for node in own]
+        calls = [node for node in module.nodes if isinstance(node, ast.Call) and module.parts[1] == "trnsci"]
+        imports = [node for node in calls if getattr(node.func, "attr", "") == "import_module" and node.args]
+        if module.name != LOADER:
+            computed = [node for node in imports if not isinstance(node.args[0], ast.Constant)]
+            offenders += [f"{module.at(node)}: imports a computed name" for node in computed]
+    tree.refuse(offenders)
 
 
 def test_every_package_is_typed(tree):
@@ -50,11 +84,11 @@ BORROWED = {("trnrand", "inverse"): {"bits"}}
 
 
 def _operations(tree):
-    """Library modules that define an operation: a class decorated with ``op("library::name")``, or an old ``Op``."""
+    """Library modules that define an operation: a class decorated with ``op("library::name")``."""
     for library in tree.operations:
         for module in tree.modules(f"src/{library}/**/*.py"):
             called = (node.func for node in module.nodes if isinstance(node, ast.Call))
-            if any(getattr(f, "id", getattr(f, "attr", "")) in ("Op", "HostOp", "op") for f in called):
+            if any(getattr(f, "id", getattr(f, "attr", "")) == "op" for f in called):
                 yield library, module
 
 
@@ -106,22 +140,51 @@ def test_importing_the_libraries_loads_neither_extras_nor_the_compiler():
     assert found.stdout.strip() == "[]"
 
 
+def _name_modules(tree):
+    """Return the modules of the suite by their import name."""
+    paths = {
+        module.name.removeprefix("src/").removesuffix(".py").removesuffix("/__init__"): module
+        for module in tree.sources
+    }
+    return {path.replace("/", "."): module for path, module in paths.items()}
+
+
+def _lazy_homes(module):
+    """Return the modules that define the names a package imports on demand (`trnsim.lazy`)."""
+    blocks = (node for node in module.ast.body if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test))
+    lazy = any(ast.unparse(node) == "lazily(__name__)" for node in module.ast.body)
+    found = (node for block in blocks for node in block.body if lazy and isinstance(node, ast.ImportFrom))
+    return {alias.name: node.module for node in found for alias in node.names}
+
+
+def _targets(node, names, homes):
+    """Yield the modules an import statement runs, before the packages they lie in."""
+    for alias in node.names:
+        if isinstance(node, ast.Import):
+            yield alias.name
+            continue
+        inner = f"{node.module}.{alias.name}"
+        yield inner if inner in names else homes.get(node.module, {}).get(alias.name, node.module)
+
+
+def _packages(name):
+    """Return the packages that are imported before a module."""
+    parts = name.split(".")
+    return {".".join(parts[:depth]) for depth in range(1, len(parts))}
+
+
 def _imports(tree):
     """Modules of the suite that each imports: when it is imported itself, and when one of its functions runs."""
-    names = {}
-    for module in tree.sources:
-        path = module.name.removeprefix("src/").removesuffix(".py").removesuffix("/__init__")
-        names[path.replace("/", ".")] = module
-    early, late = {}, {}
+    names = _name_modules(tree)
+    homes = {name: _lazy_homes(module) for name, module in names.items()}
+    early, late = {name: set() for name in names}, {name: set() for name in names}
     for name, module in names.items():
-        early[name], late[name] = set(), set()
         for node, inner in _import_statements(module.ast, False):
-            found = [alias.name for alias in node.names]
-            if isinstance(node, ast.ImportFrom):
-                found = [f"{node.module}.{x}" if f"{node.module}.{x}" in names else node.module for x in found]
-            # a package's front imports its modules, which is no dependency of theirs
-            kept = {x for x in found if x in names and not names[x].name.endswith("__init__.py")}
-            (late if inner else early)[name] |= kept
+            found = {target for target in _targets(node, names, homes) if target in names}
+            (late if inner else early)[name] |= found
+        # the packages a module lies in were imported before it; those of its imports run now
+        outer = {*_packages(name), name}
+        early[name] |= {package for target in early[name] for package in _packages(target) & set(names)} - outer
     return early, late
 
 
@@ -155,9 +218,9 @@ MUTUAL = {
     "trnsim.adopt -> trnsim.install",
     "trnsim.adopt -> trnsim.kernel",
     "trnsim.install -> trnsim.kernel",
-    "trnsim.language.objects -> trnsim.session",
-    "trnsim.language.tensor -> trnsim.session",
-    "trnsim.language.views -> trnsim.language.rearrange",
+    "trnsim.tensors.objects -> trnsim.session",
+    "trnsim.tensors.tensor -> trnsim.session",
+    "trnsim.tensors.views -> trnsim.tensors.rearrange",
     "trnsim.timing.report -> trnsim.trace",
     "trnsolver.contract -> trnsolver.eigh",
     "trnsolver.eigh -> trnsolver.contract",
@@ -181,11 +244,27 @@ MUTUAL = {
 def test_no_module_imports_one_that_imports_it(tree):
     early, late = _imports(tree)
     offenders = [f"{name} imports itself, by way of others" for name in early if name in _reached(early, name)]
-    every = {name: early[name] | late[name] for name in early}
+    # a package's front imports its modules, which is no dependency of theirs
+    fronts = {name for name, module in _name_modules(tree).items() if module.name.endswith("__init__.py")}
+    late = {name: late[name] - fronts for name in late}
+    every = {name: (early[name] | late[name]) - fronts for name in early}
     within = {name: _reached(every, name) for name in every}
     mutual = {f"{name} -> {other}" for name in late for other in late[name] - early[name] if name in within[other]}
     offenders += [f"{edge}: a cycle of imports inside functions" for edge in mutual - MUTUAL]
     # nothing listed that has ended
     if "trnsci.ops" in early:
         offenders += [f"{edge} is listed in MUTUAL and no longer needed" for edge in MUTUAL - mutual]
+    tree.refuse(offenders)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("package", sorted(PACKAGES))
+def test_every_module_can_be_imported_first(tree, package):
+    offenders = []
+    for name in sorted(_name_modules(tree)):
+        if name.split(".")[0] == package and not name.endswith("__main__"):
+            found = subprocess.run(
+                [sys.executable, "-c", f"import {name}"], capture_output=True, text=True, check=False
+            )
+            offenders += [f"{name}: {found.stderr.splitlines()[-1]}"] if found.returncode else []
     tree.refuse(offenders)

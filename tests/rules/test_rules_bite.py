@@ -10,6 +10,7 @@ SEAM = "from trnsci.nki import N_TILE, jit, nisa, nl\n"
 ENTRY = "@jit\ndef dot(a_hbm):\n    return a_hbm\n"
 
 DOT = "src/trnblas/dot.py"
+RUNTIME = "src/trnsci/drop_in.py"
 TEST = "tests/test_x.py"
 BROAD, NARROW = "try: f()\nexcept Exception: pass\n", "try: f()\nexcept OSError: pass\n"
 BARE, RAISED = "try: f()\nexcept: pass\n", "try: f()\nexcept BaseException: raise\n"
@@ -25,7 +26,11 @@ CASES = [
     ("kernels.one_entry_per_file_and_private_parts", KERNEL, ENTRY + "def f(): ...\n", ENTRY + "def _f(): ...\n"),
     ("kernels.only_shapes_trail_a_line", KERNEL, "x = 1  # the answer\n", "x = 1  # [k, m]\n"),
     ("layout.only_the_nine_packages_live_in_src", "src/trnquantum/__init__.py", "", None),
-    ("layout.one_word_finds_everything", DOT, "_dot = Op('trnblas::dot')\n", "x = 1\n"),
+    ("layout.the_runtime_knows_no_library_by_name", RUNTIME, 'f("trnblas.gemm")\n', 'f("aten::mm")\n'),
+    ("layout.the_runtime_knows_no_library_by_name", RUNTIME, "i.import_module(x)\n", "i.import_module('torch')\n"),
+    ("source.what_a_function_does_is_no_matter_of_its_spelling", DOT, "x = name[0] == 'h'\n", "x = hermitian\n"),
+    ("source.what_a_function_does_is_no_matter_of_its_spelling", DOT, "x = 'st' in op\n", "x = 'st' in text\n"),
+    ("layout.one_word_finds_everything", DOT, "_dot = op('trnblas::dot')\n", "x = 1\n"),
     ("layout.every_kernel_belongs_to_an_op_and_has_a_baseline", KERNEL, ENTRY, None),
     ("layout.no_module_imports_one_that_imports_it", DOT, "import trnblas.dot\n", "x = 1\n"),
     ("layout.every_package_is_typed", "src/trnblas/__init__.py", "", None),
@@ -40,6 +45,8 @@ CASES = [
     ("source.nothing_catches_everything", DOT, BROAD, NARROW),
     ("source.nothing_catches_everything", DOT, BARE, RAISED),
     ("source.every_module_says_what_it_is", DOT, "x = 1\n", '"""Dot."""\n'),
+    ("source.new_tensors_name_their_device_and_dtype", DOT, "torch.tensor(1)\n", "torch.tensor(1, device=d)\n"),
+    ("source.new_tensors_name_their_device_and_dtype", DOT, "torch.eye(2)\n", "torch.eye(2, dtype=t, device=d)\n"),
     ("source.text_points_nowhere_outside_the_project", "docs/x.md", HOME, RELATIVE),
     ("tests.every_skip_has_a_reason", TEST, "pytest.skip()\n", "pytest.skip('needs a GPU')\n"),
     ("words.retired_words_stay_retired", DOT, "made = 1\n", "total = 1\n"),
@@ -72,3 +79,22 @@ def test_the_rule_bites_and_lets_go(make_tree, name, path, broken, mended):
         rule(make_tree({path: broken}))
     if mended is not None:
         rule(make_tree({path: mended}))
+
+
+LAZY = "from trnsim.lazy import lazily\nif TYPE_CHECKING:\n    from trnsim.isa.add import add\nlazily(__name__)\n"
+
+
+@pytest.mark.parametrize("home", ["trnsim.isa.add", "trnsim.isa", "trnsim"])
+def test_a_cycle_by_way_of_packages_is_refused(make_tree, home):
+    # language.dtypes runs isa/__init__, which imports isa.copy, which imports language.dtypes
+    files = {
+        "src/trnsim/__init__.py": LAZY,
+        "src/trnsim/isa/__init__.py": "from trnsim.isa.copy import copy\n",
+        "src/trnsim/isa/add.py": "",
+        "src/trnsim/isa/copy.py": "from trnsim.language.dtypes import float32\n",
+        "src/trnsim/language/dtypes.py": f"from {home} import add\n",
+    }
+    rule = load_rule("layout.no_module_imports_one_that_imports_it")
+    with pytest.raises(AssertionError, match=r"trnsim.language.dtypes imports itself"):
+        rule(make_tree(files))
+    rule(make_tree({**files, "src/trnsim/isa/copy.py": ""}))

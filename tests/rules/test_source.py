@@ -34,6 +34,28 @@ def test_nothing_catches_everything(tree):
     tree.refuse(offenders)
 
 
+def test_what_a_function_does_is_no_matter_of_its_spelling(tree):
+    # `name` and `op` are for errors: a renamed function would compute something else
+    offenders = []
+    for module in tree.sources:
+        if module.parts[1] not in tree.operations or "kernels" in module.parts:
+            continue
+        # an attribute that somebody asked for is nothing but its name, and torch's tell what they do
+        asked = [n for n in module.nodes if isinstance(n, ast.FunctionDef) and n.name == "__getattr__"]
+        inside = {id(node) for function in asked for node in ast.walk(function)}
+        for node in (node for node in module.nodes if id(node) not in inside):
+            letters = isinstance(node, ast.Subscript) and _is_name(node.value)
+            part = isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.In) and _is_name(node.comparators[0])
+            ends = isinstance(node, ast.Attribute) and node.attr in ("startswith", "endswith") and _is_name(node.value)
+            if letters or ends or (part and isinstance(node.left, ast.Constant)):
+                offenders.append(f"{module.at(node)}: {ast.unparse(node)[:60]}")
+    tree.refuse(offenders)
+
+
+def _is_name(node):
+    return isinstance(node, ast.Name) and node.id in ("name", "op", "routine", "stem")
+
+
 def test_every_module_says_what_it_is(tree):
     offenders = [m.name for m in tree.sources if m.text.strip() and not ast.get_docstring(m.ast)]
     tree.refuse(offenders)
@@ -94,9 +116,30 @@ def test_public_signatures_say_what_they_take_and_return(tree):
     for library in ("trnsci", *tree.operations):
         package = importlib.import_module(library)
         for name, function in _public_functions(package):
-            # `Op` is deprecated; a step holds a call of any op's class
-            if name.startswith("Op.") or name == "Step.__init__" or not callable(function):
+            # a step holds a call of any op's class
+            if name == "Step.__init__" or not callable(function):
                 continue
             if re.search(r"\bAny\b", str(inspect.signature(function))):
                 offenders.append(f"{library}.{name}{inspect.signature(function)}")
+    tree.refuse(offenders)
+
+
+# torch's functions that create tensors on the default device, and of these the ones that use the default dtype
+CREATE = {"arange", "as_tensor", "asarray", "empty_strided", "full", "randint", "randperm", "scalar_tensor", "tensor"}
+CREATE |= {"sparse_coo_tensor", "sparse_csr_tensor", "sparse_csc_tensor", "sparse_bsr_tensor"}
+CREATE |= {"tril_indices", "triu_indices"}
+CREATE_FLOATS = {"empty", "eye", "hann_window", "linspace", "logspace", "ones", "rand", "randn", "zeros"}
+
+
+def test_new_tensors_name_their_device_and_dtype(tree):
+    # the defaults are the caller's: what we compute must not follow torch.set_default_device and set_default_dtype
+    offenders = []
+    for module in tree.sources:
+        for node in module.nodes if "kernels" not in module.parts else ():
+            if not isinstance(node, ast.Call) or not ast.unparse(node.func).startswith("torch."):
+                continue
+            name, given = ast.unparse(node.func).removeprefix("torch."), {keyword.arg for keyword in node.keywords}
+            wanted = {"device", "dtype"} if name in CREATE_FLOATS else {"device"} if name in CREATE else set()
+            if wanted - given and not given & {"out", None}:
+                offenders.append(f"{module.at(node)}: torch.{name} without {', '.join(sorted(wanted - given))}")
     tree.refuse(offenders)

@@ -155,10 +155,3 @@ def test_targets_that_make_no_sense(call):
         call(target_error=0)
     with pytest.raises(ArgumentError, match="wider dtype"):
         call(target_error=1e-12)
-
-
-def test_the_deprecated_option_returns_the_same():
-    a = gaussian((3, 4), 1)
-    with pytest.warns(DeprecationWarning, match="trnsci.achieved"):
-        result, error = gemm(1.0, a, a, trans_b=1, return_error=True)
-    assert (error, torch.equal(result, gemm(1.0, a, a, trans_b=1))) == (error_bound(4, F32), True)

@@ -9,6 +9,7 @@ from scipy import stats
 
 from trnrand import Generator
 from trnsci import ArgumentError, DtypeError
+from trnsci.testing import BACKENDS
 
 
 def test_every_order_is_as_likely():
@@ -41,7 +42,9 @@ def test_permutation_and_shuffle_agree():
 
 def test_shares():
     x = torch.arange(11)
-    for call in (lambda g: g.permutation(11), lambda g: g.permutation(x), lambda g: g.choice(11, 5, replace=False)):
+    calls = [lambda g: g.permutation(11), lambda g: g.permutation(x)]
+    calls += [lambda g, n=n: g.choice(n, 5, replace=False) for n in (11, 40, 10**13)]
+    for call in calls:
         parts = [call(Generator(1).partition(r, 3)) for r in range(3)]
         assert torch.equal(torch.cat(parts), call(Generator(1)))
 
@@ -61,6 +64,23 @@ def test_choice():
     first = Counter(int(g.choice(3, 2, replace=False, p=torch.tensor([1.0, 2.0, 5.0]))[0]) for _ in range(2000))
     assert stats.chisquare([first[k] for k in range(3)], [250, 500, 1250]).pvalue > 1e-4
     assert Generator(1).choice(torch.eye(3), 2).shape == (2, 3)
+
+
+def test_few_of_many_are_drawn_without_the_others():
+    g, backend = Generator(1), BACKENDS[1]
+    assert len(set(g.choice(10**15, 1000, replace=False).tolist())) == 1000
+    # an element of the stream for each, whatever there is to choose from
+    assert g.position == 1000
+    for n, wanted in ((16, 2), (2**33, 40), (8000, 1000)):
+        x = Generator(3).choice(n, wanted, replace=False)
+        assert len(set(x.tolist())) == wanted
+        assert 0 <= x.min() <= x.max() < n
+        with backend:
+            assert torch.equal(Generator(3).choice(n, wanted, replace=False), x)
+    pairs = Counter(tuple(g.choice(16, 2, replace=False).tolist()) for _ in range(4800))
+    counts = [pairs[i, j] for i in range(16) for j in range(16) if i != j]
+    assert sum(counts) == 4800
+    assert stats.chisquare(counts).pvalue > 1e-4
 
 
 def test_errors():

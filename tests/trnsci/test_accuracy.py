@@ -3,7 +3,7 @@ import torch
 
 import trnblas
 import trnsci
-from trnsci import Achieved, UnsupportedError
+from trnsci import UnsupportedError
 from trnsci.accuracy import state_error
 
 
@@ -27,7 +27,3 @@ def test_what_a_function_verified_itself_counts_more():
 def test_a_function_that_states_none_is_refused():
     with pytest.raises(UnsupportedError, match="states no error for this call, which ran 0 ops"):
         trnsci.achieved(torch.add, torch.ones(1), 1)
-
-
-def test_the_old_name_of_the_field():
-    assert Achieved(1, 2.0).error_bound == 2.0

@@ -159,7 +159,6 @@ def test_a_failing_kernel_is_not_retried_elsewhere(op):
         raise RuntimeError("kernel broke")
 
     op.op.kind.nki = failing
-    op.op.inspect()
     with trnsci.backend("simulator", strict=False), pytest.raises(RuntimeError, match="kernel broke"):
         op(X)
     assert not op.calls

@@ -28,7 +28,7 @@ def test_info_names_versions_backends_and_every_setting(capsys):
     status, out, _ = run(capsys, "info")
     assert status == 0
     assert trnsci.__version__ in out
-    for setting in config.SETTINGS:
+    for setting in config.settings():
         assert setting.name in out
     for target in config.TARGETS:
         assert target in out
@@ -46,7 +46,7 @@ def test_info_as_json_has_the_same_facts(capsys):
     facts = json.loads(out)
     assert facts["versions"]["trnsci"] == trnsci.__version__
     assert {b["name"] for b in facts["backends"]} == {"pytorch", "simulator", "nki"}
-    assert {s["name"] for s in facts["settings"]} == {s.name for s in config.SETTINGS}
+    assert {s["name"] for s in facts["settings"]} == {s.name for s in config.settings()}
     assert {"name": "trnblas", "backend": "auto", "source": "default"} in facts["libraries"]
 
 

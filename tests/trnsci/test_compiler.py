@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch.nn import functional
 
+import trnblas
 import trnsci
 from tests.trnsci import test_drop_in as spelled
 from trnsci.compiler import compiler
@@ -220,6 +221,9 @@ def test_chains_that_gain_nothing_or_cannot_be_one_program_are_left_alone(monkey
     compiled(function, fuse=True)(*(x.double() for x in operands))
     assert "float64" in last().fusion.left_alone[0]
     compiled(lambda x, w: [y := x @ w.T, y.relu()], fuse=True)(*operands[:2])
+    assert not last().fusion.fused
+    # a program would compute in the operands' own precision
+    compiled(lambda x, w: trnblas.gemm(1.0, x, w.T, precision="compensated").relu(), fuse=True)(*operands[:2])
     assert not last().fusion.fused
     monkeypatch.setenv("TRNSCI_PROGRAM_INSTRUCTIONS", "4")
     compiled(function, fuse=True)(*operands)

@@ -5,21 +5,21 @@ from pathlib import Path
 
 import pytest
 
-from trnsci import ArgumentError, cache, config
+from trnsci import ArgumentError, cache, config, libraries
 
 
 def test_defaults_without_environment(monkeypatch):
-    for setting in config.SETTINGS:
+    for setting in config.settings():
         monkeypatch.delenv(setting.name, raising=False)
         assert setting.get() == setting.default
         assert not setting.is_set
 
 
 def test_every_setting_has_a_name_a_meaning_and_accepted_values():
-    names = [setting.name for setting in config.SETTINGS]
+    names = [setting.name for setting in config.settings()]
     assert len(set(names)) == len(names)
-    assert all(setting.meaning and setting.accepts for setting in config.SETTINGS)
-    for library in config.LIBRARIES:
+    assert all(setting.meaning and setting.accepts for setting in config.settings())
+    for library in libraries.names():
         for suffix in ("FORCE_BACKEND", "REQUIRE_NKI", "USE_SIMULATOR"):
             assert f"{library.upper()}_{suffix}" in names
 
@@ -39,7 +39,7 @@ def test_every_setting_has_a_name_a_meaning_and_accepted_values():
 )
 def test_values_are_read(monkeypatch, name, text, value):
     monkeypatch.setenv(name, text)
-    assert next(s for s in config.SETTINGS if s.name == name).get() == value
+    assert next(s for s in config.settings() if s.name == name).get() == value
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_values_are_read(monkeypatch, name, text, value):
 def test_unknown_values_name_variable_value_and_choices(monkeypatch, name, text, accepts):
     monkeypatch.setenv(name, text)
     with pytest.raises(ArgumentError) as caught:
-        next(s for s in config.SETTINGS if s.name == name).get()
+        next(s for s in config.settings() if s.name == name).get()
     assert (caught.value.argument, caught.value.got) == (name, text)
     assert str(caught.value) == f"trnsci.config: {name} is {text!r}, expected {accepts}."
 

@@ -16,7 +16,7 @@ from torch.nn import functional  # noqa: F401
 import trnblas
 import trnsci
 from tests.together import together
-from trnsci.analogs import ANALOGS, FUNCTIONS, RANDOM
+from trnsci.analogs import functions, operators
 
 F64 = torch.float64
 torch.manual_seed(0)
@@ -80,6 +80,7 @@ TORCH = {
     "torch.sparse.mm(coo, x)": "_sparse_addmm (sparse)",
     "csr @ x": "mm (sparse)",
     "torch.addmm(x, csr, x, beta=2, alpha=0.5)": "addmm (sparse)",
+    "torch.addmm(x + 0j, csr.to(torch.complex128), x + 0j, alpha=0.5j)": "addmm (sparse)",
     "torch.sparse.addmm(x[0], coo, x)": "_sparse_addmm (sparse)",
     "csr @ x[0]": "mv (sparse)",
     "torch.sparse.sampled_addmm(csr, x, x).to_dense()": "sparse_sampled_addmm (sparse)",
@@ -164,9 +165,12 @@ def test_numpy_and_scipy_are_substituted(code):
 
 
 def test_every_analog_is_tried():
-    runs = {name for name, analog in ANALOGS.items() if analog.runs and analog.arguments is not None}
-    assert runs == set(TORCH.values())
-    assert {code.partition("(")[0].replace("np.", "numpy.") for code in ARRAYS} == set(FUNCTIONS)
+    for sparse in (False, True):
+        known = operators(sparse=sparse).items()
+        runs = {name for name, analog in known if analog.arguments and not analog.random}
+        tried = {name.removesuffix(" (sparse)") for name in TORCH.values() if name.endswith(" (sparse)") is sparse}
+        assert runs == tried
+    assert {code.partition("(")[0].replace("np.", "numpy.") for code in ARRAYS} == set(functions())
 
 
 @together(
@@ -269,7 +273,8 @@ def test_random_numbers_are_ours_on_request():
         torch.randn(3, dtype=F64)
         torch.empty(4).uniform_(2, 3)
         torch.empty(4).normal_(5, 0.1)
-    assert {theirs.removeprefix("torch.") for theirs, _ in seen.substituted} == set(RANDOM)
+    draws = {f"torch.{name}" for name, analog in operators().items() if analog.random}
+    assert {theirs for theirs, _ in seen.substituted} == draws
     assert not torch.equal(first, second)
     assert 0.4 < first.mean() < 0.6
     with trnsci.drop_in() as seen:

@@ -6,7 +6,7 @@ import inspect
 import pytest
 
 import trnrand
-from trnsci import cli, config
+from trnsci import cli, libraries
 
 # the words after the function's name, and the functions they suit
 WORDS = {
@@ -171,7 +171,7 @@ def state():
     kept = trnrand.get_state()
     yield
     trnrand.set_state(kept)
-    for library in config.LIBRARIES:
+    for library in set(libraries.names()) - {"trnchem"}:
         importlib.import_module(library).set_backend(None)
 
 

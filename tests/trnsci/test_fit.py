@@ -20,15 +20,17 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import trnsci
 import trnsparse
 from tests.together import together
-from trnsci import ArgumentError, analogs, fit_profiler, host
-from trnsci.analogs import ANALOGS, looks_like
+from trnsci import ArgumentError, fit_profiler, host
+from trnsci.analogs import operators
+from trnsci.analogs.lines import last_names, looks_like
 from trnsci.cli import main
 from trnsci.console import plain
 from trnsci.fit import fit
 from trnsci.fit_profiler import IMPORTS, Children, Watch
 from trnsci.fit_report import ROWS, Group, OnTarget
 from trnsci.ledger import WATCHES
-from trnsci.predict import LINKS, Prediction
+from trnsci.links import LINKS
+from trnsci.predict import Prediction
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
@@ -159,7 +161,7 @@ def test_a_verdict_within_the_predictions_interval_says_so(measured, verdict, ce
 
 
 def _group(measured, **more):
-    there = OnTarget(kernel=1.0, interval=(0.8, 1.25), dispatch=0.5, transfer=4.0, programs=5)
+    there = OnTarget(kernel=1.0, interval=(0.8, 1.25), dispatch=0.5, graph=0.1, transfer=4.0, programs=5)
     given = {
         "op": "x",
         "operands": "",
@@ -360,16 +362,17 @@ def test_an_analog_takes_torchs_own_call(name):
     with Watch() as watch:
         CALLS[name]()
     (seen,) = [plain for plain in watch.seen.values() if plain.operator == name]
-    plan = ANALOGS[name].plan(seen.args, seen.kwargs)
+    plan = seen.analog.plan(seen.args, seen.kwargs)
     assert plan is not None
     assert set(plan.predicted) >= {"trn2", "trn3"}
 
 
 def test_every_analog_with_a_prediction_is_tried_and_every_name_exists():
-    planned = {name for name, analog in ANALOGS.items() if not analog.runs}
+    planned = {name for name, analog in operators().items() if analog.planned}
     # one operator exists on CUDA only, and its arguments are those of its twin for the CPU; test_drop_in has the others
     assert planned - set(CALLS) == {"_scaled_dot_product_flash_attention"}
-    for name in {analog.name for analog in ANALOGS.values()} | set(analogs.NUMPY.values()):
+    known = {analog.name for sparse in (False, True) for analog in operators(sparse=sparse).values()}
+    for name in known | set(last_names().values()):
         library, _, function = name.partition(".")
         assert hasattr(importlib.import_module(library), function), name
 
@@ -391,15 +394,15 @@ def test_sparse_operands_are_not_costed_as_dense_ones(call, operator, analog):
         call()
     seen = {plain.operator: plain for plain in watch.seen.values()}
     assert not {"mm", "mv"} & set(seen)
-    assert ANALOGS[operator].name == analog
-    assert ANALOGS[operator].plan(seen[operator].args, seen[operator].kwargs) is None
+    assert seen[operator].analog.name == analog
+    assert seen[operator].analog.plan(seen[operator].args, seen[operator].kwargs) is None
 
 
 def test_a_torch_call_that_nothing_here_takes_has_no_prediction():
     with Watch() as watch:
         torch.ones(3, 3, dtype=torch.int64) @ torch.ones(3, 3, dtype=torch.int64)
     (seen,) = [plain for plain in watch.seen.values() if plain.operator == "mm"]
-    assert ANALOGS["mm"].plan(seen.args, seen.kwargs) is None
+    assert seen.analog.plan(seen.args, seen.kwargs) is None
 
 
 @together(
@@ -489,8 +492,8 @@ def test_an_op_of_several_programs_pays_for_each(script, monkeypatch):
     there = group.targets["trn2"]
     assert (there.programs, there.kernel) == (12, pytest.approx(3e-3))
     assert there.interval == pytest.approx((2.4e-3, 3.6e-3))
-    assert there.seconds("resident") == pytest.approx(3e-3 + 12 * LINKS["trn2"].dispatch)
-    assert there.seconds("fused") == pytest.approx(3e-3 + LINKS["trn2"].dispatch)
+    assert there.seconds("resident") == pytest.approx(3e-3 + 12 * LINKS["native"].dispatch)
+    assert there.seconds("fused") == pytest.approx(3e-3 + LINKS["native"].graph)
 
 
 def test_long_tables_are_cut_and_json_is_not(script):

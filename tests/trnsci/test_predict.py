@@ -1,14 +1,17 @@
 import json
 from dataclasses import replace
+from typing import NamedTuple
 
 import pytest
 import torch
+from torch import Tensor
 
 import trnblas
 import trnsci
-from trnsci import Cost, Op, neuron, predict
+from trnsci import Cost, neuron, op, predict
+from trnsci.links import LINKS
 from trnsci.neuron import StandIn, stand_in
-from trnsci.predict import Host, Link, _predicted, device_seconds, host, offload_seconds
+from trnsci.predict import Host, _predicted, device_seconds, host, offload_seconds
 from trnsci.specs import TensorSpec
 from trnsci.testing import counting_op
 
@@ -73,41 +76,44 @@ def test_no_kernel_no_prediction():
     assert plan.predicted == plan.interval == {}
 
 
-@pytest.mark.filterwarnings("ignore:decorate a NamedTuple")
+def device_op(stem, **methods):
+    class Kind(NamedTuple):
+        x: Tensor
+
+        def fake(self) -> Tensor:
+            return torch.empty_like(self.x)
+
+        def cost(self) -> int:
+            return 1
+
+    for name, fn in methods.items():
+        setattr(Kind, name, lambda self, fn=fn: fn(self.x))
+    return op(f"trnmock::{stem}")(Kind)
+
+
 def test_ops_inside_an_ops_kernel_path_are_predicted_too():
     a = torch.ones(64, 64)
-    twice = Op("trnmock::twice", fake=lambda x: torch.empty_like(x), cost=lambda x: 1, schema="(Tensor x) -> Tensor")
-    twice.impl("nki")(lambda x: trnblas.gemm(1.0, trnblas.gemm(1.0, x, x), x))
+    twice = device_op("twice", nki=lambda x: trnblas.gemm(1.0, trnblas.gemm(1.0, x, x), x))
     alone = gemm_step((64, 64), (64, 64)).predicted("trn2")
     spec = TensorSpec((64, 64), torch.float32)
-    assert device_seconds(twice.kind(spec), "trn2") == pytest.approx(2 * alone)
+    assert device_seconds(twice(spec), "trn2") == pytest.approx(2 * alone)
     inner = counting_op(limits=lambda x: "never")
-    broken = Op("trnmock::broken", fake=lambda x: torch.empty_like(x), cost=lambda x: 1, schema="(Tensor x) -> Tensor")
-    broken.impl("nki")(lambda x: inner(trnblas.gemm(1.0, x, x)))
-    assert device_seconds(broken.kind(spec), "trn2") is None
+    broken = device_op("broken", nki=lambda x: inner(trnblas.gemm(1.0, x, x)))
+    assert device_seconds(broken(spec), "trn2") is None
     assert trnblas.gemm(1.0, a, a).shape == (64, 64)
 
 
-@pytest.mark.filterwarnings("ignore:decorate a NamedTuple")
 def test_prediction_can_be_given_where_the_implementation_needs_data():
-    op = Op("trnmock::data", fake=lambda x: torch.empty_like(x), cost=lambda x: 1, schema="(Tensor x) -> Tensor")
-    op.impl("nki")(lambda x: x * float(x.max()))
-    op.prediction(lambda x: trnblas.gemm(1.0, x, x))
-    call = op.kind(TensorSpec((64, 64), torch.float32))
+    kind = device_op("data", nki=lambda x: x * float(x.max()), prediction=lambda x: trnblas.gemm(1.0, x, x))
+    call = kind(TensorSpec((64, 64), torch.float32))
     assert device_seconds(call, "trn2") == gemm_step((64, 64), (64, 64)).predicted("trn2")
 
 
 def test_resident_operands_cost_no_transfer():
     far = gemm_step((1024, 1024), (1024, 1024))
     near = far.call._replace(a=replace(far.call.a, resident=True), b=replace(far.call.b, resident=True))
-    link = predict.LINKS["trn1"]
     difference = offload_seconds(far.call, far.cost, "trn1") - offload_seconds(near, far.cost, "trn1")
-    assert difference == pytest.approx(link.seconds(12 << 20) - link.dispatch)
-
-
-def test_the_link():
-    assert Link(1.0, 2.0, 1.0).seconds(3) == 7.0
-    assert predict.LINKS["trn1"].seconds(0) == 0.67e-3
+    assert difference == pytest.approx(LINKS["xla"].transfer(12 << 20))
 
 
 def test_the_host_is_the_slower_of_arithmetic_and_memory():
@@ -152,7 +158,7 @@ def test_a_cache_that_cannot_be_written_is_no_obstacle(cache_dir):
     [
         (1e9, "nki", "predicted 4.44 ms on trn1 with transfers, host estimate 2.15 s"),
         (1e12, "pytorch", "host estimate 2.15 ms"),
-        (1e15, "pytorch", "starting a program on trn1 takes 670 us"),
+        (1e15, "pytorch", "starting an op on trn1 takes 670 us (XLA)"),
     ],
 )
 def test_auto_takes_whichever_is_predicted_to_be_faster_and_says_so(monkeypatch, rate, backend, reason):

@@ -6,6 +6,7 @@ import torch
 import trnblas
 import trnrand
 import trnsci
+import trnsim
 import trnsolver
 import trnsparse
 import trntensor
@@ -88,6 +89,15 @@ def test_a_plan_counts_launches_programs_and_instructions(small):
     assert found.compilations == 1
     assert found.most_matmuls <= 20
     assert f"{found.launches} launches of 1 program" in str(plan)
+
+
+def test_a_plan_says_how_full_the_chip_is():
+    a, b = torch.empty(1, 256, 300), torch.empty(1, 256, 512)
+    _, report = trnsim.profile(kernels.gemm, target="trn2", numerics=False)(a, b)
+    plan = trnsci.plan(trnblas.gemm, 1.0, a[0].mT, b[0])
+    assert (plan.programs.sbuf_bytes, plan.programs.psum_banks) == (report.sbuf_bytes, report.psum_banks)
+    assert f"{report.psum_banks} PSUM banks are in use" in str(plan)
+    assert report.sbuf_bytes > 0
 
 
 def test_the_limit_is_a_setting(monkeypatch):

@@ -154,7 +154,8 @@ class _Links:
         read, weighted = half_read(n, a, c)
         if weighted or read != shape[last]:
             weights = np.zeros(read, np.complex128)
-            weights[:size] = tables.weighted(torch.ones(size), 0, n, 2.0) if weighted else 1.0
+            ones = torch.ones(size, dtype=torch.float32, device="cpu")
+            weights[:size] = tables.weighted(ones, 0, n, 2.0) if weighted else 1.0
             by = self.builder.twiddles.keep_parts(tables.both_parts(weights))
             sizes = passes.Multiply(a, shape[last], read, c, 1, by)
             self.builder.add(sizes, a * read * c, False)
@@ -210,9 +211,9 @@ def fits(chain: Chain, shape: tuple[int, ...], real: bool) -> bool:
     """Return whether the program of a chain is within the suite's limit."""
     if math.prod(shape) * len(chain.steps) <= _FEW:
         return True
-    plane = torch.empty(math.prod(shape), device="meta")
+    plane = torch.empty(math.prod(shape), device="meta", dtype=torch.float32)
     size = sum(math.prod(slot.padded) * 2 for slot in chain.slots)
-    given = torch.empty(size, device="meta") if size else None
+    given = torch.empty(size, device="meta", dtype=torch.float32) if size else None
     tensors = (plane, None if real else plane, chain.matrices, chain.twiddles, given)
     return size_of(kernels.fft, tensors, {"program": chain.steps, "warm": WARM[-1]}).fits
 

@@ -156,7 +156,7 @@ def second(factors: Fold, half: int, sign: int, scale: float, dtype: torch.dtype
 
 def flip(dtype: torch.dtype) -> Tensor:
     """Return the reversed identity: a product with it comes out backwards."""
-    return torch.eye(P_MAX, dtype=dtype).flip(1)
+    return torch.eye(P_MAX, dtype=dtype, device="cpu").flip(1)
 
 
 def unpaired(factors: Fold, sign: int, scale: float, dtype: torch.dtype) -> Tensor:

@@ -29,7 +29,7 @@ def _size(kind: str, rows: int, n: int, real: bool) -> Size:
     """Return instructions and matmuls of the program of a batch of rows of n points."""
     given = n // 2 + 1 if kind == "c2r" else n
     transform = pass_program(kind, (rows, given), (1,), n, -1, "none", torch.float32, real)
-    plane = torch.empty(rows * (transform.read if kind == "c2r" else n), device="meta")
+    plane = torch.empty(rows * (transform.read if kind == "c2r" else n), device="meta", dtype=torch.float32)
     planes = plane, None if real or kind == "r2c" else plane
     return size_of(kernels.fft, (*planes, *transform.tables), {"program": transform.steps, "warm": WARM[-1]})
 

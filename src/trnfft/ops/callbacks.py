@@ -158,7 +158,7 @@ class Chain(NamedTuple):
                 continue
             one = (_KINDS[kind][2], n, scale)
             if kind in ("rfft", "irfft"):
-                ones = torch.ones(n // 2 + 1, device=grad.device)
+                ones = torch.ones(n // 2 + 1, device=grad.device, dtype=torch.float32)
                 weights = weighted(ones, 0, n, 0.5 if kind == "rfft" else 2.0)
                 factors.append(weights.reshape(-1, *[1] * (grad.ndim - last - 1)))
             steps += {"rfft": [_TIMES, one], "irfft": [one, _TIMES]}.get(kind, [one])

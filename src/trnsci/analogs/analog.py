@@ -1,81 +1,169 @@
-"""A function of another library and ours that does the same, with conversions of arguments and results."""
+"""A function of torch, NumPy or SciPy and the one that replaces it, declared beside the latter.
+
+A declaration says how the arguments map. Dense and sparse operands, and numbers that are others, have declarations of
+their own.
+"""
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable
+import functools
+from collections import defaultdict
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
-from trnsci.errors import TrnError
-from trnsci.planning import plan
+from trnsci import libraries
+from trnsci.errors import ArgumentError, TrnError
+from trnsci.libraries import public_name
 from trnsci.plans import Plan
 from trnsci.specs import thaw
 
+F = TypeVar("F", bound=Callable[..., Any])
+
 # what a tensor must be for its values to be read: subclasses have operators of their own
 PLAIN = (torch.Tensor, torch.nn.Parameter)
-Given = tuple[tuple[Any, ...], dict[str, Any]]
+# a function of a library, and what to call it with
+Given = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 
 
-def given(*args: Any, **kwargs: Any) -> Given:
-    """Return arguments for ours."""
-    return args, kwargs
+def given(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Given:
+    """Return a call of ours, for a declaration's ``arguments``."""
+    return function, args, kwargs
+
+
+def as_number(value: complex) -> complex:
+    """Return a coefficient of torch's, which may be an integer, as ours take it."""
+    return value if isinstance(value, complex) else float(value)
 
 
 class Different(Exception):
     """A call that ours would answer otherwise, or not at all; the text says why it is left alone."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Analog:
-    """A public function of ours in place of another.
+    """A public function of a library in place of another.
 
     Attributes:
-        name: of ours, ``trnblas.gemm``.
-        arguments: their arguments to ours, or raises `Different`; without it only the name is known.
+        name: of ours, ``library.function``.
+        arguments: their arguments to a call of ours, or raises `Different`; without it a call is never substituted.
+        planned: the same for a plan, where that is different.
         result: our result and their arguments to their result; without it they are the same.
-        choose: their arguments to the name of ours, where one operator is several functions here.
-        runs: whether a call may be substituted; some operators only tell what a program did.
+        complete: the same with everything that torch's own gradient reads, where ``result`` leaves some of it out.
+        sparse: for operands of a sparse layout; else for dense ones.
+        random: whether numbers are drawn, which are others than torch's.
+        planes: whether complex operands and results may be `trnsci.planar.PlanarTensor`.
+        decomposes: whether torch makes it of operators that have analogs, where it is left alone.
     """
 
     name: str
     arguments: Callable[..., Given] | None = None
+    planned: Callable[..., Given] | None = None
     result: Callable[..., Any] | None = None
-    choose: Callable[..., str] | None = None
-    runs: bool = True
+    complete: Callable[..., Any] | None = None
+    sparse: bool = False
+    random: bool = False
+    planes: bool = False
+    decomposes: bool = False
 
-    def named(self, *args: Any, **kwargs: Any) -> str:
-        """Return the name of the function of ours for their arguments."""
-        return self.name if self.choose is None else self.choose(*args, **kwargs)
-
-    def function(self, *args: Any, **kwargs: Any) -> Callable[..., Any]:
-        """Return the function of ours for their arguments."""
-        library, _, function = self.named(*args, **kwargs).partition(".")
-        return getattr(importlib.import_module(library), function)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Do their call here.
+    def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, str]:
+        """Do their call here; return its result and the name of the function that ran.
 
         Raises:
             Different: theirs means something else.
             TrnError: ours does not take the operands, or fails on them.
         """
         assert self.arguments is not None
-        given, named = self.arguments(*args, **kwargs)
-        value = self.function(*args, **kwargs)(*given, **named)
-        return value if self.result is None else self.result(value, *args, **kwargs)
+        function, ours, named = self.arguments(*args, **kwargs)
+        value = function(*ours, **named)
+        if self.result is not None:
+            value = self.result(value, *args, **kwargs)
+        return value, public_name(function)
 
     def plan(self, args: Any, kwargs: dict[str, Any]) -> Plan | None:
         """Plan the same work here, from frozen arguments of theirs; ``None`` where nothing of ours takes them."""
-        if self.arguments is None:
+        # libraries, which declare their analogs, need no plans when they are imported
+        from trnsci.planning import plan
+
+        read = self.planned or self.arguments
+        if read is None:
             return None
         try:
             theirs, options = thaw(args), {name: thaw(value) for name, value in kwargs.items()}
-            given, named = self.arguments(*theirs, **options)
-            planned = plan(self.function(*theirs, **options), *given, **named)
+            function, ours, named = read(*theirs, **options)
+            planned = plan(function, *ours, **named)
         except (TrnError, Different):
             # integers, mixed dtypes, other options: theirs computes them, ours would say why not
             return None
         return planned if planned.steps else None
+
+
+_DECLARED: defaultdict[tuple[str, bool], dict[str, Analog]] = defaultdict(dict)
+
+
+def replaces(*theirs: str, by: Callable[..., Any] | None = None, **traits: Any) -> Callable[[F], F]:
+    """Declare that a public function does the work of others; ``traits`` are attributes of `Analog`.
+
+    Theirs are operators of torch, ``aten::mm``, and full names of functions, ``scipy.linalg.solve``. Decorate the
+    function itself where their arguments are ours; else a function that takes theirs and returns `given`
+    of ours, with ``by`` the function that usually is. Arguments of NumPy's and SciPy's functions arrive as they bind
+    them: the first by position, the others by name, less those that change nothing of a result.
+
+    Example:
+        >>> @replaces("aten::mm", "aten::bmm", by=gemm)
+        ... def _read_product(a, b):
+        ...     return given(gemm, 1.0, a, b)
+    """
+
+    def declare(function: F) -> F:
+        arguments = functools.partial(given, function) if by is None else function
+        resembles(*theirs, arguments=arguments, **traits)(function if by is None else by)
+        return function
+
+    return declare
+
+
+def resembles(*theirs: str, **traits: Any) -> Callable[[F], F]:
+    """Declare that a public function does the work of others, whose calls are counted and left alone."""
+
+    def declare(function: F) -> F:
+        name = public_name(function)
+        for one in theirs:
+            analog = Analog(name=name, **traits)
+            _DECLARED[one, analog.sparse][name.partition(".")[0]] = analog
+        return function
+
+    return declare
+
+
+@functools.cache
+def declared() -> Mapping[tuple[str, bool], Analog]:
+    """Return what the libraries declared, by the name of theirs and whether operands are sparse.
+
+    Raises:
+        ArgumentError: two libraries replace the same function.
+    """
+    loaded = libraries.load()
+    result = {}
+    for key, by_library in _DECLARED.items():
+        known = [by_library[library] for library in sorted(by_library) if library in loaded]
+        replacing = [analog for analog in known if analog.arguments is not None]
+        if len(replacing) > 1:
+            names = " and ".join(analog.name for analog in replacing)
+            raise ArgumentError("drop_in", "libraries", f"{names} for {key[0]}", "one function that replaces it")
+        if known:
+            result[key] = (replacing or known)[0]
+    return result
+
+
+@functools.cache
+def operators(*, sparse: bool = False) -> Mapping[str, Analog]:
+    """Return the analogs of torch's operators, by name: ``mm``."""
+    prefix = "aten::"
+    return {
+        name.removeprefix(prefix): analog
+        for (name, is_sparse), analog in declared().items()
+        if name.startswith(prefix) and is_sparse is sparse
+    }

@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
+import functools
 import re
+from collections.abc import Mapping
 
-# Last part of a NumPy or SciPy name, and who does it here.
-NUMPY = {
-    **dict.fromkeys(("dot", "matmul", "inner"), "trnblas.gemm"),
-    **dict.fromkeys(("einsum", "tensordot"), "trntensor.einsum"),
-    **{name: f"trnsolver.{name}" for name in ("cholesky", "eigh", "eigvalsh", "eig", "svd", "qr", "solve", "inv")},
-    **{name: f"trnsolver.{name}" for name in ("lstsq", "pinv", "det", "slogdet", "expm", "logm", "sqrtm")},
-    **{f"{kind}fft{n}": f"trnfft.{kind}fft{n}" for kind in ("", "i", "r", "ir") for n in ("", "2", "n")},
-    **{name: f"trnfft.{name}" for name in ("fftconvolve", "oaconvolve", "dct", "idct", "stft", "istft")},
-    **{name: f"trnrand.{name}" for name in ("normal", "uniform", "gamma", "poisson", "binomial", "exponential")},
-    **dict.fromkeys(("standard_normal", "randn"), "trnrand.normal"),
-    **dict.fromkeys(("rand", "random", "random_sample"), "trnrand.uniform"),
-    **dict.fromkeys(("integers", "randint"), "trnrand.randint"),
-    "solve_triangular": "trnsolver.solve_triangular",
-}
+from trnsci.analogs.analog import declared
+
 _CALLED = re.compile(r"\b(?:np|numpy|cp|cupy|jnp|sp|scipy|linalg|fft|signal|rng)\.(?:\w+\.)*(\w+)\(")
 PRODUCT = re.compile(r"[\w)\]] @ [\w(]")
+
+
+@functools.cache
+def last_names() -> Mapping[str, str]:
+    """Return the functions of ours by the last part of the names of NumPy's and SciPy's, and by operators."""
+    arrays = {name: analog for (name, _), analog in declared().items() if "::" not in name}
+    return {name.rpartition(".")[2]: analog.name for name, analog in arrays.items()}
 
 
 def looks_like(source: str) -> str:
     """Guess from a line of source which function of ours would do its work."""
     for name in _CALLED.findall(source):
-        if name in NUMPY:
-            return NUMPY[name]
-    return "trnblas.gemm" if PRODUCT.search(source) else ""
+        if name in last_names():
+            return last_names()[name]
+    return last_names().get("@", "") if PRODUCT.search(source) else ""

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import functools
-import importlib
+import pkgutil
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import ModuleType
 from typing import Any
 
-from trnsci import config
-from trnsci.analogs.functions import FUNCTIONS
+from trnsci import libraries
+from trnsci.analogs.functions import functions
+from trnsci.errors import ArgumentError
 
 Function = Callable[..., Any]
 # gets a function's name, the function, and the arguments of a call
 Observer = Callable[[str, Function, tuple[Any, ...], dict[str, Any]], Any]
 
-# callers whose use of NumPy and SciPy is not the program's own
-_LIBRARIES = (*config.PACKAGES, "numpy", "scipy", "torch")
 _observers: list[Observer] = []
 _lock = threading.Lock()
 
@@ -42,24 +40,30 @@ def observed(observer: Observer) -> Iterator[None]:
 
 @functools.cache
 def _originals() -> dict[str, Function]:
-    return {name: getattr(*_home(name)) for name in FUNCTIONS}
+    return {name: _resolve(name) for name in functions()}
 
 
-def _home(name: str) -> tuple[ModuleType, str]:
-    path, _, attribute = name.rpartition(".")
-    return importlib.import_module(path), attribute
+def _resolve(name: str) -> Function:
+    try:
+        return pkgutil.resolve_name(name)
+    except (AttributeError, ImportError):
+        raise ArgumentError("drop_in", "function", name, "one that is installed here") from None
 
 
 def _replace(functions: dict[str, Function]) -> None:
     for name, function in functions.items():
-        setattr(*_home(name), function)
+        path, _, attribute = name.rpartition(".")
+        setattr(pkgutil.resolve_name(path), attribute, function)
 
 
 def _wrapped(name: str, function: Function) -> Function:
+    # callers whose use of NumPy and SciPy is not the program's own
+    others = libraries.packages() | {"numpy", "scipy", "torch"}
+
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         caller = sys._getframe(1).f_globals.get("__name__", "").partition(".")[0]
-        if not _observers or caller in _LIBRARIES:
+        if not _observers or caller in others:
             return function(*args, **kwargs)
         return _observers[-1](name, function, args, kwargs)
 

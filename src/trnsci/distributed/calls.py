@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import importlib
 import inspect
-import pkgutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,6 +21,7 @@ from trnsci.distributed.parts import Part
 from trnsci.distributed.team import LiveTeam, Team
 from trnsci.distributed.world import world
 from trnsci.errors import ArgumentError, RankFailed, UnsupportedError
+from trnsci.libraries import SHARDED, announced, public_name
 
 Rule = Callable[..., Mapping[str, Any]]
 
@@ -70,7 +69,7 @@ def sharded(
     """
 
     def attach(fn: Callable[..., Any]) -> Callable[..., Any]:
-        name = _name(public)
+        name = public_name(public)
         runs = fn if "out" in inspect.signature(fn).parameters else functools.partial(_into, fn)
         _ALGORITHMS[name] = Algorithm(name, public, runs, gradient, check or public, settle)
         return fn
@@ -98,12 +97,12 @@ def written(team: Team, result: Part, out: Part | None) -> Part:
 
 def find(public: Callable[..., Any]) -> Algorithm:
     """Return the sharded algorithm of a function, or raise with what to do instead."""
-    name = _name(public)
-    library = name.split(".")[0]
+    name = public_name(public)
+    library = name.partition(".")[0]
     if name not in _ALGORITHMS:
-        for module in pkgutil.iter_modules(importlib.import_module(library).__path__):
-            if module.name.startswith("sharded"):
-                importlib.import_module(f"{library}.{module.name}")
+        for entry in announced(SHARDED).values():
+            if entry.module.partition(".")[0] == library:
+                entry.load()
     if name not in _ALGORITHMS:
         others = sorted(key.split(".")[1] for key in _ALGORITHMS if key.startswith(f"{library}."))
         listed = f"; {library} has one for {', '.join(others)}" if others else ""
@@ -250,7 +249,3 @@ class _Differentiated(torch.autograd.Function):
                 grad = make() if next(wanted) and make is not None else None
                 aligned.append(None if grad is None else grad.redistribute(operand.device_mesh, operand.placements))
         return (None, None, None, None, *aligned)
-
-
-def _name(public: Callable[..., Any]) -> str:
-    return f"{public.__module__.split('.')[0]}.{public.__name__}"

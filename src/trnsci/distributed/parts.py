@@ -207,7 +207,7 @@ class Part:
         """Return the DTensor these parts make."""
         words: dict[Place, Placement] = {None: Replicate(), SUM: Partial("sum")}
         placements = [Shard(p) if isinstance(p, int) else words[p] for p in self.places]
-        stride = torch.empty(self.shape, device="meta").stride()
+        stride = torch.empty(self.shape, device="meta", dtype=torch.float32).stride()
         return DTensor.from_local(
             self.local.resolve_conj().contiguous(),
             mesh,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 import itertools
+import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -112,8 +112,7 @@ class ShardedPlan:
         kernel = self.on_chip
         if kernel is None or kernel.refusal:
             return {}
-        module, name = kernel.name.rsplit(".", 1)
-        program = simulated(getattr(importlib.import_module(module), name))
+        program = simulated(pkgutil.resolve_name(kernel.name))
         operands = [torch.empty(shape, dtype=kernel.dtype, device="meta") for shape in kernel.operands]
         count = len(self.ranks)
         seconds: dict[str, float] = {}

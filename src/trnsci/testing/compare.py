@@ -25,7 +25,7 @@ def assert_within(got: Any, expected: Any, bound: Any, *, what: str = "result") 
     got, expected = _exactable(got), _exactable(expected)
     if tuple(got.shape) != tuple(expected.shape):
         raise AssertionError(f"{what}: shape is {tuple(got.shape)}, expected {tuple(expected.shape)}")
-    limit = torch.as_tensor(bound, dtype=torch.float64).broadcast_to(expected.shape)
+    limit = torch.as_tensor(bound, dtype=torch.float64, device="cpu").broadcast_to(expected.shape)
     if not bool(((limit >= 0) & limit.isfinite()).all()):
         raise AssertionError(f"{what}: the bound itself is negative, infinite or NaN somewhere")
     error = (got - expected).abs()

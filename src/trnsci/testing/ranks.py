@@ -20,12 +20,12 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import TCPStore
 
 from trnsci import config, rendezvous
+from trnsci.libraries import LIBRARIES, SHARDED, announced
 
 _START = 180
 # Imported once, by the process that ranks are forked from.
 _IMPORTS = ["torch.distributed.tensor", "torch._dynamo", "scipy.fft", "scipy.sparse", "pytest"]
-_IMPORTS += ["trnsci.distributed", "trnblas", "trnfft", "trnrand", "trnsolver", "trnsparse", "trntensor"]
-_IMPORTS += ["trnchem.sharded", "pyscf.scf", "pyscf.df", "pyscf.dft", "pyscf.mp"]
+_IMPORTS += ["trnsci.distributed", "pyscf.scf", "pyscf.df", "pyscf.dft", "pyscf.mp"]
 
 
 class RemoteError(RuntimeError):
@@ -49,7 +49,8 @@ class Ranks:
         # here, as a launcher keeps it outside the ranks: it outlives any of them
         self._store = rendezvous.serve("127.0.0.1", 0)
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(_IMPORTS)
+        modules = (entry.module for group in (LIBRARIES, SHARDED) for entry in announced(group).values())
+        context.set_forkserver_preload([*_IMPORTS, *modules])
         self._pipes: list[Connection] = []
         self.processes = []
         for rank in range(size):

@@ -31,7 +31,7 @@ FULL, CAUSAL = json.dumps(["_Full"]), json.dumps(["_Distance", 0, math.inf])
 
 @functools.cache
 def _unread(device: torch.device) -> Tensor:
-    return torch.empty(0, device=device)
+    return torch.empty(0, device=device, dtype=torch.float32)
 
 
 def attention(call: Attention) -> tuple[Tensor, Tensor]:

@@ -18,7 +18,7 @@ from trnsparse.scipy_views import Beside
 with warnings.catch_warnings():
     # torch says once that its CSR tensors are in beta
     warnings.simplefilter("ignore", UserWarning)
-    torch.sparse_csr_tensor([0, 1], [0], [1.0], (1, 1), check_invariants=False)
+    torch.sparse_csr_tensor([0, 1], [0], [1.0], (1, 1), check_invariants=False, device="cpu")
 
 
 class _Pattern:
@@ -38,7 +38,9 @@ class _Pattern:
             values = values[self.order]
         elif self.last[0] is not None and self.last[0]() is values:
             return self.last[1]
-        matrix = torch.sparse_csr_tensor(*self.parts, values.detach().contiguous(), shape, check_invariants=False)
+        matrix = torch.sparse_csr_tensor(
+            *self.parts, values.detach().contiguous(), shape, check_invariants=False, device=values.device
+        )
         if self.order is None and values.is_contiguous():
             self.last = (ref(values), matrix)
         return matrix

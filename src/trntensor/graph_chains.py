@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,12 +10,17 @@ import torch
 from torch.fx import GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from trnblas.gemm import Gemm
 from trnsci import config, neuron, ops, predict
 from trnsci.errors import TrnError
+from trnsci.libraries import Fusion, graph_pass
+from trnsci.precision import DEFAULT
 from trnsci.specs import freeze
+from trntensor.fuse import fuse
 
 _aten = torch.ops.aten
-# what an epilogue may do, as `trntensor.fuse` writes it down
+_gemm = ops.definition(Gemm).registered
+# what an epilogue may do, as `fuse` writes it down
 _STEPS: dict[Any, Callable[..., Any]] = {
     _aten.add.Tensor: torch.add,
     _aten.sub.Tensor: torch.sub,
@@ -35,26 +39,13 @@ _SUMS = (_aten.sum.default, _aten.sum.dim_IntList)
 _MOST_EXTRAS = 4
 
 
-@dataclass
-class Fusion:
-    """What became of the chains of one graph, in words."""
-
-    fused: list[str] = field(default_factory=list)
-    left_alone: list[str] = field(default_factory=list)
-
-
+@graph_pass
 def fuse_chains(graph: GraphModule, *, always: bool) -> Fusion:
-    """Replace chains by programs of `trntensor.fuse`, in place.
-
-    Args:
-        graph: the operators of a forward or a backward pass, with the values' shapes in their ``meta``.
-        always: fuse whatever a kernel takes; else only where a kernel would run it here and now.
-    """
+    """Replace chains by programs of `fuse`, in place; see `trnsci.libraries.graph_pass`."""
     done = Fusion()
-    gemm = next((op.registered for op in ops.all_ops() if op.name == "trnblas::gemm"), None)
     for node in list(graph.graph.nodes):
-        if node.target is gemm and node.users:
-            chains = (_pair(node, gemm), _epilogue(node), _epilogue(node, sums=False))
+        if node.target is _gemm and node.users:
+            chains = (_pair(node), _epilogue(node), _epilogue(node, sums=False))
             refusals = {}
             for chain in filter(None, chains):
                 refusals[str(chain)] = why = _replaced(graph, chain, always=always)
@@ -70,7 +61,7 @@ def fuse_chains(graph: GraphModule, *, always: bool) -> Fusion:
 
 @dataclass
 class _Chain:
-    """Nodes that one program replaces: ``nodes`` in order, its operands, and how `trntensor.fuse` describes it."""
+    """Nodes that one program replaces: ``nodes`` in order, its operands, and how `fuse` describes it."""
 
     nodes: list[Node]
     operands: list[Node]
@@ -89,32 +80,33 @@ def _only_user(node: Node) -> Node | None:
     return next(iter(node.users)) if len(node.users) == 1 else None
 
 
-def _plain(node: Node) -> bool:
-    """Return whether a product is nothing but ``a @ b``."""
-    _, _, c, alpha, _, _, _, bias, activation = node.args
-    return c is None and bool(alpha == 1) and bias is None and activation == "none"
+def _read_product(node: Node) -> Any:
+    """Return a product as a `Gemm` of the graph's nodes; ``None`` where a program would compute something else."""
+    call: Any = Gemm(*node.args, **node.kwargs)  # type: ignore[arg-type]
+    plain = call.bias is None and call.activation == "none" and not call.target
+    return call if plain and call.precision == DEFAULT[node.meta["val"].dtype] else None
 
 
-def _pair(node: Node, gemm: Any) -> _Chain | None:
+def _pair(node: Node) -> _Chain | None:
     """Two products of matrices, the result of one an operand of the other."""
     after = _only_user(node)
-    if after is None or after.target is not gemm or not (_plain(node) and _plain(after)):
+    if after is None or after.target is not _gemm:
         return None
-    operands: Any = (*node.args[:2], *after.args[:2])
-    if any(len(_shape(x)) != 2 for x in operands) or after.args[0] is after.args[1]:
+    first, second = _read_product(node), _read_product(after)
+    if first is None or second is None or any(x.c is not None or x.alpha != 1 for x in (first, second)):
         return None
-    first, other = after.args[0] is node, after.args[1 if after.args[0] is node else 0]
-    link = "in,na->ia" if first else "in,ai->an"
-    return _Chain([node, after], [*operands[:2], other], ("im,mn->in", link))  # type: ignore[list-item]
+    if any(len(_shape(x)) != 2 for x in (first.a, first.b, second.a, second.b)) or second.a is second.b:
+        return None
+    link, other = ("in,na->ia", second.b) if second.a is node else ("in,ai->an", second.a)
+    return _Chain([node, after], [first.a, first.b, other], ("im,mn->in", link))
 
 
 def _epilogue(node: Node, *, sums: bool = True) -> _Chain | None:
     """Return a product, what is done to each of its elements, and sums of the result, as far as one kernel can go."""
-    arguments: Any = node.args
-    a, b, c, alpha, beta, _, _, bias, activation = arguments
-    shape = _shape(node)
-    if bias is not None or activation != "none" or len(shape) not in (2, 3) or isinstance(alpha, complex) or not alpha:
+    product, shape = _read_product(node), _shape(node)
+    if product is None or len(shape) not in (2, 3) or isinstance(product.alpha, complex) or not product.alpha:
         return None
+    a, b, c, alpha, beta = product.a, product.b, product.c, product.alpha, product.beta
     if any(_shape(x)[:-2] != shape[:-2] for x in (a, b)):
         return None
     labels = "bmn"[-len(shape) :]
@@ -180,7 +172,7 @@ def _replaced(graph: GraphModule, chain: _Chain, *, always: bool) -> str:
     if any(type(size) is not int for size in sizes):
         return "its sizes are not known when it compiles"
     try:
-        traced = _traced(importlib.import_module("trntensor").fuse(*chain.equations, **chain.options), chain)
+        traced = _traced(fuse(*chain.equations, **chain.options), chain)
     except TrnError as error:
         return str(error)
     why = _refusal(traced, always=always)
@@ -230,9 +222,3 @@ def _refusal(traced: GraphModule, *, always: bool) -> str:
             return f"nothing to gain on {decision.backend}: {decision.reason}"
     device = neuron.device()
     return predict.obstacle(call, device.target if device is not None else config.TARGET.get()) or ""
-
-
-def work(graph: GraphModule) -> list[str]:
-    """Return the names of the suite's ops in a graph, one for each call."""
-    names = {op.registered: op.name for op in ops.all_ops()}
-    return [names[node.target] for node in graph.graph.nodes if node.target in names]

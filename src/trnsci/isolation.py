@@ -1,0 +1,83 @@
+"""Arithmetic inside an op is what its plan says, whatever settings of torch surround the call.
+
+Three settings reach into torch's own functions. Autocast rounds the operands of products. The precision of float32
+products can be lowered for the whole process. Subnormal numbers can be flushed to zero in one thread, while torch's
+other threads keep them. `isolated` suspends all three for a block; `is_disturbed` says whether one is in force.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from contextvars import ContextVar
+
+import torch
+from torch._C import _DisableAutocast, _set_fp32_precision_setter
+from torch._C import _get_fp32_precision_getter as _precision
+from torch._C import _is_any_autocast_enabled as is_autocast
+
+# Whether a setting is suspended here, so that gradients have to be computed without it, too.
+ISOLATED: ContextVar[bool] = ContextVar("trnsci.isolated", default=False)
+
+_SUBNORMAL = 5e-324
+_FULL = ("none", "ieee")
+_CUDA = torch.version.cuda is not None
+
+
+def is_disturbed() -> bool:
+    """Return whether a setting of torch would change arithmetic here. Every call of an op asks: it has to be cheap."""
+    return (
+        is_autocast()
+        or _SUBNORMAL * 1.0 == 0.0
+        or _precision("mkldnn", "matmul") not in _FULL
+        or (_CUDA and _precision("cuda", "matmul") not in _FULL)
+    )
+
+
+@contextmanager
+def isolated() -> Iterator[None]:
+    """Compute without autocast, in full float32 precision and with subnormal numbers; settings are restored after."""
+    flushes = _SUBNORMAL * 1.0 == 0.0
+    with _DisableAutocast() if is_autocast() else nullcontext(), _PRODUCTS:
+        token = ISOLATED.set(True)
+        if flushes:
+            torch.set_flush_denormal(False)
+        try:
+            yield
+        finally:
+            ISOLATED.reset(token)
+            if flushes:
+                torch.set_flush_denormal(True)
+
+
+class _FullProducts:
+    """Float32 products of full precision while any thread is inside: the setting belongs to the process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._before: dict[str, str] = {}
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._inside += 1
+            for backend in ("mkldnn", "cuda"):
+                asked = _precision(backend, "matmul")
+                if asked not in _FULL:
+                    # "none" follows the setting of the process, which may be where the request came from
+                    _set_fp32_precision_setter(backend, "matmul", "none")
+                    follows = _precision(backend, "matmul") == asked
+                    self._before[backend] = "none" if follows else asked
+                    _set_fp32_precision_setter(backend, "matmul", "ieee")
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside:
+                for backend, asked in self._before.items():
+                    _set_fp32_precision_setter(backend, "matmul", asked)
+                self._before.clear()
+
+
+_PRODUCTS = _FullProducts()
