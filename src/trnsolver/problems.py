@@ -5,32 +5,40 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from trnsci import ArgumentError, DtypeError, NotConverged, check
+from trnsci import ArgumentError, DtypeError, NotConverged, check, run
 from trnsci.arrays import Answer, from_numpy
+from trnsci.planning import home
+from trnsci.plans import Cost
+from trnsci.specs import Opaque
 from trnsolver.arguments import all_finite, finite, readable
 from trnsolver.columns import Columns, Numbers, norms
 from trnsolver.operators import (
     Apply,
     Callback,
+    Counted,
     Operator,
     called,
     far_from_one,
     iterated,
     on_array,
-    on_host,
+    on_chip,
     operator,
-    preconditioned,
+    shaped,
     tolerance,
+    unchanged,
 )
 from trnsolver.tiles import near_one
 
-Advance = Callable[[Tensor, Tensor, Tensor, int], tuple[Tensor, Tensor, Tensor, Tensor]]
+C = TypeVar("C", bound=type)
+# solution, residual, direction, and norms of the residuals of the steps before
+State = tuple[Tensor, Tensor, Tensor, Tensor]
+Advance = Callable[[Tensor, Tensor, Tensor, int], State]
 # Steps a kernel takes between two looks at the residual.
 CHUNK = 16
 
@@ -65,17 +73,139 @@ class Result(Answer):
         return self.x
 
 
-@dataclass(slots=True)
-class Problem:
-    """A checked system: columns, a start, its residual, tolerances, and the residual history as it grows."""
+class Iterates(NamedTuple):
+    """A solution as an op returns it, with the products it took; see `Result`."""
+
+    x: Tensor  # [N, K]
+    converged: bool
+    iterations: int
+    residuals: tuple[float, ...]
+    products: int
+
+
+class System(NamedTuple):
+    """A checked system, the field that calls of iterative solvers share.
+
+    Attributes:
+        op: the solver, for errors.
+        a: [M, N].
+        b: [M, K].
+        x0: [N, K], where to start.
+        tol, maxiter: when to stop.
+        preconditioner, callback: functions of the caller.
+        answers: of the preconditioner, which says whether it has a gradient.
+        adjoint: whether the solver multiplies by that of ``a``, too, and takes any shape.
+        vector: whether one vector was given for the columns.
+    """
 
     op: str
     a: Operator
+    b: Tensor
+    x0: Tensor | None
+    tol: float
+    maxiter: int
+    preconditioner: Opaque
+    callback: Opaque
+    answers: list[Tensor]
+    adjoint: bool
+    vector: bool
+
+    def operands(self) -> list[Tensor]:
+        """Return the tensors."""
+        start = [] if self.x0 is None else [self.x0]
+        return [*self.a.operands(), self.b, *start, *self.answers]
+
+    def fake(self) -> Iterates:
+        """Return the result on shapes alone."""
+        assert self.a.shape is not None
+        return Iterates(self.b.new_empty((self.a.shape[1], self.b.shape[1])), False, self.maxiter, (math.nan,), 0)
+
+    def cost(self, *, passes: int, products: int = 1, kept: int = 0) -> Cost:
+        """Return the cost of an iteration of so many products and sums of vectors, which keeps some of these."""
+        assert self.a.shape is not None
+        length, size = max(self.a.shape) * self.b.shape[1], self.b.element_size()
+        flops = 2 * (products * self.a.stored * self.b.shape[1] + passes * length)
+        read = (products * self.a.stored + 2 * passes * length) * size
+        return Cost(flops * (4 if self.b.is_complex() else 1), read, passes * length * size, kept * length * size)
+
+    def limits(self, implementation: str) -> str | None:
+        """Return why steps are not taken on arrays, or ``None``."""
+        if implementation != "host":
+            return None
+        if self.b.shape[1] != 1:
+            return f"takes one right-hand side, not {self.b.shape[1]}: torch multiplies them side by side"
+        return "there is nothing to solve" if 0 in (*self.b.shape, *(self.a.shape or ())) else None
+
+    def on_chip(self, rows: int, columns: int) -> str | None:
+        """Return why a kernel that keeps everything on chip cannot take the system, or ``None``."""
+        if self.a.matrix is None or self.preconditioner.text:
+            return "takes a dense matrix without a preconditioner"
+        if torch.is_grad_enabled() and any(x.requires_grad for x in self.operands()):
+            return "its kernel has no gradient rule, and an operand requires grad"
+        return on_chip(self.a.matrix, self.b, rows, columns)
+
+    def prepare(self, *, arrays: bool = False) -> Problem:
+        """Return the system scaled, with the residual of its start, for steps on arrays [N] or on tensors [N, K]."""
+        improve: Apply = self.preconditioner.value or unchanged
+        columns: Columns = self.b
+        x: Columns = self.x0
+        (apply, adjoint) = self.a.on_arrays(both=self.adjoint) if arrays else (self.a.apply, self.a.adjoint)
+        if arrays:
+            improve = on_array(improve) if self.preconditioner.text else improve
+            columns, x = columns.numpy()[:, 0].copy(), None if x is None else x.numpy()[:, 0]
+        return _scaled(self, columns, x, improve, Counted(apply), None if adjoint is None else Counted(adjoint))
+
+
+def _scaled(
+    system: System, columns: Columns, x: Columns, improve: Apply, apply: Counted, adjoint: Counted | None
+) -> Problem:
+    """Bring columns near 1 where their squares leave the range, and take the residual of the start."""
+    b, a, start = system.b, system.a, x is not None
+    assert a.shape is not None
+    host, rows = isinstance(columns, np.ndarray), a.shape[1]
+    if x is None:
+        x = np.zeros(rows, columns.dtype) if host else columns.new_zeros((rows, columns.shape[1]))
+    beyond, sizes, factor = far_from_one(b.dtype), norms(columns), None
+    known = [sizes] if host else sizes.tolist() if readable(b) else []
+    if readable(b) and not (a.scale == 1.0 and all(1 / beyond < size < beyond for size in known)):
+        power: Numbers = near_one(b.detach(), 0)
+        factor = (a.scale / power.double()).to(power.dtype)
+        power, factor = (power.item(), factor.item()) if host else (power, factor)
+        columns, x = columns * power, x / factor if start else x
+        sizes = norms(columns)
+    if start and not system.adjoint:
+        # the solution for a column of zeros is known, and no residual is small beside one
+        x = x * (sizes > 0)
+    r = columns - apply(x) if start else 1.0 * columns
+    callback, most = system.callback.value, system.maxiter
+    return Problem(
+        system.op,
+        apply,
+        adjoint,
+        improve,
+        columns,
+        x,
+        r,
+        sizes + (sizes == 0),
+        system.tol,
+        most,
+        callback,
+        [],
+        factor=factor,
+    )
+
+
+@dataclass(slots=True)
+class Problem:
+    """A system as it is being solved: columns, a start, its residual, tolerances, and the residuals as they grow."""
+
+    op: str
+    apply: Counted
+    adjoint: Counted | None
     improve: Apply
     b: Columns
     x: Columns
     r: Columns
-    vector: bool
     sizes: Numbers
     tol: float
     maxiter: int
@@ -123,11 +253,11 @@ class Problem:
         """
         if self.size(r, False) > self.tol:
             return False, r
-        r = self.b - self.a.apply(x)
+        r = self.b - self.apply(x)
         before, self.computed = self.computed, self.size(r, True)
         return self.computed <= self.tol or self.computed > 0.9 * before, r
 
-    def in_chunks(self, advance: Advance, direction: Apply) -> Result:
+    def in_chunks(self, advance: Advance, direction: Apply) -> Iterates:
         """Take steps in chunks, each one operation, until a residual that was computed afresh is small enough.
 
         ``advance`` takes so many steps from x, r and d, and returns the norms of their residuals too; ``direction``
@@ -136,12 +266,14 @@ class Problem:
         x, r, d, last = self.x, self.r, direction(self.r), math.inf
         done = self.record(norms(r))
         while self.going(done):
-            x, r, d, history = advance(x, r, d, min(CHUNK, self.maxiter - len(self.residuals) + 1))
+            steps = min(CHUNK, self.maxiter - len(self.residuals) + 1)
+            x, r, d, history = advance(x, r, d, steps)
+            self.apply.products += steps
             worst = (history / self.sizes).amax(1).tolist() if history.numel() else [0.0] * len(history)
             reached = [self.note(each) for each in worst]
             if any(reached):
                 # a residual may rise again before the chunk ends
-                true = self.b - self.a.apply(x)
+                true = self.b - self.apply(x)
                 done = self.size(true, True) <= self.tol
                 if not done and self.worst(norms(r)) <= self.tol:
                     # The recurrence is wrong: go on from the residual as it is, unless that was no help before.
@@ -150,27 +282,59 @@ class Problem:
                     last, r, d = self.residuals[-1], true, direction(true)
         return self.result(x, done)
 
-    def result(self, x: Columns, converged: bool) -> Result:
+    def result(self, x: Columns, converged: bool) -> Iterates:
         """Wrap up; a solution that is not finite was never found."""
         x = torch.from_numpy(x).unsqueeze(-1) if isinstance(x, np.ndarray) else x
         x = x if self.factor is None else x * self.factor
+        steps = len(self.residuals) - 1
         if not all_finite(x) or not math.isfinite(self.residuals[-1]):
-            raise NotConverged(
-                op=self.op,
-                iterations=len(self.residuals) - 1,
-                residual=self.residuals[-1],
-                message=f"broke down after {len(self.residuals) - 1} iterations: the iterate is not finite",
-            )
-        return Result(
-            x=x.squeeze(-1) if self.vector else x,
-            converged=converged,
-            iterations=len(self.residuals) - 1,
-            residuals=tuple(self.residuals),
-            op=self.op,
-        )
+            message = f"broke down after {steps} iterations: the iterate is not finite"
+            raise NotConverged(op=self.op, iterations=steps, residual=self.residuals[-1], message=message)
+        products = self.apply.products + (0 if self.adjoint is None else self.adjoint.products)
+        return Iterates(x, converged, steps, tuple(self.residuals), products)
 
 
-def problem(
+def iterates(kind: C, *, host: bool = True) -> C:
+    """Decorate the call class of a solver, of a `System` and options: its ``iterate`` holds the loop, also of the rest.
+
+    ``host`` says that the loop takes steps on arrays, too.
+    """
+
+    def iterate_on_arrays(call: Any) -> Any:
+        with np.errstate(all="ignore"):
+            return call.iterate(call.system.prepare(arrays=True))
+
+    def multiply_once(call: Any) -> None:
+        if call.system.a.matrix is not None:
+            call.system.a.apply(call.fake().x)
+
+    methods: dict[str, Callable[..., Any]] = {
+        "fake": lambda call: call.system.fake(),
+        "operands": lambda call: call.system.operands(),
+        "limits": lambda call, implementation: call.system.limits(implementation),
+        "calls": lambda call, implementation: call.system.a.calls,
+        "iterations": lambda call: call.system.maxiter,
+        "pytorch": lambda call: call.iterate(call.system.prepare()),
+        "nki": lambda call: call.pytorch(),
+        "prediction": multiply_once,
+    }
+    if host:
+        methods["host"] = iterate_on_arrays
+    for name, method in methods.items():
+        if not hasattr(kind, name):
+            setattr(kind, name, method)
+    return kind
+
+
+def solve(call: Any) -> Result:
+    """Run the call of an iterative solver."""
+    x, converged, iterations, residuals, _ = run(call)
+    system: System = call.system
+    x = x.squeeze(-1) if system.vector else x
+    return Result(x=x, converged=converged, iterations=iterations, residuals=residuals, op=system.op)
+
+
+def check_system(
     op: str,
     a: Any,
     b: Any,
@@ -182,9 +346,8 @@ def problem(
     preconditioner: Apply | None = None,
     adjoint: bool = False,
     look: bool = True,
-    arrays: bool = True,
-) -> Problem:
-    """Check what every solver takes; ``look``: it will look at data; ``arrays``: it takes steps on arrays, too."""
+) -> System:
+    """Check what every solver takes, and return it; ``look``: data is there to be looked at, or planned for."""
     if isinstance(b, np.ndarray):
         b = from_numpy(b)
     if not isinstance(b, Tensor):
@@ -193,7 +356,8 @@ def problem(
     iterated(op, "b", b.dtype)
     if b.ndim not in (1, 2):
         raise ArgumentError(op, "shape of b", tuple(b.shape), "[N] or [N, K]")
-    if look:
+    planned = home()
+    if look and planned is None:
         check.data(op, wrapped=True, a=a, b=b, x0=x0)
     finite(op, b=b)
     wrapped = operator(op, a, adjoint=adjoint)
@@ -207,44 +371,34 @@ def problem(
     if maxiter is not None:
         check.integer(op, "maxiter", maxiter, at_least=0)
     called(op, "callback", callback)
-    improve = preconditioned(op, preconditioner)
     vector = b.ndim == 1
-    columns: Columns = b.unsqueeze(-1) if vector else b
+    columns = b.unsqueeze(-1) if vector else b
+    improve = Opaque("")
     # of a function, the answer to one call tells whether it has a gradient
-    trials = [] if preconditioner is None else [improve]
+    trials = []
+    if preconditioner is not None:
+        improve = Opaque("preconditioned", shaped(op, "preconditioner", preconditioner))
+        trials.append(improve.value)
     if wrapped.shape is None:
         trials.append(wrapped.adjoint or wrapped.apply)
-    beyond, seen = far_from_one(b.dtype), look and readable(b)
-    probe = columns * near_one(columns.detach(), 0) if trials and seen else columns
-    answers = [fn(probe) for fn in trials] if look else []
-    if wrapped.shape is None and seen and readable(answers[-1]):
-        # that answer tells its scale, too
-        wrapped = wrapped.times(float(near_one(answers[-1].detach(), (0, 1), beyond=beyond)))
-    rows = wrapped.shape[1] if wrapped.shape is not None else answers[-1].shape[0] if look else b.shape[0]
-    x: Columns = None if x0 is None else start(op, x0, columns, rows, vector)
-    held = (wrapped.matrix, getattr(wrapped.entries, "values", None), x, columns, *answers)
-    host = arrays and look and columns.shape[1] == 1 and 0 not in (*b.shape, rows) and on_host(held)
-    if host:
-        improve = improve if preconditioner is None else on_array(improve)
-        wrapped, columns = wrapped.on_arrays(), columns.numpy()[:, 0].copy()
-        x = np.zeros(rows, columns.dtype) if x is None else x.numpy()[:, 0]
-    elif x is None:
-        x = columns.new_zeros((rows, columns.shape[1]))
-    sizes, factor = norms(columns), None
-    known = [sizes] if host else sizes.tolist() if readable(b) else []
-    if readable(b) and not (wrapped.scale == 1.0 and all(1 / beyond < size < beyond for size in known)):
-        power: Numbers = near_one(b.detach(), 0)
-        factor = (wrapped.scale / power.double()).to(power.dtype)
-        power, factor = (power.item(), factor.item()) if host else (power, factor)
-        columns, x = columns * power, x if x0 is None else x / factor
-        sizes = norms(columns)
-    if not adjoint and x0 is not None:
-        # the solution for a column of zeros is known, and no residual is small beside one
-        x = x * (sizes > 0)
-    r = 1.0 * columns if x0 is None or not look else columns - wrapped.apply(x)
-    most = maxiter if maxiter is not None else 10 * max(1, rows)
-    sizes = sizes + (sizes == 0)
-    return Problem(op, wrapped, improve, columns, x, r, vector, sizes, tol, most, callback, [], factor=factor)
+    answers: list[Tensor] = []
+    if trials and look:
+        probe = columns * near_one(columns.detach(), 0) if readable(b) else columns
+        answers = [fn(probe if planned is None else torch.zeros_like(probe, device=planned)) for fn in trials]
+    if wrapped.shape is None:
+        wrapped = _answered(wrapped, b, answers.pop() if answers else columns)
+    assert wrapped.shape is not None
+    x = None if x0 is None else start(op, x0, columns, wrapped.shape[1], vector)
+    most = maxiter if maxiter is not None else 10 * max(1, wrapped.shape[1])
+    return System(op, wrapped, columns, x, tol, most, improve, Opaque("", callback), answers, adjoint, vector)
+
+
+def _answered(function: Operator, b: Tensor, answer: Tensor) -> Operator:
+    """Return the map of a function whose answer to ``b`` tells its shape and its scale."""
+    function = function._replace(values=answer, shape=(b.shape[0], answer.shape[0]))
+    if not (readable(b) and readable(answer)):
+        return function
+    return function.times(float(near_one(answer.detach(), (0, 1), beyond=far_from_one(b.dtype))))
 
 
 def start(op: str, x0: Any, b: Tensor, rows: int, vector: bool) -> Tensor:
