@@ -19,7 +19,8 @@ from trnsolver.array_operands import replaces_krylov
 from trnsolver.columns import Columns, Numbers, inner, norms, plus, quotient
 from trnsolver.kernels import cg as kernels
 from trnsolver.operators import Apply, Callback, Matrix, unchanged
-from trnsolver.problems import CHUNK, Iterates, Problem, Result, State, System, check_system, iterates, solve
+from trnsolver.problems import CHUNK, Iterates, Problem, Result, State
+from trnsolver.systems import System, check_system, iterates, solve
 
 Inner = Callable[[Columns, Columns], Numbers]
 # Notes the size of a residual, in place of the last one where that is computed again, and returns it.

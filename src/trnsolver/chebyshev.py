@@ -15,7 +15,8 @@ from trnsci.plans import Cost
 from trnsolver.columns import Columns, norms, plus
 from trnsolver.kernels import chebyshev as kernels
 from trnsolver.operators import Apply, Callback, Matrix, Operator, on_chip, on_columns, operator
-from trnsolver.problems import CHUNK, Iterates, Problem, Result, State, System, check_system, iterates, solve
+from trnsolver.problems import CHUNK, Iterates, Problem, Result, State
+from trnsolver.systems import System, check_system, iterates, solve
 
 
 @array_function

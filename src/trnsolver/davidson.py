@@ -17,8 +17,8 @@ from trnsolver.arguments import finite
 from trnsolver.columns import norms
 from trnsolver.complement import Guard
 from trnsolver.krylov_schur import rounding
-from trnsolver.lanczos import Eigenpairs, Pairs, find
 from trnsolver.operators import Callback, Counted, Matrix, Operator, called, operator, tolerance
+from trnsolver.searches import Eigenpairs, Pairs, find
 
 
 @array_function

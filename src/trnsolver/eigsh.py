@@ -18,9 +18,10 @@ from trnsci.backends import on_host
 from trnsolver.arguments import or_shapes, widened
 from trnsolver.columns import norms
 from trnsolver.compressed import Compressed, Sparse, square_compressed
-from trnsolver.lanczos import Lanczos, Pairs, check_search, find
+from trnsolver.lanczos import Lanczos
 from trnsolver.orderings import Ordering, order_of
 from trnsolver.refine_sparse import proved_inertia
+from trnsolver.searches import Pairs, check_search, find
 from trnsolver.sparse_factor import Method, factor_sparse
 from trnsolver.superlu import SuperLU, hermitian
 

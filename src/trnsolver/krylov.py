@@ -13,7 +13,8 @@ from trnsci.plans import Cost
 from trnsolver.array_operands import replaces_krylov
 from trnsolver.columns import Columns, Numbers, eps, hypot, inner, norms, orthogonal, plus, quotient, root, some, unit
 from trnsolver.operators import Apply, Callback, Matrix
-from trnsolver.problems import Iterates, Problem, Result, System, check_system, iterates, solve
+from trnsolver.problems import Iterates, Problem, Result
+from trnsolver.systems import System, check_system, iterates, solve
 
 
 @replaces_krylov

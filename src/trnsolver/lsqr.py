@@ -10,7 +10,8 @@ from trnsci import ArgumentError, array_function, check, op
 from trnsci.plans import Cost
 from trnsolver.columns import Columns, Numbers, hypot, norms, plus, quotient, root, smaller, unit
 from trnsolver.operators import Callback, Matrix
-from trnsolver.problems import Iterates, Problem, Result, System, check_system, iterates, solve
+from trnsolver.problems import Iterates, Problem, Result
+from trnsolver.systems import System, check_system, iterates, solve
 
 
 @array_function

@@ -19,7 +19,8 @@ from trnsci.errors import UnsupportedError
 from trnsolver.arguments import square
 from trnsolver.cg import cg, conjugated
 from trnsolver.operators import far_from_one, preconditioned
-from trnsolver.problems import Result, check_system
+from trnsolver.problems import Result
+from trnsolver.systems import check_system
 from trnsolver.tiles import largest, near_one
 
 
