@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import struct
+import tokenize
 import zipfile
 import zlib
 from abc import ABC, abstractmethod
@@ -17,11 +18,12 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from trnsci import check
+from trnsci import check, memory
 from trnsci.arrays import Array, from_numpy, to_numpy, untouched
 from trnsci.backends import on_host
-from trnsci.errors import ArgumentError, DtypeError
+from trnsci.errors import ArgumentError, CapacityError, DtypeError
 from trnsim import notebook
+from trnsparse import archives
 from trnsparse.indices import scattered
 from trnsparse.picture import drawn, picture
 
@@ -382,7 +384,9 @@ def load(path: str | Path) -> SparseMatrix:
     """Read a matrix written by `SparseMatrix.save`; its structure is checked.
 
     Raises:
-        ArgumentError: the file is damaged, or not one of ours. Nothing in it is unpickled.
+        ArgumentError: the file is damaged, not one of ours, or expands to much more than it has. Nothing in it is
+            unpickled.
+        CapacityError: the matrix does not fit into memory.
     """
     from trnsparse.bsr import BSRMatrix
     from trnsparse.coo import COOMatrix
@@ -390,21 +394,23 @@ def load(path: str | Path) -> SparseMatrix:
 
     kinds: dict[str, Any] = {kind.format: kind for kind in (COOMatrix, CSRMatrix, CSCMatrix, BSRMatrix)}
     try:
-        with np.load(path, allow_pickle=False) as file:
-            name, _, dtype = str(file.get("format", "")).partition(" ")
-            arrays = {key: from_numpy(file[key]) for key in file.files if key not in ("format", "shape")}
-            if name not in kinds:
-                raise ArgumentError("load", "format", name, "one of " + ", ".join(kinds))
-            shape = tuple(int(size) for size in file["shape"])
+        members = archives.read_arrays(path)
+        name, _, dtype = str(members.pop("format", "")).partition(" ")
+        if name not in kinds:
+            raise ArgumentError("load", "format", name, "one of " + ", ".join(kinds))
+        rows, columns = members.pop("shape").tolist()
+        arrays = {key: from_numpy(member) for key, member in members.items()}
         values = arrays.pop("values")
         result: SparseMatrix = kinds[name](
-            **arrays, values=values.view(torch.bfloat16) if dtype == "bfloat16" else values, shape=shape
+            **arrays, values=values.view(torch.bfloat16) if dtype == "bfloat16" else values, shape=(rows, columns)
         )
-    except (FileNotFoundError, PermissionError, IsADirectoryError):
+    except (FileNotFoundError, PermissionError, IsADirectoryError, CapacityError):
         raise
     except _DAMAGE as error:
-        if isinstance(error, ArgumentError) and error.argument == "format":
+        if isinstance(error, ArgumentError) and error.op == "load":
             raise
+        if (full := memory.exhausted("load", error)) is not None:
+            raise full from None
         raise ArgumentError(
             op="load",
             argument=f"file {path}",
@@ -426,4 +432,4 @@ _DAMAGE: tuple[type[Exception], ...] = (
     MemoryError,
     AttributeError,
 )
-_DAMAGE += (zipfile.BadZipFile, zlib.error, struct.error, SyntaxError)
+_DAMAGE += (zipfile.BadZipFile, zlib.error, struct.error, SyntaxError, tokenize.TokenError)
