@@ -34,7 +34,7 @@ from trnsolver.householder import Reflectors, geqrf, householder_product, ormqr
 from trnsolver.inv_sqrt_spd import inv_sqrt_spd
 from trnsolver.inv_triangular import inv_triangular
 from trnsolver.krylov import bicgstab, gmres, minres
-from trnsolver.lanczos import Pairs, arnoldi, lanczos, lobpcg
+from trnsolver.lanczos import arnoldi, lanczos, lobpcg
 from trnsolver.ldl import LDL, ldl, ldl_inverse, ldl_solve
 from trnsolver.lsqr import lsmr, lsqr
 from trnsolver.lstsq import LeastSquares, lstsq
@@ -53,6 +53,7 @@ from trnsolver.problems import Result
 from trnsolver.qr import QR, PivotedQR, qr, qr_pivoted
 from trnsolver.randomized import LowRank, eigh_randomized, svd_randomized
 from trnsolver.roots import logm, sqrtm
+from trnsolver.searches import Pairs
 from trnsolver.solve import SlogDet, det, inv, slogdet, solve
 from trnsolver.solve_banded import solve_banded, solve_tridiagonal
 from trnsolver.solve_triangular import solve_triangular
