@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import trnsci
-from trnsci import console
+from trnsci import console, neuron_host
 from trnsci.errors import TrnError
 from trnsci.libraries import COMMANDS, announced
 from trnsci.rosetta import LIBRARIES
@@ -26,6 +26,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status. Mistakes end in one sentence on stderr."""
     given = list(sys.argv[1:] if argv is None else argv)
     command = given[0] if given else ""
+    # before torch, which loads AWS's libraries; what is started from here inherits it
+    neuron_host.settle_cores()
     try:
         if command in (*_COMPUTING, *announced(COMMANDS)) and not {"-h", "--help"} & set(given):
             with leaving(f"trnsci {command}"):
