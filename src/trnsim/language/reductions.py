@@ -55,7 +55,9 @@ def sum(x: Any, axis: Any, dtype: Any = None, keepdims: bool = False) -> NkiTens
     x = as_tile(x, "x")
     whole = isinstance(axis, tuple | list) and sorted(axis) == list(range(x.ndim))
     if whole and require_session("nl.sum").nki == FIRST:
-        return copy(sum_partitions(_reduce("add", x, tuple(range(1, x.ndim)), float32, False)), dtype_or(dtype, x.dtype))
+        return copy(
+            sum_partitions(_reduce("add", x, tuple(range(1, x.ndim)), float32, False)), dtype_or(dtype, x.dtype)
+        )
     return _reduce("add", x, axis, dtype, keepdims)
 
 
