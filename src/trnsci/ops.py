@@ -47,7 +47,7 @@ from trnsci.backends import SCOPE
 from trnsci.caches import CACHE
 from trnsci.config import TargetName
 from trnsci.errors import BackendUnavailable, UnsupportedError
-from trnsci.execution import Decision, as_promised, computed, copied, lazy_conjugates, promise
+from trnsci.execution import Decision, as_promised, computed, copied, lazy_conjugates, promise, unrecorded_views
 from trnsci.gradient import Gradient
 from trnsci.isolation import ISOLATED, is_disturbed, isolated
 from trnsci.kernel_launcher import launcher
@@ -268,7 +268,7 @@ class Op:
             return call.fake()
         # What the implementation calls decides for itself.
         _DECIDED.set(None)
-        with lazy_conjugates():
+        with lazy_conjugates(), unrecorded_views():
             result = self.execute(call, decision or self.decide(call))
             if self.eager:
                 return result

@@ -51,9 +51,8 @@ class Prediction(NamedTuple):
     ``low`` and ``high`` are the ends of the kernels' intervals (`trnsim.timing.Report.interval`). ``programs`` counts
     the kernels it starts; an implementation that leaves small work to the host starts none. ``compilations`` of them
     differ. ``instructions`` are those of all launches; ``longest`` has the most instructions, and the most matmuls, of
-    one program, ``on_chip`` the most bytes of an SBUF partition and the most PSUM banks. ``single`` names the kernels
-    that run on one core where a logical core has two. ``remarks`` say what depends on data, which a prediction does not
-    see.
+    one program, ``on_chip`` the most bytes of an SBUF partition and the most PSUM banks. ``remarks`` say
+    what depends on data, which a prediction does not see.
     """
 
     seconds: float
@@ -66,7 +65,6 @@ class Prediction(NamedTuple):
     instructions: int = 0
     longest: tuple[int, int] = (0, 0)
     on_chip: tuple[int, int] = (0, 0)
-    single: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
 
 
@@ -103,12 +101,10 @@ def prediction(call: Any, target: TargetName) -> Prediction | None:
 
 
 def obstacle(call: Any, target: TargetName) -> str | None:
-    """Return why a device cannot run a frozen call: a program too long to compile, or cores in pairs; else ``None``."""
+    """Return why a device cannot run a frozen call: a program too long to compile; else ``None``."""
     result = prediction(call, target)
     if result is None:
         return None
-    if result.single:
-        return neuron.single(result.single[0])
     return Size(*result.longest).excess or None
 
 
@@ -129,7 +125,7 @@ def _predicted(call: Any, target: TargetName, limit: Size, cores: int, over: Lin
     same = ("seconds", "active", "busy", "low", "high", "compilations", "instructions", "longest", "on_chip")
     told = {name: getattr(predictor, name) for name in same}
     remarks = tuple(dict.fromkeys(predicting.remarks))
-    return Prediction(**told, programs=predictor.launches, single=tuple(predictor.single), remarks=remarks)
+    return Prediction(**told, programs=predictor.launches, remarks=remarks)
 
 
 def on_host(call: Any, implementation: str = "pytorch") -> Any:

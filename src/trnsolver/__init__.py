@@ -18,7 +18,9 @@
 | `jacobi_preconditioner` `ssor_preconditioner` `ic0_preconditioner` `ilu0_preconditioner` ... | preconditioners |
 """
 
-from trnsci import HAS_NKI, library_functions
+from typing import TYPE_CHECKING
+
+from trnsci import HAS_NKI, earlier, library_functions
 from trnsolver.bidiagonal import Bidiagonal, gebrd, larft, orgbr, ormbr
 from trnsolver.cg import block_cg, cg
 from trnsolver.chebyshev import chebyshev, chebyshev_preconditioner
@@ -62,6 +64,9 @@ from trnsolver.spd import inv_spd, solve_spd
 from trnsolver.svd import SVD, svd, svdvals
 
 set_backend, get_backend = library_functions("trnsolver")
+
+if not TYPE_CHECKING:
+    __getattr__ = earlier.names(__name__)
 
 __all__ = [
     "HAS_NKI",
