@@ -187,10 +187,10 @@ def _is_native() -> bool:
 
 def logical_cores(target: TargetName) -> int:
     """Return the cores of a logical core: those of this machine's device, else as the environment says."""
-    found = device()
+    here = device()
     if target == "trn1":
         return 1
-    return config.LOGICAL_CORES.get() if found is None else found.cores
+    return config.LOGICAL_CORES.get() if here is None else here.cores
 
 
 def needs_bracket(grid: int) -> bool:
