@@ -144,17 +144,17 @@ def _emulate(args: argparse.Namespace) -> int:
     from trnsci.fit import as_main, require_source, run_program
 
     require_source("run", args.script, args.module)
-    found = trnsci.emulate(args.emulate)
+    device = trnsci.emulate(args.emulate)
     quiet = contextlib.redirect_stdout(sys.stderr) if args.json else contextlib.nullcontext()
     within = trnsci.backend(args.backend) if args.backend else contextlib.nullcontext()
     with as_main(Path(args.script), args.arguments), quiet, within:
         status, error = run_program(args.script, args.module)
     if args.json:
-        console.as_json(found.record.to_dict())
+        console.as_json(device.record.to_dict())
     else:
-        console.tables(*found.tables())
+        console.tables(*device.tables())
     if args.report:
-        args.report.write_text(str(found) + "\n", encoding="utf-8")
+        args.report.write_text(str(device) + "\n", encoding="utf-8")
     if error:
         print(f"trnsci run: {args.script} {error}", file=sys.stderr)
     return status

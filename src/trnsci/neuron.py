@@ -206,10 +206,10 @@ def _is_native() -> bool:
 
 def logical_cores(target: TargetName) -> int:
     """Return the cores of a logical core: those of this machine's device, else as the environment says."""
-    found = device()
     if target == "trn1":
         return 1
-    return config.LOGICAL_CORES.get() if found is None else found.cores
+    here = device()
+    return config.LOGICAL_CORES.get() if here is None else here.cores
 
 
 def needs_bracket(grid: int) -> bool:
@@ -237,10 +237,10 @@ def _xla_device(xla: Any, xm: Any) -> Any:
     return xla.device() if hasattr(xla, "device") else xm.xla_device()
 
 
-def use(found: Device) -> None:
+def use(device: Device) -> None:
     """Make a device the one of this machine."""
     global _detected
-    _detected = (found, "")
+    _detected = (device, "")
 
 
 @contextmanager

@@ -46,11 +46,15 @@ def stages(path, kind, name, case=""):
 # Jobs
 
 
-def test_jobs_go_from_cheap_to_expensive_and_begin_with_the_arithmetic():
+def test_jobs_begin_with_the_arithmetic_and_each_kernel_once_and_go_from_cheap_to_expensive():
     jobs = cases.jobs("trn2", ["trnblas", "probes"])
     assert [job.name for job in jobs[: len(cases.PROBES)]] == list(cases.PROBES)
     walked = jobs[len(cases.PROBES) :]
-    assert [job.cost for job in walked] == sorted(job.cost for job in walked)
+    count = len({job.name for job in walked})
+    first, rest = walked[:count], walked[count:]
+    assert {(job.kind, job.name) for job in first} == {("kernel", job.name) for job in walked}
+    for part in (first, rest):
+        assert [job.cost for job in part] == sorted(job.cost for job in part)
     assert {"kernel", "op"} == {job.kind for job in walked}
     # one device: kernels of several ranks are not started, nor what a generation does not have
     assert not any(job.name == "trnblas.sharded" for job in walked)

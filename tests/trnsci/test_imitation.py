@@ -154,13 +154,14 @@ def test_the_commands_of_the_first_hour(said, cores, tmp_path):
     assert info.returncode == 0, info.stderr[-2000:]
     assert f"trn2 as a neuron device, {cores} core" in info.stdout
     assert "2.14.3.0" in info.stdout
+    # ops of one kernel each
     faults = {
-        "dot": {"wrong": 0.01},
+        "trmm": {"wrong": 0.01},
         "symm": {"refuse": "[NCC_EVRF007] number of instructions"},
         "axpy": {"crash": "SIGSEGV"},
-        "gemv": {"fail": "NRT_EXEC_HW_ERR"},
+        "iamax": {"fail": "NRT_EXEC_HW_ERR"},
     }
-    only = [word for op in ("dgmm", *faults) for word in ("--only", f"trnblas.{op}")]
+    only = [word for op in ("banded", *faults) for word in ("--only", f"trnblas.{op}")]
     words = ("-m", "trnsci.cli", "validate", "--output", str(tmp_path / "out"), "--limit", "4m", *only)
     first = neuron_host(*words, "--budget", "20s", said=said, faults=faults)
     assert "trn2 as a neuron device" in first.stderr
@@ -169,7 +170,7 @@ def test_the_commands_of_the_first_hour(said, cores, tmp_path):
     kept = json.loads((tmp_path / "out" / "validate.json").read_text())
     assert kept["jobs"] == len(kept["results"])
     kernels = {(r["job"].split()[1], r["status"]) for r in kept["results"] if r["job"].startswith("kernel")}
-    wanted = {"dot": "wrong", "symm": "refused", "axpy": "crashed", "gemv": "failed", "dgmm": "right"}
+    wanted = {"trmm": "wrong", "symm": "refused", "axpy": "crashed", "iamax": "failed", "banded": "right"}
     assert kernels == {(f"trnblas.{op}", status) for op, status in wanted.items()}
     target = tmp_path / "this-machine.json"
     model = neuron_host(

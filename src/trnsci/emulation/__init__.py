@@ -84,11 +84,11 @@ def emulate(
     machine = Machine(target, limits)
     machine.install()
     register_compiler(machine.record)
-    found = Emulation(machine)
-    _current.append(found)
-    neuron.use(found.device)
+    emulation = Emulation(machine)
+    _current.append(emulation)
+    neuron.use(emulation.device)
     register_operators()
-    return found
+    return emulation
 
 
 def _taken(reason: str) -> BackendUnavailable:

@@ -38,11 +38,11 @@ class Memory:
             self._reserve(memory.nbytes())
             self._shared[key] = [0, memory.nbytes()]
         self._shared[key][0] += 1
-        made: Tensor = torch._C._acc.create_empty_tensor(tuple(x.shape), x.dtype)
-        storage = made.untyped_storage()
+        shell: Tensor = torch._C._acc.create_empty_tensor(tuple(x.shape), x.dtype)
+        storage = shell.untyped_storage()
         self._numbers[storage._cdata] = x
         weakref.finalize(storage, self._free, storage._cdata, key)
-        return made
+        return shell
 
     def require(self, nbytes: int) -> None:
         """Raise unless so many bytes are free."""
