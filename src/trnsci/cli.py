@@ -72,6 +72,7 @@ def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
     ran = _command(commands, "run", _run, "run a Python program with its calls of torch, NumPy and SciPy made ours")
     ran.add_argument("--backend", choices=("auto", "nki", "simulator", "pytorch"), help="where they run")
     ran.add_argument("--emulate", choices=TARGETS, help="on an emulated device, and say what it did not keep there")
+    ran.add_argument("--earlier", action="store_true", help="give the program the names of the earlier suite")
     ran.add_argument("--report", metavar="FILE", type=output_file, help="write what happened as one page")
     _program(ran, "the program")
 
@@ -133,6 +134,10 @@ def _fit(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
+    if args.earlier:
+        from trnsci import earlier
+
+        earlier.install()
     if args.emulate:
         return _emulate(args)
     with trnsci.backend(args.backend) if args.backend else contextlib.nullcontext():

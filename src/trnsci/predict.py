@@ -71,20 +71,28 @@ class Prediction(NamedTuple):
 def device_seconds(call: Any, target: TargetName) -> float | None:
     """Predicted seconds of a frozen call's kernels, without dispatch and transfers; ``None`` where none takes the call.
 
-    An implementation that leaves all its work to the host starts no kernel, and nothing is predicted of it.
+    An implementation that leaves all its work to the host starts no kernel, and nothing is predicted of it. Of an op
+    that iterates the seconds are those of one iteration.
     """
+    result = _launched(call, target)
+    return None if result is None else result.seconds / _at_once(call)
+
+
+def _launched(call: Any, target: TargetName) -> Prediction | None:
+    """Return the prediction of a frozen call that starts kernels."""
     result = prediction(call, target)
-    if result is None or (result.programs == 0 and call._op.cost(call).flops > 0):
-        return None
-    return result.seconds
+    return None if result is None or (result.programs == 0 and call._op.cost(call).flops > 0) else result
+
+
+def _at_once(call: Any) -> int:
+    """Return how many iterations a prediction of the call counts: what one launch takes."""
+    return call.chunk() if hasattr(call, "chunk") else 1
 
 
 def device_interval(call: Any, target: TargetName) -> tuple[float, float] | None:
     """Return the interval of seconds predicted for a frozen call's kernels; ``None`` without a prediction."""
-    result = prediction(call, target)
-    if result is None or device_seconds(call, target) is None:
-        return None
-    return result.low, result.high
+    result, many = _launched(call, target), _at_once(call)
+    return None if result is None else (result.low / many, result.high / many)
 
 
 def prediction(call: Any, target: TargetName) -> Prediction | None:
@@ -133,20 +141,20 @@ def on_host(call: Any, implementation: str = "pytorch") -> Any:
 
 def offload_seconds(call: Any, cost: Cost, target: TargetName) -> float | None:
     """Predicted seconds of a call sent to the device: dispatch, operands that are not resident, kernel, result."""
-    kernel, result = device_seconds(call, target), prediction(call, target)
-    if kernel is None or result is None:
+    result = _launched(call, target)
+    if result is None:
         return None
     specs = list(tensors_in(call))
     moved = sum(spec.nbytes for spec in specs if not spec.resident)
     if not any(spec.resident for spec in specs):
         moved += cost.written
-    return kernel + max(1, result.programs) * link(target).dispatch + link(target).transfer(moved)
+    return result.seconds + max(1, result.programs) * link(target).dispatch + link(target).transfer(moved)
 
 
 def cheaper(call: Any, cost: Cost, target: TargetName) -> tuple[str, str]:
     """Return ``nki`` or ``pytorch``, whichever is predicted to finish first, and the comparison in words."""
     dtype = next((spec.dtype for spec in tensors_in(call)), torch.float32)
-    here = host().seconds(cost, dtype)
+    here = host().seconds(cost, dtype) * _at_once(call)
     # The host is done before a program would even start, so there is nothing to predict.
     start = link(target).dispatch
     if here <= start:
