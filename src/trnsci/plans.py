@@ -24,8 +24,8 @@ class Cost(NamedTuple):
     workspace: int = 0
 
 
-# A public report (aws-neuron-sdk, issue 1374): half an hour or more on a trn2.3xlarge for two fused products whose shapes
-# need 524,288 matmuls, which in this suite's product of that many are 794,624 instructions.
+# A public report (aws-neuron-sdk, issue 1374): half an hour or more on a trn2.3xlarge for two fused products that
+# need 524,288 matmuls by their shapes, which in this suite's product of that many are 794,624 instructions.
 COMPILE_SECONDS = 1800 / 794_624
 COMPILE_SOURCE = "one public report, aws-neuron-sdk issue 1374: 30 minutes or more for 524,288 matmuls; not measured"
 
