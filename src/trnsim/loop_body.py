@@ -163,6 +163,6 @@ def check_cores(sessions: list[Session]) -> None:
             if mine and theirs and mine != theirs:
                 warn(
                     f"core 0 takes {mine} turns of the loop at {line}, core {other.core} {theirs}. AWS leaves "
-                    "undefined what control flow does that differs between the cores; give both the same number of turns",
+                    "undefined what control flow does that differs between the cores; give both as many turns",
                     CoreTurns,
                 )
