@@ -19,7 +19,7 @@ from torch import Tensor
 import trnsci
 from benchmarks import registry
 from benchmarks.validation import cases, probes, profiler
-from trnsci import config, neuron, tuned
+from trnsci import config, neuron, neuron_host, tuned
 from trnsci.errors import UnsupportedError
 from trnsci.info import info
 from trnsci.kernel_launcher import Launcher, OnDevice, Predictor, Simulator, using
@@ -46,7 +46,7 @@ def about(say: Say) -> None:
         why=why,
         target=target,
         logical_cores=neuron.logical_cores(target),
-        instance=neuron.instance(),
+        instance=neuron_host.instance(),
         versions=found.versions,
         settings={s.name: s.problem or s.value for s in found.settings if s.is_set},
         profiler=profiler.tool(),

@@ -13,7 +13,6 @@
 | `op`, `run`, `Call`, `Cost`, `check`, `array_function` | build a library on the runtime |
 """
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trnsim.lazy import lazily
@@ -102,6 +101,3 @@ __all__ = [
 ]
 
 lazily(__name__)
-if any(Path("/dev").glob("neuron*")):
-    # cores are paired or not when the device library is imported, so this comes before it
-    from trnsci import neuron as _neuron  # noqa: F401

@@ -27,6 +27,7 @@ class Entry:
         measured: wall-clock seconds here; on the simulator that is what simulating took.
         bytes_to_device, bytes_from_device: what the dispatch itself moved.
         depth: 0 for a call of the user's, 1 for an op that such an op called, and so on.
+        products: how often an op that iterates multiplied by its operator.
     """
 
     step: Step
@@ -34,6 +35,7 @@ class Entry:
     bytes_to_device: int = 0
     bytes_from_device: int = 0
     depth: int = 0
+    products: int = 0
 
     def __repr__(self) -> str:
         return f"<Entry {self.step!r} in {seconds(self.measured)}>"
@@ -124,9 +126,11 @@ class Ledger:
         return notebook.fragment(repr(self)[1:-1], notebook.table(header, rows), notebook.lines(self._remarks()))
 
     def _rows(self) -> list[tuple[str, ...]]:
-        """One row for calls that are alike, below a header."""
+        """One row for calls that are alike, below a header; products are counted where an op iterates."""
+        iterates = any(entry.products for entry in self)
+        counted = ("calls", "products") if iterates else ("calls",)
         rows: list[tuple[str, ...]] = [
-            ("op", "operands", "backend", "calls", "measured", "to device", "from device", "reason")
+            ("op", "operands", "backend", *counted, "measured", "to device", "from device", "reason")
         ]
         groups: dict[tuple[str, str, str, str], list[Entry]] = {}
         for entry in self:
@@ -137,7 +141,8 @@ class Ledger:
             measured = seconds(sum(entry.measured for entry in entries))
             to_device = quantity(sum(entry.bytes_to_device for entry in entries), "B")
             from_device = quantity(sum(entry.bytes_from_device for entry in entries), "B")
-            rows.append((op, operands, backend, str(len(entries)), measured, to_device, from_device, reason))
+            counts = [len(entries), sum(entry.products for entry in entries)][: len(counted)]
+            rows.append((op, operands, backend, *map(str, counts), measured, to_device, from_device, reason))
         return rows
 
     def __str__(self) -> str:
