@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
             argument="device",
             got=about["why"],
             expected="a Trainium",
-            hint="docs/how-to/run-on-trainium.md says which instance; TRNSCI_STAND_IN names a stand-in to try it with",
+            hint="docs/how-to/run-on-trainium.md says which instance; TRNSCI_EMULATE=trn2 tries it without one",
         )
     jobs = cases.jobs(about["target"], args.only)
     if args.list:

@@ -42,7 +42,7 @@ def about(say: Say) -> None:
     target = device.target if device else config.TARGET.get()
     say(
         "about",
-        device=device.kind if device else None,
+        device=None if device is None else "emulated" if device.is_emulated else device.kind,
         why=why,
         target=target,
         logical_cores=neuron.logical_cores(target),
@@ -109,7 +109,7 @@ def op(say: Say, name: str, case: str) -> None:
     ran = [entry for entry in book if entry.step.backend == "nki"]
     reason = next((entry.step.reason for entry in book if entry.step.backend != "nki"), "nothing was dispatched")
     bounds = [entry.error_bound for entry in ran if entry.depth == 0]
-    say("run", kernels=len(ran), reason="" if ran else reason)
+    say("run", kernels=len(ran), reason="" if ran else reason, fallbacks=book.fallbacks)
     if not ran:
         return
     with trnsci.backend("pytorch"):

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from trnsci.config import BackendName, TargetName
     from trnsci.device_operators import register_operators
     from trnsci.drop_in import drop_in
+    from trnsci.emulation import emulate
     from trnsci.errors import (
         ArgumentError,
         BackendUnavailable,
@@ -80,6 +81,7 @@ __all__ = [
     "clear_plans",
     "compiled_graphs",
     "drop_in",
+    "emulate",
     "explain",
     "from_device",
     "from_xla",

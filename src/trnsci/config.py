@@ -128,11 +128,11 @@ LOGICAL_CORES = _choice_setting(
     "Neuron host the default is AWS's, 2 from trn2 on; trnsci run, launch and validate set it for what they start.",
 )
 _cores_at_import = os.environ.get("NEURON_LOGICAL_NC_CONFIG", "").strip()
-STAND_IN = _path_setting(
-    "TRNSCI_STAND_IN",
-    "a file",
+EMULATE = _choice_setting(
+    "TRNSCI_EMULATE",
+    TARGETS,
     None,
-    "For tests: a file that describes a stand-in device, on which kernels run simulated, with faults.",
+    "Emulate a device of this generation where there is none: kernels run on the simulator, times are predicted.",
 )
 DISTRIBUTED_TIMEOUT = _count_setting(
     "TRNSCI_DISTRIBUTED_TIMEOUT", 300, "Seconds a rank waits for a message of another before it raises RankFailed."
@@ -163,7 +163,7 @@ def settings() -> tuple[Setting[object], ...]:
     """Return every setting: the runtime's own, and three of each library that is announced."""
     return (
         *(BACKEND, TARGET, CACHE_DIR, PLAN_CACHE_COUNT, PLAN_CACHE_BYTES, KERNEL_CACHE_COUNT, DISTRIBUTED_TIMEOUT),
-        *(PROGRAM_MATMULS, PROGRAM_INSTRUCTIONS, LOGICAL_CORES, STAND_IN),
+        *(PROGRAM_MATMULS, PROGRAM_INSTRUCTIONS, LOGICAL_CORES, EMULATE),
         *(setting for name in libraries.names() for setting in library_settings(name)),
     )
 

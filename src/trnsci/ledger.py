@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -78,13 +78,20 @@ class Substitution:
 
 
 class Ledger:
-    """Lists of entries, transfers, exchanges and substitutions that grow while its block runs."""
+    """Lists of entries, transfers, exchanges and substitutions that grow while its block runs.
+
+    Attributes:
+        fallbacks: operators of torch that the device's own library ran on the host while the block ran; ``None`` where
+            it does not report them, and without a device of torch's own.
+    """
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
         self.transfers: list[Transfer] = []
         self.exchanges: list[Exchange] = []
         self.substitutions: list[Substitution] = []
+        self.fallbacks: tuple[str, ...] | None = None
+        self._reports = False
         lists = (self.entries, self.transfers, self.exchanges, self.substitutions)
         self._lists: dict[type, Any] = dict(zip((Entry, Transfer, Exchange, Substitution), lists, strict=True))
         self._lock = threading.Lock()
@@ -93,6 +100,15 @@ class Ledger:
         """Append one of them to its list."""
         with self._lock:
             self._lists[type(item)].append(item)
+
+    def _note_fallbacks(self, before: Mapping[str, int | None] | None) -> None:
+        """Keep the operators that fell back since ``before``."""
+        self._reports = bool(FALLBACKS)
+        now = _read_fallbacks()
+        if now is not None:
+            known = before or {}
+            new = [name for name, count in now.items() if count is None or count > (known.get(name) or 0)]
+            self.fallbacks = tuple(sorted(new))
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -166,6 +182,10 @@ class Ledger:
         if self.substitutions:
             counts = Counter((s.theirs, s.ours or f"left alone: {s.reason}") for s in self.substitutions)
             lines += [f"{theirs} -> {ours}, {n} times" for (theirs, ours), n in counts.items()]
+        if self.fallbacks:
+            lines.append(f"on the host, as the device's own library reports: {', '.join(self.fallbacks)}")
+        elif self._reports and self.fallbacks is None:
+            lines.append("operators that fell back to the host: not reported by the device's own library")
         return lines
 
 
@@ -186,16 +206,28 @@ def ledger(*, everywhere: bool = False) -> Iterator[Ledger]:
         everywhere: also record threads and tasks that were not started from inside this block's context.
     """
     book = Ledger()
-    if everywhere:
-        EVERYWHERE.append(book)
-        try:
+    before = _read_fallbacks()
+    try:
+        if everywhere:
+            EVERYWHERE.append(book)
+            try:
+                yield book
+            finally:
+                EVERYWHERE.remove(book)
+            return
+        outer = SCOPE.get() or Scope()
+        with entered(replace(outer, ledgers=(*outer.ledgers, book))):
             yield book
-        finally:
-            EVERYWHERE.remove(book)
-        return
-    outer = SCOPE.get() or Scope()
-    with entered(replace(outer, ledgers=(*outer.ledgers, book))):
-        yield book
+    finally:
+        book._note_fallbacks(before)
+
+
+# What a device of torch's own says of operators it ran on the host, with counts; it is set when the device is opened.
+FALLBACKS: list[Callable[[], Mapping[str, int | None] | None]] = []
+
+
+def _read_fallbacks() -> Mapping[str, int | None] | None:
+    return FALLBACKS[0]() if FALLBACKS else None
 
 
 _depth: ContextVar[int] = ContextVar("trnsci.depth", default=0)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import importlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,7 +20,7 @@ from torch import Tensor
 from trnsci import check, config, neuron_host, nki
 from trnsci.config import TargetName
 from trnsci.errors import DtypeError
-from trnsci.ledger import Transfer, record
+from trnsci.ledger import FALLBACKS, Transfer, record
 from trnsci.specs import ResidentTensor, is_resident, map_tensors
 
 
@@ -29,6 +29,8 @@ class Device:
 
     kind: str
     target: TargetName
+    # whether kernels run on the simulator and times are predicted
+    is_emulated = False
     _device: Any
 
     @property
@@ -57,7 +59,7 @@ class Device:
 
     def synchronize(self) -> None:
         """Wait until everything launched has finished."""
-        torch.accelerator.synchronize()
+        raise NotImplementedError
 
 
 class XlaDevice(Device):
@@ -96,12 +98,29 @@ class NativeDevice(Device):
     def __init__(self, target: TargetName) -> None:
         self.target = target
         self._device = torch.device("neuron")
+        FALLBACKS[:] = [self.fallbacks]
+
+    def synchronize(self) -> None:
+        """Wait until everything launched has finished."""
+        torch.get_device_module("neuron").synchronize()
+
+    def fallbacks(self) -> Mapping[str, int | None] | None:
+        """Return how often AWS's library ran each operator on the host; ``None`` where it does not say.
+
+        A count is ``None`` where it gives names alone, of all that fell back since the process began.
+        """
+        read = getattr(importlib.import_module("torch_neuronx"), "get_fallback_ops", None)
+        if read is None:
+            return None
+        said = read()
+        return dict(said) if isinstance(said, Mapping) else dict.fromkeys(map(str, said))
 
 
 class StandIn(Device):
     """Device memory imitated in host memory: the marks and the accounting without the hardware."""
 
     kind = "stand-in"
+    is_emulated = True
 
     def __init__(self, target: TargetName | None = None) -> None:
         self.target = target or config.TARGET.get()
@@ -150,9 +169,9 @@ def detected() -> tuple[Device | None, str]:
 
 
 def _detect() -> tuple[Device | None, str]:
-    described = config.STAND_IN.get()
-    if described is not None:
-        return importlib.import_module("trnsci.stand_in").Machine(described), ""
+    emulated = config.EMULATE.get()
+    if emulated is not None:
+        return importlib.import_module("trnsci.emulation").emulate(emulated).device, ""
     opened, why = _open()
     if opened is not None and nki.AWS is None:
         return None, f"the machine has a Neuron device, but {nki.WHY_NOT}: no kernel can be compiled for it"
@@ -187,10 +206,10 @@ def _is_native() -> bool:
 
 def logical_cores(target: TargetName) -> int:
     """Return the cores of a logical core: those of this machine's device, else as the environment says."""
-    found = device()
     if target == "trn1":
         return 1
-    return config.LOGICAL_CORES.get() if found is None else found.cores
+    here = device()
+    return config.LOGICAL_CORES.get() if here is None else here.cores
 
 
 def needs_bracket(grid: int) -> bool:
@@ -216,6 +235,12 @@ def _open_xla(target: TargetName) -> Device | None:
 def _xla_device(xla: Any, xm: Any) -> Any:
     """Return the XLA device, by today's name or the older one."""
     return xla.device() if hasattr(xla, "device") else xm.xla_device()
+
+
+def use(device: Device) -> None:
+    """Make a device the one of this machine."""
+    global _detected
+    _detected = (device, "")
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 import os
 import sys
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 
 import pytest
 import torch
@@ -11,7 +11,7 @@ import trnsolver
 from trnsci import DtypeError, config, neuron, neuron_host, nki
 from trnsci.caches import KERNELS
 from trnsci.info import info
-from trnsci.neuron import NativeDevice, StandIn, XlaDevice, stand_in
+from trnsci.neuron import StandIn, XlaDevice, stand_in
 from trnsci.testing import assert_within, gaussian, gemm_bound
 
 A, B = gaussian((130, 40), 1), gaussian((40, 20), 2)
@@ -138,20 +138,6 @@ def test_an_xla_device_of_another_kind_is_not_ours(undetected):
     fake_xla(undetected, "TPU")
     assert neuron.device() is None
     assert "torch_xla reports no Neuron device" in neuron.why_no_device()
-
-
-def test_a_native_device_is_found_first(undetected):
-    fake_xla(undetected, "NEURON")
-    undetected.setitem(sys.modules, "torch_neuronx", ModuleType("torch_neuronx"))
-    waited = []
-    undetected.setattr(torch.accelerator, "current_accelerator", lambda: SimpleNamespace(type="neuron"))
-    undetected.setattr(torch.accelerator, "synchronize", lambda: waited.append(True))
-    undetected.setattr(torch, "device", lambda name: {"neuron": "cpu"}[name])
-    device = neuron.device()
-    assert isinstance(device, NativeDevice)
-    assert torch.equal(device.fetch(device.put(A)), A)
-    device.synchronize()
-    assert waited == [True]
 
 
 @pytest.mark.parametrize(
