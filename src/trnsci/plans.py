@@ -24,6 +24,12 @@ class Cost(NamedTuple):
     workspace: int = 0
 
 
+# A public report (aws-neuron-sdk, issue 1374): half an hour or more on a trn2.3xlarge for two fused products that
+# need 524,288 matmuls by their shapes, which in this suite's product of that many are 794,624 instructions.
+COMPILE_SECONDS = 1800 / 794_624
+COMPILE_SOURCE = "one public report, aws-neuron-sdk issue 1374: 30 minutes or more for 524,288 matmuls; not measured"
+
+
 class Programs(NamedTuple):
     """How a plan's kernels are launched: how often, as how many different programs, and how long those are.
 
@@ -47,8 +53,14 @@ class Programs(NamedTuple):
         return (
             f"{times} of {kinds}, {self.instructions:,} instructions in all; the longest has {self.longest:,}, "
             f"{self.most_matmuls:,} of them matmuls; at most {self.sbuf_bytes / 1024:.4g} KiB of an SBUF partition and "
-            f"{self.psum_banks} PSUM banks are in use{''.join(f'; {each}' for each in self.remarks)}{self._refused}"
+            f"{self.psum_banks} PSUM banks are in use; compiling takes {seconds(self.compile_seconds)} or more "
+            f"({COMPILE_SOURCE}){''.join(f'; {each}' for each in self.remarks)}{self._refused}"
         )
+
+    @property
+    def compile_seconds(self) -> float:
+        """Estimated seconds to compile the programs that differ, each as if it were as long as the longest."""
+        return self.compilations * self.longest * COMPILE_SECONDS
 
     @property
     def _refused(self) -> str:

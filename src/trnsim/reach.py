@@ -21,6 +21,7 @@ from trnsim.versions import TRACED, Version
 RAISING = frozenset({"device-value", "dynamic-step", "no-reorder-dynamic", "register-expression", "removed-loop"}) | {
     "loop-body-return",
     "runtime-index",
+    "scalar-expression",
     "tensor-condition",
 }
 

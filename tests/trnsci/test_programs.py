@@ -100,6 +100,13 @@ def test_a_plan_says_how_full_the_chip_is():
     assert report.sbuf_bytes > 0
 
 
+def test_a_plan_estimates_compile_time_with_its_source():
+    plan = trnsci.plan(trnblas.gemm, 1.0, torch.empty(2048, 300), torch.empty(300, 1024))
+    found = plan.programs
+    assert found.compile_seconds == pytest.approx(found.longest * found.compilations * 1800 / 794_624)
+    assert "or more (one public report, aws-neuron-sdk issue 1374" in str(plan)
+
+
 def test_the_limit_is_a_setting(monkeypatch):
     assert programs.limits() == programs.Size(30_000, 10_000)
     monkeypatch.setenv("TRNSCI_PROGRAM_MATMULS", "5")
