@@ -123,7 +123,7 @@ class _Ending:
             while trace is not None and trace.tb_frame.f_code.co_filename in _RUNNING:
                 trace = trace.tb_next
             lines = traceback.format_exception(kind, error, trace)
-            print(escape_controls("".join(lines)), end="", file=sys.stderr)
+            sys.stderr.write(escape_controls("".join(lines)))
             # an error of the program may fail to say what it is
             _, _, text = lines[-1].strip().partition(": ")
             self.status, self.words = 1, f"raised {type(error).__name__}" + f": {text}" * bool(text)

@@ -89,7 +89,7 @@ class Launch(NamedTuple):
 
     def variables(self, local: int, share: Share) -> dict[str, str]:
         """Return what the environment of a rank says of it."""
-        place = config.Place(share.first + local, local, share.size, self.address, share.port)
+        place = config.Place(share.first + local, local, share.size, share.address, share.port)
         return config.rank_variables(place, self.ranks, self.threads, self.interface, share.restarts)
 
 
@@ -110,7 +110,7 @@ def _address(text: str | None) -> tuple[str, int]:
     if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
         raise _wrong("address", text, "HOST:PORT of machine 0, the same on every machine")
     try:
-        return str(socket.getaddrinfo(host.strip("[]"), None)[0][4][0]), int(port)
+        return rendezvous.find_address(host.strip("[]")), int(port)
     except OSError as error:
         raise _wrong("address", text, f"a host that can be found ({error.strerror})") from None
 
@@ -142,7 +142,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if text := warn(launch):
         _say(text)
-    begin = _choose_meeting(launch, args.rejoin)
+    begin = _choose_meeting(launch, (args.address or "").rpartition(":")[0].strip("[]"), args.rejoin)
     # stores of earlier attempts: launchers of other machines may still read there who has failed
     nodes: list[Node] = []
     restarts = 0
@@ -166,22 +166,23 @@ def run(args: argparse.Namespace) -> int:
     return ended.status
 
 
-def _choose_meeting(launch: Launch, rejoin: float) -> Callable[[int, int], tuple[Any, Share]]:
+def _choose_meeting(launch: Launch, host: str, rejoin: float) -> Callable[[int, int], tuple[Any, Share]]:
     """Return the function that begins an attempt: with ranks of this machine alone, or with other machines."""
     if launch.nodes > 1:
-        where = launch.address, launch.port
-        return (Guest(*where, launch.node, rejoin) if launch.node else Host(*where, launch.nodes, rejoin, _say)).begin
+        if launch.node:
+            return Guest(host, launch.port, launch.node, rejoin).begin
+        return Host(launch.address, launch.port, launch.nodes, rejoin, _say).begin
 
     def begin(ranks: int, restarts: int) -> tuple[Any, Share]:
         store = rendezvous.serve(launch.address, launch.port)
-        return store, Share(0, 1, 0, ranks, store.port, restarts)
+        return store, Share(0, 1, 0, ranks, store.port, restarts, launch.address)
 
     return begin
 
 
 def _show(launch: Launch) -> None:
     size = launch.nodes * launch.ranks
-    share = Share(launch.node, launch.nodes, launch.node * launch.ranks, size, launch.port, 0)
+    share = Share(launch.node, launch.nodes, launch.node * launch.ranks, size, launch.port, 0, launch.address)
     for local in range(launch.ranks):
         own = [f"{name}={value}" for name, value in launch.variables(local, share).items()]
         print(shlex.join(["env", *own, *launch.words]))  # noqa: T201

@@ -39,6 +39,7 @@ class Share(NamedTuple):
         size: ranks of all machines.
         port: of the store that ranks meet in.
         restarts: attempts before this one.
+        address: of machine 0, as this machine finds it.
     """
 
     position: int
@@ -47,33 +48,35 @@ class Share(NamedTuple):
     size: int
     port: int
     restarts: int
+    address: str
 
 
 class Guest:
     """A launcher of a machine other than 0.
 
     Args:
-        address, port: of machine 0's store.
+        host, port: of machine 0's store; after a restart the host may have another address.
         node: which machine this is.
         rejoin: seconds to look for machine 0 after it was lost.
     """
 
-    def __init__(self, address: str, port: int, node: int, rejoin: float) -> None:
-        self._address, self._port, self._node, self._rejoin = address, port, node, rejoin
+    def __init__(self, host: str, port: int, node: int, rejoin: float) -> None:
+        self._host, self._port, self._node, self._rejoin = host, port, node, rejoin
 
     def begin(self, ranks: int, restarts: int) -> tuple[Any, Share]:
         """Ask to take part with some ranks; return the attempt's store and this machine's share when it begins."""
         seconds = self._rejoin if restarts else float(config.DISTRIBUTED_TIMEOUT.get())
         try:
-            line = Line(rendezvous.connect(self._address, self._port, seconds))
-            share = self._wait(line, ranks, restarts)
+            address = rendezvous.find_address(self._host)
+            line = Line(rendezvous.connect(address, self._port, seconds))
+            share = self._wait(line, ranks, restarts, address)
             line.close()
-            return rendezvous.connect(self._address, share.port, seconds), share
-        except LOST as error:
-            reason = f"is not known: no launcher of machine 0 answers at {self._address}:{self._port}"
+            return rendezvous.connect(address, share.port, seconds), share
+        except (*LOST, OSError) as error:
+            reason = f"is not known: no launcher of machine 0 answers at {self._host}:{self._port}"
             raise RankFailed("launch", -1, reason, self._node, "the store") from error
 
-    def _wait(self, line: Line, ranks: int, restarts: int) -> Share:
+    def _wait(self, line: Line, ranks: int, restarts: int, address: str) -> Share:
         token, beat = secrets.token_hex(8), 0
         join, answer = _join_key(self._node), f"trnsci/share/{token}"
 
@@ -93,7 +96,7 @@ class Guest:
             beat += 1
             text, holder = Patience(_ANSWER).wait(line.ask(ask))
             if text is not None:
-                return Share(**check_fields(parse_json(text), **_SHARE))
+                return Share(**check_fields(parse_json(text), **_SHARE), address=address)
             if holder != token:
                 expected = "a number that no other launcher takes meanwhile"
                 raise ArgumentError("launch", "node-rank", self._node, expected)
@@ -122,13 +125,13 @@ class Host:
         store = rendezvous.serve(self._address, 0)
         counts = [ranks, *(join["ranks"] for join in joined.values())]
         shares = [
-            Share(index, len(counts), sum(counts[:index]), sum(counts), store.port, restarts)
+            Share(index, len(counts), sum(counts[:index]), sum(counts), store.port, restarts, self._address)
             for index in range(len(counts))
         ]
 
         def answer(client: Any) -> None:
             for (node, join), share in zip(joined.items(), shares[1:], strict=True):
-                client.set(f"trnsci/share/{join['token']}", json.dumps(share._asdict()))
+                client.set(f"trnsci/share/{join['token']}", json.dumps({name: getattr(share, name) for name in _SHARE}))
                 client.delete_key(_join_key(node))
 
         Patience(_ANSWER).wait(self._line.ask(answer))

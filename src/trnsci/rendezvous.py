@@ -126,6 +126,11 @@ def is_loopback(address: str) -> bool:
         return False
 
 
+def find_address(host: str) -> str:
+    """Return the address of a host; raise `OSError` where it has none."""
+    return str(socket.getaddrinfo(host, None)[0][4][0])
+
+
 def loopback_interface() -> str:
     """Return the name of the interface that does not leave this machine."""
     return next((name for _, name in socket.if_nameindex() if name.startswith("lo")), "lo")

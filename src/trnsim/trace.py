@@ -90,7 +90,7 @@ def _field(tag: int, value: int | str | bytes) -> bytes:
     """One field of a protobuf message: integers as varints, text and messages with their length."""
     if isinstance(value, int):
         return _varint(tag << 3) + _varint(value)
-    data = value.encode() if isinstance(value, str) else value
+    data = value.encode(errors="backslashreplace") if isinstance(value, str) else value
     return _varint(tag << 3 | 2) + _varint(len(data)) + data
 
 

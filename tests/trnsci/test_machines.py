@@ -228,7 +228,7 @@ def test_shares_are_those_of_the_machines_that_ask_and_live(monkeypatch):
     store, share = host.begin(2, 0)
     for guest in guests:
         guest.join(20)
-    assert share == machines.Share(0, 3, 0, 9, store.port, 0)
+    assert share == machines.Share(0, 3, 0, 9, store.port, 0, "127.0.0.1")
     assert results == {1: share._replace(position=1, first=2), 2: share._replace(position=2, first=5)}
     # a restart leaves out a machine that asked once and died, and one with a count of ranks that cannot be
     client = rendezvous.connect("127.0.0.1", port, 5.0)
