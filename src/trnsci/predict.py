@@ -201,9 +201,9 @@ def host() -> Host:
         return _calibrate()
     try:
         kept = check_fields(parse_json(text or ""), machine=str, host=dict)
-        found = check_fields(kept["host"], **{each.name: float for each in fields(Host)})
-        if kept["machine"] == machine and all(is_finite(value, *_CREDIBLE) for value in found.values()):
-            return Host(**found)
+        rates = check_fields(kept["host"], **{each.name: float for each in fields(Host)})
+        if kept["machine"] == machine and all(is_finite(value, *_CREDIBLE) for value in rates.values()):
+            return Host(**rates)
     except MalformedJson:
         # No file, or none of ours: measure again.
         pass

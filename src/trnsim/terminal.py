@@ -15,4 +15,4 @@ def escape_controls(text: str) -> str:
         >>> escape_controls("kernel\x1b[2J")
         'kernel\\x1b[2J'
     """
-    return _HARMFUL.sub(lambda found: found[0].encode("unicode_escape", "surrogatepass").decode(), text)
+    return _HARMFUL.sub(lambda match: match[0].encode("unicode_escape", "surrogatepass").decode(), text)

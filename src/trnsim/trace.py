@@ -109,7 +109,7 @@ def write_html(report: Report, path: Path) -> None:
     # no tag and no comment can begin inside the script
     data = json.dumps(_data(report), separators=(",", ":")).replace("<", "\\u003c")
     parts = {"__TITLE__": html.escape(f"{report.kernel} on {report.target}"), "__DATA__": data}
-    page = re.sub("|".join(parts), lambda found: parts[found[0]], page)
+    page = re.sub("|".join(parts), lambda match: parts[match[0]], page)
     path.write_text(page, encoding="utf-8", errors="backslashreplace")
 
 
