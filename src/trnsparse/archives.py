@@ -7,7 +7,7 @@ import os
 import stat
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -29,15 +29,21 @@ def read_arrays(path: str | Path) -> dict[str, np.ndarray[Any, Any]]:
         CapacityError: the arrays do not fit into memory.
         ValueError: a member is no array, or claims another size than it has. `zipfile` and NumPy raise others.
     """
+    with open_plain(path) as file, zipfile.ZipFile(file) as archive:
+        members = archive.infolist()
+        _check_members(path, members, os.fstat(file.fileno()).st_size)
+        return {member.filename.removesuffix(".npy"): _read_array(archive, member) for member in members}
+
+
+def open_plain(path: str | Path) -> BinaryIO:
+    """Open a plain file to read; a pipe or a device, which could keep a reader waiting, is refused."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(descriptor, "rb") as file:
-        about = os.fstat(descriptor)
-        if not stat.S_ISREG(about.st_mode):
-            raise _refused(path, "no plain file", "an .npz file")
-        with zipfile.ZipFile(file) as archive:
-            members = archive.infolist()
-            _check_members(path, members, about.st_size)
-            return {member.filename.removesuffix(".npy"): _read_array(archive, member) for member in members}
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        if Path(path).is_dir():
+            raise IsADirectoryError(f"{path} is a directory")
+        raise _refused(path, "no plain file", "an .npz file or one of Matrix Market")
+    return os.fdopen(descriptor, "rb")
 
 
 def _check_members(path: str | Path, members: list[zipfile.ZipInfo], length: int) -> None:
