@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from trnsci import ArgumentError, cache, config, predict, stand_in, tuned
+from trnsci import ArgumentError, cache, config, predict, tuned
 from trnsim.errors import TrnError
 from trnsim.json_reader import MAX_DEPTH, MalformedJson, check_fields, is_finite, parse_json, read_json
 from trnsim.target_file import FORMAT, read
@@ -101,7 +101,7 @@ def test_target_files_are_checked(says, tmp_path):
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_every_file_of_json_meets_the_one_reader(name, tmp_path, monkeypatch):
+def test_every_file_of_json_meets_the_one_reader(name, tmp_path):
     from benchmarks.calibration import measured
 
     path = tmp_path / "tuned.json"
@@ -112,8 +112,6 @@ def test_every_file_of_json_meets_the_one_reader(name, tmp_path, monkeypatch):
         measured.read([path])
     with pytest.raises(ArgumentError, match="table"):
         tuned.read_table(path)
-    with pytest.raises(ArgumentError, match="TRNSCI_STAND_IN"):
-        stand_in._read(path)
 
 
 HOSTS = [
