@@ -39,14 +39,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         command = args.command
         status: int = args.run(args)
     except TrnError as error:
-        print(f"trnsci {command}: {str(error).removeprefix(f'{command}: ')}", file=sys.stderr)
+        console.say(f"trnsci {command}", str(error).removeprefix(f"{command}: "))
         return 1
     except BrokenPipeError:
         # the reader of the pipe has seen enough
         sys.stderr.close()
         return 0
     except OSError as error:
-        print(f"trnsci {command}: {error}", file=sys.stderr)
+        console.say(f"trnsci {command}", str(error))
         return 1
     except KeyboardInterrupt:
         print(f"trnsci {command}: interrupted", file=sys.stderr)
@@ -169,7 +169,7 @@ def _report(args: argparse.Namespace, page: Path | None, *, substitute: bool) ->
     from trnsci.fit import fit
 
     def say(text: str) -> None:
-        print(f"trnsci {args.command}: {text}", file=sys.stderr)
+        console.say(f"trnsci {args.command}", text)
 
     def progress(text: str) -> None:
         console.progress(f"trnsci {args.command}: {text}")
@@ -185,7 +185,7 @@ def _report(args: argparse.Namespace, page: Path | None, *, substitute: bool) ->
     else:
         console.tables(*report.tables())
     if page is not None:
-        page.write_text(report.html(), encoding="utf-8")
+        page.write_text(report.html(), encoding="utf-8", errors="backslashreplace")
         say(f"wrote {page}")
     if report.error:
         say(f"{args.script} {report.error}")

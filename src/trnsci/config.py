@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from trnsci import libraries
+from trnsci.console import shorter
 from trnsci.errors import ArgumentError
 
 T_co = TypeVar("T_co", covariant=True)
@@ -20,6 +22,8 @@ D = TypeVar("D")
 BackendName = Literal["auto", "nki", "simulator", "pytorch"]
 TargetName = Literal["trn1", "trn2", "trn3"]
 
+# Seconds that a rank may be told to wait: three years.
+LONGEST_WAIT = 100_000_000
 BACKENDS: tuple[BackendName, ...] = ("auto", "nki", "simulator", "pytorch")
 TARGETS: tuple[TargetName, ...] = ("trn1", "trn2", "trn3")
 
@@ -41,7 +45,7 @@ class Setting(Generic[T_co]):
             return self.default
         value = self.parse(text)
         if value is None:
-            raise ArgumentError("trnsci.config", self.name, text, self.accepts)
+            raise ArgumentError("trnsci.config", self.name, shorter(text, 40), self.accepts)
         return value
 
     @property
@@ -87,11 +91,18 @@ def _path_setting(name: str, accepts: str, default: D, meaning: str) -> Setting[
     return Setting(name=name, accepts=accepts, default=default, meaning=meaning, parse=_path)
 
 
-def _count_setting(name: str, default: int, meaning: str) -> Setting[int]:
+def _count_setting(name: str, default: int, meaning: str, least: int = 0, most: int = sys.maxsize) -> Setting[int]:
     def parse(text: str) -> int | None:
-        return int(text) if text.isdecimal() else None
+        value = _integer(text)
+        return value if value is not None and least <= value <= most else None
 
-    return Setting(name=name, accepts="a non-negative integer", default=default, meaning=meaning, parse=parse)
+    accepts = "a non-negative integer" if (least, most) == (0, sys.maxsize) else f"an integer from {least} to {most}"
+    return Setting(name=name, accepts=accepts, default=default, meaning=meaning, parse=parse)
+
+
+def _integer(text: str) -> int | None:
+    """Return a number of up to 19 digits; longer ones are no counts, and Python refuses to convert some."""
+    return int(text) if text.isdecimal() and len(text) < 20 else None
 
 
 BACKEND: Setting[BackendName] = _choice_setting(
@@ -135,7 +146,11 @@ EMULATE = _choice_setting(
     "Emulate a device of this generation where there is none: kernels run on the simulator, times are predicted.",
 )
 DISTRIBUTED_TIMEOUT = _count_setting(
-    "TRNSCI_DISTRIBUTED_TIMEOUT", 300, "Seconds a rank waits for a message of another before it raises RankFailed."
+    "TRNSCI_DISTRIBUTED_TIMEOUT",
+    300,
+    "Seconds a rank waits for a message of another before it raises RankFailed.",
+    least=1,
+    most=LONGEST_WAIT,
 )
 
 
@@ -230,16 +245,20 @@ def launch_place() -> Place | None:
     """Return where a launcher put this process, or ``None`` when nothing launched it."""
     if "RANK" not in os.environ:
         return None
-    rank, size, port = map(_launched, ("RANK", "WORLD_SIZE", "MASTER_PORT"))
-    return Place(rank, launched_rank() or 0, size, os.environ.get("MASTER_ADDR", ""), port)
+    rank, size, port, local = *map(_launched, ("RANK", "WORLD_SIZE", "MASTER_PORT")), launched_rank() or 0
+    for name, value, most in (("RANK", rank, size - 1), ("MASTER_PORT", port, (1 << 16) - 1)):
+        if value > most:
+            raise ArgumentError("mesh", name, value, f"at most {most}, as a launcher sets it")
+    return Place(rank, local, size, os.environ.get("MASTER_ADDR", ""), port)
 
 
 def _launched(name: str, default: str = "") -> int:
     """Return a number that a launcher has put into the environment."""
     text = os.environ.get(name, default)
-    if not text.isdecimal():
-        raise ArgumentError("mesh", name, text, "a number, as a launcher sets it")
-    return int(text)
+    value = _integer(text)
+    if value is None:
+        raise ArgumentError("mesh", name, shorter(text, 40), "a number, as a launcher sets it")
+    return value
 
 
 def launched_here() -> int:

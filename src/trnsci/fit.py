@@ -32,6 +32,7 @@ from trnsci.links import link
 from trnsci.plans import Step, seconds
 from trnsci.predict import prediction
 from trnsci.specs import tensors_in
+from trnsim.terminal import escape_controls
 
 # files whose frames stand before a program's own
 _RUNNING = (__file__, "<frozen runpy>")
@@ -71,7 +72,7 @@ def fit(
     watch, sampler, children, replaced = Watch(), Sampler(), Children(), None
     with ExitStack() as stack:
         book = stack.enter_context(ledger(everywhere=True))
-        for listener in (watch, sampler, children, as_main(path, arguments)):
+        for listener in (watch, sampler, children, as_main(path, arguments), _keep_streams()):
             stack.enter_context(listener)
         if substitute:
             replaced = stack.enter_context(drop_in())
@@ -122,8 +123,11 @@ class _Ending:
         elif error is not None:
             while trace is not None and trace.tb_frame.f_code.co_filename in _RUNNING:
                 trace = trace.tb_next
-            traceback.print_exception(kind, error, trace)
-            self.status, self.words = 1, f"raised {type(error).__name__}: {error}"
+            lines = traceback.format_exception(kind, error, trace)
+            sys.stderr.write(escape_controls("".join(lines)))
+            # an error of the program may fail to say what it is
+            _, _, text = lines[-1].strip().partition(": ")
+            self.status, self.words = 1, f"raised {type(error).__name__}" + f": {text}" * bool(text)
         return True
 
 
@@ -162,6 +166,20 @@ def as_main(path: Path, arguments: Sequence[str]) -> Iterator[None]:
     finally:
         sys.argv = argv
         sys.path[:] = paths
+
+
+@contextmanager
+def _keep_streams() -> Iterator[None]:
+    """Restore ``sys.stdout`` and ``sys.stderr``, which a program may have replaced or closed."""
+    kept = sys.stdout, sys.stderr
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = (
+            # closing the stream leaves the descriptor open
+            open(number, "w", closefd=False) if getattr(stream, "closed", False) else stream  # noqa: SIM115
+            for number, stream in enumerate(kept, 1)
+        )
 
 
 def _groups(book: Ledger, say: Callable[[str], None]) -> tuple[Group, ...]:

@@ -9,7 +9,7 @@ import platform
 import time
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, NamedTuple
 
 import torch
@@ -23,6 +23,7 @@ from trnsci.links import Link, link
 from trnsci.plans import Cost, seconds
 from trnsci.programs import Size, limits
 from trnsci.specs import tensors_in, thaw
+from trnsim.json_reader import MalformedJson, check_fields, is_finite, parse_json
 
 
 class _NoKernel(Exception):
@@ -188,6 +189,10 @@ class Host:
         return self.overhead + max(cost.flops / rate, (cost.read + cost.written) / self.bandwidth)
 
 
+# Seconds and rates that a machine can have.
+_CREDIBLE = (1e-12, 1e18)
+
+
 @functools.cache
 def host() -> Host:
     """Return the calibration of this machine, measured once and kept in the cache directory."""
@@ -199,10 +204,11 @@ def host() -> Host:
         warnings.warn(str(error), RuntimeWarning, stacklevel=2)
         return _calibrate()
     try:
-        kept = json.loads(text or "{}")
-        if kept["machine"] == machine:
-            return Host(**kept["host"])
-    except (ValueError, KeyError, TypeError):
+        kept = check_fields(parse_json(text or ""), machine=str, host=dict)
+        rates = check_fields(kept["host"], **{each.name: float for each in fields(Host)})
+        if kept["machine"] == machine and all(is_finite(value, *_CREDIBLE) for value in rates.values()):
+            return Host(**rates)
+    except MalformedJson:
         # No file, or none of ours: measure again.
         pass
     measured = _calibrate()

@@ -31,6 +31,7 @@ from trnsci import config, neuron
 from trnsci.errors import ArgumentError
 from trnsci.specs import ResidentTensor, freeze, map_tensors, tensors_in
 from trnsim import target_file
+from trnsim.json_reader import read_json
 from trnsim.targets import TARGETS, Target
 
 
@@ -96,7 +97,7 @@ def _inspected(name: str, report: Any) -> None:
 def _read(path: Path) -> dict[str, Any]:
     """Read and check the description."""
     try:
-        said = json.loads(path.read_text(encoding="utf-8"))
+        said = read_json(path)
     except (OSError, ValueError) as error:
         raise _refused(path, str(error), "a JSON file") from None
     if not isinstance(said, dict) or said.get("target") not in config.TARGETS:
