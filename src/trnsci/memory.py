@@ -130,8 +130,8 @@ def _below_control_groups() -> int:
 
 def _reclaimable(group: Path) -> int:
     """Return bytes of files that a control group counts as used and gives up when memory is short."""
-    found = re.search(r"^(?:total_)?inactive_file (\d+)", (group / "memory.stat").read_text(), re.MULTILINE)
-    return int(found[1]) if found else 0
+    line = re.search(r"^(?:total_)?inactive_file (\d+)", (group / "memory.stat").read_text(), re.MULTILINE)
+    return int(line[1]) if line else 0
 
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")

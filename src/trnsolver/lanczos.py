@@ -89,8 +89,9 @@ def arnoldi(
         >>> arnoldi(torch.diag(torch.tensor([1.0, 5.0, 3.0, 2.0])), 1).values.real.round(decimals=4)
         tensor([5.])
     """
-    search = check_search("arnoldi", a, k, n=n, which=which, tol=tol, maxiter=maxiter, start=(dtype, device, seed))
-    return find(Arnoldi(search))
+    start = (dtype, device, seed)
+    options: dict[str, Any] = {"which": which, "tol": tol, "maxiter": maxiter, "start": start}
+    return find(Arnoldi(check_search("arnoldi", a, k, n=n, hermitian=False, **options)))
 
 
 @op("trnsolver::lanczos", eager=True)

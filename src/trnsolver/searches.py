@@ -69,6 +69,7 @@ class Search(NamedTuple):
 
     Attributes:
         op: the solver, for errors.
+        hermitian: whether ``a`` is.
         a: [N, N].
         k, which, tol, maxiter: as for `lanczos`.
         seed: of the vectors drawn.
@@ -77,6 +78,7 @@ class Search(NamedTuple):
     """
 
     op: str
+    hermitian: bool
     a: Operator
     k: int
     which: str
@@ -134,12 +136,11 @@ class Search(NamedTuple):
 
         # the first one was drawn to see the scale of functions
         draw()
-        hermitian = self.op == "lanczos"
         if arrays:
             apply, start = self.a.on_arrays(both=False)[0], lambda: draw().numpy()
-            return Krylov(apply, start, size=self.size, hermitian=hermitian)
+            return Krylov(apply, start, size=self.size, hermitian=self.hermitian)
         multiply = self.a.apply
-        return Krylov(lambda x: multiply(x.unsqueeze(-1)).squeeze(-1), draw, size=self.size, hermitian=hermitian)
+        return Krylov(lambda x: multiply(x.unsqueeze(-1)).squeeze(-1), draw, size=self.size, hermitian=self.hermitian)
 
     def find(self, space: Krylov) -> Eigenpairs:
         """Let the space grow until it has the pairs."""
@@ -168,6 +169,7 @@ def check_search(
     tol: float,
     maxiter: int | None,
     start: tuple[torch.dtype, torch.device | str, int],
+    hermitian: bool = True,
     stride: int | None = None,
 ) -> Search:
     """Check what `lanczos` and `arnoldi` share.
@@ -199,5 +201,5 @@ def check_search(
         probe = torch.randn(rows, dtype=kind, device="cpu", generator=source)
         wrapped = wrapped.probed(probe.to(where).unsqueeze(-1))
     most, like = maxiter if maxiter is not None else max(300, 10 * rows), torch.empty(0, dtype=kind, device=where)
-    search = Search(op, wrapped, k, which, tol, most, seed, stride or 0, like)
+    search = Search(op, hermitian, wrapped, k, which, tol, most, seed, stride or 0, like)
     return search._replace(stride=stride or search.size)
