@@ -186,6 +186,7 @@ class Ledger:
             lines.append(f"on the host, as the device's own library reports: {', '.join(self.fallbacks)}")
         elif self._reports and self.fallbacks is None:
             lines.append("operators that fell back to the host: not reported by the device's own library")
+        lines += REMARKS
         return lines
 
 
@@ -222,6 +223,8 @@ def ledger(*, everywhere: bool = False) -> Iterator[Ledger]:
         book._note_fallbacks(before)
 
 
+# What holds for every ledger of this process.
+REMARKS: list[str] = []
 # What a device of torch's own says of operators it ran on the host, with counts; it is set when the device is opened.
 FALLBACKS: list[Callable[[], Mapping[str, int | None] | None]] = []
 

@@ -20,7 +20,7 @@ from torch import Tensor
 from trnsci import check, config, neuron_host, nki
 from trnsci.config import TargetName
 from trnsci.errors import DtypeError
-from trnsci.ledger import FALLBACKS, Transfer, record
+from trnsci.ledger import FALLBACKS, REMARKS, Transfer, record
 from trnsci.specs import ResidentTensor, is_resident, map_tensors
 
 
@@ -241,6 +241,8 @@ def use(device: Device) -> None:
     """Make a device the one of this machine."""
     global _detected
     _detected = (device, "")
+    if device.is_emulated:
+        REMARKS.append("the device is emulated: kernels ran on the simulator, and no time of a Trainium was measured")
 
 
 @contextmanager

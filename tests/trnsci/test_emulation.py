@@ -1,6 +1,5 @@
 """The device without the device: programs written for a Trainium, in untouched processes, and what is said of them."""
 
-import gc
 import json
 import subprocess
 import sys
@@ -24,6 +23,7 @@ def python(code):
     return done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.sim
 def test_a_network_is_trained_and_compiled_and_the_report_counts_it():
     result, text = emulated("network")
@@ -35,6 +35,7 @@ def test_a_network_is_trained_and_compiled_and_the_report_counts_it():
     assert "programs_for_neuron.py" in text.partition("What did not stay on the device")[2]
 
 
+@pytest.mark.slow
 @pytest.mark.sim
 def test_a_gaussian_process_runs_our_kernels():
     result, text = emulated("process")
@@ -57,6 +58,7 @@ def test_what_the_device_lacks_is_refused_or_narrowed_as_reported():
     assert "computed in 32 bits for 64" in text
 
 
+@pytest.mark.slow
 def test_a_trn1_has_one_core_and_starts_work_over_xla():
     text = python(
         "import torch, trnsci\n"
@@ -83,7 +85,21 @@ def test_memory_is_given_back_and_views_share_it():
         "print(torch.neuron.memory_allocated())\n"
     )
     assert text.split() == ["400", "20.0", "400", "0"]
-    gc.collect()
+
+
+def test_a_model_is_copied_and_another_index_is_refused():
+    text = python(
+        "import copy, torch, trnsci\n"
+        "trnsci.emulate('trn2')\n"
+        "model = torch.nn.Linear(4, 3).to('neuron')\n"
+        "state = copy.deepcopy(model).state_dict()\n"
+        "print(all(torch.equal(state[name].cpu(), value.cpu()) for name, value in model.state_dict().items()))\n"
+        "try:\n"
+        "    torch.ones(2, device='neuron:1')\n"
+        "except RuntimeError as error:\n"
+        "    print(error)\n"
+    )
+    assert text.startswith("True\ninvalid device neuron:1")
 
 
 def test_one_process_emulates_one_device():
@@ -104,6 +120,7 @@ def test_one_process_emulates_one_device():
     assert "trn9" in text
 
 
+@pytest.mark.slow
 def test_operators_can_be_refused_where_the_device_lacks_them():
     text = python(
         "import torch, trnsci\n"
@@ -131,3 +148,4 @@ def test_a_ledger_names_what_fell_back():
     )
     assert "('atan2',) ()" in text
     assert "on the host, as the device's own library reports: atan2" in text
+    assert "the device is emulated: kernels ran on the simulator" in text

@@ -75,6 +75,7 @@ def test_a_variable_set_after_torch_is_too_late_and_kernels_run_all_the_same():
     assert text.startswith("64.0\ntrn2 as a neuron device, 2 cores to a logical core; too late: ")
 
 
+@pytest.mark.slow
 def test_without_a_usable_nki_there_is_no_backend_and_no_simulator_under_its_name(tmp_path):
     (tmp_path / "nki.py").write_text("raise ImportError('placeholder')\n")
     own = {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT / 'tests' / 'neuronx'}", "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
@@ -94,6 +95,7 @@ def test_without_a_usable_nki_there_is_no_backend_and_no_simulator_under_its_nam
     assert "no kernel can be compiled for it" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_mismatch_of_logical_cores_is_what_the_compiler_says_it_is():
     code = (
         "import torch, nki\n"
@@ -172,9 +174,7 @@ def test_the_commands_of_the_first_hour(said, cores, tmp_path):
     kernels = {(r["job"].split()[1], r["status"]) for r in kept["results"] if r["job"].startswith("kernel")}
     wanted = {"trmm": "wrong", "symm": "refused", "axpy": "crashed", "iamax": "failed", "banded": "right"}
     assert kernels == {(f"trnblas.{op}", status) for op, status in wanted.items()}
-    target = tmp_path / "this-machine.json"
-    model = neuron_host(
-        "-m", "trnsim.cli", "calibrate", str(tmp_path / "out" / "validate.json"), "--output", str(target)
-    )
-    assert model.returncode == 0, model.stderr[-2000:]
-    assert json.loads(target.read_text())
+    # one kernel was right, and a time model needs more rows
+    results = str(tmp_path / "out" / "validate.json")
+    model = neuron_host("-m", "trnsim", "calibrate", results, "--output", str(tmp_path / "this-machine.json"))
+    assert "1 rows are left to fit. Measure more kernels" in model.stderr

@@ -7,6 +7,8 @@ counted, and what it would take is predicted.
 
 from __future__ import annotations
 
+import torch
+
 from trnsci import check, config, neuron
 from trnsci.config import TargetName
 from trnsci.console import Table, plain
@@ -76,8 +78,6 @@ def emulate(
         if (known.record.target, known.machine.limits) != (target, limits):
             raise _taken(f"this process emulates {known.record.target} with {known.machine.limits}")
         return known
-    import torch
-
     accelerator = torch.accelerator.current_accelerator()
     if accelerator is not None:
         raise _taken(f"torch has the accelerator {accelerator}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -33,7 +34,13 @@ def register_compiler(record: Record) -> None:
         launch._boxed_call = False  # type: ignore[attr-defined]
         return launch
 
-    def neuron(graph: torch.fx.GraphModule, inputs: list[Any], **options: Any) -> Any:
+    def neuron(graph: torch.fx.GraphModule, inputs: list[Any], *, mode: Any = None, options: Any = None) -> Any:
+        if mode not in (None, "default"):
+            warnings.warn(f"mode={mode!r} is not known to the neuron backend and changes nothing", stacklevel=2)
+        # a graph that cannot be compiled raises, or runs operator by operator; here none is refused for its operators
+        unknown = set(options or {}) - {"fallback_execution"}
+        if unknown:
+            raise RuntimeError(f"the neuron backend does not know the options {sorted(unknown)}")
         return aot_autograd(fw_compiler=build)(graph, inputs)
 
     register_backend(compiler_fn=neuron, name="neuron")

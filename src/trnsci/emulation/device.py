@@ -28,7 +28,8 @@ class Machine:
 
     def __init__(self, target: TargetName, limits: Rules, cores: int | None = None) -> None:
         self.target: TargetName = target
-        self.cores = cores or (LOGICAL_CORES.get() if LOGICAL_CORES.is_set else neuron_host.default_cores(target))
+        said = LOGICAL_CORES.get() if LOGICAL_CORES.is_set and target != "trn1" else None
+        self.cores = cores or said or neuron_host.default_cores(target)
         hardware = TARGETS[target]
         self.memory = Memory(hardware.hbm_bytes // hardware.cores * self.cores)
         self.record = Record(target)
@@ -52,7 +53,7 @@ class Machine:
         results, report = trnsim.profile(kernel, target=self.target)(*plain, **static)
         self.record.kernel_s += report.total_s
         self.elapsed += report.benchmark_s
-        self.record.kernels[str(getattr(kernel, "__name__", kernel))] += 1
+        self.record.start_kernel(str(getattr(kernel, "__name__", kernel)))
         return map_tensors(results, self.memory.shell)
 
 

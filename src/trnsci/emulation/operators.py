@@ -66,6 +66,7 @@ class Operators:
         """Run any operator on the numbers of its operands."""
         packet = op._schema.name.removeprefix("aten::")
         _refuse_layout(kwargs)
+        _refuse_index(kwargs.get("device"))
         if op._schema.arguments and op._schema.arguments[0].name == "size":
             # before the host tries to find room for it
             dtype = kwargs.get("dtype") or torch.get_default_dtype()
@@ -145,6 +146,11 @@ class Operators:
         if x.is_complex() and not self.limits.has_complex and x.device.type != "meta":
             self.record.refused[packet] += 1
             raise RuntimeError(REFUSED)
+
+
+def _refuse_index(device: Any) -> None:
+    if isinstance(device, torch.device) and device.type == "neuron" and device.index not in (None, 0):
+        raise RuntimeError(f"invalid device {device}: this process has one logical core, the device neuron")
 
 
 def _refuse_layout(kwargs: dict[str, Any]) -> None:

@@ -56,8 +56,9 @@ class Record:
     lines: dict[str, str] = field(default_factory=dict)
     kernel_s: float = 0.0
     operator_s: float = 0.0
-    # inside a compiled graph nothing is dispatched by itself
+    # inside a compiled graph nothing is started by itself
     inside: int = 0
+    starts: int = 0
 
     @property
     def link(self) -> Link:
@@ -74,6 +75,11 @@ class Record:
         if not self.inside:
             (self.operators if known else self.unknown)[packet] += 1
         self.operator_s += nbytes / (TARGETS[self.target].timing.hbm_rate * 1e9)
+
+    def start_kernel(self, name: str) -> None:
+        """Count a launch of a kernel of the suite."""
+        self.kernels[name] += 1
+        self.starts += not self.inside
 
     def transfer(self, direction: str, nbytes: int) -> None:
         """Count bytes that cross between host and device, by the program's line."""
@@ -97,7 +103,7 @@ class Record:
     def parts(self) -> dict[str, float]:
         """Predicted seconds: of starting work, of kernels, of other operators, of transfers."""
         link = self.link
-        starts = link.dispatch * (self.dispatches + self.kernels.total()) + link.graph * self.graphs
+        starts = link.dispatch * (self.dispatches + self.starts) + link.graph * self.graphs
         crossing = sum(count * link.transfer(nbytes / max(1, count)) for count, nbytes in self.transfers.values())
         return {
             "starting work": starts,
