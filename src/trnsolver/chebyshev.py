@@ -15,6 +15,7 @@ from trnsci.nki import P_MAX, launch
 from trnsolver.columns import Columns, norms, plus
 from trnsolver.kernels import chebyshev as kernels
 from trnsolver.operators import Apply, Callback, Matrix, Operator, on_chip, on_columns, on_host, operator
+from trnsolver.preconditioners import keep_arguments
 from trnsolver.problems import Result, problem
 
 
@@ -82,6 +83,7 @@ def chebyshev(
     return p.result(x, p.residuals[-1] <= p.tol)
 
 
+@keep_arguments
 @check.hands_on("from_numpy")
 def chebyshev_preconditioner(a: Matrix, low: float, high: float, *, degree: int = 4) -> Apply:
     """A polynomial in ``a`` [N, N] close to its inverse where eigenvalues lie between ``low`` and ``high``.
