@@ -149,6 +149,8 @@ def _sqrt_of_one(op: str, a: Matrix) -> Matrix:
         # whether a singular matrix has a root is seen from its square
         warnings.simplefilter("ignore")
         root = scipy.linalg.sqrtm(a)
+        # SciPy before 1.15 may answer in extended precision, which torch has not
+        root = root.astype(np.complex128 if np.iscomplexobj(root) else np.float64)
         size = np.abs(root).max(initial=0.0)
         left = np.abs(root @ root - a).max() if np.isfinite(size) else np.inf
     if not left <= 1e-6 * np.abs(a).max():
@@ -210,7 +212,9 @@ class MatrixFunction(NamedTuple):
         return cubes(self.a, FUNCTIONS[self.name].flops)
 
     def pytorch(self) -> Tensor:
-        return _Transformed.apply(*self) if transformed() else _computed(self.a, FUNCTIONS[self.name])  # type: ignore[no-untyped-call]
+        if transformed():
+            return _Transformed.apply(*self)  # type: ignore[no-untyped-call]
+        return _computed(self.a, FUNCTIONS[self.name])
 
     @saves("a", pytorch=True)
     def vjp(self, grad: Tensor, needs: frozenset[str]) -> dict[str, Tensor]:
