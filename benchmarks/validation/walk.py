@@ -129,6 +129,8 @@ def verdict(stages: dict[str, Any], code: int, ended: str, tail: str) -> dict[st
         return _said("right" if stages["probe"]["holds"] else "wrong", stages["probe"]["text"])
     if stages.get("run", {}).get("reason"):
         return _said("not run", stages["run"]["reason"])
+    if stages.get("run", {}).get("fallbacks"):
+        return _said("fell back", f"operators ran on the host: {', '.join(stages['run']['fallbacks'])}")
     compared = stages["compare"]
     error = "infinite" if compared["error"] is None else f"{compared['error']:.1e}"
     text = compared.get("text") or f"differs by {error}, allowed is {compared['limit']:.1e} ({compared['against']})"

@@ -124,14 +124,15 @@ LOGICAL_CORES = _choice_setting(
     "NEURON_LOGICAL_NC_CONFIG",
     (1, 2),
     1,
-    "Cores of a logical core, a variable of AWS's. With 2, kernels that share their work run on both and the "
-    "others are refused; importing trnsci on a Neuron host sets 1 where nobody chose.",
+    "Cores of a logical core, a variable of AWS's, read when torch is imported. Every kernel runs on either. On a "
+    "Neuron host the default is AWS's, 2 from trn2 on; trnsci run, launch and validate set it for what they start.",
 )
-STAND_IN = _path_setting(
-    "TRNSCI_STAND_IN",
-    "a file",
+_cores_at_import = os.environ.get("NEURON_LOGICAL_NC_CONFIG", "").strip()
+EMULATE = _choice_setting(
+    "TRNSCI_EMULATE",
+    TARGETS,
     None,
-    "For tests: a file that describes a stand-in device, on which kernels run simulated, with faults.",
+    "Emulate a device of this generation where there is none: kernels run on the simulator, times are predicted.",
 )
 DISTRIBUTED_TIMEOUT = _count_setting(
     "TRNSCI_DISTRIBUTED_TIMEOUT", 300, "Seconds a rank waits for a message of another before it raises RankFailed."
@@ -162,18 +163,31 @@ def settings() -> tuple[Setting[object], ...]:
     """Return every setting: the runtime's own, and three of each library that is announced."""
     return (
         *(BACKEND, TARGET, CACHE_DIR, PLAN_CACHE_COUNT, PLAN_CACHE_BYTES, KERNEL_CACHE_COUNT, DISTRIBUTED_TIMEOUT),
-        *(PROGRAM_MATMULS, PROGRAM_INSTRUCTIONS, LOGICAL_CORES, STAND_IN),
+        *(PROGRAM_MATMULS, PROGRAM_INSTRUCTIONS, LOGICAL_CORES, EMULATE),
         *(setting for name in libraries.names() for setting in library_settings(name)),
     )
 
 
-def use_single_cores() -> None:
-    """Make logical cores of one core each, unless the environment says otherwise: trn2 and trn3 pair them by default.
+def set_logical_cores(cores: int) -> None:
+    """Set the cores of a logical core for AWS's libraries, which torch loads after this, and for child processes."""
+    global _cores_at_import
+    os.environ[LOGICAL_CORES.name] = _cores_at_import = str(cores)
 
-    It takes effect when the device library is imported afterwards.
-    """
-    if not LOGICAL_CORES.is_set:
-        os.environ[LOGICAL_CORES.name] = "1"
+
+def logical_cores_at_import() -> int | None:
+    """Return what the environment said of logical cores when torch was imported; ``None`` where it said nothing."""
+    return int(_cores_at_import) if _cores_at_import in ("1", "2") else None
+
+
+def late_logical_cores() -> str:
+    """Say that the variable was changed too late for this process, and what to do; empty where it was not."""
+    now = os.environ.get(LOGICAL_CORES.name, "").strip()
+    if now == _cores_at_import:
+        return ""
+    return (
+        f"{LOGICAL_CORES.name} is {now or 'unset'} now and was {_cores_at_import or 'unset'} when torch was imported, "
+        "which is what this process keeps. Set it before Python starts, or start the program with trnsci run"
+    )
 
 
 def backend_variables(libraries: tuple[str, ...]) -> tuple[Any, ...]:

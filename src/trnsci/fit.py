@@ -63,7 +63,7 @@ def fit(
         ArgumentError: there is no such file or module.
     """
     path = Path(script)
-    _require_source("run" if substitute else "fit", script, module)
+    require_source("run" if substitute else "fit", script, module)
     say = progress or (lambda text: None)
     if path.suffix in SOURCES and not module:
         return FitReport(script=str(script), symbols=scanned(path), main_target=config.TARGET.get())
@@ -71,12 +71,12 @@ def fit(
     watch, sampler, children, replaced = Watch(), Sampler(), Children(), None
     with ExitStack() as stack:
         book = stack.enter_context(ledger(everywhere=True))
-        for listener in (watch, sampler, children, _as_main(path, arguments)):
+        for listener in (watch, sampler, children, as_main(path, arguments)):
             stack.enter_context(listener)
         if substitute:
             replaced = stack.enter_context(drop_in())
         start = time.perf_counter()
-        status, error = _run(script, module)
+        status, error = run_program(script, module)
         wall = time.perf_counter() - start
     groups, plain = _groups(book, say), _plain(watch.seen.values(), say)
     elsewhere = wall - sum(group.measured for group in (*groups, *plain))
@@ -96,7 +96,8 @@ def fit(
     )
 
 
-def _require_source(op: str, script: str | Path, module: bool) -> None:
+def require_source(op: str, script: str | Path, module: bool) -> None:
+    """Raise unless there is such a file or module."""
     if module and importlib.util.find_spec(str(script)) is None:
         raise ArgumentError(op, "MODULE", str(script), "a module that can be imported")
     if not module and not Path(script).is_file():
@@ -126,7 +127,7 @@ class _Ending:
         return True
 
 
-def _run(script: str | Path, module: bool) -> tuple[int, str]:
+def run_program(script: str | Path, module: bool) -> tuple[int, str]:
     """Run the program; return its status, and in words how it ended if not well."""
     with _Ending() as ending:
         if module:
@@ -151,7 +152,7 @@ def _beside(threads: dict[str, float], commands: Sequence[str]) -> tuple[str, ..
 
 
 @contextmanager
-def _as_main(path: Path, arguments: Sequence[str]) -> Iterator[None]:
+def as_main(path: Path, arguments: Sequence[str]) -> Iterator[None]:
     """``sys.argv`` and ``sys.path`` as ``python SCRIPT`` would have them, restored after."""
     argv, paths = sys.argv, list(sys.path)
     sys.argv = [str(path), *arguments]

@@ -67,6 +67,7 @@ class Step:
         backend: ``pytorch``, ``simulator`` or ``nki``.
         implementation: ``pytorch``, ``host``, ``cuda`` or ``nki``, and ``calls`` what that one calls.
         reason: why this one.
+        iterations: for an op that iterates, the most it takes; ``cost`` and predictions are then of one of them.
     """
 
     op: str
@@ -76,11 +77,18 @@ class Step:
     implementation: str
     calls: str = ""
     reason: str = field(compare=False)
+    iterations: int | None = None
 
     @property
     def operands(self) -> str:
         """Shapes and dtypes of the operands, for tables."""
         return " ".join(str(spec) for spec in tensors_in(self.call))
+
+    @property
+    def work(self) -> str:
+        """FLOPs in words, and of an op that iterates how often at most."""
+        flops = quantity(self.cost.flops, "FLOP")
+        return flops if self.iterations is None else f"{flops} an iteration, at most {self.iterations} iterations"
 
     @property
     def runs_on(self) -> str:
@@ -135,7 +143,7 @@ class Plan:
 
     @property
     def flops(self) -> int:
-        """Floating-point operations of all steps."""
+        """Floating-point operations of all steps; one iteration of those that iterate."""
         return sum(step.cost.flops for step in self.steps)
 
     @property
@@ -231,7 +239,7 @@ class Plan:
             (target, seconds(time), " to ".join(map(seconds, interval.get(target, ()))))
             for target, time in self.predicted.items()
         ]
-        steps = [(s.op, s.operands, s.runs_on, quantity(s.cost.flops, "FLOP")) for s in self.steps]
+        steps = [(s.op, s.operands, s.runs_on, s.work) for s in self.steps]
         return notebook.fragment(
             f"{self.op} on {self.backend}",
             notebook.lines([self.reason, self._facts()]),
@@ -251,7 +259,7 @@ class Plan:
         if programs is not None and programs.launches:
             lines.append(f"  on {config.TARGET.get()}: {programs}")
         for number, step in enumerate(self.steps, 1):
-            lines.append(f"  {number}. {step.op}  {step.operands}  {step.runs_on}  {quantity(step.cost.flops, 'FLOP')}")
+            lines.append(f"  {number}. {step.op}  {step.operands}  {step.runs_on}  {step.work}")
         return "\n".join(lines)
 
 

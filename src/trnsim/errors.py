@@ -178,7 +178,7 @@ class WrongType(WrongArgument, TypeError):
 
 
 class WrongCall(WrongType):
-    """The arguments of a kernel do not fit its parameters."""
+    """Arguments do not fit the parameters of a kernel, function or instruction."""
 
 
 class DeviceValue(WrongType):
@@ -195,7 +195,7 @@ def wrong_value(rule: str, what: str, value: Any, limit: Any, hint: str) -> Wron
 
 
 def wrong_type(
-    rule: str, what: str, value: Any, limit: Any, hint: str, error: type[KernelError] = WrongArgument
+    rule: str, what: str, value: Any, limit: Any, hint: str, error: type[KernelError] = WrongType
 ) -> KernelError:
     """Return the error for a value of a type the machine does not take."""
     kind = type(value).__name__

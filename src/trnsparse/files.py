@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import operator
 import struct
+import tokenize
 import zipfile
 import zlib
 from pathlib import Path
@@ -13,8 +15,10 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 
+from trnsci import memory
 from trnsci.arrays import from_numpy, to_numpy
-from trnsci.errors import ArgumentError, DtypeError
+from trnsci.errors import ArgumentError, CapacityError, DtypeError
+from trnsparse import archives
 from trnsparse.arguments import sparse
 from trnsparse.bsr import BSRMatrix
 from trnsparse.coo import COOMatrix
@@ -59,17 +63,21 @@ def load(path: str | Path) -> SparseMatrix:
     coordinates.
 
     Raises:
-        ArgumentError: the file is damaged, or of another format. Nothing in it is unpickled.
+        ArgumentError: the file is damaged, of another format, or expands to much more than it has. Nothing in it is
+            unpickled.
+        CapacityError: the matrix does not fit into memory.
     """
     try:
-        with Path(path).open("rb") as file:
+        with archives.open_plain(path) as file:
             is_market = file.read(len(BANNER)) == BANNER or str(path).endswith(MARKET)
         return _read_market(path) if is_market else _read_npz(path)
-    except (FileNotFoundError, PermissionError, IsADirectoryError):
+    except (FileNotFoundError, PermissionError, IsADirectoryError, CapacityError):
         raise
     except _DAMAGE as error:
-        if isinstance(error, ArgumentError) and error.argument == "format":
+        if isinstance(error, ArgumentError) and error.op == "load":
             raise
+        if (full := memory.exhausted("load", error)) is not None:
+            raise full from None
         raise ArgumentError(
             op="load",
             argument=f"file {path}",
@@ -86,21 +94,33 @@ def _read_market(path: str | Path) -> SparseMatrix:
 
 
 def _read_npz(path: str | Path) -> SparseMatrix:
-    with np.load(path, allow_pickle=False) as file:
-        tag = file.get("format", np.array(""))
-        is_scipys = tag.dtype.kind == "S"
-        name, _, dtype = (tag.item().decode("ascii") if is_scipys else str(tag)).partition(" ")
-        if name not in (*KINDS, "dia") or (not is_scipys and not dtype):
-            raise ArgumentError("load", "format", name, f"one of {', '.join(KINDS)}, or dia of SciPy")
-        if not is_scipys:
-            arrays = {key: from_numpy(file[key]) for key in file.files if key not in ("format", "shape")}
-            shape = tuple(int(size) for size in file["shape"])
+    members = archives.read_arrays(path)
+    tag = members.pop("format", np.array(""))
+    is_scipys = tag.dtype.kind == "S"
+    name, _, dtype = (tag.item().decode("ascii") if is_scipys else str(tag)).partition(" ")
+    if name not in (*KINDS, "dia") or (not is_scipys and not dtype):
+        raise ArgumentError("load", "format", name, f"one of {', '.join(KINDS)}, or dia of SciPy")
+    rows, columns = members.pop("shape").tolist()
+    shape = (operator.index(rows), operator.index(columns))
     if is_scipys:
-        return sparse("load", "file", sp.load_npz(path))
+        return sparse("load", "file", _build_scipy(name, members, shape))
+    arrays = {key: from_numpy(member) for key, member in members.items()}
     values = arrays.pop("values")
     values = values.view(torch.bfloat16) if dtype == "bfloat16" else values
     result: SparseMatrix = KINDS[name](**arrays, values=values, shape=shape)
     return result
+
+
+def _build_scipy(name: str, members: dict[str, Any], shape: tuple[int, ...]) -> Any:
+    """Return the matrix of the arrays that ``scipy.sparse.save_npz`` writes."""
+    data = members["data"]
+    if name == "dia":
+        return sp.dia_array((data, members["offsets"]), shape=shape)
+    if name == "coo":
+        coordinates = members["coords"] if "coords" in members else (members["row"], members["col"])
+        return sp.coo_array((data, tuple(coordinates)), shape=shape)
+    kinds = {"csr": sp.csr_array, "csc": sp.csc_array, "bsr": sp.bsr_array}
+    return kinds[name]((data, members["indices"], members["indptr"]), shape=shape)
 
 
 # What NumPy, SciPy, their archives and our own checks of a structure raise, depending on which byte is wrong.
@@ -118,6 +138,7 @@ _DAMAGE: tuple[type[Exception], ...] = (
     zlib.error,
     struct.error,
     SyntaxError,
+    tokenize.TokenError,
 )
 
 __all__ = ["load", "write"]

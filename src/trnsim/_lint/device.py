@@ -46,9 +46,8 @@ class Device(FrontEnd):
     core_branch: ast.AST | None = None
 
     def is_register(self, node: ast.AST) -> bool:
-        if not isinstance(node, ast.Name):
-            return False
-        return (node.id in self.induction and not self.scalars) or self.kind_of(node.id) == "register"
+        counted = isinstance(node, ast.Name) and node.id in self.induction and not self.scalars
+        return counted or self.kind(node) == "register"
 
     def is_device_value(self, node: ast.AST) -> bool:
         """Return whether an expression is a register or a scalar, whose value Python does not know."""
