@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
 
+from trnsci.config import TargetName
 from trnsci.graph import kernels
 from trnsci.graph.expressions import Code, Value, pointwise_rule, why_not_pointwise
 from trnsci.graph.layouts import P_MAX, STORED, Buffer, View, collapse, cut_blocks, row_major, whole_view
@@ -22,7 +23,8 @@ _aten = torch.ops.aten
 # bytes of an SBUF partition that the values of one expression may take, twice
 _EXPRESSION_BYTES = 80 << 10
 _WIDEST = 2048
-# elements below which a transposed copy is left to DMA
+_NUMPY = (torch.float32, torch.int32, torch.int64, torch.bool, torch.uint8)
+# elements below which a transposed copy is left to DMA, and constants are compared
 _FEW = 2048
 
 
@@ -92,8 +94,11 @@ class Pending:
 class Builder:
     """Builds the steps of one graph."""
 
-    def __init__(self, graph: GraphModule, calls: Calls, names: Callable[[str], str] | None = None) -> None:
+    def __init__(
+        self, graph: GraphModule, calls: Calls, target: TargetName, names: Callable[[str], str] | None = None
+    ) -> None:
         self.graph = graph
+        self.target = target
         self.calls = calls
         self.steps: list[Step] = []
         self.hosted: list[HostCall] = []
@@ -102,7 +107,7 @@ class Builder:
         self.pending: dict[tuple[Any, ...], list[Pending]] = {}
         self._counts: dict[str, int] = {}
         self._names = names or self._name
-        self._kept: dict[int, Buffer] = {}
+        self._kept: dict[Any, Buffer] = {}
         self._origin = ""
 
     def _name(self, stem: str) -> str:
@@ -130,12 +135,13 @@ class Builder:
         """Return a constant as a buffer of the program; the same tensor is one buffer."""
         if data.dtype not in STORED:
             raise Refused(f"a constant of {data.dtype} has no place on the device")
-        if id(data) not in self._kept:
+        key = (data.dtype, tuple(data.shape), data.numpy(force=True).tobytes()) if data.numel() <= _FEW and data.dtype in _NUMPY else id(data)
+        if key not in self._kept:
             stored = data.detach().to(STORED[data.dtype]).contiguous().reshape(-1)
             buffer = Buffer(self._names("constant"), tuple(data.shape) or (1,), stored.dtype, data=(stored, data))
-            self._kept[id(data)] = buffer
+            self._kept[key] = buffer
             self.constants.append(buffer)
-        return whole_view(self._kept[id(data)], tuple(data.shape), data.dtype)
+        return whole_view(self._kept[key], tuple(data.shape), data.dtype)
 
     def _value(self, node: Node) -> Any:
         try:
@@ -447,9 +453,19 @@ class Builder:
         self._write_expression(tuple(shape), [], [out], code, [code.fill(number).index])
 
     def _full_node(self, node: Node) -> View:
-        value = node.meta["val"]
-        number = node.args[1] if len(node.args) > 1 else 0.0
-        return self._filled(value, number)
+        return self._filled(node.meta["val"], node.args[1])
+
+    _full_like_node = _new_full_node = _full_node
+
+    def _zeros_node(self, node: Node) -> View:
+        return self._filled(node.meta["val"], 0.0)
+
+    _zeros_like_node = _new_zeros_node = _zeros_node
+
+    def _ones_node(self, node: Node) -> View:
+        return self._filled(node.meta["val"], 1.0)
+
+    _ones_like_node = _new_ones_node = _ones_node
 
     def _filled(self, value: Tensor, number: Any) -> View:
         if value.dtype not in (torch.float32, torch.bfloat16, torch.float16) or not isinstance(number, int | float):
@@ -470,32 +486,41 @@ class Builder:
         return whole
 
     def _index_select_node(self, node: Node) -> View:
-        view, dim, index = self.operand(node.args[0]), node.args[1], self.operand(node.args[2])
-        return self._gathered(node, view, dim, index)
+        return self._gathered(self.operand(node.args[0]), node.args[1], self.operand(node.args[2]))
 
     def _embedding_node(self, node: Node) -> View:
-        return self._gathered(node, self.operand(node.args[0]), 0, self.operand(node.args[1]))
+        return self._gathered(self.operand(node.args[0]), 0, self.operand(node.args[1]))
 
-    def _gathered(self, node: Node, view: View, dim: int, index: View) -> View:
-        value, axis = node.meta["val"], dim % max(1, len(view.size))
-        if view.dtype is not torch.float32 or index.buffer.dtype is not torch.int32 or value.numel() == 0:
+    def _flip_node(self, node: Node) -> View:
+        view = self.operand(node.args[0])
+        if view.dtype is not torch.float32 or 0 in view.size:
+            raise Refused("rows are reversed of float32")
+        for dim in node.args[1]:
+            axis = dim % len(view.size)
+            front = self.contiguous(view.like(view.shown().movedim(axis, 0)))
+            rows, columns = front.size[0], math.prod(front.size[1:])
+            out = self.allocate(front.size, view.dtype, front.buffer.level)
+            exchange = self.constant(torch.eye(P_MAX).flip(0))
+            self.add(kernels.reverse, [front.buffer, exchange.buffer], [out], rows=rows, columns=columns)
+            reversed_ = whole_view(out, front.size, view.dtype)
+            view = reversed_.like(reversed_.shown().movedim(0, axis))
+        return view
+
+    def _gathered(self, view: View, dim: int, index: View) -> View:
+        """Return the slices of an axis that the indices name, by rows of a matrix."""
+        axis = dim % max(1, len(view.size))
+        if self.target == "trn1":
+            raise Refused("trn1 gathers no rows by index")
+        if view.dtype is not torch.float32 or index.buffer.dtype is not torch.int32 or 0 in (*view.size, *index.size):
             raise Refused("rows are gathered of float32, by 32-bit indices")
         front = self.contiguous(view.like(view.shown().movedim(axis, 0)))
         columns, rows = math.prod(front.size[1:]), math.prod(index.size)
         index = self.contiguous(index)
-        out = self.allocate((rows, columns), value.dtype, self.level_of(front, index))
-        self.steps.append(
-            Step(
-                kernels.gather,
-                ((front.buffer, (front.size[0], columns)), (index.buffer, (rows,))),
-                (out,),
-                {"rows": rows, "columns": columns},
-                self._origin,
-                level=out.level,
-            )
-        )
-        shape = [*index.size, *front.size[1:]]
-        result = whole_view(out, shape, value.dtype)
+        out = self.allocate((rows, columns), view.dtype, self.level_of(front, index))
+        operands = (front.buffer, (front.size[0], columns)), (index.buffer, (rows,))
+        static = {"rows": rows, "columns": columns}
+        self.steps.append(Step(kernels.gather, operands, (out,), static, self._origin, level=out.level))
+        result = whole_view(out, [*index.size, *front.size[1:]], view.dtype)
         return result if len(index.size) != 1 else result.like(result.shown().movedim(0, axis))
 
     # reductions
@@ -621,7 +646,7 @@ class Builder:
         state = [self.allocate(view.size, view.dtype, level) for view in given]
         for buffer, view in zip(state, given, strict=True):
             self.copy_into(whole_view(buffer, view.size, view.dtype), view)
-        inner = Builder(loop.body, self.calls, self._names)
+        inner = Builder(loop.body, self.calls, self.target, self._names)
         inner._kept = self._kept
         inner.constants = self.constants
         results = inner.build([*state, *(view.buffer for view in others)])
@@ -766,8 +791,5 @@ def _renamed(op: str, left: Any, right: Any, constant: Any, slot_of: dict[int, i
 def describe_origin(node: Node) -> str:
     """Return the operator of a node and the line of the function that called it."""
     name = str(node.target).removeprefix("aten.").partition(".default")[0]
-    lines = [line.strip() for line in str(node.meta.get("stack_trace") or "").splitlines() if "File " in line]
-    if not lines:
-        return name
-    words = lines[-1].split(", ")
-    return f"{name} at {words[0].removeprefix('File ').strip(chr(34))}:{words[1].removeprefix('line ')}"
+    line = str(node.meta.get("stack_trace") or "").strip()
+    return f"{name} at {line}" if line else name

@@ -81,7 +81,7 @@ def compile_graph(traced: GraphModule, inputs: Sequence[Tensor], target: config.
     fold(lowered)
     placeholders = [node for node in lowered.graph.nodes if node.op == "placeholder"]
     buffers = [_input(index, node) for index, node in enumerate(placeholders)]
-    builder = Builder(lowered, CALLS)
+    builder = Builder(lowered, CALLS, target)
     results = builder.build(buffers)
     levels = [0, *(step.level for step in builder.steps), *(call.level for call in builder.hosted)]
     stages = []

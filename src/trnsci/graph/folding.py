@@ -18,6 +18,7 @@ _FILLS = (_aten.full.default, _aten.zeros.default, _aten.ones.default)
 
 def fold(graph: GraphModule) -> GraphModule:
     """Simplify a lowered graph in place, and return it."""
+    detach_copies(graph)
     for node in list(graph.graph.nodes):
         _read_stack(node)
     graph.graph.eliminate_dead_code()
@@ -25,6 +26,14 @@ def fold(graph: GraphModule) -> GraphModule:
     graph.graph.eliminate_dead_code()
     graph.recompile()
     return graph
+
+
+def detach_copies(graph: GraphModule) -> None:
+    """Replace detaching in place, which ``torch.tensor`` does, by detaching: it changes no values."""
+    for node in graph.graph.nodes:
+        if node.target is _aten.detach_.default:
+            node.target = _aten.detach.default
+    graph.recompile()
 
 
 def _read_stack(node: Node) -> None:

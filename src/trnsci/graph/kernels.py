@@ -301,3 +301,23 @@ def gather(out_hbm, x_hbm, index_hbm, rows=1, columns=1):
         taken = x_hbm.ap([[columns, r.size], [1, columns]], offset=0, vector_offset=index_sb, indirect_dim=0)
         nisa.dma_copy(dst=x_sb, src=taken)
         move(out_hbm.ap([[columns, r.size], [1, columns]], offset=r.start * columns), x_sb)
+
+
+def reverse(out_hbm, x_hbm, exchange_hbm, rows=1, columns=1):
+    """Set the rows of out to those of x [rows, columns] in reverse: products with the exchange matrix."""
+    for r in tiles(rows, P_MAX):
+        # the lower left corner of the exchange matrix is a smaller one
+        exchange_sb = load(exchange_hbm[P_MAX - r.size : P_MAX, 0 : r.size])  # [r, r]
+        for c in tiles(columns, N_TILE):
+            x_sb = load(x_hbm.ap([[columns, r.size], [1, c.size]], offset=r.start * columns + c.start))  # [r, c]
+            turned_ps = nl.ndarray((r.size, c.size), dtype=nl.float32, buffer=nl.psum)  # [r, c]
+            nisa.nc_matmul(
+                dst=turned_ps,
+                stationary=exchange_sb,
+                moving=x_sb,
+                accumulate=False,
+            )
+            turned_sb = nl.ndarray((r.size, c.size), dtype=out_hbm.dtype, buffer=nl.sbuf)  # [r, c]
+            nisa.tensor_copy(dst=turned_sb, src=turned_ps)
+            first = (rows - r.stop) * columns + c.start
+            move(out_hbm.ap([[columns, r.size], [1, c.size]], offset=first), turned_sb)

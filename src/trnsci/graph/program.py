@@ -56,8 +56,7 @@ class Program:
         leaves, spec = tree_flatten((args, kwargs))
         real = [torch.empty(x.shape, dtype=x.dtype) if isinstance(x, Tensor) and x.is_meta else x for x in leaves]
         _check(self.name, [x for x in real if isinstance(x, Tensor)])
-        target = config.TARGET.get()
-        return plan_program(self.name, self._built(real, spec, target))
+        return plan_program(self.name, lambda target: self._built(real, spec, target))
 
     def source(self, *args: Any, **kwargs: Any) -> str:
         """Return the text of the NKI programs that a call runs."""

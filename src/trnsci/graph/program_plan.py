@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -61,11 +62,12 @@ class ProgramPlan:
     left: tuple[str, ...]
     compiled: Compiled = field(repr=False)
     traced: GraphModule = field(repr=False)
+    compile_for: Callable[[TargetName], Compiled] = field(repr=False)
     _times: dict[Any, Any] = field(default_factory=dict, repr=False)
 
     def predict(self, target: TargetName) -> ProgramTime:
         """Return the predicted time as programs on a generation."""
-        return self._known(("program", target), lambda: _predict_program(self.compiled, target))
+        return self._known(("program", target), lambda: _predict_program(self.compile_for(target), target))
 
     def predict_calls(self, target: TargetName) -> ProgramTime:
         """Return the predicted time of the same calls one by one, each started by itself.
@@ -112,8 +114,9 @@ def _count(n: int, one: str, many: str) -> str:
     return f"{n} {one if n == 1 else many}"
 
 
-def plan_program(name: str, built: Any) -> ProgramPlan:
-    """Return the plan of a built program."""
+def plan_program(name: str, build: Callable[[TargetName], Any]) -> ProgramPlan:
+    """Return the plan of a program that is built for a generation where it is asked about it."""
+    built = build(config.TARGET.get())
     compiled: Compiled = built.compiled
     sizes = [size_of(segment) for segment in compiled.segments]
     return ProgramPlan(
@@ -127,6 +130,7 @@ def plan_program(name: str, built: Any) -> ProgramPlan:
         left=tuple(f"{op}: {why}" for op, why in compiled.left.items()),
         compiled=compiled,
         traced=built.traced,
+        compile_for=lambda target: build(target).compiled,
     )
 
 

@@ -8,8 +8,10 @@ nothing of its own to be part of a program.
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -23,7 +25,7 @@ from torch._subclasses.fake_tensor import (
 from torch.fx import GraphModule, Interpreter, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
-from torch.fx.traceback import preserve_node_meta
+from torch.fx.traceback import preserve_node_meta, set_stack_trace
 from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
@@ -31,7 +33,7 @@ import trnsim
 from trnsci import check, config, ops
 from trnsci.drop_in import Substitutions, tracing
 from trnsci.errors import ArgumentError, TrnError
-from trnsci.graph.folding import fold
+from trnsci.graph.folding import detach_copies, fold
 from trnsci.kernel_launcher import Launcher, current, simulated, using
 from trnsci.planar import PlanarTensor
 from trnsci.specs import freeze, tensors_in, thaw
@@ -132,15 +134,46 @@ def _results_of(kernel: Any, specs: Any, *options: tuple[str, Any]) -> Any:
 def trace(function: Callable[..., Any], inputs: Sequence[Tensor]) -> tuple[GraphModule, Substitutions]:
     """Trace a function of a flat list of tensors; torch's operators that have an analog enter as ops of the suite."""
     seen = Substitutions(random=False)
-    with tracing(seen), preserve_node_meta():
-        traced = make_fx(
-            function, tracing_mode="fake", _allow_non_fake_inputs=True, record_stack_traces=True
-        )(*inputs)
+    with tracing(seen):
+        traced = _traced(function, inputs)
     return _without_mutations(traced, inputs), seen
+
+
+def _traced(function: Callable[..., Any], inputs: Sequence[Tensor]) -> GraphModule:
+    def located(*args: Tensor) -> Any:
+        with _Lines():
+            return function(*args)
+
+    with preserve_node_meta():
+        return make_fx(located, tracing_mode="fake", _allow_non_fake_inputs=True)(*inputs)
+
+
+class _Lines(TorchDispatchMode):
+    """Notes with every operator the line of the traced function that called it."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        set_stack_trace([_calling_line()])
+        return func(*args, **(kwargs or {}))
+
+
+_OWN = tuple(str(Path(module.__file__ or "").parent) for module in (torch, trnsim))
+
+
+def _calling_line() -> str:
+    """Return file and line of the innermost frame that belongs neither to torch nor to the suite."""
+    frame: Any = sys._getframe(2)
+    suite = str(Path(_OWN[1]).parent / "trn")
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not file.startswith((_OWN[0], suite, "<frozen", "<eval_with_key>")):
+            return f"{file}:{frame.f_lineno}"
+        frame = frame.f_back
+    return ""
 
 
 def _without_mutations(traced: GraphModule, inputs: Sequence[Tensor]) -> GraphModule:
     """Replace operators in place by functional ones; what changes an input is copied into it at the end."""
+    detach_copies(traced)
     changes = [node for node in traced.graph.nodes if _is_mutable(node.target)]
     if not changes:
         return traced
@@ -244,12 +277,7 @@ def repeat(
             state = _turn(body, state, others)
         return state
     with _disable_current_modes():
-        traced = make_fx(
-            lambda *args: _turn(body, args[: len(state)], args[len(state) :]),
-            tracing_mode="fake",
-            _allow_non_fake_inputs=True,
-            record_stack_traces=True,
-        )(*state, *others)
+        traced = _traced(lambda *args: _turn(body, args[: len(state)], args[len(state) :]), (*state, *others))
     captured = _lift(traced, FakeTensor)
     return tuple(REPEAT(add_call(Loop(traced, count)), list(state), [*others, *captured]))
 
@@ -329,16 +357,32 @@ def lower(traced: GraphModule, inputs: Sequence[Tensor], target: config.TargetNa
     return lowered, left
 
 
+def _keep_lower(x: Tensor, diagonal: int = 0) -> Tensor:
+    return torch.where(_above(x) <= diagonal, x, 0)
+
+
+def _keep_upper(x: Tensor, diagonal: int = 0) -> Tensor:
+    return torch.where(_above(x) >= diagonal, x, 0)
+
+
+def _above(x: Tensor) -> Tensor:
+    """Return how far each element lies above the diagonal."""
+    return torch.arange(x.shape[-1]) - torch.arange(x.shape[-2]).unsqueeze(-1)
+
+
 @functools.cache
 def _decompositions() -> Any:
     """Return torch's definitions of operators by others: the core set, and a few that programs do not have."""
     names = (
-        "_softmax _log_softmax _softmax_backward_data _log_softmax_backward_data native_layer_norm diag_embed tril triu "
+        "_softmax _log_softmax _softmax_backward_data _log_softmax_backward_data native_layer_norm diag_embed "
         "native_layer_norm_backward linalg_vector_norm var std var_mean mse_loss softplus softplus_backward leaky_relu "
         "leaky_relu_backward trace addmv nll_loss_forward norm zeros_like ones_like full_like new_zeros new_ones new_full "
         "zeros ones elu hardtanh mish std_mean isfinite isinf roll"
     ).split()
     table = dict(torch._decomp.core_aten_decompositions())
     extra = torch._decomp.get_decompositions([getattr(_aten, name) for name in names if hasattr(_aten, name)])
+    extra |= {_aten.tril.default: _keep_lower, _aten.triu.default: _keep_upper}
     native = {_aten.silu.default, _aten.gelu.default, _aten.clamp.default, _aten.stack.default}
+    # constants are computed as they are: their definitions use dtypes that the host lacks
+    native |= {_aten.eye.default, _aten.eye.m}
     return {target: rule for target, rule in {**table, **extra}.items() if target not in native}
