@@ -7,6 +7,7 @@ nothing of its own to be part of a program.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -31,6 +32,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 
 import trnsim
 from trnsci import check, config, ops
+from trnsci.analogs import Different, operators
 from trnsci.drop_in import Substitutions, tracing
 from trnsci.errors import ArgumentError, TrnError
 from trnsci.graph.folding import detach_copies, fold
@@ -133,7 +135,7 @@ def _results_of(kernel: Any, specs: Any, *options: tuple[str, Any]) -> Any:
 
 def trace(function: Callable[..., Any], inputs: Sequence[Tensor]) -> tuple[GraphModule, Substitutions]:
     """Trace a function of a flat list of tensors; torch's operators that have an analog enter as ops of the suite."""
-    seen = Substitutions(random=False)
+    seen = Substitutions(random=False, unreadable=UNREADABLE)
     with tracing(seen):
         traced = _traced(function, inputs)
     return _without_mutations(traced, inputs), seen
@@ -199,6 +201,10 @@ class _Lowering(TorchDispatchMode):
         kwargs = kwargs or {}
         if func in self.known:
             return self._op(self.known[func], args, kwargs)
+        if func.namespace == "aten" and (analog := operators().get(_name(func))) and analog.arguments:
+            # products of planes come to light here
+            with self, contextlib.suppress(Different, TrnError, *UNREADABLE):
+                return analog.run(args, kwargs)[0]
         if func is REPEAT:
             return self._repeat(*args)
         if func is _aten.complex.default:
@@ -230,8 +236,8 @@ class _Lowering(TorchDispatchMode):
         with _disable_current_modes():
             # values of a trace in the making stand for the operands of the body
             body, left = lower(loop.body, [*map(_unplaned, state), *map(_unplaned, others)], target)
+            fold(body)
         self.left.update(left)
-        fold(body)
         flat = [plane for x in state for plane in as_planes(x)]
         results = iter(REPEAT(add_call(Loop(body, loop.count)), flat, [p for x in others for p in as_planes(x)]))
         return [PlanarTensor(next(results), next(results)) if x.is_complex() else next(results) for x in state]
@@ -277,8 +283,10 @@ def repeat(
             state = _turn(body, state, others)
         return state
     with _disable_current_modes():
-        traced = _traced(lambda *args: _turn(body, args[: len(state)], args[len(state) :]), (*state, *others))
-    captured = _lift(traced, FakeTensor)
+        # one tensor may stand for two parts of the state
+        given = [x.clone() for x in (*state, *others)]
+        traced = _traced(lambda *args: _turn(body, args[: len(state)], args[len(state) :]), given)
+    captured = [*_lift(traced, FakeTensor), *lift_captured(traced)]
     return tuple(REPEAT(add_call(Loop(traced, count)), list(state), [*others, *captured]))
 
 
@@ -313,6 +321,12 @@ def _lift(graph: GraphModule, kind: type | tuple[type, ...], wanted: Callable[[A
 def lift_captured(graph: GraphModule) -> list[Tensor]:
     """Make floating-point tensors that a function captured arguments: their values may change between calls."""
     return _lift(graph, Tensor, lambda x: x.is_floating_point() or x.is_complex())
+
+
+def _name(func: Any) -> str:
+    """Return an operator's name as analogs know it: with its overload unless that is the default."""
+    name = str(func._schema.name).removeprefix("aten::")
+    return name if func._overloadname == "default" else f"{name}.{func._overloadname}"
 
 
 def _is_complex(dtype: torch.dtype | None) -> bool:
@@ -354,7 +368,7 @@ def lower(traced: GraphModule, inputs: Sequence[Tensor], target: config.TargetNa
         lowered = make_fx(
             run, decomposition_table=_decompositions(), tracing_mode="fake", _allow_non_fake_inputs=True
         )(*planes)
-    return lowered, left
+    return _without_mutations(lowered, planes), left
 
 
 def _keep_lower(x: Tensor, diagonal: int = 0) -> Tensor:
@@ -382,7 +396,7 @@ def _decompositions() -> Any:
     table = dict(torch._decomp.core_aten_decompositions())
     extra = torch._decomp.get_decompositions([getattr(_aten, name) for name in names if hasattr(_aten, name)])
     extra |= {_aten.tril.default: _keep_lower, _aten.triu.default: _keep_upper}
-    native = {_aten.silu.default, _aten.gelu.default, _aten.clamp.default, _aten.stack.default}
+    native = {_aten.silu.default, _aten.gelu.default, _aten.clamp.default, _aten.stack.default, _aten.constant_pad_nd.default}
     # constants are computed as they are: their definitions use dtypes that the host lacks
     native |= {_aten.eye.default, _aten.eye.m}
     return {target: rule for target, rule in {**table, **extra}.items() if target not in native}
