@@ -173,7 +173,7 @@ def _inner(name: str) -> tuple[Callable[..., Any], Any]:
         return compile_fx_inner, select_decomp_table
     if name == "openxla":
         return _openxla, None
-    return _boxed, None
+    return _as_program, None
 
 
 def _openxla(traced: GraphModule, given: Sequence[Any]) -> Any:
@@ -186,10 +186,13 @@ def _openxla(traced: GraphModule, given: Sequence[Any]) -> Any:
         raise BackendUnavailable(backend="openxla", reason=str(error), how=how) from error
 
 
-def _boxed(traced: GraphModule, given: Sequence[Any]) -> Any:
+def _as_program(traced: GraphModule, given: Sequence[Any]) -> Any:
+    """Run a pass as programs where its backend has kernels, with what they leave to torch in between."""
     from torch._functorch._aot_autograd.utils import make_boxed_func
 
-    return make_boxed_func(traced.forward)
+    from trnsci.graph.program import Program
+
+    return make_boxed_func(Program(traced, traced.forward))
 
 
 def _or_plain(compiled: Callable[..., Any], graph: GraphModule, record: CompiledGraph) -> Callable[..., Any]:

@@ -18,6 +18,7 @@ from trnsci.graph.layouts import STORED, Buffer, View
 from trnsci.graph.source import Segment, write_segment
 from trnsci.graph.tracing import CALLS, as_planes, lower
 from trnsci.programs import Size
+from trnsci.specs import ResidentTensor
 
 
 @dataclass(eq=False)
@@ -164,14 +165,16 @@ class Run:
 
     def _stored(self, buffer: Buffer) -> Tensor:
         """Return the tensor of a buffer as the device stores it."""
-        if buffer not in self.memory:
-            self.memory[buffer] = self.hosted[buffer.data.node]
-        data = self.memory[buffer]
+        data = self._data(buffer)
         if data.dtype != buffer.dtype:
             if data.dtype is torch.int64 and data.numel() and int(data.abs().max()) >= 1 << 31:
                 raise OverflowError(f"{buffer.name} has integers beyond 32 bits")
             data = data.to(buffer.dtype)
         return data.contiguous().reshape(buffer.shape)
+
+    def _data(self, buffer: Buffer) -> Tensor:
+        """Return the tensor of a buffer, which may be what torch computed."""
+        return self.memory[buffer] if buffer in self.memory else self.hosted[buffer.data.node]
 
     def _call(self, call: HostCall) -> None:
         values = {node: self._value(value) for node, value in call.values.items()}
@@ -188,6 +191,7 @@ class Run:
 
     def read(self, view: View) -> Tensor:
         """Return the elements of a view, in the dtype torch knows."""
-        data = self.memory[view.buffer]
+        data = self._data(view.buffer)
+        data = data.as_subclass(Tensor) if isinstance(data, ResidentTensor) else data
         flat = data if data.dtype == view.dtype else data.to(view.dtype)
         return flat.reshape(-1).as_strided(view.size, view.stride, view.offset)

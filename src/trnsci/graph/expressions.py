@@ -129,7 +129,7 @@ _COMPARISONS = {
 }
 # operators of each kind by name; overloads with tensors and with numbers mean the same
 _OPERATORS: dict[str, Callable[..., Any]] = {
-    **{name: _unary(name) for name in ("exp", "log", "tanh", "sigmoid", "relu", "abs", "erf", "sin", "cos", "sign")},
+    **{name: _unary(name) for name in ("exp", "log", "tanh", "sigmoid", "relu", "abs", "erf", "sin", "cos", "sign", "round")},
     **{name: _binary(op) for name, op in _COMPARISONS.items()},
     **{name: _binary(name) for name in ("maximum", "minimum", "logical_and", "logical_or", "logical_xor")},
     "bitwise_and": _binary("logical_and"),

@@ -103,6 +103,10 @@ def _unary(value_sb, op, x_sb):
         nisa.tensor_copy(dst=value_sb, src=x_sb)
     elif op == "reciprocal":
         nisa.reciprocal(dst=value_sb, data=x_sb)
+    elif op == "round":
+        whole_sb = nl.ndarray(x_sb.shape, dtype=nl.int32, buffer=nl.sbuf)  # [p, n]
+        nisa.tensor_copy(dst=whole_sb, src=x_sb)
+        nisa.tensor_copy(dst=value_sb, src=whole_sb)
     elif op == "sin" or op == "cos":
         _sine(value_sb, x_sb, op == "cos")
     else:

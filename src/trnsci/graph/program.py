@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.fx import GraphModule, Interpreter
+from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from trnsci import config, neuron
@@ -25,10 +27,14 @@ from trnsci.specs import ResidentTensor, freeze, is_resident
 class Program:
     """A function that runs as one program, made by `program`. It is traced once for each kind of arguments."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
-        functools.update_wrapper(self, function)
-        self.function = function
-        self.name = getattr(function, "__name__", type(function).__name__)
+    def __init__(self, function: Callable[..., Any], plain: Callable[..., Any] | None = None) -> None:
+        if not isinstance(function, GraphModule):
+            functools.update_wrapper(self, function)
+        # what runs on PyTorch
+        self.plain = plain or function
+        # a graph is followed node by node, so that its nodes' source lines are seen
+        self.function = Interpreter(function).run if isinstance(function, GraphModule) else function
+        self.name = "graph" if isinstance(function, GraphModule) else getattr(function, "__name__", "program")
 
     def __repr__(self) -> str:
         return f"<Program {self.name}>"
@@ -37,7 +43,7 @@ class Program:
         """Run the program where the backend in force says; on PyTorch the function itself."""
         backend, _ = _backend()
         if backend == "pytorch":
-            return self.function(*args, **kwargs)
+            return self.plain(*args, **kwargs)
         leaves, spec = tree_flatten((args, kwargs))
         tensors = [x for x in leaves if isinstance(x, Tensor)]
         _check(self.name, tensors)
@@ -98,9 +104,14 @@ class Program:
         return Built(self.name, traced, compiled, captured, kinds, *out_spec[-1], watched)
 
     def _differentiable(self, leaves: Sequence[Any], spec: Any) -> Any:
-        from trnsci.graph.gradients import run_differentiable
+        """Run forward as one program, and let the backward pass be another."""
+        from trnsci.graph.gradients import make_differentiable
 
-        return run_differentiable(self, leaves, spec)
+        tensors = [x for x in leaves if isinstance(x, Tensor)]
+        static = tuple(None if isinstance(x, Tensor) else x for x in leaves)
+        key = ("differentiable", self.function, spec, static, tuple(freeze(x.detach()) for x in tensors))
+        run = PROGRAMS.get(key, lambda: make_differentiable(self.function, leaves, spec, Program))
+        return run(*tensors)
 
 
 class Built:
@@ -141,12 +152,11 @@ class Built:
         given = [*tensors, *self.captured]
         planes = [plane for x in given for plane in as_planes(x.detach())]
         resident = any(is_resident(x) for x in tensors)
-        with torch.no_grad(), using(used):
+        with torch.no_grad(), using(used), _disable_current_modes():
             run = Run(self.compiled, used, _as_resident)
             flat = iter(run(planes, self._constants(used)))
             results = [torch.complex(next(flat), next(flat)) if kind else next(flat) for kind in self.kinds]
-        if not resident:
-            results = [neuron.from_device(x) if isinstance(x, Tensor) else x for x in results]
+        results = [_as_resident(x) if resident else neuron.from_device(x) for x in results]
         parts = iter(results)
         return tree_unflatten([next(parts) if x is None else x for x in self.static], self.tree)
 

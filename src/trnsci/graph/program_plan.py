@@ -16,7 +16,7 @@ from trnsci import config, ops
 from trnsci.config import TargetName
 from trnsci.graph.compilation import Compiled, size_of
 from trnsci.graph.source import Segment
-from trnsci.graph.tracing import CALLS, REPEAT
+from trnsci.graph.tracing import CALLS, LAUNCH, REPEAT
 from trnsci.kernel_launcher import Predictor
 from trnsci.links import link
 from trnsci.plans import quantity, seconds
@@ -163,7 +163,15 @@ def _predict_program(compiled: Compiled, target: TargetName) -> ProgramTime:
                 more = _report(segment, target, (*few[:index], 3, *few[index + 1 :]))
                 figures = [f + (count - 2) * (m - b) for f, m, b in zip(figures, more[:3], base[:3], strict=True)]
         total = [a + b for a, b in zip(total, figures, strict=True)]
-    launches, hosted = len(compiled.segments), len(compiled.hosted)
+    launches, hosted = len(compiled.segments), 0
+    for call in compiled.hosted:
+        if call.node.target is REPEAT:
+            loop = CALLS[call.node.args[0]]
+            inner = _predict_calls(loop.body, target)
+            total = [t + loop.count * x for t, x in zip(total, inner[:3], strict=True)]
+            hosted += loop.count * (inner.launches + inner.hosted)
+        else:
+            hosted += 1
     over = link(target)
     return ProgramTime(*total, launches, hosted, total[0] + launches * over.graph + hosted * over.dispatch)
 
@@ -179,6 +187,8 @@ def _predict_calls(traced: GraphModule, target: TargetName) -> ProgramTime:
             inner = _predict_calls(loop.body, target)
             figures = [f + loop.count * x for f, x in zip(figures, inner[:3], strict=True)]
             launches, hosted = launches + loop.count * inner.launches, hosted + loop.count * inner.hosted
+        elif node.target is LAUNCH:
+            launches += 1
         elif node.target in known:
             call = known[node.target].kind(*map_arg(node.args, _meta), **map_arg(node.kwargs, _meta))
             found = prediction(freeze(call), target)

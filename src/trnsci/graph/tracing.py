@@ -154,7 +154,9 @@ class _Lines(TorchDispatchMode):
     """Notes with every operator the line of the traced function that called it."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        set_stack_trace([_calling_line()])
+        line = _calling_line()
+        if line:
+            set_stack_trace([line])
         return func(*args, **(kwargs or {}))
 
 
