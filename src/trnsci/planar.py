@@ -178,7 +178,9 @@ def on_host(func: Any, args: Any, kwargs: Any) -> Any:
     """Compute on the host what the device cannot, and put the results back."""
     tensors: list[Tensor] = []
     tree_map(
-        lambda x: tensors.append(x) if isinstance(x, PlanarTensor) or (isinstance(x, Tensor) and not x.is_cpu) else None,
+        lambda x: (
+            tensors.append(x) if isinstance(x, PlanarTensor) or (isinstance(x, Tensor) and not x.is_cpu) else None
+        ),
         (args, kwargs),
     )
     home = tensors[0].device

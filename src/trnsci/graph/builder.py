@@ -74,6 +74,8 @@ class HostCall:
     reason: str
     level: int
     values: dict[Node, Any] = field(default_factory=dict)
+    # a constant that only torch knows
+    data: Any = None
 
     @property
     def operands(self) -> list[View]:
@@ -123,19 +125,33 @@ class Builder:
                 value = node.meta["val"]
                 self.values[node] = whole_view(buffer, tuple(value.shape), value.dtype)
             elif node.op == "get_attr":
-                self.values[node] = self.constant(_attribute(self.graph, node.target))
+                self.values[node] = self._attribute(node)
             elif node.op == "call_function":
                 self._origin = describe_origin(node)
                 self.values[node] = self._value(node)
             elif node.op == "output":
-                results = [self.settle(self.values.get(x, x)) if isinstance(x, Node) else x for x in _leaves(node.args[0])]
+                results = [
+                    self.settle(self.values.get(x, x)) if isinstance(x, Node) else x for x in _leaves(node.args[0])
+                ]
         return results
+
+    def _attribute(self, node: Node) -> Any:
+        data = _attribute(self.graph, node.target)
+        try:
+            return self.constant(data)
+        except Refused as refused:
+            self.hosted.append(HostCall(node, str(refused), 0, data=data))
+            return self.hosted[-1]
 
     def constant(self, data: Tensor) -> View:
         """Return a constant as a buffer of the program; the same tensor is one buffer."""
         if data.dtype not in STORED:
             raise Refused(f"a constant of {data.dtype} has no place on the device")
-        key = (data.dtype, tuple(data.shape), data.numpy(force=True).tobytes()) if data.numel() <= _FEW and data.dtype in _NUMPY else id(data)
+        key = (
+            (data.dtype, tuple(data.shape), data.numpy(force=True).tobytes())
+            if data.numel() <= _FEW and data.dtype in _NUMPY
+            else id(data)
+        )
         if key not in self._kept:
             stored = data.detach().to(STORED[data.dtype]).contiguous().reshape(-1)
             buffer = Buffer(self._names("constant"), tuple(data.shape) or (1,), stored.dtype, data=(stored, data))
@@ -360,7 +376,11 @@ class Builder:
         if matrix and math.prod(sizes) >= _FEW and view.buffer.dtype in (torch.float32,):
             self._transpose(to, view.buffer, sizes, strides, view.offset)
             return
-        if strides[-1] == 0 and math.prod(sizes) >= _FEW and view.dtype in (torch.float32, torch.bfloat16, torch.float16):
+        if (
+            strides[-1] == 0
+            and math.prod(sizes) >= _FEW
+            and view.dtype in (torch.float32, torch.bfloat16, torch.float16)
+        ):
             code = Code()
             value = code.emit("copy", code.new(view.dtype))
             self._write_expression(tuple(view.size), [view], [to.buffer], code, [value.index])
@@ -375,7 +395,13 @@ class Builder:
             at = sum(i * s for i, s in zip(position, strides, strict=False))
             matrices.append((index * rows * columns, offset + at))
         self.add(
-            kernels.transpose, [source], [to.buffer], matrices=tuple(matrices), rows=rows, columns=columns, stride=strides[-1]
+            kernels.transpose,
+            [source],
+            [to.buffer],
+            matrices=tuple(matrices),
+            rows=rows,
+            columns=columns,
+            stride=strides[-1],
         )
 
     def _view(self, node: Node) -> Any:
@@ -606,9 +632,7 @@ class Builder:
             )
             for r in range(0, rows, P_MAX)
         )
-        self.add(
-            kernels.reduce_rows, [view.buffer], [out], groups=groups, strides=(stride, 1), op=op, scale=scale
-        )
+        self.add(kernels.reduce_rows, [view.buffer], [out], groups=groups, strides=(stride, 1), op=op, scale=scale)
 
     # kernels and loops
 

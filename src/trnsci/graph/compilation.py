@@ -177,6 +177,9 @@ class Run:
         return self.memory[buffer] if buffer in self.memory else self.hosted[buffer.data.node]
 
     def _call(self, call: HostCall) -> None:
+        if call.data is not None:
+            self.hosted[call.node] = call.data
+            return
         values = {node: self._value(value) for node, value in call.values.items()}
         args, kwargs = map_arg((call.node.args, call.node.kwargs), lambda x: values[x])
         self.hosted[call.node] = call.node.target(*args, **kwargs)  # type: ignore[operator]
@@ -193,5 +196,5 @@ class Run:
         """Return the elements of a view, in the dtype torch knows."""
         data = self._data(view.buffer)
         data = data.as_subclass(Tensor) if isinstance(data, ResidentTensor) else data
-        flat = data if data.dtype == view.dtype else data.to(view.dtype)
-        return flat.reshape(-1).as_strided(view.size, view.stride, view.offset)
+        flat = data.to(view.dtype).reshape(-1).contiguous()
+        return flat.as_strided(view.size, view.stride, flat.storage_offset() + view.offset)

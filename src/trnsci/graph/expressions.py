@@ -129,7 +129,10 @@ _COMPARISONS = {
 }
 # operators of each kind by name; overloads with tensors and with numbers mean the same
 _OPERATORS: dict[str, Callable[..., Any]] = {
-    **{name: _unary(name) for name in ("exp", "log", "tanh", "sigmoid", "relu", "abs", "erf", "sin", "cos", "sign", "round")},
+    **{
+        name: _unary(name)
+        for name in ("exp", "log", "tanh", "sigmoid", "relu", "abs", "erf", "sin", "cos", "sign", "round")
+    },
     **{name: _binary(op) for name, op in _COMPARISONS.items()},
     **{name: _binary(name) for name in ("maximum", "minimum", "logical_and", "logical_or", "logical_xor")},
     "bitwise_and": _binary("logical_and"),
@@ -172,7 +175,17 @@ def pointwise_rule(node: torch.fx.Node) -> Callable[..., Any] | None:
     packet = getattr(target, "overloadpacket", None)
     if packet is None or getattr(target, "namespace", "") != "aten":
         return None
-    if target._overloadname not in ("default", "Tensor", "Scalar", "self", "Tensor_Scalar", "Tensor_Tensor", "ScalarSelf", "ScalarOther", "Scalar_out"):
+    if target._overloadname not in (
+        "default",
+        "Tensor",
+        "Scalar",
+        "self",
+        "Tensor_Scalar",
+        "Tensor_Tensor",
+        "ScalarSelf",
+        "ScalarOther",
+        "Scalar_out",
+    ):
         return None
     return _OPERATORS.get(packet.__name__)
 

@@ -21,11 +21,17 @@ def fold(graph: GraphModule) -> GraphModule:
     detach_copies(graph)
     for node in list(graph.graph.nodes):
         _read_stack(node)
-    graph.graph.eliminate_dead_code()
+    graph.graph.eliminate_dead_code(_has_effect)
     _fold_constants(graph)
-    graph.graph.eliminate_dead_code()
+    graph.graph.eliminate_dead_code(_has_effect)
     graph.recompile()
     return graph
+
+
+def _has_effect(node: Node) -> bool:
+    """Return whether a node does something besides its result: operators without one raise for what they see."""
+    schema = getattr(node.target, "_schema", None)
+    return node.is_impure() or (schema is not None and not schema.returns)
 
 
 def detach_copies(graph: GraphModule) -> None:

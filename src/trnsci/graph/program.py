@@ -97,11 +97,12 @@ class Program:
         tensors = [leaves[index].detach() for index in where]
         traced, _ = trace(flat, tensors)
         kinds = [node.meta["val"].dtype.is_complex for node in _outputs(traced)]
+        strides = [tuple(node.meta["val"].stride()) for node in _outputs(traced)]
         fixed = [getattr(traced, node.target) for node in traced.graph.nodes if node.op == "get_attr"]
         captured = lift_captured(traced)
         compiled = compile_graph(traced, [*tensors, *captured], target, _identifier(self.name))
         watched = tuple((x, x._version) for x in fixed if isinstance(x, Tensor) and not x.is_floating_point())
-        return Built(self.name, traced, compiled, captured, kinds, *out_spec[-1], watched)
+        return Built(self.name, traced, compiled, captured, kinds, strides, *out_spec[-1], watched)
 
     def _differentiable(self, leaves: Sequence[Any], spec: Any) -> Any:
         """Run forward as one program, and let the backward pass be another."""
@@ -124,6 +125,7 @@ class Built:
         compiled: Compiled,
         captured: list[Tensor],
         kinds: list[bool],
+        strides: list[tuple[int, ...]],
         tree: Any,
         static: list[Any],
         watched: tuple[tuple[Tensor, int], ...],
@@ -133,6 +135,7 @@ class Built:
         self.compiled = compiled
         self.captured = captured
         self.kinds = kinds
+        self.strides = strides
         self.tree = tree
         self.static = static
         self.watched = watched
@@ -155,7 +158,10 @@ class Built:
         with torch.no_grad(), using(used), _disable_current_modes():
             run = Run(self.compiled, used, _as_resident)
             flat = iter(run(planes, self._constants(used)))
-            results = [torch.complex(next(flat), next(flat)) if kind else next(flat) for kind in self.kinds]
+            results = [
+                _laid_out(torch.complex(next(flat), next(flat)) if kind else next(flat), strides)
+                for kind, strides in zip(self.kinds, self.strides, strict=True)
+            ]
         results = [_as_resident(x) if resident else neuron.from_device(x) for x in results]
         parts = iter(results)
         return tree_unflatten([next(parts) if x is None else x for x in self.static], self.tree)
@@ -175,6 +181,11 @@ class Built:
 
 def _as_resident(x: Tensor) -> Tensor:
     return x if is_resident(x) else x.as_subclass(ResidentTensor)
+
+
+def _laid_out(x: Tensor, strides: tuple[int, ...]) -> Tensor:
+    """Return a result in memory of its own, with the strides torch gave it: traced graphs rely on them."""
+    return torch.empty_strided(x.shape, strides, dtype=x.dtype, device=x.device).copy_(x)
 
 
 def _outputs(traced: Any) -> list[Any]:

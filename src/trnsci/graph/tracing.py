@@ -17,6 +17,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._higher_order_ops.effects import with_effects
+from torch._ops import HigherOrderOperator
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
@@ -153,6 +155,8 @@ def _traced(function: Callable[..., Any], inputs: Sequence[Tensor]) -> GraphModu
 class _Lines(TorchDispatchMode):
     """Notes with every operator the line of the traced function that called it."""
 
+    supports_higher_order_operators = True
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         line = _calling_line()
         if line:
@@ -194,6 +198,8 @@ def _is_mutable(target: Any) -> bool:
 class _Lowering(TorchDispatchMode):
     """Runs every op of the suite as its kernels, and begins planes where complex values begin."""
 
+    supports_higher_order_operators = True
+
     def __init__(self, left: dict[str, str]) -> None:
         super().__init__()
         self.left = left
@@ -201,6 +207,8 @@ class _Lowering(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if isinstance(func, HigherOrderOperator):
+            return self._higher(func, args, kwargs)
         if func in self.known:
             return self._op(self.known[func], args, kwargs)
         if func.namespace == "aten" and (analog := operators().get(_name(func))) and analog.arguments:
@@ -231,6 +239,14 @@ class _Lowering(TorchDispatchMode):
         self.left[op.name] = refused
         return _on_planes(op.registered, args, kwargs)
 
+    def _higher(self, func: Any, args: Any, kwargs: Any) -> Any:
+        if func is with_effects:
+            # programs run operators without results in order: the token says no more
+            token, target, *operands = args
+            with self:
+                result = target(*operands, **kwargs)
+            return (token, *result) if isinstance(result, tuple) else (token, result)
+        return func(*args, **kwargs)
 
     def _repeat(self, index: int, state: Sequence[Tensor], others: Sequence[Tensor]) -> list[Tensor]:
         loop = CALLS[index]
@@ -256,9 +272,7 @@ def add_call(call: Any) -> int:
     return len(CALLS) - 1
 
 
-def repeat(
-    count: int, body: Callable[..., Any], *state: Tensor, others: Sequence[Tensor] = ()
-) -> tuple[Tensor, ...]:
+def repeat(count: int, body: Callable[..., Any], *state: Tensor, others: Sequence[Tensor] = ()) -> tuple[Tensor, ...]:
     """Apply ``state = body(*state, *others)`` a number of times, and return the last state.
 
     In a `program` it is a loop of the device: the body is compiled once, and the state stays in device memory. Where it
@@ -301,7 +315,9 @@ def _turn(body: Callable[..., Any], state: Sequence[Tensor], others: Sequence[Te
     return result
 
 
-def _lift(graph: GraphModule, kind: type | tuple[type, ...], wanted: Callable[[Any], bool] = lambda x: True) -> list[Tensor]:
+def _lift(
+    graph: GraphModule, kind: type | tuple[type, ...], wanted: Callable[[Any], bool] = lambda x: True
+) -> list[Tensor]:
     """Make tensors that a graph holds its last arguments; return them in order."""
     lifted: dict[int, tuple[Tensor, Node]] = {}
     last = [node for node in graph.graph.nodes if node.op == "placeholder"][-1]
@@ -353,7 +369,9 @@ def as_planes(x: Tensor) -> list[Tensor]:
     return [x.real, x.imag] if x.is_complex() else [x]
 
 
-def lower(traced: GraphModule, inputs: Sequence[Tensor], target: config.TargetName) -> tuple[GraphModule, dict[str, str]]:
+def lower(
+    traced: GraphModule, inputs: Sequence[Tensor], target: config.TargetName
+) -> tuple[GraphModule, dict[str, str]]:
     """Lower a traced graph to launches and ATen operators on real tensors; ops that no kernel takes stay, with why."""
     left: dict[str, str] = {}
     kinds = [x.is_complex() for x in inputs]
@@ -367,10 +385,32 @@ def lower(traced: GraphModule, inputs: Sequence[Tensor], target: config.TargetNa
         return [plane for x in tree_leaves(results) if isinstance(x, Tensor) for plane in as_planes(x)]
 
     with preserve_node_meta(), torch.no_grad(), using(_Recorder(target)):
-        lowered = make_fx(
-            run, decomposition_table=_decompositions(), tracing_mode="fake", _allow_non_fake_inputs=True
-        )(*planes)
+        lowered = make_fx(run, decomposition_table=_decompositions(), tracing_mode="fake", _allow_non_fake_inputs=True)(
+            *planes
+        )
     return _without_mutations(lowered, planes), left
+
+
+def _mean(x: Tensor, dim: Any, options: Any) -> Tensor:
+    return x.mean(dim, keepdim=options.get("keepdim", False)) if dim is not None else x.mean()
+
+
+def _variance(x: Tensor, dim: Any = None, *, correction: float | None = None, keepdim: bool = False) -> Tensor:
+    axes = list(range(x.ndim)) if dim is None else dim
+    centred = x - x.mean(axes, keepdim=True)
+    squares = (centred * centred).sum(axes, keepdim=keepdim)
+    count = x.numel() // max(1, squares.numel())
+    return squares / max(0.0, count - (1.0 if correction is None else correction))
+
+
+def _normalize_layer(x: Tensor, shape: Any, weight: Any, bias: Any, eps: float) -> tuple[Tensor, Tensor, Tensor]:
+    axes = list(range(x.ndim - len(shape), x.ndim))
+    mean = x.mean(axes, keepdim=True)
+    centred = x - mean
+    scale = ((centred * centred).mean(axes, keepdim=True) + eps).rsqrt()
+    result = centred * scale
+    result = result if weight is None else result * weight
+    return result if bias is None else result + bias, mean, scale
 
 
 def _keep_lower(x: Tensor, diagonal: int = 0) -> Tensor:
@@ -390,15 +430,30 @@ def _above(x: Tensor) -> Tensor:
 def _decompositions() -> Any:
     """Return torch's definitions of operators by others: the core set, and a few that programs do not have."""
     names = (
-        "_softmax _log_softmax _softmax_backward_data _log_softmax_backward_data native_layer_norm diag_embed "
-        "native_layer_norm_backward linalg_vector_norm var std var_mean mse_loss softplus softplus_backward leaky_relu "
+        "_softmax _log_softmax _softmax_backward_data _log_softmax_backward_data diag_embed "
+        "native_layer_norm_backward linalg_vector_norm mse_loss softplus softplus_backward leaky_relu "
         "leaky_relu_backward trace addmv nll_loss_forward norm zeros_like ones_like full_like new_zeros new_ones new_full "
-        "zeros ones elu hardtanh mish std_mean isfinite isinf roll"
+        "zeros ones elu hardtanh mish isfinite isinf roll"
     ).split()
     table = dict(torch._decomp.core_aten_decompositions())
     extra = torch._decomp.get_decompositions([getattr(_aten, name) for name in names if hasattr(_aten, name)])
+    extra |= {
+        _aten.native_layer_norm.default: _normalize_layer,
+        _aten.var.correction: _variance,
+        _aten.var_mean.correction: lambda x, dim=None, **options: (
+            _variance(x, dim, **options),
+            _mean(x, dim, options),
+        ),
+        _aten.std.correction: lambda x, dim=None, **options: _variance(x, dim, **options).sqrt(),
+    }
     extra |= {_aten.tril.default: _keep_lower, _aten.triu.default: _keep_upper}
-    native = {_aten.silu.default, _aten.gelu.default, _aten.clamp.default, _aten.stack.default, _aten.constant_pad_nd.default}
+    native = {
+        _aten.silu.default,
+        _aten.gelu.default,
+        _aten.clamp.default,
+        _aten.stack.default,
+        _aten.constant_pad_nd.default,
+    }
     # constants are computed as they are: their definitions use dtypes that the host lacks
     native |= {_aten.eye.default, _aten.eye.m}
     return {target: rule for target, rule in {**table, **extra}.items() if target not in native}
