@@ -5,7 +5,7 @@
 | `backend`, `set_backend`, `get_backend` | choose where work runs, per block, per library, for all |
 | `plan`, `explain`, `plans`, `clear_plans` | what a call would do, which backends take it, what is cached |
 | `ledger` | record what ran, why, what moved, how long it took |
-| `program`, `repeat`, `built_programs`, `clear_programs` | run a function of many calls, and its loops, as one program |
+| `program`, `repeat`, `built_programs`, `clear_programs` | run a function of many calls as one program |
 | `achieved` | a result with the error guaranteed where it was computed |
 | `to_device`, `from_device`, `is_resident` | keep operands in device memory |
 | `drop_in`, `compiled_graphs` | run the calls of another program here, and what ``torch.compile`` made of it |

@@ -1,4 +1,4 @@
-"""From a traced graph to the programs that run it: lowered, folded, built, split by what stays with torch and by size."""
+"""From a traced graph to the programs that run it: lowered, folded, built, and split where they must be."""
 
 from __future__ import annotations
 
@@ -12,13 +12,16 @@ from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
 
 from trnsci import config, programs
-from trnsci.graph.builder import Builder, HostCall, Step, describe_origin
+from trnsci.graph.builder import Builder
 from trnsci.graph.folding import fold
 from trnsci.graph.layouts import STORED, Buffer, View
 from trnsci.graph.source import Segment, write_segment
-from trnsci.graph.tracing import CALLS, as_planes, lower
+from trnsci.graph.steps import HostCall, Step, describe_origin
+from trnsci.graph.tracing import CALLS, lower
 from trnsci.programs import Size
 from trnsci.specs import ResidentTensor
+
+_aten = torch.ops.aten
 
 
 @dataclass(eq=False)
@@ -110,7 +113,9 @@ def _segments(steps: list[Step], builder: Builder, results: list[Any], name: str
     whole = write_segment(steps, list(needed), name)
     if size_of(whole).fits:
         return [whole]
-    groups, group, used = [], [], Size(0, 0)
+    groups: list[list[Step]] = []
+    group: list[Step] = []
+    used = Size(0, 0)
     for step in steps:
         size = size_of(write_segment([step], list(step.results), name))
         total = Size(*(a + b for a, b in zip(used, size, strict=True)))
@@ -158,7 +163,11 @@ class Run:
 
     def _launch(self, segment: Segment) -> None:
         given = tuple(self._stored(buffer) for buffer in segment.inputs)
-        results = self.launcher.launch(segment.kernel, given, 1, segment.static)
+        try:
+            results = self.launcher.launch(segment.kernel, given, 1, segment.static)
+        except Exception as error:
+            error.add_note(f"in a program of {segment.origin_of(error)}")
+            raise
         self.launches += 1
         for buffer, result in zip(segment.outputs, results if isinstance(results, tuple) else (results,), strict=True):
             self.memory[buffer] = self.keep(result)
@@ -180,9 +189,20 @@ class Run:
         if call.data is not None:
             self.hosted[call.node] = call.data
             return
+        if call.node.target is _aten.copy_.default and self._write_input(call):
+            return
         values = {node: self._value(value) for node, value in call.values.items()}
         args, kwargs = map_arg((call.node.args, call.node.kwargs), lambda x: values[x])
         self.hosted[call.node] = call.node.target(*args, **kwargs)  # type: ignore[operator]
+
+    def _write_input(self, call: HostCall) -> bool:
+        """Copy a result into an argument that the function changed; return whether it is one."""
+        to, value = (call.values[node] for node in call.node.all_input_nodes)
+        if not isinstance(to, View) or to.buffer not in self.compiled.inputs or not to.is_whole:
+            return False
+        target = self.memory[to.buffer]
+        self.hosted[call.node] = target.copy_(self._value(value).reshape(target.shape))
+        return True
 
     def _value(self, value: Any) -> Any:
         """Return a value as torch has it."""

@@ -93,6 +93,14 @@ def _clamp(c: Code, x: Any, low: Any = None, high: Any = None) -> Any:
     return x if high is None else c.emit("minimum", x, high)
 
 
+def _hypot(c: Code, x: Any, y: Any) -> Any:
+    one, two = c.emit("abs", x), c.emit("abs", y)
+    large, small = c.emit("maximum", one, two), c.emit("minimum", one, two)
+    ratio = c.emit("multiply", small, c.emit("reciprocal", c.emit("maximum", large, 1e-37)))
+    squares = c.emit("add", c.emit("multiply", ratio, ratio), 1.0)
+    return c.emit("multiply", large, c.emit("power", squares, 0.5))
+
+
 def _gelu(c: Code, x: Any, approximate: str = "none") -> Any:
     half = c.emit("multiply", x, 0.5)
     if approximate == "tanh":
@@ -159,6 +167,7 @@ _OPERATORS: dict[str, Callable[..., Any]] = {
     "clamp_max": lambda c, x, high: _clamp(c, x, None, high),
     "where": lambda c, condition, x, y: c.select(condition, x, y),
     "gelu": _gelu,
+    "hypot": _hypot,
     "silu": lambda c, x: c.emit("multiply", x, c.emit("sigmoid", x)),
     "isnan": lambda c, x: c.emit("not_equal", x, x),
     "_to_copy": _cast,

@@ -50,10 +50,10 @@ def _read_stack(node: Node) -> None:
     if stack.target is not _aten.stack.default or not isinstance(dim, int) or not isinstance(index, int):  # type: ignore[union-attr]
         return
     parts: Any = stack.args[0]  # type: ignore[union-attr]
-    made = stack.args[1] if len(stack.args) > 1 else 0  # type: ignore[union-attr]
+    made: Any = stack.args[1] if len(stack.args) > 1 else 0  # type: ignore[union-attr]
     rank = node.meta["val"].ndim + 1
     part = parts[index]
-    if made % rank == dim % rank and part.meta["val"].dtype == node.meta["val"].dtype:  # type: ignore[operator]
+    if made % rank == dim % rank and part.meta["val"].dtype == node.meta["val"].dtype:
         node.replace_all_uses_with(part)
 
 
@@ -66,7 +66,7 @@ def _fold_constants(graph: GraphModule) -> None:
                 known[node] = value
         elif _is_constant(node, known):
             with _disable_current_modes(), torch.no_grad():
-                result = node.target(  # type: ignore[operator]
+                result = node.target(
                     *map_arg(node.args, lambda x: known[x]), **map_arg(node.kwargs, lambda x: known[x])
                 )
             if isinstance(result, Tensor) and result.nbytes <= _LARGEST:

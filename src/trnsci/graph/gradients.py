@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch import Tensor
-from torch._functorch.aot_autograd import aot_function
 from torch._functorch._aot_autograd.utils import make_boxed_func
+from torch._functorch.aot_autograd import aot_function
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from trnsci.drop_in import Substitutions, outside, tracing
@@ -34,7 +34,8 @@ def make_differentiable(
         with outside():
             return make_boxed_func(make(graph))
 
-    compiled = aot_function(flat, fw_compiler=compile_pass, bw_compiler=compile_pass)
+    compiler: Any = compile_pass
+    compiled = aot_function(flat, fw_compiler=compiler, bw_compiler=compiler)
 
     def run(*tensors: Tensor) -> Any:
         with tracing(Substitutions(random=False, unreadable=UNREADABLE)):

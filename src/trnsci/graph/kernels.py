@@ -11,7 +11,7 @@ _TURN = (6.28125, 0.0019350051879882812, 3.0199157e-07)
 
 
 def pointwise(outs_hbm, ins_hbm, blocks=(), in_strides=(), out_strides=(), code=(), stored=(), dtypes=()):
-    """Store values of an expression: instructions (op, slot, left, right, constant) on slots of SBUF, block by block."""
+    """Store values of an expression, block by block: instructions (op, slot, left, right, constant) on SBUF slots."""
     for block in blocks:
         p, sizes, in_offsets, out_offsets = block
         wide = 1
@@ -248,7 +248,13 @@ def _store_row(out_hbm, total_sb, op, out_offset, scale):
             nisa.nc_matmul(dst=row_ps, stationary=filled((p, 1), 1.0), moving=total_sb[:, c.span], accumulate=False)
             nisa.tensor_copy(dst=row_sb, src=row_ps)
         else:
-            nisa.tensor_partition_reduce(dst=row_sb, op=_reducing(op), data=total_sb[:, c.span])
+            # partitions have no least value: of the negatives the greatest
+            sign = -1.0 if op == "minimum" else 1.0
+            signed_sb = nl.ndarray((p, c.size), dtype=nl.float32, buffer=nl.sbuf)  # [p, n]
+            nisa.tensor_scalar(dst=signed_sb, data=total_sb[:, c.span], op0=nl.multiply, operand0=sign)
+            most_sb = nl.ndarray((1, c.size), dtype=nl.float32, buffer=nl.sbuf)  # [1, n]
+            nisa.tensor_partition_reduce(dst=most_sb, op=nl.maximum, data=signed_sb)
+            nisa.tensor_scalar(dst=row_sb, data=most_sb, op0=nl.multiply, operand0=sign)
         result_sb = nl.ndarray((1, c.size), dtype=out_hbm.dtype, buffer=nl.sbuf)  # [1, n]
         nisa.tensor_scalar(dst=result_sb, data=row_sb, op0=nl.multiply, operand0=scale)
         move(out_hbm.ap([[1, 1], [1, c.size]], offset=out_offset + c.start), result_sb)

@@ -151,10 +151,10 @@ def _tile(sizes: list[int], strides: list[list[int]], offsets: list[int], at: in
     while math.prod(sizes[axis] for axis in inner[1:]) > widest or len(inner) > 3:
         looped.append(inner.pop(0))
     lead = max(1, widest // math.prod(sizes[axis] for axis in inner[1:])) if inner else 1
-    blocks = []
+    blocks: list[Any] = []
     for p0 in range(0, sizes[at], P_MAX):
         p = min(P_MAX, sizes[at] - p0)
-        for position in _positions([sizes[axis] for axis in looped]):
+        for position in positions([sizes[axis] for axis in looped]):
             base = [
                 o + p0 * s[at] + sum(i * s[axis] for i, axis in zip(position, looped, strict=True))
                 for s, o in zip(strides, offsets, strict=True)
@@ -170,11 +170,11 @@ def _tile(sizes: list[int], strides: list[list[int]], offsets: list[int], at: in
     return Blocks(tuple(blocks), kept)
 
 
-def _positions(sizes: Sequence[int]) -> Iterable[tuple[int, ...]]:
+def positions(sizes: Sequence[int]) -> Iterable[tuple[int, ...]]:
     """Yield all index tuples in row-major order."""
     if not sizes:
         yield ()
         return
     for first in range(sizes[0]):
-        for rest in _positions(sizes[1:]):
+        for rest in positions(sizes[1:]):
             yield (first, *rest)

@@ -23,6 +23,9 @@ from trnsci.kernel_launcher import launcher, using
 from trnsci.programs import limits
 from trnsci.specs import ResidentTensor, freeze, is_resident
 
+# stands for a tensor among a function's results
+_TENSOR = object()
+
 
 class Program:
     """A function that runs as one program, made by `program`. It is traced once for each kind of arguments."""
@@ -57,7 +60,8 @@ class Program:
         """Return what a call would launch, and its predicted time on each generation, without running it.
 
         Args:
-            args, kwargs: arguments of the function; tensors may be on torch's ``meta`` device.
+            *args: arguments of the function; tensors may be on torch's ``meta`` device.
+            **kwargs: likewise.
         """
         leaves, spec = tree_flatten((args, kwargs))
         real = [torch.empty(x.shape, dtype=x.dtype) if isinstance(x, Tensor) and x.is_meta else x for x in leaves]
@@ -91,18 +95,22 @@ class Program:
                 filled[index] = tensor
             args, kwargs = tree_unflatten(filled, spec)
             results, tree = tree_flatten(self.function(*args, **kwargs))
-            out_spec.append((tree, [None if isinstance(x, Tensor) else x for x in results]))
+            out_spec.append((tree, [_TENSOR if isinstance(x, Tensor) else x for x in results]))
             return [x for x in results if isinstance(x, Tensor)]
 
         tensors = [leaves[index].detach() for index in where]
-        traced, _ = trace(flat, tensors)
+        # tracing draws numbers, too
+        with torch.random.fork_rng(devices=[]):
+            traced, _ = trace(flat, tensors)
         kinds = [node.meta["val"].dtype.is_complex for node in _outputs(traced)]
         strides = [tuple(node.meta["val"].stride()) for node in _outputs(traced)]
         fixed = [getattr(traced, node.target) for node in traced.graph.nodes if node.op == "get_attr"]
         captured = lift_captured(traced)
-        compiled = compile_graph(traced, [*tensors, *captured], target, _identifier(self.name))
+        with torch.random.fork_rng(devices=[]):
+            compiled = compile_graph(traced, [*tensors, *captured], target, _identifier(self.name))
         watched = tuple((x, x._version) for x in fixed if isinstance(x, Tensor) and not x.is_floating_point())
-        return Built(self.name, traced, compiled, captured, kinds, strides, *out_spec[-1], watched)
+        tree, fixed_results = out_spec[-1]
+        return Built(self.name, traced, compiled, captured, kinds, strides, tree, fixed_results, watched)
 
     def _differentiable(self, leaves: Sequence[Any], spec: Any) -> Any:
         """Run forward as one program, and let the backward pass be another."""
@@ -164,7 +172,7 @@ class Built:
             ]
         results = [_as_resident(x) if resident else neuron.from_device(x) for x in results]
         parts = iter(results)
-        return tree_unflatten([next(parts) if x is None else x for x in self.static], self.tree)
+        return tree_unflatten([next(parts) if x is _TENSOR else x for x in self.static], self.tree)
 
     def _constants(self, used: Any) -> Any:
         kept = self.compiled.resident

@@ -135,12 +135,12 @@ def plan_program(name: str, build: Callable[[TargetName], Any]) -> ProgramPlan:
 
 
 @functools.lru_cache(maxsize=512)
-def _report(segment: Segment, target: TargetName, turns: tuple[int, ...] = ()) -> Predictor:
+def _report(segment: Segment, target: TargetName, turns: tuple[int, ...] = ()) -> _Account:
     """Return the timing model's account of one launch; loops take two turns unless told otherwise."""
     predictor = Predictor(target)
     static = {"turns": turns or tuple(min(2, count) for count in segment.loops)} if segment.loops else {}
     predictor.launch(segment.kernel, segment.shapes(), 1, static)
-    return _Account(predictor.seconds, predictor.low, predictor.high, *predictor.on_chip)  # type: ignore[return-value]
+    return _Account(predictor.seconds, predictor.low, predictor.high, *predictor.on_chip)
 
 
 class _Account(NamedTuple):
@@ -166,14 +166,16 @@ def _predict_program(compiled: Compiled, target: TargetName) -> ProgramTime:
     launches, hosted = len(compiled.segments), 0
     for call in compiled.hosted:
         if call.node.target is REPEAT:
-            loop = CALLS[call.node.args[0]]
+            loop = CALLS[_index(call.node)]
             inner = _predict_calls(loop.body, target)
             total = [t + loop.count * x for t, x in zip(total, inner[:3], strict=True)]
             hosted += loop.count * (inner.launches + inner.hosted)
         else:
             hosted += 1
     over = link(target)
-    return ProgramTime(*total, launches, hosted, total[0] + launches * over.graph + hosted * over.dispatch)
+    return ProgramTime(
+        total[0], total[1], total[2], launches, hosted, total[0] + launches * over.graph + hosted * over.dispatch
+    )
 
 
 def _predict_calls(traced: GraphModule, target: TargetName) -> ProgramTime:
@@ -200,7 +202,14 @@ def _predict_calls(traced: GraphModule, target: TargetName) -> ProgramTime:
         elif _starts(node):
             hosted += 1
     over = link(target)
-    return ProgramTime(*figures, launches, hosted, figures[0] + (launches + hosted) * over.dispatch)
+    return ProgramTime(
+        figures[0], figures[1], figures[2], launches, hosted, figures[0] + (launches + hosted) * over.dispatch
+    )
+
+
+def _index(node: Any) -> int:
+    """Return the index of the loop of a node."""
+    return int(node.args[0])
 
 
 def _meta(node: Node) -> Any:

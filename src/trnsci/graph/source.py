@@ -10,9 +10,9 @@ from typing import Any
 
 import torch
 
-from trnsci.graph.builder import Step
+from trnsci import nki as _seam
 from trnsci.graph.layouts import Buffer
-from trnsci.nki import nisa, nki, nl, repeat_body
+from trnsci.graph.steps import Step
 
 _DTYPES = {
     torch.float32: "nl.float32",
@@ -21,6 +21,7 @@ _DTYPES = {
     torch.int32: "nl.int32",
     torch.uint8: "nl.uint8",
 }
+_NL: Any = _seam.nl  # type: ignore[attr-defined]
 _numbers = itertools.count()
 
 
@@ -37,11 +38,23 @@ class Segment:
     steps: list[Step]
     loops: tuple[int, ...]
     source: str
+    file: str
 
     @property
     def static(self) -> dict[str, Any]:
         """Compile-time arguments of a launch."""
         return {"turns": self.loops} if self.loops else {}
+
+    def origin_of(self, error: BaseException) -> str:
+        """Return the traced operator and line whose step raised an error, or the program's name."""
+        lines, at = self.source.splitlines(), 0
+        trace = error.__traceback__
+        while trace is not None:
+            if trace.tb_frame.f_code.co_filename == self.file:
+                at = trace.tb_lineno
+            trace = trace.tb_next
+        notes = [line.strip() for line in lines[:at] if line.strip().startswith("# ")]
+        return notes[-1].removeprefix("# ") if notes else self.kernel.__name__
 
     def shapes(self) -> tuple[torch.Tensor, ...]:
         """Return its arguments without data."""
@@ -60,7 +73,8 @@ def write_segment(steps: Sequence[Step], needed: Sequence[Buffer], name: str) ->
     parameters = ", ".join([*(buffer.name for buffer in inputs), *(["turns=()"] if text.loops else [])])
     results = ", ".join(buffer.name for buffer in outputs)
     source = "\n".join([f"@nki.jit\ndef {name}({parameters}):", *text.lines, f"    return {results}", ""])
-    return Segment(text.compiled(source, name), inputs, outputs, list(steps), tuple(text.loops), source)
+    file = f"<trnsci program {next(_numbers)}>"
+    return Segment(text.compiled(source, name, file), inputs, outputs, list(steps), tuple(text.loops), source, file)
 
 
 class _Text:
@@ -69,7 +83,7 @@ class _Text:
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.loops: list[int] = []
-        self.names: dict[str, Any] = {"nki": nki, "nl": nl, "nisa": nisa, "repeat_body": repeat_body}
+        self.names: dict[str, Any] = {name: getattr(_seam, name) for name in ("nki", "nl", "repeat_body")}
         self._known: dict[Any, str] = {}
         self._allocated: set[Buffer] = set()
 
@@ -115,7 +129,7 @@ class _Text:
 
     def _static(self, name: str, value: Any) -> str:
         if name == "dtypes":
-            value = tuple(getattr(nl, _DTYPES[dtype].removeprefix("nl.")) for dtype in value)
+            value = tuple(getattr(_NL, _DTYPES[dtype].removeprefix("nl.")) for dtype in value)
         if isinstance(value, int | float | str | bool | None):
             return repr(value)
         return self._object(value, name)
@@ -132,12 +146,11 @@ class _Text:
             self.names[name] = value
         return self._known[key]
 
-    def compiled(self, source: str, name: str) -> Any:
+    def compiled(self, source: str, name: str, file: str) -> Any:
         """Compile the text; its lines are kept where Python looks for the source of a function."""
-        file = f"<trnsci program {next(_numbers)}>"
         linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
         names = {"__name__": "trnsci.graph.programs", **self.names}
-        exec(compile(source, file, "exec"), names)  # noqa: S102
+        exec(compile(source, file, "exec"), names)
         return names[name]
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,18 +29,19 @@ from torch.fx import GraphModule, Interpreter, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.fx.traceback import preserve_node_meta, set_stack_trace
-from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._pytree import tree_leaves, tree_map
 
 import trnsim
 from trnsci import check, config, ops
 from trnsci.analogs import Different, operators
 from trnsci.drop_in import Substitutions, tracing
 from trnsci.errors import ArgumentError, TrnError
+from trnsci.graph.decompositions import decompositions
 from trnsci.graph.folding import detach_copies, fold
 from trnsci.kernel_launcher import Launcher, current, simulated, using
 from trnsci.planar import PlanarTensor
-from trnsci.specs import freeze, tensors_in, thaw
+from trnsci.specs import freeze, thaw
 
 _aten = torch.ops.aten
 # what a tracer raises where a function looks at values
@@ -80,13 +81,11 @@ Calls = Sequence[Any]
 CALLS: list[Any] = []
 
 
-@torch.library.register_fake("trnsci::launch", lib=_FRAGMENT)
 def _launch_shapes(index: int, tensors: Sequence[Tensor | None]) -> list[Tensor]:
     first = next(x for x in tensors if x is not None)
     return [first.new_empty(spec.shape, dtype=spec.dtype) for spec in CALLS[index].results]
 
 
-@torch.library.register_fake("trnsci::repeat", lib=_FRAGMENT)
 def _repeat_shapes(index: int, state: Sequence[Tensor], others: Sequence[Tensor]) -> list[Tensor]:
     return [torch.empty_like(x, memory_format=torch.contiguous_format) for x in state]
 
@@ -107,6 +106,8 @@ def _repeat(index: int, state: Sequence[Tensor], others: Sequence[Tensor]) -> li
 
 
 _FRAGMENT.impl("launch", _launch, "CompositeExplicitAutograd")
+torch.library.register_fake("trnsci::launch", _launch_shapes, lib=_FRAGMENT)
+torch.library.register_fake("trnsci::repeat", _repeat_shapes, lib=_FRAGMENT)
 _FRAGMENT.impl("repeat", _repeat, "CompositeExplicitAutograd")
 
 
@@ -145,7 +146,7 @@ def trace(function: Callable[..., Any], inputs: Sequence[Tensor]) -> tuple[Graph
 
 def _traced(function: Callable[..., Any], inputs: Sequence[Tensor]) -> GraphModule:
     def located(*args: Tensor) -> Any:
-        with _Lines():
+        with _Lines():  # type: ignore[no-untyped-call]
             return function(*args)
 
     with preserve_node_meta():
@@ -201,7 +202,7 @@ class _Lowering(TorchDispatchMode):
     supports_higher_order_operators = True
 
     def __init__(self, left: dict[str, str]) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.left = left
         self.known = {op.registered: op for op in ops.all_ops()}
 
@@ -315,14 +316,12 @@ def _turn(body: Callable[..., Any], state: Sequence[Tensor], others: Sequence[Te
     return result
 
 
-def _lift(
-    graph: GraphModule, kind: type | tuple[type, ...], wanted: Callable[[Any], bool] = lambda x: True
-) -> list[Tensor]:
+def _lift(graph: GraphModule, kind: Any, wanted: Callable[[Any], bool] = lambda x: True) -> list[Tensor]:
     """Make tensors that a graph holds its last arguments; return them in order."""
     lifted: dict[int, tuple[Tensor, Node]] = {}
     last = [node for node in graph.graph.nodes if node.op == "placeholder"][-1]
     for node in list(graph.graph.nodes):
-        value = getattr(graph, node.target, None) if node.op == "get_attr" else None
+        value: Any = getattr(graph, node.target, None) if node.op == "get_attr" else None
         if not isinstance(value, kind) or not wanted(value):
             continue
         if id(value) not in lifted:
@@ -385,75 +384,7 @@ def lower(
         return [plane for x in tree_leaves(results) if isinstance(x, Tensor) for plane in as_planes(x)]
 
     with preserve_node_meta(), torch.no_grad(), using(_Recorder(target)):
-        lowered = make_fx(run, decomposition_table=_decompositions(), tracing_mode="fake", _allow_non_fake_inputs=True)(
+        lowered = make_fx(run, decomposition_table=decompositions(), tracing_mode="fake", _allow_non_fake_inputs=True)(
             *planes
         )
     return _without_mutations(lowered, planes), left
-
-
-def _mean(x: Tensor, dim: Any, options: Any) -> Tensor:
-    return x.mean(dim, keepdim=options.get("keepdim", False)) if dim is not None else x.mean()
-
-
-def _variance(x: Tensor, dim: Any = None, *, correction: float | None = None, keepdim: bool = False) -> Tensor:
-    axes = list(range(x.ndim)) if dim is None else dim
-    centred = x - x.mean(axes, keepdim=True)
-    squares = (centred * centred).sum(axes, keepdim=keepdim)
-    count = x.numel() // max(1, squares.numel())
-    return squares / max(0.0, count - (1.0 if correction is None else correction))
-
-
-def _normalize_layer(x: Tensor, shape: Any, weight: Any, bias: Any, eps: float) -> tuple[Tensor, Tensor, Tensor]:
-    axes = list(range(x.ndim - len(shape), x.ndim))
-    mean = x.mean(axes, keepdim=True)
-    centred = x - mean
-    scale = ((centred * centred).mean(axes, keepdim=True) + eps).rsqrt()
-    result = centred * scale
-    result = result if weight is None else result * weight
-    return result if bias is None else result + bias, mean, scale
-
-
-def _keep_lower(x: Tensor, diagonal: int = 0) -> Tensor:
-    return torch.where(_above(x) <= diagonal, x, 0)
-
-
-def _keep_upper(x: Tensor, diagonal: int = 0) -> Tensor:
-    return torch.where(_above(x) >= diagonal, x, 0)
-
-
-def _above(x: Tensor) -> Tensor:
-    """Return how far each element lies above the diagonal."""
-    return torch.arange(x.shape[-1]) - torch.arange(x.shape[-2]).unsqueeze(-1)
-
-
-@functools.cache
-def _decompositions() -> Any:
-    """Return torch's definitions of operators by others: the core set, and a few that programs do not have."""
-    names = (
-        "_softmax _log_softmax _softmax_backward_data _log_softmax_backward_data diag_embed "
-        "native_layer_norm_backward linalg_vector_norm mse_loss softplus softplus_backward leaky_relu "
-        "leaky_relu_backward trace addmv nll_loss_forward norm zeros_like ones_like full_like new_zeros new_ones new_full "
-        "zeros ones elu hardtanh mish isfinite isinf roll"
-    ).split()
-    table = dict(torch._decomp.core_aten_decompositions())
-    extra = torch._decomp.get_decompositions([getattr(_aten, name) for name in names if hasattr(_aten, name)])
-    extra |= {
-        _aten.native_layer_norm.default: _normalize_layer,
-        _aten.var.correction: _variance,
-        _aten.var_mean.correction: lambda x, dim=None, **options: (
-            _variance(x, dim, **options),
-            _mean(x, dim, options),
-        ),
-        _aten.std.correction: lambda x, dim=None, **options: _variance(x, dim, **options).sqrt(),
-    }
-    extra |= {_aten.tril.default: _keep_lower, _aten.triu.default: _keep_upper}
-    native = {
-        _aten.silu.default,
-        _aten.gelu.default,
-        _aten.clamp.default,
-        _aten.stack.default,
-        _aten.constant_pad_nd.default,
-    }
-    # constants are computed as they are: their definitions use dtypes that the host lacks
-    native |= {_aten.eye.default, _aten.eye.m}
-    return {target: rule for target, rule in {**table, **extra}.items() if target not in native}
