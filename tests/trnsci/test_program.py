@@ -285,7 +285,7 @@ def test_long_programs_are_cut(monkeypatch):
     assert whole.launches == 1
     monkeypatch.setenv(config.PROGRAM_INSTRUCTIONS.name, str(whole.instructions // 3))
     trnsci.clear_programs()
-    plan = assert_same(chain, x, launches=4)
+    plan = assert_same(chain, x, launches=3)
     assert plan.instructions <= whole.instructions // 3
 
 

@@ -205,6 +205,7 @@ class _Lowering(TorchDispatchMode):
         super().__init__()  # type: ignore[no-untyped-call]
         self.left = left
         self.known = {op.registered: op for op in ops.all_ops()}
+        self.analogs = {name: each for name, each in operators().items() if each.arguments and not each.random}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -212,7 +213,7 @@ class _Lowering(TorchDispatchMode):
             return self._higher(func, args, kwargs)
         if func in self.known:
             return self._op(self.known[func], args, kwargs)
-        if func.namespace == "aten" and (analog := operators().get(_name(func))) and analog.arguments:
+        if func.namespace == "aten" and (analog := self.analogs.get(_name(func))):
             # products of planes come to light here
             with self, contextlib.suppress(Different, TrnError, *UNREADABLE):
                 return analog.run(args, kwargs)[0]
