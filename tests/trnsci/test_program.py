@@ -358,6 +358,14 @@ def test_errors_name_the_line_of_the_function():
     assert any("test_program.py:" in note for note in caught.value.__notes__)
 
 
+def test_functions_that_look_at_values_are_refused_with_the_line():
+    def steered(x):
+        return x * 2 if float(x.sum()) > 0 else x
+
+    with pytest.raises(trnsci.UnsupportedError, match=r"looks at values of tensors at .*test_program.py:\d+"):
+        trnsci.program(steered)(torch.ones(3))
+
+
 def test_plans_say_what_and_how_long():
     step = trnsci.program(lambda a, b: (a @ b).exp().sum())
     meta = torch.empty(64, 64, device="meta")

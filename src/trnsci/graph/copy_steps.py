@@ -141,7 +141,7 @@ class Copies(Expressions):
             front = self.contiguous(view.like(view.shown().movedim(axis, 0)))
             rows, columns = front.size[0], math.prod(front.size[1:])
             out = self.allocate(front.size, view.dtype, front.buffer.level)
-            exchange = self.constant(torch.eye(P_MAX).flip(0))
+            exchange = self.constant(torch.eye(P_MAX, dtype=torch.float32, device="cpu").flip(0))
             self.add(kernels.reverse, [front.buffer, exchange.buffer], [out], rows=rows, columns=columns)
             reversed_ = whole_view(out, front.size, view.dtype)
             view = reversed_.like(reversed_.shown().movedim(0, axis))

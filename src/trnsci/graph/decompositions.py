@@ -76,7 +76,7 @@ def _keep_upper(x: Tensor, diagonal: int = 0) -> Tensor:
 
 def _above(x: Tensor) -> Tensor:
     """Return how far each element lies above the diagonal."""
-    return torch.arange(x.shape[-1]) - torch.arange(x.shape[-2]).unsqueeze(-1)
+    return torch.arange(x.shape[-1], device=x.device) - torch.arange(x.shape[-2], device=x.device).unsqueeze(-1)
 
 
 @functools.cache

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -15,10 +16,10 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 from trnsci import config, neuron
 from trnsci.backends import library
 from trnsci.caches import PROGRAMS
-from trnsci.errors import ArgumentError
+from trnsci.errors import ArgumentError, UnsupportedError
 from trnsci.graph.compilation import Compiled, Run, compile_graph
 from trnsci.graph.program_plan import ProgramPlan, plan_program
-from trnsci.graph.tracing import as_planes, lift_captured, trace
+from trnsci.graph.tracing import UNREADABLE, as_planes, lift_captured, raising_line, trace
 from trnsci.kernel_launcher import launcher, using
 from trnsci.programs import limits
 from trnsci.specs import ResidentTensor, freeze, is_resident
@@ -30,7 +31,7 @@ _TENSOR = object()
 class Program:
     """A function that runs as one program, made by `program`. It is traced once for each kind of arguments."""
 
-    def __init__(self, function: Callable[..., Any], plain: Callable[..., Any] | None = None) -> None:
+    def __init__(self, function: Callable[..., object], plain: Callable[..., object] | None = None) -> None:
         if not isinstance(function, GraphModule):
             functools.update_wrapper(self, function)
         # what runs on PyTorch
@@ -42,7 +43,7 @@ class Program:
     def __repr__(self) -> str:
         return f"<Program {self.name}>"
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> object:
         """Run the program where the backend in force says; on PyTorch the function itself."""
         backend, _ = _backend()
         if backend == "pytorch":
@@ -56,7 +57,7 @@ class Program:
         built = self._built(leaves, spec, used.target)
         return built.run(tensors, used)
 
-    def plan(self, *args: Any, **kwargs: Any) -> ProgramPlan:
+    def plan(self, *args: object, **kwargs: object) -> ProgramPlan:
         """Return what a call would launch, and its predicted time on each generation, without running it.
 
         Args:
@@ -64,11 +65,14 @@ class Program:
             **kwargs: likewise.
         """
         leaves, spec = tree_flatten((args, kwargs))
-        real = [torch.empty(x.shape, dtype=x.dtype) if isinstance(x, Tensor) and x.is_meta else x for x in leaves]
+        real = [
+            torch.empty(x.shape, dtype=x.dtype, device="cpu") if isinstance(x, Tensor) and x.is_meta else x
+            for x in leaves
+        ]
         _check(self.name, [x for x in real if isinstance(x, Tensor)])
         return plan_program(self.name, lambda target: self._built(real, spec, target))
 
-    def source(self, *args: Any, **kwargs: Any) -> str:
+    def source(self, *args: object, **kwargs: object) -> str:
         """Return the text of the NKI programs that a call runs."""
         leaves, spec = tree_flatten((args, kwargs))
         built = self._built(leaves, spec, config.TARGET.get())
@@ -100,7 +104,7 @@ class Program:
 
         tensors = [leaves[index].detach() for index in where]
         # tracing draws numbers, too
-        with torch.random.fork_rng(devices=[]):
+        with torch.random.fork_rng(devices=[]), _readable(self.name):
             traced, _ = trace(flat, tensors)
         kinds = [node.meta["val"].dtype.is_complex for node in _outputs(traced)]
         strides = [tuple(node.meta["val"].stride()) for node in _outputs(traced)]
@@ -187,6 +191,18 @@ class Built:
         return f"<Built {self.name}: {len(self.compiled.segments)} programs>"
 
 
+@contextmanager
+def _readable(name: str) -> Iterator[None]:
+    """Say of a function that looks at values of tensors where it does."""
+    try:
+        yield
+    except UNREADABLE as error:
+        line = raising_line(error)
+        why = f"it looks at values of tensors at {line}, and a program is made without them"
+        hint = "Take that out of the function, or call it without trnsci.program"
+        raise UnsupportedError(f"program {name}", [("nki", why)], hint=hint) from error
+
+
 def _as_resident(x: Tensor) -> Tensor:
     return x if is_resident(x) else x.as_subclass(ResidentTensor)
 
@@ -222,7 +238,7 @@ def _check(name: str, tensors: Sequence[Tensor]) -> None:
             raise ArgumentError(name, f"tensor {index}", f"a {tensor.layout} tensor", expected)
 
 
-def program(function: Callable[..., Any]) -> Program:
+def program(function: Callable[..., object]) -> Program:
     """Make a function of torch tensors run as one program of the device.
 
     The function is traced for each kind of arguments: ops of the suite become their kernels, other operators pointwise

@@ -63,7 +63,7 @@ class ProgramPlan:
     compiled: Compiled = field(repr=False)
     traced: GraphModule = field(repr=False)
     compile_for: Callable[[TargetName], Compiled] = field(repr=False)
-    _times: dict[Any, Any] = field(default_factory=dict, repr=False)
+    _times: dict[object, ProgramTime] = field(default_factory=dict, repr=False)
 
     def predict(self, target: TargetName) -> ProgramTime:
         """Return the predicted time as programs on a generation."""
@@ -76,7 +76,7 @@ class ProgramPlan:
         """
         return self._known(("calls", target), lambda: _predict_calls(self.traced, target))
 
-    def _known(self, key: Any, build: Any) -> Any:
+    def _known(self, key: object, build: Callable[[], ProgramTime]) -> ProgramTime:
         if key not in self._times:
             self._times[key] = build()
         return self._times[key]

@@ -168,16 +168,32 @@ class _Lines(TorchDispatchMode):
 _OWN = tuple(str(Path(module.__file__ or "").parent) for module in (torch, trnsim))
 
 
+_SUITE = str(Path(_OWN[1]).parent / "trn")
+
+
+def _is_users(file: str) -> bool:
+    """Return whether a file belongs neither to torch nor to the suite."""
+    return not file.startswith((_OWN[0], _SUITE, "<frozen", "<eval_with_key>", "<string>"))
+
+
 def _calling_line() -> str:
     """Return file and line of the innermost frame that belongs neither to torch nor to the suite."""
     frame: Any = sys._getframe(2)
-    suite = str(Path(_OWN[1]).parent / "trn")
     while frame is not None:
-        file = frame.f_code.co_filename
-        if not file.startswith((_OWN[0], suite, "<frozen", "<eval_with_key>")):
-            return f"{file}:{frame.f_lineno}"
+        if _is_users(frame.f_code.co_filename):
+            return f"{frame.f_code.co_filename}:{frame.f_lineno}"
         frame = frame.f_back
     return ""
+
+
+def raising_line(error: BaseException) -> str:
+    """Return file and line of the innermost frame of the traced function that an error passed."""
+    lines, trace_back = [""], error.__traceback__
+    while trace_back is not None:
+        if _is_users(trace_back.tb_frame.f_code.co_filename):
+            lines.append(f"{trace_back.tb_frame.f_code.co_filename}:{trace_back.tb_lineno}")
+        trace_back = trace_back.tb_next
+    return lines[-1]
 
 
 def _without_mutations(traced: GraphModule, inputs: Sequence[Tensor]) -> GraphModule:
@@ -265,7 +281,7 @@ class _Lowering(TorchDispatchMode):
 
 def _unplaned(x: Tensor) -> Tensor:
     """Return a tensor of the shape and dtype of another, without data."""
-    return torch.empty(x.shape, dtype=x.dtype)
+    return torch.empty(x.shape, dtype=x.dtype, device="cpu")
 
 
 def add_call(call: Any) -> int:
@@ -274,7 +290,9 @@ def add_call(call: Any) -> int:
     return len(CALLS) - 1
 
 
-def repeat(count: int, body: Callable[..., Any], *state: Tensor, others: Sequence[Tensor] = ()) -> tuple[Tensor, ...]:
+def repeat(
+    count: int, body: Callable[..., object], *state: Tensor, others: Sequence[Tensor] = ()
+) -> tuple[Tensor, ...]:
     """Apply ``state = body(*state, *others)`` a number of times, and return the last state.
 
     In a `program` it is a loop of the device: the body is compiled once, and the state stays in device memory. Where it
