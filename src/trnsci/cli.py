@@ -64,11 +64,14 @@ def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
 
     fit = _command(commands, "fit", _fit, "run a Python program and say what it would cost on Trainium")
     fit.add_argument("--html", metavar="FILE", type=output_file, help="write the report as one page")
+    _add_random(fit)
     _program(fit, "the program; a CUDA source is read instead")
 
     ran = _command(commands, "run", _run, "run a Python program with its calls of torch, NumPy and SciPy made ours")
     ran.add_argument("--backend", choices=("auto", "nki", "simulator", "pytorch"), help="where they run")
     ran.add_argument("--report", metavar="FILE", type=output_file, help="write what happened as one page")
+    ran.add_argument("--min-size", metavar="N", type=int, help="elements from which a call is substituted; 0 for all")
+    _add_random(ran)
     _program(ran, "the program")
 
     rosetta = _command(commands, "rosetta", _rosetta, "what takes the place of a CUDA library's symbol")
@@ -85,6 +88,10 @@ def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
     commands.add_parser("bench", help="every op beside its peers (from a source checkout)")
     commands.add_parser("validate", help="every kernel on this machine's Trainium, and a report (likewise)")
     return parser
+
+
+def _add_random(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--random", action="store_true", help="also torch's random numbers, which are others then")
 
 
 def _program(parser: argparse.ArgumentParser, text: str) -> None:
@@ -130,10 +137,10 @@ def _fit(args: argparse.Namespace) -> int:
 
 def _run(args: argparse.Namespace) -> int:
     with trnsci.backend(args.backend) if args.backend else contextlib.nullcontext():
-        return _report(args, args.report, substitute=True)
+        return _report(args, args.report, substitute=True, min_size=args.min_size)
 
 
-def _report(args: argparse.Namespace, page: Path | None, *, substitute: bool) -> int:
+def _report(args: argparse.Namespace, page: Path | None, **options: Any) -> int:
     from trnsci.fit import fit
 
     def say(text: str) -> None:
@@ -142,11 +149,11 @@ def _report(args: argparse.Namespace, page: Path | None, *, substitute: bool) ->
     def progress(text: str) -> None:
         console.progress(f"trnsci {args.command}: {text}")
 
-    for option in ("--html", "--report", "--json"):
+    for option in ("--html", "--report", "--json", "--random"):
         if option in args.arguments and hasattr(args, option[2:]):
             say(f"{option} was handed to {args.script}; what is for trnsci {args.command} goes before the program")
     with contextlib.redirect_stdout(sys.stderr) if args.json else contextlib.nullcontext():
-        report = fit(args.script, args.arguments, module=args.module, substitute=substitute, progress=progress)
+        report = fit(args.script, args.arguments, module=args.module, random=args.random, progress=progress, **options)
     console.progress("")
     if args.json:
         console.as_json(report.to_dict())

@@ -26,9 +26,10 @@ from torch.fx import GraphModule
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from trnsci import ops
-from trnsci.drop_in import Substitutions, outside, tracing
+from trnsci.drop_in import tracing
 from trnsci.errors import ArgumentError, BackendUnavailable, TrnError
 from trnsci.libraries import Fusion, graph_passes
+from trnsci.substitutions import Substitutions, outside
 
 # The operator that raises for singular matrices has no result: torch before 2.13 drops it from graphs as unused.
 _RAISES = "aten::_linalg_check_errors"
@@ -134,7 +135,7 @@ def compiler(
 
         return compile_graph
 
-    seen = Substitutions(random=chosen.random, unreadable=_UNREADABLE)
+    seen = Substitutions(random=chosen.random, min_size=0, unreadable=_UNREADABLE)
     aot = aot_autograd(
         fw_compiler=compile_pass("forward"),
         bw_compiler=compile_pass("backward"),

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from trnblas import gemm, herk
 from trnsci import array_function, check, op, run
-from trnsci.analogs import given, replaces
+from trnsci.analogs import Different, Given, given, replaces
 from trnsci.gradient import saves
 from trnsci.host import transformed, unseen
 from trnsci.nki import launch
@@ -75,7 +76,9 @@ replaces(
     result=lambda factor, a, *, upper=False, **_: (factor, info(factor, a.mH if upper else a, "linalg_cholesky_ex")),
 )(lambda a, *, upper=False, check_errors=False: given(cholesky, a, upper=upper))
 replaces("numpy.linalg.cholesky", by=cholesky)(lambda a, upper: given(cholesky, as_hermitian(a), upper=upper))
-replaces("scipy.linalg.cholesky", by=cholesky)(lambda a, lower: given(cholesky, as_hermitian(a), upper=not lower))
+replaces("scipy.linalg.cholesky", by=cholesky, order="F")(
+    lambda a, lower: given(cholesky, as_hermitian(a), upper=not lower)
+)
 
 
 @replaces("aten::cholesky_solve")
@@ -107,6 +110,29 @@ def cholesky_solve(b: Tensor, factor: Tensor, upper: bool = False, *, out: Tenso
     x = run(CholeskySolve(b.unsqueeze(-1) if vector else b, factor.mH if upper else factor))
     solved("cholesky_solve", x, factor, b=b, factor=read)
     return written("cholesky_solve", out, x.squeeze(-1) if vector else x, b=b, factor=factor)
+
+
+def _beside_operand(factor: Any, a: Any, lower: bool = False, **_: Any) -> tuple[Any, bool]:
+    """Return what SciPy's ``cho_factor`` does: the factor, and in the other triangle what was there."""
+    triangle = np.tri(*a.shape)
+    return np.where(triangle if lower else triangle.T, factor, a), lower
+
+
+@replaces("scipy.linalg.cho_factor", by=cholesky, result=_beside_operand, order="F")
+def _read_cho_factor(a: Any, lower: bool) -> Given:
+    a = as_hermitian(a)
+    if a.ndim > 2:
+        raise Different("a stack of matrices")
+    return given(cholesky, a, upper=not lower)
+
+
+@replaces("scipy.linalg.cho_solve", by=cholesky_solve, order="F")
+def _read_cho_solve(c_and_lower: Any, b: Any) -> Given:
+    factor, lower = c_and_lower
+    b = np.asarray(b)
+    if factor.ndim > 2 or b.ndim > 2 or b.shape[:1] != factor.shape[:1] or b.dtype != factor.dtype:
+        raise Different("a stack of systems, or operands that do not fit")
+    return given(cholesky_solve, b, np.tril(factor) if lower else np.triu(factor), upper=not lower)
 
 
 @replaces("aten::cholesky_inverse")

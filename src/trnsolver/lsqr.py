@@ -6,11 +6,13 @@ import numpy as np
 from torch import Tensor
 
 from trnsci import ArgumentError, array_function, check
+from trnsci.analogs import resembles
 from trnsolver.columns import Columns, Numbers, hypot, norms, plus, quotient, root, smaller, unit
 from trnsolver.operators import Callback, Matrix
 from trnsolver.problems import Result, problem
 
 
+@resembles("scipy.sparse.linalg.lsqr", left="it returns norms and a condition that ours does not estimate")
 @array_function
 def lsqr(
     a: Matrix,
@@ -42,6 +44,7 @@ def lsqr(
     return _bidiagonal("lsqr", a, b, x0=x0, damp=damp, tol=tol, maxiter=maxiter, callback=callback)
 
 
+@resembles("scipy.sparse.linalg.lsmr", left="it returns norms and a condition that ours does not estimate")
 @array_function
 def lsmr(
     a: Matrix,
