@@ -92,7 +92,8 @@ class Analog:
         value = function(*ours, **named)
         if self.result is not None:
             value = self.result(value, *args, **kwargs)
-        return value, public_name(function)
+        name = public_name(function)
+        return value, self.name if "._" in name else name
 
     def plan(self, args: Any, kwargs: dict[str, Any]) -> Plan | None:
         """Plan the same work here, from frozen arguments of theirs; ``None`` where nothing of ours takes them."""
