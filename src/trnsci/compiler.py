@@ -37,6 +37,8 @@ if effects._get_effect(_RAISES) is None:
     effects._register_effectful_op(_RAISES, effects._EffectType.ORDERED)
 
 INNER = ("eager", "inductor", "openxla")
+# modes of torch.compile that tell inductor how to compile, and nothing to others
+_INDUCTORS = ("reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 # what a tracer raises where a function looks at values
 _UNREADABLE = (
     DataDependentOutputException,
@@ -154,6 +156,9 @@ def compiler(
 
 def _read(mode: str | None, options: Mapping[str, Any] | None) -> _Options:
     given = dict(options or {})
+    if mode in _INDUCTORS:
+        how = 'Leave mode= out, and take options={"inner": "inductor"} to have inductor compile the rest'
+        raise ArgumentError("compile", "mode", mode, f"one of {', '.join(INNER)}: that one is inductor's", hint=how)
     if mode not in (None, "default"):
         given.setdefault("inner", mode)
     known: dict[str, tuple[Any, ...]] = {"inner": INNER, "random": (False, True), "fuse": ("auto", False, True)}

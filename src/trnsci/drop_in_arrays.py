@@ -6,11 +6,15 @@ import functools
 import sys
 from typing import Any
 
-from trnsci.analogs import LEAST_READ_ONCE, functions
+from trnsci.analogs import LEAST_READ_ONCE, Different, functions
 from trnsci.analogs.operands import largest_operand, why_foreign
 from trnsci.analogs.replacing import IS_PROGRAM, Function, Replacement
 from trnsci.backends import library
+from trnsci.errors import TrnError
 from trnsci.substitutions import ACTIVE, SMALL, Substitutions, outside
+
+# what fails here is theirs to do, or to refuse in the words that a program expects
+_FAILURES = (Different, TrnError, TypeError, ValueError, AttributeError, LookupError, RuntimeError)
 
 
 class _Call(Replacement):
@@ -52,8 +56,7 @@ class _Call(Replacement):
                     result, ours = self._analog.run(args, kwargs)
                 seen.note(self._name, ours, "")
                 return result
-            except Exception as error:  # noqa: BLE001
-                # whatever fails here is theirs to do, or to refuse in the words that a program expects
+            except _FAILURES as error:
                 why = str(error)
             finally:
                 ACTIVE.reset(token)
