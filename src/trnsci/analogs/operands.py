@@ -74,9 +74,9 @@ def own_arrays(value: Any, order: str = "C", operand: Any = None) -> Any:
         if value.ndim == 0:
             return value[()]
         if order == "K" and type(operand) is np.ndarray and not operand.flags.c_contiguous:
-            made = np.empty_like(operand, value.dtype, shape=value.shape, subok=False)
-            made[...] = value
-            return made
+            array = np.empty_like(operand, value.dtype, shape=value.shape, subok=False)
+            array[...] = value
+            return array
         flags = value.flags
         fits = flags.owndata and (order == "A" or (flags.f_contiguous if order == "F" else flags.c_contiguous))
         return value if fits else np.array(value, order="F" if order == "F" else "C")

@@ -56,11 +56,11 @@ def _original(name: str, function: Function) -> Function:
 @functools.cache
 def _originals() -> dict[str, tuple[ModuleType, str, Function]]:
     """Return where each function stands, and the function."""
-    found = {}
+    places = {}
     for name in functions():
         path, _, attribute = name.rpartition(".")
-        found[name] = pkgutil.resolve_name(path), attribute, _resolve(name)
-    return found
+        places[name] = pkgutil.resolve_name(path), attribute, _resolve(name)
+    return places
 
 
 def _resolve(name: str) -> Function:
