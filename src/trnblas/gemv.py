@@ -102,14 +102,19 @@ replaces("aten::mv", by=gemv, least=LEAST_READ_ONCE)(lambda a, x: given(gemv, 1.
 replaces("aten::addmv", by=gemv, least=LEAST_READ_ONCE)(functools.partial(add_product, gemv))
 
 
-def _has_vector(a: Any, b: Any, *_: Any, **__: Any) -> bool:
-    return np.ndim(a) == 1 or np.ndim(b) == 1
+# rows and columns of a result, below which a product is as fast as memory
+_THIN = 16
+
+
+def _is_thin(a: Any, b: Any, *_: Any, **__: Any) -> bool:
+    """Return whether a product multiplies few numbers for each that it reads."""
+    return np.ndim(a) == 1 or np.ndim(b) == 1 or min(np.shape(a)[0], min(np.shape(b))) < _THIN
 
 
 _READ = "its operands are no vectors and matrices of one dtype"
 
 
-@replaces("numpy.dot", by=gemm, reads_once=_has_vector)
+@replaces("numpy.dot", by=gemm, reads_once=_is_thin)
 def _read_dot(a: Any, b: Any, out: Any) -> Given:
     refuse_options(out=out)
     a, b = np.asarray(a), np.asarray(b)
@@ -124,7 +129,7 @@ def _read_dot(a: Any, b: Any, out: Any) -> Given:
     return given(dot, a, b)
 
 
-@replaces("numpy.inner", by=gemm, reads_once=_has_vector)
+@replaces("numpy.inner", by=gemm, reads_once=_is_thin)
 def _read_inner(a: Any, b: Any) -> Given:
     a, b = np.asarray(a), np.asarray(b)
     if a.dtype != b.dtype or a.ndim != b.ndim or a.ndim not in (1, 2):

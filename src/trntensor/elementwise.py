@@ -266,6 +266,7 @@ def _folded(a: Tensor, labels: str, output: str, op: str, operator: str) -> Tens
     return flat.sum(-1, dtype=a.dtype) if op == "add" else flat.prod(-1, dtype=a.dtype)
 
 
+_THIN = 1 << 10
 # How many axes, or those of each operand.
 Pairing = int | Sequence[int | Sequence[int]]
 
@@ -309,7 +310,12 @@ def tensordot(a: Tensor, b: Tensor, axes: Pairing = 2, *, dims: Pairing | None =
     return einsum(a, names_a, b, names_b, kept)
 
 
-@replaces("numpy.tensordot", by=tensordot, reads_once=lambda a, b, *_, **__: np.ndim(a) == 1 or np.ndim(b) == 1)
+def _is_thin(a: Any, b: Any, *_: Any, **__: Any) -> bool:
+    """Return whether the smaller operand is too small to multiply many numbers for each of the larger that is read."""
+    return min(np.size(a), np.size(b)) < _THIN
+
+
+@replaces("numpy.tensordot", by=tensordot, reads_once=_is_thin)
 def _read_tensordot(a: Any, b: Any, axes: Any) -> Given:
     a, b = np.asarray(a), np.asarray(b)
     if a.dtype != b.dtype or a.dtype.kind == "i" or not a.ndim or not b.ndim:
