@@ -38,7 +38,7 @@ _HERE = Path(__file__).resolve().parents[1]
 # frames between a program's call and the library it calls
 _WATCHERS = {
     str(Path(__file__).parent / name)
-    for name in ("fit_profiler.py", "drop_in.py", "analogs/replacing.py", "analogs/methods.py")
+    for name in ("fit_profiler.py", "drop_in.py", "drop_in_arrays.py", "analogs/replacing.py", "analogs/methods.py")
 }
 
 
