@@ -224,8 +224,12 @@ class _Spiller:
         old, new = self.old, self.new
         if i == at and i in old.sync:
             new.sync[len(new)] = old.sync[i]
-        index, after = (old.index[i], old.after[i]) if i == at else (old.index[at] - 1, [])
+        index, after = (old.index[i], old.after[i]) if i == at else (self._unnamed(), [])
         new.add(old.kind[i], old.line[i], old.reads[i], old.writes[i], index, after)
+
+    def _unnamed(self) -> int:
+        """Return an index no record has: nobody asks for a transfer that spilling adds."""
+        return -1 - len(self.new)
 
     def _move(self, uid: int, low: int, high: int, at: int, *, save: bool) -> None:
         """Add a DMA between part of a tensor and its copy in HBM."""
@@ -233,7 +237,7 @@ class _Spiller:
         kind, chip, hbm = self._move_kind(uid, low, high, save)
         self.old.kinds[kind].count += 1
         reads, writes = ((chip,), (hbm,)) if save else ((hbm,), (chip,))
-        self.new.add(kind, self.old.line[at], reads, writes, self.old.index[at] - 1, [])
+        self.new.add(kind, self.old.line[at], reads, writes, self._unnamed(), [])
 
     def _move_kind(self, uid: int, low: int, high: int, save: bool) -> tuple[int, int, int]:
         known = self._moves.get((uid, low, high, save))
