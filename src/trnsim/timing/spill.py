@@ -104,7 +104,7 @@ class _Parts:
         low, high = self.span[part]
         return high - low
 
-    def joined(self, parts: Iterable[int]) -> Iterator[tuple[int, int, int]]:
+    def join_neighbours(self, parts: Iterable[int]) -> Iterator[tuple[int, int, int]]:
         """Yield tensor, first and last byte of neighbouring parts together."""
         begin = previous = -1
         for part in (*sorted(parts), -1):
@@ -121,7 +121,7 @@ class _Spiller:
         self.old = stream
         self.capacity = capacity
         self.parts = _Parts(stream)
-        self.order = _sunk(stream)
+        self.order = _order_by_need(stream)
         self.uses: dict[int, list[int]] = {}
         for at, i in enumerate(self.order):
             for part in self._touched(i):
@@ -191,7 +191,7 @@ class _Spiller:
             heapq.heappush(self.queue, entry)
         unsaved = {part for part in victims if not self.loads.get(part) and part not in self.saved}
         self.saved |= unsaved
-        for uid, low, high in self.parts.joined(unsaved):
+        for uid, low, high in self.parts.join_neighbours(unsaved):
             self._move(uid, low, high, i, save=True)
         self.used += need
         back = wanted & self.away
@@ -203,7 +203,7 @@ class _Spiller:
             self._copy(load, i)
             self.old.kinds[self.old.kind[load]].count += 1
             self.moves += 1
-        for uid, low, high in self.parts.joined(part for part in back if not self.loads.get(part)):
+        for uid, low, high in self.parts.join_neighbours(part for part in back if not self.loads.get(part)):
             self._move(uid, low, high, i, save=False)
 
     def _note(self, i: int) -> None:
@@ -224,10 +224,10 @@ class _Spiller:
         old, new = self.old, self.new
         if i == at and i in old.sync:
             new.sync[len(new)] = old.sync[i]
-        index, after = (old.index[i], old.after[i]) if i == at else (self._unnamed(), [])
+        index, after = (old.index[i], old.after[i]) if i == at else (self._make_index(), [])
         new.add(old.kind[i], old.line[i], old.reads[i], old.writes[i], index, after)
 
-    def _unnamed(self) -> int:
+    def _make_index(self) -> int:
         """Return an index no record has: nobody asks for a transfer that spilling adds."""
         return -1 - len(self.new)
 
@@ -237,7 +237,7 @@ class _Spiller:
         kind, chip, hbm = self._move_kind(uid, low, high, save)
         self.old.kinds[kind].count += 1
         reads, writes = ((chip,), (hbm,)) if save else ((hbm,), (chip,))
-        self.new.add(kind, self.old.line[at], reads, writes, self._unnamed(), [])
+        self.new.add(kind, self.old.line[at], reads, writes, self._make_index(), [])
 
     def _move_kind(self, uid: int, low: int, high: int, save: bool) -> tuple[int, int, int]:
         known = self._moves.get((uid, low, high, save))
@@ -264,7 +264,7 @@ class _Spiller:
         return self._moves[uid, low, high, save]
 
 
-def _sunk(stream: Stream) -> list[int]:
+def _order_by_need(stream: Stream) -> list[int]:
     """Return the order of instructions with constants and loads of what nobody writes where they are first needed."""
     regions = stream.regions
     changed = {region.uid for region in regions if region.written}
