@@ -200,7 +200,7 @@ def keep(found: Sequence[Found]) -> list[Path]:
     for each in found:
         kernel = next(k for k in registry.load(each.op).kernels if k.name in each.cases).kernel
         path = tuned.table_of(kernel)
-        table = written.setdefault(path, json.loads(path.read_text()) if path.exists() else {})
+        table = written.setdefault(path, tuned.read_table(path))
         known = table.setdefault(each.kernel, {}).setdefault(each.target, {})
         known.pop(each.shapes, None)
         if each.choices:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import hashlib
-import json
 import multiprocessing
 import sys
 from collections.abc import Callable, Sequence
@@ -26,9 +25,12 @@ from benchmarks.calibration.table import Result, predict
 from trnsim import target_file
 from trnsim.constants import CONSTANTS, UNCERTAINTY, Timing
 from trnsim.errors import TrnError, WrongArgument
+from trnsim.json_reader import MalformedJson, check_fields, is_finite, read_json
 from trnsim.targets import TARGETS, Target
 
 FORMAT = "trnsci validate 1"
+# Seconds that a kernel can take.
+_CREDIBLE = (1e-9, 1e6)
 # programs beyond this take long to schedule again for every constant, and say little that shorter ones do not
 INSTRUCTIONS = 4000
 # how far a constant of one machine is from the published one, as a standard deviation of its logarithm (what a host's
@@ -61,13 +63,15 @@ def read(paths: Sequence[Path]) -> tuple[str, list[Row], dict[str, str], bool]:
     rows, digests, kinds = [], {}, set()
     for path in paths:
         try:
+            said = read_json(path)
             text = path.read_bytes()
-            said = json.loads(text)
         except (OSError, ValueError) as error:
             raise _wrong(path, f"cannot be read: {error}") from None
         if not isinstance(said, dict) or said.get("format") != FORMAT:
             raise _wrong(path, f"is no result of trnsci validate: its format is not {FORMAT!r}")
-        kinds.add(bool(said["stand_in"]))
+        if type(said.get("stand_in")) is not bool or type(said.get("measured")) is not list:
+            raise _wrong(path, "lacks stand_in, true or false, or measured, a list of rows")
+        kinds.add(said["stand_in"])
         digests[path.name] = hashlib.sha256(text).hexdigest()
         rows += [_row(path, row) for row in said["measured"]]
     targets = sorted({row.target for row in rows})
@@ -80,10 +84,12 @@ def read(paths: Sequence[Path]) -> tuple[str, list[Row], dict[str, str], bool]:
 
 def _row(path: Path, said: dict[str, Any]) -> Row:
     """A measured row in the form of the published ones; kernels and sizes are those of the registry."""
+    _check_fields(path, said, op=str, case=str)
     known = registry.load(said["op"]).kernels if said["op"] in registry.names() else ()
     kernel = next((k for k in known if k.name == said["case"]), None)
     if kernel is None:
         raise _wrong(path, f"measured {said['op']} {said['case']}, which this version of the suite does not have")
+    _check_numbers(path, said)
     inputs = kernel.inputs()
     options = dict(kernel.options() if callable(kernel.options) else kernel.options)
     return Row(
@@ -101,6 +107,24 @@ def _row(path: Path, said: dict[str, Any]) -> Row:
         heavy=False,
         source=f"measured: {path.name}",
     )
+
+
+def _check_fields(path: Path, said: Any, **kinds: type) -> None:
+    try:
+        check_fields({name: said.get(name) for name in kinds} if type(said) is dict else said, **kinds)
+    except MalformedJson as error:
+        raise _wrong(path, f"has a row that is none: {error}") from None
+
+
+def _check_numbers(path: Path, said: dict[str, Any]) -> None:
+    choices = said.get("choices", {})
+    _check_fields(path, said, target=str, metric=str, seconds=float)
+    if type(choices) is not dict or any(type(value) not in (int, float, bool, str) for value in choices.values()):
+        raise _wrong(path, f"has choices of {said['op']} that are neither numbers nor texts: {choices!r}")
+    if said["target"] not in TARGETS or not is_finite(said["seconds"], *_CREDIBLE):
+        least, most = _CREDIBLE
+        got = f"{said['seconds']!r} s on {said['target']!r}"
+        raise _wrong(path, f"measured {got}, and {least:g} to {most:g} s on {', '.join(TARGETS)} are expected")
 
 
 def _wrong(path: Path, what: str) -> WrongArgument:

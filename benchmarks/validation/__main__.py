@@ -13,6 +13,7 @@ from pathlib import Path
 
 from benchmarks.validation import cases, report, walk
 from benchmarks.validation.cases import Job
+from trnsci import neuron_host
 from trnsci.errors import ArgumentError, TrnError
 from trnsci.signals import terminable
 
@@ -54,6 +55,7 @@ def duration(text: str, option: str) -> float:
 
 def run(args: argparse.Namespace) -> int:
     """Look at the machine, walk, report."""
+    neuron_host.settle_cores()
     budget = duration(args.budget, "budget") if args.budget else None
     limits = walk.Limits(duration(args.limit, "limit"), int(args.memory * 2**30))
     looked = walk.run_one(Job("about", "", "", 0.0), limits, profile=False)["stages"]
@@ -69,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
             argument="device",
             got=about["why"],
             expected="a Trainium",
-            hint="docs/how-to/run-on-trainium.md says which instance; TRNSCI_STAND_IN names a stand-in to try it with",
+            hint="docs/how-to/run-on-trainium.md says which instance; TRNSCI_EMULATE=trn2 tries it without one",
         )
     jobs = cases.jobs(about["target"], args.only)
     if args.list:

@@ -34,24 +34,34 @@ class Job(NamedTuple):
 
 
 def jobs(target: str, only: Sequence[str] = ()) -> list[Job]:
-    """Everything to run on a target, probes first, then by predicted time; an op follows its cheapest kernel."""
+    """Everything to run on a target: probes, each kernel once where it is cheapest, then the other sizes and the ops.
+
+    A construct that AWS's compiler refuses is so met early, before time goes to larger programs of those that work.
+    """
     known = registry.names()
     for part in only:
         if not any(_within(name, part) for name in (*known, "probes")):
             expected = f"a library ({', '.join(libraries.names())}), an op such as trnblas.gemm, or probes"
             raise ArgumentError(op="validate", argument="only", got=part, expected=expected)
     wanted = [name for name in known if not only or any(_within(name, part) for part in only)]
+    first: list[Job] = []
     walk: list[Job] = []
     for name in wanted:
         if name.partition(".")[0] not in libraries.names():
             continue
         bench = registry.load(name)
         mine = [Job("kernel", name, k.name, _cost(name, k, target)) for k in bench.kernels if _runs(k, target)]
-        walk += mine
-        if mine and bench.cases:
-            walk.append(Job("op", name, _smallest(bench), min(job.cost for job in mine)))
+        if mine:
+            cheapest = min(mine, key=lambda job: (job.cost, job.case))
+            first.append(cheapest)
+            walk += [job for job in mine if job is not cheapest]
+            walk += [Job("op", name, _smallest(bench), cheapest.cost)] if bench.cases else []
     probes = [Job("probe", probe, "", 0.0) for probe in PROBES] if not only or "probes" in only else []
-    return probes + sorted(walk, key=lambda job: (job.cost, job.name, job.kind))
+    return probes + [job for part in (first, walk) for job in sorted(part, key=_by_cost)]
+
+
+def _by_cost(job: Job) -> tuple[float, str, str]:
+    return job.cost, job.name, job.kind
 
 
 def _within(name: str, part: str) -> bool:

@@ -19,7 +19,7 @@ from torch import Tensor
 import trnsci
 from benchmarks import registry
 from benchmarks.validation import cases, probes, profiler
-from trnsci import config, neuron, tuned
+from trnsci import config, neuron, neuron_host, tuned
 from trnsci.errors import UnsupportedError
 from trnsci.info import info
 from trnsci.kernel_launcher import Launcher, OnDevice, Predictor, Simulator, using
@@ -42,11 +42,11 @@ def about(say: Say) -> None:
     target = device.target if device else config.TARGET.get()
     say(
         "about",
-        device=device.kind if device else None,
+        device=None if device is None else "emulated" if device.is_emulated else device.kind,
         why=why,
         target=target,
         logical_cores=neuron.logical_cores(target),
-        instance=neuron.instance(),
+        instance=neuron_host.instance(),
         versions=found.versions,
         settings={s.name: s.problem or s.value for s in found.settings if s.is_set},
         profiler=profiler.tool(),
@@ -109,7 +109,7 @@ def op(say: Say, name: str, case: str) -> None:
     ran = [entry for entry in book if entry.step.backend == "nki"]
     reason = next((entry.step.reason for entry in book if entry.step.backend != "nki"), "nothing was dispatched")
     bounds = [entry.error_bound for entry in ran if entry.depth == 0]
-    say("run", kernels=len(ran), reason="" if ran else reason)
+    say("run", kernels=len(ran), reason="" if ran else reason, fallbacks=book.fallbacks)
     if not ran:
         return
     with trnsci.backend("pytorch"):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
+
+from trnsim.json_reader import parse_json
 
 TOOLS = ("neuron-explorer", "neuron-profile")
 FOLDERS = "/opt/aws/neuron/bin"
@@ -46,7 +47,7 @@ def summary(folder: Path, patience_s: float = 120.0) -> dict[str, Any] | None:
     words = [used, "view", "--output-format", "summary-json", "-n", str(programs[0]), "-s", str(traces[0])]
     try:
         done = subprocess.run(words, capture_output=True, text=True, timeout=patience_s, check=True)
-        said = next(iter(json.loads(done.stdout).values()))
+        said = next(iter(parse_json(done.stdout).values()))
         engines = {engine: float(said[f"{engine}_engine_active_time_percent"]) for engine in ENGINES}
         return {
             "total_s": float(said["total_time"]),

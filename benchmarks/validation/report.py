@@ -21,7 +21,7 @@ ADDRESSES = "trnsci: an issue of this project with validate.json; AWS Neuron: an
 # bars of kernels that are furthest from their predictions
 SHOWN = 24
 STAND_IN = (
-    "This is the report of a stand-in device: kernels ran on the simulator, and no time was measured on a Trainium."
+    "This is the report of an emulated device: kernels ran on the simulator, and no time was measured on a Trainium."
 )
 # in the order they are worth a report
 SEVERITY = ("wrong", "crashed", "hung", "memory", "failed", "refused", "slower", "faster")
@@ -40,7 +40,7 @@ def document(about: dict[str, Any], jobs: int, results: list[dict[str, Any]]) ->
     """Return the whole as plain values; ``measured`` rows are what ``trnsim calibrate`` reads."""
     return {
         "format": FORMAT,
-        "stand_in": about["device"] == "stand-in",
+        "stand_in": about["device"] == "emulated",
         "about": about,
         "jobs": jobs,
         "results": results,
@@ -118,7 +118,7 @@ def lead(about: dict[str, Any], jobs: int, results: list[dict[str, Any]]) -> str
     right = sum(result["status"] == "right" for result in kernels)
     ratios = [found[0] for result in kernels if (found := speed(result))]
     told = [f"{compiled} of {len(kernels)} kernels compiled, {right} were right, on {about['target']}."]
-    if about["device"] == "stand-in":
+    if about["device"] == "emulated":
         told.append(STAND_IN)
     if ratios:
         told.append(
@@ -133,7 +133,7 @@ def lead(about: dict[str, Any], jobs: int, results: list[dict[str, Any]]) -> str
 
 def html(about: dict[str, Any], jobs: int, results: list[dict[str, Any]]) -> str:
     """The page."""
-    stand_in = " (stand-in device)" if about["device"] == "stand-in" else ""
+    stand_in = " (emulated device)" if about["device"] == "emulated" else ""
     return html_page.page(
         f"trnsci on {about['instance'] or about['target']}{stand_in}",
         lead(about, jobs, results),

@@ -20,6 +20,7 @@ from benchmarks.validation import profiler
 from benchmarks.validation.cases import Job
 from trnsci import config
 from trnsci.errors import ArgumentError
+from trnsim.json_reader import parse_json
 
 LOOK = 0.1
 RESULTS = "results.jsonl"
@@ -63,7 +64,7 @@ def run_one(job: Job, limits: Limits, *, profile: bool) -> dict[str, Any]:
             finally:
                 _end(process)
         lines = said.read_text().splitlines() if said.exists() else []
-        stages = {stage.pop("stage"): stage for stage in map(json.loads, lines)}
+        stages = {stage.pop("stage"): stage for stage in map(parse_json, lines)}
         if own and "measure" in stages:
             stages["profile"] = profiler.summary(inspected)
         result = {"job": job.key, **job._asdict(), "elapsed_s": round(time.monotonic() - begun, 3), "stages": stages}
@@ -129,6 +130,8 @@ def verdict(stages: dict[str, Any], code: int, ended: str, tail: str) -> dict[st
         return _said("right" if stages["probe"]["holds"] else "wrong", stages["probe"]["text"])
     if stages.get("run", {}).get("reason"):
         return _said("not run", stages["run"]["reason"])
+    if stages.get("run", {}).get("fallbacks"):
+        return _said("fell back", f"operators ran on the host: {', '.join(stages['run']['fallbacks'])}")
     compared = stages["compare"]
     error = "infinite" if compared["error"] is None else f"{compared['error']:.1e}"
     text = compared.get("text") or f"differs by {error}, allowed is {compared['limit']:.1e} ({compared['against']})"
@@ -151,10 +154,12 @@ def read(folder: Path, about: dict[str, Any]) -> dict[str, dict[str, Any]]:
     lines = []
     for line in path.read_text(encoding="utf-8").splitlines():
         try:
-            lines.append(json.loads(line))
+            lines.append(parse_json(line))
         except ValueError:
             # the last line of a walk that was killed while it wrote
             continue
+    if not all(type(line) is dict and type(line.get("about", {})) is dict for line in lines):
+        raise ArgumentError("validate", "output", f"{path}, with lines that are no objects", "results of validate")
     before = lines[0].get("about") if lines else None
     if before is not None and before != about:
         differ = sorted(name for name in {*before, *about} if before.get(name) != about.get(name))

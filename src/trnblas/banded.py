@@ -422,5 +422,6 @@ def _substituted(rows: Tensor, x: Tensor) -> Tensor:
             before = dense(rows, start, stop, start - block, start)
             right = gemm(-1.0, before, solved[-1], 1.0, right)
         block_rows = dense(rows, start, stop, start, stop)
-        solved.append(run(Trsm(block_rows, right, 1.0, True, False, DEFAULT[rows.dtype])))
+        call = Trsm(block_rows, right, alpha=1.0, lower=True, unit=False, precision=DEFAULT[rows.dtype])
+        solved.append(run(call))
     return torch.cat(solved, -2).squeeze(-1)

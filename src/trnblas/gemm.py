@@ -199,15 +199,14 @@ class Gemm(NamedTuple):
         return max(guaranteed, self.target) if sliced else guaranteed
 
     def pytorch(self) -> Tensor:
-        a, b, c, alpha, beta, policy, _, bias, activation = self
-        dtype = a.dtype
-        if policy in ("fp32", "fp64") and bias is None and working_dtype(policy, dtype) is dtype:
-            product = _multiply(a, b, c, alpha, beta)
+        dtype, policy, activation = self.a.dtype, self.precision, self.activation
+        if policy in ("fp32", "fp64") and self.bias is None and working_dtype(policy, dtype) is dtype:
+            product = _multiply(self.a, self.b, self.c, self.alpha, self.beta)
             return product if activation == "none" else ACTIVATIONS[activation](product)
-        bare = c is None and alpha == 1 and bias is None and activation == "none"
+        bare = self.c is None and self.alpha == 1 and self.bias is None and activation == "none"
         if bare and dtype in HALF and policy == "fast":
             # Sums of half precision are accumulated in float32 and rounded once.
-            return a @ b
+            return self.a @ self.b
         return self._rounded()
 
     def _rounded(self) -> Tensor:

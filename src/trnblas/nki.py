@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor
 
 import trnsci
 from trnblas.gemm import gemm
 from trnblas.mp2 import mp2_pairs
-from trnsci import HAS_NKI, array_function, neuron
+from trnsci import HAS_NKI, array_function, earlier, neuron
 from trnsci.config import BackendName
 from trnsci.nki import P_MAX
+
+if not TYPE_CHECKING:
+    __getattr__ = earlier.names(__name__)
 
 __all__ = ["HAS_NKI", "nki_batched_gemm", "nki_gemm", "nki_mp2_energy"]
 

@@ -25,6 +25,7 @@ from trnchem.shares import Block, blocks_of, duty
 from trnchem.store import Store
 from trnsci.distributed.team import LiveTeam, Wait
 from trnsci.errors import RankFailed
+from trnsim.json_reader import parse_json
 
 if TYPE_CHECKING:
     from trnchem.sharded import ShardedRun
@@ -192,7 +193,7 @@ class Ledger:
         with contextlib.suppress(RankFailed):
             for rank in self._next if self._first else ():
                 while notes.check([key := f"pairs of/{rank}/{self._next[rank]}"]):
-                    written, groups = json.loads(notes.get(key))
+                    written, groups = parse_json(notes.get(key))
                     for i, j, *parts in groups:
                         opposite, same = (torch.tensor(part, dtype=torch.float64, device="cpu") for part in parts)
                         self.state.put(i, j, (opposite, same))

@@ -39,7 +39,9 @@ from trnchem.store import Store
 from trnsci import ArgumentError, to_device
 from trnsci.distributed.calls import run
 from trnsci.distributed.team import LiveTeam, Tally, Wait
+from trnsci.patience import Patience
 from trnsci.signals import terminable
+from trnsim.json_reader import parse_json
 
 # Shells a rank takes at a time when all of them bound the integrals.
 SHELLS = 4
@@ -147,7 +149,7 @@ def _same(team: LiveTeam, given: dict[str, str]) -> None:
 def _heard(team: LiveTeam, key: str, what: str) -> str:
     """Wait for a text of the first rank for as long as it goes on: it may be at a mean field for hours."""
     world, notes = team.world, team.world.notes
-    world.waiting, cycles, deadline, look, pause = True, 0, time.monotonic() + world.patience, 0.0, 1e-4
+    world.waiting, cycles, patience, look, pause = True, 0, Patience(world.patience), 0.0, 1e-4
     while not notes.check([key]):
         time.sleep(pause)
         pause = min(1.2 * pause, 0.02)
@@ -155,8 +157,8 @@ def _heard(team: LiveTeam, key: str, what: str) -> str:
         if now > look:
             look, seen = now + 0.25, notes.add("cycles", 0)
             if seen > cycles:
-                cycles, deadline = seen, now + world.patience
-            if now > deadline or world.fault() is not None:
+                cycles, patience = seen, Patience(world.patience)
+            if patience.is_over() or world.fault() is not None:
                 raise world.failure(what)
     world.waiting = False
     return notes.get(key).decode()
@@ -259,7 +261,7 @@ class ShardedRun(stages.Run):
             strongest = float(metric.diagonal().abs().max().sqrt())
             notes.set("metric", json.dumps([strongest, asdict(self.metric)]))
         equal = team.all_reduce(0, equal_pairs(self.source.molecule, self._shells()))
-        strongest, metric = json.loads(_heard(team, "metric", "the metric of the first rank"))
+        strongest, metric = parse_json(_heard(team, "metric", "the metric of the first rank"))
         self.metric = Metric(**metric)
         self.screen = screened(equal, strongest, self.screening)
         shape = (self.metric.functions, self.metric.vectors)

@@ -18,6 +18,8 @@
 | `scipy_backend` | this library behind `scipy.fft` |
 """
 
+from typing import TYPE_CHECKING
+
 __standalone__ = True
 
 from trnfft import nn, scipy_backend
@@ -32,9 +34,12 @@ from trnfft.frequencies import fftfreq, fftshift, ifftshift, rfftfreq
 from trnfft.lengths import next_fast_len
 from trnfft.plan import FFTPlan, plan
 from trnfft.stft import istft, spectrogram, stft
-from trnsci import HAS_NKI, library_functions
+from trnsci import HAS_NKI, earlier, library_functions
 
 set_backend, get_backend = library_functions("trnfft")
+
+if not TYPE_CHECKING:
+    __getattr__ = earlier.names(__name__)
 
 __all__ = [
     "HAS_NKI",

@@ -108,8 +108,8 @@ def _bluestein(x: Tensor, m: int, w: complex | None, a: complex, policy: Precisi
     before, kernel, after = _tables(n, m, w, a, x.dtype, x.device)
     padded = torch.nn.functional.pad(x * before, (0, kernel.shape[-1] - n))
     last = [x.ndim - 1]
-    spectrum = run(C2C(padded, last, False, "none", policy))
-    folded = run(C2C(spectrum * kernel, last, True, "full", policy))
+    spectrum = run(C2C(padded, last, inverse=False, scale="none", precision=policy))
+    folded = run(C2C(spectrum * kernel, last, inverse=True, scale="full", precision=policy))
     return folded[..., n - 1 : n - 1 + m] * after
 
 

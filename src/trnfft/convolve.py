@@ -133,10 +133,10 @@ def _product(a: Tensor, b: Tensor, dims: list[int], lengths: list[int], policy: 
     """Return the circular convolution of zero-padded operands."""
     padded = [resized(x, dims, lengths) for x in (a, b)]
     if a.is_complex():
-        spectra = [run(C2C(x, dims, False, "none", policy)) for x in padded]
-        return run(C2C(spectra[0] * spectra[1], dims, True, "full", policy))
-    spectra = [run(R2C(x, dims, "none", policy)) for x in padded]
-    return run(C2R(spectra[0] * spectra[1], dims, lengths[-1], "full", policy))
+        spectra = [run(C2C(x, dims, inverse=False, scale="none", precision=policy)) for x in padded]
+        return run(C2C(spectra[0] * spectra[1], dims, inverse=True, scale="full", precision=policy))
+    spectra = [run(R2C(x, dims, scale="none", precision=policy)) for x in padded]
+    return run(C2R(spectra[0] * spectra[1], dims, lengths[-1], scale="full", precision=policy))
 
 
 def _linear(a: Tensor, b: Tensor, dims: list[int], policy: Precision) -> Tensor:

@@ -68,7 +68,7 @@ class Stft(NamedTuple):
         last = [frames.ndim - 1]
         if self.onesided:
             return R2C(frames, last, self.scale, self.precision).pytorch()
-        return C2C(frames, last, False, self.scale, self.precision).pytorch()
+        return C2C(frames, last, inverse=False, scale=self.scale, precision=self.precision).pytorch()
 
     def nki(self) -> Tensor:
         return self.fake() if self.x.numel() == 0 else torch.complex(*launch.stft(*self))
@@ -79,7 +79,7 @@ class Stft(NamedTuple):
         if self.onesided:
             frames = run(C2R(weighted(grad, last[0], n, 0.5), last, n, self.scale, self.precision))
         else:
-            frames = run(C2C(grad, last, True, self.scale, self.precision)).real
+            frames = run(C2C(grad, last, inverse=True, scale=self.scale, precision=self.precision)).real
         gradients: dict[str, Tensor] = {}
         if "x" in needs:
             windowed = frames if self.window is None else frames * self.window
@@ -162,7 +162,7 @@ def stft(
     scale: Scale = "root" if normalized else "none"
     if is_complex:
         frames = _cut(x, taper, n=n_fft, hop=hop, by=by, mode=pad_mode)
-        spectrum = run(C2C(frames, [frames.ndim - 1], False, scale, policy)).mT
+        spectrum = run(C2C(frames, [frames.ndim - 1], inverse=False, scale=scale, precision=policy)).mT
     else:
         spectrum = run(Stft(x, taper, n_fft, hop, by, pad_mode, onesided, scale, policy)).mT
     return spectrum if return_complex else torch.stack([spectrum.real, spectrum.imag], -1)
@@ -259,7 +259,7 @@ def istft(
     spectra = x.mT
     last = [x.ndim - 1]
     if return_complex:
-        frames = run(C2C(spectra, last, True, scale, policy))
+        frames = run(C2C(spectra, last, inverse=True, scale=scale, precision=policy))
     else:
         # of a whole spectrum the first half is read, as torch does: that of a real signal repeats it
         frames = run(C2R(spectra if onesided else spectra[..., :half], last, n_fft, scale, policy))

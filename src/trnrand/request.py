@@ -21,7 +21,6 @@ from trnrand.source import Source, default, fits, rows, shape_of
 from trnrand.stream import SUBSTREAM, Stream
 from trnsci import ArgumentError, DtypeError, UnsupportedError, array_function, check
 from trnsci.arrays import spelt_out
-from trnsci.earlier import respelt, spellings
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
@@ -108,7 +107,6 @@ def drawing(function: Callable[P, Tensor]) -> Callable[P, Tensor]:
         with (given if isinstance(given, Source) else default()).lock:
             return function(*args, **kwargs)
 
-    earlier = spellings(function)
     eager = array_function(alone)
     # torch.compiler.disable would import the compiler, a second that few programs need, here and now
     outside = torch._disable_dynamo(eager)  # type: ignore[attr-defined]
@@ -117,10 +115,9 @@ def drawing(function: Callable[P, Tensor]) -> Callable[P, Tensor]:
     def drawn(*args: P.args, **kwargs: P.kwargs) -> Tensor:
         if kwargs and not known.issuperset(kwargs):
             sizes = _with_size(function.__name__, args, kwargs, before) if sized else args
-            named = respelt(function.__name__, earlier, kwargs)
-            if unknown := named.keys() - known:
+            if unknown := kwargs.keys() - known:
                 raise TypeError(f"{function.__name__}() got an unexpected keyword argument {min(unknown)!r}")
-            return drawn(*sizes, **named)
+            return drawn(*sizes, **kwargs)
         if torch.compiler.is_compiling():
             return outside(*args, **kwargs)
         # a generator is no array; what has none at all skips the door

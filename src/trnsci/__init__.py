@@ -13,7 +13,6 @@
 | `op`, `run`, `Call`, `Cost`, `check`, `array_function` | build a library on the runtime |
 """
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trnsim.lazy import lazily
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from trnsci.config import BackendName, TargetName
     from trnsci.device_operators import register_operators
     from trnsci.drop_in import drop_in
+    from trnsci.emulation import emulate
     from trnsci.errors import (
         ArgumentError,
         BackendUnavailable,
@@ -81,6 +81,7 @@ __all__ = [
     "clear_plans",
     "compiled_graphs",
     "drop_in",
+    "emulate",
     "explain",
     "from_device",
     "from_xla",
@@ -102,6 +103,3 @@ __all__ = [
 ]
 
 lazily(__name__)
-if any(Path("/dev").glob("neuron*")):
-    # cores are paired or not when the device library is imported, so this comes before it
-    from trnsci import neuron as _neuron  # noqa: F401

@@ -16,7 +16,6 @@ import torch
 from torch import Tensor
 
 from trnsci.backends import inside
-from trnsci.earlier import respelt, spellings
 from trnsci.errors import ArgumentError, DtypeError
 
 # What stands for numbers: a tensor, an array, a number, lists of them.
@@ -70,16 +69,11 @@ def array_function(fn: Callable[P, R]) -> Callable[P, R]:
     """
     library = fn.__module__.partition(".")[0]
     known = spelt_out(fn)
-    earlier = spellings(fn)
-    # a set: tracers cannot ask the keys of a dictionary
-    retired = frozenset(earlier)
     if not getattr(sys.modules.get(library), "__standalone__", False):
         fn = inside(library)(fn)
 
     @functools.wraps(fn)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
-        if kwargs and not retired.isdisjoint(kwargs):
-            return wrapper(*args, **respelt(fn.__name__, earlier, kwargs))
         if kwargs and known is not None and not known.issuperset(kwargs):
             raise TypeError(f"{fn.__name__}() got an unexpected keyword argument {min(kwargs.keys() - known)!r}")
         for value in args:

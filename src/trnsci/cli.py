@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import trnsci
-from trnsci import console
+from trnsci import console, neuron_host
+from trnsci.config import TARGETS
 from trnsci.errors import TrnError
 from trnsci.libraries import COMMANDS, announced
 from trnsci.rosetta import LIBRARIES
@@ -26,6 +27,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status. Mistakes end in one sentence on stderr."""
     given = list(sys.argv[1:] if argv is None else argv)
     command = given[0] if given else ""
+    # before torch, which loads AWS's libraries; what is started from here inherits it
+    neuron_host.settle_cores()
     try:
         if command in (*_COMPUTING, *announced(COMMANDS)) and not {"-h", "--help"} & set(given):
             with leaving(f"trnsci {command}"):
@@ -36,14 +39,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         command = args.command
         status: int = args.run(args)
     except TrnError as error:
-        print(f"trnsci {command}: {str(error).removeprefix(f'{command}: ')}", file=sys.stderr)
+        console.say(f"trnsci {command}", str(error).removeprefix(f"{command}: "))
         return 1
     except BrokenPipeError:
         # the reader of the pipe has seen enough
         sys.stderr.close()
         return 0
     except OSError as error:
-        print(f"trnsci {command}: {error}", file=sys.stderr)
+        console.say(f"trnsci {command}", str(error))
         return 1
     except KeyboardInterrupt:
         print(f"trnsci {command}: interrupted", file=sys.stderr)
@@ -68,6 +71,8 @@ def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
 
     ran = _command(commands, "run", _run, "run a Python program with its calls of torch, NumPy and SciPy made ours")
     ran.add_argument("--backend", choices=("auto", "nki", "simulator", "pytorch"), help="where they run")
+    ran.add_argument("--emulate", choices=TARGETS, help="on an emulated device, and say what it did not keep there")
+    ran.add_argument("--earlier", action="store_true", help="give the program the names of the earlier suite")
     ran.add_argument("--report", metavar="FILE", type=output_file, help="write what happened as one page")
     _program(ran, "the program")
 
@@ -129,15 +134,42 @@ def _fit(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
+    if args.earlier:
+        from trnsci import earlier
+
+        earlier.install()
+    if args.emulate:
+        return _emulate(args)
     with trnsci.backend(args.backend) if args.backend else contextlib.nullcontext():
         return _report(args, args.report, substitute=True)
+
+
+def _emulate(args: argparse.Namespace) -> int:
+    """Run a program as it is on an emulated device, and report what it did there."""
+    from trnsci.fit import as_main, require_source, run_program
+
+    require_source("run", args.script, args.module)
+    device = trnsci.emulate(args.emulate)
+    quiet = contextlib.redirect_stdout(sys.stderr) if args.json else contextlib.nullcontext()
+    within = trnsci.backend(args.backend) if args.backend else contextlib.nullcontext()
+    with as_main(Path(args.script), args.arguments), quiet, within:
+        status, error = run_program(args.script, args.module)
+    if args.json:
+        console.as_json(device.record.to_dict())
+    else:
+        console.tables(*device.tables())
+    if args.report:
+        args.report.write_text(str(device) + "\n", encoding="utf-8")
+    if error:
+        print(f"trnsci run: {args.script} {error}", file=sys.stderr)
+    return status
 
 
 def _report(args: argparse.Namespace, page: Path | None, *, substitute: bool) -> int:
     from trnsci.fit import fit
 
     def say(text: str) -> None:
-        print(f"trnsci {args.command}: {text}", file=sys.stderr)
+        console.say(f"trnsci {args.command}", text)
 
     def progress(text: str) -> None:
         console.progress(f"trnsci {args.command}: {text}")
@@ -153,7 +185,7 @@ def _report(args: argparse.Namespace, page: Path | None, *, substitute: bool) ->
     else:
         console.tables(*report.tables())
     if page is not None:
-        page.write_text(report.html(), encoding="utf-8")
+        page.write_text(report.html(), encoding="utf-8", errors="backslashreplace")
         say(f"wrote {page}")
     if report.error:
         say(f"{args.script} {report.error}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from trnsci import libraries
+from trnsci.console import shorter
 from trnsci.errors import ArgumentError
 
 T_co = TypeVar("T_co", covariant=True)
@@ -20,6 +22,8 @@ D = TypeVar("D")
 BackendName = Literal["auto", "nki", "simulator", "pytorch"]
 TargetName = Literal["trn1", "trn2", "trn3"]
 
+# Seconds that a rank may be told to wait: three years.
+LONGEST_WAIT = 100_000_000
 BACKENDS: tuple[BackendName, ...] = ("auto", "nki", "simulator", "pytorch")
 TARGETS: tuple[TargetName, ...] = ("trn1", "trn2", "trn3")
 
@@ -41,7 +45,7 @@ class Setting(Generic[T_co]):
             return self.default
         value = self.parse(text)
         if value is None:
-            raise ArgumentError("trnsci.config", self.name, text, self.accepts)
+            raise ArgumentError("trnsci.config", self.name, shorter(text, 40), self.accepts)
         return value
 
     @property
@@ -87,11 +91,18 @@ def _path_setting(name: str, accepts: str, default: D, meaning: str) -> Setting[
     return Setting(name=name, accepts=accepts, default=default, meaning=meaning, parse=_path)
 
 
-def _count_setting(name: str, default: int, meaning: str) -> Setting[int]:
+def _count_setting(name: str, default: int, meaning: str, least: int = 0, most: int = sys.maxsize) -> Setting[int]:
     def parse(text: str) -> int | None:
-        return int(text) if text.isdecimal() else None
+        value = _integer(text)
+        return value if value is not None and least <= value <= most else None
 
-    return Setting(name=name, accepts="a non-negative integer", default=default, meaning=meaning, parse=parse)
+    accepts = "a non-negative integer" if (least, most) == (0, sys.maxsize) else f"an integer from {least} to {most}"
+    return Setting(name=name, accepts=accepts, default=default, meaning=meaning, parse=parse)
+
+
+def _integer(text: str) -> int | None:
+    """Return a number of up to 19 digits; longer ones are no counts, and Python refuses to convert some."""
+    return int(text) if text.isdecimal() and len(text) < 20 else None
 
 
 BACKEND: Setting[BackendName] = _choice_setting(
@@ -124,17 +135,22 @@ LOGICAL_CORES = _choice_setting(
     "NEURON_LOGICAL_NC_CONFIG",
     (1, 2),
     1,
-    "Cores of a logical core, a variable of AWS's. With 2, kernels that share their work run on both and the "
-    "others are refused; importing trnsci on a Neuron host sets 1 where nobody chose.",
+    "Cores of a logical core, a variable of AWS's, read when torch is imported. Every kernel runs on either. On a "
+    "Neuron host the default is AWS's, 2 from trn2 on; trnsci run, launch and validate set it for what they start.",
 )
-STAND_IN = _path_setting(
-    "TRNSCI_STAND_IN",
-    "a file",
+_cores_at_import = os.environ.get("NEURON_LOGICAL_NC_CONFIG", "").strip()
+EMULATE = _choice_setting(
+    "TRNSCI_EMULATE",
+    TARGETS,
     None,
-    "For tests: a file that describes a stand-in device, on which kernels run simulated, with faults.",
+    "Emulate a device of this generation where there is none: kernels run on the simulator, times are predicted.",
 )
 DISTRIBUTED_TIMEOUT = _count_setting(
-    "TRNSCI_DISTRIBUTED_TIMEOUT", 300, "Seconds a rank waits for a message of another before it raises RankFailed."
+    "TRNSCI_DISTRIBUTED_TIMEOUT",
+    300,
+    "Seconds a rank waits for a message of another before it raises RankFailed.",
+    least=1,
+    most=LONGEST_WAIT,
 )
 
 
@@ -162,18 +178,31 @@ def settings() -> tuple[Setting[object], ...]:
     """Return every setting: the runtime's own, and three of each library that is announced."""
     return (
         *(BACKEND, TARGET, CACHE_DIR, PLAN_CACHE_COUNT, PLAN_CACHE_BYTES, KERNEL_CACHE_COUNT, DISTRIBUTED_TIMEOUT),
-        *(PROGRAM_MATMULS, PROGRAM_INSTRUCTIONS, LOGICAL_CORES, STAND_IN),
+        *(PROGRAM_MATMULS, PROGRAM_INSTRUCTIONS, LOGICAL_CORES, EMULATE),
         *(setting for name in libraries.names() for setting in library_settings(name)),
     )
 
 
-def use_single_cores() -> None:
-    """Make logical cores of one core each, unless the environment says otherwise: trn2 and trn3 pair them by default.
+def set_logical_cores(cores: int) -> None:
+    """Set the cores of a logical core for AWS's libraries, which torch loads after this, and for child processes."""
+    global _cores_at_import
+    os.environ[LOGICAL_CORES.name] = _cores_at_import = str(cores)
 
-    It takes effect when the device library is imported afterwards.
-    """
-    if not LOGICAL_CORES.is_set:
-        os.environ[LOGICAL_CORES.name] = "1"
+
+def logical_cores_at_import() -> int | None:
+    """Return what the environment said of logical cores when torch was imported; ``None`` where it said nothing."""
+    return int(_cores_at_import) if _cores_at_import in ("1", "2") else None
+
+
+def late_logical_cores() -> str:
+    """Say that the variable was changed too late for this process, and what to do; empty where it was not."""
+    now = os.environ.get(LOGICAL_CORES.name, "").strip()
+    if now == _cores_at_import:
+        return ""
+    return (
+        f"{LOGICAL_CORES.name} is {now or 'unset'} now and was {_cores_at_import or 'unset'} when torch was imported, "
+        "which is what this process keeps. Set it before Python starts, or start the program with trnsci run"
+    )
 
 
 def backend_variables(libraries: tuple[str, ...]) -> tuple[Any, ...]:
@@ -216,16 +245,20 @@ def launch_place() -> Place | None:
     """Return where a launcher put this process, or ``None`` when nothing launched it."""
     if "RANK" not in os.environ:
         return None
-    rank, size, port = map(_launched, ("RANK", "WORLD_SIZE", "MASTER_PORT"))
-    return Place(rank, launched_rank() or 0, size, os.environ.get("MASTER_ADDR", ""), port)
+    rank, size, port, local = *map(_launched, ("RANK", "WORLD_SIZE", "MASTER_PORT")), launched_rank() or 0
+    for name, value, most in (("RANK", rank, size - 1), ("MASTER_PORT", port, (1 << 16) - 1)):
+        if value > most:
+            raise ArgumentError("mesh", name, value, f"at most {most}, as a launcher sets it")
+    return Place(rank, local, size, os.environ.get("MASTER_ADDR", ""), port)
 
 
 def _launched(name: str, default: str = "") -> int:
     """Return a number that a launcher has put into the environment."""
     text = os.environ.get(name, default)
-    if not text.isdecimal():
-        raise ArgumentError("mesh", name, text, "a number, as a launcher sets it")
-    return int(text)
+    value = _integer(text)
+    if value is None:
+        raise ArgumentError("mesh", name, shorter(text, 40), "a number, as a launcher sets it")
+    return value
 
 
 def launched_here() -> int:

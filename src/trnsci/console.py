@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from trnsim.terminal import escape_controls
+
 
 @dataclass(frozen=True, slots=True)
 class Table:
@@ -23,6 +25,7 @@ class Table:
 
 def tables(*each: Table) -> None:
     """Print tables to standard output."""
+    each = tuple(map(_escaped, each))
     if sys.stdout.isatty() and importlib.util.find_spec("rich") is not None:
         _rich(each)
     else:
@@ -31,6 +34,7 @@ def tables(*each: Table) -> None:
 
 def plain(table: Table) -> str:
     """Return a table as aligned text, two spaces between columns."""
+    table = _escaped(table)
     lines = [table.header, *table.rows] if any(table.header) else list(table.rows)
     widths = [max((len(line[column]) for line in lines), default=0) for column in range(len(table.header))]
     text = [table.title]
@@ -40,6 +44,17 @@ def plain(table: Table) -> str:
     if table.note:
         text.append("  " + table.note)
     return "\n".join(text)
+
+
+def _escaped(table: Table) -> Table:
+    """Return a table without control characters: names of kernels, files and arguments may be a stranger's."""
+    rows = [tuple(map(escape_controls, row)) for row in table.rows]
+    return Table(escape_controls(table.title), table.header, rows, escape_controls(table.note))
+
+
+def say(program: str, text: str) -> None:
+    """Print a sentence of a program on stderr."""
+    print(f"{program}: {escape_controls(text)}", file=sys.stderr, flush=True)
 
 
 def shorter(text: str, length: int) -> str:
@@ -53,6 +68,7 @@ def progress(text: str) -> None:
     Where stderr is no terminal nothing is said. An empty text clears the line.
     """
     if sys.stderr.isatty():
+        text = escape_controls(text)
         line = text if text.endswith("\n") else text[: shutil.get_terminal_size().columns - 1]
         print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
 

@@ -22,6 +22,7 @@ from trnsci import neuron
 from trnsci.analogs import PLAIN, Analog, Different, functions, operators
 from trnsci.analogs.replacing import observed
 from trnsci.errors import ArgumentError, TrnError
+from trnsci.execution import detached_views
 from trnsci.ledger import Substitution, record
 from trnsci.libraries import packages
 from trnsci.specs import is_resident, tensors_in
@@ -214,6 +215,7 @@ def _kernel(name: str, dense: Analog | None, sparse: Analog | None) -> Callable[
                         result, ours = operator(*args, **kwargs), analog.name
                     else:
                         result, ours = analog.run(args, kwargs)
+                        result = detached_views(result, args)
                 except (Different, TrnError) as error:
                     why = str(error)
                 except seen.unreadable:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
@@ -40,6 +40,30 @@ def lazy_conjugates() -> AbstractContextManager[Any]:
     return torch._C._ForceDispatchKeyGuard(included, excluded)
 
 
+_VIEWS = torch._C.DispatchKeySet(torch._C.DispatchKey.ADInplaceOrView)
+
+
+def unrecorded_views() -> AbstractContextManager[Any]:
+    """Let results be tensors of their own, which a program may change in place, though made as parts of others."""
+    return torch._C._ExcludeDispatchKeyGuard(_VIEWS)
+
+
+def detached_views(result: Any, operands: Sequence[Any]) -> Any:
+    """Return results that are no views, with their gradients; what is an operand's memory is copied."""
+    if isinstance(result, tuple):
+        parts = [detached_views(part, operands) for part in result]
+        return type(result)(*parts) if hasattr(result, "_fields") else type(result)(parts)
+    if type(result) is not Tensor or result.layout != torch.strided:
+        return result
+    if not result._is_view():
+        return result.clone() if any(result is x for x in operands) else result
+    memory = result.untyped_storage().data_ptr()
+    if any(memory == x.untyped_storage().data_ptr() for x in tensors_in(operands) if x.layout == torch.strided):
+        return result.clone()
+    with unrecorded_views():
+        return result.view_as(result)
+
+
 # Typed: calls of two ops with the same fields are equal as tuples.
 @functools.lru_cache(maxsize=1024, typed=True)
 def promise(call: Any) -> Any:
@@ -64,7 +88,7 @@ def computed(call: Any, decision: Decision, used: Launcher | None, out: Tensor |
     """Return the result of the implementation decided on; nothing is tried after it has started."""
     if used is not None:
         with using(used):
-            return copied(call.nki(), out)
+            return copied(detached_views(call.nki(), call), out)
     name = decision.implementation
     try:
         if out is None:

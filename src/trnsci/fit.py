@@ -32,6 +32,7 @@ from trnsci.links import link
 from trnsci.plans import Step, seconds
 from trnsci.predict import prediction
 from trnsci.specs import tensors_in
+from trnsim.terminal import escape_controls
 
 # files whose frames stand before a program's own
 _RUNNING = (__file__, "<frozen runpy>")
@@ -63,7 +64,7 @@ def fit(
         ArgumentError: there is no such file or module.
     """
     path = Path(script)
-    _require_source("run" if substitute else "fit", script, module)
+    require_source("run" if substitute else "fit", script, module)
     say = progress or (lambda text: None)
     if path.suffix in SOURCES and not module:
         return FitReport(script=str(script), symbols=scanned(path), main_target=config.TARGET.get())
@@ -71,12 +72,12 @@ def fit(
     watch, sampler, children, replaced = Watch(), Sampler(), Children(), None
     with ExitStack() as stack:
         book = stack.enter_context(ledger(everywhere=True))
-        for listener in (watch, sampler, children, _as_main(path, arguments)):
+        for listener in (watch, sampler, children, as_main(path, arguments), _keep_streams()):
             stack.enter_context(listener)
         if substitute:
             replaced = stack.enter_context(drop_in())
         start = time.perf_counter()
-        status, error = _run(script, module)
+        status, error = run_program(script, module)
         wall = time.perf_counter() - start
     groups, plain = _groups(book, say), _plain(watch.seen.values(), say)
     elsewhere = wall - sum(group.measured for group in (*groups, *plain))
@@ -96,7 +97,8 @@ def fit(
     )
 
 
-def _require_source(op: str, script: str | Path, module: bool) -> None:
+def require_source(op: str, script: str | Path, module: bool) -> None:
+    """Raise unless there is such a file or module."""
     if module and importlib.util.find_spec(str(script)) is None:
         raise ArgumentError(op, "MODULE", str(script), "a module that can be imported")
     if not module and not Path(script).is_file():
@@ -121,12 +123,15 @@ class _Ending:
         elif error is not None:
             while trace is not None and trace.tb_frame.f_code.co_filename in _RUNNING:
                 trace = trace.tb_next
-            traceback.print_exception(kind, error, trace)
-            self.status, self.words = 1, f"raised {type(error).__name__}: {error}"
+            lines = traceback.format_exception(kind, error, trace)
+            sys.stderr.write(escape_controls("".join(lines)))
+            # an error of the program may fail to say what it is
+            _, _, text = lines[-1].strip().partition(": ")
+            self.status, self.words = 1, f"raised {type(error).__name__}" + f": {text}" * bool(text)
         return True
 
 
-def _run(script: str | Path, module: bool) -> tuple[int, str]:
+def run_program(script: str | Path, module: bool) -> tuple[int, str]:
     """Run the program; return its status, and in words how it ended if not well."""
     with _Ending() as ending:
         if module:
@@ -151,7 +156,7 @@ def _beside(threads: dict[str, float], commands: Sequence[str]) -> tuple[str, ..
 
 
 @contextmanager
-def _as_main(path: Path, arguments: Sequence[str]) -> Iterator[None]:
+def as_main(path: Path, arguments: Sequence[str]) -> Iterator[None]:
     """``sys.argv`` and ``sys.path`` as ``python SCRIPT`` would have them, restored after."""
     argv, paths = sys.argv, list(sys.path)
     sys.argv = [str(path), *arguments]
@@ -161,6 +166,20 @@ def _as_main(path: Path, arguments: Sequence[str]) -> Iterator[None]:
     finally:
         sys.argv = argv
         sys.path[:] = paths
+
+
+@contextmanager
+def _keep_streams() -> Iterator[None]:
+    """Restore ``sys.stdout`` and ``sys.stderr``, which a program may have replaced or closed."""
+    kept = sys.stdout, sys.stderr
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = (
+            # closing the stream leaves the descriptor open
+            open(number, "w", closefd=False) if getattr(stream, "closed", False) else stream  # noqa: SIM115
+            for number, stream in enumerate(kept, 1)
+        )
 
 
 def _groups(book: Ledger, say: Callable[[str], None]) -> tuple[Group, ...]:

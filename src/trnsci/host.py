@@ -85,11 +85,19 @@ def no_tangent(call: Any, error: BaseException) -> UnsupportedError | None:
 
 
 def lapack(
-    op: str, a: Tensor, first: Callable[[Tensor], Iterable[Tensor]], second: Callable[[Any], Iterable[Any]]
+    op: str,
+    a: Tensor,
+    first: Callable[[Tensor], Iterable[Tensor]],
+    second: Callable[[Any], Iterable[Any]],
+    *,
+    values: int = 0,
+    read: Callable[[Tensor], Tensor] = torch.detach,
 ) -> tuple[Tensor, ...]:
     """Return what torch's function ``first`` does with ``a``, or where it gives up what SciPy's does with each matrix.
 
-    Algorithms of MKL stall on some matrices of rank one.
+    Algorithms of MKL stall on some matrices of rank one. SciPy's get entries near 1, because their own scaling of tiny
+    ones may be lost afterwards: of all results, that with the number ``values`` is multiplied back. ``read`` returns
+    what of ``a`` both read.
 
     Raises:
         NotConverged: both gave up, or only torch may look at ``a``.
@@ -100,11 +108,15 @@ def lapack(
         message = str(error).partition("\n")[0]
     import numpy as np
 
-    whole = a.detach().resolve_conj()
+    whole = read(a.detach().resolve_conj())
     why = refusal([whole])
     try:
         if why is None:
-            parts = map(np.stack, zip(*map(second, whole.reshape(-1, *a.shape[-2:]).numpy()), strict=True))
+            matrices = whole.reshape(-1, *a.shape[-2:])
+            powers = torch.frexp(matrices.abs().amax((-2, -1))).exponent.numpy()
+            near = [_times_power(x, -power) for x, power in zip(matrices.numpy(), powers, strict=True)]
+            parts = [np.stack(part) for part in zip(*map(second, near), strict=True)]
+            parts[values] = np.stack([_times_power(x, power) for x, power in zip(parts[values], powers, strict=True)])
             return tuple(torch.from_numpy(x.reshape(*a.shape[:-2], *x.shape[1:])) for x in parts)
     except (np.linalg.LinAlgError, ValueError) as error:
         message = str(error)
@@ -112,9 +124,19 @@ def lapack(
     raise NotConverged(op=op, iterations=30 * min(a.shape[-2:]), residual=float("nan"), message=message, hint=hint)
 
 
+def _times_power(x: Any, power: Any) -> Any:
+    """Return an array times a power of two, which may be one that no number of its dtype is."""
+    import numpy as np
+
+    if np.iscomplexobj(x):
+        parts = np.ldexp(np.ascontiguousarray(x).view(x.real.dtype).reshape(*x.shape, 2), power)
+        return np.ascontiguousarray(parts).view(x.dtype).reshape(x.shape)
+    return np.ldexp(x, power)
+
+
 def svd(op: str, a: Tensor, *, full: bool = False) -> tuple[Tensor, ...]:
     """Return ``u``, ``s`` and ``vh`` by torch, or by SciPy's slower driver where torch's gives up; see `lapack`."""
-    return lapack(op, a, lambda x: torch.linalg.svd(x, full_matrices=full), lambda x: gesvd(x, full))
+    return lapack(op, a, lambda x: torch.linalg.svd(x, full_matrices=full), lambda x: gesvd(x, full), values=1)
 
 
 def gesvd(matrix: Any, full: bool = False) -> tuple[Any, Any, Any]:

@@ -153,7 +153,11 @@ def _backends() -> list[Backend]:
     device = neuron.device()
     why = loops.why_not()
     compiled = "host loops in C" if why is None else f"no host loops in C: {why}"
-    there = f"{device.target} as a {device.kind} device" if device else neuron.why_no_device()
+    there = neuron.why_no_device()
+    if device:
+        pair = f"{device.cores} core{'s' if device.cores > 1 else ''} to a logical core"
+        late = config.late_logical_cores()
+        there = f"{device.target} as a {device.kind} device, {pair}" + (f"; too late: {late}" if late else "")
     return [
         Backend("pytorch", True, f"CPU, {torch.get_num_threads()} threads{cuda}; {compiled}"),
         Backend("simulator", True, f"trnsim, imitating {target}"),

@@ -38,10 +38,6 @@ class Launcher:
         self.cores = neuron.logical_cores(target)
         self._counting = Lock()
 
-    def cores_for(self, kernel: Any) -> int:
-        """Return the cores a kernel is launched on: those of a logical core where it shares its work, else one."""
-        return min(self.cores, programs.cores_of(kernel))
-
     def launch(self, kernel: Any, tensors: tuple[Any, ...], grid: int, static: dict[str, Any]) -> Any:
         """Run one kernel."""
         raise NotImplementedError
@@ -94,12 +90,6 @@ class OnDevice(Launcher):
         self._account(tensors, results, stays)
         return results if stays else map_tensors(results, self.device.fetch)
 
-    def cores_for(self, kernel: Any) -> int:
-        """Return the cores of a logical core: a launch must have as many."""
-        if programs.cores_of(kernel) < self.cores:
-            raise UnsupportedError(f"kernel {_name(kernel)}", [("nki", neuron.single(_name(kernel)))])
-        return self.cores
-
     def wait(self) -> None:
         """Wait for the device."""
         self.device.synchronize()
@@ -114,8 +104,6 @@ class Predictor(Launcher):
         super().__init__(target)
         self.launches = 0
         self.instructions = 0
-        # kernels that run on one core where a logical core has two
-        self.single: list[str] = []
         # the longest program, in instructions and in matmuls
         self.longest = (0, 0)
         # most bytes of an SBUF partition, and most PSUM banks, that one program holds
@@ -137,8 +125,6 @@ class Predictor(Launcher):
             costed = trnsim.profile(simulated(kernel)[grid], target=self.target, numerics=False, lint="off")
             self._reports[key] = costed(*tensors, **static)
         results, report = self._reports[key]
-        if grid < self.cores and _name(kernel) not in self.single:
-            self.single.append(_name(kernel))
         self.launches += 1
         self.instructions += report.instruction_count
         matmuls = sum(count for name, count in report.instructions.items() if name in MATMULS)
@@ -170,15 +156,11 @@ def _compilable(kernel: Any, tensors: tuple[Any, ...], grid: int, static: dict[s
     size = programs.size_of(kernel, tensors, static)
     if not size.fits:
         raise UnsupportedError(f"kernel {_name(kernel)}", [("nki", size.excess)], hint="Call it with smaller operands")
-    return _on_grid(kernel, grid)
+    return kernel[grid] if neuron.needs_bracket(grid) else kernel
 
 
 def _name(kernel: Any) -> str:
     return str(getattr(kernel, "__name__", kernel))
-
-
-def _on_grid(kernel: Any, grid: int) -> Any:
-    return kernel if grid == 1 else kernel[grid]
 
 
 def _plain(tensor: Tensor) -> Tensor:

@@ -13,12 +13,14 @@ import os
 import shlex
 import socket
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from trnsci import check, config, rendezvous
-from trnsci.errors import ArgumentError, RankFailed
-from trnsci.ranks import Ended, Node
+from trnsci import check, config, console, rendezvous
+from trnsci.errors import ArgumentError
+from trnsci.machines import Guest, Host, Share
+from trnsci.ranks import Node
 from trnsim.cli import program
 
 LOOPBACK = "127.0.0.1"
@@ -41,6 +43,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     several.add_argument("--node-rank", type=int, default=0, metavar="R", help="which of them this one is, from 0")
     several.add_argument("--address", metavar="HOST:PORT", help="of machine 0, where the ranks meet")
+    several.add_argument(
+        "--rejoin",
+        type=float,
+        default=60.0,
+        metavar="SECONDS",
+        help="how long a restart waits for machines that were lost, or new ones in their place (default 60)",
+    )
     several.add_argument("--interface", metavar="NAME", help="of this machine, which messages between ranks pass")
     parser.add_argument("--dry-run", action="store_true", help="print what would be started and stop")
     program(parser, "the program; it calls trnsci.distributed.mesh()")
@@ -73,16 +82,15 @@ class Launch(NamedTuple):
             return cls(words, args.ranks, threads, interface=rendezvous.loopback_interface())
         if not 0 <= args.node_rank < args.nnodes:
             raise _wrong("node-rank", args.node_rank, f"0 to {args.nnodes - 1}")
-        if args.restarts:
-            raise _wrong("restarts", args.restarts, "0 on several machines", "Start all launchers again instead")
+        if not 0 < args.rejoin <= config.LONGEST_WAIT:
+            raise _wrong("rejoin", args.rejoin, f"a positive number of seconds, up to {config.LONGEST_WAIT}")
         address, port = _address(args.address)
         return cls(words, args.ranks, threads, args.nnodes, args.node_rank, address, port, _interface(args.interface))
 
-    def variables(self, local: int, port: int, restarts: int) -> dict[str, str]:
+    def variables(self, local: int, share: Share) -> dict[str, str]:
         """Return what the environment of a rank says of it."""
-        rank = self.node * self.ranks + local
-        place = config.Place(rank, local, self.nodes * self.ranks, self.address, port)
-        return config.rank_variables(place, self.ranks, self.threads, self.interface, restarts)
+        place = config.Place(share.first + local, local, share.size, share.address, share.port)
+        return config.rank_variables(place, self.ranks, self.threads, self.interface, share.restarts)
 
 
 def _wrong(argument: str, got: object, expected: str, hint: str = "") -> ArgumentError:
@@ -102,7 +110,7 @@ def _address(text: str | None) -> tuple[str, int]:
     if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
         raise _wrong("address", text, "HOST:PORT of machine 0, the same on every machine")
     try:
-        return str(socket.getaddrinfo(host.strip("[]"), None)[0][4][0]), int(port)
+        return rendezvous.find_address(host.strip("[]")), int(port)
     except OSError as error:
         raise _wrong("address", text, f"a host that can be found ({error.strerror})") from None
 
@@ -134,41 +142,51 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if text := warn(launch):
         _say(text)
-    for restarts in range(args.restarts + 1):
-        ended = _attempt(launch, restarts)
+    begin = _choose_meeting(launch, (args.address or "").rpartition(":")[0].strip("[]"), args.rejoin)
+    # stores of earlier attempts: launchers of other machines may still read there who has failed
+    nodes: list[Node] = []
+    restarts = 0
+    while True:
+        store, share = begin(launch.ranks, restarts)
+        restarts = share.restarts
+        variables = [launch.variables(local, share) for local in range(launch.ranks)]
+        nodes.append(Node(store, launch.words, variables, share))
+        ended = nodes[-1].run()
         if ended.status == 0 or ended.told:
-            return ended.status
+            break
         _say(ended.text)
+        if restarts >= args.restarts:
+            break
         left = max(1, launch.ranks - len(ended.lost))
-        if restarts < args.restarts:
-            _say(f"starting again with {left} of {launch.ranks} ranks ({args.restarts - restarts - 1} restarts left)")
-            launch = launch._replace(ranks=left)
+        restarts += 1
+        here = "" if launch.nodes == 1 else " here"
+        _say(f"starting again with {left} of {launch.ranks} ranks{here} ({args.restarts - restarts} restarts left)")
+        launch = launch._replace(ranks=left)
+    nodes[-1].part()
     return ended.status
 
 
-def _attempt(launch: Launch, restarts: int) -> Ended:
-    if launch.node == 0:
+def _choose_meeting(launch: Launch, host: str, rejoin: float) -> Callable[[int, int], tuple[Any, Share]]:
+    """Return the function that begins an attempt: with ranks of this machine alone, or with other machines."""
+    if launch.nodes > 1:
+        if launch.node:
+            return Guest(host, launch.port, launch.node, rejoin).begin
+        return Host(launch.address, launch.port, launch.nodes, rejoin, _say).begin
+
+    def begin(ranks: int, restarts: int) -> tuple[Any, Share]:
         store = rendezvous.serve(launch.address, launch.port)
-    else:
-        store = _joined(launch)
-    variables = [launch.variables(local, store.port, restarts) for local in range(launch.ranks)]
-    return Node(store, launch.words, variables, launch.node, launch.nodes).run()
+        return store, Share(0, 1, 0, ranks, store.port, restarts, launch.address)
 
-
-def _joined(launch: Launch) -> Any:
-    """Return the store of machine 0, whose launcher may not have started yet."""
-    try:
-        return rendezvous.connect(launch.address, launch.port, float(config.DISTRIBUTED_TIMEOUT.get()))
-    except rendezvous.LOST as error:
-        reason = f"is not known: no launcher of machine 0 answers at {launch.address}:{launch.port}"
-        raise RankFailed("launch", -1, reason, launch.node * launch.ranks, "the store") from error
+    return begin
 
 
 def _show(launch: Launch) -> None:
+    size = launch.nodes * launch.ranks
+    share = Share(launch.node, launch.nodes, launch.node * launch.ranks, size, launch.port, 0, launch.address)
     for local in range(launch.ranks):
-        own = [f"{name}={value}" for name, value in launch.variables(local, launch.port, 0).items()]
+        own = [f"{name}={value}" for name, value in launch.variables(local, share).items()]
         print(shlex.join(["env", *own, *launch.words]))  # noqa: T201
 
 
 def _say(text: str) -> None:
-    print(f"trnsci launch: {text}.", file=sys.stderr, flush=True)  # noqa: T201
+    console.say("trnsci launch", f"{text}.")

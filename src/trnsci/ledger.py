@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -27,6 +27,7 @@ class Entry:
         measured: wall-clock seconds here; on the simulator that is what simulating took.
         bytes_to_device, bytes_from_device: what the dispatch itself moved.
         depth: 0 for a call of the user's, 1 for an op that such an op called, and so on.
+        products: how often an op that iterates multiplied by its operator.
     """
 
     step: Step
@@ -34,6 +35,7 @@ class Entry:
     bytes_to_device: int = 0
     bytes_from_device: int = 0
     depth: int = 0
+    products: int = 0
 
     def __repr__(self) -> str:
         return f"<Entry {self.step!r} in {seconds(self.measured)}>"
@@ -76,13 +78,20 @@ class Substitution:
 
 
 class Ledger:
-    """Lists of entries, transfers, exchanges and substitutions that grow while its block runs."""
+    """Lists of entries, transfers, exchanges and substitutions that grow while its block runs.
+
+    Attributes:
+        fallbacks: operators of torch that the device's own library ran on the host while the block ran; ``None`` where
+            it does not report them, and without a device of torch's own.
+    """
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
         self.transfers: list[Transfer] = []
         self.exchanges: list[Exchange] = []
         self.substitutions: list[Substitution] = []
+        self.fallbacks: tuple[str, ...] | None = None
+        self._reports = False
         lists = (self.entries, self.transfers, self.exchanges, self.substitutions)
         self._lists: dict[type, Any] = dict(zip((Entry, Transfer, Exchange, Substitution), lists, strict=True))
         self._lock = threading.Lock()
@@ -91,6 +100,15 @@ class Ledger:
         """Append one of them to its list."""
         with self._lock:
             self._lists[type(item)].append(item)
+
+    def _note_fallbacks(self, before: Mapping[str, int | None] | None) -> None:
+        """Keep the operators that fell back since ``before``."""
+        self._reports = bool(FALLBACKS)
+        now = _read_fallbacks()
+        if now is not None:
+            known = before or {}
+            new = [name for name, count in now.items() if count is None or count > (known.get(name) or 0)]
+            self.fallbacks = tuple(sorted(new))
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -124,9 +142,11 @@ class Ledger:
         return notebook.fragment(repr(self)[1:-1], notebook.table(header, rows), notebook.lines(self._remarks()))
 
     def _rows(self) -> list[tuple[str, ...]]:
-        """One row for calls that are alike, below a header."""
+        """One row for calls that are alike, below a header; products are counted where an op iterates."""
+        iterates = any(entry.products for entry in self)
+        counted = ("calls", "products") if iterates else ("calls",)
         rows: list[tuple[str, ...]] = [
-            ("op", "operands", "backend", "calls", "measured", "to device", "from device", "reason")
+            ("op", "operands", "backend", *counted, "measured", "to device", "from device", "reason")
         ]
         groups: dict[tuple[str, str, str, str], list[Entry]] = {}
         for entry in self:
@@ -137,7 +157,8 @@ class Ledger:
             measured = seconds(sum(entry.measured for entry in entries))
             to_device = quantity(sum(entry.bytes_to_device for entry in entries), "B")
             from_device = quantity(sum(entry.bytes_from_device for entry in entries), "B")
-            rows.append((op, operands, backend, str(len(entries)), measured, to_device, from_device, reason))
+            counts = [len(entries), sum(entry.products for entry in entries)][: len(counted)]
+            rows.append((op, operands, backend, *map(str, counts), measured, to_device, from_device, reason))
         return rows
 
     def __str__(self) -> str:
@@ -161,6 +182,11 @@ class Ledger:
         if self.substitutions:
             counts = Counter((s.theirs, s.ours or f"left alone: {s.reason}") for s in self.substitutions)
             lines += [f"{theirs} -> {ours}, {n} times" for (theirs, ours), n in counts.items()]
+        if self.fallbacks:
+            lines.append(f"on the host, as the device's own library reports: {', '.join(self.fallbacks)}")
+        elif self._reports and self.fallbacks is None:
+            lines.append("operators that fell back to the host: not reported by the device's own library")
+        lines += REMARKS
         return lines
 
 
@@ -181,16 +207,30 @@ def ledger(*, everywhere: bool = False) -> Iterator[Ledger]:
         everywhere: also record threads and tasks that were not started from inside this block's context.
     """
     book = Ledger()
-    if everywhere:
-        EVERYWHERE.append(book)
-        try:
+    before = _read_fallbacks()
+    try:
+        if everywhere:
+            EVERYWHERE.append(book)
+            try:
+                yield book
+            finally:
+                EVERYWHERE.remove(book)
+            return
+        outer = SCOPE.get() or Scope()
+        with entered(replace(outer, ledgers=(*outer.ledgers, book))):
             yield book
-        finally:
-            EVERYWHERE.remove(book)
-        return
-    outer = SCOPE.get() or Scope()
-    with entered(replace(outer, ledgers=(*outer.ledgers, book))):
-        yield book
+    finally:
+        book._note_fallbacks(before)
+
+
+# What holds for every ledger of this process.
+REMARKS: list[str] = []
+# What a device of torch's own says of operators it ran on the host, with counts; it is set when the device is opened.
+FALLBACKS: list[Callable[[], Mapping[str, int | None] | None]] = []
+
+
+def _read_fallbacks() -> Mapping[str, int | None] | None:
+    return FALLBACKS[0]() if FALLBACKS else None
 
 
 _depth: ContextVar[int] = ContextVar("trnsci.depth", default=0)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import resource
+import sys
 import weakref
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -83,8 +87,54 @@ _UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40, "PiB":
 
 
 def free_bytes() -> int:
-    """Return bytes of host memory nobody uses."""
-    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    """Return bytes of host memory this process can still get: free or reclaimable, within its limits."""
+    return max(0, min(_available(), _below_control_groups(), _below_resource_limit()))
+
+
+def _available() -> int:
+    try:
+        kilobytes = re.search(r"^MemAvailable: +(\d+) kB", Path("/proc/meminfo").read_text(), re.MULTILINE)
+    except OSError:
+        kilobytes = None
+    return int(kilobytes[1]) << 10 if kilobytes else os.sysconf("SC_AVPHYS_PAGES") * _PAGE
+
+
+def _below_resource_limit() -> int:
+    """Return what ``ulimit -v`` leaves of the address space."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit == resource.RLIM_INFINITY:
+        return sys.maxsize
+    return limit - int(Path("/proc/self/statm").read_text().split()[0]) * _PAGE
+
+
+def _below_control_groups() -> int:
+    """Return what the limits of containers and schedulers leave: of this process's group, and of each above it."""
+    left = sys.maxsize
+    try:
+        groups = [line.split(":", 2) for line in Path("/proc/self/cgroup").read_text().splitlines()]
+    except OSError:
+        return left
+    for _, kinds, name in groups:
+        if kinds not in ("", "memory"):
+            continue
+        root = Path("/sys/fs/cgroup", kinds)
+        files = ("memory.limit_in_bytes", "memory.usage_in_bytes") if kinds else ("memory.max", "memory.current")
+        own = root / name.lstrip("/")
+        # inside a container the group's name is the host's, and its files lie at the root
+        for group in {root, own, *(above for above in own.parents if root in above.parents)}:
+            with contextlib.suppress(OSError, ValueError):
+                most, used = (int((group / file).read_text()) for file in files)
+                left = min(left, most - used + _reclaimable(group))
+    return left
+
+
+def _reclaimable(group: Path) -> int:
+    """Return bytes of files that a control group counts as used and gives up when memory is short."""
+    line = re.search(r"^(?:total_)?inactive_file (\d+)", (group / "memory.stat").read_text(), re.MULTILINE)
+    return int(line[1]) if line else 0
+
+
+_PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def _held(values: Any) -> Iterable[Tensor]:

@@ -9,20 +9,18 @@ same story.
 from __future__ import annotations
 
 import importlib
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from trnsci import check, config
+from trnsci import check, config, neuron_host, nki
 from trnsci.config import TargetName
 from trnsci.errors import DtypeError
-from trnsci.ledger import Transfer, record
+from trnsci.ledger import FALLBACKS, REMARKS, Transfer, record
 from trnsci.specs import ResidentTensor, is_resident, map_tensors
 
 
@@ -31,7 +29,14 @@ class Device:
 
     kind: str
     target: TargetName
+    # whether kernels run on the simulator and times are predicted
+    is_emulated = False
     _device: Any
+
+    @property
+    def cores(self) -> int:
+        """Cores of a logical core: as the environment said when torch was imported, else AWS's default."""
+        return config.logical_cores_at_import() or neuron_host.default_cores(self.target)
 
     def clock(self) -> float:
         """Return seconds since some moment, by which launches are measured."""
@@ -54,7 +59,7 @@ class Device:
 
     def synchronize(self) -> None:
         """Wait until everything launched has finished."""
-        torch.accelerator.synchronize()
+        raise NotImplementedError
 
 
 class XlaDevice(Device):
@@ -93,15 +98,37 @@ class NativeDevice(Device):
     def __init__(self, target: TargetName) -> None:
         self.target = target
         self._device = torch.device("neuron")
+        FALLBACKS[:] = [self.fallbacks]
+
+    def synchronize(self) -> None:
+        """Wait until everything launched has finished."""
+        torch.get_device_module("neuron").synchronize()
+
+    def fallbacks(self) -> Mapping[str, int | None] | None:
+        """Return how often AWS's library ran each operator on the host; ``None`` where it does not say.
+
+        A count is ``None`` where it gives names alone, of all that fell back since the process began.
+        """
+        read = getattr(importlib.import_module("torch_neuronx"), "get_fallback_ops", None)
+        if read is None:
+            return None
+        said = read()
+        return dict(said) if isinstance(said, Mapping) else dict.fromkeys(map(str, said))
 
 
 class StandIn(Device):
     """Device memory imitated in host memory: the marks and the accounting without the hardware."""
 
     kind = "stand-in"
+    is_emulated = True
 
     def __init__(self, target: TargetName | None = None) -> None:
         self.target = target or config.TARGET.get()
+
+    @property
+    def cores(self) -> int:
+        """Cores of a logical core, as the environment says."""
+        return config.LOGICAL_CORES.get()
 
     def put(self, tensor: Tensor) -> Tensor:
         """Mark a copy as resident."""
@@ -142,12 +169,22 @@ def detected() -> tuple[Device | None, str]:
 
 
 def _detect() -> tuple[Device | None, str]:
-    described = config.STAND_IN.get()
-    if described is not None:
-        return importlib.import_module("trnsci.stand_in").Machine(described), ""
-    if not _device_nodes():
+    emulated = config.EMULATE.get()
+    if emulated is not None:
+        return importlib.import_module("trnsci.emulation").emulate(emulated).device, ""
+    opened, why = _open()
+    if opened is not None and nki.AWS is None:
+        return None, f"the machine has a Neuron device, but {nki.WHY_NOT}: no kernel can be compiled for it"
+    return opened, why
+
+
+def _open() -> tuple[Device | None, str]:
+    """Return the device as torch or XLA has it, and why neither has one."""
+    target = neuron_host.target()
+    if _is_native():
+        return NativeDevice(target), ""
+    if not neuron_host.device_nodes():
         return None, "no Neuron device"
-    target = _target()
     reasons = []
     for package, open_device in (("torch_neuronx", _open_native), ("torch_xla", _open_xla)):
         try:
@@ -161,40 +198,32 @@ def _detect() -> tuple[Device | None, str]:
     return None, "the machine has a Neuron device, but " + " and ".join(reasons)
 
 
+def _is_native() -> bool:
+    """Return whether torch has the device ``neuron``: it loads Neuron's package when it is imported."""
+    accelerator = torch.accelerator.current_accelerator()
+    return accelerator is not None and accelerator.type == "neuron"
+
+
 def logical_cores(target: TargetName) -> int:
-    """Return the cores of a logical core: as the environment says, and two on a Neuron host where nobody said it.
+    """Return the cores of a logical core: those of this machine's device, else as the environment says."""
+    if target == "trn1":
+        return 1
+    here = device()
+    return config.LOGICAL_CORES.get() if here is None else here.cores
 
-    Importing `trnsci` says 1 there; it came too late if the device library was imported before.
+
+def needs_bracket(grid: int) -> bool:
+    """Return whether a launch must be written ``kernel[grid]``.
+
+    From NKI 0.7 on the variable decides, for kernels and compiler alike. Where it was not set in time, the compiler
+    takes the cores of the generation and a kernel without a bracket one.
     """
-    said = config.LOGICAL_CORES
-    paired = said.get() == 2 if said.is_set else bool(_device_nodes())
-    return 2 if paired and target != "trn1" else 1
-
-
-def single(kernel: str) -> str:
-    """Return why a kernel of one core cannot be launched where a logical core has two."""
-    return (
-        f"kernel {kernel} runs on one core, and a launch must have as many as a logical core, which has two here. "
-        "Start the program with NEURON_LOGICAL_NC_CONFIG=1, or leave it unset and import trnsci before torch_xla"
-    )
-
-
-def use_single_cores() -> None:
-    """Make logical cores of one core, where there is a device, nobody chose, and its library is not imported yet."""
-    early = any(sys.modules.get(name) is not None for name in ("torch_neuronx", "torch_xla"))
-    if not early and _device_nodes():
-        config.use_single_cores()
-
-
-def _device_nodes() -> list[Path]:
-    """Return the Neuron driver's nodes in ``/dev``. Machines without any need not import its libraries."""
-    return sorted(Path("/dev").glob("neuron[0-9]*"))
+    return grid > 1 and (config.logical_cores_at_import() is None or not nki.TRACES)
 
 
 def _open_native(target: TargetName) -> Device | None:
     importlib.import_module("torch_neuronx")
-    accelerator = torch.accelerator.current_accelerator()
-    return NativeDevice(target) if accelerator is not None and accelerator.type == "neuron" else None
+    return NativeDevice(target) if _is_native() else None
 
 
 def _open_xla(target: TargetName) -> Device | None:
@@ -208,18 +237,12 @@ def _xla_device(xla: Any, xm: Any) -> Any:
     return xla.device() if hasattr(xla, "device") else xm.xla_device()
 
 
-PRODUCT = Path("/sys/devices/virtual/dmi/id/product_name")
-
-
-def instance(product: Path = PRODUCT) -> str:
-    """Return the instance type EC2 writes into the machine's DMI table, ``trn2.3xlarge``; empty elsewhere."""
-    name = product.read_text().strip() if product.exists() else ""
-    return name if name.startswith((*config.TARGETS, "inf2")) else ""
-
-
-def _target(product: Path = PRODUCT) -> TargetName:
-    """Return the generation of the instance, else the configured one."""
-    return next((target for target in config.TARGETS if instance(product).startswith(target)), config.TARGET.get())
+def use(device: Device) -> None:
+    """Make a device the one of this machine."""
+    global _detected
+    _detected = (device, "")
+    if device.is_emulated:
+        REMARKS.append("the device is emulated: kernels ran on the simulator, and no time of a Trainium was measured")
 
 
 @contextmanager
@@ -262,6 +285,3 @@ def from_device(tensor: Tensor) -> Tensor:
 
 to_xla = to_device
 from_xla = from_device
-
-
-use_single_cores()

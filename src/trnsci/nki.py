@@ -5,8 +5,8 @@ AWS's package is installed they are compiled for Trainium; elsewhere the same na
 `launch` from here.
 
 A kernel's file says in ``AXES`` along what a launch may be cut whose program would be too long to compile (`Axis`), in
-``CORES`` that both cores of a logical core can share its outermost loop (`mine`), and in ``CHOICES`` which of its
-compile-time arguments a search may choose (`trnsci.tuned`).
+``CHOICES`` which of its compile-time arguments a search may choose (`trnsci.tuned`). Both cores of a logical core run
+it: each takes its share of a loop (`mine`).
 """
 
 from __future__ import annotations
@@ -29,16 +29,22 @@ PSUM_BANK_BYTES = 2048
 OLDEST = (0, 3)
 
 
-def _aws() -> Any:
-    """AWS's ``nki``, or ``None``. The one on PyPI is a placeholder that fails to import, so importing is the test."""
+def _aws() -> tuple[Any, str]:
+    """Return AWS's ``nki``, or ``None`` and why. The one on PyPI is a placeholder that fails to import."""
     try:
         import nki
-    except ImportError:
-        return None
+    except ImportError as error:
+        return None, f"AWS's nki does not import ({error})"
     import trnsim
 
-    real = hasattr(nki, "jit") and hasattr(nki, "__version__") and nki.jit is not trnsim.jit
-    return nki if real and _version(nki.__version__) >= OLDEST else None
+    version = getattr(nki, "__version__", "")
+    if not hasattr(nki, "jit") or not version:
+        return None, "the package installed as nki is not AWS's: it has no jit or no version"
+    if nki.jit is trnsim.jit:
+        return None, "the simulator is installed under the name nki (trnsim.install)"
+    if _version(version) < OLDEST:
+        return None, f"nki {version} is older than {'.'.join(map(str, OLDEST))}, the first these kernels speak"
+    return nki, ""
 
 
 def _version(text: str) -> tuple[int, ...]:
@@ -46,8 +52,11 @@ def _version(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", text)[:2])
 
 
-_nki = _aws()
-HAS_NKI = _nki is not None
+# AWS's package, or None and why.
+AWS, WHY_NOT = _aws()
+HAS_NKI = AWS is not None
+# Whether kernels are specialised by running them, and logical cores are as the environment says.
+TRACES = not HAS_NKI or _version(AWS.__version__) >= (0, 7)
 
 if HAS_NKI:
     import nki
@@ -109,17 +118,48 @@ def tiles(total: int, size: int) -> list[Tile]:
     return cut
 
 
-def mine(items: Any) -> Any:
-    """Return the items of a loop that this core takes: all, or of a logical core of two either half.
+def mine(items: Any, when: bool = True, alternate: bool = False) -> Any:
+    """Return the items of a loop that this core of a logical core takes.
 
-    A kernel that shares its outermost loop so says ``CORES = 2`` in its file; results of the cores do not overlap.
+    A logical core has one core or two, and both run every kernel: what is not shared by `mine` is left to
+    `is_first_core`, and no element of a result is stored by both. Loops of the device must stand on both cores, with
+    no turns on an idle one; Python's own are unrolled and need not.
+
+    Args:
+        items: what the loop runs over.
+        when: share the items; otherwise each core takes all of them.
+        alternate: take every second item, not one half.
     """
-    each = (len(items) + nl.num_programs() - 1) // nl.num_programs()
-    first = nl.program_id(0) * each
-    taken = []
-    for index in range(first, min(first + each, len(items))):
-        taken.append(items[index])
-    return taken
+    cores = nl.num_programs() if when else 1
+    core = nl.program_id(0) if cores > 1 else 0
+    each = (len(items) + cores - 1) // cores
+    own = []
+    if alternate:
+        for index in range(core, len(items), cores):
+            own.append(items[index])
+    else:
+        for index in range(core * each, min((core + 1) * each, len(items))):
+            own.append(items[index])
+    return own
+
+
+def my_indices(count: int, when: bool = True) -> list[int]:
+    """Return `mine` of the numbers from 0 to ``count``."""
+    indices = []
+    for index in range(count):
+        indices.append(index)
+    own: list[int] = mine(indices, when)
+    return own
+
+
+def even(total: int, size: int) -> int:
+    """Return the size of tiles, at most ``size``, of which every core of a logical core gets some, if there are."""
+    return max(1, min(size, (total + nl.num_programs() - 1) // nl.num_programs()))
+
+
+def is_first_core() -> bool:
+    """Return whether this core does the work of a kernel that two cores cannot share; the other one is idle."""
+    return bool(nl.program_id(0) == 0)
 
 
 class Queue(nl.NKIObject):  # type: ignore[misc]
@@ -346,7 +386,7 @@ def launch(kernel: Any, *tensors: Any, grid: int | None = None, **static: Any) -
     Args:
         kernel: a function decorated with `jit`.
         tensors: its tensor arguments, on the host or resident.
-        grid: cores (the ``kernel[grid]`` of NKI); by default those of a logical core, where the kernel shares its work.
+        grid: cores (the ``kernel[grid]`` of NKI); by default those of a logical core, which the device asks for.
         static: compile-time arguments.
     """
     from trnsci import programs, tuned
@@ -362,7 +402,7 @@ def launch(kernel: Any, *tensors: Any, grid: int | None = None, **static: Any) -
             raise ArgumentError("launch", f"tensor {index}", got, expected, hint=hint)
     static = tuned.chosen(kernel, launcher.target, tensors, static) | static
     pieces = programs.cut(kernel, tensors, static) if grid is None else None
-    grid = launcher.cores_for(kernel) if grid is None else grid
+    grid = launcher.cores if grid is None else grid
     if pieces is None:
         return launcher.launch(kernel, tensors, grid, static)
     return pieces.run(tensors, lambda piece: launcher.launch(kernel, piece, grid, static), launcher.each)

@@ -18,6 +18,9 @@ know about the op:
 | ``into(out)``, ``host_into(out)`` | the definition, or what ``host`` does, written into given memory |
 | ``vjp(grad, needs)`` | gradients by field, written with public functions; see `trnsci.gradient.saves` |
 | ``prediction()`` | what to launch for a prediction, where ``nki`` needs data and not just shapes |
+| ``iterations()`` | the most that an op that iterates takes; ``cost`` and ``workspace`` are then of one of them |
+| ``operands()`` | the tensors of an ``eager`` op, where that is quicker than a look through all that its fields hold |
+| ``chunk()`` | how many of these ``prediction`` launches, unless it is one |
 
 Only ``fake``, ``cost`` and one implementation are required. `freeze` of a call is the same class over `TensorSpec`, as
 plans, ledgers and caches hold it, so ``limits`` reads nothing of a tensor that `TensorSpec` does not have.
@@ -44,7 +47,7 @@ from trnsci.backends import SCOPE
 from trnsci.caches import CACHE
 from trnsci.config import TargetName
 from trnsci.errors import BackendUnavailable, UnsupportedError
-from trnsci.execution import Decision, as_promised, computed, copied, lazy_conjugates, promise
+from trnsci.execution import Decision, as_promised, computed, copied, lazy_conjugates, promise, unrecorded_views
 from trnsci.gradient import Gradient
 from trnsci.isolation import ISOLATED, is_disturbed, isolated
 from trnsci.kernel_launcher import launcher
@@ -137,6 +140,7 @@ def op(
     host_only: str | None = None,
     traceable: bool = False,
     composed: bool = False,
+    eager: bool = False,
     calls: str | Mapping[str, str] | None = None,
 ) -> Callable[[C], C]:
     """Register a call class as the op ``name``, ``library::stem``.
@@ -146,6 +150,8 @@ def op(
         host_only: why it runs on the host by nature, also in a block that admits one backend only.
         traceable: a tracer may follow ``pytorch`` itself.
         composed: ``pytorch`` calls functions that have kernels, and so is ``nki`` as well.
+        eager: its steps depend on data and its fields hold functions (`trnsci.specs.Opaque`): torch's dispatcher does
+            not know it, and gradients are those of what ``pytorch`` calls.
         calls: what ``host`` and ``cuda`` call, whatever the arguments are; by implementation where there are both.
     """
 
@@ -155,7 +161,8 @@ def op(
         if calls is not None:
             names = {"host": calls, "cuda": calls} if isinstance(calls, str) else calls
             kind.calls = lambda self, implementation: names[implementation]  # type: ignore[attr-defined]
-        kind._op = Op(kind, name, schema(kind), host_only=host_only, traceable=traceable)  # type: ignore[attr-defined]
+        signature = None if eager else schema(kind)
+        kind._op = Op(kind, name, signature, host_only=host_only, traceable=traceable)  # type: ignore[attr-defined]
         return kind
 
     return register
@@ -177,7 +184,7 @@ class Op:
     """What the runtime keeps of a call class: its name, library, implementations and registration with torch."""
 
     def __init__(
-        self, kind: Any, name: str, signature: str, *, host_only: str | None = None, traceable: bool = False
+        self, kind: Any, name: str, signature: str | None, *, host_only: str | None = None, traceable: bool = False
     ) -> None:
         namespace, stem = name.split("::")
         self.kind = kind
@@ -185,22 +192,29 @@ class Op:
         self.host_only = host_only
         self._by_nature = f"on the host whatever the backend: {host_only}"
         self.library = backends.library(namespace)
-        self._namespace = _namespace(namespace)
-        self._namespace.define(stem + signature)
-        self._namespace.impl(stem, self.dispatched, "CompositeExplicitAutograd")
-        torch.library.register_fake(name, lambda *args: kind(*args).fake(), lib=self._namespace)
-        self.registered: Callable[..., Any] = getattr(getattr(torch.ops, namespace), stem).default
-        kind._registered, kind._follows = self.registered, traceable
-        kinds = [part.split()[0].lstrip("(") for part in signature.partition(") -> ")[0].split(", ")]
-        self._first = next((i for i, k in enumerate(kinds) if k.startswith("Tensor")), None)
-        # Where tensors stand in a call, unless lists hold some.
-        self._positions = tuple(i for i, k in enumerate(kinds) if k.startswith("Tensor"))
-        self._nested = any(k.startswith("Tensor[") for k in kinds)
+        self.eager = signature is None
         self._read_methods()
-        if self.differentiable:
-            gradient = Gradient(kind)
-            torch.library.register_autograd(name, gradient.backward, setup_context=gradient.setup, lib=self._namespace)
+        self.registered: Callable[..., Any] = self.dispatched
+        # Where tensors stand in a call, unless lists hold some.
+        self._positions: tuple[int, ...] = ()
+        if signature is not None:
+            kinds = [part.split()[0].lstrip("(") for part in signature.partition(") -> ")[0].split(", ")]
+            self._positions = tuple(i for i, k in enumerate(kinds) if k.startswith("Tensor"))
+            self._nested = any(k.startswith("Tensor[") for k in kinds)
+            self._register(_namespace(namespace), stem, signature)
+        self._first = next(iter(self._positions), None)
+        kind._registered, kind._follows = self.registered, traceable or self.eager
         _OPS[name] = self
+
+    def _register(self, namespace: Any, stem: str, signature: str) -> None:
+        """Tell torch of the op: its schema, its shapes and its gradient."""
+        namespace.define(stem + signature)
+        namespace.impl(stem, self.dispatched, "CompositeExplicitAutograd")
+        torch.library.register_fake(self.name, lambda *args: self.kind(*args).fake(), lib=namespace)
+        self.registered = getattr(getattr(torch.ops, namespace.ns), stem).default
+        if self.differentiable:
+            gradient = Gradient(self.kind)
+            torch.library.register_autograd(self.name, gradient.backward, setup_context=gradient.setup, lib=namespace)
 
     def _read_methods(self) -> None:
         """Set what depends on which methods the class has."""
@@ -214,18 +228,24 @@ class Op:
         # Implementations whose gradient is the rule's; torch follows the others, or they refuse.
         named = {"host": self.host_vjp, "cuda": self.differentiable and getattr(rule, "__cuda__", True)}
         named["pytorch"] = getattr(rule, "__pytorch__", False)
-        self.attached = frozenset(["nki", *(name for name, holds in named.items() if holds)])
+        # torch follows all that an eager op calls
+        self.attached = frozenset(["nki", *(name for name, holds in named.items() if holds)] * (not self.eager))
 
     def __repr__(self) -> str:
         return f"Op({self.name!r})"
 
     def operands(self, call: Any) -> Iterable[Any]:
         """Return the tensors, or the specs, of a call."""
+        if self.eager:
+            return call.operands() if hasattr(call, "operands") else tensors_in(call)
         fields = [x for i in self._positions if (x := call[i]) is not None]
         return fields if not self._nested else [y for x in fields for y in (x if isinstance(x, list | tuple) else (x,))]
 
     def placed(self, call: Any, kind: Literal["is_meta", "is_cuda"]) -> bool:
         """Return whether operands, which are all on one device, or without any the result, are of a kind."""
+        if self.eager:
+            # what has no data was refused, or is planned
+            return False
         if self._first is None:
             device = getattr(call, "device", None)
             return device is not None and f"is_{device.type}" == kind
@@ -248,8 +268,10 @@ class Op:
             return call.fake()
         # What the implementation calls decides for itself.
         _DECIDED.set(None)
-        with lazy_conjugates():
+        with lazy_conjugates(), unrecorded_views():
             result = self.execute(call, decision or self.decide(call))
+            if self.eager:
+                return result
             return as_promised(result, promise(freeze(call)), args)
 
     def execute(self, call: Any, decision: Decision, out: Tensor | None = None) -> Any:
@@ -267,7 +289,7 @@ class Op:
                 torch.cuda.synchronize()
             measured = time.perf_counter() - start
         moved = (used.bytes_to_device, used.bytes_from_device) if used else (0, 0)
-        record(Entry(self.step(call, decision), measured, *moved, depth))
+        record(Entry(self.step(call, decision), measured, *moved, depth, getattr(result, "products", 0)))
         return result
 
     def refusal(self, call: Any, implementation: str) -> str | None:
@@ -285,7 +307,7 @@ class Op:
             refused = call.limits(implementation)
         if refused is None and implementation == "host":
             return host.refusal(self.operands(call), recorded=self.host_vjp)
-        if refused is not None or implementation != "nki":
+        if refused is not None or implementation != "nki" or self.eager:
             return refused
         if not self.differentiable and _wants_gradient(self.operands(call)):
             return "its kernel has no gradient rule, and an operand requires grad"
@@ -409,6 +431,7 @@ class Op:
             implementation=decision.implementation,
             calls=self.calls(call, decision.implementation),
             reason=_reason(call, decision),
+            iterations=call.iterations() if hasattr(self.kind, "iterations") else None,
         )
 
     def plan(self, call: Any) -> Plan:

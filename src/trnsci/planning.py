@@ -159,6 +159,12 @@ def _hashable(key: Hashable) -> bool:
     return True
 
 
+def home() -> torch.device | None:
+    """Return the device that tensors stand for in the plan in the making; ``None`` where there is none."""
+    scope = SCOPE.get()
+    return None if scope is None else getattr(scope.interceptor, "home", None)
+
+
 def remark(text: str) -> None:
     """Tell the plan or the prediction in the making, if there is one, what it should say of itself.
 

@@ -24,6 +24,12 @@ class Cost(NamedTuple):
     workspace: int = 0
 
 
+# A public report (aws-neuron-sdk, issue 1374): half an hour or more on a trn2.3xlarge for two fused products that
+# need 524,288 matmuls by their shapes, which in this suite's product of that many are 794,624 instructions.
+COMPILE_SECONDS = 1800 / 794_624
+COMPILE_SOURCE = "one public report, aws-neuron-sdk issue 1374: 30 minutes or more for 524,288 matmuls; not measured"
+
+
 class Programs(NamedTuple):
     """How a plan's kernels are launched: how often, as how many different programs, and how long those are.
 
@@ -47,8 +53,14 @@ class Programs(NamedTuple):
         return (
             f"{times} of {kinds}, {self.instructions:,} instructions in all; the longest has {self.longest:,}, "
             f"{self.most_matmuls:,} of them matmuls; at most {self.sbuf_bytes / 1024:.4g} KiB of an SBUF partition and "
-            f"{self.psum_banks} PSUM banks are in use{''.join(f'; {each}' for each in self.remarks)}{self._refused}"
+            f"{self.psum_banks} PSUM banks are in use; compiling takes {seconds(self.compile_seconds)} or more "
+            f"({COMPILE_SOURCE}){''.join(f'; {each}' for each in self.remarks)}{self._refused}"
         )
+
+    @property
+    def compile_seconds(self) -> float:
+        """Estimated seconds to compile the programs that differ, each as if it were as long as the longest."""
+        return self.compilations * self.longest * COMPILE_SECONDS
 
     @property
     def _refused(self) -> str:
@@ -67,6 +79,7 @@ class Step:
         backend: ``pytorch``, ``simulator`` or ``nki``.
         implementation: ``pytorch``, ``host``, ``cuda`` or ``nki``, and ``calls`` what that one calls.
         reason: why this one.
+        iterations: for an op that iterates, the most it takes; ``cost`` and predictions are then of one of them.
     """
 
     op: str
@@ -76,11 +89,18 @@ class Step:
     implementation: str
     calls: str = ""
     reason: str = field(compare=False)
+    iterations: int | None = None
 
     @property
     def operands(self) -> str:
         """Shapes and dtypes of the operands, for tables."""
         return " ".join(str(spec) for spec in tensors_in(self.call))
+
+    @property
+    def work(self) -> str:
+        """FLOPs in words, and of an op that iterates how often at most."""
+        flops = quantity(self.cost.flops, "FLOP")
+        return flops if self.iterations is None else f"{flops} an iteration, at most {self.iterations} iterations"
 
     @property
     def runs_on(self) -> str:
@@ -135,7 +155,7 @@ class Plan:
 
     @property
     def flops(self) -> int:
-        """Floating-point operations of all steps."""
+        """Floating-point operations of all steps; one iteration of those that iterate."""
         return sum(step.cost.flops for step in self.steps)
 
     @property
@@ -231,7 +251,7 @@ class Plan:
             (target, seconds(time), " to ".join(map(seconds, interval.get(target, ()))))
             for target, time in self.predicted.items()
         ]
-        steps = [(s.op, s.operands, s.runs_on, quantity(s.cost.flops, "FLOP")) for s in self.steps]
+        steps = [(s.op, s.operands, s.runs_on, s.work) for s in self.steps]
         return notebook.fragment(
             f"{self.op} on {self.backend}",
             notebook.lines([self.reason, self._facts()]),
@@ -251,7 +271,7 @@ class Plan:
         if programs is not None and programs.launches:
             lines.append(f"  on {config.TARGET.get()}: {programs}")
         for number, step in enumerate(self.steps, 1):
-            lines.append(f"  {number}. {step.op}  {step.operands}  {step.runs_on}  {quantity(step.cost.flops, 'FLOP')}")
+            lines.append(f"  {number}. {step.op}  {step.operands}  {step.runs_on}  {step.work}")
         return "\n".join(lines)
 
 

@@ -9,7 +9,7 @@ import platform
 import time
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, NamedTuple
 
 import torch
@@ -23,6 +23,7 @@ from trnsci.links import Link, link
 from trnsci.plans import Cost, seconds
 from trnsci.programs import Size, limits
 from trnsci.specs import tensors_in, thaw
+from trnsim.json_reader import MalformedJson, check_fields, is_finite, parse_json
 
 
 class _NoKernel(Exception):
@@ -51,9 +52,8 @@ class Prediction(NamedTuple):
     ``low`` and ``high`` are the ends of the kernels' intervals (`trnsim.timing.Report.interval`). ``programs`` counts
     the kernels it starts; an implementation that leaves small work to the host starts none. ``compilations`` of them
     differ. ``instructions`` are those of all launches; ``longest`` has the most instructions, and the most matmuls, of
-    one program, ``on_chip`` the most bytes of an SBUF partition and the most PSUM banks. ``single`` names the kernels
-    that run on one core where a logical core has two. ``remarks`` say what depends on data, which a prediction does not
-    see.
+    one program, ``on_chip`` the most bytes of an SBUF partition and the most PSUM banks. ``remarks`` say
+    what depends on data, which a prediction does not see.
     """
 
     seconds: float
@@ -66,27 +66,34 @@ class Prediction(NamedTuple):
     instructions: int = 0
     longest: tuple[int, int] = (0, 0)
     on_chip: tuple[int, int] = (0, 0)
-    single: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
 
 
 def device_seconds(call: Any, target: TargetName) -> float | None:
     """Predicted seconds of a frozen call's kernels, without dispatch and transfers; ``None`` where none takes the call.
 
-    An implementation that leaves all its work to the host starts no kernel, and nothing is predicted of it.
+    An implementation that leaves all its work to the host starts no kernel, and nothing is predicted of it. Of an op
+    that iterates the seconds are those of one iteration.
     """
+    result = _launched(call, target)
+    return None if result is None else result.seconds / _at_once(call)
+
+
+def _launched(call: Any, target: TargetName) -> Prediction | None:
+    """Return the prediction of a frozen call that starts kernels."""
     result = prediction(call, target)
-    if result is None or (result.programs == 0 and call._op.cost(call).flops > 0):
-        return None
-    return result.seconds
+    return None if result is None or (result.programs == 0 and call._op.cost(call).flops > 0) else result
+
+
+def _at_once(call: Any) -> int:
+    """Return how many iterations a prediction of the call counts: what one launch takes."""
+    return call.chunk() if hasattr(call, "chunk") else 1
 
 
 def device_interval(call: Any, target: TargetName) -> tuple[float, float] | None:
     """Return the interval of seconds predicted for a frozen call's kernels; ``None`` without a prediction."""
-    result = prediction(call, target)
-    if result is None or device_seconds(call, target) is None:
-        return None
-    return result.low, result.high
+    result, many = _launched(call, target), _at_once(call)
+    return None if result is None else (result.low / many, result.high / many)
 
 
 def prediction(call: Any, target: TargetName) -> Prediction | None:
@@ -95,12 +102,10 @@ def prediction(call: Any, target: TargetName) -> Prediction | None:
 
 
 def obstacle(call: Any, target: TargetName) -> str | None:
-    """Return why a device cannot run a frozen call: a program too long to compile, or cores in pairs; else ``None``."""
+    """Return why a device cannot run a frozen call: a program too long to compile; else ``None``."""
     result = prediction(call, target)
     if result is None:
         return None
-    if result.single:
-        return neuron.single(result.single[0])
     return Size(*result.longest).excess or None
 
 
@@ -121,7 +126,7 @@ def _predicted(call: Any, target: TargetName, limit: Size, cores: int, over: Lin
     same = ("seconds", "active", "busy", "low", "high", "compilations", "instructions", "longest", "on_chip")
     told = {name: getattr(predictor, name) for name in same}
     remarks = tuple(dict.fromkeys(predicting.remarks))
-    return Prediction(**told, programs=predictor.launches, single=tuple(predictor.single), remarks=remarks)
+    return Prediction(**told, programs=predictor.launches, remarks=remarks)
 
 
 def on_host(call: Any, implementation: str = "pytorch") -> Any:
@@ -137,20 +142,20 @@ def on_host(call: Any, implementation: str = "pytorch") -> Any:
 
 def offload_seconds(call: Any, cost: Cost, target: TargetName) -> float | None:
     """Predicted seconds of a call sent to the device: dispatch, operands that are not resident, kernel, result."""
-    kernel, result = device_seconds(call, target), prediction(call, target)
-    if kernel is None or result is None:
+    result = _launched(call, target)
+    if result is None:
         return None
     specs = list(tensors_in(call))
     moved = sum(spec.nbytes for spec in specs if not spec.resident)
     if not any(spec.resident for spec in specs):
         moved += cost.written
-    return kernel + max(1, result.programs) * link(target).dispatch + link(target).transfer(moved)
+    return result.seconds + max(1, result.programs) * link(target).dispatch + link(target).transfer(moved)
 
 
 def cheaper(call: Any, cost: Cost, target: TargetName) -> tuple[str, str]:
     """Return ``nki`` or ``pytorch``, whichever is predicted to finish first, and the comparison in words."""
     dtype = next((spec.dtype for spec in tensors_in(call)), torch.float32)
-    here = host().seconds(cost, dtype)
+    here = host().seconds(cost, dtype) * _at_once(call)
     # The host is done before a program would even start, so there is nothing to predict.
     start = link(target).dispatch
     if here <= start:
@@ -184,6 +189,10 @@ class Host:
         return self.overhead + max(cost.flops / rate, (cost.read + cost.written) / self.bandwidth)
 
 
+# Seconds and rates that a machine can have.
+_CREDIBLE = (1e-12, 1e18)
+
+
 @functools.cache
 def host() -> Host:
     """Return the calibration of this machine, measured once and kept in the cache directory."""
@@ -195,10 +204,11 @@ def host() -> Host:
         warnings.warn(str(error), RuntimeWarning, stacklevel=2)
         return _calibrate()
     try:
-        kept = json.loads(text or "{}")
-        if kept["machine"] == machine:
-            return Host(**kept["host"])
-    except (ValueError, KeyError, TypeError):
+        kept = check_fields(parse_json(text or ""), machine=str, host=dict)
+        rates = check_fields(kept["host"], **{each.name: float for each in fields(Host)})
+        if kept["machine"] == machine and all(is_finite(value, *_CREDIBLE) for value in rates.values()):
+            return Host(**rates)
+    except MalformedJson:
         # No file, or none of ours: measure again.
         pass
     measured = _calibrate()

@@ -192,12 +192,6 @@ def _extent(tensors: tuple[Any, ...], names: tuple[str, ...], axis: Axis) -> int
     return shortest if all(size % shortest == 0 for size in long) else 1
 
 
-def cores_of(kernel: Any) -> int:
-    """Return on how many cores of a logical core a kernel can run: its file says ``CORES`` where it shares its work."""
-    function = getattr(kernel, "function", kernel)
-    return getattr(sys.modules.get(function.__module__), "CORES", 1)
-
-
 def cut(kernel: Any, tensors: tuple[Any, ...], static: dict[str, Any]) -> Cut | None:
     """Return how to cut a launch so that no program exceeds the limit; ``None`` when one program does, or must."""
     function = getattr(kernel, "function", kernel)

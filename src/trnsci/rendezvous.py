@@ -14,16 +14,25 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from torch._C._distributed_c10d import TCPStore
 
 from trnsci.errors import ArgumentError
+from trnsci.patience import Patience
+from trnsim.json_reader import check_fields, parse_json
 
 if TYPE_CHECKING:
     from trnsci.distributed.world import World
 
 T = TypeVar("T")
 
-# What a launcher writes when a rank has ended before its time, and what a rank writes that knows who is missing.
-ENDED, BLAMED = "trnsci/ended", "trnsci/blamed"
+# What a launcher writes when a rank has ended before its time, and what a rank writes that knows who is missing; below
+# the last each rank keeps the fault it ends for, if it ends for another's.
+ENDED, BLAMED, HEARD = "trnsci/ended", "trnsci/blamed", "trnsci/heard"
+_FAULT: dict[str, type] = {"rank": int, "op": str, "text": str, "started": int}
 # What a call of a store raises that does not answer, or has gone.
 LOST = (RuntimeError, TimeoutError)
+
+
+def parse_fault(text: bytes) -> dict[str, Any]:
+    """Return a fault that a rank or a launcher has put into a store; raise `MalformedJson` if another has."""
+    return check_fields(parse_json(text), **_FAULT)
 
 
 def apart(work: Callable[[], T], name: str) -> Future[T]:
@@ -86,7 +95,7 @@ class Notes:
 
     def _call(self, method: str, *args: Any) -> Any:
         try:
-            return self._line.ask(lambda client: getattr(client, method)(*args)).result(self._world.patience)
+            return Patience(self._world.patience).wait(self._line.ask(lambda client: getattr(client, method)(*args)))
         except LOST as error:
             raise self._world.failure("the store") from error
 
@@ -117,6 +126,11 @@ def is_loopback(address: str) -> bool:
         return False
 
 
+def find_address(host: str) -> str:
+    """Return the address of a host; raise `OSError` where it has none."""
+    return str(socket.getaddrinfo(host, None)[0][4][0])
+
+
 def loopback_interface() -> str:
     """Return the name of the interface that does not leave this machine."""
     return next((name for _, name in socket.if_nameindex() if name.startswith("lo")), "lo")
@@ -142,5 +156,12 @@ def serve(address: str, port: int) -> TCPStore:
 def connect(address: str, port: int, seconds: float) -> Any:
     """Return a client of a store, or raise when there is none within the limit."""
     limit = timedelta(seconds=seconds)
-    client = apart(lambda: TCPStore(address, port, wait_for_workers=False, timeout=limit), "trnsci connect")
-    return client.result(seconds)
+    patience = Patience(seconds)
+    while True:
+        client = apart(lambda: TCPStore(address, port, wait_for_workers=False, timeout=limit), "trnsci connect")
+        try:
+            return patience.wait(client)
+        except LOST:
+            # torch counts a pause as time to wait
+            if patience.is_over() or not patience.has_paused:
+                raise

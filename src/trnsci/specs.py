@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, overload
 
 import torch
@@ -23,6 +23,14 @@ def is_resident(tensor: Tensor) -> bool:
 
 
 HOST = torch.device("cpu")
+
+
+@dataclass(frozen=True, slots=True)
+class Opaque:
+    """A Python object inside a call, such as a function or a sparse matrix; frozen, only its description is left."""
+
+    text: str
+    value: Any = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +148,8 @@ def freeze(value: Any, home: torch.device = HOST) -> Any:
         strides = None if value.layout != torch.strided or value.is_contiguous() else tuple(value.stride())
         device = home if value.is_meta else value.device
         return TensorSpec(tuple(value.shape), value.dtype, strides, is_resident(value), device, value.requires_grad)
+    if isinstance(value, Opaque):
+        return Opaque(value.text)
     return _rebuilt(value, tuple, lambda item: freeze(item, home))
 
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import functools
 import inspect
-import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from trnsci.errors import ArgumentError
+from trnsim.json_reader import MalformedJson, read_json
 
 TABLE = "tuned.json"
 
@@ -71,11 +73,24 @@ def _power(n: int) -> int:
     return n if n <= 1 else 1 << (n - 1).bit_length()
 
 
-@functools.cache
-def _table(path: Path) -> dict[str, dict[str, dict[str, dict[str, Any]]]]:
+def read_table(path: Path) -> dict[str, dict[str, dict[str, dict[str, Any]]]]:
+    """Return a table of choices, empty where there is none; raise `ArgumentError` unless it is one."""
     if not path.exists():
         return {}
-    return json.loads(path.read_text(encoding="utf-8"))
+    try:
+        table = read_json(path)
+    except MalformedJson as error:
+        raise ArgumentError("tuned", f"table {path}", str(error), "a file that trnsim tune has written") from None
+    levels = [table]
+    for _ in range(4):
+        if not all(type(level) is dict for level in levels):
+            expected = "choices by kernel, target, class of shapes and argument"
+            raise ArgumentError("tuned", f"table {path}", "of another structure", expected)
+        levels = [below for level in levels for below in level.values()]
+    return dict(table)
+
+
+_table = functools.cache(read_table)
 
 
 def forget() -> None:

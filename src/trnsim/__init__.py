@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from trnsim.isa.psum import ZerosAccumulated
     from trnsim.kernel import Kernel, jit, simulate
     from trnsim.lint import lint
+    from trnsim.loop_body import CoreTurns
     from trnsim.races import RaceWarning
     from trnsim.ranks import per_rank, simulate_ranks
     from trnsim.session import EmptyView
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = [
     "TARGETS",
     "Comparison",
+    "CoreTurns",
     "Difference",
     "EmptyView",
     "GridMismatch",

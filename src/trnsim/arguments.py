@@ -13,12 +13,13 @@ import numpy as np
 
 from trnsim.arrays import dtype_of, is_array, is_torch, map_items, to_numpy, to_torch, without_values
 from trnsim.coverage import check_written
-from trnsim.errors import WrongArgument, WrongBuffer, WrongCall, wrong_shape
+from trnsim.errors import WrongArgument, WrongBuffer, WrongCall, wrong_shape, wrong_type
 from trnsim.memory import HBM, WRITTEN, Storage
 from trnsim.poison import bits_of, origins
 from trnsim.session import Session
 from trnsim.source_lines import warn
 from trnsim.tensors.dtypes import as_dtype
+from trnsim.tensors.grids import NkiGrid
 from trnsim.tensors.objects import NKIObject, fields_of
 from trnsim.tensors.tensor import NkiTensor
 
@@ -112,6 +113,9 @@ class Arguments:
         if hasattr(value, "__nki_register__"):
             hint = "store it with nisa.register_store and copy the tile to HBM"
             raise WrongArgument("the kernel returns a register", "return-register", hint=hint)
+        if isinstance(value, NkiGrid):
+            hint = "a kernel returns tensors: return grid.data"
+            raise wrong_type("return-grid", "the result", value, "NkiTensor", hint)
         if isinstance(value, NKIObject):
             return copied(value, lambda _, v: self.unwrap(v))
         return map_items(value, self.unwrap)

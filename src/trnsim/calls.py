@@ -9,7 +9,7 @@ from enum import Enum
 from types import ModuleType
 from typing import Any
 
-from trnsim.errors import WrongArgument
+from trnsim.errors import WrongCall, WrongType
 from trnsim.source_lines import kernel_line
 
 _MASK = "NKI has had no masks since 0.2: make the last tile smaller with slices, whose end is min(stop, size)"
@@ -50,7 +50,7 @@ def mismatched(error: TypeError) -> bool:
     return error.__traceback__ is not None and error.__traceback__.tb_next is None
 
 
-def wrong_call(error: TypeError, fn: Any, label: str, signature: inspect.Signature, session: Any) -> WrongArgument:
+def wrong_call(error: TypeError, fn: Any, label: str, signature: inspect.Signature, session: Any) -> WrongCall:
     """Return the error for a call that does not match ``signature``, with the call that would."""
     text = str(error).replace(f"{fn.__name__}() ", "")
     shown = f"{label}({', '.join(map(parameter, signature.parameters.values()))})"
@@ -58,19 +58,21 @@ def wrong_call(error: TypeError, fn: Any, label: str, signature: inspect.Signatu
         shown = f"{_MASK}; {shown}"
     elif "missing" in text and next(iter(signature.parameters), "") == "dst":
         shown = f"{shown}; {_DST}"
-    return WrongArgument(text, "signature", hint=shown).locate(session, label, session.line())
+    return WrongCall(text, "signature", hint=shown).locate(session, label, session.line())
 
 
-def no_tensor(value: Any, role: str, kind: str, hint: str) -> WrongArgument:
+def no_tensor(value: Any, role: str, kind: str, hint: str) -> WrongType:
     """Return the error for an operand that is no tensor; an array of the host is told by its shape."""
     shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
     shown = repr(value)
-    if shape is not None and dtype is not None:
+    if hasattr(value, "is_data_representable"):
+        hint = f"instructions take tensors: pass {role}=grid.data"
+    elif shape is not None and dtype is not None:
         shown = f"an array of shape {tuple(shape)}"
         hint = "the device sees arrays that are arguments of the kernel, and those of nl.shared_constant"
     elif len(shown) > 80:
         shown = f"{shown[:77]}…"
-    return WrongArgument(
+    return WrongType(
         f"{role} is {shown} ({type(value).__name__}), not a {kind}", "operand", type(value).__name__, "NkiTensor", hint
     )
 

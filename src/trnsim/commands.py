@@ -16,6 +16,7 @@ from trnsim.errors import TrnError
 from trnsim.install import install, modules
 from trnsim.kernel import Kernel
 from trnsim.lint import lint
+from trnsim.terminal import escape_controls
 from trnsim.timing.cli import load_file, profile_command
 
 _SPACES = ("nki.isa", "nki.language", "nki.collectives")
@@ -41,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
         sys.stderr.close()
         return 0
     except (TrnError, OSError, SyntaxError) as error:
-        print(f"trnsim: {error}", file=sys.stderr)
+        print(f"trnsim: {escape_controls(str(error))}", file=sys.stderr)
         return 1
 
 
@@ -76,10 +77,10 @@ def _lint(name: str, *, strict: bool, nki: str | None) -> int:
     failed = 0
     for label, kernel in kernels.items():
         report = lint(kernel, strict=strict, nki=nki)
-        print(f"{file}::{label}: {report}")
+        print(escape_controls(f"{file}::{label}: {report}"))
         failed |= bool(report if strict else report.errors)
     if not kernels:
-        print(f"{file}: no kernels")
+        print(escape_controls(f"{file}: no kernels"))
     return failed
 
 

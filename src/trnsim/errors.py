@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self
 
+from trnsim.terminal import escape_controls
+
 if TYPE_CHECKING:
     from trnsim.session import Session
 
@@ -16,13 +18,13 @@ class TrnError(Exception):
 
     def __init__(self, **fields: object) -> None:
         self.__dict__.update(fields)
-        super().__init__(self._text())
+        super().__init__(escape_controls(self._text()))
 
     def _text(self) -> str:
         return str(self.__dict__.get("message", type(self).__name__))
 
     def __str__(self) -> str:
-        return self._text()
+        return escape_controls(self._text())
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (_rebuild, (type(self), dict(self.__dict__)))
@@ -178,7 +180,7 @@ class WrongType(WrongArgument, TypeError):
 
 
 class WrongCall(WrongType):
-    """The arguments of a kernel do not fit its parameters."""
+    """Arguments do not fit the parameters of a kernel, function or instruction."""
 
 
 class DeviceValue(WrongType):
@@ -195,7 +197,7 @@ def wrong_value(rule: str, what: str, value: Any, limit: Any, hint: str) -> Wron
 
 
 def wrong_type(
-    rule: str, what: str, value: Any, limit: Any, hint: str, error: type[KernelError] = WrongArgument
+    rule: str, what: str, value: Any, limit: Any, hint: str, error: type[KernelError] = WrongType
 ) -> KernelError:
     """Return the error for a value of a type the machine does not take."""
     kind = type(value).__name__
@@ -242,4 +244,4 @@ class NotNki(KernelError, SyntaxError):
     """Python the NKI compiler refuses; ``findings`` lists every place."""
 
     def __str__(self) -> str:
-        return self._text()
+        return escape_controls(self._text())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import importlib
-import linecache
 import sys
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -70,10 +69,17 @@ class _Beta(MetaPathFinder, Loader):
         if name.partition(".")[0] != "neuronxcc":
             return None
         frame: Any = sys._getframe(1)
-        while frame is not None and ("importlib" in frame.f_code.co_filename or frame.f_code.co_filename == __file__):
+        wanted = name
+        while frame is not None and "importlib" in frame.f_code.co_filename:
+            if frame.f_globals.get("__name__") == "importlib.util":
+                # asked whether it is there, not imported
+                return None
+            wanted = frame.f_locals.get("name", wanted)
             frame = frame.f_back
-        line = linecache.getline(frame.f_code.co_filename, frame.f_lineno) if frame is not None else ""
-        if "neuronxcc.nki.typing" in line and f"{_TYPING}.".startswith(f"{name}."):
+        if wanted == _PARENT and frame is not None and "typing" in frame.f_code.co_names:
+            # the package was named, and typing is imported from it
+            wanted = _TYPING
+        if wanted == _TYPING and f"{_TYPING}.".startswith(f"{name}."):
             return ModuleSpec(name, self, is_package=name != _TYPING)
         rule = RULES["legacy-namespace"]
         raise ModuleNotFoundError(f"No module named {name!r}: {rule.reason}. Write: {rule.rewrite}.", name=name)
@@ -88,7 +94,8 @@ class _Beta(MetaPathFinder, Loader):
             vars(module).update(public)
 
 
-_TYPING = "neuronxcc.nki.typing"
+_PARENT = "neuronxcc.nki"
+_TYPING = f"{_PARENT}.typing"
 _beta = _Beta()
 
 

@@ -14,30 +14,36 @@ from trnsim.errors import WrongArgument
 from trnsim.isa.registers import loop_turn
 from trnsim.memory import Scope, next_uid
 from trnsim.session import Session
-from trnsim.source_lines import kernel_line
+from trnsim.source_lines import kernel_line, warn
 from trnsim.tensors.layout import is_register
 from trnsim.tensors.tensor import NkiTensor
 
 Call = tuple[Any, ...]
 
 
+class CoreTurns(RuntimeWarning):
+    """The cores of a logical core take different numbers of turns of one loop."""
+
+
 class Body:
     """What the first turn of a loop issued and declared, which the others repeat."""
 
-    def __init__(self, loop: str, session: Session, *bounds: Any) -> None:
+    def __init__(self, loop: str, line: str, *bounds: Any) -> None:
         self.loop = loop
-        self.line = session.line()
+        self.line = line
         self.bounds = tuple(map(_described, bounds))
         self.first: list[tuple[Call, str]] | None = None
         # the address of each tensor the body declares, in order
         self.slots: list[int] = []
         self.engines: set[str] = set()
+        self.turns = 0
 
     @contextmanager
     def turn(self, session: Session) -> Iterator[None]:
         """Run one turn: what it declares ends with it, and what it issues is what the first one issued."""
         outer = session.scope
         session.scope = scope = Turn(self, session.checks)
+        self.turns += 1
         try:
             yield
             if self.first is None:
@@ -56,7 +62,7 @@ class Body:
         inner = None if self.first is None else tuple(call for call, _ in self.first if call[0] == "loop")
         call = ("loop", self.line, inner, self.bounds)
         if session.scope is None:
-            session.loops.append(call[:3])
+            session.loops.append((self.line, _nesting(inner), self.turns))
         else:
             session.scope.engines |= self.engines
             session.scope.note(call)
@@ -132,11 +138,20 @@ def _same(one: Any, two: Any) -> bool:
     return bool(one == two)
 
 
+def _nesting(inner: tuple[Call, ...] | None) -> Any:
+    """Return which loops stand inside a loop; ``None`` where it took no turn, and that is not known."""
+    return None if inner is None else tuple(_nesting(call[2]) for call in inner)
+
+
 def check_cores(sessions: list[Session]) -> None:
-    """Raise unless all cores ran through the same loops of the device, however many turns each took."""
+    """Raise unless all cores ran through the same loops of the device; warn where they took different turns.
+
+    A core that idles takes none, which is how a loop stands on both.
+    """
     for other in sessions[1:]:
-        if not _same(tuple(sessions[0].loops), tuple(other.loops)):
-            shown = [[line for _, line, _ in session.loops] for session in (sessions[0], other)]
+        one, two = sessions[0].loops, other.loops
+        if not _same(tuple(shape for _, shape, _ in one), tuple(shape for _, shape, _ in two)):
+            shown = [[line for line, _, _ in loops] for loops in (one, two)]
             raise WrongArgument(
                 f"core 0 runs the loops {shown[0]} and core {other.core} {shown[1]}",
                 rule="core-loops",
@@ -144,3 +159,10 @@ def check_cores(sessions: list[Session]) -> None:
                 limit=shown[0],
                 hint="both cores have the same control flow: let the loop stand on both, with no turns on the idle one",
             )
+        for (line, _, mine), (_, _, theirs) in zip(one, two, strict=True):
+            if mine and theirs and mine != theirs:
+                warn(
+                    f"core 0 takes {mine} turns of the loop at {line}, core {other.core} {theirs}. AWS leaves "
+                    "undefined what control flow does that differs between the cores; give both as many turns",
+                    CoreTurns,
+                )

@@ -71,7 +71,7 @@ class State:
         self.instr: str | None = None
         self.lifetimes = Lifetimes()
         self.state: dict[str, Any] = {}
-        # the turn of a loop on the device that is running, and the outermost loops that have run
+        # the turn of a loop on the device that is running; line, nesting and turns of the outermost ones that have run
         self.scope: Any = None
         self.loops: list[Any] = []
         self.machine: Any = None

@@ -8,26 +8,28 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trnsim.constants import CONSTANTS, INTERVALS, Timing
 from trnsim.errors import WrongArgument
+from trnsim.json_reader import is_finite, read_json
 
 if TYPE_CHECKING:
     from trnsim.targets import Target
 
 FORMAT = "trnsim target 1"
 VARIABLE = "TRNSIM_TARGET_FILE"
+# How many times a constant of one machine may be the published one, or the other way round.
+FARTHEST = 1e6
 
 
 def read(path: str | Path, targets: Mapping[str, Target]) -> Target:
     """Return the target a file describes: one of ``targets`` with the file's constants and intervals."""
     path = Path(path)
     try:
-        said = json.loads(path.read_text(encoding="utf-8"))
+        said = read_json(path)
     except (OSError, ValueError) as error:
         raise _wrong(path, f"cannot be read: {error}") from None
     if not isinstance(said, dict) or said.get("format") != FORMAT:
@@ -59,11 +61,15 @@ def _values(path: Path, target: str, said: Any) -> dict[str, Any]:
         raise _wrong(path, "has no constants")
     values: dict[str, Any] = {}
     for name, about in said.items():
-        value = about.get("value") if isinstance(about, dict) else about
+        value: Any = about.get("value") if isinstance(about, dict) else about
         if name not in CONSTANTS[target]:
             raise _wrong(path, f"names the constant {name!r}, which the timing model does not have")
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
-            raise _wrong(path, f"gives {name} the value {value!r}, and a finite number of at least 0 is expected")
+        published = CONSTANTS[target][name].value
+        least, most = (published / FARTHEST, published * FARTHEST) if published else (0.0, FARTHEST)
+        if not is_finite(value, least, most):
+            raise _wrong(path, f"gives {name} the value {value!r}, and a number from {least:g} to {most:g} is expected")
+        if Timing.__annotations__[name] == "int" and int(value) != value:
+            raise _wrong(path, f"gives {name} the value {value!r}, and an integer is expected")
         values[name] = int(value) if Timing.__annotations__[name] == "int" else float(value)
     return values
 
@@ -71,11 +77,16 @@ def _values(path: Path, target: str, said: Any) -> dict[str, Any]:
 def _intervals(path: Path, said: Any) -> dict[str, tuple[float, float]]:
     if said is None:
         return {}
-    try:
-        own = {name: (float(low), float(high)) for name, (low, high) in said.items()}
-    except (AttributeError, TypeError, ValueError):
-        raise _wrong(path, "has intervals that are not pairs of numbers by resource") from None
-    return INTERVALS | own
+    if type(said) is not dict:
+        raise _wrong(path, "has intervals that are not pairs of numbers by resource")
+    for name, pair in said.items():
+        if name not in INTERVALS:
+            raise _wrong(path, f"has an interval of {name!r}, and {', '.join(INTERVALS)} are known")
+        if type(pair) is not list or len(pair) != 2 or not all(is_finite(end, 0.0, FARTHEST) for end in pair):
+            raise _wrong(path, f"has intervals that are not pairs of numbers by resource: {name} has {pair!r}")
+        if not pair[0] <= 1.0 <= pair[1]:
+            raise _wrong(path, f"has the interval {pair!r} of {name}, and factors below and above 1 are expected")
+    return INTERVALS | {name: (float(low), float(high)) for name, (low, high) in said.items()}
 
 
 def _wrong(path: Path, what: str) -> WrongArgument:

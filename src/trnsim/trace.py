@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import re
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -89,7 +90,7 @@ def _field(tag: int, value: int | str | bytes) -> bytes:
     """One field of a protobuf message: integers as varints, text and messages with their length."""
     if isinstance(value, int):
         return _varint(tag << 3) + _varint(value)
-    data = value.encode() if isinstance(value, str) else value
+    data = value.encode(errors="backslashreplace") if isinstance(value, str) else value
     return _varint(tag << 3 | 2) + _varint(len(data)) + data
 
 
@@ -105,9 +106,11 @@ def _varint(n: int) -> bytes:
 def write_html(report: Report, path: Path) -> None:
     """A page with numbers, utilisation, roofline, critical path and a timeline to zoom; it needs no network."""
     page = resources.files("trnsim.timing").joinpath("timeline.html").read_text()
-    data = json.dumps(_data(report), separators=(",", ":")).replace("</", "<\\/")
-    page = page.replace("__TITLE__", html.escape(f"{report.kernel} on {report.target}")).replace("__DATA__", data)
-    path.write_text(page)
+    # no tag and no comment can begin inside the script
+    data = json.dumps(_data(report), separators=(",", ":")).replace("<", "\\u003c")
+    parts = {"__TITLE__": html.escape(f"{report.kernel} on {report.target}"), "__DATA__": data}
+    page = re.sub("|".join(parts), lambda match: parts[match[0]], page)
+    path.write_text(page, encoding="utf-8", errors="backslashreplace")
 
 
 def _data(report: Report) -> dict[str, Any]:

@@ -24,6 +24,7 @@ _LATER = {
     " all_to_all_v_trigger alloc_blocks alloc_tiles blocks int64 scalar_load scalar_store tiles",
 }
 SINCE: dict[str, Version] = {name: version for version, names in _LATER.items() for name in names.split()}
+SINCE["NkiTensor.data"] = TRACED
 # the first version without a name, and what to write instead
 GONE: dict[str, tuple[Version, str]] = {
     "dynamic_range": ((0, 7), "nl.fori_loop(lower, upper, body)"),

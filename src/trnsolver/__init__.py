@@ -18,7 +18,9 @@
 | `jacobi_preconditioner` `ssor_preconditioner` `ic0_preconditioner` `ilu0_preconditioner` ... | preconditioners |
 """
 
-from trnsci import HAS_NKI, library_functions
+from typing import TYPE_CHECKING
+
+from trnsci import HAS_NKI, earlier, library_functions
 from trnsolver.bidiagonal import Bidiagonal, gebrd, larft, orgbr, ormbr
 from trnsolver.cg import block_cg, cg
 from trnsolver.chebyshev import chebyshev, chebyshev_preconditioner
@@ -34,7 +36,7 @@ from trnsolver.householder import Reflectors, geqrf, householder_product, ormqr
 from trnsolver.inv_sqrt_spd import inv_sqrt_spd
 from trnsolver.inv_triangular import inv_triangular
 from trnsolver.krylov import bicgstab, gmres, minres
-from trnsolver.lanczos import Pairs, arnoldi, lanczos, lobpcg
+from trnsolver.lanczos import arnoldi, lanczos, lobpcg
 from trnsolver.ldl import LDL, ldl, ldl_inverse, ldl_solve
 from trnsolver.lsqr import lsmr, lsqr
 from trnsolver.lstsq import LeastSquares, lstsq
@@ -53,6 +55,7 @@ from trnsolver.problems import Result
 from trnsolver.qr import QR, PivotedQR, qr, qr_pivoted
 from trnsolver.randomized import LowRank, eigh_randomized, svd_randomized
 from trnsolver.roots import logm, sqrtm
+from trnsolver.searches import Pairs
 from trnsolver.solve import SlogDet, det, inv, slogdet, solve
 from trnsolver.solve_banded import solve_banded, solve_tridiagonal
 from trnsolver.solve_triangular import solve_triangular
@@ -61,6 +64,9 @@ from trnsolver.spd import inv_spd, solve_spd
 from trnsolver.svd import SVD, svd, svdvals
 
 set_backend, get_backend = library_functions("trnsolver")
+
+if not TYPE_CHECKING:
+    __getattr__ = earlier.names(__name__)
 
 __all__ = [
     "HAS_NKI",

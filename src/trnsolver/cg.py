@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from trnblas import gemm
-from trnsci import NotConverged, array_function, host, op, run
+from trnsci import NotConverged, array_function, host, op
 from trnsci.nki import launch
+from trnsci.plans import Cost
 from trnsolver.arguments import all_finite
 from trnsolver.array_operands import replaces_krylov
 from trnsolver.columns import Columns, Numbers, inner, norms, plus, quotient
 from trnsolver.kernels import cg as kernels
-from trnsolver.operators import Apply, Callback, Matrix, on_chip, on_host, unchanged
-from trnsolver.problems import Problem, Result, problem
+from trnsolver.operators import Apply, Callback, Matrix, unchanged
+from trnsolver.problems import CHUNK, Iterates, Problem, Result, State
+from trnsolver.systems import System, check_system, iterates, solve
 
 Inner = Callable[[Columns, Columns], Numbers]
 # Notes the size of a residual, in place of the last one where that is computed again, and returns it.
@@ -57,16 +59,57 @@ def cg(
         >>> cg(torch.tensor([[2.0, 0.0], [0.0, 4.0]]), torch.ones(2)).x
         tensor([0.5000, 0.2500])
     """
-    p = problem("cg", a, b, x0=x0, tol=tol, maxiter=maxiter, callback=callback, preconditioner=preconditioner)
-    if p.a.matrix is None or preconditioner is not None or on_host(()):
-        x, done = conjugated(p.a.apply, p.improve, p.b, p.x, p.r, inner=inner, size=p.size, tol=p.tol, most=p.maxiter)
+    stop: dict[str, Any] = {"tol": tol, "maxiter": maxiter, "callback": callback}
+    return solve(Cg(check_system("cg", a, b, x0=x0, preconditioner=preconditioner, **stop)))
+
+
+@op("trnsolver::cg", eager=True)
+@iterates
+class Cg(NamedTuple):
+    """``a @ x = b`` by conjugate gradients."""
+
+    system: System
+
+    def cost(self) -> Cost:
+        return self.system.cost(passes=5)
+
+    def iterate(self, p: Problem) -> Iterates:
+        x, done = conjugated(p.apply, p.improve, p.b, p.x, p.r, inner=inner, size=p.size, tol=p.tol, most=p.maxiter)
         return p.result(x, done)
-    # a matrix in memory: whole chunks of steps are one operation, on chip where kernels run
-    matrix = p.a.matrix
-    return p.in_chunks(lambda x, r, d, steps: run(CgSteps(matrix, x, r, d, steps)), unchanged)
+
+    @property
+    def fused(self) -> bool:
+        """Whether a kernel takes chunks of steps; others multiply on the device alone."""
+        return self.system.a.matrix is not None and not self.system.preconditioner.text
+
+    def limits(self, implementation: str) -> str | None:
+        if implementation == "nki" and self.fused:
+            return self.system.on_chip(kernels.N_MAX, kernels.K_MAX)
+        return self.system.limits(implementation)
+
+    def nki(self) -> Iterates:
+        p, matrix = self.system.prepare(), self.system.a.matrix
+        if matrix is None or not self.fused:
+            return self.iterate(p)
+        return p.in_chunks(partial(_advance, matrix), unchanged)
+
+    def chunk(self) -> int:
+        return CHUNK if self.fused else 1
+
+    def prediction(self) -> None:
+        a, x = self.system.a, self.system.b
+        if a.matrix is not None and self.fused:
+            _advance(a.matrix, x, x, x, CHUNK)
+        elif a.matrix is not None:
+            a.apply(x)
 
 
-@np.errstate(all="ignore")
+def _advance(a: Tensor, x: Tensor, r: Tensor, d: Tensor, steps: int) -> State:
+    """Return solution, residual, direction and the norms of residuals after steps on chip."""
+    x, r, d, squares = launch(kernels.cg, *(t.contiguous() for t in (a, x, r, d)), steps=steps)
+    return x, r, d, squares.clamp_min(0).sqrt()
+
+
 def conjugated(
     apply: Apply, improve: Apply, b: Columns, x: Columns, r: Columns, *, inner: Inner, size: Size, tol: float, most: int
 ) -> tuple[Columns, bool]:
@@ -96,48 +139,6 @@ def conjugated(
     return x, worst <= tol
 
 
-@op("trnsolver::cg")
-class CgSteps(NamedTuple):
-    """Solution, residual, direction and the norms of residuals after so many steps."""
-
-    a: Tensor  # [N, N]
-    x: Tensor  # [N, K]
-    r: Tensor  # [N, K]
-    d: Tensor  # [N, K]
-    steps: int
-
-    def fake(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        x, r, d = (torch.empty_like(t, memory_format=torch.contiguous_format) for t in (self.x, self.r, self.d))
-        return x, r, d, x.new_empty((self.steps, x.shape[1]), dtype=self.a.dtype.to_real())
-
-    def cost(self) -> int:
-        n, k = self.x.shape
-        return self.steps * k * (2 * self.a.numel() + 10 * n) * (4 if self.a.is_complex() else 1)
-
-    def limits(self, implementation: str) -> str | None:
-        return on_chip(self.a, self.x, kernels.N_MAX, kernels.K_MAX) if implementation == "nki" else None
-
-    def pytorch(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        a, x, r, d = self[:4]
-        history: list[Tensor] = []
-        rr = inner(r, r).real
-        for _ in range(self.steps):
-            q = a @ d
-            alpha = quotient(rr, inner(d, q).real)
-            x, r = x + alpha * d, r - alpha * q
-            before, rr = rr, inner(r, r).real
-            d = r + quotient(rr, before) * d
-            history.append(rr.sqrt())
-        return x.clone(), r.clone(), d.clone(), torch.stack(history)
-
-    def nki(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        if self.x.numel() == 0:
-            return self.pytorch()
-        operands = (t.contiguous() for t in (self.a, self.x, self.r, self.d))
-        x, r, d, squares = launch(kernels.cg, *operands, steps=self.steps)
-        return x, r, d, squares.clamp_min(0).sqrt()
-
-
 @array_function
 def block_cg(
     a: Matrix,
@@ -159,22 +160,35 @@ def block_cg(
                 [0.0000, 0.2500]])
     """
     stop: dict[str, Any] = {"tol": tol, "maxiter": maxiter, "callback": callback}
-    p = problem("block_cg", a, b, x0=x0, preconditioner=preconditioner, arrays=False, **stop)
-    x, r = p.x, p.r
-    done, d = p.record(norms(r)), _basis(p, p.improve(r))
-    while p.going(done) and d.shape[1]:
-        q = p.a.apply(d)
-        core = gemm(1.0, d, q, trans_a="c")
-        factor, info = torch.linalg.cholesky_ex(0.5 * (core + core.mH))
-        if bool(info):
-            break
-        alpha = torch.cholesky_solve(gemm(1.0, d, r, trans_a="c"), factor)
-        x, r = x + gemm(1.0, d, alpha), r - gemm(1.0, q, alpha)
-        done, r = p.finished(x, r)
-        z = p.improve(r)
-        beta = -torch.cholesky_solve(gemm(1.0, q, z, trans_a="c"), factor)
-        d = _basis(p, z + gemm(1.0, d, beta))
-    return p.result(x, p.residuals[-1] <= p.tol)
+    return solve(BlockCg(check_system("block_cg", a, b, x0=x0, preconditioner=preconditioner, **stop)))
+
+
+@op("trnsolver::block_cg", eager=True)
+@partial(iterates, host=False)
+class BlockCg(NamedTuple):
+    """``a @ x = b`` by conjugate gradients in the space of all columns."""
+
+    system: System
+
+    def cost(self) -> Cost:
+        return self.system.cost(passes=8 * self.system.b.shape[1])
+
+    def iterate(self, p: Problem) -> Iterates:
+        x, r = p.x, p.r
+        done, d = p.record(norms(r)), _basis(p, p.improve(r))
+        while p.going(done) and d.shape[1]:
+            q = p.apply(d)
+            core = gemm(1.0, d, q, trans_a="c")
+            factor, info = torch.linalg.cholesky_ex(0.5 * (core + core.mH))
+            if bool(info):
+                break
+            alpha = torch.cholesky_solve(gemm(1.0, d, r, trans_a="c"), factor)
+            x, r = x + gemm(1.0, d, alpha), r - gemm(1.0, q, alpha)
+            done, r = p.finished(x, r)
+            z = p.improve(r)
+            beta = -torch.cholesky_solve(gemm(1.0, q, z, trans_a="c"), factor)
+            d = _basis(p, z + gemm(1.0, d, beta))
+        return p.result(x, p.residuals[-1] <= p.tol)
 
 
 def _basis(p: Problem, z: Tensor) -> Tensor:

@@ -6,16 +6,17 @@ import itertools
 from collections.abc import Iterator
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from trnsci import ArgumentError, array_function, check, op, run
 from trnsci.nki import P_MAX, launch
+from trnsci.plans import Cost
 from trnsolver.columns import Columns, norms, plus
 from trnsolver.kernels import chebyshev as kernels
-from trnsolver.operators import Apply, Callback, Matrix, Operator, on_chip, on_columns, on_host, operator
-from trnsolver.problems import Result, problem
+from trnsolver.operators import Apply, Callback, Matrix, Operator, on_chip, on_columns, operator
+from trnsolver.problems import CHUNK, Iterates, Problem, Result, State
+from trnsolver.systems import System, check_system, iterates, solve
 
 
 @array_function
@@ -58,28 +59,63 @@ def chebyshev(
         tensor([0.5000, 0.2500])
     """
     _interval("chebyshev", low, high)
-    p = problem("chebyshev", a, b, x0=x0, tol=tol, maxiter=maxiter, callback=callback)
-    low, high = low * p.a.scale, high * p.a.scale
-    weights = _recurrence(low, high)
+    system = check_system("chebyshev", a, b, x0=x0, tol=tol, maxiter=maxiter, callback=callback)
+    return solve(Chebyshev(system, low * system.a.scale, high * system.a.scale))
 
-    def direction(r: Columns) -> Columns:
-        nonlocal weights
-        weights = _recurrence(low, high)
-        return r / ((high + low) / 2)
 
-    def advance(x: Tensor, r: Tensor, d: Tensor, steps: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        return _steps(p.a, x, r, d, _first(weights, steps))
+@op("trnsolver::chebyshev", eager=True)
+@iterates
+class Chebyshev(NamedTuple):
+    """``a @ x = b`` by Chebyshev polynomials of an interval that has the spectrum."""
 
-    if not on_host(()):
-        return p.in_chunks(advance, direction)
-    x, r, d, done = p.x, p.r, direction(p.r), p.record(norms(p.r))
-    with np.errstate(all="ignore"):
+    system: System
+    low: float
+    high: float
+
+    def cost(self) -> Cost:
+        return self.system.cost(passes=3)
+
+    def iterate(self, p: Problem) -> Iterates:
+        weights, middle = _recurrence(self.low, self.high), (self.high + self.low) / 2
+        x, r, d, done = p.x, p.r, p.r / middle, p.record(norms(p.r))
         while p.going(done):
-            x, recurred = plus(x, 1.0, d), plus(r, -1.0, p.a.apply(d))
+            x, recurred = plus(x, 1.0, d), plus(r, -1.0, p.apply(d))
             done, r = p.finished(x, recurred)
             old, new = next(weights)
-            d = plus(old * d, new, r) if r is recurred else direction(r)
-    return p.result(x, p.residuals[-1] <= p.tol)
+            if r is recurred:
+                d = plus(old * d, new, r)
+            else:
+                weights, d = _recurrence(self.low, self.high), r / middle
+        return p.result(x, p.residuals[-1] <= p.tol)
+
+    def limits(self, implementation: str) -> str | None:
+        if implementation == "nki" and self.system.a.matrix is not None:
+            return self.system.on_chip(kernels.N_MAX, kernels.K_MAX)
+        return self.system.limits(implementation)
+
+    def nki(self) -> Iterates:
+        p, matrix = self.system.prepare(), self.system.a.matrix
+        if matrix is None:
+            return self.iterate(p)
+        weights = _recurrence(self.low, self.high)
+
+        def direction(r: Columns) -> Columns:
+            nonlocal weights
+            weights = _recurrence(self.low, self.high)
+            return r / ((self.high + self.low) / 2)
+
+        def advance(x: Tensor, r: Tensor, d: Tensor, steps: int) -> State:
+            return ChebyshevSteps(matrix, x, r, d, _first(weights, steps)).nki()
+
+        return p.in_chunks(advance, direction)
+
+    def chunk(self) -> int:
+        return CHUNK if self.system.a.matrix is not None else 1
+
+    def prediction(self) -> None:
+        if self.system.a.matrix is not None:
+            x = self.system.b
+            ChebyshevSteps(self.system.a.matrix, x, x, x, x.new_empty((CHUNK, 2), dtype=torch.float64)).nki()
 
 
 @check.hands_on("from_numpy")
@@ -139,14 +175,14 @@ def _first(weights: Iterator[tuple[float, float]], steps: int) -> Tensor:
     return torch.tensor([*itertools.islice(weights, steps)], dtype=torch.float64, device="cpu").reshape(steps, 2)
 
 
-def _steps(a: Operator, x: Tensor, r: Tensor, d: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _steps(a: Operator, x: Tensor, r: Tensor, d: Tensor, weights: Tensor) -> State:
     """A matrix in memory: all steps are one operation, on chip where kernels run."""
     if a.matrix is not None and a.matrix.dtype == x.dtype:
         return run(ChebyshevSteps(a.matrix, x, r, d, weights))
     return _iterate(a.apply, x, r, d, weights)
 
 
-def _iterate(apply: Apply, x: Tensor, r: Tensor, d: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _iterate(apply: Apply, x: Tensor, r: Tensor, d: Tensor, weights: Tensor) -> State:
     history = []
     for old, new in weights.tolist():
         x, r = x + d, r - apply(d)
@@ -155,7 +191,7 @@ def _iterate(apply: Apply, x: Tensor, r: Tensor, d: Tensor, weights: Tensor) -> 
     return x, r, d, torch.stack(history)
 
 
-@op("trnsolver::chebyshev")
+@op("trnsolver::chebyshev_steps")
 class ChebyshevSteps(NamedTuple):
     """Solution, residual, direction and the norms of residuals after the steps of these weights."""
 
@@ -176,10 +212,10 @@ class ChebyshevSteps(NamedTuple):
     def limits(self, implementation: str) -> str | None:
         return on_chip(self.a, self.x, kernels.N_MAX, kernels.K_MAX) if implementation == "nki" else None
 
-    def pytorch(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def pytorch(self) -> State:
         return _iterate(lambda v: self.a @ v, self.x, self.r, self.d, self.weights)
 
-    def nki(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def nki(self) -> State:
         if self.x.numel() == 0:
             return self.pytorch()
         weights = self.weights.to(self.a.device, torch.float32).reshape(1, -1)

@@ -158,16 +158,11 @@ class Cholesky(NamedTuple):
         a = self.a
         if a.numel() == 0:
             return self.pytorch()
-        if pays(LEAST, a):
-            factor = batched_cholesky(a)
-            return factor, _info(factor)
-        if correctable(a):
+        if correctable(a) and not pays(LEAST, a):
             return _doubled(a)
-        if a.dtype != torch.float32 or a.shape[-1] > kernels.N_MAX:
-            return _blocked(a)
-        factors: Tensor = launch(kernels.cholesky, a.reshape(-1, *a.shape[-2:]).contiguous(), identity(a.device))
-        factor = factors.reshape(a.shape).tril()
-        return factor, _info(factor)
+        near, scale = _unit_diagonal(a)
+        factor, info = _single(near)
+        return factor / scale, info
 
     @saves()
     def vjp(
@@ -190,11 +185,30 @@ def _info(factor: Tensor) -> Tensor:
     return torch.where(bad.any(-1), bad.int().argmax(-1) + 1, 0).int()
 
 
+def _unit_diagonal(a: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the matrix with rows and columns multiplied by powers of two, which bring its diagonal near 1, and those.
+
+    Products of such entries neither overflow nor vanish, and the factor is the same but for the powers of its rows.
+    """
+    scale = near_one(a.diagonal(dim1=-2, dim2=-1).real.abs().sqrt().unsqueeze(-1), -1)
+    return a * scale * scale.mT, scale
+
+
+def _single(a: Tensor) -> tuple[Tensor, Tensor]:
+    """Factor by one kernel, by columns of a batch, or by halves."""
+    if pays(LEAST, a):
+        factor = batched_cholesky(a)
+        return factor, _info(factor)
+    if a.dtype != torch.float32 or a.shape[-1] > kernels.N_MAX:
+        return _blocked(a)
+    factors: Tensor = launch(kernels.cholesky, a.reshape(-1, *a.shape[-2:]).contiguous(), identity(a.device))
+    factor = factors.reshape(a.shape).tril()
+    return factor, _info(factor)
+
+
 def _doubled(a: Tensor) -> tuple[Tensor, Tensor]:
     """From the factor of single precision, or by halves where that does not suffice."""
-    whole = a.tril() + a.tril(-1).mH
-    scale = near_one(a.diagonal(dim1=-2, dim2=-1).real.abs().sqrt().unsqueeze(-1), -1)
-    near = whole * scale * scale.mT
+    near, scale = _unit_diagonal(a.tril() + a.tril(-1).mH)
     start, _ = run(Cholesky(single(near)))
     factor, good = improved_cholesky(near, start)
     factor = factor / scale

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 from trnblas import gemm
-from trnsci import ArgumentError, array_function, check
+from trnsci import ArgumentError, array_function, check, op
 from trnsci.arrays import to_numpy
+from trnsci.planning import home
+from trnsci.plans import Cost
+from trnsci.specs import Opaque
 from trnsolver.arguments import finite
 from trnsolver.columns import norms
 from trnsolver.complement import Guard
 from trnsolver.krylov_schur import rounding
-from trnsolver.lanczos import Pairs
-from trnsolver.operators import Callback, Matrix, called, operator, tolerance
+from trnsolver.operators import Callback, Counted, Matrix, Operator, called, operator, tolerance
+from trnsolver.searches import Eigenpairs, Pairs, find
 
 
 @array_function
@@ -63,7 +66,8 @@ def davidson(
             raise ArgumentError("davidson", "diagonal", None, "the diagonal of a, because a is not a matrix")
         diagonal = wrapped.matrix.diagonal() / wrapped.scale
     check.dense("davidson", diagonal=diagonal)
-    check.data("davidson", wrapped=True, a=a, diagonal=diagonal, x0=x0)
+    if home() is None:
+        check.data("davidson", wrapped=True, a=a, diagonal=diagonal, x0=x0)
     check.equal("davidson", "dimensions", diagonal=diagonal.ndim, vector=1)
     n = len(diagonal)
     if wrapped.shape is not None and wrapped.shape != (n, n):
@@ -74,64 +78,106 @@ def davidson(
     check.integer("davidson", "maxiter", maxiter, at_least=0)
     called("davidson", "callback", callback)
     most = min(n, max(2 * k + 2, 8 * k + 16 if space is None else check.integer("davidson", "space", space)))
-    sign = 1.0 if which == "smallest" else -1.0
-    heights = sign * (diagonal.real if diagonal.is_complex() else diagonal)
-    units = torch.zeros((n, k), dtype=diagonal.dtype, device=diagonal.device)
-    units[heights.argsort()[:k], torch.arange(k, device=diagonal.device)] = 1.0
-    x0 = units if x0 is None else x0
-    check.dense("davidson", x0=x0)
-    finite("davidson", diagonal=diagonal, x0=x0)
-    if x0.ndim != 2 or x0.shape[0] != n or x0.shape[1] < k or x0.dtype != diagonal.dtype:
-        raise ArgumentError("davidson", "x0", f"{x0.dtype} {tuple(x0.shape)}", f"{diagonal.dtype} [{n}, {k}] or wider")
-    basis = _appended(_appended(x0[:, :0], x0), units)
-    images = wrapped.apply(basis)
-    guard, source, pairs, confirmed = Guard(k), torch.Generator().manual_seed(0), k, False
-    for step in range(maxiter + 1):
-        core = sign * gemm(1.0, basis, images, trans_a="c")
-        values, vectors = torch.linalg.eigh(0.5 * (core + core.mH))
-        # a residual is not asked to be smaller than rounding leaves it
-        slack = rounding(basis.mT) * float(values.abs().max())
-        values, vectors = values[:pairs], vectors[:, :pairs]
-        x = gemm(1.0, basis, vectors)
-        residual = sign * gemm(1.0, images, vectors) - x * values
-        sizes = norms(residual)
-        scale = float(values[:k].abs().max()) or 1.0
-        if callback is not None:
-            callback(step, float(sizes[:k].max()) / scale)
-        enough, fresh, whole = tol * scale + slack, False, basis.shape[1] == n
-        open_ = sizes > enough
-        if not whole and not bool(open_[:k].any()):
-            wanted = to_numpy(-values)
-            fresh = guard.has_changed(wanted, enough)
-            confirmed = not fresh and guard.is_resolved(wanted, to_numpy(sizes), k, enough)
-        if step == maxiter or confirmed or whole:
-            break
-        new, centres = residual[:, open_], values[open_]
-        if fresh:
-            # divided by the diagonal, as residuals are, it begins at this end of the spectrum
-            new = torch.randn((n, 1), dtype=diagonal.dtype, device="cpu", generator=source).to(diagonal.device)
-            pairs, centres = k + 1, values[k - 1 : k]
-        if fresh or basis.shape[1] + pairs > most:
-            kept = k if fresh else pairs
-            basis, images = x[:, :kept], gemm(1.0, images, vectors[:, :kept])
-        # A denominator near zero means the unit vector is the eigenvector: a bounded step is enough.
-        below = heights.unsqueeze(-1) - centres
-        below = torch.where(below.abs() < 1e-3 * scale, 1e-3 * scale, below)
-        grown = _appended(basis, new / below)
-        if grown.shape[1] == basis.shape[1]:
-            # where the matrix is its diagonal the quotient is the vector itself
-            grown = _appended(basis, new)
-        if grown.shape[1] == basis.shape[1]:
-            break
-        images = torch.cat([images, wrapped.apply(grown[:, basis.shape[1] :])], -1)
-        basis = grown
-    return Pairs(
-        values=sign * values[:k] / wrapped.scale,
-        vectors=x[:, :k],
-        residuals=sizes[:k] / wrapped.scale,
-        converged=(confirmed or whole) and not bool(open_[:k].any()),
-        iterations=step,
-    )
+    if x0 is not None:
+        check.dense("davidson", x0=x0)
+        finite("davidson", x0=x0)
+        if x0.ndim != 2 or x0.shape[0] != n or x0.shape[1] < k or x0.dtype != diagonal.dtype:
+            expected = f"{diagonal.dtype} [{n}, {k}] or wider"
+            raise ArgumentError("davidson", "x0", f"{x0.dtype} {tuple(x0.shape)}", expected)
+    finite("davidson", diagonal=diagonal)
+    return find(Davidson(wrapped, k, diagonal, x0, which, tol, maxiter, most, Opaque("", callback)))
+
+
+@op("trnsolver::davidson", eager=True, composed=True)
+class Davidson(NamedTuple):
+    """Extreme eigenpairs of a Hermitian operator in a block that grows by residuals divided by its diagonal."""
+
+    a: Operator
+    k: int
+    diagonal: Tensor  # [N]
+    x0: Tensor | None  # [N, K]
+    which: str
+    tol: float
+    maxiter: int
+    space: int
+    callback: Opaque
+
+    def fake(self) -> Eigenpairs:
+        n, real = self.diagonal.shape[0], self.diagonal.dtype.to_real()
+        values, residuals = (self.diagonal.new_empty(self.k, dtype=real) for _ in range(2))
+        return Eigenpairs(values, self.diagonal.new_empty((n, self.k)), residuals, False, self.maxiter, 0)
+
+    def cost(self) -> Cost:
+        n, size = self.diagonal.shape[0], self.diagonal.element_size()
+        flops = 2 * self.k * (self.a.stored + 2 * n * self.space) * (4 if self.diagonal.is_complex() else 1)
+        read = (self.a.stored + 2 * n * self.space) * size
+        return Cost(flops, read, 2 * n * self.k * size, 2 * n * self.space * size)
+
+    def iterations(self) -> int:
+        return self.maxiter
+
+    def prediction(self) -> None:
+        if self.a.matrix is not None:
+            self.a.apply(self.diagonal.new_empty((self.diagonal.shape[0], self.k)))
+
+    def pytorch(self) -> Eigenpairs:
+        k, diagonal, tol, maxiter, callback = self.k, self.diagonal, self.tol, self.maxiter, self.callback.value
+        n, apply = len(diagonal), Counted(self.a.apply)
+        sign = 1.0 if self.which == "smallest" else -1.0
+        heights = sign * (diagonal.real if diagonal.is_complex() else diagonal)
+        units = torch.zeros((n, k), dtype=diagonal.dtype, device=diagonal.device)
+        units[heights.argsort()[:k], torch.arange(k, device=diagonal.device)] = 1.0
+        x0 = units if self.x0 is None else self.x0
+        basis = _appended(_appended(x0[:, :0], x0), units)
+        images = apply(basis)
+        guard, source, pairs, confirmed = Guard(k), torch.Generator().manual_seed(0), k, False
+        for step in range(maxiter + 1):
+            core = sign * gemm(1.0, basis, images, trans_a="c")
+            values, vectors = torch.linalg.eigh(0.5 * (core + core.mH))
+            # a residual is not asked to be smaller than rounding leaves it
+            slack = rounding(basis.mT) * float(values.abs().max())
+            values, vectors = values[:pairs], vectors[:, :pairs]
+            x = gemm(1.0, basis, vectors)
+            residual = sign * gemm(1.0, images, vectors) - x * values
+            sizes = norms(residual)
+            scale = float(values[:k].abs().max()) or 1.0
+            if callback is not None:
+                callback(step, float(sizes[:k].max()) / scale)
+            enough, fresh, whole = tol * scale + slack, False, basis.shape[1] == n
+            open_ = sizes > enough
+            if not whole and not bool(open_[:k].any()):
+                wanted = to_numpy(-values)
+                fresh = guard.has_changed(wanted, enough)
+                confirmed = not fresh and guard.is_resolved(wanted, to_numpy(sizes), k, enough)
+            if step == maxiter or confirmed or whole:
+                break
+            new, centres = residual[:, open_], values[open_]
+            if fresh:
+                # divided by the diagonal, as residuals are, it begins at this end of the spectrum
+                new = torch.randn((n, 1), dtype=diagonal.dtype, device="cpu", generator=source).to(diagonal.device)
+                pairs, centres = k + 1, values[k - 1 : k]
+            if fresh or basis.shape[1] + pairs > self.space:
+                kept = k if fresh else pairs
+                basis, images = x[:, :kept], gemm(1.0, images, vectors[:, :kept])
+            # A denominator near zero means the unit vector is the eigenvector: a bounded step is enough.
+            below = heights.unsqueeze(-1) - centres
+            below = torch.where(below.abs() < 1e-3 * scale, 1e-3 * scale, below)
+            grown = _appended(basis, new / below)
+            if grown.shape[1] == basis.shape[1]:
+                # where the matrix is its diagonal the quotient is the vector itself
+                grown = _appended(basis, new)
+            if grown.shape[1] == basis.shape[1]:
+                break
+            images = torch.cat([images, apply(grown[:, basis.shape[1] :])], -1)
+            basis = grown
+        return Eigenpairs(
+            sign * values[:k] / self.a.scale,
+            x[:, :k],
+            sizes[:k] / self.a.scale,
+            (confirmed or whole) and not bool(open_[:k].any()),
+            step,
+            apply.products,
+        )
 
 
 def _appended(basis: Tensor, new: Tensor) -> Tensor:

@@ -241,7 +241,7 @@ class EighCall(NamedTuple):
         return None
 
     def pytorch(self) -> tuple[Tensor, Tensor]:
-        values, vectors = host.lapack("eigh", self.a, torch.linalg.eigh, _QR)
+        values, vectors = host.lapack("eigh", self.a, torch.linalg.eigh, _QR, read=torch.tril)
         return values, vectors
 
     def nki(self) -> tuple[Tensor, Tensor]:
@@ -300,7 +300,7 @@ class EighValues(NamedTuple):
 
     def pytorch(self) -> Tensor:
         first, second = (lambda a: (torch.linalg.eigvalsh(a),)), (lambda a: _QR(a)[:1])
-        return host.lapack("eigvalsh", self.a, first, second)[0]
+        return host.lapack("eigvalsh", self.a, first, second, read=torch.tril)[0]
 
     def nki(self) -> Tensor:
         return run(EighCall(self.a, "auto"))[0]

@@ -18,9 +18,10 @@ from trnsci.backends import on_host
 from trnsolver.arguments import or_shapes, widened
 from trnsolver.columns import norms
 from trnsolver.compressed import Compressed, Sparse, square_compressed
-from trnsolver.lanczos import Pairs, restarted
+from trnsolver.lanczos import Lanczos
 from trnsolver.orderings import Ordering, order_of
 from trnsolver.refine_sparse import proved_inertia
+from trnsolver.searches import Pairs, check_search, find
 from trnsolver.sparse_factor import Method, factor_sparse
 from trnsolver.superlu import SuperLU, hermitian
 
@@ -97,7 +98,7 @@ def eigsh(
     options["start"] = (dtype, "cpu", seed)
     if sigma is None:
         on_host("trnsolver.eigsh")
-        return _on(rows.values.device, restarted("lanczos", matrix, k, **options))
+        return _on(rows.values.device, find(Lanczos(check_search("lanczos", matrix, k, **options))))
     if not math.isfinite(check.real("eigsh", "sigma", sigma)):
         raise ArgumentError("eigsh", "sigma", sigma, "a finite number")
     shifted = sp.csr_array(matrix - sigma * sp.eye_array(n, dtype=matrix.dtype, format="csr"))
@@ -110,7 +111,9 @@ def eigsh(
         solve = engine.factors[0].solve
         inverse = LinearOperator(matrix.shape, matvec=solve, matmat=solve, dtype=matrix.dtype)
     # a solve costs more than a look
-    inner = restarted("lanczos", inverse, k, **options, stride=8)
+    inner = find(Lanczos(check_search("lanczos", inverse, k, **options, stride=8)))
+    if inner.vectors.is_meta:
+        return _on(rows.values.device, inner)
     values = sigma + 1.0 / inner.values
     residuals = norms(apply(inner.vectors) - inner.vectors * values.to(dtype))
     return _on(rows.values.device, replace(inner, values=values, residuals=residuals))

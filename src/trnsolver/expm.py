@@ -187,7 +187,7 @@ def _quotient(a: Tensor, squares: list[Tensor], degree: int) -> Tensor:
         even = even + gemm(1.0, squares[3], _sum(squares[1:], weights[8::2]))
     odd = gemm(1.0, a, odd)
     factors, pivots = run(LuFactor(even - odd))
-    return run(LuSolve(factors, pivots, even + odd, False))
+    return run(LuSolve(factors, pivots, even + odd, adjoint=False))
 
 
 def _weight(degree: int, k: int) -> float:

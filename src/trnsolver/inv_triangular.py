@@ -70,7 +70,7 @@ class InvTriangular(NamedTuple):
         return self.a.numel() * self.a.shape[-1] // 3 * (4 if self.a.is_complex() else 1)
 
     def pytorch(self) -> Tensor:
-        a, unit = self
+        a, unit = self.a, self.unit
         eye = torch.eye(a.shape[-1], dtype=a.dtype, device=a.device)
         # BLAS takes less time with the one of a matrix and its transpose that lies by rows
         if a.stride(-1) == 1:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Any, NamedTuple
+
 from torch import Tensor
 
-from trnsci import ArgumentError, array_function, check
+from trnsci import ArgumentError, array_function, check, op
+from trnsci.plans import Cost
 from trnsolver.columns import Columns, Numbers, hypot, norms, plus, quotient, root, smaller, unit
 from trnsolver.operators import Callback, Matrix
-from trnsolver.problems import Result, problem
+from trnsolver.problems import Iterates, Problem, Result
+from trnsolver.systems import System, check_system, iterates, solve
 
 
 @array_function
@@ -39,7 +42,7 @@ def lsqr(
         >>> lsqr(torch.tensor([[1.0], [1.0]]), torch.tensor([1.0, 3.0])).x.round(decimals=4)
         tensor([2.])
     """
-    return _bidiagonal("lsqr", a, b, x0=x0, damp=damp, tol=tol, maxiter=maxiter, callback=callback)
+    return solve(Lsqr(*_checked("lsqr", a, b, damp, x0=x0, tol=tol, maxiter=maxiter, callback=callback)))
 
 
 @array_function
@@ -59,47 +62,72 @@ def lsmr(
         >>> lsmr(torch.tensor([[1.0], [1.0]]), torch.tensor([1.0, 3.0])).x.round(decimals=4)
         tensor([2.])
     """
-    return _bidiagonal("lsmr", a, b, x0=x0, damp=damp, tol=tol, maxiter=maxiter, callback=callback)
+    return solve(Lsmr(*_checked("lsmr", a, b, damp, x0=x0, tol=tol, maxiter=maxiter, callback=callback)))
 
 
-@np.errstate(all="ignore")
-def _bidiagonal(
-    op: str,
-    a: Matrix,
-    b: Tensor,
-    *,
-    x0: Tensor | None,
-    damp: float,
-    tol: float,
-    maxiter: int | None,
-    callback: Callback | None,
-) -> Result:
+def _checked(op: str, a: Matrix, b: Tensor, damp: float, **options: Any) -> tuple[System, float]:
     if check.real(op, "damp", damp) < 0:
         raise ArgumentError(op, "damp", damp, "0 or more")
-    p = problem(op, a, b, x0=x0, tol=tol, maxiter=maxiter, callback=callback, adjoint=True)
-    adjoint = p.a.adjoint
-    if adjoint is None:
+    system = check_system(op, a, b, adjoint=True, **options)
+    if system.a.matrix is None and system.a.adjoint is None:
         raise ArgumentError(op, "a", type(a), "an operator with an adjoint (mH)")
-    damp = damp * p.a.scale
+    return system, damp
+
+
+@op("trnsolver::lsqr", eager=True)
+@iterates
+class Lsqr(NamedTuple):
+    """Least squares by the bidiagonal form of ``a``."""
+
+    system: System
+    damp: float
+
+    def cost(self) -> Cost:
+        return self.system.cost(passes=6, products=2)
+
+    def iterate(self, p: Problem) -> Iterates:
+        return _iterate(self, p, _Lsqr)
+
+
+@op("trnsolver::lsmr", eager=True)
+@iterates
+class Lsmr(NamedTuple):
+    """Least squares by the bidiagonal form of ``a``, with a second one of the normal equations."""
+
+    system: System
+    damp: float
+
+    def cost(self) -> Cost:
+        return self.system.cost(passes=7, products=2)
+
+    def iterate(self, p: Problem) -> Iterates:
+        return _iterate(self, p, _Lsmr)
+
+
+def _iterate(call: Lsqr | Lsmr, p: Problem, rotations: type[_Lsqr | _Lsmr]) -> Iterates:
+    damp, adjoint = call.damp * call.system.a.scale, p.adjoint
+    assert adjoint is not None
     u, beta = unit(p.r)
     # with zeros for b, beside the residual of the start
     p.sizes = norms(p.b)
     p.sizes = p.sizes + (p.sizes == 0) * (beta + (beta == 0))
     v, alpha = unit(adjoint(u))
     x, squares = 0.0 * v, 0.0 * alpha
-    state = (_Lsmr if op == "lsmr" else _Lsqr)(v, alpha, beta)
+    state = rotations(v, alpha, beta)
     done = p.record(beta * (alpha * beta != 0))
     while p.going(done):
-        u, beta = unit(p.a.apply(v) - alpha * u)
+        u, beta = unit(p.apply(v) - alpha * u)
         squares = squares + alpha * alpha + beta * beta + damp * damp
         v, alpha = unit(adjoint(u) - beta * v)
         x, gradient, residual = state.step(x, v, alpha, beta, damp)
         relative = quotient(gradient, root(squares) * residual)
         done = p.record(smaller(relative * p.sizes, residual))
-    solution = x if x0 is None else p.x + x
-    if x0 is not None and done and len(p.residuals) > 1:
+    if call.system.x0 is None:
+        return p.result(x, done)
+    solution = p.x + x
+    if done and len(p.residuals) > 1:
         # a start that was large beside the solution leaves its rounding error, which recurrences do not see
-        r, moved = p.b - p.a.apply(solution), damp * x
+        r, moved = p.b - p.apply(solution), damp * x
         residual = hypot(norms(r), norms(moved))
         relative = quotient(norms(adjoint(r) - damp * moved), root(squares) * residual)
         p.residuals[-1] = p.worst(smaller(relative * p.sizes, residual))

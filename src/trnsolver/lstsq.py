@@ -180,7 +180,7 @@ class LstsqCall(NamedTuple):
         return None
 
     def host(self) -> tuple[Tensor, Tensor, Tensor]:
-        a, b, least, _ = self
+        a, b, least = self.a, self.b, self.least
         finite("lstsq", a=a)
         (m, n), k = a.shape[-2:], b.shape[-1]
         systems, rights = a.numpy().reshape(-1, m, n), b.numpy().reshape(-1, m, k)
@@ -197,7 +197,7 @@ class LstsqCall(NamedTuple):
 
     def cuda(self) -> tuple[Tensor, Tensor, Tensor]:
         """One QR of ``[a, b]``: what it leaves of ``b`` is the right-hand side of the triangle."""
-        a, b, least, driver = self
+        a, b, least, driver = self.a, self.b, self.least, self.driver
         n = a.shape[-1]
         whole = torch.geqrf(torch.cat([a, b], -1)).a[..., :n, :]
         # what follows is asked for while the GPU factors
@@ -224,7 +224,7 @@ class LstsqCall(NamedTuple):
 
     def pytorch(self) -> tuple[Tensor, Tensor, Tensor]:
         """QR for full rank, where that is assumed or found; singular values for anything else."""
-        a, b, least, driver = self
+        a, b, least, driver = self.a, self.b, self.least, self.driver
         finite("lstsq", a=a)
         x, rank, values = self.fake()
         if a.numel() == 0:

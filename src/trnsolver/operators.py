@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
-from operator import matmul
-from typing import Any, Protocol, TypeAlias
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from trnblas import gemm
-from trnsci import ArgumentError, DtypeError, UnsupportedError, check, neuron
+from trnsci import ArgumentError, DtypeError, UnsupportedError, check
 from trnsci.arrays import from_numpy, to_numpy
-from trnsci.backends import SCOPE, library
 from trnsci.host import refusal
-from trnsci.ledger import Entry, listeners, record
 from trnsci.libraries import operand
-from trnsci.planning import plan
+from trnsci.planning import home, remark
+from trnsci.specs import Opaque
 from trnsolver.arguments import DTYPES, finite, readable
 from trnsolver.columns import Columns, inner
 from trnsolver.tiles import near_one
@@ -43,83 +40,104 @@ class LinearMap(Protocol):
 # What stands for a matrix: itself, something that multiplies, a function, or a function and that of the adjoint.
 Matrix: TypeAlias = "Tensor | np.ndarray[Any, Any] | LinearMap | Apply | tuple[Apply, Apply]"
 operand("Matrix")
+# What plans call products of which nothing is known.
+FUNCTION = "the function given"
+UNCOUNTED = "products with an operator that shows no entries are not counted"
 
 
-@dataclass(frozen=True, slots=True)
-class Operator:
-    """A linear map: ``apply`` [N, K] -> [M, K], and its adjoint where there is one.
-
-    ``matrix`` is one in memory; ``entries`` is what SciPy multiplies, or has a ``to_scipy`` that does.
-    """
+class Maps(NamedTuple):
+    """Functions of columns [N, K], and of [M, K] for the adjoint, and the matrix of SciPy's or ours behind them."""
 
     apply: Apply
     adjoint: Apply | None
-    shape: tuple[int, int] | None
-    matrix: Tensor | None = None
     entries: Any = None
-    # what the matrix was multiplied by, so that squares of its products stay in range
-    scale: float = 1.0
+
+
+class Operator(NamedTuple):
+    """A checked linear map [M, N], as the calls of iterative solvers hold it.
+
+    Attributes:
+        matrix: the dense one it is.
+        values: of another, a tensor that says where it is and whether it has a gradient: those of a sparse matrix, the
+            answer of a function.
+        shape: rows and columns; ``None`` until a function has answered.
+        stored: entries that a product multiplies.
+        scale: the power of two that a matrix was multiplied by, so that squares of its products stay in range.
+        source: the `Maps` of what is no dense matrix.
+    """
+
+    matrix: Tensor | None
+    values: Tensor | None
+    shape: tuple[int, int] | None
+    stored: int
+    scale: float
+    source: Opaque
+
+    @property
+    def apply(self) -> Apply:
+        """The product with columns [N, K]."""
+        return partial(gemm, 1.0, self.matrix) if self.matrix is not None else self.source.value.apply
+
+    @property
+    def adjoint(self) -> Apply | None:
+        """The product of the adjoint with columns [M, K], where there is one."""
+        if self.matrix is not None:
+            return partial(gemm, 1.0, self.matrix, trans_a="c")
+        adjoint: Apply | None = self.source.value.adjoint
+        return adjoint
+
+    def operands(self) -> list[Tensor]:
+        """Return the tensors that decide where products are taken."""
+        return [x for x in (self.matrix, self.values) if x is not None]
+
+    @property
+    def calls(self) -> str:
+        """Return the name of the product on arrays, for plans."""
+        return "numpy.matmul" if self.matrix is not None else self.source.text
 
     def times(self, power: float) -> Operator:
-        """The same map, ``power`` times as large."""
+        """Return the map of a function, ``power`` times as large."""
         if power == 1.0:
             return self
         there, back = self.apply, self.adjoint
         adjoint: Apply | None = None if back is None else lambda x: back(x) * power
-        return replace(self, apply=lambda x: there(x) * power, adjoint=adjoint, entries=None, scale=power)
+        source = Opaque(self.source.text, Maps(lambda x: there(x) * power, adjoint))
+        return self._replace(scale=power, source=source)
 
     def probed(self, x: Tensor) -> Operator:
-        """The same map; a function, at whose entries nobody can look, is brought near 1 by its product with ``x``."""
-        if self.shape is not None and not hasattr(self.entries, "matvec"):
+        """Return the same map; a function, whose entries are not to be seen, is brought near 1 by its product."""
+        if self.matrix is not None or (self.shape is not None and not hasattr(self.source.value.entries, "matvec")):
             return self
-        y = self.apply(x).detach()
-        return self.times(float(near_one(y, (0, 1), beyond=far_from_one(y.dtype))))
+        planned = home()
+        y = self.apply(x if planned is None else torch.zeros_like(x, device=planned))
+        power = float(near_one(y.detach(), (0, 1), beyond=far_from_one(y.dtype))) if readable(y) else 1.0
+        return self._replace(values=y, shape=self.shape or (len(y), len(x))).times(power)
 
-    def on_arrays(self) -> Operator:
-        """The same map on arrays [N], by NumPy and SciPy, whose products a ledger that listens records, too."""
-        if self.matrix is None and self.entries is None:
-            adjoint = None if self.adjoint is None else on_array(self.adjoint)
-            return replace(self, apply=on_array(self.apply), adjoint=adjoint)
-        a = self.entries.to_scipy() if hasattr(self.entries, "to_scipy") else self.entries
+    def on_arrays(self, *, both: bool) -> tuple[Callable[[Columns], Columns], Callable[[Columns], Columns] | None]:
+        """Return the product on arrays [N], and with ``both`` that of the adjoint; NumPy and SciPy take them."""
         if self.matrix is not None:
             array = self.matrix.numpy()
-            a = array if array.flags.forc else array.copy()
-        there, back = (a.matvec, a.rmatvec) if hasattr(a, "matvec") else (a.__matmul__, a.conj().T.__matmul__)
-        if listeners() and (self.matrix is not None or a is not self.entries):
-            there, back = _recorded(there, self, a, "n"), _recorded(back, self, a, "c")
-        return Operator(_cast(there), _cast(back), self.shape, self.matrix, scale=self.scale)
+            a: Any = array if array.flags.forc else array.copy()
+        elif (a := self.source.value.entries) is None:
+            back = self.adjoint if both else None
+            return on_array(self.apply), None if back is None else on_array(back)
+        a = a.to_scipy() if hasattr(a, "to_scipy") else a
+        if hasattr(a, "matvec"):
+            return _cast(a.matvec), _cast(a.rmatvec) if both else None
+        return _cast(a.__matmul__), _cast(a.conj().T.__matmul__) if both else None
 
 
-def _recorded(apply: Callable[[Columns], Columns], of: Operator, a: Any, trans: str) -> Callable[[Columns], Columns]:
-    """A product by ``a``, an array or a matrix of SciPy's, that is noted as the op it stands for."""
-    x = from_numpy(np.zeros((a.shape[trans == "n"], 1), a.dtype))
-    if of.matrix is not None:
-        ran, calls = plan(gemm, 1.0, of.matrix, x, trans_a=trans), "numpy.matmul"
-    else:
-        matrix = of.entries if trans == "n" else of.entries.H
-        ran, calls = plan(matmul, matrix, x), f"scipy.sparse.{type(a).__name__}.__matmul__"
-    step = replace(ran.steps[0], implementation="host", calls=calls)
+class Counted:
+    """A product that counts how often it was taken."""
 
-    def product(x: Columns) -> Columns:
-        start = time.perf_counter()
-        y = apply(x)
-        record(Entry(step, time.perf_counter() - start))
-        return y
+    __slots__ = ("apply", "products")
 
-    return product
+    def __init__(self, apply: Callable[[Columns], Columns]) -> None:
+        self.apply, self.products = apply, 0
 
-
-_LIBRARY = library("trnsolver")
-
-
-def on_host(operands: Iterable[Any]) -> bool:
-    """Whether steps are taken on arrays in host memory: no device is asked for, and no gradient is wanted."""
-    scope, asked = SCOPE.get(), _LIBRARY.choice().name
-    if (scope is not None and scope.interceptor is not None) or asked not in ("auto", "pytorch"):
-        return False
-    if asked == "auto" and neuron.device() is not None:
-        return False
-    return refusal(x for x in operands if isinstance(x, Tensor)) is None
+    def __call__(self, x: Columns) -> Columns:
+        self.products += 1
+        return self.apply(x)
 
 
 def on_array(apply: Apply) -> Callable[[Columns], Columns]:
@@ -138,53 +156,61 @@ def operator(op: str, a: Any, *, adjoint: bool = False) -> Operator:
     """
     if isinstance(a, tuple) and len(a) == 2 and all(callable(part) for part in a):
         there, back = (shaped(op, "a", part, square=False) for part in a)
-        return Operator(there, back, None)
+        remark(UNCOUNTED)
+        return Operator(None, None, None, 0, 1.0, Opaque(FUNCTION, Maps(there, back)))
     if isinstance(a, np.ndarray):
         a = from_numpy(a)
     if isinstance(a, Tensor):
         if a.ndim != 2:
             raise ArgumentError(op, "shape of a", tuple(a.shape), "a matrix: 2 dimensions")
         iterated(op, "dtype of a", a.dtype)
-    scale = _toward_one(op, a)
-    if scale != 1.0:
-        a = a * scale
-    wrapped = _wrapped(op, a, adjoint)
-    return wrapped if scale == 1.0 else replace(wrapped, scale=scale)
+    entries = _entries(a)
+    scale = _toward_one(op, a, entries)
+    a = a if scale == 1.0 else a * scale
+    if isinstance(a, Tensor) and a.layout == torch.strided:
+        return Operator(a, None, (a.shape[0], a.shape[1]), a.numel(), scale, Opaque("torch"))
+    maps, text = _maps(op, a, adjoint)
+    if entries is None:
+        remark(UNCOUNTED)
+    shape: Any = None if text == FUNCTION else tuple(a.shape)
+    values = a if isinstance(a, Tensor) and a.requires_grad else getattr(a, "values", None)
+    values = values if isinstance(values, Tensor) else None
+    return Operator(None, values, shape, 0 if entries is None else entries.numel(), scale, Opaque(text, maps))
 
 
-def _wrapped(op: str, a: Any, adjoint: bool) -> Operator:
+def _maps(op: str, a: Any, adjoint: bool) -> tuple[Maps, str]:
+    """Return the products with what is no dense matrix, and the name of those on arrays."""
     if isinstance(a, Tensor):
-        if a.layout != torch.strided:
-            return Operator(lambda x: a @ x, lambda x: a.mH @ x, (a.shape[0], a.shape[1]))
-        return Operator(lambda x: gemm(1.0, a, x), lambda x: gemm(1.0, a, x, trans_a="c"), (a.shape[0], a.shape[1]), a)
+        return Maps(lambda x: a @ x, lambda x: a.mH @ x), "torch"
     if hasattr(a, "matvec") and hasattr(a, "shape"):
-        return Operator(
-            _foreign(a.matmat),
-            _foreign(a.rmatmat) if hasattr(a, "rmatmat") else None,
-            tuple(a.shape),
-            entries=a if hasattr(a, "rmatvec") else None,
-        )
+        back = _foreign(a.rmatmat) if hasattr(a, "rmatmat") else None
+        return Maps(_foreign(a.matmat), back, a if hasattr(a, "rmatvec") else None), "its matvec"
     if type(a).__module__.partition(".")[0] == "scipy":
-        return Operator(_foreign(lambda x: a @ x), _foreign(lambda x: a.conj().T @ x), tuple(a.shape), entries=a)
+        return Maps(_foreign(lambda x: a @ x), _foreign(lambda x: a.conj().T @ x), a), "scipy.sparse"
     if hasattr(a, "__matmul__") and hasattr(a, "shape"):
         conjugated = getattr(a, "mH", None) if hasattr(a, "mH") else getattr(a, "H", None)
         times = None if conjugated is None else lambda x: conjugated @ x
         single = hasattr(a, "to_scipy") and a.values.ndim in (1, 3)
-        return Operator(lambda x: a @ x, times, tuple(a.shape), entries=a if single else None)
+        return Maps(lambda x: a @ x, times, a if single else None), "scipy.sparse" if single else "its @"
     if callable(a):
         if adjoint:
             raise ArgumentError(op, "a", "one function", "a pair: the map and its adjoint", hint="Pass (f, g)")
-        return Operator(shaped(op, "a", a), None, None)
+        return Maps(shaped(op, "a", a), None), FUNCTION
     raise DtypeError(op, "a", type(a), "a matrix, a LinearOperator, an object with @, or a function")
 
 
-def _toward_one(op: str, a: Any) -> float:
-    """A power of two that brings a matrix near 1 where squares of its entries leave their range, else 1."""
-    entries = getattr(a, "data" if type(a).__module__.startswith("scipy") else "values", None)
+def _entries(a: Any) -> Tensor | None:
+    """Return the entries that a matrix stores, where they are to be seen."""
     if isinstance(a, Tensor):
-        entries = a if a.layout == torch.strided else a.values() if a.layout != torch.sparse_coo else a._values()
+        return a if a.layout == torch.strided else a.values() if a.layout != torch.sparse_coo else a._values()
+    entries = getattr(a, "data" if type(a).__module__.startswith("scipy") else "values", None)
     entries = from_numpy(entries) if isinstance(entries, np.ndarray) and entries.dtype.kind in "fc" else entries
-    if not isinstance(entries, Tensor) or not entries.numel() or not readable(entries):
+    return entries if isinstance(entries, Tensor) else None
+
+
+def _toward_one(op: str, a: Any, entries: Tensor | None) -> float:
+    """A power of two that brings a matrix near 1 where squares of its entries leave their range, else 1."""
+    if entries is None or not entries.numel() or not readable(entries):
         return 1.0
     beyond, entries = far_from_one(entries.dtype), entries.detach()
     # the length of them all takes about one product's time; no entry is beyond it, and NaN passes no comparison
@@ -273,7 +299,7 @@ def _foreign(fn: Callable[[Any], Any]) -> Apply:
 
 
 def on_chip(a: Tensor, x: Tensor, rows: int, columns: int) -> str | None:
-    """Why a kernel that keeps a matrix and its vectors on chip cannot take them, or ``None``."""
+    """Return why a kernel that keeps a matrix and its vectors on chip cannot take them, or ``None``."""
     if a.dtype != torch.float32:
         return f"the kernel computes in float32, not {a.dtype}"
     if a.shape[0] > rows or x.shape[1] > columns:

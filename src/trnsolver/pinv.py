@@ -88,7 +88,7 @@ class Pinv(NamedTuple):
         return 22 * self.a.numel() * min(self.a.shape[-2:]) * (4 if self.a.is_complex() else 1)
 
     def pytorch(self) -> Tensor:
-        a, atol, rtol, hermitian = self
+        a, atol, rtol, hermitian = self.a, self.atol, self.rtol, self.hermitian
         try:
             return torch.linalg.pinv(a, atol=atol, rtol=rtol, hermitian=hermitian)
         except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
@@ -99,7 +99,7 @@ class Pinv(NamedTuple):
             signed, u = eigh(self.a)
             vh = u.mH
         else:
-            u, signed, vh = run(SvdCall(self.a, False, "auto"))
+            u, signed, vh = run(SvdCall(self.a, full=False, method="auto"))
         s = signed.abs()
         inverse = torch.where(s > _threshold(self.a, s, self.atol, self.rtol), signed.reciprocal(), 0.0)
         return gemm(1.0, vh.mH * inverse.unsqueeze(-2).to(self.a.dtype), u, trans_b="c")

@@ -19,7 +19,8 @@ from trnsci.errors import UnsupportedError
 from trnsolver.arguments import square
 from trnsolver.cg import cg, conjugated
 from trnsolver.operators import far_from_one, preconditioned
-from trnsolver.problems import Result, problem
+from trnsolver.problems import Result
+from trnsolver.systems import check_system
 from trnsolver.tiles import largest, near_one
 
 
@@ -34,7 +35,8 @@ def _check_cg(a: Any, b: Tensor, **options: Any) -> None:
             hint="Spread a matrix with trnsci.distributed.shard, or a sparse one with trnsparse.shard_rows",
         )
     square("cg", look=False, a=a)
-    problem("cg", a, b, x0=options["x0"], tol=options["tol"], maxiter=options["maxiter"], callback=None, look=False)
+    stop = {name: options[name] for name in ("x0", "tol", "maxiter")}
+    check_system("cg", a, b, callback=None, look=False, **stop)
 
 
 def _scaled(team: Team, held: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:

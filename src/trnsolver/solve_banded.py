@@ -168,7 +168,7 @@ class SolveBanded(NamedTuple):
         return "scipy.linalg.lapack." + ("gtsv" if self.below == self.above == 1 else "gbsv")
 
     def host(self) -> Tensor:
-        ab, b, below, above = self
+        ab, b, below, above = self.ab, self.b, self.below, self.above
         batch = self.batch
         bands, right = (x.expand(*batch, *x.shape[-2:]).reshape(-1, *x.shape[-2:]).numpy() for x in (ab, b))
         solution = np.empty_like(right)

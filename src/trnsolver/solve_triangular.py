@@ -155,7 +155,7 @@ class SolveTriangular(NamedTuple):
         near, right = whole * rows, self.b * rows
         columns = near_one(right, -2)
         right = right * columns
-        inverse = run(InvTriangular(single(near if self.lower else near.mT), False)).to(near.dtype)
+        inverse = run(InvTriangular(single(near if self.lower else near.mT), unit=False)).to(near.dtype)
         inverse = inverse if self.lower else inverse.mT
 
         def left(parts: Parts) -> Parts:

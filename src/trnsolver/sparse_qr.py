@@ -176,7 +176,7 @@ class SparseQR:
         for s, (front, (factors, tau)) in enumerate(zip(self.plan.fronts, self.reflections, strict=True)):
             c = torch.cat([b[:, front.rows], *(left.pop(child) for child in front.below)], -2)
             if tau.shape[-1] and c.numel():
-                c = run(Ormqr(factors, tau, c, True, True))
+                c = run(Ormqr(factors, tau, c, left=True, transpose=True))
             tops.append(c[:, : front.width])
             left[s] = c[:, front.width : front.width + len(front.columns)]
         return tops
@@ -193,7 +193,7 @@ class SparseQR:
             passed = left.pop(s, c[:, :0])
             c[:, front.width : front.width + passed.shape[1]] = passed
             if tau.shape[-1] and c.numel():
-                c = run(Ormqr(factors, tau, c, True, False))
+                c = run(Ormqr(factors, tau, c, left=True, transpose=False))
             at = len(front.rows)
             x[:, front.rows] = c[:, :at]
             for child in front.below:

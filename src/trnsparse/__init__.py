@@ -29,11 +29,12 @@ from trnsparse.coloring import Coloring, coloring
 from trnsparse.coo import COOMatrix
 from trnsparse.csr import CSCMatrix, CSRMatrix
 from trnsparse.ell import ELL, HYB, BlockedELL, SlicedELL
+from trnsparse.files import load
 from trnsparse.format_choice import Choice, choose
 from trnsparse.iterate import Eigenpair, Solution, cg, chebyshev, power_iteration, richardson
 from trnsparse.mask_base import Mask
 from trnsparse.masks import blocks, causal, documents, full, function, sink, window
-from trnsparse.matrix import SparseMatrix, load
+from trnsparse.matrix import SparseMatrix
 from trnsparse.products import add, eye, kron, multiply, norm, scale_columns, scale_rows, spgemm, triangle
 from trnsparse.row_sharded import RowSharded, shard_rows
 from trnsparse.screened_spmm import screened_spmm

@@ -17,6 +17,9 @@ from trnsparse.kernels import attention_backward as kernels
 if TYPE_CHECKING:
     from trnsparse.attention import Attention
 
+# fields that the call and its backward pass have in common
+_SHARED = ("q", "k", "v", "indptr", "indices", "slots", "insides", "scale")
+
 
 def backward(
     call: Attention, result: tuple[Tensor, Tensor], grad: Tensor, grad_lse: Tensor | None = None
@@ -26,7 +29,8 @@ def backward(
     delta = (grad.to(lse.dtype) * out.to(lse.dtype)).sum(-1)
     if grad_lse is not None:
         delta = delta - grad_lse
-    return run(AttentionBackward(grad, call.q, call.k, call.v, lse, delta, *call[3:8]))
+    pattern = {name: getattr(call, name) for name in _SHARED}
+    return run(AttentionBackward(grad=grad, lse=lse, delta=delta, **pattern))
 
 
 @op("trnsparse::attention_backward")
@@ -55,7 +59,7 @@ class AttentionBackward(NamedTuple):
     def limits(self, implementation: str) -> str | None:
         from trnsparse.attention import Attention
 
-        return Attention(self.q, self.k, self.v, *self[6:]).limits(implementation)
+        return Attention(**{name: getattr(self, name) for name in _SHARED}).limits(implementation)
 
     def pytorch(self) -> tuple[Tensor, Tensor, Tensor]:
         q, k, v, insides, scale = self.q, self.k, self.v, self.insides, self.scale

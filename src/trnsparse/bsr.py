@@ -117,14 +117,14 @@ class BSRMatrix(SparseMatrix):
         return -(-self.shape[0] // self.block[0]), -(-self.shape[1] // self.block[1])
 
     @property
-    def blocks(self) -> int:
+    def n_blocks(self) -> int:
         """Stored blocks."""
         return self.values.shape[0]
 
     @property
     def block_density(self) -> float:
         """Stored blocks over all blocks."""
-        return self.blocks / max(self.grid[0] * self.grid[1], 1)
+        return self.n_blocks / max(self.grid[0] * self.grid[1], 1)
 
     @property
     def block_rows(self) -> Tensor:
@@ -164,7 +164,7 @@ class BSRMatrix(SparseMatrix):
 
         It is of CSR format where the block does not divide the matrix.
         """
-        if self.shape[0] % self.block[0] or self.shape[1] % self.block[1] or self.blocks == 0:
+        if self.shape[0] % self.block[0] or self.shape[1] % self.block[1] or self.n_blocks == 0:
             return self.to_csr().to_scipy()
         arrays = (to_numpy(self.values), *pattern_of(self.indptr, self.indices, self.grid[1]))
         return sp.bsr_array(arrays, shape=self.shape, copy=True)
@@ -178,4 +178,4 @@ class BSRMatrix(SparseMatrix):
         )
 
     def _extra(self) -> str:
-        return f", {self.blocks} blocks of {self.block[0]}x{self.block[1]}"
+        return f", {self.n_blocks} blocks of {self.block[0]}x{self.block[1]}"

@@ -132,7 +132,7 @@ class _Stored(Mask):
         self.matrix = matrix.detach().cpu()
         across = self.matrix.grid[1]
         self.slot = torch.full((self.matrix.grid[0] * across,), -1, device="cpu")
-        order = torch.arange(self.matrix.blocks, device="cpu")
+        order = torch.arange(self.matrix.n_blocks, device="cpu")
         self.slot[self.matrix.block_rows * across + self.matrix.indices] = order
         self.slot = self.slot.reshape(self.matrix.grid)
         zero = self.matrix.values.new_zeros((1, *self.matrix.block))

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import functools
-import struct
-import zipfile
-import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import cached_property
@@ -57,6 +54,14 @@ def _products() -> Any:
     from trnsparse import products
 
     return products
+
+
+@functools.cache
+def _arithmetic() -> Any:
+    """Return the module of the elementwise operators, which imports this one."""
+    from trnsparse import arithmetic
+
+    return arithmetic
 
 
 class SparseMatrix(ABC):
@@ -271,14 +276,14 @@ class SparseMatrix(ABC):
         return coo.values.new_zeros(size).index_add(0, index, coo.values)
 
     def save(self, path: str | Path) -> None:
-        """Write an ``.npz`` file that `load` reads."""
-        values = self.values.detach()
-        arrays = {name: to_numpy(index) for name, index in self._indices().items()}
-        half = values.dtype == torch.bfloat16
-        arrays["values"] = to_numpy(values.view(torch.int16) if half else values)
-        tag = f"{self.format} {str(values.dtype).removeprefix('torch.')}"
-        arrays |= {"format": np.array(tag), "shape": np.array(self.shape)}
-        np.savez_compressed(path, **arrays)  # type: ignore[arg-type]
+        """Write a file that `load` reads: Matrix Market where the name ends in ``.mtx``, and ``.npz`` otherwise.
+
+        ``scipy.io.mmread`` and ``scipy.sparse.load_npz`` read them too, but for dtypes SciPy lacks, and blocks that
+        reach over the edge.
+        """
+        from trnsparse.files import write
+
+        write(self, path)
 
     def __matmul__(self, other: Any) -> Any:
         return _products().matmul(self, other)
@@ -286,31 +291,50 @@ class SparseMatrix(ABC):
     def __rmatmul__(self, other: Any) -> Any:
         return _products().rmatmul(other, self)
 
-    def __add__(self, other: SparseMatrixLike) -> SparseMatrix:
-        return _products().add(self, other) if is_sparse(other) else NotImplemented
+    def __add__(self, other: Any) -> Any:
+        """Add a sparse matrix, a dense tensor that broadcasts, which makes the sum dense, or the number 0."""
+        return _arithmetic().combine(self, other)
 
-    def __sub__(self, other: SparseMatrixLike) -> SparseMatrix:
-        return _products().add(self, other, beta=-1) if is_sparse(other) else NotImplemented
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> Any:
+        return _arithmetic().combine(self, other, 1, -1)
+
+    def __rsub__(self, other: Any) -> Any:
+        return _arithmetic().combine(self, other, -1, 1)
 
     def __neg__(self) -> Self:
         return self.with_values(-self.values)
 
+    def __pos__(self) -> Self:
+        return self.clone()
+
+    def __abs__(self) -> Self:
+        return self.abs()
+
     def __mul__(self, other: Any) -> Any:
-        """Multiply by a number, or elementwise by a sparse matrix or a dense tensor [M, N]."""
-        if is_sparse(other):
-            return _products().multiply(self, other)
-        if isinstance(other, np.ndarray):
-            other = from_numpy(other)
-        if isinstance(other, Tensor) and other.ndim:
-            check.equal("mul", "shape", a=self.shape, b=tuple(other.shape))
-            coo = self.to_coo()
-            return coo.with_values(coo.values * other[coo.row, coo.col])
-        return self.with_values(self.values * other)
+        """Multiply elementwise by a number, a sparse matrix or a dense tensor; rows and columns are broadcast."""
+        return _arithmetic().times(self, other)
 
     __rmul__ = __mul__
 
-    def __truediv__(self, other: Any) -> Self:
-        return self.with_values(self.values / other)
+    def __truediv__(self, other: Any) -> Any:
+        """Divide elementwise by a number, a dense tensor that broadcasts, or a sparse matrix: a dense quotient."""
+        return _arithmetic().over(self, other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return _arithmetic().under(self, other)
+
+    def __pow__(self, exponent: Any) -> Any:
+        """Return the stored entries to a power that is a number and not 0."""
+        return _arithmetic().power(self, exponent)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        """Return a dense array: NumPy and SciPy take one where they know no sparse matrix of others."""
+        if copy is False:
+            raise ValueError("a sparse matrix has no dense array to share; leave out copy=False")
+        array = to_numpy(self.detach().to_dense())
+        return array if dtype is None else array.astype(dtype)
 
     def __getitem__(self, key: Any) -> Any:
         from trnsparse.slicing import sliced
@@ -376,54 +400,3 @@ def as_scipy(op: str, matrix: Any) -> Any:
     if matrix.format in ("csr", "csc"):
         check.pattern(op, matrix.indptr, matrix.indices, matrix.shape[:: -1 if matrix.format == "csc" else 1])
     return matrix
-
-
-def load(path: str | Path) -> SparseMatrix:
-    """Read a matrix written by `SparseMatrix.save`; its structure is checked.
-
-    Raises:
-        ArgumentError: the file is damaged, or not one of ours. Nothing in it is unpickled.
-    """
-    from trnsparse.bsr import BSRMatrix
-    from trnsparse.coo import COOMatrix
-    from trnsparse.csr import CSCMatrix, CSRMatrix
-
-    kinds: dict[str, Any] = {kind.format: kind for kind in (COOMatrix, CSRMatrix, CSCMatrix, BSRMatrix)}
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            name, _, dtype = str(file.get("format", "")).partition(" ")
-            arrays = {key: from_numpy(file[key]) for key in file.files if key not in ("format", "shape")}
-            if name not in kinds:
-                raise ArgumentError("load", "format", name, "one of " + ", ".join(kinds))
-            shape = tuple(int(size) for size in file["shape"])
-        values = arrays.pop("values")
-        result: SparseMatrix = kinds[name](
-            **arrays, values=values.view(torch.bfloat16) if dtype == "bfloat16" else values, shape=shape
-        )
-    except (FileNotFoundError, PermissionError, IsADirectoryError):
-        raise
-    except _DAMAGE as error:
-        if isinstance(error, ArgumentError) and error.argument == "format":
-            raise
-        raise ArgumentError(
-            op="load",
-            argument=f"file {path}",
-            got=f"damaged ({error})",
-            expected="a file that save has written",
-            hint="Write it again, or take a copy",
-        ) from error
-    return result
-
-
-# What NumPy, its archives and our own checks of a structure raise, depending on which byte is wrong.
-_DAMAGE: tuple[type[Exception], ...] = (
-    OSError,
-    ValueError,
-    TypeError,
-    LookupError,
-    EOFError,
-    RuntimeError,
-    MemoryError,
-    AttributeError,
-)
-_DAMAGE += (zipfile.BadZipFile, zlib.error, struct.error, SyntaxError)

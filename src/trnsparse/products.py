@@ -72,7 +72,7 @@ def add(a: SparseMatrixLike, b: SparseMatrixLike, *, alpha: complex = 1.0, beta:
     p, q = a.to_coo(), b.to_coo()
     values = torch.cat([p.values * alpha, q.values * beta]).to(dtype)
     indices = {"row": torch.cat([p.row, q.row]), "col": torch.cat([p.col, q.col])}
-    return _like(a, COOMatrix._rebuilt(indices, values, a.shape).coalesce())
+    return convert_like(a, COOMatrix._rebuilt(indices, values, a.shape).coalesce())
 
 
 def _by_scipy(*matrices: SparseMatrix) -> bool:
@@ -91,7 +91,7 @@ def _unrows(a: SparseMatrix, result: Any) -> SparseMatrix:
     indices, values = scipy_views.parts(result)
     if isinstance(a, CSCMatrix):
         return CSCMatrix._rebuilt(indices, values, result.shape[::-1])
-    return _like(a, CSRMatrix._rebuilt(indices, values, result.shape))
+    return convert_like(a, CSRMatrix._rebuilt(indices, values, result.shape))
 
 
 @array_function
@@ -110,7 +110,7 @@ def multiply(a: SparseMatrixLike, b: SparseMatrixLike) -> SparseMatrix:
     at = find(low, high, q.col, p.col)
     both = at >= 0
     values = p.values[both] * q.values[at[both]]
-    return _like(a, COOMatrix.sorted(p.row[both], p.col[both], values, a.shape))
+    return convert_like(a, COOMatrix.sorted(p.row[both], p.col[both], values, a.shape))
 
 
 @resembles("aten::_sparse_sparse_matmul", sparse=True)
@@ -176,7 +176,7 @@ def _blocks(row: Tensor, col: Tensor, blocks: Tensor, like: BSRMatrix) -> BSRMat
     return BSRMatrix._rebuilt({"indptr": compress(row, like.grid[0]), "indices": col}, blocks, like.shape)
 
 
-def _like(a: SparseMatrix, result: SparseMatrix) -> SparseMatrix:
+def convert_like(a: SparseMatrix, result: SparseMatrix) -> SparseMatrix:
     """Return a matrix in the format of another."""
     if isinstance(a, BSRMatrix):
         return result.to_bsr(a.block)
@@ -261,7 +261,7 @@ def _scaled(a: SparseMatrixLike, d: Tensor, axis: int) -> SparseMatrix:
     if a.device != d.device:
         check.data(op, a=a.values, d=d)
     coo = a.to_coo()
-    return _like(a, coo.with_values(coo.values * d[(coo.row, coo.col)[axis]]))
+    return convert_like(a, coo.with_values(coo.values * d[(coo.row, coo.col)[axis]]))
 
 
 @array_function
@@ -296,7 +296,7 @@ def triangle(a: SparseMatrixLike, *, lower: bool = True, offset: int = 0) -> Spa
     check.integer("triangle", "offset", offset)
     coo = a.to_coo()
     distance = coo.col - coo.row
-    return _like(a, coo.select(distance <= offset if lower else distance >= offset))
+    return convert_like(a, coo.select(distance <= offset if lower else distance >= offset))
 
 
 __all__ = [

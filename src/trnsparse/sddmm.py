@@ -182,11 +182,11 @@ class Sddmm(NamedTuple):
         from trnsparse.spmm import Spmm
 
         gradients = {}
-        parts, grad = (self.indptr, self.indices), grad.resolve_conj()
+        grad, rows = grad.resolve_conj(), self.b.shape[0]
         if "a" in needs:
             b = self.b.conj().resolve_conj()
-            gradients["a"] = run(Spmm(*parts, grad, b, self.b.shape[0], False))
+            gradients["a"] = run(Spmm(self.indptr, self.indices, grad, b, columns=rows, trans=False))
         if "b" in needs:
             a = self.a.conj().resolve_conj()
-            gradients["b"] = run(Spmm(*parts, grad, a, self.b.shape[0], True))
+            gradients["b"] = run(Spmm(self.indptr, self.indices, grad, a, columns=rows, trans=True))
         return gradients

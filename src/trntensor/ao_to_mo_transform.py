@@ -91,7 +91,7 @@ class Transform(NamedTuple):
         return Cost(flops, read, written, size * occ * N * _width(self.e, occ))
 
     def pytorch(self) -> Tensor:
-        e, left, right = self
+        e, left, right = self.e, self.left, self.right
         (M, N, X), occ = e.shape, left.shape[1]
         width, parts = _width(e, occ), []
         for start in range(0, max(X, 1), width):

@@ -302,7 +302,9 @@ class Between(NamedTuple):
         from trntensor.cuda import mp2_energy
 
         other = None if self.eps_vir_right is None else self.eps_vir_right.contiguous()
-        left, right, eps_left, eps_right, eps_vir = (x.contiguous() for x in self[:5])
+        left, right, eps_left, eps_right, eps_vir = (
+            x.contiguous() for x in (self.left, self.right, self.eps_left, self.eps_right, self.eps_vir)
+        )
         return mp2_energy.energies(left, right, eps_left, eps_right, eps_vir, other, once=False)
 
     def host(self) -> Sums:
@@ -324,15 +326,16 @@ class Between(NamedTuple):
         return {name: gradient / 2 for name, gradient in gradients.items()}
 
     def nki(self) -> Sums:
-        left, right, eps_left, eps_right, eps_vir, other_vir = self
+        left, right = self.left, self.right
         if left.numel() == 0 or right.numel() == 0:
             return left.new_zeros(()), left.new_zeros(())
         if left.dtype == torch.float64:
             return summed(self, multiply=split_gemm)
         left, right, sums, width = left.contiguous(), right.contiguous(), left.new_zeros(2), piece(*left.shape[1:])
         for i, j in itertools.product(tiles(len(left), width), tiles(len(right), width)):
-            one, other = eps_left[i.span].view(1, -1), eps_right[j.span].view(1, -1)
-            sums = sums + _program(left[i.span], right[j.span], one, other, eps_vir, eps_vir_right=other_vir)
+            one, other = self.eps_left[i.span].view(1, -1), self.eps_right[j.span].view(1, -1)
+            parts = left[i.span], right[j.span], one, other
+            sums = sums + _program(*parts, self.eps_vir, eps_vir_right=self.eps_vir_right)
         return sums[0].clone(), sums[1].clone()
 
 

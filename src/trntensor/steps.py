@@ -131,7 +131,7 @@ def multiply(x: Tensor, y: Tensor, precision: Precision | None, alpha: complex =
     """Return ``alpha * x @ y`` of checked factors on trnblas; integers, which BLAS does not know, on torch."""
     if x.dtype.is_floating_point or x.dtype.is_complex:
         factor = float(alpha) if isinstance(alpha, int) else alpha
-        return run(Gemm(x, y, None, factor, 0.0, precision or DEFAULT[x.dtype], 0.0))
+        return run(Gemm(x, y, c=None, alpha=factor, beta=0.0, precision=precision or DEFAULT[x.dtype], target=0.0))
     product = torch.matmul(x, y)
     return product if alpha == 1 else product * alpha
 

@@ -14,11 +14,11 @@ import trnsim
 import trnsolver
 import trnsparse
 from benchmarks import predictions, registry, tune
+from tests.neuronx.machine import Machine
 from trnblas.kernels.dot import dot
 from trnsci import neuron, tuned
 from trnsci.kernel_launcher import Predictor, using
 from trnsci.nki import launch
-from trnsci.stand_in import Machine
 from trnsim import cli
 from trnsim.targets import TARGETS as MACHINES
 from trnsim.timing.profile import record

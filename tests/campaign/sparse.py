@@ -1,5 +1,6 @@
 """trnsparse: the same arithmetic on dense arrays in extended precision; the calls store their dense operands."""
 
+import operator
 import tempfile
 from fractions import Fraction
 from pathlib import Path
@@ -160,6 +161,46 @@ def elementwise(draw: Draw, name: str) -> Trial:
         run, args = lambda a, d: function(build(a), d).to_dense(), (a, d)
     within_range(dtype, size)
     return trial(run, args, exact, summed(1, size, exact, dtype))
+
+
+@spec("trnsparse.SparseMatrix with operators", promise="`g(2)` of the terms; SciPy's broadcasting", when=FINITE)
+def operators(draw: Draw) -> Trial:
+    dtype, sign, reverse = draw.dtype(*DTYPES), draw.among("+", "-", "*", "/", "**"), draw.chance(0.3)
+    m, n = draw.size(1, 33), draw.size(1, 33)
+    other_shape = draw.among((m, n), (1, n), (m, 1), (1, 1), (n,), ())
+    a = sparse(draw, *((m, n) if sign != "*" or draw.chance(0.7) else draw.among((1, n), (m, 1))), dtype)
+    b = draw.tensor(other_shape, dtype, kind="gaussian" if sign in "/**" else None)
+    is_stored = other_shape == (m, n) == tuple(a.shape) or (sign == "*" and len(other_shape) == 2 and draw.chance(0.5))
+    build, x, y = stored(draw, a), wide(a), wide(b)
+    other = stored(draw, b) if is_stored else lambda b: b
+    draw.log.append(f"{sign} {other_shape} stored {is_stored} reverse {reverse}")
+    if sign in ("/", "**") or (sign in "+-" and not is_stored and other_shape == ()):
+        reverse = False
+    if sign == "**":
+        exponent = draw.among(1, 2, 3)
+        exact = x**exponent
+        within_range(dtype, np.abs(exact))
+        return trial(
+            lambda a: (build(a) ** exponent).to_dense(), (a,), exact, summed(exponent, np.abs(exact), exact, dtype)
+        )
+    if sign in "+-" and other_shape == ():
+        return trial(lambda a: (build(a) + 0.0).to_dense(), (a,), x, 0 * np.abs(x))
+    compute = {"+": np.add, "-": np.subtract, "*": np.multiply, "/": np.divide}[sign]
+    operate = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv}[sign]
+    with np.errstate(all="ignore"):
+        exact = compute(*((y, x) if reverse else (x, y)))
+    size = np.abs(exact) if sign in "*/" else np.abs(x) + np.abs(y)
+    if is_stored and sign == "/":
+        # absent over absent is not a number, which a bound does not judge
+        exact, size = np.where(y == 0, 0, exact), np.where(y == 0, 0, size)
+    within_range(dtype, size)
+
+    def run(a, b):
+        made = operate(*((other(b), build(a)) if reverse else (build(a), other(b))))
+        dense = made.to_dense() if isinstance(made, trnsparse.SparseMatrix) else made
+        return torch.where(b == 0, 0, dense) if is_stored and sign == "/" else dense
+
+    return trial(run, (a, b), exact, summed(1, size, exact, dtype))
 
 
 @spec("trnsparse.norm", promise="`g(MN)` relative; spectral `1e-5`", when=FINITE)

@@ -14,6 +14,7 @@ RUNTIME = "src/trnsci/drop_in.py"
 TEST = "tests/test_x.py"
 BROAD, NARROW = "try: f()\nexcept Exception: pass\n", "try: f()\nexcept OSError: pass\n"
 BARE, RAISED = "try: f()\nexcept: pass\n", "try: f()\nexcept BaseException: raise\n"
+CALL = "@op('trnblas::dot')\nclass Dot:\n    def host(self):\n        "
 HOME, RELATIVE = "see /ho" + "me/me/x\n", "see docs/home/me/x\n"
 
 # rule, the file that breaks it, its broken text, its mended text (None: no such file is ever right)
@@ -30,6 +31,8 @@ CASES = [
     ("layout.the_runtime_knows_no_library_by_name", RUNTIME, "i.import_module(x)\n", "i.import_module('torch')\n"),
     ("source.what_a_function_does_is_no_matter_of_its_spelling", DOT, "x = name[0] == 'h'\n", "x = hermitian\n"),
     ("source.what_a_function_does_is_no_matter_of_its_spelling", DOT, "x = 'st' in op\n", "x = 'st' in text\n"),
+    ("source.calls_are_read_and_made_by_their_fields", DOT, CALL + "a, b = self\n", CALL + "a = self.a\n"),
+    ("source.calls_are_read_and_made_by_their_fields", DOT, CALL + "a = self[1:]\n", CALL + "a = self.b\n"),
     ("layout.one_word_finds_everything", DOT, "_dot = op('trnblas::dot')\n", "x = 1\n"),
     ("layout.every_kernel_belongs_to_an_op_and_has_a_baseline", KERNEL, ENTRY, None),
     ("layout.no_module_imports_one_that_imports_it", DOT, "import trnblas.dot\n", "x = 1\n"),

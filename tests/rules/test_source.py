@@ -56,6 +56,39 @@ def _is_name(node):
     return isinstance(node, ast.Name) and node.id in ("name", "op", "routine", "stem")
 
 
+def _op_classes(tree):
+    """Modules of call classes, which ``op("library::name")`` decorates, by name."""
+    return {
+        node.name: module
+        for module in tree.sources
+        for node in module.nodes
+        if isinstance(node, ast.ClassDef)
+        and any(isinstance(d, ast.Call) and getattr(d.func, "id", "") == "op" for d in node.decorator_list)
+    }
+
+
+def _takes_apart(node):
+    """Whether this cuts or unpacks a call, ``self[3:8]`` or ``a, b, c = call``."""
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice):
+        return getattr(node.value, "id", "") in ("self", "call")
+    unpacks = isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple)
+    return unpacks and getattr(node.value, "id", "") in ("self", "call")
+
+
+def test_calls_are_read_and_made_by_their_fields(tree):
+    # a field more, or in another place, would change what is computed elsewhere without a word
+    homes, offenders = _op_classes(tree), []
+    for name, module in homes.items():
+        classes = [node for node in module.nodes if isinstance(node, ast.ClassDef) and node.name == name]
+        offenders += [module.at(node) for kind in classes for node in ast.walk(kind) if _takes_apart(node)]
+    for module in tree.sources:
+        for node in module.nodes:
+            if isinstance(node, ast.Call) and homes.get(getattr(node.func, "id", ""), module) is not module:
+                # outside its module, what stands in a call for nothing in sight says what it is
+                offenders += [module.at(node)] if any(isinstance(x, ast.Constant) for x in node.args) else []
+    tree.refuse(offenders)
+
+
 def test_every_module_says_what_it_is(tree):
     offenders = [m.name for m in tree.sources if m.text.strip() and not ast.get_docstring(m.ast)]
     tree.refuse(offenders)

@@ -1,4 +1,4 @@
-"""Operators that Neuron's PyTorch lacks, on a stand-in for its device: torch's own, without complex numbers."""
+"""Operators that Neuron's PyTorch lacks, on the emulated device, which has no complex numbers."""
 
 import json
 import subprocess
@@ -57,7 +57,7 @@ CASES = {**{code: (False, kernel) for code, kernel in OPERATORS.items()}, **{c: 
 
 def run(cases):
     given = json.dumps(cases)
-    words = [sys.executable, "-W", "ignore", "-m", "tests.trnsci.device_stand_in"]
+    words = [sys.executable, "-W", "ignore", "-m", "tests.trnsci.programs_on_device"]
     done = subprocess.run(words, input=given, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout)

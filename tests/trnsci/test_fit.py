@@ -511,7 +511,7 @@ def test_many_operands_are_shortened():
 @pytest.mark.parametrize(
     ("name", "arguments", "op"),
     [
-        ("cuda_samples/conjugate_gradient.py", ["--size", "300"], "trnsparse.spmm"),
+        ("cuda_samples/conjugate_gradient.py", ["--size", "300"], "trnsolver.cg"),
         ("science/sparse_attention.py", ["--tokens", "256"], "trnsparse.attention"),
     ],
 )

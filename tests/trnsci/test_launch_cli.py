@@ -151,7 +151,7 @@ def test_it_says_what_it_would_run(program, capsys):
         (["--nnodes", "2"], "expected HOST:PORT of machine 0"),
         (["--nnodes", "2", "--address", "127.0.0.1:x"], "expected HOST:PORT of machine 0"),
         (["--nnodes", "2", "--address", "127.0.0.1:9999"], "Name the one on the private network"),
-        (["--nnodes", "2", "--restarts", "1"], "0 on several machines"),
+        (["--nnodes", "2", "--rejoin", "nan"], "rejoin is nan, expected a positive number of seconds"),
     ],
 )
 def test_mistakes_end_in_a_sentence(program, capsys, words, says):

@@ -11,6 +11,7 @@ import torch
 import trnblas
 import trnfft
 import trnsci
+import trnsolver
 import trnsparse
 import trntensor
 from trnsci.ops import Op
@@ -18,12 +19,19 @@ from trnsci.testing import gaussian
 
 A, B = gaussian((24, 24), 1), gaussian((24, 24), 2)
 SPARSE = trnsparse.CSRMatrix.from_dense(torch.where(A > 0.5, A, 0.0))
+SPD = A @ A.mT + 24 * torch.eye(24)
 CALLS = {
     "gemm": (trnblas.gemm, (1.0, A, B)),
     "gemv": (trnblas.gemv, (1.0, A, B[0])),
     "einsum": (trntensor.einsum, ("ij,jk->ik", A, B)),
     "fft": (trnfft.fft, (A,)),
     "spmv": (trnsparse.spmv, (SPARSE, B[0])),
+    "cg": (trnsolver.cg, (SPD, B[0])),
+    "cg of columns": (trnsolver.cg, (SPD, B)),
+    "gmres of a sparse matrix": (trnsolver.gmres, (SPARSE + trnsparse.CSRMatrix.from_dense(SPD), B[0])),
+    "lsqr of functions": (trnsolver.lsqr, ((lambda x: SPD @ x, lambda x: SPD @ x), B[0])),
+    "lanczos": (trnsolver.lanczos, (SPD, 2)),
+    "davidson": (trnsolver.davidson, (SPD, 2)),
 }
 
 
@@ -107,7 +115,7 @@ def files(name):
     return [file for row in rows(name) for file in re.findall(r"`([\w/]+\.py)`", row.split("|")[2])]
 
 
-@pytest.mark.parametrize("name", ["gemm", "einsum", "fft"])
+@pytest.mark.parametrize("name", ["gemm", "einsum", "fft", "cg"])
 def test_the_page_tells_the_walk_in_ten_lines(name):
     function, args = CALLS[name]
     function(*args)

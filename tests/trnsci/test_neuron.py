@@ -1,6 +1,6 @@
 import os
 import sys
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 
 import pytest
 import torch
@@ -8,11 +8,11 @@ import torch
 import trnblas
 import trnsci
 import trnsolver
-from trnsci import DtypeError, neuron
+from trnsci import DtypeError, config, neuron, neuron_host, nki
 from trnsci.caches import KERNELS
-from trnsci.neuron import NativeDevice, StandIn, XlaDevice, stand_in
+from trnsci.info import info
+from trnsci.neuron import StandIn, XlaDevice, stand_in
 from trnsci.testing import assert_within, gaussian, gemm_bound
-from trnsolver.kernels import cholesky
 
 A, B = gaussian((130, 40), 1), gaussian((40, 20), 2)
 
@@ -21,8 +21,9 @@ A, B = gaussian((130, 40), 1), gaussian((40, 20), 2)
 def undetected(monkeypatch):
     """A machine on which nothing was looked for yet, with a Neuron driver."""
     monkeypatch.setattr(neuron, "_detected", None)
-    monkeypatch.setattr(neuron, "_device_nodes", lambda: ["/dev/neuron0"])
-    monkeypatch.setenv("NEURON_LOGICAL_NC_CONFIG", "1")
+    monkeypatch.setattr(neuron_host, "device_nodes", lambda: ["/dev/neuron0"])
+    monkeypatch.setattr(nki, "AWS", nki.nki)
+    KERNELS.clear()
     for name in ("torch_xla", "torch_xla.core", "torch_xla.core.xla_model", "torch_neuronx"):
         monkeypatch.setitem(sys.modules, name, None)
     return monkeypatch
@@ -46,7 +47,7 @@ def fake_xla(monkeypatch, hardware):
 
 def test_no_driver_no_device(monkeypatch):
     monkeypatch.setattr(neuron, "_detected", None)
-    monkeypatch.setattr(neuron, "_device_nodes", list)
+    monkeypatch.setattr(neuron_host, "device_nodes", list)
     assert neuron.device() is None
     assert neuron.why_no_device() == "no Neuron device"
 
@@ -79,40 +80,58 @@ def test_todays_names_of_xla_come_first(undetected):
     assert calls == ["device", "device", "sync"]
 
 
-def test_logical_cores_are_made_single_before_the_device_library_is_imported(undetected):
-    undetected.delenv("NEURON_LOGICAL_NC_CONFIG")
-    neuron.use_single_cores()
-    assert os.environ["NEURON_LOGICAL_NC_CONFIG"] == "1"
-    undetected.setenv("NEURON_LOGICAL_NC_CONFIG", "2")
-    neuron.use_single_cores()
+def test_without_awss_nki_there_is_no_device_and_no_simulator_in_its_place(undetected):
+    fake_xla(undetected, "NEURON")
+    undetected.setattr(nki, "AWS", None)
+    with trnsci.backend("nki"), pytest.raises(trnsci.BackendUnavailable, match="AWS's nki does not import"):
+        trnblas.gemm(1.0, A, B)
+    assert "no kernel can be compiled for it" in neuron.why_no_device()
+
+
+def test_cores_are_settled_before_torch_where_nobody_chose(undetected):
+    undetected.setattr(config, "_cores_at_import", "")
+    undetected.setenv("NEURON_LOGICAL_NC_CONFIG", "")
+    neuron_host.settle_cores()
     assert os.environ["NEURON_LOGICAL_NC_CONFIG"] == "2"
+    undetected.setenv("NEURON_LOGICAL_NC_CONFIG", "1")
+    neuron_host.settle_cores()
+    assert os.environ["NEURON_LOGICAL_NC_CONFIG"] == "1"
 
 
 def test_a_machine_without_a_device_is_left_alone(monkeypatch):
     monkeypatch.delenv("NEURON_LOGICAL_NC_CONFIG", raising=False)
-    monkeypatch.setattr(neuron, "_device_nodes", list)
-    neuron.use_single_cores()
+    monkeypatch.setattr(neuron_host, "device_nodes", list)
+    neuron_host.settle_cores()
     assert "NEURON_LOGICAL_NC_CONFIG" not in os.environ
 
 
-# "" is a device library imported before trnsci, whose cores come in pairs
-@pytest.mark.parametrize("said", ["2", ""])
-def test_paired_cores_share_a_kernel_that_can_and_refuse_one_that_cannot_with_what_to_do(undetected, said):
+# what was said when torch was imported; nothing is AWS's default, of which the compiler hears by the bracket
+@pytest.mark.parametrize(("said", "grid"), [("1", ()), ("2", ()), ("", (2,))])
+def test_a_launch_has_the_cores_that_were_said_when_torch_was_imported(undetected, said, grid):
     fake_xla(undetected, "NEURON")
+    undetected.setattr(config, "_cores_at_import", said)
     undetected.setenv("NEURON_LOGICAL_NC_CONFIG", said)
-    assert neuron.logical_cores("trn2") == 2
+    assert neuron.logical_cores("trn2") == int(said or 2)
     assert neuron.logical_cores("trn1") == 1
     launches = []
     undetected.setattr(XlaDevice, "run", lambda self, kernel, *args, **static: launches.append(kernel) or kernel(*args))
     with trnsci.backend("nki"):
         product = trnblas.gemm(1.0, A, B)
-    assert [kernel.grid for kernel in launches] == [(2,)]
+        factor = trnsolver.cholesky(torch.eye(4))
+    assert [kernel.grid for kernel in launches] == [grid, grid]
     assert_within(product, A.double() @ B.double(), gemm_bound(A, B))
-    with trnsci.backend("nki"), pytest.raises(trnsci.UnsupportedError, match="NEURON_LOGICAL_NC_CONFIG=1") as caught:
-        trnsolver.cholesky(torch.eye(4))
-    assert "kernel cholesky runs on one core" in str(caught.value)
-    with pytest.raises(trnsci.UnsupportedError, match="a logical core, which has two here"):
-        trnsci.nki.launch(cholesky.cholesky, torch.eye(4)[None], torch.eye(4))
+    assert torch.equal(factor, torch.eye(4))
+
+
+def test_a_variable_that_comes_too_late_is_told_and_not_followed(undetected):
+    fake_xla(undetected, "NEURON")
+    undetected.setattr(config, "_cores_at_import", "")
+    undetected.setenv("NEURON_LOGICAL_NC_CONFIG", "1")
+    assert neuron.logical_cores("trn2") == 2
+    assert "is 1 now and was unset when torch was imported" in config.late_logical_cores()
+    (there,) = (backend.detail for backend in info().backends if backend.name == "nki")
+    assert "2 cores to a logical core; too late: NEURON_LOGICAL_NC_CONFIG is 1 now" in there
+    assert "trnsci run" in there
 
 
 def test_an_xla_device_of_another_kind_is_not_ours(undetected):
@@ -121,27 +140,13 @@ def test_an_xla_device_of_another_kind_is_not_ours(undetected):
     assert "torch_xla reports no Neuron device" in neuron.why_no_device()
 
 
-def test_a_native_device_is_found_first(undetected):
-    fake_xla(undetected, "NEURON")
-    undetected.setitem(sys.modules, "torch_neuronx", ModuleType("torch_neuronx"))
-    waited = []
-    undetected.setattr(torch.accelerator, "current_accelerator", lambda: SimpleNamespace(type="neuron"))
-    undetected.setattr(torch.accelerator, "synchronize", lambda: waited.append(True))
-    undetected.setattr(torch, "device", lambda name: {"neuron": "cpu"}[name])
-    device = neuron.device()
-    assert isinstance(device, NativeDevice)
-    assert torch.equal(device.fetch(device.put(A)), A)
-    device.synchronize()
-    assert waited == [True]
-
-
 @pytest.mark.parametrize(
     ("product", "target"), [("trn1.2xlarge", "trn1"), ("trn3.48xlarge\n", "trn3"), ("m7i", "trn2")]
 )
 def test_the_generation_is_read_from_the_instance_type(tmp_path, product, target):
     (tmp_path / "product_name").write_text(product)
-    assert neuron._target(tmp_path / "product_name") == target
-    assert neuron._target(tmp_path / "missing") == "trn2"
+    assert neuron_host.target(tmp_path / "product_name") == target
+    assert neuron_host.target(tmp_path / "missing") == "trn2"
 
 
 # Residency

@@ -110,8 +110,7 @@ CALLS = {
     "trnrand::halton": {"bases": [2, 3, 5, 7], "first": 0, "points": 1 << 20, "wide": False, "device": META},
     "trnrand::sobol": {"table": _int(65, 64), "first": 0, "points": 1 << 20, "kind": "float32"},
     "trnrand::sketch": {"a": _e(4096, 8192), "segment": _stream(4096 * 64), "size": 64},
-    "trnsolver::cg": {"a": SQUARE, **COLUMNS, "steps": 50},
-    "trnsolver::chebyshev": {"a": SQUARE, **COLUMNS, "weights": _e(50, 2)},
+    "trnsolver::chebyshev_steps": {"a": SQUARE, **COLUMNS, "weights": _e(50, 2)},
     "trnsolver::inv_triangular": {"a": SQUARE, "unit": False},
     "trnsolver::solve_triangular": {"a": SQUARE, "b": _e(1024, 2048), "lower": True, "unit": False},
     "trnsolver::cholesky": {"a": _e(512, 512)},
@@ -168,6 +167,8 @@ MORE = {
     "trntensor::mp2_between": {"eps_right": _e(12)},
 }
 PLANNED = {
+    "trnsolver::cg": functools.partial(_planned, trnsolver.cg, SQUARE, _e(1024, 4)),
+    "trnsolver::chebyshev": functools.partial(_planned, trnsolver.chebyshev, SQUARE, _e(1024, 4), low=1.0, high=2.0),
     "trnrand::binomial": functools.partial(_planned, trnrand.binomial, 1 << 22, n=10),
     "trnrand::gamma": functools.partial(_planned, trnrand.gamma, 1 << 22, shape=2.0),
     "trnrand::inverse": functools.partial(_planned, trnrand.exponential, LONG),
@@ -179,6 +180,7 @@ WHOLE = {
     "trnblas::packed_product",
     "trnsolver::cg",
     "trnsolver::chebyshev",
+    "trnsolver::chebyshev_steps",
     "trnsolver::inv_triangular",
     "trnsolver::cholesky",
     "trnsolver::cholesky_inverse",
@@ -192,6 +194,8 @@ WHOLE = {
 }
 # They are plans of products and solutions, which are here.
 COMPOSED = {"trntensor::einsum", "trnblas::gemm_int", "trnsolver::expm", "trnsolver::pinv"}
+COMPOSED |= {f"trnsolver::{name}" for name in ("block_cg", "minres", "bicgstab", "gmres", "lsqr", "lsmr")}
+COMPOSED |= {f"trnsolver::{name}" for name in ("lanczos", "arnoldi", "lobpcg", "davidson")}
 
 
 def _call(name):

@@ -148,7 +148,7 @@ def test_every_function_is_called(library):
 class _Pretended:
     """A device nothing is sent to."""
 
-    kind, target = "pretended", "trn2"
+    kind, target, cores = "pretended", "trn2", 1
 
     def put(self, tensor):
         return tensor

@@ -130,6 +130,8 @@ def test_grids_can_be_placed_by_hand():
 
 def test_data_of_a_tensor_is_itself():
     assert inside(lambda t: t.data is t, np.zeros((2, 2), F32))
+    with pytest.raises(AttributeError, match=r"NkiTensor\.data came with NKI 0\.7"):
+        trnsim.simulate(lambda t: t.data, nki="0.6")(np.zeros((2, 2), F32))
 
 
 SPEC = {"tile_shape": (2, 2), "element_shape": (4, 4), "buffer": sbuf, "dtype": language.float32}
@@ -147,6 +149,11 @@ SPEC = {"tile_shape": (2, 2), "element_shape": (4, 4), "buffer": sbuf, "dtype": 
         (WrongShape, "tile-shape", lambda t: language.tiles(language.load(t), tile_shape=(2,))),
         (WrongType, "grid-source", lambda t: language.tiles(3, tile_shape=(2, 2))),
         (WrongShape, "tile-shape", lambda t: language.alloc_tiles(**{**SPEC, "tile_shape": (2,)})),
+        (WrongType, "tile-shape", lambda t: language.alloc_tiles(**{**SPEC, "tile_shape": None})),
+        (WrongType, "tile-shape", lambda t: language.alloc_tiles(**{**SPEC, "element_shape": None})),
+        (WrongType, "tile-shape", lambda t: language.alloc_blocks(**SPEC, block_shape=None)),
+        (WrongType, "tile-shape", lambda t: language.blocks(t, tile_shape=(2, 2), block_shape=None)),
+        (WrongType, "transpose-axes", lambda t: language.empty_like(t, buffer=sbuf, transpose_axes=[1, 0])),
         (WrongType, "tile-shape", lambda t: language.alloc_tiles(**{**SPEC, "element_shape": 4})),
         (WrongType, "buffer", lambda t: language.alloc_tiles(**{**SPEC, "buffer": "sbuf"})),
         (OutOfBounds, "grid-index", lambda t: language.tiles(t, tile_shape=(2, 2))[2]),
@@ -165,6 +172,17 @@ def test_what_is_no_grid_is_refused(error, rule, body):
         inside(body, np.zeros((4, 4), F32))
     assert caught.value.rule == rule
     assert isinstance(caught.value, TypeError if error is WrongType else (ValueError, IndexError))
+
+
+def test_instructions_and_results_are_tensors():
+    def passed(t):
+        isa.dma_copy(dst=language.ndarray((4, 4), language.float32), src=language.tiles(t, tile_shape=(2, 2)))
+
+    with pytest.raises(WrongType, match=r"pass src=grid\.data"):
+        inside(passed, np.zeros((4, 4), F32))
+    with pytest.raises(WrongType, match=r"return grid\.data") as caught:
+        trnsim.simulate(lambda t: language.tiles(t, tile_shape=(2, 2)), lint="off")(np.zeros((4, 4), F32))
+    assert caught.value.rule == "return-grid"
 
 
 def test_a_scalar_is_no_index_of_a_grid():

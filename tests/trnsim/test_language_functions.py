@@ -10,7 +10,7 @@ from tests.trnsim.kernels import TARGETS, refused, rng
 from tests.trnsim.rounded import EACH
 from tests.trnsim.test_language_maths import call
 from trnsim import language as nl
-from trnsim.errors import WrongArgument, WrongBuffer
+from trnsim.errors import WrongBuffer, WrongType
 
 pytestmark = pytest.mark.sim
 
@@ -141,5 +141,5 @@ def test_psum_tiles_and_rsqrt():
 
 
 def test_numbers_are_no_tiles():
-    found = refused(WrongArgument, "operand", lambda: nl.exp(1.0), says=("1.0", "nl.load"))
+    found = refused(WrongType, "operand", lambda: nl.exp(1.0), says=("1.0", "nl.load"))
     assert found.instruction == "nl.exp"

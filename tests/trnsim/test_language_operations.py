@@ -12,7 +12,7 @@ from tests.trnsim.test_language_maths import call
 from tests.trnsim.test_random import uniform
 from trnsim import isa as nisa
 from trnsim import language as nl
-from trnsim.errors import HardwareLimit, OutOfBounds, WrongArgument, WrongBuffer, WrongShape
+from trnsim.errors import HardwareLimit, OutOfBounds, WrongArgument, WrongBuffer, WrongShape, WrongType
 from trnsim.language.maths import SimulationOnly
 
 pytestmark = pytest.mark.sim
@@ -220,7 +220,7 @@ def test_rand_fills_hbm_of_any_shape(target):
 
 
 def test_random_seed_wants_a_tile():
-    found = refused(WrongArgument, "seed", lambda: nl.random_seed(42), says=("42", "nl.full"))
+    found = refused(WrongType, "seed", lambda: nl.random_seed(42), says=("42", "nl.full"))
     assert found.instruction == "nl.random_seed"
 
 
@@ -245,7 +245,7 @@ def test_device_print_shows_prefix_and_values(capsys):
     assert "row" in text
 
     x = np.ones((2, 2), np.float32)
-    refused(WrongArgument, "print-prefix", lambda t: nl.device_print(3, t), x, says="3")
+    refused(WrongType, "print-prefix", lambda t: nl.device_print(3, t), x, says="3")
     refused(WrongBuffer, "buffer", lambda t: nl.device_print("x", t), x, psum=(0,), says="psum")
 
 

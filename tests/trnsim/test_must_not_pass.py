@@ -246,8 +246,47 @@ def test_a_loop_on_one_of_two_cores_is_refused():
             nl.fori_loop(0, 2 - 2 * core, body)
         return out
 
-    refused(WrongArgument, "core-loops", trnsim.jit(kernel)[2], X, False, says="core 0 runs the loops")
+    refused(WrongArgument, "core-loops", trnsim.jit(kernel)[2], X, False, says="test_must_not_pass.py:")
     np.testing.assert_array_equal(run(trnsim.jit(kernel)[2], X, True), X[:128])
+
+
+def test_cores_that_take_different_turns_are_warned_about():
+    def kernel(x):
+        out = nl.ndarray((2, 512), x.dtype, buffer=nl.shared_hbm)
+        core = nl.program_id(0)
+        tile = nl.load(x[0:1])
+
+        def body(i):
+            nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=2.0)
+
+        nl.fori_loop(0, 3 - core, body)
+        nl.store(out[core : core + 1], tile)
+        return out
+
+    with pytest.warns(trnsim.CoreTurns, match=r"core 0 takes 3 turns .*test_must_not_pass.py:\d+, core 1 2"):
+        got = run(trnsim.jit(kernel)[2], X)
+    np.testing.assert_array_equal(got, np.stack([8 * X[0], 4 * X[0]]))
+
+
+def test_cores_have_loops_of_one_nesting():
+    def kernel(x, nested):
+        out = nl.ndarray((2, 512), x.dtype, buffer=nl.shared_hbm)
+        core = nl.program_id(0)
+
+        def body(i):
+            nl.store(out[core : core + 1], nl.load(x[0:1]))
+
+        if core:
+            nl.fori_loop(0, 1, body)
+        elif nested:
+            nl.fori_loop(0, 1, lambda i: nl.fori_loop(0, 1, body))
+        else:
+            nl.fori_loop(0, 1, body)
+        return out
+
+    # each core has a program of its own, and the compiler compares their blocks
+    np.testing.assert_array_equal(run(trnsim.jit(kernel)[2], X, False), np.stack([X[0]] * 2))
+    refused(WrongArgument, "core-loops", trnsim.jit(kernel)[2], X, True, says="core 0 runs the loops")
 
 
 def test_a_sum_that_starts_on_what_psum_held_is_refused():

@@ -8,7 +8,7 @@ import trnsim
 from tests.together import together
 from tests.trnsim.kernels import refused, rng, run
 from trnsim import isa, language
-from trnsim.errors import HardwareLimit, OutOfBounds, WrongArgument, WrongDtype
+from trnsim.errors import HardwareLimit, OutOfBounds, WrongArgument, WrongCall, WrongDtype
 from trnsim.language import psum, sbuf, shared_hbm
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
@@ -193,7 +193,7 @@ def test_memset_has_four_strides_too():
 
 def test_a_wrong_call_is_answered_with_the_signature():
     error = refused(
-        WrongArgument,
+        WrongCall,
         "signature",
         lambda b: isa.tensor_copy(dst=b, src=b, dtype=F32),
         out=[((4, 4), F32)],

@@ -9,7 +9,7 @@ import pytest
 import trnsim
 from trnsim import isa as nisa
 from trnsim import language as nl
-from trnsim.errors import NotNki
+from trnsim.errors import KernelError, NotNki
 
 pytestmark = pytest.mark.sim
 
@@ -124,3 +124,40 @@ def test_a_dictionary_written_in_the_kernel_expands_into_arguments():
 
     assert (simulate(expands)(X) == 3).all()
     assert [f.rule for f in lint(expands).warnings] == ["dict-expansion"]
+
+
+def _at_register(x):
+    if nisa.register_alloc(1):
+        return x
+    return None
+
+
+def _at_scalar(x):
+    return nl.ndarray((range(nisa.scalar_load(x[0:1, 0:1])).stop, 1), nl.float32)
+
+
+def _at_tile(x):
+    return x if nl.load(x) else None
+
+
+def _at_slice(x):
+    return x[0 : nisa.scalar_load(x[0:1, 0:1])]
+
+
+def _that_returns(x):
+    def body(i):
+        return i
+
+    nl.fori_loop(0, 2, body)
+
+
+@pytest.mark.parametrize("traced", [_at_register, _at_scalar, _at_tile, _at_slice, _that_returns])
+def test_a_traced_kernel_raises_as_python_does(traced):
+    """What tracing itself raises is no SyntaxError of a linter, and the linter finds it all the same."""
+    with pytest.raises((TypeError, ValueError)) as caught:
+        trnsim.simulate(traced)(np.ones((4, 4), np.int32))
+    assert not isinstance(caught.value, NotNki)
+    assert isinstance(caught.value, KernelError)
+    assert trnsim.lint(traced).errors
+    with pytest.raises(NotNki):
+        trnsim.simulate(traced, lint="strict")(np.ones((4, 4), np.int32))

@@ -14,14 +14,7 @@ from tests.trnsim.kernels import TARGETS, refused, rng, run
 from tests.trnsim.rounded import rounded, within
 from trnsim import isa as nisa
 from trnsim import language as nl
-from trnsim.errors import (
-    ReadUninitialized,
-    WrongArgument,
-    WrongBuffer,
-    WrongDtype,
-    WrongEngine,
-    WrongShape,
-)
+from trnsim.errors import ReadUninitialized, WrongArgument, WrongBuffer, WrongCall, WrongDtype, WrongEngine, WrongShape
 from trnsim.isa.activations import FUNCTIONS, OutOfRange
 
 pytestmark = pytest.mark.sim
@@ -439,7 +432,7 @@ def test_misspelt_arguments_show_the_signature():
         nisa.activation(dst=out, op=nl.exp, data=x, reduce=nl.add)
 
     found = refused(
-        WrongArgument, "signature", body, X, out=OUT, says=("unexpected keyword argument 'reduce'", "reduce_cmd")
+        WrongCall, "signature", body, X, out=OUT, says=("unexpected keyword argument 'reduce'", "reduce_cmd")
     )
     assert "(dst" in found.hint
 

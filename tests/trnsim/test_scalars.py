@@ -37,6 +37,7 @@ def computed(compute, *values, dtype=I32):
         (lambda i, j: -i, -5),
         (lambda i, j: i * j * i, 175),
         (lambda i, j: i * np.int32(3), 15),
+        (lambda i, j: np.int64(3) * i - np.int16(1), 14),
     ],
 )
 def test_arithmetic_is_recorded(dtype, compute, expected):

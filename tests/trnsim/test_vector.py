@@ -15,9 +15,11 @@ from trnsim.errors import (
     ReadUninitialized,
     WrongArgument,
     WrongBuffer,
+    WrongCall,
     WrongDtype,
     WrongEngine,
     WrongShape,
+    WrongType,
 )
 from trnsim.isa.enums import engine
 
@@ -183,8 +185,8 @@ def test_copy_refuses():
     error = refused(WrongShape, "free-size-mismatch", lambda a, b: isa.tensor_copy(b, a), x, out=[((4, 7), F32)])
     assert (error.got, error.limit) == (6, 7)
     refused(ReadUninitialized, "uninitialized", lambda b, c: isa.tensor_copy(c, b), out=[((4, 6), F32), ((4, 6), F32)])
-    refused(WrongArgument, "operand", lambda a, b: isa.tensor_copy(b, 3.0), x, out=out, says="src")
-    refused(WrongArgument, "signature", lambda a, b: isa.tensor_copy(b, source=a), x, out=out, says="source")
+    refused(WrongType, "operand", lambda a, b: isa.tensor_copy(b, 3.0), x, out=out, says="src")
+    refused(WrongCall, "signature", lambda a, b: isa.tensor_copy(b, source=a), x, out=out, says="source")
     refused(WrongArgument, "engine", lambda a, b: isa.tensor_copy(b, a, engine="turbo"), x, out=out, says="turbo")
     refused(
         WrongDtype,

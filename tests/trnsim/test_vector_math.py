@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.together import together
 from tests.trnsim.kernels import TARGETS, refused, rng, run
 from trnsim import isa, language
-from trnsim.errors import NotModelled, WrongArgument, WrongBuffer, WrongDtype, WrongEngine, WrongShape
+from trnsim.errors import NotModelled, WrongArgument, WrongBuffer, WrongDtype, WrongEngine, WrongShape, WrongType
 from trnsim.isa.enums import engine
 
 F32, F16, I16, I32, U8, U16, U32 = (np.dtype(d) for d in ("f4", "f2", "i2", "i4", "u1", "u2", "u4"))
@@ -329,9 +329,7 @@ def test_scalar_tensor_tensor_refuses():
         out=out,
         says="operand0",
     )
-    refused(
-        WrongArgument, "operand", lambda a, b, c: stt(c, a, np.add, 1.0, np.add, 2.0), x, x, out=out, says="operand1"
-    )
+    refused(WrongType, "operand", lambda a, b, c: stt(c, a, np.add, 1.0, np.add, 2.0), x, x, out=out, says="operand1")
     refused(
         WrongArgument,
         "missing-operand",
@@ -357,7 +355,7 @@ def test_reciprocal(dtype):
 def test_reciprocal_refuses():
     x = np.ones((4, 6), F32)
     refused(WrongShape, "free-size-mismatch", lambda a, b: isa.reciprocal(b, a), x, out=[((4, 5), F32)])
-    refused(WrongArgument, "operand", lambda a, b: isa.reciprocal(b, 2.0), x, out=[((4, 6), F32)])
+    refused(WrongType, "operand", lambda a, b: isa.reciprocal(b, 2.0), x, out=[((4, 6), F32)])
 
 
 def test_without_values_the_rules_still_hold():

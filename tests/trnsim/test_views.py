@@ -23,6 +23,7 @@ from trnsim.errors import (
     WrongDtype,
     WrongEngine,
     WrongShape,
+    WrongType,
 )
 from trnsim.language import hbm, psum, sbuf, shared_hbm
 from trnsim.session import Session, SimParams, activated
@@ -502,7 +503,7 @@ RUN_TIME = [
     (sbuf, lambda t: t.select(1, index_tile((2, 1))), WrongShape, "indirect", "shape (2, 1)"),
     (sbuf, lambda t: t.select(1, index_tile((1, 1), "float32")), WrongDtype, "indirect", "is float32"),
     (sbuf, lambda t: t.select(1, index_tile((1, 1), buffer=hbm)), WrongBuffer, "indirect", "register_load"),
-    (hbm, lambda t: t.ap([[1, 4]], scalar_offset=3), WrongArgument, "indirect", "offset="),
+    (hbm, lambda t: t.ap([[1, 4]], scalar_offset=3), WrongType, "indirect", "offset="),
     (
         hbm,
         lambda t: t.ap([[24, 8], [1, 24]], scalar_offset=index_tile((1, 1)), vector_offset=index_tile()),
@@ -524,7 +525,7 @@ RUN_TIME = [
     (hbm, lambda t: t.vector_select(0, index_tile((8, 1, 2))), WrongShape, "indirect", "[P, n]"),
     (hbm, lambda t: t.vector_select(0, index_tile(dtype="int16")), WrongDtype, "indirect", "32-bit"),
     (hbm, lambda t: t.vector_select(0, index_tile(buffer=hbm)), WrongBuffer, "indirect", "private_hbm"),
-    (hbm, lambda t: t.vector_select(0, 3), WrongArgument, "indirect", "tile of row indices"),
+    (hbm, lambda t: t.vector_select(0, 3), WrongType, "indirect", "tile of row indices"),
     (hbm, lambda t: t.vector_select(0, index_tile()).slice(0, 0, 4), WrongArgument, "indirect", "already addresses"),
     (hbm, lambda t: t.vector_select(0, index_tile())[2:4], WrongArgument, "indirect", "already addresses"),
     (hbm, lambda t: t.vector_select(0, index_tile())[0], WrongArgument, "indirect", "already addresses"),
@@ -555,7 +556,7 @@ RUN_TIME = [
     (sbuf, lambda t: t.indirect(index_tile((4, 1))), WrongShape, "indirect", "4 partitions"),
     (sbuf, lambda t: t.indirect(index_tile(dtype="float32")), WrongDtype, "indirect", "integers"),
     (sbuf, lambda t: t.indirect(index_tile(buffer=psum)), WrongBuffer, "indirect", "in psum"),
-    (sbuf, lambda t: t.indirect(3), WrongArgument, "indirect", "SBUF tile"),
+    (sbuf, lambda t: t.indirect(3), WrongType, "indirect", "SBUF tile"),
     (sbuf, lambda t: t.indirect(index_tile(), 9), WrongArgument, "indirect", "num_elem is 9"),
     (sbuf, lambda t: t.permute((0, 2, 1)).indirect(index_tile()), WrongShape, "contiguous", "not contiguous"),
     (sbuf, lambda t: t.indirect(index_tile())[:, 0:2], WrongArgument, "indirect", "already addresses"),

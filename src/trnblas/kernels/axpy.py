@@ -6,7 +6,6 @@ Coefficients of 0 and 1 are compile-time: a 0 does not read its vector and a 1 i
 from trnsci.nki import N_TILE, P_MAX, QUEUES, Axis, load, mine, multiply_add, nisa, nki, nl, store, tiles
 
 WIDTH = 4 * N_TILE
-CORES = 2
 AXES = (Axis(WIDTH, {"x_hbm": 2}, (2,)),)
 CHOICES = {"width": (N_TILE, 2 * N_TILE, 4 * N_TILE, 8 * N_TILE, 16 * N_TILE), "loads": QUEUES, "stores": QUEUES}
 

@@ -3,7 +3,6 @@
 from trnsci.nki import N_TILE, P_MAX, QUEUES, Axis, elementwise, load, mine, nki, nl, store, tiles
 
 WIDTH = 4 * N_TILE
-CORES = 2
 AXES = (
     Axis(1, {"weights_hbm": 0, "x_hbm": 0}, (0,), broadcasts=False),
     Axis(WIDTH, {"weights_hbm": 3, "x_hbm": 3}, (2,)),

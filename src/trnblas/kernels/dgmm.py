@@ -3,7 +3,6 @@
 from trnsci.nki import N_TILE, P_MAX, QUEUES, Axis, load, mine, nisa, nki, nl, store, tiles
 
 WIDTH = 4 * N_TILE
-CORES = 2
 AXES = (Axis(P_MAX, {"a_hbm": 0, "x_hbm": 0}, (0,)), Axis(WIDTH, {"a_hbm": 1}, (1,)))
 CHOICES = {"width": (N_TILE, 2 * N_TILE, 4 * N_TILE, 8 * N_TILE, 16 * N_TILE), "loads": QUEUES, "stores": QUEUES}
 

@@ -4,7 +4,7 @@ x and y are [B, P, W]. Partial sums of each partition go to a column; one produc
 Bound by DMA, except that ``compensated`` (Ogita, Rump and Oishi's Dot2 as a tree) is bound by the Vector Engine.
 """
 
-from trnsci.nki import N_TILE, P_MAX, QUEUES, Axis, elementwise, filled, load, nisa, nki, nl, store, tiles
+from trnsci.nki import N_TILE, P_MAX, QUEUES, Axis, elementwise, even, filled, load, mine, nisa, nki, nl, store, tiles
 
 WIDTH = 4 * N_TILE
 # Veltkamp's constant for fp32: splits 24 bits into two halves of 12.
@@ -29,7 +29,7 @@ def dot(x_hbm, y_hbm=None, mode="dot", width=WIDTH, shared=2, loads="compiler", 
     B, P = x_hbm.shape[0], x_hbm.shape[1]
     S = 3 if mode == "nrm2" else 2 if mode == "compensated" else 1
     out_hbm = nl.ndarray((S, B, 1), dtype=nl.float32, buffer=nl.shared_hbm)  # [S, B, 1]
-    for b in tiles(B, P_MAX):
+    for b in mine(tiles(B, even(B, P_MAX))):
         sums_sb = []
         for _ in range(S):
             sums_sb.append(nl.ndarray((P, b.size), dtype=nl.float32, buffer=nl.sbuf))  # [P, b]

@@ -31,7 +31,6 @@ ROW_TILES = PSUM_BANKS // 2
 # Bytes of SBUF in each partition that all of b may take to be loaded once, and a block of a to stay.
 RESIDENT = 72 << 10
 BLOCK = 1 << 17
-CORES = 2
 AXES = (
     Axis(1, {"aT_hbm": 0, "b_hbm": 0, "c_hbm": 0}, (0,)),
     Axis(ROW_TILES * M_TILE, {"aT_hbm": 2, "c_hbm": 1}, (1,)),

@@ -4,7 +4,22 @@ Transposed, the contraction is over partitions: x is stationary, a single column
 is, rows are multiplied by x on the Vector Engine and added up on the Scalar Engine.
 """
 
-from trnsci.nki import K_TILE, N_TILE, P_MAX, QUEUES, Axis, elementwise, load, nisa, nki, nl, store, tiles
+from trnsci.nki import (
+    K_TILE,
+    N_TILE,
+    P_MAX,
+    QUEUES,
+    Axis,
+    elementwise,
+    load,
+    mine,
+    my_indices,
+    nisa,
+    nki,
+    nl,
+    store,
+    tiles,
+)
 
 WIDTH = 4 * N_TILE
 AXES = (
@@ -21,7 +36,7 @@ def gemv(a_hbm, x_hbm, trans=False, width=WIDTH, loads="compiler", stores="compi
     B, M, N = a_hbm.shape
     shape = (B, 1, N) if trans else (B, M, 1)
     y_hbm = nl.ndarray(shape, dtype=nl.float32, buffer=nl.shared_hbm)  # [B, 1, N] or [B, M, 1]
-    for i in range(B):
+    for i in my_indices(B, B > 1):
         if trans:
             _by_columns(y_hbm, a_hbm, x_hbm, i, width=width, loads=loads, stores=stores)
         else:
@@ -34,7 +49,7 @@ def _by_columns(y_hbm, a_hbm, x_hbm, i, *, width, loads, stores):
     x_sb = []
     for k in tiles(M, K_TILE):
         x_sb.append(load(x_hbm[i, k.span, 0:1], loads))  # [k, 1]
-    for wide in tiles(N, width):
+    for wide in mine(tiles(N, width), a_hbm.shape[0] == 1):
         y_ps = []
         for n in tiles(wide.size, N_TILE):
             y_ps.append(nl.ndarray((1, n.size), dtype=nl.float32, buffer=nl.psum))  # [1, n]
@@ -55,7 +70,7 @@ def _by_rows(y_hbm, a_hbm, x_hbm, i, *, width, loads, stores):
     x_sb = []
     for n in parts:
         x_sb.append(load(x_hbm[i, 0:P_MAX, n.span], loads))  # [P, n]
-    for m in tiles(M, P_MAX):
+    for m in mine(tiles(M, P_MAX), a_hbm.shape[0] == 1):
         sums_sb = nl.ndarray((m.size, len(parts)), dtype=nl.float32, buffer=nl.sbuf)  # [m, T]
         for n in parts:
             a_sb = load(a_hbm[i, m.span, n.span], loads)  # [m, n]

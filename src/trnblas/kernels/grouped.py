@@ -7,7 +7,6 @@ each other without a gap, so that one drains while the next loads.
 from trnblas.kernels.gemm import ROW_TILES, _product
 from trnsci.nki import QUEUES, WARM, Matrix, nki, nl, warm_up
 
-CORES = 2
 # What a search may choose: row tiles of a block, and queues.
 CHOICES = {"row_tiles": (1, 2, 3, 4, 6, 8), "warm": WARM, "loads": QUEUES, "stores": QUEUES}
 

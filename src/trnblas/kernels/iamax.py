@@ -3,7 +3,7 @@
 x is [B, P, W]. Of every tile of every partition: the best |x| and the best NaN flag, and where they first occur.
 """
 
-from trnsci.nki import N_TILE, P_MAX, QUEUES, Axis, load, nisa, nki, nl, store, tiles
+from trnsci.nki import N_TILE, P_MAX, QUEUES, Axis, load, my_indices, nisa, nki, nl, store, tiles
 
 WIDTH = 4 * N_TILE
 AXES = (Axis(1, {"x_hbm": 0}, (0, 0)), Axis(WIDTH, {"x_hbm": 2}, (3, 3)))
@@ -17,7 +17,7 @@ def iamax(x_hbm, largest=True, loads="compiler", stores="compiler"):
     T = len(parts)
     value_hbm = nl.ndarray((B, P, 2, T), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, P, 2, T]
     place_hbm = nl.ndarray((B, P, 2, T), dtype=nl.int32, buffer=nl.shared_hbm)  # [B, P, 2, T]
-    for i in range(B):
+    for i in my_indices(B):
         value_sb = nl.ndarray((P, 2, T), dtype=nl.float32, buffer=nl.sbuf)  # [P, 2, T]
         place_sb = nl.ndarray((P, 2, T), dtype=nl.int32, buffer=nl.sbuf)  # [P, 2, T]
         for w in parts:

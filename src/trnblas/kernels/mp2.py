@@ -10,7 +10,6 @@ from trnsci.nki import N_TILE, P_MAX, QUEUES, elementwise, load, mine, nisa, nki
 # Pairs whose rows are loaded together, for DMA packets of several KiB, as far as SBUF allows; twice this is in use.
 TOGETHER = 4
 LOADED = 64 * 1024
-CORES = 2
 # What a search may choose: pairs loaded at once, and queues.
 CHOICES = {"together": (1, 2, 4, 6, 8), "loads": QUEUES, "stores": QUEUES}
 

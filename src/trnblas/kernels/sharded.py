@@ -5,7 +5,21 @@ its own rows, while the Tensor Engine works on the next panel (two buffers). Bou
 is long (one float32 crosses it for every 2 K FLOPs), then by the Tensor Engine.
 """
 
-from trnsci.nki import K_TILE, M_TILE, N_TILE, PSUM_BANKS, load, ncc, nisa, nki, nl, require, store, tiles
+from trnsci.nki import (
+    K_TILE,
+    M_TILE,
+    N_TILE,
+    PSUM_BANKS,
+    is_first_core,
+    load,
+    ncc,
+    nisa,
+    nki,
+    nl,
+    require,
+    store,
+    tiles,
+)
 
 ROW_TILES = PSUM_BANKS // 2
 # Bytes of SBUF in each partition that all of b may take to be loaded once, and a panel of a to stay.
@@ -35,7 +49,8 @@ def sharded_gemm(aT_hbm, b_hbm, ranks):
     if share > height and len(tiles(K, K_TILE)) * N * width <= RESIDENT:
         for k in tiles(K, K_TILE):
             b_sb.append(load(b_hbm[k.span, 0:N]))  # [k, N]
-    for panel in tiles(share, height):
+    # one core of a rank takes part in the sums over ranks
+    for panel in tiles(share, height) if is_first_core() else []:
         sum_hbm = partial_hbm[panel.index % 2][0 : ranks * panel.size, 0:N]  # [R h, N]
         _panel(sum_hbm, aT_hbm, b_hbm, b_sb, panel=panel, ranks=ranks, width=width)
         ncc.reduce_scatter(

@@ -13,7 +13,9 @@ from trnsci.nki import (
     WARM,
     Axis,
     load,
+    mine,
     multiply_add,
+    my_indices,
     nisa,
     nki,
     nl,
@@ -45,12 +47,12 @@ def split(aT_hbm, b_hbm, layout=(), exact=1, warm=0, loads="compiler", stores="c
     G = E + (1 if len(layout) > E else 0)
     out_hbm = nl.ndarray((G, B, M, N), dtype=nl.float32, buffer=nl.shared_hbm)  # [G, B, M, N]
     warm_up(warm)
-    for i in range(B):
-        for n in tiles(N, N_TILE):
+    for i in my_indices(B, B > 1):
+        for n in mine(tiles(N, N_TILE), B == 1 and N > N_TILE):
             b_sb = []
             for t in range(S_b):
                 b_sb.append(_slice(b_hbm, t, i, n, loads))
-            for rows in tiles(M, ROW_TILES * M_TILE):
+            for rows in mine(tiles(M, ROW_TILES * M_TILE), B == 1 and N <= N_TILE):
                 aT_sb = []
                 for s in range(S_a):
                     aT_sb.append(_slice(aT_hbm, s, i, rows, loads))

@@ -14,6 +14,8 @@ from trnsci.nki import (
     Axis,
     elementwise,
     load,
+    mine,
+    my_indices,
     nki,
     nl,
     tiles,
@@ -32,13 +34,13 @@ def symm(a_hbm, b_hbm, row_tiles=ROW_TILES, loads="compiler", stores="compiler")
     B_a, M = a_hbm.shape[0], a_hbm.shape[1]
     B, N = b_hbm.shape[0], b_hbm.shape[2]
     out_hbm = nl.ndarray((B, M, N), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, M, N]
-    for i in range(B):
+    for i in my_indices(B, B > 1):
         i_a = min(i, B_a - 1)
-        for rows in tiles(M, row_tiles * M_TILE):
+        for rows in mine(tiles(M, row_tiles * M_TILE), B == 1 and N <= N_TILE):
             a_sb = []
             for m in tiles(rows.size, M_TILE):
                 a_sb.append(_row_tile(a_hbm, i_a, rows.start + m.start, rows.start + m.stop, loads))
-            for n in tiles(N, N_TILE):
+            for n in mine(tiles(N, N_TILE), B == 1 and N > N_TILE):
                 _block_columns(out_hbm, a_sb, b_hbm, i, rows=rows, n=n, loads=loads, stores=stores)
     return out_hbm
 

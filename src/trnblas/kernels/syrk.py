@@ -4,7 +4,23 @@ Row tiles end where their diagonal does, so half of a square product is never co
 ``x`` stays in SBUF; left out, ``y`` is ``x``, and the block on the diagonal is both.
 """
 
-from trnsci.nki import K_TILE, M_TILE, N_TILE, P_MAX, QUEUES, Axis, filled, load, nisa, nki, nl, store, tiles
+from trnsci.nki import (
+    K_TILE,
+    M_TILE,
+    N_TILE,
+    P_MAX,
+    QUEUES,
+    Axis,
+    filled,
+    load,
+    mine,
+    my_indices,
+    nisa,
+    nki,
+    nl,
+    store,
+    tiles,
+)
 
 ROW_TILES = N_TILE // M_TILE
 AXES = (Axis(1, {"xT_hbm": 0, "yT_hbm": 0}, (0,), broadcasts=False),)
@@ -16,8 +32,9 @@ def syrk(xT_hbm, yT_hbm=None, loads="compiler", stores="compiler"):
     B, K, N = xT_hbm.shape
     out_hbm = nl.ndarray((B, N, N), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, N, N]
     zero_sb = filled((P_MAX, N_TILE), 0.0)  # [p, n]
-    for i in range(B):
-        for rows in tiles(N, ROW_TILES * M_TILE):
+    for i in my_indices(B, B > 1):
+        # rows of a triangle grow longer: every second block balances the cores
+        for rows in mine(tiles(N, ROW_TILES * M_TILE), B == 1, alternate=True):
             x_sb = []
             for k in tiles(K, K_TILE):
                 x_sb.append(load(xT_hbm[i, k.span, rows.span], loads))  # [k, rows]

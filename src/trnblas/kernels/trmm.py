@@ -13,6 +13,8 @@ from trnsci.nki import (
     WARM,
     Axis,
     load,
+    mine,
+    my_indices,
     nisa,
     nki,
     nl,
@@ -33,14 +35,14 @@ def trmm(aT_hbm, b_hbm, lower=True, unit=False, row_tiles=ROW_TILES, warm=0, loa
     B, N = b_hbm.shape[0], b_hbm.shape[2]
     out_hbm = nl.ndarray((B, M, N), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, M, N]
     warm_up(warm)
-    for i in range(B):
+    for i in my_indices(B, B > 1):
         i_a = min(i, B_a - 1)
-        for rows in tiles(M, row_tiles * M_TILE):
+        for rows in mine(tiles(M, row_tiles * M_TILE), B == 1 and N <= N_TILE):
             aT_sb = []
             for m in tiles(rows.size, M_TILE):
                 start, stop = rows.start + m.start, rows.start + m.stop
                 aT_sb.append(_row_tile(aT_hbm, i_a, start, stop, lower=lower, unit=unit, loads=loads))
-            for n in tiles(N, N_TILE):
+            for n in mine(tiles(N, N_TILE), B == 1 and N > N_TILE):
                 _block_columns(out_hbm, aT_sb, b_hbm, i, rows=rows, n=n, loads=loads, stores=stores)
     return out_hbm
 

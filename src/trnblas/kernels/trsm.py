@@ -15,6 +15,8 @@ from trnsci.nki import (
     elementwise,
     load,
     load_each,
+    mine,
+    my_indices,
     nisa,
     nki,
     nl,
@@ -38,15 +40,15 @@ def trsm(aT_hbm, b_hbm, masks_hbm, unit=False, warm=0, loads="compiler", stores=
     masks_sb = load_each(masks_hbm, loads)
     aT_sb = None
     inverses_sb = None
-    for i in range(B):
-        if i < B_a:
+    for i in my_indices(B, B > 1):
+        if aT_sb == None or B_a > 1:
             aT_sb = []
             inverses_sb = []
             for k in tiles(M, M_TILE):
                 aT_sb.append(load(aT_hbm[i, k.span, k.start : M], loads))  # [k, M - k]
                 inverse_sb, _ = upper_inverse(aT_sb[k.index][:, 0 : k.size], masks_sb, unit, both=False)
                 inverses_sb.append(inverse_sb)
-        for n in tiles(N, N_TILE):
+        for n in mine(tiles(N, N_TILE), B == 1):
             _solve(out_hbm, aT_sb, inverses_sb, b_hbm, i=i, n=n, loads=loads, stores=stores)
     return out_hbm
 

@@ -12,7 +12,7 @@ begins, and sizes, which the step names in its first line; digits are in HBM bet
 Bound by the Tensor and the Vector Engine alike. Below 150 KiB a partition.
 """
 
-from trnsci.nki import N_TILE, P_MAX, WARM, move, nisa, nki, nl, tiles, warm_up
+from trnsci.nki import N_TILE, P_MAX, WARM, is_first_core, move, nisa, nki, nl, tiles, warm_up
 
 # Adding and subtracting this rounds to whole numbers, to nearest even.
 ROUND = 1.5 * 2.0**23
@@ -40,9 +40,10 @@ def exact(x_hbm, tables_hbm, program=(), warm=0):
         kind, table, sizes = program[index]
         buffer = nl.shared_hbm if index == len(program) - 1 else nl.private_hbm
         y_hbm = nl.ndarray((2, points, S, F), dtype=nl.bfloat16, buffer=buffer)  # [plane, n, S, F]
-        if kind == "product":
+        # a step reads all that the one before it wrote, in memory of one core
+        if is_first_core() and kind == "product":
             _pass(y_hbm, x_hbm, tables_hbm, table, sizes)
-        else:
+        elif is_first_core():
             _multiply(y_hbm, x_hbm, tables_hbm, table, sizes)
         x_hbm = y_hbm
     return x_hbm

@@ -24,7 +24,7 @@ from trnfft.kernels._folded_columns import _folded_columns, _folded_transposed
 from trnfft.kernels._mirrored import _completed, _unfolded
 from trnfft.kernels._passes import _columns, _multiply, _turn
 from trnfft.kernels._rows import _fused, _rows
-from trnsci.nki import WARM, nki, nl, warm_up
+from trnsci.nki import WARM, is_first_core, nki, nl, warm_up
 
 # What a search may choose: products of zeros while the first loads are on their way.
 CHOICES = {"warm": WARM}
@@ -36,6 +36,7 @@ def fft(re_hbm, im_hbm, matrices_hbm, twiddles_hbm, given_hbm, program=(), resul
     operand = matrices_hbm.dtype
     results = {"float32": nl.float32, "bfloat16": nl.bfloat16, "float16": nl.float16}
     warm_up(warm)
+    # a pass reads all that the one before it wrote, in memory of one core
     for index in range(len(program)):
         kind, size, real, sizes = program[index]
         last = index == len(program) - 1
@@ -45,29 +46,38 @@ def fft(re_hbm, im_hbm, matrices_hbm, twiddles_hbm, given_hbm, program=(), resul
         out_im_hbm = None
         if not real:
             out_im_hbm = nl.ndarray((size,), dtype=dtype, buffer=buffer)  # [size]
-        if kind == "rows":
-            _rows(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, sizes)
-        elif kind == "fused":
-            _fused(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, twiddles_hbm, sizes)
-        elif kind == "folded":
-            _folded(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, twiddles_hbm, given_hbm, sizes)
-        elif kind == "folded columns":
-            _folded_columns(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, sizes)
-        elif kind == "folded transposed":
-            _folded_transposed(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, twiddles_hbm, sizes)
-        elif kind == "unfolded":
-            _unfolded(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, sizes)
-        elif kind == "completed":
-            _completed(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, sizes)
-        elif kind == "turn":
-            _turn(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, twiddles_hbm, sizes)
-        elif kind == "columns":
-            _columns(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, twiddles_hbm, sizes)
-        elif kind == "times":
-            _multiply(out_re_hbm, out_im_hbm, re_hbm, im_hbm, given_hbm, sizes)
-        else:
-            _multiply(out_re_hbm, out_im_hbm, re_hbm, im_hbm, twiddles_hbm, sizes)
+        if is_first_core():
+            _pass(kind, (out_re_hbm, out_im_hbm), (re_hbm, im_hbm), (matrices_hbm, twiddles_hbm, given_hbm), sizes)
         re_hbm, im_hbm = out_re_hbm, out_im_hbm
     if im_hbm == None:
         return re_hbm
     return re_hbm, im_hbm
+
+
+def _pass(kind, outs_hbm, operands_hbm, tables_hbm, sizes):
+    """Run one pass of a program."""
+    out_re_hbm, out_im_hbm = outs_hbm
+    re_hbm, im_hbm = operands_hbm
+    matrices_hbm, twiddles_hbm, given_hbm = tables_hbm
+    if kind == "rows":
+        _rows(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, sizes)
+    elif kind == "fused":
+        _fused(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, twiddles_hbm, sizes)
+    elif kind == "folded":
+        _folded(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, twiddles_hbm, given_hbm, sizes)
+    elif kind == "folded columns":
+        _folded_columns(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, sizes)
+    elif kind == "folded transposed":
+        _folded_transposed(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, twiddles_hbm, sizes)
+    elif kind == "unfolded":
+        _unfolded(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, sizes)
+    elif kind == "completed":
+        _completed(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, sizes)
+    elif kind == "turn":
+        _turn(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, twiddles_hbm, sizes)
+    elif kind == "columns":
+        _columns(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, twiddles_hbm, sizes)
+    elif kind == "times":
+        _multiply(out_re_hbm, out_im_hbm, re_hbm, im_hbm, given_hbm, sizes)
+    else:
+        _multiply(out_re_hbm, out_im_hbm, re_hbm, im_hbm, twiddles_hbm, sizes)

@@ -7,7 +7,6 @@ partition for each of some twenty words alive at once.
 from trnrand.kernels._engines import BLOCKS, WIDTHS, _counters, _pieces, _Start, _words
 from trnsci.nki import QUEUES, mine, nisa, nki, nl, store
 
-CORES = 2
 # What a search may choose: blocks of a partition, who brings words into the order of the stream, queues.
 CHOICES = {"width": WIDTHS, "copies": ("vector", "gpsimd"), "stores": QUEUES}
 

@@ -5,7 +5,7 @@ integer, half a unit lowered so that rounding is flooring; fp32 does that exactl
 Vector Engine, scaled on the Scalar Engine and added up on GpSimd. Bound by the Vector Engine.
 """
 
-from trnsci.nki import P_MAX, QUEUES, load, nisa, nki, nl, store, tiles
+from trnsci.nki import P_MAX, QUEUES, load, mine, nisa, nki, nl, store, tiles
 
 # dimensions together: one tile of points takes 32 KiB of a partition at F = 512
 GROUP = 16
@@ -19,7 +19,7 @@ def halton(start_hbm, bases=(2,), digits=(1,), rows=1, row=1, shared=0, stores="
     D = len(bases)
     out_hbm = nl.ndarray((rows, row, D), dtype=nl.float32, buffer=nl.shared_hbm)  # [R, F, D]
     start_sb = load(start_hbm)  # [p, 1]
-    for r in tiles(rows, P_MAX):
+    for r in mine(tiles(rows, P_MAX)):
         index_sb = nl.ndarray((r.size, row), dtype=nl.float32, buffer=nl.sbuf)  # [r, F]
         nisa.iota(dst=index_sb, pattern=[[1, row]], offset=r.start * row, channel_multiplier=row)
         nisa.tensor_scalar(dst=index_sb, data=index_sb, op0=nl.add, operand0=start_sb[0 : r.size, 0:1])

@@ -7,7 +7,6 @@ that its function table is loaded three times a tile. The angle is reduced to [-
 from trnrand.kernels._engines import BLOCKS, WIDTHS, _counters, _normals, _pieces, _Start, _words
 from trnsci.nki import QUEUES, mine, nki, nl, store
 
-CORES = 2
 # What a search may choose: blocks of a partition, queues.
 CHOICES = {"width": WIDTHS, "stores": QUEUES}
 

@@ -7,7 +7,7 @@ Tensor Engine for large N.
 """
 
 from trnrand.kernels._engines import BLOCKS, WIDTHS, _counters, _normals, _Start, _words
-from trnsci.nki import K_TILE, M_TILE, N_TILE, QUEUES, Axis, load, nisa, nki, nl, require, store, tiles
+from trnsci.nki import K_TILE, M_TILE, N_TILE, QUEUES, Axis, load, mine, nisa, nki, nl, require, store, tiles
 
 AXES = (Axis(N_TILE, {"a_hbm": 1}, (1,)),)
 # What a search may choose: blocks of a partition, queues.
@@ -29,11 +29,11 @@ def sketch(
     start = _Start(start_hbm, engine)
     out_hbm = nl.ndarray((size, N), dtype=nl.float32, buffer=nl.shared_hbm)  # [R, N]
     noise = _noise(start, M, size, engine, width)
-    for n in tiles(N, N_TILE):
+    for n in mine(tiles(N, N_TILE), N > N_TILE):
         columns = []
         for m in tiles(M, K_TILE):
             columns.append(load(a_hbm[m.span, n.span], loads))  # [m, n]
-        for r in tiles(size, M_TILE):
+        for r in mine(tiles(size, M_TILE), N <= N_TILE):
             out_ps = nl.ndarray((r.size, n.size), dtype=nl.float32, buffer=nl.psum)  # [r, n]
             for m in tiles(M, K_TILE):
                 nisa.nc_matmul(

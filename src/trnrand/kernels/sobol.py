@@ -9,7 +9,6 @@ from trnsci.nki import P_MAX, QUEUES, Axis, load, mine, nisa, nki, nl, require, 
 
 # dimensions together: their tables and one tile of points take 64 KiB of a partition at F = 512
 GROUP = 16
-CORES = 2
 AXES = (Axis(P_MAX, {"heads_hbm": 0}, (0,)), Axis(GROUP, {"heads_hbm": 1, "columns_hbm": 1}, (2,)))
 CHOICES = {"loads": QUEUES, "stores": QUEUES}
 

@@ -3,7 +3,6 @@
 from trnrand.kernels._engines import BLOCKS, WIDTHS, _of_counters
 from trnsci.nki import P_MAX, QUEUES, Axis, nki
 
-CORES = 2
 # What a search may choose: blocks of a partition, queues.
 CHOICES = {"width": WIDTHS, "loads": QUEUES, "stores": QUEUES}
 AXES = (Axis(P_MAX * BLOCKS, {"counters_hbm": 1}, (1,)),)

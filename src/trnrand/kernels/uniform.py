@@ -6,7 +6,6 @@ The words are those of `bits`; the Scalar Engine, idle otherwise, converts them.
 from trnrand.kernels._engines import BLOCKS, UNIT, WIDTHS, _bits, _counters, _pieces, _Start, _words
 from trnsci.nki import QUEUES, mine, nisa, nki, nl, store
 
-CORES = 2
 # What a search may choose: blocks of a partition, queues.
 CHOICES = {"width": WIDTHS, "stores": QUEUES}
 

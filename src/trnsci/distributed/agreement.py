@@ -31,7 +31,9 @@ def agree(team: LiveTeam, text: str) -> None:
         for rank, said in words.items():
             if said.startswith(RAISED):
                 # what it said begins as the reason of a rank that raised
-                raise RankFailed(team.op, rank, said, team.world.rank, AGREEMENT.format(team.op))
+                failure = RankFailed(team.op, rank, said, team.world.rank, AGREEMENT.format(team.op))
+                team.world.announce(failure)
+                raise failure
         got = {f"rank {rank}": said for rank, said in words.items()}
         hint = "Every rank makes the same calls with the same options, and copies on every rank hold the same"
         raise ArgumentError(team.op, "the call", got, hint=hint)

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from trnsci.distributed.world import World
 
 
+# gloo counts a pause of the process as time to wait, so that every wait is bounded here and none there.
+_UNLIMITED = timedelta(days=7)
+
+
 class Groups:
     """The groups of this process, by the ranks of the calls they serve and the ranks they join."""
 
@@ -69,7 +73,7 @@ class Groups:
             known.Backend(engine),
             store,
             name,
-            timeout=timedelta(seconds=2 * self._world.timeout),
+            timeout=_UNLIMITED,
         )
         group, _ = self._world.bounded(create, "the other ranks")
         known._world.pg_group_ranks[group] = {rank: index for index, rank in enumerate(ranks)}

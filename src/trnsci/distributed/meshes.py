@@ -16,6 +16,8 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from trnsci import config, rendezvous
 from trnsci.distributed.world import world
 from trnsci.errors import ArgumentError, RankFailed
+from trnsci.parent_death import follow_parent
+from trnsci.patience import Patience
 
 # Seconds that ranks get at least to meet for the first time: programs do not start at one moment.
 _MEETING = 60.0
@@ -48,8 +50,8 @@ def mesh(
         1
         >>> distributed.leave()
     """
-    if timeout is not None and not timeout > 0:
-        raise ArgumentError("mesh", "timeout", timeout, "a positive number of seconds")
+    if timeout is not None and not 0 < timeout <= config.LONGEST_WAIT:
+        raise ArgumentError("mesh", "timeout", timeout, f"a positive number of seconds, up to {config.LONGEST_WAIT}")
     kind = device or _kind()
     if not dist.is_initialized():
         _start(kind, timeout)
@@ -96,9 +98,11 @@ def _start(kind: str, timeout: float | None) -> None:
     if place is None:
         dist.init_process_group(engine, store=HashStore(), rank=0, world_size=1, timeout=limit)
         return
+    if config.launcher_holds_store():
+        follow_parent()
     within = max(_MEETING, seconds)
     try:
-        rendezvous.apart(lambda: _join(place, engine, limit, within), "trnsci start").result(within)
+        Patience(within).wait(rendezvous.apart(lambda: _join(place, engine, limit, within), "trnsci start"))
     except rendezvous.LOST as error:
         said = str(error).partition("\n")[0] or "no answer"
         where = f"at {place.address}:{place.port} within {within:.0f} s ({said})"

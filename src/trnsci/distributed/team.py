@@ -17,9 +17,13 @@ from torch.distributed.device_mesh import DeviceMesh
 
 from trnsci.distributed.world import World
 from trnsci.ledger import Exchange, record
+from trnsci.patience import Patience
+from trnsim.json_reader import parse_json
 
 # Seconds between two looks at what other ranks say, and those a message gets that was sent before its rank failed.
 _LOOK, _GRACE = 0.1, 2.0
+# Bytes of a text between ranks at most.
+_MOST = 1 << 30
 # PyTorch renamed it between the versions we run on
 _gather_into: Any = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
 
@@ -233,7 +237,9 @@ class LiveTeam(Team):
         data = torch.tensor(list(json.dumps(value).encode()), dtype=torch.uint8, device=self.device)
         length = torch.tensor([len(data)], device=self.device)
         lengths = torch.cat(self.all_gather(axis, length, [(1,)] * self.size(axis))).tolist()
-        return [json.loads(bytes(row.tolist())) for row in self.all_gather(axis, data, [(n,) for n in lengths])]
+        return [
+            parse_json(bytes(row.tolist()), most=_MOST) for row in self.all_gather(axis, data, [(n,) for n in lengths])
+        ]
 
     def end(self) -> None:
         """Wait until every rank has reached the end of the call, so that none leaves one that another failed in."""
@@ -265,15 +271,14 @@ class LiveTeam(Team):
 
     def _finish(self, work: Any, kind: str, nbytes: int | None, number: int) -> None:
         """Wait for an exchange, watching the clock and what other ranks say."""
-        start = time.monotonic()
-        deadline = start + self.world.patience
+        start, patience = time.monotonic(), Patience(self.world.patience)
         pause, next_look, look = 20e-6, start + _LOOK, None
         self.world.waiting = True
         while not work.is_completed():
             time.sleep(pause)
             pause = min(1.5 * pause, 2e-3)
             now = time.monotonic()
-            if now > deadline:
+            if patience.is_over():
                 raise self.world.failure(kind)
             if look is None and now > next_look:
                 look = self.world.look()
@@ -283,7 +288,7 @@ class LiveTeam(Team):
                 next_look, look = now + _LOOK, None
                 if said is not None:
                     # what was sent before the fault may still arrive, and then this rank finds the same fault itself
-                    deadline = min(deadline, now + (_GRACE if number <= said["started"] else 0.0))
+                    patience.shorten(_GRACE if number <= said["started"] else 0.0)
         try:
             work.wait()
         except RuntimeError as error:

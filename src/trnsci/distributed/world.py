@@ -22,11 +22,14 @@ from torch.distributed.device_mesh import DeviceMesh
 from trnsci import config, rendezvous
 from trnsci.distributed.groups import Groups
 from trnsci.errors import ArgumentError, RankFailed
-from trnsci.rendezvous import BLAMED, ENDED, LOST, Line, Notes
+from trnsci.patience import Patience
+from trnsci.rendezvous import BLAMED, ENDED, HEARD, LOST, Line, Notes, parse_fault
+from trnsim.json_reader import check_fields, parse_json
 
 T = TypeVar("T")
 # What ranks wrote last, by their number.
 Entries = dict[int, dict[str, Any]]
+_ENTRY: dict[str, type] = {"beat": int, "calls": dict, "op": str, "state": str, "waiting": bool}
 
 # Beats to wait before a pulse counts as stopped, those that finding out who is missing takes in all, and those the
 # holder of the store stays for a rank without a pulse, which may only be starved of processor time.
@@ -66,6 +69,7 @@ class World:
         # when the store last answered the pulse, when it was lost, and the fault it told of, in this call or another
         self._answered, self._lost_at = time.monotonic(), math.inf
         self._known: dict[str, Any] | None = None
+        self._has_announced = False
         self._entering = threading.Lock()
         self.groups = Groups(self)
         self._pulse = threading.Thread(target=self._keep_beating, args=(store,), name="trnsci pulse", daemon=True)
@@ -82,7 +86,11 @@ class World:
         return self.timeout - _INQUIRY * self._interval
 
     def begin(self, op: str, ranks: Sequence[int]) -> None:
-        """A new call of some ranks; each of them counts the same ones."""
+        """A new call of some ranks; each of them counts the same ones.
+
+        Raises:
+            RankFailed: the store has gone, and with it the launcher or the rank that kept it.
+        """
         me = threading.get_ident()
         with self._entering:
             if self._caller not in (0, me):
@@ -96,6 +104,13 @@ class World:
         self.team = hashlib.sha256(repr(sorted(ranks)).encode()).hexdigest()[:12]
         self._calls[self.team] = self._calls.get(self.team, 0) + 1
         self.op, self._ranks, self.waiting, self.started = op, tuple(ranks), False, 0
+        if self._lost_at < math.inf:
+            self._caller = 0
+            raise self.failure("the store")
+        if self._has_announced:
+            # it goes on, and is no messenger any more
+            self._has_announced = False
+            self._line.ask(lambda client: client.delete_key(f"{HEARD}/{self.rank}"))
 
     def end(self) -> None:
         """The call is over."""
@@ -130,7 +145,7 @@ class World:
         """Return the first fault under these keys that is another rank's."""
         for key in keys:
             if client.check([key]):
-                said: dict[str, Any] = json.loads(client.get(key))
+                said = parse_fault(client.get(key))
                 if said["rank"] != self.rank:
                     return said
         return None
@@ -138,7 +153,7 @@ class World:
     def fault(self) -> dict[str, Any] | None:
         """Return what another rank, or the launcher, has said went wrong in this call."""
         try:
-            return self.look().result(self.patience)
+            return Patience(self.patience).wait(self.look())
         except LOST as error:
             return self._lost(error)
 
@@ -162,26 +177,40 @@ class World:
 
     def failure(self, waiting_for: str) -> RankFailed:
         """Find out which rank is missing, and say it."""
-        deadline = time.monotonic() + _INQUIRY * self._interval
-        try:
-            said = self._missing(deadline)
-        except LOST as lost:
-            said = self._lost(lost)
+        while True:
+            patience = Patience(_INQUIRY * self._interval)
+            try:
+                said = self._missing(patience)
+            except LOST as lost:
+                said = self._lost(lost)
+            # pulses that were read before and after a pause say nothing
+            if not patience.has_paused:
+                break
         waited = f"{waiting_for} in {self.op}"
         error = RankFailed(said["op"] or self.op, said["rank"], said["text"], self.rank, waited)
-        if not error.raised and error.failed >= 0:
-            blamed = json.dumps({"rank": error.failed, "op": error.op, "text": error.reason, "started": 0})
-            # the first to know tells the ranks of this call, and all others and the launcher
-            keys = (self._fault, BLAMED)
-            with contextlib.suppress(*LOST):
-                tell = self._line.ask(lambda client: [client.compare_set(key, "", blamed) for key in keys])
-                tell.result(max(0.0, deadline - time.monotonic()))
+        self.announce(error, patience)
         return error
+
+    def announce(self, error: RankFailed, patience: Patience | None = None) -> None:
+        """Tell the launcher that this rank, if it ends now, does so because of another; tell all others of a death."""
+        said = json.dumps({"rank": error.failed, "op": error.op, "text": error.reason, "started": 0})
+        heard, died = f"{HEARD}/{self.rank}", not error.raised and error.failed >= 0
+        keys = (self._fault, BLAMED) if died else ()
+        self._has_announced = True
+
+        def tell(client: Any) -> None:
+            client.set(heard, said)
+            for key in keys:
+                # the first to know
+                client.compare_set(key, "", said)
+
+        with contextlib.suppress(*LOST):
+            (patience or Patience(self._interval)).wait(self._line.ask(tell))
 
     def bounded(self, work: Callable[[], T], what: str) -> T:
         """Run what may wait for other ranks without a limit of its own, and give it up in time."""
         try:
-            return rendezvous.apart(work, f"trnsci {what}").result(self.patience)
+            return Patience(self.patience).wait(rendezvous.apart(work, f"trnsci {what}"))
         except LOST as error:
             raise self.failure(what) from error
 
@@ -189,26 +218,26 @@ class World:
         """Wait until all of some ranks have come to a place."""
         notes = self._notes("meet")
         keys = [f"{where}/{rank}" for rank in ranks]
-        deadline, pause = time.monotonic() + self.patience, 1e-3
+        patience, pause = Patience(self.patience), 1e-3
         notes.set(f"{where}/{self.rank}", "here")
         while not notes.check(keys):
-            if time.monotonic() > deadline:
+            if patience.is_over():
                 raise self.failure("the other ranks")
             time.sleep(pause)
             pause = min(1.2 * pause, 0.02)
 
-    def _missing(self, deadline: float) -> dict[str, Any]:
+    def _missing(self, patience: Patience) -> dict[str, Any]:
         """Return who is missing: what somebody has said, or what the pulses show."""
-        if said := self.look().result(max(0.0, deadline - time.monotonic())):
+        if said := patience.wait(self.look()):
             return said
-        before = self._entries(deadline)
-        time.sleep(min(_LOOKS * self._interval, max(0.0, deadline - time.monotonic())))
-        after = self._entries(deadline)
-        while len(_silent(before, after)) > 1 and time.monotonic() + self._interval < deadline:
+        before = self._entries(patience)
+        patience.sleep(_LOOKS * self._interval)
+        after = self._entries(patience)
+        while len(_silent(before, after)) > 1 and patience.left() > self._interval:
             # one that only lacks processor time beats again
-            time.sleep(self._interval / 2)
-            after = self._entries(deadline)
-        said = self.look().result(max(0.0, deadline - time.monotonic()))
+            patience.sleep(self._interval / 2)
+            after = self._entries(patience)
+        said = patience.wait(self.look())
         return said or self._behind(before, after)
 
     def _behind(self, before: Entries, after: Entries) -> dict[str, Any]:
@@ -237,14 +266,16 @@ class World:
                 return {"rank": rank, "op": entry["op"], "text": text}
         return {"rank": -1, "op": self.op, "text": "is not known; every rank is alive and in this call"}
 
-    def _entries(self, deadline: float) -> Entries:
+    def _entries(self, patience: Patience) -> Entries:
         """Return what the other ranks of the call wrote last."""
         keys = {rank: f"{self._prefix}/pulse/{rank}" for rank in self._ranks if rank != self.rank}
 
         def question(client: Any) -> Entries:
-            return {rank: json.loads(client.get(key)) if client.check([key]) else {} for rank, key in keys.items()}
+            texts = {rank: client.get(key) for rank, key in keys.items() if client.check([key])}
+            said = {rank: check_fields(parse_json(text), **_ENTRY) for rank, text in texts.items()}
+            return {rank: said.get(rank, {}) for rank in keys}
 
-        return self._line.ask(question).result(max(0.0, deadline - time.monotonic()))
+        return patience.wait(self._line.ask(question))
 
     def _keep_beating(self, store: Any) -> None:
         """Write this rank's entry again and again, and its last one when it leaves; keep what others say went wrong."""
@@ -263,17 +294,18 @@ class World:
             # without a store there is nobody to tell
             self._lost_at = time.monotonic()
 
-    def _wait_for_goodbyes(self, deadline: float) -> None:
+    def _wait_for_goodbyes(self) -> None:
         """Wait until every other rank has left, or has had no pulse for long."""
         self._ranks = tuple(range(self.size))
-        before, since = self._entries(deadline), time.monotonic()
-        while time.monotonic() < deadline:
-            time.sleep(self._interval / 2)
-            after = self._entries(deadline)
+        patience, silence = Patience(self.timeout), Patience(_FAREWELL * self._interval)
+        before = self._entries(patience)
+        while not patience.is_over():
+            patience.sleep(self._interval / 2)
+            after = self._entries(patience)
             alive = [rank for rank, entry in after.items() if entry.get("state") == "alive"]
             if any(after[rank] != before[rank] for rank in alive):
-                before, since = after, time.monotonic()
-            if not alive or time.monotonic() - since > _FAREWELL * self._interval:
+                before, silence = after, Patience(_FAREWELL * self._interval)
+            if not alive or silence.is_over():
                 return
 
     def leave(self) -> None:
@@ -283,7 +315,7 @@ class World:
         self._pulse.join(self._interval)
         if self.rank == 0 and self.size > 1 and not config.launcher_holds_store():
             with contextlib.suppress(*LOST):
-                self._wait_for_goodbyes(time.monotonic() + self.timeout)
+                self._wait_for_goodbyes()
         self._line.close()
 
 

@@ -18,7 +18,7 @@ Role = Literal["fori", "while"]
 
 RANGES = frozenset({"range", "affine_range", "sequential_range", "static_range"})
 _TENSOR_RESULTS = words(
-    "ndarray zeros ones full zeros_like empty_like rand load load_transpose2d gather_flattened "
+    "ndarray zeros ones full zeros_like rand load load_transpose2d gather_flattened "
     "shared_identity_matrix add subtract multiply divide maximum minimum abs_max abs_min abs square power equal "
     "not_equal less less_equal greater greater_equal bitwise_and bitwise_or bitwise_xor invert left_shift "
     "right_shift logical_and logical_or logical_xor logical_not exp log sqrt rsqrt tanh sigmoid relu gelu silu "
@@ -134,7 +134,9 @@ class Base(ast.NodeVisitor):
             return "str"
         if isinstance(node, ast.Constant):
             return "int" if type(node.value) is int else "str" if isinstance(node.value, str) else "other"
-        if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Mult)):
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and self.kind(node.operand) == "scalar":
+            return "scalar"
+        if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Sub, ast.Mult)):
             sides = {self.kind(node.left), self.kind(node.right)}
             if "scalar" in sides:
                 return "scalar"

@@ -53,7 +53,7 @@ class Checker(Device, Outside, FrontEnd, Values):
         kinds: dict[str, Kind] = {a.arg: "parameter" for a in arguments}
         kinds.update(dict.fromkeys(_strings(node), "str"))
         frame = Frame(code, node.name, _bound(node, code), kinds, role)
-        before, outer_order = self.induction, self.no_reorder
+        before, outer_order, branch = self.induction, self.no_reorder, self.core_branch
         self.induction -= frame.kinds.keys()
         self.no_reorder = 0
         if frame.role == "fori" and arguments:
@@ -71,7 +71,7 @@ class Checker(Device, Outside, FrontEnd, Values):
             self.report("loop-body-return", node, f"`{node.name}` is a body of nl.while_loop and returns nothing")
         self.frames.pop()
         self.names.leave()
-        self.induction, self.no_reorder = before, outer_order
+        self.induction, self.no_reorder, self.core_branch = before, outer_order, branch
 
     def _check_signature(self, node: Function) -> None:
         outermost = self.entry and node is self.unit.node
@@ -147,12 +147,25 @@ class Checker(Device, Outside, FrontEnd, Values):
         else:
             self.check_guarded(node.test)
         self.generic_visit(node)
-        self.core_branch = before
+        # what follows a return runs on the other core alone
+        if not (isinstance(node, ast.If) and self.depends_on_core(node.test) and isinstance(node.body[-1], ast.Return)):
+            self.core_branch = before
+
+    def visit_Assert(self, node: ast.Assert) -> None:
+        self.check_condition(node.test)
+        self.generic_visit(node)
 
     def visit_BoolOp(self, node: ast.BoolOp) -> None:
+        before = self.core_branch
         for value in node.values[1:]:
             self.check_guarded(value)
-        self.generic_visit(node)
+        for value in node.values[:-1]:
+            self.check_condition(value)
+        for value in node.values:
+            self.visit(value)
+            if self.depends_on_core(value):
+                self.core_branch = value
+        self.core_branch = before
 
     def visit_Assign(self, node: ast.Assign) -> None:
         self.check_assignment(node.targets)
@@ -219,6 +232,7 @@ class Checker(Device, Outside, FrontEnd, Values):
             if self.is_enum_member(node.left) or self.is_enum_member(node.right):
                 self.report("enum-operator", node, f"`{ast.unparse(node)}`")
             self.check_operands(node.left, node.right)
+            self.check_scalar_operator(node)
             self.check_arithmetic(node.op, node.left, node.right, node)
             self.visit(node.right)
             if not isinstance(node.left, ast.BinOp):
@@ -274,7 +288,10 @@ class Checker(Device, Outside, FrontEnd, Values):
     def visit_Lambda(self, node: ast.Lambda) -> None:
         self.report("lambda", node, "")
         arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
-        self._inner({a.arg for a in arguments}, [node.body])
+        before, names = self.induction, [a.arg for a in arguments]
+        self.induction = before.difference(names) | frozenset(names[:1] if node is self.counting else ())
+        self._inner(set(names), [node.body])
+        self.induction = before
 
     def visit_ListComp(self, node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp) -> None:
         rule = {"SetComp": "set", "GeneratorExp": "generator"}.get(type(node).__name__, "comprehension")
@@ -289,6 +306,8 @@ class Checker(Device, Outside, FrontEnd, Values):
                 self.report("async", clause.iter, "")
         elements = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
         clauses = [x for c in node.generators for x in (c.iter, *c.ifs)]
+        for test in (test for clause in node.generators for test in clause.ifs):
+            self.check_condition(test)
         self._inner(targets, [*clauses, *elements], integers, node.key if isinstance(node, ast.DictComp) else None)
 
     def _inner(
@@ -310,7 +329,9 @@ class Checker(Device, Outside, FrontEnd, Values):
         self.check_view_call(node)
         self.check_allocation(node, api)
         if api in ("fori_loop", "while_loop"):
-            self._follow_body(self.loop_function(node))
+            body = self.loop_function(node)
+            self._follow_body(body)
+            self.counting = body[1] if body is not None and body[0] == "fori" else None
         if any(isinstance(node.func, ast.Name) and node.func.id == f.name for f in self.frames[1:]):
             self.report("recursion", node, f"`{ast.unparse(node.func)}`")
         self.generic_visit(node)

@@ -44,11 +44,12 @@ class Device(FrontEnd):
 
     # the condition that only one core of the two meets
     core_branch: ast.AST | None = None
+    # the body of the fori_loop that was met last, where it is a lambda
+    counting: ast.AST | None = None
 
     def is_register(self, node: ast.AST) -> bool:
-        if not isinstance(node, ast.Name):
-            return False
-        return (node.id in self.induction and not self.scalars) or self.kind_of(node.id) == "register"
+        counted = isinstance(node, ast.Name) and node.id in self.induction and not self.scalars
+        return counted or self.kind(node) == "register"
 
     def is_device_value(self, node: ast.AST) -> bool:
         """Return whether an expression is a register or a scalar, whose value Python does not know."""
@@ -85,6 +86,12 @@ class Device(FrontEnd):
             if self.is_register(node):
                 self.report("register-expression", node, f"`{ast.unparse(node)}`")
 
+    def check_scalar_operator(self, node: ast.BinOp) -> None:
+        """Report an operator that scalars do not have."""
+        known = isinstance(node.op, (ast.Add, ast.Sub, ast.Mult))
+        if not known and "scalar" in (self.kind(node.left), self.kind(node.right)):
+            self.report("scalar-expression", node, f"`{ast.unparse(node)}`")
+
     def check_comparison(self, node: ast.Compare) -> None:
         operands = [node.left, *node.comparators]
         if not any(_is_none(x) for x in operands) and any(
@@ -99,6 +106,8 @@ class Device(FrontEnd):
             for bound in bounds:
                 if self.is_device_value(bound) or self.kind(bound) == "tensor":
                     self.report("runtime-index", bound, f"`{ast.unparse(bound)}`")
+            if not bounds and self.kind(node.value) in ("list", "str") and self.is_device_value(part):
+                self.report("device-value", part, f"`{ast.unparse(part)}`")
             if not bounds and self.kind(part) == "tensor":
                 self.report("runtime-index", part, f"`{ast.unparse(part)}`")
 

@@ -124,6 +124,12 @@ program-axis: a launch grid has one axis, the cores of a logical core
 launch-grid: a launch has as many cores as a logical core, one or two along one axis
   write kernel(...) or kernel[2](...), and loop inside the kernel
   Logical Neuron Cores (get started); API, nki.jit
+partition-count: a tile on chip has at most 128 partitions
+  let the first dimension count partitions, and loop over the rest
+  Tiling overview, constraint 1
+sbuf-size: a partition of SBUF has 256 KiB at most (trn3), 224 on trn2 and 192 on trn1
+  take part of the columns at a time
+  NeuronCore architecture (trn1, trn2, trn3)
 psum-bank: a tile in PSUM lies in one bank, 2 KiB of each partition
   use several tiles of up to 512 elements of 32 bits, one for each bank
   Tiling overview, constraint 2
@@ -140,6 +146,9 @@ _TRACER_ERRORS = """
 device-value: a register or scalar has its value on the device only, and raises in if, while, int() and range()
   use nl.while_loop, nl.fori_loop or scalar_offset, or select with tiles
   API, VirtualRegister and NkiScalar
+scalar-expression: a scalar of the device is added, subtracted and multiplied; every other operator raises
+  compute with tiles, or store what is computed and load it back
+  API, NkiScalar
 removed-loop: nl.dynamic_range and while on a register are gone from NKI 0.7 on
   use nl.fori_loop(lower, upper, body) or nl.while_loop(register, body)
   SPECIALISATION; NKI Loops

@@ -10,17 +10,22 @@ from types import FunctionType
 from trnsim._lint import words
 from trnsim._lint.base import RANGES, Base, Function, argument
 from trnsim.source_lines import nodes_of
+from trnsim.targets import TARGETS
 
 # Longer programs are known not to end compiling; where that begins nobody has published.
 INSTRUCTIONS = 30_000
 MATMULS = 10_000
 BANK_BYTES = 2048
+PARTITIONS = 128
+# of the generation that has most
+PARTITION_BYTES = max(target.sbuf_partition_bytes for target in TARGETS.values())
 GRIDS = (1, 2)
 
 _MATMULS = words("nc_matmul nc_matmul_mx nc_transpose")
 # what nki.isa has besides instructions
 _NO_INSTRUCTIONS = words("get_nc_version")
 _ALLOCATE = words("ndarray zeros ones full")
+_GRIDS = words("alloc_tiles alloc_blocks")
 _FOLDS: dict[type[ast.operator], Callable[[int, int], int]] = {
     ast.Mult: operator.mul,
     ast.Add: operator.add,
@@ -48,18 +53,29 @@ class Sizes(Base):
         return None
 
     def check_tile(self, node: ast.Call, api: str) -> None:
-        """Report a PSUM tile larger than a bank; an unknown dtype counts as one of 16 bits, the shortest there."""
-        buffer, shape = argument(node, "buffer"), argument(node, "shape", 0)
-        if api not in _ALLOCATE or not isinstance(buffer, ast.Attribute) or buffer.attr != "psum":
+        """Report a tile on chip that no memory holds; an unknown dtype counts as one of 8 bits, in PSUM of 16."""
+        shape = argument(node, "tile_shape") if api in _GRIDS else argument(node, "shape", 0)
+        buffer = argument(node, "buffer")
+        if api not in _ALLOCATE | _GRIDS or not isinstance(shape, ast.Tuple):
             return
-        if not isinstance(shape, ast.Tuple) or len(shape.elts) < 2:
+        for part in shape.elts:
+            if self.kind(part) == "scalar":
+                self.report("device-value", part, f"`{ast.unparse(part)}`")
+        memory = buffer.attr if isinstance(buffer, ast.Attribute) else ""
+        if memory not in ("sbuf", "psum") or len(shape.elts) < 2:
             return
+        rows = self.known(shape.elts[0]) or 1
+        if rows > PARTITIONS:
+            self.report("partition-count", node, f"`{ast.unparse(shape)}` has {rows:,}")
         dtype = argument(node, "dtype", 1)
-        size = _BYTES.get(dtype.attr, 2) if isinstance(dtype, ast.Attribute) else 2
+        least = 2 if memory == "psum" else 1
+        size = _BYTES.get(dtype.attr, least) if isinstance(dtype, ast.Attribute) else least
         for part in shape.elts[1:]:
             # a dimension that is not known is at least 1
             size *= max(1, self.known(part) or 1)
-        if size > BANK_BYTES:
+        if memory == "sbuf" and size > PARTITION_BYTES:
+            self.report("sbuf-size", node, f"`{ast.unparse(shape)}` takes {size:,} bytes of a partition")
+        elif memory == "psum" and size > BANK_BYTES:
             self.report("psum-bank", node, f"`{ast.unparse(shape)}` takes {size:,} bytes of a partition")
 
     def check_length(self, node: Function) -> None:

@@ -184,10 +184,6 @@ def _exchange(
 
 def _prepared(s: Session, pending: Pending) -> NkiInstruction:
     """Read the metadata of a collective and put it into the one slot there is."""
-    if s.target.generation >= 4:
-        text = f"{pending.offer.kind} on {s.target.name}, whose instances with a switch do not split collectives"
-        hint = f"call {pending.offer.kind.removesuffix('_prepare')}"
-        raise HardwareLimit(text, "prepare-trigger", s.target.name, "trn2", hint)
     waiting = s.state.get("prepared")
     if waiting is not None:
         hint = "run one before the next is prepared: there is one slot"
@@ -227,6 +223,10 @@ def _collective(name: str, begin: Callable[..., Pending], finish: Callable[..., 
         has_rdispls: bool = False,
         priority: Any = None,
     ) -> NkiInstruction:
+        if finish is _prepared and s.target.generation >= 4:
+            text = f"{name} on {s.target.name}, whose instances with a switch do not split collectives"
+            hint = f"call {name.removesuffix('_prepare')}"
+            raise HardwareLimit(text, "prepare-trigger", s.target.name, "trn2", hint)
         flags = recv_counts_known, has_rdispls
         return finish(s, begin(s, srcs, dsts, replica_group, metadata_tensor, *flags, priority))
 

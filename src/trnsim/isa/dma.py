@@ -15,9 +15,11 @@ from trnsim.isa.enums import dge_mode as dge
 from trnsim.isa.enums import engine as eng
 from trnsim.isa.enums import member
 from trnsim.isa.enums import oob_mode as oob
-from trnsim.session import SBUF, NkiInstruction, Session, instruction
+from trnsim.session import SBUF, NkiInstruction, Session, current, instruction
 from trnsim.tensors.dtypes import DTYPES, PACKED, int64, same_dtype, to_f32
+from trnsim.tensors.objects import MemoryRegion
 from trnsim.tensors.tensor import NkiTensor
+from trnsim.versions import FIRST
 
 
 @instruction
@@ -300,3 +302,13 @@ def _check_unique(index: np.ndarray) -> None:
             limit=1,
             hint="sum rows of equal index first, or update them in separate instructions",
         )
+
+
+def move_partitions(t: Any, shape: tuple[int, ...]) -> Any:
+    """Copy a tile to other partitions for a reshape of NKI 0.3; ``None`` where a reshape is a view."""
+    s = current()
+    if s is None or s.nki != FIRST or t.buffer is not MemoryRegion.sbuf:
+        return None
+    dst = s.allocate(shape, t.dtype, MemoryRegion.sbuf)
+    dma_copy(dst, t)
+    return dst

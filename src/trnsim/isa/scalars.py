@@ -31,6 +31,8 @@ class NkiScalar(NKIObject):
     """
 
     __nki_register__ = True
+    # a NumPy integer on the left leaves the operation to the scalar
+    __array_ufunc__ = None
 
     def __init__(
         self, state: int, dtype: DType | None = None, is_comparison: bool = False, loaded: int | None = None

@@ -48,7 +48,7 @@ def _turns(loop: str, start: Any, stop: Any, step: Any) -> Iterator[int]:
         hint = "the step is a positive compile-time integer"
         raise WrongArgument(f"step {step!r}", "dynamic-step", repr(step), 1, hint)
     first, end = _bound(loop, start), _bound(loop, stop)
-    with _body(session, loop, start, stop) as body:
+    with _body(session, Body(loop, session.line(), start, stop)) as body:
         for i in range(first, end, as_index(step)):
             with body.turn(session):
                 yield i
@@ -63,12 +63,11 @@ def _bound(loop: str, bound: Any) -> int:
 
 
 @contextmanager
-def _body(session: Session, loop: str, *bounds: Any) -> Iterator[Body]:
+def _body(session: Session, body: Body) -> Iterator[Body]:
     """Enter a loop of the device, which ``nl.no_reorder`` excludes and whose body is compiled once."""
     if session.state.get("no_reorder"):
-        raise WrongArgument(f"{loop} inside nl.no_reorder()", rule="no-reorder", hint="use a static loop there")
+        raise WrongArgument(f"{body.loop} inside nl.no_reorder()", rule="no-reorder", hint="use a static loop there")
     session.state["dynamic loops"] = True
-    body = Body(loop, session, *bounds)
     yield body
     body.leave(session)
 
@@ -107,7 +106,7 @@ def while_loop(init: Any, body_fun: Callable[[Any], Any]) -> None:
     """While the register is nonzero, ``body_fun`` gets its value and returns the register to test next."""
     session = require_session("nl.while_loop")
     register = as_register(init, "init", "load the condition with nisa.register_load")
-    with _body(session, "nl.while_loop") as body:
+    with _body(session, Body("nl.while_loop", session.line())) as body:
         while register.value != 0:
             with body.turn(session):
                 returned = body_fun(VirtualRegister(register.value))

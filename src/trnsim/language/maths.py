@@ -1,7 +1,8 @@
 """Element-wise functions of two operands, which are also operators: ``nl.add(x, y)`` and ``op=nl.add``.
 
-Operands are tiles or one tile and a number; a ``[P, 1]`` tile, or size-1 free dimensions, broadcast. The result is a
-new SBUF tile. Its dtype is ``dtype``, else the tile's (with two tiles of different dtypes, the wider one's).
+Operands are tiles or one tile and a number; dimensions of size 1 broadcast, across partitions by products with ones,
+which cost their time. The result is a new SBUF tile. Its dtype is ``dtype``, else the tile's (with two tiles of
+different dtypes, the wider one's).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy as np
 import trnsim.isa as nisa
 from trnsim.errors import WrongArgument, wrong_pair
 from trnsim.isa.operands import as_fp32
+from trnsim.language.partitions import repeat_partition
 from trnsim.language.results import Operator, dtype_or, function, mapped, promote, tile
 from trnsim.session import NkiInstruction, Session, instruction
 from trnsim.tensors.dtypes import float32, same_dtype, to_f32
@@ -33,17 +35,13 @@ def _broadcast(x: NkiTensor, y: NkiTensor) -> tuple[NkiTensor, NkiTensor]:
             x = x.reshape((x.shape[0],) + (1,) * (y.ndim - 1))
         elif y.free_size == 1:
             y = y.reshape((y.shape[0],) + (1,) * (x.ndim - 1))
-    fits = (
-        x.ndim == y.ndim
-        and x.shape[0] == y.shape[0]
-        and all(m == n or 1 in (m, n) for m, n in zip(x.shape, y.shape, strict=True))
-    )
-    if not fits:
-        rows = x.ndim == y.ndim and x.shape[0] != y.shape[0] and 1 in (x.shape[0], y.shape[0])
-        across = "engines do not broadcast across partitions: use nl.broadcast_to first"
-        raise wrong_pair(
-            "broadcast", "x", x.shape, "y", y.shape, across if rows else "free dimensions must be equal or 1"
-        )
+    if x.ndim != y.ndim or any(m != n and 1 not in (m, n) for m, n in zip(x.shape, y.shape, strict=True)):
+        raise wrong_pair("broadcast", "x", x.shape, "y", y.shape, "dimensions must be equal or 1")
+    if x.shape[0] != y.shape[0]:
+        if x.shape[0] == 1:
+            x = repeat_partition(x, y.shape[0])
+        else:
+            y = repeat_partition(y, x.shape[0])
     for dim, (m, n) in enumerate(zip(x.shape, y.shape, strict=True)):
         if m < n:
             x = x.broadcast(dim, n)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import trnsim.isa as nisa
 from trnsim.errors import WrongArgument, WrongBuffer, WrongShape, wrong_pair, wrong_shape, wrong_type, wrong_value
 from trnsim.language.functions import converted, copy
+from trnsim.language.partitions import repeat_partition
 from trnsim.language.results import as_tile, dtype_or, function, mapped, promote, tile
 from trnsim.memory import HBM, SBUF, SHARED_HBM
 from trnsim.session import NkiInstruction, Session, instruction, require_session
@@ -129,52 +128,6 @@ def expand_dims(x: Any, axis: int) -> NkiTensor:
     return view
 
 
-@contextmanager
-def _implicit(s: Session) -> Iterator[None]:
-    """Instructions nobody wrote, which the compiler may do without: the time model asks."""
-    s.state["implicit"] = True
-    try:
-        yield
-    finally:
-        s.state["implicit"] = False
-
-
-def _rows(x: NkiTensor, partitions: int) -> NkiTensor:
-    """One partition repeated over many: products with ones on the Tensor Engine, a bank of PSUM at a time.
-
-    Other dtypes, wide tiles of more dimensions, and partitions the engine cannot start at, go to HBM and are read back
-    for each partition.
-    """
-    x = x if x.buffer is sbuf else copy(x)
-    s = require_session("nl.broadcast_to")
-    bank = s.target.psum_bank_bytes // x.itemsize
-    products = same_dtype(x.dtype, float32) and x.partition_start % 32 == 0 and x.dynamic is None
-    if products and (x.free_size <= bank or x.ndim == 2):
-        with _implicit(s):
-            return _products(x, partitions, bank)
-    scratch = tile(x.shape, x.dtype, MemoryRegion.private_hbm)
-    nisa.dma_copy(scratch, x)
-    dst = tile((partitions, *x.shape[1:]), x.dtype)
-    nisa.dma_copy(dst, scratch.broadcast(0, partitions))
-    return dst
-
-
-def _products(x: NkiTensor, partitions: int, bank: int) -> NkiTensor:
-    ones = tile((1, partitions), float32)
-    nisa.memset(ones, 1.0)
-    if x.free_size <= bank:
-        sums = tile((partitions, *x.shape[1:]), float32, psum)
-        nisa.nc_matmul(sums, ones, x)
-        return copy(sums)
-    dst = tile((partitions, x.shape[1]), float32)
-    for column in range(0, x.shape[1], bank):
-        piece = x[:, column : min(column + bank, x.shape[1])]
-        sums = tile((partitions, piece.shape[1]), float32, psum)
-        nisa.nc_matmul(sums, ones, piece)
-        nisa.tensor_copy(dst[:, column : column + piece.shape[1]], sums)
-    return dst
-
-
 @function
 def broadcast_to(x: Any, shape: Any, dtype: Any = None) -> NkiTensor:
     """``x`` repeated to ``shape``: same rank, each dimension equal or grown from 1. ``x`` itself if nothing changes."""
@@ -186,7 +139,7 @@ def broadcast_to(x: Any, shape: Any, dtype: Any = None) -> NkiTensor:
         raise WrongShape(f"x has shape {x.shape} and cannot be broadcast to {shape}", "broadcast", x.shape, shape, hint)
     if x.shape == shape:
         return converted(x, wanted)
-    view = _rows(x, shape[0]) if x.shape[0] != shape[0] else x
+    view = repeat_partition(x, shape[0]) if x.shape[0] != shape[0] else x
     if view.shape == shape and same_dtype(view.dtype, wanted):
         return view
     for dim in range(1, view.ndim):

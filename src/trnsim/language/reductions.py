@@ -16,10 +16,13 @@ from trnsim.errors import wrong_value
 from trnsim.isa.vector_reduce import first_reduced_axis
 from trnsim.language.functions import copy, exp, reciprocal, rsqrt
 from trnsim.language.maths import multiply, subtract
+from trnsim.language.partitions import sum_partitions
 from trnsim.language.results import as_tile, dtype_or, function, tile
+from trnsim.session import require_session
 from trnsim.tensors.dtypes import float32, same_dtype
 from trnsim.tensors.layout import as_flag
 from trnsim.tensors.tensor import NkiTensor
+from trnsim.versions import FIRST
 
 
 def _shape(x: NkiTensor, first: int, keepdims: bool) -> tuple[int, ...]:
@@ -46,7 +49,18 @@ def _reduction(name: str, op: str, text: str) -> Callable[..., NkiTensor]:
     return function(apply, name, text)
 
 
-sum = _reduction("sum", "add", "Sum along ``axis``.")  # noqa: A001
+@function
+def sum(x: Any, axis: Any, dtype: Any = None, keepdims: bool = False) -> NkiTensor:  # noqa: A001
+    """Sum along ``axis``; under NKI 0.3 also along all dimensions, which gives ``(1, 1)``."""
+    x = as_tile(x, "x")
+    whole = isinstance(axis, tuple | list) and sorted(axis) == list(range(x.ndim))
+    if whole and require_session("nl.sum").nki == FIRST:
+        return copy(
+            sum_partitions(_reduce("add", x, tuple(range(1, x.ndim)), float32, False)), dtype_or(dtype, x.dtype)
+        )
+    return _reduce("add", x, axis, dtype, keepdims)
+
+
 max = _reduction("max", "maximum", "Maximum along ``axis``.")  # noqa: A001
 min = _reduction("min", "minimum", "Minimum along ``axis``.")  # noqa: A001
 prod = _reduction("prod", "multiply", "Product along ``axis``.")

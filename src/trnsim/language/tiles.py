@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, TypeVar
 
-from trnsim.errors import WrongArgument, WrongShape, WrongType, wrong_memory, wrong_type
+from trnsim.errors import WrongArgument, WrongShape, wrong_memory, wrong_type
 from trnsim.language.results import function
 from trnsim.session import require_session
 from trnsim.tensors.grids import NkiBlockGrid, NkiGrid, NkiTileGrid, Sizes
@@ -59,15 +59,15 @@ def _viewed(kind: type[G], source: Any, tile_shape: Any, block_shape: Any) -> G:
             # cut anew, which packed tiles do not allow
             return _viewed(kind, source.data, tile_shape, block_shape)
         rank = len(source.tile_shape)
-        return source.regrouped(kind, _sizes("block_shape", block_shape, rank, rank))
+        return source.regrouped(kind, _tiles_per_cell(kind, block_shape, rank))
     if not isinstance(source, NkiTensor):
         hint = "pass a tensor or a grid"
-        raise wrong_type("grid-source", "source", source, ("NkiTensor", "NkiGrid"), hint, WrongType)
+        raise wrong_type("grid-source", "source", source, ("NkiTensor", "NkiGrid"), hint)
     if tile_shape is None:
         raise WrongShape("tile_shape is missing", "tile-shape", None, source.shape, "a tensor has no tiles of its own")
     # a dimension on chip that is not tiled would be the partitions
     tile = _sizes("tile_shape", tile_shape, source.ndim if source.on_chip else 1, source.ndim)
-    return kind(source, source.shape, tile, _sizes("block_shape", block_shape, len(tile), len(tile)))
+    return kind(source, source.shape, tile, _tiles_per_cell(kind, block_shape, len(tile)))
 
 
 def allocate_grid(
@@ -76,10 +76,10 @@ def allocate_grid(
     """Allocate the memory of a grid."""
     if not isinstance(buffer, MemoryRegion):
         hint = "pass nl.sbuf, nl.psum or nl.shared_hbm"
-        raise wrong_type("buffer", "buffer", buffer, "MemoryRegion", hint, WrongType)
+        raise wrong_type("buffer", "buffer", buffer, "MemoryRegion", hint)
     extent = _sizes("element_shape", extent, 1, 5)
     tile = _sizes("tile_shape", tile, 2, len(extent))
-    block = _sizes("block_shape", block, len(tile), len(tile))
+    block = _tiles_per_cell(kind, block, len(tile))
     shape, packed = extent, is_on_chip(buffer)
     if packed:
         prefix = len(extent) - len(tile)
@@ -105,6 +105,8 @@ def grid_like(grid: G, axes: Any, buffer: Any, dtype: Any, address: Any, name: s
 
 def check_transpose(axes: Any, shape: Sizes, buffer: Any) -> None:
     """Raise unless ``dma_transpose`` has the permutation ``axes`` of ``shape`` into SBUF."""
+    if type(axes) is not tuple:
+        raise wrong_type("transpose-axes", "transpose_axes", axes, "a tuple of int", "write (1, 0)")
     if axes != {2: (1, 0), 3: (2, 1, 0), 4: (3, 1, 2, 0)}.get(len(shape)):
         known = "(1, 0), (2, 1, 0) or (3, 1, 2, 0), for two, three or four dimensions"
         raise WrongArgument(f"transpose_axes is {axes!r} for shape {shape}", "transpose-axes", axes, known)
@@ -112,12 +114,14 @@ def check_transpose(axes: Any, shape: Sizes, buffer: Any) -> None:
         raise wrong_memory("transpose-axes", "a target of dma_transpose", buffer, "sbuf", "pass buffer=nl.sbuf")
 
 
+def _tiles_per_cell(kind: type[G], block_shape: Any, rank: int) -> Sizes:
+    return (1,) * rank if kind is NkiTileGrid else _sizes("block_shape", block_shape, rank, rank)
+
+
 def _sizes(what: str, sizes: Any, least: int, most: int) -> Sizes:
-    """Return a tuple of positive Python integers; for a block shape that was not given, ones."""
-    if sizes is None:
-        return (1,) * most
+    """Return a tuple of positive Python integers."""
     if type(sizes) is not tuple or not all(type(n) is int for n in sizes):
-        raise wrong_type("tile-shape", what, sizes, "a tuple of int", "write (128, 512)", WrongType)
+        raise wrong_type("tile-shape", what, sizes, "a tuple of int", "write (128, 512)")
     if not least <= len(sizes) <= most or min(sizes, default=0) < 1:
         limit = f"{least} to {most} dimensions" if least != most else f"{least} dimensions"
         raise WrongShape(f"{what} is {sizes}", "tile-shape", sizes, f"{limit}, each at least 1", "sizes are positive")

@@ -212,7 +212,7 @@ def _pick_cell(cells: range, index: Any) -> range:
         hint = "add index times index_step_elements to the scalar_offset of .data"
         raise DeviceValue(f"{index!r} is no index of a grid", "grid-index", repr(index), "int", hint)
     if type(index) is not int:
-        raise wrong_type("grid-index", "an index of a grid", index, ("int", "slice"), "count cells from 0", WrongType)
+        raise wrong_type("grid-index", "an index of a grid", index, ("int", "slice"), "count cells from 0")
     if not -len(cells) <= index < len(cells):
         hint = f"indices run from 0 to {len(cells) - 1}"
         raise OutOfBounds(f"cell {index} of {len(cells)}", "grid-index", index, len(cells), hint)

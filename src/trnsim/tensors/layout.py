@@ -72,11 +72,6 @@ class Layout(NKIObject):
         return self.storage.address
 
     @property
-    def data(self) -> Self:
-        """This tensor itself, as grids have it."""
-        return self
-
-    @property
     def ndim(self) -> int:
         return len(self.shape)
 

@@ -17,7 +17,7 @@ from trnsim.tensors.access import Access
 from trnsim.tensors.dtypes import ExtraDtype, float32, tfloat32
 from trnsim.tensors.layout import Dynamic, as_index, is_register, row_major, static_index
 from trnsim.tensors.objects import DynamicSlice, MemoryRegion, without_operators
-from trnsim.versions import TRACED
+from trnsim.versions import TRACED, check_version
 
 _HOST = "its elements exist on the device only: return it, or look at it with print or trnsim.probe"
 _ARRAY_NAMES = {
@@ -111,6 +111,16 @@ class NkiTensor(Access):
                 hint=hint,
             )
         return bool(np.all(s.read(self, "the condition", compute=False, exact=True) != 0))
+
+    @property
+    def data(self) -> NkiTensor:
+        """This tensor itself, as grids have it."""
+        from trnsim.session import current
+
+        s = current()
+        if s is not None:
+            check_version("NkiTensor.data", s.nki)
+        return self
 
     # -- the window -----------------------------------------------------------------------------------------------
 

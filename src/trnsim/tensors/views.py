@@ -280,8 +280,17 @@ class Views(Layout):
             self.offset,
         )
 
+    def _move_partitions(self, shape: tuple[int, ...]) -> Self | None:
+        from trnsim import isa
+
+        moved: Self | None = isa.dma.move_partitions(self, shape)
+        return moved
+
     def reshape(self, *shape: Any) -> Self:
-        """Return the same elements, row-major, in another shape; the layout must allow it without a copy."""
+        """Return the same elements, row-major, in another shape; the layout must allow it without a copy.
+
+        Under NKI 0.3 a change of partitions is a copy by DMA.
+        """
         given = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
         wanted = infer(tuple(as_index(n) for n in given), self.size, f"reshape of {self.name} {self.shape}")
         self._keep_two(len(wanted), "reshape")
@@ -289,12 +298,15 @@ class Views(Layout):
             self._whole_view("reshape")
         if self.on_chip or self.addressed("vector"):
             if wanted[0] != self.shape[0]:
+                moved = self._move_partitions(wanted)
+                if moved is not None:
+                    return moved
                 raise WrongShape(
                     f"reshape: partition dimension of {self.name} is {self.shape[0]} and would become {wanted[0]}",
                     rule="partition-dim",
                     got=wanted[0],
                     limit=self.shape[0],
-                    hint="move data across partitions with dma_copy or a transpose",
+                    hint="move data across partitions with dma_copy or a transpose; NKI 0.3 did it by itself",
                 )
             free = reshape_strides(self.shape[1:], self.strides[1:], wanted[1:])
             strides = None if free is None else (self.strides[0], *free)

@@ -16,6 +16,7 @@ import ml_dtypes
 import numpy as np
 
 from trnsim.errors import WrongArgument
+from trnsim.terminal import escape_controls
 
 _SHORT = {"bf16": "bfloat16", "fp16": "float16", "f16": "float16", "fp32": "float32", "f32": "float32"}
 
@@ -36,7 +37,7 @@ def profile_command(args: argparse.Namespace) -> int:
     print(report)
     for path in (args.html, args.trace, args.json):
         if path is not None:
-            print(f"wrote {report.save(path)}")
+            print(escape_controls(f"wrote {report.save(path)}"))
     return 0
 
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from trnsim.constants import LAUNCH_UNCERTAINTY, LEVEL, RESOURCES
 from trnsim.errors import WrongArgument
 from trnsim.targets import Target
+from trnsim.terminal import escape_controls
 from trnsim.timing.costs import Call, itemsize
 from trnsim.timing.path import Step, critical_path
 from trnsim.timing.schedule import MODES, QUEUES, REASONS, Schedule
@@ -147,7 +148,7 @@ class Report:
     def __str__(self) -> str:
         from trnsim.timing.text import page
 
-        return page(self)
+        return escape_controls(page(self))
 
     def __repr__(self) -> str:
         from trnsim.timing.text import seconds

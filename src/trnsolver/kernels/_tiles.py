@@ -22,29 +22,33 @@ def _subtract_in_place(x_sb, stationary_sb, moving_sb):
     nisa.tensor_tensor(dst=x_sb, data1=x_sb, data2=part_ps, op=nl.subtract)
 
 
-def _load_state(a_hbm, x_hbm, r_hbm, d_hbm, loads):
-    """Load a matrix and three blocks of vectors, as lists of tiles of rows, and make a tile of ones for `_inner`."""
-    N, K = x_hbm.shape
+def _load_state(a_hbm, x_hbm, r_hbm, d_hbm, columns, loads):
+    """Load a matrix and columns of three blocks of vectors, as lists of tiles, and make a tile of ones for `_inner`."""
+    N = x_hbm.shape[0]
     a_sb, x_sb, r_sb, d_sb = [], [], [], []
     for m in tiles(N, M_TILE):
         a_sb.append(load(a_hbm[m.span, 0:N], loads))  # [m, N]
-        x_sb.append(load(x_hbm[m.span, 0:K], loads))  # [m, K]
-        r_sb.append(load(r_hbm[m.span, 0:K], loads))  # [m, K]
-        d_sb.append(load(d_hbm[m.span, 0:K], loads))  # [m, K]
+        x_sb.append(load(x_hbm[m.span, columns.span], loads))  # [m, K]
+        r_sb.append(load(r_hbm[m.span, columns.span], loads))  # [m, K]
+        d_sb.append(load(d_hbm[m.span, columns.span], loads))  # [m, K]
     return a_sb, x_sb, r_sb, d_sb, filled((P_MAX, P_MAX), 1.0)
 
 
-def _store_state(x_sb, r_sb, d_sb, N, stores):
-    """Store three blocks of vectors [N, K] in new tensors."""
-    K = x_sb[0].shape[1]
+def _three_results(N, K):
+    """Allocate three blocks of vectors [N, K]."""
     outs_hbm = []
     for _ in range(3):
         outs_hbm.append(nl.ndarray((N, K), dtype=nl.float32, buffer=nl.shared_hbm))  # [N, K]
-    for m in tiles(N, M_TILE):
-        store(outs_hbm[0][m.span, 0:K], x_sb[m.index], stores)
-        store(outs_hbm[1][m.span, 0:K], r_sb[m.index], stores)
-        store(outs_hbm[2][m.span, 0:K], d_sb[m.index], stores)
     return outs_hbm
+
+
+def _store_state(outs_hbm, x_sb, r_sb, d_sb, columns, stores):
+    """Store columns of three blocks of vectors."""
+    x_hbm = outs_hbm[0]
+    for m in tiles(x_hbm.shape[0], M_TILE):
+        store(outs_hbm[0][m.span, columns.span], x_sb[m.index], stores)
+        store(outs_hbm[1][m.span, columns.span], r_sb[m.index], stores)
+        store(outs_hbm[2][m.span, columns.span], d_sb[m.index], stores)
 
 
 def _inner(x_sb, y_sb, ones_sb):

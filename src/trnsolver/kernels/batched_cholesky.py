@@ -4,7 +4,7 @@ A column is what is left of a's after the products of its rows with those above:
 the free dimension for all matrices at once, on two engines. What lies above the diagonal is neither read nor cleared.
 """
 
-from trnsci.nki import P_MAX, QUEUES, nisa, nki, nl, tiles
+from trnsci.nki import P_MAX, QUEUES, even, mine, nisa, nki, nl, tiles
 from trnsolver.kernels._batches import _at, _cut, _read, _tile, _write
 
 N_MAX = P_MAX
@@ -16,7 +16,7 @@ CHOICES = {"parts": (1, 2, 4, 8), "loads": QUEUES, "stores": QUEUES}
 def batched_cholesky(a_hbm, group=8, parts=2, loads="compiler", stores="compiler"):
     B, N, _ = a_hbm.shape
     l_hbm = nl.ndarray((B, N, N), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, N, N]
-    for b in tiles(B, P_MAX * group):
+    for b in mine(tiles(B, even(B, P_MAX * group))):
         a_sb = _tile(b, N * N)  # [p, g, NN]
         products_sb = _tile(b, N * N)  # [p, g, NN]
         column_sb = _tile(b, N)  # [p, g, N]

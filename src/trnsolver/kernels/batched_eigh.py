@@ -6,7 +6,7 @@ Rayleigh quotients; what is left are the squares of a v - v w, and of inner prod
 engines that share the rotations.
 """
 
-from trnsci.nki import P_MAX, QUEUES, nisa, nki, nl, tiles
+from trnsci.nki import P_MAX, QUEUES, even, mine, nisa, nki, nl, tiles
 from trnsolver.kernels._batches import _all, _at, _engine, _multiplied, _read, _tile, _write
 from trnsolver.kernels._rotations import _room, _shares, _squares, _sweep
 
@@ -22,7 +22,7 @@ def batched_eigh(a_hbm, sweeps=8, group=8, loads="compiler", stores="compiler"):
     w_hbm = nl.ndarray((B, N, 1), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, N, 1]
     vT_hbm = nl.ndarray((B, N, N), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, N, N]
     left_hbm = nl.ndarray((B, 2, 1), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, 2, 1]
-    for b in tiles(B, P_MAX * group):
+    for b in mine(tiles(B, even(B, P_MAX * group))):
         a_sb = _tile(b, N * N)  # [p, g, NN]
         x_sb = _tile(b, N * N)  # [p, g, NN]
         left_sb = _tile(b, 2)  # [p, g, 2]

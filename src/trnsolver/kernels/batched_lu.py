@@ -7,7 +7,7 @@ Complex matrices have two planes, W = 2 N: behind the real columns stand the ima
 sum of magnitudes, as in LAPACK.
 """
 
-from trnsci.nki import P_MAX, QUEUES, Tile, nisa, nki, nl, tiles
+from trnsci.nki import P_MAX, QUEUES, Tile, even, mine, nisa, nki, nl, tiles
 from trnsolver.kernels._batches import (
     _all,
     _at,
@@ -36,7 +36,7 @@ def batched_lu(a_hbm, planes=1, group=8, parts=2, loads="compiler", stores="comp
     K = min(M, N)
     luT_hbm = nl.ndarray((B, W, M), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, W, M]
     pivots_hbm = nl.ndarray((B, K, 1), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, K, 1]
-    for b in tiles(B, P_MAX * group):
+    for b in mine(tiles(B, even(B, P_MAX * group))):
         streams = []
         for half in _streams(b, parts):
             streams.append(_start(a_hbm, half, K, loads))

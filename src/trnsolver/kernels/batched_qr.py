@@ -6,7 +6,7 @@ two engines. Reflections are then applied to columns of the identity, last first
 real and imaginary parts alternate, R = 2 M and W = 2 N, and a complex reflection is two real ones, by v and by i v.
 """
 
-from trnsci.nki import P_MAX, QUEUES, nisa, nki, nl, tiles
+from trnsci.nki import P_MAX, QUEUES, even, mine, nisa, nki, nl, tiles
 from trnsolver.kernels._batches import (
     _all,
     _at,
@@ -34,7 +34,7 @@ def batched_qr(a_hbm, planes=1, group=8, loads="compiler", stores="compiler"):
     W = planes * N
     qT_hbm = nl.ndarray((B, N, R), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, N, R]
     rT_hbm = nl.ndarray((B, N, W), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, N, W]
-    for b in tiles(B, P_MAX * group):
+    for b in mine(tiles(B, even(B, P_MAX * group))):
         a_sb = _tile(b, N * R)  # [p, g, NR]
         q_sb = _tile(b, N * R)  # [p, g, NR]
         r_sb = _tile(b, N * W)  # [p, g, NW]

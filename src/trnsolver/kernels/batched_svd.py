@@ -4,7 +4,7 @@ A matrix in each partition, each row with one of the identity behind it, which c
 engines that share the rotations.
 """
 
-from trnsci.nki import P_MAX, QUEUES, nisa, nki, nl, tiles
+from trnsci.nki import P_MAX, QUEUES, even, mine, nisa, nki, nl, tiles
 from trnsolver.kernels._batches import _all, _at, _read, _tile, _write
 from trnsolver.kernels._rotations import _room, _sweep
 
@@ -17,7 +17,7 @@ def batched_svd(x_hbm, sweeps=8, group=8, loads="compiler", stores="compiler"):
     B, N, _ = x_hbm.shape
     y_hbm = nl.ndarray((B, N, N), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, N, N]
     wT_hbm = nl.ndarray((B, N, N), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, N, N]
-    for b in tiles(B, P_MAX * group):
+    for b in mine(tiles(B, even(B, P_MAX * group))):
         x_sb = _tile(b, 2 * N * N)  # [p, g, 2NN]
         room = _room(b, N, 2 * N)
         staged_sb = room[0]

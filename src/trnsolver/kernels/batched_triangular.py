@@ -5,7 +5,7 @@ one multiplication and one subtraction for all matrices at once, shared between 
 Complex matrices have two planes: behind the real parts of a row stand the imaginary ones.
 """
 
-from trnsci.nki import P_MAX, QUEUES, nisa, nki, nl, tiles
+from trnsci.nki import P_MAX, QUEUES, even, mine, nisa, nki, nl, tiles
 from trnsolver.kernels._batches import (
     _at,
     _engine,
@@ -29,7 +29,7 @@ CHOICES = {"loads": QUEUES, "stores": QUEUES}
 def batched_triangular(a_hbm, b_hbm, lower=True, unit=False, planes=1, group=8, loads="compiler", stores="compiler"):
     B, N, W = b_hbm.shape
     x_hbm = nl.ndarray((B, N, W), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, N, W]
-    for b in tiles(B, P_MAX * group):
+    for b in mine(tiles(B, even(B, P_MAX * group))):
         a_sb = _tile(b, N * N * planes)  # [p, g, NV]
         x_sb = _tile(b, N * W)  # [p, g, NW]
         products_sb = _tile(b, N * max(3, W))  # [p, g, NW]

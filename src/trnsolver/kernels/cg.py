@@ -4,8 +4,8 @@ The matrix and all vectors stay in SBUF. Inner products over partitions are prod
 the sum in every partition, where the next instruction wants it. Bound by the chain of a step, not by the products.
 """
 
-from trnsci.nki import M_TILE, N_TILE, P_MAX, QUEUES, SPARE, keep_up, nisa, nki, nl, store, tiles
-from trnsolver.kernels._tiles import _accumulate, _inner, _load_state, _store_state
+from trnsci.nki import M_TILE, N_TILE, P_MAX, QUEUES, SPARE, even, keep_up, mine, nisa, nki, nl, store, tiles
+from trnsolver.kernels._tiles import _accumulate, _inner, _load_state, _store_state, _three_results
 
 N_MAX = 16 * P_MAX
 K_MAX = N_TILE
@@ -19,7 +19,19 @@ CHOICES = {"spare": SPARE, "loads": QUEUES, "stores": QUEUES}
 def cg(a_hbm, x_hbm, r_hbm, d_hbm, steps=16, spare=0, loads="compiler", stores="compiler"):
     N, K = x_hbm.shape
     history_hbm = nl.ndarray((steps, K), dtype=nl.float32, buffer=nl.shared_hbm)  # [steps, K]
-    a_sb, x_sb, r_sb, d_sb, ones_sb = _load_state(a_hbm, x_hbm, r_hbm, d_hbm, loads)
+    outs_hbm = _three_results(N, K)
+    # columns are systems of their own: two cores share them
+    for c in mine(tiles(K, even(K, K_MAX))):
+        state = _load_state(a_hbm, x_hbm, r_hbm, d_hbm, c, loads)
+        _iterate(history_hbm, state, c, steps=steps, spare=spare, stores=stores)
+        _store_state(outs_hbm, state[1], state[2], state[3], c, stores)
+    return outs_hbm[0], outs_hbm[1], outs_hbm[2], history_hbm
+
+
+def _iterate(history_hbm, state, c, *, steps, spare, stores):
+    """Take the steps, in place."""
+    a_sb, x_sb, r_sb, d_sb, ones_sb = state
+    N, K = a_sb[0].shape[1], c.size
     q_sb = []
     for m in tiles(N, M_TILE):
         q_sb.append(nl.ndarray((m.size, K), dtype=nl.float32, buffer=nl.sbuf))  # [m, K]
@@ -36,14 +48,12 @@ def cg(a_hbm, x_hbm, r_hbm, d_hbm, steps=16, spare=0, loads="compiler", stores="
             # nothing waits for x
             _add(x_sb[m.index], alpha_sb, d_sb[m.index], nl.add, nisa.engine.gpsimd)
         next_ps = _inner(r_sb, r_sb, ones_sb)
-        store(history_hbm[step : step + 1, 0:K], next_ps[0:1, 0:K], stores)
+        store(history_hbm[step : step + 1, c.span], next_ps[0:1, 0:K], stores)
         beta_sb = _quotient(next_ps, rr_ps)
         rr_ps = next_ps
         for m in tiles(N, M_TILE):
             nisa.tensor_tensor(dst=d_sb[m.index], data1=d_sb[m.index], data2=beta_sb[0 : m.size, 0:K], op=nl.multiply)
             nisa.tensor_tensor(dst=d_sb[m.index], data1=d_sb[m.index], data2=r_sb[m.index], op=nl.add)
-    x_out, r_out, d_out = _store_state(x_sb, r_sb, d_sb, N, stores)
-    return x_out, r_out, d_out, history_hbm
 
 
 def _quotient(x_ps, y_ps):

@@ -5,8 +5,8 @@ matrix and three passes over the vectors. Coefficients come as a tensor, [P, 2 s
 that one program serves every interval. Bound by the Tensor Engine.
 """
 
-from trnsci.nki import M_TILE, N_TILE, P_MAX, QUEUES, load, multiply_add, nisa, nki, nl, store, tiles
-from trnsolver.kernels._tiles import _accumulate, _inner, _load_state, _store_state
+from trnsci.nki import M_TILE, N_TILE, P_MAX, QUEUES, even, load, mine, multiply_add, nisa, nki, nl, store, tiles
+from trnsolver.kernels._tiles import _accumulate, _inner, _load_state, _store_state, _three_results
 
 N_MAX = 16 * P_MAX
 K_MAX = N_TILE
@@ -19,8 +19,20 @@ def chebyshev(a_hbm, x_hbm, r_hbm, d_hbm, weights_hbm, loads="compiler", stores=
     steps = weights_hbm.shape[1] // 2
     history_hbm = nl.ndarray((steps, K), dtype=nl.float32, buffer=nl.shared_hbm)  # [steps, K]
     weights_sb = load(weights_hbm, loads)  # [P, 2 steps]
-    a_sb, x_sb, r_sb, d_sb, ones_sb = _load_state(a_hbm, x_hbm, r_hbm, d_hbm, loads)
-    for step in range(steps):
+    outs_hbm = _three_results(N, K)
+    # columns are systems of their own: two cores share them
+    for c in mine(tiles(K, even(K, K_MAX))):
+        state = _load_state(a_hbm, x_hbm, r_hbm, d_hbm, c, loads)
+        _iterate(history_hbm, state, weights_sb, c, stores)
+        _store_state(outs_hbm, state[1], state[2], state[3], c, stores)
+    return outs_hbm[0], outs_hbm[1], outs_hbm[2], history_hbm
+
+
+def _iterate(history_hbm, state, weights_sb, c, stores):
+    """Take the steps, in place."""
+    a_sb, x_sb, r_sb, d_sb, ones_sb = state
+    N, K = a_sb[0].shape[1], c.size
+    for step in range(history_hbm.shape[0]):
         for m in tiles(N, M_TILE):
             q_ps = nl.ndarray((m.size, K), dtype=nl.float32, buffer=nl.psum)  # [m, K]
             _accumulate(q_ps, a_sb, d_sb, m.span, slice(0, K))
@@ -35,6 +47,4 @@ def chebyshev(a_hbm, x_hbm, r_hbm, d_hbm, weights_hbm, loads="compiler", stores=
             nisa.activation(dst=scaled_sb, op=nl.copy, data=d_sb[m.index], scale=here_sb)
             multiply_add(d_sb[m.index], r_sb[m.index], there_sb, scaled_sb)
         squares_sb = _inner(r_sb, r_sb, ones_sb)
-        store(history_hbm[step : step + 1, 0:K], squares_sb[0:1, 0:K], stores)
-    x_out, r_out, d_out = _store_state(x_sb, r_sb, d_sb, N, stores)
-    return x_out, r_out, d_out, history_hbm
+        store(history_hbm[step : step + 1, c.span], squares_sb[0:1, 0:K], stores)

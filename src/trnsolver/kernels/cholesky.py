@@ -6,7 +6,22 @@ Tensor Engine sums up in PSUM. What the next block needs comes first; the rest o
 chain runs. Bound by the chain of pivots.
 """
 
-from trnsci.nki import M_TILE, N_TILE, P_MAX, QUEUES, Axis, filled, load, nisa, nki, nl, store, tiles, triangle
+from trnsci.nki import (
+    M_TILE,
+    N_TILE,
+    P_MAX,
+    QUEUES,
+    Axis,
+    filled,
+    load,
+    my_indices,
+    nisa,
+    nki,
+    nl,
+    store,
+    tiles,
+    triangle,
+)
 from trnsolver.kernels._block_row import _copy_out, _diagonal_blocks, _solve
 from trnsolver.kernels._pivots import QUADRANT
 
@@ -22,7 +37,7 @@ def cholesky(a_hbm, eye_hbm, loads="compiler", stores="compiler"):
     eye_sb = load(eye_hbm[0:P_MAX, 0:P_MAX], loads)  # [k, m]
     minus_sb = nl.ndarray((P_MAX, P_MAX), dtype=nl.float32, buffer=nl.sbuf)  # [k, m]
     nisa.tensor_scalar(dst=minus_sb, data=eye_sb, op0=nl.multiply, operand0=-1.0)
-    for b in range(B):
+    for b in my_indices(B):
         l_sb, u_sb = [], []
         for m in tiles(N, M_TILE):
             l_sb.append(load(a_hbm[b, m.span, 0 : m.stop], loads))  # [m, m.stop]

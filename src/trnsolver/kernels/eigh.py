@@ -14,8 +14,10 @@ from trnsci.nki import (
     QUEUES,
     WARM,
     Axis,
+    even,
     filled,
     load,
+    mine,
     multiply_add,
     nisa,
     nki,
@@ -71,7 +73,7 @@ def eigh(a_hbm, start_hbm, labels_hbm, eye_hbm, order_hbm, levels=8, warm=0, loa
     ones_sb = filled((P_MAX, P_MAX), 1.0)  # [k, m]
     order_sb = _column(N)
     _load_column(order_sb, order_hbm, N)
-    for b in tiles(B, GROUP if N <= P_MAX else 1):
+    for b in mine(tiles(B, even(B, GROUP) if N <= P_MAX else 1)):
         a_sb, v_sb, x_sb, y_sb, q_sb, label_sb, row_sb, floor_sb = [], [], [], [], [], [], [], []
         for g in range(b.size):
             for square_sb in (a_sb, v_sb, x_sb, y_sb, q_sb):

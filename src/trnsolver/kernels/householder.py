@@ -19,6 +19,7 @@ from trnsci.nki import (
     load,
     load_each,
     multiply_add,
+    my_indices,
     nisa,
     nki,
     nl,
@@ -47,7 +48,7 @@ def householder(a_hbm, masks_hbm, spare=0, loads="compiler"):
     q_hbm = nl.ndarray((B, M, N), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, M, N]
     r_hbm = nl.ndarray((B, N, N), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, N, N]
     masks_sb = load_each(masks_hbm, loads)
-    for b in range(B):
+    for b in my_indices(B):
         rows_sb = []
         for m in tiles(M, M_TILE):
             rows_sb.append(load(a_hbm[b, m.span, 0:N], loads))  # [m, N]

@@ -6,7 +6,22 @@ grow, so left factors are transposed for the array and not taken as they lie. Th
 the Tensor Engine.
 """
 
-from trnsci.nki import M_TILE, N_TILE, P_MAX, QUEUES, Axis, filled, load, multiply_add, nisa, nki, nl, store, tiles
+from trnsci.nki import (
+    M_TILE,
+    N_TILE,
+    P_MAX,
+    QUEUES,
+    Axis,
+    filled,
+    load,
+    multiply_add,
+    my_indices,
+    nisa,
+    nki,
+    nl,
+    store,
+    tiles,
+)
 from trnsolver.kernels._divide import _square, _turn
 from trnsolver.kernels._tiles import _accumulate
 
@@ -24,7 +39,7 @@ def inv_sqrt_spd(a_hbm, masks_hbm, steps=STEPS, again=0, loads="compiler", store
     z_hbm = nl.ndarray((B, N, N), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, N, N]
     defect_hbm = nl.ndarray((B, 1, 1), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, 1, 1]
     eye_sb = load(masks_hbm[masks_hbm.shape[0] - 1, 0:P_MAX, 0:P_MAX], loads)  # [k, m]
-    for b in range(B):
+    for b in my_indices(B):
         y_sb = []
         z_sb = []
         for m in tiles(N, M_TILE):

@@ -13,6 +13,7 @@ from trnsci.nki import (
     filled,
     load,
     load_each,
+    my_indices,
     nisa,
     nki,
     nl,
@@ -36,7 +37,7 @@ def inv_triangular(u_hbm, masks_hbm, unit=False, warm=0, loads="compiler"):
     warm_up(warm)
     masks_sb = load_each(masks_hbm, loads)
     zero_sb = filled((P_MAX, P_MAX), 0.0)  # [k, m]
-    for b in range(B):
+    for b in my_indices(B):
         transposed_sb = []
         inverses_sb = []
         for m in tiles(N, M_TILE):

@@ -6,7 +6,23 @@ blocks of 64 rows each; a round diagonalises all pairs of blocks on chip, then t
 products, and blocks move as positions do. Bound by the chain of a step: about 20 dependent instructions.
 """
 
-from trnsci.nki import P_MAX, QUEUES, SPARE, Axis, keep_up, load_each, nisa, nki, nl, store, tiles, transpose_into
+from trnsci.nki import (
+    P_MAX,
+    QUEUES,
+    SPARE,
+    Axis,
+    even,
+    keep_up,
+    load_each,
+    mine,
+    my_indices,
+    nisa,
+    nki,
+    nl,
+    store,
+    tiles,
+    transpose_into,
+)
 from trnsolver.kernels._jacobi import (
     GROUP,
     NEGLIGIBLE,
@@ -35,10 +51,10 @@ def jacobi(a_hbm, masks_hbm, sweeps=10, spare=0, loads="compiler"):
     masks_sb = load_each(masks_hbm, loads)
     keep_up(masks_sb[0], masks_sb[7], 8 * spare)
     if N <= P_MAX:
-        for b in tiles(B, GROUP):
+        for b in mine(tiles(B, even(B, GROUP))):
             _small(w_hbm, vT_hbm, left_hbm, a_hbm, masks_sb, b=b, sweeps=sweeps, spare=spare)
     else:
-        for b in range(B):
+        for b in my_indices(B):
             _large(w_hbm, vT_hbm, left_hbm, a_hbm, masks_sb, b=b, sweeps=sweeps, spare=spare)
     return w_hbm, vT_hbm, left_hbm
 

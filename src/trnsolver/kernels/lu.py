@@ -6,7 +6,23 @@ the other columns are gathered by products with the pivots' ones, u follows from
 is taken off, of the next panel first. Bound by the chain of pivot searches, some ten dependent instructions each.
 """
 
-from trnsci.nki import N_TILE, P_MAX, QUEUES, Axis, filled, load, move, nisa, nki, nl, product, store, tiles, triangle
+from trnsci.nki import (
+    N_TILE,
+    P_MAX,
+    QUEUES,
+    Axis,
+    filled,
+    load,
+    move,
+    my_indices,
+    nisa,
+    nki,
+    nl,
+    product,
+    store,
+    tiles,
+    triangle,
+)
 from trnsolver.kernels._pivoting import _magnitude, _pivot
 from trnsolver.kernels._tiles import _subtract_in_place
 
@@ -41,7 +57,7 @@ def lu(a_hbm, rank_hbm, index_hbm, live_hbm, eye_hbm, rows=1, loads="compiler", 
     eye_sb = load(eye_hbm, loads)  # [k, m]
     panel = max(LEAST, min(PANEL, WIDE // T))
     kept = _magnitude(P * T)
-    for b in range(B):
+    for b in my_indices(B):
         a_sb = nl.ndarray((P, T, N), dtype=nl.float32, buffer=nl.sbuf)  # [p, T, N]
         move(a_sb, a_hbm.ap([[T * N, P], [N, T], [1, N]], offset=b * P * T * N), loads)
         all_sb = nl.ndarray((P, T, K), dtype=nl.float32, buffer=nl.sbuf)  # [p, T, K]

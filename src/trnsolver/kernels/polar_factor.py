@@ -5,7 +5,7 @@ kept beside it, for the array multiplies by transposes. Singular values of zero 
 so that u is orthogonal for a singular matrix as well. Steps are fixed. Bound by the Tensor Engine.
 """
 
-from trnsci.nki import M_TILE, P_MAX, QUEUES, WARM, filled, load, move, nisa, nki, nl, store, tiles, warm_up
+from trnsci.nki import M_TILE, P_MAX, QUEUES, WARM, even, filled, load, mine, move, nisa, nki, nl, store, tiles, warm_up
 from trnsolver.kernels._divide import (
     LIFT,
     NEAR,
@@ -44,7 +44,7 @@ def polar_factor(a_hbm, rotation_hbm, eye_hbm, warm=0, loads="compiler"):
     constants = (eye_sb, ones_sb)
     g_sb = _square(N)
     _load(g_sb, rotation_hbm, loads)
-    for b in tiles(B, GROUP if N <= P_MAX else 1):
+    for b in mine(tiles(B, even(B, GROUP) if N <= P_MAX else 1)):
         x_sb, xT_sb, y_sb, q_sb = [], [], [], []
         for i in range(b.size):
             for square_sb in (x_sb, xT_sb, y_sb, q_sb):

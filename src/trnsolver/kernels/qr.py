@@ -17,6 +17,7 @@ from trnsci.nki import (
     filled,
     load,
     multiply_add,
+    my_indices,
     nisa,
     nki,
     nl,
@@ -45,7 +46,7 @@ def qr(a_hbm, eye_hbm, loads="compiler", stores="compiler"):
     minus_sb = nl.ndarray((P_MAX, P_MAX), dtype=nl.float32, buffer=nl.sbuf)  # [k, m]
     nisa.tensor_scalar(dst=minus_sb, data=eye_sb, op0=nl.multiply, operand0=-1.0)
     halves_sb = _halves(eye_sb)
-    for b in range(B):
+    for b in my_indices(B):
         q_sb, qT_sb = [], []
         for m in tiles(M, M_TILE):
             q_sb.append(load(a_hbm[b, m.span, 0:N], loads))  # [m, N]

@@ -12,9 +12,12 @@ from trnsci.nki import (
     QUEUES,
     SPARE,
     Axis,
+    even,
     filled,
     keep_up,
     load_each,
+    mine,
+    my_indices,
     nisa,
     nki,
     nl,
@@ -48,10 +51,10 @@ def svd(r_hbm, masks_hbm, sweeps=10, spare=0, loads="compiler"):
     masks_sb = load_each(masks_hbm, loads)
     keep_up(masks_sb[0], masks_sb[7], 8 * spare)
     if N <= P_MAX:
-        for b in tiles(B, GROUP):
+        for b in mine(tiles(B, even(B, GROUP))):
             _small(x_hbm, wT_hbm, r_hbm, masks_sb, b=b, sweeps=sweeps, spare=spare)
     else:
-        for b in range(B):
+        for b in my_indices(B):
             _large(x_hbm, wT_hbm, r_hbm, masks_sb, b=b, sweeps=sweeps, spare=spare)
     return x_hbm, wT_hbm
 

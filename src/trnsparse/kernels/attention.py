@@ -41,7 +41,6 @@ RESIDENT = 64 * 1024
 PIECES = 4
 # Bytes of SBUF in each partition for the sums of some heads.
 TABLES = 8 * 1024
-CORES = 2
 AXES = (Axis(1, {"qT_hbm": 0, "kT_hbm": 0, "v_hbm": 0}, (0, 0)),)
 
 # What a search may choose: of eighteen blocks how many DMA engines transpose (0: by the length of rows), warming up.

@@ -16,6 +16,7 @@ from trnsci.nki import (
     Axis,
     Queue,
     load,
+    my_indices,
     nisa,
     nki,
     nl,
@@ -95,7 +96,7 @@ def attention_backward(
     walk = _Walk(dtype, masks, moved)
     parts = tiles(len(tiles(K, P_MAX * columns)), most)
     waiting_hbm = nl.ndarray((H, Q, D), dtype=nl.float32, buffer=nl.hbm) if len(parts) > 1 else None  # [H, Q, D]
-    for g in range(G):
+    for g in my_indices(G):
         keys = (
             _TransposedHead(kT_hbm, g, keep, PIECES),
             _TransposedHead(vT_hbm, g, keep, PIECES),

@@ -4,7 +4,7 @@ The columns of bT stay in SBUF where they fit; a block row of aT is loaded once.
 one is slower than the DMA engines. Bound by the DMA that stores blocks.
 """
 
-from trnsci.nki import K_TILE, M_TILE, N_TILE, QUEUES, load, move, nisa, nki, nl, store, tiles
+from trnsci.nki import K_TILE, M_TILE, N_TILE, QUEUES, load, move, my_indices, nisa, nki, nl, store, tiles
 
 RESIDENT = 96 * 1024
 # What a search may choose: queues of loads, and of every other store.
@@ -23,7 +23,7 @@ def bsr_sddmm(aT_hbm, bT_hbm, pointers=(), columns=(), block=(), loads="static",
     if whole:
         for d in tiles(D, K_TILE):
             kept.append(load(bT_hbm[d.span, 0:N], loads))  # [d, N]
-    for i in range(len(pointers) - 1):
+    for i in my_indices(len(pointers) - 1):
         if pointers[i + 1] > pointers[i]:
             aT_sb = []
             for d in tiles(D, K_TILE):

@@ -17,6 +17,7 @@ from trnsci.nki import (
     Axis,
     Queue,
     load,
+    mine,
     move,
     nisa,
     nki,
@@ -46,7 +47,7 @@ def bsr_spmm(tiles_hbm, b_hbm, rows=0, height=0, steps=(), warm=WARM[1], loads="
     wide = N_TILE if deep * min(N, N_TILE) <= RESIDENT or deep * N_TILE // 2 > RESIDENT else N_TILE // 2
     keep = deep * min(N, wide) <= RESIDENT
     warm_up(warm)
-    for n in tiles(N, wide):
+    for n in mine(tiles(N, wide)):
         held = _Held(b_hbm, n, K // K_TILE if keep else 0, loads)
         # Taller blocks than PSUM has banks for are taken in slabs.
         for h in tiles(height, (PSUM_BANKS - 1) * M_TILE):

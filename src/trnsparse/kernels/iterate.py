@@ -5,7 +5,21 @@ once and written once however many steps there are. Sums over partitions are pro
 the steps, and by the Tensor Engine's loading of blocks when there are many.
 """
 
-from trnsci.nki import P_MAX, QUEUES, SPARE, elementwise, filled, keep_up, load, multiply_add, nisa, nki, nl, store
+from trnsci.nki import (
+    P_MAX,
+    QUEUES,
+    SPARE,
+    elementwise,
+    filled,
+    is_first_core,
+    keep_up,
+    load,
+    multiply_add,
+    nisa,
+    nki,
+    nl,
+    store,
+)
 
 # Keeps 0 / 0 at 0 once a solution is exact.
 TINY = 1e-30
@@ -30,6 +44,23 @@ def iterate(
     stores="compiler",
 ):
     P, B = x_hbm.shape
+    out = []
+    for _ in range(3):
+        out.append(nl.ndarray((P, B), dtype=nl.float32, buffer=nl.shared_hbm))  # [p, B]
+    # columns are blocks of one vector, so that one core has them all
+    if is_first_core():
+        operands = (tiles_hbm, x_hbm, r_hbm, p_hbm, coefficients_hbm)
+        results = _take_steps(
+            operands, steps=steps, method=method, pointers=pointers, columns=columns, spare=spare, loads=loads
+        )
+        for i in range(3):
+            store(out[i], results[i], stores)
+    return out[0], out[1], out[2]
+
+
+def _take_steps(operands, *, steps, method, pointers, columns, spare, loads):
+    """Return x, r and p after the steps, in SBUF."""
+    tiles_hbm, x_hbm, r_hbm, p_hbm, coefficients_hbm = operands
     a_sb = load(tiles_hbm, loads)  # [p, T * p]
     x_sb, r_sb, p_sb = load(x_hbm, loads), load(r_hbm, loads), load(p_hbm, loads)
     coefficients_sb = load(coefficients_hbm, loads)  # [p, 2 * steps]
@@ -55,12 +86,7 @@ def iterate(
             alpha_sb = coefficients_sb[:, 2 * k : 2 * k + 1]
             x_sb = _plus(p_sb, alpha_sb, x_sb)
             r_sb = _minus(_times(a_sb, p_sb, pointers, columns), alpha_sb, r_sb)
-    out = []
-    for y_sb in (x_sb, r_sb, p_sb):
-        y_hbm = nl.ndarray((P, B), dtype=nl.float32, buffer=nl.shared_hbm)  # [p, B]
-        store(y_hbm, y_sb, stores)
-        out.append(y_hbm)
-    return out[0], out[1], out[2]
+    return x_sb, r_sb, p_sb
 
 
 def _times(a_sb, y_sb, pointers, columns):

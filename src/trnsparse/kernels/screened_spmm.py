@@ -5,7 +5,7 @@ bounds and multiplies. Blocks without an entry above the threshold are not in th
 SBUF once met, as long as they fit. Bound by the Tensor Engine.
 """
 
-from trnsci.nki import N_TILE, QUEUES, Axis, load, nisa, nki, nl, store, tiles
+from trnsci.nki import N_TILE, QUEUES, Axis, load, my_indices, nisa, nki, nl, store, tiles
 
 # Bytes of SBUF in each partition that b in one column tile may take to stay.
 RESIDENT = 1 << 17
@@ -27,7 +27,7 @@ def screened_spmm(
     keep = len(w_sb) * min(N, N_TILE) * width <= RESIDENT
     for n in tiles(N, N_TILE):
         b_sb = [None] * len(w_sb)
-        for i in range(len(pointers) - 1):
+        for i in my_indices(len(pointers) - 1):
             here = slice(i * height, min((i + 1) * height, M))
             size = min(height, M - i * height)
             if pointers[i] == pointers[i + 1]:

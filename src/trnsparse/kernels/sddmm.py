@@ -6,7 +6,6 @@ Rows of a and b are gathered by indirect DMA; the Vector Engine multiplies and a
 from trnsci.nki import N_TILE, P_MAX, QUEUES, Axis, elementwise, load, mine, nisa, nki, nl, store, tiles
 
 WIDTH = 4 * N_TILE
-CORES = 2
 AXES = (Axis(P_MAX, {"entries_hbm": 0}, (0,)),)
 # What a search may choose: queues of what is not gathered.
 CHOICES = {"loads": QUEUES, "stores": QUEUES}

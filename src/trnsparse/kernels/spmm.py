@@ -10,7 +10,6 @@ from trnsci.nki import K_TILE, M_TILE, N_TILE, PSUM_BANKS, QUEUES, Axis, load, m
 
 # Columns of b gathered at a time: half of the PSUM banks, so that one bucket drains while the next one fills.
 WIDTH = PSUM_BANKS // 2 * N_TILE
-CORES = 2
 # Tiles of entries that one load brings.
 ENTRY_TILES = 64
 AXES = (Axis(WIDTH, {"b_hbm": 1}, (1,)),)

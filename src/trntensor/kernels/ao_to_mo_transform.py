@@ -6,7 +6,7 @@ each partition, so O is cut into blocks where that exceeds HALF, and e is read o
 Bound by the Tensor Engine on trn2 and trn3; on trn1 by DMA, whose rows here are one tile of X long.
 """
 
-from trnsci.nki import K_TILE, M_TILE, N_TILE, P_MAX, QUEUES, Axis, load, nisa, nki, nl, require, store, tiles
+from trnsci.nki import K_TILE, M_TILE, N_TILE, P_MAX, QUEUES, Axis, load, mine, nisa, nki, nl, require, store, tiles
 
 # Bytes of SBUF in each partition for the half-transformed integrals of one tile of X.
 HALF = P_MAX * 1024
@@ -43,7 +43,7 @@ def ao_to_mo_transform(e_hbm, left_hbm, right_hbm, loads="compiler", stores="com
         halfT_sb.append(nl.ndarray((n.size, width, min(X, P_MAX)), dtype=nl.float32, buffer=nl.sbuf))  # [n, width, x]
     before = None
     for i in tiles(orbitals, width):
-        for x in tiles(X, P_MAX):
+        for x in mine(tiles(X, P_MAX)):
             for n in tiles(N, K_TILE):
                 chunks = _chunks(M, i, n, x)
                 groups = [] if before == None or n.index > 0 else _groups(before)
@@ -55,7 +55,7 @@ def ao_to_mo_transform(e_hbm, left_hbm, right_hbm, loads="compiler", stores="com
                         _first(half_sb, e_hbm, left_sb, i=i, n=n, x=x, c=chunks[piece])
                 _transpose_half(halfT_sb[n.index], half_sb, i, n, x)
             before = (i, x)
-    for group in _groups(before):
+    for group in _groups(before) if before != None else []:
         _second(out_hbm, halfT_sb, right_sb, tile=before, some=group, stores=stores)
     return out_hbm
 

@@ -6,7 +6,25 @@ right, constant): operands are numbers of earlier values, or constants. Extras a
 SBUF in each partition: the row tile of aT, two tiles of b, and 2 KiB per instruction.
 """
 
-from trnsci.nki import K_TILE, M_TILE, N_TILE, P_MAX, QUEUES, Axis, filled, load, nisa, nki, nl, require, store, tiles
+from trnsci.nki import (
+    K_TILE,
+    M_TILE,
+    N_TILE,
+    P_MAX,
+    QUEUES,
+    Axis,
+    filled,
+    is_first_core,
+    load,
+    mine,
+    my_indices,
+    nisa,
+    nki,
+    nl,
+    require,
+    store,
+    tiles,
+)
 
 _EXTRAS = ("first_hbm", "second_hbm", "third_hbm", "fourth_hbm")
 _DIMENSIONS = (
@@ -43,7 +61,13 @@ def fuse(
     shape = (B if "b" in keep else 1, M if "m" in keep else 1, N if "n" in keep else 1)
     out_hbm = nl.ndarray(shape, dtype=nl.float32, buffer=nl.shared_hbm)  # [B, M, N]
     total_sb = filled((P_MAX, 1), 0.0)  # [P, 1]
-    for i in range(B):
+    # two cores share the products, or the tiles of a single one; what is one sum stays on one
+    inside = B == 1 and keep in ("bmn", "bm", "bn")
+    if "b" in keep:
+        products = my_indices(B, not inside)
+    else:
+        products = my_indices(B if is_first_core() else 0, False)
+    for i in products:
         if "b" in keep and i > 0:
             total_sb = filled((P_MAX, 1), 0.0)  # [P, 1]
         if keep == "bn":
@@ -67,7 +91,7 @@ def _rows(out_hbm, total_sb, aT_hbm, b_hbm, extras_hbm, *, code, keep, i, loads,
     """Compute one product by row tiles: stored as it is, or summed along N into rows or into the total."""
     K, M = aT_hbm.shape[1], aT_hbm.shape[2]
     N = b_hbm.shape[2]
-    for m in tiles(M, M_TILE):
+    for m in mine(tiles(M, M_TILE), aT_hbm.shape[0] == 1 and "m" in keep):
         aT_sb = []
         for k in tiles(K, K_TILE):
             aT_sb.append(load(aT_hbm[i, k.span, m.span], loads))  # [k, m]
@@ -92,7 +116,7 @@ def _columns(out_hbm, aT_hbm, b_hbm, extras_hbm, *, code, i, loads, stores):
     """Compute one product by column tiles, summed along M."""
     K, M = aT_hbm.shape[1], aT_hbm.shape[2]
     N = b_hbm.shape[2]
-    for n in tiles(N, N_TILE):
+    for n in mine(tiles(N, N_TILE), aT_hbm.shape[0] == 1):
         sum_sb = filled((P_MAX, n.size), 0.0)  # [P, n]
         for m in tiles(M, M_TILE):
             aT_sb = []

@@ -9,7 +9,22 @@ SBUF in each partition: up to RESIDENT bytes of B[i], COLUMNS of sums, a few til
 of its transpose.
 """
 
-from trnsci.nki import K_TILE, M_TILE, N_TILE, P_MAX, QUEUES, filled, load, multiply_add, nisa, nki, nl, store, tiles
+from trnsci.nki import (
+    K_TILE,
+    M_TILE,
+    N_TILE,
+    P_MAX,
+    QUEUES,
+    filled,
+    is_first_core,
+    load,
+    multiply_add,
+    nisa,
+    nki,
+    nl,
+    store,
+    tiles,
+)
 
 # Bytes of SBUF in each partition that all of B[i] may take to be loaded once for all j.
 RESIDENT = 88 * 1024
@@ -33,6 +48,17 @@ def mp2_energy(
     loads="compiler",
     stores="compiler",
 ):
+    out_hbm = nl.ndarray((1, 2), dtype=nl.float32, buffer=nl.shared_hbm)  # [1, 2]
+    # every orbital meets all the others, whose transpose is in memory of one core
+    if is_first_core():
+        tensors_hbm = (B_hbm, occ_hbm, vir_hbm, column_hbm, other_hbm, other_occ_hbm)
+        _add_up(out_hbm, tensors_hbm, spins=spins, loads=loads, stores=stores)
+    return out_hbm
+
+
+def _add_up(out_hbm, tensors_hbm, *, spins, loads, stores):
+    """Compute the sums over all pairs."""
+    B_hbm, occ_hbm, vir_hbm, column_hbm, other_hbm, other_occ_hbm = tensors_hbm
     C = B_hbm.shape[0]
     once = other_hbm == None
     BT_hbm = _transposed(B_hbm, loads, stores)  # [C, X, V]
@@ -44,7 +70,7 @@ def mp2_energy(
     for i in range(C):
         sets = (BT_hbm, others_hbm), (occ_sb, other_occ_sb)
         _orbital(totals_sb, sets[0], sets[1], vir_sb, column_sb, i=i, once=once, spins=spins, loads=loads)
-    return _summed(totals_sb)
+    _summed(out_hbm, totals_sb)
 
 
 def _transposed(B_hbm, loads, stores):
@@ -65,10 +91,9 @@ def _virtual(vir_hbm, column_hbm):
     return vir_sb, column_sb
 
 
-def _summed(totals_sb):
+def _summed(out_hbm, totals_sb):
     """Add up each half of the totals, along rows and then over partitions."""
     C = totals_sb.shape[1] // 2
-    out_hbm = nl.ndarray((1, 2), dtype=nl.float32, buffer=nl.shared_hbm)  # [1, 2]
     parts_sb = nl.ndarray((P_MAX, 2), dtype=nl.float32, buffer=nl.sbuf)  # [P, 2]
     nisa.tensor_reduce(dst=parts_sb[:, 0:1], op=nl.add, data=totals_sb[:, 0:C], axis=1)
     nisa.tensor_reduce(dst=parts_sb[:, 1:2], op=nl.add, data=totals_sb[:, C : 2 * C], axis=1)
@@ -76,7 +101,6 @@ def _summed(totals_sb):
     sum_ps = nl.ndarray((1, 2), dtype=nl.float32, buffer=nl.psum)  # [1, 2]
     nisa.nc_matmul(dst=sum_ps, stationary=ones_sb, moving=parts_sb, accumulate=False)
     store(out_hbm, sum_ps)
-    return out_hbm
 
 
 def _on_every_partition(row_hbm):

@@ -1,6 +1,6 @@
 """A device for tests: kernels run on the simulator with the constants of a target file, and with faults on demand.
 
-``TRNSCI_STAND_IN`` names a JSON file. Nothing here is a measurement of a Trainium: times are those the time model
+A JSON file describes it. Nothing here is a measurement of a Trainium: times are those the time model
 predicts with the file's constants, and every report says that the device is a stand-in.
 
 | key | |
@@ -17,9 +17,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
-import signal
-import time
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -29,13 +26,13 @@ import torch
 from torch import Tensor
 
 import trnsim
+from tests.neuronx.neuronx_faults import FAULTS, break_off, spoil
 from trnsci import config, neuron
 from trnsci.errors import ArgumentError
 from trnsci.specs import ResidentTensor, freeze, map_tensors, tensors_in
 from trnsim import target_file
+from trnsim.json_reader import read_json
 from trnsim.targets import TARGETS, Target
-
-FAULTS = {"refuse": str, "fail": str, "wrong": float, "hang": float, "crash": str, "memory": int, "slow": float}
 
 
 class Machine(neuron.StandIn):
@@ -60,7 +57,7 @@ class Machine(neuron.StandIn):
         """Run the kernel, once for the same operands, and let the clock run."""
         name = str(getattr(kernel, "__name__", kernel))
         fault = self.faults.get(name, {})
-        self._break(fault)
+        self._held = break_off(fault)
         plain = map_tensors(args, lambda t: t.detach().as_subclass(Tensor))
         key = name, freeze(plain), tuple(sorted(static.items(), key=str)), tuple(map(_digest, tensors_in(plain)))
         if key not in self._runs:
@@ -71,18 +68,8 @@ class Machine(neuron.StandIn):
         self._elapsed += report.benchmark_s * fault.get("slow", 1.0) * self._noise(f"{name} {report.total_s}")
         _inspected(name, report)
         if "wrong" in fault:
-            results = map_tensors(results, lambda t: _wrong(t, fault["wrong"]))
+            results = map_tensors(results, lambda t: spoil(t, fault["wrong"]))
         return map_tensors(results, lambda t: t.clone().as_subclass(ResidentTensor))
-
-    def _break(self, fault: dict[str, Any]) -> None:
-        if "refuse" in fault:
-            raise RuntimeError(fault["refuse"])
-        if "crash" in fault:
-            os.kill(os.getpid(), signal.Signals[fault["crash"]])
-        if "memory" in fault:
-            self._held = torch.ones(fault["memory"], dtype=torch.uint8, device="cpu")
-        if "hang" in fault or "memory" in fault:
-            time.sleep(fault.get("hang", 60.0))
 
     def _noise(self, what: str) -> float:
         generator = torch.Generator().manual_seed(zlib.crc32(what.encode()))
@@ -91,16 +78,6 @@ class Machine(neuron.StandIn):
 
 def _digest(tensor: Tensor) -> bytes:
     return hashlib.blake2b(tensor.flatten().view(torch.uint8).numpy().data).digest()
-
-
-def _wrong(tensor: Tensor, by: float) -> Tensor:
-    wrong = tensor.clone()
-    flat = wrong.view(-1)
-    if wrong.is_floating_point():
-        flat[flat.numel() // 2] += by * float(wrong.abs().nan_to_num(0.0).max())
-    else:
-        flat[flat.numel() // 2] ^= 1
-    return wrong
 
 
 def _inspected(name: str, report: Any) -> None:
@@ -120,7 +97,7 @@ def _inspected(name: str, report: Any) -> None:
 def _read(path: Path) -> dict[str, Any]:
     """Read and check the description."""
     try:
-        said = json.loads(path.read_text(encoding="utf-8"))
+        said = read_json(path)
     except (OSError, ValueError) as error:
         raise _refused(path, str(error), "a JSON file") from None
     if not isinstance(said, dict) or said.get("target") not in config.TARGETS:
@@ -136,4 +113,4 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _refused(path: Path, got: object, expected: str) -> ArgumentError:
-    return ArgumentError("trnsci.stand_in", f"{config.STAND_IN.name} {path}", got, expected)
+    return ArgumentError("machine", str(path), got, expected)

@@ -1,0 +1,66 @@
+"""Stand the earlier suite's modules in for ours: its names first, ours behind them."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import sys
+from types import ModuleType
+from typing import Any
+
+# Packages whose modules must hold ours before the names of the libraries change.
+PACKAGES = ("trnblas", "trnfft", "trnrand", "trnsolver", "trnsparse", "trntensor", "trnchem")
+# One for each library: its names in `MODULES`, and what its classes lack.
+ROOMS = ("blas", "fft", "rand", "solver", "sparse", "tensor")
+# Imported when they are called for, by submodule alone.
+LATER = ("cuda", "__main__")
+
+
+def install() -> None:
+    """Put the earlier modules into ``sys.modules``; a second call changes nothing."""
+    if isinstance(sys.modules.get("trnblas"), _Earlier):
+        return
+    for package in PACKAGES:
+        _import_all(package)
+    spaces: dict[str, dict[str, Any]] = {}
+    for name in ROOMS:
+        room = importlib.import_module(f"trnsci.earlier.{name}")
+        spaces.update(room.MODULES)
+        room.extend_classes()
+    # parents first: a submodule becomes an attribute of its parent
+    for path in sorted(spaces):
+        module = _Earlier(path, spaces[path])
+        parent, _, name = path.rpartition(".")
+        if parent:
+            setattr(sys.modules[parent], name, module)
+        sys.modules[path] = module
+
+
+def _import_all(package: str) -> None:
+    """Import every module of a package, so that each holds the functions it means."""
+    root = importlib.import_module(package)
+    for module in pkgutil.walk_packages(root.__path__, f"{package}."):
+        if not set(module.name.split(".")) & set(LATER):
+            importlib.import_module(module.name)
+
+
+class _Earlier(ModuleType):
+    """A module with the earlier names; any other attribute is that of the module of ours at this path."""
+
+    def __init__(self, path: str, names: dict[str, Any]) -> None:
+        real = sys.modules.get(path)
+        super().__init__(path, getattr(real, "__doc__", None))
+        for special in ("__path__", "__file__", "__spec__", "__loader__", "__package__"):
+            if hasattr(real, special):
+                setattr(self, special, getattr(real, special))
+        self.__dict__["_ours"] = real
+        self.__dict__.update(names)
+
+    def __getattr__(self, name: str) -> Any:
+        real = self.__dict__["_ours"]
+        if real is None:
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}", name=name)
+        return getattr(real, name)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*self.__dict__, *dir(self.__dict__["_ours"])} - {"_ours"})

@@ -1,0 +1,326 @@
+"""The earlier `trnrand`: float32 by default, ``mean`` and ``std``, and generators with a rank of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+import trnrand
+import trnsci
+from trnsci import ArgumentError
+
+_SINGLE = torch.float32
+_ours = {
+    name: getattr(trnrand, name)
+    for name in (
+        "Generator", "Sobol", "Halton", "LatinHypercube", "uniform", "normal", "standard_normal", "exponential",
+        "bernoulli", "randint", "permutation", "truncated_normal", "gamma", "chi_squared", "beta", "poisson",
+        "default_generator",
+    )
+}  # fmt: skip
+
+
+class Generator:
+    """Random numbers from a seed; ranks of one seed draw from independent streams.
+
+    Args:
+        seed: an integer, or ``None`` for a seed of the operating system.
+        device: where results go.
+        partition_rank: which of ``partition_size`` streams this is.
+        partition_size: the number of streams.
+    """
+
+    def __init__(
+        self, seed: int | None = None, device: Any = "cpu", partition_rank: int = 0, partition_size: int = 1
+    ) -> None:
+        if not 0 <= partition_rank < partition_size:
+            got = {"partition_rank": partition_rank, "partition_size": partition_size}
+            raise ArgumentError("Generator", "partition_rank", got, "0 <= partition_rank < partition_size")
+        self.device = torch.device(device)
+        self._partition = (partition_rank, partition_size)
+        self.torch_generator = self._begin(seed)
+
+    def _begin(self, seed: int | None) -> Any:
+        source = _ours["Generator"](seed)
+        self.seed = source.initial_seed()
+        rank, size = self._partition
+        return source if size == 1 else _ours["Generator"](source.stream.split(size)[rank])
+
+    def manual_seed(self, seed: int) -> Self:
+        """Begin again from a seed."""
+        self.torch_generator = self._begin(seed)
+        return self
+
+    def position(self) -> int:
+        """Return the number of 32-bit words drawn so far."""
+        return int(self.torch_generator.position)
+
+    def advance(self, n_samples: int) -> Self:
+        """Skip samples of 32 bits."""
+        self.torch_generator.advance(n_samples)
+        return self
+
+    def advance_to(self, position: int) -> Self:
+        """Move to a position."""
+        return self.advance(position - self.position())
+
+    def get_state(self) -> Tensor:
+        """Return all that decides future draws."""
+        state: Tensor = self.torch_generator.get_state()
+        return state
+
+    def set_state(self, state: Tensor) -> Self:
+        """Return to a state."""
+        self.torch_generator.set_state(state)
+        return self
+
+    def new_program(self) -> ProgramBuilder:
+        """Begin a list of draws that `GeneratorProgram.stream_into` makes from this generator's seed and position."""
+        return ProgramBuilder(self)
+
+
+_default: list[Generator] = []
+
+
+def get_default_generator() -> Generator:
+    """Return the generator of module-level functions."""
+    if not _default:
+        shared = Generator(0)
+        shared.torch_generator = _ours["default_generator"]()
+        _default.append(shared)
+    return _default[0]
+
+
+def manual_seed(seed: int) -> Generator:
+    """Seed the default generator, and return it."""
+    shared = get_default_generator()
+    shared.torch_generator.manual_seed(seed)
+    shared.seed = seed
+    return shared
+
+
+def _source(generator: Any) -> dict[str, Any]:
+    """Return the arguments that name a generator of ours and the device of its results."""
+    if generator is None:
+        return {}
+    if isinstance(generator, Generator):
+        return {"generator": generator.torch_generator, "device": generator.device}
+    return {"generator": generator}
+
+
+def uniform(*size: Any, low: float = 0.0, high: float = 1.0, dtype: Any = _SINGLE, generator: Any = None) -> Tensor:
+    """Draw from ``[low, high)``."""
+    return _ours["uniform"](*size, low=low, high=high, dtype=dtype, **_source(generator))
+
+
+def normal(*size: Any, mean: float = 0.0, std: float = 1.0, dtype: Any = _SINGLE, generator: Any = None) -> Tensor:
+    """Draw from a normal distribution."""
+    return _ours["normal"](*size, loc=mean, scale=std, dtype=dtype, **_source(generator))
+
+
+def standard_normal(*size: Any, dtype: Any = _SINGLE, generator: Any = None) -> Tensor:
+    """Draw from the standard normal distribution."""
+    return _ours["standard_normal"](*size, dtype=dtype, **_source(generator))
+
+
+def exponential(*size: Any, rate: float = 1.0, dtype: Any = _SINGLE, generator: Any = None) -> Tensor:
+    """Draw from an exponential distribution of a rate."""
+    if not rate > 0:
+        raise ArgumentError("exponential", "rate", rate, "a positive rate")
+    return _ours["exponential"](*size, scale=1.0 / rate, dtype=dtype, **_source(generator))
+
+
+def bernoulli(*size: Any, p: float = 0.5, dtype: Any = _SINGLE, generator: Any = None) -> Tensor:
+    """Draw ones with chance ``p``, else zeros."""
+    return _ours["bernoulli"](*size, p=p, dtype=dtype, **_source(generator))
+
+
+def randint(*size: Any, low: int = 0, high: int = 1, dtype: Any = torch.int64, generator: Any = None) -> Tensor:
+    """Draw integers from ``low`` to ``high - 1``."""
+    return _ours["randint"](*size, low=low, high=high, dtype=dtype, **_source(generator))
+
+
+def randperm(n: int, dtype: Any = torch.int64, generator: Any = None) -> Tensor:
+    """Draw a random order of ``n`` integers."""
+    return _ours["permutation"](n, **_source(generator)).to(dtype)
+
+
+def truncated_normal(
+    *size: Any,
+    mean: float = 0.0,
+    std: float = 1.0,
+    low: float = -2.0,
+    high: float = 2.0,
+    dtype: Any = _SINGLE,
+    generator: Any = None,
+) -> Tensor:
+    """Draw from a normal distribution cut at ``mean + low * std`` and ``mean + high * std``."""
+    ends = {"low": mean + low * std, "high": mean + high * std}
+    return _ours["truncated_normal"](*size, loc=mean, scale=std, **ends, dtype=dtype, **_source(generator))
+
+
+def gamma(*size: Any, shape: float, scale: float = 1.0, dtype: Any = _SINGLE, generator: Any = None) -> Tensor:
+    """Draw from a gamma distribution."""
+    return _ours["gamma"](*size, shape=shape, scale=scale, dtype=dtype, **_source(generator))
+
+
+def chi_squared(*size: Any, df: float, dtype: Any = _SINGLE, generator: Any = None) -> Tensor:
+    """Draw from a chi-squared distribution."""
+    return _ours["chi_squared"](*size, df=df, dtype=dtype, **_source(generator))
+
+
+def beta(*size: Any, alpha: float, beta: float, dtype: Any = _SINGLE, generator: Any = None) -> Tensor:
+    """Draw from a beta distribution."""
+    return _ours["beta"](*size, a=alpha, b=beta, dtype=dtype, **_source(generator))
+
+
+def poisson(*size: Any, lam: float = 1.0, dtype: Any = _SINGLE, generator: Any = None) -> Tensor:
+    """Draw counts from a Poisson distribution."""
+    return _ours["poisson"](*size, rate=lam, dtype=dtype, **_source(generator))
+
+
+def _fill(draw: Callable[..., Tensor], buf: Tensor, **parameters: Any) -> Tensor:
+    """Write a draw of the shape and dtype of a buffer into it, and return it."""
+    return buf.copy_(draw(*buf.shape, dtype=buf.dtype, **parameters))
+
+
+def normal_into(buf: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Tensor:
+    """Fill a buffer with normal numbers, and return it."""
+    return _fill(normal, buf, mean=mean, std=std, generator=generator)
+
+
+def uniform_into(buf: Tensor, low: float = 0.0, high: float = 1.0, generator: Any = None) -> Tensor:
+    """Fill a buffer with uniform numbers, and return it."""
+    return _fill(uniform, buf, low=low, high=high, generator=generator)
+
+
+def exponential_into(buf: Tensor, rate: float = 1.0, generator: Any = None) -> Tensor:
+    """Fill a buffer with exponential numbers, and return it."""
+    return _fill(exponential, buf, rate=rate, generator=generator)
+
+
+def sobol(n_points: int, n_dims: int, seed: int | None = None, scramble: bool = True, dtype: Any = _SINGLE) -> Tensor:
+    """Return the first points of a Sobol sequence, scrambled by a seed."""
+    generator = {"generator": _ours["Generator"](seed)} if scramble else {}
+    return _ours["Sobol"](n_dims, scramble=scramble, **generator).random(n_points, dtype=dtype)
+
+
+def halton(n_points: int, n_dims: int, dtype: Any = _SINGLE) -> Tensor:
+    """Return the first points of a Halton sequence."""
+    return _ours["Halton"](n_dims).random(n_points, dtype=dtype)
+
+
+def latin_hypercube(n_points: int, n_dims: int, dtype: Any = _SINGLE, generator: Any = None) -> Tensor:
+    """Return a Latin hypercube: one point in each of ``n_points`` cells of every axis."""
+    source = {key: value for key, value in _source(generator).items() if key == "generator"}
+    return _ours["LatinHypercube"](n_dims, n_points, **source).random(n_points, dtype=dtype)
+
+
+_FILLS: dict[str, Callable[..., Tensor]] = {
+    "normal": normal_into,
+    "uniform": uniform_into,
+    "exponential": exponential_into,
+}
+
+
+class GeneratorProgram:
+    """A list of draws, made one after another from one stream.
+
+    Args:
+        steps: for each buffer the name of a distribution (``normal``, ``uniform``, ``exponential``), alone or with its
+            parameters: ``("normal", {"mean": 1.0})`` or ``("normal", 1.0, 2.0)``.
+        seed: of the stream.
+        partition_rank: which of ``partition_size`` streams to draw from.
+        partition_size: the number of streams.
+        counter_start: the position of the first draw.
+    """
+
+    def __init__(
+        self,
+        steps: Sequence[Any],
+        seed: int = 0,
+        partition_rank: int = 0,
+        partition_size: int = 1,
+        counter_start: int = 0,
+    ) -> None:
+        self.steps = [_read_step(step) for step in steps]
+        self._generator = Generator(seed, partition_rank=partition_rank, partition_size=partition_size)
+        self._generator.advance_to(counter_start)
+
+    def stream_into(self, buffers: Sequence[Tensor]) -> Sequence[Tensor]:
+        """Fill one buffer for each step, and return them."""
+        if len(buffers) != len(self.steps):
+            got = {"buffers": len(buffers), "steps": len(self.steps)}
+            raise ArgumentError("stream_into", "number of buffers", got, "one for each step")
+        for (name, args, keywords), buf in zip(self.steps, buffers, strict=True):
+            _FILLS[name](buf, *args, **keywords, generator=self._generator)
+        return buffers
+
+
+def _read_step(step: Any) -> tuple[str, tuple[Any, ...], dict[str, Any]]:
+    name, *args = (step,) if isinstance(step, str) else tuple(step)
+    if name not in _FILLS:
+        raise ArgumentError("GeneratorProgram", "step", name, f"one of {', '.join(_FILLS)}")
+    keywords = dict(args.pop()) if args and isinstance(args[-1], dict) else {}
+    return name, tuple(args), keywords
+
+
+class ProgramBuilder:
+    """Steps of a program in the making: each method adds one and returns the builder."""
+
+    def __init__(self, generator: Generator) -> None:
+        self._generator = generator
+        self.steps: list[Any] = []
+
+    def _add(self, name: str, **parameters: float) -> Self:
+        self.steps.append((name, parameters))
+        return self
+
+    def normal(self, mean: float = 0.0, std: float = 1.0) -> Self:
+        """Add normal numbers."""
+        return self._add("normal", mean=mean, std=std)
+
+    def uniform(self, low: float = 0.0, high: float = 1.0) -> Self:
+        """Add uniform numbers."""
+        return self._add("uniform", low=low, high=high)
+
+    def exponential(self, rate: float = 1.0) -> Self:
+        """Add exponential numbers."""
+        return self._add("exponential", rate=rate)
+
+    def build(self) -> GeneratorProgram:
+        """Return the program, which draws from where the generator stands."""
+        owner = self._generator
+        rank, size = owner._partition
+        return GeneratorProgram(self.steps, owner.seed, rank, size, owner.position())
+
+    def stream_into(self, buffers: Sequence[Tensor]) -> Sequence[Tensor]:
+        """Build the program and fill one buffer for each step."""
+        return self.build().stream_into(buffers)
+
+
+_DRAWS = (
+    uniform, normal, standard_normal, exponential, bernoulli, randint, randperm, truncated_normal, gamma, chi_squared,
+    beta, poisson, normal_into, uniform_into, exponential_into,
+)  # fmt: skip
+_DISTRIBUTIONS = {f.__name__: f for f in _DRAWS}
+_QUASI = {f.__name__: f for f in (sobol, halton, latin_hypercube)}
+_GENERATORS = {x.__name__: x for x in (Generator, GeneratorProgram, get_default_generator, manual_seed)}
+MODULES: dict[str, dict[str, Any]] = {
+    "trnrand": {**_DISTRIBUTIONS, **_QUASI, **_GENERATORS},
+    "trnrand.distributions": _DISTRIBUTIONS,
+    "trnrand.quasi": _QUASI,
+    "trnrand.generator": _GENERATORS,
+    "trnrand.nki": {
+        "HAS_NKI": trnsci.HAS_NKI,
+        "set_backend": trnrand.set_backend,
+        "get_backend": trnrand.get_backend,
+    },
+}
+
+
+def extend_classes() -> None:
+    """Leave our classes as they are: the earlier ones had nothing else."""

@@ -1,0 +1,206 @@
+"""The earlier `trnsolver`: thin decompositions, tolerances of 1e-6, preconditioners as ``M``."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import trnsci
+import trnsolver
+from trnsci import ArgumentError
+
+_HALF = (torch.float16, torch.bfloat16)
+_ours = {
+    name: getattr(trnsolver, name)
+    for name in (
+        "eigh", "eigh_generalized", "cholesky", "lu", "qr", "solve", "solve_spd", "inv_spd", "inv_sqrt_spd", "pinv",
+        "svd", "cg", "gmres", "jacobi_preconditioner", "block_jacobi_preconditioner", "ssor_preconditioner",
+    )
+}  # fmt: skip
+
+
+def in_single(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorate a function that takes half precision: computed in float32, returned in the operands' dtype."""
+
+    @functools.wraps(function)
+    def widened(*args: Any, **keywords: Any) -> Any:
+        tensors = [x for x in (*args, *keywords.values()) if isinstance(x, Tensor) and x.dtype in _HALF]
+        if not tensors:
+            return function(*args, **keywords)
+        kind = tensors[0].dtype
+        wide = [_cast(x, torch.float32) for x in args]
+        return _cast(function(*wide, **{k: _cast(v, torch.float32) for k, v in keywords.items()}), kind, back=True)
+
+    return widened
+
+
+def _cast(value: Any, dtype: torch.dtype, *, back: bool = False) -> Any:
+    """Convert half-precision tensors to ``dtype``, or with ``back`` float32 results."""
+    if isinstance(value, Tensor):
+        return value.to(dtype) if value.dtype in ((torch.float32,) if back else _HALF) else value
+    if back and isinstance(value, tuple):
+        parts = [_cast(part, dtype, back=True) for part in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+    return value
+
+
+def _check_tolerance(op: str, tol: float) -> None:
+    if not 0 <= tol < float("inf"):
+        raise ArgumentError(op, "tol", tol, "a tolerance of at least 0")
+
+
+@in_single
+def eigh(A: Tensor, tol: float = 1e-10) -> Any:
+    """Return eigenvalues and vectors of a symmetric matrix, to rounding whatever the tolerance."""
+    _check_tolerance("eigh", tol)
+    return _ours["eigh"](A)
+
+
+@in_single
+def eigh_generalized(A: Tensor, B: Tensor, tol: float = 1e-10) -> Any:
+    """Solve ``A v = w B v``, to rounding whatever the tolerance."""
+    _check_tolerance("eigh_generalized", tol)
+    return _ours["eigh_generalized"](A, B)
+
+
+@in_single
+def cholesky(A: Tensor, upper: bool = False) -> Tensor:
+    """Return the Cholesky factor."""
+    return _ours["cholesky"](A, upper=upper)
+
+
+@in_single
+def lu(A: Tensor) -> Any:
+    """Return permutation and factors: ``A = P @ L @ U``."""
+    return _ours["lu"](A)
+
+
+@in_single
+def qr(A: Tensor) -> Any:
+    """Return the reduced QR factors."""
+    return _ours["qr"](A)
+
+
+@in_single
+def solve(A: Tensor, B: Tensor) -> Tensor:
+    """Solve ``A @ X = B``."""
+    return _ours["solve"](A, B)
+
+
+@in_single
+def solve_spd(A: Tensor, B: Tensor, iterative_refinement: bool = False) -> Tensor:
+    """Solve a symmetric positive definite system, with one step of refinement in float64 where asked."""
+    x: Tensor = _ours["solve_spd"](A, B)
+    if not iterative_refinement:
+        return x
+    left, right = A.double(), B.double()
+    columns = right.ndim == A.ndim
+    image = left @ x.double() if columns else (left @ x.double().unsqueeze(-1)).squeeze(-1)
+    correction: Tensor = _ours["solve_spd"](A, (right - image).to(B.dtype))
+    return x + correction
+
+
+@in_single
+def inv_spd(A: Tensor) -> Tensor:
+    """Invert a symmetric positive definite matrix."""
+    return _ours["inv_spd"](A)
+
+
+@in_single
+def inv_sqrt_spd(A: Tensor) -> Tensor:
+    """Return ``A^(-1/2)``."""
+    return _ours["inv_sqrt_spd"](A)
+
+
+@in_single
+def inv_sqrt_spd_ns(A: Tensor, *, max_iters: int = 20, tol: float = 1e-07) -> Tensor:
+    """Return ``A^(-1/2)`` by Newton-Schulz steps, as many as rounding asks for."""
+    _check_tolerance("inv_sqrt_spd_ns", tol)
+    if max_iters < 1:
+        raise ArgumentError("inv_sqrt_spd_ns", "max_iters", max_iters, "at least 1")
+    return _ours["inv_sqrt_spd"](A, method="newton_schulz")
+
+
+@in_single
+def pinv(A: Tensor, rcond: float | None = None) -> Tensor:
+    """Return the pseudoinverse."""
+    return _ours["pinv"](A, rcond)
+
+
+@in_single
+def svd(A: Tensor, full_matrices: bool = False) -> Any:
+    """Return ``U, S, Vh``, thin by default."""
+    return _ours["svd"](A, full_matrices)
+
+
+def _apply(operator: Any) -> Any:
+    """Return a preconditioner as a function: a matrix or a function of one vector."""
+    if operator is None:
+        return None
+    if isinstance(operator, Tensor):
+        return lambda r: operator @ r
+    return lambda r: _on_columns(operator, r)
+
+
+def _on_columns(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """Apply a function of one vector to each column."""
+    if x.ndim == 1:
+        return function(x)
+    return torch.stack([function(column) for column in x.unbind(-1)], -1)
+
+
+def _iterate(name: str, A: Any, b: Tensor, M: Any, **options: Any) -> tuple[Tensor, int, float]:
+    matrix = A if isinstance(A, Tensor) or not callable(A) else functools.partial(_on_columns, A)
+    x, iterations, residual = _ours[name](matrix, b, preconditioner=_apply(M), **options)
+    return x, int(iterations), float(residual)
+
+
+def cg(
+    A: Any, b: Tensor, x0: Tensor | None = None, tol: float = 1e-06, maxiter: int = 1000, M: Any = None
+) -> tuple[Tensor, int, float]:
+    """Solve by conjugate gradients; return the solution, the steps and the residual's norm."""
+    return _iterate("cg", A, b, M, x0=x0, tol=tol, maxiter=maxiter)
+
+
+def gmres(
+    A: Any, b: Tensor, x0: Tensor | None = None, tol: float = 1e-06, maxiter: int = 100, restart: int = 30
+) -> tuple[Tensor, int, float]:
+    """Solve by restarted GMRES; return the solution, the steps and the residual's norm."""
+    return _iterate("gmres", A, b, None, x0=x0, tol=tol, maxiter=maxiter, restart=restart)
+
+
+def jacobi_preconditioner(A: Tensor) -> Callable[[Tensor], Tensor]:
+    """Return the inverse of the diagonal as a function."""
+    return _ours["jacobi_preconditioner"](A)
+
+
+def block_jacobi_preconditioner(A: Tensor, block_size: int = 16) -> Callable[[Tensor], Tensor]:
+    """Return the inverses of the blocks on the diagonal as a function."""
+    return _ours["block_jacobi_preconditioner"](A, block_size)
+
+
+def ssor_preconditioner(A: Tensor, omega: float = 1.0) -> Callable[[Tensor], Tensor]:
+    """Return symmetric successive over-relaxation as a function."""
+    return _ours["ssor_preconditioner"](A, omega=omega)
+
+
+_FUNCTIONS = (
+    eigh, eigh_generalized, cholesky, lu, qr, solve, solve_spd, inv_spd, inv_sqrt_spd, inv_sqrt_spd_ns, pinv, svd, cg,
+    gmres, jacobi_preconditioner, block_jacobi_preconditioner, ssor_preconditioner,
+)  # fmt: skip
+MODULES: dict[str, dict[str, Any]] = {
+    "trnsolver": {f.__name__: f for f in _FUNCTIONS},
+    "trnsolver.nki": {
+        "HAS_NKI": trnsci.HAS_NKI,
+        "set_backend": trnsolver.set_backend,
+        "get_backend": trnsolver.get_backend,
+    },
+}
+
+
+def extend_classes() -> None:
+    """Leave our classes as they are: the earlier ones had nothing else."""

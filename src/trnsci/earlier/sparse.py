@@ -1,0 +1,304 @@
+"""The earlier `trnsparse`: values before indices, products with positions, iterations of a fixed number of steps."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import trnsci
+import trnsolver
+import trnsparse
+from trnsci import ArgumentError
+
+_CSR, _COO, _BSR = trnsparse.CSRMatrix, trnsparse.COOMatrix, trnsparse.BSRMatrix
+_ours = {
+    name: getattr(trnsparse, name)
+    for name in (
+        "spmv", "spmm", "add", "eye", "attention", "screened_spmm", "schwarz_bounds", "screen_quartets",
+        "density_screen", "cg", "power_iteration", "triangle",
+    )
+}  # fmt: skip
+_cg = trnsolver.cg
+
+
+class _Stands(type):
+    """The type of a class that stands for one of ours: calls build ours, and ours are its instances."""
+
+    ours: type
+    build: Callable[..., Any]
+
+    def __call__(cls, *args: Any, **keywords: Any) -> Any:
+        return cls.build(*args, **keywords)
+
+    def __instancecheck__(cls, value: Any) -> bool:
+        return isinstance(value, cls.ours)
+
+    def __subclasscheck__(cls, kind: type) -> bool:
+        return issubclass(kind, cls.ours)
+
+    def __getattr__(cls, name: str) -> Any:
+        return getattr(cls.ours, name)
+
+
+class CSRMatrix(metaclass=_Stands):
+    """Compressed rows, with values first."""
+
+    ours = _CSR
+
+    @staticmethod
+    def build(values: Tensor, col_indices: Tensor, row_ptrs: Tensor, shape: Any) -> Any:
+        """Return the matrix."""
+        return _CSR(row_ptrs, col_indices, values, shape)
+
+
+class COOMatrix(metaclass=_Stands):
+    """Coordinates, with values first."""
+
+    ours = _COO
+
+    @staticmethod
+    def build(values: Tensor, row_indices: Tensor, col_indices: Tensor, shape: Any) -> Any:
+        """Return the matrix."""
+        return _COO(row_indices, col_indices, values, shape)
+
+
+class BSRMatrix(metaclass=_Stands):
+    """Blocks in compressed rows, with blocks first."""
+
+    ours = _BSR
+
+    @staticmethod
+    def build(
+        blocks: Tensor, block_col_indices: Tensor, block_row_ptrs: Tensor, shape: Any, block_size: int = 128
+    ) -> Any:
+        """Return the matrix."""
+        if tuple(blocks.shape[1:]) != (block_size, block_size):
+            got = {"blocks": tuple(blocks.shape[1:]), "block_size": block_size}
+            raise ArgumentError("BSRMatrix", "block_size", got, "the edges of the blocks")
+        return _BSR(block_row_ptrs, block_col_indices, blocks, shape)
+
+    @staticmethod
+    def from_dense(A: Tensor, block_size: int = 128, threshold: float = 0.0) -> Any:
+        """Return the blocks that hold an entry above the threshold."""
+        return _keep_blocks(_BSR.from_dense(A, block_size), threshold)
+
+    @staticmethod
+    def from_csr(csr: Any, block_size: int = 128, threshold: float = 0.0) -> Any:
+        """Return the blocks that hold an entry above the threshold."""
+        return _keep_blocks(csr.to_bsr(block_size), threshold)
+
+
+def _keep_blocks(matrix: Any, threshold: float) -> Any:
+    """Drop the blocks whose largest entry is at most a threshold."""
+    if threshold <= 0:
+        return matrix
+    kept = matrix.values.abs().amax((1, 2)) > threshold
+    counts = torch.zeros_like(matrix.indptr)
+    counts[1:].index_add_(
+        0, matrix.block_rows[kept].to(torch.int64), torch.ones_like(matrix.indptr[:1]).expand(int(kept.sum()))
+    )
+    return _BSR(counts.cumsum(0), matrix.indices[kept], matrix.values[kept], matrix.shape)
+
+
+def extend_classes() -> None:
+    """Give our formats the earlier names of their arrays."""
+    names = {
+        _CSR: {"row_ptrs": "indptr", "col_indices": "indices"},
+        _COO: {"row_indices": "row", "col_indices": "col"},
+        _BSR: {"block_row_ptrs": "indptr", "block_col_indices": "indices", "blocks": "values"},
+    }
+    for kind, aliases in names.items():
+        for earlier, here in aliases.items():
+            setattr(kind, earlier, property(operator.attrgetter(here)))
+    _BSR.block_size = property(lambda self: self.block[0])  # type: ignore[attr-defined]
+
+
+def from_dense(A: Tensor, threshold: float = 0.0) -> Any:
+    """Return the entries above a threshold, in compressed rows."""
+    return _CSR.from_dense(torch.where(A.abs() > threshold, A, torch.zeros_like(A)))
+
+
+def from_scipy(sp_matrix: Any) -> Any:
+    """Return a SciPy matrix in compressed rows."""
+    return _CSR.from_scipy(sp_matrix)
+
+
+def eye_sparse(n: int, dtype: torch.dtype = torch.float32) -> Any:
+    """Return the identity in compressed rows."""
+    return _ours["eye"](n, dtype=dtype)
+
+
+def spmv(A: Any, x: Tensor, alpha: float = 1.0, y: Tensor | None = None, beta: float = 0.0) -> Tensor:
+    """Return ``alpha * A @ x + beta * y``."""
+    return _ours["spmv"](A, x, alpha=alpha, beta=beta, y=y)
+
+
+def spmm(A: Any, B: Tensor, alpha: float = 1.0, C: Tensor | None = None, beta: float = 0.0) -> Tensor:
+    """Return ``alpha * A @ B + beta * C``."""
+    return _ours["spmm"](A, B, alpha=alpha, beta=beta, c=C)
+
+
+def bsr_spmm(A: Any, B: Tensor) -> Tensor:
+    """Return ``A @ B``."""
+    return _ours["spmm"](A, B)
+
+
+def spmv_symmetric(A: Any, x: Tensor, alpha: float = 1.0, uplo: str = "upper") -> Tensor:
+    """Return ``alpha * S @ x`` for the symmetric matrix of which ``A`` holds one triangle."""
+    if uplo not in ("upper", "lower"):
+        raise ArgumentError("spmv_symmetric", "uplo", uplo, "'upper' or 'lower'")
+    one = _ours["triangle"](A, lower=uplo == "lower")
+    both: Tensor = _ours["spmv"](one, x) + _ours["spmv"](one.T, x) - one.diagonal() * x
+    return alpha * both
+
+
+def screened_spmm(A: Any, diag_integrals: Tensor, B: Tensor, threshold: float) -> Tensor:
+    """Return ``A' @ B`` with the entries of ``A`` whose Schwarz bound is above a threshold."""
+    bounds = diag_integrals.abs().sqrt()
+    return _ours["screened_spmm"](A, bounds, bounds, B, threshold)
+
+
+def block_sparse_attention_tiled(Q: Tensor, K: Tensor, V: Tensor, mask_bsr: Any, scale: float | None = None) -> Tensor:
+    """Return attention over the stored blocks of a mask."""
+    return _ours["attention"](Q, K, V, mask_bsr, scale)
+
+
+def sparse_add(A: Any, B: Any, alpha: float = 1.0, beta: float = 1.0) -> Any:
+    """Return ``alpha * A + beta * B`` in compressed rows."""
+    return _ours["add"](A, B, alpha=alpha, beta=beta).to_csr()
+
+
+def sparse_scale(A: Any, alpha: float) -> Any:
+    """Return ``alpha * A``."""
+    return A * alpha
+
+
+def sparse_transpose(A: Any) -> Any:
+    """Return the transposed matrix in compressed rows."""
+    return A.to_coo().transpose().to_csr()
+
+
+def nnz_per_row(A: Any) -> Tensor:
+    """Return the number of stored entries of each row."""
+    return A.to_csr().indptr.diff()
+
+
+def schwarz_bounds(diagonal_integrals: Tensor) -> Tensor:
+    """Return the square roots of integrals with equal pairs."""
+    return _ours["schwarz_bounds"](diagonal_integrals)
+
+
+def screen_quartets(Q: Tensor, threshold: float = 1e-10) -> Any:
+    """Return the quartets whose bounds' product is above a threshold."""
+    return _ours["screen_quartets"](Q, threshold)
+
+
+def density_screen(Q: Tensor, P: Tensor, threshold: float = 1e-10) -> Any:
+    """Return the entries of a density that matter."""
+    return _ours["density_screen"](Q, P, threshold)
+
+
+def sparsity_stats(Q: Tensor, threshold: float = 1e-10) -> dict[str, float]:
+    """Return how many pairs and quartets a threshold keeps."""
+    kept = _ours["screen_quartets"](Q, threshold)
+    pairs = int((Q * Q.max() > threshold).sum())
+    return {
+        "n_pairs": Q.numel(),
+        "n_significant_pairs": pairs,
+        "pair_sparsity": 1.0 - pairs / max(Q.numel(), 1),
+        "n_quartets": kept.total,
+        "n_significant_quartets": len(kept),
+        "quartet_sparsity": 1.0 - kept.fraction,
+    }
+
+
+def bsr_diagonal(A: Any) -> Tensor:
+    """Return the diagonal."""
+    return A.diagonal()
+
+
+def jacobi_preconditioner_bsr(A: Any) -> Callable[[Tensor], Tensor]:
+    """Return the inverse of the diagonal as a function."""
+    inverse = 1.0 / A.diagonal()
+    return lambda r: inverse * r if r.ndim == 1 else inverse.unsqueeze(-1) * r
+
+
+def cg_bsr(
+    A: Any, b: Tensor, x0: Tensor | None = None, tol: float = 1e-06, max_iter: int = 1000, M: Any = None
+) -> tuple[Tensor, int, float]:
+    """Solve by conjugate gradients; return the solution, the steps and the residual's norm."""
+    if M is None:
+        x, iterations, residual = _ours["cg"](A, b, x0=x0, tol=tol, max_iterations=max_iter)
+    else:
+        x, iterations, residual = _cg(A, b, x0=x0, tol=tol, maxiter=max_iter, preconditioner=M)
+    return x, int(iterations), float(residual)
+
+
+def chebyshev_coeffs(lam_min: float, lam_max: float, K: int) -> list[tuple[float, float]]:
+    """Return step and momentum of each Chebyshev iteration for eigenvalues between two bounds."""
+    if not 0 < lam_min <= lam_max:
+        raise ArgumentError("chebyshev_coeffs", "lam_min", lam_min, f"a positive bound up to lam_max = {lam_max}")
+    middle, half = (lam_max + lam_min) / 2, (lam_max - lam_min) / 2
+    steps = [(1 / middle, 0.0)]
+    for k in range(1, K):
+        last = steps[-1][0]
+        momentum = (half * last) ** 2 / 2 if k == 1 else (half * last / 2) ** 2
+        steps.append((1 / (middle - momentum / last), momentum))
+    return steps[:K]
+
+
+def chebyshev_bsr(A: Any, b: Tensor, lam_min: float, lam_max: float, K: int = 50, x0: Tensor | None = None) -> Tensor:
+    """Return ``K`` Chebyshev iterations towards the solution."""
+    x = torch.zeros_like(b) if x0 is None else x0.clone()
+    direction = torch.zeros_like(b)
+    for step, momentum in chebyshev_coeffs(lam_min, lam_max, K):
+        direction = b - _ours["spmv"](A, x) + momentum * direction
+        x = x + step * direction
+    return x
+
+
+def richardson_bsr(A: Any, b: Tensor, omega: float, K: int = 100, x0: Tensor | None = None) -> Tensor:
+    """Return ``K`` Richardson iterations towards the solution."""
+    x = torch.zeros_like(b) if x0 is None else x0.clone()
+    for _ in range(K):
+        x = x + omega * (b - _ours["spmv"](A, x))
+    return x
+
+
+def power_iteration_bsr(
+    A: Any, v0: Tensor | None = None, max_iter: int = 100, tol: float = 1e-09
+) -> tuple[float, Tensor, int]:
+    """Return the eigenvalue of largest magnitude, its vector and the steps, of which there are ``max_iter`` at most."""
+    v = torch.ones(A.shape[0], dtype=A.dtype, device=A.device) if v0 is None else v0
+    v, value, steps = v / v.norm(), 0.0, 0
+    while steps < max_iter:
+        steps += 1
+        image = _ours["spmv"](A, v)
+        last, value = value, float(v @ image)
+        norm = image.norm()
+        if norm == 0:
+            break
+        v = image / norm
+        if abs(value - last) <= tol * abs(value):
+            break
+    return value, v, steps
+
+
+_FUNCTIONS = (
+    from_dense, from_scipy, eye_sparse, spmv, spmm, bsr_spmm, spmv_symmetric, screened_spmm,
+    block_sparse_attention_tiled, sparse_add, sparse_scale, sparse_transpose, nnz_per_row, schwarz_bounds,
+    screen_quartets, density_screen, sparsity_stats, cg_bsr, chebyshev_bsr, chebyshev_coeffs, richardson_bsr,
+    power_iteration_bsr, jacobi_preconditioner_bsr, bsr_diagonal,
+)  # fmt: skip
+MODULES: dict[str, dict[str, Any]] = {
+    "trnsparse": {x.__name__: x for x in (*_FUNCTIONS, CSRMatrix, COOMatrix, BSRMatrix)},
+    "trnsparse.nki": {
+        "HAS_NKI": trnsci.HAS_NKI,
+        "set_backend": trnsparse.set_backend,
+        "get_backend": trnsparse.get_backend,
+    },
+}

@@ -1,0 +1,144 @@
+"""Sparse matrices in files: ``.npz`` of SciPy's layout, of our own where SciPy has none, and Matrix Market."""
+
+from __future__ import annotations
+
+import gzip
+import operator
+import struct
+import tokenize
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+
+from trnsci import memory
+from trnsci.arrays import from_numpy, to_numpy
+from trnsci.errors import ArgumentError, CapacityError, DtypeError
+from trnsparse import archives
+from trnsparse.arguments import sparse
+from trnsparse.bsr import BSRMatrix
+from trnsparse.coo import COOMatrix
+from trnsparse.csr import CSCMatrix, CSRMatrix
+from trnsparse.matrix import SparseMatrix
+
+# The endings of Matrix Market's names, and what such a file begins with.
+MARKET = (".mtx", ".mtx.gz")
+BANNER = b"%%MatrixMarket"
+KINDS: dict[str, Any] = {kind.format: kind for kind in (COOMatrix, CSRMatrix, CSCMatrix, BSRMatrix)}
+
+
+def write(matrix: SparseMatrix, path: str | Path) -> None:
+    """Write a matrix to a file whose format follows from its name."""
+    is_half = matrix.dtype in (torch.bfloat16, torch.float16)
+    if str(path).endswith(MARKET):
+        if is_half:
+            hint = "Convert it with .to(torch.float32), or choose a name that ends in .npz"
+            raise DtypeError("save", "dtype", matrix.dtype, "one that Matrix Market has", hint=hint)
+        import scipy.io
+
+        opened = gzip.open if str(path).endswith(".gz") else open
+        with opened(path, "wb") as file:
+            scipy.io.mmwrite(file, matrix.detach().to_coo().to_scipy())
+        return
+    over_edge = isinstance(matrix, BSRMatrix) and any(n % b for n, b in zip(matrix.shape, matrix.block, strict=True))
+    if not is_half and not over_edge:
+        sp.save_npz(path, matrix.detach().to_scipy())
+        return
+    values = matrix.values.detach()
+    arrays = {name: to_numpy(index) for name, index in matrix._indices().items()}
+    arrays["values"] = to_numpy(values.view(torch.int16) if values.dtype == torch.bfloat16 else values)
+    tag = f"{matrix.format} {str(values.dtype).removeprefix('torch.')}"
+    arrays |= {"format": np.array(tag), "shape": np.array(matrix.shape)}
+    np.savez_compressed(path, **arrays)  # type: ignore[arg-type]
+
+
+def load(path: str | Path) -> SparseMatrix:
+    """Read a matrix from a file of `SparseMatrix.save`, of ``scipy.sparse.save_npz`` or of Matrix Market.
+
+    Its structure is checked. A file of SciPy's gives the format it has, ``dia`` compressed rows; one of Matrix Market
+    coordinates.
+
+    Raises:
+        ArgumentError: the file is damaged, of another format, or expands to much more than it has. Nothing in it is
+            unpickled.
+        CapacityError: the matrix does not fit into memory.
+    """
+    try:
+        with archives.open_plain(path) as file:
+            is_market = file.read(len(BANNER)) == BANNER or str(path).endswith(MARKET)
+        return _read_market(path) if is_market else _read_npz(path)
+    except (FileNotFoundError, PermissionError, IsADirectoryError, CapacityError):
+        raise
+    except _DAMAGE as error:
+        if isinstance(error, ArgumentError) and error.op == "load":
+            raise
+        if (full := memory.exhausted("load", error)) is not None:
+            raise full from None
+        raise ArgumentError(
+            op="load",
+            argument=f"file {path}",
+            got=f"damaged ({error})",
+            expected="a file that save, scipy.sparse.save_npz or scipy.io.mmwrite has written",
+            hint="Write it again, or take a copy",
+        ) from error
+
+
+def _read_market(path: str | Path) -> SparseMatrix:
+    import scipy.io
+
+    return COOMatrix.from_scipy(sp.coo_array(scipy.io.mmread(path)))
+
+
+def _read_npz(path: str | Path) -> SparseMatrix:
+    members = archives.read_arrays(path)
+    tag = members.pop("format", np.array(""))
+    is_scipys = tag.dtype.kind == "S"
+    name, _, dtype = (tag.item().decode("ascii") if is_scipys else str(tag)).partition(" ")
+    if name not in (*KINDS, "dia") or (not is_scipys and not dtype):
+        raise ArgumentError("load", "format", name, f"one of {', '.join(KINDS)}, or dia of SciPy")
+    rows, columns = members.pop("shape").tolist()
+    shape = (operator.index(rows), operator.index(columns))
+    if is_scipys:
+        return sparse("load", "file", _build_scipy(name, members, shape))
+    arrays = {key: from_numpy(member) for key, member in members.items()}
+    values = arrays.pop("values")
+    values = values.view(torch.bfloat16) if dtype == "bfloat16" else values
+    result: SparseMatrix = KINDS[name](**arrays, values=values, shape=shape)
+    return result
+
+
+def _build_scipy(name: str, members: dict[str, Any], shape: tuple[int, ...]) -> Any:
+    """Return the matrix of the arrays that ``scipy.sparse.save_npz`` writes."""
+    data = members["data"]
+    if name == "dia":
+        return sp.dia_array((data, members["offsets"]), shape=shape)
+    if name == "coo":
+        coordinates = members["coords"] if "coords" in members else (members["row"], members["col"])
+        return sp.coo_array((data, tuple(coordinates)), shape=shape)
+    kinds = {"csr": sp.csr_array, "csc": sp.csc_array, "bsr": sp.bsr_array}
+    return kinds[name]((data, members["indices"], members["indptr"]), shape=shape)
+
+
+# What NumPy, SciPy, their archives and our own checks of a structure raise, depending on which byte is wrong.
+_DAMAGE: tuple[type[Exception], ...] = (
+    ArithmeticError,
+    OSError,
+    ValueError,
+    TypeError,
+    LookupError,
+    EOFError,
+    RuntimeError,
+    MemoryError,
+    AttributeError,
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+    SyntaxError,
+    tokenize.TokenError,
+)
+
+__all__ = ["load", "write"]

@@ -1,0 +1,93 @@
+"""NKI 0.7 as far as kernels call it, on the simulator, with a ``jit`` as strict as AWS's is documented to be.
+
+Its tensors are torch's, on the device; its other arguments are constants of a program. A program is compiled once for
+shapes, dtypes, constants and cores, and refused where kernel and compiler disagree on the cores of a logical core.
+"""
+
+import sys
+
+from neuronx_faults import break_off, spoil
+
+import trnsim
+import trnsim.collectives as collectives
+import trnsim.isa as isa
+import trnsim.language as language
+
+__version__ = "0.7.0"
+for _name, _module in (("collectives", collectives), ("isa", isa), ("language", language)):
+    sys.modules[f"nki.{_name}"] = _module
+
+# what was compiled, in order
+COMPILED = []
+
+
+class Jitted:
+    """A kernel: called with tensors of the device; ``kernel[2]`` says its cores."""
+
+    def __init__(self, function, grid=None):
+        self.function = function
+        self.bracket = grid
+        self.__name__ = function.__name__
+        self.__module__ = function.__module__
+        self.__doc__ = function.__doc__
+
+    def __getitem__(self, grid):
+        return Jitted(self.function, grid)
+
+    def __call__(self, *args, **kwargs):
+        import torch_neuronx
+
+        machine, switches = torch_neuronx.MACHINE, torch_neuronx.SWITCHES
+        fault = switches.get("faults", {}).get(self.__name__, {})
+        cores = self.bracket or torch_neuronx.KERNEL_CORES
+        _agree(self.__name__, cores, torch_neuronx.COMPILER_CORES)
+        constants = {name: _constant(value, name) for name, value in kwargs.items() if not _is_tensor(value)}
+        key = (self.__name__, cores, tuple(map(_kind, args)), tuple(sorted(constants.items(), key=str)))
+        if key not in COMPILED:
+            self.held = break_off(fault)
+            COMPILED.append(key)
+        if "fail" in fault:
+            raise RuntimeError(fault["fail"])
+        results = machine.run(trnsim.kernel.as_kernel(self.function)[cores], args, kwargs)
+        if "wrong" not in fault:
+            return results
+        wrong = [machine.memory.shell(spoil(machine.memory.numbers(x), fault["wrong"])) for x in _listed(results)]
+        return wrong[0] if not isinstance(results, tuple) else tuple(wrong)
+
+
+def _agree(name, kernel, compiler):
+    if kernel != compiler:
+        raise RuntimeError(
+            f"[NCC_EVRF066] kernel {name} was specialised for LNC={kernel} and the graph is compiled for LNC={compiler}"
+        )
+
+
+def _is_tensor(value):
+    return hasattr(value, "untyped_storage")
+
+
+def _listed(results):
+    return list(results) if isinstance(results, tuple) else [results]
+
+
+def _constant(value, name):
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, tuple):
+        return tuple(_constant(item, name) for item in value)
+    raise TypeError(f"argument {name} is {type(value).__name__}: neither a tensor nor a constant")
+
+
+def _kind(value):
+    if not _is_tensor(value):
+        return _constant(value, "of the kernel")
+    if value.device.type != "neuron":
+        raise ValueError(f"a kernel takes tensors of the Neuron device, and one is on {value.device}")
+    if value.dtype.itemsize == 8:
+        raise TypeError(f"NKI has no {value.dtype}")
+    return tuple(value.shape), value.dtype
+
+
+def jit(function=None, **options):
+    """Make a function a kernel."""
+    return jit if function is None else Jitted(function)

@@ -1,0 +1,110 @@
+"""Results of ``drop_in`` can be used as the library's own: changed in place, owned, hashed, written."""
+
+import pytest
+import torch
+from torch.nn import functional
+
+import trnsci
+from tests.together import together
+
+torch.manual_seed(0)
+a, b = torch.randn(2, 8, 8)
+spd = a @ a.T + 8 * torch.eye(8)
+factor = torch.linalg.cholesky(spd)
+half = torch.randn(4, 5, dtype=torch.cfloat)
+heads = torch.randn(3, 1, 2, 8, 4)
+
+# functions of two tensors that may require a gradient
+PRODUCTS = {
+    "mm": lambda a, b: a @ b,
+    "bmm": lambda a, b: torch.bmm(a[None], b[None]),
+    "addmm": lambda a, b: torch.addmm(a[0], a, b),
+    "baddbmm": lambda a, b: torch.baddbmm(a, a[None], b[None]),
+    "linear": lambda a, b: functional.linear(a, b, b[0]),
+    "mv": lambda a, b: torch.mv(a, b[0]),
+    "addmv": lambda a, b: torch.addmv(a[0], a, b[0]),
+    "dot": lambda a, b: torch.dot(a[0], b[0]),
+    "fft": lambda a, b: torch.fft.fft(a),
+    "irfft": lambda a, b: torch.fft.irfft(a + 1j * b),
+    "irfft2": lambda a, b: torch.fft.irfft2(a + 1j * b),
+    "stft": lambda a, b: torch.stft(a.flatten(), 16, window=torch.ones(16), return_complex=True),
+    "matrix_exp": lambda a, b: torch.linalg.matrix_exp(a),
+}
+# views in torch too, which may be changed only where they were made
+VIEWS = {
+    "linear of a stack": lambda a, b: functional.linear(a.reshape(2, 4, 8), b, b[0]),
+    "einsum": lambda a, b: torch.einsum("ij,jk->ki", a, b),
+}
+OTHERS = {
+    "attention": lambda a, b: functional.scaled_dot_product_attention(a.reshape(1, 2, 8, 4), *heads[1:]),
+    "cholesky": lambda a, b: torch.linalg.cholesky(spd + a @ a.T),
+    "inv": lambda a, b: torch.linalg.inv(spd + a),
+    "solve": lambda a, b: torch.linalg.solve(spd, a),
+    "solve of a vector": lambda a, b: torch.linalg.solve(spd, a[0]),
+    "eigvalsh": lambda a, b: torch.linalg.eigvalsh(spd + a),
+    "svdvals": lambda a, b: torch.linalg.svdvals(a),
+    "solve_triangular": lambda a, b: torch.linalg.solve_triangular(factor, a, upper=False),
+    "cholesky_solve": lambda a, b: torch.cholesky_solve(a, factor),
+    "cholesky_inverse": lambda a, b: torch.cholesky_inverse(factor + a.tril()),
+    "lstsq": lambda a, b: torch.linalg.lstsq(a[:, :3], b).solution,
+    "pinv": lambda a, b: torch.linalg.pinv(a),
+}
+
+
+def block(backend):
+    return trnsci.backend(backend), trnsci.drop_in()
+
+
+def changed(function, *, recorded):
+    """Change a result in place, twice; return it and the gradients of its sum."""
+    inputs = [x.clone().requires_grad_() for x in (a, b)]
+    with torch.set_grad_enabled(recorded):
+        result = function(*inputs)
+    # a number that requires a gradient: a view made without one may not be changed by it
+    result.mul_(2).add_(torch.ones((), requires_grad=True))
+    return result, inputs
+
+
+@pytest.mark.parametrize("backend", ["pytorch", "simulator"])
+@together("name", PRODUCTS | VIEWS)
+def test_what_torch_changes_in_place_and_differentiates_is_so_here(name, backend):
+    function = (PRODUCTS | VIEWS)[name]
+    want, theirs = changed(function, recorded=True)
+    want.abs().sum().backward()
+    where, ours = block(backend)
+    with where, ours:
+        got, inputs = changed(function, recorded=True)
+        got.abs().sum().backward()
+    assert torch.allclose(got, want, rtol=1e-4, atol=1e-4)
+    for mine, other in zip(inputs, theirs, strict=True):
+        assert (mine.grad is None) == (other.grad is None)
+        assert mine.grad is None or torch.allclose(mine.grad, other.grad, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+@pytest.mark.parametrize("backend", ["pytorch", "simulator"])
+@together("name", PRODUCTS | OTHERS)
+def test_every_result_can_be_changed_in_place_and_is_nobodys_memory(name, backend, recorded):
+    function = (PRODUCTS | OTHERS)[name]
+    want, _ = changed(function, recorded=recorded)
+    where, ours = block(backend)
+    with where, ours:
+        got, inputs = changed(function, recorded=recorded)
+    assert torch.allclose(got, want, rtol=1e-3, atol=1e-3)
+    assert got._is_view() == want._is_view()
+    assert got.untyped_storage().data_ptr() not in {x.untyped_storage().data_ptr() for x in inputs}
+
+
+@pytest.mark.parametrize("backend", ["pytorch", "simulator"])
+def test_a_network_with_activations_in_place_learns_as_before(backend):
+    torch.manual_seed(1)
+    layers = [torch.nn.Linear(8, 8), torch.nn.ReLU(inplace=True), torch.nn.Linear(8, 2), torch.nn.ELU(inplace=True)]
+    model = torch.nn.Sequential(*layers)
+    model(a).sum().backward()
+    want = [p.grad.clone() for p in model.parameters()]
+    model.zero_grad()
+    where, ours = block(backend)
+    with where, ours:
+        model(a).sum().backward()
+    for mine, theirs in zip(model.parameters(), want, strict=True):
+        assert torch.allclose(mine.grad, theirs, atol=1e-5)

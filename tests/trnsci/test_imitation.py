@@ -1,0 +1,180 @@
+"""torch-neuronx 2.14 imitated as it is documented: what a user of Neuron 2.33 types, in untouched processes.
+
+`tests/neuronx` is a distribution with torch's entry point: ``import torch`` loads it, as it loads AWS's.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+LNC = "NEURON_LOGICAL_NC_CONFIG"
+# what is said of logical cores, and the cores there are then
+SAID = pytest.mark.parametrize(
+    ("said", "cores"),
+    [("", 2), pytest.param("1", 1, marks=pytest.mark.slow), pytest.param("2", 2, marks=pytest.mark.slow)],
+)
+
+
+def neuron_host(*words, said="", **switches):
+    """Run a command on the imitated machine."""
+    own = {"PYTHONPATH": str(ROOT / "tests" / "neuronx"), LNC: said, "TORCH_NEURONX_IMITATION": json.dumps(switches)}
+    return subprocess.run([sys.executable, *words], env=os.environ | own, capture_output=True, text=True, cwd=ROOT)
+
+
+def python(code, **more):
+    done = neuron_host("-W", "ignore", "-c", code, **more)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+KERNELS = """
+import torch, trnblas, trnrand, trnsci, trnsolver
+from trnsci import neuron
+import nki
+assert type(neuron.device()).__name__ == "NativeDevice", neuron.detected()
+a = torch.randn(64, 64)
+spd = a @ a.mT + 64 * torch.eye(64)
+with trnsci.backend("nki"), trnsci.ledger() as book:
+    product = trnblas.gemm(1.0, a, a)
+    factor = trnsolver.cholesky(spd)
+    normal = trnrand.normal(1000, generator=trnrand.Generator(1))
+    resident = trnblas.gemm(1.0, a.to("neuron"), a.to("neuron"))
+    again = trnblas.gemm(1.0, a + 1, a)
+print(neuron.device().cores)
+print(float((product - a @ a).abs().max()), float((factor @ factor.mT - spd).abs().max()))
+print(resident.device.type, book.fallbacks, {entry.step.backend for entry in book})
+print([name for name, *_ in nki.COMPILED].count("gemm"))
+"""
+
+
+@pytest.mark.sim
+@SAID
+def test_kernels_run_whatever_is_said_of_logical_cores(said, cores):
+    lines = python(KERNELS, said=said).splitlines()
+    assert lines[0] == str(cores)
+    assert all(float(error) < 1e-4 for error in lines[1].split())
+    # the same shapes and constants are compiled once
+    assert lines[2:] == ["neuron () {'nki'}", "1"]
+
+
+def test_a_variable_set_after_torch_is_too_late_and_kernels_run_all_the_same():
+    text = python(
+        "import os, torch, trnsci, trnblas\n"
+        f"os.environ['{LNC}'] = '1'\n"
+        "from trnsci.info import info\n"
+        "a = torch.ones(4, 4)\n"
+        "with trnsci.backend('nki'):\n"
+        "    print(float(trnblas.gemm(1.0, a, a).sum()))\n"
+        "print([b.detail for b in info().backends if b.name == 'nki'][0])\n"
+    )
+    assert text.startswith("64.0\ntrn2 as a neuron device, 2 cores to a logical core; too late: ")
+
+
+@pytest.mark.slow
+def test_without_a_usable_nki_there_is_no_backend_and_no_simulator_under_its_name(tmp_path):
+    (tmp_path / "nki.py").write_text("raise ImportError('placeholder')\n")
+    own = {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT / 'tests' / 'neuronx'}", "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+    code = (
+        "import torch, trnsci, trnblas\n"
+        "from trnsci.emulation.device import Machine\n"
+        "from trnsci.emulation.rules import Rules\n"
+        "Machine('trn2', Rules()).install()\n"
+        "try:\n"
+        "    with trnsci.backend('nki'):\n"
+        "        trnblas.gemm(1.0, torch.ones(2, 2), torch.ones(2, 2))\n"
+        "except trnsci.BackendUnavailable as error:\n"
+        "    print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], env=os.environ | own, capture_output=True, text=True)
+    assert "AWS's nki does not import (placeholder)" in done.stdout, done.stderr[-2000:]
+    assert "no kernel can be compiled for it" in done.stdout
+
+
+@pytest.mark.slow
+def test_a_mismatch_of_logical_cores_is_what_the_compiler_says_it_is():
+    code = (
+        "import torch, nki\n"
+        "from trnblas.kernels.gemm import gemm\n"
+        "a = torch.ones(1, 4, 4).to('neuron')\n"
+        "for run in (gemm, gemm[1], gemm[2]):\n"
+        "    try:\n"
+        "        print(float(run(a, a).sum()))\n"
+        "    except RuntimeError as error:\n"
+        "        print(str(error)[:13])\n"
+    )
+    assert python(code).split() == ["[NCC_EVRF066]", "[NCC_EVRF066]", "64.0"]
+    assert python(code, said="2").split() == ["64.0", "[NCC_EVRF066]", "64.0"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("reports", [True, False])
+def test_fallbacks_are_read_where_they_are_reported_and_said_to_be_unknown_where_not(reports):
+    text = python(
+        "import torch, trnsci\n"
+        "from trnsci import neuron\n"
+        "neuron.device()\n"
+        "with trnsci.ledger() as book:\n"
+        "    torch.rand(3, device='neuron')\n"
+        "print(book.fallbacks)\n"
+        "print(book)\n",
+        reports=reports,
+    )
+    assert text.startswith("('aten::rand',)" if reports else "None")
+    assert (
+        "as the device's own library reports: aten::rand" if reports else "not reported by the device's own"
+    ) in text
+
+
+# what nobody outside AWS knows, both ways
+@pytest.mark.slow
+@pytest.mark.parametrize("casts", [True, False])
+@pytest.mark.parametrize("has_complex", [True, False])
+def test_operators_answer_whatever_the_release_does_with_64_bits_and_complex_numbers(casts, has_complex):
+    text = python(
+        "import torch, trnsci\n"
+        "trnsci.register_operators()\n"
+        "x = torch.linspace(0, 1, 64)\n"
+        "a = torch.eye(8) * 4 + torch.ones(8, 8)\n"
+        "got = torch.fft.rfft(x.to('neuron')).abs().cpu()\n"
+        "print(float((got - torch.fft.rfft(x).abs()).abs().max()))\n"
+        "print(float((torch.linalg.inv(a.to('neuron')).cpu() - torch.linalg.inv(a)).abs().max()))\n",
+        casts=casts,
+        has_complex=has_complex,
+    )
+    assert all(float(error) < 1e-5 for error in text.split())
+
+
+@pytest.mark.slow
+@SAID
+def test_the_commands_of_the_first_hour(said, cores, tmp_path):
+    info = neuron_host("-m", "trnsci.cli", "info", "--probe", said=said)
+    assert info.returncode == 0, info.stderr[-2000:]
+    assert f"trn2 as a neuron device, {cores} core" in info.stdout
+    assert "2.14.3.0" in info.stdout
+    # ops of one kernel each
+    faults = {
+        "trmm": {"wrong": 0.01},
+        "symm": {"refuse": "[NCC_EVRF007] number of instructions"},
+        "axpy": {"crash": "SIGSEGV"},
+        "iamax": {"fail": "NRT_EXEC_HW_ERR"},
+    }
+    only = [word for op in ("banded", *faults) for word in ("--only", f"trnblas.{op}")]
+    words = ("-m", "trnsci.cli", "validate", "--output", str(tmp_path / "out"), "--limit", "4m", *only)
+    first = neuron_host(*words, "--budget", "20s", said=said, faults=faults)
+    assert "trn2 as a neuron device" in first.stderr
+    whole = neuron_host(*words, said=said, faults=faults)
+    assert whole.returncode == 1, whole.stderr[-2000:]
+    kept = json.loads((tmp_path / "out" / "validate.json").read_text())
+    assert kept["jobs"] == len(kept["results"])
+    kernels = {(r["job"].split()[1], r["status"]) for r in kept["results"] if r["job"].startswith("kernel")}
+    wanted = {"trmm": "wrong", "symm": "refused", "axpy": "crashed", "iamax": "failed", "banded": "right"}
+    assert kernels == {(f"trnblas.{op}", status) for op, status in wanted.items()}
+    # one kernel was right, and a time model needs more rows
+    results = str(tmp_path / "out" / "validate.json")
+    model = neuron_host("-m", "trnsim", "calibrate", results, "--output", str(tmp_path / "this-machine.json"))
+    assert "1 rows are left to fit. Measure more kernels" in model.stderr
