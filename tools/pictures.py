@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 import trnfft
+import trnsci
 import trnsim
 from benchmarks.registry import load
 from benchmarks.speedup import FILE as SPEEDUPS
@@ -160,6 +161,33 @@ def timeline_gemm() -> Svg:
     svg = Svg(760, 185, "Engines of a matrix product over time, predicted for trn2")
     heading = f"512 × 1024 × 1024 fp32 on trn2: predicted {report.active_s * 1e6:.0f} µs without launch"
     _timeline(svg, report, 24, report.active_s, heading)
+    return svg
+
+
+@picture
+def timeline_program() -> Svg:
+    """One program, and the launches of the same calls one by one, on one scale."""
+    from benchmarks.programs import solitons
+
+    x = torch.randn(4096, dtype=torch.complex64)
+    plan = trnsci.program(solitons).plan(x, x, x, steps=1)
+    segment = plan.compiled.segments[0]
+    costed = trnsim.profile(segment.kernel, target="trn2", numerics=False)
+    _, report = costed(*segment.shapes(), **segment.static)
+    each, starts = plan.predict_calls("trn2"), link("trn2")
+    span, left, width = each.total, 70, 660
+    svg = Svg(760, 300, "Engines of one program over time, and the same calls one by one, predicted for trn2")
+    svg.text(left, 20, f"A Runge-Kutta step of 4,096 points on trn2, call by call: {each.total * 1e3:.2g} ms")
+    count = each.launches + each.hosted
+    for index in range(count):
+        at = left + width * index / count
+        svg.rect(at, 30, width / count * starts.dispatch * count / span - 0.5, 15, INK)
+    svg.text(left, 62, f"black: {count} starts of {starts.dispatch * 1e6:.0f} us; white: kernels", fill=GREY, size=12)
+    total = plan.predict("trn2").total
+    svg.text(left, 92, f"As one program: {total * 1e3:.2g} ms, of which one start of {starts.graph * 1e6:.0f} us")
+    svg.rect(left, 102, width * starts.graph / span, 15, INK)
+    svg.rect(left + width * starts.graph / span, 102, width * (total - starts.graph) / span, 15, COLOURS["tensor"])
+    _timeline(svg, report, 142, report.active_s, f"Inside it: {report.active_s * 1e6:.0f} µs")
     return svg
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +14,7 @@ from trnblas.gemm import gemm
 from trnblas.kernels import trsm as kernels
 from trnblas.trmm import Trmm, solve_bound, triangular
 from trnsci import array_function, op, run
+from trnsci.caches import kept
 from trnsci.gradient import saves
 from trnsci.nki import P_MAX, launch
 from trnsci.precision import Precision, to_bfloat16_values
@@ -207,7 +207,7 @@ def _complex(a: Tensor, b: Tensor, lower: bool, unit: bool, precision: Precision
     return torch.complex(solution[..., 0::2, :], solution[..., 1::2, :])
 
 
-@functools.cache
+@kept
 def doubling_masks(device: torch.device) -> Tensor:
     """For blocks of 1, 2, 4 ... rows: the block above and right of each neighbouring pair; the last is the identity."""
     i, masks, size = torch.arange(P_MAX, device="cpu"), [], 1

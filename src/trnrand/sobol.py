@@ -18,6 +18,7 @@ from trnrand.quasi import Sequence, cut
 from trnrand.source import Source, fits
 from trnrand.stream import Stream
 from trnsci import Cost, check, host, op, run
+from trnsci.caches import kept
 from trnsci.nki import N_TILE, P_MAX, launch
 
 Array = np.ndarray[Any, Any]
@@ -80,7 +81,7 @@ def _numbers() -> tuple[Array, Array]:
         return stored["poly"].astype(np.int64), stored["initial"].astype(np.uint64)
 
 
-@functools.lru_cache(maxsize=8)
+@kept
 def table(d: int) -> Tensor:
     """Return direction numbers of ``d`` dimensions, and a shift of 0: int64 [65, d]."""
     polynomials, initial = (x[:d] for x in _numbers())

@@ -5,6 +5,7 @@
 | `backend`, `set_backend`, `get_backend` | choose where work runs, per block, per library, for all |
 | `plan`, `explain`, `plans`, `clear_plans` | what a call would do, which backends take it, what is cached |
 | `ledger` | record what ran, why, what moved, how long it took |
+| `program`, `repeat`, `built_programs`, `clear_programs` | run a function of many calls as one program |
 | `achieved` | a result with the error guaranteed where it was computed |
 | `to_device`, `from_device`, `is_resident` | keep operands in device memory |
 | `drop_in`, `compiled_graphs` | run the calls of another program here, and what ``torch.compile`` made of it |
@@ -41,6 +42,9 @@ if TYPE_CHECKING:
         TrnError,
         UnsupportedError,
     )
+    from trnsci.graph.program import Program, built_programs, clear_programs, program
+    from trnsci.graph.program_plan import ProgramPlan
+    from trnsci.graph.tracing import repeat
     from trnsci.ledger import Ledger, ledger
     from trnsci.neuron import from_device, from_xla, to_device, to_xla
     from trnsci.nki import HAS_NKI
@@ -68,6 +72,8 @@ __all__ = [
     "NotPositiveDefinite",
     "NumericalError",
     "Plan",
+    "Program",
+    "ProgramPlan",
     "RankFailed",
     "Singular",
     "Step",
@@ -77,8 +83,10 @@ __all__ = [
     "achieved",
     "array_function",
     "backend",
+    "built_programs",
     "check",
     "clear_plans",
+    "clear_programs",
     "compiled_graphs",
     "drop_in",
     "emulate",
@@ -93,7 +101,9 @@ __all__ = [
     "op",
     "plan",
     "plans",
+    "program",
     "register_operators",
+    "repeat",
     "rosetta",
     "run",
     "set_backend",

@@ -7,10 +7,13 @@ import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
+from contextlib import nullcontext
 from dataclasses import fields, is_dataclass
 from typing import Any, TypeVar
 
 import torch
+from torch._C import _len_torch_dispatch_stack as dispatch_modes
+from torch.utils._python_dispatch import _disable_current_modes
 
 from trnsci.config import KERNEL_CACHE_COUNT, PLAN_CACHE_BYTES, PLAN_CACHE_COUNT, Setting
 
@@ -51,8 +54,8 @@ class PlanCache:
             if kept is not None:
                 self._kept.move_to_end(key)
                 return kept[0]
-        # gradients may need later what a call in inference mode built
-        with torch.inference_mode(False):
+        # gradients may need later what a call in inference mode built; a tracer's tensors must not be kept
+        with torch.inference_mode(False), _disable_current_modes() if dispatch_modes() else nullcontext():
             built = build()
         with self._lock:
             if key not in self._kept:
@@ -66,6 +69,12 @@ class PlanCache:
         max_count, max_bytes = (limit if isinstance(limit, int) else limit.get() for limit in self._limits)
         while self._kept and (len(self._kept) > max_count or self._bytes > max_bytes):
             _, (_, nbytes) = self._kept.popitem(last=False)
+            self._bytes -= nbytes
+
+    def discard(self, key: Hashable) -> None:
+        """Forget one entry, if it is kept."""
+        with self._lock:
+            _, nbytes = self._kept.pop(key, (None, 0))
             self._bytes -= nbytes
 
     def list(self) -> tuple[Any, ...]:
@@ -88,6 +97,8 @@ class PlanCache:
 CACHE = PlanCache()
 # prepared kernels, by kernel, shapes, dtypes and static arguments
 KERNELS = PlanCache(KERNEL_CACHE_COUNT, sys.maxsize)
+# programs of traced functions, with their constants
+PROGRAMS = PlanCache()
 
 
 def _uncompiled(function: F) -> F:

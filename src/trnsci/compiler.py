@@ -97,6 +97,7 @@ class _Options:
     inner: str = "eager"
     random: bool = False
     fuse: bool | str = "auto"
+    program: bool = False
 
 
 def compiler(
@@ -110,7 +111,9 @@ def compiler(
         mode: the inner backend, as ``options["inner"]``.
         options: ``inner``, who compiles the rest: ``eager`` (the default: nobody), ``inductor`` or ``openxla``;
             ``random``, to draw from our streams as `drop_in` does; ``fuse``, to make chains one program: ``auto``
-            (the default) where a kernel would run them, ``True`` wherever a kernel can, ``False`` never.
+            (the default) where a kernel would run them, ``True`` wherever a kernel can, ``False`` never;
+            ``program``, to run a pass as one `trnsci.program` where the backend in force has kernels, with ``inner``
+            eager.
 
     Raises:
         ArgumentError: there is no such option, or no such value of it.
@@ -118,7 +121,7 @@ def compiler(
     """
     chosen = _read(mode, options)
     record = CompiledGraph(chosen.inner)
-    inner, decompositions = _inner(chosen.inner)
+    inner, decompositions = (_as_program, None) if chosen.program else _inner(chosen.inner)
 
     def compile_pass(name: str) -> Callable[..., Any]:
         def compile_graph(traced: GraphModule, given: Sequence[Any]) -> Any:
@@ -156,12 +159,16 @@ def _read(mode: str | None, options: Mapping[str, Any] | None) -> _Options:
     if mode not in (None, "default"):
         given.setdefault("inner", mode)
     known: dict[str, tuple[Any, ...]] = {"inner": INNER, "random": (False, True), "fuse": ("auto", False, True)}
+    known["program"] = (False, True)
     for name, value in given.items():
         if name not in known:
             raise ArgumentError("compile", "options", name, f"one of {', '.join(known)}")
         if not any(value is one or (isinstance(value, str) and value == one) for one in known[name]):
             raise ArgumentError("compile", name, value, f"one of {', '.join(map(repr, known[name]))}")
-    return _Options(**given)
+    chosen = _Options(**given)
+    if chosen.program and chosen.inner != "eager":
+        raise ArgumentError("compile", "program", True, f"False with the inner backend {chosen.inner}, which compiles")
+    return chosen
 
 
 def _inner(name: str) -> tuple[Callable[..., Any], Any]:
@@ -190,6 +197,15 @@ def _boxed(traced: GraphModule, given: Sequence[Any]) -> Any:
     from torch._functorch._aot_autograd.utils import make_boxed_func
 
     return make_boxed_func(traced.forward)
+
+
+def _as_program(traced: GraphModule, given: Sequence[Any]) -> Any:
+    """Run a pass as programs where its backend has kernels, with what they leave to torch in between."""
+    from torch._functorch._aot_autograd.utils import make_boxed_func
+
+    from trnsci.graph.program import Program
+
+    return make_boxed_func(Program(traced, traced.forward))
 
 
 def _or_plain(compiled: Callable[..., Any], graph: GraphModule, record: CompiledGraph) -> Callable[..., Any]:

@@ -370,6 +370,19 @@ def keep_up(stationary_sb: Any, x_sb: Any, columns: int) -> None:
         nisa.nc_matmul(dst=spare_ps, stationary=stationary_sb, moving=moving, accumulate=False)
 
 
+# Front ends before NKI 0.6 have no such loops: there a body is written out turn by turn.
+HAS_LOOPS = hasattr(nl, "fori_loop")
+
+
+def repeat_body(count: int, body: Any) -> None:
+    """Run ``body(i)`` a fixed number of times, as a loop of the device where the front end has one."""
+    if HAS_LOOPS:
+        nl.fori_loop(0, count, body)
+    else:
+        for i in range(count):
+            body(i)
+
+
 def require(condition: bool, message: str) -> None:
     """Stop the kernel, or its compilation, unless ``condition`` holds; the message shows both values."""
     # NKI has no exceptions: an assertion is the one way for a kernel to stop.

@@ -177,7 +177,12 @@ def transform(name: str, args: Any, kwargs: Any) -> Any:
 def on_host(func: Any, args: Any, kwargs: Any) -> Any:
     """Compute on the host what the device cannot, and put the results back."""
     tensors: list[Tensor] = []
-    tree_map(lambda x: tensors.append(x) if isinstance(x, Tensor) and not x.is_cpu else None, (args, kwargs))
+    tree_map(
+        lambda x: (
+            tensors.append(x) if isinstance(x, PlanarTensor) or (isinstance(x, Tensor) and not x.is_cpu) else None
+        ),
+        (args, kwargs),
+    )
     home = tensors[0].device
 
     def fetched(x: Any) -> Any:
@@ -220,7 +225,7 @@ def _to_copy(x: Any, *, dtype: Any = None, device: Any = None, layout: Any = Non
     where = x.device if device is None else torch.device(device)
     if dtype is not None and not dtype.is_complex:
         return x.real_plane.to(device=where, dtype=dtype)
-    if where.type == "cpu":
+    if where.type == "cpu" and not x.is_cpu:
         return merged(x).to(dtype or x.dtype)
     real = None if dtype is None else dtype.to_real()
     return PlanarTensor(*(p.to(device=where, dtype=real or p.dtype) for p in (x.real_plane, x.imag_plane)))

@@ -19,7 +19,6 @@ from trnsolver.arguments import (
     by_columns,
     nonsingular,
     positive_definite,
-    readable,
     right_hand_side,
     roundoff,
     settled,
@@ -178,7 +177,7 @@ class Cholesky(NamedTuple):
 
 def _info(factor: Tensor) -> Tensor:
     """A pivot that is not positive leaves NaN on the diagonal from there on; the first one is reported, from 1."""
-    if not readable(factor):
+    if factor.is_meta:
         return factor.new_zeros(factor.shape[:-2], dtype=torch.int32)
     diagonal = factor.diagonal(dim1=-2, dim2=-1).real
     bad = ~(torch.isfinite(diagonal) & (diagonal > 0))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import functools
-
 import torch
 from torch import Tensor
 
 from trnsci import programs
+from trnsci.caches import kept
 from trnsci.nki import P_MAX, launch
 from trnsci.planning import remark
 from trnsolver.arguments import readable, roundoff
@@ -112,7 +111,7 @@ def launched(a: Tensor, start: Tensor, labels: Tensor, n: int) -> tuple[Tensor, 
     return values, rows, labels_out, left[:, 0].clamp_min(0).sqrt() / largest, 0.75 * left[:, 1]
 
 
-@functools.lru_cache(maxsize=32)
+@kept
 def rotation(n: int, seed: int, device: torch.device) -> Tensor:
     """A random orthogonal matrix, always the same one: no structure of ``a`` survives it."""
     source = torch.Generator().manual_seed(seed)
@@ -120,7 +119,7 @@ def rotation(n: int, seed: int, device: torch.device) -> Tensor:
     return torch.linalg.qr(drawn).Q.float().to(device)
 
 
-@functools.lru_cache(maxsize=32)
+@kept
 def constants(n: int, device: torch.device) -> tuple[Tensor, Tensor]:
     """The identity, and a little of each position, to settle ties."""
     order = torch.arange(n, dtype=torch.float32, device=device).reshape(n, 1) * 2.0**-22

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import torch
@@ -10,6 +9,7 @@ from torch import Tensor
 
 from trnblas import gemm
 from trnsci import programs
+from trnsci.caches import kept
 from trnsci.nki import P_MAX, launch
 from trnsolver.arguments import readable, roundoff
 from trnsolver.kernels import jacobi as kernels
@@ -55,7 +55,7 @@ def jacobi(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return values, rows, residual
 
 
-@functools.cache
+@kept
 def masks(n: int, device: torch.device) -> tuple[Tensor]:
     """Eight matrices of an even size: identity, pairs, difference, rotation patterns of both kinds of step, average.
 

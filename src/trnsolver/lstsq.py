@@ -15,6 +15,7 @@ from trnblas import gemm
 from trnsci import ArgumentError, array_function, check, op, run
 from trnsci.accuracy import state_error
 from trnsci.analogs import replaces, resembles
+from trnsci.caches import kept
 from trnsci.gradient import saves
 from trnsci.planning import remark
 from trnsolver.arguments import finite, matrices, nonsingular, readable, right_hand_side, roundoff, settled
@@ -261,7 +262,7 @@ def _gelsy(kind: np.dtype[Any], m: int, n: int, k: int) -> tuple[Any, int]:
     return solve, int(size(m, n, k, 0.0)[0].real)
 
 
-@functools.lru_cache(maxsize=16)
+@kept
 def _eye(n: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     return torch.eye(n, dtype=dtype, device=device)
 

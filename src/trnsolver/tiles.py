@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import functools
 import math
 
 import torch
 from torch import Tensor
 
+from trnsci.caches import kept
 from trnsci.nki import P_MAX
 
 
-@functools.cache
+@kept
 def identity(device: torch.device) -> Tensor:
     """The identity of one tile."""
     return torch.eye(P_MAX, device=device, dtype=torch.float32)  # [128, 128]
@@ -34,7 +34,7 @@ def rows_each(rows: int) -> int:
     return each if each <= _FEW else -(-each // _STEP) * _STEP
 
 
-@functools.lru_cache(maxsize=64)
+@kept
 def row_tiles(rows: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
     """Rows dealt out to partitions, neighbours to each: their ranks, descending, indices, and which there are.
 

@@ -1,0 +1,198 @@
+"""From a lowered graph to steps: each operator becomes a call of a kernel, a view, a pending expression, or stays."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.fx import GraphModule, Node
+
+from trnsci.graph.expressions import pointwise_rule
+from trnsci.graph.layouts import Buffer, View, whole_view
+from trnsci.graph.reduction_steps import Reductions
+from trnsci.graph.steps import HostCall, Refused, Step, describe_origin, leaves_in
+from trnsci.graph.tracing import LAUNCH, REPEAT
+
+_aten = torch.ops.aten
+# views that are the tensor itself where the shape stays the same
+_IDENTITIES = frozenset(["expand", "view", "_unsafe_view", "reshape", "slice", "squeeze"])
+_VIEWS = frozenset(
+    [
+        "permute",
+        "transpose",
+        "t",
+        "slice",
+        "select",
+        "expand",
+        "squeeze",
+        "unsqueeze",
+        "diagonal",
+        "unfold",
+        "split",
+        "split_with_sizes",
+        "unbind",
+        "narrow",
+        "movedim",
+        "mT",
+        "view_as",
+        "as_strided_copy",
+    ]
+)
+_SCATTERS: dict[str, Any] = {
+    "select_scatter": torch.select,
+    "slice_scatter": _aten.slice.Tensor,
+    "diagonal_scatter": torch.diagonal,
+}
+
+
+class Builder(Reductions):
+    """Builds the steps of one graph."""
+
+    def build(self, inputs: Sequence[Buffer]) -> list[Any]:
+        """Go through the nodes in order; return the values of the results."""
+        given = iter(inputs)
+        for node in self.graph.graph.nodes:
+            if node.op == "placeholder":
+                buffer = next(given)
+                value = node.meta["val"]
+                self.values[node] = whole_view(buffer, tuple(value.shape), value.dtype)
+            elif node.op == "get_attr":
+                self.values[node] = self._attribute(node)
+            elif node.op == "call_function":
+                self._origin = describe_origin(node)
+                self.values[node] = self._value(node)
+            elif node.op == "output":
+                results = [
+                    self.settle(self.values.get(x, x)) if isinstance(x, Node) else x for x in leaves_in(node.args[0])
+                ]
+        return results
+
+    def _attribute(self, node: Any) -> Any:
+        data = _attribute(self.graph, node.target)
+        try:
+            return self.constant(data)
+        except Refused as refused:
+            self.hosted.append(HostCall(node, str(refused), 0, data=data))
+            return self.hosted[-1]
+
+    def _value(self, node: Any) -> Any:
+        try:
+            return self._device_value(node)
+        except Refused as refused:
+            return self._leave(node, str(refused))
+
+    def _leave(self, node: Node, reason: str) -> Any:
+        """Leave an operator to torch: what it reads is settled."""
+        level = 0
+        for x in node.all_input_nodes:
+            self.values[x] = value = self.settle(self.values[x])
+            for each in leaves_in(value):
+                level = max(level, each.buffer.level if isinstance(each, View) else each.level)
+        call = HostCall(node, reason, level, {x: self.values[x] for x in node.all_input_nodes})
+        self.hosted.append(call)
+        return call
+
+    def _device_value(self, node: Any) -> Any:
+        target: Any = node.target
+        if target is operator.getitem:
+            source = self.values[node.args[0]]
+            if isinstance(source, HostCall):
+                raise Refused("its operand is computed by torch")
+            return source[node.args[1]]
+        rule = pointwise_rule(node)
+        if rule is not None:
+            return self._pointwise(node)
+        if target is LAUNCH:
+            return self._launch(node)
+        if target is REPEAT:
+            return self._repeat(node)
+        packet = getattr(target, "overloadpacket", None)
+        name = packet.__name__ if packet is not None and target.namespace == "aten" else ""
+        handler = getattr(self, f"_{name}_node", None)
+        if name in _IDENTITIES and tuple(node.args[0].meta["val"].shape) == tuple(node.meta["val"].shape):
+            return self._clone_node(node)
+        if handler is not None:
+            return handler(node)
+        if name in _VIEWS:
+            return self._view(node)
+        if name in _SCATTERS:
+            return self._scatter(node, _SCATTERS[name])
+        raise Refused(f"{target} is not in the set of operators that programs compute")
+
+    def _launch(self, node: Any) -> Any:
+        call = self.calls[node.args[0]]
+        operands: list[Any] = []
+        level = 0
+        for x in node.args[1]:
+            if x is None:
+                operands.append(None)
+                continue
+            view = self.contiguous(self.operand(x))
+            operands.append((view.buffer, view.size or (1,)))
+            level = max(level, view.buffer.level)
+        results = [self.allocate(spec.shape, spec.dtype, level) for spec in call.results]
+        self.steps.append(
+            Step(
+                call.kernel,
+                tuple(operands),
+                tuple(results),
+                call.static,
+                self._origin,
+                writes_given=False,
+                single=call.single,
+                level=level,
+            )
+        )
+        return [whole_view(b, spec.shape, spec.dtype) for b, spec in zip(results, call.results, strict=True)]
+
+    def _repeat(self, node: Any) -> Any:
+        loop = self.calls[node.args[0]]
+        given = [self.operand(x) for x in node.args[1]]
+        others = [self.contiguous(self.operand(x)) for x in node.args[2]]
+        level = self.level_of(*given, *others)
+        state = [self.allocate(view.size, view.dtype, level) for view in given]
+        for buffer, view in zip(state, given, strict=True):
+            self.copy_into(whole_view(buffer, view.size, view.dtype), view)
+        inner = Builder(loop.body, self.calls, self.target, self._names)
+        inner._kept = self._kept
+        inner.constants = self.constants
+        results = inner.build([*state, *(view.buffer for view in others)])
+        if inner.hosted:
+            call = inner.hosted[0]
+            raise Refused(f"in a loop {describe_origin(call.node)} stays with torch: {call.reason}")
+        # a result that is part of the state is saved before the state changes
+        saved = []
+        for index, (view, buffer) in enumerate(zip(results, state, strict=True)):
+            moved = isinstance(view, View) and view.buffer in state and view.buffer is not buffer
+            if isinstance(view, View) and moved and state.index(view.buffer) < index:
+                view = _saved(inner, view)
+            saved.append(view)
+        for view, buffer, old in zip(saved, state, given, strict=True):
+            if view.buffer is not buffer or not view.is_whole:
+                inner.copy_into(whole_view(buffer, old.size, old.dtype), view)
+        for step in _all_steps(inner.steps):
+            step.level = level
+        self.steps.append(
+            Step(None, (), tuple(state), {}, self._origin, level=level, body=inner.steps, count=loop.count)
+        )
+        return [whole_view(buffer, view.size, view.dtype) for buffer, view in zip(state, given, strict=True)]
+
+
+def _saved(builder: Builder, view: View) -> View:
+    out = builder.allocate(view.size, view.dtype, view.buffer.level)
+    builder.copy_into(whole_view(out, view.size, view.dtype), view)
+    return whole_view(out, view.size, view.dtype)
+
+
+def _all_steps(steps: list[Step]) -> list[Step]:
+    return [each for step in steps for each in (step, *_all_steps(step.body or []))]
+
+
+def _attribute(graph: GraphModule, name: Any) -> Tensor:
+    value: Any = graph
+    for part in str(name).split("."):
+        value = getattr(value, part)
+    return value

@@ -1,0 +1,210 @@
+"""Pointwise ATen operators as instructions of the kernel `trnsci.graph.kernels.pointwise`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+_aten = torch.ops.aten
+
+
+@dataclass(frozen=True, eq=False)
+class Value:
+    """A value of an expression: a slot that an instruction writes, or that an operand is loaded into."""
+
+    index: int
+
+
+@dataclass
+class Code:
+    """Instructions under construction on values that are each written once."""
+
+    values: int = 0
+    instructions: list[tuple[str, int, Any, Any, Any]] = field(default_factory=list)
+    dtypes: dict[int, torch.dtype] = field(default_factory=dict)
+
+    def new(self, dtype: torch.dtype = torch.float32) -> Value:
+        """Return a value nothing has written yet."""
+        self.values += 1
+        self.dtypes[self.values - 1] = dtype
+        return Value(self.values - 1)
+
+    def emit(self, op: str, left: Any, right: Any = None) -> Any:
+        """Apply an operator to values and numbers; two numbers are never given."""
+        result = self.new()
+        constant = "unary" if right is None else "left" if not isinstance(left, Value) else ""
+        constant = "right" if right is not None and not isinstance(right, Value) else constant
+        first, second = (x.index if isinstance(x, Value) else 0.0 if x is None else float(x) for x in (left, right))
+        self.instructions.append((op, result.index, first, second, constant))
+        return result
+
+    def select(self, condition: Value, left: Any, right: Any) -> Value:
+        """Choose between two values or numbers."""
+        result = self.new()
+        one, two = (("slot", x.index) if isinstance(x, Value) else ("number", float(x)) for x in (left, right))
+        self.instructions.append(("select", result.index, one, two, condition.index))
+        return result
+
+    def fill(self, number: float) -> Value:
+        """Return a number as a value."""
+        result = self.new()
+        self.instructions.append(("fill", result.index, float(number), 0.0, "unary"))
+        return result
+
+
+def _add(c: Code, x: Any, y: Any, alpha: float = 1, sign: float = 1.0) -> Any:
+    factor = sign * alpha
+    if factor == 1:
+        return c.emit("add", x, y)
+    if factor == -1:
+        return c.emit("subtract", x, y)
+    scaled = c.emit("multiply", y, factor) if isinstance(y, Value) else y * factor
+    return c.emit("add", x, scaled)
+
+
+def _multiply(c: Code, x: Any, y: Any) -> Any:
+    if not isinstance(y, Value) and y == 1:
+        return x
+    return c.emit("multiply", x, y)
+
+
+def _divide(c: Code, x: Any, y: Any) -> Any:
+    if not isinstance(y, Value):
+        return c.emit("multiply", x, 1.0 / y if y else math.copysign(math.inf, y))
+    inverse = c.emit("reciprocal", y)
+    return inverse if not isinstance(x, Value) and x == 1 else c.emit("multiply", x, inverse)
+
+
+def _power(c: Code, x: Any, power: Any) -> Any:
+    if isinstance(power, Value) or not isinstance(x, Value):
+        return c.emit("power", x, power)
+    if power in (1, 2, 3, 4):
+        square = c.emit("multiply", x, x) if power > 1 else c.emit("copy", x)
+        return square if power <= 2 else c.emit("multiply", square, x if power == 3 else square)
+    return c.emit("reciprocal", x) if power == -1 else c.emit("power", x, power)
+
+
+def _clamp(c: Code, x: Any, low: Any = None, high: Any = None) -> Any:
+    x = x if low is None else c.emit("maximum", x, low)
+    return x if high is None else c.emit("minimum", x, high)
+
+
+def _hypot(c: Code, x: Any, y: Any) -> Any:
+    one, two = c.emit("abs", x), c.emit("abs", y)
+    large, small = c.emit("maximum", one, two), c.emit("minimum", one, two)
+    ratio = c.emit("multiply", small, c.emit("reciprocal", c.emit("maximum", large, 1e-37)))
+    squares = c.emit("add", c.emit("multiply", ratio, ratio), 1.0)
+    return c.emit("multiply", large, c.emit("power", squares, 0.5))
+
+
+def _gelu(c: Code, x: Any, approximate: str = "none") -> Any:
+    half = c.emit("multiply", x, 0.5)
+    if approximate == "tanh":
+        cube = _power(c, x, 3)
+        inner = c.emit("multiply", c.emit("add", c.emit("multiply", cube, 0.044715), x), math.sqrt(2 / math.pi))
+        return c.emit("multiply", half, c.emit("add", c.emit("tanh", inner), 1.0))
+    inner = c.emit("erf", c.emit("multiply", x, math.sqrt(0.5)))
+    return c.emit("multiply", half, c.emit("add", inner, 1.0))
+
+
+def _not(c: Code, x: Any) -> Any:
+    return c.emit("equal", x, 0.0)
+
+
+def _unary(op: str) -> Callable[..., Any]:
+    return lambda c, x: c.emit(op, x)
+
+
+def _binary(op: str) -> Callable[..., Any]:
+    return lambda c, x, y: c.emit(op, x, y)
+
+
+def _cast(c: Code, x: Any, **_: Any) -> Any:
+    return c.emit("copy", x)
+
+
+_COMPARISONS = {
+    "eq": "equal",
+    "ne": "not_equal",
+    "gt": "greater",
+    "ge": "greater_equal",
+    "lt": "less",
+    "le": "less_equal",
+}
+# operators of each kind by name; overloads with tensors and with numbers mean the same
+_OPERATORS: dict[str, Callable[..., Any]] = {
+    **{
+        name: _unary(name)
+        for name in ("exp", "log", "tanh", "sigmoid", "relu", "abs", "erf", "sin", "cos", "sign", "round")
+    },
+    **{name: _binary(op) for name, op in _COMPARISONS.items()},
+    **{name: _binary(name) for name in ("maximum", "minimum", "logical_and", "logical_or", "logical_xor")},
+    "bitwise_and": _binary("logical_and"),
+    "bitwise_or": _binary("logical_or"),
+    "bitwise_xor": _binary("logical_xor"),
+    "bitwise_not": _not,
+    "logical_not": _not,
+    "add": _add,
+    "sub": lambda c, x, y, alpha=1: _add(c, x, y, alpha, -1.0),
+    "rsub": lambda c, x, y, alpha=1: _add(c, y, x, alpha, -1.0),
+    "mul": _multiply,
+    "div": _divide,
+    "neg": lambda c, x: c.emit("multiply", x, -1.0),
+    "reciprocal": _unary("reciprocal"),
+    "square": lambda c, x: c.emit("multiply", x, x),
+    "sqrt": lambda c, x: c.emit("power", x, 0.5),
+    "rsqrt": lambda c, x: c.emit("power", x, -0.5),
+    "pow": _power,
+    "exp2": lambda c, x: c.emit("exp", c.emit("multiply", x, math.log(2.0))),
+    "log2": lambda c, x: c.emit("multiply", c.emit("log", x), 1.0 / math.log(2.0)),
+    "log10": lambda c, x: c.emit("multiply", c.emit("log", x), 1.0 / math.log(10.0)),
+    "clamp": _clamp,
+    "clamp_min": lambda c, x, low: _clamp(c, x, low),
+    "clamp_max": lambda c, x, high: _clamp(c, x, None, high),
+    "where": lambda c, condition, x, y: c.select(condition, x, y),
+    "gelu": _gelu,
+    "hypot": _hypot,
+    "silu": lambda c, x: c.emit("multiply", x, c.emit("sigmoid", x)),
+    "isnan": lambda c, x: c.emit("not_equal", x, x),
+    "_to_copy": _cast,
+    "copy": lambda c, x, y: c.emit("copy", y),
+}
+_FLOATING = (torch.float32, torch.bfloat16, torch.float16)
+# of integers only truth values are computed with
+_KNOWN = (*_FLOATING, torch.bool)
+
+
+def pointwise_rule(node: torch.fx.Node) -> Callable[..., Any] | None:
+    """Return how a node is written as instructions, or ``None`` where it is not pointwise."""
+    target: Any = node.target
+    packet = getattr(target, "overloadpacket", None)
+    if packet is None or getattr(target, "namespace", "") != "aten":
+        return None
+    if target._overloadname not in (
+        "default",
+        "Tensor",
+        "Scalar",
+        "self",
+        "Tensor_Scalar",
+        "Tensor_Tensor",
+        "ScalarSelf",
+        "ScalarOther",
+        "Scalar_out",
+    ):
+        return None
+    return _OPERATORS.get(packet.__name__)
+
+
+def why_not_pointwise(node: torch.fx.Node) -> str:
+    """Return why the device cannot compute a pointwise node; empty where it can."""
+    dtypes = {value.dtype for x in (node, *node.all_input_nodes) if isinstance(value := x.meta["val"], torch.Tensor)}
+    unknown = sorted(str(dtype) for dtype in dtypes if dtype not in _KNOWN)
+    if unknown:
+        return f"{unknown[0]} has no arithmetic on the device"
+    wanted: Any = {"dtype", "layout", "device", "pin_memory", "non_blocking", "memory_format", "alpha", "approximate"}
+    others = sorted(set(node.kwargs) - wanted)
+    return f"its option {others[0]} is unknown" if others else ""

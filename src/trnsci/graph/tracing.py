@@ -1,0 +1,409 @@
+"""A function of torch tensors as a graph of kernel launches and ATen operators on real tensors.
+
+The function is traced twice. The first graph has ops of the suite and ATen operators. In the second every op is what
+its ``nki`` method does: launches, and torch functions around them. Complex values are planes there. So an op needs
+nothing of its own to be part of a program.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._higher_order_ops.effects import with_effects
+from torch._ops import HigherOrderOperator
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensor,
+    UnsupportedOperatorException,
+)
+from torch.fx import GraphModule, Interpreter, Node
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+from torch.fx.traceback import preserve_node_meta, set_stack_trace
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._pytree import tree_leaves, tree_map
+
+import trnsim
+from trnsci import check, config, ops
+from trnsci.analogs import Different, operators
+from trnsci.drop_in import Substitutions, tracing
+from trnsci.errors import ArgumentError, TrnError
+from trnsci.graph.decompositions import decompositions
+from trnsci.graph.folding import detach_copies, fold
+from trnsci.kernel_launcher import Launcher, current, simulated, using
+from trnsci.planar import PlanarTensor
+from trnsci.specs import freeze, thaw
+
+_aten = torch.ops.aten
+# what a tracer raises where a function looks at values
+UNREADABLE = (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    UnsupportedOperatorException,
+    GuardOnDataDependentSymNode,
+)
+_FRAGMENT: Any = torch.library.Library("trnsci", "FRAGMENT")
+_FRAGMENT.define("launch(int index, Tensor?[] tensors) -> Tensor[]")
+_FRAGMENT.define("repeat(int index, Tensor[] state, Tensor[] others) -> Tensor[]")
+LAUNCH: Any = torch.ops.trnsci.launch.default
+REPEAT: Any = torch.ops.trnsci.repeat.default
+
+
+@dataclass(frozen=True)
+class KernelCall:
+    """A kernel with its compile-time arguments; ``single`` where it returns one tensor and no tuple."""
+
+    kernel: Any
+    static: dict[str, Any]
+    results: tuple[Any, ...]
+    single: bool
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A lowered body that maps its state, and what it only reads, to the next state, and how often it runs."""
+
+    body: GraphModule
+    count: int
+
+
+Calls = Sequence[Any]
+# kernel calls and loops that graphs refer to by index
+CALLS: list[Any] = []
+
+
+def _launch_shapes(index: int, tensors: Sequence[Tensor | None]) -> list[Tensor]:
+    first = next(x for x in tensors if x is not None)
+    return [first.new_empty(spec.shape, dtype=spec.dtype) for spec in CALLS[index].results]
+
+
+def _repeat_shapes(index: int, state: Sequence[Tensor], others: Sequence[Tensor]) -> list[Tensor]:
+    return [torch.empty_like(x, memory_format=torch.contiguous_format) for x in state]
+
+
+def _launch(index: int, tensors: Sequence[Tensor | None]) -> list[Tensor]:
+    """Launch a kernel that is no part of a program."""
+    call = CALLS[index]
+    result = current().launch(call.kernel, tuple(tensors), 1, call.static)
+    return [result] if call.single else list(result)
+
+
+def _repeat(index: int, state: Sequence[Tensor], others: Sequence[Tensor]) -> list[Tensor]:
+    """Run a loop that is no part of a program."""
+    loop, values = CALLS[index], list(state)
+    for _ in range(loop.count):
+        values = list(loop.body(*values, *others))
+    return [x.clone() for x in values]
+
+
+_FRAGMENT.impl("launch", _launch, "CompositeExplicitAutograd")
+torch.library.register_fake("trnsci::launch", _launch_shapes, lib=_FRAGMENT)
+torch.library.register_fake("trnsci::repeat", _repeat_shapes, lib=_FRAGMENT)
+_FRAGMENT.impl("repeat", _repeat, "CompositeExplicitAutograd")
+
+
+class _Recorder(Launcher):
+    """Makes launches nodes of the graph in the making."""
+
+    backend = "recorder"
+
+    def launch(self, kernel: Any, tensors: tuple[Any, ...], grid: int, static: dict[str, Any]) -> Any:
+        with _disable_current_modes():
+            results = _results_of(kernel, freeze(tuple(map(_shape_of, tensors))), *static.items())
+        single = not isinstance(results, tuple)
+        call = KernelCall(kernel, dict(static), (results,) if single else tuple(results), single)
+        written = LAUNCH(add_call(call), list(tensors))
+        return written[0] if single else tuple(written)
+
+
+def _shape_of(x: Any) -> Any:
+    return torch.empty(x.shape, dtype=x.dtype, device="meta") if isinstance(x, Tensor) else x
+
+
+@functools.lru_cache(maxsize=1024)
+def _results_of(kernel: Any, specs: Any, *options: tuple[str, Any]) -> Any:
+    """Return the specs of a kernel's results, by following it on shapes alone."""
+    run = trnsim.simulate(simulated(kernel)[1], numerics=False, checks=False, lint="off")
+    return freeze(run(*thaw(specs), **dict(options)))
+
+
+def trace(function: Callable[..., Any], inputs: Sequence[Tensor]) -> tuple[GraphModule, Substitutions]:
+    """Trace a function of a flat list of tensors; torch's operators that have an analog enter as ops of the suite."""
+    seen = Substitutions(random=False, unreadable=UNREADABLE)
+    with tracing(seen):
+        traced = _traced(function, inputs)
+    return _without_mutations(traced, inputs), seen
+
+
+def _traced(function: Callable[..., Any], inputs: Sequence[Tensor]) -> GraphModule:
+    def located(*args: Tensor) -> Any:
+        with _Lines():  # type: ignore[no-untyped-call]
+            return function(*args)
+
+    with preserve_node_meta():
+        return make_fx(located, tracing_mode="fake", _allow_non_fake_inputs=True)(*inputs)
+
+
+class _Lines(TorchDispatchMode):
+    """Notes with every operator the line of the traced function that called it."""
+
+    supports_higher_order_operators = True
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        line = _calling_line()
+        if line:
+            set_stack_trace([line])
+        return func(*args, **(kwargs or {}))
+
+
+_OWN = tuple(str(Path(module.__file__ or "").parent) for module in (torch, trnsim))
+
+
+_SUITE = str(Path(_OWN[1]).parent / "trn")
+
+
+def _is_users(file: str) -> bool:
+    """Return whether a file belongs neither to torch nor to the suite."""
+    return not file.startswith((_OWN[0], _SUITE, "<frozen", "<eval_with_key>", "<string>"))
+
+
+def _calling_line() -> str:
+    """Return file and line of the innermost frame that belongs neither to torch nor to the suite."""
+    frame: Any = sys._getframe(2)
+    while frame is not None:
+        if _is_users(frame.f_code.co_filename):
+            return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+        frame = frame.f_back
+    return ""
+
+
+def raising_line(error: BaseException) -> str:
+    """Return file and line of the innermost frame of the traced function that an error passed."""
+    lines, trace_back = [""], error.__traceback__
+    while trace_back is not None:
+        if _is_users(trace_back.tb_frame.f_code.co_filename):
+            lines.append(f"{trace_back.tb_frame.f_code.co_filename}:{trace_back.tb_lineno}")
+        trace_back = trace_back.tb_next
+    return lines[-1]
+
+
+def _without_mutations(traced: GraphModule, inputs: Sequence[Tensor]) -> GraphModule:
+    """Replace operators in place by functional ones; what changes an input is copied into it at the end."""
+    detach_copies(traced)
+    changes = [node for node in traced.graph.nodes if _is_mutable(node.target)]
+    if not changes:
+        return traced
+    with preserve_node_meta():
+        functional = torch.func.functionalize(Interpreter(traced).run)
+        return make_fx(functional, tracing_mode="fake", _allow_non_fake_inputs=True)(*inputs)
+
+
+def _is_mutable(target: Any) -> bool:
+    schema = getattr(target, "_schema", None)
+    return schema is not None and schema.is_mutable
+
+
+class _Lowering(TorchDispatchMode):
+    """Runs every op of the suite as its kernels, and begins planes where complex values begin."""
+
+    supports_higher_order_operators = True
+
+    def __init__(self, left: dict[str, str]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.left = left
+        self.known = {op.registered: op for op in ops.all_ops()}
+        self.analogs = {name: each for name, each in operators().items() if each.arguments and not each.random}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if isinstance(func, HigherOrderOperator):
+            return self._higher(func, args, kwargs)
+        if func in self.known:
+            return self._op(self.known[func], args, kwargs)
+        if func.namespace == "aten" and (analog := self.analogs.get(_name(func))):
+            # products of planes come to light here
+            with self, contextlib.suppress(Different, TrnError, *UNREADABLE):
+                return analog.run(args, kwargs)[0]
+        if func is REPEAT:
+            return self._repeat(*args)
+        if func is _aten.complex.default:
+            return PlanarTensor(*torch.broadcast_tensors(*args))
+        if func is _aten.view_as_complex.default:
+            return PlanarTensor(args[0].select(-1, 0), args[0].select(-1, 1))
+        if func is _aten._to_copy.default and _is_complex(kwargs.get("dtype")) and not args[0].is_complex():
+            return _with_plane(args[0].to(kwargs["dtype"].to_real()))
+        if any(isinstance(x, complex) for x in args) and not any(isinstance(x, PlanarTensor) for x in args):
+            args = tuple(_with_plane(x) if isinstance(x, Tensor) else x for x in args)
+        return func(*args, **kwargs)
+
+    def _op(self, op: Any, args: Any, kwargs: Any) -> Any:
+        call = op.kind(*args, **kwargs)
+        refused = op.refusal(call, "nki")
+        if refused is None:
+            try:
+                with self:
+                    return call.nki()
+            except (TrnError, *UNREADABLE) as error:
+                refused = str(error).splitlines()[0]
+        self.left[op.name] = refused
+        return _on_planes(op.registered, args, kwargs)
+
+    def _higher(self, func: Any, args: Any, kwargs: Any) -> Any:
+        if func is with_effects:
+            # programs run operators without results in order: the token says no more
+            token, target, *operands = args
+            with self:
+                result = target(*operands, **kwargs)
+            return (token, *result) if isinstance(result, tuple) else (token, result)
+        return func(*args, **kwargs)
+
+    def _repeat(self, index: int, state: Sequence[Tensor], others: Sequence[Tensor]) -> list[Tensor]:
+        loop = CALLS[index]
+        target = current().target
+        with _disable_current_modes():
+            # values of a trace in the making stand for the operands of the body
+            body, left = lower(loop.body, [*map(_unplaned, state), *map(_unplaned, others)], target)
+            fold(body)
+        self.left.update(left)
+        flat = [plane for x in state for plane in as_planes(x)]
+        results = iter(REPEAT(add_call(Loop(body, loop.count)), flat, [p for x in others for p in as_planes(x)]))
+        return [PlanarTensor(next(results), next(results)) if x.is_complex() else next(results) for x in state]
+
+
+def _unplaned(x: Tensor) -> Tensor:
+    """Return a tensor of the shape and dtype of another, without data."""
+    return torch.empty(x.shape, dtype=x.dtype, device="cpu")
+
+
+def add_call(call: Any) -> int:
+    """Keep a kernel call or a loop, and return the index that nodes refer to it by."""
+    CALLS.append(call)
+    return len(CALLS) - 1
+
+
+def repeat(
+    count: int, body: Callable[..., object], *state: Tensor, others: Sequence[Tensor] = ()
+) -> tuple[Tensor, ...]:
+    """Apply ``state = body(*state, *others)`` a number of times, and return the last state.
+
+    In a `program` it is a loop of the device: the body is compiled once, and the state stays in device memory. Where it
+    is differentiated it is written out, one turn after the other; outside of programs it is a loop of Python.
+
+    Args:
+        count: how often.
+        body: a function of the state's tensors, and of ``others``. It returns as many tensors as ``state`` has, of the
+            same shapes and dtypes.
+        state: the first state.
+        others: tensors that the body reads and does not change. What it takes from outside is found without them.
+
+    Example:
+        >>> x, = trnsci.repeat(3, lambda x: (x * 2,), torch.ones(2))
+        >>> x
+        tensor([8., 8.])
+    """
+    count = check.integer("repeat", "count", count, 0)
+    if count == 0:
+        return tuple(state)
+    differentiated = torch.is_grad_enabled() and any(x.requires_grad for x in (*state, *others))
+    if not any(isinstance(x, FakeTensor) for x in (*state, *others)) or differentiated:
+        for _ in range(count):
+            state = _turn(body, state, others)
+        return state
+    with _disable_current_modes():
+        # one tensor may stand for two parts of the state
+        given = [x.clone() for x in (*state, *others)]
+        traced = _traced(lambda *args: _turn(body, args[: len(state)], args[len(state) :]), given)
+    captured = [*_lift(traced, FakeTensor), *lift_captured(traced)]
+    return tuple(REPEAT(add_call(Loop(traced, count)), list(state), [*others, *captured]))
+
+
+def _turn(body: Callable[..., Any], state: Sequence[Tensor], others: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    result = body(*state, *others)
+    result = (result,) if isinstance(result, Tensor) else tuple(result)
+    shapes = [[(tuple(x.shape), x.dtype) for x in tensors] for tensors in (state, result)]
+    if shapes[0] != shapes[1]:
+        raise ArgumentError("repeat", "result of body", shapes[1], f"the state's shapes and dtypes, {shapes[0]}")
+    return result
+
+
+def _lift(graph: GraphModule, kind: Any, wanted: Callable[[Any], bool] = lambda x: True) -> list[Tensor]:
+    """Make tensors that a graph holds its last arguments; return them in order."""
+    lifted: dict[int, tuple[Tensor, Node]] = {}
+    last = [node for node in graph.graph.nodes if node.op == "placeholder"][-1]
+    for node in list(graph.graph.nodes):
+        value: Any = getattr(graph, node.target, None) if node.op == "get_attr" else None
+        if not isinstance(value, kind) or not wanted(value):
+            continue
+        if id(value) not in lifted:
+            with graph.graph.inserting_after(last):
+                last = graph.graph.placeholder(f"captured_{len(lifted)}")
+            last.meta = dict(node.meta)
+            lifted[id(value)] = value, last
+        node.replace_all_uses_with(lifted[id(value)][1])
+        graph.graph.erase_node(node)
+    graph.recompile()
+    return [value for value, _ in lifted.values()]
+
+
+def lift_captured(graph: GraphModule) -> list[Tensor]:
+    """Make floating-point tensors that a function captured arguments: their values may change between calls."""
+    return _lift(graph, Tensor, lambda x: x.is_floating_point() or x.is_complex())
+
+
+def _name(func: Any) -> str:
+    """Return an operator's name as analogs know it: with its overload unless that is the default."""
+    name = str(func._schema.name).removeprefix("aten::")
+    return name if func._overloadname == "default" else f"{name}.{func._overloadname}"
+
+
+def _is_complex(dtype: torch.dtype | None) -> bool:
+    return dtype is not None and dtype.is_complex
+
+
+def _with_plane(x: Tensor) -> Tensor:
+    return x if x.is_complex() else PlanarTensor(x, torch.zeros_like(x))
+
+
+def _on_planes(target: Any, args: Any, kwargs: Any) -> Any:
+    """Call an operator that has no planes with complex tensors, and return planes again."""
+    whole = tree_map(lambda x: torch.complex(x.real_plane, x.imag_plane) if isinstance(x, PlanarTensor) else x, args)
+    result = target(*whole, **kwargs)
+    return tree_map(lambda x: PlanarTensor(x.real, x.imag) if isinstance(x, Tensor) and x.is_complex() else x, result)
+
+
+def as_planes(x: Tensor) -> list[Tensor]:
+    """Return a tensor as the real tensors that stand for it: one, or two planes."""
+    if isinstance(x, PlanarTensor):
+        return [x.real_plane, x.imag_plane]
+    return [x.real, x.imag] if x.is_complex() else [x]
+
+
+def lower(
+    traced: GraphModule, inputs: Sequence[Tensor], target: config.TargetName
+) -> tuple[GraphModule, dict[str, str]]:
+    """Lower a traced graph to launches and ATen operators on real tensors; ops that no kernel takes stay, with why."""
+    left: dict[str, str] = {}
+    kinds = [x.is_complex() for x in inputs]
+    planes = [plane for x in inputs for plane in as_planes(x)]
+
+    def run(*given: Tensor) -> Any:
+        flat = iter(given)
+        args = [PlanarTensor(next(flat), next(flat)) if is_complex else next(flat) for is_complex in kinds]
+        with _Lowering(left):
+            results = Interpreter(traced).run(*args)
+        return [plane for x in tree_leaves(results) if isinstance(x, Tensor) for plane in as_planes(x)]
+
+    with preserve_node_meta(), torch.no_grad(), using(_Recorder(target)):
+        lowered = make_fx(run, decomposition_table=decompositions(), tracing_mode="fake", _allow_non_fake_inputs=True)(
+            *planes
+        )
+    return _without_mutations(lowered, planes), left
