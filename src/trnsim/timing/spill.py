@@ -52,7 +52,7 @@ def spilled(stream: Stream) -> tuple[Stream, int]:
 
 
 def _rooms(stream: Stream) -> dict[int, int]:
-    """Return bytes per partition of every SBUF tensor the compiler places."""
+    """Return bytes per partition of every SBUF tensor the compiler bounds."""
     return {r.uid: r.operand.room for r in stream.regions if r.operand.buffer == SBUF and r.key == r.uid}
 
 
@@ -87,8 +87,8 @@ class _Parts:
         self.of: dict[int, range] = {}
         edges: dict[int, list[int]] = {}
         first: dict[int, int] = {}
-        for uid, places in cuts.items():
-            ends = sorted(places) if len(places) <= _MOST else [0, rooms[uid]]
+        for uid, bounds in cuts.items():
+            ends = sorted(bounds) if len(bounds) <= _MOST else [0, rooms[uid]]
             edges[uid], first[uid] = ends, len(self.uid)
             self.uid += [uid] * (len(ends) - 1)
             self.span += itertools.pairwise(ends)
