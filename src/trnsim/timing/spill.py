@@ -52,7 +52,7 @@ def spilled(stream: Stream) -> tuple[Stream, int]:
 
 
 def _rooms(stream: Stream) -> dict[int, int]:
-    """Return bytes per partition of every SBUF tensor the compiler bounds."""
+    """Return bytes per partition of every SBUF tensor the compiler places."""
     return {r.uid: r.operand.room for r in stream.regions if r.operand.buffer == SBUF and r.key == r.uid}
 
 
