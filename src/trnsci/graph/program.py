@@ -54,6 +54,9 @@ class Program:
         if torch.is_grad_enabled() and any(x.requires_grad for x in tensors):
             return self._differentiable(leaves, spec)
         used = launcher(backend)
+        if backend == "nki" and used.cores > 1:
+            why = "programs run on one core, and this device pairs cores"
+            raise UnsupportedError(f"program {self.name}", [("nki", why)], hint="Set NEURON_LOGICAL_NC_CONFIG=1")
         built = self._built(leaves, spec, used.target)
         return built.run(tensors, used)
 
