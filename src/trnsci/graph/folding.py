@@ -1,4 +1,4 @@
-"""Graphs made smaller: constants computed once, parts of a stack read directly, values nobody reads dropped."""
+"""Smaller graphs: constants computed once, parts of a stack read directly, values that are not read dropped."""
 
 from __future__ import annotations
 
