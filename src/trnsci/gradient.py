@@ -8,10 +8,10 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-import torch
 from torch import Tensor
 
 from trnsci.backends import SCOPE, Scope, entered
+from trnsci.host import unwrap
 from trnsci.isolation import is_disturbed, isolated
 from trnsci.specs import freeze
 
@@ -48,9 +48,7 @@ def undefined(refuse: Callable[[], None], result: Tensor, part: Callable[[Tensor
         if grad is None:
             return
         seen = grad if part is None else part(grad)
-        while torch._C._functorch.is_functorch_wrapped_tensor(seen):
-            seen = torch._C._functorch.get_unwrapped(seen)
-        if part is None or bool(seen.any()):
+        if part is None or bool(unwrap(seen).any()):
             refuse()
 
     if result.requires_grad:

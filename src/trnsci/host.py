@@ -67,6 +67,13 @@ def transformed() -> bool:
     return peek_interpreter_stack() is not None or forward_ad._current_level >= 0
 
 
+def unwrap(x: Tensor) -> Tensor:
+    """Return the numbers of a tensor that ``torch.func`` transforms: of a batch, those of all its members."""
+    while torch._C._functorch.is_functorch_wrapped_tensor(x):
+        x = torch._C._functorch.get_unwrapped(x)
+    return x
+
+
 def is_differentiated(*tensors: Tensor) -> bool:
     """Return whether a gradient of these is recorded, or torch transforms the call.
 

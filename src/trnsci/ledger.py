@@ -96,6 +96,13 @@ class Ledger:
         self._lists: dict[type, Any] = dict(zip((Entry, Transfer, Exchange, Substitution), lists, strict=True))
         self._lock = threading.Lock()
 
+    def __getstate__(self) -> dict[str, Any]:
+        with self._lock:
+            return {name: value for name, value in self.__dict__.items() if name != "_lock"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _lock=threading.Lock())
+
     def record(self, item: Entry | Transfer | Exchange | Substitution) -> None:
         """Append one of them to its list."""
         with self._lock:

@@ -15,6 +15,7 @@ from trnsci.plans import Cost
 from trnsolver.columns import Columns, norms, plus
 from trnsolver.kernels import chebyshev as kernels
 from trnsolver.operators import Apply, Callback, Matrix, Operator, on_chip, on_columns, operator
+from trnsolver.preconditioners import keep_arguments
 from trnsolver.problems import CHUNK, Iterates, Problem, Result, State
 from trnsolver.systems import System, check_system, iterates, solve
 
@@ -118,6 +119,7 @@ class Chebyshev(NamedTuple):
             ChebyshevSteps(self.system.a.matrix, x, x, x, x.new_empty((CHUNK, 2), dtype=torch.float64)).nki()
 
 
+@keep_arguments
 @check.hands_on("from_numpy")
 def chebyshev_preconditioner(a: Matrix, low: float, high: float, *, degree: int = 4) -> Apply:
     """A polynomial in ``a`` [N, N] close to its inverse where eigenvalues lie between ``low`` and ``high``.

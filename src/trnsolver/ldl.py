@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from trnsci import ArgumentError, array_function, check, op, run
-from trnsolver.arguments import no_gradient, nonsingular, readable, right_hand_side, settled, square, triangle
+from trnsci.gradient import saves
+from trnsolver.arguments import nonsingular, readable, right_hand_side, settled, square, triangle
 from trnsolver.on_host import cubes, elsewhere, no_transform
 from trnsolver.solve_triangular import triangular
 
@@ -44,7 +45,8 @@ def ldl(a: Tensor, *, hermitian: bool = True) -> LDL:
         ``norm(l @ d @ l.mH - a[order][:, order]) <= 20 N u norm(l) norm(d) norm(l)``.
 
     Cost:
-        ``N**3 / 3`` FLOPs, on the host whatever the backend and the device of ``a``. No gradient.
+        ``N**3 / 3`` FLOPs, on the host whatever the backend and the device of ``a``. Gradients flow from ``l`` and
+        ``d``.
 
     Example:
         >>> ldl(torch.tensor([[0.0, 1.0], [1.0, 0.0]])).d
@@ -54,7 +56,6 @@ def ldl(a: Tensor, *, hermitian: bool = True) -> LDL:
     check.flag("ldl", hermitian=hermitian)
     square("ldl", look=False, a=a)
     triangle("ldl", True, a=a)
-    no_gradient("ldl", a)
     result = LDL(*run(LdlCall(a, hermitian)))
     settled("ldl", result.d)
     return result
@@ -205,6 +206,31 @@ class LdlCall(NamedTuple):
     def pytorch(self) -> tuple[Tensor, Tensor, Tensor]:
         result: tuple[Tensor, Tensor, Tensor] = elsewhere(self)
         return result
+
+    @saves(host=True, pytorch=True)
+    def vjp(
+        self, grad: tuple[Tensor, Tensor, None], needs: frozenset[str], result: tuple[Tensor, Tensor, Tensor]
+    ) -> dict[str, Tensor]:
+        """Differentiate ``l @ d @ l.mH`` with the order and the blocks of ``d`` as they are.
+
+        Of ``m = inv(l) @ da @ inv(l.mH)`` the blocks of the diagonal are the change of ``d``, and those below it
+        times ``inv(d)`` are ``inv(l) @ dl``.
+        """
+        (lower, middle, order), (of_lower, of_middle, _) = result, grad
+        n, below = lower.shape[-1], middle.diagonal(-1, dim1=-2, dim2=-1) != 0
+        pairs = torch.diag_embed(below, -1) if n > 1 else torch.zeros_like(middle, dtype=torch.bool)
+        blocks = pairs | pairs.mT | torch.eye(n, dtype=torch.bool, device=lower.device)
+        under = torch.ones_like(blocks).tril() & ~blocks
+        quotient = _divided("ldl", middle, of_lower.mH @ lower, self.hermitian).mH
+        inner = torch.where(under, quotient, torch.where(blocks, of_middle, 0.0))
+        right = lower.mH if self.hermitian else lower.mT
+        left = triangular(lower.mH, inner, lower=False, unit=True)
+        # left @ inv(right).mH, as the adjoint of a system with the factor itself
+        whole = triangular(right, left.mH, lower=False, unit=True).mH
+        whole = 0.5 * (whole + (whole.mH if self.hermitian else whole.mT))
+        place = order.argsort(-1)
+        rows = whole.gather(-2, place.unsqueeze(-1).expand(whole.shape))
+        return {"a": rows.gather(-1, place.unsqueeze(-2).expand(whole.shape))}
 
 
 def _packed(a: Tensor, hermitian: bool) -> tuple[Matrix, Matrix]:

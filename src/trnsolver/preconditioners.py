@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+from collections.abc import Callable
+from typing import Any, ParamSpec
 
 import numpy as np
 import scipy.sparse as sp
@@ -17,7 +19,38 @@ from trnsolver.lu import lu_factor, lu_solve
 from trnsolver.operators import Apply, on_columns
 from trnsolver.solve_triangular import triangular
 
+P = ParamSpec("P")
 
+
+class Preconditioner:
+    """A function of [N] or [N, K]. It is copied and pickled as its arguments, from which it is made again."""
+
+    def __init__(self, apply: Apply, made_by: Callable[..., Any], args: Any, options: dict[str, Any]) -> None:
+        self._apply, self._arguments = apply, (made_by, args, options)
+        functools.update_wrapper(self, made_by)
+
+    def __call__(self, r: Tensor) -> Tensor:
+        return self._apply(r)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _make, self._arguments
+
+
+def _make(made_by: Callable[..., Any], args: Any, options: dict[str, Any]) -> Any:
+    return made_by(*args, **options)
+
+
+def keep_arguments(make: Callable[P, Apply]) -> Callable[P, Apply]:
+    """Let a preconditioner keep what it was made from, so that it can be copied and pickled."""
+
+    @functools.wraps(make)
+    def wrapper(*args: P.args, **options: P.kwargs) -> Apply:
+        return Preconditioner(make(*args, **options), wrapper, args, options)
+
+    return wrapper
+
+
+@keep_arguments
 def jacobi_preconditioner(a: Tensor) -> Apply:
     """Divide by the diagonal of ``a`` [N, N], dense or sparse; `Singular` when an entry of it is zero.
 
@@ -34,6 +67,7 @@ def jacobi_preconditioner(a: Tensor) -> Apply:
     return on_columns("jacobi_preconditioner", len(diagonal), lambda r: r / diagonal)
 
 
+@keep_arguments
 def block_jacobi_preconditioner(a: Tensor, size: int) -> Apply:
     """Solve with the diagonal blocks of ``size`` rows, factored once, all in one batch.
 
@@ -65,6 +99,7 @@ def block_jacobi_preconditioner(a: Tensor, size: int) -> Apply:
     return on_columns("block_jacobi_preconditioner", n, apply)
 
 
+@keep_arguments
 def ssor_preconditioner(a: Tensor, *, omega: float = 1.0) -> Apply:
     """Symmetric successive over-relaxation: one sweep down and one up, with ``omega`` between 0 and 2.
 
@@ -90,6 +125,7 @@ def ssor_preconditioner(a: Tensor, *, omega: float = 1.0) -> Apply:
     return on_columns("ssor_preconditioner", len(diagonal), lambda r: up(scale * down(r)))
 
 
+@keep_arguments
 def ic0_preconditioner(a: Tensor) -> Apply:
     """Incomplete Cholesky without fill: the factor has the zeros of ``a``.
 
@@ -131,6 +167,7 @@ def ic0_preconditioner(a: Tensor) -> Apply:
     return _both("ic0_preconditioner", *_dense_substitutions(factor, factor.mH), len(a))
 
 
+@keep_arguments
 def ilu0_preconditioner(a: Tensor) -> Apply:
     """Incomplete LU without fill and without exchanges; `Singular` at a zero pivot.
 

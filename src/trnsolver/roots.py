@@ -14,8 +14,9 @@ from torch import Tensor
 from trnsci import Singular, array_function, op, run
 from trnsci.analogs import resembles
 from trnsci.gradient import saves
+from trnsci.host import transformed, unwrap
 from trnsolver.arguments import readable, square, widened
-from trnsolver.on_host import cubes, in_memory, no_transform
+from trnsolver.on_host import cubes, in_memory
 
 Apply = Callable[[str, Tensor], Tensor]
 Matrix = NDArray[Any]
@@ -119,7 +120,8 @@ def _without_noise(x: Tensor) -> Tensor:
 
 def _real_if_so(x: Tensor, a: Tensor) -> Tensor:
     """The result in the dtype of a real operand where it is real; a tracer, which cannot know, gets a complex one."""
-    return x.real if not a.is_complex() and readable(x) and not bool(x.detach().imag.any()) else x
+    seen = unwrap(x.detach())
+    return x.real if not a.is_complex() and readable(seen) and not bool(seen.imag.any()) else x
 
 
 def _sqrt_hermitian(op: str, values: Tensor) -> Tensor:
@@ -147,6 +149,8 @@ def _sqrt_of_one(op: str, a: Matrix) -> Matrix:
         # whether a singular matrix has a root is seen from its square
         warnings.simplefilter("ignore")
         root = scipy.linalg.sqrtm(a)
+        # SciPy before 1.15 may answer in extended precision, which torch has not
+        root = root.astype(np.complex128 if np.iscomplexobj(root) else np.float64)
         size = np.abs(root).max(initial=0.0)
         left = np.abs(root @ root - a).max() if np.isfinite(size) else np.inf
     if not left <= 1e-6 * np.abs(a).max():
@@ -207,22 +211,55 @@ class MatrixFunction(NamedTuple):
     def cost(self) -> int:
         return cubes(self.a, FUNCTIONS[self.name].flops)
 
-    def limits(self, implementation: str) -> str | None:
-        return no_transform()
-
     def pytorch(self) -> Tensor:
+        if transformed():
+            return _Transformed.apply(*self)  # type: ignore[no-untyped-call]
         return _computed(self.a, FUNCTIONS[self.name])
 
     @saves("a", pytorch=True)
     def vjp(self, grad: Tensor, needs: frozenset[str]) -> dict[str, Tensor]:
-        """Take the corner of the function of [[a.mH, g], [0, a.mH]]: the derivative's adjoint, applied to ``g``."""
-        a, n = self.a, self.a.shape[-1]
-        # in twice the digits: every eigenvalue of the block matrix is there twice
-        grad = grad.to(torch.complex128)
-        adjoint = a.mH.to(grad.dtype)
-        block = torch.cat([torch.cat([adjoint, grad], -1), torch.cat([torch.zeros_like(grad), adjoint], -1)], -2)
-        corner = run(self._replace(a=block))[..., :n, n:]
+        a = self.a
+        corner = _derivative(a.mH, grad, self.name)
         return {"a": (corner if a.is_complex() else corner.real).to(a.dtype)}
+
+
+def _derivative(a: Tensor, direction: Tensor, name: str) -> Tensor:
+    """Take the corner of the function of [[a, e], [0, a]]: its derivative in the direction ``e``.
+
+    In twice the digits: every eigenvalue of the block matrix is there twice.
+    """
+    n, direction = a.shape[-1], direction.to(torch.complex128)
+    a = a.to(direction.dtype)
+    block = torch.cat([torch.cat([a, direction], -1), torch.cat([torch.zeros_like(direction), a], -1)], -2)
+    return run(MatrixFunction(block, name))[..., :n, n:]
+
+
+class _Transformed(torch.autograd.Function):
+    """A function of matrices under ``torch.func`` and in forward mode, which ask for every derivative and batch."""
+
+    @staticmethod
+    def forward(a: Tensor, name: str) -> Tensor:
+        return _computed(a, FUNCTIONS[name])
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, str], output: Tensor) -> None:
+        ctx.save_for_backward(inputs[0])
+        ctx.save_for_forward(inputs[0])
+        ctx.name = inputs[1]
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        (a,) = ctx.saved_tensors
+        return MatrixFunction(a, ctx.name).vjp(grad, frozenset(("a",)))["a"], None
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: Tensor, _: None) -> Tensor:
+        (a,) = ctx.saved_tensors
+        return _derivative(a, tangent, ctx.name).to(torch.promote_types(a.dtype, torch.complex64))
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int, None], a: Tensor, name: str) -> tuple[Tensor, int]:
+        return run(MatrixFunction(a.movedim(in_dims[0], 0), name)), 0
 
 
 FUNCTIONS = {

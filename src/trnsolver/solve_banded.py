@@ -13,8 +13,9 @@ from torch.nn.functional import pad
 
 from trnsci import ArgumentError, Singular, array_function, check, op, run
 from trnsci.gradient import saves
+from trnsci.host import transformed
 from trnsolver.arguments import all_finite, finite, matrices, right_hand_side, settled
-from trnsolver.on_host import in_memory, no_transform
+from trnsolver.on_host import in_memory
 
 Matrix = NDArray[Any]
 
@@ -161,9 +162,6 @@ class SolveBanded(NamedTuple):
         each = 2 * n * (below * (below + above) + (2 * below + above) * k + k)
         return math.prod(self.batch) * each * (4 if self.b.is_complex() else 1)
 
-    def limits(self, implementation: str) -> str | None:
-        return no_transform()
-
     def calls(self, implementation: str) -> str:
         return "scipy.linalg.lapack." + ("gtsv" if self.below == self.above == 1 else "gbsv")
 
@@ -192,7 +190,48 @@ class SolveBanded(NamedTuple):
         return gradients
 
     def pytorch(self) -> Tensor:
+        if transformed():
+            return _Transformed.apply(*self)  # type: ignore[no-untyped-call]
         return self._replace(ab=in_memory(self.ab), b=in_memory(self.b)).host().to(self.b.device)
+
+
+class _Transformed(torch.autograd.Function):
+    """A solution under ``torch.func`` and in forward mode, which ask for every derivative and batch."""
+
+    @staticmethod
+    def forward(ab: Tensor, b: Tensor, below: int, above: int) -> Tensor:
+        return SolveBanded(in_memory(ab), in_memory(b), below, above).host().to(b.device)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, int, int], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs[:2], output)
+        ctx.save_for_forward(*inputs[:2], output)
+        ctx.bands = inputs[2:]
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None]:
+        ab, b, x = ctx.saved_tensors
+        gradients = SolveBanded(ab, b, *ctx.bands).vjp(grad, frozenset(("ab", "b")), x)
+        return gradients["ab"], gradients["b"], None, None
+
+    @staticmethod
+    def jvp(ctx: Any, of_ab: Tensor, of_b: Tensor, *_: None) -> Tensor:
+        ab, _, x = ctx.saved_tensors
+        below, above = ctx.bands
+        rows = [_shifted(of_ab[..., d, :, None] * x, above - d, -2) for d in range(below + above + 1)]
+        return run(SolveBanded(ab, of_b - torch.stack(rows).sum(0), below, above))
+
+    @staticmethod
+    def vmap(
+        info: Any, in_dims: tuple[int | None, ...], ab: Tensor, b: Tensor, below: int, above: int
+    ) -> tuple[Tensor, int]:
+        bands, right = (
+            x.unsqueeze(0) if dim is None else x.movedim(dim, 0) for x, dim in zip((ab, b), in_dims, strict=False)
+        )
+        # the new axis comes before the batch axes of both
+        most = max(bands.ndim, right.ndim)
+        bands, right = (x.reshape(x.shape[0], *(1,) * (most - x.ndim), *x.shape[1:]) for x in (bands, right))
+        return run(SolveBanded(bands, right, below, above)), 0
 
 
 def _eliminated(band: Matrix, columns: Matrix, below: int, above: int) -> tuple[Matrix, int]:

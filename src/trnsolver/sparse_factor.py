@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -46,6 +47,16 @@ class SparseFactor:
         self._a, self._engine = a, engine
         self.kind, self.method, self.shape = kind, method, a.shape
         self.batch = tuple(a.values.shape[:-1])
+
+    def __getstate__(self) -> dict[str, Any]:
+        engine = self._engine
+        # SuperLU's objects stay where they are: a copy factors the same values in the same order again
+        return {**self.__dict__, "_engine": replace(engine, factors=()) if isinstance(engine, SuperLU) else engine}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        if isinstance(engine := self._engine, SuperLU):
+            self._engine = SuperLU.of(engine.op, engine.a, _rows(self._a), engine.kind, engine.columns)
 
     @property
     def order(self) -> Tensor:

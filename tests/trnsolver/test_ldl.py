@@ -134,3 +134,27 @@ def test_plans_cost_the_factorisation_and_the_systems():
     assert trnsci.plan(ldl, a).steps[0].cost.flops == 9000
     plan = trnsci.plan(ldl_solve, a, a, torch.zeros(30, dtype=torch.int64), torch.ones(30, 2))
     assert [step.op for step in plan.steps] == ["trnsolver::solve_triangular"] * 2
+
+
+@pytest.mark.parametrize("hermitian", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
+@pytest.mark.parametrize("n", [1, 2, 3, 6])
+def test_gradients_of_the_factors(n, dtype, hermitian):
+    a = gaussian((2, n, n), 1, dtype)
+    if n == 3:
+        # no diagonal to divide by: blocks of two rows
+        a = a - torch.diag_embed(a.diagonal(dim1=-2, dim2=-1))
+
+    def factors(x):
+        result = ldl(x + (x.mH if hermitian else x.mT), hermitian=hermitian)
+        return result.l, result.d
+
+    blocks = factors(a)[1].diagonal(-1, dim1=-2, dim2=-1) != 0
+    assert n != 3 or bool(blocks.any())
+    assert torch.autograd.gradcheck(factors, (a.requires_grad_(),))
+
+
+def test_gradients_of_a_singular_block_are_refused():
+    a = torch.diag(torch.tensor([1.0, 0.0])).requires_grad_()
+    with pytest.raises(Singular, match="ldl"):
+        ldl(a).l.sum().backward()

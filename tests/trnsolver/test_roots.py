@@ -136,3 +136,28 @@ def test_the_plan_of_sign_says_how_many_iterations_it_counts():
     plan = trnsci.plan(sign, torch.ones(30, 30))
     assert len(plan.steps) == 16
     assert "8 iterations" in plan.reason
+
+
+@pytest.mark.parametrize("fn", [sqrtm, logm])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
+def test_batches_and_tangents_of_torch_func(fn, dtype):
+    a = 0.3 * gaussian((3, 5, 5), 1, dtype) + 2 * torch.eye(5, dtype=dtype)
+    directions = gaussian((3, 5, 5), 2, dtype)
+    batched = torch.func.vmap(fn)(a)
+    assert batched.dtype == fn(a).dtype
+    torch.testing.assert_close(batched, torch.stack([fn(one) for one in a]), rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(
+        torch.func.vmap(fn, 1, 1)(a.movedim(0, 1)), batched.movedim(0, 1), rtol=1e-12, atol=1e-12
+    )
+    assert torch.autograd.gradcheck(fn, (a[0].clone().requires_grad_(),), check_forward_ad=True)
+    one_by_one = torch.stack([torch.func.jvp(fn, (x,), (e,))[1] for x, e in zip(a, directions, strict=True)])
+    both = torch.func.vmap(lambda x, e: torch.func.jvp(fn, (x,), (e,))[1])(a, directions)
+    torch.testing.assert_close(both, one_by_one, rtol=1e-10, atol=1e-10)
+    if not dtype.is_complex:
+        torch.testing.assert_close(torch.func.jacfwd(fn)(a[0]), torch.func.jacrev(fn)(a[0]), rtol=1e-9, atol=1e-9)
+
+
+def test_roots_of_a_batch_are_complex_where_one_of_them_is():
+    a = torch.diag_embed(torch.tensor([[1.0, 4.0], [-1.0, 4.0]], dtype=torch.float64))
+    expected = torch.diag_embed(torch.tensor([[1.0, 2.0], [1j, 2.0]], dtype=torch.complex128))
+    torch.testing.assert_close(torch.func.vmap(sqrtm)(a), expected)

@@ -1,5 +1,7 @@
 """Band and tridiagonal systems against SciPy's and NumPy's."""
 
+import functools
+
 import numpy as np
 import pytest
 import scipy.linalg
@@ -181,3 +183,26 @@ def test_the_plan_says_where_and_why():
 def test_same_bits_twice():
     ab, b = drawn((8, 5, 50), torch.float32, 1), drawn((8, 50, 3), torch.float32, 2)
     assert torch.equal(solve_banded((2, 2), ab, b), solve_banded((2, 2), ab, b))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
+def test_batches_and_tangents_of_torch_func(dtype):
+    lower, upper = gaussian((3, 4), 1, dtype), gaussian((3, 4), 2, dtype)
+    diagonal, b = gaussian((3, 5), 3, dtype) + 5, gaussian((3, 5, 2), 4, dtype)
+    expected = solve_tridiagonal(lower, diagonal, upper, b)
+    torch.testing.assert_close(torch.func.vmap(solve_tridiagonal)(lower, diagonal, upper, b), expected)
+    # one matrix for many right-hand sides, and many matrices for one
+    over_b = torch.func.vmap(solve_tridiagonal, (None, None, None, 2), 2)(lower, diagonal, upper, b)
+    torch.testing.assert_close(over_b, expected)
+    over_a = torch.func.vmap(solve_tridiagonal, (0, 0, 0, None))(lower, diagonal, upper, b[0])
+    torch.testing.assert_close(over_a[1], solve_tridiagonal(lower[1], diagonal[1], upper[1], b[0]))
+    operands = tuple(x[0].clone().requires_grad_() for x in (lower, diagonal, upper, b))
+    assert torch.autograd.gradcheck(solve_tridiagonal, operands, check_forward_ad=True)
+    ab = gaussian((4, 5), 5, dtype) + torch.tensor([[0.0], [8.0], [0.0], [0.0]], dtype=dtype)
+    banded = functools.partial(solve_banded, (2, 1))
+    assert torch.autograd.gradcheck(
+        banded, (ab.clone().requires_grad_(), b[0].clone().requires_grad_()), check_forward_ad=True
+    )
+    if not dtype.is_complex:
+        forward, reverse = (transform(banded, 0)(ab, b[0]) for transform in (torch.func.jacfwd, torch.func.jacrev))
+        torch.testing.assert_close(forward, reverse)
