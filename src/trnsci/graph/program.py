@@ -19,7 +19,7 @@ from trnsci.caches import PROGRAMS
 from trnsci.errors import ArgumentError, UnsupportedError
 from trnsci.graph.compilation import Compiled, Run, compile_graph
 from trnsci.graph.program_plan import ProgramPlan, plan_program
-from trnsci.graph.tracing import UNREADABLE, as_planes, lift_captured, raising_line, trace
+from trnsci.graph.tracing import UNREADABLE, as_planes, keeping_calls, lift_captured, raising_line, trace
 from trnsci.kernel_launcher import launcher, using
 from trnsci.programs import limits
 from trnsci.specs import ResidentTensor, freeze, is_resident
@@ -93,6 +93,12 @@ class Program:
         return built
 
     def _build(self, leaves: Sequence[Any], spec: Any, target: config.TargetName) -> Built:
+        with keeping_calls() as calls:
+            built = self._trace(leaves, spec, target)
+        built.compiled.calls = calls
+        return built
+
+    def _trace(self, leaves: Sequence[Any], spec: Any, target: config.TargetName) -> Built:
         where = [index for index, x in enumerate(leaves) if isinstance(x, Tensor)]
         out_spec: list[Any] = []
 
