@@ -195,7 +195,8 @@ def page() -> str:
 
 def _shown(name: str) -> str:
     text = f"`{name.partition('.')[2]}`"
-    return f"**{text}**" if name in functions() else text
+    known = functions().get(name)
+    return f"**{text}**" if known is not None and not known.left else text
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import functools
 import math
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -15,7 +16,7 @@ from trnblas.arguments import HALF, by_planes, over_partitions, vectors
 from trnblas.kernels import dot as kernels
 from trnblas.split import compensated_dot, normalised, rescaled, split_gemm
 from trnsci import array_function, check, op, run
-from trnsci.analogs import replaces
+from trnsci.analogs import LEAST_READ_ONCE, Different, Given, given, refuse_options, replaces
 from trnsci.arrays import like
 from trnsci.gradient import saves
 from trnsci.nki import launch
@@ -28,7 +29,7 @@ _DOUBLE = (torch.float64, torch.complex128)
 _FAINT = 2.0**-100
 
 
-@replaces("aten::dot")
+@replaces("aten::dot", least=LEAST_READ_ONCE)
 @array_function
 def dot(
     x: Tensor,
@@ -104,7 +105,7 @@ def dotu(*args: Any, **kwargs: Any) -> Any:
     """Return ``sum(x * y)``: `dot` under BLAS's name for complex vectors."""
 
 
-@replaces("aten::vdot")
+@replaces("aten::vdot", least=LEAST_READ_ONCE)
 @like(dot, functools.partial(_reduced, "dotc", conjugate=True))
 def dotc(*args: Any, **kwargs: Any) -> Any:
     """Return ``sum(conj(x) * y)`` over the last axis; arguments and bound as for `dot`.
@@ -165,6 +166,21 @@ def nrm2(
         tensor(5.)
     """
     return _norm("nrm2", x, precision=precision, target=target_error, out=out)
+
+
+def _refuse_overflow(value: Any, *_: Any, **__: Any) -> Any:
+    if not np.isfinite(value):
+        raise Different("it is no finite number")
+    return value
+
+
+@replaces("numpy.linalg.norm", "scipy.linalg.norm", by=nrm2, result=_refuse_overflow, least=LEAST_READ_ONCE)
+def _read_norm(x: Any, ord: Any, axis: Any, keepdims: bool) -> Given:  # noqa: A002
+    refuse_options(axis=axis, keepdims=keepdims)
+    x = np.asarray(x)
+    if not (ord is None or (ord == 2 and x.ndim == 1)) or x.dtype.kind == "i":
+        raise Different("it is another norm, or one of integers")
+    return given(nrm2, x.ravel(order="K"))
 
 
 def _norm(name: Kind, x: Tensor, *, precision: Precision | None, target: float | None, out: Tensor | None) -> Tensor:

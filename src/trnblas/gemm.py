@@ -22,7 +22,7 @@ from trnsci.nki import P_MAX, launch
 from trnsci.precision import Precision, resolve, to_bfloat16_values
 
 
-@resembles("numpy.matmul", "numpy.inner", "@")
+@resembles("numpy.matmul", "@")
 @array_function
 def gemm(
     alpha: complex,

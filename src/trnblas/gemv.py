@@ -23,11 +23,12 @@ from trnblas.arguments import (
     transposition,
     vectors,
 )
+from trnblas.dot import dot, dotc
 from trnblas.gemm import gemm
 from trnblas.kernels import gemv as kernels
 from trnblas.split import split_gemm
 from trnsci import array_function, check, op, run
-from trnsci.analogs import Different, Given, given, refuse_options, replaces
+from trnsci.analogs import LEAST_READ_ONCE, Different, Given, given, refuse_options, replaces
 from trnsci.gradient import saves
 from trnsci.nki import P_MAX, launch
 from trnsci.precision import Precision, arithmetic, resolve
@@ -97,17 +98,51 @@ def gemv(
     return run(Gemv(a, x, y, alpha, beta, kind != "n"), out)
 
 
-replaces("aten::mv", by=gemv)(lambda a, x: given(gemv, 1.0, a, x))
-replaces("aten::addmv", by=gemv)(functools.partial(add_product, gemv))
+replaces("aten::mv", by=gemv, least=LEAST_READ_ONCE)(lambda a, x: given(gemv, 1.0, a, x))
+replaces("aten::addmv", by=gemv, least=LEAST_READ_ONCE)(functools.partial(add_product, gemv))
 
 
-@replaces("numpy.dot", by=gemm)
+# rows and columns of a result, below which a product is as fast as memory
+_THIN = 16
+
+
+def _is_thin(a: Any, b: Any, *_: Any, **__: Any) -> bool:
+    """Return whether a product multiplies few numbers for each that it reads."""
+    return np.ndim(a) == 1 or np.ndim(b) == 1 or min(np.shape(a)[0], min(np.shape(b))) < _THIN
+
+
+_READ = "its operands are no vectors and matrices of one dtype"
+
+
+@replaces("numpy.dot", by=gemm, reads_once=_is_thin)
 def _read_dot(a: Any, b: Any, out: Any) -> Given:
     refuse_options(out=out)
     a, b = np.asarray(a), np.asarray(b)
-    if a.ndim != 2 or b.ndim not in (1, 2) or a.dtype != b.dtype:
-        raise Different("not two matrices, or a matrix and a vector, of one dtype")
-    return given(gemm if b.ndim == 2 else gemv, 1.0, a, b)
+    if a.dtype != b.dtype:
+        raise Different(_READ)
+    if a.ndim == 2 and b.ndim in (1, 2):
+        return given(gemm if b.ndim == 2 else gemv, 1.0, a, b)
+    if a.ndim == 1 and b.ndim == 2:
+        return given(gemv, 1.0, b, a, trans=True)
+    if a.ndim != 1 or b.ndim != 1:
+        raise Different(_READ)
+    return given(dot, a, b)
+
+
+@replaces("numpy.inner", by=gemm, reads_once=_is_thin)
+def _read_inner(a: Any, b: Any) -> Given:
+    a, b = np.asarray(a), np.asarray(b)
+    if a.dtype != b.dtype or a.ndim != b.ndim or a.ndim not in (1, 2):
+        raise Different(_READ)
+    return given(dot, a, b) if a.ndim == 1 else given(gemm, 1.0, a, b, trans_b=True)
+
+
+@replaces("numpy.vdot", by=dotc, least=LEAST_READ_ONCE)
+def _read_vdot(a: Any, b: Any) -> Given:
+    a, b = np.asarray(a), np.asarray(b)
+    if a.dtype != b.dtype or a.ndim != 1 or b.ndim != 1:
+        raise Different(_READ)
+    return given(dotc, a, b)
 
 
 @array_function
@@ -129,6 +164,15 @@ def ger(alpha: complex, x: Tensor, y: Tensor, a: Tensor | None = None, *, out: T
         tensor([[1., 1.]])
     """
     return _outer("ger", alpha, x, y, a=a, out=out)
+
+
+@replaces("numpy.outer", by=ger, least=LEAST_READ_ONCE)
+def _read_outer(a: Any, b: Any, out: Any) -> Given:
+    refuse_options(out=out)
+    a, b = np.asarray(a), np.asarray(b)
+    if a.dtype != b.dtype or a.ndim != 1 or b.ndim != 1:
+        raise Different(_READ)
+    return given(ger, 1.0, a, b)
 
 
 @array_function

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from trnsci import ArgumentError, DtypeError, check
-from trnsci.analogs import Given, given, refuse_options, replaces
+from trnsci.analogs import Different, Given, given, refuse_options, replaces
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -41,12 +41,19 @@ def replaces_transforms(*modules: str) -> Callable[[F], F]:
     """Declare that a function replaces those of its name in modules of NumPy and SciPy."""
 
     def declare(function: F) -> F:
-        @replaces(*(f"{module}.{function.__name__}" for module in modules), by=function)
         def read_arrays(x: Any, **options: Any) -> Given:
+            workers = options.pop("workers", None)
+            if workers is not None and workers < 1:
+                raise Different(f"workers={workers} is counted by theirs")
             refuse_options(**{name: value for name, value in options.items() if name not in _OPTIONS})
             kept = {name: value for name, value in options.items() if name in _OPTIONS}
+            if options.get("s") is not None and (options.get("axes") is None or None in options["s"]):
+                raise Different("lengths without axes are deprecated")
             return given(function, np.asarray(x), **kept)
 
+        for module in modules:
+            order = "K" if module == "numpy.fft" else "C"
+            replaces(f"{module}.{function.__name__}", by=function, order=order)(read_arrays)
         return function
 
     return declare

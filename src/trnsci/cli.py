@@ -13,7 +13,7 @@ from typing import Any
 import trnsci
 from trnsci import console, neuron_host
 from trnsci.config import TARGETS
-from trnsci.errors import TrnError
+from trnsci.errors import ArgumentError, TrnError
 from trnsci.libraries import COMMANDS, announced
 from trnsci.rosetta import LIBRARIES
 from trnsim.cli import from_checkout, output_file, program
@@ -67,6 +67,7 @@ def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
 
     fit = _command(commands, "fit", _fit, "run a Python program and say what it would cost on Trainium")
     fit.add_argument("--html", metavar="FILE", type=output_file, help="write the report as one page")
+    _add_random(fit)
     _program(fit, "the program; a CUDA source is read instead")
 
     ran = _command(commands, "run", _run, "run a Python program with its calls of torch, NumPy and SciPy made ours")
@@ -74,6 +75,8 @@ def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
     ran.add_argument("--emulate", choices=TARGETS, help="on an emulated device, and say what it did not keep there")
     ran.add_argument("--earlier", action="store_true", help="give the program the names of the earlier suite")
     ran.add_argument("--report", metavar="FILE", type=output_file, help="write what happened as one page")
+    ran.add_argument("--min-size", metavar="N", type=int, help="elements from which a call is substituted; 0 for all")
+    _add_random(ran)
     _program(ran, "the program")
 
     rosetta = _command(commands, "rosetta", _rosetta, "what takes the place of a CUDA library's symbol")
@@ -90,6 +93,10 @@ def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
     commands.add_parser("bench", help="every op beside its peers (from a source checkout)")
     commands.add_parser("validate", help="every kernel on this machine's Trainium, and a report (likewise)")
     return parser
+
+
+def _add_random(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--random", action="store_true", help="also torch's random numbers, which are others then")
 
 
 def _program(parser: argparse.ArgumentParser, text: str) -> None:
@@ -139,9 +146,13 @@ def _run(args: argparse.Namespace) -> int:
 
         earlier.install()
     if args.emulate:
+        if args.random or args.min_size is not None:
+            raise ArgumentError(
+                "run", "--emulate", args.emulate, "it without --random and --min-size: no call is replaced"
+            )
         return _emulate(args)
     with trnsci.backend(args.backend) if args.backend else contextlib.nullcontext():
-        return _report(args, args.report, substitute=True)
+        return _report(args, args.report, substitute=True, min_size=args.min_size)
 
 
 def _emulate(args: argparse.Namespace) -> int:
@@ -165,7 +176,7 @@ def _emulate(args: argparse.Namespace) -> int:
     return status
 
 
-def _report(args: argparse.Namespace, page: Path | None, *, substitute: bool) -> int:
+def _report(args: argparse.Namespace, page: Path | None, **options: Any) -> int:
     from trnsci.fit import fit
 
     def say(text: str) -> None:
@@ -174,11 +185,11 @@ def _report(args: argparse.Namespace, page: Path | None, *, substitute: bool) ->
     def progress(text: str) -> None:
         console.progress(f"trnsci {args.command}: {text}")
 
-    for option in ("--html", "--report", "--json"):
+    for option in ("--html", "--report", "--json", "--random"):
         if option in args.arguments and hasattr(args, option[2:]):
             say(f"{option} was handed to {args.script}; what is for trnsci {args.command} goes before the program")
     with contextlib.redirect_stdout(sys.stderr) if args.json else contextlib.nullcontext():
-        report = fit(args.script, args.arguments, module=args.module, substitute=substitute, progress=progress)
+        report = fit(args.script, args.arguments, module=args.module, random=args.random, progress=progress, **options)
     console.progress("")
     if args.json:
         console.as_json(report.to_dict())

@@ -26,9 +26,10 @@ from torch.fx import GraphModule
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from trnsci import ops
-from trnsci.drop_in import Substitutions, outside, tracing
+from trnsci.drop_in import tracing
 from trnsci.errors import ArgumentError, BackendUnavailable, TrnError
 from trnsci.libraries import Fusion, graph_passes
+from trnsci.substitutions import Substitutions, outside
 
 # The operator that raises for singular matrices has no result: torch before 2.13 drops it from graphs as unused.
 _RAISES = "aten::_linalg_check_errors"
@@ -36,6 +37,8 @@ if effects._get_effect(_RAISES) is None:
     effects._register_effectful_op(_RAISES, effects._EffectType.ORDERED)
 
 INNER = ("eager", "inductor", "openxla")
+# modes of torch.compile that tell inductor how to compile, and nothing to others
+_INDUCTORS = ("reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 # what a tracer raises where a function looks at values
 _UNREADABLE = (
     DataDependentOutputException,
@@ -137,7 +140,7 @@ def compiler(
 
         return compile_graph
 
-    seen = Substitutions(random=chosen.random, unreadable=_UNREADABLE)
+    seen = Substitutions(random=chosen.random, min_size=0, unreadable=_UNREADABLE)
     aot = aot_autograd(
         fw_compiler=compile_pass("forward"),
         bw_compiler=compile_pass("backward"),
@@ -156,6 +159,9 @@ def compiler(
 
 def _read(mode: str | None, options: Mapping[str, Any] | None) -> _Options:
     given = dict(options or {})
+    if mode in _INDUCTORS:
+        how = 'Leave mode= out, and take options={"inner": "inductor"} to have inductor compile the rest'
+        raise ArgumentError("compile", "mode", mode, f"one of {', '.join(INNER)}: that one is inductor's", hint=how)
     if mode not in (None, "default"):
         given.setdefault("inner", mode)
     known: dict[str, tuple[Any, ...]] = {"inner": INNER, "random": (False, True), "fuse": ("auto", False, True)}

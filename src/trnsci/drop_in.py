@@ -10,48 +10,25 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from contextvars import ContextVar
 from typing import Any
 
 import torch
 
-from trnsci import neuron
-from trnsci.analogs import PLAIN, Analog, Different, functions, operators
-from trnsci.analogs.replacing import observed
+from trnsci import backends, check, neuron
+from trnsci.analogs import PLAIN, Analog, Different, operators
+from trnsci.analogs.replacing import replaced
+from trnsci.drop_in_arrays import make_call
 from trnsci.errors import ArgumentError, TrnError
 from trnsci.execution import detached_views
-from trnsci.ledger import Substitution, record
 from trnsci.libraries import packages
 from trnsci.specs import is_resident, tensors_in
-
-# torch keeps this key for experiments with modes; nothing of its own listens there
-_KEY = "TESTING_ONLY_GenericMode"
-
-
-class Substitutions:
-    """What ran here instead, and what was left alone and why, with counts."""
-
-    def __init__(self, *, random: bool, unreadable: tuple[type[Exception], ...] = ()) -> None:
-        self.random = random
-        # what a tracer raises where values are looked at; there operands are its own tensors
-        self.unreadable = unreadable
-        self.substituted: Counter[tuple[str, str]] = Counter()
-        self.left_alone: Counter[tuple[str, str]] = Counter()
-
-    def __str__(self) -> str:
-        lines = [f"{theirs} -> {ours}: {n}" for (theirs, ours), n in sorted(self.substituted.items())]
-        lines += [f"{theirs} left alone: {why}: {n}" for (theirs, why), n in sorted(self.left_alone.items())]
-        return "\n".join(lines) or "nothing was called that has an analog"
-
-
-_active: ContextVar[Substitutions | None] = ContextVar("trnsci.drop_in", default=None)
+from trnsci.substitutions import ACTIVE, KEY, RANDOM, SMALL, Substitutions, dispatch_key, dispatch_keys, outside
 
 
 @contextmanager
-def drop_in(*, random: bool = False) -> Iterator[Substitutions]:
+def drop_in(*, random: bool = False, min_size: int | None = None) -> Iterator[Substitutions]:
     """Run calls of torch, NumPy and SciPy that have an analog through the suite, inside the block and in this thread.
 
     torch's products, transforms, ``torch.linalg`` and attention are recognised however they are spelled; functions of
@@ -62,6 +39,9 @@ def drop_in(*, random: bool = False) -> Iterator[Substitutions]:
 
     Args:
         random: also draw ``torch.rand``, ``randn``, ``uniform_`` and ``normal_`` from the streams of the suite.
+        min_size: elements of the largest operand from which a call is substituted. By default those from which ours
+            could pay, 16,384 for most functions; kernels that a setting or `trnsci.backend` asks for by name run at
+            every size.
 
     Example:
         >>> with trnsci.drop_in() as seen:
@@ -70,8 +50,10 @@ def drop_in(*, random: bool = False) -> Iterator[Substitutions]:
     """
     if neuron.device() is not None:
         _register_planes()
-    seen = Substitutions(random=random)
-    with observed(_take), tracing(seen):
+    if min_size is not None:
+        check.integer("drop_in", "min_size", min_size, 0)
+    seen = Substitutions(random=random, min_size=min_size)
+    with replaced(make_call), tracing(seen):
         yield seen
 
 
@@ -81,27 +63,12 @@ def tracing(seen: Substitutions) -> Iterator[None]:
     _register()
     if seen.random:
         _register_random()
-    token = _active.set(seen)
+    token = ACTIVE.set(seen)
     try:
-        with torch._C._IncludeDispatchKeyGuard(_key()):
+        with torch._C._IncludeDispatchKeyGuard(dispatch_key()):
             yield
     finally:
-        _active.reset(token)
-
-
-def outside() -> Any:
-    """Return a block in which nothing of torch's is substituted."""
-    return torch._C._ExcludeDispatchKeyGuard(_keys())
-
-
-@functools.cache
-def _key() -> Any:
-    return torch._C._dispatch_key_parse(_KEY)
-
-
-@functools.cache
-def _keys() -> Any:
-    return torch._C.DispatchKeySet(_key())
+        ACTIVE.reset(token)
 
 
 @functools.cache
@@ -111,12 +78,12 @@ def _register() -> tuple[Any, ...]:
     kernels = {name: _kernel(name, dense.get(name), sparse.get(name)) for name in dense | sparse}
     # torch's own memory is not ours to write
     kernels |= {writing: _left_alone(writing) for name in tuple(kernels) for writing in _writing(name)}
-    through = torch.library.Library("_", "IMPL", _KEY)
+    through = torch.library.Library("_", "IMPL", KEY)
     through.fallback(torch.library.fallthrough_kernel)
     # operators that take functions have a list of their own of keys they do not listen at
-    torch._ops._HIGHER_ORDER_OP_DEFAULT_FALLTHROUGH_DISPATCH_KEYS.append(_key())
+    torch._ops._HIGHER_ORDER_OP_DEFAULT_FALLTHROUGH_DISPATCH_KEYS.append(dispatch_key())
     for operator in torch._ops._higher_order_ops.values():
-        operator.fallthrough(_key())
+        operator.fallthrough(dispatch_key())
     return through, _library(kernels)
 
 
@@ -133,7 +100,7 @@ def _register_random() -> Any:
 
 
 def _library(kernels: Mapping[str, Callable[..., Any]]) -> Any:
-    ours = torch.library.Library("aten", "IMPL", _KEY)
+    ours = torch.library.Library("aten", "IMPL", KEY)
     for name, kernel in kernels.items():
         ours.impl(name, kernel)
     return ours
@@ -162,9 +129,9 @@ def _left_alone(name: str) -> Callable[..., Any]:
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
         with outside():
-            seen = _active.get()
+            seen = ACTIVE.get()
             if seen is not None and not _reason(seen, None, args):
-                _note(seen, shown, "", "it writes into memory it is given")
+                seen.note(shown, "", "it writes into memory it is given")
             return operator(*args, **kwargs)
 
     return kernel
@@ -198,73 +165,90 @@ def _beginning(name: str, begin: Callable[..., Any]) -> Callable[..., Any]:
 
 def _kernel(name: str, dense: Analog | None, sparse: Analog | None) -> Callable[..., Any]:
     operator, shown = _operator(name), f"torch.{name}"
-    decomposes, planes = dense is not None and dense.decomposes, dense is not None and dense.planes
+    decomposes = dense is not None and dense.decomposes
+    known = dense or sparse
+    assert known is not None
+    library, declared = backends.library(known.name.partition(".")[0]), 0 if known.random else known.least
+    small, original = (shown, SMALL), operator._op
+    keys, guard, Tensor = dispatch_keys(), torch._C._ExcludeDispatchKeyGuard, torch.Tensor
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
+        seen = ACTIVE.get()
         # what runs in here, ours or theirs, calls torch itself
-        with outside():
-            seen = _active.get()
-            why = _reason(seen, dense, args)
-            analog = dense
-            if why == _NO_DENSE and sparse is not None:
-                why, analog = "", sparse
-            if seen is not None and analog is not None and not why:
-                try:
-                    if planes and any(is_resident(x) for x in tensors_in(args)):
-                        # complex numbers on a device begin below torch's gradients, as planes
-                        result, ours = operator(*args, **kwargs), analog.name
-                    else:
-                        result, ours = analog.run(args, kwargs)
-                        result = detached_views(result, args)
-                except (Different, TrnError) as error:
-                    why = str(error)
-                except seen.unreadable:
-                    why = "what ours does depends on values, which a compiled graph does not have"
-                else:
-                    _note(seen, shown, ours, "")
-                    return result
-            if seen is not None and why != _OWN:
-                _note(seen, shown, "", why or "no operand is sparse")
+        with guard(keys):
+            if seen is not None:
+                least = seen.least(declared, library)
+                # sizes of a compiler's may be symbols, which are not compared where every size is taken
+                large = least == 0
+                for value in args if not large else ():
+                    large = large or (isinstance(value, Tensor) and value.numel() >= least)
+                if large:
+                    result = _take(seen, shown, dense, sparse, operator, args, kwargs)
+                    if result is not NotImplemented:
+                        return result
+                elif _CALLS[sys._getframe(1).f_globals.get("__name__", "")]:
+                    seen.left_alone[small] += 1
             if not decomposes:
-                return operator(*args, **kwargs)
+                return original(*args, **kwargs)
         # left alone, it is made of operators that may be ours
         return operator.decompose(*args, **kwargs)
 
     return kernel
 
 
-def _take(name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Make a program's call of NumPy or SciPy here, or leave it alone."""
-    seen = _active.get()
-    if seen is None:
-        return function(*args, **kwargs)
-    # what runs in here, ours or theirs, calls NumPy itself
-    token = _active.set(None)
-    try:
-        result, ours = functions()[name].run(args, kwargs)
-    except (Different, TrnError, TypeError) as error:
-        _note(seen, name, "", str(error))
-        return function(*args, **kwargs)
-    finally:
-        _active.reset(token)
-    _note(seen, name, ours, "")
-    return result
+def _take(
+    seen: Substitutions,
+    shown: str,
+    dense: Analog | None,
+    sparse: Analog | None,
+    operator: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Any:
+    """Make a program's call of torch here, or leave it alone."""
+    why, analog = _reason(seen, dense, args), dense
+    if why == _NO_DENSE and sparse is not None:
+        why, analog = "", sparse
+    if analog is not None and not why:
+        try:
+            if analog.planes and any(is_resident(x) for x in tensors_in(args)):
+                # complex numbers on a device begin below torch's gradients, as planes
+                result, ours = operator(*args, **kwargs), analog.name
+            else:
+                result, ours = analog.run(args, kwargs)
+                result = detached_views(result, args)
+        except (Different, TrnError) as error:
+            why = str(error)
+        except seen.unreadable:
+            why = "what ours does depends on values, which a compiled graph does not have"
+        else:
+            seen.note(shown, ours, "")
+            return result
+    if why != _OWN:
+        seen.note(shown, "", why or "no operand is sparse")
+    return NotImplemented
 
 
+class _Callers(dict[str, bool]):
+    """Whether calls made in a module are a program's own, by the module's name."""
+
+    def __missing__(self, module: str) -> bool:
+        # planes pass on what a program calls with them
+        self[module] = module.partition(".")[0] not in packages() or module == "trnsci.planar"
+        return self[module]
+
+
+_CALLS = _Callers()
 _NO_DENSE = "an operand is sparse"
 _OWN = "called by the suite, or traced"
 
 
-def _reason(seen: Substitutions | None, analog: Analog | None, args: Any) -> str:
+def _reason(seen: Substitutions, analog: Analog | None, args: Any) -> str:
     """Return why a call is torch's; empty when it may be ours, by the analog for dense operands if there is one."""
-    if seen is None:
-        return "outside the block"
-    caller = sys._getframe(2).f_globals.get("__name__", "")
-    # planes pass on what a program calls with them
-    if caller.partition(".")[0] in packages() and caller != "trnsci.planar":
+    if not _CALLS[sys._getframe(3).f_globals.get("__name__", "")]:
         return _OWN
     if analog is not None and analog.random:
-        return "" if seen.random else "random numbers stay torch's unless random=True"
+        return "" if seen.random else RANDOM
     if torch._C._functorch.peek_interpreter_stack() is not None:
         return "inside a transformation of torch.func"
     for tensor in tensors_in(args):
@@ -278,8 +262,3 @@ def _reason(seen: Substitutions | None, analog: Analog | None, args: Any) -> str
         if tensor.layout != torch.strided:
             return _NO_DENSE
     return ""
-
-
-def _note(seen: Substitutions, theirs: str, ours: str, why: str) -> None:
-    (seen.substituted if ours else seen.left_alone)[theirs, ours or why] += 1
-    record(Substitution(theirs, ours, why))

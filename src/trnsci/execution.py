@@ -58,7 +58,8 @@ def detached_views(result: Any, operands: Sequence[Any]) -> Any:
     if not result._is_view():
         return result.clone() if any(result is x for x in operands) else result
     memory = result.untyped_storage().data_ptr()
-    if any(memory == x.untyped_storage().data_ptr() for x in tensors_in(operands) if x.layout == torch.strided):
+    others = (x.untyped_storage().data_ptr() for x in tensors_in(operands) if x.layout == torch.strided)
+    if memory != 0 and memory in others:
         return result.clone()
     with unrecorded_views():
         return result.view_as(result)

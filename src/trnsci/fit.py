@@ -46,6 +46,8 @@ def fit(
     *,
     module: bool = False,
     substitute: bool = False,
+    random: bool = False,
+    min_size: int | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> FitReport:
     """Run a Python program as ``__main__`` and report how it would fit Trainium.
@@ -58,6 +60,8 @@ def fit(
         arguments: its ``sys.argv[1:]``.
         module: run as ``python -m`` would.
         substitute: run it inside `trnsci.drop_in`, so that calls with an analog are ours.
+        random: count torch's random numbers, or draw them, as ours; as for `trnsci.drop_in`.
+        min_size: with ``substitute``, as for `trnsci.drop_in`.
         progress: called with a line of text before each slow step; one that ends in a newline stays on a screen.
 
     Raises:
@@ -69,13 +73,13 @@ def fit(
     if path.suffix in SOURCES and not module:
         return FitReport(script=str(script), symbols=scanned(path), main_target=config.TARGET.get())
     say(f"running {script}\n")
-    watch, sampler, children, replaced = Watch(), Sampler(), Children(), None
+    watch, sampler, children, replaced = Watch(random=random), Sampler(), Children(), None
     with ExitStack() as stack:
         book = stack.enter_context(ledger(everywhere=True))
         for listener in (watch, sampler, children, as_main(path, arguments), _keep_streams()):
             stack.enter_context(listener)
         if substitute:
-            replaced = stack.enter_context(drop_in())
+            replaced = stack.enter_context(drop_in(random=random, min_size=min_size))
         start = time.perf_counter()
         status, error = run_program(script, module)
         wall = time.perf_counter() - start

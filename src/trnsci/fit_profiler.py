@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any
@@ -22,12 +22,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from trnsci.analogs import Analog, functions, operators
 from trnsci.analogs.methods import Method, methods_observed
-from trnsci.analogs.replacing import observed
+from trnsci.analogs.replacing import IS_PROGRAM, Replacement, replaced
 from trnsci.console import shorter
 from trnsci.ledger import WATCHES, in_op, record
 from trnsci.libraries import packages
 from trnsci.ops import Op
 from trnsci.specs import freeze, tensors_in
+from trnsci.substitutions import RANDOM
 
 PERIOD = 2e-3
 # characters of a line of source that a report shows
@@ -37,7 +38,7 @@ _HERE = Path(__file__).resolve().parents[1]
 # frames between a program's call and the library it calls
 _WATCHERS = {
     str(Path(__file__).parent / name)
-    for name in ("fit_profiler.py", "drop_in.py", "analogs/replacing.py", "analogs/methods.py")
+    for name in ("fit_profiler.py", "drop_in.py", "drop_in_arrays.py", "analogs/replacing.py", "analogs/methods.py")
 }
 
 
@@ -73,9 +74,10 @@ class Watch(TorchDispatchMode):
     # It changes nothing, so that code outside torch runs as it would without it.
     observes = True
 
-    def __init__(self) -> None:
+    def __init__(self, *, random: bool = True) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.seen: dict[Any, Plain] = {}
+        self._random = random
         # time of the calls within each call of a watched method that has begun
         self._within: list[float] = []
 
@@ -87,7 +89,7 @@ class Watch(TorchDispatchMode):
     def __enter__(self) -> Watch:
         WATCHES.append(self)
         self._others = ExitStack()
-        self._others.enter_context(observed(self._array))
+        self._others.enter_context(replaced(partial(_Watched, self)))
         self._others.enter_context(methods_observed(self._method))
         super().__enter__()  # type: ignore[no-untyped-call]
         return self
@@ -157,6 +159,8 @@ class Watch(TorchDispatchMode):
         where = _caller(sys._getframe())
         sparse = any(tensor.layout != torch.strided for tensor in tensors_in(args))
         plain = Plain(f"{name} (sparse)" if sparse else name, where, analog=operators(sparse=sparse).get(name))
+        if plain.analog is not None and plain.analog.random and not self._random:
+            plain.analog, plain.stays = None, RANDOM
         if plain.analog is not None:
             plain.args, plain.kwargs = freeze(args), {key: freeze(value) for key, value in kwargs.items()}
         nbytes = written + sum(spec.nbytes for spec in tensors_in(plain.args))
@@ -169,6 +173,19 @@ class Watch(TorchDispatchMode):
         known.calls += 1
         known.measured += measured
         known.nbytes += nbytes
+
+
+class _Watched(Replacement):
+    """A function whose calls by the program are timed."""
+
+    def __init__(self, watch: Watch, name: str, function: Callable[..., Any]) -> None:
+        super().__init__(name, function)
+        self._watch = watch
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if not IS_PROGRAM[sys._getframe(1).f_globals.get("__name__", "")]:
+            return self._function(*args, **kwargs)
+        return self._watch._array(self._name, self._function, args, kwargs)
 
 
 def _shape_of(value: Any) -> Any:

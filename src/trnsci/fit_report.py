@@ -15,12 +15,12 @@ import torch
 from trnsci import config
 from trnsci.analogs.lines import looks_like
 from trnsci.console import Table
-from trnsci.drop_in import Substitutions
 from trnsci.fit_profiler import IMPORTS, Place
 from trnsci.fit_scan import Symbol
 from trnsci.html_page import Bar, Bars, page
 from trnsci.links import describe_link
 from trnsci.plans import quantity, seconds
+from trnsci.substitutions import Substitutions
 
 # rows a table shows; JSON has them all
 ROWS = 20

@@ -118,8 +118,12 @@ class Timing:
     hwdge_start_store: float = trn2(1200.0, "P", "1190 to 1210")
     swdge_issue: float = trn2(562.0, "P", "576 to 609 with 128 rows")
     swdge_row: float = trn2(0.315, "P", "the wake-up grows as much: it is GpSimd writing descriptors")
+    # more where two cores run together
+    swdge_pair: float = trn2(1500.0, "C", "prefill kernels of nki-library, which GpSimd feeds; decode and norms hardly move")
     swdge_start: float = trn2(752.0, "P", "752 to 768")
     swdge_start_store: float = trn2(630.0, "P", "625 to 636")
+    # what the compiler fills of SBUF once tensors have to be spilled
+    spill_fill: float = trn2(0.85, "C", "bytes moved by 64 spilling block sizes of one matmul; 0.8 to 0.9 fit alike")
     hbm_rate: float = trn2(716.0, "P")  # of the stack two cores share
     # between cores and ranks
     core_meeting: float = trn2(2000.0, "P")  # a barrier or an exchange of two cores

@@ -25,9 +25,9 @@ class Target:
     generation: int
     partitions: int = 128  # A2: SBUF and PSUM have 128 partitions on every generation
     sbuf_partition_bytes: int
-    # what the compiler and the run time keep of a partition: production kernels budget 224 KiB less 16,912 bytes on
+    # what the compiler and the run time keep of a partition: production kernels budget 224 KiB less 16,648 bytes on
     # trn2; no other figure is published, so it is taken for the other generations too
-    sbuf_reserved_bytes: int = 16_912
+    sbuf_reserved_bytes: int = 16_648
     psum_partition_bytes: int = 16 * KiB  # A2: 2 MiB of PSUM
     psum_banks: int = 8  # A2: 8 banks a partition
     psum_bank_bytes: int = 2 * KiB  # A2: 512 fp32 a bank

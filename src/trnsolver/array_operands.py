@@ -6,8 +6,11 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
+import scipy.linalg
+import torch
 
 from trnsci.analogs import Different, Given, given, refuse_options, replaces
+from trnsci.arrays import to_numpy
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -38,11 +41,24 @@ def as_right_sides(a: Any, b: Any) -> Any:
     return b
 
 
-def replaces_arrays(*theirs: str, result: Callable[..., Any] | None = None) -> Callable[[F], F]:
+# SciPy warns below the roundoff; near it, its own estimate decides
+INEXACT = 10.0
+ILL_CONDITIONED = "its matrix is ill-conditioned, of which SciPy warns"
+
+
+def refuse_ill_conditioned(a: Any, estimator: str, factors: Any, **options: Any) -> None:
+    """Leave systems alone that SciPy warns of; LAPACK's ``gecon`` or ``pocon`` estimates their condition."""
+    (estimate,) = scipy.linalg.get_lapack_funcs((estimator,), (a,))
+    rcond, _ = estimate(factors, np.linalg.norm(a, 1), **options)
+    if not rcond > INEXACT * np.finfo(a.dtype).eps:
+        raise Different(ILL_CONDITIONED)
+
+
+def replaces_arrays(*theirs: str, **traits: Any) -> Callable[[F], F]:
     """Declare that a function of one matrix replaces functions of NumPy and SciPy, at the defaults of their options."""
 
     def declare(function: F) -> F:
-        @replaces(*theirs, by=function, result=result)
+        @replaces(*theirs, by=function, **traits)
         def read_matrix(a: Any, **options: Any) -> Given:
             refuse_options(**options)
             return given(function, as_matrix(a))
@@ -61,13 +77,16 @@ def replaces_krylov(function: F) -> F:
         return np.asarray(value.x), 0
 
     @replaces(f"scipy.sparse.linalg.{function.__name__}", by=function, result=convert)
-    def read_scipy(A: Any, b: Any, x0: Any, rtol: float, **options: Any) -> Given:
+    def read_scipy(A: Any, b: Any, x0: Any, rtol: float, M: Any, **options: Any) -> Given:
         refuse_options(**options)
-        if not hasattr(A, "tocsr") and not isinstance(A, np.ndarray):
-            raise Different("its operator is no matrix")
+        if not all(x is None or hasattr(x, "tocsr") or isinstance(x, np.ndarray) for x in (A, M)):
+            raise Different("its operator, or its preconditioner, is no matrix")
+        if M is not None and function.__name__ == "minres":
+            raise Different("its tolerance is one of preconditioned residuals")
         b = np.asarray(b)
         if b.ndim != 1:
             raise Different("its right-hand side is no vector")
-        return given(function, A, b, tol=rtol, x0=x0)
+        improve = None if M is None else lambda r: torch.from_numpy(np.asarray(M @ to_numpy(r)))
+        return given(function, A, b, tol=rtol, x0=x0, preconditioner=improve)
 
     return function

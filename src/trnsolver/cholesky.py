@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from trnblas import gemm, herk
 from trnsci import array_function, check, op, run
-from trnsci.analogs import given, replaces
+from trnsci.analogs import Different, Given, given, replaces
 from trnsci.gradient import saves
 from trnsci.host import transformed, unseen
 from trnsci.nki import launch
@@ -74,10 +75,11 @@ replaces(
     result=lambda factor, a, *, upper=False, **_: (factor, info(factor, a.mH if upper else a, "linalg_cholesky_ex")),
 )(lambda a, *, upper=False, check_errors=False: given(cholesky, a, upper=upper))
 replaces("numpy.linalg.cholesky", by=cholesky)(lambda a, upper: given(cholesky, as_hermitian(a), upper=upper))
-replaces("scipy.linalg.cholesky", by=cholesky)(lambda a, lower: given(cholesky, as_hermitian(a), upper=not lower))
+replaces("scipy.linalg.cholesky", by=cholesky, order="F")(
+    lambda a, lower: given(cholesky, as_hermitian(a), upper=not lower)
+)
 
 
-@replaces("aten::cholesky_solve")
 @array_function
 @check.hands_on("trsm")
 def cholesky_solve(b: Tensor, factor: Tensor, upper: bool = False, *, out: Tensor | None = None) -> Tensor:
@@ -99,16 +101,49 @@ def cholesky_solve(b: Tensor, factor: Tensor, upper: bool = False, *, out: Tenso
         >>> cholesky_solve(torch.tensor([2.0, 1.0]), torch.tensor([[2.0, 0.0], [1.0, 1.0]]))
         tensor([0.5000, 0.0000])
     """
+    x = _solve_by_factor(b, factor, upper)
+    return written("cholesky_solve", out, x, b=b, factor=factor)
+
+
+def _solve_by_factor(b: Tensor, factor: Tensor, upper: bool, *, whole: bool = False) -> Tensor:
     check.flag("cholesky_solve", upper=upper)
     square("cholesky_solve", look=False, factor=factor)
     vector = right_hand_side("cholesky_solve", factor, b, look=False)
     read = functools.partial(torch.triu if upper else torch.tril, factor)
-    x = run(CholeskySolve(b.unsqueeze(-1) if vector else b, factor.mH if upper else factor))
+    x = run(CholeskySolve(b.unsqueeze(-1) if vector else b, factor.mH if upper else factor, whole))
     solved("cholesky_solve", x, factor, b=b, factor=read)
-    return written("cholesky_solve", out, x.squeeze(-1) if vector else x, b=b, factor=factor)
+    return x.squeeze(-1) if vector else x
 
 
-@replaces("aten::cholesky_inverse")
+# the gradient of a factor is a whole matrix in torch, which counts the triangle that is not read
+replaces("aten::cholesky_solve", by=cholesky_solve)(
+    lambda b, factor, upper=False: given(_solve_by_factor, b, factor, upper, whole=True)
+)
+
+
+def _beside_operand(factor: Any, a: Any, lower: bool = False, **_: Any) -> tuple[Any, bool]:
+    """Return what SciPy's ``cho_factor`` does: the factor, and in the other triangle what was there."""
+    triangle = np.tri(*a.shape)
+    return np.where(triangle if lower else triangle.T, factor, a), lower
+
+
+@replaces("scipy.linalg.cho_factor", by=cholesky, result=_beside_operand, order="F")
+def _read_cho_factor(a: Any, lower: bool) -> Given:
+    a = as_hermitian(a)
+    if a.ndim > 2:
+        raise Different("a stack of matrices")
+    return given(cholesky, a, upper=not lower)
+
+
+@replaces("scipy.linalg.cho_solve", by=cholesky_solve, order="F")
+def _read_cho_solve(c_and_lower: Any, b: Any) -> Given:
+    factor, lower = c_and_lower
+    b = np.asarray(b)
+    if factor.ndim > 2 or b.ndim > 2 or b.shape[:1] != factor.shape[:1] or b.dtype != factor.dtype:
+        raise Different("a stack of systems, or operands that do not fit")
+    return given(cholesky_solve, b, np.tril(factor) if lower else np.triu(factor), upper=not lower)
+
+
 @array_function
 def cholesky_inverse(factor: Tensor, upper: bool = False, *, out: Tensor | None = None) -> Tensor:
     """The inverse of ``l @ l.mH`` from the factor `cholesky` returned: LAPACK's ``potri``. Exactly Hermitian.
@@ -128,13 +163,22 @@ def cholesky_inverse(factor: Tensor, upper: bool = False, *, out: Tensor | None 
         >>> cholesky_inverse(torch.tensor([[2.0, 0.0], [0.0, 1.0]])).diagonal()
         tensor([0.2500, 1.0000])
     """
+    return written("cholesky_inverse", out, _invert_by_factor(factor, upper), factor=factor)
+
+
+def _invert_by_factor(factor: Tensor, upper: bool, *, whole: bool = False) -> Tensor:
     check.flag("cholesky_inverse", upper=upper)
     square("cholesky_inverse", look=False, factor=factor)
     read = functools.partial(torch.triu if upper else torch.tril, factor)
     nonsingular("cholesky_inverse", factor.diagonal(dim1=-2, dim2=-1), factor=read)
-    x = run(CholeskyInverse(factor.mH if upper else factor))
+    x = run(CholeskyInverse(factor.mH if upper else factor, whole))
     settled("cholesky_inverse", x, factor=read)
-    return written("cholesky_inverse", out, x, factor=factor)
+    return x
+
+
+replaces("aten::cholesky_inverse", by=cholesky_inverse)(
+    lambda factor, upper=False: given(_invert_by_factor, factor, upper, whole=True)
+)
 
 
 @op("trnsolver::cholesky")
@@ -236,9 +280,9 @@ def _blocked(a: Tensor) -> tuple[Tensor, Tensor]:
 _LEAF = 64
 
 
-def _read(factor: Tensor) -> Tensor:
+def _read(factor: Tensor, whole: bool) -> Tensor:
     """Return the factor, and where torch differentiates the triangle that is read: its rules forget which that is."""
-    return factor.tril() if factor.requires_grad or unseen() else factor
+    return factor.tril() if not whole and (factor.requires_grad or unseen()) else factor
 
 
 @op("trnsolver::cholesky_solve")
@@ -247,6 +291,7 @@ class CholeskySolve(NamedTuple):
 
     b: Tensor  # [..., N, K]
     factor: Tensor  # [..., N, N]
+    whole: bool = False  # whether the gradient of the factor is a whole matrix, as torch has it
 
     @property
     def batch(self) -> tuple[int, ...]:
@@ -261,7 +306,7 @@ class CholeskySolve(NamedTuple):
         return flops * (4 if self.b.is_complex() else 1)
 
     def pytorch(self) -> Tensor:
-        return torch.cholesky_solve(self.b, _read(self.factor))
+        return torch.cholesky_solve(self.b, _read(self.factor, self.whole))
 
     def nki(self) -> Tensor:
         return triangular(self.factor.mH, triangular(self.factor, self.b, lower=True), lower=False)
@@ -274,7 +319,7 @@ class CholeskySolve(NamedTuple):
         if "factor" in needs:
             outer = gemm(1.0, back, result, trans_b="c")
             whole = gemm(-1.0, outer + outer.mH, self.factor.tril())
-            gradients["factor"] = whole.tril().sum_to_size(self.factor.shape)
+            gradients["factor"] = (whole if self.whole else whole.tril()).sum_to_size(self.factor.shape)
         return gradients
 
 
@@ -283,6 +328,7 @@ class CholeskyInverse(NamedTuple):
     """The inverse of ``factor @ factor.mH``."""
 
     factor: Tensor  # [..., N, N]
+    whole: bool = False  # as for `CholeskySolve`
 
     def fake(self) -> Tensor:
         return torch.empty_like(self.factor, memory_format=torch.contiguous_format)
@@ -295,7 +341,7 @@ class CholeskyInverse(NamedTuple):
             # torch's own tangents of the inverse are wrong
             eye = torch.eye(self.factor.shape[-1], dtype=self.factor.dtype, device=self.factor.device)
             return torch.cholesky_solve(eye.expand(self.factor.shape), self.factor.tril())
-        return torch.cholesky_inverse(_read(self.factor))
+        return torch.cholesky_inverse(_read(self.factor, self.whole))
 
     def nki(self) -> Tensor:
         x = inv_triangular(self.factor, lower=True)
@@ -305,4 +351,5 @@ class CholeskyInverse(NamedTuple):
     @saves("factor")
     def vjp(self, grad: Tensor, needs: frozenset[str], result: Tensor) -> dict[str, Tensor]:
         inner = gemm(1.0, result, gemm(1.0, grad + grad.mH, result))
-        return {"factor": gemm(-1.0, inner, self.factor.tril()).tril()}
+        whole = gemm(-1.0, inner, self.factor.tril())
+        return {"factor": whole if self.whole else whole.tril()}

@@ -150,7 +150,7 @@ replaces("numpy.linalg.eigh", by=eigh, result=named_result("EighResult"))(
 )
 
 
-@replaces("scipy.linalg.eigh", by=eigh, result=plain_result)
+@replaces("scipy.linalg.eigh", by=eigh, result=plain_result, order="F")
 def _read_scipy(a: Any, lower: bool, type: int, eigvals_only: bool, **options: Any) -> Given:  # noqa: A002
     refuse_options(type=type - 1, **options)
     return given(eigvalsh if eigvals_only else eigh, as_matrix(a), "L" if lower else "U")

@@ -13,6 +13,7 @@ from scipy.sparse.linalg import LinearOperator
 from torch import Tensor
 
 from trnsci import ArgumentError, NumericalError, array_function, check
+from trnsci.analogs import Different, Given, given, refuse_options, replaces
 from trnsci.arrays import to_numpy
 from trnsci.backends import on_host
 from trnsolver.arguments import or_shapes, widened
@@ -117,6 +118,26 @@ def eigsh(
     values = sigma + 1.0 / inner.values
     residuals = norms(apply(inner.vectors) - inner.vectors * values.to(dtype))
     return _on(rows.values.device, replace(inner, values=values, residuals=residuals))
+
+
+def _ascending(pairs: Pairs, *_: Any, **__: Any) -> tuple[Any, Any]:
+    """Return eigenpairs in the order of SciPy's."""
+    order = np.argsort(pairs.values)
+    return np.asarray(pairs.values)[order], np.asarray(pairs.vectors)[:, order]
+
+
+@replaces("scipy.sparse.linalg.eigsh", by=eigsh, result=_ascending, order="CF")
+def _read_scipy(
+    A: Any, k: int, sigma: Any, which: str, tol: float, return_eigenvectors: bool, mode: str, **options: Any
+) -> Given:
+    refuse_options(**options)
+    if not return_eigenvectors:
+        raise Different("values alone come in ARPACK's order")
+    if not hasattr(A, "tocsr") or A.dtype.kind not in "fc" or k >= A.shape[0] or mode != "normal":
+        raise Different("no sparse matrix of floating-point numbers, or all its eigenvalues")
+    if which not in (_NAMES if sigma is None else ("LM",)):
+        raise Different(f"which={which!r} with sigma={sigma!r} has no counterpart")
+    return given(eigsh, A, k, sigma=sigma, which=which, tol=tol or 10 * float(np.finfo(A.dtype).eps))
 
 
 def _on(device: torch.device, pairs: Pairs) -> Pairs:

@@ -14,7 +14,7 @@ from torch import Tensor
 from trnblas import gemm
 from trnblas.arguments import through
 from trnsci import NumericalError, array_function, op, run
-from trnsci.analogs import replaces
+from trnsci.analogs import replaces, resembles
 from trnsci.planning import remark
 from trnsolver.arguments import all_finite, finite, readable, roundoff, square
 from trnsolver.array_operands import replaces_arrays
@@ -28,6 +28,7 @@ _DOUBLE = (13, 4.25, 150)
 
 
 @replaces("aten::linalg_matrix_exp")
+@resembles("scipy.sparse.linalg.expm_multiply", left="ours forms the exponential, theirs only its product")
 @replaces_arrays("scipy.linalg.expm")
 @array_function
 def expm(a: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from trnsci import ArgumentError, array_function, check, op
+from trnsci.analogs import resembles
 from trnsci.plans import Cost
 from trnsolver.columns import Columns, Numbers, hypot, norms, plus, quotient, root, smaller, unit
 from trnsolver.operators import Callback, Matrix
@@ -14,6 +15,7 @@ from trnsolver.problems import Iterates, Problem, Result
 from trnsolver.systems import System, check_system, iterates, solve
 
 
+@resembles("scipy.sparse.linalg.lsqr", left="it returns norms and a condition that ours does not estimate")
 @array_function
 def lsqr(
     a: Matrix,
@@ -45,6 +47,7 @@ def lsqr(
     return solve(Lsqr(*_checked("lsqr", a, b, damp, x0=x0, tol=tol, maxiter=maxiter, callback=callback)))
 
 
+@resembles("scipy.sparse.linalg.lsmr", left="it returns norms and a condition that ours does not estimate")
 @array_function
 def lsmr(
     a: Matrix,

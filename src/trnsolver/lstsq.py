@@ -14,7 +14,7 @@ from torch import Tensor
 from trnblas import gemm
 from trnsci import ArgumentError, array_function, check, op, run
 from trnsci.accuracy import state_error
-from trnsci.analogs import replaces, resembles
+from trnsci.analogs import PLAIN, Different, given, replaces, resembles
 from trnsci.caches import kept
 from trnsci.gradient import saves
 from trnsci.planning import remark
@@ -38,8 +38,7 @@ class LeastSquares(NamedTuple):
     singular_values: Tensor
 
 
-@replaces("aten::linalg_lstsq")
-@resembles("numpy.linalg.lstsq")
+@resembles("numpy.linalg.lstsq", left="it returns singular values, and residuals by rules of its own")
 @array_function
 def lstsq(
     a: Tensor,
@@ -96,6 +95,16 @@ def lstsq(
     x, rank, values = run(LstsqCall(a, right, _least(a, rcond, chosen), chosen))
     settled("lstsq", x, a=a, b=b)
     return LeastSquares(x.squeeze(-1) if vector else x, _residuals(a, right, x, rank), rank, values)
+
+
+def _as_torch(value: LeastSquares, a: Tensor, b: Tensor, *_: Any, driver: str | None = None, **__: Any) -> LeastSquares:
+    """Return what torch does, which has no residuals for ``gelsy``."""
+    if type(a) in PLAIN and value.rank.numel() and int(value.rank.min()) < min(a.shape[-2:]):
+        raise Different("the rank is LAPACK's to decide")
+    return value._replace(residuals=a.new_empty(0, dtype=a.dtype.to_real())) if driver in (None, "gelsy") else value
+
+
+replaces("aten::linalg_lstsq", by=lstsq, result=_as_torch)(functools.partial(given, lstsq))
 
 
 def _to_a_target(a: Tensor, b: Tensor, target_error: float) -> LeastSquares:

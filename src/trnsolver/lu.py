@@ -59,7 +59,15 @@ class PLU(NamedTuple):
     U: Tensor
 
 
-@replaces_arrays("scipy.linalg.lu_factor", result=lambda lu, *_, **__: (lu[0], lu[1] - 1))
+def _from_zero(value: Any, *_: Any, **__: Any) -> tuple[Any, Any]:
+    """Return factors and pivots as SciPy does, which warns of a zero on the diagonal."""
+    factors, pivots = value
+    if not factors.diagonal(axis1=-2, axis2=-1).all():
+        raise Different("the matrix is singular")
+    return factors, pivots - 1
+
+
+@replaces_arrays("scipy.linalg.lu_factor", result=_from_zero, order="F")
 @array_function
 def lu_factor(a: Tensor, *, pivot: bool = True, out: tuple[Tensor, Tensor] | None = None) -> LU:
     """Factor ``a`` with row exchanges: LAPACK's ``getrf``.
@@ -183,7 +191,7 @@ def lu_solve(
     return written("lu_solve", out, x.squeeze(-1) if vector else x, factors=factors, b=b)
 
 
-@replaces("scipy.linalg.lu_solve", by=lu_solve)
+@replaces("scipy.linalg.lu_solve", by=lu_solve, order="F")
 def _read_scipy(lu_and_piv: Any, b: Any, trans: int) -> Given:
     refuse_options(trans=trans)
     factors, pivots = lu_and_piv

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from trnblas import gemm
 from trnsci import ArgumentError, array_function, check, op, run
-from trnsci.analogs import resembles
+from trnsci.analogs import Different, Given, given, refuse_options, replaces
 from trnsci.gradient import saves
 from trnsolver.arguments import finite, matrices, readable, roundoff, settled, square, written
+from trnsolver.array_operands import as_matrix
 from trnsolver.eigh import eigh, eigvalsh
 from trnsolver.svd import SvdCall, svd, svdvals
 from trnsolver.tiles import near_one
 
 
-@resembles("numpy.linalg.pinv")
 @array_function
 def pinv(
     a: Tensor,
@@ -58,6 +59,20 @@ def pinv(
         result = run(Pinv(a * scale, None if least is None else least * scale[..., 0, 0], share, hermitian)) * scale
     settled("pinv", result)
     return written("pinv", out, result, a=a)
+
+
+@replaces("numpy.linalg.pinv", by=pinv)
+def _read_numpy(a: Any, rcond: Any, hermitian: bool, rtol: Any) -> Given:
+    if rcond is not None or rtol not in (None, np._NoValue):
+        raise Different("it has a tolerance of its own")
+    # NumPy's default, whatever the size of a matrix
+    return given(pinv, as_matrix(a), rcond=1e-15 if rtol is not None else None, hermitian=hermitian)
+
+
+@replaces("scipy.linalg.pinv", "scipy.linalg.pinvh", by=pinv)
+def _read_scipy(a: Any, return_rank: bool, lower: bool | None = None, **tolerances: Any) -> Given:
+    refuse_options(return_rank=return_rank, upper=lower is False, **tolerances)
+    return given(pinv, as_matrix(a), hermitian=lower is not None)
 
 
 _FAR = 2.0**100

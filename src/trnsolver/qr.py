@@ -92,7 +92,7 @@ def qr(a: Tensor, mode: Mode = "reduced", *, out: tuple[Tensor, Tensor] | None =
 
 
 @replaces("numpy.linalg.qr", by=qr, result=named_result("QRResult"))
-@replaces("scipy.linalg.qr", by=qr, result=plain_result)
+@replaces("scipy.linalg.qr", by=qr, result=plain_result, order="FC")
 def _read_arrays(a: Any, mode: str, **options: Any) -> Given:
     refuse_options(**options)
     modes = {"reduced": "reduced", "economic": "reduced", "complete": "complete", "full": "complete"}

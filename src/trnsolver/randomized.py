@@ -10,6 +10,7 @@ from torch import Tensor
 
 from trnblas import gemm
 from trnsci import array_function, check
+from trnsci.analogs import resembles
 from trnsci.arrays import Answer
 from trnsolver.arguments import matrices, square
 from trnsolver.eigh import eigh
@@ -34,6 +35,7 @@ class LowRank(Answer):
     error: Tensor
 
 
+@resembles("scipy.sparse.linalg.svds", left="ours is randomised, with an error of its own")
 @array_function
 def svd_randomized(
     a: Tensor, k: int, *, oversampling: int = 10, power_iterations: int = 2, probes: int = 6, seed: int = 0

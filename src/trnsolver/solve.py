@@ -13,10 +13,19 @@ from trnsci import NumericalError, array_function, check, run
 from trnsci.accuracy import state_error
 from trnsci.analogs import Different, Given, given, named_result, refuse_options, replaces
 from trnsolver.arguments import all_finite, mirrored, nonsingular, readable, right_hand_side, settled, square, written
-from trnsolver.array_operands import as_hermitian, as_matrix, as_right_sides, replaces_arrays
+from trnsolver.array_operands import (
+    ILL_CONDITIONED,
+    INEXACT,
+    as_hermitian,
+    as_matrix,
+    as_right_sides,
+    refuse_ill_conditioned,
+    replaces_arrays,
+)
+from trnsolver.cholesky import cholesky, cholesky_solve
 from trnsolver.contract import solve_to
 from trnsolver.lapack_info import info
-from trnsolver.lu import LuFactor, LuSolve, lu_factor
+from trnsolver.lu import LuFactor, LuSolve, lu_factor, lu_solve
 from trnsolver.qr import factored
 from trnsolver.solve_triangular import triangular
 from trnsolver.spd import by_cholesky
@@ -94,14 +103,26 @@ replaces(
 replaces("numpy.linalg.solve", by=solve)(lambda a, b: given(solve, as_matrix(a), as_right_sides(a, b)))
 
 
-@replaces("scipy.linalg.solve", by=solve)
+def _plan_scipy(a: Any, b: Any, assume_a: str | None = None, **_: Any) -> Given:
+    return given(solve, as_matrix(a), as_right_sides(a, b))
+
+
+@replaces("scipy.linalg.solve", by=solve, planned=_plan_scipy, result=lambda x, a, b, *_, **__: x.reshape(np.shape(b)))
 def _read_scipy(a: Any, b: Any, assume_a: str | None, transposed: bool, **_: Any) -> Given:
     refuse_options(transposed=transposed)
     if assume_a not in (None, "gen", "general", "pos", "positive definite"):
         raise Different(f"assume_a={assume_a!r} has no counterpart")
-    positive = assume_a in ("pos", "positive definite")
-    matrix = as_hermitian(a) if positive else as_matrix(a)
-    return given(solve, matrix, as_right_sides(a, b), assume="pos" if positive else "gen")
+    matrix, columns = as_matrix(a), as_right_sides(a, b)
+    if matrix.ndim > 2 or matrix.shape[0] != matrix.shape[1] or columns.shape[0] != matrix.shape[0]:
+        raise Different("a stack of systems, or shapes that do not fit")
+    columns = columns[:, None] if columns.ndim == 1 else columns
+    if assume_a in ("pos", "positive definite"):
+        factor = cholesky(as_hermitian(matrix))
+        refuse_ill_conditioned(matrix, "pocon", factor, uplo="L")
+        return given(cholesky_solve, columns, factor)
+    factors, pivots = lu_factor(matrix)
+    refuse_ill_conditioned(matrix, "gecon", factors)
+    return given(lu_solve, factors, pivots, columns)
 
 
 def _solved(op: str, a: Tensor, b: Tensor) -> Tensor:
@@ -146,7 +167,18 @@ def _factored(a: Tensor) -> tuple[Tensor, Tensor, bool]:
     return *run(LuFactor(a.mT if transposed else a)), transposed
 
 
-@replaces_arrays("numpy.linalg.inv", "scipy.linalg.inv")
+def _refuse_inexact(value: Any, a: Any, *_: Any, **__: Any) -> Any:
+    """Leave inverses alone that SciPy warns of."""
+    if a.ndim > 2:
+        raise Different("a stack of matrices")
+    rcond = 1 / (np.linalg.norm(a, 1) * np.linalg.norm(value, 1))
+    if not rcond > INEXACT * np.finfo(value.dtype).eps:
+        raise Different(ILL_CONDITIONED)
+    return value
+
+
+@replaces_arrays("scipy.linalg.inv", result=_refuse_inexact)
+@replaces_arrays("numpy.linalg.inv")
 @array_function
 def inv(a: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Invert a matrix [..., N, N] by LU.
@@ -194,7 +226,20 @@ def slogdet(a: Tensor, *, out: tuple[Tensor, Tensor] | None = None) -> SlogDet:
     return written("slogdet", out, SlogDet(_signed(torch.sgn(diagonal).prod(-1), pivots), logarithm), a=a)
 
 
-@replaces_arrays("numpy.linalg.det", "scipy.linalg.det", result=lambda value, *_, **__: value[()])
+def _refuse_overflow(value: Any, *_: Any, **__: Any) -> Any:
+    """Leave determinants alone that overflow, of which NumPy warns."""
+    if not np.isfinite(value).all():
+        raise Different("it overflows")
+    return value
+
+
+def _in_double(value: Any, *_: Any, **__: Any) -> Any:
+    """Return determinants as SciPy does, whatever the precision of a matrix."""
+    return _refuse_overflow(value).astype(np.complex128 if np.iscomplexobj(value) else np.float64)
+
+
+@replaces_arrays("scipy.linalg.det", result=_in_double)
+@replaces_arrays("numpy.linalg.det", result=_refuse_overflow)
 @array_function
 def det(a: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Determinant of ``a`` [..., N, N]; `slogdet` does not overflow.

@@ -88,7 +88,7 @@ def _read_torch(
     return given(solve_triangular, matrix, b, upper=upper != transpose, unitriangular=unitriangular)
 
 
-@replaces("scipy.linalg.solve_triangular", by=solve_triangular)
+@replaces("scipy.linalg.solve_triangular", by=solve_triangular, order="F")
 def _read_scipy(a: Any, b: Any, trans: Any, lower: bool, unit_diagonal: bool) -> Given:
     if trans not in (0, "N"):
         raise Different(f"trans={trans!r} has no counterpart")

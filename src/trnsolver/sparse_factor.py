@@ -12,6 +12,7 @@ from torch import Tensor
 
 from trnsci import ArgumentError, NotConverged, UnsupportedError, array_function, check, neuron, predict
 from trnsci.accuracy import state_error
+from trnsci.analogs import Different, Given, given, refuse_options, replaces, resembles
 from trnsci.arrays import Array, from_numpy, to_numpy
 from trnsci.backends import library, on_host
 from trnsci.links import link
@@ -472,3 +473,20 @@ def solve_sparse(
     """
     factor = factor_sparse(a, kind=kind, values=values, ordering=ordering, method=method)
     return factor.solve(b, target_error=target_error)
+
+
+def _as_vector(x: Any, A: Any, b: Any, *_: Any, **__: Any) -> Any:
+    return x.ravel() if np.ndim(b) == 2 and b.shape[1] == 1 else x
+
+
+@replaces("scipy.sparse.linalg.spsolve", by=solve_sparse, result=_as_vector)
+def _read_spsolve(A: Any, b: Any, permc_spec: Any, use_umfpack: bool) -> Given:
+    refuse_options(permc_spec=permc_spec)
+    if getattr(A, "format", "") not in ("csc", "csr") or type(b) is not np.ndarray or A.dtype != b.dtype:
+        raise Different("no compressed matrix and dense right-hand side of one dtype")
+    return given(solve_sparse, A, b)
+
+
+resembles(
+    "scipy.sparse.linalg.splu", "scipy.sparse.linalg.factorized", left="it returns an object of SuperLU's or a function"
+)(factor_sparse)

@@ -126,9 +126,11 @@ def _read_torch(a: Tensor, full_matrices: bool = False, compute_uv: bool = True,
 
 
 @replaces("numpy.linalg.svd", by=svd, result=named_result("SVDResult"))
-@replaces("scipy.linalg.svd", by=svd, result=plain_result)
-def _read_arrays(a: Any, full_matrices: bool, compute_uv: bool, **options: Any) -> Given:
+@replaces("scipy.linalg.svd", by=svd, result=plain_result, order="F")
+def _read_arrays(a: Any, full_matrices: bool, compute_uv: bool, lapack_driver: str = "gesdd", **options: Any) -> Given:
     refuse_options(**options)
+    if lapack_driver != "gesdd":
+        raise Different(f"lapack_driver={lapack_driver!r} is another method")
     return given(svd, as_matrix(a), full_matrices) if compute_uv else given(svdvals, as_matrix(a))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import string
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -24,6 +25,10 @@ from trntensor.decomposed import Decomposed, expanded
 from trntensor.equation import Operand, Order, common_dtype, parse, split_call
 from trntensor.plan import ContractionPlan, check_limit, planned
 from trntensor.steps import unary
+
+_LETTERS = string.ascii_letters
+# multiplications for each number read, below which a contraction is as fast as memory
+_PRODUCTS = 16
 
 
 @array_function
@@ -106,12 +111,57 @@ def einsum(
     return result if out is None else out.copy_(result)
 
 
-@replaces("numpy.einsum", by=einsum)
+def _in_numpys_order(value: Any, equation: str, *operands: Any, optimize: Any = False) -> Any:
+    """Return a result in the memory order that NumPy gives it, which follows from the order of its operands."""
+    if value.ndim < 2:
+        return value
+    small = [np.zeros_like(x, shape=[min(n, 2) for n in x.shape]) for x in operands]
+    array = np.empty_like(np.einsum(equation, *small, optimize=optimize), value.dtype, shape=value.shape)
+    array[...] = value
+    return array
+
+
+def _reads_once(equation: Any, *operands: Any, **_: Any) -> bool:
+    """Return whether a contraction multiplies few numbers for each that it reads."""
+    if not isinstance(equation, str) or "." in equation:
+        return False
+    labels = [word.strip() for word in equation.partition("->")[0].split(",")]
+    sizes: dict[str, int] = {}
+    for word, x in zip(labels, operands, strict=True):
+        sizes |= dict(zip(word, x.shape, strict=True))
+    return math.prod(sizes.values()) < _PRODUCTS * max(x.size for x in operands)
+
+
+@replaces("numpy.einsum", by=einsum, result=_in_numpys_order, order="A", reads_once=_reads_once)
 def _read_numpy(operands: tuple[Any, ...], out: Any, optimize: Any, kwargs: dict[str, Any]) -> Given:
     refuse_options(out=out, **kwargs)
     if not operands or not isinstance(operands[0], str):
         raise Different("its subscripts are no string")
-    return given(einsum, operands[0], *map(np.asarray, operands[1:]))
+    arrays = operands[1:]
+    if len(arrays) == 1:
+        raise Different("one operand is viewed or summed, not contracted")
+    if any(type(x) is not np.ndarray for x in arrays):
+        raise Different("its operands are no arrays")
+    return _of_one_dtype(operands[0], arrays)
+
+
+@replaces("numpy.linalg.multi_dot", by=einsum)
+def _read_chain(arrays: Any, out: Any) -> Given:
+    refuse_options(out=out)
+    arrays = [np.asarray(x) for x in arrays]
+    ends = [x.ndim for x in (arrays[0], arrays[-1])] if arrays else []
+    if len(arrays) < 3 or any(x.ndim != 2 for x in arrays[1:-1]) or not set(ends) <= {1, 2}:
+        raise Different("no chain of three matrices or more")
+    labels = [f"{_LETTERS[n]}{_LETTERS[n + 1]}" for n in range(len(arrays))]
+    labels[0], labels[-1] = labels[0][-arrays[0].ndim :], labels[-1][: arrays[-1].ndim]
+    kept = labels[0][:-1] + labels[-1][1:]
+    return _of_one_dtype(f"{','.join(labels)}->{kept}", arrays)
+
+
+def _of_one_dtype(equation: str, arrays: Sequence[Any]) -> Given:
+    if any(x.dtype != arrays[0].dtype or x.dtype.kind == "i" for x in arrays):
+        raise Different("its operands are no arrays of floating-point numbers of one dtype")
+    return given(einsum, equation, *arrays)
 
 
 def _scheme(

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from trnblas.arguments import HALF
 from trnsci import ArgumentError, DtypeError, array_function, check
-from trnsci.analogs import resembles
+from trnsci.analogs import Different, Given, given, replaces
 from trntensor.einsum import einsum
 from trntensor.equation import common_dtype, parse
 
@@ -265,11 +266,11 @@ def _folded(a: Tensor, labels: str, output: str, op: str, operator: str) -> Tens
     return flat.sum(-1, dtype=a.dtype) if op == "add" else flat.prod(-1, dtype=a.dtype)
 
 
+_THIN = 1 << 10
 # How many axes, or those of each operand.
 Pairing = int | Sequence[int | Sequence[int]]
 
 
-@resembles("numpy.tensordot")
 @array_function
 def tensordot(a: Tensor, b: Tensor, axes: Pairing = 2, *, dims: Pairing | None = None) -> Tensor:
     """Contract over ``axes`` as ``numpy.tensordot``; opt_einsum calls it for ``contract(..., backend="trntensor")``.
@@ -307,6 +308,19 @@ def tensordot(a: Tensor, b: Tensor, axes: Pairing = 2, *, dims: Pairing | None =
     gone = {names_a[x] for x in left}
     kept = [name for name in (*names_a, *names_b) if name not in gone]
     return einsum(a, names_a, b, names_b, kept)
+
+
+def _is_thin(a: Any, b: Any, *_: Any, **__: Any) -> bool:
+    """Return whether the smaller operand is too small to multiply many numbers for each of the larger that is read."""
+    return min(np.size(a), np.size(b)) < _THIN
+
+
+@replaces("numpy.tensordot", by=tensordot, reads_once=_is_thin)
+def _read_tensordot(a: Any, b: Any, axes: Any) -> Given:
+    a, b = np.asarray(a), np.asarray(b)
+    if a.dtype != b.dtype or a.dtype.kind == "i" or not a.ndim or not b.ndim:
+        raise Different("its operands are no arrays of floating-point numbers of one dtype")
+    return given(tensordot, a, b, axes)
 
 
 def _axes(op: str, argument: str, axes: list[int], ndim: int) -> list[int]:

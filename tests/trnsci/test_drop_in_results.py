@@ -52,7 +52,7 @@ OTHERS = {
 
 
 def block(backend):
-    return trnsci.backend(backend), trnsci.drop_in()
+    return trnsci.backend(backend), trnsci.drop_in(min_size=0)
 
 
 def changed(function, *, recorded):
@@ -108,3 +108,47 @@ def test_a_network_with_activations_in_place_learns_as_before(backend):
         model(a).sum().backward()
     for mine, theirs in zip(model.parameters(), want, strict=True):
         assert torch.allclose(mine.grad, theirs, atol=1e-5)
+
+
+@pytest.mark.parametrize("backend", ["pytorch", "simulator"])
+@together(
+    "code",
+    [
+        "torch.cholesky_solve(a, w)",
+        "torch.cholesky_solve(a, w, upper=True)",
+        "torch.cholesky_inverse(w)",
+        "torch.cholesky_inverse(w, upper=True)",
+        "torch.linalg.cholesky(w @ w.mT)",
+        "torch.linalg.solve_triangular(w, a, upper=False)",
+        "torch.linalg.eigvalsh(w)",
+        "torch.linalg.det(w)",
+    ],
+)
+def test_gradients_follow_torchs_conventions(code, backend):
+    def gradient():
+        w = (spd + a).requires_grad_()
+        if "cholesky_" in code:
+            w = (w.detach().triu() if "upper" in code else w.detach().tril()).requires_grad_()
+        result = eval(code, globals(), {"w": w})
+        return torch.autograd.grad((result * torch.arange(result.numel()).reshape(result.shape)).sum(), w)[0]
+
+    want = gradient()
+    where, ours = block(backend)
+    with where, ours as seen:
+        got = gradient()
+    assert seen.substituted
+    assert torch.allclose(got, want, rtol=1e-3, atol=1e-3 * float(want.abs().max()))
+
+
+@pytest.mark.parametrize("driver", [None, "gels", "gelsy", "gelsd", "gelss"])
+@pytest.mark.parametrize("shape", [(8, 4), (4, 8), (6, 6)])
+def test_least_squares_return_what_the_driver_returns(driver, shape):
+    left, right = torch.randn(shape, dtype=torch.float64), torch.randn(shape[0], 2, dtype=torch.float64)
+    want = torch.linalg.lstsq(left, right, driver=driver)
+    with trnsci.drop_in(min_size=0) as seen:
+        got = torch.linalg.lstsq(left, right, driver=driver)
+    assert seen.substituted
+    assert type(got) is type(want)
+    for ours, theirs in zip(got, want, strict=True):
+        assert (ours.shape, ours.dtype) == (theirs.shape, theirs.dtype)
+        assert torch.allclose(ours, theirs)

@@ -34,7 +34,7 @@ def test_a_program_answers_as_it_does_alone(name, backend):
     pytest.importorskip(package, reason=f"needs {package}, of the extra programs")
     program = str(PROGRAMS / f"{name}.py")
     alone = json.loads(run(program).stdout)
-    done = run("-m", "trnsci.cli", "run", "--json", "--backend", backend, program)
+    done = run("-m", "trnsci.cli", "run", "--json", "--min-size", "0", "--backend", backend, program)
     report = json.loads(done.stdout)
     ours = json.loads(next(line for line in done.stderr.splitlines() if line.startswith("[")))
     # rounding is relative to a field as a whole, and its elements are of order one

@@ -54,16 +54,16 @@ def test_the_error_names_live_tensors_sizes_lines_and_what_would_fit():
     assert "3 tensors are alive together" in text
     assert re.search(rf"large\[128, 40000\] float32: 160000 bytes \(.*test_capacity.py:{first + 2}\)", text)
     assert re.search(rf"small\[128, 20000\] float32: 80000 bytes \(.*test_capacity.py:{first + 1}\)", text)
-    assert "A large of at most 33115 elements per partition would fit" in text
-    assert (212464 - 80000 - 4) // 4 == 33115
-    trnsim.simulate(pair)(X, 20000, 33115)
+    assert "A large of at most 33181 elements per partition would fit" in text
+    assert (212728 - 80000 - 4) // 4 == 33181
+    trnsim.simulate(pair)(X, 20000, 33181)
     assert [name for name, *_ in found.live] == ["large", "small", "both"]
     assert found.live[0][1:4] == ((128, 40000), "float32", 160000)
 
 
 def test_what_fits_is_counted_in_elements_of_the_tensor():
     found = overflow(pair, X, 60000, 65000, "bfloat16")
-    assert f"A large of at most {(212464 - 120000 - 4) // 2} elements" in str(found)
+    assert f"A large of at most {(212728 - 120000 - 4) // 2} elements" in str(found)
 
 
 def test_many_small_tensors_are_told_to_shrink_together():
@@ -87,7 +87,7 @@ def test_one_tensor_larger_than_the_memory_is_refused_when_it_is_made():
         nisa.memset(huge, 0.0)
 
     found = overflow(kernel, X)
-    assert (found.where, found.required, found.available) == ("SBUF", 240000, 212464)
+    assert (found.where, found.required, found.available) == ("SBUF", 240000, 212728)
     assert "huge[128, 60000] alone is too large for trn2" in str(found)
     assert f"test_capacity.py:{kernel.__code__.co_firstlineno + 1}" in str(found)
 
@@ -112,8 +112,8 @@ def test_explicit_addresses_leave_less_for_the_rest():
         loose = nl.zeros((128, columns), nl.float32)
         nisa.tensor_copy(dst=loose[:, 0:4], src=fixed[:, 0:4])
 
-    trnsim.simulate(kernel)(X, 23116)
-    assert overflow(kernel, X, 23117).required == 212464 + 4
+    trnsim.simulate(kernel)(X, 23182)
+    assert overflow(kernel, X, 23183).required == 212728 + 4
 
 
 def test_without_checks_there_is_room():
@@ -143,7 +143,7 @@ def test_the_error_is_a_memory_error_and_pickles():
     assert (str(again), again.live) == (str(found), found.live)
 
 
-# rows, elements of bf16 a partition, number of them, does it fit the usable 212464 bytes
+# rows, elements of bf16 a partition, number of them, does it fit the usable 212728 bytes
 SIDE_BY_SIDE = [
     (64, 65535, 2, True),
     (64, 65535, 3, False),
@@ -151,8 +151,8 @@ SIDE_BY_SIDE = [
     (32, 65535, 4, True),
     (32, 65535, 5, False),
     (33, 65535, 3, False),
-    (32, 53116, 8, True),
-    (32, 53117, 8, False),
+    (32, 53182, 8, True),
+    (32, 53183, 8, False),
 ]
 
 
@@ -181,8 +181,8 @@ def test_a_wide_tensor_and_two_halves_share_what_is_left():
         for tile in (whole, low, high):
             nisa.memset(tile[:, 0:1], 1.0)
 
-    trnsim.simulate(kernel, lint="off")(X, 46232)
-    assert overflow(kernel, X, 46233).required == SBUF["trn2"] + 2
+    trnsim.simulate(kernel, lint="off")(X, 46364)
+    assert overflow(kernel, X, 46365).required == SBUF["trn2"] + 2
 
 
 def test_the_strict_profile_keeps_a_psum_tile_within_a_bank():

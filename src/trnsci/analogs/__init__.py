@@ -5,5 +5,16 @@ transform as ``aten::_fft_c2c``. NumPy and SciPy are read at their functions. Li
 the functions that do it: `replaces`, `resembles`.
 """
 
-from trnsci.analogs.analog import PLAIN, Analog, Different, Given, as_number, given, operators, replaces, resembles
+from trnsci.analogs.analog import (
+    LEAST_READ_ONCE,
+    PLAIN,
+    Analog,
+    Different,
+    Given,
+    as_number,
+    given,
+    operators,
+    replaces,
+    resembles,
+)
 from trnsci.analogs.functions import functions, named_result, plain_result, refuse_options

@@ -24,6 +24,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 # what a tensor must be for its values to be read: subclasses have operators of their own
 PLAIN = (torch.Tensor, torch.nn.Parameter)
+# elements of an operand, as of 128 x 128: there a substitution costs less than a tenth of a product
+LEAST = 1 << 14
+# the same for functions that read every element once
+LEAST_READ_ONCE = 1 << 20
 # a function of a library, and what to call it with
 Given = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 
@@ -56,6 +60,10 @@ class Analog:
         random: whether numbers are drawn, which are others than torch's.
         planes: whether complex operands and results may be `trnsci.planar.PlanarTensor`.
         decomposes: whether torch makes it of operators that have analogs, where it is left alone.
+        order: the memory order of arrays that NumPy or SciPy return, as `trnsci.analogs.operands.own_arrays` has it.
+        least: elements of the largest operand from which ours could pay; smaller calls are left alone.
+        reads_once: whether a call does little more than read its operands, by its arguments; it pays later.
+        left: why every call is left alone, where there is no ``arguments``.
     """
 
     name: str
@@ -67,6 +75,10 @@ class Analog:
     random: bool = False
     planes: bool = False
     decomposes: bool = False
+    order: str = "C"
+    least: int = LEAST
+    reads_once: Callable[..., bool] | None = None
+    left: str = ""
 
     def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, str]:
         """Do their call here; return its result and the name of the function that ran.
@@ -80,7 +92,8 @@ class Analog:
         value = function(*ours, **named)
         if self.result is not None:
             value = self.result(value, *args, **kwargs)
-        return value, public_name(function)
+        name = public_name(function)
+        return value, self.name if "._" in name else name
 
     def plan(self, args: Any, kwargs: dict[str, Any]) -> Plan | None:
         """Plan the same work here, from frozen arguments of theirs; ``None`` where nothing of ours takes them."""

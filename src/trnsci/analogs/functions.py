@@ -12,19 +12,24 @@ from typing import Any
 import numpy as np
 
 from trnsci.analogs.analog import Analog, Different, declared
+from trnsci.analogs.operands import own_arrays
 
 _PACKAGES = ("numpy", "scipy")
-# options that change nothing of a result
-_WITHOUT_EFFECT = ("overwrite_a", "overwrite_b", "overwrite_x", "check_finite", "workers", "lwork", "lapack_driver")
+# options that change nothing of a result, and those that let theirs write into operands
+_WITHOUT_EFFECT = frozenset(("check_finite",))
+_OVERWRITES = frozenset(("overwrite_a", "overwrite_b", "overwrite_x"))
 
 
 @functools.cache
 def functions() -> Mapping[str, Analog]:
-    """Return the analogs of functions whose calls can be substituted, by their full names."""
+    """Return the analogs of functions whose calls can be substituted, or left with a reason, by their full names."""
+    ours = {name: analog for (name, _), analog in declared().items() if name.partition(".")[0] in _PACKAGES}
     return {
-        name: replace(analog, arguments=_bound(name, analog.arguments))
-        for (name, _), analog in declared().items()
-        if name.partition(".")[0] in _PACKAGES and analog.arguments is not None
+        name: replace(analog, arguments=_bound(name, analog.arguments), result=_owned(analog))
+        if analog.arguments is not None
+        else analog
+        for name, analog in ours.items()
+        if analog.arguments is not None or analog.left
     }
 
 
@@ -32,16 +37,54 @@ def _bound(theirs: str, fn: Callable[..., Any]) -> Callable[..., Any]:
     """Let a function have the arguments of a call as ``theirs`` binds them: the first, and the others by name."""
 
     @functools.cache
-    def signature() -> inspect.Signature:
-        return inspect.signature(pkgutil.resolve_name(theirs))
+    def binder() -> Callable[..., Any]:
+        signature = inspect.signature(pkgutil.resolve_name(theirs))
+        first, *others = signature.parameters
+        overwrites = [name for name in others if name in _OVERWRITES]
+        kept = [name for name in others if name not in _WITHOUT_EFFECT | _OVERWRITES]
+        defaults = {f"_{name}": each.default for name, each in signature.parameters.items()}
+        # compiled once: inspect's own binding takes longer than the rest of a substitution
+        body = f"fn({first}{''.join(f', {name}={name}' for name in kept)})"
+        if overwrites:
+            body = f"refuse_options({', '.join(f'{name}={name}' for name in overwrites)}) or {body}"
+        names = {"fn": fn, "refuse_options": refuse_options, **defaults}
+        compiled: Callable[..., Any] = eval(f"lambda {_declaration(signature)}: {body}", names)
+        return compiled
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        bound = signature().bind(*args, **kwargs)
-        bound.apply_defaults()
-        first, *others = bound.arguments.items()
-        return fn(first[1], **{name: value for name, value in others if name not in _WITHOUT_EFFECT})
+        return binder()(*args, **kwargs)
 
     return call
+
+
+class _Name:
+    """Stands for a default in the source of a binder."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __repr__(self) -> str:
+        return self._name
+
+
+def _declaration(signature: inspect.Signature) -> str:
+    """Return the parameters of a function as source, with defaults named after them."""
+    named = [
+        each.replace(annotation=each.empty, default=each.empty if each.default is each.empty else _Name(f"_{name}"))
+        for name, each in signature.parameters.items()
+    ]
+    return str(inspect.Signature(named))[1:-1]
+
+
+def _owned(analog: Analog) -> Callable[..., Any]:
+    """Convert results of ours to theirs, in memory of their own."""
+    convert, order = analog.result, analog.order
+
+    def result(value: Any, *args: Any, **kwargs: Any) -> Any:
+        converted = value if convert is None else convert(value, *args, **kwargs)
+        return own_arrays(converted, order, args[0] if args else None)
+
+    return result
 
 
 def refuse_options(**options: Any) -> None:
@@ -52,12 +95,12 @@ def refuse_options(**options: Any) -> None:
 
 
 def named_result(kind: str) -> Callable[..., Any]:
-    """Return a conversion of tuples to one of NumPy's named results, of scalars where an array has no axes."""
+    """Return a conversion of tuples to one of NumPy's named results."""
 
     def convert(value: Any, *_: Any, **__: Any) -> Any:
         if not isinstance(value, tuple):
             return value
-        return getattr(np.linalg._linalg, kind)(*(part[()] for part in value))
+        return getattr(np.linalg._linalg, kind)(*value)
 
     return convert
 

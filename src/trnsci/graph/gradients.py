@@ -10,8 +10,9 @@ from torch._functorch._aot_autograd.utils import make_boxed_func
 from torch._functorch.aot_autograd import aot_function
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from trnsci.drop_in import Substitutions, outside, tracing
+from trnsci.drop_in import tracing
 from trnsci.graph.tracing import UNREADABLE
+from trnsci.substitutions import Substitutions, outside
 
 
 def make_differentiable(
@@ -38,7 +39,7 @@ def make_differentiable(
     compiled = aot_function(flat, fw_compiler=compiler, bw_compiler=compiler)
 
     def run(*tensors: Tensor) -> Any:
-        with tracing(Substitutions(random=False, unreadable=UNREADABLE)):
+        with tracing(Substitutions(random=False, min_size=0, unreadable=UNREADABLE)):
             values = iter(compiled(*tensors))
         tree, static = results[0]
         return tree_unflatten([next(values) if x is None else x for x in static], tree)

@@ -38,13 +38,14 @@ from torch.utils._pytree import tree_leaves, tree_map
 import trnsim
 from trnsci import check, config, ops
 from trnsci.analogs import Different, operators
-from trnsci.drop_in import Substitutions, tracing
+from trnsci.drop_in import tracing
 from trnsci.errors import ArgumentError, TrnError
 from trnsci.graph.decompositions import decompositions
 from trnsci.graph.folding import detach_copies, fold
 from trnsci.kernel_launcher import Launcher, current, simulated, using
 from trnsci.planar import PlanarTensor
 from trnsci.specs import freeze, thaw
+from trnsci.substitutions import Substitutions
 
 _aten = torch.ops.aten
 # what a tracer raises where a function looks at values
@@ -156,7 +157,7 @@ def _results_of(kernel: Any, specs: Any, *options: tuple[str, Any]) -> Any:
 
 def trace(function: Callable[..., Any], inputs: Sequence[Tensor]) -> tuple[GraphModule, Substitutions]:
     """Trace a function of a flat list of tensors; torch's operators that have an analog enter as ops of the suite."""
-    seen = Substitutions(random=False, unreadable=UNREADABLE)
+    seen = Substitutions(random=False, min_size=0, unreadable=UNREADABLE)
     with tracing(seen):
         traced = _traced(function, inputs)
     return _without_mutations(traced, inputs), seen

@@ -23,7 +23,7 @@ QUEUES = ("tensor", "vector", "scalar", "gpsimd", "sync", "dma.sync", "dma.scala
 TENSOR, VECTOR, SCALAR, GPSIMD, SYNC, DMA_SYNC, DMA_SCALAR, COLLECTIVE = range(8)
 _QUEUE = {name: index for index, name in enumerate(QUEUES)}
 
-WINDOW = 1000
+WINDOW = 300
 
 # why an instruction started when it did: it waited for its queue, for data, for memory, or for nothing
 BUSY, DATA, MEMORY, FREE = range(4)
@@ -56,6 +56,7 @@ class Schedule:
         self.stream = stream
         self.target: Target = stream.target
         self.window = window
+        self.cores = cores
         self.progress = progress
         n = len(stream)
         self.start = [0.0] * n
@@ -352,7 +353,8 @@ class Schedule:
         assert transfer is not None
         if self.mode[i] == SWDGE:
             start = time.swdge_start if transfer.load else time.swdge_start_store
-            return time.swdge_issue + time.swdge_row * transfer.descriptors, start
+            busy = time.swdge_issue + time.swdge_row * transfer.descriptors
+            return busy + (time.swdge_pair if self.cores > 1 else 0.0), start
         if self.mode[i] == HWDGE:
             busy = time.hwdge_issue + time.hwdge_row * transfer.descriptors
             if self.queue[i] == DMA_SYNC:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
 from typing import Any
 
 from trnsim.memory import PSUM, SBUF
@@ -74,6 +73,7 @@ class Stream:
         self._regions: dict[int, int] = {}
         self._kinds: dict[Any, Kind] = {}
         self._lines: dict[str, int] = {}
+        self._positions: dict[int, int] = {}
         self._tuples: dict[tuple[int, ...], tuple[int, ...]] = {}
 
     def __len__(self) -> int:
@@ -141,7 +141,9 @@ class Stream:
 
     def position(self, index: int) -> int:
         """Return where the instruction a record calls ``index`` stands in the stream."""
-        return bisect.bisect_left(self.index, index)
+        if len(self._positions) != len(self.index):
+            self._positions = {known: i for i, known in enumerate(self.index)}
+        return self._positions[index]
 
     def _region(self, operand: Operand) -> int:
         layout = layout_of(operand)

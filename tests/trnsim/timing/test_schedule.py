@@ -9,6 +9,7 @@ import trnsim.isa as nisa
 import trnsim.language as nl
 from tests.trnsim.timing.kernels import report_of, shaped, spans, starts, tile, zeroed
 from trnsim import TARGETS, jit, profile
+from trnsim.errors import CapacityError
 from trnsim.timing.schedule import REASONS
 
 TIME = TARGETS["trn2"].timing
@@ -278,6 +279,8 @@ def test_dirty_tensors_are_saved_before_they_give_way():
         kept = [zeroed(128, 8192) for _ in range(9)]
         total = zeroed(128, 1)
         for t in kept:
+            nisa.tensor_scalar(dst=t, data=t, op0=nl.add, operand0=1.0)
+        for t in kept:
             nisa.tensor_reduce(dst=total, op=nl.add, data=t, axis=1)
         nisa.dma_copy(dst=y, src=total)
         return y
@@ -286,6 +289,57 @@ def test_dirty_tensors_are_saved_before_they_give_way():
     assert report.instructions["spill"] >= 2
     assert report.instructions["reload"] >= 2
     assert report.hbm_written_bytes > 2 * 128 * 8192 * 4
+
+
+def test_constants_are_made_where_they_are_needed_and_not_saved():
+    def kernel(x):
+        y = nl.ndarray((128, 1), dtype=x.dtype, buffer=nl.shared_hbm)
+        kept = [zeroed(128, 8192) for _ in range(9)]
+        total = zeroed(128, 1)
+        for t in kept:
+            nisa.tensor_reduce(dst=total, op=nl.add, data=t, axis=1)
+        nisa.dma_copy(dst=y, src=total)
+        return y
+
+    report = report_of(kernel, shaped(1, 1))
+    assert "spill" not in report.instructions
+    assert report.hbm_written_bytes == 128 * 4
+
+
+def test_parts_are_spilled_and_not_whole_tensors():
+    parts, tensors = 16, 8
+
+    def kernel(x):
+        y = nl.ndarray((128, tensors), dtype=x.dtype, buffer=nl.shared_hbm)
+        kept = [zeroed(128, parts * 512) for _ in range(tensors)]
+        total = zeroed(128, tensors)
+        for p in range(parts):
+            for t in kept:
+                part = t[:, p * 512 : (p + 1) * 512]
+                nisa.tensor_scalar(dst=part, data=part, op0=nl.add, operand0=1.0)
+        for i, t in enumerate(kept):
+            nisa.tensor_reduce(dst=total[:, i : i + 1], op=nl.add, data=t, axis=1)
+        nisa.dma_copy(dst=y, src=total)
+        return y
+
+    whole = tensors * parts * 512 * 4 * 128
+    report = report_of(kernel, shaped(1, 1))
+    assert report.instructions["spill"] > 0
+    # every part leaves at most as a constant and as a result; whole tensors would move once for each part
+    assert report.hbm_written_bytes <= 2 * whole + 128 * tensors * 4
+
+
+def test_an_instruction_whose_tensors_exceed_sbuf_is_refused():
+    def kernel(x, columns):
+        a, b = zeroed(128, columns), zeroed(128, columns)
+        nisa.tensor_tensor(dst=a[:, 0:4], data1=a[:, 0:4], data2=b[:, 0:4], op=nl.add)
+        nisa.dma_copy(dst=x[:, 0:4], src=a[:, 0:4])
+
+    fits = 212728 // 2 // 4
+    report_of(kernel, shaped(128, 4), fits)
+    with pytest.raises(CapacityError) as caught:
+        report_of(kernel, shaped(128, 4), fits + 1)
+    assert (caught.value.required, caught.value.available) == (8 * (fits + 1), 212728)
 
 
 def test_two_cores_meet():

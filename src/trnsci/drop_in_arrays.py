@@ -1,0 +1,76 @@
+"""Calls of NumPy and SciPy inside `trnsci.drop_in`: made here, or left alone with the reason."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from typing import Any
+
+from trnsci.analogs import LEAST_READ_ONCE, Different, functions
+from trnsci.analogs.operands import largest_operand, why_foreign
+from trnsci.analogs.replacing import IS_PROGRAM, Function, Replacement
+from trnsci.backends import library
+from trnsci.errors import TrnError
+from trnsci.substitutions import ACTIVE, SMALL, Substitutions, outside
+
+# what fails here is theirs to do, or to refuse in the words that a program expects
+_FAILURES = (Different, TrnError, TypeError, ValueError, AttributeError, LookupError, RuntimeError)
+
+
+class _Call(Replacement):
+    """What stands in the place of a function of NumPy or SciPy while blocks are open."""
+
+    def __init__(self, name: str, function: Function) -> None:
+        super().__init__(name, function)
+        self._analog = functions()[name]
+        self._library = library(self._analog.name.partition(".")[0])
+        self._small = name, SMALL
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        seen = ACTIVE.get()
+        if seen is not None and IS_PROGRAM[sys._getframe(1).f_globals.get("__name__", "")]:
+            size = largest_operand(args)
+            if kwargs:
+                size = max(size, largest_operand(kwargs.values()))
+            if size < seen.least(self._analog.least, self._library):
+                seen.left_alone[self._small] += 1
+            else:
+                result = self._take(seen, size, args, kwargs)
+                if result is not NotImplemented:
+                    return result
+        return self._function(*args, **kwargs)
+
+    # frames of this name are passed over where a warning looks for the line that caused it, as those of an import are
+    __call__.__code__ = __call__.__code__.replace(co_filename="<importlib._bootstrap: trnsci.drop_in>")
+
+    def _take(self, seen: Substitutions, size: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Make a program's call here, or leave it alone."""
+        why = self._analog.left or why_foreign(args) or (why_foreign(kwargs.values()) if kwargs else "")
+        if not why and size < LEAST_READ_ONCE and self._reads_once(seen, args, kwargs):
+            why = SMALL
+        if not why:
+            # what runs in here, ours or theirs, calls NumPy itself
+            token = ACTIVE.set(None)
+            try:
+                with outside():
+                    result, ours = self._analog.run(args, kwargs)
+                seen.note(self._name, ours, "")
+                return result
+            except _FAILURES as error:
+                why = str(error)
+            finally:
+                ACTIVE.reset(token)
+        seen.note(self._name, "", why)
+        return NotImplemented
+
+    def _reads_once(self, seen: Substitutions, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        if self._analog.reads_once is None or seen.least(LEAST_READ_ONCE, self._library) == 0:
+            return False
+        try:
+            return self._analog.reads_once(*args, **kwargs)
+        except (TypeError, ValueError):
+            # no call of theirs, which says so itself
+            return False
+
+
+make_call = functools.cache(_Call)

@@ -1,0 +1,245 @@
+"""Inside ``drop_in`` NumPy's and SciPy's functions keep their contract: memory, scalars, operands, warnings, errors."""
+
+import importlib
+import json
+import warnings
+
+import numpy as np
+import pytest
+import scipy.fft
+import scipy.linalg
+
+import trnsci
+from tests.together import together
+
+rng = np.random.default_rng(0)
+A = rng.standard_normal((8, 8))
+S = A @ A.T + 8 * np.eye(8)
+FORMS = {
+    "rows": np.ascontiguousarray,
+    "columns": np.asfortranarray,
+    "reversed": lambda x: x[::-1, ::-1].copy()[::-1, ::-1],
+    "single": lambda x: x.astype(np.float32),
+    "transposed stack": lambda x: np.stack([x, x, x]).transpose(0, 2, 1),
+}
+CALLS = [
+    "np.fft.fft(a)",
+    "np.fft.fft(a, axis=0)",
+    "np.fft.irfft(a + 0j)",
+    "np.fft.fft2(a, axes=(1, 0))",
+    "scipy.fft.fft(a)",
+    "scipy.fft.dct(a)",
+    "np.einsum('...ij,...jk->...ki', a, a)",
+    "np.einsum('...ij,...kj->...jik', a, a)",
+    "np.einsum('...ij,...ij->...', a, a)",
+    "np.linalg.cholesky(s)",
+    "np.linalg.solve(s, a)",
+    "np.linalg.inv(s)",
+    "np.linalg.det(a)",
+    "np.linalg.slogdet(a)",
+    "np.linalg.eigh(s)",
+    "np.linalg.qr(a)",
+    "np.linalg.svd(a)",
+]
+# of one matrix
+MATRIX = [
+    "np.dot(a, a)",
+    "np.dot(a, a[0])",
+    "np.dot(a[0], a[0])",
+    "scipy.linalg.cholesky(s)",
+    "scipy.linalg.solve(s, a)",
+    "scipy.linalg.solve_triangular(s, a)",
+    "scipy.linalg.inv(a)",
+    "scipy.linalg.det(a)",
+    "scipy.linalg.lu_factor(a)",
+    "scipy.linalg.lu_solve(scipy.linalg.lu_factor(a), a)",
+    "scipy.linalg.eigh(s)",
+    "scipy.linalg.svd(a)",
+    "scipy.linalg.qr(a)",
+    "scipy.linalg.expm(a)",
+]
+
+
+def outcome(call):
+    """Return a result or an error, and the warnings with the files they are attributed to."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            result = call()
+        except Exception as error:  # noqa: BLE001
+            result = error
+    return result, [(w.category, str(w.message), w.filename) for w in caught]
+
+
+def compare(call):
+    """Make a call plain and inside a block; return the two outcomes and the record."""
+    want = outcome(call)
+    with trnsci.drop_in(min_size=0) as seen:
+        got = outcome(call)
+    assert got[1] == want[1]
+    assert type(got[0]) is type(want[0])
+    return got[0], want[0], seen
+
+
+@together(("form", "code"), [(f, c) for f in FORMS for c in (CALLS if "stack" in f else CALLS + MATRIX)])
+def test_results_are_in_memory_as_the_librarys_own(form, code):
+    a, s = FORMS[form](A), FORMS[form](S)
+    got, want, seen = compare(lambda: eval(code, globals(), {"a": a, "s": s}))
+    assert seen.substituted
+    for ours, theirs in zip(*(x if isinstance(x, tuple) else (x,) for x in (got, want)), strict=True):
+        assert type(ours) is type(theirs)
+        assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape)
+        if isinstance(theirs, np.ndarray):
+            assert ours.flags.owndata
+            assert ours.flags.writeable
+            assert (ours.flags.c_contiguous, ours.flags.f_contiguous) == (
+                theirs.flags.c_contiguous,
+                theirs.flags.f_contiguous,
+            )
+
+
+def test_scalars_and_arrays_are_used_as_numpys():
+    with trnsci.drop_in(min_size=0) as seen:
+        energy, product, volume = np.einsum("ij,ij->", A, A), np.dot(A[0], A[0]), np.linalg.det(A)
+        inverse = np.linalg.inv(A)
+    for number in (energy, product, volume):
+        assert isinstance(number, float)
+        assert json.loads(json.dumps(number)) == number
+        assert {number: 1}[float(number)] == 1
+    before = energy
+    energy += 1
+    assert before != energy
+    inverse.flags.writeable = False
+    inverse.flags.writeable = True
+    inverse.resize((4, 4))
+    assert seen.substituted.total() >= 3
+
+
+def test_views_of_numpys_are_views():
+    a = A.copy()
+    with trnsci.drop_in(min_size=0):
+        np.einsum("ii->i", a)[:] = 7
+        np.einsum("ij->ji", a)[0, 1] = 9
+    assert (a.diagonal() == 7).all()
+    assert a[1, 0] == 9
+
+
+class Tagged(np.ndarray):
+    """A subclass that changes nothing."""
+
+
+class Duck:
+    """Has a protocol of its own for every function of NumPy's."""
+
+    def __array__(self, dtype=None, copy=None):
+        return A
+
+    def __array_function__(self, function, types, args, kwargs):
+        return f"{function.__name__} of ducks"
+
+
+OPERANDS = {
+    "subclass": lambda: A.view(Tagged),
+    "matrix": lambda: np.matrix(A),
+    "masked": lambda: np.ma.masked_array(A, mask=A > 1),
+    "duck": Duck,
+    "float16": lambda: A.astype(np.float16),
+    "object": lambda: A.astype(object),
+    "long double": lambda: A.astype(np.longdouble),
+    "big endian": lambda: A.astype(">f8"),
+    "boolean": lambda: A > 0,
+}
+PACKAGES = {
+    "pint": lambda pint: A * pint.UnitRegistry().m,
+    "astropy.units": lambda units: A * units.m,
+    "dask.array": lambda array: array.ones((8, 8), chunks=4),
+    "sparse": lambda sparse: sparse.COO(np.eye(8)),
+    "xarray": lambda xarray: xarray.DataArray(S),
+    "pandas": lambda pandas: pandas.DataFrame(S),
+}
+FUNCTIONS = [
+    lambda x: np.dot(x, x),
+    lambda x: np.einsum("ij,jk->ik", x, x),
+    lambda x: np.fft.fft(x),
+    lambda x: np.linalg.inv(x),
+    lambda x: np.linalg.solve(a=S, b=x),
+    lambda x: scipy.linalg.inv(x),
+    lambda x: scipy.linalg.solve(S, x),
+    lambda x: scipy.fft.fft(x),
+]
+
+
+def left_alone(make, *, hands_on=False):
+    """Compare outcomes; a package may hand plain arrays on to NumPy, and those calls are ours."""
+    for function in FUNCTIONS:
+        got, want, seen = compare(lambda function=function: function(make()))
+        assert hands_on or not seen.substituted
+        if isinstance(want, Exception):
+            assert str(got) == str(want)
+        else:
+            assert repr(got) == repr(want)
+
+
+@together("kind", OPERANDS)
+def test_whatever_is_no_plain_array_goes_to_the_original(kind):
+    left_alone(OPERANDS[kind])
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_arrays_of_other_packages_go_to_the_original(package):
+    module = pytest.importorskip(package)
+    made = PACKAGES[package](module)
+    left_alone(lambda: made, hands_on=True)
+
+
+@together(
+    "code",
+    [
+        "scipy.linalg.solve(scipy.linalg.hilbert(15), np.ones(15))",
+        "scipy.linalg.inv(scipy.linalg.hilbert(15))",
+        "scipy.linalg.lu_factor(np.zeros((3, 3)))",
+        "np.fft.fftn(A, s=(4, 4))",
+        "np.linalg.inv(np.zeros((2, 2)))",
+        "np.linalg.solve(np.eye(3), np.ones(4))",
+        "np.linalg.inv(np.full((3, 3), np.nan))",
+        "np.linalg.det(1e10 * np.eye(400))",
+        "np.dot(np.ones((2, 3)), np.ones((2, 3)))",
+        "np.einsum('ij,jk->il', A, A)",
+        "np.fft.fft(A, norm='none')",
+        "np.fft.fft(A, n=0)",
+        "np.linalg.inv(A, missing=1)",
+        "np.dot(A)",
+        "scipy.linalg.cholesky(-np.eye(3))",
+        "scipy.linalg.inv(np.full((3, 3), np.nan))",
+        "scipy.linalg.svd(A, lapack_driver='none')",
+        "scipy.fft.fft(A, workers=0)",
+    ],
+)
+def test_warnings_and_errors_are_the_originals(code):
+    got, want, _ = compare(lambda: eval(code))
+    if isinstance(want, Exception):
+        assert str(got) == str(want)
+
+
+def test_a_warning_points_at_the_line_that_caused_it():
+    with trnsci.drop_in(min_size=0), pytest.warns(scipy.linalg.LinAlgWarning) as caught:
+        scipy.linalg.solve(scipy.linalg.hilbert(15), np.ones(15))
+    assert caught[0].filename == __file__
+
+
+def test_overwriting_an_operand_is_the_originals_to_do():
+    theirs, ours = np.asfortranarray(A), np.asfortranarray(A)
+    want = scipy.linalg.lu_factor(theirs, overwrite_a=True)[0]
+    with trnsci.drop_in(min_size=0):
+        got = scipy.linalg.lu_factor(ours, overwrite_a=True)[0]
+    assert np.shares_memory(got, ours) == np.shares_memory(want, theirs)
+    assert (ours == theirs).all()
+
+
+def test_functions_keep_their_names_and_their_documentation():
+    with trnsci.drop_in():
+        for path in ("numpy.dot", "scipy.linalg.solve"):
+            module, _, name = path.rpartition(".")
+            function = getattr(importlib.import_module(module), name)
+            assert function.__name__ == name
+            assert function.__doc__

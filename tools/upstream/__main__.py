@@ -1,0 +1,176 @@
+"""Run suites of other packages plain and through `trnsci.drop_in`, and report tests that pass only in the plain run.
+
+``python -m tools.upstream [SUITE ...] [--backend simulator]``. Tests come from installed packages, or from sdists that
+``pip download`` finds; a suite whose tests cannot be had is named and passed over. A difference must stand in
+known.json with its reason, and one that stands there and is none any more is an error too, so that the file shrinks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from xml.etree import ElementTree
+
+from tools.upstream.suites import HERE, SUITES, Suite
+
+ROOT = HERE.parent.parent
+KNOWN = HERE / "known.json"
+# one thread, and no plugin but our own: a run has to be the same twice
+ENVIRONMENT = {"OMP_NUM_THREADS": "1", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "SCIPY_ARRAY_API": "0"}
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What became of a suite: outcomes of both runs by test, and the record of the block."""
+
+    name: str
+    plain: dict[str, str]
+    inside: dict[str, str]
+    record: dict[str, dict[str, int]]
+
+    @property
+    def differences(self) -> list[str]:
+        """Tests that pass in the plain run and not inside the block."""
+        return sorted(test for test, how in self.plain.items() if how == "passed" != self.inside.get(test))
+
+    @property
+    def substituted(self) -> int:
+        """How many calls became ours."""
+        return sum(self.record.get("substituted", {}).values())
+
+
+def run_suite(name: str, suite: Suite, backend: str) -> Report | str:
+    """Run a suite twice; return what became of it, or why its tests cannot be had."""
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        found = _tests(suite, place)
+        if isinstance(found, str):
+            return found
+        choice = suite.small if backend == "simulator" else suite.choose
+        command = [*found, *(["-k", choice] if choice else [])]
+        plain, _ = _pytest(command, place, "plain", [])
+        record = place / "record.json"
+        settings = {"UPSTREAM_BACKEND": backend, "UPSTREAM_RECORD": str(record)}
+        inside, said = _pytest(command, place, "inside", ["-p", "tools.upstream.plugin"], **settings)
+        if not record.exists():
+            return f"the run inside the block did not end: {said[-2000:]}"
+        return Report(name, plain, inside, json.loads(record.read_text(encoding="utf-8")))
+
+
+def _tests(suite: Suite, place: Path) -> list[str] | str:
+    """Return what pytest is to run, or why there is nothing."""
+    if not suite.sdist:
+        package = suite.tests[0].partition(".")[0]
+        if "/" not in suite.tests[0] and importlib.util.find_spec(package) is None:
+            return f"{suite.package} is not installed"
+        return ["--pyargs", *suite.tests]
+    try:
+        version = importlib.metadata.version(suite.package)
+    except importlib.metadata.PackageNotFoundError:
+        return f"{suite.package} is not installed"
+    download = [
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        "-q",
+        "--no-deps",
+        "--no-binary",
+        ":all:",
+        "--no-build-isolation",
+    ]
+    done = subprocess.run(
+        [*download, f"{suite.package}=={version}", "-d", str(place)], capture_output=True, text=True, check=False
+    )
+    archives = list(place.glob("*.tar.gz"))
+    if not archives:
+        return f"the sdist of {suite.package} {version} cannot be had: {done.stderr.strip().splitlines()[-1:]}"
+    with tarfile.open(archives[0]) as archive:
+        archive.extractall(place / "source", filter="data")
+    (root,) = (place / "source").iterdir()
+    paths = [root / path for path in suite.tests]
+    missing = [path.name for path in paths if not path.exists()]
+    return f"the sdist of {suite.package} {version} has no {missing}" if missing else [str(path) for path in paths]
+
+
+def _pytest(
+    command: list[str], place: Path, name: str, extra: list[str], **settings: str
+) -> tuple[dict[str, str], str]:
+    """Run pytest in a process of its own; return the outcome of every test, and what was printed."""
+    report = place / f"{name}.xml"
+    options = ["-q", "-c", os.devnull, "--rootdir", str(place), "-p", "no:cacheprovider", f"--junitxml={report}"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *options, *extra, *command],
+        cwd=place,
+        env=os.environ | ENVIRONMENT | {"PYTHONPATH": os.pathsep.join((str(ROOT), *_paths()))} | settings,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if not report.exists():
+        return {}, done.stdout + done.stderr
+    outcomes = {}
+    for case in ElementTree.parse(report).iter("testcase"):
+        kinds = {child.tag for child in case}
+        how = "skipped" if "skipped" in kinds else "failed" if kinds & {"failure", "error"} else "passed"
+        outcomes[f"{case.get('classname')}::{case.get('name')}"] = how
+    return outcomes, done.stdout
+
+
+def _paths() -> list[str]:
+    given = os.environ.get("PYTHONPATH", "")
+    return given.split(os.pathsep) if given else []
+
+
+def check(report: Report, known: dict[str, str]) -> list[str]:
+    """Return what is wrong: differences without a reason, and reasons without a difference.
+
+    A reason is known by the beginning of the names of tests that it is for.
+    """
+    new = [test for test in report.differences if not test.startswith(tuple(known))]
+    ran = [beginning for beginning in known if any(test.startswith(beginning) for test in report.plain)]
+    gone = [beginning for beginning in ran if not any(test.startswith(beginning) for test in report.differences)]
+    wrong = [f"{report.name}: {test} passes in the plain run only" for test in new]
+    return wrong + [f"{report.name}: {beginning} is no difference any more" for beginning in sorted(gone)]
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(prog="python -m tools.upstream", description=__doc__.splitlines()[0])
+    parser.add_argument("suites", nargs="*", metavar="SUITE", help=f"of {', '.join(SUITES)}; all when left out")
+    parser.add_argument("--backend", choices=("pytorch", "simulator"), default="pytorch", help="where calls run")
+    args = parser.parse_args(argv)
+    unknown = [name for name in args.suites if name not in SUITES]
+    if unknown:
+        parser.error(f"no suite {unknown[0]}: there are {', '.join(SUITES)}")
+    known = json.loads(KNOWN.read_text(encoding="utf-8"))
+    wrong = []
+    for name in args.suites or SUITES:
+        report = run_suite(name, SUITES[name], args.backend)
+        if isinstance(report, str):
+            print(f"{name}: not run: {report}")
+            continue
+        passed = sum(how == "passed" for how in report.plain.values())
+        print(
+            f"{name}: {passed} of {len(report.plain)} pass plain, {len(report.differences)} of them not inside; "
+            f"{report.substituted} calls became ours, on {', '.join(report.record.get('backends', {})) or 'nothing'}"
+        )
+        wrong += check(report, known.get(name, {}))
+        if args.backend not in report.record.get("backends", {}):
+            wrong.append(f"{name}: nothing of ours ran on {args.backend}")
+    for line in wrong:
+        print(line)
+    return bool(wrong)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,72 @@
+"""Which suites there are, where their tests come from, and what of them is small enough for the simulator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """Tests of one package.
+
+    Attributes:
+        package: the distribution whose installation has them, or whose sdist does.
+        tests: modules or folders, as ``pytest --pyargs`` takes them; with ``sdist`` paths inside the sdist.
+        sdist: the tests are not installed with the package.
+        choose: a choice of tests, as ``pytest -k`` takes it; all by default.
+        small: the choice for the simulator.
+        fast: whether it is small enough for the slow tests of this repository.
+    """
+
+    package: str
+    tests: tuple[str, ...]
+    sdist: bool = False
+    choose: str = ""
+    small: str = ""
+    fast: bool = False
+
+
+SUITES = {
+    "numpy.fft": Suite("numpy", ("numpy.fft.tests",), small="TestFFT1D and not prime", fast=True),
+    "numpy.linalg": Suite(
+        "numpy", ("numpy.linalg.tests",), small="TestSolve or TestInv or TestEigh or TestSVD or TestQR"
+    ),
+    "scipy.linalg": Suite(
+        "scipy",
+        tuple(
+            f"scipy.linalg.tests.test_{name}"
+            for name in ("basic", "decomp", "decomp_cholesky", "decomp_lu", "matfuncs", "solvers", "batch")
+        ),
+        small="TestSolve or TestInv or TestCholesky",
+    ),
+    "scipy.fft": Suite("scipy", ("scipy.fft.tests",), small="TestFFT and not extended"),
+    "scipy.sparse.linalg": Suite(
+        "scipy",
+        (
+            "scipy.sparse.linalg._isolve.tests",
+            "scipy.sparse.linalg._dsolve.tests",
+            "scipy.sparse.linalg._eigen.arpack.tests",
+        ),
+        small="test_iterative",
+    ),
+    "scipy.signal": Suite(
+        "scipy", ("scipy.signal.tests.test_spectral", "scipy.signal.tests.test_short_time_fft"), small="TestStft"
+    ),
+    "torch.op_db": Suite("torch", (str(HERE / "test_op_db.py"),), small="mm or cholesky or fft_fft or solve"),
+    "opt_einsum": Suite("opt_einsum", ("opt_einsum.tests",), small="test_contract", fast=True),
+    "linear_operator": Suite("linear_operator", ("test/operators", "test/functions"), sdist=True, small="dense_linear"),
+    "gpytorch": Suite("gpytorch", ("test/examples",), sdist=True, small="simple_gp_regression"),
+    "scikit-learn": Suite(
+        "scikit-learn",
+        ("sklearn.decomposition.tests", "sklearn.linear_model.tests", "sklearn.gaussian_process.tests"),
+        small="test_pca or test_gpr",
+    ),
+    "statsmodels": Suite("statsmodels", ("statsmodels.regression.tests",), small="test_regression"),
+    "pyscf": Suite("pyscf", ("pyscf/mp/test", "pyscf/scf/test/test_rhf.py"), sdist=True, small="test_mp2"),
+    "tensorly": Suite(
+        "tensorly", ("tensorly.decomposition.tests", "tensorly.tests", "tensorly.regression.tests"), small="test_tucker"
+    ),
+}
