@@ -119,7 +119,7 @@ class Timing:
     swdge_issue: float = trn2(562.0, "P", "576 to 609 with 128 rows")
     swdge_row: float = trn2(0.315, "P", "the wake-up grows as much: it is GpSimd writing descriptors")
     # more where two cores run together
-    swdge_pair: float = trn2(1500.0, "C", "prefill kernels of nki-library, which GpSimd feeds; decode and norms hardly move")
+    swdge_pair: float = trn2(1500.0, "C", "prefill kernels of nki-library, fed by GpSimd; decode hardly moves")
     swdge_start: float = trn2(752.0, "P", "752 to 768")
     swdge_start_store: float = trn2(630.0, "P", "625 to 636")
     # what the compiler fills of SBUF once tensors have to be spilled
