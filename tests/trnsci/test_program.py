@@ -274,6 +274,13 @@ def test_programs_are_kept_listed_and_forgotten():
     assert trnsci.built_programs() == ()
 
 
+def test_plans_outlive_the_cache():
+    plan = trnsci.program(lambda x: trnsci.repeat(3, lambda x: trnfft.fft(x).real, x)[0]).plan(torch.ones(16))
+    trnsci.clear_programs()
+    assert plan.predict_calls("trn2").launches == 3
+    assert plan.predict("trn2").launches == 1
+
+
 def test_long_programs_are_cut(monkeypatch):
     def chain(x):
         for _ in range(6):

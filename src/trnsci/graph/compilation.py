@@ -34,6 +34,7 @@ class Compiled:
         stages: programs of a level, then the operators that torch runs.
         results: views, operators of torch, or constants of the graph, one for each plane of a result.
         left: reasons of ops that no kernel takes, by name.
+        calls: kernel calls and loops that its graphs refer to by index.
     """
 
     inputs: list[Buffer]
@@ -42,6 +43,7 @@ class Compiled:
     results: list[Any]
     left: dict[str, str] = field(default_factory=dict)
     graph: GraphModule | None = None
+    calls: list[Any] = field(default_factory=list)
     resident: dict[str, dict[Buffer, Tensor]] = field(default_factory=dict)
 
     @property

@@ -1,4 +1,4 @@
-"""Graphs made smaller: constants computed once, parts of a stack read directly, values nobody reads dropped."""
+"""Smaller graphs: constants computed once, parts of a stack read directly, values that are not read dropped."""
 
 from __future__ import annotations
 
@@ -43,17 +43,17 @@ def detach_copies(graph: GraphModule) -> None:
 
 
 def _read_stack(node: Node) -> None:
-    """Replace an element of a stack, along the axis that was made, by the tensor that was stacked."""
+    """Replace an element of a stack, along the axis it added, by the tensor that was stacked."""
     if node.target is not _aten.select.int or not isinstance(node.args[0], Node):
         return
     stack, dim, index = node.args
     if stack.target is not _aten.stack.default or not isinstance(dim, int) or not isinstance(index, int):  # type: ignore[union-attr]
         return
     parts: Any = stack.args[0]  # type: ignore[union-attr]
-    made: Any = stack.args[1] if len(stack.args) > 1 else 0  # type: ignore[union-attr]
+    stacked_axis: Any = stack.args[1] if len(stack.args) > 1 else 0  # type: ignore[union-attr]
     rank = node.meta["val"].ndim + 1
     part = parts[index]
-    if made % rank == dim % rank and part.meta["val"].dtype == node.meta["val"].dtype:
+    if stacked_axis % rank == dim % rank and part.meta["val"].dtype == node.meta["val"].dtype:
         node.replace_all_uses_with(part)
 
 

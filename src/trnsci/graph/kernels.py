@@ -292,15 +292,15 @@ def transpose(out_hbm, x_hbm, matrices=(), rows=1, columns=1, stride=1):
         out_offset, offset = offsets
         for n in tiles(columns, M_TILE):
             for wide in tiles(rows, N_TILE):
-                turned_ps = nl.ndarray((n.size, wide.size), dtype=x_hbm.dtype, buffer=nl.psum)  # [n, m]
+                moved_ps = nl.ndarray((n.size, wide.size), dtype=x_hbm.dtype, buffer=nl.psum)  # [n, m]
                 for m in tiles(wide.size, K_TILE):
                     first = offset + (wide.start + m.start) * stride + n.start
                     x_sb = load(x_hbm.ap([[stride, m.size], [1, n.size]], offset=first))  # [m, n]
-                    nisa.nc_transpose(dst=turned_ps[:, m.span], data=x_sb)
-                turned_sb = nl.ndarray((n.size, wide.size), dtype=out_hbm.dtype, buffer=nl.sbuf)  # [n, m]
-                nisa.tensor_copy(dst=turned_sb, src=turned_ps)
+                    nisa.nc_transpose(dst=moved_ps[:, m.span], data=x_sb)
+                moved_sb = nl.ndarray((n.size, wide.size), dtype=out_hbm.dtype, buffer=nl.sbuf)  # [n, m]
+                nisa.tensor_copy(dst=moved_sb, src=moved_ps)
                 first = out_offset + n.start * rows + wide.start
-                move(out_hbm.ap([[rows, n.size], [1, wide.size]], offset=first), turned_sb)
+                move(out_hbm.ap([[rows, n.size], [1, wide.size]], offset=first), moved_sb)
 
 
 def gather(out_hbm, x_hbm, index_hbm, rows=1, columns=1):
@@ -320,14 +320,14 @@ def reverse(out_hbm, x_hbm, exchange_hbm, rows=1, columns=1):
         exchange_sb = load(exchange_hbm[P_MAX - r.size : P_MAX, 0 : r.size])  # [r, r]
         for c in tiles(columns, N_TILE):
             x_sb = load(x_hbm.ap([[columns, r.size], [1, c.size]], offset=r.start * columns + c.start))  # [r, c]
-            turned_ps = nl.ndarray((r.size, c.size), dtype=nl.float32, buffer=nl.psum)  # [r, c]
+            moved_ps = nl.ndarray((r.size, c.size), dtype=nl.float32, buffer=nl.psum)  # [r, c]
             nisa.nc_matmul(
-                dst=turned_ps,
+                dst=moved_ps,
                 stationary=exchange_sb,
                 moving=x_sb,
                 accumulate=False,
             )
-            turned_sb = nl.ndarray((r.size, c.size), dtype=out_hbm.dtype, buffer=nl.sbuf)  # [r, c]
-            nisa.tensor_copy(dst=turned_sb, src=turned_ps)
+            moved_sb = nl.ndarray((r.size, c.size), dtype=out_hbm.dtype, buffer=nl.sbuf)  # [r, c]
+            nisa.tensor_copy(dst=moved_sb, src=moved_ps)
             first = (rows - r.stop) * columns + c.start
-            move(out_hbm.ap([[columns, r.size], [1, c.size]], offset=first), turned_sb)
+            move(out_hbm.ap([[columns, r.size], [1, c.size]], offset=first), moved_sb)

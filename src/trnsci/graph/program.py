@@ -19,7 +19,7 @@ from trnsci.caches import PROGRAMS
 from trnsci.errors import ArgumentError, UnsupportedError
 from trnsci.graph.compilation import Compiled, Run, compile_graph
 from trnsci.graph.program_plan import ProgramPlan, plan_program
-from trnsci.graph.tracing import UNREADABLE, as_planes, lift_captured, raising_line, trace
+from trnsci.graph.tracing import UNREADABLE, as_planes, keeping_calls, lift_captured, raising_line, trace
 from trnsci.kernel_launcher import launcher, using
 from trnsci.programs import limits
 from trnsci.specs import ResidentTensor, freeze, is_resident
@@ -54,6 +54,9 @@ class Program:
         if torch.is_grad_enabled() and any(x.requires_grad for x in tensors):
             return self._differentiable(leaves, spec)
         used = launcher(backend)
+        if backend == "nki" and used.cores > 1:
+            why = "programs run on one core, and this device pairs cores"
+            raise UnsupportedError(f"program {self.name}", [("nki", why)], hint="Set NEURON_LOGICAL_NC_CONFIG=1")
         built = self._built(leaves, spec, used.target)
         return built.run(tensors, used)
 
@@ -90,6 +93,12 @@ class Program:
         return built
 
     def _build(self, leaves: Sequence[Any], spec: Any, target: config.TargetName) -> Built:
+        with keeping_calls() as calls:
+            built = self._trace(leaves, spec, target)
+        built.compiled.calls = calls
+        return built
+
+    def _trace(self, leaves: Sequence[Any], spec: Any, target: config.TargetName) -> Built:
         where = [index for index, x in enumerate(leaves) if isinstance(x, Tensor)]
         out_spec: list[Any] = []
 

@@ -193,12 +193,12 @@ def _predict_calls(traced: GraphModule, target: TargetName) -> ProgramTime:
             launches += 1
         elif node.target in known:
             call = known[node.target].kind(*map_arg(node.args, _meta), **map_arg(node.kwargs, _meta))
-            found = prediction(freeze(call), target)
-            if found is None:
+            predicted = prediction(freeze(call), target)
+            if predicted is None:
                 hosted += 1
                 continue
-            figures = [f + x for f, x in zip(figures, (found.seconds, found.low, found.high), strict=True)]
-            launches += max(1, found.programs)
+            figures = [f + x for f, x in zip(figures, (predicted.seconds, predicted.low, predicted.high), strict=True)]
+            launches += max(1, predicted.programs)
         elif _starts(node):
             hosted += 1
     over = link(target)

@@ -57,8 +57,8 @@ class Reductions(Copies):
         reduced = sorted({axis % max(1, rank) for axis in axes} & set(range(rank)))
         kept = [axis for axis in range(rank) if axis not in reduced]
         out = self.allocate(value.shape, value.dtype, view.buffer.level)
-        turned = view.like(view.shown().permute(*kept, *reduced)) if rank else view
-        self._write_reduction(out, turned, len(kept), op, scale)
+        permuted = view.like(view.shown().permute(*kept, *reduced)) if rank else view
+        self._write_reduction(out, permuted, len(kept), op, scale)
         return whole_view(out, value.shape, value.dtype)
 
     def _write_reduction(self, out: Buffer, view: View, kept: int, op: str, scale: float) -> None:

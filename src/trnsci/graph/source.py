@@ -64,8 +64,8 @@ class Segment:
 def write_segment(steps: Sequence[Step], needed: Sequence[Buffer], name: str) -> Segment:
     """Write one program of some steps; ``needed`` are buffers that are read after it."""
     written = [buffer for step in steps for buffer in step.results]
-    made = set(written)
-    inputs = list(dict.fromkeys(buffer for step in steps for buffer in step.reads if buffer not in made))
+    own = set(written)
+    inputs = list(dict.fromkeys(buffer for step in steps for buffer in step.reads if buffer not in own))
     outputs = [buffer for buffer in dict.fromkeys(written) if buffer in set(needed)]
     text = _Text()
     for step in steps:

@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import sys
-from collections.abc import Callable, Sequence
+import weakref
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -77,9 +80,24 @@ class Loop:
     count: int
 
 
-Calls = Sequence[Any]
-# kernel calls and loops that graphs refer to by index
-CALLS: list[Any] = []
+Calls = Mapping[int, Any]
+# kernel calls and loops that graphs refer to by index, as long as a program that has such a graph is kept
+CALLS: MutableMapping[int, Any] = weakref.WeakValueDictionary()
+_indices = itertools.count()
+_KEEPING: ContextVar[list[Any] | None] = ContextVar("trnsci.graph.calls", default=None)
+# those of graphs that are no program of ours, such as torch's while it compiles
+_FOREIGN: list[Any] = []
+
+
+@contextlib.contextmanager
+def keeping_calls() -> Iterator[list[Any]]:
+    """Collect the kernel calls and loops of graphs traced in the block: whoever has the graphs keeps the list."""
+    kept: list[Any] = []
+    token = _KEEPING.set(kept)
+    try:
+        yield kept
+    finally:
+        _KEEPING.reset(token)
 
 
 def _launch_shapes(index: int, tensors: Sequence[Tensor | None]) -> list[Tensor]:
@@ -286,9 +304,12 @@ def _unplaned(x: Tensor) -> Tensor:
 
 
 def add_call(call: Any) -> int:
-    """Keep a kernel call or a loop, and return the index that nodes refer to it by."""
-    CALLS.append(call)
-    return len(CALLS) - 1
+    """Note a kernel call or a loop, and return the index that nodes refer to it by."""
+    kept = _KEEPING.get()
+    (_FOREIGN if kept is None else kept).append(call)
+    index = next(_indices)
+    CALLS[index] = call
+    return index
 
 
 def repeat(
