@@ -113,6 +113,26 @@ class Recorder(Live):
         self.note(tensor, freeze(tensor).nbytes)
 
 
+class _Collector:
+    """Collects the calls of a function run on shapes alone, and decides nothing."""
+
+    def __init__(self) -> None:
+        self.calls: list[Any] = []
+
+    def call(self, call: Any, out: Any = None) -> Any:
+        """Note one call."""
+        self.calls.append(freeze(call))
+        return call.fake() if out is None else out
+
+
+def collect_calls(function: Callable[..., object], *args: object) -> tuple[Any, ...]:
+    """Return the frozen calls that a function makes for arguments without data."""
+    collector = _Collector()
+    with torch.no_grad(), entered(replace(SCOPE.get() or Scope(), interceptor=collector, ledgers=())):
+        function(*args)
+    return tuple(collector.calls)
+
+
 def _zeroed(tensor: Tensor) -> Tensor:
     """Give a result that is not on shapes alone, as draws are not, values that checks may look at."""
     if tensor.is_meta:

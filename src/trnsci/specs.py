@@ -27,10 +27,17 @@ HOST = torch.device("cpu")
 
 @dataclass(frozen=True, slots=True)
 class Opaque:
-    """A Python object inside a call, such as a function or a sparse matrix; frozen, only its description is left."""
+    """A Python object inside a call, such as a function or a sparse matrix; frozen, only its description is left.
+
+    Attributes:
+        text: what it is, for plans.
+        value: the object. Its method ``frozen_calls``, where it has one, returns what a use of it calls.
+        calls: those calls, once it is frozen: predictions run them.
+    """
 
     text: str
     value: Any = field(default=None, compare=False, repr=False)
+    calls: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +156,8 @@ def freeze(value: Any, home: torch.device = HOST) -> Any:
         device = home if value.is_meta else value.device
         return TensorSpec(tuple(value.shape), value.dtype, strides, is_resident(value), device, value.requires_grad)
     if isinstance(value, Opaque):
-        return Opaque(value.text)
+        known = getattr(value.value, "frozen_calls", None)
+        return Opaque(value.text, calls=value.calls if known is None else known())
     return _rebuilt(value, tuple, lambda item: freeze(item, home))
 
 

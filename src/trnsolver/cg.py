@@ -100,8 +100,8 @@ class Cg(NamedTuple):
         a, x = self.system.a, self.system.b
         if a.matrix is not None and self.fused:
             _advance(a.matrix, x, x, x, CHUNK)
-        elif a.matrix is not None:
-            a.apply(x)
+        else:
+            a.multiply(x)
 
 
 def _advance(a: Tensor, x: Tensor, r: Tensor, d: Tensor, steps: int) -> State:

@@ -12,12 +12,12 @@ import torch
 from torch import Tensor
 
 from trnblas import gemm
-from trnsci import ArgumentError, DtypeError, UnsupportedError, check
+from trnsci import ArgumentError, DtypeError, UnsupportedError, check, run
 from trnsci.arrays import from_numpy, to_numpy
 from trnsci.host import refusal
 from trnsci.libraries import operand
-from trnsci.planning import home, remark
-from trnsci.specs import Opaque
+from trnsci.planning import collect_calls, home, remark
+from trnsci.specs import Opaque, thaw
 from trnsolver.arguments import DTYPES, finite, readable
 from trnsolver.columns import Columns, inner
 from trnsolver.tiles import near_one
@@ -51,6 +51,13 @@ class Maps(NamedTuple):
     apply: Apply
     adjoint: Apply | None
     entries: Any = None
+    columns: Tensor | None = None  # as a product takes them
+
+    def frozen_calls(self) -> tuple[Any, ...]:
+        """Return what a product with a sparse matrix calls, without its data; nothing of SciPy's and of functions."""
+        if self.columns is None or not hasattr(self.entries, "to_scipy"):
+            return ()
+        return collect_calls(self.apply, self.columns)
 
 
 class Operator(NamedTuple):
@@ -85,6 +92,20 @@ class Operator(NamedTuple):
             return partial(gemm, 1.0, self.matrix, trans_a="c")
         adjoint: Apply | None = self.source.value.adjoint
         return adjoint
+
+    def multiply(self, columns: Tensor) -> None:
+        """Multiply once, for a prediction: a matrix, or what is known of a sparse one."""
+        if self.matrix is not None:
+            self.apply(columns)
+        for call in self.source.calls:
+            run(thaw(call))
+
+    def for_columns(self, shape: tuple[int, int], dtype: torch.dtype) -> Operator:
+        """Return the same map, whose plans know what it multiplies."""
+        if self.matrix is not None or not isinstance(self.source.value, Maps):
+            return self
+        columns = torch.empty(shape, dtype=dtype, device="meta")
+        return self._replace(source=Opaque(self.source.text, self.source.value._replace(columns=columns)))
 
     def operands(self) -> list[Tensor]:
         """Return the tensors that decide where products are taken."""

@@ -25,9 +25,9 @@ P = ParamSpec("P")
 class Preconditioner:
     """A function of [N] or [N, K]. It is copied and pickled as its arguments, from which it is made again."""
 
-    def __init__(self, apply: Apply, made_by: Callable[..., Any], args: Any, options: dict[str, Any]) -> None:
-        self._apply, self._arguments = apply, (made_by, args, options)
-        functools.update_wrapper(self, made_by)
+    def __init__(self, apply: Apply, build: Callable[..., Any], args: Any, options: dict[str, Any]) -> None:
+        self._apply, self._arguments = apply, (build, args, options)
+        functools.update_wrapper(self, build)
 
     def __call__(self, r: Tensor) -> Tensor:
         return self._apply(r)
@@ -36,8 +36,8 @@ class Preconditioner:
         return _make, self._arguments
 
 
-def _make(made_by: Callable[..., Any], args: Any, options: dict[str, Any]) -> Any:
-    return made_by(*args, **options)
+def _make(build: Callable[..., Any], args: Any, options: dict[str, Any]) -> Any:
+    return build(*args, **options)
 
 
 def keep_arguments(make: Callable[P, Apply]) -> Callable[P, Apply]:

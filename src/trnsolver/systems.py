@@ -166,8 +166,7 @@ def iterates(kind: C, *, host: bool = True) -> C:
             return call.iterate(call.system.prepare(arrays=True))
 
     def multiply_once(call: Any) -> None:
-        if call.system.a.matrix is not None:
-            call.system.a.apply(call.system.columns())
+        call.system.a.multiply(call.system.columns())
 
     methods: dict[str, Callable[..., Any]] = {
         "fake": lambda call: call.system.fake(),
@@ -251,6 +250,7 @@ def check_system(
     assert wrapped.shape is not None
     x = None if x0 is None else start(op, x0, columns, wrapped.shape[1], vector)
     most = maxiter if maxiter is not None else 10 * max(1, wrapped.shape[1])
+    wrapped = wrapped.for_columns((wrapped.shape[1], columns.shape[1]), columns.dtype)
     return System(op, wrapped, columns, x, tol, most, improve, Opaque("", callback), answers, adjoint, vector)
 
 

@@ -19,6 +19,7 @@ import trnsci
 import trnsolver as so
 import trnsparse as ts
 import trntensor as tt
+from trnsci import UnsupportedError
 from trnsci.testing import gaussian
 
 A = gaussian((6, 6), 1, torch.float64)
@@ -34,6 +35,10 @@ def _saved(x):
     torch.save(x, file)
     file.seek(0)
     return torch.load(file, weights_only=False)
+
+
+def _square(x):
+    return trnblas.gemm(1.0, x, x)
 
 
 def _ledger():
@@ -126,9 +131,10 @@ OBJECTS = {
     "trnsci.Plan": (lambda: trnsci.plan(trnblas.gemm, 1.0, A, A), repr),
     "trnsci.Explanation": (lambda: trnsci.explain(trnblas.gemm, 1.0, A, A), repr),
     "trnsci.Cost": (lambda: trnsci.Cost(1, 2, 3), None),
+    "trnsci.Program": (lambda: trnsci.program(_square), lambda x: x(A)),
 }
 # Classes nobody makes by themselves, and objects tied to processes.
-ELSEWHERE = {"trnsparse.SparseMatrix", "trnsparse.RowSharded", "trnsci.Call", "trnsci.Step"}
+ELSEWHERE = {"trnsparse.SparseMatrix", "trnsparse.RowSharded", "trnsci.Call", "trnsci.Step", "trnsci.ProgramPlan"}
 VARIANTS = {
     **{f"factor of {kind}": (lambda kind=kind: so.factor_sparse(C, kind=kind)) for kind in ("lu", "cholesky", "qr")},
     "factor by fronts": lambda: so.factor_sparse(C, method="multifrontal"),
@@ -157,6 +163,13 @@ def _same(x, y):
     if dataclasses.is_dataclass(x):
         return all(_same(getattr(x, f.name), getattr(y, f.name)) for f in dataclasses.fields(x) if f.compare)
     return x == y or type(x).__eq__ is object.__eq__
+
+
+def test_a_plan_of_a_program_says_why_it_stays():
+    plan = trnsci.program(_square).plan(A)
+    assert copy.deepcopy(plan) is plan
+    with pytest.raises(UnsupportedError, match="code generated in this process"):
+        pickle.dumps(plan)
 
 
 def test_every_public_class_is_here():

@@ -187,7 +187,9 @@ def test_whatever_is_no_plain_array_goes_to_the_original(kind):
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_arrays_of_other_packages_go_to_the_original(package):
-    module = pytest.importorskip(package)
+    module = pytest.importorskip(
+        package, reason=f"{package} is an array package of others, installed for release tests"
+    )
     made = PACKAGES[package](module)
     left_alone(lambda: made, hands_on=True)
 

@@ -109,7 +109,7 @@ def test_psum_has_addresses_too():
     [
         (OutOfBounds, "address", (1, 0), "1..129 of 128"),
         (OutOfBounds, "address", (-1, 0), "-1..127"),
-        (OutOfBounds, "address", (0, 224 * 1024 - 128), "SBUF partition of 212464"),
+        (OutOfBounds, "address", (0, 224 * 1024 - 128), "SBUF partition of 212728"),
         (OutOfBounds, "address", (0, -4), "-4..252"),
         (HardwareLimit, "alignment", (0, 2), "not a multiple of 4"),
         (WrongArgument, "address", 0, "partition_offset"),

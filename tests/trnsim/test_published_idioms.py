@@ -215,7 +215,7 @@ def test_an_argument_of_no_trainium_dtype_names_kernel_and_target():
     ("address", "error", "hint"),
     [
         ((0, 6), HardwareLimit, "The next that is one is 8"),
-        ((0, 229_364), OutOfBounds, "16 bytes start at 212448 or before"),
+        ((0, 229_364), OutOfBounds, "16 bytes start at 212712 or before"),
         ((100, 0), OutOfBounds, "32 partitions start at 96 or before"),
     ],
     ids=["alignment", "bytes", "partitions"],

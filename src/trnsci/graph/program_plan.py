@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import torch
 from torch import Tensor
@@ -14,6 +14,7 @@ from torch.fx.node import map_arg
 
 from trnsci import config, ops
 from trnsci.config import TargetName
+from trnsci.errors import UnsupportedError
 from trnsci.graph.compilation import Compiled, size_of
 from trnsci.graph.source import Segment
 from trnsci.graph.tracing import CALLS, LAUNCH, REPEAT
@@ -64,6 +65,13 @@ class ProgramPlan:
     traced: GraphModule = field(repr=False)
     compile_for: Callable[[TargetName], Compiled] = field(repr=False)
     _times: dict[object, ProgramTime] = field(default_factory=dict, repr=False)
+
+    def __reduce__(self) -> NoReturn:
+        hint = "Keep str(plan), or pickle the program and plan it there"
+        raise UnsupportedError("ProgramPlan", [("pickle", "it holds code generated in this process")], hint=hint)
+
+    def __deepcopy__(self, memo: Any) -> ProgramPlan:
+        return self
 
     def predict(self, target: TargetName) -> ProgramTime:
         """Return the predicted time as programs on a generation."""
