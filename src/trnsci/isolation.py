@@ -1,8 +1,9 @@
-"""Arithmetic inside an op is what its plan says, whatever settings of torch surround the call.
+"""Arithmetic inside an op is what its plan says, whatever settings of torch and NumPy surround the call.
 
-Three settings reach into torch's own functions. Autocast rounds the operands of products. The precision of float32
-products can be lowered for the whole process. Subnormal numbers can be flushed to zero in one thread, while torch's
-other threads keep them. `isolated` suspends all three for a block; `is_disturbed` says whether one is in force.
+Four settings reach into their functions. Autocast rounds the operands of products. The precision of float32 products
+can be lowered for the whole process. Subnormal numbers can be flushed to zero in one thread, while torch's other
+threads keep them. ``np.errstate`` can raise where a number underflows. `isolated` suspends all four for a block;
+`is_disturbed` says whether one is in force.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from contextvars import ContextVar
+from contextvars import Context, ContextVar
 
 import torch
+from numpy._core.umath import _extobj_contextvar as _numpy_errors
 from torch._C import _DisableAutocast, _set_fp32_precision_setter
 from torch._C import _get_fp32_precision_getter as _precision
 from torch._C import _is_any_autocast_enabled as is_autocast
@@ -23,12 +25,15 @@ ISOLATED: ContextVar[bool] = ContextVar("trnsci.isolated", default=False)
 _SUBNORMAL = 5e-324
 _FULL = ("none", "ieee")
 _CUDA = torch.version.cuda is not None
+# what NumPy does about errors by itself; np.geterr() would take longer than the rest of an inspection
+_NUMPY_DEFAULT = Context().run(_numpy_errors.get)
 
 
 def is_disturbed() -> bool:
-    """Return whether a setting of torch would change arithmetic here. Every call of an op asks: it has to be cheap."""
+    """Return whether a setting would change arithmetic here. Every call of an op asks: it has to be cheap."""
     return (
         is_autocast()
+        or _numpy_errors.get() is not _NUMPY_DEFAULT
         or _SUBNORMAL * 1.0 == 0.0
         or _precision("mkldnn", "matmul") not in _FULL
         or (_CUDA and _precision("cuda", "matmul") not in _FULL)
@@ -37,15 +42,16 @@ def is_disturbed() -> bool:
 
 @contextmanager
 def isolated() -> Iterator[None]:
-    """Compute without autocast, in full float32 precision and with subnormal numbers; settings are restored after."""
+    """Compute without autocast, in full float32 precision, with subnormal numbers and NumPy's own errors."""
     flushes = _SUBNORMAL * 1.0 == 0.0
     with _DisableAutocast() if is_autocast() else nullcontext(), _PRODUCTS:
-        token = ISOLATED.set(True)
+        token, errors = ISOLATED.set(True), _numpy_errors.set(_NUMPY_DEFAULT)
         if flushes:
             torch.set_flush_denormal(False)
         try:
             yield
         finally:
+            _numpy_errors.reset(errors)
             ISOLATED.reset(token)
             if flushes:
                 torch.set_flush_denormal(True)

@@ -227,3 +227,14 @@ def test_tables_that_a_context_saw_first_serve_outside(context):
                 t.trnfft.fft(x).abs().sum().backward()
     """
     subprocess.run([sys.executable, "-c", textwrap.dedent(script)], check=True)
+
+
+@pytest.mark.parametrize("state", ["raise", "call", "ignore"])
+def test_errors_of_numpy_are_raised_for_its_user_and_not_for_ours(state):
+    # the reflections of a constant matrix underflow where NumPy rounds them to single precision
+    a = torch.full((8, 8), 0.3333 - 1j, dtype=torch.complex64)
+    plain = trnsolver.geqrf(a)
+    with np.errstate(all=state, call=lambda *_: pytest.fail("called")):
+        inside = trnsolver.geqrf(a)
+        assert set(np.geterr().values()) == {state}
+    assert all(torch.equal(x, y) for x, y in zip(plain, inside, strict=True))
