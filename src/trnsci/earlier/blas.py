@@ -67,19 +67,6 @@ def gemm(
     return _gemm(alpha, A, B, beta, C, transA, transB)
 
 
-def batched_gemm(
-    alpha: complex,
-    A: Tensor,
-    B: Tensor,
-    beta: complex = 0.0,
-    C: Tensor | None = None,
-    transA: Any = False,
-    transB: Any = False,
-) -> Tensor:
-    """Return ``alpha * op(A) @ op(B) + beta * C`` of each matrix of a batch."""
-    return _gemm(alpha, A, B, beta, C, transA, transB)
-
-
 def symm(
     alpha: complex,
     A: Tensor,
@@ -182,7 +169,10 @@ def nki_fused_gemm_energy(
 _ENERGIES = (nki_syrk, nki_trsm, nki_batched_pair_energy, nki_fused_gemm_energy)
 _NKI = {"HAS_NKI": trnsci.HAS_NKI, "set_backend": _set_backend, "get_backend": _get_backend}
 MODULES: dict[str, dict[str, Any]] = {
-    "trnblas": {f.__name__: f for f in (axpy, scal, gemv, ger, symv, trmv, gemm, batched_gemm, symm, syrk, trsm, trmm)},
+    "trnblas": {
+        "batched_gemm": gemm,
+        **{f.__name__: f for f in (axpy, scal, gemv, ger, symv, trmv, gemm, symm, syrk, trsm, trmm)},
+    },
     "trnblas.nki": {
         **_NKI,
         **{f.__name__: f for f in (nki_gemm, nki_batched_gemm, *_ENERGIES)},
