@@ -176,7 +176,8 @@ def _refuse_overflow(value: Any, *_: Any, **__: Any) -> Any:
 
 @replaces("numpy.linalg.norm", "scipy.linalg.norm", by=nrm2, result=_refuse_overflow, least=LEAST_READ_ONCE)
 def _read_norm(x: Any, ord: Any, axis: Any, keepdims: bool) -> Given:  # noqa: A002
-    refuse_options(axis=axis, keepdims=keepdims)
+    # the first axis is number 0
+    refuse_options(axis=axis is not None, keepdims=keepdims)
     x = np.asarray(x)
     if not (ord is None or (ord == 2 and x.ndim == 1)) or x.dtype.kind == "i":
         raise Different("it is another norm, or one of integers")

@@ -92,10 +92,18 @@ def qr(a: Tensor, mode: Mode = "reduced", *, out: tuple[Tensor, Tensor] | None =
 
 
 @replaces("numpy.linalg.qr", by=qr, result=named_result("QRResult"))
+def _read_numpy(a: Any, mode: str) -> Given:
+    # NumPy deprecates "full", which is "reduced" there, and "economic"
+    return _read_mode(a, mode, {"reduced": "reduced", "complete": "complete"})
+
+
 @replaces("scipy.linalg.qr", by=qr, result=plain_result, order="FC")
-def _read_arrays(a: Any, mode: str, **options: Any) -> Given:
+def _read_scipy(a: Any, mode: str, **options: Any) -> Given:
     refuse_options(**options)
-    modes = {"reduced": "reduced", "economic": "reduced", "complete": "complete", "full": "complete"}
+    return _read_mode(a, mode, {"economic": "reduced", "full": "complete"})
+
+
+def _read_mode(a: Any, mode: str, modes: dict[str, str]) -> Given:
     if mode not in modes:
         raise Different(f"mode={mode!r} returns something else")
     return given(qr, as_matrix(a), modes[mode])

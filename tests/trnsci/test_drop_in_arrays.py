@@ -215,6 +215,15 @@ def test_arrays_of_other_packages_go_to_the_original(package):
         "scipy.linalg.inv(np.full((3, 3), np.nan))",
         "scipy.linalg.svd(A, lapack_driver='none')",
         "scipy.fft.fft(A, workers=0)",
+        "np.linalg.norm(A, axis=0)",
+        "np.linalg.norm(A[:3], axis=-1, keepdims=True)",
+        "scipy.linalg.norm(A, axis=0)",
+        "np.linalg.norm(A, keepdims=True)",
+        "np.linalg.qr(A[:, :3], mode='full')",
+        "np.linalg.qr(A[:, :3], mode='economic')",
+        "np.linalg.qr(A[:, :3], mode='complete')",
+        "scipy.linalg.qr(A[:, :3], mode='full')",
+        "scipy.linalg.qr(A[:, :3], mode='reduced')",
     ],
 )
 def test_warnings_and_errors_are_the_originals(code):
