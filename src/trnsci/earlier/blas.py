@@ -178,7 +178,3 @@ MODULES: dict[str, dict[str, Any]] = {
         **{f.__name__: f for f in (nki_gemm, nki_batched_gemm, *_ENERGIES)},
     },
 }
-
-
-def extend_classes() -> None:
-    """Leave our classes as they are: the earlier ones had nothing else."""

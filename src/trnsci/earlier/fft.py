@@ -258,12 +258,6 @@ class ComplexConv1d(trnfft.nn.ComplexConv1d):
         super().__init__(in_channels, out_channels, kernel_size, stride, padding, bias=bias)
 
 
-def extend_classes() -> None:
-    """Give `ComplexTensor` the earlier names of its conversions."""
-    for name, method in {"to_torch_complex": ComplexTensor.to_torch, "from_polar": ComplexTensor.polar}.items():
-        setattr(ComplexTensor, name, method)
-
-
 _TRANSFORMS = (fft, ifft, rfft, irfft, hfft, ihfft, fft2, fftn, ifftn, rfft2, irfft2, rfftn, irfftn, stft, istft)
 _PLANS = (create_plan, clear_plan_cache, set_precision, get_precision, set_ozaki_product_precision_verified)
 _KERNELS = (complex_gemm, complex_mask_apply, complex_linear, set_multicore, get_multicore, multi_core_fft)
@@ -282,4 +276,7 @@ MODULES: dict[str, dict[str, Any]] = {
         "butterfly_stage_kernel": None,
         **{f.__name__: f for f in _KERNELS},
     },
+}
+CLASSES: dict[type, dict[str, Any]] = {
+    ComplexTensor: {"to_torch_complex": ComplexTensor.to_torch, "from_polar": ComplexTensor.polar}
 }

@@ -10,7 +10,7 @@ from typing import Any
 
 # Packages whose modules must hold ours before the names of the libraries change.
 PACKAGES = ("trnblas", "trnfft", "trnrand", "trnsolver", "trnsparse", "trntensor", "trnchem")
-# One for each library: its names in `MODULES`, and what its classes lack.
+# One for each library: its names in `MODULES`, and in `CLASSES` what classes of ours lack.
 ROOMS = ("blas", "fft", "rand", "solver", "sparse", "tensor")
 # Imported when they are called for, by submodule alone.
 LATER = ("cuda", "__main__")
@@ -26,7 +26,9 @@ def install() -> None:
     for name in ROOMS:
         room = importlib.import_module(f"trnsci.earlier.{name}")
         spaces.update(room.MODULES)
-        room.extend_classes()
+        for kind, attributes in getattr(room, "CLASSES", {}).items():
+            for attribute, value in attributes.items():
+                setattr(kind, attribute, value)
     # parents first: a submodule becomes an attribute of its parent
     for path in sorted(spaces):
         module = _Earlier(path, spaces[path])

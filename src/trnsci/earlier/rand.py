@@ -320,7 +320,3 @@ MODULES: dict[str, dict[str, Any]] = {
         "get_backend": trnrand.get_backend,
     },
 }
-
-
-def extend_classes() -> None:
-    """Leave our classes as they are: the earlier ones had nothing else."""

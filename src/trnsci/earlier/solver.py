@@ -200,7 +200,3 @@ MODULES: dict[str, dict[str, Any]] = {
         "get_backend": trnsolver.get_backend,
     },
 }
-
-
-def extend_classes() -> None:
-    """Leave our classes as they are: the earlier ones had nothing else."""

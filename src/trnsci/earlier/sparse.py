@@ -104,19 +104,6 @@ def _keep_blocks(matrix: Any, threshold: float) -> Any:
     return _BSR(counts.cumsum(0), matrix.indices[kept], matrix.values[kept], matrix.shape)
 
 
-def extend_classes() -> None:
-    """Give our formats the earlier names of their arrays."""
-    names = {
-        _CSR: {"row_ptrs": "indptr", "col_indices": "indices"},
-        _COO: {"row_indices": "row", "col_indices": "col"},
-        _BSR: {"block_row_ptrs": "indptr", "block_col_indices": "indices", "blocks": "values"},
-    }
-    for kind, aliases in names.items():
-        for earlier, here in aliases.items():
-            setattr(kind, earlier, property(operator.attrgetter(here)))
-    _BSR.block_size = property(lambda self: self.block[0])  # type: ignore[attr-defined]
-
-
 def from_dense(A: Tensor, threshold: float = 0.0) -> Any:
     """Return the entries above a threshold, in compressed rows."""
     return _CSR.from_dense(torch.where(A.abs() > threshold, A, torch.zeros_like(A)))
@@ -300,5 +287,20 @@ MODULES: dict[str, dict[str, Any]] = {
         "HAS_NKI": trnsci.HAS_NKI,
         "set_backend": trnsparse.set_backend,
         "get_backend": trnsparse.get_backend,
+    },
+}
+
+
+def _rename(**names: str) -> dict[str, Any]:
+    """Return properties that read attributes of ours by their earlier names."""
+    return {earlier: property(operator.attrgetter(here)) for earlier, here in names.items()}
+
+
+CLASSES: dict[type, dict[str, Any]] = {
+    _CSR: _rename(row_ptrs="indptr", col_indices="indices"),
+    _COO: _rename(row_indices="row", col_indices="col"),
+    _BSR: {
+        **_rename(block_row_ptrs="indptr", block_col_indices="indices", blocks="values"),
+        "block_size": property(lambda self: self.block[0]),
     },
 }

@@ -189,7 +189,3 @@ MODULES: dict[str, dict[str, Any]] = {
         "get_backend": trntensor.get_backend,
     },
 }
-
-
-def extend_classes() -> None:
-    """Leave our classes as they are: the earlier ones had nothing else."""
