@@ -19,11 +19,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks import registry
+from benchmarks.calibration import collectives
 from benchmarks.calibration.refit import intervals, quality
 from benchmarks.calibration.rows import ROWS, Row
 from benchmarks.calibration.table import Result, predict
 from trnsim import target_file
-from trnsim.constants import CONSTANTS, UNCERTAINTY, Timing
+from trnsim.constants import CONSTANTS, UNCERTAINTY
 from trnsim.errors import TrnError, WrongArgument
 from trnsim.json_reader import MalformedJson, check_fields, is_finite, read_json
 from trnsim.targets import TARGETS, Target
@@ -144,9 +145,8 @@ def _times(changes: dict[str, float]) -> np.ndarray:
 
 
 def _free(target: str) -> list[str]:
-    whole = {name for name, kind in Timing.__annotations__.items() if kind == "int"}
-    known = CONSTANTS[target].items()
-    return [name for name, c in known if c.value > 0 and UNCERTAINTY[c.source] > 0 and name not in whole]
+    known = ((name, c) for name, c in CONSTANTS[target].items() if not isinstance(c.value, int))
+    return [name for name, c in known if c.value > 0 and UNCERTAINTY[c.source] > 0]
 
 
 def _weights(errors: np.ndarray) -> tuple[np.ndarray, float]:
@@ -379,8 +379,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="validate.json of trnsci validate")
     parser.add_argument("--output", type=Path, metavar="FILE", default=Path("target.json"), help="default: target.json")
     parser.add_argument("--with-published", action="store_true", help="let the published rows take part, and say so")
+    parser.add_argument("--nccom", metavar="MACHINE", help="the files are outputs of nccom-test on this machine")
     args = parser.parse_args(argv)
     try:
+        if args.nccom:
+            collectives.calibrate(args.files, args.nccom, args.output)
+            print(f"wrote {args.output}: TRNSIM_TARGET_FILE={args.output} predicts this machine")
+            return 0
         target, rows, digests, stand_in = read(args.files)
         if args.with_published:
             published = [row for row in ROWS if row.target == target and not row.heavy]

@@ -9,25 +9,35 @@ kernel is the interval a report carries.
 from __future__ import annotations
 
 import dataclasses
+import functools
+import json
 import multiprocessing
-import re
-import statistics
+from collections import Counter
 from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from scipy import stats
 
 from benchmarks.calibration.rows import Row
-from benchmarks.calibration.table import Result, predict
+from benchmarks.calibration.table import Result
 from trnsim import constants
-from trnsim.constants import CONSTANTS, LEVEL, RESOURCES, UNCERTAINTY, Timing
+from trnsim.constants import CONSTANTS, LEVEL, UNCERTAINTY, WIDENING
+from trnsim.errors import TrnError
 from trnsim.targets import TARGETS, Target
+from trnsim.timing.likeness import Traits
 
 # what one row is trusted to, and the step of the differences
 NOISE = 0.06
 STEP = 0.05
+# rows a family counts for at most: its rows err together
+FAMILY = 10
+# sources of constants that kernel times gave; those read out of profiles, probes and guides stay as they are
+FITTED = ("C", "O")
+# rows beyond this are predicted and judged, and take no part in the fit
+INSTRUCTIONS = 8000
 
 
 class Fit(NamedTuple):
@@ -50,102 +60,172 @@ def _changed(target: str, name: str, factor: float = 1 + STEP) -> Target:
 
 
 def _free(target: str) -> list[str]:
-    """Constants a fit may move: those with a spread, a value, and no whole number."""
-    known = CONSTANTS[target].items()
-    counts = {key for key, kind in Timing.__annotations__.items() if kind == "int"}
-    return [name for name, c in known if UNCERTAINTY[c.source] > 0 and c.value > 0 and name not in counts]
+    """Constants a fit may move: those that were fitted to kernel times, and are no whole numbers."""
+    return [name for name, c in CONSTANTS[target].items() if c.source in FITTED and not isinstance(c.value, int)]
 
 
-_shared: list[Result] = []
+class Judged(Protocol):
+    """A row and the traits of its kernel."""
+
+    @property
+    def row(self) -> Row: ...
+
+    @property
+    def traits(self) -> Traits: ...
 
 
-def _slopes(constant: tuple[str, str]) -> list[float]:
-    """The logarithmic derivative of every prediction by one constant."""
-    target, name = constant
-    changed = _changed(target, name)
-    slopes = [0.0] * len(_shared)
-    for i, result in enumerate(_shared):
-        if result.row.target == target:
-            again = Result(result.row, result.report.recording.report(changed))
-            slopes[i] = float(np.log(again.predicted_us / result.predicted_us) / np.log1p(STEP))
-    return slopes
+class Outcome(NamedTuple):
+    """A row with its prediction and what intervals are told apart by; no recording, so that many fit into memory."""
+
+    row: Row
+    predicted_us: float
+    traits: Traits
+    slopes: dict[tuple[str, str], float]
+
+    @property
+    def error(self) -> float:
+        return self.predicted_us / self.row.measured_us - 1.0
 
 
-def refit(rows: Sequence[Row], say: Callable[[str], None]) -> tuple[list[Result], Fit]:
+# rows of forked processes, which kernels do not travel to
+_shared: list[Row] = []
+
+
+def _play(number: int, differentiate: bool) -> tuple[float, Traits, dict[tuple[str, str], float]] | str:
+    """Predict one row and differentiate it by every constant of its target; the reason where it does not run."""
+    row = _shared[number]
+    try:
+        recording = row.record()
+    except TrnError as error:
+        return f"{row.group or row.family} {row.name}: {error}"
+    report = recording.report(recording.target)
+    result = Result(row, report)
+    slopes = {}
+    if differentiate and report.instruction_count <= INSTRUCTIONS:
+        for name in _free(row.target):
+            again = Result(row, recording.report(_changed(row.target, name)))
+            slopes[row.target, name] = float(np.log(again.predicted_us / result.predicted_us) / np.log1p(STEP))
+    return result.predicted_us, report.traits, slopes
+
+
+def play(rows: Sequence[Row], say: Callable[[str], None], *, differentiate: bool, processes: int = 1) -> list[Outcome]:
+    """Predict every row in a process of its own."""
+    _shared[:] = rows
+    outcomes = []
+    context, task = multiprocessing.get_context("fork"), functools.partial(_play, differentiate=differentiate)
+    for start in range(0, len(rows), processes):
+        batch = range(start, min(start + processes, len(rows)))
+        # forked by this thread: a pool that replaces its processes forks in a thread of its own, which some libraries
+        # that tests load do not survive
+        with ProcessPoolExecutor(len(batch), context) as pool:
+            for row, played in zip(rows[start:], pool.map(task, batch), strict=False):
+                if isinstance(played, str):
+                    say(played)
+                    continue
+                outcomes.append(Outcome(row, *played))
+                say(f"{len(outcomes)} of {len(rows)}: {row.group or row.family} {row.name} {outcomes[-1].error:+.1%}")
+    return outcomes
+
+
+def refit(rows: Sequence[Row], say: Callable[[str], None], processes: int = 1) -> tuple[list[Outcome], Fit]:
     """Predict every row, differentiate by every constant of its target, and fit."""
-    results = _shared[:] = [predict(row) for row in rows]
-    names = [(target, name) for target in sorted({row.target for row in rows}) for name in _free(target)]
-    slopes = np.zeros((len(rows), len(names)))
-    # forked processes have the recordings already
-    with multiprocessing.get_context("fork").Pool() as pool:
-        for column, slope in enumerate(pool.imap(_slopes, names)):
-            say(f"{column + 1} of {len(names)}: {' '.join(names[column])}")
-            slopes[:, column] = slope
+    results = play(rows, say, differentiate=True, processes=processes)
+    return results, fit_outcomes(results)
+
+
+def fit_outcomes(results: Sequence[Outcome]) -> Fit:
+    """Fit constants to all rows, and to all but those of each family."""
+    names = [(target, name) for target in sorted({r.row.target for r in results}) for name in _free(target)]
+    slopes = np.array([[r.slopes.get(name, 0.0) for name in names] for r in results])
     present = np.array([-np.log1p(r.error) for r in results])
     prior = np.array([UNCERTAINTY[CONSTANTS[target][name].source] for target, name in names])
-    moves = _step(slopes, present, prior)
-    held_out = np.zeros(len(rows))
-    for family in {row.family for row in rows}:
-        out = np.array([row.family == family for row in rows])
-        held_out[out] = (present - slopes @ _step(slopes[~out], present[~out], prior))[out]
-    return results, Fit(names, moves, present, present - slopes @ moves, held_out)
+    sizes = Counter(r.row.family for r in results)
+    counts = np.array([min(1.0, FAMILY / sizes[r.row.family]) for r in results])
+    moves = _step(slopes, present, prior, counts)
+    held_out = np.zeros(len(results))
+    for family in sizes:
+        out = np.array([r.row.family == family for r in results])
+        held_out[out] = (present - slopes @ _step(slopes[~out], present[~out], prior, counts[~out]))[out]
+    return Fit(names, moves, present, present - slopes @ moves, held_out)
 
 
-def _step(slopes: np.ndarray, errors: np.ndarray, prior: np.ndarray) -> np.ndarray:
-    """The most likely logarithmic moves; rows beyond 1.5 deviations count less."""
-    weight = np.ones(len(errors))
+def _step(slopes: np.ndarray, errors: np.ndarray, prior: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """The most likely logarithmic moves; ``counts`` is how much each row counts, beyond 1.5 deviations less."""
+    weight = counts
     moves = np.zeros(slopes.shape[1])
     for _ in range(20):
         scaled = slopes * (weight / NOISE**2)[:, None]
         moves = np.linalg.solve(slopes.T @ scaled + np.diag(prior**-2), scaled.T @ errors)
         left = np.abs(errors - slopes @ moves) / NOISE
-        weight = 1.5 / np.maximum(1.5, left)
+        weight = counts * 1.5 / np.maximum(1.5, left)
     return moves
 
 
-def intervals(results: Sequence[Result], errors: np.ndarray) -> dict[str, tuple[float, float]]:
-    """Factors on a prediction that hold `LEVEL` of new families, by what binds: t quantiles over families.
+def intervals(results: Sequence[Judged], errors: np.ndarray) -> dict[str, tuple[float, float]]:
+    """Factors on a prediction that hold `LEVEL` of rows, by trait.
 
-    A family counts as one observation: its rows err together. The spread within families is added; a resource that
-    fewer than three families have met takes the spread of all, and none has a narrower one.
+    A family counts once, however many rows it has: they err together. ``errors`` are of rows whose family was left out.
     """
-    everything = _interval(results, errors)
-    found = {"all": everything}
-    for resource in sorted(set(RESOURCES.values())):
-        mine = [i for i, r in enumerate(results) if RESOURCES.get(r.binds) == resource]
-        few = len({results[i].row.family for i in mine}) < 3
-        low, high = everything if few else _interval([results[i] for i in mine], errors[mine])
-        found[resource] = min(low, everything[0]), max(high, everything[1])
-    return found
+    known = {"all": _interval(results, errors)}
+    for trait in sorted({trait for r in results for trait in r.traits[1:]}):
+        mine = [i for i, r in enumerate(results) if trait in r.traits]
+        known[trait] = _interval([results[i] for i in mine], errors[mine])
+    return known
 
 
-def coverage(results: Sequence[Result], errors: np.ndarray) -> float:
-    """Share of rows inside the interval that the other families alone would have given them."""
-    inside = 0
-    for family in {r.row.family for r in results}:
-        others = [i for i, r in enumerate(results) if r.row.family != family]
-        known = intervals([results[i] for i in others], errors[others])
-        for r, error in zip(results, errors, strict=True):
-            low, high = known.get(RESOURCES.get(r.binds, ""), known["all"])
-            inside += r.row.family == family and low <= np.exp(error) <= high
-    return inside / len(results)
-
-
-def _interval(results: Sequence[Result], errors: np.ndarray) -> tuple[float, float]:
-    families: dict[str, list[float]] = {}
-    for r, e in zip(results, errors, strict=True):
-        families.setdefault(r.row.family, []).append(float(e))
-    n = len(families)
-    # around the prediction itself, not around its mean error: what is known to be biased is corrected, not reported
-    between = sum(statistics.fmean(f) ** 2 for f in families.values()) / (n - 1)
-    within = [statistics.variance(f) for f in families.values() if len(f) > 1]
-    spread = between * (1 + 1 / n) + (statistics.fmean(within) if within else 0.0)
-    reach = float(stats.t.ppf(0.5 + LEVEL / 2, n - 1)) * spread**0.5
+def _interval(results: Sequence[Judged], errors: np.ndarray) -> tuple[float, float]:
+    """Return the quantile of absolute errors, rows of a family weighing as much as one row."""
+    sizes = Counter(r.row.family for r in results)
+    order = np.argsort(np.abs(errors))
+    weights = np.cumsum([1 / sizes[results[i].row.family] for i in order])
+    reach = float(np.abs(errors)[order][np.searchsorted(weights, LEVEL * weights[-1])])
     return round(float(np.exp(-reach)), 2), round(float(np.exp(reach)), 2)
 
 
-def text(results: Sequence[Result], fit: Fit) -> str:
-    """What the fit found: constants that would move, errors before, after and for families left out, intervals."""
+def inside(results: Sequence[Outcome], errors: np.ndarray) -> np.ndarray:
+    """True for rows inside the interval that the other families alone would have given them."""
+    held = np.zeros(len(results), bool)
+    for family in {r.row.family for r in results}:
+        others = [i for i, r in enumerate(results) if r.row.family != family]
+        known = intervals([results[i] for i in others], errors[others])
+        traits = {results[i].traits for i in others}
+        for i, r in enumerate(results):
+            if r.row.family == family:
+                reach = max(np.log(known[trait][1]) for trait in ("all", *r.traits) if trait in known)
+                distance = min(sum(a != b for a, b in zip(r.traits, other, strict=True)) for other in traits)
+                held[i] = abs(errors[i]) <= reach * (1 + WIDENING * distance)
+    return held
+
+
+def summary(results: Sequence[Outcome], fit: Fit) -> str:
+    """Errors of rows whose family was left out, by group: what ``rows.py`` of the open rows prints of a prediction."""
+    held = inside(results, fit.held_out)
+    groups: dict[str, list[int]] = {}
+    for i, r in enumerate(results):
+        groups.setdefault(r.row.group or r.row.family, []).append(i)
+        if r.row.group:
+            groups.setdefault(f"**{r.row.family}**", []).append(i)
+    groups["**all**"] = list(range(len(results)))
+    lines = [
+        "| left out | rows | median | p90 | bias | rank | inside the interval | best predicted / best measured |",
+        "|---|--:|--:|--:|--:|--:|--:|--:|",
+    ]
+    for name, mine in groups.items():
+        measured = np.array([results[i].row.measured_us for i in mine])
+        predicted = measured * np.exp(-fit.held_out[mine])
+        error = predicted / measured - 1
+        alike = name != "**all**" and len(mine) > 2
+        rank = f"{float(stats.spearmanr(measured, predicted).statistic):.2f}" if alike else ""
+        regret = f"{measured[np.argmin(predicted)] / measured.min():.2f}" if name.startswith("matmul K") else ""
+        lines.append(
+            f"| {name} | {len(mine)} | {np.median(np.abs(error)):.1%} | {np.quantile(np.abs(error), 0.9):.1%} "
+            f"| {np.median(error):+.1%} | {rank} | {held[mine].mean():.0%} | {regret} |"
+        )
+    return "\n".join(lines)
+
+
+def text(results: Sequence[Outcome], fit: Fit) -> str:
+    """What the fit found: constants that would move, errors before, after and for families left out."""
     lines = ["constant, source, value now, fitted:"]
     for (target, name), move in zip(fit.names, fit.moves, strict=True):
         constant = CONSTANTS[target][name]
@@ -155,38 +235,26 @@ def text(results: Sequence[Result], fit: Fit) -> str:
     lines.append("")
     for label, errors in (("as they are", fit.present), ("fitted", fit.fitted), ("family left out", fit.held_out)):
         lines.append(f"{label + ':':17}{quality(errors)}")
-    lines.append(f"INTERVALS = {intervals(results, fit.held_out)}")
+    lines += ["", summary(results, fit)]
     return "\n".join(lines)
 
 
-def page(results: Sequence[Result], fit: Fit) -> str:
+def page(results: Sequence[Outcome], fit: Fit) -> str:
     """The same for the docs."""
-    held = intervals(results, fit.held_out)
-    families = sorted({r.row.family for r in results})
+    families = {r.row.family for r in results}
     lines = [
         f"{len(results)} rows of {len(families)} families. Constants as they are: {quality(fit.present)}."
         f" Fitted to all rows: {quality(fit.fitted)}. Each family"
-        f" predicted by constants fitted to the others: {quality(fit.held_out)}.",
+        f" predicted by constants fitted to the others: {quality(fit.held_out)};"
+        f" intervals from the others hold {inside(results, fit.held_out).mean():.0%}.",
         "",
-        "| family left out | rows | median error | rank correlation |",
-        "|---|--:|--:|--:|",
+        summary(results, fit),
+        "",
+        f"| trait | {LEVEL:.0%} interval, in parts of the prediction |",
+        "|---|---|",
     ]
-    for family in families:
-        mine = [i for i, r in enumerate(results) if r.row.family == family]
-        error = np.median(np.abs(np.exp(-fit.held_out[mine]) - 1))
-        lines.append(f"| {family} | {len(mine)} | {error:.1%} | {ranks([results[i] for i in mine])} |")
-    lines += ["", f"Intervals from the other families hold {coverage(results, fit.held_out):.0%} of a family's rows."]
-    lines += ["", f"| bound by | {LEVEL:.0%} interval, in parts of the prediction |", "|---|---|"]
-    lines += [f"| {resource} | {low:.2f} to {high:.2f} |" for resource, (low, high) in held.items()]
+    lines += [f"| {name} | {low:.2f} to {high:.2f} |" for name, (low, high) in intervals(results, fit.held_out).items()]
     return "\n".join(lines)
-
-
-def ranks(results: Sequence[Result]) -> str:
-    """Spearman's correlation of predicted and measured times; nothing for fewer than three rows."""
-    if len(results) < 3:
-        return ""
-    found = stats.spearmanr([r.predicted_us for r in results], [r.row.measured_us for r in results])
-    return f"{float(found.statistic):.2f}"
 
 
 def quality(errors: np.ndarray) -> str:
@@ -195,11 +263,13 @@ def quality(errors: np.ndarray) -> str:
     return f"median error {np.median(relative):.1%}, 90th percentile {np.quantile(relative, 0.9):.1%}"
 
 
-def keep(results: Sequence[Result], fit: Fit) -> None:
-    """Write the intervals where reports look for them."""
-    path = Path(constants.__file__)
-    lines = [
-        f'    "{resource}": ({low}, {high}),' for resource, (low, high) in intervals(results, fit.held_out).items()
-    ]
-    block = "\n".join(["INTERVALS = {", *lines, "}"])
-    path.write_text(re.sub(r"(?ms)^INTERVALS = \{.*?^\}", block, path.read_text()))
+def keep(results: Sequence[Outcome], fit: Fit) -> None:
+    """Write the intervals, and the traits of measured kernels, where reports look for them."""
+    path = Path(constants.__file__).with_suffix(".toml")
+    head, opening, _ = path.read_text().partition("[intervals]\n")
+    known = {", ".join(r.traits): f"{r.row.group or r.row.family}, {r.row.target}" for r in reversed(results)}
+    pairs = intervals(results, fit.held_out).items()
+    lines = [f"{json.dumps(name)} = [{low}, {high}]" for name, (low, high) in pairs]
+    lines += ["", "# traits of kernels that were measured (`trnsim.timing.likeness`), and one of them", "[measured]"]
+    lines += [f"{json.dumps(traits)} = {json.dumps(one)}" for traits, one in sorted(known.items())]
+    path.write_text(head + opening + "\n".join(lines) + "\n")

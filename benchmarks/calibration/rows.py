@@ -14,6 +14,7 @@ from __future__ import annotations
 import ast
 import csv
 import importlib
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,8 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+
+from trnsim.timing.profile import Recording, record
 
 _DTYPES = {"fp32": np.float32, "bf16": ml_dtypes.bfloat16}
 
@@ -42,6 +45,18 @@ class Row:
     text: str
     heavy: bool
     source: str
+    # rows that are judged together, within a family
+    group: str = ""
+    # the kernel returns a recording of itself
+    recorded: bool = False
+
+    def record(self) -> Recording:
+        """Return the instruction streams of the kernel."""
+        if self.recorded:
+            return self.kernel()  # type: ignore[no-any-return]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            return record(self.kernel, target=self.target, numerics=False)(*self.arguments, **self.options)[1]
 
 
 def _argument(text: str, dtype: str) -> Any:

@@ -6,6 +6,7 @@ from trnsim.lazy import lazily
 
 if TYPE_CHECKING:
     from trnsim.arguments import LostOutput, PrivateOutput
+    from trnsim.choices import choices
     from trnsim.compare import Comparison, Difference, compare
     from trnsim.cores import GridMismatch
     from trnsim.coverage import UnreadInput, UnwrittenOutput
@@ -41,6 +42,7 @@ __all__ = [
     "UnreadInput",
     "UnwrittenOutput",
     "ZerosAccumulated",
+    "choices",
     "compare",
     "install",
     "jit",

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from trnsim.calls import no_tensor
-from trnsim.errors import HardwareLimit, OutOfBounds, WrongArgument, WrongBuffer, WrongDtype, WrongShape, lacking
+from trnsim.errors import KernelError, lacking
 from trnsim.memory import HBM, PSUM, SBUF, SHARED_HBM, UNWRITTEN, WRITTEN
+from trnsim.refusals import refuse
 from trnsim.tensors.dtypes import ExtraDtype, cast, float32
 from trnsim.tensors.layout import runs_of
 from trnsim.tensors.tensor import NkiTensor
@@ -21,6 +22,7 @@ class Nothing(BaseException):
 
 # the ISA keeps a stride as a signed 16-bit number of elements
 STRIDE_MAX = 2**15 - 1
+_REACH = {0: 128, 32: 32, 64: 64, 96: 32}
 _NOTHING = np.zeros((1, 1), np.float32)
 
 
@@ -36,23 +38,13 @@ class Access(Unwritten):
         if not self.checks:
             return t
         if t.buffer._value_ not in where:
-            raise WrongBuffer(
-                f"{role} ({t.name}) is in {t.buffer}, and must be in {_listed(where)}",
-                rule="buffer",
-                got=str(t.buffer),
-                limit=where,
-                hint="copy it with dma_copy"
-                if t.buffer.value in (HBM, SHARED_HBM) or not {SBUF, PSUM} & set(where)
-                else "copy it with tensor_copy",
-            )
+            far = t.buffer.value in (HBM, SHARED_HBM) or not {SBUF, PSUM} & set(where)
+            hint = f"copy it with {'dma_copy' if far else 'tensor_copy'}"
+            names = _join_names(where)
+            raise refuse("buffer:operand", got=str(t.buffer), limit=where, hint=hint, role=role, t=t, memories=names)
         scope = t.storage.scope
         if scope is not None and scope.ended:
-            raise WrongArgument(
-                f"{role} ({t.name}) was declared in the body of {scope.loop} ({t.storage.line}), {scope.ended}",
-                rule="loop-scope",
-                got=t.name,
-                hint="declare it before the loop and write into it: the body is compiled once",
-            )
+            raise refuse("loop-scope", got=t.name, role=role, scope=scope, t=t)
         if compute and t.on_chip:
             self.partitions_ok(t, role)
         return t
@@ -61,55 +53,31 @@ class Access(Unwritten):
         """Compute engines start at partition 0, 32, 64 or 96 and reach 128, 32, 64 and 32 partitions from there."""
         storage = t.storage
         if t.dtype.itemsize > 4:
-            hint = "engines compute with at most 32 bits: scalars and DMA alone take int64"
-            raise WrongDtype(f"{role} ({t.name}) is {t.dtype}", "int64-operand", str(t.dtype), "32 bits", hint)
+            raise refuse("int64-operand", got=str(t.dtype), role=role, t=t)
         row = storage.row * storage.itemsize // t.dtype.itemsize
         start = storage.partition + t.offset // row
         count = t.shape[0]
         if count > 1 and t.strides[0] != row:
-            raise HardwareLimit(
-                f"{role} ({t.name}) steps {t.strides[0] / row:g} partitions at a time, and engines access consecutive"
-                " ones",
-                rule="partition-step",
-                got=t.strides[0],
-                limit=row,
-                hint="gather the rows into consecutive partitions with dma_copy",
+            raise refuse(
+                "partition-step:partitions_ok", got=t.strides[0], limit=row, role=role, t=t, step=t.strides[0] / row
             )
         if len(t.shape) > 5:
             rank = len(runs_of(t.shape[1:], t.strides[1:]))
             if rank > 4:
-                raise HardwareLimit(
-                    f"{role} ({t.name}) needs {rank} strides per partition, and an access pattern has at most 4",
-                    rule="access-pattern",
-                    got=rank,
-                    limit=4,
-                    hint="copy it in pieces, or choose a layout whose inner dimensions are contiguous",
-                )
+                raise refuse("access-pattern", got=rank, role=role, t=t)
         if row > STRIDE_MAX:
             step = max((stride for _, stride in runs_of(t.shape[1:], t.strides[1:])), default=0)
             if step > STRIDE_MAX:
-                raise HardwareLimit(
-                    f"{role} ({t.name}) steps {step} elements within a partition, and an access pattern steps at most "
-                    f"{STRIDE_MAX}",
-                    rule="access-stride",
-                    got=step,
-                    limit=STRIDE_MAX,
-                    hint="access the parts in instructions of their own, or keep them in tensors of their own",
-                )
+                raise refuse("access-stride", got=step, limit=STRIDE_MAX, role=role, t=t)
         if start == 0:
             if count <= 128:
                 return
         elif start % 32 == 0 and count <= (64 if start == 64 else 32):
             return
-        reach = {0: 128, 32: 32, 64: 64, 96: 32}.get(start)
-        raise HardwareLimit(
-            f"{role} ({t.name}) covers partitions {start}..{start + count}"
-            + ("" if reach is None else f", but from {start} an engine reaches {reach}"),
-            rule="start-partition",
-            got=(start, count),
-            limit={0: 128, 32: 32, 64: 64, 96: 32},
-            hint="start at 0, 32, 64 or 96; move other rows there with dma_copy",
-        )
+        reach = _REACH.get(start)
+        but = "" if reach is None else f", but from {start} an engine reaches {reach}"
+        got, end = (start, count), start + count
+        raise refuse("start-partition:partitions_ok", got=got, limit=_REACH, role=role, t=t, end=end, but=but)
 
     def read(
         self, t: Any, role: str, where: tuple[str, ...] = (SBUF, PSUM), *, compute: bool = True, exact: bool = False
@@ -136,9 +104,9 @@ class Access(Unwritten):
             marks = storage.arena.marks
             if type(marks) is not int:
                 if not t.mark_window(t.offset).all():
-                    return self.poisoned(t, role, t.array, t.unwritten(), exact=exact)
+                    return self.poison(t, role, t.array, t.unwritten(), exact=exact)
             elif marks == UNWRITTEN:
-                return self.poisoned(t, role, t.array, None, exact=exact)
+                return self.poison(t, role, t.array, None, exact=exact)
         return t.array
 
     def write(
@@ -212,7 +180,7 @@ class Access(Unwritten):
         assert dynamic is not None
         value = self.scalar(dynamic.index, f"{role}'s index")
         if dynamic.kind == "scalar" and self.outside(t, value):
-            raise left(t, role, value, dynamic.bound)
+            raise index_error(t, role, value, dynamic.bound)
         return t.offset + value * dynamic.stride
 
     def scalar(self, index: Any, role: str) -> int:
@@ -224,7 +192,7 @@ class Access(Unwritten):
             return 0
         values = self.read(index, role, (SBUF, PSUM, HBM, SHARED_HBM), compute=False, exact=True)
         if values.size != 1:
-            raise WrongShape(f"{role} has shape {index.shape}", rule="indirect", got=index.shape, limit=(1, 1))
+            raise refuse("indirect:scalar", got=index.shape, limit=(1, 1), role=role)
         return int(values.reshape(-1)[0])
 
     def outside(self, t: NkiTensor, value: int) -> bool:
@@ -251,14 +219,7 @@ class Access(Unwritten):
         base.dynamic = None
         held = min(group, t.shape[0]) * flat.shape[1]
         if dynamic.count > held:
-            raise WrongShape(
-                f"{role}: {dynamic.count} offsets are wanted and each group of {group} partitions of the index"
-                f" {list(index.shape)} holds {held}",
-                rule="indirect",
-                got=dynamic.count,
-                limit=held,
-                hint=f"pass num_elem={held} or less to .indirect(), or more columns of offsets",
-            )
+            raise refuse("indirect:gather_columns", got=dynamic.count, limit=held, role=role, group=group, index=index)
         columns = np.empty((t.shape[0], dynamic.count), np.int64)
         i = np.arange(dynamic.count)
         for start in range(0, t.shape[0], group):
@@ -267,9 +228,7 @@ class Access(Unwritten):
             columns[start : start + group] = rows[i % g, i // g].astype(np.int64)
         if columns.size and (columns.min() < 0 or columns.max() >= dynamic.bound):
             bad = int(columns.max()) if columns.max() >= dynamic.bound else int(columns.min())
-            raise OutOfBounds(
-                f"{role}: indirect column {bad} of {t.name}, which has {dynamic.bound}", "bounds", bad, dynamic.bound
-            )
+            raise refuse("bounds:gather_columns", got=bad, limit=dynamic.bound, role=role, t=t)
         return base, columns
 
     def _read_dynamic(self, t: NkiTensor, role: str) -> np.ndarray:
@@ -281,20 +240,19 @@ class Access(Unwritten):
             if self.checks:
                 missing = np.take_along_axis(base.unwritten(), columns, axis=1)
                 if missing.any():
-                    return self.poisoned(base, role, values, missing)
+                    return self.poison(base, role, values, missing)
             return values
-        static = self._settled(t, role)
+        static = self._apply_index(t, role)
         if self.checks:
             missing = static.unwritten()
             if missing.any():
-                return self.poisoned(static, role, static.array, missing)
+                return self.poison(static, role, static.array, missing)
         return static.array
 
-    def _settled(self, t: NkiTensor, role: str) -> NkiTensor:
+    def _apply_index(self, t: NkiTensor, role: str) -> NkiTensor:
         """Return the view a scalar run-time index leads to."""
-        if t.addressed("vector"):
-            hint = "use dma_copy, or .indirect() on trn3"
-            raise WrongArgument(f"{role}: only DMA can gather and scatter by vector_offset", "indirect", hint=hint)
+        if t.is_addressed("vector"):
+            raise refuse("indirect:settled", role=role)
         return t.at(self.resolve(t, role))
 
     def _write_dynamic(self, t: NkiTensor, values: np.ndarray, role: str, code: int) -> None:
@@ -311,7 +269,7 @@ class Access(Unwritten):
                 for unit in range(marks.shape[-1]):
                     np.put_along_axis(marks[..., unit], columns, np.uint8(code), axis=1)
             return
-        static = self._settled(t, role)
+        static = self._apply_index(t, role)
         t.storage.runtime = True
         if self.garbage is not None:
             self.garbage.keep(static)
@@ -320,15 +278,13 @@ class Access(Unwritten):
             static.mark_window(static.offset)[...] = code
 
 
-def left(t: NkiTensor, role: str, value: int, bound: int) -> OutOfBounds:
+def index_error(t: NkiTensor, role: str, value: int, bound: int) -> KernelError:
     """Return the error for a run-time index that leads out of its tensor."""
     shape = list(t.storage.shape)
-    text = f"{role}: run-time index {value} leaves {t.name}{shape}, where it must stay below {bound}"
-    hint = "check the index; a DMA with oob_mode=nisa.oob_mode.skip leaves what is out of bounds out"
-    return OutOfBounds(text, "bounds", value, bound, hint)
+    return refuse("bounds:left", got=value, limit=bound, role=role, t=t, shape=shape)
 
 
-def _listed(where: tuple[str, ...]) -> str:
+def _join_names(where: tuple[str, ...]) -> str:
     """Memories in words; the two kinds of HBM together are HBM."""
     both = {HBM, SHARED_HBM} <= set(where)
     names = ["HBM" if both and w in (HBM, SHARED_HBM) else w if w == SHARED_HBM else w.upper() for w in where]
@@ -342,6 +298,4 @@ def _fit(values: np.ndarray, shape: tuple[int, ...], role: str, t: NkiTensor) ->
     try:
         return np.broadcast_to(values, shape)
     except ValueError:
-        raise WrongShape(
-            f"{role} ({t.name}) has shape {shape} and the result has shape {values.shape}", "shape", shape, values.shape
-        ) from None
+        raise refuse("shape:fit", got=shape, limit=values.shape, role=role, t=t) from None

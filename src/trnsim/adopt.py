@@ -17,7 +17,7 @@ from types import CellType, FunctionType, ModuleType
 from typing import Any
 
 from trnsim.arrays import is_array
-from trnsim.errors import NotModelled
+from trnsim.refusals import refuse
 
 # what no kernel function lives in
 _OTHERS = frozenset({"numpy", "torch", "jax", "jaxlib", "ml_dtypes", "scipy", "trnsim", *sys.stdlib_module_names}) - {
@@ -155,9 +155,7 @@ class _Reader:
     def _ours(self, name: str) -> ModuleType:
         module = self.ours.get(name)
         if module is None:
-            raise NotModelled(
-                f"the kernel uses {name}, which the simulator has not", "nki-module", name, sorted(self.ours)
-            )
+            raise refuse("nki-module", got=name, limit=sorted(self.ours))
         return module
 
     def _counterpart(self, obj: Any) -> Any:
@@ -175,9 +173,7 @@ class _Reader:
         for home in (module, "nki.language", "nki.isa", "nki.collectives", "nki"):
             if home in self.ours and hasattr(self.ours[home], name):
                 return getattr(self.ours[home], name)
-        raise NotModelled(
-            f"the kernel uses {module}.{name}, which the simulator has not", rule="nki-name", got=f"{module}.{name}"
-        )
+        raise refuse("nki-name", got=f"{module}.{name}", module=module, name=name)
 
     def _function(self, function: FunctionType) -> FunctionType:
         space = self.spaces.get(id(function.__globals__))

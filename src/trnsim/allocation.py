@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from trnsim.errors import CapacityError, HardwareLimit, NotModelled, OutOfBounds, WrongArgument, WrongShape
+from trnsim.errors import CapacityError
 from trnsim.memory import HBM, PSUM, SHARED_HBM, UNWRITTEN, WRITTEN, Arena, Storage
+from trnsim.refusals import refuse
 from trnsim.source_lines import kernel_line, variable_name
 from trnsim.state import State
 from trnsim.tensors.dtypes import LOW_PRECISION, DType, ExtraDtype, as_dtype, float32
@@ -25,7 +26,7 @@ class Allocation(State):
         """Fresh memory: nothing in it may be read before it is written."""
         shape = as_shape(shape, "shape")
         if not isinstance(name, str):
-            raise WrongArgument(f"name is {name!r}", "name", type(name).__name__, "str", "a name is a string")
+            raise refuse("name", got=type(name).__name__, name=name)
         dtype = as_dtype(dtype)
         region = as_region(buffer)
         on_chip = region is MemoryRegion.sbuf or region is MemoryRegion.psum
@@ -33,8 +34,7 @@ class Allocation(State):
             # the reference keeps the value of a register in a tile of this shape
             shape = (1, 1)
         if min(shape, default=0) < 1:
-            hint = "a tensor has at least one dimension, and every dimension at least one element"
-            raise WrongShape(f"a tensor of shape {shape} has no elements", "shape", shape, hint=hint)
+            raise refuse("shape:allocate", got=shape)
         physical = self.physical(dtype)
         row = math.prod(shape[1:])
         if on_chip:
@@ -50,13 +50,13 @@ class Allocation(State):
             where = self._check_hbm_address(address, shape[0] * row * int(dtype.itemsize))
         # with low precision kept as fp32 the bytes of two tensors no longer line up, so addresses cannot alias
         if where is not None and self.params.precise and on_chip:
-            arena, pitch = self._fixed(region)
+            arena, pitch = self._own_arena(region)
             base = where[0] * pitch + where[1]
         else:
             arena = self._fresh(shape[0] * row, physical, dtype)
             pitch, base = row * physical.itemsize, 0
             if where is not None and self.params.precise:
-                arena, base = self._overlaid(where[0], arena)
+                arena, base = self._overlay(where[0], arena)
         storage = Storage(
             name=label,
             shape=shape,
@@ -84,6 +84,8 @@ class Allocation(State):
             self.state.setdefault("shared output", f"{storage.name}{list(shape)} ({line})")
             if self.machine is not None:
                 storage = self.machine.share(self, storage, name)
+                if self.scope is not None:
+                    self.scope.adopt(storage.slot)
         tensor = NkiTensor(storage)
         if self.probes is not None:
             for probe in self.probes:
@@ -117,7 +119,7 @@ class Allocation(State):
         """Bytes of a partition that tensors may take."""
         return self.target.sbuf_usable_bytes if region is MemoryRegion.sbuf else self.target.psum_partition_bytes
 
-    def _fixed(self, region: MemoryRegion) -> tuple[Arena, int]:
+    def _own_arena(self, region: MemoryRegion) -> tuple[Arena, int]:
         """Return the core's own SBUF or PSUM, for tensors with an address."""
         # partitions a multiple of 4 KiB apart would fight for the same cache lines of the host
         pitch = 128 + self._partition_bytes(region)
@@ -138,16 +140,14 @@ class Allocation(State):
             return
         label = name or variable_name() or "tensor"
         if len(shape) < 2:
-            hint = f"on-chip tensors have a partition and a free dimension: use {(shape or (1,))[0], 1}"
-            raise WrongShape(f"{label} in {region} has shape {shape}", "two-dimensional", len(shape), 2, hint)
+            instead, got = ((shape or (1,))[0], 1), len(shape)
+            raise refuse(
+                "two-dimensional:check_on_chip", got=got, label=label, region=region, shape=shape, instead=instead
+            )
         if shape[0] > self.target.partitions:
-            raise HardwareLimit(
-                f"{label} has {shape[0]} partitions in {region}, which has {self.target.partitions}",
-                rule="partition-limit",
-                got=shape[0],
-                limit=self.target.partitions,
-                target=self.target.name,
-                hint="put the first 128 rows in one tile and loop, or fold rows into the free dimension: (128, n, …)",
+            limit, where = self.target.partitions, {"target": self.target.name}
+            raise refuse(
+                "partition-limit:check_on_chip", got=shape[0], limit=limit, label=label, region=region, fields=where
             )
         raise CapacityError(
             where=region.value.upper(),
@@ -165,57 +165,48 @@ class Allocation(State):
         try:
             partition, free = (int(a) for a in address)
         except (TypeError, ValueError):
-            raise WrongArgument(
-                f"address {address!r}", "address", address, "(partition, byte)", "give (partition_offset, free_offset)"
-            ) from None
+            raise refuse("address:check_address-value", got=address) from None
         limit = self._partition_bytes(region)
         align = self.target.sbuf_align if region is MemoryRegion.sbuf else self.target.psum_align
         if partition < 0 or partition + shape[0] > self.target.partitions:
-            raise OutOfBounds(
-                f"address {address}: partitions {partition}..{partition + shape[0]} of {self.target.partitions}",
-                rule="address",
-                got=partition + shape[0],
-                limit=self.target.partitions,
-                hint=f"{shape[0]} partitions start at {self.target.partitions - shape[0]} or before",
+            end, limit, last = partition + shape[0], self.target.partitions, self.target.partitions - shape[0]
+            raise refuse(
+                "address:partitions", got=end, limit=limit, address=address, first=partition, rows=shape[0], last=last
             )
         if free < 0 or free + row_bytes > limit:
-            raise OutOfBounds(
-                f"address {address}: bytes {free}..{free + row_bytes} of a {region.value.upper()} partition of {limit}",
-                rule="address",
+            raise refuse(
+                "address:bytes",
                 got=free + row_bytes,
                 limit=limit,
-                hint=f"{row_bytes} bytes start at {limit - row_bytes} or before",
+                address=address,
+                free=free,
+                memory=region.value.upper(),
+                row_bytes=row_bytes,
+                last=limit - row_bytes,
             )
         step = max(align, min(int(dtype.itemsize), 4))
         if region is MemoryRegion.psum and free % self.target.psum_bank_bytes:
             bank = self.target.psum_bank_bytes
-            raise HardwareLimit(
-                f"address {address}: byte {free} is inside PSUM bank {free // bank}, and tensors start where one does",
-                rule="psum-bank-start",
-                got=free,
-                limit=bank,
-                hint=f"use a multiple of {bank}, and slice a tensor of the whole bank for parts of it",
-            )
+            raise refuse("psum-bank-start", got=free, limit=bank, address=address, bank_index=free // bank)
         if free % step:
-            hint = f"the next that is one is {-(-free // step) * step}"
-            raise HardwareLimit(
-                f"address {address}: byte {free} is not a multiple of {step}", "alignment", free, step, hint
-            )
+            raise refuse("alignment", got=free, limit=step, address=address, next=-(-free // step) * step)
         return partition, free
 
     def _check_hbm_address(self, address: Any, nbytes: int) -> tuple[int]:
         if self.nki < (0, 7):
-            raise WrongArgument(f"address {address!r} in HBM", "address", address, "NKI 0.7", "the compiler places it")
+            raise refuse("address:version", got=address)
         free = address[0] if isinstance(address, (tuple, list)) and len(address) == 1 else None
         if type(free) is not int:
-            raise WrongArgument(f"address {address!r} in HBM", "address", address, "(byte,)", "give (free_offset,)")
+            raise refuse("address:form", got=address)
         limit = self.target.hbm_bytes
         if not 0 <= free <= limit - nbytes:
-            text = f"address {address}: bytes {free}..{free + nbytes} of HBM, which has {limit}"
-            raise OutOfBounds(text, "address", free + nbytes, limit, f"it starts at {limit - nbytes} or before")
+            end, last = free + nbytes, limit - nbytes
+            raise refuse(
+                "address:check_hbm_address-bounds", got=end, limit=limit, address=address, free=free, last=last
+            )
         return (free,)
 
-    def _overlaid(self, start: int, arena: Arena) -> tuple[Arena, int]:
+    def _overlay(self, start: int, arena: Arena) -> tuple[Arena, int]:
         """Return the memory of an HBM tensor from byte ``start`` on, one it lies in or its own, and where it begins."""
         end = start + arena.nbytes
         for first, other in self._hbm:
@@ -223,9 +214,7 @@ class Allocation(State):
             if first <= start and end <= last:
                 return other, start - first
             if start < last and first < end:
-                hint = "place the larger tensor first, and others inside it"
-                text = f"bytes {start}..{end} of HBM overlap {first}..{last} in part"
-                raise NotModelled(text, "hbm-overlap", (start, end), (first, last), hint)
+                raise refuse("hbm-overlap", got=(start, end), limit=(first, last))
         self._hbm.append((start, arena))
         return arena, 0
 

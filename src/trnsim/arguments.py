@@ -13,9 +13,9 @@ import numpy as np
 
 from trnsim.arrays import dtype_of, is_array, is_torch, map_items, to_numpy, to_torch, without_values
 from trnsim.coverage import check_written
-from trnsim.errors import WrongArgument, WrongBuffer, WrongCall, wrong_shape, wrong_type
 from trnsim.memory import HBM, WRITTEN, Storage
 from trnsim.poison import bits_of, origins
+from trnsim.refusals import refuse
 from trnsim.session import Session
 from trnsim.source_lines import warn
 from trnsim.tensors.dtypes import as_dtype
@@ -63,7 +63,7 @@ class Arguments:
             return {k: self.wrap(v, f"{name}[{k!r}]") for k, v in value.items()}
         if isinstance(value, NKIObject) and not isinstance(value, NkiTensor):
             # the kernel gets an object of its own, made from the dictionary of the caller's
-            return self._once(id(value), value, lambda: copied(value, lambda k, v: self.wrap(v, f"{name}.{k}")))
+            return self._once(id(value), value, lambda: copy_object(value, lambda k, v: self.wrap(v, f"{name}.{k}")))
         return value
 
     def _once(self, key: Any, value: Any, make: Any) -> Any:
@@ -75,8 +75,7 @@ class Arguments:
     def _tensor(self, value: Any, name: str) -> NkiTensor:
         dtype = dtype_of(value, name, self.session.nki)
         if 0 in value.shape:
-            hint = "a tensor has at least one element; do not launch the kernel for an empty one"
-            raise wrong_shape("argument-shape", f"argument {name}", tuple(value.shape), None, hint)
+            raise refuse("argument-shape", got=tuple(value.shape), name=name)
         if is_torch(value) and self.torch_device is None:
             self.torch_device = value.device
         if not self.session.numerics:
@@ -111,13 +110,11 @@ class Arguments:
         if isinstance(value, NkiTensor):
             return self._array(value)
         if hasattr(value, "__nki_register__"):
-            hint = "store it with nisa.register_store and copy the tile to HBM"
-            raise WrongArgument("the kernel returns a register", "return-register", hint=hint)
+            raise refuse("return-register")
         if isinstance(value, NkiGrid):
-            hint = "a kernel returns tensors: return grid.data"
-            raise wrong_type("return-grid", "the result", value, "NkiTensor", hint)
+            raise refuse("return-grid", got=type(value).__name__, value=value)
         if isinstance(value, NKIObject):
-            return copied(value, lambda _, v: self.unwrap(v))
+            return copy_object(value, lambda _, v: self.unwrap(v))
         return map_items(value, self.unwrap)
 
     def _array(self, t: NkiTensor) -> Any:
@@ -142,29 +139,15 @@ class Arguments:
         differs = mine & theirs & (bits_of(one.array) != bits_of(two.array))
         if differs.any():
             at = tuple(int(i) for i in np.argwhere(differs)[0])
-            raise WrongBuffer(
-                f"the kernel returns {one.name}, which is in {one.buffer} of each core, and element {at} differs: "
-                f"{one.array[at]} on core 0, {two.array[at]} on core {core}",
-                rule="return-private",
-                got=str(one.buffer),
-                limit="shared_hbm",
-                hint="results of a kernel on two cores are made with buffer=nl.shared_hbm",
-                line=storage.line,
-            )
+            values, fields = (one.array[at], two.array[at]), {"line": storage.line}
+            raise refuse("return-private", got=str(one.buffer), one=one, at=at, values=values, core=core, fields=fields)
         one.array[~mine & theirs] = two.array[~mine & theirs]
         one.mark_window(one.offset)[~mine & theirs] = WRITTEN
 
     def _check_memory(self, t: NkiTensor) -> None:
         storage = t.storage
         if t.on_chip:
-            raise WrongBuffer(
-                f"the kernel returns {t.name}, which is in {t.buffer}",
-                rule="return-on-chip",
-                got=str(t.buffer),
-                limit="shared_hbm",
-                hint="copy it to a tensor made with buffer=nl.shared_hbm and return that",
-                line=storage.line,
-            )
+            raise refuse("return-on-chip", got=str(t.buffer), t=t, fields={"line": storage.line})
         if storage.buffer != HBM or storage.user is not None or not self.session.checks:
             return
         warn(
@@ -189,12 +172,7 @@ class Arguments:
             if storage.snapshot is None or _mutable(storage) or _holds(returned, storage):
                 continue
             kind = "NumPy array" if isinstance(storage.user, np.ndarray) else type(storage.user).__name__
-            raise WrongArgument(
-                f"the kernel writes its argument {storage.name}, which is read-only: a {kind}, which cannot change",
-                rule="read-only",
-                got=storage.name,
-                hint="pass a writable array, or return the tensor from the kernel",
-            )
+            raise refuse("read-only", got=storage.name, kind=kind)
 
     def check_lost(self, returned: Any) -> None:
         """Warn when nothing the kernel computed reaches the caller, though it made a place for results."""
@@ -219,7 +197,7 @@ class Arguments:
                     user.detach().copy_(written)
 
 
-def copied(value: Any, change: Any) -> Any:
+def copy_object(value: Any, change: Any) -> Any:
     """Return a copy of an ``NKIObject`` with every field changed by ``change(name, value)``."""
     copy = object.__new__(type(value))
     for k, v in fields_of(value).items():
@@ -262,13 +240,9 @@ def check_arguments(function: Callable[..., Any], kernel: str, args: list[Any], 
     try:
         signature.bind(*args, **kwargs)
     except TypeError as error:
-        raise WrongCall(
-            f"{kernel}{signature}: {error}",
-            rule="arguments",
-            got=(len(args), sorted(kwargs)),
-            limit=list(signature.parameters),
-            hint="pass an array or a constant for every parameter (on the command line: --shapes and --set)",
-            kernel=kernel,
+        got, limit, fields = (len(args), sorted(kwargs)), list(signature.parameters), {"kernel": kernel}
+        raise refuse(
+            "arguments", got=got, limit=limit, kernel=kernel, signature=signature, error=error, fields=fields
         ) from None
 
 
@@ -287,7 +261,4 @@ def same_results(first: Any, core: int, other: Any) -> None:
     if [address(t) for t in one] == [address(t) for t in two]:
         return
     shown = [", ".join(f"{t.name}{list(t.shape)}" for t in tensors) or "nothing" for tensors in (one, two)]
-    hint = "both cores run one program and return the same shared_hbm tensors, each having written its part"
-    raise WrongArgument(
-        f"core 0 returns {shown[0]} and core {core} returns {shown[1]}", "core-results", shown, hint=hint
-    )
+    raise refuse("core-results", got=shown, shown=shown, core=core)

@@ -12,7 +12,9 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from trnsim.errors import WrongArgument, WrongDtype, WrongVersion
+from trnsim.errors import WrongDtype, WrongVersion
+from trnsim.refusals import refuse
+from trnsim.tables import read_table
 from trnsim.tensors.dtypes import NAMES, ExtraDtype, as_dtype
 from trnsim.versions import Version, check_version
 
@@ -42,17 +44,9 @@ def dtype_of(value: Any, name: str, nki: Version) -> np.dtype[Any]:
         ours = as_dtype(kind if is_torch(value) else dtype)
         check_version(str(ours), nki)
     except (WrongDtype, WrongVersion):
-        wide = {
-            "float64": "float32",
-            "int64": "int32",
-            "uint64": "uint32",
-            "complex64": "two float32 arrays",
-            "complex128": "two float32 arrays",
-        }
+        wide = read_table("names.toml")["wide"]
         hint = f"pass {wide[kind]}" if kind in wide else "convert it before the call"
-        raise WrongDtype(
-            f"argument {name} is {kind}, which Trainium has not", "argument-dtype", kind, sorted(NAMES), hint
-        ) from None
+        raise refuse("argument-dtype", got=kind, limit=sorted(NAMES), hint=hint, name=name) from None
     return ours.storage if isinstance(ours, ExtraDtype) else ours
 
 
@@ -65,11 +59,9 @@ def to_numpy(value: Any, name: str = "argument") -> np.ndarray:
     torch = sys.modules["torch"]
     value = value.detach()
     if value.layout is not torch.strided or value.is_quantized:
-        hint = "call to_dense() first"
-        raise WrongArgument(f"argument {name} is a {value.layout} tensor", "argument", str(value.layout), "dense", hint)
+        raise refuse("argument:layout", got=str(value.layout), name=name, value=value)
     if value.is_meta:
-        hint = "meta tensors can be profiled with numerics=False only"
-        raise WrongArgument(f"argument {name} is on the meta device and has no values", "argument", "meta", hint=hint)
+        raise refuse("argument:meta", got="meta", name=name)
     value = value.cpu().resolve_conj().resolve_neg()
     kind = str(value.dtype).rpartition(".")[2]
     foreign = hasattr(ml_dtypes, kind)

@@ -9,31 +9,18 @@ from enum import Enum
 from types import ModuleType
 from typing import Any
 
-from trnsim.errors import WrongCall, WrongType
+from trnsim.errors import KernelError
+from trnsim.refusals import refuse
 from trnsim.source_lines import kernel_line
+from trnsim.tables import read_table
 
 _MASK = "NKI has had no masks since 0.2: make the last tile smaller with slices, whose end is min(stop, size)"
+_NAMES = read_table("names.toml")
 # what other libraries call NKI's functions, besides the spellings of operators
-_SHORT = {"div": "divide", "truediv": "divide", "neg": "negative", "not_": "logical_not", "matmul": "nc_matmul"}
-_SHORT |= {"fp32": "float32", "bf16": "bfloat16", "empty": "ndarray"}
-# names of nki.language that are older than NKI 0.3, and what to write instead
-RETIRED = {
-    "arange": "index with slices, or build an access pattern with tensor.ap",
-    "mgrid": "index with slices, or build an access pattern with tensor.ap",
-    "par_dim": "dimension 0 of an on-chip tensor is the partition",
-    "fp32": "use float(np.finfo(np.float32).min) and its siblings",
-    "static_cast": "convert with nl.copy(x, dtype=…)",
-    "loop_reduce": "accumulate in a tile of your own",
-    "all_reduce": "use nki.collectives",
-    "atomic_rmw": "use nisa.dma_compute",
-    "spmd_dim": "launch with kernel[n]",
-    "nc": "launch with kernel[n]",
-}
-# likewise of nki.isa, since 0.4
-DYNAMIC_COPIES = {
-    f"tensor_copy_dynamic_{operand}": f"use tensor_copy with {operand}=tile.ap(…, scalar_offset=…)"
-    for operand in ("src", "dst")
-}
+_SHORT: dict[str, str] = _NAMES["short"]
+# names of nki.language that are older than NKI 0.3, and what to write instead; likewise of nki.isa, since 0.4
+RETIRED: dict[str, str] = _NAMES["retired"]
+DYNAMIC_COPIES: dict[str, str] = _NAMES["dynamic_copies"]
 _DST = "instructions write the tile passed as dst, and return no tile"
 
 
@@ -45,12 +32,12 @@ def public_signature(fn: Callable[..., Any], named: bool) -> inspect.Signature:
     return whole.replace(parameters=[*own, name] if named else own)
 
 
-def mismatched(error: TypeError) -> bool:
+def is_mismatch(error: TypeError) -> bool:
     """Return whether a call failed because its arguments do not fit the signature: nothing of the function has run."""
     return error.__traceback__ is not None and error.__traceback__.tb_next is None
 
 
-def wrong_call(error: TypeError, fn: Any, label: str, signature: inspect.Signature, session: Any) -> WrongCall:
+def wrong_call(error: TypeError, fn: Any, label: str, signature: inspect.Signature, session: Any) -> KernelError:
     """Return the error for a call that does not match ``signature``, with the call that would."""
     text = str(error).replace(f"{fn.__name__}() ", "")
     shown = f"{label}({', '.join(map(parameter, signature.parameters.values()))})"
@@ -58,10 +45,10 @@ def wrong_call(error: TypeError, fn: Any, label: str, signature: inspect.Signatu
         shown = f"{_MASK}; {shown}"
     elif "missing" in text and next(iter(signature.parameters), "") == "dst":
         shown = f"{shown}; {_DST}"
-    return WrongCall(text, "signature", hint=shown).locate(session, label, session.line())
+    return refuse("signature:wrong_call", hint=shown, text=text).locate(session, label, session.line())
 
 
-def no_tensor(value: Any, role: str, kind: str, hint: str) -> WrongType:
+def no_tensor(value: Any, role: str, kind: str, hint: str) -> KernelError:
     """Return the error for an operand that is no tensor; an array of the host is told by its shape."""
     shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
     shown = repr(value)
@@ -72,9 +59,7 @@ def no_tensor(value: Any, role: str, kind: str, hint: str) -> WrongType:
         hint = "the device sees arrays that are arguments of the kernel, and those of nl.shared_constant"
     elif len(shown) > 80:
         shown = f"{shown[:77]}…"
-    return WrongType(
-        f"{role} is {shown} ({type(value).__name__}), not a {kind}", "operand", type(value).__name__, "NkiTensor", hint
-    )
+    return refuse("operand:no_tensor", got=type(value).__name__, hint=hint, role=role, shown=shown, kind=kind)
 
 
 def parameter(p: inspect.Parameter) -> str:

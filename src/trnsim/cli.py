@@ -10,14 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from trnsim.interrupts import leaving
+from trnsim.terminal import Parser
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
     given = sys.argv[1:] if argv is None else argv
-    if given[:1] and given[0] in _CHECKOUT:
+    if given[:1] and given[0] in _CHECKOUT and not (given[0] == "tune" and any(map(_is_own_kernel, given[1:]))):
         return from_checkout("trnsim", given[0], _CHECKOUT[given[0]], given[1:])
-    parser = argparse.ArgumentParser(prog="trnsim", description="An NKI machine on a CPU.")
+    parser = Parser(prog="trnsim", description="An NKI machine on a CPU.")
     parser.add_argument("--version", action=_Version, help="show the version and exit")
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run", help="run a Python script with `import nki` answered by the simulator")
@@ -29,9 +30,9 @@ def main(argv: list[str] | None = None) -> int:
     api = commands.add_parser("api", help="list the names of nki, or explain one")
     api.add_argument("name", nargs="?", help="a name such as nc_matmul or nki.isa.nc_matmul")
     _profile(commands)
-    # listed here for the help; the arguments are those of modules of benchmarks and never reach this parser
-    commands.add_parser("calibrate", help="fit the timing model to what trnsci validate measured (source checkout)")
-    commands.add_parser("tune", help="search what kernels leave free, and keep the best (likewise)")
+    _tune(commands)
+    # listed here for the help; the arguments are those of a module of benchmarks and never reach this parser
+    commands.add_parser("calibrate", help="fit the timing model to trnsci validate, or to nccom-test (source checkout)")
     options = parser.parse_args(argv)
     with leaving("trnsim"):
         from trnsim import commands as work
@@ -70,9 +71,29 @@ def from_checkout(program: str, command: str, module: str, arguments: Sequence[s
     return status
 
 
+def _is_own_kernel(text: str) -> bool:
+    """True for ``file.py:kernel`` and ``module:kernel``, which kernels of the suite are not named by."""
+    return text.endswith(".py") or ":" in text or text in ("-h", "--help")
+
+
 def _profile(commands: Any) -> None:
     parser = commands.add_parser("profile", help="predict how long a kernel takes on Trainium, and why")
-    parser.add_argument("kernel", help="module:kernel, or path/to/file.py:kernel")
+    _kernel(parser)
+    parser.add_argument("--html", type=output_file, help="write the timeline as one page")
+    parser.add_argument("--trace", type=output_file, help="write a Perfetto trace (.pftrace)")
+
+
+def _tune(commands: Any) -> None:
+    text = "search the arguments a kernel leaves free; without a colon KERNEL is one of the suite (source checkout)"
+    parser = commands.add_parser("tune", help=text, description=text)
+    _kernel(parser)
+    parser.add_argument(
+        "--choose", action="append", default=[], metavar="NAME=V,V", help="values of a keyword argument to choose from"
+    )
+
+
+def _kernel(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("kernel", help="module:kernel, path/to/file.py:kernel, or a file with one kernel")
     parser.add_argument("--shapes", default="", help="arguments, e.g. 8192x4096,8192x8192 or 128x512:float32,1x512")
     parser.add_argument("--dtype", default="float32", help="dtype of shapes that name none (default: float32)")
     parser.add_argument(
@@ -81,9 +102,7 @@ def _profile(commands: Any) -> None:
     parser.add_argument("--target", default=None, help="trn1, trn2 (default) or trn3")
     _version(parser)
     parser.add_argument("--cores", type=int, default=1, help="cores of the logical core, as in kernel[2]")
-    parser.add_argument("--html", type=output_file, help="write the timeline as one page")
-    parser.add_argument("--trace", type=output_file, help="write a Perfetto trace (.pftrace)")
-    parser.add_argument("--json", type=output_file, help="write the report as JSON")
+    parser.add_argument("--json", type=output_file, help="write the result as JSON")
 
 
 def _version(parser: argparse.ArgumentParser) -> None:

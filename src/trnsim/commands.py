@@ -14,10 +14,9 @@ from typing import Any
 from trnsim.calls import parameter
 from trnsim.errors import TrnError
 from trnsim.install import install, modules
-from trnsim.kernel import Kernel
 from trnsim.lint import lint
 from trnsim.terminal import escape_controls
-from trnsim.timing.cli import load_file, profile_command
+from trnsim.timing.cli import find_kernels, load_file, profile_command, tune_command
 
 _SPACES = ("nki.isa", "nki.language", "nki.collectives")
 # what kernels import them as
@@ -34,6 +33,8 @@ def run(options: argparse.Namespace) -> int:
             raise FileNotFoundError(f"no script {options.script}")
         if options.command == "profile":
             return profile_command(options)
+        if options.command == "tune":
+            return tune_command(options)
         if options.command == "lint":
             return max(_lint(name, strict=options.strict, nki=options.nki) for name in options.files)
         return _api(options.name)
@@ -66,9 +67,7 @@ def _lint(name: str, *, strict: bool, nki: str | None) -> int:
     install(force=True)
     sys.path.insert(0, str(Path(file).resolve().parent))
     module = load_file(Path(file))
-    kernels = {
-        k: v for k, v in vars(module).items() if isinstance(v, Kernel) and v.function.__module__ == module.__name__
-    }
+    kernels = find_kernels(module)
     if wanted:
         kernel = getattr(module, wanted, None)
         if kernel is None:

@@ -11,8 +11,8 @@ import numpy as np
 
 from trnsim.arrays import copy_of, is_array, map_items, to_numpy
 from trnsim.debug import Probe
-from trnsim.errors import WrongArgument
 from trnsim.kernel import simulate
+from trnsim.refusals import refuse
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,13 +141,7 @@ def _copies(value: Any) -> Any:
 def _by_name(wanted: dict[str, Any], seen: Probe, result: Any) -> Iterator[tuple[str, Any, Any, str | None]]:
     missing = [n for n in wanted if n != "return" and n not in seen]
     if missing:
-        raise WrongArgument(
-            f"the reference speaks of {', '.join(missing)}, and the kernel has no such tensor",
-            rule="compare-name",
-            got=missing,
-            limit=sorted(seen.names),
-            hint="name the kernel's tensor with name=, or use the variable it is assigned to",
-        )
+        raise refuse("compare-name:unknown", got=missing, limit=sorted(seen.names), names=", ".join(missing))
     rows: list[tuple[int, str, Any, Any, str | None]] = []
     for name, want in wanted.items():
         if name == "return":
@@ -155,12 +149,7 @@ def _by_name(wanted: dict[str, Any], seen: Probe, result: Any) -> Iterator[tuple
         values = seen.all(name)
         if isinstance(want, (list, tuple)):
             if len(want) != len(values):
-                raise WrongArgument(
-                    f"the reference has {len(want)} values of {name} and the kernel {len(values)}",
-                    rule="compare-name",
-                    got=len(want),
-                    limit=len(values),
-                )
+                raise refuse("compare-name:count", got=len(want), limit=len(values), name=name)
             rows += [
                 (v.first, f"{name}[{i}]", v.array, w, v.line) for i, (v, w) in enumerate(zip(values, want, strict=True))
             ]
@@ -219,20 +208,6 @@ def _difference(
     wrong = ~alike & (error > allowed)
     if not wrong.any():
         return None
-    return _first_tile(name, got=exact, want=expected, error=error, wrong=wrong, allowed=allowed, line=line, tile=tile)
-
-
-def _first_tile(
-    name: str,
-    *,
-    got: np.ndarray,
-    want: np.ndarray,
-    error: np.ndarray,
-    wrong: np.ndarray,
-    allowed: float,
-    line: str | None,
-    tile: tuple[int, int],
-) -> Difference:
     shape = wrong.shape
     steps = (1,) * max(0, len(shape) - 2) + (tile if len(shape) > 1 else tile[1:])[: len(shape)]
     tiles = np.argwhere(wrong) // np.array(steps, dtype=np.int64) if shape else np.zeros((1, 0), np.int64)
@@ -241,16 +216,5 @@ def _first_tile(
     inside = np.where(wrong[where], error[where], -1.0)
     local = np.unravel_index(int(np.argmax(inside)), inside.shape)
     at = tuple(int(s.start + i) for s, i in zip(where, local, strict=True))
-    return Difference(
-        name=name,
-        tile=first,
-        where=where,
-        count=int(wrong[where].sum()),
-        size=int(inside.size),
-        at=at,
-        got=float(got[at]),
-        expected=float(want[at]),
-        error=float(error[at]),
-        allowed=allowed,
-        line=line,
-    )
+    values = float(exact[at]), float(expected[at]), float(error[at])
+    return Difference(name, first, where, int(wrong[where].sum()), int(inside.size), at, *values, allowed, line)

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from trnsim.errors import Deadlock, HardwareLimit, WrongArgument, WrongShape
 from trnsim.memory import Storage
 from trnsim.poison import spoil
 from trnsim.races import Watch
+from trnsim.refusals import refuse
 from trnsim.session import Session
 from trnsim.source_lines import warn
 from trnsim.state import LNC_VARIABLE, SimParams
@@ -69,16 +69,9 @@ class Device:
         first = self._shared.setdefault((name, self._count("shared", session.core, name)), storage)
         first.shared = True
         if (first.shape, first.dtype) != (storage.shape, storage.dtype):
-            raise WrongShape(
-                f"core {session.core} allocates {storage.name}{list(storage.shape)} {storage.dtype} where core "
-                f"{1 - session.core} "
-                f"allocated {first.name}{list(first.shape)} {first.dtype} ({first.line})",
-                rule="shared-hbm",
-                got=(storage.shape, str(storage.dtype)),
-                limit=(first.shape, str(first.dtype)),
-                hint="both cores run the same program: allocate shared_hbm tensors in the same order on both, or "
-                "use private_hbm",
-            )
+            got, limit = ((each.shape, str(each.dtype)) for each in (storage, first))
+            other = 1 - session.core
+            raise refuse("shared-hbm", got=got, limit=limit, session=session, storage=storage, other=other, first=first)
         return first
 
     def constant(self, session: Session, array: np.ndarray) -> None:
@@ -87,12 +80,9 @@ class Device:
         if first is not array and (
             first.dtype != array.dtype or not np.array_equal(first, array, equal_nan=first.dtype.kind == "f")
         ):
-            raise WrongArgument(
-                f"core {session.core} has another shared_constant than core {1 - session.core} ({line})",
-                rule="shared-constant",
-                got=array.shape,
-                limit=first.shape,
-                hint="both cores share a constant: make it independent of nl.program_id",
+            other = 1 - session.core
+            raise refuse(
+                "shared-constant:constant", got=array.shape, limit=first.shape, session=session, other=other, line=line
             )
 
     def note(self, session: Session, t: NkiTensor, write: bool, rows: np.ndarray | None = None) -> None:
@@ -114,12 +104,7 @@ class Device:
         if len(here) == self.cores:
             (a, line_a), (b, line_b) = here[0], here[1]
             if a is not b:
-                raise WrongArgument(
-                    f"core 0 synchronises on {a.name} ({line_a}) and core 1 on {b.name} ({line_b})",
-                    rule="barrier-data",
-                    got=(a.name, b.name),
-                    hint="both cores name the tensor they have written and will read",
-                )
+                raise refuse("barrier-data", got=(a.name, b.name), a=a, line_a=line_a, b=b, line_b=line_b)
             self.watch.met((storage,))
             del self._barriers[k]
         self._wait(session, lambda: len(here) == self.cores, f"core_barrier on {data.name}")
@@ -173,22 +158,13 @@ class Device:
             told = "; ".join(
                 f"core {c} sends to {p.send} and receives from {p.receive} ({p.line})" for c, p in sorted(posts.items())
             )
-            raise Deadlock(
-                f"sendrecv on pipe {key[0]}: {told}",
-                rule="sendrecv-partner",
-                got=[(c, p.send, p.receive) for c, p in sorted(posts.items())],
-                hint="what one core sends to another, that one receives from it",
+            raise refuse(
+                "sendrecv-partner", got=[(c, p.send, p.receive) for c, p in sorted(posts.items())], key=key, told=told
             )
         dst, sent = post.dst, sender.dst
         if (sent.shape, sent.dtype) != (dst.shape, dst.dtype):
-            raise WrongShape(
-                f"sendrecv on pipe {key[0]}: core {post.receive} sends {sent.shape} {sent.dtype} ({sender.line}) and "
-                f"core {me} receives {dst.shape} {dst.dtype} ({post.line})",
-                rule="sendrecv-shape",
-                got=(sent.shape, str(sent.dtype)),
-                limit=(dst.shape, str(dst.dtype)),
-                hint="both cores exchange tiles of one shape and dtype",
-            )
+            got, limit = ((tile.shape, str(tile.dtype)) for tile in (sent, dst))
+            raise refuse("sendrecv-shape:deliver", got=got, limit=limit, key=key, post=post, sender=sender, me=me)
         storage = dst.storage
         storage.shared = False
         session.write(dst, sender.values, "dst", compute=False)
@@ -222,7 +198,7 @@ def launch_grid(kernel: Any, params: SimParams) -> tuple[int, ...]:
     grid: tuple[int, ...] = kernel.grid
     said = params.logical_cores if params.nki >= TRACED else ""
     if said not in ("", "1", "2"):
-        raise WrongArgument(f"{LNC_VARIABLE} is {said!r}", "grid", said, ("1", "2"), "a logical core has 1 or 2 cores")
+        raise refuse("grid:launch_grid", got=said, limit=("1", "2"), LNC_VARIABLE=LNC_VARIABLE)
     cores = int(said or 1)
     if grid and said and grid != (cores,) and params.lint != "off":
         text = f"{kernel!r} with {LNC_VARIABLE}={said}: the two must agree, else the compiler stops with NCC_EVRF066"
@@ -233,27 +209,15 @@ def launch_grid(kernel: Any, params: SimParams) -> tuple[int, ...]:
 def check_grid(grid: tuple[int, ...], target: Target) -> int:
     """Cores a launch grid asks for; raises when ``target`` has no such logical core."""
     if len(grid) > 1:
-        raise WrongArgument(
-            f"launch grid {list(grid)} has {len(grid)} dimensions",
-            rule="grid",
-            got=grid,
-            limit=1,
-            hint="the bracket holds one number, the cores of a logical core: kernel[2](…); loop over the rest "
-            "inside the kernel",
-            target=target.name,
+        raise refuse(
+            "grid:check_grid-value", got=grid, given=list(grid), ndim=len(grid), fields={"target": target.name}
         )
     cores = grid[0] if grid else 1
     limit = logical_cores(target)
     if cores > limit:
-        raise HardwareLimit(
-            f"launch grid [{cores}] and a logical core of {target.name} has {limit} "
-            f"NeuronCore{'s' if limit > 1 else ''}",
-            rule="grid",
-            got=cores,
-            limit=limit,
-            hint="launch with kernel[1] or kernel[2]"
-            if limit > 1
-            else f"trn1 runs a kernel on one core: launch without a grid, and with {LNC_VARIABLE} unset",
-            target=target.name,
-        )
+        hint = "launch with kernel[1] or kernel[2]"
+        if limit == 1:
+            hint = f"trn1 runs a kernel on one core: launch without a grid, and with {LNC_VARIABLE} unset"
+        many, where = "s" if limit > 1 else "", {"target": target.name}
+        raise refuse("grid:check_grid-limit", got=cores, limit=limit, hint=hint, target=target, many=many, fields=where)
     return cores

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from trnsim.errors import ReadUninitialized
 from trnsim.memory import Storage
+from trnsim.refusals import refuse
 from trnsim.session import Session
 from trnsim.source_lines import warn
 from trnsim.tensors.layout import row_major
@@ -45,14 +45,9 @@ def check_written(t: NkiTensor, session: Session) -> None:
         f"never written; the first is {at}"
     )
     if not (t.storage.runtime or session.state.get("dynamic loops")):
-        raise ReadUninitialized(
-            text,
-            rule="unwritten-output",
-            got=at,
-            tensor=t.name,
-            hint=_short(missing) or "write every element, or return a slice of what was written",
-            line=t.storage.line,
-        )
+        hint = _short(missing) or "write every element, or return a slice of what was written"
+        where = {"tensor": t.name, "line": t.storage.line}
+        raise refuse("unwritten-output", got=at, hint=hint, text=text, fields=where)
     fill_missing(t.array, missing)
     warn(f"{text}. They come back as NaN (integers: all bits set).", UnwrittenOutput)
 

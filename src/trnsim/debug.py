@@ -57,7 +57,7 @@ class _Followed:
         storage = t.storage
         if storage.first < 0 or storage.arena.data is None:
             return None
-        return Value(self.name, _filled(t), storage.line, self.core, self.rank, storage.first)
+        return Value(self.name, _values_with_nan(t), storage.line, self.core, self.rank, storage.first)
 
     def keep(self) -> None:
         self.kept = self.value()
@@ -85,6 +85,7 @@ class Probe(Mapping[str, np.ndarray]):
     def __exit__(self, *exc: object) -> None:
         assert self._token is not None
         _ACTIVE.reset(self._token)
+        self._token = None
         for one in self._followed:
             one.keep()
 
@@ -98,18 +99,18 @@ class Probe(Mapping[str, np.ndarray]):
         unnamed = storage.name == f"t{storage.uid}"
         if not unnamed:
             self.names.add(storage.name)
-        if storage.uid not in self._storages and not unnamed and self._wanted(storage.name):
+        if storage.uid not in self._storages and not unnamed and self._is_watched(storage.name):
             self._storages.add(storage.uid)
             self._followed.append(_Followed(tensor, storage.name, session.core, session.rank))
 
     def see(self, session: Session, name: str, tensor: NkiTensor) -> None:
         """A tensor was printed by the kernel under ``name``: its value at that point is kept."""
         self.names.add(name)
-        if self._wanted(name) and session.numerics:
-            value = Value(name, _filled(tensor), session.line(), session.core, session.rank, session.clock)
+        if self._is_watched(name) and session.numerics:
+            value = Value(name, _values_with_nan(tensor), session.line(), session.core, session.rank, session.clock)
             self._followed.append(_Followed(None, name, session.core, session.rank, value))
 
-    def _wanted(self, name: str) -> bool:
+    def _is_watched(self, name: str) -> bool:
         return not self.patterns or any(fnmatch.fnmatchcase(name, p) for p in self.patterns)
 
     def values_in_order(self) -> list[Value]:
@@ -157,7 +158,7 @@ def active_probes() -> list[Probe] | None:
     return list(_ACTIVE.get()) or None
 
 
-def _filled(t: NkiTensor) -> np.ndarray:
+def _values_with_nan(t: NkiTensor) -> np.ndarray:
     array, missing = t.array.copy(), t.missing()
     if missing.any():
         fill_missing(array, missing)

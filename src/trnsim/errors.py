@@ -191,47 +191,6 @@ class WrongVersion(HardwareLimit, AttributeError):
     """The version of NKI that is simulated lacks this name."""
 
 
-def wrong_value(rule: str, what: str, value: Any, limit: Any, hint: str) -> WrongArgument:
-    """Return the error for an option of a value the machine does not know."""
-    return WrongArgument(f"{what} is {value!r}", rule=rule, got=_plain(value), limit=limit, hint=hint)
-
-
-def wrong_type(
-    rule: str, what: str, value: Any, limit: Any, hint: str, error: type[KernelError] = WrongType
-) -> KernelError:
-    """Return the error for a value of a type the machine does not take."""
-    kind = type(value).__name__
-    return error(f"{what} is {value!r} ({kind})", rule=rule, got=kind, limit=limit, hint=hint)
-
-
-def wrong_shape(rule: str, what: str, shape: Any, limit: Any, hint: str) -> WrongShape:
-    """Return the error for a tensor of a shape that does not fit."""
-    return WrongShape(f"{what} has shape {shape}", rule=rule, got=shape, limit=limit, hint=hint)
-
-
-def wrong_count(
-    rule: str, what: str, n: int, of: str, limit: Any, hint: str, error: type[KernelError] = WrongShape
-) -> KernelError:
-    """Return the error for something that has ``n`` of its parts where a rule admits ``limit``."""
-    return error(f"{what} has {n} {of}", rule=rule, got=n, limit=limit, hint=hint)
-
-
-def wrong_pair(rule: str, what: str, got: Any, other: str, limit: Any, hint: str, *, of: str = "") -> WrongShape:
-    """Return the error for two tensors that should agree: in their shape, or in how many ``of`` something they have."""
-    has = f"{got} {of}" if of else f"shape {got}"
-    return WrongShape(f"{what} has {has} and {other} has {limit}", rule=rule, got=got, limit=limit, hint=hint)
-
-
-def wrong_memory(rule: str, what: str, buffer: Any, limit: str, hint: str) -> WrongBuffer:
-    """Return the error for a tensor in a memory that is not reached."""
-    return WrongBuffer(f"{what} is in {buffer}", rule=rule, got=str(buffer), limit=limit, hint=hint)
-
-
-def _plain(value: Any) -> Any:
-    """Return a value that pickles with the error: itself, or its text."""
-    return value if value is None or isinstance(value, (bool, int, float, str, list, tuple)) else repr(value)
-
-
 class PsumRule(HardwareLimit):
     """A rule of PSUM accumulation was broken."""
 

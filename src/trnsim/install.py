@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from trnsim._lint.rules import RULES
-from trnsim.errors import NotModelled
+from trnsim.refusals import refuse
 
 VERSION = "0.7.0"
 _replaced: dict[str, ModuleType | None] = {}
@@ -125,10 +125,10 @@ def modules() -> dict[str, ModuleType]:
 def _module(name: str, text: str, **contents: Any) -> ModuleType:
     module = ModuleType(name, text)
     module.__dict__.update(contents)
-    return _adopted(name, module)
+    return _adopt_module(name, module)
 
 
-def _adopted(name: str, module: ModuleType) -> ModuleType:
+def _adopt_module(name: str, module: ModuleType) -> ModuleType:
     _tree[name] = module
     parent, _, last = name.rpartition(".")
     if parent:
@@ -156,10 +156,10 @@ def _grow() -> None:
         profile=Absent("nki.profile", "trnsim.profile(kernel)(…) predicts the time and writes a timeline"),
         baremetal=Absent("nki.baremetal", "call the kernel: it runs on the simulator"),
     )
-    _adopted("nki.language", language)
-    _adopted("nki.isa", isa)
-    _adopted("nki.collectives", collectives)
-    _adopted("nki.typing", annotations)
+    _adopt_module("nki.language", language)
+    _adopt_module("nki.isa", isa)
+    _adopt_module("nki.collectives", collectives)
+    _adopt_module("nki.typing", annotations)
     names = {n: v for n, v in vars(enums).items() if isinstance(v, type) and v.__module__ == enums.__name__}
     constants = _module("nki.isa.constants", "Enumerations of nki.isa.", **names)
     constants.__dict__.update({n: getattr(isa, n) for n in vars(isa) if isinstance(getattr(isa, n), type)})
@@ -177,11 +177,11 @@ def _grow() -> None:
     _module("nki.framework", "Integrations with frameworks.", __path__=[])
     for name, module in _tree.items():
         if name not in ("nki.language", "nki.isa", "nki.collectives", "nki.typing"):
-            module.__dict__["__getattr__"] = functools.partial(_unknown, name)
+            module.__dict__["__getattr__"] = functools.partial(_refuse_name, name)
     top.__dict__["__all__"] = ["jit", "simulate"]
 
 
-def _unknown(module: str, name: str) -> Any:
+def _refuse_name(module: str, name: str) -> Any:
     if not name.startswith("__"):
         raise AttributeError(f"{module} has no {name!r} in trnsim, which speaks NKI 0.3 to 0.7")
     raise AttributeError(name)
@@ -205,9 +205,7 @@ class Absent:
         return functools.wraps(getattr(kernel, "function", kernel))(lambda *args, **kwargs: self._refuse())
 
     def _refuse(self) -> None:
-        raise NotModelled(
-            f"{self.name} measures a device, and this is the simulator", "no-device", self.name, hint=self.instead
-        )
+        raise refuse("no-device", got=self.name, hint=self.instead)
 
     def __repr__(self) -> str:
         return f"<{self.name}: not on the simulator; {self.instead}>"

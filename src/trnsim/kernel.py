@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import inspect
 import warnings
 from collections.abc import Callable, Iterator
@@ -17,12 +18,13 @@ from trnsim.collectives.world import World
 from trnsim.cores import Device, check_grid, launch_grid
 from trnsim.coverage import check_read
 from trnsim.debug import active_probes
-from trnsim.errors import KernelError, WrongArgument
+from trnsim.errors import KernelError
 from trnsim.lint import LintWarning
 from trnsim.loop_body import check_cores
 from trnsim.reach import Reach
+from trnsim.refusals import refuse
 from trnsim.schedule import Edges, Named, as_edges
-from trnsim.session import Record, Session, SimParams, activated, current
+from trnsim.session import Record, Session, SimParams, activate, current
 from trnsim.source_lines import warn
 from trnsim.targets import target_named
 from trnsim.threads import one_blas_thread
@@ -57,12 +59,8 @@ class Kernel:
         if session is None:
             return simulate(self)(*args, **kwargs)
         if self.grid and self.grid != (session.grid or (1,)):
-            raise WrongArgument(
-                f"{self!r} is called by a kernel that runs on {(session.grid or (1,))[0]} core(s)",
-                rule="grid",
-                got=self.grid,
-                limit=session.grid or (1,),
-                hint="a kernel called by a kernel is inlined; give the grid where the outer one is launched",
+            raise refuse(
+                "grid:call", got=self.grid, limit=session.grid or (1,), t=self, cores=(session.grid or (1,))[0]
             )
         return self.function(*args, **kwargs)
 
@@ -73,9 +71,25 @@ class Kernel:
         """This kernel with dependencies added: pairs of an instruction's ``name=`` and the name or names it follows."""
         return Kernel(self.function, grid=self.grid, options=self.options, schedule=(*self.schedule, *as_edges(edges)))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        where = self.function.__module__, self.function.__qualname__
+        if getattr(_find(*where), "function", None) is not self.function:
+            raise TypeError(f"{self!r} cannot be pickled: {'.'.join(where)} is not this kernel. Define it in a module")
+        return _find, (*where, self.grid, self.schedule)
+
     def __repr__(self) -> str:
         launch = f"[{', '.join(map(str, self.grid))}]" if self.grid else ""
         return f"<NKI kernel {getattr(self, '__qualname__', '?')}{launch}>"
+
+
+def _find(module: str, name: str, grid: tuple[int, ...] = (), schedule: Edges = ()) -> Any:
+    """Return the kernel of this name, for this launch, or ``None``: kernels are pickled as functions are, by name."""
+    kernel: Any = importlib.import_module(module)
+    for part in name.split("."):
+        kernel = getattr(kernel, part, None)
+    if isinstance(kernel, Kernel) and (grid, schedule) != (kernel.grid, kernel.schedule):
+        return Kernel(kernel.function, grid=grid, options=kernel.options, schedule=schedule)
+    return kernel
 
 
 def as_grid(grid: Any) -> tuple[int, ...]:
@@ -86,14 +100,11 @@ def as_grid(grid: Any) -> tuple[int, ...]:
     except AttributeError:
         extents = ()
     if not extents or min(extents) < 1:
-        raise WrongArgument(f"launch grid {grid!r}", "grid", grid, hint="a grid is a number of cores: kernel[2](…)")
+        raise refuse("grid:as_grid", got=grid)
     return extents
 
 
-_JIT_OPTIONS = words(
-    "address_rotation compiler_args debug_kernel disable_allocated_tensor_check enable_out_of_bound_check "
-    "experimental_flags grid kernel_return mode nki platform_target show_compiler_tb"
-)
+_JIT_OPTIONS = words("jit_options")
 _DEPRECATED = {
     "mode": "NKI finds the framework from the arguments",
     "platform_target": "set NEURON_PLATFORM_TARGET_OVERRIDE, or simulate(kernel, target=…)",
@@ -107,22 +118,20 @@ def jit(fn: Any = None, **options: Any) -> Any:
     """
     unknown = set(options) - _JIT_OPTIONS
     if unknown:
-        raise WrongArgument(
-            f"jit does not know {', '.join(sorted(unknown))}", "jit", sorted(unknown), sorted(_JIT_OPTIONS)
-        )
+        raise refuse("jit:jit", got=sorted(unknown), limit=sorted(_JIT_OPTIONS), names=", ".join(sorted(unknown)))
     for name, instead in _DEPRECATED.items():
         if name in options:
             warnings.warn(f"nki.jit({name}=…) is deprecated since NKI 0.3: {instead}", DeprecationWarning, stacklevel=2)
     if fn is None:
-        return functools.partial(_decorated, options)
-    return _decorated(options, fn)
+        return functools.partial(_decorate, options)
+    return _decorate(options, fn)
 
 
-def _decorated(options: dict[str, Any], fn: Any) -> Kernel:
+def _decorate(options: dict[str, Any], fn: Any) -> Kernel:
     if isinstance(fn, Kernel):
         return Kernel(fn.function, grid=fn.grid, options={**fn.options, **options}, schedule=fn.schedule)
     if not callable(fn):
-        raise WrongArgument(f"jit takes a function, got {type(fn).__name__}", rule="jit", got=type(fn).__name__)
+        raise refuse("jit:decorated", got=type(fn).__name__)
     grid = options.get("grid")
     return Kernel(fn, grid=as_grid(grid) if grid else (), options=options)
 
@@ -132,9 +141,7 @@ def as_kernel(kernel: Any) -> Kernel:
     if isinstance(kernel, Kernel):
         return kernel
     if isinstance(kernel, type) or not callable(kernel):
-        raise WrongArgument(
-            f"{kernel!r} is no kernel", "kernel", type(kernel).__name__, hint="pass a function decorated with nki.jit"
-        )
+        raise refuse("kernel:as_kernel", got=type(kernel).__name__, kernel=kernel)
     if inspect.isfunction(kernel) or inspect.ismethod(kernel):
         return Kernel(adopt(kernel))
     for name in ("function", "func", "fn", "_func", "__wrapped__"):
@@ -157,7 +164,7 @@ def params_of(
     wanted = target if target is not None else kernel.options.get("platform_target")
     modes = ("strict", "error", "warn", "off")
     if lint is not None and lint not in modes:
-        raise WrongArgument(f"lint={lint!r}", "lint", lint, modes, 'use "strict", "error", "warn" or "off"')
+        raise refuse("lint", got=lint, limit=modes)
     default = "error" if checks else "off"
     version = as_version(kernel.options.get("nki") if nki is None else nki)
     return SimParams(target=target_named(wanted), nki=version, checks=checks, lint=lint or default, **options)
@@ -207,13 +214,9 @@ def _check_argument(kernel: str, value: Any, name: str, *, nested: bool = False)
         for item in value:
             _check_argument(kernel, item, name, nested=True)
     elif nested and hasattr(value, "shape") and hasattr(value, "dtype"):
-        hint = "the compiler names tensors that are arguments of their own: pass each, or one tensor with offsets"
-        raise WrongArgument(
-            f"{kernel} gets a tuple of tensors as {name}", "tensor-tuple", "tuple of tensors", "a tensor", hint
-        )
+        raise refuse("tensor-tuple", got="tuple of tensors", kernel=kernel, name=name)
     elif isinstance(value, int) and not -(2**31) <= value < 2**31:
-        hint = "integers of a kernel have 32 bits: split it, or pass it in a tensor"
-        raise WrongArgument(f"{kernel} gets {value} as {name}", "integer-range", value, 2**31 - 1, hint)
+        raise refuse("integer-range", got=value, limit=2**31 - 1, kernel=kernel, name=name)
 
 
 class Launch:
@@ -276,7 +279,7 @@ class Launch:
             bodies = self.bodies(args, kwargs)
             with one_blas_thread():
                 if self.workers is None:
-                    with activated(self.sessions[0]):
+                    with activate(self.sessions[0]):
                         raw = [bodies[0]()]
                 else:
                     for session, body in zip(self.sessions, bodies, strict=True):
@@ -293,11 +296,10 @@ class Launch:
         """Return what each core runs: the kernel on the same tensors."""
         function = self.kernel.function
         if inspect.isgeneratorfunction(function) or inspect.iscoroutinefunction(function):
-            hint = "a kernel returns its results; called, a generator or coroutine only makes an object"
-            raise WrongArgument(f"{self.name} does not run when it is called", rule="kernel", got=self.name, hint=hint)
+            raise refuse("kernel:bodies", got=self.name)
         self.reach = Reach(function, self.params.lint, self.params.nki)
         names = _parameter_names(function)
-        with self._located():
+        with self._locate_errors():
             bound = [self._argument(a, names[i] if i < len(names) else f"arg{i}") for i, a in enumerate(args)]
             by_name = {k: self._argument(v, k) for k, v in kwargs.items()}
             check_annotations(function, bound, by_name)
@@ -312,7 +314,7 @@ class Launch:
         return self.arguments.wrap(adopt_argument(self.kernel.function, value), name)
 
     @contextmanager
-    def _located(self) -> Iterator[None]:
+    def _locate_errors(self) -> Iterator[None]:
         """What is wrong with arguments and results happens in no instruction: say which kernel it is."""
         try:
             yield
@@ -344,7 +346,7 @@ class Launch:
         """One result from those of the cores, as the caller's kind of array."""
         if self.named is not None:
             self.named.check()
-        with self._located():
+        with self._locate_errors():
             if self.params.checks:
                 check_cores(self.sessions)
             for core, other in enumerate(raw[1:], 1):

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from types import CodeType, FunctionType
 from typing import Any
 
-from trnsim._lint import counted
+from trnsim._lint import format_count
 from trnsim._lint.rules import RULES, Rule, Severity
 from trnsim._lint.sizes import launches
 from trnsim._lint.source import Unit, read, unwrap
@@ -89,7 +89,7 @@ class LintReport(tuple[Finding, ...]):
     def __str__(self) -> str:
         if not self:
             return "no findings"
-        count = f"{counted(len(self.errors), 'error')}, {counted(len(self.warnings), 'warning')}"
+        count = f"{format_count(len(self.errors), 'error')}, {format_count(len(self.warnings), 'warning')}"
         return "\n".join([*map(str, self), count])
 
     def __repr__(self) -> str:
@@ -153,7 +153,7 @@ def lint(kernel: Callable[..., Any], follow: bool = True, strict: bool = False, 
     report, used = _run(function, follow=follow, strict=strict, nki=version)
     if len(_cache) >= _CACHE_SIZE:
         _cache.pop(next(iter(_cache)))
-    _cache[key] = _cached(function, report, used)
+    _cache[key] = _cache_report(function, report, used)
     return report
 
 
@@ -236,7 +236,7 @@ def _finding(
     return Finding(*where, name, rule.severity, message, rule.rewrite, function, rule.basis, source, width)
 
 
-def _cached(function: FunctionType, report: LintReport, used: list[Used]) -> _Cached:
+def _cache_report(function: FunctionType, report: LintReport, used: list[Used]) -> _Cached:
     outside = {(id(space), name): (space, name, obj) for space, name, obj in used if space is not None}
     free = function.__code__.co_freevars
     cells = {free.index(name): _identity(obj) for space, name, obj in used if space is None and name in free}

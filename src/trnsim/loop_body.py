@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from trnsim.errors import WrongArgument
+from trnsim.errors import KernelError
 from trnsim.isa.registers import loop_turn
 from trnsim.memory import Scope, next_uid
+from trnsim.refusals import refuse
 from trnsim.session import Session
 from trnsim.source_lines import kernel_line, warn
 from trnsim.tensors.layout import is_register
@@ -31,7 +32,7 @@ class Body:
     def __init__(self, loop: str, line: str, *bounds: Any) -> None:
         self.loop = loop
         self.line = line
-        self.bounds = tuple(map(_described, bounds))
+        self.bounds = tuple(map(_describe_operand, bounds))
         self.first: list[tuple[Call, str]] | None = None
         # the address of each tensor the body declares, in order
         self.slots: list[int] = []
@@ -67,16 +68,9 @@ class Body:
             session.scope.engines |= self.engines
             session.scope.note(call)
 
-    def _differs(self, got: str, expected: tuple[Call, str]) -> WrongArgument:
+    def _differs(self, got: str, expected: tuple[Call, str]) -> KernelError:
         (name, *_), line = expected
-        return WrongArgument(
-            f"{self.loop}: a turn issues {got} where the first one issued {name} ({line})",
-            rule="loop-program",
-            got=got,
-            limit=name,
-            hint="the body is compiled once: what changes from turn to turn is in tiles, scalars and registers, not in "
-            "Python's own names",
-        )
+        return refuse("loop-program", got=got, limit=name, t=self, line=line)
 
 
 class Turn(Scope):
@@ -99,6 +93,10 @@ class Turn(Scope):
         self.declared += 1
         return self.body.slots[self.declared - 1]
 
+    def adopt(self, slot: int) -> None:
+        """Take the address of the tensor declared last from the core that declared it first."""
+        self.body.slots[self.declared - 1] = slot
+
     def note(self, call: Call) -> None:
         """Take one call of the body; raise where it differs from the first turn's."""
         first, k = self.body.first, len(self.calls)
@@ -113,17 +111,23 @@ class Turn(Scope):
     def issue(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Take an instruction with its operands."""
         if self.checks:
-            self.note((name, *map(_described, args), *((key, _described(value)) for key, value in kwargs.items())))
+            self.note(
+                (
+                    name,
+                    *map(_describe_operand, args),
+                    *((key, _describe_operand(value)) for key, value in kwargs.items()),
+                )
+            )
 
 
-def _described(value: Any) -> Any:
+def _describe_operand(value: Any) -> Any:
     """Return what a compiled body fixes of an operand: its memory and layout, or the constant it is."""
     if isinstance(value, NkiTensor):
         storage = value.storage
         offset = None if value.registers else value.offset
         return (storage.slot or storage.uid, offset, value.shape, value.strides, str(value.dtype))
     if isinstance(value, (list, tuple)):
-        return tuple(map(_described, value))
+        return tuple(map(_describe_operand, value))
     if is_register(value):
         return "register"
     return repr(value) if isinstance(value, (int, float, str, type(None))) else type(value).__name__
@@ -152,13 +156,7 @@ def check_cores(sessions: list[Session]) -> None:
         one, two = sessions[0].loops, other.loops
         if not _same(tuple(shape for _, shape, _ in one), tuple(shape for _, shape, _ in two)):
             shown = [[line for line, _, _ in loops] for loops in (one, two)]
-            raise WrongArgument(
-                f"core 0 runs the loops {shown[0]} and core {other.core} {shown[1]}",
-                rule="core-loops",
-                got=shown[1],
-                limit=shown[0],
-                hint="both cores have the same control flow: let the loop stand on both, with no turns on the idle one",
-            )
+            raise refuse("core-loops", got=shown[1], limit=shown[0], other=other)
         for (line, _, mine), (_, _, theirs) in zip(one, two, strict=True):
             if mine and theirs and mine != theirs:
                 warn(

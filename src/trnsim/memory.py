@@ -222,7 +222,7 @@ class Lifetimes:
         for when in sorted({s.first for s in used}):
             alive = [s for s in used if s.first <= when <= s.last]
             if sum(s.partition_bytes for s in alive) > best[0]:
-                best = max(best, (_packed(alive), alive), key=lambda b: b[0])
+                best = max(best, (_pack_spans(alive), alive), key=lambda b: b[0])
         return best
 
     def check(self, target: Target, *, spills: bool = False) -> dict[str, int]:
@@ -250,7 +250,7 @@ def _union(storages: Any) -> int:
     return total
 
 
-def _packed(alive: list[Span]) -> int:
+def _pack_spans(alive: list[Span]) -> int:
     """Return the bytes of the fullest partition when tensors are packed largest first, each where most room is.
 
     Engines start at partition 0, 32, 64 or 96 and reach 128, 32, 64 and 32 from there: those are the slots.

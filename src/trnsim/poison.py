@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import ml_dtypes
 import numpy as np
 
-from trnsim.errors import KernelError, ReadUninitialized
+from trnsim.errors import KernelError
 from trnsim.memory import MATMUL, UNWRITTEN
+from trnsim.refusals import refuse
 from trnsim.tensors.tensor import NkiTensor
 
 if TYPE_CHECKING:
@@ -46,18 +47,10 @@ class Origin(NamedTuple):
     instruction: str | None
     line: str
 
-    def error(self, reaches: str) -> ReadUninitialized:
+    def error(self, reaches: str) -> KernelError:
         """Return the error for an element that reaches a place where its value matters."""
-        return ReadUninitialized(
-            f"{self.message}. Its value reaches {reaches}",
-            rule="uninitialized",
-            got=self.got,
-            limit=None,
-            tensor=self.tensor,
-            hint=self.hint,
-            instruction=self.instruction,
-            line=self.line,
-        )
+        where = {"tensor": self.tensor, "instruction": self.instruction, "line": self.line}
+        return refuse("uninitialized:error", got=self.got, hint=self.hint, t=self, reaches=reaches, fields=where)
 
 
 class Window:
@@ -104,8 +97,9 @@ class Garbage:
         self.likely = [] if moves else [o for o in operands if _is_numeric(o) or _is_clean_tile(o)]
         self.runs = 2 if moves else _KINDS + len(self.likely)
 
-    def filled(self, values: np.ndarray, missing: np.ndarray | None) -> np.ndarray:
-        """``values`` with this run's garbage where ``missing``."""
+    def fill_missing(self, values: np.ndarray, missing: np.ndarray | None, origin: int) -> np.ndarray:
+        """Return ``values`` with this run's garbage where ``missing``, which was first read at ``origin``."""
+        self.origin = min(self.origin or origin, origin)
         filled = values.copy()
         self.fills += 1
         if self.run < _KINDS:
@@ -114,7 +108,7 @@ class Garbage:
             return filled
         # an element may happen to equal what it is compared with
         other = self.likely[self.run - _KINDS]
-        equal = _shaped(np.asarray(other.array if type(other) is NkiTensor else other), filled.shape)
+        equal = _fit_shape(np.asarray(other.array if type(other) is NkiTensor else other), filled.shape)
         np.copyto(filled, equal.astype(filled.dtype), where=True if missing is None else missing)
         return filled
 
@@ -265,7 +259,7 @@ def _is_clean_tile(value: Any) -> bool:
     return marks != UNWRITTEN if isinstance(marks, int) else bool(marks.all())
 
 
-def _shaped(values: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+def _fit_shape(values: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     """``values`` in ``shape``: row by row where partitions agree, repeated or cut to fit."""
     if values.ndim and values.shape[0] == shape[0]:
         rows = values.reshape(shape[0], -1)

@@ -18,8 +18,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from trnsim.errors import Race
+from trnsim.errors import KernelError
 from trnsim.memory import Arena, Storage
+from trnsim.refusals import refuse
 from trnsim.session import Session
 from trnsim.tensors.tensor import NkiTensor
 
@@ -52,7 +53,7 @@ class Repeat(NamedTuple):
 
     access: Access
     hits: list[tuple[int, np.ndarray, bytes]]
-    race: Callable[[], Race]
+    race: Callable[[], KernelError]
 
     def changes(self) -> bool:
         """Return whether memory holds something else there now."""
@@ -139,25 +140,13 @@ class Shadow:
 
     def _race(
         self, session: Session, instruction: str | None, access: Access, window: np.ndarray, hit: np.ndarray
-    ) -> Race:
+    ) -> KernelError:
         other, at = self._culprit(access, window, hit, self.fresh)
         view = access.view
-        return Race(
-            f"core {access.core} {access.verb} {view.name}{list(view.shape)} at {access.line}, core {other.core} "
-            f"{other.verb} the same elements "
-            f"at {other.line}, and no barrier lies between; element {at} of the view is one of them",
-            rule="race",
-            got=(access.line, other.line),
-            limit="a core_barrier between the two",
-            hint=f"call nisa.core_barrier(data={view.name}, cores=(0, 1)) on both cores between the two, or give "
-            "each core its own part",
-            tensor=view.name,
-            lines=(other.line, access.line),
-            line=access.line,
-            kernel=session.kernel,
-            instruction=instruction,
-            target=session.target.name,
-        )
+        lines = (access.line, other.line)
+        where = {"tensor": view.name, "lines": lines[::-1], "line": access.line, "instruction": instruction}
+        where |= {"kernel": session.kernel, "target": session.target.name}
+        return refuse("race", got=lines, access=access, view=view, other=other, at=at, fields=where)
 
     def _warn(self, access: Access, window: np.ndarray, hit: np.ndarray) -> None:
         other, at = self._culprit(access, window, hit, self.loose)

@@ -9,8 +9,8 @@ import numpy as np
 
 from trnsim.arrays import copy_of, is_array, is_torch, map_items, to_numpy
 from trnsim.collectives.world import World
-from trnsim.errors import WrongArgument
 from trnsim.kernel import Launch, as_kernel, params_of
+from trnsim.refusals import refuse
 from trnsim.session import Record
 from trnsim.threads import one_blas_thread
 from trnsim.workers import Workers
@@ -65,11 +65,9 @@ def simulate_ranks(
     """
     jitted = as_kernel(kernel)
     if ranks < 1:
-        raise WrongArgument(f"{ranks!r} ranks", rule="ranks", got=ranks, limit=1, hint="give the number of ranks")
+        raise refuse("ranks", got=ranks)
     if ranks_per_node is not None and (ranks_per_node < 1 or ranks % ranks_per_node):
-        raise WrongArgument(
-            f"{ranks} ranks with {ranks_per_node} on a node", "ranks-per-node", ranks_per_node, ranks, "nodes are full"
-        )
+        raise refuse("ranks-per-node", got=ranks_per_node, limit=ranks)
     more = {"strict": strict, "numerics": numerics, "seed": seed}
     params = params_of(jitted, target=target, nki=nki, checks=checks, lint=lint, **more)
 
@@ -114,37 +112,26 @@ class Deal:
         """Return the part of ``rank``."""
         if isinstance(value, PerRank):
             if len(value.values) != self.ranks:
-                raise WrongArgument(
-                    f"per_rank has {len(value.values)} values for {self.ranks} ranks",
-                    rule="per-rank",
-                    got=len(value.values),
-                    limit=self.ranks,
-                    hint="give one value for each rank",
-                )
+                raise refuse("per-rank", got=len(value.values), limit=self.ranks)
             part = value.values[rank]
             if sum(v is part for v in value.values) == 1:
                 return part
             value = part
-        return self._copied(value) if self.copies else value
+        return self._copy_argument(value) if self.copies else value
 
-    def _copied(self, value: Any) -> Any:
+    def _copy_argument(self, value: Any) -> Any:
         if is_array(value):
             copies = self._given.setdefault(id(value), (value, []))[1]
             copies.append(copy_of(value))
             return copies[-1]
-        return map_items(value, self._copied)
+        return map_items(value, self._copy_argument)
 
     def check(self) -> None:
         """Refuse different writes to an array that all ranks were given."""
         for _, copies in self._given.values():
             first = to_numpy(copies[0])
             if any(to_numpy(c).tobytes() != first.tobytes() for c in copies[1:]):
-                raise WrongArgument(
-                    "ranks wrote different values into an array that all of them were given",
-                    rule="per-rank-write",
-                    got=first.shape,
-                    hint="mark the argument with trnsim.per_rank, one array for each rank",
-                )
+                raise refuse("per-rank-write", got=first.shape)
 
     def gather(self) -> None:
         """Bring what all ranks wrote alike into the caller's array."""

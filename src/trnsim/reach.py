@@ -12,18 +12,14 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from trnsim._lint import words
 from trnsim.errors import NotNki
 from trnsim.lint import apply_lint, require_nki
 from trnsim.source_lines import nodes_of
 from trnsim.versions import TRACED, Version
 
 # rules whose kernels raise where they are traced, whoever reads them before
-RAISING = frozenset({"device-value", "dynamic-step", "no-reorder-dynamic", "register-expression", "removed-loop"}) | {
-    "loop-body-return",
-    "runtime-index",
-    "scalar-expression",
-    "tensor-condition",
-}
+RAISING = words("raising")
 
 
 class Reach:
@@ -61,15 +57,15 @@ class Reach:
         if lines is None:
             return None
         if frame.f_code.co_firstlineno in lines:
-            raise self._refused()
+            raise self._lint_error()
         return self._line
 
     def _line(self, frame: Any, event: str, arg: Any) -> Any:
         if event == "line" and frame.f_lineno in self.lines[frame.f_code.co_filename]:
-            raise self._refused()
+            raise self._lint_error()
         return self._line
 
-    def _refused(self) -> NotNki:
+    def _lint_error(self) -> NotNki:
         assert self.refusal is not None
         return self.refusal
 

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from trnsim.errors import WrongArgument
 from trnsim.memory import PSUM, SBUF
+from trnsim.refusals import refuse
 from trnsim.tensors.tensor import NkiTensor
 
 
@@ -152,14 +152,9 @@ class NkiInstruction:
         """Run after every producer; returns self."""
         for p in producers:
             if not isinstance(p, NkiInstruction):
-                raise WrongArgument(f"depends_on takes instructions, got {type(p).__name__}", "depends-on", repr(p))
+                raise refuse("depends-on:kind", got=repr(p), kind=type(p).__name__)
             if p.index >= self.index:
-                raise WrongArgument(
-                    f"instruction {self.index} cannot depend on {p.index}, which is issued no earlier",
-                    rule="depends-on",
-                    got=p.index,
-                    limit=self.index,
-                )
+                raise refuse("depends-on:order", got=p.index, limit=self.index)
             if self.record is not None:
                 self.record.after.append(p.index)
         return self

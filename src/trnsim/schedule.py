@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from trnsim.errors import WrongArgument
+from trnsim.refusals import refuse
 from trnsim.session import Record
 
 Edges = tuple[tuple[str, tuple[str, ...]], ...]
@@ -15,9 +15,7 @@ def as_edges(edges: Any) -> Edges:
     pairs = []
     for edge in edges:
         if not (isinstance(edge, (tuple, list)) and len(edge) == 2 and isinstance(edge[0], str)):
-            raise WrongArgument(
-                f"{edge!r} is no dependency", "schedule", edge, "(name, name or names)", 'write ("later", "earlier")'
-            )
+            raise refuse("schedule", got=edge)
         later, earlier = edge
         pairs.append((later, (earlier,) if isinstance(earlier, str) else tuple(earlier)))
     return tuple(pairs)
@@ -60,26 +58,14 @@ class Named:
     def _one(self, name: str, core: int) -> Record:
         records = self.by_name.get((name, core), [])
         if len(records) != 1:
-            raise WrongArgument(
-                f"the schedule speaks of {name!r}, and {len(records) or 'no'} instructions have that name",
-                rule="schedule-name",
-                got=name,
-                limit=sorted({n for n, _ in self.by_name}),
-                hint="give one instruction name=" + repr(name)
-                if not records
-                else f"number the names: {name}0, {name}1, …",
-            )
+            names = sorted({n for n, _ in self.by_name})
+            hint = f"number the names: {name}0, {name}1, …" if records else f"give one instruction name={name!r}"
+            raise refuse("schedule-name", got=name, limit=names, hint=hint, count=len(records) or "no")
         return records[0]
 
     def _add(self, later: Record, earlier: Record, own: list[Record]) -> None:
         if later is earlier or (later.index < earlier.index and _needs(earlier, later, own)):
-            raise WrongArgument(
-                f"instruction {earlier.index} ({earlier.name}, {earlier.line}) needs what {later.index} "
-                f"({later.name}, {later.line}) writes, and is scheduled before it",
-                rule="schedule-cycle",
-                got=(later.index, earlier.index),
-                hint="turn the pair round: the first name is the one that comes later",
-            )
+            raise refuse("schedule-cycle", got=(later.index, earlier.index), earlier=earlier, later=later)
         if earlier.index not in later.after:
             later.after.append(earlier.index)
 

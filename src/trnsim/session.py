@@ -17,11 +17,12 @@ import numpy as np
 
 from trnsim.access import Access, Nothing
 from trnsim.allocation import Allocation
-from trnsim.calls import mismatched, public_signature, wrong_call
-from trnsim.errors import KernelError, WrongArgument, lacking
+from trnsim.calls import is_mismatch, public_signature, wrong_call
+from trnsim.errors import KernelError, lacking
 from trnsim.memory import HBM, MATMUL, PSUM, SBUF, SHARED_HBM, UNWRITTEN, WRITTEN
 from trnsim.poison import Poisoned, replay
 from trnsim.records import NkiInstruction, Operand, Record, operand_of
+from trnsim.refusals import refuse
 from trnsim.source_lines import kernel_line, line_of, warn
 from trnsim.state import SimParams
 from trnsim.tensors.tensor import NkiTensor
@@ -39,13 +40,12 @@ def require_session(what: str) -> Session:
     """Return the running session; an error that says how to get one otherwise."""
     session = getattr(_local, "session", None)
     if session is None:
-        hint = "decorate the function with nki.jit and call it, or use nki.simulate(kernel)(…)"
-        raise WrongArgument(f"{what} was called outside a kernel", "no-session", hint=hint)
+        raise refuse("no-session", what=what)
     return session
 
 
 @contextmanager
-def activated(session: Session) -> Iterator[Session]:
+def activate(session: Session) -> Iterator[Session]:
     """Make ``session`` this thread's and restore the previous one.
 
     Engines overflow and divide by zero without a word, so that NumPy does too.
@@ -149,7 +149,7 @@ def instruction(
             error.locate(session, session.instr, session.line())
             raise
         except TypeError as error:
-            if mismatched(error):
+            if is_mismatch(error):
                 raise wrong_call(error, fn, name, signature, session) from None
             raise
         finally:
@@ -184,7 +184,7 @@ __all__ = [
     "Record",
     "Session",
     "SimParams",
-    "activated",
+    "activate",
     "current",
     "instruction",
     "operand_of",

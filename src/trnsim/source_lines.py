@@ -73,7 +73,7 @@ def _nodes(text: str) -> tuple[ast.AST, ...]:
 
 
 @functools.lru_cache(maxsize=256)
-def _assigned(path: str) -> dict[tuple[int, int], str | None] | None:
+def _read_assignments(path: str) -> dict[tuple[int, int], str | None] | None:
     """Return the variable that gets the value of each call in a file, by where the call begins.
 
     ``None`` stands for a ``return``, whose caller may name it; a file that cannot be read has no answer.
@@ -114,7 +114,7 @@ def _last(node: ast.AST) -> str:
 
 
 @functools.lru_cache(maxsize=4096)
-def _stored(code: Any, at: int) -> str | None:
+def _read_bytecode(code: Any, at: int) -> str | None:
     """Return the same for code without source (``exec``, a prompt), from the bytecode after the call at ``at``."""
     after = next((i for i in dis.get_instructions(code) if i.offset > at), None)
     if after is None or after.opname == "RETURN_VALUE":
@@ -136,9 +136,9 @@ def variable_name() -> str:
             if known is None or known[0] is not code:
                 if len(_NAMES) > 4096:
                     _NAMES.clear()
-                names = _assigned(code.co_filename)
+                names = _read_assignments(code.co_filename)
                 line, _, column, _ = next(itertools.islice(code.co_positions(), at // 2, None))
-                name = _stored(code, at) if names is None else names.get((line, column), "")
+                name = _read_bytecode(code, at) if names is None else names.get((line, column), "")
                 known = _NAMES[id(code), at] = (code, name)
             if known[1] is not None:
                 return known[1]

@@ -12,9 +12,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trnsim.constants import CONSTANTS, INTERVALS, Timing
-from trnsim.errors import WrongArgument
+from trnsim.constants import CONSTANTS, INTERVALS
+from trnsim.errors import KernelError
 from trnsim.json_reader import is_finite, read_json
+from trnsim.refusals import refuse
 
 if TYPE_CHECKING:
     from trnsim.targets import Target
@@ -68,9 +69,10 @@ def _values(path: Path, target: str, said: Any) -> dict[str, Any]:
         least, most = (published / FARTHEST, published * FARTHEST) if published else (0.0, FARTHEST)
         if not is_finite(value, least, most):
             raise _wrong(path, f"gives {name} the value {value!r}, and a number from {least:g} to {most:g} is expected")
-        if Timing.__annotations__[name] == "int" and int(value) != value:
+        whole = isinstance(published, int)
+        if whole and int(value) != value:
             raise _wrong(path, f"gives {name} the value {value!r}, and an integer is expected")
-        values[name] = int(value) if Timing.__annotations__[name] == "int" else float(value)
+        values[name] = int(value) if whole else float(value)
     return values
 
 
@@ -89,7 +91,5 @@ def _intervals(path: Path, said: Any) -> dict[str, tuple[float, float]]:
     return INTERVALS | {name: (float(low), float(high)) for name, (low, high) in said.items()}
 
 
-def _wrong(path: Path, what: str) -> WrongArgument:
-    return WrongArgument(
-        f"{path} {what}", "target-file", str(path), hint=f"write one with trnsim calibrate, or unset {VARIABLE}"
-    )
+def _wrong(path: Path, what: str) -> KernelError:
+    return refuse("target-file", got=str(path), path=path, what=what, VARIABLE=VARIABLE)

@@ -1,4 +1,4 @@
-"""The machines as kernels see them: every number with its source. Times are in `trnsim.constants`.
+"""The machines as kernels see them: ``targets.toml``, every number with its source. Times are in `trnsim.constants`.
 
 Sources: A2, A3, A4 are the Neuron architecture guides for Trainium/Inferentia2, Trainium2 and Trainium3; API is the NKI
 reference; P is read out of published trn2 profiles.
@@ -12,9 +12,10 @@ from typing import Any
 
 from trnsim import target_file
 from trnsim.constants import INTERVALS, Timing, timing
+from trnsim.refusals import refuse
+from trnsim.tables import read_table
 
 KiB = 1024
-GiB = 1024**3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,42 +65,13 @@ class Target:
         return hash(self.name)
 
 
-TRN1 = Target(
-    name="trn1",
-    generation=2,
-    sbuf_partition_bytes=192 * KiB,  # A2: 24 MiB
-    cores=2,  # A2
-    hbm_bytes=32 * GiB,  # A2
-    clock_ghz={"tensor": 2.8, "vector": 1.12, "scalar": 1.4, "gpsimd": 1.4},  # A2
-    timing=timing("trn1"),
-)
-TRN2 = Target(
-    name="trn2",
-    generation=3,
-    sbuf_partition_bytes=224 * KiB,  # A3: 28 MiB
-    cores=8,  # A3
-    hbm_bytes=96 * GiB,  # A3
-    clock_ghz={"tensor": 2.4, "vector": 0.96, "scalar": 1.2, "gpsimd": 1.2},  # A3, P
-    timing=timing("trn2"),
-)
-TRN3 = Target(
-    name="trn3",
-    generation=4,
-    sbuf_partition_bytes=256 * KiB,  # A4: 32 MiB
-    cores=8,  # A4
-    hbm_bytes=144 * GiB,  # A4
-    clock_ghz={"tensor": 2.4, "vector": 1.2, "scalar": 1.2, "gpsimd": 1.2},  # A4
-    timing=timing("trn3"),
-)
-
-TARGETS = {t.name: t for t in (TRN1, TRN2, TRN3)}
+_TABLE = read_table("targets.toml")
+_ALIASES = {alias: name for name, aliases in _TABLE["names"].items() for alias in aliases.split()}
+TARGETS = {name: Target(name=name, timing=timing(name), **fields) for name, fields in _TABLE["generations"].items()}
 # one machine's own constants, in the stead of the published ones of its generation
 if os.environ.get(target_file.VARIABLE):
     _own = target_file.read(os.environ[target_file.VARIABLE], TARGETS)
     TARGETS[_own.name] = _own
-# trn3pre is the name the compiler gave trn3 before it was launched
-_NAMES = {"trn1": ("trn1", "inf2", "gen2"), "trn2": ("trn2", "gen3"), "trn3": ("trn3", "trn3pre", "gen4")}
-_ALIASES = {alias: name for name, aliases in _NAMES.items() for alias in aliases}
 
 
 def target_named(name: Any = None) -> Target:
@@ -112,10 +84,5 @@ def target_named(name: Any = None) -> Target:
         name = os.environ.get(source) or "trn2"
     target = TARGETS.get(_ALIASES.get(str(name).lower(), ""))
     if target is None:
-        from trnsim.errors import WrongArgument
-
-        hint = f"use one of {', '.join(_ALIASES)}"
-        raise WrongArgument(
-            f"{source} is {name!r}, which is no Trainium generation", "target", name, sorted(_ALIASES), hint
-        )
+        raise refuse("target", got=name, limit=sorted(_ALIASES), source=source, names=", ".join(_ALIASES))
     return target

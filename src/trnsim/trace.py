@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from trnsim.constants import LEVEL
-from trnsim.timing.path import grouped
+from trnsim.timing.path import group_steps
 from trnsim.timing.report import Report, Slice
 from trnsim.timing.schedule import QUEUES
-from trnsim.timing.text import amount, engine_name, file_and_line, headline, seconds, why
+from trnsim.timing.text import advice, amount, engine_name, file_and_line, headline, seconds
 
 # a page stays quick below this many bars; denser stretches are drawn as one
 MOST_BARS = 60_000
@@ -123,7 +123,7 @@ def _data(report: Report) -> dict[str, Any]:
     end = 1
     for (core, track), bars in tracks.items():
         rows: list[list[Any]] = []
-        for bar, count in _merged(bars, grain):
+        for bar, count in _merge_bars(bars, grain):
             name = f"{bar.name} × {count}" if count > 1 else bar.name
             rows.append(
                 [
@@ -141,7 +141,7 @@ def _data(report: Report) -> dict[str, Any]:
     return {
         "kernel": report.kernel,
         "target": str(report.target),
-        "headline": f"{headline(report)} {why(report)}".rstrip(),
+        "headline": f"{headline(report)} {advice(report)}".rstrip(),
         "facts": _facts(report),
         "uses": [
             [engine_name(name), use.utilisation, seconds(use.busy_s), use.instructions]
@@ -158,7 +158,7 @@ def _data(report: Report) -> dict[str, Any]:
                 file_and_line(step.line),
                 step.reason,
             ]
-            for step, count, took in grouped(report.critical_path)[:12]
+            for step, count, took in group_steps(report.critical_path)[:12]
         ],
         "roof": _roof(report),
         "notes": report.warnings,
@@ -170,7 +170,7 @@ def _data(report: Report) -> dict[str, Any]:
     }
 
 
-def _merged(bars: list[Slice], grain: float) -> list[tuple[Slice, int]]:
+def _merge_bars(bars: list[Slice], grain: float) -> list[tuple[Slice, int]]:
     """Neighbours of one name closer than ``grain`` as one bar."""
     out: list[tuple[Slice, int]] = []
     for bar in bars:

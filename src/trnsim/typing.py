@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from trnsim.errors import WrongShape
+from trnsim.refusals import refuse
 from trnsim.tensors.tensor import NkiTensor
 
 
@@ -36,23 +36,17 @@ def check_annotations(function: Callable[..., Any], args: list[Any], kwargs: dic
     plain = inspect.unwrap(function)
     declared = getattr(plain, "__annotations__", {})
     if any(isinstance(a, str) and "tensor[" in a for a in declared.values()):
-        declared = {name: _evaluated(a, plain) for name, a in declared.items()}
+        declared = {name: _evaluate(a, plain) for name, a in declared.items()}
     if not any(isinstance(a, tensor) for a in declared.values()):
         return
     given = inspect.signature(function).bind_partial(*args, **kwargs).arguments
     for name, wanted in declared.items():
         value = given.get(name)
         if isinstance(wanted, tensor) and isinstance(value, NkiTensor) and not wanted.accepts(value.shape):
-            raise WrongShape(
-                f"argument {name} has shape {value.shape} and is declared {wanted}",
-                rule="annotation",
-                got=value.shape,
-                limit=wanted.shape,
-                hint="pass an array of the declared shape, or change the annotation",
-            )
+            raise refuse("annotation", got=value.shape, limit=wanted.shape, name=name, wanted=wanted)
 
 
-def _evaluated(annotation: Any, function: Any) -> Any:
+def _evaluate(annotation: Any, function: Any) -> Any:
     if not (isinstance(annotation, str) and "tensor[" in annotation):
         return annotation
     try:

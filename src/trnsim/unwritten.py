@@ -18,7 +18,7 @@ class Unwritten(State):
 
     read: Any
 
-    def poisoned(
+    def poison(
         self, t: NkiTensor, role: str, values: np.ndarray, missing: np.ndarray | None, *, exact: bool = False
     ) -> np.ndarray:
         """``values`` with garbage where ``missing`` (everywhere when ``None``); ``t`` is the static view they are of.
@@ -36,11 +36,9 @@ class Unwritten(State):
         if not earliest:
             key = (t.storage.uid, role, kernel_line())
             earliest = new_origin(self, key, lambda: self._unwritten(t, role, missing))
-        self.garbage.origin = min(self.garbage.origin or earliest, earliest)
-        filled: np.ndarray = self.garbage.filled(values, missing)
-        return filled
+        return self.garbage.fill_missing(values, missing, earliest)
 
-    def taken(self, t: NkiTensor, role: str, where: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray | None]:
+    def take_elements(self, t: NkiTensor, role: str, where: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray | None]:
         """Return the elements of ``t`` as they are, and what the poison among them depends on; ``None`` without any."""
         try:
             return self.read(t, role, where, compute=False), None
@@ -56,10 +54,7 @@ class Unwritten(State):
             return values
         if self.garbage is None:
             raise Poisoned
-        earliest = int(origin[origin > 0].min())
-        self.garbage.origin = min(self.garbage.origin or earliest, earliest)
-        filled: np.ndarray = self.garbage.filled(values, origin > 0)
-        return filled
+        return self.garbage.fill_missing(values, origin > 0, int(origin[origin > 0].min()))
 
     def _unwritten(self, t: NkiTensor, role: str, missing: np.ndarray | None) -> dict[str, Any]:
         at = tuple(0 for _ in t.shape) if missing is None else tuple(int(i) for i in np.argwhere(missing)[0])

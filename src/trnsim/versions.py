@@ -1,14 +1,17 @@
 """Versions of NKI: which ones are simulated, and when each name came and went.
 
-What has no row here has been there since 0.3. Versions of names, parameters and tensor attributes are those of the API
-stubs of each release; `trnsim._lint.reference` reads the signatures themselves from the simulator's functions.
+What has no row in ``names.toml`` has been there since 0.3. Versions of names, parameters and tensor attributes are
+those of the API stubs of each release; `trnsim._lint.reference` reads the signatures themselves from the simulator's
+functions.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from trnsim.errors import WrongArgument, WrongVersion
+from trnsim.errors import WrongVersion
+from trnsim.refusals import refuse
+from trnsim.tables import read_table
 
 Version = tuple[int, int]
 VERSIONS: tuple[Version, ...] = ((0, 3), (0, 4), (0, 5), (0, 6), (0, 7))
@@ -16,37 +19,21 @@ FIRST, LATEST = VERSIONS[0], VERSIONS[-1]
 # the first version that runs a kernel in Python to record it; older ones parse its source
 TRACED: Version = (0, 7)
 
-_LATER = {
-    (0, 4): "abs_max abs_min activate2 bypass prelu",
-    (0, 5): "average float8_e8m0fnu get_nc_sub_version",
-    (0, 6): "DType NkiInstruction _TileSize all_gather_v fori_loop topk while_loop",
-    (0, 7): "NkiBlockGrid NkiGrid NkiScalar NkiTileGrid all_gather_v_prepare all_gather_v_trigger all_to_all_v_prepare"
-    " all_to_all_v_trigger alloc_blocks alloc_tiles blocks int64 scalar_load scalar_store tiles",
-}
-SINCE: dict[str, Version] = {name: version for version, names in _LATER.items() for name in names.split()}
-SINCE["NkiTensor.data"] = TRACED
+
+def _version(text: str) -> Version:
+    major, minor = text.split(".")
+    return int(major), int(minor)
+
+
+_NAMES = read_table("names.toml")
+SINCE = {name: _version(version) for version, names in _NAMES["since"].items() for name in names.split()}
 # the first version without a name, and what to write instead
-GONE: dict[str, tuple[Version, str]] = {
-    "dynamic_range": ((0, 7), "nl.fori_loop(lower, upper, body)"),
-}
-# parameters that came after their function
-PARAMETERS: dict[str, dict[str, Version]] = {
-    "dma_compute": {"oob_mode": (0, 4)},
-    "dma_copy": {"priority": (0, 4)},
-    "dma_transpose": {"priority": (0, 4)},
-    "empty_like": {"address": (0, 7), "transpose_axes": (0, 7)},
-    "tensor_scalar_reduce": {"reduce_cmd": (0, 4), "reduce_init": (0, 4), "reduce_res_negate": (0, 6)},
-}
-# the collectives gained these all at once
-COLLECTIVE_PARAMETERS: dict[str, Version] = {"priority": (0, 4), "name": (0, 5)}
+GONE: dict[str, tuple[Version, str]] = {name: (_version(v), instead) for name, (v, instead) in _NAMES["gone"].items()}
+# parameters that came after their function; the collectives gained theirs all at once
+PARAMETERS = {name: {p: _version(v) for p, v in ages.items()} for name, ages in _NAMES["parameters"].items()}
+COLLECTIVE_PARAMETERS = {name: _version(v) for name, v in _NAMES["collective_parameters"].items()}
 # methods and attributes of a tensor
-TENSOR = {
-    (0, 3): "__getitem__ reshape ap view get_pattern shape offset dtype buffer ndim size address",
-    (0, 5): "broadcast expand_dim flatten_dims indirect is_contiguous is_indirect permute rearrange reinterpret_cast"
-    " reshape_dim select slice squeeze_dim vector_select",
-    (0, 6): "strides name",
-    (0, 7): "data",
-}
+TENSOR: dict[Version, str] = {_version(version): names for version, names in _NAMES["tensor"].items()}
 
 
 def version_text(version: Version) -> str:
@@ -62,7 +49,7 @@ def as_version(value: Any) -> Version:
     version = tuple(int(part) for part in parts[:2]) if all(part.isdecimal() for part in parts) else ()
     if version not in VERSIONS:
         known = [version_text(version) for version in VERSIONS]
-        raise WrongArgument(f"nki={value!r}", "nki-version", value, known, f"use one of {', '.join(known)}")
+        raise refuse("nki-version", got=value, limit=known, names=", ".join(known))
     return version
 
 

@@ -13,8 +13,9 @@ from contextvars import copy_context
 from dataclasses import dataclass, field
 from typing import Any
 
-from trnsim.errors import Deadlock
-from trnsim.session import Session, activated
+from trnsim.errors import KernelError
+from trnsim.refusals import refuse
+from trnsim.session import Session, activate
 
 
 class Stopped(BaseException):
@@ -101,7 +102,7 @@ class Workers:
         try:
             if self._stopped:
                 raise Stopped
-            with activated(worker.session):
+            with activate(worker.session):
                 worker.result = worker.body()
             worker.finished = True
             if not all(h.finished for h in self.workers):
@@ -131,7 +132,7 @@ class Workers:
         self.workers[at].finished = False
         raise self._deadlock(at)
 
-    def _deadlock(self, at: int) -> Deadlock:
+    def _deadlock(self, at: int) -> KernelError:
         told = []
         first: Worker | None = None
         for worker in self.workers:
@@ -142,9 +143,5 @@ class Workers:
                 first = first or worker
         assert first is not None
         session = self.workers[at].session
-        return Deadlock(
-            "nobody can go on: " + "; ".join(told),
-            rule="deadlock",
-            got=[(h.label, h.what() if h.ready is not None else "finished", h.line) for h in self.workers],
-            hint="every core and rank that takes part must reach the same synchronisations in the same order",
-        ).locate(session, session.instr, first.line)
+        got = [(h.label, h.what() if h.ready is not None else "finished", h.line) for h in self.workers]
+        return refuse("deadlock", got=got, names="; ".join(told)).locate(session, session.instr, first.line)

@@ -10,7 +10,7 @@ import numpy as np
 from trnsim import isa, language
 from trnsim.errors import TrnError
 from trnsim.isa import enums
-from trnsim.session import Session, SimParams, activated
+from trnsim.session import Session, SimParams, activate
 from trnsim.targets import TARGETS
 
 # they wait for another core, print, or are no calls of their own
@@ -136,7 +136,7 @@ def run(seed, count):
         while ran + refused < count:
             target = caller.random.choice(list(TARGETS.values()))
             session = Session(SimParams(target=target, lint="off", numerics=caller.random.random() < 0.85))
-            with activated(session):
+            with activate(session):
                 for _ in range(40):
                     name, fn, signature = caller.random.choice(api)
                     try:

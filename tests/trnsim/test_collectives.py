@@ -109,6 +109,13 @@ def test_the_fixed_collectives_mean_what_they_say(groups, cores):
             np.testing.assert_array_equal(swapped[r], np.concatenate([np.split(xs[m], n)[i] for m in g]))
 
 
+@pytest.mark.parametrize(("groups", "says"), [([[0, 1], [2, 3]], "of 2 ranks"), ([[3, 1], [0, 2]], "contig")])
+def test_strict_refuses_groups_the_run_time_is_not_known_to_serve(groups, says):
+    xs = trnsim.per_rank(shards(4, (8, 6)))
+    ranks(exchange_kernel, 4, xs, ReplicaGroup([[0, 1, 2, 3]]), lint="strict")
+    refused(HardwareLimit, "collective-group", exchange_kernel, 4, xs, ReplicaGroup(groups), lint="strict", says=says)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16", "int32", "int8", "uint8", "float8_e5m2"])
 def test_reductions_by_dtype(dtype):
     xs = shards(3, (4, 5), dtype)

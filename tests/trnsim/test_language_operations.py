@@ -65,6 +65,37 @@ def test_a_transposed_load_is_the_dma_transpose_where_there_is_one(target, dtype
     assert trace[0].name == ("dma_transpose" if there else "dma_copy")
 
 
+@together("target", TARGETS)
+@pytest.mark.parametrize("dtype", [np.float32, BF16, np.int8], ids=lambda d: np.dtype(d).name)
+def test_a_transposed_store_is_transposed_on_an_engine_of_trn1(target, dtype):
+    def kernel(x):
+        turned = nl.ndarray((x.shape[1], x.shape[0]), x.dtype, buffer=nl.shared_hbm)
+        nl.store(turned.permute((1, 0)), nl.load(x))
+        return turned
+
+    x = (8 * rng().standard_normal((100, 300))).astype(dtype)
+    trace = []
+    np.testing.assert_array_equal(trnsim.simulate(kernel, target=target, trace=trace)(x), x.T)
+    engine = target == "trn1" and x.itemsize > 1
+    assert sum(record.name == "transpose_strip" for record in trace) == (12 if engine else 0)
+
+
+def test_a_transposed_store_of_trn1_costs_about_a_transposed_load():
+    def stores(x):
+        turned = nl.ndarray((x.shape[1], x.shape[0]), x.dtype, buffer=nl.shared_hbm)
+        nl.store(turned.permute((1, 0)), nl.load(x))
+        return turned
+
+    def loads(x):
+        turned = nl.ndarray((x.shape[1], x.shape[0]), x.dtype, buffer=nl.shared_hbm)
+        nl.store(turned, nl.load_transpose2d(x))
+        return turned
+
+    x = np.zeros((128, 128), np.float32)
+    there, here = (trnsim.profile(kernel, target="trn1")(x)[1].total_s for kernel in (stores, loads))
+    assert there == pytest.approx(here, rel=0.1)
+
+
 def test_wrong_memories_for_loads_and_stores():
     x = np.ones((4, 4), np.float32)
     refused(WrongBuffer, "buffer", nl.load, x, says=("nl.load reads HBM", "sbuf"))

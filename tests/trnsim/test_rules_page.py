@@ -5,13 +5,15 @@ import re
 from pathlib import Path
 
 from trnsim import errors
+from trnsim.tables import read_table
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_the_page_lists_every_rule_once():
     source = "".join(path.read_text() for path in (ROOT / "src/trnsim").rglob("*.py"))
-    rules = set(re.findall(r'(?:rule(?:: str )?= ?|wrong_\w+\(\s*)"([a-z0-9-]+)"', source))
+    rules = {key.partition(":")[0] for key in read_table("refusals.toml")}
+    rules |= set(re.findall(r'rule(?:: str )?= ?"([a-z0-9-]+)"', source))
     for path in (ROOT / "src/trnsim").rglob("*.py"):
         for call in ast.walk(ast.parse(path.read_text())):
             if isinstance(call, ast.Call) and isinstance(vars(errors).get(ast.unparse(call.func)), type):

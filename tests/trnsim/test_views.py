@@ -26,7 +26,7 @@ from trnsim.errors import (
     WrongType,
 )
 from trnsim.language import hbm, psum, sbuf, shared_hbm
-from trnsim.session import Session, SimParams, activated
+from trnsim.session import Session, SimParams, activate
 from trnsim.targets import TARGETS
 from trnsim.tensors.layout import overlaps_itself
 
@@ -135,9 +135,8 @@ def test_reshape_and_flatten_succeed_exactly_when_numpy_needs_no_copy(case, data
         merged = (*t.shape[:start], math.prod(t.shape[start : end + 1]), *t.shape[end + 1 :])
         attempts.append((lambda: t.flatten_dims(start, end), merged))
     for view, shape in attempts:
-        try:
-            expected = np.reshape(a, shape, copy=False)
-        except ValueError:
+        expected = np.reshape(a, shape)
+        if a.size and not np.shares_memory(expected, a):
             with pytest.raises(WrongShape) as caught:
                 view()
             assert caught.value.rule == "contiguous"
@@ -681,7 +680,7 @@ def test_reading_a_view_of_which_part_was_never_written_names_the_first_element(
 
 
 def test_values_print_with_what_was_not_written_masked():
-    with activated(Session(SimParams(target=TARGETS["trn2"]))):
+    with activate(Session(SimParams(target=TARGETS["trn2"]))):
         t = language.ndarray((1, 4), np.float32, name="tile")
         t[:, 0:2] = 3.0
         text = repr(t)

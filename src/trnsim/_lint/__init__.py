@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-
-def words(text: str) -> frozenset[str]:
-    """Return the words of ``text``, to keep long lists of names readable."""
-    return frozenset(text.split())
+from trnsim.tables import read_table
 
 
-def counted(n: int, word: str) -> str:
+def words(name: str) -> frozenset[str]:
+    """Return the names that ``words.toml`` lists under ``name``."""
+    return frozenset(read_table("_lint/words.toml")[name].split())
+
+
+def format_count(n: int, word: str) -> str:
     """Return so many of something in words."""
     return f"{n} {word}" if n == 1 else f"{n} {word}s"

@@ -17,19 +17,10 @@ Kind = Literal["tensor", "register", "scalar", "dict", "list", "str", "int", "pa
 Role = Literal["fori", "while"]
 
 RANGES = frozenset({"range", "affine_range", "sequential_range", "static_range"})
-_TENSOR_RESULTS = words(
-    "ndarray zeros ones full zeros_like rand load load_transpose2d gather_flattened "
-    "shared_identity_matrix add subtract multiply divide maximum minimum abs_max abs_min abs square power equal "
-    "not_equal less less_equal greater greater_equal bitwise_and bitwise_or bitwise_xor invert left_shift "
-    "right_shift logical_and logical_or logical_xor logical_not exp log sqrt rsqrt tanh sigmoid relu gelu silu "
-    "softplus mish erf reciprocal copy sin cos tan arctan ceil floor trunc negative sign fmod mod sum max min "
-    "mean prod var all softmax rms_norm where dropout expand_dims broadcast_to transpose matmul"
-)
-_VIEWS = words(
-    "slice select permute broadcast expand_dim squeeze_dim reshape reshape_dim flatten_dims rearrange view ap "
-    "vector_select indirect"
-)
+_TENSOR_RESULTS = words("tensor_results")
+_VIEWS = words("views")
 Function = ast.FunctionDef | ast.AsyncFunctionDef
+_LITERALS: dict[type, Kind] = {ast.Dict: "dict", ast.DictComp: "dict", ast.List: "list", ast.JoinedStr: "str"}
 _CONTAINERS: dict[str, Kind] = {"dict": "dict", "list": "list", "str": "str"}
 
 
@@ -126,12 +117,8 @@ class Base(ast.NodeVisitor):
             return "scalar" if self.scalars and node.id in self.induction else self.kind_of(node.id)
         if isinstance(node, ast.Subscript):
             return "tensor" if self.kind(node.value) == "tensor" else "other"
-        if isinstance(node, (ast.Dict, ast.DictComp)):
-            return "dict"
-        if isinstance(node, ast.List):
-            return "list"
-        if isinstance(node, ast.JoinedStr):
-            return "str"
+        if type(node) in _LITERALS:
+            return _LITERALS[type(node)]
         if isinstance(node, ast.Constant):
             return "int" if type(node.value) is int else "str" if isinstance(node.value, str) else "other"
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and self.kind(node.operand) == "scalar":

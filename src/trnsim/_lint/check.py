@@ -12,12 +12,14 @@ from trnsim._lint.base import Frame, Function, Kind, Role
 from trnsim._lint.device import Device
 from trnsim._lint.front import FrontEnd
 from trnsim._lint.outside import Outside
+from trnsim._lint.rules import RULES
 from trnsim._lint.source import inner_code
 from trnsim._lint.values import Values
 
 _DECORATORS = frozenset({"jit", "dataclass", "property", "staticmethod", "classmethod", "setter", "no_type_check"})
-_NO_CHILDREN = words("ctx op ops id attr arg name names kind type_comment conversion annotation returns")
+_NO_CHILDREN = words("no_children")
 _ENUM_FREE = (ast.Eq, ast.NotEq, ast.Is, ast.IsNot, ast.In, ast.NotIn)
+_STATEMENTS = {node: rule.id for rule in RULES.values() for node in rule.nodes}
 _FLOAT32_MAX = 3.4028235677973366e38
 _FLOAT32_TINY = 7.006492321624085e-46
 
@@ -374,28 +376,6 @@ def _bound(node: Function, code: CodeType | None) -> frozenset[str]:
         return frozenset(code.co_varnames + code.co_cellvars)
     stores = {x.id for x in ast.walk(node) if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Store)}
     return frozenset(stores | {x.arg for x in ast.walk(node) if isinstance(x, ast.arg)})
-
-
-_STATEMENTS = {
-    "Try": "try",
-    "TryStar": "try",
-    "Raise": "raise",
-    "Match": "match",
-    "Delete": "del",
-    "Import": "import",
-    "ImportFrom": "import",
-    "Global": "global",
-    "Nonlocal": "global",
-    "ClassDef": "class-definition",
-    "TypeAlias": "type-statement",
-    "AsyncFunctionDef": "async",
-    "AsyncFor": "async",
-    "AsyncWith": "async",
-    "Await": "async",
-    "Yield": "generator",
-    "YieldFrom": "generator",
-    "Set": "set",
-}
 
 
 # the fields of a node that can hold statements or expressions

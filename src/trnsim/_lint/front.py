@@ -12,17 +12,12 @@ from trnsim._lint.reference import Entry, reference
 from trnsim._lint.sizes import Sizes
 from trnsim.versions import FIRST
 
-_BUILTINS = words(
-    "isinstance type slice print min max abs str bool int float divmod tuple list dict len range NKIObject"
-)
-REFUSED = words(
-    "open input eval exec compile __import__ globals locals vars dir delattr bytes bytearray memoryview complex "
-    "classmethod aiter anext help exit quit"
-)
-DOUBTFUL = words("map filter iter next format hex bin oct chr ord hash id ascii super object")
-_MATH = words("ceil floor gcd log2 log10 pow sqrt pi e inf nan")
-_LIST_METHODS = words("append clear copy count extend index pop remove reverse")
-_DICT_METHODS = words("clear copy get items keys pop setdefault values")
+_BUILTINS = words("builtins")
+REFUSED = words("refused")
+DOUBTFUL = words("doubtful")
+_MATH = words("math")
+_LIST_METHODS = words("list_methods")
+_DICT_METHODS = words("dict_methods")
 _TENSOR_ONLY = frozenset({"shape", "dtype", "buffer", "reshape", "ap"})
 _FRONT_DECORATORS = frozenset({"jit", "dataclass", "staticmethod"})
 
@@ -126,7 +121,7 @@ class FrontEnd(Sizes):
 
     def _check_signature_of(self, node: ast.Call, callee: ast.AST) -> None:
         """Compare a call of NKI with its documented signature."""
-        documented = self._documented(callee)
+        documented = self._names_documented(callee)
         entry = documented.get(callee.attr) if isinstance(callee, ast.Attribute) else None
         if entry is None or entry.parameters is None:
             return
@@ -139,7 +134,7 @@ class FrontEnd(Sizes):
         if len(node.args) > len(entry.parameters):
             self.report("api-signature", node, f"`{entry.name}()` takes {len(entry.parameters)} arguments")
 
-    def _documented(self, node: ast.AST) -> dict[str, Entry]:
+    def _names_documented(self, node: ast.AST) -> dict[str, Entry]:
         """Return the names of the namespace of NKI a dotted path looks into: ``nl``, ``nisa`` or ``ncc``."""
         obj, _ = self.names.resolve(node.value) if isinstance(node, ast.Attribute) else (names.MISSING, "")
         if not isinstance(obj, ModuleType) or not names.is_nki(obj):
@@ -148,7 +143,7 @@ class FrontEnd(Sizes):
 
     def check_api_name(self, node: ast.Attribute) -> None:
         """``nl.x`` and the like must be documented, in the version the kernel is meant for."""
-        documented = self._documented(node)
+        documented = self._names_documented(node)
         if not documented or node.attr.startswith("__"):
             return
         entry = documented.get(node.attr)

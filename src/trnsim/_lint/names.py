@@ -25,11 +25,7 @@ Where = Literal["local", "captured", "global", "builtin", "unknown"]
 _NKI_NAMES = frozenset({"nki", "nl", "nisa", "ncc"})
 _HERE = str(Path(__file__).resolve().parent.parent)
 _PURE = frozenset({"builtins", "math", "typing", "typing_extensions", "dataclasses", "enum", "types", "__future__"})
-_HOST = words(
-    "asyncio concurrent ctypes datetime gc importlib inspect io multiprocessing os pathlib pickle platform random "
-    "secrets shutil signal socket subprocess sys tempfile threading time urllib uuid cupy jax jaxlib pandas "
-    "requests tensorflow torch torch_neuronx torch_xla"
-)
+_HOST = words("host")
 _LIBRARIES = frozenset({"numpy", "scipy", "ml_dtypes", "opt_einsum"})
 _MUTABLE = (MutableMapping, MutableSequence, MutableSet)
 

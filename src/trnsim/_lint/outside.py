@@ -11,8 +11,8 @@ from trnsim._lint import names, words
 from trnsim._lint.front import DOUBTFUL, REFUSED, FrontEnd
 from trnsim._lint.values import Values
 
-_CHANGES = words("append extend insert remove pop clear sort reverse update setdefault popitem add discard fill")
-_LIST_CHANGES = words("append extend insert remove sort reverse")
+_CHANGES = words("changes")
+_LIST_CHANGES = words("list_changes")
 _KEYED = frozenset({"get", "pop", "setdefault"})
 
 

@@ -21,11 +21,11 @@ PARTITIONS = 128
 PARTITION_BYTES = max(target.sbuf_partition_bytes for target in TARGETS.values())
 GRIDS = (1, 2)
 
-_MATMULS = words("nc_matmul nc_matmul_mx nc_transpose")
+_MATMULS = words("matmuls")
 # what nki.isa has besides instructions
-_NO_INSTRUCTIONS = words("get_nc_version")
-_ALLOCATE = words("ndarray zeros ones full")
-_GRIDS = words("alloc_tiles alloc_blocks")
+_NO_INSTRUCTIONS = words("no_instructions")
+_ALLOCATE = words("allocate")
+_GRIDS = words("grids")
 _FOLDS: dict[type[ast.operator], Callable[[int, int], int]] = {
     ast.Mult: operator.mul,
     ast.Add: operator.add,
@@ -82,17 +82,17 @@ class Sizes(Base):
         """Report the loop that makes a function longer than a program can be; loops of unknown length count once."""
         for part in node.body:
             for loop in _statements(part):
-                instructions, matmuls = self._unrolled(loop) if isinstance(loop, ast.For) else (0, 0)
+                instructions, matmuls = self._count_unrolled(loop) if isinstance(loop, ast.For) else (0, 0)
                 if isinstance(loop, ast.For) and (instructions > INSTRUCTIONS or matmuls > MATMULS):
                     many = f"{instructions:,} instructions, {matmuls:,} of them matmuls"
                     self.report("program-size", loop, f"`for … in {ast.unparse(loop.iter)}` is unrolled to {many}")
 
-    def _unrolled(self, node: ast.For) -> tuple[int, int]:
+    def _count_unrolled(self, node: ast.For) -> tuple[int, int]:
         instructions = matmuls = 0
         for part in node.body:
             for child in _statements(part):
                 if isinstance(child, ast.For):
-                    inner = self._unrolled(child)
+                    inner = self._count_unrolled(child)
                     instructions, matmuls = instructions + inner[0], matmuls + inner[1]
                 else:
                     for call in _calls(child):

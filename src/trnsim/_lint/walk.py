@@ -16,10 +16,7 @@ from trnsim.versions import Version
 Report = Callable[[Unit | None, FunctionType, str, ast.AST | None, str], None]
 Used = tuple[dict[str, Any] | None, str, Any]
 
-_ALWAYS = words(
-    "__init__ __post_init__ __call__ __getitem__ __setitem__ __len__ __add__ __radd__ __sub__ __rsub__ __mul__ "
-    "__rmul__ __truediv__ __floordiv__ __mod__"
-)
+_ALWAYS = words("always")
 
 
 class Walk:

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from trnsim.errors import WrongArgument, WrongBuffer, WrongShape, wrong_pair, wrong_shape, wrong_value
-from trnsim.isa.alu import named
+from trnsim.isa.alu import as_operator
 from trnsim.isa.operands import has_dtype, one_dtype
+from trnsim.refusals import refuse
 from trnsim.session import HBM, SBUF, SHARED_HBM, Session
 from trnsim.tensors.dtypes import DTYPES, PACKED, int64, to_f32, uint32
 from trnsim.tensors.tensor import NkiTensor
@@ -19,10 +19,10 @@ _REDUCTIONS = {"add": np.add, "minimum": np.minimum, "maximum": np.maximum}
 
 def reduction(op: Any) -> str:
     """Return the name of a reduction operator: add, minimum or maximum."""
-    return named(op, "op", tuple(_REDUCTIONS), rule="collective-op").name
+    return as_operator(op, "op", tuple(_REDUCTIONS), rule="collective-op").name
 
 
-def reduced(values: list[np.ndarray], op: str) -> np.ndarray:
+def fold_ranks(values: list[np.ndarray], op: str) -> np.ndarray:
     """Fold arrays in the order of the ranks: floats in fp32, integers exactly."""
     fold = _REDUCTIONS[op]
     exact = values[0].dtype.kind in "iub"
@@ -39,38 +39,28 @@ def tensors(
     lists = []
     for role, given in (("srcs", srcs), ("dsts", dsts)):
         if not isinstance(given, (list, tuple)) or not given:
-            hint = f"write {role}=[tensor]"
-            raise WrongArgument(
-                f"{role} is {type(given).__name__}", "collective-list", type(given).__name__, "list of tensors", hint
-            )
+            raise refuse("collective-list:form", got=type(given).__name__, role=role)
         where = (SBUF, *IN_HBM) if sbuf else IN_HBM
         lists.append([s.operand(t, f"{role}[{i}]", where, compute=False) for i, t in enumerate(given)])
     a, b = lists
     if len(a) != len(b):
-        raise WrongArgument(
-            f"{len(a)} srcs and {len(b)} dsts", "collective-list", len(a), len(b), "one destination for each source"
-        )
+        raise refuse("collective-list:count", got=len(a), limit=len(b))
     if most is not None and len(a) > most:
-        hint = "call it once for each tensor"
-        raise WrongArgument(
-            f"{len(a)} tensors, and this collective takes {most}", "collective-coalesced", len(a), most, hint
-        )
+        raise refuse("collective-coalesced:most", got=len(a), limit=most)
     on_chip = [t.on_chip for t in (*a, *b)]
     if any(on_chip) and not all(on_chip):
-        raise WrongBuffer(
-            f"srcs are in {', '.join(str(t.buffer) for t in a)} and dsts in {', '.join(str(t.buffer) for t in b)}",
-            rule="collective-memory",
+        raise refuse(
+            "collective-memory",
             got=[str(t.buffer) for t in (*a, *b)],
-            hint="all tensors are in HBM, or all in SBUF",
+            names=", ".join(str(t.buffer) for t in a),
+            memories=", ".join(str(t.buffer) for t in b),
         )
     if any(on_chip) and len(a) > 1:
-        hint = "several tensors at once are for HBM; call it once for each tile"
-        raise WrongArgument(f"{len(a)} SBUF tensors", "collective-coalesced", len(a), 1, hint)
+        raise refuse("collective-coalesced:sbuf", got=len(a))
     for x, y in zip(a, b, strict=True):
         one_dtype(x, "src", y, "dst", rule="collective-dtype", hint="collectives do not convert")
         if x.on_chip and (x.ndim != 2 or y.ndim != 2):
-            hint = "SBUF collectives take 2-D tiles; reshape the free dimensions into one"
-            raise WrongShape(f"src has shape {x.shape} and dst {y.shape}", "collective-2d", (x.ndim, y.ndim), 2, hint)
+            raise refuse("collective-2d", got=(x.ndim, y.ndim), x=x, y=y)
     return a, b
 
 
@@ -85,22 +75,14 @@ def dimension(dim: Any, srcs: list[NkiTensor], *, sbuf: tuple[int, ...] = (0,)) 
     """Return the ``collective_dim``: 0 in HBM, and what SBUF allows."""
     allowed = sbuf if srcs[0].on_chip else (0,)
     if dim not in allowed:
-        hint = f"{srcs[0].buffer} tensors are cut along dimension {' or '.join(map(str, allowed))}"
-        raise wrong_value("collective-dim", "collective_dim", dim, allowed, hint)
+        raise refuse("collective-dim", got=dim, limit=allowed, srcs=srcs, names=" or ".join(map(str, allowed)))
     return int(dim)
 
 
-def sized(kind: str, wanted: tuple[int, ...], src: NkiTensor, dst: NkiTensor, n: int) -> None:
+def check_result_shape(kind: str, wanted: tuple[int, ...], src: NkiTensor, dst: NkiTensor, n: int) -> None:
     """Refuse a destination of the wrong shape."""
     if dst.shape != wanted:
-        raise WrongShape(
-            f"{kind} of {src.name}{list(src.shape)} over {n} ranks gives {list(wanted)}, and dst {dst.name} has "
-            f"{list(dst.shape)}",
-            rule="collective-shape",
-            got=dst.shape,
-            limit=wanted,
-            hint=f"make dst with shape {wanted}",
-        )
+        raise refuse("collective-shape:sized", got=dst.shape, limit=wanted, kind=kind, src=src, n=n, dst=dst)
 
 
 def alike(kind: str, srcs: list[NkiTensor], dsts: list[NkiTensor]) -> None:
@@ -108,19 +90,13 @@ def alike(kind: str, srcs: list[NkiTensor], dsts: list[NkiTensor]) -> None:
     for x, y in zip(srcs, dsts, strict=True):
         if x.shape != y.shape:
             one, two, hint = f"{kind}: dst {y.name}", f"src {x.name}", "what is sent has the shape of what is received"
-            raise wrong_pair("collective-shape", one, y.shape, two, x.shape, hint)
+            raise refuse("collective-shape:alike", got=y.shape, limit=x.shape, hint=hint, one=one, two=two)
 
 
 def divides(kind: str, t: NkiTensor, dim: int, n: int) -> None:
     """Refuse a dimension that does not split evenly."""
     if t.shape[dim] % n:
-        raise WrongShape(
-            f"{kind}: dimension {dim} of {t.name} has {t.shape[dim]} elements for {n} ranks",
-            rule="collective-split",
-            got=t.shape[dim],
-            limit=n,
-            hint=f"its size is a multiple of {n}",
-        )
+        raise refuse("collective-split:divides", got=t.shape[dim], limit=n, kind=kind, dim=dim, t=t)
 
 
 def metadata(s: Session, t: Any, n: int, has_rdispls: bool) -> NkiTensor:
@@ -129,11 +105,8 @@ def metadata(s: Session, t: Any, n: int, has_rdispls: bool) -> NkiTensor:
     s.operand(t, "metadata_tensor", (SBUF, *IN_HBM), compute=False)
     wanted = (1, rows, n) if t.on_chip else (rows, n)
     if t.shape != wanted:
-        raise wrong_shape(
-            "metadata-shape", "metadata_tensor", t.shape, wanted, f"{rows} rows, a column for each of {n} ranks"
-        )
+        raise refuse("metadata-shape", got=t.shape, limit=wanted, rows=rows, n=n)
     has_dtype(t, "metadata_tensor", frozenset({uint32}), rule="metadata-dtype", hint="counts are uint32")
     if not t.is_contiguous():
-        hint = "its rows lie one after the other in memory"
-        raise WrongShape(f"metadata_tensor has strides {t.strides}", "metadata-contiguous", t.strides, hint=hint)
+        raise refuse("metadata-contiguous", got=t.strides)
     return t

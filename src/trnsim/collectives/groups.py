@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from trnsim.collectives.world import World
-from trnsim.errors import WrongArgument
+from trnsim.refusals import refuse
 from trnsim.session import Session
 from trnsim.tensors.objects import NKIObject
 
@@ -20,18 +20,13 @@ class ReplicaGroup(NKIObject):
         except (TypeError, AttributeError):
             members = ()
         if not members or not all(members):
-            hint = "give lists of ranks: ReplicaGroup([[0, 1], [2, 3]])"
-            raise WrongArgument(f"replica group {lists!r}", "replica-group", lists, hint=hint)
+            raise refuse("replica-group:form", got=lists)
         seen = [r for ranks in members for r in ranks]
         twice = sorted({r for r in seen if seen.count(r) > 1})
         if twice:
-            hint = "groups do not overlap"
-            raise WrongArgument(
-                f"replica group {lists!r} has rank {twice[0]} twice", "replica-group-overlap", twice, hint=hint
-            )
+            raise refuse("replica-group-overlap", got=twice, lists=lists, twice=twice)
         if min(seen) < 0:
-            hint = "ranks are counted from 0"
-            raise WrongArgument(f"replica group {lists!r} has rank {min(seen)}", "replica-group", min(seen), 0, hint)
+            raise refuse("replica-group:rank", got=min(seen), lists=lists)
         self.groups = members
 
     def __eq__(self, other: object) -> bool:
@@ -52,13 +47,7 @@ def members(s: Session, group: Any) -> tuple[int, ...]:
     for ranks in known.groups:
         if s.rank in ranks:
             return ranks
-    raise WrongArgument(
-        f"rank {s.rank} calls a collective of {known!r} and is in none of its lists",
-        rule="replica-group-member",
-        got=s.rank,
-        limit=known.groups,
-        hint="every rank that runs the instruction is in one list; a list of one rank does nothing",
-    )
+    raise refuse("replica-group-member", got=s.rank, limit=known.groups, known=known)
 
 
 def in_world(s: Session, ranks: Any) -> None:
@@ -66,13 +55,8 @@ def in_world(s: Session, ranks: Any) -> None:
     size = world_of(s).size
     highest = max(ranks, default=0)
     if highest >= size:
-        raise WrongArgument(
-            f"rank {highest} takes part and {size} rank{'s are' if size > 1 else ' is'} simulated",
-            rule="world-size",
-            got=highest,
-            limit=size - 1,
-            hint=f"run it with trnsim.simulate_ranks(kernel, {highest + 1})",
-        )
+        plural = "s are" if size > 1 else " is"
+        raise refuse("world-size", got=highest, limit=size - 1, size=size, plural=plural, needed=highest + 1)
 
 
 def world_of(s: Session) -> World:

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from trnsim.collectives import checks
-from trnsim.collectives.fixed import Moves, offered, take_part
+from trnsim.collectives.fixed import Moves, check_operands, take_part
 from trnsim.collectives.groups import in_world, members, world_of
 from trnsim.collectives.world import Offer
-from trnsim.errors import WrongArgument, wrong_value
 from trnsim.isa.dge import check_priority
 from trnsim.isa.registers import VirtualRegister
+from trnsim.refusals import refuse
 from trnsim.session import NkiInstruction, Session, instruction
 from trnsim.tensors.layout import as_index
 
@@ -21,25 +21,16 @@ def _pairs(s: Session, given: Any) -> tuple[tuple[int, int], ...]:
     try:
         pairs = tuple((as_index(a), as_index(b)) for a, b in given)
     except (TypeError, ValueError):
-        raise wrong_value(
-            "permute-pairs", "source_target_pairs", given, None, "give pairs of ranks: [(0, 1), (1, 0)]"
-        ) from None
+        raise refuse("permute-pairs:form", got=given) from None
     sources, targets = [a for a, _ in pairs], [b for _, b in pairs]
     for role, ranks in (("source", sources), ("target", targets)):
         twice = sorted({r for r in ranks if ranks.count(r) > 1})
         if twice:
-            hint = "every rank sends once and receives once"
-            raise WrongArgument(
-                f"rank {twice[0]} is a {role} twice in {list(pairs)}", "permute-pairs", twice, hint=hint
-            )
+            raise refuse("permute-pairs:twice", got=twice, twice=twice, role=role, given=list(pairs))
     if set(sources) != set(targets):
         lone = sorted(set(sources) ^ set(targets))
-        raise WrongArgument(
-            f"rank {lone[0]} only {'sends' if lone[0] in sources else 'receives'} in {list(pairs)}",
-            rule="permute-circular",
-            got=lone,
-            hint="only circular patterns are supported: every rank that sends also receives",
-        )
+        does = "sends" if lone[0] in sources else "receives"
+        raise refuse("permute-circular", got=lone, does=does, given=list(pairs))
     in_world(s, sources)
     return pairs
 
@@ -52,7 +43,7 @@ def collective_permute(
     check_priority(s, priority)
     pairs = _pairs(s, source_target_pairs)
     ranks = tuple(sorted(a for a, _ in pairs))
-    offer = offered(s, srcs, dsts, sbuf=False, most=1, source_target_pairs=pairs)
+    offer = check_operands(s, srcs, dsts, sbuf=False, most=1, source_target_pairs=pairs)
     checks.alike(offer.kind, offer.srcs, offer.dsts)
     if s.rank not in ranks:
         return NkiInstruction(None, s.clock, None)
@@ -68,30 +59,23 @@ def collective_permute(
 def _channels(s: Session, ranks: tuple[int, ...], channel_ids: Any, **lists: Any) -> None:
     ids = list(channel_ids)
     if ids != list(range(len(ids))) or not ids:
-        raise wrong_value("channels", "channel_ids", channel_ids, "0, 1, …", "channels are consecutive and start at 0")
+        raise refuse("channels:form", got=channel_ids)
     node = world_of(s).per_node
     first = ranks[0] // node * node
     most = 4 if set(ranks) >= set(range(first, first + node)) else 2
     if len(ids) > most:
-        hint = "four channels need every rank of the node in the group"
-        raise WrongArgument(
-            f"{len(ids)} channels, and a ring of ranks {list(ranks)} has {most}", "channels", len(ids), most, hint
-        )
+        raise refuse("channels:ring", got=len(ids), limit=most, members=list(ranks))
     for role, given in lists.items():
         if not isinstance(given, (list, tuple)) or len(given) != len(ids):
-            hint = "one list of one tensor for each channel"
-            raise WrongArgument(
-                f"{role} has {len(given)} channels and channel_ids {len(ids)}", "channels", len(given), len(ids), hint
-            )
+            raise refuse("channels:lists", got=len(given), limit=len(ids), role=role)
         for c, inner in enumerate(given):
             if not isinstance(inner, (list, tuple)) or len(inner) != 1:
-                hint = f"write {role}=[[tensor], …]: one tensor for each channel"
-                raise WrongArgument(
-                    f"{role}[{c}] is {type(inner).__name__}", "channels", repr(type(inner).__name__), 1, hint
+                raise refuse(
+                    "channels:entry", got=repr(type(inner).__name__), role=role, c=c, kind=type(inner).__name__
                 )
 
 
-def _passed_on(offers: dict[int, Offer], values: dict[int, list[np.ndarray]]) -> Moves:
+def _pass_on(offers: dict[int, Offer], values: dict[int, list[np.ndarray]]) -> Moves:
     """Give every rank what its predecessor in the ring brings."""
     ring = list(offers)
     for before, rank in zip([ring[-1], *ring], ring, strict=False):
@@ -114,11 +98,11 @@ def collective_permute_implicit(
     check_priority(s, priority)
     ranks = members(s, replica_group)
     _channels(s, ranks, channel_ids, srcs_by_channel=srcs_by_channel, dsts_by_channel=dsts_by_channel)
-    offer = offered(s, [c[0] for c in srcs_by_channel], [c[0] for c in dsts_by_channel])
+    offer = check_operands(s, [c[0] for c in srcs_by_channel], [c[0] for c in dsts_by_channel])
     checks.alike(offer.kind, offer.srcs, offer.dsts)
 
     def work(offers: dict[int, Offer]) -> Moves:
-        return _passed_on(offers, {r: [v.copy() for v in o.values] for r, o in offers.items()})
+        return _pass_on(offers, {r: [v.copy() for v in o.values] for r, o in offers.items()})
 
     return take_part(s, offer, ranks, work, priority=priority)
 
@@ -146,8 +130,8 @@ def collective_permute_implicit_reduce(
         dsts_by_channel=dsts_by_channel,
     )
     dsts = [c[0] for c in dsts_by_channel]
-    offer = offered(s, [c[0] for c in srcs0_by_channel], dsts, op=fold)
-    second = offered(s, [c[0] for c in srcs1_by_channel], dsts, op=fold)
+    offer = check_operands(s, [c[0] for c in srcs0_by_channel], dsts, op=fold)
+    second = check_operands(s, [c[0] for c in srcs1_by_channel], dsts, op=fold)
     for one in (offer, second):
         checks.summable(one.srcs)
         checks.alike(one.kind, one.srcs, one.dsts)
@@ -155,8 +139,8 @@ def collective_permute_implicit_reduce(
     n = len(dsts)
 
     def work(offers: dict[int, Offer]) -> Moves:
-        sums = [[checks.reduced([o.values[c], o.values[c + n]], fold) for c in range(n)] for o in offers.values()]
-        return _passed_on(offers, dict(zip(offers, sums, strict=True)))
+        sums = [[checks.fold_ranks([o.values[c], o.values[c + n]], fold) for c in range(n)] for o in offers.values()]
+        return _pass_on(offers, dict(zip(offers, sums, strict=True)))
 
     return take_part(s, offer, ranks, work, op=fold, priority=priority)
 
@@ -169,7 +153,7 @@ def collective_permute_implicit_current_processing_rank_id(
     ranks = members(s, replica_group)
     step, channel = as_index(iteration_id), as_index(channel_id)
     if not 0 <= channel < 4:
-        raise wrong_value("channels", "channel_id", channel, (0, 3), "a ring has at most four channels")
+        raise refuse("channels:collective_permute_implicit_current_processing_rank_id", got=channel, limit=(0, 3))
     s.done("sync", (), (), op="ring_rank")
     return VirtualRegister(ranks[(ranks.index(s.rank) - step) % len(ranks)])
 

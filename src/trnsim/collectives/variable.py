@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from trnsim.collectives import checks
-from trnsim.collectives.fixed import Moves, offered, take_part
+from trnsim.collectives.fixed import Moves, check_operands, take_part
 from trnsim.collectives.groups import members, world_of
 from trnsim.collectives.world import Offer, Work
-from trnsim.errors import HardwareLimit, OutOfBounds, WrongArgument, WrongShape
 from trnsim.isa.dge import check_priority
 from trnsim.isa.multicore import two_cores
 from trnsim.isa.operands import needs
+from trnsim.refusals import refuse
 from trnsim.session import HBM, SHARED_HBM, NkiInstruction, Session, instruction
 from trnsim.tensors.tensor import NkiTensor
 
@@ -27,20 +27,13 @@ _HBM = (HBM, SHARED_HBM)
 
 
 def _offer(s: Session, srcs: Any, dsts: Any, table: Any, ranks: tuple[int, ...], known: bool, displaced: bool) -> Offer:
-    offer = offered(s, srcs, dsts, sbuf=False, most=1, recv_counts_known=known, has_rdispls=displaced)
+    offer = check_operands(s, srcs, dsts, sbuf=False, most=1, recv_counts_known=known, has_rdispls=displaced)
     meta = checks.metadata(s, table, len(ranks), displaced)
     for t in (offer.srcs[0], offer.dsts[0]):
         if not t.is_contiguous():
-            hint = f"{offer.kind} sees its tensors as flat buffers; pass a contiguous one"
-            raise WrongShape(f"{t.name} has strides {t.strides}", "collective-contiguous", t.strides, hint=hint)
+            raise refuse("collective-contiguous", got=t.strides, t=t, offer=offer)
     if not displaced and offer.dsts[0].size % len(ranks):
-        raise WrongShape(
-            f"dst has {offer.dsts[0].size} elements for {len(ranks)} ranks",
-            rule="collective-split",
-            got=offer.dsts[0].size,
-            limit=len(ranks),
-            hint="every rank has a slot of the same size",
-        )
+        raise refuse("collective-split:offer", got=offer.dsts[0].size, limit=len(ranks))
     # ranks may differ in the size of their buffers
     offer.terms = {k: v for k, v in offer.terms.items() if k != "shapes"}
     rows = meta.ndim - 2
@@ -59,15 +52,9 @@ def _row(offer: Offer, index: int) -> np.ndarray:
 
 def _within(offer: Offer, t: NkiTensor, start: int, count: int, limit: int, what: str) -> None:
     if start < 0 or start + count > limit:
-        raise OutOfBounds(
-            f"rank {offer.session.rank}: {what} {start}..{start + count} leave {t.name}, which has {limit} there",
-            rule="metadata-bounds",
-            got=(start, count),
-            limit=limit,
-            hint="check counts and displacements; both are in elements",
-            kernel=offer.session.kernel,
-            line=offer.line,
-        )
+        where = {"kernel": offer.session.kernel, "line": offer.line}
+        got, end = (start, count), start + count
+        raise refuse("metadata-bounds", got=got, limit=limit, offer=offer, what=what, end=end, t=t, fields=where)
 
 
 def _flat(t: NkiTensor, start: int, count: int) -> NkiTensor:
@@ -90,7 +77,7 @@ def _deliver(offers: dict[int, Offer], chunks: dict[int, list[np.ndarray]], know
             yield offer, row, counts.reshape(row.shape)
 
 
-def _sent(offer: Offer, start: int, count: int) -> np.ndarray:
+def _read_chunk(offer: Offer, start: int, count: int) -> np.ndarray:
     src = offer.srcs[0]
     _within(offer, src, start, count, src.size, "sent elements")
     return offer.values[0].reshape(-1)[start : start + count].copy()
@@ -117,16 +104,14 @@ def _gather(
     check_priority(s, priority)
     ranks = members(s, replica_group)
     if rdispls:
-        hint = "chunks are laid out in equal slots; leave has_rdispls out"
-        raise WrongArgument("all_gather_v with has_rdispls=True", "rdispls", True, False, hint)
+        raise refuse("rdispls", got=True, limit=False)
     two_cores(s, "all_gather_v")
     if len(ranks) != 4:
-        hint = "each list of the group has the four ranks of one chip"
-        raise HardwareLimit(f"all_gather_v over {len(ranks)} ranks", "collective-ranks", len(ranks), 4, hint)
+        raise refuse("collective-ranks:gather", got=len(ranks))
     offer = _offer(s, srcs, dsts, table, ranks, bool(known), False)
 
     def work(offers: dict[int, Offer]) -> Moves:
-        chunks = [_sent(o, int(_row(o, 1)[0]), int(_row(o, 0)[0])) for o in offers.values()]
+        chunks = [_read_chunk(o, int(_row(o, 1)[0]), int(_row(o, 0)[0])) for o in offers.values()]
         yield from _deliver(offers, dict.fromkeys(offers, chunks), bool(known), False)
 
     return Pending(offer, ranks, work, priority)
@@ -143,22 +128,9 @@ def _check_fabric(s: Session, ranks: tuple[int, ...], displaced: bool) -> None:
         two_cores(s, "all_to_all_v")
         whole = len(ranks) % 4 == 0 and list(ranks) == list(range(ranks[0], ranks[0] + len(ranks)))
         if not whole or size <= 4:
-            raise HardwareLimit(
-                f"all_to_all_v over ranks {list(ranks)} of {size}",
-                rule="collective-ranks",
-                got=ranks,
-                limit="sequential ranks, all four of each chip, more than one chip",
-                hint="keep every rank of a chip in one list and give those that send nothing a count of 0",
-            )
+            raise refuse("collective-ranks:chip", got=ranks, members=list(ranks), size=size)
     elif len(ranks) > 1 and not apart and (displaced or s.nki < (0, 7)):
-        raise HardwareLimit(
-            f"all_to_all_v over ranks {list(ranks)} with {node} ranks on an instance",
-            rule="collective-ranks",
-            got=ranks,
-            limit="same-indexed ranks of different instances",
-            hint=f"on {s.target.name} a list holds one rank of each instance; simulate_ranks(…, ranks_per_node=…) "
-            "says how many an instance has",
-        )
+        raise refuse("collective-ranks:instance", got=ranks, members=list(ranks), node=node, s=s)
 
 
 def _exchange(
@@ -174,7 +146,7 @@ def _exchange(
 
     def work(offers: dict[int, Offer]) -> Moves:
         def to(i: int) -> Iterator[np.ndarray]:
-            return (_sent(o, int(_row(o, 1)[i]), int(_row(o, 0)[i])) for o in offers.values())
+            return (_read_chunk(o, int(_row(o, 1)[i]), int(_row(o, 0)[i])) for o in offers.values())
 
         chunks = {rank: list(to(i)) for i, rank in enumerate(offers)}
         yield from _deliver(offers, chunks, bool(known), displaced)
@@ -182,13 +154,11 @@ def _exchange(
     return Pending(offer, ranks, work, priority)
 
 
-def _prepared(s: Session, pending: Pending) -> NkiInstruction:
+def _prepare(s: Session, pending: Pending) -> NkiInstruction:
     """Read the metadata of a collective and put it into the one slot there is."""
     waiting = s.state.get("prepared")
     if waiting is not None:
-        hint = "run one before the next is prepared: there is one slot"
-        text = f"{pending.offer.kind} while {waiting.offer} waits for its trigger"
-        raise WrongArgument(text, "prepare-trigger", pending.offer.kind, waiting.offer.kind, hint)
+        raise refuse("prepare-trigger:prepared", got=pending.offer.kind, limit=waiting.offer.kind, waiting=waiting)
     offer = pending.offer
     if s.numerics:
         offer.prepared = [s.read(t, "metadata_tensor", _HBM, compute=False, exact=True).copy() for t in offer.srcs[1:]]
@@ -197,14 +167,13 @@ def _prepared(s: Session, pending: Pending) -> NkiInstruction:
     return pending.instruction
 
 
-def _triggered(s: Session, prepare_instr: Any) -> NkiInstruction:
+def _trigger(s: Session, prepare_instr: Any) -> NkiInstruction:
     """Run the collective that was prepared."""
     pending: Pending | None = s.state.get("prepared")
     kind = str(s.instr).removesuffix("_trigger")
     if pending is None or pending.instruction is not prepare_instr or pending.offer.kind != f"{kind}_prepare":
         waits = "nothing" if pending is None else str(pending.offer)
-        hint = f"each {kind}_prepare has one {kind}_trigger, which gets the instruction it returned"
-        raise WrongArgument(f"{kind}_trigger, and {waits} waits for one", "prepare-trigger", waits, hint=hint)
+        raise refuse("prepare-trigger:triggered", got=waits, kind=kind)
     s.state["prepared"] = None
     pending.offer.kind = str(s.instr)
     return pending.run(s)
@@ -223,10 +192,8 @@ def _collective(name: str, begin: Callable[..., Pending], finish: Callable[..., 
         has_rdispls: bool = False,
         priority: Any = None,
     ) -> NkiInstruction:
-        if finish is _prepared and s.target.generation >= 4:
-            text = f"{name} on {s.target.name}, whose instances with a switch do not split collectives"
-            hint = f"call {name.removesuffix('_prepare')}"
-            raise HardwareLimit(text, "prepare-trigger", s.target.name, "trn2", hint)
+        if finish is _prepare and s.target.generation >= 4:
+            raise refuse("prepare-trigger:call", got=s.target.name, name=name, instead=name.removesuffix("_prepare"))
         flags = recv_counts_known, has_rdispls
         return finish(s, begin(s, srcs, dsts, replica_group, metadata_tensor, *flags, priority))
 
@@ -259,28 +226,27 @@ all_to_all_v = _collective(
     """,
 )
 all_gather_v_prepare = _collective(
-    "all_gather_v_prepare", _gather, _prepared, "Begin an ``all_gather_v``: read its metadata, and nothing else."
+    "all_gather_v_prepare", _gather, _prepare, "Begin an ``all_gather_v``: read its metadata, and nothing else."
 )
 all_to_all_v_prepare = _collective(
-    "all_to_all_v_prepare", _exchange, _prepared, "Begin an ``all_to_all_v``: read its metadata, and nothing else."
+    "all_to_all_v_prepare", _exchange, _prepare, "Begin an ``all_to_all_v``: read its metadata, and nothing else."
 )
 
 
 @instruction
 def all_gather_v_trigger(s: Session, prepare_instr: Any) -> NkiInstruction:
     """Run the ``all_gather_v`` that was prepared."""
-    return _triggered(s, prepare_instr)
+    return _trigger(s, prepare_instr)
 
 
 @instruction
 def all_to_all_v_trigger(s: Session, prepare_instr: Any) -> NkiInstruction:
     """Run the ``all_to_all_v`` that was prepared."""
-    return _triggered(s, prepare_instr)
+    return _trigger(s, prepare_instr)
 
 
 def check_triggered(s: Session) -> None:
     """Raise when a kernel ends with a collective that was prepared and never run."""
     pending: Pending | None = s.state.get("prepared")
     if pending is not None:
-        hint = "each prepare has exactly one trigger"
-        raise WrongArgument(f"{pending.offer} was never triggered", "prepare-trigger", pending.offer.kind, hint=hint)
+        raise refuse("prepare-trigger:check_triggered", got=pending.offer.kind, pending=pending)

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from trnsim.errors import Deadlock, KernelError, WrongArgument
+from trnsim.errors import KernelError
+from trnsim.refusals import refuse
 from trnsim.session import Session
 from trnsim.tensors.tensor import NkiTensor
 from trnsim.workers import Workers
@@ -113,7 +114,7 @@ class World:
         return (offer.kind, *party, k)
 
     def _transfer(self, offers: dict[int, Offer], joint: list[Offer], work: Work) -> None:
-        _met(joint)
+        _note_meeting(joint)
         for offer in offers.values():
             offer.read()
         if next(iter(offers.values())).session.numerics:
@@ -125,26 +126,18 @@ class World:
             for offer in offers.values():
                 for dst in offer.dsts:
                     offer.write(dst, offer.values[0])
-        _met(joint)
+        _note_meeting(joint)
 
     @staticmethod
     def _agree(offer: Offer, here: Meeting) -> None:
         for other in here.values():
             a, b = sorted((other, offer), key=lambda o: (o.session.rank, o.session.core))
             if (a.kind, a.terms) != (b.kind, b.terms):
-                raise Deadlock(
-                    f"ranks disagree: {_who(a)} calls {a}, {_who(b)} calls {b}",
-                    rule="collective-mismatch",
-                    got=[(o.session.rank, o.kind, o.terms, o.line) for o in (a, b)],
-                    hint="all ranks of a group call the same collectives in the same order, with the same shapes",
-                )
+                got = [(o.session.rank, o.kind, o.terms, o.line) for o in (a, b)]
+                raise refuse("collective-mismatch", got=got, first=_who(a), a=a, second=_who(b), b=b)
             if a.session.rank == b.session.rank and [_address(t) for t in a.dsts] != [_address(t) for t in b.dsts]:
-                raise WrongArgument(
-                    f"{_who(a)} and {_who(b)} call {a.kind} with different tensors ({a.line}, {b.line})",
-                    rule="collective-cores",
-                    got=[t.name for t in (*a.dsts, *b.dsts)],
-                    hint="a collective on shared HBM is one operation of both cores",
-                )
+                names = [t.name for t in (*a.dsts, *b.dsts)]
+                raise refuse("collective-cores", got=names, first=_who(a), second=_who(b), a=a, b=b)
 
 
 def _mirror(offer: Offer, dst: NkiTensor, values: np.ndarray, joint: list[Offer]) -> None:
@@ -157,7 +150,7 @@ def _mirror(offer: Offer, dst: NkiTensor, values: np.ndarray, joint: list[Offer]
             other.write(view, values)
 
 
-def _met(offers: list[Offer]) -> None:
+def _note_meeting(offers: list[Offer]) -> None:
     """Both cores of a rank are stopped while shared tensors change."""
     for offer in offers:
         over: Any = tuple(t.storage for t in (*offer.srcs, *offer.dsts))

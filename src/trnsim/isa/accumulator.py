@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from trnsim.errors import ReadUninitialized, WrongArgument
 from trnsim.isa import operands as check
 from trnsim.isa.alu import Alu
 from trnsim.isa.enums import member, reduce_cmd
+from trnsim.refusals import refuse
 from trnsim.session import Session
 from trnsim.tensors.tensor import NkiTensor
 
@@ -36,13 +36,7 @@ class Lanes:
         rows = slice(like.partition_start, like.partition_start + like.shape[0])
         if s.checks and not self.defined[rows].all():
             lane = rows.start + int(np.argmin(self.defined[rows]))
-            raise ReadUninitialized(
-                f"{what} reads the accumulator of lane {lane}, which holds nothing defined",
-                rule="accumulator",
-                got=lane,
-                limit=(rows.start, rows.stop),
-                hint="begin the chain with reset_reduce; idle leaves the Vector Engine's accumulators undefined",
-            )
+            raise refuse("accumulator", got=lane, limit=(rows.start, rows.stop), what=what)
         return s.lanes(self.values[rows], self.origin[rows])
 
     def write(self, s: Session, like: NkiTensor, values: Any) -> None:
@@ -67,12 +61,12 @@ def command(s: Session, value: Any, allowed: tuple[reduce_cmd, ...]) -> reduce_c
     """``value`` as one of the reduce commands this instruction knows."""
     cmd = member(reduce_cmd, value, "reduce_cmd")
     if cmd not in allowed and s.checks:
-        raise WrongArgument(
-            f"reduce_cmd is {cmd.name}, which {s.instr} does not know",
-            rule="reduce-cmd",
+        raise refuse(
+            "reduce-cmd:command",
             got=cmd.name,
             limit=[c.name for c in allowed],
-            hint=f"use {' or '.join('nisa.reduce_cmd.' + c.name for c in allowed)}",
+            s=s,
+            names=" or ".join("nisa.reduce_cmd." + c.name for c in allowed),
         )
     return cmd
 
@@ -125,13 +119,7 @@ def check_result(s: Session, cmd: reduce_cmd, reduce_res: Any, like: NkiTensor, 
     if reduce_res is None:
         return
     if cmd is reduce_cmd.idle:
-        raise WrongArgument(
-            "reduce_res is given and reduce_cmd is idle, which accumulates nothing",
-            rule="reduce-cmd",
-            got="idle",
-            limit=["reset_reduce", "reduce"],
-            hint="pass reduce_cmd=nisa.reduce_cmd.reset_reduce, or leave reduce_res out",
-        )
+        raise refuse("reduce-cmd:check_result", got="idle", limit=["reset_reduce", "reduce"])
     result_column(s, reduce_res, like, like_role)
 
 

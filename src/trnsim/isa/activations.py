@@ -19,8 +19,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from trnsim.errors import WrongArgument
 from trnsim.isa.alu import name_of
+from trnsim.refusals import refuse
+from trnsim.tables import read_table
 
 F32 = np.float32
 # arithmetic on arrays is Any to a type checker
@@ -58,10 +59,10 @@ def _wide(fn: Callable[[Array], Array]) -> Callable[[Array], Array]:
     """``fn`` evaluated in float64 and rounded once, for formulas that cancel in fp32."""
 
     @functools.wraps(fn)
-    def rounded(x: Array) -> Array:
+    def evaluate(x: Array) -> Array:
         return fn(x.astype(np.float64)).astype(F32)
 
-    return rounded
+    return evaluate
 
 
 def _special() -> Any:
@@ -159,20 +160,8 @@ FUNCTIONS: dict[str, Activation] = {
         Activation("abs", np.abs),
     )
 }
-_ALIASES = {"identity": "copy", "absolute": "abs", "fabs": "abs"}
-_HINTS = {
-    "cos": "use nl.cos, or sin with bias=π/2 and arguments reduced to [-π, π]",
-    "tan": "use nl.tan",
-    "divide": "multiply by the reciprocal",
-    "add": "add a constant with bias=",
-    "multiply": "multiply with scale=",
-    "maximum": "use tensor_scalar on the Vector Engine",
-    "log1p": "use log with bias=1.0",
-    "softmax": "use exp with reduce_op=nl.add, then multiply by the reciprocal of the sum",
-    "power": "use tensor_tensor or tensor_scalar with nl.power",
-}
-
-
+_ALIASES: dict[str, str] = read_table("names.toml")["activations"]
+_HINTS: dict[str, str] = read_table("names.toml")["activation_hints"]
 _seen: dict[Any, Activation] = {}
 
 
@@ -185,17 +174,11 @@ def activation_named(op: Any) -> Activation:
     function = FUNCTIONS.get(_ALIASES.get(name, name))
     if isinstance(op, np.ufunc) or str(getattr(op, "__module__", "")).partition(".")[0] in ("numpy", "math"):
         hint = f"pass nl.{function.name}" if function else _HINTS.get(name, "pass a function of nki.language")
-        raise WrongArgument(
-            f"op is {op!r}, a function of the host", "activation-function", repr(op), sorted(FUNCTIONS), hint
-        )
+        raise refuse("activation-function:host", got=repr(op), limit=sorted(FUNCTIONS), hint=hint, op=op)
     if function is None:
-        raise WrongArgument(
-            f"op is {'None' if op is None else name}, which is no activation function of the Scalar Engine",
-            rule="activation-function",
-            got=name,
-            limit=sorted(FUNCTIONS),
-            hint=_HINTS.get(name, f"use one of {', '.join('nl.' + n for n in FUNCTIONS)}"),
-        )
+        hint = _HINTS.get(name, f"use one of {', '.join('nl.' + n for n in FUNCTIONS)}")
+        shown = "None" if op is None else name
+        raise refuse("activation-function:unknown", got=name, limit=sorted(FUNCTIONS), hint=hint, shown=shown)
     if callable(op):
         _seen[op] = function
     return function

@@ -15,8 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from trnsim.errors import WrongArgument, WrongDtype, lacking
+from trnsim.errors import KernelError, WrongArgument, lacking
 from trnsim.isa.words import bits, resize, shift_ok
+from trnsim.refusals import refuse
+from trnsim.tables import read_table
 from trnsim.tensors.dtypes import INTEGERS, PACKED, DType, int32, to_f32, uint32
 
 # arithmetic on arrays is Any to a type checker
@@ -100,45 +102,10 @@ OPERATORS: dict[str, Alu] = {
     )
 }
 
+_NAMES = read_table("names.toml")
 # spellings of NumPy, Python's operator module and older NKI
-ALIASES = {
-    alias: name
-    for name, aliases in {
-        "abs": ("absolute", "fabs"),
-        "add": ("sum",),
-        "subtract": ("sub",),
-        "multiply": ("prod", "mul", "mult"),
-        "maximum": ("amax", "max", "fmax"),
-        "minimum": ("amin", "min", "fmin"),
-        "power": ("pow", "float_power"),
-        "logical_and": ("all",),
-        "logical_or": ("any",),
-        "invert": ("bitwise_not", "bitwise_invert", "inv"),
-        "bitwise_and": ("and_",),
-        "bitwise_or": ("or_",),
-        "bitwise_xor": ("xor",),
-        "left_shift": ("bitwise_left_shift", "lshift", "logical_shift_left"),
-        "right_shift": ("bitwise_right_shift", "rshift", "logical_shift_right"),
-        "equal": ("eq",),
-        "not_equal": ("ne",),
-        "greater_equal": ("ge",),
-        "greater": ("gt",),
-        "less_equal": ("le",),
-        "less": ("lt",),
-    }.items()
-    for alias in aliases
-}
-_DIVIDE = "no engine divides: multiply by nisa.reciprocal of the divisor"
-_REMAINDER = "no engine has a remainder: build it from reciprocal, multiply and subtract"
-_HINTS = {
-    **dict.fromkeys(("divide", "true_divide", "truediv"), _DIVIDE),
-    **dict.fromkeys(("mod", "fmod", "remainder"), _REMAINDER),
-    "logical_not": "use nl.logical_xor with 1.0, or nl.equal with 0.0",
-    "negative": "multiply by -1.0, or subtract from 0.0 with reverse0=True",
-    "arithmetic_shift_right": "hardware shifts right logically (nl.right_shift); it has no arithmetic right shift",
-    "exp": "activation functions run on the Scalar Engine: nisa.activation",
-    "copy": "use nisa.tensor_copy",
-}
+ALIASES = {alias: name for name, aliases in _NAMES["operators"].items() for alias in aliases.split()}
+_HINTS: dict[str, str] = _NAMES["operator_hints"]
 _seen: dict[Any, Alu] = {}
 
 
@@ -161,8 +128,8 @@ def operator(op: Any, role: str = "op") -> Alu:
     name = name_of(op)
     alu = OPERATORS.get(ALIASES.get(name, name))
     if alu is None:
-        what = f"{role} is {'None' if op is None else name}, which is no operator of the compute engines"
-        raise WrongArgument(what, "operator", name, sorted(OPERATORS), _HINTS.get(name, _one_of(OPERATORS)))
+        hint, shown = _HINTS.get(name, _one_of(OPERATORS)), "None" if op is None else name
+        raise refuse("operator", got=name, limit=sorted(OPERATORS), hint=hint, role=role, shown=shown)
     if isinstance(op, str) or callable(op):
         _seen[op] = alu
     return alu
@@ -172,15 +139,15 @@ def _one_of(names: Iterable[str]) -> str:
     return f"use one of {', '.join('nl.' + n for n in names)}"
 
 
-def _refused(alu: Alu, role: str, why: str, limit: Any, hint: str = "", *, rule: str) -> WrongArgument:
+def _refuse_operator(alu: Alu, role: str, why: str, limit: Any, hint: str = "", *, rule: str) -> WrongArgument:
     return WrongArgument(f"{role} is {alu!r}, {why}", rule, alu.name, limit, hint or _one_of(limit))
 
 
-def named(op: Any, role: str, allowed: tuple[str, ...], *, rule: str) -> Alu:
+def as_operator(op: Any, role: str, allowed: tuple[str, ...], *, rule: str) -> Alu:
     """``op`` as one of the ``allowed`` operators."""
     alu = operator(op, role)
     if alu.name not in allowed:
-        raise _refused(alu, role, "which this instruction does not know", list(allowed), rule=rule)
+        raise _refuse_operator(alu, role, "which this instruction does not know", list(allowed), rule=rule)
     return alu
 
 
@@ -193,7 +160,7 @@ def binary(op: Any, role: str = "op") -> Alu:
             "which takes one operand; this instruction combines two",
             "apply it with tensor_scalar(op0=…, operand0=None)",
         )
-        raise _refused(alu, role, why, two, hint, rule="operator-arity")
+        raise _refuse_operator(alu, role, why, two, hint, rule="operator-arity")
     return alu
 
 
@@ -203,7 +170,7 @@ def reduction(op: Any, role: str = "op", allowed: tuple[str, ...] | None = None)
     if alu.ufunc is None or (allowed is not None and alu.name not in allowed):
         legal = list(allowed) if allowed is not None else [n for n, a in OPERATORS.items() if a.ufunc is not None]
         why = "which cannot reduce" if alu.ufunc is None else "which does not reduce here"
-        raise _refused(alu, role, why, legal, rule="reduction-operator")
+        raise _refuse_operator(alu, role, why, legal, rule="reduction-operator")
     return alu
 
 
@@ -212,7 +179,7 @@ def arithmetic(alu: Alu, role: str) -> Alu:
     if alu.bitvec:
         hint = "use tensor_tensor, tensor_scalar or tensor_reduce for bit patterns"
         why = "a bitvec operator; this instruction computes in fp32"
-        raise _refused(alu, role, why, "arithmetic", hint, rule="operator-kind")
+        raise _refuse_operator(alu, role, why, "arithmetic", hint, rule="operator-kind")
     return alu
 
 
@@ -234,26 +201,16 @@ def dtypes(alu: Alu, *tensors: tuple[Any, str]) -> None:
         dtype = t.dtype
         if alu.bitvec:
             if dtype not in INTEGERS:
-                raise WrongDtype(
-                    f"{role} ({t.name}) is {dtype}, and {alu!r} works on integer bit patterns",
-                    rule="bitvec-dtype",
-                    got=str(dtype),
-                    limit=sorted(str(d) for d in INTEGERS),
-                    hint=f"look at the bits as an integer: {role}.view(nl.uint{8 * int(dtype.itemsize)})",
-                )
+                integers = sorted(str(d) for d in INTEGERS)
+                bits = 8 * int(dtype.itemsize)
+                raise refuse("bitvec-dtype:dtypes", got=str(dtype), limit=integers, role=role, t=t, alu=alu, bits=bits)
         elif dtype in PACKED:
-            raise packed(t, role)
+            raise refuse_packed(t, role)
 
 
-def packed(t: Any, role: str) -> WrongDtype:
+def refuse_packed(t: Any, role: str) -> KernelError:
     """Return the error for arithmetic on an x4 type."""
-    return WrongDtype(
-        f"{role} ({t.name}) is {t.dtype}, four packed elements no engine computes on",
-        rule="packed-dtype",
-        got=str(t.dtype),
-        limit="an unpacked dtype",
-        hint="packed types are for quantize_mx and nc_matmul_mx; view the bits as nl.uint8 to move them",
-    )
+    return refuse("packed-dtype", got=str(t.dtype), role=role, t=t)
 
 
 _WORDS = frozenset({int32, uint32})

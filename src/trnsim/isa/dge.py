@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from trnsim.access import left
-from trnsim.errors import NotModelled, WrongArgument, WrongEngine, WrongShape
+from trnsim.access import index_error
 from trnsim.isa.enums import dge_mode as dge
 from trnsim.isa.enums import engine as eng
 from trnsim.isa.enums import oob_mode as oob
 from trnsim.isa.operands import needs, overlap, written_once
+from trnsim.refusals import refuse
 from trnsim.session import HBM, SBUF, SHARED_HBM, UNWRITTEN, WRITTEN, NkiInstruction, Session
 from trnsim.tensors.dtypes import cast, float32, tfloat32
 from trnsim.tensors.tensor import NkiTensor
@@ -23,45 +23,30 @@ DEVICE = (SBUF, HBM, SHARED_HBM)
 def operand(s: Session, t: Any, role: str, where: tuple[str, ...] = DEVICE) -> None:
     """Check that ``t`` is in a memory DMA reaches; PSUM is not."""
     s.operand(t, role, where, compute=False)
-    if t.addressed("tensor"):
-        raise WrongArgument(
-            f"{role} ({t.name}) uses .indirect(), which compute engines understand",
-            rule="indirect",
-            got="tensor indirection",
-            limit="scalar_offset or vector_offset",
-            hint="gather rows with vector_select, or copy on chip with tensor_copy",
-        )
+    if t.is_addressed("tensor"):
+        raise refuse("indirect:operand", got="tensor indirection", role=role, t=t)
 
 
 def check_mode(s: Session, mode: dge, tensors: tuple[NkiTensor, ...]) -> None:
     """Hardware descriptors exist since trn2 and never gather; only software descriptors do."""
     if mode is dge.hwdge:
         needs(s, 3, "dge_mode hwdge", "use dge_mode.unknown, swdge or none")
-    if not any(t.addressed("vector") for t in tensors):
+    if not any(t.is_addressed("vector") for t in tensors):
         return
     hint = "copy row by row with scalar_offset, or gather on chip with local_gather"
     needs(s, 3, "a gather or scatter by vector_offset", hint)
     if mode not in (dge.unknown, dge.swdge):
-        hint = "only descriptors written by GpSimd at run time gather and scatter: use dge_mode.swdge"
-        raise WrongArgument(
-            f"dge_mode {mode.name} with a vector_offset", "dge-indirect", mode.name, ("unknown", "swdge"), hint
-        )
+        raise refuse("dge-indirect", got=mode.name, limit=("unknown", "swdge"))
 
 
 def check_index(t: NkiTensor, role: str) -> None:
     """A gather or scatter takes one row index from each partition: [P, 1]."""
-    if not t.addressed("vector"):
+    if not t.is_addressed("vector"):
         return
     assert t.dynamic is not None
     index = t.dynamic.index
     if index.shape[1] != 1 or index.shape[0] < t.shape[0]:
-        raise WrongShape(
-            f"{role} ({t.name}) has {t.shape[0]} rows and its index {index.name} has shape {index.shape}",
-            rule="indirect",
-            got=index.shape,
-            limit=(t.shape[0], 1),
-            hint="give one row index per partition: a [P, 1] tile with P rows of the pattern",
-        )
+        raise refuse("indirect:check_index", got=index.shape, limit=(t.shape[0], 1), role=role, t=t, index=index)
 
 
 def check_engine(engine: eng, mode: dge) -> None:
@@ -69,18 +54,9 @@ def check_engine(engine: eng, mode: dge) -> None:
     if engine is eng.unknown:
         return
     if mode is not dge.hwdge:
-        hint = "an engine is chosen for dge_mode.hwdge only"
-        raise WrongEngine(
-            f"engine {engine.name} with dge_mode {mode.name}", "dge-engine", (engine.name, mode.name), "hwdge", hint
-        )
+        raise refuse("dge-engine:mode", got=(engine.name, mode.name), engine=engine, mode=mode)
     if engine not in (eng.sync, eng.scalar):
-        raise WrongEngine(
-            f"engine {engine.name} cannot ask for hardware descriptors",
-            rule="dge-engine",
-            got=engine.name,
-            limit=("sync", "scalar"),
-            hint="use engine.sync or engine.scalar",
-        )
+        raise refuse("dge-engine:descriptors", got=engine.name, limit=("sync", "scalar"))
 
 
 def check_priority(s: Session, priority: Any) -> None:
@@ -88,7 +64,7 @@ def check_priority(s: Session, priority: Any) -> None:
     if priority is None:
         return
     if isinstance(priority, bool) or not isinstance(priority, (int, np.integer)) or not 0 <= priority <= 3:
-        raise WrongArgument(f"priority is {priority!r}", "priority", priority, (0, 3), "0 is served first, 3 last")
+        raise refuse("priority", got=priority, limit=(0, 3))
     needs(s, 4, f"priority {priority}", "leave priority out")
 
 
@@ -119,18 +95,17 @@ def legacy_order(*options: Any) -> dict[str, Any] | None:
 
 def check_written_once(dst: NkiTensor) -> None:
     """Refuse a static destination with repeated addresses."""
-    if not dst.addressed("vector"):
+    if not dst.is_addressed("vector"):
         written_once(dst, "DMA engines write in no documented order: write each element once")
 
 
 def check_skip(bounds: oob, holds: bool, what: str) -> None:
     """Refuse to skip what is out of bounds where nothing can be: ``what`` says so unless ``holds``."""
     if bounds is oob.skip and not holds:
-        hint = "nothing can be out of bounds at run time: leave oob_mode out"
-        raise WrongArgument(f"oob_mode skip {what}", rule="oob-mode", got="skip", limit="error", hint=hint)
+        raise refuse("oob-mode", got="skip", what=what)
 
 
-def settled(s: Session, t: NkiTensor, role: str, mode: oob) -> NkiTensor | None:
+def apply_index(s: Session, t: NkiTensor, role: str, mode: oob) -> NkiTensor | None:
     """``t`` with its scalar run-time index applied; ``None`` when ``mode`` skips it because it is out of bounds."""
     dynamic = t.dynamic
     if dynamic is None or dynamic.kind != "scalar":
@@ -164,7 +139,7 @@ class Rows:
         self.inside = (values >= 0) & (values < bound)
         if mode is oob.error and not self.inside.all():
             at = int(np.argmin(self.inside))
-            raise left(t, f"{role}, row {at}", int(values[at]), bound)
+            raise index_error(t, f"{role}, row {at}", int(values[at]), bound)
         self.index = values[self.inside]
         self.table = t._view((max(bound, 1), *t.shape[1:]), (dynamic.stride, *t.strides[1:]), t.offset)
         self.table.dynamic = None
@@ -179,7 +154,7 @@ class Rows:
             missing = table.unwritten()[self.index]
             if missing.any():
                 first = int(self.index[np.argwhere(missing)[0][0]])
-                values = s.poisoned(table.slice(0, first, first + 1), role, values, missing)
+                values = s.poison(table.slice(0, first, first + 1), role, values, missing)
         return values
 
     def scatter(self, s: Session, values: np.ndarray) -> None:
@@ -220,10 +195,7 @@ def check_disjoint(
     else:
         shared = bool(np.intersect1d(_bytes(dst, into), _bytes(src, out_of)).size)
     if shared:
-        hint = "DMA engines read and write in no documented order: copy through another tensor"
-        raise NotModelled(
-            f"src and dst are overlapping parts of {dst.name}", "dma-overlap", (src.offset, dst.offset), hint=hint
-        )
+        raise refuse("dma-overlap", got=(src.offset, dst.offset), dst=dst)
 
 
 def _bytes(t: NkiTensor, rows: Rows | None) -> np.ndarray:

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from trnsim.errors import WrongArgument, WrongShape
 from trnsim.isa import dge as descriptors
 from trnsim.isa import operands as check
 from trnsim.isa.alu import reduction
@@ -15,6 +14,7 @@ from trnsim.isa.enums import dge_mode as dge
 from trnsim.isa.enums import engine as eng
 from trnsim.isa.enums import member
 from trnsim.isa.enums import oob_mode as oob
+from trnsim.refusals import refuse
 from trnsim.session import SBUF, NkiInstruction, Session, current, instruction
 from trnsim.tensors.dtypes import DTYPES, PACKED, int64, same_dtype, to_f32
 from trnsim.tensors.objects import MemoryRegion
@@ -92,18 +92,18 @@ def dma_compute(
     reduction(reduce_op, "reduce_op", ("add",))
     bounds = member(oob, oob_mode, "oob_mode")
     if not isinstance(srcs, (list, tuple)) or not 1 <= len(srcs) <= 16:
-        raise WrongArgument(
-            f"srcs is {type(srcs).__name__} of {len(srcs) if isinstance(srcs, (list, tuple)) else 1}",
-            rule="dma-sources",
+        raise refuse(
+            "dma-sources:dma_compute",
             got=len(srcs) if isinstance(srcs, (list, tuple)) else type(srcs).__name__,
             limit=(1, 16),
-            hint="pass a list of 1 to 16 tensors",
+            kind=type(srcs).__name__,
+            count=len(srcs) if isinstance(srcs, (list, tuple)) else 1,
         )
     _check_scales(scales, len(srcs))
     descriptors.operand(s, dst, "dst")
     for i, src in enumerate(srcs):
         descriptors.operand(s, src, f"srcs[{i}]")
-    indirect = any(t.addressed("vector") for t in (dst, *srcs))
+    indirect = any(t.is_addressed("vector") for t in (dst, *srcs))
     if s.checks:
         _check_compute(s, dst, srcs, bounds, indirect, unique_indices)
     _sum(s, dst, srcs, bounds, indirect)
@@ -112,7 +112,7 @@ def dma_compute(
 
 def _copy(s: Session, dst: NkiTensor, src: NkiTensor, bounds: oob) -> None:
     """Move the elements; row indices and offsets out of bounds are left out when ``bounds`` says so."""
-    at, into = descriptors.settled(s, src, "src", bounds), descriptors.settled(s, dst, "dst", bounds)
+    at, into = descriptors.apply_index(s, src, "src", bounds), descriptors.apply_index(s, dst, "dst", bounds)
     if at is None or into is None:
         s.touch(dst)
         s.touch(src)
@@ -123,15 +123,15 @@ def _copy(s: Session, dst: NkiTensor, src: NkiTensor, bounds: oob) -> None:
     convert = not same_dtype(src.dtype, dst.dtype)
     if not convert:
         into = into.exact()
-    if not at.addressed("vector") and not into.addressed("vector"):
+    if not at.is_addressed("vector") and not into.is_addressed("vector"):
         values = s.read(at, "src", descriptors.DEVICE, compute=False)
         if s.checks:
             descriptors.check_disjoint(into, at)
         values = (to_f32(values) if convert else values).reshape(into.shape)
         s.write(into, values, "dst", descriptors.DEVICE, compute=False)
         return
-    taken = Rows(s, at, "src", bounds) if at.addressed("vector") else None
-    given = Rows(s, into, "dst", bounds) if into.addressed("vector") else None
+    taken = Rows(s, at, "src", bounds) if at.is_addressed("vector") else None
+    given = Rows(s, into, "dst", bounds) if into.is_addressed("vector") else None
     if s.checks:
         descriptors.check_disjoint(into, at, given, taken)
     values = taken.gather(s, "src") if taken is not None else s.read(at, "src", descriptors.DEVICE, compute=False)
@@ -169,17 +169,17 @@ def _sum(s: Session, dst: NkiTensor, srcs: Any, bounds: oob, indirect: bool) -> 
             total = part if total is None else total + part
         s.write(dst, total, "dst", where, compute=False)
         return
-    far = next(i for i, src in enumerate(srcs) if src.addressed("vector"))
+    far = next(i for i, src in enumerate(srcs) if src.is_addressed("vector"))
     rows = Rows(s, srcs[far], f"srcs[{far}]", bounds)
     near = to_f32(s.read(srcs[1 - far], f"srcs[{1 - far}]", where, compute=False))
     count = rows.inside.size
     if not len(rows.index):
         s.touch(dst)
         return
-    if dst.addressed("vector") and s.checks:
+    if dst.is_addressed("vector") and s.checks:
         _check_unique(rows.index)
     total = to_f32(rows.gather(s, f"srcs[{far}]")).reshape(len(rows.index), -1) + near.reshape(count, -1)[rows.inside]
-    if dst.addressed("vector"):
+    if dst.is_addressed("vector"):
         Rows(s, dst, "dst", bounds).scatter(s, total)
     elif rows.inside.all():
         s.write(dst, total.reshape(dst.shape), "dst", where, compute=False)
@@ -199,33 +199,20 @@ def _check_copy(dst: NkiTensor, src: NkiTensor, mode: dge) -> None:
     descriptors.check_index(src, "src")
     descriptors.check_index(dst, "dst")
     descriptors.check_written_once(dst)
-    if src.addressed("vector") and dst.addressed("vector") and src.shape[0] != dst.shape[0]:
-        raise WrongShape(
-            f"src gathers {src.shape[0]} rows and dst scatters {dst.shape[0]}",
-            rule="dma-size",
-            got=src.shape[0],
-            limit=dst.shape[0],
-            hint="both sides of one transfer have the same rows",
-        )
+    if src.is_addressed("vector") and dst.is_addressed("vector") and src.shape[0] != dst.shape[0]:
+        raise refuse("dma-size:check_copy", got=src.shape[0], limit=dst.shape[0])
 
 
 def _check_size(src: NkiTensor, role: str, dst: NkiTensor) -> None:
     if src.size != dst.size:
-        raise WrongShape(
-            f"{role} ({src.name}) has {src.size} elements {src.shape} and dst ({dst.name}) has {dst.size} {dst.shape}",
-            rule="dma-size",
-            got=src.size,
-            limit=dst.size,
-            hint="element counts match exactly: slice the larger one",
-        )
+        raise refuse("dma-size:check_size", got=src.size, limit=dst.size, role=role, src=src, dst=dst)
 
 
 def _check_scales(scales: Any, count: int) -> None:
     if scales is None:
         return
     if not isinstance(scales, (list, tuple)) or len(scales) != count or any(x != 1 for x in scales):
-        hint = "the DMA engines do not scale: leave scales out, and multiply with tensor_scalar"
-        raise WrongArgument(f"scales is {scales} for {count} sources", "dma-scales", scales, [1.0] * count, hint)
+        raise refuse("dma-scales", got=scales, limit=[1.0] * count, count=count)
 
 
 def _check_compute(s: Session, dst: NkiTensor, srcs: Any, bounds: oob, indirect: bool, unique_indices: Any) -> None:
@@ -234,14 +221,8 @@ def _check_compute(s: Session, dst: NkiTensor, srcs: Any, bounds: oob, indirect:
     for t, role in ((dst, "dst"), *((t, f"srcs[{i}]") for i, t in enumerate(srcs))):
         why, hint = ", which DMA does not convert", "sum before quantising"
         check.has_dtype(t, role, DTYPES - PACKED - {int64}, rule="dma-packed", why=why, hint=hint)
-        if t.dynamic is not None and not t.addressed("vector"):
-            raise WrongArgument(
-                f"{role} ({t.name}) starts at a run-time offset",
-                rule="dma-static",
-                got="scalar_offset",
-                limit="compile-time addresses, or vector_offset",
-                hint="copy it to a fixed address with dma_copy first",
-            )
+        if t.dynamic is not None and not t.is_addressed("vector"):
+            raise refuse("dma-static", got="scalar_offset", role=role, t=t)
         descriptors.check_index(t, role)
     descriptors.check_written_once(dst)
     descriptors.check_skip(bounds, indirect, "without a vector_offset")
@@ -253,28 +234,19 @@ def _check_compute(s: Session, dst: NkiTensor, srcs: Any, bounds: oob, indirect:
 def _check_update(s: Session, dst: NkiTensor, srcs: Any, unique_indices: Any) -> None:
     """Check a read-modify-write by row indices: two sources, one of them ``dst`` itself."""
     if len(srcs) != 2:
-        raise WrongArgument(
-            f"{len(srcs)} sources with a vector_offset", "dma-sources", len(srcs), 2, "add one tensor to dst at a time"
-        )
+        raise refuse("dma-sources:check_update", got=len(srcs))
     if not unique_indices:
-        hint = "the hardware cannot add twice to one row: sum equal rows first"
-        raise WrongArgument("unique_indices=False with a vector_offset", "unique-indices", False, True, hint)
-    far = [t for t in srcs if t.addressed("vector")]
-    near = [t for t in srcs if not t.addressed("vector")]
+        raise refuse("unique-indices:check_update", got=False, limit=True)
+    far = [t for t in srcs if t.is_addressed("vector")]
+    near = [t for t in srcs if not t.is_addressed("vector")]
     if (
         len(far) != 1
-        or (not dst.addressed("vector") and not _same_memory(near[0], dst))
-        or (dst.addressed("vector") and not _same_memory(far[0], dst))
+        or (not dst.is_addressed("vector") and not _same_memory(near[0], dst))
+        or (dst.is_addressed("vector") and not _same_memory(far[0], dst))
     ):
-        raise WrongArgument(
-            "with a vector_offset one source repeats dst and the other does not: dst[rows] += src, or dst += src[rows]",
-            rule="dma-update",
-            got=[t.name for t in srcs],
-            limit=dst.name,
-            hint=f"pass srcs=[{dst.name} with the same view and index as dst, the other tensor]",
-        )
+        raise refuse("dma-update", got=[t.name for t in srcs], limit=dst.name)
     descriptors.operand(s, near[0], "the source without vector_offset", (SBUF,))
-    if not dst.addressed("vector"):
+    if not dst.is_addressed("vector"):
         descriptors.operand(s, dst, "dst", (SBUF,))
 
 
@@ -295,13 +267,7 @@ def _check_unique(index: np.ndarray) -> None:
     values, counts = np.unique(index, return_counts=True)
     if (counts > 1).any():
         twice = [int(v) for v in values[counts > 1][:4]]
-        raise WrongArgument(
-            f"row {twice[0]} is updated {int(counts.max())} times, and unique_indices=True promises once",
-            rule="unique-indices",
-            got=twice,
-            limit=1,
-            hint="sum rows of equal index first, or update them in separate instructions",
-        )
+        raise refuse("unique-indices:check_unique", got=twice, twice=twice, times=int(counts.max()))
 
 
 def move_partitions(t: Any, shape: tuple[int, ...]) -> Any:

@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from trnsim.errors import HardwareLimit, WrongArgument, WrongDtype, WrongEngine, WrongShape, wrong_count
+from trnsim.errors import WrongDtype
 from trnsim.isa import dge as descriptors
 from trnsim.isa import operands as check
 from trnsim.isa.dge import Rows
 from trnsim.isa.enums import dge_mode as dge
 from trnsim.isa.enums import member
 from trnsim.isa.enums import oob_mode as oob
+from trnsim.refusals import refuse
 from trnsim.session import HBM, SBUF, SHARED_HBM, NkiInstruction, Session, instruction
 from trnsim.tensors.dtypes import uint32
 from trnsim.tensors.layout import as_shape
@@ -65,7 +66,7 @@ def dma_transpose(
 
 def _transpose(s: Session, dst: NkiTensor, src: NkiTensor, order: tuple[int, ...], bounds: oob) -> None:
     into = dst.exact()
-    if src.addressed("vector") and s.numerics:
+    if src.is_addressed("vector") and s.numerics:
         rows = Rows(s, src, "src", bounds, column_major=True)
         values = rows.gather(s, "src").transpose(order)
         # the gathered dimension is the last one of dst
@@ -78,7 +79,7 @@ def _transpose(s: Session, dst: NkiTensor, src: NkiTensor, order: tuple[int, ...
                 part = into.slice(into.ndim - 1, run.start, run.stop)
                 s.write(part, values[..., done : done + run.stop - run.start], "dst", (SBUF,), compute=False)
         return
-    at = descriptors.settled(s, src, "src", bounds)
+    at = descriptors.apply_index(s, src, "src", bounds)
     if at is None:
         s.touch(dst)
         s.touch(src)
@@ -100,12 +101,9 @@ def _runs(mask: np.ndarray) -> list[slice]:
 def _order(src: NkiTensor, axes: Any) -> tuple[int, ...]:
     order = _AXES.get(src.ndim)
     if order is None:
-        raise wrong_count(
-            "transpose-rank", f"src ({src.name})", src.ndim, "dimensions", (2, 3, 4), "reshape it to one of these"
-        )
+        raise refuse("transpose-rank", got=src.ndim, limit=(2, 3, 4), src=src)
     if axes is not None and (axes := as_shape(axes, "axes")) != order:
-        hint = f"the DMA engines know {order} only; permute other dimensions with views"
-        raise WrongArgument(f"axes is {axes} for a src of {src.ndim} dimensions", "transpose-axes", axes, order, hint)
+        raise refuse("transpose-axes:order", got=axes, limit=order, src=src)
     return order
 
 
@@ -115,22 +113,13 @@ def _check(s: Session, dst: NkiTensor, src: NkiTensor, order: tuple[int, ...], m
     _check_words(src, (2, 4), "transpose-dtype", "the DMA engines transpose", "use nc_transpose")
     wanted = tuple(src.shape[d] for d in order)
     if dst.shape != wanted:
-        raise WrongShape(
-            f"src is {src.shape}, which transposes to {wanted}, and dst ({dst.name}) is {dst.shape}",
-            rule="transpose-shape",
-            got=dst.shape,
-            limit=wanted,
-            hint="give dst that shape, rank included",
-        )
+        raise refuse("transpose-shape:check", got=dst.shape, limit=wanted, src=src, dst=dst)
     descriptors.check_written_once(dst)
     descriptors.check_skip(bounds, src.dynamic is not None, "with a static src")
-    if src.addressed("vector"):
+    if src.is_addressed("vector"):
         _check_gather(s, src)
     elif mode is dge.swdge and src.dynamic is None:
-        hint = "software descriptors transpose gathered rows only"
-        raise WrongArgument(
-            "dge_mode swdge with a static src", "dge-transpose", "swdge", ("unknown", "hwdge", "none"), hint
-        )
+        raise refuse("dge-transpose", got="swdge", limit=("unknown", "hwdge", "none"))
     elif mode is dge.hwdge:
         _check_hardware(src)
 
@@ -145,40 +134,19 @@ def _check_hardware(src: NkiTensor) -> None:
     _check_words(src, (2,), "hwdge-transpose", "hardware descriptors transpose", "use dge_mode.unknown")
     rows = (16,) if src.ndim == 2 else (1, 2, 4, 8, 16)
     if src.shape[0] not in rows:
-        raise HardwareLimit(
-            f"src ({src.name}) has {src.shape[0]} rows, and hardware descriptors transpose {rows} "
-            f"of {src.ndim} dimensions",
-            rule="hwdge-transpose",
-            got=src.shape[0],
-            limit=rows,
-            hint="tile src to that many rows, or use dge_mode.unknown",
-        )
+        raise refuse("hwdge-transpose:rows", got=src.shape[0], limit=rows, src=src)
     if src.ndim > 2 and src.shape[0] * src.shape[-2] % 16:
-        raise HardwareLimit(
-            f"src ({src.name}) {src.shape} has {src.shape[0]}·{src.shape[-2]} rows, no multiple of 16",
-            rule="hwdge-transpose",
-            got=src.shape[0] * src.shape[-2],
-            limit=16,
-            hint="pad the dimension before the last, or use dge_mode.unknown",
-        )
+        raise refuse("hwdge-transpose:blocks", got=src.shape[0] * src.shape[-2], src=src, rows=src.shape[-2])
     if src.shape[-1] > 128:
-        hint = "it becomes the partition dimension, of at most 128"
-        raise HardwareLimit(
-            f"the last dimension of src ({src.name}) is {src.shape[-1]}", "hwdge-transpose", src.shape[-1], 128, hint
-        )
+        raise refuse("hwdge-transpose:columns", got=src.shape[-1], src=src)
 
 
 def _check_gather(s: Session, src: NkiTensor) -> None:
     assert src.dynamic is not None
     index = src.dynamic.index
     if src.buffer.value not in (HBM, SHARED_HBM) or s.target.generation < 3:
-        raise WrongEngine(
-            f"a gathering transpose of {src.name} in {src.buffer} on {s.target.name}",
-            rule="gather-transpose",
-            got=(str(src.buffer), s.target.name),
-            limit=("hbm", "trn2"),
-            hint="gather with dma_copy, then transpose",
-        )
+        where = (str(src.buffer), s.target.name)
+        raise refuse("gather-transpose:check_gather-engine", got=where, limit=("hbm", "trn2"), src=src)
     _check_words(src, (2,), "gather-transpose", "gathered rows are of", "gather with dma_copy, then use nc_transpose")
     hint = "make the row indices uint32"
     check.has_dtype(index, "the index", frozenset({uint32}), rule="gather-transpose", hint=hint)
@@ -196,5 +164,4 @@ def _check_gather(s: Session, src: NkiTensor) -> None:
     )
     for holds, what, got, limit in limits:
         if not holds:
-            hint = f"a gathering transpose wants {limit}"
-            raise HardwareLimit(f"{what} ({src.name} by {index.name})", "gather-transpose", got, limit, hint)
+            raise refuse("gather-transpose:check_gather-limit", got=got, limit=limit, what=what, src=src, index=index)

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from trnsim.errors import HardwareLimit, OutOfBounds, WrongArgument, WrongShape, wrong_value
 from trnsim.isa import operands as check
 from trnsim.isa.gpsimd import as_int32
 from trnsim.isa.operands import flat
+from trnsim.refusals import refuse
 from trnsim.session import SBUF, NkiInstruction, Session, instruction
 from trnsim.tensors.dtypes import bfloat16, float32, int32, uint16, uint32
 from trnsim.tensors.layout import as_index
@@ -25,13 +25,7 @@ _CONVERT = "a gather converts nothing: gather into a tile of the same dtype, the
 
 def _groups(t: NkiTensor, role: str) -> None:
     if t.shape[0] % GROUP:
-        raise WrongShape(
-            f"{role} ({t.name}) has {t.shape[0]} partitions, which is no multiple of {GROUP}",
-            rule="partition-group",
-            got=t.shape[0],
-            limit=GROUP,
-            hint="each GpSimd processor works on 16 whole partitions: pad to a multiple of 16",
-        )
+        raise refuse("partition-group", got=t.shape[0], limit=GROUP, role=role, t=t)
 
 
 def _snake(s: Session, t: NkiTensor, n: int, role: str, *, exact: bool = False) -> Array:
@@ -96,23 +90,11 @@ def local_gather(
 
 def _check_counts(each: int, count: int, most: int) -> None:
     if each not in _PER_INDEX:
-        raise wrong_value("num-elem-per-idx", "num_elem_per_idx", each, list(_PER_INDEX), f"use one of {_PER_INDEX}")
+        raise refuse("num-elem-per-idx", got=each, limit=list(_PER_INDEX), _PER_INDEX=_PER_INDEX)
     if not 1 <= count <= most:
-        raise WrongArgument(
-            f"num_valid_indices is {count} and a group of 16 partitions of index holds {most}",
-            rule="num-valid-indices",
-            got=count,
-            limit=most,
-            hint="leave it out to use every index",
-        )
+        raise refuse("num-valid-indices:check_counts-value", got=count, limit=most)
     if count > _MOST_INDICES:
-        raise HardwareLimit(
-            f"{count} indices per GpSimd processor, which takes at most {_MOST_INDICES}",
-            rule="num-valid-indices",
-            got=count,
-            limit=_MOST_INDICES,
-            hint="gather in several instructions, or use nc_n_gather within partitions",
-        )
+        raise refuse("num-valid-indices:check_counts-limit", got=count, limit=_MOST_INDICES)
 
 
 def _gather_groups(rows: Array, indices: Array, each: int) -> Array:
@@ -122,14 +104,8 @@ def _gather_groups(rows: Array, indices: Array, each: int) -> Array:
         columns = (first[:, None] + np.arange(each)).reshape(-1)
         if columns.max() >= rows.shape[1]:
             at = int(np.argmax(columns >= rows.shape[1])) // each
-            raise OutOfBounds(
-                f"index {int(first[at])} (number {at} of partitions {span.start}..{span.stop}) with {each} elements "
-                f"leaves a row of {rows.shape[1]}",
-                rule="gather-index",
-                got=int(first[at]),
-                limit=rows.shape[1] - each,
-                hint="indices count elements of the flattened row; hardware does not check them",
-            )
+            got, row = int(first[at]), rows.shape[1]
+            raise refuse("gather-index:gather_groups", got=got, limit=row - each, at=at, span=span, each=each, row=row)
         out[span] = rows[span, columns]
     return out
 
@@ -155,12 +131,8 @@ def nc_n_gather(s: Session, dst: Any, data: Any, indices: Any) -> NkiInstruction
         rows, columns = flat(values), flat(wanted).astype(np.int64)
         if columns.max() >= rows.shape[1]:
             p, i = (int(n) for n in np.argwhere(columns >= rows.shape[1])[0])
-            raise OutOfBounds(
-                f"indices[{p}, {i}] is {int(columns[p, i])} and data has {rows.shape[1]} elements per partition",
-                rule="gather-index",
-                got=int(columns[p, i]),
-                limit=rows.shape[1] - 1,
-                hint="indices address the flattened free dimensions of their own partition",
+            raise refuse(
+                "gather-index:nc_n_gather", got=int(columns[p, i]), limit=rows.shape[1] - 1, p=p, i=i, rows=rows
             )
         values = np.take_along_axis(rows, columns, axis=1)
     s.write(dst, values, "dst", (SBUF,))
@@ -234,17 +206,10 @@ def _check_topk(val_dst: NkiTensor, idx_dst: NkiTensor, src: NkiTensor, n: Any, 
     check.elements(idx_dst, "idx_dst", k, "val_dst asks for", rule="free-size-mismatch")
     check.direct((val_dst, "val_dst"), (idx_dst, "idx_dst"), (src, "src"))
     if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or not 8 <= n < 65536:
-        raise wrong_value("topk-n", "n", n, (8, 65535), "n counts the elements of 16 partitions, from 8 to 65535")
+        raise refuse("topk-n:check_topk-value", got=n, limit=(8, 65535))
     if not 1 <= k < 32768 or k > n:
-        hint = "K is at most n and below 32768"
-        raise WrongArgument(
-            f"K is {k} (the elements per partition of val_dst) and n is {n}", "topk-k", k, min(n, 32767), hint
-        )
+        raise refuse("topk-k", got=k, limit=min(n, 32767), n=n)
     if src.free_size * GROUP < n:
-        raise WrongShape(
-            f"src has {src.free_size} columns, {src.free_size * GROUP} elements in 16 partitions, and n is {n}",
-            rule="topk-n",
-            got=src.free_size,
-            limit=-(-n // GROUP),
-            hint="src needs ceil(n / 16) columns",
+        raise refuse(
+            "topk-n:check_topk-shape", got=src.free_size, limit=-(-n // GROUP), held=src.free_size * GROUP, n=n
         )

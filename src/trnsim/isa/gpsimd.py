@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from trnsim.errors import WrongArgument, WrongDtype, WrongShape, wrong_count, wrong_type, wrong_value
 from trnsim.isa import operands as check
-from trnsim.isa.alu import OPERATORS, dtypes, name_of, named, native
+from trnsim.isa.alu import OPERATORS, as_operator, dtypes, name_of, native
 from trnsim.isa.alu import reduce as fold
 from trnsim.isa.operands import as_fp32, flat
 from trnsim.isa.words import resize
+from trnsim.refusals import refuse
 from trnsim.session import SBUF, NkiInstruction, Session, instruction
 from trnsim.tensors.dtypes import cast, same_dtype, to_f32
 from trnsim.tensors.tensor import NkiTensor
@@ -26,9 +26,9 @@ def as_int32(value: Any, role: str) -> int:
     if hasattr(value, "__nki_register__"):
         return int(value.value)
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
-        raise wrong_type("int32", role, value, "int32", "pass an integer", WrongDtype)
+        raise refuse("int32:as_int32-dtype", got=type(value).__name__, role=role, value=value)
     if not _INT32[0] <= int(value) <= _INT32[1]:
-        raise WrongArgument(f"{role} is {value}, which is no int32", rule="int32", got=int(value), limit=_INT32)
+        raise refuse("int32:as_int32-value", got=int(value), limit=_INT32, role=role, value=value)
     return int(value)
 
 
@@ -37,26 +37,16 @@ def _affine(pattern: Any, offset: Any, channel_multiplier: Any, dst: NkiTensor, 
     try:
         pairs = [(step, count) for step, count in pattern]
     except (TypeError, ValueError):
-        raise wrong_value(
-            "pattern", "pattern", pattern, "[[step, count], …]", "give one [step, count] per dimension"
-        ) from None
+        raise refuse("pattern:form", got=pattern) from None
     steps = [(as_int32(step, "a step of pattern"), as_int32(count, "a count of pattern")) for step, count in pairs]
     total = math.prod(count for _, count in steps)
     if checks:
         if len(steps) > 4:
-            raise wrong_count(
-                "pattern", "pattern", len(steps), "dimensions", 4, "merge evenly spaced ones", WrongArgument
-            )
+            raise refuse("pattern:dimensions", got=len(steps))
         if any(count < 1 for _, count in steps):
-            raise WrongArgument(f"pattern {pattern!r} has an empty dimension", "pattern", repr(pattern), 1)
+            raise refuse("pattern:empty", got=repr(pattern), pattern=pattern)
         if total != dst.free_size:
-            raise WrongShape(
-                f"pattern {[list(p) for p in steps]} has {total} elements and dst has {dst.free_size} per partition",
-                rule="pattern",
-                got=total,
-                limit=dst.free_size,
-                hint="the counts' product is the number of elements per partition",
-            )
+            raise refuse("pattern:affine-shape", got=total, limit=dst.free_size, shown=[list(p) for p in steps])
     start, by = as_int32(offset, "offset"), as_int32(channel_multiplier, "channel_multiplier")
     if not numerics:
         return np.zeros((1, 1), np.int32)
@@ -103,7 +93,7 @@ def affine_select(
     """
     values = s.read(on_true_tile, "on_true_tile", (SBUF,))
     s.operand(dst, "dst", (SBUF,))
-    compare = named(cmp_op, "cmp_op", _COMPARE, rule="compare-operator")
+    compare = as_operator(cmp_op, "cmp_op", _COMPARE, rule="compare-operator")
     if s.checks:
         check.alike(s, dst, "dst", (on_true_tile, "on_true_tile"))
         check.plain((dst, "dst"), (on_true_tile, "on_true_tile"))
@@ -135,16 +125,10 @@ def tensor_partition_reduce(s: Session, dst: Any, op: Any, data: Any) -> NkiInst
     values = s.read(data, "data", (SBUF,))
     s.operand(dst, "dst", (SBUF,))
     average = name_of(op) in ("average", "mean")
-    alu = OPERATORS["add"] if average else named(op, "op", _REDUCE, rule="reduction-operator")
+    alu = OPERATORS["add"] if average else as_operator(op, "op", _REDUCE, rule="reduction-operator")
     if s.checks:
         if dst.shape[0] != 1:
-            raise WrongShape(
-                f"dst has {dst.shape[0]} partitions {dst.shape}, and the reduction leaves one",
-                rule="partition-reduce",
-                got=dst.shape[0],
-                limit=1,
-                hint=f"allocate dst as (1, {data.free_size})",
-            )
+            raise refuse("partition-reduce", got=dst.shape[0], dst=dst, data=data)
         check.elements(dst, "dst", data.free_size, f"data ({data.name}) has", rule="free-size-mismatch")
         dtypes(alu, (data, "data"), (dst, "dst"))
         check.direct((dst, "dst"), (data, "data"))

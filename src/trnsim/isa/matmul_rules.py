@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from trnsim.errors import HardwareLimit, WrongArgument, WrongBuffer, WrongDtype, WrongShape, wrong_pair
 from trnsim.isa import operands as check
 from trnsim.isa import psum
 from trnsim.isa.enums import engine as eng
 from trnsim.isa.operands import index_of, needs, not_run, same_start
+from trnsim.refusals import refuse
 from trnsim.session import PSUM, SBUF, Session
 from trnsim.tensors.dtypes import (
     FLOATS,
@@ -34,33 +34,15 @@ def tiling(s: Session, tile_position: Any, tile_size: Any) -> tuple[tuple[int, i
         try:
             first, second = (as_index(v) for v in value)
         except (TypeError, ValueError):
-            raise WrongArgument(
-                f"tile_position is {tile_position} and tile_size is {tile_size}",
-                rule="tiling",
-                got=value,
-                limit="two pairs (row, column)",
-                hint=f"{role} is missing or no pair: tiling needs both, for example (64, 0) and (64, 128)",
-            ) from None
+            raise refuse("tiling", got=value, tile_position=tile_position, tile_size=tile_size, role=role) from None
         pairs.append((first, second))
     position, size = pairs
     sizes = (32, 64, 128) if s.target.generation >= 3 else (64, 128)
     for start, extent, what in zip(position, size, ("row", "column"), strict=True):
         if extent not in sizes:
-            raise HardwareLimit(
-                f"tile_size has {extent} {what}s, and {s.target.name} divides its array into tiles of {sizes}",
-                rule="tile-size",
-                got=extent,
-                limit=sizes,
-                hint=f"choose {what}s from {sizes}",
-            )
+            raise refuse("tile-size", got=extent, limit=sizes, what=what, s=s)
         if start < 0 or start % extent or start + extent > 128:
-            raise HardwareLimit(
-                f"tile_position starts at {what} {start} with a tile of {extent} {what}s",
-                rule="tile-position",
-                got=start,
-                limit=list(range(0, 128, extent)),
-                hint=f"start at a multiple of {extent} and stay within 128 {what}s",
-            )
+            raise refuse("tile-position", got=start, limit=list(range(0, 128, extent)), what=what, extent=extent)
     return position, size
 
 
@@ -68,21 +50,11 @@ def check_operands(s: Session, stationary: NkiTensor, moving: NkiTensor, k: int,
     """Equal partitions of both, within the rows and columns of the array or its tile."""
     rows, columns = tile[1] if tile else (s.target.partitions, s.target.stationary_max)
     if moving.shape[0] != k:
-        hint = "the contraction is over partitions: both operands are [K, …]"
-        raise wrong_pair("contraction", "moving", moving.shape[0], "stationary", k, hint, of="partitions")
+        raise refuse("contraction", got=moving.shape[0], limit=k)
     if k > rows:
-        raise WrongShape(
-            f"the operands have {k} partitions, and the tile of the array has {rows} rows",
-            rule="contraction-limit",
-            got=k,
-            limit=rows,
-            hint=f"split K into tiles of at most {rows} and accumulate",
-        )
+        raise refuse("contraction-limit", got=k, limit=rows)
     if m > columns:
-        hint = f"loop over tiles of at most {columns} columns, or swap stationary and moving"
-        raise WrongShape(
-            f"stationary has {m} columns, and the tile of the array has {columns}", "stationary-limit", m, columns, hint
-        )
+        raise refuse("stationary-limit", got=m, limit=columns)
 
 
 def check_dtypes(s: Session, dst: NkiTensor, stationary: NkiTensor, moving: NkiTensor, is_transpose: bool) -> None:
@@ -99,10 +71,10 @@ def check_dtypes(s: Session, dst: NkiTensor, stationary: NkiTensor, moving: NkiT
     both, given = f"stationary is {first} and moving is {second}", (str(first), str(second))
     if (first == float32 or first is tfloat32) != (second == float32 or second is tfloat32):
         limit, hint = "both or neither of float32/tfloat32", "convert one of them with tensor_copy"
-        raise WrongDtype(f"{both}: 32-bit operands mix with each other only", "matmul-mix", given, limit, hint)
+        raise refuse("matmul-mix:width", got=given, limit=limit, hint=hint, both=both)
     if {first, second} == {float8_e4m3, float8_e4m3fn}:
         limit, hint = "one of float8_e4m3 and float8_e4m3fn", "use one format for both, or float8_e5m2 for one"
-        raise WrongDtype(f"{both}: the two e4m3 formats do not mix", "matmul-mix", given, limit, hint)
+        raise refuse("matmul-mix:format", got=given, limit=limit, hint=hint, both=both)
     _check_result(s, dst, stationary, is_transpose)
 
 
@@ -132,19 +104,11 @@ def check_double_row(s: Session, stationary: NkiTensor, moving: NkiTensor, tile:
         hint = "convert both operands to fp8, or leave perf_mode out"
         check.has_dtype(t, role, FP8, rule="double-row-dtype", why=", and double_row takes fp8", hint=hint)
         if t.ndim < 3 or t.shape[1] != 2:
-            raise WrongShape(
-                f"{role} ({t.name}) has shape {t.shape}, and double_row takes [K, 2, …]",
-                rule="double-row-shape",
-                got=t.shape,
-                limit=(t.shape[0], 2, "…"),
-                hint="put the second half of the contraction behind the first: reshape to [K, 2, n]",
-            )
+            raise refuse("double-row-shape", got=t.shape, limit=(t.shape[0], 2, "…"), role=role, t=t)
     if tile and tile[1][1] != 128:
-        hint = "use all 128 columns: tile_size=(rows, 128)"
-        raise HardwareLimit(f"double_row with column tiles of {tile[1][1]}", "double-row-tiling", tile[1][1], 128, hint)
+        raise refuse("double-row-tiling", got=tile[1][1])
     if is_transpose:
-        hint = "transpose without perf_mode"
-        raise WrongArgument("double_row with is_transpose=True", "double-row-transpose", "double_row", "none", hint)
+        raise refuse("double-row-transpose", got="double_row")
 
 
 def check_indirection(
@@ -152,24 +116,17 @@ def check_indirection(
 ) -> None:
     """Rules of ``.indirect()`` operands on trn3; ``packed`` for MX products, whose dtypes are checked elsewhere."""
     picked = [
-        (t, role) for t, role in ((dst, "dst"), (stationary, "stationary"), (moving, "moving")) if t.addressed("tensor")
+        (t, role)
+        for t, role in ((dst, "dst"), (stationary, "stationary"), (moving, "moving"))
+        if t.is_addressed("tensor")
     ]
     if not picked:
         return
     if tile and tile[0] != (0, 0):
-        hint = "leave tile_position out"
-        raise HardwareLimit(
-            f"{picked[0][1]} uses .indirect() and tile_position is {tile[0]}", "indirect-tiling", tile[0], (0, 0), hint
-        )
+        raise refuse("indirect-tiling", got=tile[0], limit=(0, 0), picked=picked)
     for t, role in picked:
         if role == "moving" and is_transpose:
-            raise WrongArgument(
-                "moving uses .indirect() with is_transpose=True",
-                rule="indirect-transpose",
-                got="moving",
-                limit=("stationary", "dst"),
-                hint="gather the stationary operand instead",
-            )
+            raise refuse("indirect-transpose", got="moving", limit=("stationary", "dst"))
         if role != "dst" and not packed:
             hint = "convert it to a 16-bit or 8-bit float"
             check.has_dtype(t, role, LOW_PRECISION, rule="indirect-dtype", why=" and uses .indirect()", hint=hint)
@@ -184,13 +141,7 @@ def check_onezero(values: np.ndarray | None, role: str, t: NkiTensor) -> None:
     wrong = (values != 0) & (values != 1)
     if wrong.any():
         at = tuple(int(i) for i in np.argwhere(wrong)[0])
-        raise WrongArgument(
-            f"is_{role}_onezero=True, and element {at} of {role} ({t.name}) is {float(values[at])!r}",
-            rule="onezero",
-            got=float(values[at]),
-            limit=(0.0, 1.0),
-            hint="the flag drops the passes that carry other values: leave it out",
-        )
+        raise refuse("onezero", got=float(values[at]), limit=(0.0, 1.0), role=role, at=at, t=t)
 
 
 def check_transpose(s: Session, dst: NkiTensor, data: NkiTensor, where: eng, wanted: eng) -> None:
@@ -205,35 +156,20 @@ def check_transpose(s: Session, dst: NkiTensor, data: NkiTensor, where: eng, wan
         check_kept(dst, data, "data")
     rows, columns = data.shape[0], data.free_size
     if dst.shape[0] != columns or dst.free_size != rows:
-        raise WrongShape(
-            f"data is [{rows}, {columns}] and dst ({dst.name}) is [{dst.shape[0]}, {dst.free_size}]",
-            rule="transpose-shape",
-            got=(dst.shape[0], dst.free_size),
-            limit=(columns, rows),
-            hint="dst has a partition for each free element of data",
-        )
+        got = dst.shape[0], dst.free_size
+        raise refuse("transpose-shape:check_transpose", got=got, limit=(columns, rows), dst=dst)
     if where is eng.tensor:
         for t, role, memory in ((data, "data", SBUF), (dst, "dst", PSUM)):
             if t.buffer.value != memory:
-                raise WrongBuffer(
-                    f"{role} ({t.name}) is in {t.buffer}, and the Tensor Engine "
-                    + ("reads SBUF" if memory == SBUF else "writes PSUM"),
-                    rule="buffer",
-                    got=str(t.buffer),
-                    limit=memory,
-                    hint="put dst into PSUM and data into SBUF, or use the Vector Engine for 32×32",
-                )
+                does = "reads SBUF" if memory == SBUF else "writes PSUM"
+                raise refuse("buffer:check_transpose", got=str(t.buffer), limit=memory, role=role, t=t, does=does)
         psum.check_dst(s, dst, columns, rows)
     most = 128 if where is eng.tensor else 32
     if rows > most or columns > most:
         chosen = (
             "" if wanted is not eng.unknown else " (chosen because data and dst are not SBUF and PSUM)" * (most == 32)
         )
-        raise WrongShape(
-            f"data is [{rows}, {columns}], and the {where.name.capitalize()} Engine{chosen} "
-            f"transposes up to {most}×{most}",
-            rule="transpose-limit",
-            got=(rows, columns),
-            limit=(most, most),
-            hint="transpose blocks in a loop" + ("" if most == 128 else ", or let the Tensor Engine write PSUM"),
+        name, instead = where.name.capitalize(), "" if most == 128 else ", or let the Tensor Engine write PSUM"
+        raise refuse(
+            "transpose-limit", got=(rows, columns), limit=(most, most), engine_name=name, chosen=chosen, instead=instead
         )

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from trnsim.cores import Device, Post
-from trnsim.errors import HardwareLimit, WrongArgument, wrong_pair
 from trnsim.isa import operands as check
 from trnsim.isa.enums import dma_engine as dma
 from trnsim.isa.enums import engine as eng
 from trnsim.isa.enums import member
 from trnsim.isa.operands import not_run
+from trnsim.refusals import refuse
 from trnsim.session import SBUF, SHARED_HBM, NkiInstruction, Session, instruction
 from trnsim.tensors.layout import as_index
 
@@ -23,15 +23,14 @@ def two_cores(s: Session, what: str) -> Device:
     """Return what connects the two cores of this launch; refuse a launch on one."""
     device: Device | None = s.machine
     if device is None or device.cores < 2:
-        hint = "launch it with kernel[2](…), or call it only when nl.num_programs() > 1"
-        raise HardwareLimit(f"{what} needs two cores and the kernel runs on one", "lnc", 1, 2, hint)
+        raise refuse("lnc", got=1, what=what)
     return device
 
 
 def _core(value: Any, role: str) -> int:
     core = as_index(value)
     if core not in (0, 1):
-        raise WrongArgument(f"{role} is {core}", "core", core, (0, 1), "the cores of a logical core are 0 and 1")
+        raise refuse("core", got=core, limit=(0, 1), role=role)
     return core
 
 
@@ -49,23 +48,17 @@ def sendrecv(
     mode = member(dma, dma_engine, "dma_engine")
     send, receive = _core(send_to_rank, "send_to_rank"), _core(recv_from_rank, "recv_from_rank")
     pipe = as_index(pipe_id)
-    values, poison = s.taken(src, "src", (SBUF,))
+    values, poison = s.take_elements(src, "src", (SBUF,))
     s.operand(dst, "dst", (SBUF,), compute=False)
     if pipe < 0:
-        raise WrongArgument(f"pipe_id is {pipe}", rule="pipe", got=pipe, limit=0, hint="pipes are counted from 0")
+        raise refuse("pipe", got=pipe)
     hint = "sendrecv does not convert; copy src with tensor_copy first"
     check.one_dtype(src, "src", dst, "dst", rule="sendrecv-dtype", hint=hint)
     if src.shape != dst.shape:
-        raise wrong_pair("sendrecv-shape", "src", src.shape, "dst", dst.shape, "both tiles have one shape and layout")
+        raise refuse("sendrecv-shape:sendrecv", got=src.shape, limit=dst.shape)
     row = src.free_size * src.itemsize
     if mode is dma.gpsimd_dma and row > _GPSIMD_BYTES[src.itemsize]:
-        raise HardwareLimit(
-            f"{row} bytes per partition of {src.dtype}, and gpsimd_dma moves {_GPSIMD_BYTES[src.itemsize]}",
-            rule="gpsimd-dma-size",
-            got=row,
-            limit=_GPSIMD_BYTES[src.itemsize],
-            hint="exchange smaller tiles, or use dma_engine.dma",
-        )
+        raise refuse("gpsimd-dma-size", got=row, limit=_GPSIMD_BYTES[src.itemsize], src=src)
     k = device.exchange(s, Post(values.copy(), dst, send, receive, s.line(), poison), pipe)
     engine = "gpsimd" if mode is dma.gpsimd_dma else "dma"
     cost = {"bytes": src.size * src.itemsize, "peer": receive, "pipe": pipe, "mode": mode.name}
@@ -89,7 +82,12 @@ def core_barrier(s: Session, data: Any, cores: Any, engine: Any = eng.gpsimd) ->
     except TypeError:
         named = (cores,)
     if named != (0, 1):
-        raise WrongArgument(f"cores is {cores!r}", "cores", cores, (0, 1), "only cores=(0, 1) is supported")
+        raise refuse("cores", got=cores, limit=(0, 1))
     s.operand(data, "data", (SHARED_HBM,), compute=False)
     k = device.barrier(s, data)
-    return s.done(on.name, (data,), (data,), sync=("barrier", s.rank, k))
+    barrier = s.done(on.name, (data,), (data,), sync=("barrier", s.rank, k))
+    # both cores pass their barriers in the order of the program, whatever each of them waits for
+    if "barrier" in s.state:
+        barrier.depends_on(s.state["barrier"])
+    s.state["barrier"] = barrier
+    return barrier

@@ -8,14 +8,15 @@ The scales of 32 partitions fill 4 partitions of the same quadrant: a tile of P 
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
 
-from trnsim.errors import HardwareLimit, WrongArgument, WrongShape, wrong_count
 from trnsim.isa import matmul_rules as rules
 from trnsim.isa import operands as check
 from trnsim.isa import psum
+from trnsim.refusals import refuse
 from trnsim.session import PSUM, SBUF, NkiInstruction, Session, instruction
 from trnsim.tensors.dtypes import (
     PACKED,
@@ -139,15 +140,10 @@ def unpack(x: np.ndarray, dtype: ExtraDtype) -> np.ndarray:
     return _table(element).take(np.ascontiguousarray(x).view(np.uint8).reshape(*x.shape, 4))
 
 
-_tables: dict[Any, np.ndarray] = {}
-
-
+@functools.cache
 def _table(element: Any) -> np.ndarray:
-    table = _tables.get(element)
-    if table is None:
-        count = 16 if element.name == "float4_e2m1fn" else 256
-        table = _tables[element] = np.arange(count, dtype=np.uint8).view(element).astype(np.float32)
-    return table
+    count = 16 if element.name == "float4_e2m1fn" else 256
+    return np.arange(count, dtype=np.uint8).view(element).astype(np.float32)
 
 
 def _quantize(x: np.ndarray, dtype: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -205,23 +201,14 @@ def _check_quantize(dst: NkiTensor, src: NkiTensor) -> None:
     check.has_dtype(dst, "dst", frozenset(_EMAX), rule="mx-dtype", hint=hint)
     _check_quadrants(f"src ({src.name}) has", p)
     if f % 4:
-        raise wrong_count(
-            "mx-free", f"src ({src.name})", f, "elements per partition", 4, "four are packed into one: pad it"
-        )
+        raise refuse("mx-free", got=f, src=src)
     if (dst.shape[0], dst.free_size) != (p, f // 4):
-        raise WrongShape(
-            f"dst ({dst.name}) is [{dst.shape[0]}, {dst.free_size}], and src [{p}, {f}] packs into [{p}, {f // 4}]",
-            rule="mx-dst",
-            got=(dst.shape[0], dst.free_size),
-            limit=(p, f // 4),
-            hint="dst has the partitions of src and a quarter of its elements",
-        )
+        raise refuse("mx-dst", got=(dst.shape[0], dst.free_size), limit=(p, f // 4), dst=dst, p=p, f=f, quarter=f // 4)
 
 
 def _check_quadrants(what: str, partitions: int) -> None:
     if partitions % 32 or partitions > 128:
-        hint = "pad the partitions to a multiple of 32 with zeros"
-        raise WrongShape(f"{what} {partitions} partitions", "mx-partitions", partitions, (32, 64, 96, 128), hint)
+        raise refuse("mx-partitions", got=partitions, limit=(32, 64, 96, 128), what=what)
 
 
 def _check_scale(scale: NkiTensor, role: str, data: NkiTensor, columns: int, *, exact: bool = False) -> None:
@@ -229,45 +216,20 @@ def _check_scale(scale: NkiTensor, role: str, data: NkiTensor, columns: int, *, 
     check.has_dtype(scale, role, frozenset({float8_e8m0fnu, uint8}), rule="mx-scale-dtype", hint=hint)
     needed = data.shape[0] - 28
     if scale.shape[0] < needed:
-        raise WrongShape(
-            f"{role} ({scale.name}) has {scale.shape[0]} partitions, and {data.shape[0]} partitions of data "
-            f"have scales in {needed}",
-            rule="mx-scale-layout",
-            got=scale.shape[0],
-            limit=needed,
-            hint="scales lie in 4 partitions of each quadrant of 32 (0–3, 32–35, …): "
-            "allocate as many partitions as the data has",
-        )
+        raise refuse("mx-scale-layout:partitions", got=scale.shape[0], limit=needed, role=role, scale=scale, data=data)
     if scale.free_size < columns or (exact and scale.free_size != columns):
-        raise WrongShape(
-            f"{role} ({scale.name}) has {scale.free_size} scales per partition, and the data needs {columns}",
-            rule="mx-scale-layout",
-            got=scale.free_size,
-            limit=columns,
-            hint="one scale for each packed element: slice the scale tile to match",
-        )
+        raise refuse("mx-scale-layout:count", got=scale.free_size, limit=columns, role=role, scale=scale)
     start = scale.partition_start
     if start % 32 not in (0, 4, 8, 12):
-        raise HardwareLimit(
-            f"{role} ({scale.name}) starts {start % 32} partitions into a quadrant",
-            rule="mx-scale-start",
-            got=start % 32,
-            limit=(0, 4, 8, 12),
-            hint="four scale tiles fit into a quadrant, at offsets 0, 4, 8 and 12",
-        )
+        raise refuse("mx-scale-start", got=start % 32, limit=(0, 4, 8, 12), role=role, scale=scale)
     # a tile the compiler places itself goes to the quadrant it is needed in
-    if _fixed(scale) and _fixed(data) and start // 32 != data.partition_start // 32:
-        raise HardwareLimit(
-            f"{role} ({scale.name}) starts in quadrant {start // 32} "
-            f"and its data ({data.name}) in {data.partition_start // 32}",
-            rule="mx-scale-quadrant",
-            got=start // 32,
-            limit=data.partition_start // 32,
-            hint="scales are in the quadrants of their data",
+    if _has_fixed_start(scale) and _has_fixed_start(data) and start // 32 != data.partition_start // 32:
+        raise refuse(
+            "mx-scale-quadrant", got=start // 32, limit=data.partition_start // 32, role=role, scale=scale, data=data
         )
 
 
-def _fixed(t: NkiTensor) -> bool:
+def _has_fixed_start(t: NkiTensor) -> bool:
     return t.storage.address is not None or t.storage.rows > 64
 
 
@@ -275,13 +237,7 @@ def _check_pair(data: NkiTensor, scale: NkiTensor, role: str) -> None:
     first = data.dynamic.index if data.dynamic is not None else None
     second = scale.dynamic.index if scale.dynamic is not None else None
     if first is not second:
-        raise WrongArgument(
-            f"{role} and {role}_scale differ in .indirect()",
-            rule="indirect-pair",
-            got=(first is not None, second is not None),
-            limit="both with one index, or neither",
-            hint="data and scales are one tensor: gather both by the same index tile",
-        )
+        raise refuse("indirect-pair", got=(first is not None, second is not None), role=role)
 
 
 def _check_matmul(
@@ -291,15 +247,9 @@ def _check_matmul(
         check.has_dtype(t, role, PACKED, rule="mx-dtype", hint="view packed bits as an x4 dtype, or use nc_matmul")
     check.has_dtype(dst, "dst", frozenset({float32, bfloat16}), rule="matmul-dst-dtype")
     if tile and (tile[1][1] != 128 or tile[0][1] != 0):
-        raise HardwareLimit(
-            f"tile_position {tile[0]} and tile_size {tile[1]}: MX products use all columns of the array",
-            rule="mx-tiling",
-            got=(tile[0][1], tile[1][1]),
-            limit=(0, 128),
-            hint="divide rows only: tile_position=(row, 0), tile_size=(rows, 128)",
-        )
+        raise refuse("mx-tiling", got=(tile[0][1], tile[1][1]), limit=(0, 128), tile=tile)
     rules.check_operands(s, stationary, moving, k, m, tile)
     _check_quadrants("the operands have", k)
     if m % 2:
-        raise wrong_count("mx-even", "stationary", m, "columns", 2, "pad stationary to an even number of columns")
+        raise refuse("mx-even", got=m)
     psum.check_dst(s, dst, m, n)

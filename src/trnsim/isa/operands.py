@@ -8,19 +8,15 @@ from typing import Any
 import numpy as np
 
 from trnsim.errors import (
-    HardwareLimit,
-    NotModelled,
-    WrongArgument,
-    WrongBuffer,
+    KernelError,
     WrongDtype,
-    WrongEngine,
     WrongShape,
     lacking,
-    wrong_pair,
 )
-from trnsim.isa.alu import packed
+from trnsim.isa.alu import refuse_packed
 from trnsim.isa.enums import engine as eng
 from trnsim.isa.enums import member
+from trnsim.refusals import refuse
 from trnsim.session import PSUM, SBUF, Session
 from trnsim.source_lines import warn
 from trnsim.tensors.dtypes import PACKED, float32, same_dtype, to_f32
@@ -47,9 +43,9 @@ def pick(s: Session, engine: Any, allowed: tuple[str, ...], default: str) -> str
     return name
 
 
-def not_run(engine: str, what: str, allowed: tuple[str, ...], hint: str) -> WrongEngine:
+def not_run(engine: str, what: str, allowed: tuple[str, ...], hint: str) -> KernelError:
     """Return the error for ``what`` an engine does not run and the ``allowed`` ones do."""
-    return WrongEngine(f"engine.{engine} does not run {what}", "engine", engine, list(allowed), hint)
+    return refuse("engine", got=engine, limit=list(allowed), hint=hint, what=what)
 
 
 def needs(s: Session, generation: int, what: str, hint: str = "") -> None:
@@ -64,21 +60,20 @@ def no_psum(engine: str, *tensors: Named) -> None:
         return
     for t, role in tensors:
         if type(t) is NkiTensor and t.buffer is MemoryRegion.psum:
-            hint = "copy it to SBUF first with tensor_copy on the Vector or Scalar Engine, or use another engine"
-            raise WrongBuffer(
-                f"{role} ({t.name}) is in psum, which the GpSimd Engine cannot reach", "gpsimd-psum", PSUM, SBUF, hint
-            )
+            raise refuse("gpsimd-psum", got=PSUM, limit=SBUF, role=role, t=t)
 
 
 def one_psum(a: NkiTensor, a_role: str, b: Any, b_role: str) -> None:
     """Two tile inputs of one instruction cannot both come from PSUM."""
     if a.buffer is MemoryRegion.psum and type(b) is NkiTensor and b.buffer is MemoryRegion.psum:
-        raise WrongBuffer(
-            f"{a_role} ({a.name}) and {b_role} ({b.name}) are both in psum; an instruction reads one tile from there",
-            rule="psum-inputs",
+        raise refuse(
+            "psum-inputs",
             got=(PSUM, PSUM),
             limit=[(SBUF, SBUF), (SBUF, PSUM), (PSUM, SBUF)],
-            hint=f"copy {a_role} or {b_role} to SBUF first with tensor_copy",
+            a_role=a_role,
+            a=a,
+            b_role=b_role,
+            b=b,
         )
 
 
@@ -93,13 +88,7 @@ def reachable(s: Session, t: NkiTensor, role: str, n: int) -> None:
     """Check that an access pattern of ``n`` elements a partition is one the engines can stream."""
     limit = element_limit(s, t)
     if n > limit:
-        raise HardwareLimit(
-            f"{role} ({t.name}) has {n} elements per partition; an instruction streams at most {limit} from {t.buffer}",
-            rule="free-size",
-            got=n,
-            limit=limit,
-            hint="split the free dimension",
-        )
+        raise refuse("free-size", got=n, limit=limit, role=role, t=t)
 
 
 def scratch(s: Session, name: str, shape: tuple[int, ...]) -> np.ndarray:
@@ -147,7 +136,7 @@ def alike(s: Session, dst: NkiTensor, dst_role: str, *others: Named) -> None:
             one, two = f"{role} ({t.name}) {t.shape}", f"{dst_role} ({dst.name}) {shape}"
             broadcast = "broadcast a [P, 1] tile with tensor_scalar, or a view with .broadcast()"
             hint = broadcast if 1 in (size, n) else "slice both to the same extent"
-            raise wrong_pair("free-size-mismatch", one, size, two, n, hint, of="elements per partition")
+            raise refuse("free-size-mismatch", got=size, limit=n, hint=hint, one=one, two=two)
         reachable(s, t, role, size)
     for t, role in others:
         if t.storage is dst.storage and s.numerics and overlap(dst, t):
@@ -163,21 +152,14 @@ def partitions(a: NkiTensor, a_role: str, b: NkiTensor, b_role: str) -> None:
     """Check that two tiles have the same number of partitions."""
     if a.shape[0] != b.shape[0]:
         one, two = f"{a_role} ({a.name})", f"{b_role} ({b.name})"
-        hint = "engines work partition by partition: slice dimension 0 of both alike"
-        raise wrong_pair("partition-mismatch", one, a.shape[0], two, b.shape[0], hint, of="partitions")
+        raise refuse("partition-mismatch", got=a.shape[0], limit=b.shape[0], one=one, two=two)
 
 
 def column(t: NkiTensor, role: str, like: NkiTensor, like_role: str) -> None:
     """Check that ``t`` has one element for each partition of ``like``."""
     partitions(t, role, like, like_role)
     if t.free_size != 1:
-        raise WrongShape(
-            f"{role} ({t.name}) has shape {t.shape}, and must have one element per partition",
-            rule="vector-operand",
-            got=t.shape,
-            limit=(like.shape[0], 1),
-            hint=f"pass a [{like.shape[0]}, 1] tile",
-        )
+        raise refuse("vector-operand", got=t.shape, limit=(like.shape[0], 1), role=role, t=t, like=like)
 
 
 def elements(t: NkiTensor, role: str, n: int, what: str, *, rule: str = "result-size", hint: str = "") -> None:
@@ -223,16 +205,16 @@ def only_f32(t: NkiTensor, role: str) -> None:
     has_dtype(t, role, frozenset({float32}), why=why, hint=hint)
 
 
-def unpacked(*tensors: Named) -> None:
+def no_packed(*tensors: Named) -> None:
     """Refuse arithmetic on x4 types."""
     for t, role in tensors:
         if t.dtype in PACKED:
-            raise packed(t, role)
+            raise refuse_packed(t, role)
 
 
 def plain(*tensors: Named) -> None:
     """Refuse x4 types and tensor indirection."""
-    unpacked(*tensors)
+    no_packed(*tensors)
     direct(*tensors)
 
 
@@ -242,15 +224,11 @@ def as_fp32(value: Any, role: str) -> Any:
         return F32(value)
     if isinstance(value, np.ndarray) and value.ndim == 0 and value.dtype.kind in "iufb":
         return F32(value)
-    raise WrongArgument(
-        f"{role} is {value!r} ({type(value).__name__})",
-        rule="scalar-operand",
-        got=type(value).__name__,
-        limit=("number", "NkiTensor"),
-        hint="pass a Python number or a [P, 1] tile"
-        if not hasattr(value, "__nki_register__")
-        else "a register is no operand: store it into a [1, 1] tile with register_store",
-    )
+    hint = "pass a Python number or a [P, 1] tile"
+    if hasattr(value, "__nki_register__"):
+        hint = "a register is no operand: store it into a [1, 1] tile with register_store"
+    limit = ("number", "NkiTensor")
+    raise refuse("scalar-operand:as_fp32", got=type(value).__name__, limit=limit, hint=hint, role=role, value=value)
 
 
 def scalar(s: Session, value: Any, role: str, like: NkiTensor, like_role: str, *, f32: bool = True) -> Any:
@@ -263,7 +241,7 @@ def scalar(s: Session, value: Any, role: str, like: NkiTensor, like_role: str, *
         if f32:
             only_f32(value, role)
         elif value.dtype in PACKED:
-            raise packed(value, role)
+            raise refuse_packed(value, role)
         direct((value, role))
     if not s.numerics:
         return read
@@ -273,26 +251,18 @@ def scalar(s: Session, value: Any, role: str, like: NkiTensor, like_role: str, *
 def direct(*tensors: Named) -> None:
     """Refuse tensor indirection on operands that have none."""
     for t, role in tensors:
-        if type(t) is NkiTensor and t.addressed("tensor"):
-            raise WrongArgument(
-                f"{role} ({t.name}) uses .indirect(), which this operand does not support",
-                rule="indirect-operand",
-                got=role,
-                hint="gather it into a tile first: tensor_copy(dst, src=….indirect(index))",
-            )
+        if type(t) is NkiTensor and t.is_addressed("tensor"):
+            raise refuse("indirect-operand", got=role, t=t)
 
 
 def indirect(s: Session, dst: NkiTensor, data: NkiTensor, data_role: str, engine: str = "vector") -> None:
     """Rules of tensor indirection (trn3) for the output and the main input of an instruction."""
-    into, out_of = dst.addressed("tensor"), data.addressed("tensor")
+    into, out_of = dst.is_addressed("tensor"), data.is_addressed("tensor")
     if not (into or out_of):
         return
     needs(s, 4, ".indirect()", "gather with nc_n_gather or dma_copy instead")
     if into and engine == "scalar" and dst.buffer is MemoryRegion.psum:
-        hint = "scatter with the Vector Engine, or into SBUF"
-        raise WrongBuffer(
-            f"dst ({dst.name}) is scattered into psum by the Scalar Engine", "indirect-scalar-psum", PSUM, SBUF, hint
-        )
+        raise refuse("indirect-scalar-psum", got=PSUM, limit=SBUF, dst=dst)
     if into:
         to = index_of(dst, "dst")
         if data.buffer is MemoryRegion.sbuf:
@@ -308,12 +278,8 @@ def index_of(t: NkiTensor, role: str) -> NkiTensor:
     assert t.dynamic is not None
     index: NkiTensor = t.dynamic.index
     if index.partition_start % 32:
-        raise HardwareLimit(
-            f"the index of {role} ({index.name}) starts at partition {index.partition_start}",
-            rule="indirect-start",
-            got=index.partition_start,
-            limit=(0, 32, 64, 96),
-            hint="an index tile starts at partition 0, 32, 64 or 96",
+        raise refuse(
+            "indirect-start:index_of", got=index.partition_start, limit=(0, 32, 64, 96), role=role, index=index
         )
     return index
 
@@ -323,20 +289,14 @@ def same_start(a: NkiTensor, a_role: str, b: NkiTensor, b_role: str) -> None:
     if a.storage.address is None or b.storage.address is None:
         return
     if a.partition_start != b.partition_start:
-        raise HardwareLimit(
-            f"{a_role} ({a.name}) starts at partition {a.partition_start}, {b_role} ({b.name}) at {b.partition_start}",
-            rule="indirect-start",
-            got=a.partition_start,
-            limit=b.partition_start,
-            hint="allocate both at the same first partition",
-        )
+        one, two = f"{a_role} ({a.name})", f"{b_role} ({b.name})"
+        raise refuse("indirect-start:same_start", got=a.partition_start, limit=b.partition_start, one=one, two=two)
 
 
 def written_once(dst: NkiTensor, hint: str) -> None:
     """Refuse a destination that names an address twice."""
     if overlaps_itself(dst.shape, dst.strides):
-        text = f"dst ({dst.name}) names some addresses twice (shape {dst.shape}, strides {dst.strides})"
-        raise NotModelled(text, rule="dst-overlap", got=dst.strides, hint=hint)
+        raise refuse("dst-overlap", got=dst.strides, hint=hint, dst=dst)
 
 
 def flat(x: np.ndarray) -> np.ndarray:

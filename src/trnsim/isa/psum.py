@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from trnsim.errors import PsumRule, WrongShape, wrong_value
+from trnsim.errors import KernelError
 from trnsim.isa.operands import written_once
 from trnsim.poison import matmul_codes, origins
+from trnsim.refusals import refuse
 from trnsim.session import MATMUL, PSUM, UNWRITTEN, WRITTEN, Session
 from trnsim.source_lines import warn
 from trnsim.tensors.dtypes import bfloat16, float32, to_f32
@@ -26,25 +27,13 @@ class ZerosAccumulated(RuntimeWarning):
 def check_dst(s: Session, dst: NkiTensor, m: int, n: int) -> None:
     """Shape [m, n], the largest n, one bank before trn3, and no element written twice."""
     if dst.shape[0] != m or dst.free_size != n:
-        raise WrongShape(
-            f"dst ({dst.name}) has shape {dst.shape}, and the product is [{m}, {n}]",
-            rule="matmul-dst",
-            got=(dst.shape[0], dst.free_size),
-            limit=(m, n),
-            hint="dst has a partition for each column of stationary, and an element there for each column of moving",
-        )
+        raise refuse("matmul-dst", got=(dst.shape[0], dst.free_size), limit=(m, n), dst=dst, m=m, n=n)
     target = s.target
     most = target.moving_max
     if target.generation >= 4:
         most = target.psum_partition_bytes // (2 if dst.dtype == bfloat16 else 4)
     if n > most:
-        raise WrongShape(
-            f"moving has {n} columns, and {target.name} takes {most} with a {dst.dtype} dst",
-            rule="moving-limit",
-            got=n,
-            limit=most,
-            hint=f"loop over tiles of at most {most} columns",
-        )
+        raise refuse("moving-limit", got=n, limit=most, target=target, dst=dst)
     if target.generation < 4:
         _one_bank(s, dst)
     if dst.ndim > 2 or dst.strides[1] == 0:
@@ -63,15 +52,8 @@ def _one_bank(s: Session, dst: NkiTensor) -> None:
     for stride, count in zip(dst.strides[1:], dst.shape[1:], strict=True):
         last += stride * (count - 1) * item
     if first // bank != last // bank:
-        raise PsumRule(
-            f"dst ({dst.name}) covers bytes {first}..{last} of its partitions, which are in PSUM banks "
-            f"{first // bank} and {last // bank}",
-            rule="psum-bank",
-            got=(first, last),
-            limit=bank,
-            hint=f"a matmul writes one bank of {bank} bytes on {s.target.name}: "
-            f"split dst at multiples of {bank // item} elements",
-        )
+        banks = first // bank, last // bank
+        raise refuse("psum-bank", got=(first, last), limit=bank, dst=dst, banks=banks, s=s, elements=bank // item)
 
 
 def flag(accumulate: Any) -> bool | None:
@@ -80,9 +62,7 @@ def flag(accumulate: Any) -> bool | None:
         return accumulate
     if isinstance(accumulate, (int, np.bool_)) and accumulate in (0, 1):
         return bool(accumulate)
-    raise wrong_value(
-        "accumulate", "accumulate", accumulate, (True, False, None), "pass accumulate=(i > 0), or leave it out"
-    )
+    raise refuse("accumulate", got=accumulate, limit=(True, False, None))
 
 
 def store(s: Session, dst: NkiTensor, product: Any, accumulate: bool | None) -> bool:
@@ -184,30 +164,24 @@ def _holds_values(s: Session, dst: NkiTensor, where: np.ndarray | None) -> bool:
     if s.checks:
         held = _current(s, dst)
         if np.any((held if where is None else held[where]) != 0):
-            raise PsumRule(
-                f"dst ({dst.name}) holds values another engine wrote, to which {s.target.name} cannot add a product",
-                rule="psum-accumulate",
-                got="written by another engine",
-                limit="written by a matmul",
-                hint="pass accumulate=False to overwrite them, or add them afterwards with tensor_tensor",
-            )
+            raise refuse("psum-accumulate:holds_values", got="written by another engine", dst=dst, s=s)
     return False
 
 
 def _current(s: Session, dst: NkiTensor) -> np.ndarray:
     """Return what ``dst`` holds, in fp32; elements never written are whatever is there, poison is garbage."""
-    if dst.addressed("tensor"):
+    if dst.is_addressed("tensor"):
         base, columns = s._gather_columns(dst, "dst")
         return to_f32(np.take_along_axis(base.array, columns, axis=1))
     static = _static(s, dst)
     ids = origins(static)
     if ids is not None and ids.any():
-        return to_f32(s.poisoned(static, "dst", static.array, ids > 0))
+        return to_f32(s.poison(static, "dst", static.array, ids > 0))
     return to_f32(static.array)
 
 
 def _static(s: Session, dst: NkiTensor) -> NkiTensor:
-    return dst if dst.dynamic is None or dst.addressed("tensor") else dst.at(s.resolve(dst, "dst"))
+    return dst if dst.dynamic is None or dst.is_addressed("tensor") else dst.at(s.resolve(dst, "dst"))
 
 
 def _add(s: Session, dst: NkiTensor, product: np.ndarray) -> bool:
@@ -223,17 +197,11 @@ def _add(s: Session, dst: NkiTensor, product: np.ndarray) -> bool:
     return True
 
 
-def _not_started(s: Session, dst: NkiTensor, marks: int | np.ndarray, least: int) -> PsumRule:
+def _not_started(s: Session, dst: NkiTensor, marks: int | np.ndarray, least: int) -> KernelError:
     codes = np.broadcast_to(np.asarray(marks), dst.shape)
     at = tuple(int(i) for i in np.argwhere(codes < least)[0])
     count = int((codes < least).sum())
     by_other = int(codes[at]) == WRITTEN
     what = "was written by another engine" if by_other else "was never written"
-    return PsumRule(
-        f"accumulate=True, and element {at} of dst ({dst.name}) {what} ({count} of {dst.size} such)",
-        rule="psum-accumulate",
-        got=what,
-        limit="started by a matmul with accumulate=False",
-        hint="overwrite with the first matmul of the sum: accumulate=(k > 0)"
-        + (f"; on {s.target.name} memset and tensor_copy do not start an accumulation" if by_other else ""),
-    )
+    why = f"; on {s.target.name} memset and tensor_copy do not start an accumulation" if by_other else ""
+    return refuse("psum-accumulate:not_started", got=what, at=at, dst=dst, count=count, why=why)

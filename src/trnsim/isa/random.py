@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from trnsim.errors import WrongArgument, WrongDtype, WrongShape, wrong_shape, wrong_value
 from trnsim.isa import operands as check
 from trnsim.isa.enums import engine as eng
 from trnsim.isa.operands import flat, pick, scalar
+from trnsim.refusals import refuse
 from trnsim.session import PSUM, SBUF, NkiInstruction, Session, instruction
 from trnsim.tensors.dtypes import (
     FLOATS,
@@ -183,10 +183,9 @@ def set_rng_seed(s: Session, src_seeds: Any) -> NkiInstruction:
     values = s.read(src_seeds, "src_seeds", exact=True)
     if s.checks:
         if src_seeds.size != 1:
-            raise wrong_shape("seed", "src_seeds", src_seeds.shape, (1, 1), "pass one 32-bit value in a (1, 1) tile")
+            raise refuse("seed:set_rng_seed-shape", got=src_seeds.shape, limit=(1, 1))
         if src_seeds.itemsize != 4:
-            hint = "use nl.int32 or nl.uint32"
-            raise WrongDtype(f"src_seeds is {src_seeds.dtype}", "seed", str(src_seeds.dtype), "a 32-bit dtype", hint)
+            raise refuse("seed:set_rng_seed-dtype", got=str(src_seeds.dtype), src_seeds=src_seeds)
     if s.numerics:
         generators(s).seed_vector(int(np.ascontiguousarray(values).view(U32).reshape(-1)[0]), s.target.partitions)
     return s.done("vector", (), (src_seeds,), op="seed")
@@ -201,13 +200,8 @@ def _state_engine(s: Session, engine: Any, t: Any, role: str, where: tuple[str, 
         check.direct((t, role))
         check.has_dtype(t, role, frozenset({uint32}), rule="rand-state", hint="generator states are uint32 words")
         if t.ndim != 2 or t.free_size != _WORDS[runs_on]:
-            raise WrongShape(
-                f"{role} ({t.name}) has shape {t.shape}; the {runs_on} generator has {_WORDS[runs_on]} words a lane",
-                rule="rand-state",
-                got=t.shape,
-                limit=(t.shape[0], _WORDS[runs_on]),
-                hint="GpSimd keeps one XORWOW state of 6 words per lane, the Vector Engine of trn3 four",
-            )
+            limit = (t.shape[0], _WORDS[runs_on])
+            raise refuse("rand-state", got=t.shape, limit=limit, role=role, t=t, runs_on=runs_on)
     return runs_on
 
 
@@ -251,7 +245,7 @@ def rand2(s: Session, dst: Any, min: Any, max: Any) -> NkiInstruction:  # noqa: 
         if s.checks and not np.all(np.less(low, high)):
             row = int(np.argmin(np.broadcast_to(np.less(low, high), (dst.shape[0], 1))))
             pair = tuple(float(np.broadcast_to(v, (dst.shape[0], 1))[row, 0]) for v in (low, high))
-            raise WrongArgument(f"min is {pair[0]} and max is {pair[1]}", "rand-range", pair, "min < max", "swap them")
+            raise refuse("rand-range", got=pair, pair=pair)
         values = np.minimum(low + unit(random_words(s, dst, "vector")) * (high - low), high).astype(np.float32)
     s.write(dst, values, "dst")
     return s.done("vector", (dst,), (min, max), op="rand2")
@@ -270,7 +264,7 @@ def dropout(s: Session, dst: Any, data: Any, prob: Any) -> NkiInstruction:
         _check_dropout(dst, data, prob)
     drop = scalar(s, prob, "prob", data, "data", f32=False)
     if s.checks and type(prob) is not NkiTensor and not 0.0 <= drop <= 1.0:
-        raise wrong_value("probability", "prob", prob, (0.0, 1.0), "give the probability of dropping an element")
+        raise refuse("probability", got=prob, limit=(0.0, 1.0))
     if s.numerics:
         kept = unit(random_words(s, data, "vector")) >= drop
         values = np.where(kept, flat(values), np.zeros((), values.dtype))

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from trnsim.errors import DeviceValue, ReadUninitialized, WrongArgument, WrongShape, wrong_shape, wrong_type
+from trnsim.refusals import refuse
 from trnsim.session import HBM, PSUM, SBUF, SHARED_HBM, NkiInstruction, Session, instruction, require_session
 from trnsim.source_lines import warn
 from trnsim.tensors.objects import NKIObject, without_operators
@@ -35,8 +35,7 @@ class VirtualRegister(NKIObject):
     def value(self) -> Any:
         """What it holds; nothing until it was written."""
         if self._value is None:
-            hint = "give register_alloc a value, or write it first with register_move or register_load"
-            raise ReadUninitialized("a register is read that nothing had written", "uninitialized", hint=hint)
+            raise refuse("uninitialized:value")
         return self._value
 
     @value.setter
@@ -44,34 +43,28 @@ class VirtualRegister(NKIObject):
         self._value = value
 
     def __bool__(self) -> bool:
-        s = self._parsed("a condition")
+        s = self._parsing_session("a condition")
         if s.nki >= (0, 6):
             text = "a register as condition is deprecated since NKI 0.6: use nl.while_loop(register, body)"
             warn(text, DeprecationWarning)
         return bool(self.value != 0)
 
     def __int__(self) -> int:
-        self._parsed("an int")
+        self._parsing_session("an int")
         return int(self.value)
 
     __index__ = __int__
 
-    def _parsed(self, what: str) -> Session:
+    def _parsing_session(self, what: str) -> Session:
         """Return the session if its NKI parses kernels, and so knows registers; a traced kernel has no values."""
         s = require_session("a register")
         if s.nki >= TRACED:
-            hint = "use nl.while_loop or nl.fori_loop, or the register as scalar_offset"
-            raise DeviceValue(f"{_DEVICE_VALUE}, so it cannot be {what}", "register-value", repr(self), what, hint)
+            raise refuse("register-value", got=repr(self), limit=what, _DEVICE_VALUE=_DEVICE_VALUE)
         return s
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, (int, float, np.number, VirtualRegister)) and other is not self:
-            raise DeviceValue(
-                f"{_DEVICE_VALUE}, so Python cannot compare it with {other!r}",
-                rule="register-expression",
-                got=repr(self),
-                hint=_COMPUTE,
-            )
+            raise refuse("register-expression", got=repr(self), hint=_COMPUTE, _DEVICE_VALUE=_DEVICE_VALUE, other=other)
         return self is other
 
     __hash__ = object.__hash__
@@ -83,15 +76,13 @@ class VirtualRegister(NKIObject):
 def as_register(x: Any, role: str, hint: str = "make one with nisa.register_alloc()") -> VirtualRegister:
     """``x``, which must be a register."""
     if not isinstance(x, VirtualRegister):
-        raise wrong_type("register", role, x, "VirtualRegister", hint)
+        raise refuse("register:as_register", got=type(x).__name__, hint=hint, role=role, value=x)
     return x
 
 
 def _writable(x: Any) -> VirtualRegister:
     if as_register(x, "dst").frozen:
-        raise WrongArgument(
-            "dst is the counter of a dynamic loop", "frozen-register", hint="copy it into a register of your own"
-        )
+        raise refuse("frozen-register")
     return x
 
 
@@ -120,11 +111,11 @@ def register_alloc(s: Session, x: Any = None) -> VirtualRegister:
 def register_move(s: Session, dst: Any, src: Any = None, imm: Any = None) -> NkiInstruction:
     """``dst = src``: a 32-bit constant, or another register. ``imm`` is the name ``src`` had before NKI 0.3."""
     if (src is None) == (imm is None):
-        raise WrongArgument("one of src and imm is needed", "signature", (src, imm), hint="register_move(dst, src)")
+        raise refuse("signature:register_move", got=(src, imm))
     value = imm if src is None else src
     if not isinstance(value, (int, float, np.integer, np.floating, VirtualRegister)):
-        raise wrong_type(
-            "register", "src", value, ("number", "VirtualRegister"), "load a tile of one element with register_load"
+        raise refuse(
+            "register:register_move", got=type(value).__name__, limit=("number", "VirtualRegister"), value=value
         )
     register = _writable(dst)
     if isinstance(value, VirtualRegister):
@@ -137,7 +128,7 @@ def register_move(s: Session, dst: Any, src: Any = None, imm: Any = None) -> Nki
 def _load(s: Session, dst: VirtualRegister, src: Any) -> NkiInstruction:
     values = s.read(src, "src", _MEMORIES, compute=False, exact=True)
     if src.size != 1:
-        raise wrong_shape("register", "src", src.shape, (1, 1), "a register holds one element")
+        raise refuse("register:load", got=src.shape, limit=(1, 1))
     if s.numerics:
         dst.value = values.reshape(-1)[0].item() if values.dtype.kind in "iub" else float(values.reshape(-1)[0])
     else:
@@ -164,7 +155,7 @@ def register_store(s: Session, dst: Any, src: Any) -> NkiInstruction:
     """``dst = src``: a register into a tensor of one element on chip or in HBM."""
     register = as_register(src, "src")
     if s.operand(dst, "dst", _MEMORIES, compute=False).size != 1:
-        raise WrongShape(f"dst has shape {dst.shape}", rule="register", got=dst.shape, limit=(1, 1))
+        raise refuse("register:register_store", got=dst.shape, limit=(1, 1))
     s.write(dst, np.array([[register.value]]), "dst", _MEMORIES, compute=False)
     stored = s.done("sync", (dst,), (), op="register_store")
     if stored.record is not None:

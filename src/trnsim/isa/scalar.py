@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from trnsim.errors import WrongArgument, WrongEngine
 from trnsim.isa import accumulator
 from trnsim.isa import operands as check
 from trnsim.isa.activations import Activation, activation_named, warn_out_of_range
-from trnsim.isa.alu import name_of, named, operator
+from trnsim.isa.alu import as_operator, name_of, operator
 from trnsim.isa.enums import reduce_cmd as cmd
 from trnsim.isa.operands import flat, scalar, scratch
+from trnsim.refusals import refuse
 from trnsim.session import NkiInstruction, Session, instruction
 from trnsim.tensors.dtypes import DTYPES, tfloat32, to_f32
 from trnsim.tensors.tensor import NkiTensor
@@ -61,12 +61,9 @@ def _reduction(
     command = accumulator.command(s, reduce_cmd, _COMMANDS)
     name = "add"
     if reduce_op is not None:
-        name = named(reduce_op, "reduce_op", allowed, rule="reduce-op").name
+        name = as_operator(reduce_op, "reduce_op", allowed, rule="reduce-op").name
     elif s.checks and len(allowed) > 1 and command in (cmd.reduce, cmd.reset_reduce):
-        hint = f"name the reduction: {', '.join('nl.' + n for n in allowed)}"
-        raise WrongArgument(
-            f"reduce_cmd is {command.name} and reduce_op is None", "reduce-op", None, list(allowed), hint
-        )
+        raise refuse("reduce-op", limit=list(allowed), command=command, names=", ".join("nl." + n for n in allowed))
     if reduce_res is not None and s.checks:
         accumulator.result_column(s, reduce_res, data, "data")
     return command, name
@@ -74,7 +71,7 @@ def _reduction(
 
 def _check_tiles(s: Session, dst: Any, data: NkiTensor) -> None:
     check.alike(s, dst, "dst", (data, "data"))
-    check.unpacked((dst, "dst"), (data, "data"))
+    check.no_packed((dst, "dst"), (data, "data"))
     check.indirect(s, dst, data, "data", "scalar")
 
 
@@ -158,11 +155,9 @@ def _check_bias(s: Session, function: Activation, bias: Any) -> None:
     if isinstance(bias, NkiTensor):
         check.has_dtype(bias, "bias", _BIASES, hint="allocate it as nl.float32")
     elif s.target.generation < 3:
-        hint = "fill a (N, 1) tile with memset and pass it"
-        raise WrongEngine(f"bias is the number {bias!r}, and trn1 takes a [N, 1] tile", "bias", bias, "trn2", hint)
+        raise refuse("bias:constant", got=bias)
     if function.name == "reciprocal" and s.target.generation < 3:
-        hint = "add on the Vector Engine first"
-        raise WrongEngine("trn1's Scalar Engine takes no bias with nl.reciprocal", "bias", "reciprocal", "trn2", hint)
+        raise refuse("bias:function", got="reciprocal")
 
 
 @instruction
@@ -170,7 +165,7 @@ def activation_reduce(
     s: Session, dst: Any, op: Any, data: Any, reduce_op: Any, reduce_res: Any, bias: Any = None, scale: Any = 1.0
 ) -> NkiInstruction:
     """`activation` with ``reduce_cmd.reset_reduce``: also ``reduce_res = sum(dst)`` along all free dimensions."""
-    reduction = (named(reduce_op, "reduce_op", ("add",), rule="reduce-op"), cmd.reset_reduce, reduce_res)
+    reduction = (as_operator(reduce_op, "reduce_op", ("add",), rule="reduce-op"), cmd.reset_reduce, reduce_res)
     return _activate(s, dst, op, data, bias=bias, scale=scale, reduction=reduction)
 
 
@@ -239,14 +234,11 @@ def activate2(
 
 def _check_stages(first: str, second: str, reverse0: bool, reverse1: bool) -> None:
     if (first, second) not in _STAGES:
-        hint = "op1 needs op0; the Scalar Engine knows " + ", ".join(f"({a}, {b})" for a, b in sorted(_STAGES))
-        raise WrongArgument(
-            f"(op0, op1) is ({first}, {second})", "activate2-stages", (first, second), sorted(_STAGES), hint
-        )
+        names = ", ".join(f"({a}, {b})" for a, b in sorted(_STAGES))
+        raise refuse("activate2-stages:pair", got=(first, second), limit=sorted(_STAGES), names=names)
     for reverse, stage, n in ((reverse0, first, 0), (reverse1, second, 1)):
         if reverse and stage == "bypass":
-            hint = f"drop reverse{n}, or name op{n}"
-            raise WrongArgument(f"reverse{n} is set and op{n} is bypass", "activate2-stages", stage, hint=hint)
+            raise refuse("activate2-stages:reverse", got=stage, n=n)
 
 
 def _compute_stage(stage: str, x: Array, imm: Any, reverse: bool) -> Array:

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from trnsim.errors import DeviceValue, WrongArgument, WrongDtype, wrong_shape, wrong_type
+from trnsim.errors import KernelError
+from trnsim.refusals import refuse
 from trnsim.session import HBM, SBUF, SHARED_HBM, NkiInstruction, Session, instruction
 from trnsim.tensors.dtypes import DType, int32, int64
 from trnsim.tensors.objects import NKIObject, without_operators
@@ -47,8 +48,7 @@ class NkiScalar(NKIObject):
     def value(self) -> int:
         """Return the integer, which what is no comparison has."""
         if self.is_comparison:
-            hint = "decide with nl.while_loop on a register, or select with tiles"
-            raise WrongArgument("the result of a comparison of scalars cannot be used", "scalar-comparison", hint=hint)
+            raise refuse("scalar-comparison")
         return self._state
 
     def __add__(self, other: Any) -> NkiScalar:
@@ -76,14 +76,14 @@ class NkiScalar(NKIObject):
 
     __index__ = __int__
 
-    def _hidden(self, what: str) -> DeviceValue:
-        return DeviceValue(f"{_WHAT}, so it cannot be {what}", "scalar-value", repr(self), "int", _USE)
+    def _hidden(self, what: str) -> KernelError:
+        return refuse("scalar-value", got=repr(self), hint=_USE, _WHAT=_WHAT, what=what)
 
     def __eq__(self, other: object) -> Any:
-        return other is not None and _compared(self, other)
+        return other is not None and _compare(self, other)
 
     def __ne__(self, other: object) -> Any:
-        return other is None or _compared(self, other)
+        return other is None or _compare(self, other)
 
     __hash__ = object.__hash__
 
@@ -91,16 +91,14 @@ class NkiScalar(NKIObject):
         return f"NkiScalar({self._state}, {self.dtype}{', comparison' if self.is_comparison else ''})"
 
 
-def _compared(self: NkiScalar, other: Any) -> NkiScalar:
+def _compare(self: NkiScalar, other: Any) -> NkiScalar:
     if self.dtype == int64:
-        raise WrongDtype(
-            "comparison of an int64 scalar", "scalar-int64", "int64", "int32", "load it from an int32 tile"
-        )
+        raise refuse("scalar-int64:compared", got="int64")
     return scalar_alu(self, other, "compare")
 
 
 for _name in ("lt", "le", "gt", "ge"):
-    setattr(NkiScalar, f"__{_name}__", _compared)
+    setattr(NkiScalar, f"__{_name}__", _compare)
 
 
 @instruction(named=False)
@@ -108,51 +106,44 @@ def scalar_alu(s: Session, a: NkiScalar, other: Any, op: str, reverse: bool = Fa
     """Record one operation of the sequencer: ``a op other``, wrapped to the width of ``a``."""
     if isinstance(other, NkiScalar):
         if other.dtype != a.dtype:
-            hint = "both scalars of an operation have one dtype: load them from tiles of the same"
-            raise WrongDtype(
-                f"{op} of scalars of {a.dtype} and {other.dtype}", "scalar-dtype", str(other.dtype), str(a.dtype), hint
-            )
+            raise refuse("scalar-dtype:scalar_alu", got=str(other.dtype), limit=str(a.dtype), op=op, a=a, other=other)
         right = other.value
     elif isinstance(other, (int, np.integer)) and not isinstance(other, bool):
         info = np.iinfo(a.dtype)
         right = int(other)
         if not info.min <= right <= info.max:
-            raise WrongArgument(
-                f"{op} of a scalar of {a.dtype} with {right}", "scalar-range", right, (int(info.min), int(info.max))
-            )
+            raise refuse("scalar-range", got=right, limit=(int(info.min), int(info.max)), op=op, a=a)
     else:
-        hint = "the other operand is an int, or a scalar from nisa.scalar_load"
-        raise wrong_type("scalar-operand", f"operand of {op}", other, ("int", "NkiScalar"), hint, DeviceValue)
+        raise refuse(
+            "scalar-operand:scalar_alu", got=type(other).__name__, limit=("int", "NkiScalar"), op=op, value=other
+        )
     left, right = (right, a.value) if reverse else (a.value, right)
     value = {"add": left + right, "subtract": left - right, "multiply": left * right, "compare": 0}[op]
     done = s.done("sync", (), (), op=op)
     _wait(done, a, other)
-    return NkiScalar(wrapped(value, a.dtype), a.dtype, op == "compare", done.index)
+    return NkiScalar(wrap_integer(value, a.dtype), a.dtype, op == "compare", done.index)
 
 
-def wrapped(value: int, dtype: DType) -> int:
+def wrap_integer(value: int, dtype: DType) -> int:
     """Return ``value`` in two's complement of the width of ``dtype``."""
     bits = 8 * int(dtype.itemsize)
     return (value + 2 ** (bits - 1)) % 2**bits - 2 ** (bits - 1)
 
 
-def _checked(s: Session, t: Any, role: str) -> NkiTensor:
+def _check_tile(s: Session, t: Any, role: str) -> NkiTensor:
     """Return ``t``, which must hold one signed integer of 32 or 64 bits in SBUF or HBM."""
     tile = s.operand(t, role, _MEMORIES, compute=False)
     if tile.size != 1:
-        raise wrong_shape("scalar-tile", role, tile.shape, (1, 1), "a scalar is one element")
+        raise refuse("scalar-tile", got=tile.shape, limit=(1, 1), role=role)
     if tile.dtype not in (int32, int64):
-        hint = "a scalar is signed: use int32 or int64"
-        raise WrongDtype(
-            f"{role} ({tile.name}) is {tile.dtype}", "scalar-dtype", str(tile.dtype), ("int32", "int64"), hint
-        )
+        raise refuse("scalar-dtype:checked", got=str(tile.dtype), limit=("int32", "int64"), role=role, tile=tile)
     return tile
 
 
 @instruction(named=False)
 def scalar_load(s: Session, src: Any) -> NkiScalar:
     """Return the integer of a 1x1 tensor in SBUF or HBM, int32 or int64, as a scalar of that dtype."""
-    tile = _checked(s, src, "src")
+    tile = _check_tile(s, src, "src")
     values = s.read(tile, "src", _MEMORIES, compute=False, exact=True)
     value = int(values.reshape(-1)[0]) if s.numerics else s.state.get("register_value", 0)
     return NkiScalar(value, tile.dtype, loaded=s.done("sync", (), (tile,), op="load").index)
@@ -162,17 +153,10 @@ def scalar_load(s: Session, src: Any) -> NkiScalar:
 def scalar_store(s: Session, dst: Any, value: Any) -> NkiInstruction:
     """Write a scalar to a 1x1 tensor of its dtype in SBUF or HBM."""
     if not isinstance(value, NkiScalar):
-        hint = "a constant is written with nisa.memset"
-        raise wrong_type("scalar-store", "value", value, "NkiScalar", hint, DeviceValue)
-    tile = _checked(s, dst, "dst")
+        raise refuse("scalar-store", got=type(value).__name__, value=value)
+    tile = _check_tile(s, dst, "dst")
     if tile.dtype != value.dtype:
-        raise WrongDtype(
-            f"dst ({tile.name}) is {tile.dtype} and the scalar {value.dtype}",
-            rule="scalar-dtype",
-            got=str(tile.dtype),
-            limit=str(value.dtype),
-            hint="a scalar is stored in its own width",
-        )
+        raise refuse("scalar-dtype:scalar_store", got=str(tile.dtype), limit=str(value.dtype), tile=tile, value=value)
     s.write(tile, np.array([[value.value]], np.int64).astype(tile.dtype), "dst", _MEMORIES, compute=False)
     stored = s.done("sync", (tile,), (), op="store")
     _wait(stored, value)

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from trnsim.errors import NotModelled, WrongArgument
 from trnsim.isa import matmul_rules as rules
 from trnsim.isa import psum
 from trnsim.isa.enums import engine as eng
 from trnsim.isa.enums import matmul_perf_mode, member
 from trnsim.isa.operands import scratch
+from trnsim.refusals import refuse
 from trnsim.session import MATMUL, PSUM, SBUF, NkiInstruction, Session, instruction
 from trnsim.tensors.dtypes import DType, bfloat16, float32, round_tf32, tfloat32, to_f32
 from trnsim.tensors.tensor import NkiTensor
@@ -71,10 +71,7 @@ def nc_matmul(
         rules.check_dtypes(s, dst, stationary, moving, bool(is_transpose))
         psum.check_dst(s, dst, m, n)
         if passes and adds:
-            hint = "a transpose moves bits and adds nothing: copy it out and add with tensor_tensor"
-            raise WrongArgument(
-                "accumulate=True with is_transpose=True", "transpose-accumulate", True, (False, None), hint
-            )
+            raise refuse("transpose-accumulate", got=True, limit=(False, None))
         if stationary.dynamic is not None or moving.dynamic is not None or dst.dynamic is not None:
             rules.check_indirection(dst, stationary, moving, tile, bool(is_transpose))
     if not s.numerics:
@@ -150,12 +147,6 @@ def _select_rows(data: np.ndarray, selector: np.ndarray, moving: NkiTensor) -> n
         return data.T
     used = chosen.sum(axis=0)
     if (used > 1).any() or ((selector != 0) & ~chosen).any():
-        raise NotModelled(
-            f"is_transpose=True with a moving tile ({moving.name}) that is no identity",
-            rule="transpose-identity",
-            got="columns with other values than a single 1",
-            limit="at most one 1 per column, zeros elsewhere",
-            hint="pass nl.shared_identity_matrix as moving, or leave is_transpose out for a product",
-        )
+        raise refuse("transpose-identity", got="columns with other values than a single 1", moving=moving)
     picked = data[chosen.argmax(axis=0)].T
     return np.where(used > 0, picked, np.zeros((), data.dtype))

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from trnsim.errors import HardwareLimit, OutOfBounds, WrongArgument, WrongDtype, wrong_value
 from trnsim.isa import operands as check
 from trnsim.isa.enums import engine as eng
 from trnsim.isa.operands import flat, not_run, pick
+from trnsim.refusals import refuse
 from trnsim.session import WRITTEN, NkiInstruction, Session, instruction
 from trnsim.tensors.dtypes import INT_RANGE, PACKED, bool_, cast, float32, same_dtype, to_f32, uint8, uint16, uint32
 from trnsim.tensors.tensor import NkiTensor
@@ -34,13 +34,13 @@ def tensor_copy(s: Session, dst: Any, src: Any, engine: Any = eng.unknown) -> Nk
         if where == "gpsimd":
             check.no_psum(where, (src, "src"), (dst, "dst"))
         if src.dynamic is not None or dst.dynamic is not None:
-            if where == "gpsimd" and (src.addressed("tensor") or dst.addressed("tensor")):
+            if where == "gpsimd" and (src.is_addressed("tensor") or dst.is_addressed("tensor")):
                 raise not_run(where, "tensor_copy with .indirect()", ("vector", "scalar"), "use the Vector Engine")
             check.indirect(s, dst, src, "src", where)
     same = same_dtype(src.dtype, dst.dtype)
     if not same:
         if s.checks:
-            check.unpacked((src, "src"), (dst, "dst"))
+            check.no_packed((src, "src"), (dst, "dst"))
         if s.numerics:
             values = to_f32(values)
     s.write(dst, values, "dst")
@@ -60,36 +60,24 @@ def constant(value: Any, dtype: Any, role: str, *, strict: bool) -> np.ndarray:
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value[()]
     if not isinstance(value, (bool, int, float, np.number, np.bool_)):
-        raise WrongArgument(
-            f"{role} is {value!r} ({type(value).__name__}), not a constant",
-            rule="constant",
-            got=type(value).__name__,
-            limit="number",
-            hint="copy a tile with tensor_copy" if type(value) is NkiTensor else "pass a Python number",
-        )
+        hint = "copy a tile with tensor_copy" if type(value) is NkiTensor else "pass a Python number"
+        raise refuse("constant", got=type(value).__name__, hint=hint, role=role, value=value)
     if dtype in PACKED:
         if value != 0:
-            raise WrongArgument(
-                f"{role} is {value!r}, and a tile of {dtype} can only be set to 0", "packed-constant", value, 0
-            )
+            raise refuse("packed-constant", got=value, role=role, dtype=dtype)
         return np.zeros((), dtype.storage)
     limits = INT_RANGE.get(dtype)
     if limits is not None:
         exact = value == value and abs(value) != float("inf") and value == int(value)
         if not exact or (strict and isinstance(value, (float, np.floating)) and value != 0):
             hint = f"write {int(value)}" if exact else "integer tiles take integers"
-            raise WrongDtype(
-                f"{role} is {value!r} and the tile is {dtype}", "constant-dtype", repr(value), str(dtype), hint
+            raise refuse(
+                "constant-dtype", got=repr(value), limit=str(dtype), hint=hint, role=role, value=value, dtype=dtype
             )
         value = int(value)
         if not limits[0] <= value <= limits[1]:
-            raise WrongArgument(
-                f"{role} is {value}, outside the range of {dtype} ({limits[0]} to {limits[1]})",
-                rule="constant-range",
-                got=value,
-                limit=limits,
-                hint=_same_bits(value, dtype),
-            )
+            hint = _same_bits(value, dtype)
+            raise refuse("constant-range", got=value, limit=limits, hint=hint, role=role, dtype=dtype)
     return np.asarray(value)
 
 
@@ -162,7 +150,7 @@ def write_where(s: Session, dst: NkiTensor, values: np.ndarray, mask: np.ndarray
     if values.dtype != physical:
         values = cast(values, dst.dtype if physical.itemsize == storage.itemsize else float32)
     values = np.broadcast_to(values if values.ndim == 0 or values.shape == shape else values.reshape(shape), shape)
-    if dst.addressed("tensor"):
+    if dst.is_addressed("tensor"):
         base: Any
         base, columns = s._gather_columns(dst, "dst")
         rows, at = np.nonzero(mask)
@@ -206,14 +194,7 @@ def nc_stream_shuffle(s: Session, dst: Any, src: Any, shuffle_mask: Any) -> NkiI
     if moved.size and int(origin.max()) >= limit:
         at = int(np.argmax(origin >= limit))
         to, source = int(moved[at]), int(origin[at])
-        raise OutOfBounds(
-            f"shuffle_mask[{to % 32}] is {mask[to % 32]}: partition {to} of dst would come from partition {source} "
-            f"of src ({src.name}), which has {limit}",
-            rule="shuffle-bounds",
-            got=source,
-            limit=limit,
-            hint="pass all the partitions the mask names, or 255 for rows that stay",
-        )
+        raise refuse("shuffle-bounds", got=source, limit=limit, row=to % 32, source=mask[to % 32], to=to, src=src)
     if s.numerics:
         taken = flat(values)[origin]
         if len(moved) == rows:
@@ -243,13 +224,12 @@ def _shuffle_mask(mask: Any) -> tuple[int, ...]:
     try:
         indices = tuple(int(m.__index__()) for m in mask)
     except (TypeError, AttributeError):
-        raise wrong_value("shuffle-mask", "shuffle_mask", mask, 32, "pass a list of 32 integers") from None
+        raise refuse("shuffle-mask:form", got=mask) from None
     if len(indices) != 32:
-        raise WrongArgument(f"shuffle_mask has {len(indices)} entries and needs 32", "shuffle-mask", len(indices), 32)
+        raise refuse("shuffle-mask:count", got=len(indices))
     for i, m in enumerate(indices):
         if m != KEEP and not 0 <= m < 32:
-            hint = "name a partition of the quadrant (0 to 31), or 255 to keep the row"
-            raise wrong_value("shuffle-mask", f"shuffle_mask[{i}]", m, (0, 31, KEEP), hint)
+            raise refuse("shuffle-mask:entry", got=m, limit=(0, 31, KEEP), i=i)
     return indices
 
 
@@ -264,11 +244,5 @@ def _shuffle_rules(s: Session, dst: NkiTensor, src: NkiTensor) -> None:
     active = -(-max(src.shape[0], dst.shape[0]) // 32) * 32
     for t, role in ((src, "src"), (dst, "dst")):
         if t.partition_start not in _STARTS[active]:
-            raise HardwareLimit(
-                f"{role} ({t.name}) starts at partition {t.partition_start}, "
-                f"and a shuffle of {active} partitions starts at {' or '.join(map(str, _STARTS[active]))}",
-                rule="start-partition",
-                got=t.partition_start,
-                limit=_STARTS[active],
-                hint="shuffle fewer partitions at a time, or move the tile with dma_copy",
-            )
+            start, limit = t.partition_start, _STARTS[active]
+            raise refuse("start-partition:shuffle_rules", got=start, limit=limit, role=role, t=t, active=active)

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from trnsim.errors import HardwareLimit, WrongArgument, wrong_count
 from trnsim.isa import accumulator
 from trnsim.isa import operands as check
 from trnsim.isa.alu import OPERATORS
 from trnsim.isa.enums import reduce_cmd as cmd
 from trnsim.isa.operands import flat, scalar
+from trnsim.refusals import refuse
 from trnsim.session import NkiInstruction, Session, instruction
 from trnsim.tensors.dtypes import FLOATS, INTEGERS, bool_, float8_e4m3fn, tfloat32, to_f32, uint32
 from trnsim.tensors.tensor import NkiTensor
@@ -48,13 +48,7 @@ def exponential(
         if reduce_res is not None:
             check.has_dtype(reduce_res, "reduce_res", _SUMS)
         if command is not cmd.load_reduce and (type(reduce_init) is NkiTensor or reduce_init not in (None, 0)):
-            raise WrongArgument(
-                f"reduce_init is given and reduce_cmd is {command.name}",
-                rule="reduce-init",
-                got=command.name,
-                limit="load_reduce",
-                hint="only load_reduce starts from reduce_init; leave it at 0.0",
-            )
+            raise refuse("reduce-init:exponential", got=command.name)
     shift = scalar(s, max_value, "max_value", src, "src")
     init = None
     if command is cmd.load_reduce:
@@ -75,5 +69,5 @@ def _check(s: Session, dst: NkiTensor, src: NkiTensor) -> None:
     check.has_dtype(dst, "dst", _RESULTS)
     for t, role in ((src, "src"), (dst, "dst")):
         if t.ndim > 4:
-            raise wrong_count("rank", f"{role} ({t.name})", t.ndim, "dimensions", 4, "merge dimensions", HardwareLimit)
+            raise refuse("rank", got=t.ndim, role=role, t=t)
     check.indirect(s, dst, src, "src")

@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from trnsim.errors import WrongArgument, WrongEngine
+from trnsim.errors import KernelError
 from trnsim.isa import alu as ops
 from trnsim.isa import operands as check
 from trnsim.isa.alu import Alu
 from trnsim.isa.enums import engine as eng
 from trnsim.isa.operands import flat, not_run, pick, scalar, scratch
+from trnsim.refusals import refuse
 from trnsim.session import NkiInstruction, Session, instruction
 from trnsim.tensors.dtypes import to_f32
 from trnsim.tensors.tensor import NkiTensor
@@ -76,7 +77,7 @@ def _pair_engine(
     return where
 
 
-def only_vector(alu: Alu, role: str, got: str) -> WrongEngine:
+def only_vector(alu: Alu, role: str, got: str) -> KernelError:
     """Return the error for a bitvec operator on another engine."""
     what = f"{role}={alu!r}: bitvec operators are the Vector Engine's"
     return not_run(got, what, ("vector",), "leave engine open or pass nisa.engine.vector")
@@ -93,24 +94,13 @@ def unary_operand(alu: Alu, role: str, value: Any, value_role: str, reverse: boo
     """Unary operators take ``None`` or 0, binary ones a value."""
     if alu.arity == 2:
         if value is None:
-            hint = f"pass {value_role}="
-            raise WrongArgument(
-                f"{role} is {alu!r} and {value_role} is None", "missing-operand", None, "number or [P, 1] tile", hint
-            )
+            raise refuse("missing-operand", role=role, alu=alu, value_role=value_role)
         return
     if value is not None and (type(value) is NkiTensor or not isinstance(value, (int, float, np.number)) or value != 0):
         shown = f"tile {value.name}" if type(value) is NkiTensor else repr(value)
-        raise WrongArgument(
-            f"{role} is {alu!r}, which takes no operand, and {value_role} is {shown}",
-            rule="unary-operand",
-            got=shown,
-            limit=(None, 0),
-            hint=f"pass {value_role}=None",
-        )
+        raise refuse("unary-operand:operand", got=shown, limit=(None, 0), role=role, alu=alu, value_role=value_role)
     if reverse:
-        raise WrongArgument(
-            f"{role} is {alu!r}, which has one operand; there is nothing to reverse", "unary-operand", True, False
-        )
+        raise refuse("unary-operand:reverse", got=True, limit=False, role=role, alu=alu)
 
 
 @instruction

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from trnsim.errors import HardwareLimit, WrongArgument, WrongShape
 from trnsim.isa import accumulator
 from trnsim.isa import alu as ops
 from trnsim.isa import operands as check
@@ -16,6 +15,7 @@ from trnsim.isa.enums import reduce_cmd as cmds
 from trnsim.isa.operands import flat, scalar
 from trnsim.isa.vector_math import step, unary_operand
 from trnsim.isa.words import resize
+from trnsim.refusals import refuse
 from trnsim.session import NkiInstruction, Session, instruction
 from trnsim.tensors.dtypes import FP8, bfloat16, bool_, float16, float32, int8, int16, to_f32, uint8, uint16
 from trnsim.tensors.tensor import NkiTensor
@@ -46,8 +46,7 @@ def tensor_reduce(
             check.elements(dst, "dst", left, what, rule="reduce-shape", hint=hint)
         ops.dtypes(alu, (data, "data"), (dst, "dst"))
         if negate and alu.bitvec:
-            hint = "negate works on fp32 results"
-            raise WrongArgument(f"negate is set and op is {alu!r}, a bitvec operator", "negate", True, False, hint)
+            raise refuse("negate:tensor_reduce", got=True, limit=False, alu=alu)
         check.indirect(s, dst, data, "data")
     if s.numerics:
         x = ops.reduce(alu, x.reshape(x.shape[0], left, -1))
@@ -74,7 +73,7 @@ def first_reduced_axis(axis: Any, data: NkiTensor) -> int:
     try:
         wanted = sorted(int(a.__index__()) for a in (axis if isinstance(axis, (tuple, list)) else (axis,)))
     except (AttributeError, TypeError):
-        raise WrongArgument(f"axis is {axis!r}", "reduce-axis", repr(axis), "int or sequence of ints") from None
+        raise refuse("reduce-axis:form", got=repr(axis), axis=axis) from None
     axes = [a + ndim if a < 0 else a for a in wanted]
     axes.sort()
     if not axes or axes != list(range(ndim - len(axes), ndim)) or axes[0] < 1:
@@ -84,13 +83,7 @@ def first_reduced_axis(axis: Any, data: NkiTensor) -> int:
             hint = (
                 "dimension 0 is the partitions: use nc_transpose first, or multiply by a column of ones with nc_matmul"
             )
-        raise WrongArgument(
-            f"axis {_shown(axis)} of data ({data.name}) {data.shape}: reduce the last dimensions, without gaps",
-            rule="reduce-axis",
-            got=tuple(axes),
-            limit=legal,
-            hint=hint,
-        )
+        raise refuse("reduce-axis:gap", got=tuple(axes), limit=legal, hint=hint, shown=_shown(axis), data=data)
     return axes[0]
 
 
@@ -135,13 +128,7 @@ def tensor_scalar_cumulative(
 
 def _initial(cmd: cmds, value: Any, role: str) -> None:
     if (cmd is cmds.load_reduce) != (value is not None):
-        raise WrongArgument(
-            f"reduce_cmd is {cmd.name} and {role} is {'missing' if value is None else 'given'}",
-            rule="reduce-init",
-            got=cmd.name,
-            limit="load_reduce",
-            hint=f"load_reduce starts from {role}; the other commands do not read it",
-        )
+        raise refuse("reduce-init:initial", got=cmd.name, role=role, state="missing" if value is None else "given")
 
 
 def _running(alu: Alu, x: np.ndarray, held: np.ndarray) -> np.ndarray:
@@ -183,19 +170,13 @@ def tensor_scalar_reduce(
         check.alike(s, dst, "dst", (data, "data"))
         unary_operand(first, "op0", operand0, "operand0", False)
         ops.generation(first, s.target, "op0")
-        check.unpacked((data, "data"), (dst, "dst"))
+        check.no_packed((data, "data"), (dst, "dst"))
         _initial(cmd, reduce_init, "reduce_init")
         if reverse0:
-            hint = "use tensor_scalar and tensor_reduce"
-            raise WrongArgument(
-                "reverse0 is set, which this instruction does not support yet", "reverse", True, False, hint
-            )
+            raise refuse("reverse", got=True, limit=False)
         accumulator.check_result(s, cmd, reduce_res, data, "data")
         if reduce_res is None and reduce_res_negate:
-            hint = "pass reduce_res=, or leave the flag out"
-            raise WrongArgument(
-                "reduce_res_negate is set and there is no reduce_res to negate", "negate", True, False, hint
-            )
+            raise refuse("negate:tensor_scalar_reduce", got=True, limit=False)
         check.indirect(s, dst, data, "data")
     a = None if first.arity == 1 else scalar(s, operand0, "operand0", data, "data")
     b = scalar(s, reduce_init, "reduce_init", data, "data") if cmd is cmds.load_reduce else None
@@ -222,13 +203,7 @@ def bn_stats(s: Session, dst: Any, data: Any) -> NkiInstruction:
         check.partitions(dst, "dst", data, "data")
         n, limit = data.free_size, s.target.bn_stats_max
         if n > limit:
-            raise HardwareLimit(
-                f"data ({data.name}) has {n} elements per partition, and bn_stats takes {limit}",
-                rule="bn-stats-size",
-                got=n,
-                limit=limit,
-                hint=f"run it on pieces of {limit} into a [P, 6·pieces] tile and join them with bn_aggr",
-            )
+            raise refuse("bn-stats-size", got=n, limit=limit, data=data)
         check.elements(dst, "dst", 6, "bn_stats writes")
         check.plain((data, "data"), (dst, "dst"))
     if s.numerics:
@@ -256,13 +231,7 @@ def bn_aggr(s: Session, dst: Any, data: Any) -> NkiInstruction:
         s.operand(dst, "dst")
         check.partitions(dst, "dst", data, "data")
         if data.free_size % 3:
-            raise WrongShape(
-                f"data ({data.name}) has {data.free_size} elements per partition, which is no multiple of 3",
-                rule="bn-aggr-size",
-                got=data.free_size,
-                limit=3,
-                hint="bn_stats writes 6 elements: two triples of count, mean and variance·count",
-            )
+            raise refuse("bn-aggr-size", got=data.free_size, data=data)
         check.reachable(s, data, "data", data.free_size)
         check.elements(dst, "dst", 2, "bn_aggr writes")
         check.plain((data, "data"), (dst, "dst"))

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from trnsim.errors import WrongArgument, WrongDtype, WrongEngine
 from trnsim.isa import alu as ops
 from trnsim.isa import operands as check
 from trnsim.isa.alu import Alu
@@ -14,6 +13,7 @@ from trnsim.isa.enums import engine as eng
 from trnsim.isa.operands import flat, not_run, pick, scalar
 from trnsim.isa.vector_math import only_vector, step, unary_operand
 from trnsim.isa.words import bits, immediate_bits, resize, shift_ok
+from trnsim.refusals import refuse
 from trnsim.session import NkiInstruction, Session, instruction
 from trnsim.tensors.dtypes import to_f32
 from trnsim.tensors.tensor import NkiTensor
@@ -79,37 +79,19 @@ def _scalar_rules(
     ops.generation(first, s.target, "op0")
     if second is None:
         if operand1 is not None or reverse1:
-            raise WrongArgument(
-                f"op1 is None, but {'operand1' if operand1 is not None else 'reverse1'} is given",
-                rule="unused-operand",
-                got="operand1" if operand1 is not None else "reverse1",
-                limit=None,
-                hint="pass op1=, or leave operand1 and reverse1 out",
-            )
+            raise refuse("unused-operand", got="operand1" if operand1 is not None else "reverse1")
         return
     unary_operand(second, "op1", operand1, "operand1", reverse1)
     ops.generation(second, s.target, "op1")
     if second.name in _FIRST_ONLY:
-        hint = "swap the order, or use a second instruction"
-        raise WrongArgument(f"op1 is {second!r}, which only op0 can be", "first-operator", second.name, "op0", hint)
+        raise refuse("first-operator", got=second.name, second=second)
     if first.bitvec != second.bitvec:
-        raise WrongArgument(
-            f"op0 is {first!r} ({first.kind}) and op1 is {second!r} ({second.kind}); one instruction does not mix them",
-            rule="operator-kind",
-            got=(first.kind, second.kind),
-            limit="both bitvec or both arithmetic",
-            hint="use two instructions",
-        )
+        raise refuse("operator-kind", got=(first.kind, second.kind), first=first, second=second)
 
 
 def _no_address_arithmetic(alu: Alu, dst: NkiTensor, data: NkiTensor) -> None:
-    if (dst.addressed("tensor") or data.addressed("tensor")) and ops.native(alu, data.dtype, dst.dtype):
-        raise WrongArgument(
-            f"data ({data.name}) and dst ({dst.name}) are 32-bit integers, which exclude .indirect() here",
-            rule="indirect-address",
-            got=(str(data.dtype), str(dst.dtype)),
-            hint="gather with tensor_copy first",
-        )
+    if (dst.is_addressed("tensor") or data.is_addressed("tensor")) and ops.native(alu, data.dtype, dst.dtype):
+        raise refuse("indirect-address", got=(str(data.dtype), str(dst.dtype)), data=data, dst=dst)
 
 
 _SCALAR_TRN2 = {("multiply", "add"), ("multiply", None), ("add", None)}
@@ -136,13 +118,7 @@ def _scalar_engine(s: Session, first: Alu, second: Alu | None, engine: Any) -> s
         hint = "use nisa.activation with scale= and bias="
         raise not_run(where, f"tensor_scalar on {s.target.name}", ("vector", "gpsimd"), hint)
     if where == "scalar" and s.target.generation == 3 and names not in _SCALAR_TRN2:
-        raise WrongEngine(
-            f"the Scalar Engine of trn2 does not run tensor_scalar with {shown}",
-            rule="scalar-operators",
-            got=names,
-            limit=sorted(_SCALAR_TRN2, key=str),
-            hint="it knows multiply, multiply then add, and add; use the Vector Engine for others",
-        )
+        raise refuse("scalar-operators", got=names, limit=sorted(_SCALAR_TRN2, key=str), shown=shown)
     return where
 
 
@@ -175,11 +151,5 @@ def _bit_operand(s: Session, alu: Alu, value: Any, role: str, data: NkiTensor) -
         ops.dtypes(alu, (value, role))
         check.direct((value, role))
         if value.itemsize > width:
-            raise WrongDtype(
-                f"{role} ({value.name}) is {value.dtype}, wider than data ({data.name}), which is {data.dtype}",
-                rule="bitvec-width",
-                got=str(value.dtype),
-                limit=str(data.dtype),
-                hint="bit patterns are not converted: use the same width for both",
-            )
+            raise refuse("bitvec-width", got=str(value.dtype), limit=str(data.dtype), role=role, value=value, data=data)
     return bits(read.reshape(read.shape[0], 1), width) if s.numerics else read

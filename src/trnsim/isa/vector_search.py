@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from trnsim.errors import HardwareLimit, WrongShape
 from trnsim.isa import operands as check
 from trnsim.isa.operands import as_fp32, flat
+from trnsim.refusals import refuse
 from trnsim.session import NkiInstruction, Session, instruction
 from trnsim.tensors.dtypes import cast, int16, int32, same_dtype, to_f32, uint16, uint32
 from trnsim.tensors.tensor import NkiTensor
@@ -21,33 +21,16 @@ _POSITION_DTYPES = frozenset({uint16, uint32})
 def _sizes(t: NkiTensor, role: str, least: int, rank: int | None) -> None:
     n = t.free_size
     if not least <= n <= MOST:
-        raise HardwareLimit(
-            f"{role} ({t.name}) has {n} elements per partition, and must have {least} to {MOST}",
-            rule="search-size",
-            got=n,
-            limit=(least, MOST),
-            hint="pad it with the least value" if n < least else "search pieces and merge their results",
-        )
+        hint = "pad it with the least value" if n < least else "search pieces and merge their results"
+        raise refuse("search-size", got=n, limit=(least, MOST), hint=hint, role=role, t=t)
     if rank is not None and t.ndim > rank:
-        raise HardwareLimit(
-            f"{role} ({t.name}) has {t.ndim} dimensions, and must have at most {rank}",
-            rule="search-rank",
-            got=t.ndim,
-            limit=rank,
-            hint="merge free dimensions with reshape or flatten_dims",
-        )
+        raise refuse("search-rank", got=t.ndim, limit=rank, role=role, t=t)
 
 
 def _eight(t: NkiTensor, role: str, like: NkiTensor, rank: int) -> None:
     check.partitions(t, role, like, "data")
     if t.free_size != 8 or t.ndim > rank:
-        raise WrongShape(
-            f"{role} ({t.name}) has shape {t.shape}; it needs 8 elements per partition in at most {rank} dimensions",
-            rule="eight",
-            got=t.shape,
-            limit=(like.shape[0], 8),
-            hint=f"make it [{like.shape[0]}, 8]",
-        )
+        raise refuse("eight", got=t.shape, limit=(like.shape[0], 8), role=role, t=t, rank=rank, like=like)
 
 
 @instruction

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from trnsim.errors import HardwareLimit, WrongArgument, wrong_count, wrong_value
 from trnsim.isa import accumulator
 from trnsim.isa import alu as ops
 from trnsim.isa import operands as check
 from trnsim.isa.enums import reduce_cmd as cmds
 from trnsim.isa.operands import as_fp32, flat, scalar
+from trnsim.refusals import refuse
 from trnsim.session import NkiInstruction, Session, instruction
 from trnsim.tensors.dtypes import (
     DTYPES,
@@ -103,7 +103,7 @@ def range_select(
     of it, before ``dst`` is rounded. Vector Engine of trn2 and newer.
     """
     compare = [
-        getattr(np, ops.named(op, role, _COMPARE, rule="comparison").name)
+        getattr(np, ops.as_operator(op, role, _COMPARE, rule="comparison").name)
         for op, role in ((comp_op0, "comp_op0"), (comp_op1, "comp_op1"))
     ]
     fold = ops.reduction(reduce_op, "reduce_op", ("maximum",))
@@ -134,28 +134,16 @@ def range_select(
 def _range_start(value: Any) -> int:
     if isinstance(value, (int, np.integer)) or (isinstance(value, (float, np.floating)) and float(value).is_integer()):
         return int(value)
-    raise wrong_value("range-start", "range_start", value, "int", "put a run-time offset into the bounds")
+    raise refuse("range-start", got=value)
 
 
 def _range_rules(tile: NkiTensor, start: int, fill: Any) -> None:
     check.has_dtype(tile, "on_true_tile", FLOATS, rule="range-dtype", hint="convert it with tensor_copy")
     last = start + tile.free_size - 1
     if max(abs(start), abs(last)) > 1 << 24:
-        raise HardwareLimit(
-            f"indices run from {start} to {last}, and fp32 counts exactly to {1 << 24}",
-            rule="range-limit",
-            got=last,
-            limit=1 << 24,
-            hint="subtract a base from range_start and from the bounds",
-        )
+        raise refuse("range-limit", got=last, limit=1 << 24, start=start)
     if as_fp32(fill, "on_false_value") != F32(FP32_MIN):
-        raise WrongArgument(
-            f"on_false_value is {fill!r}, and hardware fills with the least fp32, {FP32_MIN:.8g}",
-            rule="range-fill",
-            got=fill,
-            limit=FP32_MIN,
-            hint="leave on_false_value out, and use select_reduce for another value",
-        )
+        raise refuse("range-fill", got=fill, limit=FP32_MIN)
 
 
 @instruction
@@ -173,9 +161,7 @@ def sequence_bounds(s: Session, dst: Any, segment_ids: Any) -> NkiInstruction:
         row = flat(ids)[0]
         if s.checks and bool(((row < 0) | (row != np.floor(row))).any()):
             bad = row[(row < 0) | (row != np.floor(row))][0]
-            raise WrongArgument(
-                f"segment_ids has {bad}, and ids are non-negative integers", rule="segment-ids", got=float(bad), limit=0
-            )
+            raise refuse("segment-ids", got=float(bad), bad=bad)
         ids = _bounds(row)[None]
     s.write(dst, ids, "dst")
     return s.done("gpsimd", (dst,), (segment_ids,), op="sequence_bounds")
@@ -198,8 +184,6 @@ def _sequence_rules(dst: NkiTensor, segment_ids: NkiTensor) -> None:
     for t, role in ((segment_ids, "segment_ids"), (dst, "dst")):
         check.has_dtype(t, role, _IDS, rule="sequence-dtype")
         if t.shape[0] != 1:
-            raise wrong_count(
-                "sequence-partitions", f"{role} ({t.name})", t.shape[0], "partitions", 1, "run it once per row"
-            )
+            raise refuse("sequence-partitions", got=t.shape[0], role=role, t=t)
     n = segment_ids.free_size
     check.elements(dst, "dst", 2 * n, f"{n} ids need", hint=f"make dst [1, 2, {n}]")

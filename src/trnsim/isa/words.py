@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from trnsim.errors import NotModelled, WrongArgument, WrongDtype, wrong_type
+from trnsim.refusals import refuse
 
 _UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32}
 _SIGNED = {1: np.int8, 2: np.int16, 4: np.int32}
@@ -18,36 +18,24 @@ def bits(x: np.ndarray, width: int | None = None) -> np.ndarray:
     if width is not None and width != item:
         x = x.astype(_SIGNED[width] if x.dtype.kind == "i" else _UNSIGNED[width])
     elif item not in _UNSIGNED:
-        raise WrongDtype(f"{x.dtype} has no bit pattern of 8, 16 or 32 bits", rule="bitvec-dtype", got=str(x.dtype))
+        raise refuse("bitvec-dtype:bits", got=str(x.dtype), x=x)
     return x.view(_UNSIGNED[x.dtype.itemsize])
 
 
 def immediate_bits(value: Any, width: int, role: str) -> np.ndarray:
     """Return a Python integer as an unsigned word of ``width`` bytes."""
     if isinstance(value, (float, np.floating)) or not isinstance(value, (int, np.integer, np.bool_)):
-        raise wrong_type("bitvec-dtype", role, value, "int", "bitvec operators take integers, such as 0xFF", WrongDtype)
+        raise refuse("bitvec-dtype:immediate_bits", got=type(value).__name__, role=role, value=value)
     integer = int(value)
     if not -(1 << (8 * width - 1)) <= integer < 1 << (8 * width):
-        raise WrongArgument(
-            f"{role} is {integer:#x}, which does not fit the {8 * width} bits of the data",
-            rule="bitvec-immediate",
-            got=integer,
-            limit=8 * width,
-            hint="use a wider dtype, or keep the low bits",
-        )
+        raise refuse("bitvec-immediate", got=integer, limit=8 * width, role=role)
     return np.asarray(integer & ((1 << (8 * width)) - 1), _UNSIGNED[width])
 
 
 def shift_ok(amount: np.ndarray, width: int, role: str) -> None:
     """Shifts by the word size or more are not documented."""
     if amount.size and int(amount.max()) >= 8 * width:
-        raise NotModelled(
-            f"{role} shifts by {int(amount.max())}, and the data has {8 * width} bits",
-            rule="shift-amount",
-            got=int(amount.max()),
-            limit=8 * width - 1,
-            hint="the reference does not say what a shift by the word size gives; mask the amount or select zero",
-        )
+        raise refuse("shift-amount", got=int(amount.max()), limit=8 * width - 1, role=role, bits=8 * width)
 
 
 def resize(words: np.ndarray, source: Any, dtype: Any) -> np.ndarray:

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from trnsim import isa
-from trnsim.errors import WrongArgument
 from trnsim.isa.vector import constant
 from trnsim.language.results import as_tile, function
 from trnsim.language.tiles import check_transpose, grid_like
+from trnsim.refusals import refuse
 from trnsim.session import WRITTEN, require_session
 from trnsim.source_lines import warn
 from trnsim.tensors.dtypes import as_dtype, cast, uint8
@@ -94,17 +94,11 @@ def _constant_array(constant: Any) -> np.ndarray:
         else:
             array = np.asarray(constant)
     except (OSError, ValueError, TypeError) as error:
-        raise WrongArgument(
-            f"constant is {constant!r}, which cannot be read: {error}",
-            rule="shared-constant",
-            got=type(constant).__name__,
-            hint="pass an array of numbers, or the path of an .npy file",
+        raise refuse(
+            "shared-constant:unreadable", got=type(constant).__name__, constant=constant, error=error
         ) from None
     if array.dtype.kind in "OSUmMc" or not array.size:
-        hint = "pass an array of numbers with at least one element"
-        raise WrongArgument(
-            f"constant is {array.dtype} of shape {array.shape}", "shared-constant", str(array.dtype), "numbers", hint
-        )
+        raise refuse("shared-constant:kind", got=str(array.dtype), array=array)
     return array
 
 
@@ -128,7 +122,7 @@ def shared_identity_matrix(n: int, dtype: Any = uint8, dst: NkiTensor | None = N
     s = require_session("nl.shared_identity_matrix")
     n = as_index(n)
     if not 1 <= n <= s.target.partitions:
-        raise WrongArgument(f"an identity of {n} rows", rule="partition-limit", got=n, limit=s.target.partitions)
+        raise refuse("partition-limit:shared_identity_matrix", got=n, limit=s.target.partitions)
     source = shared_constant(np.eye(n, dtype=np.float32), dtype)
     out = ndarray((n, n), dtype, sbuf, "identity") if dst is None else dst
     isa.dma_copy(dst=out, src=source)

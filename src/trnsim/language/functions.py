@@ -12,7 +12,7 @@ from typing import Any
 
 import trnsim.isa as nisa
 from trnsim.language.maths import add, greater, less, multiply, subtract
-from trnsim.language.results import as_tile, dtype_or, function, mapped, tile
+from trnsim.language.results import as_tile, dtype_or, function, map_tile, tile
 from trnsim.tensors.dtypes import float32, int32, same_dtype, uint8
 from trnsim.tensors.tensor import NkiTensor
 
@@ -34,7 +34,7 @@ def _activation(name: str, text: str) -> Callable[..., NkiTensor]:
     return function(apply, name, text)
 
 
-def converted(x: NkiTensor, dtype: Any) -> NkiTensor:
+def convert(x: NkiTensor, dtype: Any) -> NkiTensor:
     """``x`` in ``dtype``: itself when it has it, else a converted copy."""
     wanted = dtype_or(dtype, x.dtype)
     return x if same_dtype(x.dtype, wanted) else copy(x, wanted)
@@ -43,7 +43,7 @@ def converted(x: NkiTensor, dtype: Any) -> NkiTensor:
 @function
 def copy(x: Any, dtype: Any = None) -> NkiTensor:
     """Return a copy in SBUF, on the Vector Engine: bit for bit when the dtype stays."""
-    return mapped(nisa.tensor_copy, x, dtype)
+    return map_tile(nisa.tensor_copy, x, dtype)
 
 
 exp = _activation("exp", "Return the exponential function.")
@@ -54,13 +54,13 @@ sqrt = _activation("sqrt", "Square root.")
 @function
 def rsqrt(x: Any, dtype: Any = None) -> NkiTensor:
     """``1 / sqrt(x)`` on the GpSimd Engine, which cannot read PSUM; ``activation(op=nl.rsqrt)`` can, and is faster."""
-    return mapped(nisa.tensor_scalar, x, dtype, "rsqrt", 0.0, engine=nisa.engine.gpsimd)
+    return map_tile(nisa.tensor_scalar, x, dtype, "rsqrt", 0.0, engine=nisa.engine.gpsimd)
 
 
 @function
 def reciprocal(x: Any, dtype: Any = None) -> NkiTensor:
     """``1 / x`` on the Vector Engine."""
-    return mapped(nisa.reciprocal, x, dtype)
+    return map_tile(nisa.reciprocal, x, dtype)
 
 
 tanh = _activation("tanh", "Hyperbolic tangent.")
@@ -85,7 +85,7 @@ sign = _activation("sign", "-1, 0 or 1.")
 @function
 def abs(x: Any, dtype: Any = None) -> NkiTensor:  # noqa: A001
     """``|x|``."""
-    return mapped(nisa.tensor_scalar, x, dtype, "abs", None)
+    return map_tile(nisa.tensor_scalar, x, dtype, "abs", None)
 
 
 @function
@@ -99,7 +99,7 @@ _TURNS = (6.28125, 0.00193023681640625, 5.066394805908203e-06, 3.968374073792802
 _QUARTER = (1.5707963705062866, -4.371138828673793e-08)
 
 
-def _reduced(x: NkiTensor, quarter: float) -> NkiTensor:
+def _reduce_range(x: NkiTensor, quarter: float) -> NkiTensor:
     """``x - 2π·round(x / 2π + quarter)`` in fp32, without losing digits.
 
     The count of turns is rounded from fp32 too, so that up to 0.03 beyond ±π can remain; the engine's cubic is as good
@@ -119,14 +119,14 @@ def _reduced(x: NkiTensor, quarter: float) -> NkiTensor:
 def sin(x: Any, dtype: Any = None) -> NkiTensor:
     """Sine of any argument, reduced to [-π, π] first."""
     x = as_tile(x, "x")
-    return activate("sin", _reduced(x, 0.0), dtype_or(dtype, x.dtype))
+    return activate("sin", _reduce_range(x, 0.0), dtype_or(dtype, x.dtype))
 
 
 @function
 def cos(x: Any, dtype: Any = None) -> NkiTensor:
     """Cosine of any argument: the sine of ``x + π/2``, reduced first."""
     x = as_tile(x, "x")
-    rest = _reduced(x, 0.25)
+    rest = _reduce_range(x, 0.25)
     shifted = tile(x.shape, float32)
     nisa.tensor_scalar(shifted, rest, "add", _QUARTER[0], op1="add", operand1=_QUARTER[1])
     return activate("sin", shifted, dtype_or(dtype, x.dtype))
@@ -143,18 +143,18 @@ def tan(x: Any, dtype: Any = None) -> NkiTensor:
 _WHOLE = 2.0**23
 
 
-def _rounded(x: Any, dtype: Any, rounding: Callable[[NkiTensor], NkiTensor]) -> NkiTensor:
+def _round_small(x: Any, dtype: Any, rounding: Callable[[NkiTensor], NkiTensor]) -> NkiTensor:
     """Round where ``|x|`` is small enough for int32; large values, infinities and NaN are ``x`` itself."""
     x = as_tile(x, "x")
     wanted = dtype_or(dtype, x.dtype)
     if x.dtype.kind in "iub":
         return copy(x, wanted)
-    x = converted(x, float32)
+    x = convert(x, float32)
     result = rounding(x)
     small = tile(x.shape, uint8)
     nisa.tensor_scalar(small, x, "abs", None, op1="less", operand1=_WHOLE)
     nisa.tensor_copy_predicated(result, x, small, reverse_pred=True)
-    return converted(result, wanted)
+    return convert(result, wanted)
 
 
 def _nearest(x: NkiTensor) -> NkiTensor:
@@ -175,16 +175,16 @@ def _up(x: NkiTensor) -> NkiTensor:
 @function
 def floor(x: Any, dtype: Any = None) -> NkiTensor:
     """Return the largest whole number not above ``x``."""
-    return _rounded(x, dtype, _down)
+    return _round_small(x, dtype, _down)
 
 
 @function
 def ceil(x: Any, dtype: Any = None) -> NkiTensor:
     """Return the smallest whole number not below ``x``."""
-    return _rounded(x, dtype, _up)
+    return _round_small(x, dtype, _up)
 
 
 @function
 def trunc(x: Any, dtype: Any = None) -> NkiTensor:
     """``x`` without its fraction."""
-    return _rounded(x, dtype, lambda x: multiply(floor(abs(x)), sign(x)))
+    return _round_small(x, dtype, lambda x: multiply(floor(abs(x)), sign(x)))

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from trnsim.errors import WrongArgument, WrongDtype
 from trnsim.isa.registers import VirtualRegister, as_register
 from trnsim.isa.scalars import NkiScalar
 from trnsim.language.results import function
 from trnsim.loop_body import Body
+from trnsim.refusals import refuse
 from trnsim.session import Session, require_session
 from trnsim.source_lines import warn
 from trnsim.tensors.dtypes import int64
@@ -20,7 +20,7 @@ from trnsim.tensors.layout import as_index, is_register, static_index
 from trnsim.versions import TRACED
 
 
-def _unrolled(name: str) -> Callable[..., range]:
+def _unrolling_range(name: str) -> Callable[..., range]:
     """Return an alias of ``range`` that warns of its name."""
 
     def static(start: int, stop: int | None = None, step: int = 1) -> range:
@@ -29,24 +29,23 @@ def _unrolled(name: str) -> Callable[..., range]:
         first, last = (0, start) if stop is None else (start, stop)
         by = static_index(step, "step")
         if not by:
-            raise WrongArgument(f"nl.{name}: step 0", rule="range", got=0, limit=1, hint="a range needs a step")
+            raise refuse("range", got=0, name=name)
         return range(static_index(first, "range bound"), static_index(last, "range bound"), by)
 
     static.__name__ = static.__qualname__ = name
     return static
 
 
-affine_range = _unrolled("affine_range")
-sequential_range = _unrolled("sequential_range")
-static_range = _unrolled("static_range")
+affine_range = _unrolling_range("affine_range")
+sequential_range = _unrolling_range("sequential_range")
+static_range = _unrolling_range("static_range")
 
 
 def _turns(loop: str, start: Any, stop: Any, step: Any) -> Iterator[int]:
     """Yield the counter of a loop that runs on the device, each turn with a scope of its own."""
     session = require_session(loop)
     if is_register(step) or as_index(step) < 1:
-        hint = "the step is a positive compile-time integer"
-        raise WrongArgument(f"step {step!r}", "dynamic-step", repr(step), 1, hint)
+        raise refuse("dynamic-step", got=repr(step), step=step)
     first, end = _bound(loop, start), _bound(loop, stop)
     with _body(session, Body(loop, session.line(), start, stop)) as body:
         for i in range(first, end, as_index(step)):
@@ -57,8 +56,7 @@ def _turns(loop: str, start: Any, stop: Any, step: Any) -> Iterator[int]:
 def _bound(loop: str, bound: Any) -> int:
     """Return the value of a loop's bound, which has 32 bits."""
     if getattr(bound, "dtype", None) == int64:
-        hint = "the trip count is compared in 32 bits: load the bound from an int32 tile"
-        raise WrongDtype(f"a bound of {loop} is an int64 scalar", "scalar-int64", "int64", "int32", hint)
+        raise refuse("scalar-int64:bound", got="int64", loop=loop)
     return as_index(bound)
 
 
@@ -66,7 +64,7 @@ def _bound(loop: str, bound: Any) -> int:
 def _body(session: Session, body: Body) -> Iterator[Body]:
     """Enter a loop of the device, which ``nl.no_reorder`` excludes and whose body is compiled once."""
     if session.state.get("no_reorder"):
-        raise WrongArgument(f"{body.loop} inside nl.no_reorder()", rule="no-reorder", hint="use a static loop there")
+        raise refuse("no-reorder", body=body)
     session.state["dynamic loops"] = True
     yield body
     body.leave(session)
@@ -93,12 +91,7 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any], Any], step: int 
     for i in _turns("nl.fori_loop", lower, upper, step):
         returned = body_fun(VirtualRegister(i) if registers else NkiScalar(i))
         if returned is not None:
-            raise WrongArgument(
-                f"the body returned {type(returned).__name__}",
-                rule="loop-body",
-                got=type(returned).__name__,
-                hint="a body returns nothing: carry values from turn to turn in a tile made before the loop",
-            )
+            raise refuse("loop-body", got=type(returned).__name__)
 
 
 @function
@@ -132,7 +125,7 @@ def program_id(axis: int = 0) -> int:
 
 def _along(sizes: tuple[int, ...], axis: int, what: str) -> int:
     if not 0 <= as_index(axis) < len(sizes):
-        raise WrongArgument(f"{what}: axis {axis} of a grid with {len(sizes)}", rule="grid", got=axis, limit=len(sizes))
+        raise refuse("grid:along", got=axis, limit=len(sizes), what=what)
     return sizes[axis]
 
 

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 import trnsim.isa as nisa
-from trnsim.errors import WrongArgument, wrong_pair
 from trnsim.isa.operands import as_fp32
 from trnsim.language.partitions import repeat_partition
-from trnsim.language.results import Operator, dtype_or, function, mapped, promote, tile
+from trnsim.language.results import Operator, dtype_or, function, map_tile, promote, tile
+from trnsim.refusals import refuse
 from trnsim.session import NkiInstruction, Session, instruction
 from trnsim.tensors.dtypes import float32, same_dtype, to_f32
 from trnsim.tensors.tensor import NkiTensor
@@ -36,7 +36,7 @@ def _broadcast(x: NkiTensor, y: NkiTensor) -> tuple[NkiTensor, NkiTensor]:
         elif y.free_size == 1:
             y = y.reshape((y.shape[0],) + (1,) * (x.ndim - 1))
     if x.ndim != y.ndim or any(m != n and 1 not in (m, n) for m, n in zip(x.shape, y.shape, strict=True)):
-        raise wrong_pair("broadcast", "x", x.shape, "y", y.shape, "dimensions must be equal or 1")
+        raise refuse("broadcast:broadcast", got=x.shape, limit=y.shape)
     if x.shape[0] != y.shape[0]:
         if x.shape[0] == 1:
             x = repeat_partition(x, y.shape[0])
@@ -57,12 +57,8 @@ def _tiles(x: Any, y: Any) -> list[NkiTensor]:
     """Return those of two operands that are tiles, at least one."""
     tiles = [v for v in (x, y) if isinstance(v, NkiTensor)]
     if not tiles:
-        raise WrongArgument(
-            f"x is {type(x).__name__} and y is {type(y).__name__}; one must be a tile",
-            rule="operand",
-            got=(type(x).__name__, type(y).__name__),
-            limit="NkiTensor",
-            hint="compute with Python numbers directly",
+        raise refuse(
+            "operand:tiles", got=(type(x).__name__, type(y).__name__), kind=type(x).__name__, y_kind=type(y).__name__
         )
     return tiles
 
@@ -72,7 +68,7 @@ def combine(op: str, x: Any, y: Any, dtype: Any = None) -> NkiTensor:
     tiles = _tiles(x, y)
     if len(tiles) == 1:
         reverse = tiles[0] is y
-        return mapped(nisa.tensor_scalar, tiles[0], dtype, op, x if reverse else y, reverse0=reverse)
+        return map_tile(nisa.tensor_scalar, tiles[0], dtype, op, x if reverse else y, reverse0=reverse)
     common = dtype_or(dtype, promote(x.dtype, y.dtype))
     if x.free_size != y.free_size and x.shape[0] == y.shape[0]:
         for data, column, reverse in ((x, y, False), (y, x, True)):
@@ -136,7 +132,7 @@ right_shift = _operator("right_shift", "Bits of ``x`` moved down by ``y`` bits; 
 @function
 def invert(x: Any, dtype: Any = None) -> NkiTensor:
     """Return all bits of an integer flipped."""
-    return mapped(nisa.tensor_scalar, x, dtype, "invert", None)
+    return map_tile(nisa.tensor_scalar, x, dtype, "invert", None)
 
 
 def _quotient(name: str, x: np.ndarray, y: np.ndarray) -> Any:
@@ -157,14 +153,14 @@ def _rows(s: Session, value: Any, role: str) -> np.ndarray:
 def _no_hardware(name: str) -> Any:
     """Return an instruction hardware lacks, recorded as the ``tensor_tensor`` it resembles."""
 
-    def emulated(s: Session, dst: NkiTensor, x: Any, y: Any) -> NkiInstruction:
+    def emulate(s: Session, dst: NkiTensor, x: Any, y: Any) -> NkiInstruction:
         left, right = _rows(s, x, "x"), _rows(s, y, "y")
         values = _quotient(name, left, right) if s.numerics else left
         s.write(dst, values, "dst")
         return s.done("vector", (dst,), (x, y), op=name)
 
-    emulated.__name__ = "tensor_tensor"
-    return instruction(emulated)
+    emulate.__name__ = "tensor_tensor"
+    return instruction(emulate)
 
 
 _EMULATED = {name: _no_hardware(name) for name in ("divide", "fmod", "mod")}

@@ -7,11 +7,11 @@ import sys
 from typing import Any
 
 import trnsim.isa as nisa
-from trnsim.errors import WrongArgument, WrongBuffer, WrongShape, wrong_pair, wrong_shape, wrong_type, wrong_value
-from trnsim.language.functions import converted, copy
+from trnsim.language.functions import convert, copy
 from trnsim.language.partitions import repeat_partition
-from trnsim.language.results import as_tile, dtype_or, function, mapped, promote, tile
+from trnsim.language.results import as_tile, dtype_or, function, map_tile, promote, tile
 from trnsim.memory import HBM, SBUF, SHARED_HBM
+from trnsim.refusals import refuse
 from trnsim.session import NkiInstruction, Session, instruction, require_session
 from trnsim.tensors.dtypes import as_dtype, float32, int32, same_dtype, uint8, uint32
 from trnsim.tensors.layout import as_flag, as_index, as_shape
@@ -24,30 +24,58 @@ psum, sbuf = MemoryRegion.psum, MemoryRegion.sbuf
 def _in_hbm(t: Any, role: str, what: str) -> NkiTensor:
     tensor = as_tile(t, role)
     if tensor.on_chip:
-        hint = "move tiles on chip with nl.copy or nisa.tensor_copy"
-        raise WrongBuffer(
-            f"{role} ({tensor.name}) is in {tensor.buffer}, and {what} HBM", "buffer", str(tensor.buffer), "hbm", hint
-        )
+        raise refuse("buffer:in_hbm", got=str(tensor.buffer), role=role, tensor=tensor, what=what)
     return tensor
 
 
 def _matrix(t: Any, role: str) -> NkiTensor:
     t = as_tile(t, role)
     if t.ndim != 2:
-        raise wrong_shape("two-dimensional", role, t.shape, 2, "flatten it to two dimensions with reshape")
+        raise refuse("two-dimensional:matrix", got=t.shape, role=role)
     return t
 
 
 @function
 def load(src: Any, dtype: Any = None) -> NkiTensor:
     """Return a new SBUF tile with the values of an HBM tensor, whose first dimension becomes the partitions."""
-    return mapped(nisa.dma_copy, _in_hbm(src, "src", "nl.load reads"), dtype)
+    return map_tile(nisa.dma_copy, _in_hbm(src, "src", "nl.load reads"), dtype)
 
 
 @function
 def store(dst: Any, value: Any) -> None:
     """Write an SBUF tile into an HBM tensor of as many elements."""
-    nisa.dma_copy(_in_hbm(dst, "dst", "nl.store writes"), as_tile(value, "value"))
+    dst, value = _in_hbm(dst, "dst", "nl.store writes"), as_tile(value, "value")
+    if not _stores_transposed(dst, value):
+        nisa.dma_copy(dst, value)
+        return
+    # the Vector Engine transposes strips, and rows are stored, where single elements would be written
+    for column in range(0, value.shape[1], 128):
+        part = value[:, column : min(column + 128, value.shape[1])]
+        rows = tile((part.shape[1], part.shape[0]), value.dtype)
+        _transpose_strips(rows, part)
+        nisa.dma_copy(dst[:, column : column + part.shape[1]].permute((1, 0)), rows)
+
+
+def _stores_transposed(dst: NkiTensor, value: NkiTensor) -> bool:
+    """True on trn1, which has no DMA transpose, for a destination whose partitions lie together in HBM."""
+    return (
+        require_session("nl.store").target.generation < 3
+        and dst.ndim == 2
+        and dst.shape == value.shape
+        and dst.strides[0] == 1 < dst.strides[1]
+        and min(dst.shape) > 1
+        and value.buffer is sbuf
+        and same_dtype(dst.dtype, value.dtype)
+        and value.itemsize in (2, 4)
+        and dst.dynamic is None
+    )
+
+
+def _transpose_strips(dst: NkiTensor, data: NkiTensor) -> None:
+    """Transpose a tile on the Vector Engine, 32 partitions at a time."""
+    for strip in range(0, data.shape[0], 32):
+        part = data[strip : min(strip + 32, data.shape[0]), :]
+        transpose_strip(dst[:, strip : strip + part.shape[0]], part)
 
 
 @function
@@ -64,9 +92,7 @@ def load_transpose2d(src: Any, dtype: Any = None) -> NkiTensor:
         # trn1 has no DMA transpose: rows are loaded as they are, and the Vector Engine transposes strips of them
         for row in range(0, src.shape[0], 128):
             rows = load(src[row : min(row + 128, src.shape[0]), :])
-            for strip in range(0, rows.shape[0], 32):
-                part = rows[strip : min(strip + 32, rows.shape[0]), :]
-                transpose_strip(dst[:, row + strip : row + strip + part.shape[0]], part)
+            _transpose_strips(dst[:, row : row + rows.shape[0]], rows)
     return dst
 
 
@@ -102,15 +128,10 @@ def matmul(x: Any, y: Any, transpose_x: bool = False) -> NkiTensor:
     transpose_x = as_flag(transpose_x, "transpose_x")
     inner = x.shape[0] if transpose_x else x.shape[1]
     if inner != y.shape[0]:
-        raise WrongShape(
-            f"x {x.shape} contracts over {inner} and y {y.shape} over {y.shape[0]}",
-            rule="matmul-shape",
-            got=inner,
-            limit=y.shape[0],
-            hint="set transpose_x=True when x is stored as [K, M]"
-            if x.shape[0] == y.shape[0]
-            else "the contracted dimensions must be equal",
-        )
+        hint = "set transpose_x=True when x is stored as [K, M]"
+        if x.shape[0] != y.shape[0]:
+            hint = "the contracted dimensions must be equal"
+        raise refuse("matmul-shape", got=inner, limit=y.shape[0], hint=hint, x=x, y=y)
     left = x if transpose_x else copy(transpose(x))
     dst = tile((left.shape[1], y.shape[1]), float32, psum)
     nisa.nc_matmul(dst, left, y, accumulate=False)
@@ -123,7 +144,7 @@ def expand_dims(x: Any, axis: int) -> NkiTensor:
     x = as_tile(x, "x")
     axis = as_index(axis)
     if not -x.ndim - 1 <= axis <= x.ndim:
-        raise WrongArgument(f"axis is {axis} and x has {x.ndim} dimensions", rule="axis", got=axis, limit=x.ndim)
+        raise refuse("axis", got=axis, limit=x.ndim)
     view: NkiTensor = x.expand_dim(axis + x.ndim + 1 if axis < 0 else axis)
     return view
 
@@ -135,10 +156,9 @@ def broadcast_to(x: Any, shape: Any, dtype: Any = None) -> NkiTensor:
     wanted = dtype_or(dtype, x.dtype)
     shape = as_shape(shape, "shape")
     if len(shape) != x.ndim or any(m != n and m != 1 for m, n in zip(x.shape, shape, strict=True)):
-        hint = "the rank must be the same and every dimension equal or 1"
-        raise WrongShape(f"x has shape {x.shape} and cannot be broadcast to {shape}", "broadcast", x.shape, shape, hint)
+        raise refuse("broadcast:broadcast_to", got=x.shape, limit=shape)
     if x.shape == shape:
-        return converted(x, wanted)
+        return convert(x, wanted)
     view = repeat_partition(x, shape[0]) if x.shape[0] != shape[0] else x
     if view.shape == shape and same_dtype(view.dtype, wanted):
         return view
@@ -157,8 +177,7 @@ def where(condition: Any, x: Any, y: Any, dtype: Any = None) -> NkiTensor:
     wanted = dtype_or(dtype, default)
     for t in tiles:
         if t.shape != condition.shape:
-            hint = "repeat the smaller tile with nl.broadcast_to"
-            raise wrong_pair("where-shape", "a choice", t.shape, "the condition", condition.shape, hint)
+            raise refuse("where-shape", got=t.shape, limit=condition.shape)
     chosen = tile(condition.shape, uint8)
     nisa.tensor_scalar(chosen, condition, "not_equal", 0.0)
     dst = tile(condition.shape, wanted)
@@ -167,7 +186,7 @@ def where(condition: Any, x: Any, y: Any, dtype: Any = None) -> NkiTensor:
     else:
         nisa.memset(dst, y)
     if isinstance(x, NkiTensor):
-        x = converted(x, wanted)
+        x = convert(x, wanted)
     nisa.tensor_copy_predicated(dst, x, chosen)
     return dst
 
@@ -177,27 +196,25 @@ def gather_flattened(data: Any, indices: Any, axis: int = 0, dtype: Any = None) 
     """``out[p, i…] = data[p].flat[indices[p, i…]]``: a gather within partitions, shaped like ``indices``."""
     data, indices = as_tile(data, "data"), as_tile(indices, "indices")
     if not isinstance(axis, int) or axis != 0:
-        raise wrong_value("gather-axis", "axis", axis, 0, "free dimensions are always flattened; leave axis at 0")
+        raise refuse("gather-axis", got=axis)
     if same_dtype(indices.dtype, int32):
         indices = indices.view(uint32)
     dst = tile(indices.shape, data.dtype)
     nisa.nc_n_gather(dst, data, indices)
-    return converted(dst, dtype)
+    return convert(dst, dtype)
 
 
 @function
 def dropout(x: Any, rate: Any, dtype: Any = None) -> NkiTensor:
     """``x`` with elements replaced by zero with probability ``rate``, a number or a ``(P, 1)`` tile."""
-    return converted(mapped(nisa.dropout, x, None, rate), dtype)
+    return convert(map_tile(nisa.dropout, x, None, rate), dtype)
 
 
 @function
 def random_seed(seed: Any) -> None:
     """Seed `rand` and `dropout` with a ``[1, 1]`` tile that holds a 32-bit value."""
     if not isinstance(seed, NkiTensor):
-        raise wrong_type(
-            "seed", "seed", seed, "a [1, 1] tile", "use nl.full((1, 1), seed, dtype=nl.int32, buffer=nl.sbuf)"
-        )
+        raise refuse("seed:random_seed", got=type(seed).__name__, value=seed)
     nisa.set_rng_seed(seed)
 
 
@@ -242,7 +259,7 @@ def device_print(print_prefix: str, tensor: Any) -> None:
     """Print ``print_prefix`` and the values of a tensor in SBUF or HBM, at once."""
     s = require_session("nl.device_print")
     if not isinstance(print_prefix, str):
-        raise wrong_type("print-prefix", "print_prefix", print_prefix, "str", "the prefix is a constant string")
+        raise refuse("print-prefix", got=type(print_prefix).__name__, value=print_prefix)
     t = s.operand(tensor, "tensor", (SBUF, HBM, SHARED_HBM), compute=False)
     s.use(t, False)
     static = t if t.dynamic is None or not s.numerics else t.at(s.resolve(t, "tensor"))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import trnsim.isa as nisa
-from trnsim.language.results import mapped, tile
+from trnsim.language.results import map_tile, tile
 from trnsim.session import Session, require_session
 from trnsim.tensors.dtypes import float32, same_dtype
 from trnsim.tensors.objects import MemoryRegion
@@ -32,7 +32,7 @@ def repeat_partition(x: NkiTensor, partitions: int) -> NkiTensor:
     for each partition.
     """
     if x.buffer is not sbuf:
-        x = mapped(nisa.tensor_copy, x, None)
+        x = map_tile(nisa.tensor_copy, x, None)
     s = require_session("nl.broadcast_to")
     bank = s.target.psum_bank_bytes // x.itemsize
     products = same_dtype(x.dtype, float32) and x.partition_start % 32 == 0 and x.dynamic is None
@@ -52,7 +52,7 @@ def _products(x: NkiTensor, partitions: int, bank: int) -> NkiTensor:
     if x.free_size <= bank:
         sums = tile((partitions, *x.shape[1:]), float32, psum)
         nisa.nc_matmul(sums, ones, x)
-        return mapped(nisa.tensor_copy, sums, None)
+        return map_tile(nisa.tensor_copy, sums, None)
     dst = tile((partitions, x.shape[1]), float32)
     for column in range(0, x.shape[1], bank):
         piece = x[:, column : min(column + bank, x.shape[1])]

@@ -9,8 +9,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from trnsim.calls import mismatched, no_tensor, wrong_call
-from trnsim.errors import KernelError, WrongArgument
+from trnsim.calls import is_mismatch, no_tensor, wrong_call
+from trnsim.errors import KernelError
+from trnsim.refusals import refuse
 from trnsim.session import current, require_session
 from trnsim.tensors.dtypes import (
     FP8,
@@ -57,7 +58,7 @@ def function(fn: F, name: str = "", text: str = "") -> F:
             raise
         except TypeError as error:
             s = current()
-            if s is not None and mismatched(error):
+            if s is not None and is_mismatch(error):
                 raise wrong_call(error, fn, label, inspect.signature(fn), s) from None
             raise
 
@@ -77,7 +78,7 @@ def as_tile(x: Any, role: str) -> NkiTensor:
     return x
 
 
-def mapped(instruction: Any, x: Any, dtype: Any, *options: Any, **more: Any) -> NkiTensor:
+def map_tile(instruction: Any, x: Any, dtype: Any, *options: Any, **more: Any) -> NkiTensor:
     """Return a new tile of ``x``'s shape, of ``dtype`` or its own, that ``instruction`` computes from ``x``."""
     x = as_tile(x, "x")
     dst = tile(x.shape, dtype_or(dtype, x.dtype))
@@ -129,9 +130,7 @@ class Operator:
         self.hint = hint
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        raise WrongArgument(
-            f"nl.{self.__name__} is an operator, not a function", "operator-constant", self.__name__, hint=self.hint
-        )
+        raise refuse("operator-constant", got=self.__name__, hint=self.hint)
 
     def __repr__(self) -> str:
         return f"nl.{self.__name__}"

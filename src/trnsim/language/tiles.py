@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any, TypeVar
 
-from trnsim.errors import WrongArgument, WrongShape, wrong_memory, wrong_type
 from trnsim.language.results import function
+from trnsim.refusals import refuse
 from trnsim.session import require_session
 from trnsim.tensors.grids import NkiBlockGrid, NkiGrid, NkiTileGrid, Sizes
 from trnsim.tensors.objects import MemoryRegion, is_on_chip
@@ -21,13 +21,13 @@ def tiles(source: Any, *, tile_shape: Any = None) -> NkiTileGrid:
 
     ``tile_shape`` applies to the last dimensions. A grid's own is the default.
     """
-    return _viewed(NkiTileGrid, source, tile_shape, None)
+    return _view_grid(NkiTileGrid, source, tile_shape, None)
 
 
 @function
 def blocks(source: Any, *, tile_shape: Any = None, block_shape: Any) -> NkiBlockGrid:
     """Return a view of a tensor, or of the cells of a grid, that counts blocks of ``block_shape`` tiles."""
-    return _viewed(NkiBlockGrid, source, tile_shape, block_shape)
+    return _view_grid(NkiBlockGrid, source, tile_shape, block_shape)
 
 
 @function
@@ -53,18 +53,17 @@ def alloc_blocks(
     return allocate_grid(NkiBlockGrid, tile_shape, block_shape, element_shape, buffer, dtype, address, name)
 
 
-def _viewed(kind: type[G], source: Any, tile_shape: Any, block_shape: Any) -> G:
+def _view_grid(kind: type[G], source: Any, tile_shape: Any, block_shape: Any) -> G:
     if isinstance(source, NkiGrid):
         if tile_shape is not None and tile_shape != source.tile_shape:
             # cut anew, which packed tiles do not allow
-            return _viewed(kind, source.data, tile_shape, block_shape)
+            return _view_grid(kind, source.data, tile_shape, block_shape)
         rank = len(source.tile_shape)
-        return source.regrouped(kind, _tiles_per_cell(kind, block_shape, rank))
+        return source.regroup(kind, _tiles_per_cell(kind, block_shape, rank))
     if not isinstance(source, NkiTensor):
-        hint = "pass a tensor or a grid"
-        raise wrong_type("grid-source", "source", source, ("NkiTensor", "NkiGrid"), hint)
+        raise refuse("grid-source", got=type(source).__name__, limit=("NkiTensor", "NkiGrid"), value=source)
     if tile_shape is None:
-        raise WrongShape("tile_shape is missing", "tile-shape", None, source.shape, "a tensor has no tiles of its own")
+        raise refuse("tile-shape:viewed", limit=source.shape)
     # a dimension on chip that is not tiled would be the partitions
     tile = _sizes("tile_shape", tile_shape, source.ndim if source.on_chip else 1, source.ndim)
     return kind(source, source.shape, tile, _tiles_per_cell(kind, block_shape, len(tile)))
@@ -75,8 +74,7 @@ def allocate_grid(
 ) -> G:
     """Allocate the memory of a grid."""
     if not isinstance(buffer, MemoryRegion):
-        hint = "pass nl.sbuf, nl.psum or nl.shared_hbm"
-        raise wrong_type("buffer", "buffer", buffer, "MemoryRegion", hint)
+        raise refuse("buffer:allocate_grid", got=type(buffer).__name__, value=buffer)
     extent = _sizes("element_shape", extent, 1, 5)
     tile = _sizes("tile_shape", tile, 2, len(extent))
     block = _tiles_per_cell(kind, block, len(tile))
@@ -106,12 +104,12 @@ def grid_like(grid: G, axes: Any, buffer: Any, dtype: Any, address: Any, name: s
 def check_transpose(axes: Any, shape: Sizes, buffer: Any) -> None:
     """Raise unless ``dma_transpose`` has the permutation ``axes`` of ``shape`` into SBUF."""
     if type(axes) is not tuple:
-        raise wrong_type("transpose-axes", "transpose_axes", axes, "a tuple of int", "write (1, 0)")
+        raise refuse("transpose-axes:check_transpose-type", got=type(axes).__name__, value=axes)
     if axes != {2: (1, 0), 3: (2, 1, 0), 4: (3, 1, 2, 0)}.get(len(shape)):
         known = "(1, 0), (2, 1, 0) or (3, 1, 2, 0), for two, three or four dimensions"
-        raise WrongArgument(f"transpose_axes is {axes!r} for shape {shape}", "transpose-axes", axes, known)
+        raise refuse("transpose-axes:check_transpose-value", got=axes, limit=known, shape=shape)
     if buffer is not MemoryRegion.sbuf:
-        raise wrong_memory("transpose-axes", "a target of dma_transpose", buffer, "sbuf", "pass buffer=nl.sbuf")
+        raise refuse("transpose-axes:check_transpose-buffer", got=str(buffer))
 
 
 def _tiles_per_cell(kind: type[G], block_shape: Any, rank: int) -> Sizes:
@@ -121,8 +119,8 @@ def _tiles_per_cell(kind: type[G], block_shape: Any, rank: int) -> Sizes:
 def _sizes(what: str, sizes: Any, least: int, most: int) -> Sizes:
     """Return a tuple of positive Python integers."""
     if type(sizes) is not tuple or not all(type(n) is int for n in sizes):
-        raise wrong_type("tile-shape", what, sizes, "a tuple of int", "write (128, 512)")
+        raise refuse("tile-shape:sizes-type", got=type(sizes).__name__, what=what, value=sizes)
     if not least <= len(sizes) <= most or min(sizes, default=0) < 1:
         limit = f"{least} to {most} dimensions" if least != most else f"{least} dimensions"
-        raise WrongShape(f"{what} is {sizes}", "tile-shape", sizes, f"{limit}, each at least 1", "sizes are positive")
+        raise refuse("tile-shape:sizes-shape", got=sizes, limit=f"{limit}, each at least 1", what=what)
     return sizes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from trnsim.errors import WrongArgument, WrongBuffer, WrongShape, wrong_memory, wrong_pair, wrong_shape
+from trnsim.refusals import refuse
 from trnsim.tensors.dtypes import as_dtype, int32, uint32
 from trnsim.tensors.layout import Dynamic, as_index, late, merge
 from trnsim.tensors.views import Views, index_tile
@@ -18,15 +18,13 @@ class Access(Views):
     def vector_select(self, dim: int, vector_offset: Any) -> Self:
         """Row ``vector_offset[p]`` for each partition ``p``: a gather or scatter by DMA."""
         if dim != 0:
-            raise WrongArgument(f"vector_select: dim {dim}", "indirect", dim, 0, "only dimension 0 can be gathered")
+            raise refuse("indirect:vector_select-value", got=dim)
         if self.on_chip:
-            hint = "gather and scatter address rows of HBM; within a partition use nc_n_gather"
-            raise wrong_memory("indirect", f"vector_select: {self.name}", self.buffer, "hbm", hint)
+            raise refuse("indirect:vector_select-buffer", got=str(self.buffer), t=self)
         self._once("vector_select")
         index = run_time_rows(vector_offset, "vector_select")
         if index.shape[1] != 1:
-            hint = "one row index per partition: a [P, 1] tile"
-            raise wrong_shape("indirect", "vector_select: vector_offset", index.shape, (index.shape[0], 1), hint)
+            raise refuse("indirect:vector_select-shape", got=index.shape, limit=(index.shape[0], 1))
         dynamic = Dynamic("vector", index, self.strides[0], 0, self.shape[0])
         return self._view((index.shape[0], *self.shape[1:]), self.strides, self.offset, dynamic=dynamic)
 
@@ -37,31 +35,18 @@ class Access(Views):
         others); ``num_elem`` of them are used.
         """
         if not self.on_chip:
-            hint = "gather rows of HBM with dma_copy and vector_select"
-            raise wrong_memory("indirect", f"indirect: {self.name}", self.buffer, "sbuf or psum", hint)
+            raise refuse("indirect:indirect-buffer", got=str(self.buffer), t=self)
         self._once("indirect")
         index_tile(index, "indirect", "[P, K] SBUF tile", hint="pass an SBUF tile of integers, free-dimension offsets")
         if index.shape[0] != self.shape[0]:
             own, hint = self.shape[0], "the index tile spans the partitions it serves"
-            raise wrong_pair("indirect", "indirect: index", index.shape[0], self.name, own, hint, of="partitions")
+            raise refuse("indirect:indirect-shape", got=index.shape[0], limit=own, hint=hint, t=self)
         count = index.size if num_elem is None else as_index(num_elem)
         if not 1 <= count <= index.size:
-            raise WrongArgument(
-                f"indirect: num_elem is {count} and the index holds {index.size} offsets",
-                rule="indirect",
-                got=count,
-                limit=index.size,
-                hint="num_elem is how many offsets of the index are used",
-            )
+            raise refuse("indirect:indirect-value", got=count, limit=index.size)
         stride = merge(self.shape[1:], self.strides[1:])
         if stride is None:
-            raise WrongShape(
-                f"indirect: the free dimensions of {self.name} are not contiguous "
-                f"(shape {self.shape}, strides {self.strides})",
-                rule="contiguous",
-                got=self.strides,
-                hint="offsets count elements of one evenly spaced free dimension: copy the tensor first",
-            )
+            raise refuse("contiguous:indirect", got=self.strides, t=self)
         dynamic = Dynamic("tensor", index, stride, 1, self.free_size, count)
         return self._view((self.shape[0], count), (self.strides[0], stride), self.offset, dynamic=dynamic)
 
@@ -95,13 +80,7 @@ class Access(Views):
                 shape, strides = [*shape, 1], [*strides, 1]
             # a step of one row of the view means the next partition too
             if shape[0] > 1 and strides[0] != row and not (strides[0] == self.free_size and self.is_contiguous()):
-                raise WrongShape(
-                    f"ap: the partition step of {self.name} must be its row of {row} elements, not {strides[0]}",
-                    rule="partition-step",
-                    got=strides[0],
-                    limit=row,
-                    hint="every partition does the same access; pick partitions with the offset and the count",
-                )
+                raise refuse("partition-step:ap", got=strides[0], limit=row, t=self)
             strides[0] = row
         dynamic = None
         if scalar_offset is not None or vector_offset is not None:
@@ -121,25 +100,14 @@ class Access(Views):
         self, scalar_offset: Any, vector_offset: Any, indirect_dim: int, old_size: int, new_size: int, row: int
     ) -> Dynamic:
         if scalar_offset is not None and vector_offset is not None:
-            raise WrongArgument(
-                "ap: scalar_offset and vector_offset exclude each other",
-                rule="indirect",
-                got=("scalar_offset", "vector_offset"),
-                hint="pass one of them",
-            )
+            raise refuse("indirect:run_time-value", got=("scalar_offset", "vector_offset"))
         dim = self._dim(indirect_dim, "ap: indirect_dim")
         step = self.strides[dim] * old_size // new_size
         bound = self.storage.rows * row // max(step, 1)
         if scalar_offset is not None:
             return Dynamic("scalar", self.run_time_scalar(scalar_offset, "ap: scalar_offset"), step, -1, bound)
         if self.on_chip or dim != 0:
-            raise WrongBuffer(
-                f"ap: vector_offset on {self.name} in {self.buffer}, indirect_dim {dim}",
-                rule="indirect",
-                got=(str(self.buffer), dim),
-                limit=("hbm", 0),
-                hint="gather and scatter address the first dimension of an HBM tensor",
-            )
+            raise refuse("indirect:run_time-buffer", got=(str(self.buffer), dim), limit=("hbm", 0), t=self, dim=dim)
         return Dynamic("vector", run_time_rows(vector_offset, "ap: vector_offset"), step, 0, bound)
 
 
@@ -148,10 +116,9 @@ def _pattern(pattern: Any) -> tuple[list[int], list[int]]:
     try:
         pairs = [(as_index(step), as_index(count)) for step, count in pattern]
     except (TypeError, ValueError):
-        hint = "give a list of [step, count] pairs, outermost first"
-        raise WrongArgument(f"ap: pattern {pattern!r}", "view", repr(pattern), "[[step, count], …]", hint) from None
+        raise refuse("view:form", got=repr(pattern), pattern=pattern) from None
     if not pairs or any(count < 1 or step < 0 for step, count in pairs):
-        raise WrongArgument(f"ap: pattern {pattern}", "view", pattern, hint="counts are at least 1, steps at least 0")
+        raise refuse("view:entries", got=pattern)
     return [count for _, count in pairs], [step for step, _ in pairs]
 
 
@@ -162,5 +129,5 @@ def run_time_rows(index: Any, what: str) -> Any:
     if index.ndim > 2 and index.free_size == index.shape[1]:
         index = index._view(index.shape[:2], index.strides[:2], index.offset)
     if index.ndim != 2:
-        raise wrong_shape("indirect", f"{what}: the index {index.name}", index.shape, 2, "an index tile is [P, n]")
+        raise refuse("indirect:run_time_rows", got=index.shape, what=what, index=index)
     return index

@@ -12,6 +12,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from trnsim.refusals import refuse
+
 
 class ExtraDtype:
     """A hardware type that NumPy lacks; ``storage`` is the NumPy type its bits are kept in.
@@ -97,17 +99,9 @@ def as_dtype(dtype: Any) -> DType:
         if isinstance(extra, ExtraDtype) and extra.dtype == plain:
             return extra
     if plain is None or plain not in DTYPES:
-        from trnsim.errors import WrongDtype
-
-        raise WrongDtype(
-            f"{dtype!r} is not a data type of NKI",
-            rule="dtype",
-            got=str(dtype),
-            limit=sorted(NAMES),
-            hint="Trainium computes with no 64-bit type: pass float32 or int32, or split the value into two words"
-            if plain is not None and plain.itemsize == 8
-            else "",
-        )
+        wide = plain is not None and plain.itemsize == 8
+        hint = "Trainium computes with no 64-bit type: pass float32 or int32, or split the value into two words"
+        raise refuse("dtype", got=str(dtype), limit=sorted(NAMES), hint=hint if wide else "", dtype=dtype)
     return plain
 
 

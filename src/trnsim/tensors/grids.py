@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any, Self, TypeVar
 
-from trnsim.errors import DeviceValue, OutOfBounds, WrongShape, WrongType, wrong_type
+from trnsim.refusals import refuse
 from trnsim.tensors.dtypes import DType
 from trnsim.tensors.layout import is_register
 from trnsim.tensors.objects import MemoryRegion
@@ -87,12 +87,7 @@ class NkiGrid:
     def data(self) -> NkiTensor:
         """Return the selection as the tensor an instruction takes; all of a packed grid has two dimensions."""
         if not self.is_data_representable:
-            raise WrongShape(
-                f"{type(self).__name__} of shape {self.shape} is no tensor: its cells are apart in memory",
-                rule="grid-data",
-                got=self.shape,
-                hint="index it down to one tile, or to neighbours along the first free dimension",
-            )
+            raise refuse("grid-data:data", got=self.shape, kind=type(self).__name__)
         return self._packed_data() if self._packed else self._row_major_data()
 
     def __getitem__(self, key: Any) -> Self:
@@ -100,8 +95,7 @@ class NkiGrid:
         keys = key if isinstance(key, tuple) else (key,)
         left = [d for d, kept in enumerate(self._kept) if kept]
         if len(keys) > len(left):
-            hint = "give at most one index for each coordinate"
-            raise OutOfBounds(f"{len(keys)} indices for shape {self.shape}", "grid-index", len(keys), len(left), hint)
+            raise refuse("grid-index:getitem", got=len(keys), limit=len(left), t=self)
         grid = object.__new__(type(self))
         grid.__dict__.update(self.__dict__)
         picked, kept = list(self._picked), list(self._kept)
@@ -134,11 +128,10 @@ class NkiGrid:
     def kept(self, kept: tuple[bool, ...]) -> None:
         self._kept = kept
 
-    def regrouped(self, kind: type[G], block_shape: Sizes) -> G:
+    def regroup(self, kind: type[G], block_shape: Sizes) -> G:
         """Return the tiles of the selected cells as a grid of another kind."""
         if not self._is_contiguous():
-            hint = "slice it without a step"
-            raise WrongShape(f"the cells of shape {self.shape} are apart", "grid-data", self.shape, hint=hint)
+            raise refuse("grid-data:regrouped", got=self.shape)
         grid = kind(self._tensor, self._extent, self.tile_shape, block_shape, packed=self._packed)
         grid._cover(tuple(self._tiles(d) for d in range(len(self._extent))))
         grid._kept = tuple(self._is_shown(d) for d in range(len(self._extent)))
@@ -209,13 +202,11 @@ class NkiGrid:
 def _pick_cell(cells: range, index: Any) -> range:
     """Return the one cell an integer selects."""
     if is_register(index):
-        hint = "add index times index_step_elements to the scalar_offset of .data"
-        raise DeviceValue(f"{index!r} is no index of a grid", "grid-index", repr(index), "int", hint)
+        raise refuse("grid-index:pick_cell-device", got=repr(index), index=index)
     if type(index) is not int:
-        raise wrong_type("grid-index", "an index of a grid", index, ("int", "slice"), "count cells from 0")
+        raise refuse("grid-index:pick_cell-type", got=type(index).__name__, limit=("int", "slice"), value=index)
     if not -len(cells) <= index < len(cells):
-        hint = f"indices run from 0 to {len(cells) - 1}"
-        raise OutOfBounds(f"cell {index} of {len(cells)}", "grid-index", index, len(cells), hint)
+        raise refuse("grid-index:pick_cell-bounds", got=index, limit=len(cells), last=len(cells) - 1)
     return range(cells[index], cells[index] + 1)
 
 
@@ -223,11 +214,9 @@ def _slice_cells(cells: range, part: slice) -> range:
     """Return the cells a slice selects, at least one."""
     ends = [end for end in (part.start, part.stop, part.step) if end is not None]
     if not all(type(end) is int for end in ends) or (part.step or 1) < 1:
-        hint = "bounds are integers, the step is positive"
-        raise WrongType(f"{part} is no slice of a grid", "grid-index", str(part), "slice", hint)
+        raise refuse("grid-index:slice_cells-type", got=str(part), part=part)
     if not cells[part]:
-        hint = "a grid has at least one cell"
-        raise OutOfBounds(f"{part} selects none of {len(cells)} cells", "grid-index", str(part), len(cells), hint)
+        raise refuse("grid-index:slice_cells-bounds", got=str(part), limit=len(cells), part=part)
     return cells[part]
 
 

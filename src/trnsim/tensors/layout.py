@@ -12,8 +12,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from trnsim.errors import DeviceValue, OutOfBounds, WrongArgument, WrongShape, wrong_type
+from trnsim.errors import WrongArgument
 from trnsim.memory import Storage
+from trnsim.refusals import refuse
 from trnsim.tensors.dtypes import DType
 from trnsim.tensors.objects import MemoryRegion, NKIObject
 
@@ -40,7 +41,7 @@ class Dynamic:
     bound: int
     count: int = 0
 
-    def moved(self, dim: int) -> Dynamic:
+    def move_to(self, dim: int) -> Dynamic:
         """Return the same addressing after its dimension has become ``dim``."""
         return replace(self, dim=dim)
 
@@ -117,7 +118,7 @@ class Layout(NKIObject):
         """Return the access pattern ``[[stride, count], …]``."""
         return [[stride, count] for stride, count in zip(self.strides, self.shape, strict=True)]
 
-    def addressed(self, kind: str) -> bool:
+    def is_addressed(self, kind: str) -> bool:
         """Return whether part of the address is known at run time only, in the way ``kind`` says (see `Dynamic`)."""
         return self.dynamic is not None and self.dynamic.kind == kind
 
@@ -146,7 +147,7 @@ class Layout(NKIObject):
         view.buffer = self.buffer
         view.dynamic = self.dynamic if dynamic is None else dynamic
         view._array = None
-        if view.addressed("late"):
+        if view.is_addressed("late"):
             # a part of it may be inside
             error = view.extent_error()
             view.dynamic = None if error is None else late(error)
@@ -162,33 +163,15 @@ class Layout(NKIObject):
     def extent_error(self) -> Exception | None:
         """Return the error for a view that leaves its tensor or its partitions, or that has no elements."""
         if 0 in self.shape:
-            return OutOfBounds(
-                f"a view of {self.name} has shape {self.shape}",
-                rule="bounds",
-                got=self.shape,
-                limit=1,
-                hint="a view has at least one element",
-            )
+            return refuse("bounds:empty", got=self.shape, t=self)
         whole = self.storage.rows * self.row
         reach = [s * (n - 1) for s, n in zip(self.strides, self.shape, strict=True)]
-        last = self.offset + sum(reach[self.addressed("vector") :])
+        last = self.offset + sum(reach[self.is_addressed("vector") :])
         if self.offset < 0 or last >= whole:
-            return OutOfBounds(
-                f"ap: elements {self.offset}..{last} of {self.name}, which has {whole}",
-                rule="bounds",
-                got=(self.offset, last),
-                limit=whole,
-                hint="offset + Σ step·(count − 1) must stay below the tensor's size",
-            )
+            return refuse("bounds:pattern", got=(self.offset, last), limit=whole, t=self, last=last)
         free = self.offset % self.row + sum(reach[1:]) if self.on_chip else 0
         if free and free >= self.row:
-            return OutOfBounds(
-                f"ap: element {free} of a partition of {self.name}, which has {self.row}",
-                rule="bounds",
-                got=free,
-                limit=self.row,
-                hint="a pattern stays within its partitions",
-            )
+            return refuse("bounds:pattern-partition", got=free, limit=self.row, t=self)
         return None
 
 
@@ -211,17 +194,13 @@ def as_index(value: Any) -> int:
     try:
         return int(value.__index__())
     except (AttributeError, TypeError):
-        hint = "indices are integers, slices, ranges, nl.ds or registers"
-        raise WrongArgument(
-            f"{value!r} ({type(value).__name__}) is no index", "index", repr(value), hint=hint
-        ) from None
+        raise refuse("index:as_index", got=repr(value), value=value, kind=type(value).__name__) from None
 
 
 def static_index(value: Any, what: str) -> int:
     """``value`` as a Python int that is known when the kernel is compiled."""
     if is_register(value):
-        hint = "a part of run-time position has a fixed size: t[nl.ds(start, size)], or .ap(…, scalar_offset=start)"
-        raise DeviceValue(f"{what} is {value!r}, known on the device only", "runtime-index", repr(value), "int", hint)
+        raise refuse("runtime-index", got=repr(value), what=what, value=value)
     return as_index(value)
 
 
@@ -229,7 +208,7 @@ def as_flag(value: Any, what: str) -> bool:
     """``value`` as a bool: one, or an int."""
     if isinstance(value, (bool, int, np.bool_)):
         return bool(value)
-    raise wrong_type("flag", what, value, (True, False), "pass True or False")
+    raise refuse("flag", got=type(value).__name__, limit=(True, False), what=what, value=value)
 
 
 def as_shape(value: Any, what: str) -> tuple[int, ...]:
@@ -242,8 +221,7 @@ def as_shape(value: Any, what: str) -> tuple[int, ...]:
             raise WrongArgument
         return tuple(as_index(n) for n in sizes)
     except (WrongArgument, TypeError):
-        hint = "give the size of every dimension, known when the kernel is compiled: (128, 512)"
-        raise wrong_type("shape", what, value, "a tuple of integers", hint) from None
+        raise refuse("shape:as_shape", got=type(value).__name__, what=what, value=value) from None
 
 
 def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -278,16 +256,13 @@ def infer(shape: tuple[int, ...], size: int, what: str) -> tuple[int, ...]:
     known = 1
     for n in shape:
         if n < 1 and n != -1:
-            raise WrongShape(
-                f"{what}: {shape} has an entry of {n}", "view", n, 1, "sizes are at least 1, one may be -1"
-            )
+            raise refuse("view:entry", got=n, what=what, shape=shape)
         known *= n if n != -1 else 1
     if shape.count(-1) == 1 and size % known == 0:
         shape = tuple(size // known if n == -1 else n for n in shape)
         known = size
     if known != size or -1 in shape:
-        hint = "a view keeps every element: the product of the sizes must not change"
-        raise WrongShape(f"{what}: {shape} does not have {size} elements", "view", shape, size, hint)
+        raise refuse("view:size", got=shape, limit=size, what=what)
     return shape
 
 

@@ -11,7 +11,8 @@ from enum import Enum
 from types import MemberDescriptorType
 from typing import TYPE_CHECKING, Any, ClassVar, get_origin
 
-from trnsim.errors import DeviceValue, WrongBuffer
+from trnsim.errors import DeviceValue
+from trnsim.refusals import refuse
 from trnsim.versions import TRACED
 
 if TYPE_CHECKING:
@@ -216,8 +217,7 @@ def as_region(buffer: Any) -> MemoryRegion:
         return sbuf
     region = _REGIONS.get(str(getattr(buffer, "value", buffer)))
     if region is None:
-        hint = "use nl.sbuf, nl.psum, nl.hbm or nl.shared_hbm"
-        raise WrongBuffer(f"{buffer!r} is no memory", "buffer", str(buffer), sorted(_REGIONS), hint)
+        raise refuse("buffer:as_region", got=str(buffer), limit=sorted(_REGIONS), buffer=buffer)
     return region
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any, TypeVar
 
-from trnsim.errors import WrongArgument, WrongShape
+from trnsim.errors import KernelError
+from trnsim.refusals import refuse
 from trnsim.tensors.views import Views
 
 T = TypeVar("T", bound=Views)
@@ -23,13 +24,7 @@ def rearrange(t: T, src_pattern: Any, dst_pattern: Any, fixed_sizes: dict[str, i
     wanted = [name for group in target for name in group]
     _same_names(names, wanted, fixed_sizes)
     if len(source) != t.ndim:
-        raise WrongShape(
-            f"rearrange: src_pattern {src_pattern} names {len(source)} dimensions and {t.name} {t.shape} has {t.ndim}",
-            rule="rearrange",
-            got=len(source),
-            limit=t.ndim,
-            hint="give one entry per dimension",
-        )
+        raise refuse("rearrange:rearrange", got=len(source), limit=t.ndim, src_pattern=src_pattern, t=t)
     split = t
     for dim in range(t.ndim - 1, -1, -1):
         group = source[dim]
@@ -49,13 +44,7 @@ def _groups(pattern: Any, role: str) -> list[tuple[str, ...]]:
     for entry in pattern if isinstance(pattern, (tuple, list)) else (pattern,):
         names = (entry,) if isinstance(entry, str) and pattern is not entry else entry
         if not isinstance(names, (tuple, list)) or not names or not all(isinstance(name, str) for name in names):
-            raise WrongArgument(
-                f"rearrange: {role} has the entry {entry!r}",
-                rule="rearrange",
-                got=repr(entry),
-                limit="a name or a tuple of names",
-                hint="a pattern is a tuple with one entry per dimension: ('b', ('h', 'w'))",
-            )
+            raise refuse("rearrange:groups", got=repr(entry), role=role, entry=entry)
         groups.append(tuple(names))
     return groups
 
@@ -64,51 +53,26 @@ def _same_names(names: list[str], wanted: list[str], fixed_sizes: dict[str, int]
     for given in (names, wanted):
         twice = sorted({name for name in given if given.count(name) > 1})
         if twice:
-            hint = "every dimension has a name of its own"
-            raise WrongArgument(f"rearrange: {', '.join(twice)} is named twice", "rearrange", twice, hint=hint)
+            raise refuse("rearrange:twice", got=twice, names=", ".join(twice))
     missing = sorted(set(names) ^ set(wanted))
     if missing:
-        raise WrongArgument(
-            f"rearrange: {', '.join(missing)} is on one side only (source {names}, destination {wanted})",
-            rule="rearrange",
-            got=missing,
-            hint="both patterns name the same dimensions; a view neither sums nor repeats",
-        )
+        raise refuse("rearrange:one-side", got=missing, lone=", ".join(missing), names=names, wanted=wanted)
     unknown = sorted(set(fixed_sizes) - set(names))
     if unknown:
-        raise WrongArgument(
-            f"rearrange: fixed_sizes names {', '.join(unknown)}, which no pattern has",
-            rule="rearrange",
-            got=unknown,
-            limit=names,
-            hint="give sizes of named dimensions only",
-        )
+        raise refuse("rearrange:unknown", got=unknown, limit=names, names=", ".join(unknown))
 
 
 def _sizes(t: Views, dim: int, group: tuple[str, ...], fixed_sizes: dict[str, int]) -> tuple[int, ...]:
     sizes = tuple(fixed_sizes.get(name, -1) for name in group)
     if sizes.count(-1) > 1:
         open_names = [name for name in group if name not in fixed_sizes]
-        raise WrongArgument(
-            f"rearrange: dimension {dim} of {t.name} has {t.shape[dim]} elements, "
-            f"which does not say the sizes of {', '.join(open_names)}",
-            rule="rearrange",
-            got=open_names,
-            limit=1,
-            hint="give all but one in fixed_sizes",
-        )
+        raise refuse("rearrange:sizes", got=open_names, dim=dim, t=t, size=t.shape[dim], names=", ".join(open_names))
     known = math.prod(n for n in sizes if n != -1)
     if known < 1 or t.shape[dim] % known or (-1 not in sizes and known != t.shape[dim]):
         raise _disagree(t, dim, group, sizes)
     return sizes
 
 
-def _disagree(t: Views, dim: int, group: tuple[str, ...], sizes: tuple[int, ...]) -> WrongShape:
+def _disagree(t: Views, dim: int, group: tuple[str, ...], sizes: tuple[int, ...]) -> KernelError:
     told = ", ".join(f"{name}={n}" for name, n in zip(group, sizes, strict=True) if n != -1)
-    return WrongShape(
-        f"rearrange: dimension {dim} of {t.name} has {t.shape[dim]} elements and fixed_sizes says {told}",
-        rule="rearrange",
-        got=sizes,
-        limit=t.shape[dim],
-        hint="the sizes of a group multiply to its dimension",
-    )
+    return refuse("rearrange:disagree", got=sizes, limit=t.shape[dim], dim=dim, t=t, told=told)

@@ -10,25 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from trnsim.errors import DeviceValue, NotModelled, OutOfBounds, WrongArgument
 from trnsim.memory import UNWRITTEN, Storage
+from trnsim.refusals import refuse
 from trnsim.source_lines import kernel_line
+from trnsim.tables import read_table
 from trnsim.tensors.access import Access
 from trnsim.tensors.dtypes import ExtraDtype, float32, tfloat32
 from trnsim.tensors.layout import Dynamic, as_index, is_register, row_major, static_index
 from trnsim.tensors.objects import DynamicSlice, MemoryRegion, without_operators
 from trnsim.versions import TRACED, check_version
-
-_HOST = "its elements exist on the device only: return it, or look at it with print or trnsim.probe"
-_ARRAY_NAMES = {
-    **dict.fromkeys(("item", "numpy", "tolist", "cpu", "detach"), _HOST),
-    **dict.fromkeys(("T", "transpose"), "use nl.transpose on chip, permute in HBM"),
-    **dict.fromkeys(("astype", "to"), "use nl.copy(t, dtype=…), or view(dtype) for the same bits"),
-    **{name: f"use nl.{name}(t, axis=…)" for name in ("sum", "max", "min", "mean", "prod", "var", "all")},
-    **dict.fromkeys(("flatten", "ravel"), "use flatten_dims or reshape"),
-    "copy": "use nl.copy(t)",
-    "fill": "use nisa.memset(dst=t, value=…)",
-}
 
 
 @without_operators(
@@ -88,9 +78,7 @@ class NkiTensor(Access):
         return self.shape[0]
 
     def __iter__(self) -> Any:
-        raise WrongArgument(
-            "a tensor cannot be iterated", "iterate", self.shape, hint="loop over range(t.shape[0]) and index"
-        )
+        raise refuse("iterate", got=self.shape)
 
     def __bool__(self) -> bool:
         """True for a tensor in HBM: there is one (``if params.index:``).
@@ -103,13 +91,7 @@ class NkiTensor(Access):
 
         s = require_session("the truth value of a tile")
         if s.nki >= TRACED and s.params.lint in ("strict", "error"):
-            hint = "select with nl.where, or load one element into a register and use nl.while_loop"
-            raise DeviceValue(
-                f"the elements of {self.name} exist on the device only, so Python cannot decide by them",
-                rule="tensor-condition",
-                got=self.name,
-                hint=hint,
-            )
+            raise refuse("tensor-condition", got=self.name)
         return bool(np.all(s.read(self, "the condition", compute=False, exact=True) != 0))
 
     @property
@@ -137,15 +119,12 @@ class NkiTensor(Access):
         if self.dynamic is not None and self.dynamic.kind == "late":
             raise self.dynamic.index
         if storage.arena.data is None:
-            raise NotModelled(f"{self.name} has no values in timing-only mode", rule="timing-only")
+            raise refuse("timing-only", t=self)
         dtype = self.dtype
         physical = storage.physical
         if dtype is not storage.dtype and dtype != storage.dtype:
             if physical.itemsize != storage.itemsize:
-                hint = "unset NKI_PRECISE_FP=0"
-                raise NotModelled(
-                    "bits cannot be reinterpreted while low precision is kept as float32", "precise-fp", hint=hint
-                )
+                raise refuse("precise-fp")
             physical = dtype.storage if isinstance(dtype, ExtraDtype) else dtype
         where, strides = self._address(offset, storage.base, storage.pitch, physical.itemsize)
         return np.ndarray(self.shape, physical, storage.arena.data, where, strides)
@@ -220,14 +199,11 @@ class NkiTensor(Access):
                 count -= 1
                 dots += k is Ellipsis
         if count > ndim:
-            hint = "give at most one index per dimension"
-            raise OutOfBounds(
-                f"{count} indices for {self.name}, which has {ndim} dimensions", "bounds", count, ndim, hint
-            )
+            raise refuse("bounds:getitem", got=count, limit=ndim, t=self)
         if dots:
             at = next(i for i, k in enumerate(keys) if k is Ellipsis)
             if dots > 1:
-                raise WrongArgument("an index has one '...' only", rule="index", got=repr(key), limit=1)
+                raise refuse("index:getitem", got=repr(key))
             keys = (*keys[:at], *([slice(None)] * (ndim - count)), *keys[at + 1 :])
         shape: list[int] = []
         strides: list[int] = []
@@ -306,7 +282,7 @@ class NkiTensor(Access):
         low += n if low < 0 else 0
         high += n if high < 0 else 0
         if by < 1:
-            raise WrongArgument(f"step {by} of dimension {dim} of {self.name}", "view", by, 1, "steps are at least 1")
+            raise refuse("view:bounds", got=by, dim=dim, t=self)
         if not 0 <= low == high <= n:
             self._in_range(low, high, dim, n)
         return low, high, by
@@ -332,5 +308,5 @@ def _refusing(name: str, instead: str) -> property:
 
 
 # one property a name: a __getattr__ would slow down every access to every attribute
-for _name, _instead in _ARRAY_NAMES.items():
+for _name, _instead in read_table("names.toml")["array"].items():
     setattr(NkiTensor, _name, _refusing(_name, _instead))

@@ -6,15 +6,9 @@ import math
 from typing import Any, Self
 
 from trnsim.errors import (
-    OutOfBounds,
-    WrongArgument,
-    WrongDtype,
-    WrongShape,
-    wrong_count,
-    wrong_memory,
-    wrong_shape,
-    wrong_type,
+    KernelError,
 )
+from trnsim.refusals import refuse
 from trnsim.tensors.dtypes import INTEGERS, DType, as_dtype, bool_, int64
 from trnsim.tensors.layout import (
     Dynamic,
@@ -41,63 +35,37 @@ class Views(Layout):
         n = self.ndim
         at = as_index(dim)
         if not -n <= at < n:
-            raise OutOfBounds(
-                f"{what}: dimension {dim} of a tensor with {n} dimensions", "view", dim, n, "count dimensions from 0"
-            )
+            raise refuse("view:dim", got=dim, limit=n, what=what)
         return at % n
 
     def _keep_partition(self, dim: int, what: str, hint: str) -> None:
-        if dim == 0 and (self.on_chip or self.addressed("vector")):
-            raise WrongShape(
-                f"{what} would change the partition dimension (0) of {self.name}", "partition-dim", 0, 1, hint
-            )
+        if dim == 0 and (self.on_chip or self.is_addressed("vector")):
+            raise refuse("partition-dim:keep_partition", got=0, hint=hint, what=what, t=self)
 
     def _in_range(self, low: int, high: int, dim: int, n: int) -> None:
         if not 0 <= low < high <= n:
-            raise OutOfBounds(
-                f"{low}:{high} leaves dimension {dim} of {self.name}, which has {n} elements",
-                rule="bounds",
-                got=(low, high),
-                limit=n,
-                hint="make the last tile smaller: its end is min(stop, size)"
-                if low < high
-                else "a view has at least one element",
-            )
+            hint = "make the last tile smaller: its end is min(stop, size)"
+            hint = hint if low < high else "a view has at least one element"
+            raise refuse("bounds:in_range", got=(low, high), limit=n, hint=hint, dim=dim, t=self)
 
     def _has_one(self, dim: int, what: str, hint: str) -> None:
         if self.shape[dim] != 1:
-            raise wrong_count("view", f"{what}: dimension {dim} of {self.name}", self.shape[dim], "elements", 1, hint)
+            raise refuse("view:has_one", got=self.shape[dim], hint=hint, what=what, dim=dim, t=self)
 
     def _keep_two(self, ndim: int, what: str) -> None:
         least = 2 if self.on_chip else 1
         if ndim < least:
-            raise WrongShape(
-                f"{what} would leave {self.name} with {ndim} dimensions",
-                rule="two-dimensional",
-                got=ndim,
-                limit=least,
-                hint="on-chip tensors keep a partition and a free dimension"
-                if self.on_chip
-                else "a tensor has a dimension",
-            )
+            hint = "on-chip tensors keep a partition and a free dimension"
+            hint = hint if self.on_chip else "a tensor has a dimension"
+            raise refuse("two-dimensional:keep_two", got=ndim, limit=least, hint=hint, what=what, t=self)
 
     def _not_dynamic(self, dim: int, what: str) -> None:
         dynamic = self.dynamic
         if dynamic is not None and (dynamic.dim == dim or dynamic.kind == "tensor"):
-            raise WrongArgument(
-                f"{what} on dimension {dim}, which {self.name} already addresses at run time",
-                rule="indirect",
-                got=dim,
-                hint="slice, reshape and permute first, then select",
-            )
+            raise refuse("indirect:not_dynamic", got=dim, what=what, t=self)
 
-    def _second(self, what: str, first: Dynamic) -> WrongArgument:
-        return WrongArgument(
-            f"{what}: {self.name} already has a run-time index",
-            rule="indirect",
-            got=first.kind,
-            hint="one run-time index per view; is_indirect() tells",
-        )
+    def _second(self, what: str, first: Dynamic) -> KernelError:
+        return refuse("indirect:second", got=first.kind, what=what, t=self)
 
     def _once(self, what: str) -> None:
         if self.dynamic is not None:
@@ -106,25 +74,21 @@ class Views(Layout):
             raise self._second(what, self.dynamic)
 
     def _whole_view(self, what: str) -> None:
-        if self.addressed("tensor"):
+        if self.is_addressed("tensor"):
             self._not_dynamic(1, what)
 
     def run_time_scalar(self, index: Any, what: str) -> Any:
         """Check a run-time offset: a register or scalar, or one integer in SBUF."""
         if is_register(index):
             if self.on_chip and getattr(index, "dtype", None) == int64:
-                hint = "load the offset from an int32 tile: on-chip memories are small"
-                raise wrong_memory(
-                    "scalar-int64", f"{what}: {self.name}, addressed by int64,", self.buffer, "hbm", hint
-                )
+                raise refuse("scalar-int64:run_time_scalar", got=str(self.buffer), what=what, t=self)
             return index
         hint = (
             "pass a register (register_load), a scalar (scalar_load) or an integer tile; a constant goes into offset="
         )
         index_tile(index, what, "register, scalar or [1, 1] SBUF tile", hint=hint)
         if index.size != 1:
-            many = "rows for many come from vector_select"
-            raise wrong_shape("indirect", f"{what}: the index {index.name}", index.shape, (1, 1), many)
+            raise refuse("indirect:run_time_scalar", got=index.shape, limit=(1, 1), what=what, index=index)
         return index
 
     # -- parts ----------------------------------------------------------------------------------------------------
@@ -134,7 +98,7 @@ class Views(Layout):
         dim = self._dim(dim, "slice")
         start, end, step = as_index(start), as_index(end), as_index(step)
         if step < 1:
-            raise WrongArgument(f"slice: step {step} of {self.name}", "view", step, 1, "steps are at least 1")
+            raise refuse("view:slice", got=step, t=self)
         empty = 0 <= start == end <= self.shape[dim]
         if not empty:
             self._in_range(start, end, dim, self.shape[dim])
@@ -166,13 +130,7 @@ class Views(Layout):
             return self._view(shape, strides, self.offset, dynamic=dynamic)
         index = as_index(index)
         if not 0 <= index < shape[dim]:
-            raise OutOfBounds(
-                f"select: index {index} of dimension {dim} of {self.name}, which has {shape[dim]} elements",
-                rule="bounds",
-                got=index,
-                limit=shape[dim],
-                hint=f"indices run from 0 to {shape[dim] - 1}",
-            )
+            raise refuse("bounds:select", got=index, limit=shape[dim], dim=dim, t=self, last=shape[dim] - 1)
         self._not_dynamic(dim, "select")
         offset = self.offset + index * strides[dim]
         if keep:
@@ -186,19 +144,13 @@ class Views(Layout):
         """Return the same elements with dimensions in the order ``dims``."""
         dims = tuple(as_index(d) for d in dims)
         if sorted(dims) != list(range(self.ndim)):
-            raise WrongArgument(
-                f"permute: {dims} is no permutation of {self.ndim} dimensions",
-                rule="view",
-                got=dims,
-                limit=tuple(range(self.ndim)),
-                hint="name every dimension once",
-            )
+            raise refuse("view:permute", got=dims, limit=tuple(range(self.ndim)), t=self)
         self._whole_view("permute")
         if dims[0] != 0:
             self._keep_partition(0, "permute", "transpose across partitions with nc_transpose or dma_transpose")
         dynamic = self.dynamic
         if dynamic is not None and dynamic.dim >= 0:
-            dynamic = dynamic.moved(dims.index(dynamic.dim))
+            dynamic = dynamic.move_to(dims.index(dynamic.dim))
         return self._view([self.shape[d] for d in dims], [self.strides[d] for d in dims], self.offset, dynamic=dynamic)
 
     def broadcast(self, dim: int, size: int) -> Self:
@@ -208,7 +160,7 @@ class Views(Layout):
         self._not_dynamic(dim, "broadcast")
         self._has_one(dim, "broadcast", "only a dimension of size 1 can be repeated: insert one with expand_dim")
         if as_index(size) < 1:
-            raise WrongArgument(f"broadcast: size {size}", "view", size, 1, "a view has at least one element")
+            raise refuse("view:broadcast", got=size)
         shape, strides = list(self.shape), list(self.strides)
         shape[dim], strides[dim] = as_index(size), 0
         return self._view(shape, strides, self.offset)
@@ -217,8 +169,7 @@ class Views(Layout):
         """Return a new dimension of size 1 at ``dim``."""
         dim = as_index(dim)
         if not 0 <= dim <= self.ndim:
-            hint = f"positions run from 0 to {self.ndim}"
-            raise OutOfBounds(f"expand_dim: position {dim} of {self.ndim} dimensions", "view", dim, self.ndim, hint)
+            raise refuse("view:expand_dim", got=dim, limit=self.ndim)
         self._keep_partition(dim, "expand_dim", "insert it after the partition dimension")
         self._whole_view("expand_dim")
         shape, strides = list(self.shape), list(self.strides)
@@ -259,21 +210,14 @@ class Views(Layout):
         """Merge dimensions ``start_dim`` to ``end_dim``, which must be contiguous with each other."""
         start_dim, end_dim = self._dim(start_dim, "flatten_dims"), self._dim(end_dim, "flatten_dims")
         if end_dim < start_dim:
-            hint = "give the first dimension first"
-            raise WrongArgument(f"flatten_dims: from {start_dim} to {end_dim}", "view", (start_dim, end_dim), hint=hint)
+            raise refuse("view:flatten_dims", got=(start_dim, end_dim), start_dim=start_dim, end_dim=end_dim)
         if end_dim > start_dim:
             self._keep_partition(start_dim, "flatten_dims", "start after the partition dimension")
             self._whole_view("flatten_dims")
         shape = self.shape[start_dim : end_dim + 1]
         merged = merge(shape, self.strides[start_dim : end_dim + 1])
         if merged is None:
-            raise WrongShape(
-                f"flatten_dims: dimensions {start_dim}..{end_dim} of {self.name} are not contiguous "
-                f"(shape {self.shape}, strides {self.strides})",
-                rule="contiguous",
-                got=self.strides,
-                hint="copy the tensor first",
-            )
+            raise refuse("contiguous:flatten_dims", got=self.strides, start_dim=start_dim, end_dim=end_dim, t=self)
         return self._view(
             (*self.shape[:start_dim], math.prod(shape), *self.shape[end_dim + 1 :]),
             (*self.strides[:start_dim], merged, *self.strides[end_dim + 1 :]),
@@ -296,30 +240,18 @@ class Views(Layout):
         self._keep_two(len(wanted), "reshape")
         if wanted != self.shape:
             self._whole_view("reshape")
-        if self.on_chip or self.addressed("vector"):
+        if self.on_chip or self.is_addressed("vector"):
             if wanted[0] != self.shape[0]:
                 moved = self._move_partitions(wanted)
                 if moved is not None:
                     return moved
-                raise WrongShape(
-                    f"reshape: partition dimension of {self.name} is {self.shape[0]} and would become {wanted[0]}",
-                    rule="partition-dim",
-                    got=wanted[0],
-                    limit=self.shape[0],
-                    hint="move data across partitions with dma_copy or a transpose; NKI 0.3 did it by itself",
-                )
+                raise refuse("partition-dim:reshape", got=wanted[0], limit=self.shape[0], t=self)
             free = reshape_strides(self.shape[1:], self.strides[1:], wanted[1:])
             strides = None if free is None else (self.strides[0], *free)
         else:
             strides = reshape_strides(self.shape, self.strides, wanted)
         if strides is None:
-            raise WrongShape(
-                f"reshape: {self.shape} with strides {self.strides} cannot be seen as {wanted}",
-                rule="contiguous",
-                got=self.shape,
-                limit=wanted,
-                hint="copy the tensor first",
-            )
+            raise refuse("contiguous:reshape", got=self.shape, limit=wanted, t=self)
         return self._view(wanted, strides, self.offset)
 
     def rearrange(
@@ -338,22 +270,10 @@ class Views(Layout):
         if old_size == new_size:
             return self._view(self.shape, self.strides, self.offset, new)
         if self.strides[-1] != 1 and self.shape[-1] != 1:
-            raise WrongShape(
-                f"view: the last dimension of {self.name} has stride {self.strides[-1]}",
-                rule="contiguous",
-                got=self.strides[-1],
-                limit=1,
-                hint="take the view first and slice afterwards, or copy the tensor",
-            )
+            raise refuse("contiguous:view", got=self.strides[-1], t=self)
         scaled = [self.offset, *self.strides[:-1], self.shape[-1]]
         if any(n * old_size % new_size for n in scaled):
-            raise WrongShape(
-                f"view: {self.name} {self.shape} of {self.dtype} does not divide into {new}",
-                rule="view",
-                got=self.shape[-1] * old_size,
-                limit=new_size,
-                hint=f"the last dimension, every stride and the offset must be multiples of {new_size} bytes",
-            )
+            raise refuse("view:view", got=self.shape[-1] * old_size, limit=new_size, t=self, new=new)
         offset, *strides, last = (n * old_size // new_size for n in scaled)
         return self._view((*self.shape[:-1], last), (*strides, 1), offset, new)
 
@@ -363,20 +283,17 @@ class Views(Layout):
 def _shift(dynamic: Dynamic | None, dim: int, by: int) -> Dynamic | None:
     if dynamic is None or dynamic.dim < dim:
         return dynamic
-    return dynamic.moved(dynamic.dim + by)
+    return dynamic.move_to(dynamic.dim + by)
 
 
 def index_tile(index: Any, what: str, wanted: str, *, dtypes: tuple[DType, ...] = (), hint: str) -> None:
     """Check a tile of run-time offsets: integers, or those of ``dtypes``, in SBUF."""
     if not isinstance(index, Layout):
-        raise wrong_type("indirect", f"{what}: the index", index, wanted, hint)
-    if index.buffer is not MemoryRegion.sbuf:
-        raise wrong_memory("indirect", f"{what}: the index {index.name}", index.buffer, "sbuf", hint)
-    if index.dtype not in (dtypes or INTEGERS - {bool_}):
-        raise WrongDtype(
-            f"{what}: the index {index.name} is {index.dtype}",
-            rule="indirect",
-            got=str(index.dtype),
-            limit=tuple(str(d) for d in dtypes) or "an integer of up to 32 bits",
-            hint=hint,
+        raise refuse(
+            "indirect:index_tile-type", got=type(index).__name__, limit=wanted, hint=hint, what=what, value=index
         )
+    if index.buffer is not MemoryRegion.sbuf:
+        raise refuse("indirect:index_tile-buffer", got=str(index.buffer), hint=hint, what=what, index=index)
+    if index.dtype not in (dtypes or INTEGERS - {bool_}):
+        limit = tuple(map(str, dtypes)) or "an integer of up to 32 bits"
+        raise refuse("indirect:index_tile-dtype", got=str(index.dtype), limit=limit, hint=hint, what=what, index=index)

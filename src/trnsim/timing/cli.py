@@ -6,6 +6,7 @@ import argparse
 import ast
 import importlib
 import importlib.util
+import json
 import sys
 import time
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any, TextIO
 import ml_dtypes
 import numpy as np
 
-from trnsim.errors import WrongArgument
+from trnsim.refusals import refuse
 from trnsim.terminal import escape_controls
 
 _SHORT = {"bf16": "bfloat16", "fp16": "float16", "f16": "float16", "fp32": "float32", "f32": "float32"}
@@ -25,13 +26,8 @@ def profile_command(args: argparse.Namespace) -> int:
     """Profile one kernel and print its report."""
     from trnsim.timing import profile
 
-    kernel = find(args.kernel)
-    if args.cores > 1:
-        from trnsim.kernel import as_kernel
-
-        kernel = as_kernel(kernel)[args.cores]
     bar = Bar(sys.stderr)
-    costed = profile(kernel, target=args.target, nki=args.nki, numerics=False, progress=bar)
+    costed = profile(_on_cores(args), target=args.target, nki=args.nki, numerics=False, progress=bar)
     _, report = costed(*shapes(args.shapes, args.dtype), **options(args.set))
     bar.close()
     print(report)
@@ -41,32 +37,76 @@ def profile_command(args: argparse.Namespace) -> int:
     return 0
 
 
+def tune_command(args: argparse.Namespace) -> int:
+    """Search what a kernel leaves free, and print the best candidates."""
+    from trnsim.timing.tuning import tune
+
+    free = {name: value if isinstance(value, tuple) else (value,) for name, value in options(args.choose).items()}
+    bar = Bar(sys.stderr)
+    tuning = tune(
+        _on_cores(args),
+        shapes(args.shapes, args.dtype),
+        free=free,
+        options=options(args.set),
+        progress=bar,
+        target=args.target,
+        nki=args.nki,
+    )
+    bar.close()
+    print(escape_controls(str(tuning)))
+    if args.json is not None:
+        whole = {"kernel": tuning.kernel, "target": tuning.target, "trials": [t._asdict() for t in tuning.trials]}
+        args.json.write_text(json.dumps(whole, indent=2))
+        print(escape_controls(f"wrote {args.json}"))
+    return 0
+
+
+def _on_cores(args: argparse.Namespace) -> Any:
+    """Return the kernel of a command line, on the cores it asks for."""
+    from trnsim.kernel import as_kernel
+
+    kernel = find(args.kernel)
+    return as_kernel(kernel)[args.cores] if args.cores > 1 else kernel
+
+
 def find(name: str) -> Any:
-    """Return the kernel called ``module:name`` or ``file.py:name``."""
+    """Return the kernel called ``module:name`` or ``file.py:name``; of ``file.py`` alone, its only kernel."""
     module, colon, attribute = name.rpartition(":")
+    if name.endswith(".py"):
+        module, colon, attribute = name, ":", ""
     if not colon or not module:
-        raise WrongArgument(
-            f"{name!r} names no kernel", "kernel", name, "module:kernel", "write module:kernel or file.py:kernel"
-        )
+        raise refuse("kernel:form", got=name)
     from trnsim.install import install
 
     install()
     if module.endswith(".py"):
         if not Path(module).exists():
-            raise WrongArgument(f"there is no file {module}", "kernel", module, hint="give the path of a Python file")
+            raise refuse("kernel:file", got=module)
         loaded = load_file(Path(module))
     else:
         sys.path.insert(0, "")
         try:
             loaded = importlib.import_module(module)
         except ModuleNotFoundError as error:
-            raise WrongArgument(
-                f"{error}", rule="kernel", got=module, hint="give an importable module, or the path of a file"
-            ) from None
+            raise refuse("kernel:module", got=module, error=error) from None
+    if not attribute:
+        kernels = find_kernels(loaded)
+        if len(kernels) != 1:
+            names, first = ", ".join(kernels) or "none with @nki.jit", next(iter(kernels), "kernel")
+            raise refuse("kernel:count", got=module, count=len(kernels), names=names, first=first)
+        return next(iter(kernels.values()))
     kernel = getattr(loaded, attribute, None)
     if kernel is None:
-        raise WrongArgument(f"{module} has no {attribute}", "kernel", attribute, hint="name a kernel of the module")
+        raise refuse("kernel:name", got=attribute, module=module)
     return kernel
+
+
+def find_kernels(module: ModuleType) -> dict[str, Any]:
+    """Return the kernels a module defines itself, by name."""
+    from trnsim.kernel import Kernel
+
+    mine = (each for each in vars(module).items() if isinstance(each[1], Kernel))
+    return {name: kernel for name, kernel in mine if kernel.function.__module__ == module.__name__}
 
 
 def load_file(path: Path) -> ModuleType:
@@ -88,8 +128,7 @@ def shapes(text: str, dtype: str) -> list[np.ndarray]:
         try:
             shape = tuple(int(n) for n in extents.lower().split("x"))
         except ValueError:
-            hint = "write extents with x between them"
-            raise WrongArgument(f"{part!r} is no shape", "shapes", part, "128x512 or 128x512:bfloat16", hint) from None
+            raise refuse("shapes", got=part) from None
         arrays.append(np.broadcast_to(np.zeros((), _dtype(named or dtype)), shape))
     return arrays
 
@@ -99,9 +138,7 @@ def _dtype(name: str) -> np.dtype[Any]:
     try:
         return np.dtype(getattr(ml_dtypes, name, name))
     except TypeError:
-        raise WrongArgument(
-            f"{name!r} is no dtype", rule="dtype", got=name, hint="use float32, bfloat16, float16, float8_e4m3, int32 …"
-        ) from None
+        raise refuse("dtype:command", got=name) from None
 
 
 def options(pairs: list[str]) -> dict[str, Any]:
@@ -110,7 +147,7 @@ def options(pairs: list[str]) -> dict[str, Any]:
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals:
-            raise WrongArgument(f"--set {pair}", rule="set", got=pair, limit="NAME=VALUE", hint="write --set tile=512")
+            raise refuse("set", got=pair)
         try:
             values[name] = ast.literal_eval(value)
         except (SyntaxError, ValueError):

@@ -93,7 +93,7 @@ def _transpose_strip(call: Call, target: Target) -> Cost:
     return Cost("vector", time.vector_issue + blocks, time.vector_done + blocks)
 
 
-def _strided(call: Call, target: Target) -> float:
+def _stride_factor(call: Call, target: Target) -> float:
     """A2: steps above 16 bytes halve a port's bandwidth; Q: on trn2 only above 64."""
     limit = 16 if target.generation == 2 else 64
     return 2.0 if any(o.n > 1 and o.step > limit for o in (*call.reads, *call.writes)) else 1.0
@@ -106,7 +106,7 @@ def _vector(call: Call, target: Target, cycles: float, basis: str = "measured") 
     if call.engine == "scalar":
         return _scalar_copy(call, target)
     time = target.timing
-    stream = call.n * cycles * _strided(call, target) / target.clock_ghz["vector"]
+    stream = call.n * cycles * _stride_factor(call, target) / target.clock_ghz["vector"]
     extra = time.vector_pointer * min(1, call.pointers())
     return Cost("vector", time.vector_issue + stream + extra, time.vector_done + stream + extra, basis)
 
@@ -173,7 +173,7 @@ def _two_inputs(call: Call, target: Target) -> float:
     return 1.0 if half else 2.0  # F
 
 
-def _predicated(call: Call, target: Target) -> float:
+def _predicated_cycles(call: Call, target: Target) -> float:
     return 1.066 if target.timing.vector_modes else _two_inputs(call, target)
 
 
@@ -182,7 +182,7 @@ def _reciprocal(call: Call, target: Target) -> float:
     return 6.0 if target.generation > 2 else 1.5
 
 
-def _reduced(call: Call, cost: Cost, target: Target) -> Cost:
+def _add_readback(call: Call, cost: Cost, target: Target) -> Cost:
     """F: reading an accumulator back is one more short instruction."""
     if not (call.info.get("reduce") or len(call.writes) > 1):
         return cost
@@ -193,17 +193,17 @@ def _reduced(call: Call, cost: Cost, target: Target) -> Cost:
 def _per_element(
     cycles: float | Callable[[Call, Target], float], basis: str, *names: str, reduces: bool = False
 ) -> None:
-    """Register Vector Engine instructions of ``cycles`` per element, some of which may read an accumulator back."""
+    """Register instructions of ``cycles`` per element, some of which may read an accumulator back."""
 
     @formula(*names)
     def cost(call: Call, target: Target) -> Cost:
         cost = _vector(call, target, cycles(call, target) if callable(cycles) else cycles, basis)
-        return _reduced(call, cost, target) if reduces else cost
+        return _add_readback(call, cost, target) if reduces else cost
 
 
 _per_element(_two_inputs, "measured", "tensor_tensor", "scalar_tensor_tensor")
 _per_element(_two_inputs, "assumed", "select_reduce", reduces=True)
-_per_element(_predicated, "measured", "tensor_copy_predicated")
+_per_element(_predicated_cycles, "measured", "tensor_copy_predicated")
 _per_element(_reciprocal, "measured", "reciprocal")
 _per_element(1.0, "measured", "tensor_reduce")
 _per_element(2.0, "measured", "tensor_tensor_scan", "tensor_scalar_cumulative")
@@ -213,6 +213,10 @@ _per_element(1.0, "documented", "dropout", "nc_stream_shuffle")
 _per_element(1.0, "documented", "tensor_scalar_reduce", "range_select", reduces=True)
 _per_element(0.25, "documented", "rand2", "quantize_mx")
 _per_element(0.25, "documented", "exponential", reduces=True)
+# F's gather with one element per index costs eight cycles
+_per_element(8.0, "assumed", "nc_n_gather", "nonzero_with_count", "sequence_bounds")
+# P: a published kernel lost 110 us to one; its partitions are walked one after another
+_per_element(lambda call, target: float(call.reads[0].shape[0]), "assumed", "tensor_partition_reduce")
 _per_element(1.0, "assumed", "rng", "set_rng_seed", "rand_set_state", "rand_get_state")
 
 
@@ -231,7 +235,7 @@ def _scalar_rate(call: Call, target: Target) -> float:
     """Return elements per nanosecond and lane."""
     data = [o for o in (*call.writes, *call.reads) if o.n > 1]
     wide = target.generation >= 4 and all(o.dtype in _HALF | _EIGHT for o in data)
-    return target.clock_ghz["scalar"] * (2.0 if wide else 1.0) / _strided(call, target)
+    return target.clock_ghz["scalar"] * (2.0 if wide else 1.0) / _stride_factor(call, target)
 
 
 def _scalar_copy(call: Call, target: Target) -> Cost:
@@ -278,15 +282,3 @@ def _local_gather(call: Call, target: Target) -> Cost:
 def _topk(call: Call, target: Target) -> Cost:
     k = min((o.n for o in call.writes), default=8)
     return _gpsimd(call, target, 1.0, n=4 * call.n + k, basis="documented")
-
-
-@formula("nc_n_gather", "nonzero_with_count", "sequence_bounds")
-def _gather(call: Call, target: Target) -> Cost:
-    # F's gather with one element per index costs eight cycles
-    return _gpsimd(call, target, 8.0)
-
-
-@formula("tensor_partition_reduce")
-def _partition_reduce(call: Call, target: Target) -> Cost:
-    # P: a published kernel lost 110 us to one; its partitions are walked one after another
-    return _gpsimd(call, target, float(call.reads[0].shape[0]))

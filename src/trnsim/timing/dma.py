@@ -72,7 +72,7 @@ def transfer_of(call: Call, first_partition: int, target: Target) -> Transfer:
         together.append(chip.n)
     run = max(1, min(together)) * wide
     if call.name == "dma_transpose":
-        run = max(1, _transposed(src, dst))
+        run = max(1, _transpose_run(src, dst))
     descriptors = max(1, -(-nbytes // run))
     # rows that lie together in HBM travel together up to 4 KiB, longer ones are cut
     length = run
@@ -100,7 +100,7 @@ def transfer_of(call: Call, first_partition: int, target: Target) -> Transfer:
     return Transfer(nbytes, read, written, descriptors, work, not from_chip, mode, trigger, rate)
 
 
-def _transposed(src: Layout, dst: Layout) -> int:
+def _transpose_run(src: Layout, dst: Layout) -> int:
     """A3: transposes move [128, 16] tiles whose 16 elements are contiguous."""
     return min(run_bytes(src), 16 * itemsize(dst.dtype) * 16)
 

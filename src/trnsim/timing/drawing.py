@@ -6,19 +6,13 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from trnsim import notebook
+from trnsim.tables import read_table
 from trnsim.timing.text import engine_name, headline, seconds
 
 if TYPE_CHECKING:
     from trnsim.timing.report import Report
 
-COLOURS = {
-    "tensor": "#4f81d9",
-    "vector": "#e0842a",
-    "scalar": "#2f9e6e",
-    "gpsimd": "#9a6cc0",
-    "loads": "#7d8da6",
-    "stores": "#a3afc2",
-}
+COLOURS: dict[str, str] = read_table("names.toml")["colours"]
 _WIDTH, _LEFT, _ROW = 640, 64, 18
 
 
@@ -58,7 +52,7 @@ def timeline(report: Report) -> str:
     return notebook.svg(_WIDTH, foot + 18, title, parts)
 
 
-def drawn(report: Report) -> str:
+def draw_report(report: Report) -> str:
     """Return a profile: the time and what binds, the timeline, and how busy the engines are."""
     low, high, level = report.interval
     told = [

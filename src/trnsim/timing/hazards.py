@@ -171,9 +171,15 @@ class Pool:
 
 
 class Hazards:
-    """Dependencies of one core's stream; ``queue[i]`` is filled by the schedule before `admit`."""
+    """Dependencies of one core's stream; ``queue[i]`` is filled by the schedule before `admit`.
 
-    def __init__(self, stream: Stream, queue: list[int], end: list[float], done: bytearray, tensor: int) -> None:
+    With ``roomy`` on-chip memory has no end, and bytes may be written before their readers are done.
+    """
+
+    def __init__(
+        self, stream: Stream, queue: list[int], end: list[float], done: bytearray, tensor: int, *, roomy: bool = False
+    ) -> None:
+        self.roomy = roomy
         self.stream = stream
         self.queue = queue
         self.end = end
@@ -217,11 +223,13 @@ class Hazards:
             track = tracks.get(region.key)
             if track is None:
                 track = self._open(region)
-            if track.gate is not None:
+            if track.gate is not None and not self.roomy:
                 self.gates.append(track.gate)
             # matmuls into one PSUM tile follow each other inside the Tensor Engine
             forward = on_tensor and region.operand.buffer == PSUM
             makers, users = track.write(index, i)
+            if self.roomy and region.operand.buffer in self.pools:
+                continue
             for w in makers:
                 if w not in deps:
                     deps[w] = TURN if forward and queue[w] == self.tensor else BYTES
@@ -255,9 +263,7 @@ class Hazards:
         operand = region.operand
         track = self._tracks[region.key] = Track(self.stream.regions)
         pool = self.pools.get(operand.buffer)
-        if pool is None:
-            return track
-        if region.key != region.uid:
+        if pool is None or region.key != region.uid:
             return track
         need = pool.size(operand.room)
         while pool.free < need and pool.dead:
@@ -292,7 +298,7 @@ class Hazards:
             elif before.end > gate.end:
                 gate.end, gate.last = before.end, before.last
 
-    def passed(self, p: int, ready: list[tuple[int, Gate]]) -> None:
+    def open_gates(self, p: int, ready: list[tuple[int, Gate]]) -> None:
         """Open the gates that waited for ``p``, which has an end time; add to ``ready`` what they release."""
         for gate in self.watched.pop(p, ()):
             if self.end[p] > gate.end:

@@ -113,7 +113,7 @@ def _spend(spent: dict[str, float], s: Schedule, i: int, length: float, after: i
             spent[name] = spent.get(name, 0.0) + t
 
 
-def grouped(steps: list[Step]) -> list[tuple[Step, int, float]]:
+def group_steps(steps: list[Step]) -> list[tuple[Step, int, float]]:
     """Steps of one instruction and line together: an example, how many, and their decisive seconds; longest first."""
     groups: dict[tuple[str, str, str], list[Step]] = {}
     for step in steps:

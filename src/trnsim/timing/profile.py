@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import functools
 import gc
+import heapq
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from trnsim.records import Record
 from trnsim.targets import Target
-from trnsim.timing.machine import schedule_all
+from trnsim.timing.engines import Meetings
 from trnsim.timing.report import Report, make_report
-from trnsim.timing.simplify import simplified
-from trnsim.timing.spill import spilled
+from trnsim.timing.schedule import NEVER, Schedule
+from trnsim.timing.simplify import simplify_stream
+from trnsim.timing.spill import spill_stream
 from trnsim.timing.stream import Stream
 
 Progress = Callable[[str, int, int], None]
@@ -41,8 +43,8 @@ class Recorder:
 
 
 @contextmanager
-def _unswept() -> Iterator[None]:
-    """Without the cyclic garbage collector, which would walk a growing stream again and again."""
+def _without_collector() -> Iterator[None]:
+    """Switch off the cyclic garbage collector, which would walk a growing stream again and again."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -85,10 +87,10 @@ def profile(
     recorded = record(kernel, ranks=ranks, progress=progress, **options)
 
     @functools.wraps(recorded)
+    @_without_collector()
     def run(*args: Any, **kwargs: Any) -> tuple[Any, Report]:
-        with _unswept():
-            result, recording = recorded(*args, **kwargs)
-            return result, recording.report(recording.target, progress)
+        result, recording = recorded(*args, **kwargs)
+        return result, recording.report(recording.target, progress)
 
     return run
 
@@ -104,11 +106,8 @@ def record(
     params = params_of(jitted, **options)
 
     @functools.wraps(jitted.function)
+    @_without_collector()
     def run(*args: Any, **kwargs: Any) -> tuple[Any, Recording]:
-        with _unswept():
-            return play(args, kwargs)
-
-    def play(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Recording]:
         recorder = Recorder(params.target, progress)
         trace: Any = recorder
         given: frozenset[int] = frozenset()
@@ -120,8 +119,7 @@ def record(
             crowded = crowded or launch.high_water["sbuf"] > params.target.sbuf_filled_bytes
         else:
             result = simulate_ranks(jitted, ranks, trace=trace, **options)(*args, **kwargs)
-        recording = Recording(getattr(jitted, "__name__", "kernel"), recorder, given, crowded)
-        return result, recording
+        return result, Recording(getattr(jitted, "__name__", "kernel"), recorder, given, crowded)
 
     return run
 
@@ -137,8 +135,8 @@ class Recording:
         self.streams: list[Stream] = []
         self.spills = self.left_out = 0
         for _, recorded in sorted(recorder.streams.items()):
-            stream, dropped = simplified(recorded)
-            stream, moves = spilled(stream) if crowded or dropped else (stream, 0)
+            stream, dropped = simplify_stream(recorded)
+            stream, moves = spill_stream(stream) if crowded or dropped else (stream, 0)
             self.streams.append(stream)
             self.left_out += dropped
             self.spills += moves
@@ -149,9 +147,37 @@ class Recording:
             if stream.target is not target:
                 stream.charge(target)
         watch = None if progress is None else functools.partial(progress, "scheduling")
-        schedules = schedule_all(self.streams, given=self.given, cores=self.cores, progress=watch)
-        counts = {"cores": len(self.streams) or 1, "spills": self.spills, "left_out": self.left_out}
-        return make_report(self.name, target, schedules, **counts, recording=self)
+        return make_report(self, target, self.play(watch))
+
+    def play(self, progress: Callable[[int, int], None] | None = None, *, roomy: bool = False) -> list[Schedule]:
+        """Schedule the streams as they are charged; ``roomy`` when no tensor waits for memory of another.
+
+        Cores meet each other, so that all are played step by step in the order of time.
+        """
+        how: dict[str, Any] = {"given": self.given, "cores": self.cores, "progress": progress, "roomy": roomy}
+        meetings = Meetings(self.streams)
+        schedules = [Schedule(stream, meetings=meetings, **how) for stream in self.streams]
+        steps = [schedule.play() for schedule in schedules]
+        heap: list[tuple[float, int]] = []
+        stalled = set(range(len(steps)))
+        while heap or stalled:
+            if not heap:
+                # the beginning; later all meetings are over, or the simulation itself would have deadlocked
+                heap = [(0.0, index) for index in sorted(stalled)]
+                stalled.clear()
+            _, index = heapq.heappop(heap)
+            at = next(steps[index], None)
+            if at is None:
+                continue
+            if at == NEVER:
+                stalled.add(index)
+            else:
+                heapq.heappush(heap, (at, index))
+            for other in list(stalled):
+                if schedules[other]._met:
+                    stalled.discard(other)
+                    heapq.heappush(heap, (0.0, other))
+        return schedules
 
     def least_s(self) -> float:
         """Return a lower bound of any schedule: the launch, and the busiest engine's instructions back to back.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -18,9 +17,6 @@ _FEW = 32
 # runs of this many pieces are no longer compared piece by piece, and count as overlapping
 _MOST = 4096
 
-
-# one for each layout
-_layout_ids = itertools.count()
 
 # how a region lies to another: apart, or with bytes in common, and then perhaps containing or contained
 APART, MEETS, COVERS, WITHIN = 0, 1, 2, 4
@@ -41,14 +37,11 @@ class Overlaps:
     Regions are found through a grid: one of length L lies in the one or two cells of width 2^k >= L it touches.
     """
 
-    __slots__ = ("_boxes", "_cells", "_known", "_levels", "_indices", "_operands", "_rows")
+    __slots__ = ("_cells", "_known", "_levels", "_indices", "_operands")
 
     def __init__(self) -> None:
         self._indices: list[int] = []
         self._operands: list[Operand] = []
-        # first and last partition, first and last byte, density, layout and index of each region
-        self._boxes = np.empty((0, 7), np.int64)
-        self._rows: list[tuple[int, ...]] = []
         self._cells: dict[tuple[int, int], list[int]] = {}
         self._levels: set[int] = set()
         self._known: dict[int, tuple[int, dict[int, int]]] = {}
@@ -61,9 +54,7 @@ class Overlaps:
         at = len(self._indices)
         self._indices.append(index)
         self._operands.append(operand)
-        low, high, layout = operand.first_byte, operand.end_byte, comb(operand)
-        rows = (operand.first_partition, operand.end_partition)
-        self._rows.append((*rows, low, high, layout.touched >= high - low, layout.layout_id, index))
+        low, high = operand.first_byte, operand.end_byte
         level = (high - low).bit_length()
         self._levels.add(level)
         for cell in range(low >> level, ((high - 1) >> level) + 1):
@@ -75,13 +66,10 @@ class Overlaps:
         known = len(self._indices)
         if seen < known:
             near = range(seen, known) if known - seen < _FEW else self._near(operand, seen)
-            if len(near) < _FEW:
-                for at in near:
-                    how = relation(operand, self._operands[at])
-                    if how:
-                        overlaps[self._indices[at]] = how
-            else:
-                self._among(near, operand, overlaps)
+            for at in near:
+                how = relation(operand, self._operands[at])
+                if how:
+                    overlaps[self._indices[at]] = how
             if index in overlaps:
                 overlaps[index] = MEETS | COVERS | WITHIN
             self._known[index] = known, overlaps
@@ -101,55 +89,11 @@ class Overlaps:
                     near.update(inside)
         return [at for at in near if at >= seen] if seen else list(near)
 
-    def _among(self, near: Sequence[int], operand: Operand, overlaps: dict[int, int]) -> None:
-        """Add those of many that overlap one."""
-        if self._rows:
-            known = len(self._indices)
-            if known > len(self._boxes):
-                self._boxes = np.concatenate((self._boxes, np.empty((known, 7), np.int64)))
-            self._boxes[known - len(self._rows) : known] = self._rows
-            self._rows.clear()
-        boxes = self._boxes[near.start : near.stop] if isinstance(near, range) else self._boxes[near]
-        row, rows, low, high, whole, layout, indices = boxes.T
-        first, end = operand.first_byte, operand.end_byte
-        meet = (row < operand.end_partition) & (operand.first_partition < rows) & (low < end) & (first < high)
-        mine = comb(operand)
-        on_chip = _on_chip(operand)
-        if mine.pitch and not on_chip:
-            # blocks of one matrix that start in one row meet there or nowhere
-            apart = np.abs(low - first)
-            alike = (layout == mine.layout_id) & (apart + mine.width <= mine.pitch)
-            meet &= ~alike | (apart < mine.width)
-        (hits,) = np.nonzero(meet)
-        if not len(hits):
-            return
-        row, rows, low, high, whole, layout, indices = boxes[hits].T
-        around = (row <= operand.first_partition) & (rows >= operand.end_partition)
-        around &= (low <= first) & (high >= end) & ((whole > 0) | on_chip)
-        how = MEETS + WITHIN * around
-        certain = np.full(len(hits), on_chip)
-        if on_chip or mine.touched >= end - first:
-            inside = (operand.first_partition <= row) & (operand.end_partition >= rows) & (first <= low) & (end >= high)
-            how += COVERS * inside
-            certain |= whole > 0
-        elif len(mine.dims) == 1 and end - first <= mine.span:
-            # a comb of pieces against what is whole: does any piece reach into it?
-            (stride, pieces) = mine.dims[0]
-            least, most = (first - high) // stride + 1, -((low - first - mine.length) // stride) - 1
-            apart = (whole > 0) & (np.maximum(least, 1 - pieces) > np.minimum(most, 0))
-            certain = (whole > 0) & ~apart
-            hits, how, indices, certain = (each[~apart] for each in (hits, how, indices, certain))
-        met = dict(zip(indices.tolist(), how.tolist(), strict=True))
-        for hit in np.nonzero(~certain)[0].tolist():
-            if not overlap(operand, self._operands[near[hits[hit]]]):
-                del met[int(indices[hit])]
-        overlaps.update(met)
-
 
 class Comb:
     """The bytes of a layout: pieces of ``length`` at the sums of ``dims`` (stride, extent), smallest stride first."""
 
-    __slots__ = ("_starts", "count", "dims", "length", "layout_id", "pitch", "span", "touched", "width")
+    __slots__ = ("_starts", "count", "dims", "length", "pitch", "span", "touched")
 
     def __init__(self, item: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> None:
         self.span = item
@@ -161,7 +105,7 @@ class Comb:
             stride, extent = dims.pop(0)
             length += stride * (extent - 1)
         self.length = length
-        self.dims = _folded(dims)
+        self.dims = _join_dims(dims)
         self.count = 1
         reach, apart = length, True
         for stride, extent in self.dims:
@@ -173,8 +117,6 @@ class Comb:
         # rows of a matrix: the distance within which two blocks of it can meet in one row only
         rows = [s for s, n in zip(strides[:-1], shape[:-1], strict=True) if n > 1]
         self.pitch = min(rows, default=0) * item if strides and strides[-1] == 1 else 0
-        self.width = shape[-1] * item if shape else item
-        self.layout_id = next(_layout_ids)
         self._starts: np.ndarray | None = None
 
     @property
@@ -188,7 +130,7 @@ class Comb:
         return self._starts
 
 
-def _folded(dims: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+def _join_dims(dims: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
     """Dimensions (stride, extent) with those joined that step through the same places."""
     folded: list[tuple[int, int]] = []
     for stride, extent in dims:

@@ -6,16 +6,22 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from trnsim.constants import LAUNCH_UNCERTAINTY, LEVEL, RESOURCES
-from trnsim.errors import WrongArgument
+from trnsim.constants import LAUNCH_UNCERTAINTY, LEVEL, WIDENING
+from trnsim.refusals import refuse
 from trnsim.targets import Target
 from trnsim.terminal import escape_controls
+from trnsim.timing.asking import Relief, ask_reliefs
 from trnsim.timing.costs import Call, itemsize
+from trnsim.timing.likeness import Nearest, Traits, find_nearest, find_traits
 from trnsim.timing.path import Step, critical_path
 from trnsim.timing.schedule import MODES, QUEUES, REASONS, Schedule
+
+if TYPE_CHECKING:
+    from trnsim.timing.profile import Recording
 
 # static loops are unrolled: programs of this size are slow to compile
 MANY_INSTRUCTIONS = 100_000
@@ -52,8 +58,8 @@ class Slice(NamedTuple):
 
 # what `Report.to_dict` has, in order
 _KEYS = """
-kernel target cores predicted total_s active_s benchmark_s interval engines instructions instruction_count
-hbm_read_bytes hbm_written_bytes flops flops_per_s peak_flops_per_s fraction_of_peak intensity binds spent_s
+kernel target cores predicted total_s active_s benchmark_s interval nearest engines instructions instruction_count
+hbm_read_bytes hbm_written_bytes flops flops_per_s peak_flops_per_s fraction_of_peak intensity binds reliefs spent_s
 critical_path sbuf_bytes psum_banks throttled_s table_loads assumed uncosted warnings constants
 """
 
@@ -81,7 +87,7 @@ class Report:
         hbm_read_bytes, hbm_written_bytes: traffic of all cores.
         flops: of matrix products, transposes not counted; ``flops_per_s`` over the active time; ``peak_flops_per_s`` of
             the dtypes used; ``fraction_of_peak`` their ratio.
-        binds: what most of the critical path was spent on; ``spent_s`` has all of it.
+        spent_s: seconds of the critical path by what they were spent on, longest first.
         critical_path: instructions with source lines, in the order of time.
         sbuf_bytes, psum_banks: most in use at once, per partition.
         assumed: share of engine time that rests on formulas without a public measurement.
@@ -101,7 +107,6 @@ class Report:
     hbm_written_bytes: int
     flops: int
     peak_flops_per_s: float
-    binds: str
     spent_s: dict[str, float]
     critical_path: list[Step] = field(repr=False)
     sbuf_bytes: int
@@ -119,14 +124,42 @@ class Report:
         """All instructions of all cores."""
         return sum(self.instructions.values())
 
+    @cached_property
+    def reliefs(self) -> list[Relief]:
+        """Seconds saved if an engine, the issue or bandwidth of DMA, latency or memory took no time, largest first.
+
+        Found by scheduling the kernel again for each of them, the first time this is read.
+        """
+        return ask_reliefs(self.recording, self.target, self.total_s, self.spent_s)
+
+    @property
+    def binds(self) -> str:
+        """The resource that would save most if it took no time."""
+        return self.reliefs[0].resource if self.reliefs else "nothing"
+
+    @cached_property
+    def traits(self) -> Traits:
+        """What errors of predictions were found to depend on: generation, cores, dtype, resource, spills."""
+        return find_traits(self.target.name, self.schedules, self.spent_s, self.recording.spills)
+
+    @property
+    def nearest(self) -> Nearest:
+        """The measured kernel that is most like this one, and in what this one differs from it."""
+        return find_nearest(self.traits)
+
     @property
     def interval(self) -> Interval:
-        """Around ``total_s``: as far as kernels left out of the fit, and bound by the same resource, came out wrong.
+        """Around ``total_s``: as far as kernels of the same traits came out wrong whose family was left out of the fit.
 
-        What surrounds a kernel differs between published sources by `LAUNCH_UNCERTAINTY`, which matters for short ones.
+        The widest of its traits applies, and it is wider still for every trait that no measured kernel shares. What
+        surrounds a kernel differs between published sources by `LAUNCH_UNCERTAINTY`, which matters for short ones.
         """
         known = self.target.intervals
-        low, high = known.get(RESOURCES.get(self.binds, ""), known["all"])
+        pairs = [known[trait] for trait in self.traits if trait in known] or [known["all"]]
+        low, high = min(low for low, _ in pairs), max(high for _, high in pairs)
+        if self.target.source == "published":
+            wider = 1 + WIDENING * self.nearest.distance
+            low, high = low**wider, high**wider
         below, above = (math.hypot(self.total_s * part, LAUNCH_UNCERTAINTY) for part in (1 - low, high - 1))
         return Interval(self.total_s - below, self.total_s + above, LEVEL)
 
@@ -153,12 +186,12 @@ class Report:
     def __repr__(self) -> str:
         from trnsim.timing.text import seconds
 
-        return f"<Report {self.kernel} on {self.target.name}: predicted {seconds(self.total_s)}, {self.binds} binds>"
+        return f"<Report {self.kernel} on {self.target.name}: predicted {seconds(self.total_s)}>"
 
     def _repr_html_(self) -> str:
-        from trnsim.timing.drawing import drawn
+        from trnsim.timing.drawing import draw_report
 
-        return drawn(self)
+        return draw_report(self)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, the same keys in every version."""
@@ -201,23 +234,11 @@ class Report:
 
             path.write_text(json.dumps(self.to_dict(), indent=2))
         else:
-            hint = "name the file x.html, x.pftrace or x.json"
-            raise WrongArgument(
-                f"{path.name} has the suffix {path.suffix!r}", "save", path.suffix, [".html", ".pftrace", ".json"], hint
-            )
+            raise refuse("save", got=path.suffix, path=path)
         return path
 
 
-def make_report(
-    kernel: str,
-    target: Target,
-    schedules: list[Schedule],
-    *,
-    cores: int,
-    spills: int = 0,
-    left_out: int = 0,
-    recording: Any = None,
-) -> Report:
+def make_report(recording: Recording, target: Target, schedules: list[Schedule]) -> Report:
     """Read a report out of played schedules."""
     time = target.timing
     played = [s for s in schedules if len(s.stream)]
@@ -246,9 +267,9 @@ def make_report(
     steps, spent = critical_path(played)
     busy = sum(sum(s.busy) for s in played) * 1e-9
     return Report(
-        kernel=kernel,
+        kernel=recording.name,
         target=target,
-        cores=cores,
+        cores=len(schedules) or 1,
         total_s=(time.preamble + last + time.postamble) * 1e-9,
         active_s=active,
         benchmark_s=active + time.launch * 1e-9,
@@ -258,16 +279,15 @@ def make_report(
         hbm_written_bytes=sum(s.written_bytes for s in played),
         flops=sum(s.flops for s in played),
         peak_flops_per_s=_peak(played, target),
-        binds=next(iter(spent), "nothing"),
         spent_s=spent,
         critical_path=steps,
         sbuf_bytes=max((s.sbuf_peak for s in played), default=0),
         psum_banks=-(-max((s.psum_peak for s in played), default=0) // target.psum_bank_bytes),
-        throttled_s=sum(s.throttled for s in played) * 1e-9,
+        throttled_s=sum(s.throttle_loss for s in played) * 1e-9,
         table_loads=sum(len(s.table_loads) + (s.first_table is not None) for s in played),
         assumed=sum(s.assumed for s in played) * 1e-9 / busy if busy else 0.0,
         uncosted=dict(uncosted),
-        warnings=_warnings(sum(instructions.values()), uncosted, spills, left_out),
+        warnings=_warnings(sum(instructions.values()), uncosted, recording),
         schedules=schedules,
         recording=recording,
     )
@@ -296,8 +316,8 @@ def _speed(call: Call) -> float:
     return 0.25 if itemsize(dtype) == 4 and dtype != "tfloat32" else 1.0
 
 
-def _warnings(count: int, uncosted: dict[str, int], spills: int, left_out: int) -> list[str]:
-    warnings = []
+def _warnings(count: int, uncosted: dict[str, int], recording: Recording) -> list[str]:
+    warnings, spills, left_out = [], recording.spills, recording.left_out
     for name, times in sorted(uncosted.items()):
         warnings.append(f"{name} has no cost formula: {times} of them were counted as taking no time.")
     if count > MANY_INSTRUCTIONS:

@@ -52,12 +52,14 @@ class Schedule:
         cores: int = 1,
         meetings: Meetings | None = None,
         progress: Callable[[int, int], None] | None = None,
+        roomy: bool = False,
     ) -> None:
         self.stream = stream
         self.target: Target = stream.target
         self.window = window
         self.cores = cores
         self.progress = progress
+        self.roomy = roomy
         n = len(stream)
         self.start = [0.0] * n
         self.end = [0.0] * n
@@ -93,19 +95,13 @@ class Schedule:
         self._behind: set[int] = set()
         self._fixed = [self._queue_of(kind) for kind in stream.kinds]
 
-    def run(self) -> Schedule:
-        """Play a core that meets nobody."""
-        for _ in self.play():
-            pass
-        return self
-
     @property
     def dma_busy(self) -> list[float]:
         """Nanoseconds each DMA engine moved data."""
         return self._dma.busy
 
     @property
-    def throttled(self) -> float:
+    def throttle_loss(self) -> float:
         """Nanoseconds the Tensor Engine lost to its half clock."""
         return self._pe.lost
 
@@ -118,7 +114,7 @@ class Schedule:
         kind_of, fixed, sync = stream.kind, self._fixed, stream.sync
         position = issue_positions(stream)
         done = bytearray(n)
-        hazards = Hazards(stream, queue_of, end, done, TENSOR)
+        hazards = Hazards(stream, queue_of, end, done, TENSOR, roomy=self.roomy)
         watched = hazards.watched
         free = [0.0] * len(QUEUES)
         free[GPSIMD] = time.gpsimd_begin
@@ -169,14 +165,14 @@ class Schedule:
             if not waits[j]:
                 heappush(future[queue_of[j]], (ready[j], j))
 
-        def finished(i: int) -> None:
+        def satisfy_followers(i: int) -> None:
             """Satisfy every dependency on ``i``, which now has an end time."""
             done[i] = 1
             for j, how in followers.pop(i, ()):
                 satisfy(j, seen(i, j, how), i, DATA if how == RESULT else MEMORY)
             if i in watched:
                 let: list[tuple[int, Gate]] = []
-                hazards.passed(i, let)
+                hazards.open_gates(i, let)
                 for j, gate in let:
                     satisfy(j, gate.end + wake[queue_of[j]], gate.last, MEMORY)
 
@@ -186,7 +182,7 @@ class Schedule:
                 i, at = met.pop()
                 q = queue_of[i]
                 free[q] = self._begin(i, q, at)
-                finished(i)
+                satisfy_followers(i)
             while oldest < n and done[oldest]:
                 oldest += 1
                 stretch = 0
@@ -259,7 +255,7 @@ class Schedule:
                 free[q] = NEVER
                 continue
             free[q] = self._begin(i, q, at)
-            finished(i)
+            satisfy_followers(i)
             if self.progress is not None and not oldest & 8191:
                 self.progress(oldest, n)
         self.sbuf_peak = hazards.pools["sbuf"].peak

@@ -27,13 +27,13 @@ _READ_PSUM = frozenset(
 )
 
 
-def simplified(stream: Stream) -> tuple[Stream, int]:
+def simplify_stream(stream: Stream) -> tuple[Stream, int]:
     """Return the stream without what the compiler leaves out, and how many instructions that is."""
     if not any(_repeats(kind) or _forwards(kind) for kind in stream.kinds):
         return stream, 0
     work = _Simplifier(stream)
     work.mark()
-    return (work.rebuilt(), len(work.dropped)) if work.dropped else (stream, 0)
+    return (work.rebuild(), len(work.dropped)) if work.dropped else (stream, 0)
 
 
 def _repeats(kind: Kind) -> bool:
@@ -124,7 +124,7 @@ class _Simplifier:
         users = self.readers.get(copy.uid, [])
         if not users or not all(self._reads_psum(user, copy.uid) for user in users):
             return False
-        banks = self._occupied()
+        banks = self._count_banks()
         need = -(-source.room // stream.target.psum_bank_bytes)
         span = slice(stream.last[source.uid] + 1, users[-1] + 1)
         if banks[span].max(initial=0) + need > stream.target.psum_partition_bytes // stream.target.psum_bank_bytes:
@@ -143,7 +143,7 @@ class _Simplifier:
         others = [region for region in read if region.uid != uid]
         return len(mine) == 1 and all(region.operand.buffer != PSUM for region in others)
 
-    def _occupied(self) -> np.ndarray:
+    def _count_banks(self) -> np.ndarray:
         """Banks of PSUM alive at every instruction, in program order."""
         if self._banks is None:
             stream = self.stream
@@ -181,7 +181,7 @@ class _Simplifier:
             self._regions[index] = replacement
         return replacement
 
-    def rebuilt(self) -> Stream:
+    def rebuild(self) -> Stream:
         """Return the stream without what was dropped; readers read what stands for it."""
         old, new = self.stream, Stream(self.stream.target)
         new.kinds, new.regions, new.lines = old.kinds, old.regions, old.lines

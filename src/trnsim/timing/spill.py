@@ -42,7 +42,7 @@ def overflow(stream: Stream) -> int:
     return most
 
 
-def spilled(stream: Stream) -> tuple[Stream, int]:
+def spill_stream(stream: Stream) -> tuple[Stream, int]:
     """Return the stream with saves and reloads put in, and how many; the stream itself when everything fits."""
     capacity = stream.target.sbuf_filled_bytes
     if overflow(stream) <= capacity:
@@ -124,7 +124,7 @@ class _Spiller:
         self.order = _order_by_need(stream)
         self.uses: dict[int, list[int]] = {}
         for at, i in enumerate(self.order):
-            for part in self._touched(i):
+            for part in self._list_parts(i):
                 self.uses.setdefault(part, []).append(at)
         self.new = Stream(stream.target)
         self.new.kinds = stream.kinds
@@ -144,14 +144,14 @@ class _Spiller:
             self._rows[r.uid] = max(self._rows.get(r.uid, 0), r.operand.end_partition)
         self._moves: dict[tuple[int, int, int, bool], tuple[int, int, int]] = {}
 
-    def _touched(self, i: int) -> set[int]:
+    def _list_parts(self, i: int) -> set[int]:
         of = self.parts.of
         return {part for index in (*self.old.reads[i], *self.old.writes[i]) for part in of.get(index, ())}
 
     def run(self) -> tuple[Stream, int]:
         regions = self.old.regions
         for at, i in enumerate(self.order):
-            touched = self._touched(i)
+            touched = self._list_parts(i)
             self._fit({part for part in touched if part not in self.here}, i, touched, at)
             self._copy(i, i)
             self._note(i)

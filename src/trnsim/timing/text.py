@@ -6,24 +6,15 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from trnsim.constants import LEVEL
+from trnsim.tables import read_table
+from trnsim.timing.asking import ENGINES
 from trnsim.timing.dma import packet_time
-from trnsim.timing.path import grouped
+from trnsim.timing.path import group_steps
 
 if TYPE_CHECKING:
     from trnsim.timing.report import Report
 
-_NAMES = {
-    "tensor": "Tensor",
-    "vector": "Vector",
-    "scalar": "Scalar",
-    "gpsimd": "GpSimd",
-    "sync": "Sync",
-    "dma.gpsimd": "DMA issue, GpSimd",
-    "dma.sync": "DMA issue, Sync",
-    "dma.scalar": "DMA issue, Scalar",
-    "cc": "Collectives",
-    "dma": "DMA engines",
-}
+_NAMES: dict[str, str] = read_table("names.toml")["engines"]
 
 
 def seconds(t: float) -> str:
@@ -53,22 +44,34 @@ def engine_name(name: str) -> str:
 
 
 def headline(report: Report) -> str:
-    """One sentence on what binds."""
-    path = sum(report.spent_s.values())
-    if not path:
+    """One sentence on what binds, and what the kernel would save without it."""
+    if not report.reliefs:
         return "The kernel issues no instructions."
-    share = report.spent_s[report.binds] / path
-    what = (
-        f"the {engine_name(report.binds)} Engine"
-        if report.binds in ("tensor", "vector", "scalar", "gpsimd")
-        else report.binds
-    )
-    return f"Bound by {what}: {share:.0%} of the critical path."
+    first = report.reliefs[0]
+    names = " and ".join(map(resource_name, first.resource.split(" and ")))
+    saved = f"{seconds(first.saved_s)} ({first.saved_s / report.total_s:.0%}) less"
+    return f"Bound by {names}: if that took no time, the kernel would take {saved}."
 
 
-def why(report: Report) -> str:
-    """One sentence on what that time consists of and what would shorten it; empty where there is no general answer."""
-    binds, engines = report.binds, report.engines
+def resource_name(name: str) -> str:
+    """Return a resource as a sentence names it."""
+    return f"the {engine_name(name)} Engine" if name in ENGINES else name
+
+
+def other_reliefs(report: Report) -> str:
+    """One sentence on what else would save a hundredth of the time; empty when nothing would."""
+    rest = [
+        f"{resource_name(relief.resource)} {seconds(relief.saved_s)} ({relief.saved_s / report.total_s:.0%})"
+        for relief in report.reliefs[1:]
+        if relief.saved_s >= 0.01 * report.total_s
+    ]
+    return f"Others, each alone: {', '.join(rest)}." if rest else ""
+
+
+def advice(report: Report, binds: str = "") -> str:
+    """One sentence on the time of what ``binds``, or of a resource, and what would shorten it; empty without answer."""
+    binds = binds or report.binds.partition(" and ")[0]
+    engines = report.engines
     use = engines.get(binds)
     issued = sum(u.instructions for name, u in engines.items() if name.startswith("dma."))
     if use is not None and use.instructions:
@@ -103,9 +106,10 @@ def page(report: Report) -> str:
         f"{report.kernel}, {report.target}{cores}: predicted {seconds(report.total_s)}"
         f" ({seconds(report.active_s)} active, {seconds(report.benchmark_s)} as a benchmark sees it)",
         headline(report),
-        *filter(None, [why(report)]),
+        *filter(None, [advice(report), other_reliefs(report)]),
         f"{LEVEL:.0%} interval {seconds(report.interval.low_s)} to {seconds(report.interval.high_s)},"
         " from errors of kernels left out of the fit.",
+        *_unlike(report),
         *([] if report.target.source == "published" else [f"Constants of {report.target.source}."]),
         "",
         f"{'':<20}{'busy':>11}{'use':>8}  instructions",
@@ -139,7 +143,7 @@ def page(report: Report) -> str:
             f"{engine_name(name)} {t / path:.0%}" for name, t in report.spent_s.items() if t / path >= 0.005
         )
         out += ["", f"Critical path: {shares}"]
-        for step, count, took in grouped(report.critical_path)[:8]:
+        for step, count, took in group_steps(report.critical_path)[:8]:
             times = f"{count:,} ×" if count > 1 else ""
             out.append(
                 f"{seconds(took):>11}{took / path:>7.1%}  {engine_name(step.engine):<18}{times:>9}"
@@ -147,6 +151,13 @@ def page(report: Report) -> str:
             )
     out += _notes(report)
     return "\n".join(line.rstrip() for line in out)
+
+
+def _unlike(report: Report) -> list[str]:
+    kernel, differs, distance = report.nearest
+    if not distance or report.target.source != "published":
+        return []
+    return [f"Unlike anything measured: {', '.join(differs)}, so the interval is wider. Nearest: {kernel}."]
 
 
 def _notes(report: Report) -> list[str]:

@@ -1,5 +1,6 @@
 """Predictions against published measurements."""
 
+import dataclasses
 import json
 import re
 import statistics
@@ -10,11 +11,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from benchmarks.calibration import measured
+from benchmarks.calibration import measured, open_rows, streams
 from benchmarks.calibration import refit as refit_module
 from benchmarks.calibration.refit import _changed
 from benchmarks.calibration.rows import ROWS, read
 from benchmarks.calibration.table import BEGIN, DOCS, END, FIT_BEGIN, FIT_END, generated, predict
+from tests.trnsim.timing.kernels import report_of, shaped
 from trnsim import TARGETS, cli, target_file
 from trnsim.constants import CONSTANTS, INTERVALS, UNCERTAINTY, Timing, timing
 
@@ -114,26 +116,87 @@ def test_a_constant_that_is_wrong_is_found_again_and_a_family_left_out_is_not_se
     assert np.abs(fit.held_out).max() < 0.3 * np.abs(fit.present).max()
     for low, high in refit_module.intervals(results, fit.held_out).values():
         assert 0.9 < low <= high < 1.1
+    assert "| **all** | 3 |" in refit_module.summary(results, fit)
 
 
 def _measured(result, target):
     return result._replace(report=result.report.recording.report(target)).predicted_us
 
 
-def test_an_interval_widens_with_the_spread_of_families_not_of_their_rows():
-    def interval(errors):
-        results = [
-            SimpleNamespace(row=SimpleNamespace(family=f), binds="tensor") for f, some in errors.items() for _ in some
-        ]
-        return refit_module.intervals(results, np.array([e for some in errors.values() for e in some]))["tensor"]
+OPEN = """
+from benchmarks.calibration import streams
+import numpy as np
 
-    few = interval({"a": [0.1], "b": [-0.1], "c": [0.0]})
-    many = interval({"a": [0.1] * 50, "b": [-0.1] * 50, "c": [0.0] * 50})
+
+def predict(kernel, *args):
+    raise AssertionError("replaced by whoever reads the folder")
+
+
+def run(columns):
+    return predict(streams.exp, np.broadcast_to(np.float32(0), (128, columns)))
+
+
+def too_wide():
+    return run(10**6)
+
+
+def rows():
+    for columns in (128, 512, 2048):
+        yield "matmul of somebody", f"{columns} columns", 25.0, run, (columns,)
+    yield "matmul of somebody", "does not fit", 25.0, too_wide, ()
+"""
+
+
+def test_open_rows_of_a_folder_are_predicted_each_in_its_own_process(tmp_path, monkeypatch):
+    (tmp_path / "rows.py").write_text(OPEN)
+    monkeypatch.setenv("MIRROR", str(tmp_path))
+    rows = open_rows.read(tmp_path)
+    said = []
+    outcomes = refit_module.play(rows, said.append, differentiate=True)
+    assert [o.row.name for o in outcomes] == ["128 columns", "512 columns", "2048 columns"]
+    assert {o.row.family for o in outcomes} == {"matmul grid"}
+    assert any("does not fit" in text and "SBUF" in text for text in said)
+    for o in outcomes:
+        columns = int(o.row.name.split()[0])
+        report = report_of(streams.exp.function, shaped(128, columns))
+        assert o.predicted_us == pytest.approx(report.total_s * 1e6)
+        assert o.traits == report.traits
+        assert set(o.slopes) == {("trn2", name) for name in refit_module._free("trn2")}
+
+
+def test_open_rows_need_their_folder_and_its_repositories(tmp_path, monkeypatch):
+    monkeypatch.delenv("MIRROR", raising=False)
+    with pytest.raises(SystemExit, match=r"has no rows\.py"):
+        open_rows.read(tmp_path)
+    (tmp_path / "rows.py").write_text(OPEN)
+    with pytest.raises(SystemExit, match="set MIRROR"):
+        open_rows.read(tmp_path)
+
+
+def judged(errors, *traits):
+    """Rows of families with errors, all of the same traits."""
+    row = SimpleNamespace
+    results = [row(row=row(family=f), traits=("trn2", *traits)) for f, some in errors.items() for _ in some]
+    return results, np.array([e for some in errors.values() for e in some])
+
+
+def test_an_interval_counts_a_family_once_however_many_rows_it_has():
+    few = refit_module.intervals(*judged({"a": [0.1], "b": [-0.2], "c": [0.0], "d": [0.3], "e": [0.05]}, "tensor"))
+    many = refit_module.intervals(
+        *judged({"a": [0.1] * 50, "b": [-0.2] * 9, "c": [0.0] * 50, "d": [0.3] * 4, "e": [0.05]}, "tensor")
+    )
     assert few == many
-    low, high = few
-    # t with two degrees of freedom: 1.886 deviations of 0.1, and the mean's own
-    assert np.log(high) == pytest.approx(1.886 * 0.1 * (4 / 3) ** 0.5, abs=0.005)
-    assert np.log(low) == pytest.approx(-np.log(high), abs=0.01)
+    # four of five families err by 0.2 and less
+    assert few["tensor"] == few["all"] == pytest.approx((np.exp(-0.2), np.exp(0.2)), abs=0.01)
+
+
+def test_an_interval_is_wider_for_traits_that_only_the_family_left_out_has():
+    results, errors = judged({"a": [0.1, -0.1], "b": [0.05, 0.1]}, "tensor")
+    strange, more = judged({"c": [0.11]}, "vector")
+    held = refit_module.inside([*results, *strange], np.concatenate([errors, more]))
+    assert held[-1], "0.11 is beyond 0.1, and within a quarter more"
+    alike, more = judged({"c": [0.11]}, "tensor")
+    assert not refit_module.inside([*results, *alike], np.concatenate([errors, more]))[-1]
 
 
 def test_the_page_and_the_constants_have_the_same_intervals():
@@ -144,7 +207,7 @@ def test_the_page_and_the_constants_have_the_same_intervals():
 
 def test_every_constant_has_one_source_for_every_target():
     for name, constants in CONSTANTS.items():
-        assert set(constants) == set(Timing.__annotations__)
+        assert set(constants) == {field.name for field in dataclasses.fields(Timing)}
         assert {constant.source for constant in constants.values()} <= set(UNCERTAINTY)
         assert TARGETS[name].timing == timing(name)
 

@@ -6,10 +6,11 @@ from tests.trnsim.timing.kernels import report_of, shaped
 from trnsim import TARGETS
 from trnsim import isa as nisa
 from trnsim import language as nl
-from trnsim.targets import TRN1, TRN2
 from trnsim.timing.costs import Call, Layout
 from trnsim.timing.dma import packet_time, run_bytes, transfer_of
 from trnsim.timing.engines import DmaEngines
+
+TRN1, TRN2 = TARGETS["trn1"], TARGETS["trn2"]
 
 
 def hbm(shape, strides, dtype="float32"):

@@ -73,7 +73,7 @@ def _stored(x, wide):
     return times(wide, loaded(x))
 
 
-def _multiplied(x, wide):
+def _multiply_elements(x, wide):
     made = tile(128, 512, buffer=nl.psum)
     nisa.nc_matmul(dst=made, stationary=wide[:, 0:128], moving=loaded(x))
     copied = tile()
@@ -86,7 +86,7 @@ def _written(x, wide):
     return wide
 
 
-@pytest.mark.parametrize(("use", "kept"), [(_both, 1), (_stored, 1), (_multiplied, 2), (_written, 1)])
+@pytest.mark.parametrize(("use", "kept"), [(_both, 1), (_stored, 1), (_multiply_elements, 2), (_written, 1)])
 def test_a_broadcast_is_copied_for_readers_that_cannot_read_psum(use, kept):
     def kernel(x, row):
         return stored(use(x, nl.broadcast_to(loaded(row), (128, 512))))
