@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from benchmarks.registry import TARGETS, Bench, Case, Kernel, Peer
-from trnsolver.tiles import identity
+from trnsolver.dense.identity import identity
 
 
 def case(shape: tuple[int, ...], matrix: Callable[[tuple[int, ...]], torch.Tensor], flops: int) -> Case:

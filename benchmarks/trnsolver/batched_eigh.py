@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from benchmarks.trnsolver._common import batched
 from trnsolver import eigh
-from trnsolver.batched_eigh import batch_sweeps, floats
-from trnsolver.batches import group
+from trnsolver.batched.batched_eigh import batch_sweeps, floats
+from trnsolver.batched.batches import group
 from trnsolver.kernels import batched_eigh as kernels
 
 BENCH = batched(

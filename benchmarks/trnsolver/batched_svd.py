@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from benchmarks.trnsolver._common import batched
 from trnsolver import svd
-from trnsolver.batched_svd import floats
-from trnsolver.batches import group
+from trnsolver.batched.batched_svd import floats
+from trnsolver.batched.batches import group
 from trnsolver.kernels import batched_svd as kernels
 
 BENCH = batched(

@@ -6,8 +6,8 @@ import torch
 
 from benchmarks.registry import TARGETS, Bench, Kernel
 from trnsolver import solve_triangular
-from trnsolver.batched_triangular import floats
-from trnsolver.batches import group
+from trnsolver.batched.batched_triangular import floats
+from trnsolver.batched.batches import group
 from trnsolver.kernels import batched_triangular as kernels
 
 

@@ -10,7 +10,7 @@ import torch
 from benchmarks.registry import TARGETS, Bench, Case, Kernel, Peer, Whole
 from trnsci.testing import gaussian
 from trnsolver import eigh
-from trnsolver.divide import constants, levels
+from trnsolver.eigen.divide import constants, levels
 from trnsolver.kernels import eigh as kernels
 
 

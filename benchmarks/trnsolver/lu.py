@@ -11,8 +11,9 @@ from benchmarks.registry import Bench, Case, Kernel, Peer
 from benchmarks.trnsolver._common import case, scipy_peer
 from trnsci.testing import gaussian
 from trnsolver import lu_factor
+from trnsolver.dense.identity import identity
+from trnsolver.dense.pivots import row_tiles
 from trnsolver.kernels import lu as kernels
-from trnsolver.tiles import identity, row_tiles
 
 
 def _case(*shape: int) -> Case:

@@ -8,7 +8,7 @@ import torch
 
 from benchmarks.registry import TARGETS, Bench, Kernel
 from trnsolver import svd
-from trnsolver.divide import constants
+from trnsolver.eigen.divide import constants
 from trnsolver.kernels import polar_factor as kernels
 
 

@@ -9,7 +9,7 @@ from benchmarks.registry import TARGETS, Bench, Case, Kernel, Peer
 from benchmarks.trnsolver._common import kernel, scipy_peer
 from trnsci.testing import gaussian
 from trnsolver import svd
-from trnsolver.jacobi import masks, sweeps
+from trnsolver.eigen.jacobi import masks, sweeps
 from trnsolver.kernels import svd as kernels
 
 

@@ -10,7 +10,7 @@
 | `factor_sparse` `solve_sparse` `fill_ordering` `zero_free_diagonal` | sparse direct solvers |
 | `inv` `inv_spd` `inv_triangular` `pinv` | inverses |
 | `eigh` `eigvalsh` `eigh_generalized` `eig` `eigvals` `schur` `hessenberg` `svd` `svdvals` | spectra |
-| `det` `slogdet` `matrix_rank` `cond` `cond_estimate` `null_space` `orth` | numbers and spaces |
+| `det` `slogdet` `trace` `matrix_rank` `cond` `cond_estimate` `null_space` `orth` | numbers and spaces |
 | `expm` `logm` `sqrtm` `inv_sqrt_spd` `sign` `polar` | functions of matrices |
 | `cg` `block_cg` `chebyshev` `minres` `bicgstab` `gmres` `lsqr` `lsmr` | iterative solvers; they return a `Result` |
 | `lanczos` `arnoldi` `lobpcg` `davidson` `svd_randomized` `eigh_randomized` | a few eigenpairs; a low rank |
@@ -21,47 +21,48 @@
 from typing import TYPE_CHECKING
 
 from trnsci import HAS_NKI, earlier, library_functions
-from trnsolver.bidiagonal import Bidiagonal, gebrd, larft, orgbr, ormbr
-from trnsolver.cg import block_cg, cg
-from trnsolver.chebyshev import chebyshev, chebyshev_preconditioner
-from trnsolver.cholesky import cholesky, cholesky_inverse, cholesky_solve
-from trnsolver.davidson import davidson
-from trnsolver.eig import Eig, Hessenberg, Schur, SortedSchur, eig, eigvals, hessenberg, schur
-from trnsolver.eigh import Eigh, eigh, eigvalsh
-from trnsolver.eigsh import Count, count_eigenvalues, eigsh
-from trnsolver.expm import expm
-from trnsolver.functions import Polar, polar, sign
-from trnsolver.generalized import eigh_generalized
-from trnsolver.householder import Reflectors, geqrf, householder_product, ormqr
-from trnsolver.inv_sqrt_spd import inv_sqrt_spd
-from trnsolver.inv_triangular import inv_triangular
-from trnsolver.krylov import bicgstab, gmres, minres
-from trnsolver.lanczos import arnoldi, lanczos, lobpcg
-from trnsolver.ldl import LDL, ldl, ldl_inverse, ldl_solve
-from trnsolver.lsqr import lsmr, lsqr
-from trnsolver.lstsq import LeastSquares, lstsq
-from trnsolver.lu import LU, PLU, lu, lu_factor, lu_inverse, lu_solve
-from trnsolver.norms import cond, cond_estimate
-from trnsolver.orderings import fill_ordering, zero_free_diagonal
-from trnsolver.pinv import matrix_rank, null_space, orth, pinv
-from trnsolver.preconditioners import (
+from trnsolver.dense.bidiagonal import Bidiagonal, gebrd, larft, orgbr, ormbr
+from trnsolver.dense.cholesky import cholesky, cholesky_inverse, cholesky_solve
+from trnsolver.dense.condition import cond, cond_estimate
+from trnsolver.dense.expm import expm
+from trnsolver.dense.householder import Reflectors, geqrf, householder_product, ormqr
+from trnsolver.dense.inv_sqrt_spd import inv_sqrt_spd
+from trnsolver.dense.inv_triangular import inv_triangular
+from trnsolver.dense.ldl import LDL, ldl, ldl_inverse, ldl_solve
+from trnsolver.dense.lstsq import LeastSquares, lstsq
+from trnsolver.dense.lu import LU, PLU, lu, lu_factor, lu_inverse, lu_solve
+from trnsolver.dense.pinv import matrix_rank, null_space, orth, pinv
+from trnsolver.dense.polar import Polar, polar, sign
+from trnsolver.dense.qr import QR, PivotedQR, qr, qr_pivoted
+from trnsolver.dense.roots import logm, sqrtm
+from trnsolver.dense.solve import SlogDet, det, inv, slogdet, solve
+from trnsolver.dense.solve_banded import solve_banded, solve_tridiagonal
+from trnsolver.dense.solve_triangular import solve_triangular
+from trnsolver.dense.spd import inv_spd, solve_spd
+from trnsolver.eigen.davidson import davidson
+from trnsolver.eigen.eig import Eig, Hessenberg, Schur, SortedSchur, eig, eigvals, hessenberg, schur
+from trnsolver.eigen.eigenpairs import Pairs
+from trnsolver.eigen.eigh import Eigh, eigh, eigvalsh
+from trnsolver.eigen.eigsh import Count, count_eigenvalues, eigsh
+from trnsolver.eigen.generalized import eigh_generalized
+from trnsolver.eigen.lanczos import arnoldi, lanczos, lobpcg
+from trnsolver.eigen.randomized import LowRank, eigh_randomized, svd_randomized
+from trnsolver.eigen.svd import SVD, svd, svdvals
+from trnsolver.eigen.trace import TraceEstimate, trace
+from trnsolver.krylov.cg import block_cg, cg
+from trnsolver.krylov.chebyshev import chebyshev, chebyshev_preconditioner
+from trnsolver.krylov.gmres import bicgstab, gmres, minres
+from trnsolver.krylov.iteration import Result
+from trnsolver.krylov.lsqr import lsmr, lsqr
+from trnsolver.krylov.preconditioners import (
     block_jacobi_preconditioner,
     ic0_preconditioner,
     ilu0_preconditioner,
     jacobi_preconditioner,
     ssor_preconditioner,
 )
-from trnsolver.problems import Result
-from trnsolver.qr import QR, PivotedQR, qr, qr_pivoted
-from trnsolver.randomized import LowRank, eigh_randomized, svd_randomized
-from trnsolver.roots import logm, sqrtm
-from trnsolver.searches import Pairs
-from trnsolver.solve import SlogDet, det, inv, slogdet, solve
-from trnsolver.solve_banded import solve_banded, solve_tridiagonal
-from trnsolver.solve_triangular import solve_triangular
-from trnsolver.sparse_factor import SparseFactor, factor_sparse, solve_sparse
-from trnsolver.spd import inv_spd, solve_spd
-from trnsolver.svd import SVD, svd, svdvals
+from trnsolver.sparse_direct.orderings import fill_ordering, zero_free_diagonal
+from trnsolver.sparse_direct.sparse_factor import SparseFactor, factor_sparse, solve_sparse
 
 set_backend, get_backend = library_functions("trnsolver")
 
@@ -91,6 +92,7 @@ __all__ = [
     "SlogDet",
     "SortedSchur",
     "SparseFactor",
+    "TraceEstimate",
     "arnoldi",
     "bicgstab",
     "block_cg",
@@ -169,5 +171,6 @@ __all__ = [
     "svd",
     "svd_randomized",
     "svdvals",
+    "trace",
     "zero_free_diagonal",
 ]

@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
-from torch._C._functorch import is_functorch_wrapped_tensor
 from torch.autograd import forward_ad
 from torch.compiler import is_dynamo_compiling
 from torch.nn import Parameter
@@ -24,6 +23,7 @@ from trnsci import (
 )
 from trnsci.backends import SCOPE
 from trnsci.precision import ROUNDOFF
+from trnsci.torch_internals import is_functorch_wrapped_tensor
 
 R = TypeVar("R")
 
@@ -104,8 +104,8 @@ def all_finite(x: Tensor) -> bool:
     return cmath.isfinite((x.sum() if x.ndim else x).item()) or bool(torch.isfinite(x).all())
 
 
-def bounded(op: str, a: Tensor, read: Callable[[], Tensor] | None = None) -> bool:
-    """Whether no norm overflows, as far as one may look. Entries are finite, of the part that ``read`` returns."""
+def has_finite_norms(op: str, a: Tensor, read: Callable[[], Tensor] | None = None) -> bool:
+    """Check that entries, of the part that ``read`` returns, are finite; return whether no norm overflows."""
     if not readable(a) or torch.linalg.vector_norm(a.detach()).item() < 2.0**126:
         return True
     finite(op, a=a if read is None else read())
@@ -129,8 +129,8 @@ def finite(op: str, **values: Tensor) -> None:
             )
 
 
-def settled(op: str, result: Tensor, **values: Tensor | Callable[[], Tensor]) -> None:
-    """The result is finite. Where it is not, the operand to blame is named, or the overflow.
+def check_result(op: str, result: Tensor, **values: Tensor | Callable[[], Tensor]) -> None:
+    """Raise unless the result is finite, and name the operand at fault, or the overflow.
 
     Operands of which only a part is read come as functions that return it.
     """
@@ -177,8 +177,8 @@ def right_hand_side(op: str, a: Tensor, b: Any, *, look: bool = True) -> bool:
     return vector
 
 
-def mirrored(op: str, a: Tensor, b: Any) -> Tensor:
-    """``b.mH`` of the rows ``b`` [..., K, N] of ``x @ a = b``: the columns of a system with ``a.mH``."""
+def to_adjoint_columns(op: str, a: Tensor, b: Any) -> Tensor:
+    """Return ``b.mH`` of the rows ``b`` [..., K, N] of ``x @ a = b``: columns of a system with ``a.mH``."""
     check.floating(op, a=a, b=b)
     check.ndim(op, 2, a=a, b=b)
     if b.shape[-1] != a.shape[-1]:
@@ -256,8 +256,8 @@ def nonsingular(op: str, diagonal: Tensor, **values: Tensor | Callable[[], Tenso
 _SOME = 1 << 12
 
 
-def solved(op: str, x: Tensor, matrix: Tensor | None, **values: Tensor | Callable[[], Tensor]) -> None:
-    """The solution is finite, and the divisors on the diagonal of ``matrix``, if any, are and none is zero.
+def check_solution(op: str, x: Tensor, matrix: Tensor | None, **values: Tensor | Callable[[], Tensor]) -> None:
+    """Raise unless the solution is finite, and the diagonal of ``matrix``, if given, nonzero and finite.
 
     One that is not leaves an entry of every column infinite, NaN or zero: without such an entry nothing is wrong.
     """
@@ -267,7 +267,7 @@ def solved(op: str, x: Tensor, matrix: Tensor | None, **values: Tensor | Callabl
             nonsingular(op, matrix.diagonal(0, -2, -1), **values)
         elif x.numel() <= _SOME:
             return
-    settled(op, x, **values)
+    check_result(op, x, **values)
 
 
 def written(op: str, out: Any, computed: R, **inputs: Tensor) -> R:
@@ -293,6 +293,6 @@ def roundoff(dtype: torch.dtype) -> float:
     return ROUNDOFF[dtype]
 
 
-def widened(dtype: torch.dtype) -> torch.dtype:
-    """The dtype of twice the digits: float64 or complex128."""
+def double_dtype(dtype: torch.dtype) -> torch.dtype:
+    """Return the dtype of twice the digits: float64 or complex128."""
     return torch.complex128 if dtype.is_complex else torch.float64

@@ -8,7 +8,7 @@ import trnsci
 import trnsolver as ts
 from trnsci import NotPositiveDefinite, Singular
 from trnsci.testing import gaussian, unit_roundoff
-from trnsolver import batches
+from trnsolver.batched import batches
 
 U = unit_roundoff(torch.float32)
 
@@ -183,7 +183,7 @@ def test_predicted_times_of_a_thousand():
 
 @pytest.mark.parametrize("name", ["cholesky", *(pytest.param(x, marks=pytest.mark.slow) for x in ("lu", "qr"))])
 def test_batches_are_taken_where_they_are_predicted_to_be_faster(name, monkeypatch):
-    module = __import__(f"trnsolver.{name}", fromlist=["pays"])
+    module = __import__(f"trnsolver.dense.{name}", fromlist=["pays"])
     op = {"cholesky": ts.cholesky, "lu": ts.lu_factor, "qr": ts.qr}[name]
     for most, first in module.LEAST:
         taken = _milliseconds(op, (first, most, most))

@@ -102,6 +102,7 @@ CALLS = {
     "ic0": lambda d: ts.ic0_preconditioner(d["spd"])(d["b"]),
     "ilu0": lambda d: ts.ilu0_preconditioner(d["a"])(d["b"]),
     "chebyshev_preconditioner": lambda d: ts.chebyshev_preconditioner(d["spd"], 0.9, 9.0)(d["b"]),
+    "trace": lambda d: ts.trace(d["a"]).value,
 }
 
 

@@ -7,7 +7,8 @@ import torch
 import trnsci
 from trnsci import ArgumentError, NotConverged, UnsupportedError
 from trnsci.testing import gaussian, unit_roundoff
-from trnsolver import divide, eigh, eigvalsh, pieces
+from trnsolver import eigh, eigvalsh
+from trnsolver.eigen import divide, divide_blocks
 
 
 def _symmetric(shape, seed=0, dtype=torch.float32):
@@ -151,13 +152,13 @@ def test_gradients():
 @pytest.fixture
 def programs(monkeypatch):
     """What each program started from: the rotation's first entries and the labels."""
-    started, launched = [], divide.launched
+    started, launched = [], divide.launch_levels
 
     def watch(a, start, labels, n):
         started.append((len(a), start, labels))
         return launched(a, start, labels, n)
 
-    monkeypatch.setattr(divide, "launched", watch)
+    monkeypatch.setattr(divide, "launch_levels", watch)
     return started
 
 
@@ -232,6 +233,15 @@ def test_auto_takes_the_method_predicted_to_be_faster(target):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("launch", "most"), [(0.67e-3, 15e-3), (0.1e-3, 12.5e-3)], ids=["XLA", "native"])
+def test_a_thousand_rows_are_a_program_or_two_for_each_level(launch, most):
+    with trnsci.backend("simulator"):
+        plan = trnsci.plan(eigh, torch.empty((1024, 1024), device="meta"))
+    assert plan.programs.launches == 6
+    assert plan.predicted["trn2"] + 6 * launch <= most
+
+
+@pytest.mark.slow
 def test_predicted_times():
     assert _predicted(128, "auto", "trn2") <= 0.8e-3
     assert _predicted(256, "auto", "trn2") <= 1.3e-3
@@ -255,14 +265,16 @@ def test_levels_in_several_programs_meet_the_bound(monkeypatch):
 
 
 @pytest.mark.sim
-@pytest.mark.parametrize(("most", "split"), [(512, "_by_kernel"), (128, "_by_products")])
+@pytest.mark.parametrize(("most", "split"), [(512, "_split_by_kernel"), (128, "_split_by_products")])
 def test_matrices_of_several_tiles_are_solved_in_pieces(most, split, monkeypatch, norm):
-    a, sizes, cut = _symmetric((140, 140), 3), [], getattr(pieces, split)
+    a, sizes, cut = _symmetric((140, 140), 3), [], getattr(divide_blocks, split)
     q = torch.linalg.qr(a.double()).Q
     # an even spectrum, and three values of which one fills more than a tile
     few = (q * torch.tensor([1.0, -2.0, 3.0]).repeat_interleave(torch.tensor([130, 6, 4]))) @ q.mT
-    monkeypatch.setattr(pieces.kernels, "ONE_LEVEL", most)
-    monkeypatch.setattr(pieces, split, lambda block: sizes.append(len(block)) or cut(block))
+    monkeypatch.setattr(divide_blocks.kernels, "N_MAX", most)
+    monkeypatch.setattr(
+        divide_blocks, split, lambda blocks, first: sizes.append(len(blocks[0][1])) or cut(blocks, first=first)
+    )
     # as a whole it would not be solved
     monkeypatch.setattr(divide, "levels", lambda n: 9 if n <= 128 else 0)
     for matrix in (a, few.float()):
@@ -271,7 +283,31 @@ def test_matrices_of_several_tiles_are_solved_in_pieces(most, split, monkeypatch
 
 
 @pytest.mark.sim
+@pytest.mark.slow
+@pytest.mark.parametrize("spectrum", ["three values", "two clusters", "both signs", "an outlier", "largest floats"])
+def test_levels_of_two_programs(spectrum, monkeypatch, norm):
+    monkeypatch.setattr(divide_blocks.kernels, "ONE_LEVEL", 128)
+    monkeypatch.setenv("TRNSCI_PROGRAM_MATMULS", "700")
+    a = SPECTRA[spectrum](300)
+    _holds(*_solve(a), a, norm)
+
+
+@pytest.mark.sim
 def test_what_pieces_leave_is_solved_as_a_whole(monkeypatch, norm):
-    monkeypatch.setattr(pieces, "_MOST", 0)
+    monkeypatch.setattr(divide_blocks, "_MOST", 0)
     a = _symmetric((132, 132), 3)
     _holds(*_solve(a), a, norm)
+
+
+def test_products_take_small_couplings_off():
+    a = _symmetric((140, 140), 3) / 8
+    values, vectors = torch.linalg.eigh(a.double())
+    turn = 1e-5 * gaussian((140, 140), 4).double()
+    rows = (torch.linalg.matrix_exp(turn - turn.mT) @ vectors.mT).float()
+
+    def left(rows):
+        core = rows.double() @ a.double() @ rows.double().mT
+        return float(torch.linalg.matrix_norm(core - torch.diag(core.diagonal())) / values.abs().max())
+
+    limit = 10 * 140 * unit_roundoff(torch.float32)
+    assert left(divide_blocks.polish_by_products(a, rows)[1]) <= limit < left(rows)

@@ -13,7 +13,7 @@ from trnsci import ArgumentError, Singular
 LINE = sp.diags_array([-np.ones(39), 2 * np.ones(40), -np.ones(39)], offsets=[-1, 0, 1], format="csr")
 PHASE = sp.diags_array(np.exp(0.3j * np.arange(40)))
 COMPLEX = sp.csr_array(PHASE @ LINE @ PHASE.conj())
-RANDOM = sp.random_array((60, 60), density=0.1, rng=np.random.default_rng(1), format="csr")
+RANDOM = sp.random_array((60, 60), density=0.1, random_state=np.random.default_rng(1), format="csr")
 RANDOM = sp.csr_array(RANDOM + RANDOM.T)
 
 

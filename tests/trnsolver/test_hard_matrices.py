@@ -141,7 +141,7 @@ def test_double_precision_is_corrected_single_precision_not_the_host(dtype, norm
     if not dtype.is_complex:
         # complex64 itself has its blocks of 64 columns from LAPACK
         names += ["cholesky_ex", "lu_factor_ex", "solve_triangular"]
-        monkeypatch.setattr(importlib.import_module("trnsolver.qr").QrFactor, "pytorch", refused)
+        monkeypatch.setattr(importlib.import_module("trnsolver.dense.qr").QrFactor, "pytorch", refused)
     for name in names:
         monkeypatch.setattr(torch.linalg, name, refused)
     with BACKENDS[-1]:

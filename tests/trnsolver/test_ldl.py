@@ -158,3 +158,24 @@ def test_gradients_of_a_singular_block_are_refused():
     a = torch.diag(torch.tensor([1.0, 0.0])).requires_grad_()
     with pytest.raises(Singular, match="ldl"):
         ldl(a).l.sum().backward()
+
+
+@pytest.mark.parametrize("hermitian", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
+def test_batches_and_tangents_of_torch_func(dtype, hermitian):
+    def factors(x):
+        return ldl(x + (x.mH if hermitian else x.mT), hermitian=hermitian)[:2]
+
+    a, directions = gaussian((3, 5, 5), 1, dtype), gaussian((3, 5, 5), 2, dtype)
+    a = a * (1 - torch.eye(5))
+    batched = torch.func.vmap(factors, 1, 1)(a.movedim(0, 1))
+    for part, whole in zip(batched, factors(a), strict=True):
+        torch.testing.assert_close(part.movedim(1, 0), whole, rtol=1e-12, atol=1e-12)
+    assert torch.autograd.gradcheck(factors, (a[0].clone().requires_grad_(),), check_forward_ad=True)
+    both = torch.func.vmap(lambda x, e: torch.func.jvp(factors, (x,), (e,))[1])(a, directions)
+    for at, part in enumerate(both):
+        one_by_one = [torch.func.jvp(factors, (x,), (e,))[1][at] for x, e in zip(a, directions, strict=True)]
+        torch.testing.assert_close(part, torch.stack(one_by_one), rtol=1e-10, atol=1e-10)
+    if not dtype.is_complex:
+        for forward, reverse in zip(torch.func.jacfwd(factors)(a[0]), torch.func.jacrev(factors)(a[0]), strict=True):
+            torch.testing.assert_close(forward, reverse, rtol=1e-9, atol=1e-9)

@@ -10,7 +10,7 @@ from trnsci import ArgumentError, DtypeError, NotConverged, Singular
 from trnsci.arrays import to_numpy
 from trnsci.testing import BACKENDS, gaussian, pairs, unit_roundoff
 from trnsolver import LeastSquares, lstsq
-from trnsolver.contract import lstsq_to
+from trnsolver.dense.target_error import lstsq_to
 
 DTYPES = [torch.float32, torch.float64, torch.complex64, torch.complex128]
 DRIVERS = ["gels", "gelsy", "gelsd", "gelss"]

@@ -38,7 +38,7 @@ def test_the_selected_come_first(dtype, output, n):
         found = schur(a, output, sort=sort)
         assert isinstance(found, SortedSchur)
         t, z, sdim = found
-        expected = scipy.linalg.schur(a.numpy(), output, sort=sort)[2]
+        expected = sum(map(inside, np.linalg.eigvals(a.numpy())))
         assert (int(sdim), sdim.dtype, sdim.shape) == (expected, torch.int64, ())
         _holds(a, t, z)
         first = np.linalg.eigvals(to_numpy(t.to(torch.complex128))[:expected, :expected])

@@ -13,6 +13,7 @@ import trnsparse
 from trnsci import distributed
 from trnsci.distributed import Layout
 from trnsci.memory import MemoryMeter
+from trnsolver.sharded import eigh as sharded_eigh
 
 SIZES = (*(pytest.param(size, marks=pytest.mark.slow) for size in (1, 2, 4)), 3)
 U = {torch.float64: 2**-53, torch.complex128: 2**-53, torch.float32: 2**-24}
@@ -525,7 +526,14 @@ def test_plans_of_general_systems_and_spectra_hold_parts_only():
     )
 
 
-def _eigenpairs(n, place, dtype, uplo):
+def _eigenpairs(n, place, dtype, uplo, few):
+    with pytest.MonkeyPatch.context() as patch:
+        # from how many ranks on they rotate rows instead of solving the whole each
+        patch.setattr(sharded_eigh, "_FEW", few)
+        return _all_eigenpairs(n, place, dtype, uplo)
+
+
+def _all_eigenpairs(n, place, dtype, uplo):
     mesh = distributed.mesh()
     a = _data(n, n, dtype=dtype)
     a = a + a.mH
@@ -537,8 +545,9 @@ def _eigenpairs(n, place, dtype, uplo):
     return [distributed.gather(x).resolve_conj().numpy() for x in (*made, alone)]
 
 
+@pytest.mark.parametrize("few", [2, 16])
 @pytest.mark.parametrize("size", SIZES)
-def test_whole_spectra(ranks, size):
+def test_whole_spectra(ranks, size, few):
     for n, place, dtype, uplo in (
         (1, 0, torch.float64, "L"),
         (8, 0, torch.float64, "L"),
@@ -549,7 +558,7 @@ def test_whole_spectra(ranks, size):
         a = a + a.conj().T
         a = np.diag(np.diag(a)) if n == 8 else a
         bound = 20 * n * 2**-53 * max(np.linalg.norm(a, 2), 1e-300)
-        for values, vectors, alone in ranks(size).run(_eigenpairs, n, place, dtype, uplo):
+        for values, vectors, alone in ranks(size).run(_eigenpairs, n, place, dtype, uplo, few):
             assert np.abs(values - np.linalg.eigvalsh(a)).max() <= bound
             assert np.array_equal(values, alone)
             assert np.linalg.norm(a @ vectors - vectors * values, 2) <= bound

@@ -10,7 +10,7 @@ from tests.together import together
 from trnsci import ArgumentError, NotConverged, NumericalError
 from trnsci.testing import BACKENDS, gaussian, in_float64
 from trnsolver import det, inv, lstsq, lu_solve, slogdet, solve, solve_sparse
-from trnsolver.contract import solve_to
+from trnsolver.dense.target_error import solve_to
 
 # relative error that is asked for
 TARGET = 1e-12

@@ -48,7 +48,7 @@ def grid(k, dtype=torch.float64):
 def general(n, dtype=torch.float64, seed=0):
     """A random pattern with an empty diagonal in places, and a well-conditioned matrix on it."""
     rng = np.random.default_rng(seed)
-    a = sp.random_array((n, n), density=min(1.0, 4 / max(1, n)), rng=rng, format="csr")
+    a = sp.random_array((n, n), density=min(1.0, 4 / max(1, n)), random_state=rng, format="csr")
     a = a + sp.csr_array(sp.eye_array(n))[rng.permutation(n)] * 4
     values = a.data * (rng.standard_normal(a.nnz) if not dtype.is_complex else np.exp(1j * rng.uniform(0, 7, a.nnz)))
     a.data = np.where(np.abs(values) < 2, values, 4.0)

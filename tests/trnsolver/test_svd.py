@@ -18,11 +18,11 @@ from trnsolver import (
     orth,
     pinv,
     polar,
-    polar_factor,
     svd,
     svd_randomized,
     svdvals,
 )
+from trnsolver.eigen import polar_factor
 
 
 def _holds(u, s, vh, a, norm):
@@ -204,7 +204,7 @@ def test_which_method_runs():
 
 @pytest.mark.sim
 def test_failure_is_said(monkeypatch, norm):
-    module = sys.modules["trnsolver.svd"]
+    module = sys.modules["trnsolver.eigen.svd"]
     factor = module.polar_factor
 
     def spoiled(a):

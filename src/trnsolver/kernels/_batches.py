@@ -74,12 +74,12 @@ def _transpose_each(dst_sb, src_sb, rows, columns):
     )
 
 
-def _multiplied(dst, data1, data2, engine):
+def _multiply_elements(dst, data1, data2, engine):
     """Set dst to a product, element by element."""
     nisa.tensor_tensor(dst=dst, data1=data1, data2=data2, op=nl.multiply, engine=engine)
 
 
-def _subtracted(dst, products, engine):
+def _subtract_products(dst, products, engine):
     """Subtract from dst in place."""
     nisa.tensor_tensor(dst=dst, data1=dst, data2=products, op=nl.subtract, engine=engine)
 

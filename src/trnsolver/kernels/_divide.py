@@ -3,7 +3,7 @@
 A matrix is a list of tiles of rows. The array computes stationary.T moving, so symmetric factors go in as they lie.
 """
 
-from trnsci.nki import M_TILE, N_TILE, P_MAX, elementwise, filled, multiply_add, nisa, nl, tiles, transpose_into
+from trnsci.nki import M_TILE, N_TILE, P_MAX, elementwise, full, multiply_add, nisa, nl, tiles, transpose_into
 from trnsolver.kernels._tiles import _accumulate
 
 # Odd polynomials of degree 5. The first takes [0, 1] into [0, 0.99], multiplies what is small by 3.6 and keeps what is
@@ -136,7 +136,7 @@ def _square(N):
 
 def _column(N):
     """One number for each row: column t holds those of tile t."""
-    return filled((P_MAX, len(tiles(N, M_TILE))), 1.0)  # [m, T]
+    return full((P_MAX, len(tiles(N, M_TILE))), 1.0)  # [m, T]
 
 
 def _total(rows_sb, ones_sb, N):

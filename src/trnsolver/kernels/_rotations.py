@@ -7,7 +7,7 @@ each sweep.
 """
 
 from trnsci.nki import nisa, nl
-from trnsolver.kernels._batches import _all, _at, _engine, _multiplied, _parts, _tile
+from trnsolver.kernels._batches import _all, _at, _engine, _multiply_elements, _parts, _tile
 
 # Added to differences of squares: rows that agree to the last bit, zeros too, have an angle of 0.
 SLIGHT = 1e-18
@@ -36,7 +36,7 @@ def _squares(room, x_sb, N, length, width):
     for g in _shares(x_sb):
         rows = _at(x_sb, g, 0, [[length, N], [1, width]])
         products = _at(products_sb, g, 0, [[width, N], [1, width]])
-        _multiplied(products, rows, rows, _engine(g))
+        _multiply_elements(products, rows, rows, _engine(g))
         nisa.tensor_reduce(dst=_at(squares_sb, g, 0, [[1, N]]), op=nl.add, data=products, axis=3)
 
 
@@ -76,7 +76,7 @@ def _angles(room, x_sb, *, start, pairs, length, width):
         products = _at(products_sb, g, 0, [[width, pairs], [1, width]])
         first = _at(x_sb, g, start * length, [[2 * length, pairs], [1, width]])
         second = _at(x_sb, g, (start + 1) * length, [[2 * length, pairs], [1, width]])
-        _multiplied(products, first, second, _engine(g))
+        _multiply_elements(products, first, second, _engine(g))
         nisa.tensor_reduce(dst=_at(inner_sb, g, 0, [[1, pairs]]), op=nl.add, data=products, axis=3)
     # cos 2t = difference / sqrt(difference**2 + 4 inner**2), cos t = sqrt((1 + cos 2t) / 2), sin t = sin 2t / (2 cos t)
     nisa.scalar_tensor_tensor(dst=root, data=inner, op0=nl.multiply, operand0=4.0, op1=nl.multiply, operand1=inner)
@@ -107,9 +107,9 @@ def _turn(room, x_sb, *, g, start, pairs, length):
     terms = []
     for i in range(4):
         terms.append(_at(products_sb, g, i * pairs * length, [[length, pairs], [1, length]]))
-    _multiplied(terms[0], first, cosine, engine)
-    _multiplied(terms[1], second, sine, engine)
-    _multiplied(terms[2], second, cosine, engine)
-    _multiplied(terms[3], first, sine, engine)
+    _multiply_elements(terms[0], first, cosine, engine)
+    _multiply_elements(terms[1], second, sine, engine)
+    _multiply_elements(terms[2], second, cosine, engine)
+    _multiply_elements(terms[3], first, sine, engine)
     nisa.tensor_tensor(dst=second, data1=terms[0], data2=terms[1], op=nl.add, engine=engine)
     nisa.tensor_tensor(dst=first, data1=terms[2], data2=terms[3], op=nl.subtract, engine=engine)

@@ -1,6 +1,6 @@
 """Parts that several kernels share: products of matrices of several tiles of rows, and inner products."""
 
-from trnsci.nki import M_TILE, P_MAX, elementwise, filled, load, nisa, nl, store, tiles
+from trnsci.nki import M_TILE, P_MAX, elementwise, full, load, nisa, nl, store, tiles
 
 
 def _accumulate(dst_ps, left_sb, right_sb, rows, columns, onto=False):
@@ -31,7 +31,7 @@ def _load_state(a_hbm, x_hbm, r_hbm, d_hbm, columns, loads):
         x_sb.append(load(x_hbm[m.span, columns.span], loads))  # [m, K]
         r_sb.append(load(r_hbm[m.span, columns.span], loads))  # [m, K]
         d_sb.append(load(d_hbm[m.span, columns.span], loads))  # [m, K]
-    return a_sb, x_sb, r_sb, d_sb, filled((P_MAX, P_MAX), 1.0)
+    return a_sb, x_sb, r_sb, d_sb, full((P_MAX, P_MAX), 1.0)
 
 
 def _three_results(N, K):

@@ -7,7 +7,7 @@ engines that share the rotations.
 """
 
 from trnsci.nki import P_MAX, QUEUES, even, mine, nisa, nki, nl, tiles
-from trnsolver.kernels._batches import _all, _at, _engine, _multiplied, _read, _tile, _write
+from trnsolver.kernels._batches import _all, _at, _engine, _multiply_elements, _read, _tile, _write
 from trnsolver.kernels._rotations import _room, _shares, _squares, _sweep
 
 N_MAX = 64
@@ -28,7 +28,7 @@ def batched_eigh(a_hbm, sweeps=8, group=8, loads="compiler", stores="compiler"):
         left_sb = _tile(b, 2)  # [p, g, 2]
         room = _room(b, N, N)
         _read(a_sb, a_hbm, b, loads)
-        _shifted(x_sb, a_sb, room[0], left_sb, N)
+        _shift_diagonal(x_sb, a_sb, room[0], left_sb, N)
         for index in range(sweeps):
             _sweep(room, x_sb, N=N, length=N, width=N, index=index)
         _quotients(room, x_sb, a_sb, left_sb, N)
@@ -38,7 +38,7 @@ def batched_eigh(a_hbm, sweeps=8, group=8, loads="compiler", stores="compiler"):
     return w_hbm, vT_hbm, left_hbm
 
 
-def _shifted(x_sb, a_sb, products_sb, shift_sb, N):
+def _shift_diagonal(x_sb, a_sb, products_sb, shift_sb, N):
     """Set x to a with the shift added to its diagonal."""
     whole = _all(a_sb)
     squares = _at(products_sb, whole, 0, [[1, N * N]])
@@ -61,7 +61,7 @@ def _quotients(room, x_sb, a_sb, left_sb, N):
     nisa.tensor_scalar(dst=values_sb, data=values_sb, op0=nl.power, operand0=-0.5)
     for g in _shares(x_sb):
         rows = _at(x_sb, g, 0, [[N, N], [1, N]])
-        _multiplied(rows, rows, _at(values_sb, g, 0, [[1, N], [0, N]]), _engine(g))
+        _multiply_elements(rows, rows, _at(values_sb, g, 0, [[1, N], [0, N]]), _engine(g))
     _orthogonality(left_sb, x_sb, products_sb, N)
     for g in _shares(x_sb):
         for i in range(N):
@@ -92,7 +92,7 @@ def _inner(products_sb, offset, *, x_sb, y_sb, g, i, first, N):
     count = N - first
     products = _at(products_sb, g, 0, [[N, count], [1, N]])
     rows = _at(x_sb, g, first * N, [[N, count], [1, N]])
-    _multiplied(products, rows, _at(y_sb, g, i * N, [[0, count], [1, N]]), _engine(g))
+    _multiply_elements(products, rows, _at(y_sb, g, i * N, [[0, count], [1, N]]), _engine(g))
     nisa.tensor_reduce(dst=_at(products_sb, g, offset, [[N, count]]), op=nl.add, data=products, axis=3)
 
 

@@ -13,9 +13,9 @@ from trnsolver.kernels._batches import (
     _at,
     _complex_inverse,
     _cut,
-    _multiplied,
+    _multiply_elements,
     _read,
-    _subtracted,
+    _subtract_products,
     _tile,
     _times_i,
     _transpose_each,
@@ -113,7 +113,7 @@ def _select(s, k, M, W):
     whole = _all(a_sb)
     left = M - k
     products = _at(products_sb, whole, 0, [[left, W], [1, left]])
-    _multiplied(
+    _multiply_elements(
         products,
         _at(a_sb, whole, k, [[M, W], [1, left]]),
         _at(pick_sb, whole, 0, [[0, W], [1, left]]),
@@ -151,7 +151,7 @@ def _multipliers(s, k, M, N, planes):
     nisa.tensor_tensor(dst=re, data1=_at(row_sb, whole, k, [[1, 1]]), data2=zero, op=nl.add)
     if planes == 1:
         nisa.reciprocal(dst=re, data=re)
-        _multiplied(column, column, _at(small_sb, whole, 1, [[0, below]]), nisa.engine.vector)
+        _multiply_elements(column, column, _at(small_sb, whole, 1, [[0, below]]), nisa.engine.vector)
         return
     im = _at(small_sb, whole, 3, [[1, 1]])
     nisa.tensor_copy(dst=im, src=_at(row_sb, whole, N + k, [[1, 1]]))
@@ -161,11 +161,11 @@ def _multipliers(s, k, M, N, planes):
     second = _at(pick_sb, whole, 0, [[1, below]])
     real = _at(small_sb, whole, 1, [[0, below]])
     imaginary = _at(small_sb, whole, 3, [[0, below]])
-    _multiplied(first, other, imaginary, nisa.engine.vector)
-    _multiplied(second, column, imaginary, nisa.engine.vector)
-    _multiplied(column, column, real, nisa.engine.vector)
-    _multiplied(other, other, real, nisa.engine.vector)
-    _subtracted(column, first, nisa.engine.vector)
+    _multiply_elements(first, other, imaginary, nisa.engine.vector)
+    _multiply_elements(second, column, imaginary, nisa.engine.vector)
+    _multiply_elements(column, column, real, nisa.engine.vector)
+    _multiply_elements(other, other, real, nisa.engine.vector)
+    _subtract_products(column, first, nisa.engine.vector)
     nisa.tensor_tensor(dst=other, data1=other, data2=second, op=nl.add)
 
 
@@ -184,5 +184,5 @@ def _update(s, k, M, N, planes):
     for plane in range(planes):
         column = _at(a_sb, whole, (plane * N + k) * M + k + 1, [[0, planes], [0, right], [1, below]])
         row = _at(row_sb, whole, plane * 2 * N + k + 1, [[N, planes], [1, right], [0, below]])
-        _multiplied(products, column, row, nisa.engine.gpsimd)
-        _subtracted(rest, products, nisa.engine.gpsimd)
+        _multiply_elements(products, column, row, nisa.engine.gpsimd)
+        _subtract_products(rest, products, nisa.engine.gpsimd)

@@ -11,10 +11,10 @@ from trnsolver.kernels._batches import (
     _all,
     _at,
     _engine,
-    _multiplied,
+    _multiply_elements,
     _parts,
     _read,
-    _subtracted,
+    _subtract_products,
     _tile,
     _transpose_each,
     _write,
@@ -81,7 +81,7 @@ def _reflection(a_sb, products_sb, diagonal_sb, scale_sb, small_sb, *, k, planes
     diagonal = _at(diagonal_sb, whole, planes * k, [[1, planes]])
     scale = _at(scale_sb, whole, k, [[1, 1]])
     squares = _at(products_sb, whole, 0, [[1, left]])
-    _multiplied(squares, column, column, nisa.engine.vector)
+    _multiply_elements(squares, column, column, nisa.engine.vector)
     nisa.tensor_reduce(dst=square, op=nl.add, data=squares, axis=2)
     nisa.tensor_reduce(dst=size, op=nl.add, data=_at(products_sb, whole, 0, [[1, planes]]), axis=2)
     _direction(phase, first, size, small_sb, planes)
@@ -93,9 +93,9 @@ def _reflection(a_sb, products_sb, diagonal_sb, scale_sb, small_sb, *, k, planes
     nisa.tensor_scalar(dst=scale, data=scale, op0=nl.maximum, operand0=NOTHING, op1=nl.power, operand1=-1.0)
     nisa.tensor_tensor(dst=scale, data1=scale, data2=kept, op=nl.multiply)
     # The diagonal entry is the length, opposite to the first entry; what is too short to reflect stays as it is.
-    _multiplied(phase, phase, _at(small_sb, whole, 3, [[0, planes]]), nisa.engine.vector)
+    _multiply_elements(phase, phase, _at(small_sb, whole, 3, [[0, planes]]), nisa.engine.vector)
     nisa.tensor_tensor(dst=diagonal, data1=phase, data2=first, op=nl.add)
-    _multiplied(diagonal, diagonal, _at(small_sb, whole, 1, [[0, planes]]), nisa.engine.vector)
+    _multiply_elements(diagonal, diagonal, _at(small_sb, whole, 1, [[0, planes]]), nisa.engine.vector)
     nisa.tensor_tensor(dst=diagonal, data1=first, data2=diagonal, op=nl.subtract)
     nisa.tensor_tensor(dst=first, data1=first, data2=phase, op=nl.add)
 
@@ -110,7 +110,7 @@ def _direction(phase, first, size, small_sb, planes):
         return
     inverse = _at(small_sb, whole, 6, [[1, 1]])
     nisa.tensor_scalar(dst=inverse, data=size, op0=nl.maximum, operand0=LEAST_SQUARE, op1=nl.power, operand1=-0.5)
-    _multiplied(phase, first, _at(small_sb, whole, 6, [[0, planes]]), nisa.engine.vector)
+    _multiply_elements(phase, first, _at(small_sb, whole, 6, [[0, planes]]), nisa.engine.vector)
     none = _at(small_sb, whole, 7, [[1, 1]])
     real = _at(small_sb, whole, 4, [[1, 1]])
     nisa.tensor_scalar(dst=none, data=size, op0=nl.less, operand0=LEAST_SQUARE)
@@ -151,8 +151,8 @@ def _reflect_by(x_sb, v_sb, *, at, room, g, k, start, planes):
     vector = _at(v_sb, g, at, [[0, count], [1, left]])
     products = _at(products_sb, g, 0, [[left, count], [1, left]])
     inner = _at(inner_sb, g, 0, [[1, count]])
-    _multiplied(products, columns, vector, engine)
+    _multiply_elements(products, columns, vector, engine)
     nisa.tensor_reduce(dst=inner, op=nl.add, data=products, axis=3)
-    _multiplied(inner, inner, _at(scale_sb, g, k, [[0, count]]), engine)
-    _multiplied(products, _at(inner_sb, g, 0, [[1, count], [0, left]]), vector, engine)
-    _subtracted(columns, products, engine)
+    _multiply_elements(inner, inner, _at(scale_sb, g, k, [[0, count]]), engine)
+    _multiply_elements(products, _at(inner_sb, g, 0, [[1, count], [0, left]]), vector, engine)
+    _subtract_products(columns, products, engine)

@@ -10,10 +10,10 @@ from trnsolver.kernels._batches import (
     _at,
     _engine,
     _inverses,
-    _multiplied,
+    _multiply_elements,
     _parts,
     _read,
-    _subtracted,
+    _subtract_products,
     _tile,
     _times_i,
     _write,
@@ -59,10 +59,10 @@ def _divide(x_sb, inverse_sb, rotated_sb, products_sb, *, g, k, planes):
     row = _at(x_sb, g, k * W, [[1, W]])
     if planes == 2:
         _times_i(rotated_sb, 0, src_sb=x_sb, src_at=k * W, g=g, count=W // 2)
-    _multiplied(row, row, _at(inverse_sb, g, k, [[0, W]]), _engine(g))
+    _multiply_elements(row, row, _at(inverse_sb, g, k, [[0, W]]), _engine(g))
     if planes == 2:
         product = _at(products_sb, g, 0, [[1, W]])
-        _multiplied(product, _at(rotated_sb, g, 0, [[1, W]]), _at(inverse_sb, g, N + k, [[0, W]]), _engine(g))
+        _multiply_elements(product, _at(rotated_sb, g, 0, [[1, W]]), _at(inverse_sb, g, N + k, [[0, W]]), _engine(g))
         nisa.tensor_tensor(dst=row, data1=row, data2=product, op=nl.add, engine=_engine(g))
 
 
@@ -79,5 +79,5 @@ def _leave(x_sb, a_sb, rotated_sb, products_sb, *, g, k, first, count, planes):
             _times_i(rotated_sb, 0, src_sb=x_sb, src_at=k * W, g=g, count=W // 2)
             row = _at(rotated_sb, g, 0, [[0, count], [1, W]])
         column = _at(a_sb, g, first * V + plane * N + k, [[V, count], [0, W]])
-        _multiplied(products, column, row, _engine(g))
-        _subtracted(rows, products, _engine(g))
+        _multiply_elements(products, column, row, _engine(g))
+        _subtract_products(rows, products, _engine(g))

@@ -12,7 +12,7 @@ from trnsci.nki import (
     P_MAX,
     QUEUES,
     Axis,
-    filled,
+    full,
     load,
     my_indices,
     nisa,
@@ -135,5 +135,5 @@ def _store_lower(l_hbm, u_sb, l_sb, b, stores):
                 nisa.activation(dst=there, op=nl.copy, data=transposed_ps[s.span, 0 : s.start])
         store(l_hbm[b, n.span, 0 : n.stop], l_sb[n.index], stores)
         if n.stop < N:
-            zero_sb = filled((n.size, N - n.stop), 0.0)  # [n, N - n]
+            zero_sb = full((n.size, N - n.stop), 0.0)  # [n, N - n]
             store(l_hbm[b, n.span, n.stop : N], zero_sb, stores)

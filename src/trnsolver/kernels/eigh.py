@@ -4,7 +4,9 @@ Rows carry labels, and rows of one label are a block that no other couples to. A
 between its eigenvalues: s is the sign of the blocks, shifted; j a diagonal of signs, as many of each as s has; and
 u = sign(s + j), symmetric and orthogonal, turns s into j, so that u a u couples no rows of different signs. How many
 rows get which sign depends on the data, but only through masks; shapes do not. Levels are fixed. vT starts from the
-rotation given, a random one, or what an earlier program left. Bound by the Tensor Engine.
+rotation given, a random one, or the rows of an earlier program, or from the identity. With a basis [B, N, W], vT times
+it is returned; core[B, N, N] is vT a vT.T. The first half of a level returns s for vT and the core it started from, and
+the second half begins with s. Bound by the Tensor Engine.
 """
 
 from trnsci.nki import (
@@ -15,7 +17,7 @@ from trnsci.nki import (
     WARM,
     Axis,
     even,
-    filled,
+    full,
     load,
     mine,
     multiply_add,
@@ -38,6 +40,7 @@ from trnsolver.kernels._divide import (
     _total,
     _turn,
 )
+from trnsolver.kernels._tiles import _accumulate
 
 N_MAX = 8 * P_MAX
 # Matrices of one tile that go side by side.
@@ -46,7 +49,7 @@ GROUP = 4
 # to the split couples the two blocks by no more than that, which the correction at the end takes off.
 LIFTS = 9
 TURNS = 7
-# The most rows of which one level is a program that compiles.
+# The most rows of which one level is a program that compiles; up to N_MAX it is two, of one sign each.
 ONE_LEVEL = 4 * P_MAX
 # Blocks of this norm, relative to the matrix's, are left.
 DONE = 4 * 2.0**-24
@@ -57,20 +60,42 @@ TINY = 1e-37
 # Entries of so many units of roundoff are noise, and angles of more than this are not small.
 NOISE = 8 * 2.0**-24
 SMALL = 2.0**-9
-AXES = (Axis(GROUP, {"a_hbm": 0, "start_hbm": 0, "labels_hbm": 0}, (0, 0, 0, 0), broadcasts=False),)
+AXES = (
+    Axis(
+        GROUP,
+        {"a_hbm": 0, "start_hbm": 0, "labels_hbm": 0, "basis_hbm": 0, "sign_hbm": 0},
+        (0, 0, 0, 0, 0),
+        broadcasts=False,
+    ),
+)
 CHOICES = {"warm": WARM, "loads": QUEUES, "stores": QUEUES}
 
 
 @nki.jit
-def eigh(a_hbm, start_hbm, labels_hbm, eye_hbm, order_hbm, levels=8, warm=0, loads="compiler", stores="compiler"):
+def eigh(
+    a_hbm,
+    start_hbm,
+    labels_hbm,
+    eye_hbm,
+    order_hbm,
+    basis_hbm=None,
+    sign_hbm=None,
+    levels=8,
+    half=False,
+    warm=0,
+    loads="compiler",
+    stores="compiler",
+):
     B, N, _ = a_hbm.shape
+    W = N if basis_hbm == None else basis_hbm.shape[2]
     w_hbm = nl.ndarray((B, N, 1), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, N, 1]
-    vT_hbm = nl.ndarray((B, N, N), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, N, N]
+    vT_hbm = nl.ndarray((B, N, W), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, N, W]
+    core_hbm = nl.ndarray((B, N, N), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, N, N]
     out_hbm = nl.ndarray((B, N, 1), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, N, 1]
     left_hbm = nl.ndarray((B, 1, 2), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, 1, 2]
     warm_up(warm)
     eye_sb = load(eye_hbm[0:P_MAX, 0:P_MAX], loads)  # [k, m]
-    ones_sb = filled((P_MAX, P_MAX), 1.0)  # [k, m]
+    ones_sb = full((P_MAX, P_MAX), 1.0)  # [k, m]
     order_sb = _column(N)
     _load_column(order_sb, order_hbm, N)
     for b in mine(tiles(B, even(B, GROUP) if N <= P_MAX else 1)):
@@ -80,11 +105,14 @@ def eigh(a_hbm, start_hbm, labels_hbm, eye_hbm, order_hbm, levels=8, warm=0, loa
                 square_sb.append(_square(N))
             label_sb.append(_column(N))
             row_sb.append(nl.ndarray((P_MAX, N), dtype=nl.float32, buffer=nl.sbuf))  # [n, N]
-            for m in tiles(N, M_TILE):
-                nisa.dma_copy(dst=v_sb[g][m.index], src=start_hbm[b.start + g, m.span, 0:N])
             _load_column(label_sb[g], labels_hbm[b.start + g], N)
             _broadcast_column(row_sb[g], label_sb[g], eye_sb, ones_sb)
-            _core(a_sb[g], v_sb[g], y_sb[g], q_sb[g], a_hbm[b.start + g])
+            if start_hbm == None:
+                _load_rows(a_sb[g], a_hbm[b.start + g])
+                _set_identity(v_sb[g], eye_sb)
+            else:
+                _load_rows(v_sb[g], start_hbm[b.start + g])
+                _core(a_sb[g], v_sb[g], y_sb[g], q_sb[g], a_hbm[b.start + g])
             floor_sb.append(_floor(a_sb[g], ones_sb))
         for _level in range(levels):
             counts_sb = []
@@ -92,7 +120,13 @@ def eigh(a_hbm, start_hbm, labels_hbm, eye_hbm, order_hbm, levels=8, warm=0, loa
                 counts_sb.append(
                     _blocks(x_sb[g], a_sb[g], y_sb[g], label_sb[g], row_sb[g], floor_sb=floor_sb[g], eye_sb=eye_sb)
                 )
-            x_sb, y_sb, q_sb = _sign(x_sb, y_sb, q_sb, eye_sb, LIFTS)
+            if sign_hbm == None:
+                x_sb, y_sb, q_sb = _sign(x_sb, y_sb, q_sb, eye_sb, LIFTS)
+            else:
+                for g in range(b.size):
+                    _load_rows(x_sb[g], sign_hbm[b.start + g])
+            if half:
+                continue
             for g in range(b.size):
                 _choose(x_sb[g], y_sb[g], counts_sb[g], label_sb[g], row_sb[g], constants=(order_sb, eye_sb, ones_sb))
             x_sb, y_sb, q_sb = _sign(x_sb, y_sb, q_sb, eye_sb, TURNS)
@@ -102,14 +136,25 @@ def eigh(a_hbm, start_hbm, labels_hbm, eye_hbm, order_hbm, levels=8, warm=0, loa
                 _multiply(q_sb[g], x_sb[g], v_sb[g])
             v_sb, q_sb = q_sb, v_sb
         for g in range(b.size):
+            if half:
+                _store_rows(vT_hbm[b.start + g], x_sb[g], stores)
+                _store_rows(core_hbm[b.start + g], a_sb[g], stores)
+                continue
             _correct(v_sb[g], a_sb[g], x_sb[g], y_sb[g], eye_sb, ones_sb=ones_sb)
             _polish(left_hbm[b.start + g], v_sb[g], x_sb[g], y_sb[g], eye_sb, ones_sb=ones_sb)
             _core(a_sb[g], v_sb[g], y_sb[g], q_sb[g], a_hbm[b.start + g])
+            _store_rows(core_hbm[b.start + g], a_sb[g], stores)
             _finish(w_hbm[b.start + g], left_hbm[b.start + g], a_sb[g], eye_sb, ones_sb)
+            if basis_hbm == None:
+                _store_rows(vT_hbm[b.start + g], v_sb[g], stores)
+            else:
+                _turn(x_sb[g], v_sb[g])
+                _through(vT_hbm[b.start + g], x_sb[g], basis_hbm[b.start + g], stores)
             for m in tiles(N, M_TILE):
-                store(vT_hbm[b.start + g, m.span, 0:N], v_sb[g][m.index], stores)
                 store(out_hbm[b.start + g, m.span, 0:1], label_sb[g][0 : m.size, m.index : m.index + 1], stores)
-    return w_hbm, vT_hbm, out_hbm, left_hbm
+    if half:
+        return vT_hbm, core_hbm
+    return w_hbm, vT_hbm, out_hbm, left_hbm, core_hbm
 
 
 def _load_column(dst_sb, src_hbm, N):
@@ -117,11 +162,39 @@ def _load_column(dst_sb, src_hbm, N):
         nisa.dma_copy(dst=dst_sb[0 : m.size, m.index : m.index + 1], src=src_hbm[m.span, 0:1])
 
 
+def _load_rows(dst_sb, src_hbm):
+    for m in tiles(src_hbm.shape[0], M_TILE):
+        nisa.dma_copy(dst=dst_sb[m.index], src=src_hbm[m.span, 0 : src_hbm.shape[1]])
+
+
+def _store_rows(dst_hbm, src_sb, stores):
+    for m in tiles(dst_hbm.shape[0], M_TILE):
+        store(dst_hbm[m.span, 0 : dst_hbm.shape[1]], src_sb[m.index], stores)
+
+
+def _set_identity(x_sb, eye_sb):
+    N = x_sb[0].shape[1]
+    for m in tiles(N, M_TILE):
+        nisa.memset(dst=x_sb[m.index], value=0.0)
+    _add_diagonal(x_sb, eye_sb, 1.0)
+
+
+def _through(out_hbm, v_sb, basis_hbm, stores):
+    """Store v.T basis, of a basis [N, W] that is read a few columns at a time."""
+    N, W = basis_hbm.shape
+    for w in tiles(W, N_TILE):
+        basis_sb = []
+        for k in tiles(N, M_TILE):
+            basis_sb.append(load(basis_hbm[k.span, w.span]))  # [k, w]
+        for m in tiles(N, M_TILE):
+            rows_ps = nl.ndarray((m.size, w.size), dtype=nl.float32, buffer=nl.psum)  # [m, w]
+            _accumulate(rows_ps, v_sb, basis_sb, m.span, slice(0, w.size))
+            store(out_hbm[m.span, w.span], rows_ps, stores)
+
+
 def _core(a_sb, v_sb, y_sb, q_sb, a_hbm):
     """Set a to vT a v, of the matrix as it was given."""
-    N = a_sb[0].shape[1]
-    for m in tiles(N, M_TILE):
-        nisa.dma_copy(dst=a_sb[m.index], src=a_hbm[m.span, 0:N])
+    _load_rows(a_sb, a_hbm)
     _turn(y_sb, v_sb)
     _multiply(q_sb, a_sb, y_sb)
     _symmetric(a_sb, y_sb, q_sb, 1.0, True)

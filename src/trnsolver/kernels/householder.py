@@ -14,7 +14,7 @@ from trnsci.nki import (
     SPARE,
     Axis,
     elementwise,
-    filled,
+    full,
     keep_up,
     load,
     load_each,
@@ -27,7 +27,7 @@ from trnsci.nki import (
     store,
     tiles,
     transpose_into,
-    transposed,
+    transpose_tile,
     triangle,
     upper_inverse,
 )
@@ -80,7 +80,7 @@ def _panel(r_hbm, rows_sb, masks_sb, b, k, *, spare):
     v_sb = []
     start = 0
     for i in range(len(parts)):
-        v_sb.append(transposed(vT_sb[0:w, start : start + parts[i]]))
+        v_sb.append(transpose_tile(vT_sb[0:w, start : start + parts[i]]))
         start = start + parts[i]
     t_sb, tT_sb = _weights(v_sb, flag_sb, eye_sb, masks_sb)
     if k.stop < N:
@@ -94,7 +94,7 @@ def _reflect(p_sb, eye_sb, spare):
     w = p_sb.shape[0]
     L = p_sb.shape[1]
     # after[p, j] = -1 where column p comes after j.
-    ones_sb = filled((w, w), -1.0)  # [w, w]
+    ones_sb = full((w, w), -1.0)  # [w, w]
     after_sb = triangle(ones_sb, False, -1)  # [w, w]
     nisa.memset(dst=ones_sb, value=1.0)
     select_sb = nl.ndarray((w, w), dtype=nl.float32, buffer=nl.sbuf)  # [w, w]
@@ -174,9 +174,9 @@ def _store_triangle(r_hbm, p_sb, alpha_sb, eye_sb, *, b, k):
     w = p_sb.shape[0]
     below_sb = triangle(p_sb[0:w, 0:w], False, -1)  # [w, w]
     multiply_add(below_sb, eye_sb, alpha_sb, below_sb)
-    store(r_hbm[b, k.span, k.span], transposed(below_sb))
+    store(r_hbm[b, k.span, k.span], transpose_tile(below_sb))
     if k.start > 0:
-        zero_sb = filled((w, k.start), 0.0)  # [w, k]
+        zero_sb = full((w, k.start), 0.0)  # [w, k]
         store(r_hbm[b, k.span, 0 : k.start], zero_sb)
 
 
@@ -219,7 +219,7 @@ def _form(q_hbm, blocks, masks_sb, b):
     eye_sb = masks_sb[len(masks_sb) - 1]
     q_sb = []
     for m in tiles(M, M_TILE):
-        row_sb = filled((m.size, N), 0.0)  # [m, N]
+        row_sb = full((m.size, N), 0.0)  # [m, N]
         if m.start < N:
             width = min(m.size, N - m.start)
             nisa.tensor_copy(dst=row_sb[0 : m.size, m.start : m.start + width], src=eye_sb[0 : m.size, 0:width])

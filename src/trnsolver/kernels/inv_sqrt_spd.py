@@ -12,7 +12,7 @@ from trnsci.nki import (
     P_MAX,
     QUEUES,
     Axis,
-    filled,
+    full,
     load,
     multiply_add,
     my_indices,
@@ -44,7 +44,7 @@ def inv_sqrt_spd(a_hbm, masks_hbm, steps=STEPS, again=0, loads="compiler", store
         z_sb = []
         for m in tiles(N, M_TILE):
             y_sb.append(load(a_hbm[b, m.span, 0:N], loads))  # [m, N]
-            row_sb = filled((m.size, N), 0.0)  # [m, N]
+            row_sb = full((m.size, N), 0.0)  # [m, N]
             nisa.tensor_copy(dst=row_sb[0 : m.size, m.span], src=eye_sb[0 : m.size, 0 : m.size])
             z_sb.append(row_sb)
         middle_sb = _square(N)
@@ -104,6 +104,6 @@ def _measure(defect_hbm, p_sb, eye_sb, b):
         nisa.tensor_tensor(dst=off_sb, data1=off_sb, data2=off_sb, op=nl.multiply)
         rows_sb = nl.ndarray((m.size, 1), dtype=nl.float32, buffer=nl.sbuf)  # [m, 1]
         nisa.tensor_reduce(dst=rows_sb, op=nl.add, data=off_sb, axis=1)
-        ones_sb = filled((m.size, 1), 1.0)  # [m, 1]
+        ones_sb = full((m.size, 1), 1.0)  # [m, 1]
         nisa.nc_matmul(dst=total_ps, stationary=ones_sb, moving=rows_sb, accumulate=m.index > 0)
     store(defect_hbm[b, 0:1, 0:1], total_ps)

@@ -10,7 +10,7 @@ from trnsci.nki import (
     QUEUES,
     WARM,
     Axis,
-    filled,
+    full,
     load,
     load_each,
     my_indices,
@@ -20,7 +20,7 @@ from trnsci.nki import (
     product,
     store,
     tiles,
-    transposed,
+    transpose_tile,
     upper_inverse,
     warm_up,
 )
@@ -36,7 +36,7 @@ def inv_triangular(u_hbm, masks_hbm, unit=False, warm=0, loads="compiler"):
     x_hbm = nl.ndarray((B, N, N), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, N, N]
     warm_up(warm)
     masks_sb = load_each(masks_hbm, loads)
-    zero_sb = filled((P_MAX, P_MAX), 0.0)  # [k, m]
+    zero_sb = full((P_MAX, P_MAX), 0.0)  # [k, m]
     for b in my_indices(B):
         transposed_sb = []
         inverses_sb = []
@@ -48,7 +48,7 @@ def inv_triangular(u_hbm, masks_hbm, unit=False, warm=0, loads="compiler"):
             for n in tiles(N, M_TILE):
                 if n.index > m.index:
                     start = n.start - m.start
-                    across_sb.append(transposed(rows_sb[0 : m.size, start : start + n.size]))
+                    across_sb.append(transpose_tile(rows_sb[0 : m.size, start : start + n.size]))
             transposed_sb.append(across_sb)
         for n in tiles(N, M_TILE):
             _column(x_hbm, transposed_sb, inverses_sb, zero_sb, b=b, n=n)

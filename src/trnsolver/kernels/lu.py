@@ -11,7 +11,7 @@ from trnsci.nki import (
     P_MAX,
     QUEUES,
     Axis,
-    filled,
+    full,
     load,
     move,
     my_indices,
@@ -152,7 +152,7 @@ def _store_panel(u_hbm, rows_hbm, parts, index_sb, *, b, c):
         nisa.nc_matmul(dst=own_ps, stationary=ones_sb[t], moving=p_sb[0:P, 0:w, t], accumulate=t > 0)
     store(u_hbm[b, c.span, c.span], own_ps)
     if c.start > 0:
-        zero_sb = filled((w, c.start), 0.0)  # [c, c]
+        zero_sb = full((w, c.start), 0.0)  # [c, c]
         store(u_hbm[b, c.span, 0 : c.start], zero_sb)
     row_ps = nl.ndarray((w, 1), dtype=nl.float32, buffer=nl.psum)  # [c, 1]
     for t in range(T):

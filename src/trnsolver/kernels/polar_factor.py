@@ -5,7 +5,7 @@ kept beside it, for the array multiplies by transposes. Singular values of zero 
 so that u is orthogonal for a singular matrix as well. Steps are fixed. Bound by the Tensor Engine.
 """
 
-from trnsci.nki import M_TILE, P_MAX, QUEUES, WARM, even, filled, load, mine, move, nisa, nki, nl, store, tiles, warm_up
+from trnsci.nki import M_TILE, P_MAX, QUEUES, WARM, even, full, load, mine, move, nisa, nki, nl, store, tiles, warm_up
 from trnsolver.kernels._divide import (
     LIFT,
     NEAR,
@@ -40,7 +40,7 @@ def polar_factor(a_hbm, rotation_hbm, eye_hbm, warm=0, loads="compiler"):
     left_hbm = nl.ndarray((B, 1, 2), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, 1, 2]
     warm_up(warm)
     eye_sb = load(eye_hbm[0:P_MAX, 0:P_MAX], loads)  # [k, m]
-    ones_sb = filled((P_MAX, P_MAX), 1.0)  # [k, m]
+    ones_sb = full((P_MAX, P_MAX), 1.0)  # [k, m]
     constants = (eye_sb, ones_sb)
     g_sb = _square(N)
     _load(g_sb, rotation_hbm, loads)

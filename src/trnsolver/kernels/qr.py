@@ -14,7 +14,7 @@ from trnsci.nki import (
     P_MAX,
     QUEUES,
     Axis,
-    filled,
+    full,
     load,
     multiply_add,
     my_indices,
@@ -67,7 +67,7 @@ def qr(a_hbm, eye_hbm, loads="compiler", stores="compiler"):
 
 def _halves(eye_sb):
     """One above the diagonal, a half on it, zero below."""
-    ones_sb = filled((P_MAX, P_MAX), 1.0)  # [k, m]
+    ones_sb = full((P_MAX, P_MAX), 1.0)  # [k, m]
     halves_sb = triangle(ones_sb, True)  # [k, m]
     multiply_add(halves_sb, eye_sb, -0.5, halves_sb)
     return halves_sb
@@ -186,5 +186,5 @@ def _store_triangle_of(r_hbm, a_hbm, q_sb, *, b, loads, stores):
                 _accumulate(inner_ps, q_sb, a_sb, k.span, slice(0, f.size))
                 store(r_hbm[b, k.span, f.span], inner_ps, stores)
             else:
-                zero_sb = filled((k.size, f.size), 0.0)  # [k, f]
+                zero_sb = full((k.size, f.size), 0.0)  # [k, f]
                 store(r_hbm[b, k.span, f.span], zero_sb, stores)

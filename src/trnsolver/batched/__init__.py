@@ -1,0 +1,1 @@
+"""Batches of small matrices on the device, a matrix in each partition."""

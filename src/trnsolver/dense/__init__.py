@@ -1,0 +1,1 @@
+"""Factorisations of dense matrices, systems, inverses, least squares, and functions of matrices."""

@@ -1,0 +1,1 @@
+"""Eigenvalues and singular values: whole spectra of dense matrices, a few pairs of large ones."""

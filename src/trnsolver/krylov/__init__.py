@@ -1,0 +1,1 @@
+"""Iterative solvers of linear systems, the operators they take, and preconditioners."""

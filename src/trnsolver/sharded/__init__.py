@@ -1,0 +1,1 @@
+"""Algorithms for matrices that are sharded over ranks."""

@@ -1,0 +1,138 @@
+"""QR, least squares and low ranks of sharded matrices, by TSQR.
+
+Matrices come in any placement. Results, on the first axis of the mesh (copies along the others):
+
+| op | gives |
+|---|---|
+| qr | rows of ``q``; ``r`` on every rank |
+| svd_randomized, eigh_randomized | rows of ``u``; the rest on every rank |
+| lstsq | everything on every rank |
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trnblas import gemm
+from trnsci.distributed import Part, Team, chunks, sharded
+from trnsci.errors import UnsupportedError
+from trnsolver.arguments import readable
+from trnsolver.dense.lstsq import Driver, LeastSquares, lstsq, squares
+from trnsolver.dense.qr import QR, qr
+from trnsolver.eigen.eigh import eigh
+from trnsolver.eigen.randomized import LowRank, eigh_randomized, gaussian, norm_bound, svd_randomized
+from trnsolver.eigen.svd import svd
+
+
+def _check_lstsq(
+    a: Tensor, b: Tensor, rcond: float | None, *, driver: Driver | None, target_error: float | None
+) -> None:
+    if target_error is not None:
+        raise UnsupportedError(
+            "lstsq", [("distributed", "refinement between ranks is missing, and target_error is given")]
+        )
+    lstsq(a, b, rcond, driver=driver)
+
+
+@sharded(lstsq, check=_check_lstsq)
+def _lstsq(
+    team: Team, a: Part, b: Part, rcond: float | None, driver: Driver | None, target_error: None
+) -> LeastSquares:
+    """TSQR leaves a small problem with the same singular values, which every rank solves."""
+    a, b = _matrix("lstsq", team, a), b.to(team, team.first(0))
+    m, n = a.shape
+    right = b.local if len(b.shape) > 1 else b.local[:, None]
+    q, r = _tall_qr(team, a)
+    projected = team.all_reduce(0, gemm(1.0, q.local, right, trans_a="c"))
+    if rcond is None and driver != "gels":
+        rcond = max(m, n) * torch.finfo(a.dtype).eps
+    x, residuals, rank, values = lstsq(r, projected, rcond, driver=driver)
+    if m > n and (not readable(rank) or bool((rank == n).all())):
+        residuals = team.all_reduce(0, squares(gemm(1.0, a.local, x) - right))
+    return LeastSquares(*map(b.replicated, (x if len(b.shape) > 1 else x[:, 0], residuals, rank, values)))  # type: ignore[arg-type]
+
+
+@sharded(qr, batch={"a": 2})
+def _qr(team: Team, a: Part, mode: str) -> QR:
+    if mode != "reduced":
+        raise UnsupportedError("qr", [("distributed", f"the sharded factorisation is reduced, mode is {mode!r}")])
+    q, r = _tall_qr(team, a.to(team, team.first(0)))
+    return QR(q, a.replicated(r))  # type: ignore[arg-type]
+
+
+def _tall_qr(team: Team, a: Part) -> tuple[Part, Tensor]:
+    """TSQR: each rank's rows give a small triangle, the triangles together give ``r``."""
+    m, n = a.shape
+    q, r = qr(a.local)
+    cuts = chunks(m, team.size(0))
+    heights = [min(size, n) for _, size in cuts]
+    stacked = torch.cat(team.all_gather(0, r.contiguous(), [(height, n) for height in heights]))
+    outer, r = qr(stacked)
+    start = sum(heights[: team.here(0)])
+    local = gemm(1.0, q, outer[start : start + heights[team.here(0)]])
+    return a.with_local(local, (m, outer.shape[1]), team.first(0)), r
+
+
+def _down(team: Team, a: Part, q: Part) -> Tensor:
+    """``a.mH @ q`` on every rank."""
+    return team.all_reduce(0, gemm(1.0, a.local, q.local, trans_a="c"))
+
+
+def _range(team: Team, a: Part, width: int, powers: int, seed: int) -> Part:
+    q, _ = _tall_qr(
+        team, a.with_local(gemm(1.0, a.local, gaussian(a.shape, a.local, width, seed)), (a.shape[0], width))
+    )
+    for _ in range(powers):
+        back = qr(_down(team, a, q)).q
+        q, _ = _tall_qr(team, a.with_local(gemm(1.0, a.local, back), (a.shape[0], back.shape[1])))
+    return q
+
+
+def _estimate_error(team: Team, a: Part, q: Part, small: Tensor, *, probes: int, seed: int) -> Tensor:
+    w = gaussian(a.shape, a.local, probes, seed + 1)
+    left = gemm(1.0, a.local, w) - gemm(1.0, q.local, gemm(1.0, small, w))
+    squares = team.all_reduce(0, left.abs().square().sum(0))
+    return norm_bound(squares.sqrt())
+
+
+def _low_rank(team: Team, a: Part, *, u: Part, s: Tensor, vh: Any, error: Tensor) -> LowRank:
+    vh = vh if isinstance(vh, Part) else a.replicated(vh)
+    return LowRank(u=u, s=a.replicated(s), vh=vh, error=a.replicated(error))  # type: ignore[arg-type]
+
+
+@sharded(svd_randomized)
+def _svd_randomized(
+    team: Team, a: Part, k: int, oversampling: int, power_iterations: int, probes: int, seed: int
+) -> LowRank:
+    a = _matrix("svd_randomized", team, a)
+    q = _range(team, a, min(*a.shape, k + oversampling), power_iterations, seed)
+    small = _down(team, a, q).mH
+    u, s, vh = svd(small, full_matrices=False)
+    rows = a.with_local(gemm(1.0, q.local, u[:, :k]), (a.shape[0], k))
+    return _low_rank(
+        team, a, u=rows, s=s[:k], vh=vh[:k], error=_estimate_error(team, a, q, small, probes=probes, seed=seed)
+    )
+
+
+@sharded(eigh_randomized)
+def _eigh_randomized(
+    team: Team, a: Part, k: int, oversampling: int, power_iterations: int, probes: int, seed: int
+) -> LowRank:
+    a = _matrix("eigh_randomized", team, a)
+    q = _range(team, a, min(*a.shape, k + oversampling), power_iterations, seed)
+    small = _down(team, a, q).mH
+    core = gemm(1.0, small, q.whole(team))
+    values, vectors = eigh(0.5 * (core + core.mH))
+    order = values.abs().argsort(-1, descending=True)[:k]
+    rows = a.with_local(gemm(1.0, q.local, vectors[:, order]), (a.shape[0], k))
+    error = _estimate_error(team, a, q, small, probes=probes, seed=seed)
+    return _low_rank(team, a, u=rows, s=values[order], vh=rows.transposed(conj=True), error=error)
+
+
+def _matrix(op: str, team: Team, a: Part) -> Part:
+    if len(a.shape) > 2:
+        raise UnsupportedError(op, [("distributed", f"it takes one sharded matrix, the operand has shape {a.shape}")])
+    return a.to(team, team.first(0))
