@@ -1,11 +1,9 @@
 """The screened product beside masking and multiplying."""
 
-import numpy as np
 import torch
 
 import trnsparse
-from benchmarks.registry import Bench, Case, Kernel, Peer
-from trnsparse.kernels import screened_spmm as kernels
+from benchmarks.registry import Bench, Case, Peer
 
 
 def _inputs():
@@ -26,24 +24,6 @@ BENCH = Bench(
             name="mask, then dense torch",
             prepare=lambda a, bounds, b: (a.to_dense(), bounds, b),
             run=lambda a, bounds, b: torch.where(torch.outer(bounds, bounds) > 1e-3, a, 0) @ b,
-        ),
-    ),
-    kernels=(
-        Kernel(
-            name="1024x1024, 36 blocks x 512 float32",
-            kernel=kernels.screened_spmm,
-            inputs=lambda: (
-                np.zeros((128, 36 * 128), np.float32),
-                np.zeros((128, 1024), np.float32),
-                np.zeros((1024, 1), np.float32),
-                np.zeros((128, 1), np.float32),
-                np.zeros((1024, 512), np.float32),
-            ),
-            options={
-                "height": 128,
-                "pointers": (0, 8, 15, 21, 26, 30, 33, 35, 36),
-                "columns": tuple(j for i in range(8) for j in range(8 - i)),
-            },
         ),
     ),
 )

@@ -98,12 +98,6 @@ def within_single(terms: int, operands: Sequence[Tensor]) -> bool:
     return low >= _SMALLEST and high < _LARGEST
 
 
-def cheapest_first(dtype: torch.dtype) -> tuple[Precision, ...]:
-    """Return policies by cost. On float64, error-free transformations cost more than float64 itself."""
-    double = dtype in (torch.float64, torch.complex128)
-    return ("fast", "fp32", "fp64", "compensated") if double else PRECISIONS
-
-
 def check_target(op: str, precision: Precision | None, target: float | None) -> None:
     """Check a target of accuracy, which stands in place of a policy."""
     if target is not None and precision is not None:
@@ -111,6 +105,23 @@ def check_target(op: str, precision: Precision | None, target: float | None) -> 
     number = isinstance(target, int | float) and not isinstance(target, bool)
     if target is not None and not (number and target > 0):
         raise ArgumentError(op, "target_error", target, "a positive number")
+
+
+def choose_for_size(
+    op: str,
+    precision: Precision | None,
+    target: float | None,
+    dtype: torch.dtype,
+    bound: Callable[[int, torch.dtype, Precision], float],
+    operands: Sequence[Tensor] | None,
+    **size: int,
+) -> Precision:
+    """Apply `choose` to a bound of one size, given by its letter: ``K=5``; sums have as many terms."""
+    ((letter, n),) = size.items()
+    what = f"{letter}={n}"
+    return choose(
+        op, precision, target, dtype, lambda policy: bound(n, dtype, policy), what=what, operands=operands, terms=n
+    )
 
 
 def choose(
@@ -132,8 +143,10 @@ def choose(
     if target is None:
         return resolve(op, precision, dtype)
     check_target(op, precision, target)
-    bounds = {policy: bound(policy) for policy in cheapest_first(dtype)}
     double = dtype in (torch.float64, torch.complex128)
+    # On float64, error-free transformations cost more than float64 itself.
+    by_cost: tuple[Precision, ...] = ("fast", "fp32", "fp64", "compensated") if double else PRECISIONS
+    bounds = {policy: bound(policy) for policy in by_cost}
     for policy, reached in bounds.items():
         if reached > target:
             continue

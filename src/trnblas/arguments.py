@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Literal
 
@@ -15,6 +14,7 @@ from trnsci import ArgumentError, DtypeError, Singular, check, host
 from trnsci.analogs import Given, as_number, given
 from trnsci.arrays import to_numpy
 from trnsci.nki import N_TILE, P_MAX
+from trnsci.torch_internals import peek_interpreter_stack
 
 Trans = Literal["n", "t", "c"]
 
@@ -42,7 +42,7 @@ def transposition(op: str, value: bool | int | str, argument: str = "trans") -> 
     return kind
 
 
-def applied(kind: Trans, x: Tensor) -> Tensor:
+def transpose_by(kind: Trans, x: Tensor) -> Tensor:
     """Return ``op(x)`` as a view."""
     if kind == "n":
         return x
@@ -74,18 +74,13 @@ def real(op: str, argument: str, value: Any) -> float:
     return scalar.real
 
 
-def agree(op: str, dimension: str, sizes: dict[str, Any]) -> None:
-    """Check that all sizes are equal, where the names of the arguments are data."""
-    check.equal(op, dimension, **sizes)
-
-
-def needed(op: str, argument: str, value: Tensor | None, *, coefficient: str, scalar: complex, shape: str) -> None:
+def require(op: str, argument: str, value: Tensor | None, *, coefficient: str, scalar: complex, shape: str) -> None:
     """Check that an addend is given when its coefficient is not 0."""
     if value is None and scalar != 0:
         raise ArgumentError(op, argument, None, f"a tensor {shape}, because {coefficient} is {scalar}")
 
 
-def finished(product: Tensor, alpha: complex, beta: complex, c: Tensor | None, dtype: torch.dtype) -> Tensor:
+def combine(product: Tensor, alpha: complex, beta: complex, c: Tensor | None, dtype: torch.dtype) -> Tensor:
     """Return ``alpha * product + beta * c`` in the arithmetic of ``product``, rounded to ``dtype`` once.
 
     The shape is what both broadcast to. A coefficient of 0 does not read its operand. Half precision is scaled and
@@ -105,7 +100,7 @@ def finished(product: Tensor, alpha: complex, beta: complex, c: Tensor | None, d
     return product.expand(shape).to(dtype)
 
 
-def conjugated(value: complex, like: Tensor) -> complex:
+def conjugate(value: complex, like: Tensor) -> complex:
     """Return the coefficient a gradient is multiplied by."""
     return complex(value).conjugate() if like.is_complex() else complex(value).real
 
@@ -131,6 +126,32 @@ def square(op: str, value: Tensor, name: str = "a") -> int:
     return shape[-1]
 
 
+def check_sides(
+    op: str, a: Tensor, b: Tensor, c: Tensor | None, right: bool, *, vector: str, out: Tensor | None
+) -> tuple[int, ...]:
+    """Check a square ``a`` beside ``b`` and an addend like ``b``; return the shape of the result.
+
+    ``vector`` is the letter of their length where ``b`` and ``c`` are vectors, called x and y, else empty.
+    """
+    second, third = "xy" if vector else "bc"
+    operands = {"a": a, second: b} if c is None else {"a": a, second: b, third: c}
+    if not matching(a, b, c):
+        alike(op, **operands)
+    own = -1 if vector else -2  # where the axes of one vector or one matrix begin
+    n = square(op, a)
+    check.ndim(op, -own, **operands)
+    rows = -1 if right else own
+    if b.shape[rows] != n:
+        check.equal(op, vector or "MN"[right], "", **{"a": n, second: b.shape[rows]})
+    if c is not None and b.shape[own:] != c.shape[own:]:
+        check.equal(op, "shape", "", **{second: tuple(b.shape[own:]), third: tuple(c.shape[own:])})
+    batches = {name: x.shape[: -2 if name == "a" else own] for name, x in operands.items()}
+    shape = (*(check.broadcast(op, **batches) if any(batches.values()) else ()), *b.shape[own:])
+    if out is not None:
+        check.out(op, out, shape=shape, dtype=a.dtype, **operands)
+    return shape
+
+
 def vectors(op: str, *xs: Tensor) -> torch.dtype:
     """Check that ``x``, or ``x`` and ``y``, are floating [..., N] of one dtype on one device."""
     if not matching(*xs) or xs[0].ndim == 0 or xs[-1].ndim == 0:
@@ -142,7 +163,7 @@ def vectors(op: str, *xs: Tensor) -> torch.dtype:
 
 def has_data(*tensors: Tensor) -> bool:
     """Return whether values can be read: no meta tensors, no trace, no transformation."""
-    if is_compiling() or torch._C._functorch.peek_interpreter_stack() is not None:
+    if is_compiling() or peek_interpreter_stack() is not None:
         return False
     return all(not x.is_meta and type(x) in (Tensor, torch.nn.Parameter) for x in tensors)
 
@@ -177,24 +198,6 @@ def add_product(
         return given(function, as_number(alpha), a, b)
     shape = (*a.shape[:-1], b.shape[-1]) if b.ndim > 1 else a.shape[:-1]
     return given(function, as_number(alpha), a, b, as_number(beta), c.expand(shape))
-
-
-def columns(x: Tensor) -> Tensor:
-    """Return one vector as a matrix of one column; anything else as it is."""
-    return x.unsqueeze(-1) if x.ndim == 1 else x
-
-
-def of_columns(compute: Callable[[Any], Tensor]) -> Callable[[Any], Tensor]:
-    """Let an implementation for matrices take one vector, in a call's ``b`` and, if it has that, ``c``."""
-
-    @functools.wraps(compute)
-    def wrapper(call: Any) -> Tensor:
-        if call.b.ndim > 1:
-            return compute(call)
-        fields = {name: columns(x) for name in ("b", "c") if (x := getattr(call, name, None)) is not None}
-        return compute(call._replace(**fields)).squeeze(-1)
-
-    return wrapper
 
 
 def nonsingular(op: str, a: Tensor, solved: Tensor, diagonal: Callable[[Any], Any]) -> None:
@@ -237,7 +240,7 @@ def real_diagonal(x: Tensor) -> Tensor:
 
 def in_place(*tensors: Tensor | None) -> bool:
     """Return whether a result may be written piece by piece: nothing differentiates or transforms the call."""
-    if torch._C._functorch.peek_interpreter_stack() is not None:
+    if peek_interpreter_stack() is not None:
         return False
     for t in tensors:
         if t is not None and t.requires_grad:
@@ -264,7 +267,7 @@ def rounds(*tensors: Tensor | None) -> str | None:
     return None
 
 
-def stacked(x: Tensor, batch: Sequence[int]) -> Tensor:
+def stack(x: Tensor, batch: Sequence[int]) -> Tensor:
     """Flatten leading axes into one, of length 1 when the whole batch shares a matrix."""
     return x.unsqueeze(0) if x.ndim == 2 else x.expand(*batch, *x.shape[-2:]).reshape(-1, *x.shape[-2:])
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from trnblas import host_blas
-from trnblas.arguments import HALF, conjugated, finished, large_pages, rounds, vectors
+from trnblas.arguments import HALF, combine, conjugate, large_pages, rounds, vectors
 from trnblas.kernels import axpy as kernels
 from trnsci import ArgumentError, array_function, check, op, run
 from trnsci.gradient import saves
@@ -119,7 +119,7 @@ class Combine(NamedTuple):
 
     @saves()
     def vjp(self, grad: Tensor, needs: frozenset[str]) -> dict[str, Any]:
-        return {"xs": [run(Combine([grad], [conjugated(a, grad)])) for a in self.row]}
+        return {"xs": [run(Combine([grad], [conjugate(a, grad)])) for a in self.row]}
 
 
 @op("trnblas::rotate")
@@ -154,7 +154,7 @@ class Rotate(NamedTuple):
         return m0 == m3 and m1 == -m2
 
     def host(self) -> tuple[Tensor, Tensor]:
-        return host_blas.rotated(self.x, self.y, self.matrix, plane=self._plane)
+        return host_blas.rotate(self.x, self.y, self.matrix, plane=self._plane)
 
     def pytorch(self) -> tuple[Tensor, Tensor]:
         return _sum([self.x, self.y], self.matrix[:2]), _sum([self.x, self.y], self.matrix[2:])
@@ -165,7 +165,7 @@ class Rotate(NamedTuple):
 
     @saves()
     def vjp(self, grad: tuple[Tensor, Tensor], needs: frozenset[str]) -> dict[str, Any]:
-        m0, m1, m2, m3 = (conjugated(a, grad[0]) for a in self.matrix)
+        m0, m1, m2, m3 = (conjugate(a, grad[0]) for a in self.matrix)
         of_x, of_y = run(Rotate(*grad, [m0, m2, m1, m3]))
         return {"x": of_x, "y": of_y}
 
@@ -184,7 +184,7 @@ def _sum(xs: list[Tensor], row: list[complex], out: Tensor | None = None) -> Ten
         return x.clone() if out is None else out.copy_(x)
     (a, x), (b, y) = used
     if x.dtype in HALF:
-        result = finished(x.float(), a, b, y, x.dtype)
+        result = combine(x.float(), a, b, y, x.dtype)
         return result if out is None else out.copy_(result)
     return torch.add(x if a == 1 else torch.mul(x, a, out=out), y, alpha=b, out=out)
 

@@ -19,7 +19,7 @@ def reverse(diagonal: Tensor, s: int, n: int) -> Tensor:
     return pad(diagonal[..., :kept].flip(-1), (0, n - kept))
 
 
-def mirrored(a: Tensor, lower: bool, hermitian: bool) -> Tensor:
+def mirror_side(a: Tensor, lower: bool, hermitian: bool) -> Tensor:
     """Return weights by row of a symmetric matrix of which one side is stored."""
     n, k = a.shape[-1], a.shape[-2] - 1
     rows = diagonals(a, k, lower)
@@ -29,7 +29,7 @@ def mirrored(a: Tensor, lower: bool, hermitian: bool) -> Tensor:
         main = torch.complex(main.real, torch.zeros_like(main.real))
         above = above.conj_physical() if lower else above
         below = above.conj_physical()
-    under = [shifted(below[..., s - 1, :], -s, n) for s in range(k, 0, -1)]
+    under = [shift_row(below[..., s - 1, :], -s, n) for s in range(k, 0, -1)]
     return torch.cat([torch.stack(under, -2) if under else main[..., :0, :], main, above], -2)
 
 
@@ -38,10 +38,10 @@ def diagonals(a: Tensor, k: int, lower: bool) -> Tensor:
     n = a.shape[-1]
     if lower:
         return inside(a, n, 0)
-    return torch.stack([shifted(a[..., k - s, :], s, n) for s in range(k + 1)], -2)
+    return torch.stack([shift_row(a[..., k - s, :], s, n) for s in range(k + 1)], -2)
 
 
-def shifted(row: Tensor, by: int, size: int) -> Tensor:
+def shift_row(row: Tensor, by: int, size: int) -> Tensor:
     """Return ``out[p] = row[p + by]`` for ``size`` values of p, zero where there is no such element."""
     n = row.shape[-1]
     first, last = max(0, -by), min(size, n - by)
@@ -98,11 +98,11 @@ def weights_by_row(a: Tensor, m: int, ku: int, *, trans: Trans, unit: bool, form
     if unit:
         a = torch.cat([a[..., :ku, :], torch.ones_like(a[..., :1, :]), a[..., ku + 1 :, :]], -2)
     if form != "general":
-        return mirrored(a, ku == 0, form == "hermitian"), a.shape[-2] - 1
+        return mirror_side(a, ku == 0, form == "hermitian"), a.shape[-2] - 1
     if trans != "n":
         return inside(a.conj_physical() if trans == "c" else a, m, ku), ku
     # Row i meets x from i - kl on: diagonals aligned by row instead of by column, the lowest first.
-    weights = torch.stack([shifted(a[..., kl + ku - d, :], d - kl, m) for d in range(kl + ku + 1)], -2)
+    weights = torch.stack([shift_row(a[..., kl + ku - d, :], d - kl, m) for d in range(kl + ku + 1)], -2)
     return inside(weights, n, kl), kl
 
 

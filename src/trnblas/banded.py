@@ -16,7 +16,7 @@ from torch.nn.functional import pad
 
 from trnblas import host_blas
 from trnblas.accuracy import error_bound
-from trnblas.arguments import HALF, Trans, alike, conjugated, finished, flag, needed, nonsingular, rounds, transposition
+from trnblas.arguments import HALF, Trans, alike, combine, conjugate, flag, nonsingular, require, rounds, transposition
 from trnblas.band_storage import (
     Form,
     dense,
@@ -195,7 +195,7 @@ def _product(
 ) -> Tensor:  # fmt: skip
     alpha = check.coefficient(function, "alpha", alpha, a.dtype)
     beta = check.coefficient(function, "beta", beta, a.dtype)
-    needed(function, "y", y, coefficient="beta", scalar=beta, shape="[..., M]")
+    require(function, "y", y, coefficient="beta", scalar=beta, shape="[..., M]")
     if y is not None:
         alike(function, a=a, x=x, y=y)
         check.ndim(function, 1, y=y)
@@ -277,7 +277,7 @@ class Banded(NamedTuple):
             product = product if alpha == 1 else alpha * product
         else:
             product = compute(k, alpha, a, x, lower=ku == 0)
-        return finished(torch.from_numpy(product), 1.0, self.beta, self.y, self.a.dtype)
+        return combine(torch.from_numpy(product), 1.0, self.beta, self.y, self.a.dtype)
 
     def pytorch(self) -> Tensor:
         a, x, dtype = self.a, self.x, self.a.dtype
@@ -285,12 +285,12 @@ class Banded(NamedTuple):
             a, x = a.float(), x.float()
         weights, offset = weights_by_row(a, self.m, self.ku, trans=self.trans, unit=self.unit, form=self.form)
         product = (weights * windows(x, weights.shape[-2], weights.shape[-1], offset)).sum(-2)
-        return finished(product, self.alpha, self.beta, self.y, dtype)
+        return combine(product, self.alpha, self.beta, self.y, dtype)
 
     @saves("a", "x")
     def vjp(self, grad: Tensor, needs: frozenset[str]) -> dict[str, Tensor]:
         a, x, m, ku, trans, unit, form = self.a, self.x, self.m, self.ku, self.trans, self.unit, self.form
-        alpha, gradients = conjugated(self.alpha, a), {}
+        alpha, gradients = conjugate(self.alpha, a), {}
         if "x" in needs:
             # Of the adjoint of op(A): A itself, its conjugate, or its conjugate transpose.
             adjoint: Trans = "c" if form == "general" and trans == "n" else "n"
@@ -304,13 +304,13 @@ class Banded(NamedTuple):
                 of_a = outer_band(*slope_factors(trans, alpha, grad, x), a.shape[-2], ku, m)
             gradients["a"] = (without_row(of_a, ku) if unit else of_a).sum_to_size(a.shape)
         if self.y is not None and "y" in needs:
-            gradients["y"] = (conjugated(self.beta, a) * grad).sum_to_size(self.y.shape)
+            gradients["y"] = (conjugate(self.beta, a) * grad).sum_to_size(self.y.shape)
         return gradients
 
     def nki(self) -> Tensor:
         weights, offset = weights_by_row(self.a, self.m, self.ku, trans=self.trans, unit=self.unit, form=self.form)
         product = _kernel(weights, windows(self.x, weights.shape[-2], weights.shape[-1], offset))
-        return finished(product, self.alpha, self.beta, self.y, self.a.dtype)
+        return combine(product, self.alpha, self.beta, self.y, self.a.dtype)
 
 
 def _host_refusal(a: Tensor, x: Tensor, m: int, ku: int) -> str | None:
@@ -389,10 +389,10 @@ class BandSolve(NamedTuple):
         x, n = x.expand(self.shape), x.shape[-1]
         # Transposing moves no diagonal, it renames the side.
         if self.lower == (self.trans == "n"):
-            return _substituted(rows, x).to(dtype)
+            return _substitute(rows, x).to(dtype)
         # Backwards, an upper triangle is a lower one; diagonal s is short by s at its end.
         backwards = torch.stack([reverse(d, s, n) for s, d in enumerate(rows.unbind(-2))], -2)
-        return _substituted(backwards, x.flip(-1)).flip(-1).to(dtype)
+        return _substitute(backwards, x.flip(-1)).flip(-1).to(dtype)
 
     @saves("a")
     def vjp(self, grad: Tensor, needs: frozenset[str], result: Tensor) -> dict[str, Tensor]:
@@ -408,7 +408,7 @@ class BandSolve(NamedTuple):
         return gradients
 
 
-def _substituted(rows: Tensor, x: Tensor) -> Tensor:
+def _substitute(rows: Tensor, x: Tensor) -> Tensor:
     """Solve a lower band system block by block; a block meets only the one before it."""
     n, k = x.shape[-1], rows.shape[-2] - 1
     if n == 0:

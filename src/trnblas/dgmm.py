@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from trnblas.arguments import HALF, alike, applied, by_planes, flag, large_pages, rounds, transposition
+from trnblas.arguments import HALF, alike, by_planes, flag, large_pages, rounds, transpose_by, transposition
 from trnblas.axpy import Combine
 from trnblas.kernels import dgmm as kernels
 from trnsci import array_function, check, op, run
@@ -49,8 +49,8 @@ def geam(
     alike("geam", a=a, b=b)
     check.ndim("geam", 2, a=a, b=b)
     dtype = a.dtype
-    x = applied(transposition("geam", trans_a, "trans_a"), a)
-    y = applied(transposition("geam", trans_b, "trans_b"), b)
+    x = transpose_by(transposition("geam", trans_a, "trans_a"), a)
+    y = transpose_by(transposition("geam", trans_b, "trans_b"), b)
     shape = tuple(x.shape)
     if x.shape != y.shape:
         check.equal("geam", "shape", a=tuple(x.shape[-2:]), b=tuple(y.shape[-2:]))

@@ -11,16 +11,17 @@ import torch
 from torch import Tensor
 
 from trnblas import host_blas
-from trnblas.accuracy import choose, dot_bound, working_dtype
+from trnblas.accuracy import choose_for_size, dot_bound, working_dtype
 from trnblas.arguments import HALF, by_planes, over_partitions, vectors
 from trnblas.kernels import dot as kernels
-from trnblas.split import compensated_dot, normalised, rescaled, split_gemm
+from trnblas.split import compensated_dot, normalise, rescale, split_gemm
 from trnsci import array_function, check, op, run
 from trnsci.analogs import LEAST_READ_ONCE, Different, Given, given, refuse_options, replaces
 from trnsci.arrays import like
 from trnsci.gradient import saves
 from trnsci.nki import launch
-from trnsci.precision import Precision, resolve, to_bfloat16_values
+from trnsci.precision import Precision, to_bfloat16_values
+from trnsci.torch_internals import peek_interpreter_stack
 
 Kind = Literal["asum", "nrm2"]
 
@@ -61,10 +62,10 @@ def dot(
         >>> dot(torch.ones(3), torch.ones(3))
         tensor(3.)
     """
-    return _reduced("dot", x, y, precision=precision, target_error=target_error, out=out)
+    return _reduce_product("dot", x, y, precision=precision, target_error=target_error, out=out)
 
 
-def _reduced(
+def _reduce_product(
     name: str,
     x: Tensor,
     y: Tensor,
@@ -81,32 +82,20 @@ def _reduced(
     if x.shape != y.shape:
         check.equal(name, "N", x=x.shape[-1], y=y.shape[-1])
         check.broadcast(name, x=x.shape[:-1], y=y.shape[:-1])
-    policy = resolve(name, precision, dtype)
-    if target_error is not None:
-        n = x.shape[-1]
-        policy = choose(
-            name,
-            precision,
-            target_error,
-            dtype,
-            lambda p: dot_bound(n, dtype, p),
-            what=f"N={n}",
-            operands=(x, y),
-            terms=n,
-        )
+    policy = choose_for_size(name, precision, target_error, dtype, dot_bound, (x, y), N=x.shape[-1])
     call = Dot(x, y, policy)
     if out is not None:
         check.out(name, out, shape=call.shape, dtype=dtype, x=x, y=y)
     return run(call, out)
 
 
-@like(dot, functools.partial(_reduced, "dotu"))
+@like(dot, functools.partial(_reduce_product, "dotu"))
 def dotu(*args: Any, **kwargs: Any) -> Any:
     """Return ``sum(x * y)``: `dot` under BLAS's name for complex vectors."""
 
 
 @replaces("aten::vdot", least=LEAST_READ_ONCE)
-@like(dot, functools.partial(_reduced, "dotc", conjugate=True))
+@like(dot, functools.partial(_reduce_product, "dotc", conjugate=True))
 def dotc(*args: Any, **kwargs: Any) -> Any:
     """Return ``sum(conj(x) * y)`` over the last axis; arguments and bound as for `dot`.
 
@@ -181,24 +170,14 @@ def _read_norm(x: Any, ord: Any, axis: Any, keepdims: bool) -> Given:  # noqa: A
     x = np.asarray(x)
     if not (ord is None or (ord == 2 and x.ndim == 1)) or x.dtype.kind == "i":
         raise Different("it is another norm, or one of integers")
-    return given(nrm2, x.ravel(order="K"))
+    # theirs adds squares of single precision in a wider format
+    return given(nrm2, x.ravel(order="K"), precision="fp64")
 
 
 def _norm(name: Kind, x: Tensor, *, precision: Precision | None, target: float | None, out: Tensor | None) -> Tensor:
     dtype = vectors(name, x)
-    policy = resolve(name, precision, dtype)
-    if target is not None:
-        n = x.shape[-1]
-        policy = choose(
-            name,
-            precision,
-            target,
-            dtype,
-            lambda p: norm_bound(name, n, dtype, p),
-            what=f"N={n}",
-            operands=(x,),
-            terms=2 * n,
-        )
+    bound = functools.partial(norm_bound, name)
+    policy = choose_for_size(name, precision, target, dtype, bound, (x,), N=x.shape[-1])
     if out is not None:
         check.out(name, out, shape=tuple(x.shape[:-1]), dtype=x.real.dtype, x=x)
     return run(Norm(x, name, policy), out)
@@ -275,15 +254,15 @@ def _sums(x: Tensor, y: Tensor, precision: Precision) -> Tensor:
     if precision == "fp64":
         return split_gemm(x.unsqueeze(-2).double(), y.unsqueeze(-1).double())[..., 0, 0]
     if precision == "compensated":
-        return _compensated(x.float(), y.float())
+        return _sum_compensated(x.float(), y.float())
     if precision == "fp32":
         x, y = x.float(), y.float()
     elif x.dtype not in HALF:
         x, y = x.bfloat16(), y.bfloat16()
-    return _launched(x, y, "dot")
+    return _launch_sums(x, y, "dot")
 
 
-def _launched(x: Tensor, y: Tensor, mode: str) -> Tensor:
+def _launch_sums(x: Tensor, y: Tensor, mode: str) -> Tensor:
     batch = torch.broadcast_shapes(x.shape[:-1], y.shape[:-1])
     left, right = (over_partitions(t.expand(*batch, t.shape[-1])) for t in (x, y))
     sums: Tensor = launch(kernels.dot, left, right, mode=mode)  # [1 or 2, B, 1]
@@ -293,14 +272,14 @@ def _launched(x: Tensor, y: Tensor, mode: str) -> Tensor:
     return sums.sum(0).reshape(batch)
 
 
-def _compensated(x: Tensor, y: Tensor) -> Tensor:
+def _sum_compensated(x: Tensor, y: Tensor) -> Tensor:
     """Scale vectors by powers of two, so that no product or rounding error leaves the range of fp32."""
-    (x, x_exponent), (y, y_exponent) = normalised(x, -1), normalised(y, -1)
+    (x, x_exponent), (y, y_exponent) = normalise(x, -1), normalise(y, -1)
     if not x.is_meta and not _all_matter(x, y):
         product = _sums(x, y, "fp64")
     else:
-        product = _launched(x, y, "compensated")
-    return rescaled(product, (x_exponent + y_exponent).squeeze(-1))
+        product = _launch_sums(x, y, "compensated")
+    return rescale(product, (x_exponent + y_exponent).squeeze(-1))
 
 
 def _all_matter(x: Tensor, y: Tensor) -> bool:
@@ -360,7 +339,9 @@ class Norm(NamedTuple):
             return norm.to(dtype)
         # Row by row: what one of them needs changes no other.
         lowest, highest = _RANGE[norm.dtype]
-        return torch.where((norm > lowest) & (norm < highest), norm, _scaled_norm(x)).to(dtype)
+        unit, exponent = normalise(torch.view_as_real(x.resolve_conj()).flatten(-2) if x.is_complex() else x, -1)
+        safe = rescale(torch.linalg.vector_norm(unit, dim=-1), exponent.squeeze(-1))
+        return torch.where((norm > lowest) & (norm < highest), norm, safe).to(dtype)
 
     def _by_dot(self) -> Tensor:
         """Take a dot product of higher precision, scaled by a power of two so that no square overflows."""
@@ -372,9 +353,9 @@ class Norm(NamedTuple):
         policy: Precision = "compensated" if self.precision == "compensated" and dtype == x.dtype else "fp64"
         if self.kind == "asum":
             return run(Dot(x.abs(), torch.ones_like(x), policy)).to(dtype)
-        scaled, exponent = normalised(x, -1)
+        scaled, exponent = normalise(x, -1)
         norm = run(Dot(scaled, scaled, policy)).sqrt()
-        return rescaled(norm, exponent.squeeze(-1)).to(dtype)
+        return rescale(norm, exponent.squeeze(-1)).to(dtype)
 
     @saves("x")
     def vjp(self, grad: Tensor, needs: frozenset[str], result: Tensor) -> dict[str, Tensor]:
@@ -413,15 +394,10 @@ _RANGE = {
 
 def in_range(norm: Tensor) -> bool:
     """Return whether no square overflowed, or lost bits to underflow, on the way to these norms."""
-    if torch._C._functorch.peek_interpreter_stack() is not None or norm.numel() == 0:
+    if peek_interpreter_stack() is not None or norm.numel() == 0:
         return False
     lowest, highest = _RANGE[norm.dtype]
     if norm.ndim == 0:
         return lowest < norm.item() < highest
     low, high = torch.aminmax(norm.detach())
     return lowest < low.item() and high.item() < highest
-
-
-def _scaled_norm(x: Tensor) -> Tensor:
-    scaled, exponent = normalised(torch.view_as_real(x.resolve_conj()).flatten(-2) if x.is_complex() else x, -1)
-    return rescaled(torch.linalg.vector_norm(scaled, dim=-1), exponent.squeeze(-1))

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from trnblas.accuracy import choose, error_bound, working_dtype
-from trnblas.arguments import HALF, add_product, alike, applied, finished, in_place, matching, stacked, transposition
+from trnblas.accuracy import choose_for_size, error_bound, working_dtype
+from trnblas.arguments import HALF, add_product, alike, combine, in_place, matching, stack, transpose_by, transposition
 from trnblas.epilogue import ACTIVATIONS, Epilogue
 from trnblas.kernels import gemm as kernels
 from trnblas.split import exact_matmul, split_gemm
@@ -81,28 +81,17 @@ def gemm(
         alike("gemm", a=a, b=b, c=c)
     dtype = a.dtype
     if trans_a is not False:
-        a = _transposed("a", trans_a, a)
+        a = _transpose("a", trans_a, a)
     if trans_b is not False:
-        b = _transposed("b", trans_b, b)
+        b = _transpose("b", trans_b, b)
     _check(a, b, c, beta)
     if type(alpha) is not float or type(beta) is not float:
         alpha, beta = check.coefficient("gemm", "alpha", alpha, dtype), check.coefficient("gemm", "beta", beta, dtype)
     if target_error is None:
-        target, policy = 0.0, resolve("gemm", precision, dtype)
+        policy = resolve("gemm", precision, dtype)
     else:
-        k = a.shape[-1]
-        policy = choose(
-            "gemm",
-            precision,
-            target_error,
-            dtype,
-            lambda p: error_bound(k, dtype, p),
-            what=f"K={k}",
-            operands=(a, b),
-            terms=k,
-        )
-        target = float(target_error)
-    call = Gemm(a, b, c, alpha, beta, policy, target)
+        policy = choose_for_size("gemm", precision, target_error, dtype, error_bound, (a, b), K=a.shape[-1])
+    call = Gemm(a, b, c, alpha, beta, policy, float(target_error or 0.0))
     if out is not None:
         bias = None if epilogue is None else epilogue.bias
         given = None if out is c and epilogue is None else c
@@ -134,12 +123,12 @@ def _with_epilogue(call: Gemm, epilogue: Epilogue, out: Tensor | None) -> Tensor
     return result if out is None else out.copy_(result)
 
 
-def _transposed(name: str, trans: bool | int | str, x: Tensor) -> Tensor:
+def _transpose(name: str, trans: bool | int | str, x: Tensor) -> Tensor:
     kind = transposition("gemm", trans, f"trans_{name}")
     if kind == "n":
         return x
     check.ndim("gemm", 2, **{name: x})
-    return applied(kind, x)
+    return transpose_by(kind, x)
 
 
 def _check(a: Tensor, b: Tensor, c: Tensor | None, beta: complex) -> None:
@@ -207,9 +196,9 @@ class Gemm(NamedTuple):
         if bare and dtype in HALF and policy == "fast":
             # Sums of half precision are accumulated in float32 and rounded once.
             return self.a @ self.b
-        return self._rounded()
+        return self._compute_rounded()
 
-    def _rounded(self) -> Tensor:
+    def _compute_rounded(self) -> Tensor:
         """Compute in the arithmetic of the policy, and round once at the end."""
         a, b, c, dtype = self.a, self.b, self.c, self.a.dtype
         work = working_dtype(self.precision, dtype)
@@ -218,7 +207,7 @@ class Gemm(NamedTuple):
         if work is not dtype:
             a, b, c = a.to(work), b.to(work), None if c is None else c.to(work)
         if self.precision == "compensated" and work is dtype and self.alpha != 0:
-            result = finished(exact_matmul(a, b), self.alpha, self.beta, c, work)
+            result = combine(exact_matmul(a, b), self.alpha, self.beta, c, work)
         else:
             result = _multiply(a, b, c, self.alpha, self.beta)
         if self.bias is not None:
@@ -226,9 +215,8 @@ class Gemm(NamedTuple):
         return ACTIVATIONS[self.activation](result).to(dtype)
 
     def limits(self, implementation: str) -> str | None:
-        return self._cuda_limits() if implementation == "cuda" else None
-
-    def _cuda_limits(self) -> str | None:
+        if implementation != "cuda":
+            return None
         a, b, dtype = self.a, self.b, self.a.dtype
         if self.precision == "fast" and dtype == torch.float32:
             if a.ndim != 2 or b.ndim != 2:
@@ -273,7 +261,7 @@ class Gemm(NamedTuple):
             if exact is None:
                 return self.pytorch()
             product = exact
-        product = finished(product, self.alpha, self.beta, c, product.dtype)
+        product = combine(product, self.alpha, self.beta, c, product.dtype)
         product = product if self.bias is None else product + self.bias
         return ACTIVATIONS[self.activation](product).expand(self.shape)
 
@@ -312,7 +300,7 @@ class Gemm(NamedTuple):
             result = _complex_product(self)
         else:
             result = split_gemm(self.a.double(), self.b.double(), self.target)
-        result = finished(result, self.alpha, self.beta, c, result.dtype)
+        result = combine(result, self.alpha, self.beta, c, result.dtype)
         result = result if self.bias is None else result + self.bias
         return ACTIVATIONS[self.activation](result).expand(shape).to(self.a.dtype)
 
@@ -354,10 +342,10 @@ def _kernel(call: Gemm, shape: tuple[int, ...], c: Tensor | None) -> Tensor:
     # One right factor for a batch of left ones: the batch is more rows of one product.
     if b.ndim == 2 and c is None:
         a, batch = a.reshape(-1, a.shape[-1]), torch.Size()
-    aT_hbm = stacked(a.mT, batch).to(operand).contiguous()  # [B or 1, K, M]
-    b_hbm = stacked(b, batch).to(operand).contiguous()  # [B or 1, K, N]
+    aT_hbm = stack(a.mT, batch).to(operand).contiguous()  # [B or 1, K, M]
+    b_hbm = stack(b, batch).to(operand).contiguous()  # [B or 1, K, N]
     stored = a.dtype if half else torch.float32
-    c_hbm = None if c is None else stacked(c.expand(shape), batch).to(stored).contiguous()  # [B, M, N]
+    c_hbm = None if c is None else stack(c.expand(shape), batch).to(stored).contiguous()  # [B, M, N]
     scale_hbm = None
     if call.alpha != 1 or c is not None or bias is not None:
         scale = torch.tensor([call.alpha, call.beta], dtype=torch.float32, device=a.device)

@@ -16,10 +16,10 @@ from trnblas.arguments import (
     add_product,
     alike,
     by_planes,
-    conjugated,
-    finished,
+    combine,
+    conjugate,
     matching,
-    needed,
+    require,
     transposition,
     vectors,
 )
@@ -78,7 +78,7 @@ def gemv(
     if x.shape[-1] != inner:
         check.equal("gemv", "N" if kind == "n" else "M", a=inner, x=x.shape[-1])
     alpha, beta = check.coefficient("gemv", "alpha", alpha, dtype), check.coefficient("gemv", "beta", beta, dtype)
-    needed("gemv", "y", y, coefficient="beta", scalar=beta, shape="[..., M]")
+    require("gemv", "y", y, coefficient="beta", scalar=beta, shape="[..., M]")
     if y is not None:
         check.ndim("gemv", 1, y=y)
         check.equal("gemv", "M" if kind == "n" else "N", a=outer, y=y.shape[-1])
@@ -111,38 +111,35 @@ def _is_thin(a: Any, b: Any, *_: Any, **__: Any) -> bool:
     return np.ndim(a) == 1 or np.ndim(b) == 1 or min(np.shape(a)[0], min(np.shape(b))) < _THIN
 
 
-_READ = "its operands are no vectors and matrices of one dtype"
+def _read_arrays(a: Any, b: Any, *, vectors: bool = False) -> tuple[Any, Any]:
+    a, b = np.asarray(a), np.asarray(b)
+    if a.dtype != b.dtype or (vectors and (a.ndim != 1 or b.ndim != 1)):
+        raise Different("its operands are no vectors and matrices of one dtype")
+    return a, b
 
 
 @replaces("numpy.dot", by=gemm, reads_once=_is_thin)
-def _read_dot(a: Any, b: Any, out: Any) -> Given:
+def _read_dot(a: Any, b: Any, out: Any = None) -> Given:
     refuse_options(out=out)
-    a, b = np.asarray(a), np.asarray(b)
-    if a.dtype != b.dtype:
-        raise Different(_READ)
+    a, b = _read_arrays(a, b)
     if a.ndim == 2 and b.ndim in (1, 2):
         return given(gemm if b.ndim == 2 else gemv, 1.0, a, b)
     if a.ndim == 1 and b.ndim == 2:
         return given(gemv, 1.0, b, a, trans=True)
-    if a.ndim != 1 or b.ndim != 1:
-        raise Different(_READ)
-    return given(dot, a, b)
+    return given(dot, *_read_arrays(a, b, vectors=True))
 
 
 @replaces("numpy.inner", by=gemm, reads_once=_is_thin)
 def _read_inner(a: Any, b: Any) -> Given:
-    a, b = np.asarray(a), np.asarray(b)
-    if a.dtype != b.dtype or a.ndim != b.ndim or a.ndim not in (1, 2):
-        raise Different(_READ)
-    return given(dot, a, b) if a.ndim == 1 else given(gemm, 1.0, a, b, trans_b=True)
+    a, b = _read_arrays(a, b)
+    if a.ndim == 2 and b.ndim == 2:
+        return given(gemm, 1.0, a, b, trans_b=True)
+    return given(dot, *_read_arrays(a, b, vectors=True))
 
 
 @replaces("numpy.vdot", by=dotc, least=LEAST_READ_ONCE)
 def _read_vdot(a: Any, b: Any) -> Given:
-    a, b = np.asarray(a), np.asarray(b)
-    if a.dtype != b.dtype or a.ndim != 1 or b.ndim != 1:
-        raise Different(_READ)
-    return given(dotc, a, b)
+    return given(dotc, *_read_arrays(a, b, vectors=True))
 
 
 @array_function
@@ -169,10 +166,7 @@ def ger(alpha: complex, x: Tensor, y: Tensor, a: Tensor | None = None, *, out: T
 @replaces("numpy.outer", by=ger, least=LEAST_READ_ONCE)
 def _read_outer(a: Any, b: Any, out: Any) -> Given:
     refuse_options(out=out)
-    a, b = np.asarray(a), np.asarray(b)
-    if a.dtype != b.dtype or a.ndim != 1 or b.ndim != 1:
-        raise Different(_READ)
-    return given(ger, 1.0, a, b)
+    return given(ger, 1.0, *_read_arrays(a, b, vectors=True))
 
 
 @array_function
@@ -229,12 +223,12 @@ class Gemv(NamedTuple):
         return error_bound(self.x.shape[-1], self.a.dtype)
 
     def pytorch(self) -> Tensor:
-        return self._multiplied(None)
+        return self._multiply_elements(None)
 
     def into(self, out: Tensor) -> None:
-        self._multiplied(out)
+        self._multiply_elements(out)
 
-    def _multiplied(self, out: Tensor | None) -> Tensor:
+    def _multiply_elements(self, out: Tensor | None) -> Tensor:
         a, x, y, alpha, beta = self.a.mT if self.trans else self.a, self.x, self.y, self.alpha, self.beta
         if alpha == 0:
             zero = a.new_zeros(self.shape)
@@ -252,7 +246,7 @@ class Gemv(NamedTuple):
 
     @saves("a", "x")
     def vjp(self, grad: Tensor, needs: frozenset[str]) -> dict[str, Tensor]:
-        a, x, alpha = self.a, self.x, conjugated(self.alpha, self.a)
+        a, x, alpha = self.a, self.x, conjugate(self.alpha, self.a)
         gradients: dict[str, Tensor] = {}
         if "a" in needs:
             left, right = (x.conj(), grad) if self.trans else (grad, x.conj())
@@ -260,7 +254,7 @@ class Gemv(NamedTuple):
         if "x" in needs:
             gradients["x"] = gemv(alpha, a.conj(), grad, trans="n" if self.trans else "t").sum_to_size(x.shape)
         if self.y is not None and "y" in needs:
-            gradients["y"] = (conjugated(self.beta, a) * grad).sum_to_size(self.y.shape)
+            gradients["y"] = (conjugate(self.beta, a) * grad).sum_to_size(self.y.shape)
         return gradients
 
     def nki(self) -> Tensor:
@@ -269,7 +263,7 @@ class Gemv(NamedTuple):
             product = self.a.new_zeros(shape)
         else:
             product = _product(self.a, self.x, self.trans)
-        return finished(product, self.alpha, self.beta, self.y, self.a.dtype).expand(shape)
+        return combine(product, self.alpha, self.beta, self.y, self.a.dtype).expand(shape)
 
 
 def _product(a: Tensor, x: Tensor, trans: bool) -> Tensor:

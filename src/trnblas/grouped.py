@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from trnblas.accuracy import error_bound
-from trnblas.arguments import HALF, agree, applied, conjugated, finished, transposition
+from trnblas.arguments import HALF, combine, conjugate, transpose_by, transposition
 from trnblas.gemm import gemm
 from trnblas.kernels import gemm as gemm_kernels
 from trnblas.kernels import grouped as kernels
@@ -67,9 +67,9 @@ def grouped_gemm(
     for name, x in named.items():
         if x.ndim != 2:
             raise ArgumentError("grouped_gemm", f"shape of {name}", tuple(x.shape), "[M, K]")
-    lefts, rights = [applied(kinds[0], x) for x in lefts], [applied(kinds[1], x) for x in rights]
+    lefts, rights = [transpose_by(kinds[0], x) for x in lefts], [transpose_by(kinds[1], x) for x in rights]
     for g, (x, y) in enumerate(zip(lefts, rights, strict=True)):
-        agree("grouped_gemm", "K", {f"a[{g}]": x.shape[-1], f"b[{g}]": y.shape[-2]})
+        check.equal("grouped_gemm", "K", "", **{f"a[{g}]": x.shape[-1], f"b[{g}]": y.shape[-2]})
     alpha, beta = (
         check.coefficient("grouped_gemm", "alpha", alpha, dtype),
         check.coefficient("grouped_gemm", "beta", beta, dtype),
@@ -79,7 +79,7 @@ def grouped_gemm(
     addends = [] if c is None or beta == 0 else list(c)
     for g, (x, y, z) in enumerate(zip(lefts, rights, addends, strict=False)):
         check.floating("grouped_gemm", **{f"a[{g}]": x, f"c[{g}]": z})
-        agree("grouped_gemm", "shape", {"product": (x.shape[0], y.shape[1]), f"c[{g}]": tuple(z.shape)})
+        check.equal("grouped_gemm", "shape", "", product=(x.shape[0], y.shape[1]), **{f"c[{g}]": tuple(z.shape)})
     policy = resolve("grouped_gemm", precision, dtype)
     return list(run(Grouped(lefts, rights, addends, alpha, beta, policy)))
 
@@ -115,7 +115,7 @@ class Grouped(NamedTuple):
 
     @saves("a", "b")
     def vjp(self, grad: list[Tensor], needs: frozenset[str]) -> dict[str, Any]:
-        alpha, beta = (conjugated(value, self.a[0]) for value in (self.alpha, self.beta))
+        alpha, beta = (conjugate(value, self.a[0]) for value in (self.alpha, self.beta))
         # torch wants a list for every list, whoever needs a gradient.
         gradients: dict[str, Any] = {name: [None] * len(getattr(self, name)) for name in ("a", "b", "c")}
         if "a" in needs:
@@ -147,7 +147,7 @@ class Grouped(NamedTuple):
             for g, product in zip(group, launch(kernels.grouped, left, right, shapes=shapes, half=rounds), strict=True):
                 products[g] = product[0]
         groups = zip(products, self._addends, strict=True)
-        return [finished(x, self.alpha, self.beta, z, dtype) for x, z in groups]
+        return [combine(x, self.alpha, self.beta, z, dtype) for x, z in groups]
 
 
 def _programs(some: list[int], lefts: Mapping[int, Tensor], rights: Mapping[int, Tensor]) -> list[list[int]]:

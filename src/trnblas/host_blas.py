@@ -58,7 +58,7 @@ def routine(name: str, dtype: torch.dtype) -> Any:
     return getattr(blas, ALL_LETTERS[dtype] + name)
 
 
-def rotated(x: Tensor, y: Tensor, matrix: Sequence[complex], *, plane: bool) -> tuple[Tensor, Tensor]:
+def rotate(x: Tensor, y: Tensor, matrix: Sequence[complex], *, plane: bool) -> tuple[Tensor, Tensor]:
     """Return ``(m0 x + m1 y, m2 x + m3 y)``; in a ``plane`` rotation ``m3 = m0`` and ``m2 = -m1``."""
     m0, m1, m2, m3 = matrix
     if plane:
@@ -81,26 +81,22 @@ def symmetric_product(alpha: float, a: Tensor, b: Tensor, lower: bool) -> Tensor
     """Return ``alpha * a @ b`` with one triangle of ``a`` stored."""
     matrix, transposed = _by_columns(a)
     stored = lower != transposed
-    if b.ndim == 1:
-        return torch.from_numpy(routine("symv", a.dtype)(alpha, matrix, b.numpy(), lower=stored))
     if b.shape[1] == 1:
-        return symmetric_product(alpha, a, b[:, 0], lower).unsqueeze(1)
+        return torch.from_numpy(routine("symv", a.dtype)(alpha, matrix, b.numpy()[:, 0], lower=stored)[:, None])
     right, across = _by_columns(b)
     product = routine("symm", a.dtype)(alpha, matrix, right, side=across, lower=stored)
     return torch.from_numpy(product.T if across else product)
 
 
 def hermitian_product(alpha: complex, a: Tensor, x: Tensor, lower: bool) -> Tensor:
-    """Return ``alpha * a @ x`` with one triangle of a Hermitian ``a`` stored, and ``x`` a vector or one column."""
-    if x.ndim == 2:
-        return hermitian_product(alpha, a, x[:, 0], lower).unsqueeze(1)
-    matrix, transposed = _by_columns(a)
+    """Return ``alpha * a @ x`` with one triangle of a Hermitian ``a`` stored, and ``x`` one column."""
+    (matrix, transposed), column = _by_columns(a), x.numpy()[:, 0]
     multiply = routine("hemv", a.dtype)
     if not transposed:
-        return torch.from_numpy(multiply(alpha, matrix, x.numpy(), lower=lower))
+        return torch.from_numpy(multiply(alpha, matrix, column, lower=lower)[:, None])
     # the transpose of a Hermitian matrix is its conjugate
-    product = multiply(complex(alpha).conjugate(), matrix, x.numpy().conj(), lower=not lower)
-    return torch.from_numpy(np.conjugate(product, out=product))
+    product = multiply(complex(alpha).conjugate(), matrix, column.conj(), lower=not lower)
+    return torch.from_numpy(np.conjugate(product, out=product)[:, None])
 
 
 def symmetric_sum(alpha: float, x: Tensor, y: Tensor | None, lower: bool) -> Tensor:
@@ -118,11 +114,10 @@ def triangular(stem: str, alpha: float, a: Tensor, b: Tensor, lower: bool, unit:
     """Return ``alpha * a @ b`` with ``a`` triangular (``stem`` is trm), or ``alpha * inv(a) @ b`` (trs)."""
     matrix, transposed = _by_columns(a)
     stored = lower != transposed
-    if b.ndim == 1:
-        result = routine(stem + "v", a.dtype)(matrix, b.numpy(), lower=stored, trans=transposed, diag=unit)
-        return torch.from_numpy(result if alpha == 1 else alpha * result)
     if b.shape[1] == 1:
-        return triangular(stem, alpha, a, b[:, 0], lower, unit).unsqueeze(1)
+        compute = routine(stem + "v", a.dtype)
+        result = compute(matrix, b.numpy()[:, 0], lower=stored, trans=transposed, diag=unit)[:, None]
+        return torch.from_numpy(result if alpha == 1 else alpha * result)
     right, across = _by_columns(b)
     # Where b comes transposed, so does the result, and what stands to its right is the transpose of a.
     flags = {"side": across, "lower": stored, "trans_a": transposed != across, "diag": unit}

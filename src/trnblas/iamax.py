@@ -88,24 +88,18 @@ class Iamax(NamedTuple):
         return size.argmax(-1) if self.largest else size.argmin(-1)
 
     def nki(self) -> Tensor:
-        return _kernel(self.x, self.largest)
-
-
-def _kernel(x: Tensor, largest: bool) -> Tensor:
-    if 0 in x.shape[:-1]:
-        return x.new_empty(x.shape[:-1], dtype=torch.int64)
-    rows = over_partitions(x.float(), repeat=True)  # [B, p, width]
-    values, positions = launch(kernels.iamax, rows, largest=largest)  # [B, p, 2, T]
-    # Of each tile of each partition: its best value and its best NaN flag, with positions. NaN wins, then size.
-    tiles = values.shape[-1]
-    width = rows.shape[-1] // tiles
-    start = (
-        torch.arange(P_MAX, device=x.device).unsqueeze(-1) * rows.shape[-1]
-        + torch.arange(tiles, device=x.device) * width
-    )  # [p, T]
-    index = positions.long() + start.unsqueeze(1)
-    plain, flagged = (part.flatten(1) for part in values.unbind(2))
-    at_plain, at_flagged = (part.flatten(1) for part in index.unbind(2))
-    by_nan = at_flagged.gather(1, flagged.argmax(1, keepdim=True))
-    by_size = at_plain.gather(1, plain.argmax(1, keepdim=True))
-    return torch.where(flagged.amax(1, keepdim=True) > 0, by_nan, by_size).reshape(x.shape[:-1])
+        x = self.x
+        if 0 in x.shape[:-1]:
+            return self.fake()
+        rows = over_partitions(x.float(), repeat=True)  # [B, p, width]
+        values, positions = launch(kernels.iamax, rows, largest=self.largest)  # [B, p, 2, T]
+        # Of each tile of each partition: its best value and its best NaN flag, with positions. NaN wins, then size.
+        tiles, width = values.shape[-1], rows.shape[-1]
+        partition, tile = (torch.arange(size, device=x.device) for size in (P_MAX, tiles))
+        start = partition.unsqueeze(-1) * width + tile * (width // tiles)  # [p, T]
+        index = positions.long() + start.unsqueeze(1)
+        plain, flagged = (part.flatten(1) for part in values.unbind(2))
+        at_plain, at_flagged = (part.flatten(1) for part in index.unbind(2))
+        by_nan = at_flagged.gather(1, flagged.argmax(1, keepdim=True))
+        by_size = at_plain.gather(1, plain.argmax(1, keepdim=True))
+        return torch.where(flagged.amax(1, keepdim=True) > 0, by_nan, by_size).reshape(x.shape[:-1])

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from trnblas.arguments import applied, transposition
+from trnblas.arguments import transpose_by, transposition
 from trnblas.gemm import gemm
 from trnsci import ArgumentError, DtypeError, array_function, check, op, run
 
@@ -75,7 +75,7 @@ def gemm_int(
     if zero_a or zero_b:
         rows, columns = (x.sum(axis, dtype=torch.int64, keepdim=True) for x, axis in ((a, -1), (b, -2)))
         whole = product.long() - zero_a * columns - zero_b * rows + a.shape[-1] * zero_a * zero_b
-        product = _wrapped(whole)
+        product = _wrap_int32(whole)
     for addend in (c, bias):
         product = product if addend is None else product + addend
     return product if out is None else out.copy_(product)
@@ -87,7 +87,7 @@ def _operand(name: str, x: Tensor, trans: bool | int | str) -> Tensor:
         raise DtypeError("gemm_int", f"dtype of {name}", x.dtype, "int8 or uint8")
     check.ndim("gemm_int", 2, **{name: x})
     kind = transposition("gemm_int", trans, f"trans_{name}")
-    return x if kind == "n" else applied(kind, x)
+    return x if kind == "n" else transpose_by(kind, x)
 
 
 def _addend(name: str, x: Tensor, shape: tuple[int, ...]) -> None:
@@ -98,7 +98,7 @@ def _addend(name: str, x: Tensor, shape: tuple[int, ...]) -> None:
         raise ArgumentError("gemm_int", f"shape of {name}", tuple(x.shape), str(shape))
 
 
-def _wrapped(x: Tensor) -> Tensor:
+def _wrap_int32(x: Tensor) -> Tensor:
     """Return the low 32 bits of int64."""
     return (x & 0xFFFFFFFF).sub((x & 0x80000000) << 1).to(torch.int32)
 
@@ -131,7 +131,7 @@ class GemmInt(NamedTuple):
             return (self.a.float() @ self.b.float()).int()
         # exact in float64 up to sums of 2**53, which no K of this memory reaches
         product = self.a.double() @ self.b.double()
-        return product.int() if k < exact << 7 else _wrapped(product.long())
+        return product.int() if k < exact << 7 else _wrap_int32(product.long())
 
     def nki(self) -> Tensor:
         """Multiply pieces of K in bfloat16, each exact in fp32, and add them up as integers."""
@@ -149,4 +149,4 @@ class GemmInt(NamedTuple):
         lead = max(a.ndim, b.ndim)
         a, b = (x.reshape(x.shape[0], *[1] * (lead - x.ndim), *x.shape[1:]) for x in (a, b))
         sums = gemm(1.0, a, b, precision="fast")
-        return sums if sums.is_meta else _wrapped(sums.long().sum(0))
+        return sums if sums.is_meta else _wrap_int32(sums.long().sum(0))

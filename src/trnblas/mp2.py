@@ -171,7 +171,7 @@ class Mp2(NamedTuple):
         operands = (self.t_flat, self.eps_i, self.eps_j, self.eps_vir)
         if dtype in HALF:
             operands = tuple(x.float() for x in operands)  # type: ignore[assignment]
-        sums = _summed(*operands, symmetric=self.symmetric, first=self.first, sums=lambda t, y: (t * y).sum((-2, -1)))
+        sums = _sum(*operands, symmetric=self.symmetric, first=self.first, sums=lambda t, y: (t * y).sum((-2, -1)))
         return sums.to(dtype)
 
     def vjp(self, grad: Tensor, needs: frozenset[str]) -> dict[str, Tensor]:
@@ -183,7 +183,7 @@ class Mp2(NamedTuple):
         if self.t_flat.numel() == 0:
             return self.fake().zero_()
         if self.t_flat.dtype == torch.float64:
-            return _summed(*operands, symmetric=self.symmetric, first=self.first, sums=_emulated_sums)
+            return _sum(*operands, symmetric=self.symmetric, first=self.first, sums=_emulated_sums)
         partials = pair_partials(*operands, symmetric=self.symmetric, first=self.first, target_error=self.target_error)
         return partials.double().sum(0).to(self.t_flat.dtype)
 
@@ -193,7 +193,7 @@ def _weight(i: int, j: int, first: int) -> float:
     return 0.0 if j > first + i else 1.0 if j == first + i else 2.0
 
 
-def _summed(
+def _sum(
     t_flat: Tensor, eps_i: Tensor, eps_j: Tensor, eps_vir: Tensor, *, symmetric: bool, first: int, sums: Sums
 ) -> Tensor:
     """Return every pair's energy, some rows of pairs at a time; ``sums`` multiplies and adds up."""

@@ -13,43 +13,43 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
-from torch._C import _len_torch_dispatch_stack as dispatch_modes
 from torch.compiler import is_compiling
 
 from trnblas import host_blas
-from trnblas.arguments import Trans, alike, finished, flag, matching, needed, nonsingular, real, through, transposition
+from trnblas.arguments import Trans, alike, combine, flag, matching, nonsingular, real, require, through, transposition
 from trnblas.symm import hemv, symv
 from trnblas.syr import her, her2, syr, syr2
 from trnblas.trmm import Trmm, triangular
 from trnblas.trsm import Trsm
 from trnsci import ArgumentError, array_function, check, op, run
 from trnsci.arrays import like
+from trnsci.torch_internals import dispatch_modes
 
-Routine = Literal["spmv", "hpmv", "tpmv", "tpsv"]
+Routine = Literal["spmv", "hpmv", "tpmv", "tpsv", "spr", "hpr", "spr2", "hpr2"]
 
 
 def _positions(n: int, lower: bool, device: torch.device) -> Tensor:
     """Return row-major positions of the packed elements in the transposed matrix: BLAS packs columns."""
     # A tracer's sizes are no keys of a cache, and its tensors nothing to keep.
-    return (_computed if is_compiling() or dispatch_modes() or type(n) is not int else _cached)(n, lower, device)
+    return (_compute if is_compiling() or dispatch_modes() or type(n) is not int else _cached)(n, lower, device)
 
 
-def _computed(n: int, lower: bool, device: torch.device) -> Tensor:
+def _compute(n: int, lower: bool, device: torch.device) -> Tensor:
     rows, columns = (torch.triu_indices if lower else torch.tril_indices)(n, n, device=device)
     return rows * n + columns
 
 
 # gradients may need what a call in inference mode computed first
-_cached = functools.lru_cache(maxsize=8)(torch.inference_mode(False)(_computed))
+_cached = functools.lru_cache(maxsize=8)(torch.inference_mode(False)(_compute))
 
 
-def unpacked(n: int, ap: Tensor, lower: bool) -> Tensor:
+def unpack(n: int, ap: Tensor, lower: bool) -> Tensor:
     """Return the triangle as a full matrix [..., N, N] with zeros."""
     flat = ap.new_zeros((*ap.shape[:-1], n * n)).index_copy(-1, _positions(n, lower, ap.device), ap)
     return flat.reshape(*ap.shape[:-1], n, n).mT
 
 
-def packed(a: Tensor, lower: bool) -> Tensor:
+def pack(a: Tensor, lower: bool) -> Tensor:
     """Return the triangle of [..., N, N] as a packed vector."""
     return a.mT.flatten(-2).index_select(-1, _positions(a.shape[-1], lower, a.device))
 
@@ -72,10 +72,10 @@ def _product(
     name: str, n: int, alpha: complex, ap: Tensor, x: Tensor, beta: complex = 0.0, y: Tensor | None = None,
     lower: bool | int | str = False, *, hermitian: bool = False, out: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    _checked(name, n, ap, x, y)
+    _check_operands(name, n, ap, x, y)
     stored = flag(name, "lower", lower, "ul")
     alpha, beta = check.coefficient(name, "alpha", alpha, ap.dtype), check.coefficient(name, "beta", beta, ap.dtype)
-    needed(name, "y", y, coefficient="beta", scalar=beta, shape="[..., N]")
+    require(name, "y", y, coefficient="beta", scalar=beta, shape="[..., N]")
     routine: Routine = "hpmv" if hermitian and ap.is_complex() else "spmv"
     return _into(name, Packed(ap, x, y, alpha, beta, routine, stored, "n", False), out)
 
@@ -85,7 +85,7 @@ def hpmv(*args: Any, **kwargs: Any) -> Any:
     """Return ``alpha * a @ x + beta * y`` with ``a`` Hermitian and packed; arguments as for `spmv`."""
 
 
-def _checked(name: str, n: int, ap: Tensor, x: Tensor, y: Tensor | None = None) -> None:
+def _check_operands(name: str, n: int, ap: Tensor, x: Tensor, y: Tensor | None = None) -> None:
     """Check vectors [..., N] and a packed triangle of N rows, of one dtype on one device."""
     if not matching(ap, x, y):
         alike(name, ap=ap, x=x, y=y)
@@ -102,7 +102,7 @@ def _checked(name: str, n: int, ap: Tensor, x: Tensor, y: Tensor | None = None) 
         check.broadcast(name, ap=ap.shape[:-1], **{argument: v.shape[:-1] for argument, v in vectors.items()})
 
 
-def _into(name: str, call: Packed | PackedUpdate, out: Tensor | None) -> Tensor:
+def _into(name: str, call: Packed, out: Tensor | None) -> Tensor:
     if out is not None:
         check.out(name, out, shape=call.shape, dtype=call.ap.dtype, ap=call.ap, x=call.x, y=call.y)
     return run(call, out)
@@ -145,10 +145,12 @@ def _update(
 ) -> Tensor:
     if twice:
         check.tensor(name, y=y)
-    _checked(name, n, ap, x, y)
+    _check_operands(name, n, ap, x, y)
     stored, needs_real = flag(name, "lower", lower, "ul"), hermitian and not twice
     factor = real(name, "alpha", alpha) if needs_real else check.coefficient(name, "alpha", alpha, ap.dtype)
-    return _into(name, PackedUpdate(ap, x, y, factor, stored, hermitian and ap.is_complex()), out)
+    # of real vectors, Hermitian is symmetric
+    routine: Any = ("hpr" if hermitian and ap.is_complex() else "spr") + ("2" if twice else "")
+    return _into(name, PackedUpdate(ap, x, y, factor, 1.0, routine, stored, "n", False), out)
 
 
 @like(spr, lambda n, alpha, x, *more, **options: _update("hpr", n, alpha, x, None, *more, hermitian=True, **options))
@@ -179,7 +181,7 @@ def _triangular(
     name: Literal["tpmv", "tpsv"], n: int, ap: Tensor, x: Tensor, lower: bool | int | str = False,
     trans: bool | int | str = False, diag: bool | int | str = False, *, out: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    _checked(name, n, ap, x)
+    _check_operands(name, n, ap, x)
     stored, kind, unit = flag(name, "lower", lower, "ul"), transposition(name, trans), flag(name, "diag", diag, "nu")
     call = Packed(ap, x, None, 1.0, 0.0, name, stored, kind, unit)
     if out is not None:
@@ -249,10 +251,10 @@ class Packed(NamedTuple):
             trans = "ntc".index(self.trans)
             return torch.from_numpy(compute(n, ap, x, lower=self.lower, trans=trans, diag=self.unit))
         product = torch.from_numpy(compute(n, self.alpha, ap, x, lower=self.lower))
-        return product if self.y is None else finished(product, 1.0, self.beta, self.y, self.x.dtype)
+        return product if self.y is None else combine(product, 1.0, self.beta, self.y, self.x.dtype)
 
     def pytorch(self) -> Tensor:
-        whole = unpacked(self.x.shape[-1], self.ap, self.lower)
+        whole = unpack(self.x.shape[-1], self.ap, self.lower)
         if self.routine in ("spmv", "hpmv"):
             multiply = symv if self.routine == "spmv" else hemv
             return multiply(self.alpha, whole, self.x, self.beta, self.y, self.lower)
@@ -265,24 +267,14 @@ class Packed(NamedTuple):
 
 
 @op("trnblas::packed_update", composed=True)
-class PackedUpdate(NamedTuple):
-    """``alpha * outer(x, x) + a``, or with ``y`` the sum of both outer products; ``hermitian`` conjugates."""
+class PackedUpdate(Packed):
+    """``alpha * outer(x, x) + a`` (spr, hpr), or with ``y`` the sum of both outer products (spr2, hpr2)."""
 
-    ap: Tensor  # [..., N (N + 1) / 2]
-    x: Tensor  # [..., N]
-    y: Tensor | None  # [..., N]
-    alpha: complex
-    lower: bool
-    hermitian: bool
+    __slots__ = ()
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of the result."""
-        y = () if self.y is None else self.y.shape[:-1]
-        return (*check.broadcast("spr", ap=self.ap.shape[:-1], x=self.x.shape[:-1], y=y), self.ap.shape[-1])
-
-    def fake(self) -> Tensor:
-        return self.ap.new_empty(self.shape)
+        return (*super().shape[:-1], self.ap.shape[-1])
 
     def cost(self) -> int:
         return (2 if self.y is None else 4) * self.ap.numel() * (4 if self.ap.is_complex() else 1)
@@ -290,32 +282,20 @@ class PackedUpdate(NamedTuple):
     def limits(self, implementation: str) -> str | None:
         if implementation != "host":
             return None
-        if self.hermitian and self.alpha == 0:
+        hermitian = self.routine.startswith("h")
+        if hermitian and self.alpha == 0:
             return "BLAS leaves imaginary parts of the diagonal where nothing is added"
         given = [t for t in (self.ap, self.x, self.y) if t is not None]
-        return host_blas.refusal(*given, ndim=1, dtypes=host_blas.COMPLEX if self.hermitian else host_blas.REAL)
-
-    @property
-    def _routine(self) -> str:
-        return ("hpr" if self.hermitian else "spr") + ("" if self.y is None else "2")
-
-    def calls(self, implementation: str) -> str:
-        return host_blas.name(self._routine, self.ap)
+        return host_blas.refusal(*given, ndim=1, dtypes=host_blas.COMPLEX if hermitian else host_blas.REAL)
 
     def host(self) -> Tensor:
         xs = [t.numpy() for t in (self.x, self.y) if t is not None]
-        update = host_blas.routine(self._routine, self.x.dtype)
-        alpha = self.alpha.real if self.hermitian and self.y is None else self.alpha
+        update = host_blas.routine(self.routine, self.x.dtype)
+        alpha = self.alpha.real if self.routine == "hpr" else self.alpha
         return torch.from_numpy(update(len(xs[0]), alpha, *xs, self.ap.numpy(), lower=self.lower))
 
     def pytorch(self) -> Tensor:
-        whole = unpacked(self.x.shape[-1], self.ap, self.lower)
-        if self.y is None:
-            if self.hermitian:
-                return packed(her(self.alpha.real, self.x, self.lower, whole), self.lower)
-            return packed(syr(self.alpha, self.x, self.lower, whole), self.lower)
-        sum_of_two = her2 if self.hermitian else syr2
-        return packed(sum_of_two(self.alpha, self.x, self.y, self.lower, whole), self.lower)
-
-    def vjp(self, grad: Tensor, needs: frozenset[str]) -> dict[str, Tensor]:
-        return through(self, ("ap", "x", "y"), grad, needs)
+        whole = unpack(self.x.shape[-1], self.ap, self.lower)
+        xs = [t for t in (self.x, self.y) if t is not None]
+        update: Any = {"spr": syr, "hpr": her, "spr2": syr2, "hpr2": her2}[self.routine]
+        return pack(update(self.alpha, *xs, self.lower, whole), self.lower)

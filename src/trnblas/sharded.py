@@ -8,7 +8,7 @@ of matrices.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -16,54 +16,53 @@ from torch import Tensor
 
 from trnblas.arguments import HALF, transposition
 from trnblas.gemm import gemm
-from trnsci.distributed import Part, Team, chunks, sharded
-from trnsci.distributed.parts import SUM, Places, traffic
-from trnsci.distributed.team import OnChip
-from trnsci.errors import UnsupportedError
+from trnsci.distributed import Part, Team, chunk, chunks, sharded
+from trnsci.distributed.calls import refuse_sharded
+from trnsci.distributed.parts import SUM, Place, Places
+from trnsci.distributed.rules import choose_cut
+from trnsci.distributed.team import OnChip, Wait, in_flight
 
+# Axes of the mesh that cut the rows of a product, and those that cut its columns.
+Axes = tuple[tuple[int, ...], tuple[int, ...]]
+# Rounds in which panels of K travel at most, and the least of a segment that a round takes.
+_ROUNDS, _NARROW = 8, 128
 # Policies that promise more than a sum of partial sums keeps: the sum over K stays in one product.
 _WHOLE_SUMS = ("compensated", "kahan", "fp64")
 
 
 def _gemm_gradient(given: Mapping[str, Any], result: Any, grad: Any) -> Mapping[str, Any]:
-    kinds = {name: transposition("gemm", given[f"trans_{name}"], f"trans_{name}") for name in ("a", "b")}
-    a, b, alpha = given["a"], given["b"], complex(given["alpha"]).conjugate()
-    alpha = alpha if a.is_complex() else alpha.real
+    a, b = given["a"], given["b"]
+    kinds = [transposition("gemm", given[name], name) for name in ("trans_a", "trans_b")]
+    left, right = map(_transpose, (a, b), kinds)
+    alpha, beta = (complex(given[name]).conjugate() for name in ("alpha", "beta"))
+    alpha, beta = (alpha, beta) if a.is_complex() else (alpha.real, beta.real)
     options = {"precision": given["precision"], "target_error": given["target_error"]}
-
-    def of_a() -> Any:
-        # with op(a) = a, d a = g b^H; with op(a) = a^T, d a = conj(b) g^T; with op(a) = a^H, d a = b g^H
-        if kinds["b"] == "t":
-            return _back(a, kinds["a"], gemm(alpha, grad, b.conj() if b.is_complex() else b, **options))
-        return _back(a, kinds["a"], gemm(alpha, grad, b, trans_b=_adjoint(kinds["b"]), **options))
-
-    def of_b() -> Any:
-        if kinds["a"] == "t":
-            return _back(b, kinds["b"], gemm(alpha, a.conj() if a.is_complex() else a, grad, **options))
-        return _back(b, kinds["b"], gemm(alpha, a, grad, trans_a=_adjoint(kinds["a"]), **options))
-
-    beta = complex(given["beta"]).conjugate()
-    return {"a": of_a, "b": of_b, "c": lambda: grad * (beta if a.is_complex() else beta.real)}
+    return {
+        "a": lambda: _transpose(_sum_batches(gemm(alpha, grad, right, trans_b="c", **options), a), kinds[0]),
+        "b": lambda: _transpose(_sum_batches(gemm(alpha, left, grad, trans_a="c", **options), b), kinds[1]),
+        "c": lambda: grad * beta,
+    }
 
 
-def _adjoint(kind: str) -> str:
-    return {"n": "c", "c": "n"}[kind]
+def _transpose(x: Any, kind: str) -> Any:
+    """Return ``op(x)``; of ``op(x)`` that is ``x`` again."""
+    if kind == "n":
+        return x
+    transposed = x.transpose(-1, -2)
+    return transposed.conj() if kind == "c" and x.is_complex() else transposed
 
 
-def _back(x: Any, kind: str, grad: Any) -> Any:
-    """Return the gradient of x from that of op(x), summed over batches that x was broadcast to."""
+def _sum_batches(grad: Any, x: Any) -> Any:
+    """Sum a gradient over the batches that x was broadcast to."""
     for _ in range(grad.ndim - x.ndim):
         grad = grad.sum(0)
     for dim in range(x.ndim - 2):
         if grad.shape[dim] != x.shape[dim]:
             grad = grad.sum(dim, keepdim=True)
-    if kind == "n":
-        return grad
-    transposed = grad.transpose(-1, -2)
-    return transposed.conj() if kind == "c" and grad.is_complex() else transposed
+    return grad
 
 
-@sharded(gemm, gradient=_gemm_gradient)
+@sharded(gemm, gradient=_gemm_gradient, batch={"a": 2, "b": 2, "c": 2})
 def _gemm(
     team: Team,
     alpha: complex,
@@ -78,16 +77,15 @@ def _gemm(
     epilogue: Any,
 ) -> Part:
     if epilogue is not None:
-        raise UnsupportedError(
-            op="gemm",
-            reasons=[("distributed", "the sharded product has no epilogue")],
-            hint="Apply bias and activation to the result",
-        )
-    a, b = _applied("trans_a", trans_a, a), _applied("trans_b", trans_b, b)
-    if c is not None and any(len(part.shape) > 2 for part in (a, b, c)):
-        options = {"precision": precision, "target_error": target_error}
-        return by_batch(team, lambda x, y, z: gemm(alpha, x, y, beta, z, **options), a, b, c)
+        raise refuse_sharded("gemm", "the sharded product has no epilogue", "Apply bias and activation to the result")
+    a, b = transpose_part("gemm", "trans_a", trans_a, a), transpose_part("gemm", "trans_b", trans_b, b)
     return multiply(team, alpha, a, b, beta=beta, c=c, precision=precision, target_error=target_error)
+
+
+def transpose_part(op: str, argument: str, trans: Any, part: Part) -> Part:
+    """Return ``op(part)`` for an argument that says whether to transpose or conjugate."""
+    kind = transposition(op, trans, argument)
+    return part if kind == "n" else part.transposed(conj=kind == "c")
 
 
 def multiply(
@@ -103,24 +101,27 @@ def multiply(
 ) -> Part:
     """Return ``alpha * a @ b + beta * c``, rounded once, by the form that suits placements and mesh."""
     options = {"precision": precision, "target_error": target_error}
-    c = None if beta == 0 else c
-    if len(a.shape) > 2 or len(b.shape) > 2:
-        assert c is None
-        return by_batch(team, lambda x, y: gemm(alpha, x, y, **options), a, b)
+    c, whole = None if beta == 0 else c, keeps_sums(options, a.dtype)
+    axes: Axes = ((0,), (1,))
     if all(place is None for place in (*a.places, *b.places)):
-        return _whole(team, alpha, a, b.local, beta=beta, c=c, options=options)
-    if len(team.shape) > 1:
-        return _summa(team, alpha, a, b, beta=beta, c=c, options=options)
-    return _one_axis(team, alpha, a, b, beta=beta, c=c, options=options)
+        axes = ((), ())
+    elif len(team.shape) > 2:
+        cut = tuple(tuple(i for i, p in enumerate(x.places) if p == dim) for x, dim in ((a, 0), (b, 1)))
+        if all(1 <= len(way) <= 2 for way in cut) and not set(cut[0]) & set(cut[1]):
+            axes = (cut[0], cut[1])
+    elif len(team.shape) == 1:
+        (label,), _ = choose_cut("mk,kn->mn", [a.layout, b.layout], sums=not whole)
+        if not whole and (label == "k" or (a.places, b.places) == ((1,), (0,))):
+            team.tally.on_chip = _on_chip(team.size(0), alpha, a, b, options)
+        if label == "k":
+            options, (left, right) = widen(options, a.to(team, 1).local, b.to(team, 0).local)
+            terms = a.with_local(gemm(alpha, left, right, **options), (a.shape[0], b.shape[1]), (SUM,))
+            return round_sums(team, terms.to(team, 0), a.dtype, beta, c)
+        axes = ((), (0,)) if label == "n" else ((0,), ())
+    return _summa(team, alpha, a, b, beta=beta, c=c, options=options, axes=axes)
 
 
-def _whole(team: Team, alpha: complex, a: Part, b: Tensor, *, beta: complex, c: Part | None, options: Any) -> Part:
-    """Multiply where no sum is cut between ranks; the product is placed as the rows of ``a`` are."""
-    addend = None if c is None else c.to(team, a.places).local
-    return a.with_local(gemm(alpha, a.local, b, beta, addend, **options), (a.shape[0], b.shape[1]))
-
-
-def rounded(team: Team, sums: Part, dtype: torch.dtype, beta: complex, c: Part | None) -> Part:
+def round_sums(team: Team, sums: Part, dtype: torch.dtype, beta: complex, c: Part | None) -> Part:
     """Add ``beta * c`` to sums in the arithmetic they were computed in, and round once."""
     local = sums.local
     if c is not None and beta != 0:
@@ -128,70 +129,7 @@ def rounded(team: Team, sums: Part, dtype: torch.dtype, beta: complex, c: Part |
     return sums.with_local(local.to(dtype))
 
 
-def positions(team: Team, part: Part) -> tuple[Tensor, Tensor]:
-    """Return the indices of the rows of a matrix that are here, [m, 1], and of all its columns, [1, N]."""
-    start = part.layout.starts(team.coordinate)[-2]
-    row = torch.arange(start, start + part.local.shape[-2], device=part.local.device)[:, None]
-    return row, torch.arange(part.shape[-1], device=part.local.device)[None, :]
-
-
-def _applied(argument: str, trans: Any, part: Part) -> Part:
-    kind = transposition("gemm", trans, argument)
-    return part if kind == "n" else part.transposed(conj=kind == "c")
-
-
-def by_batch(team: Team, fn: Callable[..., Any], *parts: Part) -> Any:
-    """Cut batches and keep matrices whole, so that ``fn`` needs no other rank."""
-    batch = torch.broadcast_shapes(*(part.shape[:-2] for part in parts))
-
-    def cut(part: Part) -> Tensor:
-        own = len(part.shape) == len(batch) + 2 and part.shape[0] == batch[0]
-        return part.to(team, team.first(0 if own else None)).local
-
-    def whole(local: Tensor) -> Part:
-        return parts[0].with_local(local, (batch[0], *local.shape[1:]), team.first(0))
-
-    local = fn(*map(cut, parts))
-    return whole(local) if isinstance(local, Tensor) else type(local)(*map(whole, local))
-
-
-def _one_axis(team: Team, alpha: complex, a: Part, b: Part, *, beta: complex, c: Part | None, options: Any) -> Part:
-    """Take the form that moves least: rows of a, columns of b, or the sum over K cut between ranks."""
-    ranks = team.size(0)
-    m, n = a.shape[0], b.shape[1]
-    added = (ranks - 1) / ranks * m * n * _term(a.dtype).itemsize
-    forms = {
-        "rows": traffic(a.layout, (0,)) + traffic(b.layout, (None,)),
-        "columns": traffic(b.layout, (1,)) + traffic(a.layout, (None,)),
-        "sums": traffic(a.layout, (1,)) + traffic(b.layout, (0,)) + added,
-    }
-    if keeps_sums(options, a.dtype):
-        del forms["sums"]
-    form = min(forms, key=forms.__getitem__)
-    if form == "sums" or ("sums" in forms and (a.places, b.places) == ((1,), (0,))):
-        team.tally.on_chip = _on_chip(ranks, alpha, a, b, options)
-    if form == "sums":
-        local = _terms(alpha, a.to(team, 1).local, b.to(team, 0).local, options)
-        return rounded(team, a.with_local(local, (m, n), (SUM,)).to(team, 0), a.dtype, beta, c)
-    if form == "columns":
-        # the transposed product, by rows
-        c = None if c is None else c.transposed()
-        return _by_rows(team, alpha, b.transposed(), a.transposed(), beta=beta, c=c, options=options).transposed()
-    return _by_rows(team, alpha, a, b, beta=beta, c=c, options=options)
-
-
-def _term(dtype: torch.dtype) -> torch.dtype:
-    """Return the dtype for terms of a sum: half precision would round each of them."""
-    return torch.float32 if dtype in HALF else dtype
-
-
-def _terms(alpha: complex, a: Tensor, b: Tensor, options: Any, onto: Tensor | None = None) -> Tensor:
-    """Add the terms of a product whose sum is cut to ``onto``."""
-    options, (a, b) = widened(options, a, b)
-    return gemm(alpha, a, b, **options) if onto is None else gemm(alpha, a, b, 1.0, onto, out=onto, **options)
-
-
-def widened(options: Any, *operands: Tensor) -> tuple[Any, list[Tensor]]:
+def widen(options: Any, *operands: Tensor) -> tuple[Any, list[Tensor]]:
     """Return options and operands for a sum that is cut between ranks, in the precision of its terms."""
     if operands[0].dtype not in HALF:
         return options, list(operands)
@@ -214,80 +152,121 @@ def _on_chip(ranks: int, alpha: complex, a: Part, b: Part, options: Any) -> OnCh
     return OnChip("trnblas.kernels.sharded.sharded_gemm", operands, a.dtype, refusal)
 
 
-def _by_rows(team: Team, alpha: complex, a: Part, b: Part, *, beta: complex, c: Part | None, options: Any) -> Part:
-    """Keep each rank's rows of a and pass panels of b round, one in use and the next under way."""
-    a = a.to(team, 0)
-    n = b.shape[1]
-    if b.places[0] == SUM or (b.places[0] == 0 and keeps_sums(options, a.dtype)):
-        b = b.to(team, 1)
-    if b.places[0] is None:
-        return _whole(team, alpha, a, b.local, beta=beta, c=c, options=options)
-    along = b.places[0]
-    local = a.local.new_zeros(a.local.shape[0], n, dtype=_term(a.dtype) if along == 0 else a.dtype)
-    addend = None if along == 0 or c is None else c.to(team, 0).local
-    for start, size, panel in panels(team, 0, b, along):  # type: ignore[arg-type]
-        if along == 0:
-            _terms(alpha, a.local.narrow(1, start, size), panel, options, local)
-        else:
-            of_c = None if addend is None else addend.narrow(1, start, size)
-            local.narrow(1, start, size).copy_(gemm(alpha, a.local, panel, beta, of_c, **options))
-    return rounded(team, a.with_local(local, (a.shape[0], n), (0,)), a.dtype, beta, c if along == 0 else None)
+def _summa(
+    team: Team, alpha: complex, a: Part, b: Part, *, beta: complex, c: Part | None, options: Any, axes: Axes
+) -> Part:
+    """Cut rows along some axes of the mesh and columns along others; panels of K are gathered, the next under this one.
 
+    Where two axes cut the rows, the chips and the cores of a chip, a panel reaches a chip once and is shared inside.
+    """
+    rows, columns = axes
 
-def panels(team: Team, axis: int, part: Part, dim: int) -> Iterator[tuple[int, int, Tensor]]:
-    """Yield every rank's part of ``part`` in turn, as start, size and tensor; the next travels while one is used."""
-    cuts = [(rank, start, size) for rank, (start, size) in enumerate(chunks(part.shape[dim], team.size(axis))) if size]
+    def at(of_rows: Place, of_columns: Place) -> Places:
+        cut = dict.fromkeys(rows, of_rows) | dict.fromkeys(columns, of_columns)
+        return tuple(cut.get(axis) for axis in range(len(team.shape)))
 
-    def send(rank: int, size: int) -> Any:
-        shape = list(part.local.shape)
-        shape[dim] = size
-        mine = part.local if team.here(axis) == rank else None
-        return team.broadcast(axis, mine, shape, part.dtype, rank)
-
-    waits = [send(cuts[0][0], cuts[0][2])] if cuts else []
-    for index, (_, start, size) in enumerate(cuts):
-        if index + 1 < len(cuts):
-            waits.append(send(cuts[index + 1][0], cuts[index + 1][2]))
-        yield start, size, waits[index]()
-        waits[index] = None
-
-
-def _summa(team: Team, alpha: complex, a: Part, b: Part, *, beta: complex, c: Part | None, options: Any) -> Part:
-    """Cut rows along the first axis of the mesh and columns along the second; broadcast panels of K."""
-    rest = (None,) * (len(team.shape) - 2)
-    places: Places = (0, 1, *rest)
     shape = (a.shape[0], b.shape[1])
-    a, b = a.to(team, places), b.to(team, places)
-    if keeps_sums(options, a.dtype):
-        addend = None if c is None else c.to(team, places).local
-        left, right = a.to(team, (0, None, *rest)).local, b.to(team, (None, 1, *rest)).local
-        return a.with_local(gemm(alpha, left, right, beta, addend, **options), shape)
-    local = a.local.new_zeros(a.local.shape[0], b.local.shape[1], dtype=_term(a.dtype))
-    of_a, of_b = chunks(a.shape[1], team.size(1)), chunks(b.shape[0], team.size(0))
-    edges = sorted({start for start, size in (*of_a, *of_b) if size} | {a.shape[1]})
+    whole = a.places == at(0, None), b.places == at(None, 1)
+    if all(whole) or keeps_sums(options, a.dtype):
+        addend = None if c is None else c.to(team, at(0, 1)).local
+        left, right = a.to(team, at(0, None)).local, b.to(team, at(None, 1)).local
+        return a.with_local(gemm(alpha, left, right, beta, addend, **options), shape, at(0, 1))
+    # an operand that is whole along K already stays so
+    a, b = (x if kept else x.to(team, at(0, 1)) for x, kept in zip((a, b), whole, strict=True))
+    ways = [() if whole[0] else columns, () if whole[1] else rows]
+    spans = [_nested_spans(a.shape[1], [team.size(axis) for axis in way]) for way in ways]
+    edges = sorted({start for cuts in spans for start, size in cuts if size} | {a.shape[1]})
     segments = list(itertools.pairwise(edges))
+    rounds = max(1, min(_ROUNDS, min((hi - lo for lo, hi in segments), default=1) // _NARROW))
+    panels = [
+        _Panels(team, x, dim, way, cuts, segments, rounds)
+        for x, dim, way, cuts in zip((a, b), (1, 0), ways, spans, strict=True)
+    ]
+    wide = torch.float32 if a.dtype in HALF else a.dtype
+    local = a.local.new_zeros(a.local.shape[0], b.local.shape[1], dtype=wide)
+    outer = in_flight(lambda turn: [panel.start(turn) for panel in panels], ((turn,) for turn in range(rounds)))
+    turns = itertools.count()
 
-    def send(lo: int, hi: int) -> tuple[Any, Any]:
-        owner_a = next(r for r, (start, size) in enumerate(of_a) if start <= lo < start + size)
-        owner_b = next(r for r, (start, size) in enumerate(of_b) if start <= lo < start + size)
-        mine_a = mine_b = None
-        if team.here(1) == owner_a:
-            mine_a = a.local.narrow(1, lo - of_a[owner_a][0], hi - lo)
-        if team.here(0) == owner_b:
-            mine_b = b.local.narrow(0, lo - of_b[owner_b][0], hi - lo)
-        return (
-            team.broadcast(1, mine_a, (a.local.shape[0], hi - lo), a.dtype, owner_a),
-            team.broadcast(0, mine_b, (hi - lo, b.local.shape[1]), b.dtype, owner_b),
-        )
+    def share(*pieces: Any) -> list[Wait]:
+        turn = next(turns)
+        return [panel.share(turn, piece) for panel, piece in zip(panels, pieces, strict=True)]
 
-    waits: list[Any] = [send(*segments[0])] if segments else []
-    for index in range(len(segments)):
-        if index + 1 < len(segments):
-            waits.append(send(*segments[index + 1]))
-        left, right = (wait() for wait in waits[index])
-        _terms(alpha, left, right, options, local)
-        waits[index] = None
-    return rounded(team, a.with_local(local, shape), a.dtype, beta, c)
+    for operands in in_flight(share, outer):
+        wider, (left, right) = widen(options, *operands)
+        local = gemm(alpha, left, right, 1.0, local, **wider)
+    return round_sums(team, a.with_local(local, shape, at(0, 1)), a.dtype, beta, c)
+
+
+def _nested_spans(extent: int, sizes: Sequence[int]) -> list[tuple[int, int]]:
+    """Return start and length of every part of an axis that several axes of a mesh cut, one inside the other."""
+    spans = [(0, extent)]
+    for size in sizes:
+        spans = [(start + at, length) for start, whole in spans for at, length in chunks(whole, size)]
+    return spans
+
+
+class _Panels:
+    """The panels of one operand: in every round a slice of each segment of K, gathered from its owners.
+
+    Attributes:
+        part: the operand, and the axis ``dim`` of it that is K.
+        way: axes of the mesh that cut K, the outer one first; two at most.
+        spans: what each owner has of K.
+        segments: stretches of K with one owner in each operand.
+    """
+
+    def __init__(
+        self,
+        team: Team,
+        part: Part,
+        dim: int,
+        way: tuple[int, ...],
+        spans: Sequence[tuple[int, int]],
+        segments: Sequence[tuple[int, int]],
+        rounds: int,
+    ) -> None:
+        self.team, self.part, self.dim, self.way, self.rounds = team, part, dim, way, rounds
+        self.spans = spans
+        self.segments = [[(lo, hi) for lo, hi in segments if at <= lo < at + size] for at, size in spans]
+        here = 0
+        for axis in way:
+            here = here * team.size(axis) + team.here(axis)
+        self.here = here
+
+    def _width(self, owner: int, turn: int) -> int:
+        return sum(chunk(hi - lo, self.rounds, turn)[1] for lo, hi in self.segments[owner])
+
+    def _shape(self, width: int) -> list[int]:
+        shape = list(self.part.local.shape)
+        shape[self.dim] = width
+        return shape
+
+    def start(self, turn: int) -> Wait:
+        """Start gathering a round's slices along the outer axis; the result is a list by its ranks."""
+        begin, slices = self.spans[self.here][0], []
+        for lo, hi in self.segments[self.here]:
+            at, width = chunk(hi - lo, self.rounds, turn)
+            slices.append(self.part.local.narrow(self.dim, lo - begin + at, width))
+        mine = torch.cat(slices, self.dim) if slices else self.part.local.narrow(self.dim, 0, 0)
+        inner = len(self.spans) // self.team.size(self.way[0]) if self.way else 1
+        owners = range(self.here % inner, len(self.spans), inner)
+        shapes = [self._shape(self._width(owner, turn)) for owner in owners]
+        return self.team.start_all_gather(self.way[0] if self.way else None, mine.contiguous(), shapes)
+
+    def share(self, turn: int, pieces: list[Tensor]) -> Wait:
+        """Start sharing them along the inner axis; the result is the panel, in the order of K."""
+        if len(self.way) < 2:
+            return Wait(lambda: torch.cat(pieces, self.dim))
+        inner, outer = self.team.size(self.way[1]), self.team.size(self.way[0])
+        widths = [[self._width(o * inner + i, turn) for o in range(outer)] for i in range(inner)]
+        shapes = [self._shape(sum(row)) for row in widths]
+        wait = self.team.start_all_gather(self.way[1], torch.cat(pieces, self.dim), shapes)
+
+        def join() -> Tensor:
+            split = [x.split(row, self.dim) for x, row in zip(wait(), widths, strict=True)]
+            return torch.cat([split[i][o] for o in range(outer) for i in range(inner)], self.dim)
+
+        return Wait(join, wait.ready)
 
 
 def keeps_sums(options: Any, dtype: torch.dtype) -> bool:

@@ -2,7 +2,7 @@
 
 | op | takes | gives |
 |---|---|---|
-| gemv | anything; the matrix stays where it is | rows |
+| gemv | anything | what moves least: the matrix stays where it is |
 | symm, hemm | anything; one triangle is sent where the other belongs | as gemm |
 | trmm | anything | as gemm |
 """
@@ -15,17 +15,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trnblas.arguments import flag, transposition
-from trnblas.gemm import gemm
+from trnblas.arguments import flag
 from trnblas.gemv import gemv
-from trnblas.sharded import by_batch, keeps_sums, multiply, positions, rounded, widened
+from trnblas.sharded import keeps_sums, multiply, round_sums, transpose_part, widen
 from trnblas.symm import hemm, symm
 from trnblas.trmm import trmm
 from trnsci.distributed import Part, Team, sharded
-from trnsci.distributed.parts import SUM, Places
+from trnsci.distributed.rules import place, positions
+
+_MATRICES = {"a": 2, "b": 2, "c": 2}
 
 
-@sharded(gemv)
+@sharded(gemv, batch={"a": 2, "x": 1, "y": 1})
 def _gemv(
     team: Team,
     alpha: complex,
@@ -36,32 +37,18 @@ def _gemv(
     trans: Any,
     precision: Any,
 ) -> Part:
-    kind = transposition("gemv", trans, "trans")
-    a = a if kind == "n" else a.transposed(conj=kind == "c")
-    if len(a.shape) > 2 or len(x.shape) > 1 or (y is not None and len(y.shape) > 1):
-        columns = [part.with_local(part.local.unsqueeze(-1), (*part.shape, 1)) for part in (x, y) if part is not None]
-        product = by_batch(team, lambda m, v, w=None: gemm(alpha, m, v, beta, w, precision=precision), a, *columns)
-        return product.with_local(product.local.squeeze(-1), product.shape[:-1])
-    return _stationary(team, alpha, a, x, beta=beta, y=None if beta == 0 else y, precision=precision)
-
-
-def _stationary(team: Team, alpha: complex, a: Part, x: Part, *, beta: complex, y: Part | None, precision: Any) -> Part:
-    """Keep the matrix in place: ranks that share a row add up, and get the part of x their columns meet."""
-    cut = [place for place in a.places if place is not None]
-    if SUM in cut or len(set(cut)) < len(cut):
-        a = a.to(team, team.first(0))
-    if keeps_sums({"precision": precision, "target_error": None}, a.dtype):
-        a = a.to(team, tuple(None if place == 1 else place for place in a.places))
-    part = x.to(team, tuple(0 if place == 1 else None for place in a.places))
-    places: Places = tuple({0: 0, 1: SUM, None: None}[place] for place in a.places)  # type: ignore[index]
-    if SUM not in places:
-        addend = None if y is None else y.to(team, places).local
-        return a.with_local(gemv(alpha, a.local, part.local, beta, addend, precision=precision), a.shape[:1], places)
-    options, (matrix, vector) = widened({"precision": precision}, a.local, part.local)
-    terms = a.with_local(gemv(alpha, matrix, vector, **options), a.shape[:1], places)
-    summed = None if 0 in places else 0
-    sums = terms.to(team, tuple(summed if place == SUM else place for place in places))
-    return rounded(team, sums, a.dtype, beta, y)
+    a, y = transpose_part("gemv", "trans", trans, a), None if beta == 0 else y
+    exact = keeps_sums({"precision": precision, "target_error": None}, a.dtype)
+    placed = place(team, "mk,k->m", a, x, sums=not exact)
+    options: Any = {"precision": precision}
+    if not placed.has_terms:
+        addend = None
+        if y is not None:
+            addend = y.to(team, tuple(0 if label == "m" else None for label in placed.cut)).local
+        matrix, vector = placed.operands
+        return placed.result(team, gemv(alpha, matrix, vector, beta, addend, **options))
+    options, (matrix, vector) = widen(options, *placed.operands)
+    return round_sums(team, placed.result(team, gemv(alpha, matrix, vector, **options)), a.dtype, beta, y)
 
 
 def _rows_of(team: Team, a: Part) -> tuple[Part, Tensor, Tensor]:
@@ -83,31 +70,23 @@ def _whole_matrix(team: Team, a: Part, down: bool, hermitian: bool) -> Part:
 
 
 def _symmetric(op: str, team: Team, given: dict[str, Any], hermitian: bool) -> Part:
-    a, b, c, beta = given["a"], given["b"], given["c"], given["beta"]
     right, down = flag(op, "side", given["side"], "lr"), flag(op, "lower", given["lower"], "ul")
-    if any(part is not None and len(part.shape) > 2 for part in (a, b, c)):
-        public, parts = hemm if hermitian else symm, [part for part in (a, b, c) if part is not None]
-        return by_batch(
-            team,
-            lambda x, y, z=None: public(given["alpha"], x, y, beta, z, right, down, precision=given["precision"]),
-            *parts,
-        )
-    a = _whole_matrix(team, a, down, hermitian)
+    a, b = _whole_matrix(team, given["a"], down, hermitian), given["b"]
     left, other = (b, a) if right else (a, b)
-    return multiply(team, given["alpha"], left, other, beta=beta, c=c, precision=given["precision"])
+    return multiply(team, given["alpha"], left, other, beta=given["beta"], c=given["c"], precision=given["precision"])
 
 
-@sharded(symm)
+@sharded(symm, batch=_MATRICES)
 def _symm(team: Team, **given: Any) -> Part:
     return _symmetric("symm", team, given, False)
 
 
-@sharded(hemm)
+@sharded(hemm, batch=_MATRICES)
 def _hemm(team: Team, **given: Any) -> Part:
     return _symmetric("hemm", team, given, True)
 
 
-@sharded(trmm)
+@sharded(trmm, batch={"a": 2, "b": 2})
 def _trmm(
     team: Team,
     alpha: complex,
@@ -120,16 +99,12 @@ def _trmm(
     precision: Any,
 ) -> Part:
     right, down = flag("trmm", "side", side, "lr"), flag("trmm", "lower", lower, "ul")
-    unit, kind = flag("trmm", "diag", diag, "nu"), transposition("trmm", trans_a, "trans_a")
-    if len(a.shape) > 2 or len(b.shape) > 2:
-        flags = (right, down, kind, unit)
-        return by_batch(team, lambda x, y: trmm(alpha, x, y, *flags, precision=precision), a, b)
+    unit = flag("trmm", "diag", diag, "nu")
     a, row, column = _rows_of(team, a)
     inside: Callable[[Tensor, Tensor], Tensor] = torch.gt if down else torch.lt
     zero, one = (torch.full((), value, dtype=a.dtype, device=a.local.device) for value in (0, 1))
     triangle = torch.where(inside(row, column), a.local, zero)
     triangle = triangle + torch.where(row == column, one if unit else a.local, zero)
-    a = a.with_local(triangle)
-    a = a if kind == "n" else a.transposed(conj=kind == "c")
+    a = transpose_part("trmm", "trans_a", trans_a, a.with_local(triangle))
     left, other = (b, a) if right else (a, b)
     return multiply(team, alpha, left, other, precision=precision)

@@ -16,12 +16,13 @@ import torch
 
 from trnblas.arguments import HALF, flag, transposition
 from trnblas.gemm import gemm
-from trnblas.sharded import by_batch, panels, positions
+from trnblas.sharded import multiply
 from trnblas.syrk import syrk
 from trnblas.trsm import trsm
 from trnsci.distributed import Part, Team, chunks, sharded
-from trnsci.distributed.calls import written
-from trnsci.errors import Singular, UnsupportedError
+from trnsci.distributed.calls import refuse_sharded, written
+from trnsci.distributed.rules import by_batch, positions
+from trnsci.errors import Singular
 
 
 @sharded(syrk)
@@ -43,28 +44,14 @@ def _syrk(
     given = [a] if c is None else [a, c]
     if any(len(part.shape) > 2 for part in given):
         product = by_batch(team, lambda x, y=None: syrk(alpha, x, beta, y, kind, down, **options), *given)
-        return _into_triangle(team, product, down, out)
-    product = _rows_of_product(
-        team, alpha, a if kind == "n" else a.transposed(), beta=beta, c=c, down=down, options=options
-    )
+    else:
+        # the rank with the longest rows of a triangle computes as much as of the whole
+        a = a if kind == "n" else a.transposed()
+        product = multiply(team, alpha, a, a.transposed(), beta=beta, c=c, **options).to(team, team.first(0))
+        row, column = positions(team, product)
+        rest = torch.zeros_like(product.local) if c is None else c.to(team, product.places).local
+        product = product.with_local(torch.where(column <= row if down else column >= row, product.local, rest))
     return _into_triangle(team, product, down, out)
-
-
-def _rows_of_product(
-    team: Team, alpha: complex, a: Part, *, beta: complex, c: Part | None, down: bool, options: Any
-) -> Part:
-    """Compute this rank's rows of one triangle of ``alpha * a @ a.T + beta * c``, as other rows come round."""
-    a = a.to(team, team.first(0))
-    n = a.shape[0]
-    start, rows = chunks(n, team.size(0))[team.here(0)]
-    local = a.local.new_zeros(rows, n) if c is None else c.to(team, a.places).local.clone()
-    for at, size, panel in panels(team, 0, a, 0):
-        block = local.narrow(1, at, size)
-        if at == start:
-            block.copy_(syrk(alpha, a.local, beta, block, lower=down, **options))
-        elif (at < start) == down and rows:
-            block.copy_(gemm(alpha, a.local, panel, beta, block, trans_b=True, **options))
-    return a.with_local(local, (n, n))
 
 
 def _into_triangle(team: Team, product: Part, down: bool, out: Part | None) -> Part:
@@ -76,7 +63,7 @@ def _into_triangle(team: Team, product: Part, down: bool, out: Part | None) -> P
     return written(team, product.with_local(torch.where(inside, product.local, kept)), out)
 
 
-@sharded(trsm)
+@sharded(trsm, batch={"a": 2, "b": 2})
 def _trsm(
     team: Team,
     alpha: complex,
@@ -90,17 +77,11 @@ def _trsm(
     target_error: Any,
 ) -> Part:
     if target_error is not None:
-        raise UnsupportedError(
-            op="trsm",
-            reasons=[("distributed", "errors are bounded per rank, and a solve between ranks has no target_error")],
-            hint="Ask for precision= instead",
-        )
+        reason = "errors are bounded per rank, and a solve between ranks has no target_error"
+        raise refuse_sharded("trsm", reason, "Ask for precision= instead")
     right, down = flag("trsm", "side", side, "lr"), flag("trsm", "lower", lower, "ul")
     unit = flag("trsm", "diag", diag, "nu")
     kind = transposition("trsm", trans_a, "trans_a")
-    if len(a.shape) > 2 or len(b.shape) > 2:
-        flags = (right, down, kind, unit)
-        return by_batch(team, lambda x, y: trsm(alpha, x, y, *flags, precision=precision), a, b)
     if right:
         # x op(a) = b is op(a)^T x^T = b^T
         flipped = {"n": "t", "t": "n", "c": "conj"}[kind]

@@ -52,23 +52,24 @@ def split_gemm(a: Tensor, b: Tensor, target: float = 0.0) -> Tensor:
     if a.is_meta:
         # Nothing but shapes: assume entries of similar size.
         count = diagonals(k, target, 1 / 32)
-        return _launch(_meta_slices(a3.mT, count), _meta_slices(b3, count), count).reshape(*batch, m, n)
+        left, right = (x.new_empty((count, *x.shape), dtype=torch.float64) for x in (a3.mT, b3))
+        return _launch(left, right, count).reshape(*batch, m, n)
     finite = bool(a3.isfinite().all()) and bool(b3.isfinite().all())
     a_finite, b_finite = (a3, b3) if finite else (a3.nan_to_num(0.0, 0.0, 0.0), b3.nan_to_num(0.0, 0.0, 0.0))
-    a_unit, a_exponent = normalised(a_finite, -1)
-    b_unit, b_exponent = normalised(b_finite, -2)
+    a_unit, a_exponent = normalise(a_finite, -1)
+    b_unit, b_exponent = normalise(b_finite, -2)
     count = diagonals(k, target, _smallest_share(a_unit, b_unit))
     left, right = slices(a_unit, count), slices(b_unit, count)
     if count == MAX_SLICES and len(left) + len(right) > count:
         _refuse_what_is_cut(a_unit, b_unit, target)
     product = _launch(left.mT, right, count)
-    product = rescaled(product, a_exponent + b_exponent)
+    product = rescale(product, a_exponent + b_exponent)
     if not finite:
-        product = torch.where(_spoiled(a3, b3), a3 @ b3, product)
+        product = torch.where(_find_spoiled(a3, b3), a3 @ b3, product)
     return product.reshape(*batch, m, n)
 
 
-def _spoiled(a: Tensor, b: Tensor) -> Tensor:
+def _find_spoiled(a: Tensor, b: Tensor) -> Tensor:
     """Return elements of the product that meet an infinity or a NaN, and so follow IEEE arithmetic."""
     return ~a.isfinite().all(-1, keepdim=True) | ~b.isfinite().all(-2, keepdim=True)
 
@@ -77,7 +78,7 @@ def _refuse_what_is_cut(a: Tensor, b: Tensor, target: float) -> None:
     """Raise where the deepest slices the device holds do not reach the smallest element of ``|a| @ |b|``."""
     sizes = (a.abs() @ b.abs())[((a != 0).double() @ (b != 0).double()) > 0]
     share = float(sizes.min()) / a.shape[-1] if sizes.numel() else 1.0
-    if not _reached(MAX_SLICES, a.shape[-1], target, share):
+    if not _is_reached(MAX_SLICES, a.shape[-1], target, share):
         raise CapacityError(
             where="SBUF",
             required=2 * MAX_SLICES * 2 * N_TILE,
@@ -87,7 +88,7 @@ def _refuse_what_is_cut(a: Tensor, b: Tensor, target: float) -> None:
         )
 
 
-def _reached(count: int, k: int, target: float, share: float) -> bool:
+def _is_reached(count: int, k: int, target: float, share: float) -> bool:
     """Return whether ``count`` diagonals reach a relative error; arguments as for `diagonals`."""
     return 2 * (count + 2) * 2.0 ** (-BITS * count) <= (target / 2 if target else k * 2.0**-54) * share
 
@@ -98,19 +99,19 @@ def diagonals(k: int, target: float, share: float) -> int:
     ``share`` is the smallest ``(|a| @ |b|)_ij / k`` of operands scaled to largest entries between 1/2 and 1.
     """
     count = 1
-    while count < MAX_SLICES and not _reached(count, k, target, share):
+    while count < MAX_SLICES and not _is_reached(count, k, target, share):
         count += 1
     return count
 
 
-def normalised(x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+def normalise(x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
     """Scale along ``dim`` by powers of two to magnitudes below 1; returns the exponents taken out."""
     largest = x.detach().abs().amax(dim, keepdim=True)
     exponent = torch.frexp(torch.where(largest.isfinite(), largest, 1.0)).exponent
-    return rescaled(x, -exponent), exponent
+    return rescale(x, -exponent), exponent
 
 
-def rescaled(x: Tensor, exponent: Tensor) -> Tensor:
+def rescale(x: Tensor, exponent: Tensor) -> Tensor:
     """Return ``x * 2**exponent`` in two factors, each within the range of the dtype."""
     half = torch.div(exponent, 2, rounding_mode="floor")
     return x * torch.exp2(half.to(x.dtype)) * torch.exp2((exponent - half).to(x.dtype))
@@ -140,10 +141,6 @@ def slices(x: Tensor, count: int) -> Tensor:
         digits.append(digit)
         rest = (rest - digit) * 2.0**BITS
     return torch.stack(digits)
-
-
-def _meta_slices(x: Tensor, count: int) -> Tensor:
-    return x.new_empty((count, *x.shape), dtype=torch.float64)
 
 
 def groups(s_a: int, s_b: int, count: int, k: int) -> tuple[tuple[int, tuple[tuple[int, int], ...]], ...]:
@@ -294,9 +291,9 @@ def _double_double(a: Tensor, b: Tensor) -> Tensor:
         return _by_dots(a, b)
     if not (a.isfinite().all() and b.isfinite().all()):
         finite = _double_double(a.nan_to_num(0.0, 0.0, 0.0), b.nan_to_num(0.0, 0.0, 0.0))
-        return torch.where(_spoiled(a, b), a @ b, finite)
-    a_unit, a_exponent = normalised(a, -1)
-    b_unit, b_exponent = normalised(b, -2)
+        return torch.where(_find_spoiled(a, b), a @ b, finite)
+    a_unit, a_exponent = normalise(a, -1)
+    b_unit, b_exponent = normalise(b, -2)
     bits = (53 - math.ceil(math.log2(k + 1))) // 2 - 1
     sums = a_unit.abs() @ b_unit.abs()
     used = sums[sums > 0]
@@ -312,7 +309,7 @@ def _double_double(a: Tensor, b: Tensor) -> Tensor:
                 term = parts_a[s] @ parts_b[d - s]
                 total, lost = two_sum(total, term)
                 error = error + lost
-    return rescaled(total + error, a_exponent + b_exponent)
+    return rescale(total + error, a_exponent + b_exponent)
 
 
 def _by_dots(a: Tensor, b: Tensor) -> Tensor:
@@ -338,7 +335,7 @@ def _summed_exactly(x: Tensor, y: Tensor) -> Tensor | None:
     if host.refusal((x, y)) is not None:
         return None
     with np.errstate(all="ignore"):
-        (left, up), (right, more) = (_scaled(part.numpy()) for part in (x, y))
+        (left, up), (right, more) = (_normalise_rows(part.numpy()) for part in (x, y))
         products, lost = two_product(left, right)
         terms = np.concatenate((products, lost), -1)
         if terms.size > 2 * _FEW or not np.isfinite(terms).all():
@@ -347,7 +344,7 @@ def _summed_exactly(x: Tensor, y: Tensor) -> Tensor | None:
         return torch.from_numpy(np.asarray(np.ldexp(sums.reshape(terms.shape[:-1]), up + more)))
 
 
-def _scaled(x: Any) -> tuple[Any, Any]:
+def _normalise_rows(x: Any) -> tuple[Any, Any]:
     """Scale rows by powers of two to magnitudes below 1; returns the exponents taken out."""
     exponent = np.frexp(np.abs(x).max(-1))[1]
     return np.ldexp(x, -exponent[..., None]), exponent
@@ -387,7 +384,7 @@ def compensated_dot(x: Tensor, y: Tensor) -> Tensor:
     if (few := _summed_exactly(x, y)) is not None:
         return few
     plain = (x * y).sum(-1)
-    (x, x_exponent), (y, y_exponent) = normalised(x, -1), normalised(y, -1)
+    (x, x_exponent), (y, y_exponent) = normalise(x, -1), normalise(y, -1)
     total, error = two_product(x, y)
     while total.shape[-1] > 1:
         half = total.shape[-1] // 2
@@ -395,6 +392,6 @@ def compensated_dot(x: Tensor, y: Tensor) -> Tensor:
         errors = error[..., :half] + error[..., half : 2 * half]
         total, lost = two_sum(total[..., :half], total[..., half : 2 * half])
         total, error = torch.cat([total, odd[0]], -1), torch.cat([errors + lost, odd[1]], -1)
-    result = rescaled((total + error)[..., 0], (x_exponent + y_exponent).squeeze(-1))
+    result = rescale((total + error)[..., 0], (x_exponent + y_exponent).squeeze(-1))
     # Operands that are not finite leave NaN in the error terms; IEEE's answer is the plain sum.
     return torch.where(result.isfinite(), result, plain)

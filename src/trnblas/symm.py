@@ -11,20 +11,7 @@ from torch import Tensor
 
 from trnblas import host_blas
 from trnblas.accuracy import error_bound
-from trnblas.arguments import (
-    agree,
-    alike,
-    columns,
-    conjugated,
-    finished,
-    flag,
-    matching,
-    needed,
-    of_columns,
-    real_diagonal,
-    square,
-    triangle,
-)
+from trnblas.arguments import check_sides, combine, conjugate, flag, real_diagonal, require, triangle
 from trnblas.gemm import gemm
 from trnblas.kernels import symm as kernels
 from trnsci import array_function, check, op, run
@@ -112,33 +99,15 @@ def _product(
     precision: Precision | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    second, third = ("x", "y") if vector else ("b", "c")
-    operands = {"a": a, second: b} if c is None else {"a": a, second: b, third: c}
-    if not matching(a, b, c):
-        alike(name, **operands)
-    dtype, n = a.dtype, square(name, a)
-    if b.ndim < 2 - vector or (c is not None and c.ndim < 2 - vector):
-        check.ndim(name, 2 - vector, **operands)
-    right = flag(name, "side", side, "lr")
-    stored_lower = flag(name, "lower", lower, "ul")
+    right, stored_lower = flag(name, "side", side, "lr"), flag(name, "lower", lower, "ul")
+    check_sides(name, a, b, c, right, vector="N" if vector else "", out=out)
+    dtype = a.dtype
     alpha, beta = check.coefficient(name, "alpha", alpha, dtype), check.coefficient(name, "beta", beta, dtype)
-    needed(name, third, c, coefficient="beta", scalar=beta, shape="[..., N]" if vector else "[..., M, N]")
-    rows = -1 if right or vector else -2
-    if b.shape[rows] != n:
-        agree(name, "N" if right or vector else "M", {"a": n, second: b.shape[rows]})
-    own = vector - 2  # where the axes of one vector or one matrix begin
-    if c is not None and b.shape[own:] != c.shape[own:]:
-        agree(name, "shape", {second: tuple(b.shape[own:]), third: tuple(c.shape[own:])})
-    shape = tuple(b.shape)
-    batched = a.ndim != 2 or b.ndim > -own or (c is not None and c.ndim > -own)
-    if batched:
-        batch = check.broadcast(name, a=a.shape[:-2], **{k: v.shape[:own] for k, v in operands.items() if k != "a"})
-        shape = (*batch, *shape[own:])
-    if out is not None:
-        check.out(name, out, shape=shape, dtype=dtype, **operands)
+    third, shape = ("y", "[..., N]") if vector else ("c", "[..., M, N]")
+    require(name, third, c, coefficient="beta", scalar=beta, shape=shape)
     policy = resolve(name, precision, dtype)
     hermitian = hermitian and dtype.is_complex
-    if vector and batched:
+    if vector:
         b, c = b.unsqueeze(-1), None if c is None else c.unsqueeze(-1)
     if right:
         # b @ a is the transpose of a.T @ b.T, and a.T is a, or its conjugate.
@@ -146,7 +115,7 @@ def _product(
         result = run(Symm(flipped, b.mT, addend, alpha, beta, stored_lower, hermitian, policy)).mT
     else:
         result = run(Symm(a, b, c, alpha, beta, stored_lower, hermitian, policy))
-    if vector and batched:
+    if vector:
         result = result.squeeze(-1)
     return result if out is None else out.copy_(result)
 
@@ -170,7 +139,7 @@ def hemv(*args: Any, **kwargs: Any) -> Any:
     """Return ``alpha * a @ x + beta * y`` with ``a`` Hermitian; arguments as for `symv`."""
 
 
-def filled(a: Tensor, lower: bool, hermitian: bool) -> Tensor:
+def fill_triangle(a: Tensor, lower: bool, hermitian: bool) -> Tensor:
     """Return the whole matrix from its stored triangle."""
     kept = triangle(a, lower)
     strict = a.tril(-1) if lower else a.triu(1)
@@ -184,8 +153,8 @@ class Symm(NamedTuple):
     """``alpha * a @ b + beta * c`` with one triangle of ``a`` stored."""
 
     a: Tensor  # [..., M, M]
-    b: Tensor  # [..., M, N], or [M]
-    c: Tensor | None  # [..., M, N], or [M]
+    b: Tensor  # [..., M, N]
+    c: Tensor | None  # [..., M, N]
     alpha: complex
     beta: complex
     lower: bool
@@ -216,7 +185,7 @@ class Symm(NamedTuple):
 
     @property
     def _vector(self) -> bool:
-        return self.b.ndim == 1 or self.b.shape[-1] == 1
+        return self.b.shape[-1] == 1
 
     def calls(self, implementation: str) -> str:
         return host_blas.name(("hemv" if self.hermitian else "symv") if self._vector else "symm", self.a)
@@ -226,32 +195,30 @@ class Symm(NamedTuple):
             product = host_blas.hermitian_product(self.alpha, self.a, self.b, self.lower)
         else:
             product = host_blas.symmetric_product(self.alpha.real, self.a, self.b, self.lower)
-        return product if self.c is None else finished(product, 1.0, self.beta, self.c, self.a.dtype)
+        return product if self.c is None else combine(product, 1.0, self.beta, self.c, self.a.dtype)
 
-    @of_columns
     def pytorch(self) -> Tensor:
-        whole = filled(self.a, self.lower, self.hermitian)
+        whole = fill_triangle(self.a, self.lower, self.hermitian)
         return gemm(self.alpha, whole, self.b, self.beta, self.c, precision=self.precision)
 
     @saves("a", "b")
     def vjp(self, grad: Tensor, needs: frozenset[str]) -> dict[str, Tensor]:
         a, b, lower, hermitian, policy = self.a, self.b, self.lower, self.hermitian, self.precision
-        alpha = conjugated(self.alpha, a)
+        alpha = conjugate(self.alpha, a)
         gradients = {}
         if "b" in needs:
             factor = a if hermitian else a.conj()
             of_b = run(Symm(factor, grad, None, alpha, 0.0, lower, hermitian, policy))
             gradients["b"] = of_b.sum_to_size(b.shape)
         if "a" in needs:
-            whole = gemm(alpha, columns(grad), columns(b), trans_b="c", precision=policy)
+            whole = gemm(alpha, grad, b, trans_b="c", precision=policy)
             other = whole.mH if hermitian else whole.mT
             both = triangle(whole, lower) + (other.tril(-1) if lower else other.triu(1))
             gradients["a"] = (real_diagonal(both) if hermitian else both).sum_to_size(a.shape)
         if self.c is not None and "c" in needs:
-            gradients["c"] = (conjugated(self.beta, a) * grad).sum_to_size(self.c.shape)
+            gradients["c"] = (conjugate(self.beta, a) * grad).sum_to_size(self.c.shape)
         return gradients
 
-    @of_columns
     def nki(self) -> Tensor:
         a, b = self.a, self.b
         whole = a.dtype != torch.float32 or self.precision != "fp32" or a.shape[-1] > _LARGEST
@@ -264,4 +231,4 @@ class Symm(NamedTuple):
         stored = stored.unsqueeze(0) if a.ndim == 2 else stored.expand(*batch, *a.shape[-2:]).flatten(0, -3)
         columns = b.expand(*batch, *b.shape[-2:]).reshape(-1, *b.shape[-2:])
         product: Tensor = launch(kernels.symm, stored.contiguous(), columns.contiguous())
-        return finished(product.reshape(*batch, *b.shape[-2:]), self.alpha, self.beta, self.c, a.dtype)
+        return combine(product.reshape(*batch, *b.shape[-2:]), self.alpha, self.beta, self.c, a.dtype)

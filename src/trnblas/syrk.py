@@ -10,19 +10,19 @@ import torch
 from torch import Tensor
 
 from trnblas import host_blas
-from trnblas.accuracy import choose, error_bound, working_dtype
+from trnblas.accuracy import choose_for_size, error_bound, working_dtype
 from trnblas.arguments import (
     HALF,
-    applied,
-    conjugated,
-    finished,
+    combine,
+    conjugate,
     flag,
     in_place,
     matching,
-    needed,
     real,
     real_diagonal,
+    require,
     square,
+    transpose_by,
     transposition,
     triangle,
     triangle_mask,
@@ -135,9 +135,9 @@ def rank_k(
         alpha = check.coefficient(name, "alpha", alpha, dtype) if twice else real(name, "alpha", alpha)
     else:
         alpha, beta = check.coefficient(name, "alpha", alpha, dtype), check.coefficient(name, "beta", beta, dtype)
-    needed(name, "c", c, coefficient="beta", scalar=beta, shape="[..., N, N]")
-    x = applied(kind, a)
-    y = x if a is b else applied(kind, b)
+    require(name, "c", c, coefficient="beta", scalar=beta, shape="[..., N, N]")
+    x = transpose_by(kind, a)
+    y = x if a is b else transpose_by(kind, b)
     n = x.shape[-2]
     if y is not x and x.shape[-2:] != y.shape[-2:]:
         check.equal(name, "shape", a=tuple(x.shape[-2:]), b=tuple(y.shape[-2:]))
@@ -149,16 +149,7 @@ def rank_k(
     if out is not None:
         check.out(name, out, shape=shape, dtype=dtype, **operands)
     k = x.shape[-1] * (2 if twice else 1)
-    policy = choose(
-        name,
-        precision,
-        target_error,
-        dtype,
-        lambda p: error_bound(k, dtype, p),
-        what=f"K={k}",
-        operands=(x, y),
-        terms=k,
-    )
+    policy = choose_for_size(name, precision, target_error, dtype, error_bound, (x, y), K=k)
     other, conjugates = None if a is b else y, hermitian and dtype.is_complex
     call = Syrk(x, other, c, alpha, beta, stored_lower, conjugates, policy, twice)
     return into_triangle(run(call), stored_lower, out)
@@ -251,7 +242,7 @@ class Syrk(NamedTuple):
         x, y, alpha = self.x, self.y, self.alpha
         if self._rank_one:
             return host_blas.rank_one(alpha, x, y, self.c, self.lower, hermitian=self.hermitian)
-        return self._finished(host_blas.symmetric_sum(alpha.real, x, y, self.lower), 1.0)
+        return self._finish(host_blas.symmetric_sum(alpha.real, x, y, self.lower), 1.0)
 
     def pytorch(self) -> Tensor:
         x, y, alpha, lower, policy, dtype = self.x, self.y, self.alpha, self.lower, self.precision, self.x.dtype
@@ -267,9 +258,9 @@ class Syrk(NamedTuple):
             product = triangle(gemm(1.0, *_factors(x, y, self.hermitian, self.twice), precision=policy), lower)
         else:
             product = _product(*_factors(x, y, self.hermitian, self.twice), lower)
-        return self._finished(product, alpha)
+        return self._finish(product, alpha)
 
-    def _finished(self, product: Tensor, alpha: complex) -> Tensor:
+    def _finish(self, product: Tensor, alpha: complex) -> Tensor:
         """Scale, add ``beta * c`` on the triangle, pass the rest of ``c`` on, and round once."""
         beta, c, dtype = self.beta, self.c, self.x.dtype
         if c is not None and alpha == 1 and beta == 1 and product.dtype is dtype:
@@ -277,19 +268,19 @@ class Syrk(NamedTuple):
             product = product.add_(c) if product.shape == c.shape and in_place(product, c) else product + c
         elif c is not None:
             mask = triangle_mask(c.shape[-1], self.lower, c.device)
-            product = torch.where(mask, finished(product, alpha, beta, c, dtype), c)
+            product = torch.where(mask, combine(product, alpha, beta, c, dtype), c)
         else:
-            product = finished(product, alpha, beta, c, dtype)
+            product = combine(product, alpha, beta, c, dtype)
         return real_diagonal(product) if self.hermitian else product
 
     @saves("x", "y")
     def vjp(self, grad: Tensor, needs: frozenset[str]) -> dict[str, Tensor]:
         x, y, lower, hermitian, policy = self.x, self.y, self.lower, self.hermitian, self.precision
         slope = triangle(real_diagonal(grad) if hermitian else grad, lower)
-        alpha, gradients = conjugated(self.alpha, x), {}
+        alpha, gradients = conjugate(self.alpha, x), {}
         if self.c is not None and "c" in needs:
             mask = triangle_mask(grad.shape[-1], lower, grad.device)
-            inside = torch.where(mask, conjugated(self.beta, x) * slope, grad)
+            inside = torch.where(mask, conjugate(self.beta, x) * slope, grad)
             gradients["c"] = inside.sum_to_size(self.c.shape)
         if self.twice:
             slope = slope + (slope.mH if hermitian else slope.mT)
@@ -299,7 +290,7 @@ class Syrk(NamedTuple):
             return gemm(alpha, slope, other if hermitian else other.conj(), precision=policy).sum_to_size(x.shape)
 
         def of_y(like: Tensor) -> Tensor:
-            factor, left = (conjugated(alpha, x), slope.mH) if hermitian else (alpha, slope.mT)
+            factor, left = (conjugate(alpha, x), slope.mH) if hermitian else (alpha, slope.mT)
             return gemm(factor, left, x if hermitian else x.conj(), precision=policy).sum_to_size(like.shape)
 
         if "x" in needs:
@@ -322,7 +313,7 @@ class Syrk(NamedTuple):
         else:
             left, right = _factors(x, y, self.hermitian, self.twice)
             product = _kernel(left, right.mT, self.lower, policy)
-        return self._finished(product, alpha)
+        return self._finish(product, alpha)
 
 
 def _factors(x: Tensor, y: Tensor | None, hermitian: bool, twice: bool) -> tuple[Tensor, Tensor]:

@@ -9,22 +9,17 @@ import torch
 from torch import Tensor
 
 from trnblas import host_blas
-from trnblas.accuracy import choose, error_bound, working_dtype
+from trnblas.accuracy import choose_for_size, error_bound, working_dtype
 from trnblas.arguments import (
     HALF,
-    agree,
-    alike,
-    applied,
-    columns,
-    conjugated,
-    finished,
+    check_sides,
+    combine,
+    conjugate,
     flag,
     in_place,
-    matching,
     nonsingular,
-    of_columns,
-    square,
-    stacked,
+    stack,
+    transpose_by,
     transposition,
     triangle,
 )
@@ -118,34 +113,18 @@ def triangular(
     out: Tensor | None = None,
 ) -> Tensor:
     """Check the arguments and bring every side and transposition to ``op(a) @ b`` with ``op(a)`` lower or upper."""
-    operands = {"a": a, "x" if vector else "b": b}
-    if not matching(a, b):
-        alike(name, **operands)
-    dtype, n = a.dtype, square(name, a)
-    if b.ndim < 2 - vector:
-        check.ndim(name, 2 - vector, **operands)
     right, is_lower = flag(name, "side", side, "lr"), flag(name, "lower", lower, "ul")
     trans_a, unit = transposition(name, trans, "trans" if vector else "trans_a"), flag(name, "diag", diag, "nu")
+    shape = check_sides(name, a, b, None, right, vector="M" if vector else "", out=out)
+    dtype = a.dtype
     alpha = check.coefficient(name, "alpha", alpha, dtype)
-    rows = -1 if right or vector else -2
-    if b.shape[rows] != n:
-        agree(name, "N" if right else "M", {k: v.shape[rows] for k, v in operands.items()})
-    shape: tuple[int, ...] = b.shape
-    batched = a.ndim != 2 or b.ndim > 2 - vector
-    if batched:
-        batch = check.broadcast(name, a=a.shape[:-2], **{k: b.shape[: vector - 2] for k in operands if k != "a"})
-        shape = (*batch, *b.shape[vector - 2 :])
-    if out is not None:
-        check.out(name, out, shape=tuple(shape), dtype=dtype, **operands)
     policy = resolve(name, precision, dtype)
     if target_error is not None:
         # How far a solution grows is not known beforehand, so that float64 stays in its own range.
-        policy = choose(
-            name, precision, target_error, dtype, lambda p: solve_bound(n, dtype, p), what=f"N={n}", operands=None
-        )
-    if vector and batched:
+        policy = choose_for_size(name, precision, target_error, dtype, solve_bound, None, N=a.shape[-1])
+    if vector:
         b, shape = b.unsqueeze(-1), (*shape, 1)
-    factor = applied(trans_a, a)
+    factor = transpose_by(trans_a, a)
     is_lower = is_lower if trans_a == "n" else not is_lower
     if alpha == 0:
         result = b.new_zeros(shape)
@@ -155,7 +134,7 @@ def triangular(
         result = run(kind(factor.mT, b.mT, alpha, not is_lower, unit, policy)).mT
     else:
         result = run(kind(factor, b, alpha, is_lower, unit, policy))
-    if vector and batched:
+    if vector:
         result = result.squeeze(-1)
     if kind is not Trmm and not unit:
         nonsingular(name, a, result, lambda matrix: matrix.diagonal(0, -2, -1))
@@ -177,7 +156,7 @@ class Trmm(NamedTuple):
     """``alpha * a @ b`` with ``a`` triangular; `trnblas.trsm` derives the call with its inverse."""
 
     a: Tensor  # [..., M, M]
-    b: Tensor  # [..., M, N], or [M]
+    b: Tensor  # [..., M, N]
     alpha: complex
     lower: bool
     unit: bool
@@ -206,12 +185,11 @@ class Trmm(NamedTuple):
         return host_blas.refusal(self.a, self.b, precision=self.precision) if implementation == "host" else None
 
     def calls(self, implementation: str) -> str:
-        return host_blas.name(self.routine + ("v" if self.b.ndim == 1 or self.b.shape[-1] == 1 else "m"), self.a)
+        return host_blas.name(self.routine + ("v" if self.b.shape[-1] == 1 else "m"), self.a)
 
     def host(self) -> Tensor:
         return host_blas.triangular(self.routine, self.alpha.real, self.a, self.b, self.lower, self.unit)
 
-    @of_columns
     def pytorch(self) -> Tensor:
         a, b = self.a, self.b
         native = self.precision in ("fp32", "fp64") and working_dtype(self.precision, a.dtype) is a.dtype
@@ -231,17 +209,16 @@ class Trmm(NamedTuple):
     @saves("a", "b")
     def vjp(self, grad: Tensor, needs: frozenset[str]) -> dict[str, Tensor]:
         a, b, lower, unit, policy = self.a, self.b, self.lower, self.unit, self.precision
-        alpha = conjugated(self.alpha, a)
+        alpha = conjugate(self.alpha, a)
         gradients = {}
         if "a" in needs:
-            whole = gemm(alpha, columns(grad), columns(b), trans_b="c", precision=policy)
+            whole = gemm(alpha, grad, b, trans_b="c", precision=policy)
             kept = (whole.tril(-1) if lower else whole.triu(1)) if unit else triangle(whole, lower)
             gradients["a"] = kept.sum_to_size(a.shape)
         if "b" in needs:
             gradients["b"] = run(Trmm(a.mH, grad, alpha, not lower, unit, policy)).sum_to_size(b.shape)
         return gradients
 
-    @of_columns
     def nki(self) -> Tensor:
         a, b, shape = self.a, self.b, self.shape
         if 0 in shape:
@@ -250,10 +227,10 @@ class Trmm(NamedTuple):
             # Planes and slices are cut from the triangle with its zeros.
             return gemm(self.alpha, triangle(a, self.lower, self.unit), b, precision=self.precision)
         operand = a.dtype if a.dtype in HALF else torch.bfloat16 if self.precision == "fast" else torch.float32
-        aT, columns = stacked(a.mT.to(operand), shape[:-2]), b.to(operand).expand(shape).reshape(-1, *shape[-2:])
+        aT, columns = stack(a.mT.to(operand), shape[:-2]), b.to(operand).expand(shape).reshape(-1, *shape[-2:])
         flags = {"lower": self.lower, "unit": self.unit}
         product: Tensor = launch(kernels.trmm, aT.contiguous(), columns.contiguous(), **flags)
-        return finished(product.reshape(shape), self.alpha, 0.0, None, a.dtype)
+        return combine(product.reshape(shape), self.alpha, 0.0, None, a.dtype)
 
 
 def _fill(out: Tensor, a: Tensor, b: Tensor, lower: bool, unit: bool) -> None:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from trnblas.accuracy import working_dtype
-from trnblas.arguments import HALF, columns, conjugated, finished, of_columns, stacked, triangle
+from trnblas.arguments import HALF, combine, conjugate, stack, triangle
 from trnblas.gemm import gemm
 from trnblas.kernels import trsm as kernels
 from trnblas.trmm import Trmm, solve_bound, triangular
@@ -105,17 +105,16 @@ class Trsm(Trmm):
     def bound(self, implementation: str) -> float:
         return solve_bound(self.a.shape[-1], self.a.dtype, self.precision)
 
-    @of_columns
     def pytorch(self) -> Tensor:
         a, b, dtype = self.a, self.b, self.a.dtype
         if self.precision == "compensated":
-            return _refined(a, b, self.alpha, self.lower, self.unit)
+            return _refine(a, b, self.alpha, self.lower, self.unit)
         work = working_dtype(self.precision, dtype)
         if self.precision == "fast" and dtype not in HALF:
             a, b = to_bfloat16_values(a), to_bfloat16_values(b)
         options = {"upper": not self.lower, "unitriangular": self.unit}
         solved = torch.linalg.solve_triangular(a.to(work), b.to(work), **options)
-        return finished(solved, self.alpha, 0.0, None, dtype)
+        return combine(solved, self.alpha, 0.0, None, dtype)
 
     @saves("a")
     def vjp(  # type: ignore[override]
@@ -125,25 +124,24 @@ class Trsm(Trmm):
         solved = run(Trsm(a.mH, grad, 1.0, not lower, unit, policy))
         gradients = {}
         if "b" in needs:
-            gradients["b"] = (conjugated(self.alpha, a) * solved).sum_to_size(self.b.shape)
+            gradients["b"] = (conjugate(self.alpha, a) * solved).sum_to_size(self.b.shape)
         if "a" in needs:
-            whole = gemm(-1.0, columns(solved), columns(result), trans_b="c", precision=policy)
+            whole = gemm(-1.0, solved, result, trans_b="c", precision=policy)
             kept = (whole.tril(-1) if lower else whole.triu(1)) if unit else triangle(whole, lower)
             gradients["a"] = kept.sum_to_size(a.shape)
         return gradients
 
-    @of_columns
     def nki(self) -> Tensor:
         a, b, policy, dtype = self.a, self.b, self.precision, self.a.dtype
         if policy == "fast" and dtype not in HALF:
             a, b = to_bfloat16_values(a), to_bfloat16_values(b)
         if dtype in HALF:
             a, b, policy = a.float(), b.float(), "fp32" if policy == "fast" else policy
-        solved = _solved(a, b, self.lower, self.unit, policy)
-        return finished(solved, self.alpha, 0.0, None, dtype)
+        solved = _solve(a, b, self.lower, self.unit, policy)
+        return combine(solved, self.alpha, 0.0, None, dtype)
 
 
-def _refined(a: Tensor, b: Tensor, alpha: complex, lower: bool, unit: bool) -> Tensor:
+def _refine(a: Tensor, b: Tensor, alpha: complex, lower: bool, unit: bool) -> Tensor:
     """Solve, and once more for an accurate residual; half precision in float32, rounded once."""
     dtype = a.dtype
     if dtype in HALF:
@@ -152,10 +150,10 @@ def _refined(a: Tensor, b: Tensor, alpha: complex, lower: bool, unit: bool) -> T
     solved = run(Trsm(a, b, 1.0, lower, unit, plain))
     residual = gemm(-1.0, triangle(a, lower, unit), solved, 1.0, b, precision="compensated")
     corrected = solved + run(Trsm(a, residual, 1.0, lower, unit, plain))
-    return finished(corrected, alpha, 0.0, None, dtype)
+    return combine(corrected, alpha, 0.0, None, dtype)
 
 
-def _solved(a: Tensor, b: Tensor, lower: bool, unit: bool, precision: Precision) -> Tensor:
+def _solve(a: Tensor, b: Tensor, lower: bool, unit: bool, precision: Precision) -> Tensor:
     """Return the solution before scaling and rounding, in float64 where the policy asks for it."""
     shape = Trsm(a, b, 1.0, lower, unit, precision).shape
     if 0 in shape:
@@ -166,23 +164,23 @@ def _solved(a: Tensor, b: Tensor, lower: bool, unit: bool, precision: Precision)
 
     if precision == "fp64":
         wide = torch.complex128 if a.is_complex() else torch.float64
-        return _blocked(
+        return _solve_blocks(
             a.to(wide), b.to(wide).expand(shape), lower=lower, precision="fp64", block=_BLOCK, solve=on_host
         )
     if precision == "compensated":
-        return _refined(a, b, 1.0, lower, unit)
+        return _refine(a, b, 1.0, lower, unit)
     if a.is_complex():
         return _complex(a, b.expand(shape), lower, unit, precision)
     if a.shape[-1] > _LARGEST:
 
         def on_device(block: Tensor, right: Tensor) -> Tensor:
-            return _solved(block, right, lower, unit, precision)
+            return _solve(block, right, lower, unit, precision)
 
-        return _blocked(a, b.expand(shape), lower=lower, precision=precision, block=_LARGEST, solve=on_device)
+        return _solve_blocks(a, b.expand(shape), lower=lower, precision=precision, block=_LARGEST, solve=on_device)
     if not lower:
         # Backwards, an upper triangle is a lower one.
-        return _solved(a.flip(-1, -2), b.flip(-2), True, unit, precision).flip(-2)
-    aT, columns = stacked(a.mT.float(), shape[:-2]), b.float().expand(shape).reshape(-1, *shape[-2:])
+        return _solve(a.flip(-1, -2), b.flip(-2), True, unit, precision).flip(-2)
+    aT, columns = stack(a.mT.float(), shape[:-2]), b.float().expand(shape).reshape(-1, *shape[-2:])
     solution: Tensor = launch(kernels.trsm, aT.contiguous(), columns.contiguous(), doubling_masks(a.device), unit=unit)
     return solution.reshape(shape)
 
@@ -197,7 +195,7 @@ def _complex(a: Tensor, b: Tensor, lower: bool, unit: bool, precision: Precision
     # Element (i, j) becomes [[Re, -Im], [Im, Re]] at rows 2 i, 2 i + 1.
     pairs = torch.stack([torch.stack([scaled.real, -scaled.imag], -1), torch.stack([scaled.imag, scaled.real], -1)], -3)
     right = torch.view_as_real((b / scale).resolve_conj()).movedim(-1, -2)  # [..., M, 2, N]
-    solution = _solved(
+    solution = _solve(
         pairs.reshape(*a.shape[:-2], 2 * n, 2 * n),
         right.reshape(*b.shape[:-2], 2 * n, b.shape[-1]),
         lower,
@@ -219,7 +217,7 @@ def doubling_masks(device: torch.device) -> Tensor:
     return torch.stack(masks).float().to(device)  # [8, k, m]
 
 
-def _blocked(
+def _solve_blocks(
     a: Tensor, b: Tensor, *, lower: bool, precision: Precision, block: int, solve: Callable[[Tensor, Tensor], Tensor]
 ) -> Tensor:
     """Solve what the kernel cannot hold or compute: ``solve`` takes diagonal blocks, the rest is products."""

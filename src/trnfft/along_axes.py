@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from trnfft.arguments import COMPLEX_OF, REAL_OF, as_complex, numeric, real, resized, scale_of
+from trnfft.arguments import COMPLEX_OF, REAL_OF, as_complex, numeric, real, resize_axes, scale_of
 from trnfft.complextensor import ComplexTensor, parts_of
-from trnfft.ops import C2C, C2R, R2C, C2CPlanes, C2RPlanes, R2CPlanes, half_shape, merged
+from trnfft.ops import C2C, C2R, R2C, C2CPlanes, C2RPlanes, R2CPlanes, half_shape, merge_planes
 from trnsci import DtypeError, check, get_backend, is_resident, libraries, neuron, run
 from trnsci.precision import resolve
 
@@ -37,14 +37,14 @@ def complex_along(
     """Run `fft` or `ifft` along axes."""
     scale, policy = scale_of(op, norm, inverse), resolve(op, precision, x.dtype)
     if isinstance(x, ComplexTensor):
-        re, im = resized(x.real, dims, lengths), resized(x.imag, dims, lengths)
+        re, im = resize_axes(x.real, dims, lengths), resize_axes(x.imag, dims, lengths)
         if _has_complex_numbers() and re.dtype in COMPLEX_OF:
             # Parts of PyTorch's result are views, which an op on planes could not return.
-            planes = parts_of(run(C2C(merged(re, im), dims, inverse, scale, policy)))
+            planes = parts_of(run(C2C(merge_planes(re, im), dims, inverse, scale, policy)))
         else:
             planes = ComplexTensor(*run(C2CPlanes(re, im, dims, inverse, scale, policy)))
         return planes if out is None else into_planes(op, out, planes)
-    x = resized(x, dims, lengths)
+    x = resize_axes(x, dims, lengths)
     if out is not None:
         check.out(op, out, shape=tuple(x.shape), dtype=COMPLEX_OF.get(x.dtype, x.dtype), x=x)
     return run(C2C(x, dims, inverse, scale, policy), out)
@@ -55,7 +55,7 @@ def real_along(
 ) -> Transformable:
     """Run `rfft` along axes, or with the conjugate and the inverse's scale `ihfft`."""
     scale, policy = scale_of(op, norm, hermitian), resolve(op, precision, x.dtype)
-    x = resized(x, dims, lengths)
+    x = resize_axes(x, dims, lengths)
     if is_resident(x):
         # Device memory has no complex dtype.
         planes = ComplexTensor(*run(R2CPlanes(x, dims, scale, policy)))
@@ -79,9 +79,9 @@ def inverse_real_along(
     stored = [*lengths[:-1], n // 2 + 1]
     if isinstance(x, ComplexTensor):
         x = x.conj() if hermitian else x
-        re, im = resized(x.real, dims, stored), resized(x.imag, dims, stored)
+        re, im = resize_axes(x.real, dims, stored), resize_axes(x.imag, dims, stored)
         return run(C2RPlanes(re, im, dims, n, scale, policy), out)
-    x = resized(x, dims, stored)
+    x = resize_axes(x, dims, stored)
     if out is not None:
         shape = tuple(n if dim == dims[-1] else size for dim, size in enumerate(x.shape))
         check.out(op, out, shape=shape, dtype=REAL_OF[x.dtype], x=x)

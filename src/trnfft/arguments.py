@@ -27,7 +27,7 @@ HALF = (torch.float16, torch.bfloat16)
 _COMPUTED = frozenset((*REAL, *COMPLEX))
 _WHOLE = frozenset((torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64))
 
-# options of NumPy's and SciPy's transforms that ours have under the same name
+# options of NumPy's and SciPy's transforms that this library has under the same name
 _OPTIONS = ("type", "n", "s", "axis", "axes", "norm", "orthogonalize")
 
 # No memory holds more points.
@@ -59,8 +59,8 @@ def replaces_transforms(*modules: str) -> Callable[[F], F]:
     return declare
 
 
-def planned(op: str, plan: Any) -> Any:
-    """Check that ``plan`` is one of ours, and return it."""
+def check_plan(op: str, plan: Any) -> Any:
+    """Check that ``plan`` comes from `trnfft.plan`, and return it."""
     if not hasattr(plan, "serve"):
         got = plan if isinstance(plan, str | int | float) else type(plan).__name__
         raise DtypeError(op, "plan", got, "a plan from trnfft.plan")
@@ -82,7 +82,7 @@ def factor(scale: str, n: int) -> float:
     return 1.0 if scale == "none" else 1 / n if scale == "full" else 1 / math.sqrt(n)
 
 
-def strided(op: str, x: Any) -> Tensor:
+def check_strided(op: str, x: Any) -> Tensor:
     """Check that a tensor's elements lie in memory at strides: neither sparse, nor nested, nor quantized."""
     if not isinstance(x, Tensor):
         check.tensor(op, x=x)
@@ -97,7 +97,7 @@ def numeric(op: str, x: Any) -> Tensor:
     if type(x) is Tensor and x.dtype in _COMPUTED and x.layout is torch.strided and not x.is_nested:
         # most calls, which need no other question
         return x
-    x = strided(op, x)
+    x = check_strided(op, x)
     dtype = x.dtype
     if dtype in _COMPUTED:
         return x
@@ -208,7 +208,7 @@ def axes_of(op: str, s: Any, dim: Any, axes: Any, shape: Sequence[int]) -> tuple
     return dims, lengths
 
 
-def resized(x: Tensor, dims: Sequence[int], lengths: Sequence[int]) -> Tensor:
+def resize_axes(x: Tensor, dims: Sequence[int], lengths: Sequence[int]) -> Tensor:
     """Cut axes to these lengths, or pad them with zeros at their ends."""
     if len(dims) == 1 and x.shape[dims[0]] == lengths[0]:
         return x

@@ -111,10 +111,10 @@ class _Program:
         converts = isinstance(self.steps[0], Convert) and not x.is_complex()
         if tuple(x.shape) != self.shape or not (converts or x.dtype == self.dtype):
             for step in self.steps:
-                x = _applied(step, x)
+                x = _apply_step(step, x)
             return x
         factors = [_factor(step, x.ndim) for step in self.steps if isinstance(step, Scale | Window | Multiply)]
-        kinds, lengths, scales = zip(*(_described(call) for call in self.calls), strict=True)
+        kinds, lengths, scales = zip(*(_describe_call(call) for call in self.calls), strict=True)
         transform = next(call for call in self.calls if call is not None)
         moved, dims = [factor.to(x.device) for factor in factors], list(transform.dims)
         steps = list(kinds), list(lengths), list(scales)
@@ -148,7 +148,7 @@ class CallbackPlan:
             raise ArgumentError("CallbackPlan", "x", "a ComplexTensor", "a tensor")
         check.tensor("CallbackPlan", x=x)
         for part in self.parts:
-            x = _applied(part, x)
+            x = _apply_step(part, x)
         return x
 
     def then(self, step: Callback | FFTPlan | CallbackPlan) -> CallbackPlan:
@@ -203,7 +203,7 @@ def _steps(step: Callback | FFTPlan | CallbackPlan) -> tuple[Callback | FFTPlan,
     return (step,)
 
 
-def _applied(step: Callback | FFTPlan, x: Tensor) -> Tensor:
+def _apply_step(step: Callback | FFTPlan, x: Tensor) -> Tensor:
     result: Transformable = step(x)
     if not isinstance(result, Tensor):
         raise ArgumentError("CallbackPlan", f"what {_name(step)} returns", type(result).__name__, "a tensor")
@@ -265,7 +265,7 @@ def _transform(plan: FFTPlan, shape: tuple[int, ...], dtype: torch.dtype) -> Any
     return call if same and call.precision in ("fp32", "fast") else None
 
 
-def _described(call: Any) -> tuple[str, int, str]:
+def _describe_call(call: Any) -> tuple[str, int, str]:
     """Return kind, points and scale of a step."""
     if call is None:
         return "times", 0, "none"
@@ -276,7 +276,7 @@ def _described(call: Any) -> tuple[str, int, str]:
 
 
 def _factor(step: Scale | Window | Multiply, ndim: int) -> Tensor:
-    """Return what a step multiplies by, as a tensor that broadcasts against data of so many axes."""
+    """Return what a step multiplies by, as a tensor that broadcasts against data of ``ndim`` axes."""
     if isinstance(step, Scale):
         number = complex(step.factor)
         kind = torch.complex64 if number.imag else torch.float32

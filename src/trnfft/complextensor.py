@@ -9,17 +9,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trnfft.arguments import strided
-from trnfft.ops import merged
+from trnfft.arguments import check_strided
+from trnfft.ops import merge_planes
 from trnfft.split_methods import ALIKE, OF_REAL, SEVERAL, Planes, by_torch
 from trnsci import ArgumentError, DtypeError, check, from_device, to_device
-from trnsci.arrays import Array, from_numpy, to_numpy, untouched
+from trnsci.arrays import Array, from_numpy, pass_through, to_numpy
 
 Data = Tensor | Array
 # What `to` takes: a dtype, a device, a tensor that has both, and torch's switches.
 Target: TypeAlias = "torch.dtype | torch.device | str | int | bool | Tensor | torch.memory_format | None"
-# Numbers in lists, as deep as there are axes.
-Nested: TypeAlias = "complex | list[Nested]"
 # What arithmetic mixes with.
 Operand: TypeAlias = "ComplexTensor | Tensor | np.ndarray[Any, Any] | complex"
 
@@ -59,12 +57,12 @@ class ComplexTensor(Planes):
             raise ArgumentError("ComplexTensor", "imag", "a plane", "None beside complex data")
         if isinstance(real, ComplexTensor):
             real, imag = real.real, real.imag
-        real = strided("ComplexTensor", real)
+        real = check_strided("ComplexTensor", real)
         if real.is_complex():
             real, imag = real.real, real.resolve_conj().imag
         elif imag is None:
             imag = torch.zeros_like(real)
-        imag = strided("ComplexTensor", imag)
+        imag = check_strided("ComplexTensor", imag)
         if not real.is_floating_point() or real.dtype != imag.dtype:
             if real.dtype == imag.dtype:
                 raise DtypeError("ComplexTensor", "dtype", real.dtype, "a real floating-point dtype")
@@ -85,7 +83,7 @@ class ComplexTensor(Planes):
         """Return a torch complex tensor; half planes become complex64."""
         if self.real.dtype in (torch.float16, torch.bfloat16):
             return torch.complex(self.real.float(), self.imag.float())
-        return merged(self.real, self.imag)
+        return merge_planes(self.real, self.imag)
 
     def numpy(self) -> Array:
         """Return a NumPy complex array."""
@@ -148,12 +146,8 @@ class ComplexTensor(Planes):
         """Return the only element as a Python number."""
         return complex(self)
 
-    def tolist(self) -> Nested:
-        """Return nested lists of Python numbers."""
-        return self.to_torch().tolist()
-
     def _with(self, real: Tensor, imag: Tensor) -> ComplexTensor:
-        return _unchecked(real, imag)
+        return _from_planes(real, imag)
 
     def __setitem__(self, index: Any, value: Any) -> None:
         re, im = _parts(value, self)
@@ -174,7 +168,7 @@ class ComplexTensor(Planes):
 
     def conj(self) -> ComplexTensor:
         """Return the complex conjugate."""
-        return _unchecked(self.real, -self.imag)
+        return _from_planes(self.real, -self.imag)
 
     def abs(self) -> Tensor:
         """Return the magnitude, without overflow; its gradient at 0 is 0."""
@@ -192,22 +186,13 @@ class ComplexTensor(Planes):
 
     def log(self) -> ComplexTensor:
         """Return the principal logarithm."""
-        return _unchecked(torch.log(self.abs()), self.angle())
-
-    def sqrt(self) -> ComplexTensor:
-        """Return the principal square root."""
-        return ComplexTensor(torch.sqrt(self.to_torch())).to(self.dtype)
+        return _from_planes(torch.log(self.abs()), self.angle())
 
     def norm(self, p: float = 2, dim: int | Sequence[int] | None = None, keepdim: bool = False) -> Tensor:
         """Return the norm of magnitudes over dimensions, or of all elements."""
         if p == 2 and dim is None and not keepdim:
             return torch.linalg.vector_norm(torch.stack((self.real.flatten(), self.imag.flatten())))
         return torch.linalg.vector_norm(self.abs(), p, dim, keepdim)
-
-    def prod(self, dim: int | None = None, keepdim: bool = False) -> ComplexTensor:
-        """Return the product over a dimension, or of all elements."""
-        z = self.to_torch()
-        return ComplexTensor(z.prod() if dim is None else z.prod(dim, keepdim=keepdim)).to(self.dtype)
 
     def allclose(self, other: Operand, rtol: float = 1e-5, atol: float = 1e-8) -> bool:
         """Return whether both planes agree within tolerances."""
@@ -226,7 +211,7 @@ class ComplexTensor(Planes):
     def __add__(self, other: Operand) -> ComplexTensor:
         re, im = _parts(other, self)
         total = self.real + re
-        return _unchecked(total, (self.imag if im is None else self.imag + im).expand_as(total))
+        return _from_planes(total, (self.imag if im is None else self.imag + im).expand_as(total))
 
     __radd__ = __add__
 
@@ -240,15 +225,15 @@ class ComplexTensor(Planes):
     def __mul__(self, other: Operand) -> ComplexTensor:
         re, im = _parts(other, self)
         if im is None:
-            return _unchecked(self.real * re, self.imag * re)
-        return _unchecked(self.real * re - self.imag * im, self.real * im + self.imag * re)
+            return _from_planes(self.real * re, self.imag * re)
+        return _from_planes(self.real * re - self.imag * im, self.real * im + self.imag * re)
 
     __rmul__ = __mul__
 
     def __truediv__(self, other: Operand) -> ComplexTensor:
         re, im = _parts(other, self)
         if im is None:
-            return _unchecked(self.real / re, self.imag / re)
+            return _from_planes(self.real / re, self.imag / re)
         return ComplexTensor(self.to_torch() / as_complex_tensor(other, self).to_torch()).to(self.dtype)
 
     def __rtruediv__(self, other: Operand) -> ComplexTensor:
@@ -264,8 +249,8 @@ class ComplexTensor(Planes):
     def __matmul__(self, other: Operand) -> ComplexTensor:
         re, im = _parts(other, self)
         if im is None:
-            return _unchecked(self.real @ re, self.imag @ re)
-        return _unchecked(self.real @ re - self.imag @ im, self.real @ im + self.imag @ re)
+            return _from_planes(self.real @ re, self.imag @ re)
+        return _from_planes(self.real @ re - self.imag @ im, self.real @ im + self.imag @ re)
 
     def __rmatmul__(self, other: Operand) -> ComplexTensor:
         return as_complex_tensor(other, self) @ self
@@ -300,7 +285,7 @@ class ComplexTensor(Planes):
             tensors: Sequence[Any] = args[0]
             like = next(t for t in tensors if isinstance(t, ComplexTensor))
             planes = [as_complex_tensor(t, like) for t in tensors]
-            return _unchecked(
+            return _from_planes(
                 func([p.real for p in planes], *args[1:], **kwargs), func([p.imag for p in planes], *args[1:], **kwargs)
             )
         operator = _OPERATORS.get(name)
@@ -327,7 +312,7 @@ _OPERATORS = {
 }  # fmt: skip
 
 
-def _unchecked(real: Tensor, imag: Tensor) -> ComplexTensor:
+def _from_planes(real: Tensor, imag: Tensor) -> ComplexTensor:
     """Build without checks: planes come from planes."""
     z = ComplexTensor.__new__(ComplexTensor)
     z.real, z.imag = real, imag
@@ -336,7 +321,7 @@ def _unchecked(real: Tensor, imag: Tensor) -> ComplexTensor:
 
 def parts_of(z: Tensor) -> ComplexTensor:
     """Return the parts of a complex tensor that is no conjugate, as views."""
-    return _unchecked(z.real, z.imag)
+    return _from_planes(z.real, z.imag)
 
 
 def _parts(value: Any, like: ComplexTensor) -> tuple[Any, Any]:
@@ -373,7 +358,7 @@ def as_complex_tensor(value: Any, like: ComplexTensor) -> ComplexTensor:
     if not isinstance(re, Tensor):
         re = torch.tensor(re, dtype=like.dtype, device=like.device)
         im = None if im is None else torch.tensor(im, dtype=like.dtype, device=like.device)
-    return _unchecked(re, torch.zeros_like(re) if im is None else im)
+    return _from_planes(re, torch.zeros_like(re) if im is None else im)
 
 
-untouched(ComplexTensor)
+pass_through(ComplexTensor)

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trnfft.arguments import COMPLEX_OF, dims_of, numeric, resized
+from trnfft.arguments import COMPLEX_OF, dims_of, numeric, resize_axes
 from trnfft.lengths import next_fast_len
 from trnfft.ops import C2C, C2R, R2C
 from trnsci import ArgumentError, DtypeError, array_function, check, run
@@ -56,10 +56,10 @@ def fftconvolve(
         >>> fftconvolve(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([0.0, 1.0, 0.5])).round(decimals=4)
         tensor([0.0000, 1.0000, 2.5000, 4.0000, 1.5000])
     """
-    return _convolved("fftconvolve", a, b, mode, dim, axes=axes, precision=precision)
+    return _convolve("fftconvolve", a, b, mode, dim, axes=axes, precision=precision)
 
 
-def _convolved(
+def _convolve(
     op: str,
     a: Any,
     b: Any,
@@ -75,12 +75,19 @@ def _convolved(
     if swapped:
         a, b = b, a
     other = torch.conj_physical(b).flip(dims) if correlates else b
-    result = _cut(_linear(a, other, dims, resolve(op, precision, a.dtype)), a, b, mode, dims)
+    policy = resolve(op, precision, a.dtype)
+    axis, block = _block(a, other, dims)
+    if axis < 0:
+        whole = _full(a, other, dims, policy)
+    else:
+        longer, shorter = (a, other) if a.shape[axis] >= other.shape[axis] else (other, a)
+        whole = _overlap_add(longer, shorter, dims=dims, axis=axis, block=block, policy=policy)
+    result = _cut(whole, a, b, mode, dims)
     return torch.conj_physical(result).flip(dims) if swapped and correlates else result
 
 
 @resembles("scipy.signal.oaconvolve")
-@like(fftconvolve, functools.partial(_convolved, "oaconvolve"))
+@like(fftconvolve, functools.partial(_convolve, "oaconvolve"))
 def oaconvolve(*args: Any, **kwargs: Any) -> Any:
     """Convolve by overlap and add: SciPy's name for `fftconvolve`, which uses it where it is less work.
 
@@ -92,7 +99,7 @@ def oaconvolve(*args: Any, **kwargs: Any) -> Any:
     """
 
 
-@like(fftconvolve, functools.partial(_convolved, "correlate", correlates=True))
+@like(fftconvolve, functools.partial(_convolve, "correlate", correlates=True))
 def correlate(*args: Any, **kwargs: Any) -> Any:
     """Correlate two arrays: ``y[k] = sum_j a[j + k - (len(b) - 1)] conj(b[j])``; arguments as `fftconvolve`.
 
@@ -131,21 +138,12 @@ def _smaller(op: str, a: Tensor, b: Tensor, dims: list[int]) -> bool:
 
 def _product(a: Tensor, b: Tensor, dims: list[int], lengths: list[int], policy: Precision) -> Tensor:
     """Return the circular convolution of zero-padded operands."""
-    padded = [resized(x, dims, lengths) for x in (a, b)]
+    padded = [resize_axes(x, dims, lengths) for x in (a, b)]
     if a.is_complex():
         spectra = [run(C2C(x, dims, inverse=False, scale="none", precision=policy)) for x in padded]
         return run(C2C(spectra[0] * spectra[1], dims, inverse=True, scale="full", precision=policy))
     spectra = [run(R2C(x, dims, scale="none", precision=policy)) for x in padded]
     return run(C2R(spectra[0] * spectra[1], dims, lengths[-1], scale="full", precision=policy))
-
-
-def _linear(a: Tensor, b: Tensor, dims: list[int], policy: Precision) -> Tensor:
-    """Return the whole convolution, in blocks of the longer operand where that is less work."""
-    axis, block = _block(a, b, dims)
-    if axis < 0:
-        return _full(a, b, dims, policy)
-    longer, shorter = (a, b) if a.shape[axis] >= b.shape[axis] else (b, a)
-    return _overlap_add(longer, shorter, dims=dims, axis=axis, block=block, policy=policy)
 
 
 def _full(a: Tensor, b: Tensor, dims: list[int], policy: Precision) -> Tensor:
@@ -154,16 +152,14 @@ def _full(a: Tensor, b: Tensor, dims: list[int], policy: Precision) -> Tensor:
     if 0 in (*a.shape, *b.shape):
         sizes = [
             max(0, a.shape[d] + b.shape[d] - 1) if d in dims and a.shape[d] and b.shape[d] else 0 if d in dims else n
-            for d, n in enumerate(torch.broadcast_shapes(*(_batch(x.shape, dims) for x in (a, b))))
+            for d, n in enumerate(
+                torch.broadcast_shapes(*([1 if i in dims else m for i, m in enumerate(x.shape)] for x in (a, b)))
+            )
         ]
         return a.new_zeros(sizes)
     sizes = [a.shape[d] + b.shape[d] - 1 for d in dims]
     lengths = [next_fast_len(size, not a.is_complex()) for size in sizes]
-    return resized(_product(a, b, dims, lengths, policy), dims, sizes)
-
-
-def _batch(shape: Sequence[int], dims: list[int]) -> tuple[int, ...]:
-    return tuple(1 if d in dims else n for d, n in enumerate(shape))
+    return resize_axes(_product(a, b, dims, lengths, policy), dims, sizes)
 
 
 def _cut(full: Tensor, a: Tensor, b: Tensor, mode: str, dims: list[int]) -> Tensor:
@@ -201,17 +197,17 @@ def _overlap_add(x: Tensor, h: Tensor, *, dims: list[int], axis: int, block: int
     step = block - m + 1
     count = -(-n // step)
     # Blocks become an axis in front, which broadcasts against the other operand.
-    x = resized(x, [axis], [count * step]).unflatten(axis, (count, step)).movedim(axis, 0)
+    x = resize_axes(x, [axis], [count * step]).unflatten(axis, (count, step)).movedim(axis, 0)
     sizes = [block if d == axis else x.shape[1 + d] + h.shape[d] - 1 for d in dims]
     lengths = [
         block if d == axis else next_fast_len(size, not x.is_complex()) for d, size in zip(dims, sizes, strict=True)
     ]
     later = [d + 1 for d in dims]
-    y = resized(_product(x, h.unsqueeze(0), later, lengths, policy), later, sizes)
+    y = resize_axes(_product(x, h.unsqueeze(0), later, lengths, policy), later, sizes)
     head, tail = y.narrow(axis + 1, 0, step), y.narrow(axis + 1, step, m - 1)
     y = head.movedim(0, axis).flatten(axis, axis + 1)
     # The tail of a block is shorter than a step: it falls into the next block alone.
-    tail = resized(tail, [axis + 1], [step]).movedim(0, axis).flatten(axis, axis + 1)
-    y = resized(y, [axis], [(count + 1) * step])
+    tail = resize_axes(tail, [axis + 1], [step]).movedim(0, axis).flatten(axis, axis + 1)
+    y = resize_axes(y, [axis], [(count + 1) * step])
     tail = torch.cat((torch.zeros_like(y.narrow(axis, 0, step)), tail), axis)
     return (y + tail).narrow(axis, 0, n + m - 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple, ParamSpec, SupportsIndex
 
 import numpy as np
@@ -20,13 +20,13 @@ from trnfft.arguments import (
     length_of,
     numeric,
     replaces_transforms,
-    resized,
+    resize_axes,
     scale_of,
 )
 from trnfft.device import launch
 from trnfft.ops import C2C, C2R, R2C
-from trnfft.ops.fft import MANY, flops, in_policy
-from trnsci import array_function, check, cuda, op, run
+from trnfft.ops.fft import by_scipy, flops
+from trnsci import array_function, check, op, run
 from trnsci.caches import kept
 from trnsci.gradient import saves
 from trnsci.precision import Precision, resolve
@@ -123,7 +123,7 @@ def _along_one(
 ) -> Tensor:
     x = numeric(op, x)
     dim = axis_of(op, dim, axis, x.ndim)
-    return _checked(op, x, type, [dim], [length_of(op, n, x.shape[dim])], norm, **options)
+    return _compute(op, x, type, [dim], [length_of(op, n, x.shape[dim])], norm, **options)
 
 
 def _along_several(
@@ -139,7 +139,7 @@ def _along_several(
 ) -> Tensor:
     x = numeric(op, x)
     dims, lengths = axes_of(op, s, dim, axes, x.shape)
-    return _checked(op, x, type, dims, lengths, norm, **options)
+    return _compute(op, x, type, dims, lengths, norm, **options)
 
 
 def _like(
@@ -172,7 +172,7 @@ dstn = _like(dctn, _along_several, "dstn", "Discrete sine transform along severa
 idstn = _like(dctn, _along_several, "idstn", "Inverse of `dstn`.", sine=True, inverse=True)
 
 
-def _checked(
+def _compute(
     op: str,
     x: Tensor,
     kind: int,
@@ -197,7 +197,7 @@ def _checked(
     if kind == 1 and not sine:
         shortest = min([2, *lengths])
         check.refuse(shortest < 2, op, "n", shortest, "at least 2 points for type 1")
-    given, x = x, resized(x, dims, lengths)
+    given, x = x, resize_axes(x, dims, lengths)
     if out is not None:
         check.out(op, out, shape=tuple(x.shape), dtype=x.dtype, x=given)
     if not dims or not x.numel():
@@ -233,55 +233,19 @@ class Dct(NamedTuple):
         return flops(self.x.shape, self.dims, True)
 
     def limits(self, implementation: str) -> str | None:
-        if implementation == "cuda":
-            return self._cuda_limits()
         if implementation != "nki":
             return None
         # Type 4 of odd length is a transform of twice the points, type 1 nearly so.
         longest = [2 * self.x.shape[dim] + 2 for dim in self.dims]
         return launch.limits(longest, range(len(longest)))
 
-    def cuda(self) -> Tensor:
-        from trnfft.cuda import dct as gpu
-
-        x, n = self.x, self.x.shape[self.dims[0]]
-        by = 2.0 * factor(self.scale, 2 * n)
-        phases = _phases(1, 0, 4 * n, n // 2 + 1, like=x, by=by)
-        if self.orthogonal:
-            phases = phases.clone()
-            phases[0] *= math.sqrt(0.5)
-        return gpu.cosine2(x.movedim(self.dims[0], -1).contiguous(), phases).movedim(-1, self.dims[0]).contiguous()
-
-    def compiles(self) -> tuple[Hashable, float]:
-        return ("trnfft.cuda.dct", self.x.dtype), 1.0
-
-    def _cuda_limits(self) -> str | None:
-        if self.kind != 2 or self.sine or len(self.dims) != 1:
-            return "takes cosines of type 2 along one axis; the others are torch's transforms"
-        if self.precision != ("fp64" if self.x.dtype == torch.float64 else "fp32"):
-            return f"computes in the operand's own precision, not in {self.precision}"
-        if self.x.dtype not in (torch.float32, torch.float64):
-            return f"takes float32 and float64, not {str(self.x.dtype).removeprefix('torch.')}"
-        return cuda.why_no_triton(self.x.device)
-
     def calls(self, implementation: str) -> str:
-        if implementation == "cuda":
-            return "torch.fft.rfft and triton trnfft.cuda.dct"
         return "scipy.fft." + ("dst" if self.sine else "dct") + ("n" if len(self.dims) > 1 else "")
 
     def host(self) -> Tensor:
-        return in_policy(self._scipy, self.x, self.precision)
-
-    def _scipy(self, x: Tensor) -> Tensor:
-        # Imported where it is called: importing the library must stay fast.
-        import scipy.fft
-
-        workers = torch.get_num_threads() if x.numel() >= MANY else None
-        name, one = "dst" if self.sine else "dct", len(self.dims) == 1
-        fn = getattr(scipy.fft, name if one else name + "n")
-        dims, norm = self.dims[0] if one else self.dims, _NORMS[self.scale]
-        result = fn(x.numpy(), self.kind, None, dims, norm, False, workers, orthogonalize=self.orthogonal)
-        return torch.from_numpy(result)
+        name, dims = self.calls("host").removeprefix("scipy.fft."), self.dims if len(self.dims) > 1 else self.dims[0]
+        options = self.kind, None, dims, _NORMS[self.scale]
+        return by_scipy(name, self.x, self.precision, *options, orthogonalize=self.orthogonal)
 
     def pytorch(self) -> Tensor:
         return self._definition("pytorch").contiguous()

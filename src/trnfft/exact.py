@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trnfft.arguments import resized
+from trnfft.arguments import resize_axes
 from trnfft.device import digit_programs, tables
 from trnfft.device.digit_programs import DigitProgram, digits
 from trnfft.kernels import exact as kernels
@@ -44,7 +44,7 @@ def _run(parts: Tensor, transform: DigitProgram) -> Tensor:
     return torch.where(finite, y, torch.nan)
 
 
-def _chirped(x: Tensor, transform: DigitProgram, sign: int) -> Tensor:
+def _multiply_chirps(x: Tensor, transform: DigitProgram, sign: int) -> Tensor:
     """Multiply [n.., F] by the chirps of its axes."""
     for at, axis in enumerate(transform.axes):
         if axis.chirp:
@@ -97,7 +97,7 @@ def c2c(x: Tensor, dims: list[int], sign: int, scale: float, precision: str, poi
     return y * scale if scale != 1 else y
 
 
-# Errors of two or three transforms in a row add up: each has the digits of one with so many times the points.
+# Errors of two or three transforms in a row add up: each has the digits of one with this many times the points.
 _POINTS = 16
 
 
@@ -109,7 +109,7 @@ def _long(x: Tensor, sign: int, precision: str, points: int) -> Tensor:
     if axis.chirp:
         convolved = tables.chirp(n, n, sign), tables.chirp_spectrum(n, n, n, axis.length, sign)
         chirp, spectrum = (torch.from_numpy(each).to(x.device)[:, None] for each in convolved)
-        padded = resized(x * chirp, [0], [axis.length])
+        padded = resize_axes(x * chirp, [0], [axis.length])
         there = c2c(padded, [0], -1, 1.0, precision, points) * spectrum
         return c2c(there, [0], 1, 1.0, precision, points)[:n] * chirp
     first, last = digit_programs.halves(n)
@@ -124,9 +124,9 @@ def _long(x: Tensor, sign: int, precision: str, points: int) -> Tensor:
 def _columns(x: Tensor, sign: int, precision: str, points: int) -> Tensor:
     """Transform all axes but the last of [n.., F], in one program."""
     transform = digit_programs.digit_program(tuple(x.shape[:-1]), x.shape[-1], sign, precision, points)
-    moved = _chirped(x, transform, sign)
-    padded = resized(moved, range(x.ndim - 1), [axis.length for axis in transform.axes])
+    moved = _multiply_chirps(x, transform, sign)
+    padded = resize_axes(moved, range(x.ndim - 1), [axis.length for axis in transform.axes])
     parts = torch.stack((padded.real, padded.imag)).flatten(1, -2)
     re, im = _run(parts, transform).unflatten(1, [axis.length for axis in reversed(transform.axes)])
     y = torch.complex(re, im).permute(*range(x.ndim - 2, -1, -1), x.ndim - 1)
-    return _chirped(resized(y, range(x.ndim - 1), x.shape[:-1]), transform, sign)
+    return _multiply_chirps(resize_axes(y, range(x.ndim - 1), x.shape[:-1]), transform, sign)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from trnfft.along_axes import KINDS, Transformable, inverse_real_along
-from trnfft.arguments import axis_of, length_of, planned, replaces_transforms
+from trnfft.arguments import axis_of, check_plan, length_of, replaces_transforms
 from trnsci import array_function
 from trnsci.arrays import like
 from trnsci.precision import Precision
@@ -78,7 +78,7 @@ def _along(
 ) -> Transformable:
     if plan is not None:
         given = axis if axis is not None else None if dim == -1 else dim
-        return planned(op, plan).serve(op, x, out, n=n, dim=given, norm=norm, precision=precision)
+        return check_plan(op, plan).serve(op, x, out, n=n, dim=given, norm=norm, precision=precision)
     take, along, backwards = KINDS[op]
     x = take(op, x)
     dim = axis_of(op, dim, axis, x.ndim)

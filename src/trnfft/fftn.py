@@ -19,9 +19,9 @@ from trnfft.arguments import (
     COMPLEX_OF,
     as_complex,
     axes_of,
+    check_plan,
     integers,
     length_of,
-    planned,
     replaces_transforms,
     scale_of,
 )
@@ -90,7 +90,7 @@ class SeveralAxes(Protocol[R]):
         """Transform ``x``."""
 
 
-def _defined(name: str, along: Callable[..., R]) -> tuple[SeveralAxes[R], SeveralAxes[R]]:
+def _define_pair(name: str, along: Callable[..., R]) -> tuple[SeveralAxes[R], SeveralAxes[R]]:
     """Return the n-D function and its 2-D form, which differ in their default axes alone."""
     one = name.removesuffix("n")
     doc = functools.partial(_DOC.format, summary=_SUMMARY[name], real="; real only" if along is real_along else "")
@@ -118,7 +118,7 @@ def _function(name: str, default: Axes, kind: Kind, along: Callable[..., R]) -> 
             dim = axes
         if plan is not None:
             given = None if dim == default else dim
-            return planned(name, plan).serve(name, x, out, n=s, dim=given, norm=norm, precision=precision)
+            return check_plan(name, plan).serve(name, x, out, n=s, dim=given, norm=norm, precision=precision)
         return _along(name, kind, x, s, dim, norm, precision=precision, out=out)
 
     transform.__name__ = transform.__qualname__ = name
@@ -130,14 +130,14 @@ def _along(op: str, kind: Kind, x: Any, s: Any, dim: Any, norm: Any, *, precisio
     dims, lengths = axes_of(op, s, dim, None, x.shape)
     if not dims:
         scale_of(op, norm, False)
-        return _copied(op, kind, x, out)
+        return _copy_operand(op, kind, x, out)
     if kind.along is inverse_real_along and (s is None or integers(op, "s", s)[-1:] == [-1]):
         # The operand stores half of the last axis.
         lengths[-1] = length_of(op, None, 2 * (x.shape[dims[-1]] - 1), f"length of axis {dims[-1]}")
     return kind.along(op, x, dims, lengths, kind.backwards, norm=norm, precision=precision, out=out)
 
 
-def _copied(op: str, kind: Kind, x: Any, out: Any) -> Any:
+def _copy_operand(op: str, kind: Kind, x: Any, out: Any) -> Any:
     """Transform along no axis at all, which leaves complex data as it is."""
     if kind.along is not complex_along:
         raise ArgumentError(op, "dim", (), "at least one axis, which is halved")
@@ -149,12 +149,12 @@ def _copied(op: str, kind: Kind, x: Any, out: Any) -> Any:
     return out.copy_(as_complex(x))
 
 
-fftn, fft2 = _defined("fftn", complex_along)
-ifftn, ifft2 = _defined("ifftn", complex_along)
-rfftn, rfft2 = _defined("rfftn", real_along)
-irfftn, irfft2 = _defined("irfftn", inverse_real_along)
-hfftn, hfft2 = _defined("hfftn", inverse_real_along)
-ihfftn, ihfft2 = _defined("ihfftn", real_along)
+fftn, fft2 = _define_pair("fftn", complex_along)
+ifftn, ifft2 = _define_pair("ifftn", complex_along)
+rfftn, rfft2 = _define_pair("rfftn", real_along)
+irfftn, irfft2 = _define_pair("irfftn", inverse_real_along)
+hfftn, hfft2 = _define_pair("hfftn", inverse_real_along)
+ihfftn, ihfft2 = _define_pair("ihfftn", real_along)
 for _transform in (fftn, fft2, ifftn, ifft2, rfftn, rfft2, irfftn, irfft2):
     replaces_transforms("numpy.fft", "scipy.fft")(_transform)
 

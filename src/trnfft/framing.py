@@ -12,7 +12,7 @@ from torch.nn import functional
 PAD_MODES = ("constant", "reflect", "replicate", "circular")
 
 
-def padded(x: Tensor, by: int, mode: str) -> Tensor:
+def pad_signal(x: Tensor, by: int, mode: str) -> Tensor:
     """Pad ``x`` by ``by`` samples at either end of its last axis."""
     if mode == "constant" or not x.numel():
         return functional.pad(x, (by, by))
@@ -20,8 +20,14 @@ def padded(x: Tensor, by: int, mode: str) -> Tensor:
     return functional.pad(rows, (by, by), mode=mode).reshape(*x.shape[:-1], -1)
 
 
-def unpadded(y: Tensor, by: int, mode: str) -> Tensor:
-    """Apply the adjoint of `padded`."""
+def cut_frames(x: Tensor, window: Tensor | None, n: int, hop: int, by: int, mode: str) -> Tensor:
+    """Return windowed frames [..., t, n] of a signal padded by ``by`` samples at either end."""
+    frames = (pad_signal(x, by, mode) if by else x).unfold(-1, n, hop)
+    return frames if window is None else frames * window
+
+
+def fold_padding(y: Tensor, by: int, mode: str) -> Tensor:
+    """Apply the adjoint of `pad_signal`."""
     length = y.shape[-1] - 2 * by
     left, x, right = y[..., :by], y[..., by : by + length], y[..., by + length :]
     if mode == "constant" or by == 0:
@@ -74,7 +80,7 @@ def frames_beyond(length: int, n: int, hop: int, by: int) -> Ends | None:
 
 
 def padded_ends(x: Tensor, n: int, hop: int, by: int, mode: str, at: Ends) -> tuple[Tensor, Tensor]:
-    """Return the beginning and the end of `padded`, as far as the frames that reach beyond ``x`` need them."""
+    """Return the beginning and the end of the padded signal, as far as the frames that reach beyond ``x`` need them."""
     length = x.shape[-1]
     if mode == "reflect":
         left, right = x[..., 1 : by + 1].flip(-1), x[..., length - 1 - by : length - 1].flip(-1)

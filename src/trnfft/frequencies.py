@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from trnfft.arguments import dims_of, integer, strided
+from trnfft.arguments import check_strided, dims_of, integer
 from trnfft.complextensor import ComplexTensor
 from trnsci import DtypeError, array_function, check
 
@@ -30,10 +30,7 @@ def fftfreq(n: int, d: float = 1.0, *, dtype: torch.dtype | None = None, device:
         >>> fftfreq(5, 0.2)
         tensor([ 0.,  1.,  2., -2., -1.])
     """
-    n, d, where = _checked("fftfreq", n, d, dtype, device)
-    k = torch.arange(n, device=where)
-    k = torch.where(k < (n + 1) // 2, k, k - n)
-    return _frequencies(k, n, d, dtype)
+    return _frequencies("fftfreq", n, d, dtype, device)
 
 
 def rfftfreq(n: int, d: float = 1.0, *, dtype: torch.dtype | None = None, device: Device = None) -> Tensor:
@@ -43,23 +40,20 @@ def rfftfreq(n: int, d: float = 1.0, *, dtype: torch.dtype | None = None, device
         >>> rfftfreq(4)
         tensor([0.0000, 0.2500, 0.5000])
     """
-    n, d, where = _checked("rfftfreq", n, d, dtype, device)
-    return _frequencies(torch.arange(n // 2 + 1, device=where), n, d, dtype)
+    return _frequencies("rfftfreq", n, d, dtype, device)
 
 
-def _checked(op: str, n: Any, d: float, dtype: Any, device: Any) -> tuple[int, float, torch.device | None]:
+def _frequencies(op: str, n: Any, d: float, dtype: Any, device: Any) -> Tensor:
     n = integer(op, "n", n)
     check.refuse(n < 1, op, "n", n, "at least 1")
     distance = float(check.real(op, "d", d))
     check.refuse(distance == 0, op, "d", d, "a distance that is not 0")
     if dtype is not None and not (isinstance(dtype, torch.dtype) and (dtype.is_floating_point or dtype.is_complex)):
         raise DtypeError(op, "dtype", dtype, "a floating-point dtype of torch")
-    return n, distance, None if device is None else check.device(op, device)
-
-
-def _frequencies(k: Tensor, n: int, d: float, dtype: torch.dtype | None) -> Tensor:
+    where = None if device is None else check.device(op, device)
+    k: Tensor = getattr(torch.fft, op)(n, 1.0 / n, dtype=torch.float64, device=where).round()
     # In double precision, so that the one rounding is the last.
-    return (k.double() / (n * d)).to(dtype or torch.get_default_dtype())
+    return (k / (n * distance)).to(dtype or torch.get_default_dtype())
 
 
 @array_function
@@ -70,7 +64,7 @@ def fftshift(x: Array, dim: Axes = None, *, axes: Axes = None) -> Array:
         >>> fftshift(fftfreq(5, 0.2))
         tensor([-2., -1.,  0.,  1.,  2.])
     """
-    return _shifted("fftshift", x, dim, axes)
+    return _shift_axes("fftshift", x, dim, axes)
 
 
 @array_function
@@ -81,12 +75,12 @@ def ifftshift(x: Array, dim: Axes = None, *, axes: Axes = None) -> Array:
         >>> ifftshift(torch.tensor([-2., -1., 0., 1., 2.]))
         tensor([ 0.,  1.,  2., -2., -1.])
     """
-    return _shifted("ifftshift", x, dim, axes)
+    return _shift_axes("ifftshift", x, dim, axes)
 
 
-def _shifted(op: str, x: Any, dim: Any, axes: Any) -> Any:
+def _shift_axes(op: str, x: Any, dim: Any, axes: Any) -> Any:
     if not isinstance(x, ComplexTensor):
-        x = strided(op, x)
+        x = check_strided(op, x)
     dims = dims_of(op, dim, axes, x.ndim)
     if not dims:
         return x.clone()

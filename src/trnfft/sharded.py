@@ -20,8 +20,8 @@ from trnfft.device.digit_programs import halves
 from trnfft.fft import fft, hfft, ifft, ihfft, irfft, rfft
 from trnfft.fftn import fft2, fftn, ifft2, ifftn, irfft2, irfftn, rfft2, rfftn
 from trnsci.distributed import Part, Team, chunks, sharded
+from trnsci.distributed.calls import refuse_sharded
 from trnsci.distributed.parts import SUM, Place
-from trnsci.errors import UnsupportedError
 from trnsci.precision import to_bfloat16_values
 
 # A transform of one axis; parts of arrays are on the host, where its result is a tensor.
@@ -43,7 +43,7 @@ def _along(team: Team, x: Part, fn: One, *, axis: int, n: int | None, options: A
     return x.with_local(local, shape)
 
 
-def _transformed(team: Team, x: Part, steps: Sequence[tuple[One, int, int | None]], options: Any) -> Part:
+def _transform_axes(team: Team, x: Part, steps: Sequence[tuple[One, int, int | None]], options: Any) -> Part:
     places = tuple(None if place == SUM else place for place in x.places)
     x = x.to(team, places)
     long = len(x.shape) == 1 and x.places != (None,) * len(x.places)
@@ -60,8 +60,7 @@ def _transformed(team: Team, x: Part, steps: Sequence[tuple[One, int, int | None
 
 def _refuse_plan(op: str, plan: Any) -> None:
     if plan is not None:
-        reasons = [("distributed", "a plan is for one rank's array")]
-        raise UnsupportedError(op, reasons, hint="Leave plan= out; parts are cached")
+        raise refuse_sharded(op, "a plan is for one rank's array", "Leave plan= out; parts are cached")
 
 
 def _attach_one(one: One) -> None:
@@ -71,7 +70,7 @@ def _attach_one(one: One) -> None:
     def run(team: Team, x: Part, n: Any, dim: Any, norm: Any, axis: Any, precision: Any, plan: Any) -> Part:
         _refuse_plan(name, plan)
         where = axis_of(name, dim, axis, len(x.shape))
-        return _transformed(team, x, [(one, where, n)], {"norm": norm, "precision": precision})
+        return _transform_axes(team, x, [(one, where, n)], {"norm": norm, "precision": precision})
 
 
 def _attach_many(many: One, each: One, *, first: One | None = None, last: One | None = None) -> None:
@@ -92,7 +91,7 @@ def _attach_many(many: One, each: One, *, first: One | None = None, last: One | 
             steps.insert(0, (first, dims[-1], said[-1]))
         if last is not None:
             steps.append((last, dims[-1], said[-1]))
-        return _transformed(team, x, steps, {"norm": norm, "precision": precision})
+        return _transform_axes(team, x, steps, {"norm": norm, "precision": precision})
 
 
 _ONE: tuple[One, ...] = (fft, ifft, rfft, irfft, hfft, ihfft)
@@ -113,7 +112,7 @@ def _long(team: Team, x: Part, fn: One, n: int | None, options: Any) -> Part:
     folded, halved = fn in (irfft, hfft), fn in (rfft, ihfft)
     length = n if n is not None else 2 * (x.shape[0] - 1) if folded else x.shape[0]
     if folded:
-        x = _unfolded(team, x, length)
+        x = _weight_half(team, x, length)
     x = _recut(team, x, length)
     x = x if x.dtype.is_complex else x.with_local(x.local + 0j)
     inverse = fn in (ifft, irfft, ihfft)
@@ -131,7 +130,7 @@ def _long(team: Team, x: Part, fn: One, n: int | None, options: Any) -> Part:
     return _recut(team, x, length // 2 + 1) if halved else x
 
 
-def _unfolded(team: Team, x: Part, length: int) -> Part:
+def _weight_half(team: Team, x: Part, length: int) -> Part:
     """Weight half of a Hermitian line for its other half: the real part of its transform is the line's."""
     x = _recut(team, x, length // 2 + 1)
     start = chunks(x.shape[0], team.size(0))[team.here(0)][0]

@@ -133,7 +133,7 @@ class Planes:
         if name.startswith("_") or name in _REFUSED or not callable(method):
             raise AttributeError(f"a {type(self).__name__} has no {name!r}; its planes are .real and .imag")
         if name.endswith("_"):
-            return functools.partial(_written, method, self)
+            return functools.partial(_write_planes, method, self)
         return functools.partial(by_torch, method, self)
 
 
@@ -146,13 +146,13 @@ def several(function: Callable[..., Any], z: Planes, *args: Any, **kwargs: Any) 
 def by_torch(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Run a torch function on complex tensors; complex results become planes of the operands' dtype."""
     planes: list[Planes] = []
-    operands, options = _joined(args, function, planes), _joined(kwargs, function, planes)
+    operands, options = _join_planes(args, function, planes), _join_planes(kwargs, function, planes)
     if isinstance(kwargs.get("out"), Planes):
         raise ArgumentError(_name(function), "out", "planes", "None", hint="Copy the result with copy_")
     return _apart(function(*operands, **options), planes[0])
 
 
-def _written(function: Callable[..., Any], z: Planes, *args: Any, **kwargs: Any) -> Planes:
+def _write_planes(function: Callable[..., Any], z: Planes, *args: Any, **kwargs: Any) -> Planes:
     """Return a method that changes its tensor: computed beside it and copied into its planes."""
     result = by_torch(function, z._each(torch.clone), *args, **kwargs)
     z.real.copy_(result.real)
@@ -164,7 +164,7 @@ def _name(function: Callable[..., Any]) -> str:
     return str(getattr(function, "__name__", function))
 
 
-def _joined(value: Any, function: Callable[..., Any], planes: list[Planes]) -> Any:
+def _join_planes(value: Any, function: Callable[..., Any], planes: list[Planes]) -> Any:
     """Return planes, in lists and dictionaries as well, as complex tensors."""
     if isinstance(value, Planes):
         planes.append(value)
@@ -174,8 +174,8 @@ def _joined(value: Any, function: Callable[..., Any], planes: list[Planes]) -> A
             raise DtypeError(_name(function), "operand", got, expected, hint="Call from_device() first")
         return value.to_torch()
     if isinstance(value, list | tuple):
-        return type(value)([_joined(item, function, planes) for item in value])
-    return {k: _joined(v, function, planes) for k, v in value.items()} if isinstance(value, dict) else value
+        return type(value)([_join_planes(item, function, planes) for item in value])
+    return {k: _join_planes(v, function, planes) for k, v in value.items()} if isinstance(value, dict) else value
 
 
 def _apart(value: Any, like: Planes) -> Any:

@@ -11,14 +11,15 @@ from torch.nn import functional
 
 from trnfft.arguments import COMPLEX_OF, Scale, integer, length_of, numeric
 from trnfft.device import launch
-from trnfft.device.tables import weighted
-from trnfft.framing import PAD_MODES, overlap_add, padded, unpadded
+from trnfft.device.tables import weight_half
+from trnfft.framing import PAD_MODES, cut_frames, fold_padding, overlap_add
 from trnfft.ops import C2C, C2R, R2C
 from trnfft.ops.fft import bound, flops
 from trnsci import ArgumentError, DtypeError, array_function, check, op, run
 from trnsci.analogs import Different, Given, given, replaces, resembles
 from trnsci.gradient import saves
 from trnsci.precision import Precision, resolve
+from trnsci.torch_internals import is_batchedtensor
 
 # Samples of frames up to which adding all windows up takes less than finding what repeats.
 _FEW = 1 << 14
@@ -64,7 +65,7 @@ class Stft(NamedTuple):
         return launch.limits([self.n], [0]) if implementation == "nki" else None
 
     def pytorch(self) -> Tensor:
-        frames = _cut(self.x, self.window, n=self.n, hop=self.hop, by=self.by, mode=self.mode)
+        frames = cut_frames(self.x, self.window, self.n, self.hop, self.by, self.mode)
         last = [frames.ndim - 1]
         if self.onesided:
             return R2C(frames, last, self.scale, self.precision).pytorch()
@@ -77,7 +78,7 @@ class Stft(NamedTuple):
     def vjp(self, grad: Tensor, needs: frozenset[str]) -> dict[str, Tensor]:
         n, by, last = self.n, self.by, [grad.ndim - 1]
         if self.onesided:
-            frames = run(C2R(weighted(grad, last[0], n, 0.5), last, n, self.scale, self.precision))
+            frames = run(C2R(weight_half(grad, last[0], n, 0.5), last, n, self.scale, self.precision))
         else:
             frames = run(C2C(grad, last, inverse=True, scale=self.scale, precision=self.precision)).real
         gradients: dict[str, Tensor] = {}
@@ -85,17 +86,11 @@ class Stft(NamedTuple):
             windowed = frames if self.window is None else frames * self.window
             signal = overlap_add(windowed, self.hop)
             length = self.x.shape[-1] + 2 * by
-            gradients["x"] = unpadded(functional.pad(signal, (0, length - signal.shape[-1])), by, self.mode)
+            gradients["x"] = fold_padding(functional.pad(signal, (0, length - signal.shape[-1])), by, self.mode)
         if self.window is not None and "window" in needs:
-            cut = _cut(self.x, None, n=n, hop=self.hop, by=by, mode=self.mode)
+            cut = cut_frames(self.x, None, n, self.hop, by, self.mode)
             gradients["window"] = (frames * cut).reshape(-1, n).sum(0)
         return gradients
-
-
-def _cut(x: Tensor, window: Tensor | None, *, n: int, hop: int, by: int, mode: str) -> Tensor:
-    """Return frames [..., t, n]."""
-    frames = (padded(x, by, mode) if by else x).unfold(-1, n, hop)
-    return frames if window is None else frames * window
 
 
 @resembles("scipy.signal.stft")
@@ -161,7 +156,7 @@ def stft(
     policy = resolve("stft", precision, x.dtype)
     scale: Scale = "root" if normalized else "none"
     if is_complex:
-        frames = _cut(x, taper, n=n_fft, hop=hop, by=by, mode=pad_mode)
+        frames = cut_frames(x, taper, n_fft, hop, by, pad_mode)
         spectrum = run(C2C(frames, [frames.ndim - 1], inverse=False, scale=scale, precision=policy)).mT
     else:
         spectrum = run(Stft(x, taper, n_fft, hop, by, pad_mode, onesided, scale, policy)).mT
@@ -266,10 +261,10 @@ def istft(
     if taper is None:
         taper = torch.ones(n_fft, dtype=frames.dtype, device=x.device)
     signal = overlap_add(frames * taper, hop)
-    weight = _overlapped(taper * taper, hop, count)
+    weight = _overlap_windows(taper * taper, hop, count)
     signal, weight = signal[..., start:covered], weight[start:covered]
     sizes = weight.detach().abs() if weight.is_complex() else weight.detach()
-    hidden = weight.is_meta or torch._C._functorch.is_batchedtensor(weight)
+    hidden = weight.is_meta or is_batchedtensor(weight)
     if not hidden and weight.numel() and float(sizes.min()) < _LEAST:
         got = f"squares that add up to {float(sizes.min()):.1e} at sample {int(sizes.argmin())}"
         expected = "windows that overlap to more than 1e-11 everywhere"
@@ -278,7 +273,7 @@ def istft(
     return functional.pad(signal, (0, stop - covered)) if stop > covered else signal
 
 
-def _overlapped(squares: Tensor, hop: int, count: int) -> Tensor:
+def _overlap_windows(squares: Tensor, hop: int, count: int) -> Tensor:
     """Add up squared windows [n] of ``count`` frames; between the ends they repeat from frame to frame."""
     n = squares.shape[0]
     met = -(-n // hop)

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
-from typing import NamedTuple, Unpack
+from typing import Unpack
 
 import torch
 from torch import Tensor
 
-from trnrand import host_loops, maths
-from trnrand.bits import attempt_words
-from trnrand.reject import Blocks, at, by_case, rejected
+from trnrand import maths
+from trnrand.reject import Blocks, Variates, at, by_case, draw_accepted
 from trnrand.request import FLOATS, INTEGERS, Number, Options, Request, Size, drawing, half_open, open_unit, substream
 from trnrand.segment import Segment
-from trnsci import Cost, op, run
+from trnsci import op, run
 from trnsci.analogs import resembles
 
 SMALL = 10.0
@@ -39,75 +37,35 @@ def binomial(*size: Size, n: Number, p: Number = 0.5, **options: Unpack[Options]
     stream, first = request.claim(1)
     segment = Segment.of(substream(stream, 0, 0), first, request.count, 1)
     n_, p_ = (request.tensor(name).detach().contiguous() for name in ("n", "p"))
-    return request.finish(run(Binomial(n_, p_, segment, 1)))
+    return request.finish(run(Binomial([n_, p_], segment)))
 
 
 def part_of(request: Request, n: Tensor, p: Tensor, part: int, parts: int) -> Tensor:
     """Draw counts as float64 for each vector of ``parts`` elements, from the substream of element ``part``."""
     stream, first = request.claim(1)
-    return run(Binomial(n, p, Segment.of(substream(stream, 0, 0), first + part, n.numel(), 1), parts))
+    return run(Binomial([n, p], Segment.of(substream(stream, 0, 0), first + part, n.numel(), 1), parts))
 
 
-@op(
-    "trnrand::binomial", composed=True, calls={"cuda": "triton trnrand.cuda.binomial", "host": "trnsci._loops.binomial"}
-)
-class Binomial(NamedTuple):
-    """Binomial counts, float64, of every ``stride``-th of a segment of substreams; parameters are as for Poisson."""
+@op("trnrand::binomial", composed=True)
+class Binomial(Variates):
+    """Binomial counts; parameters are the trials and the chance of success."""
 
-    n: Tensor
-    p: Tensor
-    segment: tuple[int, ...]
-    stride: int
-
-    def fake(self) -> Tensor:
-        return self.n.new_empty(self.segment[2])
-
-    def cost(self) -> Cost:
-        return Cost(flops=150 * self.segment[2], read=self.n.nbytes + self.p.nbytes, written=8 * self.segment[2])
+    __slots__ = ()
 
     def pytorch(self) -> Tensor:
-        segment, count = Segment(self.segment), self.segment[2]
-
-        def blocks(attempt: int, chosen: Tensor | None) -> Tensor:
-            if self.stride > 1:
-                chosen = self.stride * (torch.arange(count, device=self.n.device) if chosen is None else chosen)
-            return attempt_words(segment, attempt, self.n.device, chosen)
-
-        return binomial_of(blocks, self.n.expand(count), self.p.expand(count))
-
-    def host(self) -> Tensor:
-        return host_loops.binomial(Segment(self.segment), self.stride, self.n, self.p)
-
-    def cuda(self) -> Tensor:
-        from trnrand.cuda import binomial
-
-        return binomial.binomial(Segment(self.segment), self.stride, self.n, self.p)
-
-    def limits(self, implementation: str) -> str | None:
-        return host_loops.limits(implementation, self.n.device)
-
-    def compiles(self) -> tuple[Hashable, float]:
-        return ("trnrand.cuda.binomial", self.segment[0], self.n.numel() > 1, self.p.numel() > 1), 4.0
-
-    def prediction(self) -> None:
-        # one attempt each; the rejected ones are not predicted
-        attempt_words(Segment(self.segment), 0, self.n.device, None)
-
-
-def binomial_of(blocks: Blocks, n: Tensor, p: Tensor) -> Tensor:
-    """Draw counts as float64 of ``n`` trials of chance ``p``, both float64 of one length."""
-    if n.numel() == 0:
-        return torch.empty_like(n)
-    # successes or failures, whichever are rarer
-    flipped = p > 0.5
-    rare = torch.where(flipped, 1.0 - p, p)
-    rarer = by_case(
-        n * rare < SMALL,
-        blocks,
-        lambda mine, elements: _inversion(mine, n[elements], rare[elements]),
-        lambda mine, elements: _btrs(mine, n[elements], rare[elements]),
-    )
-    return torch.where(flipped, n - rarer, rarer)
+        n, p = (x.expand(self.segment[2]) for x in self.parameters)
+        if n.numel() == 0:
+            return self.fake()
+        # successes or failures, whichever are rarer
+        flipped = p > 0.5
+        rare = torch.where(flipped, 1.0 - p, p)
+        rarer = by_case(
+            n * rare < SMALL,
+            self.blocks,
+            lambda mine, elements: _inversion(mine, n[elements], rare[elements]),
+            lambda mine, elements: _btrs(mine, n[elements], rare[elements]),
+        )
+        return torch.where(flipped, n - rarer, rarer)
 
 
 def log_complement(p: Tensor) -> Tensor:
@@ -156,7 +114,7 @@ def _btrs(blocks: Blocks, n: Tensor, p: Tensor) -> Tensor:
         exact = maths.log(v * alpha_ / (a_ / (us * us) + b_)) <= _log_chance(limited, n_, p_, q_) - top_
         return k, inside & (quick | exact)
 
-    return rejected(blocks, propose)
+    return draw_accepted(blocks, propose)
 
 
 def _log_chance(k: Tensor, n: Tensor, p: Tensor, q: Tensor) -> Tensor:

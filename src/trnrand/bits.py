@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from trnrand import host_loops
-from trnrand.device import launched
+from trnrand.device import launch_stream
 from trnrand.engines import PHILOX, counters
 from trnrand.kernels import bits as kernels
 from trnrand.philox import Philox
@@ -38,12 +38,12 @@ def bits(
     check.integer("bits", "n", n, 0)
     where = check.device("bits", device)
     fits("bits", (n,), 4, where)
-    return run(Bits(Segment.of(stream, stream.position + offset, n), where))
+    return run(Bits(Segment.of(stream, stream.position + offset, n), torch.uint32, where))
 
 
 def stream_words(stream: Stream, first: int, count: int, device: torch.device) -> Tensor:
     """Return words of a stream as int64."""
-    return run(Bits(Segment.of(stream, first, count), device)).to(torch.int64)
+    return run(Bits(Segment.of(stream, first, count), torch.uint32, device)).to(torch.int64)
 
 
 def block_words(stream: Stream, first: int, chosen: Tensor) -> Tensor:
@@ -67,42 +67,72 @@ def compiles(kind: Hashable, segment: tuple[int, ...]) -> tuple[Hashable, float]
 
 
 def words_cost(segment: Segment, words: int) -> Cost:
-    """Return operations and bytes of so many words."""
+    """Return operations and bytes of ``words`` words."""
     return Cost(flops=words // 4 * segment.engine.operations, read=0, written=4 * words)
 
 
-@op("trnrand::bits", calls={"cuda": "triton trnrand.cuda.streams", "host": "trnsci._loops.fill"})
-class Bits(NamedTuple):
-    """Words of a segment."""
+class Numbers(NamedTuple):
+    """Numbers of a segment, one after another: of one word each, or of two for float64."""
 
     segment: tuple[int, ...]
+    dtype: torch.dtype
     device: torch.device
 
+    def code(self) -> int:
+        """Return the code of these numbers in the compiled loops and the kernels of GPUs."""
+        raise NotImplementedError
+
+    @property
+    def each(self) -> int:
+        """Words of a number."""
+        return 2 if self.dtype == torch.float64 else 1
+
     def fake(self) -> Tensor:
-        return torch.empty(self.segment[2], dtype=torch.uint32, device=self.device)
+        return torch.empty(self.segment[2], dtype=self.dtype, device=self.device)
 
     def cost(self) -> Cost:
-        return words_cost(Segment(self.segment), self.segment[2])
+        return words_cost(Segment(self.segment), self.segment[2] * self.each)
+
+    def host(self) -> Tensor:
+        out = host_loops.empty((self.segment[2],), self.dtype)
+        self.host_into(out)
+        return out
+
+    def host_into(self, out: Tensor) -> None:
+        host_loops.fill(self.code(), Segment(self.segment), out)
+
+    def cuda(self) -> Tensor:
+        out = self.fake()
+        self.cuda_into(out)
+        return out
+
+    def cuda_into(self, out: Tensor) -> None:
+        from trnrand.cuda import streams
+
+        streams.fill(self.code(), Segment(self.segment), out)
+
+    def limits(self, implementation: str) -> str | None:
+        return host_loops.limits(implementation, self.device)
+
+    def calls(self, implementation: str) -> str:
+        return "triton trnrand.cuda.streams" if implementation == "cuda" else "trnsci._loops.fill"
+
+    def compiles(self) -> tuple[Hashable, float]:
+        return compiles(self.code(), self.segment)
+
+
+@op("trnrand::bits")
+class Bits(Numbers):
+    """Words of a segment, uint32."""
+
+    __slots__ = ()
+
+    def code(self) -> int:
+        return host_loops.WORDS
 
     def pytorch(self) -> Tensor:
         segment = Segment(self.segment)
         return segment.words(segment.skip, segment.elements, self.device).to(torch.uint32)
 
-    def host(self) -> Tensor:
-        out = host_loops.empty((self.segment[2],), torch.uint32)
-        host_loops.fill(host_loops.WORDS, Segment(self.segment), out)
-        return out
-
-    def cuda(self) -> Tensor:
-        from trnrand.cuda import streams
-
-        return streams.fill(streams.WORDS, Segment(self.segment), self.fake())
-
     def nki(self) -> Tensor:
-        return launched(kernels.bits, Segment(self.segment), self.device) if self.segment[2] else self.fake()
-
-    def limits(self, implementation: str) -> str | None:
-        return host_loops.limits(implementation, self.device)
-
-    def compiles(self) -> tuple[Hashable, float]:
-        return compiles("bits", self.segment)
+        return launch_stream(kernels.bits, Segment(self.segment), self.device) if self.segment[2] else self.fake()

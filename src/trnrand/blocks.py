@@ -16,7 +16,7 @@ from trnsci.nki import launch
 _INTEGERS = (torch.uint8, torch.uint16, torch.uint32, torch.int32, torch.int64)
 
 
-def checked(engine: Engine, counter: Any, key: Any) -> tuple[Tensor, Tensor]:
+def check_words(engine: Engine, counter: Any, key: Any) -> tuple[Tensor, Tensor]:
     """Check counters and keys; return keys, and in the lower halves counters of the broadcast shape, as int64."""
     words = _words(engine.name, "counter", counter, 4), _words(engine.name, "key", key, engine.key_words)
     check.same_device(engine.name, counter=counter, key=key)

@@ -11,9 +11,9 @@ from torch import Tensor
 from trnrand import maths
 from trnrand.inverse import by_formula
 from trnrand.normal import standard
-from trnrand.reject import at, rejected
+from trnrand.reject import at, draw_accepted
 from trnrand.request import Number, Options, Request, Size, drawing, half_open
-from trnrand.uniform import ordered
+from trnrand.uniform import check_order
 from trnsci import ArgumentError
 from trnsci.analogs import resembles
 
@@ -164,7 +164,7 @@ def truncated_normal(
         "loc": (loc, "finite"), "scale": (scale, "positive"), "low": (low, "any but NaN"), "high": (high, "any but NaN")
     }  # fmt: skip
     request = Request("truncated_normal", size, parameters=parameters, **options)
-    ordered("truncated_normal", low, high)
+    check_order("truncated_normal", low, high)
     loc_, scale_, low_, high_ = (request.tensor(name) for name in ("loc", "scale", "low", "high"))
     a, b = (low_ - loc_) / scale_, (high_ - loc_) / scale_
     # in the left half probabilities keep their relative precision
@@ -225,5 +225,7 @@ def von_mises(*size: Size, loc: Number = 0.0, concentration: Number = 1.0, **opt
     request.claim(1)
     if request.count == 0:
         return request.finish(torch.empty(0, dtype=torch.float64, device=request.device))
-    angle = request.parameter("loc") + rejected(lambda attempt, chosen: request.blocks(0, attempt, chosen), propose)
+    angle = request.parameter("loc") + draw_accepted(
+        lambda attempt, chosen: request.blocks(0, attempt, chosen), propose
+    )
     return request.finish(torch.remainder(angle + math.pi, 2.0 * math.pi) - math.pi)

@@ -28,13 +28,12 @@ class _Chain:
 
     name: ClassVar[str]
     streams: ClassVar[dict[str, int]]
-    # what each chain defines: its states from a seed, after a jump and after steps, one step of many states, many steps
-    # of one, which Python's integers take in less time than arrays of one element, and numbers from outputs
-    _seeded: Callable[[int], Words]
-    _jumped: Callable[[Words, int, int], Words]
-    _advanced: Callable[[Words, int], Words]
-    _step: Callable[[Words], tuple[Words, Words]]
-    _steps: Callable[[list[int], int], tuple[list[int], list[int]]]
+    # what each chain defines: its states from a seed, after a jump and after steps, one step of a state (its words are
+    # integers or arrays), and numbers from outputs
+    _seed_state: Callable[[int], Words]
+    _jump_state: Callable[[Words, int, int], Words]
+    _advance_states: Callable[[Words, int], Words]
+    _step: Callable[[Any], tuple[Any, Any]]
     _floats: Callable[[Words], NDArray[np.float32]]
     _doubles: Callable[[int], NDArray[np.float64]]
 
@@ -46,10 +45,10 @@ class _Chain:
             expected = "0, because the library's order takes many of them"
             raise ArgumentError(self.name, "subsequence", subsequence, expected)
         self._width = self.streams[order]
-        self._states = self._jumped(self._seeded(seed), subsequence, self._width)
+        self._states = self._jump_state(self._seed_state(seed), subsequence, self._width)
         self._rest = np.empty(0, np.uint64)
         whole, part = divmod(offset, self._width)
-        self._states = self._advanced(self._states, whole)
+        self._states = self._advance_states(self._states, whole)
         self._take(part)
 
     def words(self, n: int) -> Tensor:
@@ -68,17 +67,13 @@ class _Chain:
 
     def _take(self, n: int) -> Words:
         """Return the next raw outputs, one round of all streams after another."""
-        parts = [self._rest]
-        have = len(self._rest)
-        if self._width == 1 and have < n:
-            words, state = self._steps(self._states[:, 0].tolist(), n - have)
-            parts.append(np.array(words, np.uint64))
-            self._states, have = np.array(state, np.uint64)[:, None], n
-        while have < n:
-            raw, self._states = self._step(self._states)
-            parts.append(raw)
-            have += len(raw)
-        outputs = np.concatenate(parts)
+        # Python's integers take less time than arrays of one element
+        state, words = self._states[:, 0].tolist() if self._width == 1 else self._states, []
+        for _ in range(-(-max(0, n - len(self._rest)) // self._width)):
+            word, state = self._step(state)
+            words.append(word)
+        self._states = np.array(state, np.uint64).reshape(len(state), -1)
+        outputs = np.concatenate([self._rest, np.array(words, np.uint64).reshape(-1)])
         self._rest = outputs[n:]
         return outputs[:n]
 
@@ -104,43 +99,34 @@ class XORWOW(_Chain):
     name = "XORWOW"
     streams: ClassVar[dict[str, int]] = {"sequence": 1, "default": 4096, "legacy": 4096}
 
-    def _seeded(self, seed: int) -> Words:
+    def _seed_state(self, seed: int) -> Words:
         t0 = 1099087573 * ((seed & MASK) ^ 0xAAD26B49) & MASK
         t1 = 2591861531 * ((seed >> 32) ^ 0xF7DCEFDD) & MASK
         state = [123456789 + t0, 362436069 ^ t0, 521288629 + t1, 88675123 ^ t1, 5783321 + t0, 6615241 + t1 + t0]
         return np.array([[word & MASK] for word in state], np.uint64)
 
-    def _jumped(self, state: Words, first: int, count: int) -> Words:
+    def _jump_state(self, state: Words, first: int, count: int) -> Words:
         jump = _jump()
-        bits = _multiplied(_power(jump, first), _bits(state[:5]))
+        bits = _multiply_elements(_power(jump, first), _bits(state[:5]))
         # twice as many with every power of the jump; the counter d returns after 2**32 words
         while bits.shape[1] < count:
-            bits = np.concatenate([bits, _multiplied(jump, bits)], 1)
-            jump = _multiplied(jump, jump)
-        return np.concatenate([_packed(bits[:, :count]), state[5:].repeat(count, 1)])
+            bits = np.concatenate([bits, _multiply_elements(jump, bits)], 1)
+            jump = _multiply_elements(jump, jump)
+        return np.concatenate([_pack_bits(bits[:, :count]), state[5:].repeat(count, 1)])
 
-    def _advanced(self, states: Words, steps: int) -> Words:
+    def _advance_states(self, states: Words, steps: int) -> Words:
         if steps == 0:
             return states
-        moved = _packed(_multiplied(_power(_shift_matrix(), steps), _bits(states[:5])))
+        moved = _pack_bits(_multiply_elements(_power(_shift_matrix(), steps), _bits(states[:5])))
         return np.concatenate([moved, states[5:] + np.uint64(362437 * steps & MASK) & np.uint64(MASK)])
 
-    def _step(self, states: Words) -> tuple[Words, Words]:
-        mask = np.uint64(MASK)
-        t = states[0] ^ states[0] >> np.uint64(2)
-        last = (states[4] ^ states[4] << np.uint64(4) ^ t ^ t << np.uint64(1)) & mask
-        d = states[5] + np.uint64(362437) & mask
-        return last + d & mask, np.stack([*states[1:5], last, d])
-
-    def _steps(self, state: list[int], n: int) -> tuple[list[int], list[int]]:
+    @staticmethod
+    def _step(state: Any) -> tuple[Any, Any]:
         x, y, z, w, v, d = state
-        words = []
-        for _ in range(n):
-            t = x ^ x >> 2
-            x, y, z, w, v = y, z, w, v, (v ^ v << 4 ^ t ^ t << 1) & MASK
-            d = d + 362437 & MASK
-            words.append(v + d & MASK)
-        return words, [x, y, z, w, v, d]
+        t = x ^ x >> 2
+        last = (v ^ v << 4 ^ t ^ t << 1) & MASK
+        d = d + 362437 & MASK
+        return last + d & MASK, (y, z, w, v, last, d)
 
     def _floats(self, raw: Words) -> NDArray[np.float32]:
         scale = np.float32(2.3283064e-10)
@@ -176,13 +162,14 @@ class MRG32k3a(_Chain):
     name = "MRG32k3a"
     streams: ClassVar[dict[str, int]] = {"sequence": 1, "default": 81920, "legacy": 4096}
     _M = (4294967087, 4294944443)
+    _FACTORS = (4294967087 - 810728, 1403580, 4294944443 - 1370589, 527612)
     _A = (
-        ((0, 1, 0), (0, 0, 1), (4294967087 - 810728, 1403580, 0)),
-        ((0, 1, 0), (0, 0, 1), (4294944443 - 1370589, 0, 527612)),
+        ((0, 1, 0), (0, 0, 1), (_FACTORS[0], _FACTORS[1], 0)),
+        ((0, 1, 0), (0, 0, 1), (_FACTORS[2], 0, _FACTORS[3])),
     )
     _NORM = 2.3283065498378288e-10
 
-    def _seeded(self, seed: int) -> Words:
+    def _seed_state(self, seed: int) -> Words:
         if seed == 0:
             return np.full((6, 1), 12345, np.uint64)
         x1, x2 = (seed & MASK) ^ 0x55555555, (seed >> 32) ^ 0xAAAAAAAA
@@ -190,7 +177,7 @@ class MRG32k3a(_Chain):
         second = [x * 12345 % self._M[1] for x in (x2, x1, x2)]
         return np.array([[word] for word in (*first, *second)], np.uint64)
 
-    def _jumped(self, state: Words, first: int, count: int) -> Words:
+    def _jump_state(self, state: Words, first: int, count: int) -> Words:
         jumps = [_modular_power(a, 1 << 76, m) for a, m in zip(self._A, self._M, strict=True)]
         states = self._by([_modular_power(j, first, m) for j, m in zip(jumps, self._M, strict=True)], state)
         while states.shape[1] < count:
@@ -198,31 +185,23 @@ class MRG32k3a(_Chain):
             jumps = [_modular_product(j, j, m) for j, m in zip(jumps, self._M, strict=True)]
         return states[:, :count]
 
-    def _advanced(self, states: Words, steps: int) -> Words:
+    def _advance_states(self, states: Words, steps: int) -> Words:
         return self._by([_modular_power(a, steps, m) for a, m in zip(self._A, self._M, strict=True)], states)
 
     def _by(self, powers: list[Any], states: Words) -> Words:
         halves = []
         for power, m, part in zip(powers, self._M, (states[:3], states[3:]), strict=True):
-            # most entries of a step are 0 or 1; a sum of three terms is below 2**34
-            terms = [[_scaled(a, x, m) for a, x in zip(row, part, strict=True) if a] for row in power]
-            halves += [row[0] if len(row) == 1 else sum(row) % np.uint64(m) for row in terms]
+            # a sum of three terms is below 2**34
+            halves += [sum(a * x % m for a, x in zip(row, part, strict=True)) % m for row in power]
         return np.stack(halves)
 
-    def _step(self, states: Words) -> tuple[Words, Words]:
-        moved = self._by([self._A[0], self._A[1]], states)
-        p1, p2 = moved[2], moved[5]
-        return np.where(p1 <= p2, p1 + np.uint64(self._M[0]) - p2, p1 - p2), moved
-
-    def _steps(self, state: list[int], n: int) -> tuple[list[int], list[int]]:
+    def _step(self, state: Any) -> tuple[Any, Any]:
         a, b, c, x, y, z = state
-        (m, m2), ((_, _, (a0, a1, _)), (_, _, (x0, _, x2))) = self._M, self._A
-        words = []
-        for _ in range(n):
-            a, b, c = b, c, (a0 * a + a1 * b) % m
-            x, y, z = y, z, (x0 * x + x2 * z) % m2
-            words.append(c + m - z if c <= z else c - z)
-        return words, [a, b, c, x, y, z]
+        m, m2, a0, a1, x0, x2 = *self._M, *self._FACTORS
+        # a product of two words fits 64 bits, the sum of two products does not
+        first, second = (a0 * a % m + a1 * b % m) % m, (x0 * x % m2 + x2 * z % m2) % m2
+        # their difference modulo m, from 1 to m
+        return (first + (m - 1) - second) % m + 1, (b, c, first, y, z, second)
 
     def _as_words(self, raw: Words) -> Words:
         # the largest output is one word too many; a GPU converts it to the last one
@@ -264,9 +243,7 @@ def _shift_matrix() -> Words:
     unit = np.zeros((5, 160), np.uint64)
     for k in range(160):
         unit[k // 32, k] = 1 << k % 32
-    t = unit[0] ^ unit[0] >> np.uint64(2)
-    last = (unit[4] ^ unit[4] << np.uint64(4) ^ t ^ t << np.uint64(1)) & np.uint64(MASK)
-    return _bits(np.stack([*unit[1:5], last]))
+    return _bits(np.stack(XORWOW._step([*unit, unit[0]])[1][:5]))
 
 
 @functools.cache
@@ -276,33 +253,29 @@ def _jump() -> Words:
     return jump
 
 
-def _scaled(a: int, x: Words, m: int) -> Words:
-    return x if a == 1 else np.uint64(a) * x % np.uint64(m)
-
-
 def _bits(words: Words) -> Words:
     """Return words [W, N] as bits [32 W, N]."""
     shifts = np.arange(32, dtype=np.uint64)[None, :, None]
     return (words[:, None, :] >> shifts & np.uint64(1)).reshape(-1, words.shape[1])
 
 
-def _packed(bits: Words) -> Words:
+def _pack_bits(bits: Words) -> Words:
     """Invert `_bits`."""
     shifts = np.arange(32, dtype=np.uint64)[None, :, None]
     return (bits.reshape(-1, 32, bits.shape[1]) << shifts).sum(1, dtype=np.uint64)
 
 
-def _multiplied(a: Words, b: Words) -> Words:
+def _multiply_elements(a: Words, b: Words) -> Words:
     # sums of at most 160 ones are exact in float32
     return ((a.astype(np.float32) @ b.astype(np.float32)).astype(np.uint64)) & np.uint64(1)
 
 
-def _power(a: Any, exponent: int, multiplied: Callable[[Any, Any], Any] = _multiplied) -> Any:
-    result = np.eye(len(a), dtype=np.uint64) if multiplied is _multiplied else ((1, 0, 0), (0, 1, 0), (0, 0, 1))
+def _power(a: Any, exponent: int, multiply: Callable[[Any, Any], Any] = _multiply_elements) -> Any:
+    result = np.eye(len(a), dtype=np.uint64) if multiply is _multiply_elements else ((1, 0, 0), (0, 1, 0), (0, 0, 1))
     while exponent:
         if exponent & 1:
-            result = multiplied(a, result)
-        a = multiplied(a, a)
+            result = multiply(a, result)
+        a = multiply(a, a)
         exponent >>= 1
     return result
 

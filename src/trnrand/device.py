@@ -26,7 +26,7 @@ from trnsci.kernel_launcher import current
 from trnsci.nki import P_MAX, launch
 
 
-def launched(kernel: Any, segment: Segment, device: torch.device) -> Tensor:
+def launch_stream(kernel: Any, segment: Segment, device: torch.device) -> Tensor:
     """Compute elements of a segment with a kernel that yields four from a block."""
     engine, skip, count = segment.engine.name, segment.skip, segment.elements
     trust(engine)

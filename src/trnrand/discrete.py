@@ -10,9 +10,9 @@ from torch import Tensor
 from trnrand.binomial import COUNTS, log_complement, part_of
 from trnrand.bits import stream_words
 from trnrand.gamma import scaled_gamma
-from trnrand.inverse import drawn
+from trnrand.inverse import draw_formula
 from trnrand.poisson import poisson_of
-from trnrand.request import FLOATS, INTEGERS, Number, Options, Request, Size, as_tensor, checked, drawing, holds
+from trnrand.request import FLOATS, INTEGERS, Number, Options, Request, Size, as_tensor, check_parameter, drawing, holds
 from trnrand.source import shape_of
 from trnsci import ArgumentError, check
 from trnsci.analogs import resembles
@@ -36,7 +36,7 @@ def bernoulli(*size: Size, p: Number = 0.5, **options: Unpack[Options]) -> Tenso
     """
     parameters = {"p": (p, "probability")}
     request = Request("bernoulli", size, parameters=parameters, dtypes=TRUTHS, **options)
-    return request.finish(drawn(request, "bernoulli", request.parameter("p")))
+    return request.finish(draw_formula(request, "bernoulli", request.parameter("p")))
 
 
 @drawing
@@ -74,7 +74,7 @@ def geometric(*size: Size, p: Number, **options: Unpack[Options]) -> Tensor:
     number = [] if isinstance(p, Tensor) else [float(p)]
     chance = request.tensor("p").detach() if not number else torch.tensor(number, dtype=torch.float64, device="cpu")
     rate = torch.where(chance < 1.0, log_complement(chance.clamp(max=1.0 - 2.0**-53)), -1e300)
-    return request.finish(drawn(request, "geometric", rate if isinstance(p, Tensor) else rate.item()))
+    return request.finish(draw_formula(request, "geometric", rate if isinstance(p, Tensor) else rate.item()))
 
 
 @drawing
@@ -121,12 +121,12 @@ def categorical(*size: Size, probs: Tensor, **options: Unpack[Options]) -> Tenso
     if weights.shape[-1] - 1 > torch.iinfo(request.dtype).max:
         expected = f"at most {torch.iinfo(request.dtype).max + 1} for {str(request.dtype).removeprefix('torch.')}"
         raise ArgumentError("categorical", "categories", weights.shape[-1], expected)
-    return request.finish(inverted(request, weights, request.open_unit()))
+    return request.finish(invert_sums(request, weights, request.open_unit()))
 
 
-def inverted(request: Request, weights: Tensor, u: Tensor) -> Tensor:
+def invert_sums(request: Request, weights: Tensor, u: Tensor) -> Tensor:
     """Return the category of each uniform."""
-    weights = levelled(weights)
+    weights = level_weights(weights)
     sums = weights.cumsum(-1)
     if sums.ndim == 1:
         target = u * sums[-1]
@@ -145,14 +145,14 @@ def weights_of(op: str, probs: Any) -> Tensor:
     weights = as_tensor(op, "probs", probs, torch.float64).detach()
     if weights.ndim < 1 or weights.shape[-1] < 1:
         raise ArgumentError(op, "shape of probs", tuple(weights.shape), "[..., K], K >= 1")
-    positive: Tensor = checked(op, "probs", weights, "non-negative")
+    positive: Tensor = check_parameter(op, "probs", weights, "non-negative")
     largest = positive.amax(-1, keepdim=True)
     if not largest.is_meta and not bool((largest > 0).all()):
         raise ArgumentError(op, "probs", "a row of zeros", "a positive weight in every row")
     return positive
 
 
-def levelled(weights: Tensor) -> Tensor:
+def level_weights(weights: Tensor) -> Tensor:
     """Scale each row of weights by a power of two, so that sums neither overflow nor vanish."""
     exponent = torch.frexp(weights.amax(-1, keepdim=True)).exponent
     # in two steps, because one factor may be beyond float64
@@ -172,9 +172,9 @@ def multinomial(*size: Size, n: Number, probs: Tensor, **options: Unpack[Options
     Returns:
         [*size, K], each row summing to ``n``: one binomial count after the other, of what the ones before left.
     """
-    weights = levelled(weights_of("multinomial", probs))
+    weights = level_weights(weights_of("multinomial", probs))
     categories = weights.shape[-1]
-    trials = checked("multinomial", "n", n, "count")
+    trials = check_parameter("multinomial", "n", n, "count")
     lead = tuple(trials.shape) if isinstance(trials, Tensor) else ()
     batch = check.broadcast("multinomial", n=lead, probs=tuple(weights.shape[:-1]))
     shape = shape_of("multinomial", size) if size else batch

@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 
 from trnrand import maths
-from trnrand.normal import pairs64
-from trnrand.reject import Variates, at, rejected, some
+from trnrand.reject import Variates, at, draw_accepted
 from trnrand.request import Number, Options, Request, Size, drawing, half_open, open_unit, substream
 from trnrand.segment import Segment
 from trnsci import op, run
 from trnsci.analogs import resembles
 from trnsci.host import is_differentiated
+from trnsci.torch_internals import standard_gamma_grad
 
 # attempts begin at 1; block 0 holds the uniform that takes shapes below 1 down from shape + 1
 FIRST = 1
@@ -94,7 +94,7 @@ class _Standard(torch.autograd.Function):
     def forward(shape: Tensor, request: Request, slot: int) -> Tensor:
         stream, first = request.claim(1)
         segment = Segment.of(substream(stream, slot, 0), first, request.count, 1)
-        return run(Gamma(shape.detach().contiguous(), segment))
+        return run(Gamma([shape.detach().contiguous()], segment))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Tensor) -> None:
@@ -103,7 +103,7 @@ class _Standard(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
         shape, variates = ctx.saved_tensors
-        slope = torch._standard_gamma_grad(shape.expand_as(variates), variates)
+        slope = standard_gamma_grad(shape.expand_as(variates), variates)
         return (grads[0] * slope).sum_to_size(shape.shape), None, None
 
 
@@ -114,7 +114,7 @@ class Gamma(Variates):
     __slots__ = ()
 
     def pytorch(self) -> Tensor:
-        shape, count = self.parameter, self.segment[2]
+        (shape,), count = self.parameters, self.segment[2]
         if count == 0:
             return self.fake()
         d = torch.where(shape < 1.0, shape + 1.0, shape) - 1.0 / 3.0
@@ -131,14 +131,9 @@ class Gamma(Variates):
             slow = maths.log(u) < 0.5 * square + d_here * ((1.0 - v) + maths.log(torch.where(positive, v, 1.0)))
             return d_here * v, positive & ((u < 1.0 - 0.0331 * (square * square)) | slow)
 
-        variates = rejected(self.blocks, propose, FIRST)
+        variates = draw_accepted(self.blocks, propose, FIRST)
         small = (shape < 1.0).expand(count)
         if bool(small.any()):
             w = self.blocks(0, None)
-            variates[small] *= maths.exp(maths.log(open_unit(w[:, 0], w[:, 1])[small]) / some(shape, small))
+            variates[small] *= maths.exp(maths.log(open_unit(w[:, 0], w[:, 1])[small]) / at(shape, small))
         return variates
-
-
-def normals_of(request: Request, slot: int) -> Tensor:
-    """Draw one standard normal for each element from the substreams of a slot, float64."""
-    return pairs64(request.blocks(slot).reshape(-1))[0::2]

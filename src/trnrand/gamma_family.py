@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from trnrand import maths
-from trnrand.gamma import log_gamma, moderate, normals_of, scaled_gamma, standard_gamma, tiny
+from trnrand.gamma import log_gamma, moderate, scaled_gamma, standard_gamma, tiny
+from trnrand.normal import pairs64
 from trnrand.request import Number, Options, Request, Size, as_tensor, drawing
 from trnrand.source import shape_of
 from trnsci import ArgumentError, check
@@ -71,7 +72,7 @@ def student_t(*size: Size, df: Number, loc: Number = 0.0, scale: Number = 1.0, *
     parameters = {"df": (df, "shape"), "loc": (loc, "finite"), "scale": (scale, "positive")}
     request = Request("student_t", size, parameters=parameters, **options)
     df = request.tensor("df")
-    z = normals_of(request, 1)
+    z = pairs64(request.blocks(1).reshape(-1))[0::2]
     t = z / maths.sqrt(2.0 * standard_gamma(request, moderate(0.5 * df), 0) / df)
     hard = tiny(0.5 * df)
     if hard is not None:

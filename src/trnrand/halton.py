@@ -12,9 +12,9 @@ from torch import Tensor
 
 from trnrand.bits import stream_words
 from trnrand.kernels import halton as kernels
-from trnrand.quasi import Sequence, cut
+from trnrand.quasi import Sequence
 from trnrand.source import Source
-from trnrand.uniform import floating
+from trnrand.uniform import cut
 from trnsci import Cost, op, programs, run
 from trnsci.nki import N_TILE, P_MAX, launch
 
@@ -69,7 +69,7 @@ class Halton(Sequence):
 
     def _points(self, n: int, dtype: torch.dtype, device: torch.device) -> Tensor:
         if self._orders is None:
-            wide = dtype == torch.float64
+            wide = torch.float64 if dtype == torch.float64 else torch.float32
             return cut(run(HaltonPoints(tuple(primes(self.d)), self.position, n, wide, device)), dtype)
         index = torch.arange(self.position, self.position + n, device=device)
         columns = []
@@ -90,23 +90,22 @@ class HaltonPoints(NamedTuple):
     bases: tuple[int, ...]
     first: int
     points: int
-    wide: bool
+    dtype: torch.dtype
     device: torch.device
 
     def fake(self) -> Tensor:
-        return torch.empty((self.points, len(self.bases)), dtype=floating(self.wide), device=self.device)
+        return torch.empty((self.points, len(self.bases)), dtype=self.dtype, device=self.device)
 
     def cost(self) -> Cost:
         digits = sum(_digits(self.first + self.points, base) for base in self.bases)
-        written = floating(self.wide).itemsize * self.points * len(self.bases)
+        written = self.dtype.itemsize * self.points * len(self.bases)
         return Cost(flops=4 * digits * self.points, read=0, written=written)
 
     def pytorch(self) -> Tensor:
         out = self.fake()
         for column, base in enumerate(self.bases):
             x = _column(base, self.first, self.points, self.device)
-            # rounding to float32 would reach 1
-            out[:, column] = x if self.wide else (x * 2.0**24).floor() * 2.0**-24
+            out[:, column] = cut(x, self.dtype)
         return out
 
     def nki(self) -> Tensor:
@@ -137,7 +136,7 @@ class HaltonPoints(NamedTuple):
     def limits(self, implementation: str) -> str | None:
         if implementation != "nki":
             return None
-        if self.wide:
+        if self.dtype == torch.float64:
             return "the kernel makes float32 points"
         end = self.first + self.points
         if end > KERNEL_LIMIT:
@@ -159,12 +158,12 @@ def _column(base: int, first: int, count: int, device: torch.device) -> Tensor:
     low = min(digits, max(1, int(math.log(max(count, 2), base) / 2)))
     block = base**low
     blocks = torch.arange(first // block, (first + max(count, 1) - 1) // block + 1, device=device)
-    upper = _mirrored(blocks, base, digits - low)
-    lower = _mirrored(torch.arange(block, device=device), base, low) * base ** (digits - low)
+    upper = _mirror_digits(blocks, base, digits - low)
+    lower = _mirror_digits(torch.arange(block, device=device), base, low) * base ** (digits - low)
     return (upper[:, None] + lower).view(-1)[first % block :][:count].double() / float(base**digits)
 
 
-def _mirrored(numbers: Tensor, base: int, digits: int) -> Tensor:
+def _mirror_digits(numbers: Tensor, base: int, digits: int) -> Tensor:
     """Return integers whose digits are those of the indices in reverse."""
     mirrored = torch.zeros_like(numbers)
     for _ in range(digits):

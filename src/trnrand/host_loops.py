@@ -62,15 +62,12 @@ def blocks(engine: Engine, counter: Tensor, key: Tensor) -> Tensor:
     return out
 
 
-def sampler(name: str, segment: Segment, parameter: Tensor) -> Tensor:
-    """Draw gamma or Poisson variates as float64; ``parameter`` is float64, of one element or one for each."""
-    return _drawn("sample", segment, SAMPLERS[name], segment.engine.code, segment.key_and_counter, _array(parameter))
-
-
-def binomial(segment: Segment, stride: int, n: Tensor, p: Tensor) -> Tensor:
-    """Draw binomial counts as float64 from every ``stride``-th substream; ``n`` and ``p`` as for `sampler`."""
-    parameters = stride - 1, _array(n), _array(p)
-    return _drawn("binomial", segment, segment.engine.code, segment.key_and_counter, *parameters)
+def sample(name: str, segment: Segment, parameters: Sequence[Tensor], stride: int) -> Tensor:
+    """Draw gamma, Poisson or binomial variates; parameters are float64, of one element or one for each."""
+    start = segment.engine.code, segment.key_and_counter
+    if name in SAMPLERS:
+        return _draw("sample", segment, SAMPLERS[name], *start, *map(_array, parameters))
+    return _draw(name, segment, *start, stride - 1, *map(_array, parameters))
 
 
 def inverse(case: int, parameters: Sequence[float], segment: Segment, out: Tensor) -> None:
@@ -86,17 +83,17 @@ def integers(segment: Segment, other: Segment, span: int, low: int) -> Tensor:
     """Draw integers from ``low``, below ``low + span``; ``other`` is where the elements' substreams begin."""
     substreams = struct.pack("<4I", *other.counter)
     arguments = (segment.engine.code, segment.key_and_counter, substreams, segment.skip, span % (1 << 64), low)
-    return _drawn("randint", segment, *arguments, dtype=torch.int64)
+    return _draw("randint", segment, *arguments, dtype=torch.int64)
 
 
-def mapped(kind: int, x: Tensor) -> Tensor:
+def map_function(kind: int, x: Tensor) -> Tensor:
     """Apply a function of `trnrand.maths` to float64, element by element."""
     out = empty(tuple(x.shape), x.dtype)
     loops.compiled.map(kind, _array(x), out.numpy(), torch.get_num_threads())
     return out
 
 
-def _drawn(loop: str, segment: Segment, *arguments: Any, dtype: torch.dtype = torch.float64) -> Tensor:
+def _draw(loop: str, segment: Segment, *arguments: Any, dtype: torch.dtype = torch.float64) -> Tensor:
     """Run a loop that writes a number for every element of a segment."""
     out = empty((segment.elements,), dtype)
     getattr(loops.compiled, loop)(*arguments, out.numpy(), torch.get_num_threads())

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from trnrand import host_loops, maths
 from trnrand.bits import compiles, stream_words, words_cost
-from trnrand.device import launched
+from trnrand.device import launch_stream
 from trnrand.kernels import bits as bit_kernels
 from trnrand.request import Options, Request, half_open, open_unit
 from trnrand.segment import Segment
@@ -55,17 +55,17 @@ FORMULAS = {
 def by_formula(name: str, size: tuple[Any, ...], options: Options, **parameters: tuple[Any, str]) -> Tensor:
     """Draw from the distribution whose formula has its name; parameters are (value, rule) in the formula's order."""
     request = Request(name, size, parameters=parameters, **options)
-    return request.finish(drawn(request, name, *map(request.parameter, parameters)))
+    return request.finish(draw_formula(request, name, *map(request.parameter, parameters)))
 
 
-def drawn(request: Request, formula: str, *parameters: Any) -> Tensor:
+def draw_formula(request: Request, formula: str, *parameters: Any) -> Tensor:
     """Apply a formula to each element's uniform. ``parameters`` are numbers, or float64 tensors of [count].
 
     Numbers go to the op, which may write the result's dtype at once; tensors, which may need gradients, through torch.
     """
     stream, first = request.claim(2)
     if any(isinstance(value, Tensor) for value in parameters):
-        return _applied(formula, parameters, stream_words(stream, 2 * first, 2 * request.count, request.device))
+        return _apply_formula(formula, parameters, stream_words(stream, 2 * first, 2 * request.count, request.device))
     dtype = request.dtype if request.dtype in host_loops.RESULTS else torch.float64
     segment = Segment.of(stream, first, request.count, 2)
     call = Inverse(formula, tuple(map(float, parameters)), segment, dtype, request.device)
@@ -96,7 +96,7 @@ class Inverse(NamedTuple):
     def pytorch(self) -> Tensor:
         segment = Segment(self.segment)
         words = segment.words(2 * segment.skip, 2 * segment.elements, self.device)
-        return _applied(self.formula, self.parameters, words).to(self.dtype)
+        return _apply_formula(self.formula, self.parameters, words).to(self.dtype)
 
     def host(self) -> Tensor:
         out = host_loops.empty((self.segment[2],), self.dtype)
@@ -120,10 +120,10 @@ class Inverse(NamedTuple):
         if not self.segment[2]:
             return self.fake()
         # the words are the kernel's; Trainium has no float64 for the rest
-        words = launched(bit_kernels.bits, Segment(self.segment).in_words(2), self.device)
+        words = launch_stream(bit_kernels.bits, Segment(self.segment).in_words(2), self.device)
         if words.is_meta:
             return self.fake()
-        return _applied(self.formula, self.parameters, words.to(torch.int64)).to(self.dtype)
+        return _apply_formula(self.formula, self.parameters, words.to(torch.int64)).to(self.dtype)
 
     def limits(self, implementation: str) -> str | None:
         return host_loops.limits(implementation, self.device)
@@ -132,6 +132,6 @@ class Inverse(NamedTuple):
         return compiles((self.formula, self.dtype), self.segment)
 
 
-def _applied(formula: str, parameters: Sequence[Any], words: Tensor) -> Tensor:
+def _apply_formula(formula: str, parameters: Sequence[Any], words: Tensor) -> Tensor:
     pairs = words.view(-1, 2)
     return FORMULAS[formula].function(FORMULAS[formula].unit(pairs[:, 0], pairs[:, 1]), *parameters)

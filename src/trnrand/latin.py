@@ -6,9 +6,10 @@ import torch
 from torch import Tensor
 
 from trnrand.bits import stream_words
-from trnrand.quasi import Sequence, cut
+from trnrand.quasi import Sequence
 from trnrand.request import half_open
 from trnrand.source import Source
+from trnrand.uniform import cut
 from trnsci import check
 
 

@@ -9,7 +9,7 @@ place for `log` and `exp`, and below ``2**-52`` absolutely for `sincos2pi`. Grad
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from trnrand import host_loops
+from trnrand.coefficients import COEFFICIENTS
 from trnsci import host
 
 LN2_HIGH, LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
@@ -25,39 +26,12 @@ ROUND = 6755399441055744.0
 SQRT_HALF = 0x3FE6A09E667F3BCD
 SQRT_HALF32 = 0x3F3504F3
 
-_LOG = (
-    1.479819860511658591e-01, 1.531383769920937332e-01, 1.818357216161805012e-01, 2.222219843214978396e-01,
-    2.857142874366239149e-01, 3.999999999940941908e-01, 6.666666666666735130e-01,
-)  # fmt: skip
-_EXP = (
-    4.13813679705723846039e-08, -1.65339022054652515390e-06, 6.61375632143793436117e-05, -2.77777777770155933842e-03,
-    1.66666666666666019037e-01,
-)  # fmt: skip
-_SIN = (
-    1.58969099521155010221e-10, -2.50507602534068634195e-08, 2.75573137070700676789e-06, -1.98412698298579493134e-04,
-    8.33333333332248946124e-03, -1.66666666666666324348e-01,
-)  # fmt: skip
-_COS = (
-    -1.13596475577881948265e-11, 2.08757232129817482790e-09, -2.75573143513906633035e-07, 2.48015872894767294178e-05,
-    -1.38888888888741095749e-03, 4.16666666666666019037e-02,
-)  # fmt: skip
-_LOG32 = (
-    7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1, -1.6668057665e-1,
-    2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1,
-)  # fmt: skip
-_SIN32 = (-1.9515295891e-4, 8.3321608736e-3, -1.6666654611e-1)
-_COS32 = (2.443315711809948e-5, -1.388731625493765e-3, 4.166664568298827e-2)
-STIRLING = (
-    0.0, 0.08106146679532726, 0.0413406959554093, 0.02767792568499834, 0.020790672103765093, 0.016644691189821193,
-    0.013876128823070748, 0.01189670994589177, 0.010411265261972096, 0.009255462182712733, 0.00833056343336287,
-    0.007573675487951841, 0.00694284010720953, 0.006408994188004207, 0.0059513701127588475, 0.005554733551962801,
-)  # fmt: skip
 
-
-def _polynomial(x: Tensor, coefficients: Sequence[float]) -> Tensor:
+def _polynomial(x: Tensor, function: str) -> Tensor:
     # a Python number is rounded to the tensor's dtype before it is used, as a C constant is
-    value = torch.full_like(x, coefficients[0])
-    for coefficient in coefficients[1:]:
+    first, *others = COEFFICIENTS[function]
+    value = torch.full_like(x, first)
+    for coefficient in others:
         value.mul_(x).add_(coefficient)
     return value
 
@@ -89,8 +63,8 @@ def _root(x: Tensor) -> Tensor:
 
 _VALUES: dict[str, Callable[[Tensor], Tensor]] = {
     "sqrt": _root,
-    "log": lambda x: host_loops.mapped(host_loops.LOG, x) if host_loops.mapping(x) else pure_log(x),
-    "exp": lambda x: host_loops.mapped(host_loops.EXP, x) if host_loops.mapping(x) else pure_exp(x),
+    "log": lambda x: host_loops.map_function(host_loops.LOG, x) if host_loops.mapping(x) else pure_log(x),
+    "exp": lambda x: host_loops.map_function(host_loops.EXP, x) if host_loops.mapping(x) else pure_exp(x),
 }
 
 
@@ -128,7 +102,7 @@ def sincos2pi(t: Tensor) -> tuple[Tensor, Tensor]:
     """Return sine and cosine of ``2 pi t``, float64 with ``0 <= t < 1``; no gradient."""
     if not host_loops.mapping(t):
         return pure_sincos2pi(t)
-    return host_loops.mapped(host_loops.SIN_2PI, t), host_loops.mapped(host_loops.COS_2PI, t)
+    return host_loops.map_function(host_loops.SIN_2PI, t), host_loops.map_function(host_loops.COS_2PI, t)
 
 
 def pure_log(x: Tensor) -> Tensor:
@@ -138,7 +112,7 @@ def pure_log(x: Tensor) -> Tensor:
     f = ((shifted & 0xFFFFFFFFFFFFF) + SQRT_HALF).view(torch.float64) - 1.0
     s = f / (2.0 + f)
     z = s * s
-    p = _polynomial(z, _LOG) * z
+    p = _polynomial(z, "log") * z
     half = 0.5 * f * f
     y = s * (half + p)
     y = y + k * LN2_LOW
@@ -155,7 +129,7 @@ def pure_exp(x: Tensor) -> Tensor:
     hi, lo = limited - k * LN2_HIGH, k * LN2_LOW
     r = hi - lo
     t = r * r
-    c = r - _polynomial(t, _EXP) * t
+    c = r - _polynomial(t, "exp") * t
     y = r * c
     y = y / (2.0 - c)
     y = lo - y
@@ -173,7 +147,7 @@ def pure_sincos2pi(t: Tensor) -> tuple[Tensor, Tensor]:
     quarter = scaled + ROUND
     quarter = quarter - ROUND
     a = (scaled - quarter) * (math.pi / 2)
-    return _quadrants(quarter.long(), a, _SIN, _COS)
+    return _quadrants(quarter.long(), a, "sin", "cos")
 
 
 def sincos2pi32(k: Tensor) -> tuple[Tensor, Tensor]:
@@ -181,10 +155,10 @@ def sincos2pi32(k: Tensor) -> tuple[Tensor, Tensor]:
     quarter = k + (1 << 21) >> 22
     rest = k - (quarter << 22)
     a = rest.float() * 3.745070282923929e-7
-    return _quadrants(quarter & 3, a, _SIN32, _COS32)
+    return _quadrants(quarter & 3, a, "sin32", "cos32")
 
 
-def _quadrants(q: Tensor, a: Tensor, sin: Sequence[float], cos: Sequence[float]) -> tuple[Tensor, Tensor]:
+def _quadrants(q: Tensor, a: Tensor, sin: str, cos: str) -> tuple[Tensor, Tensor]:
     """Return sine and cosine of ``a + q pi / 2`` with ``|a| <= pi / 4``."""
     z = a * a
     sine = _polynomial(z, sin) * z
@@ -205,7 +179,7 @@ def log32(x: Tensor) -> Tensor:
     k = ((shifted ^ 1 << 31) - (1 << 31) >> 23).float()
     t = ((shifted & 0x7FFFFF) + SQRT_HALF32).int().view(torch.float32) - 1.0
     z = t * t
-    y = _polynomial(t, _LOG32) * t
+    y = _polynomial(t, "log32") * t
     y = y * z
     y = y + k * -2.12194440e-4
     y = y - 0.5 * z
@@ -215,7 +189,7 @@ def log32(x: Tensor) -> Tensor:
 
 def stirling_error(n: Tensor) -> Tensor:
     """Return ``ln(n!) - ln(sqrt(2 pi n) (n / e)**n)`` for whole ``n >= 0`` (0 at 0)."""
-    table = n.new_tensor(STIRLING)[n.clamp(0, 15).long()]
+    table = n.new_tensor(COEFFICIENTS["stirling"])[n.clamp(0, 15).long()]
     large = n.clamp(min=16.0)
     square = large * large
     p: Tensor = 1.0 / 1680.0 - (1.0 / 1188.0) / square

@@ -8,14 +8,14 @@ import torch
 from torch import Tensor
 
 from trnrand import host_loops, maths
-from trnrand.device import launched
+from trnrand.bits import Numbers
+from trnrand.device import launch_stream
 from trnrand.kernels import bits as bit_kernels
 from trnrand.kernels import normal as kernels
 from trnrand.quantiles import normal_quantile
 from trnrand.request import Number, Options, Request, Size, drawing, half_open
 from trnrand.segment import Segment
 from trnrand.torch_draws import replaces_draws
-from trnrand.uniform import Numbers
 from trnsci import check, op, run
 from trnsci.analogs import resembles
 
@@ -56,7 +56,9 @@ def normal(
     request = Request("normal", size, parameters=parameters, **options)
     plain = not isinstance(loc, Tensor) and not isinstance(scale, Tensor) and loc == 0 and scale == 1
     z = normal_quantile(request.open_unit()) if method == "inverse" else standard(request, plain)
-    return request.finish(z if plain else located(request, z))
+    if not plain:
+        z = request.tensor("loc").to(z.dtype) + request.tensor("scale").to(z.dtype) * z
+    return request.finish(z)
 
 
 @drawing
@@ -70,16 +72,12 @@ def standard(request: Request, final: bool = False) -> Tensor:
     """Draw standard normals of a request, float64 or float32; ``final`` lets them go straight to ``out``."""
     wide = request.dtype == torch.float64
     stream, first = request.claim(2 if wide else 1)
-    call = Normal(Segment.of(stream, first, request.count, 2 if wide else 4), wide, request.device)
+    dtype = torch.float64 if wide else torch.float32
+    call = Normal(Segment.of(stream, first, request.count, 2 if wide else 4), dtype, request.device)
     out = request.out
     if final and out is not None and out.dtype in (torch.float32, torch.float64) and out.is_contiguous():
         return run(call, out.view(-1))
     return run(call)
-
-
-def located(request: Request, z: Tensor) -> Tensor:
-    """Return ``loc + scale * z`` in the arithmetic of ``z``."""
-    return request.tensor("loc").to(z.dtype) + request.tensor("scale").to(z.dtype) * z
 
 
 @op("trnrand::normal")
@@ -89,16 +87,16 @@ class Normal(Numbers):
     __slots__ = ()
 
     def code(self) -> int:
-        return host_loops.NORMAL64 if self.wide else host_loops.NORMAL32
+        return host_loops.NORMAL64 if self.each == 2 else host_loops.NORMAL32
 
     def pytorch(self) -> Tensor:
         segment = Segment(self.segment)
-        return self._pairs(segment.words(0, _whole(segment, self.wide), self.device))
+        return self._pairs(segment.words(0, _whole(segment, self.each), self.device))
 
     def _pairs(self, words: Tensor) -> Tensor:
         """Return the numbers of all words from the first block on, less those before the segment."""
         segment = Segment(self.segment)
-        numbers = (pairs64(words) if self.wide else pairs32(words))[segment.skip : segment.skip + segment.elements]
+        numbers = (pairs64 if self.each == 2 else pairs32)(words)[segment.skip : segment.skip + segment.elements]
         # not a view into more than was asked for
         return numbers.clone() if len(numbers) < len(words) else numbers
 
@@ -106,17 +104,17 @@ class Normal(Numbers):
         segment = Segment(self.segment)
         if not segment.elements:
             return self.fake()
-        if not self.wide:
-            return launched(kernels.normal, segment, self.device)
+        if self.each == 1:
+            return launch_stream(kernels.normal, segment, self.device)
         # the device has no float64: its words are exact, and the host does the rest
-        whole = Segment((segment[0], 0, _whole(segment, self.wide), *segment[3:]))
-        words = launched(bit_kernels.bits, whole, self.device)
+        whole = Segment((segment[0], 0, _whole(segment, self.each), *segment[3:]))
+        words = launch_stream(bit_kernels.bits, whole, self.device)
         return self.fake() if words.is_meta else self._pairs(words.to(torch.int64))
 
 
-def _whole(segment: Segment, wide: bool) -> int:
+def _whole(segment: Segment, each: int) -> int:
     """Return words of all the blocks that hold a segment."""
-    return 4 * -(-(segment.skip + segment.elements) // (2 if wide else 4))
+    return 4 * -(-each * (segment.skip + segment.elements) // 4)
 
 
 def pairs32(words: Tensor) -> Tensor:

@@ -11,15 +11,15 @@ from torch import Tensor
 
 from trnrand import maths
 from trnrand.bits import stream_words
-from trnrand.discrete import inverted, weights_of
-from trnrand.randint import integers_of, proposed, randint
+from trnrand.discrete import invert_sums, weights_of
+from trnrand.randint import integers_of, propose_integers, randint
 from trnrand.request import INTEGERS, Request, Size, drawing, substream
 from trnrand.source import Source, shape_of
 from trnsci import ArgumentError, DtypeError, check
 from trnsci.analogs import resembles
 from trnsci.arrays import from_numpy, to_numpy
 
-# Below one element in so many, distinct ones are drawn one by one instead of putting all in order.
+# At most one element in eight is drawn one by one; above it, all are put in order.
 _SPARSE = 8
 
 
@@ -146,7 +146,7 @@ def choice(
         index = randint(shape, high=max(n, 1), device=where, generator=generator)
     else:
         request = Request("choice", (shape,), generator, device=where, dtypes=(torch.int64, *INTEGERS))
-        index = request.finish(inverted(request, weights, request.open_unit()))
+        index = request.finish(invert_sums(request, weights, request.open_unit()))
     return a[index] if isinstance(a, Tensor) else index
 
 
@@ -177,15 +177,15 @@ def _first_distinct(request: Request, n: int) -> Tensor:
     """
     index, attempt = integers_of(request, 0, n - 1), 0
     stream, first = request.claim(1)
-    while (again := _repeated(index, n)).numel():
+    while (again := _find_repeats(index, n)).numel():
         words = stream_words(substream(stream, 1, attempt), 4 * first, 4 * again.numel(), request.device)
-        values, taken = proposed(words.view(-1, 4), n)
+        values, taken = propose_integers(words.view(-1, 4), n)
         index[again[taken]] = values[taken]
         attempt += 1
     return index
 
 
-def _repeated(index: Tensor, n: int) -> Tensor:
+def _find_repeats(index: Tensor, n: int) -> Tensor:
     """Return the elements that equal an earlier one, of integers below ``n``; none where there is no data."""
     if index.is_meta:
         return index[:0]

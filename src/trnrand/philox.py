@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from trnrand.blocks import Blocks, checked
+from trnrand.blocks import Blocks, check_words
 from trnrand.engines import PHILOX, Engine
 from trnrand.kernels import philox as kernels
 from trnsci import array_function, op, run
@@ -27,7 +27,7 @@ def philox4x32(counter: Tensor, key: Tensor) -> Tensor:
         >>> trnrand.philox4x32(torch.zeros(4, dtype=torch.int64), torch.zeros(2, dtype=torch.int64))
         tensor([1713891541, 3781805453, 3159862348, 2600524760], dtype=torch.uint32)
     """
-    return run(Philox(*checked(PHILOX, counter, key)))
+    return run(Philox(*check_words(PHILOX, counter, key)))
 
 
 @op("trnrand::philox", calls="trnsci._loops.counters")

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from trnrand import maths
-from trnrand.reject import Blocks, Variates, at, by_case, rejected
+from trnrand.reject import Blocks, Variates, at, by_case, draw_accepted
 from trnrand.request import FLOATS, INTEGERS, Number, Options, Request, Size, drawing, half_open, open_unit, substream
 from trnrand.segment import Segment
 from trnsci import op, run
@@ -49,7 +49,7 @@ def poisson_of(request: Request, rate: Tensor, slot: int = 0) -> Tensor:
     """Draw Poisson counts of a request as float64 [count], from the substreams of a slot."""
     stream, first = request.claim(1)
     segment = Segment.of(substream(stream, slot, 0), first, request.count, 1)
-    return run(Poisson(rate.contiguous(), segment))
+    return run(Poisson([rate.contiguous()], segment))
 
 
 @op("trnrand::poisson", composed=True)
@@ -62,7 +62,7 @@ class Poisson(Variates):
         count = self.segment[2]
         if count == 0:
             return self.fake()
-        rates = self.parameter.expand(count)
+        rates = self.parameters[0].expand(count)
         return by_case(
             rates < SMALL,
             self.blocks,
@@ -103,4 +103,4 @@ def _ptrs(blocks: Blocks, rate: Tensor) -> Tensor:
         exact = maths.log(v * alpha_ / (a_ / (us * us) + b_)) <= maths.log_poisson(k.clamp(min=0.0), rate_)
         return k, quick | (~outside & exact)
 
-    return rejected(blocks, propose)
+    return draw_accepted(blocks, propose)

@@ -12,17 +12,7 @@ from torch import Tensor
 from trnrand.request import FLOATS
 from trnrand.source import Source, default, fits
 from trnrand.stream import Stream
-from trnrand.uniform import BITS
 from trnsci import ArgumentError, DtypeError, check
-
-
-def cut(points: Tensor, dtype: torch.dtype) -> Tensor:
-    """Truncate points in [0, 1) to a narrower dtype; rounding would reach 1."""
-    if points.dtype != dtype:
-        scale = 2.0 ** BITS[dtype]
-        points = (points * scale).floor() / scale
-    return points.to(dtype)
-
 
 # held while a position moves, never while points are computed
 _MOVING = threading.Lock()

@@ -11,7 +11,7 @@ from torch import Tensor
 from trnrand import host_loops
 from trnrand.bits import attempt_words, compiles, stream_words
 from trnrand.engines import MASK
-from trnrand.reject import rejected
+from trnrand.reject import draw_accepted
 from trnrand.request import INTEGERS, Options, Request, Size, drawing, substream
 from trnrand.segment import Segment
 from trnrand.source import Source
@@ -126,12 +126,12 @@ class Randint(NamedTuple):
 
         # int64 wraps, which is what adding in the other direction needs
         if span > 1 << 32:
-            return rejected(blocks, lambda w, chosen: proposed(w, span)) + self.low
+            return draw_accepted(blocks, lambda w, chosen: propose_integers(w, span)) + self.low
         words = stream_words(segment.stream(), segment.skip, segment.elements, self.device)
         result, taken = _lemire(words, span)
         pending, attempt = (~taken).nonzero().flatten(), 0
         while pending.numel():
-            values, good = proposed(blocks(attempt, pending), span)
+            values, good = propose_integers(blocks(attempt, pending), span)
             result[pending[good]] = values[good]
             pending, attempt = pending[~good], attempt + 1
         return result + self.low
@@ -160,9 +160,9 @@ class Randint(NamedTuple):
         stream_words(segment.stream(), segment.skip, each * segment.elements, self.device)
 
 
-def proposed(w: Tensor, span: int) -> tuple[Tensor, Tensor]:
+def propose_integers(w: Tensor, span: int) -> tuple[Tensor, Tensor]:
     """Return integers below ``span`` from blocks [n, 4], and whether each is taken: the others would be likelier."""
-    return _lemire(w[:, 0], span) if span <= 1 << 32 else _masked(w, span)
+    return _lemire(w[:, 0], span) if span <= 1 << 32 else _mask_words(w, span)
 
 
 def _lemire(words: Tensor, span: int) -> tuple[Tensor, Tensor]:
@@ -171,7 +171,7 @@ def _lemire(words: Tensor, span: int) -> tuple[Tensor, Tensor]:
     return product >> 32 & MASK, (product & MASK) >= (1 << 32) % span
 
 
-def _masked(w: Tensor, span: int) -> tuple[Tensor, Tensor]:
+def _mask_words(w: Tensor, span: int) -> tuple[Tensor, Tensor]:
     """Return as many bits of two words as span - 1 has, accepted when they are below span."""
     high = w[:, 1] >> 64 - (span - 1).bit_length()
     # int64 holds the bits; its sign stands for 2**63, so halves are compared

@@ -25,7 +25,7 @@ Blocks = Callable[[int, Tensor | None], Tensor]
 Propose = Callable[[Tensor, Tensor | None], tuple[Tensor, Tensor]]
 
 
-def rejected(blocks: Blocks, propose: Propose, first: int = 0) -> Tensor:
+def draw_accepted(blocks: Blocks, propose: Propose, first: int = 0) -> Tensor:
     """Propose until every element is accepted. ``first`` is the index of the first attempt.
 
     Raises:
@@ -51,20 +51,6 @@ def at(value: Tensor, chosen: Tensor | None) -> Tensor:
     return value if chosen is None or value.numel() == 1 else value[chosen]
 
 
-def some(value: Tensor, where: Tensor) -> Tensor:
-    """Select a parameter of one element or of all, where a mask holds."""
-    return value if value.numel() == 1 else value[where]
-
-
-def blocks_of(blocks: Blocks, elements: Tensor) -> Blocks:
-    """Return the same substreams for a subset of the elements."""
-
-    def subset(attempt: int, chosen: Tensor | None) -> Tensor:
-        return blocks(attempt, elements if chosen is None else elements[chosen])
-
-    return subset
-
-
 def by_case(
     cases: Tensor, blocks: Blocks, yes: Callable[[Blocks, Tensor], Tensor], no: Callable[[Blocks, Tensor], Tensor]
 ) -> Tensor:
@@ -73,47 +59,61 @@ def by_case(
     for holds, sampler in ((True, yes), (False, no)):
         elements = (cases == holds).nonzero().flatten()
         if elements.numel():
-            result[elements] = sampler(blocks_of(blocks, elements), elements)
+
+            def subset(attempt: int, chosen: Tensor | None, elements: Tensor = elements) -> Tensor:
+                return blocks(attempt, elements if chosen is None else elements[chosen])
+
+            result[elements] = sampler(subset, elements)
     return result
 
 
 class Variates(NamedTuple):
-    """Variates of a segment of substreams, float64; ``parameter`` has one element or one for each."""
+    """Variates of every ``stride``-th of a segment of substreams, float64.
 
-    parameter: Tensor
+    Each of ``parameters`` has one element or one for each. Only binomial counts have a stride that is not 1.
+    """
+
+    parameters: list[Tensor]
     segment: tuple[int, ...]
+    stride: int = 1
 
     def name(self) -> str:
         """Return what the compiled loops and the kernel of GPUs are called."""
         return type(self).__name__.lower()
 
     def fake(self) -> Tensor:
-        return self.parameter.new_empty(self.segment[2])
+        return self.parameters[0].new_empty(self.segment[2])
 
     def cost(self) -> Cost:
-        return Cost(flops=150 * self.segment[2], read=self.parameter.nbytes, written=8 * self.segment[2])
+        read = sum(x.nbytes for x in self.parameters)
+        return Cost(flops=150 * self.segment[2], read=read, written=8 * self.segment[2])
 
     def blocks(self, attempt: int, chosen: Tensor | None) -> Tensor:
         """Return the words of an attempt, of all elements or of the chosen ones."""
-        return attempt_words(Segment(self.segment), attempt, self.parameter.device, chosen)
+        device = self.parameters[0].device
+        if self.stride > 1:
+            chosen = self.stride * (torch.arange(self.segment[2], device=device) if chosen is None else chosen)
+        return attempt_words(Segment(self.segment), attempt, device, chosen)
 
     def host(self) -> Tensor:
-        return host_loops.sampler(self.name(), Segment(self.segment), self.parameter)
+        return host_loops.sample(self.name(), Segment(self.segment), self.parameters, self.stride)
 
     def cuda(self) -> Tensor:
         kernels = importlib.import_module(f"trnrand.cuda.{self.name()}")
-        variates: Tensor = getattr(kernels, self.name())(Segment(self.segment), self.parameter)
+        variates: Tensor = kernels.draw(Segment(self.segment), self.parameters, self.stride)
         return variates
 
     def calls(self, implementation: str) -> str:
-        return f"triton trnrand.cuda.{self.name()}" if implementation == "cuda" else "trnsci._loops.sample"
+        if implementation == "cuda":
+            return f"triton trnrand.cuda.{self.name()}"
+        return f"trnsci._loops.{'sample' if self.name() in host_loops.SAMPLERS else self.name()}"
 
     def limits(self, implementation: str) -> str | None:
-        return host_loops.limits(implementation, self.parameter.device)
+        return host_loops.limits(implementation, self.parameters[0].device)
 
     def compiles(self) -> tuple[Hashable, float]:
-        return (f"trnrand.cuda.{self.name()}", self.segment[0], self.parameter.numel() > 1), 4.0
+        return (f"trnrand.cuda.{self.name()}", self.segment[0], *(x.numel() > 1 for x in self.parameters)), 4.0
 
     def prediction(self) -> None:
         # one attempt each; the rejected few per cent are not predicted
-        self.blocks(1, None)
+        attempt_words(Segment(self.segment), 1, self.parameters[0].device, None)

@@ -21,6 +21,7 @@ from trnrand.source import Source, default, fits, rows, shape_of
 from trnrand.stream import SUBSTREAM, Stream
 from trnsci import ArgumentError, DtypeError, UnsupportedError, array_function, check
 from trnsci.arrays import spelt_out
+from trnsci.torch_internals import TransformType, disable_dynamo, peek_interpreter_stack
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
@@ -45,13 +46,13 @@ RULES: dict[str, tuple[str, Callable[[Any], Any]]] = {
 
 _PLAIN = frozenset({int, float, bool, str, type(None), torch.dtype, Tensor})
 
-_VMAP = torch._C._functorch.TransformType.Vmap
+_VMAP = TransformType.Vmap
 
 P = ParamSpec("P")
 
 
 class Options(TypedDict, total=False):
-    """What every distribution takes by name, beside its own parameters."""
+    """Keywords of every distribution, in addition to its own parameters."""
 
     dtype: torch.dtype | None
     device: torch.device | str | None
@@ -70,7 +71,7 @@ _SHARED = {
 _RAISES = "\n\nRaises:\n    ArgumentError: a parameter is out of range. Nothing was drawn."
 
 
-def _documented(function: Callable[..., Any]) -> None:
+def _complete_docstring(function: Callable[..., Any]) -> None:
     """Complete the docstring of a distribution by what it shares with the others."""
     summary, section, rest = inspect.cleandoc(function.__doc__ or "").partition("Args:\n")
     if not section:
@@ -95,11 +96,11 @@ def drawing(function: Callable[P, Tensor]) -> Callable[P, Tensor]:
     kinds = [x.kind for x in parameters]
     sized, before = inspect.Parameter.VAR_POSITIONAL in kinds, kinds.count(inspect.Parameter.POSITIONAL_OR_KEYWORD)
     known = keywords or frozenset(x.name for x in parameters if x.kind is not x.VAR_POSITIONAL)
-    _documented(function)
+    _complete_docstring(function)
 
     @functools.wraps(function)
     def alone(*args: P.args, **kwargs: P.kwargs) -> Tensor:
-        if (level := torch._C._functorch.peek_interpreter_stack()) is not None and level.key() == _VMAP:
+        if (level := peek_interpreter_stack()) is not None and level.key() == _VMAP:
             reasons = [("vmap", "a draw moves a generator once, not once for every element of a batch")]
             hint = "Parameters broadcast: draw the whole batch in one call, outside vmap"
             raise UnsupportedError(function.__name__, reasons, hint=hint)
@@ -109,7 +110,7 @@ def drawing(function: Callable[P, Tensor]) -> Callable[P, Tensor]:
 
     eager = array_function(alone)
     # torch.compiler.disable would import the compiler, a second that few programs need, here and now
-    outside = torch._disable_dynamo(eager)  # type: ignore[attr-defined]
+    outside = disable_dynamo(eager)
 
     @functools.wraps(function)
     def drawn(*args: P.args, **kwargs: P.kwargs) -> Tensor:
@@ -179,7 +180,7 @@ class Request:
         tensors: dict[str, Tensor] = {}
         given: dict[str, Tensor] = {}
         for name, (value, rule) in parameters.items() if parameters else ():
-            self._parameters[name] = parameter = checked(op, name, value, rule)
+            self._parameters[name] = parameter = check_parameter(op, name, value, rule)
             if isinstance(parameter, Tensor):
                 tensors[name], given[name] = parameter, value
         if out is not None:
@@ -312,7 +313,7 @@ def as_tensor(op: str, name: str, value: Any, dtype: torch.dtype | None = None) 
     return tensor
 
 
-def checked(op: str, name: str, value: Any, rule: str) -> Any:
+def check_parameter(op: str, name: str, value: Any, rule: str) -> Any:
     """Check a parameter against its rule, and return it as float or float64 tensor."""
     words, test = RULES[rule]
     if isinstance(value, Tensor):
@@ -337,18 +338,18 @@ def checked(op: str, name: str, value: Any, rule: str) -> Any:
 
 def _device(op: str, device: Any, out: Tensor | None, tensors: Mapping[str, Tensor]) -> torch.device:
     if out is None and not tensors:
-        return _CPU if device is None else _indexed(check.device(op, device))
+        return _CPU if device is None else _add_index(check.device(op, device))
     devices = {name: value.device for name, value in tensors.items()}
     if out is not None:
         devices["out"] = out.device
     if device is not None:
-        devices["device"] = _indexed(check.device(op, device))
+        devices["device"] = _add_index(check.device(op, device))
     if len(set(devices.values())) > 1:
         raise ArgumentError(op, "device", devices, hint="Move one side with .to(device)")
     return next(iter(devices.values()))
 
 
-def _indexed(device: torch.device) -> torch.device:
+def _add_index(device: torch.device) -> torch.device:
     """Return the device that a tensor there would have."""
     current = device.index is None and device.type == "cuda"
     return torch.device("cuda", torch.cuda.current_device()) if current else device

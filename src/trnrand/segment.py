@@ -28,10 +28,10 @@ class Segment(tuple[int, ...]):
     def of(cls, stream: Stream, first: int, count: int, per_block: int = 4) -> Segment:
         """Return elements ``first .. first + count`` of a stream whose blocks hold ``per_block`` of them."""
         block, skip = divmod(first, per_block)
-        return cls._packed(stream.kind, stream.key, stream.base + block, skip, count)
+        return cls._pack(stream.kind, stream.key, stream.base + block, skip, count)
 
     @classmethod
-    def _packed(cls, engine: Engine, key: int, counter: int, skip: int, count: int) -> Segment:
+    def _pack(cls, engine: Engine, key: int, counter: int, skip: int, count: int) -> Segment:
         words = (key & _WHOLE).to_bytes(16, "little") + (counter & _WHOLE).to_bytes(16, "little")
         return cls((engine.code, skip, count, *struct.unpack("<8I", words)))
 
@@ -66,22 +66,22 @@ class Segment(tuple[int, ...]):
         return struct.pack("<8I", *self[3:])
 
     def in_words(self, each: int) -> Segment:
-        """Return the words of the elements, when each is so many."""
+        """Return the words of the elements, ``each`` words to an element."""
         return Segment((self[0], each * self.skip, each * self.elements, *self[3:]))
 
     def stream(self, attempt: int = 0) -> Stream:
         """Return the stream whose block 0 is the first, or the one of every element's next attempt."""
-        base = _joined(self.counter) + (attempt << 96)
-        return Stream(_joined(self.key), self.engine.name, base % (1 << 128))
+        base = _join_words(self.counter) + (attempt << 96)
+        return Stream(_join_words(self.key), self.engine.name, base % (1 << 128))
 
     def words(self, first: int, count: int, device: torch.device) -> Tensor:
         """Return words from the first block on, by torch alone, as int64."""
         block, skip = divmod(first, 4)
         blocks = (skip + count + 3) // 4
         steps = torch.arange(block, block + blocks, device=device)
-        words = WORDS[self.engine](counters(_joined(self.counter), steps), self.key)
+        words = WORDS[self.engine](counters(_join_words(self.counter), steps), self.key)
         return torch.stack(words, dim=1).reshape(-1)[skip : skip + count]
 
 
-def _joined(words: Sequence[int]) -> int:
+def _join_words(words: Sequence[int]) -> int:
     return sum(word << 32 * i for i, word in enumerate(words))

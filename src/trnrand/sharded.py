@@ -40,7 +40,7 @@ def _check(public: Callable[..., Tensor], *size: Any, **given: Any) -> None:
     op, out, generator = public.__name__, given["out"], given["generator"]
     if given["device"] is not None:
         raise ArgumentError(op, "device", given["device"], "none, because the mesh says where parts live")
-    probe, _ = _probed(public, given)
+    probe, _ = _probe(public, given)
     if generator.size > 1:
         got = f"share {generator.rank} of {generator.size}"
         raise ArgumentError(op, "generator", got, "one that is not partitioned: placements say who draws what")
@@ -49,7 +49,7 @@ def _check(public: Callable[..., Tensor], *size: Any, **given: Any) -> None:
         check.out(op, out, shape=shape, dtype=probe.dtype)
 
 
-def _probed(public: Callable[..., Tensor], given: Mapping[str, Any]) -> tuple[Tensor, int]:
+def _probe(public: Callable[..., Tensor], given: Mapping[str, Any]) -> tuple[Tensor, int]:
     """Return a result of no elements, for its dtype, and the words of the stream an element takes."""
     kept = {name: value for name, value in given.items() if name not in ("size", "device", "out", "generator")}
     for name, value in kept.items():
@@ -88,10 +88,10 @@ def _attach(public: Callable[..., Tensor]) -> None:
         settle=lambda given: given | {"generator": given["generator"] or default()},
     )
     def run(team: Team, size: Sequence[Any], out: Part | None, generator: Generator, **given: Any) -> Part:
-        probe, words = _probed(public, {**given, "out": out, "generator": generator})
+        probe, words = _probe(public, {**given, "out": out, "generator": generator})
         shape = _shape(public.__name__, size, given)
         whole = _result(team, shape, given, probe.dtype) if out is None else out
-        aligned = {name: _aligned(team, x, whole.layout) for name, x in given.items() if isinstance(x, Part)}
+        aligned = {name: _align(team, x, whole.layout) for name, x in given.items() if isinstance(x, Part)}
         kept = {k: v for k, v in given.items() if not isinstance(v, Part)} | {"dtype": probe.dtype}
         begin = -(-generator.position // words) * words
         source = generator.clone_state()
@@ -118,7 +118,7 @@ def _result(team: Team, shape: tuple[int, ...], given: Mapping[str, Any], dtype:
     return Part(local, layout)
 
 
-def _aligned(team: Team, part: Part, target: Layout) -> Tensor:
+def _align(team: Team, part: Part, target: Layout) -> Tensor:
     """Return a parameter for each element of this rank's part."""
     if part.shape == target.shape:
         return part.to(team, target.places).local

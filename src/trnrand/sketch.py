@@ -77,17 +77,14 @@ class Sketch(NamedTuple):
 
     def _normals(self, device: torch.device) -> Tensor:
         """Return the matrix, [M, size]."""
-        wide = self.a.dtype == torch.float64
-        return run(Normal(self.segment, wide, device)).view(self.a.shape[0], self.size)
+        return run(Normal(self.segment, self.a.dtype, device)).view(self.a.shape[0], self.size)
 
     def cuda(self) -> Tensor:
-        from trnrand.cuda import streams
-
-        a, kind = self.a, streams.NORMAL64 if self.a.dtype == torch.float64 else streams.NORMAL32
-        return torch.mm(streams.fill(kind, Segment(self.segment), a.new_empty((a.shape[0], self.size))).t(), a)
+        normals = Normal(self.segment, self.a.dtype, self.a.device).cuda()
+        return torch.mm(normals.view(self.a.shape[0], self.size).t(), self.a)
 
     def compiles(self) -> tuple[Hashable, float]:
-        return Normal(self.segment, self.a.dtype == torch.float64, self.a.device).compiles()
+        return Normal(self.segment, self.a.dtype, self.a.device).compiles()
 
     def nki(self) -> Tensor:
         if self.a.numel() == 0:

@@ -14,9 +14,10 @@ from trnrand import host_loops
 from trnrand.bits import stream_words
 from trnrand.engines import MASK
 from trnrand.kernels import sobol as kernels
-from trnrand.quasi import Sequence, cut
+from trnrand.quasi import Sequence
 from trnrand.source import Source, fits
 from trnrand.stream import Stream
+from trnrand.uniform import cut
 from trnsci import Cost, check, host, op, run
 from trnsci.caches import kept
 from trnsci.nki import N_TILE, P_MAX, launch
@@ -52,7 +53,7 @@ class Sobol(Sequence):
 
     def __init__(self, d: int, *, scramble: bool | str = False, generator: Source | None = None) -> None:
         super().__init__("Sobol", d, MAX_DIMENSIONS, scramble, ("owen", "lms"), generator)
-        self._table = table(d) if self.stream is None or self.scramble == "owen" else _mixed(table(d), self.stream)
+        self._table = table(d) if self.stream is None or self.scramble == "owen" else _mix_table(table(d), self.stream)
         self._seeds: Tensor | None = None  # two words for each dimension, int64 [2, d]
         if self.stream is not None and self.scramble == "owen":
             self._seeds = stream_words(self.stream, 0, 2 * d, torch.device("cpu")).view(d, 2).T.contiguous()
@@ -102,7 +103,7 @@ def table(d: int) -> Tensor:
     return torch.from_numpy(v.view(np.int64))
 
 
-def _mixed(plain: Tensor, stream: Stream) -> Tensor:
+def _mix_table(plain: Tensor, stream: Stream) -> Tensor:
     """Multiply direction numbers by a random lower triangular bit matrix per dimension, and draw a shift."""
     d = plain.shape[1]
     v = plain.numpy().view(np.uint64)
@@ -131,8 +132,8 @@ def owen(words: Tensor, seeds: Tensor) -> Tensor:
     """
     if host.refusal((words, seeds)) is None:
         return _owen_in_host_memory(words.numpy(), seeds.numpy().astype(np.uint32))
-    high = _hashed(words >> 32 & MASK, seeds[0])
-    low = _hashed(words & MASK, seeds[1] ^ high)
+    high = _hash_words(words >> 32 & MASK, seeds[0])
+    low = _hash_words(words & MASK, seeds[1] ^ high)
     return high << 32 | low
 
 
@@ -141,24 +142,24 @@ def _owen_in_host_memory(words: Array, seeds: Array) -> Tensor:
     scrambled = np.empty(words.shape, np.int64)
     rows = max(1, _CACHED // max(words.shape[1], 1))
     for at in range(0, len(words), rows):
-        high = _hashed((words[at : at + rows] >> 32).astype(np.uint32), seeds[0])
-        low = _hashed(words[at : at + rows].astype(np.uint32), seeds[1] ^ high)
+        high = _hash_words((words[at : at + rows] >> 32).astype(np.uint32), seeds[0])
+        low = _hash_words(words[at : at + rows].astype(np.uint32), seeds[1] ^ high)
         scrambled[at : at + rows] = high.astype(np.int64) << 32 | low
     return torch.from_numpy(scrambled)
 
 
-def _hashed(x: Any, seed: Any) -> Any:
+def _hash_words(x: Any, seed: Any) -> Any:
     """Hash words of 32 bits: int64 tensors, or uint32 arrays."""
-    x = _reversed(x)
+    x = _reverse_bits(x)
     x = x ^ (x * 0x3D20ADEA & MASK)
     x = x + seed & MASK
     x = x * (seed >> 16 | 1) & MASK
     x = x ^ (x * 0x05526C56 & MASK)
     x = x ^ (x * 0x53A22864 & MASK)
-    return _reversed(x)
+    return _reverse_bits(x)
 
 
-def _reversed(x: Any) -> Any:
+def _reverse_bits(x: Any) -> Any:
     for by, mask in ((1, 0x55555555), (2, 0x33333333), (4, 0x0F0F0F0F), (8, 0x00FF00FF)):
         x = (x >> by & mask) | (x & mask) << by
     return (x >> 16 | x << 16) & MASK

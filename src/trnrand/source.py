@@ -149,7 +149,7 @@ class Source(torch.Generator):
         return type(self)().set_state(self.get_state())
 
     def __reduce__(self) -> Any:
-        return _restored, (type(self), self.get_state())
+        return _restore, (type(self), self.get_state())
 
     def __deepcopy__(self, memo: Any) -> Self:
         return self.clone_state()
@@ -160,7 +160,7 @@ class Source(torch.Generator):
         return f"{type(self).__name__}({where}{share})"
 
 
-def _restored(kind: type[Source], state: Tensor) -> Source:
+def _restore(kind: type[Source], state: Tensor) -> Source:
     return kind().set_state(state)
 
 

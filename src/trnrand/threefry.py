@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from trnrand.blocks import Blocks, checked
+from trnrand.blocks import Blocks, check_words
 from trnrand.engines import THREEFRY, Engine
 from trnrand.kernels import threefry as kernels
 from trnsci import array_function, op, run
@@ -23,7 +23,7 @@ def threefry4x32(counter: Tensor, key: Tensor) -> Tensor:
     Returns:
         uint32 [..., 4].
     """
-    return run(Threefry(*checked(THREEFRY, counter, key)))
+    return run(Threefry(*check_words(THREEFRY, counter, key)))
 
 
 @op("trnrand::threefry", calls="trnsci._loops.counters")

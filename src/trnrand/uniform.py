@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from typing import Any, NamedTuple, Unpack
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor
 
 from trnrand import host_loops
-from trnrand.bits import compiles, stream_words, words_cost
-from trnrand.device import launched
+from trnrand.bits import Numbers, stream_words
+from trnrand.device import launch_stream
 from trnrand.kernels import bits as bit_kernels
 from trnrand.kernels import uniform as kernels
 from trnrand.request import Number, Options, Request, Size, drawing, half_open
 from trnrand.segment import Segment
 from trnrand.torch_draws import replaces_draws
-from trnsci import ArgumentError, Cost, check, op, run
+from trnsci import ArgumentError, check, op, run
 from trnsci.analogs import resembles
 
 # bits of a result in [0, 1) that a dtype holds exactly
@@ -54,11 +53,11 @@ def uniform(*size: Size, low: Number = 0.0, high: Number = 1.0, ends: str = "[)"
     request = Request("uniform", size, parameters=parameters, **options)
     plain = not isinstance(low, Tensor) and not isinstance(high, Tensor) and low == 0 and high == 1
     if not plain:
-        ordered("uniform", low, high)
+        check_order("uniform", low, high)
         _representable(request, ends)
     values = _unit(request, ends)
     if not plain:
-        values = _scaled(request, values, ends)
+        values = _scale_unit(request, values, ends)
     return request.finish(values)
 
 
@@ -69,7 +68,7 @@ def random(*size: Size, **options: Unpack[Options]) -> Tensor:
     return uniform(*size, **options)
 
 
-def ordered(op: str, low: Any, high: Any) -> None:
+def check_order(op: str, low: Any, high: Any) -> None:
     """Check that ``low < high`` everywhere."""
     if isinstance(low, Tensor) or isinstance(high, Tensor):
         pair = [
@@ -84,20 +83,25 @@ def ordered(op: str, low: Any, high: Any) -> None:
         raise ArgumentError(op, "low", {"low": low, "high": high}, hint="low must be less than high")
 
 
+def cut(numbers: Tensor, dtype: torch.dtype) -> Tensor:
+    """Truncate numbers in [0, 1) to a narrower dtype; rounding would reach 1."""
+    if numbers.dtype != dtype:
+        scale = 2.0 ** BITS[dtype]
+        numbers = (numbers * scale).floor() / scale
+    return numbers.to(dtype)
+
+
 def _unit(request: Request, ends: str) -> Tensor:
     wide = request.dtype == torch.float64
     if ends == "()":
         return request.open_unit() if wide else _open_unit32(request)
     stream, first = request.claim(2 if wide else 1)
-    call = Uniform(Segment.of(stream, first, request.count, 2 if wide else 4), wide, request.device)
+    dtype = torch.float64 if wide else torch.float32
+    call = Uniform(Segment.of(stream, first, request.count, 2 if wide else 4), dtype, request.device)
     out = request.out
     if ends == "[)" and out is not None and out.dtype.itemsize > 2 and out.is_contiguous():
         return run(call, out.view(-1))
-    unit = run(call)
-    if request.dtype.itemsize == 2:
-        # cut, not rounded: rounding would reach 1
-        scale = 2.0 ** BITS[request.dtype]
-        unit = (unit * scale).floor_() * (1.0 / scale)
+    unit = cut(run(call), request.dtype)
     return 1.0 - unit if ends == "(]" else unit
 
 
@@ -120,7 +124,7 @@ def _representable(request: Request, ends: str) -> None:
         raise ArgumentError("uniform", "end", got, expected)
 
 
-def _scaled(request: Request, unit: Tensor, ends: str) -> Tensor:
+def _scale_unit(request: Request, unit: Tensor, ends: str) -> Tensor:
     work = torch.float64 if request.dtype == torch.float64 else torch.float32
     low, high = (request.tensor(name).to(work) for name in ("low", "high"))
     unit, span = unit.to(work), high - low
@@ -139,51 +143,6 @@ def _scaled(request: Request, unit: Tensor, ends: str) -> Tensor:
     return scaled
 
 
-class Numbers(NamedTuple):
-    """Numbers of a segment, one after another: float64 of two words each, or float32."""
-
-    segment: tuple[int, ...]
-    wide: bool
-    device: torch.device
-
-    def code(self) -> int:
-        """Return what the compiled loops and the kernels of GPUs call these numbers."""
-        raise NotImplementedError
-
-    def fake(self) -> Tensor:
-        return torch.empty(self.segment[2], dtype=floating(self.wide), device=self.device)
-
-    def cost(self) -> Cost:
-        return words_cost(Segment(self.segment), self.segment[2] * (2 if self.wide else 1))
-
-    def host(self) -> Tensor:
-        out = host_loops.empty((self.segment[2],), floating(self.wide))
-        self.host_into(out)
-        return out
-
-    def host_into(self, out: Tensor) -> None:
-        host_loops.fill(self.code(), Segment(self.segment), out)
-
-    def cuda(self) -> Tensor:
-        out = self.fake()
-        self.cuda_into(out)
-        return out
-
-    def cuda_into(self, out: Tensor) -> None:
-        from trnrand.cuda import streams
-
-        streams.fill(self.code(), Segment(self.segment), out)
-
-    def limits(self, implementation: str) -> str | None:
-        return host_loops.limits(implementation, self.device)
-
-    def calls(self, implementation: str) -> str:
-        return "triton trnrand.cuda.streams" if implementation == "cuda" else "trnsci._loops.fill"
-
-    def compiles(self) -> tuple[Hashable, float]:
-        return compiles(self.code(), self.segment)
-
-
 @op("trnrand::uniform")
 class Uniform(Numbers):
     """Uniform numbers of a segment in [0, 1)."""
@@ -191,27 +150,22 @@ class Uniform(Numbers):
     __slots__ = ()
 
     def code(self) -> int:
-        return host_loops.UNIFORM64 if self.wide else host_loops.UNIFORM32
+        return host_loops.UNIFORM64 if self.each == 2 else host_loops.UNIFORM32
 
     def pytorch(self) -> Tensor:
-        segment, each = Segment(self.segment), 2 if self.wide else 1
-        return _converted(segment.words(each * segment.skip, each * segment.elements, self.device), self.wide)
+        segment, each = Segment(self.segment), self.each
+        return _convert_words(segment.words(each * segment.skip, each * segment.elements, self.device), self.dtype)
 
     def nki(self) -> Tensor:
         segment = Segment(self.segment)
         if not segment.elements:
             return self.fake()
-        if not self.wide:
-            return launched(kernels.uniform, segment, self.device)
+        if self.each == 1:
+            return launch_stream(kernels.uniform, segment, self.device)
         # the device has no float64: its words are exact, and the host puts two together
-        words = launched(bit_kernels.bits, segment.in_words(2), self.device)
-        return self.fake() if words.is_meta else _converted(words.to(torch.int64), self.wide)
+        words = launch_stream(bit_kernels.bits, segment.in_words(2), self.device)
+        return self.fake() if words.is_meta else _convert_words(words.to(torch.int64), self.dtype)
 
 
-def floating(wide: bool) -> torch.dtype:
-    """Return the dtype of a result."""
-    return torch.float64 if wide else torch.float32
-
-
-def _converted(words: Tensor, wide: bool) -> Tensor:
-    return half_open(words[0::2], words[1::2]) if wide else (words >> 8).float() * 2.0**-24
+def _convert_words(words: Tensor, dtype: torch.dtype) -> Tensor:
+    return half_open(words[0::2], words[1::2]) if dtype == torch.float64 else (words >> 8).float() * 2.0**-24

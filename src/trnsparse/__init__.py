@@ -2,7 +2,7 @@
 
 | name | what it is |
 |---|---|
-| `COOMatrix`, `CSRMatrix`, `CSCMatrix`, `BSRMatrix` | formats: ``from_dense``, ``from_scipy``, ``to_*`` … |
+| `COOMatrix`, `CSRMatrix`, `CSCMatrix`, `BSRMatrix`, `DIAMatrix` | formats: ``from_dense``, ``to_scipy`` … |
 | `ELL`, `HYB`, `BlockedELL`, `SlicedELL` | formats of other libraries, to read and to write |
 | `load` | a matrix from a file |
 | `spmv`, `spmm`, `spgemm`, `sddmm`, `spmm_op` | products, the last over any semiring |
@@ -28,6 +28,7 @@ from trnsparse.bsr import BSRMatrix
 from trnsparse.coloring import Coloring, coloring
 from trnsparse.coo import COOMatrix
 from trnsparse.csr import CSCMatrix, CSRMatrix
+from trnsparse.dia import DIAMatrix
 from trnsparse.ell import ELL, HYB, BlockedELL, SlicedELL
 from trnsparse.files import load
 from trnsparse.format_choice import Choice, choose
@@ -61,6 +62,7 @@ __all__ = [
     "CSRMatrix",
     "Choice",
     "Coloring",
+    "DIAMatrix",
     "Eigenpair",
     "Mask",
     "Quartets",

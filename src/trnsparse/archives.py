@@ -42,7 +42,7 @@ def open_plain(path: str | Path) -> BinaryIO:
         os.close(descriptor)
         if Path(path).is_dir():
             raise IsADirectoryError(f"{path} is a directory")
-        raise _refused(path, "no plain file", "an .npz file or one of Matrix Market")
+        raise _refusal(path, "no plain file", "an .npz file or one of Matrix Market")
     return os.fdopen(descriptor, "rb")
 
 
@@ -50,12 +50,12 @@ def _check_members(path: str | Path, members: list[zipfile.ZipInfo], length: int
     names = [member.filename for member in members]
     if len(names) > MAX_MEMBERS or len(set(names)) < len(names):
         got = f"{len(names)} members, {len(set(names))} of them with names of their own"
-        raise _refused(path, got, f"at most {MAX_MEMBERS}, each with one")
+        raise _refusal(path, got, f"at most {MAX_MEMBERS}, each with one")
     expanded = sum(member.file_size for member in members)
     if expanded > MAX_EXPANDED and expanded > MAX_RATIO * length:
         got = f"{length} bytes that expand to {expanded}"
         hint = "Nothing was read. If it is a matrix of yours, write it uncompressed"
-        raise _refused(path, got, f"at most {MAX_RATIO} times the bytes of the file", hint)
+        raise _refusal(path, got, f"at most {MAX_RATIO} times the bytes of the file", hint)
     if expanded > (available := free_bytes()):
         raise CapacityError("host", expanded, available, f"load of {path}: nothing was read. Use a machine with more")
 
@@ -77,5 +77,5 @@ def _read_array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray
         return np.lib.format.read_array(stream, allow_pickle=False)
 
 
-def _refused(path: str | Path, got: str, expected: str, hint: str = "Nothing was read") -> ArgumentError:
+def _refusal(path: str | Path, got: str, expected: str, hint: str = "Nothing was read") -> ArgumentError:
     return ArgumentError("load", f"file {path}", got, expected, hint=hint)

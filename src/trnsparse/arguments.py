@@ -30,7 +30,7 @@ def operation(op: str, trans: bool | int | str, argument: str = "trans") -> str:
     return kinds[key]
 
 
-def applied(kind: str, matrix: SparseMatrix) -> Any:
+def apply_operation(kind: str, matrix: SparseMatrix) -> Any:
     """Return the matrix, its transpose or its conjugate transpose."""
     return matrix if kind == "n" else matrix.transpose() if kind == "t" else matrix.transpose().conj()
 
@@ -59,7 +59,7 @@ def sparse(op: str, argument: str, matrix: Any) -> SparseMatrix:
         op=op,
         argument=argument,
         got="a dense tensor" if isinstance(matrix, Tensor) else type(matrix),
-        expected="a COOMatrix, CSRMatrix, CSCMatrix or BSRMatrix, or a sparse matrix of SciPy or torch",
+        expected="a COOMatrix, CSRMatrix, CSCMatrix, BSRMatrix or DIAMatrix, or a sparse matrix of SciPy or torch",
         hint="Make one with CSRMatrix.from_dense",
     )
 
@@ -95,7 +95,7 @@ def dense(op: str, **tensors: Any) -> None:
             raise DtypeError(op, f"dtype of {name}", value.dtype, f"one of {listed}")
 
 
-def shaped(op: str, **shapes: tuple[Tensor, str]) -> None:
+def check_ndim(op: str, **shapes: tuple[Tensor, str]) -> None:
     """Check that every tensor has as many dimensions as its description, ``[M, N]``, has letters."""
     for name, (value, description) in shapes.items():
         if value.ndim != description.count(",") + 1:
@@ -126,7 +126,7 @@ def bare(alpha: Any, beta: Any, c: Tensor | None) -> bool:
     return c is None and type(alpha) is float and alpha == 1.0 and type(beta) is float and beta == 0.0
 
 
-def scaled(op: str, product: Tensor, alpha: Any, beta: Any, c: Tensor | None) -> Tensor:
+def scale_product(op: str, product: Tensor, alpha: Any, beta: Any, c: Tensor | None) -> Tensor:
     """Return ``alpha * product + beta * c``; without a factor of 1 or an addend, those parts cost nothing."""
     if bare(alpha, beta, c):
         return product
@@ -141,12 +141,12 @@ def scaled(op: str, product: Tensor, alpha: Any, beta: Any, c: Tensor | None) ->
     return product if c is None or second == 0 else torch.add(product, c, alpha=second)
 
 
-def folded(b: Tensor) -> Tensor:
+def fold_batch(b: Tensor) -> Tensor:
     """Return [..., K, N] as [K, batch * N]: a batch is more columns."""
     return b if b.ndim == 2 else b.movedim(-2, 0).reshape(b.shape[-2], math.prod(b.shape[:-2]) * b.shape[-1])
 
 
-def unfolded(product: Tensor, b: Tensor) -> Tensor:
+def unfold_batch(product: Tensor, b: Tensor) -> Tensor:
     """Return [M, batch * N] as [..., M, N] with the batch of ``b``."""
     if b.ndim == 2:
         return product

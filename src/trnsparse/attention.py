@@ -15,8 +15,8 @@ from trnsci import array_function, check, cuda, op, programs, run
 from trnsci.analogs import Different, Given, given, replaces, resembles
 from trnsci.errors import ArgumentError, DtypeError
 from trnsci.gradient import saves
-from trnsci.host import transformed
-from trnsci.nki import P_MAX, launch
+from trnsci.host import is_transformed
+from trnsci.nki import N_TILE, P_MAX, launch
 from trnsparse.arguments import HALF, KERNEL_DTYPES, evenly, only
 from trnsparse.attention_backward import backward, hide
 from trnsparse.bound_mask import BoundMask, Pattern
@@ -231,26 +231,30 @@ class Attention(NamedTuple):
         return result
 
     def pytorch(self) -> tuple[Tensor, Tensor]:
-        out, lse = _forward(self, transformed())
+        out, lse = _forward(self, is_transformed())
         return out, self._read(lse)
 
     def _read(self, lse: Tensor) -> Tensor:
         return lse if self.sums else lse.new_empty(0)
 
     def nki(self) -> tuple[Tensor, Tensor]:
-        return self._launched(*(tuple(x.tolist()) for x in (self.indptr, self.indices, self.slots)))
+        return self._launch_kernel(*(tuple(x.tolist()) for x in (self.indptr, self.indices, self.slots)))
 
     def prediction(self) -> tuple[Tensor, Tensor]:
         pointers, columns = evenly(self.indices.shape[0], self.indptr.shape[0] - 1)
-        return self._launched(tuple(pointers), tuple(columns), (-1,) * len(columns))
+        return self._launch_kernel(tuple(pointers), tuple(columns), (-1,) * len(columns))
 
-    def _launched(
+    def _launch_kernel(
         self, pointers: tuple[int, ...], columns: tuple[int, ...], slots: tuple[int, ...]
     ) -> tuple[Tensor, Tensor]:
         q, v = self.q, self.v
         if q.numel() == 0 or v.numel() == 0 or not columns:
             out, lse = self.fake()
             return out.zero_(), lse.fill_(-math.inf)
+        if v.shape[3] == N_TILE:
+            # the kernel sums weights in one more column of a bank of PSUM
+            halves = [self._replace(v=part)._launch_kernel(pointers, columns, slots) for part in v.chunk(2, 3)]
+            return torch.cat([out for out, _ in halves], 3), halves[0][1]
         # Torch multiplies 16-bit numbers in float32 and rounds once.
         qT, kT = (q * self.scale).flatten(0, 1).mT.contiguous(), self.k.flatten(0, 1).mT.contiguous()
         others = kT, v.flatten(0, 1).contiguous(), additive(self.insides, q.dtype)

@@ -85,13 +85,13 @@ class AttentionBackward(NamedTuple):
         return of_q.to(q.dtype), of_k.to(k.dtype), of_v.to(v.dtype)
 
     def nki(self) -> tuple[Tensor, Tensor, Tensor]:
-        return self._launched(self.indptr.tolist(), self.indices.tolist(), self.slots.tolist())
+        return self._launch(self.indptr.tolist(), self.indices.tolist(), self.slots.tolist())
 
     def prediction(self) -> tuple[Tensor, Tensor, Tensor]:
         pointers, columns = evenly(self.indices.shape[0], self.indptr.shape[0] - 1)
-        return self._launched(pointers, columns, [-1] * len(columns))
+        return self._launch(pointers, columns, [-1] * len(columns))
 
-    def _launched(self, pointers: list[int], columns: list[int], slots: list[int]) -> tuple[Tensor, Tensor, Tensor]:
+    def _launch(self, pointers: list[int], columns: list[int], slots: list[int]) -> tuple[Tensor, Tensor, Tensor]:
         from trnsparse.attention import additive
 
         q, k, v = self.q, self.k, self.v

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from trnsci import check
+from trnsci.torch_internals import disable_functorch
 from trnsim import notebook
 from trnsparse.indices import compress
 from trnsparse.picture import drawn, picture
@@ -115,7 +116,7 @@ def bind(mask: Mask, q_len: int, k_len: int, *, batch: int, heads: int, block: i
         if len(_KNOWN) >= _MOST:
             _KNOWN.clear()
         # other calls see it, with gradients or without a transform of torch.func
-        with torch.inference_mode(False), torch._C._DisableFuncTorch():
+        with torch.inference_mode(False), disable_functorch():
             _KNOWN[whole] = _bound(mask, q_len, k_len, batch=batch, heads=heads, block=block)
     return _KNOWN[whole]
 

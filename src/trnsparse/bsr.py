@@ -3,27 +3,18 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
 
 import scipy.sparse as sp
 import torch
 from torch import Tensor
 
 from trnsci import check
-from trnsci.arrays import Array, Numbers, to_numpy
+from trnsci.arrays import Array, to_numpy
 from trnsci.errors import ArgumentError, DtypeError
 from trnsparse.coo import COOMatrix
-from trnsparse.indices import (
-    ORDER,
-    as_index,
-    as_shape,
-    check_compressed,
-    check_length,
-    compress,
-    expand,
-    transposition,
-)
-from trnsparse.matrix import Foreign, SparseMatrix, as_scipy, as_values
+from trnsparse.csr import Compressed
+from trnsparse.indices import ORDER, compress
+from trnsparse.matrix import Foreign, as_scipy, as_values
 from trnsparse.scipy_views import pattern_of
 
 
@@ -37,7 +28,7 @@ def as_block(op: str, block: int | tuple[int, int]) -> tuple[int, int]:
     return bm, bn
 
 
-class BSRMatrix(SparseMatrix):
+class BSRMatrix(Compressed):
     """A sparse matrix of dense blocks of one shape; absent blocks are zero and cost nothing.
 
     Where the block does not divide the matrix, the last blocks reach over the edge; what lies outside is not read.
@@ -54,10 +45,9 @@ class BSRMatrix(SparseMatrix):
     """
 
     format = "bsr"
+    axis = 0
 
-    def __init__(self, indptr: Numbers, indices: Numbers, values: Numbers, shape: Sequence[int]) -> None:
-        self.values = entries = as_values("BSRMatrix", values)
-        self.shape = as_shape("BSRMatrix", shape)
+    def _check_shape(self, entries: Tensor) -> None:
         if entries.ndim != 3 or min(entries.shape[1:]) < 1:
             raise ArgumentError(
                 op="BSRMatrix",
@@ -66,11 +56,6 @@ class BSRMatrix(SparseMatrix):
                 expected="(blocks, bm, bn) with positive bm and bn",
                 hint=ORDER,
             )
-        self.indptr = as_index("BSRMatrix", "indptr", indptr, entries.device)
-        self.indices = as_index("BSRMatrix", "indices", indices, entries.device)
-        check_length("BSRMatrix", indices=self.indices.numel(), values=entries.shape[0])
-        if not entries.is_meta:
-            check_compressed("BSRMatrix", self.indptr, self.indices, *self.grid)
 
     @classmethod
     def from_dense(cls, dense: Tensor | Array, block: int | tuple[int, int] = 128) -> BSRMatrix:
@@ -127,14 +112,13 @@ class BSRMatrix(SparseMatrix):
         return self.n_blocks / max(self.grid[0] * self.grid[1], 1)
 
     @property
-    def block_rows(self) -> Tensor:
-        """The block row of every block."""
-        return self._once("block_rows", lambda: expand(self.indptr, self.indices.shape[0]))
+    def _counts(self) -> tuple[int, int]:
+        return self.grid
 
     @property
-    def transposed(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Pointers and indices of the transpose, and the order of its blocks."""
-        return self._once("transposed", lambda: transposition(self.indptr, self.indices, self.grid[1]))
+    def block_rows(self) -> Tensor:
+        """The block row of every block."""
+        return self.majors
 
     def transpose(self) -> BSRMatrix:
         """Return the transpose, in blocks (bn, bm)."""

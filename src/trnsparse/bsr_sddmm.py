@@ -41,21 +41,21 @@ class BsrSddmm(NamedTuple):
         return only(self.a.dtype, KERNEL_DTYPES) if implementation == "nki" else None
 
     def pytorch(self) -> Tensor:
-        left = padded(self.a, self.bm).unflatten(0, (-1, self.bm))[expand(self.indptr, self.indices.shape[0])]
-        right = padded(self.b, self.bn).unflatten(0, (-1, self.bn))[self.indices]
+        left = pad_blocks(self.a, self.bm).unflatten(0, (-1, self.bm))[expand(self.indptr, self.indices.shape[0])]
+        right = pad_blocks(self.b, self.bn).unflatten(0, (-1, self.bn))[self.indices]
         return left @ right.mT
 
     def nki(self) -> Tensor:
-        return self._launched(self.indptr.tolist(), self.indices.tolist())
+        return self._launch_kernel(self.indptr.tolist(), self.indices.tolist())
 
     def prediction(self) -> Tensor:
         across = -(-self.b.shape[0] // self.bn)
-        return self._launched(*evenly(self.indices.shape[0], self.indptr.shape[0] - 1, across))
+        return self._launch_kernel(*evenly(self.indices.shape[0], self.indptr.shape[0] - 1, across))
 
-    def _launched(self, pointers: list[int], columns: list[int]) -> Tensor:
+    def _launch_kernel(self, pointers: list[int], columns: list[int]) -> Tensor:
         if not columns or self.a.shape[1] == 0:
             return self.a.new_zeros((len(columns), self.bm, self.bn))
-        left, right = _transposed(self.a, self.bm), _transposed(self.b, self.bn)
+        left, right = _transpose_blocks(self.a, self.bm), _transpose_blocks(self.b, self.bn)
         block, parts = (self.bm, self.bn), []
 
         def row(count: int) -> programs.Size:
@@ -93,13 +93,13 @@ class BsrSddmm(NamedTuple):
         return gradients
 
 
-def padded(x: Tensor, size: int) -> Tensor:
+def pad_blocks(x: Tensor, size: int) -> Tensor:
     """Append rows of zeros up to a multiple of ``size``."""
     missing = -x.shape[0] % size
     return torch.nn.functional.pad(x, (0, 0, 0, missing)) if missing else x
 
 
-def _transposed(x: Tensor, size: int) -> Tensor:
+def _transpose_blocks(x: Tensor, size: int) -> Tensor:
     """Return the transpose, with columns of zeros up to a multiple of ``size``, written once."""
     result = x.new_zeros((x.shape[1], x.shape[0] + -x.shape[0] % size))
     result[:, : x.shape[0]] = x.mT

@@ -11,12 +11,12 @@ from torch import Tensor
 
 from trnsci import cuda, op, programs, run
 from trnsci.gradient import saves
-from trnsci.host import transformed
+from trnsci.host import is_transformed
 from trnsci.nki import K_TILE, M_TILE, N_TILE, launch
 from trnsparse import scipy_views
 from trnsparse.arguments import HALF, KERNEL_DTYPES, evenly, only, together
 from trnsparse.bsr import BSRMatrix
-from trnsparse.bsr_sddmm import padded, sampled_blocks
+from trnsparse.bsr_sddmm import pad_blocks, sampled_blocks
 from trnsparse.indices import expand, transposition
 from trnsparse.kernels import bsr_spmm as kernels
 from trnsparse.tile_order import Steps, in_order
@@ -78,7 +78,7 @@ class BsrSpmm(NamedTuple):
     def host(self) -> Tensor:
         bn = self.blocks.shape[2]
         columns = -(-self.b.shape[0] // bn)
-        b = padded(self.b.detach(), bn)
+        b = pad_blocks(self.b.detach(), bn)
         return scipy_views.product(self.indptr, self.indices, self.blocks, b, columns, False)[: self.rows]
 
     def pytorch(self) -> Tensor:
@@ -87,22 +87,22 @@ class BsrSpmm(NamedTuple):
         work = torch.float32 if dtype in HALF else dtype
         blocks, b = self.blocks.to(work), self.b.to(work)
         recorded = torch.is_grad_enabled() and (blocks.requires_grad or b.requires_grad)
-        if bm * bn >= LARGE and b.is_cpu and not recorded and not transformed():
-            return _accumulated(self._replace(blocks=blocks, b=b)).to(dtype)
-        met = padded(b, bn).unflatten(0, (-1, bn))[self.indices]
+        if bm * bn >= LARGE and b.is_cpu and not recorded and not is_transformed():
+            return _accumulate_blocks(self._replace(blocks=blocks, b=b)).to(dtype)
+        met = pad_blocks(b, bn).unflatten(0, (-1, bn))[self.indices]
         terms = torch.bmm(blocks, met)  # [blocks, bm, n]
         rows = expand(self.indptr, self.indices.shape[0])
         sums = terms.new_zeros((self.indptr.shape[0] - 1, bm, n)).index_add(0, rows, terms)
         return sums.flatten(0, 1)[: self.rows].to(dtype)
 
     def nki(self) -> Tensor:
-        return self._launched(self.indptr.tolist(), self.indices.tolist())
+        return self._launch_kernel(self.indptr.tolist(), self.indices.tolist())
 
     def prediction(self) -> Tensor:
         across = -(-self.b.shape[0] // self.blocks.shape[2])
-        return self._launched(*evenly(self.indices.shape[0], self.indptr.shape[0] - 1, across))
+        return self._launch_kernel(*evenly(self.indices.shape[0], self.indptr.shape[0] - 1, across))
 
-    def _launched(self, pointers: list[int], columns: list[int]) -> Tensor:
+    def _launch_kernel(self, pointers: list[int], columns: list[int]) -> Tensor:
         if not columns or self.b.numel() == 0:
             return self.b.new_zeros((self.rows, self.b.shape[1]))
         b, height, parts = self.b.contiguous(), self.blocks.shape[1], []
@@ -113,7 +113,7 @@ class BsrSpmm(NamedTuple):
                 parts.append(b.new_zeros((rows - some.start * height, b.shape[1])))
                 continue
             own = [start - starts[0] for start in starts]
-            steps, tiles_hbm = packed(own, columns[here], self.blocks[here], b.shape[0])
+            steps, tiles_hbm = pack_tiles(own, columns[here], self.blocks[here], b.shape[0])
             options = {"rows": rows - some.start * height, "height": height, "steps": steps}
             parts.append(launch(kernels.bsr_spmm, tiles_hbm, b, **options))
         return parts[0] if len(parts) == 1 else torch.cat(parts)
@@ -123,7 +123,7 @@ class BsrSpmm(NamedTuple):
         _, bm, bn = self.blocks.shape
         across = -(-self.b.shape[0] // bn)
         blocks = self.blocks.new_empty((count, bm, bn), device="meta")
-        steps, tiles_hbm = packed([0, count], [i % across for i in range(count)], blocks, self.b.shape[0])
+        steps, tiles_hbm = pack_tiles([0, count], [i % across for i in range(count)], blocks, self.b.shape[0])
         options = {"rows": bm, "height": bm, "steps": steps}
         return programs.size_of(kernels.bsr_spmm, (tiles_hbm, self.b[:, :N_TILE].to("meta")), options)
 
@@ -162,7 +162,7 @@ def adjoint(call: BsrSpmm, b: Tensor, columns: int) -> BsrSpmm:
     return BsrSpmm(indptr, indices, call.blocks[order].mH.resolve_conj().contiguous(), b, columns)
 
 
-def _accumulated(call: BsrSpmm) -> Tensor:
+def _accumulate_blocks(call: BsrSpmm) -> Tensor:
     """Multiply large blocks one by one, each added where it belongs, without gathering or scattering."""
     _, bm, bn = call.blocks.shape
     result = call.b.new_zeros((call.rows, call.b.shape[1]))
@@ -173,7 +173,7 @@ def _accumulated(call: BsrSpmm) -> Tensor:
     return result
 
 
-def packed(pointers: list[int], columns: list[int], blocks: Tensor, depth: int) -> tuple[Steps, Tensor]:
+def pack_tiles(pointers: list[int], columns: list[int], blocks: Tensor, depth: int) -> tuple[Steps, Tensor]:
     """Return blocks as a kernel's stationary tiles, side by side in HBM in the order of use, and that order.
 
     A block deeper than the array is cut; several shallow blocks of one block row share a tile. What reaches over the

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import scipy.sparse as sp
 import torch
@@ -12,21 +12,8 @@ from torch import Tensor
 from trnsci import check
 from trnsci.arrays import Array, Numbers, to_numpy
 from trnsci.errors import ArgumentError, DtypeError
-from trnsparse.indices import (
-    as_index,
-    as_shape,
-    by_position,
-    check_length,
-    check_range,
-    compress,
-    in_blocks,
-    scattered,
-)
+from trnsparse.indices import as_index, as_shape, check_length, check_range, compress, merge_positions
 from trnsparse.matrix import Foreign, SparseMatrix, as_scipy, as_values
-
-if TYPE_CHECKING:
-    from trnsparse.bsr import BSRMatrix
-    from trnsparse.csr import CSCMatrix, CSRMatrix
 
 
 class COOMatrix(SparseMatrix):
@@ -67,7 +54,7 @@ class COOMatrix(SparseMatrix):
         return result
 
     @classmethod
-    def from_dense(cls, dense: Tensor | Array) -> COOMatrix:
+    def from_dense(cls, dense: Tensor | Array) -> Self:
         """Return the nonzero entries of a dense matrix [M, N]."""
         tensor = as_values("from_dense", dense)
         check.refuse(tensor.ndim != 2, "from_dense", "shape", tuple(tensor.shape), "two dimensions")
@@ -82,7 +69,7 @@ class COOMatrix(SparseMatrix):
         return cls(coo.row, coo.col, coo.data, coo.shape)
 
     @classmethod
-    def from_torch(cls, tensor: Tensor) -> COOMatrix:
+    def from_torch(cls, tensor: Tensor) -> Self:
         """Return a two-dimensional ``torch.sparse`` tensor of any layout."""
         check.whole("from_torch", tensor=tensor)
         if not isinstance(tensor, Tensor) or tensor.is_nested:
@@ -112,32 +99,13 @@ class COOMatrix(SparseMatrix):
         """Return sorted entries, those at one position added up."""
         if self._canonical:
             return self
-        pattern, order, rank = self.merged
-        if pattern is None:
+        merged = self._once("merged", lambda: merge_positions(self.row, self.col, self.shape))
+        if merged.order is None:
             self._canonical = True
             return self
-        values = self.values.index_select(0, order)
-        if rank is not None:
-            values = values.new_zeros(pattern.row.shape).index_add(0, rank, values)
-        return pattern.with_values(values)
-
-    @property
-    def merged(self) -> tuple[COOMatrix | None, Tensor, Tensor | None]:
-        """The sorted pattern without values, the order that sorts the entries, and their ranks where positions repeat.
-
-        There is no pattern where the entries are sorted and distinct already.
-        """
-        return self._once("merged", self._merged)
-
-    def _merged(self) -> tuple[COOMatrix | None, Tensor, Tensor | None]:
-        result = by_position(self.row, self.col, self.shape)
-        if result is None:
-            return None, self.row, None
-        order, row, col, rank = result
-        if rank is not None:
-            row, col = result.distinct()
-        pattern = COOMatrix.sorted(row, col, self.values.new_empty(()).expand(row.shape), self.shape)
-        return pattern, order, rank
+        empty = self.values.new_empty(()).expand(merged.row.shape)
+        pattern = self._once("pattern", lambda: COOMatrix.sorted(merged.row, merged.col, empty, self.shape))
+        return pattern.with_values(merged.add_up(self.values))
 
     @property
     def pointers(self) -> Tensor:
@@ -151,32 +119,6 @@ class COOMatrix(SparseMatrix):
     def transpose(self) -> COOMatrix:
         """Return the transpose."""
         return COOMatrix._rebuilt({"row": self.col, "col": self.row}, self.values, self.shape[::-1])
-
-    def to_csr(self) -> CSRMatrix:
-        """Return the matrix in compressed rows."""
-        from trnsparse.csr import CSRMatrix
-
-        own = self.coalesce()
-        result = CSRMatrix._rebuilt({"indptr": own.pointers, "indices": own.col}, own.values, self.shape)
-        return own._share(result)
-
-    def to_csc(self) -> CSCMatrix:
-        """Return the matrix in compressed columns."""
-        from trnsparse.csr import CSCMatrix
-
-        columns = self.transpose().to_csr()
-        return CSCMatrix._rebuilt(columns._indices(), columns.values, self.shape)
-
-    def to_bsr(self, block: int | tuple[int, int] = 128) -> BSRMatrix:
-        """Return the matrix in dense blocks; only blocks that hold an entry are stored."""
-        from trnsparse.bsr import BSRMatrix, as_block
-
-        own = self.coalesce()
-        bm, bn = as_block("to_bsr", block)
-        grid = -(-self.shape[0] // bm), -(-self.shape[1] // bn)
-        indptr, indices, at = own._once(f"blocks of {bm}x{bn}", lambda: in_blocks(own.row, own.col, (bm, bn), grid))
-        blocks = scattered(own.values, at, indices.numel() * bm * bn).reshape(-1, bm, bn)
-        return BSRMatrix._rebuilt({"indptr": indptr, "indices": indices}, blocks, self.shape)
 
     def to_scipy(self) -> Foreign:
         """Return a ``scipy.sparse.coo_array`` with arrays of its own, detached from gradients."""

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Self
 
 import scipy.sparse as sp
 import torch
 from torch import Tensor
 
 from trnsci import check
-from trnsci.arrays import Array, Numbers, to_numpy
+from trnsci.arrays import Numbers, to_numpy
 from trnsci.libraries import operand
 from trnsparse.coo import COOMatrix
 from trnsparse.indices import as_index, as_shape, check_compressed, check_length, expand, transposition
@@ -18,7 +17,7 @@ from trnsparse.matrix import Foreign, S, SparseMatrix, as_scipy, as_values
 from trnsparse.scipy_views import pattern_of
 
 
-class _Compressed(SparseMatrix):
+class Compressed(SparseMatrix):
     """Pointers along one axis, sorted and distinct indices along the other."""
 
     # The axis the pointers run along: 0 for rows, 1 for columns.
@@ -28,39 +27,31 @@ class _Compressed(SparseMatrix):
         name = type(self).__name__
         self.values = entries = as_values(name, values)
         self.shape = as_shape(name, shape)
-        check.refuse(entries.ndim != 1, name, "shape of values", tuple(entries.shape), "one dimension")
+        self._check_shape(entries)
         self.indptr = as_index(name, "indptr", indptr, entries.device)
         self.indices = as_index(name, "indices", indices, entries.device)
-        check_length(name, indices=self.indices.numel(), values=entries.numel())
+        check_length(name, indices=self.indices.numel(), values=entries.shape[0])
         if not entries.is_meta:
-            check_compressed(name, self.indptr, self.indices, self.shape[self.axis], self.shape[1 - self.axis])
+            check_compressed(name, self.indptr, self.indices, *self._counts)
+
+    def _check_shape(self, entries: Tensor) -> None:
+        wrong = entries.ndim != 1
+        check.refuse(wrong, type(self).__name__, "shape of values", tuple(entries.shape), "one dimension")
+
+    @property
+    def _counts(self) -> tuple[int, int]:
+        """How many rows, or columns, the pointers run along, and the bound of the indices."""
+        return self.shape[self.axis], self.shape[1 - self.axis]
 
     @property
     def transposed(self) -> tuple[Tensor, Tensor, Tensor]:
         """Pointers and indices of the same matrix compressed along the other axis, and the order of its values."""
-        columns = self.shape[1 - self.axis]
-        return self._once("transposed", lambda: transposition(self.indptr, self.indices, columns))
+        return self._once("transposed", lambda: transposition(self.indptr, self.indices, self._counts[1]))
 
     @property
     def majors(self) -> Tensor:
-        """The row (of CSR) or column (of CSC) of every entry."""
+        """The row (of CSR), column (of CSC) or block row of every entry."""
         return self._once("majors", lambda: expand(self.indptr, self.indices.shape[0]))
-
-    @classmethod
-    def from_dense(cls, dense: Tensor | Array) -> Self:
-        """Return the nonzero entries of a dense matrix [M, N]."""
-        return cls._from(COOMatrix.from_dense(dense))
-
-    @classmethod
-    def from_torch(cls, tensor: Tensor) -> Self:
-        """Return a two-dimensional ``torch.sparse`` tensor of any layout."""
-        return cls._from(COOMatrix.from_torch(tensor))
-
-    @classmethod
-    def _from(cls, matrix: SparseMatrix) -> Self:
-        """Return a matrix in the format of this class."""
-        converted: Self = getattr(matrix, f"to_{cls.format}")()
-        return converted
 
     def _along_the_other(self, kind: type[S], shape: tuple[int, int]) -> S:
         """Return the matrix compressed along the other axis, as a matrix of this kind and shape."""
@@ -78,7 +69,7 @@ class _Compressed(SparseMatrix):
         return of_parts(self.indptr.clone(), self.indices.clone(), self.values, self.shape)
 
 
-class CSRMatrix(_Compressed):
+class CSRMatrix(Compressed):
     """A sparse matrix in compressed rows: entries ``indptr[i]`` to ``indptr[i+1]`` belong to row ``i``.
 
     Args:
@@ -126,7 +117,7 @@ class CSRMatrix(_Compressed):
         return self._along_the_other(CSRMatrix, self.shape[::-1])
 
 
-class CSCMatrix(_Compressed):
+class CSCMatrix(Compressed):
     """A sparse matrix in compressed columns: entries ``indptr[j]`` to ``indptr[j+1]`` belong to column ``j``.
 
     Args:

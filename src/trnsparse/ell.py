@@ -18,7 +18,7 @@ from trnsci.errors import ArgumentError
 from trnsparse.arguments import sparse
 from trnsparse.bsr import BSRMatrix
 from trnsparse.coo import COOMatrix
-from trnsparse.csr import CSRMatrix
+from trnsparse.csr import Compressed, CSRMatrix
 from trnsparse.indices import as_shape, check_length, compress
 from trnsparse.matrix import SparseMatrixLike
 
@@ -51,13 +51,12 @@ class ELL:
             ArgumentError: a row has more entries than ``width``; `HYB` keeps those elsewhere.
         """
         rows = _rows("ELL", a)
-        lengths = rows.indptr.diff()
-        longest = int(lengths.max()) if len(lengths) else 0
+        longest = _longest(rows)
         width = longest if width is None else width
         if width < longest:
-            expected = f"at least {longest}, the entries of row {int(lengths.argmax())}"
+            expected = f"at least {longest}, the entries of row {int(rows.indptr.diff().argmax())}"
             raise ArgumentError("ELL.of", "width", width, expected, hint="HYB takes any width")
-        return cls(*_padded(rows, width), rows.shape)
+        return cls(*_pad_rows(rows, width), rows.shape)
 
     def to_csr(self) -> CSRMatrix:
         """Return compressed rows; columns may be in any order."""
@@ -89,8 +88,7 @@ class HYB:
                 where one of the regular part counts two and a coordinate three; ``max``: that of the longest row.
         """
         rows = _rows("HYB", a)
-        lengths = rows.indptr.diff()
-        longest = int(lengths.max()) if len(lengths) else 0
+        lengths, longest = rows.indptr.diff(), _longest(rows)
         if width == "auto":
             width = _fewest(lengths, longest)
         wide = longest if width == "max" else width
@@ -98,7 +96,7 @@ class HYB:
             raise ArgumentError("HYB.of", "width", width, "'auto', 'max' or a number of entries")
         beyond = (_positions(rows.indptr, lengths)[1] >= wide).nonzero().flatten()
         others = rows.majors[beyond], rows.indices[beyond], rows.values[beyond]
-        return cls(ELL(*_padded(rows, wide), rows.shape), COOMatrix.sorted(*others, rows.shape))
+        return cls(ELL(*_pad_rows(rows, wide), rows.shape), COOMatrix.sorted(*others, rows.shape))
 
     def to_csr(self) -> CSRMatrix:
         """Return compressed rows."""
@@ -141,13 +139,9 @@ class BlockedELL:
         matrix = sparse("BlockedELL", "a", a)
         check.data("BlockedELL", a=matrix.values)
         blocks = matrix.to_bsr(block)
-        lengths = blocks.indptr.diff()
-        width = int(lengths.max()) if len(lengths) else 0
-        row, position = _positions(blocks.indptr, lengths)
-        columns = torch.full((len(lengths), width), -1, device=matrix.device).index_put((row, position), blocks.indices)
-        values = blocks.values.new_zeros((len(lengths), width, block, block)).index_put((row, position), blocks.values)
-        flat = values.transpose(1, 2).reshape(len(lengths) * block, width * block)
-        return cls(columns, flat, blocks.shape)
+        columns, values = _pad_rows(blocks, _longest(blocks))
+        rows, width = columns.shape
+        return cls(columns, values.transpose(1, 2).reshape(rows * block, width * block), blocks.shape)
 
     def to_bsr(self) -> BSRMatrix:
         """Return the blocks in compressed rows; block columns may be in any order, each once in a row."""
@@ -231,14 +225,19 @@ def _positions(indptr: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
     return row, torch.arange(len(row), device=indptr.device) - indptr[row]
 
 
-def _padded(rows: CSRMatrix, width: int) -> tuple[Tensor, Tensor]:
-    lengths, indices, values = rows.indptr.diff(), rows.indices, rows.values
-    mask = torch.arange(width, device=rows.device) < lengths.unsqueeze(1)
-    if len(lengths) and int(lengths.max()) > width:
-        kept = (_positions(rows.indptr, lengths)[1] < width).nonzero().flatten()
-        indices, values = indices[kept], values[kept]
-    columns = torch.full((rows.shape[0], width), -1, device=rows.device).masked_scatter_(mask, indices)
-    return columns, values.new_zeros(columns.shape).masked_scatter(mask, values)
+def _longest(rows: Compressed) -> int:
+    """Return the entries, or blocks, of the longest row."""
+    lengths = rows.indptr.diff()
+    return int(lengths.max()) if len(lengths) else 0
+
+
+def _pad_rows(rows: Compressed, width: int) -> tuple[Tensor, Tensor]:
+    """Return columns, -1 for none, and values of the first entries, or blocks, of every row."""
+    row, position = _positions(rows.indptr, rows.indptr.diff())
+    kept = (position < width).nonzero().flatten()
+    at, shape = (row[kept], position[kept]), (len(rows.indptr) - 1, width)
+    columns = torch.full(shape, -1, device=rows.device).index_put(at, rows.indices[kept])
+    return columns, rows.values.new_zeros((*shape, *rows.values.shape[1:])).index_put(at, rows.values[kept])
 
 
 def _coordinates(ell: ELL) -> COOMatrix:

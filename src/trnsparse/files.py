@@ -23,12 +23,13 @@ from trnsparse.arguments import sparse
 from trnsparse.bsr import BSRMatrix
 from trnsparse.coo import COOMatrix
 from trnsparse.csr import CSCMatrix, CSRMatrix
+from trnsparse.dia import DIAMatrix
 from trnsparse.matrix import SparseMatrix
 
 # The endings of Matrix Market's names, and what such a file begins with.
 MARKET = (".mtx", ".mtx.gz")
 BANNER = b"%%MatrixMarket"
-KINDS: dict[str, Any] = {kind.format: kind for kind in (COOMatrix, CSRMatrix, CSCMatrix, BSRMatrix)}
+KINDS: dict[str, Any] = {kind.format: kind for kind in (COOMatrix, CSRMatrix, CSCMatrix, BSRMatrix, DIAMatrix)}
 
 
 def write(matrix: SparseMatrix, path: str | Path) -> None:
@@ -59,8 +60,7 @@ def write(matrix: SparseMatrix, path: str | Path) -> None:
 def load(path: str | Path) -> SparseMatrix:
     """Read a matrix from a file of `SparseMatrix.save`, of ``scipy.sparse.save_npz`` or of Matrix Market.
 
-    Its structure is checked. A file of SciPy's gives the format it has, ``dia`` compressed rows; one of Matrix Market
-    coordinates.
+    Its structure is checked. A file of SciPy's gives the format it has, one of Matrix Market coordinates.
 
     Raises:
         ArgumentError: the file is damaged, of another format, or expands to much more than it has. Nothing in it is
@@ -76,7 +76,7 @@ def load(path: str | Path) -> SparseMatrix:
     except _DAMAGE as error:
         if isinstance(error, ArgumentError) and error.op == "load":
             raise
-        if (full := memory.exhausted("load", error)) is not None:
+        if (full := memory.capacity_error("load", error)) is not None:
             raise full from None
         raise ArgumentError(
             op="load",
@@ -98,12 +98,13 @@ def _read_npz(path: str | Path) -> SparseMatrix:
     tag = members.pop("format", np.array(""))
     is_scipys = tag.dtype.kind == "S"
     name, _, dtype = (tag.item().decode("ascii") if is_scipys else str(tag)).partition(" ")
-    if name not in (*KINDS, "dia") or (not is_scipys and not dtype):
-        raise ArgumentError("load", "format", name, f"one of {', '.join(KINDS)}, or dia of SciPy")
+    if name not in KINDS or (not is_scipys and not dtype):
+        raise ArgumentError("load", "format", name, f"one of {', '.join(KINDS)}")
     rows, columns = members.pop("shape").tolist()
     shape = (operator.index(rows), operator.index(columns))
     if is_scipys:
-        return sparse("load", "file", _build_scipy(name, members, shape))
+        matrix = _build_scipy(name, members, shape)
+        return DIAMatrix.from_scipy(matrix) if name == "dia" else sparse("load", "file", matrix)
     arrays = {key: from_numpy(member) for key, member in members.items()}
     values = arrays.pop("values")
     values = values.view(torch.bfloat16) if dtype == "bfloat16" else values

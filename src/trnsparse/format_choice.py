@@ -1,17 +1,20 @@
-"""Which format to multiply in on a device: compressed rows, blocks or dense, by predicted time, with the reason."""
+"""Which way to multiply on a device: by diagonals, gathers, rows, blocks or dense; by predicted time, with the reason.
+
+Patterns are counted, never built: distinct diagonals, entries by partition, blocks that hold an entry.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import json
+from dataclasses import asdict, dataclass
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
-from torch._C import _len_torch_dispatch_stack as dispatch_modes
 from torch.compiler import is_compiling
 
 from trnsci import check, config, neuron
+from trnsci.arrays import to_numpy
 from trnsci.backends import library
 from trnsci.config import TARGETS, TargetName
 from trnsci.ops import find
@@ -19,15 +22,24 @@ from trnsci.planning import remark
 from trnsci.plans import seconds
 from trnsci.predict import device_seconds
 from trnsci.specs import freeze
-from trnsparse.arguments import sparse
+from trnsci.torch_internals import dispatch_modes, peek_interpreter_stack
+from trnsparse.arguments import KERNEL_DTYPES, sparse
 from trnsparse.bsr import BSRMatrix
+from trnsparse.dia_spmm import count_diagonals
+from trnsparse.indices import transposition
 from trnsparse.matrix import SparseMatrix, SparseMatrixLike
+from trnsparse.scipy_views import Beside
+from trnsparse.sell_spmm import count_far, count_near
 
-FORMATS = ("auto", "stored", "csr", "bsr", "dense")
+FORMATS = ("auto", "stored", "csr", "bsr", "dense", "dia", "sell")
 BLOCK = 128
-# A prediction walks through a kernel's instructions: of about this many tiles, in rows by steps that every kernel takes
-# whole, and of dense products no deeper than this; what is larger takes proportionally longer.
-TILES, STEP, DEEP = 512, 1024, 16384
+# Block rows in which blocks are counted.
+SAMPLE = 512
+# Elements of the largest matrix that is made dense for want of a kernel that reads it as stored: 1 GiB of float64.
+LARGEST_DENSE = 2**27
+# Seconds of kernels that follow from counts, fitted to the timing model on trn2: a tile of entries and one of rows in
+# compressed rows; a block of float32, and a column of its product; a launch.
+ENTRIES, ROWS, TILE, COLUMN, LAUNCH = 0.73e-6, 4e-6, 0.17e-6, 1.72e-9, 2e-5
 
 
 @dataclass(frozen=True)
@@ -35,7 +47,7 @@ class Choice:
     """The format chosen for a product, and what each would take.
 
     Attributes:
-        format: ``csr``, ``bsr`` or ``dense``.
+        format: ``dia`` (diagonals), ``sell`` (gathers from windows on chip), ``csr`` (rows by DMA), ``bsr``, ``dense``.
         seconds: predicted seconds by format; ``None`` where there is no kernel, and empty for the host.
         where: the generation, or ``host``.
     """
@@ -52,7 +64,8 @@ class Choice:
             return f"{self.format}, because the host multiplies a matrix as it is stored"
         if all(time is None for time in self.seconds.values()):
             return f"{self.format}, because no format has a kernel on {self.where}"
-        return f"{self.format} is predicted fastest on {self.where}: " + ", ".join(parts)
+        assumed = "; the cost of a gather on chip is assumed" if self.seconds.get("sell") is not None else ""
+        return f"{self.format} is predicted fastest on {self.where}: " + ", ".join(parts) + assumed
 
     def __str__(self) -> str:
         return self.reason
@@ -60,9 +73,9 @@ class Choice:
 
 @check.hands_on("to_bsr")
 def choose(a: SparseMatrixLike, columns: int, *, where: str = "trn2", block: int = BLOCK) -> Choice:
-    """Compare ``a @ b`` for b [K, columns] in compressed rows, blocks and dense, without computing it.
+    """Compare ``a @ b`` for b [K, columns] by diagonals, gathers, rows, blocks and dense, without computing it.
 
-    Kernels are compared, without the conversion. The host multiplies a matrix as it is stored.
+    Kernels are compared, from counts of the pattern, without the conversion. The host multiplies a matrix as stored.
 
     Args:
         a: sparse [M, K]
@@ -90,50 +103,83 @@ _CHOICES: WeakKeyDictionary[SparseMatrix, dict[tuple[int, str, int], Choice]] = 
 
 
 def _on_device(a: SparseMatrix, columns: int, block: int, target: TargetName) -> dict[str, float | None]:
-    # Registers trnblas::gemm, whose prediction is the dense one.
+    (rows, depth), down = a.shape, -(-a.shape[0] // BLOCK)
+    stored, bm, bn = a.values.shape if isinstance(a, BSRMatrix) else (count_blocks(a, block), block, block)
+    # a column of a product streams through the array in a cycle, four for float32
+    tile = max(TILE, COLUMN * columns) * (a.dtype.itemsize / 4)
+    times: dict[str, float | None] = dict.fromkeys(("csr", "bsr", "dense", "dia", "sell"))
+    if a.dtype not in KERNEL_DTYPES:
+        times["dense"] = _predict_dense(a, columns, target)
+        return times
+    pattern, wide = a.detach().to_csr(), -(-columns // 2048)
+    if target != "trn1":
+        times["csr"] = LAUNCH + (ENTRIES * -(-pattern.nnz // BLOCK) + ROWS * down) * wide
+    times["bsr"] = LAUNCH + tile * stored * -(-bm // BLOCK) * -(-bn // BLOCK)
+    times["dense"] = LAUNCH + tile * down * -(-depth // BLOCK)
+    for name, route in count_routes(pattern.indptr, pattern.indices, depth).items():
+        times[name] = _predict_route(route, pattern.values, (rows, depth, columns), target)
+    return times
+
+
+def _predict_dense(a: SparseMatrix, columns: int, target: TargetName) -> float | None:
+    """Predict the dense product of a dtype that only dense products have kernels for, from a corner of the matrix."""
+    # Registers trnblas::gemm, whose prediction it is.
     from trnblas import gemm
     from trnsci import plan
 
-    (rows, depth), entries, index = a.shape, a.nnz, torch.int64
-    blocks = a if isinstance(a, BSRMatrix) else a.detach().to_bsr(block)
-    stored, bm, bn = blocks.values.shape
-
-    def empty(*shape: int, dtype: torch.dtype = a.dtype) -> Tensor:
-        return torch.empty(shape, dtype=dtype, device="meta")
-
-    b = empty(depth, columns)
-
-    def csr(part: int) -> float | None:
-        own = entries * part // max(rows, 1)
-        pattern = {"indptr": empty(part + 1, dtype=index), "indices": empty(own, dtype=index)}
-        call = find("trnsparse::spmm").kind(**pattern, values=empty(own), b=b, columns=depth, trans=False)
-        return device_seconds(freeze(call), target)
-
-    def bsr(part: int) -> float | None:
-        own = stored * part // max(rows, 1)
-        pattern = {"indptr": empty(-(-part // bm) + 1, dtype=index), "indices": empty(own, dtype=index)}
-        call = find("trnsparse::bsr_spmm").kind(**pattern, blocks=empty(own, bm, bn), b=b, rows=part)
-        return device_seconds(freeze(call), target)
-
-    def dense(part: int) -> float | None:
-        deep = min(depth, DEEP)
-        times = [step.predicted(target) for step in plan(gemm, 1.0, empty(part, deep), b[:deep]).steps]
-        return None if None in times else sum(times) * depth / max(deep, 1)  # type: ignore[arg-type]
-
-    return {
-        "csr": _from_part(csr, rows, (rows + entries) // BLOCK),
-        "bsr": _from_part(bsr, rows, stored),
-        "dense": _from_part(dense, rows, rows * depth // BLOCK**2),
-    }
+    (rows, depth), corner = a.shape, 4 * BLOCK
+    if rows * depth > LARGEST_DENSE:
+        return None
+    part = torch.empty((min(rows, corner), min(depth, corner)), dtype=a.dtype, device="meta")
+    times = [step.predicted(target) for step in plan(gemm, 1.0, part, part.new_empty((part.shape[1], columns))).steps]
+    return None if None in times else sum(times) * rows * depth / max(part.numel(), 1)  # type: ignore[arg-type]
 
 
-def _from_part(predicted: Callable[[int], float | None], rows: int, tiles: int) -> float | None:
-    """Return seconds for all rows; for many tiles, from two parts of them: every further row takes as long."""
-    part = max(1, rows * TILES // max(tiles, 1) // STEP) * STEP
-    if 2 * part >= rows:
-        return predicted(rows)
-    first, second = predicted(part), predicted(2 * part)
-    return None if first is None or second is None else first + (second - first) * (rows - part) / part
+def _predict_route(route: str, values: Tensor, sizes: tuple[int, int, int], target: TargetName) -> float | None:
+    rows, depth, columns = sizes
+    index = torch.empty(rows + 1, dtype=torch.int64, device="meta")
+    values = values.to("meta")
+    call = find("trnsparse::spmm").kind(
+        indptr=index,
+        indices=torch.empty(values.shape[0], dtype=torch.int64, device="meta"),
+        values=values,
+        b=values.new_empty((depth, columns)),
+        columns=depth,
+        trans=False,
+        route=route,
+    )
+    return device_seconds(freeze(call), target)
+
+
+_ROUTES: Beside[dict[str, str]] = Beside()
+
+
+def count_routes(indptr: Tensor, indices: Tensor, columns: int, trans: bool = False) -> dict[str, str]:
+    """Return the routes of `Spmm` by diagonals (``dia``) and gathers (``sell``), as far as a pattern allows them."""
+
+    def count() -> dict[str, str]:
+        rows, entries, across = indptr, indices, columns
+        if trans:
+            (rows, entries, _), across = transposition(indptr, indices, columns), indptr.shape[0] - 1
+        routes = {}
+        if (offsets := count_diagonals(rows, entries, across)) is not None:
+            routes["dia"] = json.dumps(["dia", offsets])
+        pattern = to_numpy(rows), to_numpy(entries)
+        if (layout := count_near(*pattern) or count_far(*pattern, across)) is not None:
+            routes["sell"] = json.dumps(["sell", asdict(layout)])
+        return routes
+
+    return _ROUTES.get(indptr, indices, (columns, trans), count)
+
+
+def count_blocks(a: SparseMatrix, block: int) -> int:
+    """Return how many square blocks hold an entry: of every block row, or estimated from `SAMPLE` of them."""
+    pattern, rows = a.detach().to_csr(), a.shape[0]
+    down = -(-rows // block)
+    counted = range(0, down, max(1, -(-down // SAMPLE)))
+    bounds = [pattern.indptr[[i * block, min((i + 1) * block, rows)]].tolist() for i in counted]
+    distinct = sum(torch.unique(pattern.indices[lo:hi] // block).numel() for lo, hi in bounds)
+    return round(distinct * down / max(len(counted), 1))
 
 
 _LIBRARY = library("trnsparse")
@@ -147,18 +193,18 @@ def here() -> str:
     return device.target if device is not None and asked in ("auto", "nki") else "host"
 
 
-def arranged(a: SparseMatrix, b: Tensor, name: str) -> SparseMatrix | Tensor:
-    """Return the matrix in the format asked for, to multiply b [K, N]; ``auto`` is what `choose` prefers.
+def arrange_operand(a: SparseMatrix, b: Tensor, name: str) -> tuple[SparseMatrix | Tensor, str]:
+    """Return the matrix in the format asked for, to multiply b [K, N], and its name; ``auto`` is what `choose` prefers.
 
     The pattern of a conversion is kept with the matrix; values are read afresh.
     """
     if name == "auto":
         name = _automatic(a, b.shape[1] if b.ndim == 2 else 1)
     if name in ("stored", a.format):
-        return a
+        return a, name
     if name != "dense":
-        return a.to_bsr(BLOCK) if name == "bsr" else a.to_csr()
-    return torch.empty(a.shape, dtype=a.dtype, device="meta") if b.is_meta else a.to_dense()
+        return a.to_bsr(BLOCK) if name == "bsr" else a.to_csr(), name
+    return torch.empty(a.shape, dtype=a.dtype, device="meta") if b.is_meta else a.to_dense(), name
 
 
 def _automatic(a: SparseMatrix, columns: int) -> str:
@@ -167,7 +213,7 @@ def _automatic(a: SparseMatrix, columns: int) -> str:
     where = "host" if is_compiling() else here()
     if where == "host" or a.values.is_meta or not (a.dtype.is_floating_point or a.dtype.is_complex):
         return "stored"
-    if dispatch_modes() or torch._C._functorch.peek_interpreter_stack() is not None:
+    if dispatch_modes() or peek_interpreter_stack() is not None:
         return "stored"
     choice = choose(a, columns, where=where)
     remark(choice.reason)

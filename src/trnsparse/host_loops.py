@@ -12,7 +12,7 @@ from trnsci import host, loops
 NATIVE = (torch.float32, torch.float64, torch.complex64, torch.complex128)
 
 
-def factored(name: str, indptr: Tensor, indices: Tensor, values: Tensor, *more: Tensor | None) -> int | None:
+def factor_incomplete(name: str, indptr: Tensor, indices: Tensor, values: Tensor, *more: Tensor | None) -> int | None:
     """Factor in place; return the row without a pivot, -1 if all have one, or ``None`` where torch must do it."""
     if loops.compiled is None or values.dtype not in NATIVE or host.refusal((indptr, indices, values)):
         return None

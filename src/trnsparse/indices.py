@@ -62,35 +62,47 @@ def compress(rows: Tensor, count: int) -> Tensor:
     return pointers.index_add_(0, rows + 1, torch.ones_like(rows)).cumsum_(0)
 
 
-class Sorted(NamedTuple):
-    """Entries by row, then column: where each was, its row and column, and where positions repeat, their ranks."""
+class Merged(NamedTuple):
+    """Distinct positions by row, then column, and how entries come to them.
 
-    order: Tensor
+    Attributes:
+        row: [positions]
+        col: [positions]
+        order: which sorts the entries; ``None`` where they are in order and distinct already.
+        rank: position of every sorted entry; ``None`` where none repeats.
+    """
+
     row: Tensor
     col: Tensor
+    order: Tensor | None
     rank: Tensor | None
 
-    def distinct(self) -> tuple[Tensor, Tensor]:
-        """Return rows and columns, those of entries at one position once."""
-        assert self.rank is not None
-        first = torch.nn.functional.pad(self.rank.diff() > 0, (1, 0), value=True)
-        return self.row[first], self.col[first]
+    def add_up(self, values: Tensor) -> Tensor:
+        """Return values of the positions, or blocks: those at one position added up."""
+        if self.order is None:
+            return values
+        values = values.index_select(0, self.order)
+        if self.rank is None:
+            return values
+        return values.new_zeros((self.row.shape[0], *values.shape[1:])).index_add(0, self.rank, values)
 
 
-def by_position(row: Tensor, col: Tensor, shape: tuple[int, int]) -> Sorted | None:
-    """Sort entries by row, then column; ``None`` says that they are in order and distinct already."""
+def merge_positions(row: Tensor, col: Tensor, shape: tuple[int, int]) -> Merged:
+    """Sort entries by row, then column, and find those at one position."""
     check.data("coalesce", row=row)
     down, across = row.diff(), col.diff()
     if bool(((down > 0) | ((down == 0) & (across > 0))).all()):
-        return None
+        return Merged(row, col, None, None)
     if shape[0] * shape[1] < 1 << 63:
         order = torch.argsort(row * shape[1] + col, stable=True)
     else:
         order = torch.argsort(col, stable=True)
         order = order[torch.argsort(row[order], stable=True)]
     row, col = row[order], col[order]
-    fresh = (row.diff() != 0) | (col.diff() != 0)
-    return Sorted(order, row, col, None if bool(fresh.all()) else torch.nn.functional.pad(fresh.cumsum(0), (1, 0)))
+    fresh = torch.nn.functional.pad((row.diff() != 0) | (col.diff() != 0), (1, 0), value=True)
+    if bool(fresh.all()):
+        return Merged(row, col, order, None)
+    return Merged(row[fresh], col[fresh], order, fresh.cumsum(0) - 1)
 
 
 def find(low: Tensor, high: Tensor, indices: Tensor, wanted: Tensor) -> Tensor:
@@ -105,7 +117,7 @@ def find(low: Tensor, high: Tensor, indices: Tensor, wanted: Tensor) -> Tensor:
     return torch.where((low < end) & (indices[low.clamp(max=indices.shape[0] - 1)] == wanted), low, -1)
 
 
-def scattered(values: Tensor, at: Tensor, size: int) -> Tensor:
+def scatter_values(values: Tensor, at: Tensor, size: int) -> Tensor:
     """Return ``size`` zeros with the values at their positions. Gradients flow to them."""
     return values.new_zeros(size).index_put((at,), values)
 
@@ -121,14 +133,10 @@ def transposition(pointers: Tensor, indices: Tensor, columns: int) -> tuple[Tens
 def in_blocks(row: Tensor, col: Tensor, block: tuple[int, int], grid: tuple[int, int]) -> tuple[Tensor, Tensor, Tensor]:
     """Return pointers and columns of the blocks of sorted entries, and each entry's position in them."""
     bm, bn = block
-    down, across = row // bm, col // bn
-    result = by_position(down, across, grid)
+    down, across, order, rank = merge_positions(row // bm, col // bn, grid)
     slot = torch.arange(row.shape[0], device=row.device)
-    if result is not None:
-        order, down, across, rank = result
+    if order is not None:
         slot = torch.empty_like(order).index_copy_(0, order, slot if rank is None else rank)
-        if rank is not None:
-            down, across = result.distinct()
     return compress(down, grid[0]), across, (slot * bm + row % bm) * bn + col % bn
 
 
@@ -157,7 +165,7 @@ def check_compressed(op: str, pointers: Tensor, indices: Tensor, count: int, bou
     if int(pointers[-1]) != indices.numel():
         raise ArgumentError(op, f"indptr[{count}]", int(pointers[-1]), f"{indices.numel()}, the number of indices")
     check_range(op, "indices", indices, bound)
-    at = _unsorted(pointers, indices)
+    at = _find_unsorted(pointers, indices)
     if at >= 0:
         twice = int(indices[at]) == int(indices[at - 1])
         raise ArgumentError(
@@ -170,7 +178,7 @@ def check_compressed(op: str, pointers: Tensor, indices: Tensor, count: int, bou
         )
 
 
-def _unsorted(pointers: Tensor, indices: Tensor) -> int:
+def _find_unsorted(pointers: Tensor, indices: Tensor) -> int:
     """Return the first index that is not above the one before it in its row, or -1."""
     stays = indices.diff() <= 0
     first = pointers[1:-1]

@@ -17,6 +17,7 @@ from trnsparse import scipy_views
 from trnsparse.arguments import dense, evenly, only, same_kind, sparse
 from trnsparse.bsr import BSRMatrix
 from trnsparse.csr import CSRMatrix
+from trnsparse.dia_spmm import count_diagonals, to_positions
 from trnsparse.format_choice import here
 from trnsparse.kernels import iterate as kernels
 from trnsparse.matrix import SparseMatrix, SparseMatrixLike
@@ -25,6 +26,8 @@ from trnsparse.spmm import spmv
 # Blocks that a kernel keeps in SBUF, and vector length in blocks: one PSUM bank.
 BLOCKS = 256
 LENGTH = 512
+# Bytes of an SBUF partition for vectors and the largest window of a matrix of diagonals.
+DIAGONALS = 176 * 1024
 # Iterations of one operation: of a kernel, whose launch is expensive, and on the host, which stops at the goal.
 STEPS, HOST_STEPS = 16, 64
 HOST = (torch.float32, torch.float64)
@@ -65,7 +68,7 @@ def cg(
     Raises:
         NotConverged: ``residual`` holds the norm reached.
     """
-    return _solved("cg", a, b, x0=x0, tol=tol, most=max_iterations, recurrence=None)
+    return _solve("cg", a, b, x0=x0, tol=tol, most=max_iterations, recurrence=None)
 
 
 @array_function
@@ -89,7 +92,7 @@ def richardson(
         max_iterations: as for `cg`.
     """
     step = float(check.real("richardson", "omega", omega))
-    return _solved("richardson", a, b, x0=x0, tol=tol, most=max_iterations, recurrence=lambda k: (step, 0.0))
+    return _solve("richardson", a, b, x0=x0, tol=tol, most=max_iterations, recurrence=lambda k: (step, 0.0))
 
 
 @array_function
@@ -129,7 +132,7 @@ def chebyshev(
             kept.append((1 / (middle - beta / last), beta))
         return kept[k]
 
-    return _solved("chebyshev", a, b, x0=x0, tol=tol, most=max_iterations, recurrence=coefficients)
+    return _solve("chebyshev", a, b, x0=x0, tol=tol, most=max_iterations, recurrence=coefficients)
 
 
 @array_function
@@ -145,7 +148,7 @@ def power_iteration(
         max_iterations: raise when they do not suffice.
     """
     a = sparse("power_iteration", "a", a)
-    matrix = _prepared("power_iteration", a)
+    matrix = _prepare("power_iteration", a)
     _options("power_iteration", tol, max_iterations)
     n = a.shape[0]
     if x0 is None:
@@ -154,6 +157,7 @@ def power_iteration(
     if n and not bool(x.any()):
         raise ArgumentError("power_iteration", "x0", "zeros", "a vector with a direction")
     x, scale = x / _scale(x), _scale(matrix.values)
+    offsets = _offsets(matrix)
     x, matrix = x / torch.linalg.vector_norm(x), matrix.with_values(matrix.values / scale)
     image = _times(matrix, x)
     if not bool(image.any()):
@@ -162,7 +166,7 @@ def power_iteration(
     empty, done, residual = x.new_zeros((0, 2)), 0, float("inf")
     while done < max_iterations:
         steps = min(STEPS, max_iterations - done)
-        x, image, *_ = run(Iterate(*_blocks(matrix), x, x, x, empty, steps, "power"))
+        x, image, *_ = run(Iterate(*_blocks(matrix), x, x, x, empty, steps, "power", offsets=offsets))
         done += steps
         value = torch.dot(x, image)
         residual = float(torch.linalg.vector_norm(image - value * x))
@@ -199,15 +203,31 @@ def _scale(x: Tensor) -> float:
     return 2.0 ** min(max(math.frexp(top)[1], -1000), 1000) if top else 1.0
 
 
-def _prepared(op: str, a: SparseMatrix) -> BSRMatrix | CSRMatrix:
-    """Return the matrix as what runs needs it: in blocks of 128 for a device, as it is stored on the host."""
+def _prepare(op: str, a: SparseMatrix) -> BSRMatrix | CSRMatrix:
+    """Return the matrix as what runs needs it: rows of few diagonals or blocks of 128 for a device, or as stored."""
     check.floating(op, a=a.values)
     check.equal(op, "N", rows=a.shape[0], columns=a.shape[1])
     if a.dtype.is_complex:
         raise ArgumentError(op, "dtype of a", a.dtype, "a real dtype")
     if here() == "host":
         return a.detach() if isinstance(a, BSRMatrix) and a.block[0] == a.block[1] else a.detach().to_csr()
-    return a.detach().to_bsr(P_MAX)
+    rows = a.detach().to_csr()
+    return rows if _offsets(rows) else a.detach().to_bsr(P_MAX)
+
+
+def _offsets(a: BSRMatrix | CSRMatrix) -> tuple[int, ...]:
+    """Return the diagonals of rows whose vectors fit into SBUF; none on the host, or for blocks."""
+    if isinstance(a, BSRMatrix) or a.device.type == "meta" or here() == "host":
+        return ()
+    offsets = a._once("diagonals", lambda: count_diagonals(a.indptr, a.indices, a.shape[1])) or ()
+    return offsets if _diagonal_bytes(a.shape[0], offsets) <= DIAGONALS else ()
+
+
+def _diagonal_bytes(n: int, offsets: tuple[int, ...]) -> int:
+    """Return the bytes of an SBUF partition that four vectors and a window of some offsets take."""
+    run = -(-n // P_MAX)
+    beyond = min(offsets[-1] - offsets[0], run, 4 * kernels.CHUNK) if offsets else 0
+    return 4 * (5 * run + beyond)
 
 
 def _blocks(a: BSRMatrix | CSRMatrix) -> Blocks:
@@ -215,11 +235,11 @@ def _blocks(a: BSRMatrix | CSRMatrix) -> Blocks:
     return a.indptr, a.indices, a.values if isinstance(a, BSRMatrix) else a.values.reshape(-1, 1, 1)
 
 
-def _solved(
+def _solve(
     op: str, a: SparseMatrixLike, b: Tensor, *, x0: Tensor | None, tol: float, most: int, recurrence: Any
 ) -> Solution:
     a = sparse(op, "a", a)
-    matrix = _prepared(op, a)
+    matrix = _prepare(op, a)
     _options(op, tol, most)
     b = _vector(op, "b", b, a)
     x = torch.zeros_like(b) if x0 is None else _vector(op, "x0", x0, a).clone()
@@ -239,7 +259,7 @@ def _solved(
         table = [recurrence(done + k) for k in range(steps)] if recurrence is not None else []
         coefficients = torch.tensor(table, dtype=b.dtype, device=b.device).reshape(-1, 2)
         method = "cg" if recurrence is None else "fixed"
-        x, r, p, taken = run(Iterate(*_blocks(matrix), x, r, p, coefficients, steps, method, goal))
+        x, r, p, taken = run(Iterate(*_blocks(matrix), x, r, p, coefficients, steps, method, goal, _offsets(matrix)))
         done += int(taken)
         residual = float(torch.linalg.vector_norm(r))
         if residual <= goal:
@@ -252,7 +272,7 @@ def _solved(
 
 def _times(a: BSRMatrix | CSRMatrix, x: Tensor) -> Tensor:
     """Return the product with a vector, in the format as it is."""
-    return spmv(a, x, format="stored")
+    return spmv(a, x, format="dia" if _offsets(a) else "stored")
 
 
 @op("trnsparse::iterate", calls="scipy.sparse, numpy")
@@ -272,6 +292,8 @@ class Iterate(NamedTuple):
     steps: int
     method: str
     goal: float = 0.0
+    # of the diagonals that hold the entries, where these are blocks of one on a device
+    offsets: tuple[int, ...] = ()
 
     def fake(self) -> State:
         x = self.x
@@ -287,6 +309,13 @@ class Iterate(NamedTuple):
             return only(self.x.dtype, HOST) if fits else f"takes lengths that blocks of {edge} divide"
         if implementation != "nki":
             return None
+        if self.offsets:
+            needed = _diagonal_bytes(self.x.shape[0], self.offsets)
+            if needed > DIAGONALS:
+                return f"keeps vectors and a window of up to {DIAGONALS} bytes a partition on chip, not {needed}"
+            return only(self.x.dtype, (torch.float32,))
+        if self.blocks.shape[1] != P_MAX:
+            return f"takes diagonals, or blocks of {P_MAX}, not of {self.blocks.shape[1]}"
         if self.blocks.shape[0] > BLOCKS:
             return f"keeps up to {BLOCKS} blocks on chip, not {self.blocks.shape[0]}"
         if self.indptr.shape[0] - 1 > LENGTH:
@@ -299,7 +328,7 @@ class Iterate(NamedTuple):
         state = (to_numpy(self.x), to_numpy(self.r), to_numpy(self.p))
         tiny, coefficients = np.finfo(state[0].dtype).tiny, to_numpy(self.coefficients)
         with np.errstate(all="ignore"):
-            x, r, p, taken = _iterated(
+            x, r, p, taken = _take_steps(
                 self, a.__matmul__, state, coefficients=coefficients, norm=np.linalg.norm, floor=lambda y: max(y, tiny)
             )
         return torch.from_numpy(x), torch.from_numpy(r), torch.from_numpy(p), torch.tensor(taken, device="cpu")
@@ -307,7 +336,7 @@ class Iterate(NamedTuple):
     def pytorch(self) -> State:
         matrix, tiny = self._matrix(), torch.finfo(self.x.dtype).tiny
         state = (self.x, self.r, self.p)
-        x, r, p, taken = _iterated(
+        x, r, p, taken = _take_steps(
             self,
             lambda y: _times(matrix, y),
             state,
@@ -328,22 +357,42 @@ class Iterate(NamedTuple):
         return BSRMatrix._rebuilt(parts, self.blocks, (n, n))
 
     def nki(self) -> State:
-        return self._launched(self.indptr.tolist(), self.indices.tolist())
+        if self.offsets:
+            return self._along_diagonals(to_positions(self.indptr, self.indices, self.offsets))
+        return self._launch_kernel(self.indptr.tolist(), self.indices.tolist())
 
     def prediction(self) -> State:
-        return self._launched(*evenly(self.indices.shape[0], self.indptr.shape[0] - 1))
+        if self.offsets:
+            return self._along_diagonals(None)
+        return self._launch_kernel(*evenly(self.indices.shape[0], self.indptr.shape[0] - 1))
 
-    def _launched(self, pointers: list[int], columns: list[int]) -> State:
-        n, blocks = self.x.shape[0], self.blocks
-        if n == 0 or self.steps == 0:
+    def _launch_kernel(self, pointers: list[int], columns: list[int]) -> State:
+        """Take the steps with blocks; a column of the state is a block of a vector."""
+        blocks = self.blocks
+        if self.x.shape[0] == 0 or self.steps == 0:
             return self.x.clone(), self.r.clone(), self.p.clone(), self._count(self.steps)
         if not columns:
             blocks, pointers, columns = blocks.new_zeros((1, P_MAX, P_MAX)), [0] + [1] * (len(pointers) - 1), [0]
         tiles = blocks.new_empty((P_MAX, blocks.shape[0], P_MAX)).copy_(blocks.permute(2, 0, 1)).flatten(1)
-        table = self.coefficients if self.coefficients.shape[0] else self.coefficients.new_zeros((self.steps, 2))
+        return self._launch_steps(tiles, {"pointers": tuple(pointers), "columns": tuple(columns)}, by_blocks=True)
+
+    def _along_diagonals(self, positions: Tensor | None) -> State:
+        """Take the steps with vectors as runs of rows; without positions of the entries, on shapes alone."""
+        n = self.x.shape[0]
+        run = -(-n // P_MAX)
+        diagonals = self.x.new_zeros((len(self.offsets), P_MAX * run))
+        if positions is not None:
+            at = positions.div(n, rounding_mode="floor") * (P_MAX * run) + positions % n
+            diagonals = diagonals.flatten().index_copy(0, at, self.blocks.flatten()).reshape(diagonals.shape)
+        return self._launch_steps(diagonals, {"offsets": self.offsets}, by_blocks=False)
+
+    def _launch_steps(self, tiles: Tensor, options: dict[str, Any], *, by_blocks: bool) -> State:
+        """Launch the steps, a few in each program, with vectors as columns of blocks or as runs of rows."""
+        n = self.x.shape[0]
         whole = (torch.nn.functional.pad(y, (0, -n % P_MAX)) for y in (self.x, self.r, self.p))
-        state = [y.reshape(-1, P_MAX).mT.contiguous() for y in whole]
-        options: dict[str, Any] = {"method": self.method, "pointers": tuple(pointers), "columns": tuple(columns)}
+        state = [y.reshape(-1, P_MAX).mT.contiguous() if by_blocks else y.reshape(P_MAX, -1) for y in whole]
+        table = self.coefficients if self.coefficients.shape[0] else self.coefficients.new_zeros((self.steps, 2))
+        options = {"method": self.method} | options
 
         def size(steps: int) -> programs.Size:
             coefficients = table.new_empty((P_MAX, 2 * steps))
@@ -354,7 +403,7 @@ class Iterate(NamedTuple):
         for some in table.split(-(-self.steps // launches)):
             coefficients, steps = some.reshape(1, -1).expand(P_MAX, -1).contiguous(), some.shape[0]
             state = list(launch(kernels.iterate, tiles, *state, coefficients, steps=steps, **options))
-        x, r, p = (y.mT.flatten()[:n].clone() for y in state)
+        x, r, p = ((y.mT if by_blocks else y).flatten()[:n].clone() for y in state)
         return x, r, p, self._count(self.steps)
 
     def workspace(self, implementation: str) -> int:
@@ -368,7 +417,7 @@ class Iterate(NamedTuple):
         return self.blocks.nbytes + 6 * size + P_MAX * 8 * self.steps
 
 
-def _iterated(call: Iterate, times: Any, state: Any, *, coefficients: Any, norm: Any, floor: Any) -> Any:
+def _take_steps(call: Iterate, times: Any, state: Any, *, coefficients: Any, norm: Any, floor: Any) -> Any:
     """Run the steps on tensors or arrays: ``times`` multiplies by the matrix, ``floor`` keeps divisors from 0."""
     x, r, p = (y + 0 for y in state)
     if call.method == "power":

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from trnsci.arrays import untouched
+from trnsci.arrays import pass_through
 from trnsci.errors import ArgumentError
 from trnsim import notebook
 from trnsparse.bound_mask import BoundMask, bind
@@ -47,7 +47,7 @@ class Mask(ABC):
     by_head = False
 
     def __init_subclass__(cls) -> None:
-        untouched(cls)
+        pass_through(cls)
 
     @abstractmethod
     def keeps(self, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any
@@ -16,21 +17,6 @@ from trnsci.arrays import Numbers
 from trnsci.errors import ArgumentError, DtypeError
 from trnsparse.bsr import BSRMatrix
 from trnsparse.mask_base import Mask, Rectangles, Verdicts
-
-
-@dataclass(frozen=True)
-class _Full(Mask):
-    def keeps(self, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
-        return q.new_ones(torch.broadcast_shapes(q.shape, k.shape), dtype=torch.bool)
-
-    def judge(self, at: Rectangles) -> Verdicts:
-        return Verdicts(at.q0 == at.q0, at.q0 != at.q0)
-
-    def key(self) -> tuple[Hashable, ...]:
-        return ("_Full",)
-
-    def __repr__(self) -> str:
-        return "full()"
 
 
 @dataclass(frozen=True)
@@ -207,13 +193,13 @@ def _boolean(op: str, argument: str, value: Numbers, shape: str) -> Tensor:
 
 def full() -> Mask:
     """Keep every pair."""
-    return _Full()
+    return _Distance(-math.inf, math.inf, "full()")
 
 
 def causal(offset: int = 0) -> Mask:
     """Keep keys that are not after their query: ``k <= q + offset``."""
     check.integer("causal", "offset", offset)
-    return _Distance(-offset, float("inf"), "causal()" if offset == 0 else f"causal({offset})")
+    return _Distance(-offset, math.inf, "causal()" if offset == 0 else f"causal({offset})")
 
 
 def window(width: int) -> Mask:

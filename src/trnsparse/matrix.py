@@ -15,17 +15,18 @@ import torch
 from torch import Tensor
 
 from trnsci import check
-from trnsci.arrays import Array, from_numpy, to_numpy, untouched
+from trnsci.arrays import Array, from_numpy, pass_through, to_numpy
 from trnsci.backends import on_host
 from trnsci.errors import ArgumentError, DtypeError
 from trnsim import notebook
-from trnsparse.indices import scattered
+from trnsparse.indices import in_blocks, scatter_values
 from trnsparse.picture import drawn, picture
 
 if TYPE_CHECKING:
     from trnsparse.bsr import BSRMatrix
     from trnsparse.coo import COOMatrix
     from trnsparse.csr import CSCMatrix, CSRMatrix
+    from trnsparse.dia import DIAMatrix
 
 # A matrix or array of scipy.sparse, which comes without types.
 Foreign: TypeAlias = sp.sparray | sp.spmatrix
@@ -77,13 +78,13 @@ class SparseMatrix(ABC):
     _index_names: tuple[str, ...] = ("indptr", "indices")
 
     def __init_subclass__(cls) -> None:
-        untouched(cls)
+        pass_through(cls)
 
     @property
     def values(self) -> Tensor:
         """The entries, or blocks."""
         values: Tensor = self.__dict__["values"]
-        index = self.__dict__.get(self._index_names[1])
+        index = self.__dict__.get(self._index_names[-1])
         if index is not None and (not values.ndim or values.shape[0] != index.shape[0]):
             lengths = {"indices": index.shape[0], "values": tuple(values.shape)}
             raise ArgumentError(type(self).__name__, "length", lengths, hint="Whoever owns the values resized them")
@@ -92,6 +93,26 @@ class SparseMatrix(ABC):
     @values.setter
     def values(self, values: Tensor) -> None:
         self.__dict__["values"] = values
+
+    @classmethod
+    def from_dense(cls, dense: Tensor | Array) -> Self:
+        """Return a dense matrix [M, N]; entries that are not zero decide what is stored."""
+        from trnsparse.coo import COOMatrix
+
+        return cls._from(COOMatrix.from_dense(dense))
+
+    @classmethod
+    def from_torch(cls, tensor: Tensor) -> Self:
+        """Return a two-dimensional ``torch.sparse`` tensor of any layout."""
+        from trnsparse.coo import COOMatrix
+
+        return cls._from(COOMatrix.from_torch(tensor))
+
+    @classmethod
+    def _from(cls, matrix: SparseMatrix) -> Self:
+        """Return a matrix in the format of this class."""
+        converted: Self = getattr(matrix, f"to_{cls.format}")()
+        return converted
 
     @abstractmethod
     def to_coo(self) -> COOMatrix:
@@ -105,7 +126,7 @@ class SparseMatrix(ABC):
         """Return a matrix of the same pattern with other values, or blocks; NumPy's are copied."""
         if isinstance(values, np.ndarray):
             values = as_values("with_values", values)
-        values = self._checked(values)
+        values = self._check_values(values)
         return self._share(self._rebuilt(self._index_on(values.device), values, self.shape))
 
     def _indices(self) -> dict[str, Tensor]:
@@ -140,7 +161,7 @@ class SparseMatrix(ABC):
         indices = self._indices()
         return indices if device == self.device else {name: index.to(device) for name, index in indices.items()}
 
-    def _checked(self, values: Any) -> Tensor:
+    def _check_values(self, values: Any) -> Tensor:
         check.tensor("with_values", values=values)
         values = as_values("with_values", values)
         if values.shape != self.values.shape:
@@ -191,20 +212,42 @@ class SparseMatrix(ABC):
 
     def to_csr(self) -> CSRMatrix:
         """Return the matrix in compressed rows."""
-        return self.to_coo().to_csr()
+        from trnsparse.csr import CSRMatrix
+
+        own = self.to_coo()
+        return own._share(CSRMatrix._rebuilt({"indptr": own.pointers, "indices": own.col}, own.values, self.shape))
 
     def to_csc(self) -> CSCMatrix:
         """Return the matrix in compressed columns."""
-        return self.to_coo().to_csc()
+        from trnsparse.csr import CSCMatrix
+
+        columns = self.to_coo().transpose().to_csr()
+        return CSCMatrix._rebuilt(columns._indices(), columns.values, self.shape)
 
     def to_bsr(self, block: int | tuple[int, int] = 128) -> BSRMatrix:
         """Return the matrix in dense blocks; only blocks that hold an entry are stored."""
-        return self.to_coo().to_bsr(block)
+        from trnsparse.bsr import BSRMatrix, as_block
+
+        own, (bm, bn) = self.to_coo(), as_block("to_bsr", block)
+        grid = -(-self.shape[0] // bm), -(-self.shape[1] // bn)
+        indptr, indices, at = own._once(f"blocks of {bm}x{bn}", lambda: in_blocks(own.row, own.col, (bm, bn), grid))
+        blocks = scatter_values(own.values, at, indices.numel() * bm * bn).reshape(-1, bm, bn)
+        return BSRMatrix._rebuilt({"indptr": indptr, "indices": indices}, blocks, self.shape)
+
+    def to_dia(self) -> DIAMatrix:
+        """Return the diagonals that hold an entry, whole: zeros where they hold none."""
+        from trnsparse.dia import DIAMatrix
+
+        own, rows = self.to_coo(), self.shape[0]
+        check.data("to_dia", a=own.row)
+        offsets, rank = torch.unique(own.col - own.row, return_inverse=True)
+        values = scatter_values(own.values, rank * rows + own.row, offsets.numel() * rows)
+        return DIAMatrix._rebuilt({"offsets": offsets}, values.reshape(offsets.numel(), rows), self.shape)
 
     def to_dense(self) -> Tensor:
         """Return a dense tensor [M, N]."""
         coo, (rows, columns) = self.to_coo(), self.shape
-        return scattered(coo.values, coo.row * columns + coo.col, rows * columns).reshape(self.shape)
+        return scatter_values(coo.values, coo.row * columns + coo.col, rows * columns).reshape(self.shape)
 
     def to_scipy(self) -> Foreign:
         """Return a ``scipy.sparse`` array of the same format, detached from gradients."""
@@ -259,7 +302,7 @@ class SparseMatrix(ABC):
         length = max(0, min(self.shape[0] + min(offset, 0), self.shape[1] - max(offset, 0)))
         check.data("diagonal", a=coo.row)
         on = (coo.col - coo.row == offset).nonzero().flatten()
-        return scattered(coo.values[on], torch.minimum(coo.row[on], coo.col[on]), length)
+        return scatter_values(coo.values[on], torch.minimum(coo.row[on], coo.col[on]), length)
 
     def trace(self) -> Tensor:
         """Return the sum of the diagonal."""
@@ -337,9 +380,9 @@ class SparseMatrix(ABC):
         return array if dtype is None else array.astype(dtype)
 
     def __getitem__(self, key: Any) -> Any:
-        from trnsparse.slicing import sliced
+        from trnsparse.slicing import slice_matrix
 
-        return sliced(self, key)
+        return slice_matrix(self, key)
 
     def __len__(self) -> int:
         return self.shape[0]

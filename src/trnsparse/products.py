@@ -16,11 +16,11 @@ from trnsci.arrays import from_numpy, to_numpy
 from trnsci.backends import on_host
 from trnsci.host import refusal
 from trnsparse import scipy_views
-from trnsparse.arguments import applied, dense, operation, same_kind, shaped, sparse
+from trnsparse.arguments import apply_operation, check_ndim, dense, operation, same_kind, sparse
 from trnsparse.bsr import BSRMatrix
 from trnsparse.coo import COOMatrix
 from trnsparse.csr import CSCMatrix, CSRMatrix
-from trnsparse.indices import by_position, compress, find
+from trnsparse.indices import compress, find, merge_positions
 from trnsparse.matrix import SparseMatrix, SparseMatrixLike, is_sparse
 from trnsparse.spmm import spmm, spmv
 
@@ -136,8 +136,8 @@ def spgemm(
     a, b = sparse("spgemm", "a", a), sparse("spgemm", "b", b)
     same_kind("spgemm", a=a, b=b)
     _same_place("spgemm", a, b)
-    a = applied(operation("spgemm", trans_a, "trans_a"), a)
-    b = applied(operation("spgemm", trans_b, "trans_b"), b)
+    a = apply_operation(operation("spgemm", trans_a, "trans_a"), a)
+    b = apply_operation(operation("spgemm", trans_b, "trans_b"), b)
     check.equal("spgemm", "K", a=a.shape[1], b=b.shape[0])
     if isinstance(a, BSRMatrix) and isinstance(b, BSRMatrix) and a.block[1] == b.block[0]:
         left, right = _pairs(a.indices, b.indptr)
@@ -166,14 +166,9 @@ def _pairs(columns: Tensor, indptr: Tensor) -> tuple[Tensor, Tensor]:
 
 def _blocks(row: Tensor, col: Tensor, blocks: Tensor, like: BSRMatrix) -> BSRMatrix:
     """Return a BSR matrix from blocks at positions, those at one position added up."""
-    result = by_position(row, col, like.grid)
-    if result is not None:
-        order, row, col, rank = result
-        blocks = blocks.index_select(0, order)
-        if rank is not None:
-            row, col = result.distinct()
-            blocks = blocks.new_zeros((row.shape[0], *blocks.shape[1:])).index_add(0, rank, blocks)
-    return BSRMatrix._rebuilt({"indptr": compress(row, like.grid[0]), "indices": col}, blocks, like.shape)
+    merged = merge_positions(row, col, like.grid)
+    indices = {"indptr": compress(merged.row, like.grid[0]), "indices": merged.col}
+    return BSRMatrix._rebuilt(indices, merged.add_up(blocks), like.shape)
 
 
 def convert_like(a: SparseMatrix, result: SparseMatrix) -> SparseMatrix:
@@ -241,22 +236,22 @@ def _spectral(a: CSRMatrix) -> Tensor:
 @array_function
 def scale_rows(a: SparseMatrixLike, d: Tensor) -> SparseMatrix:
     """Return ``diag(d) @ a``."""
-    return _scaled(a, d, 0)
+    return _scale_axis(a, d, 0)
 
 
 @array_function
 def scale_columns(a: SparseMatrixLike, d: Tensor) -> SparseMatrix:
     """Return ``a @ diag(d)``."""
-    return _scaled(a, d, 1)
+    return _scale_axis(a, d, 1)
 
 
-def _scaled(a: SparseMatrixLike, d: Tensor, axis: int) -> SparseMatrix:
+def _scale_axis(a: SparseMatrixLike, d: Tensor, axis: int) -> SparseMatrix:
     op = ("scale_rows", "scale_columns")[axis]
     on_host(f"trnsparse.{op}")
     a = sparse(op, "a", a)
     dense(op, d=d)
     same_kind(op, a=a, d=d)
-    shaped(op, d=(d, "[N]" if axis else "[M]"))
+    check_ndim(op, d=(d, "[N]" if axis else "[M]"))
     check.equal(op, "MN"[axis], a=a.shape[axis], d=d.shape[0])
     if a.device != d.device:
         check.data(op, a=a.values, d=d)

@@ -46,6 +46,14 @@ class RowSharded:
         self.local = locals_[rank].clone()
         self._sizes = tuple((tuple(part.values.shape), part.shape) for part in locals_)
         self._nnz = sum(part.nnz for part in locals_)
+        # per rank, how many rows of b come from and go to the ranks at each distance
+        width, ranks = max(1, -(-shape[1] // len(touched))), len(touched)
+        self._neighbours: list[dict[tuple[str, int], int]] = [{} for _ in touched]
+        for me, columns in enumerate(touched):
+            owners, counts = (columns // width).unique(return_counts=True)
+            for owner, count in zip(owners.tolist(), counts.tolist(), strict=True):
+                self._neighbours[me]["from", (owner - me) % ranks] = count
+                self._neighbours[owner]["to", (me - owner) % ranks] = count
 
     @property
     def dtype(self) -> torch.dtype:
@@ -70,6 +78,10 @@ class RowSharded:
         indices = {"indptr": index(rows + 1), "indices": index(values[0])}
         other.local = type(self.local)._rebuilt(indices, torch.empty(values, dtype=self.dtype, device="meta"), shape)
         return other
+
+    def class_of(self, coordinate: Sequence[int]) -> tuple[object, ...]:
+        """Return the sizes of a rank's rows, and what it exchanges with ranks at each distance."""
+        return self._sizes[coordinate[0]], tuple(sorted(self._neighbours[coordinate[0]].items()))
 
     def held(self) -> list[Tensor]:
         """Return the tensors of this rank's rows."""
@@ -144,25 +156,13 @@ def shard_rows(matrix: SparseMatrixLike, mesh: DeviceMesh | tuple[int, ...]) -> 
             raise ArgumentError("shard_rows", "device", got, hint="Move the matrix with .to(device)")
     compressed = matrix if isinstance(matrix, BSRMatrix) else matrix.to_csr()
     cuts = chunks(matrix.shape[0], sizes[0])
-    parts, touched = zip(*(_compact(_rows(compressed, start, size)) for start, size in cuts), strict=True)
+    parts, touched = zip(*(_compact(compressed[start : start + size]) for start, size in cuts), strict=True)
     return RowSharded(matrix.shape, mesh, parts, touched, rank)
 
 
 def sizes_of(mesh: DeviceMesh | tuple[int, ...]) -> tuple[int, ...]:
     """Return sizes of a mesh, or of one to plan with."""
     return mesh if isinstance(mesh, tuple) else tuple(mesh.shape)
-
-
-def _rows(matrix: CSRMatrix | BSRMatrix, start: int, size: int) -> CSRMatrix | BSRMatrix:
-    """Return rows of a matrix in its own format; through coordinates only where a cut goes through a block."""
-    height = matrix.block[0] if isinstance(matrix, BSRMatrix) else 1
-    stop = start + size
-    if start % height or (stop % height and stop != matrix.shape[0]):
-        return matrix[start:stop]
-    pointers = matrix.indptr[start // height : start // height + -(-size // height) + 1]
-    lo, hi = int(pointers[0]), int(pointers[-1])
-    indices = {"indptr": pointers - lo, "indices": matrix.indices[lo:hi]}
-    return type(matrix)._rebuilt(indices, matrix.values[lo:hi], (size, matrix.shape[1]))
 
 
 def _compact(matrix: CSRMatrix | BSRMatrix) -> tuple[CSRMatrix | BSRMatrix, Tensor]:

@@ -15,7 +15,7 @@ from trnsci.gradient import saves
 from trnsci.kernel_launcher import current
 from trnsci.nki import launch
 from trnsparse import scipy_views
-from trnsparse.arguments import HALF, KERNEL_DTYPES, dense, only, same_kind, shaped, sparse, together
+from trnsparse.arguments import HALF, KERNEL_DTYPES, check_ndim, dense, only, same_kind, sparse, together
 from trnsparse.bsr import BSRMatrix
 from trnsparse.bsr_sddmm import sampled_blocks
 from trnsparse.csr import CSCMatrix
@@ -59,7 +59,7 @@ def sddmm(
     pattern = sparse("sddmm", "pattern", pattern)
     dense("sddmm", a=a, b=b)
     dtype = same_kind("sddmm", pattern=pattern, a=a, b=b)
-    shaped("sddmm", a=(a, "[M, D]"), b=(b, "[D, N]"))
+    check_ndim("sddmm", a=(a, "[M, D]"), b=(b, "[D, N]"))
     check.equal("sddmm", "D", a=a.shape[1], b=b.shape[0])
     check.equal("sddmm", "M", pattern=pattern.shape[0], a=a.shape[0])
     check.equal("sddmm", "N", pattern=pattern.shape[1], b=b.shape[1])
@@ -67,19 +67,21 @@ def sddmm(
     if dtype in HALF and (alpha != 1 or beta != 0):
         wide = sddmm(pattern.to(torch.float32), a.float(), b.float(), alpha=alpha, beta=beta, epilogue=epilogue)
         return wide.to(dtype)
+    is_dia = pattern.format == "dia"
     if isinstance(pattern, BSRMatrix):
         values = sampled_blocks(pattern.indptr, pattern.indices, a, b.mT, pattern.block)
     else:
         if isinstance(pattern, CSCMatrix):
             columns = pattern.transpose()
-            values = sampled(columns.indptr, columns.indices, b.mT, a)
+            values = sample_product(columns.indptr, columns.indices, b.mT, a)
         else:
             rows = pattern.to_csr()
             pattern = rows if pattern.format == "csr" else pattern.to_coo()
-            values = sampled(rows.indptr, rows.indices, a, b.mT)
+            values = sample_product(rows.indptr, rows.indices, a, b.mT)
     values = values if alpha == 1 else values * alpha
     values = values if beta == 0 else values + beta * pattern.values
-    return pattern.with_values(values if epilogue is None else finished("sddmm", epilogue, values))
+    result = pattern.with_values(values if epilogue is None else apply_epilogue("sddmm", epilogue, values))
+    return result.to_dia() if is_dia else result
 
 
 def _to_torch(value: SparseMatrix, pattern: Tensor, *_: Any, **__: Any) -> Tensor:
@@ -96,7 +98,7 @@ def _read_torch(pattern: Tensor, a: Tensor, b: Tensor, *, beta: complex = 1, alp
     return given(sddmm, as_matrix(pattern), as_dense(a), as_dense(b), alpha=as_number(alpha), beta=as_number(beta))
 
 
-def finished(op: str, epilogue: Callable[[Tensor], Tensor], result: Tensor) -> Tensor:
+def apply_epilogue(op: str, epilogue: Callable[[Tensor], Tensor], result: Tensor) -> Tensor:
     """Apply an epilogue, which keeps shape and dtype."""
     check.kind(op, "epilogue", epilogue, Callable, "a function")
     changed = epilogue(result)
@@ -106,7 +108,7 @@ def finished(op: str, epilogue: Callable[[Tensor], Tensor], result: Tensor) -> T
     return changed
 
 
-def sampled(indptr: Tensor, indices: Tensor, a: Tensor, b: Tensor) -> Tensor:
+def sample_product(indptr: Tensor, indices: Tensor, a: Tensor, b: Tensor) -> Tensor:
     """Return ``result[p] = a[row of p] . b[indices[p]]``, not conjugated, for a [M, D] and b [N, D]."""
     return run(together(Sddmm(indptr, indices, a.resolve_conj(), b.resolve_conj())))
 
@@ -149,7 +151,7 @@ class Sddmm(NamedTuple):
     def cuda(self) -> Tensor:
         from trnsparse.cuda import spmm as gpu
 
-        return gpu.sampled(self.indptr, self.indices, self.a, self.b)
+        return gpu.sample_product(self.indptr, self.indices, self.a, self.b)
 
     def host(self) -> Tensor:
         zeros = self.a.new_zeros(self.indices.shape[0])

@@ -11,9 +11,9 @@ from torch import Tensor
 from trnsci import array_function, check
 from trnsci.backends import on_host
 from trnsci.errors import ArgumentError
-from trnsparse.arguments import applied, dense, operation, same_kind, sparse
+from trnsparse.arguments import apply_operation, dense, operation, same_kind, sparse
 from trnsparse.matrix import SparseMatrix, SparseMatrixLike
-from trnsparse.sddmm import CHUNK, finished
+from trnsparse.sddmm import CHUNK, apply_epilogue
 
 Reduction = Literal["sum", "prod", "amax", "amin"]
 Elementwise: TypeAlias = Callable[[Tensor], Tensor]
@@ -68,17 +68,17 @@ def spmm_op(
     if b.is_meta and not a.values.is_meta:
         check.data("spmm_op", b=b)
     check.same_device("spmm_op", a=a.values, b=b)
-    rows = applied(operation("spmm_op", trans), a).to_csr()
+    rows = apply_operation(operation("spmm_op", trans), a).to_csr()
     check.equal("spmm_op", "K", hint="Transpose a with trans=True?", a=rows.shape[1], b=b.shape[0])
     if multiply is torch.mul and add == "sum" and empty is None:
         result = rows @ b
     else:
-        result = _reduced(rows, b if b.ndim == 2 else b.unsqueeze(1), multiply, add, empty)
+        result = _reduce_terms(rows, b if b.ndim == 2 else b.unsqueeze(1), multiply, add, empty)
         result = result if b.ndim == 2 else result.squeeze(1)
-    return result if epilogue is None else finished("spmm_op", epilogue, result)
+    return result if epilogue is None else apply_epilogue("spmm_op", epilogue, result)
 
 
-def _reduced(
+def _reduce_terms(
     rows: SparseMatrix, b: Tensor, multiply: Callable[[Tensor, Tensor], Tensor], add: Reduction, empty: float | None
 ) -> Tensor:
     neutral = {"sum": 0.0, "prod": 1.0, "amax": float("-inf"), "amin": float("inf")}[add]

@@ -66,7 +66,7 @@ def product(
     """Return rows of ``a @ b``, and of what is added to it."""
     _one_mesh(public.__name__, team, a)
     axis = len(b.shape) - (2 if public is spmm else 1)
-    needed = _needed(team, a, b, axis)
+    needed = _gather_needed(team, a, b, axis)
     places: Places = (axis, *needed.places[1:])
     shape = (*b.shape[:axis], a.shape[0], *b.shape[axis + 1 :])
     addend = {"c" if public is spmm else "y": None if c is None else c.to(team, places).local}
@@ -79,13 +79,13 @@ def _one_mesh(op: str, team: Team, a: RowSharded) -> None:
         raise ArgumentError(op, "mesh", {"a": a.mesh, "b": mesh or team.shape}, hint="Use one mesh")
 
 
-def _needed(team: Team, a: RowSharded, b: Part, axis: int) -> Part:
+def _gather_needed(team: Team, a: RowSharded, b: Part, axis: int) -> Part:
     """Return the rows of the dense operand that this rank's rows touch, in order."""
     mine = a.touched[team.here(0)]
     # what the other axes of the mesh cut stays cut, K excepted
     others = tuple(place if isinstance(place, int) and place != axis else None for place in b.places[1:])
     if b.places == (None, *others):
-        return b.with_local(_picked(b.local, axis, mine), places=(None, *others))
+        return b.with_local(_pick(b.local, axis, mine), places=(None, *others))
     b = b.to(team, (axis, *others))
     cuts = chunks(b.shape[axis], team.size(0))
     start, size = cuts[team.here(0)]
@@ -93,7 +93,7 @@ def _needed(team: Team, a: RowSharded, b: Part, axis: int) -> Part:
     def among(columns: Tensor, start: int, size: int) -> Tensor:
         return columns[(columns >= start) & (columns < start + size)]
 
-    pieces = [_picked(b.local, axis, among(columns, start, size) - start) for columns in a.touched]
+    pieces = [_pick(b.local, axis, among(columns, start, size) - start) for columns in a.touched]
     shapes = []
     for first, length in cuts:
         shape = list(b.local.shape)
@@ -103,7 +103,7 @@ def _needed(team: Team, a: RowSharded, b: Part, axis: int) -> Part:
     return b.with_local(torch.cat(team.all_to_all(0, pieces, shapes), axis), places=(None, *others))
 
 
-def _picked(x: Tensor, axis: int, positions: Tensor) -> Tensor:
+def _pick(x: Tensor, axis: int, positions: Tensor) -> Tensor:
     if x.is_meta:
         return x.new_empty((*x.shape[:axis], positions.numel(), *x.shape[axis + 1 :]))
     return x.index_select(axis, positions)

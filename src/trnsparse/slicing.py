@@ -19,7 +19,7 @@ from trnsparse.matrix import SparseMatrix
 WHOLE = slice(None)
 
 
-def sliced(matrix: SparseMatrix, key: Any) -> Any:
+def slice_matrix(matrix: SparseMatrix, key: Any) -> Any:
     """Return an element, the elements at some positions, or a sparse matrix of the rows and columns chosen.
 
     A matrix has the format of ``matrix``. A number keeps its axis away only when both are numbers: ``a[2]`` is a matrix
@@ -34,7 +34,7 @@ def sliced(matrix: SparseMatrix, key: Any) -> Any:
         if isinstance(matrix, CSRMatrix | CSCMatrix) and _in_host_memory(matrix):
             return _element(matrix, *((j, i) if isinstance(matrix, CSCMatrix) else (i, j)))
         return _at(matrix, *torch.tensor([i, j], device=matrix.device))
-    if _listed(row_key) and _listed(col_key):
+    if _list_positions(row_key) and _list_positions(col_key):
         rows, columns = _tensor(matrix, row_key), _tensor(matrix, col_key)
         if not (rows.ndim == columns.ndim == 2 and rows.shape[1] == columns.shape[0] == 1):
             return _elements(matrix, rows, columns)
@@ -56,7 +56,7 @@ def _keys(key: Any) -> tuple[Any, Any]:
     return keys[0], keys[1] if len(keys) == 2 else WHOLE
 
 
-def _listed(key: Any) -> bool:
+def _list_positions(key: Any) -> bool:
     """Return whether a key is a list of indices, or a mask."""
     return not isinstance(key, slice) and not isinstance(key, Integral) and getattr(key, "ndim", 1) > 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from trnsci import array_function, check, op, programs, run
 from trnsci.analogs import Given, as_number, given, replaces
+from trnsci.arrays import to_numpy
 from trnsci.errors import ArgumentError
 from trnsci.gradient import saves
 from trnsci.kernel_launcher import current
@@ -19,28 +21,31 @@ from trnsparse import scipy_views
 from trnsparse.arguments import (
     HALF,
     KERNEL_DTYPES,
-    applied,
+    apply_operation,
     bare,
     dense,
     evenly_spaced,
-    folded,
+    fold_batch,
     only,
     operation,
     same_kind,
-    scaled,
+    scale_product,
     sparse,
     together,
-    unfolded,
+    unfold_batch,
 )
 from trnsparse.bsr import BSRMatrix
 from trnsparse.bsr_spmm import block_product
 from trnsparse.coo import COOMatrix
 from trnsparse.csr import CSCMatrix, CSRMatrix
-from trnsparse.format_choice import FORMATS, arranged
+from trnsparse.dia_spmm import multiply_diagonals, to_positions
+from trnsparse.format_choice import FORMATS, arrange_operand, count_routes
 from trnsparse.indices import expand, transposition
 from trnsparse.kernels import spmm as kernels
 from trnsparse.matrix import SparseMatrix, SparseMatrixLike
-from trnsparse.sddmm import finished, sampled, why_not_cusparse
+from trnsparse.scipy_views import Beside
+from trnsparse.sddmm import apply_epilogue, sample_product, why_not_cusparse
+from trnsparse.sell_spmm import Layout, arrange, multiply_arranged, shapes
 from trnsparse.torch_operands import as_dense, as_matrix
 
 
@@ -69,9 +74,9 @@ def spmm(
         beta: a number. When it is 0, ``c`` is not read.
         c: [..., M, N]
         trans: ``False``/``"n"``, ``True``/``"t"`` or ``"c"`` (conjugate transpose).
-        format: what to multiply in: ``"auto"`` is the matrix as it is stored on the host, and on a device compressed
-            rows, blocks or dense, whichever is predicted fastest; ``"csr"``, ``"bsr"`` or ``"dense"`` is that one;
-            ``"stored"`` the matrix as it is.
+        format: what to multiply in: ``"auto"`` is the matrix as it is stored on the host, and on a device whichever of
+            these is predicted fastest: ``"dia"`` (diagonals), ``"sell"`` (gathers on chip), ``"csr"`` (rows gathered by
+            DMA), ``"bsr"`` or ``"dense"``, each of which may be asked for; ``"stored"`` the matrix as it is.
         epilogue: any function of PyTorch that keeps the shape, or `trnblas.Epilogue` (scale, bias, activation).
         out: [..., M, N], memory for the result, shared with no operand.
 
@@ -83,7 +88,7 @@ def spmm(
         tensor([[3.],
                 [3.]])
     """
-    a, kind = _checked("spmm", a, trans, format, b_name="b", b=b, c_name="c", c=c)
+    a, kind = _check_operands("spmm", a, trans, format, b_name="b", b=b, c_name="c", c=c)
     if b.ndim < 2:
         check.ndim("spmm", 2, b=b)
     inner, outer = (a.shape[1], a.shape[0]) if kind == "n" else a.shape
@@ -92,7 +97,7 @@ def spmm(
     if out is not None:
         check.out("spmm", out, shape=(*b.shape[:-2], outer, b.shape[-1]), dtype=b.dtype, a=a.values, b=b, c=c)
     result = _scaled_product("spmm", a, b, kind, name=format, alpha=alpha, beta=beta, c=c)
-    result = result if epilogue is None else finished("spmm", epilogue, result)
+    result = result if epilogue is None else apply_epilogue("spmm", epilogue, result)
     return result if out is None else out.copy_(result)
 
 
@@ -129,7 +134,7 @@ def spmv(
         >>> spmv(CSRMatrix.from_dense(torch.eye(2)), torch.ones(2))
         tensor([1., 1.])
     """
-    a, kind = _checked("spmv", a, trans, format, b_name="x", b=x, c_name="y", c=y)
+    a, kind = _check_operands("spmv", a, trans, format, b_name="x", b=x, c_name="y", c=y)
     if x.ndim == 0:
         check.ndim("spmv", 1, x=x)
     inner, outer = (a.shape[1], a.shape[0]) if kind == "n" else a.shape
@@ -144,7 +149,7 @@ def spmv(
         result = _scaled_product(
             "spmv", a, x.unsqueeze(-1), kind, name=format, alpha=alpha, beta=beta, c=addend
         ).squeeze(-1)
-    result = result if epilogue is None else finished("spmv", epilogue, result)
+    result = result if epilogue is None else apply_epilogue("spmv", epilogue, result)
     return result if out is None else out.copy_(result)
 
 
@@ -164,7 +169,7 @@ def _read_sum(c: Tensor, a: Tensor, b: Tensor, *, beta: complex = 1, alpha: comp
 _MATRICES = frozenset((COOMatrix, CSRMatrix, CSCMatrix, BSRMatrix))
 
 
-def _checked(
+def _check_operands(
     function: str, a: Any, trans: Any, name: str, *, b_name: str, b: Any, c_name: str, c: Any
 ) -> tuple[SparseMatrix, str]:
     """Check operands and options; return the matrix and the operation. What is plainly right costs nothing."""
@@ -186,19 +191,19 @@ def _scaled_product(
     if b.dtype in HALF and not bare(alpha, beta, c):
         options = {"name": name, "alpha": alpha, "beta": beta, "c": None if c is None else c.float()}
         return _scaled_product(function, a.to(torch.float32), b.float(), kind, **options).to(b.dtype)
-    product = _product(a, b, kind, name) if b.ndim < 3 else unfolded(_product(a, folded(b), kind, name), b)
-    return product if bare(alpha, beta, c) else scaled(function, product, alpha, beta, c)
+    product = _product(a, b, kind, name) if b.ndim < 3 else unfold_batch(_product(a, fold_batch(b), kind, name), b)
+    return product if bare(alpha, beta, c) else scale_product(function, product, alpha, beta, c)
 
 
 def _product(a: SparseMatrix, b: Tensor, kind: str, name: str) -> Tensor:
     """Return ``op(a) @ b`` for b [K, N] or [K], in the format of this name."""
-    matrix = arranged(a, b, name)
+    matrix, name = arrange_operand(a, b, name)
     if type(matrix) is CSRMatrix:
         rows, trans = matrix, kind != "n"
     elif isinstance(matrix, Tensor | BSRMatrix):
         columns = b if b.ndim == 2 else b.unsqueeze(1)
         if isinstance(matrix, BSRMatrix):
-            product = block_product(applied(kind, matrix), columns)
+            product = block_product(apply_operation(kind, matrix), columns)
         else:
             from trnblas import gemm
 
@@ -211,7 +216,25 @@ def _product(a: SparseMatrix, b: Tensor, kind: str, name: str) -> Tensor:
     values = rows.values
     if values.is_complex():
         values, b = (values.conj() if kind == "c" else values).resolve_conj(), b.resolve_conj()
-    call = Spmm(rows.indptr, rows.indices, values, b, rows.shape[1], trans)
+    return multiply_rows(rows.indptr, rows.indices, values, b, columns=rows.shape[1], trans=trans, name=name)
+
+
+def multiply_rows(
+    indptr: Tensor, indices: Tensor, values: Tensor, b: Tensor, *, columns: int, trans: bool, name: str
+) -> Tensor:
+    """Return the product of compressed rows, or their transpose, with b, by diagonals or gathers if ``name`` says so.
+
+    Raises:
+        ArgumentError: the pattern has no such form.
+    """
+    route = ""
+    if name in ("dia", "sell"):
+        routes = {} if indptr.is_meta else count_routes(indptr, indices, columns, trans)
+        if indices.shape[0] and name not in routes:
+            expected = "few diagonals" if name == "dia" else "columns near their rows, or spread evenly"
+            raise ArgumentError("spmm", "format", name, f"a pattern of {expected}", hint="Leave the format to 'auto'")
+        route = routes.get(name, "")
+    call = Spmm(indptr, indices, values, b, columns, trans, route)
     return run(together(call) if b.is_meta or values.is_meta else call)
 
 
@@ -225,6 +248,8 @@ class Spmm(NamedTuple):
     b: Tensor  # [columns, N] or [columns]; rows of them when transposed
     columns: int
     trans: bool
+    # JSON of `format_choice.count_routes`; empty: rows gathered by DMA
+    route: str = ""
 
     @property
     def height(self) -> int:
@@ -248,9 +273,9 @@ class Spmm(NamedTuple):
         if implementation == "cuda":
             return why_not_cusparse(self.values.shape[0], self.columns, self.b)
         if implementation == "nki":
-            if current().target == "trn1":
-                return "trn1 cannot gather rows by DMA; BSR matrices run on every generation"
-            return only(self.values.dtype, KERNEL_DTYPES)
+            if current().target == "trn1" and not self.route:
+                return "trn1 cannot gather rows by DMA; diagonals, windows and BSR matrices run on every generation"
+            return only(self.values.dtype, KERNEL_DTYPES if not self.route else (*KERNEL_DTYPES, torch.complex64))
         return None
 
     def calls(self, implementation: str) -> str:
@@ -284,20 +309,44 @@ class Spmm(NamedTuple):
         return 2 * self.values.shape[0] * self.width * width if implementation == "pytorch" else 0
 
     def nki(self) -> Tensor:
-        indptr, indices, values = self.indptr, self.indices, self.values
+        indptr, indices, values, b = self.indptr, self.indices, self.values, self._columns()
         if self.trans:
             indptr, indices, order = transposition(indptr, indices, self.columns)
             values = values[order]
-        product = _launched(indptr.tolist(), indptr, indices, values, self._columns())
+        if self.route:
+            across = self.indptr.shape[0] - 1 if self.trans else self.columns
+            product = self._multiply_route(values, b, lambda: _arrange(self, indptr, indices, across))
+        else:
+            product = _launch_rows(indptr.tolist(), indptr, indices, values, b)
         return product if self.b.ndim == 2 else product.squeeze(1)
+
+    def _multiply_route(self, values: Tensor, b: Tensor, pattern: Callable[[], Any]) -> Tensor:
+        """Multiply by diagonals or gathers; parts of complex numbers are columns of two real products."""
+        if values.is_complex():
+            planes = torch.cat([b.real, b.imag], 1)
+            left, right = (self._multiply_route(part, planes, pattern) for part in (values.real, values.imag))
+            n = b.shape[1]
+            return torch.complex(left[:, :n] - right[:, n:], left[:, n:] + right[:, :n])
+        if b.numel() == 0:
+            return b.new_zeros((self.height, b.shape[1]))
+        kind, counts = json.loads(self.route)
+        if kind == "sell":
+            layout = Layout.from_json(counts)
+            return multiply_arranged(layout, shapes(layout) if values.is_meta else pattern(), values, b)
+        diagonals = values.new_zeros(len(counts) * self.height)
+        if not values.is_meta:
+            diagonals = diagonals.index_copy(0, pattern(), values)
+        return multiply_diagonals(diagonals.reshape(len(counts), -1), b, tuple(counts))
 
     def _columns(self) -> Tensor:
         return self.b if self.b.ndim == 2 else self.b.unsqueeze(1)
 
     def prediction(self) -> Tensor:
+        if self.route:
+            return self._multiply_route(self.values, self._columns(), lambda: None)
         pointers = evenly_spaced(self.values.shape[0], self.height)
         empty = self.indptr.new_empty(self.height + 1)
-        return _launched(pointers, empty, self.indices, self.values, self._columns())
+        return _launch_rows(pointers, empty, self.indices, self.values, self._columns())
 
     @saves("indptr", "indices", "values", "b", host=True)
     def vjp(self, grad: Tensor, needs: frozenset[str]) -> dict[str, Tensor]:
@@ -305,14 +354,36 @@ class Spmm(NamedTuple):
         if "values" in needs:
             b, g = self._columns().conj(), grad if grad.ndim == 2 else grad.unsqueeze(1)
             left, right = (b, g) if self.trans else (g, b)
-            gradients["values"] = sampled(self.indptr, self.indices, left, right)
+            gradients["values"] = sample_product(self.indptr, self.indices, left, right)
         if "b" in needs:
-            values = self.values.conj().resolve_conj()
-            gradients["b"] = run(self._replace(values=values, b=grad.resolve_conj(), trans=not self.trans))
+            gradients["b"] = multiply_rows(
+                self.indptr,
+                self.indices,
+                self.values.conj().resolve_conj(),
+                grad.resolve_conj(),
+                columns=self.columns,
+                trans=not self.trans,
+                name=json.loads(self.route)[0] if self.route else "csr",
+            )
         return gradients
 
 
-def _launched(pointers: list[int], indptr: Tensor, indices: Tensor, values: Tensor, b: Tensor) -> Tensor:
+_ARRANGED: Beside[Any] = Beside()
+
+
+def _arrange(call: Spmm, indptr: Tensor, indices: Tensor, columns: int) -> Any:
+    """Return a pattern as the kernel of a call's route reads it, built once; ``indptr`` may be of the transpose."""
+
+    def build() -> Any:
+        kind, counts = json.loads(call.route)
+        if kind == "dia":
+            return to_positions(indptr, indices, tuple(counts))
+        return arrange(Layout.from_json(counts), to_numpy(indptr), to_numpy(indices), columns)
+
+    return _ARRANGED.get(call.indptr, call.indices, (call.route, call.trans), build)
+
+
+def _launch_rows(pointers: list[int], indptr: Tensor, indices: Tensor, values: Tensor, b: Tensor) -> Tensor:
     rows = len(pointers) - 1
     if rows == 0 or b.numel() == 0 or values.numel() == 0:
         return b.new_zeros((rows, b.shape[1]))

@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import _disable_current_modes
 
 from trnsci.analogs import PLAIN, Different
+from trnsci.torch_internals import disable_modes
 from trnsparse.bound_mask import BoundMask
 from trnsparse.csr import CSRMatrix
 from trnsparse.masks import as_mask, causal, from_dense
@@ -53,7 +53,7 @@ def _bind_constants(mask: Any, q: Tensor, k: Tensor) -> BoundMask:
     if any(type(length) is not int for length in lengths):
         raise Different("its mask depends on lengths, which are symbols here")
     names = ("indptr", "indices", "slots", "insides")
-    with _disable_current_modes():
+    with disable_modes():
         bound = as_mask(mask).bind(*lengths)
         blocks = [{name: getattr(pattern, name).numpy() for name in names} for pattern in bound.patterns]
     patterns = [

@@ -20,7 +20,7 @@ from trnsparse.csr import CSRMatrix
 from trnsparse.indices import expand
 from trnsparse.matrix import SparseMatrixLike
 from trnsparse.products import triangle
-from trnsparse.sddmm import sampled
+from trnsparse.sddmm import sample_product
 
 
 @array_function
@@ -81,7 +81,7 @@ class _Solve(torch.autograd.Function):
     def forward(
         ctx: Any, indptr: Tensor, indices: Tensor, values: Tensor, b: Tensor, lower: bool, unit: bool
     ) -> Tensor:
-        x = _solved(indptr, indices, values.resolve_conj(), b.resolve_conj(), lower=lower, unit=unit)
+        x = _solve(indptr, indices, values.resolve_conj(), b.resolve_conj(), lower=lower, unit=unit)
         ctx.save_for_backward(indptr, indices, values, x)
         ctx.lower, ctx.unit = lower, unit
         return x
@@ -96,13 +96,13 @@ class _Solve(torch.autograd.Function):
         of_b: Tensor = _Solve.apply(*parts, grad, not ctx.lower, ctx.unit)  # type: ignore[no-untyped-call]
         of_values = None
         if ctx.needs_input_grad[2]:
-            of_values = -sampled(indptr, indices, of_b, x.conj())
+            of_values = -sample_product(indptr, indices, of_b, x.conj())
             if ctx.unit:
                 of_values = torch.where(a.majors == indices, 0, of_values)
         return None, None, of_values, of_b, None, None
 
 
-def _solved(indptr: Tensor, indices: Tensor, values: Tensor, b: Tensor, *, lower: bool, unit: bool) -> Tensor:
+def _solve(indptr: Tensor, indices: Tensor, values: Tensor, b: Tensor, *, lower: bool, unit: bool) -> Tensor:
     n = b.shape[0]
     rows = expand(indptr, indices.shape[0])
     diagonal = b.new_ones(n)
@@ -114,7 +114,7 @@ def _solved(indptr: Tensor, indices: Tensor, values: Tensor, b: Tensor, *, lower
             raise Singular(op="solve_triangular", index=int(absent[0 if lower else -1]))
     if refusal((values, b), recorded=True) is None and b.numel() and _in_range(values, diagonal):
         return _by_scipy(indptr, indices, values, b, lower=lower, unit=unit)
-    return _substituted(indptr, indices, values, b, lower=lower, unit=unit)
+    return _substitute(indptr, indices, values, b, lower=lower, unit=unit)
 
 
 def _in_range(values: Tensor, diagonal: Tensor) -> bool:
@@ -137,7 +137,7 @@ def _by_scipy(indptr: Tensor, indices: Tensor, values: Tensor, b: Tensor, *, low
     return torch.from_numpy(x).to(b.dtype)
 
 
-def _substituted(indptr: Tensor, indices: Tensor, values: Tensor, b: Tensor, *, lower: bool, unit: bool) -> Tensor:
+def _substitute(indptr: Tensor, indices: Tensor, values: Tensor, b: Tensor, *, lower: bool, unit: bool) -> Tensor:
     """Solve row by row: the definition, on every device and for every range of values."""
     n = b.shape[0]
     starts = indptr.tolist()
@@ -169,7 +169,7 @@ def ilu0(a: SparseMatrixLike, *, boost: tuple[float, complex] | None = None) -> 
     n = rows.shape[0]
     values = rows.values.detach().resolve_conj().clone()
     numbers = None if boost is None else torch.tensor(boost, dtype=values.dtype, device="cpu")
-    bad = host_loops.factored("ilu0", rows.indptr, rows.indices, values, numbers)
+    bad = host_loops.factor_incomplete("ilu0", rows.indptr, rows.indices, values, numbers)
     if bad is None:
         bad = _ilu0(rows, values, boost)
     if bad >= 0:
@@ -217,7 +217,7 @@ def ic0(a: SparseMatrixLike) -> CSRMatrix:
     """
     rows = triangle(_square("ic0", a)).to_csr()
     values = rows.values.detach().resolve_conj().clone()
-    bad = host_loops.factored("ic0", rows.indptr, rows.indices, values)
+    bad = host_loops.factor_incomplete("ic0", rows.indptr, rows.indices, values)
     if bad is None:
         bad = _ic0(rows, values)
     if bad >= 0:

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from trnsci import array_function, check
 from trnsci.backends import on_host
-from trnsparse.arguments import dense, same_kind, shaped
+from trnsparse.arguments import check_ndim, dense, same_kind
 from trnsparse.indices import as_index, check_length, check_range
 
 
@@ -55,14 +55,14 @@ def _positions(op: str, indices: Tensor, y: Tensor, x: Tensor | None = None) -> 
     """Return the indices, checked against the dense vector and the values of the sparse one."""
     on_host(f"trnsparse.vectors.{op}")
     dense(op, y=y)
-    shaped(op, y=(y, "[N]"))
+    check_ndim(op, y=(y, "[N]"))
     positions = as_index(op, "indices", indices, y.device, hint="")
     if not y.is_meta and not positions.is_meta:
         check_range(op, "indices", positions, y.shape[0])
     if x is not None:
         dense(op, x=x)
         same_kind(op, x=x, y=y)
-        shaped(op, x=(x, "[entries]"))
+        check_ndim(op, x=(x, "[entries]"))
         check_length(op, x=x.shape[0], indices=positions.shape[0])
         if x.device != y.device:
             check.data(op, x=x, y=y)

@@ -52,12 +52,14 @@ class Link:
         e, left, right = operands[self.e_index], operands[1 - self.e_index], operands[2]
         sizes = dict(self.sizes)
 
-        def grouped(t: Tensor, labels: str, groups: Sequence[str]) -> Tensor:
+        def group_axes(t: Tensor, labels: str, groups: Sequence[str]) -> Tensor:
             order = [labels.index(label) for group in groups for label in group]
             return t.permute(order).reshape([math.prod(sizes[label] for label in group) for group in groups])
 
         product = transform_pair(
-            grouped(e, self.e, (k1, k2, x)), grouped(left, self.left, (k1, i)), grouped(right, self.right, (k2, a))
+            group_axes(e, self.e, (k1, k2, x)),
+            group_axes(left, self.left, (k1, i)),
+            group_axes(right, self.right, (k2, a)),
         )
         natural = i + a + x
         product = product.reshape([sizes[label] for label in natural])

@@ -6,7 +6,7 @@ import functools
 import inspect
 import itertools
 import math
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,8 @@ import torch
 from torch import Tensor
 
 from trnsci import ArgumentError, CapacityError, check
+from trnsci.backends import backend
+from trnsci.memory import MemoryMeter
 from trnsci.nki import tiles
 from trnsci.precision import Precision
 from trntensor.equation import Equation, parse
@@ -93,7 +95,7 @@ class Program:
             parts = [cut(x, labels, piece) for x, labels in zip(operands, self.equation.inputs, strict=True)]
             shapes = tuple(tuple(x.shape) for x in parts)
             if shapes not in programs:
-                programs[shapes] = compiled(self.equation.text, shapes, self.path, None)
+                programs[shapes] = compile_program(self.equation.text, shapes, self.path, None)
             where = tuple(piece.get(label, slice(None)) for label in self.equation.output)
             result[where] += programs[shapes].run(parts, precision, alpha)
         return result
@@ -115,7 +117,7 @@ def cut(x: Tensor, labels: str, piece: Mapping[str, slice]) -> Tensor:
     return x[where] if any(part != slice(None) for part in where) else x
 
 
-def compiled(
+def compile_program(
     subscripts: str, shapes: tuple[tuple[int, ...], ...], optimize: Hashable, memory_limit: tuple[int, int] | None
 ) -> Program:
     """Return the program of an expression: parsed, ordered and classified. Plans keep it.
@@ -125,7 +127,7 @@ def compiled(
     equation = parse("einsum", subscripts, shapes)
     path = find_path(equation, shapes, optimize)
     program = Program(equation, shapes, path, _steps(equation, shapes, path))
-    return program if memory_limit is None else _sliced(program, *memory_limit)
+    return program if memory_limit is None else _slice_program(program, *memory_limit)
 
 
 def in_order(count: int) -> tuple[tuple[int, ...], ...]:
@@ -136,7 +138,7 @@ def in_order(count: int) -> tuple[tuple[int, ...], ...]:
 
 
 def find_path(equation: Equation, shapes: Sequence[tuple[int, ...]], optimize: Any) -> Path:
-    """Order the contractions: by a preset, as told, or by any optimizer that speaks opt_einsum's protocol."""
+    """Order the contractions: by a preset, a given path, or any optimizer that speaks opt_einsum's protocol."""
     count = len(shapes)
     if isinstance(optimize, list | tuple):
         return _explicit(optimize, count)
@@ -158,7 +160,7 @@ def find_path(equation: Equation, shapes: Sequence[tuple[int, ...]], optimize: A
 
 
 def _takes(search: Any, count: int) -> bool:
-    """Return whether it accepts so many arguments; some optimizers of cotengra have no memory limit."""
+    """Return whether it accepts ``count`` arguments; some optimizers of cotengra have no memory limit."""
     try:
         inspect.signature(search).bind(*range(count))
     except TypeError:
@@ -240,14 +242,14 @@ def _pairwise(path: Path) -> Iterator[tuple[int, ...]]:
             left = [*rest, count - 1]
 
 
-def _sliced(program: Program, limit: int, itemsize: int) -> Program:
+def _slice_program(program: Program, limit: int, itemsize: int) -> Program:
     """Cut labels in halves until what is allocated fits: always the label whose halving saves most."""
     equation, blocks = program.equation, dict[str, int]()
     sizes = dict(equation.sizes)
     fixed = math.prod(program.result_shape) * itemsize
     current = program
     while True:
-        need = allocated(current, itemsize) + (fixed if blocks else 0)
+        need = allocated_bytes(current, itemsize) + (fixed if blocks else 0)
         if need <= limit:
             break
         best: tuple[int, str, int, Program] | None = None
@@ -256,8 +258,8 @@ def _sliced(program: Program, limit: int, itemsize: int) -> Program:
             if length <= 1:
                 continue
             trial = blocks | {label: -(-length // 2)}
-            smaller = _reshaped(program, trial)
-            candidate = (allocated(smaller, itemsize), label, -(-length // 2), smaller)
+            smaller = _reshape_program(program, trial)
+            candidate = (allocated_bytes(smaller, itemsize), label, -(-length // 2), smaller)
             if best is None or candidate[:2] < best[:2]:
                 best = candidate
         if best is None or fixed > limit:
@@ -274,7 +276,7 @@ def _sliced(program: Program, limit: int, itemsize: int) -> Program:
     return Program(equation, program.shapes, program.path, current.steps, tuple(blocks.items()))
 
 
-def _reshaped(program: Program, blocks: Mapping[str, int]) -> Program:
+def _reshape_program(program: Program, blocks: Mapping[str, int]) -> Program:
     shapes = tuple(
         tuple(blocks.get(label, size) if size != 1 else 1 for label, size in zip(labels, shape, strict=True))
         for labels, shape in zip(program.equation.inputs, program.shapes, strict=True)
@@ -284,15 +286,17 @@ def _reshaped(program: Program, blocks: Mapping[str, int]) -> Program:
     return Program(equation, shapes, program.path, _steps(equation, shapes, program.path))
 
 
-def allocated(program: Program, itemsize: int) -> int:
+@functools.lru_cache(maxsize=4096)
+def allocated_bytes(program: Program, itemsize: int) -> int:
     """Return the most bytes alive at once beyond the operands: intermediates, merged copies, and the result."""
     dtype = {2: torch.float16, 4: torch.float32, 8: torch.float64, 16: torch.complex128}.get(itemsize, torch.int8)
-    return _allocated(program, dtype)
-
-
-@functools.lru_cache(maxsize=4096)
-def _allocated(program: Program, dtype: torch.dtype) -> int:
-    from trntensor.memory import peak_allocation
-
     meta = [torch.empty(shape, dtype=dtype, device="meta") for shape in program.shapes]
     return peak_allocation(lambda: program.run(meta))
+
+
+def peak_allocation(work: Callable[[], object]) -> int:
+    """Return the most bytes alive at once among those ``work`` allocates; its result counts."""
+    with torch.no_grad(), backend("pytorch"), MemoryMeter() as meter:
+        kept = work()
+    del kept
+    return meter.peak

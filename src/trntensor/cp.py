@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -15,9 +15,9 @@ from trntensor.decomposed import (
     Decomposed,
     Progress,
     check_sweeps,
-    raised,
     real_input,
     relative_error,
+    scale_up,
     unfold,
 )
 from trntensor.einsum import einsum
@@ -49,7 +49,7 @@ def cp(
     rank: int,
     *,
     nonnegative: bool = False,
-    init: str = "svd",
+    init: str | Sequence[Tensor] = "svd",
     max_iter: int = 200,
     tol: float = 1e-8,
     seed: int = 0,
@@ -61,8 +61,8 @@ def cp(
         x: a tensor of two or more axes, any floating-point dtype; half precision is computed in float32.
         rank: number of terms.
         nonnegative: keep weights and factors at or above 0 (hierarchical least squares, column by column).
-        init: ``svd`` (leading singular vectors of the unfoldings, random columns where these are too few) or
-            ``random``.
+        init: ``svd`` (leading singular vectors of the unfoldings, random columns where these are too few),
+            ``random``, or factors [n, rank] to start from, one for each axis.
         max_iter: sweeps at most.
         tol: stop when the relative error changes by less than this in a sweep.
         seed: of the random columns.
@@ -81,12 +81,18 @@ def cp(
     work, exponent = real_input("cp", x, 2)
     rank = check.integer("cp", "rank", rank, 1, 2**63 - 1)
     check_sweeps("cp", max_iter, tol, callback)
-    check.option("cp", "init", init, ("svd", "random"))
     check.flag("cp", nonnegative=nonnegative)
     seed = check.integer("cp", "seed", seed, -(2**62), 2**62)
     if nonnegative and (work.is_complex() or bool((work < 0).any())):
         raise ArgumentError("cp", "x", "negative or complex values", "values >= 0")
-    factors = [_start(work, axis, rank, init=init, seed=seed, nonnegative=nonnegative) for axis in range(work.ndim)]
+    if isinstance(init, str):
+        check.option("cp", "init", init, ("svd", "random"))
+        factors = [_start(work, axis, rank, init=init, seed=seed, nonnegative=nonnegative) for axis in range(work.ndim)]
+    else:
+        if [tuple(factor.shape) for factor in init] != [(n, rank) for n in work.shape]:
+            got = [tuple(factor.shape) for factor in init]
+            raise ArgumentError("cp", "init", got, f"factors of shapes {[(n, rank) for n in work.shape]}")
+        factors = [factor.to(work) for factor in init]
     norm = torch.linalg.vector_norm(work)
     labels = "".join(chr(ord("a") + axis) for axis in range(work.ndim))
     errors: list[float] = []
@@ -120,7 +126,7 @@ def cp(
             converged = True
             break
     info = Convergence(iterations=len(errors), converged=converged, errors=tuple(errors))
-    return CP(raised(weights, exponent).to(x.dtype), tuple(factor.to(x.dtype) for factor in factors), info)
+    return CP(scale_up(weights, exponent).to(x.dtype), tuple(factor.to(x.dtype) for factor in factors), info)
 
 
 def _start(x: Tensor, axis: int, rank: int, *, init: str, seed: int, nonnegative: bool) -> Tensor:

@@ -61,7 +61,7 @@ class Decomposed:
         return whole
 
 
-def expanded(text: str, operands: Sequence[Any]) -> tuple[str, tuple[Any, ...]]:
+def expand_operands(text: str, operands: Sequence[Any]) -> tuple[str, tuple[Any, ...]]:
     """Expand decomposed operands into their parts; the output becomes explicit first."""
     text = text.replace(" ", "")
     left, arrow, right = text.partition("->")
@@ -104,17 +104,17 @@ def real_input(op: str, x: Any, minimum: int = 1) -> tuple[Tensor, int]:
         raise ArgumentError(op, "shape of x", tuple(x.shape), f"at least {minimum} axes and no empty one")
     if not x.is_meta and not bool(x.isfinite().all()):
         raise ArgumentError(op, "x", "an entry that is NaN or infinite", "finite entries")
-    return scaled(x.float() if x.dtype in (torch.float16, torch.bfloat16) else x)
+    return scale_down(x.float() if x.dtype in (torch.float16, torch.bfloat16) else x)
 
 
-def scaled(x: Tensor) -> tuple[Tensor, int]:
+def scale_down(x: Tensor) -> tuple[Tensor, int]:
     """Return a tensor whose largest entry is near 1, and the exponent of the power of two it was divided by."""
     parts = torch.view_as_real(x.detach().resolve_conj()) if x.is_complex() else x.detach()
     exponent = int(torch.frexp(parts.abs().max())[1])
-    return raised(x, -exponent), exponent
+    return scale_up(x, -exponent), exponent
 
 
-def raised(x: Tensor, exponent: int) -> Tensor:
+def scale_up(x: Tensor, exponent: int) -> Tensor:
     """Multiply by a power of two, in two steps, each inside the range."""
     half = exponent // 2
     return x * 2.0**half * 2.0 ** (exponent - half) if exponent else x

@@ -10,20 +10,20 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
-from torch._C import _len_torch_dispatch_stack as dispatch_modes
 from torch.compiler import is_compiling
 
 from trnblas.accuracy import check_target, within_single
-from trnblas.arguments import conjugated
+from trnblas.arguments import conjugate
 from trnsci import ArgumentError, array_function, check, op, run
 from trnsci.accuracy import state_error
 from trnsci.analogs import Different, Given, given, refuse_options, replaces
 from trnsci.gradient import saves
 from trnsci.precision import Precision
+from trnsci.torch_internals import dispatch_modes
 from trntensor.contraction import in_order, positions
-from trntensor.decomposed import Decomposed, expanded
+from trntensor.decomposed import Decomposed, expand_operands
 from trntensor.equation import Operand, Order, common_dtype, parse, split_call
-from trntensor.plan import ContractionPlan, check_limit, planned
+from trntensor.plan import ContractionPlan, check_limit, make_plan
 from trntensor.steps import unary
 
 _LETTERS = string.ascii_letters
@@ -81,14 +81,16 @@ def einsum(
     text, tensors = split_call("einsum", subscripts, operands)
     for x in tensors:
         if isinstance(x, Decomposed):
-            text, tensors = expanded(text, tensors)
+            text, tensors = expand_operands(text, tensors)
             break
     # what is added counts among the operands, unless nothing of it is added
     added = c is not None and check.number("einsum", "beta", beta) != 0
     dtype = common_dtype("einsum", (*tensors, c) if added else tensors)
     factor = check.coefficient("einsum", "alpha", alpha, dtype)
     scale = check.coefficient("einsum", "beta", beta, dtype)
-    addend = None if scale == 0 else _addend(c if c is None or c.dtype == dtype else c.to(dtype), out, scale)
+    addend = None if scale == 0 else out if c is None else c.to(dtype)
+    if addend is None and scale != 0:
+        raise ArgumentError("einsum", "c", None, f"a tensor, or out=, because beta is {scale}")
     for x in tensors:
         if x.dtype is not dtype:
             tensors = tuple(x.to(dtype) for x in tensors)
@@ -172,16 +174,9 @@ def _scheme(
     single = False
     if target is not None and dtype in (torch.float64, torch.complex128):
         single = within_single(math.prod(dict(parse("einsum", text, shapes).sizes).values()), tensors)
-    return planned(
+    return make_plan(
         text, shapes, dtype, precision, target_error=target, memory_limit=limit, optimize=optimize, single=single
     )
-
-
-def _addend(c: Tensor | None, out: Tensor | None, beta: complex) -> Tensor:
-    addend = out if c is None else c
-    if addend is None:
-        raise ArgumentError("einsum", "c", None, f"a tensor, or out=, because beta is {beta}")
-    return addend
 
 
 def _preset(optimize: Any, count: int) -> tuple[str, list[int]]:
@@ -244,7 +239,7 @@ class Einsum(NamedTuple):
             # torch takes an empty list for one of tensors.
             gradients["path"] = []
         if self.c is not None and "c" in needs:
-            gradients["c"] = conjugated(self.beta, grad) * grad
+            gradients["c"] = conjugate(self.beta, grad) * grad
         return gradients
 
 
@@ -262,7 +257,7 @@ def _gradient(call: Einsum, grad: Tensor) -> list[Tensor]:
         terms = [*(names for names, _ in others), equation.output]
         gradient = einsum(f"{','.join(terms)}->{wanted}", *(y for _, y in others), grad)
         # labels that only broadcast here at their full size
-        gradient = gradient.expand([sizes[label] for label in wanted]) * conjugated(call.alpha, grad)
+        gradient = gradient.expand([sizes[label] for label in wanted]) * conjugate(call.alpha, grad)
         for axis, label in enumerate(kept):
             if label not in reachable:
                 gradient = gradient.unsqueeze(axis)

@@ -82,15 +82,15 @@ def elementwise(
                 expected=f"distinct labels of the result, {equation.output!r}",
                 hint="Use reduce or einsum to sum over a label",
             )
-        aligned = _aligned(_widened(x), labels, equation.output)
-        term = _computed("elementwise", names[index], OPERATORS[names[index]], aligned)
+        aligned = _align_axes(_widen(x), labels, equation.output)
+        term = _compute("elementwise", names[index], OPERATORS[names[index]], aligned)
         if factors[index] != 1:
             term = term * factors[index]
         if result is None:
             result = term
         else:
             join = check.option("elementwise", "combine", joins[index - 1], COMBINATIONS)
-            result = _computed("elementwise", join, COMBINATIONS[join], result, term)
+            result = _compute("elementwise", join, COMBINATIONS[join], result, term)
     assert result is not None
     result = result.to(operands[0].dtype) if operands[0].dtype in HALF else result
     shape = tuple(sizes[label] for label in equation.output)
@@ -102,7 +102,7 @@ def elementwise(
     return out.copy_(result.expand(shape))
 
 
-def _computed(op: str, name: str, function: Callable[..., Tensor], *operands: Tensor) -> Tensor:
+def _compute(op: str, name: str, function: Callable[..., Tensor], *operands: Tensor) -> Tensor:
     """Apply a function of PyTorch; not every one has every dtype."""
     try:
         return function(*operands)
@@ -120,7 +120,7 @@ def _factor(op: str, argument: str, value: Any, x: Tensor) -> complex:
     return check.number(op, argument, value) if wide else check.coefficient(op, argument, value, x.dtype)
 
 
-def _widened(x: Tensor) -> Tensor:
+def _widen(x: Tensor) -> Tensor:
     """Return half precision as float32, which is rounded once, at the end."""
     return x.float() if x.dtype in HALF else x
 
@@ -132,7 +132,7 @@ def _each(argument: str, given: Sequence[Any] | None, default: Any, count: int) 
     return values
 
 
-def _aligned(x: Tensor, labels: str, output: str) -> Tensor:
+def _align_axes(x: Tensor, labels: str, output: str) -> Tensor:
     """Return axes in the order of ``output``, of length 1 for labels it lacks."""
     view = x.permute([labels.index(label) for label in output if label in labels])
     for axis, label in enumerate(output):
@@ -237,14 +237,14 @@ def reduce(
     check.option("reduce", "operator", operator, OPERATORS)
     labels, output = equation.inputs[0], equation.output
     check.refuse(len(set(labels)) != len(labels), "reduce", "labels", labels, "distinct ones", hint="Use einsum")
-    result = _folded(_widened(a), labels, output, op, operator)
+    result = _fold_labels(_widen(a), labels, output, op, operator)
     alpha, beta = (_factor("reduce", name, x, a) for name, x in (("alpha", alpha), ("beta", beta)))
     result = result if alpha == 1 else result * alpha
     if c is None and beta != 0:
         raise ArgumentError("reduce", "c", None, f"a tensor, because beta is {beta}")
     if c is not None and beta != 0:
         check.equal("reduce", "shape", c=tuple(c.shape), reduction=tuple(result.shape))
-        result = result + beta * _widened(c)
+        result = result + beta * _widen(c)
     result = result.to(a.dtype) if a.dtype in HALF else result
     if out is None:
         return result
@@ -252,14 +252,14 @@ def reduce(
     return out.copy_(result)
 
 
-def _folded(a: Tensor, labels: str, output: str, op: str, operator: str) -> Tensor:
+def _fold_labels(a: Tensor, labels: str, output: str, op: str, operator: str) -> Tensor:
     gone = [label for label in labels if label not in output]
     ordered = a.permute([labels.index(label) for label in (*output, *gone)])
-    view = _computed("reduce", operator, OPERATORS[operator], ordered)
+    view = _compute("reduce", operator, OPERATORS[operator], ordered)
     flat = view.flatten(len(output)) if gone else view.unsqueeze(-1)
     if op in ("maximum", "minimum"):
         check.refuse(flat.shape[-1] == 0, "reduce", "shape of a", tuple(a.shape), f"elements for {op}")
-        return _computed("reduce", op, lambda x: x.amax(-1) if op == "maximum" else x.amin(-1), flat)
+        return _compute("reduce", op, lambda x: x.amax(-1) if op == "maximum" else x.amin(-1), flat)
     if a.dtype in (torch.uint16, torch.uint32, torch.uint64):
         # Torch stores these and does not add them up.
         return (flat.long().sum(-1) if op == "add" else flat.long().prod(-1)).to(a.dtype)

@@ -199,7 +199,7 @@ def common_dtype(op: str, tensors: Sequence[Any]) -> torch.dtype:
     dtype: torch.dtype = first.dtype
     for index, x in enumerate(tensors[1:], 1):
         if x.dtype != dtype:
-            dtype = _promoted(op, index, dtype, x.dtype)
+            dtype = _promote_dtype(op, index, dtype, x.dtype)
         if x.device != first.device:
             raise ArgumentError(
                 op=op,
@@ -210,7 +210,7 @@ def common_dtype(op: str, tensors: Sequence[Any]) -> torch.dtype:
     return dtype
 
 
-def _promoted(op: str, index: int, dtype: torch.dtype, other: torch.dtype) -> torch.dtype:
+def _promote_dtype(op: str, index: int, dtype: torch.dtype, other: torch.dtype) -> torch.dtype:
     try:
         return torch.promote_types(dtype, other)
     except RuntimeError:

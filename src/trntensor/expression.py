@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -67,7 +68,7 @@ class Symbol:
                 values.append(float(value))
                 constant = side if op in BINARY else constant
             else:
-                raise _unknown(f"{op} with {type(value).__name__}")
+                raise _unknown_error(f"{op} with {type(value).__name__}")
         self.code.append(Instruction(op, values[0], values[1], constant))
         return Symbol(self.code, len(self.code) - 1)
 
@@ -98,19 +99,19 @@ class Symbol:
 
     def __pow__(self, power: Any) -> Symbol:
         if power != 2:
-            raise _unknown(f"power {power}")
+            raise _unknown_error(f"power {power}")
         return self._emit("square", self)
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
         op = _SPELLINGS.get(func)
         if op is None or kwargs:
-            raise _unknown(getattr(func, "__name__", str(func)))
+            raise _unknown_error(getattr(func, "__name__", str(func)))
         symbol = next(x for x in args if isinstance(x, Symbol))
         return symbol._emit(op, *args)
 
 
-def _unknown(what: str) -> ArgumentError:
+def _unknown_error(what: str) -> ArgumentError:
     return ArgumentError(
         op="fuse",
         argument="epilogue",
@@ -123,7 +124,9 @@ def _unknown(what: str) -> ArgumentError:
 def written_down(function: Callable[..., Any], count: int) -> tuple[Instruction, ...]:
     """Return the instructions of ``function`` called with ``count`` tensors, values 0 to ``count - 1``."""
     try:
-        _signature(function).bind(*range(count))
+        # Functions built into torch do not tell their arguments: ValueError.
+        with contextlib.suppress(ValueError):
+            inspect.signature(function).bind(*range(count))
     except TypeError as error:
         raise ArgumentError(
             "fuse", "epilogue", str(error), f"a function of {count} values: the contraction and one per extra operand"
@@ -131,19 +134,10 @@ def written_down(function: Callable[..., Any], count: int) -> tuple[Instruction,
     code = [Instruction("argument", index, 0, "") for index in range(count)]
     result = function(*(Symbol(code, index) for index in range(count)))
     if not isinstance(result, Symbol):
-        raise _unknown(f"a result of type {type(result).__name__}")
+        raise _unknown_error(f"a result of type {type(result).__name__}")
     if result.index != len(code) - 1:
         code.append(Instruction("add", result.index, 0.0, "right"))
     return tuple(code)
-
-
-def _signature(function: Callable[..., Any]) -> inspect.Signature:
-    try:
-        return inspect.signature(function)
-    except ValueError:
-        # Functions built into torch do not tell theirs; those that are known take what they take in the tables above.
-        parameters = [inspect.Parameter("args", inspect.Parameter.VAR_POSITIONAL)]
-        return inspect.Signature(parameters)
 
 
 def evaluate(code: Sequence[Instruction], arguments: Sequence[Tensor]) -> Tensor:
@@ -157,12 +151,12 @@ def evaluate(code: Sequence[Instruction], arguments: Sequence[Tensor]) -> Tensor
         y: Any = right if constant == "right" else values[int(right)]
         if op in ("maximum", "minimum"):
             x, y = (v if isinstance(v, Tensor) else arguments[0].new_tensor(v) for v in (x, y))
-        values.append(BINARY[op](x, y) if isinstance(x, Tensor) else _reflected(op, x, y))
+        values.append(BINARY[op](x, y) if isinstance(x, Tensor) else _reflect_operation(op, x, y))
     result: Tensor = values[-1]
     return result
 
 
-def _reflected(op: str, x: float, y: Tensor) -> Tensor:
+def _reflect_operation(op: str, x: float, y: Tensor) -> Tensor:
     if op == "subtract":
         return x - y
     return x / y if op == "divide" else BINARY[op](y, x)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 import trnsci
 from trnsci import ArgumentError, Cost, array_function, check, cuda, op, run
-from trnsci.arrays import untouched
+from trnsci.arrays import pass_through
 from trnsci.gradient import saves
 from trnsci.nki import K_TILE, N_TILE, launch
 from trntensor.chain import NO_LINK, find_link, run_chain
@@ -25,7 +25,7 @@ from trntensor.expression import Instruction, evaluate, written_down
 from trntensor.kernels import fuse as kernels
 
 _BLOCK_ELEMENTS = 1 << 20
-_MAX_EXTRAS = 4
+MAX_EXTRAS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class FusedProgram:
         return None if find_link(self.equations, [tuple(x.shape) for x in operands]) else NO_LINK
 
 
-untouched(FusedProgram)
+pass_through(FusedProgram)
 
 
 def fuse(
@@ -111,7 +111,7 @@ def fuse(
         raise ArgumentError("fuse", "epilogue", epilogue, "None in a chain of contractions")
     if epilogue is None and extras:
         raise ArgumentError("fuse", "extras", tuple(extras), "none without an epilogue")
-    check.refuse(len(extras) > _MAX_EXTRAS, "fuse", "extras", len(extras), f"at most {_MAX_EXTRAS}")
+    check.refuse(len(extras) > MAX_EXTRAS, "fuse", "extras", len(extras), f"at most {MAX_EXTRAS}")
     for labels in extras:
         if not set(labels) <= set(result) or len(set(labels)) != len(labels):
             raise ArgumentError("fuse", "extras", labels, f"distinct labels of the result, {result!r}")
@@ -142,7 +142,7 @@ def _call(program: Any, *operands: Tensor) -> Tensor:
     given = [form.extra(x, labels) for x, labels in zip(extras, program.extras, strict=True)]
     groups = form.groups_of(program.reduce)
     text = _written(program.code)
-    result = run(Fuse(form.left(a), form.right(b), given, text, groups))
+    result = run(Fuse(form.left.of(a), form.right.of(b), given, text, groups))
     return form.finish(result, groups, program.reduce)
 
 
@@ -192,7 +192,7 @@ class _Form:
         if lost:
             raise ArgumentError("fuse", "label", lost[0], "labels that are contracted or kept", hint="Sum it first")
         self.groups = {"b": self.batch, "m": self.m, "n": self.n}
-        self._left, self._right = (self._layout(*side) for side in ((self.a, "bmk"), (self.b, "bkn")))
+        self.left, self.right = (self._layout(*side) for side in ((self.a, "bmk"), (self.b, "bkn")))
         self._extras: dict[str, _Layout] = {}
 
     def _layout(self, labels: str, groups: str = "bmn") -> _Layout:
@@ -211,12 +211,6 @@ class _Form:
 
     def size(self, labels: str) -> int:
         return math.prod(self.sizes[label] for label in labels)
-
-    def left(self, a: Tensor) -> Tensor:
-        return self._left.of(a)
-
-    def right(self, b: Tensor) -> Tensor:
-        return self._right.of(b)
 
     def extra(self, x: Tensor, labels: str) -> Tensor:
         """Return an extra operand as [B or 1, M or 1, N or 1]."""
@@ -294,7 +288,7 @@ class Fuse(NamedTuple):
     def cuda(self) -> Tensor:
         from trntensor.cuda import fuse
 
-        return fuse.fused(self.a, self.b, self.extras, _instructions(self.code), self.keep)
+        return fuse.run_fused(self.a, self.b, self.extras, _instructions(self.code), self.keep)
 
     def compiles(self) -> tuple[Hashable, float]:
         return ("trntensor.cuda.fuse", self.code, self.keep, self.a.dtype), 5.0
@@ -307,16 +301,13 @@ class Fuse(NamedTuple):
         whole = self.a.shape[0] * self.a.shape[1] * self.b.shape[2]
         return self.a.dtype.itemsize * min(whole, max(fuse.BLOCK, self.b.shape[2]))
 
-    def _cuda_limits(self) -> str | None:
-        if self.a.numel() == 0 or self.b.numel() == 0:
-            return "there is nothing to multiply"
-        if self.a.dtype not in (torch.float32, torch.float64):
-            return f"takes float32 and float64, not {str(self.a.dtype).removeprefix('torch.')}"
-        return cuda.why_no_triton(self.a.device)
-
     def limits(self, implementation: str) -> str | None:
         if implementation == "cuda":
-            return self._cuda_limits()
+            if self.a.numel() == 0 or self.b.numel() == 0:
+                return "there is nothing to multiply"
+            if self.a.dtype not in (torch.float32, torch.float64):
+                return f"takes float32 and float64, not {str(self.a.dtype).removeprefix('torch.')}"
+            return cuda.why_no_triton(self.a.device)
         if implementation != "nki":
             return None
         if self.a.dtype != torch.float32:
@@ -331,7 +322,7 @@ class Fuse(NamedTuple):
     def nki(self) -> Tensor:
         if self.a.numel() == 0 or self.b.numel() == 0:
             return self.pytorch()
-        slots = [*(x.contiguous() for x in self.extras), *[None] * (_MAX_EXTRAS - len(self.extras))]
+        slots = [*(x.contiguous() for x in self.extras), *[None] * (MAX_EXTRAS - len(self.extras))]
         code = tuple(map(tuple, _instructions(self.code)))
         operands = (self.a.mT.contiguous(), self.b.contiguous(), *slots)
         result: Tensor = launch(kernels.fuse, *operands, code=code, keep=self.keep)

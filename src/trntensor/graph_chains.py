@@ -16,7 +16,8 @@ from trnsci.errors import TrnError
 from trnsci.libraries import Fusion, graph_pass
 from trnsci.precision import DEFAULT
 from trnsci.specs import freeze
-from trntensor.fuse import fuse
+from trntensor.expression import UNARY
+from trntensor.fuse import MAX_EXTRAS, fuse
 
 _aten = torch.ops.aten
 _gemm = ops.definition(Gemm).registered
@@ -30,13 +31,9 @@ _STEPS: dict[Any, Callable[..., Any]] = {
     _aten.minimum.default: torch.minimum,
     _aten.neg.default: lambda x: x * -1.0,
     _aten.pow.Tensor_Scalar: lambda x, power: x**power,
-    **{
-        getattr(_aten, name).default: getattr(torch, name)
-        for name in ("exp", "log", "sqrt", "rsqrt", "reciprocal", "square", "abs", "tanh", "sigmoid", "relu")
-    },
+    **{getattr(_aten, name).default: function for name, function in UNARY.items()},
 }
 _SUMS = (_aten.sum.default, _aten.sum.dim_IntList)
-_MOST_EXTRAS = 4
 
 
 @graph_pass
@@ -48,7 +45,7 @@ def fuse_chains(graph: GraphModule, *, always: bool) -> Fusion:
             chains = (_pair(node), _epilogue(node), _epilogue(node, sums=False))
             refusals = {}
             for chain in filter(None, chains):
-                refusals[str(chain)] = why = _replaced(graph, chain, always=always)
+                refusals[str(chain)] = why = _replace_chain(graph, chain, always=always)
                 if not why:
                     done.fused.append(str(chain))
                     break
@@ -116,7 +113,7 @@ def _epilogue(node: Node, *, sums: bool = True) -> _Chain | None:
         return None
     while (after := _only_user(nodes[-1])) is not None and _elementwise(after, shape):
         others = {x: _labels(x, labels, shape, node) for x in after.all_input_nodes if x is not nodes[-1]}
-        if None in others.values() or len({**extras, **others}) > _MOST_EXTRAS:
+        if None in others.values() or len({**extras, **others}) > MAX_EXTRAS:
             break
         nodes, extras = [*nodes, after], {**extras, **others}
     steps = nodes[1:]
@@ -166,13 +163,13 @@ def _kept(node: Node, labels: str) -> str | None:
     return "".join(label for axis, label in enumerate(labels) if axis not in summed)
 
 
-def _replaced(graph: GraphModule, chain: _Chain, *, always: bool) -> str:
+def _replace_chain(graph: GraphModule, chain: _Chain, *, always: bool) -> str:
     """Put a program in the place of a chain, or say why not."""
     sizes = [size for node in (*chain.operands, *chain.nodes) for size in _shape(node)]
     if any(type(size) is not int for size in sizes):
         return "its sizes are not known when it compiles"
     try:
-        traced = _traced(fuse(*chain.equations, **chain.options), chain)
+        traced = _trace_program(fuse(*chain.equations, **chain.options), chain)
     except TrnError as error:
         return str(error)
     why = _refusal(traced, always=always)
@@ -189,7 +186,7 @@ def _replaced(graph: GraphModule, chain: _Chain, *, always: bool) -> str:
     return ""
 
 
-def _traced(program: Callable[..., Any], chain: _Chain) -> GraphModule:
+def _trace_program(program: Callable[..., Any], chain: _Chain) -> GraphModule:
     """Return the program as operators, on the shapes of its operands, with the shape the graph expects."""
     first, wanted = len(chain.equations) + 1, _shape(chain.nodes[-1])
 
@@ -204,11 +201,11 @@ def _traced(program: Callable[..., Any], chain: _Chain) -> GraphModule:
 
 def _refusal(traced: GraphModule, *, always: bool) -> str:
     """Return why a program is not one, or not worth one; empty where it is."""
-    ours = {op.registered: op for op in ops.all_ops()}
+    registered = {op.registered: op for op in ops.all_ops()}
     calls = [
-        ours[node.target].kind(*torch.fx.map_arg(node.args, lambda x: x.meta["val"]))
+        registered[node.target].kind(*torch.fx.map_arg(node.args, lambda x: x.meta["val"]))
         for node in traced.graph.nodes
-        if node.target in ours
+        if node.target in registered
     ]
     if len(calls) != 1:
         return "no one kernel runs it"

@@ -20,7 +20,7 @@ from trnsci.planning import remark
 from trnsci.specs import TensorSpec
 from trntensor import out_of_core
 from trntensor.kernels import mp2_energy as kernels
-from trntensor.pair_sums import Sums, block_of, loop_over_block, slopes, summed
+from trntensor.pair_sums import Sums, block_of, loop_over_block, slopes, sum_pairs
 
 _CALLS = {"cuda": "torch.mm and triton trntensor.cuda.mp2_energy", "host": "trnsci.loops.pairs"}
 
@@ -200,27 +200,24 @@ class Within(NamedTuple):
         return Cost(flops, size * (self.B.numel() + nocc + nvir), 2 * size, block)
 
     def limits(self, implementation: str) -> str | None:
-        return _limits(implementation, self.B)
+        return self._pairs.limits(implementation)
 
     def compiles(self) -> tuple[Hashable, float]:
         return ("trntensor.cuda.mp2_energy", self.B.dtype, True), 2.0
 
     def workspace(self, implementation: str) -> int:
-        return _gpu_workspace(self.B, self.B) if implementation == "cuda" else self.cost().workspace
+        return self._pairs.workspace(implementation)
 
     def cuda(self) -> Sums:
-        from trntensor.cuda import mp2_energy
-
-        B, eps_occ = self.B.contiguous(), self.eps_occ.contiguous()
-        return mp2_energy.energies(B, B, eps_occ, eps_occ, self.eps_vir.contiguous(), once=True)
+        return self._pairs.cuda(once=True)
 
     def host(self) -> Sums:
-        return summed(self._pairs, once=True, loop=loop_over_block())
+        return sum_pairs(self._pairs, once=True, loop=loop_over_block())
 
     def pytorch(self) -> Sums:
         if self.B.is_cuda:
             check_gap(self.eps_occ, self.eps_vir)
-        return summed(self._pairs, once=True)
+        return sum_pairs(self._pairs, once=True)
 
     @property
     def _pairs(self) -> Between:
@@ -234,20 +231,9 @@ class Within(NamedTuple):
         return dict(zip(("B", "eps_occ", "eps_vir"), gradients, strict=True))
 
     def nki(self) -> Sums:
-        B, eps_occ, eps_vir = self.B.contiguous(), self.eps_occ, self.eps_vir
-        if B.is_cuda:
-            check_gap(eps_occ, eps_vir)
-        if B.numel() == 0:
-            return B.new_zeros(()), B.new_zeros(())
-        if B.dtype == torch.float64:
-            return summed(self._pairs, once=True, multiply=split_gemm)
-        cuts, sums = [tile.span for tile in tiles(len(B), piece(*B.shape[1:]))], B.new_zeros(2)
-        for at, rows in enumerate(cuts):
-            one = eps_occ[rows].view(1, -1)
-            sums = sums + launch(kernels.mp2_energy, B[rows], one, eps_vir.view(1, -1), eps_vir.view(-1, 1))[0]
-            for others in cuts[at + 1 :]:
-                sums = sums + 2 * _program(B[rows], B[others], one, eps_occ[others].view(1, -1), eps_vir)
-        return sums[0].clone(), sums[1].clone()
+        if self.B.is_cuda:
+            check_gap(self.eps_occ, self.eps_vir)
+        return self._pairs.nki(once=True)
 
 
 def mp2_between(
@@ -288,30 +274,52 @@ class Between(NamedTuple):
         return Cost(flops, read, 2 * size, block)
 
     def limits(self, implementation: str) -> str | None:
-        if implementation == "host" and self.eps_vir_right is not None:
-            return "the compiled pass takes the energies of one spin"
-        return _limits(implementation, self.left)
+        name = str(self.left.dtype).removeprefix("torch.")
+        if implementation == "nki" and self.left.dtype not in (torch.float32, torch.float64):
+            return f"takes float32, and float64 in slices, not {name}; convert with .float()"
+        if implementation == "cuda":
+            if self.left.dtype not in (torch.float32, torch.float64):
+                return f"takes float32 and float64, not {name}"
+            return "there are no integrals" if self.left.numel() == 0 else cuda.why_no_triton(self.left.device)
+        if implementation == "host":
+            if self.eps_vir_right is not None:
+                return "the compiled pass takes the energies of one spin"
+            if torch.get_num_threads() > 4:
+                return "the pass runs on one thread, and torch has many"
+            if self.left.numel() == 0:
+                return "there are no integrals"
+            if loop_over_block() is None:
+                return "there is no compiled pass on this machine"
+        return None
 
     def compiles(self) -> tuple[Hashable, float]:
         return ("trntensor.cuda.mp2_energy", self.left.dtype, False, self.eps_vir_right is None), 2.0
 
     def workspace(self, implementation: str) -> int:
-        return _gpu_workspace(self.left, self.right) if implementation == "cuda" else self.cost().workspace
-
-    def cuda(self) -> Sums:
+        if implementation != "cuda":
+            return self.cost().workspace
         from trntensor.cuda import mp2_energy
 
-        other = None if self.eps_vir_right is None else self.eps_vir_right.contiguous()
-        left, right, eps_left, eps_right, eps_vir = (
-            x.contiguous() for x in (self.left, self.right, self.eps_left, self.eps_right, self.eps_vir)
+        # a panel of integrals, its sums, contiguous copies
+        left, right = self.left, self.right
+        copies = sum(x.nbytes for x in {id(left): left, id(right): right}.values() if not x.is_contiguous())
+        return copies + mp2_energy.workspace(left.shape[0], right.shape[0], left.shape[1], left.dtype.itemsize)
+
+    def cuda(self, once: bool = False) -> Sums:
+        from trntensor.cuda import mp2_energy
+
+        left, eps_left, eps_right, eps_vir = (
+            x.contiguous() for x in (self.left, self.eps_left, self.eps_right, self.eps_vir)
         )
-        return mp2_energy.energies(left, right, eps_left, eps_right, eps_vir, other, once=False)
+        right = left if self.right is self.left else self.right.contiguous()
+        other = None if self.eps_vir_right is None else self.eps_vir_right.contiguous()
+        return mp2_energy.energies(left, right, eps_left, eps_right, eps_vir, other, once=once)
 
     def host(self) -> Sums:
-        return summed(self, loop=loop_over_block())
+        return sum_pairs(self, loop=loop_over_block())
 
     def pytorch(self) -> Sums:
-        return summed(self)
+        return sum_pairs(self)
 
     def vjp(self, grad: Sums, needs: frozenset[str]) -> dict[str, Tensor]:
         # A pair stands for itself alone, and `slopes` counts its mirror image too.
@@ -325,44 +333,25 @@ class Between(NamedTuple):
         )
         return {name: gradient / 2 for name, gradient in gradients.items()}
 
-    def nki(self) -> Sums:
-        left, right = self.left, self.right
+    def nki(self, once: bool = False) -> Sums:
+        left = self.left.contiguous()
+        right = left if self.right is self.left else self.right.contiguous()
         if left.numel() == 0 or right.numel() == 0:
             return left.new_zeros(()), left.new_zeros(())
         if left.dtype == torch.float64:
-            return summed(self, multiply=split_gemm)
-        left, right, sums, width = left.contiguous(), right.contiguous(), left.new_zeros(2), piece(*left.shape[1:])
+            return sum_pairs(self, once=once, multiply=split_gemm)
+        sums, width = left.new_zeros(2), piece(*left.shape[1:])
+        options = {} if self.eps_vir_right is None else {"spins": True}
+        row = (self.eps_vir if self.eps_vir_right is None else self.eps_vir_right).view(1, -1)
         for i, j in itertools.product(tiles(len(left), width), tiles(len(right), width)):
-            one, other = self.eps_left[i.span].view(1, -1), self.eps_right[j.span].view(1, -1)
-            parts = left[i.span], right[j.span], one, other
-            sums = sums + _program(*parts, self.eps_vir, eps_vir_right=self.eps_vir_right)
+            if once and j.index < i.index:
+                continue
+            # of one set, a piece with itself has every pair once inside, and with another one stands for both orders
+            inside = once and i.index == j.index
+            others = () if inside else (right[j.span], self.eps_right[j.span].view(1, -1))
+            tensors = left[i.span], self.eps_left[i.span].view(1, -1), row, self.eps_vir.view(-1, 1), *others
+            sums = sums + (2 if once and not inside else 1) * launch(kernels.mp2_energy, *tensors, **options)[0]
         return sums[0].clone(), sums[1].clone()
-
-
-def _limits(implementation: str, B: Tensor) -> str | None:
-    name = str(B.dtype).removeprefix("torch.")
-    if implementation == "nki" and B.dtype not in (torch.float32, torch.float64):
-        return f"takes float32, and float64 in slices, not {name}; convert with .float()"
-    if implementation == "cuda":
-        if B.dtype not in (torch.float32, torch.float64):
-            return f"takes float32 and float64, not {name}"
-        return "there are no integrals" if B.numel() == 0 else cuda.why_no_triton(B.device)
-    if implementation == "host":
-        if torch.get_num_threads() > 4:
-            return "the pass runs on one thread, and torch has many"
-        if B.numel() == 0:
-            return "there are no integrals"
-        if loop_over_block() is None:
-            return "there is no compiled pass on this machine"
-    return None
-
-
-def _gpu_workspace(left: Tensor, right: Tensor) -> int:
-    """Return bytes on a GPU beyond operands and result: a panel of integrals, its sums, contiguous copies."""
-    from trntensor.cuda import mp2_energy
-
-    copies = sum(x.nbytes for x in {id(left): left, id(right): right}.values() if not x.is_contiguous())
-    return copies + mp2_energy.workspace(left.shape[0], right.shape[0], left.shape[1], left.dtype.itemsize)
 
 
 def piece(nvir: int, naux: int) -> int:
@@ -371,18 +360,3 @@ def piece(nvir: int, naux: int) -> int:
     energy, vir = B.new_empty((1, 1)), B.new_empty((1, nvir))
     pair = programs.size_of(kernels.mp2_energy, (B, energy, vir, vir.mT.contiguous(), B, energy), {})
     return math.isqrt(programs.limits().holds(pair))
-
-
-def _program(
-    left: Tensor,
-    right: Tensor,
-    one: Tensor,
-    other: Tensor,
-    eps_vir: Tensor,
-    *,
-    eps_vir_right: Tensor | None = None,
-) -> Tensor:
-    options = {} if eps_vir_right is None else {"spins": True}
-    row = (eps_vir if eps_vir_right is None else eps_vir_right).view(1, -1)
-    sums: Tensor = launch(kernels.mp2_energy, left, one, row, eps_vir.view(-1, 1), right, other, **options)  # [1, 2]
-    return sums[0]

@@ -13,7 +13,7 @@ import trnsci
 from trnsci import ArgumentError, array_function, check, from_device, is_resident, to_device
 from trnsci.precision import Precision
 from trntensor.equation import Operand, Order, common_dtype, split_call
-from trntensor.plan import planned
+from trntensor.plan import make_plan
 from trntensor.steps import ContractionStep, multiply, taken
 
 # Copying operands side by side pays where a product is short; on a device, always: one program instead of many.
@@ -83,7 +83,7 @@ class _Graph:
         self, text: str, tensors: Sequence[Tensor], dtype: torch.dtype, precision: Precision | None, optimize: Any
     ) -> int:
         shapes = tuple(tuple(x.shape) for x in tensors)
-        scheme = planned(text, shapes, dtype, precision, optimize=optimize)
+        scheme = make_plan(text, shapes, dtype, precision, optimize=optimize)
         program, policy = scheme.program, None if precision is None else scheme.precision
         live = [self._operand(x, dtype) for x in tensors]
         for step in program.steps:
@@ -139,8 +139,8 @@ class _Graph:
                 node.value = step(pair[0], pair[1] if len(pair) > 1 else None, node.precision)
             return
         exact = nodes[0].precision == "compensated"
-        left = _stacked([step.left(pair[0], exact) for pair in pairs], [node.children[0] for node in nodes])
-        right = _stacked([step.right(pair[1], exact) for pair in pairs], [node.children[1] for node in nodes])
+        left = _stack_factors([step.left(pair[0], exact) for pair in pairs], [node.children[0] for node in nodes])
+        right = _stack_factors([step.right(pair[1], exact) for pair in pairs], [node.children[1] for node in nodes])
         products = multiply(left, right, nodes[0].precision)
         for node, part in zip(nodes, products.unbind(0), strict=True):
             part = part.reshape(step.shape)
@@ -158,7 +158,7 @@ class _Graph:
         return value.clone() if shared else value
 
 
-def _stacked(factors: Sequence[Tensor], numbers: Sequence[int]) -> Tensor:
+def _stack_factors(factors: Sequence[Tensor], numbers: Sequence[int]) -> Tensor:
     """Stack factors; one factor for all is not copied."""
     if len(set(numbers)) == 1:
         return factors[0].expand(len(factors), *factors[0].shape)

@@ -30,7 +30,7 @@ class Blocks(NamedTuple):
 def blocks(nocc: int, peak: Callable[[int], int], device: torch.device, memory: int | None = None) -> Blocks:
     """Choose blocks as large as ``memory`` bytes of a device allow; by default most of what is free there.
 
-    ``peak`` returns the bytes that blocks of so many orbitals take at most.
+    ``peak`` returns the bytes that blocks of a number of orbitals take at most.
     """
     if memory is None and device.type == "cuda":
         memory = int(SHARE * torch.cuda.mem_get_info(device)[0])
@@ -56,7 +56,7 @@ def energies(
     """Return both sums over all pairs; ``within`` and ``between`` return those of one block and of two.
 
     ``rows`` returns integrals [last - first, nvir, naux] of the orbitals from ``first`` to ``last``, in any memory, and
-    ``done`` is told of every so many finished pairs.
+    ``done`` is called with the number of pairs finished since its last call.
     """
     nocc, step, device = len(eps_occ), chosen.rows, chosen.device
     occ, vir = eps_occ.to(device), eps_vir.to(device)

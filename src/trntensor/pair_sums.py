@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from trnsci import loops
-from trnsci.host import transformed
+from trnsci.host import is_transformed
 
 # sum T_ab T_ab / D and sum T_ab T_ba / D
 Sums: TypeAlias = tuple[Tensor, Tensor]
@@ -22,7 +22,7 @@ def block_of(nocc: int, nvir: int, naux: int) -> int:
     return max(1, min(nocc, naux // max(1, nvir)))
 
 
-def summed(
+def sum_pairs(
     pairs_of: Pairs,
     *,
     once: bool = False,
@@ -42,9 +42,9 @@ def summed(
     vir_right = None if eps_vir_right is None else eps_vir_right.to(work)
     if left.numel() == 0 or right.numel() == 0:
         return left.new_zeros(()), left.new_zeros(())
-    if transformed():
+    if is_transformed():
         # torch.func transforms what writes into no memory of its own.
-        return _transformed(pairs_of, work)
+        return _sum_functionally(pairs_of, work)
     # One pass needs one copy of the block, so that three times as wide ones take the same memory.
     copies = 1 if loop else 3
     width = min(columns, block_of(columns, nvir, naux) * 3 // copies)
@@ -78,7 +78,7 @@ def summed(
     return square.clone(), cross.clone()
 
 
-def _transformed(operands: Pairs, work: torch.dtype) -> Sums:
+def _sum_functionally(operands: Pairs, work: torch.dtype) -> Sums:
     """Return both sums over all ordered pairs, row by row."""
     left, right, one, other, vir = (x.to(work) for x in operands[:5])
     vir_right, square = operands[5], left.new_zeros(())

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from trnblas import accuracy
-from trnblas.arguments import HALF, finished
+from trnblas.arguments import HALF, combine
 from trnsci import ArgumentError, DtypeError, check, neuron
 from trnsci.arrays import Array, from_numpy, to_numpy
 from trnsci.backends import inside, settings
@@ -20,7 +20,7 @@ from trnsci.caches import CACHE
 from trnsci.planning import plan as traced
 from trnsci.plans import Plan, Step, quantity
 from trnsci.precision import Precision
-from trntensor.contraction import Program, allocated, compiled, cut, positions
+from trntensor.contraction import Program, allocated_bytes, compile_program, cut, positions
 from trntensor.equation import STORED_ONLY, Operand, Order, common_dtype, split_call
 from trntensor.precision import contraction_bound, working_dtype
 from trntensor.steps import PRODUCTS, ContractionStep, taken
@@ -109,7 +109,7 @@ class ContractionPlan(Plan):
         last = len(self.program.steps) - 1
         known = self.known if alpha == 1 else {n: x for n, x in self.known.items() if n < last}
         result = self.program.run(operands, policy, alpha, known or None)
-        return result if work is self.dtype and c is None else finished(result, 1.0, beta, c, self.dtype)
+        return result if work is self.dtype and c is None else combine(result, 1.0, beta, c, self.dtype)
 
     def _exact(self, operands: Sequence[Tensor], alpha: complex, beta: complex, c: Tensor | None) -> Tensor:
         """Contract integers modulo their range, as NumPy does, and truth values by "and" and "or"."""
@@ -200,21 +200,22 @@ def plan(
         48
     """
     text, operands = split_call("plan", subscripts, shapes_or_tensors)
-    shapes = tuple(tuple(x.shape) if hasattr(x, "shape") else _shape(x) for x in operands)
+    sizes = [x.shape if hasattr(x, "shape") else check.sequence("plan", "shape", x) for x in operands]
+    shapes = tuple(tuple(check.integer("plan", "shape", size, 0, 2**63 - 1) for size in shape) for shape in sizes)
     kind = _dtype(operands, dtype)
     held = {index: _constant(operands, index) for index in check.sequence("plan", "constants", constants)}
-    scheme = planned(
+    scheme = make_plan(
         text, shapes, kind, precision, target_error=target_error, memory_limit=memory_limit, optimize=optimize
     )
 
     def build() -> ContractionPlan:
-        return _described(scheme, held)
+        return _describe_plan(scheme, held)
 
     key = ("trntensor.plan", scheme, settings(), neuron.why_no_device())
     return build() if held else CACHE.get(key, build)
 
 
-def planned(
+def make_plan(
     text: str,
     shapes: tuple[tuple[int, ...], ...],
     dtype: torch.dtype,
@@ -237,7 +238,7 @@ def planned(
     def build() -> ContractionPlan:
         # Pieces of half precision are added up in float32.
         itemsize = max(dtype.itemsize, 4) if dtype.is_floating_point else dtype.itemsize
-        program = compiled(text, shapes, optimize, None if memory_limit is None else (memory_limit, itemsize))
+        program = compile_program(text, shapes, optimize, None if memory_limit is None else (memory_limit, itemsize))
         policy = None
         if dtype.is_floating_point or dtype.is_complex:
             # Without operands every product is in range; with no sight of them, none is.
@@ -271,7 +272,7 @@ def _bound(program: Program, dtype: torch.dtype, policy: Precision) -> float:
     return contraction_bound(terms, dtype, policy, roundings)
 
 
-def _described(scheme: ContractionPlan, held: Mapping[int, Tensor]) -> ContractionPlan:
+def _describe_plan(scheme: ContractionPlan, held: Mapping[int, Tensor]) -> ContractionPlan:
     """Return the plan with where each step runs, its cost and its memory, by a run on shapes alone."""
     program, dtype, policy = scheme.program, scheme.dtype, scheme.precision
     work = dtype if policy is None else working_dtype(dtype, policy)
@@ -287,7 +288,7 @@ def _described(scheme: ContractionPlan, held: Mapping[int, Tensor]) -> Contracti
     rows = tuple(_rows(program.steps, steps, dtype))
     element = dtype.itemsize
     peak = sum(map(math.prod, program.shapes)) * element
-    peak += allocated(once, element) + (math.prod(program.result_shape) * element if program.blocks else 0)
+    peak += allocated_bytes(once, element) + (math.prod(program.result_shape) * element if program.blocks else 0)
     known = _known(program, held, work, policy) if held and not program.blocks else {}
     return ContractionPlan(
         op="trntensor.einsum",
@@ -354,10 +355,6 @@ def _known(
 
 def _tensor(x: Any) -> Any:
     return from_numpy(x) if isinstance(x, np.ndarray) else x
-
-
-def _shape(x: Any) -> tuple[int, ...]:
-    return tuple(check.integer("plan", "shape", size, 0, 2**63 - 1) for size in check.sequence("plan", "shape", x))
 
 
 def _dtype(operands: Sequence[Any], dtype: torch.dtype | None) -> torch.dtype:

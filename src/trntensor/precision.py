@@ -18,7 +18,7 @@ def working_dtype(dtype: torch.dtype, precision: Precision) -> torch.dtype:
 
 @functools.lru_cache(maxsize=4096)
 def contraction_bound(terms: tuple[int, ...], dtype: torch.dtype, precision: Precision, roundings: int = 0) -> float:
-    """Return the error relative to the contraction of absolute values: a factor ``1 + e`` per step, of so many terms.
+    """Return the error relative to the contraction of absolute values: a factor ``1 + e`` per step of ``terms``.
 
     ``roundings`` are factors that are sums of their own, which half precision rounds once more.
     """

@@ -12,7 +12,6 @@ it. The others take any placement, bring it to this one on the first axis of the
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterator, Mapping
 from functools import cache, partial
@@ -22,22 +21,18 @@ import torch
 from torch import Tensor
 
 from trnblas.arguments import HALF
-from trnblas.sharded import keeps_sums, widened
+from trnblas.sharded import keeps_sums, widen
 from trnsci import ArgumentError, check
-from trnsci.distributed import Part, Team, chunks, sharded, traffic
-from trnsci.distributed.calls import run, written
-from trnsci.distributed.parts import SUM, Layout, Place, Places
-from trnsci.errors import UnsupportedError
+from trnsci.distributed import Part, Team, chunks, sharded
+from trnsci.distributed.calls import refuse_sharded, run, written
+from trnsci.distributed.rules import place
 from trntensor.ao_to_mo_transform import ao_to_mo_transform, transform_pair
-from trntensor.contraction import compiled
+from trntensor.contraction import compile_program
 from trntensor.einsum import einsum
 from trntensor.equation import Equation, common_dtype, parse, split_call
 from trntensor.mp2_energy import MP2Energy, check_gap, mp2_between, mp2_energy, mp2_within
 from trntensor.pair_sums import slopes
 from trntensor.steps import taken
-
-# FLOPs a rank does in the time one byte takes to reach it: between a CPU with gloo (25) and a NeuronCore (200).
-_FLOPS_PER_BYTE = 100.0
 
 
 def _einsum_gradient(given: Mapping[str, Any], result: Any, grad: Any) -> Mapping[str, Any]:
@@ -51,11 +46,8 @@ def _einsum_gradient(given: Mapping[str, Any], result: Any, grad: Any) -> Mappin
         reachable = set(equation.output).union(*(set(names) for names, _ in others))
         full = all(sizes[label] == size for label, size in zip(labels, x.shape, strict=True))
         if len(set(labels)) < len(labels) or not set(labels) <= reachable or not full:
-            raise UnsupportedError(
-                op="einsum",
-                reasons=[("distributed", f"no gradient for operand {index} of {text}: diagonals, sums and broadcasts")],
-                hint="Take diagonals and sums of operands before sharding them",
-            )
+            reason = f"no gradient for operand {index} of {text}: diagonals, sums and broadcasts"
+            raise refuse_sharded("einsum", reason, "Take diagonals and sums of operands before sharding them")
         alpha = complex(given["alpha"]).conjugate()
         factors = [y.conj() if y.is_complex() else y for _, y in others]
         words = ",".join([*(names for names, _ in others), equation.output])
@@ -90,11 +82,8 @@ def _einsum(
 ) -> Part:
     text, parts = split_call("einsum", subscripts, operands)
     if target_error is not None and len(parts) > 2:
-        raise UnsupportedError(
-            op="einsum",
-            reasons=[("distributed", "errors are bounded per rank, so not for several steps: target_error")],
-            hint="Ask for precision= instead",
-        )
+        reason = "errors are bounded per rank, so not for several steps: target_error"
+        raise refuse_sharded("einsum", reason, "Ask for precision= instead")
     added = [] if c is None or beta == 0 else [c]
     stored = common_dtype("einsum", [part.local for part in (*parts, *added)])
     # what is scaled and added in half precision is rounded once, in the end
@@ -108,11 +97,15 @@ def _einsum(
     ]
     shapes = tuple(tuple(part.shape) for _, part in live)
     simple = f"{','.join(labels for labels, _ in live)}->{equation.output}"
-    steps = compiled(simple, shapes, optimize, None).steps
+    steps = compile_program(simple, shapes, optimize, None).steps
     for step in steps:
         chosen = taken(live, step.positions)
         wanted = equation.output if not live else step.subscripts.split("->")[1]
-        live.append((wanted, _step(team, chosen, wanted, dict(equation.sizes), sums=sums, options=options)))
+        rule = f"{','.join(labels for labels, _ in chosen)}->{wanted}"
+        placed = place(team, rule, *(part for _, part in chosen), sums=sums)
+        wider, factors = widen(options, *placed.operands) if placed.has_terms else (options, list(placed.operands))
+        result = placed.result(team, einsum(rule, *factors, **wider))
+        live.append((wanted, result.with_local(result.local.to(dtype))))
     result = live[0][1]
     result = result if alpha == 1 else result.with_local(result.local * alpha)
     addend = c if c is not None else out
@@ -130,79 +123,6 @@ def _simple(team: Team, labels: str, part: Part, equation: Equation) -> tuple[st
     kept = "".join(dict.fromkeys(labels))
     local = einsum(f"{labels}->{kept}", part.whole(team))
     return kept, part.replicated(local)
-
-
-def _step(
-    team: Team, chosen: list[tuple[str, Part]], wanted: str, sizes: Mapping[str, int], *, sums: bool, options: Any
-) -> Part:
-    layouts = [(labels, part.layout) for labels, part in chosen]
-    cut = min(_cuts(team, layouts, wanted, sums), key=lambda cut: _cost(team, layouts, wanted, sizes, cut))
-    operands = [part.to(team, _places(labels, part.layout, sizes, cut)).local for labels, part in chosen]
-    dtype = operands[0].dtype
-    if any(label is not None and label not in wanted for label in cut):
-        options, operands = widened(options, *operands)
-    local = einsum(f"{','.join(labels for labels, _ in chosen)}->{wanted}", *operands, **options)
-    shape = tuple(sizes[label] for label in wanted)
-    # a label no operand has in full is not cut in the result either
-    held = {
-        label for labels, part in chosen for label, size in zip(labels, part.shape, strict=True) if size == sizes[label]
-    }
-    places: list[Place] = []
-    for label in cut:
-        real = label if label in held else None
-        places.append(None if real is None else wanted.index(real) if real in wanted else SUM)
-    result = chosen[0][1].with_local(local, shape, tuple(places))
-    result = result.to(team, _scattered(result)) if SUM in result.places else result
-    return result.with_local(result.local.to(dtype))
-
-
-def _scattered(part: Part) -> Places:
-    """Return where terms go when they are added: the longest axis that is not cut, or everywhere."""
-    places = list(part.places)
-    for where, place in enumerate(places):
-        if place == SUM:
-            free = [d for d in range(len(part.shape)) if d not in places]
-            places[where] = max(free, key=lambda d: part.shape[d]) if free else None
-    return tuple(places)
-
-
-def _cuts(team: Team, layouts: list[tuple[str, Layout]], wanted: str, sums: bool) -> Iterator[tuple[str | None, ...]]:
-    """Yield which label each axis of the mesh may cut: different ones, or none."""
-    labels = dict.fromkeys("".join(names for names, _ in layouts))
-    allowed = [None, *(label for label in labels if sums or label in wanted)]
-    for cut in itertools.product(allowed, repeat=len(team.shape)):
-        used = [label for label in cut if label is not None]
-        if len(set(used)) == len(used):
-            yield cut
-
-
-def _places(labels: str, layout: Layout, sizes: Mapping[str, int], cut: tuple[str | None, ...]) -> Places:
-    def place(label: str | None) -> Place:
-        if label is None or label not in labels:
-            return None
-        axis = labels.index(label)
-        return axis if layout.shape[axis] == sizes[label] else None
-
-    return tuple(map(place, cut))
-
-
-def _cost(
-    team: Team, layouts: list[tuple[str, Layout]], wanted: str, sizes: Mapping[str, int], cut: tuple[str | None, ...]
-) -> float:
-    """Return bytes received plus the bytes the arithmetic is worth."""
-    every = set("".join(labels for labels, _ in layouts))
-    moved = sum(traffic(layout, _places(labels, layout, sizes, cut)) for labels, layout in layouts)
-    work, result = 2.0 * math.prod(sizes[label] for label in every), float(layouts[0][1].dtype.itemsize)
-    result *= math.prod(sizes[label] for label in wanted)
-    for ranks, label in zip(team.shape, cut, strict=True):
-        if label is None:
-            continue
-        work /= min(ranks, max(1, sizes[label]))
-        result /= ranks if label in wanted else 1
-    for ranks, label in zip(team.shape, cut, strict=True):
-        if label is not None and label not in wanted:
-            moved += result * (ranks - 1) / ranks
-    return moved + work / _FLOPS_PER_BYTE
 
 
 def _transform_gradient(given: Mapping[str, Any], result: Any, grad: Any) -> Mapping[str, Any]:
@@ -230,19 +150,22 @@ def _transform_gradient(given: Mapping[str, Any], result: Any, grad: Any) -> Map
 @sharded(ao_to_mo_transform, gradient=_transform_gradient)
 def _ao_to_mo_transform(team: Team, eri: Part, C_occ: Part, C_vir: Part) -> Part:
     """Transform columns of the third axis where they are; of four axes, the other pair after an exchange."""
-    left, right = C_occ.whole(team), C_vir.whole(team)
-    nao, nocc, nvir = eri.shape[0], left.shape[1], right.shape[1]
-    eri = eri.to(team, team.first(2))
-    columns = eri.local.shape[2:]
-    half = transform_pair(eri.local.reshape(nao, nao, math.prod(columns)), left, right).view(nocc, nvir, *columns)
-    integrals = eri.with_local(half, (nocc, nvir, *eri.shape[2:]))
+    rule = "mnx,mi,na->iax" if len(eri.shape) == 3 else "mnxy,mi,na->iaxy"
+    placed = place(team, rule, eri, C_occ, C_vir, whole="mnia")
+    half = placed.result(team, _transform_first(*placed.operands))
     if len(eri.shape) == 3:
-        return integrals
-    integrals = integrals.to(team, team.first(0))
-    rows = integrals.local.shape[0]
-    transposed = integrals.local.reshape(rows * nvir, nao, nao).permute(1, 2, 0)  # [l, s, ia]
-    both = transform_pair(transposed, left, right).permute(2, 0, 1)  # [ia, j, b]
-    return integrals.with_local(both.reshape(rows, nvir, nocc, nvir), (nocc, nvir, nocc, nvir))
+        return half
+    placed = place(team, "iamn,mj,nb->iajb", half, C_occ, C_vir, whole="mnjb")
+    pairs, left, right = placed.operands
+    both = _transform_first(pairs.permute(2, 3, 0, 1), left, right)  # [j, b, i, a]
+    return placed.result(team, both.permute(2, 3, 0, 1))
+
+
+def _transform_first(integrals: Tensor, left: Tensor, right: Tensor) -> Tensor:
+    """Transform the first two axes, whatever follows them."""
+    nao, rest = integrals.shape[0], integrals.shape[2:]
+    pairs = transform_pair(integrals.reshape(nao, nao, math.prod(rest)), left, right)
+    return pairs.view(left.shape[1], right.shape[1], *rest)
 
 
 def _ring(team: Team, part: Part, steps: int) -> Iterator[tuple[int, Tensor]]:

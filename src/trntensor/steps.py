@@ -137,7 +137,7 @@ def multiply(x: Tensor, y: Tensor, precision: Precision | None, alpha: complex =
 
 
 def unary(labels: str, shape: tuple[int, ...], sizes: Mapping[str, int], kept: str) -> tuple[str, View, int]:
-    """Drop broadcast axes, take diagonals and sum what nobody else needs: labels left, view so far, terms summed."""
+    """Drop broadcast axes, take diagonals and sum labels that no other operand needs: labels, view and terms summed."""
     now = list(labels)
     fixed = []
     for axis in reversed(range(len(now))):
@@ -169,12 +169,12 @@ def _factor(
 ) -> View:
     """Return a view as a matrix of ``groups``. Copies keep neighbours together, and may come transposed."""
     if not labels or labels[-1] not in groups[0] or len(groups[0]) + len(groups[1]) <= 2:
-        return _arranged(view, labels, (*batch, *groups), (*lead, *size))
-    arranged = _arranged(view, labels, (*batch, groups[1], groups[0]), (*lead, size[1], size[0]))
+        return _arrange_view(view, labels, (*batch, *groups), (*lead, *size))
+    arranged = _arrange_view(view, labels, (*batch, groups[1], groups[0]), (*lead, size[1], size[0]))
     return replace(arranged, transposed=True)
 
 
-def _arranged(view: View, labels: str, groups: tuple[str, ...], shape: tuple[int, ...]) -> View:
+def _arrange_view(view: View, labels: str, groups: tuple[str, ...], shape: tuple[int, ...]) -> View:
     order = tuple(labels.index(label) for group in groups for label in group)
     natural = tuple(range(len(order)))
     same_axes = all(len(group) == 1 for group in groups) and len(groups) == len(shape)
@@ -200,7 +200,7 @@ def one_operand(
         strategy = "diagonal"
     elif left != output:
         strategy = "permute"
-    arranged = _arranged(view, left, tuple(output), tuple(sizes[label] for label in output))
+    arranged = _arrange_view(view, left, tuple(output), tuple(sizes[label] for label in output))
     count = math.prod(sizes[label] for label in output)
     flops = count * terms if view.sums else 0
     return ContractionStep(
@@ -248,8 +248,8 @@ def two_operands(
         flops = 2 * B * M * N * K
     else:
         each, rows, columns = (tuple(sizes[label] for label in group) for group in (batch, m, n))
-        left = _arranged(a_view, a, (*batch, *m), (*each, *rows, *[1] * len(n)))
-        right = _arranged(b_view, b, (*batch, *n), (*each, *[1] * len(m), *columns))
+        left = _arrange_view(a_view, a, (*batch, *m), (*each, *rows, *[1] * len(n)))
+        right = _arrange_view(b_view, b, (*batch, *n), (*each, *[1] * len(m), *columns))
         flops = B * M * N
     reductions = sum(math.prod(shapes[i]) for i, t in enumerate((a_terms * a_more, b_terms * b_more)) if t > 1)
     terms = K * a_terms * b_terms * a_more * b_more

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from trnsci import ArgumentError, array_function, check, host
-from trntensor.decomposed import Convergence, Decomposed, raised, real_input, scaled
+from trntensor.decomposed import Convergence, Decomposed, real_input, scale_down, scale_up
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,7 +49,7 @@ class TensorTrain(Decomposed):
             q, r = torch.linalg.qr(cores[n].reshape(left, size * right).mH)
             cores[n] = q.mH.reshape(-1, size, right)
             cores[n - 1] = torch.tensordot(cores[n - 1], r.mH, 1)
-        cores[0], exponent = scaled(cores[0])
+        cores[0], exponent = scale_down(cores[0])
         norm = float(torch.linalg.vector_norm(cores[0]))
         limits = _limits("round", rank, error, len(cores), norm)
         lost = 0.0
@@ -59,7 +59,7 @@ class TensorTrain(Decomposed):
             lost += gone
             cores[n] = u.reshape(left, size, -1)
             cores[n + 1] = torch.tensordot(rest, cores[n + 1], 1)
-        cores[-1] = raised(cores[-1], exponent)
+        cores[-1] = scale_up(cores[-1], exponent)
         return TensorTrain(tuple(core.to(dtype) for core in cores), _info(lost, norm))
 
 
@@ -91,7 +91,7 @@ def tensor_train(x: Tensor, rank: int | Sequence[int] | None = None, *, error: f
         lost += gone
         cores.append(u.reshape(left, size, -1))
         left = u.shape[1]
-    cores.append(raised(rest, exponent).reshape(left, work.shape[-1], 1))
+    cores.append(scale_up(rest, exponent).reshape(left, work.shape[-1], 1))
     return TensorTrain(tuple(core.to(x.dtype) for core in cores), _info(lost, norm))
 
 

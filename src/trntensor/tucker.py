@@ -14,9 +14,9 @@ from trntensor.decomposed import (
     Decomposed,
     Progress,
     check_sweeps,
-    raised,
     real_input,
     relative_error,
+    scale_up,
     unfold,
 )
 from trntensor.einsum import einsum
@@ -89,7 +89,7 @@ def tucker(
             converged = True
             break
     info = Convergence(iterations=len(errors) - 1, converged=converged, errors=tuple(errors))
-    return Tucker(raised(core, exponent).to(x.dtype), tuple(factor.to(x.dtype) for factor in factors), info)
+    return Tucker(scale_up(core, exponent).to(x.dtype), tuple(factor.to(x.dtype) for factor in factors), info)
 
 
 def _leading(flat: Tensor, rank: int) -> Tensor:

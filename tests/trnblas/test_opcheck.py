@@ -55,8 +55,8 @@ def _calls(dtype):
     yield "band_solve", (g(2, 3, 5), g(5, seed=2), False, "c", True)
     yield "packed_product", (g(6), g(3, seed=2), g(3, seed=3), alpha, 2.0, "hpmv" if h else "spmv", True, "n", False)
     yield "packed_product", (g(2, 6), g(3, seed=2), None, 1.0, 0.0, "tpsv", False, "c", True)
-    yield "packed_update", (g(6), g(3, seed=2), g(3, seed=3), alpha, True, h)
-    yield "packed_update", (g(6), g(3, seed=2), None, 0.5, False, h)
+    yield "packed_update", (g(6), g(3, seed=2), g(3, seed=3), alpha, 1.0, "hpr2" if h else "spr2", True, "n", False)
+    yield "packed_update", (g(6), g(3, seed=2), None, 0.5, 1.0, "hpr" if h else "spr", False, "n", False)
     if not h:
         yield "gemm_int", (torch.ones(2, 3, 4, dtype=torch.int8), torch.ones(4, 2, dtype=torch.uint8))
         yield "iamax", (g(2, 5), True)

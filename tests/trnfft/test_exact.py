@@ -12,7 +12,7 @@ import trnsci
 from tests.together import together
 from trnfft import exact
 from trnfft.device import digit_programs
-from trnfft.device.bounds import guaranteed
+from trnfft.device.bounds import guaranteed_error
 from trnsci.predict import prediction
 from trnsci.testing import BACKENDS, gaussian
 
@@ -39,7 +39,7 @@ def relative(got, expected):
 def test_fp64_on_every_backend(backend, shape):
     x = gaussian(shape, 1, C128)
     half = np.fft.rfft(x.real.numpy())
-    bound = FP64 if backend.runs_kernels else 2 * guaranteed("pytorch", [shape[-1]], 1, 1, "fp64")
+    bound = FP64 if backend.runs_kernels else 2 * guaranteed_error("pytorch", [shape[-1]], 1, 1, "fp64")
     with backend:
         assert relative(trnfft.fft(x), np.fft.fft(x.numpy())) <= bound
         assert relative(trnfft.ifft(x, norm="ortho"), np.fft.ifft(x.numpy(), norm="ortho")) <= bound

@@ -16,7 +16,7 @@ import trnfft
 import trnsci
 from tests.together import together
 from trnfft import ComplexTensor
-from trnfft.device.bounds import guaranteed
+from trnfft.device.bounds import guaranteed_error
 from trnfft.device.digit_programs import BOUND
 from trnsci import ArgumentError, DtypeError, UnsupportedError
 from trnsci.testing import BACKENDS, gaussian
@@ -88,8 +88,8 @@ PAIRS = [(shape, norm, (F64, F32)[(i + j) % 2]) for i, shape in enumerate(SHAPES
 
 def promised(points, real):
     """What every library that may be called keeps; the oracle of float64 data has an error of its own."""
-    once = guaranteed("pytorch", [points], 1, 1, "fp32" if real == F32 else "fp64")
-    return once + guaranteed("pytorch", [points], 1, 1, "fp64")
+    once = guaranteed_error("pytorch", [points], 1, 1, "fp32" if real == F32 else "fp64")
+    return once + guaranteed_error("pytorch", [points], 1, 1, "fp64")
 
 
 @pytest.mark.parametrize("name", ONE)
@@ -113,13 +113,13 @@ def test_lengths_with_large_primes_keep_the_bound_for_all_data(n):
         for name in ("fft", "ifft"):
             exact = getattr(scipy.fft, name)(wide)
             error = np.linalg.norm(getattr(trnfft, name)(x).numpy() - exact)
-            assert error <= guaranteed("host", [n], 1, 1, "fp64") * np.linalg.norm(exact)
+            assert error <= guaranteed_error("host", [n], 1, 1, "fp64") * np.linalg.norm(exact)
         # The imaginary part of the mean is ignored; errors of the rest are relative to it all the same.
         half = x[: n // 2 + 1].clone()
         half[0] += 1e3j
         exact = scipy.fft.irfft(half.numpy().astype(np.clongdouble), n)
         error = np.linalg.norm(trnfft.irfft(half, n).numpy() - exact)
-        assert error <= guaranteed("host", [n], 1, 1, "fp64") * np.linalg.norm(half.numpy()) * (2 / n) ** 0.5
+        assert error <= guaranteed_error("host", [n], 1, 1, "fp64") * np.linalg.norm(half.numpy()) * (2 / n) ** 0.5
     assert trnsci.explain(trnfft.fft, x).calls[0].verdicts[2].implementation == "host"
 
 

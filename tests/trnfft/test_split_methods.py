@@ -12,7 +12,7 @@ import torch
 import trnfft
 from tests.together import together
 from trnfft import ComplexTensor
-from trnfft.device.bounds import guaranteed
+from trnfft.device.bounds import guaranteed_error
 from trnsci import ArgumentError, DtypeError
 from trnsci.testing import gaussian
 
@@ -209,7 +209,7 @@ def test_planes_in_device_memory_are_not_joined_behind_the_back(monkeypatch):
 def test_transforms_read_planes_as_they_are(dtype, shape):
     # every library that may be called keeps this; the oracle has an error of its own
     policies = ("fp32" if dtype == torch.float32 else "fp64", "fp64")
-    bound = sum(guaranteed("pytorch", [2 * n for n in shape], 1, 1, policy) for policy in policies)
+    bound = sum(guaranteed_error("pytorch", [2 * n for n in shape], 1, 1, policy) for policy in policies)
     re, im = gaussian(shape, 1, dtype), gaussian(shape, 2, dtype)
     z = ComplexTensor(re, im)
     wide = re.double().numpy() + 1j * im.double().numpy()
@@ -229,5 +229,5 @@ def test_both_planes_may_be_one():
     x = gaussian((3, 2048), 1, torch.float64)
     found = trnfft.fft(ComplexTensor(x, x))
     exact = np.fft.fft(x.numpy() * (1 + 1j))
-    bound = 2 * guaranteed("pytorch", [2048], 1, 1, "fp64")
+    bound = 2 * guaranteed_error("pytorch", [2048], 1, 1, "fp64")
     assert np.linalg.norm(np.asarray(found) - exact) <= bound * np.linalg.norm(exact)

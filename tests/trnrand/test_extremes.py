@@ -34,14 +34,19 @@ def draw(name, *size, **parameters):
     return getattr(Generator(11), name)(*size, dtype=torch.float64, **parameters)
 
 
+def _betainc(a, b, x):
+    """SciPy's, but where both shapes vanish: all is at 0 and 1 then, which SciPy before 1.17 does not know."""
+    return np.full_like(x, b / (a + b)) if max(a, b) < 1e-200 else scipy.special.betainc(a, b, x)
+
+
 @pytest.mark.grid(1)
 @pytest.mark.parametrize("a", SHAPES)
 @pytest.mark.parametrize("b", [1e-299, 1e-4, 0.03, 2.0])
 def test_beta(a, b):
     x = draw("beta", N, a=a, b=b)
     assert x.isfinite().all()
-    agree(x, EDGES, lambda edges: scipy.special.betainc(a, b, edges))
-    agree(draw("beta", N, a=b, b=a), EDGES, lambda edges: scipy.special.betainc(b, a, edges))
+    agree(x, EDGES, lambda edges: _betainc(a, b, edges))
+    agree(draw("beta", N, a=b, b=a), EDGES, lambda edges: _betainc(b, a, edges))
 
 
 def test_beta_of_shapes_near_the_largest_number():

@@ -25,7 +25,7 @@ DTYPES = [np.float32, np.float64, np.complex64, np.complex128, np.int64]
 
 def random(m, n, density=0.2, seed=0, dtype=np.float64):
     rng = np.random.default_rng(seed)
-    made = sp.random_array((m, n), density=density, rng=rng, dtype=np.float64).tocsr()
+    made = sp.random_array((m, n), density=density, random_state=rng, dtype=np.float64).tocsr()
     made.data = rng.integers(1, 9, made.nnz).astype(dtype)
     if np.issubdtype(dtype, np.complexfloating):
         made.data = made.data + 1j * rng.integers(1, 9, made.nnz).astype(made.data.real.dtype)
@@ -652,3 +652,61 @@ def test_indices_written_behind_torchs_back_never_reach_scipy():
         before = a.to_scipy()
         a.indices.numpy()[:] = 10**6
         assert np.array_equal(a.to_scipy().toarray(), before.toarray())
+
+
+def _bands(rows, columns, dtype=torch.float32):
+    dense = torch.zeros(rows, columns, dtype=dtype)
+    for offset in (-3, 0, 1, 4):
+        line = torch.diagonal(dense, offset) if -rows < offset < columns else None
+        if line is not None:
+            line.copy_(gaussian(tuple(line.shape), 5 + offset, dtype))
+    return dense
+
+
+@pytest.mark.parametrize("shape", [(9, 9), (5, 12), (12, 5), (1, 1), (0, 4), (4, 0)], ids=str)
+def test_diagonals_are_scipys(shape, tmp_path):
+    dense = _bands(*shape)
+    a = ts.DIAMatrix.from_dense(dense)
+    assert torch.equal(a.to_dense(), dense)
+    assert torch.equal(a.T.to_dense(), dense.T)
+    wanted = sp.dia_array(dense.numpy())
+    assert (a.to_scipy() != wanted).nnz == 0
+    assert torch.equal(ts.DIAMatrix.from_scipy(wanted).to_dense(), dense)
+    assert torch.equal(ts.DIAMatrix.from_torch(a.to_torch()).to_dense(), dense)
+    assert a.nnz == a.to_csr().nnz == a.to_coo().to_dia().nnz
+    for dtype in (torch.float32, torch.bfloat16):
+        path = tmp_path / f"{dtype}.npz"
+        a.to(dtype).save(path)
+        read = ts.load(path)
+        assert read.format == "dia"
+        assert torch.equal(read.to_dense(), dense.to(dtype))
+    x = gaussian((shape[1],), 9)
+    assert torch.equal(a @ x, a.to_csr() @ x)
+    assert torch.equal((2 * a).to_dense(), 2 * dense)
+    assert (a + a).format == "dia"
+
+
+def test_gradients_flow_through_diagonals():
+    values = _bands(7, 7, torch.float64)
+    a = ts.DIAMatrix.from_dense(values)
+    x = gaussian((7, 2), 1, torch.float64).requires_grad_()
+
+    def product(values, x):
+        return ts.spmm(a.with_values(values), x, trans=True) + a.with_values(values).T @ x
+
+    assert torch.autograd.gradcheck(product, (a.values.clone().requires_grad_(), x))
+
+
+@pytest.mark.parametrize(
+    ("offsets", "values", "text"),
+    [
+        ([1, 0], torch.ones(2, 3), "rising offsets between -2 and 2"),
+        ([3], torch.ones(1, 3), "rising offsets between -2 and 2"),
+        ([0], torch.ones(1, 4), "shape of values is (1, 4)"),
+        ([0, 1], torch.ones(1, 3), "length"),
+    ],
+)
+def test_malformed_diagonals_are_refused(offsets, values, text):
+    with pytest.raises(ArgumentError) as caught:
+        ts.DIAMatrix(offsets, values, (3, 3))
+    assert text in str(caught.value)

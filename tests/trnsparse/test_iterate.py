@@ -2,8 +2,10 @@
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 import torch
 
+import trnsci
 import trnsparse as ts
 from tests.together import together
 from trnsci import ArgumentError
@@ -157,7 +159,7 @@ def test_options_are_checked(call, text):
 def test_the_op_is_well_registered():
     a = ts.CSRMatrix.from_dense(laplacian(5)).to_bsr(128)
     x = torch.ones(5)
-    args = (a.indptr, a.indices, a.values, x, x.clone(), x.clone(), torch.ones(3, 2), 3, "fixed", 0.0)
+    args = (a.indptr, a.indices, a.values, x, x.clone(), x.clone(), torch.ones(3, 2), 3, "fixed", 0.0, [])
     torch.library.opcheck(torch.ops.trnsparse.iterate.default, args)
 
 
@@ -201,3 +203,40 @@ def test_norms_and_powers_of_data_whose_squares_leave_the_range(scale):
     value = float(ts.power_iteration(a, tol=1e-5, max_iterations=4000).value) / scale
     largest = torch.linalg.eigvalsh(dense.double()).abs().max()
     assert abs(abs(value) - largest) <= 1e-5 * largest + gamma(9 + 3, torch.float32) * exact
+
+
+def _grid(*sizes):
+    total = sp.csr_array((1, 1))
+    for size in sizes:
+        line = sp.diags_array([-1.0, 2.0, -1.0], offsets=[-1, 0, 1], shape=(size, size))
+        total = sp.kron(total, sp.eye_array(size)) + sp.kron(sp.eye_array(total.shape[0]), line)
+    return sp.csr_array(total + 0.1 * sp.eye_array(total.shape[0])).astype(np.float32)
+
+
+@pytest.mark.sim
+@pytest.mark.parametrize("sizes", [(1,), (130,), (18, 19), (6, 7, 8)], ids=str)
+def test_iterations_with_diagonals_stay_on_chip(sizes):
+    a, b = _grid(*sizes), gaussian((int(np.prod(sizes)),), 3)
+    exact = sp.linalg.spsolve(sp.csc_array(a.astype(np.float64)), b.double().numpy())
+    with trnsci.backend("simulator"), trnsci.ledger() as book:
+        found = [
+            ts.cg(a, b, tol=1e-5),
+            ts.chebyshev(a, b, smallest=0.1, largest=0.1 + 4 * len(sizes), tol=1e-5),
+        ]
+        ts.power_iteration(a, tol=0.1)
+    for solution in found:
+        # the smallest eigenvalue is at least 0.1
+        limit = 1e-5 * float(b.norm()) / 0.1
+        assert float(np.linalg.norm(solution.x.double().numpy() - exact)) <= limit
+    entries = [entry.step for entry in book if entry.step.op == "trnsparse::iterate"]
+    assert {step.implementation for step in entries} == {"nki"}
+
+
+@pytest.mark.sim
+def test_a_matrix_of_diagonals_on_both_paths_takes_the_same_steps():
+    a, b = ts.CSRMatrix.from_scipy(_grid(9, 10)), gaussian((90,), 4)
+    with trnsci.backend("simulator"):
+        on_chip = ts.cg(a, b, tol=1e-5)
+    host = ts.cg(a, b, tol=1e-5)
+    # a launch is sixteen steps, and the host stops at the goal
+    assert on_chip.iterations == -(-host.iterations // 16) * 16

@@ -14,8 +14,7 @@ import trnsci
 import trnsparse as ts
 from trnsci import ArgumentError
 from trnsci.errors import DtypeError
-from trnsci.testing import BACKENDS, assert_within, gamma, gaussian, stated_and_used
-from trnsparse.screened_spmm import ScreenedSpmm
+from trnsci.testing import BACKENDS, assert_within, gamma, gaussian
 
 
 @pytest.mark.grid(2)
@@ -70,20 +69,6 @@ def test_kernel_gradients_are_those_of_float64(backend):
     # that of sddmm: sums over the columns of b
     error = gamma(3 + 2, b.dtype) * (g.abs().double() @ b.abs().double().T)
     assert_within(found, torch.where(stays, g.double() @ b.double().T, 0), error)
-
-
-def test_the_op_is_well_registered():
-    a, u = ts.BSRMatrix.from_dense(gaussian((6, 6), 1), 3), torch.arange(6.0)
-    args = (
-        a.indptr,
-        a.indices,
-        a.values.clone().requires_grad_(),
-        u,
-        u.clone(),
-        gaussian((6, 2)).requires_grad_(),
-        3.0,
-    )
-    torch.library.opcheck(torch.ops.trnsparse.screened_spmm.default, args)
 
 
 # Ties, squares that round to the threshold, products beyond float64.
@@ -191,15 +176,7 @@ def test_mistakes_are_named():
         ts.screened_spmm(torch.ones(2, 2), torch.ones(3), torch.ones(2), torch.ones(2, 1), 0.0)
 
 
-def test_a_plan_names_the_op():
+def test_a_plan_names_the_product():
     a, b = ts.BSRMatrix.from_dense(torch.ones(2, 2)), torch.ones(2, 1)
     plan = trnsci.plan(ts.screened_spmm, a, torch.ones(2), torch.ones(2), b, 0.0)
-    assert [step.op for step in plan.steps] == ["trnsparse::screened_spmm"]
-
-
-@pytest.mark.parametrize("backend", ["pytorch", "simulator"])
-def test_the_plan_states_the_memory_that_is_used(backend):
-    a, b = ts.BSRMatrix.from_dense(gaussian((1024, 1024), 1)), gaussian((1024, 64), 2)
-    u, w = gaussian((1024,), 3).abs(), gaussian((1024,), 4).abs()
-    stated, used = stated_and_used(ScreenedSpmm, backend, a.indptr, a.indices, a.values, u, w, b, 0.3)
-    assert 0.8 * stated <= used <= 1.05 * stated + 4096
+    assert [step.op for step in plan.steps] == ["trnsparse::bsr_spmm"]

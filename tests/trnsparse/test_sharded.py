@@ -18,7 +18,7 @@ SHAPES = ((13, 9, 0.3), (9, 13, 0.2), (2, 5, 0.5), (7, 1, 0.4), (0, 4, 0.0), (6,
 
 
 def _matrix(rows, columns, share, seed=0):
-    a = scipy.sparse.random(rows, columns, share, "csr", rng=np.random.default_rng(seed)).tolil()
+    a = scipy.sparse.random(rows, columns, share, "csr", random_state=np.random.default_rng(seed)).tolil()
     # rows without entries in the middle and at the end
     a[rows // 2 : rows // 2 + 2] = 0
     return scipy.sparse.csr_array(a)

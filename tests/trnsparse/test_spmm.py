@@ -129,7 +129,7 @@ def test_kernel_gradients_are_those_of_float64():
 
 def test_the_op_is_well_registered_and_compiles():
     a, b = ts.CSRMatrix.from_dense(matrix(9, 8, 0.4)), gaussian((8, 3), 1)
-    args = (a.indptr, a.indices, a.values.clone().requires_grad_(), b.clone().requires_grad_(), 8, False)
+    args = (a.indptr, a.indices, a.values.clone().requires_grad_(), b.clone().requires_grad_(), 8, False, "")
     torch.library.opcheck(torch.ops.trnsparse.spmm.default, args)
     run = torch.compile(lambda values, b: ts.spmm(a.with_values(values), b), backend="aot_eager")
     assert torch.equal(run(a.values, b), a @ b)
@@ -214,7 +214,7 @@ def test_spgemm_gradients():
         ts.spgemm(a, a)
 
 
-FORMATS = ("stored", "auto", "csr", "bsr", "dense")
+FORMATS = ("stored", "auto", "csr", "bsr", "dense", "sell")
 
 
 @together(

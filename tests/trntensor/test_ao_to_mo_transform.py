@@ -6,7 +6,7 @@ import trnsci
 from trnsci import ArgumentError, DtypeError, UnsupportedError
 from trnsci.testing import BACKENDS, assert_within, gamma, gaussian
 from trntensor import ao_to_mo_transform
-from trntensor.memory import peak_allocation
+from trntensor.contraction import peak_allocation
 
 F32, F64 = torch.float32, torch.float64
 on_backends = pytest.mark.parametrize("backend", BACKENDS, ids=str)

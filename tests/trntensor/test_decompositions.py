@@ -6,7 +6,7 @@ from tests.together import together
 from trnsci import ArgumentError, DtypeError
 from trnsci.testing import assert_within, gaussian, unit_roundoff
 from trntensor import TensorTrain, cp, einsum, tensor_train, tucker
-from trntensor.memory import peak_allocation
+from trntensor.contraction import peak_allocation
 
 F32, F64 = torch.float32, torch.float64
 

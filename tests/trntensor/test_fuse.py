@@ -7,7 +7,7 @@ from tests.together import together
 from trnsci import ArgumentError, DtypeError, UnsupportedError
 from trnsci.testing import BACKENDS, assert_within, gamma, gaussian
 from trntensor import einsum, fuse
-from trntensor.memory import peak_allocation
+from trntensor.contraction import peak_allocation
 
 F32, F64 = torch.float32, torch.float64
 on_backends = pytest.mark.parametrize("backend", BACKENDS, ids=str)

@@ -189,7 +189,7 @@ def test_numpy_in_and_empty_inputs():
 
 
 def test_memory_is_a_few_blocks_not_all_integrals():
-    from trntensor.memory import peak_allocation
+    from trntensor.contraction import peak_allocation
 
     nocc, nvir, naux = 12, 40, 60
     args = inputs(nocc, nvir, naux)

@@ -12,8 +12,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from trnblas.split import normalised, rescaled
+from trnblas.split import normalise, rescale
 from trnsci import cuda
+from trnsci.torch_internals import int_mm
 
 DIGITS = 6
 # Below 2**-82, the square of float64's roundoff times a few thousand terms, nothing is asked for.
@@ -50,7 +51,7 @@ def _sum(total, error, term):
 
 
 @triton.jit
-def _joined(planes, low, out, count, PLANES: tl.constexpr, BLOCK: tl.constexpr):
+def _join_planes(planes, low, out, count, PLANES: tl.constexpr, BLOCK: tl.constexpr):
     """Add up the sums of digits by weight, and the remainder, in pairs of float64."""
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = at < count
@@ -68,9 +69,9 @@ def _joined(planes, low, out, count, PLANES: tl.constexpr, BLOCK: tl.constexpr):
 def exact_product(a: Tensor, b: Tensor) -> Tensor | None:
     """Return ``a @ b`` of float64 [M, K] and [K, N]; ``None`` where entries are not finite or too unlike in size."""
     (m, k), n = a.shape, b.shape[1]
-    a_unit, a_exponent = normalised(a.contiguous(), -1)
+    a_unit, a_exponent = normalise(a.contiguous(), -1)
     # columns as rows, so that digits lie along the sums
-    bT_unit, bT_exponent = normalised(b.mT.contiguous(), -1)
+    bT_unit, bT_exponent = normalise(b.mT.contiguous(), -1)
     sizes = a_unit.abs().bfloat16() @ bT_unit.abs().bfloat16().mT
     # a comparison that NaN fails
     if not float(torch.where(sizes == 0, torch.inf, sizes).min()) >= 1.02 * k * ENOUGH:
@@ -87,9 +88,9 @@ def exact_product(a: Tensor, b: Tensor) -> Tensor | None:
         pairs = min(d, 2 * DIGITS - 2 - d) + 1
         start_a, start_b = max(0, d - DIGITS + 1) * k, max(0, DIGITS - 1 - d) * k
         left, right = aH[:, start_a : start_a + pairs * k], bH[:, start_b : start_b + pairs * k]
-        torch._int_mm(left, right.mT, out=planes[d])
+        int_mm(left, right.mT, out=planes[d])
     low, out, count = aL @ bL.mT, a.new_empty((m, n)), m * n
     cuda.launch(
-        _joined, (-(-count // 512), 1, 1), a.device, (planes, low, out, count), (2 * DIGITS - 1, 512), **options
+        _join_planes, (-(-count // 512), 1, 1), a.device, (planes, low, out, count), (2 * DIGITS - 1, 512), **options
     )
-    return rescaled(out, a_exponent + bT_exponent.mT)
+    return rescale(out, a_exponent + bT_exponent.mT)

@@ -67,7 +67,7 @@ def _energies(
 
 
 @triton.jit(do_not_specialize=["half", "nocc", "nvir"])
-def _added(sums, square, cross, occ, vir, half, nocc, nvir, GAP: tl.constexpr, BLOCK: tl.constexpr):
+def _add_rows(sums, square, cross, occ, vir, half, nocc, nvir, GAP: tl.constexpr, BLOCK: tl.constexpr):
     """Add up both rows of sums [2, half], each in one program and one order; with ``GAP``, NaN unless there is one."""
     row = tl.program_id(0)
     total = tl.zeros((BLOCK,), dtype=tl.float64)
@@ -91,15 +91,15 @@ def _added(sums, square, cross, occ, vir, half, nocc, nvir, GAP: tl.constexpr, B
         tl.store(cross, energy)
 
 
-def added(sums: Tensor, occ: Tensor, vir: Tensor, *, gap: bool) -> tuple[Tensor, Tensor]:
+def add_rows(sums: Tensor, occ: Tensor, vir: Tensor, *, gap: bool) -> tuple[Tensor, Tensor]:
     """Return the sums of both rows of sums [2, tiles]; with ``gap``, NaN where an energy of occ is above one of vir."""
     square, cross = occ.new_empty(()), occ.new_empty(())
     arguments = (sums, square, cross, occ, vir, sums.shape[1], len(occ), len(vir))
-    cuda.launch(_added, (2, 1, 1), sums.device, arguments, (gap, 4096), num_warps=8)
+    cuda.launch(_add_rows, (2, 1, 1), sums.device, arguments, (gap, 4096), num_warps=8)
     return square, cross
 
 
-def launched(
+def launch_pairs(
     t: Tensor,
     occ_i: Tensor,
     occ_j: Tensor,
@@ -136,6 +136,6 @@ def pair_energies(t: Tensor, occ_i: Tensor, occ_j: Tensor, vir: Tensor) -> Tenso
     """Return ``sum over ab of T (2 T - T') / D`` of every pair: [I, J] in float64."""
     rows, columns, tiles = len(occ_i), len(occ_j), -(-len(vir) // TILE)
     sums = torch.empty((2, rows * columns * tiles * tiles), dtype=torch.float64, device=t.device)
-    launched(t, occ_i, occ_j, (vir, None), sums, (rows, columns), (0, 0), 0, once=False)
+    launch_pairs(t, occ_i, occ_j, (vir, None), sums, (rows, columns), (0, 0), 0, once=False)
     square, cross = sums.view(2, rows, columns, tiles * tiles).sum(-1)
     return torch.lerp(cross, square, 2.0)

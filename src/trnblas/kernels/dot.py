@@ -4,7 +4,7 @@ x and y are [B, P, W]. Partial sums of each partition go to a column; one produc
 Bound by DMA, except that ``compensated`` (Ogita, Rump and Oishi's Dot2 as a tree) is bound by the Vector Engine.
 """
 
-from trnsci.nki import N_TILE, P_MAX, QUEUES, Axis, elementwise, even, filled, load, mine, nisa, nki, nl, store, tiles
+from trnsci.nki import N_TILE, P_MAX, QUEUES, Axis, elementwise, even, full, load, mine, nisa, nki, nl, store, tiles
 
 WIDTH = 4 * N_TILE
 # Veltkamp's constant for fp32: splits 24 bits into two halves of 12.
@@ -91,7 +91,7 @@ def _vector(sums_sb, x_hbm, y_hbm, row, column, *, mode, width, shared, loads):
 def _over_partitions(column_sb):
     """Add the partitions: [P, b] to [b, 1], in PSUM."""
     P, b = column_sb.shape
-    ones_sb = filled((P, 1), 1.0)  # [P, 1]
+    ones_sb = full((P, 1), 1.0)  # [P, 1]
     sum_ps = nl.ndarray((b, 1), dtype=nl.float32, buffer=nl.psum)  # [b, 1]
     nisa.nc_matmul(dst=sum_ps, stationary=column_sb, moving=ones_sb, accumulate=False)
     return sum_ps

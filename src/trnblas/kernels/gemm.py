@@ -110,12 +110,11 @@ def _columns(out_hbm, aT, aT_sb, b, b_sb, *, finish, i, rows, n, loads, stores):
             nisa.nc_matmul(dst=c_ps[m.index], stationary=fixed_sb[:, m.span], moving=moving_sb, accumulate=k.index > 0)
     for m in tiles(rows.size, M_TILE):
         here = slice(rows.start + m.start, rows.start + m.stop)
-        store(
-            out_hbm[i, here, n.span], _finished(c_ps[m.index], finish, i, here=here, n=n, dtype=out_hbm.dtype), stores
-        )
+        last_sb = _finish(c_ps[m.index], finish, i, here=here, n=n, dtype=out_hbm.dtype)
+        store(out_hbm[i, here, n.span], last_sb, stores)
 
 
-def _finished(c_ps, finish, i, *, here, n, dtype):
+def _finish(c_ps, finish, i, *, here, n, dtype):
     """Scale, add, add the bias and apply the activation, as far as asked for."""
     c_hbm, scale_sb, bias_sb, activation = finish
     last_sb = c_ps

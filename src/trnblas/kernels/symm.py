@@ -19,7 +19,7 @@ from trnsci.nki import (
     nki,
     nl,
     tiles,
-    transposed,
+    transpose_tile,
     triangle,
 )
 
@@ -54,7 +54,7 @@ def _row_tile(a_hbm, i, start, stop, loads):
         if k.start >= stop:
             tiles_sb.append(load(a_hbm[i, k.span, start:stop], loads))  # [k, m]
         elif k.start < start:
-            tiles_sb.append(transposed(strip_sb[:, k.span]))
+            tiles_sb.append(transpose_tile(strip_sb[:, k.span]))
         else:
             tiles_sb.append(_whole(strip_sb[:, k.span]))
     return tiles_sb
@@ -62,4 +62,4 @@ def _row_tile(a_hbm, i, start, stop, loads):
 
 def _whole(x_sb):
     """Complete a tile on the diagonal: its lower triangle and the mirror image of what lies strictly below."""
-    return elementwise(triangle(x_sb, False), transposed(triangle(x_sb, False, -1)), nl.add)
+    return elementwise(triangle(x_sb, False), transpose_tile(triangle(x_sb, False, -1)), nl.add)

@@ -11,7 +11,7 @@ from trnsci.nki import (
     P_MAX,
     QUEUES,
     Axis,
-    filled,
+    full,
     load,
     mine,
     my_indices,
@@ -31,7 +31,7 @@ CHOICES = {"loads": QUEUES, "stores": QUEUES}
 def syrk(xT_hbm, yT_hbm=None, loads="compiler", stores="compiler"):
     B, K, N = xT_hbm.shape
     out_hbm = nl.ndarray((B, N, N), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, N, N]
-    zero_sb = filled((P_MAX, N_TILE), 0.0)  # [p, n]
+    zero_sb = full((P_MAX, N_TILE), 0.0)  # [p, n]
     for i in my_indices(B, B > 1):
         # rows of a triangle grow longer: every second block balances the cores
         for rows in mine(tiles(N, ROW_TILES * M_TILE), B == 1, alternate=True):

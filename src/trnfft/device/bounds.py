@@ -24,14 +24,15 @@ _OPERAND = {"fast": 2.0**-8, "fp32": 0.0}
 _OTHERS = 6
 
 
-def guaranteed(implementation: str, lengths: list[int], rows: int, inner: int, precision: str) -> float:
+def guaranteed_error(implementation: str, lengths: list[int], rows: int, inner: int, precision: str) -> float:
     """Return the bound for axes of these lengths, beside ``rows`` and ``inner`` others for the last of them."""
     if implementation != "nki":
         # A few roundings for each of log2 n passes, chirps for large primes; MKL, which torch may call, sums up for
         # factors of up to about a hundred what other libraries transform.
         unit = UNIT["fp64" if precision in ("compensated", "fp64") else "fp32"]
         coarse = _OPERAND["fast"] if precision == "fast" else 0.0
-        sums = 0 if implementation == "host" else sum(_summed(n) for n in lengths)
+        primes = [] if implementation == "host" else [largest_prime(n) for n in lengths]
+        sums = sum(min(prime, 128) for prime in primes if prime >= LARGE_PRIME)
         return coarse + unit * (8 * sum(math.log2(2 * n) for n in lengths) + 4 * sums)
     if precision in digit_programs.BOUND:
         return digit_programs.BOUND[precision]
@@ -47,12 +48,6 @@ def largest_prime(n: int) -> int:
             largest, n = factor, n // factor
         factor += 1
     return max(largest, n)
-
-
-def _summed(n: int) -> int:
-    """Return how many terms MKL adds one by one in a transform of n points."""
-    prime = largest_prime(n)
-    return min(prime, 128) if prime >= LARGE_PRIME else 0
 
 
 @functools.lru_cache(maxsize=1024)
@@ -71,6 +66,6 @@ def _axis(n: int, rows: int, inner: int, precision: str) -> float:
 
 
 def _product(terms: int, precision: str) -> float:
-    """Return what a product that sums up so many terms adds to the error."""
+    """Return the error that a product summing up ``terms`` terms adds."""
     depth, unit, coarse = min(terms, K_TILE) + -(-terms // K_TILE), UNIT["fp32"], _OPERAND[precision]
     return unit * (depth + 2 * math.sqrt(terms) + _OTHERS) + coarse * (1 + math.sqrt(terms))

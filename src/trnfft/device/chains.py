@@ -82,14 +82,11 @@ class _Links:
         last = steps[-1].sizes if steps else None
         planes = 1 if self.builder.real_in else 2
         if isinstance(last, passes.Folded) and not last.stored and not last.after and self._by_rows(factor, last):
-            steps[-1] = self._stored(last, factor, planes, steps[-1].size)
+            stored = Factor(planes, factor.parts, self._table(factor, last.rows))
+            steps[-1] = Pass(last._replace(stored=stored), steps[-1].size, planes == 1 and factor.parts == 1)
         else:
             self.pending = factor, planes
         self.builder.real_in = planes == 1 and factor.parts == 1
-
-    def _stored(self, last: passes.Folded, factor: Varies, planes: int, size: int) -> Pass:
-        stored = Factor(planes, factor.parts, self._table(factor, last.rows))
-        return Pass(last._replace(stored=stored), size, planes == 1 and factor.parts == 1)
 
     def _by_rows(self, factor: Varies, sizes: passes.Folded) -> bool:
         """Return whether a factor has one row for all, or one for each."""
@@ -155,7 +152,7 @@ class _Links:
         if weighted or read != shape[last]:
             weights = np.zeros(read, np.complex128)
             ones = torch.ones(size, dtype=torch.float32, device="cpu")
-            weights[:size] = tables.weighted(ones, 0, n, 2.0) if weighted else 1.0
+            weights[:size] = tables.weight_half(ones, 0, n, 2.0).numpy() if weighted else 1.0
             by = self.builder.twiddles.keep_parts(tables.both_parts(weights))
             sizes = passes.Multiply(a, shape[last], read, c, 1, by)
             self.builder.add(sizes, a * read * c, False)

@@ -216,7 +216,8 @@ class _Builder:
             left, shift = rest // r, self.growth.shift(r)
             k = np.arange(r)
             before = by if index == 0 else None
-            inner = self._inner(r, left, others) if before is None else 1
+            columns = others * self.outer * self.done * self.columns
+            inner = inner_residues(r, left, columns, self.count)[0] if before is None else 1
             j = np.arange(left // inner)[:, None] * inner
             w = tables.roots((k[:, None, None] * (rest // r) + j) * k, rest, sign)  # [n1, j1, k1]
             if before is not None:
@@ -228,9 +229,6 @@ class _Builder:
                 scales += self._twice(w, shift, (r, left // inner, inner, others), rest, sign)
             rest = left
         return scales
-
-    def _inner(self, r: int, left: int, others: int) -> int:
-        return inner_residues(r, left, others * self.outer * self.done * self.columns, self.count)[0]
 
     def _twice(self, w: Array, shift: int, sizes: tuple[int, int, int, int], rest: int, sign: int) -> list[Scale]:
         """Split twiddles of j = j1 j0 between two products: of j1 with the factor, of j0 on a diagonal."""
@@ -311,7 +309,7 @@ def _size(lengths: tuple[int, ...], columns: int, precision: str, points: int) -
 
 
 def fits(lengths: tuple[int, ...], columns: int, precision: str, points: int = 0) -> bool:
-    """Return whether a program of so many columns is short enough to be compiled."""
+    """Return whether a program of ``columns`` columns is short enough to be compiled."""
     return math.prod(lengths) * columns <= _FEW or _size(lengths, columns, precision, points).fits
 
 

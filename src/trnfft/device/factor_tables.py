@@ -159,7 +159,7 @@ def flip(dtype: torch.dtype) -> Tensor:
     return torch.eye(P_MAX, dtype=dtype, device="cpu").flip(1)
 
 
-def unpaired(factors: Fold, sign: int, scale: float, dtype: torch.dtype) -> Tensor:
+def unpaired_table(factors: Fold, sign: int, scale: float, dtype: torch.dtype) -> Tensor:
     """Return [k, w]: the second product for k1 = 0, and n1 / 2 where there is one."""
     n1, n2 = factors.n1, factors.n2
     s = np.arange(n2)[:, None]

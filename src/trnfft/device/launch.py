@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from trnfft import exact
-from trnfft.arguments import factor, resized
+from trnfft.arguments import factor, resize_axes
 from trnfft.device import digit_programs, passes, pieces
 from trnfft.device.factor_tables import HALF_OUT, WHOLE, fold
-from trnfft.device.pass_programs import PassProgram, Stage, fold_tables, pass_program
+from trnfft.device.pass_programs import PassProgram, Stage, folded_rows, pass_program
 from trnfft.device.pieces import Rows
-from trnfft.device.tables import weighted
-from trnfft.framing import frames_beyond, padded, padded_ends
+from trnfft.device.tables import weight_half
+from trnfft.framing import cut_frames, frames_beyond, padded_ends
 from trnfft.kernels import fft as kernels
 from trnsci.nki import launch
 
@@ -47,7 +48,7 @@ def _exactly(planes: Planes, dims: list[int], sign: int, scale: str, precision: 
     wide = [plane.double() for plane in planes]
     x = torch.complex(wide[0], wide[1] if len(wide) > 1 else torch.zeros_like(wide[0]))
     points = math.prod(x.shape[d] for d in dims[:-1]) * n
-    return exact.c2c(resized(x, dims[-1:], [n]), dims, sign, factor(scale, points), precision)
+    return exact.c2c(resize_axes(x, dims[-1:], [n]), dims, sign, factor(scale, points), precision)
 
 
 def _once(
@@ -59,9 +60,9 @@ def _once(
     sign, dtype = 1 if inverse else -1, _operand(precision)
     planned = pass_program(kind, tuple(shape), tuple(dims), of_half, sign, scale, dtype, real)
     if planned.weighted:
-        planes = tuple(weighted(plane, last, n, 2.0) for plane in planes)
+        planes = tuple(weight_half(plane, last, n, 2.0) for plane in planes)
     shape[last] = planned.written
-    written = _run(planned, [resized(_plane(plane, precision), [last], [planned.read]) for plane in planes])
+    written = _run(planned, [resize_axes(_plane(plane, precision), [last], [planned.read]) for plane in planes])
     wanted = n // 2 + 1 if kind == "r2c" else n
     return tuple(plane.reshape(shape).narrow(last, 0, wanted).to(like) for plane in written)
 
@@ -110,7 +111,7 @@ def c2r(re: Tensor, im: Tensor, dims: list[int], n: int, scale: str, precision: 
     """Return real data from half a spectrum."""
     last, dtype = dims[-1], re.dtype
     if precision in exact.PRECISIONS:
-        doubled = weighted(re.double(), last, n, 2.0), weighted(im.double(), last, n, 2.0)
+        doubled = weight_half(re.double(), last, n, 2.0), weight_half(im.double(), last, n, 2.0)
         return _exactly(doubled, dims, 1, scale, precision, n).real.to(dtype)
     axes = [Rows("c2c", re.numel() // re.shape[dim], re.shape[dim]) for dim in dims[:-1]]
     axes.append(Rows("c2r", re.numel() // re.shape[last], n))
@@ -120,7 +121,7 @@ def c2r(re: Tensor, im: Tensor, dims: list[int], n: int, scale: str, precision: 
     return _along("c2r", planes, last, n, True, scale, precision)[0]
 
 
-def framed(
+def frame_program(
     x: Tensor, window: Tensor | None, n: int, hop: int, by: int, mode: str, onesided: bool, scale: str, precision: str
 ) -> PassProgram | None:
     """Return the program that cuts, windows and transforms frames of [..., l]; ``None`` if frames are cut before."""
@@ -133,7 +134,6 @@ def framed(
         return None
     written = n // 2 + 1 if onesided else n
     dtype = _operand(precision)
-    tables = fold_tables(factors, half, -1, scale, dtype)
     left, right = padded_ends(x, n, hop, by, mode, at)
     kept = [left, right] if window is None else [left, right, window]
     signal_pieces = (
@@ -142,25 +142,22 @@ def framed(
         passes.Piece(True, right.shape[-1], count - at.after, at.after, left.numel()),
     )
     cut = tuple(piece for piece in signal_pieces if piece.frames)
-    weights = passes.Factor(1, 1, passes.Table(left.numel() + right.numel(), 1, n))
-    split = factors.n1, factors.n2, half, factors.group
-    loaded = passes.NONE if window is None else weights
-    frames = passes.Frames(count, hop, cut)
-    rows = signals * count, n, written
-    sizes = passes.Folded(*rows, *split, *tables[1:], passes.NONE, loaded, passes.NONE, frames)
-    step = passes.Pass(sizes, signals * count * written, False)
+    loaded = passes.NONE if window is None else passes.Factor(1, 1, passes.Table(left.numel() + right.numel(), 1, n))
+    program = folded_rows(signals * count, factors, written, scale, dtype)
+    (step,) = program.passes
+    assert isinstance(step.sizes, passes.Folded)
+    sizes = step.sizes._replace(loaded=loaded, frames=passes.Frames(count, hop, cut))
     ends = torch.cat([tensor.to(dtype).reshape(-1) for tensor in kept])
-    return PassProgram((step,), tables.matrices, None, (), n, written, False, ends if ends.numel() else None)
+    return replace(program, passes=(step._replace(sizes=sizes),), given=ends if ends.numel() else None)
 
 
 def stft(
     x: Tensor, window: Tensor | None, n: int, hop: int, by: int, mode: str, onesided: bool, scale: str, precision: str
 ) -> tuple[Tensor, ...]:
     """Return both planes of the spectra of frames [..., t, k], of signals padded by ``by`` samples at either end."""
-    transform = framed(x, window, n, hop, by, mode, onesided, scale, precision)
+    transform = frame_program(x, window, n, hop, by, mode, onesided, scale, precision)
     if transform is None:
-        cut = padded(x, by, mode).unfold(-1, n, hop) if by else x.unfold(-1, n, hop)
-        cut = cut if window is None else cut * window
+        cut = cut_frames(x, window, n, hop, by, mode)
         last = [cut.ndim - 1]
         return r2c(cut, last, scale, precision) if onesided else c2c(cut, None, last, False, scale, precision)
     shape = (*x.shape[:-1], -1, transform.written)

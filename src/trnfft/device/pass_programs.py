@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -135,7 +135,7 @@ class Builder:
         """Append the passes of an axis; return the factors used, and the length written."""
         factors = fold_for(axis, self.real_in) if len(split) > 1 else None
         if factors is not None:
-            self._folded(axis, factors)
+            self.add_folded(axis, factors)
             return (factors.n1, factors.n2), axis.outputs
         four = self._long(axis, split)
         if four is not None:
@@ -146,7 +146,7 @@ class Builder:
         if axis.c == 1 and len(split) == 1:
             self._rows(axis)
         elif axis.c == 1 and len(split) == 2:
-            self._fused(axis, split, read, write)
+            self._add_fused(axis, split, read, write)
         else:
             self._stockham(axis, split, read, write)
         return split, write * (axis.n // split[-1])
@@ -170,7 +170,7 @@ class Builder:
         """Transform forward: of real rows, half of those of the first pass stand for the others."""
         r, m = outer.n1 * outer.n2, inner.n1 * inner.n2
         kept = outer.n1 // 2 + 1 if half == HALF_OUT else outer.n1
-        self._folded(Axis(x.a, r, m, r, r, x.sign, 1.0, False), outer, kept=kept)
+        self.add_folded(Axis(x.a, r, m, r, r, x.sign, 1.0, False), outer, kept=kept)
         rows = (np.arange(outer.n2)[:, None] * outer.n1 + np.arange(kept)).reshape(-1)
         twiddles = tables.roots(np.outer(rows, np.arange(m)), x.n, x.sign)
         if half == WHOLE:
@@ -187,7 +187,7 @@ class Builder:
         width = m // 2 + 1
         flip = self.matrices.keep(factor_tables.flip(self.dtype))
         self.add(passes.Completed(x.a, r, m, flip), x.a * r * width, False)
-        self._folded(Axis(1, r, x.a * width, r, r, x.sign, 1.0, False), outer)
+        self.add_folded(Axis(1, r, x.a * width, r, r, x.sign, 1.0, False), outer)
         twiddles = tables.roots(np.outer(np.arange(r), np.arange(width)), x.n, x.sign)
         self._folded_rows(x, r, inner, HALF_IN, twiddles)
 
@@ -209,7 +209,7 @@ class Builder:
         t = self._matrix(x.n, x.inputs, x.outputs, x.sign, x.scale, real_out=x.real)
         self.add(passes.Rows(x.a, x.inputs, x.outputs, t), x.a * x.outputs, x.real)
 
-    def _folded(
+    def add_folded(
         self, x: Axis, fold: Fold, diagonal: Array | None = None, after: Array | None = None, kept: int | None = None
     ) -> None:
         """Append two factors on chip, with twiddles and ``diagonal`` in the first tables; ``after`` follows.
@@ -227,7 +227,7 @@ class Builder:
         unpaired: passes.MaybeTable = NONE
         by: passes.MaybeTable = NONE
         if half == HALF_OUT:
-            unpaired = self.matrices.keep(factor_tables.unpaired(fold, x.sign, x.scale, self.dtype))
+            unpaired = self.matrices.keep(factor_tables.unpaired_table(fold, x.sign, x.scale, self.dtype))
         elif after is not None:
             by = self.twiddles.keep_parts(tables.both_parts(after))
         factors = (fold.n1, fold.n2, half, fold.group)
@@ -235,7 +235,7 @@ class Builder:
             passes.Folded(x.a, x.inputs, x.outputs, *factors, first, second, unpaired, by), x.a * x.outputs, x.real
         )
 
-    def _fused(self, x: Axis, split: tuple[int, ...], read: int, write: int) -> None:
+    def _add_fused(self, x: Axis, split: tuple[int, ...], read: int, write: int) -> None:
         """Append two factors on chip, twiddles between them."""
         first, last = split
         planes = 1 if self.real_in else 2
@@ -281,9 +281,9 @@ class Builder:
         fold, back = (factor_tables.fold(length, WHOLE, planes) for planes in (1 if self.real_in else 2, 2))
         if x.c == 1 and x.a >= CHIRPED and fold is not None and back is not None:
             padded = np.concatenate((before, np.zeros(length - x.inputs)))
-            self._folded(replace(inside, inputs=x.inputs), fold, diagonal=padded)
+            self.add_folded(replace(inside, inputs=x.inputs), fold, diagonal=padded)
             inverse = replace(inside, sign=1, outputs=x.outputs, real=x.real)
-            self._folded(inverse, back, diagonal=between, after=after)
+            self.add_folded(inverse, back, diagonal=between, after=after)
             return x.outputs
         self._multiply(x.a, x.inputs, length, x.c, before, False)
         self._passes(inside, split)
@@ -329,25 +329,13 @@ def fold_for(x: Axis, real_in: bool) -> Fold | None:
     return factor_tables.fold(x.n, half, 1 if real_in else 2) if pays else None
 
 
-class FoldTables(NamedTuple):
-    """Tables of real rows that are transformed alone, and where each is."""
-
-    matrices: Tensor
-    first: Table
-    second: Table
-    unpaired: passes.MaybeTable
-
-
 @kept
-def fold_tables(fold: Fold, half: int, sign: int, scale: str, dtype: torch.dtype) -> FoldTables:
-    """Return tables of real rows that are transformed alone."""
-    kept, by = Tables(dtype), factor(scale, fold.n1 * fold.n2)
-    first = kept.keep(factor_tables.first(fold, half, 1, sign, dtype))
-    second = kept.keep(factor_tables.second(fold, half, sign, by, dtype))
-    unpaired = kept.keep(factor_tables.unpaired(fold, sign, by, dtype)) if half == HALF_OUT else NONE
-    flat = kept.flat()
-    assert flat is not None
-    return FoldTables(flat, first, second, unpaired)
+def folded_rows(rows: int, fold: Fold, outputs: int, scale: str, dtype: torch.dtype) -> PassProgram:
+    """Return the program of real rows of two factors, however few they are."""
+    n = fold.n1 * fold.n2
+    builder = Builder((rows, n), dtype, True)
+    builder.add_folded(Axis(rows, n, 1, n, outputs, -1, factor(scale, n), False), fold)
+    return PassProgram(tuple(builder.passes), builder.matrices.flat(), None, (), n, outputs, False)
 
 
 def is_transposed(rows: int, n: int) -> bool:

@@ -1,4 +1,4 @@
-"""Passes of a program by name: what each is told, and the flat tensors that hold the tables of all of them.
+"""Passes of a program by name: the sizes of each, and the flat tensors that hold the tables of all of them.
 
 `trnfft.kernels.fft` documents what each pass computes; its fields are in the order in which the kernel unpacks them.
 """
@@ -189,7 +189,7 @@ Sizes = Rows | Fused | Folded | FoldedColumns | FoldedTransposed | Unfolded | Co
 
 
 class Pass(NamedTuple):
-    """One pass: what it is told, how many elements it writes, and whether they are real."""
+    """One pass: its sizes, how many elements it writes, and whether they are real."""
 
     sizes: Sizes
     size: int

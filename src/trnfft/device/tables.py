@@ -74,7 +74,7 @@ def matrix(
     return tensor(whole.reshape(lanes * parts.shape[0] * rows, -1), dtype)
 
 
-def weighted(x: Tensor, axis: int, n: int, weight: float) -> Tensor:
+def weight_half(x: Tensor, axis: int, n: int, weight: float) -> Tensor:
     """Multiply the frequencies that a half spectrum stands for twice."""
     weights = torch.full((x.shape[axis],), weight, dtype=REAL_OF.get(x.dtype, x.dtype), device=x.device)
     if n and not x.is_meta:

@@ -92,9 +92,9 @@ def _rotate(dst_re, dst_im, re, im, w_re, w_im):
         if dst_im != None:
             nisa.tensor_tensor(dst=dst_im, data1=re, data2=w_im, op=nl.multiply)
     else:
-        _mixed(dst_re, re, w_re, im, w_im, nl.subtract)
+        _mix_products(dst_re, re, w_re, im, w_im, nl.subtract)
         if dst_im != None:
-            _mixed(dst_im, re, w_im, im, w_re, nl.add)
+            _mix_products(dst_im, re, w_im, im, w_re, nl.add)
 
 
 def _times(dst, src, w):
@@ -109,7 +109,7 @@ def _times(dst, src, w):
                 _leave(dst[p], src[p], p == 1)
 
 
-def _mixed(dst, a, b, c, d, op):
+def _mix_products(dst, a, b, c, d, op):
     """Write a b op c d: products on the Vector Engine, which reads PSUM, their sum on GpSimd."""
     first_sb = nl.ndarray(a.shape, dtype=nl.float32, buffer=nl.sbuf)
     second_sb = nl.ndarray(a.shape, dtype=nl.float32, buffer=nl.sbuf)

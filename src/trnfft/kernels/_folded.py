@@ -13,7 +13,7 @@ from trnsci.nki import N_TILE, P_MAX, load, move, nisa, nl, store, tiles
 TOGETHER = N_TILE // P_MAX
 
 
-def _folded(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, twiddles_hbm, given_hbm, sizes):
+def _transform_folded(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, twiddles_hbm, given_hbm, sizes):
     """Compute out[A, k1 + N1 k2] = sum_n2 W^(N1 n2 k2) sum_n1 W^((N2 n1 + n2) k1) x[A, N2 n1 + n2].
 
     ``half`` is -1 where rows are half a spectrum, 1 where they become one, 0 otherwise. ``width`` elements of a row are
@@ -49,7 +49,7 @@ def _folded(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, twiddles_hbm, 
             y_sb = _second_product(a_sb, held, (parts, N1, N2, half, group), dtype)
             if len(factor) > 0:
                 after_sb = _factor(factors_hbm, factor, b, written, after_sb)
-                y_sb = _multiplied(y_sb[:, :, 0:written], after_sb, len(outs), out_re_hbm.dtype)
+                y_sb = _multiply_elements(y_sb[:, :, 0:written], after_sb, len(outs), out_re_hbm.dtype)
             for o in range(len(outs)):
                 store(outs[o][b.span], y_sb[:, o, 0:written])
 
@@ -100,7 +100,7 @@ def _factor(tables_hbm, factor, b, width, held_sb):
     return parts_sb
 
 
-def _multiplied(y_sb, by_sb, parts, dtype):
+def _multiply_elements(y_sb, by_sb, parts, dtype):
     """Return [b, part, k]: rows times one row, or each times its own."""
     rows, planes, width = y_sb.shape
     z_sb = nl.ndarray((rows, parts, width), dtype=dtype, buffer=nl.sbuf)  # [b, part, k]
@@ -191,7 +191,7 @@ def _first_product(slots, widths, table_sb):
     a_sb = nl.ndarray((rows, table_sb.shape[1]), dtype=table_sb.dtype, buffer=nl.sbuf)  # [b, w]
     done, start = 0, 0
     for s in tiles(len(slots), TOGETHER):
-        xT_sb = _transposed(slots[s.start : s.stop], s.index % 2 == 1)  # [k, s, b]
+        xT_sb = _transpose_views(slots[s.start : s.stop], s.index % 2 == 1)  # [k, s, b]
         a_ps = nl.ndarray((rows, N_TILE), dtype=nl.float32, buffer=nl.psum)  # [b, w]
         for j in range(s.size):
             width = widths[s.start + j]
@@ -211,7 +211,7 @@ def _first_product(slots, widths, table_sb):
     return a_sb
 
 
-def _transposed(views, odd):
+def _transpose_views(views, odd):
     """Return [k, view, b] of views [b, ...] of k elements each."""
     first = views[0]
     rows, k = first.shape[0], _free(first)
@@ -241,14 +241,14 @@ def _second_product(a_sb, held, sizes, dtype):
             # [b, k1, n2] of [b, n2, k1]
             pattern = [[width, rows], [1, unit * size], [width // N2, N2]]
             views.append(a_sb.ap(pattern, offset=unit * (start + j * size)))
-        aT_sb = _transposed(views, index % 2 == 1)  # [k, j, b]
+        aT_sb = _transpose_views(views, index % 2 == 1)  # [k, j, b]
         _multiply_groups(y_sb, aT_sb, held[1], (first + start, low, N1, 0, group, size), False, index % 2 == 0)
         if half == 1:
             at, columns = N1 - start - many * size, parts * low * group + group - size
             _multiply_groups(y_sb, aT_sb, held[1], (at, high, N1, columns, group, size), True, index % 2 == 1)
     if half == 1:
         view = a_sb.ap([[width, rows], [1, N1 - 2 * count], [width // N2, N2]], offset=2 * count)
-        _unpaired(y_sb, view, held[2], N1, N2)
+        _multiply_unpaired(y_sb, view, held[2], N1, N2)
     return y_sb
 
 
@@ -281,9 +281,9 @@ def _multiply_groups(y_sb, aT_sb, table_sb, sizes, mirrored, odd):
     _leave(dst, src, odd)
 
 
-def _unpaired(y_sb, view, table_sb, N1, N2):
+def _multiply_unpaired(y_sb, view, table_sb, N1, N2):
     """Compute k1 = 0, and N1 / 2 where there is one, which have no partner."""
-    aT_sb = _transposed([view], False)
+    aT_sb = _transpose_views([view], False)
     low, whole = (N2 + 1) // 2, N2 // 2 + 1
     rows, parts, width = y_sb.shape
     y_ps = nl.ndarray((rows, 2, table_sb.shape[1] // 2), dtype=nl.float32, buffer=nl.psum)  # [b, part, k2]

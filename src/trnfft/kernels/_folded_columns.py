@@ -1,4 +1,4 @@
-"""Two factors along an inner axis, on chip, with the tables of `_folded`: columns stay columns.
+"""Two factors along an inner axis, on chip, with the tables of `_transform_folded`: columns stay columns.
 
 Loaded as it lies, an inner axis already has n1 on the partitions, and the second product has its table stationary, so
 that k comes out on the partitions, beside the columns. Below 190 KiB a partition.
@@ -80,7 +80,7 @@ def _folded_transposed(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, twi
                 at, step = (row * A + a.start, A) if half == -1 else (a.start * rows + row, 1)
                 pattern = [[step * width, v.size], [1, width]]  # [b, n]
                 here = [re_hbm.ap(pattern, offset=at * width), im_hbm.ap(pattern, offset=at * width)]
-                x_sb = _twisted(here, row, twiddles_hbm, twiddles, padded)
+                x_sb = _load_twisted(here, row, twiddles_hbm, twiddles, padded)
                 ahead.append(_first_product(_slots(x_sb, N1, N2, half), _widths(N1, N2, half), first_sb))
         if index > 0:
             a, b = blocks[index - 1]
@@ -98,7 +98,7 @@ def _parts_of_block(b, A, R):
     return parts
 
 
-def _twisted(planes, start, twiddles_hbm, t, padded):
+def _load_twisted(planes, start, twiddles_hbm, t, padded):
     """Return [b, part, n]: rows times twiddles that differ by row, from ``start`` on, repeated where fewer."""
     rows, width = planes[0].shape
     offset, period, columns = t

@@ -11,7 +11,7 @@ from trnsci.nki import P_MAX, Tile, load, move, nisa, nl, store, tiles
 MIRROR_BYTES = 16 * 1024
 
 
-def _unfolded(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, sizes):
+def _write_half(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, sizes):
     """Write out[A, k], k <= R M / 2, from z[m, A, n2, k1] = X[k1 + N1 n2 + R m], k1 <= N1 / 2, R = N1 N2."""
     A, M, N1, N2, flip = sizes
     R, kept = N1 * N2, N1 // 2 + 1
@@ -47,11 +47,11 @@ def _mirrored_rows(z_hbm, m, a, flip_sb, sizes):
                 view = high_sb[:, j, N2 - n.stop : N2 - n.start, 1 : 1 + beyond]
                 pattern = [[a.size * R, m.size], [N1, n.size], [1, beyond]]  # [m, n2, k1]
                 dst = x_sb.ap(pattern, offset=j * R + n.start * N1 + kept)
-                _flipped(dst, view, flip_sb, negative, (j + n.index) % 2 == 1)
+                _write_flipped(dst, view, flip_sb, negative, (j + n.index) % 2 == 1)
     return x_sb
 
 
-def _flipped(dst, src, flip_sb, negative, odd):
+def _write_flipped(dst, src, flip_sb, negative, odd):
     """Write src [b, w] backwards in both indices, perhaps with its sign changed."""
     back_ps = _backwards(src, flip_sb)
     data = back_ps
@@ -89,7 +89,7 @@ def _backwards_tile(dst_ps, src, flip_sb):
     nisa.nc_matmul(dst=dst_ps, stationary=down_sb, moving=by, is_moving_onezero=True, accumulate=False)
 
 
-def _completed(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, sizes):
+def _complete_columns(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, sizes):
     """Write out[r, A, b] = X[b + M r] for b <= M / 2 and all R rows, from X[A, k] with k <= R M / 2."""
     A, R, M, flip = sizes
     width, read = M // 2 + 1, R * M // 2 + 1
@@ -111,5 +111,5 @@ def _completed(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, sizes):
                 for j in range(a.size):
                     for w in tiles(width, (width + pieces - 1) // pieces):
                         dst = y_sb[:, j, width - w.stop : width - w.start]
-                        _flipped(dst, x_sb[:, j, w.span], flip_sb, p == 1, (j + w.index) % 2 == 1)
+                        _write_flipped(dst, x_sb[:, j, w.span], flip_sb, p == 1, (j + w.index) % 2 == 1)
                 store(outs[p][R - r.stop : R - r.start, a.span], y_sb)

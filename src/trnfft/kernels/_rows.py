@@ -61,7 +61,7 @@ def _row_tiles(planes, a, N):
     return tiles_sb
 
 
-def _fused(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, twiddles_hbm, sizes):
+def _transform_fused(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, twiddles_hbm, sizes):
     """Compute out[A, k2, k1] = sum_n2 T2[n2, k2] w[n2, k1] sum_n1 T1[n1, k1] x[A, n1, n2].
 
     The first product has data stationary, so that n2 of ``packed`` rows comes out on the partitions; the second matrix
@@ -94,14 +94,14 @@ def _fused(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, twiddles_hbm, s
         together = lanes * packed
         whole = A // together * together
         for b in tiles(whole, max(together, ROW_ELEMENTS // (N2 * packed) * together)):
-            x_sb = _stacked(planes, b.start, b.size // lanes, lanes)
+            x_sb = _load_stacked(planes, b.start, b.size // lanes, lanes)
             _groups(outs, x_sb, held, (transposed, b.start, b.size // lanes, lanes, packed, N1, N2, K2))
         if whole < A:
-            x_sb = _stacked(planes, whole, A - whole, 1)
+            x_sb = _load_stacked(planes, whole, A - whole, 1)
             _groups(outs, x_sb, held, (transposed, whole, A - whole, 1, packed, N1, N2, K2))
 
 
-def _stacked(planes, start, rows, lanes):
+def _load_stacked(planes, start, rows, lanes):
     """Load tiles [s p n1, row, n2] of ``lanes`` times ``rows`` rows, straight from HBM."""
     views = []
     for p in range(len(planes)):

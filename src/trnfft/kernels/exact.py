@@ -112,7 +112,7 @@ def _pass(y_hbm, x_hbm, tables_hbm, table, sizes):
     lanes = P_MAX // (2 * R)
     total = U * E * G * D * F
     blocks, columns = _blocks((U, E, G, D, F), max(LEAST, (total + lanes - 1) // lanes))
-    groups = _grouped(blocks, lanes)
+    groups = _group_blocks(blocks, lanes)
     lanes = 1
     for group in groups:
         lanes = max(lanes, len(group))
@@ -126,9 +126,9 @@ def _pass(y_hbm, x_hbm, tables_hbm, table, sizes):
         t_sb = _tables(tables_hbm, (table, 2 * R, N, S), held, n, lanes)
         for group in groups:
             rows = len(group) * 2 * R
-            x_sb = _loaded(x_hbm, n, group, sizes)
+            x_sb = _load_digits(x_hbm, n, group, sizes)
             y_sb = _product(x_sb, t_sb[0:rows, :, :, 0:rows], _shape(group[0], n, S))
-            _stored(y_hbm, y_sb, n, group, (R, U, N, E, G, D, transposed))
+            _store_digits(y_hbm, y_sb, n, group, (R, U, N, E, G, D, transposed))
 
 
 def _shape(block, n, S):
@@ -183,7 +183,7 @@ def _alike(one, other):
     return same
 
 
-def _grouped(blocks, lanes):
+def _group_blocks(blocks, lanes):
     """Group up to ``lanes`` blocks of one shape."""
     full, begun = [], []
     for block in blocks:
@@ -205,7 +205,7 @@ def _grouped(blocks, lanes):
     return full + begun
 
 
-def _loaded(x_hbm, n, group, sizes):
+def _load_digits(x_hbm, n, group, sizes):
     """Load [r, u n e g d S f]: blocks and their planes above each other."""
     R, U, N, E, G, D, _ = sizes
     _, points, S, F = x_hbm.shape
@@ -231,7 +231,7 @@ def _loaded(x_hbm, n, group, sizes):
     return x_sb
 
 
-def _stored(y_hbm, y_sb, n, group, sizes):
+def _store_digits(y_hbm, y_sb, n, group, sizes):
     """Store digits where they belong; where runs would be short, k is transposed next to what is done."""
     R, U, N, E, G, D, transposed = sizes
     _, points, S, F = y_hbm.shape
@@ -241,7 +241,7 @@ def _stored(y_hbm, y_sb, n, group, sizes):
     others = u.size * n.size * e.size // most
     if transposed and run == G * D * S * F and run < SHORT and most > 1 and others <= TABLES:
         for p in tiles(most, P_MAX):
-            _stored_transposed(y_hbm, y_sb, n, group, (R, N, E, run, p))
+            _store_transposed(y_hbm, y_sb, n, group, (R, N, E, run, p))
         return
     if transposed:
         to_u, to_n, to_e, to_k, to_g, to_d, to_s, _ = _steps((U, N, E, R, G, D, S, F))
@@ -263,7 +263,7 @@ def _stored(y_hbm, y_sb, n, group, sizes):
             _move(y_hbm, p * points * S * F + start, y_sb, row * free, (together * R, to_k, free), dims)
 
 
-def _stored_transposed(y_hbm, y_sb, n, group, sizes):
+def _store_transposed(y_hbm, y_sb, n, group, sizes):
     """Store a tile p of the longest of u, n and e on the partitions, beside [k, q]: digits q of what is done."""
     R, N, E, Q, p = sizes
     _, points, S, F = y_hbm.shape
@@ -320,7 +320,7 @@ def _product(x_sb, t_sb, sizes):
                     accumulate=i > first,
                 )
         digit = None if level + 1 >= S else _digit(y_sb, level + 1, sizes)
-        up_sb = _carried(digit, sum_ps, up_sb, 1.0 / 2.0 ** (7 + 8 * level))
+        up_sb = _carry_digit(digit, sum_ps, up_sb, 1.0 / 2.0 ** (7 + 8 * level))
     nisa.tensor_copy(dst=_digit(y_sb, 0, sizes), src=up_sb)
     return y_sb
 
@@ -332,7 +332,7 @@ def _digit(y_sb, i, sizes):
     return y_sb.ap([[free, K], [C * S * F, N], [N * C * S * F, U], [S * F, C], [1, F]], offset=i * F)
 
 
-def _carried(digit_sb, total, up_sb, unit):
+def _carry_digit(digit_sb, total, up_sb, unit):
     """Add the carry from below, keep what is no multiple of ``unit`` as a digit, return the rest."""
     if up_sb != None:
         sum_sb = nl.ndarray(total.shape, dtype=nl.float32, buffer=nl.sbuf)
@@ -372,11 +372,11 @@ def _multiply(y_hbm, x_hbm, tables_hbm, table, sizes):
             move(by_sb, tables_hbm.ap([[Q * S, P], [S, q.size], [1, S]], offset=at))
             w_sb.append(by_sb)
         for part in range(2):
-            y_sb = _multiplied(x_sb, (w_sb[part], w_sb[1 - part]), inside, nl.add if part == 1 else nl.subtract)
+            y_sb = _multiply_elements(x_sb, (w_sb[part], w_sb[1 - part]), inside, nl.add if part == 1 else nl.subtract)
             _move(y_hbm, part * points * S * F + start, y_sb, 0, (P, in_p, free), outward)
 
 
-def _multiplied(x_sb, w_sb, sizes, op):
+def _multiply_elements(x_sb, w_sb, sizes, op):
     """Return [p, g q c S f]: digits of x[0] w[0] op x[1] w[1], products on the Vector Engine, sums on GpSimd."""
     G, Q, C, S, F = sizes
     P, free = x_sb[0].shape
@@ -404,6 +404,6 @@ def _multiplied(x_sb, w_sb, sizes, op):
         digit_sb = None
         if level + 1 < S:
             digit_sb = y_sb.ap(pattern, offset=(level + 1) * F)
-        up_sb = _carried(digit_sb, total_sb, up_sb, 1.0 / 2.0 ** (7 + 8 * level))
+        up_sb = _carry_digit(digit_sb, total_sb, up_sb, 1.0 / 2.0 ** (7 + 8 * level))
     nisa.tensor_copy(dst=y_sb.ap(pattern, offset=0), src=up_sb)
     return y_sb

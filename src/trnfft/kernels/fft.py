@@ -19,11 +19,11 @@ stores to ``result``.
 Bound by the Tensor Engine for batches, by DMA for long lengths.
 """
 
-from trnfft.kernels._folded import _folded
+from trnfft.kernels._folded import _transform_folded
 from trnfft.kernels._folded_columns import _folded_columns, _folded_transposed
-from trnfft.kernels._mirrored import _completed, _unfolded
+from trnfft.kernels._mirrored import _complete_columns, _write_half
 from trnfft.kernels._passes import _columns, _multiply, _turn
-from trnfft.kernels._rows import _fused, _rows
+from trnfft.kernels._rows import _rows, _transform_fused
 from trnsci.nki import WARM, is_first_core, nki, nl, warm_up
 
 # What a search may choose: products of zeros while the first loads are on their way.
@@ -62,17 +62,17 @@ def _pass(kind, outs_hbm, operands_hbm, tables_hbm, sizes):
     if kind == "rows":
         _rows(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, sizes)
     elif kind == "fused":
-        _fused(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, twiddles_hbm, sizes)
+        _transform_fused(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, twiddles_hbm, sizes)
     elif kind == "folded":
-        _folded(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, twiddles_hbm, given_hbm, sizes)
+        _transform_folded(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, twiddles_hbm, given_hbm, sizes)
     elif kind == "folded columns":
         _folded_columns(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, sizes)
     elif kind == "folded transposed":
         _folded_transposed(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, twiddles_hbm, sizes)
     elif kind == "unfolded":
-        _unfolded(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, sizes)
+        _write_half(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, sizes)
     elif kind == "completed":
-        _completed(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, sizes)
+        _complete_columns(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, sizes)
     elif kind == "turn":
         _turn(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, twiddles_hbm, sizes)
     elif kind == "columns":

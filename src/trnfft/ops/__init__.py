@@ -5,6 +5,6 @@ the gradient of one is another: the adjoint transform.
 """
 
 from trnfft.ops.fft import C2C, C2R, R2C, half_shape
-from trnfft.ops.planes import C2CPlanes, C2RPlanes, R2CPlanes, merged
+from trnfft.ops.planes import C2CPlanes, C2RPlanes, R2CPlanes, merge_planes
 
-__all__ = ["C2C", "C2R", "R2C", "C2CPlanes", "C2RPlanes", "R2CPlanes", "half_shape", "merged"]
+__all__ = ["C2C", "C2R", "R2C", "C2CPlanes", "C2RPlanes", "R2CPlanes", "half_shape", "merge_planes"]

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from trnfft.arguments import Scale
 from trnfft.device import chains
-from trnfft.device.tables import weighted
+from trnfft.device.tables import weight_half
 from trnfft.ops.fft import C2C, C2R, R2C, bound, flops, limits, real_shape
 from trnsci import op, run
 from trnsci.precision import Precision
@@ -159,7 +159,7 @@ class Chain(NamedTuple):
             one = (_KINDS[kind][2], n, scale)
             if kind in ("rfft", "irfft"):
                 ones = torch.ones(n // 2 + 1, device=grad.device, dtype=torch.float32)
-                weights = weighted(ones, 0, n, 0.5 if kind == "rfft" else 2.0)
+                weights = weight_half(ones, 0, n, 0.5 if kind == "rfft" else 2.0)
                 factors.append(weights.reshape(-1, *[1] * (grad.ndim - last - 1)))
             steps += {"rfft": [_TIMES, one], "irfft": [one, _TIMES]}.get(kind, [one])
         kinds, lengths, scales = [step[0] for step in steps], [step[1] for step in steps], [step[2] for step in steps]

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from trnfft.arguments import COMPLEX_OF, REAL_OF, Scale
 from trnfft.device import launch
-from trnfft.device.bounds import LARGE_PRIME, guaranteed, largest_prime
-from trnfft.device.tables import weighted
+from trnfft.device.bounds import LARGE_PRIME, guaranteed_error, largest_prime
+from trnfft.device.tables import weight_half
 from trnsci import op, run
 from trnsci.gradient import saves
 from trnsci.precision import DEFAULT, Precision, to_bfloat16_values
@@ -36,7 +36,7 @@ _DOUBLE = (torch.float64, torch.complex128)
 _SMALL_PRIMES = f"torch.fft is as fast and as exact where no length has a prime factor of {LARGE_PRIME} or more"
 
 # Elements from which SciPy shares a transform among threads.
-MANY = 1 << 17
+_MANY = 1 << 17
 
 
 def flops(shape: Sequence[int], dims: Sequence[int], real: bool) -> int:
@@ -63,7 +63,7 @@ def real_shape(shape: Sequence[int], axis: int, n: int) -> list[int]:
 def bound(implementation: str, shape: Sequence[int], dims: Sequence[int], precision: str) -> float:
     """Return the guaranteed error of a transform of data of this shape."""
     before, after = math.prod(shape[: dims[-1]]), math.prod(shape[dims[-1] + 1 :])
-    return guaranteed(implementation, [shape[dim] for dim in dims], before, after, precision)
+    return guaranteed_error(implementation, [shape[dim] for dim in dims], before, after, precision)
 
 
 def limits(implementation: str, shape: Sequence[int], dims: Sequence[int]) -> str | None:
@@ -80,14 +80,14 @@ def limits(implementation: str, shape: Sequence[int], dims: Sequence[int]) -> st
     return _SMALL_PRIMES
 
 
-def by_scipy(name: str, x: Tensor, precision: str, *options: Any) -> Tensor:
-    """Return ``scipy.fft.name(x, n, axis, norm)`` of a tensor in host memory, in the arithmetic of a policy."""
+def by_scipy(name: str, x: Tensor, precision: str, *options: Any, **named: Any) -> Tensor:
+    """Return ``scipy.fft.name(x, *options)`` of a tensor in host memory, in the arithmetic of a policy."""
     # Imported where it is called: importing the library must stay fast.
     import scipy.fft
 
     fn = getattr(scipy.fft, name)
-    workers = torch.get_num_threads() if x.numel() >= MANY else None
-    return in_policy(lambda data: torch.from_numpy(fn(data.numpy(), *options, workers=workers)), x, precision)
+    workers = torch.get_num_threads() if x.numel() >= _MANY else None
+    return in_policy(lambda data: torch.from_numpy(fn(data.numpy(), *options, workers=workers, **named)), x, precision)
 
 
 def in_policy(fn: Callable[..., Tensor], x: Tensor, precision: str, *options: Any) -> Tensor:
@@ -190,8 +190,6 @@ class R2C(NamedTuple):
         x, dims, norm = self.x, self.dims, _FORWARD_NORM[self.scale]
         if x.numel() == 0:
             return _of_nothing(x, half_shape(x.shape, dims[-1]), dims[-1]).to(COMPLEX_OF[x.dtype])
-        if len(dims) == 1:
-            return in_policy(torch.fft.rfft, x, self.precision, None, dims[0], norm)
         return in_policy(torch.fft.rfftn, x, self.precision, None, dims, norm)
 
     def nki(self) -> Tensor:
@@ -203,7 +201,7 @@ class R2C(NamedTuple):
     def vjp(self, grad: Tensor, needs: frozenset[str]) -> dict[str, Tensor]:
         axis = self.dims[-1]
         n = self.x.shape[axis]
-        return {"x": run(C2R(weighted(grad, axis, n, 0.5), self.dims, n, self.scale, self.precision))}
+        return {"x": run(C2R(weight_half(grad, axis, n, 0.5), self.dims, n, self.scale, self.precision))}
 
 
 @op("trnfft::c2r", calls="scipy.fft.irfftn")
@@ -241,8 +239,6 @@ class C2R(NamedTuple):
         dims, norm, shape = self.dims, _INVERSE_NORM[self.scale], self.shape
         if self.x.numel() == 0:
             return _of_nothing(self.x.real, shape, dims[-1])
-        if len(dims) == 1:
-            return in_policy(torch.fft.irfft, self.x, self.precision, self.n, dims[0], norm)
         return in_policy(torch.fft.irfftn, self.x, self.precision, [shape[dim] for dim in dims], dims, norm)
 
     def nki(self) -> Tensor:
@@ -253,4 +249,4 @@ class C2R(NamedTuple):
     @saves()
     def vjp(self, grad: Tensor, needs: frozenset[str]) -> dict[str, Tensor]:
         result = run(R2C(grad, self.dims, self.scale, self.precision))
-        return {"x": weighted(result, self.dims[-1], self.n, 2.0)}
+        return {"x": weight_half(result, self.dims[-1], self.n, 2.0)}

@@ -9,14 +9,14 @@ from torch import Tensor
 
 from trnfft.arguments import HALF, Scale
 from trnfft.device import launch
-from trnfft.device.tables import weighted
+from trnfft.device.tables import weight_half
 from trnfft.ops.fft import C2C, C2R, R2C, bound, flops, half_shape, real_shape
 from trnsci import op, run
 from trnsci.gradient import saves
 from trnsci.precision import Precision
 
 
-def merged(re: Tensor, im: Tensor) -> Tensor:
+def merge_planes(re: Tensor, im: Tensor) -> Tensor:
     """Return the complex tensor with these planes; no copy where they are halves of interleaved memory."""
     if (
         not (re.requires_grad or im.requires_grad)
@@ -65,7 +65,7 @@ class C2CPlanes(NamedTuple):
         return launch.limits(self.re.shape, self.dims) if implementation == "nki" else None
 
     def pytorch(self) -> tuple[Tensor, Tensor]:
-        joined = merged(_wide(self.re), _wide(self.im))
+        joined = merge_planes(_wide(self.re), _wide(self.im))
         return _planes(C2C(joined, self.dims, self.inverse, self.scale, self.precision).pytorch(), self.re.dtype)
 
     def nki(self) -> tuple[Tensor, Tensor]:
@@ -116,7 +116,7 @@ class R2CPlanes(NamedTuple):
     def vjp(self, grad: tuple[Tensor, Tensor], needs: frozenset[str]) -> dict[str, Tensor]:
         axis = self.dims[-1]
         n = self.x.shape[axis]
-        re, im = (weighted(part, axis, n, 0.5) for part in grad)
+        re, im = (weight_half(part, axis, n, 0.5) for part in grad)
         return {"x": run(C2RPlanes(re, im, self.dims, n, self.scale, self.precision))}
 
 
@@ -149,7 +149,7 @@ class C2RPlanes(NamedTuple):
         return launch.limits(self.shape, self.dims) if implementation == "nki" else None
 
     def pytorch(self) -> Tensor:
-        joined = merged(_wide(self.re), _wide(self.im))
+        joined = merge_planes(_wide(self.re), _wide(self.im))
         return C2R(joined, self.dims, self.n, self.scale, self.precision).pytorch().to(self.re.dtype)
 
     def nki(self) -> Tensor:
@@ -162,4 +162,4 @@ class C2RPlanes(NamedTuple):
     def vjp(self, grad: Tensor, needs: frozenset[str]) -> dict[str, Tensor]:
         re, im = run(R2CPlanes(grad, self.dims, self.scale, self.precision))
         axis = self.dims[-1]
-        return {"re": weighted(re, axis, self.n, 2.0), "im": weighted(im, axis, self.n, 2.0)}
+        return {"re": weight_half(re, axis, self.n, 2.0), "im": weight_half(im, axis, self.n, 2.0)}

@@ -8,14 +8,14 @@ import torch
 import triton
 import triton.language as tl
 
+from trnrand.coefficients import COEFFICIENTS
 from trnrand.cuda._maths import log
-from trnrand.maths import STIRLING
 
 
 @functools.cache
 def table(device: torch.device) -> torch.Tensor:
     """Return the errors of Stirling's formula up to 15, on a device."""
-    return torch.tensor(STIRLING, dtype=torch.float64, device=device)
+    return torch.tensor(COEFFICIENTS["stirling"], dtype=torch.float64, device=device)
 
 
 @triton.jit

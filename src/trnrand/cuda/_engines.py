@@ -3,6 +3,10 @@
 import triton
 import triton.language as tl
 
+from trnrand.engines import THREEFRY_ROTATIONS
+
+ROTATIONS = tl.constexpr(THREEFRY_ROTATIONS)
+
 
 @triton.jit
 def counter(first, c0, c1, c2, c3, attempt):
@@ -26,62 +30,25 @@ def _philox(x0, x1, x2, x3, k0, k1):
 
 
 @triton.jit
-def _mixed(x, y, shift: tl.constexpr):
+def _mix(x, y, shift: tl.constexpr):
     x = x + y
     return x, ((y << shift) | (y >> (32 - shift))) ^ x
-
-
-@triton.jit
-def _four_even(x0, x1, x2, x3):
-    x0, x1 = _mixed(x0, x1, 10)
-    x2, x3 = _mixed(x2, x3, 26)
-    x0, x3 = _mixed(x0, x3, 11)
-    x2, x1 = _mixed(x2, x1, 21)
-    x0, x1 = _mixed(x0, x1, 13)
-    x2, x3 = _mixed(x2, x3, 27)
-    x0, x3 = _mixed(x0, x3, 23)
-    x2, x1 = _mixed(x2, x1, 5)
-    return x0, x1, x2, x3
-
-
-@triton.jit
-def _four_odd(x0, x1, x2, x3):
-    x0, x1 = _mixed(x0, x1, 6)
-    x2, x3 = _mixed(x2, x3, 20)
-    x0, x3 = _mixed(x0, x3, 17)
-    x2, x1 = _mixed(x2, x1, 11)
-    x0, x1 = _mixed(x0, x1, 25)
-    x2, x3 = _mixed(x2, x3, 10)
-    x0, x3 = _mixed(x0, x3, 18)
-    x2, x1 = _mixed(x2, x1, 20)
-    return x0, x1, x2, x3
 
 
 @triton.jit
 def _threefry(x0, x1, x2, x3, k0, k1, k2, k3):
     k4 = k0 ^ k1 ^ k2 ^ k3 ^ 0x1BD11BDA
     x0, x1, x2, x3 = x0 + k0, x1 + k1, x2 + k2, x3 + k3
-    x0, x1, x2, x3 = _four_even(x0, x1, x2, x3)
-    x0, x1, x2, x3 = x0 + k1, x1 + k2, x2 + k3, x3 + (k4 + 1)
-    x0, x1, x2, x3 = _four_odd(x0, x1, x2, x3)
-    x0, x1, x2, x3 = x0 + k2, x1 + k3, x2 + k4, x3 + (k0 + 2)
-    x0, x1, x2, x3 = _four_even(x0, x1, x2, x3)
-    x0, x1, x2, x3 = x0 + k3, x1 + k4, x2 + k0, x3 + (k1 + 3)
-    x0, x1, x2, x3 = _four_odd(x0, x1, x2, x3)
-    x0, x1, x2, x3 = x0 + k4, x1 + k0, x2 + k1, x3 + (k2 + 4)
-    x0, x1, x2, x3 = _four_even(x0, x1, x2, x3)
-    return x0 + k0, x1 + k1, x2 + k2, x3 + (k3 + 5)
-
-
-@triton.jit
-def mixed(x0, x1, x2, x3, k0, k1, k2, k3, ENGINE: tl.constexpr):
-    """Return the words of counters."""
-    k0, k1 = k0.to(tl.uint32, bitcast=True), k1.to(tl.uint32, bitcast=True)
-    if ENGINE == 0:
-        x0, x1, x2, x3 = _philox(x0, x1, x2, x3, k0, k1)
-    else:
-        k2, k3 = k2.to(tl.uint32, bitcast=True), k3.to(tl.uint32, bitcast=True)
-        x0, x1, x2, x3 = _threefry(x0, x1, x2, x3, k0, k1, k2, k3)
+    for r in tl.static_range(20):
+        if r % 2 == 0:
+            x0, x1 = _mix(x0, x1, ROTATIONS[r % 8][0])
+            x2, x3 = _mix(x2, x3, ROTATIONS[r % 8][1])
+        else:
+            x0, x3 = _mix(x0, x3, ROTATIONS[r % 8][0])
+            x2, x1 = _mix(x2, x1, ROTATIONS[r % 8][1])
+        if r % 4 == 3:
+            k0, k1, k2, k3, k4 = k1, k2, k3, k4, k0
+            x0, x1, x2, x3 = x0 + k0, x1 + k1, x2 + k2, x3 + (k3 + (r // 4 + 1))
     return x0, x1, x2, x3
 
 
@@ -89,4 +56,10 @@ def mixed(x0, x1, x2, x3, k0, k1, k2, k3, ENGINE: tl.constexpr):
 def words(first, attempt, k0, k1, k2, k3, c0, c1, c2, c3, ENGINE: tl.constexpr):
     """Return the blocks ``first`` of an attempt: four words for each."""
     x0, x1, x2, x3 = counter(first, c0, c1, c2, c3, attempt)
-    return mixed(x0, x1, x2, x3, k0, k1, k2, k3, ENGINE)
+    k0, k1 = k0.to(tl.uint32, bitcast=True), k1.to(tl.uint32, bitcast=True)
+    if ENGINE == 0:
+        x0, x1, x2, x3 = _philox(x0, x1, x2, x3, k0, k1)
+    else:
+        k2, k3 = k2.to(tl.uint32, bitcast=True), k3.to(tl.uint32, bitcast=True)
+        x0, x1, x2, x3 = _threefry(x0, x1, x2, x3, k0, k1, k2, k3)
+    return x0, x1, x2, x3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -28,7 +29,7 @@ def bits(value: float) -> int:
     return integer
 
 
-def launched(
+def launch_blocks(
     kernel: Any,
     blocks: int,
     device: torch.device,
@@ -38,17 +39,17 @@ def launched(
     constants: tuple[int, ...],
     warps: int = 4,
 ) -> None:
-    """Launch so many blocks of a kernel on a device, each operation rounded once."""
+    """Launch ``blocks`` blocks of a kernel on a device, each operation rounded once."""
     if blocks:
         cuda.launch(kernel, (blocks, 1, 1), device, args, constants, words, num_warps=warps, enable_fp_fusion=False)
 
 
-def sampled(
-    kernel: Any, segment: Segment, parameters: tuple[Tensor, ...], *more: int, tables: tuple[Tensor, ...] = ()
+def launch_sampler(
+    kernel: Any, segment: Segment, parameters: Sequence[Tensor], *more: int, tables: tuple[Tensor, ...] = ()
 ) -> Tensor:
     """Draw float64 by a kernel that rejects; parameters are float64 of one element, or of one for each."""
     out = parameters[0].new_empty(segment.elements)
     constants = (*(int(x.numel() > 1) for x in parameters), segment.engine.code, _WARP)
     args, words = (*parameters, *tables, out, segment.elements, *more), key_and_counter(segment)
-    launched(kernel, -(-segment.elements // _WARP), out.device, args, words=words, constants=constants, warps=1)
+    launch_blocks(kernel, -(-segment.elements // _WARP), out.device, args, words=words, constants=constants, warps=1)
     return out

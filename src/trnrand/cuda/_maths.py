@@ -7,6 +7,12 @@ results have the same bits as on the host.
 import triton
 import triton.language as tl
 
+from trnrand.coefficients import COEFFICIENTS
+
+LOG, EXP, SIN, COS, LOG32, SIN32, COS32 = (
+    tl.constexpr(tuple(COEFFICIENTS[name])) for name in ("log", "exp", "sin", "cos", "log32", "sin32", "cos32")
+)
+
 
 @triton.jit
 def half_open(low, high):
@@ -21,7 +27,23 @@ def open_unit(low, high):
 
 
 @triton.jit
-def _quadrants(q, sine, cosine):
+def _polynomial(x, COEFFICIENTS: tl.constexpr):
+    value = x * COEFFICIENTS[0] + COEFFICIENTS[1]
+    for i in tl.static_range(2, len(COEFFICIENTS)):
+        value = value * x + COEFFICIENTS[i]
+    return value
+
+
+@triton.jit
+def _quadrants(q, a, SIN: tl.constexpr, COS: tl.constexpr):
+    """Return sine and cosine of ``a + q pi / 2`` with ``|a| <= pi / 4``."""
+    z = a * a
+    sine = _polynomial(z, SIN) * z
+    sine = sine * a + a
+    cosine = _polynomial(z, COS) * z
+    cosine = cosine * z
+    cosine = cosine - z * 0.5
+    cosine = cosine + 1.0
     odd = (q & 1) == 1
     first, second = tl.where(odd, cosine, sine), tl.where(odd, sine, cosine)
     return tl.where((q & 2) == 2, -first, first), tl.where(((q + 1) & 2) == 2, -second, second)
@@ -34,15 +56,7 @@ def log32(x):
     k = (shifted >> 23).to(tl.float32)
     t = ((shifted & 0x7FFFFF) + 0x3F3504F3).to(tl.float32, bitcast=True) - 1.0
     z = t * t
-    p = t * 7.0376836292e-2 + -1.1514610310e-1
-    p = p * t + 1.1676998740e-1
-    p = p * t + -1.2420140846e-1
-    p = p * t + 1.4249322787e-1
-    p = p * t + -1.6668057665e-1
-    p = p * t + 2.0000714765e-1
-    p = p * t + -2.4999993993e-1
-    p = p * t + 3.3333331174e-1
-    y = p * t
+    y = _polynomial(t, LOG32) * t
     y = y * z
     y = y + k * -2.12194440e-4
     y = y - z * 0.5
@@ -55,18 +69,7 @@ def sincos2pi32(k):
     """Return sine and cosine of ``2 pi k / 2**24`` in float32, for int32 ``0 <= k < 2**24``."""
     quarter = (k + (1 << 21)) >> 22
     a = (k - (quarter << 22)).to(tl.float32) * 3.745070282923929e-7
-    z = a * a
-    sine = z * -1.9515295891e-4 + 8.3321608736e-3
-    sine = sine * z + -1.6666654611e-1
-    sine = sine * z
-    sine = sine * a + a
-    cosine = z * 2.443315711809948e-5 + -1.388731625493765e-3
-    cosine = cosine * z + 4.166664568298827e-2
-    cosine = cosine * z
-    cosine = cosine * z
-    cosine = cosine - z * 0.5
-    cosine = cosine + 1.0
-    return _quadrants(quarter & 3, sine, cosine)
+    return _quadrants(quarter & 3, a, SIN32, COS32)
 
 
 @triton.jit
@@ -85,13 +88,7 @@ def log(x):
     f = ((shifted & 0xFFFFFFFFFFFFF) + 0x3FE6A09E667F3BCD).to(tl.float64, bitcast=True) - 1.0
     s = f / (f + 2.0)
     z = s * s
-    p = z * 1.479819860511658591e-01 + 1.531383769920937332e-01
-    p = p * z + 1.818357216161805012e-01
-    p = p * z + 2.222219843214978396e-01
-    p = p * z + 2.857142874366239149e-01
-    p = p * z + 3.999999999940941908e-01
-    p = p * z + 6.666666666666735130e-01
-    p = p * z
+    p = _polynomial(z, LOG) * z
     half = f * 0.5 * f
     y = s * (half + p)
     y = y + k * 1.90821492927058770002e-10
@@ -109,11 +106,7 @@ def exp(x):
     hi, lo = limited - k * 6.93147180369123816490e-01, k * 1.90821492927058770002e-10
     r = hi - lo
     t = r * r
-    p = t * 4.13813679705723846039e-08 + -1.65339022054652515390e-06
-    p = p * t + 6.61375632143793436117e-05
-    p = p * t + -2.77777777770155933842e-03
-    p = p * t + 1.66666666666666019037e-01
-    c = r - p * t
+    c = r - _polynomial(t, EXP) * t
     y = r * c
     y = y / (2.0 - c)
     y = lo - y
@@ -133,25 +126,7 @@ def sincos2pi(t):
     scaled = t * 4.0
     quarter = scaled + 6755399441055744.0
     quarter = quarter - 6755399441055744.0
-    a = (scaled - quarter) * 1.5707963267948966
-    z = a * a
-    sine = z * 1.58969099521155010221e-10 + -2.50507602534068634195e-08
-    sine = sine * z + 2.75573137070700676789e-06
-    sine = sine * z + -1.98412698298579493134e-04
-    sine = sine * z + 8.33333333332248946124e-03
-    sine = sine * z + -1.66666666666666324348e-01
-    sine = sine * z
-    sine = sine * a + a
-    cosine = z * -1.13596475577881948265e-11 + 2.08757232129817482790e-09
-    cosine = cosine * z + -2.75573143513906633035e-07
-    cosine = cosine * z + 2.48015872894767294178e-05
-    cosine = cosine * z + -1.38888888888741095749e-03
-    cosine = cosine * z + 4.16666666666666019037e-02
-    cosine = cosine * z
-    cosine = cosine * z
-    cosine = cosine - z * 0.5
-    cosine = cosine + 1.0
-    return _quadrants(quarter.to(tl.int64), sine, cosine)
+    return _quadrants(quarter.to(tl.int64), (scaled - quarter) * 1.5707963267948966, SIN, COS)
 
 
 @triton.jit

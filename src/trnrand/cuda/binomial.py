@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 import triton
 import triton.language as tl
 
 from trnrand.cuda._counts import log_binomial, log_complement, table
 from trnrand.cuda._engines import words
-from trnrand.cuda._launch import SCALARS, sampled
+from trnrand.cuda._launch import SCALARS, launch_sampler
 from trnrand.cuda._maths import exp, half_open, log, open_unit
 from trnrand.segment import Segment
 
 
 @triton.jit
-def _inverted(u, n, p, active):
+def _invert(u, n, p, active):
     odds = p / (1.0 - p)
     chance = exp(n * log_complement(p))
     total, k = chance, n * 0.0
@@ -63,7 +65,7 @@ def _binomial(
     w0, w1, w2, w3 = words(block, attempt, k0, k1, k2, k3, c0, c1, c2, c3, ENGINE)
     counts = n * 0.0
     if tl.max((few & inside).to(tl.int32), 0) > 0:
-        counts = _inverted(half_open(w0, w1), n, p, few & inside)
+        counts = _invert(half_open(w0, w1), n, p, few & inside)
     pending = inside & (few == 0)
     if tl.max(pending.to(tl.int32), 0) > 0:
         # elements that are not pending compute with these, and are not looked at
@@ -78,6 +80,6 @@ def _binomial(
     tl.store(out + at, tl.where(given > 0.5, n - counts, counts), mask=inside)
 
 
-def binomial(segment: Segment, stride: int, n: torch.Tensor, p: torch.Tensor) -> torch.Tensor:
-    """Draw binomial counts as float64 from every ``stride``-th substream; ``n`` and ``p`` as for Poisson."""
-    return sampled(_binomial, segment, (n, p), stride, tables=(table(n.device),))
+def draw(segment: Segment, parameters: Sequence[torch.Tensor], stride: int) -> torch.Tensor:
+    """Draw binomial counts as float64 from every ``stride``-th substream; trials and chances as a Poisson rate."""
+    return launch_sampler(_binomial, segment, parameters, stride, tables=(table(parameters[0].device),))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 import triton
 import triton.language as tl
 
 from trnrand.cuda._engines import words
-from trnrand.cuda._launch import SCALARS, sampled
+from trnrand.cuda._launch import SCALARS, launch_sampler
 from trnrand.cuda._maths import exp, half_open, log, open_unit, sincos2pi
 from trnrand.segment import Segment
 
@@ -55,6 +57,7 @@ def _gamma(
     tl.store(out + at, variates, mask=inside)
 
 
-def gamma(segment: Segment, shape: torch.Tensor) -> torch.Tensor:
-    """Draw standard gamma variates, float64; ``shape`` is float64, of one element or one for each."""
-    return sampled(_gamma, segment, (shape,))
+def draw(segment: Segment, parameters: Sequence[torch.Tensor], stride: int) -> torch.Tensor:
+    """Draw standard gamma variates, float64; their shape is float64, of one element or one for each."""
+    assert stride == 1
+    return launch_sampler(_gamma, segment, parameters)

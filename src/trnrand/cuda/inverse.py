@@ -9,7 +9,7 @@ import triton
 import triton.language as tl
 
 from trnrand.cuda._engines import words
-from trnrand.cuda._launch import SCALARS, bits, key_and_counter, launched
+from trnrand.cuda._launch import SCALARS, bits, key_and_counter, launch_blocks
 from trnrand.cuda._maths import double, exp, half_open, log, open_unit, sincos2pi
 from trnrand.segment import Segment
 
@@ -62,5 +62,5 @@ def inverse(case: int, parameters: Sequence[float], segment: Segment, out: torch
     blocks = -(-(segment.skip + segment.elements) // (2 * BLOCK)) if segment.elements else 0
     arguments = (out, segment.elements, bits(a), bits(b))
     constants = (segment.skip, case, segment.engine.code, BLOCK)
-    launched(_inverse, blocks, out.device, arguments, words=key_and_counter(segment), constants=constants)
+    launch_blocks(_inverse, blocks, out.device, arguments, words=key_and_counter(segment), constants=constants)
     return out

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 import triton
 import triton.language as tl
 
 from trnrand.cuda._counts import log_poisson, table
 from trnrand.cuda._engines import words
-from trnrand.cuda._launch import SCALARS, sampled
+from trnrand.cuda._launch import SCALARS, launch_sampler
 from trnrand.cuda._maths import exp, half_open, log, open_unit
 from trnrand.segment import Segment
 
 
 @triton.jit
-def _inverted(u, rate, active):
+def _invert(u, rate, active):
     p = exp(-rate)
     total, k = p, rate * 0.0
     active = active & (u >= total)
@@ -56,7 +58,7 @@ def _poisson(
     w0, w1, w2, w3 = words(at, attempt, k0, k1, k2, k3, c0, c1, c2, c3, ENGINE)
     counts = rate * 0.0
     if tl.max((few & inside).to(tl.int32), 0) > 0:
-        counts = _inverted(half_open(w0, w1), tl.minimum(rate, 10.0), few & inside)
+        counts = _invert(half_open(w0, w1), tl.minimum(rate, 10.0), few & inside)
     pending = inside & (few == 0)
     many = tl.maximum(rate, 10.0)
     while tl.max(pending.to(tl.int32), 0) > 0:
@@ -68,6 +70,7 @@ def _poisson(
     tl.store(out + at, counts, mask=inside)
 
 
-def poisson(segment: Segment, rate: torch.Tensor) -> torch.Tensor:
-    """Draw Poisson counts, float64; ``rate`` is float64, of one element or one for each."""
-    return sampled(_poisson, segment, (rate,), tables=(table(rate.device),))
+def draw(segment: Segment, parameters: Sequence[torch.Tensor], stride: int) -> torch.Tensor:
+    """Draw Poisson counts, float64; their rate is float64, of one element or one for each."""
+    assert stride == 1
+    return launch_sampler(_poisson, segment, parameters, tables=(table(parameters[0].device),))

@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 
 from trnrand.cuda._engines import words
-from trnrand.cuda._launch import SCALARS, key_and_counter, launched
+from trnrand.cuda._launch import SCALARS, key_and_counter, launch_blocks
 from trnrand.segment import Segment
 
 # counters of a program; each is four elements
@@ -28,7 +28,7 @@ def _below(w0, w1, span, uneven, SHIFT: tl.constexpr):
 
 
 @triton.jit
-def _retried(
+def _retry(
     at, integers, pending, span, uneven, attempt, k0, k1, k2, k3, o0, o1, o2, o3,
     SHIFT: tl.constexpr, ENGINE: tl.constexpr,
 ):  # fmt: skip
@@ -60,7 +60,7 @@ def _randint(
     else:
         integers = at.to(tl.uint64) * 0
         pending = inside
-    integers = _retried(at, integers, pending, span, uneven, at * 0, k0, k1, k2, k3, o0, o1, o2, o3, SHIFT, ENGINE)
+    integers = _retry(at, integers, pending, span, uneven, at * 0, k0, k1, k2, k3, o0, o1, o2, o3, SHIFT, ENGINE)
     tl.store(out + at - SKIP, integers.to(tl.int64) + low.to(tl.int64), mask=inside)
 
 
@@ -74,7 +74,7 @@ def randint(segment: Segment, other: Segment, span: int, low: int, out: torch.Te
     largest = span if narrow else span - 1
     largest = largest - (1 << 64) if largest >> 63 else largest
     words = (*key_and_counter(segment), *key_and_counter(other)[4:])
-    launched(
+    launch_blocks(
         _randint, blocks, out.device, (out, segment.elements, largest, uneven, low), words=words, constants=constants
     )
     return out

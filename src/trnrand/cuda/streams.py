@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 
 from trnrand.cuda._engines import words
-from trnrand.cuda._launch import SCALARS, key_and_counter, launched
+from trnrand.cuda._launch import SCALARS, key_and_counter, launch_blocks
 from trnrand.cuda._maths import half_open, pair32, pair64
 from trnrand.segment import Segment
 
@@ -56,7 +56,7 @@ def fill(kind: int, segment: Segment, out: torch.Tensor) -> torch.Tensor:
     each = 2 if kind in (UNIFORM64, NORMAL64) else 4
     engine, skip, count = segment[:3]
     blocks = -(-(skip + count) // (each * BLOCK)) if count else 0
-    launched(
+    launch_blocks(
         _fill,
         blocks,
         out.device,

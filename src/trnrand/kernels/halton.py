@@ -26,14 +26,14 @@ def halton(start_hbm, bases=(2,), digits=(1,), rows=1, row=1, shared=0, stores="
         for d in tiles(D, GROUP):
             out_sb = nl.ndarray((r.size, row, d.size), dtype=nl.float32, buffer=nl.sbuf)  # [r, F, d]
             for i in range(d.size):
-                x_sb = _mirrored(index_sb, bases[d.start + i], digits[d.start + i], shared)
+                x_sb = _mirror_digits(index_sb, bases[d.start + i], digits[d.start + i], shared)
                 # a sum of many digits may round up to 1
                 nisa.tensor_scalar(dst=out_sb[:, :, i], data=x_sb, op0=nl.minimum, operand0=TOP)
             store(out_hbm[r.span, :, d.span], out_sb, stores)
     return out_hbm
 
 
-def _mirrored(index_sb, base, digits, shared):
+def _mirror_digits(index_sb, base, digits, shared):
     """Return the digits of an index after the decimal point, in reverse."""
     rest_sb = index_sb
     x_sb = nl.ndarray(index_sb.shape, dtype=nl.float32, buffer=nl.sbuf)  # [r, F]

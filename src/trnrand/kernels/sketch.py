@@ -52,16 +52,16 @@ def _noise(start, M, size, engine, width):
     together = max(1, width // blocks)
     noise = []
     for rows in tiles(M // K_TILE, together):
-        noise_sb = _drawn(start, rows.start * K_TILE * blocks, K_TILE, blocks=blocks, groups=rows.size, engine=engine)
+        noise_sb = _draw(start, rows.start * K_TILE * blocks, K_TILE, blocks=blocks, groups=rows.size, engine=engine)
         for i in range(rows.size):
             noise.append(noise_sb[:, i * size : (i + 1) * size])
     done = M // K_TILE * K_TILE
     if done < M:
-        noise.append(_drawn(start, done * blocks, M - done, blocks=blocks, groups=1, engine=engine))
+        noise.append(_draw(start, done * blocks, M - done, blocks=blocks, groups=1, engine=engine))
     return noise
 
 
-def _drawn(start, first, p, *, blocks, groups, engine):
+def _draw(start, first, p, *, blocks, groups, engine):
     f = groups * blocks
     words = _words(_counters(start, first, p, f, groups), start, p, f, engine)
     noise_sb = nl.ndarray((p, 4 * f), dtype=nl.float32, buffer=nl.sbuf)  # [p, groups R]

@@ -19,6 +19,7 @@ from torch.nn.attention.flex_attention import AuxRequest, BlockMask, flex_attent
 from torch.nn.functional import scaled_dot_product_attention
 
 from trnsci import cuda
+from trnsci.torch_internals import fused_sdp_choice
 from trnsparse.scipy_views import Beside
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 Keeps = Callable[[Any, Any, Any, Any], Any]
 HALF = (torch.bfloat16, torch.float16)
-FULL, CAUSAL = json.dumps(["_Full"]), json.dumps(["_Distance", 0, math.inf])
+FULL, CAUSAL = (json.dumps(["_Distance", low, math.inf]) for low in (-math.inf, 0))
 
 
 @functools.cache
@@ -36,11 +37,11 @@ def _unread(device: torch.device) -> Tensor:
 
 def attention(call: Attention) -> tuple[Tensor, Tensor]:
     """Return the output, and the logarithm of each query's sum of exponentials, empty where nobody reads it."""
-    out, *sums = _attended(call)
+    out, *sums = _attend_to(call)
     return out, sums[0] if sums else _unread(out.device)
 
 
-def _attended(call: Attention) -> Sequence[Tensor]:
+def _attend_to(call: Attention) -> Sequence[Tensor]:
     q, k, v = call.q, call.k, call.v
     if flash(call):
         group = q.shape[1] // k.shape[1]
@@ -56,7 +57,7 @@ def _whole(q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float, sums: bo
     if not sums:
         return [scaled_dot_product_attention(q, k, v, is_causal=causal, scale=scale)]
     ops = torch.ops.aten
-    if torch._fused_sdp_choice(q, k, v, None, 0.0, causal, scale=scale) == SDPBackend.CUDNN_ATTENTION.value:
+    if fused_sdp_choice(q, k, v, None, 0.0, causal, scale=scale) == SDPBackend.CUDNN_ATTENTION.value:
         results = ops._scaled_dot_product_cudnn_attention(q, k, v, None, True, 0.0, causal, False, scale=scale)
     else:
         results = ops._scaled_dot_product_flash_attention(q, k, v, 0.0, causal, False, scale=scale)
@@ -128,12 +129,12 @@ def block_mask(
     row = torch.repeat_interleave(torch.arange(rows, device=indices.device), indptr.diff())
     grid = torch.full((rows, columns), -2, dtype=torch.int64, device=indices.device)
     grid[row, indices] = slots
-    partial, full = (_listed(kept) for kept in (grid >= 0, grid == -1))
+    partial, full = (_list_blocks(kept) for kept in (grid >= 0, grid == -1))
     keeps = by_rule(json.loads(rule)) if rule else _by_table(grid, insides, block)
     return BlockMask.from_kv_blocks(*partial, *full, BLOCK_SIZE=block, mask_mod=keeps, seq_lengths=lengths)
 
 
-def _listed(kept: Tensor) -> tuple[Tensor, Tensor]:
+def _list_blocks(kept: Tensor) -> tuple[Tensor, Tensor]:
     """Return how many blocks each row keeps, and which come first: [1, 1, rows] and [1, 1, rows, columns]."""
     order = torch.argsort(kept.to(torch.int8), dim=1, descending=True, stable=True)
     return kept.sum(1).to(torch.int32)[None, None], order.to(torch.int32)[None, None].contiguous()
@@ -146,8 +147,6 @@ def by_rule(rule: Sequence[Any]) -> Keeps:
 
 def _expression(rule: Sequence[Any]) -> str:
     kind = rule[0]
-    if kind == "_Full":
-        return "(q >= 0)"
     if kind == "_Sink":
         return f"(k < {int(rule[1])})"
     if kind == "_Distance":

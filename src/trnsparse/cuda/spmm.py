@@ -67,7 +67,7 @@ def product(indptr: Tensor, indices: Tensor, values: Tensor, b: Tensor, columns:
     return result
 
 
-def sampled(indptr: Tensor, indices: Tensor, a: Tensor, b: Tensor) -> Tensor:
+def sample_product(indptr: Tensor, indices: Tensor, a: Tensor, b: Tensor) -> Tensor:
     """Return ``a @ b.mT`` at the entries of a pattern, for a [M, D] and b [N, D]."""
     zeros = _pattern(indptr, indices, b.shape[0]).zeros(a.dtype, (a.shape[0], b.shape[0]))
     return torch.sparse.sampled_addmm(zeros, a.detach(), b.detach().mT, beta=0.0).values()

@@ -11,7 +11,8 @@ class _Ring(nl.NKIObject):
 
     def __init__(self, longest, E, dtype, share):
         half = P_MAX // 2
-        blocks = longest - longest * share // 18
+        # Where the Tensor Engine transposes all, it does so in the ring.
+        blocks = longest - longest * share // 18 if share > 0 else 0
         # As many products as leave room for the scores of three rows.
         self.batch = min(3, N_TILE // (E + 1))
         while self.batch > 1 and self._banks(E, blocks) * N_TILE < 3 * longest * P_MAX:
@@ -19,13 +20,15 @@ class _Ring(nl.NKIObject):
         self.banks_ps = []
         for _ in range(PSUM_BANKS):
             self.banks_ps.append(nl.ndarray((P_MAX, N_TILE), dtype=nl.float32, buffer=nl.psum))  # [q, 512]
-        # The same memory in 16 bits.
+        # The same memory in the dtype of the weights.
         self.halves_ps = []
         for bank_ps in self.banks_ps:
-            self.halves_ps.append(bank_ps.view(dtype))  # [k, 1024]
+            self.halves_ps.append(bank_ps.view(dtype))  # [k, 512 or 1024]
         banks = self._banks(E, blocks)
-        first = N_TILE - blocks * half
-        self.transposed_ps = self.halves_ps[banks][:, 2 * first : 2 * first + blocks * P_MAX]  # [k, b * q]
+        self.transposed_ps = None
+        if share > 0:
+            first = N_TILE - blocks * half
+            self.transposed_ps = self.halves_ps[banks][:, 2 * first : 2 * first + blocks * P_MAX]  # [k, b * q]
         self.width = E + 1
         self.end = banks * N_TILE
         self.at = 0
@@ -51,7 +54,7 @@ class _Ring(nl.NKIObject):
 
     def holds(self, whole):
         """Return how many blocks the Tensor Engine transposes at a time: of whole rows as many as a bank holds."""
-        return 2 * N_TILE // P_MAX if whole else self.transposed_ps.shape[1] // P_MAX
+        return (self.halves_ps[0] if whole else self.transposed_ps).shape[1] // P_MAX
 
     def transposed(self, count, whole):
         """Return room for transposed blocks; for whole rows it is in the next bank of the ring."""
@@ -80,7 +83,7 @@ class _Ring(nl.NKIObject):
         )
 
 
-def _moved(weights_sb, i, share):
+def _move_blocks(weights_sb, i, share):
     """Transpose the first blocks of row ``i`` with the DMA engines."""
     size, total = weights_sb.shape
     count = (total // P_MAX * share + i % 2 * 9) // 18 if size == P_MAX else 0
@@ -93,13 +96,14 @@ def _moved(weights_sb, i, share):
     return held
 
 
-def _transposed_blocks(weights_sb, held, ring):
-    """Transpose the other blocks with the Tensor Engine, after those held, as many at a time as there is room."""
+def _transposed_blocks(weights_sb, held, ring, turns=False):
+    """Transpose the other blocks with the Tensor Engine, after those held, as many at a time as there is room.
+
+    The Scalar Engine copies them where some are held, else the Vector Engine, or both by ``turns``.
+    """
     size, total = weights_sb.shape
     moved = len(held)
     blocks = tiles(total, P_MAX)[moved:]
-    # At the end the Vector Engine is free, and the Scalar Engine makes logarithms.
-    engine = nisa.engine.scalar if moved > 0 else nisa.engine.vector
     for group in tiles(len(blocks), ring.holds(moved == 0)):
         transposed_ps = ring.transposed(group.size, moved == 0)
         transposed_sb = nl.ndarray((P_MAX, group.size * P_MAX), dtype=weights_sb.dtype, buffer=nl.sbuf)  # [k, b * q]
@@ -114,11 +118,18 @@ def _transposed_blocks(weights_sb, held, ring):
             for b in range(group.size):
                 block = blocks[group.start + b]
                 whole += 1 if block.size == P_MAX else 0
+        # At the end the Vector Engine is free, and the Scalar Engine makes logarithms.
+        scalar = moved > 0 or (turns and group.index % 2 == 0)
         if whole > 0:
-            nisa.tensor_copy(
-                dst=transposed_sb[:, 0 : whole * P_MAX], src=transposed_ps[:, 0 : whole * P_MAX], engine=engine
-            )
+            _copy(transposed_sb[:, 0 : whole * P_MAX], transposed_ps[:, 0 : whole * P_MAX], scalar)
         for b in range(whole, group.size):
             k, here = blocks[group.start + b].size, slice(b * P_MAX, b * P_MAX + size)
-            nisa.tensor_copy(dst=transposed_sb[0:k, here], src=transposed_ps[0:k, here], engine=engine)
+            _copy(transposed_sb[0:k, here], transposed_ps[0:k, here], scalar)
     return held
+
+
+def _copy(to_sb, of_ps, scalar):
+    if scalar and nisa.get_nc_version() == nisa.nc_version.gen2:
+        nisa.activation(dst=to_sb, op=nl.copy, data=of_ps)
+    else:
+        nisa.tensor_copy(dst=to_sb, src=of_ps, engine=nisa.engine.scalar if scalar else nisa.engine.vector)

@@ -1,14 +1,14 @@
 """Rows of blocks whose work all engines share: softmax of a group of blocks in one pass, groups added up afterwards.
 
-From trn2 on, for 16-bit operands. Scores of groups follow each other in a ring of PSUM. The DMA engines transpose some
-blocks of weights, the Tensor Engine the others, which the Scalar Engine copies. Values have a column of ones, so that
+Scores of groups follow each other in a ring of PSUM. Of 16-bit operands, from trn2 on, the DMA engines transpose some
+blocks of weights; the Tensor Engine transposes the others. Values have a column of ones, so that
 the Tensor Engine sums too. A short row is one group, and some rows are divided at once. The groups of a long
 row have a largest score each; their products shrink by what it is below that of the row, and GpSimd adds them.
 """
 
-from trnsci.nki import N_TILE, P_MAX, Queue, move, nisa, nl, tiles
+from trnsci.nki import P_MAX, Queue, move, nisa, nl, tiles
 from trnsparse.kernels._attention import _largest, _score_blocks
-from trnsparse.kernels._ring import _moved, _Ring, _transposed_blocks
+from trnsparse.kernels._ring import _move_blocks, _Ring, _transposed_blocks
 
 # Blocks of a row that is not cut, and of a group where some row is: PSUM holds the scores of three such groups.
 SHORT = 12
@@ -32,13 +32,6 @@ def _longest(pointers):
     for i in range(len(pointers) - 1):
         longest = max(longest, pointers[i + 1] - pointers[i])
     return longest
-
-
-def _fits(pointers, E, dtype, keep):
-    """Return whether these rows can be shared out; long ones where the DMA engines have little else to do."""
-    if dtype not in (nl.bfloat16, nl.float16) or nisa.get_nc_version() == nisa.nc_version.gen2:
-        return False
-    return E < N_TILE and (keep or _longest(pointers) <= SHORT)
 
 
 class _Part(nl.NKIObject):
@@ -114,6 +107,11 @@ class _Shared(nl.NKIObject):
         self.share = moved
         if moved == 0:
             self.share = MOVED_LONG if longest > SHORT else MOVED_ALONE if alone else MOVED
+        # trn1 has one kind of queue for a DMA; from trn2 on its engines transpose 16-bit numbers.
+        first = nisa.get_nc_version() == nisa.nc_version.gen2
+        self.queue = "static" if first else "scalar"
+        if first or dtype not in (nl.bfloat16, nl.float16):
+            self.share = 0
         self.ring = _Ring(self.most, E, dtype, self.share)
         self.lonely = lonely
         self.index = 0
@@ -165,7 +163,7 @@ class _Shared(nl.NKIObject):
             width = part_ps.shape[1]
             nisa.activation(dst=weights_sb[:, at : at + width], op=nl.exp, data=part_ps, bias=top_sb)
             at += width
-        moved = [] if late else _moved(weights_sb, self.index, self.share)
+        moved = [] if late else _move_blocks(weights_sb, self.index, self.share)
         self.index += 1
         if index == part.groups - 1:
             self.complete.put(part)
@@ -177,7 +175,8 @@ class _Shared(nl.NKIObject):
             self._close(self.summed.take())
         if self.scored.count() >= transposed and self.scored.count() > 0:
             weights_sb, held, values, columns, part = self.scored.take()
-            self.transposed.put((_transposed_blocks(weights_sb, held, self.ring), values, columns, part))
+            held = _transposed_blocks(weights_sb, held, self.ring, self.share == 0)
+            self.transposed.put((held, values, columns, part))
         if self.transposed.count() >= weighted and self.transposed.count() > 0:
             self._weigh(self.transposed.take())
         if self.complete.count() > 0:
@@ -258,10 +257,6 @@ class _Shared(nl.NKIObject):
         for r in range(count):
             part = self.multiplied[r]
             # Rows that lie together in HBM travel together, those of several blocks would not.
-            if r % 2 == 0:
-                move(part.out_hbm, out_sb[:, r, :], "static")
-            else:
-                # Another queue issues it meanwhile.
-                mode, engine = nisa.dge_mode.hwdge, nisa.engine.scalar
-                nisa.dma_copy(dst=part.out_hbm, src=out_sb[:, r, :], dge_mode=mode, engine=engine)
+            # Two queues issue them by turns.
+            move(part.out_hbm, out_sb[:, r, :], "static" if r % 2 == 0 else self.queue)
             nisa.tensor_copy(dst=part.inverse_sb, src=inverse_sb[:, r : r + 1], engine=nisa.engine.gpsimd)

@@ -25,7 +25,7 @@ from trnsci.nki import (
 )
 from trnsparse.kernels._attention import _identity, _Rows, _score_blocks, _TransposedHead
 from trnsparse.kernels._gradients import _Chunk, _KeySums, _QuerySums
-from trnsparse.kernels._ring import _moved, _transposed_blocks
+from trnsparse.kernels._ring import _move_blocks, _transposed_blocks
 
 # Bytes of SBUF in each partition for the operands of a head, and for sums of keys and values.
 RESIDENT = 150 * 1024
@@ -215,7 +215,7 @@ class _Walk(nl.NKIObject):
         nisa.scalar_tensor_tensor(
             dst=ds_sb, data=dp_ps, op0=nl.subtract, operand0=head[3][0:q, i : i + 1], op1=nl.multiply, operand1=p_sb
         )
-        held = _moved(ds_sb, self.index, self.moved) if self.moved > 0 else []
+        held = _move_blocks(ds_sb, self.index, self.moved) if self.moved > 0 else []
         self.index += 1
         return p_sb, ds_sb, held
 

@@ -22,8 +22,8 @@ def sddmm(entries_hbm, a_hbm, b_hbm, loads="compiler", stores="compiler"):
         parts = tiles(D, WIDTH)
         part_sb = nl.ndarray((p.size, len(parts)), dtype=nl.float32, buffer=nl.sbuf)  # [p, T]
         for d in parts:
-            a_sb = _gathered(a_hbm, row_sb, p, d)
-            b_sb = _gathered(b_hbm, column_sb, p, d)
+            a_sb = _gather_rows(a_hbm, row_sb, p, d)
+            b_sb = _gather_rows(b_hbm, column_sb, p, d)
             product_sb = elementwise(a_sb, b_sb, nl.multiply)  # [p, d]
             nisa.tensor_reduce(dst=part_sb[:, d.index : d.index + 1], op=nl.add, data=product_sb, axis=1)
         sum_sb = nl.ndarray((p.size, 1), dtype=nl.float32, buffer=nl.sbuf)  # [p, 1]
@@ -32,7 +32,7 @@ def sddmm(entries_hbm, a_hbm, b_hbm, loads="compiler", stores="compiler"):
     return out_hbm
 
 
-def _gathered(x_hbm, row_sb, p, d):
+def _gather_rows(x_hbm, row_sb, p, d):
     """Load a part of one row of x for each partition."""
     x_sb = nl.ndarray((p.size, d.size), dtype=x_hbm.dtype, buffer=nl.sbuf)  # [p, d]
     rows = x_hbm.ap([[x_hbm.shape[1], p.size], [1, d.size]], offset=d.start, vector_offset=row_sb, indirect_dim=0)

@@ -16,7 +16,7 @@ BLOCK = 1 << 25
 
 
 @functools.lru_cache(maxsize=256)
-def _compiled(code: tuple[Instruction, ...], dims: tuple[int, ...]) -> cuda.Compiled:
+def _compile_epilogue(code: tuple[Instruction, ...], dims: tuple[int, ...]) -> cuda.Compiled:
     """Return the epilogue of a program, compiled once for all sizes."""
 
     def epilogue(product: Tensor, *extras: Tensor) -> list[Tensor]:
@@ -31,11 +31,11 @@ def _epilogue(compiled: cuda.Compiled, *operands: Tensor) -> Tensor:
     return compiled(key, *operands)[0]
 
 
-def fused(a: Tensor, b: Tensor, extras: Sequence[Tensor], code: tuple[Instruction, ...], keep: str) -> Tensor:
+def run_fused(a: Tensor, b: Tensor, extras: Sequence[Tensor], code: tuple[Instruction, ...], keep: str) -> Tensor:
     """Return ``sum of f(a @ b, extras)`` over the axes of [B, M, N] that ``keep`` lacks."""
     (batch, m, _), n = a.shape, b.shape[2]
     dims = tuple(axis for axis, name in enumerate("bmn") if name not in keep)
-    run = functools.partial(_epilogue, _compiled(code, dims)) if code else functools.partial(_summed, dims)
+    run = functools.partial(_epilogue, _compile_epilogue(code, dims)) if code else functools.partial(_sum_product, dims)
     if batch * m * n <= BLOCK:
         return run(_product(a, b), *extras)
     out = a.new_zeros(tuple(1 if axis in dims else size for axis, size in enumerate((batch, m, n))))
@@ -50,7 +50,7 @@ def fused(a: Tensor, b: Tensor, extras: Sequence[Tensor], code: tuple[Instructio
     return out
 
 
-def _summed(dims: tuple[int, ...], values: Tensor) -> Tensor:
+def _sum_product(dims: tuple[int, ...], values: Tensor) -> Tensor:
     return values.sum(dims, keepdim=True) if dims else values
 
 

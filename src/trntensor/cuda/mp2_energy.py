@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from trnblas.cuda.mp2 import TILE, added, launched
+from trnblas.cuda.mp2 import TILE, add_rows, launch_pairs
 
 # Rows of a panel that keep cuBLAS busy, and its bytes.
 ROWS = 1024
@@ -63,9 +63,9 @@ def energies(
     sums = left.new_empty((2, half), dtype=torch.float64)
     for (i, j), (high, wide), block in _products(left, right, panel, once):
         virtual = (eps_vir, eps_vir_right)
-        launched(block, eps_left, eps_right, virtual, sums, (high, wide), (i, j), before, once=once)
+        launch_pairs(block, eps_left, eps_right, virtual, sums, (high, wide), (i, j), before, once=once)
         before += high * wide * tiles * tiles
-    return added(sums, eps_left, eps_vir, gap=once)
+    return add_rows(sums, eps_left, eps_vir, gap=once)
 
 
 def _products(left: Tensor, right: Tensor, panel: Panel, once: bool) -> Iterator[tuple[Panel, Panel, Tensor]]:

@@ -13,7 +13,7 @@ from trnsci.nki import (
     P_MAX,
     QUEUES,
     Axis,
-    filled,
+    full,
     is_first_core,
     load,
     mine,
@@ -60,7 +60,7 @@ def fuse(
     extras_hbm = (first_hbm, second_hbm, third_hbm, fourth_hbm)
     shape = (B if "b" in keep else 1, M if "m" in keep else 1, N if "n" in keep else 1)
     out_hbm = nl.ndarray(shape, dtype=nl.float32, buffer=nl.shared_hbm)  # [B, M, N]
-    total_sb = filled((P_MAX, 1), 0.0)  # [P, 1]
+    total_sb = full((P_MAX, 1), 0.0)  # [P, 1]
     # two cores share the products, or the tiles of a single one; what is one sum stays on one
     inside = B == 1 and keep in ("bmn", "bm", "bn")
     if "b" in keep:
@@ -69,7 +69,7 @@ def fuse(
         products = my_indices(B if is_first_core() else 0, False)
     for i in products:
         if "b" in keep and i > 0:
-            total_sb = filled((P_MAX, 1), 0.0)  # [P, 1]
+            total_sb = full((P_MAX, 1), 0.0)  # [P, 1]
         if keep == "bn":
             _columns(out_hbm, aT_hbm, b_hbm, extras_hbm, code=code, i=i, loads=loads, stores=stores)
         else:
@@ -81,7 +81,7 @@ def fuse(
 
 def _over_partitions(values_sb):
     """Add the partitions: [P, n] to [1, n], in PSUM."""
-    ones_sb = filled((values_sb.shape[0], 1), 1.0)  # [P, 1]
+    ones_sb = full((values_sb.shape[0], 1), 1.0)  # [P, 1]
     sum_ps = nl.ndarray((1, values_sb.shape[1]), dtype=nl.float32, buffer=nl.psum)  # [1, n]
     nisa.nc_matmul(dst=sum_ps, stationary=ones_sb, moving=values_sb, accumulate=False)
     return sum_ps
@@ -117,7 +117,7 @@ def _columns(out_hbm, aT_hbm, b_hbm, extras_hbm, *, code, i, loads, stores):
     K, M = aT_hbm.shape[1], aT_hbm.shape[2]
     N = b_hbm.shape[2]
     for n in mine(tiles(N, N_TILE), aT_hbm.shape[0] == 1):
-        sum_sb = filled((P_MAX, n.size), 0.0)  # [P, n]
+        sum_sb = full((P_MAX, n.size), 0.0)  # [P, n]
         for m in tiles(M, M_TILE):
             aT_sb = []
             for k in tiles(K, K_TILE):
@@ -144,7 +144,7 @@ def _tile(aT_sb, b_hbm, extras_hbm, code, *, i, m, n, loads):
         values.append(_apply(code[step], values))
     last_sb = values[len(values) - 1]
     if last_sb.shape[1] != n.size:
-        wide_sb = filled((m.size, n.size), 0.0)  # [m, n]
+        wide_sb = full((m.size, n.size), 0.0)  # [m, n]
         nisa.tensor_scalar(dst=wide_sb, data=wide_sb, op0=nl.add, operand0=last_sb)
         last_sb = wide_sb
     return last_sb
@@ -161,7 +161,7 @@ def _extra(extra_hbm, i, m, n):
     # One row for all partitions: a product with a column of ones.
     columns = n.span if N > 1 else slice(0, 1)
     row_sb = load(extra_hbm[at, 0:1, columns], "compiler")  # [1, n]
-    ones_sb = filled((1, m.size), 1.0)  # [1, m]
+    ones_sb = full((1, m.size), 1.0)  # [1, m]
     rows_ps = nl.ndarray((m.size, row_sb.shape[1]), dtype=nl.float32, buffer=nl.psum)  # [m, n]
     nisa.nc_matmul(dst=rows_ps, stationary=ones_sb, moving=row_sb, accumulate=False)
     rows_sb = nl.ndarray((m.size, row_sb.shape[1]), dtype=nl.float32, buffer=nl.sbuf)  # [m, n]

@@ -15,7 +15,7 @@ from trnsci.nki import (
     N_TILE,
     P_MAX,
     QUEUES,
-    filled,
+    full,
     is_first_core,
     load,
     multiply_add,
@@ -61,8 +61,8 @@ def _add_up(out_hbm, tensors_hbm, *, spins, loads, stores):
     B_hbm, occ_hbm, vir_hbm, column_hbm, other_hbm, other_occ_hbm = tensors_hbm
     C = B_hbm.shape[0]
     once = other_hbm == None
-    BT_hbm = _transposed(B_hbm, loads, stores)  # [C, X, V]
-    others_hbm = BT_hbm if once else _transposed(other_hbm, loads, stores)  # [J, X, V]
+    BT_hbm = _transpose_orbitals(B_hbm, loads, stores)  # [C, X, V]
+    others_hbm = BT_hbm if once else _transpose_orbitals(other_hbm, loads, stores)  # [J, X, V]
     occ_sb = _on_every_partition(occ_hbm)  # [P, C]
     other_occ_sb = occ_sb if once else _on_every_partition(other_occ_hbm)  # [P, J]
     vir_sb, column_sb = _virtual(vir_hbm, column_hbm)
@@ -70,10 +70,10 @@ def _add_up(out_hbm, tensors_hbm, *, spins, loads, stores):
     for i in range(C):
         sets = (BT_hbm, others_hbm), (occ_sb, other_occ_sb)
         _orbital(totals_sb, sets[0], sets[1], vir_sb, column_sb, i=i, once=once, spins=spins, loads=loads)
-    _summed(out_hbm, totals_sb)
+    _store_sums(out_hbm, totals_sb)
 
 
-def _transposed(B_hbm, loads, stores):
+def _transpose_orbitals(B_hbm, loads, stores):
     """Return B in HBM with the auxiliary index before the virtual one."""
     C, V, X = B_hbm.shape
     BT_hbm = nl.ndarray((C, X, V), dtype=B_hbm.dtype, buffer=nl.hbm)  # [C, X, V]
@@ -91,13 +91,13 @@ def _virtual(vir_hbm, column_hbm):
     return vir_sb, column_sb
 
 
-def _summed(out_hbm, totals_sb):
+def _store_sums(out_hbm, totals_sb):
     """Add up each half of the totals, along rows and then over partitions."""
     C = totals_sb.shape[1] // 2
     parts_sb = nl.ndarray((P_MAX, 2), dtype=nl.float32, buffer=nl.sbuf)  # [P, 2]
     nisa.tensor_reduce(dst=parts_sb[:, 0:1], op=nl.add, data=totals_sb[:, 0:C], axis=1)
     nisa.tensor_reduce(dst=parts_sb[:, 1:2], op=nl.add, data=totals_sb[:, C : 2 * C], axis=1)
-    ones_sb = filled((P_MAX, 1), 1.0)  # [P, 1]
+    ones_sb = full((P_MAX, 1), 1.0)  # [P, 1]
     sum_ps = nl.ndarray((1, 2), dtype=nl.float32, buffer=nl.psum)  # [1, 2]
     nisa.nc_matmul(dst=sum_ps, stationary=ones_sb, moving=parts_sb, accumulate=False)
     store(out_hbm, sum_ps)
@@ -107,7 +107,7 @@ def _on_every_partition(row_hbm):
     """Broadcast a row [1, N] to all partitions by a product with a column of ones."""
     N = row_hbm.shape[1]
     row_sb = load(row_hbm, "compiler")  # [1, N]
-    ones_sb = filled((1, P_MAX), 1.0)  # [1, P]
+    ones_sb = full((1, P_MAX), 1.0)  # [1, P]
     rows_sb = nl.ndarray((P_MAX, N), dtype=nl.float32, buffer=nl.sbuf)  # [P, N]
     for n in tiles(N, N_TILE):
         rows_ps = nl.ndarray((P_MAX, n.size), dtype=nl.float32, buffer=nl.psum)  # [P, n]
@@ -145,8 +145,8 @@ def _orbital(totals_sb, BT_hbm, occ_sb, vir_sb, column_sb, *, i, once, spins, lo
             left_sb.append(load(BT_hbm[0][i, k.span, 0:V], loads))  # [k, V]
     first = i if once else 0
     for group in tiles(J - first, max(1, COLUMNS // (8 * slots))):
-        square_sb = filled((P_MAX, group.size * slots), 0.0)  # [P, slots]
-        cross_sb = filled((P_MAX, group.size * slots), 0.0)  # [P, slots]
+        square_sb = full((P_MAX, group.size * slots), 0.0)  # [P, slots]
+        cross_sb = full((P_MAX, group.size * slots), 0.0)  # [P, slots]
         for j in range(first + group.start, first + group.stop):
             slot = (j - first - group.start) * slots
             sums = (square_sb, cross_sb, pairs_sb, vir_sb, column_sb, j)

@@ -1,1 +1,0 @@
-"""Triton kernels around cuFFT on NVIDIA GPUs."""

@@ -1,0 +1,11 @@
+"""Coefficients of `trnrand.maths`, `trnrand.quantiles` and the kernels of GPUs: one table, highest power first."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+COEFFICIENTS: dict[str, Any] = json.loads(
+    (Path(__file__).parent / "data" / "coefficients.json").read_text(encoding="utf-8")
+)
