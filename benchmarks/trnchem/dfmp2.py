@@ -6,12 +6,12 @@ from typing import Any
 
 from benchmarks.registry import Bench, Case, Peer
 from benchmarks.trnchem._common import field
-from trnchem import dfmp2
+from trnchem import MP2Options, dfmp2
 from trnsci.precision import Precision
 
 
 def _run(mean_field: Any, precision: Precision) -> float:
-    return dfmp2(mean_field, precision=precision).e_corr
+    return dfmp2(mean_field, options=MP2Options(precision=precision)).e_corr
 
 
 def _case(name: str, basis: str, sizes: tuple[int, int, int], precision: Precision) -> Case:

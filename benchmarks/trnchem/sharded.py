@@ -20,12 +20,12 @@ BENZENE = (21, 243, 654)
 def _on_rank(name: str, basis: str, reuse: bool, ranks: int) -> tuple[float, float, float, dict[str, float]]:
     """Energy, seconds, seconds of this processor, and seconds of each stage; the mean field is kept between calls."""
     from benchmarks.trnchem._common import field
-    from trnchem import dfmp2
+    from trnchem import MP2Options, dfmp2
     from trnsci import distributed
 
     mean_field, mesh = field(name, basis), distributed.mesh() if ranks > 1 else None
     start, busy = time.perf_counter(), time.process_time()
-    found = dfmp2(mean_field, reuse=reuse, mesh=mesh)
+    found = dfmp2(mean_field, options=MP2Options(reuse=reuse, mesh=mesh))
     return found.e_corr, time.perf_counter() - start, time.process_time() - busy, found.timings
 
 

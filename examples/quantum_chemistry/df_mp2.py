@@ -20,7 +20,7 @@ BOUNDS = {"fp64": 1e-9, "fp32": 2e-6}
 def both(molecule, basis, precision):
     """Return our result and PySCF's energy, of one mean field."""
     field = trnchem.mean_field(molecule, basis=basis)
-    found = trnchem.dfmp2(field, precision=precision, reuse=False)
+    found = trnchem.dfmp2(field, options=trnchem.MP2Options(precision=precision, reuse=False))
     return found, float(mp.dfmp2.DFMP2(field).kernel(with_t2=False)[0])
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trnchem.references import build_molecule, is_description
 from trnchem.result import SOS, MP2Result
 from trnsci import ArgumentError, NumericalError
 from trnsci.precision import Precision
 
 if TYPE_CHECKING:
-    from trnchem.dfmp2 import Request
+    from trnchem.options import Request
 
 # Hartree that fp64 may differ from PySCF by.
 FP64 = 1e-9
@@ -32,14 +32,17 @@ def arithmetic(precision: Precision, energy: float, growth: float) -> float:
     return abs(energy) * (2.0**-24 * (64 + growth) + (2.0**-7 if precision == "fast" else 0))
 
 
-def within(want: Request, target: float, calculate: Callable[[Request], MP2Result]) -> MP2Result:
-    """Compute with the cheapest precision, quadrature and number of samples whose error stays below a target.
+def within(want: Request, calculate: Callable[[Request], MP2Result]) -> MP2Result:
+    """Compute with the cheapest precision, quadrature and number of samples whose error stays below a target, if any.
 
     What was chosen from estimates is verified with the result; where that fails, the next one is computed.
 
     Raises:
         NumericalError: nothing reaches the target.
     """
+    target = want.target_error
+    if target is None:
+        return calculate(want)
     if not isinstance(target, int | float) or isinstance(target, bool) or not 0 < target < math.inf:
         raise ArgumentError("dfmp2", "target_error", target, "hartree, more than 0")
     for name in ("precision", "quadrature_error"):
@@ -62,20 +65,16 @@ def within(want: Request, target: float, calculate: Callable[[Request], MP2Resul
 
 
 def _candidates(want: Request, target: float, energy: float) -> list[Precision]:
-    growth = 0.0 if _reused(want) else GROWTH
+    held = getattr(getattr(want.mf, "__dict__", {}).get("with_df"), "_cderi", None) is not None
+    growth = 0.0 if held and want.reuse and want.auxbasis is None else GROWTH
     cheap: list[Precision] = ["fast", "fp32"]
     # a file belongs to one precision
     fitting = [each for each in cheap if arithmetic(each, energy, growth) <= target and want.checkpoint is None]
     return [*fitting[:1], "fp64"] if target >= FP64 else []
 
 
-def _reused(want: Request) -> bool:
-    held = getattr(getattr(want.mf, "__dict__", {}).get("with_df"), "_cderi", None) is not None
-    return held and want.reuse and want.auxbasis is None
-
-
 def _electrons(want: Request) -> int:
-    molecule = want.system.molecule(want.mf) if isinstance(want.mf, str | Path) else getattr(want.mf, "mol", None)
+    molecule = build_molecule(want.mf, want) if is_description(want.mf) else getattr(want.mf, "mol", None)
     return int(getattr(molecule, "nelectron", 1)) or 1
 
 

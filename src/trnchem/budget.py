@@ -1,28 +1,31 @@
-"""What a calculation will do and need, decided before it starts: stages, blocks, bytes and a verdict for each."""
+"""What a calculation will do and need on each rank, decided before it starts: stages, blocks, bytes and verdicts."""
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from itertools import pairwise, product
+from typing import TYPE_CHECKING, Literal, NamedTuple, Self
 
 import torch
 
-from trnchem.spins import CLOSED, Spins
+from trnchem.orbitals import CLOSED, Orbitals, Spins
 from trnsci import ArgumentError, CapacityError
 from trnsci.console import Table, plain
+from trnsci.distributed import Team
 from trnsci.memory import free_bytes
 from trnsci.plans import quantity
 from trnsci.precision import Precision
 from trnsim import notebook
 
 if TYPE_CHECKING:
+    from trnchem.integrals import Source
     from trnsci.distributed.team import Crossing
     from trntensor.out_of_core import Blocks
 
-Method = Literal["pairs", "laplace", "stochastic"]
+Method = Literal["pairs", "laplace", "stochastic", "rpa"]
 Place = Literal["host memory", "device memory", "disk"]
 
 # Auxiliary functions in a slab, unless the budget asks for fewer: enough for the products to run at full speed. In
@@ -33,6 +36,8 @@ SQUARES = 1 << 18
 BLOCK = 1 << 16
 # Rows (i, a) of B in one product of the methods without pairs: enough for it to run at full speed.
 DEPTH = 1024
+# Blocks that a rank's rows are cut into, at least: enough that ranks share the last pairs evenly.
+BLOCKS = 4
 # Blocks that visit a rank: how many are on their way, and how many stay, the newest among them.
 AHEAD, KEPT = 2, 2
 # What BLAS, HDF5 and PySCF's integrals allocate for themselves when first used, with the holes it leaves, and what each
@@ -54,26 +59,18 @@ class Sizes:
     itemsize: int
     spins: Spins = CLOSED
 
-
-class Options(NamedTuple):
-    """What is computed, and how precisely.
-
-    Attributes:
-        precision: of the products.
-        method: ``pairs``, ``laplace`` or ``stochastic``.
-        samples: random vectors of ``stochastic``.
-        same_spin: whether they sample the same-spin energy too.
-    """
-
-    precision: Precision
-    method: Method
-    samples: int
-    same_spin: bool = False
-
-    @property
-    def vectors(self) -> int | None:
-        """Random vectors; ``None`` where nothing is sampled."""
-        return self.samples if self.method == "stochastic" else None
+    @classmethod
+    def of(cls, chosen: Orbitals, integrals: Source, precision: Precision) -> Self:
+        """Count orbitals and functions."""
+        return cls(
+            nao=len(chosen.C_occ),
+            nocc=len(chosen.e_occ),
+            nvir=chosen.e_vir.shape[1],
+            naux=integrals.naux,
+            widest=integrals.widest,
+            itemsize=dtype_of(precision).itemsize,
+            spins=chosen.spins,
+        )
 
 
 class Part(NamedTuple):
@@ -141,7 +138,9 @@ class MP2Plan:
         shares: of each rank, where several share the work; the rest is then of the one that needs most memory.
         blocks: of B on the device that computes the pairs, where B is brought to one.
         quadrature_error: relative, of ``1/D``, for the methods without pairs.
-        same_spin: whether random vectors sample the same-spin energy too.
+        samples: random vectors; ``None`` where nothing is sampled.
+        same_spin: whether they sample the same-spin energy too.
+        amplitudes: whether densities are computed, and not the energy.
     """
 
     method: Method
@@ -154,11 +153,13 @@ class MP2Plan:
     fused: bool = False
     memory: int
     stages: tuple[Stage, ...] = ()
-    why: str
+    why: str = ""
     shares: tuple[Share, ...] = ()
     blocks: Blocks | None = None
     quadrature_error: float = 0.0
+    samples: int | None = None
     same_spin: bool = False
+    amplitudes: bool = False
 
     @property
     def peak_bytes(self) -> int:
@@ -215,6 +216,53 @@ class MP2Plan:
         return "\n".join(plain(table) for table in (self.table(), *([self.shares_table()] if self.shares else [])))
 
 
+class Block(NamedTuple):
+    """Consecutive occupied orbitals of one rank, the one at ``position`` among its blocks."""
+
+    owner: int
+    position: int
+    first: int
+    last: int
+
+    @property
+    def size(self) -> int:
+        """Orbitals in it."""
+        return self.last - self.first
+
+
+def cuts(nocc: int, ranks: int) -> list[range]:
+    """Return occupied orbitals of each rank: consecutive, and as even as can be."""
+    least, more = divmod(nocc, ranks)
+    starts = [least * rank + min(rank, more) for rank in range(ranks + 1)]
+    return [range(a, b) for a, b in pairwise(starts)]
+
+
+def blocks_of(nocc: int, ranks: int, rows: int) -> list[Block]:
+    """Return all blocks in the order they visit: the first of every rank, the second of every rank."""
+    blocks = [
+        Block(rank, position, first, min(own.stop, first + rows))
+        for rank, own in enumerate(cuts(nocc, ranks))
+        for position, first in enumerate(range(own.start, own.stop, rows))
+    ]
+    return sorted(blocks, key=lambda block: (block.position, block.owner))
+
+
+def duty(one: Block, other: Block) -> int:
+    """Return the rank that computes the pairs of two blocks, unless the other owner comes first: a chequerboard."""
+    low, high = sorted((one, other), key=lambda block: block.first)
+    return (low, high)[(low.position + high.position + low.owner + high.owner) % 2].owner
+
+
+def pairs_of(nocc: int, ranks: int, rows: int, rank: int) -> int:
+    """Return pairs that are a rank's to compute: among its own orbitals, and its squares of the chequerboard."""
+    blocks = blocks_of(nocc, ranks, rows)
+    own = len(cuts(nocc, ranks)[rank])
+    shared = sum(
+        a.size * b.size for a in blocks for b in blocks if a.owner == rank and b.owner != rank and duty(a, b) == rank
+    )
+    return own * (own + 1) // 2 + shared
+
+
 def memory_bytes(memory: int | str | None) -> int:
     """Read ``memory=``: bytes, ``"2 GB"``, or ``None`` for what the machine has free.
 
@@ -235,64 +283,111 @@ def memory_bytes(memory: int | str | None) -> int:
 
 
 def make_plan(
-    sizes: Sizes,
-    options: Options,
+    draft: MP2Plan,
     *,
-    memory: int,
-    device: bool,
-    fused: bool,
-    fitted: bool,
-    why: str,
+    ranks: int | None = None,
+    device: bool = False,
+    fused: bool = False,
+    fitted: bool = False,
+    columns: Callable[[int], Sequence[tuple[int, int]]] | None = None,
+    points: int = 0,
 ) -> MP2Plan:
     """Choose blocks so that every stage fits, preferring B in memory; raise when not even the smallest blocks do.
 
     Args:
-        sizes: of the molecule.
-        options: what is computed.
-        memory: budget in bytes.
+        draft: what is computed, of which sizes, and with how much memory on each rank.
+        ranks: how many share the work; ``None`` where it is not shared.
         device: B may stay in device memory.
         fused: the energy may be one call on all of B.
-        fitted: the mean field holds fitted integrals, so there is no metric and no fit.
-        why: for the printed plan.
+        fitted: every rank's mean field holds fitted integrals, so there is no metric and no fit.
+        columns: first and last auxiliary function of every slab of a given width; by default slabs are full.
+        points: of the quadrature, for the methods without pairs.
     """
-    width = pairs_at_once(sizes)
+    n, width, by_pair = draft.sizes, pairs_at_once(draft.sizes), draft.method == "pairs" and not draft.amplitudes
+    count, owned = ranks or 0, [len(rows) for rows in cuts(n.nocc, ranks or 1)]
     places: tuple[Place, ...] = ("device memory" if device else "host memory", "disk")
+    slabs = halving_sizes(min(SLAB if ranks else max(SLAB, SQUARES // n.nao**2), n.naux), n.widest)
     for place in places:
-        if options.method == "pairs":
-            choices = [_rows(sizes, memory, width) if place == "disk" else sizes.nocc]
+        if ranks is None and by_pair:
+            choices = [_rows(n, draft.memory, width) if place == "disk" else n.nocc]
+        elif by_pair:
+            choices = halving_sizes(max(owned) // BLOCKS, 1)
         else:
-            choices = halved(orbitals_at_once(sizes), 1)
-        widest = min(max(SLAB, SQUARES // sizes.nao**2), sizes.naux)
-        for slab, rows in product(halved(widest, sizes.widest), choices):
-            blocks = {"place": place, "slab": slab, "rows": rows, "width": width}
-            plan = planned(sizes, options, memory, why, **blocks, fused=fused and place != "disk")
-            stages = stages_of(plan, options, fitted)
-            if all(stage.fits for stage in stages):
-                return replace(plan, stages=stages)
+            choices = halving_sizes(n.nocc if draft.amplitudes else orbitals_at_once(n), 1)
+        for slab, rows in product(slabs, choices):
+            plan = replace(draft, place=place, slab=slab, rows=rows, width=width, fused=fused and place != "disk")
+            parts = [
+                Part(rank, count, owned[rank], pairs_of(n.nocc, count, rows, rank) if by_pair else 0)
+                for rank in range(count)
+            ]
+            stages = [stages_of(plan, fitted, part) for part in parts or (None,)]
+            if all(stage.fits for of_rank in stages for stage in of_rank):
+                full = [(a, min(n.naux, a + slab)) for a in range(0, n.naux, slab)]
+                slabs_of = full if columns is None else columns(slab)
+                shares = [
+                    _share(plan, part, of_rank, slabs_of, points, fitted)
+                    for part, of_rank in zip(parts, stages, strict=False)
+                ]
+                # the rank that needs most, which is the first one
+                most = max(stages, key=lambda each: max(stage.nbytes for stage in each))
+                return replace(plan, stages=most, shares=tuple(shares))
     # the last attempt was the smallest there is
-    raise too_little(stages, memory)
+    hungriest = max((stage for of_rank in stages for stage in of_rank), key=lambda stage: stage.nbytes)
+    hint = f"The stage {hungriest.name!r} needs most, even with B on disk and the smallest blocks."
+    enough = f"{hint} memory='{-(-hungriest.nbytes // 10**6)} MB' would do"
+    raise CapacityError("host memory for dfmp2", hungriest.nbytes, draft.memory, enough)
 
 
-def planned(sizes: Sizes, options: Options, memory: int, why: str, **chosen: Any) -> MP2Plan:
-    """Return the plan of a calculation with what was chosen for it."""
-    precision, method, _, same_spin = options
-    return MP2Plan(
-        method=method, precision=precision, same_spin=same_spin, sizes=sizes, memory=memory, why=why, **chosen
+def _share(
+    plan: MP2Plan,
+    part: Part,
+    stages: tuple[Stage, ...],
+    columns: Sequence[tuple[int, int]],
+    points: int,
+    fitted: bool,
+) -> Share:
+    """Make the exchanges of one rank on shapes alone, in the order the calculation makes them, and count them."""
+    n, ranks, here = plan.sizes, part.ranks, part.rank
+    team = Team("trnchem.dfmp2", (ranks,), (here,), torch.device("meta"))
+    held, dtype = cuts(n.nocc, ranks), dtype_of(plan.precision)
+
+    def empty(*shape: int, dtype: torch.dtype = torch.float64) -> torch.Tensor:
+        return torch.empty(shape, dtype=dtype, device="meta")
+
+    everything = packed_size(n, kept_shape(plan, points))
+    team.broadcast(0, empty(everything), (everything,), torch.float64, 0)
+    if not fitted:
+        team.all_reduce(0, empty(n.nao, n.nao))
+        team.broadcast(0, empty(n.naux, n.naux, dtype=dtype), (n.naux, n.naux), dtype, 0)
+    for start in range(0, len(columns), ranks):
+        widths = [last - first for first, last in columns[start : start + ranks]]
+        widths += [0] * (ranks - len(widths))
+        pieces = [empty(len(rows), widths[here], n.nvir, dtype=dtype) for rows in held]
+        team.all_to_all(0, pieces, [(len(held[here]), width, n.nvir) for width in widths])
+    if plan.method == "pairs":
+        for block in blocks_of(n.nocc, ranks, plan.rows):
+            shape = (block.size, n.nvir, n.naux)
+            team.broadcast(0, empty(*shape, dtype=dtype), shape, dtype, block.owner)
+        team.all_reduce(0, empty(3, n.nocc, n.nocc))
+    elif points:
+        width = plan.samples or n.naux
+        if plan.same_spin:
+            team.all_reduce(0, empty(2, width, n.nocc, n.nvir))
+        for _ in range(points):
+            team.all_reduce(0, empty(n.spins.sets, n.naux + plan.same_spin, width))
+    return Share(
+        rank=here,
+        rows=part.rows,
+        stages=stages,
+        messages=team.tally.messages,
+        volume=team.tally.volume,
+        exchanges=tuple(team.tally.exchanges),
     )
 
 
-def empty_plan(sizes: Sizes, options: Options, memory: int) -> MP2Plan:
-    """Return the plan where no orbital is occupied or none is virtual: no stages, and a correlation energy of 0."""
-    why = f"Nothing to correlate: {sizes.nocc} occupied and {sizes.nvir} virtual orbitals."
-    return planned(sizes, options, memory, why)
-
-
-def too_little(stages: Sequence[Stage], memory: int) -> CapacityError:
-    """Return the error for a budget that the smallest blocks do not fit into, with one that would do."""
-    hungriest = max(stages, key=lambda stage: stage.nbytes)
-    hint = f"The stage {hungriest.name!r} needs most, even with B on disk and the smallest blocks."
-    enough = -(-hungriest.nbytes // 10**6)
-    return CapacityError("host memory for dfmp2", hungriest.nbytes, memory, f"{hint} memory='{enough} MB' would do")
+def packed_size(n: Sizes, kept: tuple[int, int]) -> int:
+    """Return numbers that the first rank tells the others before the start: orbitals, energies and what is finished."""
+    return (n.nao + 1) * (n.nocc + n.spins.sets * n.nvir) + 3 * math.prod(kept)
 
 
 def overhead() -> int:
@@ -300,7 +395,7 @@ def overhead() -> int:
     return OVERHEAD + THREAD_OVERHEAD * (torch.get_num_threads() - 1)
 
 
-def halved(start: int, least: int) -> list[int]:
+def halving_sizes(start: int, least: int) -> list[int]:
     """Return sizes to try, each half the one before."""
     sizes = [max(start, least)]
     while sizes[-1] > least:
@@ -314,9 +409,9 @@ def _rows(n: Sizes, memory: int, width: int) -> int:
     return max(1, min(n.nocc, left // (2 * n.nvir * n.naux * n.itemsize)))
 
 
-def kept_shape(nocc: int, options: Options, points: int) -> tuple[int, int]:
+def kept_shape(plan: MP2Plan, points: int) -> tuple[int, int]:
     """Return energies that a calculation keeps one by one: of pairs, or of quadrature points and random vectors."""
-    return (nocc, nocc) if options.method == "pairs" else (points, options.vectors or 1)
+    return (plan.sizes.nocc, plan.sizes.nocc) if plan.method == "pairs" else (points, plan.samples or 1)
 
 
 def pairs_at_once(n: Sizes) -> int:
@@ -330,24 +425,22 @@ def orbitals_at_once(n: Sizes) -> int:
     return max(1, min(n.nocc, DEPTH // n.nvir))
 
 
-def quadrature_point(n: Sizes, options: Options, orbitals: int, rows: int, sums: int) -> tuple[str, int, int]:
+def quadrature_point(plan: MP2Plan, orbitals: int, sums: int) -> tuple[str, int, int]:
     """Return what runs at one point of the methods without pairs, its FLOPs, and its bytes beyond B.
 
     Args:
-        n: sizes of the molecule.
-        options: what is computed.
+        plan: of the calculation.
         orbitals: occupied ones whose rows are here.
-        rows: those of one product.
         sums: bytes in which an element of the sum of products is held, for each set of orbitals.
     """
-    samples = options.vectors
+    n, samples = plan.sizes, plan.samples
     columns, inner = (n.naux, 0) if samples is None else (samples, samples)
     runs = "trnblas.syrk" if samples is None else "trnblas.gemm, trnrand.rademacher"
     flops = orbitals * n.nvir * n.naux * (n.naux + 1 if samples is None else 4 * samples)
     # rows and their scaled copy, which meet the signs; signs, a product and its copy; sums
-    nbytes = rows * n.nvir * (2 * n.naux + inner) * n.itemsize
+    nbytes = plan.rows * n.nvir * (2 * n.naux + inner) * n.itemsize
     nbytes += n.naux * columns * (2 * n.itemsize + 8 + sums * n.spins.sets)
-    if options.same_spin:
+    if plan.same_spin:
         # two images of B and their scaled copies, of all orbitals, and two products; the images are summed over ranks
         flops += 4 * orbitals * n.nocc * n.nvir * columns
         nbytes += columns * n.nocc * (n.nvir * (6 * n.itemsize + 2 * sums) + 3 * orbitals * n.itemsize)
@@ -368,13 +461,15 @@ def pair_bytes(n: Sizes, width: int) -> int:
     return (3 * width + 2 * n.spins.sets - 1) * n.nvir**2 * n.itemsize
 
 
-def stages_of(blocks: MP2Plan, options: Options, fitted: bool, part: Part | None = None) -> tuple[Stage, ...]:
+def stages_of(blocks: MP2Plan, fitted: bool, part: Part | None) -> tuple[Stage, ...]:
     """Return the stages of a plan that has none yet, or of one rank of several, and whether each fits its memory."""
     n = blocks.sizes
     size, ranks, own = n.itemsize, 1 if part is None else part.ranks, n.nocc if part is None else part.rows
     row, first = n.nvir * n.naux * size, part is None or part.rank == 0
     # device memory gathers its columns once more when the last one has come
     held = own * row * {"host memory": 1, "device memory": 2, "disk": 0}[blocks.place]
+    # B, and the density of three-index integrals
+    held *= 1 + blocks.amplitudes
     X = 0 if fitted else n.naux**2 * size
     needs = []
 
@@ -396,7 +491,16 @@ def stages_of(blocks: MP2Plan, options: Options, fitted: bool, part: Part | None
     stage("integrals", "PySCF, trnblas.gemm or trnsparse.spmm", flops, nbytes)
     if not fitted:
         stage("fit", "trnblas.gemm", 2 * own * n.nvir * n.naux**2, held + X + 3 * row)
-    if options.method == "pairs":
+    if blocks.amplitudes:
+        flops = 4 * (n.nocc * n.nvir) ** 2 * n.naux + 2 * (n.nocc * n.nvir) ** 2 * (n.nocc + n.nvir)
+        block = min(blocks.rows, n.nocc) * n.nvir * (n.naux if blocks.place == "disk" else n.nvir)
+        nbytes = held + X + 16 * n.naux**2 + (4 * n.nocc * n.nvir**2 + 2 * block) * size + 4 * row
+        stage("amplitudes", "trnblas.gemm, orbital by orbital", flops + 4 * own * n.nvir * n.naux**2, nbytes)
+        # integrals, their derivatives, and the density of three indices on atomic orbitals
+        flops = 2 * n.naux * n.nao * (2 * n.nocc * n.nvir + n.nao * n.nocc + n.nao**2)
+        nbytes = held + X + 8 * blocks.slab * (9 * n.nao**2 + 2 * n.nao * n.nocc + n.nocc * n.nvir) + 8 * 20 * n.nao**2
+        stage("response", "trnblas.gemm, trnsolver.cg", flops, nbytes)
+    elif blocks.method == "pairs":
         runs = "trntensor.mp2_energy" if blocks.fused else "trnblas.gemm, pair by pair"
         pairs = n.nocc * (n.nocc + 1) // 2 if part is None else part.pairs
         # visiting blocks of other ranks, and from disk two of its own
@@ -405,8 +509,8 @@ def stages_of(blocks: MP2Plan, options: Options, fitted: bool, part: Part | None
         stage("pairs", runs, 2 * pairs * n.nvir**2 * n.naux, nbytes)
     else:
         # a sum over ranks comes with a copy that leaves and parts that come
-        runs, flops, nbytes = quadrature_point(n, options, own, blocks.rows, 8 if part is None else 48)
-        stage(options.method, runs, flops, held + nbytes)
+        runs, flops, nbytes = quadrature_point(blocks, own, 8 if part is None else 48)
+        stage(blocks.method, runs, flops, held + nbytes)
     return tuple(needs)
 
 

@@ -21,6 +21,7 @@ import secrets
 import socket
 import stat
 import struct
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -42,6 +43,8 @@ from trnsim.json_reader import check_fields, parse_json
 FORMAT = b"trnchem.dfmp2 4\n"
 ARRAYS = ("C_occ", "C_vir", "e_occ", "e_vir")
 SLOT = 32
+# Seconds between two moments at which the file survives a power cut; it survives a kill at any.
+SYNC_EVERY = 2.0
 # Format, the process that writes, and the length of the text. The second part changes and has no checksum.
 _PREAMBLE = struct.Struct("<16s104sQ")
 _HOLDER = slice(16, 120)
@@ -101,6 +104,7 @@ class Slots:
 
     def __init__(self, path: Path, descriptor: int, layout: Layout) -> None:
         self._path, self._descriptor, self._layout, self.token = path, descriptor, layout, layout.token
+        self._synced = time.monotonic()
 
     @classmethod
     def join(cls, path: str | Path, token: str) -> Slots | None:
@@ -119,17 +123,23 @@ class Slots:
         return cls(Path(path), descriptor, layout)
 
     def put(self, i: int, j: int, energies: tuple[Tensor, Tensor]) -> None:
-        """Write energies of orbital ``i`` with those from ``j`` on; a kill afterwards does not lose them."""
+        """Write energies of orbital ``i`` with those from ``j`` on; a kill afterwards does not lose them.
+
+        Every `SYNC_EVERY` seconds a power cut does not either.
+        """
         columns = zip(*(part.tolist() for part in energies), strict=True)
         data = b"".join(_slot(self.token, i, j + k, *pair) for k, pair in enumerate(columns))
         offset = self._layout.start + SLOT * (i * self._layout.slots[1] + j)
         with full_disk(self._path, len(data), _SAFE, end=offset + len(data)):
             FILES.write(self._descriptor, data, offset)
+        if time.monotonic() - self._synced > SYNC_EVERY:
+            self.sync()
 
     def sync(self) -> None:
         """Return when everything is on the disk; a power cut afterwards does not lose it."""
         with full_disk(self._path, self._layout.size - self._layout.start, _SAFE, end=self._layout.size):
             FILES.sync(self._descriptor)
+        self._synced = time.monotonic()
 
     def write_holder(self, holder: bytes) -> None:
         """Name the process that writes the file, for others that try to."""
@@ -213,37 +223,37 @@ class Checkpoint:
         C_occ, C_vir, e_occ, e_vir = arrays
         return replace(orbitals, C_occ=C_occ, C_vir=C_vir, e_occ=e_occ, e_vir=e_vir), state
 
-    def _refused(self, got: str, expected: str, hint: str = "") -> ArgumentError:
+    def _refusal(self, got: str, expected: str, hint: str = "") -> ArgumentError:
         hint = hint or "Name another file, or delete this one to start again"
         return ArgumentError("dfmp2", f"checkpoint {self.path}", got, expected, hint=hint)
 
     def _unreachable(self, error: OSError) -> ArgumentError:
         if error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
-            return self._refused("not a plain file", "the file a calculation wrote")
+            return self._refusal("not a plain file", "the file a calculation wrote")
         got = f"not to be written: {error.strerror or error}"
-        return self._refused(got, "a file this user may write", "Name a file in another folder")
+        return self._refusal(got, "a file this user may write", "Name a file in another folder")
 
     def _claim(self, descriptor: int) -> None:
         """Become the one writer of an open file, which is this user's own."""
         about = os.fstat(descriptor)
         if not stat.S_ISREG(about.st_mode):
-            raise self._refused("not a plain file", "the file a calculation wrote")
+            raise self._refusal("not a plain file", "the file a calculation wrote")
         if exposed := find_exposure(about):
             hint = f"Nothing was read from it. If you trust it, copy it: cp {self.path} COPY && chmod 600 COPY"
-            raise self._refused(*exposed, hint)
+            raise self._refusal(*exposed, hint)
         wait = "Wait for that calculation, or name another file"
         try:
             free = lock(descriptor)
         except OSError as error:
             got = f"on a file system without locks: {error.strerror or error}"
-            raise self._refused(
+            raise self._refusal(
                 got, "one where two writers can be told apart", "Name a file in another folder"
             ) from None
         if not free:
             said = os.pread(descriptor, _PREAMBLE.size, 0)[_HOLDER].rstrip(b"\0").decode(errors="replace")
-            raise self._refused(f"in use by {said or 'another process'}", "a file that nobody else writes", wait)
+            raise self._refusal(f"in use by {said or 'another process'}", "a file that nobody else writes", wait)
         if not has_name(descriptor, self.path):
-            raise self._refused("replaced by another process just now", "a file that nobody else writes", wait)
+            raise self._refusal("replaced by another process just now", "a file that nobody else writes", wait)
 
     def _lost_race(self) -> ArgumentError:
         """Return why another process has the name of the file, which was free a moment ago."""
@@ -256,7 +266,7 @@ class Checkpoint:
             finally:
                 os.close(descriptor)
         hint = "Run again to go on from it, or name another file"
-        return self._refused("made by another process just now", "a file that nobody else writes", hint)
+        return self._refusal("made by another process just now", "a file that nobody else writes", hint)
 
     def _read(self, descriptor: int, orbitals: Orbitals) -> tuple[Layout, list[Tensor], PairState, list[int]]:
         """Read the file in the order in which its parts can be believed."""
@@ -265,20 +275,20 @@ class Checkpoint:
             for name, mine in self.identity.items():
                 if layout.identity.get(name) != mine:
                     got = f"of another calculation: its {name} is {layout.identity.get(name)}"
-                    raise self._refused(got, f"{name} {mine}")
+                    raise self._refusal(got, f"{name} {mine}")
             ours = [list(getattr(orbitals, name).shape) for name in ARRAYS]
             if layout.shapes != ours or layout.slots != self._shape:
                 got = f"with orbitals {layout.shapes} and slots {layout.slots}"
-                raise self._refused(got, f"orbitals {ours} and slots {self._shape}")
+                raise self._refusal(got, f"orbitals {ours} and slots {self._shape}")
             arrays = _read_arrays(descriptor, layout)
             for kept, now in zip(arrays[2:], (orbitals.e_occ, orbitals.e_vir), strict=True):
                 if now.numel() and not float((kept - now).abs().max()) <= _SAME_ENERGIES:
-                    raise self._refused("of another state of this molecule", "the same orbital energies")
+                    raise self._refusal("of another state of this molecule", "the same orbital energies")
             return layout, arrays, *_read_slots(descriptor, layout, self._pairs)
         except ArgumentError:
             raise
         except ValueError as error:
-            raise self._refused(f"damaged ({error})", "the file a calculation wrote") from None
+            raise self._refusal(f"damaged ({error})", "the file a calculation wrote") from None
 
     def start(self, orbitals: Orbitals) -> Slots:
         """Return the slots of the file; make one where there is none.

@@ -7,18 +7,21 @@ import contextlib
 import json
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
 
 import trnsci
 from trnchem.citations import references
-from trnchem.dfmp2 import METHODS, dfmp2, plan
+from trnchem.dfmp2 import dfmp2, plan
 from trnchem.molecules import GEOMETRIES
-from trnchem.references import System, mean_field
+from trnchem.options import METHODS, MP2Options
+from trnchem.references import build_molecule, mean_field
 from trnchem.result import MP2Result, Progress
 from trnsci import check, config, console
 from trnsci.errors import TrnError
 from trnsci.precision import PRECISIONS
+from trnsim.terminal import Parser, escape_controls
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -33,16 +36,23 @@ def main(argv: Sequence[str] | None = None) -> int:
             if config.launched_rank():
                 # the first rank says it for all
                 return 1
-            print(f"\ntrnchem: {error}" if sys.stderr.isatty() else f"trnchem: {error}", file=sys.stderr)
+            _say(str(error))
             return 1
         except KeyboardInterrupt:
             kept = f" Finished pairs are in {args.checkpoint}; the same command goes on." if args.checkpoint else ""
-            print(f"\ntrnchem: interrupted.{kept}", file=sys.stderr)
+            _say(f"interrupted.{kept}")
             return 130
 
 
+def _say(text: str) -> None:
+    """Print a sentence on stderr, below the bar that may stand there."""
+    if sys.stderr.isatty():
+        print(file=sys.stderr)
+    console.say("trnchem", text)
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m trnchem", description="Density-fitted MP2 energies of molecules with closed and open shells."
     )
     names = ", ".join(GEOMETRIES)
@@ -79,7 +89,10 @@ def _frozen(text: str) -> int | str:
 
 
 SYSTEM = ("basis", "charge", "spin", "reference")
-PLANNED = ("frozen", "auxbasis", "precision", "method", "samples", "same_spin", "memory")
+OPTIONS = (
+    *("frozen", "auxbasis", "precision", "method", "samples", "same_spin", "seed", "pairs"),
+    *("scratch", "stability", "target_error"),
+)
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -94,7 +107,7 @@ def _run(args: argparse.Namespace) -> int:
         except TrnError as error:
             if len(args.molecules) == 1 or config.launched_rank() is not None:
                 raise
-            print(f"trnchem: {molecule}: {error}", file=sys.stderr)
+            console.say("trnchem", f"{molecule}: {error}")
             failed += 1
     return int(failed > 0)
 
@@ -109,39 +122,37 @@ def _checkpoint(args: argparse.Namespace, molecule: str) -> Path | None:
 
 
 def _run_one(args: argparse.Namespace, molecule: str, checkpoint: Path | None) -> None:
-    options = {
-        name: getattr(args, name) for name in (*PLANNED, "seed", "pairs", "scratch", "stability", "target_error")
-    }
-    options |= {"checkpoint": checkpoint, "progress": bar(sys.stderr)}
+    options = MP2Options(**{name: getattr(args, name) for name in OPTIONS}, progress=bar(sys.stderr))
     system = {name: getattr(args, name) for name in SYSTEM}
     if config.launched_rank() is not None:
-        _run_together(args, molecule, {**system, **options})
+        _run_together(args, molecule, checkpoint, replace(options, **system))
         return
     field = mean_field(molecule, **system)
     # a target chooses the precision: its plan is known at the end
     early = not args.json and args.target_error is None
     if early:
-        planned = {name: getattr(args, name) for name in PLANNED}
-        print(f"{_title(args, molecule)}\n{plan(field, **planned)}\n", flush=True)
-    _show(args, molecule, dfmp2(field, **options), checkpoint, planned=early)
+        print(f"{_title(args, molecule)}\n{plan(field, memory=args.memory, options=options)}\n", flush=True)
+    result = dfmp2(field, checkpoint=checkpoint, memory=args.memory, options=options)
+    _show(args, molecule, result, checkpoint, planned=early)
 
 
-def _run_together(args: argparse.Namespace, molecule: str, options: dict[str, Any]) -> None:
+def _run_together(args: argparse.Namespace, molecule: str, checkpoint: Path | None, options: MP2Options) -> None:
     """Compute as one of several ranks; the first one prints."""
     from trnsci import distributed
 
     try:
         mesh = distributed.mesh(device="cpu")
-        result = dfmp2(molecule, **options, mesh=mesh)
+        together = replace(options, mesh=mesh)
+        result = dfmp2(molecule, checkpoint=checkpoint, memory=args.memory, options=together)
         if mesh.get_rank() == 0:
-            _show(args, molecule, result, options["checkpoint"], planned=False)
+            _show(args, molecule, result, checkpoint, planned=False)
     finally:
         if molecule == args.molecules[-1] or sys.exc_info()[0] is not None:
             distributed.leave()
 
 
 def _facts(args: argparse.Namespace, molecule: str) -> dict[str, Any]:
-    built = System(*(getattr(args, name) for name in SYSTEM)).molecule(molecule)
+    built = build_molecule(molecule, MP2Options(**{name: getattr(args, name) for name in SYSTEM}))
     atoms = [built.atom_pure_symbol(k) for k in range(built.natm)]
     formula = "".join(f"{atom}{atoms.count(atom) if atoms.count(atom) > 1 else ''}" for atom in sorted(set(atoms)))
     return {"molecule": molecule, "formula": formula, "charge": built.charge, "spin": built.spin, "basis": args.basis}
@@ -149,7 +160,8 @@ def _facts(args: argparse.Namespace, molecule: str) -> dict[str, Any]:
 
 def _title(args: argparse.Namespace, molecule: str) -> str:
     facts = _facts(args, molecule)
-    return f"{molecule}: {facts['formula']}, charge {facts['charge']}, {facts['spin']} unpaired; {args.basis}"
+    words = f"{molecule}: {facts['formula']}, charge {facts['charge']}, {facts['spin']} unpaired; {args.basis}"
+    return escape_controls(words)
 
 
 def _show(
@@ -165,7 +177,7 @@ def _show(
         print(f"E(corr) is stated within {result.error:.1e} Ha")
     if result.resumed:
         what = "pairs" if result.method == "pairs" else "energies of quadrature points"
-        print(f"{result.resumed} {what} came from {checkpoint}")
+        print(escape_controls(f"{result.resumed} {what} came from {checkpoint}"))
     if result.pairs is not None:
         total, up = result.pairs.opposite_spin + result.pairs.same_spin, result.plan.sizes.spins.up
         names = [str(i) if up is None else f"{i} up" if i < up else f"{i - up} down" for i in range(len(total))]

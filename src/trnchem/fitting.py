@@ -19,8 +19,9 @@ from trnchem.budget import SLAB, overhead
 from trnchem.integrals import shell_ranges
 from trnchem.metric import Metric, fit_matrix
 from trnchem.molecules import pyscf
-from trnchem.references import System
-from trnchem.screening import Screen, equal_pairs, screened
+from trnchem.options import DEFAULTS
+from trnchem.references import build_field, build_molecule
+from trnchem.screening import Screen, equal_pairs, keep_pairs_above
 from trnchem.store import full_disk, h5py
 from trnsci import ArgumentError, CapacityError, check, from_device
 from trnsci.backends import inside
@@ -58,7 +59,7 @@ def density_fit(mf: Any, auxbasis: Any = None, *, screening: float = 1e-12) -> A
         -99.983431 fitted already, by the mean field; 93 of 93 vectors kept
     """
     if isinstance(mf, str | Path):
-        mf = System().unsolved(System().molecule(mf))
+        mf = build_field(build_molecule(mf, DEFAULTS), DEFAULTS)
     if not isinstance(mf, pyscf().scf.hf.SCF) or "cell" in vars(mf):
         raise ArgumentError("density_fit", "mf", type(mf), "a mean field of a molecule")
     own = vars(mf).get("with_df")
@@ -119,7 +120,7 @@ class _Fitting:
                 trnblas.gemm(1.0, X, torch.from_numpy(some.T), trans_a=True, out=image)
                 fitted[:, starts[begin] : starts[end]] = image.numpy()
         # the sum of squares of fitted integrals of a pair is at most (mn|mn)
-        self.screen = screened(equal_pairs(self.mol), 1.0, self.screening)
+        self.screen = keep_pairs_above(equal_pairs(self.mol), 1.0, self.screening)
         return self
 
     @contextmanager

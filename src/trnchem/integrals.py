@@ -41,7 +41,7 @@ class Source:
     widest: int
 
     @property
-    def fitted(self) -> bool:
+    def is_fitted(self) -> bool:
         """Whether the mean field holds the integrals fitted already."""
         return self.fitting is not None
 
@@ -51,7 +51,7 @@ class Source:
 
     def columns(self, width: int) -> list[tuple[int, int]]:
         """Return first and last auxiliary function of every slab of `slabs`."""
-        if self.fitted:
+        if self.is_fitted:
             return [(first, min(self.naux, first + width)) for first in range(0, self.naux, width)]
         starts = self.auxiliary.ao_loc_nr()
         return [(int(starts[begin]), int(starts[end])) for begin, end in shell_ranges(starts, width)]
@@ -66,7 +66,7 @@ class Source:
             turn: the first slab to yield, one of every ``turns``.
             turns: how many take turns.
         """
-        if self.fitted:
+        if self.is_fitted:
             for index, part in enumerate(self.fitting.loop(blksize=width)):
                 if index % turns == turn:
                     first = index * width
@@ -166,7 +166,7 @@ class Transformer:
             half = trnsparse.spmm(self._screen.slab(packed), self._orbitals.C_occ)  # [w nao, nocc]
             half = half.mT.contiguous()
         else:
-            square = self._put(self._unpacked(packed)).view(width * nao, nao)
+            square = self._put(self._unpack(packed)).view(width * nao, nao)
             half = trnblas.gemm(
                 1.0, self._orbitals.C_occ, square, trans_a=True, trans_b=True, precision=self._precision
             )  # [nocc, w nao]
@@ -177,7 +177,7 @@ class Transformer:
         ]
         return (both[0] if len(both) == 1 else torch.cat(both)).view(nocc, width, -1).mT
 
-    def _unpacked(self, packed: Tensor) -> Tensor:
+    def _unpack(self, packed: Tensor) -> Tensor:
         """Unpack symmetric [w, nao, nao] from lower triangles."""
         square = self._square[: len(packed)]
         if packed.dtype == torch.float64:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -13,7 +14,7 @@ from torch import Tensor
 
 import trnblas
 import trnrand
-from trnchem.budget import Options, dtype_of
+from trnchem.budget import MP2Plan, dtype_of
 from trnchem.orbitals import Orbitals
 from trnchem.pairs import PairState
 from trnchem.store import Store
@@ -41,46 +42,31 @@ def run_laplace(
         seed: of the random vectors.
         finished: called with the index of a quadrature point and its energies.
     """
-    options, orbitals, held, rows = run.options, run.orbitals, run.held, run.plan.rows
+    plan, orbitals, held = run.plan, run.orbitals, run.held
     vectors, points = run.metric.vectors, run.quadrature()
-    dtype, spins, precision = dtype_of(options.precision), orbitals.spins, options.precision
+    dtype, spins, precision = dtype_of(plan.precision), orbitals.spins, plan.precision
     right, images = None, None
     if bool(state.done.all()):
         # nobody has built B
         return
-    if options.vectors is not None:
+    if plan.samples is not None:
         stream = trnrand.Generator(seed)
-        right = trnrand.rademacher(vectors, options.vectors, dtype=dtype, generator=stream)
-        if options.same_spin:
-            other = trnrand.rademacher(vectors, options.vectors, dtype=dtype, generator=stream)
-            images = run.summed(_images(store, held, orbitals, (right, other), precision))
+        right = trnrand.rademacher(vectors, plan.samples, dtype=dtype, generator=stream)
+        if plan.same_spin:
+            other = trnrand.rademacher(vectors, plan.samples, dtype=dtype, generator=stream)
+            images = run.sum_over_ranks(_images(store, held, orbitals, (right, other), precision))
     columns = vectors if right is None else right.shape[1]
-    # used again: blocks of several sizes would leave holes, and take more memory than is planned
-    room = torch.empty((rows, orbitals.e_vir.shape[1], vectors), dtype=dtype, device="cpu")
+    add_products = Products(run, store)
     for index, (t, w) in enumerate(zip(points.t, points.w, strict=True)):
         if bool(state.done[index].all()):
             continue
         # a row more for exchange
         sums = torch.zeros((spins.sets, vectors + (images is not None), columns), dtype=torch.float64, device="cpu")
-        products = sums[:, :vectors]
-        first = held.start
-        while first < held.stop:
-            last, spin = spins.until(first, min(held.stop, first + rows)), spins.of(first)
-            # the factor of two exponentials, half on either side of the product
-            scale = torch.exp(-0.5 * t * (orbitals.e_vir[spin] - orbitals.e_occ[first:last, None])).to(dtype)
-            block = store.rows(first - held.start, last - held.start, room)
-            into = room[: last - first] if block.device == room.device else None
-            scaled = torch.mul(block, scale[:, :, None], out=into).view(-1, vectors)  # [rows nvir, vectors]
-            if right is None:
-                product = trnblas.syrk(1.0, scaled, trans=True, precision=precision)
-            else:
-                inner = trnblas.gemm(1.0, scaled, right, precision=precision)
-                product = trnblas.gemm(1.0, scaled, inner, trans_a=True, precision=precision)
-            products[spin] += from_device(product)
-            first = last
+        # the factor of two exponentials, half on either side of the product
+        add_products(sums[:, :vectors], functools.partial(_decay, float(t)), right)
         if images is not None:
-            _exchanged(sums[:, -1], images, orbitals, float(t), held, precision)
-        sums = run.summed(sums)
+            _add_exchange(sums[:, -1], images, orbitals, float(t), held, precision)
+        sums = run.sum_over_ranks(sums)
         energies = -w * _traces(sums[:, :vectors], triangles=right is None)
         same = torch.zeros_like(energies)
         if images is not None:
@@ -88,6 +74,46 @@ def run_laplace(
             same = direct + w * sums[:, -1].sum(0) / spins.sets
         state.put(index, 0, (energies, same))
         finished(index, (energies, same))
+
+
+def _decay(t: float, gaps: Tensor) -> Tensor:
+    return torch.exp(-0.5 * t * gaps)
+
+
+class Products:
+    """Products ``sum_ia s_ia**2 B_ia B_ia.T`` of each set of orbitals, or those times vectors, in memory it keeps.
+
+    Blocks of several sizes would leave holes, and take more memory than is planned.
+    """
+
+    def __init__(self, run: Run, store: Store) -> None:
+        self._run, self._store, n = run, store, run.plan.sizes
+        self._vectors, self._dtype = run.metric.vectors, dtype_of(run.plan.precision)
+        self._room = torch.empty((run.plan.rows, n.nvir, self._vectors), dtype=self._dtype, device="cpu")
+
+    def __call__(self, sums: Tensor, scale: Callable[[Tensor], Tensor], right: Tensor | None = None) -> None:
+        """Add the products of the rows that are here to ``sums``, [sets, vectors, columns].
+
+        Args:
+            sums: receives one triangle of each product.
+            scale: gives ``s`` for differences of virtual and occupied energies.
+            right: vectors to multiply by.
+        """
+        run, orbitals, precision = self._run, self._run.orbitals, self._run.plan.precision
+        first, held, spins = run.held.start, run.held, orbitals.spins
+        while first < held.stop:
+            last, spin = spins.until(first, min(held.stop, first + run.plan.rows)), spins.of(first)
+            factors = scale(orbitals.e_vir[spin] - orbitals.e_occ[first:last, None]).to(self._dtype)
+            block = self._store.rows(first - held.start, last - held.start, self._room)
+            into = self._room[: last - first] if block.device == self._room.device else None
+            scaled = torch.mul(block, factors[:, :, None], out=into).view(-1, self._vectors)  # [rows nvir, vectors]
+            if right is None:
+                product = trnblas.syrk(1.0, scaled, trans=True, precision=precision)
+            else:
+                inner = trnblas.gemm(1.0, scaled, right, precision=precision)
+                product = trnblas.gemm(1.0, scaled, inner, trans_a=True, precision=precision)
+            sums[spin] += from_device(product)
+            first = last
 
 
 def _images(
@@ -102,7 +128,9 @@ def _images(
     return images
 
 
-def _exchanged(into: Tensor, images: Tensor, orbitals: Orbitals, t: float, held: range, precision: Precision) -> None:
+def _add_exchange(
+    into: Tensor, images: Tensor, orbitals: Orbitals, t: float, held: range, precision: Precision
+) -> None:
     """Put ``sum_ij M_ij M_ji`` of each random vector into [sets, n], over orbitals ``i`` that are here.
 
     With images ``R = B r`` and ``S = B s`` of two vectors, ``(ia|jb)`` is the mean of ``R_ia R_jb``, and the exchange
@@ -162,18 +190,18 @@ class Energies(NamedTuple):
     sampling: Sampling | None = None
 
 
-def no_energies(options: Options) -> Energies:
+def no_energies(plan: MP2Plan) -> Energies:
     """Return the energies where there is nothing to correlate."""
-    exactly = None if options.vectors is None else Sampling(0.0, (0.0, 0.0), (0.0, 0.0))
-    return Energies(0.0, 0.0 if options.method == "pairs" or options.same_spin else None, exactly)
+    exactly = None if plan.samples is None else Sampling(0.0, (0.0, 0.0), (0.0, 0.0))
+    return Energies(0.0, 0.0 if plan.method == "pairs" or plan.same_spin else None, exactly)
 
 
-def averaged(state: PairState, options: Options) -> Energies:
+def average_energies(state: PairState, plan: MP2Plan) -> Energies:
     """Return the energies of all quadrature points and, for random vectors, how well they are known."""
     opposite, same = state.opposite.sum(0), state.same.sum(0)
-    if options.vectors is None:
+    if plan.samples is None:
         return Energies(float(opposite.sum()))
-    if not options.same_spin:
+    if not plan.same_spin:
         return Energies(float(opposite.mean()), None, _sampling(opposite.numpy()))
     return Energies(float(opposite.mean()), float(same.mean()), _sampling((opposite + same).numpy()))
 

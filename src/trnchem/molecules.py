@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -12,45 +13,14 @@ from trnsci import ArgumentError, BackendUnavailable, check
 Atom = tuple[str, tuple[float, float, float]]
 
 
-def _ring(element: str, radius: float) -> list[Atom]:
-    angles = (k * math.pi / 3 for k in range(6))
-    return [(element, (radius * math.cos(angle), radius * math.sin(angle), 0.0)) for angle in angles]
-
-
-def _atoms(text: str) -> list[Atom]:
-    words = (line.split() for line in text.split(";"))
+def _parse_atoms(text: str) -> list[Atom]:
+    words = (line.split() for line in text.splitlines())
     return [(symbol, (float(x), float(y), float(z))) for symbol, x, y, z in words]
 
 
-# in angstrom; water is the geometry of the published reference value
-GEOMETRIES: dict[str, list[Atom]] = {
-    "water": _atoms("O 0 0 0; H 0 .757 .587; H 0 -.757 .587"),
-    "methane": _atoms("C 0 0 0; H .629 .629 .629; H -.629 -.629 .629; H -.629 .629 -.629; H .629 -.629 -.629"),
-    "ammonia": _atoms("N 0 0 .1173; H 0 .9377 -.2737; H .8121 -.4689 -.2737; H -.8121 -.4689 -.2737"),
-    "hydrogen fluoride": _atoms("F 0 0 0; H 0 0 .9168"),
-    "nitrogen": _atoms("N 0 0 0; N 0 0 1.0977"),
-    "hydroxyl": _atoms("O 0 0 0; H 0 0 .9697"),
-    "methyl": _atoms("C 0 0 0; H 1.079 0 0; H -.5395 .93444 0; H -.5395 -.93444 0"),
-    "oxygen": _atoms("O 0 0 0; O 0 0 1.2075"),
-    "benzene": [*_ring("C", 1.3915), *_ring("H", 2.4715)],
-    "glycine": _atoms(
-        "N 0 0 0; H -.334 -.943 0; H -.334 .471 .816; C 1.455 0 0; H 1.818 1.028 0; H 1.818 -.514 .89;"
-        "C 2.009 -.711 -1.231; O 1.383 -1.303 -2.09; O 3.357 -.624 -1.281; H 3.65 -1.11 -2.1"
-    ),
-}
-# unpaired electrons of the ground state, where an even number of electrons does not pair up
-UNPAIRED = {"oxygen": 2}
-FORMULAS = {
-    "h2o": "water",
-    "ch4": "methane",
-    "nh3": "ammonia",
-    "hf": "hydrogen fluoride",
-    "n2": "nitrogen",
-    "c6h6": "benzene",
-    "oh": "hydroxyl",
-    "ch3": "methyl",
-    "o2": "oxygen",
-}
+_TABLE = tomllib.loads(Path(__file__).with_name("molecules.toml").read_text(encoding="utf-8"))
+GEOMETRIES = {name: _parse_atoms(facts["atoms"]) for name, facts in _TABLE.items()}
+FORMULAS: dict[str, str] = {facts["formula"]: name for name, facts in _TABLE.items() if "formula" in facts}
 
 
 def pyscf() -> Any:
@@ -94,7 +64,7 @@ def molecule_of(source: str | Path, basis: str, charge: int = 0, spin: int | Non
         if electrons < 0:
             raise RuntimeError(f"there are {electrons + charge} electrons to take away")
         if spin is None:
-            spin = UNPAIRED.get(known, 0) if charge == 0 else 0
+            spin = _TABLE.get(known, {}).get("unpaired", 0) if charge == 0 else 0
             spin = spin or electrons % 2
         return gto.M(atom=atoms, basis=basis, charge=charge, spin=spin, verbose=0)
     except (exceptions.BasisNotFoundError, AttributeError, TypeError) as error:

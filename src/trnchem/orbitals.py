@@ -12,11 +12,47 @@ import torch
 from torch import Tensor
 
 from trnchem.molecules import pyscf
-from trnchem.spins import CLOSED, Spins
 from trnsci import ArgumentError
 
 Frozen = int | Sequence[int] | Sequence[Sequence[int]] | Literal["core"] | None
 Positions = tuple[int, ...]
+
+
+class Spins(NamedTuple):
+    """The order of the occupied orbitals, which are the rows of B.
+
+    The energy is the sum over all ordered pairs of rows. In a closed shell a row stands for both spins, and a pair has
+    an opposite-spin and a same-spin part. In an open shell a pair has one of them, and half of it in either order.
+
+    Attributes:
+        up: how many orbitals of spin up come first; ``None`` for a closed shell.
+    """
+
+    up: int | None = None
+
+    @property
+    def sets(self) -> int:
+        """Sets of orbitals: 1 or 2."""
+        return 1 if self.up is None else 2
+
+    def of(self, orbital: int) -> int:
+        """Return the set of an orbital: 0, or 1 for spin down."""
+        return int(self.up is not None and orbital >= self.up)
+
+    def ranges(self, nocc: int) -> list[range]:
+        """Return occupied orbitals of each set."""
+        return [range(nocc)] if self.up is None else [range(self.up), range(self.up, nocc)]
+
+    def most(self, nocc: int) -> int:
+        """Return occupied orbitals of the larger set."""
+        return nocc if self.up is None else max(self.up, nocc - self.up)
+
+    def until(self, first: int, last: int) -> int:
+        """Return where orbitals from ``first`` on change their spin, or ``last`` if they do not before."""
+        return last if self.up is None or first >= self.up else min(last, self.up)
+
+
+CLOSED = Spins()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,8 +85,8 @@ class Orbitals:
         return [(float(vir.min() - occ.max()), float(vir.max() - occ.min())) for occ, vir in pairs]
 
 
-class _Set(NamedTuple):
-    """All orbitals of one spin, or of both."""
+class OrbitalSet(NamedTuple):
+    """All orbitals of one spin, or of both: which are occupied, coefficients [nao, nmo], energies."""
 
     occupied: Any
     C: Any
@@ -69,7 +105,7 @@ def orbitals(field: Any, frozen: Frozen) -> Orbitals:
         ArgumentError: positions do not exist, they leave nothing of what there was, or occupied and virtual energies
             overlap.
     """
-    sets = _sets(field)
+    sets = orbital_sets(field)
     left_out = _left_out(field, frozen, len(sets[0].occupied), len(sets))
     kept = [_kept(each, positions) for each, positions in zip(sets, left_out, strict=True)]
     _refuse_nothing(frozen, sets, kept, any(left_out))
@@ -88,31 +124,31 @@ def orbitals(field: Any, frozen: Frozen) -> Orbitals:
     )
 
 
-def _sets(field: Any) -> list[_Set]:
+def orbital_sets(field: Any) -> list[OrbitalSet]:
     """Return orbitals of both spins at once, or of each: restricted open shells have two Fock operators here."""
     occ, C, energies = field.mo_occ, field.mo_coeff, field.mo_energy
     if np.ndim(occ) == 2:
-        return [_Set(occ[s] > 0, C[s], np.asarray(energies[s])) for s in (0, 1)]
+        return [OrbitalSet(occ[s] > 0, C[s], np.asarray(energies[s])) for s in (0, 1)]
     if not (np.asarray(occ) == 1).any():
-        return [_Set(occ > 0, C, np.asarray(energies))]
+        return [OrbitalSet(occ > 0, C, np.asarray(energies))]
     if not hasattr(energies, "mo_ea"):
         # a mean field read from a file has lost them
         focks = field.get_fock()
         energies = [np.einsum("pi,pq,qi->i", C, focks_s, C) for focks_s in (focks.focka, focks.fockb)]
     else:
         energies = [energies.mo_ea, energies.mo_eb]
-    return [_Set(occ > 0, C, np.asarray(energies[0])), _Set(occ == 2, C, np.asarray(energies[1]))]
+    return [OrbitalSet(occ > 0, C, np.asarray(energies[0])), OrbitalSet(occ == 2, C, np.asarray(energies[1]))]
 
 
-def _kept(part: _Set, left_out: Positions) -> _Set:
+def _kept(part: OrbitalSet, left_out: Positions) -> OrbitalSet:
     if not left_out:
         return part
     kept = np.ones(len(part.occupied), dtype=bool)
     kept[list(left_out)] = False
-    return _Set(part.occupied[kept], part.C[:, kept], part.energies[kept])
+    return OrbitalSet(part.occupied[kept], part.C[:, kept], part.energies[kept])
 
 
-def _refuse_nothing(frozen: Frozen, sets: list[_Set], kept: list[_Set], left_out: bool) -> None:
+def _refuse_nothing(frozen: Frozen, sets: list[OrbitalSet], kept: list[OrbitalSet], left_out: bool) -> None:
     if not left_out:
         # a basis without virtual orbitals has no correlation energy, which is an answer
         return
@@ -124,7 +160,7 @@ def _refuse_nothing(frozen: Frozen, sets: list[_Set], kept: list[_Set], left_out
         raise ArgumentError("dfmp2", "frozen", frozen, expected, hint=f"There are {hint}")
 
 
-def _split(part: _Set, nvir: int) -> tuple[Any, Any, Any, Any]:
+def _split(part: OrbitalSet, nvir: int) -> tuple[Any, Any, Any, Any]:
     """Return occupied and virtual coefficients and energies, virtual ones filled up with zeros."""
     occupied, C, energies = part
     e_occ, e_vir = energies[occupied], energies[~occupied]
@@ -146,7 +182,7 @@ def _split(part: _Set, nvir: int) -> tuple[Any, Any, Any, Any]:
 
 def _left_out(field: Any, frozen: Frozen, count: int, sets: int) -> list[Positions]:
     """Return positions to leave out of each set."""
-    if frozen is None or isinstance(frozen, str | int | np.integer) or not _nested(frozen):
+    if frozen is None or isinstance(frozen, str | int | np.integer) or not _is_nested(frozen):
         return [_positions(field, frozen, count)] * sets
     if sets != 2 or len(frozen) != 2:
         expected = "one list of positions, or two where spins have orbitals of their own"
@@ -154,7 +190,7 @@ def _left_out(field: Any, frozen: Frozen, count: int, sets: int) -> list[Positio
     return [_positions(field, list(each), count) for each in frozen]  # type: ignore[arg-type]
 
 
-def _nested(frozen: Any) -> bool:
+def _is_nested(frozen: Any) -> bool:
     try:
         return any(isinstance(each, Sequence | np.ndarray) and not isinstance(each, str) for each in frozen)
     except TypeError:

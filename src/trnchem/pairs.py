@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from itertools import combinations_with_replacement
 
 import torch
 from torch import Tensor
 
 import trnblas
-from trnchem.spins import CLOSED, Spins
+from trnchem.orbitals import CLOSED, Spins
 from trnchem.store import Store
 from trnsci import from_device
 from trnsci.precision import Precision
@@ -38,7 +37,7 @@ class PairState:
         return cls(zeros, zeros.clone(), torch.zeros_like(zeros, dtype=torch.bool))
 
     @property
-    def finished(self) -> int:
+    def done_count(self) -> int:
         """Pairs done."""
         return int(self.done.sum())
 
@@ -83,9 +82,6 @@ def run_pairs(
         spins: of the occupied orbitals.
     """
     nocc, work = len(energies[0]), Workspace(energies, width, spins)
-    if width >= nocc * nocc and not bool(state.done.any()):
-        _run_at_once(store.rows(0, nocc), work, state, spins, precision, finished)
-        return
     for first, last in _ranges(0, nocc, rows):
         left: Tensor | None = None
         for start, stop in _ranges(first, nocc, rows):
@@ -94,31 +90,14 @@ def run_pairs(
                 continue
             left = store.rows(first, last) if left is None else left
             right = left if start == first else store.rows(start, stop)
-            for i, j, end in wanted:
-                both = work.one(left[i - first], right[j - start : end - start], i, j, precision)
-                state.put(i, j, both)
-                finished(i, j, both)
-
-
-def _run_at_once(
-    B: Tensor,
-    work: Workspace,
-    state: PairState,
-    spins: Spins,
-    precision: Precision,
-    finished: Callable[[int, int, tuple[Tensor, Tensor]], None],
-) -> None:
-    """Compute all pairs of a small molecule in one product, or three of an open shell: calls cost more than FLOPs."""
-    for mine, others in combinations_with_replacement(spins.ranges(len(B)), 2):
-        if not mine or not others:
-            continue
-        rows, columns = B[mine.start : mine.stop], B[others.start : others.stop]
-        opposite, same = work.energies(rows, columns, mine.start, others.start, precision)
-        for row, i in enumerate(mine):
-            j = max(i, others.start)
-            energies = opposite[row, j - others.start :], same[row, j - others.start :]
-            state.put(i, j, energies)
-            finished(i, j, energies)
+            for own, others in wanted:
+                ones, rest = (
+                    left[own.start - first : own.stop - first],
+                    right[others.start - start : others.stop - start],
+                )
+                for i, j, energies_ij in work.by_orbital(ones, rest, own.start, others.start, precision):
+                    state.put(i, j, energies_ij)
+                    finished(i, j, energies_ij)
 
 
 def _ranges(start: int, stop: int, size: int) -> Iterator[tuple[int, int]]:
@@ -128,15 +107,21 @@ def _ranges(start: int, stop: int, size: int) -> Iterator[tuple[int, int]]:
 
 def groups(
     state: PairState, first: int, last: int, start: int, stop: int, width: int, spins: Spins
-) -> Iterator[tuple[int, int, int]]:
-    """Yield pairs ``(i, j..end)`` of two blocks that are not done, in groups of the width and of one spin."""
-    for i in range(first, last):
-        j = max(i, start)
+) -> Iterator[tuple[slice, slice]]:
+    """Yield pairs of two blocks that are not done: occupied orbitals and others, either of one spin.
+
+    A group has one orbital and at most ``width`` others. Where all pairs of a molecule are no more and none is done, it
+    has all orbitals of a spin: calls cost more than the arithmetic.
+    """
+    whole, i = width >= state.done.numel() and not bool(state.done.any()), first
+    while i < last:
+        i_end, j = spins.until(i, last) if whole else i + 1, max(i, start)
         while j < stop:
             end = spins.until(j, min(stop, (j // width + 1) * width))
-            if not bool(state.done[i, j:end].all()):
-                yield i, j, end
+            if not bool(state.done[i:i_end, j:end].all()):
+                yield slice(i, i_end), slice(j, end)
             j = end
+        i = i_end
 
 
 class Workspace:
@@ -150,10 +135,14 @@ class Workspace:
         # two allocations, so that each starts where vector instructions like it
         self._memory = [torch.empty(width * vir.shape[1] ** 2, dtype=vir.dtype, device="cpu") for _ in range(2)]
 
-    def one(self, own: Tensor, others: Tensor, i: int, j: int, precision: Precision) -> tuple[Tensor, Tensor]:
-        """Compute opposite- and same-spin energies, [columns], of orbital ``i`` with those from ``j`` on."""
-        opposite, same = self.energies(own[None], others, i, j, precision)
-        return opposite[0], same[0]
+    def by_orbital(
+        self, ones: Tensor, others: Tensor, i: int, j: int, precision: Precision
+    ) -> Iterator[tuple[int, int, tuple[Tensor, Tensor]]]:
+        """Yield `energies` of every orbital with those from its own on: the orbital, the first of those, energies."""
+        opposite, same = self.energies(ones, others, i, j, precision)
+        for row in range(len(ones)):
+            skip = max(0, i + row - j)
+            yield i + row, j + skip, (opposite[row, skip:], same[row, skip:])
 
     def energies(self, ones: Tensor, others: Tensor, i: int, j: int, precision: Precision) -> tuple[Tensor, Tensor]:
         """Compute opposite- and same-spin energies, [rows, columns], of orbitals from ``i`` with those from ``j`` on.
@@ -167,7 +156,7 @@ class Workspace:
         t = from_device(
             trnblas.gemm(1.0, others.reshape(-1, naux), ones.reshape(-1, naux).mT, precision=precision)
         )  # [count nvir, rows nvir]
-        t = t.reshape(count, nvir, rows, nvir).transpose(1, 2).reshape(-1, nvir, nvir)
+        t = t.reshape(count, nvir, rows, nvir).transpose(1, 2).contiguous().view(-1, nvir, nvir)
         set_j, set_i = self._spins.of(j), self._spins.of(i)
         above = (self._occ[j : j + count, None] + self._occ[i : i + rows]).view(-1, 1, 1)
         torch.sub(above, self._sums[set_j, set_i], out=y)

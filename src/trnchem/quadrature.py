@@ -59,29 +59,29 @@ def quadrature(orbitals: Orbitals, error: float, same_spin: bool = False) -> Qua
         smallest, largest = 2 * min(low for low, _ in gaps), 2 * max(high for _, high in gaps)
     else:
         smallest, largest = (gaps[0][k] + gaps[-1][k] for k in (0, 1))
-    t, w, reached = _chosen(largest / smallest, error)
+    t, w, reached = _choose_exponents(largest / smallest, error)
     return Quadrature(torch.from_numpy(t) / smallest, torch.from_numpy(w) / smallest, reached, largest / smallest)
 
 
 @functools.lru_cache(maxsize=64)
-def _chosen(ratio: float, error: float) -> tuple[Any, Any, float]:
+def _choose_exponents(ratio: float, error: float) -> tuple[Any, Any, float]:
     """Fitted exponents where the fit meets the error, and the trapezoidal rule, which is longer, where it does not."""
     # The best sums of k exponentials err by about 16 exp(-pi**2 k / ln(8 ratio)) (Braess and Hackbusch, 2005).
     likely = math.log(16 / error) * math.log(8 * ratio) / math.pi**2
     first = max(2, int(likely) - 2)
     start: Any = None
     for count in range(first, first + 7) if error >= FITTED_FROM else ():
-        t, w = _fitted(ratio, count, start)
-        reached = _measured(t, w, ratio)
+        t, w = _fit_exponents(ratio, count, start)
+        reached = _measure_error(t, w, ratio)
         if reached <= error and bool((w > 0).all()):
             return t, w, reached
         start = np.interp(np.linspace(0, 1, count + 1), np.linspace(0, 1, count), np.sort(np.log(t)))
     # more than 5000 times the gap, the rule ends at 4e-11
     t, w = exponentials(ratio, max(error, 1e-11 * max(1.0, ratio / 1000)))
-    return t, w, _measured(t, w, ratio)
+    return t, w, _measure_error(t, w, ratio)
 
 
-def _fitted(ratio: float, count: int, start: Any) -> tuple[Any, Any]:
+def _fit_exponents(ratio: float, count: int, start: Any) -> tuple[Any, Any]:
     """Least squares over exponents, with the best weights for each choice, on points that are denser at the ends."""
     from scipy.optimize import least_squares
 
@@ -108,6 +108,6 @@ def _fitted(ratio: float, count: int, start: Any) -> tuple[Any, Any]:
     return np.exp(logs), weights(logs)[1]
 
 
-def _measured(t: Any, w: Any, ratio: float) -> float:
+def _measure_error(t: Any, w: Any, ratio: float) -> float:
     x = np.exp(np.linspace(0.0, math.log(max(ratio, 1.0)), GRID))
     return float(np.abs(1 - x * (np.exp(-np.outer(x, t)) @ w)).max())

@@ -3,56 +3,45 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 
 from trnchem.molecules import molecule_of, pyscf
+from trnchem.options import MP2Options, Reference, Stability
 from trnsci import ArgumentError, NotConverged, NumericalError, check
 
-Reference = Literal["rhf", "uhf", "rohf"]
-Stability = Literal["internal", "external"]
+
+def build_molecule(source: Any, options: MP2Options) -> Any:
+    """Build the molecule of a file or a name, or take that of PySCF."""
+    check.option("mean_field", "reference", options.reference, (None, "rhf", "uhf", "rohf"))
+    if not isinstance(source, str | Path):
+        _refuse_given("molecule", options, "basis", "charge", "spin")
+        check.refuse("pbc" in type(source).__module__, "dfmp2", "mf", type(source), "a molecule, not a crystal")
+        return source
+    basis = "cc-pvdz" if options.basis is None else options.basis
+    return molecule_of(source, basis, 0 if options.charge is None else options.charge, options.spin)
 
 
-class System(NamedTuple):
-    """How to build the molecule of a file or a name, and its mean field.
+def build_field(molecule: Any, options: MP2Options) -> Any:
+    """Return density-fitted Hartree-Fock of a molecule, before it runs."""
+    kind = options.reference or ("uhf" if molecule.spin else "rhf")
+    expected = f"'uhf' or 'rohf' with {molecule.spin} unpaired electrons"
+    check.refuse(kind == "rhf" and molecule.spin, "mean_field", "reference", "rhf", expected)
+    field = getattr(pyscf().scf, kind.upper())(molecule).density_fit()
+    field.chkfile = None
+    return field
 
-    Attributes:
-        basis: orbital basis; ``cc-pvdz`` unless given.
-        charge: of the molecule.
-        spin: unpaired electrons; none or one unless given, as the number of electrons is even or odd.
-        reference: ``rhf``, ``uhf`` or ``rohf``; unless given, ``rhf`` without unpaired electrons and ``uhf`` with some.
-    """
 
-    basis: str | None = None
-    charge: int | None = None
-    spin: int | None = None
-    reference: Reference | None = None
-
-    def molecule(self, source: str | Path) -> Any:
-        """Build the molecule."""
-        check.option("mean_field", "reference", self.reference, (None, "rhf", "uhf", "rohf"))
-        basis, charge = ("cc-pvdz" if self.basis is None else self.basis), (0 if self.charge is None else self.charge)
-        return molecule_of(source, basis, charge, self.spin)
-
-    def unsolved(self, molecule: Any) -> Any:
-        """Return density-fitted Hartree-Fock of a molecule, before it runs."""
-        kind = self.reference or ("uhf" if molecule.spin else "rhf")
-        expected = f"'uhf' or 'rohf' with {molecule.spin} unpaired electrons"
-        check.refuse(kind == "rhf" and molecule.spin, "mean_field", "reference", "rhf", expected)
-        field = getattr(pyscf().scf, kind.upper())(molecule).density_fit()
-        field.chkfile = None
-        return field
-
-    def solved(self, field: Any) -> Any:
-        """Run a mean field."""
-        try:
-            field.run()
-        except pyscf().lib.exceptions.BasisNotFoundError as error:
-            expected = "one for which PySCF has an auxiliary basis"
-            hint = f"PySCF says: {error}. Build the mean field with scf.RHF(mol), which needs none, and pass it"
-            raise ArgumentError("mean_field", "basis", self.basis or "cc-pvdz", expected, hint=hint) from None
-        return _checked(field)
+def solve_field(field: Any, options: MP2Options) -> Any:
+    """Run a mean field."""
+    try:
+        field.run()
+    except pyscf().lib.exceptions.BasisNotFoundError as error:
+        expected = "one for which PySCF has an auxiliary basis"
+        hint = f"PySCF says: {error}. Build the mean field with scf.RHF(mol), which needs none, and pass it"
+        raise ArgumentError("mean_field", "basis", options.basis or "cc-pvdz", expected, hint=hint) from None
+    return _check_field(field)
 
 
 @check.hands_on("dfmp2")
@@ -67,7 +56,8 @@ def mean_field(
     """Return a converged mean field.
 
     Args:
-        source: a PySCF mean field that has run; the path of an xyz file; or a built-in name (``water``, ``h2o`` …).
+        source: a PySCF mean field that has run; a molecule of PySCF; the path of an xyz file; or a built-in name
+            (``water``, ``h2o`` …).
         basis: orbital basis for a file or a name; ``cc-pvdz`` unless given. Hartree-Fock is density fitted.
         charge: of a file or a name; 0 unless given.
         spin: unpaired electrons of a file or a name; unless given none or one, as the number of electrons is even or
@@ -84,27 +74,37 @@ def mean_field(
         >>> mean_field("water", basis="sto-3g").mol.nelectron
         10
     """
-    return built(source, System(basis, charge, spin, reference))
+    return built(source, MP2Options(basis=basis, charge=charge, spin=spin, reference=reference))
 
 
-def built(source: Any, system: System) -> Any:
+def built(source: Any, options: MP2Options) -> Any:
     """`mean_field` with its options in one value."""
-    if isinstance(source, str | Path):
-        return system.solved(system.unsolved(system.molecule(source)))
-    for name, given in system._asdict().items():
-        expected, hint = (
-            "None, because a mean field has its own",
-            f"Choose the {name} when building the molecule in PySCF",
-        )
-        check.refuse(given is not None, "mean_field", name, given, expected, hint=hint)
-    return _checked(source)
+    if is_description(source):
+        return solve_field(build_field(build_molecule(source, options), options), options)
+    _refuse_given("mean field", options, "basis", "charge", "spin", "reference")
+    return _check_field(source)
 
 
-def _checked(field: Any) -> Any:
+def is_description(source: Any) -> bool:
+    """Return whether a mean field is to be computed: of an xyz file, a built-in name or a molecule of PySCF."""
+    return isinstance(source, (str, Path, pyscf().gto.MoleBase))
+
+
+def _refuse_given(owner: str, options: MP2Options, *names: str) -> None:
+    """Refuse options that a mean field or a molecule of PySCF has of its own."""
+    for name in names:
+        value = getattr(options, name)
+        hint = f"Choose the {name} when building the molecule in PySCF"
+        check.refuse(value is not None, "mean_field", name, value, f"None, because a {owner} has its own", hint=hint)
+
+
+def _check_field(field: Any) -> Any:
     """Refuse what is not a converged Hartree-Fock calculation of a molecule with whole electrons."""
     scf, dft = pyscf().scf, pyscf().dft
     if not isinstance(field, scf.hf.SCF):
-        raise ArgumentError("dfmp2", "mf", type(field), "a PySCF mean field, an xyz file or a built-in name")
+        raise ArgumentError(
+            "dfmp2", "mf", type(field), "a PySCF mean field or molecule, an xyz file or a built-in name"
+        )
     reason = ""
     # PySCF imports all of itself when a mean field is asked for an attribute it has not
     if "cell" in vars(field):

@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+import copy
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+import numpy as np
+import torch
 from torch import Tensor
 
+import trnsolver
 from trnchem.budget import MP2Plan
 from trnchem.metric import Metric
 from trnchem.screening import Screen
+from trnsci import UnsupportedError, check
 from trnsim import notebook
+
+if TYPE_CHECKING:
+    from trnchem.relaxation import Relaxed
 
 # of the opposite-spin energy, where it stands for all
 SOS = 1.3
+EnergyName = Literal["mp2", "scs", "sos"]
+# factors of the opposite-spin and the same-spin energy
+SCALINGS: dict[EnergyName, tuple[float, float]] = {"mp2": (1.0, 1.0), "scs": (1.2, 1 / 3), "sos": (SOS, 0.0)}
 
 
 class Progress(NamedTuple):
@@ -54,6 +67,8 @@ class MP2Result:
         plan: what was decided before starting.
         timings: measured seconds by stage.
         resumed: pairs taken from the checkpoint.
+        response: computes the response of the orbitals to an energy; ``None`` on several ranks and in copies that were
+            pickled, which leave the mean field behind.
     """
 
     method: str
@@ -70,6 +85,8 @@ class MP2Result:
     plan: MP2Plan = field(repr=False)
     timings: dict[str, float] = field(repr=False)
     resumed: int = 0
+    response: Callable[[EnergyName, bool], Relaxed] | None = field(default=None, repr=False)
+    _relaxed: dict[Any, Relaxed] = field(default_factory=dict, repr=False)
 
     @property
     def e_corr(self) -> float:
@@ -91,27 +108,107 @@ class MP2Result:
         """Mean field and correlation."""
         return self.e_hf + self.e_corr
 
+    def gradient(self, energy: EnergyName | None = None) -> Any:
+        """Return derivatives of the total energy by the positions of the nuclei, [natm, 3] in hartree per bohr.
+
+        Args:
+            energy: ``mp2``, ``scs`` (6/5 opposite spin, 1/3 same spin) or ``sos`` (1.3 opposite spin); that of
+                ``e_tot`` unless given. Whatever the method, amplitudes of pairs are computed.
+
+        Raises:
+            UnsupportedError: the energy was sampled, of an ROHF reference, or computed on several ranks, or the result
+                was pickled.
+            CapacityError: the budget of the calculation is too small for it.
+            NotConverged: the mean field is not stable, so that its orbitals have no response.
+
+        Error bound:
+            1e-7 hartree per bohr against central differences of energies in ``fp64``, where the mean field has
+            converged to 1e-8 in its gradient.
+
+        Example:
+            >>> from trnchem import dfmp2
+            >>> print(f"{abs(dfmp2('nitrogen').gradient()).max():.4f}")
+            0.0195
+        """
+        return self._relax(energy, forces=True).gradient()
+
+    def density(self, energy: EnergyName | None = None) -> Any:
+        """Return the relaxed one-particle density on atomic orbitals, [nao, nao], or one of each spin.
+
+        It is the derivative of the total energy by an operator of one electron, so that moments and fields follow from
+        it; ``DFMP2(mf).make_rdm1()`` is the unrelaxed one.
+        """
+        relaxed = self._relax(energy, forces=False)
+        parts = relaxed.on_atoms(
+            [P + np.diag(each.occupied.astype(float)) for P, each in zip(relaxed.densities, relaxed.sets, strict=True)]
+        )
+        return parts if len(parts) == 2 else 2 * parts[0]
+
+    def dipole(self, energy: EnergyName | None = None, *, unit: Literal["debye", "au"] = "debye") -> Any:
+        """Return the dipole moment of the relaxed density, [3]; of an ion with respect to the origin."""
+        check.option("dipole", "unit", unit, ("debye", "au"))
+        relaxed = self._relax(energy, forces=False)
+        return relaxed.field.dip_moment(relaxed.field.mol, self.density(energy), unit=unit, verbose=0)
+
+    def natural_orbitals(self, energy: EnergyName | None = None) -> tuple[Any, Any]:
+        """Return occupations [nmo], largest first, and natural orbitals [nao, nmo] of the relaxed density.
+
+        In an open shell they are those of both spins together.
+
+        Example:
+            >>> from trnchem import dfmp2
+            >>> print(f"{dfmp2('water').natural_orbitals()[0].sum():.6f}")
+            10.000000
+        """
+        density = self.density(energy)
+        total = density if density.ndim == 2 else density.sum(0)
+        overlap = self._relax(energy, forces=False).field.get_ovlp()
+        values, vectors = trnsolver.eigh(torch.from_numpy(overlap))
+        kept = values > len(values) * torch.finfo(values.dtype).eps * values[-1]
+        root = vectors[:, kept] * values[kept].sqrt()
+        occupations, rotated = trnsolver.eigh(root.mT @ torch.from_numpy(total) @ root)
+        orbitals = (vectors[:, kept] / values[kept].sqrt()) @ rotated
+        return occupations.flip(0).numpy(), orbitals.flip(1).numpy()
+
+    def _relax(self, energy: EnergyName | None, *, forces: bool) -> Relaxed:
+        """Return the response of an energy, computed once."""
+        check.option("dfmp2", "energy", energy, (None, *SCALINGS))
+        refused = "on several ranks or in another process; compute it here, on one" if self.response is None else ""
+        if self.standard_error is not None:
+            refused = "from random vectors, whose energy has noise; take method='pairs'"
+        if refused:
+            reason = f"the energy was computed {refused}"
+            raise UnsupportedError("gradients and relaxed densities", [("trnchem", reason)])
+        name = energy or ("sos" if self.e_ss is None else "mp2")
+        for key in ((name, True), (name, forces)):
+            if key in self._relaxed:
+                return self._relaxed[key]
+        assert self.response is not None
+        self._relaxed[name, forces] = self.response(name, forces)
+        return self._relaxed[name, forces]
+
+    def _values(self) -> dict[str, Any]:
+        """Return the fields but those that hold the mean field of PySCF, which cannot be pickled."""
+        names = [each.name for each in fields(self) if each.name not in ("response", "_relaxed")]
+        return {name: getattr(self, name) for name in names}
+
+    def __reduce__(self) -> Any:
+        return functools.partial(MP2Result, **self._values()), ()
+
+    def __copy__(self) -> MP2Result:
+        return replace(self)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> MP2Result:
+        return MP2Result(**copy.deepcopy(self._values(), memo), response=self.response)
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for programs."""
+        names = ("method", "reference", "e_hf", "e_corr", "e_os", "e_ss", "e_scs", "e_tot")
         return {
-            "method": self.method,
-            "reference": self.reference,
-            "e_hf": self.e_hf,
-            "e_corr": self.e_corr,
-            "e_os": self.e_os,
-            "e_ss": self.e_ss,
-            "e_scs": self.e_scs,
-            "e_tot": self.e_tot,
-            "standard_error": self.standard_error,
-            "interval": self.interval,
-            "error": self.error,
+            **{name: getattr(self, name) for name in (*names, "standard_error", "interval", "error")},
             "pairs": None if self.pairs is None else [part.tolist() for part in self.pairs],
             "spin_up": self.plan.sizes.spins.up,
-            "metric": {
-                "method": self.metric.method,
-                "functions": self.metric.functions,
-                "vectors": self.metric.vectors,
-            },
+            "metric": {name: getattr(self.metric, name) for name in ("method", "functions", "vectors")},
             "seconds_measured": self.timings,
             "resumed_pairs": self.resumed,
         }

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from trnchem.budget import AHEAD, KEPT, dtype_of
+from trnchem.budget import AHEAD, KEPT, Block, blocks_of, dtype_of, duty
+from trnchem.checkpoint import Slots
 from trnchem.pairs import PairState, Workspace, groups
-from trnchem.shares import Block, blocks_of, duty
 from trnchem.store import Store
 from trnsci.distributed.team import LiveTeam, Wait
 from trnsci.errors import RankFailed
@@ -105,19 +105,19 @@ class Rounds:
     def _meet(self, block: Block, rows: Tensor) -> None:
         """Compute what this rank has to do with a block that visits."""
         for own in self._mine:
-            if duty(own, block) == self._here and self._claimed(own, block):
+            if duty(own, block) == self._here and self._claim_pairs(own, block):
                 self._compute(own, self._own(own), block, rows)
 
     def _help(self) -> bool:
         """Compute the pairs of two blocks that are another rank's to do, if there are any left here."""
         for block, rows in self._kept:
             for own in self._mine:
-                if duty(own, block) != self._here and self._claimed(own, block):
+                if duty(own, block) != self._here and self._claim_pairs(own, block):
                     self._compute(own, self._own(own), block, rows)
                     return True
         return False
 
-    def _claimed(self, own: Block, block: Block) -> bool:
+    def _claim_pairs(self, own: Block, block: Block) -> bool:
         """Say that this rank computes the pairs of two blocks, unless somebody has said so."""
         low, high = sorted((own.first, block.first))
         if (low, high) in self._asked or not self._left(own, block):
@@ -136,9 +136,11 @@ class Rounds:
         low, left, high, right = (other, other_rows, one, one_rows) if swapped else (one, one_rows, other, other_rows)
         plan = self._plan
         blocks = (low.first, low.last, high.first, high.last)
-        for i, j, end in groups(self._done, *blocks, plan.width, plan.sizes.spins):
-            others = right[j - high.first : end - high.first]
-            self._finished(i, j, self._work.one(left[i - low.first], others, i, j, plan.precision))
+        for mine, others in groups(self._done, *blocks, plan.width, plan.sizes.spins):
+            ones = left[mine.start - low.first : mine.stop - low.first]
+            rest = right[others.start - high.first : others.stop - high.first]
+            for finished in self._work.by_orbital(ones, rest, mine.start, others.start, plan.precision):
+                self._finished(*finished)
 
 
 class Ledger:
@@ -148,19 +150,11 @@ class Ledger:
         team: the ranks.
         state: what was finished before the start; on the first rank, what is known so far.
         heard: whether the first rank wants to know before the end.
-        write: puts a group into the checkpoint, where there is one.
-        own: whether this rank can write there itself.
+        slots: of the checkpoint, where there is one and this rank can write it.
     """
 
-    def __init__(
-        self,
-        team: LiveTeam,
-        state: PairState,
-        heard: bool,
-        write: Callable[[int, int, tuple[Tensor, Tensor]], None],
-        own: bool,
-    ) -> None:
-        self._team, self.state, self._heard, self._write, self._own = team, state, heard, write, own
+    def __init__(self, team: LiveTeam, state: PairState, heard: bool, slots: Slots | None) -> None:
+        self._team, self.state, self._heard, self._slots = team, state, heard, slots
         self._mine = PairState.empty(len(state.done))
         self._first = team.here(0) == 0
         self._unsaid: list[Any] = []
@@ -169,20 +163,21 @@ class Ledger:
 
     def keep(self, i: int, j: int, energies: tuple[Tensor, Tensor]) -> None:
         """Keep a group of pairs that is finished here."""
-        self._write(i, j, energies)
+        if self._slots is not None:
+            self._slots.put(i, j, energies)
         self._mine.put(i, j, energies)
         if self._first:
             self.state.put(i, j, energies)
         elif self._heard:
             self._unsaid.append((i, j, *(part.tolist() for part in energies)))
         # what is not in the file yet is told at once
-        if self._heard and time.monotonic() - self._then > (TELL_EVERY if self._own else 0.0):
+        if self._heard and time.monotonic() - self._then > (TELL_EVERY if self._slots is not None else 0.0):
             self.hear() if self._first else self._tell()
             self._then = time.monotonic()
 
     def _tell(self) -> None:
         key = f"pairs of/{self._team.here(0)}/{self._said}"
-        self._team.world.notes.set(key, json.dumps([self._own, self._unsaid]))
+        self._team.world.notes.set(key, json.dumps([self._slots is not None, self._unsaid]))
         self._said += 1
         self._unsaid = []
 
@@ -197,8 +192,8 @@ class Ledger:
                     for i, j, *parts in groups:
                         opposite, same = (torch.tensor(part, dtype=torch.float64, device="cpu") for part in parts)
                         self.state.put(i, j, (opposite, same))
-                        if not written:
-                            self._write(i, j, (opposite, same))
+                        if self._slots is not None and not written:
+                            self._slots.put(i, j, (opposite, same))
                     self._next[rank] += 1
 
     def close(self) -> None:

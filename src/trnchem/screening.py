@@ -58,19 +58,14 @@ class Screen:
         return trnsparse.CSRMatrix(indptr, column.repeat(width), values.flatten(), (width * nao, nao))
 
 
-def screen(molecule: Any, metric: Tensor, threshold: float) -> Screen:
+def keep_pairs_above(equal: Tensor, strongest: float, threshold: float) -> Screen:
     """Bound every three-index integral and return the pairs of orbitals that can reach ``threshold``.
 
     Args:
-        molecule: of PySCF.
-        metric: [naux, naux], whose diagonal holds ``(P|P)``.
+        equal: the integrals (mn|mn), [nao, nao], of `equal_pairs`.
+        strongest: the largest of ``sqrt((P|P))``.
         threshold: not negative; 0 keeps every pair that is not exactly zero.
     """
-    return screened(equal_pairs(molecule), float(metric.diagonal().abs().max().sqrt()), threshold)
-
-
-def screened(equal: Tensor, strongest: float, threshold: float) -> Screen:
-    """`screen` from the integrals (mn|mn), [nao, nao], and the largest of ``sqrt((P|P))``."""
     bounds = trnsparse.schwarz_bounds(equal)  # [nao, nao]
     # density_screen keeps Q |P| max(Q) > threshold; this weight makes the product Q sqrt((P|P))
     weight = torch.full_like(bounds, strongest / float(bounds.max()))

@@ -9,8 +9,7 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
@@ -18,23 +17,27 @@ from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
 
 from trnchem import stages
-from trnchem.budget import Sizes, dtype_of, kept_shape, memory_bytes
+from trnchem.budget import Sizes, cuts, dtype_of, kept_shape, memory_bytes, packed_size
 from trnchem.checkpoint import Slots
-from trnchem.dfmp2 import Request, check_options, started
-from trnchem.identity import basis_text, molecule_text
 from trnchem.integrals import Source, source
 from trnchem.metric import Metric, fit_matrix
 from trnchem.molecules import pyscf
-from trnchem.orbitals import Orbitals, orbitals
+from trnchem.options import Request
+from trnchem.orbitals import Orbitals, Spins, orbitals
 from trnchem.pairs import PairState
-from trnchem.planning import products, quadrature_points, sharded_plan, sizes_of
-from trnchem.quadrature import relative_error
-from trnchem.references import System, built, check_stability, kind_of
+from trnchem.preparation import (
+    basis_text,
+    complete_plan,
+    draft_plan,
+    load_state,
+    molecule_text,
+    products,
+    quadrature_points,
+)
+from trnchem.references import build_field, build_molecule, built, check_stability, is_description, kind_of, solve_field
 from trnchem.result import MP2Result, Progress
 from trnchem.rounds import Ledger, Rounds
-from trnchem.screening import equal_pairs, screened
-from trnchem.shares import cuts, packed_size
-from trnchem.spins import Spins
+from trnchem.screening import equal_pairs, keep_pairs_above
 from trnchem.store import Store
 from trnsci import ArgumentError, to_device
 from trnsci.distributed.calls import run
@@ -49,8 +52,9 @@ SHELLS = 4
 SAME_FIELD = 1e-4
 
 
-def dfmp2(mesh: DeviceMesh, want: Request) -> MP2Result:
+def dfmp2(want: Request) -> MP2Result:
     """Run the calculation on all ranks of a mesh; every one makes this call."""
+    mesh = want.mesh
     if not isinstance(mesh, DeviceMesh):
         raise ArgumentError("dfmp2", "mesh", type(mesh), "a mesh from trnsci.distributed.mesh()")
     # a row of all ranks, in host memory, where integrals come from: the shape of the mesh does not matter
@@ -59,31 +63,29 @@ def dfmp2(mesh: DeviceMesh, want: Request) -> MP2Result:
 
 
 def _calculate(team: LiveTeam, want: Request) -> MP2Result:
-    options = check_options(want)
-    field, integrals = _agreed(team, want)
+    precision = want.check()
+    field, integrals = _agree_on_call(team, want)
     budget = _budget(team, want.memory)
-    first, quality = team.here(0) == 0, relative_error(options.precision, want.quadrature_error)
+    first = team.here(0) == 0
     with ExitStack() as stack:
         stack.enter_context(terminable())
         slots, chosen, state = None, None, None
+        facts: dict[str, Any] = {"e_hf": float(field.e_tot), "heard": bool(want.checkpoint or want.progress)}
         if first:
             check_stability(field, want.stability)
-            slots, chosen, state = started(want, field, integrals, orbitals(field, want.frozen), options, stack)
-        facts: dict[str, Any] = {"e_hf": float(field.e_tot), "heard": bool(want.checkpoint or want.progress)}
-        if chosen is not None:
-            facts |= {"sizes": asdict(sizes_of(chosen, integrals, options.precision)), "reference": kind_of(field)}
-            facts |= {"points": quadrature_points(chosen, options, quality), "token": slots.token if slots else ""}
+            chosen = orbitals(field, want.frozen)
+            draft = draft_plan(want, Sizes.of(chosen, integrals, precision), budget)
+            slots, chosen, state = load_state(want, field, integrals, chosen, draft, stack)
+            facts |= {"sizes": asdict(draft.sizes), "reference": kind_of(field)}
+            facts |= {"points": quadrature_points(chosen, draft), "token": slots.token if slots else ""}
         facts = team.all_gather_json(0, facts)[0]
         sizes = Sizes(**facts["sizes"] | {"spins": Spins(*facts["sizes"]["spins"])})
-        plan = sharded_plan(sizes, integrals, options, budget, team.size(0), facts["points"])
-        plan = replace(plan, quadrature_error=quality)
+        plan = complete_plan(draft_plan(want, sizes, budget), integrals, want, team.size(0), facts["points"])
         # what agreeing costs is not the calculation's
         team.tally = Tally()
-        shape = kept_shape(sizes.nocc, options, facts["points"])
-        chosen, state = _replicated(team, sizes, chosen, state, shape)
+        chosen, state = _replicate_start(team, sizes, chosen, state, kept_shape(plan, facts["points"]))
         calculation = ShardedRun(
             plan=plan,
-            options=options,
             orbitals=chosen,
             source=integrals,
             progress=want.progress if first and want.progress else stages.silent,
@@ -91,9 +93,9 @@ def _calculate(team: LiveTeam, want: Request) -> MP2Result:
             reference=facts["reference"],
             team=team,
             heard=facts["heard"],
-            device=want.resident and bool(plan.stages) and products(sizes, options.precision)[0] != "pytorch",
+            device=want.resident and bool(plan.stages) and products(sizes, precision)[0] != "pytorch",
         )
-        resumed = state.finished
+        resumed = state.done_count
         store = stack.enter_context(stages.open_store(plan, len(calculation.held), want.scratch))
         if want.method == "pairs" and not first and want.checkpoint is not None:
             slots = Slots.join(want.checkpoint, facts["token"])
@@ -102,18 +104,18 @@ def _calculate(team: LiveTeam, want: Request) -> MP2Result:
         return calculation.result(facts["e_hf"], energies, state if want.pairs else None, resumed)
 
 
-def _agreed(team: LiveTeam, want: Request) -> tuple[Any, Source]:
+def _agree_on_call(team: LiveTeam, want: Request) -> tuple[Any, Source]:
     """Return the mean field, on the first rank, or what stands for it; and the integrals all ranks take."""
-    named = isinstance(want.mf, str | Path)
+    named = is_description(want.mf)
     if want.memory is not None:
         memory_bytes(want.memory)
-    field = None if named else built(want.mf, want.system)
-    molecule = want.system.molecule(want.mf) if field is None else field.mol
+    field = None if named else built(want.mf, want)
+    molecule = build_molecule(want.mf, want) if field is None else field.mol
     _same(team, _options(want, molecule))
     if field is None:
-        field = _solved(team, molecule, want.system)
+        field = _solve_on_first_rank(team, molecule, want)
     integrals = source(field, want.auxbasis, want.reuse)
-    words = {"fitted": integrals.fitted, "e_tot": float(field.e_tot)}
+    words = {"fitted": integrals.is_fitted, "e_tot": float(field.e_tot)}
     facts = team.all_gather_json(0, words)
     if not all(fact["fitted"] for fact in facts):
         # fitted integrals of the first rank alone are of no use to the others
@@ -130,9 +132,9 @@ def _options(want: Request, molecule: Any) -> dict[str, str]:
     facts = molecule_text(molecule)
     names = ("frozen", "auxbasis", "precision", "method", "samples", "same_spin", "seed", "pairs", "screening", "reuse")
     options = {
-        name: repr(getattr(want, name)) for name in (*names, "resident", "memory", "stability", "quadrature_error")
+        name: repr(getattr(want, name))
+        for name in (*names, "resident", "memory", "stability", "quadrature_error", "reference")
     }
-    options["reference"] = repr(want.system.reference)
     return {"mf": ", ".join(facts.values()), **options, "checkpoint": str(want.checkpoint)}
 
 
@@ -164,13 +166,13 @@ def _heard(team: LiveTeam, key: str, what: str) -> str:
     return notes.get(key).decode()
 
 
-def _solved(team: LiveTeam, molecule: Any, system: System) -> Any:
+def _solve_on_first_rank(team: LiveTeam, molecule: Any, want: Request) -> Any:
     """Run the mean field on the first rank; the others get one that has not run, and its energy."""
-    field, notes = system.unsolved(molecule), team.world.notes
+    field, notes = build_field(molecule, want), team.world.notes
     if team.here(0) == 0:
         if team.size(0) > 1:
             field.callback = lambda _: notes.add("cycles", 1)
-        field = system.solved(field)
+        field = solve_field(field, want)
         field.callback = None
         notes.set("mean field", str(float(field.e_tot)))
         return field
@@ -189,7 +191,7 @@ def _budget(team: LiveTeam, memory: int | str | None) -> int:
     return min(free // hosts.count(host) for host, free in facts)
 
 
-def _replicated(
+def _replicate_start(
     team: LiveTeam, n: Sizes, chosen: Orbitals | None, state: PairState | None, kept: tuple[int, int]
 ) -> tuple[Orbitals, PairState]:
     """Give every rank the first one's orbitals and finished pairs, to the bit."""
@@ -230,14 +232,14 @@ class ShardedRun(stages.Run):
     def _pairs(self, store: Store, state: PairState, slots: Slots | None) -> tuple[float, float]:
         """Compute the pairs of all ranks; what a rank cannot write into the file itself the first one writes."""
         before = PairState(state.opposite, state.same, state.done.clone())
-        book = Ledger(self.team, state, self.heard, stages.Keeper(slots), own=slots is not None)
+        book = Ledger(self.team, state, self.heard, slots)
 
-        def finished(i: int, j: int, energies: tuple[Tensor, Tensor]) -> None:
+        def keep_group(i: int, j: int, energies: tuple[Tensor, Tensor]) -> None:
             book.keep(i, j, energies)
-            self.progress(Progress("pairs", state.finished, state.pairs))
+            self.progress(Progress("pairs", state.done_count, state.pairs))
 
         put = to_device if self.device else lambda rows: rows
-        rounds = Rounds(self, store, before, put, finished)
+        rounds = Rounds(self, store, before, put, keep_group)
         try:
             rounds.run()
             book.close()
@@ -246,7 +248,7 @@ class ShardedRun(stages.Run):
         self.progress(Progress("pairs", state.pairs, state.pairs))
         return state.totals()
 
-    def summed(self, matrix: Tensor) -> Tensor:
+    def sum_over_ranks(self, matrix: Tensor) -> Tensor:
         """Return the sum over ranks."""
         return self.team.all_reduce(0, matrix)
 
@@ -263,7 +265,7 @@ class ShardedRun(stages.Run):
         equal = team.all_reduce(0, equal_pairs(self.source.molecule, self._shells()))
         strongest, metric = parse_json(_heard(team, "metric", "the metric of the first rank"))
         self.metric = Metric(**metric)
-        self.screen = screened(equal, strongest, self.screening)
+        self.screen = keep_pairs_above(equal, strongest, self.screening)
         shape = (self.metric.functions, self.metric.vectors)
         return team.broadcast(0, X, shape, dtype_of(self.plan.precision), 0)()
 

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import functools
 from dataclasses import fields
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
 from trnchem.accuracy import within
-from trnchem.density import amplitudes, densities
-from trnchem.dfmp2 import Request, calculated
+from trnchem.density import amplitudes, unrelaxed_densities
+from trnchem.dfmp2 import calculate
 from trnchem.molecules import pyscf
+from trnchem.options import DEFAULTS, MP2Options, Request
 from trnchem.orbitals import Frozen, orbitals
-from trnchem.references import System, built, kind_of
+from trnchem.references import built, is_description, kind_of
 from trnchem.result import MP2Result
-from trnsci import ArgumentError, UnsupportedError, check
+from trnsci import ArgumentError, check
 from trnsci.backends import inside
 
 # what may be set beside what PySCF's object has: options of dfmp2, those that PySCF has a name for under that name
-_THEIRS = ("mf", "system", "frozen", "memory", "checkpoint")
-OPTIONS: dict[str, Any] = {each.name: each.default for each in fields(Request) if each.name not in _THEIRS}
-OPTIONS |= {"chkfile": None, "target_error": None}
+_THEIRS = ("basis", "charge", "spin", "reference", "frozen", "mesh")
+OPTIONS: dict[str, Any] = {each.name: each.default for each in fields(MP2Options) if each.name not in _THEIRS}
+OPTIONS |= {"chkfile": None}
 
 
 @check.hands_on("dfmp2", "mean_field")
@@ -31,7 +31,7 @@ def DFMP2(mf: Any, frozen: Frozen = None, mo_coeff: Any = None, mo_occ: Any = No
 
     It is an object of PySCF's class (``DFMP2``, or ``DFUMP2`` for open shells) with its attributes ``verbose``,
     ``max_memory`` in MB, ``frozen``, ``with_df``, ``e_corr``, ``e_corr_os``, ``e_corr_ss``, ``e_tot`` and its methods
-    ``run``, ``set``, ``set_frozen``, ``as_scanner``, ``make_rdm1``, ``make_fno``. Options of `dfmp2` are attributes
+    ``run``, ``set``, ``set_frozen``, ``as_scanner``, ``make_rdm1``, ``make_fno``. Work of `dfmp2` are attributes
     too, ``pt.set(precision="fp32")``; ``checkpoint`` is called ``chkfile``.
 
     Args:
@@ -49,7 +49,7 @@ def DFMP2(mf: Any, frozen: Frozen = None, mo_coeff: Any = None, mo_occ: Any = No
         -0.127799 -100.111230
     """
     kept: dict[str, Any] = {}
-    mf = built(mf, System()) if isinstance(mf, str | Path) else mf
+    mf = built(mf, DEFAULTS) if is_description(mf) else mf
     if isinstance(mf, pyscf().mp.mp2.MP2Base):
         theirs, mf = mf, mf._scf
         frozen = theirs.frozen if frozen is None else frozen
@@ -104,10 +104,9 @@ class _Manners:
         field.e_tot = self.e_hf = self.get_e_hf()
         field.with_df = self.with_df
         used = pyscf().lib.current_memory()[0]
-        options = {name: getattr(self, name) for name in OPTIONS if name not in ("chkfile", "target_error")}
+        options = {name: getattr(self, name) for name in OPTIONS if name != "chkfile"}
         return Request(
             mf=field,
-            system=System(),
             frozen=self.frozen,
             memory=max(1, int(1e6 * (self.max_memory - used))),
             checkpoint=self.chkfile,
@@ -128,7 +127,7 @@ class _Manners:
             self.check_sanity()
         self.dump_flags()
         want = self._request()
-        result = calculated(want) if self.target_error is None else within(want, self.target_error, calculated)
+        result = within(want, calculate)
         self.result, self.e_corr, self.converged = result, result.e_corr, True
         self.e_corr_os, self.e_corr_ss = result.e_os, result.e_ss
         log.info("%s", result.plan)
@@ -167,7 +166,7 @@ class _Manners:
         if t2 is not None:
             return super().make_rdm1(t2, ao_repr=ao_repr, with_frozen=with_frozen)  # type: ignore[misc]
         want = self._request()
-        parts = densities(want)
+        parts = unrelaxed_densities(want)
         oo = [part.occupied.numpy() for part in parts]
         vv = [part.virtual[:nvir, :nvir].numpy() for part, (_, nvir) in zip(parts, self._sizes(want), strict=True)]
         ov = [np.zeros((len(o), len(v))) for o, v in zip(oo, vv, strict=True)]
@@ -194,9 +193,64 @@ class _Manners:
             plain.__dict__.pop(name, None)
         return plain
 
+    def as_scanner(self: Any) -> Any:
+        """Return a function of molecules that gives energies; the mean field it starts from stays as it is."""
+        if isinstance(self, pyscf().lib.SinglePointScanner):
+            return self
+        apart, shared = self.copy(), self._scf.with_df if "with_df" in vars(self._scf) else None
+        apart._scf = self._scf.copy()
+        for name, part in vars(self._scf).items():
+            # PySCF's copies are shallow: integrals of the next molecule would replace those of the user's object
+            if hasattr(part, "reset") and hasattr(part, "copy"):
+                setattr(apart._scf, name, part.copy())
+        apart.with_df = apart._scf.with_df if self.with_df is shared else self.with_df.copy()
+        return super(_Manners, apart).as_scanner()  # type: ignore[misc]
+
     def nuc_grad_method(self: Any) -> Any:
-        """Refuse: there are no gradients."""
-        reason = "densities are unrelaxed, and there are no nuclear gradients"
-        raise UnsupportedError("DFMP2.nuc_grad_method", [("trnchem", reason)])
+        """Return the gradient as an object of PySCF, which its optimisers take."""
+        return _gradients()(self)
 
     Gradients = nuc_grad_method
+
+
+@functools.cache
+def _gradients() -> Any:
+    from pyscf.grad.mp2 import Gradients
+
+    return type("Gradients", (_GradientManners, Gradients), {"__doc__": _GradientManners.__doc__})
+
+
+class _GradientManners:
+    """Gradients of PySCF, computed by `MP2Result.gradient`."""
+
+    def kernel(self: Any, t2: Any = None, atmlst: Any = None, verbose: Any = None) -> Any:
+        """Compute the gradient of all atoms, or of some, [natm, 3] in hartree per bohr."""
+        if self.base.result is None:
+            self.base.kernel()
+        self.atmlst = self.atmlst if atmlst is None else atmlst
+        forces = self.base.result.gradient()
+        self.de = forces if self.atmlst is None else forces[list(self.atmlst)]
+        self._finalize()
+        return self.de
+
+    def as_scanner(self: Any) -> Any:
+        """Return a function of molecules, or of coordinates, that gives energies with gradients."""
+        lib, scanner = pyscf().lib, _scanner()
+        if isinstance(self, lib.GradScanner):
+            return self
+        return lib.set_class(scanner(self), (scanner, self.__class__), f"{self.__class__.__name__}Scanner")
+
+
+@functools.cache
+def _scanner() -> Any:
+    from pyscf.grad.mp2 import MP2_GradScanner
+
+    def call(self: Any, geometry: Any, **_: Any) -> tuple[float, Any]:
+        """Compute one molecule, or the same one at other coordinates; the mean field starts from the last one."""
+        is_molecule = isinstance(geometry, pyscf().gto.MoleBase)
+        molecule = geometry if is_molecule else self.mol.set_geom_(geometry, inplace=False)
+        self.reset(molecule)
+        energy = self.base(molecule)
+        return energy, self.kernel()
+
+    return type("Scanner", (MP2_GradScanner,), {"__call__": call})

@@ -14,23 +14,20 @@ from torch import Tensor
 
 import trnblas
 from trnchem.accuracy import arithmetic
-from trnchem.budget import MP2Plan, Options, before_fit, dtype_of
+from trnchem.budget import MP2Plan, before_fit, dtype_of
 from trnchem.checkpoint import Slots
 from trnchem.integrals import Source, Transformer
-from trnchem.laplace import Energies, averaged, no_energies, run_laplace
+from trnchem.laplace import Energies, average_energies, no_energies, run_laplace
 from trnchem.metric import Metric, fit_matrix
 from trnchem.orbitals import Orbitals
 from trnchem.pairs import PairState, run_pairs
 from trnchem.quadrature import Quadrature, quadrature
 from trnchem.result import SOS, MP2Result, PairEnergies, Progress
-from trnchem.screening import Screen, screen
+from trnchem.screening import Screen, equal_pairs, keep_pairs_above
 from trnchem.store import DeviceStore, HostStore, Store, scratch
 from trnsci import from_device, to_device
 from trntensor import out_of_core
 from trntensor.mp2_energy import mp2_between, mp2_brought, mp2_within
-
-# seconds between two moments at which the checkpoint survives a power cut; it survives a kill at any
-SYNC_EVERY = 2.0
 
 
 def open_store(plan: MP2Plan, rows: int, folder: str | Path | None) -> AbstractContextManager[Store]:
@@ -43,27 +40,11 @@ def open_store(plan: MP2Plan, rows: int, folder: str | Path | None) -> AbstractC
     return nullcontext(HostStore(shape, dtype_of(plan.precision)))
 
 
-class Keeper:
-    """Finished pairs on their way into a file, if there is one."""
-
-    def __init__(self, slots: Slots | None) -> None:
-        self._slots, self._synced = slots, time.monotonic()
-
-    def __call__(self, i: int, j: int, energies: tuple[Tensor, Tensor]) -> None:
-        """Keep the energies of a group."""
-        if self._slots is not None:
-            self._slots.put(i, j, energies)
-            if time.monotonic() - self._synced > SYNC_EVERY:
-                self._slots.sync()
-                self._synced = time.monotonic()
-
-
 @dataclass(slots=True, kw_only=True, eq=False)
 class Run:
     """The stages of one calculation, in order, with their times."""
 
     plan: MP2Plan
-    options: Options
     orbitals: Orbitals
     source: Source
     progress: Callable[[Progress], None]
@@ -75,7 +56,7 @@ class Run:
 
     def __post_init__(self) -> None:
         """Say that the metric is not needed, until it is."""
-        method, functions = "mean field" if self.source.fitted else "none", self.source.naux
+        method, functions = "mean field" if self.source.is_fitted else "none", self.source.naux
         self.metric = Metric(method=method, functions=functions, vectors=functions)
 
     @property
@@ -117,36 +98,36 @@ class Run:
         )
 
     def energies(self, store: Store, seed: int, state: PairState, slots: Slots | None) -> Energies:
-        """Compute the energies by the method of the plan."""
-        if self.plan.method == "pairs":
-            return Energies(*self.pair_energies(store, state, slots))
-        return self.without_pairs(store, seed, state, slots)
-
-    def pair_energies(self, store: Store, state: PairState, slots: Slots | None) -> tuple[float, float]:
-        """Compute opposite- and same-spin energy; every pair is in the file as soon as it is finished."""
-        left = state.finished < state.pairs
-        if not self.plan.stages:
-            return 0.0, 0.0
+        """Compute the energies by the method of the plan; what is finished is in the file at once."""
+        plan, stage = self.plan, self.plan.method
+        if not plan.stages or not len(state.done):
+            return no_energies(plan)
+        by_pair = stage == "pairs"
+        left = state.done_count < state.pairs if by_pair else not bool(state.done.all())
         if left:
             self.build(store)
-        with self._timed("pairs"):
-            self.progress(Progress("pairs", state.finished, state.pairs))
-            return self._pairs(store, state, slots) if left else state.totals()
+        with self.time_stage(stage):
+            if not by_pair:
+                self._points(store, seed, state, slots)
+                return average_energies(state, plan)
+            self.progress(Progress("pairs", state.done_count, state.pairs))
+            return Energies(*(self._pairs(store, state, slots) if left else state.totals()))
 
     def _pairs(self, store: Store, state: PairState, slots: Slots | None) -> tuple[float, float]:
-        plan, keep, done = self.plan, Keeper(slots), state.finished
+        plan, done = self.plan, state.done_count
 
-        def told(pairs: int) -> None:
+        def report(pairs: int) -> None:
             nonlocal done
             done += pairs
             self.progress(Progress("pairs", done, state.pairs))
 
-        def finished(i: int, j: int, energies: tuple[Tensor, Tensor]) -> None:
-            keep(i, j, energies)
-            told(len(energies[0]))
+        def keep_group(i: int, j: int, energies: tuple[Tensor, Tensor]) -> None:
+            if slots is not None:
+                slots.put(i, j, energies)
+            report(len(energies[0]))
 
         if plan.fused or plan.blocks is not None:
-            return self._together(store, told)
+            return self._together(store, report)
         run_pairs(
             store,
             self.energies_of_orbitals(),
@@ -154,12 +135,12 @@ class Run:
             rows=plan.rows,
             width=plan.width,
             precision=plan.precision,
-            finished=finished,
+            finished=keep_group,
             spins=plan.sizes.spins,
         )
         return state.totals()
 
-    def _together(self, store: Store, told: Callable[[int], None]) -> tuple[float, float]:
+    def _together(self, store: Store, report: Callable[[int], None]) -> tuple[float, float]:
         """Compute the pairs within and between spins, each at once: where B is, or on a device it is brought to."""
         sets, blocks = self.sets, self.plan.blocks
         e_occ, e_vir = (self._put(each) if blocks is None else each for each in self.energies_of_orbitals())
@@ -170,61 +151,57 @@ class Run:
             same = [mp2_within(B[k], occ[k], e_vir[k]) for k in range(len(sets))]
             if len(sets) > 1:
                 opposite = mp2_between(*B, *occ, *e_vir)[0]
-            told(len(e_occ) * (len(e_occ) + 1) // 2)
+            report(len(e_occ) * (len(e_occ) + 1) // 2)
         else:
             read = [lambda first, last, at=rows.start: store.rows(at + first, at + last) for rows in sets]
-            same = [mp2_brought(read[k], occ[k], e_vir[k], blocks, told) for k in range(len(sets))]
+            same = [mp2_brought(read[k], occ[k], e_vir[k], blocks, report) for k in range(len(sets))]
             if len(sets) > 1:
                 both = (read[0], read[1]), (occ[0], occ[1]), (e_vir[0], e_vir[1])
-                opposite = out_of_core.opposite(*both, chosen=blocks, done=told, between=mp2_between)
+                opposite = out_of_core.opposite(*both, chosen=blocks, done=report, between=mp2_between)
         return _by_spin(same, opposite)
 
-    def without_pairs(self, store: Store, seed: int, state: PairState, slots: Slots | None) -> Energies:
-        """Compute energies by quadrature, and how well they are known; every finished point is in the file."""
-        if not self.plan.stages or not len(state.done):
-            return no_energies(self.options)
-        stage, total, keep = self.plan.method, len(state.done), Keeper(slots)
+    def _points(self, store: Store, seed: int, state: PairState, slots: Slots | None) -> None:
+        """Compute the energies of quadrature points."""
 
         def report() -> None:
-            self.progress(Progress(stage, int(state.done[:, 0].sum()), total))
+            self.progress(Progress(self.plan.method, int(state.done[:, 0].sum()), len(state.done)))
 
-        def finished(point: int, energies: tuple[Tensor, Tensor]) -> None:
-            keep(point, 0, energies)
+        def keep_point(point: int, energies: tuple[Tensor, Tensor]) -> None:
+            if slots is not None:
+                slots.put(point, 0, energies)
             report()
 
-        if not bool(state.done.all()):
-            self.build(store)
-        with self._timed(stage):
-            report()
-            run_laplace(self, store, state, seed, finished)
-            return averaged(state, self.options)
+        report()
+        run_laplace(self, store, state, seed, keep_point)
 
     def quadrature(self) -> Quadrature:
         """Return exponents and weights of the methods without pairs."""
         return quadrature(self.orbitals, self.plan.quadrature_error, self.plan.same_spin)
 
-    def summed(self, matrix: Tensor) -> Tensor:
+    def sum_over_ranks(self, matrix: Tensor) -> Tensor:
         """Return the sum over everybody who has rows of B."""
         return matrix
 
-    def build(self, store: Store) -> None:
-        """Make B: metric, integrals, fit."""
+    def build(self, store: Store) -> Tensor | None:
+        """Make B: metric, integrals, fit; return the matrix that fits, where the mean field has not."""
         X: Tensor | None = None
-        if not self.source.fitted:
-            with self._timed("metric"):
+        if not self.source.is_fitted:
+            with self.time_stage("metric"):
                 self.progress(Progress("metric", 0, 1))
                 X = self._invert()
-        with self._timed("integrals"):
+        with self.time_stage("integrals"):
             self.progress(Progress("integrals", 0, self.plan.sizes.naux))
             self._transform(store)
         if X is not None:
             self._fit(store, X)
+        return X
 
     def _invert(self) -> Tensor:
         """Compute the matrix that fits and, on the way, which pairs of atomic orbitals matter."""
         metric = self.source.metric()
         if self.plan.place != "device memory":
-            self.screen = screen(self.source.molecule, metric, self.screening)
+            strongest = float(metric.diagonal().abs().max().sqrt())
+            self.screen = keep_pairs_above(equal_pairs(self.source.molecule), strongest, self.screening)
         X, self.metric = fit_matrix(metric)
         self.metric.supports(self.plan.precision)
         return self._put(X.to(dtype_of(self.plan.precision)))
@@ -247,14 +224,14 @@ class Run:
         nocc = len(self.held)
         # one program for everything in device memory, one orbital at a time where memory is counted
         step = nocc if self.plan.place == "device memory" else 1
-        with self._timed("fit"):
+        with self.time_stage("fit"):
             for i in range(0, nocc, step):
                 rows = store.rows(i, i + step)  # [step, nvir, naux]
                 flat = rows.reshape(-1, rows.shape[2])
                 fitted = trnblas.gemm(1.0, flat, X, precision=before_fit(self.plan.precision))
                 store.put_rows(i, fitted.view(len(rows), -1, X.shape[1]))
                 self.progress(Progress("fit", i + step, nocc))
-            store.fitted(X.shape[1])
+            store.end_fit(X.shape[1])
 
     def energies_of_orbitals(self) -> tuple[Tensor, Tensor]:
         """Return those of the occupied orbitals and of each set of virtual ones, in B's dtype."""
@@ -265,7 +242,7 @@ class Run:
         return to_device(tensor) if self.plan.place == "device memory" else tensor
 
     @contextmanager
-    def _timed(self, stage: str) -> Iterator[None]:
+    def time_stage(self, stage: str) -> Iterator[None]:
         start = time.perf_counter()
         if 2 * self.plan.peak_bytes > self.plan.memory:
             _give_back()

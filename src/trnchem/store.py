@@ -7,6 +7,7 @@ import os
 import re
 import resource
 import shutil
+import sys
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -35,13 +36,17 @@ class Store(ABC):
     def put_rows(self, first: int, rows: Tensor) -> None:
         """Keep fitted rows [n, nvir, vectors] in place of those that were not."""
 
-    def fitted(self, vectors: int) -> None:
+    def end_fit(self, vectors: int) -> None:
         """End the fit: from now on rows have this many columns."""
         self._columns = vectors
 
     @abstractmethod
     def rows(self, first: int, last: int, into: Tensor | None = None) -> Tensor:
         """Return rows [last - first, nvir, columns]; what must be read is read ``into`` memory that is given."""
+
+    def columns(self, first: int, last: int) -> Tensor:
+        """Return columns [nocc, nvir, last - first]."""
+        return self.rows(0, sys.maxsize)[:, :, first:last]
 
 
 class HostStore(Store):
@@ -78,7 +83,7 @@ class DeviceStore(Store):
         """Keep fitted rows."""
         self._rows.append(rows)
 
-    def fitted(self, vectors: int) -> None:
+    def end_fit(self, vectors: int) -> None:
         """Let go of rows that were not fitted."""
         self._blocks, self._rows = [], [torch.cat(self._rows) if len(self._rows) > 1 else self._rows[0]]
 
@@ -114,6 +119,10 @@ class DiskStore(Store):
             return torch.from_numpy(self._dataset[first:last, :, : self._columns])
         self._dataset.read_direct(into.numpy(), np.s_[first:last, :, : self._columns], np.s_[: last - first])
         return into[: last - first]
+
+    def columns(self, first: int, last: int) -> Tensor:
+        """Read columns."""
+        return torch.from_numpy(self._dataset[:, :, first:last])
 
 
 @contextmanager

@@ -14,7 +14,7 @@ def done_in(path):
     """Return how many energies are finished in a file."""
     with Path(path).open("rb") as file:
         layout = checkpoint._read_head(file.fileno())
-        return checkpoint._read_slots(file.fileno(), layout, pairs=False)[0].finished
+        return checkpoint._read_slots(file.fileno(), layout, pairs=False)[0].done_count
 
 
 def orbitals_of(seed=1):

@@ -10,8 +10,9 @@ import torch
 
 import trnchem
 from tests.together import together
+from tests.trnchem.arguments import arguments
 from tests.trnchem.test_open_shell import expected, open_field
-from trnchem import dfmp2
+from trnchem import MP2Options, dfmp2
 from trnchem.orbitals import Orbitals, orbitals
 from trnchem.pairs import PairState, run_pairs
 from trnchem.quadrature import quadrature
@@ -50,7 +51,7 @@ def test_fitted_exponents_are_few():
 @pytest.mark.parametrize("error", [1e-3, 1e-6, 1e-8])
 def test_the_energy_is_off_by_no_more_than_the_quadrature(water, error):
     exact = dfmp2(water)
-    found = dfmp2(water, method="laplace", quadrature_error=error)
+    found = dfmp2(water, options=MP2Options(method="laplace", quadrature_error=error))
     assert abs(found.e_os - exact.e_os) <= error * abs(exact.e_os) + 1e-12
     assert abs(found.e_corr - 1.3 * exact.e_os) <= found.error
     assert found.error <= 1.3 * error * abs(exact.e_os) + 1.01e-9
@@ -78,7 +79,7 @@ def test_long_sums_of_one_sign_keep_the_bound_of_fp32():
     [(1e-2, True, "fast"), (1e-5, True, "fp32"), (1e-6, True, "fp64"), (1e-4, False, "fp32"), (1e-8, False, "fp64")],
 )
 def test_a_target_is_met_by_the_cheapest_precision(water, reference, target, reuse, precision):
-    found = dfmp2(water, target_error=target, reuse=reuse)
+    found = dfmp2(water, options=MP2Options(target_error=target, reuse=reuse))
     assert found.plan.precision == precision
     assert abs(found.e_corr - reference("water")[0]) <= found.error <= target
 
@@ -86,23 +87,28 @@ def test_a_target_is_met_by_the_cheapest_precision(water, reference, target, reu
 @pytest.mark.parametrize("target", [1e-3, 1e-6])
 def test_a_target_of_the_methods_without_pairs(target):
     mean = open_field("oxygen", "ROHF")
-    found = dfmp2(mean, method="laplace", target_error=target)
+    found = dfmp2(mean, options=MP2Options(method="laplace", target_error=target))
     assert abs(found.e_corr - 1.3 * expected(mean)[1]) <= found.error <= target
     assert found.plan.quadrature_error > 1e-8
 
 
 def test_a_target_of_random_vectors_chooses_how_many(field):
     mean = field("benzene")
-    found = dfmp2(mean, method="stochastic", target_error=0.15, samples=8, seed=2)
+    found = dfmp2(mean, options=MP2Options(method="stochastic", target_error=0.15, samples=8, seed=2))
     assert found.error <= 0.15
     with pytest.raises(NumericalError, match="method='laplace' is exact and cheaper"):
-        dfmp2(mean, method="stochastic", target_error=1e-4, samples=8)
+        dfmp2(mean, options=MP2Options(method="stochastic", target_error=1e-4, samples=8))
 
 
 @pytest.mark.parametrize(("samples", "target"), [(1, 0.3), (3, 0.1), (6, 0.03)])
 def test_few_random_vectors_to_start_with_are_no_reason_to_give_up(field, samples, target):
     # from the deviation of so few it followed that fewer would do, and of these that none could
-    assert dfmp2(field("water", "sto-3g"), method="stochastic", target_error=target, samples=samples).error <= target
+    assert (
+        dfmp2(
+            field("water", "sto-3g"), options=MP2Options(method="stochastic", target_error=target, samples=samples)
+        ).error
+        <= target
+    )
 
 
 @together(
@@ -118,12 +124,12 @@ def test_few_random_vectors_to_start_with_are_no_reason_to_give_up(field, sample
 )
 def test_targets_that_cannot_be_are_refused(water, options, says):
     with pytest.raises(ArgumentError, match=says):
-        dfmp2(water, **options)
+        dfmp2(water, **arguments(**options))
 
 
 def test_a_target_below_double_precision_is_refused(water):
     with pytest.raises(NumericalError, match="fp64 states 1e-09"):
-        dfmp2(water, target_error=1e-12)
+        dfmp2(water, options=MP2Options(target_error=1e-12))
 
 
 def test_frozen_cores_are_counted_by_element_as_in_pyscf():
@@ -140,7 +146,7 @@ def test_frozen_cores_are_counted_by_element_as_in_pyscf():
 
 @functools.cache
 def in_basis(basis):
-    return dfmp2("hydrogen fluoride", basis=basis)
+    return dfmp2("hydrogen fluoride", options=MP2Options(basis=basis))
 
 
 def test_extrapolation_recovers_the_limit_of_its_formulas():
@@ -165,7 +171,9 @@ def test_the_error_bar_of_random_vectors_holds_over_a_thousand_seeds(field, name
     mean = field(name, "6-31g")
     exact, likely, sure = dfmp2(mean), 0, 0
     for seed in range(1000):
-        found = dfmp2(mean, method="stochastic", same_spin=same_spin, seed=seed, quadrature_error=1e-5)
+        found = dfmp2(
+            mean, options=MP2Options(method="stochastic", same_spin=same_spin, seed=seed, quadrature_error=1e-5)
+        )
         energy, truth = (found.e_corr, exact.e_corr) if same_spin else (found.e_os, exact.e_os)
         likely += found.interval[0] <= truth <= found.interval[1]
         sure += abs(energy - truth) <= found.error * energy / found.e_corr

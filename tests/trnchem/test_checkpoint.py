@@ -18,8 +18,9 @@ import torch
 
 import trnchem.dfmp2
 from tests.trnchem import checkpoint_files
+from tests.trnchem.arguments import arguments
 from tests.trnchem.checkpoint_files import done_in, load, opened, orbitals_of, row, write
-from trnchem import checkpoint, dfmp2, files
+from trnchem import MP2Options, checkpoint, dfmp2, files
 from trnchem.accuracy import FP64
 from trnsci import ArgumentError, CapacityError, backend
 from trnsci.testing.ranks import Ranks
@@ -44,7 +45,7 @@ def half(field, tmp_path):
     """A checkpoint of an interrupted calculation of benzene."""
     path = tmp_path / "benzene.h5"
     with pytest.raises(Stopped):
-        dfmp2(field("benzene"), checkpoint=path, progress=stop_after(100))
+        dfmp2(field("benzene"), checkpoint=path, options=MP2Options(progress=stop_after(100)))
     return path
 
 
@@ -71,7 +72,7 @@ def test_an_interrupted_run_goes_on_where_it_was(field, reference, half, monkeyp
 def test_a_finished_checkpoint_needs_no_integrals(field, half):
     first = dfmp2(field("benzene"), checkpoint=half)
     told = []
-    again = dfmp2(field("benzene"), checkpoint=half, progress=told.append, pairs=True)
+    again = dfmp2(field("benzene"), checkpoint=half, options=MP2Options(progress=told.append, pairs=True))
     assert {now.stage for now in told} == {"pairs"}
     assert again.resumed == 231
     assert again.e_corr == first.e_corr
@@ -91,7 +92,7 @@ def test_killed_or_told_to_end_the_pairs_finished_are_there(tmp_path, how):
                 print(now.done, flush=True)
                 if now.done > 5:
                     time.sleep(600)
-        trnchem.dfmp2("methane", basis="sto-3g", checkpoint=sys.argv[1], progress=tell)
+        trnchem.dfmp2("methane", checkpoint=sys.argv[1], options=trnchem.MP2Options(basis="sto-3g", progress=tell))
     """)
     command = [sys.executable, "-c", program, str(path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as child:
@@ -100,9 +101,9 @@ def test_killed_or_told_to_end_the_pairs_finished_are_there(tmp_path, how):
         assert child.stdout.read() == ""
     assert child.returncode == (143 if how == signal.SIGTERM else -how)
     assert done_in(path) >= told
-    found = dfmp2("methane", basis="sto-3g", checkpoint=path)
+    found = dfmp2("methane", checkpoint=path, options=MP2Options(basis="sto-3g"))
     assert found.resumed >= told
-    assert found.e_corr == pytest.approx(dfmp2("methane", basis="sto-3g").e_corr, abs=1e-10)
+    assert found.e_corr == pytest.approx(dfmp2("methane", options=MP2Options(basis="sto-3g")).e_corr, abs=1e-10)
 
 
 def test_orbitals_come_from_the_file_because_degenerate_ones_may_rotate(field, half):
@@ -127,7 +128,7 @@ def test_what_is_written_is_read_again_to_the_bit(tmp_path):
     assert all(torch.equal(getattr(kept, n), getattr(orbitals, n)) for n in ("C_occ", "C_vir", "e_occ", "e_vir"))
     assert state.opposite[0].tolist() == [0.1, 1.1, 2.1, 3.1]
     assert state.same[1, 1:3].tolist() == [-11.1, -12.1]
-    assert state.finished == 6
+    assert state.done_count == 6
     assert path.stat().st_mode & 0o777 == 0o600
     assert [p.name for p in tmp_path.iterdir()] == ["pairs.ckpt"]
 
@@ -153,7 +154,7 @@ def test_every_bit_flip_and_every_truncation_is_refused(tmp_path):
         assert "delete this one to start again" in str(caught.value)
         assert path.read_bytes() == damaged
     path.write_bytes(data)
-    assert load(path)[1].finished == 6
+    assert load(path)[1].done_count == 6
 
 
 def test_a_slot_of_another_pair_or_another_file_is_damage(tmp_path):
@@ -184,7 +185,7 @@ def test_a_second_writer_is_told_who_the_first_one_is(tmp_path):
             load(path)
         assert caught.value.got == f"in use by process {os.getpid()} on {socket.gethostname()}"
         slots.put(*row(0, 0, 4))
-    assert load(path)[1].finished == 4
+    assert load(path)[1].done_count == 4
 
 
 def test_links_and_pipes_are_not_followed(tmp_path):
@@ -283,7 +284,7 @@ def test_a_fault_at_any_operation_loses_nothing_that_was_safe(tmp_path, monkeypa
             if fault == "power":
                 layer.reboot(draw)
             found = load(path)
-            done = 0 if found is None else found[1].finished
+            done = 0 if found is None else found[1].done_count
             assert done >= sum(4 - i for i in range(safe))
             tried += layer.count >= at
             # and it goes on from there
@@ -304,7 +305,7 @@ def test_a_fault_at_any_operation_loses_nothing_that_was_safe(tmp_path, monkeypa
 )
 def test_a_checkpoint_of_another_calculation_is_refused(field, half, options, sentence):
     with pytest.raises(ArgumentError) as caught:
-        dfmp2(field("benzene"), checkpoint=half, **options)
+        dfmp2(field("benzene"), **arguments(checkpoint=half, **options))
     assert "of another calculation" in str(caught.value)
     assert sentence in str(caught.value)
 
@@ -323,14 +324,14 @@ def test_a_checkpoint_of_another_geometry_is_refused(tmp_path):
         lines = ["2", name, "H 0 0 0", f"F 0 0 {0.92 + shift}"]
         (tmp_path / f"{name}.xyz").write_text("\n".join(lines))
     path = tmp_path / "pairs.h5"
-    dfmp2(tmp_path / "one.xyz", basis="sto-3g", checkpoint=path)
+    dfmp2(tmp_path / "one.xyz", checkpoint=path, options=MP2Options(basis="sto-3g"))
     with pytest.raises(ArgumentError, match="of another calculation: its geometry is"):
-        dfmp2(tmp_path / "two.xyz", basis="sto-3g", checkpoint=path)
+        dfmp2(tmp_path / "two.xyz", checkpoint=path, options=MP2Options(basis="sto-3g"))
 
 
 def test_nothing_is_unpickled():
     source = Path(trnchem.__file__).parent
-    assert not [path.name for path in source.glob("*.py") if "pickle" in path.read_text().replace("unpickled", "")]
+    assert not [path.name for path in source.glob("*.py") if "pickle" in path.read_text().replace("pickled", "")]
 
 
 def test_a_file_of_another_format_is_refused(tmp_path):
@@ -361,7 +362,7 @@ def _until_the_disk_is_full(path):
             resource.setrlimit(resource.RLIMIT_FSIZE, (1024, resource.RLIM_INFINITY))
 
     with pytest.raises(CapacityError) as caught:
-        dfmp2("methane", basis="sto-3g", checkpoint=path, progress=fill)
+        dfmp2("methane", checkpoint=path, options=MP2Options(basis="sto-3g", progress=fill))
     return str(caught.value)
 
 
@@ -369,17 +370,17 @@ def _on_a_full_disk(folder):
     """Return what calculations say for which there is no room at all, and how many pairs one of them goes on from."""
     water, said = {"mf": "water", "basis": "sto-3g"}, []
     with pytest.raises(CapacityError) as small:
-        dfmp2(**water, memory=1)
-    dfmp2(**water, checkpoint=folder / "old")
+        dfmp2(**arguments(**water, memory=1))
+    dfmp2(**arguments(**water, checkpoint=folder / "old"))
     options = {"new": {"checkpoint": folder / "new"}, "B": {"memory": small.value.required, "scratch": folder}}
     for room in (0, 100, 3000):
         resource.setrlimit(resource.RLIMIT_FSIZE, (room, resource.RLIM_INFINITY))
         for name in options if room < 1000 else ["B"]:
             with pytest.raises(CapacityError) as caught:
-                dfmp2(**water, **options[name])
+                dfmp2(**arguments(**water, **options[name]))
             said.append(f"Writing {name}" in str(caught.value))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
-    return said, dfmp2(**water, checkpoint=folder / "old").resumed
+    return said, dfmp2(**arguments(**water, checkpoint=folder / "old")).resumed
 
 
 @pytest.mark.usefixtures("ranks")
@@ -392,7 +393,7 @@ def test_a_full_disk_is_named_wherever_it_is_met_and_holds_no_lock(tmp_path):
     assert said == [True] * 5
     assert resumed == 15
     assert [p.name for p in tmp_path.iterdir()] == ["old"]
-    assert dfmp2("water", basis="sto-3g", checkpoint=tmp_path / "new").resumed == 0
+    assert dfmp2("water", checkpoint=tmp_path / "new", options=MP2Options(basis="sto-3g")).resumed == 0
 
 
 @pytest.mark.usefixtures("ranks")
@@ -410,9 +411,9 @@ def test_a_full_disk_leaves_the_last_checkpoint_intact(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["full.h5"]
     kept = done_in(path)
     assert kept > 0
-    found = dfmp2("methane", basis="sto-3g", checkpoint=path)
+    found = dfmp2("methane", checkpoint=path, options=MP2Options(basis="sto-3g"))
     assert found.resumed == kept
-    assert found.e_corr == pytest.approx(dfmp2("methane", basis="sto-3g").e_corr, abs=1e-10)
+    assert found.e_corr == pytest.approx(dfmp2("methane", options=MP2Options(basis="sto-3g")).e_corr, abs=1e-10)
 
 
 def test_a_full_scratch_disk_is_named(field, tmp_path, monkeypatch):
@@ -426,7 +427,7 @@ def test_a_full_scratch_disk_is_named(field, tmp_path, monkeypatch):
         dfmp2(field("benzene"), memory=1)
     monkeypatch.setattr(store.DiskStore, "put_columns", refuse)
     with pytest.raises(CapacityError) as caught:
-        dfmp2(field("benzene"), memory=small.value.required, scratch=tmp_path)
+        dfmp2(field("benzene"), memory=small.value.required, options=MP2Options(scratch=tmp_path))
     assert "Writing B.h5 failed" in str(caught.value)
     assert "No space left on device" in str(caught.value)
     assert list(tmp_path.iterdir()) == []
@@ -457,7 +458,7 @@ while killed < kills:
             if now.stage == "pairs":
                 os.write(writer, bytes([now.done]))
                 time.sleep(0.004)
-        trnchem.dfmp2(field, checkpoint=path, progress=tell)
+        trnchem.dfmp2(field, checkpoint=path, options=trnchem.MP2Options(progress=tell))
         os._exit(0)
     os.close(writer)
     time.sleep(0.15 * draw.random())
@@ -523,5 +524,5 @@ def test_two_writers_never_damage_the_file(tmp_path):
 def test_a_finished_calculation_builds_nothing_again(tmp_path, name):
     options = {"basis": "sto-3g", "method": "stochastic", "samples": 8, "same_spin": True, "precision": "fp32"}
     with backend(name):
-        first, again = (dfmp2("water", checkpoint=tmp_path / "points", **options) for _ in range(2))
+        first, again = (dfmp2("water", **arguments(checkpoint=tmp_path / "points", **options)) for _ in range(2))
     assert (again.e_corr, again.e_os) == (first.e_corr, first.e_os)

@@ -68,7 +68,7 @@ while killed < kills:
     assert status in (0, -signal.SIGKILL), status
     killed += status != 0
     found = load(path)
-    done = 0 if found is None else found[1].finished
+    done = 0 if found is None else found[1].done_count
     assert done >= sum(NOCC - i for i in range(safe)), (done, safe)
     for i, j in found[1].done.nonzero().tolist() if found else ():
         assert found[1].opposite[i, j].item() == row(i, j, 1)[2][0].item()
@@ -108,7 +108,7 @@ def leave_half_a_slot(path, orderly):
 def test_a_half_written_slot_is_computed_again_after_a_kill_and_damage_otherwise(tmp_path):
     leave_half_a_slot(tmp_path / "killed", orderly=False)
     for _ in range(2):
-        assert load(tmp_path / "killed")[1].finished == 9
+        assert load(tmp_path / "killed")[1].done_count == 9
     assert (tmp_path / "killed").read_bytes()[-32:] == bytes(32)
     leave_half_a_slot(tmp_path / "ended", orderly=True)
     with pytest.raises(ArgumentError, match="the checksum of pair 3, 3 is wrong"):
@@ -120,11 +120,11 @@ import os, subprocess, sys
 from pathlib import Path
 folder = Path(sys.argv[1])
 subprocess.run(["mount", "-t", "tmpfs", "-o", sys.argv[2], "tmpfs", str(folder)], check=True)
-from trnchem import dfmp2
+from trnchem import MP2Options, dfmp2
 from trnsci import ArgumentError, CapacityError
 def tried(**options):
     try:
-        return dfmp2("water", basis="sto-3g", **options).resumed
+        return dfmp2("water", **options, options=MP2Options(basis="sto-3g")).resumed
     except (ArgumentError, CapacityError) as error:
         return str(error)
 """

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.trnchem.checkpoint_files import load, opened, orbitals_of, row, write
-from trnchem import checkpoint, dfmp2, files
+from trnchem import MP2Options, checkpoint, dfmp2, files
 from trnsci import ArgumentError
 
 # Names two calculations may have in one folder: one begins, ends or looks like the other, or like a temporary file.
@@ -61,7 +61,7 @@ def test_nothing_but_its_own_remains_is_deleted(tmp_path):
     before = contents(tmp_path)
     assert partial("water", leave_remains(path)[-40:-8]) in contents(tmp_path)
     write(path)
-    assert load(path)[1].finished == 6
+    assert load(path)[1].done_count == 6
     after = contents(tmp_path)
     after.pop("water")
     assert after == before
@@ -75,18 +75,18 @@ def test_every_two_names_are_two_files(tmp_path):
     before = contents(tmp_path)
     assert len(before) == len(NAMES) + 6
     for name in NAMES:
-        assert load(tmp_path / name)[1].finished == 6
+        assert load(tmp_path / name)[1].done_count == 6
     assert contents(tmp_path) == before
     # and with all others in use
     held = [opened(tmp_path / name) for name in NAMES[1:]]
     for file in held:
-        assert file.load(orbitals_of())[1].finished == 6
+        assert file.load(orbitals_of())[1].done_count == 6
     write(tmp_path / NAMES[0], rows=((2, 2, 2),))
-    assert load(tmp_path / NAMES[0])[1].finished == 8
+    assert load(tmp_path / NAMES[0])[1].done_count == 8
     for file in held:
         file.slots.put(*row(3, 3, 1))
         file.__exit__(None, None, None)
-    assert [load(tmp_path / name)[1].finished for name in NAMES[1:]] == [7] * len(held)
+    assert [load(tmp_path / name)[1].done_count for name in NAMES[1:]] == [7] * len(held)
 
 
 def test_a_process_that_is_writing_keeps_its_temporary_file(tmp_path, monkeypatch):
@@ -106,7 +106,7 @@ def test_a_process_that_is_writing_keeps_its_temporary_file(tmp_path, monkeypatc
     assert caught.value.got == "made by another process just now"
     assert "Run again to go on from it" in str(caught.value)
     assert seen == [True]
-    assert load(path)[1].finished == 6
+    assert load(path)[1].done_count == 6
     assert [each.name for each in tmp_path.iterdir()] == ["water"]
 
 
@@ -123,7 +123,7 @@ def test_a_file_that_appears_meanwhile_is_not_replaced(tmp_path, monkeypatch):
         path.unlink()
         assert list(tmp_path.iterdir()) == []
     write(path)
-    assert load(path)[1].finished == 6
+    assert load(path)[1].done_count == 6
 
 
 def test_directories_links_and_names_of_ours_are_no_checkpoints(tmp_path):
@@ -137,7 +137,7 @@ def test_directories_links_and_names_of_ours_are_no_checkpoints(tmp_path):
     names = ("folder", "link", "dangling", "loop", partial("real"), ".trnchem-", "a\0b", "folder/inside/x", "x" * 256)
     for name in names:
         with pytest.raises(ArgumentError) as caught:
-            dfmp2("water", basis="sto-3g", checkpoint=tmp_path / name)
+            dfmp2("water", checkpoint=tmp_path / name, options=MP2Options(basis="sto-3g"))
         assert caught.value.argument == "checkpoint"
     assert "File name too long" in str(caught.value)
     assert contents(tmp_path) == before

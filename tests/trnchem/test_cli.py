@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import subprocess
 import sys
 
@@ -160,3 +161,32 @@ def test_launched_a_mistake_is_said_once():
     done = launched("wine")
     assert done.returncode != 0
     assert done.stderr.count("trnchem: dfmp2: molecule is 'wine'") == 1
+
+
+CONTROLS = "\x1b]0;harm\x07\x9b2J\r\x7f\u202e"
+HARM = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]")
+
+
+def test_names_of_strangers_reach_the_terminal_without_control_characters(tmp_path, capsys):
+    file, broken, kept = (tmp_path / f"{name}{CONTROLS}" for name in ("good", "broken", "kept"))
+    file, broken = file.with_name(f"{file.name}.xyz"), broken.with_name(f"{broken.name}.xyz")
+    file.write_text("2\n\nH 0 0 0\nH 0 0 .74\n")
+    broken.write_text(f"1\n\nH{CONTROLS} 0 0 0\n")
+    kept.mkdir()
+    file_options = [str(file), "--basis", "sto-3g", "--checkpoint", str(tmp_path / f"one{CONTROLS}")]
+    for words, status, said in (
+        (file_options, 0, r"good\x1b]0;harm\x07\x9b2J\r\x7f\u202e.xyz: H2"),
+        (file_options, 0, r"1 pairs came from " + str(tmp_path) + r"/one\x1b]0;harm"),
+        ([str(broken)], 1, r"line 3 of broken\x1b]0;harm"),
+        ([str(file), str(broken), "--basis", "sto-3g", "--checkpoint", str(kept)], 1, r"broken\x1b]0;harm"),
+        ([f"nothing{CONTROLS}"], 1, r"nothing\x1b]0;harm"),
+        (["water", f"--harm{CONTROLS}"], 2, r"unrecognized arguments: --harm\x1b]0;harm"),
+    ):
+        try:
+            ended = cli.main(words)
+        except SystemExit as error:
+            ended = error.code
+        printed = "".join(capsys.readouterr())
+        assert ended == status, printed
+        assert said in printed, printed
+        assert not HARM.search(printed), printed

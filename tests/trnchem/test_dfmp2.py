@@ -11,7 +11,8 @@ import torch
 import trnchem
 import trnsci
 from tests.together import together
-from trnchem import dfmp2
+from tests.trnchem.arguments import arguments
+from trnchem import MP2Options, dfmp2
 from trnchem.accuracy import FP64
 from trnsci import ArgumentError, NotConverged, NumericalError, UnsupportedError
 from trnsci.testing import BACKENDS
@@ -35,7 +36,7 @@ def compare(result, expected, bound):
 @pytest.mark.parametrize("name", SMALL)
 def test_small_molecules_agree_with_pyscf(field, reference, name, precision, backend):
     with backend:
-        found = dfmp2(field(name), precision=precision, reuse=False)
+        found = dfmp2(field(name), options=MP2Options(precision=precision, reuse=False))
     assert found.metric.method == "cholesky"
     assert found.metric.vectors == found.metric.functions
     compare(found, reference(name), BOUNDS[precision])
@@ -47,12 +48,12 @@ def test_small_molecules_agree_with_pyscf(field, reference, name, precision, bac
 @pytest.mark.parametrize("name", ["benzene", "glycine"])
 def test_larger_molecules_agree_with_pyscf_on_the_host(field, reference, name, precision, reuse):
     with trnsci.backend("pytorch"):
-        found = dfmp2(field(name), precision=precision, reuse=reuse)
+        found = dfmp2(field(name), options=MP2Options(precision=precision, reuse=reuse))
     compare(found, reference(name), BOUNDS[precision])
 
 
 def test_water_has_its_published_energy():
-    found = dfmp2("water", reuse=False)
+    found = dfmp2("water", options=MP2Options(reuse=False))
     assert found.e_corr == pytest.approx(-0.203977110, abs=5e-10)
     assert found.e_os == pytest.approx(-0.152388632, abs=5e-10)
     assert found.e_ss == pytest.approx(-0.051588478, abs=5e-10)
@@ -72,7 +73,7 @@ def test_a_chosen_auxiliary_basis_is_used(water):
     solver = theirs.DFMP2(water)
     solver.with_df = df.DF(water.mol, auxbasis="cc-pvtz-ri")
     expected = float(solver.kernel(with_t2=False)[0])
-    found = dfmp2(water, auxbasis="cc-pvtz-ri")
+    found = dfmp2(water, options=MP2Options(auxbasis="cc-pvtz-ri"))
     assert abs(found.e_corr - expected) <= FP64
     assert found.metric.functions == solver.with_df.get_naoaux()
     assert abs(found.e_corr - dfmp2(water).e_corr) > 1e-7
@@ -83,11 +84,11 @@ def test_frozen_orbitals_are_left_out(water, frozen):
     from pyscf.mp import dfmp2 as theirs
 
     expected = float(theirs.DFMP2(water, frozen=1 if frozen == "core" else frozen).kernel(with_t2=False)[0])
-    assert abs(dfmp2(water, frozen=frozen).e_corr - expected) <= FP64
+    assert abs(dfmp2(water, options=MP2Options(frozen=frozen)).e_corr - expected) <= FP64
 
 
 def test_pair_energies_are_symmetric_and_add_up(water):
-    found = dfmp2(water, pairs=True)
+    found = dfmp2(water, options=MP2Options(pairs=True))
     for part, total in zip(found.pairs, (found.e_os, found.e_ss), strict=True):
         assert part.shape == (5, 5)
         torch.testing.assert_close(part, part.T, rtol=0, atol=0)
@@ -104,7 +105,9 @@ def test_pair_energies_agree_with_amplitudes_of_pyscf(water):
     ovL = solver.ao2mo().ovL.reshape(5, 19, -1)
     integrals = np.einsum("iap,jbp->ijab", ovL, ovL)
     opposite = torch.from_numpy(np.einsum("ijab,ijab->ij", t2, integrals))
-    torch.testing.assert_close(dfmp2(water, pairs=True).pairs.opposite_spin, opposite, rtol=0, atol=1e-12)
+    torch.testing.assert_close(
+        dfmp2(water, options=MP2Options(pairs=True)).pairs.opposite_spin, opposite, rtol=0, atol=1e-12
+    )
 
 
 def test_scaled_energies_are_the_published_combinations(water):
@@ -140,8 +143,8 @@ def stated(precision, result):
 )
 def test_every_precision_keeps_its_bound_whoever_fits(field, name, basis, reuse, method, precision):
     mean = field(name, basis)
-    exact = dfmp2(mean, reuse=reuse, method=method)
-    found = dfmp2(mean, reuse=reuse, method=method, precision=precision)
+    exact = dfmp2(mean, options=MP2Options(reuse=reuse, method=method))
+    found = dfmp2(mean, options=MP2Options(reuse=reuse, method=method, precision=precision))
     bound = stated(precision, found)
     assert abs(found.e_os - exact.e_os) <= bound * abs(exact.e_os)
     assert abs(found.e_corr - exact.e_corr) <= bound * abs(exact.e_corr)
@@ -155,14 +158,14 @@ def test_a_fit_that_single_precision_does_not_survive_is_refused(water, beta):
     from pyscf import df
 
     auxbasis = df.aug_etb(water.mol, beta=beta)
-    exact = dfmp2(water, auxbasis=auxbasis)
+    exact = dfmp2(water, options=MP2Options(auxbasis=auxbasis))
     for precision in ("fp32", "fast", "compensated"):
         if exact.metric.growth > 2**14:
             with pytest.raises(NumericalError, match="precision='fp64'") as caught:
-                dfmp2(water, auxbasis=auxbasis, precision=precision)
+                dfmp2(water, options=MP2Options(auxbasis=auxbasis, precision=precision))
             assert f"{exact.metric.growth:.3g}" in str(caught.value)
         else:
-            found = dfmp2(water, auxbasis=auxbasis, precision=precision)
+            found = dfmp2(water, options=MP2Options(auxbasis=auxbasis, precision=precision))
             assert abs(found.e_corr - exact.e_corr) <= stated(precision, found) * abs(exact.e_corr)
     assert (exact.metric.growth > 2**14) == (beta == 1.4)
 
@@ -175,10 +178,10 @@ def test_a_basis_without_virtual_orbitals_has_no_correlation(atom, charge, metho
     mean = scf.RHF(gto.M(atom=atom, basis="sto-3g", charge=charge, verbose=0)).density_fit()
     mean.chkfile = None
     mean.run()
-    found = dfmp2(mean, method=method, pairs=method == "pairs")
+    found = dfmp2(mean, options=MP2Options(method=method, pairs=method == "pairs"))
     assert (found.e_corr, found.e_tot) == (0.0, mean.e_tot)
-    assert "Nothing to correlate" in str(trnchem.plan(mean, method=method))
-    assert trnchem.plan(mean, method=method, ranks=2).stages == ()
+    assert "Nothing to correlate" in str(trnchem.plan(mean, options=trnchem.MP2Options(method=method)))
+    assert trnchem.plan(mean, ranks=2, options=trnchem.MP2Options(method=method)).stages == ()
     if method == "pairs":
         assert found.pairs.opposite_spin.abs().sum() == 0
 
@@ -201,7 +204,7 @@ def test_fractional_occupations_are_refused(water, kind):
 
 
 def test_two_runs_give_the_same_bits(water):
-    first, second = (dfmp2(water, reuse=False, pairs=True) for _ in range(2))
+    first, second = (dfmp2(water, options=MP2Options(reuse=False, pairs=True)) for _ in range(2))
     assert first.e_corr == second.e_corr
     assert torch.equal(first.pairs.same_spin, second.pairs.same_spin)
 
@@ -213,7 +216,7 @@ def test_results_cannot_be_changed(water):
 
 def test_progress_tells_every_stage_in_order(water):
     told = []
-    dfmp2(water, reuse=False, progress=told.append)
+    dfmp2(water, options=MP2Options(reuse=False, progress=told.append))
     assert list(dict.fromkeys(p.stage for p in told)) == ["metric", "integrals", "fit", "pairs"]
     assert told[-1] == ("pairs", 15, 15)
     assert all(0 <= p.done <= p.total for p in told)
@@ -224,7 +227,7 @@ def test_residency_moves_fewer_bytes_and_changes_no_bit(water):
     energies, moved = [], []
     for resident in (False, True):
         with trnsci.backend("simulator"), trnsci.ledger() as book:
-            energies.append(dfmp2(water, precision="fp32", reuse=False, resident=resident).e_corr)
+            energies.append(dfmp2(water, options=MP2Options(precision="fp32", reuse=False, resident=resident)).e_corr)
         moved.append(book.bytes_to_device + book.bytes_from_device)
     assert abs(energies[0] - energies[1]) <= 1e-7
     assert moved[1] < moved[0]
@@ -233,9 +236,9 @@ def test_residency_moves_fewer_bytes_and_changes_no_bit(water):
 @pytest.mark.sim
 def test_the_device_runs_one_fused_program_in_fp32_and_pairs_where_asked(water):
     with trnsci.backend("simulator"):
-        assert trnchem.plan(water, precision="fp32").fused
-        assert not trnchem.plan(water, precision="fp64").fused
-        found = dfmp2(water, precision="fp32", pairs=True)
+        assert trnchem.plan(water, options=trnchem.MP2Options(precision="fp32")).fused
+        assert not trnchem.plan(water, options=trnchem.MP2Options(precision="fp64")).fused
+        found = dfmp2(water, options=MP2Options(precision="fp32", pairs=True))
     assert not found.plan.fused
     assert float(sum(part.sum() for part in found.pairs)) == pytest.approx(found.e_corr, abs=1e-12)
 
@@ -245,10 +248,10 @@ def test_the_device_runs_one_fused_program_in_fp32_and_pairs_where_asked(water):
 def test_a_backend_for_trnchem_decides_for_what_others_do_for_it(field, method, reuse):
     options = {"method": method, "reuse": reuse, "precision": "fp32", "samples": 4}
     with trnsci.backend("simulator", library="trnchem"), trnsci.ledger() as ledger:
-        forced = dfmp2(field("water", "sto-3g"), **options)
+        forced = dfmp2(field("water", "sto-3g"), **arguments(**options))
     assert {entry.step.implementation for entry in ledger.entries if entry.depth == 0} == {"nki"}
     with trnsci.backend("simulator"):
-        expected = dfmp2(field("water", "sto-3g"), **options)
+        expected = dfmp2(field("water", "sto-3g"), **arguments(**options))
     assert forced.e_os == expected.e_os
     # unless the library that works has a setting of its own
     with (
@@ -256,14 +259,14 @@ def test_a_backend_for_trnchem_decides_for_what_others_do_for_it(field, method, 
         trnsci.backend("pytorch", library="trnblas"),
         trnsci.ledger() as ledger,
     ):
-        dfmp2(field("water", "sto-3g"), **options)
+        dfmp2(field("water", "sto-3g"), **arguments(**options))
     ran = {entry.step.implementation for entry in ledger.entries if entry.step.op == "trnblas::gemm"}
     assert "nki" not in ran
 
 
 @pytest.mark.parametrize("precision", BOUNDS)
 def test_laplace_gives_the_opposite_spin_energy(field, reference, precision):
-    found = dfmp2(field("ammonia"), method="laplace", precision=precision)
+    found = dfmp2(field("ammonia"), options=MP2Options(method="laplace", precision=precision))
     assert abs(found.e_os - reference("ammonia")[1]) <= BOUNDS[precision]
     assert found.e_ss is None
     assert found.e_scs is None
@@ -273,22 +276,22 @@ def test_laplace_gives_the_opposite_spin_energy(field, reference, precision):
 @pytest.mark.sim
 def test_laplace_runs_on_the_simulator(water, reference):
     with trnsci.backend("simulator"):
-        found = dfmp2(water, method="laplace", precision="fp32")
+        found = dfmp2(water, options=MP2Options(method="laplace", precision="fp32"))
     assert abs(found.e_os - reference("water")[1]) <= 2e-6
 
 
 def test_stochastic_energies_are_right_on_average_and_know_their_error(water, reference):
-    few, many = (dfmp2(water, method="stochastic", samples=n, seed=7) for n in (50, 800))
+    few, many = (dfmp2(water, options=MP2Options(method="stochastic", samples=n, seed=7)) for n in (50, 800))
     for found in (few, many):
         # five standard errors: once in two million
         assert abs(found.e_os - reference("water")[1]) <= 5 * found.standard_error
     assert many.standard_error == pytest.approx(few.standard_error / 4, rel=0.5)
-    assert dfmp2(water, method="stochastic", samples=50, seed=7).e_os == few.e_os
-    assert dfmp2(water, method="stochastic", samples=50, seed=8).e_os != few.e_os
+    assert dfmp2(water, options=MP2Options(method="stochastic", samples=50, seed=7)).e_os == few.e_os
+    assert dfmp2(water, options=MP2Options(method="stochastic", samples=50, seed=8)).e_os != few.e_os
 
 
 def test_one_sample_has_no_standard_error(water):
-    assert dfmp2(water, method="stochastic", samples=1).standard_error == math.inf
+    assert dfmp2(water, options=MP2Options(method="stochastic", samples=1)).standard_error == math.inf
 
 
 @together(
@@ -330,22 +333,22 @@ def test_one_sample_has_no_standard_error(water):
 )
 def test_wrong_options_are_named(water, options, argument, sentence):
     with pytest.raises(ArgumentError) as caught:
-        dfmp2(water, **options)
+        dfmp2(water, **arguments(**options))
     assert caught.value.argument == argument
     assert sentence in str(caught.value)
 
 
 @pytest.mark.parametrize("option", ["checkpoint", "scratch"])
 def test_files_are_checked_before_a_mean_field_is_computed(monkeypatch, option):
-    module = importlib.import_module("trnchem.dfmp2")
+    module = importlib.import_module("trnchem.preparation")
     monkeypatch.setattr(module, "built", lambda *_: pytest.fail("the mean field was computed first"))
     with pytest.raises(ArgumentError, match=f"{option} is '/nowhere/at/all'"):
-        dfmp2("benzene", **{option: "/nowhere/at/all"})
+        dfmp2("benzene", **arguments(**{option: "/nowhere/at/all"}))
 
 
 def test_a_basis_of_a_wrong_kind_is_named():
     with pytest.raises(ArgumentError, match="basis is 7"):
-        dfmp2("water", basis=7)
+        dfmp2("water", options=MP2Options(basis=7))
 
 
 def test_a_mean_field_that_has_not_converged_is_refused():
@@ -390,8 +393,10 @@ def test_with_a_device_auto_sends_what_pays_there(field, reference):
     from trnsci.neuron import StandIn, stand_in
 
     with stand_in(StandIn("trn2")), trnsci.ledger() as book:
-        small, large = (trnchem.plan(field(name), precision="fp32") for name in ("water", "benzene"))
-        found = dfmp2(field("benzene"), precision="fp32")
+        small, large = (
+            trnchem.plan(field(name), options=trnchem.MP2Options(precision="fp32")) for name in ("water", "benzene")
+        )
+        found = dfmp2(field("benzene"), options=MP2Options(precision="fp32"))
     assert (small.place, small.fused) == ("host memory", False)
     assert (large.place, large.fused) == ("device memory", True)
     assert "predicted" in large.why
@@ -408,7 +413,7 @@ def test_pairs_on_a_device_that_b_is_brought_to(water, reference, device, memory
         torch.cuda.init()
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()
-    found = dfmp2(water, memory=memory, device=device, progress=seen.append)
+    found = dfmp2(water, memory=memory, options=MP2Options(device=device, progress=seen.append))
     if device == "cuda":
         assert torch.cuda.max_memory_allocated() - before <= found.plan.blocks.peak_bytes
     compare(found, reference("water"), BOUNDS["fp64"])
@@ -423,4 +428,4 @@ def test_pairs_on_a_device_that_b_is_brought_to(water, reference, device, memory
 def test_a_device_takes_no_pairs_checkpoints_or_other_methods(water):
     for more in ({"pairs": True}, {"method": "laplace"}, {"precision": "fast"}):
         with pytest.raises(ArgumentError, match="device"):
-            dfmp2(water, device="cpu", **more)
+            dfmp2(water, **arguments(device="cpu", **more))

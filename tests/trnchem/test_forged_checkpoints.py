@@ -10,7 +10,7 @@ import struct
 import pytest
 
 from tests.trnchem.checkpoint_files import load, opened, orbitals_of, write
-from trnchem import checkpoint, dfmp2
+from trnchem import MP2Options, checkpoint, dfmp2
 from trnsci import ArgumentError, cache
 
 DEEP = "[" * 100_000 + "]" * 100_000
@@ -89,7 +89,7 @@ HEADS = {
 
 def calculate(path):
     """Run a calculation with this checkpoint."""
-    return dfmp2("water", basis="sto-3g", checkpoint=path)
+    return dfmp2("water", checkpoint=path, options=MP2Options(basis="sto-3g"))
 
 
 @pytest.mark.parametrize(

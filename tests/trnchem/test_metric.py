@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from trnchem import dfmp2
+from trnchem import MP2Options, dfmp2
 from trnchem.metric import fit_matrix
 from trnsci import NumericalError
 
@@ -64,7 +64,10 @@ def test_doubled_auxiliary_functions_change_nothing_but_the_count(water):
         element: gto.basis.load(name, element) if isinstance(name, str) else name for element, name in single.items()
     }
     doubled = {element: [*listed, *listed[:3]] for element, listed in shells.items()}
-    expected, found = dfmp2(water, auxbasis=shells), dfmp2(water, auxbasis=doubled)
+    expected, found = (
+        dfmp2(water, options=MP2Options(auxbasis=shells)),
+        dfmp2(water, options=MP2Options(auxbasis=doubled)),
+    )
     assert expected.metric.method == "cholesky"
     assert found.metric.method == "eigenvalues"
     assert found.metric.functions > expected.metric.functions
@@ -79,8 +82,8 @@ def test_a_fallback_goes_through_disk_too(water, tmp_path, monkeypatch):
 
     single = df.make_auxbasis(water.mol, mp2fit=True)
     doubled = {e: [*gto.basis.load(n, e), *gto.basis.load(n, e)[:3]] for e, n in single.items() if isinstance(n, str)}
-    whole = dfmp2(water, auxbasis=doubled)
+    whole = dfmp2(water, options=MP2Options(auxbasis=doubled))
     monkeypatch.setattr("trnchem.budget.overhead", lambda: 0)
     needed = max(stage.nbytes for stage in whole.plan.stages) - overhead()
-    small = dfmp2(water, auxbasis=doubled, memory=needed, scratch=tmp_path)
+    small = dfmp2(water, memory=needed, options=MP2Options(auxbasis=doubled, scratch=tmp_path))
     assert small.e_corr == pytest.approx(whole.e_corr, abs=1e-12)

@@ -8,7 +8,9 @@ import pytest
 
 import trnchem
 from tests.together import together
-from trnchem import dfmp2, mean_field, read_xyz
+from tests.trnchem.arguments import arguments
+from trnchem import MP2Options, dfmp2, mean_field, read_xyz
+from trnchem.accuracy import FP64
 from trnchem.molecules import FORMULAS, molecule_of
 from trnsci import ArgumentError, BackendUnavailable, NotConverged
 
@@ -36,6 +38,21 @@ def test_a_file_gives_what_the_built_in_molecule_gives(tmp_path):
     for given in (path, str(path)):
         assert dfmp2(given).e_corr == pytest.approx(-0.203977110, abs=5e-10)
     assert [symbol for symbol, _ in read_xyz(path)] == ["O", "H", "H"]
+
+
+@pytest.mark.parametrize(("atoms", "spin"), [("H 0 0 0; F 0 0 0.92", 0), ("N 0 0 0; H 0 0 1.03; H 0.99 0 -0.27", 1)])
+def test_a_molecule_of_pyscf_gives_mp2_of_its_fitted_mean_field(atoms, spin):
+    from pyscf import gto, mp, scf
+
+    molecule = gto.M(atom=atoms, basis="6-31g", spin=spin, verbose=0)
+    mean = (scf.UHF if spin else scf.RHF)(molecule).density_fit().run()
+    expected = (mp.dfump2.DFUMP2 if spin else mp.dfmp2.DFMP2)(mean).run()
+    found = dfmp2(molecule)
+    assert found.e_hf == pytest.approx(mean.e_tot, abs=FP64)
+    assert found.e_corr == pytest.approx(expected.e_corr, abs=FP64)
+    assert found.reference == ("UHF" if spin else "RHF")
+    with pytest.raises(ArgumentError, match="because a molecule has its own"):
+        dfmp2(molecule, options=MP2Options(basis="sto-3g"))
 
 
 @together(
@@ -84,7 +101,7 @@ def test_a_basis_that_does_not_exist_is_named(basis, sentence):
     if basis == "":
         basis = "   "
     with pytest.raises(ArgumentError) as caught:
-        dfmp2("water", basis=basis)
+        dfmp2("water", options=MP2Options(basis=basis))
     assert caught.value.argument == "basis"
     assert caught.value.got == basis
     assert sentence in str(caught.value)
@@ -116,7 +133,7 @@ def test_charge_and_spin_go_together_or_are_refused(tmp_path):
         ({"reference": "ghf"}, "reference", "'ghf'"),
     ):
         with pytest.raises(ArgumentError) as caught:
-            dfmp2(path, basis="sto-3g", **options)
+            dfmp2(path, **arguments(basis="sto-3g", **options))
         assert caught.value.argument == argument
         assert says in str(caught.value)
 

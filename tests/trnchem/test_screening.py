@@ -5,9 +5,9 @@ import pytest
 import torch
 
 import trnchem.integrals
-from trnchem import dfmp2, mean_field
+from trnchem import MP2Options, dfmp2, mean_field
 from trnchem.accuracy import FP64
-from trnchem.screening import screen
+from trnchem.screening import equal_pairs, keep_pairs_above
 
 MOLECULES = 8
 
@@ -28,6 +28,10 @@ def integrals(field):
     return df.incore.aux_e2(field.mol, auxiliary, "int3c2e"), torch.from_numpy(auxiliary.intor("int2c2e"))
 
 
+def screen(molecule, metric, threshold):
+    return keep_pairs_above(equal_pairs(molecule), float(metric.diagonal().max().sqrt()), threshold)
+
+
 def test_no_integral_above_the_threshold_is_dropped(chain):
     three, metric = integrals(chain)
     for threshold in (1e-12, 1e-6, 1e-3):
@@ -42,12 +46,12 @@ def test_no_integral_above_the_threshold_is_dropped(chain):
 def test_long_molecules_run_sparse_and_give_the_same_energy(chain, monkeypatch):
     from pyscf.mp import dfmp2 as theirs
 
-    found = dfmp2(chain, reuse=False)
+    found = dfmp2(chain, options=MP2Options(reuse=False))
     expected = float(theirs.DFMP2(chain).kernel(with_t2=False)[0])
     assert found.screen.fraction < 0.5
     assert abs(found.e_corr - expected) <= FP64
     monkeypatch.setattr("trnchem.screening.SPARSE_BELOW", 0.4)
-    loose = dfmp2(chain, reuse=False, screening=1e-7)
+    loose = dfmp2(chain, options=MP2Options(reuse=False, screening=1e-7))
     assert loose.screen.sparse
     assert loose.screen.kept < found.screen.kept
     assert "sparse" in str(loose.screen)
@@ -59,13 +63,13 @@ def test_sparse_and_dense_transformation_agree(chain, monkeypatch, precision):
     results = []
     for limit in (0.0, 1.1):
         monkeypatch.setattr("trnchem.screening.SPARSE_BELOW", limit)
-        results.append(dfmp2(chain, reuse=False, precision=precision))
+        results.append(dfmp2(chain, options=MP2Options(reuse=False, precision=precision)))
     assert [found.screen.sparse for found in results] == [False, True]
     assert abs(results[0].e_corr - results[1].e_corr) <= (1e-10 if precision == "fp64" else 1e-6)
 
 
 def test_small_molecules_keep_every_pair(water):
-    found = dfmp2(water, reuse=False).screen
+    found = dfmp2(water, options=MP2Options(reuse=False)).screen
     assert found.kept == found.total == 24**2
     assert not found.sparse
 

@@ -9,9 +9,10 @@ import torch
 import trnchem
 import trnsci
 from tests.together import together
-from trnchem import dfmp2
+from tests.trnchem.arguments import arguments
+from trnchem import MP2Options, dfmp2
 from trnchem.accuracy import FP64
-from trnchem.shares import blocks_of, cuts, duty, pairs_of
+from trnchem.budget import blocks_of, cuts, duty, pairs_of
 from trnsci import ArgumentError, CapacityError, distributed
 from trnsci.memory import MemoryMeter
 from trnsci.testing.ranks import RemoteError
@@ -54,7 +55,7 @@ def _facts(found):
 
 def _all(cases, shape=()):
     mesh = distributed.mesh(*shape)
-    return [_facts(dfmp2(name, mesh=mesh, **options)) for name, options, _ in cases]
+    return [_facts(dfmp2(name, **arguments(mesh=mesh, **options))) for name, options, _ in cases]
 
 
 def _close(mine, theirs, bound):
@@ -69,7 +70,7 @@ def _close(mine, theirs, bound):
 def test_energies_are_those_of_one_rank(ranks, size):
     answers = ranks(size).run(_all, CASES)
     for number, (name, options, bound) in enumerate(CASES):
-        _close(answers[0][number], dfmp2(name, **options), bound)
+        _close(answers[0][number], dfmp2(name, **arguments(**options)), bound)
         for other in answers[1:]:
             # to the bit, on every rank
             assert other[number]["energies"] == answers[0][number]["energies"]
@@ -85,11 +86,11 @@ def test_energies_are_pyscfs(ranks, reference):
 
 def test_the_shape_of_the_mesh_does_not_matter(ranks):
     case = [("water", {"pairs": True}, 1e-10)]
-    _close(ranks(4).run(_all, case, (2, 2))[3][0], dfmp2("water", pairs=True), 1e-10)
+    _close(ranks(4).run(_all, case, (2, 2))[3][0], dfmp2("water", options=MP2Options(pairs=True)), 1e-10)
 
 
 def _with_fields(fitted, options):
-    found = dfmp2(_field("water", fitted), mesh=distributed.mesh(), **options)
+    found = dfmp2(_field("water", fitted), **arguments(mesh=distributed.mesh(), **options))
     return found.metric.method, found.e_corr
 
 
@@ -111,7 +112,7 @@ def _helium(method):
 
     mean = scf.RHF(gto.M(atom="He 0 0 0", basis="sto-3g", verbose=0)).density_fit()
     mean.chkfile = None
-    found = dfmp2(mean.run(), mesh=distributed.mesh(), method=method)
+    found = dfmp2(mean.run(), options=MP2Options(mesh=distributed.mesh(), method=method))
     return found.e_corr, found.e_tot - mean.e_tot
 
 
@@ -124,7 +125,7 @@ def _thin():
     from pyscf import df
 
     mean = _field("water", True)
-    dfmp2(mean, auxbasis=df.aug_etb(mean.mol, beta=1.4), precision="fp32", mesh=distributed.mesh())
+    dfmp2(mean, options=MP2Options(auxbasis=df.aug_etb(mean.mol, beta=1.4), precision="fp32", mesh=distributed.mesh()))
 
 
 def test_a_fit_that_single_precision_does_not_survive(ranks):
@@ -138,8 +139,8 @@ def _dependent():
 
     mol = gto.M(atom=trnchem.GEOMETRIES["water"], basis="sto-3g", verbose=0)
     basis = {atom: 2 * shells for atom, shells in df.make_auxmol(mol, "weigend")._basis.items()}
-    found = dfmp2("water", basis="sto-3g", auxbasis=basis, mesh=distributed.mesh())
-    return found.e_corr, found.metric, dfmp2("water", basis="sto-3g", auxbasis=basis).e_corr
+    found = dfmp2("water", options=MP2Options(basis="sto-3g", auxbasis=basis, mesh=distributed.mesh()))
+    return found.e_corr, found.metric, dfmp2("water", options=MP2Options(basis="sto-3g", auxbasis=basis)).e_corr
 
 
 def test_a_dependent_auxiliary_basis(ranks):
@@ -152,8 +153,8 @@ def test_a_dependent_auxiliary_basis(ranks):
 def _on_disk(folder):
     mesh = distributed.mesh()
     with pytest.raises(CapacityError) as small:
-        dfmp2("ammonia", mesh=mesh, memory=1)
-    found = dfmp2("ammonia", mesh=mesh, memory=small.value.required, scratch=folder)
+        dfmp2("ammonia", memory=1, options=MP2Options(mesh=mesh))
+    found = dfmp2("ammonia", memory=small.value.required, options=MP2Options(mesh=mesh, scratch=folder))
     return str(small.value), small.value.required, found.plan, found.e_corr
 
 
@@ -170,7 +171,7 @@ def test_a_small_budget_moves_rows_to_disk(ranks, reference, tmp_path):
 
 def _told():
     told = []
-    dfmp2("water", mesh=distributed.mesh(), progress=told.append)
+    dfmp2("water", options=MP2Options(mesh=distributed.mesh(), progress=told.append))
     return told
 
 
@@ -210,7 +211,7 @@ def _behind(late, folder):
 
     Workspace.energies, Rounds._help = energies, helped
     try:
-        found = dfmp2("benzene", basis="sto-3g", mesh=mesh)
+        found = dfmp2("benzene", options=MP2Options(basis="sto-3g", mesh=mesh))
     finally:
         Workspace.energies, Rounds._help = honest, honest_help
     return sum(count), sum(taken), found.plan.rows, found.e_corr
@@ -223,7 +224,7 @@ def test_a_rank_that_is_free_takes_pairs_of_one_that_is_behind(ranks, tmp_path, 
     assert sum(computed) == sum(planned) == 231
     assert all(taken[rank] for rank in range(size) if rank != 1)
     assert computed[1] - taken[1] < planned[1]
-    assert energies[0] == pytest.approx(dfmp2("benzene", basis="sto-3g").e_corr, abs=1e-10)
+    assert energies[0] == pytest.approx(dfmp2("benzene", options=MP2Options(basis="sto-3g")).e_corr, abs=1e-10)
 
 
 @together("nocc", [1, 2, 5, 21, 64])
@@ -256,7 +257,7 @@ def _observed(name, options):
     Rounds.run = metered
     try:
         with trnsci.ledger() as book, MemoryMeter(device="cpu") as meter:
-            found = dfmp2(field, mesh=mesh, **options)
+            found = dfmp2(field, **arguments(mesh=mesh, **options))
     finally:
         Rounds.run = honest
     exchanged = sum(x.nbytes for x in book.exchanges if x.kind in ("broadcast", "all_to_all"))
@@ -272,7 +273,7 @@ def _apart(share, kind):
 def test_plans_say_what_is_sent_and_held(ranks, field, size, reuse):
     from trnchem.budget import overhead
 
-    planned = trnchem.plan(field("benzene"), reuse=reuse, ranks=size)
+    planned = trnchem.plan(field("benzene"), ranks=size, options=trnchem.MP2Options(reuse=reuse))
     for rank, (received, peak, pairs, plan) in enumerate(ranks(size).run(_observed, "benzene", {"reuse": reuse})):
         share = plan.shares[rank]
         assert share == planned.shares[rank]
@@ -287,13 +288,13 @@ def test_plans_say_what_is_sent_and_held(ranks, field, size, reuse):
 
 def _received(method):
     with trnsci.ledger() as book:
-        found = dfmp2("water", method=method, samples=8, mesh=distributed.mesh())
+        found = dfmp2("water", options=MP2Options(method=method, samples=8, mesh=distributed.mesh()))
     return sum(x.nbytes for x in book.exchanges if x.kind == "all_to_all"), found.plan
 
 
 @pytest.mark.parametrize("method", ["laplace", "stochastic"])
 def test_plans_of_the_methods_without_pairs(ranks, method):
-    planned = trnchem.plan("water", method=method, samples=8, ranks=3)
+    planned = trnchem.plan("water", ranks=3, options=trnchem.MP2Options(method=method, samples=8))
     for rank, (received, plan) in enumerate(ranks(3).run(_received, method)):
         assert plan.shares == planned.shares
         gone = [crossing for crossing in plan.shares[rank].exchanges if crossing.kind == "all_to_all"]
@@ -301,10 +302,10 @@ def test_plans_of_the_methods_without_pairs(ranks, method):
 
 
 def test_no_rank_holds_all_of_b():
-    one = trnchem.plan("benzene", basis="sto-3g", memory="2 GB", reuse=False)
+    one = trnchem.plan("benzene", memory="2 GB", options=trnchem.MP2Options(basis="sto-3g", reuse=False))
     B = one.sizes.nocc * one.sizes.nvir * one.sizes.naux * 8
     for size in (4, 8, 16):
-        plan = trnchem.plan("benzene", basis="sto-3g", memory="2 GB", ranks=size)
+        plan = trnchem.plan("benzene", memory="2 GB", ranks=size, options=trnchem.MP2Options(basis="sto-3g"))
         assert sum(share.rows for share in plan.shares) == 21
         assert plan.stages[-1].name == "pairs"
         visiting = 4 * plan.rows
@@ -315,7 +316,7 @@ def test_no_rank_holds_all_of_b():
 
 
 def test_a_plan_prints_its_ranks():
-    text = str(trnchem.plan("water", basis="sto-3g", ranks=3, memory="1 GB"))
+    text = str(trnchem.plan("water", ranks=3, memory="1 GB", options=trnchem.MP2Options(basis="sto-3g")))
     for word in ("3 ranks", "messages", "received", "orbitals"):
         assert word in text
     with pytest.raises(ArgumentError, match="ranks"):
@@ -324,7 +325,7 @@ def test_a_plan_prints_its_ranks():
 
 def test_a_mesh_is_a_mesh(water):
     with pytest.raises(ArgumentError) as caught:
-        dfmp2(water, mesh=2)
+        dfmp2(water, options=MP2Options(mesh=2))
     assert caught.value.argument == "mesh"
     assert "trnsci.distributed.mesh()" in str(caught.value)
 
@@ -332,6 +333,6 @@ def test_a_mesh_is_a_mesh(water):
 def test_alone_in_the_world(water, reference):
     mesh = distributed.mesh()
     try:
-        assert dfmp2(water, mesh=mesh).e_corr == pytest.approx(reference("water")[0], abs=FP64)
+        assert dfmp2(water, options=MP2Options(mesh=mesh)).e_corr == pytest.approx(reference("water")[0], abs=FP64)
     finally:
         distributed.leave()

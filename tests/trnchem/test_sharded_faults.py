@@ -9,8 +9,9 @@ import time
 import pytest
 
 import trnchem
+from tests.trnchem.arguments import arguments
 from tests.trnchem.checkpoint_files import done_in
-from trnchem import checkpoint, dfmp2
+from trnchem import MP2Options, checkpoint, dfmp2
 from trnchem.accuracy import FP64
 from trnsci import ArgumentError, CapacityError, RankFailed, distributed
 from trnsci.testing.ranks import Ranks
@@ -24,18 +25,18 @@ class Stopped(Exception):
 
 @functools.cache
 def alone(name, basis):
-    return dfmp2(name, basis=basis).e_corr
+    return dfmp2(name, options=MP2Options(basis=basis)).e_corr
 
 
 def _outcome(*args, **options):
     """The result of a call, or what it raised, and whether the ranks can go on."""
     mesh = distributed.mesh()
     try:
-        found = dfmp2(*args, mesh=mesh, **options)
+        found = dfmp2(*args, **arguments(mesh=mesh, **options))
         said = found.e_corr
     except (ArgumentError, CapacityError, RankFailed, Stopped, OSError) as error:
         said = error
-    return said, abs(dfmp2("water", mesh=mesh).e_corr - WATER) < 1e-8
+    return said, abs(dfmp2("water", options=MP2Options(mesh=mesh)).e_corr - WATER) < 1e-8
 
 
 def _differing(how):
@@ -116,7 +117,7 @@ def _full_disk(path):
 
     checkpoint.Slots.put = refuse
     try:
-        dfmp2("methane", basis="sto-3g", mesh=mesh, checkpoint=path)
+        dfmp2("methane", checkpoint=path, options=MP2Options(basis="sto-3g", mesh=mesh))
     except (CapacityError, RankFailed) as error:
         return error
     finally:
@@ -142,7 +143,7 @@ def _interrupted(path, after, name="methane", basis="sto-3g", alone=False, **opt
 
     mesh = None if alone else distributed.mesh()
     try:
-        found = dfmp2(name, basis=basis, mesh=mesh, checkpoint=path, progress=progress, **options)
+        found = dfmp2(name, **arguments(basis=basis, mesh=mesh, checkpoint=path, progress=progress, **options))
     except (Stopped, RankFailed) as error:
         return error
     return found.e_corr, found.resumed
@@ -189,7 +190,7 @@ def test_methods_without_pairs_go_on_with_other_ranks(ranks, tmp_path, options):
     assert finished >= 4 * options.get("samples", 1)
     energy, resumed = _interrupted(path, None, "methyl", alone=True, **options)
     assert resumed == finished
-    assert energy == pytest.approx(dfmp2("methyl", basis="sto-3g", **options).e_corr, abs=1e-10)
+    assert energy == pytest.approx(dfmp2("methyl", **arguments(basis="sto-3g", **options)).e_corr, abs=1e-10)
 
 
 def _counting(path):
@@ -203,7 +204,7 @@ def _counting(path):
 
     Workspace.energies = energies
     try:
-        found = dfmp2("benzene", basis="cc-pvdz", mesh=distributed.mesh(), checkpoint=path)
+        found = dfmp2("benzene", checkpoint=path, options=MP2Options(basis="cc-pvdz", mesh=distributed.mesh()))
     finally:
         Workspace.energies = honest
     return sum(count), found.resumed, found.e_corr, found.timings
@@ -217,7 +218,7 @@ def test_finished_pairs_are_not_computed_again(ranks, reference, field, tmp_path
             raise Stopped
 
     with pytest.raises(Stopped):
-        dfmp2(field("benzene"), checkpoint=path, progress=progress)
+        dfmp2(field("benzene"), checkpoint=path, options=MP2Options(progress=progress))
     finished = done_in(path)
     answers = ranks(2).run(_counting, path)
     assert [resumed for _, resumed, _, _ in answers] == [finished] * 2
@@ -251,7 +252,7 @@ def _failing(how, rank, path):
 
     Workspace.energies = energies
     try:
-        dfmp2("benzene", basis="sto-3g", mesh=mesh, checkpoint=path)
+        dfmp2("benzene", checkpoint=path, options=MP2Options(basis="sto-3g", mesh=mesh))
     finally:
         Workspace.energies = honest
 
@@ -309,7 +310,7 @@ def _slowly(path, seconds):
         return honest(self, *args)
 
     Workspace.energies = energies
-    return dfmp2("ammonia", mesh=distributed.mesh(), checkpoint=path).e_corr
+    return dfmp2("ammonia", checkpoint=path, options=MP2Options(mesh=distributed.mesh())).e_corr
 
 
 def killed_at_random(ranks, tmp_path, seed):

@@ -9,7 +9,7 @@ import trnchem
 from tests.trnchem.test_open_shell import open_field
 from trnchem import DFMP2, MP2Result
 from trnchem.accuracy import FP64
-from trnsci import ArgumentError, CapacityError, UnsupportedError
+from trnsci import ArgumentError, CapacityError
 
 
 def theirs(mean, frozen=None):
@@ -130,8 +130,6 @@ def test_a_mean_field_that_has_not_run_runs_and_scanners_scan():
 
 
 def test_what_is_not_there_is_said(water):
-    with pytest.raises(UnsupportedError, match="no nuclear gradients"):
-        DFMP2(water).nuc_grad_method()
     with pytest.raises(ArgumentError, match="precision"):
         DFMP2(water).set(presicion="fp32")
     with pytest.raises(ArgumentError, match="a mean field or MP2 object"):

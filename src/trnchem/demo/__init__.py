@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import importlib
 import time
-from pathlib import Path
 
 from trnchem.demo.report import Report
 from trnsci import cache, check, console
 from trnsim.cli import output_file
+from trnsim.terminal import escape_controls
 
 NAMES = ("water", "speech")
 
@@ -23,36 +23,26 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run ``trnsci demo``."""
-    return demo(args.name, html=args.html, as_json=args.json)
+    """Run ``trnsci demo``: print it and write it as a page; the exit status is one when a result leaves its bound.
 
-
-def demo(name: str = "water", *, html: Path | None = None, as_json: bool = False) -> int:
-    """Run a demonstration, print it, and write it as a page.
-
-    Args:
-        name: ``water`` or ``speech``.
-        html: where the page goes; by default into the cache folder.
-        as_json: print JSON instead; what is going on goes to stderr.
-
-    Returns:
-        The exit status: one when a result leaves its bound.
+    The page goes into the cache folder unless ``--html`` names a file; with ``--json`` what is going on goes to stderr.
     """
+    name: str = args.name
     check.option("demo", "NAME", name, NAMES)
-    page = html or cache.folder() / f"demo-{name}.html"
+    page = args.html or cache.folder() / f"demo-{name}.html"
     start = time.perf_counter()
     compute = getattr(importlib.import_module(f"trnchem.demo.{name}"), name)
     report: Report = compute(lambda text: console.progress(f"{text} ...\n"))
-    if html is None:
+    if args.html is None:
         cache.write(page.name, report.html())
     else:
         page.parent.mkdir(parents=True, exist_ok=True)
         page.write_text(report.html(), encoding="utf-8")
-    if as_json:
+    if args.json:
         console.as_json({**report.facts, "ok": report.ok, "page": str(page)})
         return int(not report.ok)
     console.tables(*report.tables)
     print(f"\n{report.verdict}")
-    print(f"The same as a page: {page}")
+    print(escape_controls(f"The same as a page: {page}"))
     print(f"It took {time.perf_counter() - start:.0f} s. Next: {report.following}")
     return int(not report.ok)

@@ -112,13 +112,14 @@ def devices(calls: Iterable[Any]) -> list[Device]:
     return devices
 
 
-def device_table(title: str, devices: Mapping[str, Sequence[Device]], note: str = "") -> Table:
+def device_table(devices: Mapping[str, Sequence[Device]], note: str = "") -> Table:
     """Return predicted times of named programs, with a bar per engine in characters."""
     rows = [
         (name, d.target, seconds(d.seconds), *(_share(d.utilisation[engine]) for engine in ENGINES))
         for name, each in devices.items()
         for d in each
     ]
+    title = "Predicted time of the kernels on each generation, and how busy its engines are"
     return Table(title, ("", "target", "predicted", *ENGINES), rows, note)
 
 
@@ -173,7 +174,7 @@ class Moved:
         return self.transfers * link(config.TARGET.get()).transfer(each)
 
 
-def moved(way: str, book: Ledger) -> Moved:
+def count_transfers(way: str, book: Ledger) -> Moved:
     """Count what the calls of a program itself moved, and what it moved explicitly."""
     calls = outermost(book)
     sizes = {side: [t.nbytes for t in book.transfers if t.direction == side] for side in ("to", "from")}

@@ -73,9 +73,7 @@ def speech(say: Callable[[str], None]) -> Report:
         tables=[
             Table("A voice the network has not heard", header, cells, note),
             ran,
-            device_table(
-                "Predicted time of the kernels on each generation, and how busy its engines are", {"speech": predicted}
-            ),
+            device_table({"speech": predicted}),
         ],
         drawn=[
             Picture(

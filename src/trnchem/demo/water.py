@@ -13,10 +13,10 @@ import torch
 import trnsci
 from trnchem.demo.report import (
     Report,
+    count_transfers,
     device_table,
     devices,
     engine_bars,
-    moved,
     moved_table,
     outermost,
     steps,
@@ -67,11 +67,11 @@ def water(say: Callable[[str], None]) -> Report:
     small = devices(entry.step.call for entry in outermost(book))
     say("the energy of benzene in cc-pVTZ, which is a size for this hardware: measured here, predicted there")
     large, here = devices([_larger()]), _larger_here()
-    transfers = [moved("moved for every call", unkept), moved("kept in device memory", book)]
+    transfers = [count_transfers("moved for every call", unkept), count_transfers("kept in device memory", book)]
     # written so that a NaN fails
     ok = all(row["error"] <= BOUNDS[row["precision"]] for row in rows)
     with trnsci.backend("simulator"):
-        stages = trnchem.plan(field, precision="fp32", reuse=False).table()
+        stages = trnchem.plan(field, options=trnchem.MP2Options(precision="fp32", reuse=False)).table()
     details = [_energies(rows), stages, steps(book, "Where each step ran, and why (fp32)")]
     both = {"water": small, "benzene": large}
     sizes = f"{LARGER[0]} occupied and {LARGER[1]} virtual orbitals"
@@ -82,7 +82,6 @@ def water(say: Callable[[str], None]) -> Report:
         tables=[
             *details,
             device_table(
-                "Predicted time of the kernels on each generation, and how busy its engines are",
                 both,
                 f"Three atoms do not fill the machine: starting programs dominates. Benzene in cc-pVTZ ({sizes}) took"
                 f" {seconds(here)} here.",
@@ -147,7 +146,9 @@ def _run(
     for _ in range(_REPEATS if backend == "pytorch" else 1):
         start = time.perf_counter()
         with trnsci.backend(backend), trnsci.ledger() as book:
-            result = trnchem.dfmp2(field, precision=precision, reuse=False, resident=resident)
+            result = trnchem.dfmp2(
+                field, options=trnchem.MP2Options(precision=precision, reuse=False, resident=resident)
+            )
         runs.append((time.perf_counter() - start, book))
     took, book = min(runs, key=lambda run: run[0])
     energies = {"e_corr": result.e_corr, "e_os": result.e_os, "e_ss": result.e_ss}
