@@ -33,7 +33,7 @@ _SHARED = frozenset(map(np.dtype, ("float32", "float64", "complex64", "complex12
 _REAL = frozenset((torch.float32, torch.float64, torch.int32, torch.int64))
 
 
-def untouched(kind: type) -> None:
+def pass_through(kind: type) -> None:
     """Let values of a type pass every `array_function` as they are: it holds tensors and never arrays."""
     _NATIVE.add(kind)
 
@@ -78,9 +78,9 @@ def array_function(fn: Callable[P, R]) -> Callable[P, R]:
             raise TypeError(f"{fn.__name__}() got an unexpected keyword argument {min(kwargs.keys() - known)!r}")
         for value in args:
             if type(value) not in _NATIVE:
-                return _converted(fn, args, kwargs)
+                return _call_with_tensors(fn, args, kwargs)
         if kwargs and not _NATIVE.issuperset(map(type, kwargs.values())):
-            return _converted(fn, args, kwargs)
+            return _call_with_tensors(fn, args, kwargs)
         return fn(*args, **kwargs)
 
     return wrapper
@@ -99,7 +99,7 @@ def like(model: Callable[P, object], run: Callable[..., R]) -> Callable[[Callabl
     return attach
 
 
-def _converted(fn: Callable[..., R], args: tuple[Any, ...], kwargs: dict[str, Any]) -> R:
+def _call_with_tensors(fn: Callable[..., R], args: tuple[Any, ...], kwargs: dict[str, Any]) -> R:
     if any_sharded([*args, *kwargs.values()]):
         from trnsci.distributed.calls import dispatch
 

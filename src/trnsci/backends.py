@@ -20,7 +20,7 @@ from torch.compiler import is_dynamo_compiling
 from trnsci import check, config
 from trnsci.config import BACKENDS, BackendName
 from trnsci.errors import ArgumentError, UnsupportedError
-from trnsci.isolation import is_disturbed, isolated
+from trnsci.isolation import is_disturbed, isolating
 
 if TYPE_CHECKING:
     from trnsci.ledger import Ledger
@@ -70,7 +70,7 @@ SCOPE: ContextVar[Scope | None] = ContextVar("trnsci.scope", default=None)
 
 
 @contextmanager
-def entered(scope: Scope | None) -> Iterator[None]:
+def entering(scope: Scope | None) -> Iterator[None]:
     """Make ``scope`` the current one for a block, and restore the previous one after it."""
     token = SCOPE.set(scope)
     try:
@@ -161,7 +161,7 @@ def inside(name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
             if is_dynamo_compiling():
                 return fn(*args, **kwargs)
             if is_disturbed():
-                with isolated():
+                with isolating():
                     return wrapper(*args, **kwargs)
             scope = SCOPE.get()
             if scope is None:
@@ -199,7 +199,7 @@ def backend(name: BackendName, *, strict: bool = True, library: str | None = Non
     outer = SCOPE.get() or Scope()
     choices: dict[str | None, Choice] = {} if library is None else {**outer.choices}
     choices[library] = choice
-    with entered(replace(outer, choices=choices)):
+    with entering(replace(outer, choices=choices)):
         yield
 
 

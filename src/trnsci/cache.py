@@ -23,7 +23,7 @@ def folder() -> Path:
     Raises:
         ArgumentError: it belongs to another user or is behind a link of one, others may write it, or it cannot be made.
     """
-    with _opened(create=True):
+    with _open_folder(create=True):
         return config.CACHE_DIR.get()
 
 
@@ -35,28 +35,28 @@ def read(name: str) -> str | None:
     """
     path = config.CACHE_DIR.get() / name
     try:
-        with _opened(create=False) as where:
+        with _open_folder(create=False) as where:
             flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
             descriptor = os.open(name, flags, dir_fd=where)
     except OSError as error:
         if error.errno == errno.ELOOP:
-            raise _refused(path, "a link", "a plain file") from None
+            raise _folder_error(path, "a link", "a plain file") from None
         return None
     with os.fdopen(descriptor, "rb") as file:
         about = os.fstat(descriptor)
         if exposed := find_exposure(about):
-            raise _refused(path, *exposed)
+            raise _folder_error(path, *exposed)
         if not stat.S_ISREG(about.st_mode):
             return None
         if about.st_size > _MOST:
-            raise _refused(path, f"a file of {about.st_size} bytes", f"at most {_MOST}")
+            raise _folder_error(path, f"a file of {about.st_size} bytes", f"at most {_MOST}")
         return file.read(_MOST).decode(errors="replace")
 
 
 def write(name: str, text: str) -> Path:
     """Put a file into the cache folder, whole or not at all, readable by this user alone; return its path."""
     fresh = f".{name}-{secrets.token_hex(16)}.partial"
-    with _opened(create=True) as where:
+    with _open_folder(create=True) as where:
         descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=where)
         try:
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:
@@ -70,12 +70,12 @@ def write(name: str, text: str) -> Path:
 
 
 @contextlib.contextmanager
-def _opened(*, create: bool) -> Iterator[int]:
+def _open_folder(*, create: bool) -> Iterator[int]:
     """Yield a descriptor of the cache folder: what was checked is used, whatever its name comes to mean."""
     path = config.CACHE_DIR.get()
     for part in (path, *path.parents):
         if (link := _foreign_link(part)) is not None:
-            raise _refused(path, f"behind the link {part} of user {link}", "a folder no other user leads to")
+            raise _folder_error(path, f"behind the link {part} of user {link}", "a folder no other user leads to")
     try:
         if create:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -84,10 +84,10 @@ def _opened(*, create: bool) -> Iterator[int]:
     except (OSError, ValueError) as error:
         if not create and isinstance(error, OSError):
             raise
-        raise _refused(path, getattr(error, "strerror", None) or str(error), "a folder that can be made") from None
+        raise _folder_error(path, getattr(error, "strerror", None) or str(error), "a folder that can be made") from None
     try:
         if exposed := find_exposure(os.fstat(descriptor)):
-            raise _refused(path, *exposed)
+            raise _folder_error(path, *exposed)
         yield descriptor
     finally:
         os.close(descriptor)
@@ -111,6 +111,6 @@ def find_exposure(about: os.stat_result) -> tuple[str, str] | None:
     return None
 
 
-def _refused(path: Path, got: str, expected: str) -> ArgumentError:
+def _folder_error(path: Path, got: str, expected: str) -> ArgumentError:
     hint = f"Run chmod go-w {path}, or name another folder with {config.CACHE_DIR.name}"
     return ArgumentError("trnsci", f"cache {path}", got, expected, hint=hint)

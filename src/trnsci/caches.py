@@ -12,10 +12,9 @@ from dataclasses import fields, is_dataclass
 from typing import Any, TypeVar
 
 import torch
-from torch._C import _len_torch_dispatch_stack as dispatch_modes
-from torch.utils._python_dispatch import _disable_current_modes
 
 from trnsci.config import KERNEL_CACHE_COUNT, PLAN_CACHE_BYTES, PLAN_CACHE_COUNT, Setting
+from trnsci.torch_internals import disable_modes, dispatch_modes
 
 K = TypeVar("K")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -55,7 +54,7 @@ class PlanCache:
                 self._kept.move_to_end(key)
                 return kept[0]
         # gradients may need later what a call in inference mode built; a tracer's tensors must not be kept
-        with torch.inference_mode(False), _disable_current_modes() if dispatch_modes() else nullcontext():
+        with torch.inference_mode(False), disable_modes() if dispatch_modes() else nullcontext():
             built = build()
         with self._lock:
             if key not in self._kept:
@@ -101,7 +100,7 @@ KERNELS = PlanCache(KERNEL_CACHE_COUNT, sys.maxsize)
 PROGRAMS = PlanCache()
 
 
-def _uncompiled(function: F) -> F:
+def _leave_uncompiled(function: F) -> F:
     """Return a function that the compiler, where it was imported, leaves alone: tables are no part of a graph."""
     compiler = sys.modules.get("torch._dynamo")
     return function if compiler is None else compiler.disable(function)
@@ -112,6 +111,6 @@ def kept(function: F) -> F:
 
     @functools.wraps(function)
     def keeping(*args: Any) -> Any:
-        return _uncompiled(CACHE.get)((function, args), lambda: function(*args))
+        return _leave_uncompiled(CACHE.get)((function, args), lambda: function(*args))
 
     return keeping  # type: ignore[return-value]

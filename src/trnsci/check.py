@@ -10,10 +10,10 @@ from typing import Any, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
-from torch._subclasses import FakeTensor
 from torch.compiler import is_dynamo_compiling
 
 from trnsci.errors import ArgumentError, DtypeError, TrnError, UnsupportedError
+from trnsci.torch_internals import FakeTensor, is_batchedtensor, is_functorch_wrapped_tensor
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -79,7 +79,7 @@ def data(op: str, *, wrapped: bool = False, **values: Any) -> None:
 
     ``wrapped`` says that the function can look through what ``torch.func.grad`` wraps around a tensor.
     """
-    hidden = torch._C._functorch.is_batchedtensor if wrapped else torch._C._functorch.is_functorch_wrapped_tensor
+    hidden = is_batchedtensor if wrapped else is_functorch_wrapped_tensor
     for name, value in values.items():
         if isinstance(value, Tensor) and (value.is_meta or isinstance(value, FakeTensor) or hidden(value)):
             reason = f"its steps depend on the data of {name}, which has none to look at"
@@ -229,7 +229,7 @@ def number(op: str, argument: str, value: Any) -> int | float | complex:
     """Return a Python number, or a 0-d tensor without gradient, as a Python number."""
     if isinstance(value, int | float | complex):
         # beyond 64 bits torch takes no integer
-        return value if not isinstance(value, int) or -(2**63) <= value < 2**63 else _rounded(op, argument, value)
+        return value if not isinstance(value, int) or -(2**63) <= value < 2**63 else _round_integer(op, argument, value)
     if isinstance(value, Tensor) and value.ndim == 0 and value.layout == torch.strided:
         if value.requires_grad:
             got = "a tensor that requires grad"
@@ -240,7 +240,7 @@ def number(op: str, argument: str, value: Any) -> int | float | complex:
     raise DtypeError(op, argument, type(value), "a number")
 
 
-def _rounded(op: str, argument: str, value: int) -> float:
+def _round_integer(op: str, argument: str, value: int) -> float:
     try:
         return float(value)
     except OverflowError:

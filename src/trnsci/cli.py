@@ -14,10 +14,11 @@ import trnsci
 from trnsci import console, neuron_host
 from trnsci.config import TARGETS
 from trnsci.errors import ArgumentError, TrnError
-from trnsci.libraries import COMMANDS, announced
+from trnsci.libraries import COMMANDS, entry_points_of
 from trnsci.rosetta import LIBRARIES
 from trnsim.cli import from_checkout, output_file, program
 from trnsim.interrupts import leaving
+from trnsim.terminal import Parser
 
 # Commands that import torch; the others answer at once.
 _COMPUTING = ("info", "explain", "fit", "run", "bench", "validate")
@@ -30,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     # before torch, which loads AWS's libraries; what is started from here inherits it
     neuron_host.settle_cores()
     try:
-        if command in (*_COMPUTING, *announced(COMMANDS)) and not {"-h", "--help"} & set(given):
+        if command in (*_COMPUTING, *entry_points_of(COMMANDS)) and not {"-h", "--help"} & set(given):
             with leaving(f"trnsci {command}"):
                 importlib.import_module("torch")
         if command in _CHECKOUT:
@@ -55,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="trnsci", description="Scientific computing on AWS Trainium.")
+    parser = Parser(prog="trnsci", description="Scientific computing on AWS Trainium.")
     parser.add_argument("--version", action="version", version=f"trnsci {trnsci.__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
@@ -74,6 +75,8 @@ def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
     ran.add_argument("--backend", choices=("auto", "nki", "simulator", "pytorch"), help="where they run")
     ran.add_argument("--emulate", choices=TARGETS, help="on an emulated device, and say what it did not keep there")
     ran.add_argument("--earlier", action="store_true", help="give the program the names of the earlier suite")
+    also = "rewrite products of this package's modules as well as of the program's own; may be repeated"
+    ran.add_argument("--also", metavar="PACKAGE", action="append", default=[], help=also)
     ran.add_argument("--report", metavar="FILE", type=output_file, help="write what happened as one page")
     ran.add_argument("--min-size", metavar="N", type=int, help="elements from which a call is substituted; 0 for all")
     _add_random(ran)
@@ -86,7 +89,7 @@ def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
     rosetta.add_argument("--json", action="store_true", help="print JSON")
 
     _module(commands, "launch", given, "start a program on several ranks", _launch)
-    for name, entry in announced(COMMANDS).items():
+    for name, entry in entry_points_of(COMMANDS).items():
         _module(commands, name, given, f"a command of {entry.module.partition('.')[0]}", entry.load)
 
     # listed here for the help; their arguments are those of modules of benchmarks and never reach this parser
@@ -152,7 +155,7 @@ def _run(args: argparse.Namespace) -> int:
             )
         return _emulate(args)
     with trnsci.backend(args.backend) if args.backend else contextlib.nullcontext():
-        return _report(args, args.report, substitute=True, min_size=args.min_size)
+        return _report(args, args.report, substitute=True, min_size=args.min_size, also=args.also)
 
 
 def _emulate(args: argparse.Namespace) -> int:

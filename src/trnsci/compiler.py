@@ -14,38 +14,33 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch._dynamo.backends.common import aot_autograd
-from torch._dynamo.backends.registry import list_backends, register_backend
-from torch._higher_order_ops import effects
-from torch._subclasses.fake_tensor import (
-    DataDependentOutputException,
-    DynamicOutputShapeException,
-    UnsupportedOperatorException,
-)
 from torch.fx import GraphModule
-from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from trnsci import ops
 from trnsci.drop_in import tracing
 from trnsci.errors import ArgumentError, BackendUnavailable, TrnError
+from trnsci.graph.unreadable import UNREADABLE
 from trnsci.libraries import Fusion, graph_passes
 from trnsci.substitutions import Substitutions, outside
+from trnsci.torch_internals import (
+    aot_autograd,
+    aot_config,
+    disable_modes,
+    effects,
+    list_backends,
+    lookup_backend,
+    make_boxed_func,
+    register_backend,
+)
 
 # The operator that raises for singular matrices has no result: torch before 2.13 drops it from graphs as unused.
 _RAISES = "aten::_linalg_check_errors"
 if effects._get_effect(_RAISES) is None:
     effects._register_effectful_op(_RAISES, effects._EffectType.ORDERED)
 
-INNER = ("eager", "inductor", "openxla")
+INNER = ("eager", "inductor", "openxla", "neuron")
 # modes of torch.compile that tell inductor how to compile, and nothing to others
 _INDUCTORS = ("reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
-# what a tracer raises where a function looks at values
-_UNREADABLE = (
-    DataDependentOutputException,
-    DynamicOutputShapeException,
-    UnsupportedOperatorException,
-    GuardOnDataDependentSymNode,
-)
 _SEEDED = torch.Tag.nondeterministic_seeded
 # records of graphs that are kept
 KEPT = 64
@@ -112,7 +107,8 @@ def compiler(
         graph: what TorchDynamo followed of the program.
         inputs: operands without data.
         mode: the inner backend, as ``options["inner"]``.
-        options: ``inner``, who compiles the rest: ``eager`` (the default: nobody), ``inductor`` or ``openxla``;
+        options: ``inner``, the backend that compiles the rest: ``eager`` (the default: none), ``inductor``,
+            ``openxla``, or ``neuron``, AWS's own, in whose graphs the suite's kernels are operators;
             ``random``, to draw from our streams as `drop_in` does; ``fuse``, to make chains one program: ``auto``
             (the default) where a kernel would run them, ``True`` wherever a kernel can, ``False`` never;
             ``program``, to run a pass as one `trnsci.program` where the backend in force has kernels, with ``inner``
@@ -132,7 +128,9 @@ def compiler(
             record.passes[name] = Counter(known[node.target] for node in traced.graph.nodes if node.target in known)
             record.draws |= any(_SEEDED in getattr(node.target, "tags", ()) for node in traced.graph.nodes)
             for rewrite in graph_passes() if chosen.fuse is not False else ():
-                done = rewrite(traced, always=chosen.fuse is True)
+                with disable_modes():
+                    # plans are made of shapes of their own
+                    done = rewrite(traced, always=chosen.fuse is True)
                 record.fusion.fused += done.fused
                 record.fusion.left_alone += done.left_alone
             with outside():
@@ -140,7 +138,7 @@ def compiler(
 
         return compile_graph
 
-    seen = Substitutions(random=chosen.random, min_size=0, unreadable=_UNREADABLE)
+    seen = Substitutions(random=chosen.random, min_size=0, unreadable=UNREADABLE)
     aot = aot_autograd(
         fw_compiler=compile_pass("forward"),
         bw_compiler=compile_pass("backward"),
@@ -150,7 +148,7 @@ def compiler(
     )
     # torch's cache would answer for the same graph without our operators; inductor orders operators that only raise
     how = {"enable_autograd_cache": False, "unlift_effect_tokens": chosen.inner == "inductor"}
-    with tracing(seen), torch._functorch.config.patch(how):
+    with tracing(seen), aot_config.patch(how):
         compiled = aot(graph, inputs)
     record.substituted, record.left_alone = frozenset(seen.substituted), frozenset(seen.left_alone)
     _graphs.append(record)
@@ -180,17 +178,18 @@ def _read(mode: str | None, options: Mapping[str, Any] | None) -> _Options:
 def _inner(name: str) -> tuple[Callable[..., Any], Any]:
     """Return the function that compiles a pass, and the decompositions it wants torch to make while tracing."""
     if name == "inductor":
-        from torch._inductor.compile_fx import compile_fx_inner
-        from torch._inductor.decomposition import select_decomp_table
+        from trnsci.torch_internals import inductor, select_decomp_table
 
-        return compile_fx_inner, select_decomp_table
+        return inductor.compile_fx_inner, select_decomp_table
     if name == "openxla":
         return _openxla, None
-    return _boxed, None
+    if name == "neuron":
+        return _neuron, None
+    return _box, None
 
 
 def _openxla(traced: GraphModule, given: Sequence[Any]) -> Any:
-    from torch._dynamo.backends.torchxla import openxla_eval_boxed
+    from trnsci.torch_internals import openxla_eval_boxed
 
     try:
         return openxla_eval_boxed(traced, list(given))
@@ -199,16 +198,24 @@ def _openxla(traced: GraphModule, given: Sequence[Any]) -> Any:
         raise BackendUnavailable(backend="openxla", reason=str(error), how=how) from error
 
 
-def _boxed(traced: GraphModule, given: Sequence[Any]) -> Any:
-    from torch._functorch._aot_autograd.utils import make_boxed_func
+def _neuron(traced: GraphModule, given: Sequence[Any]) -> Any:
+
+    from trnsci.neuron_operators import use_compiled_operators
+
+    if "neuron" not in list_backends(exclude_tags=None):
+        how = "Install torch-neuronx 2.13 or later, or emulate the device first (trnsci.emulate)"
+        raise BackendUnavailable(backend="neuron", reason="torch has no compile backend of that name", how=how)
+    compile_graph: Any = lookup_backend("neuron")
+    return make_boxed_func(compile_graph(use_compiled_operators(traced), list(given)))
+
+
+def _box(traced: GraphModule, given: Sequence[Any]) -> Any:
 
     return make_boxed_func(traced.forward)
 
 
 def _as_program(traced: GraphModule, given: Sequence[Any]) -> Any:
     """Run a pass as programs where its backend has kernels, with what they leave to torch in between."""
-    from torch._functorch._aot_autograd.utils import make_boxed_func
-
     from trnsci.graph.program import Program
 
     return make_boxed_func(Program(traced, traced.forward))

@@ -245,14 +245,14 @@ def launch_place() -> Place | None:
     """Return where a launcher put this process, or ``None`` when nothing launched it."""
     if "RANK" not in os.environ:
         return None
-    rank, size, port, local = *map(_launched, ("RANK", "WORLD_SIZE", "MASTER_PORT")), launched_rank() or 0
+    rank, size, port, local = *map(_launcher_number, ("RANK", "WORLD_SIZE", "MASTER_PORT")), launched_rank() or 0
     for name, value, most in (("RANK", rank, size - 1), ("MASTER_PORT", port, (1 << 16) - 1)):
         if value > most:
             raise ArgumentError("mesh", name, value, f"at most {most}, as a launcher sets it")
     return Place(rank, local, size, os.environ.get("MASTER_ADDR", ""), port)
 
 
-def _launched(name: str, default: str = "") -> int:
+def _launcher_number(name: str, default: str = "") -> int:
     """Return a number that a launcher has put into the environment."""
     text = os.environ.get(name, default)
     value = _integer(text)
@@ -263,12 +263,12 @@ def _launched(name: str, default: str = "") -> int:
 
 def launched_here() -> int:
     """Return how many ranks torchrun started on this machine; 1 when nothing launched this process."""
-    return _launched("LOCAL_WORLD_SIZE", "1")
+    return _launcher_number("LOCAL_WORLD_SIZE", "1")
 
 
 def launched_rank() -> int | None:
     """Return the index on this machine that a launcher gave this process, or ``None`` when nothing launched it."""
-    return _launched("LOCAL_RANK", "0") if "RANK" in os.environ else None
+    return _launcher_number("LOCAL_RANK", "0") if "RANK" in os.environ else None
 
 
 def launcher_holds_store() -> bool:
@@ -278,7 +278,7 @@ def launcher_holds_store() -> bool:
 
 def restarts() -> int:
     """Return how often `trnsci launch` has started this program again after a rank failed."""
-    return _launched(_RESTARTS, "0")
+    return _launcher_number(_RESTARTS, "0")
 
 
 def use_interface(name: str) -> None:
@@ -307,6 +307,12 @@ def rank_variables(place: Place, local_size: int, threads: int, interface: str, 
         _RESTARTS: restarts,
         **dict.fromkeys(_INTERFACES, interface),
     }
+    # one core a rank, and the network cards of a cluster; what the environment says itself counts
+    meeting = f"{place.address}:{place.port + 1}"
+    neuron: dict[str, object] = {"NEURON_RT_VISIBLE_CORES": place.local_rank, "NEURON_RT_ROOT_COMM_ID": meeting}
+    if local_size < place.size:
+        neuron |= {"FI_PROVIDER": "efa", "FI_EFA_USE_DEVICE_RDMA": 1, "FI_EFA_FORK_SAFE": 1}
+    own |= {name: value for name, value in neuron.items() if name not in os.environ}
     return {name: str(value) for name, value in own.items()}
 
 

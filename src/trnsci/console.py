@@ -25,7 +25,7 @@ class Table:
 
 def tables(*each: Table) -> None:
     """Print tables to standard output."""
-    each = tuple(map(_escaped, each))
+    each = tuple(map(_escape_table, each))
     if sys.stdout.isatty() and importlib.util.find_spec("rich") is not None:
         _rich(each)
     else:
@@ -34,7 +34,7 @@ def tables(*each: Table) -> None:
 
 def plain(table: Table) -> str:
     """Return a table as aligned text, two spaces between columns."""
-    table = _escaped(table)
+    table = _escape_table(table)
     lines = [table.header, *table.rows] if any(table.header) else list(table.rows)
     widths = [max((len(line[column]) for line in lines), default=0) for column in range(len(table.header))]
     text = [table.title]
@@ -46,7 +46,7 @@ def plain(table: Table) -> str:
     return "\n".join(text)
 
 
-def _escaped(table: Table) -> Table:
+def _escape_table(table: Table) -> Table:
     """Return a table without control characters: names of kernels, files and arguments may be a stranger's."""
     rows = [tuple(map(escape_controls, row)) for row in table.rows]
     return Table(escape_controls(table.title), table.header, rows, escape_controls(table.note))
@@ -83,7 +83,7 @@ def _rich(each: Sequence[Table]) -> None:
 
     console = Console(highlight=False)
     for table in each:
-        console.print(_drawn(table) if _fits(table, console.width) else _listed(table))
+        console.print(_drawn(table) if _fits(table, console.width) else _list_rows(table))
 
 
 def _fits(table: Table, width: int) -> bool:
@@ -119,7 +119,7 @@ def _drawn(table: Table) -> Any:
     return drawn
 
 
-def _listed(table: Table) -> Any:
+def _list_rows(table: Table) -> Any:
     """Each row as its first cell and, below it, the others with their names."""
     from rich.console import Group
     from rich.padding import Padding

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from trnsci import torch_internals
 from trnsci.host import PLAIN, unseen, why_not
 
 # bfloat16 and the FP64 tensor cores begin with this compute capability
@@ -94,7 +95,7 @@ def launch(
         options: of Triton's compiler, such as ``num_warps``.
     """
     index = device.index
-    if index != torch._C._cuda_getDevice():
+    if index != torch_internals.cuda_device():
         with torch.cuda.device(index):
             return launch(kernel, grid, device, args, constants, words, **options)
     # as Triton: by a tensor's dtype and alignment; by ones, multiples of 16 and words of an integer
@@ -110,7 +111,7 @@ def launch(
             key.append((x == 1, x % 16 == 0, (x if x >= 0 else ~x).bit_length() >> 5))
     compiled = _kernels.get(tuple(key))
     if compiled is not None:
-        compiled[grid](*given, *words, *constants, stream=torch._C._cuda_getCurrentRawStream(index))
+        compiled[grid](*given, *words, *constants, stream=torch_internals.cuda_stream(index))
         return None
     # Triton's interpreter returns nothing, and is asked again
     _kernels[tuple(key)] = kernel[grid](*args, *words, *constants, **options)
@@ -159,9 +160,9 @@ class Compiled:
 
     def _backend(self, graph: Any, examples: Any) -> Any:
         # a second that other programs need not wait
-        from torch._inductor.compile_fx import compile_fx
+        from trnsci.torch_internals import inductor
 
-        compiled: Any = compile_fx(graph, examples)
+        compiled: Any = inductor.compile_fx(graph, examples)
 
         def run(*operands: Any) -> Any:
             outputs = compiled(*operands)

@@ -21,7 +21,9 @@ from trnsci.analogs import Different, operators
 from trnsci.backends import backend, get_backend
 from trnsci.errors import BackendUnavailable, TrnError
 from trnsci.ledger import Substitution, record
+from trnsci.neuron_operators import register_compiled_operators
 from trnsci.planar import PlanarTensor, on_host, parts, transform
+from trnsci.torch_internals import has_kernel
 
 KEYS = {"neuron": "PrivateUse1", "xla": "XLA"}
 # what the device's own library computes
@@ -45,11 +47,12 @@ def register_operators() -> tuple[str, ...]:
             neuron.why_no_device() or f"the device is a {device.kind if device else 'ghost'}, which torch does not know"
         )
         raise BackendUnavailable(backend="nki", reason=reason, how="Run it on a Trn1, Trn2 or Trn3 instance")
-    return _registered(KEYS[device.kind])[1]
+    register_compiled_operators()
+    return _register_key(KEYS[device.kind])[1]
 
 
 @functools.cache
-def _registered(key: str) -> tuple[Any, tuple[str, ...]]:
+def _register_key(key: str) -> tuple[Any, tuple[str, ...]]:
     running = {name for name, analog in operators().items() if analog.arguments and not analog.random}
     names = [name for name in sorted(running) if _lacking(name)]
     # taken over from the device's own library, which has them, if at all, on the host
@@ -65,7 +68,7 @@ def _registered(key: str) -> tuple[Any, tuple[str, ...]]:
 
 def _lacking(name: str) -> bool:
     """Return whether the device lacks an operator that torch does not make of others, which have the gradient then."""
-    composite = torch._C._dispatch_has_kernel_for_dispatch_key(f"aten::{name}", "CompositeImplicitAutograd")
+    composite = has_kernel(f"aten::{name}", "CompositeImplicitAutograd")
     return name not in _THEIRS and name not in _COMPLEX and not composite
 
 
@@ -112,7 +115,7 @@ _PLANES: dict[str, Callable[..., Any]] = {
 }
 
 
-def _filled(real: Any = None, imag: Any = 0.0) -> Callable[..., Any]:
+def _fill_planes(real: Any = None, imag: Any = 0.0) -> Callable[..., Any]:
     """Memory for a complex tensor on the device, filled or not; ``NotImplemented`` for any other."""
 
     def make(size: Any, *rest: Any, dtype: Any = None, device: Any = None, **options: Any) -> Any:
@@ -130,10 +133,10 @@ def _full(size: Any, value: Any, *, dtype: Any = None, **options: Any) -> Any:
     if dtype is None and isinstance(value, complex):
         dtype = torch.complex64 if torch.get_default_dtype() == torch.float32 else torch.complex128
     number = complex(value)
-    return _filled(number.real, number.imag)(size, dtype=dtype, **options)
+    return _fill_planes(number.real, number.imag)(size, dtype=dtype, **options)
 
 
-def _moved(x: Tensor, *, dtype: Any = None, device: Any = None, **options: Any) -> Any:
+def _move_planes(x: Tensor, *, dtype: Any = None, device: Any = None, **options: Any) -> Any:
     """Return a tensor that becomes complex on the device, or moves there; ``NotImplemented`` for any other."""
     wanted, where = dtype or x.dtype, x.device if device is None else torch.device(device)
     if not wanted.is_complex or where.type not in KEYS or isinstance(x, PlanarTensor):
@@ -160,10 +163,10 @@ class _Move(torch.autograd.Function):
 
 # where complex tensors on the device begin inside a block, besides results of operators on the device
 BEGINNINGS: dict[str, Callable[..., Any]] = {
-    **dict.fromkeys(("empty.memory_format", "empty_strided"), _filled()),
-    "zeros": _filled(0.0),
-    "ones": _filled(1.0),
+    **dict.fromkeys(("empty.memory_format", "empty_strided"), _fill_planes()),
+    "zeros": _fill_planes(0.0),
+    "ones": _fill_planes(1.0),
     "full": _full,
     "scalar_tensor": lambda value, **options: _full((), value, **options),
-    "_to_copy": _moved,
+    "_to_copy": _move_planes,
 }

@@ -18,24 +18,25 @@ import torch
 
 from trnsci import backends, check, neuron
 from trnsci.analogs import PLAIN, Analog, Different, operators
-from trnsci.analogs.replacing import replaced
-from trnsci.drop_in_arrays import make_call
+from trnsci.analogs.replacing import replace_functions
+from trnsci.drop_in_arrays import Transforms, make_call
 from trnsci.errors import ArgumentError, TrnError
 from trnsci.execution import detached_views
 from trnsci.libraries import packages
 from trnsci.specs import is_resident, tensors_in
 from trnsci.substitutions import ACTIVE, KEY, RANDOM, SMALL, Substitutions, dispatch_key, dispatch_keys, outside
+from trnsci.torch_internals import exclude_keys, higher_order, include_key, peek_interpreter_stack
 
 
 @contextmanager
 def drop_in(*, random: bool = False, min_size: int | None = None) -> Iterator[Substitutions]:
     """Run calls of torch, NumPy and SciPy that have an analog through the suite, inside the block and in this thread.
 
-    torch's products, transforms, ``torch.linalg`` and attention are recognised however they are spelled; functions of
-    ``numpy.fft``, ``numpy.linalg``, ``scipy.fft``, ``scipy.linalg`` and ``scipy.sparse.linalg`` where they are called
-    through their modules or imported inside the block. Results keep type, dtype, device, shape and gradient. A call
-    whose options mean something else here is left alone. Where work runs is decided as for the suite's own functions:
-    ``trnsci.backend`` and the settings apply.
+    torch's products, transforms, ``torch.linalg`` and attention are recognised however they are spelled; functions
+    of ``numpy.fft``, ``numpy.linalg``, ``scipy.linalg`` and ``scipy.sparse.linalg`` where they are called through
+    their modules or imported inside the block, those of ``scipy.fft`` wherever they were imported. Results keep
+    type, dtype, device, shape and gradient. A call whose options mean something else here is left alone. Where work
+    runs is decided as for the suite's own functions: ``trnsci.backend`` and the settings apply.
 
     Args:
         random: also draw ``torch.rand``, ``randn``, ``uniform_`` and ``normal_`` from the streams of the suite.
@@ -53,7 +54,10 @@ def drop_in(*, random: bool = False, min_size: int | None = None) -> Iterator[Su
     if min_size is not None:
         check.integer("drop_in", "min_size", min_size, 0)
     seen = Substitutions(random=random, min_size=min_size)
-    with replaced(make_call), tracing(seen):
+    # SciPy's transforms take long to import
+    from scipy.fft import set_backend
+
+    with replace_functions(make_call), set_backend(Transforms), tracing(seen):
         yield seen
 
 
@@ -65,7 +69,7 @@ def tracing(seen: Substitutions) -> Iterator[None]:
         _register_random()
     token = ACTIVE.set(seen)
     try:
-        with torch._C._IncludeDispatchKeyGuard(dispatch_key()):
+        with include_key(dispatch_key()):
             yield
     finally:
         ACTIVE.reset(token)
@@ -81,8 +85,8 @@ def _register() -> tuple[Any, ...]:
     through = torch.library.Library("_", "IMPL", KEY)
     through.fallback(torch.library.fallthrough_kernel)
     # operators that take functions have a list of their own of keys they do not listen at
-    torch._ops._HIGHER_ORDER_OP_DEFAULT_FALLTHROUGH_DISPATCH_KEYS.append(dispatch_key())
-    for operator in torch._ops._higher_order_ops.values():
+    higher_order._HIGHER_ORDER_OP_DEFAULT_FALLTHROUGH_DISPATCH_KEYS.append(dispatch_key())
+    for operator in higher_order._higher_order_ops.values():
         operator.fallthrough(dispatch_key())
     return through, _library(kernels)
 
@@ -170,7 +174,7 @@ def _kernel(name: str, dense: Analog | None, sparse: Analog | None) -> Callable[
     assert known is not None
     library, declared = backends.library(known.name.partition(".")[0]), 0 if known.random else known.least
     small, original = (shown, SMALL), operator._op
-    keys, guard, Tensor = dispatch_keys(), torch._C._ExcludeDispatchKeyGuard, torch.Tensor
+    keys, guard, Tensor = dispatch_keys(), exclude_keys, torch.Tensor
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
         seen = ACTIVE.get()
@@ -249,16 +253,20 @@ def _reason(seen: Substitutions, analog: Analog | None, args: Any) -> str:
         return _OWN
     if analog is not None and analog.random:
         return "" if seen.random else RANDOM
-    if torch._C._functorch.peek_interpreter_stack() is not None:
+    if peek_interpreter_stack() is not None:
         return "inside a transformation of torch.func"
-    for tensor in tensors_in(args):
-        if type(tensor) not in PLAIN and not seen.unreadable:
-            planar = getattr(tensor, "is_planar", False)
-            if planar and analog is not None and analog.planes:
-                continue
-            # torch following a program of its own compiler's is no call of the program's; planes see to themselves
-            silent = planar or type(tensor).__module__.startswith("torch._subclasses")
-            return _OWN if silent else f"an operand is a {type(tensor).__name__}"
-        if tensor.layout != torch.strided:
-            return _NO_DENSE
+    for value in args:
+        # most operands, without the walk through lists of them
+        if type(value) in PLAIN and value.layout is torch.strided:
+            continue
+        for tensor in tensors_in(value):
+            if type(tensor) not in PLAIN and not seen.unreadable:
+                planar = getattr(tensor, "is_planar", False)
+                if planar and analog is not None and analog.planes:
+                    continue
+                # torch following a program of its own compiler's is no call of the program's; planes see to themselves
+                silent = planar or type(tensor).__module__.startswith("torch._subclasses")
+                return _OWN if silent else f"an operand is a {type(tensor).__name__}"
+            if tensor.layout != torch.strided:
+                return _NO_DENSE
     return ""

@@ -27,21 +27,23 @@ class _Call(Replacement):
         self._small = name, SMALL
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        seen = ACTIVE.get()
-        if seen is not None and IS_PROGRAM[sys._getframe(1).f_globals.get("__name__", "")]:
-            size = largest_operand(args)
-            if kwargs:
-                size = max(size, largest_operand(kwargs.values()))
-            if size < seen.least(self._analog.least, self._library):
-                seen.left_alone[self._small] += 1
-            else:
-                result = self._take(seen, size, args, kwargs)
-                if result is not NotImplemented:
-                    return result
-        return self._function(*args, **kwargs)
+        result = self.attempt(args, kwargs)
+        return self._function(*args, **kwargs) if result is NotImplemented else result
 
     # frames of this name are passed over where a warning looks for the line that caused it, as those of an import are
     __call__.__code__ = __call__.__code__.replace(co_filename="<importlib._bootstrap: trnsci.drop_in>")
+
+    def attempt(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Return the result of a program's call, made two frames above; ``NotImplemented`` leaves it alone."""
+        seen = ACTIVE.get()
+        if seen is not None and IS_PROGRAM[sys._getframe(2).f_globals.get("__name__", "")]:
+            size = largest_operand(args)
+            if kwargs:
+                size = max(size, largest_operand(kwargs.values()))
+            if size >= seen.least(self._analog.least, self._library):
+                return self._take(seen, size, args, kwargs)
+            seen.left_alone[self._small] += 1
+        return NotImplemented
 
     def _take(self, seen: Substitutions, size: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Make a program's call here, or leave it alone."""
@@ -73,4 +75,29 @@ class _Call(Replacement):
             return False
 
 
-make_call = functools.cache(_Call)
+_TRANSFORMS: dict[Function, _Call] = {}
+
+
+@functools.cache
+def make_call(name: str, function: Function) -> Function:
+    """Return what stands for a function inside a block; those of ``scipy.fft`` stay, and ask `Transforms`."""
+    call = _Call(name, function)
+    if not name.startswith("scipy.fft."):
+        return call
+    _TRANSFORMS[function] = call
+    return function
+
+
+class Transforms:
+    """A backend of ``scipy.fft``, whose functions ask for one however a program came by them.
+
+    A backend that the program sets inside the block is asked first.
+    """
+
+    __ua_domain__ = "numpy.scipy.fft"
+
+    @staticmethod
+    def __ua_function__(method: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Make a call here, or return ``NotImplemented``."""
+        call = _TRANSFORMS.get(method)
+        return NotImplemented if call is None else call.attempt(args, kwargs)

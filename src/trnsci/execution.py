@@ -12,8 +12,9 @@ from torch import Tensor
 
 from trnsci import cuda, host
 from trnsci.kernel_launcher import Launcher, using
-from trnsci.memory import exhausted
+from trnsci.memory import capacity_error
 from trnsci.specs import tensors_in, thaw
+from trnsci.torch_internals import DispatchKey, DispatchKeySet, exclude_keys, excluded_keys, force_keys, included_keys
 
 
 class Decision(NamedTuple):
@@ -24,28 +25,28 @@ class Decision(NamedTuple):
     reason: str
 
 
-def copied(result: Any, out: Tensor | None) -> Any:
+def copy_out(result: Any, out: Tensor | None) -> Any:
     """Return a result, or ``out`` with the result copied into it."""
     return result if out is None else out.copy_(result)
 
 
 def lazy_conjugates() -> AbstractContextManager[Any]:
     """Let implementations read lazy conjugates and negatives right, which compiled programs switch off around ops."""
-    included, excluded = torch._C._dispatch_tls_local_include_set(), torch._C._dispatch_tls_local_exclude_set()
-    lazy = [key for key in (torch._C.DispatchKey.Conjugate, torch._C.DispatchKey.Negative) if excluded.has(key)]
+    included, excluded = included_keys(), excluded_keys()
+    lazy = [key for key in (DispatchKey.Conjugate, DispatchKey.Negative) if excluded.has(key)]
     if not lazy:
         return nullcontext()
     for key in lazy:
         excluded = excluded.remove(key)
-    return torch._C._ForceDispatchKeyGuard(included, excluded)
+    return force_keys(included, excluded)
 
 
-_VIEWS = torch._C.DispatchKeySet(torch._C.DispatchKey.ADInplaceOrView)
+_VIEWS = DispatchKeySet(DispatchKey.ADInplaceOrView)
 
 
 def unrecorded_views() -> AbstractContextManager[Any]:
     """Let results be tensors of their own, which a program may change in place, though made as parts of others."""
-    return torch._C._ExcludeDispatchKeyGuard(_VIEWS)
+    return exclude_keys(_VIEWS)
 
 
 def detached_views(result: Any, operands: Sequence[Any]) -> Any:
@@ -56,7 +57,10 @@ def detached_views(result: Any, operands: Sequence[Any]) -> Any:
     if type(result) is not Tensor or result.layout != torch.strided:
         return result
     if not result._is_view():
-        return result.clone() if any(result is x for x in operands) else result
+        for operand in operands:
+            if result is operand:
+                return result.clone()
+        return result
     memory = result.untyped_storage().data_ptr()
     others = (x.untyped_storage().data_ptr() for x in tensors_in(operands) if x.layout == torch.strided)
     if memory != 0 and memory in others:
@@ -85,11 +89,11 @@ def as_promised(result: Any, promised: Any, args: tuple[Any, ...]) -> Any:
     return result
 
 
-def computed(call: Any, decision: Decision, used: Launcher | None, out: Tensor | None) -> Any:
+def compute_call(call: Any, decision: Decision, used: Launcher | None, out: Tensor | None) -> Any:
     """Return the result of the implementation decided on; nothing is tried after it has started."""
     if used is not None:
         with using(used):
-            return copied(detached_views(call.nki(), call), out)
+            return copy_out(detached_views(call.nki(), call), out)
     name = decision.implementation
     try:
         if out is None:
@@ -100,7 +104,7 @@ def computed(call: Any, decision: Decision, used: Launcher | None, out: Tensor |
             into(out)
             result = out
     except (MemoryError, RuntimeError) as error:
-        refused = exhausted(type(call).__name__, error) or host.no_tangent(call, error)
+        refused = capacity_error(type(call).__name__, error) or host.no_tangent(call, error)
         if refused is None:
             raise
         raise refused from error

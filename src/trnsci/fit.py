@@ -18,24 +18,26 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from trnsci import config
+from trnsci import config, product_operators
 from trnsci.analogs import Analog
 from trnsci.analogs.neuron_operators import runs_on_neuron
 from trnsci.console import shorter
 from trnsci.drop_in import drop_in
 from trnsci.errors import ArgumentError
 from trnsci.fit_profiler import IMPORTS, Children, Place, Plain, Sampler, Watch
-from trnsci.fit_report import NEURON, FitReport, Group, OnTarget, shortened
-from trnsci.fit_scan import SOURCES, scanned
+from trnsci.fit_report import NEURON, FitReport, Group, OnTarget, shorten_operands
+from trnsci.fit_scan import NOTHING, scan
+from trnsci.fit_source import SOURCES
 from trnsci.ledger import Ledger, ledger
 from trnsci.links import link
 from trnsci.plans import Step, seconds
 from trnsci.predict import prediction
+from trnsci.product_operators import rewriting_products, run_script
 from trnsci.specs import tensors_in
 from trnsim.terminal import escape_controls
 
 # files whose frames stand before a program's own
-_RUNNING = (__file__, "<frozen runpy>")
+_RUNNING = (__file__, product_operators.__file__, "<frozen runpy>")
 # torch operators costed as their analogs at most, those that took longest first
 COSTED = 50
 
@@ -48,20 +50,22 @@ def fit(
     substitute: bool = False,
     random: bool = False,
     min_size: int | None = None,
+    also: Sequence[str] = (),
     progress: Callable[[str], None] | None = None,
 ) -> FitReport:
     """Run a Python program as ``__main__`` and report how it would fit Trainium.
 
     A program that raises, exits or is interrupted is reported as far as it came. One for CUDA that cannot run here
-    is read instead: `FitReport.symbols` has what it calls.
+    is read instead: `FitReport.scan` has what it calls. So is a folder of sources.
 
     Args:
-        script: path of the program, or of a CUDA source; with ``module`` the name of a module.
+        script: path of the program, of a CUDA source or of a folder of them; with ``module`` the name of a module.
         arguments: its ``sys.argv[1:]``.
         module: run as ``python -m`` would.
         substitute: run it inside `trnsci.drop_in`, so that calls with an analog are ours.
         random: count torch's random numbers, or draw them, as ours; as for `trnsci.drop_in`.
         min_size: with ``substitute``, as for `trnsci.drop_in`.
+        also: packages whose products by ``@`` are seen, besides those of the program's folder; with ``substitute``.
         progress: called with a line of text before each slow step; one that ends in a newline stays on a screen.
 
     Raises:
@@ -70,8 +74,8 @@ def fit(
     path = Path(script)
     require_source("run" if substitute else "fit", script, module)
     say = progress or (lambda text: None)
-    if path.suffix in SOURCES and not module:
-        return FitReport(script=str(script), symbols=scanned(path), main_target=config.TARGET.get())
+    if not module and (path.is_dir() or path.suffix.lower() in SOURCES):
+        return FitReport(script=str(script), scan=scan(path), main_target=config.TARGET.get())
     say(f"running {script}\n")
     watch, sampler, children, replaced = Watch(random=random), Sampler(), Children(), None
     with ExitStack() as stack:
@@ -80,12 +84,13 @@ def fit(
             stack.enter_context(listener)
         if substitute:
             replaced = stack.enter_context(drop_in(random=random, min_size=min_size))
+            stack.enter_context(rewriting_products(path.parent, also))
         start = time.perf_counter()
-        status, error = run_program(script, module)
+        status, error = run_program(script, module, products=substitute)
         wall = time.perf_counter() - start
     groups, plain = _groups(book, say), _plain(watch.seen.values(), say)
     elsewhere = wall - sum(group.measured for group in (*groups, *plain))
-    symbols = scanned(path) if status and path.is_file() else ()
+    read = scan(path) if status and path.is_file() else NOTHING
     return FitReport(
         script=str(script),
         wall=wall,
@@ -93,7 +98,7 @@ def fit(
         plain=plain,
         places=_places(sampler.places, elsewhere),
         beside=_beside(sampler.threads, children.commands),
-        symbols=symbols,
+        scan=read,
         replaced=replaced,
         main_target=config.TARGET.get(),
         status=status,
@@ -105,7 +110,8 @@ def require_source(op: str, script: str | Path, module: bool) -> None:
     """Raise unless there is such a file or module."""
     if module and importlib.util.find_spec(str(script)) is None:
         raise ArgumentError(op, "MODULE", str(script), "a module that can be imported")
-    if not module and not Path(script).is_file():
+    path = Path(script)
+    if not module and not (path.is_file() or (op == "fit" and path.is_dir())):
         raise ArgumentError(op, "SCRIPT", str(script), "a Python file that exists")
 
 
@@ -135,11 +141,13 @@ class _Ending:
         return True
 
 
-def run_program(script: str | Path, module: bool) -> tuple[int, str]:
+def run_program(script: str | Path, module: bool, *, products: bool = False) -> tuple[int, str]:
     """Run the program; return its status, and in words how it ended if not well."""
     with _Ending() as ending:
         if module:
             runpy.run_module(str(script), run_name="__main__", alter_sys=True)
+        elif products and Path(script).suffix == ".py":
+            run_script(Path(script))
         else:
             runpy.run_path(str(script), run_name="__main__")
     return ending.status, ending.words
@@ -194,7 +202,7 @@ def _groups(book: Ledger, say: Callable[[str], None]) -> tuple[Group, ...]:
     groups = []
     for number, entries in enumerate(alike.values(), 1):
         step: Step = entries[0].step
-        say(f"predicting {number} of {len(alike)}: {step.op} {shortened(step.operands)}")
+        say(f"predicting {number} of {len(alike)}: {step.op} {shorten_operands(step.operands)}")
         groups.append(_group(step, [entry.measured for entry in entries]))
     return tuple(sorted(groups, key=lambda g: -g.measured))
 
@@ -210,7 +218,7 @@ def _alike(step: Step) -> Any:
 def _group(step: Step, times: Sequence[float]) -> Group:
     moved = sum(spec.nbytes for spec in tensors_in(step.call)) + step.cost.written
     calls = len(times)
-    targets, refusal = _predicted((step,), calls, moved)
+    targets, refusal = _predict_targets((step,), calls, moved)
     return Group(
         op=step.op.replace("::", "."),
         operands=step.operands,
@@ -236,7 +244,7 @@ def _plain(seen: Iterable[Plain], say: Callable[[str], None]) -> tuple[Group, ..
         refusal = plain.stays or _refusal(plain.operator, analog)
         targets: dict[str, OnTarget] = {}
         if plan is not None:
-            targets, _ = _predicted(plan.steps, plain.calls, plain.nbytes // plain.calls)
+            targets, _ = _predict_targets(plan.steps, plain.calls, plain.nbytes // plain.calls)
         groups.append(
             Group(
                 op=plain.operator,
@@ -262,7 +270,7 @@ def _refusal(operator: str, analog: Analog | None) -> str:
     return NEURON if runs_on_neuron(operator) else "nothing of ours does this"
 
 
-def _predicted(steps: Sequence[Step], calls: int, moved: int) -> tuple[dict[str, OnTarget], str]:
+def _predict_targets(steps: Sequence[Step], calls: int, moved: int) -> tuple[dict[str, OnTarget], str]:
     """Predict ``calls`` calls of these steps on each generation that can run them; say why others cannot."""
     targets: dict[str, OnTarget] = {}
     refusal = ""

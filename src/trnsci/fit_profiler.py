@@ -18,17 +18,17 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from trnsci.analogs import Analog, functions, operators
 from trnsci.analogs.methods import Method, methods_observed
-from trnsci.analogs.replacing import IS_PROGRAM, Replacement, replaced
+from trnsci.analogs.replacing import IS_PROGRAM, Replacement, replace_functions
 from trnsci.console import shorter
 from trnsci.ledger import WATCHES, in_op, record
 from trnsci.libraries import packages
 from trnsci.ops import Op
 from trnsci.specs import freeze, tensors_in
 from trnsci.substitutions import RANDOM
+from trnsci.torch_internals import TorchDispatchMode, disable_dynamo
 
 PERIOD = 2e-3
 # characters of a line of source that a report shows
@@ -89,7 +89,7 @@ class Watch(TorchDispatchMode):
     def __enter__(self) -> Watch:
         WATCHES.append(self)
         self._others = ExitStack()
-        self._others.enter_context(replaced(partial(_Watched, self)))
+        self._others.enter_context(replace_functions(partial(_Watched, self)))
         self._others.enter_context(methods_observed(self._method))
         super().__enter__()  # type: ignore[no-untyped-call]
         return self
@@ -137,9 +137,9 @@ class Watch(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if "torch._dynamo" in sys.modules:
             return _uncompiled(self, func, args, kwargs)
-        return self._timed(func, args, kwargs)
+        return self._time_operator(func, args, kwargs)
 
-    def _timed(self, func: Any, args: Any, kwargs: Any) -> Any:
+    def _time_operator(self, func: Any, args: Any, kwargs: Any) -> Any:
         start = time.perf_counter()
         result = func(*args, **(kwargs or {}))
         namespace, _, name = str(func._schema.name).partition("::")
@@ -196,7 +196,7 @@ def _shape_of(value: Any) -> Any:
 
 
 # a program that compiles must not compile what watches it
-_uncompiled = torch._disable_dynamo(Watch._timed, recursive=True)  # type: ignore[attr-defined]
+_uncompiled = disable_dynamo(Watch._time_operator, recursive=True)
 
 
 @cache
@@ -243,7 +243,7 @@ class Place:
 
 IMPORTS, WATCHING = Place("imports"), Place("making this report")
 # the frames that tell whether a moment is measured already, or is this report's own work
-_MEASURED = {Op.execute.__code__, Watch._timed.__code__, Watch._array.__code__, Watch._method.__code__}
+_MEASURED = {Op.execute.__code__, Watch._time_operator.__code__, Watch._array.__code__, Watch._method.__code__}
 _WATCHING = {Op.step.__code__, record.__code__, Watch._note.__code__}
 
 

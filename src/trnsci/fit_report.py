@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import html
 import platform
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from trnsci import config
 from trnsci.analogs.lines import looks_like
 from trnsci.console import Table
 from trnsci.fit_profiler import IMPORTS, Place
-from trnsci.fit_scan import Symbol
+from trnsci.fit_scan import NOTHING, STATES, Scan
 from trnsci.html_page import Bar, Bars, page
 from trnsci.links import describe_link
 from trnsci.plans import quantity, seconds
@@ -107,7 +108,7 @@ class Group:
             left_out = f"; the first call's {seconds(self.first)} left out"
         elif self.calls == 1 and self.flops < CRAWL * self.measured:
             left_out = "; measured once, and a first call starts threads and fills caches"
-        return self._compared(there) + self._certainty(there) + left_out
+        return self._compare_ways(there) + self._certainty(there) + left_out
 
     def _certainty(self, there: OnTarget) -> str:
         """Words where the other end of the kernels' interval would bring another verdict."""
@@ -115,7 +116,7 @@ class Group:
         low, high = there.interval
         return "; within the prediction's interval" if any(low <= kernel <= high for kernel in gap) else ""
 
-    def _compared(self, there: OnTarget) -> str:
+    def _compare_ways(self, there: OnTarget) -> str:
         gain = {way: self.steady / there.seconds(way) for way in WAYS}
         if gain["call by call"] > 1:
             return f"fits: {gain['call by call']:.1f}x by itself"
@@ -132,7 +133,7 @@ class Group:
         """Return a line of the report's tables, after the name."""
         predicted = [seconds(self.targets[t].kernel) if t in self.targets else "-" for t in config.TARGETS]
         here = seconds(self.measured) if self.comparable else "-"
-        head = (shortened(self.operands), str(self.calls), here)
+        head = (shorten_operands(self.operands), str(self.calls), here)
         moved = quantity(self.nbytes, "B") if self.targets else "-"
         return (*head, *predicted, moved, self.verdict(main_target))
 
@@ -150,7 +151,7 @@ class FitReport:
         plain: operators of torch, and functions of NumPy and SciPy that have an analog, called beside them.
         places: where the rest of the time went, sampled: seconds by line of the program.
         beside: other threads and processes, which were not watched.
-        symbols: what a program for CUDA that could not run here names.
+        scan: what a program for CUDA that could not run here calls.
         replaced: in a run with substitution, what became ours and what was left alone.
     """
 
@@ -161,7 +162,7 @@ class FitReport:
     plain: tuple[Group, ...] = ()
     places: tuple[tuple[Place, float], ...] = ()
     beside: tuple[str, ...] = ()
-    symbols: tuple[Symbol, ...] = ()
+    scan: Scan = NOTHING
     replaced: Substitutions | None = None
     status: int = 0
     error: str = field(default="")
@@ -225,17 +226,15 @@ class FitReport:
     @property
     def _only_read(self) -> bool:
         """Whether the program failed before it called anything that could be timed, and its source says more."""
-        return bool(self.error and self.symbols) and not (self.groups or self.plain)
+        return bool(self.error and self.scan.symbols) and not (self.groups or self.plain)
 
     @property
     def verdict(self) -> str:
         """The answer in a sentence: what is certain, and what more there might be."""
-        covered = sum(symbol.covered for symbol in self.symbols)
-        read = f"{covered} of {len(self.symbols)} names are covered here"
         if not self.wall:
-            return f"{self.script} was read, not run: {read}."
+            return f"{self.script} was read, not run: {self.scan.verdict}"
         if self._only_read:
-            return f"{self.script} {self.error}. It was read instead: {read}."
+            return f"{self.script} {self.error}. It was read instead: {self.scan.verdict}"
         if not self.compared:
             return "Ops were simulated, so there is no time of this machine to compare with."
         likely, slow, fast = self.gain(), self.gain(end=1), self.gain(end=0)
@@ -261,7 +260,7 @@ class FitReport:
         long = [g for g in named if g.measured > 0.001 * self.run]
         theirs = [(g.op, g.where, g.analog or "-", *g.row(self.main_target)) for g in long]
         less = f"{len(named) - len(long)} more took less than a thousandth of the run each."
-        calls = [(c["called"], c["became"] or "-", str(c["calls"]), c["why_not"]) for c in self._substituted()]
+        calls = [(c["called"], c["became"] or "-", str(c["calls"]), c["why_not"]) for c in self._list_substitutions()]
         each = (
             Table("Verdict", ("",), [(self.verdict,), *([(machine(),)] if self.wall and not self._only_read else [])]),
             _table("Ops of the suite", ("op", *_ROW, verdict), ours),
@@ -270,11 +269,27 @@ class FitReport:
             _table("Calls beside them", ("called", "from", "analog", *_ROW, verdict), theirs, less * (long != named)),
             Table("", ("",), []) if self._only_read else self._rest(),
             _table("Not watched", ("what ran beside the watched thread",), [(words,) for words in self.beside]),
-            _table("Named in the source", ("symbol", "times", "here"), [(n, str(c), h) for n, c, h in self.symbols]),
+            *self._source_tables(),
         )
         return tuple(table for table in each if table.rows or table.note)
 
-    def _substituted(self) -> list[dict[str, Any]]:
+    def _source_tables(self) -> Iterator[Table]:
+        """Yield the symbols of a source that was read, those without an answer first, and a line a library."""
+        symbols = self.scan.symbols
+        rows = [
+            (s.name, s.library, str(s.times), s.here, _join(s.options), s.predicted, _join(s.where)) for s in symbols
+        ]
+        skipped = "Not read: " + "; ".join(self.scan.skipped) + "." if self.scan.skipped else ""
+        yield _table(
+            "Called in the source", ("symbol", "library", "calls", "here", "as", "time", "where"), rows, skipped
+        )
+        states = {lib: Counter[str]() for lib in sorted({s.library for s in symbols})}
+        for symbol in symbols:
+            states[symbol.library][symbol.state] += symbol.times
+        sums = [(lib, str(sum(n.values())), *(str(n[state] or "-") for state in STATES)) for lib, n in states.items()]
+        yield _table("By library", ("library", "calls", *STATES), sums)
+
+    def _list_substitutions(self) -> list[dict[str, Any]]:
         if self.replaced is None:
             return []
         ours = [(theirs, name, "", n) for (theirs, name), n in self.replaced.substituted.items()]
@@ -377,10 +392,11 @@ class FitReport:
             "faster_at_most": self.most,
             "seconds_guessed": self.guessed,
             "beside": list(self.beside),
-            "symbols": [symbol._asdict() for symbol in self.symbols],
+            "symbols": [symbol._asdict() for symbol in self.scan.symbols],
+            "not_read": list(self.scan.skipped),
             "status": self.status,
             "error": self.error,
-            "substituted": self._substituted(),
+            "substituted": self._list_substitutions(),
             "ops": [_group_dict(group) for group in self.groups],
             "plain_torch": [_group_dict(group) for group in self.plain],
             "elsewhere": [
@@ -425,10 +441,15 @@ def machine() -> str:
     return f"Measured on {name} with {threads} thread{'s' * (threads > 1)}."
 
 
-def shortened(operands: str) -> str:
+def shorten_operands(operands: str) -> str:
     """Operands for a table: three of them and a count where there are many."""
     words = operands.split(" ")
     return operands if len(words) <= 4 else f"{' '.join(words[:3])} and {len(words) - 3} more"
+
+
+def _join(words: Sequence[str]) -> str:
+    """The first three of some words, and how many more there are."""
+    return ", ".join(words[:3]) + f" and {len(words) - 3} more" * (len(words) > 3)
 
 
 def _table(title: str, header: tuple[str, ...], rows: Sequence[tuple[str, ...]], note: str = "") -> Table:

@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 
 from torch import Tensor
 
-from trnsci.backends import SCOPE, Scope, entered
+from trnsci.backends import SCOPE, Scope, entering
 from trnsci.host import unwrap
-from trnsci.isolation import is_disturbed, isolated
+from trnsci.isolation import is_disturbed, isolating
 from trnsci.specs import freeze
 
 Rule = Callable[..., Mapping[str, Any]]
@@ -41,7 +41,7 @@ def saves(*names: str, host: bool = False, cuda: bool = True, pytorch: bool = Fa
     return mark
 
 
-def undefined(refuse: Callable[[], None], result: Tensor, part: Callable[[Tensor], Tensor] | None = None) -> None:
+def forbid_gradient(refuse: Callable[[], None], result: Tensor, part: Callable[[Tensor], Tensor] | None = None) -> None:
     """Refuse gradients of what torch computed: all, or those that are not zero in a part."""
 
     def look(grad: Tensor | None) -> None:
@@ -95,8 +95,8 @@ class Gradient:
         grad = grads[0] if len(grads) == 1 else grads
         result = {"result": unpack(ctx.result)} if self.keeps_result else {}
         here, there = SCOPE.get() or Scope(), ctx.scope or Scope()
-        quiet = isolated() if is_disturbed() else nullcontext()
-        with entered(replace(here, choices=there.choices, libraries=there.libraries)), quiet:
+        quiet = isolating() if is_disturbed() else nullcontext()
+        with entering(replace(here, choices=there.choices, libraries=there.libraries)), quiet:
             gradients = self.rule(call, grad, needs, **result)
         # torch wants lists of gradients for lists of operands
         nothing = [[None] * len(need) if isinstance(need, list | tuple) else None for need in ctx.needs_input_grad]

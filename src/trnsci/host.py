@@ -8,14 +8,18 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._C import _len_torch_dispatch_stack as dispatch_modes
-from torch._C._functorch import peek_interpreter_stack
 from torch.autograd import forward_ad
 from torch.nn import Parameter
-from torch.utils._python_dispatch import _get_current_dispatch_mode_stack as _modes
 
 from trnsci.errors import NotConverged, TrnError, UnsupportedError
 from trnsci.specs import TensorSpec
+from trnsci.torch_internals import (
+    current_modes,
+    dispatch_modes,
+    get_unwrapped,
+    is_functorch_wrapped_tensor,
+    peek_interpreter_stack,
+)
 
 PLAIN = frozenset((Tensor, Parameter, TensorSpec))
 
@@ -37,7 +41,7 @@ def refusal(tensors: Iterable[Any], *, recorded: bool = False) -> str | None:
 
 def unseen() -> str | None:
     """Return what is active here and sees only torch's own functions, or ``None``: the rule for GPUs too."""
-    if dispatch_modes() and not all(getattr(mode, "observes", False) for mode in _modes()):
+    if dispatch_modes() and not all(getattr(mode, "observes", False) for mode in current_modes()):
         return "a torch dispatch mode is active, which sees only torch's own functions"
     if peek_interpreter_stack() is not None:
         return "torch.func transforms only torch's own functions"
@@ -62,15 +66,15 @@ def empty(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
     return torch.from_numpy(np.empty(math.prod(shape) * dtype.itemsize, np.uint8)).view(dtype).view(shape)
 
 
-def transformed() -> bool:
+def is_transformed() -> bool:
     """Return whether ``torch.func`` (vmap, grad, jvp) is transforming this call, or forward mode without it."""
     return peek_interpreter_stack() is not None or forward_ad._current_level >= 0
 
 
 def unwrap(x: Tensor) -> Tensor:
     """Return the numbers of a tensor that ``torch.func`` transforms: of a batch, those of all its members."""
-    while torch._C._functorch.is_functorch_wrapped_tensor(x):
-        x = torch._C._functorch.get_unwrapped(x)
+    while is_functorch_wrapped_tensor(x):
+        x = get_unwrapped(x)
     return x
 
 
@@ -79,7 +83,7 @@ def is_differentiated(*tensors: Tensor) -> bool:
 
     A function with a gradient of its own is called directly otherwise: torch's way around it costs 40 µs.
     """
-    return (torch.is_grad_enabled() and any(x.requires_grad for x in tensors)) or transformed()
+    return (torch.is_grad_enabled() and any(x.requires_grad for x in tensors)) or is_transformed()
 
 
 def no_tangent(call: Any, error: BaseException) -> UnsupportedError | None:

@@ -6,28 +6,10 @@ import base64
 import html
 from collections.abc import Sequence
 from dataclasses import dataclass
+from string import Template
 
 from trnsci.console import Table
-
-STYLE = """
-:root { color-scheme: light dark; --line: #8884; --bar: #3b7dd8; --other: #d9822b; }
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 86rem; margin: 2rem auto; padding: 0 1rem; }
-h1 { font-size: 1.5rem; } h2 { font-size: 1.1rem; margin-top: 2rem; }
-.wide { overflow-x: auto; }
-table { border-collapse: collapse; width: 100%; font-size: 13px; }
-th, td { text-align: left; padding: .3rem .6rem; border-bottom: 1px solid var(--line); }
-td { white-space: nowrap; }
-td:last-child { white-space: normal; min-width: 11rem; }
-.row { display: grid; grid-template-columns: 12rem 1fr 7rem; gap: .6rem; align-items: center; font-size: 13px; }
-.bar { background: var(--bar); height: .9rem; border-radius: 2px; min-width: 1px; }
-.bar.other { background: var(--other); }
-.track { position: relative; } .row span { overflow-wrap: anywhere; }
-.interval { position: absolute; top: .4rem; height: 2px; background: currentColor; min-width: 2px; }
-img { width: 100%; image-rendering: pixelated; border: 1px solid var(--line); }
-p.lead { font-size: 1.15rem; font-weight: 600; max-width: 60rem; }
-p.note { opacity: .75; font-size: 13px; }
-@media (max-width: 40rem) { .row { grid-template-columns: 7rem 1fr 5rem; } body { margin: 1rem auto; } }
-"""
+from trnsci.tables import DATA
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +48,8 @@ def page(title: str, lead: str, parts: Sequence[Table | Bars | Picture]) -> str:
     first, *more = (f"<p>{html.escape(line)}</p>" for line in lead.split("\n"))
     told = "\n".join([first.replace("<p>", '<p class="lead">') if more else first, *more])
     body = "\n".join(map(_part, parts))
-    return (
-        f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta name="viewport" content="width=device-width, initial-scale=1">\n<title>{html.escape(title)}</title>\n'
-        f"<style>{STYLE}</style>\n</head>\n<body>\n<h1>{html.escape(title)}</h1>\n{told}\n{body}\n</body>\n</html>\n"
-    )
+    template = Template((DATA / "page.html").read_text(encoding="utf-8"))
+    return template.substitute(title=html.escape(title), lead=told, body=body)
 
 
 def _part(part: Table | Bars | Picture) -> str:

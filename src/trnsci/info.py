@@ -119,7 +119,7 @@ def _probes() -> dict[str, str]:
     return findings
 
 
-def _installed(package: str) -> str:
+def _installed_version(package: str) -> str:
     try:
         return version(package)
     except PackageNotFoundError:
@@ -128,7 +128,7 @@ def _installed(package: str) -> str:
 
 def _versions() -> dict[str, str]:
     python = f"{platform.python_version()} on {platform.platform(terse=True)}"
-    installed = {name: _installed(name) for name in PACKAGES + NEURON_PACKAGES}
+    installed = {name: _installed_version(name) for name in PACKAGES + NEURON_PACKAGES}
     return {"trnsci": trnsci.__version__, "Python": python, **installed}
 
 

@@ -15,9 +15,8 @@ from contextvars import Context, ContextVar
 
 import torch
 from numpy._core.umath import _extobj_contextvar as _numpy_errors
-from torch._C import _DisableAutocast, _set_fp32_precision_setter
-from torch._C import _get_fp32_precision_getter as _precision
-from torch._C import _is_any_autocast_enabled as is_autocast
+
+from trnsci.torch_internals import disable_autocast, fp32_precision, is_autocast, set_fp32_precision
 
 # Whether a setting is suspended here, so that gradients have to be computed without it, too.
 ISOLATED: ContextVar[bool] = ContextVar("trnsci.isolated", default=False)
@@ -35,16 +34,16 @@ def is_disturbed() -> bool:
         is_autocast()
         or _numpy_errors.get() is not _NUMPY_DEFAULT
         or _SUBNORMAL * 1.0 == 0.0
-        or _precision("mkldnn", "matmul") not in _FULL
-        or (_CUDA and _precision("cuda", "matmul") not in _FULL)
+        or fp32_precision("mkldnn", "matmul") not in _FULL
+        or (_CUDA and fp32_precision("cuda", "matmul") not in _FULL)
     )
 
 
 @contextmanager
-def isolated() -> Iterator[None]:
+def isolating() -> Iterator[None]:
     """Compute without autocast, in full float32 precision, with subnormal numbers and NumPy's own errors."""
     flushes = _SUBNORMAL * 1.0 == 0.0
-    with _DisableAutocast() if is_autocast() else nullcontext(), _PRODUCTS:
+    with disable_autocast() if is_autocast() else nullcontext(), _PRODUCTS:
         token, errors = ISOLATED.set(True), _numpy_errors.set(_NUMPY_DEFAULT)
         if flushes:
             torch.set_flush_denormal(False)
@@ -69,20 +68,20 @@ class _FullProducts:
         with self._lock:
             self._inside += 1
             for backend in ("mkldnn", "cuda"):
-                asked = _precision(backend, "matmul")
+                asked = fp32_precision(backend, "matmul")
                 if asked not in _FULL:
                     # "none" follows the setting of the process, which may be where the request came from
-                    _set_fp32_precision_setter(backend, "matmul", "none")
-                    follows = _precision(backend, "matmul") == asked
+                    set_fp32_precision(backend, "matmul", "none")
+                    follows = fp32_precision(backend, "matmul") == asked
                     self._before[backend] = "none" if follows else asked
-                    _set_fp32_precision_setter(backend, "matmul", "ieee")
+                    set_fp32_precision(backend, "matmul", "ieee")
 
     def __exit__(self, *_: object) -> None:
         with self._lock:
             self._inside -= 1
             if not self._inside:
                 for backend, asked in self._before.items():
-                    _set_fp32_precision_setter(backend, "matmul", asked)
+                    set_fp32_precision(backend, "matmul", asked)
                 self._before.clear()
 
 

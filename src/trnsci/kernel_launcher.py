@@ -65,7 +65,7 @@ class Simulator(Launcher):
         stays = any(is_resident(t) for t in tensors_in(tensors))
         key = ("simulator", kernel, grid, self.target)
         # what the suite launches is within all that the front ends accept
-        run = KERNELS.get(key, lambda: trnsim.simulate(simulated(kernel)[grid], target=self.target, lint="strict"))
+        run = KERNELS.get(key, lambda: trnsim.simulate(as_simulated(kernel)[grid], target=self.target, lint="strict"))
         results = run(*map_tensors(tensors, _plain), **static)
         self._account(tensors, results, stays)
         return map_tensors(results, lambda t: t.to(home).as_subclass(ResidentTensor) if stays else t.to(home))
@@ -122,7 +122,7 @@ class Predictor(Launcher):
         """Cost one kernel without its arithmetic."""
         key = kernel, grid, freeze(tensors), tuple(sorted(static.items()))
         if key not in self._reports:
-            costed = trnsim.profile(simulated(kernel)[grid], target=self.target, numerics=False, lint="off")
+            costed = trnsim.profile(as_simulated(kernel)[grid], target=self.target, numerics=False, lint="off")
             self._reports[key] = costed(*tensors, **static)
         results, report = self._reports[key]
         self.launches += 1
@@ -200,7 +200,7 @@ def launcher(backend: str) -> Launcher:
 
 
 @functools.cache
-def simulated(kernel: Any) -> Any:
+def as_simulated(kernel: Any) -> Any:
     """Return the kernel as the simulator runs it: names of AWS's ``nki``, where that is installed, are trnsim's."""
     from trnsim.kernel import as_kernel
 

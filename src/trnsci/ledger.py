@@ -10,11 +10,10 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any
 
-from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode, _pop_mode_temporarily
-
-from trnsci.backends import SCOPE, Scope, entered
+from trnsci.backends import SCOPE, Scope, entering
 from trnsci.config import TargetName
 from trnsci.plans import Step, quantity, seconds
+from trnsci.torch_internals import TorchDispatchMode, current_mode, pop_mode
 from trnsim import notebook
 
 
@@ -224,7 +223,7 @@ def ledger(*, everywhere: bool = False) -> Iterator[Ledger]:
                 EVERYWHERE.remove(book)
             return
         outer = SCOPE.get() or Scope()
-        with entered(replace(outer, ledgers=(*outer.ledgers, book))):
+        with entering(replace(outer, ledgers=(*outer.ledgers, book))):
             yield book
     finally:
         book._note_fallbacks(before)
@@ -247,7 +246,7 @@ WATCHES: list[TorchDispatchMode] = []
 
 
 @contextmanager
-def nested() -> Iterator[int]:
+def nesting() -> Iterator[int]:
     """Yield how many dispatches enclose this one, and count it for those inside."""
     depth = _depth.get()
     token = _depth.set(depth + 1)
@@ -264,8 +263,8 @@ def in_op() -> bool:
 
 
 def _unwatched() -> AbstractContextManager[Any]:
-    if WATCHES and _get_current_dispatch_mode() is WATCHES[-1]:
-        return _pop_mode_temporarily()
+    if WATCHES and current_mode() is WATCHES[-1]:
+        return pop_mode()
     return nullcontext()
 
 

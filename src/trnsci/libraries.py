@@ -35,7 +35,7 @@ _FOLDER = Path(__file__).parents[1]
 
 
 @functools.cache
-def announced(group: str) -> Mapping[str, EntryPoint]:
+def entry_points_of(group: str) -> Mapping[str, EntryPoint]:
     """Return the entry points of a group by name; in a checkout those of its pyproject.toml, installed or not."""
     entries = {entry.name: entry for entry in entry_points(group=group)}
     project = _FOLDER.parent / "pyproject.toml"
@@ -51,7 +51,7 @@ def announced(group: str) -> Mapping[str, EntryPoint]:
 
 def names() -> tuple[str, ...]:
     """Return the import packages of the libraries."""
-    return tuple(announced(LIBRARIES))
+    return tuple(entry_points_of(LIBRARIES))
 
 
 @functools.cache
@@ -67,7 +67,7 @@ def load() -> Mapping[str, ModuleType]:
     One that cannot be imported is left out, with a warning.
     """
     modules = {}
-    for name, entry in announced(LIBRARIES).items():
+    for name, entry in entry_points_of(LIBRARIES).items():
         try:
             entry.load()
             modules[name] = importlib.import_module(name)

@@ -13,7 +13,7 @@ from typing import Any
 _NEWEST = "counters"
 
 
-def _imported() -> tuple[Any, str | None]:
+def _import_extension() -> tuple[Any, str | None]:
     try:
         module = importlib.import_module("trnsci._loops")
     except ModuleNotFoundError:
@@ -28,7 +28,7 @@ def _imported() -> tuple[Any, str | None]:
 
 
 # the extension module, or None and why there is none
-compiled, _WHY = _imported()
+compiled, _WHY = _import_extension()
 
 
 def why_not() -> str | None:

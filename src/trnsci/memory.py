@@ -14,10 +14,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
-from torch.utils._pytree import tree_leaves
 
 from trnsci.errors import CapacityError, TrnError
+from trnsci.torch_internals import TorchDispatchMode, is_traceable_wrapper_subclass, tree_leaves
 
 
 class Live:
@@ -68,7 +67,7 @@ class MemoryMeter(Live, TorchDispatchMode):
         return result
 
 
-def exhausted(op: str, error: BaseException) -> CapacityError | None:
+def capacity_error(op: str, error: BaseException) -> CapacityError | None:
     """Return the refusal of memory that an error is, with what was asked for and what is free; else ``None``."""
     if isinstance(error, TrnError):
         return None

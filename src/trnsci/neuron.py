@@ -116,6 +116,13 @@ class NativeDevice(Device):
         return dict(said) if isinstance(said, Mapping) else dict.fromkeys(map(str, said))
 
 
+def operator_decorator() -> Any:
+    """Return torch-neuronx's ``nki_op``, or ``None`` where the device is not its own or it has none."""
+    if not isinstance(device(), NativeDevice):
+        return None
+    return getattr(importlib.import_module("torch_neuronx"), "nki_op", None)
+
+
 class StandIn(Device):
     """Device memory imitated in host memory: the marks and the accounting without the hardware."""
 
@@ -152,15 +159,15 @@ _detected: tuple[Device | None, str] | None = None
 
 def device() -> Device | None:
     """Return the Neuron device of this machine, if there is one. Looked for once."""
-    return detected()[0]
+    return find_device()[0]
 
 
 def why_no_device() -> str:
     """Return why `device` is ``None``; empty when there is a device."""
-    return detected()[1]
+    return find_device()[1]
 
 
-def detected() -> tuple[Device | None, str]:
+def find_device() -> tuple[Device | None, str]:
     """Return the Neuron device, and why there is none."""
     global _detected
     if _detected is None:

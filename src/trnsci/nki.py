@@ -162,6 +162,12 @@ def is_first_core() -> bool:
     return bool(nl.program_id(0) == 0)
 
 
+def meet(x_hbm: Any) -> None:
+    """Let both cores of a logical core read or overwrite a tensor that either has stored to; nothing on one core."""
+    if nl.num_programs() > 1:
+        nisa.core_barrier(data=x_hbm, cores=(0, 1))
+
+
 class Queue(nl.NKIObject):  # type: ignore[misc]
     """What waits, first in, first out: one of the compiler's front ends pops the last element of a list, not any."""
 
@@ -233,7 +239,7 @@ def move(dst: Any, src: Any, queue: str = "static") -> None:
         nisa.dma_copy(dst=dst, src=src)
 
 
-def filled(shape: Any, value: float) -> Any:
+def full(shape: Any, value: float) -> Any:
     """Return a tile in SBUF of one number everywhere, in float32."""
     tile_sb = nl.ndarray(shape, dtype=nl.float32, buffer=nl.sbuf)
     nisa.memset(dst=tile_sb, value=value)
@@ -266,7 +272,7 @@ def subtract_product(from_sb: Any, stationary_sb: Any, moving_sb: Any) -> Any:
     return left_sb
 
 
-def transposed(x_sb: Any) -> Any:
+def transpose_tile(x_sb: Any) -> Any:
     """Return ``x.T``, in SBUF."""
     transposed_sb = nl.ndarray((x_sb.shape[1], x_sb.shape[0]), dtype=nl.float32, buffer=nl.sbuf)  # [n, m]
     transpose_into(transposed_sb, x_sb)
@@ -381,6 +387,27 @@ def repeat_body(count: int, body: Any) -> None:
     else:
         for i in range(count):
             body(i)
+
+
+def repeat_while(count: int, flag_hbm: Any, body: Any) -> None:
+    """Run ``body(i)`` while a tensor of one element is not zero; given a ``count``, for predictions, so many times."""
+    if count > 0:
+        repeat_body(count, body)
+        return
+    require(HAS_LOOPS, "this NKI has no nl.while_loop; repeat a fixed number of times")
+
+    def turn(register: Any) -> Any:
+        body(register)
+        return _load_flag(flag_hbm)
+
+    nl.while_loop(_load_flag(flag_hbm), turn)
+
+
+def _load_flag(flag_hbm: Any) -> Any:
+    """Return the first element of a tensor in a register."""
+    register = nisa.register_alloc()
+    nisa.register_load(dst=register, src=flag_hbm.ap([[1, 1], [1, 1]], offset=0))
+    return register
 
 
 def require(condition: bool, message: str) -> None:

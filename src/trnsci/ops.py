@@ -38,7 +38,6 @@ from typing import Any, Literal, Protocol, TypeVar
 
 import torch
 from torch import Tensor
-from torch._C import _len_torch_dispatch_stack as dispatch_modes
 from torch.compiler import is_dynamo_compiling
 from torch.nn import Parameter
 
@@ -47,14 +46,15 @@ from trnsci.backends import SCOPE
 from trnsci.caches import CACHE
 from trnsci.config import TargetName
 from trnsci.errors import BackendUnavailable, UnsupportedError
-from trnsci.execution import Decision, as_promised, computed, copied, lazy_conjugates, promise, unrecorded_views
+from trnsci.execution import Decision, as_promised, compute_call, copy_out, lazy_conjugates, promise, unrecorded_views
 from trnsci.gradient import Gradient
-from trnsci.isolation import ISOLATED, is_disturbed, isolated
+from trnsci.isolation import ISOLATED, is_disturbed, isolating
 from trnsci.kernel_launcher import launcher
-from trnsci.ledger import EVERYWHERE, Entry, nested, record
+from trnsci.ledger import EVERYWHERE, Entry, nesting, record
 from trnsci.plans import Cost, Plan, Step
 from trnsci.schema import schema
 from trnsci.specs import freeze, tensors_in, thaw
+from trnsci.torch_internals import dispatch_modes
 
 R_co = TypeVar("R_co", covariant=True)
 R = TypeVar("R")
@@ -101,26 +101,26 @@ def run(call: Call[R], out: Tensor | None = None) -> R:
         out: memory for the result, which is then returned: written by ``into`` where PyTorch runs, by a copy elsewhere.
     """
     if is_dynamo_compiling():
-        return copied(_traceable(call), out)
+        return copy_out(_traceable(call), out)
     if is_disturbed():
-        with isolated():
+        with isolating():
             return run(call, out)
     op: Op = call._op  # type: ignore[attr-defined]
-    if dispatch_modes() and _traced(call):
-        return copied(op.registered(*call), out)
+    if dispatch_modes() and _is_traced(call):
+        return copy_out(op.registered(*call), out)
     scope = SCOPE.get()
     if scope is not None and scope.interceptor is not None:
         return scope.interceptor.call(call, out)
-    if op.placed(call, "is_meta"):
-        return copied(op.registered(*call), out)
+    if op.is_placed(call, "is_meta"):
+        return copy_out(op.registered(*call), out)
     decision = op.decide(call)
     # Torch would differentiate what it follows with the settings of the backward pass; the op's own rule is isolated.
     attached = decision.implementation in op.attached or (op.differentiable and ISOLATED.get())
     if attached and op.dispatches(call, decision.implementation):
-        # Torch's dispatcher attaches the gradient and shows the call to modes; it comes back through `dispatched`.
+        # Torch's dispatcher attaches the gradient and shows the call to modes; it comes back through `run_from_torch`.
         token = _DECIDED.set(decision)
         try:
-            return copied(op.registered(*call), out)
+            return copy_out(op.registered(*call), out)
         finally:
             _DECIDED.reset(token)
     return op.execute(call, decision, out)
@@ -194,7 +194,7 @@ class Op:
         self.library = backends.library(namespace)
         self.eager = signature is None
         self._read_methods()
-        self.registered: Callable[..., Any] = self.dispatched
+        self.registered: Callable[..., Any] = self.run_from_torch
         # Where tensors stand in a call, unless lists hold some.
         self._positions: tuple[int, ...] = ()
         if signature is not None:
@@ -209,7 +209,7 @@ class Op:
     def _register(self, namespace: Any, stem: str, signature: str) -> None:
         """Tell torch of the op: its schema, its shapes and its gradient."""
         namespace.define(stem + signature)
-        namespace.impl(stem, self.dispatched, "CompositeExplicitAutograd")
+        namespace.impl(stem, self.run_from_torch, "CompositeExplicitAutograd")
         torch.library.register_fake(self.name, lambda *args: self.kind(*args).fake(), lib=namespace)
         self.registered = getattr(getattr(torch.ops, namespace.ns), stem).default
         if self.differentiable:
@@ -241,7 +241,7 @@ class Op:
         fields = [x for i in self._positions if (x := call[i]) is not None]
         return fields if not self._nested else [y for x in fields for y in (x if isinstance(x, list | tuple) else (x,))]
 
-    def placed(self, call: Any, kind: Literal["is_meta", "is_cuda"]) -> bool:
+    def is_placed(self, call: Any, kind: Literal["is_meta", "is_cuda"]) -> bool:
         """Return whether operands, which are all on one device, or without any the result, are of a kind."""
         if self.eager:
             # what has no data was refused, or is planned
@@ -257,13 +257,13 @@ class Op:
     def dispatches(self, call: Any, implementation: str) -> bool:
         """Return whether torch's dispatcher runs an attached implementation: for a gradient, or to show it to modes."""
         if implementation == "pytorch":
-            return _wants_gradient(self.operands(call)) and not host.transformed()
+            return _wants_gradient(self.operands(call)) and not host.is_transformed()
         return bool(dispatch_modes()) or _wants_gradient(self.operands(call))
 
-    def dispatched(self, *args: Any) -> Any:
+    def run_from_torch(self, *args: Any) -> Any:
         """Execute a call that comes from torch's dispatcher: as decided before, or at the run time of a traced call."""
         call, decision = self.kind(*args), _DECIDED.get()
-        if self._first is None and self.placed(call, "is_meta"):
+        if self._first is None and self.is_placed(call, "is_meta"):
             # without operands torch does not see that there is no data
             return call.fake()
         # What the implementation calls decides for itself.
@@ -279,10 +279,10 @@ class Op:
         used = launcher(decision.backend) if decision.implementation == "nki" else None
         scope = SCOPE.get()
         if not EVERYWHERE and (scope is None or not scope.ledgers):
-            return computed(call, decision, used, out)
-        with nested() as depth:
+            return compute_call(call, decision, used, out)
+        with nesting() as depth:
             start = time.perf_counter()
-            result = computed(call, decision, used, out)
+            result = compute_call(call, decision, used, out)
             if used is not None:
                 used.wait()
             elif any(tensor.is_cuda for tensor in tensors_in(result)):
@@ -298,9 +298,9 @@ class Op:
             if self.host_only is not None:
                 return self.host_only
             return "has no NKI kernel" if implementation == "nki" else "has no PyTorch implementation"
-        return self._refused(call, implementation)
+        return self._reason_against(call, implementation)
 
-    def _refused(self, call: Any, implementation: str) -> str | None:
+    def _reason_against(self, call: Any, implementation: str) -> str | None:
         """Return why an implementation that there is cannot take a call, or ``None``."""
         refused = cuda.refusal(self.operands(call), recorded=self.differentiable) if implementation == "cuda" else None
         if refused is None and self.limited:
@@ -311,7 +311,7 @@ class Op:
             return refused
         if not self.differentiable and _wants_gradient(self.operands(call)):
             return "its kernel has no gradient rule, and an operand requires grad"
-        if host.transformed():
+        if host.is_transformed():
             return "torch.func does not see into kernels; torch.autograd differentiates through them"
         return None
 
@@ -329,10 +329,10 @@ class Op:
             return self._only, None
         refused: str | None = "has no PyTorch implementation"
         asked = self.on_pytorch
-        if asked[:1] == ("cuda",) and not self.placed(call, "is_cuda"):
+        if asked[:1] == ("cuda",) and not self.is_placed(call, "is_cuda"):
             asked = asked[1:] or asked
         for name in asked:
-            refused = self._refused(call, name)
+            refused = self._reason_against(call, name)
             if refused is None:
                 return name, None
         return None, refused
@@ -342,17 +342,19 @@ class Op:
         choice = self.library.choice()
         by_nature = self.host_only is not None and not choice.required
         if by_nature or choice.name == "auto":
-            device, reason = (None, self._by_nature) if by_nature else neuron.detected()
+            device, reason = (None, self._by_nature) if by_nature else neuron.find_device()
             if device is not None:
                 return self._on_either(call, device)
             chosen, _ = self._on_pytorch(call)
             if chosen is None:
-                raise self._unsupported(call, "" if by_nature else 'Ask for backend "simulator" to run its kernel here')
+                raise self._unsupported_error(
+                    call, "" if by_nature else 'Ask for backend "simulator" to run its kernel here'
+                )
             return _on_pytorch(chosen, reason)
         if choice.name == "pytorch":
             chosen, _ = self._on_pytorch(call)
             if chosen is None:
-                raise self._unsupported(call, f"{choice.source} admits {choice.name} only")
+                raise self._unsupported_error(call, f"{choice.source} admits {choice.name} only")
             return Decision("pytorch", chosen, choice.source)
         if choice.name == "nki" and choice.strict and neuron.device() is None:
             # Raises the error that says how to get a device.
@@ -362,7 +364,7 @@ class Op:
             return Decision(choice.name, "nki", choice.source)
         fallback = None if choice.strict else self._on_pytorch(call)[0]
         if fallback is None:
-            raise self._unsupported(call, f"{choice.source} admits {choice.name} only" if choice.strict else "")
+            raise self._unsupported_error(call, f"{choice.source} admits {choice.name} only" if choice.strict else "")
         return Decision("pytorch", fallback, f"{choice.source}, but {choice.name} refuses: {refused}")
 
     def _on_either(self, call: Any, device: neuron.Device) -> Decision:
@@ -375,9 +377,9 @@ class Op:
             return Decision("pytorch", chosen, f"nki refuses: {device_refuses}")
         if self._refusal_here(call, "nki", "nki") is None:
             return Decision("nki", "nki", f"pytorch refuses: {host_refuses}")
-        raise self._unsupported(call, "")
+        raise self._unsupported_error(call, "")
 
-    def _unsupported(self, call: Any, hint: str) -> UnsupportedError:
+    def _unsupported_error(self, call: Any, hint: str) -> UnsupportedError:
         reasons = [(verdict.name, verdict.refusal or "takes it") for verdict in self._verdicts(call)]
         return UnsupportedError(self.name, reasons, hint=hint)
 
@@ -472,7 +474,7 @@ def _wants_gradient(operands: Iterable[Any]) -> bool:
     return False
 
 
-def _traced(call: Iterable[Any]) -> bool:
+def _is_traced(call: Iterable[Any]) -> bool:
     """Return whether a tracer's tensors are among the operands, as in the backward pass of a compiled function."""
     return any(type(tensor) not in (Tensor, Parameter) for tensor in tensors_in(call))
 

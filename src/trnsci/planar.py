@@ -12,12 +12,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_leaves, tree_map
 
 from trnsci.analogs import operators
 from trnsci.backends import backend, get_backend
 from trnsci.errors import TrnError, UnsupportedError
 from trnsci.ledger import Substitution, record
+from trnsci.tables import read_table
+from trnsci.torch_internals import disable_torch_function, parse_to, tree_leaves, tree_map
 
 _COMPLEX = {torch.float16: torch.complex32, torch.float32: torch.complex64, torch.float64: torch.complex128}
 
@@ -51,13 +52,11 @@ class PlanarTensor(Tensor):
             return args[0].cpu().tolist()
         if func in (Tensor.cpu, Tensor.to) and isinstance(args[0], PlanarTensor):
             # torch's own gradient of a move would move complex numbers
-            device, dtype, *_ = (
-                ("cpu", None) if func is Tensor.cpu else torch._C._nn._parse_to(*args[1:], **kwargs or {})
-            )
+            device, dtype, *_ = ("cpu", None) if func is Tensor.cpu else parse_to(*args[1:], **kwargs or {})
             if device is not None and torch.device(device).type == "cpu":
-                fetched: Tensor = _Fetch.apply(args[0])  # type: ignore[no-untyped-call]
-                return fetched if dtype is None else fetched.to(dtype)
-        with torch._C.DisableTorchFunctionSubclass():
+                tensor: Tensor = _Fetch.apply(args[0])  # type: ignore[no-untyped-call]
+                return tensor if dtype is None else tensor.to(dtype)
+        with disable_torch_function():
             return func(*args, **kwargs or {})
 
     @classmethod
@@ -77,7 +76,7 @@ class PlanarTensor(Tensor):
             result = transform(name, args, kwargs)
         elif name.endswith("_") and not name.startswith("_"):
             functional = getattr(getattr(torch.ops.aten, name.removesuffix("_")), overload)
-            return _copied(args[0], functional(*args, **kwargs))
+            return _copy_into(args[0], functional(*args, **kwargs))
         else:
             result = NotImplemented
         if result is NotImplemented:
@@ -95,7 +94,7 @@ class _Fetch(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: PlanarTensor) -> Tensor:
         ctx.device = x.device
-        return merged(x)
+        return merge_planes(x)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> PlanarTensor:
@@ -103,36 +102,7 @@ class _Fetch(torch.autograd.Function):
 
 
 # the same operator on either plane, besides views: copies, linear maps with real coefficients
-_EACH = frozenset(
-    [
-        "clone",
-        "_unsafe_view",
-        "flip",
-        "roll",
-        "neg",
-        "sum",
-        "mean",
-        "cumsum",
-        "tril",
-        "triu",
-        "index",
-        "index_select",
-        "gather",
-        "constant_pad_nd",
-        "select_backward",
-        "slice_backward",
-        "diagonal_backward",
-        "repeat",
-        "zeros_like",
-        "empty_like",
-        "new_zeros",
-        "new_empty",
-        "cat",
-        "stack",
-        "trace",
-        "zero_",
-    ]
-)
+_EACH = frozenset(row["operator"] for row in read_table("operators.csv") if row["runs_on"] == "planes")
 _SHAPED = frozenset(("squeeze_", "unsqueeze_", "transpose_", "t_", "resize_", "set_", "as_strided_"))
 
 
@@ -176,18 +146,12 @@ def transform(name: str, args: Any, kwargs: Any) -> Any:
 
 def on_host(func: Any, args: Any, kwargs: Any) -> Any:
     """Compute on the host what the device cannot, and put the results back."""
-    tensors: list[Tensor] = []
-    tree_map(
-        lambda x: (
-            tensors.append(x) if isinstance(x, PlanarTensor) or (isinstance(x, Tensor) and not x.is_cpu) else None
-        ),
-        (args, kwargs),
-    )
-    home = tensors[0].device
+    tensors = (x for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor))
+    home = next(x.device for x in tensors if isinstance(x, PlanarTensor) or not x.is_cpu)
 
-    def fetched(x: Any) -> Any:
+    def fetch(x: Any) -> Any:
         if isinstance(x, PlanarTensor):
-            return merged(x)
+            return merge_planes(x)
         return x.cpu() if isinstance(x, Tensor) else torch.device("cpu") if isinstance(x, torch.device) else x
 
     def put(x: Any) -> Any:
@@ -195,10 +159,10 @@ def on_host(func: Any, args: Any, kwargs: Any) -> Any:
             return x
         return PlanarTensor(*(part.to(home) for part in parts(x))) if x.is_complex() else x.to(home)
 
-    return tree_map(put, func(*tree_map(fetched, args), **tree_map(fetched, kwargs)))
+    return tree_map(put, func(*tree_map(fetch, args), **tree_map(fetch, kwargs)))
 
 
-def merged(x: PlanarTensor) -> Tensor:
+def merge_planes(x: PlanarTensor) -> Tensor:
     """Return the complex tensor on the host."""
     return torch.complex(x.real_plane.cpu(), x.imag_plane.cpu())
 
@@ -209,12 +173,12 @@ def parts(x: Tensor) -> tuple[Tensor, Tensor]:
     return x.real.contiguous(), x.imag.contiguous()
 
 
-def _copied(target: Tensor, source: Any, non_blocking: bool = False) -> Tensor:
+def _copy_into(target: Tensor, source: Any, non_blocking: bool = False) -> Tensor:
     """``copy_``: into planes, or the real part into a real tensor."""
     if not isinstance(target, PlanarTensor):
         if not target.is_cpu or not target.is_complex():
             return target.copy_(_plane(source, "real_plane"))
-        return target.copy_(merged(source))
+        return target.copy_(merge_planes(source))
     target.real_plane.copy_(_plane(source, "real_plane"))
     is_complex = isinstance(source, Tensor) and source.is_complex()
     target.imag_plane.copy_(_plane(source, "imag_plane")) if is_complex else target.imag_plane.zero_()
@@ -226,7 +190,7 @@ def _to_copy(x: Any, *, dtype: Any = None, device: Any = None, layout: Any = Non
     if dtype is not None and not dtype.is_complex:
         return x.real_plane.to(device=where, dtype=dtype)
     if where.type == "cpu" and not x.is_cpu:
-        return merged(x).to(dtype or x.dtype)
+        return merge_planes(x).to(dtype or x.dtype)
     real = None if dtype is None else dtype.to_real()
     return PlanarTensor(*(p.to(device=where, dtype=real or p.dtype) for p in (x.real_plane, x.imag_plane)))
 
@@ -270,19 +234,19 @@ def _product(multiply: Callable[[Any, Any], Any]) -> Callable[..., Any]:
     return compute
 
 
-def _divided(a: Any, b: Any, *, rounding_mode: Any = None) -> Any:
+def _divide(a: Any, b: Any, *, rounding_mode: Any = None) -> Any:
     if rounding_mode is not None:
         return NotImplemented
     if not isinstance(b, PlanarTensor):
-        return _scaled(a, b)
+        return _scale(a, b)
     # scaled first, so that nothing overflows on the way
     size = torch.maximum(b.real_plane.abs(), b.imag_plane.abs())
     re, im = b.real_plane / size, b.imag_plane / size
     quotient = PlanarTensor(re, -im) * a
-    return _scaled(_scaled(quotient, re * re + im * im), size)
+    return _scale(_scale(quotient, re * re + im * im), size)
 
 
-def _scaled(a: Any, by: Any) -> Any:
+def _scale(a: Any, by: Any) -> Any:
     if isinstance(by, complex) or (isinstance(by, Tensor) and by.is_complex()):
         return a * (1 / by)
     return PlanarTensor(a.real_plane / by, a.imag_plane / by)
@@ -311,18 +275,18 @@ def _conjugate(x: PlanarTensor) -> PlanarTensor:
 
 _BY_HAND: dict[str, Callable[..., Any]] = {
     "_to_copy": _to_copy,
-    "copy_": _copied,
+    "copy_": _copy_into,
     "add": _sum(1),
     "sub": _sum(-1),
     "mul": _product(operator.mul),
-    "div": _divided,
+    "div": _divide,
     **dict.fromkeys(("mm", "bmm", "mv"), _product(operator.matmul)),
     "abs": _magnitude,
     "angle": lambda x: torch.atan2(x.imag_plane, x.real_plane),
     "sgn": _sign,
     "exp": lambda x: PlanarTensor(x.real_plane.exp() * x.imag_plane.cos(), x.real_plane.exp() * x.imag_plane.sin()),
     "log": lambda x: PlanarTensor(_magnitude(x).log(), torch.atan2(x.imag_plane, x.real_plane)),
-    "reciprocal": lambda x: _divided(1.0, x),
+    "reciprocal": lambda x: _divide(1.0, x),
     "pow": lambda x, power: x * x if isinstance(power, int) and power == 2 else NotImplemented,
     "dot": lambda a, b: (a * b).sum(),
     "vdot": lambda a, b: (a.conj() * b).sum(),

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from trnsci import cuda, neuron
 from trnsci.arrays import any_sharded
-from trnsci.backends import SCOPE, Scope, entered, settings
+from trnsci.backends import SCOPE, Scope, entering, settings
 from trnsci.caches import CACHE
 from trnsci.execution import Decision, writer
 from trnsci.memory import Live
@@ -89,14 +89,14 @@ class Recorder(Live):
         for tensor in tensors_in(call):
             self._note(tensor)
         op, frozen = call._op, freeze(call, self.home)
-        step = op.step(frozen, self.decided(op, frozen))
+        step = op.step(frozen, self.decide(op, frozen))
         self.calls.append(frozen)
         self.steps.append(step)
         written = 0 if out is not None and writer(call, step.implementation) is not None else step.cost.written
         self.peak = max(self.peak, self.live + written + step.cost.workspace)
         if out is not None:
             return out
-        result = map_tensors(call.fake(), _zeroed)
+        result = map_tensors(call.fake(), _fill_zeros)
         wanted = torch.is_grad_enabled() and any(spec.requires_grad for spec in tensors_in(frozen))
         for tensor in tensors_in(result):
             self._note(tensor)
@@ -104,7 +104,7 @@ class Recorder(Live):
                 tensor.requires_grad_()
         return result
 
-    def decided(self, op: Op, frozen: Any) -> Decision:
+    def decide(self, op: Op, frozen: Any) -> Decision:
         """Return the decision on a call, or raise as the call itself would."""
         return op.decide(frozen)
 
@@ -128,12 +128,12 @@ class _Collector:
 def collect_calls(function: Callable[..., object], *args: object) -> tuple[Any, ...]:
     """Return the frozen calls that a function makes for arguments without data."""
     collector = _Collector()
-    with torch.no_grad(), entered(replace(SCOPE.get() or Scope(), interceptor=collector, ledgers=())):
+    with torch.no_grad(), entering(replace(SCOPE.get() or Scope(), interceptor=collector, ledgers=())):
         function(*args)
     return tuple(collector.calls)
 
 
-def _zeroed(tensor: Tensor) -> Tensor:
+def _fill_zeros(tensor: Tensor) -> Tensor:
     """Give a result that is not on shapes alone, as draws are not, values that checks may look at."""
     if tensor.is_meta:
         return tensor
@@ -200,12 +200,12 @@ def explain(function: Callable[..., object], *args: object, **kwargs: object) ->
     """Return, for every op a call would run, which implementations take it and why the others do not."""
     kind = getattr(function, "kind", function)
     if hasattr(kind, "_op"):
-        return Explanation((_explained(freeze(kind(*args, **kwargs))),))
+        return Explanation((_explain_call(freeze(kind(*args, **kwargs))),))
     recorder = trace(function, args, kwargs, recorder=Undecided)
-    return Explanation(tuple(map(_explained, recorder.calls)))
+    return Explanation(tuple(map(_explain_call, recorder.calls)))
 
 
-def _explained(call: Any) -> CallExplanation:
+def _explain_call(call: Any) -> CallExplanation:
     verdicts, decision = call._op.verdicts(call)
     operands = " ".join(str(spec) for spec in tensors_in(call))
     return CallExplanation(call._op.name, operands, verdicts, *decision)
@@ -214,7 +214,7 @@ def _explained(call: Any) -> CallExplanation:
 class Undecided(Recorder):
     """Records calls that no implementation may take, too."""
 
-    def decided(self, op: Op, frozen: Any) -> Decision:
+    def decide(self, op: Op, frozen: Any) -> Decision:
         return Decision("", "pytorch", "")
 
 
@@ -227,7 +227,7 @@ def trace(
     named = {name: _shape_only(value) for name, value in kwargs.items()}
     inputs = (x for x in tensors_in([shapes, list(named.values())]) if not _sparse(x))
     recording = recorder(inputs, home=home)
-    with entered(replace(SCOPE.get() or Scope(), interceptor=recording)):
+    with entering(replace(SCOPE.get() or Scope(), interceptor=recording)):
         function(*shapes, **named)
     return recording
 

@@ -54,7 +54,7 @@ class Programs(NamedTuple):
             f"{times} of {kinds}, {self.instructions:,} instructions in all; the longest has {self.longest:,}, "
             f"{self.most_matmuls:,} of them matmuls; at most {self.sbuf_bytes / 1024:.4g} KiB of an SBUF partition and "
             f"{self.psum_banks} PSUM banks are in use; compiling takes {seconds(self.compile_seconds)} or more "
-            f"({COMPILE_SOURCE}){''.join(f'; {each}' for each in self.remarks)}{self._refused}"
+            f"({COMPILE_SOURCE}){''.join(f'; {each}' for each in self.remarks)}{self._refusal_text}"
         )
 
     @property
@@ -63,7 +63,7 @@ class Programs(NamedTuple):
         return self.compilations * self.longest * COMPILE_SECONDS
 
     @property
-    def _refused(self) -> str:
+    def _refusal_text(self) -> str:
         excess = Size(self.longest, self.most_matmuls).excess
         return f"; nki refuses it: {excess}" if excess else ""
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 
 from trnsci import cache, neuron
-from trnsci.backends import SCOPE, Scope, entered
+from trnsci.backends import SCOPE, Scope, entering
 from trnsci.config import TargetName
 from trnsci.errors import ArgumentError
 from trnsci.kernel_launcher import Predictor, current, using
@@ -75,11 +75,11 @@ def device_seconds(call: Any, target: TargetName) -> float | None:
     An implementation that leaves all its work to the host starts no kernel, and nothing is predicted of it. Of an op
     that iterates the seconds are those of one iteration.
     """
-    result = _launched(call, target)
+    result = _predict_launch(call, target)
     return None if result is None else result.seconds / _at_once(call)
 
 
-def _launched(call: Any, target: TargetName) -> Prediction | None:
+def _predict_launch(call: Any, target: TargetName) -> Prediction | None:
     """Return the prediction of a frozen call that starts kernels."""
     result = prediction(call, target)
     return None if result is None or (result.programs == 0 and call._op.cost(call).flops > 0) else result
@@ -92,13 +92,13 @@ def _at_once(call: Any) -> int:
 
 def device_interval(call: Any, target: TargetName) -> tuple[float, float] | None:
     """Return the interval of seconds predicted for a frozen call's kernels; ``None`` without a prediction."""
-    result, many = _launched(call, target), _at_once(call)
+    result, many = _predict_launch(call, target), _at_once(call)
     return None if result is None else (result.low / many, result.high / many)
 
 
 def prediction(call: Any, target: TargetName) -> Prediction | None:
     """Return what the timing model says of a frozen call's kernels; ``None`` where none takes the call."""
-    return _predicted(call, target, limits(), neuron.logical_cores(target), link(target))
+    return _predict_call(call, target, limits(), neuron.logical_cores(target), link(target))
 
 
 def obstacle(call: Any, target: TargetName) -> str | None:
@@ -111,10 +111,10 @@ def obstacle(call: Any, target: TargetName) -> str | None:
 
 # Typed: calls of two ops with the same fields are equal as tuples.
 @functools.lru_cache(maxsize=8192, typed=True)
-def _predicted(call: Any, target: TargetName, limit: Size, cores: int, over: Link) -> Prediction | None:
+def _predict_call(call: Any, target: TargetName, limit: Size, cores: int, over: Link) -> Prediction | None:
     predicting = _Predicting()
     scope = replace(SCOPE.get() or Scope(), interceptor=predicting, ledgers=())
-    with torch.no_grad(), entered(scope), using(Predictor(target)) as predictor:
+    with torch.no_grad(), entering(scope), using(Predictor(target)) as predictor:
         try:
             predicting.call(thaw(call))
         except _NoKernel:
@@ -142,7 +142,7 @@ def on_host(call: Any, implementation: str = "pytorch") -> Any:
 
 def offload_seconds(call: Any, cost: Cost, target: TargetName) -> float | None:
     """Predicted seconds of a call sent to the device: dispatch, operands that are not resident, kernel, result."""
-    result = _launched(call, target)
+    result = _predict_launch(call, target)
     if result is None:
         return None
     specs = list(tensors_in(call))

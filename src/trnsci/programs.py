@@ -22,6 +22,7 @@ from trnsci import config
 from trnsci.caches import PlanCache
 from trnsci.nki import Axis
 from trnsci.specs import freeze, thaw
+from trnsci.torch_internals import disable_torch_dispatch
 
 Launch = Callable[[tuple[Any, ...]], Any]
 Each = Callable[[Launch, Iterable[tuple[Any, ...]]], Iterable[Any]]
@@ -77,17 +78,17 @@ class _Counter:
 def size_of(kernel: Any, tensors: tuple[Any, ...], static: dict[str, Any]) -> Size:
     """Follow a kernel on shapes alone and count its instructions. Counted once for the same shapes."""
     # these tensors have no data, and must not be seen by what watches the call's tensors
-    with torch._C._DisableTorchDispatch():
+    with disable_torch_dispatch():
         shapes = tuple(t.to("meta") if isinstance(t, Tensor) else t for t in tensors)
-        return _counted(kernel, freeze(shapes), *static.items())
+        return _count_instructions(kernel, freeze(shapes), *static.items())
 
 
 @functools.lru_cache(maxsize=1024)
-def _counted(kernel: Any, specs: Any, *options: tuple[str, Any]) -> Size:
-    from trnsci.kernel_launcher import simulated
+def _count_instructions(kernel: Any, specs: Any, *options: tuple[str, Any]) -> Size:
+    from trnsci.kernel_launcher import as_simulated
 
     counter, shapes, static = _Counter(), thaw(specs), dict(options)
-    run = trnsim.simulate(simulated(kernel)[1], numerics=False, checks=False, lint="off", trace=counter)  # type: ignore[arg-type]
+    run = trnsim.simulate(as_simulated(kernel)[1], numerics=False, checks=False, lint="off", trace=counter)  # type: ignore[arg-type]
     run(*shapes, **static)
     return Size(counter.instructions, counter.matmuls)
 
@@ -113,23 +114,25 @@ class Cut(NamedTuple):
             return
         axis, extent, width = self.axes[at]
         for start in range(0, extent, width):
-            piece = _narrowed(tensors, self.names, axis, extent=extent, start=start, width=min(width, extent - start))
+            piece = _narrow_operands(
+                tensors, self.names, axis, extent=extent, start=start, width=min(width, extent - start)
+            )
             yield from self._pieces(piece, at + 1)
 
     def _together(self, results: Iterator[Any], at: int = 0) -> Any:
         if at == len(self.axes):
             return next(results)
         axis, extent, width = self.axes[at]
-        return _joined([self._together(results, at + 1) for _ in range(0, extent, width)], axis.results)
+        return _join_results([self._together(results, at + 1) for _ in range(0, extent, width)], axis.results)
 
     def first(self, tensors: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return the operands of the first piece, which is as large as any."""
         for axis, extent, width in self.axes:
-            tensors = _narrowed(tensors, self.names, axis, extent=extent, start=0, width=width)
+            tensors = _narrow_operands(tensors, self.names, axis, extent=extent, start=0, width=width)
         return tensors
 
 
-def _joined(parts: list[Any], dims: tuple[int | None, ...]) -> Any:
+def _join_results(parts: list[Any], dims: tuple[int | None, ...]) -> Any:
     if isinstance(parts[0], Tensor):
         return _join(parts, dims[0])
     return type(parts[0])(_join(list(same), dim) for same, dim in zip(zip(*parts, strict=True), dims, strict=True))
@@ -166,7 +169,7 @@ def runs(row: Callable[[int], Size], counts: Sequence[int]) -> list[slice]:
     return [*slices, slice(start, len(counts))]
 
 
-def _narrowed(
+def _narrow_operands(
     tensors: tuple[Any, ...], names: tuple[str, ...], axis: Axis, *, extent: int, start: int, width: int
 ) -> tuple[Any, ...]:
     narrowed = list(tensors)
@@ -238,7 +241,7 @@ def _widths(
     one = tensors
     for axis, extent in zip(axes, extents, strict=True):
         if extent > axis.step:
-            one = _narrowed(one, names, axis, extent=extent, start=0, width=axis.step)
+            one = _narrow_operands(one, names, axis, extent=extent, start=0, width=axis.step)
     most = limits().holds(size_of(kernel, one, static))
     each = list(units)
     while math.prod(each) > most:

@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from torch._C._distributed_c10d import TCPStore
+from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
 from trnsci.errors import ArgumentError
 from trnsci.patience import Patience

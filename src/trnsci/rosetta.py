@@ -8,7 +8,6 @@ The data are ``data/rosetta/*.csv``, a row per family. ``symbols`` are patterns 
 from __future__ import annotations
 
 import ast
-import csv
 import difflib
 import functools
 import itertools
@@ -16,11 +15,11 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from trnsci.errors import ArgumentError
+from trnsci.tables import DATA, read_table
 
 LIBRARIES = MappingProxyType(
     {
@@ -42,45 +41,8 @@ STATUSES = MappingProxyType(
 )
 KINDS = ("function", "device", "type", "constant")
 FUNCTIONS = ("function", "device")
-PREAMBLE = """\
-import contextlib
-import pickle
-
-import torch
-
-import trnblas, trnfft, trnrand, trnsci, trnsolver, trnsparse, trntensor
-from trnsci import distributed
-
-torch.manual_seed(0)
-real, cplx = torch.float64, torch.complex128
-a, b, c = torch.randn(3, 4, 4, dtype=real)
-x, y = torch.randn(2, 4, dtype=real)
-z, w = torch.randn(2, 4, dtype=cplx)
-cm = torch.randn(4, 4, dtype=cplx)
-low = a.tril() + 4 * torch.eye(4, dtype=real)
-spd = a @ a.T + torch.eye(4, dtype=real)
-her = cm @ cm.mH + torch.eye(4, dtype=cplx)
-A, B = torch.randn(2, 5, 4, 4, dtype=real)
-S = A @ A.mT + torch.eye(4, dtype=real)
-X = torch.randn(5, 4, dtype=real)
-t = torch.randn(2, 3, 4, dtype=real)
-band = torch.randn(3, 4, dtype=real)
-ap = torch.arange(1.0, 11.0, dtype=real)
-full = torch.zeros(4, 4, dtype=real).index_put(tuple(torch.tril_indices(4, 4)), ap).T
-signal = torch.randn(8, dtype=real)
-wave = torch.randn(8, dtype=cplx)
-grid = torch.randn(4, 8, dtype=cplx)
-cube = torch.randn(2, 4, 8, dtype=cplx)
-shift = torch.eye(4, dtype=real).roll(1, 0)
-ring = 4 * torch.eye(4, dtype=real) - shift - shift.T
-wind = 4 * torch.eye(4, dtype=real) - shift - 2 * shift.T
-sym, csr = map(trnsparse.CSRMatrix.from_dense, (ring, wind))
-bsr = csr.to_bsr(2)
-index = torch.tensor([5, 0, 3, 6])
-dense = torch.randn(8, dtype=real)
-"""
+PREAMBLE = (DATA / "rosetta" / "preamble.txt").read_text(encoding="utf-8")
 HOW = ("exact", "prefix", "inside", "analog", "near")
-_DATA = Path(__file__).parent / "data" / "rosetta"
 _SUGGESTED = 5
 
 
@@ -178,10 +140,10 @@ def families() -> tuple[Family, ...]:
 
 
 def _read(library: str) -> Iterable[Family]:
-    with (_DATA / f"{library}.csv").open(encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file):
-            patterns, analog = (tuple(row.pop(name).split()) for name in ("symbols", "analog"))
-            yield Family(library, patterns, removed=row.pop("removed") == "yes", analog=analog, **row)
+    for row in read_table(f"rosetta/{library}.csv"):
+        patterns, analog = (tuple(row[name].split()) for name in ("symbols", "analog"))
+        words = [row[name] for name in ("example", "result", "note")]
+        yield Family(library, patterns, row["kind"], row["removed"] == "yes", row["status"], analog, *words)
 
 
 @functools.cache
@@ -191,8 +153,13 @@ def symbols() -> Mapping[str, Family]:
 
 
 @functools.cache
-def _folded() -> Mapping[str, str]:
+def _by_lower_case() -> Mapping[str, str]:
     return {name.casefold(): name for name in symbols()}
+
+
+def find(symbol: str) -> Family | None:
+    """Return the family of a symbol, or ``None``; upper and lower case are the same."""
+    return symbols().get(symbol) or symbols().get(_by_lower_case().get(symbol.casefold(), ""))
 
 
 def lookup(symbol: str) -> Family:
@@ -205,7 +172,7 @@ def lookup(symbol: str) -> Family:
         >>> lookup("cublasDgemm").analog
         ('trnblas.gemm',)
     """
-    exact = symbols().get(symbol) or symbols().get(_folded().get(symbol.casefold(), ""))
+    exact = find(symbol)
     if exact is None:
         near = ", ".join(nearest(symbol)) or "none; trnsci rosetta lists the libraries"
         libraries = ", ".join(LIBRARIES.values())
@@ -257,8 +224,10 @@ def _how(wanted: str, name: str, family: Family) -> int:
 
 def nearest(query: str, library: str | None = None) -> list[str]:
     """Return the symbols spelled most like ``query``."""
-    names = [folded for folded, name in _folded().items() if library in (None, symbols()[name].library)]
-    return [_folded()[name] for name in difflib.get_close_matches(query.casefold(), names, n=_SUGGESTED, cutoff=0.6)]
+    names = [lower for lower, name in _by_lower_case().items() if library in (None, symbols()[name].library)]
+    return [
+        _by_lower_case()[name] for name in difflib.get_close_matches(query.casefold(), names, n=_SUGGESTED, cutoff=0.6)
+    ]
 
 
 def coverage(library: str | None = None, *kinds: str) -> Coverage:

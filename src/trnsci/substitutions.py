@@ -10,12 +10,11 @@ from collections import Counter
 from contextvars import ContextVar
 from typing import Any
 
-import torch
-
 from trnsci import neuron
 from trnsci.backends import SCOPE, Library, library
 from trnsci.ledger import EVERYWHERE, Substitution, record
 from trnsci.libraries import names
+from trnsci.torch_internals import DispatchKeySet, exclude_keys, parse_key
 
 _KERNELS = ("simulator", "nki")
 RANDOM = "random numbers stay torch's unless random=True"
@@ -77,15 +76,15 @@ KEY = "TESTING_ONLY_GenericMode"
 @functools.cache
 def dispatch_key() -> Any:
     """Return the key of torch's dispatcher that is on inside a block."""
-    return torch._C._dispatch_key_parse(KEY)
+    return parse_key(KEY)
 
 
 @functools.cache
 def dispatch_keys() -> Any:
     """Return the set of that key alone."""
-    return torch._C.DispatchKeySet(dispatch_key())
+    return DispatchKeySet(dispatch_key())
 
 
 def outside() -> Any:
     """Return a block in which nothing of torch's is substituted."""
-    return torch._C._ExcludeDispatchKeyGuard(dispatch_keys())
+    return exclude_keys(dispatch_keys())

@@ -15,20 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from trnsci.errors import ArgumentError
+from trnsim.choices import find_choices
 from trnsim.json_reader import MalformedJson, read_json
 
 TABLE = "tuned.json"
 
 
-def choices(kernel: Any) -> Mapping[str, tuple[Any, ...]]:
-    """Return the free arguments of a kernel and their values; empty where its file declares none."""
-    function = getattr(kernel, "function", kernel)
-    return getattr(sys.modules.get(function.__module__), "CHOICES", {})
-
-
 def chosen(kernel: Any, target: str, tensors: tuple[Any, ...], static: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the table has for a launch, without what the caller has chosen itself."""
-    free = choices(kernel)
+    free = find_choices(kernel)
     if not free:
         return {}
     function = getattr(kernel, "function", kernel)
@@ -51,7 +46,7 @@ def shape_class(kernel: Any, tensors: tuple[Any, ...], static: Mapping[str, Any]
     What the caller leaves out has its default, as if it were spelt out.
     """
     parts = ["-" if tensor is None else _shape(tensor) for tensor in tensors]
-    free = choices(kernel)
+    free = find_choices(kernel)
     for name, value in sorted((_defaults(getattr(kernel, "function", kernel)) | dict(static)).items()):
         if name not in free and isinstance(value, str | bool | int):
             parts.append(f"{name}={_power(value) if type(value) is int else value}")

@@ -1,7 +1,7 @@
 """torch-neuronx 2.14 as it is documented, on an emulated device: loaded by torch itself, with switches for a test.
 
 ``TORCH_NEURONX_IMITATION`` holds JSON: ``target``; ``faults`` by kernel; ``reports`` (false: no list of fallbacks);
-``has_complex``, ``casts`` and ``fallback`` of `trnsci.emulation.Rules`, which nobody outside AWS knows.
+``has_complex``, ``casts``, ``fallback`` and ``has_send`` of `trnsci.emulation.Rules`, which nobody outside AWS knows.
 """
 
 import json
@@ -22,14 +22,12 @@ def _autoload():
     global MACHINE
     import nki  # noqa: F401
 
-    from trnsci.emulation.compiling import register_compiler
     from trnsci.emulation.device import Machine
     from trnsci.emulation.rules import Rules
 
-    limits = {name: SWITCHES[name] for name in ("has_complex", "casts", "fallback") if name in SWITCHES}
+    limits = {name: SWITCHES[name] for name in ("has_complex", "casts", "fallback", "has_send") if name in SWITCHES}
     MACHINE = Machine(TARGET, Rules(**limits), COMPILER_CORES)
     MACHINE.install()
-    register_compiler(MACHINE.record)
 
 
 if SWITCHES.get("reports", True):

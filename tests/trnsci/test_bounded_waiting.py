@@ -64,7 +64,7 @@ def fft():
 
 def dfmp2():
     import trnchem
-    trnchem.dfmp2("water", basis="sto-3g", mesh=mesh, checkpoint=sys.argv[5])
+    trnchem.dfmp2("water", checkpoint=sys.argv[5], options=trnchem.MP2Options(basis="sto-3g", mesh=mesh))
 
 def gemm():
     trnblas.gemm(1.0, a, a)

@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import functools
 import importlib
 import inspect
 import io
@@ -13,12 +14,15 @@ import scipy.sparse as sp
 import torch
 
 import trnblas
+import trnchem
 import trnfft
 import trnrand
 import trnsci
+import trnsim
 import trnsolver as so
 import trnsparse as ts
 import trntensor as tt
+from trnblas.kernels import gemm as kernels
 from trnsci import UnsupportedError
 from trnsci.testing import gaussian
 
@@ -45,6 +49,38 @@ def _ledger():
     with trnsci.ledger() as noted:
         trnblas.gemm(1.0, A, A)
     return noted
+
+
+@functools.cache
+def _energy():
+    options = trnchem.MP2Options(basis="sto-3g", pairs=True)
+    return trnchem.dfmp2("hydrogen fluoride", options=options)
+
+
+@functools.cache
+def _correlation():
+    return trnchem.rpa("hydrogen fluoride", options=trnchem.MP2Options(basis="sto-3g"))
+
+
+def _plan():
+    return trnchem.plan("hydrogen fluoride", ranks=2, options=trnchem.MP2Options(basis="sto-3g"))
+
+
+def _probed():
+    x = np.ones((1, 2, 2), np.float32)
+    with trnsim.probe() as seen:
+        trnsim.simulate(kernels.gemm)(x, x)
+    return seen
+
+
+def _differing():
+    x = np.ones((1, 2, 2), np.float32)
+    return trnsim.compare(kernels.gemm, lambda a, b: a @ b + 1, x, x)
+
+
+def _profiled():
+    x = np.ones((1, 2, 2), np.float32)
+    return trnsim.profile(kernels.gemm)(x, x)[1]
 
 
 TRIPS = {
@@ -99,11 +135,13 @@ OBJECTS = {
     "trnsolver.Polar": (lambda: so.polar(A), None),
     "trnsolver.Result": (lambda: so.cg(C, B), None),
     "trnsolver.SlogDet": (lambda: so.slogdet(A), None),
+    "trnsolver.TraceEstimate": (lambda: so.trace(A), None),
     "trnsolver.SparseFactor": (lambda: so.factor_sparse(C), lambda x: (x.solve(B), x.order, repr(x))),
     "trnsparse.COOMatrix": (lambda: C.to_coo(), None),
     "trnsparse.CSRMatrix": (lambda: C, lambda x: x @ B),
     "trnsparse.CSCMatrix": (lambda: C.to_csc(), None),
     "trnsparse.BSRMatrix": (lambda: C.to_bsr(4), lambda x: x @ B),
+    "trnsparse.DIAMatrix": (lambda: C.to_dia(), lambda x: x @ B),
     "trnsparse.ELL": (lambda: ts.ELL.of(C), lambda x: x.to_csr()),
     "trnsparse.HYB": (lambda: ts.HYB.of(C), lambda x: x.to_csr()),
     "trnsparse.SlicedELL": (lambda: ts.SlicedELL.of(C, 2), lambda x: x.to_csr()),
@@ -127,6 +165,26 @@ OBJECTS = {
     "trntensor.Convergence": (lambda: tt.Convergence(iterations=3, converged=True, errors=(0.5, 0.1)), None),
     "trntensor.FusedProgram": (lambda: tt.fuse("ij,jk->ik", epilogue=torch.abs), lambda x: x(A, S)),
     "trntensor.MP2Energy": (lambda: tt.MP2Energy(1.0, 0.5, 0.5), None),
+    "trnchem.CompleteBasis": (lambda: trnchem.extrapolate((-1.0, -0.1), (-1.1, -0.2), (2, 3)), None),
+    "trnchem.MP2Options": (lambda: trnchem.MP2Options(basis="sto-3g"), None),
+    "trnchem.MP2Plan": (_plan, None),
+    "trnchem.MP2Result": (_energy, lambda x: (x.to_dict(), x.plan)),
+    "trnchem.RPAResult": (_correlation, None),
+    "trnchem.Metric": (lambda: _energy().metric, None),
+    "trnchem.PairEnergies": (lambda: _energy().pairs, None),
+    "trnchem.Progress": (lambda: trnchem.Progress("pairs", 1, 2), None),
+    "trnchem.Screen": (lambda: trnchem.Screen(threshold=1e-12, pairs=2, total=3, sparse=False), None),
+    "trnchem.Share": (lambda: _plan().shares[0], None),
+    "trnchem.Stage": (lambda: _plan().stages[0], None),
+    "trnsim.Comparison": (_differing, repr),
+    "trnsim.Difference": (lambda: _differing().differences[0], None),
+    "trnsim.Kernel": (
+        lambda: kernels.gemm,
+        lambda x: x(*np.ones((2, 1, 2, 2), np.float32)),
+    ),
+    "trnsim.Probe": (_probed, lambda x: {name: str(value) for name, value in x.items()}),
+    "trnsim.Report": (_profiled, str),
+    "trnsim.Target": (lambda: trnsim.TARGETS["trn2"], None),
     "trnsci.Ledger": (_ledger, lambda x: len(x)),
     "trnsci.Plan": (lambda: trnsci.plan(trnblas.gemm, 1.0, A, A), repr),
     "trnsci.Explanation": (lambda: trnsci.explain(trnblas.gemm, 1.0, A, A), repr),
@@ -172,9 +230,27 @@ def test_a_plan_of_a_program_says_why_it_stays():
         pickle.dumps(plan)
 
 
+def test_kernels_keep_their_launch_and_those_without_a_module_say_why_they_stay():
+    for trip in TRIPS.values():
+        assert trip(kernels.gemm[2]).grid == (2,)
+        assert trip(kernels.gemm) is kernels.gemm
+    with pytest.raises(TypeError, match=r"is not this kernel\. Define it in a module"):
+        pickle.dumps(trnsim.jit(lambda x: x))
+
+
 def test_every_public_class_is_here():
     public = set()
-    for library in ("trnblas", "trnfft", "trnrand", "trnsolver", "trnsparse", "trntensor", "trnsci"):
+    for library in (
+        "trnblas",
+        "trnfft",
+        "trnrand",
+        "trnsolver",
+        "trnsparse",
+        "trntensor",
+        "trnchem",
+        "trnsim",
+        "trnsci",
+    ):
         module = importlib.import_module(library)
         classes = [name for name in module.__all__ if inspect.isclass(getattr(module, name))]
         public |= {f"{library}.{name}" for name in classes if not issubclass(getattr(module, name), Exception)}

@@ -15,7 +15,6 @@ import trntensor
 from trnblas.gemm import Gemm
 from trnblas.mp2 import Mp2
 from trnblas.split import exact_matmul
-from trnfft.dct import Dct
 from trnrand.binomial import Binomial
 from trnrand.bits import Bits
 from trnrand.gamma import Gamma
@@ -32,7 +31,7 @@ from trnsci import cuda
 from trnsci.ops import all_ops, definition
 from trnsci.specs import TensorSpec, freeze
 from trnsci.testing import gaussian
-from trnsolver.lstsq import LstsqCall
+from trnsolver.dense.lstsq import LstsqCall
 from trnsparse.attention import Attention
 from trnsparse.bsr_spmm import BsrSpmm
 from trnsparse.sddmm import Sddmm
@@ -57,16 +56,16 @@ def _draws(device):
         for first, count in ((0, 9001), (5, 1000), (3, 1)):
             four, two = Segment.of(stream, first, count), Segment.of(stream, first, count, 2)
             own = Segment.of(substream(stream, 0, 0), first, count, 1)
-            yield Bits(four, device)
-            yield from (Uniform(four, False, device), Uniform(two, True, device))
-            yield from (Normal(four, False, device), Normal(two, True, device))
+            yield Bits(four, torch.uint32, device)
+            yield from (Uniform(four, F32, device), Uniform(two, F64, device))
+            yield from (Normal(four, F32, device), Normal(two, F64, device))
             for shape in (torch.tensor([2.5], dtype=F64), torch.linspace(0.1, 30, count, dtype=F64)):
-                yield Gamma(shape.to(device), own)
+                yield Gamma([shape.to(device)], own)
             for rate in (torch.tensor([4.0], dtype=F64), torch.logspace(-3, 9, count, dtype=F64)):
-                yield Poisson(rate.to(device), own)
+                yield Poisson([rate.to(device)], own)
             trials, chances = 3 * torch.arange(count, dtype=F64), torch.linspace(0, 1, count, dtype=F64)
-            yield Binomial(trials.to(device), chances.to(device), own, 1)
-            yield Binomial(trials[-1:].to(device), torch.tensor([0.4], dtype=F64, device=device), own, 3)
+            yield Binomial([trials.to(device), chances.to(device)], own)
+            yield Binomial([trials[-1:].to(device), torch.tensor([0.4], dtype=F64, device=device)], own, 3)
             other = Segment.of(substream(stream, 0, 0), first - four.skip, four.skip + count, 1)
             for low, last in ((0, 5), (-3, (1 << 31) + 5), (-(1 << 63), (1 << 63) - 1), (-10, (1 << 62) + 12345)):
                 yield Randint(four, other, low, last, device)
@@ -150,10 +149,6 @@ def _rest(device):
             yield Mp2(t, occ[2:5], occ, vir, symmetric, 2, 1e-7), tolerance
         yield Between(B[:3], B, occ[:3], occ, vir), tolerance
         yield Between(B[:3], B, occ[:3], occ, vir, vir + 0.5), tolerance
-        for orthogonal, scale in ((False, "none"), (True, "root"), (False, "full")):
-            for n in (1, 2, 5, 8, 1025):
-                x = gaussian((3, n, 4), 8, dtype).to(device)
-                yield Dct(x, 2, [1], False, orthogonal, scale, "fp64" if dtype == F64 else "fp32"), 10 * tolerance
         program = trntensor.fuse("bik,bkj->bij", epilogue=lambda t, d: t * t / d, extras=("j",))
         code = json.dumps([list(instruction) for instruction in program.code])
         for keep in ("bmn", "bm", "bn", "b", ""):
@@ -313,14 +308,13 @@ def test_integrals_that_do_not_fit_are_brought_within_the_memory_given():
 
 @pytest.mark.cuda
 def test_plans_tell_of_the_first_call_until_it_has_run():
-    x = gaussian((8, 24), 1).cuda()
-    call = Dct(x, 2, [1], False, False, "none", "fp32")
+    call = Within(*_pairs(F32, "cuda"))
     cuda._compiled.discard(call.compiles()[0])
-    assert "first call compiles, about 1 s" in definition(call).plan(call).reason
+    assert "first call compiles, about 2 s" in definition(call).plan(call).reason
     definition(call).execute(call, definition(call).decide(call))
     plan = definition(call).plan(call)
     assert "first call" not in plan.reason
-    assert plan.steps[0].runs_on == "cuda: torch.fft.rfft and triton trnfft.cuda.dct"
+    assert plan.steps[0].runs_on == "cuda: torch.mm and triton trntensor.cuda.mp2_energy"
 
 
 def _there(shape, dtype=F32):
@@ -330,7 +324,7 @@ def _there(shape, dtype=F32):
 def test_every_cuda_implementation_is_in_this_file():
     named = {definition(kind).name for kind in (Bits, Uniform, Normal, Inverse, Gamma, Randint, Gemm, Spmm, BsrSpmm)}
     named |= {definition(kind).name for kind in (Poisson, Binomial, Sketch, Mp2, Sddmm)}
-    named |= {definition(kind).name for kind in (Within, Between, Dct, Fuse, LstsqCall, Attention)}
+    named |= {definition(kind).name for kind in (Within, Between, Fuse, LstsqCall, Attention)}
     assert {op.name for op in all_ops() if hasattr(op.kind, "cuda")} == named
 
 
@@ -355,8 +349,7 @@ def test_old_cards_and_builds_without_triton_run_the_definition(monkeypatch, wha
     expected = "Triton is not installed" if what == "triton" else "needs compute capability 8.0, and Tesla T4 has 7.5"
     for call in (
         Within(_there((3, 4, 5)), _there((3,)), _there((4,))),
-        Uniform((0, 0, 10, *[0] * 8), False, GPU),
-        Dct(_there((3, 8)), 2, [1], False, False, "none", "fp32"),
+        Uniform((0, 0, 10, *[0] * 8), F32, GPU),
     ):
         op = definition(call)
         assert op.refusal(call, "cuda") == expected
@@ -371,7 +364,6 @@ def test_what_kernels_refuse_has_a_reason():
         (Gemm(_there((4, 4)), _there((4, 4)), None, 1.0, 0.0, "fp32", 0.0), "torch.matmul computes the others"),
         (Gemm(_there((2, 4, 4)), _there((4, 4)), None, 1.0, 0.0, "fast", 0.0), "not a batch"),
         (Within(_there((3, 4, 5), half), _there((3,), half), _there((4,), half)), "takes float32 and float64"),
-        (Dct(_there((3, 8)), 3, [1], False, False, "none", "fp32"), "cosines of type 2"),
         (LstsqCall(_there((4, 4)), _there((4, 1)), 0.0, "gelsy"), "pays for batches"),
         (
             Spmm(

@@ -15,7 +15,7 @@ import trnsparse
 import trntensor
 from trnsci import distributed
 from trnsci.distributed.calls import run
-from trnsci.distributed.team import LiveTeam, _gather_into, _unpadded, as_bytes
+from trnsci.distributed.team import LiveTeam, _gather_into, _unpad, as_bytes
 from trnsci.distributed.world import world
 from trnsci.testing.ranks import Ranks
 
@@ -128,7 +128,7 @@ def _messages(team, x):
     team._start("all_gather", 0, nbytes, _gather_into, gathered, sent)()
     team._start("all_to_all", 0, nbytes, torch.distributed.all_to_all_single, swapped, sent, [nbytes], [nbytes])()
     team._start("broadcast", 0, 0, functools.partial(torch.distributed.broadcast, group_src=0), sent)()
-    received = (_unpadded(data, x.local.shape, x.dtype) for data in (gathered, swapped, sent))
+    received = (_unpad(data, x.local.shape, x.dtype) for data in (gathered, swapped, sent))
     return all(torch.equal(y, x.local) for y in received)
 
 

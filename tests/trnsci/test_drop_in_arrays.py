@@ -81,6 +81,11 @@ def compare(call):
     return got[0], want[0], seen
 
 
+# np.fft of NumPy before 2.4 and systems of SciPy before 1.17 return their results in another order
+@pytest.mark.skipif(
+    (np.lib.NumpyVersion(np.__version__) < "2.4.0") or (np.lib.NumpyVersion(scipy.__version__) < "1.17.0"),
+    reason="the order of results in memory is that of NumPy 2.4 and SciPy 1.17",
+)
 @together(("form", "code"), [(f, c) for f in FORMS for c in (CALLS if "stack" in f else CALLS + MATRIX)])
 def test_results_are_in_memory_as_the_librarys_own(form, code):
     a, s = FORMS[form](A), FORMS[form](S)
@@ -254,3 +259,44 @@ def test_functions_keep_their_names_and_their_documentation():
             function = getattr(importlib.import_module(module), name)
             assert function.__name__ == name
             assert function.__doc__
+
+
+class _Answers:
+    """A backend of ``scipy.fft`` with an answer of its own."""
+
+    __ua_domain__ = "numpy.scipy.fft"
+
+    @staticmethod
+    def __ua_function__(method, args, kwargs):
+        return method.__name__
+
+
+def test_transforms_of_scipy_are_ours_wherever_they_were_imported():
+    from scipy.fft import fft
+
+    x = np.arange(8.0)
+    with trnsci.drop_in(min_size=0) as seen:
+        spectrum = fft(x)
+    assert seen.substituted == {("scipy.fft.fft", "trnfft.fft"): 1}
+    np.testing.assert_allclose(spectrum, np.fft.fft(x), rtol=1e-12)
+
+
+def test_a_backend_that_the_program_sets_for_scipy_is_asked_first():
+    with trnsci.drop_in(min_size=0) as seen, scipy.fft.set_backend(_Answers):
+        assert scipy.fft.dct(np.ones(4)) == "dct"
+    assert not seen.substituted
+
+
+def test_norms_of_single_precision_are_as_exact_as_those_of_blas():
+    # SciPy's test_stable: adding ones to 1e8 in single precision loses them
+    x = np.array([1e4] + [1.0] * 10000, np.float32)
+    with trnsci.drop_in(min_size=0) as seen:
+        assert abs(scipy.linalg.norm(x) - 10000.5) < 1e-2
+    assert ("scipy.linalg.norm", "trnblas.nrm2") in seen.substituted
+
+
+def test_vectors_beyond_the_integers_of_lapack_are_refused_in_the_words_of_scipy():
+    wide = np.lib.stride_tricks.as_strided(np.ones(1), (2, 50000), (0, 0))
+    with trnsci.drop_in(min_size=0) as seen, pytest.raises(ValueError, match="integer overflow in LAPACK"):
+        scipy.linalg.svd(wide)
+    assert "more elements than LAPACK counts" in str(seen)

@@ -1,5 +1,7 @@
 """Results of ``drop_in`` can be used as the library's own: changed in place, owned, hashed, written."""
 
+import contextlib
+
 import pytest
 import torch
 from torch.nn import functional
@@ -152,3 +154,23 @@ def test_least_squares_return_what_the_driver_returns(driver, shape):
     for ours, theirs in zip(got, want, strict=True):
         assert (ours.shape, ours.dtype) == (theirs.shape, theirs.dtype)
         assert torch.allclose(ours, theirs)
+
+
+def test_gradients_of_complex_upper_factors_are_those_of_torch():
+    spd = torch.eye(3, dtype=torch.complex128) * 4 + torch.tensor([[0, 1j, 0], [-1j, 0, 1], [0, 1, 0]])
+    gradients = []
+    for block in (contextlib.nullcontext(), trnsci.drop_in(min_size=0)):
+        a = spd.clone().requires_grad_()
+        with block:
+            torch.linalg.cholesky(a, upper=True).real.sum().backward()
+        gradients.append(a.grad)
+    assert torch.allclose(*gradients)
+
+
+def test_singular_values_of_least_squares_have_no_gradient_as_in_torch():
+    a, b = (torch.randn(2, 3, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    with trnsci.drop_in(min_size=0) as seen:
+        found = torch.linalg.lstsq(a, b, driver="gelss")
+    assert seen.substituted
+    assert found.solution.requires_grad
+    assert not found.singular_values.requires_grad

@@ -44,6 +44,16 @@ def test_a_gaussian_process_runs_our_kernels():
     assert int(rows[0][-1]) >= 5
 
 
+@pytest.mark.slow
+@pytest.mark.sim
+def test_a_fourier_operator_is_trained_through_our_transforms():
+    result, text = emulated("operator")
+    assert result["falls"]
+    rows = [row.split() for row in text.splitlines() if "kernels of the suite started" in row]
+    # two transforms and their gradients in each of six steps
+    assert int(rows[0][-1]) >= 24
+
+
 def test_what_the_device_lacks_is_refused_or_narrowed_as_reported():
     result, text = emulated("limits")
     # a third times three in single precision, and an integer of 32 bits

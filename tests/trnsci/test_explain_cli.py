@@ -73,7 +73,7 @@ WORDS = {
         "--shapes 8x8": "cholesky cholesky_inverse cond cond_estimate det eig eigh eigvals eigvalsh expm geqrf "
         "hessenberg ic0_preconditioner ilu0_preconditioner inv inv_spd inv_sqrt_spd inv_triangular "
         "jacobi_preconditioner ldl logm lu lu_factor matrix_rank null_space orth pinv polar qr qr_pivoted "
-        "schur sign slogdet sqrtm ssor_preconditioner svd svdvals",
+        "schur sign slogdet sqrtm ssor_preconditioner svd svdvals trace",
         "--shapes 8x8,8": "bicgstab block_cg cg gmres lsmr lsqr minres solve solve_spd householder_product",
         "--shapes 8x8,8x2": "lobpcg lstsq",
         "--shapes 8x2,8x8": "cholesky_solve",
@@ -139,7 +139,7 @@ WORDS = {
         "--shapes 8": "from_xla to_xla",
     },
     "trnchem": {
-        "water": "DFMP2 density_fit dfmp2 mean_field plan",
+        "water": "DFMP2 density_fit dfmp2 mean_field plan rpa",
         "absent.xyz": "read_xyz",
         "2 3 4": "extrapolate",
     },

@@ -111,11 +111,11 @@ def test_failures_leave_no_messages_and_few_threads_behind(ranks):
 
 def _raises_in_a_factorisation():
     """A kernel that fails on one rank, in the middle of a public function."""
-    from trnsolver import sharded
+    from trnsolver.sharded import cholesky
 
     mesh, calls = distributed.mesh(), []
     a = distributed.shard(4 * torch.eye(40, dtype=torch.float64), mesh, 0)
-    kept = sharded.trsm
+    kept = cholesky.trsm
 
     def fragile(*args, **options):
         calls.append(1)
@@ -123,13 +123,13 @@ def _raises_in_a_factorisation():
             raise MemoryError("no room")
         return kept(*args, **options)
 
-    sharded.trsm = fragile
+    cholesky.trsm = fragile
     try:
         trnsolver.cholesky(a)
     except (MemoryError, trnsci.RankFailed) as error:
         said = str(error)
     finally:
-        sharded.trsm = kept
+        cholesky.trsm = kept
     return said, distributed.gather(trnsolver.cholesky(a)).diagonal().unique().tolist()
 
 

@@ -62,7 +62,7 @@ LONG = {
     "simulator": "a = torch.ones(6000, 6000)\nwith trnsci.backend('simulator'):\n    trnblas.gemm(1.0, a, a)",
     "cg": "a = torch.logspace(-9, 9, 3000, dtype=torch.float64)[:, None]\n"
     "trnsolver.cg(lambda x: (time.sleep(0.01), a * x)[1], torch.ones_like(a), tol=1e-15, maxiter=1_000_000)",
-    "dfmp2": "trnchem.dfmp2('benzene', progress=lambda now: time.sleep(5))",
+    "dfmp2": "trnchem.dfmp2('benzene', options=trnchem.MP2Options(progress=lambda now: time.sleep(5)))",
 }
 
 
@@ -113,7 +113,7 @@ for backend in ("auto", "simulator"):
 need(trnrand.Generator(7).uniform(3).shape == (3,))
 trnsparse.CSRMatrix.from_dense(a).save("a matrix.npz")
 need(torch.equal(trnsparse.load("a matrix.npz").to_dense(), a))
-need(trnchem.dfmp2("water", basis="sto-3g", checkpoint="the pairs.ckpt").e_corr < 0)
+need(trnchem.dfmp2("water", checkpoint="the pairs.ckpt", options=trnchem.MP2Options(basis="sto-3g")).e_corr < 0)
 rows = distributed.shard(a, distributed.mesh(), 0)
 need(distributed.gather(trnblas.gemm(1.0, rows, rows)).sum() == 96)
 distributed.leave()

@@ -178,3 +178,40 @@ def test_the_commands_of_the_first_hour(said, cores, tmp_path):
     words = ("-m", "trnsim", "calibrate", str(tmp_path / "out" / "validate.json"), "--output", str(tmp_path / "target"))
     model = subprocess.run([sys.executable, *words], capture_output=True, text=True, cwd=ROOT)
     assert "1 rows are left to fit. Measure more kernels" in model.stderr
+
+
+OPERATORS = """
+import torch, trnblas, trnsci, trnsolver
+import nki
+trnsci.register_operators()
+seen = []
+def capture(graph, inputs):
+    seen.extend(str(node.target) for node in graph.graph.nodes if node.op == "call_function")
+    return graph.forward
+def layer(x, w):
+    return torch.relu(trnblas.gemm(1.0, x, w)).sum()
+x, w = torch.randn(8, 16), torch.randn(16, 4)
+xs, ws = x.to("neuron"), w.to("neuron").requires_grad_()
+torch.compile(layer, backend=capture)(xs, ws.detach())
+print([name for name in seen if "gemm" in name])
+compiled = torch.compile(layer, backend="neuron", fullgraph=True, dynamic=False)
+compiled(xs, ws).backward()
+expected = torch.relu(x @ w).sum(), x.mT @ (x @ w > 0).float()
+print(float((layer(xs, ws.detach()).cpu() - expected[0]).abs()), float((ws.grad.cpu() - expected[1]).abs().max()))
+print("gemm" in nki.TRACED)
+inner = torch.compile(lambda a, b: torch.tanh(a @ b), backend="trnsci", options={"inner": "neuron"}, dynamic=False)
+print(float((inner(xs, ws.detach()).cpu() - torch.tanh(x @ w)).abs().max()))
+print(torch_neuronx.MACHINE.record.graphs)
+""".replace("import nki\n", "import nki, torch_neuronx\n")
+
+
+@pytest.mark.slow
+@pytest.mark.sim
+def test_ops_are_operators_of_neurons_compiler_and_keep_their_gradients():
+    lines = python(OPERATORS).splitlines()
+    assert lines[0] == "['trnblas_neuron.gemm.default']"
+    assert all(float(error) < 1e-4 for error in (*lines[1].split(), lines[3]))
+    # followed as their own fakes
+    assert lines[2] == "True"
+    # forward, backward, and the one inside ours
+    assert int(lines[4]) == 3

@@ -18,7 +18,7 @@ import trnsolver
 import trnsparse
 import trntensor
 from tests.campaign.contexts import CONTEXTS, OTHER_BITS, in_fork
-from trnsci.isolation import is_disturbed, isolated
+from trnsci.isolation import is_disturbed, isolating
 from trnsci.testing import BACKENDS, gaussian
 
 A, B = gaussian((40, 40), 1), gaussian((40, 40), 2)
@@ -129,7 +129,7 @@ def test_settings_are_restored_also_after_an_error():
     try:
         with torch.autocast("cpu", torch.bfloat16):
             assert is_disturbed()
-            with isolated():
+            with isolating():
                 assert not is_disturbed()
                 assert not torch.is_autocast_enabled("cpu")
                 assert torch.tensor(1e-310, dtype=torch.float64) / 2 > 0
@@ -150,14 +150,14 @@ def test_a_precision_of_the_process_returns_when_the_last_thread_leaves():
     entered, leave = threading.Barrier(2), threading.Event()
 
     def stay():
-        with isolated():
+        with isolating():
             entered.wait(60)
             leave.wait(60)
 
     torch.set_float32_matmul_precision("medium")
     try:
         thread = threading.Thread(target=stay)
-        with isolated():
+        with isolating():
             thread.start()
             entered.wait(60)
         assert precision.fp32_precision == "ieee"
@@ -172,7 +172,7 @@ def test_a_precision_that_follows_the_process_still_does_after():
     torch.backends.fp32_precision = "bf16"
     torch.backends.mkldnn.matmul.fp32_precision = "none"
     try:
-        with isolated():
+        with isolating():
             assert torch.backends.mkldnn.matmul.fp32_precision == "ieee"
         torch.backends.fp32_precision = "tf32"
         assert torch.backends.mkldnn.matmul.fp32_precision == "tf32"

@@ -229,7 +229,7 @@ def counted(self, i, j, energies):
         os.kill(os.getpid(), signal.SIGKILL)
 
 Slots.put = counted
-energy = trnchem.dfmp2("water", basis="sto-3g", mesh=mesh, checkpoint=sys.argv[1]).e_corr
+energy = trnchem.dfmp2("water", checkpoint=sys.argv[1], options=trnchem.MP2Options(basis="sto-3g", mesh=mesh)).e_corr
 print(f"rank {mesh.get_rank()} of {mesh.size()}: {len(finished)} pairs, {energy:.12f}")
 """
 
@@ -244,7 +244,7 @@ def test_energies_go_on_from_their_finished_pairs_with_the_ranks_that_are_left(p
     assert {rank for rank, _, _ in said} == {"0", "1"}
     # 15 pairs in all, of which rank 1 had finished two when it died
     assert sum(int(pairs) for _, pairs, _ in said) <= 13
-    alone = trnchem.dfmp2("water", basis="sto-3g").e_corr
+    alone = trnchem.dfmp2("water", options=trnchem.MP2Options(basis="sto-3g")).e_corr
     assert all(abs(float(energy) - alone) < 1e-10 for _, _, energy in said)
 
 

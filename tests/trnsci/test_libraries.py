@@ -85,9 +85,9 @@ def test_a_strangers_library_joins(tmp_path, prepare):
 
 
 def test_a_checkout_that_is_not_installed_announces_its_own(monkeypatch):
-    installed = dict(libraries.announced(libraries.LIBRARIES))
+    installed = dict(libraries.entry_points_of(libraries.LIBRARIES))
     monkeypatch.setattr(libraries, "entry_points", lambda group: ())
-    assert dict(libraries.announced.__wrapped__(libraries.LIBRARIES)) == installed
+    assert dict(libraries.entry_points_of.__wrapped__(libraries.LIBRARIES)) == installed
     assert {"trnblas", "trnchem"} <= set(installed)
 
 
@@ -95,7 +95,7 @@ def test_an_installed_wheel_has_its_entry_points_from_its_metadata(monkeypatch, 
     entry = EntryPoint("astro", "astro", libraries.LIBRARIES)
     monkeypatch.setattr(libraries, "entry_points", lambda group: (entry,))
     monkeypatch.setattr(libraries, "_FOLDER", tmp_path / "site-packages")
-    assert dict(libraries.announced.__wrapped__(libraries.LIBRARIES)) == {"astro": entry}
+    assert dict(libraries.entry_points_of.__wrapped__(libraries.LIBRARIES)) == {"astro": entry}
 
 
 def test_two_functions_that_replace_one_are_refused_with_both_names(monkeypatch):
@@ -103,17 +103,17 @@ def test_two_functions_that_replace_one_are_refused_with_both_names(monkeypatch)
     both = {name: analog.Analog(name=f"{name}.gemm", arguments=analog.given) for name in ("trnfft", "trnblas")}
     monkeypatch.setattr(analog, "_DECLARED", {("aten::mm", False): both})
     with pytest.raises(ArgumentError, match=r"trnblas\.gemm and trnfft\.gemm for aten::mm"):
-        analog.declared.__wrapped__()
+        analog.declarations.__wrapped__()
     # one that only resembles it stands back
     both["trnfft"] = analog.Analog(name="trnfft.gemm")
-    assert analog.declared.__wrapped__()["aten::mm", False].name == "trnblas.gemm"
+    assert analog.declarations.__wrapped__()["aten::mm", False].name == "trnblas.gemm"
 
 
 def test_what_is_declared_by_a_library_that_is_not_announced_does_not_count(monkeypatch):
     libraries.load()
     stray = {"astro": analog.Analog(name="astro.mm")}
     monkeypatch.setattr(analog, "_DECLARED", {("aten::mm", False): stray})
-    assert analog.declared.__wrapped__() == {}
+    assert analog.declarations.__wrapped__() == {}
 
 
 def test_a_declaration_of_what_does_not_exist_is_named():

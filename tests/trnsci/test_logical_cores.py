@@ -21,7 +21,7 @@ from trnblas.trsm import doubling_masks
 from trnsci import kernel_launcher, specs
 from trnsci.nki import launch
 from trnsci.testing import gaussian
-from trnsolver.divide import constants, rotation
+from trnsolver.eigen.divide import constants, rotation
 from trnsolver.kernels import (
     batched_cholesky,
     batched_eigh,
@@ -98,9 +98,8 @@ MORE = {
         batched_triangular.batched_triangular, MANY, gaussian((200, 3, 2), 2), group=2
     ),
     "iterate": lambda: trnsparse.cg(SPD, gaussian((256,), 1), tol=1e-3),
-    "screened_spmm": lambda: trnsparse.screened_spmm(
-        BLOCKS, gaussian((512,), 1).abs(), gaussian((512,), 2).abs(), gaussian((512, 40), 3), 0.5
-    ),
+    "dia_spmm": lambda: trnsparse.spmm(trnsparse.eye(300), gaussian((300, 3), 1), format="dia"),
+    "sell_spmm": lambda: trnsparse.spmm(SPD, gaussian((256, 3), 1), format="sell"),
     "bsr_spmm of two panels": lambda: trnsparse.spmm(BLOCKS, gaussian((512, 600), 1), format="stored"),
     "mp2_energy": lambda: _energy(3),
     "fuse of a batch": lambda: trntensor.fuse("bik,bjk->bij", epilogue=torch.exp)(
@@ -168,7 +167,7 @@ def test_every_kernel_is_tried(launches):
     # a name of a case is its kernel's, which `launches` proves for those whose op has a choice
     assert wanted <= {name.partition(" ")[0] for name in EVERY} | {"attention_backward"}
     with trnsci.backend("simulator"):
-        for name in ("iterate", "screened_spmm", "lu", "exact", "fuse", "spmm", "fft", "split"):
+        for name in ("iterate", "lu", "exact", "fuse", "spmm", "fft", "split"):
             launches.clear()
             EVERY[name]()
             assert name in {kernel for kernel, _ in launches}

@@ -229,7 +229,7 @@ def test_an_extension_of_an_earlier_version_is_left_alone_and_named(monkeypatch)
     earlier.__file__ = "there/_loops.so"
     monkeypatch.setitem(sys.modules, "trnsci._loops", earlier)
     with pytest.warns(RuntimeWarning, match=r"there/_loops\.so was built from an earlier version; build it again"):
-        module, why = loops._imported()
+        module, why = loops._import_extension()
     assert module is None
     assert "make setup" in why
 

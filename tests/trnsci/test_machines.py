@@ -14,6 +14,8 @@ import time
 
 import pytest
 
+import trnchem
+from trnchem.accuracy import FP64
 from trnsci import ArgumentError, RankFailed, machines, rendezvous
 
 LAUNCH = [sys.executable, "-m", "trnsci.cli", "launch"]
@@ -49,6 +51,31 @@ distributed.restartable(work, sys.argv[1])
 """
 
 
+# The energy of a molecule from its checkpoint, pair by pair, with what it took from there.
+ENERGY = """
+import sys, time
+from pathlib import Path
+import torch, trnchem
+from trnsci import distributed
+torch.set_num_threads(1)
+folder, steps = Path(sys.argv[1]), Path(sys.argv[1], "steps")
+mesh = distributed.mesh(timeout=float(sys.argv[2]), device="cpu")
+
+def progress(now):
+    # the first rank alone is told
+    if now.stage == "pairs":
+        steps.with_suffix(".new").write_text(str(now.done))
+        steps.with_suffix(".new").replace(steps)
+        time.sleep(0.0 if (folder / "enough").exists() else 0.1)
+
+options = trnchem.MP2Options(basis="sto-3g", mesh=mesh, progress=progress)
+result = trnchem.dfmp2("glycine", checkpoint=folder / "pairs.ckpt", options=options)
+if mesh.get_rank() == 0:
+    print(f"{result.e_corr:.9f} on {mesh.size()} ranks, {result.resumed} of 210 pairs were finished", flush=True)
+distributed.leave()
+"""
+
+
 def choose_port():
     for port in random.sample(range(20000, 32000), 100):
         with contextlib.suppress(OSError), socket.socket() as free:
@@ -71,9 +98,11 @@ def wait_until(condition, seconds=150):
 class Cluster:
     """Launchers of one job, each of which stands for a machine."""
 
-    def __init__(self, folder, size, ranks=1, restarts=2, rejoin=8, address="127.0.0.1", interface="lo", inside=None):
+    def __init__(
+        self, folder, size, ranks=1, restarts=2, rejoin=8, address="127.0.0.1", interface="lo", inside=None, text=STEPS
+    ):
         self.folder, self.inside = folder, inside or (lambda node: [])
-        (folder / "steps.py").write_text(STEPS)
+        (folder / "steps.py").write_text(text)
         where = ["--nnodes", str(size), "--address", f"{address}:{choose_port()}"]
         again = ["--restarts", str(restarts), "--rejoin", str(rejoin), "-n", str(ranks)]
         self.words = [*LAUNCH, *where, *again, "--interface"]
@@ -211,6 +240,40 @@ def test_a_machine_whose_network_is_cut_is_left_behind(tmp_path):
         cluster.launchers.pop(2).kill()
         said = cluster.finish()
     assert "12.0 on 2 ranks, resumed 1 times" in said
+
+
+def check_energy(said, ranks, least=5):
+    """Require one line with the energy of one process, from a checkpoint that held some pairs and not all."""
+    alone = trnchem.dfmp2("glycine", options=trnchem.MP2Options(basis="sto-3g")).e_corr
+    ((energy, size, resumed),) = re.findall(r"(-\d\.\d{9}) on (\d) ranks, (\d+) of 210 pairs", said)
+    assert abs(float(energy) - alone) <= 2 * FP64
+    assert int(size) == ranks
+    assert least <= int(resumed) < 210
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("lost", "replaced"), [(1, False), (1, True), (0, True)])
+def test_an_energy_goes_on_from_its_checkpoint_when_a_machine_is_lost(lost, replaced, tmp_path):
+    with Cluster(tmp_path, 3, rejoin=100 if replaced else 8, text=ENERGY) as cluster:
+        cluster.wait_for_steps(10)
+        cluster.lose(lost)
+        if replaced:
+            cluster.start(lost)
+        check_energy(cluster.finish(), 3 if replaced else 2)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.geteuid() != 0, reason="networks of their own take root")
+def test_an_energy_goes_on_without_a_machine_whose_network_is_cut(tmp_path):
+    with (
+        namespaces(3) as (inside, cut),
+        Cluster(tmp_path, 3, address="10.77.0.1", interface="eth7", inside=inside, text=ENERGY) as cluster,
+    ):
+        cluster.wait_for_steps(10)
+        cut(2)
+        wait_until(lambda: "going on without machine 2" in cluster.said())
+        cluster.launchers.pop(2).kill()
+        check_energy(cluster.finish(), 2)
 
 
 def test_shares_are_those_of_the_machines_that_ask_and_live(monkeypatch):

@@ -198,5 +198,5 @@ def test_kernels_compiled_by_awss_package_still_simulate(monkeypatch):
     gemm = reloaded("trnblas.kernels.gemm").gemm
     assert type(gemm) is Compiled
     a, b = gaussian((4, 3), 1), gaussian((4, 5), 2)
-    got = trnsim.simulate(kernel_launcher.simulated(gemm))(a[None], b[None])[0]
+    got = trnsim.simulate(kernel_launcher.as_simulated(gemm))(a[None], b[None])[0]
     torch.testing.assert_close(got, a.mT @ b)

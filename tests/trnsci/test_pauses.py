@@ -161,6 +161,37 @@ def test_a_job_that_is_paused_for_longer_than_the_timeout_goes_on(order, tmp_pat
         assert "RankFailed" not in job.text()
 
 
+# One rank waits for the other, which comes when it is told to.
+MEETING = CALLING.replace(
+    "mesh = ",
+    """(folder / f"calls-{rank}").write_text("1")
+while rank == "1" and not (folder / "come").exists():
+    time.sleep(0.1)
+mesh = """,
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("waiting", [False, True], ids=["while torch is loaded", "while one rank waits"])
+def test_a_job_that_is_paused_while_its_ranks_meet_goes_on(waiting, tmp_path):
+    with Job(tmp_path, MEETING, [*LAUNCH, "-n", "2"]) as job:
+        wait_until(lambda: all(job.calls if waiting else job.ranks))
+        # into gloo, which has a limit of twice the timeout
+        time.sleep(2 * waiting)
+        processes = [job.launcher.pid, *job.ranks]
+        for pid in processes:
+            os.kill(pid, signal.SIGSTOP)
+        time.sleep(2.5 * TIMEOUT)
+        for pid in processes:
+            os.kill(pid, signal.SIGCONT)
+        time.sleep(2 * waiting)
+        (tmp_path / "come").touch()
+        wait_until(lambda: all(job.calls))
+        job.wait_for_calls()
+        job.finish()
+        assert "RankFailed" not in job.text()
+
+
 @pytest.mark.slow
 def test_a_launcher_that_is_paused_is_no_failure_of_a_rank(tmp_path):
     with Job(tmp_path, CALLING, [*LAUNCH, "-n", "2"]) as job:

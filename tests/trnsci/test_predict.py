@@ -11,7 +11,7 @@ import trnsci
 from trnsci import Cost, neuron, op, predict
 from trnsci.links import LINKS
 from trnsci.neuron import StandIn, stand_in
-from trnsci.predict import Host, _predicted, device_seconds, host, offload_seconds
+from trnsci.predict import Host, _predict_call, device_seconds, host, offload_seconds
 from trnsci.specs import TensorSpec
 from trnsci.testing import counting_op
 
@@ -42,7 +42,7 @@ def test_a_prediction_is_positive_grows_and_is_the_same_every_time():
     for target in ("trn1", "trn2", "trn3"):
         assert 0 < small.predicted(target) < large.predicted(target)
     again = small.predicted("trn2")
-    _predicted.cache_clear()
+    _predict_call.cache_clear()
     assert small.predicted("trn2") == again
 
 

@@ -16,9 +16,9 @@ from trnblas.trsm import doubling_masks
 from trnsci import kernel_launcher, programs, specs
 from trnsci.nki import Axis, launch
 from trnsci.testing import gaussian
-from trnsolver.divide import constants, rotation
-from trnsolver.jacobi import masks
-from trnsolver.kernels import eigh, inv_sqrt_spd, jacobi, svd
+from trnsolver.eigen.divide import constants, rotation
+from trnsolver.eigen.jacobi import masks
+from trnsolver.kernels import eigh, inv_sqrt_spd, svd
 
 
 @pytest.fixture
@@ -173,7 +173,6 @@ CALLS = {
     "iamax": lambda: trnblas.iamax(gaussian((3, 300), 1)),
     "cholesky": lambda: trnsolver.cholesky(_symmetric(70, 1, (3,))),
     "qr": lambda: trnsolver.qr(gaussian((3, 70, 40), 1)),
-    "jacobi": lambda: launch(jacobi.jacobi, _symmetric(20, 1, (3,)), *masks(20, CPU), sweeps=2),
     "svd": lambda: launch(svd.svd, _symmetric(20, 1, (3,)), *masks(20, CPU), sweeps=2),
     "eigh": lambda: launch(eigh.eigh, _symmetric(70, 1, (9,)), *_start(70, 9), levels=2),
     "inv_sqrt_spd": lambda: launch(inv_sqrt_spd.inv_sqrt_spd, _symmetric(40, 1, (3,)), doubling_masks(CPU), steps=3),

@@ -152,7 +152,7 @@ def resembles(*theirs: str, **traits: Any) -> Callable[[F], F]:
 
 
 @functools.cache
-def declared() -> Mapping[tuple[str, bool], Analog]:
+def declarations() -> Mapping[tuple[str, bool], Analog]:
     """Return what the libraries declared, by the name of theirs and whether operands are sparse.
 
     Raises:
@@ -177,6 +177,6 @@ def operators(*, sparse: bool = False) -> Mapping[str, Analog]:
     prefix = "aten::"
     return {
         name.removeprefix(prefix): analog
-        for (name, is_sparse), analog in declared().items()
+        for (name, is_sparse), analog in declarations().items()
         if name.startswith(prefix) and is_sparse is sparse
     }

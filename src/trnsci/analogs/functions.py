@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from trnsci.analogs.analog import Analog, Different, declared
+from trnsci.analogs.analog import Analog, Different, declarations
 from trnsci.analogs.operands import own_arrays
 
 _PACKAGES = ("numpy", "scipy")
@@ -23,9 +23,9 @@ _OVERWRITES = frozenset(("overwrite_a", "overwrite_b", "overwrite_x"))
 @functools.cache
 def functions() -> Mapping[str, Analog]:
     """Return the analogs of functions whose calls can be substituted, or left with a reason, by their full names."""
-    ours = {name: analog for (name, _), analog in declared().items() if name.partition(".")[0] in _PACKAGES}
+    ours = {name: analog for (name, _), analog in declarations().items() if name.partition(".")[0] in _PACKAGES}
     return {
-        name: replace(analog, arguments=_bound(name, analog.arguments), result=_owned(analog))
+        name: replace(analog, arguments=_bind_first(name, analog.arguments), result=_own_result(analog))
         if analog.arguments is not None
         else analog
         for name, analog in ours.items()
@@ -33,12 +33,16 @@ def functions() -> Mapping[str, Analog]:
     }
 
 
-def _bound(theirs: str, fn: Callable[..., Any]) -> Callable[..., Any]:
+def _bind_first(theirs: str, fn: Callable[..., Any]) -> Callable[..., Any]:
     """Let a function have the arguments of a call as ``theirs`` binds them: the first, and the others by name."""
 
     @functools.cache
     def binder() -> Callable[..., Any]:
-        signature = inspect.signature(pkgutil.resolve_name(theirs))
+        try:
+            signature = inspect.signature(pkgutil.resolve_name(theirs))
+        except ValueError:
+            # older NumPy has none of its compiled functions; what reads their arguments has the same
+            signature = inspect.signature(fn)
         first, *others = signature.parameters
         overwrites = [name for name in others if name in _OVERWRITES]
         kept = [name for name in others if name not in _WITHOUT_EFFECT | _OVERWRITES]
@@ -76,7 +80,7 @@ def _declaration(signature: inspect.Signature) -> str:
     return str(inspect.Signature(named))[1:-1]
 
 
-def _owned(analog: Analog) -> Callable[..., Any]:
+def _own_result(analog: Analog) -> Callable[..., Any]:
     """Convert results of ours to theirs, in memory of their own."""
     convert, order = analog.result, analog.order
 

@@ -6,7 +6,7 @@ import functools
 import re
 from collections.abc import Mapping
 
-from trnsci.analogs.analog import declared
+from trnsci.analogs.analog import declarations
 
 _CALLED = re.compile(r"\b(?:np|numpy|cp|cupy|jnp|sp|scipy|linalg|fft|signal|rng)\.(?:\w+\.)*(\w+)\(")
 PRODUCT = re.compile(r"[\w)\]] @ [\w(]")
@@ -15,7 +15,7 @@ PRODUCT = re.compile(r"[\w)\]] @ [\w(]")
 @functools.cache
 def last_names() -> Mapping[str, str]:
     """Return the functions of ours by the last part of the names of NumPy's and SciPy's, and by operators."""
-    arrays = {name: analog for (name, _), analog in declared().items() if "::" not in name}
+    arrays = {name: analog for (name, _), analog in declarations().items() if "::" not in name}
     return {name.rpartition(".")[2]: analog.name for name, analog in arrays.items()}
 
 

@@ -82,11 +82,11 @@ class _Finder:
         if spec is not None and spec.loader is not None:
             execute = spec.loader.exec_module
 
-            def executed(module: ModuleType) -> None:
+            def execute_and_watch(module: ModuleType) -> None:
                 execute(module)
                 self.replace(module)
 
-            spec.loader.exec_module = executed  # type: ignore[method-assign]
+            spec.loader.exec_module = execute_and_watch  # type: ignore[method-assign]
         return spec
 
     def replace(self, module: ModuleType) -> None:
@@ -94,9 +94,9 @@ class _Finder:
             methods = vars(getattr(module, kind, object))
             if name in methods and not hasattr(methods[name], "watched"):
                 self._replaced.append((getattr(module, kind), name, methods[name]))
-                setattr(getattr(module, kind), name, self._wrapped(known, methods[name]))
+                setattr(getattr(module, kind), name, self._wrap(known, methods[name]))
 
-    def _wrapped(self, known: Method, method: Callable[..., Any]) -> Callable[..., Any]:
+    def _wrap(self, known: Method, method: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(method)
         def call(solver: Any, *args: Any, **kwargs: Any) -> Any:
             # a class made in the meantime may have kept this one

@@ -23,7 +23,7 @@ _lock = threading.Lock()
 
 
 @contextmanager
-def replaced(maker: Maker) -> Iterator[None]:
+def replace_functions(maker: Maker) -> Iterator[None]:
     """Let the functions that have an analog be what ``maker`` makes of them, in every thread; the latest maker does."""
     with _lock:
         _makers.append(maker)

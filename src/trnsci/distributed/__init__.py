@@ -9,6 +9,7 @@ public function called with DTensors runs its sharded algorithm; one that has no
 | `shard`, `gather` | shard a tensor over a mesh; gather it |
 | `Layout` | a sharded array without its data, to plan with |
 | `plan` | work, memory, messages and volume of every rank, and predicted time |
+| `propose` | compare meshes for a call, and say which sizes do not pay |
 | `sharded` | attach a sharded algorithm to a public function |
 | `restartable` | call a function that goes on where it was, when `trnsci launch --restarts` starts again |
 | `Team`, `Part` | what such an algorithm is written with |
@@ -18,7 +19,7 @@ from trnsci.distributed.arrays import gather, shard
 from trnsci.distributed.calls import sharded
 from trnsci.distributed.meshes import mesh
 from trnsci.distributed.parts import Layout, Part, chunk, chunks, traffic
-from trnsci.distributed.plans import RankPlan, ShardedPlan, plan
+from trnsci.distributed.plans import RankPlan, ShardedPlan, plan, propose
 from trnsci.distributed.restarts import restartable
 from trnsci.distributed.team import Team
 from trnsci.distributed.world import leave
@@ -35,6 +36,7 @@ __all__ = [
     "leave",
     "mesh",
     "plan",
+    "propose",
     "restartable",
     "shard",
     "sharded",

@@ -50,13 +50,13 @@ def _words(team: LiveTeam, text: str) -> dict[int, str]:
     return dict(sorted(words.items()))
 
 
-def described(value: Any, contents: bool = True) -> str:
+def describe_argument(value: Any, contents: bool = True) -> str:
     """Describe an argument in words that ranks compare, with the content of replicated ones that are only read."""
     if isinstance(value, Part):
         copied = contents and all(place is None for place in value.layout.places)
         return f"{value.layout} holding {_fingerprint(value.local):016x}" if copied else str(value.layout)
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(described(item) for item in value) + "]"
+        return "[" + ", ".join(describe_argument(item) for item in value) + "]"
     return f"<{type(value).__name__}>" if callable(value) else repr(value)
 
 

@@ -89,14 +89,14 @@ def one_mesh(op: str, bound: Mapping[str, Any]) -> DeviceMesh:
     return mesh
 
 
-def checked(algorithm: Algorithm, bound: Mapping[str, Any]) -> None:
+def check_whole(algorithm: Algorithm, bound: Mapping[str, Any]) -> None:
     """Let the function itself look at the whole shapes: its own errors, before anything is sent."""
     from trnsci.planning import Undecided, trace
 
     def whole(x: Any) -> Tensor:
         return torch.empty(x.shape, dtype=x.dtype, device="meta")
 
-    shapes = {name: mapped(value, (DTensor, Layout), whole) for name, value in bound.items()}
+    shapes = map_values(bound, (DTensor, Layout), whole)
     args, kwargs = [], {}
     for name, parameter in inspect.signature(algorithm.public).parameters.items():
         if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
@@ -107,15 +107,17 @@ def checked(algorithm: Algorithm, bound: Mapping[str, Any]) -> None:
     trace(algorithm.check, tuple(args), kwargs, recorder=Undecided)
 
 
-def mapped(value: Any, kind: Any, fn: Callable[[Any], Any]) -> Any:
-    """Return the value with ``fn`` of everything of a kind in it, through lists, tuples and dataclasses."""
+def map_values(value: Any, kind: Any, fn: Callable[[Any], Any]) -> Any:
+    """Return the value with ``fn`` of everything of a kind in it, through dicts, lists, tuples and dataclasses."""
     if isinstance(value, kind):
         return fn(value)
+    if isinstance(value, dict):
+        return {key: map_values(item, kind, fn) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        items = [mapped(item, kind, fn) for item in value]
+        items = [map_values(item, kind, fn) for item in value]
         return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
     if dataclasses.is_dataclass(value) and not isinstance(value, type | Part | Layout):
-        changed = {field.name: mapped(getattr(value, field.name), kind, fn) for field in dataclasses.fields(value)}
+        changed = {field.name: map_values(getattr(value, field.name), kind, fn) for field in dataclasses.fields(value)}
         return dataclasses.replace(value, **changed)
     return value
 

@@ -10,7 +10,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Replicate
 
 from trnsci import check
-from trnsci.distributed.parts import Part, placed
+from trnsci.distributed.parts import Part, read_placements
 from trnsci.errors import ArgumentError
 
 
@@ -45,7 +45,7 @@ def shard(tensor: Tensor, mesh: DeviceMesh, *placements: Any) -> DTensor:
         got = "the result of a computation that requires grad"
         hint = "Gradients do not pass shard: shard the leaves, or detach first"
         raise ArgumentError("shard", "tensor", got, "a leaf", hint=hint)
-    places = placed("shard", placements, mesh.ndim, tensor.ndim)
+    places = read_placements("shard", placements, mesh.ndim, tensor.ndim)
     local = Part.cut(tensor.detach(), places, tuple(mesh.shape), tuple(mesh.get_coordinate() or ()))
     sharded = local.on(mesh)
     sharded.requires_grad_(tensor.requires_grad)

@@ -15,13 +15,14 @@ from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor
 
-from trnsci.distributed.agreement import AGREEMENT, RAISED, agree, described
-from trnsci.distributed.arguments import by_name, checked, inside, mapped, numbers, one_mesh, out_of_its_own
+from trnsci.distributed.agreement import AGREEMENT, RAISED, agree, describe_argument
+from trnsci.distributed.arguments import by_name, check_whole, inside, map_values, numbers, one_mesh, out_of_its_own
 from trnsci.distributed.parts import Part
+from trnsci.distributed.rules import with_batches
 from trnsci.distributed.team import LiveTeam, Team
 from trnsci.distributed.world import world
 from trnsci.errors import ArgumentError, RankFailed, UnsupportedError
-from trnsci.libraries import SHARDED, announced, public_name
+from trnsci.libraries import SHARDED, entry_points_of, public_name
 
 Rule = Callable[..., Mapping[str, Any]]
 
@@ -50,6 +51,7 @@ def sharded(
     gradient: Rule | None = None,
     check: Callable[..., Any] | None = None,
     settle: Callable[[dict[str, Any]], dict[str, Any]] = dict,
+    batch: Mapping[str, int] | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Attach a sharded algorithm to a public function.
 
@@ -66,11 +68,14 @@ def sharded(
             default the public function itself, whose argument checks then hold for sharded arrays too.
         settle: takes the arguments by name and puts in what a call would take from its process, a default generator
             for example, so that ranks agree on it.
+        batch: axes of a single operand, by name. Where one has more, batches are cut between ranks and each rank calls
+            the public function on its own; the algorithm never sees them.
     """
 
     def attach(fn: Callable[..., Any]) -> Callable[..., Any]:
         name = public_name(public)
-        runs = fn if "out" in inspect.signature(fn).parameters else functools.partial(_into, fn)
+        one = fn if batch is None else with_batches(public, fn, batch)
+        runs = fn if "out" in inspect.signature(fn).parameters else functools.partial(_into, one)
         _ALGORITHMS[name] = Algorithm(name, public, runs, gradient, check or public, settle)
         return fn
 
@@ -95,19 +100,24 @@ def written(team: Team, result: Part, out: Part | None) -> Part:
     return out
 
 
+def refuse_sharded(op: str, reason: str, hint: str = "") -> UnsupportedError:
+    """Return the error of a call that a sharded algorithm cannot take."""
+    return UnsupportedError(op, [("distributed", reason)], hint=hint)
+
+
 def find(public: Callable[..., Any]) -> Algorithm:
     """Return the sharded algorithm of a function, or raise with what to do instead."""
     name = public_name(public)
     library = name.partition(".")[0]
     if name not in _ALGORITHMS:
-        for entry in announced(SHARDED).values():
+        for entry in entry_points_of(SHARDED).values():
             if entry.module.partition(".")[0] == library:
                 entry.load()
     if name not in _ALGORITHMS:
         others = sorted(key.split(".")[1] for key in _ALGORITHMS if key.startswith(f"{library}."))
         listed = f"; {library} has one for {', '.join(others)}" if others else ""
         hint = "Bring the operands together with trnsci.distributed.gather, or work on parts with .to_local()"
-        raise UnsupportedError(name, [("distributed", f"it has no sharded algorithm{listed}")], hint=hint)
+        raise refuse_sharded(name, f"it has no sharded algorithm{listed}", hint)
     return _ALGORITHMS[name]
 
 
@@ -119,16 +129,15 @@ def dispatch(public: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
         with _before_data(algorithm.name, first.device_mesh):
             bound = numbers(algorithm, by_name(algorithm, args, kwargs))
             mesh = one_mesh(algorithm.name, bound)
-            checked(algorithm, bound)
+            check_whole(algorithm, bound)
             sharded = [(name, x) for name, value in bound.items() for x in inside(value) if isinstance(x, DTensor)]
             wanting = [name for name, x in sharded if x.requires_grad and torch.is_grad_enabled()]
             for out in inside(bound.get("out")):
                 if isinstance(out, DTensor):
                     out_of_its_own(algorithm.name, out, sharded, wanting)
             if wanting and algorithm.gradient is None:
-                reasons = [("distributed", f"its sharded algorithm has no gradient, and {wanting[0]} requires grad")]
-                hint = "Call it under torch.no_grad(), or on gathered operands"
-                raise UnsupportedError(algorithm.name, reasons, hint=hint)
+                reason = f"its sharded algorithm has no gradient, and {wanting[0]} requires grad"
+                raise refuse_sharded(algorithm.name, reason, "Call it under torch.no_grad(), or on gathered operands")
         if not wanting:
             return _on_parts(algorithm.name, algorithm.fn, mesh, (), bound)
         kind: list[Any] = []
@@ -147,10 +156,10 @@ def run(op: str, fn: Callable[..., Any], mesh: DeviceMesh, args: tuple[Any, ...]
 def _on_parts(op: str, fn: Callable[..., Any], mesh: DeviceMesh, args: Any, kwargs: Mapping[str, Any]) -> Any:
     team = LiveTeam(op, mesh, world())
     with _before_data(op, mesh):
-        parts = mapped(list(args), DTensor, lambda x: Part.of(op, x))
-        named = {name: mapped(value, DTensor, lambda x: Part.of(op, x)) for name, value in kwargs.items()}
-    said = {str(i): described(value) for i, value in enumerate(parts)} | {
-        name: described(value, contents=name != "out") for name, value in named.items()
+        parts = map_values(list(args), DTensor, lambda x: Part.of(op, x))
+        named = map_values(kwargs, DTensor, lambda x: Part.of(op, x))
+    said = {str(i): describe_argument(value) for i, value in enumerate(parts)} | {
+        name: describe_argument(value, contents=name != "out") for name, value in named.items()
     }
     try:
         agree(team, f"{op}({', '.join(f'{name}: {value}' for name, value in said.items())})")
@@ -170,7 +179,7 @@ def _on_parts(op: str, fn: Callable[..., Any], mesh: DeviceMesh, args: Any, kwar
     if result is not None and result is named.get("out"):
         # the caller's own array, which now holds the result
         return kwargs["out"]
-    return mapped(result, Part, lambda part: part.on(mesh))
+    return map_values(result, Part, lambda part: part.on(mesh))
 
 
 @contextmanager
@@ -186,7 +195,7 @@ def _call(op: str, mesh: DeviceMesh) -> Iterator[None]:
     except RankFailed:
         raise
     except BaseException as error:
-        here.raised(error)
+        here.report_error(error)
         raise
     finally:
         here.end()
@@ -216,7 +225,7 @@ class _Differentiated(torch.autograd.Function):
         ctx: Any, algorithm: Algorithm, mesh: DeviceMesh, bound: Mapping[str, Any], kind: list[Any], *tensors: DTensor
     ) -> Any:
         ctx.algorithm = algorithm
-        ctx.bound = {name: mapped(value, DTensor, lambda _: None) for name, value in bound.items()}
+        ctx.bound = map_values(bound, DTensor, lambda _: None)
         ctx.sharded = [name for name, value in bound.items() for x in inside(value) if isinstance(x, DTensor)]
         result = _on_parts(algorithm.name, algorithm.fn, mesh, (), bound)
         ctx.single = isinstance(result, Tensor)

@@ -23,7 +23,12 @@ if TYPE_CHECKING:
 
 
 # gloo counts a pause of the process as time to wait, so that every wait is bounded here and none there.
-_UNLIMITED = timedelta(days=7)
+UNLIMITED = timedelta(days=7)
+
+
+def set_default_limit(limit: timedelta) -> None:
+    """Bound the waits of the group of all ranks, which a program's own collectives use."""
+    distributed_c10d._set_pg_timeout(limit)
 
 
 class Groups:
@@ -73,8 +78,8 @@ class Groups:
             known.Backend(engine),
             store,
             name,
-            timeout=_UNLIMITED,
+            timeout=UNLIMITED,
         )
-        group, _ = self._world.bounded(create, "the other ranks")
+        group, _ = self._world.run_bounded(create, "the other ranks")
         known._world.pg_group_ranks[group] = {rank: index for index, rank in enumerate(ranks)}
         return group

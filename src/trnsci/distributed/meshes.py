@@ -10,17 +10,20 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import HashStore
+from torch.distributed import HashStore  # type: ignore[attr-defined]
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from trnsci import config, rendezvous
+from trnsci.distributed.groups import UNLIMITED, set_default_limit
 from trnsci.distributed.world import world
-from trnsci.errors import ArgumentError, RankFailed
+from trnsci.errors import ArgumentError, BackendUnavailable, RankFailed
 from trnsci.parent_death import follow_parent
 from trnsci.patience import Patience
 
 # Seconds that ranks get at least to meet for the first time: programs do not start at one moment.
 _MEETING = 60.0
+# What joins ranks of a device; a pause of the process does not count while they meet.
+_ENGINES = {"cpu": "gloo", "cuda": "cpu:gloo,cuda:nccl"}
 # The store of rank 0 outlives a world of it: the next one meets at the same port.
 _held = functools.cache(rendezvous.serve)
 
@@ -35,8 +38,9 @@ def mesh(
     Args:
         shape: sizes of the grid, whose product is the number of ranks; by default one row of all.
         names: of the grid's axes.
-        device: ``cpu`` (gloo), ``cuda`` (nccl) or ``neuron``; by default ``cuda`` where every rank of this machine has
-            a GPU of its own and nobody has joined the ranks by gloo, else ``cpu``.
+        device: ``cpu`` (gloo), ``cuda`` (nccl) or ``neuron``; by default ``neuron`` where torch has that device,
+            ``cuda`` where every rank of this machine has a GPU of its own and nobody has joined the ranks by gloo, else
+            ``cpu``.
         timeout: seconds a rank waits for another before it raises `RankFailed`; by default the variable
             ``TRNSCI_DISTRIBUTED_TIMEOUT``.
 
@@ -75,12 +79,15 @@ def mesh(
             return init_device_mesh(kind, key[1], mesh_dim_names=key[2])
 
         # each new one is process groups of its own
-        here.meshes[key] = here.bounded(make, "mesh")
+        here.meshes[key] = here.run_bounded(make, "mesh")
     return here.meshes[key]
 
 
 def _kind() -> str:
-    """Return the device of ranks that nobody named: GPUs where nccl joins them, or will."""
+    """Return the device of ranks that nobody named: Neuron's or GPUs where their own backend joins them, or will."""
+    accelerator = torch.accelerator.current_accelerator()
+    if accelerator is not None and accelerator.type == "neuron":
+        return "neuron" if not dist.is_initialized() or "neuron" in str(dist.get_backend_config()) else "cpu"
     if not torch.cuda.is_available():
         return "cpu"
     if not dist.is_initialized():
@@ -92,7 +99,11 @@ def _start(kind: str, timeout: float | None) -> None:
     place = config.launch_place()
     if kind == "cuda":
         torch.cuda.set_device(place.local_rank if place else 0)
-    engine = {"cpu": "gloo", "cuda": "cpu:gloo,cuda:nccl"}.get(kind, kind)
+    engine = {"neuron": "cpu:gloo,neuron:neuron"}.get(kind, _ENGINES.get(kind, kind))
+    if kind == "neuron" and "neuron" not in dist.Backend.backend_list:
+        known = ", ".join(dist.Backend.backend_list)
+        hint = "Install torch-neuronx on a Trainium instance, or call trnsci.emulate() first"
+        raise BackendUnavailable("neuron", f"torch.distributed has {known} and no process group neuron", hint)
     seconds = timeout if timeout is not None else config.DISTRIBUTED_TIMEOUT.get()
     limit = timedelta(seconds=2 * seconds)
     if place is None:
@@ -101,13 +112,16 @@ def _start(kind: str, timeout: float | None) -> None:
     if config.launcher_holds_store():
         follow_parent()
     within = max(_MEETING, seconds)
+    meeting = UNLIMITED if kind in _ENGINES else limit
     try:
-        Patience(within).wait(rendezvous.apart(lambda: _join(place, engine, limit, within), "trnsci start"))
+        Patience(within).wait(rendezvous.apart(lambda: _join(place, engine, meeting, within), "trnsci start"))
     except rendezvous.LOST as error:
         said = str(error).partition("\n")[0] or "no answer"
         where = f"at {place.address}:{place.port} within {within:.0f} s ({said})"
         reason = f"is not known: {place.size} ranks did not meet {where}"
         raise RankFailed("mesh", -1, reason, place.rank, "the other ranks") from error
+    if kind in _ENGINES:
+        set_default_limit(limit)
 
 
 def _join(place: config.Place, engine: str, limit: timedelta, within: float) -> None:

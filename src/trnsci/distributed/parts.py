@@ -33,7 +33,7 @@ def chunks(extent: int, ranks: int) -> list[tuple[int, int]]:
     return [chunk(extent, ranks, rank) for rank in range(ranks)]
 
 
-def placed(op: str, placements: Sequence[Any], mesh_ndim: int, ndim: int) -> Places:
+def read_placements(op: str, placements: Sequence[Any], mesh_ndim: int, ndim: int) -> Places:
     """Return placements in our words; torch's are taken too, and axes of the mesh left out hold copies."""
     if len(placements) == 1 and isinstance(placements[0], list | tuple):
         placements = placements[0]
@@ -69,7 +69,7 @@ class Layout:
     def __post_init__(self) -> None:
         if len(self.places) != len(self.mesh):
             raise ArgumentError("Layout", "places", self.places, f"{len(self.mesh)}, one per axis of the mesh")
-        placed("Layout", self.places, len(self.mesh), len(self.shape))
+        read_placements("Layout", self.places, len(self.mesh), len(self.shape))
 
     def __str__(self) -> str:
         size = "x".join(map(str, self.shape)) or "scalar"
@@ -106,6 +106,9 @@ class Sharded(Protocol):
 
     def for_rank(self, coordinate: Sequence[int]) -> Any:
         """Return the operand as a rank has it, without data."""
+
+    def class_of(self, coordinate: Sequence[int]) -> tuple[object, ...]:
+        """Return what ranks whose parts cost the same have in common."""
 
     def held(self) -> list[Tensor]:
         """Return the tensors of this rank's part."""
@@ -144,7 +147,7 @@ class Part:
     def of(cls, op: str, tensor: DTensor) -> Part:
         """Take a DTensor apart."""
         mesh = tensor.device_mesh
-        places = placed(op, tensor.placements, mesh.ndim, tensor.ndim)
+        places = read_placements(op, tensor.placements, mesh.ndim, tensor.ndim)
         local: Tensor = tensor.detach().to_local()  # type: ignore[attr-defined]
         layout = Layout(tuple(tensor.shape), tensor.dtype, tuple(mesh.shape), places)
         wanted = layout.local_shape(mesh.get_coordinate() or ())
@@ -221,6 +224,10 @@ class Part:
         """Return the whole array on every rank."""
         return self.to(team, (None,) * len(self.places)).local
 
+    def _changes(self, wanted: Places) -> list[int]:
+        """Return the axes of the mesh along which a placement differs."""
+        return [axis for axis, (old, new) in enumerate(zip(self.places, wanted, strict=True)) if old != new]
+
     def to(self, team: Team, *places: Place | Places) -> Part:
         """Return the array in another placement, with as little traffic as the path there allows.
 
@@ -233,16 +240,20 @@ class Part:
         part = self
         for axis in range(len(wanted)):
             if part.places[axis] == SUM:
-                part = _added(part, team, axis, wanted[axis])
-        changed = [axis for axis, (old, new) in enumerate(zip(part.places, wanted, strict=True)) if old != new]
+                part = _add_terms(part, team, axis, wanted[axis])
+        changed = part._changes(wanted)
+        # one axis after the other, while the axis of the array that it moves to is free
+        while ready := [x for x in changed if wanted[x] not in part.places and _movable(part.places, wanted, x)]:
+            part = _move_axis(part, team, ready[0], wanted[ready[0]])  # type: ignore[arg-type]
+            changed = part._changes(wanted)
         if len(changed) == 1 and _movable(part.places, wanted, changed[0]):
-            return _moved(part, team, changed[0], wanted[changed[0]])  # type: ignore[arg-type]
+            return _move_axis(part, team, changed[0], wanted[changed[0]])  # type: ignore[arg-type]
         if changed:
             first, loose = changed[0], {p for axis in changed for p in (part.places[axis], wanted[axis])}
             # a cut inside another cut of the same axis has to be undone before it
             undone = [a for a in range(first, len(wanted)) if part.places[a] is not None and part.places[a] in loose]
             for axis in reversed(undone):
-                part = _gathered(part, team, axis)
+                part = _gather_axis(part, team, axis)
             for axis in range(len(wanted)):
                 if part.places[axis] is None and wanted[axis] is not None:
                     part = _cut(part, team, axis, wanted[axis])  # type: ignore[arg-type]
@@ -266,7 +277,7 @@ def _outer_extent(part: Part, team: Team, axis: int, dim: int) -> int:
     return extent
 
 
-def _gathered(part: Part, team: Team, axis: int) -> Part:
+def _gather_axis(part: Part, team: Team, axis: int) -> Part:
     dim = part.places[axis]
     assert isinstance(dim, int)
     extent = _outer_extent(part, team, axis, dim)
@@ -284,7 +295,7 @@ def _cut(part: Part, team: Team, axis: int, dim: int) -> Part:
     return part.with_local(part.local.narrow(dim, start, size).clone(), places=_replace(part.places, axis, dim))
 
 
-def _added(part: Part, team: Team, axis: int, place: Place) -> Part:
+def _add_terms(part: Part, team: Team, axis: int, place: Place) -> Part:
     if isinstance(place, int) and all(p != place for p in part.places[axis + 1 :]):
         pieces = [part.local.narrow(place, start, size) for start, size in _extents(part, axis, place)]
         return part.with_local(team.reduce_scatter(axis, pieces), places=_replace(part.places, axis, place))
@@ -297,7 +308,7 @@ def _movable(old: Places, new: Places, axis: int) -> bool:
     )
 
 
-def _moved(part: Part, team: Team, axis: int, dim: int) -> Part:
+def _move_axis(part: Part, team: Team, axis: int, dim: int) -> Part:
     old = part.places[axis]
     assert isinstance(old, int)
     cuts = _extents(part, axis, dim)

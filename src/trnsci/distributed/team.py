@@ -6,8 +6,8 @@ import functools
 import json
 import math
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
@@ -18,6 +18,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from trnsci.distributed.world import World
 from trnsci.ledger import Exchange, record
 from trnsci.patience import Patience
+from trnsim import fabric
 from trnsim.json_reader import parse_json
 
 # Seconds between two looks at what other ranks say, and those a message gets that was sent before its rank failed.
@@ -45,15 +46,17 @@ class Crossing(NamedTuple):
 
     Attributes:
         kind: ``all_gather``, ``all_to_all``, ``broadcast`` or ``shift``.
-        ranks: how many a message passes: all that take part, or two neighbours.
-        reach: ranks from the first to the last of them, counted along the whole mesh.
-        nbytes: what comes or what goes, whichever is more.
+        ranks: that take part.
+        stride: ranks from one of them to the next, counted along the whole mesh.
+        nbytes: received or sent, whichever is more.
+        buffer: of the largest tensor that takes part.
     """
 
     kind: str
     ranks: int
-    reach: int
+    stride: int
     nbytes: int
+    buffer: int
 
 
 class OnChip(NamedTuple):
@@ -72,13 +75,22 @@ class OnChip(NamedTuple):
     refusal: str
 
 
+class Moment(NamedTuple):
+    """An exchange that begins, or is waited for, after a number of steps."""
+
+    step: int
+    exchange: int
+    begins: bool
+
+
 @dataclass(slots=True)
 class Tally:
     """Messages and bytes one rank received, the exchanges it took part in, and a kernel that could make them."""
 
     messages: int = 0
     volume: int = 0
-    exchanges: tuple[Crossing, ...] = ()
+    exchanges: list[Crossing] = field(default_factory=list)
+    moments: list[Moment] = field(default_factory=list)
     on_chip: OnChip | None = None
 
 
@@ -92,6 +104,8 @@ class Team:
     def __init__(self, op: str, shape: Sequence[int], coordinate: Sequence[int], device: torch.device) -> None:
         self.op, self.shape, self.coordinate, self.device = op, tuple(shape), tuple(coordinate), device
         self.tally = Tally()
+        # steps of the algorithm so far, as a plan counts them
+        self.steps: Callable[[], int] = lambda: 0
 
     def size(self, axis: int) -> int:
         """Return the number of ranks along an axis of the grid."""
@@ -105,26 +119,33 @@ class Team:
         """Return this rank's index along an axis."""
         return self.coordinate[axis]
 
-    def _count(self, kind: str, axis: int, messages: int, received: int, crossed: int) -> None:
-        reach = self.size(axis) * math.prod(self.shape[axis + 1 :])
+    def _count(self, kind: str, axis: int, messages: int, received: int, crossed: int, buffer: int) -> None:
         self.tally.messages += messages
         self.tally.volume += received
-        ranks = 2 if kind == "shift" else self.size(axis)
-        self.tally.exchanges += (Crossing(kind, ranks, reach, crossed),)
+        stride = math.prod(self.shape[axis + 1 :])
+        self.tally.exchanges.append(Crossing(kind, self.size(axis), stride, crossed, buffer))
 
     def all_gather(self, axis: int, tensor: Tensor, shapes: Sequence[Sequence[int]]) -> list[Tensor]:
         """Return every rank's tensor, in order; ``shapes`` are theirs."""
-        ranks = self.size(axis)
-        if ranks == 1:
-            return [tensor]
+        gathered: list[Tensor] = self.start_all_gather(axis, tensor, shapes)()
+        return gathered
+
+    def start_all_gather(self, axis: int | None, tensor: Tensor, shapes: Sequence[Sequence[int]]) -> Wait:
+        """Start `all_gather`; without an axis, this rank's own tensor is the result."""
+        ranks = 1 if axis is None else self.size(axis)
+        if axis is None or ranks == 1:
+            return Wait(lambda: [tensor])
         width = max(_nbytes(shape, tensor.dtype) for shape in shapes)
         nbytes = (ranks - 1) * width
-        self._count("all_gather", axis, ranks - 1 if width else 0, nbytes, nbytes)
-        if not width:
-            return [tensor.new_empty(shape) for shape in shapes]
+        self._count("all_gather", axis, ranks - 1 if width else 0, nbytes, nbytes, ranks * width)
         received = torch.empty((ranks, width), dtype=torch.uint8, device=self.device)
-        self._start("all_gather", axis, nbytes, _gather_into, received.view(-1), _padded(tensor, width))()
-        return [_unpadded(row, shape, tensor.dtype) for row, shape in zip(received, shapes, strict=True)]
+
+        def take() -> list[Tensor]:
+            return [_unpad(row, shape, tensor.dtype) for row, shape in zip(received, shapes, strict=True)]
+
+        if not width:
+            return Wait(take)
+        return self._start("all_gather", axis, nbytes, _gather_into, received.view(-1), _pad(tensor, width), take=take)
 
     def all_to_all(self, axis: int, pieces: Sequence[Tensor], shapes: Sequence[Sequence[int]]) -> list[Tensor]:
         """Send ``pieces[r]`` to rank r; return what each rank sent here, whose shapes are ``shapes``."""
@@ -138,16 +159,19 @@ class Team:
         coming, leaving = [_nbytes(shape, dtype) for shape in shapes], [piece.nbytes for piece in pieces]
         nbytes = sum(coming) - coming[here]
         messages = sum(size > 0 for rank, size in enumerate(coming) if rank != here)
-        self._count("all_to_all", axis, messages, nbytes, max(nbytes, sum(leaving) - leaving[here]))
-        sent = torch.cat([as_bytes(piece) for piece in pieces])
+        crossed, buffer = max(nbytes, sum(leaving) - leaving[here]), max(sum(coming), sum(leaving))
+        self._count("all_to_all", axis, messages, nbytes, crossed, buffer)
+        rows = self._exchange("all_to_all", axis, nbytes, [as_bytes(piece) for piece in pieces], coming)
+        return Wait(lambda: [_unpad(row, shape, dtype) for row, shape in zip(rows(), shapes, strict=True)], rows.ready)
+
+    def _exchange(self, kind: str, axis: int, nbytes: int, sent: Sequence[Tensor], coming: Sequence[int]) -> Wait:
+        """Start sending bytes to every rank along an axis; the result is what each sent here, ``coming`` bytes each."""
         received = torch.empty(sum(coming), dtype=torch.uint8, device=self.device)
-
-        def taken() -> list[Tensor]:
-            rows = received.split(coming)
-            return [_unpadded(row, shape, dtype) for row, shape in zip(rows, shapes, strict=True)]
-
-        exchange = (dist.all_to_all_single, received, sent, coming, leaving)
-        return self._start("all_to_all", axis, nbytes, *exchange, take=taken)
+        full = [x for x in sent if len(x)]
+        # a single message needs no copy
+        data = full[0] if len(full) == 1 else torch.cat(list(sent))
+        exchange = (dist.all_to_all_single, received, data, list(coming), [len(x) for x in sent])
+        return self._start(kind, axis, nbytes, *exchange, take=lambda: received.split(list(coming)))
 
     def broadcast(
         self, axis: int, tensor: Tensor | None, shape: Sequence[int], dtype: torch.dtype, source: int
@@ -158,16 +182,20 @@ class Team:
             return Wait(lambda: tensor)
         nbytes, away = _nbytes(shape, dtype), self.here(axis) != source
         received = nbytes if away else 0
-        self._count("broadcast", axis, int(away), received, nbytes)
+        self._count("broadcast", axis, int(away), received, nbytes, nbytes)
         if away or nbytes == 0:
-            buffer = torch.empty(tuple(shape), dtype=dtype, device=self.device)
+            data = torch.empty(nbytes, dtype=torch.uint8, device=self.device)
         else:
             assert tensor is not None
-            buffer = tensor.contiguous()
+            data = as_bytes(tensor)
+
+        def take() -> Tensor:
+            return _unpad(data, shape, dtype)
+
         if nbytes == 0:
-            return Wait(lambda: buffer)
+            return Wait(take)
         send = functools.partial(dist.broadcast, group_src=source)
-        return self._start("broadcast", axis, received, send, as_bytes(buffer), take=lambda: buffer)
+        return self._start("broadcast", axis, received, send, data, take=take)
 
     def shift(self, axis: int, tensor: Tensor, shape: Sequence[int]) -> Wait:
         """Start passing ``tensor`` to the rank before and taking that of the rank after, which has ``shape``.
@@ -178,12 +206,12 @@ class Team:
         if ranks == 1:
             return Wait(lambda: tensor)
         received = _nbytes(shape, tensor.dtype)
-        self._count("shift", axis, int(received > 0), received, max(received, tensor.nbytes))
-        leaving, coming = [0] * ranks, [0] * ranks
-        leaving[(here - 1) % ranks], coming[(here + 1) % ranks] = tensor.nbytes, received
-        buffer = torch.empty(received, dtype=torch.uint8, device=self.device)
-        exchange = (dist.all_to_all_single, buffer, as_bytes(tensor), coming, leaving)
-        return self._start("shift", axis, received, *exchange, take=lambda: _unpadded(buffer, shape, tensor.dtype))
+        crossed = max(received, tensor.nbytes)
+        self._count("shift", axis, int(received > 0), received, crossed, crossed)
+        sent, coming = [torch.empty(0, dtype=torch.uint8, device=self.device)] * ranks, [0] * ranks
+        sent[(here - 1) % ranks], coming[(here + 1) % ranks] = as_bytes(tensor), received
+        rows = self._exchange("shift", axis, received, sent, coming)
+        return Wait(lambda: _unpad(rows()[(here + 1) % ranks], shape, tensor.dtype), rows.ready)
 
     def reduce_scatter(self, axis: int, pieces: Sequence[Tensor]) -> Tensor:
         """Return the sum over ranks of ``pieces[here]``, added in the order of ranks: the same bits every time."""
@@ -214,7 +242,27 @@ class Team:
         take: Callable[[], Any] = lambda: None,
     ) -> Wait:
         """Start an exchange of torch's along an axis, which receives ``nbytes``; ``take`` returns what has come."""
-        return Wait(take)
+        moments, exchange = self.tally.moments, len(self.tally.exchanges) - 1
+        moments.append(Moment(self.steps(), exchange, True))
+
+        def wait() -> Any:
+            moments.append(Moment(self.steps(), exchange, False))
+            return take()
+
+        return Wait(wait)
+
+
+class _Works(list[Any]):
+    """Several messages, as one."""
+
+    def is_completed(self) -> bool:
+        """Return whether all have arrived."""
+        return all(work.is_completed() for work in self)
+
+    def wait(self) -> None:
+        """Wait for all."""
+        for work in self:
+            work.wait()
 
 
 class LiveTeam(Team):
@@ -231,6 +279,47 @@ class LiveTeam(Team):
         if axis not in self._groups:
             self._groups[axis] = self.world.groups.along(self.mesh, axis)
         return self._groups[axis]
+
+    def _exchange(self, kind: str, axis: int, nbytes: int, sent: Sequence[Tensor], coming: Sequence[int]) -> Wait:
+        if self.mesh.device_type != "neuron":
+            return super()._exchange(kind, axis, nbytes, sent, coming)
+        if kind == "shift" and self.world.has_send:
+            return self._pass_on(axis, nbytes, sent, coming)
+        # Neuron exchanges equal parts between groups of some sizes; others gather what everyone sends
+        mine = torch.tensor([max(map(len, sent))], dtype=torch.int32, device=self.device)
+        ranks, here = self.size(axis), self.here(axis)
+        widths = torch.empty(ranks, dtype=torch.int32, device=self.device)
+        self._start("sizes", axis, None, _gather_into, widths, mine)()
+        width = int(widths.max())
+        rows = torch.stack([_pad(piece, width) for piece in sent]).view(-1)
+        everything = not fabric.can_exchange(ranks)
+        received = rows.new_empty((ranks, ranks if everything else 1, width))
+
+        def take() -> list[Tensor]:
+            return [row[here if everything else 0][:count] for row, count in zip(received, coming, strict=True)]
+
+        if not width:
+            return Wait(take)
+        collective = _gather_into if everything else dist.all_to_all_single
+        return self._start(kind, axis, nbytes, collective, received.view(-1), rows, take=take)
+
+    def _pass_on(self, axis: int, nbytes: int, sent: Sequence[Tensor], coming: Sequence[int]) -> Wait:
+        """Send to the rank before and receive from the rank after, where the process group can."""
+        ranks, here = self.size(axis), self.here(axis)
+        source, target = (here + 1) % ranks, (here - 1) % ranks
+        # a byte where there is nothing: every rank learns whether the group can send
+        data = _pad(sent[target], max(1, len(sent[target])))
+        received = torch.empty(max(1, coming[source]), dtype=torch.uint8, device=self.device)
+
+        def start(group: Any, async_op: bool) -> _Works:
+            return _Works([group.recv([received], source, 0), group.send([data], target, 0)])
+
+        try:
+            return self._start("shift", axis, nbytes, start, take=lambda: [received[:count] for count in coming])
+        except NotImplementedError:
+            # every rank is told so before anything was sent
+            self.world.has_send = False
+            return self._exchange("shift", axis, nbytes, sent, coming)
 
     def all_gather_json(self, axis: int, value: Any) -> list[Any]:
         """Return every rank's value, through JSON."""
@@ -298,6 +387,18 @@ class LiveTeam(Team):
             record(Exchange(self.op, kind, nbytes, time.monotonic() - start))
 
 
+def in_flight(start: Callable[..., Sequence[Wait]], turns: Iterable[Iterable[Any]]) -> Iterator[list[Any]]:
+    """Yield the results of the exchanges that ``start(*turn)`` begins; those of the next turn travel meanwhile."""
+    waits: Sequence[Wait] | None = None
+    for turn in turns:
+        following = start(*turn)
+        if waits is not None:
+            yield [wait() for wait in waits]
+        waits = following
+    if waits is not None:
+        yield [wait() for wait in waits]
+
+
 def _nbytes(shape: Sequence[int], dtype: torch.dtype) -> int:
     count = dtype.itemsize
     for size in shape:
@@ -308,19 +409,23 @@ def _nbytes(shape: Sequence[int], dtype: torch.dtype) -> int:
 def as_bytes(tensor: Tensor) -> Tensor:
     """Return the bytes of a tensor, of which it is a view where it can be one."""
     flat = tensor.detach().resolve_conj().resolve_neg().contiguous().reshape(-1)
-    if flat.stride() != (1,):
+    if flat.device.type == "neuron":
+        # Neuron's tensors do not tell how they lie in memory
+        flat = tensor.detach().resolve_conj().clone(memory_format=torch.contiguous_format).reshape(-1)
+    elif flat.stride() != (1,):
         # a single element is contiguous whatever its stride, but has no view as bytes
         flat = flat.new_empty(flat.shape).copy_(flat)
     return (torch.view_as_real(flat).reshape(-1) if flat.is_complex() else flat).view(torch.uint8)
 
 
-def _padded(tensor: Tensor, width: int) -> Tensor:
+def _pad(tensor: Tensor, width: int) -> Tensor:
     data = as_bytes(tensor)
     return data if data.numel() == width else torch.nn.functional.pad(data, (0, width - data.numel()))
 
 
-def _unpadded(row: Tensor, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+def _unpad(row: Tensor, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
     used = row[: _nbytes(shape, dtype)]
-    if used.storage_offset() % dtype.itemsize:
+    if used.device.type == "neuron" or used.storage_offset() % dtype.itemsize:
+        # Neuron's tensors do not tell where in memory they begin
         used = used.clone()
     return used.view(dtype).reshape(tuple(shape))

@@ -16,7 +16,7 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 import torch.distributed as dist
-from torch._C._distributed_c10d import PrefixStore
+from torch.distributed import PrefixStore  # type: ignore[attr-defined]
 from torch.distributed.device_mesh import DeviceMesh
 
 from trnsci import config, rendezvous
@@ -61,6 +61,8 @@ class World:
         # whether this rank stands in an exchange of the call it is in, and how many of them it has started
         self.waiting, self.started = False, 0
         self.meshes: dict[Any, DeviceMesh] = {}
+        # whether process groups send from one rank to another, until one says that they do not
+        self.has_send = True
         store = dist.distributed_c10d._get_default_store()
         while isinstance(store, PrefixStore):
             store = store.underlying_store
@@ -128,7 +130,7 @@ class World:
     def _fault(self) -> str:
         return f"{self._prefix}/fault/{self.team}/{self._calls.get(self.team, 0)}"
 
-    def raised(self, error: BaseException) -> None:
+    def report_error(self, error: BaseException) -> None:
         """Tell ranks that wait for this one in the same call that it will not come."""
         text = f"raised {type(error).__name__}: {error}"
         said = json.dumps({"rank": self.rank, "op": self.op, "text": text, "started": self.started})
@@ -207,7 +209,7 @@ class World:
         with contextlib.suppress(*LOST):
             (patience or Patience(self._interval)).wait(self._line.ask(tell))
 
-    def bounded(self, work: Callable[[], T], what: str) -> T:
+    def run_bounded(self, work: Callable[[], T], what: str) -> T:
         """Run what may wait for other ranks without a limit of its own, and give it up in time."""
         try:
             return Patience(self.patience).wait(rendezvous.apart(work, f"trnsci {what}"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ import trnfft.nn
 import trnsci
 from trnfft import ComplexTensor
 from trnsci import ArgumentError
+from trnsci.earlier.calls import Function, read_calls
 
 # The earlier names of precisions, and the policy each of them is here.
 MODES = {"fast": None, "fp32": "fp32", "kahan": "compensated", "double": "fp64", "fp64": "fp64", "ozaki": "fp64"}
@@ -40,146 +41,54 @@ def set_ozaki_product_precision_verified(verified: bool = True) -> None:
     _state["verified"] = bool(verified)
 
 
-def _run(function: Callable[..., Any], x: Any, *args: Any) -> Any:
-    """Call a transform of ours at the precision in force."""
-    return function(x, *args, precision=MODES[_state["precision"]])
-
-
-def _planes(result: Value) -> ComplexTensor:
+def _as_planes(result: Value) -> ComplexTensor:
     return result if isinstance(result, ComplexTensor) else ComplexTensor(result)
 
 
-def _real(x: Any) -> Any:
-    """Return the real plane: transforms of real data read no other."""
-    return x.real if isinstance(x, ComplexTensor) else x
-
-
-def _merged(x: Any) -> Any:
+def _merge_planes(x: Any) -> Any:
     return x.to_torch() if isinstance(x, ComplexTensor) else x
 
 
-_fft, _ifft, _rfft, _irfft, _hfft, _ihfft = (
-    trnfft.fft, trnfft.ifft, trnfft.rfft, trnfft.irfft, trnfft.hfft, trnfft.ihfft
-)  # fmt: skip
-_fft2, _fftn, _ifftn, _rfft2, _irfft2, _rfftn, _irfftn, _stft, _istft = (
-    trnfft.fft2, trnfft.fftn, trnfft.ifftn, trnfft.rfft2, trnfft.irfft2, trnfft.rfftn, trnfft.irfftn, trnfft.stft,
-    trnfft.istft,
-)  # fmt: skip
+def _as_given(x: Any) -> Any:
+    return x
 
 
-def fft(input: Any, n: int | None = None) -> ComplexTensor:  # noqa: A002
-    """Transform along the last axis."""
-    return _planes(_run(_fft, input, n))
+def _convert(before: Function, after: Function) -> Callable[[Function], Function]:
+    """Return a decorator of transforms: they run at the precision in force, on and to what earlier ones had."""
+
+    def decorate(function: Function) -> Function:
+        return lambda x, *args: after(function(before(x), *args, precision=MODES[_state["precision"]]))
+
+    return decorate
 
 
-def ifft(input: Any, n: int | None = None) -> ComplexTensor:  # noqa: A002
-    """Invert `fft`."""
-    return _planes(_run(_ifft, input, n))
+def _convert_frames(function: Function) -> Function:
+    """Decorate `stft` or `istft`: the window is Hann's unless one is given, and complex results are planes."""
+
+    def run(x: Any, n_fft: int, hop: int | None, width: int | None, window: Tensor | None, *rest: Any) -> Any:
+        x = _merge_planes(x)
+        if window is None:
+            dtype = x.real.dtype if x.is_complex() else x.dtype
+            window = torch.hann_window(n_fft if width is None else width, dtype=dtype, device=x.device)
+        result: Tensor = function(x, n_fft, hop, width, window, *rest)
+        return _as_planes(result) if result.is_complex() else result
+
+    return run
 
 
-def rfft(input: Any, n: int | None = None) -> ComplexTensor:  # noqa: A002
-    """Transform real data along the last axis: the frequencies up to the middle."""
-    return _planes(_run(_rfft, _real(input), n))
-
-
-def irfft(input: Any, n: int | None = None) -> Tensor:  # noqa: A002
-    """Invert `rfft`."""
-    result: Tensor = _run(_irfft, _merged(input), n)
-    return result
-
-
-def hfft(input: Any, n: int | None = None) -> Tensor:  # noqa: A002
-    """Transform half of a Hermitian signal to real frequencies."""
-    result: Tensor = _run(_hfft, _merged(input), n)
-    return result
-
-
-def ihfft(input: Any, n: int | None = None) -> ComplexTensor:  # noqa: A002
-    """Invert `hfft`."""
-    return _planes(_run(_ihfft, _real(input), n))
-
-
-def fft2(input: Any, s: Sequence[int] | None = None) -> ComplexTensor:  # noqa: A002
-    """Transform along the last two axes."""
-    return _planes(_run(_fft2, input, s))
-
-
-def fftn(input: Any, s: Sequence[int] | None = None, dim: Sequence[int] | None = None) -> ComplexTensor:  # noqa: A002
-    """Transform along some axes, all of them by default."""
-    return _planes(_run(_fftn, input, s, dim))
-
-
-def ifftn(input: Any, s: Sequence[int] | None = None, dim: Sequence[int] | None = None) -> ComplexTensor:  # noqa: A002
-    """Invert `fftn`."""
-    return _planes(_run(_ifftn, input, s, dim))
-
-
-def rfft2(input: Any, s: Sequence[int] | None = None) -> ComplexTensor:  # noqa: A002
-    """Transform real data along the last two axes."""
-    return _planes(_run(_rfft2, _real(input), s))
-
-
-def irfft2(input: Any, s: Sequence[int] | None = None) -> Tensor:  # noqa: A002
-    """Invert `rfft2`."""
-    result: Tensor = _run(_irfft2, _merged(input), s)
-    return result
-
-
-def rfftn(input: Any, s: Sequence[int] | None = None, dim: Sequence[int] | None = None) -> ComplexTensor:  # noqa: A002
-    """Transform real data along some axes."""
-    return _planes(_run(_rfftn, _real(input), s, dim))
-
-
-def irfftn(input: Any, s: Sequence[int] | None = None, dim: Sequence[int] | None = None) -> Tensor:  # noqa: A002
-    """Invert `rfftn`."""
-    result: Tensor = _run(_irfftn, _merged(input), s, dim)
-    return result
-
-
-def _window(window: Tensor | None, win_length: int | None, n_fft: int, like: Tensor) -> Tensor:
-    if window is not None:
-        return window
-    dtype = like.real.dtype if like.is_complex() else like.dtype
-    return torch.hann_window(n_fft if win_length is None else win_length, dtype=dtype, device=like.device)
-
-
-def stft(
-    input: Any,  # noqa: A002
-    n_fft: int,
-    hop_length: int | None = None,
-    win_length: int | None = None,
-    window: Tensor | None = None,
-    center: bool = True,
-    pad_mode: str = "reflect",
-    normalized: bool = False,
-    onesided: bool = True,
-) -> ComplexTensor:
-    """Transform overlapping frames, under a Hann window unless one is given."""
-    x = _merged(input)
-    own = _window(window, win_length, n_fft, x)
-    return _planes(_stft(x, n_fft, hop_length, win_length, own, center, pad_mode, normalized, onesided))
-
-
-def istft(
-    input: Any,  # noqa: A002
-    n_fft: int,
-    hop_length: int | None = None,
-    win_length: int | None = None,
-    window: Tensor | None = None,
-    center: bool = True,
-    normalized: bool = False,
-    onesided: bool = True,
-    length: int | None = None,
-) -> Tensor:
-    """Invert `stft`."""
-    x = _merged(input)
-    own = _window(window, win_length, n_fft, x)
-    return _istft(x, n_fft, hop_length, win_length, own, center, normalized, onesided, length)
+_WAYS = {
+    "planes": _convert(_as_given, _as_planes),
+    # transforms of real data read no other plane
+    "real": _convert(lambda x: x.real if isinstance(x, ComplexTensor) else x, _as_planes),
+    "half": _convert(_merge_planes, _as_given),
+    "frames": _convert_frames,
+}
+_TRANSFORMS = read_calls("trnfft", _WAYS)["trnfft"]
 
 
 def complex_matmul(a: Any, b: Any) -> ComplexTensor:
     """Return ``a @ b`` of planes."""
-    return _planes(_planes(a) @ _planes(b))
+    return _as_planes(_as_planes(a) @ _as_planes(b))
 
 
 @dataclass(frozen=True)
@@ -213,14 +122,9 @@ def clear_plan_cache() -> None:
     trnsci.clear_plans()
 
 
-def complex_gemm(a: Any, b: Any) -> ComplexTensor:
-    """Return ``a @ b`` of planes."""
-    return complex_matmul(a, b)
-
-
 def complex_mask_apply(mask: Any, spec: Any) -> ComplexTensor:
     """Return a spectrum times a mask, element by element."""
-    return _planes(_planes(mask) * _planes(spec))
+    return _as_planes(_as_planes(mask) * _as_planes(spec))
 
 
 def complex_linear(x: Any, w_real: Tensor, w_imag: Tensor) -> ComplexTensor:
@@ -240,7 +144,8 @@ def get_multicore() -> bool:
 
 def multi_core_fft(x: Any, inverse: bool = False) -> ComplexTensor:
     """Transform along the last axis."""
-    return ifft(x) if inverse else fft(x)
+    result: ComplexTensor = _TRANSFORMS["ifft" if inverse else "fft"](x)
+    return result
 
 
 class ComplexConv1d(trnfft.nn.ComplexConv1d):
@@ -258,11 +163,10 @@ class ComplexConv1d(trnfft.nn.ComplexConv1d):
         super().__init__(in_channels, out_channels, kernel_size, stride, padding, bias=bias)
 
 
-_TRANSFORMS = (fft, ifft, rfft, irfft, hfft, ihfft, fft2, fftn, ifftn, rfft2, irfft2, rfftn, irfftn, stft, istft)
 _PLANS = (create_plan, clear_plan_cache, set_precision, get_precision, set_ozaki_product_precision_verified)
-_KERNELS = (complex_gemm, complex_mask_apply, complex_linear, set_multicore, get_multicore, multi_core_fft)
+_KERNELS = (complex_mask_apply, complex_linear, set_multicore, get_multicore, multi_core_fft)
 MODULES: dict[str, dict[str, Any]] = {
-    "trnfft": {**{f.__name__: f for f in (*_TRANSFORMS, *_PLANS, complex_matmul)}, "FFTPlan": FFTPlan},
+    "trnfft": {**_TRANSFORMS, **{f.__name__: f for f in (*_PLANS, complex_matmul, FFTPlan)}},
     "trnfft.complex": {"ComplexTensor": ComplexTensor, "complex_matmul": complex_matmul},
     "trnfft.nn": {
         "ComplexTensor": ComplexTensor,
@@ -270,10 +174,8 @@ MODULES: dict[str, dict[str, Any]] = {
         "ComplexConv1d": ComplexConv1d,
     },
     "trnfft.nki": {
-        "HAS_NKI": trnsci.HAS_NKI,
-        "set_backend": trnfft.set_backend,
-        "get_backend": trnfft.get_backend,
         "butterfly_stage_kernel": None,
+        "complex_gemm": complex_matmul,
         **{f.__name__: f for f in _KERNELS},
     },
 }

@@ -8,6 +8,9 @@ import sys
 from types import ModuleType
 from typing import Any
 
+import trnsci
+from trnsci import BackendUnavailable
+
 # Packages whose modules must hold ours before the names of the libraries change.
 PACKAGES = ("trnblas", "trnfft", "trnrand", "trnsolver", "trnsparse", "trntensor", "trnchem")
 # One for each library: its names in `MODULES`, and in `CLASSES` what classes of ours lack.
@@ -29,6 +32,9 @@ def install() -> None:
         for kind, attributes in getattr(room, "CLASSES", {}).items():
             for attribute, value in attributes.items():
                 setattr(kind, attribute, value)
+    for library in PACKAGES[: len(ROOMS)]:
+        for path, names in _backend_names(library).items():
+            spaces[path] = names | spaces.get(path, {})
     # parents first: a submodule becomes an attribute of its parent
     for path in sorted(spaces):
         module = _Earlier(path, spaces[path])
@@ -44,6 +50,23 @@ def _import_all(package: str) -> None:
     for module in pkgutil.walk_packages(root.__path__, f"{package}."):
         if not set(module.name.split(".")) & set(LATER):
             importlib.import_module(module.name)
+
+
+def _backend_names(library: str) -> dict[str, dict[str, Any]]:
+    """Return the names every earlier library had for its backend, by the paths of their modules."""
+    ours = sys.modules[library]
+    set_ours, get_ours = ours.set_backend, ours.get_backend
+
+    def set_backend(backend: str) -> None:
+        """Set the backend of this library: ``auto``, ``pytorch`` or ``nki``; the last needs AWS's package."""
+        if backend == "nki" and not trnsci.HAS_NKI:
+            how = "Write set_backend('simulator') to run kernels here"
+            raise BackendUnavailable("nki", "AWS's nki is not installed", how)
+        set_ours(backend)
+
+    names = {"HAS_NKI": trnsci.HAS_NKI, "set_backend": set_backend, "get_backend": get_ours}
+    version = {"__version__": trnsci.__version__}
+    return {library: names | version, f"{library}.nki": names, f"{library}.nki.dispatch": names}
 
 
 class _Earlier(ModuleType):

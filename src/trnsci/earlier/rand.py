@@ -9,15 +9,14 @@ import torch
 from torch import Tensor
 
 import trnrand
-import trnsci
 from trnsci import ArgumentError
+from trnsci.earlier.calls import Function, read_calls
 
 _SINGLE = torch.float32
 _ours = {
     name: getattr(trnrand, name)
     for name in (
-        "Generator", "Sobol", "Halton", "LatinHypercube", "uniform", "normal", "standard_normal", "exponential",
-        "bernoulli", "randint", "permutation", "truncated_normal", "gamma", "chi_squared", "beta", "poisson",
+        "Generator", "Sobol", "Halton", "LatinHypercube", "exponential", "permutation", "truncated_normal",
         "default_generator",
     )
 }  # fmt: skip
@@ -111,19 +110,12 @@ def _source(generator: Any) -> dict[str, Any]:
     return {"generator": generator}
 
 
-def uniform(*size: Any, low: float = 0.0, high: float = 1.0, dtype: Any = _SINGLE, generator: Any = None) -> Tensor:
-    """Draw from ``[low, high)``."""
-    return _ours["uniform"](*size, low=low, high=high, dtype=dtype, **_source(generator))
+def _draw(function: Function) -> Function:
+    """Decorate a function of ours: it draws from an earlier generator, on the device of that."""
+    return lambda *size, generator, **parameters: function(*size, **parameters, **_source(generator))
 
 
-def normal(*size: Any, mean: float = 0.0, std: float = 1.0, dtype: Any = _SINGLE, generator: Any = None) -> Tensor:
-    """Draw from a normal distribution."""
-    return _ours["normal"](*size, loc=mean, scale=std, dtype=dtype, **_source(generator))
-
-
-def standard_normal(*size: Any, dtype: Any = _SINGLE, generator: Any = None) -> Tensor:
-    """Draw from the standard normal distribution."""
-    return _ours["standard_normal"](*size, dtype=dtype, **_source(generator))
+_PLAIN = read_calls("trnrand", {"draw": _draw})["trnrand"]
 
 
 def exponential(*size: Any, rate: float = 1.0, dtype: Any = _SINGLE, generator: Any = None) -> Tensor:
@@ -131,16 +123,6 @@ def exponential(*size: Any, rate: float = 1.0, dtype: Any = _SINGLE, generator: 
     if not rate > 0:
         raise ArgumentError("exponential", "rate", rate, "a positive rate")
     return _ours["exponential"](*size, scale=1.0 / rate, dtype=dtype, **_source(generator))
-
-
-def bernoulli(*size: Any, p: float = 0.5, dtype: Any = _SINGLE, generator: Any = None) -> Tensor:
-    """Draw ones with chance ``p``, else zeros."""
-    return _ours["bernoulli"](*size, p=p, dtype=dtype, **_source(generator))
-
-
-def randint(*size: Any, low: int = 0, high: int = 1, dtype: Any = torch.int64, generator: Any = None) -> Tensor:
-    """Draw integers from ``low`` to ``high - 1``."""
-    return _ours["randint"](*size, low=low, high=high, dtype=dtype, **_source(generator))
 
 
 def randperm(n: int, dtype: Any = torch.int64, generator: Any = None) -> Tensor:
@@ -162,26 +144,6 @@ def truncated_normal(
     return _ours["truncated_normal"](*size, loc=mean, scale=std, **ends, dtype=dtype, **_source(generator))
 
 
-def gamma(*size: Any, shape: float, scale: float = 1.0, dtype: Any = _SINGLE, generator: Any = None) -> Tensor:
-    """Draw from a gamma distribution."""
-    return _ours["gamma"](*size, shape=shape, scale=scale, dtype=dtype, **_source(generator))
-
-
-def chi_squared(*size: Any, df: float, dtype: Any = _SINGLE, generator: Any = None) -> Tensor:
-    """Draw from a chi-squared distribution."""
-    return _ours["chi_squared"](*size, df=df, dtype=dtype, **_source(generator))
-
-
-def beta(*size: Any, alpha: float, beta: float, dtype: Any = _SINGLE, generator: Any = None) -> Tensor:
-    """Draw from a beta distribution."""
-    return _ours["beta"](*size, a=alpha, b=beta, dtype=dtype, **_source(generator))
-
-
-def poisson(*size: Any, lam: float = 1.0, dtype: Any = _SINGLE, generator: Any = None) -> Tensor:
-    """Draw counts from a Poisson distribution."""
-    return _ours["poisson"](*size, rate=lam, dtype=dtype, **_source(generator))
-
-
 def _fill(draw: Callable[..., Tensor], buf: Tensor, **parameters: Any) -> Tensor:
     """Write a draw of the shape and dtype of a buffer into it, and return it."""
     return buf.copy_(draw(*buf.shape, dtype=buf.dtype, **parameters))
@@ -189,12 +151,12 @@ def _fill(draw: Callable[..., Tensor], buf: Tensor, **parameters: Any) -> Tensor
 
 def normal_into(buf: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Tensor:
     """Fill a buffer with normal numbers, and return it."""
-    return _fill(normal, buf, mean=mean, std=std, generator=generator)
+    return _fill(_PLAIN["normal"], buf, mean=mean, std=std, generator=generator)
 
 
 def uniform_into(buf: Tensor, low: float = 0.0, high: float = 1.0, generator: Any = None) -> Tensor:
     """Fill a buffer with uniform numbers, and return it."""
-    return _fill(uniform, buf, low=low, high=high, generator=generator)
+    return _fill(_PLAIN["uniform"], buf, low=low, high=high, generator=generator)
 
 
 def exponential_into(buf: Tensor, rate: float = 1.0, generator: Any = None) -> Tensor:
@@ -302,11 +264,8 @@ class ProgramBuilder:
         return self.build().stream_into(buffers)
 
 
-_DRAWS = (
-    uniform, normal, standard_normal, exponential, bernoulli, randint, randperm, truncated_normal, gamma, chi_squared,
-    beta, poisson, normal_into, uniform_into, exponential_into,
-)  # fmt: skip
-_DISTRIBUTIONS = {f.__name__: f for f in _DRAWS}
+_DRAWS = (exponential, randperm, truncated_normal, normal_into, uniform_into, exponential_into)
+_DISTRIBUTIONS = _PLAIN | {f.__name__: f for f in _DRAWS}
 _QUASI = {f.__name__: f for f in (sobol, halton, latin_hypercube)}
 _GENERATORS = {x.__name__: x for x in (Generator, GeneratorProgram, get_default_generator, manual_seed)}
 MODULES: dict[str, dict[str, Any]] = {
@@ -314,9 +273,4 @@ MODULES: dict[str, dict[str, Any]] = {
     "trnrand.distributions": _DISTRIBUTIONS,
     "trnrand.quasi": _QUASI,
     "trnrand.generator": _GENERATORS,
-    "trnrand.nki": {
-        "HAS_NKI": trnsci.HAS_NKI,
-        "set_backend": trnrand.set_backend,
-        "get_backend": trnrand.get_backend,
-    },
 }

@@ -9,33 +9,31 @@ from typing import Any
 import torch
 from torch import Tensor
 
-import trnsci
 import trnsolver
-from trnsci import ArgumentError
+from trnsci import ArgumentError, NumericalError
+from trnsci.earlier.calls import read_calls
 
 _HALF = (torch.float16, torch.bfloat16)
 _ours = {
     name: getattr(trnsolver, name)
-    for name in (
-        "eigh", "eigh_generalized", "cholesky", "lu", "qr", "solve", "solve_spd", "inv_spd", "inv_sqrt_spd", "pinv",
-        "svd", "cg", "gmres", "jacobi_preconditioner", "block_jacobi_preconditioner", "ssor_preconditioner",
-    )
-}  # fmt: skip
+    for name in ("eigh", "eigh_generalized", "solve_spd", "inv_sqrt_spd", "cg", "gmres", "block_jacobi_preconditioner")
+}
 
 
 def in_single(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorate a function that takes half precision: computed in float32, returned in the operands' dtype."""
+    """Decorate a function of torch's conventions: half precision is computed in float32, errors are ``LinAlgError``."""
 
     @functools.wraps(function)
-    def widened(*args: Any, **keywords: Any) -> Any:
+    def compute_in_single(*args: Any, **keywords: Any) -> Any:
         tensors = [x for x in (*args, *keywords.values()) if isinstance(x, Tensor) and x.dtype in _HALF]
-        if not tensors:
-            return function(*args, **keywords)
-        kind = tensors[0].dtype
         wide = [_cast(x, torch.float32) for x in args]
-        return _cast(function(*wide, **{k: _cast(v, torch.float32) for k, v in keywords.items()}), kind, back=True)
+        try:
+            result = function(*wide, **{k: _cast(v, torch.float32) for k, v in keywords.items()})
+        except NumericalError as error:
+            raise torch.linalg.LinAlgError(str(error)) from error  # type: ignore[attr-defined]
+        return _cast(result, tensors[0].dtype, back=True) if tensors else result
 
-    return widened
+    return compute_in_single
 
 
 def _cast(value: Any, dtype: torch.dtype, *, back: bool = False) -> Any:
@@ -68,30 +66,6 @@ def eigh_generalized(A: Tensor, B: Tensor, tol: float = 1e-10) -> Any:
 
 
 @in_single
-def cholesky(A: Tensor, upper: bool = False) -> Tensor:
-    """Return the Cholesky factor."""
-    return _ours["cholesky"](A, upper=upper)
-
-
-@in_single
-def lu(A: Tensor) -> Any:
-    """Return permutation and factors: ``A = P @ L @ U``."""
-    return _ours["lu"](A)
-
-
-@in_single
-def qr(A: Tensor) -> Any:
-    """Return the reduced QR factors."""
-    return _ours["qr"](A)
-
-
-@in_single
-def solve(A: Tensor, B: Tensor) -> Tensor:
-    """Solve ``A @ X = B``."""
-    return _ours["solve"](A, B)
-
-
-@in_single
 def solve_spd(A: Tensor, B: Tensor, iterative_refinement: bool = False) -> Tensor:
     """Solve a symmetric positive definite system, with one step of refinement in float64 where asked."""
     x: Tensor = _ours["solve_spd"](A, B)
@@ -105,36 +79,12 @@ def solve_spd(A: Tensor, B: Tensor, iterative_refinement: bool = False) -> Tenso
 
 
 @in_single
-def inv_spd(A: Tensor) -> Tensor:
-    """Invert a symmetric positive definite matrix."""
-    return _ours["inv_spd"](A)
-
-
-@in_single
-def inv_sqrt_spd(A: Tensor) -> Tensor:
-    """Return ``A^(-1/2)``."""
-    return _ours["inv_sqrt_spd"](A)
-
-
-@in_single
 def inv_sqrt_spd_ns(A: Tensor, *, max_iters: int = 20, tol: float = 1e-07) -> Tensor:
     """Return ``A^(-1/2)`` by Newton-Schulz steps, as many as rounding asks for."""
     _check_tolerance("inv_sqrt_spd_ns", tol)
     if max_iters < 1:
         raise ArgumentError("inv_sqrt_spd_ns", "max_iters", max_iters, "at least 1")
     return _ours["inv_sqrt_spd"](A, method="newton_schulz")
-
-
-@in_single
-def pinv(A: Tensor, rcond: float | None = None) -> Tensor:
-    """Return the pseudoinverse."""
-    return _ours["pinv"](A, rcond)
-
-
-@in_single
-def svd(A: Tensor, full_matrices: bool = False) -> Any:
-    """Return ``U, S, Vh``, thin by default."""
-    return _ours["svd"](A, full_matrices)
 
 
 def _apply(operator: Any) -> Any:
@@ -159,6 +109,7 @@ def _iterate(name: str, A: Any, b: Tensor, M: Any, **options: Any) -> tuple[Tens
     return x, int(iterations), float(residual)
 
 
+@in_single
 def cg(
     A: Any, b: Tensor, x0: Tensor | None = None, tol: float = 1e-06, maxiter: int = 1000, M: Any = None
 ) -> tuple[Tensor, int, float]:
@@ -166,6 +117,7 @@ def cg(
     return _iterate("cg", A, b, M, x0=x0, tol=tol, maxiter=maxiter)
 
 
+@in_single
 def gmres(
     A: Any, b: Tensor, x0: Tensor | None = None, tol: float = 1e-06, maxiter: int = 100, restart: int = 30
 ) -> tuple[Tensor, int, float]:
@@ -173,30 +125,12 @@ def gmres(
     return _iterate("gmres", A, b, None, x0=x0, tol=tol, maxiter=maxiter, restart=restart)
 
 
-def jacobi_preconditioner(A: Tensor) -> Callable[[Tensor], Tensor]:
-    """Return the inverse of the diagonal as a function."""
-    return _ours["jacobi_preconditioner"](A)
-
-
 def block_jacobi_preconditioner(A: Tensor, block_size: int = 16) -> Callable[[Tensor], Tensor]:
-    """Return the inverses of the blocks on the diagonal as a function."""
-    return _ours["block_jacobi_preconditioner"](A, block_size)
+    """Return the inverses of the blocks on the diagonal as a function; the last block may be smaller."""
+    return _ours["block_jacobi_preconditioner"](A, min(block_size, A.shape[-1]))
 
 
-def ssor_preconditioner(A: Tensor, omega: float = 1.0) -> Callable[[Tensor], Tensor]:
-    """Return symmetric successive over-relaxation as a function."""
-    return _ours["ssor_preconditioner"](A, omega=omega)
-
-
-_FUNCTIONS = (
-    eigh, eigh_generalized, cholesky, lu, qr, solve, solve_spd, inv_spd, inv_sqrt_spd, inv_sqrt_spd_ns, pinv, svd, cg,
-    gmres, jacobi_preconditioner, block_jacobi_preconditioner, ssor_preconditioner,
-)  # fmt: skip
+_FUNCTIONS = (eigh, eigh_generalized, solve_spd, inv_sqrt_spd_ns, cg, gmres, block_jacobi_preconditioner)
 MODULES: dict[str, dict[str, Any]] = {
-    "trnsolver": {f.__name__: f for f in _FUNCTIONS},
-    "trnsolver.nki": {
-        "HAS_NKI": trnsci.HAS_NKI,
-        "set_backend": trnsolver.set_backend,
-        "get_backend": trnsolver.get_backend,
-    },
+    "trnsolver": read_calls("trnsolver", {"single": in_single})["trnsolver"] | {f.__name__: f for f in _FUNCTIONS},
 }

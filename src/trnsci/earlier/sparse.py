@@ -9,20 +9,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-import trnsci
 import trnsolver
 import trnsparse
 from trnsci import ArgumentError
+from trnsci.earlier.calls import read_calls
 
 _CSR, _COO, _BSR = trnsparse.CSRMatrix, trnsparse.COOMatrix, trnsparse.BSRMatrix
-_ours = {
-    name: getattr(trnsparse, name)
-    for name in (
-        "spmv", "spmm", "add", "eye", "attention", "screened_spmm", "schwarz_bounds", "screen_quartets",
-        "density_screen", "cg", "power_iteration", "triangle",
-    )
-}  # fmt: skip
+_spmv, _add, _screened_spmm, _sparse_cg, _triangle = (
+    trnsparse.spmv, trnsparse.add, trnsparse.screened_spmm, trnsparse.cg, trnsparse.triangle
+)  # fmt: skip
 _cg = trnsolver.cg
+_CALLS = read_calls("trnsparse", {})["trnsparse"]
 
 
 class _Stands(type):
@@ -47,23 +44,13 @@ class _Stands(type):
 class CSRMatrix(metaclass=_Stands):
     """Compressed rows, with values first."""
 
-    ours = _CSR
-
-    @staticmethod
-    def build(values: Tensor, col_indices: Tensor, row_ptrs: Tensor, shape: Any) -> Any:
-        """Return the matrix."""
-        return _CSR(row_ptrs, col_indices, values, shape)
+    ours, build = _CSR, staticmethod(_CALLS["CSRMatrix"])
 
 
 class COOMatrix(metaclass=_Stands):
     """Coordinates, with values first."""
 
-    ours = _COO
-
-    @staticmethod
-    def build(values: Tensor, row_indices: Tensor, col_indices: Tensor, shape: Any) -> Any:
-        """Return the matrix."""
-        return _COO(row_indices, col_indices, values, shape)
+    ours, build = _COO, staticmethod(_CALLS["COOMatrix"])
 
 
 class BSRMatrix(metaclass=_Stands):
@@ -109,59 +96,24 @@ def from_dense(A: Tensor, threshold: float = 0.0) -> Any:
     return _CSR.from_dense(torch.where(A.abs() > threshold, A, torch.zeros_like(A)))
 
 
-def from_scipy(sp_matrix: Any) -> Any:
-    """Return a SciPy matrix in compressed rows."""
-    return _CSR.from_scipy(sp_matrix)
-
-
-def eye_sparse(n: int, dtype: torch.dtype = torch.float32) -> Any:
-    """Return the identity in compressed rows."""
-    return _ours["eye"](n, dtype=dtype)
-
-
-def spmv(A: Any, x: Tensor, alpha: float = 1.0, y: Tensor | None = None, beta: float = 0.0) -> Tensor:
-    """Return ``alpha * A @ x + beta * y``."""
-    return _ours["spmv"](A, x, alpha=alpha, beta=beta, y=y)
-
-
-def spmm(A: Any, B: Tensor, alpha: float = 1.0, C: Tensor | None = None, beta: float = 0.0) -> Tensor:
-    """Return ``alpha * A @ B + beta * C``."""
-    return _ours["spmm"](A, B, alpha=alpha, beta=beta, c=C)
-
-
-def bsr_spmm(A: Any, B: Tensor) -> Tensor:
-    """Return ``A @ B``."""
-    return _ours["spmm"](A, B)
-
-
 def spmv_symmetric(A: Any, x: Tensor, alpha: float = 1.0, uplo: str = "upper") -> Tensor:
     """Return ``alpha * S @ x`` for the symmetric matrix of which ``A`` holds one triangle."""
     if uplo not in ("upper", "lower"):
         raise ArgumentError("spmv_symmetric", "uplo", uplo, "'upper' or 'lower'")
-    one = _ours["triangle"](A, lower=uplo == "lower")
-    both: Tensor = _ours["spmv"](one, x) + _ours["spmv"](one.T, x) - one.diagonal() * x
+    one = _triangle(A, lower=uplo == "lower")
+    both: Tensor = _spmv(one, x) + _spmv(one.T, x) - one.diagonal() * x
     return alpha * both
 
 
 def screened_spmm(A: Any, diag_integrals: Tensor, B: Tensor, threshold: float) -> Tensor:
     """Return ``A' @ B`` with the entries of ``A`` whose Schwarz bound is above a threshold."""
     bounds = diag_integrals.abs().sqrt()
-    return _ours["screened_spmm"](A, bounds, bounds, B, threshold)
-
-
-def block_sparse_attention_tiled(Q: Tensor, K: Tensor, V: Tensor, mask_bsr: Any, scale: float | None = None) -> Tensor:
-    """Return attention over the stored blocks of a mask."""
-    return _ours["attention"](Q, K, V, mask_bsr, scale)
+    return _screened_spmm(A, bounds, bounds, B, threshold)
 
 
 def sparse_add(A: Any, B: Any, alpha: float = 1.0, beta: float = 1.0) -> Any:
     """Return ``alpha * A + beta * B`` in compressed rows."""
-    return _ours["add"](A, B, alpha=alpha, beta=beta).to_csr()
-
-
-def sparse_scale(A: Any, alpha: float) -> Any:
-    """Return ``alpha * A``."""
-    return A * alpha
+    return _add(A, B, alpha=alpha, beta=beta).to_csr()
 
 
 def sparse_transpose(A: Any) -> Any:
@@ -176,30 +128,29 @@ def nnz_per_row(A: Any) -> Tensor:
 
 def schwarz_bounds(diagonal_integrals: Tensor) -> Tensor:
     """Return the square roots of integrals with equal pairs."""
-    return _ours["schwarz_bounds"](diagonal_integrals)
+    return diagonal_integrals.abs().sqrt()
 
 
-def screen_quartets(Q: Tensor, threshold: float = 1e-10) -> Any:
-    """Return the quartets whose bounds' product is above a threshold."""
-    return _ours["screen_quartets"](Q, threshold)
+def screen_quartets(Q: Tensor, threshold: float = 1e-10) -> Tensor:
+    """Return a mask [*pairs, *pairs] of the quartets whose bounds' product is above a threshold."""
+    return Q.reshape(*Q.shape, *(1,) * Q.ndim) * Q > threshold
 
 
-def density_screen(Q: Tensor, P: Tensor, threshold: float = 1e-10) -> Any:
-    """Return the entries of a density that matter."""
-    return _ours["density_screen"](Q, P, threshold)
+def density_screen(Q: Tensor, P: Tensor, threshold: float = 1e-10) -> Tensor:
+    """Return a mask of the entries of a density that matter: those with ``Q |P| max(Q)`` above a threshold."""
+    return Q * P.abs() * Q.max() > threshold
 
 
 def sparsity_stats(Q: Tensor, threshold: float = 1e-10) -> dict[str, float]:
     """Return how many pairs and quartets a threshold keeps."""
-    kept = _ours["screen_quartets"](Q, threshold)
-    pairs = int((Q * Q.max() > threshold).sum())
+    pairs, quartets = int((Q * Q.max() > threshold).sum()), int(screen_quartets(Q, threshold).sum())
     return {
         "n_pairs": Q.numel(),
         "n_significant_pairs": pairs,
         "pair_sparsity": 1.0 - pairs / max(Q.numel(), 1),
-        "n_quartets": kept.total,
-        "n_significant_quartets": len(kept),
-        "quartet_sparsity": 1.0 - kept.fraction,
+        "n_quartets": Q.numel() ** 2,
+        "n_significant_quartets": quartets,
+        "quartet_sparsity": 1.0 - quartets / max(Q.numel() ** 2, 1),
     }
 
 
@@ -219,9 +170,10 @@ def cg_bsr(
 ) -> tuple[Tensor, int, float]:
     """Solve by conjugate gradients; return the solution, the steps and the residual's norm."""
     if M is None:
-        x, iterations, residual = _ours["cg"](A, b, x0=x0, tol=tol, max_iterations=max_iter)
+        solved: Any = _sparse_cg(A, b, x0=x0, tol=tol, max_iterations=max_iter)
     else:
-        x, iterations, residual = _cg(A, b, x0=x0, tol=tol, maxiter=max_iter, preconditioner=M)
+        solved = _cg(A, b, x0=x0, tol=tol, maxiter=max_iter, preconditioner=M)
+    x, iterations, residual = solved
     return x, int(iterations), float(residual)
 
 
@@ -243,7 +195,7 @@ def chebyshev_bsr(A: Any, b: Tensor, lam_min: float, lam_max: float, K: int = 50
     x = torch.zeros_like(b) if x0 is None else x0.clone()
     direction = torch.zeros_like(b)
     for step, momentum in chebyshev_coeffs(lam_min, lam_max, K):
-        direction = b - _ours["spmv"](A, x) + momentum * direction
+        direction = b - _spmv(A, x) + momentum * direction
         x = x + step * direction
     return x
 
@@ -252,7 +204,7 @@ def richardson_bsr(A: Any, b: Tensor, omega: float, K: int = 100, x0: Tensor | N
     """Return ``K`` Richardson iterations towards the solution."""
     x = torch.zeros_like(b) if x0 is None else x0.clone()
     for _ in range(K):
-        x = x + omega * (b - _ours["spmv"](A, x))
+        x = x + omega * (b - _spmv(A, x))
     return x
 
 
@@ -264,7 +216,7 @@ def power_iteration_bsr(
     v, value, steps = v / v.norm(), 0.0, 0
     while steps < max_iter:
         steps += 1
-        image = _ours["spmv"](A, v)
+        image = _spmv(A, v)
         last, value = value, float(v @ image)
         norm = image.norm()
         if norm == 0:
@@ -276,18 +228,12 @@ def power_iteration_bsr(
 
 
 _FUNCTIONS = (
-    from_dense, from_scipy, eye_sparse, spmv, spmm, bsr_spmm, spmv_symmetric, screened_spmm,
-    block_sparse_attention_tiled, sparse_add, sparse_scale, sparse_transpose, nnz_per_row, schwarz_bounds,
+    from_dense, spmv_symmetric, screened_spmm, sparse_add, sparse_transpose, nnz_per_row, schwarz_bounds,
     screen_quartets, density_screen, sparsity_stats, cg_bsr, chebyshev_bsr, chebyshev_coeffs, richardson_bsr,
     power_iteration_bsr, jacobi_preconditioner_bsr, bsr_diagonal,
 )  # fmt: skip
 MODULES: dict[str, dict[str, Any]] = {
-    "trnsparse": {x.__name__: x for x in (*_FUNCTIONS, CSRMatrix, COOMatrix, BSRMatrix)},
-    "trnsparse.nki": {
-        "HAS_NKI": trnsci.HAS_NKI,
-        "set_backend": trnsparse.set_backend,
-        "get_backend": trnsparse.get_backend,
-    },
+    "trnsparse": _CALLS | {x.__name__: x for x in (*_FUNCTIONS, CSRMatrix, COOMatrix, BSRMatrix)},
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -73,6 +74,13 @@ class ContractionPlan:
 
 def plan_contraction(subscripts: str, *operands: Tensor, precision: str = "fast") -> ContractionPlan:
     """Return the strategy of a contraction, its indices, its work and the backend that runs it."""
+    return _plan(subscripts, precision, *((tuple(x.shape), x.dtype, x.device) for x in operands))
+
+
+@functools.lru_cache(maxsize=1024)
+def _plan(subscripts: str, precision: str, *specs: tuple[Any, ...]) -> ContractionPlan:
+    """Plan for operands given by shape, dtype and device."""
+    operands = [torch.empty(shape, dtype=dtype, device=device) for shape, dtype, device in specs]
     plan = _ours["plan"](subscripts, *operands, precision=_policy("plan_contraction", precision))
     text = _complete_equation(subscripts)
     inputs, output = text.split("->")
@@ -121,12 +129,13 @@ def estimate_flops(subscripts: str, *operands: Tensor) -> int:
 
 def clear_plan_cache() -> None:
     """Forget all plans."""
+    _plan.cache_clear()
     trnsci.clear_plans()
 
 
 def plan_cache_info() -> Any:
-    """Return the plans that are kept."""
-    return trnsci.plans()
+    """Return how many plans are kept, and how often one was found, as `functools.lru_cache` counts them."""
+    return _plan.cache_info()
 
 
 def cp_decompose(
@@ -137,10 +146,9 @@ def cp_decompose(
     nonneg: bool = False,
     factors: Sequence[Tensor] | None = None,
 ) -> tuple[list[Tensor], Tensor]:
-    """Return factors and weights of a sum of products of vectors."""
-    if factors is not None:
-        raise ArgumentError("cp_decompose", "factors", f"{len(factors)} factors", "None: the start is computed here")
-    result = _ours["cp"](tensor, rank, nonnegative=nonneg, max_iter=max_iter, tol=tol)
+    """Return factors and weights of a sum of products of vectors, from given factors or from singular vectors."""
+    start = {} if factors is None else {"init": list(factors)}
+    result = _ours["cp"](tensor, rank, nonnegative=nonneg, max_iter=max_iter, tol=tol, **start)
     return list(result.factors), result.weights
 
 
@@ -183,9 +191,5 @@ _FUNCTIONS = (
 )  # fmt: skip
 MODULES: dict[str, dict[str, Any]] = {
     "trntensor": {x.__name__: x for x in (*_FUNCTIONS, ContractionPlan)},
-    "trntensor.nki": {
-        "HAS_NKI": trnsci.HAS_NKI,
-        "set_backend": trntensor.set_backend,
-        "get_backend": trntensor.get_backend,
-    },
+    "trntensor.plan": {x.__name__: x for x in (ContractionPlan, plan_contraction, estimate_flops)},
 }

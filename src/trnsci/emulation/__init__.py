@@ -13,7 +13,6 @@ from trnsci import check, config, neuron
 from trnsci.config import TargetName
 from trnsci.console import Table, plain
 from trnsci.device_operators import register_operators
-from trnsci.emulation.compiling import register_compiler
 from trnsci.emulation.device import EmulatedDevice, Machine
 from trnsci.emulation.record import Record
 from trnsci.emulation.rules import Rules
@@ -51,7 +50,12 @@ class Emulation:
 
 
 def emulate(
-    target: TargetName = "trn2", *, has_complex: bool = False, casts: bool = True, fallback: bool = True
+    target: TargetName = "trn2",
+    *,
+    has_complex: bool = False,
+    casts: bool = True,
+    fallback: bool = True,
+    has_send: bool = False,
 ) -> Emulation:
     """Give torch the device ``neuron`` on this machine, and return the record of what runs there.
 
@@ -63,6 +67,7 @@ def emulate(
             refuses them, and which of it holds for an operator is not known.
         casts: compute 64-bit numbers in 32 bits.
         fallback: run on the host what the device lacks; otherwise raise.
+        has_send: let process groups ``send`` and ``recv``, which betas of torch-neuronx did not.
 
     Raises:
         BackendUnavailable: torch has another accelerator, or emulates another target.
@@ -73,7 +78,7 @@ def emulate(
         >>> print(device)
     """
     check.option("emulate", "target", target, config.TARGETS)
-    limits = Rules(has_complex=has_complex, casts=casts, fallback=fallback)
+    limits = Rules(has_complex=has_complex, casts=casts, fallback=fallback, has_send=has_send)
     for known in _current:
         if (known.record.target, known.machine.limits) != (target, limits):
             raise _taken(f"this process emulates {known.record.target} with {known.machine.limits}")
@@ -83,7 +88,6 @@ def emulate(
         raise _taken(f"torch has the accelerator {accelerator}")
     machine = Machine(target, limits)
     machine.install()
-    register_compiler(machine.record)
     emulation = Emulation(machine)
     _current.append(emulation)
     neuron.use(emulation.device)

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.library import Library, fallthrough_kernel
-from torch.utils._pytree import tree_map
+
+from trnsci.torch_internals import DispatchKey, DispatchKeySet, exclude_keys, tree_map
 
 HALF = "mm addmm bmm baddbmm mv addmv addbmm matmul linear conv1d conv2d conv3d convolution conv_transpose2d.input"
 HALF += " scaled_dot_product_attention"
@@ -38,6 +39,5 @@ def _cast(op: Any, wide: bool, *args: Any, **kwargs: Any) -> Any:
         eligible = isinstance(x, Tensor) and x.is_floating_point() and x.dtype != torch.float64
         return x.to(dtype) if eligible else x
 
-    key: Any = torch._C.DispatchKey
-    with torch._C._ExcludeDispatchKeyGuard(torch._C.DispatchKeySet(key.AutocastPrivateUse1)):
+    with exclude_keys(DispatchKeySet(DispatchKey.AutocastPrivateUse1)):
         return op(*tree_map(cast, args), **tree_map(cast, kwargs))

@@ -8,10 +8,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._dynamo import register_backend
-from torch._dynamo.backends.common import aot_autograd
 
 from trnsci.emulation.record import Record
+from trnsci.torch_internals import aot_autograd, register_backend
 
 
 def register_compiler(record: Record) -> None:

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
 import trnsim
 from trnsci import neuron, neuron_host
 from trnsci.config import LOGICAL_CORES, TargetName
 from trnsci.emulation.autocast import register_autocast
+from trnsci.emulation.compiling import register_compiler
 from trnsci.emulation.memory import Memory
 from trnsci.emulation.operators import Operators, quietly
+from trnsci.emulation.process_group import register_group
 from trnsci.emulation.record import Record
 from trnsci.emulation.rules import Rules
-from trnsci.kernel_launcher import simulated
+from trnsci.kernel_launcher import as_simulated
 from trnsci.ledger import FALLBACKS
 from trnsci.specs import freeze, map_tensors
+from trnsci.torch_internals import setup_python_backend
 from trnsim.targets import TARGETS
 
 
@@ -37,15 +40,29 @@ class Machine:
         # seconds of launches alone, as a benchmark has them
         self.elapsed = 0.0
         self.operators = Operators(self.memory, self.record, limits)
+        self._is_joined = False
 
     def install(self) -> None:
         """Make it torch's device ``neuron``; a process has one for good."""
         module = Module(self)
-        _setup_privateuseone_for_python_backend("neuron", backend_module=module)
+        setup_python_backend("neuron", backend_module=module)
         # torch has no way to give a device of Python's own this function
         torch.accelerator.synchronize = module.synchronize
         quietly(self.operators.register)
         self._libraries = register_autocast()
+        register_compiler(self.record)
+        register_group(self)
+        os.register_at_fork(after_in_child=self._forget)
+
+    def join(self) -> None:
+        """Become a rank's logical core, before anything has used the device."""
+        if not self._is_joined and self.memory.peak:
+            raise RuntimeError("the Neuron runtime runs already: call init_process_group before the device is used")
+        self._is_joined = True
+
+    def _forget(self) -> None:
+        """Refuse to work in a fork of a process that has used the device."""
+        self.operators.is_lost = self.memory.peak > 0
 
     def run(self, kernel: Any, args: tuple[Any, ...], static: dict[str, Any]) -> Any:
         """Run a kernel on the simulator with the numbers of tensors on the device; count it and its predicted time."""
@@ -96,7 +113,7 @@ class Module:
         """Draws fall back to the host, whose generator torch seeds itself."""
 
     def _is_in_bad_fork(self) -> bool:
-        return False
+        return self._machine.operators.is_lost
 
     def memory_allocated(self, device: Any = None) -> int:
         """Return bytes of live tensors."""
@@ -195,7 +212,7 @@ class EmulatedDevice(neuron.Device):
         if key not in self._compiled:
             self._compiled.add(key)
             self.machine.record.compilations += 1
-        return self.machine.run(simulated(kernel), args, static)
+        return self.machine.run(as_simulated(kernel), args, static)
 
     def synchronize(self) -> None:
         """Nothing runs asynchronously here."""

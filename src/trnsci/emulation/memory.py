@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from trnsci.plans import quantity
+from trnsci.torch_internals import create_empty_tensor
 
 
 class Memory:
@@ -38,7 +39,7 @@ class Memory:
             self._reserve(memory.nbytes())
             self._shared[key] = [0, memory.nbytes()]
         self._shared[key][0] += 1
-        shell: Tensor = torch._C._acc.create_empty_tensor(tuple(x.shape), x.dtype)
+        shell: Tensor = create_empty_tensor(tuple(x.shape), x.dtype)
         storage = shell.untyped_storage()
         self._numbers[storage._cdata] = x
         weakref.finalize(storage, self._free, storage._cdata, key)

@@ -9,16 +9,17 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_map
 
 from trnsci.emulation import rules
 from trnsci.emulation.memory import Memory
 from trnsci.emulation.record import Record
 from trnsci.emulation.rules import REFUSED, Rules
 from trnsci.specs import tensors_in
+from trnsci.torch_internals import has_kernel, operator_names, tree_map
 
 # torch makes these of others, or must keep them for shells
 _OWN = ("_to_copy", "copy_", "_copy_from", "detach", "alias", "set_")
+_CHOICES = frozenset((torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape))
 _SILENT = ("empty", "empty_strided", "_local_scalar_dense", "resize_", "record_stream")
 
 
@@ -29,6 +30,8 @@ class Operators:
         self.memory = memory
         self.record = record
         self.limits = limits
+        # whether the device belongs to the process this one was forked from
+        self.is_lost = False
         self._libraries: list[Any] = []
 
     def register(self) -> None:
@@ -36,14 +39,12 @@ class Operators:
         everything = torch.library.Library("_", "IMPL", "PrivateUse1")
         everything.fallback(self.compute)
         own = torch.library.Library("aten", "IMPL", "PrivateUse1")
-        has = torch._C._dispatch_has_kernel_for_dispatch_key
-        for name in torch._C._dispatch_get_all_op_names():
+        for name in operator_names():
             packet, _, overload = name.removeprefix("aten::").partition(".")
-            explicit = has(name, "CompositeExplicitAutograd") or has(name, "CompositeExplicitAutogradNonFunctional")
+            explicit = any(has_kernel(name, f"CompositeExplicitAutograd{kind}") for kind in ("", "NonFunctional"))
             creates = packet in ("empty", "empty_strided") and overload in ("memory_format", "")
-            if not name.startswith("aten::") or not (explicit or creates) or has(name, "CompositeImplicitAutograd"):
-                continue
-            if packet not in _OWN:
+            implicit = has_kernel(name, "CompositeImplicitAutograd")
+            if name.startswith("aten::") and (explicit or creates) and not implicit and packet not in _OWN:
                 op = getattr(getattr(torch.ops.aten, packet), overload or "default")
                 own.impl(name.removeprefix("aten::"), functools.partial(self.compute, op))
         own.impl("_copy_from", self.copy)
@@ -58,7 +59,7 @@ class Operators:
         self._refuse_complex(target)
         numbers = self.memory.numbers(source)
         if self.limits.casts and target.device.type == "neuron":
-            numbers = rules.narrowed(rules.lowered(numbers), numbers.dtype)
+            numbers = rules.narrow_result(rules.lower_precision(numbers), numbers.dtype)
         self.memory.numbers(target).copy_(numbers)
         return target
 
@@ -66,7 +67,7 @@ class Operators:
         """Run any operator on the numbers of its operands."""
         packet = op._schema.name.removeprefix("aten::")
         _refuse_layout(kwargs)
-        _refuse_index(kwargs.get("device"))
+        self._refuse_device(kwargs.get("device"))
         if op._schema.arguments and op._schema.arguments[0].name == "size":
             # before the host tries to find room for it
             dtype = kwargs.get("dtype") or torch.get_default_dtype()
@@ -74,15 +75,17 @@ class Operators:
         view = rules.is_view(op)
         self._count(packet, view, args)
         args = tuple(_as_tensors(op, args))
-        if packet in ("view", "_unsafe_view"):
+        if packet in ("view", "_unsafe_view") and op._overloadname != "dtype":
             # a shell calls itself contiguous, whatever its numbers are
             op = torch.ops.aten.reshape.default
         operands: dict[int, Tensor] = {}
+        # neither views nor choices of elements compute, and the shapes of choices are unknown without the numbers
+        exact = view or not self.limits.casts or bool(_CHOICES.intersection(op.tags))
 
         def on_host(x: Any) -> Any:
             if isinstance(x, Tensor):
                 numbers = self.memory.numbers(x)
-                operands[id(x)] = numbers if view or not self.limits.casts else rules.lowered(numbers)
+                operands[id(x)] = numbers if exact else rules.lower_precision(numbers)
                 return operands[id(x)]
             return torch.device("cpu") if isinstance(x, torch.device) else x
 
@@ -93,10 +96,10 @@ class Operators:
             if not op._schema.returns:
                 return None
             return written[0] if isinstance(out, Tensor) else tuple(written)
-        if view or not self.limits.casts:
+        if exact:
             return tree_map(functools.partial(self._result, packet), out)
         wide = {x.dtype for x in tensors_in([*args, *kwargs.values()])} & {torch.float64, torch.complex128}
-        claimed = _claimed(op, args, kwargs) if wide else out
+        claimed = _promise_results(op, args, kwargs) if wide else out
         return tree_map(functools.partial(self._result, packet), out, claimed)
 
     def _written(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
@@ -129,7 +132,7 @@ class Operators:
             for each in tensors_in(x):
                 numbers, new = self.memory.numbers(each), operands[id(each)]
                 if new is not numbers:
-                    numbers.resize_(new.shape).copy_(rules.narrowed(new, numbers.dtype))
+                    numbers.resize_(new.shape).copy_(rules.narrow_result(new, numbers.dtype))
                 if each.device.type == "neuron" and numbers.shape != each.shape:
                     each.data = self.memory.shell(numbers)
 
@@ -138,19 +141,20 @@ class Operators:
         if not isinstance(x, Tensor):
             return x
         if claimed is not None:
-            x = rules.narrowed(rules.lowered(x), claimed.dtype)
+            x = rules.narrow_result(rules.lower_precision(x), claimed.dtype)
         self._refuse_complex(x, packet)
         return self.memory.shell(x)
+
+    def _refuse_device(self, device: Any) -> None:
+        if self.is_lost:
+            raise RuntimeError("cannot start the Neuron runtime again in a forked process: use the start method spawn")
+        if isinstance(device, torch.device) and device.type == "neuron" and device.index not in (None, 0):
+            raise RuntimeError(f"invalid device {device}: this process has one logical core, the device neuron")
 
     def _refuse_complex(self, x: Tensor, packet: str = "to") -> None:
         if x.is_complex() and not self.limits.has_complex and x.device.type != "meta":
             self.record.refused[packet] += 1
             raise RuntimeError(REFUSED)
-
-
-def _refuse_index(device: Any) -> None:
-    if isinstance(device, torch.device) and device.type == "neuron" and device.index not in (None, 0):
-        raise RuntimeError(f"invalid device {device}: this process has one logical core, the device neuron")
 
 
 def _refuse_layout(kwargs: dict[str, Any]) -> None:
@@ -165,7 +169,7 @@ def _as_tensors(op: Any, args: tuple[Any, ...]) -> Any:
         yield torch.tensor(x, device="cpu") if wants else x  # the operand decides the dtype
 
 
-def _claimed(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _promise_results(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Return the results of an operator without numbers, with the dtypes torch promises."""
 
     def without_numbers(x: Any) -> Any:

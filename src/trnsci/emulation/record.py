@@ -2,32 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import torch
-
+from trnsci.calling_lines import calling_line
 from trnsci.config import TargetName
 from trnsci.console import Table
 from trnsci.links import LINKS, Link
 from trnsci.plans import quantity, seconds
 from trnsim.targets import TARGETS
-
-# folders whose frames are not the user's
-_INSIDE = (str(Path(torch.__file__).parent), str(Path(__file__).parent.parent), "<frozen")
-
-
-def calling_line() -> str:
-    """Return file and line of the program's own frame that is running."""
-    frame = sys._getframe(1)
-    while frame is not None:
-        name = frame.f_code.co_filename
-        if not name.startswith(_INSIDE):
-            return f"{Path(name).name}:{frame.f_lineno}"
-        frame = frame.f_back  # type: ignore[assignment]
-    return "?"
 
 
 @dataclass(slots=True)
@@ -39,6 +23,7 @@ class Record:
         kernels, graphs: launches of the suite's kernels, and of compiled graphs.
         compilations: programs the compiler made: one for each kernel or graph, shapes, dtypes and constants.
         fallbacks, refused, casts: by operator: run on the host, raised, computed in 32 bits for 64.
+        collectives: by name; what crosses to other ranks, in pieces of half a gigabyte at most.
         transfers: (direction, the program's line) with count and bytes.
         kernel_s, operator_s: predicted seconds of kernels, and of operators by the memory they move.
     """
@@ -52,6 +37,8 @@ class Record:
     fallbacks: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
     casts: Counter[str] = field(default_factory=Counter)
+    collectives: Counter[str] = field(default_factory=Counter)
+    exchanged: int = 0
     transfers: dict[tuple[str, str], list[int]] = field(default_factory=dict)
     lines: dict[str, str] = field(default_factory=dict)
     kernel_s: float = 0.0
@@ -81,20 +68,25 @@ class Record:
         self.kernels[name] += 1
         self.starts += not self.inside
 
+    def collective(self, name: str, pieces: int, nbytes: int) -> None:
+        """Count a collective of a process group. Its time on the links is not predicted here."""
+        self.collectives[name] += pieces
+        self.exchanged += nbytes
+
     def transfer(self, direction: str, nbytes: int) -> None:
         """Count bytes that cross between host and device, by the program's line."""
-        entry = self.transfers.setdefault((direction, calling_line()), [0, 0])
+        entry = self.transfers.setdefault((direction, _calling_line()), [0, 0])
         entry[0] += 1
         entry[1] += nbytes
 
     def fall_back(self, packet: str, nbytes: int) -> None:
         """Count an operator that runs on the host, with what it moves."""
         self.fallbacks[packet] += 1
-        self.lines.setdefault(packet, calling_line())
+        self.lines.setdefault(packet, _calling_line())
         self.transfer("from", nbytes)
         self.transfer("to", nbytes)
 
-    def moved(self, direction: str) -> tuple[int, int]:
+    def count_transfers(self, direction: str) -> tuple[int, int]:
         """Return how many transfers went in a direction, and their bytes."""
         chosen = [entry for (way, _), entry in self.transfers.items() if way == direction]
         return sum(count for count, _ in chosen), sum(nbytes for _, nbytes in chosen)
@@ -103,7 +95,7 @@ class Record:
     def parts(self) -> dict[str, float]:
         """Predicted seconds: of starting work, of kernels, of other operators, of transfers."""
         link = self.link
-        starts = link.dispatch * (self.dispatches + self.starts) + link.graph * self.graphs
+        starts = link.dispatch * (self.dispatches + self.starts + self.collectives.total()) + link.graph * self.graphs
         crossing = sum(count * link.transfer(nbytes / max(1, count)) for count, nbytes in self.transfers.values())
         return {
             "starting work": starts,
@@ -119,7 +111,7 @@ class Record:
 
     def to_dict(self) -> dict[str, object]:
         """Return the counts and predicted seconds as plain values."""
-        counters = ("operators", "unknown", "kernels", "fallbacks", "refused", "casts")
+        counters = ("operators", "unknown", "kernels", "collectives", "fallbacks", "refused", "casts")
         moved = [
             {"direction": way, "line": line, "count": count, "bytes": nbytes}
             for (way, line), (count, nbytes) in self.transfers.items()
@@ -140,10 +132,11 @@ class Record:
             ("kernels of the suite started", str(self.kernels.total())),
             ("compiled graphs started", str(self.graphs)),
             ("programs compiled", str(self.compilations)),
+            ("collectives", f"{self.collectives.total()}, {quantity(self.exchanged, 'B')}"),
             *(
                 (f"transfers {way} the device", f"{count}, {quantity(nbytes, 'B')}")
                 for way in ("to", "from")
-                for count, nbytes in [self.moved(way)]
+                for count, nbytes in [self.count_transfers(way)]
             ),
             ("fallbacks to the host", str(self.fallbacks.total())),
             ("most memory in use", memory),
@@ -163,3 +156,8 @@ class Record:
             Table(title, ("", ""), counts),
             Table("What did not stay on the device", ("what", "times", "why", "first at"), left[:30]),
         ]
+
+
+def _calling_line() -> str:
+    """Return the program's line without its folder."""
+    return Path(calling_line() or "?").name

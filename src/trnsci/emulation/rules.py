@@ -32,11 +32,13 @@ class Rules:
             compiler refuses them.
         casts: whether 64-bit numbers are computed in 32 bits, as eager mode did before 2.33.
         fallback: whether operators that the device lacks run on the host, or raise.
+        has_send: whether process groups have ``send`` and ``recv``.
     """
 
     has_complex: bool = False
     casts: bool = True
     fallback: bool = True
+    has_send: bool = False
 
 
 def ending(packet: str) -> Ending:
@@ -54,11 +56,11 @@ def is_view(op: Any) -> bool:
     return any(r.alias_info is not None and not r.alias_info.is_write for r in op._schema.returns)
 
 
-def lowered(x: torch.Tensor) -> torch.Tensor:
+def lower_precision(x: torch.Tensor) -> torch.Tensor:
     """Return the operand the device computes with in place of one of 64 bits."""
     return x.float() if x.dtype == torch.float64 else x.to(torch.complex64) if x.dtype == torch.complex128 else x
 
 
-def narrowed(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+def narrow_result(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """Return a result of 32 bits as the dtype the tensor claims; integers have wrapped."""
     return (x.to(torch.int32) if dtype == torch.int64 else x).to(dtype)

@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
-from torch.fx import GraphModule, Node
+from torch.fx import Node
 
 from trnsci.graph.expressions import pointwise_rule
 from trnsci.graph.layouts import Buffer, View, whole_view
-from trnsci.graph.reduction_steps import Reductions
+from trnsci.graph.reduction_steps import REDUCTIONS, Reductions
 from trnsci.graph.steps import HostCall, Refused, Step, describe_origin, leaves_in
 from trnsci.graph.tracing import LAUNCH, REPEAT
 
@@ -34,11 +33,6 @@ _VIEWS = frozenset(
         "split",
         "split_with_sizes",
         "unbind",
-        "narrow",
-        "movedim",
-        "mT",
-        "view_as",
-        "as_strided_copy",
     ]
 )
 _SCATTERS: dict[str, Any] = {
@@ -71,7 +65,7 @@ class Builder(Reductions):
         return results
 
     def _attribute(self, node: Any) -> Any:
-        data = _attribute(self.graph, node.target)
+        data = operator.attrgetter(node.target)(self.graph)
         try:
             return self.constant(data)
         except Refused as refused:
@@ -102,8 +96,7 @@ class Builder(Reductions):
             if isinstance(source, HostCall):
                 raise Refused("its operand is computed by torch")
             return source[node.args[1]]
-        rule = pointwise_rule(node)
-        if rule is not None:
+        if pointwise_rule(node) is not None:
             return self._pointwise(node)
         if target is LAUNCH:
             return self._launch(node)
@@ -112,12 +105,14 @@ class Builder(Reductions):
         packet = getattr(target, "overloadpacket", None)
         name = packet.__name__ if packet is not None and target.namespace == "aten" else ""
         handler = getattr(self, f"_{name}_node", None)
-        if name in _IDENTITIES and tuple(node.args[0].meta["val"].shape) == tuple(node.meta["val"].shape):
+        if name in _IDENTITIES and _kind(node.args[0]) == _kind(node):
             return self._clone_node(node)
         if handler is not None:
             return handler(node)
+        if name in REDUCTIONS:
+            return self._reduce(node, name)
         if name in _VIEWS:
-            return self._view(node)
+            return self._view(node, target, *node.args[1:])
         if name in _SCATTERS:
             return self._scatter(node, _SCATTERS[name])
         raise Refused(f"{target} is not in the set of operators that programs compute")
@@ -127,18 +122,15 @@ class Builder(Reductions):
         operands: list[Any] = []
         level = 0
         for x in node.args[1]:
-            if x is None:
-                operands.append(None)
-                continue
-            view = self.contiguous(self.operand(x))
-            operands.append((view.buffer, view.size or (1,)))
-            level = max(level, view.buffer.level)
-        results = [self.allocate(spec.shape, spec.dtype, level) for spec in call.results]
+            view = None if x is None else self.contiguous(self.operand(x))
+            operands.append(None if view is None else (view.buffer, view.shape or (1,)))
+            level = max(level, self.level_of(view))
+        results = [self.allocate_view(spec, level) for spec in call.results]
         self.steps.append(
             Step(
                 call.kernel,
                 tuple(operands),
-                tuple(results),
+                tuple(view.buffer for view in results),
                 call.static,
                 self._origin,
                 writes_given=False,
@@ -146,16 +138,17 @@ class Builder(Reductions):
                 level=level,
             )
         )
-        return [whole_view(b, spec.shape, spec.dtype) for b, spec in zip(results, call.results, strict=True)]
+        return results
 
     def _repeat(self, node: Any) -> Any:
         loop = self.calls[node.args[0]]
         given = [self.operand(x) for x in node.args[1]]
         others = [self.contiguous(self.operand(x)) for x in node.args[2]]
         level = self.level_of(*given, *others)
-        state = [self.allocate(view.size, view.dtype, level) for view in given]
-        for buffer, view in zip(state, given, strict=True):
-            self.copy_into(whole_view(buffer, view.size, view.dtype), view)
+        first = [self.allocate_view(view, level) for view in given]
+        for to, view in zip(first, given, strict=True):
+            self.copy_into(to, view)
+        state = [view.buffer for view in first]
         inner = Builder(loop.body, self.calls, self.target, self._names)
         inner._kept = self._kept
         inner.constants = self.constants
@@ -168,31 +161,22 @@ class Builder(Reductions):
         for index, (view, buffer) in enumerate(zip(results, state, strict=True)):
             moved = isinstance(view, View) and view.buffer in state and view.buffer is not buffer
             if isinstance(view, View) and moved and state.index(view.buffer) < index:
-                view = _saved(inner, view)
+                view = inner.copy(view)
             saved.append(view)
-        for view, buffer, old in zip(saved, state, given, strict=True):
-            if view.buffer is not buffer or not view.is_whole:
-                inner.copy_into(whole_view(buffer, old.size, old.dtype), view)
+        for view, to in zip(saved, first, strict=True):
+            if view.buffer is not to.buffer or not view.is_whole:
+                inner.copy_into(to, view)
         for step in _all_steps(inner.steps):
             step.level = level
         self.steps.append(
             Step(None, (), tuple(state), {}, self._origin, level=level, body=inner.steps, count=loop.count)
         )
-        return [whole_view(buffer, view.size, view.dtype) for buffer, view in zip(state, given, strict=True)]
+        return first
 
 
-def _saved(builder: Builder, view: View) -> View:
-    out = builder.allocate(view.size, view.dtype, view.buffer.level)
-    builder.copy_into(whole_view(out, view.size, view.dtype), view)
-    return whole_view(out, view.size, view.dtype)
+def _kind(node: Any) -> tuple[Any, ...]:
+    return tuple(node.meta["val"].shape), node.meta["val"].dtype
 
 
 def _all_steps(steps: list[Step]) -> list[Step]:
     return [each for step in steps for each in (step, *_all_steps(step.body or []))]
-
-
-def _attribute(graph: GraphModule, name: Any) -> Tensor:
-    value: Any = graph
-    for part in str(name).split("."):
-        value = getattr(value, part)
-    return value

@@ -52,14 +52,14 @@ class Compiled:
         return [segment for segments, _ in self.stages for segment in segments]
 
     @property
-    def hosted(self) -> list[HostCall]:
+    def host_calls(self) -> list[HostCall]:
         """Everything that stays with torch."""
         return [call for _, calls in self.stages for call in calls]
 
     @property
     def splits(self) -> tuple[str, ...]:
         """Where the graph is split, and why."""
-        return tuple(dict.fromkeys(f"{describe_origin(call.node)}: {call.reason}" for call in self.hosted))
+        return tuple(dict.fromkeys(f"{describe_origin(call.node)}: {call.reason}" for call in self.host_calls))
 
     @property
     def nbytes(self) -> int:
@@ -164,17 +164,15 @@ class Run:
         return [self._value(value) for value in self.compiled.results]
 
     def _launch(self, segment: Segment) -> None:
-        given = tuple(self._stored(buffer) for buffer in segment.inputs)
-        try:
-            results = self.launcher.launch(segment.kernel, given, 1, segment.static)
-        except Exception as error:
-            error.add_note(f"in a program of {segment.origin_of(error)}")
-            raise
+        given = tuple(self._as_stored(buffer) for buffer in segment.inputs)
+        with segment.noting_origin():
+            results = self.launcher.launch(segment.kernel, given, self.launcher.cores, segment.static)
         self.launches += 1
         for buffer, result in zip(segment.outputs, results if isinstance(results, tuple) else (results,), strict=True):
-            self.memory[buffer] = self.keep(result)
+            # a program that reads nothing has no operand to return tensors for
+            self.memory[buffer] = self.keep(result if isinstance(result, Tensor) else torch.from_numpy(result))
 
-    def _stored(self, buffer: Buffer) -> Tensor:
+    def _as_stored(self, buffer: Buffer) -> Tensor:
         """Return the tensor of a buffer as the device stores it."""
         data = self._data(buffer)
         if data.dtype != buffer.dtype:
@@ -219,4 +217,4 @@ class Run:
         data = self._data(view.buffer)
         data = data.as_subclass(Tensor) if isinstance(data, ResidentTensor) else data
         flat = data.to(view.dtype).reshape(-1).contiguous()
-        return flat.as_strided(view.size, view.stride, flat.storage_offset() + view.offset)
+        return flat.as_strided(view.shape, view.stride, flat.storage_offset() + view.offset)

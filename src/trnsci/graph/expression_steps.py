@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -14,8 +15,7 @@ from torch.fx.node import map_arg
 from trnsci.config import TargetName
 from trnsci.graph import kernels
 from trnsci.graph.expressions import Code, Value, pointwise_rule, why_not_pointwise
-from trnsci.graph.layouts import STORED, Buffer, View, collapse, cut_blocks, positions, row_major, whole_view
-from trnsci.graph.slots import allocate_slots
+from trnsci.graph.layouts import STORED, Buffer, View, collapse, cut_blocks, whole_view
 from trnsci.graph.steps import HostCall, Pending, Refused, Step
 from trnsci.graph.tracing import Calls
 
@@ -72,12 +72,12 @@ class Expressions:
         value = self.settle(self.values[x])
         self.values[x] = value
         if isinstance(value, HostCall):
-            value = self._fetched(x, value)
+            value = self._fetch_host_value(x, value)
         if not isinstance(value, View):
             raise Refused("an operand is not a tensor")
         return value
 
-    def _fetched(self, x: Node, call: HostCall) -> View:
+    def _fetch_host_value(self, x: Node, call: HostCall) -> View:
         data = x.meta["val"]
         if not isinstance(data, Tensor) or data.dtype not in STORED:
             raise Refused(f"its operand {x} is {getattr(data, 'dtype', 'no tensor')}, which is computed by torch")
@@ -113,6 +113,10 @@ class Expressions:
         if dtype not in STORED:
             raise Refused(f"{dtype} has no place on the device")
         return Buffer(self._names("t"), tuple(shape) or (1,), STORED[dtype], level)
+
+    def allocate_view(self, like: Any, level: int) -> View:
+        """Return all of a new buffer for a tensor of this shape and dtype."""
+        return whole_view(self.allocate(like.shape, like.dtype, level), like.shape, like.dtype)
 
     def add(self, kernel: Any, operands: Sequence[Any], results: Sequence[Buffer], **static: Any) -> None:
         """Append a call of one of `trnsci.graph.kernels`, which writes given buffers."""
@@ -154,15 +158,14 @@ class Expressions:
         for each in group:
             for x in each.node.all_input_nodes:
                 if x in operands and x not in written:
-                    views.append(self._viewed(x, shape))
+                    views.append(self._view_operand(x, shape))
                     written[x] = code.new(views[-1].buffer.dtype)
         for each in group:
             written[each.node] = self._written(each, code, written)
         kept = [each for each in group if any(user not in inside for user in self._users(each))]
-        outs = [self.allocate(shape, each.dtype, level) for each in kept]
-        for each, out in zip(kept, outs, strict=True):
-            self.values[each.node] = whole_view(out, shape, each.dtype)
-        self._write_expression(shape, views, outs, code, [written[each.node].index for each in kept])
+        outs = [self.allocate_view(each, level) for each in kept]
+        self.values.update(zip((each.node for each in kept), outs, strict=True))
+        self._write_expression(views, outs, code, [written[each.node] for each in kept])
 
     def _pending_node(self, x: Node) -> Node:
         """Return the node whose pending value a node shows: itself, unless it is a view of the same shape."""
@@ -177,14 +180,14 @@ class Expressions:
             else:
                 yield user
 
-    def _viewed(self, x: Node, shape: tuple[int, ...]) -> View:
+    def _view_operand(self, x: Node, shape: tuple[int, ...]) -> View:
         view = self.operand(x)
         return view.like(view.shown().expand(shape))
 
     def _contiguous_inside(self, view: View) -> View:
         """Return a view whose innermost elements are neighbours, or that is small: DMA is slow at single elements."""
-        strides = [s for n, s in zip(view.size, view.stride, strict=True) if n > 1 and s]
-        if not strides or strides[-1] == 1 or math.prod(view.size) < _FEW:
+        strides = [s for n, s in zip(view.shape, view.stride, strict=True) if n > 1 and s]
+        if not strides or strides[-1] == 1 or math.prod(view.shape) < _FEW:
             return view
         return self.contiguous(view)
 
@@ -195,23 +198,22 @@ class Expressions:
         look_up: Any = lambda x: written[self._pending_node(x)]  # noqa: E731
         args: Any = map_arg(node.args, look_up)
         kwargs = {k: v for k, v in node.kwargs.items() if k in ("alpha", "approximate")}
+        if node.target is _aten._to_copy.default:
+            kwargs["dtype"] = each.dtype
         value = rule(code, *args, **kwargs)
-        if each.dtype not in (torch.float32, torch.bool):
+        if each.dtype in (torch.bfloat16, torch.float16):
             code.dtypes[value.index] = each.dtype
         return value
 
-    def _write_expression(
-        self, shape: tuple[int, ...], views: list[View], outs: list[Buffer], code: Code, stored: list[int]
-    ) -> None:
-        slots, instructions, kept = allocate_slots(code, len(views), stored)
+    def _write_expression(self, views: list[View], outs: list[View], code: Code, stored: list[Value]) -> None:
+        slots, instructions, kept = code.allocate_slots(len(views), [value.index for value in stored])
         widest = max(64, min(WIDEST, _EXPRESSION_BYTES // (4 * max(1, len(slots)))))
-        strides = [(view.stride, view.offset) for view in views] + [(row_major(shape), 0) for _ in outs]
-        for cut in cut_blocks(shape, strides, widest):
-            count = len(views)
+        count = len(views)
+        for cut in cut_blocks(outs[0].shape, [(view.stride, view.offset) for view in (*views, *outs)], widest):
             self.add(
                 kernels.pointwise,
                 [view.buffer for view in views],
-                outs,
+                [view.buffer for view in outs],
                 blocks=tuple((p, sizes, at[:count], at[count:]) for p, sizes, at in cut.blocks),
                 in_strides=cut.strides[:count],
                 out_strides=cut.strides[count:],
@@ -222,15 +224,17 @@ class Expressions:
 
     def contiguous(self, view: View) -> View:
         """Return a view as a buffer of its own, in order."""
-        if view.is_whole:
-            return view
-        out = self.allocate(view.size, view.dtype, view.buffer.level)
-        self.copy_into(whole_view(out, view.size, view.dtype), view)
-        return whole_view(out, view.size, view.dtype)
+        return view if view.is_whole else self.copy(view)
+
+    def copy(self, view: View) -> View:
+        """Return a copy of a view in a buffer of its own, in order."""
+        out = self.allocate_view(view, view.buffer.level)
+        self.copy_into(out, view)
+        return out
 
     def copy_into(self, to: View, view: View) -> None:
         """Copy elements: by the Tensor Engine where a matrix is transposed, else by DMA."""
-        sizes, (out_strides, strides) = collapse(view.size, [to.stride, view.stride])
+        sizes, (out_strides, strides) = collapse(view.shape, [to.stride, view.stride])
         matrix = len(sizes) >= 2 and strides[-1] != 1 and strides[-2] == 1 and to.is_whole
         if matrix and math.prod(sizes) >= _FEW and view.buffer.dtype in (torch.float32,):
             self._transpose(to, view.buffer, sizes, strides, view.offset)
@@ -241,8 +245,7 @@ class Expressions:
             and view.dtype in (torch.float32, torch.bfloat16, torch.float16)
         ):
             code = Code()
-            value = code.emit("copy", code.new(view.dtype))
-            self._write_expression(tuple(view.size), [view], [to.buffer], code, [value.index])
+            self._write_expression([view], [to], code, [code.emit("copy", code.new(view.dtype))])
             return
         part = tuple(sizes), tuple(out_strides), to.offset, tuple(strides), view.offset
         self.add(kernels.copy, [view.buffer], [to.buffer], parts=_three_axes(part))
@@ -250,7 +253,7 @@ class Expressions:
     def _transpose(self, to: View, source: Buffer, sizes: list[int], strides: list[int], offset: int) -> None:
         columns, rows, lead = sizes[-2], sizes[-1], sizes[:-2]
         matrices = []
-        for index, position in enumerate(positions(lead)):
+        for index, position in enumerate(itertools.product(*map(range, lead))):
             at = sum(i * s for i, s in zip(position, strides, strict=False))
             matrices.append((index * rows * columns, offset + at))
         self.add(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -19,12 +19,15 @@ class Value:
     index: int
 
 
+Operand = tuple[Literal["slot", "number"], Any]
+
+
 @dataclass
 class Code:
-    """Instructions under construction on values that are each written once."""
+    """Instructions under construction on values that are each written once: (op, value, operands)."""
 
     values: int = 0
-    instructions: list[tuple[str, int, Any, Any, Any]] = field(default_factory=list)
+    instructions: list[tuple[str, int, tuple[Operand, ...]]] = field(default_factory=list)
     dtypes: dict[int, torch.dtype] = field(default_factory=dict)
 
     def new(self, dtype: torch.dtype = torch.float32) -> Value:
@@ -33,27 +36,33 @@ class Code:
         self.dtypes[self.values - 1] = dtype
         return Value(self.values - 1)
 
-    def emit(self, op: str, left: Any, right: Any = None) -> Any:
-        """Apply an operator to values and numbers; two numbers are never given."""
+    def emit(self, op: str, *given: Any) -> Value:
+        """Apply an operator to values and numbers; of two, one is a value."""
         result = self.new()
-        constant = "unary" if right is None else "left" if not isinstance(left, Value) else ""
-        constant = "right" if right is not None and not isinstance(right, Value) else constant
-        first, second = (x.index if isinstance(x, Value) else 0.0 if x is None else float(x) for x in (left, right))
-        self.instructions.append((op, result.index, first, second, constant))
+        operands = tuple(("slot", x.index) if isinstance(x, Value) else ("number", float(x)) for x in given)
+        self.instructions.append((op, result.index, operands))  # type: ignore[arg-type]
         return result
 
-    def select(self, condition: Value, left: Any, right: Any) -> Value:
-        """Choose between two values or numbers."""
-        result = self.new()
-        one, two = (("slot", x.index) if isinstance(x, Value) else ("number", float(x)) for x in (left, right))
-        self.instructions.append(("select", result.index, one, two, condition.index))
-        return result
-
-    def fill(self, number: float) -> Value:
-        """Return a number as a value."""
-        result = self.new()
-        self.instructions.append(("fill", result.index, float(number), 0.0, "unary"))
-        return result
+    def allocate_slots(self, loaded: int, stored: list[int]) -> tuple[list[Any], tuple[Any, ...], tuple[int, ...]]:
+        """Give values SBUF slots, reused after their last use; return slots' dtypes, instructions and stored slots."""
+        reads = [[x for kind, x in operands if kind == "slot"] for _, _, operands in self.instructions]
+        last = {value: at for at, values in enumerate(reads) for value in values}
+        slot_of, dtypes = {value: value for value in range(loaded)}, [self.dtypes[v] for v in range(loaded)]
+        free: list[int] = []
+        instructions = []
+        for at, (op, result, operands) in enumerate(self.instructions):
+            dtype = self.dtypes[result]
+            slot = next((slot for slot in free if dtypes[slot] == dtype), len(dtypes))
+            if slot in free:
+                free.remove(slot)
+            else:
+                dtypes.append(dtype)
+            named = tuple((kind, slot_of[x] if kind == "slot" else x) for kind, x in operands)
+            instructions.append((op, slot, named))
+            slot_of[result] = slot
+            ended = {value for value in reads[at] if last[value] == at and value >= loaded}
+            free += [slot_of[value] for value in ended.difference(stored)]
+        return dtypes, tuple(instructions), tuple(slot_of[value] for value in stored)
 
 
 def _add(c: Code, x: Any, y: Any, alpha: float = 1, sign: float = 1.0) -> Any:
@@ -123,8 +132,13 @@ def _binary(op: str) -> Callable[..., Any]:
     return lambda c, x, y: c.emit(op, x, y)
 
 
-def _cast(c: Code, x: Any, **_: Any) -> Any:
-    return c.emit("copy", x)
+def _cast(c: Code, x: Any, dtype: torch.dtype = torch.float32, **_: Any) -> Any:
+    if dtype not in _INTEGERS:
+        return c.emit("copy", x)
+    # the engines round to the nearest integer, torch towards zero
+    nearest = c.emit("round", x)
+    beyond = c.emit("greater", c.emit("abs", nearest), c.emit("abs", x))
+    return c.emit("subtract", nearest, c.emit("multiply", c.emit("sign", x), beyond))
 
 
 _COMPARISONS = {
@@ -165,7 +179,7 @@ _OPERATORS: dict[str, Callable[..., Any]] = {
     "clamp": _clamp,
     "clamp_min": lambda c, x, low: _clamp(c, x, low),
     "clamp_max": lambda c, x, high: _clamp(c, x, None, high),
-    "where": lambda c, condition, x, y: c.select(condition, x, y),
+    "where": lambda c, condition, x, y: c.emit("select", condition, x, y),
     "gelu": _gelu,
     "hypot": _hypot,
     "silu": lambda c, x: c.emit("multiply", x, c.emit("sigmoid", x)),
@@ -174,7 +188,8 @@ _OPERATORS: dict[str, Callable[..., Any]] = {
     "copy": lambda c, x, y: c.emit("copy", y),
 }
 _FLOATING = (torch.float32, torch.bfloat16, torch.float16)
-# of integers only truth values are computed with
+_INTEGERS = (torch.int32, torch.int64)
+# of integers only truth values are computed with; others are converted
 _KNOWN = (*_FLOATING, torch.bool)
 
 
@@ -202,7 +217,8 @@ def pointwise_rule(node: torch.fx.Node) -> Callable[..., Any] | None:
 def why_not_pointwise(node: torch.fx.Node) -> str:
     """Return why the device cannot compute a pointwise node; empty where it can."""
     dtypes = {value.dtype for x in (node, *node.all_input_nodes) if isinstance(value := x.meta["val"], torch.Tensor)}
-    unknown = sorted(str(dtype) for dtype in dtypes if dtype not in _KNOWN)
+    known = (*_KNOWN, *_INTEGERS) if node.target is _aten._to_copy.default else _KNOWN
+    unknown = sorted(str(dtype) for dtype in dtypes if dtype not in known)
     if unknown:
         return f"{unknown[0]} has no arithmetic on the device"
     wanted: Any = {"dtype", "layout", "device", "pin_memory", "non_blocking", "memory_format", "alpha", "approximate"}

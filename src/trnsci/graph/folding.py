@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
-from torch.utils._python_dispatch import _disable_current_modes
+
+from trnsci.torch_internals import disable_modes
 
 _aten = torch.ops.aten
 # bytes beyond which a constant is computed by the program instead
@@ -65,7 +66,7 @@ def _fold_constants(graph: GraphModule) -> None:
             if isinstance(value, Tensor):
                 known[node] = value
         elif _is_constant(node, known):
-            with _disable_current_modes(), torch.no_grad():
+            with disable_modes(), torch.no_grad():
                 result = node.target(
                     *map_arg(node.args, lambda x: known[x]), **map_arg(node.kwargs, lambda x: known[x])
                 )

@@ -4,15 +4,15 @@ Where each block of the work lies in HBM is worked out before (`trnsci.graph.lay
 free sizes and the offset of each operand. So these functions only load, compute and store.
 """
 
-from trnsci.nki import K_TILE, M_TILE, N_TILE, P_MAX, filled, load, move, nisa, nl, tiles
+from trnsci.nki import K_TILE, M_TILE, N_TILE, P_MAX, full, is_first_core, load, mine, move, nisa, nl, tiles
 
 # 2 pi in three parts of few bits, so that multiples of the first two are exact
 _TURN = (6.28125, 0.0019350051879882812, 3.0199157e-07)
 
 
 def pointwise(outs_hbm, ins_hbm, blocks=(), in_strides=(), out_strides=(), code=(), stored=(), dtypes=()):
-    """Store values of an expression, block by block: instructions (op, slot, left, right, constant) on SBUF slots."""
-    for block in blocks:
+    """Store values of an expression, block by block: instructions (op, slot, operands) on SBUF slots."""
+    for block in mine(blocks):
         p, sizes, in_offsets, out_offsets = block
         wide = 1
         for size in sizes:
@@ -23,9 +23,9 @@ def pointwise(outs_hbm, ins_hbm, blocks=(), in_strides=(), out_strides=(), code=
         for k in range(len(ins_hbm)):
             slots[k] = _load_block(ins_hbm[k], p, sizes, in_strides[k], in_offsets[k])
         for instruction in code:
-            _apply(slots, instruction, p, wide, dtypes)
+            _apply(slots, instruction, p, dtypes)
         for k in range(len(outs_hbm)):
-            value_sb = _widened(slots[stored[k]], p, wide)
+            value_sb = _widen(slots[stored[k]], p, wide)
             out_hbm = outs_hbm[k]
             if value_sb.dtype != out_hbm.dtype:
                 rounded_sb = nl.ndarray((p, wide), dtype=out_hbm.dtype, buffer=nl.sbuf)  # [p, n]
@@ -58,38 +58,38 @@ def _load_block(x_hbm, p, sizes, strides, offset):
     return tile_sb
 
 
-def _widened(x_sb, p, wide):
+def _widen(x_sb, p, wide):
     """Return a column as a tile."""
     if x_sb.shape[1] == wide:
         return x_sb
-    wide_sb = filled((p, wide), 0.0)  # [p, n]
+    wide_sb = full((p, wide), 0.0)  # [p, n]
     nisa.tensor_scalar(dst=wide_sb, data=wide_sb, op0=nl.add, operand0=x_sb)
     return wide_sb
 
 
-def _apply(slots, instruction, p, wide, dtypes):
-    """Compute one value of the expression."""
-    op, slot, left, right, constant = instruction
+def _apply(slots, instruction, p, dtypes):
+    """Compute one value of the expression; its operands are ("slot", number) or ("number", itself)."""
+    op, slot, operands = instruction
+    values = []
+    shape = (p, 1)
+    for operand in operands:
+        value = operand[1]
+        if operand[0] == "slot":
+            value = slots[operand[1]]
+            if value.shape[1] > shape[1]:
+                shape = value.shape
+        values.append(value)
     if op == "select":
-        slots[slot] = _selected(slots[constant], left, right, slots, p, wide)
+        slots[slot] = _select(operands, values, shape)
         return
     if op == "fill":
-        slots[slot] = filled((p, 1), left)
+        slots[slot] = full((p, 1), values[0])
         return
-    x = left if constant == "left" else slots[int(left)]
-    y = right
-    if constant == "" or constant == "left":
-        y = slots[int(right)]
-    shape = (p, 1)
-    if constant != "left":
-        shape = x.shape
-    if constant != "right" and constant != "unary" and y.shape[1] > shape[1]:
-        shape = y.shape
     value_sb = nl.ndarray(shape, dtype=dtypes[slot], buffer=nl.sbuf)  # [p, n]
-    if constant == "unary":
-        _unary(value_sb, op, x)
+    if len(values) == 1:
+        _unary(value_sb, op, values[0])
     else:
-        _binary(value_sb, op, x, y, constant)
+        _binary(value_sb, op, operands, values)
     slots[slot] = value_sb
 
 
@@ -141,7 +141,7 @@ def _sine(value_sb, x_sb, cosine):
     nisa.activation(dst=value_sb, op=nl.sin, data=rest_sb)
 
 
-def _binary(value_sb, op, x, y, constant):
+def _binary(value_sb, op, operands, values):
     """Apply an operator to two values, of which one may be a number or a column."""
     functions = {
         "add": nl.add, "subtract": nl.subtract, "multiply": nl.multiply, "maximum": nl.maximum, "minimum": nl.minimum,
@@ -149,9 +149,10 @@ def _binary(value_sb, op, x, y, constant):
         "greater_equal": nl.greater_equal, "less": nl.less, "less_equal": nl.less_equal,
         "logical_and": nl.logical_and, "logical_or": nl.logical_or, "logical_xor": nl.logical_xor,
     }  # fmt: skip
-    if constant == "left":
+    x, y = values
+    if operands[0][0] == "number":
         nisa.tensor_scalar(dst=value_sb, data=y, op0=functions[op], operand0=x, reverse0=True)
-    elif constant == "right":
+    elif operands[1][0] == "number":
         nisa.tensor_scalar(dst=value_sb, data=x, op0=functions[op], operand0=y)
     elif y.shape[1] < x.shape[1]:
         nisa.tensor_scalar(dst=value_sb, data=x, op0=functions[op], operand0=_as_float(y))
@@ -162,43 +163,35 @@ def _binary(value_sb, op, x, y, constant):
 
 
 def _as_float(x_sb):
-    """Return a column in float32, as operands of one number for each partition are."""
+    """Return a tile in float32, as operands of one number for each partition are."""
     if x_sb.dtype == nl.float32:
         return x_sb
-    float_sb = nl.ndarray(x_sb.shape, dtype=nl.float32, buffer=nl.sbuf)  # [p, 1]
+    float_sb = nl.ndarray(x_sb.shape, dtype=nl.float32, buffer=nl.sbuf)  # [p, n]
     nisa.tensor_copy(dst=float_sb, src=x_sb)
     return float_sb
 
 
-def _selected(condition_sb, left, right, slots, p, wide):
+def _select(operands, values, shape):
     """Return the left value where the condition holds, the right one elsewhere; either may be a number."""
-    n = condition_sb.shape[1]
-    for value in (left, right):
-        if value[0] == "slot":
-            n = max(n, slots[value[1]].shape[1])
+    condition_sb, left, right = values
+    p, n = shape
     chosen_sb = nl.ndarray((p, n), dtype=nl.float32, buffer=nl.sbuf)  # [p, n]
-    if right[0] == "slot":
-        nisa.tensor_copy(dst=chosen_sb, src=_widened(slots[right[1]], p, n))
+    if operands[2][0] == "slot":
+        nisa.tensor_copy(dst=chosen_sb, src=_widen(right, p, n))
     else:
-        nisa.memset(dst=chosen_sb, value=right[1])
+        nisa.memset(dst=chosen_sb, value=right)
     holds_sb = nl.ndarray((p, n), dtype=nl.uint8, buffer=nl.sbuf)  # [p, n]
-    nisa.tensor_copy(dst=holds_sb, src=_widened(condition_sb, p, n))
-    if left[0] == "slot":
-        left_sb = _widened(slots[left[1]], p, n)
-        if left_sb.dtype != nl.float32:
-            float_sb = nl.ndarray((p, n), dtype=nl.float32, buffer=nl.sbuf)  # [p, n]
-            nisa.tensor_copy(dst=float_sb, src=left_sb)
-            left_sb = float_sb
-        nisa.tensor_copy_predicated(dst=chosen_sb, src=left_sb, predicate=holds_sb)
-    else:
-        nisa.tensor_copy_predicated(dst=chosen_sb, src=left[1], predicate=holds_sb)
+    nisa.tensor_copy(dst=holds_sb, src=_widen(condition_sb, p, n))
+    if operands[1][0] == "slot":
+        left = _as_float(_widen(left, p, n))
+    nisa.tensor_copy_predicated(dst=chosen_sb, src=left, predicate=holds_sb)
     return chosen_sb
 
 
 def reduce_rows(out_hbm, x_hbm, groups=(), strides=(), op="add", scale=1.0):
     """Reduce the free elements of blocks: each group is partitions, an offset of out, and blocks (sizes, offset)."""
     operator = _reducing(op)
-    for group in groups:
+    for group in mine(groups):
         p, out_offset, blocks = group
         parts_sb = nl.ndarray((p, len(blocks)), dtype=nl.float32, buffer=nl.sbuf)  # [p, T]
         for k in range(len(blocks)):
@@ -224,7 +217,7 @@ def _reducing(op):
 def reduce_columns(out_hbm, x_hbm, groups=(), stride=0, op="add", scale=1.0):
     """Reduce over partitions: each group is columns, an offset of out, and row tiles (p, offset)."""
     operator = _reducing(op)
-    for group in groups:
+    for group in mine(groups):
         n, out_offset, rows = group
         total_sb = nl.ndarray((rows[0][0], n), dtype=nl.float32, buffer=nl.sbuf)  # [p, n]
         for k in range(len(rows)):
@@ -245,7 +238,7 @@ def _store_row(out_hbm, total_sb, op, out_offset, scale):
         row_sb = nl.ndarray((1, c.size), dtype=nl.float32, buffer=nl.sbuf)  # [1, n]
         if op == "add":
             row_ps = nl.ndarray((1, c.size), dtype=nl.float32, buffer=nl.psum)  # [1, n]
-            nisa.nc_matmul(dst=row_ps, stationary=filled((p, 1), 1.0), moving=total_sb[:, c.span], accumulate=False)
+            nisa.nc_matmul(dst=row_ps, stationary=full((p, 1), 1.0), moving=total_sb[:, c.span], accumulate=False)
             nisa.tensor_copy(dst=row_sb, src=row_ps)
         else:
             # partitions have no least value: of the negatives the greatest
@@ -261,10 +254,12 @@ def _store_row(out_hbm, total_sb, op, out_offset, scale):
 
 
 def reduce_all(out_hbm, x_hbm, blocks=(), op="add", scale=1.0):
-    """Reduce everything: blocks are (p, n, offset), contiguous."""
+    """Reduce everything on one core: blocks are (p, n, offset), contiguous."""
+    if not is_first_core():
+        return
     operator = _reducing(op)
     neutral = {"add": 0.0, "maximum": -3.4028235e38, "minimum": 3.4028235e38}
-    parts_sb = filled((P_MAX, len(blocks)), neutral[op])  # [P, T]
+    parts_sb = full((P_MAX, len(blocks)), neutral[op])  # [P, T]
     for k in range(len(blocks)):
         p, n, offset = blocks[k]
         x_sb = nl.ndarray((p, n), dtype=x_hbm.dtype, buffer=nl.sbuf)  # [p, n]
@@ -277,7 +272,7 @@ def reduce_all(out_hbm, x_hbm, blocks=(), op="add", scale=1.0):
 
 def copy(out_hbm, x_hbm, parts=()):
     """Copy views: each part is sizes, strides and offset in out, and in x; DMA alone moves them."""
-    for part in parts:
+    for part in mine(parts):
         sizes, out_strides, out_offset, strides, offset = part
         to, here = [], []
         for k in range(len(sizes)):
@@ -290,7 +285,7 @@ def transpose(out_hbm, x_hbm, matrices=(), rows=1, columns=1, stride=1):
     """Set matrices [columns, rows] of out to the transposes of [rows, columns] of x, which has a stride of its own."""
     for offsets in matrices:
         out_offset, offset = offsets
-        for n in tiles(columns, M_TILE):
+        for n in mine(tiles(columns, M_TILE)):
             for wide in tiles(rows, N_TILE):
                 moved_ps = nl.ndarray((n.size, wide.size), dtype=x_hbm.dtype, buffer=nl.psum)  # [n, m]
                 for m in tiles(wide.size, K_TILE):
@@ -305,7 +300,7 @@ def transpose(out_hbm, x_hbm, matrices=(), rows=1, columns=1, stride=1):
 
 def gather(out_hbm, x_hbm, index_hbm, rows=1, columns=1):
     """Set rows of out to the rows of x [R, columns] that the indices name."""
-    for r in tiles(rows, P_MAX):
+    for r in mine(tiles(rows, P_MAX)):
         index_sb = load(index_hbm.ap([[1, r.size], [1, 1]], offset=r.start))  # [r, 1]
         x_sb = nl.ndarray((r.size, columns), dtype=x_hbm.dtype, buffer=nl.sbuf)  # [r, C]
         taken = x_hbm.ap([[columns, r.size], [1, columns]], offset=0, vector_offset=index_sb, indirect_dim=0)
@@ -315,7 +310,7 @@ def gather(out_hbm, x_hbm, index_hbm, rows=1, columns=1):
 
 def reverse(out_hbm, x_hbm, exchange_hbm, rows=1, columns=1):
     """Set the rows of out to those of x [rows, columns] in reverse: products with the exchange matrix."""
-    for r in tiles(rows, P_MAX):
+    for r in mine(tiles(rows, P_MAX)):
         # the lower left corner of the exchange matrix is a smaller one
         exchange_sb = load(exchange_hbm[P_MAX - r.size : P_MAX, 0 : r.size])  # [r, r]
         for c in tiles(columns, N_TILE):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -46,10 +47,10 @@ class Buffer:
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """Elements of a buffer: sizes, strides and offset, as torch has them; ``dtype`` as torch knows it."""
+    """Elements of a buffer: shape, strides and offset, as torch has them; ``dtype`` as torch knows it."""
 
     buffer: Buffer
-    size: tuple[int, ...]
+    shape: tuple[int, ...]
     stride: tuple[int, ...]
     offset: int
     dtype: torch.dtype
@@ -57,17 +58,19 @@ class View:
     @property
     def is_whole(self) -> bool:
         """Whether it is all of its buffer, in order."""
-        return self.offset == 0 and math.prod(self.size) == self.buffer.numel and self.is_contiguous
+        return self.offset == 0 and math.prod(self.shape) == self.buffer.numel and self.is_contiguous
 
     @property
     def is_contiguous(self) -> bool:
         """Whether its elements follow each other."""
-        return all(n == 1 or s == want for n, s, want in zip(self.size, self.stride, row_major(self.size), strict=True))
+        return all(
+            n == 1 or s == want for n, s, want in zip(self.shape, self.stride, row_major(self.shape), strict=True)
+        )
 
     def shown(self) -> torch.Tensor:
         """Return a tensor without data of this layout, to apply torch's views to."""
         whole = torch.empty(max(1, self.buffer.numel), dtype=self.dtype, device="meta")
-        return whole.as_strided(self.size, self.stride, self.offset)
+        return whole.as_strided(self.shape, self.stride, self.offset)
 
     def like(self, shown: torch.Tensor) -> View:
         """Return the view that torch made of `shown`."""
@@ -154,7 +157,7 @@ def _tile(sizes: list[int], strides: list[list[int]], offsets: list[int], at: in
     blocks: list[Any] = []
     for p0 in range(0, sizes[at], P_MAX):
         p = min(P_MAX, sizes[at] - p0)
-        for position in positions([sizes[axis] for axis in looped]):
+        for position in itertools.product(*(range(sizes[axis]) for axis in looped)):
             base = [
                 o + p0 * s[at] + sum(i * s[axis] for i, axis in zip(position, looped, strict=True))
                 for s, o in zip(strides, offsets, strict=True)
@@ -168,13 +171,3 @@ def _tile(sizes: list[int], strides: list[list[int]], offsets: list[int], at: in
                 blocks.append((p, (n, *(sizes[axis] for axis in inner[1:])), here))
     kept = tuple(tuple([s[at], *(s[axis] for axis in inner)] if inner else [s[at], 1]) for s in strides)
     return Blocks(tuple(blocks), kept)
-
-
-def positions(sizes: Sequence[int]) -> Iterable[tuple[int, ...]]:
-    """Yield all index tuples in row-major order."""
-    if not sizes:
-        yield ()
-        return
-    for first in range(sizes[0]):
-        for rest in positions(sizes[1:]):
-            yield (first, *rest)

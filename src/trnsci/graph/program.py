@@ -5,27 +5,26 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.fx import GraphModule, Interpreter
-from torch.utils._python_dispatch import _disable_current_modes
-from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from trnsci import config, neuron
 from trnsci.backends import library
 from trnsci.caches import PROGRAMS
+from trnsci.calling_lines import raising_line
 from trnsci.errors import ArgumentError, UnsupportedError
 from trnsci.graph.compilation import Compiled, Run, compile_graph
 from trnsci.graph.program_plan import ProgramPlan, plan_program
-from trnsci.graph.tracing import UNREADABLE, as_planes, keeping_calls, lift_captured, raising_line, trace
+from trnsci.graph.tracing import FlatFunction, as_planes, keeping_calls, lift_captured, trace
+from trnsci.graph.unreadable import UNREADABLE
 from trnsci.kernel_launcher import launcher, using
 from trnsci.programs import limits
 from trnsci.specs import ResidentTensor, freeze, is_resident
-
-# stands for a tensor among a function's results
-_TENSOR = object()
+from trnsci.torch_internals import disable_modes, tree_flatten
 
 
 class Program:
@@ -54,9 +53,6 @@ class Program:
         if torch.is_grad_enabled() and any(x.requires_grad for x in tensors):
             return self._differentiable(leaves, spec)
         used = launcher(backend)
-        if backend == "nki" and used.cores > 1:
-            why = "programs run on one core, and this device pairs cores"
-            raise UnsupportedError(f"program {self.name}", [("nki", why)], hint="Set NEURON_LOGICAL_NC_CONFIG=1")
         built = self._built(leaves, spec, used.target)
         return built.run(tensors, used)
 
@@ -99,22 +95,11 @@ class Program:
         return built
 
     def _trace(self, leaves: Sequence[Any], spec: Any, target: config.TargetName) -> Built:
-        where = [index for index, x in enumerate(leaves) if isinstance(x, Tensor)]
-        out_spec: list[Any] = []
-
-        def flat(*tensors: Tensor) -> list[Any]:
-            filled = list(leaves)
-            for index, tensor in zip(where, tensors, strict=True):
-                filled[index] = tensor
-            args, kwargs = tree_unflatten(filled, spec)
-            results, tree = tree_flatten(self.function(*args, **kwargs))
-            out_spec.append((tree, [_TENSOR if isinstance(x, Tensor) else x for x in results]))
-            return [x for x in results if isinstance(x, Tensor)]
-
-        tensors = [leaves[index].detach() for index in where]
+        flat = FlatFunction(self.function, leaves, spec)
+        tensors = [x.detach() for x in leaves if isinstance(x, Tensor)]
         # tracing draws numbers, too
         with torch.random.fork_rng(devices=[]), _readable(self.name):
-            traced, _ = trace(flat, tensors)
+            traced = trace(flat, tensors)
         kinds = [node.meta["val"].dtype.is_complex for node in _outputs(traced)]
         strides = [tuple(node.meta["val"].stride()) for node in _outputs(traced)]
         fixed = [getattr(traced, node.target) for node in traced.graph.nodes if node.op == "get_attr"]
@@ -122,8 +107,7 @@ class Program:
         with torch.random.fork_rng(devices=[]):
             compiled = compile_graph(traced, [*tensors, *captured], target, _identifier(self.name))
         watched = tuple((x, x._version) for x in fixed if isinstance(x, Tensor) and not x.is_floating_point())
-        tree, fixed_results = out_spec[-1]
-        return Built(self.name, traced, compiled, captured, kinds, strides, tree, fixed_results, watched)
+        return Built(self.name, traced, compiled, captured, kinds, strides, flat, watched)
 
     def _differentiable(self, leaves: Sequence[Any], spec: Any) -> Any:
         """Run forward as one program, and let the backward pass be another."""
@@ -132,34 +116,29 @@ class Program:
         tensors = [x for x in leaves if isinstance(x, Tensor)]
         static = tuple(None if isinstance(x, Tensor) else x for x in leaves)
         key = ("differentiable", self.function, spec, static, tuple(freeze(x.detach()) for x in tensors))
-        run = PROGRAMS.get(key, lambda: make_differentiable(self.function, leaves, spec, Program))
+        run = PROGRAMS.get(key, lambda: make_differentiable(FlatFunction(self.function, leaves, spec), Program))
         return run(*tensors)
 
 
+@dataclass(eq=False)
 class Built:
-    """A traced function and its programs, for one kind of arguments."""
+    """A traced function and its programs, for one kind of arguments.
 
-    def __init__(
-        self,
-        name: str,
-        traced: Any,
-        compiled: Compiled,
-        captured: list[Tensor],
-        kinds: list[bool],
-        strides: list[tuple[int, ...]],
-        tree: Any,
-        static: list[Any],
-        watched: tuple[tuple[Tensor, int], ...],
-    ) -> None:
-        self.name = name
-        self.traced = traced
-        self.compiled = compiled
-        self.captured = captured
-        self.kinds = kinds
-        self.strides = strides
-        self.tree = tree
-        self.static = static
-        self.watched = watched
+    Attributes:
+        captured: floating-point tensors that the function reads besides its arguments.
+        kinds, strides: of each result: whether it is complex, and its strides.
+        results: puts the results together as the function returns them.
+        watched: integers that steer the programs, with the versions they had.
+    """
+
+    name: str
+    traced: GraphModule
+    compiled: Compiled
+    captured: list[Tensor]
+    kinds: list[bool]
+    strides: list[tuple[int, ...]]
+    results: FlatFunction
+    watched: tuple[tuple[Tensor, int], ...]
 
     @property
     def nbytes(self) -> int:
@@ -176,7 +155,7 @@ class Built:
         given = [*tensors, *self.captured]
         planes = [plane for x in given for plane in as_planes(x.detach())]
         resident = any(is_resident(x) for x in tensors)
-        with torch.no_grad(), using(used), _disable_current_modes():
+        with torch.no_grad(), using(used), disable_modes():
             run = Run(self.compiled, used, _as_resident)
             flat = iter(run(planes, self._constants(used)))
             results = [
@@ -184,8 +163,7 @@ class Built:
                 for kind, strides in zip(self.kinds, self.strides, strict=True)
             ]
         results = [_as_resident(x) if resident else neuron.from_device(x) for x in results]
-        parts = iter(results)
-        return tree_unflatten([next(parts) if x is _TENSOR else x for x in self.static], self.tree)
+        return self.results.join(results)
 
     def _constants(self, used: Any) -> Any:
         kept = self.compiled.resident
@@ -236,7 +214,7 @@ def _backend() -> tuple[str, str]:
     choice = library("trnsci").choice()
     if choice.name != "auto":
         return choice.name, choice.source
-    device, reason = neuron.detected()
+    device, reason = neuron.find_device()
     return ("nki", reason) if device is not None else ("pytorch", reason)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, NoReturn
 
@@ -19,7 +19,8 @@ from trnsci.graph.compilation import Compiled, size_of
 from trnsci.graph.source import Segment
 from trnsci.graph.tracing import CALLS, LAUNCH, REPEAT
 from trnsci.kernel_launcher import Predictor
-from trnsci.links import link
+from trnsci.links import Link, link
+from trnsci.neuron import logical_cores
 from trnsci.plans import quantity, seconds
 from trnsci.predict import prediction
 from trnsci.specs import freeze
@@ -38,6 +39,13 @@ class ProgramTime(NamedTuple):
     hosted: int
     total: float
 
+    def plus(self, other: ProgramTime, times: int = 1) -> ProgramTime:
+        """Return the sum with another, taken a number of times."""
+        return ProgramTime._make(one + times * two for one, two in zip(self, other, strict=True))
+
+
+_NOTHING = ProgramTime(0.0, 0.0, 0.0, 0, 0, 0.0)
+
 
 @dataclass(frozen=True, eq=False)
 class ProgramPlan:
@@ -45,8 +53,7 @@ class ProgramPlan:
 
     Attributes:
         name: of the function.
-        launches: programs started, in order.
-        compilations: how many of them differ.
+        launches: programs started, in order, each of them another.
         instructions, matmuls: of the longest program, bodies of loops counted once.
         hbm_bytes: arguments, constants and intermediates of the largest program.
         splits: operators that stay with torch, and why.
@@ -55,7 +62,6 @@ class ProgramPlan:
 
     name: str
     launches: int
-    compilations: int
     instructions: int
     matmuls: int
     hbm_bytes: int
@@ -64,7 +70,6 @@ class ProgramPlan:
     compiled: Compiled = field(repr=False)
     traced: GraphModule = field(repr=False)
     compile_for: Callable[[TargetName], Compiled] = field(repr=False)
-    _times: dict[object, ProgramTime] = field(default_factory=dict, repr=False)
 
     def __reduce__(self) -> NoReturn:
         hint = "Keep str(plan), or pickle the program and plan it there"
@@ -75,33 +80,25 @@ class ProgramPlan:
 
     def predict(self, target: TargetName) -> ProgramTime:
         """Return the predicted time as programs on a generation."""
-        return self._known(("program", target), lambda: _predict_program(self.compile_for(target), target))
+        return _predict_program(self.compile_for(target), target)
 
     def predict_calls(self, target: TargetName) -> ProgramTime:
         """Return the predicted time of the same calls one by one, each started by itself.
 
         Operators of torch are counted by what starting them costs alone; views start nothing.
         """
-        return self._known(("calls", target), lambda: _predict_calls(self.traced, target))
-
-    def _known(self, key: object, build: Callable[[], ProgramTime]) -> ProgramTime:
-        if key not in self._times:
-            self._times[key] = build()
-        return self._times[key]
+        return _predict_calls(self.traced, target)
 
     @property
     def on_chip(self) -> tuple[int, int]:
         """Most bytes of an SBUF partition, and most PSUM banks, that one program holds on the configured generation."""
-        reports = [
-            _report(segment, config.TARGET.get(), (1,) * len(segment.loops)) for segment in self.compiled.segments
-        ]
-        return max((r.sbuf_bytes for r in reports), default=0), max((r.psum_banks for r in reports), default=0)
+        held = [_time_segment(segment, config.TARGET.get())[1] for segment in self.compiled.segments]
+        return max((sbuf for sbuf, _ in held), default=0), max((banks for _, banks in held), default=0)
 
     def __str__(self) -> str:
         sbuf, psum = self.on_chip
-        kinds = f", {self.compilations} to compile" if self.compilations != self.launches else ""
         lines = [
-            f"{self.name}: {_count(self.launches, 'launch', 'launches')}{kinds}; the longest program has "
+            f"{self.name}: {self.launches} {'launch' if self.launches == 1 else 'launches'}; the longest program has "
             f"{self.instructions:,} instructions, {self.matmuls:,} of them matmuls",
             f"  at most {sbuf / 1024:.4g} KiB of an SBUF partition, {psum} PSUM banks, "
             f"{quantity(self.hbm_bytes, 'B')} of HBM",
@@ -118,10 +115,6 @@ class ProgramPlan:
         return "\n".join(lines)
 
 
-def _count(n: int, one: str, many: str) -> str:
-    return f"{n} {one if n == 1 else many}"
-
-
 def plan_program(name: str, build: Callable[[TargetName], Any]) -> ProgramPlan:
     """Return the plan of a program that is built for a generation where it is asked about it."""
     built = build(config.TARGET.get())
@@ -130,7 +123,6 @@ def plan_program(name: str, build: Callable[[TargetName], Any]) -> ProgramPlan:
     return ProgramPlan(
         name=name,
         launches=len(compiled.segments),
-        compilations=len(compiled.segments),
         instructions=max((size.instructions for size in sizes), default=0),
         matmuls=max((size.matmuls for size in sizes), default=0),
         hbm_bytes=compiled.hbm_bytes,
@@ -142,82 +134,69 @@ def plan_program(name: str, build: Callable[[TargetName], Any]) -> ProgramPlan:
     )
 
 
+def _time_segment(segment: Segment, target: TargetName, turns: Sequence[int] = ()) -> tuple[ProgramTime, Any]:
+    """Return the time of one launch, and what it holds on chip; loops take one turn unless ``turns`` has others."""
+    return _time_launch(segment, target, tuple(turns or [1] * len(segment.loops)), logical_cores(target), link(target))
+
+
 @functools.lru_cache(maxsize=512)
-def _report(segment: Segment, target: TargetName, turns: tuple[int, ...] = ()) -> _Account:
-    """Return the timing model's account of one launch; loops take two turns unless told otherwise."""
+def _time_launch(segment: Segment, target: TargetName, turns: Any, cores: int, over: Link) -> tuple[ProgramTime, Any]:
     predictor = Predictor(target)
-    static = {"turns": turns or tuple(min(2, count) for count in segment.loops)} if segment.loops else {}
-    predictor.launch(segment.kernel, segment.shapes(), 1, static)
-    return _Account(predictor.seconds, predictor.low, predictor.high, *predictor.on_chip)
-
-
-class _Account(NamedTuple):
-    seconds: float
-    low: float
-    high: float
-    sbuf_bytes: int
-    psum_banks: int
+    predictor.launch(segment.kernel, segment.shapes(), cores, {"turns": turns} if turns else {})
+    seconds = predictor.seconds
+    return ProgramTime(seconds, predictor.low, predictor.high, 1, 0, seconds + over.graph), predictor.on_chip
 
 
 def _predict_program(compiled: Compiled, target: TargetName) -> ProgramTime:
     """Add up the programs. A loop's turns after the second take what its third one takes."""
-    total = [0.0, 0.0, 0.0]
+    total, hosted = _NOTHING, ProgramTime(0.0, 0.0, 0.0, 0, 1, link(target).dispatch)
     for segment in compiled.segments:
-        base = _report(segment, target)
-        figures = list(base[:3])
-        few = tuple(min(2, count) for count in segment.loops)
+        # the turns of a loop that ends by a value are unknown, and one is predicted
+        few = [min(2, count) or 1 for count in segment.loops]
+        base, _ = _time_segment(segment, target, few)
+        total = total.plus(base)
         for index, count in enumerate(segment.loops):
             if count > 2:
-                more = _report(segment, target, (*few[:index], 3, *few[index + 1 :]))
-                figures = [f + (count - 2) * (m - b) for f, m, b in zip(figures, more[:3], base[:3], strict=True)]
-        total = [a + b for a, b in zip(total, figures, strict=True)]
-    launches, hosted = len(compiled.segments), 0
-    for call in compiled.hosted:
+                more, _ = _time_segment(segment, target, [*few[:index], 3, *few[index + 1 :]])
+                total = total.plus(more, count - 2).plus(base, 2 - count)
+    for call in compiled.host_calls:
         if call.node.target is REPEAT:
-            loop = CALLS[_index(call.node)]
-            inner = _predict_calls(loop.body, target)
-            total = [t + loop.count * x for t, x in zip(total, inner[:3], strict=True)]
-            hosted += loop.count * (inner.launches + inner.hosted)
+            time = _predict_loop(call.node, target)
+            # of its launches each is started by torch
+            total = total.plus(time._replace(launches=0, hosted=time.launches + time.hosted))
         else:
-            hosted += 1
-    over = link(target)
-    return ProgramTime(
-        total[0], total[1], total[2], launches, hosted, total[0] + launches * over.graph + hosted * over.dispatch
-    )
+            total = total.plus(hosted)
+    return total
+
+
+def _predict_loop(node: Any, target: TargetName) -> ProgramTime:
+    loop = CALLS[node.args[0]]
+    return _NOTHING.plus(_predict_calls(loop.body, target), loop.count or 1)
 
 
 def _predict_calls(traced: GraphModule, target: TargetName) -> ProgramTime:
     known = {op.registered: op for op in ops.all_ops()}
-    figures, launches, hosted = [0.0, 0.0, 0.0], 0, 0
+    total, dispatch = _NOTHING, link(target).dispatch
+    hosted = ProgramTime(0.0, 0.0, 0.0, 0, 1, dispatch)
     for node in traced.graph.nodes:
         if node.op != "call_function":
             continue
         if node.target is REPEAT:
-            loop = CALLS[node.args[0]]
-            inner = _predict_calls(loop.body, target)
-            figures = [f + loop.count * x for f, x in zip(figures, inner[:3], strict=True)]
-            launches, hosted = launches + loop.count * inner.launches, hosted + loop.count * inner.hosted
+            total = total.plus(_predict_loop(node, target))
         elif node.target is LAUNCH:
-            launches += 1
+            total = total.plus(ProgramTime(0.0, 0.0, 0.0, 1, 0, dispatch))
         elif node.target in known:
             call = known[node.target].kind(*map_arg(node.args, _meta), **map_arg(node.kwargs, _meta))
-            predicted = prediction(freeze(call), target)
-            if predicted is None:
-                hosted += 1
+            time = prediction(freeze(call), target)
+            if time is None:
+                total = total.plus(hosted)
                 continue
-            figures = [f + x for f, x in zip(figures, (predicted.seconds, predicted.low, predicted.high), strict=True)]
-            launches += max(1, predicted.programs)
+            started = max(1, time.programs)
+            whole = time.seconds + started * dispatch
+            total = total.plus(ProgramTime(time.seconds, time.low, time.high, started, 0, whole))
         elif _starts(node):
-            hosted += 1
-    over = link(target)
-    return ProgramTime(
-        figures[0], figures[1], figures[2], launches, hosted, figures[0] + (launches + hosted) * over.dispatch
-    )
-
-
-def _index(node: Any) -> int:
-    """Return the index of the loop of a node."""
-    return int(node.args[0])
+            total = total.plus(hosted)
+    return total
 
 
 def _meta(node: Node) -> Any:

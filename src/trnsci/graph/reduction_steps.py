@@ -13,46 +13,27 @@ from trnsci.graph.expression_steps import WIDEST
 from trnsci.graph.layouts import P_MAX, Buffer, View, collapse, whole_view
 from trnsci.graph.steps import Refused
 
+# operators that reduce, and by which operation of the device
+REDUCTIONS = {
+    **dict.fromkeys(("sum", "mean"), "add"),
+    **dict.fromkeys(("amax", "max", "any"), "maximum"),
+    **dict.fromkeys(("amin", "min", "all"), "minimum"),
+}
+
 
 class Reductions(Copies):
-    """One method for each operator, named after it."""
+    """Steps of operators that reduce."""
 
-    def _sum_node(self, node: Any) -> View:
-        return self._reduce(node, "add")
-
-    def _mean_node(self, node: Any) -> View:
-        source, value = node.args[0].meta["val"], node.meta["val"]
-        return self._reduce(node, "add", value.numel() / source.numel())
-
-    def _amax_node(self, node: Any) -> View:
-        return self._reduce(node, "maximum")
-
-    def _amin_node(self, node: Any) -> View:
-        return self._reduce(node, "minimum")
-
-    def _any_node(self, node: Any) -> View:
-        return self._reduce(node, "maximum")
-
-    def _all_node(self, node: Any) -> View:
-        return self._reduce(node, "minimum")
-
-    def _max_node(self, node: Any) -> View:
-        if len(node.args) > 1:
-            raise Refused("positions of maxima are not computed by programs")
-        return self._reduce(node, "maximum")
-
-    def _min_node(self, node: Any) -> View:
-        if len(node.args) > 1:
-            raise Refused("positions of minima are not computed by programs")
-        return self._reduce(node, "minimum")
-
-    def _reduce(self, node: Any, op: str, scale: float = 1.0) -> View:
-        view, value = self.operand(node.args[0]), node.meta["val"]
+    def _reduce(self, node: Any, name: str) -> View:
+        if name in ("max", "min") and len(node.args) > 1:
+            raise Refused(f"positions of {name}ima are not computed by programs")
+        view, value, op = self.operand(node.args[0]), node.meta["val"], REDUCTIONS[name]
+        scale = value.numel() / math.prod(view.shape) if name == "mean" and 0 not in view.shape else 1.0
         allowed = (torch.float32, torch.bfloat16, torch.float16, torch.bool)
-        if view.dtype not in allowed or value.dtype not in allowed or not math.prod(view.size):
+        if view.dtype not in allowed or value.dtype not in allowed or not math.prod(view.shape):
             raise Refused(f"programs reduce floating-point numbers, not {view.dtype} to {value.dtype}")
         dims = node.args[1] if len(node.args) > 1 else node.kwargs.get("dim")
-        rank = len(view.size)
+        rank = len(view.shape)
         axes = range(rank) if dims is None or dims == [] else [dims] if isinstance(dims, int) else dims
         reduced = sorted({axis % max(1, rank) for axis in axes} & set(range(rank)))
         kept = [axis for axis in range(rank) if axis not in reduced]
@@ -62,8 +43,8 @@ class Reductions(Copies):
         return whole_view(out, value.shape, value.dtype)
 
     def _write_reduction(self, out: Buffer, view: View, kept: int, op: str, scale: float) -> None:
-        rows, (row_strides,) = collapse(view.size[:kept], [view.stride[:kept]])
-        inner, (strides,) = collapse(view.size[kept:], [view.stride[kept:]])
+        rows, (row_strides,) = collapse(view.shape[:kept], [view.stride[:kept]])
+        inner, (strides,) = collapse(view.shape[kept:], [view.stride[kept:]])
         total = math.prod(rows)
         if total == 1 and not (len(inner) == 1 and strides[0] == 1):
             view = self.contiguous(view)

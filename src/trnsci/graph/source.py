@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import linecache
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,8 +46,16 @@ class Segment:
         """Compile-time arguments of a launch."""
         return {"turns": self.loops} if self.loops else {}
 
-    def origin_of(self, error: BaseException) -> str:
-        """Return the traced operator and line whose step raised an error, or the program's name."""
+    @contextmanager
+    def noting_origin(self) -> Iterator[None]:
+        """Note with an error that leaves the block the traced operator and line whose step raised it."""
+        try:
+            yield
+        except BaseException as error:
+            error.add_note(f"in a program of {self._origin_of(error)}")
+            raise
+
+    def _origin_of(self, error: BaseException) -> str:
         lines, at = self.source.splitlines(), 0
         trace = error.__traceback__
         while trace is not None:
@@ -74,7 +83,9 @@ def write_segment(steps: Sequence[Step], needed: Sequence[Buffer], name: str) ->
     results = ", ".join(buffer.name for buffer in outputs)
     source = "\n".join([f"@nki.jit\ndef {name}({parameters}):", *text.lines, f"    return {results}", ""])
     file = f"<trnsci program {next(_numbers)}>"
-    return Segment(text.compiled(source, name, file), inputs, outputs, list(steps), tuple(text.loops), source, file)
+    return Segment(
+        text.compile_source(source, name, file), inputs, outputs, list(steps), tuple(text.loops), source, file
+    )
 
 
 class _Text:
@@ -83,7 +94,9 @@ class _Text:
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.loops: list[int] = []
-        self.names: dict[str, Any] = {name: getattr(_seam, name) for name in ("nki", "nl", "repeat_body")}
+        self.names: dict[str, Any] = {
+            name: getattr(_seam, name) for name in ("nki", "nl", "meet", "repeat_body", "repeat_while")
+        }
         self._known: dict[Any, str] = {}
         self._allocated: set[Buffer] = set()
 
@@ -102,22 +115,33 @@ class _Text:
         if not step.writes_given:
             results = ", ".join(buffer.name for buffer in step.results) + ("" if step.single else ",")
             self.lines.append(f"{indent}{results} = {kernel}({', '.join([*operands, *static])})")
+            self._meet(step.results, indent)
             return
+        # the other core may still read what is overwritten
+        self._meet([buffer for buffer in step.results if buffer in self._allocated], indent)
         for buffer in step.results:
             self._allocate(buffer, indent)
         given = [buffer.name for buffer in step.results]
         if kernel.startswith("pointwise"):
             given, operands = [_tuple(given)], [_tuple(operands)]
         self.lines.append(f"{indent}{kernel}({', '.join([*given, *operands, *static])})")
+        self._meet(step.results, indent)
+
+    def _meet(self, buffers: Sequence[Buffer], indent: str) -> None:
+        self.lines += [f"{indent}meet({buffer.name})" for buffer in buffers]
 
     def _loop(self, step: Step, indent: str) -> None:
         number = len(self.loops)
-        self.loops.append(step.count)
+        # no turns: while a value holds
+        self.loops.append(step.count or 0)
         self.lines.append(f"{indent}def turn{number}(i):")
         assert step.body is not None
         for inner in step.body:
             self.write(inner, indent + "    ")
-        self.lines.append(f"{indent}repeat_body(turns[{number}], turn{number})")
+        if step.count is not None:
+            self.lines.append(f"{indent}repeat_body(turns[{number}], turn{number})")
+        else:
+            self.lines.append(f"{indent}repeat_while(turns[{number}], {step.results[-1].name}, turn{number})")
 
     def _allocate(self, buffer: Buffer, indent: str) -> None:
         if buffer not in self._allocated:
@@ -146,7 +170,7 @@ class _Text:
             self.names[name] = value
         return self._known[key]
 
-    def compiled(self, source: str, name: str, file: str) -> Any:
+    def compile_source(self, source: str, name: str, file: str) -> Any:
         """Compile the text; its lines are kept where Python looks for the source of a function."""
         linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
         names = {"__name__": "trnsci.graph.programs", **self.names}

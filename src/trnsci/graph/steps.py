@@ -25,7 +25,8 @@ class Step:
         results: buffers it writes.
         static: compile-time arguments.
         origin: the traced operator and its source line.
-        body: steps of a loop, with its count; kernel is ``None`` then.
+        body: steps of a loop, with its count; kernel is ``None`` then. Without a count it runs while the last of its
+            results holds.
     """
 
     kernel: Any
@@ -37,7 +38,7 @@ class Step:
     single: bool = True
     level: int = 0
     body: list[Step] | None = None
-    count: int = 1
+    count: int | None = 1
 
     @property
     def reads(self) -> list[Buffer]:

@@ -10,51 +10,44 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-import sys
 import weakref
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch._higher_order_ops.effects import with_effects
-from torch._ops import HigherOrderOperator
-from torch._subclasses.fake_tensor import (
-    DataDependentOutputException,
-    DynamicOutputShapeException,
-    FakeTensor,
-    UnsupportedOperatorException,
-)
 from torch.fx import GraphModule, Interpreter, Node
 from torch.fx.experimental.proxy_tensor import make_fx
-from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.fx.traceback import preserve_node_meta, set_stack_trace
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
-from torch.utils._pytree import tree_leaves, tree_map
 
 import trnsim
 from trnsci import check, config, ops
 from trnsci.analogs import Different, operators
+from trnsci.calling_lines import calling_line
 from trnsci.drop_in import tracing
 from trnsci.errors import ArgumentError, TrnError
 from trnsci.graph.decompositions import decompositions
 from trnsci.graph.folding import detach_copies, fold
-from trnsci.kernel_launcher import Launcher, current, simulated, using
+from trnsci.graph.unreadable import UNREADABLE
+from trnsci.kernel_launcher import Launcher, as_simulated, current, using
 from trnsci.planar import PlanarTensor
 from trnsci.specs import freeze, thaw
 from trnsci.substitutions import Substitutions
+from trnsci.torch_internals import (
+    FakeTensor,
+    HigherOrderOperator,
+    TorchDispatchMode,
+    disable_modes,
+    effects,
+    tree_flatten,
+    tree_leaves,
+    tree_map,
+    tree_unflatten,
+)
 
 _aten = torch.ops.aten
-# what a tracer raises where a function looks at values
-UNREADABLE = (
-    DataDependentOutputException,
-    DynamicOutputShapeException,
-    UnsupportedOperatorException,
-    GuardOnDataDependentSymNode,
-)
 _FRAGMENT: Any = torch.library.Library("trnsci", "FRAGMENT")
 _FRAGMENT.define("launch(int index, Tensor?[] tensors) -> Tensor[]")
 _FRAGMENT.define("repeat(int index, Tensor[] state, Tensor[] others) -> Tensor[]")
@@ -74,10 +67,13 @@ class KernelCall:
 
 @dataclass(frozen=True)
 class Loop:
-    """A lowered body that maps its state, and what it only reads, to the next state, and how often it runs."""
+    """A lowered body that maps its state, and what it only reads, to the next state, and how often it runs.
+
+    Without a count it runs while the last part of the state holds.
+    """
 
     body: GraphModule
-    count: int
+    count: int | None
 
 
 Calls = Mapping[int, Any]
@@ -119,7 +115,9 @@ def _launch(index: int, tensors: Sequence[Tensor | None]) -> list[Tensor]:
 def _repeat(index: int, state: Sequence[Tensor], others: Sequence[Tensor]) -> list[Tensor]:
     """Run a loop that is no part of a program."""
     loop, values = CALLS[index], list(state)
-    for _ in range(loop.count):
+    for _ in itertools.count() if loop.count is None else range(loop.count):
+        if loop.count is None and not values[-1]:
+            break
         values = list(loop.body(*values, *others))
     return [x.clone() for x in values]
 
@@ -136,7 +134,7 @@ class _Recorder(Launcher):
     backend = "recorder"
 
     def launch(self, kernel: Any, tensors: tuple[Any, ...], grid: int, static: dict[str, Any]) -> Any:
-        with _disable_current_modes():
+        with disable_modes():
             results = _results_of(kernel, freeze(tuple(map(_shape_of, tensors))), *static.items())
         single = not isinstance(results, tuple)
         call = KernelCall(kernel, dict(static), (results,) if single else tuple(results), single)
@@ -151,68 +149,79 @@ def _shape_of(x: Any) -> Any:
 @functools.lru_cache(maxsize=1024)
 def _results_of(kernel: Any, specs: Any, *options: tuple[str, Any]) -> Any:
     """Return the specs of a kernel's results, by following it on shapes alone."""
-    run = trnsim.simulate(simulated(kernel)[1], numerics=False, checks=False, lint="off")
+    run = trnsim.simulate(as_simulated(kernel)[1], numerics=False, checks=False, lint="off")
     return freeze(run(*thaw(specs), **dict(options)))
 
 
-def trace(function: Callable[..., Any], inputs: Sequence[Tensor]) -> tuple[GraphModule, Substitutions]:
+# stands for a tensor among a function's results
+_TENSOR = object()
+
+
+class FlatFunction:
+    """A function as one of the tensors among its arguments, to a list of the tensors among its results.
+
+    Args:
+        function: any function.
+        leaves, spec: its arguments, flat; what is no tensor among them stays as it is.
+    """
+
+    def __init__(self, function: Callable[..., Any], leaves: Sequence[Any], spec: Any) -> None:
+        self.function = function
+        self._leaves = [_TENSOR if isinstance(x, Tensor) else x for x in leaves]
+        self._spec = spec
+        self._results: tuple[list[Any], Any] = [], None
+
+    def __call__(self, *tensors: Tensor) -> list[Tensor]:
+        """Call the function, and note how its results are put together."""
+        args, kwargs = _fill_in(self._leaves, self._spec, tensors)
+        values, tree = tree_flatten(self.function(*args, **kwargs))
+        self._results = ([_TENSOR if isinstance(x, Tensor) else x for x in values], tree)
+        return [x for x in values if isinstance(x, Tensor)]
+
+    def join(self, tensors: Iterable[Any]) -> Any:
+        """Return results as the function returned them when it was called."""
+        return _fill_in(*self._results, tensors)
+
+
+def _fill_in(leaves: Sequence[Any], spec: Any, tensors: Iterable[Any]) -> Any:
+    given = iter(tensors)
+    return tree_unflatten([next(given) if x is _TENSOR else x for x in leaves], spec)
+
+
+def trace(function: Callable[..., Any], inputs: Sequence[Tensor]) -> GraphModule:
     """Trace a function of a flat list of tensors; torch's operators that have an analog enter as ops of the suite."""
-    seen = Substitutions(random=False, min_size=0, unreadable=UNREADABLE)
-    with tracing(seen):
-        traced = _traced(function, inputs)
-    return _without_mutations(traced, inputs), seen
+    with tracing(Substitutions(random=False, min_size=0, unreadable=UNREADABLE)):
+        traced = _trace_graph(function, inputs)
+    return _without_mutations(traced, inputs)
 
 
-def _traced(function: Callable[..., Any], inputs: Sequence[Tensor]) -> GraphModule:
-    def located(*args: Tensor) -> Any:
+def _trace_graph(function: Callable[..., Any], inputs: Sequence[Tensor]) -> GraphModule:
+    def note_lines(*args: Tensor) -> Any:
         with _Lines():  # type: ignore[no-untyped-call]
             return function(*args)
 
     with preserve_node_meta():
-        return make_fx(located, tracing_mode="fake", _allow_non_fake_inputs=True)(*inputs)
+        return make_fx(note_lines, tracing_mode="fake", _allow_non_fake_inputs=True)(*inputs)
 
 
 class _Lines(TorchDispatchMode):
-    """Notes with every operator the line of the traced function that called it."""
+    """Notes with every operator the line of the traced function that called it; torch's loops become `repeat`'s."""
 
     supports_higher_order_operators = True
 
+    @classmethod
+    def is_infra_mode(cls) -> bool:
+        """Return that TorchDynamo, which torch's loops call, need not mind it: it would skip their frames for good."""
+        return True
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        line = _calling_line()
+        line = calling_line()
         if line:
             set_stack_trace([line])
+        if func in _LOOPS:
+            with self:
+                return _LOOPS[func](*args)
         return func(*args, **(kwargs or {}))
-
-
-_OWN = tuple(str(Path(module.__file__ or "").parent) for module in (torch, trnsim))
-
-
-_SUITE = str(Path(_OWN[1]).parent / "trn")
-
-
-def _is_users(file: str) -> bool:
-    """Return whether a file belongs neither to torch nor to the suite."""
-    return not file.startswith((_OWN[0], _SUITE, "<frozen", "<eval_with_key>", "<string>"))
-
-
-def _calling_line() -> str:
-    """Return file and line of the innermost frame that belongs neither to torch nor to the suite."""
-    frame: Any = sys._getframe(2)
-    while frame is not None:
-        if _is_users(frame.f_code.co_filename):
-            return f"{frame.f_code.co_filename}:{frame.f_lineno}"
-        frame = frame.f_back
-    return ""
-
-
-def raising_line(error: BaseException) -> str:
-    """Return file and line of the innermost frame of the traced function that an error passed."""
-    lines, trace_back = [""], error.__traceback__
-    while trace_back is not None:
-        if _is_users(trace_back.tb_frame.f_code.co_filename):
-            lines.append(f"{trace_back.tb_frame.f_code.co_filename}:{trace_back.tb_lineno}")
-        trace_back = trace_back.tb_next
-    return lines[-1]
 
 
 def _without_mutations(traced: GraphModule, inputs: Sequence[Tensor]) -> GraphModule:
@@ -277,7 +286,7 @@ class _Lowering(TorchDispatchMode):
         return _on_planes(op.registered, args, kwargs)
 
     def _higher(self, func: Any, args: Any, kwargs: Any) -> Any:
-        if func is with_effects:
+        if func is effects.with_effects:
             # programs run operators without results in order: the token says no more
             token, target, *operands = args
             with self:
@@ -288,9 +297,9 @@ class _Lowering(TorchDispatchMode):
     def _repeat(self, index: int, state: Sequence[Tensor], others: Sequence[Tensor]) -> list[Tensor]:
         loop = CALLS[index]
         target = current().target
-        with _disable_current_modes():
+        with disable_modes():
             # values of a trace in the making stand for the operands of the body
-            body, left = lower(loop.body, [*map(_unplaned, state), *map(_unplaned, others)], target)
+            body, left = lower(loop.body, [*map(_without_planes, state), *map(_without_planes, others)], target)
             fold(body)
         self.left.update(left)
         flat = [plane for x in state for plane in as_planes(x)]
@@ -298,7 +307,12 @@ class _Lowering(TorchDispatchMode):
         return [PlanarTensor(next(results), next(results)) if x.is_complex() else next(results) for x in state]
 
 
-def _unplaned(x: Tensor) -> Tensor:
+def _counts(x: Tensor) -> bool:
+    """Return whether a tensor is one integer."""
+    return x.ndim == 0 and x.dtype in (torch.int32, torch.int64)
+
+
+def _without_planes(x: Tensor) -> Tensor:
     """Return a tensor of the shape and dtype of another, without data."""
     return torch.empty(x.shape, dtype=x.dtype, device="cpu")
 
@@ -340,12 +354,77 @@ def repeat(
         for _ in range(count):
             state = _turn(body, state, others)
         return state
-    with _disable_current_modes():
+    return _trace_loop(lambda *args: _turn(body, args[: len(state)], args[len(state) :]), count, state, others)
+
+
+def _trace_loop(
+    body: Callable[..., Any], count: int | None, state: Sequence[Tensor], others: Sequence[Tensor]
+) -> tuple[Tensor, ...]:
+    """Make a function of the state, and of what it only reads, a loop of the graph in the making."""
+    with disable_modes():
         # one tensor may stand for two parts of the state
         given = [x.clone() for x in (*state, *others)]
-        traced = _traced(lambda *args: _turn(body, args[: len(state)], args[len(state) :]), given)
+        traced = _trace_graph(body, given)
     captured = [*_lift(traced, FakeTensor), *lift_captured(traced)]
     return tuple(REPEAT(add_call(Loop(traced, count)), list(state), [*others, *captured]))
+
+
+def _with_numbers(function: Callable[..., Any], others: Sequence[Any]) -> Callable[..., Any]:
+    """Return a function without those of its last arguments that are numbers, such as sizes."""
+    tensors = sum(isinstance(x, Tensor) for x in others)
+
+    def call(*args: Tensor) -> Any:
+        given = iter(args[len(args) - tensors :])
+        rest = [next(given) if isinstance(x, Tensor) else x for x in others]
+        return function(*args[: len(args) - tensors], *rest)
+
+    return call
+
+
+def _trace_while(
+    condition: Callable[..., Tensor], body: Callable[..., Any], carried: Sequence[Any], others: Sequence[Tensor]
+) -> tuple[Tensor, ...]:
+    """Trace ``torch.while_loop``. Integers that count turns are float32 here, which is exact up to 2**24."""
+    condition, body = _with_numbers(condition, others), _with_numbers(body, others)
+    others = [x for x in others if isinstance(x, Tensor)]
+    kinds = [x.dtype for x in carried]
+    state = [x.float() if _counts(x) else x for x in carried]
+
+    def turn(*given: Tensor) -> list[Tensor]:
+        rest = given[len(state) + 1 :]
+        after = body(*given[: len(state)], *rest)
+        return [*after, condition(*after, *rest).reshape(1)]
+
+    *results, _ = _trace_loop(turn, None, [*state, condition(*state, *others).reshape(1)], others)
+    return tuple(x.to(kind) for x, kind in zip(results, kinds, strict=True))
+
+
+def _trace_scan(
+    combine: Callable[..., Any], init: Sequence[Tensor], xs: Sequence[Tensor], others: Sequence[Tensor]
+) -> tuple[Tensor, ...]:
+    """Trace ``scan``: the slice of a turn is chosen by comparison, and its results are put in place likewise."""
+    combine, others = _with_numbers(combine, others), [x for x in others if isinstance(x, Tensor)]
+    length, kept, many = int(xs[0].shape[0]), len(init), len(xs)
+    stacks = [y.new_zeros((length, *y.shape)) for y in combine(*init, *(x[0] for x in xs), *others)[kept:]]
+    first = 1 + kept + len(stacks)
+
+    def turn(*given: Tensor) -> list[Tensor]:
+        at, carry, ys, rest = given[0], given[1 : 1 + kept], given[1 + kept : first], given[first:]
+        place = torch.arange(length, dtype=torch.float32, device=at.device)
+        here = [(place == at).reshape(-1, *(1,) * (x.ndim - 1)) for x in (*rest[:many], *ys)]
+        slices = [torch.where(h, x, 0).sum(0) for h, x in zip(here, rest[:many], strict=False)]
+        after = combine(*carry, *slices, *rest[many:])
+        stacked = [torch.where(h, y, old) for h, y, old in zip(here[many:], after[kept:], ys, strict=True)]
+        return [at + 1, *after[:kept], *stacked]
+
+    at = torch.zeros(1, dtype=torch.float32, device=xs[0].device)
+    return _trace_loop(turn, length, [at, *init, *stacks], [*xs, *others])[1:]
+
+
+_LOOPS: dict[Any, Callable[..., Any]] = {
+    torch.ops.higher_order.while_loop: _trace_while,
+    torch.ops.higher_order.scan: _trace_scan,
+}
 
 
 def _turn(body: Callable[..., Any], state: Sequence[Tensor], others: Sequence[Tensor]) -> tuple[Tensor, ...]:

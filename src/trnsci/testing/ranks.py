@@ -17,10 +17,10 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import TCPStore
+from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
 from trnsci import config, rendezvous
-from trnsci.libraries import LIBRARIES, SHARDED, announced
+from trnsci.libraries import LIBRARIES, SHARDED, entry_points_of
 
 _START = 180
 # Imported once, by the process that ranks are forked from.
@@ -42,20 +42,21 @@ class Ranks:
     Args:
         size: how many.
         timeout: seconds a rank waits for another, and a little less than the caller waits for a rank.
+        strict: join them by the process group of the emulated device instead, in the host's precision.
     """
 
-    def __init__(self, size: int, timeout: float = 120.0) -> None:
+    def __init__(self, size: int, timeout: float = 120.0, *, strict: bool = False) -> None:
         self.size, self.timeout = size, timeout
         # here, as a launcher keeps it outside the ranks: it outlives any of them
         self._store = rendezvous.serve("127.0.0.1", 0)
         context = multiprocessing.get_context("forkserver")
-        modules = (entry.module for group in (LIBRARIES, SHARDED) for entry in announced(group).values())
+        modules = (entry.module for group in (LIBRARIES, SHARDED) for entry in entry_points_of(group).values())
         context.set_forkserver_preload([*_IMPORTS, *modules])
         self._pipes: list[Connection] = []
         self.processes = []
         for rank in range(size):
             ours, theirs = context.Pipe()
-            arguments = (rank, size, timeout, self._store.port, theirs)
+            arguments = (rank, size, timeout, self._store.port, theirs, strict)
             process = context.Process(target=_serve, args=arguments, daemon=True)
             process.start()
             theirs.close()
@@ -120,14 +121,20 @@ def _each(program: Callable[..., Any], cases: list[tuple[Any, ...]]) -> list[Any
     return [program(*case) for case in cases]
 
 
-def _serve(rank: int, size: int, timeout: float, port: int, pipe: Connection) -> None:
-    from trnsci import distributed
+def _serve(rank: int, size: int, timeout: float, port: int, pipe: Connection, strict: bool) -> None:
+    from trnsci import distributed, emulate
 
+    if strict:
+        emulate("trn2", casts=False, has_complex=True)
     torch.set_num_threads(1)
     config.use_interface(rendezvous.loopback_interface())
     store = TCPStore("127.0.0.1", port, wait_for_workers=False)
     dist.init_process_group(
-        "gloo", store=store, rank=rank, world_size=size, timeout=timedelta(seconds=max(_START, 2 * timeout))
+        "cpu:gloo,neuron:neuron" if strict else "gloo",
+        store=store,
+        rank=rank,
+        world_size=size,
+        timeout=timedelta(seconds=max(_START, 2 * timeout)),
     )
     distributed.mesh(timeout=timeout)
     dist.barrier()

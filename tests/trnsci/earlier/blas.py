@@ -1,6 +1,8 @@
 """A program of the earlier suite: products by the earlier names, against NumPy and torch."""
 
+import pytest
 import torch
+from trnblas.nki.dispatch import HAS_NKI, get_backend, set_backend
 
 import trnblas
 import trntensor
@@ -44,3 +46,13 @@ close(trntensor.mp2_energy(Bf, eo, ev), E.sum(), atol=1e-3, rtol=1e-3)
 for backend in ("auto", "pytorch"):
     trnblas.set_backend(backend)
     assert trnblas.get_backend() == backend
+
+# a factor without an addend counts for nothing, and every library has a version and its backend under nki.dispatch
+assert torch.equal(trnblas.gemm(1.0, torch.eye(2), torch.eye(2), beta=0.5), torch.eye(2))
+assert isinstance(trnblas.__version__, str)
+set_backend("pytorch")
+assert trnblas.get_backend() == get_backend() == "pytorch"
+set_backend("auto")
+if not HAS_NKI:
+    with pytest.raises(RuntimeError, match="nki is not installed"):
+        set_backend("nki")

@@ -1,5 +1,6 @@
 """A program of the earlier suite: solvers by the earlier names, against NumPy and torch."""
 
+import pytest
 import torch
 import trnsolver.nki
 
@@ -34,3 +35,9 @@ assert trnsolver.cholesky(S.half()).dtype == torch.float16
 trnsolver.block_jacobi_preconditioner(S, 2)
 trnsolver.ssor_preconditioner(S, 1.2)
 close(trnsolver.pinv(A) @ A, torch.eye(5), atol=1e-3, rtol=1e-3)
+
+with pytest.raises(torch.linalg.LinAlgError, match="positive definite"):
+    trnsolver.cholesky(-torch.eye(3))
+block = trnsolver.block_jacobi_preconditioner(2 * torch.eye(3))  # smaller than a block of 16
+assert torch.equal(block(torch.ones(3)), torch.full((3,), 0.5))
+assert trnsolver.cg(torch.eye(3).bfloat16(), torch.ones(3).bfloat16())[0].dtype == torch.bfloat16

@@ -52,9 +52,10 @@ lam, vv, _ = trnsparse.power_iteration_bsr(bb, max_iter=3000)
 assert abs(lam - float(ev_[-1])) < 1e-2
 close(trnsparse.bsr_diagonal(bb), spd.diagonal())
 Q_ = trnsparse.schwarz_bounds(torch.rand(4, 4))
-trnsparse.screen_quartets(Q_)
-trnsparse.density_screen(Q_, torch.rand(4, 4))
-trnsparse.sparsity_stats(Q_)
+assert torch.equal(trnsparse.screen_quartets(Q_, 0.5), torch.einsum("ij,kl->ijkl", Q_, Q_) > 0.5)
+assert trnsparse.screen_quartets(Q_[0]).shape == (4, 4)
+assert trnsparse.density_screen(Q_, torch.ones(4, 4), 2.0).dtype == torch.bool
+assert trnsparse.sparsity_stats(Q_)["n_quartets"] == 4**4
 mk = trnsparse.BSRMatrix.from_dense(torch.block_diag(torch.ones(2, 2), torch.ones(2, 2)), 2)
 qq = torch.randn(4, 8)
 at = trnsparse.block_sparse_attention_tiled(qq, qq, qq, mk)

@@ -36,3 +36,13 @@ close(trntensor.cp_reconstruct(f, wt), X3, atol=1e-2, rtol=1e-2)
 core, fs = trntensor.tucker_decompose(X3, (2, 2, 2))
 close(trntensor.tucker_reconstruct(core, fs), X3, atol=1e-4, rtol=1e-4)
 close(trntensor.tt_reconstruct(trntensor.tt_decompose(X3, 4)), X3, atol=1e-4, rtol=1e-4)
+
+trntensor.clear_plan_cache()
+for _ in range(2):
+    trntensor.plan_contraction("ij,jk->ik", torch.ones(2, 3), torch.ones(3, 4))
+assert trntensor.plan_cache_info()[:2] == (1, 1)  # hits and misses
+start = [torch.rand(n, 2) for n in (3, 4, 5)]
+factors, weights = trntensor.cp_decompose(trntensor.cp_reconstruct(start, torch.ones(2)), 2, factors=start)
+torch.testing.assert_close(
+    trntensor.cp_reconstruct(factors, weights), trntensor.cp_reconstruct(start, torch.ones(2)), rtol=1e-5, atol=1e-5
+)

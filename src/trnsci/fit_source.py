@@ -1,0 +1,21 @@
+"""A name that a source uses, as the readers of sources report it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+# sources that are only read, by grammar
+CUDA = (".cu", ".cuh", ".cpp", ".cc", ".cxx", ".c", ".h", ".hpp", ".hip")
+FORTRAN = (".f90", ".cuf", ".f", ".f03", ".f08")
+SOURCES = CUDA + FORTRAN
+
+
+class Use(NamedTuple):
+    """One use of a name: where, with which arguments, and the sizes among them that are constants."""
+
+    name: str
+    where: str
+    arguments: tuple[str, ...] = ()
+    constants: Mapping[int, int] = {}
+    kernel: bool = False
