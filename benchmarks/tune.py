@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import argparse
 import inspect
-import itertools
 import json
 import math
 import multiprocessing
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,14 +27,14 @@ from trnsci.errors import UnsupportedError
 from trnsci.kernel_launcher import OnDevice, using
 from trnsci.nki import launch
 from trnsci.specs import map_tensors
+from trnsim.choices import find_choices
 from trnsim.errors import TrnError, WrongArgument
 from trnsim.targets import TARGETS as MACHINES
 from trnsim.timing.profile import record
+from trnsim.timing.tuning import candidates
 
 # a choice that gains less stays as it was made by hand
 GAIN = 0.005
-# beyond so many candidates one choice is searched after the other
-MANY = 80
 # a case that takes so many seconds of a processor to predict once is not searched
 SLOW = 6.0
 DOCS = registry.ROOT / "docs" / "concepts" / "tuning.md"
@@ -81,7 +80,7 @@ def units(ops: Sequence[str], targets: Sequence[str]) -> list[Unit]:
     found: dict[tuple[str, str, str], list[str]] = {}
     for op in ops:
         for kernel in registry.load(op).kernels:
-            free = tuned.choices(kernel.kernel)
+            free = find_choices(kernel.kernel)
             # a kernel that is another file's belongs to that file's benchmark
             if free and kernel.ranks is None and _owner(kernel) == op:
                 shapes = tuned.shape_class(kernel.kernel, kernel.inputs(), _options(kernel))
@@ -108,7 +107,7 @@ def search(unit: Unit, seconds: Clock | None = None) -> Found:
     seconds = seconds or predicted_seconds
     cases = [kernel for kernel in registry.load(unit.op).kernels if kernel.name in unit.names]
     kernel = cases[0].kernel
-    free = tuned.choices(kernel)
+    free = find_choices(kernel)
     defaults = {name: inspect.signature(kernel.function).parameters[name].default for name in free}
     begun = time.process_time()
     by_hand = tuple(seconds(case, unit.target, defaults, math.inf) or math.inf for case in cases)
@@ -116,7 +115,7 @@ def search(unit: Unit, seconds: Clock | None = None) -> Found:
     if time.process_time() - begun > SLOW:
         return found
     seen, best = [defaults], dict(defaults)
-    for candidate in _candidates(free, best):
+    for candidate in candidates(free, best):
         if candidate in seen:
             continue
         seen.append(candidate)
@@ -144,18 +143,6 @@ def _times(
     return tuple(times)
 
 
-def _candidates(free: Mapping[str, tuple[Any, ...]], best: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """All combinations where they are few, else each choice in turn around the best so far, twice."""
-    if math.prod(len(values) for values in free.values()) <= MANY:
-        for values in itertools.product(*free.values()):
-            yield dict(zip(free, values, strict=True))
-        return
-    for _ in range(2):
-        for name, values in free.items():
-            for value in values:
-                yield best | {name: value}
-
-
 def predicted_seconds(case: Kernel, target: str, choices: dict[str, Any], limit: float) -> float | None:
     """Predicted seconds; ``None`` where the kernel does not allow the choices, or cannot be below the limit."""
     try:
@@ -171,7 +158,7 @@ def predicted_seconds(case: Kernel, target: str, choices: dict[str, Any], limit:
 
 def measured_seconds(case: Kernel, target: str, choices: dict[str, Any], limit: float) -> float | None:
     """Seconds by the device's clock, operands resident; ``None`` where it refuses the choices."""
-    device, why = neuron.detected()
+    device, why = neuron.find_device()
     if device is None:
         raise UnsupportedError(op="tune", reasons=[("nki", why)])
     tensors = map_tensors(tuple(filled(x, i) for i, x in enumerate(case.inputs())), device.put)
@@ -218,7 +205,7 @@ def compared(target: str) -> list[tuple[str, str, str, float, float]]:
     for op in registry.names():
         recorded = predictions.recorded(op)
         for kernel in registry.load(op).kernels:
-            free = tuned.choices(kernel.kernel)
+            free = find_choices(kernel.kernel)
             if not free or kernel.ranks is not None or target not in kernel.targets:
                 continue
             found = tuned.chosen(kernel.kernel, target, kernel.inputs(), _options(kernel))

@@ -10,6 +10,7 @@ ALONE = {
     "density_fit": _WHOLE,
     "dfmp2": _WHOLE,
     "mean_field": _WHOLE,
+    "rpa": _WHOLE,
     "plan": "a prediction",
     "extrapolate": "a formula",
     "read_xyz": "a file of some lines",

@@ -20,6 +20,7 @@ ALONE = {
     "ssor_preconditioner": "SciPy has none",
     "block_jacobi_preconditioner": "SciPy has none",
     "ic0_preconditioner": "SciPy has none",
+    "trace": "SciPy has no estimate of a trace",
 }
 
 

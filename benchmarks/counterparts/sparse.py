@@ -38,7 +38,8 @@ def cases(n: int) -> Cases:
     """Calls of matrices with 4 n rows, five entries in each."""
     size = 4 * n
     rng = np.random.default_rng(1)
-    a = sp.csr_array(sp.random_array((size, size), density=min(0.5, 5 / size), rng=rng)) + sp.eye_array(size) * 9
+    a = sp.random_array((size, size), density=min(0.5, 5 / size), random_state=rng, format="csr")
+    a = a + 9 * sp.eye_array(size)
     a = sp.csr_array(a)
     a.sort_indices()
     return {**_products(a), **_parts(a), **_solvers(a), **_screening(n), **_attention(n)}

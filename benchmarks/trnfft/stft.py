@@ -33,7 +33,7 @@ def _torch(x: torch.Tensor, n_fft: int, window: torch.Tensor) -> Any:
 
 def _kernel(name: str, samples: int, n_fft: int) -> Kernel:
     x, window = torch.empty(1, samples, device="meta"), torch.empty(n_fft, device="meta")
-    made = launch.framed(x, window, n_fft, n_fft // 4, n_fft // 2, "reflect", True, "none", "fp32")
+    made = launch.frame_program(x, window, n_fft, n_fft // 4, n_fft // 2, "reflect", True, "none", "fp32")
     assert made is not None
     inputs = (x.reshape(-1), None, *made.tables)
     return Kernel(name=name, kernel=kernels.fft, inputs=lambda: inputs, options={"program": made.steps})

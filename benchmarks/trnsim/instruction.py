@@ -10,7 +10,7 @@ import numpy as np
 from benchmarks.registry import Bench, Case, Peer
 from trnsim import isa, targets
 from trnsim import language as nl
-from trnsim.session import Session, SimParams, activated
+from trnsim.session import Session, SimParams, activate
 
 TILE = (128, 128)
 Issue = Callable[[dict[str, Any]], None]
@@ -23,7 +23,7 @@ class Issued:
         self.session = Session(SimParams(target=targets.target_named("trn2")))
         self.issue, self.bare, self.result = issue, bare, result
         generator = np.random.default_rng(0)
-        with activated(self.session):
+        with activate(self.session):
             self.tiles = {name: nl.ndarray(TILE, nl.float32, nl.sbuf) for name in ("a", "b", "dst")}
             self.tiles["ps"] = nl.ndarray(TILE, nl.float32, nl.psum)
             self.tiles["hbm"] = nl.ndarray(TILE, nl.float32, nl.hbm)
@@ -34,7 +34,7 @@ class Issued:
         self.arrays = {name: np.array(t.array) for name, t in self.tiles.items()}
 
     def simulated(self) -> np.ndarray:
-        with activated(self.session):
+        with activate(self.session):
             self.issue(self.tiles)
         return self.tiles[self.result].array
 

@@ -16,7 +16,7 @@ from trnsci import libraries
 from trnsci.errors import ArgumentError
 from trnsim.targets import TARGETS
 
-PROBES = ("products", "sums", "integers", "rounding", "tables")
+PROBES = ("gathers", "products", "sums", "integers", "rounding", "tables", "copies", "wide", "complexes", "events")
 
 
 class Job(NamedTuple):

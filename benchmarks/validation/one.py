@@ -37,7 +37,7 @@ ALIKE = 1e-3
 
 def about(say: Say) -> None:
     """The machine: device, versions, settings that are set, cores of a logical core."""
-    device, why = neuron.detected()
+    device, why = neuron.find_device()
     found = info()
     target = device.target if device else config.TARGET.get()
     say(
@@ -65,7 +65,7 @@ def kernel(say: Say, name: str, case: str) -> None:
     registered, tensors, static = cases.kernel_of(name, case)
     device = _device()
     rules = sorted({finding.rule for finding in lint(registered.kernel, strict=True)})
-    predicted = _launched(Predictor(device.target), registered.kernel, map_tensors(tensors, _shape), static)[0]
+    predicted = _launch_kernel(Predictor(device.target), registered.kernel, map_tensors(tensors, _shape), static)[0]
     engines = {engine: busy / (predicted.active or 1.0) for engine, busy in predicted.busy.items()}
     say(
         "predict",
@@ -83,18 +83,18 @@ def kernel(say: Say, name: str, case: str) -> None:
     resident = map_tensors(tensors, device.put)
     begin = time.perf_counter()
     say("compile begins")
-    _, results = _launched(OnDevice(device), registered.kernel, resident, static)
+    _, results = _launch_kernel(OnDevice(device), registered.kernel, resident, static)
     device.synchronize()
     say("compile", seconds=time.perf_counter() - begin, neff_bytes=profiler.neff_bytes(config.inspection_folder()))
     times: list[float] = []
     while len(times) < REPEATS and sum(times) < ENOUGH:
         start = device.clock()
-        _launched(OnDevice(device), registered.kernel, resident, static)
+        _launch_kernel(OnDevice(device), registered.kernel, resident, static)
         device.synchronize()
         times.append(device.clock() - start)
     say("measure", seconds=statistics.median(times), least_s=min(times), most_s=max(times), repeats=len(times))
     got = map_tensors(results, device.fetch)
-    _, expected = _launched(Simulator(device.target), registered.kernel, tensors, static)
+    _, expected = _launch_kernel(Simulator(device.target), registered.kernel, tensors, static)
     say("compare", **difference(got, expected, min(bench.tolerance, ALIKE)))
 
 
@@ -115,7 +115,7 @@ def op(say: Say, name: str, case: str) -> None:
     with trnsci.backend("pytorch"):
         expected = bench.run(*inputs)
         try:
-            wide = bench.run(*map_tensors(inputs, _widened)) if bench.comparable is not None else expected
+            wide = bench.run(*map_tensors(inputs, _widen)) if bench.comparable is not None else expected
         except (TypeError, ValueError, NotImplementedError, RuntimeError):
             # an op without float64: its own dtype is the definition
             wide = expected
@@ -159,14 +159,14 @@ def difference(got: Any, expected: Any, tolerance: float) -> dict[str, Any]:
     return {"error": finite, "limit": limit, "right": worst <= limit, "against": "the simulator"}
 
 
-def _launched(launcher: Any, kernel: Any, tensors: tuple[Any, ...], static: dict[str, Any]) -> tuple[Any, Any]:
+def _launch_kernel(launcher: Any, kernel: Any, tensors: tuple[Any, ...], static: dict[str, Any]) -> tuple[Any, Any]:
     made: Launcher
     with using(launcher) as made:
         return made, launch(kernel, *tensors, **static)
 
 
 def _device() -> neuron.Device:
-    device, why = neuron.detected()
+    device, why = neuron.find_device()
     if device is None:
         raise UnsupportedError(op="validate", reasons=[("nki", why)])
     return device
@@ -176,7 +176,7 @@ def _shape(tensor: Tensor) -> Tensor:
     return tensor.to("meta")
 
 
-def _widened(tensor: Tensor) -> Tensor:
+def _widen(tensor: Tensor) -> Tensor:
     wide = {torch.float32: torch.float64, torch.bfloat16: torch.float64, torch.complex64: torch.complex128}
     return tensor.to(wide.get(tensor.dtype, tensor.dtype))
 

@@ -5,13 +5,15 @@ A finding is a sentence; a probe that does not hold says what came out instead.
 
 from __future__ import annotations
 
+import time
 from typing import NamedTuple
 
 import torch
 
 import trnblas
 import trnrand
-from trnsci.nki import P_MAX, launch, load, nisa, nki, nl, store
+from trnsci import neuron
+from trnsci.nki import P_MAX, launch, load, nisa, nki, nl, require, store
 
 U32 = (1 << 32) - 1
 
@@ -82,6 +84,41 @@ def tabulated(x_hbm):  # type: ignore[no-untyped-def]
     return out_hbm
 
 
+@nki.jit
+def repeat_gather(x_hbm, at_hbm, times):  # type: ignore[no-untyped-def]
+    """The same gather on GpSimd, ``times`` times."""
+    P, F = at_hbm.shape
+    out_hbm = nl.ndarray((P, F), dtype=nl.float32, buffer=nl.shared_hbm)  # [P, F]
+    x_sb = load(x_hbm)  # [P, W]
+    at_sb = load(at_hbm)  # [P, F]
+    out_sb = nl.ndarray((P, F), dtype=nl.float32, buffer=nl.sbuf)  # [P, F]
+    for _ in range(times):
+        nisa.nc_n_gather(dst=out_sb, data=x_sb, indices=at_sb)
+    store(out_hbm, out_sb)
+    return out_hbm
+
+
+def gathers() -> Finding:
+    """A gather within partitions is exact; its cost, which nothing published fixes, by data and by indices."""
+    texts = []
+    for width in (512, 8192):
+        for count in (512, 4096):
+            x = torch.arange(P_MAX * width, dtype=torch.float32).reshape(P_MAX, width)
+            at = torch.arange(count).mul(37).remainder(width).expand(P_MAX, count).contiguous()
+            seconds = []
+            for times in (1, 33):
+                runs = []
+                for _ in range(3):
+                    start = time.perf_counter()
+                    got = launch(repeat_gather, x, at.to(torch.uint32), times=times).cpu()
+                    runs.append(time.perf_counter() - start)
+                if not torch.equal(got, x.gather(1, at)):
+                    return Finding(False, f"{count} indices into {width} elements give others than those asked for")
+                seconds.append(min(runs))
+            texts.append(f"{count} of {width} elements {(seconds[1] - seconds[0]) / 32 * 1e6:.2f} us")
+    return Finding(True, f"gathers take, here: {', '.join(texts)}")
+
+
 def products() -> Finding:
     """Products of 7-bit digits reach PSUM unrounded, in bfloat16 or in float32."""
     text = trnblas.probe()["split_gemm"]
@@ -133,3 +170,73 @@ def tables() -> Finding:
         f"{name} {float(error):.1e}" for name, error in zip(("exp", "log", "sin", "sqrt"), worst, strict=True)
     )
     return Finding(bool((worst < 2.0**-16).all()), f"largest relative errors: {named}")
+
+
+@nki.jit
+def shifted(x_hbm, bias_hbm, optional_hbm=None):  # type: ignore[no-untyped-def]
+    """``copy(2 x + bias)`` on the Scalar Engine, with an argument that is ``None``."""
+    require(optional_hbm is None, "None arrived as something else")
+    out_hbm = nl.ndarray(x_hbm.shape, dtype=nl.float32, buffer=nl.shared_hbm)  # [P, F]
+    x_sb = load(x_hbm)  # [P, F]
+    bias_sb = load(bias_hbm)  # [P, 1]
+    out_sb = nl.ndarray(x_hbm.shape, dtype=nl.float32, buffer=nl.sbuf)  # [P, F]
+    nisa.activation(dst=out_sb, op=nl.copy, data=x_sb, bias=bias_sb, scale=2.0)
+    store(out_hbm, out_sb)
+    return out_hbm
+
+
+def copies() -> Finding:
+    """``activation(copy)`` applies scale and bias (aws-neuron-sdk #1296), and ``None`` is an argument."""
+    x = torch.arange(8.0).expand(P_MAX, 8).contiguous()
+    bias = torch.arange(float(P_MAX))[:, None]
+    got = launch(shifted, x, bias, None)
+    holds = bool((got == 2 * x + bias).all())
+    return Finding(holds, f"copy of 2 x + bias gives {got[1].tolist()} for {x[0].tolist()} and a bias of 1")
+
+
+def wide() -> Finding:
+    """Double precision and 64-bit integers are not what the tensor says: kernels and plans assume 32 bits."""
+    if not _is_torch_device():
+        return Finding(True, "not asked: the device is not torch's own")
+    third = torch.full((2,), 1 / 3, dtype=torch.float64).to("neuron")
+    sums = (third * 3).cpu()
+    integers = (torch.tensor([2**31 - 1]).to("neuron") + 1).cpu()
+    exact = abs(float(sums[0]) - 1 / 3 * 3) < 1e-12 and int(integers[0]) == 2**31
+    return Finding(
+        True, f"a third three times is {float(sums[0])!r}, 2^31 - 1 + 1 is {int(integers[0])}: 64 bits {exact}"
+    )
+
+
+def complexes() -> Finding:
+    """Complex tensors on the device: the suite keeps planes whatever the answer is."""
+    if not _is_torch_device():
+        return Finding(True, "not asked: the device is not torch's own")
+    try:
+        product = (torch.full((2,), 1j).to("neuron") * 2).cpu()
+    except (RuntimeError, NotImplementedError, TypeError) as error:
+        return Finding(True, f"refused: {str(error).splitlines()[0]}")
+    return Finding(bool((product == 2j).all()), f"2 i is {product[0].item()}")
+
+
+def events() -> Finding:
+    """``Event.elapsed_time`` grows with the work; users of 2.12 saw 25 to 30 us whatever it was."""
+    if not _is_torch_device():
+        return Finding(True, "not asked: the device is not torch's own")
+    module, times = torch.get_device_module("neuron"), []
+    for n in (1, 40):
+        x = torch.ones(1024, 1024).to("neuron")
+        start, end = module.Event(enable_timing=True), module.Event(enable_timing=True)
+        start.record()
+        for _ in range(n):
+            x = x @ x
+        end.record()
+        module.synchronize()
+        times.append(start.elapsed_time(end))
+    # validate measures by the host's clock around synchronize, so that no answer is wrong
+    verdict = "follow" if times[1] > 5 * times[0] else "do not follow"
+    return Finding(True, f"events {verdict} the work: {times[0]:.3g} ms for one product, {times[1]:.3g} ms for 40")
+
+
+def _is_torch_device() -> bool:
+    device = neuron.device()
+    return device is not None and device.kind == "neuron"

@@ -138,7 +138,7 @@ def html(about: dict[str, Any], jobs: int, results: list[dict[str, Any]]) -> str
         f"trnsci on {about['instance'] or about['target']}{stand_in}",
         lead(about, jobs, results),
         [
-            _reported(results),
+            _tabulate_items(results),
             *_speeds(results),
             *_engines(results),
             _kernels(results),
@@ -148,7 +148,7 @@ def html(about: dict[str, Any], jobs: int, results: list[dict[str, Any]]) -> str
     )
 
 
-def _reported(results: list[dict[str, Any]]) -> Table:
+def _tabulate_items(results: list[dict[str, Any]]) -> Table:
     rows = [(str(n), i.kind, i.job, i.to, i.text) for n, i in enumerate(items(results), 1)]
     note = ADDRESSES if rows else "Nothing: everything that ran was right and as fast as predicted."
     return Table("What to report, to whom", ("", "what", "job", "to", "text"), rows, note)

@@ -20,6 +20,7 @@ from trnsci import neuron, tuned
 from trnsci.kernel_launcher import Predictor, using
 from trnsci.nki import launch
 from trnsim import cli
+from trnsim.choices import find_choices
 from trnsim.targets import TARGETS as MACHINES
 from trnsim.timing.profile import record
 from trnsparse.kernels.sddmm import sddmm
@@ -103,7 +104,7 @@ CALLS = {
     "cholesky": (lambda: trnsolver.cholesky(_spd(260, 5)), "batched_cholesky", False),
     "qr": (lambda: trnsolver.qr(_spd(260, 4))[1], "batched_qr", False),
     "roots": (lambda: trnsolver.inv_sqrt_spd(_spd(1, 6), method="newton_schulz"), "inv_sqrt_spd", False),
-    "spmm": (lambda: trnsparse.spmm(_sparse(), torch.ones(40, 3)), "spmm", False),
+    "spmm": (lambda: trnsparse.spmm(_sparse(), torch.ones(40, 3), format="csr"), "spmm", False),
     "fft": (lambda: trnfft.fft(torch.ones(4, 32, dtype=torch.complex64)), "fft", False),
 }
 
@@ -114,7 +115,7 @@ def test_no_choice_changes_a_result(monkeypatch, call, kernel, sums):
     seen, turn = set(), [0]
 
     def chosen(kernel, target, tensors, static):
-        free = tuned.choices(kernel)
+        free = find_choices(kernel)
         if free:
             seen.add(getattr(kernel, "function", kernel).__name__)
         return {name: values[turn[0] % len(values)] for name, values in free.items() if name not in static}
@@ -133,15 +134,15 @@ def test_every_kernel_of_the_benchmarks_declares_choices():
     for op in registry.names():
         for kernel in registry.load(op).kernels:
             if kernel.ranks is None and tune._owner(kernel) == op:
-                assert tuned.choices(kernel.kernel), kernel.kernel.__name__
+                assert find_choices(kernel.kernel), kernel.kernel.__name__
 
 
 def test_a_search_finds_what_is_faster_and_nothing_that_is_worse(monkeypatch):
     (unit,) = tune.units(["trnsparse.sddmm"], ["trn2"])
     found = tune.search(unit)
-    assert found.choices.keys() <= tuned.choices(sddmm).keys()
+    assert found.choices.keys() <= find_choices(sddmm).keys()
     assert found.ratio < 0.6
-    assert found.tried == math.prod(len(values) for values in tuned.choices(sddmm).values())
+    assert found.tried == math.prod(len(values) for values in find_choices(sddmm).values())
     # where little is gained the hand's choice stays
     monkeypatch.setattr(tune, "GAIN", 0.9)
     kept = tune.search(unit)
@@ -149,7 +150,7 @@ def test_a_search_finds_what_is_faster_and_nothing_that_is_worse(monkeypatch):
 
 
 def test_many_choices_are_searched_one_after_the_other(monkeypatch):
-    monkeypatch.setattr(tune, "MANY", 1)
+    monkeypatch.setattr("trnsim.timing.tuning.MANY", 1)
     monkeypatch.setattr(registry, "load", lambda op: _small())
     (unit,) = tune.units(["trnblas.dot"], ["trn2"])
     found = tune.search(unit)
@@ -210,7 +211,7 @@ def test_with_a_device_its_clock_decides(monkeypatch, tmp_path):
     (tmp_path / "own.json").write_text(json.dumps(own))
     (tmp_path / "machine.json").write_text(json.dumps({"target": "trn2", "target_file": "own.json"}))
     monkeypatch.setattr(registry, "load", lambda op: _small())
-    monkeypatch.setattr(tune.tuned, "choices", lambda kernel: {"loads": ("compiler", "static", "sync")})
+    monkeypatch.setattr(tune, "find_choices", lambda kernel: {"loads": ("compiler", "static", "sync")})
     (unit,) = tune.units(["trnblas.dot"], ["trn2"])
     assert tune.search(unit).choices == {"loads": "static"}
     with neuron.stand_in(Machine(tmp_path / "machine.json")):
@@ -232,7 +233,7 @@ def test_what_cannot_be_tuned_is_refused_by_name(capsys, words, said):
 def test_every_choice_kept_is_one_its_kernel_declares():
     for op in registry.names():
         for kernel in registry.load(op).kernels:
-            free = tuned.choices(kernel.kernel)
+            free = find_choices(kernel.kernel)
             known = tuned._table(tuned.table_of(kernel.kernel)).get(kernel.kernel.__name__, {}) if free else {}
             for classes in known.values():
                 for entry in classes.values():

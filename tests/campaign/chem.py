@@ -9,6 +9,7 @@ import numpy as np
 import trnchem
 from tests.campaign.draw import Draw
 from tests.campaign.trial import EXEMPT, Trial, spec
+from tests.trnchem.arguments import arguments
 from tests.trnchem.conftest import reference_of
 from trnsci import NumericalError
 
@@ -77,14 +78,16 @@ def energy(draw: Draw) -> Trial:
             there = {"scratch": where, "checkpoint": str(Path(where) / "pairs")}
             given = options | ({} if folder is None else {folder: there[folder]})
             try:
-                made = trnchem.dfmp2(mean, **given)
+                made = trnchem.dfmp2(mean, **arguments(**given))
             except NumericalError:
                 if "stability" in given and not mean.stability(return_status=True)[2]:
                     return None
                 raise
             if folder == "checkpoint":
                 # what is finished is read, and has the same bits
-                assert trnchem.dfmp2(mean, **given).e_corr == made.e_corr, "a finished checkpoint gives other bits"
+                assert trnchem.dfmp2(mean, **arguments(**given)).e_corr == made.e_corr, (
+                    "a finished checkpoint gives other bits"
+                )
             return made
 
     def check(result, kernel):
@@ -133,6 +136,27 @@ def as_object(draw: Draw) -> Trial:
         assert abs(result.e_corr_ss + result.e_corr_os - result.e_corr) <= 1e-12 + 1e-9 * abs(result.e_corr)
         ours, theirs = (np.asarray(x.make_rdm1()) for x in (result, peer))
         assert np.abs(ours - theirs).max() <= 1e-8, float(np.abs(ours - theirs).max())
+
+    return Trial(run, (), check=check, repeats=False, **{**CHANCES, "kernels": False})
+
+
+@spec("trnchem.rpa", promise="`2e-9` of PySCF's energy: `1e-9` of either quadrature")
+def rpa(draw: Draw) -> Trial:
+    from pyscf.gw import rpa, urpa
+
+    name, basis, kind = draw.among(*ATOMS), draw.among("sto-3g", "6-31g"), draw.among("RHF", "UHF")
+    mean, _ = field(name, draw.among(0.7, 0.9, 1.3), basis, kind)
+    draw.log.append(f"{name} {basis} {kind}")
+
+    def run():
+        return None if mean is None else trnchem.rpa(mean)
+
+    def check(result, kernel):
+        if result is not None:
+            peer = (urpa.URPA if kind == "UHF" else rpa.RPA)(mean)
+            peer.verbose = 0
+            peer.kernel(nw=100)
+            assert abs(result.e_corr - peer.e_corr) <= 2e-9 * max(1.0, abs(peer.e_corr)), (result.e_corr, peer.e_corr)
 
     return Trial(run, (), check=check, repeats=False, **{**CHANCES, "kernels": False})
 

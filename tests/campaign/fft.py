@@ -8,7 +8,7 @@ import trnfft
 from tests.campaign.draw import COMPLEX, REAL, Draw
 from tests.campaign.oracles import narrow, unit, wide
 from tests.campaign.trial import EXEMPT, Outside, Trial, public, spec
-from trnfft.device.bounds import guaranteed
+from trnfft.device.bounds import guaranteed_error
 
 EXEMPT.update({"trnfft.get_backend": "a setting", "trnfft.set_backend": "a setting"})
 KINDS = ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft")
@@ -58,7 +58,7 @@ def rounding(dtype: torch.dtype) -> float:
 
 
 def relative_error(lengths, rows, inner, precision, dtype, kernel) -> float:
-    return guaranteed("nki" if kernel else "pytorch", lengths, rows, inner, precision) + rounding(dtype)
+    return guaranteed_error("nki" if kernel else "pytorch", lengths, rows, inner, precision) + rounding(dtype)
 
 
 @spec(
@@ -141,7 +141,7 @@ def several(draw: Draw, name: str) -> Trial:
         limit = relative_error(list(full), 1, 1, policy, dtype, kernel)
         if kernel:
             # which product a length takes depends on what lies beside it: four is the most
-            limit = max(limit, len(full) * 4 * guaranteed("nki", [128], 1, 1, policy))
+            limit = max(limit, len(full) * 4 * guaranteed_error("nki", [128], 1, 1, policy))
         close(result, exact, size, limit, dtype, dims)
 
     kwargs = spelled(draw, {"s": s, "dim": dims, "norm": norm, "precision": precision}, x, stem)
@@ -180,7 +180,7 @@ def cosines(draw: Draw, name: str) -> Trial:
     def check(result, kernel):
         limit = relative_error([4 * n for n in lengths], 1, 1, policy, dtype, kernel) + 8 * unit(dtype)
         if kernel:
-            limit = max(limit, 2 * len(lengths) * 4 * guaranteed("nki", [128], 1, 1, policy))
+            limit = max(limit, 2 * len(lengths) * 4 * guaranteed_error("nki", [128], 1, 1, policy))
         close(result, exact, size, limit, dtype, axes)
 
     dim = axes if several_axes else axes[0]
@@ -250,9 +250,9 @@ def convolution(draw: Draw, name: str) -> Trial:
 
     def limit(kernel):
         lengths = [4 * w for w in whole]
-        each = guaranteed("pytorch", lengths, 1, 1, policy)
+        each = guaranteed_error("pytorch", lengths, 1, 1, policy)
         if kernel:
-            each = max(each, axes * 4 * guaranteed("nki", [128], 1, 1, policy))
+            each = max(each, axes * 4 * guaranteed_error("nki", [128], 1, 1, policy))
         bound = (3 * each + rounding(dtype)) * norms[0] * norms[1] + torch.finfo(dtype).smallest_normal
         return narrow(np.broadcast_to(bound, full.shape))
 

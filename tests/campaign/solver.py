@@ -86,7 +86,7 @@ def hermitian(draw: Draw, n: int, dtype: torch.dtype) -> torch.Tensor:
 # functions of one matrix, and those whose trials read shapes of their own
 ALONE = {"matrix_rank", "null_space", "orth", "cond", "cond_estimate", "solve_tridiagonal"}
 ALONE |= {"cg", "block_cg", "bicgstab", "gmres", "minres", "chebyshev", "lsqr", "lsmr"}
-ALONE |= {"lanczos", "arnoldi", "davidson", "lobpcg", "svd_randomized", "eigh_randomized"}
+ALONE |= {"lanczos", "arnoldi", "davidson", "lobpcg", "svd_randomized", "eigh_randomized", "trace"}
 
 
 def judged(draw: Draw, name: str, args: tuple, check, kwargs=None, **options) -> Trial:

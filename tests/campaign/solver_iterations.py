@@ -141,6 +141,27 @@ def expm(draw: Draw) -> Trial:
     return judged(draw, "trnsolver.expm", (a,), check)
 
 
+@spec("trnsolver.trace", promise="`20 N u` of the sum of moduli; twelve deviations where it is sampled")
+def trace(draw: Draw) -> Trial:
+    dtype, n = draw.dtype(*DTYPES), draw.size(1, 65)
+    a = draw.tensor((n, n), dtype, kind="gaussian", change=lambda v: v + adjoint(v))
+    products, method = draw.among(6, 12, 30, 70), draw.among("hutch++", "hutchinson")
+    exact = np.trace(narrow(wide(a)))
+
+    def check(result):
+        value, error = parts((result.value, result.error))
+        # Hutchinson: the variance of one sample is at most 2 norm(a)^2, also in what hutch++ leaves
+        samples = products if method == "hutchinson" else products - 2 * (products // 3)
+        deviation = 0.0 if products >= n else np.linalg.norm(narrow(wide(a))) * (2 / samples) ** 0.5
+        rounding = 20 * n * unit(dtype) * max(spectral(wide(a)) * n, 1e-300)
+        within(np.atleast_2d(value - exact), 12 * deviation + rounding, "trace", dtype)
+        assert np.isfinite(error), f"error: {error}"
+
+    given = {"products": products, "method": method, "seed": draw.among(0, 1, 2)}
+    options = {"differentiable": False, "compiles": False}
+    return judged(draw, "trnsolver.trace", (a,), check, given, **options)
+
+
 @spec(
     "trnsolver.sqrtm", "trnsolver.logm", "trnsolver.sign",
     promise="`norm(x x - a) <= 20 N u norm(x)^2`; logarithm `20 N u cond(z) norm(a)`", when="no value near the cut",

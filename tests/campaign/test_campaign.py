@@ -85,7 +85,8 @@ PLANTED = {
     "wrong": (lambda x: x + 1e-3, "exceed the bound"),
     "raw": (lambda x: x.no_such_thing, "raised AttributeError"),
     "changing": (lambda x: x.copy_(x.round(decimals=3)), "an operand was changed"),
-    "restless": (lambda x: x + 1e-13 * (next(CALLS_SO_FAR) % 2), "other bits"),
+    # no two calls agree, whatever number of them the campaign makes between those it compares
+    "restless": (lambda x: x * (1 + 2.0**-52 * (next(CALLS_SO_FAR) % 512)), "other bits"),
 }
 
 
@@ -167,7 +168,7 @@ CALLS = {
     "trntensor.multi_einsum": (([("ij,jk->ik", _A, _A)],), {"precision": "fp32", "optimize": "auto"}),
     "trntensor.plan": (("ij,jk->ik", (3, 4), (4, 5)), {"precision": "fp32", "memory_limit": None, "optimize": "auto"}),
     "trnchem.mean_field": (("water",), _MOLECULE),
-    "trnchem.plan": (("water",), {**_MOLECULE, "frozen": None, "auxbasis": None, "method": "pairs", "ranks": 1}),
+    "trnchem.plan": (("water",), {"memory": 10**9, "ranks": 1}),
     "trnchem.extrapolate": (((-1.0, -0.2), (-1.1, -0.25), (2, 3)), {}),
     "trnchem.read_xyz": (("nowhere.xyz",), {}),
 }
