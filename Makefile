@@ -6,13 +6,14 @@ DEFAULT_GROUP := not slow and not cuda and not neuron
 # one BLAS thread per test process: the processes already fill the cores; bytecode is kept, which they all start from
 PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto --maxprocesses 8 --dist worksteal
 
-.PHONY: help demo test test-all campaign sanitize validate setup check lint types imports format bench docs docs-serve clean
+.PHONY: help demo test test-all test-lowest test-newest campaign sanitize validate setup check lint types imports format bench docs docs-serve clean
 .NOTPARALLEL:
 
 help:
 	@echo "make demo       the MP2 energy of water on PyTorch and on the simulator, beside PySCF; predicted times"
 	@echo "make test       the default test suite on all cores"
 	@echo "make test-all   also the slow tests, and those of whatever device this machine has"
+	@echo "make test-lowest, test-newest   the default suite with other versions of torch, NumPy and SciPy, in a venv of its own"
 	@echo "make campaign   random and adversarial calls of every function, SECONDS=600 of them"
 	@echo "make sanitize   the extension in C under sanitizers: its tests, and random calls for SECONDS=600"
 	@echo "make validate   every kernel on this machine's Trainium, and a report; BUDGET=30m"
@@ -25,6 +26,8 @@ help:
 	@echo "make clean      remove caches and build products (not $(VENV))"
 
 INSTALL = PYTHON="$(PYTHON)" sh tools/find_python.sh tools/setup_venv.py $(VENV)
+VERSIONS ?= pinned
+PINS ?=
 INPUTS := pyproject.toml setup.py constraints.txt tools/setup_venv.py tools/find_python.sh $(wildcard src/loops/*)
 
 $(VENV)/.ready-demo: $(INPUTS)
@@ -32,7 +35,7 @@ $(VENV)/.ready-demo: $(INPUTS)
 	@touch $@
 
 $(VENV)/.ready-dev: $(INPUTS)
-	@$(INSTALL) dev
+	@$(INSTALL) dev $(VERSIONS) $(PINS)
 	@touch $@ $(VENV)/.ready-demo
 
 setup: $(VENV)/.ready-dev
@@ -45,6 +48,13 @@ test: $(VENV)/.ready-dev
 
 test-all: $(VENV)/.ready-dev
 	$(PYTEST)
+
+# PINS="torch==2.13.0" keeps a build that is there
+test-lowest:
+	$(MAKE) test VENV=.venv-lowest VERSIONS=lowest
+
+test-newest:
+	$(MAKE) test VENV=.venv-newest VERSIONS=newest
 
 SECONDS ?= 600
 campaign: $(VENV)/.ready-dev

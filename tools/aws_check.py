@@ -34,7 +34,7 @@ from benchmarks import registry
 from benchmarks.validation import cases
 from benchmarks.validation.one import ALIKE, difference
 from trnsci import programs
-from trnsci.kernel_launcher import simulated
+from trnsci.kernel_launcher import as_simulated
 from trnsci.nki import HAS_NKI
 from trnsci.specs import map_tensors
 
@@ -77,12 +77,12 @@ def compare_simulators(name: str, case: str) -> Iterator[dict[str, Any]]:
     registered, tensors, static = cases.kernel_of(name, case)
     arrays = map_tensors(tensors, trnsim.arrays.to_numpy)
     begin = time.perf_counter()
-    ours = trnsim.simulate(simulated(registered.kernel), lint="strict")(*arrays, **static)
+    ours = trnsim.simulate(as_simulated(registered.kernel), lint="strict")(*arrays, **static)
     yield {"stage": "trnsim", "seconds": time.perf_counter() - begin}
     begin = time.perf_counter()
     theirs = nki.simulate(registered.kernel)(*arrays, **static)
     yield {"stage": "simulated", "seconds": time.perf_counter() - begin}
-    mine, other = ([cases.filled(np.asarray(x), 0) for x in _listed(result)] for result in (ours, theirs))
+    mine, other = ([cases.filled(np.asarray(x), 0) for x in _as_list(result)] for result in (ours, theirs))
     apart = difference(other, mine, min(registry.load(name).tolerance, ALIKE))
     yield {"stage": "compared", "bits": apart["error"] == 0.0, **apart}
 
@@ -108,7 +108,7 @@ def compile_kernel(name: str, case: str) -> Iterator[dict[str, Any]]:
     yield {"stage": "compiled", "neff_bytes": sum(p.stat().st_size for p in made), "seconds": taken, "said": said}
 
 
-def _listed(result: Any) -> list[Any]:
+def _as_list(result: Any) -> list[Any]:
     return list(result) if isinstance(result, (tuple, list)) else [result]
 
 

@@ -20,8 +20,7 @@ import torch
 import trnblas
 import trnsci
 import trnsim
-from trnchem.budget import MP2Plan, Options, Sizes, overhead
-from trnchem.shares import blocks_of, cuts, duty, make_sharded_plan
+from trnchem.budget import MP2Plan, Sizes, blocks_of, cuts, duty, make_plan, overhead
 from trnsci.config import TARGETS, TargetName
 from trnsci.distributed import RankPlan
 from trnsci.errors import CapacityError
@@ -159,7 +158,7 @@ def _plan(n: Sizes, cores: int, memory: int) -> MP2Plan | None:
     # what libraries take on a host is not taken on a device, and the pair kernel takes its copies
     try:
         left = memory + overhead() - _copies(n)
-        found = make_sharded_plan(n, Options("fp32", "pairs", 1), ranks=cores, memory=left)
+        found = make_plan(MP2Plan(method="pairs", precision="fp32", sizes=n, memory=left), ranks=cores)
     except CapacityError:
         return None
     return None if found.place == "disk" else found
@@ -313,8 +312,8 @@ def _assumptions(laws: Mapping[str, Laws]) -> str:
   `trnblas.gemm` instead, pair by pair, and adds up on the host; it does not use the kernel yet.
 - Transformation and fit are products of `trnblas.gemm` in float32, timed at the molecule's sizes. Float32 is not enough
   for the energy of such a molecule ([error bound](dfmp2.md#error-bound)); the table is about time and memory.
-- Messages are those of the busiest link in the plan: documented hops, a link rate that is inferred and that no
-  measurement backs, nothing hidden behind arithmetic.
+- Messages are those of the busiest rank in the plan, by [the fabric](../how-to/many-chips.md#the-fabric), with nothing
+  hidden behind arithmetic. Its constants are fitted to runs on trn1; trn2 and trn3 are by trn1's shares of link rate.
 - *Efficiency* counts a core that waits for the busiest one. Ranks of `dfmp2` that are free take pairs from others, so
   the truth lies between it and the next column.
 - Integrals over atomic orbitals, their way to the device, and the metric's factorisation are the host's work and are

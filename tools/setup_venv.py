@@ -1,4 +1,7 @@
-"""Make the virtual environment that every ``make`` target uses: ``setup_venv.py VENV EXTRAS``.
+"""Make the virtual environment that every ``make`` target uses: ``setup_venv.py VENV EXTRAS [VERSIONS] [PIN ...]``.
+
+VERSIONS of the packages that the project needs at run time are ``pinned`` (those of constraints.txt), ``lowest`` (the
+lower bounds of pyproject.toml) or ``newest``. A PIN such as ``torch==2.13.0`` overrides them.
 
 Needs only the standard library. Each way it can fail ends in one sentence that says what to do.
 """
@@ -6,10 +9,12 @@ Needs only the standard library. Each way it can fail ends in one sentence that 
 from __future__ import annotations
 
 import importlib.util
+import re
 import shutil
 import subprocess
 import sys
 import time
+import tomllib
 from collections import deque
 from pathlib import Path
 
@@ -92,16 +97,29 @@ def create(venv: Path) -> Path:
     return python
 
 
-def install(python: Path, venv: Path, extras: str) -> None:
-    """Install the project in editable form with the pinned versions, showing progress, keeping a log."""
+def constraints(versions: str, pins: tuple[str, ...] = ()) -> list[str]:
+    """Return pip's constraints: constraints.txt with other versions of what the project needs at run time."""
+    if versions not in ("pinned", "lowest", "newest"):
+        stop(f"versions are {versions}; choose pinned, lowest or newest.")
+    needed = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    chosen = {"pinned": [], "newest": needed, "lowest": [need.replace(">=", "==") for need in needed]}[versions]
+    lines = [*(ROOT / "constraints.txt").read_text().splitlines(), *chosen, *pins]
+    # the last line about a package counts
+    return list({re.split("[=<>]", line)[0]: line for line in lines if line and not line.startswith("#")}.values())
+
+
+def install(python: Path, venv: Path, extras: str, versions: str = "pinned", pins: tuple[str, ...] = ()) -> None:
+    """Install the project in editable form with the chosen versions, showing progress, keeping a log."""
+    file = venv / "constraints.txt"
+    file.write_text("\n".join(constraints(versions, pins)) + "\n")
     command = [python, "-m", "pip", "install", "--disable-pip-version-check", "--no-input"]
-    command += ["--constraint", "constraints.txt", "--editable", f".[{extras}]"]
-    say(4, f"packages: trnsci[{extras}] with the versions of constraints.txt (torch is the large one)")
+    command += ["--constraint", file.resolve(), "--editable", f".[{extras}]"]
+    say(4, f"packages: trnsci[{extras}], {versions} versions (torch is the large one)")
     log = venv / "setup.log"
     tail: deque[str] = deque(maxlen=200)
     live = sys.stdout.isatty()
     with (
-        log.open("w") as file,
+        log.open("w") as lines,
         subprocess.Popen(
             command,
             stdout=None if live else subprocess.PIPE,
@@ -113,7 +131,7 @@ def install(python: Path, venv: Path, extras: str) -> None:
         stream = pip.stderr if live else pip.stdout
         assert stream is not None
         for line in stream:
-            file.write(line)
+            lines.write(line)
             tail.append(line)
             words = line.split()
             if words[:1] in (["Downloading"], ["Installing"]) and "metadata" not in line.partition("(")[0]:
@@ -134,16 +152,16 @@ def loops(python: Path) -> str:
     return done.stdout.strip() or (done.stderr.strip().splitlines() or ["unknown"])[-1]
 
 
-def main(venv: Path, extras: str) -> None:
+def main(venv: Path, extras: str, versions: str = "pinned", *pins: str) -> None:
     """Run the four steps."""
     start = time.monotonic()
     say(1, f"Python {sys.version.split()[0]} at {sys.executable}")
     check_disk(ROOT)
     python = create(venv)
-    install(python, venv, extras)
+    install(python, venv, extras, versions, pins)
     print(f"      host loops in C: {loops(python)}", flush=True)
     print(f"set-up done in {time.monotonic() - start:.0f} s", flush=True)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2])
+    main(Path(sys.argv[1]), *sys.argv[2:])

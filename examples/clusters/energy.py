@@ -13,7 +13,7 @@ def main() -> None:
     """Compute the energy of the molecule that is named first, with the checkpoint that is named second."""
     molecule, checkpoint = sys.argv[1:]
     mesh = distributed.mesh()
-    result = trnchem.dfmp2(molecule, basis="sto-3g", mesh=mesh, checkpoint=checkpoint)
+    result = trnchem.dfmp2(molecule, checkpoint=checkpoint, options=trnchem.MP2Options(basis="sto-3g", mesh=mesh))
     if mesh.get_rank() == 0:
         print(f"{molecule}: {result.e_corr:.8f} Ha on {mesh.size()} ranks", flush=True)
     distributed.leave()

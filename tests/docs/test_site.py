@@ -41,9 +41,8 @@ def test_the_install_page_names_every_extra_once():
 def test_the_page_on_many_chips_lists_every_sharded_function():
     page = (DOCS / "how-to" / "many-chips.md").read_text()
     # transforms and draws are listed as ranges
-    sources = [
-        path for path in (ROOT / "src").glob("trn*/*sharded*.py") if path.parent.name not in ("trnfft", "trnrand")
-    ]
+    every = [*(ROOT / "src").glob("trn*/*sharded*.py"), *(ROOT / "src").glob("trn*/sharded/*.py")]
+    sources = [path for path in every if path.parent.name not in ("trnfft", "trnrand")]
     functions = [name for path in sources for name in re.findall(r"^@sharded\((\w+)", path.read_text(), re.M)]
     assert len(functions) > 20
     assert [name for name in functions if not re.search(rf"`(trn\w+\.)?{name}`", page)] == []

@@ -52,7 +52,7 @@ def find_energy(text, ranks):
 
 @pytest.mark.slow
 def test_every_file_gives_the_energy(own, tmp_path):
-    expected = trnchem.dfmp2("water", basis="sto-3g").e_corr
+    expected = trnchem.dfmp2("water", options=trnchem.MP2Options(basis="sto-3g")).e_corr
     command = [str(CLUSTERS / "torchrun.sh")]
     own["CHECKPOINT"] = str(tmp_path / "torchrun.ckpt")
     done = subprocess.run(command, env=own, capture_output=True, text=True, check=False, timeout=300)

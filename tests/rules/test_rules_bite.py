@@ -44,6 +44,8 @@ CASES = [
         "E(hint='a.double()')\n",
         "E(hint='Convert a')\n",
     ),
+    ("source.private_names_of_torch_are_in_one_module", DOT, "from torch._C import f\n", "from torch import f\n"),
+    ("source.private_names_of_torch_are_in_one_module", DOT, "x = torch.nn._f()\n", "x = torch.nn.f()\n"),
     ("source.only_config_reads_the_environment", DOT, "x = os.getenv('X')\n", "x = 1\n"),
     ("source.nothing_catches_everything", DOT, BROAD, NARROW),
     ("source.nothing_catches_everything", DOT, BARE, RAISED),

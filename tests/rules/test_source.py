@@ -20,6 +20,19 @@ def test_only_config_reads_the_environment(tree):
     tree.refuse(offenders)
 
 
+def test_private_names_of_torch_are_in_one_module(tree):
+    private = re.compile(r"torch\.(\w+\.)*_[A-Za-z]")
+    offenders = [
+        module.at(node)
+        for module in tree.sources
+        if module.name != "src/trnsci/torch_internals.py"
+        for node in module.nodes
+        if (isinstance(node, ast.ImportFrom) and private.match(f"{node.module}."))
+        or (isinstance(node, ast.Attribute) and private.match(ast.unparse(node)))
+    ]
+    tree.refuse(offenders)
+
+
 def test_nothing_catches_everything(tree):
     broad = ("Exception", "BaseException")
     offenders = [

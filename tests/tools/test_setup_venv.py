@@ -100,12 +100,22 @@ def test_a_failing_pip_is_translated(setup_venv, tmp_path, capfd, complaint, sen
     assert complaint in (tmp_path / "setup.log").read_text()
 
 
+def test_lowest_versions_are_the_bounds_of_the_project_and_pins_override_them(setup_venv):
+    lowest, newest = (setup_venv.constraints(versions, ("torch==2.13.0",)) for versions in ("lowest", "newest"))
+    assert {"numpy==2.0", "scipy==1.14", "torch==2.13.0", "pytest==9.2.0"} <= set(lowest)
+    assert {"numpy>=2.0", "scipy>=1.14", "torch==2.13.0"} <= set(newest)
+    assert sum(line.startswith("torch") for line in lowest) == 1
+    assert "scipy==1.17.1" in setup_venv.constraints("pinned")
+    with pytest.raises(SystemExit, match="choose pinned, lowest or newest"):
+        setup_venv.constraints("oldest")
+
+
 def test_makefile_names_no_tool_outside_the_environment():
     makefile = (TOOLS.parent / "Makefile").read_text()
     recipes = [line.strip().lstrip("@") for line in makefile.splitlines() if line.startswith("\t")]
     # validate runs where the device's PyTorch is
     known = ("$(BIN)/", "$(PYTEST)", "$(INSTALL)", "$(or $(PYTHON),python3) -m trnsci.cli validate", "echo ", "touch ")
-    known += ("rm ", "find ")
+    known += ("rm ", "find ", "$(MAKE) ")
     assert [line for line in recipes if not line.startswith(known)] == []
 
 

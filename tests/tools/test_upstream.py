@@ -15,7 +15,7 @@ def report(plain, inside):
 def test_only_what_passes_in_the_plain_run_alone_is_a_difference():
     found = report({"a": "passed", "b": "failed", "c": "skipped", "d": "passed"}, {"a": "passed", "b": "passed"})
     assert found.differences == ["d"]
-    assert found.substituted == 2
+    assert found.substitutions == 2
 
 
 def test_a_difference_needs_a_reason_and_a_reason_a_difference():

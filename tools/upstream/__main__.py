@@ -14,7 +14,6 @@ import json
 import os
 import subprocess
 import sys
-import tarfile
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +24,7 @@ from tools.upstream.suites import HERE, SUITES, Suite
 ROOT = HERE.parent.parent
 KNOWN = HERE / "known.json"
 # one thread, and no plugin but our own: a run has to be the same twice
-ENVIRONMENT = {"OMP_NUM_THREADS": "1", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "SCIPY_ARRAY_API": "0"}
+ENVIRONMENT = {"OMP_NUM_THREADS": "1", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +42,7 @@ class Report:
         return sorted(test for test, how in self.plain.items() if how == "passed" != self.inside.get(test))
 
     @property
-    def substituted(self) -> int:
+    def substitutions(self) -> int:
         """How many calls became ours."""
         return sum(self.record.get("substituted", {}).values())
 
@@ -55,8 +54,9 @@ def run_suite(name: str, suite: Suite, backend: str) -> Report | str:
         found = _tests(suite, place)
         if isinstance(found, str):
             return found
+        root, tests = found
         choice = suite.small if backend == "simulator" else suite.choose
-        command = [*found, *(["-k", choice] if choice else [])]
+        command = ["--rootdir", str(root), *tests, *(["-k", choice] if choice else [])]
         plain, _ = _pytest(command, place, "plain", [])
         record = place / "record.json"
         settings = {"UPSTREAM_BACKEND": backend, "UPSTREAM_RECORD": str(record)}
@@ -66,40 +66,39 @@ def run_suite(name: str, suite: Suite, backend: str) -> Report | str:
         return Report(name, plain, inside, json.loads(record.read_text(encoding="utf-8")))
 
 
-def _tests(suite: Suite, place: Path) -> list[str] | str:
-    """Return what pytest is to run, or why there is nothing."""
+def _tests(suite: Suite, place: Path) -> tuple[Path, list[str]] | str:
+    """Return the folder that tests are named from and what pytest is to run, or why there is nothing."""
     if not suite.sdist:
-        package = suite.tests[0].partition(".")[0]
-        if "/" not in suite.tests[0] and importlib.util.find_spec(package) is None:
+        if "/" in suite.tests[0]:
+            return HERE, list(suite.tests)
+        package = importlib.util.find_spec(suite.tests[0].partition(".")[0])
+        if package is None or package.origin is None:
             return f"{suite.package} is not installed"
-        return ["--pyargs", *suite.tests]
+        return Path(package.origin).parents[1], ["--pyargs", *suite.tests]
     try:
         version = importlib.metadata.version(suite.package)
     except importlib.metadata.PackageNotFoundError:
         return f"{suite.package} is not installed"
-    download = [
-        sys.executable,
-        "-m",
-        "pip",
-        "download",
-        "-q",
-        "--no-deps",
-        "--no-binary",
-        ":all:",
-        "--no-build-isolation",
-    ]
-    done = subprocess.run(
-        [*download, f"{suite.package}=={version}", "-d", str(place)], capture_output=True, text=True, check=False
-    )
-    archives = list(place.glob("*.tar.gz"))
-    if not archives:
-        return f"the sdist of {suite.package} {version} cannot be had: {done.stderr.strip().splitlines()[-1:]}"
-    with tarfile.open(archives[0]) as archive:
-        archive.extractall(place / "source", filter="data")
-    (root,) = (place / "source").iterdir()
+    root = _download(f"{suite.package}=={version}", place)
+    if root is None:
+        return f"the sdist of {suite.package} {version} cannot be had"
     paths = [root / path for path in suite.tests]
     missing = [path.name for path in paths if not path.exists()]
-    return f"the sdist of {suite.package} {version} has no {missing}" if missing else [str(path) for path in paths]
+    return f"the sdist of {suite.package} {version} has no {missing}" if missing else (root, [str(x) for x in paths])
+
+
+def _download(requirement: str, place: Path) -> Path | None:
+    """Unpack the sources of a package; return their folder, or nothing where there are none."""
+    # pip asks every sdist for its metadata, which some compute by a build: what it unpacked before that is enough
+    options = ["-q", "--no-clean", "--no-deps", "--no-binary", ":all:", "--no-build-isolation", "-d", str(place)]
+    subprocess.run(
+        [sys.executable, "-m", "pip", "download", *options, requirement],
+        env=os.environ | {"TMPDIR": str(place)},
+        capture_output=True,
+        check=False,
+    )
+    roots = sorted(place.glob("pip-download-*/*/pyproject.toml")) or sorted(place.glob("pip-download-*/*/setup.py"))
+    return roots[0].parent if roots else None
 
 
 def _pytest(
@@ -107,7 +106,7 @@ def _pytest(
 ) -> tuple[dict[str, str], str]:
     """Run pytest in a process of its own; return the outcome of every test, and what was printed."""
     report = place / f"{name}.xml"
-    options = ["-q", "-c", os.devnull, "--rootdir", str(place), "-p", "no:cacheprovider", f"--junitxml={report}"]
+    options = ["-q", "-c", os.devnull, "-p", "no:cacheprovider", f"--junitxml={report}"]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *options, *extra, *command],
         cwd=place,
@@ -162,7 +161,7 @@ def main(argv: list[str] | None = None) -> int:
         passed = sum(how == "passed" for how in report.plain.values())
         print(
             f"{name}: {passed} of {len(report.plain)} pass plain, {len(report.differences)} of them not inside; "
-            f"{report.substituted} calls became ours, on {', '.join(report.record.get('backends', {})) or 'nothing'}"
+            f"{report.substitutions} calls became ours, on {', '.join(report.record.get('backends', {})) or 'nothing'}"
         )
         wrong += check(report, known.get(name, {}))
         if args.backend not in report.record.get("backends", {}):

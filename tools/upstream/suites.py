@@ -29,6 +29,10 @@ class Suite:
     fast: bool = False
 
 
+def _modules(package: str, names: str) -> tuple[str, ...]:
+    return tuple(f"{package}.tests.test_{name}" for name in names.split())
+
+
 SUITES = {
     "numpy.fft": Suite("numpy", ("numpy.fft.tests",), small="TestFFT1D and not prime", fast=True),
     "numpy.linalg": Suite(
@@ -36,25 +40,27 @@ SUITES = {
     ),
     "scipy.linalg": Suite(
         "scipy",
-        tuple(
-            f"scipy.linalg.tests.test_{name}"
-            for name in ("basic", "decomp", "decomp_cholesky", "decomp_lu", "matfuncs", "solvers", "batch")
-        ),
+        _modules("scipy.linalg", "basic decomp decomp_cholesky decomp_lu decomp_polar matfuncs solvers batch"),
+        # allocates 2 GB
+        choose="not nofegfault",
         small="TestSolve or TestInv or TestCholesky",
     ),
-    "scipy.fft": Suite("scipy", ("scipy.fft.tests",), small="TestFFT and not extended"),
+    "scipy.fft": Suite(
+        "scipy",
+        _modules("scipy.fft", "basic real_transforms helper multithreading"),
+        small="TestFFT and not extended",
+    ),
     "scipy.sparse.linalg": Suite(
         "scipy",
-        (
-            "scipy.sparse.linalg._isolve.tests",
-            "scipy.sparse.linalg._dsolve.tests",
-            "scipy.sparse.linalg._eigen.arpack.tests",
-        ),
+        _modules("scipy.sparse.linalg._isolve", "iterative lsqr lsmr minres gcrotmk lgmres")
+        + _modules("scipy.sparse.linalg._dsolve", "linsolve")
+        + _modules("scipy.sparse.linalg._eigen.arpack", "arpack")
+        + _modules("scipy.sparse.linalg._eigen.lobpcg", "lobpcg")
+        + _modules("scipy.sparse.linalg._eigen", "svds")
+        + _modules("scipy.sparse.linalg", "expm_multiply norm matfuncs interface"),
         small="test_iterative",
     ),
-    "scipy.signal": Suite(
-        "scipy", ("scipy.signal.tests.test_spectral", "scipy.signal.tests.test_short_time_fft"), small="TestStft"
-    ),
+    "scipy.signal": Suite("scipy", _modules("scipy.signal", "spectral short_time_fft czt"), small="TestSTFT"),
     "torch.op_db": Suite("torch", (str(HERE / "test_op_db.py"),), small="mm or cholesky or fft_fft or solve"),
     "opt_einsum": Suite("opt_einsum", ("opt_einsum.tests",), small="test_contract", fast=True),
     "linear_operator": Suite("linear_operator", ("test/operators", "test/functions"), sdist=True, small="dense_linear"),
