@@ -1,6 +1,7 @@
 """Suite-wide: backends as markers, poisoned memory, and devices this machine does not have."""
 
 import gc
+import signal
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -11,6 +12,8 @@ settings.load_profile("suite")
 
 
 def pytest_configure(config):
+    # A shell that starts the suite in the background ignores interrupts, and so would programs that tests interrupt.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     # Processes that run tests wait for the one that hands them out: it imports neither this nor torch.
     if hasattr(config, "workerinput") or config.getoption("dist", "no") == "no":
         config.pluginmanager.import_plugin("trnsci.testing.plugin")
