@@ -157,7 +157,9 @@ def test_ratios_of_the_gallery_are_those_lapack_allows(function, dtype, backend,
 
 @pytest.mark.slow
 @pytest.mark.xfail(
-    strict=True, reason="moler of 64 rows has a ratio of 1005 on kernels in float32, LAPACK's is below 30"
+    strict=False,
+    reason="moler of 64 rows has a ratio of 1005 on kernels in float32, LAPACK's is below 30;"
+    " how the host rounds products decides",
 )
 def test_the_ratio_of_moler_on_kernels():
     with BACKENDS[1]:
