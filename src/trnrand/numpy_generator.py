@@ -11,8 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from trnrand import continuous, discrete, gamma_family, multivariate
-from trnrand import permutation as orders
+from trnrand import continuous, discrete, gamma_family, multivariate, permutation as orders
 from trnrand.binomial import binomial
 from trnrand.gamma import gamma
 from trnrand.normal import normal

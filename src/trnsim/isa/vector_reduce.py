@@ -7,9 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from trnsim.isa import accumulator
-from trnsim.isa import alu as ops
-from trnsim.isa import operands as check
+from trnsim.isa import accumulator, alu as ops, operands as check
 from trnsim.isa.alu import Alu
 from trnsim.isa.enums import reduce_cmd as cmds
 from trnsim.isa.operands import flat, scalar
