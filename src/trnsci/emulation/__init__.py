@@ -70,7 +70,7 @@ def emulate(
         has_send: let process groups ``send`` and ``recv``, which betas of torch-neuronx did not.
 
     Raises:
-        BackendUnavailable: torch has another accelerator, or emulates another target.
+        BackendUnavailable: another package has given torch a device, or this process emulates another target.
 
     Example:
         >>> device = trnsci.emulate("trn2")
@@ -83,9 +83,10 @@ def emulate(
         if (known.record.target, known.machine.limits) != (target, limits):
             raise _taken(f"this process emulates {known.record.target} with {known.machine.limits}")
         return known
-    accelerator = torch.accelerator.current_accelerator()
-    if accelerator is not None:
-        raise _taken(f"torch has the accelerator {accelerator}")
+    # torch has room for one device of others, beside a GPU
+    other = torch.device("privateuseone").type
+    if other != "privateuseone":
+        raise _taken(f"torch has the device {other}")
     machine = Machine(target, limits)
     machine.install()
     emulation = Emulation(machine)
