@@ -24,8 +24,7 @@ from trnchem.budget import MP2Plan, Sizes, blocks_of, cuts, duty, make_plan, ove
 from trnsci.config import TARGETS, TargetName
 from trnsci.distributed import RankPlan
 from trnsci.errors import CapacityError
-from trnsci.plans import quantity
-from trnsci.plans import seconds as in_words
+from trnsci.plans import quantity, seconds as in_words
 from trntensor.kernels import mp2_energy as kernels
 from trntensor.mp2_energy import piece
 

@@ -6,8 +6,7 @@ from functools import partial as f
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.sparse import csgraph
-from scipy.sparse import linalg as theirs
+from scipy.sparse import csgraph, linalg as theirs
 
 import trnsolver
 import trnsparse

@@ -9,8 +9,7 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 import torch
-from scipy.sparse import csgraph
-from scipy.sparse import linalg as theirs
+from scipy.sparse import csgraph, linalg as theirs
 
 import trnsparse
 from benchmarks.counterparts import Cases, double

@@ -13,8 +13,7 @@ import trnblas
 from benchmarks.registry import Bench, Peer
 from benchmarks.trnblas._common import BF16, F32, case, kernel
 from trnblas import gemm
-from trnblas.kernels import gemm as whole
-from trnblas.kernels import split as kernels
+from trnblas.kernels import gemm as whole, split as kernels
 from trnblas.split import diagonals, groups
 from trnsci.testing import gaussian
 

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.registry import Bench, Case, Peer
-from trnsim import isa, targets
-from trnsim import language as nl
+from trnsim import isa, language as nl, targets
 from trnsim.session import Session, SimParams, activate
 
 TILE = (128, 128)

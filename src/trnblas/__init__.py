@@ -18,103 +18,41 @@
 
 __standalone__ = True
 
-from typing import TYPE_CHECKING
+from trnblas import nki as nki
+from trnblas.accuracy import error_bound as error_bound
+from trnblas.axpy import axpy as axpy, copy as copy, scal as scal, swap as swap
+from trnblas.banded import gbmv as gbmv, hbmv as hbmv, sbmv as sbmv, tbmv as tbmv, tbsv as tbsv
+from trnblas.dgmm import dgmm as dgmm, geam as geam
+from trnblas.dot import asum as asum, dot as dot, dotc as dotc, dotu as dotu, nrm2 as nrm2
+from trnblas.epilogue import Epilogue as Epilogue
+from trnblas.gemm import gemm as gemm
+from trnblas.gemv import gemv as gemv, ger as ger, gerc as gerc, geru as geru
+from trnblas.grouped import grouped_gemm as grouped_gemm
+from trnblas.iamax import iamax as iamax, iamin as iamin
+from trnblas.integer import gemm_int as gemm_int
+from trnblas.matmul import matmul as matmul
+from trnblas.mp2 import mp2_energy as mp2_energy, mp2_pairs as mp2_pairs
+from trnblas.packed import (
+    hpmv as hpmv,
+    hpr as hpr,
+    hpr2 as hpr2,
+    spmv as spmv,
+    spr as spr,
+    spr2 as spr2,
+    tpmv as tpmv,
+    tpsv as tpsv,
+)
+from trnblas.rot import rot as rot, rotg as rotg, rotm as rotm, rotmg as rotmg
+from trnblas.scaled import gemm_scaled as gemm_scaled
+from trnblas.split import probe as probe
+from trnblas.symm import hemm as hemm, hemv as hemv, symm as symm, symv as symv
+from trnblas.syr import her as her, her2 as her2, syr as syr, syr2 as syr2
+from trnblas.syrk import her2k as her2k, herk as herk, syr2k as syr2k, syrk as syrk, syrkx as syrkx
+from trnblas.trmm import trmm as trmm, trmv as trmv
+from trnblas.trsm import trsm as trsm, trsv as trsv
+from trnsci import HAS_NKI as HAS_NKI, Achieved as Achieved, earlier, library_functions as _library_functions
+from trnsim.lazy import export as _export
 
-from trnblas import nki
-from trnblas.accuracy import error_bound
-from trnblas.axpy import axpy, copy, scal, swap
-from trnblas.banded import gbmv, hbmv, sbmv, tbmv, tbsv
-from trnblas.dgmm import dgmm, geam
-from trnblas.dot import asum, dot, dotc, dotu, nrm2
-from trnblas.epilogue import Epilogue
-from trnblas.gemm import gemm
-from trnblas.gemv import gemv, ger, gerc, geru
-from trnblas.grouped import grouped_gemm
-from trnblas.iamax import iamax, iamin
-from trnblas.integer import gemm_int
-from trnblas.matmul import matmul
-from trnblas.mp2 import mp2_energy, mp2_pairs
-from trnblas.packed import hpmv, hpr, hpr2, spmv, spr, spr2, tpmv, tpsv
-from trnblas.rot import rot, rotg, rotm, rotmg
-from trnblas.scaled import gemm_scaled
-from trnblas.split import probe
-from trnblas.symm import hemm, hemv, symm, symv
-from trnblas.syr import her, her2, syr, syr2
-from trnblas.syrk import her2k, herk, syr2k, syrk, syrkx
-from trnblas.trmm import trmm, trmv
-from trnblas.trsm import trsm, trsv
-from trnsci import HAS_NKI, Achieved, earlier, library_functions
-
-set_backend, get_backend = library_functions("trnblas")
-
-if not TYPE_CHECKING:
-    __getattr__ = earlier.names(__name__)
-
-__all__ = [
-    "HAS_NKI",
-    "Achieved",
-    "Epilogue",
-    "asum",
-    "axpy",
-    "copy",
-    "dgmm",
-    "dot",
-    "dotc",
-    "dotu",
-    "error_bound",
-    "gbmv",
-    "geam",
-    "gemm",
-    "gemm_int",
-    "gemm_scaled",
-    "gemv",
-    "ger",
-    "gerc",
-    "geru",
-    "get_backend",
-    "grouped_gemm",
-    "hbmv",
-    "hemm",
-    "hemv",
-    "her",
-    "her2",
-    "her2k",
-    "herk",
-    "hpmv",
-    "hpr",
-    "hpr2",
-    "iamax",
-    "iamin",
-    "matmul",
-    "mp2_energy",
-    "mp2_pairs",
-    "nki",
-    "nrm2",
-    "probe",
-    "rot",
-    "rotg",
-    "rotm",
-    "rotmg",
-    "sbmv",
-    "scal",
-    "set_backend",
-    "spmv",
-    "spr",
-    "spr2",
-    "swap",
-    "symm",
-    "symv",
-    "syr",
-    "syr2",
-    "syr2k",
-    "syrk",
-    "syrkx",
-    "tbmv",
-    "tbsv",
-    "tpmv",
-    "tpsv",
-    "trmm",
-    "trmv",
-    "trsm",
-    "trsv",
-]
+set_backend, get_backend = _library_functions("trnblas")
+earlier.spell(__name__)
+_export(__name__, "nki")

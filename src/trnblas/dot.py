@@ -128,24 +128,28 @@ def asum(
         >>> asum(torch.tensor([1.0, -2.0]))
         tensor(3.)
     """
-    return _norm("asum", x, precision=precision, target=target_error, out=out)
+    return _norm("asum", x, precision=precision, target_error=target_error, out=out)
 
 
-@array_function
-def nrm2(
+def _norm(
+    name: Kind,
     x: Tensor,
     *,
     precision: Precision | None = None,
     target_error: float | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Return the Euclidean norm over the last axis, without overflow or harmful underflow.
+    dtype = vectors(name, x)
+    bound = functools.partial(norm_bound, name)
+    policy = choose_for_size(name, precision, target_error, dtype, bound, (x,), N=x.shape[-1])
+    if out is not None:
+        check.out(name, out, shape=tuple(x.shape[:-1]), dtype=x.real.dtype, x=x)
+    return run(Norm(x, name, policy), out)
 
-    Args:
-        x: [..., N]
-        precision: as for `dot`.
-        target_error: as for `dot`, relative to the result.
-        out: [...], memory for the result, real, shared with no operand.
+
+@like(asum, functools.partial(_norm, "nrm2"))
+def nrm2(*args: Any, **kwargs: Any) -> Any:
+    """Return the Euclidean norm over the last axis, safe from overflow and underflow; arguments as for `asum`.
 
     Returns:
         [...], real. ``|error| <= g(N / 2 + 3) norm``, ``g(N + 3)`` for complex vectors.
@@ -154,7 +158,6 @@ def nrm2(
         >>> nrm2(torch.tensor([3.0, 4.0]))
         tensor(5.)
     """
-    return _norm("nrm2", x, precision=precision, target=target_error, out=out)
 
 
 def _refuse_overflow(value: Any, *_: Any, **__: Any) -> Any:
@@ -172,15 +175,6 @@ def _read_norm(x: Any, ord: Any, axis: Any, keepdims: bool) -> Given:  # noqa: A
         raise Different("it is another norm, or one of integers")
     # theirs adds squares of single precision in a wider format
     return given(nrm2, x.ravel(order="K"), precision="fp64")
-
-
-def _norm(name: Kind, x: Tensor, *, precision: Precision | None, target: float | None, out: Tensor | None) -> Tensor:
-    dtype = vectors(name, x)
-    bound = functools.partial(norm_bound, name)
-    policy = choose_for_size(name, precision, target, dtype, bound, (x,), N=x.shape[-1])
-    if out is not None:
-        check.out(name, out, shape=tuple(x.shape[:-1]), dtype=x.real.dtype, x=x)
-    return run(Norm(x, name, policy), out)
 
 
 def norm_bound(name: str, n: int, dtype: torch.dtype, precision: Precision) -> float:

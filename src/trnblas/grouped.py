@@ -11,8 +11,7 @@ from torch import Tensor
 from trnblas.accuracy import error_bound
 from trnblas.arguments import HALF, combine, conjugate, transpose_by, transposition
 from trnblas.gemm import gemm
-from trnblas.kernels import gemm as gemm_kernels
-from trnblas.kernels import grouped as kernels
+from trnblas.kernels import gemm as gemm_kernels, grouped as kernels
 from trnsci import ArgumentError, array_function, check, op, programs, run
 from trnsci.gradient import saves
 from trnsci.nki import launch

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor
 
@@ -14,8 +12,7 @@ from trnsci import HAS_NKI, array_function, earlier, neuron
 from trnsci.config import BackendName
 from trnsci.nki import P_MAX
 
-if not TYPE_CHECKING:
-    __getattr__ = earlier.names(__name__)
+earlier.spell(__name__)
 
 __all__ = ["HAS_NKI", "nki_batched_gemm", "nki_gemm", "nki_mp2_energy"]
 

@@ -13,8 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trnblas.kernels import gemm as gemm_kernels
-from trnblas.kernels import split as kernels
+from trnblas.kernels import gemm as gemm_kernels, split as kernels
 from trnsci import ArgumentError, CapacityError, host, neuron
 from trnsci.kernel_launcher import current
 from trnsci.nki import K_TILE, N_TILE, launch

@@ -28,8 +28,7 @@ from trnblas.arguments import (
     triangle_mask,
 )
 from trnblas.gemm import gemm
-from trnblas.kernels import gemm as gemm_kernels
-from trnblas.kernels import syrk as kernels
+from trnblas.kernels import gemm as gemm_kernels, syrk as kernels
 from trnblas.split import split_gemm
 from trnsci import ArgumentError, array_function, check, op, programs, run
 from trnsci.arrays import like

@@ -12,8 +12,9 @@ from trnblas.accuracy import working_dtype
 from trnblas.arguments import HALF, combine, conjugate, stack, triangle
 from trnblas.gemm import gemm
 from trnblas.kernels import trsm as kernels
-from trnblas.trmm import Trmm, solve_bound, triangular
+from trnblas.trmm import Trmm, solve_bound, triangular, trmv
 from trnsci import array_function, op, run
+from trnsci.arrays import like
 from trnsci.caches import kept
 from trnsci.gradient import saves
 from trnsci.nki import P_MAX, launch
@@ -71,25 +72,20 @@ def trsm(
     return triangular("trsm", Trsm, a, b, alpha=alpha, **flags, **accuracy, out=out)
 
 
-@array_function
-def trsv(
-    a: Tensor,
-    x: Tensor,
-    lower: bool | int | str = False,
-    trans: bool | int | str = False,
-    diag: bool | int | str = False,
-    *,
-    precision: Precision | None = None,
-    out: Tensor | None = None,
+def _solve_vector(
+    a: Tensor, x: Tensor, lower: Any = False, trans: Any = False, diag: Any = False, **given: Any
 ) -> Tensor:
+    return triangular("trsv", Trsm, a, x, lower=lower, trans=trans, diag=diag, vector=True, **given)
+
+
+@like(trmv, _solve_vector)
+def trsv(*args: Any, **kwargs: Any) -> Any:
     """Solve ``op(a) @ y = x`` with ``a`` [..., N, N] triangular and ``x`` [..., N]; flags as for `trsm`.
 
     Example:
         >>> trsv(torch.tensor([[2.0, 2.0], [0.0, 1.0]]), torch.ones(2))
         tensor([-0.5000,  1.0000])
     """
-    flags: dict[str, Any] = {"lower": lower, "trans": trans, "diag": diag}
-    return triangular("trsv", Trsm, a, x, **flags, vector=True, precision=precision, out=out)
 
 
 @op("trnblas::trsm")

@@ -19,40 +19,17 @@ from typing import TYPE_CHECKING
 from trnsim.lazy import lazily
 
 if TYPE_CHECKING:
-    from trnchem.budget import MP2Plan, Share, Stage
-    from trnchem.dfmp2 import dfmp2, plan
-    from trnchem.extrapolation import CompleteBasis, extrapolate
-    from trnchem.fitting import density_fit
-    from trnchem.metric import Metric
-    from trnchem.molecules import GEOMETRIES, read_xyz
-    from trnchem.options import MP2Options
-    from trnchem.references import mean_field
-    from trnchem.result import MP2Result, PairEnergies, Progress
-    from trnchem.rpa import RPAResult, rpa
-    from trnchem.screening import Screen
-    from trnchem.solver import DFMP2
-
-__all__ = [
-    "DFMP2",
-    "GEOMETRIES",
-    "CompleteBasis",
-    "MP2Options",
-    "MP2Plan",
-    "MP2Result",
-    "Metric",
-    "PairEnergies",
-    "Progress",
-    "RPAResult",
-    "Screen",
-    "Share",
-    "Stage",
-    "density_fit",
-    "dfmp2",
-    "extrapolate",
-    "mean_field",
-    "plan",
-    "read_xyz",
-    "rpa",
-]
+    from trnchem.budget import MP2Plan as MP2Plan, Share as Share, Stage as Stage
+    from trnchem.dfmp2 import dfmp2 as dfmp2, plan as plan
+    from trnchem.extrapolation import CompleteBasis as CompleteBasis, extrapolate as extrapolate
+    from trnchem.fitting import density_fit as density_fit
+    from trnchem.metric import Metric as Metric
+    from trnchem.molecules import GEOMETRIES as GEOMETRIES, read_xyz as read_xyz
+    from trnchem.options import MP2Options as MP2Options
+    from trnchem.references import mean_field as mean_field
+    from trnchem.result import MP2Result as MP2Result, PairEnergies as PairEnergies, Progress as Progress
+    from trnchem.rpa import RPAResult as RPAResult, rpa as rpa
+    from trnchem.screening import Screen as Screen
+    from trnchem.solver import DFMP2 as DFMP2
 
 lazily(__name__)

@@ -64,7 +64,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--reference", choices=("rhf", "uhf", "rohf"), help="kind of Hartree-Fock (default: uhf for open shells)")
     add("--stability", choices=("internal", "external"), help="refuse a mean field that is a saddle point")
     add("--auxbasis", help="auxiliary basis (default: the mean field's own)")
-    add("--frozen", metavar="N|core", type=_frozen, help="orbitals to leave out")
+    add("--frozen", metavar="N|core", type=_parse_frozen, help="orbitals to leave out")
     add("--precision", choices=PRECISIONS, help="of the products (default fp64)")
     add("--target-error", type=float, metavar="HARTREE", help="choose the cheapest precision that stays within it")
     add("--method", choices=METHODS, default="pairs", help="default pairs")
@@ -82,7 +82,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _frozen(text: str) -> int | str:
+def _parse_frozen(text: str) -> int | str:
     if text != "core" and not text.isdecimal():
         raise argparse.ArgumentTypeError(f"{text!r} is neither a number of orbitals nor 'core'")
     return text if text == "core" else int(text)

@@ -107,7 +107,7 @@ def orbitals(field: Any, frozen: Frozen) -> Orbitals:
     """
     sets = orbital_sets(field)
     left_out = _left_out(field, frozen, len(sets[0].occupied), len(sets))
-    kept = [_kept(each, positions) for each, positions in zip(sets, left_out, strict=True)]
+    kept = [_keep_orbitals(each, positions) for each, positions in zip(sets, left_out, strict=True)]
     _refuse_nothing(frozen, sets, kept, any(left_out))
     nvir = max(len(part.energies) - int(part.occupied.sum()) for part in kept)
     split = [_split(part, nvir) for part in kept]
@@ -140,7 +140,7 @@ def orbital_sets(field: Any) -> list[OrbitalSet]:
     return [OrbitalSet(occ > 0, C, np.asarray(energies[0])), OrbitalSet(occ == 2, C, np.asarray(energies[1]))]
 
 
-def _kept(part: OrbitalSet, left_out: Positions) -> OrbitalSet:
+def _keep_orbitals(part: OrbitalSet, left_out: Positions) -> OrbitalSet:
     if not left_out:
         return part
     kept = np.ones(len(part.occupied), dtype=bool)

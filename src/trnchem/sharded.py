@@ -148,7 +148,7 @@ def _same(team: LiveTeam, given: dict[str, str]) -> None:
             raise ArgumentError("dfmp2", name, got, hint="Every rank makes the same call with the same options")
 
 
-def _heard(team: LiveTeam, key: str, what: str) -> str:
+def _await_text(team: LiveTeam, key: str, what: str) -> str:
     """Wait for a text of the first rank for as long as it goes on: it may be at a mean field for hours."""
     world, notes = team.world, team.world.notes
     world.waiting, cycles, patience, look, pause = True, 0, Patience(world.patience), 0.0, 1e-4
@@ -176,7 +176,7 @@ def _solve_on_first_rank(team: LiveTeam, molecule: Any, want: Request) -> Any:
         field.callback = None
         notes.set("mean field", str(float(field.e_tot)))
         return field
-    field.e_tot = float(_heard(team, "mean field", "the mean field of the first rank"))
+    field.e_tot = float(_await_text(team, "mean field", "the mean field of the first rank"))
     # as PySCF chooses it when the mean field runs
     field.with_df.auxmol = pyscf().df.addons.make_auxmol(molecule, field.with_df.auxbasis)
     return field
@@ -263,7 +263,7 @@ class ShardedRun(stages.Run):
             strongest = float(metric.diagonal().abs().max().sqrt())
             notes.set("metric", json.dumps([strongest, asdict(self.metric)]))
         equal = team.all_reduce(0, equal_pairs(self.source.molecule, self._shells()))
-        strongest, metric = parse_json(_heard(team, "metric", "the metric of the first rank"))
+        strongest, metric = parse_json(_await_text(team, "metric", "the metric of the first rank"))
         self.metric = Metric(**metric)
         self.screen = keep_pairs_above(equal, strongest, self.screening)
         shape = (self.metric.functions, self.metric.vectors)

@@ -18,80 +18,52 @@
 | `scipy_backend` | this library behind `scipy.fft` |
 """
 
-from typing import TYPE_CHECKING
-
 __standalone__ = True
 
-from trnfft import nn, scipy_backend
-from trnfft.callbacks import CallbackPlan, Convert, Multiply, Scale, Window, with_callbacks
-from trnfft.chirp_z import chirp_z
-from trnfft.complextensor import ComplexTensor
-from trnfft.convolve import correlate, fftconvolve, oaconvolve
-from trnfft.dct import dct, dctn, dst, dstn, idct, idctn, idst, idstn
-from trnfft.fft import fft, hfft, ifft, ihfft, irfft, rfft
-from trnfft.fftn import fft2, fftn, hfft2, hfftn, ifft2, ifftn, ihfft2, ihfftn, irfft2, irfftn, rfft2, rfftn
-from trnfft.frequencies import fftfreq, fftshift, ifftshift, rfftfreq
-from trnfft.lengths import next_fast_len
-from trnfft.plan import FFTPlan, plan
-from trnfft.stft import istft, spectrogram, stft
-from trnsci import HAS_NKI, earlier, library_functions
+from trnfft import nn as nn, scipy_backend as scipy_backend
+from trnfft.callbacks import (
+    CallbackPlan as CallbackPlan,
+    Convert as Convert,
+    Multiply as Multiply,
+    Scale as Scale,
+    Window as Window,
+    with_callbacks as with_callbacks,
+)
+from trnfft.chirp_z import chirp_z as chirp_z
+from trnfft.complextensor import ComplexTensor as ComplexTensor
+from trnfft.convolve import correlate as correlate, fftconvolve as fftconvolve, oaconvolve as oaconvolve
+from trnfft.dct import (
+    dct as dct,
+    dctn as dctn,
+    dst as dst,
+    dstn as dstn,
+    idct as idct,
+    idctn as idctn,
+    idst as idst,
+    idstn as idstn,
+)
+from trnfft.fft import fft as fft, hfft as hfft, ifft as ifft, ihfft as ihfft, irfft as irfft, rfft as rfft
+from trnfft.fftn import (
+    fft2 as fft2,
+    fftn as fftn,
+    hfft2 as hfft2,
+    hfftn as hfftn,
+    ifft2 as ifft2,
+    ifftn as ifftn,
+    ihfft2 as ihfft2,
+    ihfftn as ihfftn,
+    irfft2 as irfft2,
+    irfftn as irfftn,
+    rfft2 as rfft2,
+    rfftn as rfftn,
+)
+from trnfft.frequencies import fftfreq as fftfreq, fftshift as fftshift, ifftshift as ifftshift, rfftfreq as rfftfreq
+from trnfft.lengths import next_fast_len as next_fast_len
+from trnfft.plan import FFTPlan as FFTPlan, plan as plan
+from trnfft.stft import istft as istft, spectrogram as spectrogram, stft as stft
+from trnsci import HAS_NKI as HAS_NKI, earlier, library_functions as _library_functions
+from trnsim.lazy import export as _export
 
-set_backend, get_backend = library_functions("trnfft")
-
-if not TYPE_CHECKING:
-    __getattr__ = earlier.names(__name__)
-
-__all__ = [
-    "HAS_NKI",
-    "CallbackPlan",
-    "ComplexTensor",
-    "Convert",
-    "FFTPlan",
-    "Multiply",
-    "Scale",
-    "Window",
-    "chirp_z",
-    "correlate",
-    "dct",
-    "dctn",
-    "dst",
-    "dstn",
-    "fft",
-    "fft2",
-    "fftconvolve",
-    "fftfreq",
-    "fftn",
-    "fftshift",
-    "get_backend",
-    "hfft",
-    "hfft2",
-    "hfftn",
-    "idct",
-    "idctn",
-    "idst",
-    "idstn",
-    "ifft",
-    "ifft2",
-    "ifftn",
-    "ifftshift",
-    "ihfft",
-    "ihfft2",
-    "ihfftn",
-    "irfft",
-    "irfft2",
-    "irfftn",
-    "istft",
-    "next_fast_len",
-    "nn",
-    "oaconvolve",
-    "plan",
-    "rfft",
-    "rfft2",
-    "rfftfreq",
-    "rfftn",
-    "scipy_backend",
-    "set_backend",
-    "spectrogram",
-    "stft",
-    "with_callbacks",
-]
+set_backend, get_backend = _library_functions("trnfft")
+earlier.spell(__name__)
+_export(__name__, "nn", "scipy_backend")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -17,8 +17,7 @@ Device = torch.device | str | None
 
 __all__ = ["ComplexBatchNorm1d", "ComplexConv1d", "ComplexLinear", "ModReLU"]
 
-if not TYPE_CHECKING:
-    __getattr__ = earlier.names(__name__)
+earlier.spell(__name__)
 
 
 def _planes(op: str, z: Any) -> ComplexTensor:

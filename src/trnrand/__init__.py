@@ -15,108 +15,68 @@
 
 __standalone__ = True
 
-from typing import TYPE_CHECKING
-
-from trnrand.binomial import binomial
-from trnrand.bits import bits
+from trnrand.binomial import binomial as binomial
+from trnrand.bits import bits as bits
 from trnrand.continuous import (
-    cauchy,
-    exponential,
-    gumbel,
-    laplace,
-    logistic,
-    lognormal,
-    pareto,
-    truncated_normal,
-    von_mises,
-    weibull,
+    cauchy as cauchy,
+    exponential as exponential,
+    gumbel as gumbel,
+    laplace as laplace,
+    logistic as logistic,
+    lognormal as lognormal,
+    pareto as pareto,
+    truncated_normal as truncated_normal,
+    von_mises as von_mises,
+    weibull as weibull,
 )
-from trnrand.curand import MT19937, XORWOW, MRG32k3a
-from trnrand.device import probe
-from trnrand.discrete import bernoulli, categorical, geometric, multinomial, negative_binomial, rademacher
-from trnrand.gamma import gamma
-from trnrand.gamma_family import beta, chi_squared, dirichlet, f, student_t
-from trnrand.generator import Generator, advance, default_generator, get_state, manual_seed, set_state, spawn
-from trnrand.halton import Halton
-from trnrand.latin import LatinHypercube
-from trnrand.multivariate import multivariate_normal, orthogonal, unit_vector
-from trnrand.normal import normal, standard_normal
-from trnrand.numpy_generator import NumpyGenerator, default_rng
-from trnrand.permutation import choice, permutation, shuffle
-from trnrand.philox import philox4x32
-from trnrand.poisson import poisson
-from trnrand.randint import integers, randint
-from trnrand.sketch import sketch
-from trnrand.sobol import Sobol
-from trnrand.stream import Stream
-from trnrand.threefry import threefry4x32
-from trnrand.uniform import random, uniform
-from trnsci import HAS_NKI, earlier, library_functions
+from trnrand.curand import MT19937 as MT19937, XORWOW as XORWOW, MRG32k3a as MRG32k3a
+from trnrand.device import probe as probe
+from trnrand.discrete import (
+    bernoulli as bernoulli,
+    categorical as categorical,
+    geometric as geometric,
+    multinomial as multinomial,
+    negative_binomial as negative_binomial,
+    rademacher as rademacher,
+)
+from trnrand.gamma import gamma as gamma
+from trnrand.gamma_family import (
+    beta as beta,
+    chi_squared as chi_squared,
+    dirichlet as dirichlet,
+    f as f,
+    student_t as student_t,
+)
+from trnrand.generator import (
+    Generator as Generator,
+    advance as advance,
+    default_generator as default_generator,
+    get_state as get_state,
+    manual_seed as manual_seed,
+    set_state as set_state,
+    spawn as spawn,
+)
+from trnrand.halton import Halton as Halton
+from trnrand.latin import LatinHypercube as LatinHypercube
+from trnrand.multivariate import (
+    multivariate_normal as multivariate_normal,
+    orthogonal as orthogonal,
+    unit_vector as unit_vector,
+)
+from trnrand.normal import normal as normal, standard_normal as standard_normal
+from trnrand.numpy_generator import NumpyGenerator as NumpyGenerator, default_rng as default_rng
+from trnrand.permutation import choice as choice, permutation as permutation, shuffle as shuffle
+from trnrand.philox import philox4x32 as philox4x32
+from trnrand.poisson import poisson as poisson
+from trnrand.randint import integers as integers, randint as randint
+from trnrand.sketch import sketch as sketch
+from trnrand.sobol import Sobol as Sobol
+from trnrand.stream import Stream as Stream
+from trnrand.threefry import threefry4x32 as threefry4x32
+from trnrand.uniform import random as random, uniform as uniform
+from trnsci import HAS_NKI as HAS_NKI, earlier, library_functions as _library_functions
+from trnsim.lazy import export as _export
 
-set_backend, get_backend = library_functions("trnrand")
-
-if not TYPE_CHECKING:
-    __getattr__ = earlier.names(__name__)
-
-__all__ = [
-    "HAS_NKI",
-    "MT19937",
-    "XORWOW",
-    "Generator",
-    "Halton",
-    "LatinHypercube",
-    "MRG32k3a",
-    "NumpyGenerator",
-    "Sobol",
-    "Stream",
-    "advance",
-    "bernoulli",
-    "beta",
-    "binomial",
-    "bits",
-    "categorical",
-    "cauchy",
-    "chi_squared",
-    "choice",
-    "default_generator",
-    "default_rng",
-    "dirichlet",
-    "exponential",
-    "f",
-    "gamma",
-    "geometric",
-    "get_backend",
-    "get_state",
-    "gumbel",
-    "integers",
-    "laplace",
-    "logistic",
-    "lognormal",
-    "manual_seed",
-    "multinomial",
-    "multivariate_normal",
-    "negative_binomial",
-    "normal",
-    "orthogonal",
-    "pareto",
-    "permutation",
-    "philox4x32",
-    "poisson",
-    "probe",
-    "rademacher",
-    "randint",
-    "random",
-    "set_backend",
-    "set_state",
-    "shuffle",
-    "sketch",
-    "spawn",
-    "standard_normal",
-    "student_t",
-    "threefry4x32",
-    "truncated_normal",
-    "uniform",
-    "unit_vector",
-    "von_mises",
-    "weibull",
-]
+set_backend, get_backend = _library_functions("trnrand")
+earlier.spell(__name__)
+_export(__name__)

@@ -9,8 +9,7 @@ from typing import Any, Concatenate, ParamSpec
 import torch
 from torch import Tensor
 
-from trnrand import continuous, discrete, gamma_family, multivariate
-from trnrand import permutation as orders
+from trnrand import continuous, discrete, gamma_family, multivariate, permutation as orders
 from trnrand.binomial import binomial
 from trnrand.gamma import gamma
 from trnrand.normal import normal, standard_normal

@@ -10,8 +10,7 @@ from torch import Tensor
 from trnrand import host_loops, maths
 from trnrand.bits import Numbers
 from trnrand.device import launch_stream
-from trnrand.kernels import bits as bit_kernels
-from trnrand.kernels import normal as kernels
+from trnrand.kernels import bits as bit_kernels, normal as kernels
 from trnrand.quantiles import normal_quantile
 from trnrand.request import Number, Options, Request, Size, drawing, half_open
 from trnrand.segment import Segment

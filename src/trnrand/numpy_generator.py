@@ -11,8 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from trnrand import continuous, discrete, gamma_family, multivariate
-from trnrand import permutation as orders
+from trnrand import continuous, discrete, gamma_family, multivariate, permutation as orders
 from trnrand.binomial import binomial
 from trnrand.gamma import gamma
 from trnrand.normal import normal
@@ -47,7 +46,7 @@ class NumpyGenerator(Source):
         more = f": numpy.random.default_rng() has {name}, trnrand has not" if known else ""
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{more}", name=name)
 
-    def _drawn(self, function: Callable[..., Any], size: Shape, **given: Any) -> Any:
+    def _draw(self, function: Callable[..., Any], size: Shape, **given: Any) -> Any:
         """Return what a distribution gives for parameters, in NumPy's kind."""
         for name, value in given.items():
             if isinstance(value, np.generic):
@@ -63,7 +62,7 @@ class NumpyGenerator(Source):
         self, function: Callable[..., Any], size: Shape, dtype: npt.DTypeLike, out: Array | None, **given: Any
     ) -> Any:
         wanted = out.shape if size is None and out is not None else size
-        return self._drawn(function, wanted, dtype=_dtype(dtype), out=out, **given)
+        return self._draw(function, wanted, dtype=_dtype(dtype), out=out, **given)
 
     def integers(
         self,
@@ -100,101 +99,101 @@ class NumpyGenerator(Source):
 
     def uniform(self, low: Numbers = 0.0, high: Numbers = 1.0, size: Shape = None) -> Array:
         """Draw uniform numbers in [low, high)."""
-        return self._drawn(uniform, size, dtype=torch.float64, low=low, high=high)
+        return self._draw(uniform, size, dtype=torch.float64, low=low, high=high)
 
     def normal(self, loc: Numbers = 0.0, scale: Numbers = 1.0, size: Shape = None) -> Array:
         """Draw normal numbers."""
-        return self._drawn(normal, size, dtype=torch.float64, loc=loc, scale=scale)
+        return self._draw(normal, size, dtype=torch.float64, loc=loc, scale=scale)
 
     def lognormal(self, mean: Numbers = 0.0, sigma: Numbers = 1.0, size: Shape = None) -> Array:
         """Draw numbers whose logarithm is normal."""
-        return self._drawn(continuous.lognormal, size, dtype=torch.float64, loc=mean, scale=sigma)
+        return self._draw(continuous.lognormal, size, dtype=torch.float64, loc=mean, scale=sigma)
 
     def exponential(self, scale: Numbers = 1.0, size: Shape = None) -> Array:
         """Draw exponential numbers of mean ``scale``."""
-        return self._drawn(continuous.exponential, size, dtype=torch.float64, scale=scale)
+        return self._draw(continuous.exponential, size, dtype=torch.float64, scale=scale)
 
     def laplace(self, loc: Numbers = 0.0, scale: Numbers = 1.0, size: Shape = None) -> Array:
         """Draw Laplace's double exponential numbers."""
-        return self._drawn(continuous.laplace, size, dtype=torch.float64, loc=loc, scale=scale)
+        return self._draw(continuous.laplace, size, dtype=torch.float64, loc=loc, scale=scale)
 
     def logistic(self, loc: Numbers = 0.0, scale: Numbers = 1.0, size: Shape = None) -> Array:
         """Draw logistic numbers."""
-        return self._drawn(continuous.logistic, size, dtype=torch.float64, loc=loc, scale=scale)
+        return self._draw(continuous.logistic, size, dtype=torch.float64, loc=loc, scale=scale)
 
     def gumbel(self, loc: Numbers = 0.0, scale: Numbers = 1.0, size: Shape = None) -> Array:
         """Draw Gumbel numbers."""
-        return self._drawn(continuous.gumbel, size, dtype=torch.float64, loc=loc, scale=scale)
+        return self._draw(continuous.gumbel, size, dtype=torch.float64, loc=loc, scale=scale)
 
     def standard_cauchy(self, size: Shape = None) -> Array:
         """Draw Cauchy numbers of position 0 and width 1."""
-        return self._drawn(continuous.cauchy, size, dtype=torch.float64)
+        return self._draw(continuous.cauchy, size, dtype=torch.float64)
 
     def weibull(self, a: Numbers, size: Shape = None) -> Array:
         """Draw Weibull numbers of scale 1."""
-        return self._drawn(continuous.weibull, size, dtype=torch.float64, shape=a)
+        return self._draw(continuous.weibull, size, dtype=torch.float64, shape=a)
 
     def rayleigh(self, scale: Numbers = 1.0, size: Shape = None) -> Array:
         """Draw lengths of vectors of two normal numbers."""
         width = np.asarray(scale) * math.sqrt(2.0)
-        return self._drawn(continuous.weibull, size, dtype=torch.float64, shape=2.0, scale=width[()])
+        return self._draw(continuous.weibull, size, dtype=torch.float64, shape=2.0, scale=width[()])
 
     def pareto(self, a: Numbers, size: Shape = None) -> Array:
         """Draw Pareto numbers of the second kind (Lomax), as NumPy does: `trnrand.pareto` less 1."""
-        return self._drawn(continuous.pareto, size, dtype=torch.float64, shape=a) - 1.0
+        return self._draw(continuous.pareto, size, dtype=torch.float64, shape=a) - 1.0
 
     def vonmises(self, mu: Numbers, kappa: Numbers, size: Shape = None) -> Array:
         """Draw angles from -pi to pi around ``mu``."""
-        return self._drawn(continuous.von_mises, size, dtype=torch.float64, loc=mu, concentration=kappa)
+        return self._draw(continuous.von_mises, size, dtype=torch.float64, loc=mu, concentration=kappa)
 
     def gamma(self, shape: Numbers, scale: Numbers = 1.0, size: Shape = None) -> Array:
         """Draw gamma numbers."""
-        return self._drawn(gamma, size, dtype=torch.float64, shape=shape, scale=scale)
+        return self._draw(gamma, size, dtype=torch.float64, shape=shape, scale=scale)
 
     def beta(self, a: Numbers, b: Numbers, size: Shape = None) -> Array:
         """Draw beta numbers."""
-        return self._drawn(gamma_family.beta, size, dtype=torch.float64, a=a, b=b)
+        return self._draw(gamma_family.beta, size, dtype=torch.float64, a=a, b=b)
 
     def chisquare(self, df: Numbers, size: Shape = None) -> Array:
         """Draw sums of squares of ``df`` normal numbers."""
-        return self._drawn(gamma_family.chi_squared, size, dtype=torch.float64, df=df)
+        return self._draw(gamma_family.chi_squared, size, dtype=torch.float64, df=df)
 
     def standard_t(self, df: Numbers, size: Shape = None) -> Array:
         """Draw Student's t."""
-        return self._drawn(gamma_family.student_t, size, dtype=torch.float64, df=df)
+        return self._draw(gamma_family.student_t, size, dtype=torch.float64, df=df)
 
     def f(self, dfnum: Numbers, dfden: Numbers, size: Shape = None) -> Array:
         """Draw quotients of two mean squares."""
-        return self._drawn(gamma_family.f, size, dtype=torch.float64, dfnum=dfnum, dfden=dfden)
+        return self._draw(gamma_family.f, size, dtype=torch.float64, dfnum=dfnum, dfden=dfden)
 
     def dirichlet(self, alpha: Numbers, size: Shape = None) -> Array:
         """Draw shares that sum to 1."""
-        return self._drawn(gamma_family.dirichlet, size, dtype=torch.float64, alpha=np.asarray(alpha))
+        return self._draw(gamma_family.dirichlet, size, dtype=torch.float64, alpha=np.asarray(alpha))
 
     def poisson(self, lam: Numbers = 1.0, size: Shape = None) -> Array:
         """Draw counts of events of rate ``lam``."""
-        return self._drawn(poisson, size, rate=lam)
+        return self._draw(poisson, size, rate=lam)
 
     def binomial(self, n: Numbers, p: Numbers, size: Shape = None) -> Array:
         """Draw successes in ``n`` trials."""
-        return self._drawn(binomial, size, n=n, p=p)
+        return self._draw(binomial, size, n=n, p=p)
 
     def negative_binomial(self, n: Numbers, p: Numbers, size: Shape = None) -> Array:
         """Draw failures before ``n`` successes."""
-        return self._drawn(discrete.negative_binomial, size, n=n, p=p)
+        return self._draw(discrete.negative_binomial, size, n=n, p=p)
 
     def geometric(self, p: Numbers, size: Shape = None) -> Array:
         """Draw trials up to the first success."""
-        return self._drawn(discrete.geometric, size, p=p)
+        return self._draw(discrete.geometric, size, p=p)
 
     def multinomial(self, n: Numbers, pvals: Numbers, size: Shape = None) -> Array:
         """Draw counts of categories in ``n`` draws."""
-        return self._drawn(discrete.multinomial, size, n=n, probs=np.asarray(pvals))
+        return self._draw(discrete.multinomial, size, n=n, probs=np.asarray(pvals))
 
     def multivariate_normal(self, mean: Numbers, cov: Numbers, size: Shape = None, *, method: str = "svd") -> Array:
         """Draw normal vectors. ``"svd"`` and ``"eigh"`` factor by `eigh`, ``"cholesky"`` by Cholesky."""
         chosen = "eigh" if method == "svd" else method
-        return self._drawn(
+        return self._draw(
             multivariate.multivariate_normal, size, mean=np.asarray(mean), covariance=np.asarray(cov), method=chosen
         )
 

@@ -9,8 +9,7 @@ import functools
 import inspect
 import math
 import re
-from collections.abc import Callable, Mapping
-from collections.abc import Sequence as SequenceOf
+from collections.abc import Callable, Mapping, Sequence as SequenceOf
 from typing import Any, ParamSpec, SupportsIndex, TypedDict
 
 import torch

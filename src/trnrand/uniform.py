@@ -10,8 +10,7 @@ from torch import Tensor
 from trnrand import host_loops
 from trnrand.bits import Numbers, stream_words
 from trnrand.device import launch_stream
-from trnrand.kernels import bits as bit_kernels
-from trnrand.kernels import uniform as kernels
+from trnrand.kernels import bits as bit_kernels, uniform as kernels
 from trnrand.request import Number, Options, Request, Size, drawing, half_open
 from trnrand.segment import Segment
 from trnrand.torch_draws import replaces_draws

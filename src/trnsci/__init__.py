@@ -19,97 +19,54 @@ from typing import TYPE_CHECKING
 from trnsim.lazy import lazily
 
 if TYPE_CHECKING:
-    from trnsci import check, rosetta
-    from trnsci.accuracy import Achieved, achieved
-    from trnsci.arrays import array_function, merge_complex, split_complex
-    from trnsci.backends import backend, get_backend, library_functions, set_backend
-    from trnsci.compiler import compiled_graphs
-    from trnsci.config import BackendName, TargetName
-    from trnsci.device_operators import register_operators
-    from trnsci.drop_in import drop_in
-    from trnsci.emulation import emulate
-    from trnsci.errors import (
-        ArgumentError,
-        BackendUnavailable,
-        CapacityError,
-        DtypeError,
-        KernelError,
-        NotConverged,
-        NotPositiveDefinite,
-        NumericalError,
-        RankFailed,
-        Singular,
-        TrnError,
-        UnsupportedError,
+    from trnsci import check as check, rosetta as rosetta
+    from trnsci.accuracy import Achieved as Achieved, achieved as achieved
+    from trnsci.arrays import (
+        array_function as array_function,
+        merge_complex as merge_complex,
+        split_complex as split_complex,
     )
-    from trnsci.graph.program import Program, built_programs, clear_programs, program
-    from trnsci.graph.program_plan import ProgramPlan
-    from trnsci.graph.tracing import repeat
-    from trnsci.ledger import Ledger, ledger
-    from trnsci.neuron import from_device, from_xla, to_device, to_xla
-    from trnsci.nki import HAS_NKI
-    from trnsci.ops import Call, op, run
-    from trnsci.planning import Explanation, explain, plan
-    from trnsci.plans import Cost, Plan, Step, clear_plans, plans
-    from trnsci.specs import is_resident
+    from trnsci.backends import (
+        backend as backend,
+        get_backend as get_backend,
+        library_functions as library_functions,
+        set_backend as set_backend,
+    )
+    from trnsci.compiler import compiled_graphs as compiled_graphs
+    from trnsci.config import BackendName as BackendName, TargetName as TargetName
+    from trnsci.device_operators import register_operators as register_operators
+    from trnsci.drop_in import drop_in as drop_in
+    from trnsci.emulation import emulate as emulate
+    from trnsci.errors import (
+        ArgumentError as ArgumentError,
+        BackendUnavailable as BackendUnavailable,
+        CapacityError as CapacityError,
+        DtypeError as DtypeError,
+        KernelError as KernelError,
+        NotConverged as NotConverged,
+        NotPositiveDefinite as NotPositiveDefinite,
+        NumericalError as NumericalError,
+        RankFailed as RankFailed,
+        Singular as Singular,
+        TrnError as TrnError,
+        UnsupportedError as UnsupportedError,
+    )
+    from trnsci.graph.program import (
+        Program as Program,
+        built_programs as built_programs,
+        clear_programs as clear_programs,
+        program as program,
+    )
+    from trnsci.graph.program_plan import ProgramPlan as ProgramPlan
+    from trnsci.graph.tracing import repeat as repeat
+    from trnsci.ledger import Ledger as Ledger, ledger as ledger
+    from trnsci.neuron import from_device as from_device, from_xla as from_xla, to_device as to_device, to_xla as to_xla
+    from trnsci.nki import HAS_NKI as HAS_NKI
+    from trnsci.ops import Call as Call, op as op, run as run
+    from trnsci.planning import Explanation as Explanation, explain as explain, plan as plan
+    from trnsci.plans import Cost as Cost, Plan as Plan, Step as Step, clear_plans as clear_plans, plans as plans
+    from trnsci.specs import is_resident as is_resident
 
 __version__ = "1.0.0.dev0"
-
-__all__ = [
-    "HAS_NKI",
-    "Achieved",
-    "ArgumentError",
-    "BackendName",
-    "BackendUnavailable",
-    "Call",
-    "CapacityError",
-    "Cost",
-    "DtypeError",
-    "Explanation",
-    "KernelError",
-    "Ledger",
-    "NotConverged",
-    "NotPositiveDefinite",
-    "NumericalError",
-    "Plan",
-    "Program",
-    "ProgramPlan",
-    "RankFailed",
-    "Singular",
-    "Step",
-    "TargetName",
-    "TrnError",
-    "UnsupportedError",
-    "achieved",
-    "array_function",
-    "backend",
-    "built_programs",
-    "check",
-    "clear_plans",
-    "clear_programs",
-    "compiled_graphs",
-    "drop_in",
-    "emulate",
-    "explain",
-    "from_device",
-    "from_xla",
-    "get_backend",
-    "is_resident",
-    "ledger",
-    "library_functions",
-    "merge_complex",
-    "op",
-    "plan",
-    "plans",
-    "program",
-    "register_operators",
-    "repeat",
-    "rosetta",
-    "run",
-    "set_backend",
-    "split_complex",
-    "to_device",
-    "to_xla",
-]
 
 lazily(__name__)

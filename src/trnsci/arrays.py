@@ -88,9 +88,15 @@ def array_function(fn: Callable[P, R]) -> Callable[P, R]:
 
 def like(model: Callable[P, object], run: Callable[..., R]) -> Callable[[Callable[..., Any]], Callable[P, R]]:
     """Decorate the name and docstring of a function: it has the arguments of ``model`` and passes them to ``run``."""
+    code = inspect.unwrap(model).__code__
+    known = frozenset(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
 
     def attach(described: Callable[..., Any]) -> Callable[P, R]:
         def function(*args: P.args, **kwargs: P.kwargs) -> R:
+            # what ``run`` takes beyond them is not for callers
+            if kwargs and not known.issuperset(kwargs):
+                name = min(kwargs.keys() - known)
+                raise TypeError(f"{described.__name__}() got an unexpected keyword argument {name!r}")
             return run(*args, **kwargs)
 
         functools.update_wrapper(function, described).__wrapped__ = model

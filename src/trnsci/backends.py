@@ -195,7 +195,7 @@ def backend(name: BackendName, *, strict: bool = True, library: str | None = Non
         >>> with trnsci.backend("simulator"):
         ...     c = trnblas.gemm(1.0, a, b)
     """
-    choice = Choice(_known("backend", name), strict, f'trnsci.backend("{name}")')
+    choice = Choice(_check_backend("backend", name), strict, f'trnsci.backend("{name}")')
     outer = SCOPE.get() or Scope()
     choices: dict[str | None, Choice] = {} if library is None else {**outer.choices}
     choices[library] = choice
@@ -215,7 +215,7 @@ def set_backend(name: BackendName | None, library: str | None = None, *, strict:
     if setting is None:
         raise ArgumentError("set_backend", "library", library, "one of " + ", ".join(sorted(_libraries)))
     source = f'{setting.name}.set_backend("{name}")'
-    setting.chosen = None if name is None else Choice(_known("set_backend", name), strict, source)
+    setting.chosen = None if name is None else Choice(_check_backend("set_backend", name), strict, source)
     if library is None:
         for each in _libraries.values():
             each.chosen = None
@@ -250,5 +250,5 @@ def library_functions(name: str) -> tuple[Callable[..., None], Callable[[], Back
     return set_library_backend, get_library_backend
 
 
-def _known(op: str, name: BackendName) -> BackendName:
+def _check_backend(op: str, name: BackendName) -> BackendName:
     return check.option(op, "backend", name, BACKENDS)

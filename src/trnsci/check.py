@@ -213,12 +213,12 @@ def integer(op: str, argument: str, value: Any, at_least: int | None = None, at_
         raise DtypeError(op, argument, type(value), "an integer")
     result = int(value)
     if (at_least is not None and result < at_least) or (at_most is not None and result > at_most):
-        expected = f"at least {at_least}" if at_most is None else f"{at_least} to {_shown(at_most)}"
+        expected = f"at least {at_least}" if at_most is None else f"{at_least} to {_show_limit(at_most)}"
         raise ArgumentError(op, argument, value, expected)
     return result
 
 
-def _shown(limit: int) -> str:
+def _show_limit(limit: int) -> str:
     """Return a limit as people write it: ``2**64 - 1``."""
     power = limit.bit_length()
     exact = {1 << power - 1: f"2**{power - 1}", (1 << power) - 1: f"2**{power} - 1"} if power > 16 else {}

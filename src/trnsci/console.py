@@ -83,7 +83,7 @@ def _rich(each: Sequence[Table]) -> None:
 
     console = Console(highlight=False)
     for table in each:
-        console.print(_drawn(table) if _fits(table, console.width) else _list_rows(table))
+        console.print(_draw_table(table) if _fits(table, console.width) else _list_rows(table))
 
 
 def _fits(table: Table, width: int) -> bool:
@@ -97,7 +97,7 @@ def _words(table: Table) -> list[int]:
     return [max((len(word) for cell in column for word in cell.split()), default=0) for column in columns]
 
 
-def _drawn(table: Table) -> Any:
+def _draw_table(table: Table) -> Any:
     from rich import box
     from rich.table import Table as RichTable
     from rich.text import Text

@@ -8,13 +8,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from trnsim.errors import CapacityError as CapacityError
-from trnsim.errors import HardwareLimit as HardwareLimit
-from trnsim.errors import KernelError as KernelError
-from trnsim.errors import OutOfBounds as OutOfBounds
-from trnsim.errors import Race as Race
-from trnsim.errors import ReadUninitialized as ReadUninitialized
-from trnsim.errors import TrnError as TrnError
+from trnsim.errors import (
+    CapacityError as CapacityError,
+    HardwareLimit as HardwareLimit,
+    KernelError as KernelError,
+    OutOfBounds as OutOfBounds,
+    Race as Race,
+    ReadUninitialized as ReadUninitialized,
+    TrnError as TrnError,
+)
 
 
 class ArgumentError(TrnError, ValueError):

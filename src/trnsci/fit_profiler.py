@@ -322,10 +322,10 @@ _LISTENING: list[Children] = []
 @cache
 def _listen() -> None:
     # Once: a hook cannot be taken back, and every call of `id` and every look at a frame pays for it.
-    sys.addaudithook(_heard)
+    sys.addaudithook(_note_child)
 
 
-def _heard(event: str, args: tuple[Any, ...]) -> None:
+def _note_child(event: str, args: tuple[Any, ...]) -> None:
     if _LISTENING and event in ("subprocess.Popen", "os.fork"):
         words = args[1] if args else "a fork of itself"
         for children in _LISTENING:

@@ -251,7 +251,7 @@ def nesting() -> Iterator[int]:
     depth = _depth.get()
     token = _depth.set(depth + 1)
     try:
-        with _unwatched():
+        with _pause_watch():
             yield depth
     finally:
         _depth.reset(token)
@@ -262,7 +262,7 @@ def in_op() -> bool:
     return _depth.get() > 0
 
 
-def _unwatched() -> AbstractContextManager[Any]:
+def _pause_watch() -> AbstractContextManager[Any]:
     if WATCHES and current_mode() is WATCHES[-1]:
         return pop_mode()
     return nullcontext()

@@ -57,11 +57,11 @@ class MemoryMeter(Live, TorchDispatchMode):
             self.note(tensor)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        for tensor in _held((args, kwargs)):
+        for tensor in _tensors_of((args, kwargs)):
             storage = tensor.untyped_storage()
             self._known.setdefault(storage._cdata, storage)
         result = func(*args, **(kwargs or {}))
-        for tensor in _held(result):
+        for tensor in _tensors_of(result):
             if self._device in (None, tensor.device.type):
                 self.note(tensor)
         return result
@@ -136,6 +136,6 @@ def _reclaimable(group: Path) -> int:
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
-def _held(values: Any) -> Iterable[Tensor]:
+def _tensors_of(values: Any) -> Iterable[Tensor]:
     """Return the tensors among values, without wrappers such as DTensors: what they wrap is seen on its own."""
     return (x for x in tree_leaves(values) if isinstance(x, Tensor) and not is_traceable_wrapper_subclass(x))

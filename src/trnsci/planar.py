@@ -252,7 +252,7 @@ def _scale(a: Any, by: Any) -> Any:
     return PlanarTensor(a.real_plane / by, a.imag_plane / by)
 
 
-def _chosen(condition: Tensor, a: Any, b: Any) -> Any:
+def _choose_planes(condition: Tensor, a: Any, b: Any) -> Any:
     if not (isinstance(a, Tensor) and isinstance(b, Tensor)):
         return NotImplemented
     names = ("real_plane", "imag_plane")
@@ -290,7 +290,7 @@ _BY_HAND: dict[str, Callable[..., Any]] = {
     "pow": lambda x, power: x * x if isinstance(power, int) and power == 2 else NotImplemented,
     "dot": lambda a, b: (a * b).sum(),
     "vdot": lambda a, b: (a.conj() * b).sum(),
-    "where": _chosen,
+    "where": _choose_planes,
     "_conj": _conjugate,
     "conj_physical": _conjugate,
     "_conj_physical": _conjugate,

@@ -37,7 +37,7 @@ def answer(symbol: str | None, library: str | None, gaps: bool) -> tuple[dict[st
         if not hits:
             rosetta.lookup(symbol)
         listed = [{"symbol": hit.symbol, "match": hit.how, **hit.family.to_dict()} for hit in hits]
-        return {"query": symbol, "hits": listed}, _said(symbol, hits)
+        return {"query": symbol, "hits": listed}, _answer(symbol, hits)
     if library is not None:
         rows = [_row(_short(family), family) for family in _families(library)]
         listed = [family.to_dict() for family in _families(library)]
@@ -62,7 +62,7 @@ def card(hit: Hit) -> str:
     return "\n".join([f"{hit.symbol}: {LIBRARIES[family.library]} {kind}{removed}", *lines])
 
 
-def _said(symbol: str, hits: Sequence[Hit]) -> list[Table | str]:
+def _answer(symbol: str, hits: Sequence[Hit]) -> list[Table | str]:
     exact = [hit for hit in hits if hit.how == "exact"]
     if not exact and len(hits) == 1 and hits[0].how != "near":
         exact = list(hits)

@@ -5,54 +5,23 @@ from typing import TYPE_CHECKING
 from trnsim.lazy import lazily
 
 if TYPE_CHECKING:
-    from trnsim.arguments import LostOutput, PrivateOutput
-    from trnsim.choices import choices
-    from trnsim.compare import Comparison, Difference, compare
-    from trnsim.cores import GridMismatch
-    from trnsim.coverage import UnreadInput, UnwrittenOutput
-    from trnsim.debug import Probe, probe
-    from trnsim.install import install, uninstall
-    from trnsim.isa.operands import OverlappingOperands
-    from trnsim.isa.psum import ZerosAccumulated
-    from trnsim.kernel import Kernel, jit, simulate
-    from trnsim.lint import lint
-    from trnsim.loop_body import CoreTurns
-    from trnsim.races import RaceWarning
-    from trnsim.ranks import per_rank, simulate_ranks
-    from trnsim.session import EmptyView
-    from trnsim.targets import TARGETS, Target
-    from trnsim.timing.profile import profile
-    from trnsim.timing.report import Report
-
-__all__ = [
-    "TARGETS",
-    "Comparison",
-    "CoreTurns",
-    "Difference",
-    "EmptyView",
-    "GridMismatch",
-    "Kernel",
-    "LostOutput",
-    "OverlappingOperands",
-    "PrivateOutput",
-    "Probe",
-    "RaceWarning",
-    "Report",
-    "Target",
-    "UnreadInput",
-    "UnwrittenOutput",
-    "ZerosAccumulated",
-    "choices",
-    "compare",
-    "install",
-    "jit",
-    "lint",
-    "per_rank",
-    "probe",
-    "profile",
-    "simulate",
-    "simulate_ranks",
-    "uninstall",
-]
+    from trnsim.arguments import LostOutput as LostOutput, PrivateOutput as PrivateOutput
+    from trnsim.choices import choices as choices
+    from trnsim.compare import Comparison as Comparison, Difference as Difference, compare as compare
+    from trnsim.cores import GridMismatch as GridMismatch
+    from trnsim.coverage import UnreadInput as UnreadInput, UnwrittenOutput as UnwrittenOutput
+    from trnsim.debug import Probe as Probe, probe as probe
+    from trnsim.install import install as install, uninstall as uninstall
+    from trnsim.isa.operands import OverlappingOperands as OverlappingOperands
+    from trnsim.isa.psum import ZerosAccumulated as ZerosAccumulated
+    from trnsim.kernel import Kernel as Kernel, jit as jit, simulate as simulate
+    from trnsim.lint import lint as lint
+    from trnsim.loop_body import CoreTurns as CoreTurns
+    from trnsim.races import RaceWarning as RaceWarning
+    from trnsim.ranks import per_rank as per_rank, simulate_ranks as simulate_ranks
+    from trnsim.session import EmptyView as EmptyView
+    from trnsim.targets import TARGETS as TARGETS, Target as Target
+    from trnsim.timing.profile import profile as profile
+    from trnsim.timing.report import Report as Report
 
 lazily(__name__)

@@ -6,7 +6,6 @@ import difflib
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
-from types import ModuleType
 from typing import Any
 
 from trnsim.errors import KernelError
@@ -67,11 +66,6 @@ def parameter(p: inspect.Parameter) -> str:
     if p.default is p.empty:
         return p.name
     return f"{p.name}={p.default if isinstance(p.default, Enum) else repr(p.default)}"
-
-
-def public_names(package: Mapping[str, object]) -> list[str]:
-    """Return the names a package exports: everything it imports but modules and what begins with an underscore."""
-    return sorted(name for name, value in package.items() if name[0] != "_" and not isinstance(value, ModuleType))
 
 
 def unknown_name(

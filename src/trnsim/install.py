@@ -137,8 +137,7 @@ def _adopt_module(name: str, module: ModuleType) -> ModuleType:
 
 
 def _grow() -> None:
-    from trnsim import collectives, isa, kernel, language
-    from trnsim import typing as annotations
+    from trnsim import collectives, isa, kernel, language, typing as annotations
     from trnsim.isa import enums
     from trnsim.tensors import dtypes
 

@@ -1,10 +1,11 @@
-"""Packages whose public names are imported when first used, so that importing the package itself costs nothing."""
+"""What packages export: the names they import as themselves, at once or when they are first used."""
 
 from __future__ import annotations
 
 import ast
 import importlib
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -46,5 +47,17 @@ def lazily(package: str) -> None:
     tree = ast.parse(Path(module.__file__).read_text(encoding="utf-8"))
     blocks = [node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
     imports = [node for block in blocks for node in block.body if isinstance(node, ast.ImportFrom)]
-    module.__dict__["_homes"] = {alias.name: str(node.module) for node in imports for alias in node.names}
+    homes = {alias.name: str(node.module) for node in imports for alias in node.names}
+    module.__dict__.update(_homes=homes, __all__=sorted(homes))
     module.__class__ = LazyPackage
+
+
+def public_names(package: Mapping[str, object]) -> list[str]:
+    """Return the names a package exports: everything it imports but modules and what begins with an underscore."""
+    return sorted(name for name, value in package.items() if name[0] != "_" and not isinstance(value, ModuleType))
+
+
+def export(package: str, *modules: str) -> None:
+    """Set ``__all__`` of a package to the public names that it imported or defined, and to some of its modules."""
+    namespace = sys.modules[package].__dict__
+    namespace["__all__"] = sorted([*public_names(namespace), *modules])

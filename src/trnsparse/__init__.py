@@ -18,98 +18,68 @@
 | `vectors` | sparse vectors: gather, scatter, axpby, rot, dot |
 """
 
-from typing import TYPE_CHECKING
+from trnsci import HAS_NKI as HAS_NKI, earlier, library_functions as _library_functions
+from trnsim.lazy import export as _export
+from trnsparse import masks as masks, vectors as vectors
+from trnsparse.attention import attention as attention
+from trnsparse.bound_mask import BoundMask as BoundMask
+from trnsparse.bsr import BSRMatrix as BSRMatrix
+from trnsparse.coloring import Coloring as Coloring, coloring as coloring
+from trnsparse.coo import COOMatrix as COOMatrix
+from trnsparse.csr import CSCMatrix as CSCMatrix, CSRMatrix as CSRMatrix
+from trnsparse.dia import DIAMatrix as DIAMatrix
+from trnsparse.ell import ELL as ELL, HYB as HYB, BlockedELL as BlockedELL, SlicedELL as SlicedELL
+from trnsparse.files import load as load
+from trnsparse.format_choice import Choice as Choice, choose as choose
+from trnsparse.iterate import (
+    Eigenpair as Eigenpair,
+    Solution as Solution,
+    cg as cg,
+    chebyshev as chebyshev,
+    power_iteration as power_iteration,
+    richardson as richardson,
+)
+from trnsparse.mask_base import Mask as Mask
+from trnsparse.masks import (
+    blocks as blocks,
+    causal as causal,
+    documents as documents,
+    full as full,
+    function as function,
+    sink as sink,
+    window as window,
+)
+from trnsparse.matrix import SparseMatrix as SparseMatrix
+from trnsparse.products import (
+    add as add,
+    eye as eye,
+    kron as kron,
+    multiply as multiply,
+    norm as norm,
+    scale_columns as scale_columns,
+    scale_rows as scale_rows,
+    spgemm as spgemm,
+    triangle as triangle,
+)
+from trnsparse.row_sharded import RowSharded as RowSharded, shard_rows as shard_rows
+from trnsparse.screened_spmm import screened_spmm as screened_spmm
+from trnsparse.screening import (
+    Quartets as Quartets,
+    density_screen as density_screen,
+    schwarz_bounds as schwarz_bounds,
+    screen_quartets as screen_quartets,
+)
+from trnsparse.sddmm import sddmm as sddmm
+from trnsparse.semiring import spmm_op as spmm_op
+from trnsparse.spmm import spmm as spmm, spmv as spmv
+from trnsparse.triangular import (
+    bandwidth as bandwidth,
+    ic0 as ic0,
+    ilu0 as ilu0,
+    reverse_cuthill_mckee as reverse_cuthill_mckee,
+    solve_triangular as solve_triangular,
+)
 
-from trnsci import HAS_NKI, earlier, library_functions
-from trnsparse import masks, vectors
-from trnsparse.attention import attention
-from trnsparse.bound_mask import BoundMask
-from trnsparse.bsr import BSRMatrix
-from trnsparse.coloring import Coloring, coloring
-from trnsparse.coo import COOMatrix
-from trnsparse.csr import CSCMatrix, CSRMatrix
-from trnsparse.dia import DIAMatrix
-from trnsparse.ell import ELL, HYB, BlockedELL, SlicedELL
-from trnsparse.files import load
-from trnsparse.format_choice import Choice, choose
-from trnsparse.iterate import Eigenpair, Solution, cg, chebyshev, power_iteration, richardson
-from trnsparse.mask_base import Mask
-from trnsparse.masks import blocks, causal, documents, full, function, sink, window
-from trnsparse.matrix import SparseMatrix
-from trnsparse.products import add, eye, kron, multiply, norm, scale_columns, scale_rows, spgemm, triangle
-from trnsparse.row_sharded import RowSharded, shard_rows
-from trnsparse.screened_spmm import screened_spmm
-from trnsparse.screening import Quartets, density_screen, schwarz_bounds, screen_quartets
-from trnsparse.sddmm import sddmm
-from trnsparse.semiring import spmm_op
-from trnsparse.spmm import spmm, spmv
-from trnsparse.triangular import bandwidth, ic0, ilu0, reverse_cuthill_mckee, solve_triangular
-
-set_backend, get_backend = library_functions("trnsparse")
-
-if not TYPE_CHECKING:
-    __getattr__ = earlier.names(__name__)
-
-__all__ = [
-    "ELL",
-    "HAS_NKI",
-    "HYB",
-    "BSRMatrix",
-    "BlockedELL",
-    "BoundMask",
-    "COOMatrix",
-    "CSCMatrix",
-    "CSRMatrix",
-    "Choice",
-    "Coloring",
-    "DIAMatrix",
-    "Eigenpair",
-    "Mask",
-    "Quartets",
-    "RowSharded",
-    "SlicedELL",
-    "Solution",
-    "SparseMatrix",
-    "add",
-    "attention",
-    "bandwidth",
-    "blocks",
-    "causal",
-    "cg",
-    "chebyshev",
-    "choose",
-    "coloring",
-    "density_screen",
-    "documents",
-    "eye",
-    "full",
-    "function",
-    "get_backend",
-    "ic0",
-    "ilu0",
-    "kron",
-    "load",
-    "masks",
-    "multiply",
-    "norm",
-    "power_iteration",
-    "reverse_cuthill_mckee",
-    "richardson",
-    "scale_columns",
-    "scale_rows",
-    "schwarz_bounds",
-    "screen_quartets",
-    "screened_spmm",
-    "sddmm",
-    "set_backend",
-    "shard_rows",
-    "sink",
-    "solve_triangular",
-    "spgemm",
-    "spmm",
-    "spmm_op",
-    "spmv",
-    "triangle",
-    "vectors",
-    "window",
-]
+set_backend, get_backend = _library_functions("trnsparse")
+earlier.spell(__name__)
+_export(__name__, "masks", "vectors")

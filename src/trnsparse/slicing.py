@@ -39,9 +39,9 @@ def slice_matrix(matrix: SparseMatrix, key: Any) -> Any:
         if not (rows.ndim == columns.ndim == 2 and rows.shape[1] == columns.shape[0] == 1):
             return _elements(matrix, rows, columns)
     if isinstance(matrix, CSCMatrix):
-        other = _part(matrix.transpose(), _chosen(matrix, col_key, 1), _chosen(matrix, row_key, 0))
+        other = _part(matrix.transpose(), _choose_indices(matrix, col_key, 1), _choose_indices(matrix, row_key, 0))
         return CSCMatrix._rebuilt(other._indices(), other.values, other.shape[::-1])
-    part = _part(matrix.to_csr(), _chosen(matrix, row_key, 0), _chosen(matrix, col_key, 1))
+    part = _part(matrix.to_csr(), _choose_indices(matrix, row_key, 0), _choose_indices(matrix, col_key, 1))
     return part.to_bsr(matrix.block) if isinstance(matrix, BSRMatrix) else getattr(part, f"to_{matrix.format}")()
 
 
@@ -78,7 +78,7 @@ def _elements(matrix: SparseMatrix, rows: Any, columns: Any) -> Tensor:
     """Return elements at listed positions, zeros where nothing is stored."""
     chosen = []
     for axis, index in enumerate((rows, columns)):
-        numbers = _chosen(matrix, index, axis)
+        numbers = _choose_indices(matrix, index, axis)
         chosen.append(numbers if index.dtype == torch.bool else numbers.reshape(index.shape))
     try:
         i, j = torch.broadcast_tensors(*chosen)
@@ -133,7 +133,7 @@ def _at(matrix: SparseMatrix, i: Tensor, j: Tensor) -> Tensor:
 Chosen = Tensor | range
 
 
-def _chosen(matrix: SparseMatrix, key: Any, axis: int) -> Any:
+def _choose_indices(matrix: SparseMatrix, key: Any, axis: int) -> Any:
     """Return the rows or columns a key means: a range, or a tensor of indices."""
     size = matrix.shape[axis]
     if isinstance(key, slice):

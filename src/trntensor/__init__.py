@@ -15,66 +15,39 @@
 | `to_xla`, `from_xla` | keep operands in device memory |
 """
 
-from typing import TYPE_CHECKING
-
-from trnsci import HAS_NKI, earlier, from_xla, library_functions, to_xla
-from trntensor.ao_to_mo_transform import ao_to_mo_transform
-from trntensor.block_sparse import BlockSparse, block_einsum, block_sparse
-from trntensor.cp import CP, cp
-from trntensor.decomposed import Convergence
-from trntensor.einsum import einsum
-from trntensor.elementwise import (
-    elementwise,
-    elementwise_binary,
-    elementwise_trinary,
-    permute,
-    reduce,
-    tensordot,
-    transpose,
+from trnsci import (
+    HAS_NKI as HAS_NKI,
+    earlier,
+    from_xla as from_xla,
+    library_functions as _library_functions,
+    to_xla as to_xla,
 )
-from trntensor.fuse import FusedProgram, fuse
-from trntensor.mp2_energy import MP2Energy, mp2_energy
-from trntensor.multi_einsum import multi_einsum
-from trntensor.plan import Contraction, ContractionPlan, plan
-from trntensor.tensor_train import TensorTrain, tensor_train
-from trntensor.tucker import Tucker, tucker
+from trnsim.lazy import export as _export
+from trntensor.ao_to_mo_transform import ao_to_mo_transform as ao_to_mo_transform
+from trntensor.block_sparse import (
+    BlockSparse as BlockSparse,
+    block_einsum as block_einsum,
+    block_sparse as block_sparse,
+)
+from trntensor.cp import CP as CP, cp as cp
+from trntensor.decomposed import Convergence as Convergence
+from trntensor.einsum import einsum as einsum
+from trntensor.elementwise import (
+    elementwise as elementwise,
+    elementwise_binary as elementwise_binary,
+    elementwise_trinary as elementwise_trinary,
+    permute as permute,
+    reduce as reduce,
+    tensordot as tensordot,
+    transpose as transpose,
+)
+from trntensor.fuse import FusedProgram as FusedProgram, fuse as fuse
+from trntensor.mp2_energy import MP2Energy as MP2Energy, mp2_energy as mp2_energy
+from trntensor.multi_einsum import multi_einsum as multi_einsum
+from trntensor.plan import Contraction as Contraction, ContractionPlan as ContractionPlan, plan as plan
+from trntensor.tensor_train import TensorTrain as TensorTrain, tensor_train as tensor_train
+from trntensor.tucker import Tucker as Tucker, tucker as tucker
 
-set_backend, get_backend = library_functions("trntensor")
-
-if not TYPE_CHECKING:
-    __getattr__ = earlier.names(__name__)
-
-__all__ = [
-    "CP",
-    "HAS_NKI",
-    "BlockSparse",
-    "Contraction",
-    "ContractionPlan",
-    "Convergence",
-    "FusedProgram",
-    "MP2Energy",
-    "TensorTrain",
-    "Tucker",
-    "ao_to_mo_transform",
-    "block_einsum",
-    "block_sparse",
-    "cp",
-    "einsum",
-    "elementwise",
-    "elementwise_binary",
-    "elementwise_trinary",
-    "from_xla",
-    "fuse",
-    "get_backend",
-    "mp2_energy",
-    "multi_einsum",
-    "permute",
-    "plan",
-    "reduce",
-    "set_backend",
-    "tensor_train",
-    "tensordot",
-    "to_xla",
-    "transpose",
-    "tucker",
-]
+set_backend, get_backend = _library_functions("trntensor")
+earlier.spell(__name__)
+_export(__name__)

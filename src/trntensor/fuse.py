@@ -116,10 +116,10 @@ def fuse(
         if not set(labels) <= set(result) or len(set(labels)) != len(labels):
             raise ArgumentError("fuse", "extras", labels, f"distinct labels of the result, {result!r}")
     code = () if epilogue is None else written_down(epilogue, 1 + len(extras))
-    return FusedProgram(texts, code, tuple(extras), _kept(reduce, result))
+    return FusedProgram(texts, code, tuple(extras), _kept_labels(reduce, result))
 
 
-def _kept(reduce: str | None, result: str) -> str:
+def _kept_labels(reduce: str | None, result: str) -> str:
     if reduce is None:
         return result
     source, arrow, kept = reduce.replace(" ", "").partition("->")
@@ -141,7 +141,7 @@ def _call(program: Any, *operands: Tensor) -> Tensor:
     form = _form(program.equations[0], tuple(a.shape), tuple(b.shape))
     given = [form.extra(x, labels) for x, labels in zip(extras, program.extras, strict=True)]
     groups = form.groups_of(program.reduce)
-    text = _written(program.code)
+    text = _write_code(program.code)
     result = run(Fuse(form.left.of(a), form.right.of(b), given, text, groups))
     return form.finish(result, groups, program.reduce)
 
@@ -152,7 +152,7 @@ def _form(equation: str, a_shape: tuple[int, ...], b_shape: tuple[int, ...]) -> 
 
 
 @functools.lru_cache(maxsize=256)
-def _written(code: tuple[Instruction, ...]) -> str:
+def _write_code(code: tuple[Instruction, ...]) -> str:
     return json.dumps([list(instruction) for instruction in code])
 
 

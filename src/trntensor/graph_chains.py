@@ -117,7 +117,7 @@ def _epilogue(node: Node, *, sums: bool = True) -> _Chain | None:
             break
         nodes, extras = [*nodes, after], {**extras, **others}
     steps = nodes[1:]
-    kept = _kept(after, labels) if sums and after is not None else None
+    kept = _kept_axes(after, labels) if sums and after is not None else None
     if kept is not None and after is not None:
         nodes.append(after)
     if len(nodes) == 1:
@@ -154,7 +154,7 @@ def _labels(x: Node, labels: str, shape: tuple[Any, ...], like: Node) -> str | N
     return "".join(label for size, _, label in pairs if size != 1)
 
 
-def _kept(node: Node, labels: str) -> str | None:
+def _kept_axes(node: Node, labels: str) -> str | None:
     """Return the axes a sum keeps; ``None`` where it is no sum a kernel can do."""
     if node.target not in _SUMS or node.kwargs or len(node.args) > 2:
         return None

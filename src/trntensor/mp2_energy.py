@@ -92,13 +92,13 @@ def mp2_energy(
     if device is None:
         square, cross = mp2_within(B, eps_occ, eps_vir)
     else:
-        square, cross = _brought(B, eps_occ, eps_vir, device, memory)
+        square, cross = _sum_elsewhere(B, eps_occ, eps_vir, device, memory)
     # square + (square - cross), in one pass
     total = torch.lerp(cross, square, 2.0)
     return MP2Energy(total, square, square - cross) if parts else total
 
 
-def _brought(B: Tensor, eps_occ: Tensor, eps_vir: Tensor, device: torch.device | str, memory: int | None) -> Sums:
+def _sum_elsewhere(B: Tensor, eps_occ: Tensor, eps_vir: Tensor, device: torch.device | str, memory: int | None) -> Sums:
     """Return both sums, computed on a device that does not hold all of B; they go back to where B is."""
     nocc, nvir, naux = B.shape
     chosen = mp2_blocks(nocc, nvir, naux, dtype=B.dtype, device=check.device("mp2_energy", device), memory=memory)

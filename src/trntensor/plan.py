@@ -289,7 +289,7 @@ def _describe_plan(scheme: ContractionPlan, held: Mapping[int, Tensor]) -> Contr
     element = dtype.itemsize
     peak = sum(map(math.prod, program.shapes)) * element
     peak += allocated_bytes(once, element) + (math.prod(program.result_shape) * element if program.blocks else 0)
-    known = _known(program, held, work, policy) if held and not program.blocks else {}
+    known = _compute_constants(program, held, work, policy) if held and not program.blocks else {}
     return ContractionPlan(
         op="trntensor.einsum",
         steps=steps,
@@ -336,7 +336,7 @@ def _rows(program: Sequence[ContractionStep], steps: Sequence[Step], dtype: torc
     return rows
 
 
-def _known(
+def _compute_constants(
     program: Program, held: Mapping[int, Tensor], work: torch.dtype, policy: Precision | None
 ) -> dict[int, Tensor]:
     """Return results of the steps among constants alone."""

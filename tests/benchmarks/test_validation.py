@@ -9,8 +9,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from benchmarks.validation import __main__ as validate
-from benchmarks.validation import cases, one, probes, profiler, refusals, report, walk
+from benchmarks.validation import __main__ as validate, cases, one, probes, profiler, refusals, report, walk
 from benchmarks.validation.cases import Job
 from tests.neuronx.machine import Machine
 from tests.together import together

@@ -15,8 +15,7 @@ import trnsci
 import trnsolver
 import trnsparse
 import trntensor
-from tests.campaign import __main__ as command
-from tests.campaign import trial
+from tests.campaign import __main__ as command, trial
 from tests.campaign.trial import EXEMPT, PROMISES, SPECS, Trial, attempt, functions, load
 
 load()

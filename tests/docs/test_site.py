@@ -16,8 +16,7 @@ from benchmarks import predictions, report, speedup
 from docs import diagrams
 from tests.together import together
 from tools import names_page
-from trnsci import config
-from trnsci import errors as suite_errors
+from trnsci import config, errors as suite_errors
 from trnsim import errors as machine_errors
 from trnsim.targets import TARGETS
 

@@ -64,6 +64,7 @@ CASES = [
     ("words.retired_words_stay_retired", "src/trnsim/x.py", "number = 1\n", "index = 1\n"),
     ("words.retired_words_stay_retired", DOT, '"""A turned tile."""\n', '"""A transposed tile."""\n'),
     ("words.retired_words_stay_retired", "docs/x.md", "a dear product\n", "the ideal gas of Boyle's law\n"),
+    ("words.few_functions_are_bare_participles", DOT, "def settled(x): ...\n", "def settle_sums(x): ...\n"),
     ("tests.every_skip_has_a_reason", TEST, "@pytest.mark.xfail\ndef f(): ...\n", "def f(): ...\n"),
 ]
 

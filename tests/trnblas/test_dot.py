@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import trnsci
 from tests.trnblas.oracles import C64, C128, F32, F64, KERNELS, rounded_once, scipy_blas, sum_bound

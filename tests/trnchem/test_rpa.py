@@ -1,8 +1,7 @@
 """The random-phase approximation: against PySCF's, its quadrature, and what it refuses."""
 
 import pytest
-from pyscf.gw import rpa as peer
-from pyscf.gw import urpa as open_peer
+from pyscf.gw import rpa as peer, urpa as open_peer
 
 import trnchem
 from trnchem import MP2Options, rpa

@@ -5,8 +5,7 @@ import operator
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tests.together import together
 from trnfft import ComplexTensor, nn

@@ -10,8 +10,7 @@ import pytest
 import scipy.fft
 import scipy.signal
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import trnfft
 from tests.together import together

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 import scipy.fft
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from torch.autograd import forward_ad
 
 import trnfft

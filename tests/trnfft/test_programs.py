@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 import scipy.fft
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import trnfft
 import trnsci

@@ -9,8 +9,7 @@ import trnrand
 import trnsci
 from trnrand import Generator
 from trnsci import ArgumentError
-from trnsci.testing import BACKENDS, assert_within
-from trnsci.testing import gamma as roundings
+from trnsci.testing import BACKENDS, assert_within, gamma as roundings
 
 on_backends = pytest.mark.parametrize("backend", BACKENDS, ids=str)
 

@@ -2,8 +2,7 @@
 
 import pytest
 import torch
-from torch.distributed.tensor import DTensor, Partial, Shard
-from torch.distributed.tensor import empty as spread_empty
+from torch.distributed.tensor import DTensor, Partial, Shard, empty as spread_empty
 
 import trnrand
 import trnsci

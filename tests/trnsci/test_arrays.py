@@ -5,6 +5,9 @@ import numpy as np
 import pytest
 import torch
 
+import trnblas
+import trnfft
+import trnsolver
 from tests.together import together
 from trnsci import ArgumentError, DtypeError, array_function, merge_complex, split_complex
 from trnsci.arrays import from_numpy, to_numpy
@@ -126,3 +129,19 @@ def test_complex_planes():
     assert real.is_contiguous()
     assert torch.equal(merge_complex(real, imag), z.conj().resolve_conj())
     assert to_numpy(z.conj()).tolist() == [1 - 2j, 3 + 4j]
+
+
+@pytest.mark.parametrize(
+    ("function", "inner"),
+    [
+        (trnblas.hemm, "vector"),
+        (trnblas.her2k, "twice"),
+        (trnfft.correlate, "correlates"),
+        (trnsolver.minres, "adjoint"),
+        (trnsolver.lsmr, "look"),
+    ],
+)
+def test_a_function_like_another_takes_that_ones_keywords_and_no_others(function, inner):
+    eye = torch.eye(2)
+    with pytest.raises(TypeError, match=rf"{function.__name__}\(\) got an unexpected keyword argument '{inner}'"):
+        function(*([1.0] if function.__module__.startswith("trnblas") else []), eye, eye, **{inner: False})

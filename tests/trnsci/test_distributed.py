@@ -23,8 +23,7 @@ from trnsci import distributed
 from trnsci.distributed import Layout, RankPlan, Team, chunks, plans
 from trnsci.distributed.calls import find, run
 from trnsci.distributed.team import Crossing, Moment
-from trnsim import collectives as ncc
-from trnsim import language as nl
+from trnsim import collectives as ncc, language as nl
 from trnsim.targets import TARGETS
 
 

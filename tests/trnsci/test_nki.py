@@ -5,8 +5,7 @@ from types import ModuleType
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import trnsci
 import trnsim

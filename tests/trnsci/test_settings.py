@@ -14,8 +14,7 @@ import trnsparse
 import trntensor
 from tests.trnblas.test_operands import CALLS as BLAS
 from tests.trnrand.distributions import ALL as DISTRIBUTIONS
-from tests.trnsolver.test_devices import CALLS as SOLVER
-from tests.trnsolver.test_devices import _data
+from tests.trnsolver.test_devices import CALLS as SOLVER, _data
 from tests.trnsparse.test_transforms import CALLS as SPARSE
 from tests.trntensor.test_settings import CALLS as TENSOR
 from trnsci import UnsupportedError, neuron, predict

@@ -6,8 +6,7 @@ import pytest
 from tests.together import together
 from tests.trnsim.kernels import refused, rng, run
 from tests.trnsim.test_scalar import COLUMN, OUT, REFERENCE, ULP, X
-from trnsim import isa as nisa
-from trnsim import language as nl
+from trnsim import isa as nisa, language as nl
 from trnsim.errors import WrongArgument, WrongDtype, WrongEngine
 
 pytestmark = pytest.mark.sim

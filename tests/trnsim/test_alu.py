@@ -4,8 +4,7 @@ import operator as python
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from tests.together import together
 from trnsim.errors import NotModelled, WrongArgument, WrongDtype, WrongEngine

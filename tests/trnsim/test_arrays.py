@@ -12,8 +12,7 @@ import torch
 
 import trnsim
 from tests.together import together
-from trnsim import isa as nisa
-from trnsim import language as nl
+from trnsim import isa as nisa, language as nl
 from trnsim.errors import KernelError, ReadUninitialized, WrongArgument, WrongBuffer, WrongDtype, WrongShape
 from trnsim.lint import LintWarning
 

@@ -8,8 +8,7 @@ import pytest
 import torch
 
 import trnsim
-from trnsim import isa as nisa
-from trnsim import language as nl
+from trnsim import isa as nisa, language as nl
 from trnsim.errors import ReadUninitialized, WrongArgument, WrongShape
 
 pytestmark = pytest.mark.sim

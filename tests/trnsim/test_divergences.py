@@ -10,9 +10,7 @@ import torch
 
 import trnsim
 from tests.together import together
-from trnsim import collectives as ncc
-from trnsim import isa as nisa
-from trnsim import language as nl
+from trnsim import collectives as ncc, isa as nisa, language as nl
 from trnsim.errors import Race
 from trnsim.isa.activations import OutOfRange
 from trnsim.language.maths import SimulationOnly

@@ -3,13 +3,11 @@
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from tests.together import together
 from tests.trnsim.kernels import refused, rng, run
-from trnsim import isa as nisa
-from trnsim import language as nl
+from trnsim import isa as nisa, language as nl
 from trnsim.errors import (
     HardwareLimit,
     OutOfBounds,

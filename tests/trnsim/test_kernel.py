@@ -11,9 +11,7 @@ import pytest
 
 import trnsim
 from tests.together import together
-from trnsim import isa as nisa
-from trnsim import language as nl
-from trnsim import typing as nt
+from trnsim import isa as nisa, language as nl, typing as nt
 from trnsim.errors import KernelError, NotNki, WrongArgument, WrongCall, WrongShape
 from trnsim.kernel import Launch, as_kernel, params_of
 

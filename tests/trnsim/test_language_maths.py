@@ -3,14 +3,12 @@
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from tests.together import together
 from tests.trnsim.kernels import refused, rng, run
 from tests.trnsim.rounded import EACH, rounded, within
-from trnsim import isa as nisa
-from trnsim import language as nl
+from trnsim import isa as nisa, language as nl
 from trnsim.errors import WrongArgument, WrongBuffer, WrongDtype, WrongEngine, WrongShape
 from trnsim.language.maths import SimulationOnly
 from trnsim.language.results import promote

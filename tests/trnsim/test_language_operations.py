@@ -10,8 +10,7 @@ from tests.trnsim.kernels import TARGETS, refused, rng, run
 from tests.trnsim.rounded import rounded, within
 from tests.trnsim.test_language_maths import call
 from tests.trnsim.test_random import uniform
-from trnsim import isa as nisa
-from trnsim import language as nl
+from trnsim import isa as nisa, language as nl
 from trnsim.errors import HardwareLimit, OutOfBounds, WrongArgument, WrongBuffer, WrongShape, WrongType
 from trnsim.language.maths import SimulationOnly
 

@@ -15,8 +15,7 @@ import trnsim
 from tests.together import together
 from trnsim.cli import main
 from trnsim.errors import KernelError, NotNki, WrongArgument
-from trnsim.lint import RULES, Finding, LintReport, LintWarning, apply_lint, require_nki
-from trnsim.lint import lint as lint_version
+from trnsim.lint import RULES, Finding, LintReport, LintWarning, apply_lint, lint as lint_version, require_nki
 
 HERE = Path(__file__).parent
 DOCS = HERE.parents[1] / "docs" / "concepts" / "lint.md"

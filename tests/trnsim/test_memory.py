@@ -8,8 +8,7 @@ import pytest
 
 import trnsim
 from tests.together import together
-from trnsim import isa as nisa
-from trnsim import language as nl
+from trnsim import isa as nisa, language as nl
 from trnsim.errors import HardwareLimit, OutOfBounds, ReadUninitialized, WrongArgument, WrongShape
 from trnsim.kernel import Launch, as_kernel, params_of
 from trnsim.memory import Arena, Lifetimes, Storage

@@ -6,8 +6,7 @@ import pytest
 import trnsim
 from tests.together import together
 from tests.trnsim.rounded import rounded, within
-from trnsim import isa as nisa
-from trnsim import language as nl
+from trnsim import isa as nisa, language as nl
 from trnsim.errors import HardwareLimit, KernelError, PsumRule, Race, ReadUninitialized, WrongArgument, WrongShape
 
 pytestmark = pytest.mark.sim

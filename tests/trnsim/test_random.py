@@ -5,8 +5,7 @@ import pytest
 
 from tests.together import together
 from tests.trnsim.kernels import TARGETS, refused, rng, run
-from trnsim import isa as nisa
-from trnsim import language as nl
+from trnsim import isa as nisa, language as nl
 from trnsim.errors import WrongArgument, WrongBuffer, WrongDtype, WrongEngine, WrongShape
 
 pytestmark = pytest.mark.sim

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 import trnsim
-from trnsim import isa as nisa
-from trnsim import language as nl
+from trnsim import isa as nisa, language as nl
 from trnsim.errors import KernelError, NotNki
 
 pytestmark = pytest.mark.sim

@@ -5,15 +5,13 @@ import warnings
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from scipy import special
 
 from tests.together import together
 from tests.trnsim.kernels import TARGETS, refused, rng, run
 from tests.trnsim.rounded import rounded, within
-from trnsim import isa as nisa
-from trnsim import language as nl
+from trnsim import isa as nisa, language as nl
 from trnsim.errors import ReadUninitialized, WrongArgument, WrongBuffer, WrongCall, WrongDtype, WrongEngine, WrongShape
 from trnsim.isa.activations import FUNCTIONS, OutOfRange
 

@@ -8,9 +8,7 @@ import pytest
 
 import trnsim
 from tests.trnsim.rounded import rounded, within
-from trnsim import isa as nisa
-from trnsim import language as nl
-from trnsim import threads
+from trnsim import isa as nisa, language as nl, threads
 from trnsim.errors import OutOfBounds
 
 pytestmark = pytest.mark.sim

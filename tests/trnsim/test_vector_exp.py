@@ -6,8 +6,7 @@ import pytest
 from tests.trnsim.kernels import refused, rng, run
 from tests.trnsim.rounded import rounded, within
 from tests.trnsim.test_scalar import OUT, X
-from trnsim import isa as nisa
-from trnsim import language as nl
+from trnsim import isa as nisa, language as nl
 from trnsim.errors import ReadUninitialized, WrongArgument, WrongDtype, WrongEngine
 
 pytestmark = pytest.mark.sim

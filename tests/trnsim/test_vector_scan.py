@@ -2,8 +2,7 @@
 
 import ml_dtypes
 import numpy as np
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from tests.trnsim.kernels import refused, rng, run
 from trnsim import isa

@@ -12,8 +12,7 @@ import pytest
 
 import trnsim
 from tests.trnsim.kernels import rng
-from trnsim import isa as nisa
-from trnsim import language as nl
+from trnsim import isa as nisa, language as nl
 
 pytestmark = pytest.mark.sim
 

@@ -11,8 +11,7 @@ import trnsci
 from tests.together import together
 from trnsci import ArgumentError, DtypeError, Singular
 from trnsci.testing import gaussian, pairs
-from trnsolver import solve_banded, solve_tridiagonal
-from trnsolver import solve_banded as function
+from trnsolver import solve_banded, solve_banded as function, solve_tridiagonal
 from trnsolver.arguments import roundoff
 
 DTYPES = [torch.float32, torch.float64, torch.complex64, torch.complex128]

@@ -6,8 +6,7 @@ import numpy as np
 import opt_einsum
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import trnsci
 import trntensor

@@ -192,7 +192,7 @@ def varies(factor: Tensor, ndim: int) -> Varies:
     return Varies(min(ndim - 1, ndim - factor.ndim + first), 2 if factor.is_complex() else 1)
 
 
-def _given(chain: Chain, factors: list[Tensor]) -> Tensor | None:
+def _join_factors(chain: Chain, factors: list[Tensor]) -> Tensor | None:
     """Return factors in one flat tensor, each expanded to what varies and padded, part after part."""
     flat: list[Tensor] = []
     for factor, slot in zip(factors, chain.slots, strict=True):
@@ -223,7 +223,7 @@ def run(chain: Chain, x: Tensor, factors: list[Tensor], result: torch.dtype) -> 
         planes = [plane.to(chain.matrices.dtype) for plane in planes]
     flat = [plane.resolve_neg().contiguous().reshape(-1) for plane in planes]
     name = str(result).removeprefix("torch.") if result in CONVERTED else "float32"
-    given = _given(chain, factors)
+    given = _join_factors(chain, factors)
     im = flat[1] if len(flat) > 1 else None
     outputs = launch(kernels.fft, flat[0], im, chain.matrices, chain.twiddles, given, program=chain.steps, result=name)
     return tuple(plane.reshape(chain.shape) for plane in (outputs if isinstance(outputs, tuple) else (outputs,)))

@@ -26,7 +26,7 @@ def _transform_folded(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, twid
     A, width, written, N1, N2, half, group, first, second, unpaired, after, loaded, stored, frames = sizes
     planes = [] if len(frames) > 0 else _planes(re_hbm, im_hbm, (A, width))
     outs = _planes(out_re_hbm, out_im_hbm, (A, written))
-    held = _held(matrices_hbm, first, second, unpaired)
+    held = _load_tables(matrices_hbm, first, second, unpaired)
     # A chirp takes no factors beside its own.
     factor = stored if len(after) == 0 else (2, 2, after)
     factors_hbm = given_hbm if len(after) == 0 else twiddles_hbm
@@ -76,7 +76,7 @@ def _cut(re_hbm, given_hbm, b, width, window_sb, frames):
     return x_sb
 
 
-def _held(matrices_hbm, first, second, unpaired):
+def _load_tables(matrices_hbm, first, second, unpaired):
     """Load the tables of both products."""
     unpaired_sb = load(_table(matrices_hbm, unpaired)) if len(unpaired) > 0 else None
     return [_load_wide(matrices_hbm, first), load(_table(matrices_hbm, second)), unpaired_sb]

@@ -15,30 +15,20 @@ public function called with DTensors runs its sharded algorithm; one that has no
 | `Team`, `Part` | what such an algorithm is written with |
 """
 
-from trnsci.distributed.arrays import gather, shard
-from trnsci.distributed.calls import sharded
-from trnsci.distributed.meshes import mesh
-from trnsci.distributed.parts import Layout, Part, chunk, chunks, traffic
-from trnsci.distributed.plans import RankPlan, ShardedPlan, plan, propose
-from trnsci.distributed.restarts import restartable
-from trnsci.distributed.team import Team
-from trnsci.distributed.world import leave
+from trnsci.distributed.arrays import gather as gather, shard as shard
+from trnsci.distributed.calls import sharded as sharded
+from trnsci.distributed.meshes import mesh as mesh
+from trnsci.distributed.parts import (
+    Layout as Layout,
+    Part as Part,
+    chunk as chunk,
+    chunks as chunks,
+    traffic as traffic,
+)
+from trnsci.distributed.plans import RankPlan as RankPlan, ShardedPlan as ShardedPlan, plan as plan, propose as propose
+from trnsci.distributed.restarts import restartable as restartable
+from trnsci.distributed.team import Team as Team
+from trnsci.distributed.world import leave as leave
+from trnsim.lazy import export as _export
 
-__all__ = [
-    "Layout",
-    "Part",
-    "RankPlan",
-    "ShardedPlan",
-    "Team",
-    "chunk",
-    "chunks",
-    "gather",
-    "leave",
-    "mesh",
-    "plan",
-    "propose",
-    "restartable",
-    "shard",
-    "sharded",
-    "traffic",
-]
+_export(__name__)

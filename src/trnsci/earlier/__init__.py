@@ -8,12 +8,11 @@ docs/how-to/from-the-earlier-suite.md is written from it.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from typing import Any
 
 from trnsci.earlier.table import ROWS
 
-__all__ = ["install", "names"]
+__all__ = ["install", "spell"]
 
 
 def install() -> None:
@@ -47,8 +46,8 @@ class _Paths:
 sys.meta_path.append(_Paths)
 
 
-def names(module: str) -> Callable[[str], Any]:
-    """Return the ``__getattr__`` of a library's module: an error that gives the spelling here for an earlier name."""
+def spell(module: str) -> None:
+    """Let a library's module answer an earlier name with an error that gives the spelling here."""
     spellings = {name: row.here for name, row in ROWS.get(module, {}).items() if row.here}
     for name in spellings:
         # a submodule of this name is imported by its path
@@ -61,4 +60,4 @@ def names(module: str) -> Callable[[str], Any]:
         more = f": write {here}, or call trnsci.earlier.install() first" if here else ""
         raise AttributeError(f"module {module!r} has no attribute {name!r}{more}", name=name)
 
-    return find
+    vars(sys.modules[module])["__getattr__"] = find

@@ -81,12 +81,12 @@ def emulate(
     limits = Rules(has_complex=has_complex, casts=casts, fallback=fallback, has_send=has_send)
     for known in _current:
         if (known.record.target, known.machine.limits) != (target, limits):
-            raise _taken(f"this process emulates {known.record.target} with {known.machine.limits}")
+            raise _refuse_emulation(f"this process emulates {known.record.target} with {known.machine.limits}")
         return known
     # torch has room for one device of others, beside a GPU
     other = torch.device("privateuseone").type
     if other != "privateuseone":
-        raise _taken(f"torch has the device {other}")
+        raise _refuse_emulation(f"torch has the device {other}")
     machine = Machine(target, limits)
     machine.install()
     emulation = Emulation(machine)
@@ -96,5 +96,5 @@ def emulate(
     return emulation
 
 
-def _taken(reason: str) -> BackendUnavailable:
+def _refuse_emulation(reason: str) -> BackendUnavailable:
     return BackendUnavailable(backend="nki", reason=reason, how="Emulate in a process of its own")

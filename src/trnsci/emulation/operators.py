@@ -90,7 +90,7 @@ class Operators:
             return torch.device("cpu") if isinstance(x, torch.device) else x
 
         out = op(*(tree_map(on_host, x) for x in args), **tree_map(on_host, kwargs))
-        written = self._written(op, args, kwargs)
+        written = self._changed_operands(op, args, kwargs)
         if written:
             self._write_back(written, operands)
             if not op._schema.returns:
@@ -102,7 +102,7 @@ class Operators:
         claimed = _promise_results(op, args, kwargs) if wide else out
         return tree_map(functools.partial(self._result, packet), out, claimed)
 
-    def _written(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+    def _changed_operands(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         """Return the operands an operator changes."""
         named = dict(zip((s.name for s in op._schema.arguments), args, strict=False)) | kwargs
         changes = [s.name for s in op._schema.arguments if s.alias_info is not None and s.alias_info.is_write]

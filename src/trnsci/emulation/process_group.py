@@ -68,7 +68,7 @@ class NeuronGroup(_Base):  # type: ignore[misc]
 
     def _reduce(self, name: str, tensors: list[Tensor], opts: Any, collective: Callable[..., Any]) -> Any:
         opts, average = _as_sum(opts)
-        sent = self._sent(name, tensors)
+        sent = self._send(name, tensors)
 
         def divide() -> list[Tensor]:
             return [x / self.size() if average else x for x in sent]
@@ -82,20 +82,20 @@ class NeuronGroup(_Base):  # type: ignore[misc]
 
     def broadcast(self, tensors: Any, opts: Any = None) -> Any:
         """Send one rank's tensors to all; on the device an all-reduce with zeros, so its bytes count twice."""
-        sent = self._sent("broadcast", tensors, times=2)
+        sent = self._send("broadcast", tensors, times=2)
         return self._finish(self._gloo.broadcast(sent, opts or c10d.BroadcastOptions()), tensors, lambda: sent)
 
     def allgather(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
         """Gather equal tensors of all ranks into lists."""
         _require_equal("all_gather", [*outputs[0], *inputs])
-        sent = self._sent("all_gather", inputs)
+        sent = self._send("all_gather", inputs)
         parts = [torch.empty_like(sent[0]) for _ in outputs[0]]
         return self._finish(self._gloo.allgather([parts], sent), outputs[0], lambda: parts)
 
     def all_gather_single(self, output: Tensor, given: Tensor, opts: Any = None) -> Any:
         """Gather equal tensors of all ranks into one."""
         _require_size("all_gather_into_tensor", output, self.size() * given.numel())
-        sent = self._sent("all_gather", [given])
+        sent = self._send("all_gather", [given])
         parts = [torch.empty_like(sent[0]) for _ in range(self.size())]
         return self._finish(self._gloo.allgather([parts], sent), [output], lambda: [torch.cat(parts)])
 
@@ -106,12 +106,12 @@ class NeuronGroup(_Base):  # type: ignore[misc]
     def reduce_scatter(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
         """Reduce lists of equal tensors over all ranks, and keep this rank's."""
         _require_equal("reduce_scatter", [*outputs, *inputs[0]])
-        return self._reduce_parts(outputs[0], self._sent("reduce_scatter", inputs[0]), opts)
+        return self._reduce_parts(outputs[0], self._send("reduce_scatter", inputs[0]), opts)
 
     def reduce_scatter_single(self, output: Tensor, given: Tensor, opts: Any = None) -> Any:
         """Reduce tensors over all ranks, and keep this rank's part."""
         _require_size("reduce_scatter_tensor", given, self.size() * output.numel())
-        whole = self._sent("reduce_scatter", [given])[0]
+        whole = self._send("reduce_scatter", [given])[0]
         return self._reduce_parts(output, list(whole.split(max(1, output.numel()))), opts)
 
     def _reduce_parts(self, output: Tensor, parts: list[Tensor], opts: Any) -> Any:
@@ -141,7 +141,7 @@ class NeuronGroup(_Base):  # type: ignore[misc]
             )
         _require_size("all_to_all_single", output, given.numel())
         self._require_exchange([given])
-        sent = self._sent("all_to_all", [given])[0]
+        sent = self._send("all_to_all", [given])[0]
         received = torch.empty_like(sent)
         work = self._gloo.alltoall_base(received, sent, list(coming or ()), list(leaving or ()))
         return self._finish(work, [output], lambda: [received])
@@ -150,7 +150,7 @@ class NeuronGroup(_Base):  # type: ignore[misc]
         """Exchange lists of equal tensors between all ranks."""
         _require_equal("all_to_all", [*outputs, *inputs])
         self._require_exchange(inputs)
-        sent = torch.cat(self._sent("all_to_all", inputs))
+        sent = torch.cat(self._send("all_to_all", inputs))
         received = torch.empty_like(sent)
         work = self._gloo.alltoall_base(received, sent, [], [])
         return self._finish(work, outputs, lambda: list(received.chunk(self.size())))
@@ -158,7 +158,7 @@ class NeuronGroup(_Base):  # type: ignore[misc]
     def gather(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
         """Gather equal tensors on one rank."""
         _require_equal("gather", [*(outputs[0] if outputs else ()), *inputs])
-        sent = self._sent("gather", inputs)
+        sent = self._send("gather", inputs)
         parts = [torch.empty_like(sent[0]) for _ in (outputs[0] if outputs else ())]
         work = self._gloo.gather([parts] if outputs else [], sent, opts or c10d.GatherOptions())
         return self._finish(work, outputs[0] if outputs else [], lambda: parts)
@@ -166,7 +166,7 @@ class NeuronGroup(_Base):  # type: ignore[misc]
     def scatter(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
         """Send each rank its part from one rank."""
         _require_equal("scatter", [*outputs, *(inputs[0] if inputs else ())])
-        parts = self._sent("scatter", inputs[0]) if inputs else []
+        parts = self._send("scatter", inputs[0]) if inputs else []
         received = [torch.empty_like(self._copy_to_host(x)) for x in outputs]
         work = self._gloo.scatter(received, [parts] if inputs else [], opts or c10d.ScatterOptions())
         return self._finish(work, outputs, lambda: received)
@@ -174,7 +174,7 @@ class NeuronGroup(_Base):  # type: ignore[misc]
     def send(self, tensors: Any, target: int, tag: int = 0) -> Any:
         """Send to a rank."""
         self._require_send("send", tensors)
-        return self._gloo.send(self._sent("send", tensors), target, tag)
+        return self._gloo.send(self._send("send", tensors), target, tag)
 
     def recv(self, tensors: Any, source: int, tag: int = 0) -> Any:
         """Receive from a rank."""
@@ -213,7 +213,7 @@ class NeuronGroup(_Base):  # type: ignore[misc]
             numbers = rules.lower_precision(numbers)
         return numbers.reshape(-1).clone()
 
-    def _sent(self, name: str, tensors: Sequence[Tensor], times: int = 1) -> list[Tensor]:
+    def _send(self, name: str, tensors: Sequence[Tensor], times: int = 1) -> list[Tensor]:
         """Count a collective, and return host copies of its operands."""
         if self._is_on_device(tensors):
             nbytes = times * sum(x.nbytes for x in tensors)

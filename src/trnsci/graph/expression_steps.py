@@ -161,7 +161,7 @@ class Expressions:
                     views.append(self._view_operand(x, shape))
                     written[x] = code.new(views[-1].buffer.dtype)
         for each in group:
-            written[each.node] = self._written(each, code, written)
+            written[each.node] = self._write_value(each, code, written)
         kept = [each for each in group if any(user not in inside for user in self._users(each))]
         outs = [self.allocate_view(each, level) for each in kept]
         self.values.update(zip((each.node for each in kept), outs, strict=True))
@@ -191,7 +191,7 @@ class Expressions:
             return view
         return self.contiguous(view)
 
-    def _written(self, each: Pending, code: Code, written: dict[Node, Value]) -> Value:
+    def _write_value(self, each: Pending, code: Code, written: dict[Node, Value]) -> Value:
         node = each.node
         rule = pointwise_rule(node)
         assert rule is not None

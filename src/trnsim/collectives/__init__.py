@@ -1,6 +1,5 @@
 """``nki.collectives``: communication between ranks. `trnsim.simulate_ranks` runs a kernel on several."""
 
-from trnsim.calls import public_names as _public_names
 from trnsim.collectives.fixed import all_gather, all_reduce, all_to_all, reduce_scatter
 from trnsim.collectives.groups import ReplicaGroup
 from trnsim.collectives.permute import (
@@ -18,6 +17,7 @@ from trnsim.collectives.variable import (
     all_to_all_v_prepare,
     all_to_all_v_trigger,
 )
+from trnsim.lazy import public_names as _public_names
 from trnsim.tensors.objects import NKIObject
 
 __all__ = _public_names(globals())

@@ -2,9 +2,7 @@
 
 import warnings as _warnings
 
-from trnsim.calls import DYNAMIC_COPIES as _DYNAMIC_COPIES
-from trnsim.calls import public_names as _public_names
-from trnsim.calls import unknown_name as _unknown_name
+from trnsim.calls import DYNAMIC_COPIES as _DYNAMIC_COPIES, unknown_name as _unknown_name
 from trnsim.errors import HardwareLimit as NkiValidationError
 from trnsim.isa.dma import dma_compute, dma_copy
 from trnsim.isa.dma_transpose import dma_transpose
@@ -26,6 +24,7 @@ from trnsim.isa.vector_scalar import tensor_scalar
 from trnsim.isa.vector_search import max8, nc_find_index8, nc_match_replace8
 from trnsim.isa.vector_select import range_select, select_reduce, sequence_bounds
 from trnsim.isa.version import get_nc_sub_version, get_nc_version
+from trnsim.lazy import public_names as _public_names
 from trnsim.session import NkiInstruction
 from trnsim.tensors.objects import NKIObject
 

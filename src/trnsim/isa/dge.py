@@ -8,9 +8,7 @@ from typing import Any
 import numpy as np
 
 from trnsim.access import index_error
-from trnsim.isa.enums import dge_mode as dge
-from trnsim.isa.enums import engine as eng
-from trnsim.isa.enums import oob_mode as oob
+from trnsim.isa.enums import dge_mode as dge, engine as eng, oob_mode as oob
 from trnsim.isa.operands import needs, overlap, written_once
 from trnsim.refusals import refuse
 from trnsim.session import HBM, SBUF, SHARED_HBM, UNWRITTEN, WRITTEN, NkiInstruction, Session

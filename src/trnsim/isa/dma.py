@@ -6,14 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from trnsim.isa import dge as descriptors
-from trnsim.isa import operands as check
+from trnsim.isa import dge as descriptors, operands as check
 from trnsim.isa.alu import reduction
 from trnsim.isa.dge import Rows
-from trnsim.isa.enums import dge_mode as dge
-from trnsim.isa.enums import engine as eng
-from trnsim.isa.enums import member
-from trnsim.isa.enums import oob_mode as oob
+from trnsim.isa.enums import dge_mode as dge, engine as eng, member, oob_mode as oob
 from trnsim.refusals import refuse
 from trnsim.session import SBUF, NkiInstruction, Session, current, instruction
 from trnsim.tensors.dtypes import DTYPES, PACKED, int64, same_dtype, to_f32

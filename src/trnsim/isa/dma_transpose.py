@@ -7,12 +7,9 @@ from typing import Any
 import numpy as np
 
 from trnsim.errors import WrongDtype
-from trnsim.isa import dge as descriptors
-from trnsim.isa import operands as check
+from trnsim.isa import dge as descriptors, operands as check
 from trnsim.isa.dge import Rows
-from trnsim.isa.enums import dge_mode as dge
-from trnsim.isa.enums import member
-from trnsim.isa.enums import oob_mode as oob
+from trnsim.isa.enums import dge_mode as dge, member, oob_mode as oob
 from trnsim.refusals import refuse
 from trnsim.session import HBM, SBUF, SHARED_HBM, NkiInstruction, Session, instruction
 from trnsim.tensors.dtypes import uint32

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from trnsim.isa import operands as check
-from trnsim.isa.alu import OPERATORS, as_operator, dtypes, name_of, native
-from trnsim.isa.alu import reduce as fold
+from trnsim.isa.alu import OPERATORS, as_operator, dtypes, name_of, native, reduce as fold
 from trnsim.isa.operands import as_fp32, flat
 from trnsim.isa.words import resize
 from trnsim.refusals import refuse

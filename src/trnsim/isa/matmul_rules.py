@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from trnsim.isa import operands as check
-from trnsim.isa import psum
+from trnsim.isa import operands as check, psum
 from trnsim.isa.enums import engine as eng
 from trnsim.isa.operands import index_of, needs, not_run, same_start
 from trnsim.refusals import refuse

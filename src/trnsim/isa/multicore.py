@@ -6,9 +6,7 @@ from typing import Any
 
 from trnsim.cores import Device, Post
 from trnsim.isa import operands as check
-from trnsim.isa.enums import dma_engine as dma
-from trnsim.isa.enums import engine as eng
-from trnsim.isa.enums import member
+from trnsim.isa.enums import dma_engine as dma, engine as eng, member
 from trnsim.isa.operands import not_run
 from trnsim.refusals import refuse
 from trnsim.session import SBUF, SHARED_HBM, NkiInstruction, Session, instruction

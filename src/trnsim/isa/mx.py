@@ -13,9 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from trnsim.isa import matmul_rules as rules
-from trnsim.isa import operands as check
-from trnsim.isa import psum
+from trnsim.isa import matmul_rules as rules, operands as check, psum
 from trnsim.refusals import refuse
 from trnsim.session import PSUM, SBUF, NkiInstruction, Session, instruction
 from trnsim.tensors.dtypes import (

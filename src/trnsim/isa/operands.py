@@ -14,8 +14,7 @@ from trnsim.errors import (
     lacking,
 )
 from trnsim.isa.alu import refuse_packed
-from trnsim.isa.enums import engine as eng
-from trnsim.isa.enums import member
+from trnsim.isa.enums import engine as eng, member
 from trnsim.refusals import refuse
 from trnsim.session import PSUM, SBUF, Session
 from trnsim.source_lines import warn

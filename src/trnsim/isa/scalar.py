@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from trnsim.isa import accumulator
-from trnsim.isa import operands as check
+from trnsim.isa import accumulator, operands as check
 from trnsim.isa.activations import Activation, activation_named, warn_out_of_range
 from trnsim.isa.alu import as_operator, name_of, operator
 from trnsim.isa.enums import reduce_cmd as cmd

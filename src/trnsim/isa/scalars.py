@@ -69,14 +69,14 @@ class NkiScalar(NKIObject):
     __radd__, __rmul__ = __add__, __mul__
 
     def __bool__(self) -> bool:
-        raise self._hidden("a condition")
+        raise self._refuse_value("a condition")
 
     def __int__(self) -> int:
-        raise self._hidden("an int")
+        raise self._refuse_value("an int")
 
     __index__ = __int__
 
-    def _hidden(self, what: str) -> KernelError:
+    def _refuse_value(self, what: str) -> KernelError:
         return refuse("scalar-value", got=repr(self), hint=_USE, _WHAT=_WHAT, what=what)
 
     def __eq__(self, other: object) -> Any:

@@ -10,10 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from trnsim.isa import matmul_rules as rules
-from trnsim.isa import psum
-from trnsim.isa.enums import engine as eng
-from trnsim.isa.enums import matmul_perf_mode, member
+from trnsim.isa import matmul_rules as rules, psum
+from trnsim.isa.enums import engine as eng, matmul_perf_mode, member
 from trnsim.isa.operands import scratch
 from trnsim.refusals import refuse
 from trnsim.session import MATMUL, PSUM, SBUF, NkiInstruction, Session, instruction

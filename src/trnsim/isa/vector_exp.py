@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from trnsim.isa import accumulator
-from trnsim.isa import operands as check
+from trnsim.isa import accumulator, operands as check
 from trnsim.isa.alu import OPERATORS
 from trnsim.isa.enums import reduce_cmd as cmd
 from trnsim.isa.operands import flat, scalar

@@ -7,9 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from trnsim.isa import accumulator
-from trnsim.isa import alu as ops
-from trnsim.isa import operands as check
+from trnsim.isa import accumulator, alu as ops, operands as check
 from trnsim.isa.alu import Alu
 from trnsim.isa.enums import reduce_cmd as cmds
 from trnsim.isa.operands import flat, scalar
@@ -41,8 +39,8 @@ def tensor_reduce(
         check.partitions(dst, "dst", data, "data")
         check.reachable(s, data, "data", data.free_size)
         if dst.free_size != left:
-            what = f"reducing axis {_shown(axis)} of {data.shape} leaves"
-            hint = f"make dst {_kept(data, first, keepdims)}"
+            what = f"reducing axis {_show_axis(axis)} of {data.shape} leaves"
+            hint = f"make dst {_kept_shape(data, first, keepdims)}"
             check.elements(dst, "dst", left, what, rule="reduce-shape", hint=hint)
         ops.dtypes(alu, (data, "data"), (dst, "dst"))
         if negate and alu.bitvec:
@@ -58,11 +56,11 @@ def tensor_reduce(
     return s.done("vector", (dst,), (data,), op=alu.name, negate=bool(negate), keepdims=bool(keepdims))
 
 
-def _shown(axis: Any) -> str:
+def _show_axis(axis: Any) -> str:
     return str(tuple(axis) if isinstance(axis, (tuple, list)) else axis)
 
 
-def _kept(data: NkiTensor, first: int, keepdims: bool) -> list[int]:
+def _kept_shape(data: NkiTensor, first: int, keepdims: bool) -> list[int]:
     kept = [*data.shape[:first], *([1] * (data.ndim - first) if keepdims else [])]
     return kept if len(kept) > 1 else [*kept, 1]
 
@@ -83,7 +81,7 @@ def first_reduced_axis(axis: Any, data: NkiTensor) -> int:
             hint = (
                 "dimension 0 is the partitions: use nc_transpose first, or multiply by a column of ones with nc_matmul"
             )
-        raise refuse("reduce-axis:gap", got=tuple(axes), limit=legal, hint=hint, shown=_shown(axis), data=data)
+        raise refuse("reduce-axis:gap", got=tuple(axes), limit=legal, hint=hint, shown=_show_axis(axis), data=data)
     return axes[0]
 
 

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from trnsim.isa import alu as ops
-from trnsim.isa import operands as check
+from trnsim.isa import alu as ops, operands as check
 from trnsim.isa.alu import Alu
 from trnsim.isa.enums import engine as eng
 from trnsim.isa.operands import flat, not_run, pick, scalar

@@ -6,9 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from trnsim.isa import accumulator
-from trnsim.isa import alu as ops
-from trnsim.isa import operands as check
+from trnsim.isa import accumulator, alu as ops, operands as check
 from trnsim.isa.enums import reduce_cmd as cmds
 from trnsim.isa.operands import as_fp32, flat, scalar
 from trnsim.refusals import refuse

@@ -1,8 +1,6 @@
 """``nki.language``: tensors, dtypes, loops, and functions built on the instructions of ``nki.isa``."""
 
-from trnsim.calls import RETIRED as _RETIRED
-from trnsim.calls import public_names as _public_names
-from trnsim.calls import unknown_name as _unknown_name
+from trnsim.calls import RETIRED as _RETIRED, unknown_name as _unknown_name
 from trnsim.language.creation import (
     empty_like,
     full,
@@ -107,6 +105,7 @@ from trnsim.language.operations import (
 )
 from trnsim.language.reductions import all, max, mean, min, prod, rms_norm, softmax, sum, var  # noqa: A004
 from trnsim.language.tiles import alloc_blocks, alloc_tiles, blocks, tiles
+from trnsim.lazy import public_names as _public_names
 from trnsim.tensors.dtypes import (
     DType,
     bfloat16,
@@ -134,6 +133,7 @@ from trnsim.tensors.objects import (
     DynamicSlice,
     MemoryRegion,
     NKIObject,
+    TileSize as _TileSize,
     ds,
     hbm,
     is_hbm,
@@ -146,7 +146,6 @@ from trnsim.tensors.objects import (
     shared_hbm,
     tile_size,
 )
-from trnsim.tensors.objects import TileSize as _TileSize
 from trnsim.tensors.tensor import NkiTensor
 
 

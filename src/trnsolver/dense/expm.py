@@ -109,11 +109,11 @@ class Expm(NamedTuple):
             return result
         norms = _norm(a.detach())
         least = torch.where(norms > 2.0**room, norms.log2().ceil() - room, 0.0)  # [...]
-        a = _shrunk(a, least)
+        a = _halve(a, least)
         squares = _powers(a)
         counts = _halvings(a.detach(), [x.detach() for x in squares], degree, reach)  # [...]
-        squares = [_shrunk(x, 2 * k * counts) for k, x in enumerate(squares)]
-        x = _quotient(_shrunk(a, counts), squares, degree)
+        squares = [_halve(x, 2 * k * counts) for k, x in enumerate(squares)]
+        x = _quotient(_halve(a, counts), squares, degree)
         counts = counts + least
         for step in range(int(counts.max())):
             due = (counts > step).unsqueeze(-1).unsqueeze(-1)
@@ -127,7 +127,7 @@ class Expm(NamedTuple):
         return x
 
 
-def _shrunk(x: Tensor, halvings: Tensor) -> Tensor:
+def _halve(x: Tensor, halvings: Tensor) -> Tensor:
     if not bool(halvings.any()):
         return x
     return x * torch.exp2(-halvings).unsqueeze(-1).unsqueeze(-1).to(x.dtype)
@@ -156,7 +156,7 @@ def _halvings(a: Tensor, squares: list[Tensor], degree: int, reach: float) -> Te
     if bool((fewer == usual).all()):
         return usual
     # the first term the quotient leaves out, of absolute values, stays below the unit roundoff
-    shrunk = _shrunk(a.abs().double(), fewer)
+    shrunk = _halve(a.abs().double(), fewer)
     size, row = torch.zeros_like(norms, dtype=torch.float64), torch.ones_like(shrunk[..., :1, :])
     for _ in range(2 * degree + 1):
         row = row @ shrunk

@@ -28,8 +28,7 @@ from trnsolver.dense.identity import identity
 from trnsolver.dense.mixed_precision import correctable, single
 from trnsolver.dense.refine_factors import improved_qr
 from trnsolver.dense.solve_triangular import triangular
-from trnsolver.kernels import householder
-from trnsolver.kernels import qr as kernels
+from trnsolver.kernels import householder, qr as kernels
 from trnsolver.scaling import near_one
 from trnsolver.scipy_calls import in_memory
 

@@ -138,7 +138,7 @@ def _solve_by_lu(op: str, a: Tensor, b: Tensor) -> Tensor:
     """Solve by LU, or by QR for the matrices of a batch whose factors grew; the others stay as they are."""
     factors, pivots, transposed = _factor_by_layout(a)
     by_lu = LuSolve(factors, pivots, b, transposed)
-    grown, diagonal = _grown(factors, a), factors.diagonal(0, -2, -1)
+    grown, diagonal = _find_growth(factors, a), factors.diagonal(0, -2, -1)
     if grown is None:
         nonsingular(op, diagonal, a=a)
         return run(by_lu)
@@ -152,7 +152,7 @@ def _solve_by_lu(op: str, a: Tensor, b: Tensor) -> Tensor:
 _FEW = 9
 
 
-def _grown(factors: Tensor, a: Tensor) -> Tensor | None:
+def _find_growth(factors: Tensor, a: Tensor) -> Tensor | None:
     """Which matrices' entries grew by more than N, or beyond the dtype, where LU is not stable; ``None`` for none."""
     n = a.shape[-1]
     if n < _FEW or a.numel() == 0 or not readable(factors) or not readable(a):

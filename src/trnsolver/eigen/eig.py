@@ -211,14 +211,14 @@ def _sort_forms(t: Tensor, z: Tensor, select: Select) -> SortedSchur:
         return SortedSchur(t, z, torch.zeros(batch, dtype=torch.int64, device=device))
     decompositions: list[tuple[Any, Any, int]] = []
     for one, basis in zip(*(to_numpy(x).reshape(-1, n, n) for x in (t, z)), strict=True):
-        wanted = _chosen(one, select)
+        wanted = _select_rows(one, select)
         try:
             one, basis = _reorder_form(one, basis, wanted)
         except ArithmeticError:
             message = "eigenvalues lie too close to be exchanged"
             raise NumericalError(op="schur", message=message, hint="Sort by what does not part them") from None
         count = sum(wanted)
-        if _chosen(one, select) != [True] * count + [False] * (n - count):
+        if _select_rows(one, select) != [True] * count + [False] * (n - count):
             message = "rounding moved an eigenvalue across the border of sort"
             raise NumericalError(op="schur", message=message, hint="Move the border away from the eigenvalues")
         decompositions.append((one, basis, count))
@@ -227,7 +227,7 @@ def _sort_forms(t: Tensor, z: Tensor, select: Select) -> SortedSchur:
     return SortedSchur(first, second, torch.tensor(counts, device=device).reshape(batch))
 
 
-def _chosen(t: Matrix, select: Select) -> list[bool]:
+def _select_rows(t: Matrix, select: Select) -> list[bool]:
     """For each row, whether its eigenvalue is selected; of a pair both are where one is."""
     selected: list[bool] = []
     while (at := len(selected)) < len(t):

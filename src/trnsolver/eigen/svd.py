@@ -22,8 +22,7 @@ from trnsolver.eigen.eigh import eigh, independent, off
 from trnsolver.eigen.jacobi import orthogonalize_rows, sweeps
 from trnsolver.eigen.polar_factor import polar_factor
 from trnsolver.eigen.refine_vectors import improve_singular_vectors
-from trnsolver.kernels import polar_factor as polar_kernels
-from trnsolver.kernels import svd as kernels
+from trnsolver.kernels import polar_factor as polar_kernels, svd as kernels
 from trnsolver.scaling import near_one
 
 Method = Literal["auto", "polar", "jacobi"]

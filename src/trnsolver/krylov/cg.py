@@ -12,6 +12,7 @@ from torch import Tensor
 
 from trnblas import gemm
 from trnsci import NotConverged, array_function, host, op
+from trnsci.arrays import like
 from trnsci.nki import launch
 from trnsci.plans import Cost
 from trnsolver.arguments import all_finite
@@ -141,17 +142,8 @@ def iterate_conjugate(
     return x, worst <= tol
 
 
-@array_function
-def block_cg(
-    a: Matrix,
-    b: Tensor,
-    *,
-    x0: Tensor | None = None,
-    tol: float = 1e-5,
-    maxiter: int | None = None,
-    preconditioner: Apply | None = None,
-    callback: Callback | None = None,
-) -> Result:
+@like(cg, lambda a, b, **options: solve(BlockCg(check_system("block_cg", a, b, **options))))
+def block_cg(*args: Any, **kwargs: Any) -> Any:
     """Conjugate gradients on all columns of ``b`` [N, K] at once (O'Leary): every column uses every search direction.
 
     Arguments as for `cg`. Directions are kept orthonormal, so that dependent columns do no harm.
@@ -161,8 +153,6 @@ def block_cg(
         tensor([[0.5000, 0.0000],
                 [0.0000, 0.2500]])
     """
-    stop: dict[str, Any] = {"tol": tol, "maxiter": maxiter, "callback": callback}
-    return solve(BlockCg(check_system("block_cg", a, b, x0=x0, preconditioner=preconditioner, **stop)))
 
 
 @op("trnsolver::block_cg", eager=True)

@@ -9,8 +9,10 @@ import torch
 from torch import Tensor
 
 from trnsci import NumericalError, array_function, check, op
+from trnsci.arrays import like
 from trnsci.plans import Cost
 from trnsolver.array_operands import replaces_krylov
+from trnsolver.krylov.cg import cg
 from trnsolver.krylov.iteration import Iterates, Problem, Result
 from trnsolver.krylov.linear_system import System, check_system, iterates, solve
 from trnsolver.krylov.operators import Apply, Callback, Matrix
@@ -31,17 +33,8 @@ from trnsolver.krylov.vectors import (
 
 
 @replaces_krylov
-@array_function
-def minres(
-    a: Matrix,
-    b: Tensor,
-    *,
-    x0: Tensor | None = None,
-    tol: float = 1e-5,
-    maxiter: int | None = None,
-    preconditioner: Apply | None = None,
-    callback: Callback | None = None,
-) -> Result:
+@like(cg, lambda a, b, **options: solve(Minres(check_system("minres", a, b, **options))))
+def minres(*args: Any, **kwargs: Any) -> Any:
     """Solve ``a @ x = b`` with ``a`` Hermitian, indefinite or singular but consistent (Paige and Saunders).
 
     Arguments as for `trnsolver.cg`; the preconditioner is positive definite. With one, the residuals recorded are those
@@ -51,8 +44,6 @@ def minres(
         >>> minres(torch.tensor([[2.0, 0.0], [0.0, -4.0]]), torch.ones(2)).x
         tensor([ 0.5000, -0.2500])
     """
-    stop: dict[str, Any] = {"tol": tol, "maxiter": maxiter, "callback": callback}
-    return solve(Minres(check_system("minres", a, b, x0=x0, preconditioner=preconditioner, **stop)))
 
 
 @op("trnsolver::minres", eager=True)
@@ -114,17 +105,8 @@ def _length(r: Columns, z: Columns) -> Numbers:
 
 
 @replaces_krylov
-@array_function
-def bicgstab(
-    a: Matrix,
-    b: Tensor,
-    *,
-    x0: Tensor | None = None,
-    tol: float = 1e-5,
-    maxiter: int | None = None,
-    preconditioner: Apply | None = None,
-    callback: Callback | None = None,
-) -> Result:
+@like(cg, lambda a, b, **options: solve(Bicgstab(check_system("bicgstab", a, b, **options))))
+def bicgstab(*args: Any, **kwargs: Any) -> Any:
     """Solve ``a @ x = b`` with a general ``a`` in constant memory (van der Vorst); two products a step.
 
     Arguments as for `trnsolver.cg`.
@@ -133,8 +115,6 @@ def bicgstab(
         >>> bicgstab(torch.tensor([[2.0, 1.0], [0.0, 4.0]]), torch.tensor([3.0, 4.0])).x.round(decimals=4)
         tensor([1., 1.])
     """
-    stop: dict[str, Any] = {"tol": tol, "maxiter": maxiter, "callback": callback}
-    return solve(Bicgstab(check_system("bicgstab", a, b, x0=x0, preconditioner=preconditioner, **stop)))
 
 
 @op("trnsolver::bicgstab", eager=True)

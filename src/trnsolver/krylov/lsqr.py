@@ -8,6 +8,7 @@ from torch import Tensor
 
 from trnsci import ArgumentError, array_function, check, op
 from trnsci.analogs import resembles
+from trnsci.arrays import like
 from trnsci.plans import Cost
 from trnsolver.krylov.iteration import Iterates, Problem, Result
 from trnsolver.krylov.linear_system import System, check_system, iterates, solve
@@ -48,30 +49,22 @@ def lsqr(
 
 
 @resembles("scipy.sparse.linalg.lsmr", left="it returns norms and a condition that ours does not estimate")
-@array_function
-def lsmr(
-    a: Matrix,
-    b: Tensor,
-    *,
-    x0: Tensor | None = None,
-    damp: float = 0.0,
-    tol: float = 1e-6,
-    maxiter: int | None = None,
-    callback: Callback | None = None,
-) -> Result:
+@like(lsqr, lambda a, b, **options: solve(Lsmr(*_check_call("lsmr", a, b, **options))))
+def lsmr(*args: Any, **kwargs: Any) -> Any:
     """As `lsqr`, but ``norm(a.mH @ r)`` decreases at every step (Fong and Saunders): safer to stop early.
 
     Example:
         >>> lsmr(torch.tensor([[1.0], [1.0]]), torch.tensor([1.0, 3.0])).x.round(decimals=4)
         tensor([2.])
     """
-    return solve(Lsmr(*_check_call("lsmr", a, b, damp, x0=x0, tol=tol, maxiter=maxiter, callback=callback)))
 
 
-def _check_call(op: str, a: Matrix, b: Tensor, damp: float, **options: Any) -> tuple[System, float]:
+def _check_call(
+    op: str, a: Matrix, b: Tensor, damp: float = 0.0, tol: float = 1e-6, **options: Any
+) -> tuple[System, float]:
     if check.real(op, "damp", damp) < 0:
         raise ArgumentError(op, "damp", damp, "0 or more")
-    system = check_system(op, a, b, adjoint=True, **options)
+    system = check_system(op, a, b, adjoint=True, tol=tol, **options)
     if system.a.matrix is None and system.a.adjoint is None:
         raise ArgumentError(op, "a", type(a), "an operator with an adjoint (mH)")
     return system, damp

@@ -11,8 +11,7 @@ import numpy as np
 
 import trnsim
 from tests.trnsim.items.table import item, numbers
-from trnsim import isa as nisa
-from trnsim import language as nl
+from trnsim import isa as nisa, language as nl
 
 BF16, E4, E4FN = (np.dtype(getattr(ml_dtypes, n)) for n in ("bfloat16", "float8_e4m3", "float8_e4m3fn"))
 F32, I32, U8 = np.float32, np.int32, np.uint8

@@ -7,9 +7,7 @@ import numpy as np
 
 import trnsim
 from tests.trnsim.items.table import item, numbers
-from trnsim import collectives as ncc
-from trnsim import isa as nisa
-from trnsim import language as nl
+from trnsim import collectives as ncc, isa as nisa, language as nl
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 F32, I32 = np.float32, np.int32

@@ -9,9 +9,7 @@ import pytest
 
 import trnsim
 from tests.trnsim.items.table import item, numbers
-from trnsim import collectives as ncc
-from trnsim import isa as nisa
-from trnsim import language as nl
+from trnsim import collectives as ncc, isa as nisa, language as nl
 
 F32, I32, U32 = np.float32, np.int32, np.uint32
 here = functools.partial(item, since="0.7", target="trn2")

@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from trnsim import isa as nisa
-from trnsim import language as nl
+from trnsim import isa as nisa, language as nl
 from trnsim.language import NKIObject
 
 P_MAX = 128

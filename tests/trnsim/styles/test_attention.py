@@ -9,8 +9,7 @@ import pytest
 import trnsim
 from tests.trnsim.rounded import rounded, within
 from tests.trnsim.styles.helpers import P_MAX, SbufStack, TensorView, load_tile, tiled_range, transpose_to_sbuf
-from trnsim import isa as nisa
-from trnsim import language as nl
+from trnsim import isa as nisa, language as nl
 from trnsim.errors import KernelError, OutOfBounds
 from trnsim.language import NKIObject
 

@@ -10,9 +10,7 @@ import pytest
 import trnsim
 from tests.trnsim.rounded import rounded, within
 from tests.trnsim.styles.helpers import P_MAX, div_ceil, get_program_info, kernel_assert, load_tile, tiled_range
-from trnsim import collectives as ncc
-from trnsim import isa as nisa
-from trnsim import language as nl
+from trnsim import collectives as ncc, isa as nisa, language as nl
 from trnsim.errors import Race, TrnError
 from trnsim.language import NKIObject
 

@@ -18,8 +18,7 @@ from tests.trnsim.styles.helpers import (
     tiled_range,
     transpose_to_sbuf,
 )
-from trnsim import isa as nisa
-from trnsim import language as nl
+from trnsim import isa as nisa, language as nl
 from trnsim.errors import OutOfBounds, TrnError
 from trnsim.language import NKIObject
 

@@ -10,8 +10,7 @@ import pytest
 import trnsim
 from tests.trnsim.rounded import rounded, within
 from tests.trnsim.styles.helpers import P_MAX, TensorView, kernel_assert, load_tile, tiled_range, transpose_to_sbuf
-from trnsim import isa as nisa
-from trnsim import language as nl
+from trnsim import isa as nisa, language as nl
 from trnsim.errors import KernelError, PsumRule
 from trnsim.language import NKIObject
 

@@ -8,8 +8,7 @@ import pytest
 import trnsim
 from tests.trnsim.rounded import rounded, within
 from tests.trnsim.styles.helpers import P_MAX, TensorView, get_program_info, load_tile, tiled_range
-from trnsim import isa as nisa
-from trnsim import language as nl
+from trnsim import isa as nisa, language as nl
 from trnsim.errors import HardwareLimit, OutOfBounds, ReadUninitialized, WrongShape
 from trnsim.language import NKIObject
 

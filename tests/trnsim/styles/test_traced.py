@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 import trnsim
-from trnsim import isa as nisa
-from trnsim import language as nl
+from trnsim import isa as nisa, language as nl
 
 pytestmark = pytest.mark.sim
 

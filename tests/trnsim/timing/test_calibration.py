@@ -11,8 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from benchmarks.calibration import measured, open_rows, streams
-from benchmarks.calibration import refit as refit_module
+from benchmarks.calibration import measured, open_rows, refit as refit_module, streams
 from benchmarks.calibration.refit import _changed
 from benchmarks.calibration.rows import ROWS, read
 from benchmarks.calibration.table import BEGIN, DOCS, END, FIT_BEGIN, FIT_END, generated, predict

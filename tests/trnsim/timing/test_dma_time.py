@@ -3,9 +3,7 @@
 import pytest
 
 from tests.trnsim.timing.kernels import report_of, shaped
-from trnsim import TARGETS
-from trnsim import isa as nisa
-from trnsim import language as nl
+from trnsim import TARGETS, isa as nisa, language as nl
 from trnsim.timing.costs import Call, Layout
 from trnsim.timing.dma import packet_time, run_bytes, transfer_of
 from trnsim.timing.engines import DmaEngines

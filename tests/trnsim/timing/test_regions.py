@@ -2,8 +2,7 @@
 
 import itertools
 
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from trnsim.records import Operand
 from trnsim.timing.regions import Overlaps, covers, dense, overlap, relation

@@ -12,8 +12,7 @@ import pytest
 import trnsim
 from benchmarks.calibration import attention, matmul
 from tests.trnsim.timing.kernels import shaped
-from trnsim import isa as nisa
-from trnsim import language as nl
+from trnsim import isa as nisa, language as nl
 from trnsim.trace import lanes
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
