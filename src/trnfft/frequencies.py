@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from trnfft.arguments import check_strided, dims_of, integer
 from trnfft.complextensor import ComplexTensor
 from trnsci import DtypeError, array_function, check
+from trnsci.arrays import to_numpy
 
 Array = TypeVar("Array", Tensor, ComplexTensor)
 Axes = int | Sequence[int] | None
@@ -23,7 +25,7 @@ def fftfreq(n: int, d: float = 1.0, *, dtype: torch.dtype | None = None, device:
     Args:
         n: length of the transform.
         d: distance of samples.
-        dtype: of the result; torch's default otherwise.
+        dtype: of the result; torch's default otherwise. One of NumPy's asks for an array.
         device: of the result.
 
     Example:
@@ -43,7 +45,10 @@ def rfftfreq(n: int, d: float = 1.0, *, dtype: torch.dtype | None = None, device
     return _frequencies("rfftfreq", n, d, dtype, device)
 
 
-def _frequencies(op: str, n: Any, d: float, dtype: Any, device: Any) -> Tensor:
+def _frequencies(op: str, n: Any, d: float, dtype: Any, device: Any) -> Any:
+    if isinstance(dtype, np.dtype) or (isinstance(dtype, type) and issubclass(dtype, np.generic | float)):
+        check.refuse(np.dtype(dtype).kind != "f", op, "dtype", dtype, "a floating-point dtype")
+        return to_numpy(_frequencies(op, n, d, torch.float64, device)).astype(dtype)
     n = integer(op, "n", n)
     check.refuse(n < 1, op, "n", n, "at least 1")
     distance = float(check.real(op, "d", d))

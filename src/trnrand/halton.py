@@ -42,7 +42,9 @@ class Halton(Sequence):
     Args:
         d: dimensions, 1 to 10 000.
         scramble: ``True`` for a random permutation of the digits at every position of every dimension (Owen 2017).
+            With ``seed`` it is ``True`` unless given.
         generator: where the permutations come from.
+        seed: the same as a number: ``Generator(seed)``.
 
     Example:
         >>> trnrand.Halton(2).at(1).random(2)
@@ -52,8 +54,10 @@ class Halton(Sequence):
 
     end = MAX_POINTS
 
-    def __init__(self, d: int, *, scramble: bool = False, generator: Source | None = None) -> None:
-        super().__init__("Halton", d, MAX_DIMENSIONS, scramble, ("digits",), generator)
+    def __init__(
+        self, d: int, *, scramble: bool | None = None, generator: Source | None = None, seed: int | None = None
+    ) -> None:
+        super().__init__("Halton", d, MAX_DIMENSIONS, scramble, ("digits",), generator, seed)
         self._orders = None if self.stream is None else self._permutations()
 
     def _permutations(self) -> list[Tensor]:

@@ -21,14 +21,23 @@ class LatinHypercube(Sequence):
         points: how many points the design has.
         jitter: ``True`` puts a point anywhere in its cell, ``False`` in the middle.
         generator: where orders and positions come from.
+        seed: the same as a number: ``Generator(seed)``.
 
     Example:
         >>> trnrand.LatinHypercube(2, 4, generator=trnrand.Generator(0)).random(4).shape
         torch.Size([4, 2])
     """
 
-    def __init__(self, d: int, points: int, *, jitter: bool = True, generator: Source | None = None) -> None:
-        super().__init__("LatinHypercube", d, 1 << 20, True, ("cells",), generator)
+    def __init__(
+        self,
+        d: int,
+        points: int,
+        *,
+        jitter: bool = True,
+        generator: Source | None = None,
+        seed: int | None = None,
+    ) -> None:
+        super().__init__("LatinHypercube", d, 1 << 20, True, ("cells",), generator, seed)
         self.points = self.end = check.integer("LatinHypercube", "points", points, 1, 1 << 40)
         self.jitter = jitter
 

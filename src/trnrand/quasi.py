@@ -28,10 +28,22 @@ class Sequence:
     end = 1 << 62
 
     def __init__(
-        self, name: str, d: int, most: int, scramble: bool | str, kinds: tuple[str, ...], generator: Source | None
+        self,
+        name: str,
+        d: int,
+        most: int,
+        scramble: bool | str | None,
+        kinds: tuple[str, ...],
+        generator: Source | None,
+        seed: int | None = None,
     ) -> None:
         self.name = name
         self.d = check.integer(name, "d", d, 1, most)
+        if seed is not None and (generator is not None or scramble is False):
+            other = "scramble" if generator is None else "generator"
+            raise ArgumentError(name, "seed", seed, f"None with {other}={scramble if generator is None else generator}")
+        if scramble is None:
+            scramble = seed is not None
         if not isinstance(scramble, bool | str):
             raise DtypeError(name, "scramble", type(scramble), "True, False or a name")
         check.option(name, "scramble", scramble, (False, True, *kinds))
@@ -39,7 +51,7 @@ class Sequence:
         self.position = 0
         self.stream: Stream | None = None
         if self.scramble is not None:
-            source = default() if generator is None else generator
+            source = (default() if seed is None else Source(seed)) if generator is None else generator
             if not isinstance(source, Source):
                 raise DtypeError(name, "generator", type(source), "a trnrand.Generator")
             self.stream = source.fold()

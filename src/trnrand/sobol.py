@@ -39,9 +39,9 @@ class Sobol(Sequence):
     Args:
         d: dimensions, 1 to 21 201.
         scramble: ``False``; ``True`` or ``"owen"`` for nested uniform scrambling by hashing; ``"lms"`` for a random
-            linear
-            matrix and a digital shift.
+            linear matrix and a digital shift. With ``seed`` it is ``True`` unless given.
         generator: where the scrambling comes from.
+        seed: the same as a number: ``Generator(seed)``.
 
     Example:
         >>> trnrand.Sobol(2).random(4)
@@ -51,8 +51,15 @@ class Sobol(Sequence):
                 [0.2500, 0.7500]])
     """
 
-    def __init__(self, d: int, *, scramble: bool | str = False, generator: Source | None = None) -> None:
-        super().__init__("Sobol", d, MAX_DIMENSIONS, scramble, ("owen", "lms"), generator)
+    def __init__(
+        self,
+        d: int,
+        *,
+        scramble: bool | str | None = None,
+        generator: Source | None = None,
+        seed: int | None = None,
+    ) -> None:
+        super().__init__("Sobol", d, MAX_DIMENSIONS, scramble, ("owen", "lms"), generator, seed)
         self._table = table(d) if self.stream is None or self.scramble == "owen" else _mix_table(table(d), self.stream)
         self._seeds: Tensor | None = None  # two words for each dimension, int64 [2, d]
         if self.stream is not None and self.scramble == "owen":

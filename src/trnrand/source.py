@@ -199,13 +199,17 @@ def set_default(source: Source) -> None:
 
 def shape_of(op: str, size: Sequence[Any]) -> tuple[int, ...]:
     """Return ``(3, 4)``, ``((3, 4),)`` or ``()`` as a shape."""
-    if len(size) == 1 and isinstance(size[0], (tuple, list, torch.Size)):
+    positional = not (len(size) == 1 and isinstance(size[0], (tuple, list, torch.Size)))
+    if not positional:
         size = tuple(size[0])
     for extent in size:
         if not isinstance(extent, int) or isinstance(extent, bool):
             raise DtypeError(op, "size", type(extent), "integers")
         if extent < 0:
             raise ArgumentError(op, "size", tuple(size), "non-negative integers")
+    if positional and len(size) > 1 and not all(size):
+        hint = f"As NumPy reads {op}{tuple(size)}: trnrand.default_rng().{op}{tuple(size)}, or parameters by name"
+        raise ArgumentError(op, "size", tuple(size), f"size={tuple(size)} for an empty draw", hint=hint)
     return tuple(size)
 
 

@@ -15,8 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from trnsci import check
 from trnsci.backends import inside
-from trnsci.errors import ArgumentError, DtypeError
+from trnsci.errors import ArgumentError, DtypeError, NumericalError
+from trnsci.torch_internals import is_functorch_wrapped_tensor
 
 # What stands for numbers: a tensor, an array, a number, lists of them.
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -36,6 +38,10 @@ _REAL = frozenset((torch.float32, torch.float64, torch.int32, torch.int64))
 def pass_through(kind: type) -> None:
     """Let values of a type pass every `array_function` as they are: it holds tensors and never arrays."""
     _NATIVE.add(kind)
+
+
+class HalfPrecision(DtypeError):
+    """Operands of half precision where a function has none: `array_function` calls it again in float32."""
 
 
 class Answer:
@@ -76,14 +82,76 @@ def array_function(fn: Callable[P, R]) -> Callable[P, R]:
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
         if kwargs and known is not None and not known.issuperset(kwargs):
             raise TypeError(f"{fn.__name__}() got an unexpected keyword argument {min(kwargs.keys() - known)!r}")
-        for value in args:
-            if type(value) not in _NATIVE:
+        try:
+            for value in args:
+                if type(value) not in _NATIVE:
+                    return _call_with_tensors(fn, args, kwargs)
+            if kwargs and not _NATIVE.issuperset(map(type, kwargs.values())):
                 return _call_with_tensors(fn, args, kwargs)
-        if kwargs and not _NATIVE.issuperset(map(type, kwargs.values())):
-            return _call_with_tensors(fn, args, kwargs)
-        return fn(*args, **kwargs)
+            return fn(*args, **kwargs)
+        except HalfPrecision as error:
+            refused = error
+        except TypeError:
+            _require_arguments(fn, args, kwargs)
+            raise
+        return _call_in_float32(fn, args, kwargs, refused)
 
     return wrapper
+
+
+_HALVES = (torch.float16, torch.bfloat16)
+
+
+def _call_in_float32(
+    fn: Callable[..., R], args: tuple[Any, ...], kwargs: dict[str, Any], refused: HalfPrecision
+) -> Any:
+    """Call a function whose operands are all of one half precision, and round its results to that once."""
+    operands: list[Any] = []
+    _map_tensors(operands.append, (args, kwargs))
+    kinds = {x.dtype for x in map(_as_tensor, operands) if isinstance(x, Tensor) and x.is_floating_point()}
+    if len(kinds) != 1 or not kinds <= {*_HALVES}:
+        raise refused
+    (half,), out = kinds, kwargs.pop("out", None)
+    arrays = not any(isinstance(x, Tensor) for x in operands)
+
+    def widen(x: Any) -> Any:
+        x = _as_tensor(x)
+        return x.float() if isinstance(x, Tensor) and x.dtype == half else x
+
+    def narrow(x: Any) -> Any:
+        if not isinstance(x, Tensor) or x.dtype != torch.float32:
+            return x
+        rounded = x.to(half)
+        hidden = x.is_meta or torch.compiler.is_compiling() or is_functorch_wrapped_tensor(x)
+        if not hidden and not bool((rounded.isfinite() | ~x.isfinite()).all()):
+            raise NumericalError(op=fn.__name__, message=f"the result overflows {half}", hint="Convert to float32")
+        return rounded
+
+    result = _map_tensors(narrow, fn(*_map_tensors(widen, args), **_map_tensors(widen, kwargs)))
+    if out is None:
+        return _to_numpy_nested(result) if arrays else result
+    targets, results = ([x] if isinstance(x, Tensor | np.ndarray) else list(x) for x in (out, result))
+    for target, value in zip(map(_as_tensor, targets), results, strict=True):
+        check.out(fn.__name__, target, shape=tuple(value.shape), dtype=value.dtype)
+        target.copy_(value)
+    return out
+
+
+def _as_tensor(x: Any) -> Any:
+    return from_numpy(x) if isinstance(x, np.ndarray) and x.dtype.kind in "fV" else x
+
+
+def _require_arguments(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Raise with the signature, and with an example, where a call lacks an argument or has another."""
+    signature = inspect.signature(fn)
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        names = [f"{x.name}=..." if x.kind is x.KEYWORD_ONLY else x.name for x in signature.parameters.values()]
+        _, _, example = (fn.__doc__ or "").partition("Example:")
+        shown = next((line for line in example.splitlines() if line.strip().startswith(">>>")), "").strip("> ")
+        spelled = f"{fn.__name__}({', '.join(names)})" + f", for example {shown}" * bool(shown)
+        raise TypeError(f"{fn.__name__}() {error}. Call it as {spelled}") from None
 
 
 def like(model: Callable[P, object], run: Callable[..., R]) -> Callable[[Callable[..., Any]], Callable[P, R]]:
@@ -200,17 +268,22 @@ def to_numpy(tensor: Tensor) -> np.ndarray[Any, Any]:
 
 
 def _to_numpy_nested(value: Any) -> Any:
-    if isinstance(value, Tensor):
-        return to_numpy(value)
+    return _map_tensors(lambda x: to_numpy(x) if isinstance(x, Tensor) else x, value)
+
+
+def _map_tensors(change: Callable[[Any], Any], value: Any) -> Any:
+    """Change the values inside tuples, lists, dictionaries and answers."""
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*map(_to_numpy_nested, value))
+        return type(value)(*(_map_tensors(change, x) for x in value))
     if isinstance(value, list | tuple):
-        return type(value)(map(_to_numpy_nested, value))
+        return type(value)(_map_tensors(change, x) for x in value)
+    if isinstance(value, dict):
+        return {name: _map_tensors(change, x) for name, x in value.items()}
     if isinstance(value, Answer):
         fields = dataclasses.fields(value)  # type: ignore[arg-type]
-        converted = {field.name: _to_numpy_nested(getattr(value, field.name)) for field in fields}
+        converted = {field.name: _map_tensors(change, getattr(value, field.name)) for field in fields}
         return dataclasses.replace(value, **converted)  # type: ignore[type-var]
-    return value
+    return change(value)
 
 
 def split_complex(tensor: Tensor) -> tuple[Tensor, Tensor]:

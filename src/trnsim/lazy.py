@@ -34,7 +34,7 @@ class LazyPackage(ModuleType):
         super().__setattr__(name, value)
 
     def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *self._homes})
+        return sorted(self.__dict__["__all__"])
 
 
 def lazily(package: str) -> None:
@@ -60,4 +60,5 @@ def public_names(package: Mapping[str, object]) -> list[str]:
 def export(package: str, *modules: str) -> None:
     """Set ``__all__`` of a package to the public names that it imported or defined, and to some of its modules."""
     namespace = sys.modules[package].__dict__
-    namespace["__all__"] = sorted([*public_names(namespace), *modules])
+    namespace["__all__"] = names = sorted([*public_names(namespace), *modules])
+    namespace["__dir__"] = lambda: names

@@ -21,6 +21,7 @@ from trnsci import (
     UnsupportedError,
     check,
 )
+from trnsci.arrays import HalfPrecision
 from trnsci.backends import SCOPE
 from trnsci.precision import ROUNDOFF
 from trnsci.torch_internals import is_functorch_wrapped_tensor
@@ -52,16 +53,16 @@ def _common(op: str, values: Mapping[str, Any]) -> torch.dtype:
         if dtype in DTYPES:
             return dtype
     dtype = check.floating(op, **values)
-    if dtype not in DTYPES:
-        raise DtypeError(
-            op=op,
-            argument="dtype",
-            got=dtype,
-            expected="float32, float64, complex64 or complex128",
-            hint="Convert to float32: half precision holds too few digits to factorise",
-        )
+    refuse_dtype(op, "dtype", dtype)
     check.ndim(op, 2, **values)
     return dtype
+
+
+def refuse_dtype(op: str, argument: str, dtype: torch.dtype) -> None:
+    """Raise unless a dtype holds enough digits to factorise or to iterate."""
+    if dtype not in DTYPES:
+        kind = HalfPrecision if dtype in (torch.float16, torch.bfloat16) else DtypeError
+        raise kind(op=op, argument=argument, got=dtype, expected="float32, float64, complex64 or complex128")
 
 
 def _dense(x: Any) -> bool:

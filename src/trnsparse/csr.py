@@ -130,11 +130,6 @@ class CSCMatrix(Compressed):
     format = "csc"
     axis = 1
 
-    @classmethod
-    def from_scipy(cls, matrix: Foreign) -> CSCMatrix:
-        """Return a ``scipy.sparse`` matrix or array of any format; duplicates are added up."""
-        return CSRMatrix.from_scipy(matrix).to_csc()
-
     def to_csr(self) -> CSRMatrix:
         """Return the matrix in compressed rows."""
         return self._along_the_other(CSRMatrix, self.shape)

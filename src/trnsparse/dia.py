@@ -13,7 +13,7 @@ from trnsci.arrays import Numbers, to_numpy
 from trnsci.errors import ArgumentError
 from trnsparse.coo import COOMatrix
 from trnsparse.indices import as_index, as_shape, check_length
-from trnsparse.matrix import Foreign, SparseMatrix, as_scipy, as_values
+from trnsparse.matrix import Foreign, SparseMatrix, as_values
 
 
 class DIAMatrix(SparseMatrix):
@@ -49,11 +49,6 @@ class DIAMatrix(SparseMatrix):
             wrong = wrong or int(self.offsets[0]) <= -rows or int(self.offsets[-1]) >= columns
             expected = f"rising offsets between {1 - rows} and {columns - 1}"
             check.refuse(wrong, "DIAMatrix", "offsets", self.offsets.tolist()[:8], expected)
-
-    @classmethod
-    def from_scipy(cls, matrix: Foreign) -> DIAMatrix:
-        """Return a ``scipy.sparse`` matrix or array of any format; duplicates are added up. Its arrays are copied."""
-        return COOMatrix.from_scipy(as_scipy("DIAMatrix.from_scipy", matrix)).to_dia()
 
     @property
     def nnz(self) -> int:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import functools
-from abc import ABC, abstractmethod
+from abc import ABCMeta, abstractmethod
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -65,7 +65,23 @@ def _arithmetic() -> Any:
     return arithmetic
 
 
-class SparseMatrix(ABC):
+class _Format(ABCMeta):
+    """Lets every format be called with one matrix, as SciPy's are."""
+
+    def __call__(cls, *args: Any, **options: Any) -> Any:
+        if len(args) != 1 or options:
+            return super().__call__(*args, **options)
+        (matrix,), kind = args, cast("type[SparseMatrix]", cls)
+        if isinstance(matrix, SparseMatrix):
+            return kind._from(matrix)
+        if sp.issparse(matrix):
+            return kind.from_scipy(matrix)
+        if isinstance(matrix, Tensor) and matrix.layout != torch.strided:
+            return kind.from_torch(matrix)
+        return kind.from_dense(matrix)
+
+
+class SparseMatrix(metaclass=_Format):
     """A sparse matrix: index tensors that never change, and ``values``, through which gradients flow.
 
     The matrix owns its indices: they are copied when it is created. Values given as a tensor are that tensor, and every
@@ -100,6 +116,13 @@ class SparseMatrix(ABC):
         from trnsparse.coo import COOMatrix
 
         return cls._from(COOMatrix.from_dense(dense))
+
+    @classmethod
+    def from_scipy(cls, matrix: Foreign) -> SparseMatrix:
+        """Return a ``scipy.sparse`` matrix or array of any format; duplicates are added up. Its arrays are copied."""
+        from trnsparse.coo import COOMatrix
+
+        return cls._from(COOMatrix.from_scipy(as_scipy(f"{cls.__name__}.from_scipy", matrix)))
 
     @classmethod
     def from_torch(cls, tensor: Tensor) -> Self:

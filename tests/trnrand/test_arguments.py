@@ -75,6 +75,8 @@ CALLS = {
 # what is no mistake there
 RIGHT = {
     ("Sobol, generator", "None"),
+    ("Sobol, scramble", "None"),
+    ("Halton, scramble", "None"),
     ("choice, p", "None"),
     ("permutation", "complex tensor"),
     ("shuffle", "complex tensor"),

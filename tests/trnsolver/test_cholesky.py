@@ -191,7 +191,7 @@ def test_numpy_in_numpy_out():
     [
         (torch.ones(2, 3), ArgumentError, "2 rows and 3 columns"),
         (torch.ones(3), ArgumentError, "at least 2 dimensions"),
-        (torch.eye(3).half(), DtypeError, "float16"),
+        (torch.eye(3).to(torch.float8_e4m3fn), DtypeError, "float8"),
         (torch.eye(3).int(), DtypeError, "int32"),
         (torch.tensor([[1.0, 0.0], [float("nan"), 1.0]]), ArgumentError, "a[1, 0] is nan"),
     ],

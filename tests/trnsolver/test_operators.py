@@ -65,7 +65,7 @@ def test_every_solver_takes_every_operand(name, kind, dtype):
 
 @pytest.mark.grid(1)
 @pytest.mark.parametrize("name", SOLVERS)
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.int64, torch.bool], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.int64, torch.bool], ids=str)
 def test_dtypes_that_solvers_lack(name, dtype):
     with pytest.raises(DtypeError, match="float32, float64, complex64 or complex128"):
         _solve(name, torch.eye(4).to(dtype), torch.ones(4))
@@ -75,7 +75,7 @@ def test_dtypes_that_solvers_lack(name, dtype):
 
 @pytest.mark.parametrize("call", [lambda a: ts.lanczos(a, 1), lambda a: ts.davidson(a, 1), lambda a: ts.arnoldi(a, 1)])
 def test_dtypes_that_eigensolvers_lack(call):
-    for dtype in (torch.float16, torch.int64):
+    for dtype in (torch.bool, torch.int64):
         with pytest.raises(DtypeError, match="float32, float64, complex64 or complex128"):
             call(torch.eye(4).to(dtype))
 
@@ -103,7 +103,7 @@ def test_starts_are_checked(name):
 
 
 def test_functions_answer_in_kind():
-    a, b = _spd(), torch.ones(N, dtype=torch.float64)
+    a, b = _spd(), torch.ones(N, 1, dtype=torch.float64)
     with pytest.raises(ArgumentError, match=r"shape of what a returns is \(20,\), expected \(20, 1\)"):
         ts.cg(lambda x: (a @ x)[:, 0], b)
     with pytest.raises(DtypeError, match="what a returns"):

@@ -11,8 +11,9 @@ from torch import Tensor
 
 from trnsci import ArgumentError, array_function, check
 from trnsci.arrays import Answer, from_numpy
+from trnsolver.arguments import refuse_dtype
 from trnsolver.dense.qr import qr
-from trnsolver.krylov.operators import Matrix, Operator, check_iterable_dtype, operator
+from trnsolver.krylov.operators import Matrix, Operator, operator
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +105,7 @@ def _vector(a: Any, matrix: Operator, like: Tensor | None) -> tuple[int, Tensor]
     check.tensor("trace", like=like)
     if like.ndim != 1:
         raise ArgumentError("trace", "shape of like", tuple(like.shape), "a vector: [N]")
-    check_iterable_dtype("trace", "dtype of like", like.dtype)
+    refuse_dtype("trace", "dtype of like", like.dtype)
     return like.shape[0], like
 
 

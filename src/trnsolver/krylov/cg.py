@@ -19,7 +19,7 @@ from trnsolver.arguments import all_finite
 from trnsolver.array_operands import replaces_krylov
 from trnsolver.kernels import cg as kernels
 from trnsolver.krylov.iteration import CHUNK, Iterates, Problem, Result, State
-from trnsolver.krylov.linear_system import System, check_system, iterates, solve
+from trnsolver.krylov.linear_system import System, check_system, iterates, like_scipy, solve
 from trnsolver.krylov.operators import Apply, Callback, Matrix, identity_map
 from trnsolver.krylov.vectors import Columns, Numbers, inner, norms, plus, quotient
 
@@ -29,6 +29,7 @@ Size = Callable[[Columns, bool], float]
 
 
 @replaces_krylov
+@like_scipy
 @array_function
 def cg(
     a: Matrix,
@@ -43,13 +44,16 @@ def cg(
     """Solve ``a @ x = b`` with ``a`` Hermitian positive definite.
 
     Args:
-        a: [N, N] matrix, sparse matrix, ``LinearOperator``, anything with ``@``, or a function of [N, K].
+        a: [N, N] matrix, sparse matrix, ``LinearOperator``, anything with ``@``, or a function of what ``b`` is: of [N]
+            or [N, K], and of arrays where ``b`` is one.
         b: [N] or [N, K]; columns are solved side by side, one product per step for all.
         x0: start; zero by default.
-        tol: residual to reach, relative to the norm of each column of ``b``. It is computed afresh in the end; one
-            smaller than rounding leaves is not claimed. For a column of zeros the solution is zero.
+        tol: residual to reach, relative to the norm of each column of ``b`` (also as SciPy's ``rtol``). It is computed
+            afresh in the end; one smaller than rounding leaves is not claimed. For a column of zeros the solution is
+            zero.
         maxiter: ``10 N`` by default.
-        preconditioner: a function of [N, K] close to the inverse of ``a``; see `trnsolver.jacobi_preconditioner`.
+        preconditioner: a function as ``a`` may be, or a matrix, close to the inverse of ``a`` (SciPy's ``M``); see
+            `trnsolver.jacobi_preconditioner`.
         callback: called with the step and the residual.
 
     Returns:
@@ -142,6 +146,7 @@ def iterate_conjugate(
     return x, worst <= tol
 
 
+@like_scipy
 @like(cg, lambda a, b, **options: solve(BlockCg(check_system("block_cg", a, b, **options))))
 def block_cg(*args: Any, **kwargs: Any) -> Any:
     """Conjugate gradients on all columns of ``b`` [N, K] at once (O'Leary): every column uses every search direction.

@@ -14,12 +14,13 @@ from trnsci.nki import P_MAX, launch
 from trnsci.plans import Cost
 from trnsolver.kernels import chebyshev as kernels
 from trnsolver.krylov.iteration import CHUNK, Iterates, Problem, Result, State
-from trnsolver.krylov.linear_system import System, check_system, iterates, solve
+from trnsolver.krylov.linear_system import System, check_system, iterates, like_scipy, solve
 from trnsolver.krylov.operators import Apply, Callback, Matrix, Operator, on_chip, on_columns, operator
 from trnsolver.krylov.preconditioners import keep_arguments
 from trnsolver.krylov.vectors import Columns, norms, plus
 
 
+@like_scipy
 @array_function
 def chebyshev(
     a: Matrix,

@@ -14,7 +14,7 @@ from trnsci.plans import Cost
 from trnsolver.array_operands import replaces_krylov
 from trnsolver.krylov.cg import cg
 from trnsolver.krylov.iteration import Iterates, Problem, Result
-from trnsolver.krylov.linear_system import System, check_system, iterates, solve
+from trnsolver.krylov.linear_system import System, check_system, iterates, like_scipy, solve
 from trnsolver.krylov.operators import Apply, Callback, Matrix
 from trnsolver.krylov.vectors import (
     Columns,
@@ -33,6 +33,7 @@ from trnsolver.krylov.vectors import (
 
 
 @replaces_krylov
+@like_scipy
 @like(cg, lambda a, b, **options: solve(Minres(check_system("minres", a, b, **options))))
 def minres(*args: Any, **kwargs: Any) -> Any:
     """Solve ``a @ x = b`` with ``a`` Hermitian, indefinite or singular but consistent (Paige and Saunders).
@@ -105,6 +106,7 @@ def _length(r: Columns, z: Columns) -> Numbers:
 
 
 @replaces_krylov
+@like_scipy
 @like(cg, lambda a, b, **options: solve(Bicgstab(check_system("bicgstab", a, b, **options))))
 def bicgstab(*args: Any, **kwargs: Any) -> Any:
     """Solve ``a @ x = b`` with a general ``a`` in constant memory (van der Vorst); two products a step.
@@ -152,6 +154,7 @@ class Bicgstab(NamedTuple):
 
 
 @replaces_krylov
+@like_scipy
 @array_function
 def gmres(
     a: Matrix,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dis
 import math
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -24,7 +26,7 @@ Advance = Callable[[Tensor, Tensor, Tensor, int], State]
 CHUNK = 16
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Result(Answer):
     """What an iterative solver found.
 
@@ -45,7 +47,19 @@ class Result(Answer):
 
     def __iter__(self) -> Iterator[Tensor | int | float]:
         """Unpack as ``x, iterations, residual``, the last residual, in the order of `trnsparse.Solution`."""
+        caller = sys._getframe(1)
+        if caller.f_code.co_code[caller.f_lasti :][:2] == bytes((dis.opmap["UNPACK_SEQUENCE"], 2)):
+            spelling = f"'x, iterations, residual = {self.op}(...)' or 'x = {self.op}(...).require()'"
+            raise TypeError(
+                f"{self.op}: the result is three values. Write {spelling}; SciPy's info is result.converged"
+            )
         return iter((self.x, self.iterations, self.residuals[-1]))
+
+    def __repr__(self) -> str:
+        end = "converged" if self.converged else "not converged"
+        shape = "x".join(map(str, self.x.shape))
+        steps = f"{end} after {self.iterations} iterations, residual {self.residuals[-1]:.2e}"
+        return f"<Result of {self.op}: x {self.x.dtype}[{shape}], {steps}>"
 
     def require(self) -> Tensor:
         """Return the solution; raise `NotConverged` unless it was found."""

@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from types import FunctionType, MethodType
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from trnsci import ArgumentError, DtypeError, check, run
-from trnsci.arrays import from_numpy
+from trnsci.arrays import from_numpy, to_numpy
 from trnsci.planning import home
 from trnsci.plans import Cost
 from trnsci.specs import Opaque
-from trnsolver.arguments import finite, readable
+from trnsolver.arguments import finite, readable, refuse_dtype
 from trnsolver.krylov.iteration import Iterates, Problem, Result
 from trnsolver.krylov.operators import (
     Apply,
     Callback,
     Counted,
+    LinearMap,
     Operator,
     check_answers,
     check_callable,
-    check_iterable_dtype,
     far_from_one,
     identity_map,
     on_array,
@@ -36,6 +38,7 @@ from trnsolver.krylov.vectors import Columns, Numbers, norms
 from trnsolver.scaling import near_one
 
 C = TypeVar("C", bound=type)
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class System(NamedTuple):
@@ -194,6 +197,47 @@ def solve(call: Any) -> Result:
     return Result(x=x, converged=converged, iterations=iterations, residuals=residuals, op=system.op)
 
 
+def like_scipy(solver: F) -> F:
+    """Let an iterative solver take SciPy's ``rtol`` and ``M``, and functions of arrays where ``b`` is an array."""
+
+    @functools.wraps(solver)
+    def call(*args: Any, **options: Any) -> Any:
+        for theirs, ours in (("rtol", "tol"), ("M", "preconditioner")):
+            if theirs in options:
+                if ours in options:
+                    raise TypeError(f"{solver.__name__}() got {ours!r} and {theirs!r}, which are the same")
+                options[ours] = options.pop(theirs)
+        if isinstance(options.get("b", args[1] if len(args) > 1 else None), np.ndarray):
+            args = tuple(map(_of_tensors, args))
+            options |= {name: _of_tensors(options[name]) for name in ("a", "preconditioner") if name in options}
+        return solver(*args, **options)
+
+    return cast(F, call)
+
+
+def _of_tensors(value: Any) -> Any:
+    """Return a function of arrays, or a pair of them, as one of tensors; other values stay."""
+    if isinstance(value, tuple):
+        return tuple(map(_of_tensors, value))
+    if not isinstance(value, FunctionType | MethodType | functools.partial):
+        return value
+    return lambda x: from_numpy(np.asarray(value(to_numpy(x)))).to(x.dtype)
+
+
+def _of_columns(value: Any) -> Any:
+    """Return a function of vectors [N], or a pair of them, as one of columns [N, 1]; other values stay."""
+    if isinstance(value, tuple):
+        return tuple(map(_of_columns, value))
+    if not callable(value) or hasattr(value, "shape"):
+        return value
+
+    def apply(x: Tensor) -> Any:
+        y = value(x.squeeze(-1))
+        return y.unsqueeze(-1) if isinstance(y, Tensor) and y.ndim == 1 else y
+
+    return apply
+
+
 def check_system(
     op: str,
     a: Any,
@@ -203,7 +247,7 @@ def check_system(
     tol: float = 1e-5,
     maxiter: int | None = None,
     callback: Callback | None = None,
-    preconditioner: Apply | None = None,
+    preconditioner: Apply | LinearMap | None = None,
     adjoint: bool = False,
     look: bool = True,
 ) -> System:
@@ -213,13 +257,16 @@ def check_system(
     if not isinstance(b, Tensor):
         raise DtypeError(op, "b", type(b), "a floating-point tensor")
     check.dense(op, b=b)
-    check_iterable_dtype(op, "b", b.dtype)
+    refuse_dtype(op, "b", b.dtype)
     if b.ndim not in (1, 2):
         raise ArgumentError(op, "shape of b", tuple(b.shape), "[N] or [N, K]")
     planned = home()
     if look and planned is None:
         check.data(op, wrapped=True, a=a, b=b, x0=x0)
     finite(op, b=b)
+    vector = b.ndim == 1
+    if vector:
+        a, preconditioner = _of_columns(a), _of_columns(preconditioner)
     wrapped = operator(op, a, adjoint=adjoint)
     _same_kind(op, a, b)
     if wrapped.shape is not None:
@@ -231,11 +278,12 @@ def check_system(
     if maxiter is not None:
         check.integer(op, "maxiter", maxiter, at_least=0)
     check_callable(op, "callback", callback)
-    vector = b.ndim == 1
     columns = b.unsqueeze(-1) if vector else b
     improve = Opaque("")
     # of a function, the answer to one call tells whether it has a gradient
     trials = []
+    if hasattr(preconditioner, "shape"):
+        preconditioner = operator(op, preconditioner).apply
     if preconditioner is not None:
         improve = Opaque("preconditioned", check_answers(op, "preconditioner", preconditioner))
         trials.append(improve.value)

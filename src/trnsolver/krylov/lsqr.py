@@ -11,12 +11,13 @@ from trnsci.analogs import resembles
 from trnsci.arrays import like
 from trnsci.plans import Cost
 from trnsolver.krylov.iteration import Iterates, Problem, Result
-from trnsolver.krylov.linear_system import System, check_system, iterates, solve
+from trnsolver.krylov.linear_system import System, check_system, iterates, like_scipy, solve
 from trnsolver.krylov.operators import Callback, Matrix
 from trnsolver.krylov.vectors import Columns, Numbers, hypot, norms, plus, quotient, root, smaller, unit
 
 
 @resembles("scipy.sparse.linalg.lsqr", left="it returns norms and a condition that ours does not estimate")
+@like_scipy
 @array_function
 def lsqr(
     a: Matrix,
@@ -49,6 +50,7 @@ def lsqr(
 
 
 @resembles("scipy.sparse.linalg.lsmr", left="it returns norms and a condition that ours does not estimate")
+@like_scipy
 @like(lsqr, lambda a, b, **options: solve(Lsmr(*_check_call("lsmr", a, b, **options))))
 def lsmr(*args: Any, **kwargs: Any) -> Any:
     """As `lsqr`, but ``norm(a.mH @ r)`` decreases at every step (Fong and Saunders): safer to stop early.

@@ -18,7 +18,7 @@ from trnsci.host import refusal
 from trnsci.libraries import operand
 from trnsci.planning import collect_calls, home, remark
 from trnsci.specs import Opaque, thaw
-from trnsolver.arguments import DTYPES, finite, readable
+from trnsolver.arguments import finite, readable, refuse_dtype
 from trnsolver.krylov.vectors import Columns, inner
 from trnsolver.scaling import near_one
 
@@ -184,7 +184,7 @@ def operator(op: str, a: Any, *, adjoint: bool = False) -> Operator:
     if isinstance(a, Tensor):
         if a.ndim != 2:
             raise ArgumentError(op, "shape of a", tuple(a.shape), "a matrix: 2 dimensions")
-        check_iterable_dtype(op, "dtype of a", a.dtype)
+        refuse_dtype(op, "dtype of a", a.dtype)
     entries = _entries(a)
     scale = _toward_one(op, a, entries)
     a = a if scale == 1.0 else a * scale
@@ -295,18 +295,6 @@ def on_columns(op: str, n: int, apply: Apply) -> Apply:
         return apply(r) if r.ndim == 2 else apply(r.unsqueeze(-1)).squeeze(-1)
 
     return either
-
-
-def check_iterable_dtype(op: str, argument: str, dtype: torch.dtype) -> None:
-    """Raise unless the dtype holds enough digits to iterate."""
-    if dtype not in DTYPES:
-        raise DtypeError(
-            op=op,
-            argument=argument,
-            got=dtype,
-            expected="float32, float64, complex64 or complex128",
-            hint="Convert to float32: half precision holds too few digits to iterate",
-        )
 
 
 def _foreign(fn: Callable[[Any], Any]) -> Apply:
