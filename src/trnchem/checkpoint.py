@@ -53,6 +53,10 @@ _CHECKSUM = 32
 _MOST_TEXT = 1 << 20
 # Hartree by which orbital energies of the file and of the mean field may differ.
 _SAME_ENERGIES = 1e-4
+# How much inner products of orbitals may differ, which a mean field that runs again rotates at most.
+_SAME_PRODUCTS = 1e-6
+# Hartree that no pair reaches; sums of energies below it are finite.
+_MOST_ENERGY = 1e12
 # What a folder answers in which this user cannot make or lock files.
 _UNREACHABLE = (
     *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG),
@@ -181,10 +185,14 @@ class Checkpoint:
         identity: what the calculation is of, by name. A file with other values is refused.
         slots: rows and columns of the energies it keeps.
         pairs: whether only those from the diagonal on are filled.
+        overlap: [nao, nao], in which the orbitals are orthonormal.
     """
 
-    def __init__(self, path: str | Path, identity: Mapping[str, str], slots: Sequence[int], *, pairs: bool) -> None:
+    def __init__(
+        self, path: str | Path, identity: Mapping[str, str], slots: Sequence[int], *, pairs: bool, overlap: Tensor
+    ) -> None:
         self.path, self.identity, self._shape, self._pairs = usable(path), dict(identity), list(slots), pairs
+        self._overlap = overlap
         self.slots: Slots | None = None
         remove_partials(self.path)
 
@@ -211,7 +219,7 @@ class Checkpoint:
             raise self._unreachable(error) from None
         try:
             self._claim(descriptor)
-            layout, arrays, state, torn = self._read(descriptor, orbitals)
+            layout, kept, state, torn = self._read(descriptor, orbitals)
             with full_disk(self.path, SLOT * len(torn), _SAFE, end=layout.size):
                 for offset in torn:
                     FILES.write(descriptor, bytes(SLOT), offset)
@@ -220,8 +228,7 @@ class Checkpoint:
             raise
         self.slots = Slots(self.path, descriptor, layout)
         self.slots.write_holder(_holder())
-        C_occ, C_vir, e_occ, e_vir = arrays
-        return replace(orbitals, C_occ=C_occ, C_vir=C_vir, e_occ=e_occ, e_vir=e_vir), state
+        return kept, state
 
     def _refusal(self, got: str, expected: str, hint: str = "") -> ArgumentError:
         hint = hint or "Name another file, or delete this one to start again"
@@ -268,7 +275,7 @@ class Checkpoint:
         hint = "Run again to go on from it, or name another file"
         return self._refusal("made by another process just now", "a file that nobody else writes", hint)
 
-    def _read(self, descriptor: int, orbitals: Orbitals) -> tuple[Layout, list[Tensor], PairState, list[int]]:
+    def _read(self, descriptor: int, orbitals: Orbitals) -> tuple[Layout, Orbitals, PairState, list[int]]:
         """Read the file in the order in which its parts can be believed."""
         try:
             layout = _read_head(descriptor)
@@ -284,7 +291,11 @@ class Checkpoint:
             for kept, now in zip(arrays[2:], (orbitals.e_occ, orbitals.e_vir), strict=True):
                 if now.numel() and not float((kept - now).abs().max()) <= _SAME_ENERGIES:
                     raise self._refusal("of another state of this molecule", "the same orbital energies")
-            return layout, arrays, *_read_slots(descriptor, layout, self._pairs)
+            kept = replace(orbitals, **dict(zip(ARRAYS, arrays, strict=True)))
+            for mine, now in zip(kept.products(self._overlap), orbitals.products(self._overlap), strict=True):
+                if now.numel() and not float((mine - now).abs().max()) <= _SAME_PRODUCTS:
+                    raise ValueError("its orbitals are not orthonormal")
+            return layout, kept, *_read_slots(descriptor, layout, self._pairs)
         except ArgumentError:
             raise
         except ValueError as error:
@@ -429,7 +440,7 @@ def _read_slots(descriptor: int, layout: Layout, pairs: bool) -> tuple[PairState
                     torn.append(layout.start + SLOT * (columns * i + j))
                     continue
                 raise ValueError(f"the checksum of pair {i}, {j} is wrong")
-            if not all(map(math.isfinite, energies)) or (pairs and j < i):
+            if not all(abs(energy) <= _MOST_ENERGY for energy in energies) or (pairs and j < i):
                 raise ValueError(f"it has energies {energies} of pair {i}, {j}")
             opposite[i, j], same[i, j], done[i, j] = *energies, True
     return state, torn

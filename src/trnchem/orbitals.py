@@ -84,6 +84,12 @@ class Orbitals:
         pairs = [(occ, vir) for occ, vir in zip(parts, self.e_vir, strict=False) if len(occ) and len(vir)]
         return [(float(vir.min() - occ.max()), float(vir.max() - occ.min())) for occ, vir in pairs]
 
+    def products(self, overlap: Tensor) -> list[Tensor]:
+        """Return the inner products of all orbitals of each spin, in the overlap of the basis functions."""
+        ranges = self.spins.ranges(len(self.e_occ))
+        sets = [torch.cat([self.C_occ[:, list(r)], C], 1) for r, C in zip(ranges, self.C_vir, strict=True)]
+        return [C.mT @ overlap @ C for C in sets]
+
 
 class OrbitalSet(NamedTuple):
     """All orbitals of one spin, or of both: which are occupied, coefficients [nao, nmo], energies."""

@@ -115,7 +115,8 @@ def load_state(
     if want.checkpoint is None:
         return None, chosen, state
     who = identity(field, integrals.auxiliary, chosen, plan.precision, want)
-    file = stack.enter_context(Checkpoint(want.checkpoint, who, shape, pairs=plan.method == "pairs"))
+    overlap, pairs = torch.as_tensor(field.get_ovlp(), dtype=torch.float64, device="cpu"), plan.method == "pairs"
+    file = stack.enter_context(Checkpoint(want.checkpoint, who, shape, pairs=pairs, overlap=overlap))
     chosen, state = file.load(chosen) or (chosen, state)
     return file.start(chosen), chosen, state
 

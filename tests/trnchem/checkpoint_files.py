@@ -18,15 +18,17 @@ def done_in(path):
 
 
 def orbitals_of(seed=1):
-    """Return random orbitals of a small molecule."""
+    """Return random orthonormal orbitals of a small molecule."""
     draw = torch.Generator().manual_seed(seed)
-    shapes = ((6, NOCC), (1, 6, 2), (NOCC,), (1, 2))
-    return Orbitals(*(torch.randn(shape, dtype=torch.float64, generator=draw) for shape in shapes), ())
+    C = torch.linalg.qr(torch.randn(6, 6, dtype=torch.float64, generator=draw)).Q
+    e_occ, e_vir = (torch.randn(n, dtype=torch.float64, generator=draw) for n in (NOCC, 2))
+    return Orbitals(C[:, :NOCC], C[None, :, NOCC:], e_occ, e_vir[None], ())
 
 
 def opened(path):
     """Return a checkpoint of that molecule."""
-    return checkpoint.Checkpoint(path, {"molecule": "H2O"}, (NOCC, NOCC), pairs=True)
+    overlap = torch.eye(6, dtype=torch.float64)
+    return checkpoint.Checkpoint(path, {"molecule": "H2O"}, (NOCC, NOCC), pairs=True, overlap=overlap)
 
 
 def row(i, j, count):

@@ -2,12 +2,14 @@
 
 import hashlib
 import json
+import math
 import os
 import re
 import resource
 import struct
 
 import pytest
+import torch
 
 from tests.trnchem.checkpoint_files import load, opened, orbitals_of, write
 from trnchem import MP2Options, checkpoint, dfmp2
@@ -155,6 +157,44 @@ def test_numbers_that_are_none_are_refused(tmp_path, value):
         forge(path, facts, orbitals, checkpoint._slot(facts["token"], 0, 0, *energies) + slots[32:])
         with pytest.raises(ArgumentError, match=r"it has energies \(.*\) of pair 0, 0"):
             load(path)
+
+
+@pytest.mark.parametrize("value", [1e300, 1e160, 1e10, 3.0])
+def test_orbitals_that_are_not_orthonormal_are_refused(tmp_path, value):
+    path = tmp_path / "pairs.ckpt"
+    write(path)
+    facts, orbitals, slots = parts(path)
+    for at in range(0, 8 * (6 * 4 + 6 * 2), 8):
+        changed = orbitals[:at] + struct.pack("<d", value) + orbitals[at + 8 :]
+        forge(path, {**facts, "digest": hashlib.sha256(changed).hexdigest()}, changed, slots)
+        with pytest.raises(ArgumentError, match="its orbitals are not orthonormal"):
+            load(path)
+
+
+def test_orbitals_of_a_mean_field_that_ran_again_are_kept(tmp_path):
+    path = tmp_path / "pairs.ckpt"
+    write(path)
+    facts, orbitals, slots = parts(path)
+    turned = orbitals_of()
+    c, s = math.cos(0.3), math.sin(0.3)
+    turned.C_occ[:, :2] = turned.C_occ[:, :2] @ torch.tensor([[c, s], [-s, c]], dtype=torch.float64)
+    turned.C_vir[0, :, 1] *= -1
+    changed = (
+        b"".join(C.contiguous().numpy().tobytes() for C in (turned.C_occ, turned.C_vir))
+        + orbitals[8 * (6 * 4 + 6 * 2) :]
+    )
+    forge(path, {**facts, "digest": hashlib.sha256(changed).hexdigest()}, changed, slots)
+    assert torch.equal(load(path)[0].C_occ, turned.C_occ)
+
+
+@pytest.mark.parametrize("value", [1e308, -1e308, 1e13])
+def test_energies_that_no_pair_has_are_refused(tmp_path, value):
+    path = tmp_path / "pairs.ckpt"
+    write(path)
+    facts, orbitals, slots = parts(path)
+    forge(path, facts, orbitals, checkpoint._slot(facts["token"], 0, 0, value, 0.0) + slots[32:])
+    with pytest.raises(ArgumentError, match=r"it has energies .* of pair 0, 0"):
+        load(path)
 
 
 def test_a_pair_below_the_diagonal_is_refused(tmp_path):
