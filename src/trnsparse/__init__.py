@@ -2,8 +2,8 @@
 
 | name | what it is |
 |---|---|
-| `COOMatrix`, `CSRMatrix`, `CSCMatrix`, `BSRMatrix`, `DIAMatrix` | formats: ``from_dense``, ``to_scipy`` … |
-| `ELL`, `HYB`, `BlockedELL`, `SlicedELL` | formats of other libraries, to read and to write |
+| `COOMatrix`, `CSRMatrix`, `CSCMatrix`, `BSRMatrix`, `DIAMatrix`, `SELLMatrix` | formats |
+| `ELL`, `HYB`, `BlockedELL` | formats of other libraries, to read and to write |
 | `load` | a matrix from a file |
 | `spmv`, `spmm`, `spgemm`, `sddmm`, `spmm_op` | products, the last over any semiring |
 | `add`, `multiply`, `kron`, `scale_rows`, `scale_columns`, `triangle`, `eye`, `norm` | arithmetic |
@@ -28,7 +28,7 @@ from trnsparse.coloring import Coloring as Coloring, coloring as coloring
 from trnsparse.coo import COOMatrix as COOMatrix
 from trnsparse.csr import CSCMatrix as CSCMatrix, CSRMatrix as CSRMatrix
 from trnsparse.dia import DIAMatrix as DIAMatrix
-from trnsparse.ell import ELL as ELL, HYB as HYB, BlockedELL as BlockedELL, SlicedELL as SlicedELL
+from trnsparse.ell import ELL as ELL, HYB as HYB, BlockedELL as BlockedELL
 from trnsparse.files import load as load
 from trnsparse.format_choice import Choice as Choice, choose as choose
 from trnsparse.iterate import (
@@ -70,6 +70,7 @@ from trnsparse.screening import (
     screen_quartets as screen_quartets,
 )
 from trnsparse.sddmm import sddmm as sddmm
+from trnsparse.sell import SELLMatrix as SELLMatrix
 from trnsparse.semiring import spmm_op as spmm_op
 from trnsparse.spmm import spmm as spmm, spmv as spmv
 from trnsparse.triangular import (

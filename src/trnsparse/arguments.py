@@ -59,7 +59,7 @@ def sparse(op: str, argument: str, matrix: Any) -> SparseMatrix:
         op=op,
         argument=argument,
         got="a dense tensor" if isinstance(matrix, Tensor) else type(matrix),
-        expected="a COOMatrix, CSRMatrix, CSCMatrix, BSRMatrix or DIAMatrix, or a sparse matrix of SciPy or torch",
+        expected="a matrix of trnsparse (COOMatrix, CSRMatrix and others), or a sparse one of SciPy or torch",
         hint="Make one with CSRMatrix.from_dense",
     )
 

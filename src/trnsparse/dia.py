@@ -71,7 +71,7 @@ class DIAMatrix(SparseMatrix):
     def to_coo(self) -> COOMatrix:
         """Return every entry of the diagonals, as sorted coordinates."""
         row, col, at = self._entries
-        return COOMatrix.sorted(row, col, self.values.mT.flatten()[at], self.shape)
+        return self._share(COOMatrix.sorted(row, col, self.values.mT.flatten()[at], self.shape))
 
     def to_dia(self) -> DIAMatrix:
         """Return itself."""

@@ -1,4 +1,4 @@
-"""Formats of other libraries, to read and to write: ELLPACK, hybrid, blocked and sliced ELLPACK.
+"""Formats of other libraries, to read and to write: ELLPACK, hybrid and blocked ELLPACK.
 
 None of them multiplies here: rows of one length would be padded for the longest. They become compressed rows, or
 blocks, and gradients flow through the values both ways. A column of -1 stands for no entry.
@@ -19,7 +19,7 @@ from trnsparse.arguments import sparse
 from trnsparse.bsr import BSRMatrix
 from trnsparse.coo import COOMatrix
 from trnsparse.csr import Compressed, CSRMatrix
-from trnsparse.indices import as_shape, check_length, compress
+from trnsparse.indices import as_shape, compress
 from trnsparse.matrix import SparseMatrixLike
 
 
@@ -155,61 +155,6 @@ class BlockedELL:
     def to_csr(self) -> CSRMatrix:
         """Return compressed rows; zeros inside blocks stay stored."""
         return self.to_bsr().to_csr()
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class SlicedELL:
-    """Slices of ``size`` rows, each as wide as its longest row and stored by columns: cuSPARSE's sliced ELLPACK.
-
-    Attributes:
-        size: rows of a slice.
-        offsets: [slices + 1], where a slice begins.
-        columns: [stored], -1 for none.
-        values: [stored].
-        shape: rows and columns.
-    """
-
-    size: int
-    offsets: Tensor
-    columns: Tensor
-    values: Tensor
-    shape: tuple[int, int]
-
-    def __post_init__(self) -> None:
-        check.tensor("SlicedELL", offsets=self.offsets, columns=self.columns, values=self.values)
-        slices = -(-self.shape[0] // self.size) if self.size > 0 else 0
-        check_length("SlicedELL", columns=self.columns.numel(), values=self.values.numel())
-        if self.size < 1 or self.offsets.numel() != slices + 1:
-            expected = f"{slices + 1}, for slices of {self.size} of {self.shape[0]} rows"
-            raise ArgumentError("SlicedELL", "offsets", self.offsets.numel(), expected)
-        widths, ends = self.offsets.diff(), [int(self.offsets[0]), int(self.offsets[-1])]
-        if bool((widths % self.size).any() or (widths < 0).any()) or ends != [0, self.values.numel()]:
-            expected = f"multiples of {self.size} that grow from 0 to {self.values.numel()}"
-            raise ArgumentError("SlicedELL", "offsets", self.offsets.tolist()[-3:], expected)
-        _in_range("SlicedELL", self.columns, self.shape[1])
-
-    @classmethod
-    def of(cls, a: SparseMatrixLike, size: int) -> SlicedELL:
-        """Write a matrix in slices of ``size`` rows."""
-        rows = _rows("SlicedELL", a)
-        check.refuse(size < 1, "SlicedELL.of", "size", size, "at least 1")
-        lengths = rows.indptr.diff()
-        slices = -(-len(lengths) // size)
-        filled = torch.cat([lengths, lengths.new_zeros(slices * size - len(lengths))]).reshape(slices, size)
-        widths = filled.amax(1) if slices else lengths[:0]
-        offsets = torch.cat([widths.new_zeros(1), (widths * size).cumsum(0)])
-        row, position = _positions(rows.indptr, lengths)
-        at = offsets[row // size] + position * size + row % size
-        stored = int(offsets[-1])
-        columns = torch.full((stored,), -1, device=rows.device).index_put((at,), rows.indices)
-        return cls(size, offsets, columns, rows.values.new_zeros(stored).index_put((at,), rows.values), rows.shape)
-
-    def to_csr(self) -> CSRMatrix:
-        """Return compressed rows."""
-        at = (self.columns >= 0).nonzero().flatten()
-        piece = torch.searchsorted(self.offsets, at, right=True) - 1
-        row = piece * self.size + (at - self.offsets[piece]) % self.size
-        return COOMatrix(row, self.columns[at], self.values[at], self.shape).to_csr()
 
 
 def _rows(op: str, a: SparseMatrixLike) -> CSRMatrix:

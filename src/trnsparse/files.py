@@ -25,11 +25,13 @@ from trnsparse.coo import COOMatrix
 from trnsparse.csr import CSCMatrix, CSRMatrix
 from trnsparse.dia import DIAMatrix
 from trnsparse.matrix import SparseMatrix
+from trnsparse.sell import SELLMatrix
 
 # The endings of Matrix Market's names, and what such a file begins with.
 MARKET = (".mtx", ".mtx.gz")
 BANNER = b"%%MatrixMarket"
-KINDS: dict[str, Any] = {kind.format: kind for kind in (COOMatrix, CSRMatrix, CSCMatrix, BSRMatrix, DIAMatrix)}
+_CLASSES = (COOMatrix, CSRMatrix, CSCMatrix, BSRMatrix, DIAMatrix, SELLMatrix)
+KINDS: dict[str, Any] = {kind.format: kind for kind in _CLASSES}
 
 
 def write(matrix: SparseMatrix, path: str | Path) -> None:
@@ -46,7 +48,7 @@ def write(matrix: SparseMatrix, path: str | Path) -> None:
             scipy.io.mmwrite(file, matrix.detach().to_coo().to_scipy())
         return
     over_edge = isinstance(matrix, BSRMatrix) and any(n % b for n, b in zip(matrix.shape, matrix.block, strict=True))
-    if not is_half and not over_edge:
+    if not (is_half or over_edge or isinstance(matrix, SELLMatrix)):
         sp.save_npz(path, matrix.detach().to_scipy())
         return
     values = matrix.values.detach()

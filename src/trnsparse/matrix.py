@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from trnsparse.coo import COOMatrix
     from trnsparse.csr import CSCMatrix, CSRMatrix
     from trnsparse.dia import DIAMatrix
+    from trnsparse.sell import SELLMatrix
 
 # A matrix or array of scipy.sparse, which comes without types.
 Foreign: TypeAlias = sp.sparray | sp.spmatrix
@@ -266,6 +267,27 @@ class SparseMatrix(metaclass=_Format):
         offsets, rank = torch.unique(own.col - own.row, return_inverse=True)
         values = scatter_values(own.values, rank * rows + own.row, offsets.numel() * rows)
         return DIAMatrix._rebuilt({"offsets": offsets}, values.reshape(offsets.numel(), rows), self.shape)
+
+    def to_sell(self, size: int | None = None) -> SELLMatrix:
+        """Return the matrix in slices of ``size`` rows (by default 32), each as wide as its longest row."""
+        from trnsparse.sell import SELLMatrix
+
+        each = 32 if size is None else check.integer("to_sell", "size", size, 1)
+        own = self.to_coo()
+        check.data("to_sell", a=own.row)
+
+        def arrange() -> tuple[Tensor, Tensor, Tensor]:
+            lengths, slices = own.pointers.diff(), -(-self.shape[0] // each)
+            padded = torch.nn.functional.pad(lengths, (0, slices * each - self.shape[0]))
+            widths = padded.reshape(slices, each).amax(1) if slices else padded
+            offsets = torch.nn.functional.pad((widths * each).cumsum(0), (1, 0))
+            turn = torch.arange(own.row.numel(), device=own.device) - own.pointers[own.row]
+            at = offsets[own.row // each] + turn * each + own.row % each
+            return offsets, torch.full((int(offsets[-1]),), -1, device=own.device).index_put((at,), own.col), at
+
+        offsets, columns, at = own._once(f"slices of {each}", arrange)
+        indices = {"size": torch.tensor([each], device=own.device), "offsets": offsets, "columns": columns}
+        return SELLMatrix._rebuilt(indices, scatter_values(own.values, at, columns.numel()), self.shape)
 
     def to_dense(self) -> Tensor:
         """Return a dense tensor [M, N]."""

@@ -67,7 +67,7 @@ def sddmm(
     if dtype in HALF and (alpha != 1 or beta != 0):
         wide = sddmm(pattern.to(torch.float32), a.float(), b.float(), alpha=alpha, beta=beta, epilogue=epilogue)
         return wide.to(dtype)
-    is_dia = pattern.format == "dia"
+    kind = type(pattern)
     if isinstance(pattern, BSRMatrix):
         values = sampled_blocks(pattern.indptr, pattern.indices, a, b.mT, pattern.block)
     else:
@@ -81,7 +81,7 @@ def sddmm(
     values = values if alpha == 1 else values * alpha
     values = values if beta == 0 else values + beta * pattern.values
     result = pattern.with_values(values if epilogue is None else apply_epilogue("sddmm", epilogue, values))
-    return result.to_dia() if is_dia else result
+    return kind._from(result) if kind.format in ("dia", "sell") else result
 
 
 def _to_torch(value: SparseMatrix, pattern: Tensor, *_: Any, **__: Any) -> Tensor:

@@ -28,11 +28,12 @@ FINITE = "sums of magnitudes inside the dtype's range"
 
 def stored(draw: Draw, dense: torch.Tensor):
     """How to store a dense matrix: a function of it, so that operands stay tensors."""
-    kind = draw.among("csr", "csr", "csc", "coo", "bsr")
+    kind = draw.among("csr", "csr", "csc", "coo", "bsr", "dia", "sell")
     block = draw.among((1, 1), (2, 3), (4, 4), (128, 128))
     draw.log.append(kind if kind != "bsr" else f"bsr {block}")
-    cls = {"csr": trnsparse.CSRMatrix, "csc": trnsparse.CSCMatrix, "coo": trnsparse.COOMatrix}.get(kind)
-    return (lambda a: trnsparse.BSRMatrix.from_dense(a, block)) if cls is None else cls.from_dense
+    if kind == "bsr":
+        return lambda a: trnsparse.BSRMatrix.from_dense(a, block)
+    return getattr(trnsparse, f"{kind.upper()}Matrix").from_dense
 
 
 def sparse(draw: Draw, m: int, n: int, dtype: torch.dtype, *, diagonal: bool = False, kind: str | None = None):

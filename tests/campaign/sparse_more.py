@@ -13,7 +13,7 @@ DTYPES = (*REAL, *REAL, *COMPLEX)
 FINITE = "sums of magnitudes inside the dtype's range"
 
 
-@spec("trnsparse.ELL", "trnsparse.HYB", "trnsparse.SlicedELL", "trnsparse.BlockedELL", promise="exact: the entries")
+@spec("trnsparse.ELL", "trnsparse.HYB", "trnsparse.SELLMatrix", "trnsparse.BlockedELL", promise="exact: the entries")
 def formats(draw: Draw, name: str) -> Trial:
     stem, dtype, m, n = name.split(".")[1], draw.dtype(*DTYPES), draw.size(0, 65), draw.size(0, 65)
     size, width = draw.among(1, 2, 7, 32), draw.among("auto", "max", 0, 3)
@@ -29,8 +29,8 @@ def formats(draw: Draw, name: str) -> Trial:
             return trnsparse.ELL.of(matrix).to_csr().to_dense()
         if stem == "HYB":
             return trnsparse.HYB.of(matrix, width=width).to_csr().to_dense()
-        if stem == "SlicedELL":
-            return trnsparse.SlicedELL.of(matrix, size).to_csr().to_dense()
+        if stem == "SELLMatrix":
+            return trnsparse.SELLMatrix._from(matrix).to_sell(size).to_dense()
         return trnsparse.BlockedELL.of(matrix, size).to_bsr().to_dense()
 
     return trial(run, (a,), wide(a), np.zeros((m, n)))

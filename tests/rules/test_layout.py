@@ -242,6 +242,7 @@ MUTUAL = {
     "trnsparse.matrix -> trnsparse.dia",
     "trnsparse.matrix -> trnsparse.files",
     "trnsparse.matrix -> trnsparse.products",
+    "trnsparse.matrix -> trnsparse.sell",
     "trnsparse.matrix -> trnsparse.slicing",
     "trnsparse.row_sharded -> trnsparse.sharded",
     "trnsparse.sddmm -> trnsparse.spmm",

@@ -144,7 +144,7 @@ OBJECTS = {
     "trnsparse.DIAMatrix": (lambda: C.to_dia(), lambda x: x @ B),
     "trnsparse.ELL": (lambda: ts.ELL.of(C), lambda x: x.to_csr()),
     "trnsparse.HYB": (lambda: ts.HYB.of(C), lambda x: x.to_csr()),
-    "trnsparse.SlicedELL": (lambda: ts.SlicedELL.of(C, 2), lambda x: x.to_csr()),
+    "trnsparse.SELLMatrix": (lambda: C.to_sell(2), lambda x: x @ B),
     "trnsparse.BlockedELL": (lambda: ts.BlockedELL.of(C.to_bsr(2), 2), lambda x: x.to_bsr()),
     "trnsparse.Mask": (lambda: ts.causal() & ts.window(3), repr),
     "trnsparse.BoundMask": (lambda: (ts.causal() & ts.window(3)).bind(8, 8), repr),

@@ -5,7 +5,6 @@ import inspect
 import itertools
 import operator
 import pickle
-from functools import partial
 
 import numpy as np
 import pytest
@@ -510,7 +509,7 @@ def test_formats_of_other_libraries_keep_every_entry(shape):
     a = ts.CSRMatrix.from_dense(dense)
     longest = int(a.indptr.diff().max()) if shape[0] else 0
     written = [ts.ELL.of(a), ts.ELL.of(a, width=longest + 2), *(ts.HYB.of(a, width=w) for w in ("auto", "max", 0, 1))]
-    written += [ts.BlockedELL.of(a, b) for b in (1, 3)] + [ts.SlicedELL.of(a, s) for s in (1, 4)]
+    written += [ts.BlockedELL.of(a, b) for b in (1, 3)] + [a.to_sell(s) for s in (1, 4)]
     for made in written:
         assert made.shape == shape
         assert torch.equal(made.to_csr().to_dense(), dense)
@@ -536,7 +535,7 @@ def test_gradients_flow_through_foreign_formats_and_errors_name_the_cause():
 
     def there_and_back(v):
         b = a.with_values(v)
-        made = [ts.ELL.of(b), ts.HYB.of(b, width=1), ts.BlockedELL.of(b, 2), ts.SlicedELL.of(b, 4)]
+        made = [ts.ELL.of(b), ts.HYB.of(b, width=1), ts.BlockedELL.of(b, 2), b.to_sell(4)]
         return torch.stack([ts.spmv(each.to_csr(), torch.arange(5.0, dtype=torch.float64)) for each in made])
 
     assert torch.autograd.gradcheck(there_and_back, (values,))
@@ -550,11 +549,11 @@ def test_gradients_flow_through_foreign_formats_and_errors_name_the_cause():
     with pytest.raises(ArgumentError, match="shape of values"):
         ts.BlockedELL(torch.zeros(3, 1, dtype=torch.int64), torch.ones(6, 3), (6, 5))
     with pytest.raises(ArgumentError, match="offsets"):
-        ts.SlicedELL(2, torch.tensor([0, 2]), torch.zeros(2, dtype=torch.int64), torch.ones(2), (6, 5))
+        ts.SELLMatrix(2, torch.tensor([0, 2]), torch.zeros(2, dtype=torch.int64), torch.ones(2), (6, 5))
     for offsets in ([0, 4, 2, 2], [2, 2, 2, 2]):
         with pytest.raises(ArgumentError, match="grow from 0 to 2"):
-            ts.SlicedELL(2, torch.tensor(offsets), torch.zeros(2, dtype=torch.int64), torch.ones(2), (6, 5))
-    for made, count in ((ts.ELL, 2), (ts.BlockedELL, 2), (partial(ts.SlicedELL, 2), 3)):
+            ts.SELLMatrix(2, torch.tensor(offsets), torch.zeros(2, dtype=torch.int64), torch.ones(2), (6, 5))
+    for made, count in ((ts.ELL, 2), (ts.BlockedELL, 2)):
         with pytest.raises(DtypeError, match="is ndarray, expected a tensor"):
             made(*[np.zeros((6, 1))] * count, (6, 5))
     assert torch.equal(a.with_values(values.detach().numpy()).values, values)
@@ -685,15 +684,59 @@ def test_diagonals_are_scipys(shape, tmp_path):
     assert (a + a).format == "dia"
 
 
-def test_gradients_flow_through_diagonals():
+@pytest.mark.parametrize("kind", [ts.DIAMatrix, ts.SELLMatrix])
+def test_gradients_flow_through_diagonals_and_slices(kind):
     values = _bands(7, 7, torch.float64)
-    a = ts.DIAMatrix.from_dense(values)
+    a = kind.from_dense(values)
     x = gaussian((7, 2), 1, torch.float64).requires_grad_()
 
     def product(values, x):
         return ts.spmm(a.with_values(values), x, trans=True) + a.with_values(values).T @ x
 
     assert torch.autograd.gradcheck(product, (a.values.clone().requires_grad_(), x))
+
+
+@pytest.mark.parametrize("size", [1, 3, 32])
+@pytest.mark.parametrize("shape", [(9, 9), (5, 12), (12, 5), (1, 1), (0, 4), (4, 0)], ids=str)
+def test_slices_are_scipys(shape, size, tmp_path):
+    dense = _bands(*shape)
+    a = ts.CSRMatrix.from_dense(dense).to_sell(size)
+    assert torch.equal(a.to_dense(), dense)
+    assert a.T.format == a[1:].format == (a + a).format == "sell"
+    assert torch.equal(a.T.to_dense(), dense.T)
+    assert torch.equal(a[:, ::2].to_dense(), dense[:, ::2])
+    assert (a.to_scipy() != sp.csr_array(dense.numpy())).nnz == 0
+    assert torch.equal(ts.SELLMatrix.from_scipy(sp.coo_array(dense.numpy())).to_dense(), dense)
+    assert torch.equal(ts.SELLMatrix.from_torch(dense.to_sparse_csr()).to_dense(), dense)
+    assert a.nnz == a.to_csr().nnz == int((dense != 0).sum())
+    for dtype in (torch.float32, torch.bfloat16):
+        path = tmp_path / f"{dtype}.npz"
+        a.to(dtype).save(path)
+        read = ts.load(path)
+        assert (read.format, int(read.size)) == ("sell", size)
+        assert torch.equal(read.to_dense(), dense.to(dtype))
+    x = gaussian((shape[1], 2), 9)
+    assert torch.equal(a @ x, a.to_csr() @ x)
+    left, right = gaussian((shape[0], 3), 1), gaussian((3, shape[1]), 2)
+    sampled = ts.sddmm(a, left, right)
+    assert sampled.format == "sell"
+    assert torch.equal(sampled.to_dense(), ts.sddmm(a.to_csr(), left, right).to_dense())
+
+
+def test_slices_in_any_order_and_what_pads_them():
+    columns, values = [2, 0, 0, -1], torch.tensor([1.0, 2.0, 3.0, torch.nan])
+    a = ts.SELLMatrix(2, [0, 4], columns, values, (2, 3))
+    assert torch.equal(a.to_dense(), torch.tensor([[3.0, 0.0, 1.0], [2.0, 0.0, 0.0]]))
+    assert torch.equal(a @ torch.ones(3), torch.tensor([4.0, 2.0]))
+    assert torch.equal(a.with_values(2 * values) @ torch.ones(3), torch.tensor([8.0, 4.0]))
+
+
+@pytest.mark.parametrize(("kind", "size"), [("to_dia", ()), ("to_sell", (3,))])
+def test_conversions_keep_their_pattern_for_the_next_product(kind, size):
+    a = getattr(ts.CSRMatrix.from_dense(_bands(7, 7)), kind)(*size)
+    first, second = a.to_csr(), a.with_values(2 * a.values).to_csr()
+    assert first.indptr is second.indptr
+    assert first.indices is second.indices
 
 
 @pytest.mark.parametrize(

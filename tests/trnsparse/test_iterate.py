@@ -233,6 +233,54 @@ def test_iterations_with_diagonals_stay_on_chip(sizes):
 
 
 @pytest.mark.sim
+@pytest.mark.parametrize("sizes", [(60, 60), (100, 100), (300, 230), (10, 80, 90)], ids=str)
+def test_runs_that_products_shift_and_longer_ones_take_the_same_steps(sizes):
+    a = ts.CSRMatrix.from_scipy(sp.csr_array(_grid(*sizes) + 12 * sp.eye_array(int(np.prod(sizes)))).astype(np.float32))
+    b = gaussian((a.shape[0],), 3)
+    with trnsci.backend("simulator"), trnsci.ledger() as book:
+        found = [
+            ts.cg(a, b, tol=TOL),
+            ts.chebyshev(a, b, smallest=12.0, largest=12.2 + 4 * len(sizes), tol=TOL),
+        ]
+        with pytest.raises(NotConverged):
+            ts.power_iteration(a, x0=b, tol=1e-9, max_iterations=2)
+    entries = [entry.step for entry in book if entry.step.op == "trnsparse::iterate"]
+    assert {step.implementation for step in entries} == {"nki"}
+    exact = a.to(torch.float64).to_scipy()
+    for solution in found:
+        r = b.double().numpy() - exact @ solution.x.double().numpy()
+        assert np.linalg.norm(r) <= residual(solution.x, b, row=7, norm=12.2 + 4 * len(sizes))
+
+
+@pytest.mark.sim
+@pytest.mark.parametrize("method", ["cg", "fixed", "power"])
+def test_a_few_steps_are_those_of_float64(method):
+    a = ts.CSRMatrix.from_scipy(_grid(260, 260))
+    b, p = gaussian((a.shape[0],), 3), gaussian((a.shape[0],), 4)
+    table = torch.tensor([[0.1, 0.3], [0.2, 0.5], [0.15, 0.4]])
+    offsets = (-260, -1, 0, 1, 260)
+    call = Iterate(a.indptr, a.indices, a.values.reshape(-1, 1, 1), p, b, b, table, 3, method, 0.0, offsets)
+    with trnsci.backend("simulator"):
+        results = trnsci.run(call)[:3]
+    exact, (x, r, q) = a.to(torch.float64).to_scipy(), (y.double().numpy() for y in (p, b, b))
+    for first, second in table.double().numpy():
+        if method == "power":
+            r = exact @ x
+            x = r / np.linalg.norm(r)
+            continue
+        q = q if method == "cg" else r + second * q
+        image, square = exact @ q, r @ r
+        alpha = square / (q @ image) if method == "cg" else first
+        x, r = x + alpha * q, r - alpha * image
+        q = r + r @ r / square * q if method == "cg" else q
+    wanted = (x, exact @ x if method == "power" else r, q)
+    for result, vector in zip(results, wanted[: 2 if method == "power" else 3], strict=False):
+        # a step multiplies once by a matrix of norm 8.1, sums 67,600 squares and combines four vectors
+        limit = 3 * 9 * gamma(64, torch.float32) * (float(b.norm()) + float(p.norm()))
+        assert np.linalg.norm(result.double().numpy() - vector) <= limit
+
+
+@pytest.mark.sim
 def test_a_matrix_of_diagonals_on_both_paths_takes_the_same_steps():
     a, b = ts.CSRMatrix.from_scipy(_grid(9, 10)), gaussian((90,), 4)
     with trnsci.backend("simulator"):
