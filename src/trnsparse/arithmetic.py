@@ -88,6 +88,7 @@ def power(a: SparseMatrix, exponent: Any) -> Any:
     check.refuse(
         bool(exponent == 0), "power", "exponent", exponent, "a number other than 0, which would fill the matrix"
     )
+    a = a._summed()
     return a.with_values(a.values**exponent)
 
 

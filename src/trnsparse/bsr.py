@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
+from typing import Any
 
 import scipy.sparse as sp
 import torch
 from torch import Tensor
 
 from trnsci import check
-from trnsci.arrays import Array, to_numpy
+from trnsci.arrays import Array, Numbers, to_numpy
 from trnsci.errors import ArgumentError, DtypeError
 from trnsparse.coo import COOMatrix
 from trnsparse.csr import Compressed
@@ -31,7 +33,7 @@ def as_block(op: str, block: int | tuple[int, int]) -> tuple[int, int]:
 class BSRMatrix(Compressed):
     """A sparse matrix of dense blocks of one shape; absent blocks are zero and cost nothing.
 
-    Where the block does not divide the matrix, the last blocks reach over the edge; what lies outside is not read.
+    Where the block does not divide the matrix, the last blocks reach over the edge; what lies outside becomes 0.
 
     Args:
         indptr: [block rows + 1] pointers, rising from 0 to the number of blocks.
@@ -46,6 +48,17 @@ class BSRMatrix(Compressed):
 
     format = "bsr"
     axis = 0
+
+    def __init__(self, indptr: Numbers, indices: Numbers, values: Numbers, shape: Sequence[int]) -> None:
+        super().__init__(indptr, indices, values, shape)
+        self.values = self._check_values(self.values)
+
+    def _check_values(self, values: Any) -> Tensor:
+        values = super()._check_values(values)
+        if values.is_meta or not (self.shape[0] % self.block[0] or self.shape[1] % self.block[1]):
+            return values
+        # products multiply whole blocks, and 0 times NaN is NaN
+        return torch.where(self._once("inside", lambda: self._positions[2]).to(values.device), values, 0)
 
     def _check_shape(self, entries: Tensor) -> None:
         if entries.ndim != 3 or min(entries.shape[1:]) < 1:
@@ -126,16 +139,20 @@ class BSRMatrix(Compressed):
         values = self.values.index_select(0, order).mT.contiguous()
         return BSRMatrix._rebuilt({"indptr": indptr, "indices": indices}, values, self.shape[::-1])
 
-    def to_coo(self) -> COOMatrix:
-        """Return every element of the stored blocks that lies inside the matrix, as sorted coordinates."""
-        bm, bn = self.block
-        device = self.device
+    @property
+    def _positions(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Row and column of every element of the blocks, [blocks, bm, bn], and whether it lies inside the matrix."""
+        (bm, bn), device = self.block, self.device
         row = (self.block_rows * bm)[:, None, None] + torch.arange(bm, device=device)[:, None]
         col = (self.indices * bn)[:, None, None] + torch.arange(bn, device=device)
-        row, col = row.expand(-1, bm, bn).flatten(), col.expand(-1, bm, bn).flatten()
-        inside = (row < self.shape[0]) & (col < self.shape[1])
+        row, col = row.expand(-1, bm, bn), col.expand(-1, bm, bn)
+        return row, col, (row < self.shape[0]) & (col < self.shape[1])
+
+    def to_coo(self) -> COOMatrix:
+        """Return every element of the stored blocks that lies inside the matrix, as sorted coordinates."""
+        row, col, inside = self._positions
         indices = {"row": row[inside], "col": col[inside]}
-        return COOMatrix._rebuilt(indices, self.values.flatten()[inside], self.shape).coalesce()
+        return COOMatrix._rebuilt(indices, self.values[inside], self.shape).coalesce()
 
     def to_bsr(self, block: int | tuple[int, int] | None = None) -> BSRMatrix:
         """Return itself, or the same matrix in blocks of another shape."""

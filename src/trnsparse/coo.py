@@ -112,9 +112,7 @@ class COOMatrix(SparseMatrix):
         """Row pointers of sorted entries."""
         return self._once("pointers", lambda: compress(self.row, self.shape[0]))
 
-    def to_coo(self) -> COOMatrix:
-        """Return sorted entries, those at one position added up."""
-        return self.coalesce()
+    to_coo = _summed = coalesce
 
     def transpose(self) -> COOMatrix:
         """Return the transpose."""

@@ -306,9 +306,14 @@ class SparseMatrix(metaclass=_Format):
         """Return the complex conjugate."""
         return self.with_values(self.values.conj().resolve_conj()) if self.dtype.is_complex else self
 
+    def _summed(self) -> Self:
+        """Return the matrix with at most one entry at each position."""
+        return self
+
     def abs(self) -> Self:
         """Return absolute values."""
-        return self.with_values(self.values.abs())
+        own = self._summed()
+        return own.with_values(own.values.abs())
 
     def to(self, target: torch.device | str | torch.dtype) -> Self:
         """Return the matrix on another device or in another dtype."""
@@ -357,7 +362,8 @@ class SparseMatrix(metaclass=_Format):
         """Return the sum of all entries, or of every column (``axis=0``) or row (``axis=1``)."""
         on_host("trnsparse.sum")
         if axis is None:
-            return self.values.sum()
+            # diagonals and slices store more than the entries
+            return (self.to_coo() if self.format in ("dia", "sell") else self).values.sum()
         check.refuse(axis not in (0, 1, -1, -2), "sum", "axis", axis, "None, 0 or 1, or from the end -2 or -1")
         coo = self.to_coo()
         index, size = (coo.col, self.shape[1]) if axis in (0, -2) else (coo.row, self.shape[0])

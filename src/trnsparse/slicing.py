@@ -12,7 +12,7 @@ from trnsci import check, host
 from trnsci.errors import ArgumentError
 from trnsparse.bsr import BSRMatrix
 from trnsparse.coo import COOMatrix
-from trnsparse.csr import CSCMatrix, CSRMatrix
+from trnsparse.csr import Compressed, CSCMatrix, CSRMatrix
 from trnsparse.indices import compress, find
 from trnsparse.matrix import SparseMatrix
 
@@ -116,7 +116,7 @@ def _at(matrix: SparseMatrix, i: Tensor, j: Tensor) -> Tensor:
         low, high = (torch.searchsorted(entries.row, i, right=right) for right in (False, True))
         indices, values = entries.col, entries.values
     else:
-        compressed: Any = matrix
+        compressed: Any = matrix if isinstance(matrix, Compressed) else matrix.to_csr()
         indices, values = compressed.indices, compressed.values
         if isinstance(matrix, BSRMatrix):
             bm, bn = matrix.block

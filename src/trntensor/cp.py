@@ -89,9 +89,9 @@ def cp(
         check.option("cp", "init", init, ("svd", "random"))
         factors = [_start(work, axis, rank, init=init, seed=seed, nonnegative=nonnegative) for axis in range(work.ndim)]
     else:
-        if [tuple(factor.shape) for factor in init] != [(n, rank) for n in work.shape]:
-            got = [tuple(factor.shape) for factor in init]
-            raise ArgumentError("cp", "init", got, f"factors of shapes {[(n, rank) for n in work.shape]}")
+        check.tensor("cp", **{f"init[{i}]": factor for i, factor in enumerate(check.sequence("cp", "init", init))})
+        got, wanted = [tuple(factor.shape) for factor in init], [(n, rank) for n in work.shape]
+        check.refuse(got != wanted, "cp", "init", got, f"factors of shapes {wanted}")
         factors = [factor.to(work) for factor in init]
     norm = torch.linalg.vector_norm(work)
     labels = "".join(chr(ord("a") + axis) for axis in range(work.ndim))

@@ -28,12 +28,30 @@ FINITE = "sums of magnitudes inside the dtype's range"
 
 def stored(draw: Draw, dense: torch.Tensor):
     """How to store a dense matrix: a function of it, so that operands stay tensors."""
-    kind = draw.among("csr", "csr", "csc", "coo", "bsr", "dia", "sell")
+    kind = draw.among("csr", "csr", "csc", "coo", "coo of parts", "bsr", "dia", "dia among others", "sell")
     block = draw.among((1, 1), (2, 3), (4, 4), (128, 128))
     draw.log.append(kind if kind != "bsr" else f"bsr {block}")
     if kind == "bsr":
         return lambda a: trnsparse.BSRMatrix.from_dense(a, block)
-    return getattr(trnsparse, f"{kind.upper()}Matrix").from_dense
+    others = {"coo of parts": in_parts, "dia among others": among_others}
+    return others[kind] if kind in others else getattr(trnsparse, f"{kind.upper()}Matrix").from_dense
+
+
+def in_parts(a: torch.Tensor) -> trnsparse.COOMatrix:
+    """Coordinates with two entries at each position, in no order, whose sum is exact."""
+    whole = trnsparse.COOMatrix.from_dense(a)
+    row, col = (torch.cat([x.flip(0), x]) for x in (whole.row, whole.col))
+    values, finite = whole.values, whole.values.isfinite()
+    first, second = torch.where(finite, 2 * values, values), torch.where(finite, -values, 0)
+    return trnsparse.COOMatrix(row, col, torch.cat([first.flip(0), second]), whole.shape)
+
+
+def among_others(a: torch.Tensor) -> trnsparse.DIAMatrix:
+    """Diagonals in memory that has NaN outside the matrix."""
+    whole = trnsparse.DIAMatrix.from_dense(a)
+    columns = torch.arange(a.shape[0]) + whole.offsets[:, None]
+    inside = (columns >= 0) & (columns < a.shape[1])
+    return whole.with_values(torch.where(inside, whole.values, float("nan")))
 
 
 def sparse(draw: Draw, m: int, n: int, dtype: torch.dtype, *, diagonal: bool = False, kind: str | None = None):

@@ -42,3 +42,14 @@ def test_davidson_says_what_it_lacks():
     assert not found.converged
     with pytest.raises(NotConverged):
         found.require()
+
+
+@pytest.mark.parametrize("n", range(2, 12))
+def test_matrices_that_fit_into_the_space_are_solved_whole(n):
+    # with no room to restart in, a search of 5 to 10 rows went on for 200 steps
+    for seed in range(5):
+        a = gaussian((n, n), seed, torch.float64)
+        a = a + a.mT
+        for k in range(1, min(n, 4)):
+            values = ts.davidson(a, k).require().values
+            assert (values - torch.linalg.eigvalsh(a)[:k]).abs().max() <= 1e-5 * torch.linalg.matrix_norm(a, 2)

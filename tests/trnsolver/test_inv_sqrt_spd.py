@@ -34,6 +34,16 @@ def test_other_dtypes(method, dtype, norm):
     assert norm(x @ a @ x - torch.eye(12, dtype=dtype)) <= 20 * 12 * unit_roundoff(dtype) * 100
 
 
+@pytest.mark.parametrize("backend", BACKENDS, ids=str)
+@pytest.mark.parametrize("method", ["eigen", "newton_schulz"])
+@pytest.mark.parametrize("scale", [1e-30, 1e30])
+def test_squares_of_entries_may_leave_the_range(backend, method, scale, norm):
+    a = _spd((5, 5), 10.0, torch.float64)
+    with backend:
+        x = inv_sqrt_spd((a * scale).float(), method=method).double() * scale**0.5
+    assert norm(x @ a @ x - torch.eye(5)) <= 20 * 5 * 2.0**-24 * 10
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", BACKENDS, ids=str)
 def test_more_than_one_tile(backend, norm):

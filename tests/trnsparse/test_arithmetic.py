@@ -11,7 +11,7 @@ import torch
 import trnsparse as ts
 from trnsci import ArgumentError
 
-FORMATS = ("coo", "csr", "csc", "bsr")
+FORMATS = ("coo", "csr", "csc", "bsr", "dia", "sell")
 OPERATORS = (operator.add, operator.sub, operator.mul, operator.truediv, operator.pow, operator.matmul)
 ENTRIES = np.array([[0, 2.0, 0], [4, 0, 0], [0, 0, 3], [1, 0, 5]])
 OPERANDS = {
@@ -31,7 +31,7 @@ OPERANDS = {
     "sparse matrix": sp.coo_array(np.array([[1.0, 2, 0], [0, 0, 1], [1, 0, 3], [0, 7, 0]])),
 }
 
-# blocks hold zeros of their own, which become NaN and inf in SciPy's, too; compressed rows hold none
+# blocks and diagonals hold zeros of their own, which become NaN and inf in SciPy's, too; compressed rows hold none
 ON_ZEROS = ((operator.truediv, "zero"), (operator.pow, "number of NumPy"))
 
 
@@ -71,7 +71,7 @@ def test_operators_give_what_scipy_gives(form, operate, reverse):
     for dense in (ENTRIES, ENTRIES[:3]):
         ours, theirs = _matrix(dense, form), sp.csr_array(dense)
         for name, operand in OPERANDS.items():
-            if form == "bsr" and (operate, name) in ON_ZEROS:
+            if form in ("bsr", "dia") and (operate, name) in ON_ZEROS:
                 continue
             tall = getattr(operand, "ndim", 0) == 2 and operand.shape[0] == 4
             operand = operand[: len(dense)] if tall and not sp.issparse(operand) else operand
@@ -143,3 +143,51 @@ def test_numpy_and_scipy_see_the_dense_array():
     assert np.array_equal((abs(-made)).to_dense().numpy(), np.abs(ENTRIES))
     with pytest.raises(ValueError, match="copy"):
         np.array(made, copy=False)
+
+
+DOUBLED = sp.coo_array(([3.0, -1.0, 2.0, 5.0, -5.0], ([0, 0, 1, 2, 2], [0, 0, 1, 0, 0])), shape=(3, 3))
+
+
+@pytest.mark.parametrize(
+    "operate", [abs, lambda a: a**2, lambda a: a**0.5, operator.neg, lambda a: a.sum(), lambda a: a.T]
+)
+def test_entries_at_one_position_are_added_up_before_anything_else(operate):
+    made, exact = operate(ts.COOMatrix.from_scipy(DOUBLED)), operate(DOUBLED)
+    if sp.issparse(exact):
+        made, exact = made.to_dense(), exact.toarray()
+    np.testing.assert_allclose(made, exact)
+
+
+def _reaching_over(form, outside):
+    """The same 5 by 5 matrix, with values outside of it."""
+    dense = torch.arange(25.0, dtype=torch.float64).reshape(5, 5)
+    if form == "bsr":
+        padded = torch.full((6, 6), outside, dtype=torch.float64)
+        padded[:5, :5] = dense
+        blocks = padded.reshape(3, 2, 3, 2).transpose(1, 2).reshape(9, 2, 2)
+        return ts.BSRMatrix([0, 3, 6, 9], [0, 1, 2] * 3, blocks, (5, 5))
+    if form == "sell":
+        padded = torch.full((2, 4, 5), outside, dtype=torch.float64)
+        padded.view(8, 5)[:5] = dense
+        columns = torch.arange(5).expand(8, 5).where(torch.arange(8)[:, None] < 5, -1).reshape(2, 4, 5)
+        return ts.SELLMatrix(4, [0, 20, 40], columns.mT.flatten(), padded.mT.flatten(), (5, 5))
+    values = torch.full((9, 5), outside, dtype=torch.float64)
+    for i in range(5):
+        values[4 - i : 9 - i, i] = dense[i]
+    return ts.DIAMatrix(range(-4, 5), values, (5, 5))
+
+
+@pytest.mark.parametrize("outside", [7.0, np.inf, np.nan])
+@pytest.mark.parametrize("form", ["bsr", "dia", "sell"])
+def test_values_outside_the_matrix_reach_no_result(form, outside):
+    a, dense = _reaching_over(form, outside), torch.arange(25.0, dtype=torch.float64).reshape(5, 5)
+    # a power of absent entries would fill what lies outside again
+    b, x = a.with_values(a.values * outside) if outside == 7 else a, torch.ones(5, dtype=torch.float64)
+    times = 7.0 if outside == 7 else 1.0
+    assert a.sum() == dense.sum()
+    assert a[2, 3] == 13
+    assert torch.equal(b @ x, times * dense @ x)
+    assert torch.equal(x @ b, times * x @ dense)
+    assert torch.equal((b.T @ a).to_dense(), times * dense.T @ dense)
+    inverse = a.with_values(a.values + 1) ** -1
+    assert torch.allclose(inverse @ x, (1 / (dense + 1)) @ x)

@@ -131,6 +131,7 @@ def test_mistakes_are_named():
     for work, argument in (
         (lambda: cp(x, 0), "rank"),
         (lambda: cp(x, 1, init="zeros"), "init"),
+        (lambda: cp(x, 1, init=[torch.ones(2, 1)]), "init"),
         (lambda: cp(-x, 1, nonnegative=True), "x"),
         (lambda: cp(torch.ones(3), 1), "shape of x"),
         (lambda: tucker(x, (1, 2, 3)), "number of axes"),
@@ -148,8 +149,13 @@ def test_mistakes_are_named():
         with pytest.raises(ArgumentError) as caught:
             work()
         assert caught.value.argument == argument
-    with pytest.raises(DtypeError):
-        cp(torch.ones(2, 2, dtype=torch.int64), 1)
+    for work in (
+        lambda: cp(torch.ones(2, 2, dtype=torch.int64), 1),
+        lambda: cp(x, 1, init=torch.tensor(1.0)),
+        lambda: cp(x, 1, init=[1, 2]),
+    ):
+        with pytest.raises(DtypeError):
+            work()
 
 
 @pytest.mark.parametrize("decompose", [lambda x: cp(x, 2), lambda x: tucker(x, 2), lambda x: tensor_train(x, 2)])

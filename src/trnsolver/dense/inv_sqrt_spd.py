@@ -14,6 +14,7 @@ from trnsci.nki import launch
 from trnsolver.arguments import readable, roundoff, square
 from trnsolver.eigen.eigh import eigh
 from trnsolver.kernels import inv_sqrt_spd as kernels
+from trnsolver.scaling import near_one
 
 _STEPS = 60
 
@@ -88,17 +89,21 @@ class NewtonSchulz(NamedTuple):
         return 6 * 20 * self.a.numel() * self.a.shape[-1] * (4 if self.a.is_complex() else 1)
 
     def pytorch(self) -> tuple[Tensor, Tensor]:
-        return _iterate(self.a)
+        scale = near_one(self.a.detach(), (-2, -1))
+        root, defect = _iterate(self.a * scale)
+        return root * scale.sqrt(), defect
 
     def nki(self) -> tuple[Tensor, Tensor]:
         a, n = self.a, self.a.shape[-1]
         if a.numel() == 0 or a.dtype != torch.float32 or n > kernels.N_MAX:
-            return _iterate(a)
+            return self.pytorch()
+        scale = near_one(a, (-2, -1))
+        a = a * scale
         size = torch.linalg.matrix_norm(a).unsqueeze(-1).unsqueeze(-1)
         size = torch.where(size > 0, size, 1.0)
         flat = (a / size).reshape(-1, n, n).contiguous()
         root, defect = launch(kernels.inv_sqrt_spd, flat, doubling_masks(a.device), steps=kernels.STEPS)
-        return root.reshape(a.shape) * size.rsqrt(), defect.reshape(a.shape[:-2]).clamp_min(0).sqrt()
+        return root.reshape(a.shape) * size.rsqrt() * scale.sqrt(), defect.reshape(a.shape[:-2]).clamp_min(0).sqrt()
 
     def vjp(self, grad: tuple[Tensor, Tensor | None], needs: frozenset[str]) -> dict[str, Tensor]:
         """Divided differences of ``w**-0.5`` in the eigenvectors' basis (Daleckii and Krein)."""

@@ -156,7 +156,7 @@ class Davidson(NamedTuple):
                 # divided by the diagonal, as residuals are, it begins at this end of the spectrum
                 new = torch.randn((n, 1), dtype=diagonal.dtype, device="cpu", generator=source).to(diagonal.device)
                 pairs, centres = k + 1, values[k - 1 : k]
-            if fresh or basis.shape[1] + pairs > self.space:
+            if fresh or self.space < min(n, basis.shape[1] + pairs):
                 kept = k if fresh else pairs
                 basis, images = x[:, :kept], gemm(1.0, images, vectors[:, :kept])
             # A denominator near zero means the unit vector is the eigenvector: a bounded step is enough.
