@@ -1,15 +1,16 @@
 """Speed-up against size, for the first picture of the docs: ``python -m benchmarks.speedup``.
 
 CPU times are measured: processor time of one thread, the least of several runs, of what a user without an accelerator
-would call. Trainium's are predicted for one core of trn2 with operands on the device; what the host takes to start each
-op over the native device is included, as in the verdicts of `trnsci fit`. Both go to ``benchmarks/speedup.json``;
-``python -m tools.pictures speedup`` draws them.
+would call. Trainium's are predicted for one core of trn2 with operands on the device: kernels alone, and with what the
+host takes to start each op, or the one program, over the native device, as in the verdicts of `trnsci fit`. Both go to
+``benchmarks/speedup.json``; ``python -m tools.pictures speedup`` draws them.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ import trnrand
 import trnsci
 import trnsolver
 import trnsparse
+from benchmarks import programs
 from benchmarks.report import machine
 from trnsci.links import link
 from trnsci.testing import gaussian
@@ -36,7 +38,7 @@ ROW = 8  # entries in a row of the sparse matrix
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One operation over sizes: what a CPU runs, and the call of ours that is predicted."""
+    """One operation over sizes: what a CPU runs, and the plan of our call, or of our program."""
 
     name: str
     sizes: tuple[int, ...]
@@ -64,6 +66,29 @@ def _sparse(n: int) -> tuple[Any, torch.Tensor]:
     return matrix, gaussian((n,), 7)
 
 
+def _grid(n: int) -> tuple[Any, torch.Tensor]:
+    """The five-point stencil of a square grid of n points, and a vector."""
+    side = math.isqrt(n)
+    line = scipy.sparse.diags_array([-1.0, 2.0, -1.0], offsets=[-1, 0, 1], shape=(side, side))
+    return scipy.sparse.csr_array(scipy.sparse.kronsum(line, line), dtype="float32"), gaussian((side * side,), 7)
+
+
+def _wave(n: int) -> tuple[torch.Tensor, ...]:
+    return tuple(torch.complex(gaussian((n,), 1 + i), gaussian((n,), 4 + i)) for i in range(3))
+
+
+def _solve_wave(v: torch.Tensor, half: torch.Tensor, g: torch.Tensor, steps: int = 150) -> torch.Tensor:
+    """What `programs.solitons` computes, by torch."""
+    fft, ifft = torch.fft.fft, torch.fft.ifft
+    for _ in range(steps):
+        a = g * fft(ifft(v).real ** 2)
+        b = g * fft(ifft(half * (v + a / 2)).real ** 2)
+        c = g * fft(ifft(half * v + b / 2).real ** 2)
+        d = g * fft(ifft(half**2 * v + half * c).real ** 2)
+        v = half**2 * v + (half**2 * a + 2 * half * (b + c) + d) / 6
+    return v
+
+
 POWERS = tuple(2**k for k in range(5, 13))
 SERIES = (
     Series(
@@ -89,14 +114,14 @@ SERIES = (
     ),
     Series(
         "Cholesky, n × n",
-        (32, 64, 128, 256, 512, 1024),
+        POWERS,
         lambda n: (_spd(n),),
         torch.linalg.cholesky,
         lambda a: trnsci.plan(trnsolver.cholesky, a),
     ),
     Series(
         "eigenproblem, n × n",
-        (32, 64, 128, 256, 512, 1024),
+        POWERS[:-1],
         lambda n: (_symmetric(n),),
         torch.linalg.eigh,
         lambda a: trnsci.plan(trnsolver.eigh, a),
@@ -110,10 +135,24 @@ SERIES = (
     ),
     Series(
         f"sparse product, n × n, {ROW} a row",
-        (128, 256, 512, 1024, 2048, 4096, 8192),
-        lambda n: _sparse(n),
+        tuple(4**k for k in range(4, 11)),
+        _sparse,
         lambda a, x: a @ x.numpy(),
         lambda a, x: trnsci.plan(trnsparse.spmv, trnsparse.CSRMatrix.from_scipy(a), x),
+    ),
+    Series(
+        "sparse product, grid of n points",
+        tuple(4**k for k in range(4, 11)),
+        _grid,
+        lambda a, x: a @ x.numpy(),
+        lambda a, x: trnsci.plan(trnsparse.spmv, trnsparse.CSRMatrix.from_scipy(a), x),
+    ),
+    Series(
+        "program: 150 soliton steps, n points",
+        tuple(4**k for k in range(4, 9)),
+        _wave,
+        _solve_wave,
+        lambda *wave: trnsci.program(programs.solitons).plan(*wave),
     ),
 )
 
@@ -135,13 +174,17 @@ def least(run: Callable[[], Any], seconds: float = 0.6) -> float:
 
 
 def predicted(series: Series, size: int) -> dict[str, float]:
-    """Predicted seconds of one size, and the ends of their interval."""
+    """Predicted seconds of one size, the ends of their interval, and of them the kernels'."""
     with trnsci.backend("simulator"):
         plan = series.ours(*series.inputs(size))
-    started = sum(programs.programs for step in plan.steps if (programs := step.programs(TARGET)) is not None)
-    starting = started * link(TARGET).dispatch
-    low, high = plan.interval[TARGET]
-    return {"predicted_s": starting + plan.predicted[TARGET], "low_s": starting + low, "high_s": starting + high}
+    if isinstance(plan, trnsci.ProgramPlan):
+        one = plan.predict(TARGET)
+        kernels, (low, high), starting = one.kernels, (one.low, one.high), one.total - one.kernels
+    else:
+        started = sum(each.programs for step in plan.steps if (each := step.programs(TARGET)) is not None)
+        kernels, (low, high), starting = plan.predicted[TARGET], plan.interval[TARGET], started * link(TARGET).dispatch
+    times = {"kernels_s": kernels, "predicted_s": starting + kernels, "low_s": starting + low}
+    return times | {"high_s": starting + high}
 
 
 def rows() -> Iterator[dict[str, Any]]:

@@ -446,6 +446,23 @@ def test_plans_refuse_what_they_were_not_made_for():
         trnfft.plan((4,), C64, kind="fht")
 
 
+@pytest.mark.parametrize(
+    ("shape", "chosen"),
+    [((1, 252), "pytorch"), ((1, 256), "host"), ((4, 65536), "host"), ((5, 4096), "pytorch"), ((1, 65610), "pytorch")],
+    ids=str,
+)
+def test_few_rows_of_many_points_are_scipys(shape, chosen):
+    x = torch.randn(*shape, dtype=torch.complex64, generator=torch.Generator().manual_seed(1))
+    for name, operand, dim in (("fft", x, -1), ("ifft", x.mT, 0), ("rfft", x.real, -1)):
+        (step,) = trnsci.plan(getattr(trnfft, name), operand, dim=dim).steps
+        assert step.implementation == chosen, name
+        exact = getattr(scipy.fft, name)(
+            operand.numpy().astype(np.complex128 if operand.is_complex() else float), axis=dim
+        )
+        close(getattr(trnfft, name)(operand, dim=dim), exact, 8 * 17 * 2.0**-24)
+    assert trnsci.plan(trnfft.fft2, x).steps[0].implementation == "pytorch"
+
+
 # Behind scipy.fft
 
 
