@@ -1,13 +1,15 @@
 """Is a program a fit for Trainium? Run it with the ledger on, and say per op what it costs here and would cost there.
 
 Ops of the suite are costed with their kernels on the timing model. Calls of torch, NumPy and SciPy made beside them are
-timed too, and costed as the analog that would take them to the device. What neither sees (Python, input and output,
-``@`` on arrays) is sampled, line by line, so that a program whose time is elsewhere is told so.
+timed too, and costed as the analog that would take them to the device; ``@`` in the program's own modules counts as a
+call. What neither sees (Python, input and output) is sampled, line by line, so that a program whose time is elsewhere
+is told so. All times here are processor time of the thread that runs the program.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import pkgutil
 import runpy
 import sys
 import time
@@ -15,6 +17,8 @@ import traceback
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +28,8 @@ from trnsci.analogs.neuron_operators import runs_on_neuron
 from trnsci.console import shorter
 from trnsci.drop_in import drop_in
 from trnsci.errors import ArgumentError
-from trnsci.fit_profiler import IMPORTS, Children, Place, Plain, Sampler, Watch
+from trnsci.fit_break_even import pays_from, scale
+from trnsci.fit_profiler import IMPORTS, PEERS, Children, Place, Plain, Sampler, Watch, library_behind
 from trnsci.fit_report import NEURON, FitReport, Group, OnTarget, shorten_operands
 from trnsci.fit_scan import NOTHING, scan
 from trnsci.fit_source import SOURCES
@@ -84,19 +89,22 @@ def fit(
             stack.enter_context(listener)
         if substitute:
             replaced = stack.enter_context(drop_in(random=random, min_size=min_size))
+        if not module:
             stack.enter_context(rewriting_products(path.parent, also))
-        start = time.perf_counter()
-        status, error = run_program(script, module, products=substitute)
-        wall = time.perf_counter() - start
+        start, before = time.perf_counter(), time.thread_time()
+        status, error = run_program(script, module, products=not module)
+        wall = time.perf_counter() - start - watch.repeated[0]
+        spent = time.thread_time() - before - watch.repeated[1]
     groups, plain = _groups(book, say), _plain(watch.seen.values(), say)
-    elsewhere = wall - sum(group.measured for group in (*groups, *plain))
+    elsewhere = spent - sum(group.measured for group in (*groups, *plain))
     read = scan(path) if status and path.is_file() else NOTHING
     return FitReport(
         script=str(script),
         wall=wall,
+        spent=spent,
         groups=groups,
         plain=plain,
-        places=_places(sampler.places, elsewhere),
+        places=_places(sampler.places, elsewhere, {(group.where, group.analog) for group in plain}),
         beside=_beside(sampler.threads, children.commands),
         scan=read,
         replaced=replaced,
@@ -203,7 +211,7 @@ def _groups(book: Ledger, say: Callable[[str], None]) -> tuple[Group, ...]:
     for number, entries in enumerate(alike.values(), 1):
         step: Step = entries[0].step
         say(f"predicting {number} of {len(alike)}: {step.op} {shorten_operands(step.operands)}")
-        groups.append(_group(step, [entry.measured for entry in entries]))
+        groups.append(_group(step, [entry.spent for entry in entries]))
     return tuple(sorted(groups, key=lambda g: -g.measured))
 
 
@@ -230,6 +238,7 @@ def _group(step: Step, times: Sequence[float]) -> Group:
         targets=targets,
         refusal=None if targets else step.call._op.refusal(step.call, "nki") or refusal,
         backend=step.backend,
+        pays_from=pays_from([step], lambda times: [scale(step.call, times)], sum(times) / calls, targets),
     )
 
 
@@ -243,8 +252,12 @@ def _plain(seen: Iterable[Plain], say: Callable[[str], None]) -> tuple[Group, ..
             plan = analog.plan(plain.args, plain.kwargs)
         refusal = plain.stays or _refusal(plain.operator, analog)
         targets: dict[str, OnTarget] = {}
-        if plan is not None:
+        pays = ""
+        if plan is not None and analog is not None:
             targets, _ = _predict_targets(plan.steps, plain.calls, plain.nbytes // plain.calls)
+            larger = partial(_plan_larger, analog, plain)
+            others = (plain.measured - plain.first) / max(plain.calls - 1, 1)
+            pays = pays_from(plan.steps, larger, others or plain.again or plain.measured, targets)
         groups.append(
             Group(
                 op=plain.operator,
@@ -258,15 +271,27 @@ def _plain(seen: Iterable[Plain], say: Callable[[str], None]) -> tuple[Group, ..
                 refusal=refusal,
                 analog="" if analog is None else analog.name,
                 where=plain.where,
+                again=plain.again,
+                peer="with optimize=True" if plain.again and plain.operator in PEERS and len(plain.args) > 3 else "",
+                pays_from=pays,
             )
         )
     return tuple(groups)
 
 
+def _plan_larger(analog: Analog, plain: Plain, times: int) -> list[Any]:
+    """Plan an operator's call with operands of ``times`` the size; return the calls of ours."""
+    kwargs = {name: scale(value, times) for name, value in plain.kwargs.items()}
+    plan = analog.plan(scale(plain.args, times), kwargs)
+    return [] if plan is None else [step.call for step in plan.steps]
+
+
 def _refusal(operator: str, analog: Analog | None) -> str:
     """Say why calls of an operator have no prediction."""
     if analog is not None:
-        return f"{analog.name} has no kernel for this call, or its steps depend on values"
+        behind = library_behind(pkgutil.resolve_name(operator).__module__) if operator.startswith("scipy.") else ""
+        here = f", and {behind} does it here" if behind else ""
+        return f"{analog.name} has no kernel for this call, or its steps depend on values{here}"
     return NEURON if runs_on_neuron(operator) else "nothing of ours does this"
 
 
@@ -294,8 +319,13 @@ def _predict_targets(steps: Sequence[Step], calls: int, moved: int) -> tuple[dic
     return targets, refusal
 
 
-def _places(sampled: dict[Place, float], elsewhere: float) -> tuple[tuple[Place, float], ...]:
-    """Share the time that was not measured out by the samples; lines of less than a hundredth are added up."""
+def _places(
+    sampled: dict[Place, float], elsewhere: float, timed: set[tuple[str, str]]
+) -> tuple[tuple[Place, float], ...]:
+    """Share the time that was not measured out by the samples; lines of less than a hundredth are added up.
+
+    Calls of a line that were ``timed`` are none of its rest.
+    """
     whole = sum(sampled.values())
     if whole == 0 or elsewhere <= 0:
         return ()
@@ -306,6 +336,7 @@ def _places(sampled: dict[Place, float], elsewhere: float) -> tuple[tuple[Place,
         line = lines.setdefault(place.where, place)
         shared[line] = shared.get(line, 0.0) + elsewhere * spent / whole
     large = {place: t for place, t in shared.items() if t > 0.01 * elsewhere or place == IMPORTS}
+    large = {replace(p, analog="") if (p.where, p.analog) in timed else p: t for p, t in large.items()}
     rest = elsewhere - sum(large.values())
     rows = sorted(large.items(), key=lambda item: -item[1])
     return (*rows, (Place("other lines"), rest)) if len(large) < len(shared) else tuple(rows)

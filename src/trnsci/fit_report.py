@@ -14,7 +14,6 @@ from typing import Any
 import torch
 
 from trnsci import config
-from trnsci.analogs.lines import looks_like
 from trnsci.console import Table
 from trnsci.fit_profiler import IMPORTS, Place
 from trnsci.fit_scan import NOTHING, STATES, Scan
@@ -25,19 +24,30 @@ from trnsci.substitutions import Substitutions
 
 # rows a table shows; JSON has them all
 ROWS = 20
-# rows a picture shows
-CHARTED = 8
-
-# what is left of a run is sampled, and nothing more can be said of it than that it is little
-MOST = 100.0
+# calls that decide
+DECIDING = 5
 
 # FLOP/s; a lone call that is slower spent its time on something else than its work
 CRAWL = 1e8
 
 # what is said of operators that need nothing of ours
+WORTH = 1.1
+PROGRAMS = "trnsci.program"
 NEURON = "runs on the device through AWS's own PyTorch"
 
 WAYS = ("call by call", "resident", "fused")
+# seconds of processor time below which a run has no verdict
+SHORTEST = 1e-3
+# what the clock on the wall may say beyond the processor's before it is told: a factor, and seconds
+WAITED = (1.5, 0.1)
+
+
+def rounded(factor: float) -> str:
+    """A factor with the digits that predictions resolve: ``1.6x``, ``about 60x``."""
+    if factor < 9.95:
+        return f"{factor:.1f}x"
+    power = 10 ** (len(str(int(factor))) - 1)
+    return f"about {max(round(factor / power * 2) / 2 * power, 10):,.0f}x"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +91,9 @@ class Group:
     backend: str = "pytorch"
     analog: str = ""
     where: str = ""
+    again: float = 0.0
+    peer: str = ""
+    pays_from: str = ""
 
     @property
     def comparable(self) -> bool:
@@ -89,9 +102,14 @@ class Group:
 
     @property
     def steady(self) -> float:
-        """Seconds of all calls, were the first, which starts threads and fills caches, like the others."""
+        """Seconds of all calls, were the first, which starts threads and fills caches, like the others.
+
+        With a ``peer``, of which ``again`` is the time, they are those of calls made its way.
+        """
+        if self.peer:
+            return min(self.measured, self.again * self.calls)
         if self.calls == 1:
-            return self.measured
+            return min(self.measured, self.again or self.measured)
         return min(self.measured, (self.measured - self.first) / (self.calls - 1) * self.calls)
 
     def verdict(self, target: str) -> str:
@@ -103,11 +121,14 @@ class Group:
         there = self.targets[target]
         if not self.comparable:
             return f"not compared: it ran on {self.backend}; run it on PyTorch to learn its time here"
-        left_out = ""
-        if self.measured > 2 * self.steady:
-            left_out = f"; the first call's {seconds(self.first)} left out"
-        elif self.calls == 1 and self.flops < CRAWL * self.measured:
-            left_out = "; measured once, and a first call starts threads and fills caches"
+        left_out = f"; {self.pays_from}" if self.pays_from else ""
+        if self.peer:
+            left_out += f"; compared with {seconds(self.steady)} {self.peer}, which is free to have here"
+        elif self.measured > 2 * self.steady:
+            left_out += f"; the first call's {seconds(self.first)} left out"
+        elif self.calls == 1 and not self.again:
+            crawls = ", and a first call starts threads and fills caches" * (self.flops < CRAWL * self.measured)
+            left_out += f"; measured once{crawls}"
         return self._compare_ways(there) + self._certainty(there) + left_out
 
     def _certainty(self, there: OnTarget) -> str:
@@ -119,13 +140,15 @@ class Group:
     def _compare_ways(self, there: OnTarget) -> str:
         gain = {way: self.steady / there.seconds(way) for way in WAYS}
         if gain["call by call"] > 1:
-            return f"fits: {gain['call by call']:.1f}x by itself"
+            return f"fits: {rounded(gain['call by call'])} by itself"
         if gain["resident"] > 1:
-            return f"fits when resident ({gain['resident']:.1f}x); moving its operands costs {seconds(there.transfer)}"
+            words = f"fits when resident ({rounded(gain['resident'])})"
+            return f"{words}; moving its operands costs {seconds(there.transfer)}"
         if gain["fused"] > 1:
-            return f"fits when fused ({gain['fused']:.1f}x); {there.programs} dispatches cost {seconds(there.dispatch)}"
+            words = f"fits when fused ({rounded(gain['fused'])})"
+            return f"{words}; {there.programs} dispatches cost {seconds(there.dispatch)}"
         if there.kernel >= self.steady:
-            return f"fits badly: its kernels alone take {there.kernel / self.steady:.1f}x the time here"
+            return f"fits badly: its kernels alone take {rounded(there.kernel / self.steady)} the time here"
         work = quantity(self.flops / self.calls, "FLOP")
         return f"fits badly: {work} a call do not pay for a dispatch of {seconds(there.dispatch / there.programs)}"
 
@@ -146,7 +169,8 @@ class FitReport:
     """What one run did, and what it would cost on Trainium: device times are predicted, all others measured.
 
     Attributes:
-        wall: seconds of the whole run.
+        wall: seconds of the whole run on the wall.
+        spent: of its thread on a processor, as all other times here are.
         groups: ops of the suite.
         plain: operators of torch, and functions of NumPy and SciPy that have an analog, called beside them.
         places: where the rest of the time went, sampled: seconds by line of the program.
@@ -158,6 +182,7 @@ class FitReport:
     script: str
     main_target: str
     wall: float = 0.0
+    spent: float = 0.0
     groups: tuple[Group, ...] = ()
     plain: tuple[Group, ...] = ()
     places: tuple[tuple[Place, float], ...] = ()
@@ -180,48 +205,39 @@ class FitReport:
     @property
     def elsewhere(self) -> float:
         """Seconds in neither: Python, imports, files, and making this report."""
-        return max(0.0, self.wall - self.in_ops - self.in_torch)
+        return max(0.0, self.spent - self.in_ops - self.in_torch)
 
     @property
     def run(self) -> float:
         """Seconds of the run without its imports."""
-        return self.wall - dict(self.places).get(IMPORTS, 0.0)
-
-    @property
-    def guessed(self) -> float:
-        """Seconds in lines that look like calls of ours, where nothing but the line is known."""
-        return sum(t for place, t in self.places if looks_like(place.source))
+        return self.spent - dict(self.places).get(IMPORTS, 0.0)
 
     @property
     def compared(self) -> bool:
         """Whether times here are those of this machine; simulated ones are not."""
         return all(group.comparable for group in self.groups)
 
-    @property
-    def most(self) -> float | None:
-        """How many times faster the run, imports aside, would be if ops and analogs took no time, at most `MOST`.
-
-        ``None`` where ops were simulated: their time here is the simulator's.
-        """
-        if not self.compared:
-            return None
-        movable = self.in_ops + sum(group.measured for group in self.plain if group.analog)
-        return min(MOST, self.run / max(self.run - movable, 1e-9))
-
-    def gain(self, guesses: bool = False, end: int | None = None) -> float:
-        """Return the predicted speed-up of the run without imports, with resident operands and losing calls left here.
+    def gain(self, way: str = "resident", end: int | None = None) -> float:
+        """Return the predicted speed-up of the run without imports, with calls that would be slower there left here.
 
         Args:
-            guesses: count lines that look like calls of ours as taking no time.
+            way: one of `WAYS`.
             end: 0 or 1 for the low or high end of the predictions' intervals.
         """
-        saved = self.guessed if guesses else 0.0
-        for group in (*self.groups, *self.plain):
-            there = group.targets.get(self.main_target)
-            if there is not None:
-                late = 0.0 if end is None else there.interval[end] - there.kernel
-                saved += max(0.0, group.steady - there.seconds("resident") - late)
-        return min(MOST, self.run / max(self.run - saved, 1e-9))
+        saved = 0.0
+        for group in self._known:
+            there = group.targets[self.main_target]
+            late = 0.0 if end is None else there.interval[end] - there.kernel
+            saved += max(0.0, group.steady - there.seconds(way) - late)
+        # what calls lose by being first, or by not being the peer's, is lost on neither side
+        slow = sum(group.measured - group.steady for group in (*self.groups, *self.plain))
+        run = max(self.run - slow, saved)
+        return run / max(run - saved, 1e-3 * run, 1e-9)
+
+    @property
+    def _known(self) -> list[Group]:
+        """Calls with a prediction."""
+        return [group for group in (*self.groups, *self.plain) if self.main_target in group.targets]
 
     @property
     def _only_read(self) -> bool:
@@ -237,16 +253,60 @@ class FitReport:
             return f"{self.script} {self.error}. It was read instead: {self.scan.verdict}"
         if not self.compared:
             return "Ops were simulated, so there is no time of this machine to compare with."
-        likely, slow, fast = self.gain(), self.gain(end=1), self.gain(end=0)
-        text = f"Predicted on one core of {self.main_target}, operands resident: {likely:.1f}x"
-        text += f" ({slow:.1f}x to {fast:.1f}x)" if round(slow, 1) != round(fast, 1) else ""
-        if round(best := self.gain(guesses=True, end=0), 1) > round(fast, 1):
-            text += f"; up to {best:.1f}x if the lines that look like calls of ours became calls"
-        text += ". Imports are not counted, and work that would be slower there stays here."
+        text = self._answer()
+        waited = self.wall - self.spent
+        if self.wall > WAITED[0] * self.spent and waited > WAITED[1]:
+            text += f" The clock on the wall says {seconds(self.wall)}: for {seconds(waited)} the program waited, for"
+            text += " input, for other threads, or for a processor that was busy."
         aws = sum(group.measured for group in self.plain if group.refusal == NEURON)
         if aws > 0.05 * self.run:
             text += f" {aws / self.run:.0%} of the run is operators that AWS's own PyTorch runs on the device."
         return f"{text} The program {self.error}: what ran before is counted." if self.error else text
+
+    def _answer(self) -> str:
+        """Yes, no, or from which size on, with the reason and what to change first."""
+        place, rest = self._largest_place()
+        if self.run < SHORTEST or not self._known:
+            if self.run < SHORTEST or not (place or self.plain):
+                return f"No verdict: the run did next to nothing ({seconds(self.run)} of processor time)."
+            what = f", and {place} takes {seconds(rest)} of {seconds(self.run)}" if place else ""
+            return f"No: nothing that it calls has a kernel for {self.main_target}{what}."
+        likely, slow, fast = self.gain(), self.gain(end=1), self.gain(end=0)
+        one, movable = self.gain("fused"), sum(group.steady for group in self._known)
+        there = [group.targets[self.main_target] for group in self._known]
+        kernels, dispatches = sum(t.kernel for t in there), sum(t.dispatch for t in there)
+        share = movable / max(self.run, 1e-9)
+        if likely >= WORTH:
+            ends = f" ({rounded(slow)} to {rounded(fast)})".replace("about ", "") if rounded(slow) != rounded(fast) else ""
+            text = f"Yes: {rounded(likely)}{ends} faster, predicted on one core of {self.main_target} with operands"
+            text += " that stay on the device."
+            if one > 1.5 * likely:
+                text += f" As one program ({PROGRAMS}) {rounded(one)}: {seconds(dispatches)} are dispatches."
+            elif place and share < 0.9:
+                text += f" Of the rest {place} takes {seconds(rest)}."
+            return text
+        ours = f"of its {seconds(self.run)}, {seconds(movable)} are calls that could move"
+        if one >= WORTH:
+            text = f"Only as one program ({PROGRAMS}): {rounded(one)}; call by call, {seconds(dispatches)} of"
+            return f"{text} {seconds(kernels + dispatches)} on {self.main_target} would be dispatches."
+        if kernels + dispatches < movable and place:
+            text = f"No: {ours}; {place} takes {seconds(rest)}."
+        elif dispatches > kernels:
+            text = f"No, too small: {ours}, and {seconds(dispatches)} of {seconds(kernels + dispatches)} there would be"
+            text += f" dispatches; as one program ({PROGRAMS}) {seconds(kernels + there[0].graph)}."
+        else:
+            double = any("float64" in group.operands or "complex128" in group.operands for group in self._known)
+            text = f"No: {ours}, whose kernels take {seconds(kernels)} there."
+            text += " float64 is split into products of float32; where single precision is enough, use it." * double
+        pays = max(self._known, key=lambda group: group.steady)
+        return f"{text} {pays.op} would pay {pays.pays_from}." if pays.pays_from else text
+
+    def _largest_place(self) -> tuple[str, float]:
+        """Return the line, beyond what is predicted, that takes most, and its seconds."""
+        lines = {p.where + f" ({p.source or p.package})" * bool(p.source or p.package): t for p, t in self.places}
+        lines |= {f"{g.op} at {g.where}": g.measured for g in self.plain if self.main_target not in g.targets}
+        lines.pop(IMPORTS.where, None)
+        return max(lines.items(), key=lambda item: item[1], default=("", 0.0))
 
     def total(self, target: str, way: str) -> float:
         """Predicted seconds of all ops on a generation; calls without a kernel stay here."""
@@ -256,7 +316,7 @@ class FitReport:
         """Return the report for a terminal: the verdict first, and no table that would be empty."""
         verdict = f"verdict for {self.main_target}"
         ours = [(g.op, *g.row(self.main_target)) for g in self.groups]
-        named = [g for g in self.plain if g.analog or g.measured > 0.01 * self.wall]
+        named = [g for g in self.plain if g.analog or g.measured > 0.01 * self.spent]
         long = [g for g in named if g.measured > 0.001 * self.run]
         theirs = [(g.op, g.where, g.analog or "-", *g.row(self.main_target)) for g in long]
         less = f"{len(named) - len(long)} more took less than a thousandth of the run each."
@@ -311,21 +371,17 @@ class FitReport:
         return Table("All ops together", ("target", *WAYS, "measured here", "without slow first calls"), sums, note)
 
     def _rest(self) -> Table:
-        rows = [(p.where, p.source, p.package, seconds(t), looks_like(p.source)) for p, t in self.places]
+        rows = [(p.where, p.source, p.package, seconds(t), p.analog) for p, t in self.places]
         # a short run may end before the first sample, and its sentence is still to be told
-        header = ("line", "source", "package", "sampled", "looks like") if rows else ("",)
+        header = ("line", "source", "in", "sampled", "looks like") if rows else ("",)
         return _table("Elsewhere", header, rows, self.summary if self.wall else "")
 
     @property
     def summary(self) -> str:
         """Where the time went, and how much of it could go elsewhere, in a sentence or two."""
         parts = [(self.in_ops, "in ops"), (self.in_torch, "in calls beside them"), (self.elsewhere, "elsewhere")]
-        shares = ", ".join(f"{seconds(t)} ({100 * t / self.wall:.0f}%) {where}" for t, where in parts)
-        text = f"The whole run took {seconds(self.wall)}: {shares}."
-        if self.most is not None:
-            times = f"more than {MOST:.0f}" if self.most == MOST else f"{self.most:.2f}"
-            text += f" Were ops and analogs free, the run without its imports would be {times}x faster."
-        return text
+        shares = ", ".join(f"{seconds(t)} ({100 * t / max(self.spent, 1e-9):.0f}%) {where}" for t, where in parts)
+        return f"The run took {seconds(self.spent)} of processor time, {seconds(self.wall)} on the wall: {shares}."
 
     def html(self) -> str:
         """Return the report as a page: the verdict, pictures of time now and predicted, then the tables."""
@@ -333,8 +389,8 @@ class FitReport:
         timed = self.wall and not self._only_read
         told = f"{self.script}. {machine()} Times of Trainium are predicted, all others measured here."
         lead = f"{self.verdict}\n{told if timed else 'Nothing was timed: a program has to run for that.'}"
-        charts = [chart for chart in (self._went(), self._rows()) if timed and chart.bars]
-        return page(title, lead, [*charts, *self.tables()[1:]])
+        charts = [chart for chart in (self._ways(), self._went()) if timed and chart.bars]
+        return page(title, lead, [*charts[:1], *self._deciding(), *charts[1:], *self.tables()[1:]])
 
     def __repr__(self) -> str:
         return f"<FitReport {self.script}: {self.verdict}>"
@@ -344,40 +400,45 @@ class FitReport:
         page = html.escape(self.html(), quote=True)
         return f'<iframe srcdoc="{page}" title="fit" style="width:100%;height:36rem;border:1px solid #8884"></iframe>'
 
+    def _ways(self) -> Bars:
+        """The run now, and predicted call by call, with resident operands and as one program, on a log scale."""
+        if not self._known or not self.compared:
+            return Bars("", [])
+        now, bars = self.run, [Bar("now", self.run, seconds(self.run), True)]
+        for way in WAYS:
+            ends = now / self.gain(way, 0), now / self.gain(way, 1)
+            time = now / self.gain(way)
+            bars.append(Bar(f"{self.main_target}, {way}", time, seconds(time), interval=ends))
+        note = (
+            "The run without imports; what would be slower there stays here. Predicted, the line is the prediction's "
+            "interval; the scale is logarithmic. Fused: one program per row of the tables. "
+        )
+        return Bars("Now and predicted", bars, note + describe_link(self.main_target), log=True)
+
+    def _deciding(self) -> list[Table]:
+        """The five calls that decide: those that would save or lose most."""
+        by_weight = sorted(self._known, key=lambda g: -abs(g.steady - g.targets[self.main_target].seconds("resident")))
+        rows = []
+        for group in by_weight[:DECIDING]:
+            time = group.targets[self.main_target].seconds("resident")
+            name = group.op + f" ({group.where})" * bool(group.where)
+            here = seconds(group.steady) if group.comparable else "-"
+            rows.append((name, str(group.calls), here, seconds(time), group.verdict(self.main_target)))
+        header = ("call", "calls", "here", f"{self.main_target}, resident", "verdict")
+        return [Table("The calls that decide", header, rows)] if rows else []
+
     def _went(self) -> Bars:
         movable = sum(group.measured for group in self.plain if group.analog)
         imports = dict(self.places).get(IMPORTS, 0.0)
-        rest = self.elsewhere - imports - self.guessed
+        rest = self.elsewhere - imports
         went = [
             Bar("ops of the suite", self.in_ops, seconds(self.in_ops)),
             Bar("calls with an analog", movable, seconds(movable)),
-            Bar("looks like one of ours", self.guessed, seconds(self.guessed)),
             Bar("other operators", self.in_torch - movable, seconds(self.in_torch - movable), True),
             Bar("imports", imports, seconds(imports), True),
             Bar("elsewhere", rest, seconds(rest), True),
         ]
         return Bars("Where the time went", [bar for bar in went if bar.value > 0])
-
-    def _rows(self) -> Bars:
-        """Time now and predicted, row by row, with the predictions' intervals."""
-        bars = []
-        rows = sorted((*self.groups, *self.plain), key=lambda group: -group.measured)
-        worth = [g for g in rows if self.main_target in g.targets and g.measured > 0.005 * self.wall]
-        for group in worth[:CHARTED]:
-            there = group.targets[self.main_target]
-            name = group.op if not group.where else f"{group.op} ({group.where})"
-            time = there.seconds("resident")
-            ends = tuple(time - there.kernel + end for end in there.interval)
-            here = "here" if group.comparable else "simulated"
-            bars += [
-                Bar(f"{name} {here}", group.measured, seconds(group.measured), True),
-                Bar(f"{self.main_target} predicted", time, seconds(time), interval=(ends[0], ends[1])),
-            ]
-        note = (
-            "Predicted with operands in device memory, dispatches included; the line is the prediction's interval. "
-            + describe_link(self.main_target)
-        )
-        return Bars("Now and predicted", bars, note)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report for programs."""
@@ -386,11 +447,11 @@ class FitReport:
             "verdict": self.verdict,
             "machine": machine(),
             "wall_seconds": self.wall,
+            "processor_seconds": self.spent,
             "seconds_in_ops": self.in_ops,
             "seconds_in_plain_torch": self.in_torch,
             "seconds_elsewhere": self.elsewhere,
-            "faster_at_most": self.most,
-            "seconds_guessed": self.guessed,
+            "faster": {way: self.gain(way) for way in WAYS} if self._known and self.compared else None,
             "beside": list(self.beside),
             "symbols": [symbol._asdict() for symbol in self.scan.symbols],
             "not_read": list(self.scan.skipped),
@@ -400,7 +461,7 @@ class FitReport:
             "ops": [_group_dict(group) for group in self.groups],
             "plain_torch": [_group_dict(group) for group in self.plain],
             "elsewhere": [
-                {"line": p.where, "source": p.source, "package": p.package, "seconds_sampled": t}
+                {"line": p.where, "source": p.source, "in": p.package, "looks_like": p.analog, "seconds_sampled": t}
                 for p, t in self.places
             ],
         }
@@ -416,6 +477,8 @@ def _group_dict(group: Group) -> dict[str, Any]:
         "backend": group.backend,
         "seconds_measured" if group.comparable else "simulating_seconds_measured": group.measured,
         "seconds_of_first_call": group.first,
+        "seconds_of_first_call_again": group.again or None,
+        "pays": group.pays_from or None,
         "bytes_moved": group.nbytes,
         "flops": group.flops,
         "refusal": group.refusal,

@@ -23,7 +23,7 @@ def read_python(file: Path, label: str) -> tuple[list[Use], list[str]]:
             tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError) as error:
         return [], [f"{label}: not read: {error}"]
-    names = _imports(tree)
+    names = read_imports(tree)
     if not any(full.split(".")[0] in _PACKAGES for full in names.values()):
         return [], []
     uses = []
@@ -42,7 +42,7 @@ def read_python(file: Path, label: str) -> tuple[list[Use], list[str]]:
     return sorted(uses, key=lambda use: int(use.where.rpartition(":")[2])), []
 
 
-def _imports(tree: ast.AST) -> dict[str, str]:
+def read_imports(tree: ast.AST) -> dict[str, str]:
     """Return the full names behind those a program imports."""
     names: dict[str, str] = {}
     for node in ast.walk(tree):
@@ -57,7 +57,8 @@ def _imports(tree: ast.AST) -> dict[str, str]:
     return names
 
 
-def _full_name(node: ast.expr, names: dict[str, str]) -> str:
+def full_name(node: ast.expr, names: dict[str, str]) -> str:
+    """Return the full name of an imported function or of a name within an imported module, or nothing."""
     parts = []
     while isinstance(node, ast.Attribute):
         parts.append(node.attr)
@@ -69,11 +70,11 @@ def _full_name(node: ast.expr, names: dict[str, str]) -> str:
 
 def _is_jit(mark: ast.expr, names: dict[str, str]) -> bool:
     target = mark.func if isinstance(mark, ast.Call) else mark
-    return _full_name(target, names) in ("numba.cuda.jit", "triton.jit", "cupyx.jit.rawkernel", "cupy.fuse")
+    return full_name(target, names) in ("numba.cuda.jit", "triton.jit", "cupyx.jit.rawkernel", "cupy.fuse")
 
 
 def _call(node: ast.Call, names: dict[str, str], where: str) -> list[Use]:
-    full = _full_name(node.func, names)
+    full = full_name(node.func, names)
     if full.startswith(("cupy.", "cupyx.", "torch.")):
         if full.endswith("Kernel"):
             # the name comes after the code of a raw kernel, after operands and operation of others

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import html
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from string import Template
 
@@ -25,12 +26,16 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Bars:
-    """A titled set of bars on one scale; ``full`` is what a whole bar stands for, by default the largest value."""
+    """A titled set of bars on one scale; ``full`` is what a whole bar stands for, by default the largest value.
+
+    With ``log`` equal lengths are equal factors.
+    """
 
     title: str
     bars: Sequence[Bar]
     note: str = ""
     full: float | None = None
+    log: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +72,13 @@ def _picture(picture: Picture) -> str:
 
 def _table(table: Table) -> str:
     head = "".join(f"<th>{html.escape(name)}</th>" for name in table.header)
-    rows = "\n".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in table.rows)
+    names = [html.escape(name, quote=True) for name in table.header]
+    rows = "\n".join(
+        "<tr>"
+        + "".join(f'<td data-name="{name}">{html.escape(cell)}</td>' for name, cell in zip(names, row, strict=False))
+        + "</tr>"
+        for row in table.rows
+    )
     return (
         f'<h2>{html.escape(table.title)}</h2>\n<div class="wide"><table>\n<thead><tr>{head}</tr></thead>\n'
         f"<tbody>\n{rows}\n</tbody>\n</table></div>\n{_note(table.note)}"
@@ -77,19 +88,24 @@ def _table(table: Table) -> str:
 def _bars(bars: Bars) -> str:
     ends = [bar.interval[1] if bar.interval else bar.value for bar in bars.bars]
     top = bars.full or max(ends, default=0.0) or 1.0
-    rows = "\n".join(_bar(bar, top) for bar in bars.bars)
+    low = min((bar.interval[0] if bar.interval else bar.value for bar in bars.bars), default=top) / 2
+
+    def share(value: float) -> float:
+        return 100 * (math.log(value / low) / math.log(top / low) if bars.log else value / top)
+
+    rows = "\n".join(_bar(bar, share) for bar in bars.bars)
     return f"<h2>{html.escape(bars.title)}</h2>\n{rows}\n{_note(bars.note)}"
 
 
-def _bar(bar: Bar, top: float) -> str:
+def _bar(bar: Bar, share: Callable[[float], float]) -> str:
     line = ""
     if bar.interval is not None:
-        low, high = (100 * end / top for end in bar.interval)
+        low, high = map(share, bar.interval)
         line = f'<div class="interval" style="left:{low:.2f}%;width:{high - low:.2f}%"></div>'
     kind = "bar other" if bar.other else "bar"
     return (
         f'<div class="row"><span>{html.escape(bar.label)}</span><div class="track"><div class="{kind}" '
-        f'style="width:{100 * bar.value / top:.2f}%"></div>{line}</div><span>{html.escape(bar.text)}</span></div>'
+        f'style="width:{share(bar.value):.2f}%"></div>{line}</div><span>{html.escape(bar.text)}</span></div>'
     )
 
 

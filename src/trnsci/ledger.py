@@ -27,6 +27,7 @@ class Entry:
         bytes_to_device, bytes_from_device: what the dispatch itself moved.
         depth: 0 for a call of the user's, 1 for an op that such an op called, and so on.
         products: how often an op that iterates multiplied by its operator.
+        spent: processor seconds of the thread that called.
     """
 
     step: Step
@@ -35,6 +36,7 @@ class Entry:
     bytes_from_device: int = 0
     depth: int = 0
     products: int = 0
+    spent: float = 0.0
 
     def __repr__(self) -> str:
         return f"<Entry {self.step!r} in {seconds(self.measured)}>"

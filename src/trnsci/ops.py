@@ -281,15 +281,15 @@ class Op:
         if not EVERYWHERE and (scope is None or not scope.ledgers):
             return compute_call(call, decision, used, out)
         with nesting() as depth:
-            start = time.perf_counter()
+            start, before = time.perf_counter(), time.thread_time()
             result = compute_call(call, decision, used, out)
             if used is not None:
                 used.wait()
             elif any(tensor.is_cuda for tensor in tensors_in(result)):
                 torch.cuda.synchronize()
-            measured = time.perf_counter() - start
+            measured, spent = time.perf_counter() - start, time.thread_time() - before
         moved = (used.bytes_to_device, used.bytes_from_device) if used else (0, 0)
-        record(Entry(self.step(call, decision), measured, *moved, depth, getattr(result, "products", 0)))
+        record(Entry(self.step(call, decision), measured, *moved, depth, getattr(result, "products", 0), spent))
         return result
 
     def refusal(self, call: Any, implementation: str) -> str | None:

@@ -22,7 +22,7 @@ import trnsparse
 from tests.together import together
 from trnsci import ArgumentError, fit_profiler, host
 from trnsci.analogs import operators
-from trnsci.analogs.lines import last_names, looks_like
+from trnsci.analogs.lines import last_names, read_analogs
 from trnsci.cli import main
 from trnsci.console import plain
 from trnsci.fit import fit
@@ -65,7 +65,7 @@ def test_fit_groups_calls_and_predicts_every_generation(script, capsys):
     assert set(group.targets) == {"trn1", "trn2", "trn3"}
     assert group.nbytes == 3 * 4 * (2 * 64 * 96 + 64 * 64)
     assert ("mm", 1) in [(plain.op, plain.calls) for plain in report.plain]
-    assert 0 < report.in_ops < report.wall
+    assert 0 < report.in_ops < report.spent
 
 
 def test_fit_leaves_argv_and_path_as_they_were(script):
@@ -107,7 +107,7 @@ def test_the_command_prints_json_html_and_the_programs_status(script, tmp_path, 
     assert (found["ops"][0]["calls"], found["status"]) == (3, 7)
     text = page.read_text()
     assert text.startswith("<!doctype html>")
-    assert all(words in text for words in ("trnblas.gemm", "Predicted on", "program.py", "Where the time went"))
+    assert all(words in text for words in ("trnblas.gemm", "program.py", "Where the time went"))
     assert "http" not in text
 
 
@@ -138,8 +138,11 @@ def test_a_slow_first_call_is_left_out_of_the_verdict():
 def test_a_lone_call_that_did_little_is_said_to_be_a_first_one():
     lone = replace(_group(10.0), calls=1, flops=20)
     assert lone.verdict("trn2").startswith("fits")
-    assert "measured once" in lone.verdict("trn2")
-    assert "measured once" not in replace(lone, flops=10**12).verdict("trn2")
+    assert "measured once, and a first call starts threads" in lone.verdict("trn2")
+    assert replace(lone, flops=10**12).verdict("trn2").endswith("measured once")
+    again = replace(lone, again=4.0)
+    assert "measured once" not in again.verdict("trn2")
+    assert (again.steady, replace(lone, again=40.0).steady) == (4.0, 10.0)
 
 
 @together(
@@ -196,7 +199,9 @@ class Looks(defaultdict):
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(fit_profiler, "_place", place)
-            patch.setattr(fit_profiler, "time", SimpleNamespace(perf_counter=clock))
+            clocks = {"thread_time": time.thread_time, "pthread_getcpuclockid": time.pthread_getcpuclockid}
+            looked = SimpleNamespace(perf_counter=clock, clock_gettime=lambda _: clock(), **clocks)
+            patch.setattr(fit_profiler, "time", looked)
             patch.setitem(sys.modules, "looks", SimpleNamespace(at=self))
             yield
 
@@ -218,8 +223,9 @@ MIXED = """
     x = rng.standard_normal((300, 300))
     for _ in range(40):
         np.linalg.eigvalsh(x)
-    while looks.at["y = x @ x"] < 40:
-        y = x @ x
+    while looks.at["y = np.linalg.eig(x)"] < 40:
+        y = np.linalg.eig(x)
+    x @ x
     y = torch.from_numpy(x).float()
     for _ in range(3):
         z = y @ y.T
@@ -239,42 +245,36 @@ def mixed(tmp_path_factory):
 
 
 def test_time_outside_the_suite_is_reported_as_such(mixed):
-    assert mixed.in_ops + mixed.in_torch + mixed.elsewhere == pytest.approx(mixed.wall)
+    assert mixed.in_ops + mixed.in_torch + mixed.elsewhere == pytest.approx(mixed.spent)
     assert sum(seconds for _, seconds in mixed.places) == pytest.approx(mixed.elsewhere)
-    # two lines of forty looks, with at least a period between two of them
-    assert mixed.elsewhere > 0.1
-    # what could move is less than the whole, so the gain is bounded
-    run = mixed.wall - dict(mixed.places).get(IMPORTS, 0.0)
-    movable = mixed.in_ops + sum(plain.measured for plain in mixed.plain if plain.analog)
-    assert mixed.most == pytest.approx(run / (run - movable))
-    assert all(words in mixed.summary for words in ("in ops", "in calls beside them", "elsewhere", "free"))
-    # the product of arrays is a guess from its line, and counts as one
-    assert mixed.gain(guesses=True) > mixed.gain() >= 1
-    lines = replace(mixed, wall=mixed.elsewhere, groups=(), plain=())
-    assert "if the lines that look like calls of ours" in lines.verdict
+    assert all(words in mixed.summary for words in ("in ops", "in calls beside them", "elsewhere", "on the wall"))
+    assert 1 <= mixed.gain() <= mixed.gain("fused")
+    assert mixed.gain(end=1) <= mixed.gain() <= mixed.gain(end=0)
 
 
 def test_functions_of_numpy_are_timed_and_costed(mixed):
     (spectrum,) = [plain for plain in mixed.plain if plain.op == "numpy.linalg.eigvalsh"]
     assert (spectrum.calls, spectrum.where, spectrum.analog) == (40, "mixed.py:10", "trnsolver.eigvalsh")
+    (product,) = [plain for plain in mixed.plain if plain.op == "numpy.dot"]
+    assert (product.calls, product.where, product.analog) == (1, "mixed.py:13", "trnblas.gemm")
     assert spectrum.operands == "float64[300x300]"
     assert set(spectrum.targets) >= {"trn2", "trn3"}
 
 
 def test_other_lines_are_named(mixed):
     lines = {place.source: (place, seconds) for place, seconds in mixed.places}
-    product, _ = lines["y = x @ x"]
-    assert looks_like(product.source) == "trnblas.gemm"
+    condition, _ = lines["y = np.linalg.eig(x)"]
+    assert (condition.where, condition.package, condition.analog) == ("mixed.py:12", "numpy eig", "trnsolver.eig")
     python, spent = lines["while looks.at[ours] < 40: sum(range(200))"]
-    assert (python.where, python.package) == ("mixed.py:19", "")
+    assert (python.where, python.package) == ("mixed.py:20", "")
     assert spent > 0
 
 
 def test_plain_torch_is_costed_as_the_analog_that_would_take_it(mixed):
     found = {plain.op: plain for plain in mixed.plain}
     product, transform = found["mm"], found["_fft_r2c"]
-    assert (product.calls, product.analog, product.where) == (3, "trnblas.gemm", "mixed.py:15")
-    assert (transform.calls, transform.analog, transform.where) == (1, "trnfft.rfftn", "mixed.py:16")
+    assert (product.calls, product.analog, product.where) == (3, "trnblas.gemm", "mixed.py:16")
+    assert (transform.calls, transform.analog, transform.where) == (1, "trnfft.rfftn", "mixed.py:17")
     a = torch.empty(300, 300, device="meta")
     alone = trnsci.plan(sys.modules["trnblas"].gemm, 1.0, a, a.mT).predicted
     for target, there in product.targets.items():
@@ -405,21 +405,29 @@ def test_a_torch_call_that_nothing_here_takes_has_no_prediction():
     assert seen.analog.plan(seen.args, seen.kwargs) is None
 
 
-@together(
-    ("line", "analog"),
-    [
-        ("c = np.dot(a, b)", "trnblas.gemm"),
-        ("c = a @ b.T", "trnblas.gemm"),
-        ("w, v = scipy.linalg.eigh(a)", "trnsolver.eigh"),
-        ("s = numpy.fft.rfft2(x)", "trnfft.rfft2"),
-        ("z = rng.standard_normal(4)", "trnrand.normal"),
-        ("@decorator", ""),
-        ("model.solve(x)", ""),
-        ("y = x + 1", ""),
-    ],
-)
-def test_numpys_lines_are_recognised_by_their_names(line, analog):
-    assert looks_like(line) == analog
+LINES = """
+import numpy as np, scipy.linalg
+from scipy.linalg import cho_factor as factor
+c = np.dot(a, b)
+c=a@b.T
+w, v = scipy.linalg.eigh(a)
+s = np.fft.rfft2(x); t = 1
+z = rng.standard_normal(4)
+x = factor(
+    a)
+y = a.dot(b)
+@decorator
+def f(model): return model.solve(x)
+"np.dot(a, b)"
+y = x + 1  # np.dot
+"""
+
+
+def test_lines_are_recognised_by_their_calls(tmp_path):
+    path = tmp_path / "lines.py"
+    path.write_text(LINES)
+    names = {4: "gemm", 5: "gemm", 6: "eigh", 7: "rfft2", 8: "normal", 9: "cholesky", 11: "gemm"}
+    assert {line: name.partition(".")[2] for line, name in read_analogs(str(path)).items()} == names
 
 
 @pytest.mark.sim
@@ -434,9 +442,8 @@ def test_simulating_is_never_taken_for_the_hosts_time(tmp_path):
     (group,) = report.groups
     assert (group.backend, group.comparable) == ("simulator", False)
     assert "ran on simulator" in group.verdict("trn2")
-    assert report.most is None
     assert not [plain.op for plain in report.plain if "gemm" in plain.op]
-    assert report.in_ops + report.in_torch <= report.wall
+    assert report.in_ops + report.in_torch <= report.spent
     written = report.to_dict()["ops"][0]
     assert "seconds_measured" not in written
     assert written["simulating_seconds_measured"] == group.measured
@@ -444,7 +451,8 @@ def test_simulating_is_never_taken_for_the_hosts_time(tmp_path):
     ops, together, rest = tables["Ops of the suite"], tables["All ops together"], tables["Elsewhere"]
     assert ops.rows[0][3] == "-"
     assert "to simulate" in together.note
-    assert "faster" not in rest.note
+    assert "simulated" in report.verdict
+    assert rest.note
     assert "simulated" in report.html()
 
 
@@ -613,7 +621,7 @@ def test_methods_of_pyscf_are_calls_and_fitted_energies_are_predicted(tmp_path, 
     assert rows["pyscf.UMP2.kernel"].analog == ""
     # times are of each alone, and lines are not counted again
     assert sum(group.measured for group in rows.values()) < report.wall
-    assert not [place for place, _ in report.places if "DFMP2(field)" in place.source and looks_like(place.source)]
+    assert not [place for place, _ in report.places if "DFMP2(field)" in place.source and place.analog]
     from pyscf.mp.mp2 import MP2Base
 
     assert not hasattr(MP2Base.kernel, "watched")
@@ -628,7 +636,7 @@ def test_methods_of_pyscf_are_calls_and_fitted_energies_are_predicted(tmp_path, 
             "import numpy as np\nfrom scipy.sparse import eye_array\nfrom scipy.sparse.linalg import cg\n"
             "cg(eye_array(50).tocsr() * 2.0, np.ones(50))\n",
             0,
-            r"Predicted on one core of trn2, operands resident: 1\.0x[.;]",
+            r"No: nothing that it calls has a kernel for trn2, and scipy\.sparse\.linalg\.cg at solver\.py:4 takes",
         ),
         (
             "gpu.py",
@@ -669,5 +677,5 @@ def test_the_call_that_raised_and_what_aws_runs_are_counted(tmp_path, capsys):
     report = fit(tmp_path / "fails.py")
     assert "numpy.linalg.solve" in {group.op for group in report.plain}
     (images,) = [group for group in report.plain if "conv" in group.op]
-    run = replace(report, wall=2 * images.measured, places=())
+    run = replace(report, spent=2 * images.measured, places=())
     assert "operators that AWS's own PyTorch runs on the device" in run.verdict

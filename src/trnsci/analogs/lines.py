@@ -1,15 +1,17 @@
-"""Guesses from a line of source, for what is neither watched nor substituted."""
+"""What the calls and products of a line of source resemble here, for what is neither watched nor substituted."""
 
 from __future__ import annotations
 
+import ast
 import functools
-import re
 from collections.abc import Mapping
+from pathlib import Path
 
 from trnsci.analogs.analog import declarations
+from trnsci.fit_scan_python import full_name, read_imports
 
-_CALLED = re.compile(r"\b(?:np|numpy|cp|cupy|jnp|sp|scipy|linalg|fft|signal|rng)\.(?:\w+\.)*(\w+)\(")
-PRODUCT = re.compile(r"[\w)\]] @ [\w(]")
+# methods whose names say enough; those of NumPy's generators are named as its functions
+_METHODS = {"dot": "numpy.dot"}
 
 
 @functools.cache
@@ -19,9 +21,22 @@ def last_names() -> Mapping[str, str]:
     return {name.rpartition(".")[2]: analog.name for name, analog in arrays.items()}
 
 
-def looks_like(source: str) -> str:
-    """Guess from a line of source which function of ours would do its work."""
-    for name in _CALLED.findall(source):
-        if name in last_names():
-            return last_names()[name]
-    return last_names().get("@", "") if PRODUCT.search(source) else ""
+@functools.lru_cache(maxsize=64)
+def read_analogs(filename: str) -> Mapping[int, str]:
+    """Return, by line of a Python file, the function of ours that would do what the line calls or multiplies."""
+    try:
+        tree = ast.parse(Path(filename).read_bytes())
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return {}
+    imported, ours = read_imports(tree), {name: analog.name for (name, _), analog in declarations().items()}
+    found: dict[int, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.BinOp | ast.AugAssign) and isinstance(node.op, ast.MatMult):
+            found.setdefault(node.lineno, last_names().get("@", ""))
+        elif isinstance(node, ast.Call):
+            name = full_name(node.func, imported)
+            if not name and isinstance(node.func, ast.Attribute):
+                name = _METHODS.get(node.func.attr, f"numpy.random.{node.func.attr}")
+            if name in ours:
+                found.setdefault(node.lineno, ours[name])
+    return found
