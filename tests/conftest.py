@@ -22,7 +22,7 @@ def pytest_configure(config):
 @pytest.fixture(scope="session")
 def ranks():
     """``ranks(3)``: three processes that run programs together, kept for the session."""
-    from trnsci.testing.ranks import Ranks
+    from benchmarks.ranks import Ranks
 
     pools = {}
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import torch
 
+from benchmarks.ranks import Ranks
 from benchmarks.registry import Bench, Case, Kernel, Peer
 from trnblas import gemm
 from trnblas.kernels import sharded as kernels
 from trnsci.testing import gaussian
-from trnsci.testing.ranks import Ranks
 
 
 @functools.cache

@@ -11,8 +11,8 @@ import os
 import time
 from typing import Any
 
+from benchmarks.ranks import Ranks
 from benchmarks.registry import Bench, Case, Peer
-from trnsci.testing.ranks import Ranks
 
 BENZENE = (21, 243, 654)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+from benchmarks.ranks import Ranks
 from benchmarks.registry import Bench, Case, Peer
-from trnsci.testing.ranks import Ranks
 
 
 def _on_rank(name: str, n: int) -> Any:

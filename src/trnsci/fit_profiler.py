@@ -29,6 +29,7 @@ from trnsci.libraries import packages
 from trnsci.ops import Op
 from trnsci.specs import freeze, tensors_in
 from trnsci.substitutions import RANDOM
+from trnsci.tables import read_table
 from trnsci.torch_internals import TorchDispatchMode, disable_dynamo
 
 PERIOD = 2e-3
@@ -290,28 +291,12 @@ class Place:
 IMPORTS, WATCHING = Place("imports"), Place("making this report")
 # the frames that tell whether a moment is measured already, or is this report's own work
 _MEASURED = {Op.execute.__code__, Watch._time_operator.__code__, Watch._array.__code__, Watch._method.__code__}
-# libraries in C behind functions, by a part of the module that calls them
-BEHIND = {
-    "_dsolve": "SuperLU",
-    "arpack": "ARPACK",
-    "_propack": "PROPACK",
-    "_qhull": "Qhull",
-    "_pocketfft": "pocketfft",
-    "lapack": "LAPACK",
-    "_decomp": "LAPACK",
-    "_odepack": "ODEPACK",
-    "_minpack": "MINPACK",
-    "pyscf.cc": "libcc",
-    "pyscf.gto": "libcint",
-    "pyscf.scf": "libcvhf",
-    "pyscf.df": "libcint",
-}
 _WATCHING = {Op.step.__code__, record.__code__, Watch._note.__code__}
 
 
 def library_behind(module: str) -> str:
     """Return the library in C that functions of a module call, or nothing."""
-    return next((library for part, library in BEHIND.items() if part in module), "")
+    return next((row["library"] for row in read_table("behind.csv") if row["part"] in module), "")
 
 
 class Sampler:

@@ -277,7 +277,9 @@ class FitReport:
         kernels, dispatches = sum(t.kernel for t in there), sum(t.dispatch for t in there)
         share = movable / max(self.run, 1e-9)
         if likely >= WORTH:
-            ends = f" ({rounded(slow)} to {rounded(fast)})".replace("about ", "") if rounded(slow) != rounded(fast) else ""
+            ends = (
+                f" ({rounded(slow)} to {rounded(fast)})".replace("about ", "") if rounded(slow) != rounded(fast) else ""
+            )
             text = f"Yes: {rounded(likely)}{ends} faster, predicted on one core of {self.main_target} with operands"
             text += " that stay on the device."
             if one > 1.5 * likely:
@@ -308,10 +310,6 @@ class FitReport:
         lines.pop(IMPORTS.where, None)
         return max(lines.items(), key=lambda item: item[1], default=("", 0.0))
 
-    def total(self, target: str, way: str) -> float:
-        """Predicted seconds of all ops on a generation; calls without a kernel stay here."""
-        return sum(g.targets[target].seconds(way) if target in g.targets else g.measured for g in self.groups)
-
     def tables(self) -> tuple[Table, ...]:
         """Return the report for a terminal: the verdict first, and no table that would be empty."""
         verdict = f"verdict for {self.main_target}"
@@ -324,7 +322,6 @@ class FitReport:
         each = (
             Table("Verdict", ("",), [(self.verdict,), *([(machine(),)] if self.wall and not self._only_read else [])]),
             _table("Ops of the suite", ("op", *_ROW, verdict), ours),
-            self._together(),
             _table("Substituted and left alone", ("called", "became", "calls", "why not"), calls),
             _table("Calls beside them", ("called", "from", "analog", *_ROW, verdict), theirs, less * (long != named)),
             Table("", ("",), []) if self._only_read else self._rest(),
@@ -356,20 +353,6 @@ class FitReport:
         left = [(theirs, "", why, n) for (theirs, why), n in self.replaced.left_alone.items()]
         return [{"called": t, "became": o or None, "why_not": w, "calls": n} for t, o, w, n in (*ours, *left)]
 
-    def _together(self) -> Table:
-        if not self.groups:
-            return Table("All ops together", ("",), [])
-        compared = self.compared
-        here = (seconds(self.in_ops), seconds(sum(g.steady for g in self.groups))) if compared else ("-", "-")
-        sums = [(t, *(seconds(self.total(t, way)) for way in WAYS), *here) for t in config.TARGETS]
-        note = (
-            "Predicted. Resident: operands stay in device memory (trnsci.to_device). Fused: one program per row above. "
-            + describe_link(self.main_target)
-        )
-        if not compared:
-            note += f" Ops took {seconds(self.in_ops)} here, most of it to simulate them."
-        return Table("All ops together", ("target", *WAYS, "measured here", "without slow first calls"), sums, note)
-
     def _rest(self) -> Table:
         rows = [(p.where, p.source, p.package, seconds(t), p.analog) for p, t in self.places]
         # a short run may end before the first sample, and its sentence is still to be told
@@ -389,8 +372,10 @@ class FitReport:
         timed = self.wall and not self._only_read
         told = f"{self.script}. {machine()} Times of Trainium are predicted, all others measured here."
         lead = f"{self.verdict}\n{told if timed else 'Nothing was timed: a program has to run for that.'}"
-        charts = [chart for chart in (self._ways(), self._went()) if timed and chart.bars]
-        return page(title, lead, [*charts[:1], *self._deciding(), *charts[1:], *self.tables()[1:]])
+        shown: list[Table | Bars] = []
+        if timed and self._known and self.compared:
+            shown = [self._ways(), self._deciding()]
+        return page(title, lead, [*shown, *self.tables()[1:]])
 
     def __repr__(self) -> str:
         return f"<FitReport {self.script}: {self.verdict}>"
@@ -402,8 +387,6 @@ class FitReport:
 
     def _ways(self) -> Bars:
         """The run now, and predicted call by call, with resident operands and as one program, on a log scale."""
-        if not self._known or not self.compared:
-            return Bars("", [])
         now, bars = self.run, [Bar("now", self.run, seconds(self.run), True)]
         for way in WAYS:
             ends = now / self.gain(way, 0), now / self.gain(way, 1)
@@ -415,30 +398,17 @@ class FitReport:
         )
         return Bars("Now and predicted", bars, note + describe_link(self.main_target), log=True)
 
-    def _deciding(self) -> list[Table]:
+    def _deciding(self) -> Table:
         """The five calls that decide: those that would save or lose most."""
         by_weight = sorted(self._known, key=lambda g: -abs(g.steady - g.targets[self.main_target].seconds("resident")))
         rows = []
         for group in by_weight[:DECIDING]:
             time = group.targets[self.main_target].seconds("resident")
             name = group.op + f" ({group.where})" * bool(group.where)
-            here = seconds(group.steady) if group.comparable else "-"
+            here = seconds(group.steady)
             rows.append((name, str(group.calls), here, seconds(time), group.verdict(self.main_target)))
         header = ("call", "calls", "here", f"{self.main_target}, resident", "verdict")
-        return [Table("The calls that decide", header, rows)] if rows else []
-
-    def _went(self) -> Bars:
-        movable = sum(group.measured for group in self.plain if group.analog)
-        imports = dict(self.places).get(IMPORTS, 0.0)
-        rest = self.elsewhere - imports
-        went = [
-            Bar("ops of the suite", self.in_ops, seconds(self.in_ops)),
-            Bar("calls with an analog", movable, seconds(movable)),
-            Bar("other operators", self.in_torch - movable, seconds(self.in_torch - movable), True),
-            Bar("imports", imports, seconds(imports), True),
-            Bar("elsewhere", rest, seconds(rest), True),
-        ]
-        return Bars("Where the time went", [bar for bar in went if bar.value > 0])
+        return Table("The calls that decide", header, rows)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report for programs."""

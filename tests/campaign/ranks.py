@@ -15,6 +15,7 @@ import trnchem
 import trnrand
 import trnsci
 import trnsparse
+from benchmarks.ranks import Ranks, RemoteError
 from tests.campaign.draw import COMPLEX, REAL, Draw
 from tests.campaign.oracles import narrow, summed, wide, within_range
 from tests.campaign.sparse import sparse
@@ -22,7 +23,6 @@ from tests.campaign.trial import SPECS, Outside, Trial, spec
 from tests.trnchem.arguments import arguments
 from trnsci import distributed
 from trnsci.testing import assert_within
-from trnsci.testing.ranks import Ranks, RemoteError
 
 SIZE = 3
 SHARDED = (

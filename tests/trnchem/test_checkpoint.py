@@ -17,13 +17,13 @@ import pytest
 import torch
 
 import trnchem.dfmp2
+from benchmarks.ranks import Ranks
 from tests.trnchem import checkpoint_files
 from tests.trnchem.arguments import arguments
 from tests.trnchem.checkpoint_files import done_in, load, opened, orbitals_of, row, write
 from trnchem import MP2Options, checkpoint, dfmp2, files
 from trnchem.accuracy import FP64
 from trnsci import ArgumentError, CapacityError, backend
-from trnsci.testing.ranks import Ranks
 
 
 class Stopped(Exception):

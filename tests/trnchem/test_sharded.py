@@ -8,6 +8,7 @@ import torch
 
 import trnchem
 import trnsci
+from benchmarks.ranks import RemoteError
 from tests.together import together
 from tests.trnchem.arguments import arguments
 from trnchem import MP2Options, dfmp2
@@ -15,7 +16,6 @@ from trnchem.accuracy import FP64
 from trnchem.budget import blocks_of, cuts, duty, pairs_of
 from trnsci import ArgumentError, CapacityError, distributed
 from trnsci.memory import MemoryMeter
-from trnsci.testing.ranks import RemoteError
 
 # fp64 agrees with one rank to 1e-10 Ha; fp32 and sampled energies round as they do there
 CASES = [

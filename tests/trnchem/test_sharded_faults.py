@@ -9,12 +9,12 @@ import time
 import pytest
 
 import trnchem
+from benchmarks.ranks import Ranks
 from tests.trnchem.arguments import arguments
 from tests.trnchem.checkpoint_files import done_in
 from trnchem import MP2Options, checkpoint, dfmp2
 from trnchem.accuracy import FP64
 from trnsci import ArgumentError, CapacityError, RankFailed, distributed
-from trnsci.testing.ranks import Ranks
 
 WATER = -0.203977110
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from trnsci.testing.ranks import _IMPORTS
+from benchmarks.ranks import _IMPORTS
 
 # beside the tests of ranks, which are forked from the same process
 pytestmark = pytest.mark.usefixtures("ranks")

@@ -12,9 +12,9 @@ from torch.nn import functional
 
 import trnblas
 import trnsci
+from benchmarks.ranks import Ranks
 from tests.trnsci import test_drop_in as spelled
 from trnsci.compiler import compiler
-from trnsci.testing.ranks import Ranks
 
 ROOT = Path(__file__).parents[2]
 G = torch.Generator().manual_seed(7)

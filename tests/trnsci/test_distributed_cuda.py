@@ -13,11 +13,11 @@ import trnsci
 import trnsolver
 import trnsparse
 import trntensor
+from benchmarks.ranks import Ranks
 from trnsci import distributed
 from trnsci.distributed.calls import run
 from trnsci.distributed.team import LiveTeam, _gather_into, _unpad, as_bytes
 from trnsci.distributed.world import world
-from trnsci.testing.ranks import Ranks
 
 F64 = torch.float64
 

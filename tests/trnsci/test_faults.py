@@ -15,12 +15,12 @@ from torch.distributed.tensor import Replicate
 import trnblas
 import trnsci
 import trnsolver
+from benchmarks.ranks import Ranks
 from tests.together import together
 from trnsci import distributed
 from trnsci.distributed.agreement import _fingerprint
 from trnsci.distributed.calls import run
 from trnsci.distributed.world import World
-from trnsci.testing.ranks import Ranks
 
 
 def _works(*shape):

@@ -8,8 +8,8 @@ import trnfft
 import trnrand
 import trnsolver
 import trntensor
+from benchmarks.ranks import Ranks
 from trnsci import distributed
-from trnsci.testing.ranks import Ranks
 
 
 def _data(*shape, seed=0):

@@ -8,42 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from trnsci.tables import read_table
 from trnsci.torch_internals import decomp
 
 _aten = torch.ops.aten
 # what torch defines besides its core set
-_NAMES = (
-    "_softmax",
-    "_log_softmax",
-    "_softmax_backward_data",
-    "_log_softmax_backward_data",
-    "diag_embed",
-    "native_layer_norm_backward",
-    "linalg_vector_norm",
-    "mse_loss",
-    "softplus",
-    "softplus_backward",
-    "leaky_relu",
-    "leaky_relu_backward",
-    "trace",
-    "addmv",
-    "nll_loss_forward",
-    "norm",
-    "zeros_like",
-    "ones_like",
-    "full_like",
-    "new_zeros",
-    "new_ones",
-    "new_full",
-    "zeros",
-    "ones",
-    "elu",
-    "hardtanh",
-    "mish",
-    "isfinite",
-    "isinf",
-    "roll",
-)
+_NAMES = tuple(row["operator"] for row in read_table("decompositions.csv"))
 
 
 def _variance(x: Tensor, dim: Any = None, *, correction: float | None = None, keepdim: bool = False) -> Tensor:
