@@ -31,6 +31,7 @@ def main():
     parser.add_argument("--basis", default="cc-pvdz")
     parser.add_argument("--precision", choices=BOUNDS, default="fp64")
     parser.add_argument("--backend", choices=("auto", "pytorch", "simulator", "nki"), default="auto")
+    parser.add_argument("--fused-energy", action="store_true", help="as always: energies of pairs are fused here")
     args = parser.parse_args()
 
     with trnsci.backend(args.backend):

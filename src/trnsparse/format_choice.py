@@ -124,7 +124,7 @@ def _on_device(a: SparseMatrix, columns: int, block: int, target: TargetName) ->
 def _predict_dense(a: SparseMatrix, columns: int, target: TargetName) -> float | None:
     """Predict the dense product of a dtype that only dense products have kernels for, from a corner of the matrix."""
     # Registers trnblas::gemm, whose prediction it is.
-    from trnblas import gemm
+    from trnblas.gemm import gemm
     from trnsci import plan
 
     (rows, depth), corner = a.shape, 4 * BLOCK

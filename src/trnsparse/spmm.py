@@ -205,7 +205,8 @@ def _product(a: SparseMatrix, b: Tensor, kind: str, name: str) -> Tensor:
         if isinstance(matrix, BSRMatrix):
             product = block_product(apply_operation(kind, matrix), columns)
         else:
-            from trnblas import gemm
+            # by its module: the package may have another suite's names (`trnsci.earlier`)
+            from trnblas.gemm import gemm
 
             product = gemm(1.0, matrix, columns, trans_a=kind)
         return product if b.ndim == 2 else product.squeeze(1)

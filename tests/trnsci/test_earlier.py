@@ -111,3 +111,10 @@ def test_the_page_is_written_from_the_table():
 def test_fused_energy_of_the_example_says_what_it_is(capsys):
     assert cli.main(["no-such-molecule", "--fused-energy"]) == 1
     assert "energies of pairs are always fused" in capsys.readouterr().err
+
+
+def test_the_example_takes_its_earlier_option():
+    pytest.importorskip("pyscf")
+    example = Path(__file__).parents[2] / "examples" / "quantum_chemistry" / "df_mp2.py"
+    ended = _run("-m", "trnsci", "run", "--earlier", str(example), "--fused-energy", "--basis", "sto-3g")
+    assert ended.returncode == 0, ended.stderr

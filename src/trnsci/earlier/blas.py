@@ -12,19 +12,9 @@ import trnblas
 import trnblas.nki
 import trnsci
 from trnsci import neuron
-from trnsci.earlier.calls import Function, read_calls
+from trnsci.earlier.calls import Function, read_calls, weigh_addend
 
 _syrk, _gemm, _mp2_pairs, _backend = trnblas.syrk, trnblas.gemm, trnblas.mp2_pairs, trnsci.backend
-
-
-def _weigh_addend(function: Function) -> Function:
-    """Decorate a function of ours: the factor of an addend is zero where there is none."""
-
-    def run(*args: Any, beta: complex, **keywords: Any) -> Any:
-        has_addend = keywords.get("c", keywords.get("y")) is not None
-        return function(*args, beta=beta if has_addend else 0.0, **keywords)
-
-    return run
 
 
 def _by_kernel(function: Function) -> Function:
@@ -38,7 +28,7 @@ def _by_kernel(function: Function) -> Function:
     return run
 
 
-_MODULES = read_calls("trnblas", {"addend": _weigh_addend, "kernel": _by_kernel})
+_MODULES = read_calls("trnblas", {"addend": weigh_addend, "kernel": _by_kernel})
 
 
 def syrk(

@@ -180,5 +180,8 @@ MODULES: dict[str, dict[str, Any]] = {
     },
 }
 CLASSES: dict[type, dict[str, Any]] = {
-    ComplexTensor: {"to_torch_complex": ComplexTensor.to_torch, "from_polar": ComplexTensor.polar}
+    ComplexTensor: {
+        "to_torch_complex": ComplexTensor.to_torch,
+        "from_polar": staticmethod(lambda magnitude, phase: ComplexTensor.polar(magnitude, phase)),
+    }
 }

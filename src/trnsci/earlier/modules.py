@@ -15,6 +15,15 @@ from trnsci import BackendUnavailable
 PACKAGES = ("trnblas", "trnfft", "trnrand", "trnsolver", "trnsparse", "trntensor", "trnchem")
 # One for each library: its names in `MODULES`, and in `CLASSES` what classes of ours lack.
 ROOMS = ("blas", "fft", "rand", "solver", "sparse", "tensor")
+# Modules of a library that programs import beside it: each has all names of the library.
+PARTS = {
+    "trnblas": "level1 level2 level3",
+    "trnfft": "fft_core plan stft",
+    "trnrand": "program",
+    "trnsolver": "eigen factor iterative",
+    "trnsparse": "formats ops iterative screening",
+    "trntensor": "decompose",
+}
 # Imported when they are called for, by submodule alone.
 LATER = ("cuda", "__main__")
 
@@ -32,14 +41,17 @@ def install() -> None:
         for kind, attributes in getattr(room, "CLASSES", {}).items():
             for attribute, value in attributes.items():
                 setattr(kind, attribute, value)
-    for library in PACKAGES[: len(ROOMS)]:
+    for library, parts in PARTS.items():
         for path, names in _backend_names(library).items():
             spaces[path] = names | spaces.get(path, {})
+        spaces[f"{library}.nki.dispatch"] |= spaces[f"{library}.nki"]
+        spaces |= {f"{library}.{part}": spaces[library] | spaces.get(f"{library}.{part}", {}) for part in parts.split()}
     # parents first: a submodule becomes an attribute of its parent
     for path in sorted(spaces):
         module = _Earlier(path, spaces[path])
         parent, _, name = path.rpartition(".")
-        if parent:
+        # a function may share its name with a module, and is what the parent shows
+        if parent and name not in spaces.get(parent, {}):
             setattr(sys.modules[parent], name, module)
         sys.modules[path] = module
 
@@ -80,6 +92,8 @@ class _Earlier(ModuleType):
                 setattr(self, special, getattr(real, special))
         self.__dict__["_ours"] = real
         self.__dict__.update(names)
+        public = {name for name in names if not name.startswith("_")}
+        self.__dict__["__all__"] = sorted(public.union(getattr(real, "__all__", ())))
 
     def __getattr__(self, name: str) -> Any:
         real = self.__dict__["_ours"]

@@ -40,26 +40,29 @@ class Generator:
             raise ArgumentError("Generator", "partition_rank", got, "0 <= partition_rank < partition_size")
         self.device = torch.device(device)
         self._partition = (partition_rank, partition_size)
-        self.torch_generator = self._begin(seed)
+        self.torch_generator = torch.Generator()
+        self._begin(seed)
 
-    def _begin(self, seed: int | None) -> Any:
+    def _begin(self, seed: int | None) -> None:
         source = _ours["Generator"](seed)
         self.seed = source.initial_seed()
+        # for draws of torch's own; those of this suite have a stream of their own
+        self.torch_generator.manual_seed(self.seed)
         rank, size = self._partition
-        return source if size == 1 else _ours["Generator"](source.stream.split(size)[rank])
+        self._numbers = source if size == 1 else _ours["Generator"](source.stream.split(size)[rank])
 
     def manual_seed(self, seed: int) -> Self:
         """Begin again from a seed."""
-        self.torch_generator = self._begin(seed)
+        self._begin(seed)
         return self
 
     def position(self) -> int:
         """Return the number of 32-bit words drawn so far."""
-        return int(self.torch_generator.position)
+        return int(self._numbers.position)
 
     def advance(self, n_samples: int) -> Self:
         """Skip samples of 32 bits."""
-        self.torch_generator.advance(n_samples)
+        self._numbers.advance(n_samples)
         return self
 
     def advance_to(self, position: int) -> Self:
@@ -68,13 +71,18 @@ class Generator:
 
     def get_state(self) -> Tensor:
         """Return all that decides future draws."""
-        state: Tensor = self.torch_generator.get_state()
+        state: Tensor = self._numbers.get_state()
         return state
 
     def set_state(self, state: Tensor) -> Self:
         """Return to a state."""
-        self.torch_generator.set_state(state)
+        self._numbers.set_state(state)
         return self
+
+    def __reduce__(self) -> Any:
+        return Generator, (self.seed, self.device, *self._partition), self.get_state()
+
+    __setstate__ = set_state
 
     def new_program(self) -> ProgramBuilder:
         """Begin a list of draws that `GeneratorProgram.stream_into` makes from this generator's seed and position."""
@@ -88,7 +96,7 @@ def get_default_generator() -> Generator:
     """Return the generator of module-level functions."""
     if not _default:
         shared = Generator(0)
-        shared.torch_generator = _ours["default_generator"]()
+        shared._numbers = _ours["default_generator"]()
         _default.append(shared)
     return _default[0]
 
@@ -96,6 +104,7 @@ def get_default_generator() -> Generator:
 def manual_seed(seed: int) -> Generator:
     """Seed the default generator, and return it."""
     shared = get_default_generator()
+    shared._numbers.manual_seed(seed)
     shared.torch_generator.manual_seed(seed)
     shared.seed = seed
     return shared
@@ -106,7 +115,10 @@ def _source(generator: Any) -> dict[str, Any]:
     if generator is None:
         return {}
     if isinstance(generator, Generator):
-        return {"generator": generator.torch_generator, "device": generator.device}
+        return {"generator": generator._numbers, "device": generator.device}
+    if isinstance(generator, torch.Generator):
+        seed = torch.randint(1 << 62, (), generator=generator, device=generator.device)
+        return {"generator": _ours["Generator"](int(seed)), "device": generator.device}
     return {"generator": generator}
 
 

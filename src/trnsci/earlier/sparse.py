@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -12,14 +13,14 @@ from torch import Tensor
 import trnsolver
 import trnsparse
 from trnsci import ArgumentError
-from trnsci.earlier.calls import read_calls
+from trnsci.earlier.calls import read_calls, weigh_addend
 
 _CSR, _COO, _BSR = trnsparse.CSRMatrix, trnsparse.COOMatrix, trnsparse.BSRMatrix
 _spmv, _add, _screened_spmm, _sparse_cg, _triangle = (
     trnsparse.spmv, trnsparse.add, trnsparse.screened_spmm, trnsparse.cg, trnsparse.triangle
 )  # fmt: skip
 _cg = trnsolver.cg
-_CALLS = read_calls("trnsparse", {})["trnsparse"]
+_CALLS = read_calls("trnsparse", {"addend": weigh_addend})["trnsparse"]
 
 
 class _Stands(type):
@@ -39,6 +40,10 @@ class _Stands(type):
 
     def __getattr__(cls, name: str) -> Any:
         return getattr(cls.ours, name)
+
+    @property
+    def __signature__(cls) -> inspect.Signature:
+        return inspect.signature(cls.build)
 
 
 class CSRMatrix(metaclass=_Stands):
@@ -169,7 +174,7 @@ def cg_bsr(
     A: Any, b: Tensor, x0: Tensor | None = None, tol: float = 1e-06, max_iter: int = 1000, M: Any = None
 ) -> tuple[Tensor, int, float]:
     """Solve by conjugate gradients; return the solution, the steps and the residual's norm."""
-    if M is None:
+    if M is None and b.ndim == 1:
         solved: Any = _sparse_cg(A, b, x0=x0, tol=tol, max_iterations=max_iter)
     else:
         solved = _cg(A, b, x0=x0, tol=tol, maxiter=max_iter, preconditioner=M)

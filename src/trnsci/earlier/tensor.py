@@ -82,7 +82,7 @@ def _plan(subscripts: str, precision: str, *specs: tuple[Any, ...]) -> Contracti
     """Plan for operands given by shape, dtype and device."""
     operands = [torch.empty(shape, dtype=dtype, device=device) for shape, dtype, device in specs]
     plan = _ours["plan"](subscripts, *operands, precision=_policy("plan_contraction", precision))
-    text = _complete_equation(subscripts)
+    text = _complete_equation(subscripts).replace("...", "")
     inputs, output = text.split("->")
     terms = inputs.split(",")
     result = ContractionPlan(subscripts, "torch", output_indices=list(output), precision=precision)
@@ -92,7 +92,7 @@ def _plan(subscripts: str, precision: str, *specs: tuple[Any, ...]) -> Contracti
     if len(terms) > 2:
         result.strategy = "path"
         result.contraction_path = [row.subscripts for row in plan.contractions]
-    elif len(terms) == 2:
+    elif len(terms) == 2 and "..." not in subscripts:
         _classify(result, terms, output)
     return result
 

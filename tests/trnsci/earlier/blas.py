@@ -56,3 +56,8 @@ set_backend("auto")
 if not HAS_NKI:
     with pytest.raises(RuntimeError, match="nki is not installed"):
         set_backend("nki")
+
+names: dict[str, object] = {}
+exec("from trnblas import *; from trnblas.level3 import trsm", names)
+assert names["batched_gemm"] is trnblas.batched_gemm
+assert names["trsm"] is trnblas.trsm

@@ -3,10 +3,11 @@
 import pytest
 import torch
 from trnfft.complex import ComplexTensor
-from trnfft.nki import complex_gemm, complex_linear, complex_mask_apply, multi_core_fft
+from trnfft.nki import complex_gemm, complex_linear, complex_mask_apply, dispatch, multi_core_fft
 
 import trnfft
 from trnfft.nn import ComplexBatchNorm1d, ComplexConv1d, ComplexLinear, ComplexModReLU
+from trnfft.stft import stft
 
 close = torch.testing.assert_close
 torch.manual_seed(0)
@@ -64,3 +65,8 @@ out.abs().sum().backward()
 conv = ComplexConv1d(2, 3, 3, 1, 1, False)
 assert conv(ComplexTensor(torch.randn(1, 2, 8), torch.randn(1, 2, 8))).shape == (1, 3, 8)
 assert ComplexBatchNorm1d(2)(ComplexTensor(torch.randn(4, 2, 8), torch.randn(4, 2, 8))).shape == (4, 2, 8)
+
+# modules that programs import beside the library, and a function that shares its name with one
+assert stft is trnfft.stft
+assert dispatch.complex_gemm is complex_gemm
+close(ComplexTensor.from_polar(magnitude=torch.ones(2), phase=torch.zeros(2)).real, torch.ones(2))

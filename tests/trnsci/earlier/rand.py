@@ -1,5 +1,8 @@
 """A program of the earlier suite: random numbers by the earlier names, against NumPy and torch."""
 
+import copy
+import pickle
+
 import torch
 import trnrand.nki
 from trnrand.distributions import normal
@@ -54,3 +57,13 @@ prog = trnrand.GeneratorProgram(["normal", ("uniform", {"low": 2.0, "high": 3.0}
 b1, b2 = torch.empty(4), torch.empty(4)
 prog.stream_into([b1, b2])
 assert b2.min() >= 2
+
+# torch's own generators, and the generator as an argument of torch's
+assert torch.equal(*(trnrand.uniform(3, generator=torch.Generator().manual_seed(5)) for _ in range(2)))
+assert torch.equal(*(torch.rand(3, generator=trnrand.Generator(seed=5).torch_generator) for _ in range(2)))
+trnrand.latin_hypercube(8, 2, generator=torch.Generator())
+g.advance_to(3)
+for copied in (pickle.loads(pickle.dumps(g)), copy.deepcopy(g)):
+    assert copied.seed == g.seed
+    assert copied.position() == 3
+assert torch.equal(trnrand.uniform(3, generator=copied), trnrand.uniform(3, generator=g))

@@ -1,12 +1,15 @@
 """A program of the earlier suite: sparse matrices by the earlier names, against NumPy and torch."""
 
+import inspect
 import pickle
 
 import scipy.sparse as sp
 import torch
 import trnsparse.nki
+from trnsparse.formats import CSRMatrix
 
 import trnsparse
+from trnsparse.screening import screen_quartets
 
 close = torch.testing.assert_close
 torch.manual_seed(0)
@@ -63,3 +66,14 @@ sc = (qq @ qq.T / 8**0.5).masked_fill(mk.to_dense() == 0, -torch.inf).softmax(-1
 close(at, sc, atol=1e-5, rtol=1e-5)
 close(trnsparse.screened_spmm(K, torch.ones(6), torch.eye(6), 0.5), dense)
 close(pickle.loads(pickle.dumps(K)).to_dense(), dense)
+
+# several right-hand sides, and a factor without an addend
+both, _, _ = trnsparse.cg_bsr(bb, torch.stack((q, 2 * q), 1))
+close(spd @ both, torch.stack((q, 2 * q), 1), atol=1e-4, rtol=1e-4)
+close(trnsparse.spmv(K, q, 1.0, None, 2.0), dense @ q)
+close(trnsparse.spmm(K, torch.eye(6), beta=0.5), dense)
+# a matrix that is multiplied as a dense one
+close(trnsparse.spmm(trnsparse.from_dense(dense.double() + 1), torch.eye(6).double()), dense.double() + 1)
+assert next(iter(inspect.signature(trnsparse.BSRMatrix).parameters)) == "blocks"
+assert CSRMatrix is trnsparse.CSRMatrix
+assert screen_quartets is trnsparse.screen_quartets

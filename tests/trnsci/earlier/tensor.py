@@ -46,3 +46,6 @@ factors, weights = trntensor.cp_decompose(trntensor.cp_reconstruct(start, torch.
 torch.testing.assert_close(
     trntensor.cp_reconstruct(factors, weights), trntensor.cp_reconstruct(start, torch.ones(2)), rtol=1e-5, atol=1e-5
 )
+
+batched = trntensor.plan_contraction("...ij,...jk->...ik", torch.ones(2, 3, 4), torch.ones(2, 4, 5))
+assert (batched.strategy, batched.contraction_indices, batched.output_indices) == ("torch", ["j"], ["i", "k"])
