@@ -50,18 +50,19 @@ def unrecorded_views() -> AbstractContextManager[Any]:
 
 
 def detached_views(result: Any, operands: Sequence[Any]) -> Any:
-    """Return results that are no views, with their gradients; what is an operand's memory is copied."""
+    """Return results that are no views, with their gradients; memory of an operand's or of NumPy's is copied."""
     if isinstance(result, tuple):
         parts = [detached_views(part, operands) for part in result]
         return type(result)(*parts) if hasattr(result, "_fields") else type(result)(parts)
     if type(result) is not Tensor or result.layout != torch.strided:
         return result
+    storage = result.untyped_storage()
+    # memory of an array of NumPy's cannot change its size, as that of every result of torch's can
+    if not storage.resizable() or any(result is operand for operand in operands):
+        return result.clone()
     if not result._is_view():
-        for operand in operands:
-            if result is operand:
-                return result.clone()
         return result
-    memory = result.untyped_storage().data_ptr()
+    memory = storage.data_ptr()
     others = (x.untyped_storage().data_ptr() for x in tensors_in(operands) if x.layout == torch.strided)
     if memory != 0 and memory in others:
         return result.clone()

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import scipy.fft
 import scipy.linalg
+import scipy.sparse.linalg
 
 import trnsci
 from tests.together import together
@@ -57,6 +58,9 @@ MATRIX = [
     "scipy.linalg.svd(a)",
     "scipy.linalg.qr(a)",
     "scipy.linalg.expm(a)",
+    "scipy.linalg.pinv(a[:, :3])",
+    "np.tensordot(a, a, 1)",
+    "scipy.sparse.linalg.spsolve(scipy.sparse.csc_array(a), a[:, :2])",
 ]
 
 
@@ -105,6 +109,8 @@ def test_results_are_in_memory_as_the_librarys_own(form, code):
 
 def test_scalars_and_arrays_are_used_as_numpys():
     with trnsci.drop_in(min_size=0) as seen:
+        # an array without axes, which can be written to
+        assert isinstance(np.tensordot(A, A), np.ndarray)
         energy, product, volume = np.einsum("ij,ij->", A, A), np.dot(A[0], A[0]), np.linalg.det(A)
         inverse = np.linalg.inv(A)
     for number in (energy, product, volume):

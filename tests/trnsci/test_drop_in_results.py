@@ -1,6 +1,8 @@
 """Results of ``drop_in`` can be used as the library's own: changed in place, owned, hashed, written."""
 
 import contextlib
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -67,7 +69,7 @@ def changed(function, *, recorded):
     return result, inputs
 
 
-@pytest.mark.parametrize("backend", ["pytorch", "simulator"])
+@pytest.mark.parametrize("backend", ["auto", "pytorch", "simulator"])
 @together("name", PRODUCTS | VIEWS)
 def test_what_torch_changes_in_place_and_differentiates_is_so_here(name, backend):
     function = (PRODUCTS | VIEWS)[name]
@@ -84,7 +86,7 @@ def test_what_torch_changes_in_place_and_differentiates_is_so_here(name, backend
 
 
 @pytest.mark.parametrize("recorded", [True, False])
-@pytest.mark.parametrize("backend", ["pytorch", "simulator"])
+@pytest.mark.parametrize("backend", ["auto", "pytorch", "simulator"])
 @together("name", PRODUCTS | OTHERS)
 def test_every_result_can_be_changed_in_place_and_is_nobodys_memory(name, backend, recorded):
     function = (PRODUCTS | OTHERS)[name]
@@ -94,6 +96,7 @@ def test_every_result_can_be_changed_in_place_and_is_nobodys_memory(name, backen
         got, inputs = changed(function, recorded=recorded)
     assert torch.allclose(got, want, rtol=1e-3, atol=1e-3)
     assert got._is_view() == want._is_view()
+    assert got.untyped_storage().resizable()
     assert got.untyped_storage().data_ptr() not in {x.untyped_storage().data_ptr() for x in inputs}
 
 
@@ -174,3 +177,29 @@ def test_singular_values_of_least_squares_have_no_gradient_as_in_torch():
     assert seen.substituted
     assert found.solution.requires_grad
     assert not found.singular_values.requires_grad
+
+
+@pytest.mark.parametrize("mode", ["complete", "r"])
+def test_factors_without_a_gradient_have_the_error_of_torch(mode):
+    def gradient():
+        x = a[:, :3].clone().requires_grad_()
+        with pytest.raises(RuntimeError) as caught:
+            torch.linalg.qr(x, mode)[1].sum().backward()
+        return type(caught.value), str(caught.value)
+
+    want = gradient()
+    with trnsci.drop_in(min_size=0) as seen:
+        assert gradient() == want
+        torch.linalg.qr(a, mode)
+    assert seen.substituted["torch.linalg_qr", "trnsolver.qr"] == 1
+
+
+def test_sampled_products_say_nothing_of_invariants():
+    # torch warns once in a process
+    source = (
+        "import torch, warnings; a = torch.eye(3).to_sparse_csr(); import trnsci; warnings.simplefilter('error')\n"
+        "with trnsci.drop_in(min_size=0) as seen: torch.sparse.sampled_addmm(a, torch.eye(3), torch.eye(3))\n"
+        "assert seen.substituted"
+    )
+    ended = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr

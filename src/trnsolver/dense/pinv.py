@@ -69,7 +69,8 @@ def _read_numpy(a: Any, rcond: Any, hermitian: bool, rtol: Any) -> Given:
     return given(pinv, as_matrix(a), rcond=1e-15 if rtol is not None else None, hermitian=hermitian)
 
 
-@replaces("scipy.linalg.pinv", "scipy.linalg.pinvh", by=pinv)
+@replaces("scipy.linalg.pinv", by=pinv, order="F")
+@replaces("scipy.linalg.pinvh", by=pinv)
 def _read_scipy(a: Any, return_rank: bool, lower: bool | None = None, **tolerances: Any) -> Given:
     refuse_options(return_rank=return_rank, upper=lower is False, **tolerances)
     return given(pinv, as_matrix(a), hermitian=lower is not None)

@@ -61,7 +61,6 @@ class PivotedQR(NamedTuple):
     order: Tensor
 
 
-@replaces("aten::linalg_qr")
 @array_function
 def qr(a: Tensor, mode: Mode = "reduced", *, out: tuple[Tensor, Tensor] | None = None) -> QR:
     """Factor ``a = q @ r`` with orthonormal columns in ``q`` and ``r`` upper triangular.
@@ -89,6 +88,13 @@ def qr(a: Tensor, mode: Mode = "reduced", *, out: tuple[Tensor, Tensor] | None =
     result = QR(*factor_checked(a, mode))
     check_result("qr", result.r, a=a)
     return written("qr", out, result, a=a)
+
+
+@replaces("aten::linalg_qr", by=qr)
+def _read_torch(a: Tensor, mode: Mode = "reduced") -> Given:
+    if mode != "reduced" and a.requires_grad:
+        raise Different(f"mode={mode!r} has no gradient here, and torch's own errors there")
+    return given(qr, a, mode)
 
 
 @replaces("numpy.linalg.qr", by=qr, result=named_result("QRResult"))

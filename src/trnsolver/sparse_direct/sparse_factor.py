@@ -223,7 +223,7 @@ class SparseFactor:
 
 def _torch_sparse(a: Any) -> Tensor:
     indptr, indices, values = (torch.from_numpy(part) for part in (a.indptr, a.indices, a.data))
-    return torch.sparse_csr_tensor(indptr, indices, values, size=a.shape, device="cpu")
+    return torch.sparse_csr_tensor(indptr, indices, values, size=a.shape, device="cpu", check_invariants=False)
 
 
 def _rows(a: Compressed) -> Tensor:
@@ -479,7 +479,7 @@ def _as_vector(x: Any, A: Any, b: Any, *_: Any, **__: Any) -> Any:
     return x.ravel() if np.ndim(b) == 2 and b.shape[1] == 1 else x
 
 
-@replaces("scipy.sparse.linalg.spsolve", by=solve_sparse, result=_as_vector)
+@replaces("scipy.sparse.linalg.spsolve", by=solve_sparse, result=_as_vector, order="F")
 def _read_spsolve(A: Any, b: Any, permc_spec: Any, use_umfpack: bool) -> Given:
     refuse_options(permc_spec=permc_spec)
     if getattr(A, "format", "") not in ("csc", "csr") or type(b) is not np.ndarray or A.dtype != b.dtype:
