@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -122,17 +123,25 @@ def chebyshev(
     smallest, largest = check.real("chebyshev", "smallest", smallest), check.real("chebyshev", "largest", largest)
     if not 0 < smallest <= largest < math.inf:
         raise ArgumentError("chebyshev", "smallest", smallest, f"a positive bound that is at most largest = {largest}")
-    middle, half = (largest + smallest) / 2, (largest - smallest) / 2
-    kept: list[tuple[float, float]] = [(1 / middle, 0.0)]
+    kept: list[tuple[float, float]] = []
+    further = chebyshev_steps(smallest, largest)
 
     def coefficients(k: int) -> tuple[float, float]:
         while len(kept) <= k:
-            last = kept[-1][0]
-            beta = (half * last) ** 2 / 2 if len(kept) == 1 else (half * last / 2) ** 2
-            kept.append((1 / (middle - beta / last), beta))
+            kept.append(next(further))
         return kept[k]
 
     return _solve("chebyshev", a, b, x0=x0, tol=tol, most=max_iterations, recurrence=coefficients)
+
+
+def chebyshev_steps(smallest: float, largest: float) -> Iterator[tuple[float, float]]:
+    """Yield step and momentum of each Chebyshev iteration for eigenvalues between two bounds."""
+    middle, half = (largest + smallest) / 2, (largest - smallest) / 2
+    step, beta = 1 / middle, 0.0
+    while True:
+        yield step, beta
+        beta = (half * step / 2) ** 2 if beta else (half * step) ** 2 / 2
+        step = 1 / (middle - beta / step)
 
 
 @array_function

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Self
 
 import torch
@@ -127,7 +127,12 @@ def _draw(function: Function) -> Function:
     return lambda *size, generator, **parameters: function(*size, **parameters, **_source(generator))
 
 
-_PLAIN = read_calls("trnrand", {"draw": _draw})["trnrand"]
+def _fill(function: Function) -> Function:
+    """Decorate a function of ours: it writes a draw of the shape and dtype of a buffer into it, and returns it."""
+    return lambda buf, **parameters: buf.copy_(_draw(function)(*buf.shape, dtype=buf.dtype, **parameters))
+
+
+_PLAIN = read_calls("trnrand", {"draw": _draw, "fill": _fill})["trnrand"]
 
 
 def exponential(*size: Any, rate: float = 1.0, dtype: Any = _SINGLE, generator: Any = None) -> Tensor:
@@ -156,24 +161,9 @@ def truncated_normal(
     return _ours["truncated_normal"](*size, loc=mean, scale=std, **ends, dtype=dtype, **_source(generator))
 
 
-def _fill(draw: Callable[..., Tensor], buf: Tensor, **parameters: Any) -> Tensor:
-    """Write a draw of the shape and dtype of a buffer into it, and return it."""
-    return buf.copy_(draw(*buf.shape, dtype=buf.dtype, **parameters))
-
-
-def normal_into(buf: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Tensor:
-    """Fill a buffer with normal numbers, and return it."""
-    return _fill(_PLAIN["normal"], buf, mean=mean, std=std, generator=generator)
-
-
-def uniform_into(buf: Tensor, low: float = 0.0, high: float = 1.0, generator: Any = None) -> Tensor:
-    """Fill a buffer with uniform numbers, and return it."""
-    return _fill(_PLAIN["uniform"], buf, low=low, high=high, generator=generator)
-
-
 def exponential_into(buf: Tensor, rate: float = 1.0, generator: Any = None) -> Tensor:
     """Fill a buffer with exponential numbers, and return it."""
-    return _fill(exponential, buf, rate=rate, generator=generator)
+    return buf.copy_(exponential(*buf.shape, rate=rate, dtype=buf.dtype, generator=generator))
 
 
 def sobol(n_points: int, n_dims: int, seed: int | None = None, scramble: bool = True, dtype: Any = _SINGLE) -> Tensor:
@@ -193,11 +183,7 @@ def latin_hypercube(n_points: int, n_dims: int, dtype: Any = _SINGLE, generator:
     return _ours["LatinHypercube"](n_dims, n_points, **source).random(n_points, dtype=dtype)
 
 
-_FILLS: dict[str, Callable[..., Tensor]] = {
-    "normal": normal_into,
-    "uniform": uniform_into,
-    "exponential": exponential_into,
-}
+_FILLS = {name: _PLAIN[f"{name}_into"] for name in ("normal", "uniform")} | {"exponential": exponential_into}
 
 
 class GeneratorProgram:
@@ -276,7 +262,7 @@ class ProgramBuilder:
         return self.build().stream_into(buffers)
 
 
-_DRAWS = (exponential, randperm, truncated_normal, normal_into, uniform_into, exponential_into)
+_DRAWS = (exponential, randperm, truncated_normal, exponential_into)
 _DISTRIBUTIONS = _PLAIN | {f.__name__: f for f in _DRAWS}
 _QUASI = {f.__name__: f for f in (sobol, halton, latin_hypercube)}
 _GENERATORS = {x.__name__: x for x in (Generator, GeneratorProgram, get_default_generator, manual_seed)}

@@ -10,14 +10,11 @@ import torch
 from torch import Tensor
 
 import trnsolver
-from trnsci import ArgumentError, NumericalError
+from trnsci import NumericalError
 from trnsci.earlier.calls import read_calls
 
 _HALF = (torch.float16, torch.bfloat16)
-_ours = {
-    name: getattr(trnsolver, name)
-    for name in ("eigh", "eigh_generalized", "solve_spd", "inv_sqrt_spd", "cg", "gmres", "block_jacobi_preconditioner")
-}
+_ours = {name: getattr(trnsolver, name) for name in ("solve_spd", "cg", "gmres", "block_jacobi_preconditioner")}
 
 
 def in_single(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -46,25 +43,6 @@ def _cast(value: Any, dtype: torch.dtype, *, back: bool = False) -> Any:
     return value
 
 
-def _check_tolerance(op: str, tol: float) -> None:
-    if not 0 <= tol < float("inf"):
-        raise ArgumentError(op, "tol", tol, "a tolerance of at least 0")
-
-
-@in_single
-def eigh(A: Tensor, tol: float = 1e-10) -> Any:
-    """Return eigenvalues and vectors of a symmetric matrix, to rounding whatever the tolerance."""
-    _check_tolerance("eigh", tol)
-    return _ours["eigh"](A)
-
-
-@in_single
-def eigh_generalized(A: Tensor, B: Tensor, tol: float = 1e-10) -> Any:
-    """Solve ``A v = w B v``, to rounding whatever the tolerance."""
-    _check_tolerance("eigh_generalized", tol)
-    return _ours["eigh_generalized"](A, B)
-
-
 @in_single
 def solve_spd(A: Tensor, B: Tensor, iterative_refinement: bool = False) -> Tensor:
     """Solve a symmetric positive definite system, with one step of refinement in float64 where asked."""
@@ -76,15 +54,6 @@ def solve_spd(A: Tensor, B: Tensor, iterative_refinement: bool = False) -> Tenso
     image = left @ x.double() if columns else (left @ x.double().unsqueeze(-1)).squeeze(-1)
     correction: Tensor = _ours["solve_spd"](A, (right - image).to(B.dtype))
     return x + correction
-
-
-@in_single
-def inv_sqrt_spd_ns(A: Tensor, *, max_iters: int = 20, tol: float = 1e-07) -> Tensor:
-    """Return ``A^(-1/2)`` by Newton-Schulz steps, as many as rounding asks for."""
-    _check_tolerance("inv_sqrt_spd_ns", tol)
-    if max_iters < 1:
-        raise ArgumentError("inv_sqrt_spd_ns", "max_iters", max_iters, "at least 1")
-    return _ours["inv_sqrt_spd"](A, method="newton_schulz")
 
 
 def _apply(operator: Any) -> Any:
@@ -130,7 +99,7 @@ def block_jacobi_preconditioner(A: Tensor, block_size: int = 16) -> Callable[[Te
     return _ours["block_jacobi_preconditioner"](A, min(block_size, A.shape[-1]))
 
 
-_FUNCTIONS = (eigh, eigh_generalized, solve_spd, inv_sqrt_spd_ns, cg, gmres, block_jacobi_preconditioner)
+_FUNCTIONS = (solve_spd, cg, gmres, block_jacobi_preconditioner)
 MODULES: dict[str, dict[str, Any]] = {
     "trnsolver": read_calls("trnsolver", {"single": in_single})["trnsolver"] | {f.__name__: f for f in _FUNCTIONS},
 }

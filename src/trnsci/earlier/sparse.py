@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -14,10 +15,11 @@ import trnsolver
 import trnsparse
 from trnsci import ArgumentError
 from trnsci.earlier.calls import read_calls, weigh_addend
+from trnsparse.iterate import chebyshev_steps
 
 _CSR, _COO, _BSR = trnsparse.CSRMatrix, trnsparse.COOMatrix, trnsparse.BSRMatrix
-_spmv, _add, _screened_spmm, _sparse_cg, _triangle = (
-    trnsparse.spmv, trnsparse.add, trnsparse.screened_spmm, trnsparse.cg, trnsparse.triangle
+_spmv, _add, _screened_spmm, _triangle = (
+    trnsparse.spmv, trnsparse.add, trnsparse.screened_spmm, trnsparse.triangle
 )  # fmt: skip
 _cg = trnsolver.cg
 _CALLS = read_calls("trnsparse", {"addend": weigh_addend})["trnsparse"]
@@ -164,21 +166,11 @@ def bsr_diagonal(A: Any) -> Tensor:
     return A.diagonal()
 
 
-def jacobi_preconditioner_bsr(A: Any) -> Callable[[Tensor], Tensor]:
-    """Return the inverse of the diagonal as a function."""
-    inverse = 1.0 / A.diagonal()
-    return lambda r: inverse * r if r.ndim == 1 else inverse.unsqueeze(-1) * r
-
-
 def cg_bsr(
     A: Any, b: Tensor, x0: Tensor | None = None, tol: float = 1e-06, max_iter: int = 1000, M: Any = None
 ) -> tuple[Tensor, int, float]:
     """Solve by conjugate gradients; return the solution, the steps and the residual's norm."""
-    if M is None and b.ndim == 1:
-        solved: Any = _sparse_cg(A, b, x0=x0, tol=tol, max_iterations=max_iter)
-    else:
-        solved = _cg(A, b, x0=x0, tol=tol, maxiter=max_iter, preconditioner=M)
-    x, iterations, residual = solved
+    x, iterations, residual = _cg(A, b, x0=x0, tol=tol, maxiter=max_iter, preconditioner=M)
     return x, int(iterations), float(residual)
 
 
@@ -186,13 +178,7 @@ def chebyshev_coeffs(lam_min: float, lam_max: float, K: int) -> list[tuple[float
     """Return step and momentum of each Chebyshev iteration for eigenvalues between two bounds."""
     if not 0 < lam_min <= lam_max:
         raise ArgumentError("chebyshev_coeffs", "lam_min", lam_min, f"a positive bound up to lam_max = {lam_max}")
-    middle, half = (lam_max + lam_min) / 2, (lam_max - lam_min) / 2
-    steps = [(1 / middle, 0.0)]
-    for k in range(1, K):
-        last = steps[-1][0]
-        momentum = (half * last) ** 2 / 2 if k == 1 else (half * last / 2) ** 2
-        steps.append((1 / (middle - momentum / last), momentum))
-    return steps[:K]
+    return list(itertools.islice(chebyshev_steps(lam_min, lam_max), K))
 
 
 def chebyshev_bsr(A: Any, b: Tensor, lam_min: float, lam_max: float, K: int = 50, x0: Tensor | None = None) -> Tensor:
@@ -235,7 +221,7 @@ def power_iteration_bsr(
 _FUNCTIONS = (
     from_dense, spmv_symmetric, screened_spmm, sparse_add, sparse_transpose, nnz_per_row, schwarz_bounds,
     screen_quartets, density_screen, sparsity_stats, cg_bsr, chebyshev_bsr, chebyshev_coeffs, richardson_bsr,
-    power_iteration_bsr, jacobi_preconditioner_bsr, bsr_diagonal,
+    power_iteration_bsr, bsr_diagonal,
 )  # fmt: skip
 MODULES: dict[str, dict[str, Any]] = {
     "trnsparse": _CALLS | {x.__name__: x for x in (*_FUNCTIONS, CSRMatrix, COOMatrix, BSRMatrix)},

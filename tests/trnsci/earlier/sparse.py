@@ -77,3 +77,8 @@ close(trnsparse.spmm(trnsparse.from_dense(dense.double() + 1), torch.eye(6).doub
 assert next(iter(inspect.signature(trnsparse.BSRMatrix).parameters)) == "blocks"
 assert CSRMatrix is trnsparse.CSRMatrix
 assert screen_quartets is trnsparse.screen_quartets
+# a solver that is stopped returns as far as it came
+_, steps, _ = trnsparse.cg_bsr(bb, q, max_iter=1, tol=1e-12)
+assert steps == 1
+steps = trnsparse.chebyshev_coeffs(1.0, 3.0, 3)
+close(torch.tensor(steps), torch.tensor([[0.5, 0.0], [4 / 7, 0.125], [7 / 13, 4 / 49]]))
