@@ -114,7 +114,7 @@ def test_fused_energy_of_the_example_says_what_it_is(capsys):
 
 
 def test_the_example_takes_its_earlier_option():
-    pytest.importorskip("pyscf")
+    pytest.importorskip("pyscf", reason="the example starts from a mean field of PySCF")
     example = Path(__file__).parents[2] / "examples" / "quantum_chemistry" / "df_mp2.py"
     ended = _run("-m", "trnsci", "run", "--earlier", str(example), "--fused-energy", "--basis", "sto-3g")
     assert ended.returncode == 0, ended.stderr

@@ -170,7 +170,8 @@ def cg_bsr(
     A: Any, b: Tensor, x0: Tensor | None = None, tol: float = 1e-06, max_iter: int = 1000, M: Any = None
 ) -> tuple[Tensor, int, float]:
     """Solve by conjugate gradients; return the solution, the steps and the residual's norm."""
-    x, iterations, residual = _cg(A, b, x0=x0, tol=tol, maxiter=max_iter, preconditioner=M)
+    solved: Any = _cg(A, b, x0=x0, tol=tol, maxiter=max_iter, preconditioner=M)
+    x, iterations, residual = solved
     return x, int(iterations), float(residual)
 
 
