@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 
+from tests import samples
 from trnsci.testing import gaussian
 
 Work = Callable[[], Any]
@@ -45,7 +47,23 @@ def fortran(x: torch.Tensor) -> np.ndarray:
 def cases(library: str, n: int) -> Cases:
     """All calls of a library at a size, by name; a name after a space tells variants of a function apart."""
     modules = [importlib.import_module(f"benchmarks.counterparts.{name}") for name in MODULES[library]]
-    return {f"{library}.{name}": case for module in modules for name, case in module.cases(n).items()}
+    listed = {f"{library}.{name}": case for module in modules for name, case in module.cases(n).items()}
+    own = {name.partition(" ")[0] for name in listed}
+    rows = [name for name in samples.ORACLES if name.startswith(f"{library}.") and name not in own]
+    return listed | {name: _sampled(name, n) for name in rows}
+
+
+def _sampled(name: str, n: int) -> Beside:
+    """Return the sample of a function, every size n, beside the oracle that its row names."""
+    operands: list[torch.Tensor] = []
+
+    def make(shape: tuple[int, ...], _: torch.dtype) -> torch.Tensor:
+        operands.append(double(*[n] * len(shape), seed=len(operands) + 1))
+        return operands[-1]
+
+    function, positional, named = samples.sample(name, make)
+    theirs = partial(samples.oracle(name), *(x.numpy() for x in operands))
+    return partial(function, *positional, **named), samples.ORACLES[name][0], theirs
 
 
 def alone(library: str) -> dict[str, str]:

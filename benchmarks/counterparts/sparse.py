@@ -13,6 +13,7 @@ from scipy.sparse import csgraph, linalg as theirs
 
 import trnsparse
 from benchmarks.counterparts import Cases, double
+from tests import samples
 
 ALONE = {
     "get_backend": "a setting",
@@ -20,12 +21,10 @@ ALONE = {
     "choose": "a prediction",
     "shard_rows": "needs ranks",
     "blocks": "a mask, which attention takes",
-    "causal": "a mask, which attention takes",
     "documents": "a mask, which attention takes",
     "full": "a mask, which attention takes",
     "function": "a mask, which attention takes",
-    "sink": "a mask, which attention takes",
-    "window": "a mask, which attention takes",
+    **dict.fromkeys(samples.MASKS, "a mask, which attention takes"),
     "ic0": "SciPy has none",
     "coloring": "SciPy has none",
     "chebyshev": "SciPy has no solver from bounds of a spectrum",

@@ -36,7 +36,13 @@ def main(argv: Sequence[str] | None = None) -> int:
                 importlib.import_module("torch")
         if command in _CHECKOUT:
             return from_checkout("trnsci", command, _CHECKOUT[command], given[1:])
-        args = _parser(given).parse_args(given)
+        parser = _parser(given)
+        args, rest = parser.parse_known_args(given)
+        # argparse gives a list its first run of words, and there are more after an option
+        if rest and (command != "explain" or any(word.startswith("-") for word in rest)):
+            parser.error(f"unrecognized arguments: {' '.join(rest)}")
+        elif rest:
+            args.values += rest
         command = args.command
         status: int = args.run(args)
     except TrnError as error:

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, Literal, NamedTuple, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, TypeVar, get_args
 
 from trnsci import libraries
 from trnsci.console import shorter
@@ -25,7 +25,7 @@ TargetName = Literal["trn1", "trn2", "trn3"]
 # Seconds that a rank may be told to wait: three years.
 LONGEST_WAIT = 100_000_000
 BACKENDS: tuple[BackendName, ...] = ("auto", "nki", "simulator", "pytorch")
-TARGETS: tuple[TargetName, ...] = ("trn1", "trn2", "trn3")
+TARGETS: tuple[TargetName, ...] = get_args(TargetName)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,7 +29,9 @@ class Constant(NamedTuple):
     note: str = ""
 
 
-_GENERATIONS: dict[str, dict[str, Any]] = {name: _TABLE["trn2"] | _TABLE[name] for name in ("trn1", "trn2", "trn3")}
+_GENERATIONS: dict[str, dict[str, Any]] = {
+    name: _TABLE["trn2"] | _TABLE[name] for name in read_table("targets.toml")["generations"]
+}
 CONSTANTS: Mapping[str, Mapping[str, Constant]] = {
     name: {key: Constant(**entry) for key, entry in table.items()} for name, table in _GENERATIONS.items()
 }

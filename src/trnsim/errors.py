@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self
 
+from trnsim.tables import read_table
 from trnsim.terminal import escape_controls
 
 if TYPE_CHECKING:
@@ -166,7 +167,8 @@ class WrongEngine(HardwareLimit):
 
 def lacking(what: str, target: Any, since: int, hint: str = "") -> WrongEngine:
     """Return the error for ``what`` a generation older than ``since`` lacks (3 is trn2, 4 trn3)."""
-    first = {3: "trn2", 4: "trn3"}[since]
+    generations = read_table("targets.toml")["generations"]
+    first = next(name for name, fields in generations.items() if fields["generation"] == since)
     text = f"{what}, which {target.name} lacks; it exists from {first} on"
     return WrongEngine(text, rule="generation", got=target.name, limit=first, hint=hint)
 

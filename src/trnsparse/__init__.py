@@ -40,15 +40,7 @@ from trnsparse.iterate import (
     richardson as richardson,
 )
 from trnsparse.mask_base import Mask as Mask
-from trnsparse.masks import (
-    blocks as blocks,
-    causal as causal,
-    documents as documents,
-    full as full,
-    function as function,
-    sink as sink,
-    window as window,
-)
+from trnsparse.masks import *  # noqa: F403  every public function there
 from trnsparse.matrix import SparseMatrix as SparseMatrix
 from trnsparse.products import (
     add as add,

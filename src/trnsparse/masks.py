@@ -18,6 +18,9 @@ from trnsci.errors import ArgumentError, DtypeError
 from trnsparse.bsr import BSRMatrix
 from trnsparse.mask_base import Mask, Rectangles, Verdicts
 
+# what trnsparse exports
+__all__ = ["blocks", "causal", "documents", "full", "function", "sink", "window"]
+
 
 @dataclass(frozen=True)
 class _Distance(Mask):

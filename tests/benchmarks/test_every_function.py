@@ -1,5 +1,6 @@
 """Every public function has a counterpart in the walk, or a reason why it has none."""
 
+import numpy as np
 import pytest
 
 from benchmarks import counterparts, every_function
@@ -25,6 +26,13 @@ def test_every_call_runs_at_every_size(library):
             assert ours() is not None or name.endswith("set_state"), name
             theirs()
             assert beside
+
+
+def test_the_oracle_of_a_row_is_a_counterpart_where_no_table_has_one(monkeypatch):
+    monkeypatch.setattr(counterparts, "MODULES", {"trnblas": ()})
+    ours, beside, theirs = counterparts.cases("trnblas", 8)["trnblas.copy"]
+    assert beside == "numpy.copy"
+    np.testing.assert_array_equal(ours(), theirs())
 
 
 def test_rows_are_sorted_and_written_between_the_marks(monkeypatch):

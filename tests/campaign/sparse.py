@@ -3,6 +3,7 @@
 import operator
 import tempfile
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from tests.campaign.draw import COMPLEX, REAL, Draw
 from tests.campaign.oracles import TRANSPOSED, narrow, summed, unit, unread, wide, within_range
 from tests.campaign.solver import spectral
 from tests.campaign.trial import EXEMPT, Outside, Trial, public, spec
+from tests.samples import MASKS
 
 EXEMPT.update(
     {
@@ -328,7 +330,7 @@ def iterations(draw: Draw, name: str) -> Trial:
     )  # fmt: skip
 
 
-MASKS = ("causal", "window", "sink", "full", "blocks", "documents", "function")
+KINDS = (*MASKS, "full", "blocks", "documents", "function")
 
 
 @spec(
@@ -337,12 +339,17 @@ MASKS = ("causal", "window", "sink", "full", "blocks", "documents", "function")
     when="finite scores",
 )
 def attention(draw: Draw) -> Trial:
-    return _attention(draw, draw.among(*MASKS, None))
+    return _attention(draw, draw.among(*KINDS, None))
 
 
-@spec(*(f"trnsparse.{name}" for name in MASKS), promise="exact: the pairs it says", when="under attention's bound")
+@spec(*(f"trnsparse.{name}" for name in KINDS), promise="exact: the pairs it says", when="under attention's bound")
 def masks(draw: Draw, name: str) -> Trial:
     return _attention(draw, name.split(".")[1])
+
+
+def _pairs(name: str, i: np.ndarray, j: np.ndarray, size: int):
+    """A mask made from an integer, and the pairs its row says."""
+    return public(f"trnsparse.{name}")(size), MASKS[name](i, j, size)
 
 
 def _attention(draw: Draw, kind: str | None) -> Trial:
@@ -360,9 +367,7 @@ def _attention(draw: Draw, kind: str | None) -> Trial:
     mask, kept = {
         None: lambda: (None, np.ones((queries, keys), bool)),
         "full": lambda: (trnsparse.full(), np.ones((queries, keys), bool)),
-        "causal": lambda: (trnsparse.causal(size - 3), j <= i + size - 3),
-        "window": lambda: (trnsparse.window(size), np.abs(i - j) <= size),
-        "sink": lambda: (trnsparse.sink(size), (j < size) & (i >= 0)),
+        **{name: partial(_pairs, name, i, j, size) for name in MASKS},
         "blocks": lambda: (trnsparse.blocks(torch.from_numpy(pattern), size), pattern[i // size, j // size]),
         "documents": lambda: (trnsparse.documents(torch.from_numpy(ids)), ids[i] == ids[j]),
         "function": lambda: (trnsparse.function(lambda q, k: (q + k) % 3 > 0), (i + j) % 3 > 0),

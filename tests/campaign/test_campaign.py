@@ -17,6 +17,7 @@ import trnsparse
 import trntensor
 from tests.campaign import __main__ as command, trial
 from tests.campaign.trial import EXEMPT, PROMISES, SPECS, Trial, attempt, functions, load
+from tests.samples import MASKS
 
 load()
 
@@ -159,7 +160,7 @@ CALLS = {
     "trnsparse.attention": ((*[torch.ones(1, 4, 2)] * 3, None, 1.0), {"block": 2}),
     "trnsparse.blocks": ((torch.ones(2, 2) > 0, 4), {}),
     "trnsparse.documents": ((torch.tensor([0, 0, 1]),), {}),
-    **{f"trnsparse.{name}": ((2,), {}) for name in ("causal", "sink", "window")},
+    **{f"trnsparse.{name}": ((2,), {}) for name in MASKS},
     "trnsparse.eye": ((3,), {"dtype": torch.float32, "device": None}),
     "trnsparse.shard_rows": ((_S, (2,)), {}),
     "trntensor.block_einsum": (("ij,jk->ik", _BLOCKS, _BLOCKS), {"alpha": 1.0, "c": None, "precision": "fp32"}),

@@ -28,8 +28,31 @@ RULES = [
 ]
 
 
-def _steps(root):
-    return list(STEP.finditer((root / "CONTRIBUTING.md").read_text()))
+# files that are written for each change, and lists that get its name
+WALKS = {
+    "Add an op in an afternoon": (
+        {
+            "docs/trnblas/hadamard.md",
+            "src/trnblas/hadamard.py",
+            "src/trnblas/kernels/hadamard.py",
+            "tests/trnblas/test_hadamard.py",
+            "tests/samples.py",
+            "benchmarks/trnblas/hadamard.py",
+        },
+        {"mkdocs.yml", "src/trnblas/__init__.py", "docs/reference/trnblas.md", "CHANGELOG.md"},
+    ),
+    "Add a window": ({"src/trnsparse/masks.py", "tests/samples.py"}, set()),
+    "Add an instruction": (
+        {"src/trnsim/isa/vector.py", "src/trnsim/timing/compute.py", "tests/trnsim/test_vector.py"},
+        {"src/trnsim/isa/__init__.py", "tests/trnsim/nki_reference.py"},
+    ),
+    "Add a generation": ({"src/trnsim/targets.toml", "src/trnsim/constants.toml", "src/trnsci/config.py"}, set()),
+}
+
+
+def _steps(root, walk="Add an op in an afternoon"):
+    section = (root / "CONTRIBUTING.md").read_text().partition(f"## {walk}\n")[2].partition("\n## ")[0]
+    return list(STEP.finditer(section))
 
 
 def _files(root):
@@ -40,7 +63,7 @@ def _files(root):
 
 
 def _insert(text, change, name):
-    """Apply a diff of additions: each one follows the line of context before it, which the file has once."""
+    """Apply a diff: each change follows the line of context before it, the next one of those words in the file."""
     lines, position = text.splitlines(), None
     for line in change.splitlines():
         if line.startswith("+"):
@@ -49,7 +72,11 @@ def _insert(text, change, name):
         else:
             places = [i for i, other in enumerate(lines) if other == line[1:] and i >= (position or 0)]
             assert places, f"CONTRIBUTING.md: {name} has no line {line[1:]!r}"
-            position = places[0] + 1
+            position = places[0]
+            if line.startswith("-"):
+                del lines[position]
+            else:
+                position += 1
     return "\n".join(lines) + "\n"
 
 
@@ -74,13 +101,25 @@ def test_a_rule_names_each_file_of_the_walk_that_is_missing(tree, make_tree):
         make_tree({path: text})
 
 
+@pytest.mark.parametrize("walk", WALKS)
+def test_a_walk_changes_the_files_it_says(tree, walk):
+    written, lists = WALKS[walk]
+    changed = {step["title"] for step in _steps(tree.root, walk) if step["language"] != "console"}
+    assert changed == written | lists
+    words = {2: "two", 3: "three", 4: "four", 6: "six"}
+    text = (tree.root / "CONTRIBUTING.md").read_text().partition(f"## {walk}\n")[2].partition("\n## ")[0]
+    assert f"takes {words[len(written)]} files" in text
+    assert not lists or f"in {words[len(lists)]} lists" in text
+
+
 @pytest.mark.slow
-def test_the_walk_works(tree, tmp_path):
+@pytest.mark.parametrize("walk", WALKS)
+def test_the_walk_works(tree, tmp_path, walk):
     ignored = shutil.ignore_patterns(".git", ".venv", "site", "build", ".*_cache", ".hypothesis")
     root = tmp_path / "copy"
     shutil.copytree(tree.root, root, ignore=ignored)
     environment = {**os.environ, "PYTHONPATH": f"{root / 'src'}{os.pathsep}{root}", "OMP_NUM_THREADS": "1"}
-    for step in _steps(tree.root):
+    for step in _steps(tree.root, walk):
         language, title, text = step["language"], step["title"], step["text"]
         path = root / title
         if language == "console":

@@ -12,6 +12,7 @@ import trnsci
 import trnsolver
 import trnsparse
 import trntensor
+from tests.samples import MASKS
 from tests.trnblas.test_operands import CALLS as BLAS
 from tests.trnrand.distributions import ALL as DISTRIBUTIONS
 from tests.trnsolver.test_devices import CALLS as SOLVER, _data
@@ -112,7 +113,6 @@ NOT_COMPUTED = {
         "bandwidth",
         "blocks",
         "coloring",
-        "causal",
         "choose",
         "documents",
         "eye",
@@ -121,7 +121,7 @@ NOT_COMPUTED = {
         "load",
         "masks",
     }
-    | {"reverse_cuthill_mckee", "shard_rows", "sink", "triangle", "window", "scale_columns", "vectors"},
+    | {"reverse_cuthill_mckee", "shard_rows", "triangle", "scale_columns", "vectors", *MASKS},
     "trntensor": {"block_sparse", "elementwise", "from_xla", "to_xla", "transpose", "permute", "reduce"}
     | {"elementwise_binary", "elementwise_trinary", "block_einsum", "tensor_train"},
 }

@@ -51,7 +51,7 @@ class Segment:
         """Note with an error that leaves the block the traced operator and line whose step raised it."""
         try:
             yield
-        except BaseException as error:
+        except Exception as error:
             error.add_note(f"in a program of {self._origin_of(error)}")
             raise
 

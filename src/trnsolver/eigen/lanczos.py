@@ -15,7 +15,7 @@ from trnsci.planning import home
 from trnsci.plans import Cost
 from trnsci.specs import Opaque
 from trnsolver.eigen.eigenpairs import Eigenpairs, Pairs, Search, check_search, find
-from trnsolver.eigen.krylov_schur import Krylov, rounding
+from trnsolver.eigen.krylov_schur import rounding
 from trnsolver.eigen.missed_eigenvalues import Guard
 from trnsolver.krylov.linear_system import iterates
 from trnsolver.krylov.operators import (
@@ -95,7 +95,7 @@ def arnoldi(
 
 
 @op("trnsolver::lanczos", eager=True)
-@iterates
+@iterates()
 class Lanczos(NamedTuple):
     """Extreme eigenpairs of a Hermitian operator, by thick-restart Lanczos."""
 
@@ -104,15 +104,9 @@ class Lanczos(NamedTuple):
     def fake(self) -> Eigenpairs:
         return self.system.fake(self.system.like.dtype.to_real())
 
-    def cost(self) -> Cost:
-        return self.system.cost()
-
-    def iterate(self, space: Krylov) -> Eigenpairs:
-        return self.system.find(space)
-
 
 @op("trnsolver::arnoldi", eager=True)
-@iterates
+@iterates()
 class Arnoldi(NamedTuple):
     """Eigenpairs of a general operator, by Krylov-Schur restarts."""
 
@@ -120,12 +114,6 @@ class Arnoldi(NamedTuple):
 
     def fake(self) -> Eigenpairs:
         return self.system.fake(self.system.like.dtype.to_complex())
-
-    def cost(self) -> Cost:
-        return self.system.cost()
-
-    def iterate(self, space: Krylov) -> Eigenpairs:
-        return self.system.find(space)
 
 
 @array_function

@@ -69,14 +69,11 @@ def cg(
 
 
 @op("trnsolver::cg", eager=True)
-@iterates
+@iterates(passes=5)
 class Cg(NamedTuple):
     """``a @ x = b`` by conjugate gradients."""
 
     system: System
-
-    def cost(self) -> Cost:
-        return self.system.cost(passes=5)
 
     def iterate(self, p: Problem) -> Iterates:
         x, done = iterate_conjugate(
@@ -161,7 +158,7 @@ def block_cg(*args: Any, **kwargs: Any) -> Any:
 
 
 @op("trnsolver::block_cg", eager=True)
-@partial(iterates, host=False)
+@iterates(host=False)
 class BlockCg(NamedTuple):
     """``a @ x = b`` by conjugate gradients in the space of all columns."""
 

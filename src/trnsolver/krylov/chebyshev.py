@@ -11,7 +11,6 @@ from torch import Tensor
 
 from trnsci import ArgumentError, array_function, check, op, run
 from trnsci.nki import P_MAX, launch
-from trnsci.plans import Cost
 from trnsolver.kernels import chebyshev as kernels
 from trnsolver.krylov.iteration import CHUNK, Iterates, Problem, Result, State
 from trnsolver.krylov.linear_system import System, check_system, iterates, like_scipy, solve
@@ -66,16 +65,13 @@ def chebyshev(
 
 
 @op("trnsolver::chebyshev", eager=True)
-@iterates
+@iterates(passes=3)
 class Chebyshev(NamedTuple):
     """``a @ x = b`` by Chebyshev polynomials of an interval that has the spectrum."""
 
     system: System
     low: float
     high: float
-
-    def cost(self) -> Cost:
-        return self.system.cost(passes=3)
 
     def iterate(self, p: Problem) -> Iterates:
         weights, middle = _recurrence(self.low, self.high), (self.high + self.low) / 2

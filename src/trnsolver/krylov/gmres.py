@@ -48,14 +48,11 @@ def minres(*args: Any, **kwargs: Any) -> Any:
 
 
 @op("trnsolver::minres", eager=True)
-@iterates
+@iterates(passes=7)
 class Minres(NamedTuple):
     """``a @ x = b`` by the minimal residual in a Krylov space of a Hermitian matrix."""
 
     system: System
-
-    def cost(self) -> Cost:
-        return self.system.cost(passes=7)
 
     def iterate(self, p: Problem) -> Iterates:
         x, r1, r2 = p.x, p.r, p.r
@@ -120,14 +117,11 @@ def bicgstab(*args: Any, **kwargs: Any) -> Any:
 
 
 @op("trnsolver::bicgstab", eager=True)
-@iterates
+@iterates(passes=10, products=2)
 class Bicgstab(NamedTuple):
     """``a @ x = b`` by stabilised biconjugate gradients."""
 
     system: System
-
-    def cost(self) -> Cost:
-        return self.system.cost(passes=10, products=2)
 
     def iterate(self, p: Problem) -> Iterates:
         x, r = p.x, p.r
@@ -192,7 +186,7 @@ def gmres(
 
 
 @op("trnsolver::gmres", eager=True)
-@iterates
+@iterates()
 class Gmres(NamedTuple):
     """``a @ x = b`` by the minimal residual in a Krylov space, restarted."""
 

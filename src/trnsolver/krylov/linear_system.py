@@ -157,11 +157,12 @@ def _scale_problem(
     )
 
 
-def iterates(kind: C, *, host: bool = True) -> C:
+def iterates(*, host: bool = True, **cost: int) -> Callable[[C], C]:
     """Decorate the call class of a solver with the methods that all share.
 
-    Its field ``system`` is a `System`, or another value with the same methods; its ``iterate`` holds the loop, from
-    what ``system.prepare`` returns to the result. ``host`` says that steps are taken on arrays, too.
+    Its field ``system`` is a `System`, or another value with the same methods. Its ``iterate`` or ``system.find`` is
+    the loop, from the result of ``system.prepare`` to that of the call. ``host`` says that steps are taken on arrays,
+    too; ``cost`` are the arguments of ``system.cost``.
     """
 
     def iterate_on_arrays(call: Any) -> Any:
@@ -173,6 +174,8 @@ def iterates(kind: C, *, host: bool = True) -> C:
 
     methods: dict[str, Callable[..., Any]] = {
         "fake": lambda call: call.system.fake(),
+        "cost": lambda call: call.system.cost(**cost),
+        "iterate": lambda call, space: call.system.find(space),
         "operands": lambda call: call.system.operands(),
         "limits": lambda call, implementation: call.system.limits(implementation),
         "calls": lambda call, implementation: call.system.a.calls,
@@ -183,10 +186,14 @@ def iterates(kind: C, *, host: bool = True) -> C:
     }
     if host:
         methods["host"] = iterate_on_arrays
-    for name, method in methods.items():
-        if not hasattr(kind, name):
-            setattr(kind, name, method)
-    return kind
+
+    def decorate(kind: C) -> C:
+        for name, method in methods.items():
+            if not hasattr(kind, name):
+                setattr(kind, name, method)
+        return kind
+
+    return decorate
 
 
 def solve(call: Any) -> Result:

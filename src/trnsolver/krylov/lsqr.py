@@ -9,7 +9,6 @@ from torch import Tensor
 from trnsci import ArgumentError, array_function, check, op
 from trnsci.analogs import resembles
 from trnsci.arrays import like
-from trnsci.plans import Cost
 from trnsolver.krylov.iteration import Iterates, Problem, Result
 from trnsolver.krylov.linear_system import System, check_system, iterates, like_scipy, solve
 from trnsolver.krylov.operators import Callback, Matrix
@@ -73,30 +72,24 @@ def _check_call(
 
 
 @op("trnsolver::lsqr", eager=True)
-@iterates
+@iterates(passes=6, products=2)
 class Lsqr(NamedTuple):
     """Least squares by the bidiagonal form of ``a``."""
 
     system: System
     damp: float
 
-    def cost(self) -> Cost:
-        return self.system.cost(passes=6, products=2)
-
     def iterate(self, p: Problem) -> Iterates:
         return _iterate(self, p, _Lsqr)
 
 
 @op("trnsolver::lsmr", eager=True)
-@iterates
+@iterates(passes=7, products=2)
 class Lsmr(NamedTuple):
     """Least squares by the bidiagonal form of ``a``, with a second one of the normal equations."""
 
     system: System
     damp: float
-
-    def cost(self) -> Cost:
-        return self.system.cost(passes=7, products=2)
 
     def iterate(self, p: Problem) -> Iterates:
         return _iterate(self, p, _Lsmr)
