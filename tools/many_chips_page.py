@@ -17,6 +17,7 @@ import torch
 import trnblas
 import trnfft
 import trnsolver
+import trnsparse
 import trntensor
 from trnsci.distributed import Layout, plan
 
@@ -49,7 +50,12 @@ def _fftn(cores: int) -> tuple[Any, Sequence[Any]]:
 
 
 def _qr(cores: int) -> tuple[Any, Sequence[Any]]:
-    return trnsolver.qr, (Layout((10**8, 128), torch.float32, (cores,), (0,)),)
+    return trnsolver.qr, (Layout((10**8, 128), torch.float32, MESHES[cores], (0,) * 4),)
+
+
+def _attention(cores: int) -> tuple[Any, Sequence[Any]]:
+    positions = Layout((10**6, 128), torch.bfloat16, (cores,), (0,))
+    return trnsparse.attention, (positions, positions, positions)
 
 
 def _mp2(cores: int) -> tuple[Any, Sequence[Any]]:
@@ -62,6 +68,7 @@ CASES = (
     Case("gemm, 64k / 64k / 262k, bfloat16", _gemm, (64, 512, 4096), ("92 %", "85 %", "70 %"), (1, 1, 64)),
     Case("fftn, 2048³, complex64", _fftn, (64, 512, 4096), ("165 ms", "44 ms", "28 ms")),
     Case("tall qr, 10⁸ x 128, float32", _qr, (64, 512, 4096), ("90 %", "85 %", "75 %")),
+    Case("attention, 10⁶ positions of 128, bfloat16", _attention, (64, 512), ("85 %", "75 %"), (1, 1)),
     Case("mp2_energy, 256 x 1024 x 4096, float32", _mp2, (64,), ("92 %",), (1,)),
 )
 

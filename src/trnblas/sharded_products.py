@@ -57,8 +57,8 @@ def _rows_of(team: Team, a: Part) -> tuple[Part, Tensor, Tensor]:
     return a, *positions(team, a)
 
 
-def _whole_matrix(team: Team, a: Part, down: bool, hermitian: bool) -> Part:
-    """Return both triangles from the stored one."""
+def mirror_triangle(team: Team, a: Part, down: bool, hermitian: bool) -> Part:
+    """Return both triangles from the stored one, cut along rows."""
     a, row, column = _rows_of(team, a)
     zero = torch.zeros((), dtype=a.dtype, device=a.local.device)
     strict = torch.where(column < row if down else column > row, a.local, zero)
@@ -71,7 +71,7 @@ def _whole_matrix(team: Team, a: Part, down: bool, hermitian: bool) -> Part:
 
 def _symmetric(op: str, team: Team, given: dict[str, Any], hermitian: bool) -> Part:
     right, down = flag(op, "side", given["side"], "lr"), flag(op, "lower", given["lower"], "ul")
-    a, b = _whole_matrix(team, given["a"], down, hermitian), given["b"]
+    a, b = mirror_triangle(team, given["a"], down, hermitian), given["b"]
     left, other = (b, a) if right else (a, b)
     return multiply(team, given["alpha"], left, other, beta=given["beta"], c=given["c"], precision=given["precision"])
 

@@ -283,19 +283,20 @@ class Checkpoint:
                 if layout.identity.get(name) != mine:
                     got = f"of another calculation: its {name} is {layout.identity.get(name)}"
                     raise self._refusal(got, f"{name} {mine}")
-            ours = [list(getattr(orbitals, name).shape) for name in ARRAYS]
-            if layout.shapes != ours or layout.slots != self._shape:
+            shapes = [list(getattr(orbitals, name).shape) for name in ARRAYS]
+            if layout.shapes != shapes or layout.slots != self._shape:
                 got = f"with orbitals {layout.shapes} and slots {layout.slots}"
-                raise self._refusal(got, f"orbitals {ours} and slots {self._shape}")
+                raise self._refusal(got, f"orbitals {shapes} and slots {self._shape}")
             arrays = _read_arrays(descriptor, layout)
             for kept, now in zip(arrays[2:], (orbitals.e_occ, orbitals.e_vir), strict=True):
                 if now.numel() and not float((kept - now).abs().max()) <= _SAME_ENERGIES:
                     raise self._refusal("of another state of this molecule", "the same orbital energies")
-            kept = replace(orbitals, **dict(zip(ARRAYS, arrays, strict=True)))
-            for mine, now in zip(kept.products(self._overlap), orbitals.products(self._overlap), strict=True):
-                if now.numel() and not float((mine - now).abs().max()) <= _SAME_PRODUCTS:
+            C_occ, C_vir, e_occ, e_vir = arrays
+            found = replace(orbitals, C_occ=C_occ, C_vir=C_vir, e_occ=e_occ, e_vir=e_vir)
+            for theirs, ours in zip(found.products(self._overlap), orbitals.products(self._overlap), strict=True):
+                if ours.numel() and not float((theirs - ours).abs().max()) <= _SAME_PRODUCTS:
                     raise ValueError("its orbitals are not orthonormal")
-            return layout, kept, *_read_slots(descriptor, layout, self._pairs)
+            return layout, found, *_read_slots(descriptor, layout, self._pairs)
         except ArgumentError:
             raise
         except ValueError as error:

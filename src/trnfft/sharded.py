@@ -3,7 +3,8 @@
 A transform needs its axis whole on a rank. Axes that are not cut are transformed where they are; for one that is, the
 cut moves to another axis and back, two exchanges of everyone with everyone. Results have the operand's placement, and
 are copies where the operand was terms. An array with a single axis is transformed as a matrix (four steps) cut along
-the first axis of the mesh, at lengths with no fitting factors by Bluestein.
+the first axis of the mesh, at lengths with no fitting factors on every rank. `stft`, `spectrogram` and `istft` cut
+signals; of fewer signals than ranks the first two cut frames instead, and every rank takes all samples.
 """
 
 from __future__ import annotations
@@ -19,9 +20,12 @@ from trnfft.arguments import COMPLEX_OF, REAL_OF, axes_of, axis_of
 from trnfft.device.digit_programs import halves
 from trnfft.fft import fft, hfft, ifft, ihfft, irfft, rfft
 from trnfft.fftn import fft2, fftn, ifft2, ifftn, irfft2, irfftn, rfft2, rfftn
+from trnfft.framing import pad_signal
+from trnfft.stft import istft, spectrogram, stft
 from trnsci.distributed import Part, Team, chunks, sharded
 from trnsci.distributed.calls import refuse_sharded
 from trnsci.distributed.parts import SUM, Place
+from trnsci.distributed.rules import by_batch
 from trnsci.precision import to_bfloat16_values
 
 # A transform of one axis; parts of arrays are on the host, where its result is a tensor.
@@ -106,6 +110,33 @@ for _many in (irfftn, irfft2):
     _attach_many(_many, ifft, last=irfft)
 
 
+def _attach_frames(frames: One) -> None:
+    @sharded(frames)
+    def run(team: Team, x: Part, n_fft: int, window: Part | None, center: bool, pad_mode: str, **options: Any) -> Part:
+        taper = None if window is None else window.whole(team)
+        padding: Any = {"center": center, "pad_mode": pad_mode}
+        if math.prod(x.shape[:-1]) >= team.size(0):
+            return by_batch(team, lambda each: frames(each, n_fft, window=taper, **padding, **options), x, axes=(1,))
+        signal, hop = x.whole(team), options["hop_length"] or n_fft // 4
+        signal = pad_signal(signal, n_fft // 2, pad_mode) if center else signal
+        count, axis = (signal.shape[-1] - n_fft) // hop + 1, len(x.shape)
+        start, size = chunks(count, team.size(0))[team.here(0)]
+        first = min(start, count - 1)
+        mine = signal.narrow(-1, first * hop, (max(size, 1) - 1) * hop + n_fft)
+        local = frames(mine, n_fft, window=taper, center=False, **options).narrow(axis, 0, size).contiguous()
+        return x.with_local(local, (*local.shape[:axis], count, *local.shape[axis + 1 :]), team.first(axis))
+
+
+for _frames in (stft, spectrogram):
+    _attach_frames(_frames)
+
+
+@sharded(istft)
+def _istft(team: Team, x: Part, window: Part | None, **options: Any) -> Part:
+    taper = None if window is None else window.whole(team)
+    return by_batch(team, lambda each: istft(each, window=taper, **options), x)
+
+
 def _long(team: Team, x: Part, fn: One, n: int | None, options: Any) -> Part:
     """Transform one axis, cut between ranks along the first axis of the mesh, as one complex line."""
     x = x.to(team, team.first(0))
@@ -118,8 +149,12 @@ def _long(team: Team, x: Part, fn: One, n: int | None, options: Any) -> Part:
     inverse = fn in (ifft, irfft, ihfft)
     if inverse:
         x = x.with_local(x.local.conj().resolve_conj())
-    cut = length and halves(length)[0] >= team.size(0)
-    x = _four_steps(team, x, options) if cut else _bluestein(team, x, options)
+    if length and halves(length)[0] >= team.size(0):
+        x = _four_steps(team, x, options)
+    elif length:
+        start, size = chunks(length, team.size(0))[team.here(0)]
+        whole: One = fft
+        x = x.with_local(whole(x.whole(team), precision=options["precision"])[start : start + size].clone())
     # both ways were computed without a scale
     norm = options["norm"] or "backward"
     scaled = {"backward": inverse, "forward": not inverse, "ortho": True}[norm]
@@ -162,33 +197,6 @@ def _roots(index: Tensor, length: int, dtype: torch.dtype) -> Tensor:
     """Return ``exp(-2 pi i index / length)``, the index reduced in integers first."""
     angle = (index % length).double() * (-2 * math.pi / length)
     return torch.polar(torch.ones_like(angle), angle).to(dtype)
-
-
-def _bluestein(team: Team, x: Part, options: Any) -> Part:
-    """Transform any length as a convolution of a length with good factors."""
-    length = x.shape[0]
-    if length < 2:
-        return x
-    padded = 1 << (2 * length - 2).bit_length()
-    ranks, here = team.size(0), team.here(0)
-    start, size = chunks(length, ranks)[here]
-
-    def chirp(index: Tensor) -> Tensor:
-        return _roots(index * index, 2 * length, x.dtype)
-
-    own = torch.arange(start, start + size, device=x.local.device)
-    wave = x.with_local(x.local * chirp(own))
-    wide = _recut(team, wave, padded)
-    at, width = chunks(padded, ranks)[here]
-    where = torch.arange(at, at + width, device=x.local.device)
-    distance = torch.minimum(where, padded - where)
-    # the kernel runs both ways round the circle; between them it is zero
-    kernel = torch.where(distance < length, chirp(distance).conj().resolve_conj(), 0)
-    spectrum = _four_steps(team, wide, options)
-    filtered = spectrum.local * _four_steps(team, wide.with_local(kernel), options).local
-    back = _four_steps(team, spectrum.with_local(filtered.conj().resolve_conj()), options)
-    line = _recut(team, back.with_local(back.local.conj().resolve_conj() / padded), length)
-    return line.with_local(line.local * chirp(own))
 
 
 def _recut(team: Team, x: Part, length: int) -> Part:

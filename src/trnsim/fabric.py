@@ -194,7 +194,9 @@ def _inside(
         if kind == "all_to_all" and (region.share > 1 or not can_exchange(ranks)):
             # one message after the other, where the run time has no exchange of such a group
             latency += (ranks - 1) * time.hop
-        return "mesh", {"latency": latency, "links": moved * region.active * region.load / time.mesh_share}
+        # the average way counts the one of no length, from a chip to itself
+        carried = phases * nbytes if machine.grid else moved
+        return "mesh", {"latency": latency, "links": carried * region.active * region.load / time.mesh_share}
     steps = phases * math.log2(ranks)
     if nbytes < DOUBLING_BYTES and not machine.levels:
         rate = time.doubling_share * min(region.ring, 2 * machine.links[0])

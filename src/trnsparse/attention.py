@@ -167,6 +167,16 @@ def _one(q: Tensor, k: Tensor, v: Tensor, *, pattern: Pattern, scale: float, rul
     return run(Attention(q, k, v, at, columns, slots, insides, scale, rule, sums))[0]
 
 
+def attend(q: Tensor, k: Tensor, v: Tensor, mask: Mask, *, scale: float | None, block: int) -> tuple[Tensor, Tensor]:
+    """Return the attention of checked operands, and [..., Q, 1] the logarithm of each query's sum of exponentials."""
+    shape, scale = q.shape[:-1], 1 / math.sqrt(max(q.shape[-1], 1)) if scale is None else scale
+    q, k, v = (x.reshape((1,) * (4 - x.ndim) + tuple(x.shape)) for x in (q, k, v))
+    (pattern,) = _bound(mask, q, k, block).patterns
+    at, columns, slots, insides = pattern.on(torch.device("cpu") if q.is_meta else q.device)
+    output, logarithm = run(Attention(q, k, v, at, columns, slots, insides, scale))
+    return output.reshape(*shape, -1), logarithm.reshape(*shape, 1)
+
+
 @functools.cache
 def _gpu() -> Any:
     """Return the module of what runs on a GPU."""

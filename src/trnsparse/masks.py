@@ -61,6 +61,24 @@ class _Sink(Mask):
         return f"sink({self.count})"
 
 
+class Shifted(Mask):
+    """Another mask, of positions that begin at ``q_start`` and ``k_start``."""
+
+    def __init__(self, inner: Mask, q_start: int, k_start: int) -> None:
+        self.inner, self.q_start, self.k_start = inner, q_start, k_start
+
+    def keeps(self, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+        return self.inner.keeps(b, h, q + self.q_start, k + self.k_start)
+
+    def judge(self, at: Rectangles) -> Verdicts:
+        q, k = self.q_start, self.k_start
+        return self.inner.judge(Rectangles(at.q0 + q, at.q1 + q, at.k0 + k, at.k1 + k))
+
+    def key(self) -> tuple[Hashable, ...] | None:
+        inner = self.inner.key()
+        return None if inner is None else ("Shifted", inner, self.q_start, self.k_start)
+
+
 class _Documents(Mask):
     def __init__(self, ids: Tensor) -> None:
         self.ids = ids

@@ -1,23 +1,28 @@
-"""Products of a sparse matrix cut along its rows with sharded dense ones: `spmm` and `spmv`.
+"""Products of a sparse matrix cut along its rows with sharded dense ones, `spmm` and `spmv`, and attention in a ring.
 
 The matrix comes from `trnsparse.shard_rows`. The dense operand is taken in any placement and brought to a cut along K;
 from there each rank receives the rows its own rows touch, and no others. Results are cut along M over the first axis
-of the mesh; what another axis of the mesh cuts (columns, batches) stays cut.
+of the mesh; what another axis of the mesh cuts (columns, batches) stays cut. `attention` cuts positions of queries and
+keys alike; keys and values go round while a block of them is used, and blocks that the mask drops are not computed.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from trnsci import check
 from trnsci.distributed import Part, Team, chunks, sharded
 from trnsci.distributed.parts import Places
 from trnsci.errors import ArgumentError, UnsupportedError
 from trnsparse.arguments import operation
+from trnsparse.attention import attend, attention
 from trnsparse.csr import CSRMatrix
+from trnsparse.masks import Shifted, as_mask
 from trnsparse.row_sharded import RowSharded, sizes_of
 from trnsparse.spmm import spmm, spmv
 
@@ -107,3 +112,41 @@ def _pick(x: Tensor, axis: int, positions: Tensor) -> Tensor:
     if x.is_meta:
         return x.new_empty((*x.shape[:axis], positions.numel(), *x.shape[axis + 1 :]))
     return x.index_select(axis, positions)
+
+
+def _check_attention(
+    q: Tensor, k: Tensor, v: Tensor, mask: Any = None, scale: float | None = None, *, block: int = 128
+) -> None:
+    """Run the function's checks on one position; a mask of all of them need not fit one rank."""
+    if min(q.ndim, k.ndim, v.ndim) > 1:
+        check.equal("attention", "K", k=k.shape[-2], v=v.shape[-2])
+        as_mask(mask).fits(q.shape[-2], k.shape[-2])
+        q, k, v = (x[..., :1, :] for x in (q, k, v))
+    attention(q, k, v, None, scale, block=block)
+
+
+@sharded(attention, check=_check_attention)
+def _attention(team: Team, q: Part, k: Part, v: Part, mask: Any, scale: float | None, block: int) -> Part:
+    rule = as_mask(mask)
+    if rule.by_batch or rule.by_head:
+        raise UnsupportedError("attention", [("distributed", "its mask reads the index of the batch or of the head")])
+    where = team.first(len(q.shape) - 2)
+    q, k, v = (x.to(team, where) for x in (q, k, v))
+    ranks, here, width = team.size(0), team.here(0), k.shape[-1]
+    cuts, first = chunks(k.shape[-2], ranks), chunks(q.shape[-2], ranks)[here][0]
+    held = torch.cat([k.local, v.local], -1)
+    exact = torch.float64 if q.dtype == torch.float64 else torch.float32
+    output = q.local.new_zeros((*q.local.shape[:-1], v.shape[-1]), dtype=exact)
+    total = output.new_full((*output.shape[:-1], 1), -math.inf)
+    for turn in range(ranks):
+        owner, following = (here + turn) % ranks, cuts[(here + turn + 1) % ranks][1]
+        # the next block travels while this one is used
+        wait = team.shift(0, held, (*held.shape[:-2], following, held.shape[-1])) if turn + 1 < ranks else None
+        keys, values = held[..., :width], held[..., width:]
+        more, weight = attend(q.local, keys, values, Shifted(rule, first, cuts[owner][0]), scale=scale, block=block)
+        both = torch.logaddexp(total, weight)
+        # a query that has seen no key yet
+        there = torch.where(both == -math.inf, 0.0, both)
+        output, total = output * (total - there).exp() + more * (weight - there).exp(), both
+        held = held if wait is None else wait()
+    return q.with_local(output.to(q.dtype), (*q.shape[:-1], v.shape[-1]))

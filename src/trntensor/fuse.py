@@ -45,7 +45,7 @@ class FusedProgram:
     reduce: str
 
     def __call__(self, *operands: Tensor) -> Tensor:
-        return _call(self, *operands)
+        return call_program(self, *operands)
 
     def explain(self, *operands: Tensor) -> str:
         """Return which backends can run the program on these operands, and why the others cannot."""
@@ -129,7 +129,8 @@ def _kept_labels(reduce: str | None, result: str) -> str:
 
 
 @array_function
-def _call(program: Any, *operands: Tensor) -> Tensor:
+def call_program(program: Any, *operands: Tensor) -> Tensor:
+    """Run a described program; on sharded arrays too."""
     count = len(program.equations) + 1 + len(program.extras)
     check.equal("fuse", "number of operands", program=count, call=len(operands))
     named = {f"operand {index}": x for index, x in enumerate(operands)}

@@ -1,4 +1,4 @@
-"""einsum, ao_to_mo_transform and mp2_energy on sharded arrays.
+"""einsum, programs of `fuse`, ao_to_mo_transform and mp2_energy on sharded arrays.
 
 Each pairwise step of einsum cuts labels between ranks: one of the result (no rank needs another), or one that is summed
 (partial results are added), whichever is cheaper with the placements at hand. Its result is cut as the last step left
@@ -24,12 +24,14 @@ from trnblas.arguments import HALF
 from trnblas.sharded import keeps_sums, widen
 from trnsci import ArgumentError, check
 from trnsci.distributed import Part, Team, chunks, sharded
-from trnsci.distributed.calls import refuse_sharded, run, written
+from trnsci.distributed.arguments import by_name
+from trnsci.distributed.calls import find, refuse_sharded, run, written
 from trnsci.distributed.rules import place
 from trntensor.ao_to_mo_transform import ao_to_mo_transform, transform_pair
 from trntensor.contraction import compile_program
 from trntensor.einsum import einsum
 from trntensor.equation import Equation, common_dtype, parse, split_call
+from trntensor.fuse import call_program
 from trntensor.mp2_energy import MP2Energy, check_gap, mp2_between, mp2_energy, mp2_within
 from trntensor.pair_sums import slopes
 from trntensor.steps import taken
@@ -213,6 +215,23 @@ def _mp2_slopes(team: Team, B: Part, eps_occ: Part, eps_vir: Part, grads: list[P
         eps_occ.with_local(energies, places=team.first(0)),
         eps_vir.with_local(team.all_reduce(0, virtual), places=team.first(None)),
     ]
+
+
+@sharded(call_program)
+def _call_program(team: Team, program: Any, operands: list[Part]) -> Part:
+    """Cut labels that the contraction does not sum; sums after the epilogue are terms. A chain goes link by link."""
+    first, *links = program.equations
+    if links:
+        result = operands[0]
+        for equation, other in zip(program.equations, operands[1:], strict=True):
+            contract = find(einsum).fn
+            result = contract(team, **by_name(find(einsum), (equation, result, other), {}))
+        return result
+    inputs, output = first.split("->")
+    rule = f"{','.join([inputs, *program.extras])}->{program.reduce}"
+    summed = "".join({*inputs} - {*output, ","})
+    placed = place(team, rule, *operands, whole=summed)
+    return placed.result(team, program(*placed.operands))
 
 
 @sharded(mp2_energy, gradient=_mp2_gradient)

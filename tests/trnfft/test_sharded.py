@@ -117,3 +117,50 @@ def test_plans():
     assert plan.volume == 2 * 7 * 256**3 // 64 * 8
     line = Layout((2**24,), torch.complex64, (8,), (0,))
     assert distributed.plan(trnfft.fft, line).volume == 3 * 7 * 2**24 // 64 * 8
+
+
+FRAMES = (
+    ("stft", (401,), {}),
+    ("stft", (65,), {"hop_length": 7, "center": False, "return_complex": False}),
+    ("stft", (5, 200), {"pad_mode": "circular", "normalized": True}),
+    ("stft", (1, 200), {"pad_mode": "constant", "onesided": False}),
+    ("spectrogram", (5, 2, 90), {"power": 1.0}),
+    ("spectrogram", (300,), {"hop_length": 64}),
+)
+
+
+def _frames(name, shape, options, place):
+    mesh = distributed.mesh()
+    window = distributed.shard(torch.hann_window(64, dtype=torch.float64), mesh, 0)
+    made = getattr(trnfft, name)(distributed.shard(_data(shape, True), mesh, place), 64, window=window, **options)
+    assert any(made.placements[0].is_shard(axis) for axis in range(made.ndim))
+    return distributed.gather(made).numpy()
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_frames_of_signals_and_of_one_long_signal(ranks, size):
+    window = torch.hann_window(64, dtype=torch.float64)
+    for name, shape, options in FRAMES:
+        power, theirs = options.get("power"), {key: value for key, value in options.items() if key != "power"}
+        x = _data(shape, True).reshape(-1, shape[-1])
+        exact = torch.stft(x, 64, window=window, **{"return_complex": True} | theirs).numpy()
+        exact = exact.reshape(*shape[:-1], *exact.shape[1:])
+        exact = exact if name == "stft" else np.abs(exact) ** (power or 2.0)
+        for place in (0, len(shape) - 1, None):
+            for made in ranks(size).run(_frames, name, shape, options, place):
+                assert made.shape == exact.shape
+                assert _close(made, exact), (name, shape, place)
+
+
+def _back(shape, place):
+    mesh, x = distributed.mesh(), _data(shape, True)
+    spectra = distributed.shard(trnfft.stft(x, 32), mesh, place)
+    made = trnfft.istft(spectra, 32, length=shape[-1])
+    return distributed.gather(made).numpy()
+
+
+@pytest.mark.parametrize("shape", [(5, 100), (100,)])
+def test_frames_and_back(ranks, shape):
+    for place in (0, 1):
+        for made in ranks(3).run(_back, shape, place):
+            assert _close(made, _data(shape, True).numpy())

@@ -7,6 +7,7 @@ import trnblas
 import trnfft
 import trnrand
 import trnsolver
+import trnsparse
 import trntensor
 from benchmarks.ranks import Ranks
 from trnsci import distributed
@@ -21,6 +22,8 @@ SQUARE = _data(12, 12, seed=3)
 SPD = SQUARE @ SQUARE.mT + 12 * torch.eye(12)
 LINE, PLANE = _data(24, seed=4) + 0j, _data(8, 12, 6, seed=5) + 0j
 FACTORS, OCC, VIR = _data(6, 5, 7, seed=6), -torch.linspace(1, 2, 6), torch.linspace(1, 2, 5)
+Q, K = _data(2, 13, 8, seed=7), _data(2, 13, 8, seed=8)
+RATIOS = trntensor.fuse("ik,jk->ij", epilogue=lambda t, d: t * t / d, extras=("j",), reduce="ij->i")
 # name: function of the mesh's `shard`
 CALLS = {
     "gemm rows": lambda s: trnblas.gemm(1.0, s(A, 0), s(B, 0)),
@@ -38,7 +41,10 @@ CALLS = {
     "qr": lambda s: trnblas.gemm(1.0, *trnsolver.qr(s(A, 0))),
     "lstsq": lambda s: trnsolver.lstsq(s(A, 0), s(A[:, :2].clone(), 0)).solution,
     "eigh": lambda s: trnsolver.eigh(s(SPD, 0)).values,
+    "svd": lambda s: trnsolver.svd(s(A, 0), full_matrices=False).s,
+    "svdvals": lambda s: trnsolver.svdvals(s(A, 1)),
     "svd_randomized": lambda s: trnsolver.svd_randomized(s(A, 0), 3).s,
+    "attention": lambda s: trnsparse.attention(s(Q, 1), s(K, 1), s(K, 0), trnsparse.causal(), block=4),
     "cg": lambda s: trnsolver.cg(s(SPD, 0), s(SPD[:, 0].clone(), 0)).x,
     "einsum": lambda s: trntensor.einsum("ij,jk->ik", s(A, 0), s(B, 1)),
     "ao_to_mo_transform": lambda s: trntensor.ao_to_mo_transform(
@@ -49,11 +55,13 @@ CALLS = {
     "mp2_energy of two": lambda s: trntensor.mp2_energy(s(FACTORS[:2], 0), s(OCC[:2], None), s(VIR, None)),
     "fft": lambda s: trnfft.fft(s(LINE, 0)),
     "fftn": lambda s: trnfft.fftn(s(PLANE, 0)),
+    "stft": lambda s: trnfft.stft(s(LINE.real.contiguous(), 0), 8, return_complex=False),
+    "fuse": lambda s: RATIOS(s(A, 0), s(A, 1), s(1 + A[:, 0].abs(), 0)),
     "normal": lambda s: trnrand.Generator(7).normal(10, 6, out=s(torch.zeros(10, 6), 1)),
 }
 # The device solves small systems, transforms and takes logarithms by other libraries than the host.
 SOLVED = {"trsm", "cholesky", "solve_spd", "lu_factor", "solve", "inv", "qr", "lstsq", "eigh", "svd_randomized"}
-SOLVED |= {"cg", "fft", "fftn", "mp2_energy", "mp2_energy of two", "normal"}
+SOLVED |= {"svd", "svdvals", "attention", "stft", "cg", "fft", "fftn", "mp2_energy", "mp2_energy of two", "normal"}
 
 
 def _run(name):

@@ -516,12 +516,13 @@ def test_a_singular_matrix_names_the_pivot_of_the_whole(ranks):
 
 
 @pytest.mark.slow
-def test_plans_of_general_systems_and_spectra_hold_parts_only():
+def test_plans_of_general_systems_and_spectra_hold_parts_only(monkeypatch):
     layout = Layout((640, 640), torch.float64, (16,), (0,))
     right = Layout((640, 2), torch.float64, (16,), (0,))
     # several copies of a sixteenth, and never the whole
     assert distributed.plan(trnsolver.solve, layout, right).peak_bytes < 8 * 640 * 640
-    # sixteen ranks rotate rows; fewer would solve the whole on each
+    # sixteen ranks rotate rows, of matrices that are long enough; fewer would solve the whole on each
+    monkeypatch.setattr(sharded_eigh, "_SHORT", 0)
     spectrum = distributed.plan(trnsolver.eigvalsh, Layout((128, 128), torch.float64, (16,), (0,)))
     assert spectrum.peak_bytes < 8 * 128 * 128
 
@@ -530,6 +531,7 @@ def _eigenpairs(n, place, dtype, uplo, few):
     with pytest.MonkeyPatch.context() as patch:
         # from how many ranks on they rotate rows instead of solving the whole each
         patch.setattr(sharded_eigh, "_FEW", few)
+        patch.setattr(sharded_eigh, "_SHORT", 0)
         return _all_eigenpairs(n, place, dtype, uplo)
 
 
@@ -622,3 +624,66 @@ def test_factors_without_a_gradient_say_what_to_do(ranks):
     assert isinstance(caught.value.errors[0], trnsci.UnsupportedError)
     assert "has no gradient, and a requires grad" in str(caught.value.errors[0])
     assert "torch.no_grad()" in str(caught.value.errors[0])
+
+
+def _decompositions(shapes, mesh_shape, places, dtype):
+    mesh, results = distributed.mesh(*mesh_shape), []
+    for shape in shapes:
+        a = distributed.shard(_data(*shape, dtype=dtype), mesh, *places)
+        parts = trnsolver.svd(a, full_matrices=False)
+        q, r = trnsolver.qr(a)
+        every = (*parts, trnsolver.svdvals(a), q, r)
+        results.append([distributed.gather(x).resolve_conj().numpy() for x in every])
+    return results
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
+@pytest.mark.parametrize(
+    ("size", "mesh", "places"), [(3, (), (0,)), (3, (), (1,)), (4, (2, 2), (0, 0)), (4, (2, 2), (None, 0))]
+)
+def test_singular_values_and_triangles_of_trees(ranks, size, mesh, places, dtype):
+    shapes = ((29, 4), (4, 29), (7, 7), (5, 3), (1, 3), (2, 1))
+    for answers in ranks(size).run(_decompositions, shapes, mesh, places, dtype):
+        for shape, (u, s, vh, values, q, r) in zip(shapes, answers, strict=True):
+            a, least = _data(*shape, dtype=dtype).numpy(), min(shape)
+            bound = 20 * max(shape) * 2**-53
+            expected = np.linalg.svd(a, compute_uv=False)
+            assert np.linalg.norm(u * s @ vh - a) <= bound * np.linalg.norm(a)
+            for x in (u, vh.conj().T, q):
+                assert np.linalg.norm(x.conj().T @ x - np.eye(least)) <= bound
+            for each in (s, values):
+                assert np.all(np.diff(each) <= 0)
+                assert np.abs(each - expected).max() <= bound * expected.max()
+            assert np.linalg.norm(q @ r - a) <= bound * np.linalg.norm(a)
+            assert np.array_equal(r, np.triu(r))
+
+
+def _whole_factors():
+    a = distributed.shard(_data(6, 4), distributed.mesh(), 0)
+    try:
+        trnsolver.svd(a)
+    except trnsci.UnsupportedError as error:
+        return str(error)
+
+
+def test_square_factors_of_a_sharded_svd_are_refused(ranks):
+    for said in ranks(2).run(_whole_factors):
+        assert "full_matrices is True" in said
+        assert "Pass full_matrices=False" in said
+
+
+def test_a_tree_of_triangles_moves_and_stacks_less_than_all_of_them():
+    flat, tree = (
+        distributed.plan(trnsolver.qr, Layout((10**6, 16), torch.float32, mesh, places))
+        for mesh, places in (((512,), (0,)), ((8, 8, 8), (0, 0, 0)))
+    )
+    assert tree.volume < flat.volume / 4
+    assert tree.slowest("trn2").total < flat.slowest("trn2").total
+
+
+def test_a_spectrum_is_never_predicted_to_take_longer_on_more_ranks():
+    seconds = [
+        distributed.plan(trnsolver.eigh, Layout((1024, 1024), torch.float32, (ranks,), (0,))).slowest("trn2").computing
+        for ranks in (1, 2, 16)
+    ]
+    assert seconds[0] == seconds[1] == seconds[2]

@@ -243,3 +243,73 @@ def test_a_function_cannot_be_spread(ranks):
     with pytest.raises(Exception, match="shard_rows") as caught:
         ranks(2).run(_solved_with_a_function)
     assert isinstance(caught.value.errors[0], trnsci.UnsupportedError)
+
+
+MASKS = {
+    "none": (None, lambda q, k: np.ones_like(q + k, dtype=bool)),
+    "causal": (trnsparse.causal(), lambda q, k: k <= q),
+    "window and sink": (trnsparse.window(3) | trnsparse.sink(2), lambda q, k: (abs(q - k) <= 3) | (k < 2)),
+    # the first queries keep no key
+    "documents": (
+        trnsparse.documents(torch.arange(21) // 8) & trnsparse.causal(-2),
+        lambda q, k: (q // 8 == k // 8) & (k <= q - 2),
+    ),
+}
+
+
+def _attend(name, places, shapes, dtype):
+    mesh = distributed.mesh()
+    operands = [torch.from_numpy(_dense(*shape, seed=seed)).to(dtype) for seed, shape in enumerate(shapes)]
+    sharded = [distributed.shard(x, mesh, place) for x, place in zip(operands, places, strict=True)]
+    made = trnsparse.attention(*sharded, MASKS[name][0], 0.7, block=4)
+    assert made.placements[0] == torch.distributed.tensor.Shard(made.ndim - 2)
+    return distributed.gather(made).double().numpy()
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("name", MASKS)
+@pytest.mark.parametrize("size", [2, 3, pytest.param(5, marks=pytest.mark.slow)])
+def test_attention_in_a_ring_stays_within_the_bound_of_the_op(ranks, size, name, dtype):
+    unit, keep = torch.finfo(dtype).eps / 2, MASKS[name][1](np.arange(21)[:, None], np.arange(21))
+    for places, shapes in (
+        ((0, 0, 0), ((21, 6), (21, 6), (21, 5))),
+        ((2, 1, None), ((2, 4, 21, 6), (2, 2, 21, 6), (2, 2, 21, 3))),
+    ):
+        q, k, v = (
+            torch.from_numpy(_dense(*shape, seed=seed)).to(dtype).double().numpy() for seed, shape in enumerate(shapes)
+        )
+        if q.ndim == 4:
+            k, v = (x.repeat(2, 1) for x in (k, v))
+        scores = 0.7 * q @ k.swapaxes(-2, -1)
+        weights = np.where(keep, np.exp(scores), 0.0)
+        expected = weights @ v / np.maximum(weights.sum(-1, keepdims=True), 1e-300)
+        # the block of every rank is rounded once more
+        terms = 2 * 6 + 2 * 21 + 8 + size
+        bound = terms * unit * (1 + 2 * abs(scores).max()) * abs(v).max()
+        for made in ranks(size).run(_attend, name, places, shapes, dtype):
+            assert np.abs(made - expected).max() <= bound
+
+
+def _refuse_attention():
+    x, short = (distributed.shard(torch.ones(2, n, 4), distributed.mesh(), 1) for n in (4, 2))
+    said = []
+    for operands, mask in (((x, x, x), lambda b, h, q, k: h <= k), ((x, x, short), None)):
+        try:
+            trnsparse.attention(*operands, mask)
+        except trnsci.TrnError as error:
+            said.append(str(error))
+    return said
+
+
+def test_attention_between_ranks_says_what_it_cannot_do(ranks):
+    for mask, lengths in ranks(2).run(_refuse_attention):
+        assert "reads the index of the batch or of the head" in mask
+        assert "K differs: k has K=4, v has K=2" in lengths
+
+
+def test_a_ring_of_attention_is_as_long_as_the_keys_of_one_rank():
+    line = Layout((4096, 64), torch.bfloat16, (16,), (0,))
+    ring = distributed.plan(trnsparse.attention, line, line, line)
+    assert {x.kind for x in ring.ranks[0].exchanges} == {"shift"}
+    assert ring.volume == 15 * 2 * 256 * 64 * 2
+    assert ring.peak_bytes < 20 * 256 * 64 * 4

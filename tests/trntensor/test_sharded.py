@@ -144,3 +144,38 @@ def test_plans_choose_by_what_moves():
     assert volume("ij,ik->jk", layout(tall, 0), layout(tall, 0)) == 3 * 16 * 64 * 4
     # both are cut already along the batch
     assert volume("bij,bjk->bik", layout((8, 64, 64), 0), layout((8, 64, 64), 0)) == 0
+
+
+PROGRAMS = {
+    "sums": (
+        (("ik,jk->ij",), {"epilogue": lambda t, d: t * t / d, "extras": ("j",), "reduce": "ij->i"}),
+        ((7, 5), (6, 5), (6,)),
+        lambda a, b, d: ((a @ b.T) ** 2 / d).sum(1),
+    ),
+    "no sum": ((("ik,jk->ij",), {"epilogue": lambda t: t * t}), ((7, 5), (2, 5)), lambda a, b: (a @ b.T) ** 2),
+    "a number": (
+        (("ik,jk->ij",), {"epilogue": lambda t: t * t, "reduce": "ij->"}),
+        ((7, 5), (2, 5)),
+        lambda a, b: ((a @ b.T) ** 2).sum(),
+    ),
+    "a chain": ((("ik,kj->ij", "ab,bc->ac"), {}), ((7, 5), (5, 3), (3, 4)), lambda a, b, c: a @ b @ c),
+}
+
+
+def _program(name, places):
+    mesh, ((equations, options), shapes, _) = distributed.mesh(), PROGRAMS[name]
+    program = trntensor.fuse(*equations, **options)
+    operands = [_data(shape, seed).abs() + 0.5 for seed, shape in enumerate(shapes)]
+    made = program(*(distributed.shard(x, mesh, place) for x, place in zip(operands, places, strict=False)))
+    return distributed.gather(made).numpy()
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("places", [(0, 0, 0), (1, 1, 0), (None, 0, None)], ids=str)
+def test_programs_of_fuse_on_sharded_operands(ranks, name, places):
+    _, shapes, exact = PROGRAMS[name]
+    expected = exact(*(_data(shape, seed).abs().numpy() + 0.5 for seed, shape in enumerate(shapes)))
+    for made in ranks(3).run(_program, name, places):
+        # every term is positive, and none has more than 100 operations
+        assert made.shape == np.shape(expected)
+        assert np.all(abs(made - expected) <= 100 * 2**-53 * expected)

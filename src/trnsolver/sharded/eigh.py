@@ -12,14 +12,15 @@ import torch
 from torch import Tensor
 
 from trnblas import gemm
+from trnblas.sharded_products import mirror_triangle
 from trnsci.distributed import Part, Team, chunks, sharded
 from trnsci.errors import NotConverged, UnsupportedError
 from trnsolver.arguments import readable, roundoff
 from trnsolver.eigen.eigh import Eigh, eigh, eigvalsh
 
 _SWEEPS = 30
-# Below this number of ranks each solves the whole: eight sweeps of rotations cost as much as about as many ranks save.
-_FEW = 16
+# Below this number of ranks, and below these rows times its cube root, each solves the whole: sweeps cost more.
+_FEW, _SHORT = 16, 1100
 # Sweeps that a plan, which has no data to converge, counts.
 _PLANNED = 8
 
@@ -32,9 +33,9 @@ def _spectrum(op: str, team: Team, a: Part, lower: bool) -> tuple[Tensor, Part]:
     rows that the rotations come from are accurate.
     """
     n, ranks = a.shape[0], team.size(0)
-    rows = _whole(team, a, lower)
+    rows = mirror_triangle(team, a, lower, True).local
     start, size = chunks(n, ranks)[team.here(0)]
-    if ranks < _FEW:
+    if ranks < _FEW or n**3 < _SHORT**3 * ranks:
         values, vectors = eigh(a.with_local(rows, places=team.first(0)).whole(team))
         return values, a.with_local(vectors.narrow(1, start, size), places=team.first(1))
     shift = _shift(team, rows)
@@ -79,18 +80,6 @@ def _sort_columns(team: Team, vectors: Tensor, by: Tensor, counts: list[int]) ->
     for rank, piece in enumerate(received):
         columns[:, [at - cuts[here].start for at in going(rank, here)]] = piece.mT
     return columns
-
-
-def _whole(team: Team, a: Part, lower: bool) -> Tensor:
-    """This rank's rows of the Hermitian matrix whose triangle is read."""
-    a = (a if lower else a.transposed(conj=True)).to(team, team.first(0))
-    start = chunks(a.shape[0], team.size(0))[team.here(0)][0]
-    strict = a.with_local(torch.tril(a.local, start - 1))
-    mirrored = strict.transposed(conj=True).to(team, team.first(0)).local.resolve_conj()
-    whole = strict.local + mirrored
-    diagonal = a.local.diagonal(start)
-    whole.diagonal(start).copy_(diagonal.real if a.dtype.is_complex else diagonal)
-    return whole
 
 
 def _shift(team: Team, rows: Tensor) -> Tensor:

@@ -1,16 +1,18 @@
-"""QR, least squares and low ranks of sharded matrices, by TSQR.
+"""QR, least squares, singular values and low ranks of sharded matrices, by TSQR.
 
 Matrices come in any placement. Results, on the first axis of the mesh (copies along the others):
 
 | op | gives |
 |---|---|
-| qr | rows of ``q``; ``r`` on every rank |
+| qr | rows of ``q``, cut along all axes of the mesh that cut rows before; ``r`` on every rank |
+| svd, svdvals | rows of ``u`` likewise, or columns of ``vh`` of a wide matrix; the rest on every rank |
 | svd_randomized, eigh_randomized | rows of ``u``; the rest on every rank |
 | lstsq | everything on every rank |
 """
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
@@ -24,7 +26,7 @@ from trnsolver.dense.lstsq import Driver, LeastSquares, lstsq, squares
 from trnsolver.dense.qr import QR, qr
 from trnsolver.eigen.eigh import eigh
 from trnsolver.eigen.randomized import LowRank, eigh_randomized, gaussian, norm_bound, svd_randomized
-from trnsolver.eigen.svd import svd
+from trnsolver.eigen.svd import SVD, svd, svdvals
 
 
 def _check_lstsq(
@@ -59,21 +61,48 @@ def _lstsq(
 def _qr(team: Team, a: Part, mode: str) -> QR:
     if mode != "reduced":
         raise UnsupportedError("qr", [("distributed", f"the sharded factorisation is reduced, mode is {mode!r}")])
-    q, r = _tall_qr(team, a.to(team, team.first(0)))
+    q, r = _tall_qr(team, _rows(team, a))
     return QR(q, a.replicated(r))  # type: ignore[arg-type]
 
 
+@sharded(svd, batch={"a": 2})
+def _svd(team: Team, a: Part, full_matrices: bool, method: str) -> SVD:
+    if full_matrices or method != "auto":
+        reason = f"it is reduced and has one method; full_matrices is {full_matrices}, method is {method!r}"
+        raise UnsupportedError("svd", [("distributed", reason)], hint="Pass full_matrices=False")
+    if a.shape[0] < a.shape[1]:
+        u, s, vh = _svd(team, a.transposed(conj=True), full_matrices, method)
+        return SVD(vh.transposed(conj=True), s, u.transposed(conj=True))
+    q, r = _tall_qr(team, _rows(team, a))
+    u, s, vh = svd(r, full_matrices=False)
+    return SVD(q.with_local(gemm(1.0, q.local, u)), a.replicated(s), a.replicated(vh))  # type: ignore[arg-type]
+
+
+@sharded(svdvals, batch={"a": 2})
+def _svdvals(team: Team, a: Part) -> Part:
+    a = a if a.shape[0] >= a.shape[1] else a.transposed(conj=True)
+    return a.replicated(svdvals(_tall_qr(team, _rows(team, a))[1]))
+
+
+def _rows(team: Team, a: Part) -> Part:
+    """Cut rows, by the axes of the mesh that do so already."""
+    return a if 0 in a.places and {*a.places} <= {0, None} else a.to(team, team.first(0))
+
+
 def _tall_qr(team: Team, a: Part) -> tuple[Part, Tensor]:
-    """TSQR: each rank's rows give a small triangle, the triangles together give ``r``."""
+    """TSQR: each rank's rows give a small triangle; the triangles together give ``r``, along inner axes first."""
     m, n = a.shape
     q, r = qr(a.local)
-    cuts = chunks(m, team.size(0))
-    heights = [min(size, n) for _, size in cuts]
-    stacked = torch.cat(team.all_gather(0, r.contiguous(), [(height, n) for height in heights]))
-    outer, r = qr(stacked)
-    start = sum(heights[: team.here(0)])
-    local = gemm(1.0, q, outer[start : start + heights[team.here(0)]])
-    return a.with_local(local, (m, outer.shape[1]), team.first(0)), r
+    axes = [axis for axis, place in enumerate(a.places) if place == 0]
+    spans = [chunks(m, team.size(axes[0]))]
+    for axis, before in zip(axes[1:], axes, strict=False):
+        spans.append(chunks(spans[-1][team.here(before)][1], team.size(axis)))
+    turns: list[Tensor] = []
+    for axis, cuts in zip(reversed(axes), reversed(spans), strict=True):
+        heights, here = [min(size, n) for _, size in cuts], team.here(axis)
+        outer, r = qr(torch.cat(team.all_gather(axis, r.contiguous(), [(height, n) for height in heights])))
+        turns.append(outer[sum(heights[:here]) : sum(heights[: here + 1])])
+    return a.with_local(gemm(1.0, q, functools.reduce(functools.partial(gemm, 1.0), turns)), (m, len(r))), r
 
 
 def _down(team: Team, a: Part, q: Part) -> Tensor:
