@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from trnsci import ArgumentError, DtypeError, check
+from trnsci.graph.draws import refuse_draw
 
 Words = NDArray[np.uint64]
 Order = Literal["sequence", "default", "legacy"]
@@ -67,6 +68,7 @@ class _Chain:
 
     def _take(self, n: int) -> Words:
         """Return the next raw outputs, one round of all streams after another."""
+        refuse_draw(self.name)
         # Python's integers take less time than arrays of one element
         state, words = self._states[:, 0].tolist() if self._width == 1 else self._states, []
         for _ in range(-(-max(0, n - len(self._rest)) // self._width)):
@@ -235,6 +237,7 @@ class MT19937:
     def words(self, n: int) -> Tensor:
         """Return the next ``n`` words, uint32 [n]."""
         check.integer("MT19937.words", "n", n, 0)
+        refuse_draw("MT19937.words")
         return torch.from_numpy(self._source.randint(0, 1 << 32, size=n, dtype=np.uint32))
 
 

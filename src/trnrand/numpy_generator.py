@@ -41,6 +41,8 @@ class NumpyGenerator(Source):
         engine: as for `Generator`.
     """
 
+    gives_arrays = True
+
     def __getattr__(self, name: str) -> NoReturn:
         known = hasattr(np.random.Generator, name)
         more = f": numpy.random.default_rng() has {name}, trnrand has not" if known else ""

@@ -13,6 +13,7 @@ from trnrand.request import FLOATS
 from trnrand.source import Source, default, fits
 from trnrand.stream import Stream
 from trnsci import ArgumentError, DtypeError, check
+from trnsci.graph.draws import refuse_draw
 
 # held while a position moves, never while points are computed
 _MOVING = threading.Lock()
@@ -74,6 +75,7 @@ class Sequence:
 
     def _claim(self, n: int) -> Self:
         """Move by ``n`` points, and return a copy that stands where they begin."""
+        refuse_draw(self.name)
         with _MOVING:
             if self.position + n > self.end:
                 got = {"position": self.position, "n": n, "points": self.end}

@@ -20,6 +20,7 @@ from trnrand.source import Source, default, fits, rows, shape_of
 from trnrand.stream import SUBSTREAM, Stream
 from trnsci import ArgumentError, DtypeError, UnsupportedError, array_function, check
 from trnsci.arrays import spelt_out
+from trnsci.graph.draws import draw_each_time, is_drawing, refuse_draw
 from trnsci.torch_internals import TransformType, disable_dynamo, peek_interpreter_stack
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -120,6 +121,8 @@ def drawing(function: Callable[P, Tensor]) -> Callable[P, Tensor]:
             return drawn(*sizes, **kwargs)
         if torch.compiler.is_compiling():
             return outside(*args, **kwargs)
+        if is_drawing():
+            return _draw_each_time(function.__name__, eager, args, kwargs)
         # a generator is no array; what has none at all skips the door
         if _PLAIN.issuperset(map(type, args)):
             for name, value in kwargs.items():
@@ -130,6 +133,16 @@ def drawing(function: Callable[P, Tensor]) -> Callable[P, Tensor]:
         return eager(*args, **kwargs)
 
     return drawn
+
+
+def _draw_each_time(op: str, call: Callable[..., Any], args: Any, kwargs: Any) -> Tensor:
+    """Draw inside a traced function; the generator stays where it was until the program runs."""
+    given = kwargs.get("generator")
+    source = given if isinstance(given, Source) else default()
+    if source.gives_arrays:
+        refuse_draw(op)
+    before = source.stream
+    return draw_each_time(op, call, args, kwargs, undo=lambda: setattr(source, "stream", before))
 
 
 def _with_size(op: str, args: tuple[Any, ...], kwargs: dict[str, Any], before: int) -> tuple[Any, ...]:

@@ -37,6 +37,8 @@ class Source(torch.Generator):
     rank: int
     size: int
     lock: threading.RLock
+    # whether its methods answer in NumPy's arrays
+    gives_arrays = False
 
     def __new__(cls, seed: int | Stream | None = None, *, engine: str = PHILOX.name) -> Self:
         return super().__new__(cls)

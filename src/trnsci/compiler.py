@@ -20,12 +20,10 @@ from trnsci import ops
 from trnsci.drop_in import tracing
 from trnsci.errors import ArgumentError, BackendUnavailable, TrnError
 from trnsci.graph.unreadable import UNREADABLE
-from trnsci.libraries import Fusion, graph_passes
 from trnsci.substitutions import Substitutions, outside
 from trnsci.torch_internals import (
     aot_autograd,
     aot_config,
-    disable_modes,
     effects,
     list_backends,
     lookup_backend,
@@ -38,7 +36,7 @@ _RAISES = "aten::_linalg_check_errors"
 if effects._get_effect(_RAISES) is None:
     effects._register_effectful_op(_RAISES, effects._EffectType.ORDERED)
 
-INNER = ("eager", "inductor", "openxla", "neuron")
+INNER = ("eager", "inductor", "neuron")
 # modes of torch.compile that tell inductor how to compile, and nothing to others
 _INDUCTORS = ("reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 _SEEDED = torch.Tag.nondeterministic_seeded
@@ -56,7 +54,6 @@ class CompiledGraph:
         left_alone: pairs of a torch operator and why it stays one.
         passes: how often each op of the suite stands in ``forward`` or ``inference``, and in ``backward`` once that is
             compiled.
-        fusion: which chains became one program, and why others did not.
         fallbacks: errors of ours at run time, after which torch ran the graph instead.
         draws: whether it draws torch's random numbers.
     """
@@ -65,7 +62,6 @@ class CompiledGraph:
     substituted: frozenset[tuple[str, str]] = frozenset()
     left_alone: frozenset[tuple[str, str]] = frozenset()
     passes: dict[str, Counter[str]] = field(default_factory=dict)
-    fusion: Fusion = field(default_factory=Fusion)
     fallbacks: Counter[str] = field(default_factory=Counter)
     draws: bool = False
 
@@ -76,8 +72,6 @@ class CompiledGraph:
             lines.append(
                 f"{name}: " + (", ".join(f"{n} {op}" for op, n in sorted(counts.items())) or "nothing of ours")
             )
-        lines += [f"fused: {chain}" for chain in self.fusion.fused]
-        lines += [f"not fused: {chain}" for chain in self.fusion.left_alone]
         lines += [f"ran on torch instead, {n} times: {why}" for why, n in self.fallbacks.items()]
         return "\n".join([*lines, f"the rest: {self.inner}"])
 
@@ -94,8 +88,6 @@ def compiled_graphs() -> tuple[CompiledGraph, ...]:
 class _Options:
     inner: str = "eager"
     random: bool = False
-    fuse: bool | str = "auto"
-    program: bool = False
 
 
 def compiler(
@@ -107,12 +99,9 @@ def compiler(
         graph: what TorchDynamo followed of the program.
         inputs: operands without data.
         mode: the inner backend, as ``options["inner"]``.
-        options: ``inner``, the backend that compiles the rest: ``eager`` (the default: none), ``inductor``,
-            ``openxla``, or ``neuron``, AWS's own, in whose graphs the suite's kernels are operators;
-            ``random``, to draw from our streams as `drop_in` does; ``fuse``, to make chains one program: ``auto``
-            (the default) where a kernel would run them, ``True`` wherever a kernel can, ``False`` never;
-            ``program``, to run a pass as one `trnsci.program` where the backend in force has kernels, with ``inner``
-            eager.
+        options: ``inner``: ``eager`` (the default: a pass runs as a `trnsci.program` where the backend in force has
+            kernels, and on torch elsewhere), or what compiles the rest: ``inductor``, or ``neuron``, AWS's own, in
+            whose graphs the suite's kernels are operators; ``random``, to draw from our streams as `drop_in` does.
 
     Raises:
         ArgumentError: there is no such option, or no such value of it.
@@ -120,19 +109,13 @@ def compiler(
     """
     chosen = _read(mode, options)
     record = CompiledGraph(chosen.inner)
-    inner, decompositions = (_as_program, None) if chosen.program else _inner(chosen.inner)
+    inner, decompositions = _inner(chosen.inner)
 
     def compile_pass(name: str) -> Callable[..., Any]:
         def compile_graph(traced: GraphModule, given: Sequence[Any]) -> Any:
             known = {op.registered: op.name for op in ops.all_ops()}
             record.passes[name] = Counter(known[node.target] for node in traced.graph.nodes if node.target in known)
             record.draws |= any(_SEEDED in getattr(node.target, "tags", ()) for node in traced.graph.nodes)
-            for rewrite in graph_passes() if chosen.fuse is not False else ():
-                with disable_modes():
-                    # plans are made of shapes of their own
-                    done = rewrite(traced, always=chosen.fuse is True)
-                record.fusion.fused += done.fused
-                record.fusion.left_alone += done.left_alone
             with outside():
                 return inner(traced, given)
 
@@ -162,17 +145,13 @@ def _read(mode: str | None, options: Mapping[str, Any] | None) -> _Options:
         raise ArgumentError("compile", "mode", mode, f"one of {', '.join(INNER)}: that one is inductor's", hint=how)
     if mode not in (None, "default"):
         given.setdefault("inner", mode)
-    known: dict[str, tuple[Any, ...]] = {"inner": INNER, "random": (False, True), "fuse": ("auto", False, True)}
-    known["program"] = (False, True)
+    known: dict[str, tuple[Any, ...]] = {"inner": INNER, "random": (False, True)}
     for name, value in given.items():
         if name not in known:
             raise ArgumentError("compile", "options", name, f"one of {', '.join(known)}")
         if not any(value is one or (isinstance(value, str) and value == one) for one in known[name]):
             raise ArgumentError("compile", name, value, f"one of {', '.join(map(repr, known[name]))}")
-    chosen = _Options(**given)
-    if chosen.program and chosen.inner != "eager":
-        raise ArgumentError("compile", "program", True, f"False with the inner backend {chosen.inner}, which compiles")
-    return chosen
+    return _Options(**given)
 
 
 def _inner(name: str) -> tuple[Callable[..., Any], Any]:
@@ -181,25 +160,12 @@ def _inner(name: str) -> tuple[Callable[..., Any], Any]:
         from trnsci.torch_internals import inductor, select_decomp_table
 
         return inductor.compile_fx_inner, select_decomp_table
-    if name == "openxla":
-        return _openxla, None
     if name == "neuron":
         return _neuron, None
-    return _box, None
-
-
-def _openxla(traced: GraphModule, given: Sequence[Any]) -> Any:
-    from trnsci.torch_internals import openxla_eval_boxed
-
-    try:
-        return openxla_eval_boxed(traced, list(given))
-    except ImportError as error:
-        how = "Install torch_xla, or take the inner backend eager or inductor"
-        raise BackendUnavailable(backend="openxla", reason=str(error), how=how) from error
+    return _as_program, None
 
 
 def _neuron(traced: GraphModule, given: Sequence[Any]) -> Any:
-
     from trnsci.neuron_operators import use_compiled_operators
 
     if "neuron" not in list_backends(exclude_tags=None):
@@ -209,16 +175,11 @@ def _neuron(traced: GraphModule, given: Sequence[Any]) -> Any:
     return make_boxed_func(compile_graph(use_compiled_operators(traced), list(given)))
 
 
-def _box(traced: GraphModule, given: Sequence[Any]) -> Any:
-
-    return make_boxed_func(traced.forward)
-
-
 def _as_program(traced: GraphModule, given: Sequence[Any]) -> Any:
     """Run a pass as programs where its backend has kernels, with what they leave to torch in between."""
     from trnsci.graph.program import Program
 
-    return make_boxed_func(Program(traced, traced.forward))
+    return make_boxed_func(Program(traced))
 
 
 def _or_plain(compiled: Callable[..., Any], graph: GraphModule, record: CompiledGraph) -> Callable[..., Any]:

@@ -103,27 +103,21 @@ def _on_device(library: str) -> Any:
     return backend("nki" if get_backend(library) == "auto" else get_backend(library), strict=False)
 
 
-def _as_complex(x: Tensor) -> PlanarTensor:
-    return PlanarTensor(x[..., 0].contiguous(), x[..., 1].contiguous())
-
-
 # where complex numbers begin: from real ones on the device
 _PLANES: dict[str, Callable[..., Any]] = {
     "complex": PlanarTensor,
     "polar": lambda size, angle: PlanarTensor(size * torch.cos(angle), size * torch.sin(angle)),
-    "view_as_complex": _as_complex,
+    "view_as_complex": lambda x: PlanarTensor(x[..., 0].contiguous(), x[..., 1].contiguous()),
 }
 
 
-def _fill_planes(real: Any = None, imag: Any = 0.0) -> Callable[..., Any]:
-    """Memory for a complex tensor on the device, filled or not; ``NotImplemented`` for any other."""
+def _fill_planes(real: Any = 0.0, imag: Any = 0.0) -> Callable[..., Any]:
+    """Return a rule that fills a complex tensor on the device, and returns ``NotImplemented`` for any other."""
 
     def make(size: Any, *rest: Any, dtype: Any = None, device: Any = None, **options: Any) -> Any:
         if dtype is None or not dtype.is_complex or device is None or torch.device(device).type not in KEYS:
             return NotImplemented
         plane = functools.partial(torch.full, size, dtype=dtype.to_real(), device=device)
-        if real is None:
-            return PlanarTensor(plane(0.0), plane(0.0))
         return PlanarTensor(plane(real), plane(imag))
 
     return make
@@ -163,8 +157,7 @@ class _Move(torch.autograd.Function):
 
 # where complex tensors on the device begin inside a block, besides results of operators on the device
 BEGINNINGS: dict[str, Callable[..., Any]] = {
-    **dict.fromkeys(("empty.memory_format", "empty_strided"), _fill_planes()),
-    "zeros": _fill_planes(0.0),
+    **dict.fromkeys(("empty.memory_format", "empty_strided", "zeros"), _fill_planes()),
     "ones": _fill_planes(1.0),
     "full": _full,
     "scalar_tensor": lambda value, **options: _full((), value, **options),

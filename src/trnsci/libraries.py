@@ -9,7 +9,7 @@ An entry point says that a library is installed, without importing it:
 | ``trnsci.commands`` | a command of ``trnsci`` | a module with ``arguments(parser)`` and ``run(args)`` |
 
 What a library can do is declared beside the function that does it: `trnsci.analogs.replaces` for functions of torch,
-NumPy and SciPy, `operand` for arguments of ``trnsci explain``, `graph_pass` for graphs of ``torch.compile``.
+NumPy and SciPy, `operand` for arguments of ``trnsci explain``.
 """
 
 from __future__ import annotations
@@ -18,16 +18,13 @@ import functools
 import importlib
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import MappingProxyType, ModuleType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 LIBRARIES, SHARDED, COMMANDS = "trnsci.libraries", "trnsci.sharded", "trnsci.commands"
 # in a checkout pyproject.toml is beside it
@@ -82,16 +79,7 @@ def public_name(function: Callable[..., Any]) -> str:
     return f"{function.__module__.partition('.')[0]}.{function.__name__}"
 
 
-@dataclass
-class Fusion:
-    """What became of the chains of one graph, in words."""
-
-    fused: list[str] = field(default_factory=list)
-    left_alone: list[str] = field(default_factory=list)
-
-
 _OPERANDS: dict[str, Callable[[Tensor, float], Any]] = {}
-_PASSES: list[Callable[..., Fusion]] = []
 
 
 def operand(*words: str, make: Callable[[Tensor, float], Any] = lambda array, density: array) -> None:
@@ -109,19 +97,3 @@ def operands() -> Mapping[str, Callable[[Tensor, float], Any]]:
     """Return what the libraries declared with `operand`, longer words first."""
     load()
     return dict(sorted(_OPERANDS.items(), key=lambda item: -len(item[0])))
-
-
-def graph_pass(rewrite: F) -> F:
-    """Declare ``rewrite(graph, always=)``: it replaces chains of a graph by programs, and returns a `Fusion`.
-
-    ``graph`` has the operators of a forward or a backward pass, with the values' shapes in their ``meta``; ``always``
-    asks for whatever a kernel takes, not only for what a kernel would run here and now.
-    """
-    _PASSES.append(rewrite)
-    return rewrite
-
-
-def graph_passes() -> tuple[Callable[..., Fusion], ...]:
-    """Return what the libraries declared with `graph_pass`."""
-    load()
-    return tuple(_PASSES)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -72,27 +73,8 @@ class Symbol:
         self.code.append(Instruction(op, values[0], values[1], constant))
         return Symbol(self.code, len(self.code) - 1)
 
-    def __add__(self, other: Any) -> Symbol:
-        return self._emit("add", self, other)
-
-    __radd__ = __add__
-
-    def __sub__(self, other: Any) -> Symbol:
-        return self._emit("subtract", self, other)
-
-    def __rsub__(self, other: Any) -> Symbol:
-        return self._emit("subtract", other, self)
-
-    def __mul__(self, other: Any) -> Symbol:
-        return self._emit("multiply", self, other)
-
-    __rmul__ = __mul__
-
-    def __truediv__(self, other: Any) -> Symbol:
-        return self._emit("divide", self, other)
-
-    def __rtruediv__(self, other: Any) -> Symbol:
-        return self._emit("divide", other, self)
+    def _combine(self, op: str, other: Any, reflected: bool = False) -> Symbol:
+        return self._emit(op, other, self) if reflected else self._emit(op, self, other)
 
     def __neg__(self) -> Symbol:
         return self._emit("multiply", self, -1.0)
@@ -109,6 +91,11 @@ class Symbol:
             raise _unknown_error(getattr(func, "__name__", str(func)))
         symbol = next(x for x in args if isinstance(x, Symbol))
         return symbol._emit(op, *args)
+
+
+for _word, _op in (("add", "add"), ("sub", "subtract"), ("mul", "multiply"), ("truediv", "divide")):
+    setattr(Symbol, f"__{_word}__", functools.partialmethod(Symbol._combine, _op))
+    setattr(Symbol, f"__r{_word}__", functools.partialmethod(Symbol._combine, _op, reflected=True))
 
 
 def _unknown_error(what: str) -> ArgumentError:

@@ -10,7 +10,6 @@ import pytest
 import torch
 from torch.nn import functional
 
-import trnblas
 import trnsci
 from benchmarks.ranks import Ranks
 from tests.trnsci import test_drop_in as spelled
@@ -31,7 +30,7 @@ def draw(*shape, dtype=torch.float32):
 
 def compiled(function, **options):
     """Compile, with ``dynamic`` and ``fullgraph`` of torch's and the rest options of ours."""
-    own = {name: options.pop(name) for name in ("inner", "random", "fuse") if name in options}
+    own = {name: options.pop(name) for name in ("inner", "random") if name in options}
     return torch.compile(function, backend="trnsci", options=own, **{"fullgraph": True, **options})
 
 
@@ -201,33 +200,27 @@ CHAINS = {
 
 
 @pytest.mark.parametrize("name", CHAINS)
-def test_chains_are_one_program_where_a_kernel_runs_them(name):
+def test_a_pass_is_one_program_where_kernels_run(name):
     function, sizes = CHAINS[name]
     operands = matrices(*sizes)
+    trnsci.clear_programs()
     with trnsci.backend("simulator"), trnsci.ledger() as book:
         got = compiled(function)(*operands)
     torch.testing.assert_close(got, function(*operands), rtol=1e-5, atol=1e-4)
-    assert len(last().fusion.fused) == 1
-    assert len([entry for entry in book if entry.depth == 0]) == 1
+    (entry,) = book
+    assert entry.step.op == "program graph"
+    assert entry.predicted("trn2") > 0
+    assert "program graph" in str(book)
+    (built,) = trnsci.built_programs()
+    assert len(built.compiled.segments) == 1
+    assert not built.compiled.host_calls
 
 
-def test_chains_that_gain_nothing_or_cannot_be_one_program_are_left_alone(monkeypatch):
+def test_passes_run_on_torch_where_there_are_no_kernels():
     function, sizes = CHAINS["bias and relu"]
-    operands = matrices(*sizes)
-    compiled(function)(*operands)
-    assert "nothing to gain on pytorch" in last().fusion.left_alone[0]
-    compiled(function, fuse=True, dynamic=True)(*operands)
-    assert "sizes are not known" in last().fusion.left_alone[0]
-    compiled(function, fuse=True)(*(x.double() for x in operands))
-    assert "float64" in last().fusion.left_alone[0]
-    compiled(lambda x, w: [y := x @ w.T, y.relu()], fuse=True)(*operands[:2])
-    assert not last().fusion.fused
-    # a program would compute in the operands' own precision
-    compiled(lambda x, w: trnblas.gemm(1.0, x, w.T, precision="compensated").relu(), fuse=True)(*operands[:2])
-    assert not last().fusion.fused
-    monkeypatch.setenv("TRNSCI_PROGRAM_INSTRUCTIONS", "4")
-    compiled(function, fuse=True)(*operands)
-    assert "4 are the most" in last().fusion.left_alone[0]
+    trnsci.clear_programs()
+    compiled(function)(*matrices(*sizes))
+    assert not trnsci.built_programs()
 
 
 def test_sizes_may_change_and_nothing_is_compiled_twice():
@@ -344,10 +337,10 @@ def test_what_ours_refuses_when_it_runs_is_done_by_torch_and_counted():
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"iner": "eager"}, "options is 'iner', expected one of inner, random, fuse"),
-        ({"inner": "tvm"}, "inner is 'tvm', expected one of 'eager', 'inductor', 'openxla'"),
-        ({"fuse": 1}, "fuse is 1, expected one of 'auto', False, True"),
-        ({"inner": "openxla"}, "backend 'openxla' is not available"),
+        ({"iner": "eager"}, "options is 'iner', expected one of inner, random"),
+        ({"inner": "tvm"}, "inner is 'tvm', expected one of 'eager', 'inductor', 'neuron'"),
+        ({"random": 1}, "random is 1, expected one of False, True"),
+        ({"inner": "neuron"}, "backend 'neuron' is not available"),
     ],
 )
 def test_options_that_mean_nothing_are_refused(options, text):

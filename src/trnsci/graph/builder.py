@@ -9,11 +9,13 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from trnsci.errors import UnsupportedError
 from trnsci.graph.expressions import pointwise_rule
 from trnsci.graph.layouts import Buffer, View, whole_view
 from trnsci.graph.reduction_steps import REDUCTIONS, Reductions
-from trnsci.graph.steps import HostCall, Refused, Step, describe_origin, leaves_in
+from trnsci.graph.steps import HostCall, Refused, Step, describe_origin
 from trnsci.graph.tracing import LAUNCH, REPEAT
+from trnsci.torch_internals import tree_leaves
 
 _aten = torch.ops.aten
 # views that are the tensor itself where the shape stays the same
@@ -60,12 +62,17 @@ class Builder(Reductions):
                 self.values[node] = self._value(node)
             elif node.op == "output":
                 results = [
-                    self.settle(self.values.get(x, x)) if isinstance(x, Node) else x for x in leaves_in(node.args[0])
+                    self.settle(self.values.get(x, x)) if isinstance(x, Node) else x for x in tree_leaves(node.args[0])
                 ]
         return results
 
     def _attribute(self, node: Any) -> Any:
         data = operator.attrgetter(node.target)(self.graph)
+        if isinstance(data, torch.Generator):
+            hint = "Draw from torch's default generator, or with trnrand"
+            raise UnsupportedError(
+                "program", [("nki", "a torch.Generator is seeded once, when it is traced")], hint=hint
+            )
         try:
             return self.constant(data)
         except Refused as refused:
@@ -83,7 +90,7 @@ class Builder(Reductions):
         level = 0
         for x in node.all_input_nodes:
             self.values[x] = value = self.settle(self.values[x])
-            for each in leaves_in(value):
+            for each in tree_leaves(value):
                 level = max(level, each.buffer.level if isinstance(each, View) else each.level)
         call = HostCall(node, reason, level, {x: self.values[x] for x in node.all_input_nodes})
         self.hosted.append(call)

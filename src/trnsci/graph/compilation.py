@@ -149,6 +149,7 @@ class Run:
         self.keep = keep
         self.memory: dict[Buffer, Tensor] = {}
         self.hosted: dict[Node, Any] = {}
+        self.changes: list[tuple[Tensor, Tensor]] = []
         self.launches = 0
 
     def __call__(self, inputs: Sequence[Tensor], constants: dict[Buffer, Tensor]) -> list[Tensor]:
@@ -177,7 +178,7 @@ class Run:
         data = self._data(buffer)
         if data.dtype != buffer.dtype:
             if data.dtype is torch.int64 and data.numel() and int(data.abs().max()) >= 1 << 31:
-                raise OverflowError(f"{buffer.name} has integers beyond 32 bits")
+                raise OverflowError(f"{buffer.name} of a program has integers beyond 32 bits: the device has no others")
             data = data.to(buffer.dtype)
         return data.contiguous().reshape(buffer.shape)
 
@@ -189,20 +190,26 @@ class Run:
         if call.data is not None:
             self.hosted[call.node] = call.data
             return
-        if call.node.target is _aten.copy_.default and self._write_input(call):
+        if call.node.target is _aten.copy_.default and self._note_change(call):
             return
         values = {node: self._value(value) for node, value in call.values.items()}
         args, kwargs = map_arg((call.node.args, call.node.kwargs), lambda x: values[x])
         self.hosted[call.node] = call.node.target(*args, **kwargs)  # type: ignore[operator]
 
-    def _write_input(self, call: HostCall) -> bool:
-        """Copy a result into an argument that the function changed; return whether it is one."""
+    def _note_change(self, call: HostCall) -> bool:
+        """Note that a result belongs in an argument that the function changed; return whether it is one."""
         to, value = (call.values[node] for node in call.node.all_input_nodes)
         if not isinstance(to, View) or to.buffer not in self.compiled.inputs or not to.is_whole:
             return False
         target = self.memory[to.buffer]
-        self.hosted[call.node] = target.copy_(self._value(value).reshape(target.shape))
+        self.hosted[call.node] = changed = self._value(value).reshape(target.shape).clone()
+        self.changes.append((target, changed))
         return True
+
+    def write_changes(self) -> None:
+        """Change the arguments; what results show of them was read before."""
+        for target, changed in self.changes:
+            target.copy_(changed)
 
     def _value(self, value: Any) -> Any:
         """Return a value as torch has it."""

@@ -82,7 +82,7 @@ class Copies(Expressions):
     _full_like_node = _new_full_node = _full_node
 
     def _constant_view(self, value: Tensor, number: Any) -> View:
-        if value.dtype in (torch.int32, torch.int64) and value.numel() < 2**20:
+        if value.dtype in (torch.int32, torch.int64, torch.bool) and value.numel() < 2**20:
             return self.constant(torch.full(value.shape, number, dtype=value.dtype, device="cpu"))
         if value.dtype not in (torch.float32, torch.bfloat16, torch.float16) or not isinstance(number, int | float):
             raise Refused(f"{value.dtype} has no arithmetic on the device")

@@ -74,6 +74,13 @@ def _gather(x: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) ->
     return torch.where(chosen, x.movedim(axis, -1).unsqueeze(-2), 0.0).sum(-1).to(x.dtype).movedim(-1, axis)
 
 
+def _count(x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    """Add up truth values as float32, which counts to 2**24."""
+    if x.dtype is not torch.bool or dtype not in (None, torch.int64) or x.numel() > _COMPARED:
+        return NotImplemented
+    return x.to(torch.float32).sum(dim, keepdim).to(torch.int64)
+
+
 @functools.cache
 def decompositions() -> Any:
     """Return torch's definitions of operators by others: the core set, and a few that programs do not have."""
@@ -89,10 +96,12 @@ def decompositions() -> Any:
         _aten.std.correction: lambda x, dim=None, **options: _variance(x, dim, **options).sqrt(),
     }
     extra |= {
-        _aten.tril.default: lambda x, diagonal=0: torch.where(_above(x) <= diagonal, x, 0),
-        _aten.triu.default: lambda x, diagonal=0: torch.where(_above(x) >= diagonal, x, 0),
+        _aten.tril.default: lambda x, diagonal=0: torch.where(_above(x) <= diagonal, x, torch.zeros_like(x)),
+        _aten.triu.default: lambda x, diagonal=0: torch.where(_above(x) >= diagonal, x, torch.zeros_like(x)),
         _aten.sort.default: _sort,
         _aten.gather.default: _gather,
+        _aten.sum.default: _count,
+        _aten.sum.dim_IntList: _count,
     }
     extra[_aten.sort.stable] = lambda x, *, stable=True, dim=-1, descending=False: _sort(x, dim, descending)
     native = {

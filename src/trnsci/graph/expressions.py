@@ -120,8 +120,18 @@ def _gelu(c: Code, x: Any, approximate: str = "none") -> Any:
     return c.emit("multiply", half, c.emit("add", inner, 1.0))
 
 
-def _not(c: Code, x: Any) -> Any:
-    return c.emit("equal", x, 0.0)
+def _round(c: Code, x: Any) -> Any:
+    # beyond 2**23 numbers are whole, and 32-bit integers end
+    return c.emit("select", c.emit("less", c.emit("abs", x), 2.0**23), c.emit("round", x), x)
+
+
+def _sign(c: Code, x: Any) -> Any:
+    return c.emit("subtract", c.emit("greater", x, 0.0), c.emit("less", x, 0.0))
+
+
+def _sine(op: str) -> Callable[..., Any]:
+    """Return a rule: 2**16 turns are what multiples of a turn in three parts are exact for; beyond it there is NaN."""
+    return lambda c, x: c.emit("select", c.emit("less", c.emit("abs", x), 4.0e5), c.emit(op, x), math.nan)
 
 
 def _unary(op: str) -> Callable[..., Any]:
@@ -132,13 +142,21 @@ def _binary(op: str) -> Callable[..., Any]:
     return lambda c, x, y: c.emit(op, x, y)
 
 
-def _cast(c: Code, x: Any, dtype: torch.dtype = torch.float32, **_: Any) -> Any:
-    if dtype not in _INTEGERS:
-        return c.emit("copy", x)
-    # the engines round to the nearest integer, torch towards zero
-    nearest = c.emit("round", x)
+def _truncate(c: Code, x: Any, nearest: Any) -> Any:
+    """Return a whole number near x, moved towards zero where it lies beyond."""
     beyond = c.emit("greater", c.emit("abs", nearest), c.emit("abs", x))
-    return c.emit("subtract", nearest, c.emit("multiply", c.emit("sign", x), beyond))
+    return c.emit("subtract", nearest, c.emit("multiply", _sign(c, x), beyond))
+
+
+def _step_back(c: Code, x: Any, beyond: str, step: str) -> Any:
+    """Return the whole number on one side of x: the nearest, or its neighbour."""
+    nearest = _round(c, x)
+    return c.emit(step, nearest, c.emit(beyond, nearest, x))
+
+
+def _cast(c: Code, x: Any, dtype: torch.dtype = torch.float32, **_: Any) -> Any:
+    # the engines round to the nearest integer, torch towards zero
+    return c.emit("copy", x) if dtype not in _INTEGERS else _truncate(c, x, c.emit("round", x))
 
 
 _COMPARISONS = {
@@ -151,17 +169,20 @@ _COMPARISONS = {
 }
 # operators of each kind by name; overloads with tensors and with numbers mean the same
 _OPERATORS: dict[str, Callable[..., Any]] = {
-    **{
-        name: _unary(name)
-        for name in ("exp", "log", "tanh", "sigmoid", "relu", "abs", "erf", "sin", "cos", "sign", "round")
-    },
+    **{name: _unary(name) for name in ("exp", "log", "tanh", "sigmoid", "relu", "abs", "erf")},
+    "sin": _sine("sin"),
+    "cos": _sine("cos"),
+    "sign": _sign,
+    "round": _round,
+    "trunc": lambda c, x: _truncate(c, x, _round(c, x)),
+    "floor": lambda c, x: _step_back(c, x, "greater", "subtract"),
+    "ceil": lambda c, x: _step_back(c, x, "less", "add"),
     **{name: _binary(op) for name, op in _COMPARISONS.items()},
     **{name: _binary(name) for name in ("maximum", "minimum", "logical_and", "logical_or", "logical_xor")},
     "bitwise_and": _binary("logical_and"),
     "bitwise_or": _binary("logical_or"),
     "bitwise_xor": _binary("logical_xor"),
-    "bitwise_not": _not,
-    "logical_not": _not,
+    **dict.fromkeys(("bitwise_not", "logical_not"), lambda c, x: c.emit("equal", x, 0.0)),
     "add": _add,
     "sub": lambda c, x, y, alpha=1: _add(c, x, y, alpha, -1.0),
     "rsub": lambda c, x, y, alpha=1: _add(c, y, x, alpha, -1.0),

@@ -8,6 +8,7 @@ from trnsci.nki import K_TILE, M_TILE, N_TILE, P_MAX, full, is_first_core, load,
 
 # 2 pi in three parts of few bits, so that multiples of the first two are exact
 _TURN = (6.28125, 0.0019350051879882812, 3.0199157e-07)
+_INFINITY = float("inf")
 
 
 def pointwise(outs_hbm, ins_hbm, blocks=(), in_strides=(), out_strides=(), code=(), stored=(), dtypes=()):
@@ -63,7 +64,7 @@ def _widen(x_sb, p, wide):
     if x_sb.shape[1] == wide:
         return x_sb
     wide_sb = full((p, wide), 0.0)  # [p, n]
-    nisa.tensor_scalar(dst=wide_sb, data=wide_sb, op0=nl.add, operand0=x_sb)
+    nisa.tensor_scalar(dst=wide_sb, data=wide_sb, op0=nl.add, operand0=_as_float(x_sb))
     return wide_sb
 
 
@@ -198,15 +199,11 @@ def reduce_rows(out_hbm, x_hbm, groups=(), strides=(), op="add", scale=1.0):
             sizes, offset = blocks[k]
             x_sb = _load_block(x_hbm, p, sizes, strides, offset)
             nisa.tensor_reduce(dst=parts_sb[:, k : k + 1], op=operator, data=x_sb, axis=1)
-        _store_column(out_hbm, parts_sb, operator, p, out_offset, scale)
-
-
-def _store_column(out_hbm, parts_sb, operator, p, out_offset, scale):
-    whole_sb = nl.ndarray((p, 1), dtype=nl.float32, buffer=nl.sbuf)  # [p, 1]
-    nisa.tensor_reduce(dst=whole_sb, op=operator, data=parts_sb, axis=1)
-    result_sb = nl.ndarray((p, 1), dtype=out_hbm.dtype, buffer=nl.sbuf)  # [p, 1]
-    nisa.tensor_scalar(dst=result_sb, data=whole_sb, op0=nl.multiply, operand0=scale)
-    move(out_hbm.ap([[1, p], [1, 1]], offset=out_offset), result_sb)
+        whole_sb = nl.ndarray((p, 1), dtype=nl.float32, buffer=nl.sbuf)  # [p, 1]
+        nisa.tensor_reduce(dst=whole_sb, op=operator, data=parts_sb, axis=1)
+        result_sb = nl.ndarray((p, 1), dtype=out_hbm.dtype, buffer=nl.sbuf)  # [p, 1]
+        nisa.tensor_scalar(dst=result_sb, data=whole_sb, op0=nl.multiply, operand0=scale)
+        move(out_hbm.ap([[1, p], [1, 1]], offset=out_offset), result_sb)
 
 
 def _reducing(op):
@@ -258,7 +255,7 @@ def reduce_all(out_hbm, x_hbm, blocks=(), op="add", scale=1.0):
     if not is_first_core():
         return
     operator = _reducing(op)
-    neutral = {"add": 0.0, "maximum": -3.4028235e38, "minimum": 3.4028235e38}
+    neutral = {"add": 0.0, "maximum": -_INFINITY, "minimum": _INFINITY}
     parts_sb = full((P_MAX, len(blocks)), neutral[op])  # [P, T]
     for k in range(len(blocks)):
         p, n, offset = blocks[k]

@@ -21,7 +21,7 @@ from trnsci.graph.tracing import CALLS, LAUNCH, REPEAT
 from trnsci.kernel_launcher import Predictor
 from trnsci.links import Link, link
 from trnsci.neuron import logical_cores
-from trnsci.plans import quantity, seconds
+from trnsci.plans import Step, quantity, seconds
 from trnsci.predict import prediction
 from trnsci.specs import freeze
 
@@ -113,6 +113,24 @@ class ProgramPlan:
         lines += [f"  split at {split}" for split in self.splits]
         lines += [f"  no kernel takes {left}" for left in self.left]
         return "\n".join(lines)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProgramStep(Step):
+    """A run of a program as a ledger has it; ``call`` is its operands without data."""
+
+    compiled: Compiled = field(compare=False, repr=False)
+    target: TargetName
+
+    def predicted(self, target: TargetName) -> float | None:
+        """Predicted seconds of its kernels on the generation it was made for."""
+        return _predict_program(self.compiled, target).kernels if target == self.target else None
+
+    @property
+    def error_bound(self) -> None:
+        """Nothing is stated of several ops together."""
+
+    __reduce__ = ProgramPlan.__reduce__
 
 
 def plan_program(name: str, build: Callable[[TargetName], Any]) -> ProgramPlan:

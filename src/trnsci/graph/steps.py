@@ -9,6 +9,7 @@ import torch
 from torch.fx import Node
 
 from trnsci.graph.layouts import Buffer, View
+from trnsci.torch_internals import tree_leaves
 
 
 class Refused(Exception):
@@ -64,7 +65,7 @@ class HostCall:
     @property
     def operands(self) -> list[View]:
         """What it reads of device memory."""
-        return [each for value in self.values.values() for each in leaves_in(value) if isinstance(each, View)]
+        return [each for value in self.values.values() for each in tree_leaves(value) if isinstance(each, View)]
 
 
 @dataclass(eq=False)
@@ -75,11 +76,6 @@ class Pending:
     level: int
     dtype: torch.dtype
     shape: tuple[int, ...]
-
-
-def leaves_in(value: Any) -> list[Any]:
-    """Return what nested lists and tuples hold, in order."""
-    return [leaf for item in value for leaf in leaves_in(item)] if isinstance(value, list | tuple) else [value]
 
 
 def describe_origin(node: Any) -> str:

@@ -27,8 +27,9 @@ from trnsci import check, config, ops
 from trnsci.analogs import Different, operators
 from trnsci.calling_lines import calling_line
 from trnsci.drop_in import tracing
-from trnsci.errors import ArgumentError, TrnError
+from trnsci.errors import ArgumentError, TrnError, UnsupportedError
 from trnsci.graph.decompositions import decompositions
+from trnsci.graph.draws import Captured, collecting_draws
 from trnsci.graph.folding import detach_copies, fold
 from trnsci.graph.unreadable import UNREADABLE
 from trnsci.kernel_launcher import Launcher, as_simulated, current, using
@@ -170,13 +171,17 @@ class FlatFunction:
         self._leaves = [_TENSOR if isinstance(x, Tensor) else x for x in leaves]
         self._spec = spec
         self._results: tuple[list[Any], Any] = [], None
+        # whether results follow gradients of tensors that the function captured
+        self.needs_gradient = False
 
     def __call__(self, *tensors: Tensor) -> list[Tensor]:
         """Call the function, and note how its results are put together."""
         args, kwargs = _fill_in(self._leaves, self._spec, tensors)
         values, tree = tree_flatten(self.function(*args, **kwargs))
         self._results = ([_TENSOR if isinstance(x, Tensor) else x for x in values], tree)
-        return [x for x in values if isinstance(x, Tensor)]
+        results = [x for x in values if isinstance(x, Tensor)]
+        self.needs_gradient = any(x.requires_grad for x in results)
+        return results
 
     def join(self, tensors: Iterable[Any]) -> Any:
         """Return results as the function returned them when it was called."""
@@ -188,11 +193,32 @@ def _fill_in(leaves: Sequence[Any], spec: Any, tensors: Iterable[Any]) -> Any:
     return tree_unflatten([next(given) if x is _TENSOR else x for x in leaves], spec)
 
 
-def trace(function: Callable[..., Any], inputs: Sequence[Tensor]) -> GraphModule:
-    """Trace a function of a flat list of tensors; torch's operators that have an analog enter as ops of the suite."""
-    with tracing(Substitutions(random=False, min_size=0, unreadable=UNREADABLE)):
+def trace(function: Callable[..., Any], inputs: Sequence[Tensor]) -> tuple[GraphModule, list[Captured]]:
+    """Trace a function of a flat list of tensors; torch's operators that have an analog enter as ops of the suite.
+
+    What it captures becomes its last arguments: floating-point tensors, draws, and all where it changes some.
+    """
+    with tracing(Substitutions(random=False, min_size=0, unreadable=UNREADABLE)), collecting_draws() as draws:
         traced = _trace_graph(function, inputs)
-    return _without_mutations(traced, inputs)
+    detach_copies(traced)
+    has_changes = any(_is_mutable(node.target) for node in traced.graph.nodes)
+    lifted = _lift(traced, Tensor, lambda x: has_changes or id(x) in draws or _is_lifted(x))
+    _require_own_gradients(lifted)
+    captured = [draws.get(id(x)) or Captured(x, x.detach) for x in lifted]
+    return _without_mutations(traced, [*inputs, *lifted]), captured
+
+
+def _require_own_gradients(captured: Sequence[Tensor]) -> None:
+    """Raise where the function left gradients in tensors it captured: they are no numbers."""
+    filled = [x for x in captured if x.is_leaf and isinstance(x.grad, FakeTensor)]
+    for x in filled:
+        x.grad = None
+    if filled:
+        why = "it calls backward(), which would fill gradients once, when it is traced"
+        hint = (
+            "Take torch.autograd.grad inside, and return what changes; or call backward() on what the program returns"
+        )
+        raise UnsupportedError("program", [("nki", why)], hint=hint)
 
 
 def _trace_graph(function: Callable[..., Any], inputs: Sequence[Tensor]) -> GraphModule:
@@ -226,7 +252,6 @@ class _Lines(TorchDispatchMode):
 
 def _without_mutations(traced: GraphModule, inputs: Sequence[Tensor]) -> GraphModule:
     """Replace operators in place by functional ones; what changes an input is copied into it at the end."""
-    detach_copies(traced)
     changes = [node for node in traced.graph.nodes if _is_mutable(node.target)]
     if not changes:
         return traced
@@ -248,6 +273,7 @@ class _Lowering(TorchDispatchMode):
     def __init__(self, left: dict[str, str]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.left = left
+        self.running: list[Any] = []
         self.known = {op.registered: op for op in ops.all_ops()}
         self.analogs = {name: each for name, each in operators().items() if each.arguments and not each.random}
 
@@ -275,13 +301,18 @@ class _Lowering(TorchDispatchMode):
 
     def _op(self, op: Any, args: Any, kwargs: Any) -> Any:
         call = op.kind(*args, **kwargs)
-        refused = op.refusal(call, "nki")
+        key = op.name, freeze(call)
+        # what a step of it leaves to torch may be the op again
+        refused = "it is a step of itself" if key in self.running else op.refusal(call, "nki")
         if refused is None:
+            self.running.append(key)
             try:
                 with self:
                     return call.nki()
             except (TrnError, *UNREADABLE) as error:
                 refused = str(error).splitlines()[0]
+            finally:
+                self.running.pop()
         self.left[op.name] = refused
         return _on_planes(op.registered, args, kwargs)
 
@@ -289,6 +320,7 @@ class _Lowering(TorchDispatchMode):
         if func is effects.with_effects:
             # programs run operators without results in order: the token says no more
             token, target, *operands = args
+            token = torch.empty(0) if token is None else token
             with self:
                 result = target(*operands, **kwargs)
             return (token, *result) if isinstance(result, tuple) else (token, result)
@@ -364,8 +396,11 @@ def _trace_loop(
     with disable_modes():
         # one tensor may stand for two parts of the state
         given = [x.clone() for x in (*state, *others)]
-        traced = _trace_graph(body, given)
-    captured = [*_lift(traced, FakeTensor), *lift_captured(traced)]
+        with collecting_draws() as draws:
+            traced = _trace_graph(body, given)
+        if draws:
+            raise UnsupportedError("program", [("nki", "a loop would draw the same numbers in every turn")])
+    captured = [*_lift(traced, FakeTensor), *_lift(traced, Tensor, _is_lifted)]
     return tuple(REPEAT(add_call(Loop(traced, count)), list(state), [*others, *captured]))
 
 
@@ -439,25 +474,26 @@ def _turn(body: Callable[..., Any], state: Sequence[Tensor], others: Sequence[Te
 def _lift(graph: GraphModule, kind: Any, wanted: Callable[[Any], bool] = lambda x: True) -> list[Tensor]:
     """Make tensors that a graph holds its last arguments; return them in order."""
     lifted: dict[int, tuple[Tensor, Node]] = {}
-    last = [node for node in graph.graph.nodes if node.op == "placeholder"][-1]
+    given = [node for node in graph.graph.nodes if node.op == "placeholder"]
     for node in list(graph.graph.nodes):
         value: Any = getattr(graph, node.target, None) if node.op == "get_attr" else None
         if not isinstance(value, kind) or not wanted(value):
             continue
         if id(value) not in lifted:
-            with graph.graph.inserting_after(last):
-                last = graph.graph.placeholder(f"captured_{len(lifted)}")
-            last.meta = dict(node.meta)
-            lifted[id(value)] = value, last
+            first = next(iter(graph.graph.nodes))
+            with graph.graph.inserting_after(given[-1]) if given else graph.graph.inserting_before(first):
+                given.append(graph.graph.placeholder(f"captured_{len(lifted)}"))
+            given[-1].meta = dict(node.meta)
+            lifted[id(value)] = value, given[-1]
         node.replace_all_uses_with(lifted[id(value)][1])
         graph.graph.erase_node(node)
     graph.recompile()
     return [value for value, _ in lifted.values()]
 
 
-def lift_captured(graph: GraphModule) -> list[Tensor]:
-    """Make floating-point tensors that a function captured arguments: their values may change between calls."""
-    return _lift(graph, Tensor, lambda x: x.is_floating_point() or x.is_complex())
+def _is_lifted(x: Tensor) -> bool:
+    """Return whether the values of a captured tensor may change between calls without a new trace."""
+    return x.is_floating_point() or x.is_complex()
 
 
 def _name(func: Any) -> str:
@@ -485,7 +521,10 @@ def as_planes(x: Tensor) -> list[Tensor]:
     """Return a tensor as the real tensors that stand for it: one, or two planes."""
     if isinstance(x, PlanarTensor):
         return [x.real_plane, x.imag_plane]
-    return [x.real, x.imag] if x.is_complex() else [x]
+    if not x.is_complex():
+        return [x]
+    x = x.resolve_conj()
+    return [x.real, x.imag]
 
 
 def lower(
