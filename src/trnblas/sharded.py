@@ -20,7 +20,7 @@ from trnsci.distributed import Part, Team, chunk, chunks, sharded
 from trnsci.distributed.calls import refuse_sharded
 from trnsci.distributed.parts import SUM, Place, Places
 from trnsci.distributed.rules import choose_cut
-from trnsci.distributed.team import OnChip, Wait, in_flight
+from trnsci.distributed.team import Wait, in_flight
 
 # Axes of the mesh that cut the rows of a product, and those that cut its columns.
 Axes = tuple[tuple[int, ...], tuple[int, ...]]
@@ -111,8 +111,6 @@ def multiply(
             axes = (cut[0], cut[1])
     elif len(team.shape) == 1:
         (label,), _ = choose_cut("mk,kn->mn", [a.layout, b.layout], sums=not whole)
-        if not whole and (label == "k" or (a.places, b.places) == ((1,), (0,))):
-            team.tally.on_chip = _on_chip(team.size(0), alpha, a, b, options)
         if label == "k":
             options, (left, right) = widen(options, a.to(team, 1).local, b.to(team, 0).local)
             terms = a.with_local(gemm(alpha, left, right, **options), (a.shape[0], b.shape[1]), (SUM,))
@@ -136,20 +134,6 @@ def widen(options: Any, *operands: Tensor) -> tuple[Any, list[Tensor]]:
     # bfloat16 values are what "fast" multiplies, exactly, and adds up in float32
     policy = "fast" if operands[0].dtype == torch.bfloat16 else "fp32"
     return {**options, "precision": policy}, [x.float() for x in operands]
-
-
-def _on_chip(ranks: int, alpha: complex, a: Part, b: Part, options: Any) -> OnChip:
-    """Return the kernel that adds up between ranks while it multiplies, and why it cannot run this product."""
-    (m, k), n = a.shape, b.shape[1]
-    refusal = ""
-    if m % ranks or k % ranks:
-        refusal = f"M = {m} and K = {k} do not divide between {ranks} ranks"
-    elif a.dtype not in (torch.float32, torch.bfloat16, torch.float16) or options["precision"] not in (None, "fp32"):
-        refusal = f"it multiplies float32 and shorter, not {a.dtype} with precision={options['precision']!r}"
-    elif alpha != 1:
-        refusal = f"alpha is {alpha}"
-    operands = ((k // ranks, m), (k // ranks, n))
-    return OnChip("trnblas.kernels.sharded.sharded_gemm", operands, a.dtype, refusal)
 
 
 def _summa(

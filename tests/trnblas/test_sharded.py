@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import pickle
 from pathlib import Path
 
 import numpy as np
@@ -356,52 +355,11 @@ def _cut_along_k(m, k, n, count, dtype, **options):
 
 
 @pytest.mark.sim
-def test_a_plan_of_k_cut_between_ranks_names_the_kernel_and_predicts_with_it():
-    recorded = json.loads((ROOT / "benchmarks/baselines/trnblas.sharded.json").read_text())
-    for count in (2, 4):
-        plan = _cut_along_k(2048, 2048, 2048, count, torch.bfloat16)
-        assert plan.on_chip.name == "trnblas.kernels.sharded.sharded_gemm"
-        assert plan.on_chip.refusal == ""
-        assert pickle.loads(pickle.dumps(plan)) == plan
-        for target, seconds in plan.predicted_on_chip.items():
-            cycles = recorded[f"{count} ranks (2048x2048x2048) bfloat16"][target]["cycles"]
-            assert round(seconds * TARGETS[target].clock_ghz["tensor"] * 1e9) == cycles
-        assert "could exchange on chip; products and exchange run apart" in str(plan)
-        # one after the other, which is what runs, takes longer where both send float32
-        wide = _cut_along_k(2048, 2048, 2048, count, torch.float32)
-        assert wide.predicted_on_chip["trn2"] < wide.predicted["trn2"]
-
-
-@pytest.mark.parametrize(
-    ("sizes", "dtype", "options", "says"),
-    [
-        ((6, 50, 4), torch.float32, {}, "K = 50 do not divide between 4 ranks"),
-        ((8, 800, 8), torch.float64, {}, "not torch.float64"),
-        ((8, 800, 8), torch.float32, {"precision": "fast"}, "precision='fast'"),
-        ((8, 800, 8), torch.float32, {"alpha": 2.0}, "alpha is 2.0"),
-    ],
-)
-def test_what_the_kernel_cannot_take_is_said(sizes, dtype, options, says):
-    plan = _cut_along_k(*sizes, 4, dtype, **options)
-    assert says in plan.on_chip.refusal
-    assert plan.predicted_on_chip == {}
-    assert says in str(plan)
-
-
-def test_other_forms_have_no_such_kernel():
-    rows = Layout((64, 64), torch.float32, (4,), (0,))
-    plan = distributed.plan(trnblas.gemm, 1.0, rows, rows)
-    assert plan.on_chip is None
-    assert plan.predicted_on_chip == {}
-
-
-@pytest.mark.sim
 def test_the_page_quotes_the_recorded_predictions():
     size, clock = "2048x2048x2048) bfloat16", TARGETS["trn2"].clock_ghz["tensor"] * 1e3
     page = (ROOT / "docs/how-to/many-chips.md").read_text().replace("\n", " ")
-    for dtype in (torch.float32, torch.bfloat16):
-        plan = _cut_along_k(2048, 2048, 2048, 4, dtype)
-        assert f"{1e6 * plan.predicted_on_chip['trn2']:.0f} µs against {1e6 * plan.predicted['trn2']:.0f} µs" in page
+    apart = _cut_along_k(2048, 2048, 2048, 4, torch.bfloat16).predicted["trn2"]
+    assert f"203 µs against {1e6 * apart:.0f} µs for products and exchange one after the other" in page
     for op, kernel, where in (
         ("gemm", f"1x({size}", "on one core"),
         ("sharded", f"2 ranks ({size}", "on two"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-import pkgutil
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -14,16 +13,14 @@ from typing import Any, NamedTuple
 import torch
 from torch.distributed.tensor import DTensor
 
-import trnsim
 from trnsci import config
 from trnsci.backends import SCOPE, Scope, entering
 from trnsci.config import TargetName
 from trnsci.distributed.arguments import by_name, check_whole, inside, map_values
 from trnsci.distributed.calls import find, refuse_sharded
 from trnsci.distributed.parts import Layout, Part, Sharded
-from trnsci.distributed.team import Crossing, Moment, OnChip, Team
+from trnsci.distributed.team import Crossing, Moment, Team
 from trnsci.errors import ArgumentError
-from trnsci.kernel_launcher import as_simulated
 from trnsci.memory import MemoryMeter
 from trnsci.planning import Recorder
 from trnsci.plans import Step, quantity, seconds
@@ -66,7 +63,6 @@ class RankPlan:
     volume: int
     exchanges: tuple[Crossing, ...]
     moments: tuple[Moment, ...] = ()
-    on_chip: OnChip | None = None
 
     @property
     def flops(self) -> int:
@@ -165,26 +161,6 @@ class ShardedPlan:
         every = {target: self.slowest(target) for target in config.TARGETS}
         return {target: time.total for target, time in every.items() if time is not None}
 
-    @property
-    def on_chip(self) -> OnChip | None:
-        """The kernel that would do all of the call on each rank's core, exchange included, where there is one."""
-        return self.classes[0].on_chip
-
-    @property
-    def predicted_on_chip(self) -> dict[str, float]:
-        """Predicted seconds of that kernel on a core per rank. Functions do not launch it yet."""
-        kernel = self.on_chip
-        if kernel is None or kernel.refusal:
-            return {}
-        program = as_simulated(pkgutil.resolve_name(kernel.name))
-        operands = [torch.empty(shape, dtype=kernel.dtype, device="meta") for shape in kernel.operands]
-        count = len(self.members)
-        seconds: dict[str, float] = {}
-        for target in config.TARGETS:
-            run = trnsim.profile(program, target=target, numerics=False, ranks=count)
-            seconds[target] = run(*operands, ranks=count)[1].total_s
-        return seconds
-
     def __str__(self) -> str:
         lines = [f"{self.op} on {'x'.join(map(str, self.mesh))} ranks"]
         lines += [f"  {operand}" for operand in self.operands]
@@ -199,9 +175,6 @@ class ShardedPlan:
         every = {target: self.slowest(target) for target in config.TARGETS}
         predicted = "  ".join(f"{at} {seconds(x.total)} ({x.limit})" for at, x in every.items() if x is not None)
         lines.append(f"  predicted, one core per rank: {predicted or 'nothing, no kernel takes every step'}")
-        if self.on_chip is not None:
-            verdict = f"cannot take it: {self.on_chip.refusal}" if self.on_chip.refusal else "could exchange on chip"
-            lines.append(f"  {self.on_chip.name} {verdict}; products and exchange run apart")
         return "\n".join(lines)
 
 
@@ -331,7 +304,6 @@ def _play_rank(algorithm: Any, bound: dict[str, Any], mesh: tuple[int, ...], coo
         volume=tally.volume,
         exchanges=tuple(tally.exchanges),
         moments=tuple(tally.moments),
-        on_chip=tally.on_chip,
     )
 
 

@@ -59,22 +59,6 @@ class Crossing(NamedTuple):
     buffer: int
 
 
-class OnChip(NamedTuple):
-    """A kernel that would do a call's products and its exchange as one program on each rank's core.
-
-    Attributes:
-        name: of the kernel, with its module.
-        operands: shapes of a rank's operands.
-        dtype: of these.
-        refusal: why it cannot take this call, or an empty text.
-    """
-
-    name: str
-    operands: tuple[tuple[int, ...], ...]
-    dtype: torch.dtype
-    refusal: str
-
-
 class Moment(NamedTuple):
     """An exchange that begins, or is waited for, after a number of steps."""
 
@@ -85,13 +69,12 @@ class Moment(NamedTuple):
 
 @dataclass(slots=True)
 class Tally:
-    """Messages and bytes one rank received, the exchanges it took part in, and a kernel that could make them."""
+    """Messages and bytes one rank received, and the exchanges it took part in."""
 
     messages: int = 0
     volume: int = 0
     exchanges: list[Crossing] = field(default_factory=list)
     moments: list[Moment] = field(default_factory=list)
-    on_chip: OnChip | None = None
 
 
 class Team:
