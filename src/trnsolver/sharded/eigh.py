@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
@@ -62,23 +63,15 @@ def _quotients(team: Team, rows: Tensor, vectors: Tensor) -> Tensor:
 
 def _sort_columns(team: Team, vectors: Tensor, by: Tensor, counts: list[int]) -> Tensor:
     """Return this rank's columns of the eigenvectors in the order of the values."""
-    ranks, here = team.size(0), team.here(0)
-    n = vectors.shape[1]
-    first = [sum(counts[:rank]) for rank in range(ranks)]
-    position = torch.empty_like(by).index_copy_(0, by, torch.arange(n, device=by.device)).tolist()
-    cuts = [range(start, start + size) for start, size in chunks(n, ranks)]
-
-    def going(source: int, target: int) -> list[int]:
-        """Positions of the vectors of one rank that another takes, in the order in which they are stored."""
-        mine = position[first[source] : first[source] + counts[source]]
-        return [at for at in mine if at in cuts[target]]
-
-    stored = position[first[here] : first[here] + counts[here]]
-    pieces = [vectors[[k for k, at in enumerate(stored) if at in cut]] for cut in cuts]
-    received = team.all_to_all(0, pieces, [(len(going(rank, here)), n) for rank in range(ranks)])
-    columns = vectors.new_empty((n, len(cuts[here])))
-    for rank, piece in enumerate(received):
-        columns[:, [at - cuts[here].start for at in going(rank, here)]] = piece.mT
+    n, order, here = vectors.shape[1], by.tolist(), team.here(0)
+    ends = list(itertools.accumulate(counts, initial=0))
+    stored = [range(start, stop) for start, stop in itertools.pairwise(ends)]
+    wanted = [order[start : start + size] for start, size in chunks(n, team.size(0))]
+    pieces = [vectors[[k - ends[here] for k in ours if k in stored[here]]] for ours in wanted]
+    coming = [[at for at, k in enumerate(wanted[here]) if k in theirs] for theirs in stored]
+    received = team.all_to_all(0, pieces, [(len(at), n) for at in coming])
+    columns = vectors.new_empty((n, len(wanted[here])))
+    columns[:, list(itertools.chain(*coming))] = torch.cat(received).mT
     return columns
 
 
@@ -162,10 +155,7 @@ def _exchange_blocks(
     received = team.all_to_all(0, pieces, shapes)
     arrived: dict[int, Tensor] = {}
     for ids, piece in zip(coming, received, strict=True):
-        at = 0
-        for b in ids:
-            arrived[b] = piece[at : at + len(blocks[b])]
-            at += len(blocks[b])
+        arrived.update(zip(ids, piece.split([len(blocks[b]) for b in ids]), strict=True))
     return arrived, goal
 
 
