@@ -1,4 +1,4 @@
-"""What error a precision policy guarantees, and which policy a target asks for."""
+"""The error that a precision policy guarantees, and the policy that a target asks for."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def choose(
     """Return the policy in force: the one asked for, the default, or the cheapest whose bound meets a target.
 
     Float32's range must hold sums of ``terms`` products of the operands for a policy in float32 to qualify; they are
-    ``None`` where nobody can tell beforehand. ``what`` the bound is of, ``K=5``, is for the error.
+    ``None`` where they are not known beforehand. ``what`` the bound is of, ``K=5``, is for the error.
     """
     if target is None:
         return resolve(op, precision, dtype)

@@ -1,4 +1,4 @@
-"""What BLAS functions share: flags in SciPy's spelling, coefficients, vectors as matrices, triangles."""
+"""Arguments of BLAS functions: flags in SciPy's spelling, coefficients, vectors as matrices, triangles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What follows a product before it leaves the device: scale, bias, activation."""
+"""Steps after a product, before it leaves the device: scale, bias, activation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a calculation will do and need on each rank, decided before it starts: stages, blocks, bytes and verdicts."""
+"""Plan of a calculation on each rank, decided before it starts: stages, blocks, bytes and verdicts."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MP2Plan:
-    """What `dfmp2` will do.
+    """Plan of `dfmp2`.
 
     Attributes:
         method: ``pairs``, ``laplace`` or ``stochastic``.

@@ -69,7 +69,7 @@ FILES = Files()
 
 
 class Layout(NamedTuple):
-    """What the head of a file says, and where the parts after it begin.
+    """Head of a file, and the offsets of the parts after it.
 
     Attributes:
         identity: of the calculation.

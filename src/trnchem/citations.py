@@ -1,4 +1,4 @@
-"""What to cite for a calculation: the method, the programs, and the scalings that were used."""
+"""Citations for a calculation: the method, the programs, and the scalings that were used."""
 
 from __future__ import annotations
 

@@ -192,7 +192,7 @@ def _show(
 
 
 def bar(stream: TextIO, width: int = 30) -> Callable[[Progress], None] | None:
-    """Return a callback that draws a bar on a terminal, or ``None`` where nobody watches."""
+    """Return a callback that draws a bar on a terminal, or ``None`` where no terminal is."""
     if not stream.isatty():
         return None
 

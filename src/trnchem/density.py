@@ -19,7 +19,7 @@ from trnsci import CapacityError, from_device
 
 
 class SpinDensity(NamedTuple):
-    """What MP2 adds to the density of one spin; both are alike in a closed shell.
+    """Addition of MP2 to the density of one spin; both are alike in a closed shell.
 
     Attributes:
         occupied: [nocc, nocc], negative.

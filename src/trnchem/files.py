@@ -25,7 +25,7 @@ _CANNOT_LINK = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errn
 
 
 class Files:
-    """What a checkpoint asks of the operating system. Tests put one in its place that fails, or loses power."""
+    """Calls of a checkpoint to the operating system. Tests put one in its place that fails, or loses power."""
 
     def create(self, path: Path) -> tuple[int, Path]:
         """Create and lock a temporary file in the folder of ``path``; return its descriptor and its path."""

@@ -44,7 +44,7 @@ def density_fit(mf: Any, auxbasis: Any = None, *, screening: float = 1e-12) -> A
         mf: a mean field of PySCF of a molecule, with or without density fitting; an xyz file or a built-in name, for
             Hartree-Fock in cc-pVDZ.
         auxbasis: as in PySCF; unless given the mean field's own, or PySCF's choice.
-        screening: drop pairs of orbitals whose fitted integrals cannot exceed this, where so many are that a sparse
+        screening: drop pairs of orbitals whose fitted integrals cannot exceed this, where they are many and a sparse
             product pays.
 
     Raises:

@@ -177,7 +177,7 @@ class Sampling(NamedTuple):
 
 
 class Energies(NamedTuple):
-    """What a calculation computed, and how well sampling knows it.
+    """Energies of a calculation, with the errors of sampling.
 
     Attributes:
         opposite: opposite-spin energy.

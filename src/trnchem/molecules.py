@@ -1,4 +1,4 @@
-"""What to compute: built-in molecules and xyz files."""
+"""Built-in molecules and xyz files."""
 
 from __future__ import annotations
 

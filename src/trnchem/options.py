@@ -45,7 +45,7 @@ class MP2Options:
             opposite-spin energy. Twice the noise.
         seed: of the random vectors.
         pairs: return the energies of pairs too.
-        screening: drop integrals that cannot exceed this, where so many are that a sparse product pays.
+        screening: drop integrals that cannot exceed this, where they are many and a sparse product pays.
         reuse: take integrals the mean field holds fitted in this auxiliary basis, instead of computing them again.
         resident: keep B in device memory where the products run on a device or the simulator.
         scratch: folder for B when it does not fit into the budget; the system's for temporary files by default.

@@ -42,7 +42,7 @@ DEGENERATE = 1e-6
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Relaxed:
-    """What MP2 adds to the densities of a mean field.
+    """Additions of MP2 to the densities of a mean field.
 
     Attributes:
         field: the mean field.

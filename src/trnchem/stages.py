@@ -274,4 +274,4 @@ def _give_back() -> None:
 
 
 def silent(progress: Progress) -> None:
-    """Tell nobody."""
+    """Report no progress."""

@@ -1,4 +1,4 @@
-"""What transforms share: lengths, axes, norms and dtypes, read once and checked before any work."""
+"""Arguments of transforms: lengths, axes, norms and dtypes, read once and checked before any work."""
 
 from __future__ import annotations
 

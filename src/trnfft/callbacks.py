@@ -1,4 +1,4 @@
-"""What a plan does to its data on the way in and on the way out: scale, window, multiply, convert, or any function."""
+"""Callbacks of a plan, for data on the way in and out: scale, window, multiply, convert, or any function."""
 
 from __future__ import annotations
 

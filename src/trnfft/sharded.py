@@ -223,7 +223,7 @@ def _line(team: Team, x: Part) -> Part:
 def _ranges(
     team: Team, x: Part, wanted: Sequence[range], shape: tuple[int, ...], held: Sequence[range] | None = None
 ) -> Part:
-    """Exchange a line so that every rank holds its wanted range; what nobody holds is zero."""
+    """Exchange a line so that every rank holds its wanted range; elements that no rank holds are zero."""
     ranks, here = team.size(0), team.here(0)
     held = held or [range(s, s + n) for s, n in chunks(x.shape[0], ranks)]
     if list(held) == list(wanted):

@@ -1,4 +1,4 @@
-"""What a tensor of two planes does to both alike, and what it leaves to torch's complex numbers."""
+"""Methods that a tensor of two planes applies to both alike, and those it leaves to torch's complex numbers."""
 
 from __future__ import annotations
 

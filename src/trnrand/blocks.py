@@ -1,4 +1,4 @@
-"""What the engines' ops share: blocks of four words from counters and a key."""
+"""Ops of the engines: blocks of four words from counters and a key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the kernels of streams are launched with, and the proof that a device's integers are exact."""
+"""Arguments of the kernels of streams, and the proof that a device's integers are exact."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What quasi-random sequences share: a position, points from there on, and randomness of their own."""
+"""Quasi-random sequences: a position, points from there on, and randomness of their own."""
 
 from __future__ import annotations
 

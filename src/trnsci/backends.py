@@ -51,7 +51,7 @@ class Interceptor(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What the enclosing blocks and public functions have set.
+    """Settings of the enclosing blocks and public functions.
 
     Attributes:
         choices: a library, or ``None`` for all of them, with the choice of the innermost block.

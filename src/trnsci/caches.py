@@ -1,4 +1,4 @@
-"""What the suite keeps between calls, plans and their tables, within one limit of bytes; kernels, within a count."""
+"""Caches that last between calls: plans and their tables, within one limit of bytes; kernels, within a count."""
 
 from __future__ import annotations
 

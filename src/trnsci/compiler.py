@@ -46,7 +46,7 @@ KEPT = 64
 
 @dataclass
 class CompiledGraph:
-    """What became of one graph of a program.
+    """Result of compiling one graph of a program.
 
     Attributes:
         inner: the backend that has the rest.

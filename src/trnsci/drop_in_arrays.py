@@ -18,7 +18,7 @@ _FAILURES = (Different, TrnError, TypeError, ValueError, AttributeError, LookupE
 
 
 class _Call(Replacement):
-    """What stands in the place of a function of NumPy or SciPy while blocks are open."""
+    """Stand-in for a function of NumPy or SciPy while blocks are open."""
 
     def __init__(self, name: str, function: Function) -> None:
         super().__init__(name, function)

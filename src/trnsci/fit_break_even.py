@@ -52,7 +52,7 @@ def pays_from(
 
     Args:
         steps: the call as it was made, planned.
-        larger: returns calls of ours with operands of so many times the size.
+        larger: returns calls of ours with operands of a multiple of the size.
         measured: seconds of one call here.
         targets: predictions of it.
     """

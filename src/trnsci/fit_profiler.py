@@ -240,7 +240,7 @@ _uncompiled = disable_dynamo(Watch._time_operator, recursive=True)
 
 @cache
 def _package(filename: str) -> str:
-    """Whose file it is: a package's name, ``python`` for the standard library, nothing for the program's own."""
+    """Return a file's owner: a package's name, ``python`` for the standard library, empty for the program's own."""
     if filename.startswith("<frozen importlib"):
         return "import"
     if filename.startswith("<"):

@@ -166,7 +166,7 @@ _ROW = ("operands", "calls", "measured here", *(f"{target} predicted" for target
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitReport:
-    """What one run did, and what it would cost on Trainium: device times are predicted, all others measured.
+    """Report of one run and of its cost on Trainium: device times are predicted, all others measured.
 
     Attributes:
         wall: seconds of the whole run on the wall.

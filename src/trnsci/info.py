@@ -1,4 +1,4 @@
-"""What this machine has and what the suite would do on it: the facts behind ``trnsci info``."""
+"""Devices and packages of this machine, and the backends they admit: the facts behind ``trnsci info``."""
 
 from __future__ import annotations
 

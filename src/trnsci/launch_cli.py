@@ -56,7 +56,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 class Launch(NamedTuple):
-    """What to start, checked."""
+    """Program to start, with checked options."""
 
     words: tuple[str, ...]
     ranks: int

@@ -12,7 +12,7 @@ from trnsci import neuron
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
-    """What crossing from host to device costs.
+    """Costs of crossing from host to device.
 
     Attributes:
         name: how torch reaches the device, as reports call it.

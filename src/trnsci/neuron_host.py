@@ -31,7 +31,7 @@ def target(product: Path = PRODUCT) -> TargetName:
 
 
 def settle_cores() -> None:
-    """Say in the environment what a logical core of this machine is, where there is a device and nobody has.
+    """Say in the environment what a logical core of this machine is, where there is a device and it is not set.
 
     Kernels and AWS's compiler read one variable. Without it a kernel is for one core and the compiler takes two on trn2
     and trn3, which it refuses (NCC_EVRF066). It must be called before torch is imported.

@@ -169,7 +169,7 @@ def meet(x_hbm: Any) -> None:
 
 
 class Queue(nl.NKIObject):  # type: ignore[misc]
-    """What waits, first in, first out: one of the compiler's front ends pops the last element of a list, not any."""
+    """Queue, first in, first out: one of the compiler's front ends pops the last element of a list, not any."""
 
     def __init__(self) -> None:
         self.items = []  # type: ignore[var-annotated]
@@ -369,7 +369,7 @@ SPARE = (0, 256, 512)
 
 
 def keep_up(stationary_sb: Any, x_sb: Any, columns: int) -> None:
-    """Multiply so many columns for nobody once x is there, so that the clock stays up while other engines work."""
+    """Warm up: multiply columns and discard the result once x is there, so that the clock stays up meanwhile."""
     for c in tiles(columns, N_TILE):
         moving = x_sb.ap([[x_sb.shape[1], x_sb.shape[0]], [0, c.size]], offset=0)  # [k, c]
         spare_ps = nl.ndarray((stationary_sb.shape[1], c.size), dtype=nl.float32, buffer=nl.psum)  # [m, c]
@@ -390,7 +390,7 @@ def repeat_body(count: int, body: Any) -> None:
 
 
 def repeat_while(count: int, flag_hbm: Any, body: Any) -> None:
-    """Run ``body(i)`` while a tensor of one element is not zero; given a ``count``, for predictions, so many times."""
+    """Run ``body(i)`` while a tensor of one element is not zero; or ``count`` times, for predictions."""
     if count > 0:
         repeat_body(count, body)
         return

@@ -84,7 +84,7 @@ class Verdict:
 
     @property
     def name(self) -> str:
-        """What tables call it: the backend of a kernel, the implementation elsewhere."""
+        """Its name in tables: the backend of a kernel, the implementation elsewhere."""
         return self.backend if self.implementation == "nki" else self.implementation
 
     @property
@@ -181,7 +181,7 @@ def _namespace(name: str) -> Any:
 
 
 class Op:
-    """What the runtime keeps of a call class: its name, library, implementations and registration with torch."""
+    """Entry of a call class in the runtime: its name, library, implementations and registration with torch."""
 
     def __init__(
         self, kind: Any, name: str, signature: str | None, *, host_only: str | None = None, traceable: bool = False

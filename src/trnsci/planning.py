@@ -84,7 +84,7 @@ class Recorder(Live):
             self._note(tensor)
 
     def call(self, call: Any, out: Any = None) -> Any:
-        """Note one step; its results, and operands that nobody made before, count as live until they are garbage."""
+        """Note one step; its results, and operands that no step made, count as live until they are garbage."""
         # What a sparse matrix holds is no argument of the function, and comes to light here.
         for tensor in tensors_in(call):
             self._note(tensor)

@@ -134,7 +134,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What a call will do. Two plans are equal when they would do the same; reasons do not count."""
+    """Plan of a call. Two plans are equal when they would do the same; reasons do not count."""
 
     op: str
     steps: tuple[Step, ...]
@@ -209,7 +209,7 @@ class Plan:
 
     @property
     def programs(self) -> Programs | None:
-        """What the kernels of the plan would be on the configured generation; ``None`` where a step has none."""
+        """Programs of the kernels of the plan on the configured generation; ``None`` where a step has none."""
         each_step = [step.programs(config.TARGET.get()) for step in self.steps]
         known = [programs for programs in each_step if programs is not None]
         if not known or len(known) < len(each_step):

@@ -36,7 +36,7 @@ def parse_fault(text: bytes) -> dict[str, Any]:
 
 
 def apart(work: Callable[[], T], name: str) -> Future[T]:
-    """Run ``work`` in a thread that nobody has to wait for, at the end of the process least of all."""
+    """Run ``work`` in a thread that does not keep the process alive."""
     done: Future[T] = Future()
 
     def run() -> None:

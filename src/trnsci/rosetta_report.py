@@ -1,4 +1,4 @@
-"""What ``trnsci rosetta`` says: the coverage of every library, the answer for a symbol, several answers, the gaps."""
+"""Answers of ``trnsci rosetta``: the coverage of every library, the answer for a symbol, several answers, the gaps."""
 
 from __future__ import annotations
 

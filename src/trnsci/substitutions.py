@@ -22,7 +22,7 @@ SMALL = "too small to pay here: drop_in(min_size=0) takes it"
 
 
 class Substitutions:
-    """What ran here instead, and what was left alone and why, with counts."""
+    """Calls that ran here instead, and calls that were left alone and why, with counts."""
 
     def __init__(
         self, *, random: bool, min_size: int | None = None, unreadable: tuple[type[Exception], ...] = ()

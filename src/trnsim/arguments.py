@@ -1,4 +1,4 @@
-"""What crosses a kernel's edge: arguments become HBM tensors, results become arrays, written inputs are written back.
+"""The edge of a kernel: arguments become HBM tensors, results become arrays, written inputs are written back.
 
 A kernel that fails leaves its inputs as they were.
 """

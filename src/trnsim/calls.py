@@ -48,7 +48,7 @@ def wrong_call(error: TypeError, fn: Any, label: str, signature: inspect.Signatu
 
 
 def no_tensor(value: Any, role: str, kind: str, hint: str) -> KernelError:
-    """Return the error for an operand that is no tensor; an array of the host is told by its shape."""
+    """Return the error for an operand that is no tensor; an array of the host is recognised by its shape."""
     shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
     shown = repr(value)
     if hasattr(value, "is_data_representable"):

@@ -1,4 +1,4 @@
-"""What ``trnsim`` does: run a script on the simulator, profile and lint kernels, look names up."""
+"""Commands of ``trnsim``: run a script on the simulator, profile and lint kernels, look names up."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What `compare` found: true when everything agrees.
+    """Result of `compare`: true when everything agrees.
 
     ``differences`` are in program order, intermediates before results.
     """

@@ -1,4 +1,4 @@
-"""What a kernel left out: elements of a result it never wrote, elements of an argument its loops never read."""
+"""Omissions of a kernel: elements of a result it never wrote, elements of an argument its loops never read."""
 
 from __future__ import annotations
 

@@ -154,7 +154,7 @@ def probe(*names: str) -> Probe:
 
 
 def active_probes() -> list[Probe] | None:
-    """Return the probes of this context, for a session that starts; ``None`` when nobody looks."""
+    """Return the probes of this context, for a session that starts; ``None`` without any."""
     return list(_ACTIVE.get()) or None
 
 

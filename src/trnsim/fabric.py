@@ -64,7 +64,7 @@ MACHINES = {name: _machine(name, **fields) for name, fields in read_table("targe
 
 
 def machine_named(name: str | None = None, target: str = "trn2", ranks: int = 1) -> Machine:
-    """Return a machine by name, or the smallest of a generation whose NeuronLink domain has so many cores."""
+    """Return a machine by name, or the smallest of a generation whose NeuronLink domain has ``ranks`` cores."""
     if name is not None:
         if name not in MACHINES:
             raise refuse("machine", got=name, limit=sorted(MACHINES))

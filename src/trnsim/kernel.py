@@ -315,7 +315,7 @@ class Launch:
 
     @contextmanager
     def _locate_errors(self) -> Iterator[None]:
-        """What is wrong with arguments and results happens in no instruction: say which kernel it is."""
+        """Name the kernel in errors of arguments and results, which belong to no instruction."""
         try:
             yield
         except KernelError as error:

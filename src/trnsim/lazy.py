@@ -1,4 +1,4 @@
-"""What packages export: the names they import as themselves, at once or when they are first used."""
+"""Exports of packages: the names they import as themselves, at once or when they are first used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the NKI compiler refuses of a kernel, by its version.
+"""Refusals of a kernel by the NKI compiler, by its version.
 
 ``lint(kernel)`` reads the source of a kernel, and of every function and class it reaches, and says what the compiler
 would refuse before the kernel runs. It never calls the kernel. What the reference says is refused is an ``error``; what
@@ -73,12 +73,12 @@ class LintReport(tuple[Finding, ...]):
 
     @property
     def errors(self) -> tuple[Finding, ...]:
-        """What the compiler refuses."""
+        """Findings that the compiler refuses."""
         return tuple(f for f in self if f.severity == "error")
 
     @property
     def warnings(self) -> tuple[Finding, ...]:
-        """What the reference discourages or leaves open."""
+        """Findings that the reference discourages or leaves open."""
         return tuple(f for f in self if f.severity == "warning")
 
     def __eq__(self, other: object) -> bool:

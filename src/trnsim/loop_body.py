@@ -27,7 +27,7 @@ class CoreTurns(RuntimeWarning):
 
 
 class Body:
-    """What the first turn of a loop issued and declared, which the others repeat."""
+    """Instructions and tensors of the first turn of a loop, which the others repeat."""
 
     def __init__(self, loop: str, line: str, *bounds: Any) -> None:
         self.loop = loop

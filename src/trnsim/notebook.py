@@ -1,4 +1,4 @@
-"""What objects look like in a notebook: fragments of HTML, escaped, without scripts, on light pages and dark ones.
+"""Objects in a notebook: fragments of HTML, escaped, without scripts, on light pages and dark ones.
 
 Colours are the page's own (``currentColor``) or middle tones that both leave readable; styles stand in the tags,
 because a notebook keeps fragments apart from any page.

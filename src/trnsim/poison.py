@@ -84,7 +84,7 @@ class Window:
 
 
 class Garbage:
-    """What stands in for unwritten memory while an instruction is run again and again."""
+    """Stand-in for unwritten memory while an instruction is run again and again."""
 
     def __init__(self, session: Session, operands: list[Any]) -> None:
         self.session = session

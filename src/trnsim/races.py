@@ -62,7 +62,7 @@ class Repeat(NamedTuple):
 
 
 class Shadow:
-    """Who touched a tensor.
+    """Accesses to a tensor, by core.
 
     Bits 0 and 1 of a byte are writes of cores 0 and 1, bits 2 and 3 reads; bits 4 to 7 the same, loosely ordered.
     """

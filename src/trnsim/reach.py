@@ -23,7 +23,7 @@ RAISING = words("raising")
 
 
 class Reach:
-    """What the linter refuses in a kernel, waiting to be reached."""
+    """Findings of the linter in a kernel, waiting to be reached."""
 
     def __init__(self, function: Callable[..., Any], mode: str, nki: Version) -> None:
         self.refusal: NotNki | None = None

@@ -1,4 +1,4 @@
-"""What a session consists of: how the kernel is simulated, its memory and counters, and what it has met so far."""
+"""State of a session: how the kernel is simulated, its memory and counters, and what it has met so far."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class SimParams:
 
 
 class State:
-    """What the parts of a session share."""
+    """State that the parts of a session share."""
 
     def __init__(
         self,

@@ -110,7 +110,7 @@ def one_blas_thread() -> Iterator[None]:
 
 
 def _idle() -> int:
-    """Cores that nobody used in the last minute."""
+    """Return the cores that were idle in the last minute."""
     return int((os.cpu_count() or 1) - os.getloadavg()[0]) if hasattr(os, "getloadavg") else 0
 
 

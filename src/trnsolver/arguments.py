@@ -1,4 +1,4 @@
-"""What every public function checks first: shapes, dtypes, values."""
+"""First checks of every public function: shapes, dtypes, values."""
 
 from __future__ import annotations
 
@@ -271,7 +271,7 @@ def check_solution(op: str, x: Tensor, matrix: Tensor | None, **values: Tensor |
     check_result(op, x, **values)
 
 
-def written(op: str, out: Any, computed: R, **inputs: Tensor) -> R:
+def write_results(op: str, out: Any, computed: R, **inputs: Tensor) -> R:
     """The results, in the memory given for them if any: everything is checked before anything is written."""
     if out is None:
         return computed

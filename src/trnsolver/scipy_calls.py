@@ -1,4 +1,4 @@
-"""What ops that run on the host whatever the backend have in common."""
+"""Ops that run on the host whatever the backend."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def in_memory(x: Tensor) -> Tensor:
 
 
 def elsewhere(call: Any) -> Any:
-    """What ``host`` computes of a call, on whichever device its tensors are: the definition of ops that SciPy runs."""
+    """Return the result of ``host``, on whichever device the tensors are: the definition of ops that SciPy runs."""
     tensors = {name: in_memory(x) for name, x in zip(call._fields, call, strict=True) if isinstance(x, Tensor)}
     results, device = call._replace(**tensors).host(), call[0].device
     return results.to(device) if isinstance(results, Tensor) else tuple(x.to(device) for x in results)

@@ -1,4 +1,4 @@
-"""What an attention mask is, and how masks combine.
+"""Base of attention masks, and how masks combine.
 
 A mask answers two questions: which pairs (q, k) it keeps, and, for rectangles of pairs, whether all or none are kept.
 The second decides most blocks without looking inside.

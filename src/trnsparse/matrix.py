@@ -1,4 +1,4 @@
-"""What every sparse format can do: arithmetic, conversions, files, slices and a printed picture."""
+"""Base of sparse formats: arithmetic, conversions, files, slices and a printed picture."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ class SparseMatrix(metaclass=_Format):
 
     @cached_property
     def _derived(self) -> dict[str, Any]:
-        """What was computed from the pattern alone, shared by all matrices of that pattern."""
+        """Values computed from the pattern alone, shared by all matrices of that pattern."""
         return {}
 
     def _once(self, name: str, compute: Callable[[], T]) -> T:

@@ -30,7 +30,7 @@ _MKL = torch.backends.mkl.is_available()
 
 
 class Beside(Generic[T]):
-    """What was computed from the pointers and indices of a matrix, as long as these live and torch does not write."""
+    """Values computed from the pointers and indices of a matrix, as long as these live and torch does not write."""
 
     def __init__(self) -> None:
         self._kept: dict[Any, tuple[Any, ...]] = {}
@@ -158,7 +158,7 @@ def torch_pattern(indptr: Tensor, indices: Tensor, values: Tensor, columns: int)
 
 @functools.cache
 def _quiet() -> None:
-    """Let torch say once, to nobody, that its sparse layouts are young."""
+    """Silence torch's warning, given once, that its sparse layouts are young."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.sparse_csr_tensor([0, 1], [0], [1.0], (1, 1), check_invariants=False, device="cpu")
@@ -174,7 +174,7 @@ def transposition(indptr: Tensor, indices: Tensor, columns: int) -> tuple[Tensor
 
 
 def parts(matrix: Any) -> tuple[dict[str, Tensor], Tensor]:
-    """Return pointers and indices, and values, of a SciPy matrix in compressed rows that nobody else holds."""
+    """Return pointers and indices, and values, of a SciPy matrix in compressed rows that have no other owner."""
     matrix.sort_indices()
     indices = {"indptr": torch.from_numpy(matrix.indptr).long(), "indices": torch.from_numpy(matrix.indices).long()}
     return indices, torch.from_numpy(matrix.data)

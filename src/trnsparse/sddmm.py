@@ -117,7 +117,7 @@ def sample_product(indptr: Tensor, indices: Tensor, a: Tensor, b: Tensor) -> Ten
 
 
 def why_not_cusparse(entries: int, columns: int, dense: Tensor) -> str | None:
-    """Return why cuSPARSE does not multiply a matrix of so many entries and columns by a dense operand."""
+    """Return why cuSPARSE does not multiply a matrix of these entries and columns by a dense operand."""
     if entries == 0 or dense.numel() == 0:
         return "there is nothing to multiply"
     if max(entries, columns) >= 1 << 31:

@@ -20,7 +20,7 @@ from trnsci.memory import MemoryMeter
 from trnsci.nki import tiles
 from trnsci.precision import Precision
 from trntensor.equation import Equation, parse
-from trntensor.steps import ContractionStep, one_operand, taken, two_operands
+from trntensor.steps import ContractionStep, one_operand, take_operands, two_operands
 
 Path = tuple[tuple[int, ...], ...]
 
@@ -72,7 +72,7 @@ class Program:
         last = len(self.steps) - 1
         result: Tensor
         for index, step in enumerate(self.steps):
-            chosen = taken(live, step.positions)
+            chosen = take_operands(live, step.positions)
             if known is not None and index in known:
                 result = known[index]
             else:
@@ -208,7 +208,7 @@ def _steps(equation: Equation, shapes: Sequence[tuple[int, ...]], path: Path) ->
     for pair in _pairwise(path):
         final = len(live) == len(pair)
         others = "".join(labels for n, (labels, _) in enumerate(live) if n not in pair) + equation.output
-        chosen = taken(live, pair)
+        chosen = take_operands(live, pair)
         if len(pair) == 1:
             labels, shape = chosen[0]
             present = {x for x, size in zip(labels, shape, strict=True) if size == sizes[x]}

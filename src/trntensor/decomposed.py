@@ -1,4 +1,4 @@
-"""What every decomposition shares: a network of small tensors that stands for a large one, and how it converged."""
+"""Base of decompositions: a network of small tensors that stands for a large one, and how it converged."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from trnsci import ArgumentError, array_function, check, from_device, is_residen
 from trnsci.precision import Precision
 from trntensor.equation import Operand, Order, common_dtype, split_call
 from trntensor.plan import make_plan
-from trntensor.steps import ContractionStep, multiply, taken
+from trntensor.steps import ContractionStep, multiply, take_operands
 
 # Copying operands side by side pays where a product is short; on a device, always: one program instead of many.
 _SMALL = 1 << 14
@@ -87,7 +87,7 @@ class _Graph:
         program, policy = scheme.program, None if precision is None else scheme.precision
         live = [self._operand(x, dtype) for x in tensors]
         for step in program.steps:
-            children = tuple(taken(live, step.positions))
+            children = tuple(take_operands(live, step.positions))
             key = (step.strategy, step.left, step.right, step.shape, step.order, children, policy)
             live.append(self._index(key, step, children, policy))
         return live[0]

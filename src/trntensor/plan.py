@@ -23,7 +23,7 @@ from trnsci.precision import Precision
 from trntensor.contraction import Program, allocated_bytes, compile_program, cut, positions
 from trntensor.equation import STORED_ONLY, Operand, Order, common_dtype, split_call
 from trntensor.precision import contraction_bound, working_dtype
-from trntensor.steps import PRODUCTS, ContractionStep, taken
+from trntensor.steps import PRODUCTS, ContractionStep, take_operands
 
 _HOST = "a view, a sum or an elementwise product: PyTorch, where the operands are"
 
@@ -42,7 +42,7 @@ class Contraction:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ContractionPlan(Plan):
-    """What ``einsum`` will do for operands of these shapes.
+    """Plan of ``einsum`` for operands of these shapes.
 
     Attributes:
         program: the steps with their views.
@@ -344,7 +344,7 @@ def _compute_constants(
     live = [None if x is None else x.to(work) for x in live]
     known: dict[int, Tensor] = {}
     for index, step in enumerate(program.steps):
-        chosen = taken(live, step.positions)
+        chosen = take_operands(live, step.positions)
         x, y = chosen[0], chosen[1] if len(chosen) > 1 else None
         ready = x is not None and (y is not None or len(chosen) == 1)
         if ready and x is not None:

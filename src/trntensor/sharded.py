@@ -34,7 +34,7 @@ from trntensor.equation import Equation, common_dtype, parse, split_call
 from trntensor.fuse import call_program
 from trntensor.mp2_energy import MP2Energy, check_gap, mp2_between, mp2_energy, mp2_within
 from trntensor.pair_sums import slopes
-from trntensor.steps import taken
+from trntensor.steps import take_operands
 
 
 def _einsum_gradient(given: Mapping[str, Any], result: Any, grad: Any) -> Mapping[str, Any]:
@@ -101,7 +101,7 @@ def _einsum(
     simple = f"{','.join(labels for labels, _ in live)}->{equation.output}"
     steps = compile_program(simple, shapes, optimize, None).steps
     for step in steps:
-        chosen = taken(live, step.positions)
+        chosen = take_operands(live, step.positions)
         wanted = equation.output if not live else step.subscripts.split("->")[1]
         rule = f"{','.join(labels for labels, _ in chosen)}->{wanted}"
         placed = place(team, rule, *(part for _, part in chosen), sums=sums)

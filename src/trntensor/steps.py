@@ -59,7 +59,7 @@ def _exact_sum(x: Tensor, axes: tuple[int, ...]) -> Tensor:
     return trnblas.gemm(1.0, flat, x.new_ones(flat.shape[1], 1), precision="compensated").reshape(shape)
 
 
-def taken(live: list[T], positions: Sequence[int]) -> list[T]:
+def take_operands(live: list[T], positions: Sequence[int]) -> list[T]:
     """Remove one or two operands from those still to be contracted, and return them; their result is to be appended."""
     first = live.pop(positions[0])
     if len(positions) == 1:
@@ -72,7 +72,7 @@ class ContractionStep:
     """Combine one or two operands.
 
     Attributes:
-        positions: where the operands are among those still to be contracted; see `taken`.
+        positions: where the operands are among those still to be contracted; see `take_operands`.
         subscripts: the step as an equation.
         strategy: what it is.
         left: view of the first factor.

@@ -1,4 +1,4 @@
-"""What every demonstration shows: tables in a terminal; as a page a picture for each question, and what none tells."""
+"""Report of a demonstration: tables in a terminal; as a page a picture for each question, and what none tells."""
 
 from __future__ import annotations
 

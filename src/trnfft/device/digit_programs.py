@@ -59,7 +59,7 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """What a step divides by, as a power of two, and what it adds up.
+    """Divisor of a step, as a power of two, and the terms it adds up.
 
     ``sums`` points before this division; ``row_norm`` is the largest row norm of the steps of a convolution so far, 0
     where sums of magnitudes are the bound.

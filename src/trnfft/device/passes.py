@@ -26,7 +26,7 @@ MaybeTable = Table | tuple[()]
 
 
 class Factor(NamedTuple):
-    """What rows are multiplied by: their planes, its own parts, and its table, of one row for all or one for each."""
+    """Factor of rows: their planes, its own parts, and its table, of one row for all or one for each."""
 
     planes: int
     parts: int

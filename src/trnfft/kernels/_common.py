@@ -1,4 +1,4 @@
-"""What passes share: tables, loading planes above each other, complex multiplication, and leaving PSUM.
+"""Parts of passes: tables, loading planes above each other, complex multiplication, and leaving PSUM.
 
 A table is (offset, rows, columns) in a flat tensor; where it has two parts, the second one follows the first.
 """

@@ -96,7 +96,7 @@ class Analog:
         return value, self.name if "._" in name else name
 
     def plan(self, args: Any, kwargs: dict[str, Any]) -> Plan | None:
-        """Plan the same work here, from frozen arguments of theirs; ``None`` where nothing of ours takes them."""
+        """Plan the same work here, from frozen foreign arguments; ``None`` where nothing of ours takes them."""
         # libraries, which declare their analogs, need no plans when they are imported
         from trnsci.planning import plan
 
@@ -153,7 +153,7 @@ def resembles(*theirs: str, **traits: Any) -> Callable[[F], F]:
 
 @functools.cache
 def declarations() -> Mapping[tuple[str, bool], Analog]:
-    """Return what the libraries declared, by the name of theirs and whether operands are sparse.
+    """Return what the libraries declared, by the foreign name and whether operands are sparse.
 
     Raises:
         ArgumentError: two libraries replace the same function.

@@ -1,4 +1,4 @@
-"""What the calls and products of a line of source resemble here, for what is neither watched nor substituted."""
+"""Analogs of the calls and products of a line of source, for calls that are neither watched nor substituted."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def read_analogs(filename: str) -> Mapping[int, str]:
     except (OSError, SyntaxError, ValueError, RecursionError):
         return {}
     imported, ours = read_imports(tree), {name: analog.name for (name, _), analog in declarations().items()}
-    found: dict[int, str] = {}
+    by_line: dict[int, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.BinOp | ast.AugAssign) and isinstance(node.op, ast.MatMult):
-            found.setdefault(node.lineno, last_names().get("@", ""))
+            by_line.setdefault(node.lineno, last_names().get("@", ""))
         elif isinstance(node, ast.Call):
             name = full_name(node.func, imported)
             if not name and isinstance(node.func, ast.Attribute):
                 name = _METHODS.get(node.func.attr, f"numpy.random.{node.func.attr}")
             if name in ours:
-                found.setdefault(node.lineno, ours[name])
-    return found
+                by_line.setdefault(node.lineno, ours[name])
+    return by_line

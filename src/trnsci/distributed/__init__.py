@@ -5,7 +5,7 @@ public function called with DTensors runs its sharded algorithm; one that has no
 
 | name | what it does |
 |---|---|
-| `mesh` | arrange the ranks in a grid, starting ``torch.distributed`` when nobody has |
+| `mesh` | arrange the ranks in a grid, starting ``torch.distributed`` unless it runs |
 | `shard`, `gather` | shard a tensor over a mesh; gather it |
 | `Layout` | a sharded array without its data, to plan with |
 | `plan` | work, memory, messages and volume of every rank, and predicted time |

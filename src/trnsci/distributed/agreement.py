@@ -1,4 +1,4 @@
-"""What ranks say to each other before data moves: that they make the same call, or why one of them does not."""
+"""Agreement of ranks before data moves: that they make the same call, or why one of them does not."""
 
 from __future__ import annotations
 

@@ -148,7 +148,7 @@ def dispatch(public: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
 
 
 def run(op: str, fn: Callable[..., Any], mesh: DeviceMesh, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    """Run an algorithm on this rank's parts; a failure here is told to the ranks that wait."""
+    """Run an algorithm on this rank's parts; report a failure here to the ranks that wait."""
     with _call(op, mesh):
         return _on_parts(op, fn, mesh, args, kwargs)
 

@@ -1,6 +1,6 @@
 """Process groups of our own, so that a call that fails half-way leaves nothing broken behind.
 
-A rank that raises in the middle of an algorithm leaves messages in flight that nobody will receive. They stay in the
+A rank that raises in the middle of an algorithm leaves messages in flight that no rank will receive. They stay in the
 groups they were sent in. Every rank abandons these and makes new ones, under a name that no earlier message carries.
 The mesh's own groups, which torch's operations on DTensors use, never see our messages.
 """

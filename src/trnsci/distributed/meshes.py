@@ -1,4 +1,4 @@
-"""Meshes of ranks, and starting ``torch.distributed`` where nobody has."""
+"""Meshes of ranks, and starting ``torch.distributed`` unless it runs."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def mesh(
 ) -> DeviceMesh:
     """Arrange the ranks in a grid.
 
-    Starts ``torch.distributed`` from the variables torchrun sets when nobody has; alone, the program is a world of one.
+    Starts ``torch.distributed`` from the variables torchrun sets unless it runs; alone, the program is a world of one.
 
     Args:
         shape: sizes of the grid, whose product is the number of ranks; by default one row of all.
         names: of the grid's axes.
         device: ``cpu`` (gloo), ``cuda`` (nccl) or ``neuron``; by default ``neuron`` where torch has that device,
-            ``cuda`` where every rank of this machine has a GPU of its own and nobody has joined the ranks by gloo, else
+            ``cuda`` where every rank of this machine has a GPU of its own and no program joined the ranks by gloo, else
             ``cpu``.
         timeout: seconds a rank waits for another before it raises `RankFailed`; by default the variable
             ``TRNSCI_DISTRIBUTED_TIMEOUT``.
@@ -84,7 +84,7 @@ def mesh(
 
 
 def _kind() -> str:
-    """Return the device of ranks that nobody named: Neuron's or GPUs where their own backend joins them, or will."""
+    """Return the default device of ranks: Neuron's or GPUs where their own backend joins them, or will."""
     accelerator = torch.accelerator.current_accelerator()
     if accelerator is not None and accelerator.type == "neuron":
         return "neuron" if not dist.is_initialized() or "neuron" in str(dist.get_backend_config()) else "cpu"

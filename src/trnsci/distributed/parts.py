@@ -176,7 +176,7 @@ class Part:
 
     @property
     def places(self) -> Places:
-        """What is cut along each axis of the mesh."""
+        """Dimension that is cut along each axis of the mesh."""
         return self.layout.places
 
     @property

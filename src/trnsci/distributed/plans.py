@@ -110,7 +110,7 @@ class RankPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardedPlan:
-    """What a sharded call will do. Ranks with equal shapes and a like position in the mesh are of one class.
+    """Plan of a sharded call. Ranks with equal shapes and a like position in the mesh are of one class.
 
     Attributes:
         op: name of the function.

@@ -75,7 +75,7 @@ class Machine:
 
 
 class Module:
-    """What a program finds as ``torch.neuron``."""
+    """``torch.neuron``, as a program finds it."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine

@@ -46,7 +46,7 @@ class Memory:
         return shell
 
     def require(self, nbytes: int) -> None:
-        """Raise unless so many bytes are free."""
+        """Raise unless ``nbytes`` are free."""
         if self.allocated + nbytes > self.capacity:
             wanted, most, used = (quantity(value, "B") for value in (nbytes, self.capacity, self.allocated))
             raise torch.OutOfMemoryError(

@@ -1,4 +1,4 @@
-"""What an emulated device was asked to do: dispatches, transfers, fallbacks, and the time they would take."""
+"""Record of an emulated device: dispatches, transfers, fallbacks, and the time they would take."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Record:
     """Counts that grow while a program runs on an emulated device.
 
     Attributes:
-        operators, unknown: dispatches by operator that the device runs; those of which nobody has said it.
+        operators, unknown: dispatches by operator that the device runs; those of unknown place.
         kernels, graphs: launches of the suite's kernels, and of compiled graphs.
         compilations: programs the compiler made: one for each kernel or graph, shapes, dtypes and constants.
         fallbacks, refused, casts: by operator: run on the host, raised, computed in 32 bits for 64.
@@ -49,7 +49,7 @@ class Record:
 
     @property
     def link(self) -> Link:
-        """What starting work and moving data costs, on torch's own device or on XLA."""
+        """Costs of starting work and moving data, on torch's own device or on XLA."""
         return LINKS["xla" if self.target == "trn1" else "native"]
 
     @property

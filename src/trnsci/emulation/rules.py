@@ -1,4 +1,4 @@
-"""What the device does with an operator of torch's, as far as it is documented or reported for torch-neuronx 2.14."""
+"""Operators of torch on the device, as far as they are documented or reported for torch-neuronx 2.14."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Ending = Literal["device", "host", "unknown"]
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What is not known of a release, or depends on it.
+    """Rules that are not known of a release, or depend on it.
 
     Attributes:
         has_complex: whether complex tensors exist on the device; AWS's framework decomposes their operators, its
@@ -42,7 +42,7 @@ class Rules:
 
 
 def ending(packet: str) -> Ending:
-    """Return where an operator runs: on the device, on the host, or nobody has said."""
+    """Return where an operator runs: on the device, on the host, or unknown."""
     base = packet.rstrip("_")
     if base in FALLBACKS or base.startswith((*RANDOM, *LACKING)):
         return "host"

@@ -49,7 +49,7 @@ _NOTHING = ProgramTime(0.0, 0.0, 0.0, 0, 0, 0.0)
 
 @dataclass(frozen=True, eq=False)
 class ProgramPlan:
-    """What a program will do: its launches, where the graph is split and why, its size, and predicted times.
+    """Plan of a program: its launches, where the graph is split and why, its size, and predicted times.
 
     Attributes:
         name: of the function.

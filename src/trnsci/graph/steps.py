@@ -1,4 +1,4 @@
-"""What a program is made of: calls of kernels, loops of them, and the operators that stay with torch."""
+"""Steps of a program: calls of kernels, loops of them, and the operators that stay with torch."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class HostCall:
 
     @property
     def operands(self) -> list[View]:
-        """What it reads of device memory."""
+        """Buffers of device memory that it reads."""
         return [each for value in self.values.values() for each in tree_leaves(value) if isinstance(each, View)]
 
 

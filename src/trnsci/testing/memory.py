@@ -1,4 +1,4 @@
-"""What an implementation holds at its worst moment, beside what its plan says."""
+"""Peak memory of an implementation, compared with its plan."""
 
 from __future__ import annotations
 

@@ -11,5 +11,5 @@ def words(name: str) -> frozenset[str]:
 
 
 def format_count(n: int, word: str) -> str:
-    """Return so many of something in words."""
+    """Return a count of something in words."""
     return f"{n} {word}" if n == 1 else f"{n} {word}s"

@@ -184,7 +184,7 @@ class Device(FrontEnd):
         loops.pop()
 
     def check_turns(self, body: list[ast.stmt]) -> None:
-        """What a turn of a device loop hands on to the next in Python's own names and lists."""
+        """Check the values that a turn of a device loop hands on to the next in Python's own names and lists."""
         own = {
             x.id for each in body for x in ast.walk(each) if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Store)
         }

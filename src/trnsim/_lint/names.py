@@ -1,4 +1,4 @@
-"""What the names of a kernel stand for: user code to follow, NKI itself, a library, or outside state."""
+"""Meanings of the names of a kernel: user code to follow, NKI itself, a library, or outside state."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ class Outside(FrontEnd, Values):
             self.report("dict-key", node, f"`{ast.unparse(node)}`")
 
     def check_call(self, node: ast.Call, api: str) -> None:
-        """What can be said of a call from its callee; ``api`` is the NKI function it is, if any."""
+        """Check a call by its callee; ``api`` is the NKI function it is, if any."""
         callee = node.func
         if isinstance(callee, ast.Attribute):
             self._check_method(node, callee)

@@ -38,7 +38,7 @@ _BYTES = {"float32": 4, "int32": 4, "uint32": 4, "bfloat16": 2, "float16": 2, "i
 class Sizes(Base):
     """Sizes of tiles and programs that are known before anything runs."""
 
-    def known(self, node: ast.AST) -> int | None:
+    def find_integer(self, node: ast.AST) -> int | None:
         """Return the integer an expression is, where constants of the module make it one."""
         if isinstance(node, ast.Constant):
             return node.value if type(node.value) is int else None
@@ -46,7 +46,7 @@ class Sizes(Base):
             value, _ = self.names.resolve(node)
             return value if type(value) is int else None
         if isinstance(node, ast.BinOp):
-            left, right, fold = self.known(node.left), self.known(node.right), _FOLDS.get(type(node.op))
+            left, right, fold = self.find_integer(node.left), self.find_integer(node.right), _FOLDS.get(type(node.op))
             if left is None or right is None or fold is None or (fold is operator.floordiv and right <= 0):
                 return None
             return fold(left, right)
@@ -64,7 +64,7 @@ class Sizes(Base):
         memory = buffer.attr if isinstance(buffer, ast.Attribute) else ""
         if memory not in ("sbuf", "psum") or len(shape.elts) < 2:
             return
-        rows = self.known(shape.elts[0]) or 1
+        rows = self.find_integer(shape.elts[0]) or 1
         if rows > PARTITIONS:
             self.report("partition-count", node, f"`{ast.unparse(shape)}` has {rows:,}")
         dtype = argument(node, "dtype", 1)
@@ -72,7 +72,7 @@ class Sizes(Base):
         size = _BYTES.get(dtype.attr, least) if isinstance(dtype, ast.Attribute) else least
         for part in shape.elts[1:]:
             # a dimension that is not known is at least 1
-            size *= max(1, self.known(part) or 1)
+            size *= max(1, self.find_integer(part) or 1)
         if memory == "sbuf" and size > PARTITION_BYTES:
             self.report("sbuf-size", node, f"`{ast.unparse(shape)}` takes {size:,} bytes of a partition")
         elif memory == "psum" and size > BANK_BYTES:
@@ -106,7 +106,7 @@ class Sizes(Base):
         if not isinstance(node, ast.Call) or node.keywords:
             return 1
         name = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
-        bounds = [self.known(value) for value in node.args]
+        bounds = [self.find_integer(value) for value in node.args]
         if name not in RANGES or not 1 <= len(bounds) <= 3 or None in bounds:
             return 1
         return len(range(*(bound for bound in bounds if bound is not None)))

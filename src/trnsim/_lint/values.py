@@ -22,7 +22,7 @@ def _negative(node: ast.AST) -> bool:
 
 
 class Values(Base):
-    """What is done with strings, lists, tensors and numbers."""
+    """Rules for uses of strings, lists, tensors and numbers."""
 
     def check_front_subscript(self, node: ast.Subscript) -> None:
         kind = self.kind(node.value)

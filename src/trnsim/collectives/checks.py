@@ -1,4 +1,4 @@
-"""What the collectives demand of their operands."""
+"""Checks of the operands of collectives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who takes part in a collective."""
+"""Groups of ranks that take part in a collective."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The ranks of one run: where they meet for a collective, and who does the work.
 
-Every participant leaves its offer and waits; the last one to come does the transfer for all, while nobody else runs.
+Every participant leaves its offer and waits; the last one to come does the transfer for all, while the others wait.
 With two cores in a rank, a collective on shared HBM is one operation of both cores; on private tensors each core has
 its own.
 """
@@ -21,7 +21,7 @@ from trnsim.workers import Workers
 
 
 class Offer:
-    """What one rank (or one core of it) brings to a collective.
+    """Offer of one rank (or one core of it) to a collective.
 
     Attributes:
         kind: name of the instruction.
@@ -141,7 +141,7 @@ class World:
 
 
 def _mirror(offer: Offer, dst: NkiTensor, values: np.ndarray, joint: list[Offer]) -> None:
-    """What is written into SBUF of one core of a joint collective goes to the same address of the other."""
+    """Write the results in SBUF of one core of a joint collective to the same address of the other."""
     for other in joint:
         if other is not offer and other.session.rank == offer.session.rank:
             mine = next(t for t in offer.dsts if t.storage is dst.storage)

@@ -88,11 +88,11 @@ def _normal_pdf(x: Array) -> Array:
 _FAR = 1e4
 
 
-def _left(x: Array) -> Array:
+def _clip_below(x: Array) -> Array:
     return np.maximum(x, -_FAR)
 
 
-def _both(x: Array) -> Array:
+def _clip(x: Array) -> Array:
     return np.clip(x, -_FAR, _FAR)
 
 
@@ -102,7 +102,7 @@ def _gated_tanh(x: Array) -> Array:
 
 
 def _sigmoid_gate_dx(x: Array, k: float) -> Array:
-    x = _both(x)
+    x = _clip(x)
     gate = _sigmoid64(k * x)
     return gate + k * x * gate * _sigmoid64(-k * x)
 
@@ -136,16 +136,16 @@ FUNCTIONS: dict[str, Activation] = {
         Activation("sigmoid", _sigmoid),
         Activation("relu", _relu),
         Activation("prelu", _prelu),
-        Activation("gelu", _wide(lambda x: _left(x) * _normal_cdf(x))),
-        Activation("gelu_dx", _wide(lambda x: _normal_cdf(x) + _both(x) * _normal_pdf(x))),
-        Activation("gelu_apprx_tanh", _wide(lambda x: _gated_tanh(_left(x)))),
-        Activation("gelu_apprx_sigmoid", _wide(lambda x: _left(x) * _sigmoid64(1.702 * x))),
+        Activation("gelu", _wide(lambda x: _clip_below(x) * _normal_cdf(x))),
+        Activation("gelu_dx", _wide(lambda x: _normal_cdf(x) + _clip(x) * _normal_pdf(x))),
+        Activation("gelu_apprx_tanh", _wide(lambda x: _gated_tanh(_clip_below(x)))),
+        Activation("gelu_apprx_sigmoid", _wide(lambda x: _clip_below(x) * _sigmoid64(1.702 * x))),
         Activation("gelu_apprx_sigmoid_dx", _wide(lambda x: _sigmoid_gate_dx(x, 1.702))),
-        Activation("silu", lambda x: _left(x) * _sigmoid(x)),
+        Activation("silu", lambda x: _clip_below(x) * _sigmoid(x)),
         Activation("silu_dx", _wide(lambda x: _sigmoid_gate_dx(x, 1.0))),
         Activation("tanh", np.tanh),
         Activation("softplus", _wide(lambda x: np.logaddexp(0.0, x))),
-        Activation("mish", _wide(lambda x: _left(x) * np.tanh(np.logaddexp(0.0, x)))),
+        Activation("mish", _wide(lambda x: _clip_below(x) * np.tanh(np.logaddexp(0.0, x)))),
         Activation("erf", _wide(lambda x: _special().erf(x))),
         Activation("erf_dx", _wide(lambda x: 2.0 / math.sqrt(math.pi) * np.exp(-x * x))),
         Activation("exp", np.exp),

@@ -24,7 +24,7 @@ class engine(Enum):
 
 
 class reduce_cmd(Enum):
-    """What an instruction does with an engine's accumulator registers."""
+    """Use that an instruction makes of an engine's accumulator registers."""
 
     idle = 0
     reset = 1
@@ -34,7 +34,7 @@ class reduce_cmd(Enum):
 
 
 class dge_mode(Enum):
-    """Who writes DMA descriptors."""
+    """Writer of DMA descriptors."""
 
     unknown = 0
     swdge = 1
@@ -43,7 +43,7 @@ class dge_mode(Enum):
 
 
 class oob_mode(Enum):
-    """What a DMA does with a run-time index out of bounds."""
+    """Treatment of a run-time index out of bounds by a DMA."""
 
     error = 0
     skip = 1

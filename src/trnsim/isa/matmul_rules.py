@@ -1,4 +1,4 @@
-"""What the Tensor Engine refuses: shapes, dtypes, tiles of the array, indirection, transposes."""
+"""Refusals of the Tensor Engine: shapes, dtypes, tiles of the array, indirection, transposes."""
 
 from __future__ import annotations
 

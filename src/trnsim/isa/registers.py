@@ -33,7 +33,7 @@ class VirtualRegister(NKIObject):
 
     @property
     def value(self) -> Any:
-        """What it holds; nothing until it was written."""
+        """Its value; nothing until it was written."""
         if self._value is None:
             raise refuse("uninitialized:value")
         return self._value

@@ -17,7 +17,7 @@ sbuf, psum = MemoryRegion.sbuf, MemoryRegion.psum
 
 @contextmanager
 def _implicit(s: Session) -> Iterator[None]:
-    """Instructions nobody wrote, which the compiler may do without: the time model asks."""
+    """Mark instructions that no source line has, which the compiler may do without: the time model asks."""
     s.state["implicit"] = True
     try:
         yield

@@ -1,4 +1,4 @@
-"""What the functions of ``nki.language`` share: new tiles, result dtypes, and errors that say where they happened."""
+"""Results of the functions of ``nki.language``: new tiles, result dtypes, and errors that say where they happened."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What binds a kernel, by asking: the time it would take with one resource made free, for each resource in turn.
+"""Binding resources, by asking: the time it would take with one resource made free, for each resource in turn.
 
 A resource on the critical path need not bind: with it free another path may be as long. The recorded stream is
 scheduled again for each question, so an answer costs as much as the prediction itself.

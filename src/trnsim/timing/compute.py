@@ -87,7 +87,7 @@ def _transpose(call: Call, target: Target) -> Cost:
 
 @formula("transpose_strip")
 def _transpose_strip(call: Call, target: Target) -> Cost:
-    """A strip of 32 partitions is so many blocks of 32x32, each to partitions of its own."""
+    """A strip of 32 partitions is a row of blocks of 32x32, each to partitions of its own."""
     time = target.timing
     blocks = -(-call.reads[0].n // 32) * time.vector_block
     return Cost("vector", time.vector_issue + blocks, time.vector_done + blocks)

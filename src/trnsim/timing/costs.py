@@ -1,4 +1,4 @@
-"""What an instruction costs: how long its engine is taken, and how long a dependent waits.
+"""Cost of an instruction: how long its engine is taken, and how long a dependent waits.
 
 ``busy`` is the initiation interval (start to start of an independent successor on the same engine) and ``done`` the
 latency (start to completion, before semaphores). Both are ``fixed + elements x cycles / clock``: the fixed part is
@@ -82,7 +82,7 @@ class Cost(NamedTuple):
 
 
 class Call(NamedTuple):
-    """What a formula sees."""
+    """Instruction as a formula sees it."""
 
     name: str
     engine: str

@@ -1,4 +1,4 @@
-"""What a DMA costs: descriptors, packets and the sixteen engines that move them.
+"""Cost of a DMA: descriptors, packets and the sixteen engines that move them.
 
 A transfer is cut into descriptors of contiguous bytes on both sides. Engine ``e`` of a core serves SBUF partitions
 ``8e`` to ``8e + 7``; transfers within HBM are dealt to all engines. A packet costs ``dma_packet + bytes / dma_rate`` on

@@ -1,4 +1,4 @@
-"""What a schedule plays on: the Tensor Engine's activity monitor, the DMA engines, meeting points between cores."""
+"""Resources of a schedule: the Tensor Engine's activity monitor, the DMA engines, meeting points between cores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an instruction must wait for: data, bytes still in use, memory that is not free yet.
+"""Dependencies of an instruction: data, bytes still in use, memory that is not free yet.
 
 `Hazards.admit` is called once per instruction in program order. Tensors the compiler would place are renamed. Each
 takes bytes of SBUF or whole banks of PSUM at its first use. Once memory is short it takes those of the oldest dead

@@ -13,7 +13,7 @@ _CORES = {1: "one core", 2: "two cores"}
 
 
 class Traits(NamedTuple):
-    """What errors of predictions were found to depend on, in words."""
+    """Traits that errors of predictions were found to depend on, in words."""
 
     target: str
     cores: str

@@ -1,4 +1,4 @@
-"""What follows from the order of a stream alone: which HBM tensors are results, and where each load is needed."""
+"""Consequences of the order of a stream alone: which HBM tensors are results, and where each load is needed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a profile says: a value to read, print, compare and save."""
+"""Report of a profile: a value to read, print, compare and save."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ class Report:
 
     @cached_property
     def traits(self) -> Traits:
-        """What errors of predictions were found to depend on: generation, cores, dtype, resource, spills."""
+        """Traits that errors of predictions were found to depend on: generation, cores, dtype, resource, spills."""
         return find_traits(self.target.name, self.schedules, self.spent_s, self.recording.spills)
 
     @property

@@ -1,8 +1,8 @@
-"""What the compiler leaves out, as published profiles show it.
+"""Instructions that the compiler leaves out, as published profiles show it.
 
 Two rules. A broadcast that `nl.broadcast_to` makes in PSUM is not copied to SBUF when every reader can read
 PSUM, where it stays. An instruction that repeats one of the same source line on the same unchanged tensors, into a
-tensor nobody else writes, runs once: that is a loop's invariant. Transfers, and copies in the source, stay as written.
+tensor of its own, runs once: that is a loop's invariant. Transfers, and copies in the source, stay as written.
 
 Profiles of the fused Mamba tutorial (trn1) show both. The source has five Vector Engine instructions per state. With
 rows of 8192 four are drawn, each as long as operands in SBUF make it; with rows of 512 the engine is active for 3.07 us
@@ -99,7 +99,7 @@ class _Simplifier:
                         self.readers.setdefault(regions[read].uid, []).append(i)
 
     def _alone(self, i: int) -> bool:
-        """Return whether ``i`` alone writes an SBUF tensor that the compiler places, and nobody asks for ``i``."""
+        """Return whether ``i`` alone writes an SBUF tensor that the compiler places, and nothing asks for ``i``."""
         stream = self.stream
         mine = [stream.regions[index] for index in (*stream.writes[i], *stream.reads[i])]
         free = all(region.key == region.uid and not region.operand.dynamic for region in mine)

@@ -1,4 +1,4 @@
-"""What the compiler does when tensors alive together do not fit SBUF: it sends parts of them to HBM and back.
+"""Spilling: when tensors alive together do not fit SBUF, the compiler sends parts of them to HBM and back.
 
 A tensor is moved by the parts its accesses tell apart. The part whose next use is farthest is evicted. One that still
 holds what was loaded from HBM is dropped and loaded again, one that was saved before and not written since is dropped;
@@ -228,7 +228,7 @@ class _Spiller:
         new.add(old.kind[i], old.line[i], old.reads[i], old.writes[i], index, after)
 
     def _make_index(self) -> int:
-        """Return an index no record has: nobody asks for a transfer that spilling adds."""
+        """Return an index that no record has, for a transfer that spilling adds."""
         return -1 - len(self.new)
 
     def _move(self, uid: int, low: int, high: int, at: int, *, save: bool) -> None:
@@ -265,7 +265,7 @@ class _Spiller:
 
 
 def _order_by_need(stream: Stream) -> list[int]:
-    """Return the order of instructions with constants and loads of what nobody writes where they are first needed."""
+    """Return the order of instructions with constants and loads of unwritten tensors where they are first needed."""
     regions = stream.regions
     changed = {region.uid for region in regions if region.written}
     waiting: dict[int, list[int]] = {}

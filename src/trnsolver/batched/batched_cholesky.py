@@ -13,7 +13,7 @@ LEAST = ((16, 2), (32, 3), (kernels.N_MAX // 2, 6))
 
 
 def floats(n: int) -> int:
-    """What a matrix takes of its partition."""
+    """Return the elements that a matrix takes of its partition."""
     return 2 * n * n + 2 * n
 
 

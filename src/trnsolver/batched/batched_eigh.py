@@ -22,7 +22,7 @@ def batch_sweeps(n: int) -> int:
 
 
 def floats(n: int) -> int:
-    """What a matrix takes of its partition."""
+    """Return the elements that a matrix takes of its partition."""
     return 4 * n * n + 5 * n + 8
 
 

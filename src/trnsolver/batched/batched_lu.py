@@ -13,7 +13,7 @@ LEAST = ((32, 2), (kernels.N_MAX, 6))
 
 
 def floats(m: int, n: int, planes: int = 1) -> int:
-    """What a matrix takes of its partition."""
+    """Return the elements that a matrix takes of its partition."""
     return planes * (2 * m * n + 2 * n) + 5 * m + n + 12
 
 

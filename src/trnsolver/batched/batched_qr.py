@@ -12,7 +12,7 @@ LEAST = ((8, 4), (16, 6), (32, 10), (kernels.M_MAX, 24))
 
 
 def floats(m: int, n: int, planes: int = 1) -> int:
-    """What a matrix takes of its partition."""
+    """Return the elements that a matrix takes of its partition."""
     return planes * (3 * m * n + n * n + m + n) + 2 * n + 8
 
 

@@ -12,7 +12,7 @@ LEAST = ((5, 1), (32, 64), (kernels.N_MAX, 128))
 
 
 def floats(n: int) -> int:
-    """What a matrix takes of its partition."""
+    """Return the elements that a matrix takes of its partition."""
     return 6 * n * n + 5 * n + 5
 
 

@@ -13,7 +13,7 @@ LEAST_INVERSE = ((16, 2), (32, 10), (kernels.N_MAX, 46))
 
 
 def floats(n: int, k: int, planes: int = 1) -> int:
-    """What a matrix takes of its partition."""
+    """Return the elements that a matrix takes of its partition."""
     return planes * (n * n + 2 * n * k + n + k) + 3 * n
 
 

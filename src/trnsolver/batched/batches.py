@@ -39,7 +39,7 @@ def apart(a: Tensor) -> Tensor:
 
 
 def together(x: Tensor, like: Tensor, dim: int) -> Tensor:
-    """What `apart` took apart, complex if ``like`` is."""
+    """Return the planes that `apart` separated as one tensor, complex if ``like`` is."""
     if not like.is_complex():
         return x
     re, im = x.chunk(2, dim)
@@ -47,7 +47,7 @@ def together(x: Tensor, like: Tensor, dim: int) -> Tensor:
 
 
 def group(floats: int) -> int:
-    """How many matrices lie in a partition, where each takes so many floats of it."""
+    """Return how many matrices lie in a partition, where each takes ``floats`` of it."""
     return max(1, BYTES // (4 * floats))
 
 

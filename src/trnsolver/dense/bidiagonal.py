@@ -14,7 +14,7 @@ from torch import Tensor
 from trnblas import gemm
 from trnblas.host_blas import ALL_LETTERS
 from trnsci import ArgumentError, array_function, check, op, run
-from trnsolver.arguments import by_columns, check_result, matrices, no_gradient, written
+from trnsolver.arguments import by_columns, check_result, matrices, no_gradient, write_results
 from trnsolver.dense.householder import householder_product, ormqr
 from trnsolver.dense.solve_triangular import triangular
 from trnsolver.scipy_calls import compute
@@ -68,7 +68,7 @@ def gebrd(a: Tensor, *, out: tuple[Tensor, Tensor, Tensor, Tensor, Tensor] | Non
     no_gradient("gebrd", a)
     result = Bidiagonal(*run(Gebrd(a.resolve_conj())))
     check_result("gebrd", result.factors, a=a)
-    return written("gebrd", out, result, a=a)
+    return write_results("gebrd", out, result, a=a)
 
 
 @array_function

@@ -25,7 +25,7 @@ from trnsolver.arguments import (
     right_hand_side,
     roundoff,
     square,
-    written,
+    write_results,
 )
 from trnsolver.array_operands import as_hermitian
 from trnsolver.batched.batched_cholesky import LEAST, batched_cholesky
@@ -67,7 +67,7 @@ def cholesky(a: Tensor, *, upper: bool = False, out: Tensor | None = None) -> Te
     square("cholesky", look=False, a=a)
     factor, info = run(Cholesky(a.mH if upper else a))
     positive_definite("cholesky", factor, info, lambda: a.triu() if upper else a.tril())
-    return written("cholesky", out, factor.mH if upper else factor, a=a)
+    return write_results("cholesky", out, factor.mH if upper else factor, a=a)
 
 
 @replaces(
@@ -109,7 +109,7 @@ def cholesky_solve(b: Tensor, factor: Tensor, upper: bool = False, *, out: Tenso
         tensor([0.5000, 0.0000])
     """
     x = _solve_by_factor(b, factor, upper)
-    return written("cholesky_solve", out, x, b=b, factor=factor)
+    return write_results("cholesky_solve", out, x, b=b, factor=factor)
 
 
 def _solve_by_factor(b: Tensor, factor: Tensor, upper: bool, *, whole: bool = False) -> Tensor:
@@ -170,7 +170,7 @@ def cholesky_inverse(factor: Tensor, upper: bool = False, *, out: Tensor | None 
         >>> cholesky_inverse(torch.tensor([[2.0, 0.0], [0.0, 1.0]])).diagonal()
         tensor([0.2500, 1.0000])
     """
-    return written("cholesky_inverse", out, _invert_by_factor(factor, upper), factor=factor)
+    return write_results("cholesky_inverse", out, _invert_by_factor(factor, upper), factor=factor)
 
 
 def _invert_by_factor(factor: Tensor, upper: bool, *, whole: bool = False) -> Tensor:

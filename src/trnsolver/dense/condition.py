@@ -8,7 +8,7 @@ from torch import Tensor
 
 from trnblas.host_blas import ALL_LETTERS
 from trnsci import array_function, check
-from trnsolver.arguments import matrices, square, written
+from trnsolver.arguments import matrices, square, write_results
 from trnsolver.dense.lu import LU, lu_factor
 from trnsolver.eigen.svd import svdvals
 from trnsolver.scaling import near_one
@@ -36,17 +36,17 @@ def cond(a: Tensor, p: int | float | str | None = None, *, out: Tensor | None = 
         matrices("cond", a=a)
         s = svdvals(a)
         if s.shape[-1] == 0:
-            return written("cond", out, s.new_zeros(a.shape[:-2]), a=a)
-        return written("cond", out, s[..., -1] / s[..., 0] if p == -2 else s[..., 0] / s[..., -1], a=a)
+            return write_results("cond", out, s.new_zeros(a.shape[:-2]), a=a)
+        return write_results("cond", out, s[..., -1] / s[..., 0] if p == -2 else s[..., 0] / s[..., -1], a=a)
     square("cond", a=a)
     if a.shape[-1] == 0:
-        return written("cond", out, torch.zeros_like(a.real).sum((-2, -1)), a=a)
+        return write_results("cond", out, torch.zeros_like(a.real).sum((-2, -1)), a=a)
     # a multiple has the same, and its inverse and norms stay in range
     near = a * near_one(a.detach(), (-2, -1), beyond=2.0**40)
     # torch's own cannot be differentiated: it writes into the inverse it has saved
     inverse, info = torch.linalg.inv_ex(near)
     sizes = [torch.linalg.matrix_norm(x, p) for x in (near, torch.where((info != 0)[..., None, None], 1.0, inverse))]
-    return written("cond", out, torch.where(info != 0, float("inf"), sizes[0] * sizes[1]), a=a)
+    return write_results("cond", out, torch.where(info != 0, float("inf"), sizes[0] * sizes[1]), a=a)
 
 
 @array_function

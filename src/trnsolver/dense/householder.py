@@ -12,7 +12,7 @@ from torch import Tensor
 from trnblas.host_blas import ALL_LETTERS
 from trnsci import ArgumentError, array_function, check, op, run
 from trnsci.analogs import replaces
-from trnsolver.arguments import by_columns, check_result, matrices, no_gradient, written
+from trnsolver.arguments import by_columns, check_result, matrices, no_gradient, write_results
 
 
 class Reflectors(NamedTuple):
@@ -53,7 +53,7 @@ def geqrf(a: Tensor, *, out: tuple[Tensor, Tensor] | None = None) -> Reflectors:
     no_gradient("geqrf", a)
     result = Reflectors(*run(Geqrf(a.resolve_conj())))
     check_result("geqrf", result.factors, a=a)
-    return written("geqrf", out, result, a=a)
+    return write_results("geqrf", out, result, a=a)
 
 
 @replaces("aten::linalg_householder_product")
@@ -83,7 +83,7 @@ def householder_product(factors: Tensor, tau: Tensor, *, out: Tensor | None = No
     _check_reflectors("householder_product", factors, tau, wide=False)
     q = run(HouseholderProduct(factors, tau))
     check_result("householder_product", q, factors=lambda: factors.tril(-1), tau=tau)
-    return written("householder_product", out, q, factors=factors, tau=tau)
+    return write_results("householder_product", out, q, factors=factors, tau=tau)
 
 
 @replaces("aten::ormqr")
@@ -131,7 +131,7 @@ def ormqr(
         check.equal("ormqr", "batch shape", factors=tuple(batch), other=tuple(others))
     x = run(Ormqr(factors, tau, other, left, transpose))
     check_result("ormqr", x, factors=lambda: factors.tril(-1), tau=tau, other=other)
-    return written("ormqr", out, x, factors=factors, tau=tau, other=other)
+    return write_results("ormqr", out, x, factors=factors, tau=tau, other=other)
 
 
 def _check_reflectors(op: str, factors: Tensor, tau: Tensor, *, wide: bool, **other: Tensor) -> None:

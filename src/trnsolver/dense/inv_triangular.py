@@ -104,7 +104,7 @@ def _invert_double(a: Tensor, unit: bool) -> Tensor:
     lower = a.tril(-1) + eye if unit else a.tril()
     scale = near_one(lower, -1)
 
-    def left(parts: Parts) -> Parts:
+    def find_residuals(parts: Parts) -> Parts:
         return (gemm(-1.0, parts[0], lower * scale, 1.0, eye),)
 
     def correct_inverse(parts: Parts, rest: Parts) -> Parts:
@@ -112,7 +112,7 @@ def _invert_double(a: Tensor, unit: bool) -> Tensor:
 
     start = run(InvTriangular(single(lower * scale), False)).to(a.dtype)
     size = torch.linalg.matrix_norm(lower * scale) * torch.linalg.matrix_norm(start)
-    (inverse,), good = improve_factors((start,), left, correct_inverse, (4.0 * roundoff(a.dtype) * size,))
+    (inverse,), good = improve_factors((start,), find_residuals, correct_inverse, (4.0 * roundoff(a.dtype) * size,))
     inverse = inverse * scale.mT
     if a.is_meta or bool(good.all()):
         return inverse

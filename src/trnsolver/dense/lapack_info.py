@@ -1,4 +1,4 @@
-"""What LAPACK says of a factorisation: 0, or the first pivot, from 1, that stopped it.
+"""LAPACK's ``info`` of a factorisation: 0, or the first pivot, from 1, that stopped it.
 
 Ours raise instead. A compiled graph cannot: there the operator below looks at the result when the graph runs.
 """

@@ -318,7 +318,7 @@ def _solve_deficient(a: Tensor, b: Tensor, least: float, x: Tensor, full: Tensor
 
 
 def _once(rank: Tensor, shape: torch.Size) -> Tensor:
-    """What was counted for each right-hand side, for each matrix."""
+    """Return a count of each right-hand side as one of each matrix."""
     extra = rank.ndim - len(shape)
     for axis in range(extra):
         rank = rank.narrow(axis, 0, 1)

@@ -25,7 +25,7 @@ from trnsolver.arguments import (
     right_hand_side,
     square,
     to_adjoint_columns,
-    written,
+    write_results,
 )
 from trnsolver.array_operands import as_matrix, replaces_arrays
 from trnsolver.batched.batched_lu import LEAST, batched_lu
@@ -100,13 +100,13 @@ def lu_factor(a: Tensor, *, pivot: bool = True, out: tuple[Tensor, Tensor] | Non
     check.flag("lu_factor", pivot=pivot)
     matrices("lu_factor", look=not pivot, a=a)
     if pivot:
-        return written("lu_factor", out, _exchange_rows("lu_factor", a), a=a)
+        return write_results("lu_factor", out, _exchange_rows("lu_factor", a), a=a)
     _, lower, upper = factor_unpivoted(a)
     k = lower.shape[-1]
     factors = torch.nn.functional.pad(lower.tril(-1), (0, a.shape[-1] - k))
     factors = factors + torch.nn.functional.pad(upper, (0, 0, 0, a.shape[-2] - k))
     counted = torch.arange(1, k + 1, dtype=torch.int32, device=a.device).expand(*a.shape[:-2], k).contiguous()
-    return written("lu_factor", out, LU(factors, counted), a=a)
+    return write_results("lu_factor", out, LU(factors, counted), a=a)
 
 
 def _exchange_rows(op: str, a: Tensor) -> LU:
@@ -158,10 +158,10 @@ def lu(a: Tensor, *, pivot: bool = True, out: tuple[Tensor, Tensor, Tensor] | No
     check.flag("lu", pivot=pivot)
     matrices("lu", look=not pivot, a=a)
     if pivot:
-        return written("lu", out, PLU(*torch.lu_unpack(*_exchange_rows("lu", a))), a=a)
+        return write_results("lu", out, PLU(*torch.lu_unpack(*_exchange_rows("lu", a))), a=a)
     result = PLU(*factor_unpivoted(a))
     check_result("lu", result.U, a=a)
-    return written("lu", out, result, a=a)
+    return write_results("lu", out, result, a=a)
 
 
 @replaces("aten::linalg_lu_solve")
@@ -197,13 +197,13 @@ def lu_solve(
     check.flag("lu_solve", left=left, adjoint=adjoint)
     if not left:
         rows = lu_solve(factors, pivots, to_adjoint_columns("lu_solve", factors, b), adjoint=not adjoint)
-        return written("lu_solve", out, rows.mH, factors=factors, b=b)
+        return write_results("lu_solve", out, rows.mH, factors=factors, b=b)
     square("lu_solve", look=False, factors=factors)
     vector = right_hand_side("lu_solve", factors, b, look=False)
     x = _solve_with_factors(
         "lu_solve", LuSolve(factors, pivots, b.unsqueeze(-1) if vector else b, adjoint), factors=factors, b=b
     )
-    return written("lu_solve", out, x.squeeze(-1) if vector else x, factors=factors, b=b)
+    return write_results("lu_solve", out, x.squeeze(-1) if vector else x, factors=factors, b=b)
 
 
 @replaces("scipy.linalg.lu_solve", by=lu_solve, order="F")

@@ -1,8 +1,8 @@
 """Results of double precision from those of single precision, by products.
 
 What a result leaves is computed in double precision, which the device emulates; the correction that follows from it is
-small, so that single precision suffices, and is repeated until what is left is roundoff. That needs a condition number
-clearly below 1 / u of single precision: whether it was is seen from what is left.
+small, so that single precision suffices, and is repeated until residuals are roundoff. That needs a condition number
+clearly below 1 / u of single precision: whether it was is seen from the residuals.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from trnsolver.scaling import near_one
 # Corrections at most, and those of a matrix that is well conditioned.
 _MOST = 8
 _USUAL = 2
-# What is left may be so much of what is allowed before another correction is made.
+# Share of the tolerance that residuals may have without another correction.
 _GOAL = 0.2
 
 Parts = tuple[Tensor, ...]
@@ -44,14 +44,14 @@ def correctable(a: Tensor) -> bool:
 
 def improve_factors(
     parts: Parts,
-    left: Callable[[Parts], Parts],
+    find_residuals: Callable[[Parts], Parts],
     correct: Callable[[Parts, Parts], Parts],
     allowed: tuple[Tensor | float, ...],
     most: Tensor | float = 1.0,
 ) -> tuple[Parts, Tensor]:
     """Correct factors while that helps; a matrix of a batch that needs no more stays as it is.
 
-    Also return for which matrices no part of what is left has more than ``most`` times the norm that is allowed.
+    Also return for which matrices no residual has more than ``most`` times the norm that is allowed.
     """
     if parts[0].is_meta:
         remark(
@@ -59,17 +59,17 @@ def improve_factors(
             "about 1e6 are factored in halves of double precision instead, their blocks of 64 on the host"
         )
         for _ in range(_USUAL):
-            parts = correct(parts, left(parts))
-        left(parts)
+            parts = correct(parts, find_residuals(parts))
+        find_residuals(parts)
         return parts, torch.ones(parts[0].shape[:-2], dtype=torch.bool, device=parts[0].device)
-    rest = left(parts)
+    rest = find_residuals(parts)
     size = _size(rest, allowed)
     for _ in range(_MOST):
         todo = size > _GOAL
         if not bool(todo.any()):
             break
         new = correct(parts, rest)
-        new_rest = left(new)
+        new_rest = find_residuals(new)
         new_size = _size(new_rest, allowed)
         better = todo & (new_size < 0.5 * size)
         if not bool(better.any()):
@@ -83,7 +83,7 @@ def improve_factors(
 
 
 def _size(rest: Parts, allowed: tuple[Tensor | float, ...]) -> Tensor:
-    """What is left over what is allowed; NaN where a factor is not finite."""
+    """Return the residual divided by its tolerance; NaN where a factor is not finite."""
     tiny = torch.finfo(rest[0].dtype).tiny
     ratios = []
     for x, most in zip(rest, allowed, strict=True):

@@ -12,7 +12,7 @@ from trnblas import gemm
 from trnsci import ArgumentError, array_function, check, op, run
 from trnsci.analogs import Different, Given, given, refuse_options, replaces
 from trnsci.gradient import saves
-from trnsolver.arguments import check_result, finite, matrices, readable, roundoff, square, written
+from trnsolver.arguments import check_result, finite, matrices, readable, roundoff, square, write_results
 from trnsolver.array_operands import as_matrix
 from trnsolver.eigen.eigh import eigh, eigvalsh
 from trnsolver.eigen.svd import SvdCall, svd, svdvals
@@ -50,7 +50,7 @@ def pinv(
         result = run(Pinv(a, least, share, hermitian))
         if share is None:
             # no inverse of a value that is kept overflows
-            return written("pinv", out, result, a=a)
+            return write_results("pinv", out, result, a=a)
     else:
         read = a.detach().tril() if hermitian else a.detach()
         finite("pinv", a=read)
@@ -58,7 +58,7 @@ def pinv(
         scale = near_one(read, (-2, -1), beyond=_FAR)
         result = run(Pinv(a * scale, None if least is None else least * scale[..., 0, 0], share, hermitian)) * scale
     check_result("pinv", result)
-    return written("pinv", out, result, a=a)
+    return write_results("pinv", out, result, a=a)
 
 
 @replaces("numpy.linalg.pinv", by=pinv)
@@ -154,7 +154,7 @@ def _tolerances(op: str, a: Tensor, atol: Any, rcond: Any, rtol: Any) -> tuple[T
 
 
 def _threshold(a: Tensor, s: Tensor, atol: Tensor | None, share: Tensor | None) -> Tensor:
-    """What singular values have to exceed, [..., 1]."""
+    """Return the threshold of singular values, [..., 1]."""
     largest = s.detach().amax(-1, keepdim=True) if s.shape[-1] else s.detach()
     least = largest * (max(a.shape[-2:]) * 2 * roundoff(a.dtype) if share is None else share.unsqueeze(-1))
     return least if atol is None else torch.maximum(least, atol.unsqueeze(-1).to(least.dtype))
@@ -180,7 +180,7 @@ def matrix_rank(
     check.flag("matrix_rank", hermitian=hermitian)
     s = eigvalsh(a).abs() if hermitian else svdvals(a)
     least = _threshold(a, s, *_tolerances("matrix_rank", a, atol, rcond, rtol))
-    return written("matrix_rank", out, (s > least).sum(-1), a=a)
+    return write_results("matrix_rank", out, (s > least).sum(-1), a=a)
 
 
 @array_function

@@ -73,7 +73,7 @@ _FEW, _STEP = 8, 4
 
 
 def rows_each(rows: int) -> int:
-    """How many of so many rows lie in each partition."""
+    """Return how many of the rows lie in each partition."""
     each = -(-rows // P_MAX)
     return each if each <= _FEW else -(-each // _STEP) * _STEP
 

@@ -20,7 +20,7 @@ from trnsci.host import is_transformed
 from trnsci.nki import P_MAX, launch
 from trnsci.planning import remark
 from trnsci.predict import on_host
-from trnsolver.arguments import by_columns, check_result, double_dtype, matrices, readable, roundoff, written
+from trnsolver.arguments import by_columns, check_result, double_dtype, matrices, readable, roundoff, write_results
 from trnsolver.array_operands import as_matrix
 from trnsolver.batched.batched_qr import LEAST, batched_qr
 from trnsolver.batched.batches import pays
@@ -87,7 +87,7 @@ def qr(a: Tensor, mode: Mode = "reduced", *, out: tuple[Tensor, Tensor] | None =
     check.option("qr", "mode", mode, ("reduced", "complete", "r"))
     result = QR(*factor_checked(a, mode))
     check_result("qr", result.r, a=a)
-    return written("qr", out, result, a=a)
+    return write_results("qr", out, result, a=a)
 
 
 @replaces("aten::linalg_qr", by=qr)

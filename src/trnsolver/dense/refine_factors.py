@@ -19,14 +19,14 @@ def improved_cholesky(a: Tensor, start: Tensor) -> tuple[Tensor, Tensor]:
     """
     x, n = _inverse(start), a.shape[-1]
 
-    def left(parts: Parts) -> Parts:
+    def find_residuals(parts: Parts) -> Parts:
         return (gemm(-1.0, parts[0], parts[0], 1.0, a, trans_b="c"),)
 
     def correct(parts: Parts, rest: Parts) -> Parts:
         e = product(product(x, rest[0]), x.mH)
         return (parts[0] + product(parts[0], e.tril() - 0.5 * torch.diag_embed(e.diagonal(dim1=-2, dim2=-1))).tril(),)
 
-    (factor,), good = improve_factors((start.to(a.dtype),), left, correct, (8.0 * n * roundoff(a.dtype),))
+    (factor,), good = improve_factors((start.to(a.dtype),), find_residuals, correct, (8.0 * n * roundoff(a.dtype),))
     return factor, good
 
 
@@ -40,7 +40,7 @@ def improved_lu(a: Tensor, start: Tensor) -> tuple[Tensor, Tensor]:
     x, y = _inverse(start[..., :k, :k], unit=True), _inverse(start[..., :k, :k].mT).mT
     eye = torch.eye(m, k, dtype=a.dtype, device=a.device)
 
-    def left(parts: Parts) -> Parts:
+    def find_residuals(parts: Parts) -> Parts:
         return (gemm(-1.0, parts[0], parts[1], 1.0, a),)
 
     def correct(parts: Parts, rest: Parts) -> Parts:
@@ -58,7 +58,7 @@ def improved_lu(a: Tensor, start: Tensor) -> tuple[Tensor, Tensor]:
     lower, upper = wide[..., :k].tril(-1) + eye, wide[..., :k, :].triu()
     growth = (_largest(upper) / _largest(a)).clamp_min(1.0)
     allowed = 10.0 * k**0.5 * roundoff(a.dtype) * torch.linalg.matrix_norm(a)
-    (lower, upper), good = improve_factors((lower, upper), left, correct, (allowed,), growth)
+    (lower, upper), good = improve_factors((lower, upper), find_residuals, correct, (allowed,), growth)
     whole = torch.zeros_like(a)
     whole[..., :k] = lower.tril(-1)
     whole[..., :k, :] += upper
@@ -75,7 +75,7 @@ def improved_qr(a: Tensor, q: Tensor, r: Tensor) -> tuple[Tensor, Tensor, Tensor
     y = _inverse(r.mT).mT
     eye = torch.eye(n, dtype=a.dtype, device=a.device).expand(*a.shape[:-2], n, n)
 
-    def left(parts: Parts) -> Parts:
+    def find_residuals(parts: Parts) -> Parts:
         return gemm(-1.0, parts[0], parts[1], 1.0, a), gemm(-1.0, parts[0], parts[0], 1.0, eye, trans_a="c")
 
     def correct(parts: Parts, rest: Parts) -> Parts:
@@ -91,7 +91,7 @@ def improved_qr(a: Tensor, q: Tensor, r: Tensor) -> tuple[Tensor, Tensor, Tensor
 
     u = roundoff(a.dtype)
     start = q.to(a.dtype), r.to(a.dtype).triu()
-    (q, r), good = improve_factors(start, left, correct, (7.0 * n * u, 10.0 * m * u))
+    (q, r), good = improve_factors(start, find_residuals, correct, (7.0 * n * u, 10.0 * m * u))
     return q, r, good
 
 

@@ -20,7 +20,7 @@ from trnsolver.arguments import (
     right_hand_side,
     square,
     to_adjoint_columns,
-    written,
+    write_results,
 )
 from trnsolver.array_operands import (
     ILL_CONDITIONED,
@@ -89,13 +89,13 @@ def solve(
         check.tensor("solve", a=a, b=b)
         columns = to_adjoint_columns("solve", a, b)
         rows = solve(a.mH, columns, assume=assume)
-        return written("solve", out, rows.mH, a=a, b=b)
+        return write_results("solve", out, rows.mH, a=a, b=b)
     square("solve", look=False, a=a)
     vector = right_hand_side("solve", a, b, look=False)
     columns = b.unsqueeze(-1) if vector else b
     x = by_cholesky(a, columns) if assume == "pos" else _solve_by_lu("solve", a, columns)
     check_result("solve", x, a=a.tril if assume == "pos" else a, b=b)
-    return written("solve", out, x.squeeze(-1) if vector else x, a=a, b=b)
+    return write_results("solve", out, x.squeeze(-1) if vector else x, a=a, b=b)
 
 
 def _no_factors(a: Tensor) -> tuple[Tensor, Tensor]:
@@ -206,7 +206,7 @@ def inv(a: Tensor, *, out: Tensor | None = None) -> Tensor:
     square("inv", look=False, a=a)
     x = _solve_by_lu("inv", a, unit_columns(a))
     check_result("inv", x, a=a)
-    return written("inv", out, x, a=a)
+    return write_results("inv", out, x, a=a)
 
 
 class SlogDet(NamedTuple):
@@ -232,7 +232,7 @@ def slogdet(a: Tensor, *, out: tuple[Tensor, Tensor] | None = None) -> SlogDet:
     if not all_finite(logarithm):
         # that of zero is not, either
         check_result("slogdet", diagonal, a=a)
-    return written("slogdet", out, SlogDet(_apply_parity(torch.sgn(diagonal).prod(-1), pivots), logarithm), a=a)
+    return write_results("slogdet", out, SlogDet(_apply_parity(torch.sgn(diagonal).prod(-1), pivots), logarithm), a=a)
 
 
 def _refuse_overflow(value: Any, *_: Any, **__: Any) -> Any:
@@ -264,7 +264,7 @@ def det(a: Tensor, *, out: Tensor | None = None) -> Tensor:
     if not all_finite(product):
         check_result("det", diagonal, a=a)
         product = _without_nan(diagonal, product)
-    return written("det", out, _apply_parity(product, pivots), a=a)
+    return write_results("det", out, _apply_parity(product, pivots), a=a)
 
 
 def _without_nan(diagonal: Tensor, product: Tensor) -> Tensor:

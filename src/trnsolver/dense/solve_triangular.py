@@ -14,7 +14,7 @@ from trnblas import gemm, trsm
 from trnsci import array_function, check, op, run
 from trnsci.analogs import Different, Given, given, replaces
 from trnsci.gradient import saves
-from trnsolver.arguments import by_columns, check_solution, matrices, roundoff, square, written
+from trnsolver.arguments import by_columns, check_solution, matrices, roundoff, square, write_results
 from trnsolver.array_operands import as_matrix
 from trnsolver.batched.batched_triangular import LEAST, batched_triangular
 from trnsolver.batched.batches import pays
@@ -77,7 +77,7 @@ def solve_triangular(
     else:
         x = triangular(a.mT, b.mT, lower=upper, unit=bool(unitriangular))
     check_solution("solve_triangular", x, None if unitriangular else a, b=b, a=read)
-    return written("solve_triangular", out, x if left else x.mT, a=a, b=b)
+    return write_results("solve_triangular", out, x if left else x.mT, a=a, b=b)
 
 
 @replaces("aten::triangular_solve", by=solve_triangular, result=lambda x, b, a, *_, **__: (x, a.clone()))
@@ -143,7 +143,7 @@ class SolveTriangular(NamedTuple):
     def _by_tiles(self) -> Tensor:
         a, b = self.a, self.b
         x = trsm(1.0, a, b, lower=self.lower, diag=self.unit)
-        return x + trsm(1.0, a, self._left(x), lower=self.lower, diag=self.unit)
+        return x + trsm(1.0, a, self._find_residual(x), lower=self.lower, diag=self.unit)
 
     def _solve_double(self) -> Tensor:
         """Correct with the inverse of single precision, or solve by tiles where that does not suffice."""
@@ -158,7 +158,7 @@ class SolveTriangular(NamedTuple):
         inverse = run(InvTriangular(single(near if self.lower else near.mT), unit=False)).to(near.dtype)
         inverse = inverse if self.lower else inverse.mT
 
-        def left(parts: Parts) -> Parts:
+        def find_residuals(parts: Parts) -> Parts:
             return (gemm(-1.0, near, parts[0], 1.0, right),)
 
         def correct_solution(parts: Parts, rest: Parts) -> Parts:
@@ -167,13 +167,13 @@ class SolveTriangular(NamedTuple):
         x = product(inverse, right)
         longest = torch.linalg.vector_norm(x, dim=-2).amax(-1)
         allowed = 5.0 * n**0.5 * roundoff(x.dtype) * torch.linalg.matrix_norm(near) * longest
-        (x,), good = improve_factors((x,), left, correct_solution, (allowed,))
+        (x,), good = improve_factors((x,), find_residuals, correct_solution, (allowed,))
         x = x / columns
         if x.is_meta or bool(good.all()):
             return x
         return torch.where(good[..., None, None], x, self._by_tiles())
 
-    def _left(self, x: Tensor) -> Tensor:
+    def _find_residual(self, x: Tensor) -> Tensor:
         off = 1 if self.unit else 0
         kept = self.a.tril(-off) if self.lower else self.a.triu(off)
         right = self.b.expand(x.shape) - x if self.unit else self.b.expand(x.shape)

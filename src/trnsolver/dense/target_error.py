@@ -347,7 +347,7 @@ def eigh_to(a: Tensor, target_error: float, method: Method = "auto") -> Spectrum
 
 
 def _defect(a: Tensor, v: Tensor, w: Tensor) -> float:
-    """What eigenpairs leave, relative to the norm of the matrix, and the loss of orthogonality; roundings included."""
+    """Return the residual of eigenpairs over the norm of the matrix, and the loss of orthogonality, with roundings."""
     n, size = len(w), float(torch.linalg.matrix_norm(a))
     image = v * w
     left = float(torch.linalg.matrix_norm(residual(a, v, image))) + 2.0**-52 * float(torch.linalg.matrix_norm(image))

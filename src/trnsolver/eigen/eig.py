@@ -17,7 +17,7 @@ from trnsci.analogs import replaces, resembles
 from trnsci.arrays import to_numpy
 from trnsci.gradient import saves
 from trnsci.specs import TensorSpec
-from trnsolver.arguments import by_columns, check_result, no_gradient, readable, square, written
+from trnsolver.arguments import by_columns, check_result, no_gradient, readable, square, write_results
 from trnsolver.scaling import near_one
 from trnsolver.scipy_calls import cubes, elsewhere, no_transform
 
@@ -92,7 +92,7 @@ def eig(a: Tensor, *, out: tuple[Tensor, Tensor] | None = None) -> Eig:
     square("eig", a=a)
     result = Eig(*run(EigCall(a)))
     check_result("eig", result.values)
-    return written("eig", out, result, a=a)
+    return write_results("eig", out, result, a=a)
 
 
 @replaces("aten::linalg_eigvals")
@@ -107,7 +107,7 @@ def eigvals(a: Tensor, *, out: Tensor | None = None) -> Tensor:
     square("eigvals", a=a)
     values = run(EigValues(a))
     check_result("eigvals", values)
-    return written("eigvals", out, values, a=a)
+    return write_results("eigvals", out, values, a=a)
 
 
 @array_function

@@ -1,4 +1,4 @@
-"""What eigensolvers in Krylov spaces are called with, checked, and what they return."""
+"""Checked arguments of eigensolvers in Krylov spaces, and their results."""
 
 from __future__ import annotations
 

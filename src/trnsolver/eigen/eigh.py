@@ -16,7 +16,7 @@ from trnsci.accuracy import state_error
 from trnsci.analogs import Given, given, named_result, plain_result, refuse_options, replaces
 from trnsci.gradient import saves
 from trnsci.nki import P_MAX
-from trnsolver.arguments import by_columns, check_result, has_finite_norms, readable, roundoff, square, written
+from trnsolver.arguments import by_columns, check_result, has_finite_norms, readable, roundoff, square, write_results
 from trnsolver.array_operands import as_matrix
 from trnsolver.batched.batched_eigh import LEAST, batched_eigh
 from trnsolver.batched.batches import pays
@@ -111,7 +111,7 @@ def eigh(
     kept = _subset("eigh", result.values, subset, subset_by_index, subset_by_value)
     if kept is not None:
         result = Eigh(result.values[..., kept], result.vectors[..., kept])
-    return written("eigh", out, result, a=a)
+    return write_results("eigh", out, result, a=a)
 
 
 @array_function
@@ -136,7 +136,7 @@ def eigvalsh(
     if not small:
         check_result("eigvalsh", values)
     kept = _subset("eigvalsh", values, subset, subset_by_index, subset_by_value)
-    return written("eigvalsh", out, values if kept is None else values[..., kept], a=a)
+    return write_results("eigvalsh", out, values if kept is None else values[..., kept], a=a)
 
 
 replaces(

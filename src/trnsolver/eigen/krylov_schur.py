@@ -46,7 +46,7 @@ class Krylov:
         self.largest = 0.0
 
     def extend(self, until: int) -> None:
-        """Grow the basis to so many rows."""
+        """Grow the basis to ``until`` rows."""
         least = 10 * eps(self.basis)
         for j in range(self.m, until):
             # a Hermitian operator couples a vector to its neighbours, the first one to all that were kept
@@ -102,7 +102,7 @@ class Krylov:
         self.m = self.kept = keep
 
     def grow(self, size: int) -> None:
-        """Make room for a basis of so many rows."""
+        """Make room for a basis of ``size`` rows."""
         before, core = self.basis, self.h
         shape = (size + 1, self.rows)
         self.basis = np.zeros(shape, before.dtype) if isinstance(before, np.ndarray) else before.new_zeros(shape)

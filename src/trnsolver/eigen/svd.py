@@ -12,7 +12,7 @@ from trnblas import gemm
 from trnsci import NotConverged, UnsupportedError, array_function, check, host, op, run
 from trnsci.analogs import Different, Given, given, named_result, plain_result, refuse_options, replaces
 from trnsci.gradient import forbid_gradient, saves
-from trnsolver.arguments import by_columns, check_result, has_finite_norms, matrices, readable, roundoff, written
+from trnsolver.arguments import by_columns, check_result, has_finite_norms, matrices, readable, roundoff, write_results
 from trnsolver.array_operands import as_matrix, replaces_arrays
 from trnsolver.batched.batched_svd import LEAST, batched_svd
 from trnsolver.batched.batches import pays
@@ -93,7 +93,7 @@ def svd(
     result = SVD(*run(SvdCall(a, bool(full_matrices), method)))
     if not small:
         check_result("svd", result.s)
-    return written("svd", out, result, a=a)
+    return write_results("svd", out, result, a=a)
 
 
 @replaces_arrays("scipy.linalg.svdvals")
@@ -110,7 +110,7 @@ def svdvals(a: Tensor, *, out: Tensor | None = None) -> Tensor:
     s = run(SvdValues(a))
     if not small:
         check_result("svdvals", s)
-    return written("svdvals", out, s, a=a)
+    return write_results("svdvals", out, s, a=a)
 
 
 def _with_vectors(value: Any, a: Tensor, full: bool = False, compute_uv: bool = True, **_: Any) -> Any:

@@ -8,7 +8,7 @@ from trnsci.nki import P_MAX, Tile, move, nisa, nl, tiles
 
 
 def _tile(b, floats):
-    """Room for so many floats of each matrix."""
+    """Return room for ``floats`` floats of each matrix."""
     rows = min(P_MAX, b.size)
     return nl.ndarray((rows, (b.size + P_MAX - 1) // P_MAX, floats), dtype=nl.float32, buffer=nl.sbuf)  # [p, g, E]
 
@@ -50,7 +50,7 @@ def _parts(x_sb, vector, of):
 
 
 def _cut(G, count):
-    """Positions in so many parts, as far as there are: one engine works on a part while the other does on the next."""
+    """Cut positions into parts, as far as there are: one engine works on a part while the other does on the next."""
     return tiles(G, (G + count - 1) // count)
 
 

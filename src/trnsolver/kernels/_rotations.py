@@ -26,7 +26,7 @@ def _room(b, N, length):
 
 
 def _shares(x_sb):
-    """What each engine turns; the first also sums and works out angles."""
+    """Share the turns among engines; the first also sums and works out angles."""
     return _parts(x_sb, 3, 8)
 
 

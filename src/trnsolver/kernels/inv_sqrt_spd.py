@@ -76,7 +76,7 @@ def _copy(dst_sb, src_sb):
 
 
 def _multiply(dst_sb, left_sb, right_sb, again):
-    """Set dst to left.T right, made ``again`` so many times while others wait for it."""
+    """Set dst to left.T right, repeated ``again`` times while others wait for it."""
     N = left_sb[0].shape[1]
     for m in tiles(N, M_TILE):
         for n in tiles(N, N_TILE):

@@ -1,7 +1,7 @@
 """q[B, M, N], r[B, N, N] with a[B, M, N] = q r, and what says whether q can be trusted: products but for short chains.
 
 Panels of 128 columns are orthogonalised in turn: with the Cholesky factor u of p.T p, q = p inv(u), whose transpose
-follows the factor's elimination as so many more columns; the columns on the right lose their part along q. What
+follows the factor's elimination as further columns; the columns on the right lose their part along q. What
 rounding leaves, e = q.T q - 1, grows with the squared condition of the panels and with that of all. Two sweeps over the
 whole remove it, q (1 - h) with h + h.T = e and h upper triangular, each of which squares e; r is the triangle of q.T a.
 The squares of e before the last sweep are returned: the caller keeps q where they are small, and reflects otherwise.

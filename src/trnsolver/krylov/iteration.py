@@ -28,7 +28,7 @@ CHUNK = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Result(Answer):
-    """What an iterative solver found.
+    """Solution of an iterative solver, and how it converged.
 
     Attributes:
         x: the solution, of the shape of the right-hand side.
@@ -143,7 +143,7 @@ class Problem:
     def in_chunks(self, advance: Advance, direction: Apply) -> Iterates:
         """Take steps in chunks, each one operation, until a residual that was computed afresh is small enough.
 
-        ``advance`` takes so many steps from x, r and d, and returns the norms of their residuals too; ``direction``
+        ``advance`` takes ``steps`` steps from x, r and d, and returns the norms of their residuals too; ``direction``
         returns the first direction for a residual.
         """
         x, r, d, last = self.x, self.r, direction(self.r), math.inf

@@ -1,4 +1,4 @@
-"""What iterative solvers are called with, checked, and the methods that their calls share."""
+"""Checked arguments of iterative solvers, and the methods that their calls share."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class System(NamedTuple):
         return Iterates(self.columns(), False, self.maxiter, (math.nan,), 0)
 
     def cost(self, *, passes: int, products: int = 1, kept: int = 0) -> Cost:
-        """Return the cost of an iteration of so many products and sums of vectors, which keeps some of these."""
+        """Return the cost of an iteration of some products and sums of vectors, which keeps some of these."""
         assert self.a.shape is not None
         length, size = max(self.a.shape) * self.b.shape[1], self.b.element_size()
         flops = 2 * (products * self.a.stored * self.b.shape[1] + passes * length)

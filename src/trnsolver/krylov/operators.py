@@ -1,4 +1,4 @@
-"""What iterative solvers take for a matrix."""
+"""Operators that iterative solvers take for a matrix."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """What the pattern alone decides: the order, and the groups from the leaves to the roots."""
+    """Analysis of the pattern alone: the order, and the groups from the leaves to the roots."""
 
     n: int
     order: Tensor

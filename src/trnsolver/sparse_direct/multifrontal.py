@@ -100,7 +100,7 @@ def lu_blocks(op: str, analysis: Analysis, values: Tensor) -> list[LuBlocks]:
 
 
 class _Updates:
-    """What fronts leave for those above them, until these have taken it."""
+    """Updates of fronts for those above them, until these have taken them."""
 
     def __init__(self, analysis: Analysis) -> None:
         self._kept: dict[int, Tensor] = {}

@@ -33,7 +33,7 @@ class Front:
 
 @dataclass(frozen=True, slots=True)
 class Fronts:
-    """What the pattern decides."""
+    """Fronts, as the pattern decides them."""
 
     shape: tuple[int, int]
     order: Tensor

@@ -36,7 +36,7 @@ def _unread(device: torch.device) -> Tensor:
 
 
 def attention(call: Attention) -> tuple[Tensor, Tensor]:
-    """Return the output, and the logarithm of each query's sum of exponentials, empty where nobody reads it."""
+    """Return the output, and the logarithm of each query's sum of exponentials, empty where it is not read."""
     out, *sums = _attend_to(call)
     return out, sums[0] if sums else _unread(out.device)
 

@@ -103,7 +103,7 @@ class _KeySums(nl.NKIObject):
 
 
 class _Chunk(nl.NKIObject):
-    """What some query blocks add to the gradients of a few key blocks."""
+    """Terms that some query blocks add to the gradients of a few key blocks."""
 
     def __init__(self, sums, index, dv_ps, dk_ps):
         self.sums = sums
