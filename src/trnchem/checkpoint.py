@@ -292,11 +292,11 @@ class Checkpoint:
                 if now.numel() and not float((kept - now).abs().max()) <= _SAME_ENERGIES:
                     raise self._refusal("of another state of this molecule", "the same orbital energies")
             C_occ, C_vir, e_occ, e_vir = arrays
-            found = replace(orbitals, C_occ=C_occ, C_vir=C_vir, e_occ=e_occ, e_vir=e_vir)
-            for theirs, ours in zip(found.products(self._overlap), orbitals.products(self._overlap), strict=True):
+            restored = replace(orbitals, C_occ=C_occ, C_vir=C_vir, e_occ=e_occ, e_vir=e_vir)
+            for theirs, ours in zip(restored.products(self._overlap), orbitals.products(self._overlap), strict=True):
                 if ours.numel() and not float((theirs - ours).abs().max()) <= _SAME_PRODUCTS:
                     raise ValueError("its orbitals are not orthonormal")
-            return layout, found, *_read_slots(descriptor, layout, self._pairs)
+            return layout, restored, *_read_slots(descriptor, layout, self._pairs)
         except ArgumentError:
             raise
         except ValueError as error:

@@ -378,7 +378,7 @@ class FitReport:
         return page(title, lead, [*shown, *self.tables()[1:]])
 
     def __repr__(self) -> str:
-        return f"<FitReport {self.script}: {self.verdict}>"
+        return f"<FitReport {self.script}: {self.verdict.partition('. ')[0]}>"
 
     def _repr_html_(self) -> str:
         # a frame, because the page has styles of its own

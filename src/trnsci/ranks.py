@@ -212,11 +212,11 @@ class Node:
 def _signals() -> Iterator[None]:
     """Let signals that end a program end the ranks first."""
 
-    def told(number: int, frame: Any) -> None:
+    def raise_told(number: int, frame: Any) -> None:
         raise Told(number)
 
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    kept = {number: signal.signal(number, told) for number in numbers}
+    kept = {number: signal.signal(number, raise_told) for number in numbers}
     try:
         yield
     finally:

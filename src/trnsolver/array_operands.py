@@ -7,10 +7,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 import scipy.linalg
-import torch
 
 from trnsci.analogs import Different, Given, given, refuse_options, replaces
-from trnsci.arrays import to_numpy
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -86,7 +84,7 @@ def replaces_krylov(function: F) -> F:
         b = np.asarray(b)
         if b.ndim != 1:
             raise Different("its right-hand side is no vector")
-        improve = None if M is None else lambda r: torch.from_numpy(np.asarray(M @ to_numpy(r)))
+        improve = None if M is None else lambda r: M @ r
         return given(function, A, b, tol=rtol, x0=x0, preconditioner=improve)
 
     return function

@@ -67,7 +67,7 @@ def test_the_same_numbers_however_they_are_asked_for(name, pure):
     flat = draw(name, Generator(3).advance(1), 91)
     assert torch.equal(flat.view(13, 7), whole)
     g = Generator(3).advance(1)
-    assert torch.equal(torch.cat([draw(name, g, 5, 7), draw(name, g, 0, 7), draw(name, g, 8, 7)]), whole)
+    assert torch.equal(torch.cat([draw(name, g, 5, 7), draw(name, g, (0, 7)), draw(name, g, 8, 7)]), whole)
     assert torch.equal(pure(lambda: draw(name, Generator(3).advance(1), 13, 7)), whole)
     again = getattr(trnrand, name)(13, 7, generator=Generator(3).advance(1), **ALL[name][0])
     assert torch.equal(again, whole)
@@ -121,7 +121,7 @@ def test_sizes(name):
     assert draw(name, Generator(1)).shape == ()
     assert draw(name, Generator(1), (2, 3)).shape == (2, 3)
     g = Generator(1)
-    assert draw(name, g, 0, 4).shape == (0, 4)
+    assert draw(name, g, (0, 4)).shape == (0, 4)
     assert g.position == 0
 
 

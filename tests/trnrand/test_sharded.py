@@ -34,7 +34,7 @@ def _drawn(mesh, name, shape, places, position, options):
     dtype = options.get("dtype") or function(1, generator=trnrand.Generator(0), **options).dtype
     local = distributed.shard(torch.zeros(shape, dtype=dtype), mesh, *places)
     generator = trnrand.Generator(11).advance(position)
-    made = function(*shape, out=local, generator=generator, **options)
+    made = function(shape, out=local, generator=generator, **options)
     assert made.placements == local.placements
     return distributed.gather(made), generator.position
 
@@ -44,7 +44,7 @@ def _wrong(mesh_shape, cases):
     mesh, found = distributed.mesh(*mesh_shape), []
     for name, shape, places, position, options in cases:
         generator = trnrand.Generator(11).advance(position)
-        alone = getattr(trnrand, name)(*shape, generator=generator, **options)
+        alone = getattr(trnrand, name)(shape, generator=generator, **options)
         made, end = _drawn(mesh, name, shape, places, position, options)
         if not torch.equal(made, alone) or end != generator.position:
             found.append((name, shape, places, position, options))

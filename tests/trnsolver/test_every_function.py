@@ -77,7 +77,6 @@ BAD = {
     "compressed rows": lambda: SPD.to_sparse_csr(),
     "nested": lambda: torch.nested.nested_tensor([torch.eye(2), torch.eye(3)]),
     "float8": lambda: SPD.to(torch.float8_e4m3fn),
-    "half": lambda: SPD.half(),
     "integers": lambda: SPD.long(),
     "a vector": lambda: torch.ones(4),
     "a number": lambda: torch.tensor(1.0),

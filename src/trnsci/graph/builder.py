@@ -69,7 +69,7 @@ class Builder(Reductions):
     def _attribute(self, node: Any) -> Any:
         data = operator.attrgetter(node.target)(self.graph)
         if isinstance(data, torch.Generator):
-            hint = "Draw from torch's default generator, or with trnrand"
+            hint = "Draw from torch's default generator, or from one that counts its draws"
             raise UnsupportedError(
                 "program", [("nki", "a torch.Generator is seeded once, when it is traced")], hint=hint
             )

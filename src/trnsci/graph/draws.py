@@ -46,7 +46,7 @@ def is_drawing() -> bool:
 def refuse_draw(op: str) -> None:
     """Raise where a function traced for a program draws what its program could not draw again."""
     if is_drawing():
-        hint = "Draw before the program runs, and pass the numbers; or draw with a trnrand.Generator"
+        hint = "Draw before the program runs, and pass the numbers; or draw from a generator that counts its draws"
         raise UnsupportedError(op, [("nki", "a program would repeat the numbers it was traced with")], hint=hint)
 
 

@@ -1,4 +1,4 @@
-"""What a function reads besides its arguments: a program is made for what was there when it was traced."""
+"""Values a function reads besides its arguments: a program is made for those there when it was traced."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Surroundings:
         elif isinstance(x, functools.partial):
             yield from (x.func, *x.args, *x.keywords.values())
         elif isinstance(x, FunctionType) and is_own:
-            yield from _captured(x)
+            yield from _captured_values(x)
         elif isinstance(x, dict | list | tuple | set | frozenset):
             yield from (*x, *x.values()) if isinstance(x, dict) else x
         elif is_own and not isinstance(x, type):
@@ -89,7 +89,7 @@ class Surroundings:
                 x.data.copy_(value)
 
 
-def _captured(function: FunctionType) -> Iterator[Any]:
+def _captured_values(function: FunctionType) -> Iterator[Any]:
     for cell in function.__closure__ or ():
         try:
             yield cell.cell_contents

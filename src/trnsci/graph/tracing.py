@@ -320,7 +320,7 @@ class _Lowering(TorchDispatchMode):
         if func is effects.with_effects:
             # programs run operators without results in order: the token says no more
             token, target, *operands = args
-            token = torch.empty(0) if token is None else token
+            token = torch.empty(0, dtype=torch.float32, device="cpu") if token is None else token
             with self:
                 result = target(*operands, **kwargs)
             return (token, *result) if isinstance(result, tuple) else (token, result)
