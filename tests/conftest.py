@@ -2,6 +2,7 @@
 
 import gc
 import signal
+import sys
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -92,6 +93,8 @@ def pytest_runtest_setup():
 
     # a test that draws without a generator draws the same numbers in every run and in every order
     torch.manual_seed(0)
+    if trnrand := sys.modules.get("trnrand"):
+        trnrand.manual_seed(0)
 
 
 @pytest.hookimpl(tryfirst=True)
