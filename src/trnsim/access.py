@@ -9,7 +9,7 @@ import numpy as np
 from trnsim.calls import no_tensor
 from trnsim.errors import KernelError, lacking
 from trnsim.memory import HBM, PSUM, SBUF, SHARED_HBM, UNWRITTEN, WRITTEN
-from trnsim.refusals import refuse
+from trnsim.refusals import forbid, refuse
 from trnsim.tensors.dtypes import ExtraDtype, cast, float32
 from trnsim.tensors.layout import runs_of
 from trnsim.tensors.tensor import NkiTensor
@@ -43,8 +43,7 @@ class Access(Unwritten):
             names = _join_names(where)
             raise refuse("buffer:operand", got=str(t.buffer), limit=where, hint=hint, role=role, t=t, memories=names)
         scope = t.storage.scope
-        if scope is not None and scope.ended:
-            raise refuse("loop-scope", got=t.name, role=role, scope=scope, t=t)
+        forbid(scope is not None and scope.ended, "loop-scope", got=t.name, role=role, scope=scope, t=t)
         if compute and t.on_chip:
             self.partitions_ok(t, role)
         return t
@@ -52,8 +51,7 @@ class Access(Unwritten):
     def partitions_ok(self, t: NkiTensor, role: str) -> None:
         """Compute engines start at partition 0, 32, 64 or 96 and reach 128, 32, 64 and 32 partitions from there."""
         storage = t.storage
-        if t.dtype.itemsize > 4:
-            raise refuse("int64-operand", got=str(t.dtype), role=role, t=t)
+        forbid(t.dtype.itemsize > 4, "int64-operand", got=str(t.dtype), role=role, t=t)
         row = storage.row * storage.itemsize // t.dtype.itemsize
         start = storage.partition + t.offset // row
         count = t.shape[0]
@@ -63,12 +61,10 @@ class Access(Unwritten):
             )
         if len(t.shape) > 5:
             rank = len(runs_of(t.shape[1:], t.strides[1:]))
-            if rank > 4:
-                raise refuse("access-pattern", got=rank, role=role, t=t)
+            forbid(rank > 4, "access-pattern", got=rank, role=role, t=t)
         if row > STRIDE_MAX:
             step = max((stride for _, stride in runs_of(t.shape[1:], t.strides[1:])), default=0)
-            if step > STRIDE_MAX:
-                raise refuse("access-stride", got=step, limit=STRIDE_MAX, role=role, t=t)
+            forbid(step > STRIDE_MAX, "access-stride", got=step, limit=STRIDE_MAX, role=role, t=t)
         if start == 0:
             if count <= 128:
                 return
@@ -191,8 +187,7 @@ class Access(Unwritten):
             self.operand(index, role, (SBUF, PSUM), compute=False)
             return 0
         values = self.read(index, role, (SBUF, PSUM, HBM, SHARED_HBM), compute=False, exact=True)
-        if values.size != 1:
-            raise refuse("indirect:scalar", got=index.shape, limit=(1, 1), role=role)
+        forbid(values.size != 1, "indirect:scalar", got=index.shape, limit=(1, 1), role=role)
         return int(values.reshape(-1)[0])
 
     def outside(self, t: NkiTensor, value: int) -> bool:
@@ -251,8 +246,7 @@ class Access(Unwritten):
 
     def _apply_index(self, t: NkiTensor, role: str) -> NkiTensor:
         """Return the view a scalar run-time index leads to."""
-        if t.is_addressed("vector"):
-            raise refuse("indirect:settled", role=role)
+        forbid(t.is_addressed("vector"), "indirect:settled", role=role)
         return t.at(self.resolve(t, role))
 
     def _write_dynamic(self, t: NkiTensor, values: np.ndarray, role: str, code: int) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from trnsim.errors import CapacityError
 from trnsim.memory import HBM, PSUM, SHARED_HBM, UNWRITTEN, WRITTEN, Arena, Storage
-from trnsim.refusals import refuse
+from trnsim.refusals import forbid, refuse
 from trnsim.source_lines import kernel_line, variable_name
 from trnsim.state import State
 from trnsim.tensors.dtypes import LOW_PRECISION, DType, ExtraDtype, as_dtype, float32
@@ -33,8 +33,7 @@ class Allocation(State):
         if on_chip and shape == (1,):
             # the reference keeps the value of a register in a tile of this shape
             shape = (1, 1)
-        if min(shape, default=0) < 1:
-            raise refuse("shape:allocate", got=shape)
+        forbid(min(shape, default=0) < 1, "shape:allocate", got=shape)
         physical = self.physical(dtype)
         row = math.prod(shape[1:])
         if on_chip:
@@ -193,8 +192,7 @@ class Allocation(State):
         return partition, free
 
     def _check_hbm_address(self, address: Any, nbytes: int) -> tuple[int]:
-        if self.nki < (0, 7):
-            raise refuse("address:version", got=address)
+        forbid(self.nki < (0, 7), "address:version", got=address)
         free = address[0] if isinstance(address, (tuple, list)) and len(address) == 1 else None
         if type(free) is not int:
             raise refuse("address:form", got=address)
@@ -213,8 +211,7 @@ class Allocation(State):
             last = first + other.nbytes
             if first <= start and end <= last:
                 return other, start - first
-            if start < last and first < end:
-                raise refuse("hbm-overlap", got=(start, end), limit=(first, last))
+            forbid(start < last and first < end, "hbm-overlap", got=(start, end), limit=(first, last))
         self._hbm.append((start, arena))
         return arena, 0
 

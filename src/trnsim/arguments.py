@@ -15,7 +15,7 @@ from trnsim.arrays import dtype_of, is_array, is_torch, map_items, to_numpy, to_
 from trnsim.coverage import check_written
 from trnsim.memory import HBM, WRITTEN, Storage
 from trnsim.poison import bits_of, origins
-from trnsim.refusals import refuse
+from trnsim.refusals import forbid, refuse
 from trnsim.session import Session
 from trnsim.source_lines import warn
 from trnsim.tensors.dtypes import as_dtype
@@ -74,8 +74,7 @@ class Arguments:
 
     def _tensor(self, value: Any, name: str) -> NkiTensor:
         dtype = dtype_of(value, name, self.session.nki)
-        if 0 in value.shape:
-            raise refuse("argument-shape", got=tuple(value.shape), name=name)
+        forbid(0 in value.shape, "argument-shape", got=tuple(value.shape), name=name)
         if is_torch(value) and self.torch_device is None:
             self.torch_device = value.device
         if not self.session.numerics:
@@ -109,10 +108,8 @@ class Arguments:
         """Return what the kernel returned, as the caller's kind of array."""
         if isinstance(value, NkiTensor):
             return self._array(value)
-        if hasattr(value, "__nki_register__"):
-            raise refuse("return-register")
-        if isinstance(value, NkiGrid):
-            raise refuse("return-grid", got=type(value).__name__, value=value)
+        forbid(hasattr(value, "__nki_register__"), "return-register")
+        forbid(isinstance(value, NkiGrid), "return-grid", got=type(value).__name__, value=value)
         if isinstance(value, NKIObject):
             return copy_object(value, lambda _, v: self.unwrap(v))
         return map_items(value, self.unwrap)
@@ -146,8 +143,7 @@ class Arguments:
 
     def _check_memory(self, t: NkiTensor) -> None:
         storage = t.storage
-        if t.on_chip:
-            raise refuse("return-on-chip", got=str(t.buffer), t=t, fields={"line": storage.line})
+        forbid(t.on_chip, "return-on-chip", got=str(t.buffer), t=t, fields={"line": storage.line})
         if storage.buffer != HBM or storage.user is not None or not self.session.checks:
             return
         warn(

@@ -13,7 +13,7 @@ import ml_dtypes
 import numpy as np
 
 from trnsim.errors import WrongDtype, WrongVersion
-from trnsim.refusals import refuse
+from trnsim.refusals import forbid, refuse
 from trnsim.tables import read_table
 from trnsim.tensors.dtypes import NAMES, ExtraDtype, as_dtype
 from trnsim.versions import Version, check_version
@@ -60,8 +60,7 @@ def to_numpy(value: Any, name: str = "argument") -> np.ndarray:
     value = value.detach()
     if value.layout is not torch.strided or value.is_quantized:
         raise refuse("argument:layout", got=str(value.layout), name=name, value=value)
-    if value.is_meta:
-        raise refuse("argument:meta", got="meta", name=name)
+    forbid(value.is_meta, "argument:meta", got="meta", name=name)
     value = value.cpu().resolve_conj().resolve_neg()
     kind = str(value.dtype).rpartition(".")[2]
     foreign = hasattr(ml_dtypes, kind)

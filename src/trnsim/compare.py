@@ -12,7 +12,7 @@ import numpy as np
 from trnsim.arrays import copy_of, is_array, map_items, to_numpy
 from trnsim.debug import Probe
 from trnsim.kernel import simulate
-from trnsim.refusals import refuse
+from trnsim.refusals import forbid, refuse
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,8 +148,7 @@ def _by_name(wanted: dict[str, Any], seen: Probe, result: Any) -> Iterator[tuple
             continue
         values = seen.all(name)
         if isinstance(want, (list, tuple)):
-            if len(want) != len(values):
-                raise refuse("compare-name:count", got=len(want), limit=len(values), name=name)
+            forbid(len(want) != len(values), "compare-name:count", got=len(want), limit=len(values), name=name)
             rows += [
                 (v.first, f"{name}[{i}]", v.array, w, v.line) for i, (v, w) in enumerate(zip(values, want, strict=True))
             ]

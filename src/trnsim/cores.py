@@ -15,7 +15,7 @@ import numpy as np
 from trnsim.memory import Storage
 from trnsim.poison import spoil
 from trnsim.races import Watch
-from trnsim.refusals import refuse
+from trnsim.refusals import forbid, refuse
 from trnsim.session import Session
 from trnsim.source_lines import warn
 from trnsim.state import LNC_VARIABLE, SimParams
@@ -103,8 +103,7 @@ class Device:
         here[session.core] = (storage, session.line())
         if len(here) == self.cores:
             (a, line_a), (b, line_b) = here[0], here[1]
-            if a is not b:
-                raise refuse("barrier-data", got=(a.name, b.name), a=a, line_a=line_a, b=b, line_b=line_b)
+            forbid(a is not b, "barrier-data", got=(a.name, b.name), a=a, line_a=line_a, b=b, line_b=line_b)
             self.watch.met((storage,))
             del self._barriers[k]
         self._wait(session, lambda: len(here) == self.cores, f"core_barrier on {data.name}")
@@ -197,8 +196,7 @@ def launch_grid(kernel: Any, params: SimParams) -> tuple[int, ...]:
     """
     grid: tuple[int, ...] = kernel.grid
     said = params.logical_cores if params.nki >= TRACED else ""
-    if said not in ("", "1", "2"):
-        raise refuse("grid:launch_grid", got=said, limit=("1", "2"), LNC_VARIABLE=LNC_VARIABLE)
+    forbid(said not in ("", "1", "2"), "grid:launch_grid", got=said, limit=("1", "2"), LNC_VARIABLE=LNC_VARIABLE)
     cores = int(said or 1)
     if grid and said and grid != (cores,) and params.lint != "off":
         text = f"{kernel!r} with {LNC_VARIABLE}={said}: the two must agree, else the compiler stops with NCC_EVRF066"

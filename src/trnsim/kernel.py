@@ -22,7 +22,7 @@ from trnsim.errors import KernelError
 from trnsim.lint import LintWarning
 from trnsim.loop_body import check_cores
 from trnsim.reach import Reach
-from trnsim.refusals import refuse
+from trnsim.refusals import forbid, refuse
 from trnsim.schedule import Edges, Named, as_edges
 from trnsim.session import Record, Session, SimParams, activate, current
 from trnsim.source_lines import warn
@@ -99,8 +99,7 @@ def as_grid(grid: Any) -> tuple[int, ...]:
         extents = tuple(int(n.__index__()) for n in sizes)
     except AttributeError:
         extents = ()
-    if not extents or min(extents) < 1:
-        raise refuse("grid:as_grid", got=grid)
+    forbid(not extents or min(extents) < 1, "grid:as_grid", got=grid)
     return extents
 
 
@@ -130,8 +129,7 @@ def jit(fn: Any = None, **options: Any) -> Any:
 def _decorate(options: dict[str, Any], fn: Any) -> Kernel:
     if isinstance(fn, Kernel):
         return Kernel(fn.function, grid=fn.grid, options={**fn.options, **options}, schedule=fn.schedule)
-    if not callable(fn):
-        raise refuse("jit:decorated", got=type(fn).__name__)
+    forbid(not callable(fn), "jit:decorated", got=type(fn).__name__)
     grid = options.get("grid")
     return Kernel(fn, grid=as_grid(grid) if grid else (), options=options)
 
@@ -163,8 +161,7 @@ def params_of(
     """Return how ``kernel`` is simulated, from the options of `simulate`."""
     wanted = target if target is not None else kernel.options.get("platform_target")
     modes = ("strict", "error", "warn", "off")
-    if lint is not None and lint not in modes:
-        raise refuse("lint", got=lint, limit=modes)
+    forbid(lint is not None and lint not in modes, "lint", got=lint, limit=modes)
     default = "error" if checks else "off"
     version = as_version(kernel.options.get("nki") if nki is None else nki)
     return SimParams(target=target_named(wanted), nki=version, checks=checks, lint=lint or default, **options)

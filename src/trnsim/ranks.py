@@ -10,7 +10,7 @@ import numpy as np
 from trnsim.arrays import copy_of, is_array, is_torch, map_items, to_numpy
 from trnsim.collectives.world import World
 from trnsim.kernel import Launch, as_kernel, params_of
-from trnsim.refusals import refuse
+from trnsim.refusals import forbid, refuse
 from trnsim.session import Record
 from trnsim.threads import one_blas_thread
 from trnsim.workers import Workers
@@ -64,8 +64,7 @@ def simulate_ranks(
         trace: receives the instruction streams of all ranks.
     """
     jitted = as_kernel(kernel)
-    if ranks < 1:
-        raise refuse("ranks", got=ranks)
+    forbid(ranks < 1, "ranks", got=ranks)
     if ranks_per_node is not None and (ranks_per_node < 1 or ranks % ranks_per_node):
         raise refuse("ranks-per-node", got=ranks_per_node, limit=ranks)
     more = {"strict": strict, "numerics": numerics, "seed": seed}
@@ -111,8 +110,7 @@ class Deal:
     def take(self, value: Any, rank: int) -> Any:
         """Return the part of ``rank``."""
         if isinstance(value, PerRank):
-            if len(value.values) != self.ranks:
-                raise refuse("per-rank", got=len(value.values), limit=self.ranks)
+            forbid(len(value.values) != self.ranks, "per-rank", got=len(value.values), limit=self.ranks)
             part = value.values[rank]
             if sum(v is part for v in value.values) == 1:
                 return part
@@ -130,8 +128,7 @@ class Deal:
         """Refuse different writes to an array that all ranks were given."""
         for _, copies in self._given.values():
             first = to_numpy(copies[0])
-            if any(to_numpy(c).tobytes() != first.tobytes() for c in copies[1:]):
-                raise refuse("per-rank-write", got=first.shape)
+            forbid(any(to_numpy(c).tobytes() != first.tobytes() for c in copies[1:]), "per-rank-write", got=first.shape)
 
     def gather(self) -> None:
         """Bring what all ranks wrote alike into the caller's array."""

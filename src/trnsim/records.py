@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from trnsim.memory import PSUM, SBUF
-from trnsim.refusals import refuse
+from trnsim.refusals import forbid, refuse
 from trnsim.tensors.tensor import NkiTensor
 
 
@@ -153,8 +153,7 @@ class NkiInstruction:
         for p in producers:
             if not isinstance(p, NkiInstruction):
                 raise refuse("depends-on:kind", got=repr(p), kind=type(p).__name__)
-            if p.index >= self.index:
-                raise refuse("depends-on:order", got=p.index, limit=self.index)
+            forbid(p.index >= self.index, "depends-on:order", got=p.index, limit=self.index)
             if self.record is not None:
                 self.record.after.append(p.index)
         return self

@@ -60,3 +60,9 @@ def refuse(
         hint=_format(entry.get("hint", ""), (), values) if hint is None else hint,
         **(fields or {}),
     )
+
+
+def forbid(wrong: object, key: str, /, **values: Any) -> None:
+    """Raise the error of a broken rule where something is ``wrong``; the arguments of `refuse` are values at hand."""
+    if wrong:
+        raise refuse(key, **values)

@@ -8,7 +8,7 @@ import numpy as np
 
 from trnsim.isa.alu import as_operator
 from trnsim.isa.operands import has_dtype, one_dtype
-from trnsim.refusals import refuse
+from trnsim.refusals import forbid, refuse
 from trnsim.session import HBM, SBUF, SHARED_HBM, Session
 from trnsim.tensors.dtypes import DTYPES, PACKED, int64, to_f32, uint32
 from trnsim.tensors.tensor import NkiTensor
@@ -43,10 +43,8 @@ def tensors(
         where = (SBUF, *IN_HBM) if sbuf else IN_HBM
         lists.append([s.operand(t, f"{role}[{i}]", where, compute=False) for i, t in enumerate(given)])
     a, b = lists
-    if len(a) != len(b):
-        raise refuse("collective-list:count", got=len(a), limit=len(b))
-    if most is not None and len(a) > most:
-        raise refuse("collective-coalesced:most", got=len(a), limit=most)
+    forbid(len(a) != len(b), "collective-list:count", got=len(a), limit=len(b))
+    forbid(most is not None and len(a) > most, "collective-coalesced:most", got=len(a), limit=most)
     on_chip = [t.on_chip for t in (*a, *b)]
     if any(on_chip) and not all(on_chip):
         raise refuse(
@@ -55,12 +53,10 @@ def tensors(
             names=", ".join(str(t.buffer) for t in a),
             memories=", ".join(str(t.buffer) for t in b),
         )
-    if any(on_chip) and len(a) > 1:
-        raise refuse("collective-coalesced:sbuf", got=len(a))
+    forbid(any(on_chip) and len(a) > 1, "collective-coalesced:sbuf", got=len(a))
     for x, y in zip(a, b, strict=True):
         one_dtype(x, "src", y, "dst", rule="collective-dtype", hint="collectives do not convert")
-        if x.on_chip and (x.ndim != 2 or y.ndim != 2):
-            raise refuse("collective-2d", got=(x.ndim, y.ndim), x=x, y=y)
+        forbid(x.on_chip and (x.ndim != 2 or y.ndim != 2), "collective-2d", got=(x.ndim, y.ndim), x=x, y=y)
     return a, b
 
 
@@ -81,8 +77,7 @@ def dimension(dim: Any, srcs: list[NkiTensor], *, sbuf: tuple[int, ...] = (0,)) 
 
 def check_result_shape(kind: str, wanted: tuple[int, ...], src: NkiTensor, dst: NkiTensor, n: int) -> None:
     """Refuse a destination of the wrong shape."""
-    if dst.shape != wanted:
-        raise refuse("collective-shape:sized", got=dst.shape, limit=wanted, kind=kind, src=src, n=n, dst=dst)
+    forbid(dst.shape != wanted, "collective-shape:sized", got=dst.shape, limit=wanted, kind=kind, src=src, n=n, dst=dst)
 
 
 def alike(kind: str, srcs: list[NkiTensor], dsts: list[NkiTensor]) -> None:
@@ -95,8 +90,7 @@ def alike(kind: str, srcs: list[NkiTensor], dsts: list[NkiTensor]) -> None:
 
 def divides(kind: str, t: NkiTensor, dim: int, n: int) -> None:
     """Refuse a dimension that does not split evenly."""
-    if t.shape[dim] % n:
-        raise refuse("collective-split:divides", got=t.shape[dim], limit=n, kind=kind, dim=dim, t=t)
+    forbid(t.shape[dim] % n, "collective-split:divides", got=t.shape[dim], limit=n, kind=kind, dim=dim, t=t)
 
 
 def metadata(s: Session, t: Any, n: int, has_rdispls: bool) -> NkiTensor:
@@ -104,9 +98,7 @@ def metadata(s: Session, t: Any, n: int, has_rdispls: bool) -> NkiTensor:
     rows = 4 if has_rdispls else 3
     s.operand(t, "metadata_tensor", (SBUF, *IN_HBM), compute=False)
     wanted = (1, rows, n) if t.on_chip else (rows, n)
-    if t.shape != wanted:
-        raise refuse("metadata-shape", got=t.shape, limit=wanted, rows=rows, n=n)
+    forbid(t.shape != wanted, "metadata-shape", got=t.shape, limit=wanted, rows=rows, n=n)
     has_dtype(t, "metadata_tensor", frozenset({uint32}), rule="metadata-dtype", hint="counts are uint32")
-    if not t.is_contiguous():
-        raise refuse("metadata-contiguous", got=t.strides)
+    forbid(not t.is_contiguous(), "metadata-contiguous", got=t.strides)
     return t

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from trnsim.collectives.world import World
-from trnsim.refusals import refuse
+from trnsim.refusals import forbid, refuse
 from trnsim.session import Session
 from trnsim.tensors.objects import NKIObject
 
@@ -19,12 +19,10 @@ class ReplicaGroup(NKIObject):
             members = tuple(tuple(int(r.__index__()) for r in ranks) for ranks in lists)
         except (TypeError, AttributeError):
             members = ()
-        if not members or not all(members):
-            raise refuse("replica-group:form", got=lists)
+        forbid(not members or not all(members), "replica-group:form", got=lists)
         seen = [r for ranks in members for r in ranks]
         twice = sorted({r for r in seen if seen.count(r) > 1})
-        if twice:
-            raise refuse("replica-group-overlap", got=twice, lists=lists, twice=twice)
+        forbid(twice, "replica-group-overlap", got=twice, lists=lists, twice=twice)
         if min(seen) < 0:
             raise refuse("replica-group:rank", got=min(seen), lists=lists)
         self.groups = members

@@ -12,7 +12,7 @@ from trnsim.collectives.groups import in_world, members, world_of
 from trnsim.collectives.world import Offer
 from trnsim.isa.dge import check_priority
 from trnsim.isa.registers import VirtualRegister
-from trnsim.refusals import refuse
+from trnsim.refusals import forbid, refuse
 from trnsim.session import NkiInstruction, Session, instruction
 from trnsim.tensors.layout import as_index
 
@@ -25,8 +25,7 @@ def _pairs(s: Session, given: Any) -> tuple[tuple[int, int], ...]:
     sources, targets = [a for a, _ in pairs], [b for _, b in pairs]
     for role, ranks in (("source", sources), ("target", targets)):
         twice = sorted({r for r in ranks if ranks.count(r) > 1})
-        if twice:
-            raise refuse("permute-pairs:twice", got=twice, twice=twice, role=role, given=list(pairs))
+        forbid(twice, "permute-pairs:twice", got=twice, twice=twice, role=role, given=list(pairs))
     if set(sources) != set(targets):
         lone = sorted(set(sources) ^ set(targets))
         does = "sends" if lone[0] in sources else "receives"
@@ -58,13 +57,11 @@ def collective_permute(
 
 def _channels(s: Session, ranks: tuple[int, ...], channel_ids: Any, **lists: Any) -> None:
     ids = list(channel_ids)
-    if ids != list(range(len(ids))) or not ids:
-        raise refuse("channels:form", got=channel_ids)
+    forbid(ids != list(range(len(ids))) or not ids, "channels:form", got=channel_ids)
     node = world_of(s).per_node
     first = ranks[0] // node * node
     most = 4 if set(ranks) >= set(range(first, first + node)) else 2
-    if len(ids) > most:
-        raise refuse("channels:ring", got=len(ids), limit=most, members=list(ranks))
+    forbid(len(ids) > most, "channels:ring", got=len(ids), limit=most, members=list(ranks))
     for role, given in lists.items():
         if not isinstance(given, (list, tuple)) or len(given) != len(ids):
             raise refuse("channels:lists", got=len(given), limit=len(ids), role=role)

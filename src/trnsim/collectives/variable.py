@@ -19,7 +19,7 @@ from trnsim.collectives.world import Offer, Work
 from trnsim.isa.dge import check_priority
 from trnsim.isa.multicore import two_cores
 from trnsim.isa.operands import needs
-from trnsim.refusals import refuse
+from trnsim.refusals import forbid, refuse
 from trnsim.session import HBM, SHARED_HBM, NkiInstruction, Session, instruction
 from trnsim.tensors.tensor import NkiTensor
 
@@ -30,8 +30,7 @@ def _offer(s: Session, srcs: Any, dsts: Any, table: Any, ranks: tuple[int, ...],
     offer = check_operands(s, srcs, dsts, sbuf=False, most=1, recv_counts_known=known, has_rdispls=displaced)
     meta = checks.metadata(s, table, len(ranks), displaced)
     for t in (offer.srcs[0], offer.dsts[0]):
-        if not t.is_contiguous():
-            raise refuse("collective-contiguous", got=t.strides, t=t, offer=offer)
+        forbid(not t.is_contiguous(), "collective-contiguous", got=t.strides, t=t, offer=offer)
     if not displaced and offer.dsts[0].size % len(ranks):
         raise refuse("collective-split:offer", got=offer.dsts[0].size, limit=len(ranks))
     # ranks may differ in the size of their buffers
@@ -103,11 +102,9 @@ def _gather(
 ) -> Pending:
     check_priority(s, priority)
     ranks = members(s, replica_group)
-    if rdispls:
-        raise refuse("rdispls", got=True, limit=False)
+    forbid(rdispls, "rdispls", got=True, limit=False)
     two_cores(s, "all_gather_v")
-    if len(ranks) != 4:
-        raise refuse("collective-ranks:gather", got=len(ranks))
+    forbid(len(ranks) != 4, "collective-ranks:gather", got=len(ranks))
     offer = _offer(s, srcs, dsts, table, ranks, bool(known), False)
 
     def work(offers: dict[int, Offer]) -> Moves:
@@ -127,8 +124,7 @@ def _check_fabric(s: Session, ranks: tuple[int, ...], displaced: bool) -> None:
     if s.target.generation >= 4:
         two_cores(s, "all_to_all_v")
         whole = len(ranks) % 4 == 0 and list(ranks) == list(range(ranks[0], ranks[0] + len(ranks)))
-        if not whole or size <= 4:
-            raise refuse("collective-ranks:chip", got=ranks, members=list(ranks), size=size)
+        forbid(not whole or size <= 4, "collective-ranks:chip", got=ranks, members=list(ranks), size=size)
     elif len(ranks) > 1 and not apart and (displaced or s.nki < (0, 7)):
         raise refuse("collective-ranks:instance", got=ranks, members=list(ranks), node=node, s=s)
 

@@ -14,7 +14,7 @@ import numpy as np
 from trnsim.isa import operands as check
 from trnsim.isa.alu import Alu
 from trnsim.isa.enums import member, reduce_cmd
-from trnsim.refusals import refuse
+from trnsim.refusals import forbid, refuse
 from trnsim.session import Session
 from trnsim.tensors.tensor import NkiTensor
 
@@ -118,8 +118,7 @@ def check_result(s: Session, cmd: reduce_cmd, reduce_res: Any, like: NkiTensor, 
     """Check the [P, 1] tile that receives the accumulators, if there is one; ``idle`` accumulates nothing."""
     if reduce_res is None:
         return
-    if cmd is reduce_cmd.idle:
-        raise refuse("reduce-cmd:check_result", got="idle", limit=["reset_reduce", "reduce"])
+    forbid(cmd is reduce_cmd.idle, "reduce-cmd:check_result", got="idle", limit=["reset_reduce", "reduce"])
     result_column(s, reduce_res, like, like_role)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from trnsim.access import index_error
 from trnsim.isa.enums import dge_mode as dge, engine as eng, oob_mode as oob
 from trnsim.isa.operands import needs, overlap, written_once
-from trnsim.refusals import refuse
+from trnsim.refusals import forbid, refuse
 from trnsim.session import HBM, SBUF, SHARED_HBM, UNWRITTEN, WRITTEN, NkiInstruction, Session
 from trnsim.tensors.dtypes import cast, float32, tfloat32
 from trnsim.tensors.tensor import NkiTensor
@@ -21,8 +21,7 @@ DEVICE = (SBUF, HBM, SHARED_HBM)
 def operand(s: Session, t: Any, role: str, where: tuple[str, ...] = DEVICE) -> None:
     """Check that ``t`` is in a memory DMA reaches; PSUM is not."""
     s.operand(t, role, where, compute=False)
-    if t.is_addressed("tensor"):
-        raise refuse("indirect:operand", got="tensor indirection", role=role, t=t)
+    forbid(t.is_addressed("tensor"), "indirect:operand", got="tensor indirection", role=role, t=t)
 
 
 def check_mode(s: Session, mode: dge, tensors: tuple[NkiTensor, ...]) -> None:
@@ -33,8 +32,7 @@ def check_mode(s: Session, mode: dge, tensors: tuple[NkiTensor, ...]) -> None:
         return
     hint = "copy row by row with scalar_offset, or gather on chip with local_gather"
     needs(s, 3, "a gather or scatter by vector_offset", hint)
-    if mode not in (dge.unknown, dge.swdge):
-        raise refuse("dge-indirect", got=mode.name, limit=("unknown", "swdge"))
+    forbid(mode not in (dge.unknown, dge.swdge), "dge-indirect", got=mode.name, limit=("unknown", "swdge"))
 
 
 def check_index(t: NkiTensor, role: str) -> None:
@@ -51,10 +49,8 @@ def check_engine(engine: eng, mode: dge) -> None:
     """The engine that asks for hardware descriptors."""
     if engine is eng.unknown:
         return
-    if mode is not dge.hwdge:
-        raise refuse("dge-engine:mode", got=(engine.name, mode.name), engine=engine, mode=mode)
-    if engine not in (eng.sync, eng.scalar):
-        raise refuse("dge-engine:descriptors", got=engine.name, limit=("sync", "scalar"))
+    forbid(mode is not dge.hwdge, "dge-engine:mode", got=(engine.name, mode.name), engine=engine, mode=mode)
+    forbid(engine not in (eng.sync, eng.scalar), "dge-engine:descriptors", got=engine.name, limit=("sync", "scalar"))
 
 
 def check_priority(s: Session, priority: Any) -> None:
@@ -99,8 +95,7 @@ def check_written_once(dst: NkiTensor) -> None:
 
 def check_skip(bounds: oob, holds: bool, what: str) -> None:
     """Refuse to skip what is out of bounds where nothing can be: ``what`` says so unless ``holds``."""
-    if bounds is oob.skip and not holds:
-        raise refuse("oob-mode", got="skip", what=what)
+    forbid(bounds is oob.skip and not holds, "oob-mode", got="skip", what=what)
 
 
 def apply_index(s: Session, t: NkiTensor, role: str, mode: oob) -> NkiTensor | None:
@@ -192,8 +187,7 @@ def check_disjoint(
         shared = overlap(dst, src, moves=moves)
     else:
         shared = bool(np.intersect1d(_bytes(dst, into), _bytes(src, out_of)).size)
-    if shared:
-        raise refuse("dma-overlap", got=(src.offset, dst.offset), dst=dst)
+    forbid(shared, "dma-overlap", got=(src.offset, dst.offset), dst=dst)
 
 
 def _bytes(t: NkiTensor, rows: Rows | None) -> np.ndarray:

@@ -10,7 +10,7 @@ from trnsim.isa import dge as descriptors, operands as check
 from trnsim.isa.alu import reduction
 from trnsim.isa.dge import Rows
 from trnsim.isa.enums import dge_mode as dge, engine as eng, member, oob_mode as oob
-from trnsim.refusals import refuse
+from trnsim.refusals import forbid, refuse
 from trnsim.session import SBUF, NkiInstruction, Session, current, instruction
 from trnsim.tensors.dtypes import DTYPES, PACKED, int64, same_dtype, to_f32
 from trnsim.tensors.objects import MemoryRegion
@@ -200,8 +200,7 @@ def _check_copy(dst: NkiTensor, src: NkiTensor, mode: dge) -> None:
 
 
 def _check_size(src: NkiTensor, role: str, dst: NkiTensor) -> None:
-    if src.size != dst.size:
-        raise refuse("dma-size:check_size", got=src.size, limit=dst.size, role=role, src=src, dst=dst)
+    forbid(src.size != dst.size, "dma-size:check_size", got=src.size, limit=dst.size, role=role, src=src, dst=dst)
 
 
 def _check_scales(scales: Any, count: int) -> None:
@@ -229,10 +228,8 @@ def _check_compute(s: Session, dst: NkiTensor, srcs: Any, bounds: oob, indirect:
 
 def _check_update(s: Session, dst: NkiTensor, srcs: Any, unique_indices: Any) -> None:
     """Check a read-modify-write by row indices: two sources, one of them ``dst`` itself."""
-    if len(srcs) != 2:
-        raise refuse("dma-sources:check_update", got=len(srcs))
-    if not unique_indices:
-        raise refuse("unique-indices:check_update", got=False, limit=True)
+    forbid(len(srcs) != 2, "dma-sources:check_update", got=len(srcs))
+    forbid(not unique_indices, "unique-indices:check_update", got=False, limit=True)
     far = [t for t in srcs if t.is_addressed("vector")]
     near = [t for t in srcs if not t.is_addressed("vector")]
     if (

@@ -10,7 +10,7 @@ from trnsim.errors import WrongDtype
 from trnsim.isa import dge as descriptors, operands as check
 from trnsim.isa.dge import Rows
 from trnsim.isa.enums import dge_mode as dge, member, oob_mode as oob
-from trnsim.refusals import refuse
+from trnsim.refusals import forbid, refuse
 from trnsim.session import HBM, SBUF, SHARED_HBM, NkiInstruction, Session, instruction
 from trnsim.tensors.dtypes import uint32
 from trnsim.tensors.layout import as_shape
@@ -109,8 +109,7 @@ def _check(s: Session, dst: NkiTensor, src: NkiTensor, order: tuple[int, ...], m
     check.one_dtype(dst, "dst", src, "src", rule="transpose-dtype", why=why, hint="convert before or after")
     _check_words(src, (2, 4), "transpose-dtype", "the DMA engines transpose", "use nc_transpose")
     wanted = tuple(src.shape[d] for d in order)
-    if dst.shape != wanted:
-        raise refuse("transpose-shape:check", got=dst.shape, limit=wanted, src=src, dst=dst)
+    forbid(dst.shape != wanted, "transpose-shape:check", got=dst.shape, limit=wanted, src=src, dst=dst)
     descriptors.check_written_once(dst)
     descriptors.check_skip(bounds, src.dynamic is not None, "with a static src")
     if src.is_addressed("vector"):
@@ -130,12 +129,10 @@ def _check_words(src: NkiTensor, sizes: tuple[int, ...], rule: str, who: str, in
 def _check_hardware(src: NkiTensor) -> None:
     _check_words(src, (2,), "hwdge-transpose", "hardware descriptors transpose", "use dge_mode.unknown")
     rows = (16,) if src.ndim == 2 else (1, 2, 4, 8, 16)
-    if src.shape[0] not in rows:
-        raise refuse("hwdge-transpose:rows", got=src.shape[0], limit=rows, src=src)
+    forbid(src.shape[0] not in rows, "hwdge-transpose:rows", got=src.shape[0], limit=rows, src=src)
     if src.ndim > 2 and src.shape[0] * src.shape[-2] % 16:
         raise refuse("hwdge-transpose:blocks", got=src.shape[0] * src.shape[-2], src=src, rows=src.shape[-2])
-    if src.shape[-1] > 128:
-        raise refuse("hwdge-transpose:columns", got=src.shape[-1], src=src)
+    forbid(src.shape[-1] > 128, "hwdge-transpose:columns", got=src.shape[-1], src=src)
 
 
 def _check_gather(s: Session, src: NkiTensor) -> None:
@@ -160,5 +157,4 @@ def _check_gather(s: Session, src: NkiTensor) -> None:
         (columns == 1 or parts == 128, f"the index has {columns} columns and {parts} partitions", index.shape, several),
     )
     for holds, what, got, limit in limits:
-        if not holds:
-            raise refuse("gather-transpose:check_gather-limit", got=got, limit=limit, what=what, src=src, index=index)
+        forbid(not holds, "gather-transpose:check_gather-limit", got=got, limit=limit, what=what, src=src, index=index)

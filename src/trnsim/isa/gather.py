@@ -9,7 +9,7 @@ import numpy as np
 from trnsim.isa import operands as check
 from trnsim.isa.gpsimd import as_int32
 from trnsim.isa.operands import flat
-from trnsim.refusals import refuse
+from trnsim.refusals import forbid, refuse
 from trnsim.session import SBUF, NkiInstruction, Session, instruction
 from trnsim.tensors.dtypes import bfloat16, float32, int32, uint16, uint32
 from trnsim.tensors.layout import as_index
@@ -24,8 +24,7 @@ _CONVERT = "a gather converts nothing: gather into a tile of the same dtype, the
 
 
 def _groups(t: NkiTensor, role: str) -> None:
-    if t.shape[0] % GROUP:
-        raise refuse("partition-group", got=t.shape[0], limit=GROUP, role=role, t=t)
+    forbid(t.shape[0] % GROUP, "partition-group", got=t.shape[0], limit=GROUP, role=role, t=t)
 
 
 def _snake(s: Session, t: NkiTensor, n: int, role: str, *, exact: bool = False) -> Array:
@@ -89,12 +88,9 @@ def local_gather(
 
 
 def _check_counts(each: int, count: int, most: int) -> None:
-    if each not in _PER_INDEX:
-        raise refuse("num-elem-per-idx", got=each, limit=list(_PER_INDEX), _PER_INDEX=_PER_INDEX)
-    if not 1 <= count <= most:
-        raise refuse("num-valid-indices:check_counts-value", got=count, limit=most)
-    if count > _MOST_INDICES:
-        raise refuse("num-valid-indices:check_counts-limit", got=count, limit=_MOST_INDICES)
+    forbid(each not in _PER_INDEX, "num-elem-per-idx", got=each, limit=list(_PER_INDEX), _PER_INDEX=_PER_INDEX)
+    forbid(not 1 <= count <= most, "num-valid-indices:check_counts-value", got=count, limit=most)
+    forbid(count > _MOST_INDICES, "num-valid-indices:check_counts-limit", got=count, limit=_MOST_INDICES)
 
 
 def _gather_groups(rows: Array, indices: Array, each: int) -> Array:

@@ -11,7 +11,7 @@ from trnsim.isa import operands as check
 from trnsim.isa.alu import OPERATORS, as_operator, dtypes, name_of, native, reduce as fold
 from trnsim.isa.operands import as_fp32, flat
 from trnsim.isa.words import resize
-from trnsim.refusals import refuse
+from trnsim.refusals import forbid, refuse
 from trnsim.session import SBUF, NkiInstruction, Session, instruction
 from trnsim.tensors.dtypes import cast, same_dtype, to_f32
 from trnsim.tensors.tensor import NkiTensor
@@ -40,8 +40,7 @@ def _affine(pattern: Any, offset: Any, channel_multiplier: Any, dst: NkiTensor, 
     steps = [(as_int32(step, "a step of pattern"), as_int32(count, "a count of pattern")) for step, count in pairs]
     total = math.prod(count for _, count in steps)
     if checks:
-        if len(steps) > 4:
-            raise refuse("pattern:dimensions", got=len(steps))
+        forbid(len(steps) > 4, "pattern:dimensions", got=len(steps))
         if any(count < 1 for _, count in steps):
             raise refuse("pattern:empty", got=repr(pattern), pattern=pattern)
         if total != dst.free_size:
@@ -126,8 +125,7 @@ def tensor_partition_reduce(s: Session, dst: Any, op: Any, data: Any) -> NkiInst
     average = name_of(op) in ("average", "mean")
     alu = OPERATORS["add"] if average else as_operator(op, "op", _REDUCE, rule="reduction-operator")
     if s.checks:
-        if dst.shape[0] != 1:
-            raise refuse("partition-reduce", got=dst.shape[0], dst=dst, data=data)
+        forbid(dst.shape[0] != 1, "partition-reduce", got=dst.shape[0], dst=dst, data=data)
         check.elements(dst, "dst", data.free_size, f"data ({data.name}) has", rule="free-size-mismatch")
         dtypes(alu, (data, "data"), (dst, "dst"))
         check.direct((dst, "dst"), (data, "data"))

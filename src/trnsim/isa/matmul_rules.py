@@ -9,7 +9,7 @@ import numpy as np
 from trnsim.isa import operands as check, psum
 from trnsim.isa.enums import engine as eng
 from trnsim.isa.operands import index_of, needs, not_run, same_start
-from trnsim.refusals import refuse
+from trnsim.refusals import forbid, refuse
 from trnsim.session import PSUM, SBUF, Session
 from trnsim.tensors.dtypes import (
     FLOATS,
@@ -38,8 +38,7 @@ def tiling(s: Session, tile_position: Any, tile_size: Any) -> tuple[tuple[int, i
     position, size = pairs
     sizes = (32, 64, 128) if s.target.generation >= 3 else (64, 128)
     for start, extent, what in zip(position, size, ("row", "column"), strict=True):
-        if extent not in sizes:
-            raise refuse("tile-size", got=extent, limit=sizes, what=what, s=s)
+        forbid(extent not in sizes, "tile-size", got=extent, limit=sizes, what=what, s=s)
         if start < 0 or start % extent or start + extent > 128:
             raise refuse("tile-position", got=start, limit=list(range(0, 128, extent)), what=what, extent=extent)
     return position, size
@@ -48,12 +47,9 @@ def tiling(s: Session, tile_position: Any, tile_size: Any) -> tuple[tuple[int, i
 def check_operands(s: Session, stationary: NkiTensor, moving: NkiTensor, k: int, m: int, tile: Any) -> None:
     """Equal partitions of both, within the rows and columns of the array or its tile."""
     rows, columns = tile[1] if tile else (s.target.partitions, s.target.stationary_max)
-    if moving.shape[0] != k:
-        raise refuse("contraction", got=moving.shape[0], limit=k)
-    if k > rows:
-        raise refuse("contraction-limit", got=k, limit=rows)
-    if m > columns:
-        raise refuse("stationary-limit", got=m, limit=columns)
+    forbid(moving.shape[0] != k, "contraction", got=moving.shape[0], limit=k)
+    forbid(k > rows, "contraction-limit", got=k, limit=rows)
+    forbid(m > columns, "stationary-limit", got=m, limit=columns)
 
 
 def check_dtypes(s: Session, dst: NkiTensor, stationary: NkiTensor, moving: NkiTensor, is_transpose: bool) -> None:
@@ -106,8 +102,7 @@ def check_double_row(s: Session, stationary: NkiTensor, moving: NkiTensor, tile:
             raise refuse("double-row-shape", got=t.shape, limit=(t.shape[0], 2, "…"), role=role, t=t)
     if tile and tile[1][1] != 128:
         raise refuse("double-row-tiling", got=tile[1][1])
-    if is_transpose:
-        raise refuse("double-row-transpose", got="double_row")
+    forbid(is_transpose, "double-row-transpose", got="double_row")
 
 
 def check_indirection(
@@ -124,8 +119,7 @@ def check_indirection(
     if tile and tile[0] != (0, 0):
         raise refuse("indirect-tiling", got=tile[0], limit=(0, 0), picked=picked)
     for t, role in picked:
-        if role == "moving" and is_transpose:
-            raise refuse("indirect-transpose", got="moving", limit=("stationary", "dst"))
+        forbid(role == "moving" and is_transpose, "indirect-transpose", got="moving", limit=("stationary", "dst"))
         if role != "dst" and not packed:
             hint = "convert it to a 16-bit or 8-bit float"
             check.has_dtype(t, role, LOW_PRECISION, rule="indirect-dtype", why=" and uses .indirect()", hint=hint)

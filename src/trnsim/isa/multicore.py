@@ -8,7 +8,7 @@ from trnsim.cores import Device, Post
 from trnsim.isa import operands as check
 from trnsim.isa.enums import dma_engine as dma, engine as eng, member
 from trnsim.isa.operands import not_run
-from trnsim.refusals import refuse
+from trnsim.refusals import forbid, refuse
 from trnsim.session import SBUF, SHARED_HBM, NkiInstruction, Session, instruction
 from trnsim.tensors.layout import as_index
 
@@ -27,8 +27,7 @@ def two_cores(s: Session, what: str) -> Device:
 
 def _core(value: Any, role: str) -> int:
     core = as_index(value)
-    if core not in (0, 1):
-        raise refuse("core", got=core, limit=(0, 1), role=role)
+    forbid(core not in (0, 1), "core", got=core, limit=(0, 1), role=role)
     return core
 
 
@@ -48,12 +47,10 @@ def sendrecv(
     pipe = as_index(pipe_id)
     values, poison = s.take_elements(src, "src", (SBUF,))
     s.operand(dst, "dst", (SBUF,), compute=False)
-    if pipe < 0:
-        raise refuse("pipe", got=pipe)
+    forbid(pipe < 0, "pipe", got=pipe)
     hint = "sendrecv does not convert; copy src with tensor_copy first"
     check.one_dtype(src, "src", dst, "dst", rule="sendrecv-dtype", hint=hint)
-    if src.shape != dst.shape:
-        raise refuse("sendrecv-shape:sendrecv", got=src.shape, limit=dst.shape)
+    forbid(src.shape != dst.shape, "sendrecv-shape:sendrecv", got=src.shape, limit=dst.shape)
     row = src.free_size * src.itemsize
     if mode is dma.gpsimd_dma and row > _GPSIMD_BYTES[src.itemsize]:
         raise refuse("gpsimd-dma-size", got=row, limit=_GPSIMD_BYTES[src.itemsize], src=src)
@@ -79,8 +76,7 @@ def core_barrier(s: Session, data: Any, cores: Any, engine: Any = eng.gpsimd) ->
         named = tuple(as_index(c) for c in cores)
     except TypeError:
         named = (cores,)
-    if named != (0, 1):
-        raise refuse("cores", got=cores, limit=(0, 1))
+    forbid(named != (0, 1), "cores", got=cores, limit=(0, 1))
     s.operand(data, "data", (SHARED_HBM,), compute=False)
     k = device.barrier(s, data)
     barrier = s.done(on.name, (data,), (data,), sync=("barrier", s.rank, k))

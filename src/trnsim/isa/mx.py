@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from trnsim.isa import matmul_rules as rules, operands as check, psum
-from trnsim.refusals import refuse
+from trnsim.refusals import forbid, refuse
 from trnsim.session import PSUM, SBUF, NkiInstruction, Session, instruction
 from trnsim.tensors.dtypes import (
     PACKED,
@@ -198,15 +198,13 @@ def _check_quantize(dst: NkiTensor, src: NkiTensor) -> None:
     hint = "quantize_mx makes fp8; fp4 tiles are quantised before the kernel"
     check.has_dtype(dst, "dst", frozenset(_EMAX), rule="mx-dtype", hint=hint)
     _check_quadrants(f"src ({src.name}) has", p)
-    if f % 4:
-        raise refuse("mx-free", got=f, src=src)
+    forbid(f % 4, "mx-free", got=f, src=src)
     if (dst.shape[0], dst.free_size) != (p, f // 4):
         raise refuse("mx-dst", got=(dst.shape[0], dst.free_size), limit=(p, f // 4), dst=dst, p=p, f=f, quarter=f // 4)
 
 
 def _check_quadrants(what: str, partitions: int) -> None:
-    if partitions % 32 or partitions > 128:
-        raise refuse("mx-partitions", got=partitions, limit=(32, 64, 96, 128), what=what)
+    forbid(partitions % 32 or partitions > 128, "mx-partitions", got=partitions, limit=(32, 64, 96, 128), what=what)
 
 
 def _check_scale(scale: NkiTensor, role: str, data: NkiTensor, columns: int, *, exact: bool = False) -> None:
@@ -234,8 +232,7 @@ def _has_fixed_start(t: NkiTensor) -> bool:
 def _check_pair(data: NkiTensor, scale: NkiTensor, role: str) -> None:
     first = data.dynamic.index if data.dynamic is not None else None
     second = scale.dynamic.index if scale.dynamic is not None else None
-    if first is not second:
-        raise refuse("indirect-pair", got=(first is not None, second is not None), role=role)
+    forbid(first is not second, "indirect-pair", got=(first is not None, second is not None), role=role)
 
 
 def _check_matmul(
@@ -248,6 +245,5 @@ def _check_matmul(
         raise refuse("mx-tiling", got=(tile[0][1], tile[1][1]), limit=(0, 128), tile=tile)
     rules.check_operands(s, stationary, moving, k, m, tile)
     _check_quadrants("the operands have", k)
-    if m % 2:
-        raise refuse("mx-even", got=m)
+    forbid(m % 2, "mx-even", got=m)
     psum.check_dst(s, dst, m, n)

@@ -15,7 +15,7 @@ from trnsim.errors import (
 )
 from trnsim.isa.alu import refuse_packed
 from trnsim.isa.enums import engine as eng, member
-from trnsim.refusals import refuse
+from trnsim.refusals import forbid, refuse
 from trnsim.session import PSUM, SBUF, Session
 from trnsim.source_lines import warn
 from trnsim.tensors.dtypes import PACKED, float32, same_dtype, to_f32
@@ -86,8 +86,7 @@ def element_limit(s: Session, t: NkiTensor) -> int:
 def reachable(s: Session, t: NkiTensor, role: str, n: int) -> None:
     """Check that an access pattern of ``n`` elements a partition is one the engines can stream."""
     limit = element_limit(s, t)
-    if n > limit:
-        raise refuse("free-size", got=n, limit=limit, role=role, t=t)
+    forbid(n > limit, "free-size", got=n, limit=limit, role=role, t=t)
 
 
 def scratch(s: Session, name: str, shape: tuple[int, ...]) -> np.ndarray:
@@ -157,8 +156,7 @@ def partitions(a: NkiTensor, a_role: str, b: NkiTensor, b_role: str) -> None:
 def column(t: NkiTensor, role: str, like: NkiTensor, like_role: str) -> None:
     """Check that ``t`` has one element for each partition of ``like``."""
     partitions(t, role, like, like_role)
-    if t.free_size != 1:
-        raise refuse("vector-operand", got=t.shape, limit=(like.shape[0], 1), role=role, t=t, like=like)
+    forbid(t.free_size != 1, "vector-operand", got=t.shape, limit=(like.shape[0], 1), role=role, t=t, like=like)
 
 
 def elements(t: NkiTensor, role: str, n: int, what: str, *, rule: str = "result-size", hint: str = "") -> None:
@@ -250,8 +248,7 @@ def scalar(s: Session, value: Any, role: str, like: NkiTensor, like_role: str, *
 def direct(*tensors: Named) -> None:
     """Refuse tensor indirection on operands that have none."""
     for t, role in tensors:
-        if type(t) is NkiTensor and t.is_addressed("tensor"):
-            raise refuse("indirect-operand", got=role, t=t)
+        forbid(type(t) is NkiTensor and t.is_addressed("tensor"), "indirect-operand", got=role, t=t)
 
 
 def indirect(s: Session, dst: NkiTensor, data: NkiTensor, data_role: str, engine: str = "vector") -> None:
@@ -294,8 +291,7 @@ def same_start(a: NkiTensor, a_role: str, b: NkiTensor, b_role: str) -> None:
 
 def written_once(dst: NkiTensor, hint: str) -> None:
     """Refuse a destination that names an address twice."""
-    if overlaps_itself(dst.shape, dst.strides):
-        raise refuse("dst-overlap", got=dst.strides, hint=hint, dst=dst)
+    forbid(overlaps_itself(dst.shape, dst.strides), "dst-overlap", got=dst.strides, hint=hint, dst=dst)
 
 
 def flat(x: np.ndarray) -> np.ndarray:

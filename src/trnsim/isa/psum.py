@@ -13,7 +13,7 @@ import numpy as np
 from trnsim.errors import KernelError
 from trnsim.isa.operands import written_once
 from trnsim.poison import matmul_codes, origins
-from trnsim.refusals import refuse
+from trnsim.refusals import forbid, refuse
 from trnsim.session import MATMUL, PSUM, UNWRITTEN, WRITTEN, Session
 from trnsim.source_lines import warn
 from trnsim.tensors.dtypes import bfloat16, float32, to_f32
@@ -32,8 +32,7 @@ def check_dst(s: Session, dst: NkiTensor, m: int, n: int) -> None:
     most = target.moving_max
     if target.generation >= 4:
         most = target.psum_partition_bytes // (2 if dst.dtype == bfloat16 else 4)
-    if n > most:
-        raise refuse("moving-limit", got=n, limit=most, target=target, dst=dst)
+    forbid(n > most, "moving-limit", got=n, limit=most, target=target, dst=dst)
     if target.generation < 4:
         _one_bank(s, dst)
     if dst.ndim > 2 or dst.strides[1] == 0:

@@ -20,7 +20,7 @@ import numpy as np
 from trnsim.isa import operands as check
 from trnsim.isa.enums import engine as eng
 from trnsim.isa.operands import flat, pick, scalar
-from trnsim.refusals import refuse
+from trnsim.refusals import forbid, refuse
 from trnsim.session import PSUM, SBUF, NkiInstruction, Session, instruction
 from trnsim.tensors.dtypes import (
     FLOATS,
@@ -182,10 +182,8 @@ def set_rng_seed(s: Session, src_seeds: Any) -> NkiInstruction:
     """Seed the Vector Engine's generator of all lanes with one 32-bit value, a ``[1, 1]`` tile in SBUF or PSUM."""
     values = s.read(src_seeds, "src_seeds", exact=True)
     if s.checks:
-        if src_seeds.size != 1:
-            raise refuse("seed:set_rng_seed-shape", got=src_seeds.shape, limit=(1, 1))
-        if src_seeds.itemsize != 4:
-            raise refuse("seed:set_rng_seed-dtype", got=str(src_seeds.dtype), src_seeds=src_seeds)
+        forbid(src_seeds.size != 1, "seed:set_rng_seed-shape", got=src_seeds.shape, limit=(1, 1))
+        forbid(src_seeds.itemsize != 4, "seed:set_rng_seed-dtype", got=str(src_seeds.dtype), src_seeds=src_seeds)
     if s.numerics:
         generators(s).seed_vector(int(np.ascontiguousarray(values).view(U32).reshape(-1)[0]), s.target.partitions)
     return s.done("vector", (), (src_seeds,), op="seed")

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from trnsim.refusals import refuse
+from trnsim.refusals import forbid, refuse
 from trnsim.session import HBM, PSUM, SBUF, SHARED_HBM, NkiInstruction, Session, instruction, require_session
 from trnsim.source_lines import warn
 from trnsim.tensors.objects import NKIObject, without_operators
@@ -81,8 +81,7 @@ def as_register(x: Any, role: str, hint: str = "make one with nisa.register_allo
 
 
 def _writable(x: Any) -> VirtualRegister:
-    if as_register(x, "dst").frozen:
-        raise refuse("frozen-register")
+    forbid(as_register(x, "dst").frozen, "frozen-register")
     return x
 
 
@@ -110,8 +109,7 @@ def register_alloc(s: Session, x: Any = None) -> VirtualRegister:
 @instruction(named=False)
 def register_move(s: Session, dst: Any, src: Any = None, imm: Any = None) -> NkiInstruction:
     """``dst = src``: a 32-bit constant, or another register. ``imm`` is the name ``src`` had before NKI 0.3."""
-    if (src is None) == (imm is None):
-        raise refuse("signature:register_move", got=(src, imm))
+    forbid((src is None) == (imm is None), "signature:register_move", got=(src, imm))
     value = imm if src is None else src
     if not isinstance(value, (int, float, np.integer, np.floating, VirtualRegister)):
         raise refuse(
@@ -127,8 +125,7 @@ def register_move(s: Session, dst: Any, src: Any = None, imm: Any = None) -> Nki
 
 def _load(s: Session, dst: VirtualRegister, src: Any) -> NkiInstruction:
     values = s.read(src, "src", _MEMORIES, compute=False, exact=True)
-    if src.size != 1:
-        raise refuse("register:load", got=src.shape, limit=(1, 1))
+    forbid(src.size != 1, "register:load", got=src.shape, limit=(1, 1))
     if s.numerics:
         dst.value = values.reshape(-1)[0].item() if values.dtype.kind in "iub" else float(values.reshape(-1)[0])
     else:

@@ -15,7 +15,7 @@ from trnsim.isa.activations import Activation, activation_named, warn_out_of_ran
 from trnsim.isa.alu import as_operator, name_of, operator
 from trnsim.isa.enums import reduce_cmd as cmd
 from trnsim.isa.operands import flat, scalar, scratch
-from trnsim.refusals import refuse
+from trnsim.refusals import forbid, refuse
 from trnsim.session import NkiInstruction, Session, instruction
 from trnsim.tensors.dtypes import DTYPES, tfloat32, to_f32
 from trnsim.tensors.tensor import NkiTensor
@@ -155,8 +155,7 @@ def _check_bias(s: Session, function: Activation, bias: Any) -> None:
         check.has_dtype(bias, "bias", _BIASES, hint="allocate it as nl.float32")
     elif s.target.generation < 3:
         raise refuse("bias:constant", got=bias)
-    if function.name == "reciprocal" and s.target.generation < 3:
-        raise refuse("bias:function", got="reciprocal")
+    forbid(function.name == "reciprocal" and s.target.generation < 3, "bias:function", got="reciprocal")
 
 
 @instruction
@@ -236,8 +235,7 @@ def _check_stages(first: str, second: str, reverse0: bool, reverse1: bool) -> No
         names = ", ".join(f"({a}, {b})" for a, b in sorted(_STAGES))
         raise refuse("activate2-stages:pair", got=(first, second), limit=sorted(_STAGES), names=names)
     for reverse, stage, n in ((reverse0, first, 0), (reverse1, second, 1)):
-        if reverse and stage == "bypass":
-            raise refuse("activate2-stages:reverse", got=stage, n=n)
+        forbid(reverse and stage == "bypass", "activate2-stages:reverse", got=stage, n=n)
 
 
 def _compute_stage(stage: str, x: Array, imm: Any, reverse: bool) -> Array:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from trnsim.errors import KernelError
-from trnsim.refusals import refuse
+from trnsim.refusals import forbid, refuse
 from trnsim.session import HBM, SBUF, SHARED_HBM, NkiInstruction, Session, instruction
 from trnsim.tensors.dtypes import DType, int32, int64
 from trnsim.tensors.objects import NKIObject, without_operators
@@ -47,8 +47,7 @@ class NkiScalar(NKIObject):
     @property
     def value(self) -> int:
         """Return the integer, which what is no comparison has."""
-        if self.is_comparison:
-            raise refuse("scalar-comparison")
+        forbid(self.is_comparison, "scalar-comparison")
         return self._state
 
     def __add__(self, other: Any) -> NkiScalar:
@@ -92,8 +91,7 @@ class NkiScalar(NKIObject):
 
 
 def _compare(self: NkiScalar, other: Any) -> NkiScalar:
-    if self.dtype == int64:
-        raise refuse("scalar-int64:compared", got="int64")
+    forbid(self.dtype == int64, "scalar-int64:compared", got="int64")
     return scalar_alu(self, other, "compare")
 
 
@@ -133,8 +131,7 @@ def wrap_integer(value: int, dtype: DType) -> int:
 def _check_tile(s: Session, t: Any, role: str) -> NkiTensor:
     """Return ``t``, which must hold one signed integer of 32 or 64 bits in SBUF or HBM."""
     tile = s.operand(t, role, _MEMORIES, compute=False)
-    if tile.size != 1:
-        raise refuse("scalar-tile", got=tile.shape, limit=(1, 1), role=role)
+    forbid(tile.size != 1, "scalar-tile", got=tile.shape, limit=(1, 1), role=role)
     if tile.dtype not in (int32, int64):
         raise refuse("scalar-dtype:checked", got=str(tile.dtype), limit=("int32", "int64"), role=role, tile=tile)
     return tile
@@ -152,8 +149,7 @@ def scalar_load(s: Session, src: Any) -> NkiScalar:
 @instruction(named=False)
 def scalar_store(s: Session, dst: Any, value: Any) -> NkiInstruction:
     """Write a scalar to a 1x1 tensor of its dtype in SBUF or HBM."""
-    if not isinstance(value, NkiScalar):
-        raise refuse("scalar-store", got=type(value).__name__, value=value)
+    forbid(not isinstance(value, NkiScalar), "scalar-store", got=type(value).__name__, value=value)
     tile = _check_tile(s, dst, "dst")
     if tile.dtype != value.dtype:
         raise refuse("scalar-dtype:scalar_store", got=str(tile.dtype), limit=str(value.dtype), tile=tile, value=value)

@@ -13,7 +13,7 @@ import numpy as np
 from trnsim.isa import matmul_rules as rules, psum
 from trnsim.isa.enums import engine as eng, matmul_perf_mode, member
 from trnsim.isa.operands import scratch
-from trnsim.refusals import refuse
+from trnsim.refusals import forbid, refuse
 from trnsim.session import MATMUL, PSUM, SBUF, NkiInstruction, Session, instruction
 from trnsim.tensors.dtypes import DType, bfloat16, float32, round_tf32, tfloat32, to_f32
 from trnsim.tensors.tensor import NkiTensor
@@ -68,8 +68,7 @@ def nc_matmul(
         rules.check_operands(s, stationary, moving, k, m, tile)
         rules.check_dtypes(s, dst, stationary, moving, bool(is_transpose))
         psum.check_dst(s, dst, m, n)
-        if passes and adds:
-            raise refuse("transpose-accumulate", got=True, limit=(False, None))
+        forbid(passes and adds, "transpose-accumulate", got=True, limit=(False, None))
         if stationary.dynamic is not None or moving.dynamic is not None or dst.dynamic is not None:
             rules.check_indirection(dst, stationary, moving, tile, bool(is_transpose))
     if not s.numerics:

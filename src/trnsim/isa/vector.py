@@ -14,7 +14,7 @@ import numpy as np
 from trnsim.isa import operands as check
 from trnsim.isa.enums import engine as eng
 from trnsim.isa.operands import flat, not_run, pick
-from trnsim.refusals import refuse
+from trnsim.refusals import forbid, refuse
 from trnsim.session import WRITTEN, NkiInstruction, Session, instruction
 from trnsim.tensors.dtypes import INT_RANGE, PACKED, bool_, cast, float32, same_dtype, to_f32, uint8, uint16, uint32
 from trnsim.tensors.tensor import NkiTensor
@@ -63,8 +63,7 @@ def constant(value: Any, dtype: Any, role: str, *, strict: bool) -> np.ndarray:
         hint = "copy a tile with tensor_copy" if type(value) is NkiTensor else "pass a Python number"
         raise refuse("constant", got=type(value).__name__, hint=hint, role=role, value=value)
     if dtype in PACKED:
-        if value != 0:
-            raise refuse("packed-constant", got=value, role=role, dtype=dtype)
+        forbid(value != 0, "packed-constant", got=value, role=role, dtype=dtype)
         return np.zeros((), dtype.storage)
     limits = INT_RANGE.get(dtype)
     if limits is not None:
@@ -225,11 +224,9 @@ def _shuffle_mask(mask: Any) -> tuple[int, ...]:
         indices = tuple(int(m.__index__()) for m in mask)
     except (TypeError, AttributeError):
         raise refuse("shuffle-mask:form", got=mask) from None
-    if len(indices) != 32:
-        raise refuse("shuffle-mask:count", got=len(indices))
+    forbid(len(indices) != 32, "shuffle-mask:count", got=len(indices))
     for i, m in enumerate(indices):
-        if m != KEEP and not 0 <= m < 32:
-            raise refuse("shuffle-mask:entry", got=m, limit=(0, 31, KEEP), i=i)
+        forbid(m != KEEP and not 0 <= m < 32, "shuffle-mask:entry", got=m, limit=(0, 31, KEEP), i=i)
     return indices
 
 

@@ -10,7 +10,7 @@ from trnsim.isa import accumulator, operands as check
 from trnsim.isa.alu import OPERATORS
 from trnsim.isa.enums import reduce_cmd as cmd
 from trnsim.isa.operands import flat, scalar
-from trnsim.refusals import refuse
+from trnsim.refusals import forbid, refuse
 from trnsim.session import NkiInstruction, Session, instruction
 from trnsim.tensors.dtypes import FLOATS, INTEGERS, bool_, float8_e4m3fn, tfloat32, to_f32, uint32
 from trnsim.tensors.tensor import NkiTensor
@@ -67,6 +67,5 @@ def _check(s: Session, dst: NkiTensor, src: NkiTensor) -> None:
     check.has_dtype(src, "src", _SOURCES)
     check.has_dtype(dst, "dst", _RESULTS)
     for t, role in ((src, "src"), (dst, "dst")):
-        if t.ndim > 4:
-            raise refuse("rank", got=t.ndim, role=role, t=t)
+        forbid(t.ndim > 4, "rank", got=t.ndim, role=role, t=t)
     check.indirect(s, dst, src, "src")

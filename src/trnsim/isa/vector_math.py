@@ -11,7 +11,7 @@ from trnsim.isa import alu as ops, operands as check
 from trnsim.isa.alu import Alu
 from trnsim.isa.enums import engine as eng
 from trnsim.isa.operands import flat, not_run, pick, scalar, scratch
-from trnsim.refusals import refuse
+from trnsim.refusals import forbid, refuse
 from trnsim.session import NkiInstruction, Session, instruction
 from trnsim.tensors.dtypes import to_f32
 from trnsim.tensors.tensor import NkiTensor
@@ -98,8 +98,7 @@ def unary_operand(alu: Alu, role: str, value: Any, value_role: str, reverse: boo
     if value is not None and (type(value) is NkiTensor or not isinstance(value, (int, float, np.number)) or value != 0):
         shown = f"tile {value.name}" if type(value) is NkiTensor else repr(value)
         raise refuse("unary-operand:operand", got=shown, limit=(None, 0), role=role, alu=alu, value_role=value_role)
-    if reverse:
-        raise refuse("unary-operand:reverse", got=True, limit=False, role=role, alu=alu)
+    forbid(reverse, "unary-operand:reverse", got=True, limit=False, role=role, alu=alu)
 
 
 @instruction

@@ -13,7 +13,7 @@ from trnsim.isa.enums import reduce_cmd as cmds
 from trnsim.isa.operands import flat, scalar
 from trnsim.isa.vector_math import step, unary_operand
 from trnsim.isa.words import resize
-from trnsim.refusals import refuse
+from trnsim.refusals import forbid, refuse
 from trnsim.session import NkiInstruction, Session, instruction
 from trnsim.tensors.dtypes import FP8, bfloat16, bool_, float16, float32, int8, int16, to_f32, uint8, uint16
 from trnsim.tensors.tensor import NkiTensor
@@ -43,8 +43,7 @@ def tensor_reduce(
             hint = f"make dst {_kept_shape(data, first, keepdims)}"
             check.elements(dst, "dst", left, what, rule="reduce-shape", hint=hint)
         ops.dtypes(alu, (data, "data"), (dst, "dst"))
-        if negate and alu.bitvec:
-            raise refuse("negate:tensor_reduce", got=True, limit=False, alu=alu)
+        forbid(negate and alu.bitvec, "negate:tensor_reduce", got=True, limit=False, alu=alu)
         check.indirect(s, dst, data, "data")
     if s.numerics:
         x = ops.reduce(alu, x.reshape(x.shape[0], left, -1))
@@ -170,11 +169,9 @@ def tensor_scalar_reduce(
         ops.generation(first, s.target, "op0")
         check.no_packed((data, "data"), (dst, "dst"))
         _initial(cmd, reduce_init, "reduce_init")
-        if reverse0:
-            raise refuse("reverse", got=True, limit=False)
+        forbid(reverse0, "reverse", got=True, limit=False)
         accumulator.check_result(s, cmd, reduce_res, data, "data")
-        if reduce_res is None and reduce_res_negate:
-            raise refuse("negate:tensor_scalar_reduce", got=True, limit=False)
+        forbid(reduce_res is None and reduce_res_negate, "negate:tensor_scalar_reduce", got=True, limit=False)
         check.indirect(s, dst, data, "data")
     a = None if first.arity == 1 else scalar(s, operand0, "operand0", data, "data")
     b = scalar(s, reduce_init, "reduce_init", data, "data") if cmd is cmds.load_reduce else None
@@ -200,8 +197,7 @@ def bn_stats(s: Session, dst: Any, data: Any) -> NkiInstruction:
         s.operand(dst, "dst")
         check.partitions(dst, "dst", data, "data")
         n, limit = data.free_size, s.target.bn_stats_max
-        if n > limit:
-            raise refuse("bn-stats-size", got=n, limit=limit, data=data)
+        forbid(n > limit, "bn-stats-size", got=n, limit=limit, data=data)
         check.elements(dst, "dst", 6, "bn_stats writes")
         check.plain((data, "data"), (dst, "dst"))
     if s.numerics:
@@ -228,8 +224,7 @@ def bn_aggr(s: Session, dst: Any, data: Any) -> NkiInstruction:
     if s.checks:
         s.operand(dst, "dst")
         check.partitions(dst, "dst", data, "data")
-        if data.free_size % 3:
-            raise refuse("bn-aggr-size", got=data.free_size, data=data)
+        forbid(data.free_size % 3, "bn-aggr-size", got=data.free_size, data=data)
         check.reachable(s, data, "data", data.free_size)
         check.elements(dst, "dst", 2, "bn_aggr writes")
         check.plain((data, "data"), (dst, "dst"))

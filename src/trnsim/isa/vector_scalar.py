@@ -12,7 +12,7 @@ from trnsim.isa.enums import engine as eng
 from trnsim.isa.operands import flat, not_run, pick, scalar
 from trnsim.isa.vector_math import only_vector, step, unary_operand
 from trnsim.isa.words import bits, immediate_bits, resize, shift_ok
-from trnsim.refusals import refuse
+from trnsim.refusals import forbid, refuse
 from trnsim.session import NkiInstruction, Session, instruction
 from trnsim.tensors.dtypes import to_f32
 from trnsim.tensors.tensor import NkiTensor
@@ -82,10 +82,8 @@ def _scalar_rules(
         return
     unary_operand(second, "op1", operand1, "operand1", reverse1)
     ops.generation(second, s.target, "op1")
-    if second.name in _FIRST_ONLY:
-        raise refuse("first-operator", got=second.name, second=second)
-    if first.bitvec != second.bitvec:
-        raise refuse("operator-kind", got=(first.kind, second.kind), first=first, second=second)
+    forbid(second.name in _FIRST_ONLY, "first-operator", got=second.name, second=second)
+    forbid(first.bitvec != second.bitvec, "operator-kind", got=(first.kind, second.kind), first=first, second=second)
 
 
 def _no_address_arithmetic(alu: Alu, dst: NkiTensor, data: NkiTensor) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from trnsim.isa import operands as check
 from trnsim.isa.operands import as_fp32, flat
-from trnsim.refusals import refuse
+from trnsim.refusals import forbid, refuse
 from trnsim.session import NkiInstruction, Session, instruction
 from trnsim.tensors.dtypes import cast, int16, int32, same_dtype, to_f32, uint16, uint32
 from trnsim.tensors.tensor import NkiTensor
@@ -23,8 +23,7 @@ def _sizes(t: NkiTensor, role: str, least: int, rank: int | None) -> None:
     if not least <= n <= MOST:
         hint = "pad it with the least value" if n < least else "search pieces and merge their results"
         raise refuse("search-size", got=n, limit=(least, MOST), hint=hint, role=role, t=t)
-    if rank is not None and t.ndim > rank:
-        raise refuse("search-rank", got=t.ndim, limit=rank, role=role, t=t)
+    forbid(rank is not None and t.ndim > rank, "search-rank", got=t.ndim, limit=rank, role=role, t=t)
 
 
 def _eight(t: NkiTensor, role: str, like: NkiTensor, rank: int) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from trnsim.isa import accumulator, alu as ops, operands as check
 from trnsim.isa.enums import reduce_cmd as cmds
 from trnsim.isa.operands import as_fp32, flat, scalar
-from trnsim.refusals import refuse
+from trnsim.refusals import forbid, refuse
 from trnsim.session import NkiInstruction, Session, instruction
 from trnsim.tensors.dtypes import (
     DTYPES,
@@ -140,8 +140,7 @@ def _range_rules(tile: NkiTensor, start: int, fill: Any) -> None:
     last = start + tile.free_size - 1
     if max(abs(start), abs(last)) > 1 << 24:
         raise refuse("range-limit", got=last, limit=1 << 24, start=start)
-    if as_fp32(fill, "on_false_value") != F32(FP32_MIN):
-        raise refuse("range-fill", got=fill, limit=FP32_MIN)
+    forbid(as_fp32(fill, "on_false_value") != F32(FP32_MIN), "range-fill", got=fill, limit=FP32_MIN)
 
 
 @instruction
@@ -181,7 +180,6 @@ def _sequence_rules(dst: NkiTensor, segment_ids: NkiTensor) -> None:
     check.direct((segment_ids, "segment_ids"), (dst, "dst"))
     for t, role in ((segment_ids, "segment_ids"), (dst, "dst")):
         check.has_dtype(t, role, _IDS, rule="sequence-dtype")
-        if t.shape[0] != 1:
-            raise refuse("sequence-partitions", got=t.shape[0], role=role, t=t)
+        forbid(t.shape[0] != 1, "sequence-partitions", got=t.shape[0], role=role, t=t)
     n = segment_ids.free_size
     check.elements(dst, "dst", 2 * n, f"{n} ids need", hint=f"make dst [1, 2, {n}]")

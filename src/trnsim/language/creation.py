@@ -10,7 +10,7 @@ from trnsim import isa
 from trnsim.isa.vector import constant
 from trnsim.language.results import as_tile, function
 from trnsim.language.tiles import check_transpose, grid_like
-from trnsim.refusals import refuse
+from trnsim.refusals import forbid, refuse
 from trnsim.session import WRITTEN, require_session
 from trnsim.source_lines import warn
 from trnsim.tensors.dtypes import as_dtype, cast, uint8
@@ -97,8 +97,7 @@ def _constant_array(constant: Any) -> np.ndarray:
         raise refuse(
             "shared-constant:unreadable", got=type(constant).__name__, constant=constant, error=error
         ) from None
-    if array.dtype.kind in "OSUmMc" or not array.size:
-        raise refuse("shared-constant:kind", got=str(array.dtype), array=array)
+    forbid(array.dtype.kind in "OSUmMc" or not array.size, "shared-constant:kind", got=str(array.dtype), array=array)
     return array
 
 

@@ -12,7 +12,7 @@ from trnsim.isa.registers import VirtualRegister, as_register
 from trnsim.isa.scalars import NkiScalar
 from trnsim.language.results import function
 from trnsim.loop_body import Body
-from trnsim.refusals import refuse
+from trnsim.refusals import forbid, refuse
 from trnsim.session import Session, require_session
 from trnsim.source_lines import warn
 from trnsim.tensors.dtypes import int64
@@ -28,8 +28,7 @@ def _unrolling_range(name: str) -> Callable[..., range]:
         warnings.warn(f"nl.{name} is an alias of range, which NKI prefers", DeprecationWarning, stacklevel=2)
         first, last = (0, start) if stop is None else (start, stop)
         by = static_index(step, "step")
-        if not by:
-            raise refuse("range", got=0, name=name)
+        forbid(not by, "range", got=0, name=name)
         return range(static_index(first, "range bound"), static_index(last, "range bound"), by)
 
     static.__name__ = static.__qualname__ = name
@@ -55,16 +54,14 @@ def _turns(loop: str, start: Any, stop: Any, step: Any) -> Iterator[int]:
 
 def _bound(loop: str, bound: Any) -> int:
     """Return the value of a loop's bound, which has 32 bits."""
-    if getattr(bound, "dtype", None) == int64:
-        raise refuse("scalar-int64:bound", got="int64", loop=loop)
+    forbid(getattr(bound, "dtype", None) == int64, "scalar-int64:bound", got="int64", loop=loop)
     return as_index(bound)
 
 
 @contextmanager
 def _body(session: Session, body: Body) -> Iterator[Body]:
     """Enter a loop of the device, which ``nl.no_reorder`` excludes and whose body is compiled once."""
-    if session.state.get("no_reorder"):
-        raise refuse("no-reorder", body=body)
+    forbid(session.state.get("no_reorder"), "no-reorder", body=body)
     session.state["dynamic loops"] = True
     yield body
     body.leave(session)
@@ -90,8 +87,7 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any], Any], step: int 
     registers = session.nki < TRACED or any(isinstance(bound, VirtualRegister) for bound in (lower, upper))
     for i in _turns("nl.fori_loop", lower, upper, step):
         returned = body_fun(VirtualRegister(i) if registers else NkiScalar(i))
-        if returned is not None:
-            raise refuse("loop-body", got=type(returned).__name__)
+        forbid(returned is not None, "loop-body", got=type(returned).__name__)
 
 
 @function
@@ -124,8 +120,7 @@ def program_id(axis: int = 0) -> int:
 
 
 def _along(sizes: tuple[int, ...], axis: int, what: str) -> int:
-    if not 0 <= as_index(axis) < len(sizes):
-        raise refuse("grid:along", got=axis, limit=len(sizes), what=what)
+    forbid(not 0 <= as_index(axis) < len(sizes), "grid:along", got=axis, limit=len(sizes), what=what)
     return sizes[axis]
 
 

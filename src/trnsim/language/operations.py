@@ -11,7 +11,7 @@ from trnsim.language.functions import convert, copy
 from trnsim.language.partitions import repeat_partition
 from trnsim.language.results import as_tile, dtype_or, function, map_tile, promote, tile
 from trnsim.memory import HBM, SBUF, SHARED_HBM
-from trnsim.refusals import refuse
+from trnsim.refusals import forbid, refuse
 from trnsim.session import NkiInstruction, Session, instruction, require_session
 from trnsim.tensors.dtypes import as_dtype, float32, int32, same_dtype, uint8, uint32
 from trnsim.tensors.layout import as_flag, as_index, as_shape
@@ -23,15 +23,13 @@ psum, sbuf = MemoryRegion.psum, MemoryRegion.sbuf
 
 def _in_hbm(t: Any, role: str, what: str) -> NkiTensor:
     tensor = as_tile(t, role)
-    if tensor.on_chip:
-        raise refuse("buffer:in_hbm", got=str(tensor.buffer), role=role, tensor=tensor, what=what)
+    forbid(tensor.on_chip, "buffer:in_hbm", got=str(tensor.buffer), role=role, tensor=tensor, what=what)
     return tensor
 
 
 def _matrix(t: Any, role: str) -> NkiTensor:
     t = as_tile(t, role)
-    if t.ndim != 2:
-        raise refuse("two-dimensional:matrix", got=t.shape, role=role)
+    forbid(t.ndim != 2, "two-dimensional:matrix", got=t.shape, role=role)
     return t
 
 
@@ -143,8 +141,7 @@ def expand_dims(x: Any, axis: int) -> NkiTensor:
     """Return a view of ``x`` with a dimension of size 1 at ``axis``."""
     x = as_tile(x, "x")
     axis = as_index(axis)
-    if not -x.ndim - 1 <= axis <= x.ndim:
-        raise refuse("axis", got=axis, limit=x.ndim)
+    forbid(not -x.ndim - 1 <= axis <= x.ndim, "axis", got=axis, limit=x.ndim)
     view: NkiTensor = x.expand_dim(axis + x.ndim + 1 if axis < 0 else axis)
     return view
 
@@ -176,8 +173,7 @@ def where(condition: Any, x: Any, y: Any, dtype: Any = None) -> NkiTensor:
     default = condition.dtype if not tiles else tiles[0].dtype if len(tiles) == 1 else promote(x.dtype, y.dtype)
     wanted = dtype_or(dtype, default)
     for t in tiles:
-        if t.shape != condition.shape:
-            raise refuse("where-shape", got=t.shape, limit=condition.shape)
+        forbid(t.shape != condition.shape, "where-shape", got=t.shape, limit=condition.shape)
     chosen = tile(condition.shape, uint8)
     nisa.tensor_scalar(chosen, condition, "not_equal", 0.0)
     dst = tile(condition.shape, wanted)
@@ -195,8 +191,7 @@ def where(condition: Any, x: Any, y: Any, dtype: Any = None) -> NkiTensor:
 def gather_flattened(data: Any, indices: Any, axis: int = 0, dtype: Any = None) -> NkiTensor:
     """``out[p, i…] = data[p].flat[indices[p, i…]]``: a gather within partitions, shaped like ``indices``."""
     data, indices = as_tile(data, "data"), as_tile(indices, "indices")
-    if not isinstance(axis, int) or axis != 0:
-        raise refuse("gather-axis", got=axis)
+    forbid(not isinstance(axis, int) or axis != 0, "gather-axis", got=axis)
     if same_dtype(indices.dtype, int32):
         indices = indices.view(uint32)
     dst = tile(indices.shape, data.dtype)
@@ -213,8 +208,7 @@ def dropout(x: Any, rate: Any, dtype: Any = None) -> NkiTensor:
 @function
 def random_seed(seed: Any) -> None:
     """Seed `rand` and `dropout` with a ``[1, 1]`` tile that holds a 32-bit value."""
-    if not isinstance(seed, NkiTensor):
-        raise refuse("seed:random_seed", got=type(seed).__name__, value=seed)
+    forbid(not isinstance(seed, NkiTensor), "seed:random_seed", got=type(seed).__name__, value=seed)
     nisa.set_rng_seed(seed)
 
 
@@ -258,8 +252,7 @@ def rand(shape: Any, dtype: Any, buffer: Any = sbuf, name: str = "") -> NkiTenso
 def device_print(print_prefix: str, tensor: Any) -> None:
     """Print ``print_prefix`` and the values of a tensor in SBUF or HBM, at once."""
     s = require_session("nl.device_print")
-    if not isinstance(print_prefix, str):
-        raise refuse("print-prefix", got=type(print_prefix).__name__, value=print_prefix)
+    forbid(not isinstance(print_prefix, str), "print-prefix", got=type(print_prefix).__name__, value=print_prefix)
     t = s.operand(tensor, "tensor", (SBUF, HBM, SHARED_HBM), compute=False)
     s.use(t, False)
     static = t if t.dynamic is None or not s.numerics else t.at(s.resolve(t, "tensor"))

@@ -17,7 +17,7 @@ from trnsim.language.functions import copy, exp, reciprocal, rsqrt
 from trnsim.language.maths import multiply, subtract
 from trnsim.language.partitions import sum_partitions
 from trnsim.language.results import as_tile, dtype_or, function, tile
-from trnsim.refusals import refuse
+from trnsim.refusals import forbid
 from trnsim.session import require_session
 from trnsim.tensors.dtypes import float32, same_dtype
 from trnsim.tensors.layout import as_flag
@@ -115,8 +115,7 @@ def rms_norm(
 ) -> NkiTensor:
     """``x / sqrt(Σ x² / n + epsilon) * w`` with the sum along ``axis``; ``compute_dtype`` is that of intermediates."""
     x, w = as_tile(x, "x"), as_tile(w, "w")
-    if isinstance(n, bool) or not isinstance(n, (int, float)) or n <= 0:
-        raise refuse("rms-norm", got=n)
+    forbid(isinstance(n, bool) or not isinstance(n, (int, float)) or n <= 0, "rms-norm", got=n)
     inner = dtype_or(compute_dtype, float32)
     x = x if same_dtype(x.dtype, inner) or compute_dtype is None else copy(x, inner)
     first = first_reduced_axis(axis, x)

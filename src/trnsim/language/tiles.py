@@ -6,7 +6,7 @@ import math
 from typing import Any, TypeVar
 
 from trnsim.language.results import function
-from trnsim.refusals import refuse
+from trnsim.refusals import forbid, refuse
 from trnsim.session import require_session
 from trnsim.tensors.grids import NkiBlockGrid, NkiGrid, NkiTileGrid, Sizes
 from trnsim.tensors.objects import MemoryRegion, is_on_chip
@@ -103,13 +103,11 @@ def grid_like(grid: G, axes: Any, buffer: Any, dtype: Any, address: Any, name: s
 
 def check_transpose(axes: Any, shape: Sizes, buffer: Any) -> None:
     """Raise unless ``dma_transpose`` has the permutation ``axes`` of ``shape`` into SBUF."""
-    if type(axes) is not tuple:
-        raise refuse("transpose-axes:check_transpose-type", got=type(axes).__name__, value=axes)
+    forbid(type(axes) is not tuple, "transpose-axes:check_transpose-type", got=type(axes).__name__, value=axes)
     if axes != {2: (1, 0), 3: (2, 1, 0), 4: (3, 1, 2, 0)}.get(len(shape)):
         known = "(1, 0), (2, 1, 0) or (3, 1, 2, 0), for two, three or four dimensions"
         raise refuse("transpose-axes:check_transpose-value", got=axes, limit=known, shape=shape)
-    if buffer is not MemoryRegion.sbuf:
-        raise refuse("transpose-axes:check_transpose-buffer", got=str(buffer))
+    forbid(buffer is not MemoryRegion.sbuf, "transpose-axes:check_transpose-buffer", got=str(buffer))
 
 
 def _tiles_per_cell(kind: type[G], block_shape: Any, rank: int) -> Sizes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from trnsim.refusals import refuse
+from trnsim.refusals import forbid, refuse
 from trnsim.tensors.dtypes import as_dtype, int32, uint32
 from trnsim.tensors.layout import Dynamic, as_index, late, merge
 from trnsim.tensors.views import Views, index_tile
@@ -17,14 +17,11 @@ class Access(Views):
 
     def vector_select(self, dim: int, vector_offset: Any) -> Self:
         """Row ``vector_offset[p]`` for each partition ``p``: a gather or scatter by DMA."""
-        if dim != 0:
-            raise refuse("indirect:vector_select-value", got=dim)
-        if self.on_chip:
-            raise refuse("indirect:vector_select-buffer", got=str(self.buffer), t=self)
+        forbid(dim != 0, "indirect:vector_select-value", got=dim)
+        forbid(self.on_chip, "indirect:vector_select-buffer", got=str(self.buffer), t=self)
         self._once("vector_select")
         index = run_time_rows(vector_offset, "vector_select")
-        if index.shape[1] != 1:
-            raise refuse("indirect:vector_select-shape", got=index.shape, limit=(index.shape[0], 1))
+        forbid(index.shape[1] != 1, "indirect:vector_select-shape", got=index.shape, limit=(index.shape[0], 1))
         dynamic = Dynamic("vector", index, self.strides[0], 0, self.shape[0])
         return self._view((index.shape[0], *self.shape[1:]), self.strides, self.offset, dynamic=dynamic)
 
@@ -34,16 +31,14 @@ class Access(Views):
         Offset ``i`` is ``index[i % G, i // G]`` within each group of G partitions (32 for the Tensor Engine, 16 for the
         others); ``num_elem`` of them are used.
         """
-        if not self.on_chip:
-            raise refuse("indirect:indirect-buffer", got=str(self.buffer), t=self)
+        forbid(not self.on_chip, "indirect:indirect-buffer", got=str(self.buffer), t=self)
         self._once("indirect")
         index_tile(index, "indirect", "[P, K] SBUF tile", hint="pass an SBUF tile of integers, free-dimension offsets")
         if index.shape[0] != self.shape[0]:
             own, hint = self.shape[0], "the index tile spans the partitions it serves"
             raise refuse("indirect:indirect-shape", got=index.shape[0], limit=own, hint=hint, t=self)
         count = index.size if num_elem is None else as_index(num_elem)
-        if not 1 <= count <= index.size:
-            raise refuse("indirect:indirect-value", got=count, limit=index.size)
+        forbid(not 1 <= count <= index.size, "indirect:indirect-value", got=count, limit=index.size)
         stride = merge(self.shape[1:], self.strides[1:])
         if stride is None:
             raise refuse("contiguous:indirect", got=self.strides, t=self)
@@ -117,8 +112,7 @@ def _pattern(pattern: Any) -> tuple[list[int], list[int]]:
         pairs = [(as_index(step), as_index(count)) for step, count in pattern]
     except (TypeError, ValueError):
         raise refuse("view:form", got=repr(pattern), pattern=pattern) from None
-    if not pairs or any(count < 1 or step < 0 for step, count in pairs):
-        raise refuse("view:entries", got=pattern)
+    forbid(not pairs or any(count < 1 or step < 0 for step, count in pairs), "view:entries", got=pattern)
     return [count for _, count in pairs], [step for step, _ in pairs]
 
 
@@ -128,6 +122,5 @@ def run_time_rows(index: Any, what: str) -> Any:
     index_tile(index, what, "[P, 1] SBUF tile", dtypes=(int32, uint32), hint=hint)
     if index.ndim > 2 and index.free_size == index.shape[1]:
         index = index._view(index.shape[:2], index.strides[:2], index.offset)
-    if index.ndim != 2:
-        raise refuse("indirect:run_time_rows", got=index.shape, what=what, index=index)
+    forbid(index.ndim != 2, "indirect:run_time_rows", got=index.shape, what=what, index=index)
     return index

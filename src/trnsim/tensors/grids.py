@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any, Self, TypeVar
 
-from trnsim.refusals import refuse
+from trnsim.refusals import forbid, refuse
 from trnsim.tensors.dtypes import DType
 from trnsim.tensors.layout import is_register
 from trnsim.tensors.objects import MemoryRegion
@@ -86,16 +86,14 @@ class NkiGrid:
     @property
     def data(self) -> NkiTensor:
         """Return the selection as the tensor an instruction takes; all of a packed grid has two dimensions."""
-        if not self.is_data_representable:
-            raise refuse("grid-data:data", got=self.shape, kind=type(self).__name__)
+        forbid(not self.is_data_representable, "grid-data:data", got=self.shape, kind=type(self).__name__)
         return self._packed_data() if self._packed else self._row_major_data()
 
     def __getitem__(self, key: Any) -> Self:
         """Return the grid of the selected cells: an integer consumes a coordinate, a slice keeps it."""
         keys = key if isinstance(key, tuple) else (key,)
         left = [d for d, kept in enumerate(self._kept) if kept]
-        if len(keys) > len(left):
-            raise refuse("grid-index:getitem", got=len(keys), limit=len(left), t=self)
+        forbid(len(keys) > len(left), "grid-index:getitem", got=len(keys), limit=len(left), t=self)
         grid = object.__new__(type(self))
         grid.__dict__.update(self.__dict__)
         picked, kept = list(self._picked), list(self._kept)
@@ -130,8 +128,7 @@ class NkiGrid:
 
     def regroup(self, kind: type[G], block_shape: Sizes) -> G:
         """Return the tiles of the selected cells as a grid of another kind."""
-        if not self._is_contiguous():
-            raise refuse("grid-data:regrouped", got=self.shape)
+        forbid(not self._is_contiguous(), "grid-data:regrouped", got=self.shape)
         grid = kind(self._tensor, self._extent, self.tile_shape, block_shape, packed=self._packed)
         grid._cover(tuple(self._tiles(d) for d in range(len(self._extent))))
         grid._kept = tuple(self._is_shown(d) for d in range(len(self._extent)))
@@ -215,8 +212,7 @@ def _slice_cells(cells: range, part: slice) -> range:
     ends = [end for end in (part.start, part.stop, part.step) if end is not None]
     if not all(type(end) is int for end in ends) or (part.step or 1) < 1:
         raise refuse("grid-index:slice_cells-type", got=str(part), part=part)
-    if not cells[part]:
-        raise refuse("grid-index:slice_cells-bounds", got=str(part), limit=len(cells), part=part)
+    forbid(not cells[part], "grid-index:slice_cells-bounds", got=str(part), limit=len(cells), part=part)
     return cells[part]
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from trnsim.errors import WrongArgument
 from trnsim.memory import Storage
-from trnsim.refusals import refuse
+from trnsim.refusals import forbid, refuse
 from trnsim.tensors.dtypes import DType
 from trnsim.tensors.objects import MemoryRegion, NKIObject
 
@@ -255,14 +255,12 @@ def infer(shape: tuple[int, ...], size: int, what: str) -> tuple[int, ...]:
     """``shape`` with its one -1 replaced so that it has ``size`` elements."""
     known = 1
     for n in shape:
-        if n < 1 and n != -1:
-            raise refuse("view:entry", got=n, what=what, shape=shape)
+        forbid(n < 1 and n != -1, "view:entry", got=n, what=what, shape=shape)
         known *= n if n != -1 else 1
     if shape.count(-1) == 1 and size % known == 0:
         shape = tuple(size // known if n == -1 else n for n in shape)
         known = size
-    if known != size or -1 in shape:
-        raise refuse("view:size", got=shape, limit=size, what=what)
+    forbid(known != size or -1 in shape, "view:size", got=shape, limit=size, what=what)
     return shape
 
 

@@ -6,7 +6,7 @@ import math
 from typing import Any, TypeVar
 
 from trnsim.errors import KernelError
-from trnsim.refusals import refuse
+from trnsim.refusals import forbid, refuse
 from trnsim.tensors.views import Views
 
 T = TypeVar("T", bound=Views)
@@ -23,8 +23,7 @@ def rearrange(t: T, src_pattern: Any, dst_pattern: Any, fixed_sizes: dict[str, i
     names = [name for group in source for name in group]
     wanted = [name for group in target for name in group]
     _same_names(names, wanted, fixed_sizes)
-    if len(source) != t.ndim:
-        raise refuse("rearrange:rearrange", got=len(source), limit=t.ndim, src_pattern=src_pattern, t=t)
+    forbid(len(source) != t.ndim, "rearrange:rearrange", got=len(source), limit=t.ndim, src_pattern=src_pattern, t=t)
     split = t
     for dim in range(t.ndim - 1, -1, -1):
         group = source[dim]

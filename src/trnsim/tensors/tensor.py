@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from trnsim.memory import UNWRITTEN, Storage
-from trnsim.refusals import refuse
+from trnsim.refusals import forbid, refuse
 from trnsim.source_lines import kernel_line
 from trnsim.tables import read_table
 from trnsim.tensors.access import Access
@@ -90,8 +90,7 @@ class NkiTensor(Access):
         from trnsim.session import require_session
 
         s = require_session("the truth value of a tile")
-        if s.nki >= TRACED and s.params.lint in ("strict", "error"):
-            raise refuse("tensor-condition", got=self.name)
+        forbid(s.nki >= TRACED and s.params.lint in ("strict", "error"), "tensor-condition", got=self.name)
         return bool(np.all(s.read(self, "the condition", compute=False, exact=True) != 0))
 
     @property
@@ -118,13 +117,11 @@ class NkiTensor(Access):
         storage = self.storage
         if self.dynamic is not None and self.dynamic.kind == "late":
             raise self.dynamic.index
-        if storage.arena.data is None:
-            raise refuse("timing-only", t=self)
+        forbid(storage.arena.data is None, "timing-only", t=self)
         dtype = self.dtype
         physical = storage.physical
         if dtype is not storage.dtype and dtype != storage.dtype:
-            if physical.itemsize != storage.itemsize:
-                raise refuse("precise-fp")
+            forbid(physical.itemsize != storage.itemsize, "precise-fp")
             physical = dtype.storage if isinstance(dtype, ExtraDtype) else dtype
         where, strides = self._address(offset, storage.base, storage.pitch, physical.itemsize)
         return np.ndarray(self.shape, physical, storage.arena.data, where, strides)
@@ -198,8 +195,7 @@ class NkiTensor(Access):
             if k is None or k is Ellipsis:
                 count -= 1
                 dots += k is Ellipsis
-        if count > ndim:
-            raise refuse("bounds:getitem", got=count, limit=ndim, t=self)
+        forbid(count > ndim, "bounds:getitem", got=count, limit=ndim, t=self)
         if dots:
             at = next(i for i, k in enumerate(keys) if k is Ellipsis)
             if dots > 1:
@@ -281,8 +277,7 @@ class NkiTensor(Access):
         high = n if k.stop is None else static_index(k.stop, "slice bound")
         low += n if low < 0 else 0
         high += n if high < 0 else 0
-        if by < 1:
-            raise refuse("view:bounds", got=by, dim=dim, t=self)
+        forbid(by < 1, "view:bounds", got=by, dim=dim, t=self)
         if not 0 <= low == high <= n:
             self._in_range(low, high, dim, n)
         return low, high, by

@@ -8,7 +8,7 @@ from typing import Any, Self
 from trnsim.errors import (
     KernelError,
 )
-from trnsim.refusals import refuse
+from trnsim.refusals import forbid, refuse
 from trnsim.tensors.dtypes import INTEGERS, DType, as_dtype, bool_, int64
 from trnsim.tensors.layout import (
     Dynamic,
@@ -34,8 +34,7 @@ class Views(Layout):
     def _dim(self, dim: Any, what: str) -> int:
         n = self.ndim
         at = as_index(dim)
-        if not -n <= at < n:
-            raise refuse("view:dim", got=dim, limit=n, what=what)
+        forbid(not -n <= at < n, "view:dim", got=dim, limit=n, what=what)
         return at % n
 
     def _keep_partition(self, dim: int, what: str, hint: str) -> None:
@@ -49,8 +48,7 @@ class Views(Layout):
             raise refuse("bounds:in_range", got=(low, high), limit=n, hint=hint, dim=dim, t=self)
 
     def _has_one(self, dim: int, what: str, hint: str) -> None:
-        if self.shape[dim] != 1:
-            raise refuse("view:has_one", got=self.shape[dim], hint=hint, what=what, dim=dim, t=self)
+        forbid(self.shape[dim] != 1, "view:has_one", got=self.shape[dim], hint=hint, what=what, dim=dim, t=self)
 
     def _keep_two(self, ndim: int, what: str) -> None:
         least = 2 if self.on_chip else 1
@@ -87,8 +85,7 @@ class Views(Layout):
             "pass a register (register_load), a scalar (scalar_load) or an integer tile; a constant goes into offset="
         )
         index_tile(index, what, "register, scalar or [1, 1] SBUF tile", hint=hint)
-        if index.size != 1:
-            raise refuse("indirect:run_time_scalar", got=index.shape, limit=(1, 1), what=what, index=index)
+        forbid(index.size != 1, "indirect:run_time_scalar", got=index.shape, limit=(1, 1), what=what, index=index)
         return index
 
     # -- parts ----------------------------------------------------------------------------------------------------
@@ -97,8 +94,7 @@ class Views(Layout):
         """Return elements ``start:end:step`` of dimension ``dim``."""
         dim = self._dim(dim, "slice")
         start, end, step = as_index(start), as_index(end), as_index(step)
-        if step < 1:
-            raise refuse("view:slice", got=step, t=self)
+        forbid(step < 1, "view:slice", got=step, t=self)
         empty = 0 <= start == end <= self.shape[dim]
         if not empty:
             self._in_range(start, end, dim, self.shape[dim])
@@ -143,8 +139,7 @@ class Views(Layout):
     def permute(self, dims: tuple[int, ...]) -> Self:
         """Return the same elements with dimensions in the order ``dims``."""
         dims = tuple(as_index(d) for d in dims)
-        if sorted(dims) != list(range(self.ndim)):
-            raise refuse("view:permute", got=dims, limit=tuple(range(self.ndim)), t=self)
+        forbid(sorted(dims) != list(range(self.ndim)), "view:permute", got=dims, limit=tuple(range(self.ndim)), t=self)
         self._whole_view("permute")
         if dims[0] != 0:
             self._keep_partition(0, "permute", "transpose across partitions with nc_transpose or dma_transpose")
@@ -159,8 +154,7 @@ class Views(Layout):
         self._keep_partition(dim, "broadcast", "broadcast across partitions with a matmul or dma_copy")
         self._not_dynamic(dim, "broadcast")
         self._has_one(dim, "broadcast", "only a dimension of size 1 can be repeated: insert one with expand_dim")
-        if as_index(size) < 1:
-            raise refuse("view:broadcast", got=size)
+        forbid(as_index(size) < 1, "view:broadcast", got=size)
         shape, strides = list(self.shape), list(self.strides)
         shape[dim], strides[dim] = as_index(size), 0
         return self._view(shape, strides, self.offset)
@@ -168,8 +162,7 @@ class Views(Layout):
     def expand_dim(self, dim: int) -> Self:
         """Return a new dimension of size 1 at ``dim``."""
         dim = as_index(dim)
-        if not 0 <= dim <= self.ndim:
-            raise refuse("view:expand_dim", got=dim, limit=self.ndim)
+        forbid(not 0 <= dim <= self.ndim, "view:expand_dim", got=dim, limit=self.ndim)
         self._keep_partition(dim, "expand_dim", "insert it after the partition dimension")
         self._whole_view("expand_dim")
         shape, strides = list(self.shape), list(self.strides)
@@ -209,8 +202,7 @@ class Views(Layout):
     def flatten_dims(self, start_dim: int, end_dim: int) -> Self:
         """Merge dimensions ``start_dim`` to ``end_dim``, which must be contiguous with each other."""
         start_dim, end_dim = self._dim(start_dim, "flatten_dims"), self._dim(end_dim, "flatten_dims")
-        if end_dim < start_dim:
-            raise refuse("view:flatten_dims", got=(start_dim, end_dim), start_dim=start_dim, end_dim=end_dim)
+        forbid(end_dim < start_dim, "view:flatten_dims", got=(start_dim, end_dim), start_dim=start_dim, end_dim=end_dim)
         if end_dim > start_dim:
             self._keep_partition(start_dim, "flatten_dims", "start after the partition dimension")
             self._whole_view("flatten_dims")
@@ -269,8 +261,7 @@ class Views(Layout):
         old_size, new_size = self.itemsize, int(new.itemsize)
         if old_size == new_size:
             return self._view(self.shape, self.strides, self.offset, new)
-        if self.strides[-1] != 1 and self.shape[-1] != 1:
-            raise refuse("contiguous:view", got=self.strides[-1], t=self)
+        forbid(self.strides[-1] != 1 and self.shape[-1] != 1, "contiguous:view", got=self.strides[-1], t=self)
         scaled = [self.offset, *self.strides[:-1], self.shape[-1]]
         if any(n * old_size % new_size for n in scaled):
             raise refuse("view:view", got=self.shape[-1] * old_size, limit=new_size, t=self, new=new)
