@@ -47,8 +47,7 @@ class Epilogue:
 
     def check(self, op: str, a: Tensor, n: int) -> None:
         """Fit the product: real operands, a bias of its dtype, device and N."""
-        if a.is_complex():
-            raise ArgumentError(op, "epilogue", "complex operands", "real operands")
+        check.refuse(a.is_complex(), op, "epilogue", "complex operands", "real operands")
         if self.bias is not None:
             check.floating(op, a=a, bias=self.bias)
             check.same_device(op, a=a, bias=self.bias)

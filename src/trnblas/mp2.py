@@ -96,8 +96,7 @@ def mp2_pairs(
         "eps_vir": eps_vir,
     }
     alike("mp2_pairs", **named)
-    if t_flat.is_complex():
-        raise ArgumentError("mp2_pairs", "t_flat", "complex", "real amplitudes")
+    check.refuse(t_flat.is_complex(), "mp2_pairs", "t_flat", "complex", "real amplitudes")
     for name in ("eps_occ_chunk", "eps_occ_full", "eps_vir"):
         if named[name].ndim != 1:
             raise ArgumentError("mp2_pairs", f"shape of {name}", tuple(named[name].shape), "one dimension")

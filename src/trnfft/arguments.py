@@ -126,8 +126,7 @@ def as_complex(x: Tensor) -> Tensor:
 def axis_of(op: str, dim: Any, axis: Any, ndim: int) -> int:
     """Return one axis as a position from 0; ``axis`` is NumPy's name for ``dim`` and overrides its default."""
     if axis is not None:
-        if dim != -1:
-            raise ArgumentError(op, "dim and axis", (dim, axis), "one of them, not both")
+        check.refuse(dim != -1, op, "dim and axis", (dim, axis), "one of them, not both")
         dim = axis
     if type(dim) is not int:
         dim = integer(op, "dim", dim)
@@ -142,8 +141,7 @@ def integer(op: str, argument: str, value: Any) -> int:
     whole = not (isinstance(value, Tensor) and (value.ndim or value.dtype not in _WHOLE))
     if type(value) is int or (whole and isinstance(value, SupportsIndex) and not isinstance(value, bool | np.ndarray)):
         result: int = value if type(value) is int else value.__index__()
-        if abs(result) > _LONGEST:
-            raise ArgumentError(op, argument, result, "at most 2**48")
+        check.refuse(abs(result) > _LONGEST, op, argument, result, "at most 2**48")
         return result
     raise DtypeError(op, argument, type(value), "an integer")
 
@@ -195,12 +193,10 @@ def axes_of(op: str, s: Any, dim: Any, axes: Any, shape: Sequence[int]) -> tuple
         expected = f"at most {ndim} lengths for a tensor of shape {tuple(shape)}"
         check.refuse(len(sizes) > ndim, op, "s", tuple(sizes), expected)
         dims = dims[ndim - len(sizes) :]
-    if len(set(dims)) != len(dims):
-        raise ArgumentError(op, "dim", tuple(dims), "axes that differ")
+    check.refuse(len(set(dims)) != len(dims), op, "dim", tuple(dims), "axes that differ")
     if sizes is None:
         sizes = [-1] * len(dims)
-    if len(sizes) != len(dims):
-        raise ArgumentError(op, "number of axes", {"s": len(sizes), "dim": len(dims)})
+    check.refuse(len(sizes) != len(dims), op, "number of axes", {"s": len(sizes), "dim": len(dims)})
     lengths = []
     for size, axis in zip(sizes, dims, strict=True):
         given = None if isinstance(size, int) and size == -1 else size

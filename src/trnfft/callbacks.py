@@ -198,8 +198,7 @@ def with_callbacks(plan: FFTPlan, *, load: Callback | None = None, store: Callba
 def _steps(step: Callback | FFTPlan | CallbackPlan) -> tuple[Callback | FFTPlan, ...]:
     if isinstance(step, CallbackPlan):
         return step.steps
-    if not callable(step):
-        raise ArgumentError("with_callbacks", "callback", step, "a function or a plan")
+    check.refuse(not callable(step), "with_callbacks", "callback", step, "a function or a plan")
     return (step,)
 
 

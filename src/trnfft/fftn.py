@@ -26,7 +26,7 @@ from trnfft.arguments import (
     scale_of,
 )
 from trnfft.complextensor import ComplexTensor
-from trnsci import ArgumentError, array_function, check
+from trnsci import array_function, check
 from trnsci.analogs import Given, given, replaces
 from trnsci.planar import PlanarTensor
 from trnsci.precision import Precision
@@ -139,8 +139,7 @@ def _along(op: str, kind: Kind, x: Any, s: Any, dim: Any, norm: Any, *, precisio
 
 def _copy_operand(op: str, kind: Kind, x: Any, out: Any) -> Any:
     """Transform along no axis at all, which leaves complex data as it is."""
-    if kind.along is not complex_along:
-        raise ArgumentError(op, "dim", (), "at least one axis, which is halved")
+    check.refuse(kind.along is not complex_along, op, "dim", (), "at least one axis, which is halved")
     if isinstance(x, ComplexTensor):
         return x.clone() if out is None else into_planes(op, out, x)
     if out is None:

@@ -244,8 +244,7 @@ def istft(
     policy = resolve("istft", precision, x.dtype)
     scale: Scale = "root" if normalized else "full"
     count = x.shape[-1]
-    if count == 0:
-        raise ArgumentError("istft", "number of frames", 0, "at least 1")
+    check.refuse(count == 0, "istft", "number of frames", 0, "at least 1")
     total = n_fft + hop * (count - 1)
     start = n_fft // 2 if center else 0
     length = None if length is None else check.integer("istft", "length", length, 0, 2**48)

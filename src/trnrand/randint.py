@@ -44,8 +44,7 @@ def randint(*size: Size, low: int = 0, high: int, **options: Unpack[Options]) ->
     check.integer("randint", "low", low)
     check.integer("randint", "high", high)
     request = Request("randint", size, dtypes=(torch.int64, *INTEGERS), **options)
-    if low >= high:
-        raise ArgumentError("randint", "low", {"low": low, "high": high}, hint="low must be less than high")
+    check.refuse(low >= high, "randint", "low", {"low": low, "high": high}, hint="low must be less than high")
     limits = torch.iinfo(request.dtype)
     if low < limits.min or high - 1 > limits.max:
         expected = f"{limits.min} <= low and high - 1 <= {limits.max} for {str(request.dtype).removeprefix('torch.')}"

@@ -343,8 +343,7 @@ def check_parameter(op: str, name: str, value: Any, rule: str) -> Any:
     # an integer beyond float64 is infinite to every rule
     fits = isinstance(value, float) or abs(value) < 1 << 1024
     scalar = float(value) if fits else math.inf if value > 0 else -math.inf
-    if not test(scalar):
-        raise ArgumentError(op, name, value, words)
+    check.refuse(not test(scalar), op, name, value, words)
     return scalar
 
 
@@ -356,8 +355,7 @@ def _device(op: str, device: Any, out: Tensor | None, tensors: Mapping[str, Tens
         devices["out"] = out.device
     if device is not None:
         devices["device"] = _add_index(check.device(op, device))
-    if len(set(devices.values())) > 1:
-        raise ArgumentError(op, "device", devices, hint="Move one side with .to(device)")
+    check.refuse(len(set(devices.values())) > 1, op, "device", devices, hint="Move one side with .to(device)")
     return next(iter(devices.values()))
 
 

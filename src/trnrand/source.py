@@ -207,8 +207,7 @@ def shape_of(op: str, size: Sequence[Any]) -> tuple[int, ...]:
     for extent in size:
         if not isinstance(extent, int) or isinstance(extent, bool):
             raise DtypeError(op, "size", type(extent), "integers")
-        if extent < 0:
-            raise ArgumentError(op, "size", tuple(size), "non-negative integers")
+        check.refuse(extent < 0, op, "size", tuple(size), "non-negative integers")
     if positional and len(size) > 1 and not all(size):
         hint = f"As NumPy reads {op}{tuple(size)}: trnrand.default_rng().{op}{tuple(size)}, or parameters by name"
         raise ArgumentError(op, "size", tuple(size), f"size={tuple(size)} for an empty draw", hint=hint)
@@ -245,8 +244,7 @@ def rows(source: Source, op: str, shape: tuple[int, ...]) -> tuple[int, int]:
     """Return the rows of the first axis that belong to this process."""
     if source.size == 1:
         return 0, shape[0] if shape else 1
-    if not shape:
-        raise ArgumentError(op, "size", (), "at least one axis, because the generator is partitioned")
+    check.refuse(not shape, op, "size", (), "at least one axis, because the generator is partitioned")
     each, more = divmod(shape[0], source.size)
     start = source.rank * each + min(source.rank, more)
     return start, start + each + (source.rank < more)

@@ -78,8 +78,7 @@ def check_order(op: str, low: Any, high: Any) -> None:
         if below.is_meta or bool(below.all()):
             return
         low, high = (x[~below].flatten()[0].item() for x in torch.broadcast_tensors(*pair))
-    if not low < high:
-        raise ArgumentError(op, "low", {"low": low, "high": high}, hint="low must be less than high")
+    check.refuse(not low < high, op, "low", {"low": low, "high": high}, hint="low must be less than high")
 
 
 def cut(numbers: Tensor, dtype: torch.dtype) -> Tensor:

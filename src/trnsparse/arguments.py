@@ -113,8 +113,7 @@ def same_kind(op: str, **operands: SparseMatrix | Tensor) -> torch.dtype:
         raise DtypeError(op, "dtype", dtypes, hint="Convert one side; nothing is promoted silently")
     # Planning runs on shapes: dense operands without data meet a matrix that has its own.
     devices = {name: x.device for name, x in operands.items() if x.device.type != "meta"}
-    if len(set(devices.values())) > 1:
-        raise ArgumentError(op, "device", devices, hint="Move one side with .to(device)")
+    check.refuse(len(set(devices.values())) > 1, op, "device", devices, hint="Move one side with .to(device)")
     dtype = next(iter(dtypes.values()))
     if dtype == torch.bool:
         raise DtypeError(op, "dtype", dtype, "a numeric dtype", hint="Convert the operands to float32")

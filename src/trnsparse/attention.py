@@ -116,8 +116,7 @@ def _agree(q: torch.Size, k: torch.Size, v: torch.Size) -> None:
         check.equal("attention", "D", q=q[3], k=k[3])
         check.equal("attention", "K", k=k[2], v=v[2])
         check.equal("attention", "heads", k=k[1], v=v[1])
-    if q[1] % max(k[1], 1):
-        raise ArgumentError("attention", "heads", {"q": q[1], "k": k[1]}, "a multiple in q")
+    check.refuse(q[1] % max(k[1], 1), "attention", "heads", {"q": q[1], "k": k[1]}, "a multiple in q")
 
 
 def _bound(mask: Any, q: Tensor, k: Tensor, block: int) -> BoundMask:

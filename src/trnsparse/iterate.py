@@ -163,8 +163,7 @@ def power_iteration(
     if x0 is None:
         x0 = torch.randn(n, generator=torch.Generator().manual_seed(0), dtype=torch.float64, device="cpu").to(a.values)
     x = _vector("power_iteration", "x0", x0, a)
-    if n and not bool(x.any()):
-        raise ArgumentError("power_iteration", "x0", "zeros", "a vector with a direction")
+    check.refuse(n and not bool(x.any()), "power_iteration", "x0", "zeros", "a vector with a direction")
     x, scale = x / _scale(x), _scale(matrix.values)
     offsets = _offsets(matrix)
     x, matrix = x / torch.linalg.vector_norm(x), matrix.with_values(matrix.values / scale)
@@ -216,8 +215,7 @@ def _prepare(op: str, a: SparseMatrix) -> BSRMatrix | CSRMatrix:
     """Return the matrix as what runs needs it: rows of few diagonals or blocks of 128 for a device, or as stored."""
     check.floating(op, a=a.values)
     check.equal(op, "N", rows=a.shape[0], columns=a.shape[1])
-    if a.dtype.is_complex:
-        raise ArgumentError(op, "dtype of a", a.dtype, "a real dtype")
+    check.refuse(a.dtype.is_complex, op, "dtype of a", a.dtype, "a real dtype")
     if here() == "host":
         return a.detach() if isinstance(a, BSRMatrix) and a.block[0] == a.block[1] else a.detach().to_csr()
     rows = a.detach().to_csr()

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from trnsci import check
 from trnsci.arrays import Numbers
 from trnsci.errors import ArgumentError
 from trnsparse.coo import COOMatrix
@@ -46,8 +47,7 @@ class SELLMatrix(SparseMatrix):
         size = [size] if isinstance(size, int) else size
         for name, index in (("size", size), ("offsets", offsets), ("columns", columns)):
             self.__dict__[name] = as_index("SELLMatrix", name, index, entries.device)
-        if entries.ndim != 1:
-            raise ArgumentError("SELLMatrix", "shape of values", tuple(entries.shape), "one dimension")
+        check.refuse(entries.ndim != 1, "SELLMatrix", "shape of values", tuple(entries.shape), "one dimension")
         check_length("SELLMatrix", columns=self.columns.numel(), values=entries.numel())
         self.values = entries
         if entries.is_meta:

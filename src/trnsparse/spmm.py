@@ -388,8 +388,7 @@ def _launch_rows(pointers: list[int], indptr: Tensor, indices: Tensor, values: T
     rows = len(pointers) - 1
     if rows == 0 or b.numel() == 0 or values.numel() == 0:
         return b.new_zeros((rows, b.shape[1]))
-    if b.shape[0] > 2**31 - 1:
-        raise ArgumentError("spmm", "K", b.shape[0], "below 2**31 on a device")
+    check.refuse(b.shape[0] > 2**31 - 1, "spmm", "K", b.shape[0], "below 2**31 on a device")
     bounds = (*(pointers[first] for first in range(0, rows, M_TILE)), pointers[-1])
     local = expand(indptr, indices.shape[0]) % M_TILE if not indptr.is_meta else indices
     columns_hbm = indices.to(torch.int32).unsqueeze(1).contiguous()  # [nnz, 1]

@@ -102,8 +102,7 @@ def parse(op: str, subscripts: str, shapes: Sequence[Sequence[int]]) -> Equation
     text = subscripts.replace(" ", "")
     left, arrow, right = text.partition("->")
     terms = left.split(",")
-    if len(terms) != len(shapes):
-        raise ArgumentError(op, "number of operands", {"subscripts": len(terms), "call": len(shapes)})
+    check.refuse(len(terms) != len(shapes), op, "number of operands", {"subscripts": len(terms), "call": len(shapes)})
     for where, term in enumerate(terms):
         _check_letters(op, term, f"subscripts of operand {where}")
     _check_letters(op, right, "output")
@@ -139,8 +138,7 @@ def parse(op: str, subscripts: str, shapes: Sequence[Sequence[int]]) -> Equation
 def _check_letters(op: str, term: str, where: str) -> None:
     bare = term.replace("...", "", 1)
     for label in bare:
-        if not label.isalpha():
-            raise ArgumentError(op, where, term, "letters and at most one '...'")
+        check.refuse(not label.isalpha(), op, where, term, "letters and at most one '...'")
 
 
 def _ellipsis_width(op: str, term: str, shape: Sequence[int], index: int) -> int:
@@ -182,8 +180,7 @@ def _sizes(op: str, inputs: Sequence[str], shapes: Sequence[Sequence[int]]) -> t
 
 def common_dtype(op: str, tensors: Sequence[Any]) -> torch.dtype:
     """Check that operands are tensors on one device, and return the dtype that holds them all."""
-    if not tensors:
-        raise ArgumentError(op, "number of operands", 0, "at least one")
+    check.refuse(not tensors, op, "number of operands", 0, "at least one")
     for index, x in enumerate(tensors):
         if type(x) is not Tensor or x.layout is not torch.strided or x.is_nested:
             check.dense(op, **{f"operand {index}": x})

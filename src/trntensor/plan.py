@@ -72,8 +72,7 @@ class ContractionPlan(Plan):
         numpy = bool(operands) and not any(isinstance(x, Tensor) for x in operands)
         given = iter(operands)
         wanted = len(self.program.shapes) - len(self.constants)
-        if len(operands) != wanted:
-            raise ArgumentError("plan", "number of operands", {"plan": wanted, "call": len(operands)})
+        check.refuse(len(operands) != wanted, "plan", "number of operands", {"plan": wanted, "call": len(operands)})
         full = [
             self.constants[index] if index in self.constants else _tensor(next(given))
             for index in range(len(self.program.shapes))

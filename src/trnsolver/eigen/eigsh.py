@@ -85,8 +85,7 @@ def eigsh(
     check.option("eigsh", "which", which, tuple(_NAMES))
     rows = compress_square("eigsh", a, lower=True)
     n, dtype = rows.shape[0], rows.values.dtype
-    if rows.values.ndim != 1:
-        raise ArgumentError("eigsh", "a", "a batch of values", "one matrix")
+    check.refuse(rows.values.ndim != 1, "eigsh", "a", "a batch of values", "one matrix")
     if not 1 <= check.real("eigsh", "k", k) <= n:
         raise ArgumentError("eigsh", "k", k, f"1 to {n}")
     # of a Hermitian matrix the adjoint of compressed columns is the same in compressed rows
@@ -100,8 +99,7 @@ def eigsh(
     if sigma is None:
         on_host("trnsolver.eigsh")
         return _on(rows.values.device, find(Lanczos(check_search("lanczos", matrix, k, **options))))
-    if not math.isfinite(check.real("eigsh", "sigma", sigma)):
-        raise ArgumentError("eigsh", "sigma", sigma, "a finite number")
+    check.refuse(not math.isfinite(check.real("eigsh", "sigma", sigma)), "eigsh", "sigma", sigma, "a finite number")
     shifted = sp.csr_array(matrix - sigma * sp.eye_array(n, dtype=matrix.dtype, format="csr"))
     engine = factor_sparse(shifted, method=method)._engine
     if not isinstance(engine, SuperLU):
@@ -175,8 +173,7 @@ def count_eigenvalues(a: Sparse, interval: tuple[float, float], *, ordering: Ord
     rows = compress_square("count_eigenvalues", a, lower=True)
     ends = [float(check.real(op, "interval", end)) for end in check.sequence(op, "interval", interval)]
     low, high = ends if len(ends) == 2 else (math.inf, -math.inf)
-    if not low <= high:
-        raise ArgumentError(op, "interval", interval, "low and high, low at most high")
+    check.refuse(not low <= high, op, "interval", interval, "low and high, low at most high")
     n = rows.shape[0]
     if n == 0 or low == high:
         return Count(0, 0.0)

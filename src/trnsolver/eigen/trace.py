@@ -103,8 +103,7 @@ def _vector(a: Any, matrix: Operator, like: Tensor | None) -> tuple[int, Tensor]
             raise ArgumentError("trace", "like", None, "a vector [N], because a shows neither size nor dtype")
         return matrix.shape[0], known[0]
     check.tensor("trace", like=like)
-    if like.ndim != 1:
-        raise ArgumentError("trace", "shape of like", tuple(like.shape), "a vector: [N]")
+    check.refuse(like.ndim != 1, "trace", "shape of like", tuple(like.shape), "a vector: [N]")
     refuse_dtype("trace", "dtype of like", like.dtype)
     return like.shape[0], like
 

@@ -265,8 +265,7 @@ def check_system(
         raise DtypeError(op, "b", type(b), "a floating-point tensor")
     check.dense(op, b=b)
     refuse_dtype(op, "b", b.dtype)
-    if b.ndim not in (1, 2):
-        raise ArgumentError(op, "shape of b", tuple(b.shape), "[N] or [N, K]")
+    check.refuse(b.ndim not in (1, 2), op, "shape of b", tuple(b.shape), "[N] or [N, K]")
     planned = home()
     if look and planned is None:
         check.data(op, wrapped=True, a=a, b=b, x0=x0)
@@ -277,8 +276,7 @@ def check_system(
     wrapped = operator(op, a, adjoint=adjoint)
     _same_kind(op, a, b)
     if wrapped.shape is not None:
-        if wrapped.shape[0] != b.shape[0]:
-            raise ArgumentError(op, "M", {"a": wrapped.shape[0], "b": b.shape[0]})
+        check.refuse(wrapped.shape[0] != b.shape[0], op, "M", {"a": wrapped.shape[0], "b": b.shape[0]})
         if not adjoint and wrapped.shape[0] != wrapped.shape[1]:
             raise ArgumentError(op, "shape of a", wrapped.shape, "a square matrix")
     tolerance(op, tol)
@@ -324,8 +322,7 @@ def start(op: str, x0: Any, b: Tensor, rows: int, vector: bool) -> Tensor:
         got = x.dtype if isinstance(x, Tensor) else type(x)
         raise DtypeError(op, "x0", got, f"a tensor of {b.dtype}, as b is")
     shape = (rows,) if vector else (rows, b.shape[1])
-    if tuple(x.shape) != shape:
-        raise ArgumentError(op, "shape of x0", tuple(x.shape), str(shape))
+    check.refuse(tuple(x.shape) != shape, op, "shape of x0", tuple(x.shape), str(shape))
     finite(op, x0=x)
     return (x.unsqueeze(-1) if vector else x).clone()
 

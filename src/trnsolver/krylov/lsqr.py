@@ -63,8 +63,7 @@ def lsmr(*args: Any, **kwargs: Any) -> Any:
 def _check_call(
     op: str, a: Matrix, b: Tensor, damp: float = 0.0, tol: float = 1e-6, **options: Any
 ) -> tuple[System, float]:
-    if check.real(op, "damp", damp) < 0:
-        raise ArgumentError(op, "damp", damp, "0 or more")
+    check.refuse(check.real(op, "damp", damp) < 0, op, "damp", damp, "0 or more")
     system = check_system(op, a, b, adjoint=True, tol=tol, **options)
     if system.a.matrix is None and system.a.adjoint is None:
         raise ArgumentError(op, "a", type(a), "an operator with an adjoint (mH)")

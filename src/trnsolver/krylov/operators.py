@@ -182,8 +182,7 @@ def operator(op: str, a: Any, *, adjoint: bool = False) -> Operator:
     if isinstance(a, np.ndarray):
         a = from_numpy(a)
     if isinstance(a, Tensor):
-        if a.ndim != 2:
-            raise ArgumentError(op, "shape of a", tuple(a.shape), "a matrix: 2 dimensions")
+        check.refuse(a.ndim != 2, op, "shape of a", tuple(a.shape), "a matrix: 2 dimensions")
         refuse_dtype(op, "dtype of a", a.dtype)
     entries = _entries(a)
     scale = _toward_one(op, a, entries)
@@ -214,8 +213,7 @@ def _maps(op: str, a: Any, adjoint: bool) -> tuple[Maps, str]:
         single = hasattr(a, "to_scipy") and a.values.ndim in (1, 3)
         return Maps(lambda x: a @ x, times, a if single else None), "scipy.sparse" if single else "its @"
     if callable(a):
-        if adjoint:
-            raise ArgumentError(op, "a", "one function", "a pair: the map and its adjoint", hint="Pass (f, g)")
+        check.refuse(adjoint, op, "a", "one function", "a pair: the map and its adjoint", hint="Pass (f, g)")
         return Maps(check_answers(op, "a", a), None), FUNCTION
     raise DtypeError(op, "a", type(a), "a matrix, a LinearOperator, an object with @, or a function")
 
@@ -321,5 +319,4 @@ def on_chip(a: Tensor, x: Tensor, rows: int, columns: int) -> str | None:
 
 def tolerance(op: str, tol: Any) -> None:
     """A tolerance is a positive number."""
-    if not check.real(op, "tol", tol) > 0:
-        raise ArgumentError(op, "tol", tol, "a positive number")
+    check.refuse(not check.real(op, "tol", tol) > 0, op, "tol", tol, "a positive number")

@@ -150,8 +150,7 @@ class SparseFactor:
         """Return ``b`` as [B, M, K], and its batch axes; for one matrix, all batches are columns."""
         if self.batch:
             given = check.broadcast(op, a=self.batch, b=b.shape[:-2])
-            if given != self.batch:
-                raise ArgumentError(op, "batch shape of b", tuple(b.shape[:-2]), str(self.batch))
+            check.refuse(given != self.batch, op, "batch shape of b", tuple(b.shape[:-2]), str(self.batch))
             many = math.prod(self.batch)
             return b.expand(*self.batch, *b.shape[-2:]).reshape(many, *b.shape[-2:]), self.batch
         outer = (*b.shape[:-2], b.shape[-1])
