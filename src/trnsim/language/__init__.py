@@ -1,49 +1,8 @@
 """``nki.language``: tensors, dtypes, loops, and functions built on the instructions of ``nki.isa``."""
 
 from trnsim.calls import RETIRED as _RETIRED, unknown_name as _unknown_name
-from trnsim.language.creation import (
-    empty_like,
-    full,
-    ndarray,
-    ones,
-    shared_constant,
-    shared_identity_matrix,
-    zeros,
-    zeros_like,
-)
-from trnsim.language.functions import (
-    abs,  # noqa: A004
-    arctan,
-    ceil,
-    copy,
-    cos,
-    erf,
-    erf_dx,
-    exp,
-    floor,
-    gelu,
-    gelu_apprx_sigmoid,
-    gelu_apprx_sigmoid_dx,
-    gelu_apprx_tanh,
-    gelu_dx,
-    log,
-    mish,
-    negative,
-    reciprocal,
-    relu,
-    rsqrt,
-    sigmoid,
-    sign,
-    silu,
-    silu_dx,
-    sin,
-    softplus,
-    sqrt,
-    square,
-    tan,
-    tanh,
-    trunc,
-)
+from trnsim.language.creation import *  # noqa: F403
+from trnsim.language.functions import *  # noqa: F403
 from trnsim.language.loops import (
     affine_range,
     dynamic_range,
@@ -56,54 +15,9 @@ from trnsim.language.loops import (
     static_range,
     while_loop,
 )
-from trnsim.language.maths import (
-    abs_max,
-    abs_min,
-    add,
-    average,
-    bitwise_and,
-    bitwise_or,
-    bitwise_xor,
-    bypass,
-    divide,
-    equal,
-    fmod,
-    greater,
-    greater_equal,
-    invert,
-    left_shift,
-    less,
-    less_equal,
-    logical_and,
-    logical_not,
-    logical_or,
-    logical_xor,
-    maximum,
-    minimum,
-    mod,
-    multiply,
-    not_equal,
-    power,
-    prelu,
-    right_shift,
-    subtract,
-)
-from trnsim.language.operations import (
-    broadcast_to,
-    device_print,
-    dropout,
-    expand_dims,
-    gather_flattened,
-    load,
-    load_transpose2d,
-    matmul,
-    rand,
-    random_seed,
-    store,
-    transpose,
-    where,
-)
-from trnsim.language.reductions import all, max, mean, min, prod, rms_norm, softmax, sum, var  # noqa: A004
+from trnsim.language.maths import *  # noqa: F403
+from trnsim.language.operations import *  # noqa: F403
+from trnsim.language.reductions import *  # noqa: F403
 from trnsim.language.tiles import alloc_blocks, alloc_tiles, blocks, tiles
 from trnsim.lazy import public_names as _public_names
 from trnsim.tensors.dtypes import (

@@ -8,7 +8,7 @@ import numpy as np
 
 from trnsim import isa
 from trnsim.isa.vector import constant
-from trnsim.language.results import as_tile, function
+from trnsim.language.results import as_tile, export_functions, function
 from trnsim.language.tiles import check_transpose, grid_like
 from trnsim.refusals import forbid, refuse
 from trnsim.session import WRITTEN, require_session
@@ -126,3 +126,6 @@ def shared_identity_matrix(n: int, dtype: Any = uint8, dst: NkiTensor | None = N
     out = ndarray((n, n), dtype, sbuf, "identity") if dst is None else dst
     isa.dma_copy(dst=out, src=source)
     return out
+
+
+export_functions(__name__)

@@ -12,7 +12,7 @@ from typing import Any
 
 import trnsim.isa as nisa
 from trnsim.language.maths import add, greater, less, multiply, subtract
-from trnsim.language.results import as_tile, dtype_or, function, map_tile, tile
+from trnsim.language.results import as_tile, dtype_or, export_functions, function, map_tile, tile
 from trnsim.tensors.dtypes import float32, int32, same_dtype, uint8
 from trnsim.tensors.tensor import NkiTensor
 
@@ -188,3 +188,6 @@ def ceil(x: Any, dtype: Any = None) -> NkiTensor:
 def trunc(x: Any, dtype: Any = None) -> NkiTensor:
     """``x`` without its fraction."""
     return _round_small(x, dtype, lambda x: multiply(floor(abs(x)), sign(x)))
+
+
+export_functions(__name__)

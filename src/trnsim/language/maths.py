@@ -16,7 +16,7 @@ import numpy as np
 import trnsim.isa as nisa
 from trnsim.isa.operands import as_fp32
 from trnsim.language.partitions import repeat_partition
-from trnsim.language.results import Operator, dtype_or, function, map_tile, promote, tile
+from trnsim.language.results import Operator, dtype_or, export_functions, function, map_tile, promote, tile
 from trnsim.refusals import refuse
 from trnsim.session import NkiInstruction, Session, instruction
 from trnsim.tensors.dtypes import float32, same_dtype, to_f32
@@ -198,3 +198,6 @@ def mod(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
 average = Operator("average", "pass it as op= to nisa.tensor_partition_reduce; nl.mean averages free dimensions")
 prelu = Operator("prelu", "pass it as op= to nisa.activate2, with relu_param= for the slope")
 bypass = Operator("bypass", "pass it as op0= or op1= to nisa.activate2 to skip a stage")
+
+
+export_functions(__name__, "average", "prelu", "bypass")

@@ -9,7 +9,7 @@ from typing import Any
 import trnsim.isa as nisa
 from trnsim.language.functions import convert, copy
 from trnsim.language.partitions import repeat_partition
-from trnsim.language.results import as_tile, dtype_or, function, map_tile, promote, tile
+from trnsim.language.results import as_tile, dtype_or, export_functions, function, map_tile, promote, tile
 from trnsim.memory import HBM, SBUF, SHARED_HBM
 from trnsim.refusals import forbid, refuse
 from trnsim.session import NkiInstruction, Session, instruction, require_session
@@ -261,3 +261,6 @@ def device_print(print_prefix: str, tensor: Any) -> None:
     sys.stdout.write(f"{print_prefix}{core} {tensor.name}{list(tensor.shape)} {tensor.dtype}\n{shown}\n")
     for probe in s.probes or ():
         probe.see(s, print_prefix, tensor)
+
+
+export_functions(__name__)

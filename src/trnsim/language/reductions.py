@@ -16,7 +16,7 @@ from trnsim.isa.vector_reduce import first_reduced_axis
 from trnsim.language.functions import copy, exp, reciprocal, rsqrt
 from trnsim.language.maths import multiply, subtract
 from trnsim.language.partitions import sum_partitions
-from trnsim.language.results import as_tile, dtype_or, function, tile
+from trnsim.language.results import as_tile, dtype_or, export_functions, function, tile
 from trnsim.refusals import forbid
 from trnsim.session import require_session
 from trnsim.tensors.dtypes import float32, same_dtype
@@ -128,3 +128,6 @@ def rms_norm(
     nisa.tensor_scalar(scaled, total, "multiply", 1.0 / n, op1="add", operand1=float(epsilon))
     normed = multiply(x, rsqrt(scaled), inner)
     return multiply(normed, w, dtype_or(dtype, x.dtype))
+
+
+export_functions(__name__)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -31,6 +32,8 @@ from trnsim.tensors.tensor import NkiTensor
 from trnsim.versions import GONE, SINCE, check_version
 
 F = TypeVar("F", bound=Callable[..., Any])
+# module of nki.language: its functions
+_NAMES: dict[str, list[str]] = {}
 
 
 def function(fn: F, name: str = "", text: str = "") -> F:
@@ -44,6 +47,7 @@ def function(fn: F, name: str = "", text: str = "") -> F:
     plain = fn.__name__
     label = f"nl.{plain}"
     versioned = plain in SINCE or plain in GONE
+    _NAMES.setdefault(fn.__module__, []).append(plain)
 
     @functools.wraps(fn)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -63,6 +67,11 @@ def function(fn: F, name: str = "", text: str = "") -> F:
             raise
 
     return call  # type: ignore[return-value]
+
+
+def export_functions(module: str, *operators: str) -> None:
+    """Let a star import of a module of ``nki.language`` give its functions and operator constants, and nothing else."""
+    sys.modules[module].__dict__["__all__"] = [*_NAMES[module], *operators]
 
 
 def tile(shape: tuple[int, ...], dtype: Any, buffer: MemoryRegion = MemoryRegion.sbuf) -> NkiTensor:
