@@ -1,7 +1,5 @@
 """Arguments of BLAS functions: flags in SciPy's spelling, coefficients, vectors as matrices, triangles."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Literal
 

@@ -1,7 +1,5 @@
 """Band matrices stored by diagonals, rearranged: by rows of the product, backwards, or in pieces of the whole."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import torch

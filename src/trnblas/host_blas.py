@@ -4,8 +4,6 @@ An array contiguous by rows is the transpose of one contiguous by columns, which
 copied: sides and triangles are exchanged instead.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Container, Sequence
 from typing import Any

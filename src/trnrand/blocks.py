@@ -1,7 +1,5 @@
 """Ops of the engines: blocks of four words from counters and a key."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import torch

@@ -1,7 +1,5 @@
 """Coefficients of `trnrand.maths`, `trnrand.quantiles` and the kernels of GPUs: one table, highest power first."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

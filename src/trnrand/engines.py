@@ -5,8 +5,6 @@ Both are functions of a 128-bit counter (Salmon, Moraes, Dror, Shaw: "Parallel r
 can be had without the rest, on any backend, in any order. Words are uint32; torch computes them in int64.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The compiled host loops (`trnsci.loops`): where they run, and how they are called."""
 
-from __future__ import annotations
-
 import math
 import struct
 from collections.abc import Sequence

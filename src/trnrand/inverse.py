@@ -1,7 +1,5 @@
 """Distributions that are a function of one uniform: the formulas, and the op that draws and applies them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple

@@ -6,8 +6,6 @@ compiled loops (``src/loops/numbers.h``, the same steps in C) give the same bits
 place for `log` and `exp`, and below ``2**-52`` absolutely for `sincos2pi`. Gradients are those of the exact functions.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

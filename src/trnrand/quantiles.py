@@ -1,7 +1,5 @@
 """Inverse distribution functions, as fixed sequences of exactly rounded operations like `trnrand.maths`."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

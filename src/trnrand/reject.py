@@ -3,8 +3,6 @@
 What one element needs never moves another, so element ``i`` is the same in any call, on any backend, in any partition.
 """
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Callable, Hashable
 from typing import NamedTuple

@@ -3,8 +3,6 @@
 Nothing moves before `Request.finish`, so an error anywhere leaves the generator as it was.
 """
 
-from __future__ import annotations
-
 import functools
 import inspect
 import math

@@ -1,7 +1,5 @@
 """The state behind a `Generator`: a stream, its position, and the share of every draw that this process takes."""
 
-from __future__ import annotations
-
 import functools
 import math
 import operator

@@ -1,7 +1,5 @@
 """torch's operators that draw, replaced on request: the numbers are others."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 

@@ -1,7 +1,5 @@
 """How instructions reach memory: operands are checked, read, written and marked; run-time addresses are resolved."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

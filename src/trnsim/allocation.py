@@ -1,7 +1,5 @@
 """Where tensors come from: automatic and explicit placement on chip, HBM, and arrays the caller owns."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any

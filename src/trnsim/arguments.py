@@ -3,8 +3,6 @@
 A kernel that fails leaves its inputs as they were.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable
 from typing import Any

@@ -3,8 +3,6 @@
 torch is never imported here unless it already is.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Calls and names a kernel gets wrong, answered in the terms of NKI."""
 
-from __future__ import annotations
-
 import difflib
 import inspect
 from collections.abc import Callable, Iterable, Mapping

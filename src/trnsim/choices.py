@@ -4,8 +4,6 @@ A kernel declares them with the decorator `choices`, or its module with ``CHOICE
 the values to choose between.
 """
 
-from __future__ import annotations
-
 import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The command line of ``trnsim``. What it does is in `trnsim.commands`, imported when it is asked for."""
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import sys

@@ -1,7 +1,5 @@
 """Commands of ``trnsim``: run a script on the simulator, profile and lint kernels, look names up."""
 
-from __future__ import annotations
-
 import argparse
 import inspect
 import runpy

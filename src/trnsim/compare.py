@@ -1,7 +1,5 @@
 """`compare` finds the first tile in which a kernel leaves its reference."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any

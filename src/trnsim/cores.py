@@ -5,8 +5,6 @@ Each core has a session of its own with private SBUF, PSUM and ``private_hbm``. 
 because both run the same program. `Device` is what the sessions know as ``machine``.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Omissions of a kernel: elements of a result it never wrote, elements of an argument its loops never read."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """``import nki``, answered by the simulator when AWS's package is not there."""
 
-from __future__ import annotations
-
 import functools
 import importlib
 import sys

@@ -1,7 +1,5 @@
 """Ctrl-C while a command imports: one line and status 130, at once."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

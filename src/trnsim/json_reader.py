@@ -1,7 +1,5 @@
 """The reader of JSON that somebody else may have written: size, depth, numbers and names are checked before use."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -6,8 +6,6 @@ it discourages, deprecates or leaves open is a ``warning``: refusing a kernel th
 that does not. The rules, with the passage each stands on, are in ``docs/concepts/lint.md``.
 """
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ The simulator calls the body for each turn and compares what it issues with the 
 have one address, so that a turn waits for the one before it to be done with them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any

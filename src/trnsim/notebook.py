@@ -4,8 +4,6 @@ Colours are the page's own (``currentColor``) or middle tones that both leave re
 because a notebook keeps fragments apart from any page.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from html import escape
 

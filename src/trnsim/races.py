@@ -9,8 +9,6 @@ A kernel that knows nothing of two cores does everything twice, and others write
 the bits that are there already, nothing depends on who comes first: that is warned about as well.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from functools import partial

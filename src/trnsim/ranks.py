@@ -1,7 +1,5 @@
 """A kernel on several ranks at once: each has its own device memory, and ``nki.collectives`` connects them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -5,8 +5,6 @@ So a kernel with findings runs under a trace of its lines, and is refused at the
 itself while a kernel is traced is left to raise, as the TypeError it is there.
 """
 
-from __future__ import annotations
-
 import ast
 import sys
 from collections.abc import Callable

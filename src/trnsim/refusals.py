@@ -4,8 +4,6 @@ The table is read when the first error is built. ``docs/concepts/refusals.md`` s
 of `refuse` with its entry.
 """
 
-from __future__ import annotations
-
 import string
 from typing import Any
 

@@ -1,7 +1,5 @@
 """``kernel.with_schedule``: dependencies between named instructions, added to those the data makes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from trnsim.refusals import refuse

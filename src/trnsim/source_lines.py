@@ -1,7 +1,5 @@
 """Where in the kernel's source the simulator is, and what the kernel calls a tensor."""
 
-from __future__ import annotations
-
 import ast
 import dis
 import functools

@@ -1,7 +1,5 @@
 """State of a session: how the kernel is simulated, its memory and counters, and what it has met so far."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass, field
 from typing import Any

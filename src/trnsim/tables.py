@@ -1,7 +1,5 @@
 """Tables beside the code that reads them: names, sentences and figures are data, in TOML."""
 
-from __future__ import annotations
-
 import functools
 import tomllib
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Text that strangers may have written, such as names of kernels and files, before it reaches a terminal."""
 
-from __future__ import annotations
-
 import argparse
 import re
 from typing import NoReturn

@@ -8,8 +8,6 @@ only wait for each other.
 NumPy has no interface for this. Its BLAS has one, OpenBLAS or MKL; with any other the setting is left alone.
 """
 
-from __future__ import annotations
-
 import contextvars
 import ctypes
 import functools

@@ -1,7 +1,5 @@
 """Pictures of a report: a Perfetto trace, and one self-contained HTML page."""
 
-from __future__ import annotations
-
 import html
 import json
 import re

@@ -1,7 +1,5 @@
 """Reads of memory that nothing has written: refused at once where an exact value is needed, else poison."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

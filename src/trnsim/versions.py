@@ -5,8 +5,6 @@ those of the API stubs of each release; `trnsim._lint.reference` reads the signa
 functions.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from trnsim.errors import WrongVersion

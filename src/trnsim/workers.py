@@ -4,8 +4,6 @@ A worker runs until it has to wait for another. Then the next one whose wait is 
 that stopped. When none can run the program is deadlocked, and the error says who waits for what, at which line.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait

@@ -1,7 +1,5 @@
 """First checks of every public function: shapes, dtypes, values."""
 
-from __future__ import annotations
-
 import cmath
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar

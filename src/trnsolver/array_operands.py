@@ -1,7 +1,5 @@
 """Operands of NumPy's and SciPy's functions, as functions here take them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, TypeVar
 

@@ -1,7 +1,5 @@
 """Powers of two that bring matrices, rows or columns near 1."""
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -1,7 +1,5 @@
 """Ops that run on the host whatever the backend."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

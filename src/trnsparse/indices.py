@@ -44,7 +44,8 @@ def as_shape(op: str, shape: Any) -> tuple[int, int]:
         sizes = tuple(operator.index(size) for size in shape)
     except TypeError:
         raise DtypeError(op, "shape", shape, "two integers") from None
-    check.refuse(len(sizes) != 2 or min(sizes) < 0, op, "shape", sizes, "two sizes that are not negative")
+    if len(sizes) != 2 or min(sizes) < 0:
+        raise ArgumentError(op, "shape", sizes, "two sizes that are not negative")
     return sizes
 
 

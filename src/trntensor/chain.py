@@ -1,7 +1,5 @@
 """Chains of contractions: two of the right form are one transformation, others run in pieces on PyTorch."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """From an equation and a path to a program: a list of steps that runs on any tensors of the planned shapes."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 import itertools

@@ -1,7 +1,5 @@
 """MP2 energies of integrals that stay where they are: blocks of orbitals are brought to a device, two at a time."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Sums over pairs of orbitals in torch's memory, block by block, and their gradients."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import TypeAlias
 

@@ -1,7 +1,5 @@
 """Error bounds of whole contractions."""
 
-from __future__ import annotations
-
 import functools
 
 import torch

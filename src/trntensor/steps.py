@@ -4,8 +4,6 @@ Axes of two operands fall into four groups: batch (in both and kept), contracted
 axes of either. Grouped, the step is a matrix product; with groups missing it is one of its simpler relatives.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """The parts of :mod:`trnsim.lint`: the rules, where source comes from, what names mean, and the walk over a kernel."""
 
-from __future__ import annotations
-
 from trnsim.tables import read_table
 
 

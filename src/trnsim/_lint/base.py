@@ -1,7 +1,5 @@
 """State of the walk over one function: findings, scopes, and a small inference of what local names hold."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Callable
 from dataclasses import dataclass, field

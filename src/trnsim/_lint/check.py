@@ -1,7 +1,5 @@
 """The walk over one function: which node is checked by which rule."""
 
-from __future__ import annotations
-
 import ast
 import dataclasses
 import math

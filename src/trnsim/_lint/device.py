@@ -1,7 +1,5 @@
 """Rules about values that exist on the device only: tensors, registers, and the loops that run there."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterable, Iterator
 from functools import partial

@@ -1,7 +1,5 @@
 """Rules of the strict profile about statements and calls; those about values are in `trnsim._lint.values`."""
 
-from __future__ import annotations
-
 import ast
 from types import ModuleType
 from typing import Any

@@ -1,7 +1,5 @@
 """Meanings of the names of a kernel: user code to follow, NKI itself, a library, or outside state."""
 
-from __future__ import annotations
-
 import ast
 import builtins
 import dataclasses

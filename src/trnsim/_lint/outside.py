@@ -1,7 +1,5 @@
 """Rules about what a kernel reaches outside itself: functions, classes, libraries, builtins and mutable state."""
 
-from __future__ import annotations
-
 import ast
 from enum import Enum
 from types import ModuleType

@@ -4,8 +4,6 @@ Names and parameters of functions are those of the simulator's own, which a test
 releases; when each came is in `trnsim.versions`.
 """
 
-from __future__ import annotations
-
 import functools
 import inspect
 from dataclasses import dataclass

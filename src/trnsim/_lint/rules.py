@@ -10,8 +10,6 @@ alone refuses or reads otherwise than Python does (``leanprover/KLR``, March 202
 ``docs/concepts/lint.md`` is this table with examples, and a test keeps the two equal.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal

@@ -1,7 +1,5 @@
 """Rules of the strict profile about sizes, as far as the text alone tells them: PSUM tiles, programs, launch grids."""
 
-from __future__ import annotations
-
 import ast
 import operator
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """From a kernel object to the syntax tree of its function."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import linecache

@@ -1,7 +1,5 @@
 """Rules of the strict profile about values: strings, lists, tensors and their attributes, numbers."""
 
-from __future__ import annotations
-
 import ast
 from typing import Any
 

@@ -1,7 +1,5 @@
 """From a kernel to every function and method it reaches, and the findings of all of them."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Callable
 from types import FunctionType

@@ -1,7 +1,5 @@
 """Collectives whose sizes are known when the kernel is compiled."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Groups of ranks that take part in a collective."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from trnsim.collectives.world import World

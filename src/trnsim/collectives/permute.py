@@ -1,7 +1,5 @@
 """Collectives that pass data from rank to rank: along given pairs, or round a ring."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -4,8 +4,6 @@ Its rows are send counts, send displacements, received counts and, with ``has_rd
 columns the ranks of the group.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any

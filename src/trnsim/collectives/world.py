@@ -5,8 +5,6 @@ With two cores in a rank, a collective on shared HBM is one operation of both co
 its own.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Iterable
 from typing import Any

@@ -5,8 +5,6 @@ A lane belongs to a partition. ``reset_reduce`` starts from the operator's ident
 holds nothing defined, and to continue from it is an error.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

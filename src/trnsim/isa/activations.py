@@ -9,8 +9,6 @@ polynomials differ from it by their fitting error. Outside the range:
   included) and raise an `OutOfRange` warning, because hardware gives something else there.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 import warnings

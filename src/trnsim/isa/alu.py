@@ -7,8 +7,6 @@ never round. GpSimd has native 32-bit integers, which wrap like any two's-comple
 `integer` compute the exact ones, `reduce` folds an axis with one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """How DMA descriptors come about: descriptor generation modes, priorities, and rows that are known only at run time."""
 
-from __future__ import annotations
-
 from enum import Enum
 from typing import Any
 

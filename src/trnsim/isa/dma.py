@@ -1,7 +1,5 @@
 """DMA engines: data movement between HBM and SBUF, conversions and sums on the way. PSUM is out of their reach."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

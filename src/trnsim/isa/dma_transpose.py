@@ -1,7 +1,5 @@
 """DMA transposes: the last dimension of ``src`` becomes the partition of ``dst``, bits unchanged."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """GpSimd Engine, instructions that pick elements: gathers, nonzero positions, the K largest."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """GpSimd Engine: eight processors with native 32-bit integers, each wired to 16 SBUF partitions; none reaches PSUM."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Refusals of the Tensor Engine: shapes, dtypes, tiles of the array, indirection, transposes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Instructions with which the two NeuronCores of a logical core meet: exchange a tile, wait for each other."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from trnsim.cores import Device, Post

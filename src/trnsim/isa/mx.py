@@ -6,8 +6,6 @@ The scales of 32 partitions fill 4 partitions of the same quadrant: a tile of P 
 0–3, 32–35, … of its scale tile, which may start 0, 4, 8 or 12 partitions into a quadrant.
 """
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Rules several engines share: who may run an instruction, which tiles fit together, scalar operands, indirection."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

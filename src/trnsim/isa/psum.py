@@ -4,8 +4,6 @@ What wrote each byte is marked (`UNWRITTEN`, `WRITTEN` by another engine, `MATMU
 starts an accumulation or continues one, and accumulation that hardware leaves undefined is refused.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -10,8 +10,6 @@ The reference names the algorithms and not their details, so bits differ from ha
 - `set_rng_seed` and the simulator's ``seed=`` spread one number over lanes with SplitMix64's finaliser.
 """
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

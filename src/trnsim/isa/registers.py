@@ -1,7 +1,5 @@
 """Registers: 32-bit scalars of an engine's sequencer, for loop bounds, conditions and run-time addresses."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -4,8 +4,6 @@ The engine has one fp32 accumulator register per lane (128). ``reduce_cmd`` says
 ``reduce_res`` reads them out. They outlive an instruction, and are unknown until one resets them.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

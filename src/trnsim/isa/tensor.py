@@ -4,8 +4,6 @@ The stationary operand [K, M] is loaded into the array, the moving operand [K, N
 are summed over K, the partition dimension of both. Sums are fp32, whatever the operands' dtypes.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

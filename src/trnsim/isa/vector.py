@@ -4,8 +4,6 @@ The engine has 128 lanes, one per partition; each reads a stream of elements, co
 Arithmetic is in `vector_math`, reductions in `vector_reduce`, selection and search in `vector_select`.
 """
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

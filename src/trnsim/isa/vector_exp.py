@@ -1,7 +1,5 @@
 """Vector Engine of trn3: the exponential with a running sum, made for softmax."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Vector Engine: element-wise arithmetic and bit operations, with the engines that share them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

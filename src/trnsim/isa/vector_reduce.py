@@ -1,7 +1,5 @@
 """Vector Engine: reductions along the free dimensions, running and final, and batch-norm statistics."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

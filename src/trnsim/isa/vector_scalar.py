@@ -1,7 +1,5 @@
 """Vector, Scalar and GpSimd Engines: ``tensor_scalar``, one or two operators with per-partition operands."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Vector Engine: the eight largest values of each partition, where they are, and taking them out."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Vector Engine: choosing elements by predicate or by index, with the running maximum attention needs."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

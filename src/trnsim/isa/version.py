@@ -1,7 +1,5 @@
 """Which hardware a kernel is running on."""
 
-from __future__ import annotations
-
 from trnsim.isa.enums import nc_version
 from trnsim.session import current
 from trnsim.targets import target_named

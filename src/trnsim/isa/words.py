@@ -1,7 +1,5 @@
 """Integers as the bit patterns bitvec operators see: unsigned words of 8, 16 or 32 bits."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Making tensors."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -4,8 +4,6 @@ Functions of the Scalar Engine's table are also operators: ``nisa.activation(op=
 their argument to [-π, π] first, which the activation instruction does not; the reduction is accurate to |x| = 4e5.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Loops and the launch grid. Static ranges unroll; dynamic loops run on the device with a register as counter."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Callable, Iterator

@@ -5,8 +5,6 @@ which cost their time. The result is a new SBUF tile. Its dtype is ``dtype``, el
 different dtypes, the wider one's).
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Moving, shaping and picking: loads, stores, products, transposes, selection, gathers, random tiles, printing."""
 
-from __future__ import annotations
-
 import math
 import sys
 from typing import Any

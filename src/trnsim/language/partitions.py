@@ -1,7 +1,5 @@
 """Repeat a tile of one partition over several, and add partitions: engines read no partition but their own."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

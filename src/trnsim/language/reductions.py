@@ -5,8 +5,6 @@ Results are new SBUF tiles of ``dtype``, or of the input's dtype, computed in fp
 ``keepdims``, but an on-chip tile keeps at least two: reducing all of ``(P, F)`` gives ``(P, 1)``.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

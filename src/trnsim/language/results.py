@@ -1,7 +1,5 @@
 """Results of the functions of ``nki.language``: new tiles, result dtypes, and errors that say where they happened."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 import sys

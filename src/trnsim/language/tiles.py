@@ -1,7 +1,5 @@
 """Tiles and blocks: grids over tensors, and storage that is made of tiles."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, TypeVar
 

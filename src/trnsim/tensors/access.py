@@ -1,7 +1,5 @@
 """Addresses the hardware understands: explicit access patterns, and offsets that are known only at run time."""
 
-from __future__ import annotations
-
 from typing import Any, Self
 
 from trnsim.refusals import forbid, refuse

@@ -5,8 +5,6 @@ Types NumPy knows (through ``ml_dtypes``) *are* NumPy dtypes, so ``np.dtype(nl.b
 ``np.dtype`` of one is a record of one field that carries its name.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import ml_dtypes

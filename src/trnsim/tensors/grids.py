@@ -4,8 +4,6 @@ HBM, and tensors that were on chip before, hold elements in row-major order. Sto
 is *packed*: one tile after the other along the free dimension.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any, Self, TypeVar
 

@@ -1,7 +1,5 @@
 """``NkiTensor.rearrange``: split, reorder and merge dimensions by name, in the manner of einops."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, TypeVar
 

@@ -1,7 +1,5 @@
 """The views of a tensor: other shapes, orders and parts of the same storage. They cost nothing and copy nothing."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, Self
 

@@ -1,7 +1,5 @@
 """Eigenvalues and vectors of batches of small symmetric matrices on the device, a matrix in each partition."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """LU factors of batches of small matrices on the device, a matrix in each partition."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """Orthogonal rows by rotations, for singular values of batches of small matrices, a matrix in each partition."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from trnsolver.batched.batches import group, launch_groups

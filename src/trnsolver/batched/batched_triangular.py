@@ -1,7 +1,5 @@
 """Triangular systems of batches of small matrices on the device, a matrix in each partition."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from trnsolver.batched.batches import apart, group, launch_groups, planes, together

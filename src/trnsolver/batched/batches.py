@@ -1,7 +1,5 @@
 """Batches of small matrices on the device: when a matrix in each partition pays, and launches that compile."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """Identity matrices, as operands of kernels and as right-hand sides."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -3,8 +3,6 @@
 Ours raise instead. A compiled graph cannot: there the operator below looks at the result when the graph runs.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

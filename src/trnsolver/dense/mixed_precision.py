@@ -5,8 +5,6 @@ small, so that single precision suffices, and is repeated until residuals are ro
 clearly below 1 / u of single precision: whether it was is seen from the residuals.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

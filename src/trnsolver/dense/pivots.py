@@ -1,7 +1,5 @@
 """Row exchanges: LAPACK's pivots, and the orders in which they leave rows."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -4,8 +4,6 @@ Every rounding error is bounded with what it was made in: ``unit`` times the pro
 many terms, complex ones included, and ``tiny`` where numbers underflow. Numbers that overflow prove nothing.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

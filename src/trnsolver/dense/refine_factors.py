@@ -1,7 +1,5 @@
 """Cholesky, LU and QR factors of double precision from those of single precision."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

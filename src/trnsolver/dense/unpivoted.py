@@ -1,7 +1,5 @@
 """LU factors without row exchanges, by halves: products of blocks."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -5,8 +5,6 @@ changes. Fronts of one level of the tree do not touch each other; those of one s
 matrices. Sizes are rounded up, and what is added has ones on the diagonal of pivots and zeros elsewhere.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Solutions of sparse systems to an error that was asked for: iterative refinement, and what proves the error."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
