@@ -32,8 +32,7 @@ def binomial(*size: Size, n: Number, p: Number = 0.5, **options: Unpack[Options]
     Returns:
         Counts from 0 to ``n``; exact by inversion or transformed rejection (BTRS).
     """
-    parameters = {"n": (n, "count"), "p": (p, "probability")}
-    request = Request("binomial", size, parameters=parameters, dtypes=COUNTS, **options)
+    request = Request("binomial", size, n=(n, "count"), p=(p, "probability"), dtypes=COUNTS, **options)
     stream, first = request.claim(1)
     segment = Segment.of(substream(stream, 0, 0), first, request.count, 1)
     n_, p_ = (request.tensor(name).detach().contiguous() for name in ("n", "p"))

@@ -29,8 +29,7 @@ def lognormal(*size: Size, loc: Number = 0.0, scale: Number = 1.0, **options: Un
     Returns:
         ``exp(loc + scale * z)``, with gradients to the parameters.
     """
-    parameters = {"loc": (loc, "finite"), "scale": (scale, "non-negative")}
-    request = Request("lognormal", size, parameters=parameters, **options)
+    request = Request("lognormal", size, loc=(loc, "finite"), scale=(scale, "non-negative"), **options)
     z = standard(request).double()
     return request.finish(maths.exp(request.parameter("loc") + request.parameter("scale") * z))
 
@@ -160,10 +159,8 @@ def truncated_normal(
         ArgumentError: a parameter is out of range, ``low >= high``, or the interval lies beyond 37 standard
             deviations, where float64 has no probabilities left. Nothing was drawn.
     """
-    parameters = {
-        "loc": (loc, "finite"), "scale": (scale, "positive"), "low": (low, "any but NaN"), "high": (high, "any but NaN")
-    }  # fmt: skip
-    request = Request("truncated_normal", size, parameters=parameters, **options)
+    ends = {"low": (low, "any but NaN"), "high": (high, "any but NaN")}
+    request = Request("truncated_normal", size, loc=(loc, "finite"), scale=(scale, "positive"), **ends, **options)
     check_order("truncated_normal", low, high)
     loc_, scale_, low_, high_ = (request.tensor(name) for name in ("loc", "scale", "low", "high"))
     a, b = (low_ - loc_) / scale_, (high_ - loc_) / scale_
@@ -194,8 +191,7 @@ def von_mises(*size: Size, loc: Number = 0.0, concentration: Number = 1.0, **opt
         variance ``1 / concentration``, whose difference is below 1e-6 of that width. No gradient. It uses torch's
         ``acos``, so devices agree to about 1e-15 and not to the bit.
     """
-    parameters = {"loc": (loc, "finite"), "concentration": (concentration, "non-negative")}
-    request = Request("von_mises", size, parameters=parameters, **options)
+    request = Request("von_mises", size, loc=(loc, "finite"), concentration=(concentration, "non-negative"), **options)
     k = request.tensor("concentration").detach()
     middle = k.clamp(1e-5, 1e6)
     tau = 1.0 + maths.sqrt(1.0 + 4.0 * middle * middle)

@@ -34,8 +34,7 @@ def bernoulli(*size: Size, p: Number = 0.5, **options: Unpack[Options]) -> Tenso
     Returns:
         Truth values, exact to ``2**-53`` of the chance; 0 and 1 are certain.
     """
-    parameters = {"p": (p, "probability")}
-    request = Request("bernoulli", size, parameters=parameters, dtypes=TRUTHS, **options)
+    request = Request("bernoulli", size, p=(p, "probability"), dtypes=TRUTHS, **options)
     return request.finish(draw_formula(request, "bernoulli", request.parameter("p")))
 
 
@@ -68,8 +67,7 @@ def geometric(*size: Size, p: Number, **options: Unpack[Options]) -> Tensor:
     Returns:
         ``ceil(ln(u) / ln(1 - p))``, at most ``2**62``.
     """
-    parameters = {"p": (p, "positive probability")}
-    request = Request("geometric", size, parameters=parameters, dtypes=COUNTS, **options)
+    request = Request("geometric", size, p=(p, "positive probability"), dtypes=COUNTS, **options)
     # of a number on the host, wherever the result goes
     number = [] if isinstance(p, Tensor) else [float(p)]
     chance = request.tensor("p").detach() if not number else torch.tensor(number, dtype=torch.float64, device="cpu")
@@ -89,8 +87,9 @@ def negative_binomial(*size: Size, n: Number, p: Number = 0.5, **options: Unpack
     Returns:
         A Poisson count whose rate is a gamma variate.
     """
-    parameters = {"n": (n, "shape"), "p": (p, "positive probability")}
-    request = Request("negative_binomial", size, parameters=parameters, dtypes=COUNTS, **options)
+    request = Request(
+        "negative_binomial", size, n=(n, "shape"), p=(p, "positive probability"), dtypes=COUNTS, **options
+    )
     n, p = request.tensor("n").detach(), request.tensor("p").detach()
     rate = torch.where(p < 1.0, scaled_gamma(request, n, (1.0 - p).clamp(min=2.0**-60) / p, 0), 0.0)
     if not rate.is_meta and bool((rate > MOST).any()):
@@ -116,8 +115,9 @@ def categorical(*size: Size, probs: Tensor, **options: Unpack[Options]) -> Tenso
         ArgumentError: ``probs`` has a negative or NaN entry, or a row without any weight. Nothing was drawn.
     """
     weights = weights_of("categorical", probs)
-    parameters = {"probs": (weights[..., 0], "finite")}
-    request = Request("categorical", size, parameters=parameters, dtypes=(torch.int64, *INTEGERS), **options)
+    request = Request(
+        "categorical", size, probs=(weights[..., 0], "finite"), dtypes=(torch.int64, *INTEGERS), **options
+    )
     if weights.shape[-1] - 1 > torch.iinfo(request.dtype).max:
         expected = f"at most {torch.iinfo(request.dtype).max + 1} for {str(request.dtype).removeprefix('torch.')}"
         raise ArgumentError("categorical", "categories", weights.shape[-1], expected)

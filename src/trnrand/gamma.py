@@ -44,8 +44,7 @@ def gamma(*size: Size, shape: Number, scale: Number = 1.0, **options: Unpack[Opt
         >>> trnrand.Generator(0).gamma(2, shape=3.0)
         tensor([4.2715, 1.7776])
     """
-    parameters = {"shape": (shape, "shape"), "scale": (scale, "positive")}
-    request = Request("gamma", size, parameters=parameters, **options)
+    request = Request("gamma", size, shape=(shape, "shape"), scale=(scale, "positive"), **options)
     given, by = request.parameter("shape"), request.parameter("scale")
     if not isinstance(given, Tensor) and given >= SMALL:
         # a number needs no look at the device to see that no logarithms are needed

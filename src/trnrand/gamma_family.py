@@ -27,8 +27,7 @@ def beta(*size: Size, a: Number, b: Number, **options: Unpack[Options]) -> Tenso
         ``x / (x + y)`` of two gamma variates, in logarithms where they could underflow; with gradients to the
         parameters.
     """
-    parameters = {"a": (a, "shape"), "b": (b, "shape")}
-    request = Request("beta", size, parameters=parameters, **options)
+    request = Request("beta", size, a=(a, "shape"), b=(b, "shape"), **options)
     first, second = request.tensor("a"), request.tensor("b")
     x, y = standard_gamma(request, moderate(first), 0), standard_gamma(request, moderate(second), 1)
     # halves, whose sum does not overflow
@@ -51,8 +50,7 @@ def chi_squared(*size: Size, df: Number, **options: Unpack[Options]) -> Tensor:
     Returns:
         The numbers, with gradients to the parameters.
     """
-    parameters = {"df": (df, "shape")}
-    request = Request("chi_squared", size, parameters=parameters, **options)
+    request = Request("chi_squared", size, df=(df, "shape"), **options)
     two = torch.full((), 2.0, dtype=torch.float64, device=request.device)
     return request.finish(scaled_gamma(request, 0.5 * request.tensor("df"), two))
 
@@ -69,8 +67,7 @@ def student_t(*size: Size, df: Number, loc: Number = 0.0, scale: Number = 1.0, *
     Returns:
         ``loc + scale * t``, with gradients to the parameters.
     """
-    parameters = {"df": (df, "shape"), "loc": (loc, "finite"), "scale": (scale, "positive")}
-    request = Request("student_t", size, parameters=parameters, **options)
+    request = Request("student_t", size, df=(df, "shape"), loc=(loc, "finite"), scale=(scale, "positive"), **options)
     df = request.tensor("df")
     z = pairs64(request.blocks(1).reshape(-1))[0::2]
     t = z / maths.sqrt(2.0 * standard_gamma(request, moderate(0.5 * df), 0) / df)
@@ -93,8 +90,7 @@ def f(*size: Size, dfnum: Number, dfden: Number, **options: Unpack[Options]) -> 
     Returns:
         The numbers, with gradients to the parameters.
     """
-    parameters = {"dfnum": (dfnum, "shape"), "dfden": (dfden, "shape")}
-    request = Request("f", size, parameters=parameters, **options)
+    request = Request("f", size, dfnum=(dfnum, "shape"), dfden=(dfden, "shape"), **options)
     above, below = request.tensor("dfnum"), request.tensor("dfden")
     x = standard_gamma(request, moderate(0.5 * above), 0)
     y = standard_gamma(request, moderate(0.5 * below), 1)
@@ -127,8 +123,7 @@ def dirichlet(*size: Size, alpha: Tensor, **options: Unpack[Options]) -> Tensor:
     if alpha.ndim < 1 or alpha.shape[-1] < 1:
         raise ArgumentError("dirichlet", "shape of alpha", tuple(alpha.shape), "[..., K], K >= 1")
     whole = (*shape_of("dirichlet", size), alpha.shape[-1]) if size else ()
-    parameters = {"alpha": (alpha, "shape")}
-    request = Request("dirichlet", whole, parameters=parameters, **options)
+    request = Request("dirichlet", whole, alpha=(alpha, "shape"), **options)
     shapes, k = request.tensor("alpha"), alpha.shape[-1]
     # times a power of two, with which the sum does not overflow
     parts = standard_gamma(request, moderate(shapes)).reshape(-1, k) * 2.0 ** -k.bit_length()

@@ -51,8 +51,7 @@ def normal(
         tensor([ 0.9911, -0.9247])
     """
     check.option("normal", "method", method, ("box-muller", "inverse"))
-    parameters = {"loc": (loc, "finite"), "scale": (scale, "non-negative")}
-    request = Request("normal", size, parameters=parameters, **options)
+    request = Request("normal", size, loc=(loc, "finite"), scale=(scale, "non-negative"), **options)
     plain = not isinstance(loc, Tensor) and not isinstance(scale, Tensor) and loc == 0 and scale == 1
     z = normal_quantile(request.open_unit()) if method == "inverse" else standard(request, plain)
     if not plain:

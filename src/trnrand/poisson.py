@@ -40,8 +40,7 @@ def poisson(*size: Size, rate: Number, **options: Unpack[Options]) -> Tensor:
         tensor([2, 6, 2])
     """
     dtypes = (torch.int64, *INTEGERS, *FLOATS)
-    parameters = {"rate": (rate, "rate")}
-    request = Request("poisson", size, parameters=parameters, dtypes=dtypes, **options)
+    request = Request("poisson", size, rate=(rate, "rate"), dtypes=dtypes, **options)
     return request.finish(poisson_of(request, request.tensor("rate").detach()))
 
 

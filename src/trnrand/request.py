@@ -161,25 +161,26 @@ class Request:
         size: what the caller gave as ``*size``; empty means the parameters' own shape.
         generator: the source, or ``None`` for the default one.
         dtype, device, out: as the caller gave them.
-        parameters: name to (value, rule of `RULES`).
         dtypes: the dtypes a result may have; the first is the default of integer results.
         event: trailing axes of one draw that parameters do not have (a vector of categories, of coordinates).
         whole: draw everything in every process, and take this one's rows of the result in `finish`.
+        parameters: each a value and its rule of `RULES`.
     """
 
     def __init__(
         self,
         op: str,
         size: tuple[Any, ...],
+        /,
         generator: Source | None = None,
         *,
         dtype: torch.dtype | None = None,
         device: torch.device | str | None = None,
         out: Tensor | None = None,
-        parameters: Mapping[str, tuple[Any, str]] | None = None,
         dtypes: tuple[torch.dtype, ...] = FLOATS,
         event: tuple[int, ...] = (),
         whole: bool = False,
+        **parameters: tuple[Any, str],
     ) -> None:
         self.op = op
         if generator is not None and not isinstance(generator, Source):
@@ -189,7 +190,7 @@ class Request:
         self._parameters: dict[str, Any] = {}
         tensors: dict[str, Tensor] = {}
         given: dict[str, Tensor] = {}
-        for name, (value, rule) in parameters.items() if parameters else ():
+        for name, (value, rule) in parameters.items():
             self._parameters[name] = parameter = check_parameter(op, name, value, rule)
             if isinstance(parameter, Tensor):
                 tensors[name], given[name] = parameter, value

@@ -48,8 +48,7 @@ def uniform(*size: Size, low: Number = 0.0, high: Number = 1.0, ends: str = "[)"
         tensor([0.3990, 0.8805, 0.7357])
     """
     check.option("uniform", "ends", ends, ("[)", "(]", "()"))
-    parameters = {"low": (low, "finite"), "high": (high, "finite")}
-    request = Request("uniform", size, parameters=parameters, **options)
+    request = Request("uniform", size, low=(low, "finite"), high=(high, "finite"), **options)
     plain = not isinstance(low, Tensor) and not isinstance(high, Tensor) and low == 0 and high == 1
     if not plain:
         check_order("uniform", low, high)
