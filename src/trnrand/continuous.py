@@ -159,8 +159,15 @@ def truncated_normal(
         ArgumentError: a parameter is out of range, ``low >= high``, or the interval lies beyond 37 standard
             deviations, where float64 has no probabilities left. Nothing was drawn.
     """
-    ends = {"low": (low, "any but NaN"), "high": (high, "any but NaN")}
-    request = Request("truncated_normal", size, loc=(loc, "finite"), scale=(scale, "positive"), **ends, **options)
+    request = Request(
+        "truncated_normal",
+        size,
+        loc=(loc, "finite"),
+        scale=(scale, "positive"),
+        low=(low, "any but NaN"),
+        high=(high, "any but NaN"),
+        **options,
+    )
     check_order("truncated_normal", low, high)
     loc_, scale_, low_, high_ = (request.tensor(name) for name in ("loc", "scale", "low", "high"))
     a, b = (low_ - loc_) / scale_, (high_ - loc_) / scale_

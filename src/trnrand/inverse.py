@@ -50,7 +50,7 @@ FORMULAS = {
 }
 
 
-def by_formula(name: str, size: tuple[Any, ...], options: Options, **parameters: tuple[Any, str]) -> Tensor:
+def by_formula(name: str, size: tuple[Any, ...], options: Options, **parameters: Any) -> Tensor:
     """Draw from the distribution whose formula has its name; parameters are (value, rule) in the formula's order."""
     request = Request(name, size, **parameters, **options)
     return request.finish(draw_formula(request, name, *map(request.parameter, parameters)))

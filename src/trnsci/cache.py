@@ -1,7 +1,5 @@
 """The cache folder: private to this user, refused when it is not, and never a source of anything that is executed."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

@@ -1,7 +1,5 @@
 """Caches that last between calls: plans and their tables, within one limit of bytes; kernels, within a count."""
 
-from __future__ import annotations
-
 import functools
 import sys
 import threading

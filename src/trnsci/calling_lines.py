@@ -1,7 +1,5 @@
 """The lines of a program that called torch and the suite: files that belong to neither."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

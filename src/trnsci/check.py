@@ -1,7 +1,5 @@
 """Argument checks: each raises a typed error with both values, or returns quietly. Public functions start with them."""
 
-from __future__ import annotations
-
 import functools
 import sys
 from collections.abc import Callable, Iterable

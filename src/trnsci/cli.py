@@ -1,7 +1,5 @@
 """The command ``trnsci``: ``info explain fit run rosetta launch bench validate``, and what libraries announce."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import importlib

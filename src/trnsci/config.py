@@ -1,7 +1,5 @@
 """Every environment variable the suite reads, as data. No other module reads the environment."""
 
-from __future__ import annotations
-
 import functools
 import os
 import sys

@@ -1,7 +1,5 @@
 """Tables for people: with rich in a terminal, as aligned plain text in a pipe, as JSON for programs."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import shutil

@@ -4,8 +4,6 @@ Kernels are Triton's, which comes with PyTorch's CUDA builds. Nothing here impor
 where a call runs that no limit refused.
 """
 
-from __future__ import annotations
-
 import functools
 import importlib.util
 from collections.abc import Callable, Hashable, Iterable, Sequence

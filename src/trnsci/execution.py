@@ -1,7 +1,5 @@
 """Run a call by the implementation decided on, and give its result the memory and strides its fake promised."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext

@@ -1,7 +1,5 @@
 """From a gradient rule, ``call.vjp(grad, needs)``, to what ``torch.library`` wants."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext

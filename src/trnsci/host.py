@@ -1,7 +1,5 @@
 """Which tensors code outside torch may touch: the one rule for every call of NumPy, SciPy and our own extension."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable
 from typing import Any

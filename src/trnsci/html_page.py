@@ -1,7 +1,5 @@
 """Reports as one self-contained HTML page: no scripts from elsewhere, readable on a phone, light and dark."""
 
-from __future__ import annotations
-
 import base64
 import html
 import math

@@ -1,7 +1,5 @@
 """Devices and packages of this machine, and the backends they admit: the facts behind ``trnsci info``."""
 
-from __future__ import annotations
-
 import platform
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version

@@ -6,8 +6,6 @@ threads keep them. ``np.errstate`` can raise where a number underflows. `isolate
 `is_disturbed` says whether one is in force.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext

@@ -1,7 +1,5 @@
 """How a kernel runs: on the simulator, on the device, or on the timing model alone."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext

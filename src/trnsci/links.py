@@ -3,8 +3,6 @@
 Neuron has two: torch's own device ``neuron`` (trn2, trn3), and XLA (trn1). Every figure has its source.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from trnsci import neuron

@@ -3,8 +3,6 @@
 Without it every op runs its torch definition, which gives the same bits.
 """
 
-from __future__ import annotations
-
 import importlib
 import warnings
 from typing import Any

@@ -1,7 +1,5 @@
 """How much memory a computation holds, with data or on shapes alone."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

@@ -9,8 +9,6 @@ A kernel's file says in ``AXES`` along what a launch may be cut whose program wo
 it: each takes its share of a loop (`mine`).
 """
 
-from __future__ import annotations
-
 import re
 from typing import Any, NamedTuple
 

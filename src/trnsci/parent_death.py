@@ -1,7 +1,5 @@
 """Processes that end when the process that started them does, however it ends."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import signal

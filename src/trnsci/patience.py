@@ -1,7 +1,5 @@
 """Limits to waiting that begin again after a pause: Ctrl-Z, ``docker pause`` or a suspended job is no failure."""
 
-from __future__ import annotations
-
 import time
 from concurrent.futures import Future
 from typing import TypeVar

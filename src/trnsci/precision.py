@@ -1,7 +1,5 @@
 """The ``precision=`` vocabulary: what arithmetic a result is computed in, whatever dtype it is stored in."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 import torch

@@ -1,7 +1,5 @@
 """Predicted seconds: of a call's kernel on Trainium, of its transfers, and of the same call on this host."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import json

@@ -4,8 +4,6 @@ An operator of NumPy arrays calls NumPy's C code directly. While `rewriting_prod
 folders are compiled with ``a @ b`` and ``a @= b`` as function calls; every other module stays as it is.
 """
 
-from __future__ import annotations
-
 import ast
 import importlib.util
 import sys

@@ -5,8 +5,6 @@ The data are ``data/rosetta/*.csv``, a row per family. ``symbols`` are patterns 
 ``result`` is what it equals, or an equation that holds after it; ``removed`` marks what CUDA itself has dropped.
 """
 
-from __future__ import annotations
-
 import ast
 import difflib
 import functools

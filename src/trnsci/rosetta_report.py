@@ -1,7 +1,5 @@
 """Answers of ``trnsci rosetta``: the coverage of every library, the answer for a symbol, several answers, the gaps."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The ``torch.library`` schema of a call class, from its annotated fields and the annotation of its ``fake``."""
 
-from __future__ import annotations
-
 import types
 import typing
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """SIGTERM as an exception, so that what has to be saved is saved."""
 
-from __future__ import annotations
-
 import signal
 import threading
 from collections.abc import Iterator

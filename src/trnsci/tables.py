@@ -1,7 +1,5 @@
 """Tables that come with the suite: rows of the files in ``data``."""
 
-from __future__ import annotations
-
 import csv
 import functools
 from pathlib import Path

@@ -4,8 +4,6 @@ Every other module takes them from here, so that a release of torch that moves o
 up when they are first asked for: some are in modules that take long to import.
 """
 
-from __future__ import annotations
-
 import pkgutil
 from typing import Any
 

@@ -5,8 +5,6 @@ somebody chose by hand. ``trnsim tune`` searches on the time model and keeps the
 Dimensions of one class have the same powers of two. What the table does not know runs with the defaults.
 """
 
-from __future__ import annotations
-
 import functools
 import inspect
 import sys

@@ -4,8 +4,6 @@ A declaration says how the arguments map. Dense and sparse operands, and numbers
 their own.
 """
 
-from __future__ import annotations
-
 import functools
 from collections import defaultdict
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """Functions of NumPy and SciPy that have an analog, which takes and returns arrays of NumPy."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 import pkgutil

@@ -1,7 +1,5 @@
 """Analogs of the calls and products of a line of source, for calls that are neither watched nor substituted."""
 
-from __future__ import annotations
-
 import ast
 import functools
 from collections.abc import Mapping

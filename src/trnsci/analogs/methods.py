@@ -3,8 +3,6 @@
 No package is imported for it: a program that imports one of the modules has its classes watched from then on.
 """
 
-from __future__ import annotations
-
 import functools
 import importlib.util
 import sys

@@ -1,7 +1,5 @@
 """Operators of torch that Neuron's own PyTorch runs, so that nothing of the suite is needed for them."""
 
-from __future__ import annotations
-
 import torch
 
 from trnsci.tables import read_table

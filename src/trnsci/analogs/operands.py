@@ -1,7 +1,5 @@
 """NumPy's contract: which operands mean the same here, and what a result is besides its numbers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from types import NoneType
 from typing import Any

@@ -1,7 +1,5 @@
 """Functions of NumPy and SciPy, replaced in their modules while their calls are watched or substituted."""
 
-from __future__ import annotations
-
 import functools
 import pkgutil
 import threading

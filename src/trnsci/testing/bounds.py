@@ -1,7 +1,5 @@
 """Error bounds from unit roundoffs and sizes. Tests use these and nothing else as tolerances."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """Comparison by bound, with a message that says where and by how much."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

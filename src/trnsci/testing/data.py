@@ -1,7 +1,5 @@
 """Reproducible inputs, sizes worth testing, and published values."""
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Peak memory of an implementation, compared with its plan."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

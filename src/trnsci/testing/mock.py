@@ -1,7 +1,5 @@
 """An op that counts: proof of which implementation a call reached."""
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 from collections.abc import Callable

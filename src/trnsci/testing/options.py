@@ -1,7 +1,5 @@
 """Few cases for many options: every pair of values is tried, not every product."""
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 from collections.abc import Hashable, Sequence

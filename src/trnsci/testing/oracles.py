@@ -1,7 +1,5 @@
 """Independent answers: NumPy in float64, and mpmath where float64 is not enough."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -3,8 +3,6 @@
 Use it from a ``conftest.py``: ``pytest_plugins = ["trnsci.testing.plugin"]``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

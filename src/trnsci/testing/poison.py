@@ -1,7 +1,5 @@
 """Poisoned memory: a kernel or implementation that forgets an element returns NaN there."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
