@@ -15,6 +15,7 @@ import torch
 
 from benchmarks.predictions import FOLDER, Predicted, before, recorded
 from benchmarks.registry import ROOT, load, names
+from trnsci.host import processor
 from trnsim.targets import TARGETS
 
 STEADY = 0.25
@@ -207,20 +208,12 @@ def text(reports: Sequence[OpReport]) -> str:
     return "\n\n".join(parts + _unsteady(reports))
 
 
-def _cpu() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor() or platform.machine()
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
-
-
 def machine(device: str) -> dict[str, str]:
     """What the figures depend on."""
-    count = torch.get_num_threads()
+    count, name = torch.get_num_threads(), processor("model name") or platform.processor() or platform.machine()
     facts = {
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "processor": f"{_cpu()}, {count} thread{'s' * (count > 1)}",
+        "processor": f"{name}, {count} thread{'s' * (count > 1)}",
         "Python": platform.python_version(),
     }
     if device == "cuda":

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import html
 import platform
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -17,6 +15,7 @@ from trnsci import config
 from trnsci.console import Table
 from trnsci.fit_profiler import IMPORTS, Place
 from trnsci.fit_scan import NOTHING, STATES, Scan
+from trnsci.host import processor
 from trnsci.html_page import Bar, Bars, page
 from trnsci.links import describe_link
 from trnsci.plans import quantity, seconds
@@ -466,10 +465,7 @@ def _group_dict(group: Group) -> dict[str, Any]:
 
 def machine() -> str:
     """This machine in a sentence: the processor and the threads that were used."""
-    name = platform.processor() or platform.machine()
-    with contextlib.suppress(OSError):
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        name = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), name)
+    name = processor("model name") or platform.processor() or platform.machine()
     threads = torch.get_num_threads()
     return f"Measured on {name} with {threads} thread{'s' * (threads > 1)}."
 

@@ -1,7 +1,10 @@
 """Which tensors code outside torch may touch: the one rule for every call of NumPy, SciPy and our own extension."""
 
+import contextlib
+import functools
 import math
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -20,6 +23,17 @@ from trnsci.torch_internals import (
 )
 
 PLAIN = frozenset((Tensor, Parameter, TensorSpec))
+
+
+@functools.cache
+def processor(field: str) -> str:
+    """Return what Linux says of the processor, its ``vendor_id`` or ``model name``; nothing elsewhere."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            name, _, value = line.partition(":")
+            if name.strip() == field:
+                return value.strip()
+    return ""
 
 
 def refusal(tensors: Iterable[Any], *, recorded: bool = False) -> str | None:

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from trnfft.arguments import Scale
-from trnfft.device import chains
+from trnfft.device import chains, launch
 from trnfft.device.tables import weight_half
-from trnfft.ops.fft import C2C, C2R, R2C, bound, flops, limits, real_shape
+from trnfft.ops.fft import C2C, C2R, R2C, bound, flops, real_shape
 from trnsci import op, run
 from trnsci.precision import Precision
 
@@ -74,7 +74,7 @@ class Chain(NamedTuple):
     def limits(self, implementation: str) -> str | None:
         if implementation != "nki":
             return None
-        reasons = (limits("nki", shape, self.dims) for _, shape in self._points)
+        reasons = (launch.limits(shape, self.dims) for _, shape in self._points)
         return next((reason for reason in reasons if reason is not None), None)
 
     def pytorch(self) -> Tensor:

@@ -18,6 +18,7 @@ from trnfft.device.bounds import LARGE_PRIME, guaranteed_error, largest_prime
 from trnfft.device.tables import weight_half
 from trnsci import op, run
 from trnsci.gradient import saves
+from trnsci.host import processor
 from trnsci.precision import DEFAULT, Precision, to_bfloat16_values
 
 # How torch.fft spells a scale in each direction.
@@ -33,13 +34,14 @@ _OTHER = {
 }
 _DOUBLE = (torch.float64, torch.complex128)
 
-# For few rows torch's plan, made afresh in each call, costs more than the transform: of 256 to 65,536 points SciPy
-# takes 0.3 to 0.9 of its time on Intel, 0.3 to 0.4 on AMD. Of fewer points, more rows or axes torch is no slower.
-_ROWS, _POINTS = 4, range(256, (1 << 16) + 1)
-_OTHERS = (
-    f"torch.fft is as fast and as exact for more than {_ROWS} rows, several axes, and fewer than {_POINTS.start} "
-    f"points, where no length has a prime factor of {LARGE_PRIME} or more"
-)
+# Rows along one axis up to which SciPy takes less time than torch, and their lengths, by processor and kind of data;
+# `python -m benchmarks.fft_libraries` measures it. torch calls MKL, which makes a plan in every call, as long as a few
+# short transforms on Intel, and divides long rows of real data badly on AMD.
+_ON_INTEL = (4, range(256, (1 << 16) + 1))
+FEW_ROWS = {
+    "GenuineIntel": dict.fromkeys(COMPLEX_OF | REAL_OF, _ON_INTEL),
+    "AuthenticAMD": {torch.float32: (1, range(8193, 1 << 48)), torch.float64: (2, range(4097, 1 << 48))},
+}
 
 # Elements from which SciPy shares a transform among threads.
 _MANY = 1 << 17
@@ -72,20 +74,23 @@ def bound(implementation: str, shape: Sequence[int], dims: Sequence[int], precis
     return guaranteed_error(implementation, [shape[dim] for dim in dims], before, after, precision)
 
 
-def limits(implementation: str, shape: Sequence[int], dims: Sequence[int]) -> str | None:
-    """Return why an implementation does not transform data of this shape, or ``None``."""
+def limits(implementation: str, shape: Sequence[int], dims: Sequence[int], dtype: torch.dtype) -> str | None:
+    """Return why an implementation does not transform data of this shape, or ``None``; real data has a real dtype."""
     if implementation == "nki":
         return launch.limits(shape, dims)
     if implementation == "pytorch":
         return None
     if 0 in shape:
         return "there is nothing to transform"
-    if len(dims) == 1 and shape[dims[0]] in _POINTS and math.prod(shape) <= _ROWS * shape[dims[0]]:
+    n, vendor = shape[dims[0]], processor("vendor_id")
+    rows, lengths = FEW_ROWS.get(vendor, {}).get(dtype, (0, range(0)))
+    if len(dims) == 1 and n in lengths and math.prod(shape) <= rows * n:
         return None
     for dim in dims:
         if largest_prime(shape[dim]) >= LARGE_PRIME:
             return None
-    return _OTHERS
+    return f"torch.fft takes less time for rows like these on {vendor or 'this processor'}, and is as exact: no length \
+has a prime factor of {LARGE_PRIME} or more"
 
 
 def by_scipy(name: str, x: Tensor, precision: str, *options: Any, **named: Any) -> Tensor:
@@ -136,7 +141,7 @@ class C2C(NamedTuple):
         return bound(implementation, self.x.shape, self.dims, self.precision)
 
     def limits(self, implementation: str) -> str | None:
-        return limits(implementation, self.x.shape, self.dims)
+        return limits(implementation, self.x.shape, self.dims, self.x.dtype)
 
     def calls(self, implementation: str) -> str:
         return "scipy.fft.ifftn" if self.inverse else "scipy.fft.fftn"
@@ -189,7 +194,7 @@ class R2C(NamedTuple):
         return bound(implementation, self.x.shape, self.dims, self.precision)
 
     def limits(self, implementation: str) -> str | None:
-        return limits(implementation, self.x.shape, self.dims)
+        return limits(implementation, self.x.shape, self.dims, self.x.dtype)
 
     def host(self) -> Tensor:
         return by_scipy("rfftn", self.x, self.precision, None, self.dims, _FORWARD_NORM[self.scale])
@@ -237,7 +242,7 @@ class C2R(NamedTuple):
         return bound(implementation, self.shape, self.dims, self.precision)
 
     def limits(self, implementation: str) -> str | None:
-        return limits(implementation, self.shape, self.dims)
+        return limits(implementation, self.shape, self.dims, REAL_OF[self.x.dtype])
 
     def host(self) -> Tensor:
         points = [self.shape[dim] for dim in self.dims]
