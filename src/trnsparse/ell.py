@@ -94,7 +94,7 @@ class HYB:
         wide = longest if width == "max" else width
         if not isinstance(wide, int) or wide < 0:
             raise ArgumentError("HYB.of", "width", width, "'auto', 'max' or a number of entries")
-        beyond = (_positions(rows.indptr, lengths)[1] >= wide).nonzero().flatten()
+        beyond = (_positions(rows) >= wide).nonzero().flatten()
         others = rows.majors[beyond], rows.indices[beyond], rows.values[beyond]
         return cls(ELL(*_pad_rows(rows, wide), rows.shape), COOMatrix.sorted(*others, rows.shape))
 
@@ -164,10 +164,9 @@ def _rows(op: str, a: SparseMatrixLike) -> CSRMatrix:
     return matrix.to_csr()
 
 
-def _positions(indptr: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the row of every entry, and its position in the row."""
-    row = torch.arange(len(lengths), device=indptr.device).repeat_interleave(lengths)
-    return row, torch.arange(len(row), device=indptr.device) - indptr[row]
+def _positions(rows: Compressed) -> Tensor:
+    """Return the position of every entry, or block, in its row."""
+    return torch.arange(len(rows.indices), device=rows.device) - rows.indptr[rows.majors]
 
 
 def _longest(rows: Compressed) -> int:
@@ -178,9 +177,9 @@ def _longest(rows: Compressed) -> int:
 
 def _pad_rows(rows: Compressed, width: int) -> tuple[Tensor, Tensor]:
     """Return columns, -1 for none, and values of the first entries, or blocks, of every row."""
-    row, position = _positions(rows.indptr, rows.indptr.diff())
+    position = _positions(rows)
     kept = (position < width).nonzero().flatten()
-    at, shape = (row[kept], position[kept]), (len(rows.indptr) - 1, width)
+    at, shape = (rows.majors[kept], position[kept]), (len(rows.indptr) - 1, width)
     columns = torch.full(shape, -1, device=rows.device).index_put(at, rows.indices[kept])
     return columns, rows.values.new_zeros((*shape, *rows.values.shape[1:])).index_put(at, rows.values[kept])
 

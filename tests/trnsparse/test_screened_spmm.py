@@ -18,7 +18,7 @@ from trnsci.testing import BACKENDS, assert_within, gamma, gaussian
 
 @pytest.mark.grid(2)
 @pytest.mark.parametrize("backend", BACKENDS, ids=str)
-@pytest.mark.parametrize("block", [128, 50])
+@pytest.mark.parametrize("block", [128, 50, None], ids=str)
 @pytest.mark.parametrize("threshold", [0.0, 0.3, 5.0, 1e9])
 def test_screened_products_are_those_of_the_masked_matrix(backend, block, threshold):
     m, k = 200, 270
@@ -27,7 +27,8 @@ def test_screened_products_are_those_of_the_masked_matrix(backend, block, thresh
     u[:128] *= 1e-3
     masked = torch.where(torch.outer(u, w) > threshold, a, 0).double()
     with backend:
-        made = ts.screened_spmm(ts.BSRMatrix.from_dense(a, block), u, w, b, threshold)
+        matrix = ts.BSRMatrix.from_dense(a, block) if block else ts.CSRMatrix.from_dense(a)
+        made = ts.screened_spmm(matrix, u, w, b, threshold)
     assert_within(made, masked @ b.double(), bound(masked, b))
 
 
@@ -45,11 +46,18 @@ def test_dense_and_other_formats_are_taken():
         assert_within(made, torch.from_numpy(masked.numpy() @ b.numpy()), 2 * bound(masked, b))
 
 
-def test_gradients():
-    a = ts.BSRMatrix.from_dense(gaussian((6, 7), 1, torch.float64), 3)
+@pytest.mark.parametrize("block", [3, None], ids=str)
+def test_gradients(block):
+    dense = gaussian((6, 7), 1, torch.float64)
+    a = ts.BSRMatrix.from_dense(dense, block) if block else ts.CSRMatrix.from_dense(dense)
     u, w = torch.arange(6.0), torch.arange(7.0)
     values, b = a.values.clone().requires_grad_(), gaussian((7, 2), 2, torch.float64).requires_grad_()
     assert torch.autograd.gradcheck(lambda v, b: ts.screened_spmm(a.with_values(v), u, w, b, 6.0), (values, b))
+    # hidden numbers cannot shorten the matrix
+    images = torch.func.vmap(lambda v: ts.screened_spmm(a.with_values(v), u, w, b, 6.0))(
+        values.expand(2, *values.shape)
+    )
+    assert torch.allclose(images[1], ts.screened_spmm(a, u, w, b, 6.0))
 
 
 @pytest.mark.sim
