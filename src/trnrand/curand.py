@@ -20,8 +20,11 @@ from trnsci import ArgumentError, DtypeError, check
 from trnsci.graph.draws import refuse_draw
 
 Words = NDArray[np.uint64]
+Bits = NDArray[np.uint8]
 Order = Literal["sequence", "default", "legacy"]
 MASK = 0xFFFFFFFF
+# pieces in which a long draw of one subsequence runs
+LANES = 1024
 
 
 class _Chain:
@@ -29,10 +32,11 @@ class _Chain:
 
     name: ClassVar[str]
     streams: ClassVar[dict[str, int]]
-    # what each chain defines: its states from a seed, after a jump and after steps, one step of a state (its words are
-    # integers or arrays), and numbers from outputs
+    # words from the start of a subsequence to that of the next
+    distance: ClassVar[int]
+    # what each chain defines: its state from a seed, states after any number of steps, one step of a state (its words
+    # are integers or arrays), and numbers from outputs
     _seed_state: Callable[[int], Words]
-    _jump_state: Callable[[Words, int, int], Words]
     _advance_states: Callable[[Words, int], Words]
     _step: Callable[[Any], tuple[Any, Any]]
     _floats: Callable[[Words], NDArray[np.float32]]
@@ -46,7 +50,8 @@ class _Chain:
             expected = "0, because the library's order takes many of them"
             raise ArgumentError(self.name, "subsequence", subsequence, expected)
         self._width = self.streams[order]
-        self._states = self._jump_state(self._seed_state(seed), subsequence, self._width)
+        first = self._advance_states(self._seed_state(seed), subsequence * self.distance)
+        self._states = self._space_states(first, self.distance, self._width)
         self._rest = np.empty(0, np.uint64)
         whole, part = divmod(offset, self._width)
         self._states = self._advance_states(self._states, whole)
@@ -69,15 +74,33 @@ class _Chain:
     def _take(self, n: int) -> Words:
         """Return the next raw outputs, one round of all streams after another."""
         refuse_draw(self.name)
+        rounds, outputs = -(-max(0, n - len(self._rest)) // self._width), [self._rest]
+        if self._width == 1 and rounds >= LANES:
+            # pieces of the chain side by side; each begins where the one before it ends
+            length = rounds // LANES
+            words, states = self._walk(self._space_states(self._states, length, LANES), length)
+            outputs.append(words.T.reshape(-1))
+            self._states, rounds = states[:, -1:], rounds - length * LANES
         # Python's integers take less time than arrays of one element
-        state, words = self._states[:, 0].tolist() if self._width == 1 else self._states, []
-        for _ in range(-(-max(0, n - len(self._rest)) // self._width)):
+        words, state = self._walk(self._states[:, 0].tolist() if self._width == 1 else self._states, rounds)
+        self._states = state.reshape(len(state), -1)
+        drawn = np.concatenate([*outputs, words.reshape(-1)])
+        self._rest = drawn[n:]
+        return drawn[:n]
+
+    def _walk(self, state: Any, rounds: int) -> tuple[Words, Words]:
+        """Return the words of some rounds, and the state after them."""
+        words = []
+        for _ in range(rounds):
             word, state = self._step(state)
             words.append(word)
-        self._states = np.array(state, np.uint64).reshape(len(state), -1)
-        outputs = np.concatenate([self._rest, np.array(words, np.uint64).reshape(-1)])
-        self._rest = outputs[n:]
-        return outputs[:n]
+        return np.array(words, np.uint64), np.array(state, np.uint64)
+
+    def _space_states(self, states: Words, distance: int, count: int) -> Words:
+        """Return the states after 0, 1, 2, ... times ``distance`` steps."""
+        while (width := states.shape[1]) < count:
+            states = np.concatenate([states, self._advance_states(states, width * distance)], 1)
+        return states[:, :count]
 
     def _as_words(self, raw: Words) -> Words:
         return raw
@@ -100,6 +123,7 @@ class XORWOW(_Chain):
 
     name = "XORWOW"
     streams: ClassVar[dict[str, int]] = {"sequence": 1, "default": 4096, "legacy": 4096}
+    distance = 1 << 67
 
     def _seed_state(self, seed: int) -> Words:
         t0 = 1099087573 * ((seed & MASK) ^ 0xAAD26B49) & MASK
@@ -107,20 +131,11 @@ class XORWOW(_Chain):
         state = [123456789 + t0, 362436069 ^ t0, 521288629 + t1, 88675123 ^ t1, 5783321 + t0, 6615241 + t1 + t0]
         return np.array([[word & MASK] for word in state], np.uint64)
 
-    def _jump_state(self, state: Words, first: int, count: int) -> Words:
-        jump = _jump()
-        bits = _multiply_elements(_power(jump, first), _bits(state[:5]))
-        # twice as many with every power of the jump; the counter d returns after 2**32 words
-        while bits.shape[1] < count:
-            bits = np.concatenate([bits, _multiply_elements(jump, bits)], 1)
-            jump = _multiply_elements(jump, jump)
-        return np.concatenate([_pack_bits(bits[:, :count]), state[5:].repeat(count, 1)])
-
     def _advance_states(self, states: Words, steps: int) -> Words:
-        if steps == 0:
-            return states
-        moved = _pack_bits(_multiply_elements(_power(_shift_matrix(), steps), _bits(states[:5])))
-        return np.concatenate([moved, states[5:] + np.uint64(362437 * steps & MASK) & np.uint64(MASK)])
+        bits = np.unpackbits(np.ascontiguousarray(states[:5].T, "<u4").view(np.uint8), axis=1, bitorder="little")
+        moved = np.packbits(_multiply_bits(bits, _shift_power(steps)), axis=1, bitorder="little").view("<u4")
+        # the counter is back after 2**32 words
+        return np.concatenate([moved.T, states[5:] + np.uint64(362437 * steps & MASK) & np.uint64(MASK)])
 
     @staticmethod
     def _step(state: Any) -> tuple[Any, Any]:
@@ -163,6 +178,7 @@ class MRG32k3a(_Chain):
 
     name = "MRG32k3a"
     streams: ClassVar[dict[str, int]] = {"sequence": 1, "default": 81920, "legacy": 4096}
+    distance = 1 << 76
     _M = (4294967087, 4294944443)
     _FACTORS = (4294967087 - 810728, 1403580, 4294944443 - 1370589, 527612)
     _A = (
@@ -179,21 +195,11 @@ class MRG32k3a(_Chain):
         second = [x * 12345 % self._M[1] for x in (x2, x1, x2)]
         return np.array([[word] for word in (*first, *second)], np.uint64)
 
-    def _jump_state(self, state: Words, first: int, count: int) -> Words:
-        jumps = [_modular_power(a, 1 << 76, m) for a, m in zip(self._A, self._M, strict=True)]
-        states = self._by([_modular_power(j, first, m) for j, m in zip(jumps, self._M, strict=True)], state)
-        while states.shape[1] < count:
-            states = np.concatenate([states, self._by(jumps, states)], 1)
-            jumps = [_modular_product(j, j, m) for j, m in zip(jumps, self._M, strict=True)]
-        return states[:, :count]
-
     def _advance_states(self, states: Words, steps: int) -> Words:
-        return self._by([_modular_power(a, steps, m) for a, m in zip(self._A, self._M, strict=True)], states)
-
-    def _by(self, powers: list[Any], states: Words) -> Words:
         halves = []
-        for power, m, part in zip(powers, self._M, (states[:3], states[3:]), strict=True):
+        for factors, m, part in zip(self._A, self._M, (states[:3], states[3:]), strict=True):
             # a sum of three terms is below 2**34
+            power = _modular_power(factors, steps, m)
             halves += [sum(a * x % m for a, x in zip(row, part, strict=True)) % m for row in power]
         return np.stack(halves)
 
@@ -241,51 +247,35 @@ class MT19937:
         return torch.from_numpy(self._source.randint(0, 1 << 32, size=n, dtype=np.uint32))
 
 
-def _shift_matrix() -> Words:
-    """Return one step of xorwow as a matrix of bits, a column for each bit of the state."""
-    unit = np.zeros((5, 160), np.uint64)
+@functools.lru_cache(maxsize=256)
+def _shift_power(steps: int) -> Bits:
+    """Return that many steps of xorwow as a matrix of bits, by which rows of states are multiplied."""
+    if steps == 0:
+        return np.eye(160, dtype=np.uint8)
+    if steps > 1:
+        half = _shift_power(steps // 2)
+        square = _multiply_bits(half, half)
+        return _multiply_bits(square, _shift_power(1)) if steps % 2 else square
+    rows = []
     for k in range(160):
-        unit[k // 32, k] = 1 << k % 32
-    return _bits(np.stack(XORWOW._step([*unit, unit[0]])[1][:5]))
+        unit = [1 << k % 32 if word == k // 32 else 0 for word in range(5)]
+        rows.append(np.array(XORWOW._step([*unit, 0])[1][:5], "<u4"))
+    return np.unpackbits(np.stack(rows).view(np.uint8), axis=1, bitorder="little")
 
 
-@functools.cache
-def _jump() -> Words:
-    """Return the jump of xorwow to the next subsequence."""
-    jump: Words = _power(_shift_matrix(), 1 << 67)
-    return jump
-
-
-def _bits(words: Words) -> Words:
-    """Return words [W, N] as bits [32 W, N]."""
-    shifts = np.arange(32, dtype=np.uint64)[None, :, None]
-    return (words[:, None, :] >> shifts & np.uint64(1)).reshape(-1, words.shape[1])
-
-
-def _pack_bits(bits: Words) -> Words:
-    """Invert `_bits`."""
-    shifts = np.arange(32, dtype=np.uint64)[None, :, None]
-    return (bits.reshape(-1, 32, bits.shape[1]) << shifts).sum(1, dtype=np.uint64)
-
-
-def _multiply_elements(a: Words, b: Words) -> Words:
+def _multiply_bits(a: Bits, b: Bits) -> Bits:
     # sums of at most 160 ones are exact in float32
-    return ((a.astype(np.float32) @ b.astype(np.float32)).astype(np.uint64)) & np.uint64(1)
-
-
-def _power(a: Any, exponent: int, multiply: Callable[[Any, Any], Any] = _multiply_elements) -> Any:
-    result = np.eye(len(a), dtype=np.uint64) if multiply is _multiply_elements else ((1, 0, 0), (0, 1, 0), (0, 0, 1))
-    while exponent:
-        if exponent & 1:
-            result = multiply(a, result)
-        a = multiply(a, a)
-        exponent >>= 1
-    return result
+    return (a.astype(np.float32) @ b.astype(np.float32)).astype(np.uint8) & np.uint8(1)
 
 
 def _modular_product(a: Any, b: Any, m: int) -> Any:
     return tuple(tuple(sum(a[i][k] * b[k][j] for k in range(3)) % m for j in range(3)) for i in range(3))
 
 
+@functools.lru_cache(maxsize=256)
 def _modular_power(a: Any, exponent: int, m: int) -> Any:
-    return _power(a, exponent, lambda x, y: _modular_product(x, y, m))
+    if exponent == 0:
+        return ((1, 0, 0), (0, 1, 0), (0, 0, 1))
+    half = _modular_power(a, exponent // 2, m)
+    square = _modular_product(half, half, m)
+    return _modular_product(square, a, m) if exponent % 2 else square

@@ -45,6 +45,10 @@ def test_orders_offsets_and_subsequences_agree(engine):
     assert torch.equal(engine(7, offset=13).words(27), whole[13:])
     parts = engine(7)
     assert torch.equal(torch.cat([parts.words(11), parts.words(0), parts.words(29)]), whole)
+    # a long draw runs in pieces side by side, a short one word by word
+    long, short = engine(7, offset=3), engine(7, offset=3)
+    whole = torch.cat([long.words(5000), long.words(7)])
+    assert torch.equal(torch.cat([short.words(n) for n in (1, *[1000] * 5, 6)]), whole)
     # far ahead, where only a power of the matrix leads
     assert engine(7, offset=1 << 63).words(2).shape == (2,)
 
