@@ -94,20 +94,18 @@ def rotg(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     """
     on_host("trnblas.rotg")
     a, b = _scalars("rotg", a, b)
-    size_a, size_b = a.abs(), b.abs()
-    scale = torch.maximum(size_a, size_b)
-    safe = torch.where(scale == 0, 1.0, scale)
+    scale = torch.maximum(a.abs(), b.abs())
+    nothing = scale == 0
     # Everything over the larger magnitude, so that neither overflow nor a subnormal norm costs accuracy.
-    unit_a, unit_b = a / safe, b / safe
-    norm = torch.hypot(unit_a.abs(), unit_b.abs())
-    norm = torch.where(norm == 0, 1.0, norm)
+    safe = scale.masked_fill(nothing, 1.0)
+    a, b = a / safe, b / safe
+    size = a.abs()
+    norm = torch.hypot(size, b.abs()).masked_fill(nothing, 1.0)
     if a.is_complex():
-        size = torch.where(unit_a == 0, 1.0, unit_a.abs())
-        c = torch.where(scale == 0, 1.0, unit_a.abs() / norm)
-        s = torch.where(size_a == 0, unit_b.conj() / norm, unit_a / size * unit_b.conj() / norm)
-        return c, s
-    sign = torch.where(torch.where(size_a > size_b, a, b) < 0, -1.0, 1.0).to(a.dtype)
-    return torch.where(scale == 0, 1.0, unit_a / (sign * norm)), unit_b / (sign * norm)
+        phase = torch.where(size == 0, 1.0, a / size)
+        return (size / norm).masked_fill(nothing, 1.0), phase * b.conj() / norm
+    norm = torch.where(torch.where(size > b.abs(), a, b) < 0, -norm, norm)
+    return (a / norm).masked_fill(nothing, 1.0), b / norm
 
 
 def _scalars(op: str, a: Tensor | complex, b: Tensor | complex) -> tuple[Tensor, Tensor]:

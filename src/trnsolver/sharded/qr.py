@@ -110,24 +110,24 @@ def _down(team: Team, a: Part, q: Part) -> Tensor:
     return team.all_reduce(0, gemm(1.0, a.local, q.local, trans_a="c"))
 
 
-def _range(team: Team, a: Part, width: int, powers: int, seed: int) -> Part:
-    q, _ = _tall_qr(
-        team, a.with_local(gemm(1.0, a.local, gaussian(a.shape, a.local, width, seed)), (a.shape[0], width))
-    )
+def _project(
+    op: str, team: Team, a: Part, *, width: int, powers: int, probes: int, seed: int
+) -> tuple[Part, Part, Tensor, Tensor]:
+    """Return the matrix, a basis of most of its range, the matrix in it, and a bound of what is left out."""
+    a = _matrix(op, team, a)
+    m, width = a.shape[0], min(*a.shape, width)
+    q, _ = _tall_qr(team, a.with_local(gemm(1.0, a.local, gaussian(a.shape, a.local, width, seed)), (m, width)))
     for _ in range(powers):
         back = qr(_down(team, a, q)).q
-        q, _ = _tall_qr(team, a.with_local(gemm(1.0, a.local, back), (a.shape[0], back.shape[1])))
-    return q
-
-
-def _estimate_error(team: Team, a: Part, q: Part, small: Tensor, *, probes: int, seed: int) -> Tensor:
+        q, _ = _tall_qr(team, a.with_local(gemm(1.0, a.local, back), (m, back.shape[1])))
+    small = _down(team, a, q).mH
     w = gaussian(a.shape, a.local, probes, seed + 1)
     left = gemm(1.0, a.local, w) - gemm(1.0, q.local, gemm(1.0, small, w))
     squares = team.all_reduce(0, left.abs().square().sum(0))
-    return norm_bound(squares.sqrt())
+    return a, q, small, norm_bound(squares.sqrt())
 
 
-def _low_rank(team: Team, a: Part, *, u: Part, s: Tensor, vh: Any, error: Tensor) -> LowRank:
+def _low_rank(a: Part, *, u: Part, s: Tensor, vh: Any, error: Tensor) -> LowRank:
     vh = vh if isinstance(vh, Part) else a.replicated(vh)
     return LowRank(u=u, s=a.replicated(s), vh=vh, error=a.replicated(error))  # type: ignore[arg-type]
 
@@ -136,29 +136,24 @@ def _low_rank(team: Team, a: Part, *, u: Part, s: Tensor, vh: Any, error: Tensor
 def _svd_randomized(
     team: Team, a: Part, k: int, oversampling: int, power_iterations: int, probes: int, seed: int
 ) -> LowRank:
-    a = _matrix("svd_randomized", team, a)
-    q = _range(team, a, min(*a.shape, k + oversampling), power_iterations, seed)
-    small = _down(team, a, q).mH
+    options = {"width": k + oversampling, "powers": power_iterations, "probes": probes, "seed": seed}
+    a, q, small, error = _project("svd_randomized", team, a, **options)
     u, s, vh = svd(small, full_matrices=False)
     rows = a.with_local(gemm(1.0, q.local, u[:, :k]), (a.shape[0], k))
-    return _low_rank(
-        team, a, u=rows, s=s[:k], vh=vh[:k], error=_estimate_error(team, a, q, small, probes=probes, seed=seed)
-    )
+    return _low_rank(a, u=rows, s=s[:k], vh=vh[:k], error=error)
 
 
 @sharded(eigh_randomized)
 def _eigh_randomized(
     team: Team, a: Part, k: int, oversampling: int, power_iterations: int, probes: int, seed: int
 ) -> LowRank:
-    a = _matrix("eigh_randomized", team, a)
-    q = _range(team, a, min(*a.shape, k + oversampling), power_iterations, seed)
-    small = _down(team, a, q).mH
+    options = {"width": k + oversampling, "powers": power_iterations, "probes": probes, "seed": seed}
+    a, q, small, error = _project("eigh_randomized", team, a, **options)
     core = gemm(1.0, small, q.whole(team))
     values, vectors = eigh(0.5 * (core + core.mH))
     order = values.abs().argsort(-1, descending=True)[:k]
     rows = a.with_local(gemm(1.0, q.local, vectors[:, order]), (a.shape[0], k))
-    error = _estimate_error(team, a, q, small, probes=probes, seed=seed)
-    return _low_rank(team, a, u=rows, s=values[order], vh=rows.transposed(conj=True), error=error)
+    return _low_rank(a, u=rows, s=values[order], vh=rows.transposed(conj=True), error=error)
 
 
 def _matrix(op: str, team: Team, a: Part) -> Part:
