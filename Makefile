@@ -17,7 +17,7 @@ help:
 	@echo "make campaign   random and adversarial calls of every function, SECONDS=600 of them"
 	@echo "make sanitize   the extension in C under sanitizers: its tests, and random calls for SECONDS=600"
 	@echo "make validate   every kernel on this machine's Trainium, and a report; BUDGET=30m"
-	@echo "make check      lint, types, imports and docs: linters, mypy, import contracts, a site without broken links"
+	@echo "make check      lint, types, imports and docs: linters, mypy, mypy and pyright on a user's program, import contracts, a site without broken links"
 	@echo "make bench      every op beside its peers; predicted cycles against their baselines"
 	@echo "make docs       build the site into site/"
 	@echo "make docs-serve build it and serve it at http://localhost:8000, search included; PORT=... chooses another"
@@ -78,6 +78,7 @@ lint: $(VENV)/.ready-dev
 
 types: $(VENV)/.ready-dev
 	$(BIN)/mypy
+	$(BIN)/python -m tests.types
 
 imports: $(VENV)/.ready-dev
 	$(BIN)/lint-imports --no-logo

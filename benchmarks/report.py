@@ -23,6 +23,12 @@ GPU = "## On an NVIDIA GPU"
 # From these seconds on a call says why it is slower than its peer on a GPU, or than the library it calls on the host,
 # where it takes more than so many times as long.
 NOTICED, SLOWER, ABOVE = 1e-4, 1.2, 1.1
+# what the page begins with; `tools.pictures` draws them
+PICTURES = {
+    "ratios": "Our time over each peer's, by op, measured on the host: most are at 1 or left of it",
+    "sizes": "Every function over its counterpart at 8, 64 and 256 rows: the fixed cost of a call fades with the size",
+    "targets": "Predicted time of every kernel on trn1 and trn3 over that on trn2",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,17 +238,18 @@ def machine(device: str) -> dict[str, str]:
 def _page(reports: Sequence[OpReport], facts: dict[str, str]) -> str:
     parts = [
         "# Benchmarks",
-        "Written by `make bench`. *Measured* times are medians of interleaved runs on the machine below, ours and every"
-        " peer in the same process, and are never a gate. *Predicted* figures come from the simulator's time model, are"
-        " deterministic, and are compared exactly with the recorded baselines in CI; *before* is what was recorded"
-        " until the model or the kernel last changed. [Every function](every-function.md) is beside its counterpart at"
-        " three sizes on a page of its own.",
-        "Ratios are our time over the peer's: below 1 we are faster. Overhead rows show the difference instead. Spread"
-        " is the distance between the quartiles over the median. An op whose tests fail has no figures, and one without"
-        " measured figures was not timed in this run.",
+        "Ratios are our time over the peer's: below 1 ours is faster. Times on the host are *measured*; those on"
+        " Trainium are *predicted* by the simulator's time model.",
+        *(f"![{told}](assets/benchmark-{name}.svg)" for name, told in PICTURES.items()),
+        "The pictures are drawn by `python -m tools.pictures` from the tables below and from"
+        " [every function](every-function.md). Measured times are medians of interleaved runs on one machine, ours and"
+        " every peer in the same process, and are never a gate; rows of small operands show the difference instead of"
+        " the ratio. Predictions are deterministic and compared exactly with the recorded baselines in CI; *before* is"
+        " what was recorded until the model or the kernel last changed. Spread is the distance between the quartiles"
+        " over the median. An op whose tests fail has no figures, and one without measured figures was not timed.",
+        *_beside_libraries(reports),
         _markdown([["machine", ""], *([key, value] for key, value in facts.items())]),
         *_unsteady(reports),
-        *_beside_libraries(reports),
     ]
     for report in reports:
         parts.append(f"## {report.op}")

@@ -20,7 +20,9 @@ import torch
 import trnfft
 import trnsci
 import trnsim
+from benchmarks.predictions import FOLDER as BASELINES, recorded
 from benchmarks.registry import load
+from benchmarks.report import GPU, page_path
 from benchmarks.speedup import FILE as SPEEDUPS
 from trnsci.links import link
 from trnsim.constants import RESOURCES
@@ -78,8 +80,8 @@ class Svg:
         steps = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
         self.parts.append(f'<polygon points="{steps}" fill="{fill}" fill-opacity="0.16"/>')
 
-    def dot(self, x: float, y: float, fill: str, radius: float = 4) -> None:
-        self.parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}" fill="{fill}"/>')
+    def dot(self, x: float, y: float, fill: str, radius: float = 4, ring: str = "none") -> None:
+        self.parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}" fill="{fill}" stroke="{ring}"/>')
 
     def text(self, x: float, y: float, words: str, *, fill: str = INK, anchor: str = "start", size: int = 13) -> None:
         place = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}"'
@@ -414,6 +416,126 @@ def speedup() -> Svg:
         svg.text(right + 18, below + 4, label, fill=colour, size=12)
     told = "float32, attention causal; operands on the device; gathers on chip at an assumed cost."
     svg.text(16, 460, f"{told} {data['machine']['processor']}.", fill=GREY, size=11)
+    return svg
+
+
+LIBRARIES = ("trnblas", "trnfft", "trnrand", "trnsolver", "trnsparse", "trntensor")
+
+
+def _measured(page: str) -> dict[str, list[tuple[float, bool]]]:
+    """Return the ratios of each op on the page of benchmarks, and whether the peer is the library that ours calls."""
+    found: dict[str, list[tuple[float, bool]]] = {}
+    host = page.partition(f"\n{GPU}")[0]
+    for part in re.split(r"^## ", host, flags=re.M)[1:]:
+        op, _, text = part.partition("\n")
+        for row in re.findall(r"^\|(.*)\|$", text.partition("Measured:")[2].partition("Predicted:")[0], re.M)[2:]:
+            cells = [cell.strip() for cell in row.split("|")[5:]]
+            ratios = [(float(cell.split()[0]), "†" in cell) for cell in cells if re.fullmatch(r"[\d.]+( †)?", cell)]
+            found.setdefault(op, []).extend(ratios)
+    return {op: ratios for op, ratios in found.items() if ratios}
+
+
+def _log_axis(svg: Svg, marks: dict[float, str], x_of: Callable[[float], float], top: float, foot: float) -> None:
+    """Draw vertical lines at ratios, the one at 1 in ink."""
+    for ratio, name in marks.items():
+        svg.line(x_of(ratio), top, x_of(ratio), foot, INK if ratio == 1 else RULE)
+        svg.text(x_of(ratio), foot + 16, name, fill=GREY, anchor="middle", size=11)
+
+
+RATIOS = {1 / 64: "1/64", 1 / 16: "1/16", 1 / 4: "1/4", 1: "1", 4: "4", 16: "16", 64: "64"}
+
+
+@picture
+def benchmark_ratios() -> Svg:
+    """Our time over each peer's, by op, as the page of benchmarks has them."""
+    found = _measured(page_path().read_text())
+    top, left, right, step = 62, 196, 770, 13
+    foot = top + step * len(found) + 6
+    svg = Svg(800, round(foot) + 34, "Our time over each peer's, by op, measured on the host")
+    svg.text(16, 22, "Our time over each peer's, measured on the host: left of 1 ours is faster", size=14)
+    svg.text(
+        16,
+        42,
+        "Full dots: libraries that ours calls itself. Open dots: others. One dot a row of the tables.",
+        fill=GREY,
+    )
+
+    def x_of(ratio: float) -> float:
+        return left + (math.log2(min(max(ratio, 1 / 90), 90)) + 6.5) / 13 * (right - left)
+
+    _log_axis(svg, RATIOS, x_of, top - 6, foot)
+    colours = dict(zip(LIBRARIES, SERIES_COLOURS, strict=False))
+    for i, (op, ratios) in enumerate(found.items()):
+        y, colour = top + step * i + 4, colours.get(op.partition(".")[0], INK)
+        svg.text(left - 10, y + 4, op, anchor="end", size=11, fill=colour)
+        svg.line(left, y, right, y, "#f0f1f4")
+        for ratio, called in ratios:
+            svg.dot(x_of(ratio), y, colour if called else "#ffffff", 3, colour)
+    return svg
+
+
+@picture
+def benchmark_sizes() -> Svg:
+    """Our time over a counterpart's at three sizes: the spread of all functions of a library."""
+    text = (ROOT / "docs" / "every-function.md").read_text().partition("every-function:begin")[2]
+    rows = [[cell.strip() for cell in row.split("|")] for row in re.findall(r"^\| `(trn.*)\|$", text, re.M)]
+    top, left, right, step = 66, 196, 770, 17
+    svg = Svg(800, top + step * 24 + 40, "Our time over a counterpart's, by library and size")
+    svg.text(
+        16, 22, "Every function over its counterpart in NumPy, SciPy or torch, by size, measured on the host", size=14
+    )
+    told = "Bars hold half of the functions, lines nine of ten; the mark is the median. Sizes: 8, 64 and 256 rows."
+    svg.text(16, 42, told, fill=GREY)
+
+    def x_of(ratio: float) -> float:
+        return left + (math.log2(min(max(ratio, 1 / 90), 90)) + 6.5) / 13 * (right - left)
+
+    foot = top + step * 24
+    _log_axis(svg, RATIOS, x_of, top - 6, foot)
+    for i, (library, colour) in enumerate(zip(LIBRARIES, SERIES_COLOURS, strict=False)):
+        for j, (size, column) in enumerate((("tiny", 5), ("small", 6), ("middle", 7))):
+            cells = [row[column] for row in rows if row[0].startswith(library)]
+            ratios = sorted(float(cell) for cell in cells if re.fullmatch(r"[\d.]+", cell))
+            low, first, middle, third, high = (
+                x_of(ratios[round(share * (len(ratios) - 1))]) for share in (0.05, 0.25, 0.5, 0.75, 0.95)
+            )
+            y = top + step * (4 * i + j) + 8
+            svg.text(left - 10, y + 4, f"{library}, {size}" if j == 0 else size, anchor="end", size=11, fill=colour)
+            svg.line(low, y, high, y, colour)
+            svg.rect(first, y - 5, third - first, 10, colour)
+            svg.rect(middle - 1, y - 7, 2, 14, INK)
+    return svg
+
+
+@picture
+def benchmark_targets() -> Svg:
+    """Predicted time of every kernel on trn1 and trn3 over that on trn2."""
+    found: dict[str, dict[str, list[float]]] = {name: {"trn1": [], "trn3": []} for name in LIBRARIES}
+    for path in sorted(BASELINES.glob("trn*.json")):
+        rows, library = recorded(path.stem), path.stem.partition(".")[0]
+        for (kernel, target), facts in rows.items():
+            base = rows.get((kernel, "trn2"))
+            if library in found and target != "trn2" and base:
+                seconds = {
+                    t: f["cycles"] / TARGETS[t].clock_ghz["tensor"] for t, f in ((target, facts), ("trn2", base))
+                }
+                found[library][target].append(seconds[target] / seconds["trn2"])
+    top, left, right, step = 66, 196, 770, 26
+    foot = top + step * 12 + 6
+    svg = Svg(800, foot + 40, "Predicted time of every kernel on trn1 and trn3 over that on trn2")
+    svg.text(16, 22, "Predicted time of every kernel on trn1 and trn3, over that on trn2", size=14)
+    svg.text(16, 42, "One dot a kernel and size of the tables; left of 1 it is faster than on trn2.", fill=GREY)
+
+    def x_of(ratio: float) -> float:
+        return left + (math.log2(min(max(ratio, 0.23), 8.5)) + 2.2) / 5.4 * (right - left)
+
+    _log_axis(svg, {0.25: "1/4", 0.5: "1/2", 1: "1", 2: "2", 4: "4", 8: "8"}, x_of, top - 6, foot)
+    for i, (library, colour) in enumerate(zip(LIBRARIES, SERIES_COLOURS, strict=False)):
+        for j, (target, ratios) in enumerate(found[library].items()):
+            y = top + step * (2 * i + j) + 10
+            svg.text(left - 10, y + 4, f"{library} on {target}", anchor="end", size=11, fill=colour)
+            for k, ratio in enumerate(sorted(ratios)):
+                svg.dot(x_of(ratio), y + (k % 5 - 2) * 3, colour if target == "trn1" else "#ffffff", 2.6, colour)
     return svg
 
 

@@ -16,7 +16,7 @@ import trnsolver
 from trnchem.budget import MP2Plan
 from trnchem.metric import Metric
 from trnchem.screening import Screen
-from trnsci import UnsupportedError, check
+from trnsci import UnsupportedError, check, figures
 from trnsim import notebook
 
 if TYPE_CHECKING:
@@ -218,6 +218,21 @@ class MP2Result:
 
     def _repr_html_(self) -> str:
         return notebook.fragment(f"E(corr) = {self.e_corr:.10f} Ha", notebook.text(str(self)))
+
+    def plot(self, axes: figures.Axes | None = None) -> figures.Axes:
+        """Draw the energies of pairs, where asked for, or the parts of the energy; return Matplotlib's axes."""
+        axes = figures.open_axes(axes)
+        if self.pairs is not None:
+            image = axes.imshow((self.pairs.opposite_spin + self.pairs.same_spin).numpy())
+            axes.figure.colorbar(image, label="hartree")
+            axes.set(xlabel="occupied orbital", ylabel="occupied orbital", title=f"E(corr) = {self.e_corr:.6f} Ha")
+            return axes
+        parts = {"opposite spin": self.e_os, "same spin": self.e_ss, "correlation": self.e_corr}
+        axes.barh(
+            [name for name, value in parts.items() if value is not None], [x for x in parts.values() if x is not None]
+        )
+        axes.set(xlabel="hartree", title=f"E(total) = {self.e_tot:.6f} Ha")
+        return axes
 
     def __str__(self) -> str:
         lines = [

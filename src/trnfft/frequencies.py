@@ -14,7 +14,7 @@ from trnfft.complextensor import ComplexTensor
 from trnsci import DtypeError, array_function, check
 from trnsci.arrays import to_numpy
 
-Array = TypeVar("Array", Tensor, ComplexTensor)
+Array = TypeVar("Array", Tensor, ComplexTensor, np.ndarray[Any, Any])
 Axes = int | Sequence[int] | None
 Device = torch.device | str | None
 

@@ -17,7 +17,8 @@ from trnrand.poisson import poisson
 from trnrand.randint import integers, randint
 from trnrand.source import Source, default, set_default
 from trnrand.uniform import random, uniform
-from trnsci import check
+from trnsci import check, figures
+from trnsim import notebook
 
 P = ParamSpec("P")
 
@@ -48,6 +49,17 @@ class Generator(Source):
         >>> g.position
         4
     """
+
+    def _repr_html_(self) -> str:
+        return notebook.fragment(repr(self), notebook.points("256 pairs of its next uniform numbers", self._preview()))
+
+    def plot(self, n: int = 256, axes: figures.Axes | None = None) -> figures.Axes:
+        """Draw ``n`` pairs of the next uniform numbers, without drawing them; return Matplotlib's axes."""
+        return figures.plot_points(self._preview(n), repr(self), axes)
+
+    def _preview(self, n: int = 256) -> Any:
+        """Return pairs of the next uniform numbers; the generator stays where it is."""
+        return uniform(n, 2, dtype=torch.float64, generator=self.clone_state()).numpy()
 
     uniform = _method(uniform)
     random = _method(random)

@@ -2,7 +2,7 @@
 
 import copy
 import threading
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -10,8 +10,9 @@ from torch import Tensor
 from trnrand.request import FLOATS
 from trnrand.source import Source, default, fits
 from trnrand.stream import Stream
-from trnsci import ArgumentError, DtypeError, check
+from trnsci import ArgumentError, DtypeError, check, figures
 from trnsci.graph.draws import refuse_draw
+from trnsim import notebook
 
 # held while a position moves, never while points are computed
 _MOVING = threading.Lock()
@@ -119,3 +120,17 @@ class Sequence:
 
     def __repr__(self) -> str:
         return f"{self.name}(d={self.d}, scramble={self.scramble!r}, position={self.position})"
+
+    def _repr_html_(self) -> str:
+        points = self._preview()
+        return notebook.fragment(
+            repr(self), notebook.points("first two coordinates", points[:, [0, min(self.d, 2) - 1]])
+        )
+
+    def plot(self, n: int = 256, axes: figures.Axes | None = None) -> figures.Axes:
+        """Draw the first two coordinates of the next ``n`` points without moving; return Matplotlib's axes."""
+        return figures.plot_points(self._preview(n), self.name, axes)
+
+    def _preview(self, n: int = 256) -> Any:
+        """Return the next points without moving."""
+        return self.at(self.position).random(min(n, self.end - self.position), dtype=torch.float64).numpy()

@@ -7,7 +7,7 @@ from abc import ABCMeta, abstractmethod
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar, cast, overload
 
 import numpy as np
 import scipy.sparse as sp
@@ -379,6 +379,14 @@ class SparseMatrix(metaclass=_Format):
 
         write(self, path)
 
+    @overload
+    def __matmul__(self, other: SparseMatrix) -> SparseMatrix: ...
+    @overload
+    def __matmul__(self, other: Tensor) -> Tensor: ...
+    @overload
+    def __matmul__(self, other: Array) -> Array: ...
+    @overload
+    def __matmul__(self, other: Foreign) -> SparseMatrix: ...
     def __matmul__(self, other: Any) -> Any:
         return _products().matmul(self, other)
 

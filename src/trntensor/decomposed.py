@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trnsci import ArgumentError, DtypeError, check
+from trnsci import ArgumentError, DtypeError, check, figures
+from trnsim import notebook
 
 Progress = Callable[[int, float], object]
 
@@ -26,6 +27,13 @@ class Convergence:
     def error(self) -> float:
         """Relative error ``|x - approximation| / |x|`` at the end."""
         return self.errors[-1] if self.errors else 0.0
+
+    def _repr_html_(self) -> str:
+        return notebook.fragment(repr(self), notebook.curve("relative error after each sweep", self.errors))
+
+    def plot(self, axes: figures.Axes | None = None) -> figures.Axes:
+        """Draw the relative error after each sweep into Matplotlib's axes, new ones by default; return them."""
+        return figures.plot_convergence(self.errors, "relative error", axes)
 
 
 def relative_error(x: Tensor, norm: Tensor, square: Tensor, approximation: Callable[[], Tensor]) -> float:

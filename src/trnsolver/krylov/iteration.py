@@ -13,8 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trnsci import NotConverged
+from trnsci import NotConverged, figures
 from trnsci.arrays import Answer
+from trnsim import notebook
 from trnsolver.arguments import all_finite
 from trnsolver.krylov.operators import Apply, Callback, Counted
 from trnsolver.krylov.vectors import Columns, Numbers, norms
@@ -60,6 +61,13 @@ class Result(Answer):
         shape = "x".join(map(str, self.x.shape))
         steps = f"{end} after {self.iterations} iterations, residual {self.residuals[-1]:.2e}"
         return f"<Result of {self.op}: x {self.x.dtype}[{shape}], {steps}>"
+
+    def _repr_html_(self) -> str:
+        return notebook.fragment(repr(self)[1:-1], notebook.curve("residual after each step", self.residuals))
+
+    def plot(self, axes: figures.Axes | None = None) -> figures.Axes:
+        """Draw the residual after each step into Matplotlib's axes, new ones by default; return them."""
+        return figures.plot_convergence(self.residuals, f"residual of {self.op}", axes)
 
     def require(self) -> Tensor:
         """Return the solution; raise `NotConverged` unless it was found."""

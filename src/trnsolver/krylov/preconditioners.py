@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, ParamSpec
+from typing import Any, ParamSpec, overload
 
 import numpy as np
 import scipy.sparse as sp
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from trnsci import NotPositiveDefinite, Singular, check, host, loops
+from trnsci.arrays import Array, from_numpy, to_numpy
 from trnsci.backends import on_host
 from trnsolver.arguments import DTYPES, nonsingular, or_shapes, square
 from trnsolver.dense.lu import lu_factor, lu_solve
@@ -29,8 +30,12 @@ class Preconditioner:
         self._apply, self._arguments = apply, (build, args, options)
         functools.update_wrapper(self, build)
 
-    def __call__(self, r: Tensor) -> Tensor:
-        return self._apply(r)
+    @overload
+    def __call__(self, r: Tensor) -> Tensor: ...
+    @overload
+    def __call__(self, r: Array) -> Array: ...
+    def __call__(self, r: Any) -> Any:
+        return to_numpy(self._apply(from_numpy(r))) if isinstance(r, np.ndarray) else self._apply(r)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _make, self._arguments
@@ -41,10 +46,12 @@ def _make(build: Callable[..., Any], args: Any, options: dict[str, Any]) -> Any:
 
 
 def keep_arguments(make: Callable[P, Apply]) -> Callable[P, Apply]:
-    """Let a preconditioner keep what it was made from, so that it can be copied and pickled."""
+    """Let a preconditioner take arrays and keep what it was made from, so that it can be copied and pickled."""
 
     @functools.wraps(make)
-    def wrapper(*args: P.args, **options: P.kwargs) -> Apply:
+    def wrapper(*args: Any, **options: Any) -> Apply:
+        args = tuple(from_numpy(x) if isinstance(x, np.ndarray) else x for x in args)
+        options = {name: from_numpy(x) if isinstance(x, np.ndarray) else x for name, x in options.items()}
         return Preconditioner(make(*args, **options), wrapper, args, options)
 
     return wrapper

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal, get_args, overload
 
 import numpy as np
 import torch
@@ -101,7 +101,11 @@ class SparseFactor:
         rows = compress_rows("SparseFactor.refactor", self._a, values, lower=self.kind == "cholesky")
         return SparseFactor(rows, self._engine.refactor(_rows(rows)), self.kind, self.method)
 
-    @array_function
+    @overload
+    def solve(self, b: Tensor, *, trans: bool | str = ..., target_error: float | None = ...) -> Tensor: ...
+    @overload
+    def solve(self, b: Array, *, trans: bool | str = ..., target_error: float | None = ...) -> Array: ...
+    @array_function  # type: ignore[misc]
     def solve(self, b: Tensor, *, trans: bool | str = False, target_error: float | None = None) -> Tensor:
         """Solve ``op(a) @ x = b``, by least squares with QR of more rows than columns.
 
