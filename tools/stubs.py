@@ -288,10 +288,13 @@ class Stub:
         if isinstance(node, ast.Attribute):
             if ast.unparse(node) == "torch.Tensor":
                 return self.rewrite(ast.Name("Tensor"), "trnsci.arrays", kind)
-            root = ast.unparse(node).partition(".")[0]
-            home = find(module, root)[0]
-            self.imports.add(f"import {home}" if home == root else f"import {home} as {root}")
-            return ast.unparse(node)
+            place, _, last = ast.unparse(node).rpartition(".")
+            home, name = find(module, place)
+            if place in ("torch", "np"):
+                self.imports.add("import torch" if place == "torch" else "import numpy as np")
+                return f"{place}.{last}"
+            # a module of ours that the source imports, or the full name of a class that is evaluated there
+            return self.rewrite_name(ast.Name(last), f"{home}.{name}" if home != module else place, kind)
         assert isinstance(node, ast.Name), ast.dump(node)
         return self.rewrite_name(node, module, kind)
 

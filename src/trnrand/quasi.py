@@ -1,5 +1,7 @@
 """Quasi-random sequences: a position, points from there on, and randomness of their own."""
 
+from __future__ import annotations
+
 import copy
 import threading
 from typing import Any, Self

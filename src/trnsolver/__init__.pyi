@@ -11,6 +11,7 @@ from typing_extensions import TypeVar
 
 from trnsci.arrays import Answer, Array
 from trnsci.config import BackendName
+from trnsci.figures import Axes
 from trnsci.nki import HAS_NKI as HAS_NKI
 from trnsolver.dense.bidiagonal import orgbr as orgbr
 from trnsolver.dense.lstsq import Driver
@@ -230,7 +231,7 @@ class Result(Answer, Generic[A]):
     residuals: tuple[float, ...]
     op: str
     def __iter__(self) -> Iterator[Any]: ...
-    def plot(self, axes: Any = ...) -> Any: ...
+    def plot(self, axes: Axes | None = ...) -> Axes: ...
     def require(self) -> A: ...
 
 class SVD(NamedTuple, Generic[A]):
