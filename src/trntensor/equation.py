@@ -180,7 +180,8 @@ def _sizes(op: str, inputs: Sequence[str], shapes: Sequence[Sequence[int]]) -> t
 
 def common_dtype(op: str, tensors: Sequence[Any]) -> torch.dtype:
     """Check that operands are tensors on one device, and return the dtype that holds them all."""
-    check.refuse(not tensors, op, "number of operands", 0, "at least one")
+    if not tensors:
+        raise ArgumentError(op, "number of operands", 0, "at least one")
     for index, x in enumerate(tensors):
         if type(x) is not Tensor or x.layout is not torch.strided or x.is_nested:
             check.dense(op, **{f"operand {index}": x})
