@@ -1,4 +1,4 @@
-"""Coefficients of `trnrand.maths`, `trnrand.quantiles` and the kernels of GPUs: one table, highest power first."""
+"""Coefficients of `trnrand.maths`, `trnrand.maths` and the kernels of GPUs: one table, highest power first."""
 
 import json
 from pathlib import Path

@@ -11,7 +11,7 @@ from trnrand import host_loops, maths
 from trnrand.bits import Numbers
 from trnrand.device import launch_stream
 from trnrand.kernels import bits as bit_kernels, normal as kernels
-from trnrand.quantiles import normal_quantile
+from trnrand.maths import normal_quantile
 from trnrand.request import Number, Options, Request, Size, drawing, half_open
 from trnrand.segment import Segment
 from trnrand.torch_draws import replaces_draws

@@ -9,18 +9,29 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from trnsci import array_function, check
+from trnsci import array_function, check, host, loops
 from trnsci.arrays import to_numpy
 from trnsci.backends import on_host
 from trnsci.errors import ArgumentError, NotPositiveDefinite, Singular
 from trnsci.host import refusal
-from trnsparse import host_loops, scipy_views
+from trnsparse import scipy_views
 from trnsparse.arguments import dense, operation, same_kind, sparse
 from trnsparse.csr import CSRMatrix
 from trnsparse.indices import expand
 from trnsparse.matrix import SparseMatrixLike
 from trnsparse.products import triangle
 from trnsparse.sddmm import sample_product
+
+NATIVE = (torch.float32, torch.float64, torch.complex64, torch.complex128)
+
+
+def factor_incomplete(name: str, indptr: Tensor, indices: Tensor, values: Tensor, *more: Tensor | None) -> int | None:
+    """Factor in place; return the row without a pivot, -1 if all have one, or ``None`` where torch must do it."""
+    if loops.compiled is None or values.dtype not in NATIVE or host.refusal((indptr, indices, values)):
+        return None
+    arrays: list[Any] = [x if x is None else x.numpy() for x in (indptr, indices, values, *more)]
+    row: int = getattr(loops.compiled, name)(NATIVE.index(values.dtype), *arrays)
+    return row
 
 
 @array_function
@@ -169,7 +180,7 @@ def ilu0(a: SparseMatrixLike, *, boost: tuple[float, complex] | None = None) -> 
     n = rows.shape[0]
     values = rows.values.detach().resolve_conj().clone()
     numbers = None if boost is None else torch.tensor(boost, dtype=values.dtype, device="cpu")
-    bad = host_loops.factor_incomplete("ilu0", rows.indptr, rows.indices, values, numbers)
+    bad = factor_incomplete("ilu0", rows.indptr, rows.indices, values, numbers)
     if bad is None:
         bad = _ilu0(rows, values, boost)
     if bad >= 0:
@@ -217,7 +228,7 @@ def ic0(a: SparseMatrixLike) -> CSRMatrix:
     """
     rows = triangle(_square("ic0", a)).to_csr()
     values = rows.values.detach().resolve_conj().clone()
-    bad = host_loops.factor_incomplete("ic0", rows.indptr, rows.indices, values)
+    bad = factor_incomplete("ic0", rows.indptr, rows.indices, values)
     if bad is None:
         bad = _ic0(rows, values)
     if bad >= 0:
@@ -261,7 +272,7 @@ def _square(op: str, a: SparseMatrixLike) -> CSRMatrix:
             expected="values without gradient",
             hint="Pass a.detach(): the factors are a preconditioner and are not differentiated",
         )
-    if a.device.type != "cpu" or a.dtype not in host_loops.NATIVE:
+    if a.device.type != "cpu" or a.dtype not in NATIVE:
         raise ArgumentError(
             op=op,
             argument="a",

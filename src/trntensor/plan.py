@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor
 
 from trnblas import accuracy
+from trnblas.accuracy import error_bound
 from trnblas.arguments import HALF, combine
 from trnsci import ArgumentError, DtypeError, check, neuron
 from trnsci.arrays import Array, from_numpy, to_numpy
@@ -19,11 +21,31 @@ from trnsci.backends import inside, settings
 from trnsci.caches import CACHE
 from trnsci.planning import plan as traced
 from trnsci.plans import Plan, Step, quantity
-from trnsci.precision import Precision
+from trnsci.precision import Precision, arithmetic
 from trntensor.contraction import Program, allocated_bytes, compile_program, cut, positions
 from trntensor.equation import STORED_ONLY, Operand, Order, common_dtype, split_call
-from trntensor.precision import contraction_bound, working_dtype
 from trntensor.steps import PRODUCTS, ContractionStep, take_operands
+
+
+def working_dtype(dtype: torch.dtype, precision: Precision) -> torch.dtype:
+    """Return the dtype of intermediates: float64 arithmetic keeps them in float64, whatever the operands are."""
+    return arithmetic(precision, dtype) if precision == "fp64" else dtype
+
+
+@functools.lru_cache(maxsize=4096)
+def contraction_bound(terms: tuple[int, ...], dtype: torch.dtype, precision: Precision, roundings: int = 0) -> float:
+    """Return the error relative to the contraction of absolute values: a factor ``1 + e`` per step of ``terms``.
+
+    ``roundings`` are factors that are sums of their own, which half precision rounds once more.
+    """
+    work = working_dtype(dtype, precision)
+    total = (1.0 + error_bound(0, work, "compensated")) ** roundings if work in HALF else 1.0
+    for count in terms:
+        total *= 1.0 + error_bound(count, work, precision)
+    if work is not dtype:
+        total *= 1.0 + error_bound(0, dtype, "compensated")
+    return total - 1.0
+
 
 _HOST = "a view, a sum or an elementwise product: PyTorch, where the operands are"
 

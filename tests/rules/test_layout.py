@@ -227,7 +227,6 @@ MUTUAL = {
     "trnsim.install -> trnsim.kernel",
     "trnsim.tensors.objects -> trnsim.session",
     "trnsim.tensors.tensor -> trnsim.session",
-    "trnsim.tensors.views -> trnsim.tensors.rearrange",
     "trnsim.timing.report -> trnsim.trace",
     "trnsolver.dense.target_error -> trnsolver.eigen.eigh",
     "trnsolver.eigen.eigh -> trnsolver.dense.target_error",

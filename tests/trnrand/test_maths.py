@@ -11,7 +11,7 @@ from scipy import special
 from tests.trnrand.distributions import deviance_size
 from trnrand import maths
 from trnrand.binomial import log_complement
-from trnrand.quantiles import normal_quantile
+from trnrand.maths import normal_quantile
 from trnsci.testing import assert_within, gamma
 
 F64 = torch.float64
