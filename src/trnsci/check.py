@@ -174,7 +174,7 @@ def kind(op: str, argument: str, value: Any, accepted: Any, expected: str) -> No
 
 
 def sequence(op: str, argument: str, value: Any) -> list[Any]:
-    """The items of a list, a tuple or another iterable that is no text."""
+    """Return the items of a list, a tuple or another iterable that is no text."""
     if not isinstance(value, Iterable) or isinstance(value, str | dict) or getattr(value, "ndim", 1) == 0:
         raise DtypeError(op, argument, type(value), "a sequence")
     return list(value)

@@ -42,7 +42,7 @@ WAITED = (1.5, 0.1)
 
 
 def rounded(factor: float) -> str:
-    """A factor with the digits that predictions resolve: ``1.6x``, ``about 60x``."""
+    """Return a factor with the digits that predictions resolve: ``1.6x``, ``about 60x``."""
     if factor < 9.95:
         return f"{factor:.1f}x"
     power = 10 ** (len(str(int(factor))) - 1)
@@ -385,7 +385,7 @@ class FitReport:
         return f'<iframe srcdoc="{page}" title="fit" style="width:100%;height:36rem;border:1px solid #8884"></iframe>'
 
     def _ways(self) -> Bars:
-        """The run now, and predicted call by call, with resident operands and as one program, on a log scale."""
+        """Return the run now, and predicted call by call, with resident operands and as one program, on a log scale."""
         now, bars = self.run, [Bar("now", self.run, seconds(self.run), True)]
         for way in WAYS:
             ends = now / self.gain(way, 0), now / self.gain(way, 1)
@@ -398,7 +398,7 @@ class FitReport:
         return Bars("Now and predicted", bars, note + describe_link(self.main_target), log=True)
 
     def _deciding(self) -> Table:
-        """The five calls that decide: those that would save or lose most."""
+        """Return the five calls that decide: those that would save or lose most."""
         by_weight = sorted(self._known, key=lambda g: -abs(g.steady - g.targets[self.main_target].seconds("resident")))
         rows = []
         for group in by_weight[:DECIDING]:
@@ -464,7 +464,7 @@ def _group_dict(group: Group) -> dict[str, Any]:
 
 
 def machine() -> str:
-    """This machine in a sentence: the processor and the threads that were used."""
+    """Return this machine in a sentence: the processor and the threads that were used."""
     name = processor("model name") or platform.processor() or platform.machine()
     threads = torch.get_num_threads()
     return f"Measured on {name} with {threads} thread{'s' * (threads > 1)}."
@@ -477,7 +477,7 @@ def shorten_operands(operands: str) -> str:
 
 
 def _join(words: Sequence[str]) -> str:
-    """The first three of some words, and how many more there are."""
+    """Return the first three of some words, and how many more there are."""
     return ", ".join(words[:3]) + f" and {len(words) - 3} more" * (len(words) > 3)
 
 

@@ -446,7 +446,7 @@ class Op:
         return CACHE.get((freeze(call), self.name, self.library.choice(), neuron.why_no_device(), cuda.state()), build)
 
     def programs(self, call: Any, target: TargetName) -> predict.Prediction | None:
-        """Launches, distinct programs and their sizes for a frozen call; ``None`` where no kernel takes it."""
+        """Return launches, distinct programs and their sizes for a frozen call; ``None`` where no kernel takes it."""
         return predict.prediction(call, target)
 
     def predicted(self, call: Any, target: TargetName) -> float | None:

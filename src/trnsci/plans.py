@@ -120,7 +120,7 @@ class Step:
         return device_interval(self.call, target)
 
     def programs(self, target: config.TargetName) -> Prediction | None:
-        """Launches, distinct programs and their sizes on a generation; ``None`` where no kernel takes this call."""
+        """Count launches, different programs and their sizes on a generation; ``None`` where no kernel takes it."""
         return self.call._op.programs(self.call, target)
 
     def __repr__(self) -> str:

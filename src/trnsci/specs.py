@@ -92,7 +92,7 @@ class TensorSpec:
         return self.dtype.itemsize
 
     def numel(self) -> int:
-        """Number of elements."""
+        """Return the number of elements."""
         return math.prod(self.shape)
 
     @overload

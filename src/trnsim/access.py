@@ -201,7 +201,7 @@ class Access(State):
         return t.on_chip and dynamic.stride % row != 0 and t.offset % row + step + sum(reach[1:]) >= row
 
     def _gather_columns(self, t: NkiTensor, role: str) -> tuple[NkiTensor, np.ndarray]:
-        """Base window and column numbers of a trn3 tensor-indirect view."""
+        """Return the base window and column numbers of a trn3 tensor-indirect view."""
         dynamic = t.dynamic
         assert dynamic is not None
         if self.target.generation < 4:

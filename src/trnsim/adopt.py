@@ -27,7 +27,7 @@ _PLAIN = (int, float, complex, str, bytes, type(None), type(Ellipsis), type(NotI
 
 
 def adopt(function: Callable[..., Any]) -> Callable[..., Any]:
-    """``function`` as the simulator runs it; itself when no other ``nki`` package is imported."""
+    """Return ``function`` as the simulator runs it; itself when no other ``nki`` package is imported."""
     from trnsim.install import is_ours
 
     theirs = sys.modules.get("nki")

@@ -20,13 +20,13 @@ _SAME_SIZE = {1: np.uint8, 2: np.int16}
 
 
 def is_torch(value: Any) -> bool:
-    """True for a torch tensor, without importing torch."""
+    """Return whether it is a torch tensor, without importing torch."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(value, torch.Tensor)
 
 
 def is_array(value: Any) -> bool:
-    """True for what becomes an HBM tensor: NumPy arrays, torch tensors, anything with ``__array__`` and a shape."""
+    """Return whether it becomes an HBM tensor: NumPy arrays, torch tensors, what has ``__array__`` and a shape."""
     if isinstance(value, np.ndarray) or is_torch(value):
         return True
     if isinstance(value, (type, np.generic)):

@@ -70,7 +70,7 @@ def from_checkout(program: str, command: str, module: str, arguments: Sequence[s
 
 
 def _is_own_kernel(text: str) -> bool:
-    """True for ``file.py:kernel`` and ``module:kernel``, which kernels of the suite are not named by."""
+    """Return whether it is ``file.py:kernel`` or ``module:kernel``, which kernels of the suite are not named by."""
     return text.endswith(".py") or ":" in text or text in ("-h", "--help")
 
 

@@ -84,7 +84,7 @@ class Device:
             )
 
     def note(self, session: Session, t: NkiTensor, write: bool, rows: np.ndarray | None = None) -> None:
-        """An instruction touches ``t``, or ``rows`` of it, which is shared or still to be received."""
+        """Note that an instruction touches ``t``, or ``rows`` of it, which is shared or still to be received."""
         storage = t.storage
         if storage.on_chip:
             self._receive(session, storage)
@@ -127,7 +127,7 @@ class Device:
         return k
 
     def finish(self, session: Session) -> None:
-        """The core's program has ended: take in what is still in flight."""
+        """Take in what is still in flight when the core's program has ended."""
         self.watch.settle()
         for key in list(self._inbox.get(session.core, ())):
             self._complete(session, key)

@@ -90,7 +90,7 @@ class Probe(Mapping[str, np.ndarray]):
             one.keep()
 
     def follow(self, session: Session, tensor: NkiTensor) -> None:
-        """A tensor was allocated."""
+        """Follow a tensor that was allocated."""
         storage = tensor.storage
         if storage.address is not None:
             for one in self._followed:
@@ -104,7 +104,7 @@ class Probe(Mapping[str, np.ndarray]):
             self._followed.append(_Followed(tensor, storage.name, session.core, session.rank))
 
     def see(self, session: Session, name: str, tensor: NkiTensor) -> None:
-        """A tensor was printed by the kernel under ``name``: its value at that point is kept."""
+        """Keep the value of a tensor at the point where the kernel prints it under ``name``."""
         self.names.add(name)
         if self._is_watched(name) and session.numerics:
             value = Value(name, _values_with_nan(tensor), session.line(), session.core, session.rank, session.clock)

@@ -98,7 +98,7 @@ _beta = _Beta()
 
 
 def is_ours(module: ModuleType) -> bool:
-    """True for the simulator's ``nki``."""
+    """Return whether it is the simulator's ``nki``."""
     return module is _tree.get("nki")
 
 

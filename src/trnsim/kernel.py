@@ -68,7 +68,7 @@ class Kernel:
         return self if instance is None else functools.partial(self, instance)
 
     def with_schedule(self, edges: Any) -> Kernel:
-        """This kernel with dependencies added: pairs of an instruction's ``name=`` and the name or names it follows."""
+        """Add dependencies to this kernel: pairs of an instruction's ``name=`` and the name or names it follows."""
         return Kernel(self.function, grid=self.grid, options=self.options, schedule=(*self.schedule, *as_edges(edges)))
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -206,7 +206,7 @@ def simulate(
 
 
 def _check_argument(kernel: str, value: Any, name: str, *, nested: bool = False) -> None:
-    """A kernel's arguments are tensors, and static values: None, strings, 32-bit numbers and tuples of those."""
+    """Check an argument: a tensor, or a static value (None, a string, a 32-bit number, a tuple of those)."""
     if isinstance(value, tuple):
         for item in value:
             _check_argument(kernel, item, name, nested=True)

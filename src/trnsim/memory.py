@@ -39,7 +39,7 @@ class Arena:
     origins: np.ndarray | None = None
 
     def marks_for(self, itemsize: int) -> np.ndarray:
-        """``marks`` as an array fine enough to address elements of ``itemsize`` bytes."""
+        """Return ``marks`` as an array fine enough to address elements of ``itemsize`` bytes."""
         marks, unit = self.marks, self.unit
         if isinstance(marks, int):
             if itemsize % unit:

@@ -188,7 +188,7 @@ class Watch:
         self._told: set[str] = set()
 
     def note(self, session: Session, t: NkiTensor, write: bool, rows: np.ndarray | None = None) -> None:
-        """An instruction of ``session`` touches ``t``, or ``rows`` of it."""
+        """Note that an instruction of ``session`` touches ``t``, or ``rows`` of it."""
         self.settle()
         storage = t.storage
         shadow = self.shadows.get(id(storage.arena))

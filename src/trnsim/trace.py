@@ -58,7 +58,7 @@ def _apart(bars: list[Slice]) -> list[list[Slice]]:
 
 
 def write_perfetto(report: Report, path: Path) -> None:
-    """A process per core, a track per engine, queue and lane of transfers; slices carry file:line."""
+    """Write a process per core, a track per engine, queue and lane of transfers; slices carry file:line."""
     out = bytearray()
     for core in range(len(report.schedules)):
         process = _field(1, core + 1) + _field(6, f"{report.kernel} core {core} ({report.target}, predicted)")
@@ -102,7 +102,7 @@ def _varint(n: int) -> bytes:
 
 
 def write_html(report: Report, path: Path) -> None:
-    """A page with numbers, utilisation, roofline, critical path and a timeline to zoom; it needs no network."""
+    """Write a page with numbers, utilisation, roofline, critical path and a timeline to zoom; it needs no network."""
     page = resources.files("trnsim.timing").joinpath("timeline.html").read_text()
     # no tag and no comment can begin inside the script
     data = json.dumps(_data(report), separators=(",", ":")).replace("<", "\\u003c")

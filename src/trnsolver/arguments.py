@@ -41,7 +41,7 @@ def matrices(op: str, *, look: bool = True, **values: Any) -> torch.dtype:
 
 
 def _common(op: str, values: Mapping[str, Any]) -> torch.dtype:
-    """The dtype of matrices. One pass in the usual case; `check` finds the words where something is wrong."""
+    """Return the dtype of matrices. One pass in the usual case; `check` finds the words where something is wrong."""
     dtype: torch.dtype | None = None
     for value in values.values():
         if not _dense(value) or value.ndim < 2 or (dtype is not None and value.dtype is not dtype):
@@ -89,7 +89,7 @@ def readable(x: Tensor) -> bool:
 
 
 def or_shapes(x: Tensor) -> Tensor:
-    """The values, or without their data for a plan in the making, which has no pivots to look at."""
+    """Return the values, or without their data for a plan in the making, which has no pivots to look at."""
     scope = SCOPE.get()
     return x if scope is None or scope.interceptor is None else x.to("meta")
 
@@ -144,7 +144,7 @@ def check_result(op: str, result: Tensor, **values: Tensor | Callable[[], Tensor
 
 
 def triangle(op: str, lower: bool, unit: bool = False, **values: Tensor) -> None:
-    """The triangle that is read, without its diagonal if that is ``unit``, has no entry infinite or NaN."""
+    """Check that the triangle that is read, less its diagonal if that is ``unit``, has no entry infinite or NaN."""
     for name, value in values.items():
         if not all_finite(value):
             finite(op, **{name: value.detach().tril(-int(unit)) if lower else value.detach().triu(int(unit))})
@@ -193,7 +193,7 @@ def by_columns(like: Tensor, shape: tuple[int, ...] | None = None) -> Tensor:
 
 
 def first_failure(info: Tensor) -> tuple[int, tuple[int, ...]] | None:
-    """The index LAPACK reports, from 0, and its position in the batch; ``None`` when all went well."""
+    """Return the index LAPACK reports, from 0, and its position in the batch; ``None`` when all went well."""
     if not readable(info):
         return None
     if info.ndim == 0:
@@ -270,7 +270,7 @@ def check_solution(op: str, x: Tensor, matrix: Tensor | None, **values: Tensor |
 
 
 def write_results(op: str, out: Any, computed: R, **inputs: Tensor) -> R:
-    """The results, in the memory given for them if any: everything is checked before anything is written."""
+    """Return the results, in the memory given for them if any: everything is checked before anything is written."""
     if out is None:
         return computed
     results = computed if isinstance(computed, tuple) else (computed,)
@@ -288,7 +288,7 @@ def write_results(op: str, out: Any, computed: R, **inputs: Tensor) -> R:
 
 
 def roundoff(dtype: torch.dtype) -> float:
-    """The unit roundoff."""
+    """Return the unit roundoff."""
     return ROUNDOFF[dtype]
 
 

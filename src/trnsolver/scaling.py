@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def largest(a: Tensor, axes: int | tuple[int, ...]) -> Tensor:
-    """The largest magnitude over ``axes``, which stay; zero of nothing."""
+    """Return the largest magnitude over ``axes``, which stay; zero of nothing."""
     # of nothing there is a sum, but no largest
     return a.abs().amax(axes, keepdim=True) if a.numel() else a.abs().sum(axes, keepdim=True)
 

@@ -17,7 +17,7 @@ def cubes(a: Tensor, factor: float) -> int:
 
 
 def in_memory(x: Tensor) -> Tensor:
-    """The same numbers where SciPy can read them: in host memory, without a gradient or a lazy conjugate."""
+    """Return the same numbers where SciPy can read them: in host memory, without a gradient or a lazy conjugate."""
     return x.detach().cpu().resolve_conj().resolve_neg()
 
 

@@ -115,7 +115,7 @@ def _compute(op: str, name: str, function: Callable[..., Tensor], *operands: Ten
 
 
 def _factor(op: str, argument: str, value: Any, x: Tensor) -> complex:
-    """A number; real in half precision, which has no complex numbers to round to, and whole for integers."""
+    """Return a number; real in half precision, which has no complex numbers to round to, and whole for integers."""
     wide = x.dtype not in HALF and (x.is_floating_point() or x.is_complex())
     return check.number(op, argument, value) if wide else check.coefficient(op, argument, value, x.dtype)
 

@@ -83,7 +83,7 @@ def opposite(
     done: Callable[[int], None],
     between: Callable[..., Sums],
 ) -> Tensor:
-    """The sum of squares over all pairs of an orbital of one spin with one of the other; arguments of either spin."""
+    """Sum squares over all pairs of an orbital of one spin with one of the other; arguments of either spin."""
     step, device = chosen.rows, chosen.device
     occ, vir = ([energies.to(device) for energies in each] for each in (eps_occ, eps_vir))
     total = torch.zeros((), dtype=torch.float64, device=device)

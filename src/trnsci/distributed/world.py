@@ -88,7 +88,7 @@ class World:
         return self.timeout - _INQUIRY * self._interval
 
     def begin(self, op: str, ranks: Sequence[int]) -> None:
-        """A new call of some ranks; each of them counts the same ones.
+        """Begin a call of some ranks; each of them counts the same ones.
 
         Raises:
             RankFailed: the store has gone, and with it the launcher or the rank that kept it.
@@ -115,7 +115,7 @@ class World:
             self._line.ask(lambda client: client.delete_key(f"{HEARD}/{self.rank}"))
 
     def end(self) -> None:
-        """The call is over."""
+        """End the call."""
         self._caller = 0
 
     @property

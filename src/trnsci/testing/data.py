@@ -13,7 +13,7 @@ EDGES = (1, 127, 128, 129)
 
 
 def gaussian(shape: Sequence[int], seed: int = 0, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Standard normal numbers from NumPy's Philox, the same on every machine; complex dtypes get two per element."""
+    """Draw normal numbers from NumPy's Philox, the same on every machine; complex dtypes get two per element."""
     rng = np.random.Generator(np.random.Philox(seed))
     values = torch.from_numpy(rng.standard_normal(tuple(shape)))
     if dtype.is_complex:
@@ -22,7 +22,7 @@ def gaussian(shape: Sequence[int], seed: int = 0, dtype: torch.dtype = torch.flo
 
 
 def ill_scaled(shape: Sequence[int], seed: int = 0, dtype: torch.dtype = torch.float32, decades: float = 8.0) -> Tensor:
-    """Normal numbers times powers of ten spread evenly over ``decades``: sums of these cancel badly."""
+    """Return normal numbers times powers of ten spread evenly over ``decades``: sums of these cancel badly."""
     rng = np.random.Generator(np.random.Philox(seed + 1))
     exponents = torch.from_numpy(rng.uniform(-decades / 2, decades / 2, tuple(shape)))
     return (gaussian(shape, seed, torch.complex128 if dtype.is_complex else torch.float64) * 10.0**exponents).to(dtype)

@@ -148,7 +148,7 @@ class Base(ast.NodeVisitor):
         return "other"
 
     def is_slice(self, node: ast.AST) -> bool:
-        """True for part of a tensor, as far as the text tells: an index with a slice or with several entries."""
+        """Return whether it is part of a tensor, as far as the text tells: an index with a slice or several entries."""
         if isinstance(node, ast.Name):
             owners = [frame for frame in self.frames if node.id in frame.bound]
             return any(node.id in frame.slices and node.id not in frame.whole for frame in owners)
@@ -159,7 +159,7 @@ class Base(ast.NodeVisitor):
         return isinstance(node.slice, (ast.Slice, ast.Tuple)) or self.kind(node.value) == "tensor"
 
     def is_pattern(self, node: ast.AST) -> bool:
-        """True for what ``.ap`` gives."""
+        """Return whether ``.ap`` gives it."""
         if isinstance(node, ast.Name):
             owners = [frame for frame in self.frames if node.id in frame.bound]
             return any(node.id in frame.patterns - frame.slices - frame.whole for frame in owners)
@@ -206,7 +206,7 @@ class Base(ast.NodeVisitor):
                 self._bind(frame, element, values[i] if same else ast.Pass())
 
     def _is_private(self, node: ast.AST) -> bool:
-        """True for a tensor allocated in ``nl.hbm``."""
+        """Return whether it is a tensor allocated in ``nl.hbm``."""
         if not isinstance(node, ast.Call) or self.names.api(node.func) not in ("ndarray", "zeros", "ones", "full"):
             return False
         buffer = argument(node, "buffer")

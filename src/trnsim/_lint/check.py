@@ -114,7 +114,7 @@ class Checker(Device, Outside, FrontEnd, Values):
         self._function(node, code, frame.roles.get(node.name))
 
     def visit_statement(self, node: ast.AST) -> None:
-        """A statement whose mere presence is a finding."""
+        """Check a statement whose mere presence is a finding."""
         self.report(_STATEMENTS[type(node).__name__], node, "")
         if not isinstance(node, (ast.ClassDef, ast.AsyncFunctionDef, ast.Import, ast.ImportFrom)):
             self.generic_visit(node)

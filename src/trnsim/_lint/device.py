@@ -54,7 +54,7 @@ class Device(FrontEnd):
         return self.is_register(node) or self.kind(node) == "scalar"
 
     def check_condition(self, node: ast.AST) -> None:
-        """The test of an if, a while or a conditional expression."""
+        """Check the test of an if, a while or a conditional expression."""
         if isinstance(node, ast.BoolOp):
             for value in node.values:
                 self.check_condition(value)
@@ -72,7 +72,7 @@ class Device(FrontEnd):
             self.report("device-value", node, f"`{ast.unparse(node)}`")
 
     def _compares_contents(self, node: ast.Compare) -> bool:
-        """True for an order of tensors, or a tensor against a number; == of two tensors asks if they are the same."""
+        """Return whether tensors are ordered, or one meets a number; == of two tensors asks if they are the same."""
         operands = [node.left, *node.comparators]
         ordered = any(isinstance(op, _ORDER) for op in node.ops)
         numeric = any(isinstance(x, ast.Constant) and isinstance(x.value, (int, float)) for x in operands)
@@ -110,7 +110,7 @@ class Device(FrontEnd):
                 self.report("runtime-index", part, f"`{ast.unparse(part)}`")
 
     def check_device_call(self, node: ast.Call, api: str) -> None:
-        """Calls that take registers: conversions, register writes, and the loop functions."""
+        """Check calls that take registers: conversions, register writes, and the loop functions."""
         plain = node.func.id if isinstance(node.func, ast.Name) and not self.names.is_local(node.func.id) else ""
         if (plain in _HOST_CONVERSIONS and not api) or api in RANGES:
             for value in filter(self.is_device_value, node.args):
@@ -135,7 +135,7 @@ class Device(FrontEnd):
             self.report("dynamic-step", step, f"`{ast.unparse(step)}`")
 
     def visit_For(self, node: ast.For) -> None:
-        """A loop over anything; ``nl.dynamic_range`` makes it run on the device."""
+        """Check a loop over anything; ``nl.dynamic_range`` makes it run on the device."""
         dynamic = isinstance(node.iter, ast.Call) and self.names.api(node.iter.func) == "dynamic_range"
         self.check_for(node)
         self.visit(node.iter)
@@ -151,7 +151,7 @@ class Device(FrontEnd):
         self.visit_all(node.orelse)
 
     def visit_While(self, node: ast.While) -> None:
-        """A while loop; a register as its condition makes it run on the device."""
+        """Check a while loop; a register as its condition makes it run on the device."""
         dynamic = self.is_register(node.test)
         if dynamic:
             self._enter_dynamic(node.test)

@@ -151,7 +151,7 @@ class FrontEnd(Sizes):
             self.check_age(entry.since, node, f"`{ast.unparse(node)}`")
 
     def check_result(self, frame: Frame, value: ast.AST) -> None:
-        """The entry's results must not be in private memory."""
+        """Check that the entry's results are not in private memory."""
         if not self.entry or len(self.frames) != 1:
             return
         parts = value.elts if isinstance(value, (ast.Tuple, ast.List)) else [value]

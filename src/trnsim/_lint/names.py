@@ -48,7 +48,7 @@ def _is_nki_module(name: str) -> bool:
 
 
 def is_nki(obj: Any) -> bool:
-    """True for NKI's own namespaces and whatever they contain."""
+    """Return whether it is one of NKI's own namespaces or in one."""
     return _is_nki_module(module_name(obj))
 
 
@@ -70,22 +70,22 @@ def library_of(name: str) -> Literal["host", "doubtful", "fine", ""]:
 
 
 def is_user_class(obj: Any) -> bool:
-    """True for a class the user wrote."""
+    """Return whether it is a class the user wrote."""
     return isinstance(obj, type) and not library(obj)
 
 
 def derives_from_nki_object(cls: type) -> bool:
-    """True if one of the bases is called NKIObject, whichever package it comes from."""
+    """Return whether one of the bases is called NKIObject, whichever package it comes from."""
     return any(base.__name__ == "NKIObject" for base in cls.__mro__[1:])
 
 
 def is_named_tuple(cls: type) -> bool:
-    """True for the classes ``typing.NamedTuple`` makes."""
+    """Return whether ``typing.NamedTuple`` makes this class."""
     return issubclass(cls, tuple) and hasattr(cls, "_fields")
 
 
 def is_mutable(obj: Any) -> bool:
-    """True for an object whose change a cached kernel would not see."""
+    """Return whether it is an object whose change a cached kernel would not see."""
     if isinstance(obj, _MUTABLE):
         return True
     cls = type(obj)

@@ -72,7 +72,7 @@ class Outside(FrontEnd, Values):
             self.report(rule, node, f"`{text}` lives outside the kernel")
 
     def check_target(self, node: ast.AST) -> None:
-        """An attribute or element that is assigned to."""
+        """Check an attribute or element that is assigned to."""
         name = names.root(node)
         if name is None or isinstance(node, ast.Name):
             return
@@ -83,7 +83,7 @@ class Outside(FrontEnd, Values):
             self.check_key(node.slice)
 
     def check_key(self, node: ast.AST | None) -> None:
-        """A key of a dict."""
+        """Check a key of a dict."""
         if node is None:
             return
         negative = isinstance(node, ast.UnaryOp) and isinstance(node.operand, ast.Constant)
@@ -145,7 +145,7 @@ class Outside(FrontEnd, Values):
         return self.entry and len(self.frames) == 1 and self.kind_of(name) == "parameter" and name != "self"
 
     def check_class(self, cls: type, node: ast.AST) -> None:
-        """A class the user wrote is instantiated, or a member of an enum is read."""
+        """Check a class the user wrote, which is instantiated, or whose member is read."""
         if cls in self.classes:
             return
         self.classes[cls] = node
@@ -165,7 +165,7 @@ class Outside(FrontEnd, Values):
             self.report("class-base", node, detail)
 
     def is_enum_member(self, node: ast.AST) -> bool:
-        """True for ``E.x`` of an enum the user wrote; NKI's own enums are ordered."""
+        """Return whether it is ``E.x`` of an enum the user wrote; NKI's own enums are ordered."""
         if not isinstance(node, ast.Attribute):
             return False
         owner, _ = self.names.resolve(node.value)

@@ -130,7 +130,7 @@ def _calls(node: ast.stmt) -> list[str]:
 
 
 def launches(function: FunctionType) -> list[ast.Subscript]:
-    """Launches of a kernel in its own file on other grids than the cores of a logical core: 1 or 2, one axis."""
+    """Return launches of a kernel in its own file on other grids than the cores of a logical core: 1 or 2, one axis."""
     outside = []
     for node in nodes_of(function.__code__.co_filename):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Subscript):

@@ -53,7 +53,7 @@ class Values(Base):
             self.report("tensor-assignment", node, f"`{ast.unparse(node)} = …`")
 
     def check_tensor_attribute(self, node: ast.Attribute) -> None:
-        """An attribute of something that is, or may be, a tensor."""
+        """Check an attribute of something that is, or may be, a tensor."""
         kind = self.kind(node.value)
         if kind in ("list", "dict", "str", "int") or self._is_class_or_module(node):
             return
@@ -73,7 +73,7 @@ class Values(Base):
         return obj is not names.MISSING
 
     def _own(self, node: ast.Attribute) -> bool:
-        """True for an attribute the user's classes define, or may define: ``self.x``."""
+        """Return whether it is an attribute the user's classes define, or may define: ``self.x``."""
         return names.path(node) == ["self", node.attr] or node.attr in self.defined
 
     def check_view_call(self, node: ast.Call) -> None:
@@ -114,7 +114,7 @@ class Values(Base):
             self.report("dict-method", node, f"`{ast.unparse(node)}`")
 
     def check_outside_integer(self, value: Any, node: ast.AST, text: str) -> None:
-        """An integer of the module, or one inside a tuple of it."""
+        """Check an integer of the module, or one inside a tuple of it."""
         if type(value) is int and not -(2**31) <= value < 2**31:
             rule = "integer-unsigned" if 0 <= value < 2**32 else "integer-range"
             self.report(rule, node, f"`{text}` is {value}")

@@ -144,7 +144,7 @@ def collective_permute_implicit_reduce(
 def collective_permute_implicit_current_processing_rank_id(
     s: Session, iteration_id: Any, replica_group: Any, channel_id: Any = 0
 ) -> VirtualRegister:
-    """The rank whose data this one holds after ``iteration_id`` steps round the ring, in a register."""
+    """Return the rank whose data this one holds after ``iteration_id`` steps round the ring, in a register."""
     ranks = members(s, replica_group)
     step, channel = as_index(iteration_id), as_index(channel_id)
     if not 0 <= channel < 4:
@@ -155,6 +155,6 @@ def collective_permute_implicit_current_processing_rank_id(
 
 @instruction
 def rank_id(s: Session) -> VirtualRegister:
-    """The index of this rank, in a register."""
+    """Return the index of this rank, in a register."""
     s.done("sync", (), (), op="rank_id")
     return VirtualRegister(s.rank)

@@ -34,7 +34,7 @@ def check_mode(s: Session, mode: dge, tensors: tuple[NkiTensor, ...]) -> None:
 
 
 def check_index(t: NkiTensor, role: str) -> None:
-    """A gather or scatter takes one row index from each partition: [P, 1]."""
+    """Check that a gather or scatter takes one row index from each partition: [P, 1]."""
     if not t.is_addressed("vector"):
         return
     assert t.dynamic is not None
@@ -44,7 +44,7 @@ def check_index(t: NkiTensor, role: str) -> None:
 
 
 def check_engine(engine: eng, mode: dge) -> None:
-    """The engine that asks for hardware descriptors."""
+    """Check the engine that asks for hardware descriptors."""
     if engine is eng.unknown:
         return
     forbid(mode is not dge.hwdge, "dge-engine:mode", got=(engine.name, mode.name), engine=engine, mode=mode)
@@ -52,7 +52,7 @@ def check_engine(engine: eng, mode: dge) -> None:
 
 
 def check_priority(s: Session, priority: Any) -> None:
-    """A class of service, 0 (first) to 3, on trn3."""
+    """Check a class of service, 0 (first) to 3, on trn3."""
     if priority is None:
         return
     if isinstance(priority, bool) or not isinstance(priority, (int, np.integer)) or not 0 <= priority <= 3:

@@ -167,7 +167,7 @@ def nonzero_with_count(s: Session, dst: Any, src: Any, index_offset: Any = 0, pa
 
 @instruction
 def topk(s: Session, val_dst: Any, idx_dst: Any, src: Any, n: int) -> NkiInstruction:
-    """The K largest of ``n`` bf16 values held by each group of 16 partitions, in ascending order, with their positions.
+    """Pick the K largest of ``n`` bf16 values held by each group of 16 partitions, ascending, with their positions.
 
     Element ``i`` of a group is ``src[i % 16, i // 16]``. ``val_dst [P, K]`` (bf16) and ``idx_dst [P, K]`` (uint32) get
     the same K values and positions in all 16 partitions of the group; of equal values the earlier positions are kept,

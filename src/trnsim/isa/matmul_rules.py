@@ -126,7 +126,7 @@ def check_indirection(
 
 
 def check_onezero(values: np.ndarray | None, role: str, t: NkiTensor) -> None:
-    """A promise of zeros and ones, which matters for fp32 only."""
+    """Check a promise of zeros and ones, which matters for fp32 only."""
     if values is None or t.dtype != float32:
         return
     wrong = (values != 0) & (values != 1)

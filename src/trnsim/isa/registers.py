@@ -91,7 +91,7 @@ def _wrap32(value: Any) -> Any:
 
 @instruction(named=False)
 def register_alloc(s: Session, x: Any = None) -> VirtualRegister:
-    """A new register holding ``x``, nothing by default (a 1x1 tensor loads it)."""
+    """Return a new register holding ``x``, nothing by default (a 1x1 tensor loads it)."""
     if x is not None and not isinstance(x, (int, float, np.integer, VirtualRegister)):
         register = VirtualRegister()
         _load(s, register, x)

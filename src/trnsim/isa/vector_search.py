@@ -32,7 +32,7 @@ def _eight(t: NkiTensor, role: str, like: NkiTensor, rank: int) -> None:
 
 @instruction
 def max8(s: Session, dst: Any, src: Any) -> NkiInstruction:
-    """The 8 largest values of each partition, descending, on the Vector Engine (compared in fp32).
+    """Find the 8 largest values of each partition, descending, on the Vector Engine (compared in fp32).
 
     ``src`` has at most 3 dimensions and 8 to 16384 elements per partition; ``dst`` is [P, 8].
     """
@@ -71,7 +71,7 @@ def _match(data: np.ndarray, vals: np.ndarray, order: range) -> tuple[np.ndarray
 
 
 def _indices(index: np.ndarray, hits: np.ndarray, dtype: Any) -> np.ndarray:
-    """Indices with the all-ones word where nothing was found."""
+    """Return indices with the all-ones word where nothing was found."""
     words = np.where(hits, index, -1)
     return words.astype(f"i{dtype.itemsize}").view(dtype)
 

@@ -26,7 +26,7 @@ class SimulationOnly(UserWarning):
 
 
 def _broadcast(x: NkiTensor, y: NkiTensor) -> tuple[NkiTensor, NkiTensor]:
-    """Views of ``x`` and ``y`` with one shape."""
+    """Return views of ``x`` and ``y`` with one shape."""
     if x.ndim != y.ndim:
         # a column fits any rank
         if x.free_size == 1:

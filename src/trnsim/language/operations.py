@@ -53,7 +53,7 @@ def store(dst: Any, value: Any) -> None:
 
 
 def _stores_transposed(dst: NkiTensor, value: NkiTensor) -> bool:
-    """True on trn1, which has no DMA transpose, for a destination whose partitions lie together in HBM."""
+    """Return whether this is trn1, which has no DMA transpose, and the destination's partitions lie together in HBM."""
     return (
         require_session("nl.store").target.generation < 3
         and dst.ndim == 2

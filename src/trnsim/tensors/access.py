@@ -105,7 +105,7 @@ class Access(Views):
 
 
 def _pattern(pattern: Any) -> tuple[list[int], list[int]]:
-    """Counts and steps of an access pattern."""
+    """Return counts and steps of an access pattern."""
     try:
         pairs = [(as_index(step), as_index(count)) for step, count in pattern]
     except (TypeError, ValueError):

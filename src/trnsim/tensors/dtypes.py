@@ -104,7 +104,7 @@ def as_dtype(dtype: Any) -> DType:
 
 
 def same_dtype(a: Any, b: Any) -> bool:
-    """True for one and the same dtype (a float32 is no tfloat32, although NumPy can take one for the other)."""
+    """Return whether these are one dtype (a float32 is no tfloat32, although NumPy can take one for the other)."""
     return a is b or (type(a) is type(b) and bool(a == b))
 
 

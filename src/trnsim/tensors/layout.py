@@ -131,7 +131,7 @@ class Layout(NKIObject):
         return whole and self.offset == 0 and self.dynamic is None and self.is_contiguous()
 
     def at(self, offset: int) -> Self:
-        """This view from element ``offset`` on, with no run-time address."""
+        """Return this view from element ``offset`` on, with no run-time address."""
         view = self._view(self.shape, self.strides, offset)
         view.dynamic = None
         return view
@@ -181,7 +181,7 @@ def late(error: Exception) -> Dynamic:
 
 
 def is_register(value: Any) -> bool:
-    """True for a scalar that exists at run time only."""
+    """Return whether it is a scalar that exists at run time only."""
     return hasattr(value, "__nki_register__")
 
 

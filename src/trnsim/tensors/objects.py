@@ -113,7 +113,7 @@ class NKIObject:
         self.__post_init__(*(given[n] for n in fields if n in cls.__nki_init_only__))
 
     def __post_init__(self, *init_only: Any) -> None:
-        """Called after the fields are set, with the ``InitVar`` values."""
+        """Finish, after the fields are set, with the ``InitVar`` values."""
 
     def __eq__(self, other: object) -> bool:
         if self is other or not _equal_by_fields(type(self)):
@@ -222,22 +222,22 @@ def as_region(buffer: Any) -> MemoryRegion:
 
 
 def is_hbm(buffer: Any) -> bool:
-    """True for either HBM region."""
+    """Return whether it is either HBM region."""
     return as_region(buffer) in (private_hbm, shared_hbm)
 
 
 def is_on_chip(buffer: Any) -> bool:
-    """True for SBUF and PSUM."""
+    """Return whether it is SBUF or PSUM."""
     return as_region(buffer) in (sbuf, psum)
 
 
 def is_psum(buffer: Any) -> bool:
-    """True for PSUM."""
+    """Return whether it is PSUM."""
     return as_region(buffer) is psum
 
 
 def is_sbuf(buffer: Any) -> bool:
-    """True for SBUF."""
+    """Return whether it is SBUF."""
     return as_region(buffer) is sbuf
 
 

@@ -64,7 +64,7 @@ class NkiTensor(Access):
         return np.asarray((marks.reshape(*self.shape, -1) == UNWRITTEN).any(axis=-1))
 
     def written(self) -> np.ndarray:
-        """This view's elements for printing: what was never written is masked."""
+        """Return this view's elements for printing: what was never written is masked."""
         missing = self.missing()
         values = self.array.astype(np.float32) if self.array.dtype.kind == "V" else self.array
         return np.ma.masked_array(values, missing) if missing.any() else values
@@ -81,7 +81,7 @@ class NkiTensor(Access):
         raise refuse("iterate", got=self.shape)
 
     def __bool__(self) -> bool:
-        """True for a tensor in HBM: there is one (``if params.index:``).
+        """Return ``True`` for a tensor in HBM: there is one (``if params.index:``).
 
         On chip, True when every element is nonzero, which only the simulator knows: lint refuses to ask.
         """
@@ -175,7 +175,7 @@ class NkiTensor(Access):
         return view
 
     def exact(self) -> NkiTensor:
-        """This view so that a write stores bits unchanged: tfloat32 rounds what it is given, float32 does not."""
+        """View this so that a write stores bits unchanged: tfloat32 rounds what it is given, float32 does not."""
         if self.dtype is not tfloat32:
             return self
         return self._view(self.shape, self.strides, self.offset, float32)

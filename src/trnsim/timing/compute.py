@@ -46,7 +46,7 @@ def _pe(call: Call, target: Target, rows: int, passes: float, stationary: int, f
 
 
 def _cells(call: Call) -> tuple[int, ...] | None:
-    """API: a matmul with a tile occupies that part of the array; others run in parallel on the rest."""
+    """Return the cells of the array that a matmul's tile occupies; others run in parallel on the rest (API)."""
     size, position = call.info.get("tile_size"), call.info.get("tile_position")
     if not size or not position or tuple(size) == (128, 128):
         return None
@@ -87,7 +87,7 @@ def _transpose(call: Call, target: Target) -> Cost:
 
 @formula("transpose_strip")
 def _transpose_strip(call: Call, target: Target) -> Cost:
-    """A strip of 32 partitions is a row of blocks of 32x32, each to partitions of its own."""
+    """Cost a strip of 32 partitions: a row of blocks of 32x32, each to partitions of its own."""
     time = target.timing
     blocks = -(-call.reads[0].n // 32) * time.vector_block
     return Cost("vector", time.vector_issue + blocks, time.vector_done + blocks)
@@ -144,7 +144,7 @@ _AFFINE = frozenset(
 
 
 def _activates(call: Call) -> bool:
-    """API: trn1's Scalar Engine has neither instruction; an activation in fp32 does the work of some."""
+    """Return whether an fp32 activation does the work: trn1's Scalar Engine has neither instruction (API)."""
     if any(o.dtype in ("int32", "uint32") for o in (*call.reads, *call.writes)):
         return False
     return call.name != "tensor_scalar" or (call.info["op0"], call.info["op1"]) in _AFFINE

@@ -31,7 +31,7 @@ class Step(NamedTuple):
 
 
 def critical_path(schedules: list[Schedule]) -> tuple[list[Step], dict[str, float]]:
-    """Steps in the order of time, and seconds of the path by what they were spent on."""
+    """Return steps in the order of time, and seconds of the path by what they were spent on."""
     spent: dict[str, float] = {}
     steps: list[Step] = []
     core = max(range(len(schedules)), key=lambda c: max(schedules[c].end, default=0.0), default=-1)
@@ -114,7 +114,7 @@ def _spend(spent: dict[str, float], s: Schedule, i: int, length: float, after: i
 
 
 def group_steps(steps: list[Step]) -> list[tuple[Step, int, float]]:
-    """Steps of one instruction and line together: an example, how many, and their decisive seconds; longest first."""
+    """Group steps of one instruction and line: an example, how many, and their decisive seconds; longest first."""
     groups: dict[tuple[str, str, str], list[Step]] = {}
     for step in steps:
         groups.setdefault((step.instruction, step.line, step.engine), []).append(step)

@@ -38,7 +38,7 @@ class Bidiagonal(NamedTuple):
     taup: Tensor
 
     def dense(self) -> Tensor:
-        """The bidiagonal matrix itself, [..., K, K], real."""
+        """Return the bidiagonal matrix itself, [..., K, K], real."""
         tall = self.factors.shape[-2] >= self.factors.shape[-1]
         return torch.diag_embed(self.d) + torch.diag_embed(self.e, 1 if tall else -1)
 
@@ -216,7 +216,7 @@ def larft(
     direct: Literal["forward", "backward"] = "forward",
     storev: Literal["columns", "rows"] = "columns",
 ) -> Tensor:
-    """The triangular ``t`` with which a product of reflections is one block, ``1 - v @ t @ v.mH``: LAPACK's ``larft``.
+    """Compute the triangular ``t`` of a product of reflections as one block, ``1 - v @ t @ v.mH``: LAPACK's ``larft``.
 
     Args:
         v: [..., M, K], the vectors as columns; [..., K, M] for ``storev="rows"``. For ``forward`` their first K rows

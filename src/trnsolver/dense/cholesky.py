@@ -153,7 +153,7 @@ def _read_cho_solve(c_and_lower: Any, b: Any) -> Given:
 
 @array_function
 def cholesky_inverse(factor: Tensor, upper: bool = False, *, out: Tensor | None = None) -> Tensor:
-    """The inverse of ``l @ l.mH`` from the factor `cholesky` returned: LAPACK's ``potri``. Exactly Hermitian.
+    """Return the inverse of ``l @ l.mH`` from the factor `cholesky` returned: LAPACK's ``potri``. Exactly Hermitian.
 
     Args:
         factor: [..., N, N], lower triangular, or upper triangular with ``upper``.
@@ -227,7 +227,7 @@ class Cholesky(NamedTuple):
 
 
 def _info(factor: Tensor) -> Tensor:
-    """A pivot that is not positive leaves NaN on the diagonal from there on; the first one is reported, from 1."""
+    """Return the first pivot, from 1, that is not positive: it leaves NaN on the diagonal from there on."""
     if factor.is_meta:
         return factor.new_zeros(factor.shape[:-2], dtype=torch.int32)
     diagonal = factor.diagonal(dim1=-2, dim2=-1).real

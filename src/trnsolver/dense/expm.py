@@ -135,7 +135,7 @@ def _halve(x: Tensor, halvings: Tensor) -> Tensor:
 
 
 def _powers(a: Tensor) -> list[Tensor]:
-    """``a`` to the powers 0, 2, 4 and 6."""
+    """Return ``a`` to the powers 0, 2, 4 and 6."""
     squares = [torch.eye(a.shape[-1], dtype=a.dtype, device=a.device).expand(a.shape), gemm(1.0, a, a)]
     for _ in range(2):
         squares.append(gemm(1.0, squares[1], squares[-1]))
@@ -171,7 +171,7 @@ def _halvings(a: Tensor, squares: list[Tensor], degree: int, reach: float) -> Te
 
 
 def _norm(a: Tensor) -> Tensor:
-    """The 1-norm; torch's own walks down columns."""
+    """Return the 1-norm; torch's own walks down columns."""
     return a.abs().sum(-2).amax(-1)
 
 

@@ -101,7 +101,7 @@ def ldl_solve(l: Tensor, d: Tensor, order: Tensor, b: Tensor, *, hermitian: bool
 
 @array_function
 def ldl_inverse(l: Tensor, d: Tensor, order: Tensor, *, hermitian: bool = True) -> Tensor:  # noqa: E741
-    """The inverse of ``a`` from what `ldl` returned: LAPACK's ``sytri`` and ``hetri``. Exactly Hermitian, or symmetric.
+    """Invert ``a`` from what `ldl` returned: LAPACK's ``sytri`` and ``hetri``. Exactly Hermitian, or symmetric.
 
     Args:
         l: [..., N, N], unit lower triangular.

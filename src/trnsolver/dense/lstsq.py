@@ -120,7 +120,7 @@ def _to_a_target(a: Tensor, b: Tensor, target_error: float) -> LeastSquares:
 
 
 def _least(a: Tensor, rcond: float | None, driver: str) -> float:
-    """The share of the largest singular value that others must exceed."""
+    """Return the share of the largest singular value that others must exceed."""
     epsilon = 2 * roundoff(a.dtype)
     if rcond is None:
         return max(a.shape[-2:]) * epsilon
@@ -139,7 +139,7 @@ def _residuals(a: Tensor, b: Tensor, x: Tensor, rank: Tensor) -> Tensor:
 
 
 def squares(left: Tensor) -> Tensor:
-    """The squares of the norms of columns."""
+    """Return the squares of the norms of columns."""
     return (left.real.square() + left.imag.square() if left.is_complex() else left.square()).sum(-2)
 
 
@@ -299,7 +299,7 @@ def _factor_tall(a: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _through(a: Tensor, q: Tensor, r: Tensor, b: Tensor) -> Tensor:
-    """The solution for full rank, from these factors."""
+    """Return the solution for full rank, from these factors."""
     if a.shape[-2] >= a.shape[-1]:
         return triangular(r, gemm(1.0, q, b, trans_a="c"), lower=False)
     return gemm(1.0, q, triangular(r.mH, b, lower=True))

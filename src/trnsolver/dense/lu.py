@@ -219,7 +219,7 @@ def _read_scipy(lu_and_piv: Any, b: Any, trans: int) -> Given:
 @array_function
 @check.hands_on("trsm")
 def lu_inverse(factors: Tensor, pivots: Tensor) -> Tensor:
-    """The inverse of ``a`` from what `lu_factor` returned: LAPACK's ``getri``.
+    """Return the inverse of ``a`` from what `lu_factor` returned: LAPACK's ``getri``.
 
     Args:
         factors: [..., N, N].
@@ -288,7 +288,7 @@ class LuSolve(NamedTuple):
         return x
 
     def _order(self, like: Tensor) -> Tensor:
-        """The order of rows, for every column of ``like``."""
+        """Return the order of rows, for every column of ``like``."""
         order = permutation_of(self.pivots, self.factors.shape[-2])
         return order.expand(*like.shape[:-2], -1).unsqueeze(-1).expand(like.shape)
 
@@ -439,7 +439,7 @@ _LEAF = 64
 
 
 def _gradient(factors: Tensor, pivots: Tensor, grad: Tensor) -> Tensor:
-    """The gradient of the factored matrix from that of its factors."""
+    """Return the gradient of the factored matrix from that of its factors."""
     m, n = factors.shape[-2:]
     k = min(m, n)
     if k == 0:

@@ -25,7 +25,7 @@ Parts = tuple[Tensor, ...]
 
 
 def single(x: Tensor) -> Tensor:
-    """The same in single precision."""
+    """Return the same in single precision."""
     return x.to(torch.complex64 if x.is_complex() else torch.float32)
 
 

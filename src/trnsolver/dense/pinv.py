@@ -122,7 +122,7 @@ class Pinv(NamedTuple):
 
     @saves("a", pytorch=True)
     def vjp(self, grad: Tensor, needs: frozenset[str], result: Tensor) -> dict[str, Tensor]:
-        """The gradient of matrices of constant rank, repeated singular values or not.
+        """Return the gradient of matrices of constant rank, repeated singular values or not.
 
         ``dp = -p da p + p p.mH da.mH (1 - a p) + (1 - p a) da.mH p.mH p`` (Golub and Pereyra).
         """
@@ -171,7 +171,7 @@ def matrix_rank(
     hermitian: bool = False,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Number of singular values of ``a`` [..., M, N] that do not count as zero; arguments as for `pinv`.
+    """Return the number of singular values of ``a`` [..., M, N] that do not count as zero; arguments as for `pinv`.
 
     Example:
         >>> matrix_rank(torch.ones(3, 3))

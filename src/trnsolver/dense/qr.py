@@ -390,7 +390,7 @@ class QrPivoted(NamedTuple):
 
 
 def _pivot_order(a: Tensor) -> Tensor:
-    """The column order of Businger and Golub, by LAPACK in float64."""
+    """Return the column order of Businger and Golub, by LAPACK in float64."""
     if not a.numel() or not readable(a):
         return torch.arange(a.shape[-1], device=a.device).expand(*a.shape[:-2], -1).clone()
     wide = in_memory(a).to(double_dtype(a.dtype)).reshape(-1, *a.shape[-2:]).numpy()
@@ -415,7 +415,7 @@ def _check_differentiable(shape: tuple[int, ...], mode: str) -> None:
 
 
 def _pull(q: Tensor, r: Tensor, grad_q: Tensor, grad_r: Tensor, *, shape: tuple[int, ...], mode: str) -> Tensor:
-    """The gradient of the factored matrix from those of its factors."""
+    """Return the gradient of the factored matrix from those of its factors."""
     _check_differentiable(shape, mode)
     m, n = shape
     k = min(m, n)

@@ -11,7 +11,7 @@ from trnsolver.dense.mixed_precision import Parts, improve_factors, product
 
 
 def improved_cholesky(a: Tensor, start: Tensor) -> tuple[Tensor, Tensor]:
-    """The lower factor of ``a`` [..., N, N], with a diagonal near 1, from one of single precision; and which are good.
+    """Correct the lower factor of ``a`` [..., N, N], with a diagonal near 1, in single precision; say which are good.
 
     With ``r`` what the factor ``l`` leaves and ``e = inv(l) r inv(l).mH``, the factor of ``1 + e`` corrects it.
     """

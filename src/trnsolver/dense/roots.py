@@ -119,7 +119,7 @@ def _without_noise(x: Tensor) -> Tensor:
 
 
 def _real_if_so(x: Tensor, a: Tensor) -> Tensor:
-    """The result in the dtype of a real operand where it is real; a tracer, which cannot know, gets a complex one."""
+    """Cast the result to the dtype of a real operand where it is real; a tracer, which cannot know, gets complex."""
     seen = unwrap(x.detach())
     return x.real if not a.is_complex() and readable(seen) and not bool(seen.imag.any()) else x
 
@@ -189,7 +189,7 @@ def _log_of_one(op: str, a: Matrix) -> Matrix:
 
 
 def _quotients(x: Matrix, terms: int) -> Matrix:
-    """The logarithm of ``1 + x`` by Gauss and Legendre's rule: partial fractions of its Padé quotient."""
+    """Return the logarithm of ``1 + x`` by Gauss and Legendre's rule: partial fractions of its Padé quotient."""
     import scipy.linalg
 
     total = np.zeros_like(x)

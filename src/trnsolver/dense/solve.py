@@ -251,7 +251,7 @@ def _in_double(value: Any, *_: Any, **__: Any) -> Any:
 @replaces_arrays("numpy.linalg.det", result=_refuse_overflow)
 @array_function
 def det(a: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Determinant of ``a`` [..., N, N]; `slogdet` does not overflow.
+    """Return the determinant of ``a`` [..., N, N]; `slogdet` does not overflow.
 
     Example:
         >>> det(torch.tensor([[2.0, 0.0], [0.0, 4.0]]))

@@ -113,7 +113,7 @@ def _check_bands(op: str, ab: Tensor, b: Tensor, below: int, above: int) -> Tens
 
 
 def _inside(ab: Tensor, below: int, above: int) -> Tensor:
-    """The diagonals with zeros in the corners that lie outside of the matrix."""
+    """Return the diagonals with zeros in the corners that lie outside of the matrix."""
     n = ab.shape[-1]
     place = torch.arange(n, device=ab.device) + (torch.arange(below + above + 1, device=ab.device) - above).unsqueeze(
         -1
@@ -131,7 +131,7 @@ def _shift_rows(x: Tensor, by: int, axis: int) -> Tensor:
 
 
 def _adjoint(ab: Tensor, below: int, above: int) -> Tensor:
-    """The conjugate transpose, by diagonals: ``above`` of them lie below its main one."""
+    """Return the conjugate transpose, by diagonals: ``above`` of them lie below its main one."""
     whole = _inside(ab, below, above).conj()
     rows = [_shift_rows(whole[..., above - by, :], by, -1) for by in range(-below, above + 1)]
     return torch.stack(rows, -2)

@@ -52,7 +52,7 @@ class Spectrum(NamedTuple):
 
 
 def target(op: str, value: float, **operands: Tensor) -> float:
-    """A target error is a positive number, and no gradient flows through what it takes to reach it."""
+    """Check that a target error is a positive number, and that no gradient flows through the refinement."""
     check.data(op, wrapped=False, **operands)
     for operand in operands.values():
         no_gradient(f"{op} with target_error", operand)

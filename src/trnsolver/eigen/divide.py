@@ -16,7 +16,7 @@ PROGRAMS = 4
 
 
 def levels(n: int) -> int:
-    """Splits in half down to single rows, and two more, since halves are not exact."""
+    """Return splits in half down to single rows, and two more, since halves are not exact."""
     return max(1, (n - 1).bit_length()) + 2
 
 
@@ -117,7 +117,7 @@ def measure(values: Tensor, left: Tensor, n: int) -> tuple[Tensor, Tensor]:
 
 @kept
 def rotation(n: int, seed: int, device: torch.device) -> Tensor:
-    """A random orthogonal matrix, always the same one: no structure of ``a`` survives it."""
+    """Return a random orthogonal matrix, always the same one: no structure of ``a`` survives it."""
     source = torch.Generator().manual_seed(seed)
     drawn = torch.randn((n, n), dtype=torch.float64, generator=source, device="cpu")
     return torch.linalg.qr(drawn).Q.float().to(device)
@@ -125,6 +125,6 @@ def rotation(n: int, seed: int, device: torch.device) -> Tensor:
 
 @kept
 def constants(n: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """The identity, and a little of each position, to settle ties."""
+    """Return the identity, and a little of each position, to settle ties."""
     order = torch.arange(n, dtype=torch.float32, device=device).reshape(n, 1) * 2.0**-22
     return torch.eye(P_MAX, device=device, dtype=torch.float32), order

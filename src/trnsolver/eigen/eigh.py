@@ -173,7 +173,7 @@ def _subset(
     by_index: tuple[int, int] | None,
     by_value: tuple[float, float] | None,
 ) -> slice | None:
-    """The indices wanted, ``None`` for all."""
+    """Return the indices wanted, ``None`` for all."""
     if subset is by_index is by_value is None:
         return None
     given = {"subset": subset, "subset_by_index": by_index, "subset_by_value": by_value}

@@ -139,7 +139,7 @@ def _read_scipy(
 
 
 def _on(device: torch.device, pairs: Pairs) -> Pairs:
-    """The pairs where the matrix is: they were computed on the host."""
+    """Return the pairs where the matrix is: they were computed on the host."""
     values, vectors, residuals = (x.to(device) for x in (pairs.values, pairs.vectors, pairs.residuals))
     return replace(pairs, values=values, vectors=vectors, residuals=residuals)
 

@@ -30,7 +30,7 @@ def polar_factor(a: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 def _by_products(a: Tensor, basis: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The same steps as the kernel's, of matrices whose steps are too long a program: each product a launch."""
+    """Return the same steps as the kernel's, of matrices whose steps are too long a program: each product a launch."""
     eye = torch.eye(a.shape[-1], device=a.device, dtype=torch.float32).expand(a.shape)
     x = gemm(1.0, gemm(1.0, basis, a), basis, trans_b="t")
     x = x / (torch.linalg.matrix_norm(x)[..., None, None] + kernels.TINY) + kernels.SEED * eye

@@ -41,7 +41,7 @@ class LowRank(Answer):
 def svd_randomized(
     a: Tensor, k: int, *, oversampling: int = 10, power_iterations: int = 2, probes: int = 6, seed: int = 0
 ) -> LowRank:
-    """The ``k`` largest singular triplets, from products with a few random vectors (Halko, Martinsson and Tropp).
+    """Find the ``k`` largest singular triplets, by products with a few random vectors (Halko, Martinsson and Tropp).
 
     Args:
         a: [..., M, N].
@@ -70,7 +70,7 @@ def svd_randomized(
 def eigh_randomized(
     a: Tensor, k: int, *, oversampling: int = 10, power_iterations: int = 2, probes: int = 6, seed: int = 0
 ) -> LowRank:
-    """The ``k`` eigenpairs of largest magnitude of a Hermitian matrix [..., N, N]; arguments as for `svd_randomized`.
+    """Find the ``k`` largest eigenpairs by magnitude of a Hermitian matrix [..., N, N]; as `svd_randomized` otherwise.
 
     Example:
         >>> eigh_randomized(torch.diag(torch.tensor([3.0, -4.0, 0.0])), 2).s.round(decimals=4)

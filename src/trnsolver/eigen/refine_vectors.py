@@ -124,7 +124,7 @@ def _orthonormal(x: Tensor) -> tuple[Tensor, float]:
 
 
 def _clusters(values: Tensor, least: float) -> list[Tensor]:
-    """Indices of values that no gap separates, of more than one each."""
+    """Return indices of values that no gap separates, of more than one each."""
     order = values.argsort()
     starts = [0, *(torch.nonzero(values[order].diff() > least).flatten() + 1).tolist(), len(values)]
     return [order[first:last] for first, last in itertools.pairwise(starts) if last - first > 1]
@@ -146,7 +146,7 @@ def _rotate_clusters(x: Tensor, s: Tensor) -> Tensor:
 
 
 def _rotate_both(parts: Parts, t: Tensor, svd: Svd) -> Parts:
-    """The same for ``t = u.mH a v``.
+    """Return the same for ``t = u.mH a v``.
 
     ``u`` turns by ``f`` and ``v`` by ``g``, both skew, so that ``t + t g - f t`` has only squares off its diagonal.
     """

@@ -281,7 +281,7 @@ def _rescue(a: Tensor, u: Tensor, s: Tensor, vh: Tensor, residual: Tensor) -> No
 
 
 def _jacobi(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The kernel makes rows orthogonal; a QR of them, longest first, gives lengths and directions, of zero rows too."""
+    """Make rows orthogonal by the kernel; a QR of them, longest first, gives lengths and directions."""
     n = a.shape[-1]
     # Rows of a triangular factor are nearer to orthogonal than those of the matrix: sweeps are saved.
     q, x = factor_checked(a)
@@ -350,7 +350,7 @@ def _solve_double(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _gradient(u: Tensor, s: Tensor, vh: Tensor, grad_u: Tensor, grad_s: Tensor, grad_vh: Tensor) -> Tensor:
-    """The gradient of the decomposed matrix from those of the parts."""
+    """Return the gradient of the decomposed matrix from those of the parts."""
     gaps = s.unsqueeze(-2).square() - s.unsqueeze(-1).square()
     inverse = torch.where(gaps == 0, 0.0, 1.0 / torch.where(gaps == 0, 1.0, gaps))
     left, right = gemm(1.0, u, grad_u, trans_a="c"), gemm(1.0, vh, grad_vh, trans_b="c")

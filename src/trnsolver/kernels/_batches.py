@@ -32,7 +32,7 @@ def _write(x_hbm, x_sb, b, stores):
 
 
 def _at(x_sb, g, offset, dims):
-    """A view of the positions g of a tile: in each matrix from ``offset`` on, along strides and counts."""
+    """Return a view of the positions g of a tile: in each matrix from ``offset`` on, along strides and counts."""
     E = x_sb.shape[2]
     pattern = [[x_sb.shape[1] * E, x_sb.shape[0]], [E, g.size]]
     for dim in dims:
@@ -60,7 +60,7 @@ def _all(x_sb):
 
 
 def _engine(part):
-    """The first part is the Vector Engine's."""
+    """Pick the engine of a part: the Vector Engine has the first."""
     return nisa.engine.vector if part.index == 0 else nisa.engine.gpsimd
 
 

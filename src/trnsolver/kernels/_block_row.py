@@ -33,7 +33,7 @@ def _diagonal_blocks(row_sb, size, *, l_sb, at, eye_sb, minus_sb):
 
 
 def _working(block_sb):
-    """A copy of a block with room for `_eliminate_block`."""
+    """Return a copy of a block with room for `_eliminate_block`."""
     w = block_sb.shape[0]
     a_sb = nl.ndarray((P_MAX, 3 * QUADRANT), dtype=nl.float32, buffer=nl.sbuf)  # [k, 3 w]
     nisa.tensor_copy(dst=a_sb[0:w, 0:w], src=block_sb)

@@ -15,7 +15,7 @@ TAYLOR = (1.875, -1.25, 0.375)
 
 
 def _sign(x_sb, y_sb, q_sb, eye_sb, lifts):
-    """The sign of every x, of norm at most 1, and two sets of tiles that are free again."""
+    """Return the sign of every x, of norm at most 1, and two sets of tiles that are free again."""
     for step in range(lifts + 2):
         c = LIFT if step < lifts else NEAR if step == lifts else TAYLOR
         for g in range(len(x_sb)):
@@ -140,7 +140,7 @@ def _column(N):
 
 
 def _total(rows_sb, ones_sb, N):
-    """The sum of a column, in every partition."""
+    """Return the sum of a column, in every partition."""
     total_ps = nl.ndarray((P_MAX, 1), dtype=nl.float32, buffer=nl.psum)  # [n, 1]
     for m in tiles(N, M_TILE):
         nisa.nc_matmul(
@@ -153,7 +153,7 @@ def _total(rows_sb, ones_sb, N):
 
 
 def _row_squares(x_sb):
-    """Sums of squares of rows, x kept."""
+    """Sum squares of rows, and keep x."""
     N = x_sb[0].shape[1]
     rows_sb = _column(N)
     for m in tiles(N, M_TILE):

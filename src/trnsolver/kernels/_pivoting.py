@@ -70,7 +70,7 @@ def _keys(column_sb, free_sb, rank_sb, kept):
 
 
 def _candidates(p_sb, key_sb, best_sb, j):
-    """The row of each partition that has its largest key: its position, and the row, with one for a zero pivot."""
+    """Find the row of each partition with its largest key: its position, and the row, with one for a zero pivot."""
     rows = p_sb.shape[0]
     w = p_sb.shape[1]
     T = p_sb.shape[2]
@@ -99,7 +99,7 @@ def _candidates(p_sb, key_sb, best_sb, j):
 
 
 def _winner(candidate_sb, best_sb):
-    """The pivot row in every partition, and a flag for the partition it is from."""
+    """Return the pivot row in every partition, and a flag for the partition it is from."""
     rows = candidate_sb.shape[0]
     w = candidate_sb.shape[1]
     all_ps = nl.ndarray((P_MAX, rows), dtype=nl.float32, buffer=nl.psum)  # [k, p]

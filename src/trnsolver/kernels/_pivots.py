@@ -106,7 +106,7 @@ def _take_off(a_sb, at, p, j):
 
 
 def _follow(xT_sb, root_sb, row_sb, *, at, over_sb, p, j):
-    """The same elimination of the inverse's columns, and the inverse root of the pivot, of which ``over`` is one."""
+    """Eliminate the inverse's columns likewise; ``over`` is one over the pivot, whose inverse root comes with it."""
     w = p.stop - p.start
     nisa.tensor_scalar(
         dst=root_sb[p, j : j + 1],

@@ -31,7 +31,7 @@ def _shares(x_sb):
 
 
 def _squares(room, x_sb, N, length, width):
-    """The squares of rows, of which ``width`` of ``length`` entries count."""
+    """Return the squares of rows, of which ``width`` of ``length`` entries count."""
     products_sb, squares_sb = room[0], room[1]
     for g in _shares(x_sb):
         rows = _at(x_sb, g, 0, [[length, N], [1, width]])

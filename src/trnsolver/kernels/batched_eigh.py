@@ -77,7 +77,7 @@ def _quotients(room, x_sb, a_sb, left_sb, N):
 
 
 def _orthogonality(left_sb, x_sb, products_sb, N):
-    """The squares of inner products of different rows, each twice."""
+    """Return the squares of inner products of different rows, each twice."""
     nisa.memset(dst=_at(products_sb, _all(x_sb), N * N, [[1, N * N]]), value=0.0)
     for g in _shares(x_sb):
         for i in range(N - 1):
@@ -97,7 +97,7 @@ def _inner(products_sb, offset, *, x_sb, y_sb, g, i, first, N):
 
 
 def _square_sum(left_sb, at, products_sb, offset, count):
-    """The sum of squares of what stands in products from ``offset`` on."""
+    """Return the sum of squares of what stands in products from ``offset`` on."""
     whole = _all(left_sb)
     squares = _at(products_sb, whole, offset, [[1, count]])
     nisa.tensor_tensor(dst=squares, data1=squares, data2=squares, op=nl.multiply)

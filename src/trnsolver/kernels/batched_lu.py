@@ -67,7 +67,7 @@ def _streams(b, parts):
 
 
 def _start(a_hbm, b, K, loads):
-    """The matrices by columns, and room for a step."""
+    """Return the matrices by columns, and room for a step."""
     M = a_hbm.shape[1]
     W = a_hbm.shape[2]
     a_sb = _tile(b, W * M)  # [p, g, WM]
@@ -108,7 +108,7 @@ def _search(s, k, M, N, planes):
 
 
 def _select(s, k, M, W):
-    """The row of the pivot."""
+    """Return the row of the pivot."""
     a_sb, products_sb, pick_sb, row_sb = s[0], s[1], s[3], s[5]
     whole = _all(a_sb)
     left = M - k

@@ -66,7 +66,7 @@ def batched_qr(a_hbm, planes=1, group=8, loads="compiler", stores="compiler"):
 
 
 def _reflection(a_sb, products_sb, diagonal_sb, scale_sb, small_sb, *, k, planes):
-    """The vector v of column k, in its place, 2 / (v.T v), and what stands on the diagonal after it."""
+    """Return the vector v of column k, in its place, 2 / (v.T v), and what stands on the diagonal after it."""
     whole = _all(a_sb)
     R = a_sb.shape[2] // scale_sb.shape[2]
     left = R - planes * k
@@ -101,7 +101,7 @@ def _reflection(a_sb, products_sb, diagonal_sb, scale_sb, small_sb, *, k, planes
 
 
 def _direction(phase, first, size, small_sb, planes):
-    """The first entry over its size, of which the square is given; 1 for zero."""
+    """Return the first entry over its size, of which the square is given; 1 for zero."""
     whole = _all(small_sb)
     if planes == 1:
         # from a half with the sign

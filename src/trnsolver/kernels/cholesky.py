@@ -48,7 +48,7 @@ def cholesky(a_hbm, eye_hbm, loads="compiler", stores="compiler"):
 
 
 def _mirror(u_sb, l_sb):
-    """The upper block rows of a symmetric matrix from its lower ones, of which the lower triangle is read."""
+    """Fill the upper block rows of a symmetric matrix from its lower ones, of which the lower triangle is read."""
     N = l_sb[len(l_sb) - 1].shape[1]
     for m in tiles(N, M_TILE):
         row_sb = nl.ndarray((m.size, N - m.start), dtype=nl.float32, buffer=nl.sbuf)  # [m, N - m]
@@ -83,13 +83,13 @@ def _factor(u_sb, l_sb, eye_sb, minus_sb):
 
 
 def _near_row(u_sb, xT_sb, minus_sb, *, m, s, n):
-    """The last rows of block row m of u, and the next block row, n, up to date on the diagonal."""
+    """Compute the last rows of block row m of u, and bring the next block row, n, up to date on the diagonal."""
     _solve(u_sb[m.index], xT_sb, s, slice(m.size, m.size + n.size), True)
     _sum_up(u_sb, minus_sb, n, slice(0, n.size), True)
 
 
 def _far_row(u_sb, xT_sb, minus_sb, *, m, s, n):
-    """The same right of the diagonal."""
+    """Do the same right of the diagonal."""
     W = u_sb[n.index].shape[1]
     if n.size < W:
         _solve(u_sb[m.index], xT_sb, s, slice(m.size + n.size, m.size + W), False)

@@ -201,7 +201,7 @@ def _core(a_sb, v_sb, y_sb, q_sb, a_hbm):
 
 
 def _floor(a_sb, ones_sb):
-    """The square of the norm below which a block is left, in every partition."""
+    """Return the square of the norm below which a block is left, in every partition."""
     rows_sb = _row_squares(a_sb)
     total_ps = _total(rows_sb, ones_sb, a_sb[0].shape[1])
     floor_sb = nl.ndarray((P_MAX, 1), dtype=nl.float32, buffer=nl.sbuf)  # [n, 1]
@@ -238,7 +238,7 @@ def _same(same_sb, label_sb, row_sb):
 
 
 def _within(column_sb, same_sb):
-    """Sums of a column over blocks, one for every row: a product."""
+    """Sum a column over blocks, one sum for every row: a product."""
     N = same_sb[0].shape[1]
     sums_sb = _column(N)
     for m in tiles(N, M_TILE):

@@ -170,7 +170,7 @@ def _vectors(p_sb, v0_sb, flag_sb, eye_sb):
 
 
 def _store_triangle(r_hbm, p_sb, alpha_sb, eye_sb, *, b, k):
-    """The diagonal block of r, and zeros on its left."""
+    """Store the diagonal block of r, and zeros on its left."""
     w = p_sb.shape[0]
     below_sb = triangle(p_sb[0:w, 0:w], False, -1)  # [w, w]
     multiply_add(below_sb, eye_sb, alpha_sb, below_sb)

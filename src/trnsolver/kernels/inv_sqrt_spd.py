@@ -93,7 +93,7 @@ def _multiply(dst_sb, left_sb, right_sb, again):
 
 
 def _measure(defect_hbm, p_sb, eye_sb, b):
-    """The sum of squares of 1 - p."""
+    """Return the sum of squares of 1 - p."""
     N = p_sb[0].shape[1]
     total_ps = nl.ndarray((1, 1), dtype=nl.float32, buffer=nl.psum)  # [1, 1]
     for m in tiles(N, M_TILE):

@@ -113,7 +113,7 @@ def _panel_columns(a_sb, all_sb, search, eye_sb, *, before, u_hbm, b, c, panel):
 
 
 def _inverse(p_sb, one_sb, eye_sb):
-    """The transpose of the unit triangle's inverse, out of the pivot rows."""
+    """Return the transpose of the unit triangle's inverse, out of the pivot rows."""
     P, w, T = p_sb.shape
     transposed_ps = nl.ndarray((w, w), dtype=nl.float32, buffer=nl.psum)  # [k, j]
     for t in range(T):
@@ -144,7 +144,7 @@ def _columns(u_hbm, a_sb, parts, *, b, c, right):
 
 
 def _store_panel(u_hbm, rows_hbm, parts, index_sb, *, b, c):
-    """The block of u on the diagonal with zeros on its left, and the pivots' rows."""
+    """Store the block of u on the diagonal with zeros on its left, and the pivots' rows."""
     p_sb, ones_sb, _, _ = parts
     P, w, T = p_sb.shape
     own_ps = nl.ndarray((w, w), dtype=nl.float32, buffer=nl.psum)  # [c, c]

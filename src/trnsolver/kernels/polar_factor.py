@@ -106,7 +106,7 @@ def _step(dst_sb, xT_sb, q_sb, scale):
 
 
 def _polish(x_sb, xT_sb, y_sb, q_sb, eye_sb):
-    """A Newton-Schulz step: x becomes x (3 - x.T x) / 2."""
+    """Take a Newton-Schulz step: x becomes x (3 - x.T x) / 2."""
     _symmetric(q_sb, x_sb, x_sb, 1.0, False)
     _add_diagonal(q_sb, eye_sb, -3.0)
     _step(y_sb, xT_sb, q_sb, -0.5)

@@ -138,7 +138,7 @@ def _overlap(h_sb, q_sb, eye_sb, halves_sb):
 
 
 def _store_squares(square_hbm, h_sb, b):
-    """The sum of squares of each row of h."""
+    """Store the sum of squares of each row of h."""
     N = h_sb[0].shape[1]
     for k in tiles(N, M_TILE):
         scratch_sb = nl.ndarray((k.size, N), dtype=nl.float32, buffer=nl.sbuf)  # [k, N]

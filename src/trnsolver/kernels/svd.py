@@ -60,7 +60,7 @@ def svd(r_hbm, masks_hbm, sweeps=10, spare=0, loads="compiler"):
 
 
 def _small(x_hbm, wT_hbm, r_hbm, masks_sb, *, b, sweeps, spare):
-    """A few matrices side by side."""
+    """Rotate a few matrices side by side."""
     N = r_hbm.shape[1]
     size = masks_sb[0].shape[0]
     work = _workspace(size, b.size, N)

@@ -119,7 +119,7 @@ class Chebyshev(NamedTuple):
 @keep_arguments
 @check.hands_on("from_numpy")
 def chebyshev_preconditioner(a: Matrix, low: float, high: float, *, degree: int = 4) -> Apply:
-    """A polynomial in ``a`` [N, N] close to its inverse where eigenvalues lie between ``low`` and ``high``.
+    """Return a polynomial in ``a`` [N, N] close to its inverse where eigenvalues lie between ``low`` and ``high``.
 
     Args:
         a: anything `trnsolver.cg` takes; dense matrices run as one program.
@@ -161,7 +161,7 @@ def _interval(op: str, low: float, high: float) -> None:
 
 
 def _recurrence(low: float, high: float) -> Iterator[tuple[float, float]]:
-    """The factors of the old direction and of the residual, step by step."""
+    """Yield the factors of the old direction and of the residual, step by step."""
     half, sigma = (high - low) / 2, (high + low) / (high - low)
     before = 1 / sigma
     while True:
@@ -175,7 +175,7 @@ def _first(weights: Iterator[tuple[float, float]], steps: int) -> Tensor:
 
 
 def _steps(a: Operator, x: Tensor, r: Tensor, d: Tensor, weights: Tensor) -> State:
-    """A matrix in memory: all steps are one operation, on chip where kernels run."""
+    """Iterate on a matrix in memory: all steps are one operation, on chip where kernels run."""
     if a.matrix is not None and a.matrix.dtype == x.dtype:
         return run(ChebyshevSteps(a.matrix, x, r, d, weights))
     return _iterate(a.apply, x, r, d, weights)

@@ -108,7 +108,7 @@ class Problem:
     factor: Numbers = None
 
     def worst(self, norms: Numbers) -> float:
-        """The largest residual of the columns, relative to their right-hand sides."""
+        """Return the largest residual of the columns, relative to their right-hand sides."""
         relative = norms / self.sizes
         if isinstance(relative, Tensor):
             return float(relative.detach().max()) if relative.numel() else 0.0

@@ -316,7 +316,7 @@ def _map_from_answer(function: Operator, b: Tensor, answer: Tensor) -> Operator:
 
 
 def start(op: str, x0: Any, b: Tensor, rows: int, vector: bool) -> Tensor:
-    """The columns to start from, checked and copied."""
+    """Return the columns to start from, checked and copied."""
     x = from_numpy(x0) if isinstance(x0, np.ndarray) else x0
     if not isinstance(x, Tensor) or x.dtype != b.dtype:
         got = x.dtype if isinstance(x, Tensor) else type(x)

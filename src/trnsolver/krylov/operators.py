@@ -162,7 +162,7 @@ class Counted:
 
 
 def on_array(apply: Apply) -> Callable[[Columns], Columns]:
-    """A function of [N, K] on arrays [N]."""
+    """Return a function of [N, K] on arrays [N]."""
     return lambda x: to_numpy(apply(torch.from_numpy(x).unsqueeze(-1)))[:, 0]
 
 
@@ -228,7 +228,7 @@ def _entries(a: Any) -> Tensor | None:
 
 
 def _toward_one(op: str, a: Any, entries: Tensor | None) -> float:
-    """A power of two that brings a matrix near 1 where squares of its entries leave their range, else 1."""
+    """Return a power of two that brings a matrix near 1 where squares of its entries leave their range, else 1."""
     if entries is None or not entries.numel() or not readable(entries):
         return 1.0
     beyond, entries = far_from_one(entries.dtype), entries.detach()
@@ -284,7 +284,7 @@ def preconditioner_or_identity(op: str, preconditioner: Apply | None) -> Apply:
 
 
 def on_columns(op: str, n: int, apply: Apply) -> Apply:
-    """A function of [N, K] that takes [N] as well."""
+    """Return a function of [N, K] that takes [N] as well."""
 
     def either(r: Tensor) -> Tensor:
         check.tensor(op, r=r)
@@ -318,5 +318,5 @@ def on_chip(a: Tensor, x: Tensor, rows: int, columns: int) -> str | None:
 
 
 def tolerance(op: str, tol: Any) -> None:
-    """A tolerance is a positive number."""
+    """Check that a tolerance is a positive number."""
     check.refuse(not check.real(op, "tol", tol) > 0, op, "tol", tol, "a positive number")

@@ -85,7 +85,7 @@ def orthogonal(basis: Columns, w: Columns, near: int = 0) -> tuple[Columns, Colu
 
 
 def eps(x: Columns) -> float:
-    """The distance from 1 to the next number."""
+    """Return the distance from 1 to the next number."""
     return float((np if isinstance(x, np.ndarray) else torch).finfo(x.dtype).eps)
 
 
@@ -102,7 +102,7 @@ def root(x: Numbers) -> Numbers:
 
 
 def smaller(x: Numbers, y: Numbers) -> Numbers:
-    """The smaller of two, column by column."""
+    """Return the smaller of two, column by column."""
     return torch.minimum(x, y) if isinstance(x, Tensor) else min(x, y)
 
 

@@ -44,7 +44,7 @@ class Dealt:
         return [row for block in self.blocks[rank :: self.ranks] for row in block]
 
     def below(self, rank: int, block: int) -> list[int]:
-        """A rank's rows after a block."""
+        """Return a rank's rows after a block."""
         return [row for row in self.rows[rank] if row >= self.blocks[block].stop]
 
     def deal(self, part: Part) -> Tensor:
@@ -55,7 +55,7 @@ class Dealt:
         return torch.cat(self._exchange(pieces, cuts, part.shape[1], dealing=True))
 
     def collect(self, local: Tensor) -> Tensor:
-        """The inverse of `deal`."""
+        """Return the inverse of `deal`."""
         cuts = [range(start, start + size) for start, size in chunks(self.n, self.ranks)]
         own = self.rows[self.here]
         pieces = [local[[at for at, row in enumerate(own) if row in cut]] for cut in cuts]
@@ -114,7 +114,7 @@ def _lower_factor(team: Team, a: Part) -> Part:
 
 
 def _corner(team: Team, local: Tensor, deal: Dealt, number: int, done: int) -> Tensor:
-    """The factor of a diagonal block on every rank, and below it how far the factorisation came."""
+    """Return the factor of a diagonal block on every rank, and below it how far the factorisation came."""
     block, owner = deal.blocks[number], number % deal.ranks
     width = len(block)
     sent = None
@@ -172,7 +172,7 @@ def _inv_spd(team: Team, a: Part) -> Part:
 
 
 def unit_columns(team: Team, a: Part) -> Part:
-    """This rank's columns of the identity, like ``a``."""
+    """Return this rank's columns of the identity, like ``a``."""
     start, size = chunks(a.shape[0], team.size(0))[team.here(0)]
     local = torch.zeros((a.shape[0], size), dtype=a.dtype, device=a.local.device)
     local.diagonal(-start).fill_(1)

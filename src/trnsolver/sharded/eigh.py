@@ -167,7 +167,7 @@ def _check_options(op: str, a: Part, options: dict[str, Any]) -> None:
 
 
 def _eigh_gradient(given: Mapping[str, Any], result: Any, values: Any, vectors: Any) -> Mapping[str, Any]:
-    """The rule of `eigh`, from the gradients of either result; pairs of equal values contribute nothing."""
+    """Return the rule of `eigh`, from the gradients of either result; pairs of equal values contribute nothing."""
     w, v = result
 
     def of_a() -> Any:

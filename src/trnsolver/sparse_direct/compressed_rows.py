@@ -55,7 +55,7 @@ class Compressed:
         return cls(indptr, indices, torch.from_numpy(a.data), a.shape)
 
     def scipy(self, values: NDArray[Any] | None = None) -> Any:
-        """The pattern with some values, or ones, as SciPy has it."""
+        """Return the pattern with some values, or ones, as SciPy has it."""
         data = np.ones(len(self.indices), dtype=np.int8) if values is None else values
         return sp.csr_array((data, self.indices, self.indptr), shape=self.shape)
 
@@ -89,7 +89,7 @@ def compress_rows(op: str, a: Any, values: Any = None, *, lower: bool = False) -
 
 
 def compress_square(op: str, a: Any, values: Any = None, *, lower: bool = False) -> Compressed:
-    """The same of a square matrix."""
+    """Return the same of a square matrix."""
     matrix = compress_rows(op, a, values, lower=lower)
     if matrix.shape[0] != matrix.shape[1]:
         rows, columns = matrix.shape

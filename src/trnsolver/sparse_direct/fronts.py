@@ -106,7 +106,7 @@ def supernodes(n: int, i: Index, j: Index) -> Supernodes:
 
 
 def _tree(n: int, i: Index, j: Index) -> list[int]:
-    """The parent of every column in the elimination tree (Liu, with compressed paths); -1 for roots."""
+    """Return the parent of every column in the elimination tree (Liu, with compressed paths); -1 for roots."""
     high, low = np.maximum(i, j), np.minimum(i, j)
     by = np.lexsort((low, high))
     parent, ancestor = [-1] * n, [-1] * n
@@ -121,7 +121,7 @@ def _tree(n: int, i: Index, j: Index) -> list[int]:
 
 
 def _postorder(parent: list[int]) -> Index:
-    """New labels in which every subtree is contiguous and children come before their parents."""
+    """Return new labels in which every subtree is contiguous and children come before their parents."""
     n = len(parent)
     children: list[list[int]] = [[] for _ in range(n + 1)]
     for child in range(n - 1, -1, -1):

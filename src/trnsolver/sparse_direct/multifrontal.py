@@ -206,7 +206,7 @@ class _Multifrontal:
         return self.analysis.order
 
     def diagonal(self) -> Tensor:
-        """The diagonal of the factor that is not a unit triangle: L of Cholesky, U of LU."""
+        """Return the diagonal of the factor that is not a unit triangle: L of Cholesky, U of LU."""
         diagonals = self.empty.new_zeros((len(self.empty), self.analysis.n + 1))
         for group, block in zip(self.analysis.groups, self.blocks, strict=True):
             diagonals[:, group.pivots.to(diagonals.device)] = block.corner.diagonal(dim1=-2, dim2=-1)

@@ -46,7 +46,7 @@ def fill_ordering(a: Sparse, *, method: Ordering = "amd") -> Tensor:
 
 
 def order_of(a: Compressed, method: Ordering) -> Index:
-    """The order by a method."""
+    """Return the order by a method."""
     n = a.shape[0]
     if method == "natural" or n == 0:
         return np.arange(n)

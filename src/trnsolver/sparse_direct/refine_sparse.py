@@ -124,7 +124,7 @@ def _slices(x: NDArray[Any], largest: NDArray[Any], bits: int) -> list[NDArray[A
 
 
 def _definite_bound(a: Any) -> float:
-    """A lower bound of the least eigenvalue, proved by factors of ``a - s`` and their residual; 0 where none is."""
+    """Bound the least eigenvalue from below, by factors of ``a - s`` and their residual; 0 where nothing is proved."""
     order = order_of(Compressed.of_scipy(a), "amd")
     matrix = sp.csc_array(a[order][:, order])
     whole = symmetric_factors(matrix)
@@ -204,7 +204,7 @@ def _rows_of_inverse(n: int, here: slice, dtype: torch.dtype, letter: str, solve
 
 
 def _relative(error: Tensor, x: Tensor) -> float:
-    """An error relative to the exact solution, whose norm is at least that of ``x`` less the error."""
+    """Return an error relative to the exact solution, whose norm is at least that of ``x`` less the error."""
     size = torch.linalg.vector_norm(x, dim=0) - error
     ratio = torch.where(error == 0, 0.0, torch.where(size > 0, error / size, float("inf")))
     return float(ratio.max()) * (1.0 + 2.0**-40)

@@ -209,7 +209,7 @@ class SparseFactor:
         return SlogDet(sign.reshape(self.batch), logarithm.reshape(self.batch))
 
     def diagonal(self) -> Tensor:
-        """The diagonal [..., N] of L (Cholesky), U (LU) or R (QR), in the order of elimination."""
+        """Return the diagonal [..., N] of L (Cholesky), U (LU) or R (QR), in the order of elimination."""
         diagonal = self._engine.diagonal()
         return diagonal.reshape(*self.batch, diagonal.shape[-1])
 
@@ -271,7 +271,7 @@ def _solve_with_values(factor: SparseFactor, values: Tensor, b: Tensor, letter: 
 def _gradient(
     factor: SparseFactor, values: Tensor, grad: Tensor, *, b: Tensor, x: Tensor, back: Tensor, plain: bool
 ) -> Tensor:
-    """The gradient of the entries: ``-back @ x.mH``, and what a system that is not square adds (Golub and Pereyra)."""
+    """Compute the gradient of the entries: ``-back @ x.mH``, and what a system not square adds (Golub and Pereyra)."""
     pairs = [(-back, x) if plain else (-x, back)]
     if factor.shape[0] != factor.shape[1]:
         outer, inner = (b, x) if plain else (grad, back)
@@ -289,7 +289,7 @@ def _gradient(
 
 
 def _lower(row: Tensor, column: Tensor, here: Tensor, there: Tensor) -> Tensor:
-    """The gradient of a triangle that stands for a Hermitian matrix."""
+    """Return the gradient of a triangle that stands for a Hermitian matrix."""
     both = torch.where(row > column, here + there.conj(), 0.0)
     on = here.real.to(here.dtype) if here.is_complex() else here
     return torch.where(row == column, on, both)

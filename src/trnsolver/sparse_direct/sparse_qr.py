@@ -139,7 +139,7 @@ class SparseQR:
         return SparseQR.of(self.op, self.plan, values)
 
     def diagonal(self) -> Tensor:
-        """The diagonal of R."""
+        """Return the diagonal of R."""
         return torch.cat([self.empty, *(corner.diagonal(dim1=-2, dim2=-1) for corner, _ in self.triangle)], -1)
 
     def slogdet(self) -> tuple[Tensor, Tensor]:

@@ -36,11 +36,11 @@ class Engine(Protocol):
         """Signs [B] and logarithms [B] of determinants."""
 
     def diagonal(self) -> Tensor:
-        """The diagonal [B, N] of the triangular factor, in the order of elimination."""
+        """Return the diagonal [B, N] of the triangular factor, in the order of elimination."""
 
 
 def hermitian(a: Compressed, values: Tensor) -> Any:
-    """The matrix whose lower triangle is stored, whole, in compressed columns."""
+    """Return the matrix whose lower triangle is stored, whole, in compressed columns."""
     given = a.scipy(to_numpy(values.detach().resolve_conj()))
     columns = given.tocsc()
     if np.array_equal(columns.indices, given.indices) and np.array_equal(columns.data, given.data.conj()):
@@ -151,7 +151,7 @@ class SuperLU:
         return sign, diagonal.abs().log().sum(-1)
 
     def diagonal(self) -> Tensor:
-        """The diagonal of L for Cholesky, else of U."""
+        """Return the diagonal of L for Cholesky, else of U."""
         diagonal = torch.from_numpy(np.stack([f.U.diagonal() for f in self.factors]))
         return diagonal.real.sqrt().to(diagonal.dtype) if self.kind == "cholesky" else diagonal
 

@@ -41,7 +41,7 @@ def sell_spmm(
     loads="static",
     stores="static",
 ):
-    """``indices``, ``values`` [T, P, G], ``order`` [T, P, C]; with ``room`` ``picks`` [T, P, P * room] and hubs."""
+    """Multiply; ``indices``, ``values`` [T, P, G], ``order`` [T, P, C]; with ``room`` ``picks`` [T, P, P * room]."""
     N, K = xT_hbm.shape
     T, P, C = order_hbm.shape
     out_hbm = nl.ndarray((N, rows), dtype=xT_hbm.dtype, buffer=nl.shared_hbm)  # [N, M]
