@@ -54,7 +54,7 @@ def dct(
     precision: Precision | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Discrete cosine transform along one axis.
+    """Return the discrete cosine transform along one axis.
 
     Args:
         x: real; the parts of complex data are transformed separately. Halves become float32, integers float64.
@@ -93,7 +93,7 @@ def dctn(
     precision: Precision | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Discrete cosine transform along several axes.
+    """Return the discrete cosine transform along several axes.
 
     Args:
         x: as for `dct`.

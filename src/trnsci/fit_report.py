@@ -64,7 +64,7 @@ class OnTarget:
     programs: int
 
     def seconds(self, way: str) -> float:
-        """Predicted seconds of all calls.
+        """Return predicted seconds of all calls.
 
         ``call by call`` moves operands and results every time; ``resident`` keeps them in device memory; ``fused`` is
         one program on resident operands.
@@ -131,7 +131,7 @@ class Group:
         return self._compare_ways(there) + self._certainty(there) + left_out
 
     def _certainty(self, there: OnTarget) -> str:
-        """Words where the other end of the kernels' interval would bring another verdict."""
+        """Return words where the other end of the kernels' interval would bring another verdict."""
         gap = [self.steady - there.seconds(way) + there.kernel for way in WAYS]
         low, high = there.interval
         return "; within the prediction's interval" if any(low <= kernel <= high for kernel in gap) else ""
@@ -471,7 +471,7 @@ def machine() -> str:
 
 
 def shorten_operands(operands: str) -> str:
-    """Operands for a table: three of them and a count where there are many."""
+    """Return operands for a table: three of them and a count where there are many."""
     words = operands.split(" ")
     return operands if len(words) <= 4 else f"{' '.join(words[:3])} and {len(words) - 3} more"
 

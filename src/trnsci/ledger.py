@@ -42,7 +42,7 @@ class Entry:
         return f"<Entry {self.step!r} in {seconds(self.measured)}>"
 
     def predicted(self, target: TargetName) -> float | None:
-        """Predicted seconds on the device, without transfers."""
+        """Return predicted seconds on the device, without transfers."""
         return self.step.predicted(target)
 
     @property

@@ -450,7 +450,7 @@ class Op:
         return predict.prediction(call, target)
 
     def predicted(self, call: Any, target: TargetName) -> float | None:
-        """Predicted seconds of a frozen call's kernels on a generation; ``None`` where none takes it."""
+        """Return predicted seconds of a frozen call's kernels on a generation; ``None`` where none takes it."""
         return predict.device_seconds(call, target)
 
 

@@ -240,7 +240,7 @@ def _shape_only(value: Any) -> Any:
 
 
 def _sparse(value: Any) -> bool:
-    """Whether this is a sparse tensor of torch's: it keeps its pattern, as those of trnsparse and SciPy do."""
+    """Return whether this is a sparse tensor of torch's: it keeps its pattern, as those of trnsparse and SciPy do."""
     return isinstance(value, Tensor) and value.layout is not torch.strided
 
 

@@ -102,7 +102,7 @@ class TensorSpec:
     def stride(self, dim: int) -> int: ...
 
     def stride(self, dim: int | None = None) -> tuple[int, ...] | int:
-        """Distance of neighbours along each axis, or along one, in elements."""
+        """Return the distance of neighbours along each axis, or along one, in elements."""
         strides = self.strides
         if strides is None:
             sizes = [max(size, 1) for size in self.shape]

@@ -171,7 +171,7 @@ class Access(State):
             self.machine.note(self, t, write, rows)
 
     def resolve(self, t: NkiTensor, role: str) -> int:
-        """Element offset of a view with a scalar run-time index."""
+        """Return the element offset of a view with a scalar run-time index."""
         dynamic = t.dynamic
         assert dynamic is not None
         value = self.scalar(dynamic.index, f"{role}'s index")
@@ -340,7 +340,7 @@ def _join_names(where: tuple[str, ...]) -> str:
 
 
 def _fit(values: np.ndarray, shape: tuple[int, ...], role: str, t: NkiTensor) -> np.ndarray:
-    """``values`` in ``shape``: equal element counts reshape (rows stay rows), the rest broadcasts."""
+    """Return ``values`` in ``shape``: equal element counts reshape (rows stay rows), the rest broadcasts."""
     if values.size == t.size:
         return values.reshape(shape)
     try:

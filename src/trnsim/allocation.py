@@ -113,7 +113,7 @@ class Allocation(State):
         return Arena(nbytes, data=data, unit=int(dtype.itemsize))
 
     def _partition_bytes(self, region: MemoryRegion) -> int:
-        """Bytes of a partition that tensors may take."""
+        """Return bytes of a partition that tensors may take."""
         return self.target.sbuf_usable_bytes if region is MemoryRegion.sbuf else self.target.psum_partition_bytes
 
     def _own_arena(self, region: MemoryRegion) -> tuple[Arena, int]:

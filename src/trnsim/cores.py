@@ -203,7 +203,7 @@ def launch_grid(kernel: Any, params: SimParams) -> tuple[int, ...]:
 
 
 def check_grid(grid: tuple[int, ...], target: Target) -> int:
-    """Cores a launch grid asks for; raises when ``target`` has no such logical core."""
+    """Return cores a launch grid asks for; raises when ``target`` has no such logical core."""
     if len(grid) > 1:
         raise refuse(
             "grid:check_grid-value", got=grid, given=list(grid), ndim=len(grid), fields={"target": target.name}

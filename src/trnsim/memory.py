@@ -189,12 +189,12 @@ class Lifetimes:
         return [s for s in (r() for r in self.live) if s is not None]
 
     def spans(self, buffer: str) -> list[Span]:
-        """Lifetimes of every used tensor of a memory."""
+        """Return lifetimes of every used tensor of a memory."""
         running = [s.span() for s in self.storages() if s.last >= 0]
         return [s for s in (*self.ended, *running) if s.buffer == buffer]
 
     def peak(self, buffer: str) -> tuple[int, list[Span]]:
-        """Most bytes a partition holds at any instruction, and the tensors alive then."""
+        """Return the most bytes a partition holds at any instruction, and the tensors alive then."""
         used = self.spans(buffer)
         events = [(s.first, 0, i) for i, s in enumerate(used)] + [(s.last, 1, i) for i, s in enumerate(used)]
         events.sort()

@@ -260,7 +260,7 @@ def _is_clean_tile(value: Any) -> bool:
 
 
 def _fit_shape(values: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """``values`` in ``shape``: row by row where partitions agree, repeated or cut to fit."""
+    """Return ``values`` in ``shape``: row by row where partitions agree, repeated or cut to fit."""
     if values.ndim and values.shape[0] == shape[0]:
         rows = values.reshape(shape[0], -1)
         free = int(np.prod(shape[1:]))

@@ -33,7 +33,7 @@ _before = 0
 
 
 def _libraries() -> list[str]:
-    """Paths of the BLAS libraries this process has loaded."""
+    """Return paths of the BLAS libraries this process has loaded."""
     if sys.platform == "linux":
         lines = Path("/proc/self/maps").read_text().splitlines()
         paths = {line.split(maxsplit=5)[5] for line in lines if line.count(" ") >= 5 and "/" in line}

@@ -19,7 +19,7 @@ _TRACKS = [*QUEUES, "loads", "stores"]
 
 
 def lanes(report: Report) -> dict[tuple[int, str], list[Slice]]:
-    """Bars by (core, track) in the order of time, none overlapping another on its track.
+    """Return bars by (core, track) in the order of time, none overlapping another on its track.
 
     Engines are pipelined: a bar ends where the next begins. Transfers that overlap go to further tracks.
     """
@@ -169,7 +169,7 @@ def _data(report: Report) -> dict[str, Any]:
 
 
 def _merge_bars(bars: list[Slice], grain: float) -> list[tuple[Slice, int]]:
-    """Neighbours of one name closer than ``grain`` as one bar."""
+    """Return neighbours of one name closer than ``grain`` as one bar."""
     out: list[tuple[Slice, int]] = []
     for bar in bars:
         if grain and out:

@@ -64,7 +64,7 @@ def refuse_dtype(op: str, argument: str, dtype: torch.dtype) -> None:
 
 
 def _dense(x: Any) -> bool:
-    """Whether this is a tensor that torch's linear algebra takes."""
+    """Return whether this is a tensor that torch's linear algebra takes."""
     return type(x) in (Tensor, Parameter) and x.layout is torch.strided and not x.is_nested
 
 
@@ -95,7 +95,7 @@ def or_shapes(x: Tensor) -> Tensor:
 
 
 def all_finite(x: Tensor) -> bool:
-    """Whether no entry is infinite or NaN, as far as one may look. One sum decides in the usual case."""
+    """Return whether no entry is infinite or NaN, as far as one may look. One sum decides in the usual case."""
     if not readable(x):
         return True
     if x.requires_grad:
@@ -224,7 +224,7 @@ def positive_definite(op: str, factor: Tensor, info: Tensor, read: Callable[[], 
 
 
 def divides(x: Tensor) -> bool:
-    """Whether no entry is zero, infinite or NaN."""
+    """Return whether no entry is zero, infinite or NaN."""
     if x.ndim == 1 and x.numel() <= 64:
         # in less time than one function of torch takes
         entries = x.tolist()

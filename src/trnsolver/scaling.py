@@ -13,7 +13,7 @@ def largest(a: Tensor, axes: int | tuple[int, ...]) -> Tensor:
 
 
 def near_one(a: Tensor, axes: int | tuple[int, ...], *, beyond: float = 1.0) -> Tensor:
-    """Powers of two, one for each matrix, row or column, that bring the largest magnitude over ``axes`` near 1.
+    """Return powers of two, one for each matrix, row or column, that bring the largest magnitude over ``axes`` near 1.
 
     Multiplying and dividing by them is exact, but for entries that fall below the normal numbers. What is within a
     factor of ``beyond`` of 1 already stays as it is.

@@ -137,7 +137,7 @@ def time_bars(title: str, here: float, devices: Sequence[Device], note: str) -> 
 
 
 def engine_bars(title: str, devices: Mapping[str, Sequence[Device]]) -> Bars:
-    """Shares of named programs' time in which each engine of the configured generation works."""
+    """Return shares of named programs' time in which each engine of the configured generation works."""
     target = config.TARGET.get()
     chosen = {name: next(d for d in each if d.target == target) for name, each in devices.items()}
     bars = [
@@ -189,7 +189,7 @@ def count_transfers(way: str, book: Ledger) -> Moved:
 
 
 def moved_table(title: str, runs: Sequence[Moved], note: str = "") -> Table:
-    """Transfers beside each other."""
+    """Return transfers beside each other."""
     rows = [
         (m.way, quantity(m.to_device, "B"), quantity(m.from_device, "B"), str(m.transfers), seconds(m.seconds))
         for m in runs

@@ -193,7 +193,7 @@ def _energies(rows: list[dict[str, Any]]) -> Table:
 
 
 def _errors(rows: list[dict[str, Any]]) -> Bars:
-    """Digits that agree with PySCF: the error itself has no visible bar."""
+    """Return digits that agree with PySCF: the error itself has no visible bar."""
     bars = []
     for row in rows[1:]:
         digits = -math.log10(max(row["error"], 1e-16))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def by_name(algorithm: Algorithm, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Arguments with defaults, by name; those of a star are a list."""
+    """Return arguments with defaults, by name; those of a star are a list."""
     try:
         bound = inspect.signature(algorithm.public).bind(*args, **kwargs)
     except TypeError as error:

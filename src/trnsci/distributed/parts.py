@@ -86,7 +86,7 @@ class Layout:
         return spans
 
     def local_shape(self, coordinate: Sequence[int]) -> tuple[int, ...]:
-        """Shape of that part."""
+        """Return the shape of that part."""
         return tuple(size for _, size in self.spans(coordinate))
 
     def starts(self, coordinate: Sequence[int]) -> tuple[int, ...]:

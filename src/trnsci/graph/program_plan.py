@@ -123,7 +123,7 @@ class ProgramStep(Step):
     target: TargetName
 
     def predicted(self, target: TargetName) -> float | None:
-        """Predicted seconds of its kernels on the generation it was made for."""
+        """Return predicted seconds of its kernels on the generation it was made for."""
         return _predict_program(self.compiled, target).kernels if target == self.target else None
 
     @property

@@ -29,6 +29,6 @@ def ill_scaled(shape: Sequence[int], seed: int = 0, dtype: torch.dtype = torch.f
 
 
 def known_answers(path: str | Path) -> list[dict[str, str]]:
-    """Rows of a CSV with a header; lines that start with ``#`` (source, seed) are skipped."""
+    """Return rows of a CSV with a header; lines that start with ``#`` (source, seed) are skipped."""
     with Path(path).open(newline="") as file:
         return list(csv.DictReader(line for line in file if not line.startswith("#")))

@@ -356,7 +356,7 @@ class Checker(Device, Outside, FrontEnd, Values):
 
 
 def _strings(node: Function) -> set[str]:
-    """Parameters that are strings by their default or annotation."""
+    """Return parameters that are strings by their default or annotation."""
     arguments = [*node.args.posonlyargs, *node.args.args]
     defaults = [None] * (len(arguments) - len(node.args.defaults)) + list(node.args.defaults)
     pairs = [*zip(arguments, defaults, strict=True), *zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)]

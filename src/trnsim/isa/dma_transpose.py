@@ -88,7 +88,7 @@ def _transpose(s: Session, dst: NkiTensor, src: NkiTensor, order: tuple[int, ...
 
 
 def _runs(mask: np.ndarray) -> list[slice]:
-    """Maximal runs of true entries."""
+    """Return maximal runs of true entries."""
     edges = np.flatnonzero(np.diff(np.concatenate(([0], mask.astype(np.int8), [0]))))
     return [slice(int(a), int(b)) for a, b in edges.reshape(-1, 2)]
 

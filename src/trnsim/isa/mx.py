@@ -143,7 +143,7 @@ def _table(element: Any) -> np.ndarray:
 
 
 def _quantize(x: np.ndarray, dtype: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Packed elements [P, F/4] and biased scale exponents [P/8, F/4] of fp32 values [P, F]."""
+    """Return packed elements [P, F/4] and biased scale exponents [P/8, F/4] of fp32 values [P, F]."""
     p, f = x.shape
     groups = np.abs(x).reshape(p // 8, 8, f // 4, 4)
     largest = groups.max(axis=(1, 3))

@@ -75,7 +75,7 @@ def one_psum(a: NkiTensor, a_role: str, b: Any, b_role: str) -> None:
 
 
 def element_limit(s: Session, t: NkiTensor) -> int:
-    """Most elements of a partition one instruction streams from ``t``'s memory."""
+    """Return the most elements of a partition one instruction streams from ``t``'s memory."""
     if t.buffer is not MemoryRegion.psum:
         return SBUF_ELEMENTS
     return PSUM_ELEMENTS if s.target.generation < 4 else max(PSUM_ELEMENTS, s.target.psum_partition_bytes // t.itemsize)
@@ -88,7 +88,7 @@ def reachable(s: Session, t: NkiTensor, role: str, n: int) -> None:
 
 
 def scratch(s: Session, name: str, shape: tuple[int, ...]) -> np.ndarray:
-    """Memory for an intermediate of one instruction: fresh pages cost as much as a small product."""
+    """Return memory for an intermediate of one instruction: fresh pages cost as much as a small product."""
     size = math.prod(shape)
     held = s.state.get(name)
     if held is None or held.size < size:
@@ -293,5 +293,5 @@ def written_once(dst: NkiTensor, hint: str) -> None:
 
 
 def flat(x: np.ndarray) -> np.ndarray:
-    """``x`` as [partitions, elements]."""
+    """Return ``x`` as [partitions, elements]."""
     return x if x.ndim == 2 else x.reshape(x.shape[0], -1)

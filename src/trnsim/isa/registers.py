@@ -72,7 +72,7 @@ class VirtualRegister(NKIObject):
 
 
 def as_register(x: Any, role: str, hint: str = "make one with nisa.register_alloc()") -> VirtualRegister:
-    """``x``, which must be a register."""
+    """Return ``x``, which must be a register."""
     if not isinstance(x, VirtualRegister):
         raise refuse("register:as_register", got=type(x).__name__, hint=hint, role=role, value=x)
     return x

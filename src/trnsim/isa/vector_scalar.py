@@ -118,7 +118,7 @@ def _scalar_engine(s: Session, first: Alu, second: Alu | None, engine: Any) -> s
 
 
 def _bit_chain(s: Session, x: np.ndarray, data: NkiTensor, dst: NkiTensor, stages: Any) -> np.ndarray:
-    """Both bitvec stages at ``data``'s width, as bits of ``dst``."""
+    """Compute both bitvec stages at ``data``'s width, as bits of ``dst``."""
     result = bits(flat(x)) if s.numerics else x
     for alu, value, reverse, role in stages:
         if alu is None:

@@ -52,7 +52,7 @@ def max8(s: Session, dst: Any, src: Any) -> NkiInstruction:
 
 
 def _match(data: np.ndarray, vals: np.ndarray, order: range) -> tuple[np.ndarray, np.ndarray]:
-    """Index in ``data`` [P, n] of each of ``vals`` [P, 8], and which were found; a position is given out once.
+    """Return the index in ``data`` [P, n] of each of ``vals`` [P, 8], and which occur; a position is given out once.
 
     Equal values take successive positions in the order the slots are served.
     """

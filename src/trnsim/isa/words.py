@@ -11,7 +11,7 @@ _SIGNED = {1: np.int8, 2: np.int16, 4: np.int32}
 
 
 def bits(x: np.ndarray, width: int | None = None) -> np.ndarray:
-    """``x`` (integers or bool) as unsigned words of ``width`` bytes; a signed value is extended by its sign."""
+    """Return ``x`` (integers or bool) as unsigned words of ``width`` bytes; a signed value is extended by its sign."""
     item = x.dtype.itemsize
     if width is not None and width != item:
         x = x.astype(_SIGNED[width] if x.dtype.kind == "i" else _UNSIGNED[width])

@@ -20,7 +20,7 @@ from trnsim.tensors.tensor import NkiTensor
 
 @function
 def ndarray(shape: Any, dtype: Any, buffer: Any = sbuf, name: str = "", address: Any = None) -> NkiTensor:
-    """Memory for a tensor; nothing is in it until written.
+    """Return memory for a tensor; nothing is in it until written.
 
     ``address=(partition, byte)`` places it by hand, ``(byte,)`` in HBM.
     """
@@ -81,7 +81,7 @@ def empty_like(
 
 @function
 def zeros_like(x: NkiTensor, dtype: Any = None, buffer: Any = None, name: str = "") -> NkiTensor:
-    """Zeros of ``x``'s shape, dtype and memory."""
+    """Return zeros of ``x``'s shape, dtype and memory."""
     return _fill(empty_like(x, dtype, buffer, name), 0)
 
 

@@ -33,7 +33,7 @@ def _activation(name: str, text: str) -> Callable[..., NkiTensor]:
 
 
 def convert(x: NkiTensor, dtype: Any) -> NkiTensor:
-    """``x`` in ``dtype``: itself when it has it, else a converted copy."""
+    """Return ``x`` in ``dtype``: itself when it has it, else a converted copy."""
     wanted = dtype_or(dtype, x.dtype)
     return x if same_dtype(x.dtype, wanted) else copy(x, wanted)
 
@@ -122,7 +122,7 @@ def sin(x: Any, dtype: Any = None) -> NkiTensor:
 
 @function
 def cos(x: Any, dtype: Any = None) -> NkiTensor:
-    """Cosine of any argument: the sine of ``x + π/2``, reduced first."""
+    """Return the cosine of any argument: the sine of ``x + π/2``, reduced first."""
     x = as_tile(x, "x")
     rest = _reduce_range(x, 0.25)
     shifted = tile(x.shape, float32)
@@ -132,7 +132,7 @@ def cos(x: Any, dtype: Any = None) -> NkiTensor:
 
 @function
 def tan(x: Any, dtype: Any = None) -> NkiTensor:
-    """Tangent: sine over cosine."""
+    """Return the tangent: sine over cosine."""
     x = as_tile(x, "x")
     return multiply(sin(x, float32), reciprocal(cos(x, float32)), dtype_or(dtype, x.dtype))
 
@@ -156,7 +156,7 @@ def _round_small(x: Any, dtype: Any, rounding: Callable[[NkiTensor], NkiTensor])
 
 
 def _nearest(x: NkiTensor) -> NkiTensor:
-    """``x`` rounded to the nearest whole number, by way of int32."""
+    """Return ``x`` rounded to the nearest whole number, by way of int32."""
     return copy(copy(x, int32), float32)
 
 
@@ -184,7 +184,7 @@ def ceil(x: Any, dtype: Any = None) -> NkiTensor:
 
 @function
 def trunc(x: Any, dtype: Any = None) -> NkiTensor:
-    """``x`` without its fraction."""
+    """Return ``x`` without its fraction."""
     return _round_small(x, dtype, lambda x: multiply(floor(abs(x)), sign(x)))
 
 

@@ -112,7 +112,7 @@ def no_reorder() -> Iterator[None]:
 
 
 def program_id(axis: int = 0) -> int:
-    """Index of this core along ``axis`` of the launch grid."""
+    """Return the index of this core along ``axis`` of the launch grid."""
     program = require_session("nl.program_id").program
     return _along(program, axis, "program_id") if program else 0
 
@@ -123,7 +123,7 @@ def _along(sizes: tuple[int, ...], axis: int, what: str) -> int:
 
 
 def num_programs(axes: Any = None) -> int:
-    """Cores along ``axes`` of the launch grid (all of them by default)."""
+    """Return cores along ``axes`` of the launch grid (all of them by default)."""
     grid = require_session("nl.num_programs").grid
     if not grid:
         return 1
@@ -132,5 +132,5 @@ def num_programs(axes: Any = None) -> int:
 
 
 def program_ndim() -> int:
-    """Dimensions of the launch grid; 0 without one."""
+    """Return dimensions of the launch grid; 0 without one."""
     return len(require_session("nl.program_ndim").grid)

@@ -116,7 +116,7 @@ logical_xor = _operator("logical_xor", "1 where exactly one is nonzero, else 0."
 
 @function
 def logical_not(x: Any, dtype: Any = None) -> NkiTensor:
-    """``x`` xor 1: the negation of values that are 0 or 1."""
+    """Return ``x`` xor 1: the negation of values that are 0 or 1."""
     return combine("logical_xor", x, 1.0, dtype)
 
 
@@ -183,13 +183,13 @@ def divide(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
 
 @function
 def fmod(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
-    """Remainder of ``x / y`` with ``x``'s sign; simulation only, hardware has no remainder."""
+    """Return the remainder of ``x / y`` with ``x``'s sign; simulation only, hardware has no remainder."""
     return _emulate("fmod", x, y, dtype, "Build it from reciprocal, trunc, multiply and subtract")
 
 
 @function
 def mod(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
-    """Remainder of ``x / y`` with ``y``'s sign; simulation only, hardware has no remainder."""
+    """Return the remainder of ``x / y`` with ``y``'s sign; simulation only, hardware has no remainder."""
     return _emulate("mod", x, y, dtype, "Build it from reciprocal, floor, multiply and subtract")
 
 

@@ -165,7 +165,7 @@ def broadcast_to(x: Any, shape: Any, dtype: Any = None) -> NkiTensor:
 
 @function
 def where(condition: Any, x: Any, y: Any, dtype: Any = None) -> NkiTensor:
-    """``x`` where ``condition`` is nonzero, else ``y``: tiles of the condition's shape, or numbers."""
+    """Return ``x`` where ``condition`` is nonzero, else ``y``: tiles of the condition's shape, or numbers."""
     condition = as_tile(condition, "condition")
     tiles = [t for t in (x, y) if isinstance(t, NkiTensor)]
     default = condition.dtype if not tiles else tiles[0].dtype if len(tiles) == 1 else promote(x.dtype, y.dtype)
@@ -199,7 +199,7 @@ def gather_flattened(data: Any, indices: Any, axis: int = 0, dtype: Any = None) 
 
 @function
 def dropout(x: Any, rate: Any, dtype: Any = None) -> NkiTensor:
-    """``x`` with elements replaced by zero with probability ``rate``, a number or a ``(P, 1)`` tile."""
+    """Return ``x`` with elements replaced by zero with probability ``rate``, a number or a ``(P, 1)`` tile."""
     return convert(map_tile(nisa.dropout, x, None, rate), dtype)
 
 

@@ -24,7 +24,7 @@ from trnsim.versions import FIRST
 
 
 def _shape(x: NkiTensor, first: int, keepdims: bool) -> tuple[int, ...]:
-    """Shape of the result; on chip at least two dimensions stay."""
+    """Return the shape of the result; on chip at least two dimensions stay."""
     shape = x.shape[:first] + ((1,) * (x.ndim - first) if keepdims else ())
     return shape if len(shape) > 1 else (*shape, 1)
 
@@ -84,7 +84,7 @@ def mean(x: Any, axis: Any, dtype: Any = None, keepdims: bool = False) -> NkiTen
 
 @function
 def var(x: Any, axis: Any, dtype: Any = None, keepdims: bool = False) -> NkiTensor:
-    """Variance along ``axis`` (of the whole population). Reduced dimensions stay, whatever ``keepdims`` says."""
+    """Return the variance along ``axis`` (of the population). Reduced dimensions stay, whatever ``keepdims`` says."""
     x = as_tile(x, "x")
     centred = subtract(x, mean(x, axis, float32, keepdims=True), float32)
     return mean(multiply(centred, centred), axis, dtype_or(dtype, x.dtype), keepdims=True)

@@ -78,7 +78,7 @@ def tile(shape: tuple[int, ...], dtype: Any, buffer: MemoryRegion = MemoryRegion
 
 
 def as_tile(x: Any, role: str) -> NkiTensor:
-    """``x``, which must be a tensor."""
+    """Return ``x``, which must be a tensor."""
     if not isinstance(x, NkiTensor):
         require_session("nki.language")
         raise no_tensor(x, role, "tile", "load the data with nl.load first")

@@ -14,7 +14,7 @@ class Access(Views):
     __slots__ = ()
 
     def vector_select(self, dim: int, vector_offset: Any) -> Self:
-        """Row ``vector_offset[p]`` for each partition ``p``: a gather or scatter by DMA."""
+        """Return row ``vector_offset[p]`` for each partition ``p``: a gather or scatter by DMA."""
         forbid(dim != 0, "indirect:vector_select-value", got=dim)
         forbid(self.on_chip, "indirect:vector_select-buffer", got=str(self.buffer), t=self)
         self._once("vector_select")

@@ -165,7 +165,7 @@ class NkiGrid:
         return self._region[d][cells[0] * block : (cells[-1] + 1) * block]
 
     def _elements(self, d: int) -> int:
-        """Elements selected along dimension ``d``."""
+        """Return elements selected along dimension ``d``."""
         block, tile = self._block[d], self._tile[d]
         parts = (self._region[d][cell * block : (cell + 1) * block] for cell in self._picked[d])
         return sum(min((part[-1] + 1) * tile, self._extent[d]) - part[0] * tile for part in parts)

@@ -225,7 +225,7 @@ def as_shape(value: Any, what: str) -> tuple[int, ...]:
 
 
 def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Strides of a dense tensor."""
+    """Return strides of a dense tensor."""
     strides, step = [], 1
     for n in reversed(shape):
         strides.append(step)
@@ -234,7 +234,7 @@ def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def runs_of(shape: tuple[int, ...], strides: tuple[int, ...]) -> list[tuple[int, int]]:
-    """Sizes and strides of the dimensions that remain once evenly spaced neighbours are merged."""
+    """Return sizes and strides of the dimensions that remain once evenly spaced neighbours are merged."""
     runs: list[tuple[int, int]] = []
     for n, stride in zip(shape, strides, strict=True):
         if n == 1:
@@ -271,7 +271,7 @@ def merge(shape: tuple[int, ...], strides: tuple[int, ...]) -> int | None:
 
 
 def reshape_strides(shape: tuple[int, ...], strides: tuple[int, ...], new: tuple[int, ...]) -> tuple[int, ...] | None:
-    """Strides that show ``shape`` as ``new`` without a copy, or ``None``."""
+    """Return strides that show ``shape`` as ``new`` without a copy, or ``None``."""
     runs = runs_of(shape, strides)
     out: list[int] = []
     at = 0

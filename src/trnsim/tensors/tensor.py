@@ -183,7 +183,7 @@ class NkiTensor(Access):
     # -- indexing -------------------------------------------------------------------------------------------------
 
     def __getitem__(self, key: Any) -> NkiTensor:
-        """Integers, slices, ranges, ``...``, ``None``, ``nl.ds`` and one run-time index.
+        """Return integers, slices, ranges, ``...``, ``None``, ``nl.ds`` and one run-time index.
 
         An integer drops its dimension, except the partition dimension of an on-chip tensor, and except where the result
         would have fewer than two dimensions on chip or one in HBM: there the last one is kept with size 1.

@@ -121,7 +121,7 @@ def load_file(path: Path) -> ModuleType:
 
 
 def shapes(text: str, dtype: str) -> list[np.ndarray]:
-    """Arguments without memory: ``"8192x4096:bfloat16,1x512"``."""
+    """Return arguments without memory: ``"8192x4096:bfloat16,1x512"``."""
     arrays = []
     for part in filter(None, (p.strip() for p in text.split(","))):
         extents, _, named = part.partition(":")

@@ -17,7 +17,7 @@ _EIGHT = frozenset(("float8_e4m3", "float8_e4m3fn", "float8_e5m2", "float8_e3m4"
 
 
 def _passes(call: Call, target: Target) -> float:
-    """Cycles per moving row."""
+    """Return cycles per moving row."""
     dtypes = [operand.dtype for operand in call.reads[:2]]
     full = any(d in ("float32", "int32", "uint32") for d in dtypes)
     if call.info.get("is_transpose") or call.name == "nc_transpose":
@@ -112,7 +112,7 @@ def _vector(call: Call, target: Target, cycles: float, basis: str = "measured") 
 
 
 def _fast(call: Call, target: Target) -> float:
-    """Cycles per element of a copy or tensor_scalar: the Vector Engine's performance modes."""
+    """Return cycles per element of a copy or tensor_scalar: the Vector Engine's performance modes."""
     if not target.timing.vector_modes:
         return 1.0
     data = [o for o in (*call.writes, *call.reads) if o.n > 1]
@@ -163,7 +163,7 @@ def _memset(call: Call, target: Target) -> Cost:
 
 
 def _two_inputs(call: Call, target: Target) -> float:
-    """Cycles per element with two streams: both from SBUF share a port on trn1."""
+    """Return cycles per element with two streams: both from SBUF share a port on trn1."""
     streams = [o for o in call.reads if o.n > 1]
     if len(streams) < 2 or any(o.buffer == PSUM for o in streams):
         return 1.0

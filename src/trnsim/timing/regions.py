@@ -61,7 +61,7 @@ class Overlaps:
             self._cells.setdefault((level, cell), []).append(at)
 
     def of(self, index: int, operand: Operand) -> dict[int, int]:
-        """Regions that share bytes with ``index``, and how it lies to them."""
+        """Return regions that share bytes with ``index``, and how it lies to them."""
         seen, overlaps = self._known.get(index) or (0, {})
         known = len(self._indices)
         if seen < known:
@@ -76,7 +76,7 @@ class Overlaps:
         return overlaps
 
     def _near(self, operand: Operand, seen: int) -> Sequence[int]:
-        """Positions, from ``seen`` on, of regions that may overlap one."""
+        """Return positions, from ``seen`` on, of regions that may overlap one."""
         known = len(self._operands)
         near: set[int] = set()
         for level in self._levels:
@@ -131,7 +131,7 @@ class Comb:
 
 
 def _join_dims(dims: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    """Dimensions (stride, extent) with those joined that step through the same places."""
+    """Return dimensions (stride, extent) with those joined that step through the same places."""
     folded: list[tuple[int, int]] = []
     for stride, extent in dims:
         if folded and stride % folded[-1][0] == 0 and stride // folded[-1][0] <= folded[-1][1]:

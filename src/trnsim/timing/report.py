@@ -294,7 +294,7 @@ def make_report(recording: Recording, target: Target, schedules: list[Schedule])
 
 
 def _peak(schedules: list[Schedule], target: Target) -> float:
-    """Peak of the Tensor Engine for the mix of dtypes multiplied; of bf16 when nothing was."""
+    """Return the peak of the Tensor Engine for the mix of dtypes multiplied; of bf16 when nothing was."""
     full = 2.0 * target.partitions * target.stationary_max * target.clock_ghz["tensor"] * 1e9
     flops = ideal = 0.0
     for s in schedules:

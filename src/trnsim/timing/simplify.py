@@ -144,7 +144,7 @@ class _Simplifier:
         return len(mine) == 1 and all(region.operand.buffer != PSUM for region in others)
 
     def _count_banks(self) -> np.ndarray:
-        """Banks of PSUM alive at every instruction, in program order."""
+        """Return banks of PSUM alive at every instruction, in program order."""
         if self._banks is None:
             stream = self.stream
             change = np.zeros(len(stream) + 1, np.int64)

@@ -24,7 +24,7 @@ _MOST = 256
 
 
 def overflow(stream: Stream) -> int:
-    """Most bytes of an SBUF partition that tensors alive together take, in program order."""
+    """Return the most bytes of an SBUF partition that tensors alive together take, in program order."""
     rooms = _rooms(stream)
     opened: set[int] = set()
     used = most = 0

@@ -16,7 +16,7 @@ def floats(n: int) -> int:
 
 
 def batched_cholesky(a: Tensor) -> Tensor:
-    """Lower factors of ``a`` [..., N, N], with NaN from the first pivot on that is not positive."""
+    """Return lower factors of ``a`` [..., N, N], with NaN from the first pivot on that is not positive."""
     flat = a.reshape(-1, *a.shape[-2:])
     flat = _real(flat) if a.is_complex() else flat.contiguous()
     factors: Tensor = launch_groups(kernels.batched_cholesky, flat, group=group(floats(flat.shape[-1])))

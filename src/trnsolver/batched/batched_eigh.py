@@ -15,7 +15,7 @@ PROGRAMS = 4
 
 
 def batch_sweeps(n: int) -> int:
-    """Sweeps after which single precision gains nothing more, but for few distinct eigenvalues among many."""
+    """Return sweeps after which single precision gains nothing more, but for few distinct eigenvalues among many."""
     return 5 if n <= 8 else 6 if n <= 16 else 7 if n <= 32 else 8
 
 

@@ -15,7 +15,7 @@ def floats(m: int, n: int, planes: int = 1) -> int:
 
 
 def batched_qr(a: Tensor) -> tuple[Tensor, Tensor]:
-    """Q [B, M, N] and r [B, N, N] of ``a`` [B, M, N], M >= N, whose columns have entries near 1."""
+    """Return Q [B, M, N] and r [B, N, N] of ``a`` [B, M, N], M >= N, whose columns have entries near 1."""
     m, n = a.shape[-2:]
     # real and imaginary parts alternate, from row to row
     flat = torch.view_as_real(a).movedim(-1, -2).reshape(-1, 2 * m, n) if a.is_complex() else a

@@ -16,7 +16,7 @@ def floats(n: int, k: int, planes: int = 1) -> int:
 
 
 def batched_triangular(a: Tensor, b: Tensor, *, lower: bool, unit: bool) -> Tensor:
-    """``x`` [..., N, K] with ``a @ x = b``, where ``a`` [..., N, N] and ``b`` have the same leading axes."""
+    """Return ``x`` [..., N, K] with ``a @ x = b``, where ``a`` [..., N, N] and ``b`` have the same leading axes."""
     n, k = b.shape[-2:]
     left, right = apart(a.reshape(-1, n, n)), apart(b.reshape(-1, n, k))
     x: Tensor = launch_groups(

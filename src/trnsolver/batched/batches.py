@@ -32,7 +32,7 @@ def planes(a: Tensor) -> int:
 
 
 def apart(a: Tensor) -> Tensor:
-    """Matrices [B, M, N] with the imaginary parts of each row, if there are any, behind its real parts."""
+    """Return matrices [B, M, N] with the imaginary parts of each row, if there are any, behind its real parts."""
     return torch.cat([a.real, a.imag], -1) if a.is_complex() else a.contiguous()
 
 

@@ -136,7 +136,7 @@ def ormbr(
 
 
 def _reflections(form: Bidiagonal, vect: str) -> tuple[Tensor, Tensor, bool]:
-    """Vectors as columns, their factors, and whether they begin at the second row."""
+    """Return vectors as columns, their factors, and whether they begin at the second row."""
     check.kind("orgbr", "form", form, Bidiagonal, "what gebrd returned")
     factors, tall = form.factors, form.factors.shape[-2] >= form.factors.shape[-1]
     k = min(factors.shape[-2:])
@@ -199,7 +199,7 @@ class Gebrd(NamedTuple):
 
 @functools.cache
 def _gebrd(dtype: torch.dtype) -> Callable[..., None]:
-    """LAPACK's own, which SciPy hands to Cython only: by the address it keeps for that."""
+    """Return LAPACK's own routine, which SciPy hands to Cython only: by the address it keeps for that."""
     capsule = cython_lapack.__pyx_capi__[f"{ALL_LETTERS[dtype]}gebrd"]
     name = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", ctypes.pythonapi))
     address = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(

@@ -17,7 +17,7 @@ from trnsolver.scipy_calls import in_memory
 
 @array_function
 def cond(a: Tensor, p: int | float | str | None = None, *, out: Tensor | None = None) -> Tensor:
-    """Condition number ``norm(a) * norm(inv(a))``.
+    """Return the condition number ``norm(a) * norm(inv(a))``.
 
     Args:
         a: [..., M, N]; square unless ``p`` is ``None``, 2 or -2.

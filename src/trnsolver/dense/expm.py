@@ -33,7 +33,7 @@ _DOUBLE = (13, 4.25, 150)
 @replaces_arrays("scipy.linalg.expm")
 @array_function
 def expm(a: Tensor) -> Tensor:
-    """Matrix exponential, differentiable; products run on the backend.
+    """Return the matrix exponential, differentiable; products run on the backend.
 
     Args:
         a: [..., N, N].
@@ -143,7 +143,7 @@ def _powers(a: Tensor) -> list[Tensor]:
 
 
 def _halvings(a: Tensor, squares: list[Tensor], degree: int, reach: float) -> Tensor:
-    """How often to halve: as often as the powers ask for, which may be less often than the norm does.
+    """Return how often to halve: as often as the powers ask for, which may be less often than the norm does.
 
     Halving too often is not harmless: far from normal, what the squarings multiply up is rounding error (Al-Mohy and
     Higham 2009).

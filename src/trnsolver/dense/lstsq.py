@@ -234,7 +234,7 @@ class LstsqCall(NamedTuple):
         return (*_solve_deficient(a, b, least, x, ratio < limit), values)
 
     def pytorch(self) -> tuple[Tensor, Tensor, Tensor]:
-        """QR for full rank, where that is assumed or found; singular values for anything else."""
+        """Solve by QR for full rank, where that is assumed or found; singular values for anything else."""
         a, b, least, driver = self.a, self.b, self.least, self.driver
         finite("lstsq", a=a)
         x, rank, values = self.fake()
@@ -267,7 +267,7 @@ class LstsqCall(NamedTuple):
 
 @functools.lru_cache(maxsize=128)
 def _gelsy(kind: np.dtype[Any], m: int, n: int, k: int) -> tuple[Any, int]:
-    """LAPACK's complete orthogonal factorisation for such systems, and the size of its work space."""
+    """Return LAPACK's complete orthogonal factorisation for such systems, and the size of its work space."""
     solve, size = scipy.linalg.get_lapack_funcs(("gelsy", "gelsy_lwork"), dtype=kind)
     return solve, int(size(m, n, k, 0.0)[0].real)
 
@@ -278,7 +278,7 @@ def _eye(n: int, dtype: torch.dtype, device: torch.device) -> Tensor:
 
 
 def _by_qr(a: Tensor, b: Tensor, least: float) -> tuple[Tensor, Tensor]:
-    """Solutions for full rank, and which matrices surely have it.
+    """Return solutions for full rank, and which matrices surely have it.
 
     The Frobenius norms of ``r`` and its inverse bound the ratio of the extreme singular values from above.
     """
@@ -328,7 +328,7 @@ def _once(rank: Tensor, shape: torch.Size) -> Tensor:
 
 
 def _by_values(a: Tensor, b: Tensor, least: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Solution, singular values and rank."""
+    """Return the solution, singular values and rank."""
     scale = near_one(a, (-2, -1))
     u, s, vh = svd(a * scale, full_matrices=False)
     kept = s > least * s.amax(-1, keepdim=True)

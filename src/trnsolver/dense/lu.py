@@ -379,7 +379,7 @@ class LuFactor(NamedTuple):
 
 
 def _fits(a: Tensor) -> bool:
-    """Whether the kernel takes ``a`` [..., M, N]."""
+    """Return whether the kernel takes ``a`` [..., M, N]."""
     m, n = a.shape[-2:]
     small = m <= kernels.M_MAX and n <= kernels.N_MAX and rows_each(m) * n <= kernels.HELD
     return small and a.dtype == torch.float32

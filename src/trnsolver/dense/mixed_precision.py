@@ -36,7 +36,7 @@ def product(x: Tensor, y: Tensor) -> Tensor:
 
 
 def correctable(a: Tensor) -> bool:
-    """Whether ``a`` is of double precision, and may be looked at, or has nothing to look at."""
+    """Return whether ``a`` is of double precision, and may be looked at, or has nothing to look at."""
     return a.dtype in (torch.float64, torch.complex128) and (a.is_meta or readable(a))
 
 

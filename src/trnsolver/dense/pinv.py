@@ -29,7 +29,7 @@ def pinv(
     hermitian: bool = False,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Moore-Penrose inverse [..., N, M] of ``a`` [..., M, N].
+    """Return the Moore-Penrose inverse [..., N, M] of ``a`` [..., M, N].
 
     Args:
         a: [..., M, N].
@@ -80,7 +80,7 @@ _FAR = 2.0**100
 
 
 def _moderate(a: Tensor) -> bool:
-    """Whether the norm of every matrix is known to be neither far above 1 nor far below."""
+    """Return whether the norm of every matrix is known to be neither far above 1 nor far below."""
     if not a.numel() or not readable(a):
         return False
     sizes = torch.linalg.vector_norm(a.detach(), dim=(-2, -1))
@@ -185,7 +185,7 @@ def matrix_rank(
 
 @array_function
 def null_space(a: Tensor, rcond: float | None = None) -> Tensor:
-    """Orthonormal basis [N, N - rank] of the vectors ``a`` [M, N] maps to zero.
+    """Return an orthonormal basis [N, N - rank] of the vectors ``a`` [M, N] maps to zero.
 
     Example:
         >>> null_space(torch.tensor([[1.0, 0.0]])).abs()
@@ -203,7 +203,7 @@ def null_space(a: Tensor, rcond: float | None = None) -> Tensor:
 
 @array_function
 def orth(a: Tensor, rcond: float | None = None) -> Tensor:
-    """Orthonormal basis [M, rank] of the range of ``a`` [M, N].
+    """Return an orthonormal basis [M, rank] of the range of ``a`` [M, N].
 
     Example:
         >>> orth(torch.tensor([[0.0], [2.0]])).abs()

@@ -30,7 +30,7 @@ def within(op: str, pivots: Tensor) -> None:
 
 
 def permutation_of(pivots: Tensor, rows: int) -> Tensor:
-    """Rows in the order the exchanges leave them: ``a[permutation] = L @ U``."""
+    """Return rows in the order the exchanges leave them: ``a[permutation] = L @ U``."""
     if rows == 0 or pivots.numel() == 0:
         return torch.arange(rows, device=pivots.device).expand(*pivots.shape[:-1], rows).clone()
     eye = torch.empty((*pivots.shape[:-1], rows, pivots.shape[-1]), device=pivots.device, dtype=torch.float32)
@@ -39,13 +39,13 @@ def permutation_of(pivots: Tensor, rows: int) -> Tensor:
 
 
 def pivots_of(order: Tensor, k: int) -> Tensor:
-    """Pivots [..., K] of rows in this order [..., M]."""
+    """Return pivots [..., K] of rows in this order [..., M]."""
     pivots, _ = exchanges(order[..., :k].reshape(-1, k), order.shape[-1])
     return pivots.reshape(*order.shape[:-1], k)
 
 
 def exchanges(wanted: Tensor, m: int) -> tuple[Tensor, Tensor]:
-    """Pivots [B, K] that bring these rows [B, K] to the top, and where they leave all M rows [B, M].
+    """Return pivots [B, K] that bring these rows [B, K] to the top, and where they leave all M rows [B, M].
 
     The rows below follow from the exchanges: they are not in their original order.
     """
@@ -78,7 +78,7 @@ def rows_each(rows: int) -> int:
 
 @kept
 def row_tiles(rows: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
-    """Rows dealt out to partitions, neighbours to each: their ranks, descending, indices, and which there are.
+    """Return rows dealt out to partitions, neighbours to each: their ranks, descending, indices, and which there are.
 
     A rank is the last bits of a number of which the leading bit of the exponent is the only other one.
     """

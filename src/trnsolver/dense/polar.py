@@ -27,7 +27,7 @@ class Polar(NamedTuple):
 
 @array_function
 def sign(a: Tensor) -> Tensor:
-    """Matrix sign: eigenvalues become -1 or 1 by their real part; Newton's iteration with determinantal scaling.
+    """Return the matrix sign: eigenvalues become -1 or 1 by their real part; Newton's iteration scaled by determinants.
 
     Args:
         a: [N, N] or batches, without purely imaginary eigenvalues.

@@ -215,7 +215,7 @@ class QrFactor(NamedTuple):
 
 
 def _fits(m: int, n: int) -> bool:
-    """Whether the kernel holds such a matrix."""
+    """Return whether the kernel holds such a matrix."""
     return n <= kernels.N_MAX and m * -(-n // P_MAX) * P_MAX <= kernels.MN_MAX
 
 
@@ -295,7 +295,7 @@ def _factor_by_halves(a: Tensor, mode: Mode = "reduced") -> tuple[Tensor, Tensor
 
 
 def _column_halves(a: Tensor) -> tuple[Tensor, Tensor]:
-    """Column halves, each orthogonalised twice against the first; products run on the device."""
+    """Factor column halves, each orthogonalised twice against the first; products run on the device."""
     h = a.shape[-1] // 2
     q1, r11 = _factor_by_halves(a[..., :h])
     r12 = gemm(1.0, q1, a[..., h:], trans_a="c")
@@ -332,7 +332,7 @@ def _flush_below(x: Tensor, of: Tensor) -> Tensor:
 
 
 def _tall(a: Tensor, mode: Mode = "reduced") -> tuple[Tensor, Tensor]:
-    """Row halves: factor each, then their triangles."""
+    """Factor the halves of the rows, then their triangles."""
     h = a.shape[-2] // 2
     q1, r1 = factor_checked(a[..., :h, :])
     q2, r2 = factor_checked(a[..., h:, :])

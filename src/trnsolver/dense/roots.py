@@ -64,7 +64,7 @@ def sqrtm(a: Tensor) -> Tensor:
 @resembles("scipy.linalg.logm")
 @array_function
 def logm(a: Tensor) -> Tensor:
-    """Principal logarithm: square roots until the matrix is near 1, then a Gauss-Legendre (Padé) quotient.
+    """Return the principal logarithm: square roots until the matrix is near 1, then a Gauss-Legendre (Padé) quotient.
 
     Args:
         a: [..., N, N], nonsingular.

@@ -268,7 +268,7 @@ def det(a: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def _without_nan(diagonal: Tensor, product: Tensor) -> Tensor:
-    """Pivots that overflow together and then meet a zero still have a product of zero."""
+    """Keep a product of zero where pivots overflow together and then meet a zero."""
     zero = (diagonal == 0).any(-1)
     if bool((product.isnan() & ~zero).any()):
         raise NumericalError(op="det", message=f"the determinant overflows {diagonal.dtype}", hint="Use slogdet")

@@ -165,7 +165,7 @@ def _solve_to_goal(op: str, matrix: Tensor, right: Tensor, goal: float, *, wante
 
 
 def exponents(x: Tensor, axis: int | tuple[int, ...]) -> Tensor:
-    """Powers of two at the size of the largest entry along an axis."""
+    """Return powers of two at the size of the largest entry along an axis."""
     sizes = torch.view_as_real(x.resolve_conj()).abs().amax(-1) if x.is_complex() else x.abs()
     return torch.frexp(sizes.amax(axis, keepdim=True)).exponent
 
@@ -315,7 +315,7 @@ class _System:
 
 
 def eigh_to(a: Tensor, target_error: float, method: Method = "auto") -> Spectrum:
-    """Eigenpairs of Hermitian matrices in float64 where the host has it, or from single precision, refined."""
+    """Return eigenpairs of Hermitian matrices in float64 where the host has it, or from single precision, refined."""
     from trnsolver.eigen.eigh import eigh
 
     goal = target("eigh", target_error, a=a)

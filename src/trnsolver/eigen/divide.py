@@ -52,7 +52,7 @@ def _solve_in_groups(a: Tensor, share: int) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _blocks(a: Tensor) -> Tensor:
-    """Block-diagonal matrices [G, S N, S N] of blocks [G, S, N, N]."""
+    """Return block-diagonal matrices [G, S N, S N] of blocks [G, S, N, N]."""
     groups, share, n, _ = a.shape
     whole = torch.zeros((groups, share, n, share, n), device=a.device, dtype=a.dtype)
     for i in range(share):
@@ -88,7 +88,7 @@ def renumber_labels(labels: Tensor) -> Tensor:
 
 
 def count_programs(operands: tuple[Tensor | None, ...], count: int) -> tuple[int, int]:
-    """Levels of one program, so that it is not too long to compile, and how often it runs."""
+    """Return levels of one program, so that it is not too long to compile, and how often it runs."""
     group = tuple(x if x is None or at in (3, 4) else x[: kernels.GROUP] for at, x in enumerate(operands))
     times = max(1, -(-count // programs.limits().holds(programs.size_of(kernels.eigh, group, {"levels": 1}))))
     return -(-count // times), times

@@ -68,7 +68,7 @@ class Hessenberg(NamedTuple):
 @resembles("numpy.linalg.eig")
 @array_function
 def eig(a: Tensor, *, out: tuple[Tensor, Tensor] | None = None) -> Eig:
-    """Eigenvalues and right eigenvectors, of unit length, of a general matrix; always complex.
+    """Return eigenvalues and right eigenvectors, of unit length, of a general matrix; always complex.
 
     Args:
         a: [..., N, N]. Gradients flow where eigenvalues are distinct.
@@ -98,7 +98,7 @@ def eig(a: Tensor, *, out: tuple[Tensor, Tensor] | None = None) -> Eig:
 @replaces("aten::linalg_eigvals")
 @array_function
 def eigvals(a: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Eigenvalues [..., N] of a general matrix [..., N, N], complex, on the host like `eig`.
+    """Return eigenvalues [..., N] of a general matrix [..., N, N], complex, on the host like `eig`.
 
     Example:
         >>> eigvals(torch.tensor([[2.0, 0.0], [0.0, 3.0]])).real.sort().values
@@ -152,7 +152,7 @@ def schur(a: Tensor, output: Literal["real", "complex"] = ..., *, sort: Sort | C
 def schur(
     a: Tensor, output: Literal["real", "complex"] = "real", *, sort: Sort | Callable[..., bool] | None = None
 ) -> Schur | SortedSchur:
-    """Schur form ``a = z @ t @ z.mH``.
+    """Return the Schur form ``a = z @ t @ z.mH``.
 
     Args:
         a: [..., N, N].

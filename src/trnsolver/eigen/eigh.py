@@ -62,7 +62,7 @@ def eigh(
     method: Method = "auto",
     out: tuple[Tensor, Tensor] | None = None,
 ) -> Eigh:
-    """Eigenvalues, ascending, and orthonormal eigenvectors of a Hermitian matrix.
+    """Return eigenvalues, ascending, and orthonormal eigenvectors of a Hermitian matrix.
 
     Args:
         a: [..., N, N]. Only the triangle ``UPLO`` names is read.
@@ -125,7 +125,7 @@ def eigvalsh(
     subset_by_value: tuple[float, float] | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Eigenvalues of a Hermitian matrix [..., N, N], ascending; arguments as for `eigh`.
+    """Return eigenvalues of a Hermitian matrix [..., N, N], ascending; arguments as for `eigh`.
 
     Example:
         >>> eigvalsh(torch.tensor([[2.0, 1.0], [1.0, 2.0]])).round(decimals=4)
@@ -252,7 +252,7 @@ class EighCall(NamedTuple):
         return values, vectors
 
     def by_kernels(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Values, vectors, and what is left off the diagonal, relative to the largest value."""
+        """Return values, vectors, and what is left off the diagonal, relative to the largest value."""
         a, method, n = self.a, self.method, self.a.shape[-1]
         if a.is_complex():
             return _complex(a, method)

@@ -184,7 +184,7 @@ def count_eigenvalues(a: Sparse, interval: tuple[float, float], *, ordering: Ord
 
 
 def _below(matrix: Any, end: float, ordering: Ordering) -> tuple[int, float]:
-    """How many eigenvalues are below, and the slack."""
+    """Return how many eigenvalues are below, and the slack."""
     n = matrix.shape[0]
     if math.isinf(end):
         return (n, 0.0) if end > 0 else (0, 0.0)

@@ -14,7 +14,7 @@ from trnsolver.eigen.eigh import Eigh, eigh
 
 @array_function
 def eigh_generalized(a: Tensor, b: Tensor, *, kind: int = 1) -> Eigh:
-    """Eigenpairs with ``b`` positive definite: LAPACK's ``sygvd``.
+    """Return eigenpairs with ``b`` positive definite: LAPACK's ``sygvd``.
 
     Args:
         a: [..., N, N], Hermitian; its lower triangle is read.

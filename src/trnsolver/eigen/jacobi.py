@@ -19,12 +19,12 @@ PROGRAMS = 4
 
 
 def sweeps(n: int) -> int:
-    """Sweeps after which single precision gains nothing more, with one to spare."""
+    """Return sweeps after which single precision gains nothing more, with one to spare."""
     return 6 if n <= 8 else 8 if n <= 32 else 9 if n <= P_MAX else 11
 
 
 def programs_of(kernel: Any, x: Tensor) -> list[int]:
-    """Sweeps of each program that matrices [B, N, N] are launched on, so that none is too long to compile."""
+    """Return sweeps of each program that matrices [B, N, N] are launched on, so that none is too long to compile."""
     n = x.shape[-1]
     one = programs.size_of(kernel, (x[:1], *masks(n, x.device)), {"sweeps": 1})
     times = -(-sweeps(n) // programs.limits().holds(one))

@@ -128,7 +128,7 @@ def lobpcg(
     maxiter: int = 200,
     callback: Callback | None = None,
 ) -> Pairs:
-    """Extreme eigenpairs of ``a @ v = b @ v * w`` from a block ``x`` [N, K] of starts (Knyazev).
+    """Return extreme eigenpairs of ``a @ v = b @ v * w`` from a block ``x`` [N, K] of starts (Knyazev).
 
     Args:
         a: Hermitian operator.

@@ -112,7 +112,7 @@ def _one(
 
 
 def _orthonormal(x: Tensor) -> tuple[Tensor, float]:
-    """Newton-Schulz, until columns are orthonormal to roundoff; also how far they are from it."""
+    """Iterate by Newton-Schulz, until columns are orthonormal to roundoff; also how far they are from it."""
     eye, skew = torch.eye(x.shape[-1], dtype=x.dtype, device=x.device).expand(x.shape), 0.0
     for _ in range(1 if x.is_meta else _ROUNDS):
         defect = gemm(-1.0, x, x, 1.0, eye, trans_a="c")
@@ -172,7 +172,7 @@ def _rotate_both(parts: Parts, t: Tensor, svd: Svd) -> Parts:
 
 
 def _block(t: Tensor, least: float, svd: Svd) -> tuple[Tensor, Tensor]:
-    """Rotations that diagonalise a block of singular values that are nearly equal, or nearly zero."""
+    """Return rotations that diagonalise a block of singular values that are nearly equal, or nearly zero."""
     k, value = len(t), float(t.diagonal().real.mean())
     eye = torch.eye(k, dtype=t.dtype, device=t.device)
     if not t.any():
@@ -187,7 +187,7 @@ def _block(t: Tensor, least: float, svd: Svd) -> tuple[Tensor, Tensor]:
 
 
 def _cluster(block: Tensor) -> Tensor:
-    """Eigenvectors of a nearly scalar block, in single precision after shift and scale."""
+    """Return eigenvectors of a nearly scalar block, in single precision after shift and scale."""
     from trnsolver.eigen.eigh import eigh
 
     middle = block.diagonal().real.mean()

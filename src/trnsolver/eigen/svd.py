@@ -61,7 +61,7 @@ def svd(
     method: Method = "auto",
     out: tuple[Tensor, Tensor, Tensor] | None = None,
 ) -> SVD:
-    """Singular value decomposition ``a = u @ diag(s) @ vh``.
+    """Return the singular value decomposition ``a = u @ diag(s) @ vh``.
 
     Args:
         a: [..., M, N].
@@ -99,7 +99,7 @@ def svd(
 @replaces_arrays("scipy.linalg.svdvals")
 @array_function
 def svdvals(a: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Singular values [..., min(M, N)] of ``a`` [..., M, N], descending.
+    """Return singular values [..., min(M, N)] of ``a`` [..., M, N], descending.
 
     Example:
         >>> svdvals(torch.tensor([[0.0, 3.0], [2.0, 0.0]]))

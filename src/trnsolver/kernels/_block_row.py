@@ -62,7 +62,7 @@ def _block(a_sb, l_sb, at, eye_sb, s):
 
 
 def _solve(row_sb, xT_sb, s, c, on_chain):
-    """Rows s of u in columns c."""
+    """Return rows s of u in columns c."""
     for f in tiles(c.stop - c.start, N_TILE):
         here = slice(c.start + f.start, c.start + f.stop)
         solved_ps = nl.ndarray((P_MAX, f.size), dtype=nl.float32, buffer=nl.psum)  # [k, f]
@@ -100,7 +100,7 @@ def _copy_out(dst_sb, src_ps, scale, on_chain):
 
 
 def _far(row_sb, xT_sb, minus_sb, s, t):
-    """Rows s of u right of the block t that follows, and rows t of a less what the rows above account for."""
+    """Return rows s of u right of the block t that follows, and rows t of a less what the rows above account for."""
     W = row_sb.shape[1]
     if t.stop < W:
         _solve(row_sb, xT_sb, s, slice(t.stop, W), False)

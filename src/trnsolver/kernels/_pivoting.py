@@ -16,7 +16,7 @@ FLOOR = 24576.0
 
 
 def _magnitude(rows):
-    """Bits of a key that are magnitude, those of a number that float32 holds; the last ones are the rank."""
+    """Return bits of a key that are magnitude, those of a number that float32 holds; the last ones are the rank."""
     ranks = 1
     for _bit in range(24):
         if ranks < rows:
@@ -47,7 +47,7 @@ def _pivot(p_sb, l_sb, one_sb, free_sb, rank_sb, *, kept, column_sb, j):
 
 
 def _keys(column_sb, free_sb, rank_sb, kept):
-    """Keys of all rows, less than 2 for those in use, and the largest of each partition."""
+    """Return keys of all rows, less than 2 for those in use, and the largest of each partition."""
     rows = column_sb.shape[0]
     T = column_sb.shape[1]
     # The leading one and the rank, of free rows only.
@@ -115,7 +115,7 @@ def _winner(candidate_sb, best_sb):
 
 
 def _next_column(p_sb, row_ps, j):
-    """Column j + 1 less column j times the ratio of the pivot row's entries there."""
+    """Return column j + 1 less column j times the ratio of the pivot row's entries there."""
     rows = p_sb.shape[0]
     T = p_sb.shape[2]
     ratio_sb = nl.ndarray((rows, 1), dtype=nl.float32, buffer=nl.sbuf)  # [p, 1]

@@ -42,7 +42,7 @@ def _eliminate_block(a_sb, xT_sb, root_sb, p):
 
 
 def _broadcast_row(dst_sb, at, *, a_sb, p, i, j):
-    """Row i of the block, from column j on, in all its partitions."""
+    """Return row i of the block, from column j on, in all its partitions."""
     w = p.stop - p.start
     mask = []
     for _i in range(QUADRANT):

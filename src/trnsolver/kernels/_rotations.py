@@ -14,7 +14,7 @@ SLIGHT = 1e-18
 
 
 def _room(b, N, length):
-    """Products of a step, the squares of rows, and what angles are made of."""
+    """Return products of a step, the squares of rows, and what angles are made of."""
     products_sb = _tile(b, 2 * N * length)  # [p, g, 2NL]
     squares_sb = _tile(b, N)  # [p, g, N]
     half = (N + 1) // 2
@@ -54,7 +54,7 @@ def _sweep(room, x_sb, *, N, length, width, index):
 
 
 def _angles(room, x_sb, *, start, pairs, length, width):
-    """Sines and cosines that make pairs orthogonal, the smaller angles; and the squares after that."""
+    """Return sines and cosines that make pairs orthogonal, the smaller angles; and the squares after that."""
     products_sb, squares_sb, inner_sb, sine_sb, cosine_sb, small_sb = room
     whole = _all(x_sb)
     each = small_sb.shape[2] // 5

@@ -52,7 +52,7 @@ def _store_state(outs_hbm, x_sb, r_sb, d_sb, columns, stores):
 
 
 def _inner(x_sb, y_sb, ones_sb):
-    """Inner products of columns, in every partition, in PSUM."""
+    """Return inner products of columns, in every partition, in PSUM."""
     K = x_sb[0].shape[1]
     sum_ps = nl.ndarray((P_MAX, K), dtype=nl.float32, buffer=nl.psum)  # [n, K]
     for i in range(len(x_sb)):

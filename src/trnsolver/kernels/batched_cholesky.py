@@ -30,7 +30,7 @@ def batched_cholesky(a_hbm, group=8, parts=2, loads="compiler", stores="compiler
 
 
 def _column(a_sb, products_sb, column_sb, root_sb, *, g, k, N):
-    """Column k of the factors at the positions g, in place of the matrices'."""
+    """Return column k of the factors at the positions g, in place of the matrices'."""
     left = N - k
     below = _at(a_sb, g, k * N + k, [[N, left]])
     rest = _at(column_sb, g, 0, [[1, left]])

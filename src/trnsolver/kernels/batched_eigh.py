@@ -54,7 +54,7 @@ def _shift_diagonal(x_sb, a_sb, products_sb, shift_sb, N):
 
 
 def _quotients(room, x_sb, a_sb, left_sb, N):
-    """Rows of length 1 in x, v.T a v in the place of squares, and what is left of a v - v w."""
+    """Return rows of length 1 in x, v.T a v in the place of squares, and what is left of a v - v w."""
     products_sb, values_sb = room[0], room[1]
     whole = _all(x_sb)
     _squares(room, x_sb, N, N, N)
@@ -88,7 +88,7 @@ def _orthogonality(left_sb, x_sb, products_sb, N):
 
 
 def _inner(products_sb, offset, *, x_sb, y_sb, g, i, first, N):
-    """Inner products of the rows of x, from ``first`` on, with row i of y: a column from ``offset`` on."""
+    """Return inner products of the rows of x, from ``first`` on, with row i of y: a column from ``offset`` on."""
     count = N - first
     products = _at(products_sb, g, 0, [[N, count], [1, N]])
     rows = _at(x_sb, g, first * N, [[N, count], [1, N]])

@@ -87,7 +87,7 @@ def _start(a_hbm, b, K, loads):
 
 
 def _search(s, k, M, N, planes):
-    """Which row of column k is the pivot, as a one among zeros; and its rank."""
+    """Return which row of column k is the pivot, as a one among zeros; and its rank."""
     a_sb, score_sb, pick_sb, flag_sb, pivots_sb, small_sb, rank_sb = s[0], s[2], s[3], s[4], s[6], s[7], s[8]
     whole = _all(a_sb)
     left = M - k
@@ -123,7 +123,7 @@ def _select(s, k, M, W):
 
 
 def _exchange(s, k, M, N, planes):
-    """Row k goes where the pivot's row was, and that to row k; its multipliers are divided by the pivot."""
+    """Exchange row k and the pivot's row, and divide its multipliers by the pivot."""
     a_sb, flag_sb, row_sb = s[0], s[4], s[5]
     whole = _all(a_sb)
     W = planes * N

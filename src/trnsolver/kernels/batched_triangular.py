@@ -53,7 +53,7 @@ def batched_triangular(a_hbm, b_hbm, lower=True, unit=False, planes=1, group=8, 
 
 
 def _divide(x_sb, inverse_sb, rotated_sb, products_sb, *, g, k, planes):
-    """Row k of x times the inverse of its diagonal entry."""
+    """Return row k of x times the inverse of its diagonal entry."""
     N = inverse_sb.shape[2] // planes
     W = rotated_sb.shape[2]
     row = _at(x_sb, g, k * W, [[1, W]])

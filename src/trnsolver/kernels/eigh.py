@@ -230,7 +230,7 @@ def _broadcast_column(row_sb, column_sb, eye_sb, ones_sb):
 
 
 def _same(same_sb, label_sb, row_sb):
-    """Ones where two rows have the same label, zeros elsewhere."""
+    """Return ones where two rows have the same label, zeros elsewhere."""
     N = row_sb.shape[1]
     for m in tiles(N, M_TILE):
         label = label_sb[0 : m.size, m.index : m.index + 1]

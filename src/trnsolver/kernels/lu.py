@@ -126,7 +126,7 @@ def _inverse(p_sb, one_sb, eye_sb):
 
 
 def _columns(u_hbm, a_sb, parts, *, b, c, right):
-    """Rows c of u in columns on the right, and what they account for off the others."""
+    """Return rows c of u in columns on the right, and what they account for off the others."""
     P, T, _ = a_sb.shape
     w = c.size
     _, ones_sb, lT_sb, inverseT_sb = parts

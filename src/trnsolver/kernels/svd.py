@@ -80,7 +80,7 @@ def _small(x_hbm, wT_hbm, r_hbm, masks_sb, *, b, sweeps, spare):
 
 
 def _large(x_hbm, wT_hbm, r_hbm, masks_sb, *, b, sweeps, spare):
-    """Tiles of two blocks of 64 rows each; after a round, blocks move."""
+    """Return tiles of two blocks of 64 rows each; after a round, blocks move."""
     N = r_hbm.shape[1]
     rows = tiles(N, P_MAX)
     T = len(rows)
@@ -126,7 +126,7 @@ def _move(rows_sb, room_sb, w_sb, seats):
 
 
 def _workspace(size, groups, M):
-    """Rotations collected so far, the present ones, and room for a step."""
+    """Return rotations collected so far, the present ones, and room for a step."""
     shape = (size, groups, size)
     w_sb = nl.ndarray(shape, dtype=nl.float32, buffer=nl.sbuf)  # [n, g, n]
     q_sb = nl.ndarray(shape, dtype=nl.float32, buffer=nl.sbuf)  # [n, g, n]
@@ -280,7 +280,7 @@ def _turn_rows(dst_sb, src_sb, w_sb, seats):
 
 
 def _polish(vT_hbm, vT_sb, masks_sb, index):
-    """Thousands of rotations cost a little orthogonality; one Newton-Schulz step restores it."""
+    """Restore by one Newton-Schulz step the little orthogonality that thousands of rotations cost."""
     size = vT_sb.shape[0]
     N = vT_hbm.shape[1]
     v_sb = transpose_tile(vT_sb)  # [n, n]

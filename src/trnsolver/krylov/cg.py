@@ -109,7 +109,7 @@ class Cg(NamedTuple):
 
 
 def _advance(a: Tensor, x: Tensor, r: Tensor, d: Tensor, steps: int) -> State:
-    """Return solution, residual, direction and the norms of residuals after steps on chip."""
+    """Return the solution, residual, direction and the norms of residuals after steps on chip."""
     x, r, d, squares = launch(kernels.cg, *(t.contiguous() for t in (a, x, r, d)), steps=steps)
     return x, r, d, squares.clamp_min(0).sqrt()
 
@@ -186,7 +186,7 @@ class BlockCg(NamedTuple):
 
 
 def _basis(p: Problem, z: Tensor) -> Tensor:
-    """Orthonormal columns that span those of ``z``, dependent ones left out."""
+    """Return orthonormal columns that span those of ``z``, dependent ones left out."""
     size = norms(z)
     if not all_finite(size):
         steps = len(p.residuals) - 1

@@ -126,7 +126,7 @@ class Problem:
         return worst <= self.tol
 
     def going(self, done: bool) -> bool:
-        """Whether there is a next step."""
+        """Return whether there is a next step."""
         return not done and len(self.residuals) <= self.maxiter and self.residuals[-1] < math.inf
 
     def size(self, r: Columns, again: bool) -> float:

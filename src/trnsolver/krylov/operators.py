@@ -246,7 +246,7 @@ def _toward_one(op: str, a: Any, entries: Tensor | None) -> float:
 
 
 def far_from_one(dtype: torch.dtype) -> float:
-    """Numbers as far from 1 as this have fourth powers inside the range: squares of a matrix times a vector."""
+    """Return how far from 1 numbers may be whose fourth powers are inside the range: squares of products."""
     return 2.0**15 if dtype in (torch.float32, torch.complex64) else 2.0**120
 
 

@@ -108,7 +108,7 @@ def block_jacobi_preconditioner(a: Tensor, size: int) -> Apply:
 
 @keep_arguments
 def ssor_preconditioner(a: Tensor, *, omega: float = 1.0) -> Apply:
-    """Symmetric successive over-relaxation: one sweep down and one up, with ``omega`` between 0 and 2.
+    """Precondition by symmetric successive over-relaxation: one sweep down and one up, with ``omega`` between 0 and 2.
 
     Example:
         >>> ssor_preconditioner(torch.diag(torch.tensor([2.0, 4.0])))(torch.ones(2, 1))

@@ -25,12 +25,12 @@ _NORM = {"f": blas.snrm2, "F": blas.scnrm2}
 
 
 def inner(x: Columns, y: Columns) -> Numbers:
-    """Column by column ``x.conj() . y``."""
+    """Return ``x.conj() . y``, column by column."""
     return _DOT[x.dtype.char](x, y) if type(x) is np.ndarray else (x.conj() * y).sum(0)
 
 
 def norms(x: Columns) -> Numbers:
-    """Length of every column."""
+    """Return the length of every column."""
     if type(x) is not np.ndarray:
         return torch.linalg.vector_norm(x, dim=0)
     norm = _NORM.get(x.dtype.char)
@@ -51,7 +51,7 @@ def quotient(x: Numbers, y: Numbers) -> Numbers:
 
 
 def unit(x: Columns) -> tuple[Columns, Numbers]:
-    """Columns of unit length, and what theirs was; those of length zero stay."""
+    """Return columns of unit length, and what theirs was; those of length zero stay."""
     size = norms(x)
     return x / (size + (size == 0)), size
 
@@ -107,5 +107,5 @@ def smaller(x: Numbers, y: Numbers) -> Numbers:
 
 
 def some(condition: Tensor | bool) -> bool:
-    """Whether it holds for a column."""
+    """Return whether it holds for a column."""
     return bool(condition.any()) if isinstance(condition, Tensor) else condition

@@ -238,7 +238,7 @@ class MultifrontalCholesky(_Multifrontal):
         return _conj(torch.empty_like(x).index_copy_(1, order, x), trans == "t")
 
     def slogdet(self) -> tuple[Tensor, Tensor]:
-        """Signs and logarithms of determinants."""
+        """Return signs and logarithms of determinants."""
         diagonal = self.diagonal()
         return diagonal.new_ones(len(diagonal)), 2 * diagonal.abs().log().sum(-1)
 
@@ -274,7 +274,7 @@ class MultifrontalLU(_Multifrontal):
         return _conj(torch.empty_like(x).index_copy_(1, rows, x), trans == "c")
 
     def slogdet(self) -> tuple[Tensor, Tensor]:
-        """Signs and logarithms of determinants."""
+        """Return signs and logarithms of determinants."""
         diagonal = self.diagonal()
         sign = torch.sgn(diagonal).prod(-1) * parity(self.rows.numpy())
         for block in self.blocks:

@@ -144,7 +144,7 @@ def _definite_bound(a: Any) -> float:
 
 
 def prove_inertia(a: Any, shift: float) -> tuple[int, float] | None:
-    """How many eigenvalues of a matrix near ``a`` are below a shift, and how near that matrix is in the 2-norm.
+    """Return how many eigenvalues of a matrix near ``a`` are below a shift, and how near that matrix is in the 2-norm.
 
     Factors without exchanges, L and D, are exactly those of ``a - shift + e``, and the signs of D count (Sylvester).
     ``e`` is computed, and what its computation rounds is added. ``None`` where a pivot is zero.
@@ -196,7 +196,7 @@ def _bound_by_inverse(a: Any, left: Tensor, unsure: Tensor, x: Tensor, *, letter
 
 
 def _rows_of_inverse(n: int, here: slice, dtype: torch.dtype, letter: str, solve: Solve) -> Tensor:
-    """Rows of an approximate inverse of ``op(a)``: columns of that of its transpose."""
+    """Return rows of an approximate inverse of ``op(a)``: columns of that of its transpose."""
     eye = torch.zeros((n, here.stop - here.start), dtype=dtype, device="cpu")
     eye[here] = torch.eye(here.stop - here.start, dtype=dtype, device="cpu")
     columns = solve(eye, "t" if letter == "n" else "n")

@@ -166,7 +166,7 @@ class SparseFactor:
         return x.reshape(x.shape[1], *outer).movedim(0, -2)
 
     def _where(self, device: torch.device) -> tuple[Tensor, Tensor]:
-        """Row and column of every entry."""
+        """Return row and column of every entry."""
         return torch.from_numpy(self._a.rows).to(device), torch.from_numpy(self._a.indices).to(device)
 
     def _to(self, b: Tensor, vector: bool, letter: str, goal: float) -> Tensor:
@@ -201,7 +201,7 @@ class SparseFactor:
         return x.squeeze(-1) if vector else x
 
     def slogdet(self) -> SlogDet:
-        """Signs and logarithms of the determinants, [...]; gradients flow to the values.
+        """Return signs and logarithms of the determinants, [...]; gradients flow to the values.
 
         The gradient takes the entries of the inverse that ``a`` stores: N solves, some hundred at a time.
         """
@@ -407,7 +407,7 @@ def factor_sparse(
 
 
 def _on_host_alone(values: Tensor) -> bool:
-    """Whether nothing asks for kernels, a device or a batch."""
+    """Return whether nothing asks for kernels, a device or a batch."""
     choice = library("trnsolver").choice()
     return values.device.type == "cpu" and len(values) <= 1 and choice.name not in ("nki", "simulator")
 

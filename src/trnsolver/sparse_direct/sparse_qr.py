@@ -143,7 +143,7 @@ class SparseQR:
         return torch.cat([self.empty, *(corner.diagonal(dim1=-2, dim2=-1) for corner, _ in self.triangle)], -1)
 
     def slogdet(self) -> tuple[Tensor, Tensor]:
-        """Refused: reflections leave the sign open."""
+        """Refuse: reflections leave the sign open."""
         reason = "reflections do not give the sign of a determinant"
         raise UnsupportedError(f"{self.op}.slogdet", [("qr", reason)], hint="Use kind='lu'")
 

@@ -33,7 +33,7 @@ class Engine(Protocol):
         """Solve for ``b`` [B, M, K] with ``a``, its transpose ``t`` or its adjoint ``c``."""
 
     def slogdet(self) -> tuple[Tensor, Tensor]:
-        """Signs [B] and logarithms [B] of determinants."""
+        """Return signs [B] and logarithms [B] of determinants."""
 
     def diagonal(self) -> Tensor:
         """Return the diagonal [B, N] of the triangular factor, in the order of elimination."""
@@ -55,7 +55,7 @@ def hermitian(a: Compressed, values: Tensor) -> Any:
 
 
 def _without_pivot(error: RuntimeError) -> bool:
-    """Whether SuperLU met a pivot of zero: it says so, or gives up inside a supernode."""
+    """Return whether SuperLU met a pivot of zero: it says so, or gives up inside a supernode."""
     return any(words in str(error) for words in ("singular", "failed to factorize"))
 
 
@@ -141,7 +141,7 @@ class SuperLU:
         return x if back is None else torch.empty_like(x).index_copy_(1, back, x)
 
     def slogdet(self) -> tuple[Tensor, Tensor]:
-        """Signs and logarithms of determinants."""
+        """Return signs and logarithms of determinants."""
         diagonal = torch.from_numpy(np.stack([f.U.diagonal() for f in self.factors]))
         sign = torch.sgn(diagonal).prod(-1)
         if self.kind != "cholesky":
