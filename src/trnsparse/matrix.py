@@ -92,6 +92,7 @@ class SparseMatrix(metaclass=_Format):
     format: str
     shape: tuple[int, int]
     ndim = 2
+    _values: Tensor
     _index_names: tuple[str, ...] = ("indptr", "indices")
 
     def __init_subclass__(cls) -> None:
@@ -100,7 +101,8 @@ class SparseMatrix(metaclass=_Format):
     @property
     def values(self) -> Tensor:
         """The entries, or blocks."""
-        values: Tensor = self.__dict__["values"]
+        # of another name: torch 2.11 traces self.__dict__["values"] as this property
+        values = self._values
         index = self.__dict__.get(self._index_names[-1])
         if index is not None and (not values.ndim or values.shape[0] != index.shape[0]):
             lengths = {"indices": index.shape[0], "values": tuple(values.shape)}
@@ -109,7 +111,7 @@ class SparseMatrix(metaclass=_Format):
 
     @values.setter
     def values(self, values: Tensor) -> None:
-        self.__dict__["values"] = values
+        self._values = values
 
     @classmethod
     def from_dense(cls, dense: Tensor | Array) -> Self:
@@ -161,7 +163,7 @@ class SparseMatrix(metaclass=_Format):
     def _rebuilt(cls, indices: dict[str, Tensor], values: Tensor, shape: tuple[int, int]) -> Self:
         """Return a matrix from the parts, without checks."""
         result = cls.__new__(cls)
-        result.__dict__.update(indices, values=values, shape=shape)
+        result.__dict__.update(indices, _values=values, shape=shape)
         return result
 
     @cached_property

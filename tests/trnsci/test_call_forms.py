@@ -78,7 +78,7 @@ def test_a_missing_argument_is_answered_with_the_signature_and_an_example(operan
 @together("kind", ["COO", "CSR", "CSC", "BSR", "DIA"])
 def test_formats_are_called_with_a_matrix(kind):
     form = getattr(trnsparse, f"{kind}Matrix")
-    dense = sp.random_array((9, 7), density=0.3, rng=np.random.default_rng(3)).toarray()
+    dense = sp.random_array((9, 7), density=0.3, random_state=np.random.default_rng(3)).toarray()
     ours = trnsparse.CSRMatrix.from_dense(dense)
     for matrix in (sp.csr_array(dense), sp.coo_matrix(dense), dense, torch.from_numpy(dense).to_sparse_csc(), ours):
         assert type(form(matrix)) is form

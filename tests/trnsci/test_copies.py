@@ -215,7 +215,7 @@ def _same(x, y):
     if isinstance(x, np.ndarray):
         return np.array_equal(x, y)
     if isinstance(x, ts.SparseMatrix):
-        return x.shape == y.shape and _same(x.to_coo().__dict__["values"], y.to_coo().__dict__["values"])
+        return x.shape == y.shape and _same(x.to_coo().values, y.to_coo().values)
     if isinstance(x, tuple | list):
         return len(x) == len(y) and all(map(_same, x, y))
     if dataclasses.is_dataclass(x):

@@ -71,7 +71,7 @@ GALLERY = {
     "banded, wide": lambda: sp.csr_array(sp.diags_array([1.0] * 9, offsets=range(-40, 50, 10), shape=(200, 320))),
     "banded, tall": lambda: sp.csr_array(sp.diags_array([1.0] * 3, offsets=(-150, -1, 20), shape=(260, 90))),
     "blocks": lambda: sp.csr_array(sp.block_diag([np.ones((6, 6))] * 40)),
-    "random": lambda: sp.csr_array(sp.random_array((500, 400), density=0.02, rng=np.random.default_rng(3))),
+    "random": lambda: sp.csr_array(sp.random_array((500, 400), density=0.02, random_state=np.random.default_rng(3))),
     "empty and full rows": lambda: _rows(140, 600),
     "one row": lambda: sp.csr_array(np.ones((1, 130))),
     "one entry": lambda: sp.csr_array(np.eye(1)),
@@ -201,7 +201,7 @@ def test_planning_counts_and_builds_nothing(monkeypatch):
         monkeypatch.setattr(kind, "to_dense", refuse)
     monkeypatch.setattr(sys.modules["trnsparse.spmm"], "arrange", refuse)
     a = ts.CSRMatrix.from_scipy(
-        sp.random_array((20000, 20000), density=4e-4, rng=np.random.default_rng(0), format="csr")
+        sp.random_array((20000, 20000), density=4e-4, random_state=np.random.default_rng(0), format="csr")
     )
     with trnsci.backend("simulator"):
         plan = trnsci.plan(ts.spmv, a.to(torch.float32), torch.zeros(20000))

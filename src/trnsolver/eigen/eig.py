@@ -184,8 +184,12 @@ def schur(
     """
     square("schur", a=a)
     check.option("schur", "output", output, ("real", "complex"))
-    if sort is not None and not callable(sort):
-        check.option("schur", "sort", sort, tuple(_SORTS))
+    if sort is not None:
+        if not callable(sort):
+            check.option("schur", "sort", sort, tuple(_SORTS))
+        if not (a.is_meta or readable(a)):
+            reason = "sort= looks at eigenvalues, which torch.compile hides"
+            raise UnsupportedError("schur", [("any", reason)], hint="Call it outside, or without sort=")
     no_gradient("schur", a)
     triangular = a.is_complex() or output == "complex"
     t, z = run(SchurCall(a, triangular))
@@ -204,9 +208,6 @@ def _sort_forms(t: Tensor, z: Tensor, select: Select) -> SortedSchur:
     n, device, batch = t.shape[-1], t.device, t.shape[:-2]
     if t.is_meta:
         return SortedSchur(t, z, t.new_empty(batch, dtype=torch.int64))
-    if not readable(t):
-        reason = "sort= looks at eigenvalues, which torch.compile hides"
-        raise UnsupportedError("schur", [("any", reason)], hint="Call it outside, or without sort=")
     if not t.numel():
         return SortedSchur(t, z, torch.zeros(batch, dtype=torch.int64, device=device))
     decompositions: list[tuple[Any, Any, int]] = []
@@ -375,7 +376,9 @@ class SchurCall(NamedTuple):
     def host(self) -> tuple[Tensor, Tensor]:
         output = "complex" if self.triangular else "real"
         split = functools.partial(scipy.linalg.schur, output=output, check_finite=False)
-        return _each("schur", self.a, split, self.dtype)
+        a, power = _within_range(self.a)
+        t, z = _each("schur", a, split, self.dtype)
+        return t / power.unsqueeze(-1), z
 
     def pytorch(self) -> tuple[Tensor, Tensor]:
         result: tuple[Tensor, Tensor] = elsewhere(self)
