@@ -103,7 +103,7 @@ def compute_call(call: Any, decision: Decision, used: Launcher | None, out: Tens
             into(out)
             result = out
     except (MemoryError, RuntimeError) as error:
-        refused = capacity_error(type(call).__name__, error) or host.no_tangent(call, error)
+        refused = capacity_error(type(call).__name__, error) or host.missing_rule(call, error)
         if refused is None:
             raise
         raise refused from error

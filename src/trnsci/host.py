@@ -18,11 +18,15 @@ from trnsci.torch_internals import (
     current_modes,
     dispatch_modes,
     get_unwrapped,
+    included_keys,
     is_functorch_wrapped_tensor,
+    parse_key,
     peek_interpreter_stack,
 )
 
 PLAIN = frozenset((Tensor, Parameter, TensorSpec))
+# active in torch.autograd.grad(is_grads_batched=True) and jacobian(vectorize=True)
+_OLDER_VMAP = parse_key("VmapMode")
 
 
 @functools.cache
@@ -57,6 +61,8 @@ def unseen() -> str | None:
         return "a torch dispatch mode is active, which sees only torch's own functions"
     if peek_interpreter_stack() is not None:
         return "torch.func transforms only torch's own functions"
+    if included_keys().has(_OLDER_VMAP):
+        return "torch's older vmap batches only torch's own functions"
     if forward_ad._current_level >= 0:
         return "forward-mode differentiation follows only torch's own functions"
     return None
@@ -98,10 +104,15 @@ def is_differentiated(*tensors: Tensor) -> bool:
     return (torch.is_grad_enabled() and any(x.requires_grad for x in tensors)) or is_transformed()
 
 
-def no_tangent(call: Any, error: BaseException) -> UnsupportedError | None:
-    """Return the refusal that an error of torch is, which lacks a derivative in forward mode, or ``None``."""
-    words = ("forward AD", "forward mode AD", "not differentiable", "derivative of")
-    if forward_ad._current_level < 0 or isinstance(error, TrnError) or not any(word in str(error) for word in words):
+def missing_rule(call: Any, error: BaseException) -> UnsupportedError | None:
+    """Return the refusal that an error of torch is, which lacks a derivative or a rule for batches, or ``None``."""
+    words, text = ("forward AD", "forward mode AD", "not differentiable", "derivative of"), str(error)
+    if isinstance(error, TrnError):
+        return None
+    if included_keys().has(_OLDER_VMAP) and "Batching rule" in text:
+        reason = "torch's older vmap, of is_grads_batched=True and jacobian(vectorize=True), has no rule for it"
+        return UnsupportedError(call._op.name, [("pytorch", reason)], hint="Use torch.func.jacrev, jacfwd or vmap")
+    if forward_ad._current_level < 0 or not any(word in text for word in words):
         return None
     hint = "Differentiate in reverse mode, by torch.func.vjp or torch.func.grad, or detach the operands"
     return UnsupportedError(call._op.name, [("pytorch", "it has no derivative in forward mode")], hint=hint)

@@ -6,6 +6,7 @@ import functools
 import importlib
 import inspect
 import threading
+import time
 import warnings
 import zlib
 from collections.abc import Callable, Iterator
@@ -275,9 +276,20 @@ def _in_threads(trial: Trial) -> list[Any]:
         thread.start()
     for thread in threads:
         thread.join()
+    _await_exits(threads)
     if errors:
         raise errors[0]
     return results
+
+
+def _await_exits(threads: list[threading.Thread]) -> None:
+    """Wait until the system's threads have ended, too.
+
+    After Python has joined them, MKL still frees their buffers under a lock. A fork at that moment copies it held, and
+    the child waits for it forever, in torch alone as well.
+    """
+    while any(Path(f"/proc/self/task/{thread.native_id}").exists() for thread in threads):
+        time.sleep(1e-3)
 
 
 def _gradient(trial: Trial) -> None:

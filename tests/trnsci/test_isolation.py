@@ -238,3 +238,23 @@ def test_errors_of_numpy_are_raised_for_its_user_and_not_for_ours(state):
         inside = trnsolver.geqrf(a)
         assert set(np.geterr().values()) == {state}
     assert all(torch.equal(x, y) for x, y in zip(plain, inside, strict=True))
+
+
+@pytest.mark.filterwarnings("ignore:There is a performance drop:UserWarning")
+@pytest.mark.parametrize("strategy", ["reverse-mode", "forward-mode"])
+def test_torchs_older_vmap_gets_derivatives_or_the_name_of_the_newer_one(strategy):
+    a, b = WIDE[:6, :6] + 9 * torch.eye(6, dtype=torch.float64), WIDE[:6, :3].clone()
+    rows = trnsparse.CSRMatrix.from_dense(a)
+    right = {
+        "spmm": lambda b: trnsparse.spmm(rows, b),
+        "trmm": lambda b: trnblas.trmm(1.0, a, b),
+        "solve": lambda b: trnsolver.solve(a, b),
+        "lstsq": lambda b: trnsolver.lstsq(a, b).solution,
+        "rfft": lambda b: trnfft.rfft(b, 101, dim=0).real,
+    }
+    jacobian = torch.autograd.functional.jacobian
+    for function in right.values():
+        found = jacobian(function, b, vectorize=True, strategy=strategy)
+        torch.testing.assert_close(found, jacobian(function, b))
+    with pytest.raises(trnsci.UnsupportedError, match=r"older vmap.*Use torch\.func\.jacrev, jacfwd or vmap"):
+        jacobian(trnsolver.sqrtm, SPD[:3, :3], vectorize=True, strategy=strategy)
