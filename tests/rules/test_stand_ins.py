@@ -1,4 +1,4 @@
-"""Modules that tests replace, and tests that are left out, are those that tests/STAND-INS.md lists."""
+"""Modules and functions that tests replace, and tests that are left out, are those that tests/STAND-INS.md lists."""
 
 import ast
 import re
@@ -7,11 +7,11 @@ from pathlib import Path
 from tests.rules.test_tests import REASONED
 
 PAGE = Path(__file__).parent.parent / "STAND-INS.md"
-ROW = re.compile(r"^\| (tests/\S+) \| (module|skip) \|")
+ROW = re.compile(r"^\| (tests/\S+) \| (module|stub|skip) \|")
 
 
 def _kind(node):
-    """Return whether a node replaces a module or leaves a test out, or ``None``."""
+    """Return whether a node replaces a module or an attribute or leaves a test out, or ``None``."""
     if isinstance(node, ast.Assign | ast.Delete):
         replaced = [ast.unparse(target) for target in node.targets]
         return "module" if any(text.startswith("sys.modules[") for text in replaced) else None
@@ -20,6 +20,8 @@ def _kind(node):
     name, first = ast.unparse(node.func), ast.unparse(node.args[0]) if node.args else ""
     if name.rpartition(".")[2] == "ModuleType" or (name.endswith(".setitem") and first == "sys.modules"):
         return "module"
+    if name == "monkeypatch.setattr":
+        return "stub"
     return "skip" if name.startswith("pytest.") and name.rpartition(".")[2] in REASONED else None
 
 
