@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import math
+import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from trnsci.torch_internals import (
 )
 
 PLAIN = frozenset((Tensor, Parameter, TensorSpec))
-# active in torch.autograd.grad(is_grads_batched=True) and jacobian(vectorize=True)
+# active where torch.autograd batches derivatives: is_grads_batched of grad, vectorize of jacobian
 _OLDER_VMAP = parse_key("VmapMode")
 
 
@@ -33,10 +34,8 @@ _OLDER_VMAP = parse_key("VmapMode")
 def processor(field: str) -> str:
     """Return what Linux says of the processor, its ``vendor_id`` or ``model name``; nothing elsewhere."""
     with contextlib.suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            name, _, value = line.partition(":")
-            if name.strip() == field:
-                return value.strip()
+        if match := re.search(rf"^{field}\s*: (.+)", Path("/proc/cpuinfo").read_text(), re.MULTILINE):
+            return match[1]
     return ""
 
 

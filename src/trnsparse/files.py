@@ -72,7 +72,11 @@ def load(path: str | Path) -> SparseMatrix:
     try:
         with archives.open_plain(path) as file:
             is_market = file.read(len(BANNER)) == BANNER or str(path).endswith(MARKET)
-        return _read_market(path) if is_market else _read_npz(path)
+        if not is_market:
+            return _read_npz(path)
+        import scipy.io
+
+        return COOMatrix.from_scipy(sp.coo_array(scipy.io.mmread(path)))
     except (FileNotFoundError, PermissionError, IsADirectoryError, CapacityError):
         raise
     except _DAMAGE as error:
@@ -87,12 +91,6 @@ def load(path: str | Path) -> SparseMatrix:
             expected="a file that save, scipy.sparse.save_npz or scipy.io.mmwrite has written",
             hint="Write it again, or take a copy",
         ) from error
-
-
-def _read_market(path: str | Path) -> SparseMatrix:
-    import scipy.io
-
-    return COOMatrix.from_scipy(sp.coo_array(scipy.io.mmread(path)))
 
 
 def _read_npz(path: str | Path) -> SparseMatrix:

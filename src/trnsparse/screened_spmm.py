@@ -57,29 +57,26 @@ def screened_spmm(a: SparseMatrixLike, u: Tensor, w: Tensor, b: Tensor, threshol
     exact = torch.float64 if a.dtype in (torch.float64, torch.complex128) else torch.float32
     (u, u_scale), (w, w_scale) = _near_one(u), _near_one(w)
     u, w, limit = u.to(exact), w.to(exact), limit * u_scale * w_scale
+    # neither a plan, nor torch.func, nor a tracer sees sizes that depend on data
+    shrinks = not (u.is_meta or is_transformed() or is_compiling())
     if isinstance(a, CSRMatrix):
-        return spmm(_screen_entries(a, u, w, limit), b)
-    return block_product(_screen_blocks(a, u, w, limit), b)
+        return spmm(_screen_entries(a, u, w, limit, shrinks), b)
+    return block_product(_screen_blocks(a, u, w, limit, shrinks), b)
 
 
-def _has_sizes(u: Tensor) -> bool:
-    """Return whether sizes may depend on data: no plan, no `torch.func` and no tracer sees them."""
-    return not (u.is_meta or is_transformed() or is_compiling())
-
-
-def _screen_entries(a: CSRMatrix, u: Tensor, w: Tensor, limit: float) -> CSRMatrix:
+def _screen_entries(a: CSRMatrix, u: Tensor, w: Tensor, limit: float, shrinks: bool) -> CSRMatrix:
     """Return the matrix without entries of too small a bound."""
     coo = a.to_coo()
     stays = u[coo.row] * w[coo.col] > limit
-    return (coo.select(stays) if _has_sizes(u) else coo.with_values(torch.where(stays, coo.values, 0))).to_csr()
+    return (coo.select(stays) if shrinks else coo.with_values(torch.where(stays, coo.values, 0))).to_csr()
 
 
-def _screen_blocks(a: BSRMatrix, u: Tensor, w: Tensor, limit: float) -> BSRMatrix:
+def _screen_blocks(a: BSRMatrix, u: Tensor, w: Tensor, limit: float, shrinks: bool) -> BSRMatrix:
     """Return the matrix with zeros at entries of too small a bound, and without blocks of only such."""
     bm, bn = a.block
     of_rows = pad_blocks(u[:, None], bm).reshape(-1, bm)[a.block_rows]  # [blocks, bm]
     of_columns = pad_blocks(w[:, None], bn).reshape(-1, bn)[a.indices]  # [blocks, bn]
-    if _has_sizes(u):
+    if shrinks:
         kept = (of_rows.amax(1) * of_columns.amax(1) > limit).nonzero().flatten()
         parts = {"indptr": compress(a.block_rows[kept], a.grid[0]), "indices": a.indices[kept]}
         a, of_rows, of_columns = BSRMatrix._rebuilt(parts, a.values[kept], a.shape), of_rows[kept], of_columns[kept]

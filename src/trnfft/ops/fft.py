@@ -37,9 +37,8 @@ _DOUBLE = (torch.float64, torch.complex128)
 # Rows along one axis up to which SciPy takes less time than torch, and their lengths, by processor and kind of data;
 # `python -m benchmarks.fft_libraries` measures it. torch calls MKL, which makes a plan in every call, as long as a few
 # short transforms on Intel, and divides long rows of real data badly on AMD.
-_ON_INTEL = (4, range(256, (1 << 16) + 1))
 FEW_ROWS = {
-    "GenuineIntel": dict.fromkeys(COMPLEX_OF | REAL_OF, _ON_INTEL),
+    "GenuineIntel": dict.fromkeys(COMPLEX_OF | REAL_OF, (4, range(256, (1 << 16) + 1))),
     "AuthenticAMD": {torch.float32: (1, range(8193, 1 << 48)), torch.float64: (2, range(4097, 1 << 48))},
 }
 
@@ -56,9 +55,7 @@ def flops(shape: Sequence[int], dims: Sequence[int], real: bool) -> int:
 
 def half_shape(shape: Sequence[int], axis: int) -> list[int]:
     """Return the shape of a real transform's result."""
-    half = list(shape)
-    half[axis] = half[axis] // 2 + 1
-    return half
+    return real_shape(shape, axis, shape[axis] // 2 + 1)
 
 
 def real_shape(shape: Sequence[int], axis: int, n: int) -> list[int]:

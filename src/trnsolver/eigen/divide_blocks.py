@@ -188,16 +188,13 @@ def _solve_small(small: list[Piece]) -> list[Tensor]:
         counts.append(first)
     fixed = constants(P_MAX, like.device)
     each, times = count_programs((blocks, None, labels, *fixed, rows), levels(P_MAX))
+    limit = 10 * P_MAX * roundoff(torch.float32)
     for done in range(2 * times):
         values, rows, labels, left, blocks = launch(kernels.eigh, blocks, None, labels, *fixed, rows, levels=each)
         labels = renumber_labels(labels)
-        if done >= times - 1 and (like.is_meta or _is_small(measure(values, left, P_MAX)[0])):
+        if done >= times - 1 and (like.is_meta or bool((measure(values, left, P_MAX)[0] <= limit).all())):
             break
     return [rows[at, :count] for at, count in enumerate(counts)]
-
-
-def _is_small(left: Tensor) -> bool:
-    return bool((left <= 10 * P_MAX * roundoff(torch.float32)).all())
 
 
 def _polish(a: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -248,10 +248,12 @@ def _real(a: Tensor, method: Method) -> tuple[Tensor, Tensor, Tensor]:
         u, s, vh = _jacobi(flat)
     else:
         u, s, vh, residual = _polar(flat)
+        limit = 10 * n * roundoff(torch.float32)
         if method == "polar":
-            _check_convergence(n, residual)
-        else:
-            _rescue(flat, u, s, vh, residual)
+            if readable(residual) and not float(residual.max()) <= limit:
+                raise NotConverged(op="svd", iterations=polar_kernels.LIFTS, residual=float(residual.max()))
+        elif (failed := off("svd: polar factors", residual, limit, "Jacobi solves them")) is not None:
+            u[failed], s[failed], vh[failed] = _jacobi(flat[failed])
     return u.reshape(a.shape).contiguous(), s.reshape(a.shape[:-1]), vh.reshape(a.shape).contiguous()
 
 
@@ -262,22 +264,6 @@ def _polar(a: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     u, s, vh = _sort_positive(gemm(1.0, p, v), w, v.mT)
     largest = s[..., 0]
     return u, s, vh.contiguous(), torch.maximum(skew / torch.where(largest > 0, largest, 1.0), lost)
-
-
-def _check_convergence(n: int, residual: Tensor) -> None:
-    if readable(residual) and not float(residual.max()) <= _residual_limit(n):
-        raise NotConverged(op="svd", iterations=polar_kernels.LIFTS, residual=float(residual.max()))
-
-
-def _residual_limit(n: int) -> float:
-    return 10 * n * roundoff(torch.float32)
-
-
-def _rescue(a: Tensor, u: Tensor, s: Tensor, vh: Tensor, residual: Tensor) -> None:
-    """Let Jacobi solve, and say so, what polar factors could not."""
-    failed = off("svd: polar factors", residual, _residual_limit(a.shape[-1]), "Jacobi solves them")
-    if failed is not None:
-        u[failed], s[failed], vh[failed] = _jacobi(a[failed])
 
 
 def _jacobi(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -27,7 +27,7 @@ class Preconditioner:
     """A function of [N] or [N, K]. It is copied and pickled as its arguments, from which it is made again."""
 
     def __init__(self, apply: Apply, build: Callable[..., Any], args: Any, options: dict[str, Any]) -> None:
-        self._apply, self._arguments = apply, (build, args, options)
+        self._apply, self._build = apply, functools.partial(build, *args, **options)
         functools.update_wrapper(self, build)
 
     @overload
@@ -38,11 +38,7 @@ class Preconditioner:
         return to_numpy(self._apply(from_numpy(r))) if isinstance(r, np.ndarray) else self._apply(r)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _make, self._arguments
-
-
-def _make(build: Callable[..., Any], args: Any, options: dict[str, Any]) -> Any:
-    return build(*args, **options)
+        return self._build, ()
 
 
 def keep_arguments(make: Callable[P, Apply]) -> Callable[P, Apply]:
