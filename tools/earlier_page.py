@@ -16,7 +16,8 @@ with `trnsci run --earlier program.py`, or with `import trnsci.earlier; trnsci.e
 From there on `import trnblas` and the others give the earlier names, module paths (`trnfft.complex`,
 `trnrand.distributions`, `trnblas.nki`), signatures and defaults. Modules that were imported before, and the suite
 itself, keep the names of this suite. Modules whose names the earlier documents do not give (`trnsparse.formats`,
-`trnblas.level3`, `trnsolver.iterative`) hold all names of their library. Without `install()`, a name that is written
+`trnblas.level3`, `trnsolver.iterative`) hold all names of their library. A wrong argument is torch's `RuntimeError` as
+well as this suite's `ValueError`, and a matrix that cannot be factored is `torch.linalg.LinAlgError`. Without `install()`, a name that is written
 otherwise here is an error with the spelling:
 
 ```pycon

@@ -28,7 +28,12 @@ def _by_kernel(function: Function) -> Function:
     return run
 
 
-_MODULES = read_calls("trnblas", {"addend": weigh_addend, "kernel": _by_kernel})
+def _on_all(function: Function) -> Function:
+    """Decorate a function of a vector: an array of any shape is one, in the order of its elements."""
+    return lambda x: function(x.reshape(-1))
+
+
+_MODULES = read_calls("trnblas", {"addend": weigh_addend, "kernel": _by_kernel, "all": _on_all})
 
 
 def syrk(

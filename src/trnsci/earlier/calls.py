@@ -7,6 +7,7 @@ A row of ``data/earlier/calls.csv`` has the earlier signature, the call of ours 
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import pkgutil
 from collections.abc import Callable, Mapping
@@ -15,6 +16,7 @@ from typing import Any, cast
 
 import torch
 
+from trnsci.errors import ArgumentError, NumericalError
 from trnsci.tables import read_table
 
 Function = Callable[..., Any]
@@ -76,6 +78,31 @@ def _read_signature(args: ast.arguments) -> inspect.Signature:
     named = zip(args.kwonlyargs, args.kw_defaults, strict=True)
     parameters += [Parameter(x.arg, Parameter.KEYWORD_ONLY, default=default(node)) for x, node in named]
     return inspect.Signature(parameters)
+
+
+@functools.cache
+def raise_as_torch(function: Function) -> Function:
+    """Decorate a function: programs that expect torch's ``RuntimeError`` and ``LinAlgError`` catch its errors too."""
+
+    @functools.wraps(function)
+    def run(*args: Any, **keywords: Any) -> Any:
+        try:
+            return function(*args, **keywords)
+        except ArgumentError as error:
+            if isinstance(error, RuntimeError):
+                raise
+            raise _as_torch_error(type(error))(**vars(error)).with_traceback(error.__traceback__) from None
+        except NumericalError as error:
+            raise torch.linalg.LinAlgError(str(error)) from error  # type: ignore[attr-defined]
+
+    return run
+
+
+@functools.cache
+def _as_torch_error(kind: type[ArgumentError]) -> type[ArgumentError]:
+    # a class made here has no name to be found by, and is pickled as the one that has
+    found = {"__module__": kind.__module__, "__reduce__": lambda error: (functools.partial(kind, **vars(error)), ())}
+    return type(kind.__name__, (kind, RuntimeError), found)
 
 
 def weigh_addend(function: Function) -> Function:

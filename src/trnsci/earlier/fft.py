@@ -106,11 +106,15 @@ class FFTPlan:
         return self.n > 0 and self.n & (self.n - 1) == 0
 
 
-@functools.lru_cache(maxsize=1024)
 def create_plan(n: int, inverse: bool = False) -> FFTPlan:
     """Return the plan of a length; the same one for the same arguments."""
     if isinstance(n, bool) or not isinstance(n, int) or n < 1:
         raise ArgumentError("create_plan", "n", n, "a positive length")
+    return _plan(n, bool(inverse))
+
+
+@functools.lru_cache(maxsize=1024)
+def _plan(n: int, inverse: bool) -> FFTPlan:
     if n & (n - 1) == 0:
         return FFTPlan(n, "cooley_tukey", inverse)
     return FFTPlan(n, "bluestein", inverse, 1 << (2 * n - 2).bit_length())
@@ -118,7 +122,7 @@ def create_plan(n: int, inverse: bool = False) -> FFTPlan:
 
 def clear_plan_cache() -> None:
     """Forget all plans."""
-    create_plan.cache_clear()
+    _plan.cache_clear()
     trnsci.clear_plans()
 
 

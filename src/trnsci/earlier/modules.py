@@ -5,11 +5,12 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import sys
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 import trnsci
 from trnsci import BackendUnavailable
+from trnsci.earlier.calls import raise_as_torch
 
 # Packages whose modules must hold ours before the names of the libraries change.
 PACKAGES = ("trnblas", "trnfft", "trnrand", "trnsolver", "trnsparse", "trntensor", "trnchem")
@@ -37,7 +38,11 @@ def install() -> None:
     spaces: dict[str, dict[str, Any]] = {}
     for name in ROOMS:
         room = importlib.import_module(f"trnsci.earlier.{name}")
-        spaces.update(room.MODULES)
+        for path, names in room.MODULES.items():
+            spaces[path] = {
+                each: raise_as_torch(value) if isinstance(value, FunctionType) else value
+                for each, value in names.items()
+            }
         for kind, attributes in getattr(room, "CLASSES", {}).items():
             for attribute, value in attributes.items():
                 setattr(kind, attribute, value)

@@ -36,10 +36,10 @@ class Generator:
         self, seed: int | None = None, device: Any = "cpu", partition_rank: int = 0, partition_size: int = 1
     ) -> None:
         if not 0 <= partition_rank < partition_size:
-            got = {"partition_rank": partition_rank, "partition_size": partition_size}
-            raise ArgumentError("Generator", "partition_rank", got, "0 <= partition_rank < partition_size")
+            limits = f"0 <= partition_rank < partition_size, which is {partition_size}"
+            raise ArgumentError("Generator", "partition_rank", partition_rank, limits)
         self.device = torch.device(device)
-        self._partition = (partition_rank, partition_size)
+        self.partition_rank, self.partition_size = partition_rank, partition_size
         self.torch_generator = torch.Generator()
         self._begin(seed)
 
@@ -48,8 +48,8 @@ class Generator:
         self.seed = source.initial_seed()
         # for draws of torch's own; those of this suite have a stream of their own
         self.torch_generator.manual_seed(self.seed)
-        rank, size = self._partition
-        self._numbers = source if size == 1 else _ours["Generator"](source.stream.split(size)[rank])
+        size = self.partition_size
+        self._numbers = source if size == 1 else _ours["Generator"](source.stream.split(size)[self.partition_rank])
 
     def manual_seed(self, seed: int) -> Self:
         """Begin again from a seed."""
@@ -80,7 +80,7 @@ class Generator:
         return self
 
     def __reduce__(self) -> Any:
-        return Generator, (self.seed, self.device, *self._partition), self.get_state()
+        return Generator, (self.seed, self.device, self.partition_rank, self.partition_size), self.get_state()
 
     __setstate__ = set_state
 
@@ -213,8 +213,9 @@ class GeneratorProgram:
     def stream_into(self, buffers: Sequence[Tensor]) -> Sequence[Tensor]:
         """Fill one buffer for each step, and return them."""
         if len(buffers) != len(self.steps):
-            got = {"buffers": len(buffers), "steps": len(self.steps)}
-            raise ArgumentError("stream_into", "number of buffers", got, "one for each step")
+            raise ArgumentError(
+                "stream_into", "number of buffers", len(buffers), f"{len(self.steps)}, one for each step"
+            )
         for (name, args, keywords), buf in zip(self.steps, buffers, strict=True):
             _FILLS[name](buf, *args, **keywords, generator=self._generator)
         return buffers
@@ -254,8 +255,7 @@ class ProgramBuilder:
     def build(self) -> GeneratorProgram:
         """Return the program, which draws from where the generator stands."""
         owner = self._generator
-        rank, size = owner._partition
-        return GeneratorProgram(self.steps, owner.seed, rank, size, owner.position())
+        return GeneratorProgram(self.steps, owner.seed, owner.partition_rank, owner.partition_size, owner.position())
 
     def stream_into(self, buffers: Sequence[Tensor]) -> Sequence[Tensor]:
         """Build the program and fill one buffer for each step."""

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 import trnsolver
-from trnsci import NumericalError
 from trnsci.earlier.calls import read_calls
 
 _HALF = (torch.float16, torch.bfloat16)
@@ -18,16 +17,13 @@ _ours = {name: getattr(trnsolver, name) for name in ("solve_spd", "cg", "gmres",
 
 
 def in_single(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorate a function of torch's conventions: half precision is computed in float32, errors are ``LinAlgError``."""
+    """Decorate a function: half precision is computed in float32."""
 
     @functools.wraps(function)
     def compute_in_single(*args: Any, **keywords: Any) -> Any:
         tensors = [x for x in (*args, *keywords.values()) if isinstance(x, Tensor) and x.dtype in _HALF]
         wide = [_cast(x, torch.float32) for x in args]
-        try:
-            result = function(*wide, **{k: _cast(v, torch.float32) for k, v in keywords.items()})
-        except NumericalError as error:
-            raise torch.linalg.LinAlgError(str(error)) from error  # type: ignore[attr-defined]
+        result = function(*wide, **{k: _cast(v, torch.float32) for k, v in keywords.items()})
         return _cast(result, tensors[0].dtype, back=True) if tensors else result
 
     return compute_in_single

@@ -71,8 +71,8 @@ class BSRMatrix(metaclass=_Stands):
     ) -> Any:
         """Return the matrix."""
         if tuple(blocks.shape[1:]) != (block_size, block_size):
-            got = {"blocks": tuple(blocks.shape[1:]), "block_size": block_size}
-            raise ArgumentError("BSRMatrix", "block_size", got, "the edges of the blocks")
+            edges = f"{block_size} x {block_size} blocks, as block_size says"
+            raise ArgumentError("BSRMatrix", "shape of blocks", tuple(blocks.shape), edges)
         return _BSR(block_row_ptrs, block_col_indices, blocks, shape)
 
     @staticmethod

@@ -46,13 +46,20 @@ def einsum(
 ) -> Tensor:
     """Return ``alpha * contraction + beta * out``; ``out`` is read and left alone."""
     values = operands if dtype is None else tuple(x.to(dtype) for x in operands)
+    # plans are kept by what was contracted, and counted
+    if all(isinstance(x, Tensor) for x in values):
+        plan_contraction(subscripts, *values, precision=precision)
     addend = {} if out is None or beta == 0 else {"c": out if dtype is None else out.to(dtype), "beta": beta}
     return _ours["einsum"](subscripts, *values, alpha=alpha, precision=_policy("einsum", precision), **addend)
 
 
 def multi_einsum(*contractions: Sequence[Any]) -> list[Tensor]:
-    """Return several contractions, each given as ``(subscripts, operand, ...)``."""
-    return _ours["multi_einsum"](contractions)
+    """Return several contractions, each given as ``(subscripts, operand, ...)`` or ``(subscripts, operands)``."""
+    flat = [
+        (text, *(rest[0] if len(rest) == 1 and isinstance(rest[0], list | tuple) else rest))
+        for text, *rest in contractions
+    ]
+    return _ours["multi_einsum"](flat)
 
 
 @dataclass

@@ -1,10 +1,13 @@
 """A program of the earlier suite: products by the earlier names, against NumPy and torch."""
 
+import pickle
+
 import pytest
 import torch
 from trnblas.nki.dispatch import HAS_NKI, get_backend, set_backend
 
 import trnblas
+import trnsci
 import trntensor
 from trnblas.nki import nki_batched_pair_energy, nki_fused_gemm_energy, nki_gemm, nki_syrk, nki_trsm
 
@@ -61,3 +64,15 @@ names: dict[str, object] = {}
 exec("from trnblas import *; from trnblas.level3 import trsm", names)
 assert names["batched_gemm"] is trnblas.batched_gemm
 assert names["trsm"] is trnblas.trsm
+
+# norms are those of all elements, and what torch refused is its RuntimeError too
+close(trnblas.nrm2(A), torch.linalg.norm(A))
+close(trnblas.asum(A), A.abs().sum())
+assert trnblas.iamax(A) == A.abs().argmax()
+for kind in (ValueError, RuntimeError):
+    with pytest.raises(kind, match="a has K=5, b has K=4") as caught:
+        trnblas.gemm(1.0, A, A[:4])
+assert type(pickle.loads(pickle.dumps(caught.value))) is trnsci.ArgumentError
+assert caught.value.got == {"a": 5, "b": 4}
+with pytest.raises(TypeError, match="missing a required argument: 'B'"):
+    trnblas.gemm(1.0, A)

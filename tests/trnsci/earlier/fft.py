@@ -70,3 +70,6 @@ assert ComplexBatchNorm1d(2)(ComplexTensor(torch.randn(4, 2, 8), torch.randn(4, 
 assert stft is trnfft.stft
 assert dispatch.complex_gemm is complex_gemm
 close(ComplexTensor.from_polar(magnitude=torch.ones(2), phase=torch.zeros(2)).real, torch.ones(2))
+assert trnfft.create_plan(100, True) is trnfft.create_plan(n=100, inverse=True)
+with pytest.raises(RuntimeError, match="n is 0"):
+    trnfft.fft(s, n=0)

@@ -3,6 +3,7 @@
 import copy
 import pickle
 
+import pytest
 import torch
 import trnrand.nki
 from trnrand.distributions import normal
@@ -67,3 +68,8 @@ for copied in (pickle.loads(pickle.dumps(g)), copy.deepcopy(g)):
     assert copied.seed == g.seed
     assert copied.position() == 3
 assert torch.equal(trnrand.uniform(3, generator=copied), trnrand.uniform(3, generator=g))
+assert (r1.partition_rank, r1.partition_size) == (1, 2)
+with pytest.raises(ValueError, match="partition_rank is 2, expected 0 <= partition_rank < partition_size, which is 2"):
+    trnrand.Generator(seed=7, partition_rank=2, partition_size=2)
+with pytest.raises(ValueError, match="number of buffers is 0, expected 2, one for each step"):
+    prog.stream_into([])

@@ -3,6 +3,7 @@
 import inspect
 import pickle
 
+import pytest
 import scipy.sparse as sp
 import torch
 import trnsparse.nki
@@ -82,3 +83,7 @@ _, steps, _ = trnsparse.cg_bsr(bb, q, max_iter=1, tol=1e-12)
 assert steps == 1
 steps = trnsparse.chebyshev_coeffs(1.0, 3.0, 3)
 close(torch.tensor(steps), torch.tensor([[0.5, 0.0], [4 / 7, 0.125], [7 / 13, 4 / 49]]))
+with pytest.raises(ValueError, match=r"shape of blocks is \(1, 4, 3\), expected 4 x 4 blocks"):
+    trnsparse.BSRMatrix(torch.ones(1, 4, 3), torch.tensor([0]), torch.tensor([0, 1]), (4, 4), 4)
+with pytest.raises(torch.linalg.LinAlgError, match="diagonal entry 0 is zero"):
+    trnsparse.jacobi_preconditioner_bsr(trnsparse.BSRMatrix.from_dense(torch.zeros(4, 4), 2))

@@ -49,3 +49,11 @@ torch.testing.assert_close(
 
 batched = trntensor.plan_contraction("...ij,...jk->...ik", torch.ones(2, 3, 4), torch.ones(2, 4, 5))
 assert (batched.strategy, batched.contraction_indices, batched.output_indices) == ("torch", ["j"], ["i", "k"])
+
+# a contraction is planned once, and several may hold their operands together
+trntensor.clear_plan_cache()
+for _ in range(3):
+    trntensor.einsum("ij,jk->ik", A, B)
+assert trntensor.plan_cache_info()[:2] == (2, 1)
+close(torch.as_tensor(trntensor.einsum("ij,jk->ik", A.numpy(), B.numpy())), A @ B)
+close(trntensor.multi_einsum(("ij,jk->ik", (A, B)), ("ij->i", A))[0], A @ B)
