@@ -17,8 +17,8 @@ From there on `import trnblas` and the others give the earlier names, module pat
 `trnrand.distributions`, `trnblas.nki`), signatures and defaults. Modules that were imported before, and the suite
 itself, keep the names of this suite. Modules whose names the earlier documents do not give (`trnsparse.formats`,
 `trnblas.level3`, `trnsolver.iterative`) hold all names of their library. A wrong argument is torch's `RuntimeError` as
-well as this suite's `ValueError`, and a matrix that cannot be factored is `torch.linalg.LinAlgError`. Without `install()`, a name that is written
-otherwise here is an error with the spelling:
+well as this suite's `ValueError`, and a matrix that cannot be factored is `torch.linalg.LinAlgError`. Without
+`install()`, a name that is written otherwise here is an error with the spelling:
 
 ```pycon
 >>> import trnrand

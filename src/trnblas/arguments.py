@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.compiler import is_compiling
 
 from trnsci import ArgumentError, DtypeError, Singular, check, host
-from trnsci.analogs import Given, as_number, given
+from trnsci.analogs import Different, Given, as_number, given
 from trnsci.arrays import to_numpy
 from trnsci.nki import N_TILE, P_MAX
 from trnsci.torch_internals import peek_interpreter_stack
@@ -192,6 +192,8 @@ def add_product(
     function: Callable[..., Any], c: Tensor, a: Tensor, b: Tensor, *, beta: complex = 1, alpha: complex = 1
 ) -> Given:
     """Return the call of torch's ``addmm`` and its kin, whose first operand broadcasts."""
+    if a.shape[-1] != b.shape[max(b.ndim - 2, 0)]:
+        raise Different("the sizes of its operands differ")
     if beta == 0:
         return given(function, as_number(alpha), a, b)
     shape = (*a.shape[:-1], b.shape[-1]) if b.ndim > 1 else a.shape[:-1]

@@ -47,6 +47,8 @@ def replaces_transforms(*modules: str) -> Callable[[F], F]:
                 raise Different(f"workers={workers} is counted by theirs")
             refuse_options(**{name: value for name, value in options.items() if name not in _OPTIONS})
             kept = {name: value for name, value in options.items() if name in _OPTIONS}
+            if "type" in options and np.iscomplexobj(x):
+                raise Different("of complex numbers theirs transforms the two parts, each with other options")
             if options.get("s") is not None and (options.get("axes") is None or None in options["s"]):
                 raise Different("lengths without axes are deprecated")
             return given(function, np.asarray(x), **kept)

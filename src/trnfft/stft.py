@@ -175,8 +175,8 @@ def _read_torch(
     return_complex: bool | None = None,
     align_to_window: bool | None = None,
 ) -> Given:
-    if align_to_window or return_complex is None:
-        raise Different("its frames lie otherwise, or torch chooses what it returns")
+    if align_to_window or return_complex is None or not (x.is_floating_point() or x.is_complex()):
+        raise Different("its frames lie otherwise, torch chooses what it returns, or it refuses integers")
     framing = {"center": False, "normalized": normalized, "onesided": onesided, "return_complex": return_complex}
     return given(stft, x, n_fft, hop_length, win_length, window, **framing)
 

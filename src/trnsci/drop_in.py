@@ -9,6 +9,7 @@ is left to the library that was called, with the reason.
 from __future__ import annotations
 
 import functools
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -211,6 +212,8 @@ def _take(
 ) -> Any:
     """Make a program's call of torch here, or leave it alone."""
     why, analog = _reason(seen, dense, args), dense
+    if _IN_SINGLE.match(shown) and any(x.dtype in _HALF for x in tensors_in(args)):
+        why = why or "torch refuses half precision"
     if why == _NO_DENSE and sparse is not None:
         why, analog = "", sparse
     if analog is not None and not why:
@@ -243,6 +246,9 @@ class _Callers(dict[str, bool]):
 
 
 _CALLS = _Callers()
+_HALF = (torch.float16, torch.bfloat16)
+# operators that torch has in single and double precision alone
+_IN_SINGLE = re.compile(r"torch\.(_?linalg_(?!matrix_exp)|cholesky|triangular|ormqr|geqrf|_fft|i?stft|sparse_sampled)")
 _NO_DENSE = "an operand is sparse"
 _OWN = "called by the suite, or traced"
 

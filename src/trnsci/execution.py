@@ -62,7 +62,8 @@ def detached_views(result: Any, operands: Sequence[Any]) -> Any:
         return result
     memory = storage.data_ptr()
     others = (x.untyped_storage().data_ptr() for x in tensors_in(operands) if x.layout == torch.strided)
-    if memory != 0 and memory in others:
+    # a gradient may read the memory, and would not see that it was changed
+    if result.requires_grad or (memory != 0 and memory in others):
         return result.clone()
     with unrecorded_views():
         return result.view_as(result)

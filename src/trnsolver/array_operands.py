@@ -80,8 +80,8 @@ def replaces_krylov(function: F) -> F:
         if M is not None and function.__name__ == "minres":
             raise Different("its tolerance is one of preconditioned residuals")
         b = np.asarray(b)
-        if b.ndim != 1:
-            raise Different("its right-hand side is no vector")
+        if b.ndim != 1 or (function.__name__ == "minres" and (b.dtype.kind == "c" or A.dtype.kind == "c")):
+            raise Different("its right-hand side is no vector, or theirs takes real numbers alone")
         improve = None if M is None else lambda r: M @ r
         return given(function, A, b, tol=rtol, x0=x0, preconditioner=improve)
 

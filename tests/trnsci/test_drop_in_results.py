@@ -203,3 +203,40 @@ def test_sampled_products_say_nothing_of_invariants():
     )
     ended = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
+
+
+@pytest.mark.parametrize("backend", ["auto", "simulator"])
+@together(
+    "name", PRODUCTS | VIEWS | OTHERS | {"attention of heads": None, "upper factor": None, "from the right": None}
+)
+def test_a_result_changed_in_place_has_the_right_gradient_or_an_error(name, backend):
+    more = {
+        "attention of heads": lambda a, b: functional.scaled_dot_product_attention(a[None], b[None], b[None]),
+        "upper factor": lambda a, b: torch.linalg.cholesky(spd + a @ a.T, upper=True),
+        "from the right": lambda a, b: torch.linalg.solve_triangular(factor, a, upper=False, left=False),
+    }
+    function = (PRODUCTS | VIEWS | OTHERS | more)[name]
+
+    def gradient(change):
+        x = a.clone().requires_grad_()
+        return torch.autograd.grad((change(function(x, b)).abs() ** 2).sum(), x)[0]
+
+    want = gradient(lambda result: result * 2)
+    where, ours = block(backend)
+    with where, ours:
+        with contextlib.suppress(RuntimeError):  # "modified by an inplace operation"
+            got = gradient(lambda result: result.mul_(2))
+            assert torch.allclose(got, want, rtol=1e-2, atol=1e-2 * float(want.abs().max()))
+
+
+@together("dtype", [torch.float16, torch.bfloat16])
+def test_torch_refuses_half_precision_where_it_has_none(dtype):
+    x = torch.eye(4, dtype=dtype)
+    with trnsci.drop_in(min_size=0) as seen:
+        assert (x @ x).dtype == torch.linalg.matrix_exp(x).dtype == dtype
+        for function in (torch.linalg.inv, torch.linalg.det, torch.linalg.cholesky, torch.linalg.qr, torch.fft.fft):
+            with pytest.raises(RuntimeError):
+                function(x)
+        with pytest.raises(RuntimeError, match="size mismatch"):
+            torch.addmv(torch.ones(3), torch.ones(2, 3), torch.ones(2))
+    assert sum(seen.substituted.values()) == 2

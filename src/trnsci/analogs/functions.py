@@ -23,7 +23,7 @@ def functions() -> Mapping[str, Analog]:
     """Return the analogs of functions whose calls can be substituted, or left with a reason, by their full names."""
     ours = {name: analog for (name, _), analog in declarations().items() if name.partition(".")[0] in _PACKAGES}
     return {
-        name: replace(analog, arguments=_bind_first(name, analog.arguments), result=_own_result(analog))
+        name: replace(analog, arguments=_bind_first(name, analog.arguments), result=_own_result(name, analog))
         if analog.arguments is not None
         else analog
         for name, analog in ours.items()
@@ -78,12 +78,14 @@ def _declaration(signature: inspect.Signature) -> str:
     return str(inspect.Signature(named))[1:-1]
 
 
-def _own_result(analog: Analog) -> Callable[..., Any]:
+def _own_result(theirs: str, analog: Analog) -> Callable[..., Any]:
     """Convert results of ours to theirs, in memory of their own."""
-    convert, order = analog.result, analog.order
+    convert, order, lists = analog.result, analog.order, theirs.startswith("scipy.linalg.")
 
     def result(value: Any, *args: Any, **kwargs: Any) -> Any:
         converted = value if convert is None else convert(value, *args, **kwargs)
+        if lists and isinstance(converted, tuple) and np.ndim(args[0]) > 2:
+            raise Different("several results of a stack of matrices are a list")
         return own_arrays(converted, order, args[0] if args else None)
 
     return result

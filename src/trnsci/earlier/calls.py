@@ -98,7 +98,6 @@ def raise_as_torch(function: Function) -> Function:
     return run
 
 
-@functools.cache
 def _as_torch_error(kind: type[ArgumentError]) -> type[ArgumentError]:
     # a class made here has no name to be found by, and is pickled as the one that has
     found = {"__module__": kind.__module__, "__reduce__": lambda error: (functools.partial(kind, **vars(error)), ())}

@@ -211,8 +211,8 @@ def _read_scipy(lu_and_piv: Any, b: Any, trans: int) -> Given:
     refuse_options(trans=trans)
     factors, pivots = lu_and_piv
     b = np.asarray(b)
-    if b.ndim == 1:
-        raise Different("its right-hand side is a vector")
+    if b.ndim == 1 or np.ndim(factors) > 2:
+        raise Different("its right-hand side is a vector, or its factors are a stack")
     return given(lu_solve, as_matrix(factors), np.asarray(pivots, np.int32) + 1, b)
 
 

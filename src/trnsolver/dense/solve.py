@@ -178,8 +178,8 @@ def _factor_by_layout(a: Tensor) -> tuple[Tensor, Tensor, bool]:
 
 def _refuse_inexact(value: Any, a: Any, *_: Any, **__: Any) -> Any:
     """Leave inverses alone that SciPy warns of."""
-    if a.ndim > 2:
-        raise Different("a stack of matrices")
+    if a.ndim > 2 or a.size == 0:
+        raise Different("a stack of matrices, or an empty one")
     rcond = 1 / (np.linalg.norm(a, 1) * np.linalg.norm(value, 1))
     if not rcond > INEXACT * np.finfo(value.dtype).eps:
         raise Different(ILL_CONDITIONED)
