@@ -16,8 +16,7 @@ _SINGLE = torch.float32
 _ours = {
     name: getattr(trnrand, name)
     for name in (
-        "Generator", "Sobol", "Halton", "LatinHypercube", "exponential", "permutation", "truncated_normal",
-        "default_generator",
+        "Generator", "Sobol", "Halton", "LatinHypercube", "exponential", "permutation", "default_generator",
     )
 }  # fmt: skip
 
@@ -147,20 +146,6 @@ def randperm(n: int, dtype: Any = torch.int64, generator: Any = None) -> Tensor:
     return _ours["permutation"](n, **_source(generator)).to(dtype)
 
 
-def truncated_normal(
-    *size: Any,
-    mean: float = 0.0,
-    std: float = 1.0,
-    low: float = -2.0,
-    high: float = 2.0,
-    dtype: Any = _SINGLE,
-    generator: Any = None,
-) -> Tensor:
-    """Draw from a normal distribution cut at ``mean + low * std`` and ``mean + high * std``."""
-    ends = {"low": mean + low * std, "high": mean + high * std}
-    return _ours["truncated_normal"](*size, loc=mean, scale=std, **ends, dtype=dtype, **_source(generator))
-
-
 def exponential_into(buf: Tensor, rate: float = 1.0, generator: Any = None) -> Tensor:
     """Fill a buffer with exponential numbers, and return it."""
     return buf.copy_(exponential(*buf.shape, rate=rate, dtype=buf.dtype, generator=generator))
@@ -262,7 +247,7 @@ class ProgramBuilder:
         return self.build().stream_into(buffers)
 
 
-_DRAWS = (exponential, randperm, truncated_normal, exponential_into)
+_DRAWS = (exponential, randperm, exponential_into)
 _DISTRIBUTIONS = _PLAIN | {f.__name__: f for f in _DRAWS}
 _QUASI = {f.__name__: f for f in (sobol, halton, latin_hypercube)}
 _GENERATORS = {x.__name__: x for x in (Generator, GeneratorProgram, get_default_generator, manual_seed)}

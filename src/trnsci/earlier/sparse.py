@@ -11,18 +11,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
-import trnsolver
 import trnsparse
 from trnsci import ArgumentError
-from trnsci.earlier.calls import read_calls, weigh_addend
+from trnsci.earlier.calls import Function, read_calls, weigh_addend
 from trnsparse.iterate import chebyshev_steps
 
 _CSR, _COO, _BSR = trnsparse.CSRMatrix, trnsparse.COOMatrix, trnsparse.BSRMatrix
-_spmv, _add, _screened_spmm, _triangle = (
-    trnsparse.spmv, trnsparse.add, trnsparse.screened_spmm, trnsparse.triangle
-)  # fmt: skip
-_cg = trnsolver.cg
-_CALLS = read_calls("trnsparse", {"addend": weigh_addend})["trnsparse"]
+_spmv, _screened_spmm, _triangle = trnsparse.spmv, trnsparse.screened_spmm, trnsparse.triangle
+
+
+def _in_rows(function: Function) -> Function:
+    """Decorate a function of ours: its result is in compressed rows."""
+    return lambda *args, **keywords: function(*args, **keywords).to_csr()
+
+
+_CALLS = read_calls("trnsparse", {"addend": weigh_addend, "rows": _in_rows})["trnsparse"]
 
 
 class _Stands(type):
@@ -118,11 +121,6 @@ def screened_spmm(A: Any, diag_integrals: Tensor, B: Tensor, threshold: float) -
     return _screened_spmm(A, bounds, bounds, B, threshold)
 
 
-def sparse_add(A: Any, B: Any, alpha: float = 1.0, beta: float = 1.0) -> Any:
-    """Return ``alpha * A + beta * B`` in compressed rows."""
-    return _add(A, B, alpha=alpha, beta=beta).to_csr()
-
-
 def sparse_transpose(A: Any) -> Any:
     """Return the transposed matrix in compressed rows."""
     return A.to_coo().transpose().to_csr()
@@ -159,20 +157,6 @@ def sparsity_stats(Q: Tensor, threshold: float = 1e-10) -> dict[str, float]:
         "n_significant_quartets": quartets,
         "quartet_sparsity": 1.0 - quartets / max(Q.numel() ** 2, 1),
     }
-
-
-def bsr_diagonal(A: Any) -> Tensor:
-    """Return the diagonal."""
-    return A.diagonal()
-
-
-def cg_bsr(
-    A: Any, b: Tensor, x0: Tensor | None = None, tol: float = 1e-06, max_iter: int = 1000, M: Any = None
-) -> tuple[Tensor, int, float]:
-    """Solve by conjugate gradients; return the solution, the steps and the residual's norm."""
-    solved: Any = _cg(A, b, x0=x0, tol=tol, maxiter=max_iter, preconditioner=M)
-    x, iterations, residual = solved
-    return x, int(iterations), float(residual)
 
 
 def chebyshev_coeffs(lam_min: float, lam_max: float, K: int) -> list[tuple[float, float]]:
@@ -220,9 +204,8 @@ def power_iteration_bsr(
 
 
 _FUNCTIONS = (
-    from_dense, spmv_symmetric, screened_spmm, sparse_add, sparse_transpose, nnz_per_row, schwarz_bounds,
-    screen_quartets, density_screen, sparsity_stats, cg_bsr, chebyshev_bsr, chebyshev_coeffs, richardson_bsr,
-    power_iteration_bsr, bsr_diagonal,
+    from_dense, spmv_symmetric, screened_spmm, sparse_transpose, nnz_per_row, schwarz_bounds, screen_quartets,
+    density_screen, sparsity_stats, chebyshev_bsr, chebyshev_coeffs, richardson_bsr, power_iteration_bsr,
 )  # fmt: skip
 MODULES: dict[str, dict[str, Any]] = {
     "trnsparse": _CALLS | {x.__name__: x for x in (*_FUNCTIONS, CSRMatrix, COOMatrix, BSRMatrix)},

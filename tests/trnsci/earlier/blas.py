@@ -74,5 +74,5 @@ for kind in (ValueError, RuntimeError):
         trnblas.gemm(1.0, A, A[:4])
 assert type(pickle.loads(pickle.dumps(caught.value))) is trnsci.ArgumentError
 assert caught.value.got == {"a": 5, "b": 4}
-with pytest.raises(TypeError, match="missing a required argument: 'B'"):
+with pytest.raises(TypeError, match="missing 1 required positional argument: 'B'"):
     trnblas.gemm(1.0, A)
