@@ -20,8 +20,13 @@ def pytest_configure(config):
         config.pluginmanager.import_plugin("trnsci.testing.plugin")
 
 
+def pytest_addoption(parser):
+    """Let the tests of sharded calls run on the process group of the emulated device."""
+    parser.addoption("--strict-ranks", action="store_true", help="join ranks by the rules of Neuron's process group")
+
+
 @pytest.fixture(scope="session")
-def ranks():
+def ranks(pytestconfig):
     """``ranks(3)``: three processes that run programs together, kept for the session."""
     from benchmarks.ranks import Ranks
 
@@ -32,7 +37,7 @@ def ranks():
         if size in pools and not all(process.is_alive() for process in pools[size].processes):
             pools.pop(size).close()
         if size not in pools:
-            pools[size] = Ranks(size)
+            pools[size] = Ranks(size, strict=pytestconfig.getoption("--strict-ranks"))
         return pools[size]
 
     yield pool

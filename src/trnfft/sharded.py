@@ -24,27 +24,42 @@ from trnfft.framing import pad_signal
 from trnfft.stft import istft, spectrogram, stft
 from trnsci.distributed import Part, Team, chunks, sharded
 from trnsci.distributed.calls import refuse_sharded
-from trnsci.distributed.parts import SUM, Place
+from trnsci.distributed.parts import SUM, Place, start_move
 from trnsci.distributed.rules import by_batch
+from trnsci.distributed.team import Wait, in_flight
 from trnsci.precision import to_bfloat16_values
 
+# Slices that travel one after the other at most, and the least bytes of one.
+_ROUNDS, _SLICE = 8, 1 << 26
 # A transform of one axis; parts of arrays are on the host, where its result is a tensor.
 One = Callable[..., Any]
 
 
 def _along(team: Team, x: Part, fn: One, *, axis: int, n: int | None, options: Any) -> Part:
-    """Transform one axis, after moving its cut out of the way."""
+    """Transform one axis, after moving its cut out of the way; slices of a large array travel while others are used."""
     cut = [where for where, place in enumerate(x.places) if place == axis]
+
+    def transform(part: Part) -> Part:
+        local = fn(part.local, n, axis, **options)
+        shape = list(part.shape)
+        shape[axis] = local.shape[axis]
+        return part.with_local(local, shape)
+
     if cut:
         free = [d for d in range(len(x.shape)) if d != axis and d not in x.places]
         # where every other axis is cut as well, the axis is gathered
         other = max(free, key=lambda d: x.shape[d]) if free else None
+        spare = max((d for d in range(len(x.shape)) if d not in (axis, other)), key=lambda d: x.shape[d], default=None)
+        rounds = min(_ROUNDS, math.prod(x.shape) * x.dtype.itemsize // (math.prod(team.shape) * _SLICE))
+        if len(cut) == 1 and other is not None and spare is not None and rounds > 1:
+            cuts = chunks(x.local.shape[spare], rounds)
+            slices = ([x.with_local(x.local.narrow(spare, *each))] for each in cuts)
+            arrived = in_flight(lambda part: [Wait(start_move(part, team, cut[0], other))], slices)
+            parts = [transform(part) for (part,) in arrived]
+            return parts[0].with_local(torch.cat([part.local for part in parts], spare))
         moved: list[Place] = [other if where in cut else place for where, place in enumerate(x.places)]
         x = x.to(team, tuple(moved))
-    local = fn(x.local, n, axis, **options)
-    shape = list(x.shape)
-    shape[axis] = local.shape[axis]
-    return x.with_local(local, shape)
+    return transform(x)
 
 
 def _transform_axes(team: Team, x: Part, steps: Sequence[tuple[One, int, int | None]], options: Any) -> Part:

@@ -323,8 +323,8 @@ def out(op: str, target: Any, *, shape: tuple[int, ...], dtype: torch.dtype, **i
 
 def overlap(x: Tensor, y: Tensor) -> bool:
     """Return whether the address ranges of two tensors meet. Interleaved views count as overlapping."""
-    if is_dynamo_compiling():
-        # Traced tensors have no addresses, and results are copied into ``out`` when all of them are computed.
+    if is_dynamo_compiling() or (x.device.type == "neuron" and x.data_ptr() == 0):
+        # These tensors have no addresses, and results are copied into ``out`` when all of them are computed.
         return x is y
     if x.device != y.device or x.numel() == 0 or y.numel() == 0 or x.is_meta:
         return False

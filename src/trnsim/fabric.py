@@ -9,7 +9,9 @@ shares of link rate.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -113,6 +115,7 @@ class _Region(NamedTuple):
         ring: rate of the slowest link in a ring, both directions, and of two rings where all chips take part.
         active: ranks of a chip that exchange at the same time.
         share: groups whose rings pass one link.
+        stride: of a group that is not alone.
     """
 
     members: int
@@ -123,6 +126,7 @@ class _Region(NamedTuple):
     ring: float
     active: int
     share: float
+    stride: int
 
 
 @functools.lru_cache(maxsize=4096)
@@ -147,8 +151,71 @@ def _region(machine: Machine, group: Group) -> _Region:
     else:
         diameter, load, ring = machine.levels if chips > 1 else 0, 1 / machine.links[0], machine.links[0]
     nodes = -(-group.ranks // members)
-    active, share = (in_chip, 1.0) if group.alone else (machine.cores, float(group.stride))
-    return _Region(members, chips, nodes, diameter, load, ring, active, share)
+    active, stride = (in_chip, 1) if group.alone else (machine.cores, group.stride)
+    share = float(stride)
+    if machine.grid and stride > machine.cores and members > 1:
+        ring, share = 1 / _ring_load(machine, members, group.stride // machine.cores), 1.0
+    return _Region(members, chips, nodes, diameter, load, ring, active, share, stride)
+
+
+def _ring_load(machine: Machine, members: int, step: int) -> float:
+    """Return nanoseconds a byte keeps a link in rings through every ``step``-th chip, all groups at once.
+
+    A half goes round in either direction. Rings pass the axes in the order that loads links least.
+    """
+    loads = []
+    for order in itertools.permutations(range(len(machine.grid))):
+        ring = ring_of_chips(machine, members, step, order)
+        ways = [*itertools.pairwise(ring), (ring[-1], ring[0])]
+        loads.append(_busiest_link(machine, members, step, [*ways, *(way[::-1] for way in ways)]) / 2)
+    return machine.cores * min(loads)
+
+
+def _busiest_link(
+    machine: Machine, members: int, step: int, ways: list[tuple[tuple[int, ...], tuple[int, ...]]]
+) -> float:
+    """Return nanoseconds that a byte along every way, in the groups of all chips, keeps the busiest link.
+
+    Half-way round an axis a half takes either side.
+    """
+    loads: Counter[tuple[int, int, tuple[int, ...]]] = Counter()
+    for base, offset in itertools.product(range(0, machine.chips, members * step), range(step)):
+        first = _place_of(machine, base + offset)
+        for here, there in ways:
+            at = [(a + b) % n for a, b, n in zip(first, here, machine.grid, strict=True)]
+            for axis, size in enumerate(machine.grid):
+                ahead = (there[axis] - here[axis]) % size
+                for sign, hops in ((1, ahead), (-1, size - ahead)):
+                    for k in range(hops if 2 * hops <= size else 0):
+                        link = (*at[:axis], (at[axis] + sign * k) % size, *at[axis + 1 :])
+                        loads[axis, sign, link] += 0.5 if 2 * hops == size else 1.0
+                at[axis] = (at[axis] + ahead) % size
+    return max(load / machine.links[axis] for (axis, *_), load in loads.items())
+
+
+def ring_of_chips(machine: Machine, members: int, step: int, order: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """Return the places of every ``step``-th chip, back and forth along the axes, of which the first changes least."""
+    places = [_place_of(machine, k * step) for k in range(members)]
+    used = [sorted(set(values)) for values in zip(*places, strict=True)]
+
+    def key(place: tuple[int, ...]) -> list[int]:
+        signed, turns = [], 0
+        for axis in order:
+            index = used[axis].index(place[axis])
+            signed.append(-index if turns % 2 else index)
+            turns += index
+        return signed
+
+    return sorted(places, key=key)
+
+
+def _place_of(machine: Machine, chip: int) -> tuple[int, ...]:
+    """Return the place of a chip in the torus, whose first axis changes fastest."""
+    place = []
+    for size in machine.grid:
+        place.append(chip % size)
+        chip //= size
+    return tuple(place)
 
 
 def _width(n: int, size: int, rate: float) -> float:
@@ -191,7 +258,7 @@ def _inside(
         return "inside a chip", {"latency": time.collective_start, "chip": moved / (time.chip_share * time.link_rate)}
     if kind == "all_to_all" or nbytes < MESH_BYTES:
         latency = time.collective_start + phases * region.diameter * time.hop
-        if kind == "all_to_all" and (region.share > 1 or not can_exchange(ranks)):
+        if kind == "all_to_all" and not can_exchange(ranks, region.stride):
             # one message after the other, where the run time has no exchange of such a group
             latency += (ranks - 1) * time.hop
         # the average way counts the one of no length, from a chip to itself
@@ -238,16 +305,20 @@ def _permute(machine: Machine, region: _Region, group: Group, nbytes: float, tim
         return {"latency": time.hop_between, "EFA": nbytes * crossing / (time.efa_share * machine.efa * machine.chips)}
     if region.chips == 1:
         return {"latency": time.collective_start, "chip": chip}
-    link = max(machine.links) if machine.grid else machine.links[0]
-    far = max(1.0, group.stride / machine.cores)
-    links = nbytes * region.share / (time.ring_share * link)
+    far, load = 1, min(group.stride, 1 if group.alone else machine.cores) / machine.links[0]
+    if machine.grid and group.stride > machine.cores:
+        step = group.stride // machine.cores
+        places = [_place_of(machine, k * step) for k in range(region.members)]
+        ways = [*itertools.pairwise(places), (places[-1], places[0])]
+        far, load = region.diameter, machine.cores * _busiest_link(machine, region.members, step, ways)
+    links = nbytes * load / time.ring_share
     slower = {"links": links} if links > chip else {"chip": chip}
     return {"latency": time.collective_start + far * time.hop, **slower}
 
 
-def can_exchange(ranks: int) -> bool:
+def can_exchange(ranks: int, stride: int = 1) -> bool:
     """Return whether ``all_to_all`` serves a group of this size, by every public account."""
-    return ranks in (4, 8) or ranks % 32 == 0
+    return stride == 1 and (ranks in (4, 8) or ranks % 32 == 0)
 
 
 def refusal(machine: Machine, kind: str, ranks: tuple[int, ...], nbytes: int = 0) -> str:

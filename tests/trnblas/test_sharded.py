@@ -37,7 +37,7 @@ def _gemm(mesh_shape, shapes, places, dtype, options):
     a, b = (_data(*shape, seed=i, dtype=dtype) for i, shape in enumerate(shapes))
     spread = [distributed.shard(x, mesh, *p) for x, p in zip((a, b), places, strict=True)]
     made = trnblas.gemm(1.5, *spread, **options)
-    return distributed.gather(made).numpy()
+    return distributed.gather(made).numpy(force=True)
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -50,7 +50,7 @@ def test_gemm_of_every_placement(ranks, size):
     for case, results in zip(cases, ranks(size).each(_gemm, cases), strict=True):
         left, right = case[1]
         a, b = _data(*left), _data(*right, seed=1)
-        exact, bound = 1.5 * (a.numpy() @ b.numpy()), 1.5 * gemm_bound(a, b).numpy()
+        exact, bound = 1.5 * (a.numpy(force=True) @ b.numpy(force=True)), 1.5 * gemm_bound(a, b).numpy(force=True)
         for result in results:
             assert np.all(np.abs(result - exact) <= bound), case
 
@@ -59,7 +59,7 @@ def test_gemm_of_every_placement(ranks, size):
 def test_summa(ranks, mesh):
     size = mesh[0] * mesh[1]
     a, b = _data(9, 10), _data(10, 7, seed=1)
-    exact, bound = 1.5 * (a.numpy() @ b.numpy()), 1.5 * gemm_bound(a, b).numpy()
+    exact, bound = 1.5 * (a.numpy(force=True) @ b.numpy(force=True)), 1.5 * gemm_bound(a, b).numpy(force=True)
     for places in (((0, 1), (0, 1)), ((1, 0), (None, 1)), ((None, None), (0, 0))):
         for result in ranks(size).run(_gemm, mesh, ((9, 10), (10, 7)), places, torch.float64, {}):
             assert np.all(np.abs(result - exact) <= bound), places
@@ -77,9 +77,9 @@ def test_dtypes_and_transposes(ranks, dtype):
         a, b = (_data(*shape, seed=i, dtype=dtype).to(wide) for i, shape in enumerate(case[1]))
         a, b = ({"n": x, "t": x.mT, "c": x.mH}[kind] for x, kind in zip((a, b), kinds, strict=True))
         # alpha is one more product
-        bound = 1.5 * (trnblas.error_bound(6, dtype) + ROUNDOFF[dtype]) * (a.abs() @ b.abs()).numpy()
+        bound = 1.5 * (trnblas.error_bound(6, dtype) + ROUNDOFF[dtype]) * (a.abs() @ b.abs()).numpy(force=True)
         for result in results:
-            assert np.all(np.abs(result - 1.5 * (a @ b).numpy()) <= bound), kinds
+            assert np.all(np.abs(result - 1.5 * (a @ b).numpy(force=True)) <= bound), kinds
 
 
 def _gemm_wide(mesh_shape, shapes, places, dtype, options):
@@ -87,7 +87,7 @@ def _gemm_wide(mesh_shape, shapes, places, dtype, options):
     a, b = (_data(*shape, seed=i, dtype=dtype) for i, shape in enumerate(shapes))
     spread = [distributed.shard(x, mesh, *p) for x, p in zip((a, b), places, strict=True)]
     made = distributed.gather(trnblas.gemm(1.5, *spread, **options))
-    return made.to(torch.complex128 if dtype.is_complex else torch.float64).numpy()
+    return made.to(torch.complex128 if dtype.is_complex else torch.float64).numpy(force=True)
 
 
 def _halves(dtype, places):
@@ -120,13 +120,13 @@ def _accumulated(places, out_place):
     spread = [distributed.shard(x, mesh, p) for x, p in zip((a, b, c), places, strict=True)]
     out = distributed.shard(torch.zeros(5, 4, dtype=torch.float64), mesh, out_place)
     made = trnblas.gemm(2.0, spread[0], spread[1], -0.5, spread[2], out=out)
-    return distributed.gather(made).numpy(), distributed.gather(out).numpy()
+    return distributed.gather(made).numpy(force=True), distributed.gather(out).numpy(force=True)
 
 
 def test_gemm_adds_c_and_writes_out(ranks):
     a, b, c = _data(5, 6), _data(6, 4, seed=1), _data(5, 4, seed=2)
-    exact = 2 * (a @ b).numpy() - 0.5 * c.numpy()
-    bound = 3 * gemm_bound(a, b).numpy() + 2**-50 * abs(c.numpy())
+    exact = 2 * (a @ b).numpy(force=True) - 0.5 * c.numpy(force=True)
+    bound = 3 * gemm_bound(a, b).numpy(force=True) + 2**-50 * abs(c.numpy(force=True))
     for made, out in ranks(3).run(_accumulated, (1, 0, None), 1):
         assert np.all(abs(made - exact) <= bound)
         assert np.array_equal(made, out)
@@ -170,14 +170,14 @@ def _batched(place):
     a, b = _data(5, 3, 4), _data(5, 4, 2, seed=1)
     return distributed.gather(
         trnblas.gemm(1.0, distributed.shard(a, mesh, place), distributed.shard(b, mesh, 0))
-    ).numpy()
+    ).numpy(force=True)
 
 
 @pytest.mark.parametrize("place", [0, 1, None])
 def test_batches_are_cut_between_ranks(ranks, place):
     a, b = _data(5, 3, 4), _data(5, 4, 2, seed=1)
     for result in ranks(3).run(_batched, place):
-        assert np.all(abs(result - (a @ b).numpy()) <= gemm_bound(a, b).numpy())
+        assert np.all(abs(result - (a @ b).numpy(force=True)) <= gemm_bound(a, b).numpy(force=True))
 
 
 def _gradients(places, kinds, dtype):
@@ -188,7 +188,7 @@ def _gradients(places, kinds, dtype):
     made = trnblas.gemm(1.5, *spread, trans_a=kinds[0], trans_b=kinds[1])
     weight = distributed.shard(_data(5, 4, seed=7, dtype=dtype), mesh, 0).redistribute(mesh, made.placements)
     made.backward(weight)
-    return [distributed.gather(x.grad).resolve_conj().numpy() for x in spread]
+    return [distributed.gather(x.grad).resolve_conj().numpy(force=True) for x in spread]
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
@@ -214,13 +214,13 @@ def _compensated(places):
     made = trnblas.gemm(
         1.0, distributed.shard(a, mesh, places[0]), distributed.shard(b, mesh, places[1]), precision="compensated"
     )
-    return distributed.gather(made).numpy()
+    return distributed.gather(made).numpy(force=True)
 
 
 @pytest.mark.parametrize("places", [(1, 0), (0, 0), (0, 1)])
 def test_a_compensated_sum_is_not_cut(ranks, places):
     a, b = _data(6, 50, dtype=torch.float32), _data(50, 4, seed=1, dtype=torch.float32)
-    alone = trnblas.gemm(1.0, a, b, precision="compensated").numpy()
+    alone = trnblas.gemm(1.0, a, b, precision="compensated").numpy(force=True)
     for result in ranks(3).run(_compensated, places):
         assert np.array_equal(result, alone)
 
@@ -319,10 +319,10 @@ def test_the_kernel_adds_up_what_ranks_computed(count, dtype):
         a, b = _data(count * m, count * k, dtype=dtype), _data(count * k, n, seed=1, dtype=dtype)
         run = trnsim.simulate_ranks(kernels.sharded_gemm, count)
         made = torch.cat(run(_cut(a.mT.contiguous(), count), _cut(b, count), ranks=count))
-        exact = a.double().numpy() @ b.double().numpy()
+        exact = a.double().numpy(force=True) @ b.double().numpy(force=True)
         # products of bfloat16 are exact in float32, where everything is added
-        bound = gemm_bound(a.float(), b.float()).numpy()
-        assert np.all(np.abs(made.numpy() - exact) <= bound), (m, k, n)
+        bound = gemm_bound(a.float(), b.float()).numpy(force=True)
+        assert np.all(np.abs(made.numpy(force=True) - exact) <= bound), (m, k, n)
 
 
 @pytest.mark.sim
@@ -332,8 +332,8 @@ def test_the_kernel_where_neither_operand_stays_in_sbuf():
     assert k // 2 // 128 * 400 * 4 > kernels.RESIDENT
     a, b = _data(600, k, dtype=torch.float32), _data(k, 400, seed=1, dtype=torch.float32)
     made = torch.cat(trnsim.simulate_ranks(kernels.sharded_gemm, 2)(_cut(a.mT.contiguous(), 2), _cut(b, 2), ranks=2))
-    exact = a.double().numpy() @ b.double().numpy()
-    assert np.all(np.abs(made.numpy() - exact) <= gemm_bound(a, b).numpy())
+    exact = a.double().numpy(force=True) @ b.double().numpy(force=True)
+    assert np.all(np.abs(made.numpy(force=True) - exact) <= gemm_bound(a, b).numpy(force=True))
 
 
 @pytest.mark.sim
@@ -392,7 +392,7 @@ def _broadcast_gradients():
     spread = [distributed.shard(x.clone().requires_grad_(), mesh, 0) for x in (a, b, c)]
     made = trnblas.gemm(1.0, trnblas.gemm(1.0, spread[0], spread[1]), spread[2])
     made.backward(distributed.shard(torch.ones(5, 3, 3, dtype=a.dtype), mesh, 0).redistribute(mesh, made.placements))
-    return [distributed.gather(x.grad).numpy() for x in spread]
+    return [distributed.gather(x.grad).numpy(force=True) for x in spread]
 
 
 def test_gradients_are_added_up_over_broadcast_batches(ranks):

@@ -30,7 +30,7 @@ def _gemv(mesh_shape, shape, places, kind, dtype, options):
     assert trnblas.gemv(1.5, a, x, 0.5, y, kind, out=out, **options) is out
     plain = trnblas.gemv(1.5, a, x, trans=kind, **options)
     assert all(p.is_replicate() or p.is_shard(0) for p in plain.placements)
-    return distributed.gather(out).numpy(), distributed.gather(plain).numpy()
+    return distributed.gather(out).numpy(force=True), distributed.gather(plain).numpy(force=True)
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -43,16 +43,18 @@ def test_gemv(ranks, size):
         m, n = shape if kind == "n" else shape[::-1]
         a, x, y = _data(*shape, dtype=dtype), _data(n, seed=1, dtype=dtype), _data(m, seed=2, dtype=dtype)
         turned = {"n": a, "t": a.mT, "c": a.mH}[kind].resolve_conj()
-        exact = 1.5 * (turned.numpy() @ x.numpy())
-        bound = 8 * gemm_bound(turned.abs(), x.abs()[:, None]).numpy()[:, 0] + 2**-50 * abs(y.numpy())
+        exact = 1.5 * (turned.numpy(force=True) @ x.numpy(force=True))
+        bound = 8 * gemm_bound(turned.abs(), x.abs()[:, None]).numpy(force=True)[:, 0] + 2**-50 * abs(
+            y.numpy(force=True)
+        )
         for added, plain in results:
             assert np.all(abs(plain - exact) <= bound), (shape, kind, places)
-            assert np.all(abs(added - exact - 0.5 * y.numpy()) <= bound), (shape, kind, places)
+            assert np.all(abs(added - exact - 0.5 * y.numpy(force=True)) <= bound), (shape, kind, places)
 
 
 def test_gemv_on_a_grid_and_with_whole_sums(ranks):
     a, x = _data(9, 10), _data(10, seed=1)
-    exact, bound = 1.5 * (a @ x).numpy(), 2 * gemm_bound(a, x[:, None]).numpy()[:, 0]
+    exact, bound = 1.5 * (a @ x).numpy(force=True), 2 * gemm_bound(a, x[:, None]).numpy(force=True)[:, 0]
     for places in ((0, 1), (1, 0), (0, 0), (None, 1)):
         for _, plain in ranks(4).run(_gemv, (2, 2), (9, 10), (places, (0,), (0,)), "n", F64, {}):
             assert np.all(abs(plain - exact) <= bound), places
@@ -61,7 +63,7 @@ def test_gemv_on_a_grid_and_with_whole_sums(ranks):
     )
     options = {"precision": "compensated"}
     for _, plain in ranks(3).run(_gemv, (3,), (9, 10), ((1,), (0,), (0,)), "n", torch.float32, options):
-        assert np.array_equal(plain, alone.numpy())
+        assert np.array_equal(plain, alone.numpy(force=True))
 
 
 def test_gemv_leaves_the_matrix_where_it_is():
@@ -74,11 +76,11 @@ def test_gemv_leaves_the_matrix_where_it_is():
 def _batched():
     mesh = distributed.mesh()
     a, x = _data(5, 3, 4), _data(5, 4, seed=1)
-    return distributed.gather(trnblas.gemv(1.0, *(distributed.shard(t, mesh, 0) for t in (a, x)))).numpy()
+    return distributed.gather(trnblas.gemv(1.0, *(distributed.shard(t, mesh, 0) for t in (a, x)))).numpy(force=True)
 
 
 def test_batches_of_gemv(ranks):
-    a, x = _data(5, 3, 4).numpy(), _data(5, 4, seed=1).numpy()
+    a, x = _data(5, 3, 4).numpy(force=True), _data(5, 4, seed=1).numpy(force=True)
     exact, size = (np.einsum("bij,bj->bi", *pair) for pair in ((a, x), (abs(a), abs(x))))
     for found in ranks(3).run(_batched):
         assert_within(found, exact, _rounding(4, F64) * size)
@@ -106,7 +108,7 @@ def _symmetric(op, side, lower, places, dtype):
         _data(*((5, 7) if side else (7, 5)), seed=2, dtype=dtype),
     )
     a, b, c = (distributed.shard(x, mesh, p) for x, p in zip((_poisoned(7, lower, dtype), b, c), places, strict=True))
-    return distributed.gather(getattr(trnblas, op)(1.5, a, b, 0.5, c, side, lower)).numpy()
+    return distributed.gather(getattr(trnblas, op)(1.5, a, b, 0.5, c, side, lower)).numpy(force=True)
 
 
 @pytest.mark.grid(1)
@@ -118,11 +120,11 @@ def test_symmetric(ranks, size, op):
         for side, lower, places in itertools.product((0, 1), (0, 1), ((0, 0, 0), (1, 1, None), (None, 0, 1)))
     ]
     for (_, side, lower, *_), results in zip(cases, ranks(size).each(_symmetric, cases), strict=True):
-        a = _data(7, 7, dtype=C128).numpy()
+        a = _data(7, 7, dtype=C128).numpy(force=True)
         half = np.tril(a, -1) if lower else np.triu(a, 1)
         diagonal = np.diag(np.diag(a).real if op == "hemm" else np.diag(a))
         full = half + (half.conj().T if op == "hemm" else half.T) + diagonal
-        b, c = (_data(*((5, 7) if side else (7, 5)), seed=s, dtype=C128).numpy() for s in (1, 2))
+        b, c = (_data(*((5, 7) if side else (7, 5)), seed=s, dtype=C128).numpy(force=True) for s in (1, 2))
         exact = 1.5 * (b @ full if side else full @ b) + 0.5 * c
         magnitude = 1.5 * (abs(b) @ abs(full) if side else abs(full) @ abs(b)) + 0.5 * abs(c)
         for found in results:
@@ -135,7 +137,7 @@ def _trmm(side, lower, trans, diag, places, dtype):
     a, b = (distributed.shard(x, mesh, p) for x, p in zip((_poisoned(7, lower, dtype), b), places, strict=True))
     out = distributed.shard(torch.zeros(tuple(b.shape), dtype=dtype), mesh, 1)
     trnblas.trmm(1.5, a, b, side, lower, trans, diag, out=out)
-    return distributed.gather(out).numpy()
+    return distributed.gather(out).numpy(force=True)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])
@@ -145,7 +147,10 @@ def test_trmm(ranks, size):
         for side, lower, trans, diag in itertools.product((0, 1), (0, 1), "ntc", (0, 1))
     ]
     for (side, lower, trans, diag, _, dtype), results in zip(cases, ranks(size).each(_trmm, cases), strict=True):
-        a, b = _data(7, 7, dtype=dtype).numpy(), _data(*((5, 7) if side else (7, 5)), seed=1, dtype=dtype).numpy()
+        a, b = (
+            _data(7, 7, dtype=dtype).numpy(force=True),
+            _data(*((5, 7) if side else (7, 5)), seed=1, dtype=dtype).numpy(force=True),
+        )
         t = np.tril(a) if lower else np.triu(a)
         if diag:
             t = t - np.diag(np.diag(t)) + np.eye(7)

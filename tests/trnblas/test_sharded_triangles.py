@@ -26,14 +26,14 @@ def _syrk(lower, trans, place, dtype):
     made = trnblas.syrk(
         2.0, distributed.shard(a, mesh, place), 0.5, distributed.shard(c, mesh, 1), trans=trans, lower=lower
     )
-    return distributed.gather(made).numpy()
+    return distributed.gather(made).numpy(force=True)
 
 
 @pytest.mark.parametrize("size", SIZES)
 def test_syrk(ranks, size):
     cases = list(itertools.product((False, True), "nt", PLACES, [torch.float64]))
     for (lower, trans, *_), results in zip(cases, ranks(size).each(_syrk, cases), strict=True):
-        a, c = _data(*((6, 5) if trans == "n" else (5, 6))).numpy(), _data(6, 6, seed=3).numpy()
+        a, c = _data(*((6, 5) if trans == "n" else (5, 6))).numpy(force=True), _data(6, 6, seed=3).numpy(force=True)
         full, magnitude = (2 * (x @ x.T if trans == "n" else x.T @ x) + 0.5 * y for x, y in ((a, c), (abs(a), abs(c))))
         exact = np.where(np.tri(6, dtype=bool) if lower else np.tri(6, dtype=bool).T, full, c)
         for result in results:
@@ -51,7 +51,7 @@ def _trsm(side, lower, trans, diag, places, dtype):
     made = trnblas.trsm(
         1.5, distributed.shard(a, mesh, places[0]), distributed.shard(b, mesh, places[1]), side, lower, trans, diag
     )
-    return distributed.gather(made).numpy()
+    return distributed.gather(made).numpy(force=True)
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -61,7 +61,10 @@ def test_trsm(ranks, size):
         dtype = torch.complex128 if trans == "c" else torch.float64
         cases.append((side, lower, trans, diag, (0, 1) if side else (1, 0), dtype))
     for (side, lower, trans, diag, _, dtype), results in zip(cases, ranks(size).each(_trsm, cases), strict=True):
-        a, b = _triangle(7, dtype).numpy(), _data(*((5, 7) if side else (7, 5)), seed=6, dtype=dtype).numpy()
+        a, b = (
+            _triangle(7, dtype).numpy(force=True),
+            _data(*((5, 7) if side else (7, 5)), seed=6, dtype=dtype).numpy(force=True),
+        )
         t = np.tril(a) if lower else np.triu(a)
         if diag:
             t = t - np.diag(np.diag(t)) + np.eye(7)

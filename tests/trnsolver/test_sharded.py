@@ -45,7 +45,7 @@ def _solved(a, x, b):
 def _cholesky(n, place, upper, dtype):
     mesh = distributed.mesh()
     made = trnsolver.cholesky(distributed.shard(_spd(n, dtype), mesh, place), upper=upper)
-    return distributed.gather(made).resolve_conj().numpy()
+    return distributed.gather(made).resolve_conj().numpy(force=True)
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -57,7 +57,7 @@ def test_cholesky(ranks, size):
         (37, None, False, torch.float32),
         (2, 0, True, torch.float64),
     ):
-        a = _spd(n, dtype).numpy().astype(np.complex128)
+        a = _spd(n, dtype).numpy(force=True).astype(np.complex128)
         for factor in ranks(size).run(_cholesky, n, place, upper, dtype):
             lower = (factor.conj().T if upper else factor).astype(np.complex128)
             assert _factored(lower, a, U[dtype])
@@ -73,13 +73,13 @@ def _one_triangle(upper):
     if not upper:
         right = distributed.shard(torch.ones(20, 2, dtype=a.dtype), mesh, 0)
         x = distributed.gather(trnsolver.solve_spd(distributed.shard(poisoned, mesh, 0), right))
-        assert _solved(a.numpy(), x.numpy(), np.ones((20, 2)))
-    return factor.numpy()
+        assert _solved(a.numpy(force=True), x.numpy(force=True), np.ones((20, 2)))
+    return factor.numpy(force=True)
 
 
 @pytest.mark.parametrize("upper", [False, True])
 def test_one_triangle_is_read(ranks, upper):
-    a = _spd(20, torch.complex128).numpy()
+    a = _spd(20, torch.complex128).numpy(force=True)
     for factor in ranks(3).run(_one_triangle, upper):
         assert _factored(factor.conj().T if upper else factor, a)
 
@@ -105,14 +105,14 @@ def _solve_spd(n, columns, places):
     mesh = distributed.mesh()
     b = _data(n, columns, seed=1) if columns else _data(n, seed=1)
     made = trnsolver.solve_spd(distributed.shard(_spd(n), mesh, places[0]), distributed.shard(b, mesh, places[1]))
-    return distributed.gather(made).numpy()
+    return distributed.gather(made).numpy(force=True)
 
 
 @pytest.mark.parametrize("size", SIZES)
 def test_solve_spd(ranks, size):
-    a = _spd(23).numpy()
+    a = _spd(23).numpy(force=True)
     for columns, places in ((5, (0, 0)), (1, (1, 1)), (0, (0, 0)), (3, (None, None))):
-        b = (_data(23, columns, seed=1) if columns else _data(23, seed=1)).numpy()
+        b = (_data(23, columns, seed=1) if columns else _data(23, seed=1)).numpy(force=True)
         for x in ranks(size).run(_solve_spd, 23, columns, places):
             assert _solved(a, x, b)
 
@@ -120,11 +120,11 @@ def test_solve_spd(ranks, size):
 def _batched():
     mesh = distributed.mesh()
     a = torch.stack([_spd(5) + i * torch.eye(5, dtype=torch.float64) for i in range(4)])
-    return distributed.gather(trnsolver.cholesky(distributed.shard(a, mesh, 1))).numpy()
+    return distributed.gather(trnsolver.cholesky(distributed.shard(a, mesh, 1))).numpy(force=True)
 
 
 def test_batches_are_cut_between_ranks(ranks):
-    a = torch.stack([_spd(5) + i * torch.eye(5, dtype=torch.float64) for i in range(4)]).numpy()
+    a = torch.stack([_spd(5) + i * torch.eye(5, dtype=torch.float64) for i in range(4)]).numpy(force=True)
     for factor in ranks(3).run(_batched):
         assert _factored(factor, a)
 
@@ -161,13 +161,13 @@ def test_batches_are_solved_as_one_rank_solves_them(ranks):
 def _qr(m, n, place, dtype):
     mesh = distributed.mesh()
     q, r = trnsolver.qr(distributed.shard(_data(m, n, dtype=dtype), mesh, place))
-    return distributed.gather(q).numpy(), distributed.gather(r).numpy()
+    return distributed.gather(q).numpy(force=True), distributed.gather(r).numpy(force=True)
 
 
 @pytest.mark.parametrize("size", SIZES)
 def test_qr(ranks, size):
     for m, n, place in ((50, 6, 0), (7, 5, 1), (3, 3, 0), (4, 9, None), (1, 1, 0)):
-        a = _data(m, n, dtype=torch.complex128).numpy()
+        a = _data(m, n, dtype=torch.complex128).numpy(force=True)
         for q, r in ranks(size).run(_qr, m, n, place, torch.complex128):
             assert q.shape == (m, min(m, n))
             assert np.array_equal(r, np.triu(r))
@@ -181,13 +181,13 @@ def _low_rank(kind):
     a = x @ x.T if kind == "eigh" else x @ _data(4, 30, seed=3)
     fn = trnsolver.eigh_randomized if kind == "eigh" else trnsolver.svd_randomized
     made = fn(distributed.shard(a, mesh, 0), 3, seed=5)
-    return [distributed.gather(part).numpy() for part in (made.u, made.s, made.vh, made.error)]
+    return [distributed.gather(part).numpy(force=True) for part in (made.u, made.s, made.vh, made.error)]
 
 
 @pytest.mark.parametrize("kind", ["svd", "eigh"])
 def test_low_rank(ranks, kind):
     x = _data(40, 4, seed=2)
-    a = (x @ x.T if kind == "eigh" else x @ _data(4, 30, seed=3)).numpy()
+    a = (x @ x.T if kind == "eigh" else x @ _data(4, 30, seed=3)).numpy(force=True)
     exact = np.linalg.svd(a, compute_uv=False)
     for u, s, vh, error in ranks(3).run(_low_rank, kind):
         assert np.abs(s - exact[:3]).max() <= 20 * 40 * 2**-53 * exact[0] + error
@@ -198,13 +198,13 @@ def _cg(columns, maxiter):
     mesh = distributed.mesh()
     b = _data(30, columns, seed=1) if columns else _data(30, seed=1)
     made = trnsolver.cg(distributed.shard(_spd(30), mesh, 1), distributed.shard(b, mesh, 0), tol=1e-12, maxiter=maxiter)
-    return distributed.gather(made.x).numpy(), made.converged, made.iterations, made.residuals
+    return distributed.gather(made.x).numpy(force=True), made.converged, made.iterations, made.residuals
 
 
 def test_cg(ranks):
-    a = _spd(30).numpy()
+    a = _spd(30).numpy(force=True)
     for columns in (0, 2):
-        b = (_data(30, columns, seed=1) if columns else _data(30, seed=1)).numpy()
+        b = (_data(30, columns, seed=1) if columns else _data(30, seed=1)).numpy(force=True)
         for x, converged, iterations, residuals in ranks(3).run(_cg, columns, None):
             assert converged
             assert len(residuals) == iterations + 1
@@ -316,13 +316,17 @@ def test_plans():
 
 def _inverse(n, place, dtype):
     mesh = distributed.mesh()
-    return distributed.gather(trnsolver.inv_spd(distributed.shard(_spd(n, dtype), mesh, place))).resolve_conj().numpy()
+    return (
+        distributed.gather(trnsolver.inv_spd(distributed.shard(_spd(n, dtype), mesh, place)))
+        .resolve_conj()
+        .numpy(force=True)
+    )
 
 
 @pytest.mark.parametrize("size", SIZES)
 def test_inv_spd(ranks, size):
     for n, place, dtype in ((1, 0, torch.float64), (2, 0, torch.float64), (37, 1, torch.complex128)):
-        a = _spd(n, dtype).numpy()
+        a = _spd(n, dtype).numpy(force=True)
         for x in ranks(size).run(_inverse, n, place, dtype):
             assert np.array_equal(x, x.conj().T)
             limit = 20 * n * U[dtype] * np.linalg.norm(x) * np.linalg.norm(a)
@@ -340,26 +344,26 @@ def _triangles(what, upper, left, unit, vector, dtype):
     else:
         operands = (distributed.shard(x, mesh, 0) for x in (a, b))
         made = trnsolver.solve_triangular(*operands, upper=upper, left=left, unitriangular=unit)
-    return distributed.gather(made).numpy()
+    return distributed.gather(made).numpy(force=True)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])
 @pytest.mark.parametrize("upper", [False, True])
 def test_solves_with_triangles(ranks, size, upper):
     for dtype in (torch.float64, torch.complex128):
-        a = (0.3 * _data(9, 9, seed=5, dtype=dtype) + 2 * torch.eye(9, dtype=dtype)).numpy()
+        a = (0.3 * _data(9, 9, seed=5, dtype=dtype) + 2 * torch.eye(9, dtype=dtype)).numpy(force=True)
         t = np.triu(a) if upper else np.tril(a)
         kinds = ((True, False), (True, True), (False, False))
         cases = [("solve_triangular", upper, left, unit, False, dtype) for left, unit in kinds]
         for (left, unit), results in zip(kinds, ranks(size).each(_triangles, cases), strict=True):
-            b = _data(*((9, 4) if left else (4, 9)), seed=6, dtype=dtype).numpy()
+            b = _data(*((9, 4) if left else (4, 9)), seed=6, dtype=dtype).numpy(force=True)
             u = t - np.diag(np.diag(t)) + np.eye(9) if unit else t
             exact = np.linalg.solve(u, b) if left else np.linalg.solve(u.T, b.T).T
             for found in results:
                 limit = 2 * 20 * 9 * 2**-53 * np.linalg.cond(u) * np.linalg.norm(exact)
                 assert np.linalg.norm(found - exact) <= limit, (left, unit)
         whole = t.conj().T @ t if upper else t @ t.conj().T
-        b = _data(9, 4, seed=6, dtype=dtype).numpy()
+        b = _data(9, 4, seed=6, dtype=dtype).numpy(force=True)
         for vector in (False, True):
             right = b[:, 0] if vector else b
             for found in ranks(size).run(_triangles, "cholesky_solve", upper, True, False, vector, dtype):
@@ -375,7 +379,7 @@ def _least_squares(shape, rank, vector, places, rcond, driver=None):
     a, b = (distributed.shard(x, mesh, p) for x, p in zip((a, b), places, strict=True))
     found = trnsolver.lstsq(a, b, rcond=rcond, driver=driver)
     assert type(found) is trnsolver.LeastSquares
-    return [distributed.gather(part).numpy() for part in found]
+    return [distributed.gather(part).numpy(force=True) for part in found]
 
 
 def _low(shape, rank):
@@ -387,7 +391,7 @@ def test_lstsq(ranks, size):
     # tall, square, wide, short of rank, and fewer rows on a rank than columns
     for shape, rank in (((40, 5), None), ((6, 6), None), ((3, 8), None), ((20, 6), 3), ((9, 7), None)):
         for vector, places in ((False, (0, 0)), (True, (1, None))):
-            a, b = _low(shape, rank).numpy(), _data(shape[0], 3, seed=7).numpy()
+            a, b = _low(shape, rank).numpy(force=True), _data(shape[0], 3, seed=7).numpy(force=True)
             exact = np.linalg.lstsq(a, b[:, 0] if vector else b, rcond=1e-12)[0]
             condition = np.linalg.svd(a, compute_uv=False)
             condition = condition[0] / condition[(rank or min(shape)) - 1]
@@ -402,10 +406,10 @@ def test_lstsq(ranks, size):
 @pytest.mark.parametrize("driver", ["gels", "gelsy", "gelsd"])
 def test_the_other_fields_of_lstsq(ranks, size, driver):
     a, b = _data(20, 4), _data(20, 3, seed=7)
-    exact = np.linalg.lstsq(a.numpy(), b.numpy(), rcond=None)
+    exact = np.linalg.lstsq(a.numpy(force=True), b.numpy(force=True), rcond=None)
     rounding = 20 * 20 * 2**-53
     for _, residuals, rank, values in ranks(size).run(_least_squares, (20, 4), None, False, (0, 0), None, driver):
-        assert (np.abs(residuals - exact[1]) <= rounding * np.linalg.norm(b.numpy(), axis=0) ** 2).all()
+        assert (np.abs(residuals - exact[1]) <= rounding * np.linalg.norm(b.numpy(force=True), axis=0) ** 2).all()
         assert rank.tolist() == ([] if driver == "gels" else 4)
         assert values.shape == ((4,) if driver == "gelsd" else (0,))
         assert np.abs(values - exact[3][: values.size]).max(initial=0.0) <= rounding * exact[3][0]
@@ -443,12 +447,12 @@ def _into_memory(place):
     assert trnsolver.solve_triangular(factor, b, upper=False, out=y) is y
     q, r = memory(7, 3), memory(3, 3)
     trnsolver.qr(b, out=(q, r))
-    return [distributed.gather(t).numpy() for t in (factor, x, y, q, r)]
+    return [distributed.gather(t).numpy(force=True) for t in (factor, x, y, q, r)]
 
 
 @pytest.mark.parametrize("place", [0, 1, None])
 def test_results_go_where_they_are_told(ranks, place):
-    a, b = _spd(7).numpy(), _data(7, 3).numpy()
+    a, b = _spd(7).numpy(force=True), _data(7, 3).numpy(force=True)
     for factor, x, y, q, r in ranks(3).run(_into_memory, place):
         assert _factored(factor, a)
         assert _solved(a, x, b)
@@ -470,7 +474,11 @@ def _general(n, columns, places, dtype):
     ]
     packed = distributed.gather(factors)
     order = trnsolver.lu_solve(torch.eye(n, dtype=dtype), distributed.gather(pivots), torch.eye(n, dtype=dtype))
-    return [distributed.gather(x).resolve_conj().numpy() for x in solutions], packed.numpy(), order.numpy()
+    return (
+        [distributed.gather(x).resolve_conj().numpy(force=True) for x in solutions],
+        packed.numpy(force=True),
+        order.numpy(force=True),
+    )
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -481,7 +489,7 @@ def test_general_systems_by_lu(ranks, size):
         (41, 3, (1, None), torch.float64),
         (3, 2, (None, 0), torch.float64),
     ):
-        a, b = _data(n, n, dtype=dtype).numpy(), _data(n, columns, seed=1, dtype=dtype).numpy()
+        a, b = _data(n, n, dtype=dtype).numpy(force=True), _data(n, columns, seed=1, dtype=dtype).numpy(force=True)
         for (solved, again, adjoint, inverse, vector), packed, order in ranks(size).run(
             _general, n, columns, places, dtype
         ):
@@ -544,7 +552,7 @@ def _all_eigenpairs(n, place, dtype, uplo):
     read = a.tril() + noise.triu(1) if uplo == "L" else a.triu() + noise.tril(-1)
     made = trnsolver.eigh(distributed.shard(read, mesh, place), UPLO=uplo)
     alone = trnsolver.eigvalsh(distributed.shard(read, mesh, place), uplo)
-    return [distributed.gather(x).resolve_conj().numpy() for x in (*made, alone)]
+    return [distributed.gather(x).resolve_conj().numpy(force=True) for x in (*made, alone)]
 
 
 @pytest.mark.parametrize("few", [2, 16])
@@ -556,7 +564,7 @@ def test_whole_spectra(ranks, size, few):
         (25, 1, torch.complex128, "U"),
         (40, 0, torch.float64, "L"),
     ):
-        a = _data(n, n, dtype=dtype).numpy()
+        a = _data(n, n, dtype=dtype).numpy(force=True)
         a = a + a.conj().T
         a = np.diag(np.diag(a)) if n == 8 else a
         bound = 20 * n * 2**-53 * max(np.linalg.norm(a, 2), 1e-300)
@@ -589,7 +597,7 @@ def _gradients(function, place, dtype, spread):
     ]
     sum((x * torch.arange(1.0, x.numel() + 1).reshape(x.shape)).real.sum() for x in parts).backward()
     grads = [distributed.gather(x.grad) if spread else x.grad for x in leaves]
-    return [grad.resolve_conj().numpy() for grad in grads]
+    return [grad.resolve_conj().numpy(force=True) for grad in grads]
 
 
 @pytest.mark.parametrize(
@@ -633,7 +641,7 @@ def _decompositions(shapes, mesh_shape, places, dtype):
         parts = trnsolver.svd(a, full_matrices=False)
         q, r = trnsolver.qr(a)
         every = (*parts, trnsolver.svdvals(a), q, r)
-        results.append([distributed.gather(x).resolve_conj().numpy() for x in every])
+        results.append([distributed.gather(x).resolve_conj().numpy(force=True) for x in every])
     return results
 
 
@@ -645,7 +653,7 @@ def test_singular_values_and_triangles_of_trees(ranks, size, mesh, places, dtype
     shapes = ((29, 4), (4, 29), (7, 7), (5, 3), (1, 3), (2, 1))
     for answers in ranks(size).run(_decompositions, shapes, mesh, places, dtype):
         for shape, (u, s, vh, values, q, r) in zip(shapes, answers, strict=True):
-            a, least = _data(*shape, dtype=dtype).numpy(), min(shape)
+            a, least = _data(*shape, dtype=dtype).numpy(force=True), min(shape)
             bound = 20 * max(shape) * 2**-53
             expected = np.linalg.svd(a, compute_uv=False)
             assert np.linalg.norm(u * s @ vh - a) <= bound * np.linalg.norm(a)

@@ -41,11 +41,11 @@ def _products(mesh_shape, kinds, places):
         cut = trnsparse.shard_rows(_ours(a, kind), mesh)
         bound = (columns + 2) * 2**-53
         made = cut @ distributed.shard(torch.from_numpy(b), mesh, *place)
-        got = distributed.gather(made).numpy()
+        got = distributed.gather(made).numpy(force=True)
         if got.shape != (rows, 3) or not np.all(abs(got - a @ b) <= bound * (abs(a) @ abs(b))):
             wrong.append((rows, columns, kind, place))
         vector = cut @ distributed.shard(torch.from_numpy(x), mesh, *[p if p == 0 else None for p in place])
-        if not np.all(abs(distributed.gather(vector).numpy() - a @ x) <= bound * (abs(a) @ abs(x))):
+        if not np.all(abs(distributed.gather(vector).numpy(force=True) - a @ x) <= bound * (abs(a) @ abs(x))):
             wrong.append((rows, columns, kind, place, "vector"))
         if made.placements[0] != torch.distributed.tensor.Shard(0):
             wrong.append((rows, columns, kind, place, made.placements))
@@ -83,9 +83,9 @@ def _options():
     made = trnsparse.spmv(cut, x, beta=3.0, y=y)
     forms = [trnsparse.spmm(cut, spread[0], format=form) for form in ("auto", "dense", "csr")]
     return (
-        *(np.abs(distributed.gather(form).numpy() - (exact + 0.5 * c) / 2).max() for form in forms),
-        np.abs(distributed.gather(out).numpy() - exact).max(),
-        np.abs(distributed.gather(made).numpy() - (a.sum(1) + 3)).max(),
+        *(np.abs(distributed.gather(form).numpy(force=True) - (exact + 0.5 * c) / 2).max() for form in forms),
+        np.abs(distributed.gather(out).numpy(force=True) - exact).max(),
+        np.abs(distributed.gather(made).numpy(force=True) - (a.sum(1) + 3)).max(),
     )
 
 
@@ -213,7 +213,7 @@ def _solved(n, columns, kind):
     with trnsci.ledger() as book:
         trnsolver.cg(a, distributed.shard(b, mesh, 0), maxiter=1)
     rows = [exchange.nbytes for exchange in book.exchanges if exchange.kind == "all_to_all"]
-    return found.converged, distributed.gather(found.x).numpy(), max(rows, default=0)
+    return found.converged, distributed.gather(found.x).numpy(force=True), max(rows, default=0)
 
 
 @pytest.mark.parametrize(
@@ -263,7 +263,7 @@ def _attend(name, places, shapes, dtype):
     sharded = [distributed.shard(x, mesh, place) for x, place in zip(operands, places, strict=True)]
     made = trnsparse.attention(*sharded, MASKS[name][0], 0.7, block=4)
     assert made.placements[0] == torch.distributed.tensor.Shard(made.ndim - 2)
-    return distributed.gather(made).double().numpy()
+    return distributed.gather(made).double().numpy(force=True)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
@@ -276,7 +276,8 @@ def test_attention_in_a_ring_stays_within_the_bound_of_the_op(ranks, size, name,
         ((2, 1, None), ((2, 4, 21, 6), (2, 2, 21, 6), (2, 2, 21, 3))),
     ):
         q, k, v = (
-            torch.from_numpy(_dense(*shape, seed=seed)).to(dtype).double().numpy() for seed, shape in enumerate(shapes)
+            torch.from_numpy(_dense(*shape, seed=seed)).to(dtype).double().numpy(force=True)
+            for seed, shape in enumerate(shapes)
         )
         if q.ndim == 4:
             k, v = (x.repeat(2, 1) for x in (k, v))

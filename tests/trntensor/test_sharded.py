@@ -38,11 +38,11 @@ def _data(shape, seed, dtype=torch.float64):
 def _einsum(mesh_shape, equation, shapes, places, options):
     mesh = distributed.mesh(*mesh_shape)
     spread = [distributed.shard(_data(s, i), mesh, *p) for i, (s, p) in enumerate(zip(shapes, places, strict=True))]
-    return distributed.gather(trntensor.einsum(equation, *spread, **options)).numpy()
+    return distributed.gather(trntensor.einsum(equation, *spread, **options)).numpy(force=True)
 
 
 def _exact(equation, shapes):
-    arrays = [_data(shape, i).numpy() for i, shape in enumerate(shapes)]
+    arrays = [_data(shape, i).numpy(force=True) for i, shape in enumerate(shapes)]
     exact = np.einsum(equation, *arrays)
     # the bound of the op: one rounding per term and per step, with room for the sums between ranks
     terms = sum(array.size for array in arrays)
@@ -79,7 +79,7 @@ def _added(place):
     spread = [distributed.shard(x, mesh, place) for x in (a, b, c)]
     out = distributed.shard(torch.zeros(5, 4, dtype=torch.float64), mesh, 1)
     trntensor.einsum("ij,jk->ik", spread[0], spread[1], alpha=2.0, beta=0.5, c=spread[2], out=out)
-    return distributed.gather(out).numpy()
+    return distributed.gather(out).numpy(force=True)
 
 
 def test_alpha_beta_c_and_out(ranks):
@@ -98,7 +98,7 @@ def _gradients(equation, shapes, places, dtype):
     made = trntensor.einsum(equation, *spread, alpha=1.5)
     weight = distributed.shard(_data(tuple(made.shape), 9, dtype), mesh, None).redistribute(mesh, made.placements)
     made.backward(weight)
-    return [distributed.gather(x.grad).resolve_conj().numpy() for x in spread]
+    return [distributed.gather(x.grad).resolve_conj().numpy(force=True) for x in spread]
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
@@ -167,14 +167,14 @@ def _program(name, places):
     program = trntensor.fuse(*equations, **options)
     operands = [_data(shape, seed).abs() + 0.5 for seed, shape in enumerate(shapes)]
     made = program(*(distributed.shard(x, mesh, place) for x, place in zip(operands, places, strict=False)))
-    return distributed.gather(made).numpy()
+    return distributed.gather(made).numpy(force=True)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.parametrize("places", [(0, 0, 0), (1, 1, 0), (None, 0, None)], ids=str)
 def test_programs_of_fuse_on_sharded_operands(ranks, name, places):
     _, shapes, exact = PROGRAMS[name]
-    expected = exact(*(_data(shape, seed).abs().numpy() + 0.5 for seed, shape in enumerate(shapes)))
+    expected = exact(*(_data(shape, seed).abs().numpy(force=True) + 0.5 for seed, shape in enumerate(shapes)))
     for made in ranks(3).run(_program, name, places):
         # every term is positive, and none has more than 100 operations
         assert made.shape == np.shape(expected)

@@ -35,7 +35,7 @@ def _sums(left, right, occ_left, occ_right, vir, vir_right=None):
     """Both sums and the size of their terms, by NumPy, every pair once; of different spins the second is zero."""
     spins, vir_right = vir_right is not None, vir if vir_right is None else vir_right
     operands = (left, right, occ_left, occ_right, vir, vir_right)
-    left, right, one, other, vir, vir_right = (x.double().numpy() for x in operands)
+    left, right, one, other, vir, vir_right = (x.double().numpy(force=True) for x in operands)
     t = np.einsum("iap,jbp->ijab", left, right)
     d = one[:, None, None, None] + other[:, None, None] - vir[:, None] - vir_right
     size = np.einsum("iap,jbp->ijab", abs(left), abs(right)) ** 2 / abs(d)
@@ -88,7 +88,7 @@ def _gradients(shape, places, parts):
         (2 * made.opposite_spin + 3 * made.same_spin).backward()
     else:
         mp2_energy(*spread).backward()
-    return [distributed.gather(x.grad).numpy() for x in spread]
+    return [distributed.gather(x.grad).numpy(force=True) for x in spread]
 
 
 @pytest.mark.grid(1)
@@ -103,7 +103,7 @@ def test_gradients_of_the_energy(ranks, size, parts):
         (2 * opposite + 3 * same if parts else opposite + same).backward()
         for found in ranks(size).run(_gradients, shape, (0, None, 0), parts):
             for grad, x in zip(found, (B, occ, vir), strict=True):
-                assert np.allclose(grad, x.grad.numpy(), rtol=1e-11, atol=1e-11 * float(x.grad.abs().max()))
+                assert np.allclose(grad, x.grad.numpy(force=True), rtol=1e-11, atol=1e-11 * float(x.grad.abs().max()))
 
 
 def _closing():
@@ -222,10 +222,10 @@ def _transformed(shape, places, dtype, backward):
     spread = [x.requires_grad_(backward) for x in spread]
     made = ao_to_mo_transform(*spread)
     if not backward:
-        return distributed.gather(made).numpy()
+        return distributed.gather(made).numpy(force=True)
     weight = distributed.shard(_data(*made.shape, seed=9, dtype=dtype), mesh, None)
     made.backward(weight.redistribute(mesh, made.placements))
-    return [distributed.gather(x.grad).resolve_conj().numpy() for x in spread]
+    return [distributed.gather(x.grad).resolve_conj().numpy(force=True) for x in spread]
 
 
 FORMULAS = {3: "mnx,mi,na->iax", 4: "mnls,mi,na,lj,sb->iajb"}
@@ -241,7 +241,9 @@ def test_transformation(ranks, size):
         ((3, 3, 3, 3), torch.complex128),
     ):
         eri, C_occ, C_vir = (_data(*shape, dtype=dtype), *(_data(shape[0], 1 + n, seed=n, dtype=dtype) for n in (1, 2)))
-        factors = [x.numpy() for x in ([eri, C_occ, C_vir] if len(shape) == 3 else [eri, C_occ, C_vir, C_occ, C_vir])]
+        factors = [
+            x.numpy(force=True) for x in ([eri, C_occ, C_vir] if len(shape) == 3 else [eri, C_occ, C_vir, C_occ, C_vir])
+        ]
         exact = np.einsum(FORMULAS[len(shape)], *factors, optimize=True)
         scale = np.einsum(FORMULAS[len(shape)], *map(abs, factors), optimize=True)
         limit = 4 * gamma(4 * shape[0] + 8, F64) * scale

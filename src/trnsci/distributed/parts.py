@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -309,6 +309,14 @@ def _movable(old: Places, new: Places, axis: int) -> bool:
 
 
 def _move_axis(part: Part, team: Team, axis: int, dim: int) -> Part:
+    return start_move(part, team, axis, dim)()
+
+
+def start_move(part: Part, team: Team, axis: int, dim: int) -> Callable[[], Part]:
+    """Start moving the cut along an axis of the mesh to another axis of the array; the result waits for it.
+
+    Only the two axes have to be complete: a slice of the others moves alike.
+    """
     old = part.places[axis]
     assert isinstance(old, int)
     cuts = _extents(part, axis, dim)
@@ -320,6 +328,5 @@ def _move_axis(part: Part, team: Team, axis: int, dim: int) -> Part:
         sizes[old], sizes[dim] = rows, columns
         return sizes
 
-    shapes = [shape(rows, cuts[team.here(axis)][1]) for _, rows in sources]
-    local = torch.cat(team.all_to_all(axis, pieces, shapes), old)
-    return part.with_local(local, places=_replace(part.places, axis, dim))
+    wait = team.start_all_to_all(axis, pieces, [shape(rows, cuts[team.here(axis)][1]) for _, rows in sources])
+    return lambda: part.with_local(torch.cat(wait(), old), places=_replace(part.places, axis, dim))

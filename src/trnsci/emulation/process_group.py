@@ -1,8 +1,8 @@
 """Process group ``neuron`` of the emulated device: gloo behind the rules that are documented or reported of Neuron's.
 
 A group must exist before the device is used, and helpers are spawned, not forked. Parts are equal: ``all_to_all``
-has no split sizes and wants 4, 8, 16 or a multiple of 32 ranks, in a group that divides the world. A barrier is of all
-ranks. ``send`` and ``recv`` are a switch (`Rules.has_send`). Host tensors need ``cpu:gloo`` in the backend's name.
+has no split sizes and wants 4, 8 or a multiple of 32 ranks that follow one another, in a group that divides the world.
+A barrier is of all ranks. ``send`` and ``recv`` are a switch (`Rules.has_send`). Host tensors need ``cpu:gloo`` in the backend's name.
 The device is ``neuron`` on every rank. On a Trainium ``neuron:0`` belongs to rank 0 alone, which cannot be enforced
 here: torch fills in the index 0 before the device is asked.
 """
@@ -20,13 +20,13 @@ from torch import Tensor
 
 from trnsci.emulation import rules
 from trnsci.torch_internals import c10d, world
+from trnsim import fabric
 
 if TYPE_CHECKING:
     from trnsci.emulation.device import Machine
 
 # Neuron cuts what it exchanges at COLLECTIVE_BUCKETSIZE_IN_MB
 BUCKET = 512 * 2**20
-_EXCHANGES = (1, 4, 8, 16)
 _Base: Any = dist.ProcessGroup
 
 
@@ -237,10 +237,12 @@ class NeuronGroup(_Base):  # type: ignore[misc]
         return list(targets)
 
     def _require_exchange(self, tensors: Sequence[Tensor]) -> None:
-        size, world = self.size(), dist.get_world_size()
-        if self._is_on_device(tensors) and ((size not in _EXCHANGES and size % 32) or world % size):
-            groups = f"4, 8, 16, or multiples of 32 ranks that divide the world of {world}"
-            raise RuntimeError(f"all_to_all of the neuron backend does not support {size} ranks: it has {groups}")
+        size, everyone = self.size(), dist.get_world_size()
+        ranks = dist.get_process_group_ranks(self)
+        follow = size == 1 or (ranks == list(range(ranks[0], ranks[0] + size)) and fabric.can_exchange(size))
+        if self._is_on_device(tensors) and (everyone % size or not follow):
+            groups = f"4, 8 or multiples of 32 that follow one another and divide the world of {everyone}"
+            raise RuntimeError(f"all_to_all of the neuron backend does not support ranks {ranks}: it has {groups}")
 
     def _require_send(self, name: str, tensors: Sequence[Tensor]) -> None:
         if self._is_on_device(tensors) and not self._machine.limits.has_send:
