@@ -7,11 +7,12 @@ it. The others take any placement, bring it to this one on the first axis of the
 | op | brought to | gives |
 |---|---|---|
 | ao_to_mo_transform | integrals cut along their third axis | three axes: cut along the third; four: along the first |
-| mp2_energy | B cut along occupied orbitals | numbers on every rank |
+| mp2_energy | B cut along occupied orbitals, on a grid along auxiliary functions too | numbers on every rank |
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping
 from functools import cache, partial
@@ -26,7 +27,9 @@ from trnsci import ArgumentError, check
 from trnsci.distributed import Part, Team, chunks, sharded
 from trnsci.distributed.arguments import by_name
 from trnsci.distributed.calls import find, refuse_sharded, run, written
+from trnsci.distributed.parts import start_gather
 from trnsci.distributed.rules import place
+from trnsci.distributed.team import Wait, in_flight
 from trntensor.ao_to_mo_transform import ao_to_mo_transform, transform_pair
 from trntensor.contraction import compile_program
 from trntensor.einsum import einsum
@@ -35,6 +38,9 @@ from trntensor.fuse import call_program
 from trntensor.mp2_energy import MP2Energy, check_gap, mp2_between, mp2_energy, mp2_within
 from trntensor.pair_sums import slopes
 from trntensor.steps import take_operands
+
+# Slices in which the orbitals of a column of the grid travel.
+_SLICES = 4
 
 
 def _einsum_gradient(given: Mapping[str, Any], result: Any, grad: Any) -> Mapping[str, Any]:
@@ -238,15 +244,77 @@ def _call_program(team: Team, program: Any, operands: list[Part]) -> Part:
 def _mp2_energy(
     team: Team, B: Part, eps_occ: Part, eps_vir: Part, parts: bool, device: Any = None, memory: int | None = None
 ) -> Any:
-    """Pass blocks of occupied orbitals round half the ring: every two of them meet once.
-
-    With an even number of ranks the two that face each other meet on both; each takes half of the pairs.
-    """
+    """Pass blocks of occupied orbitals round half the ring; on a grid gather those of a row and of a column instead."""
     for name, value in (("device", device), ("memory", memory)):
         if value is not None:
             expected = "None for arrays that are sharded, whose ranks have devices of their own"
             raise ArgumentError("mp2_energy", name, value, expected)
-    B, occ, vir = _orbitals(team, B, eps_occ, eps_vir)
+    if len(team.shape) > 1:
+        occ, vir = eps_occ.whole(team), eps_vir.whole(team)
+        check_gap(occ, vir)
+        sums = team.all_reduce(1, _sum_grid(team, B, occ, vir))
+    else:
+        sums = _sum_ring(team, *_orbitals(team, B, eps_occ, eps_vir))
+    square, cross = team.all_reduce(0, sums).to(B.dtype).unbind()
+    wanted = (2 * square - cross, square, square - cross)[: 3 if parts else 1]
+    results = [B.with_local(x.clone(), (), team.first(None)) for x in wanted]
+    return MP2Energy(*results) if parts else results[0]
+
+
+def _sum_grid(team: Team, B: Part, occ: Tensor, vir: Tensor) -> Tensor:
+    """Sum the pairs of a block of orbitals along either axis of the mesh, of pairs that two ranks have by their parity.
+
+    B is cut along orbitals and auxiliary functions first, so that no rank gathers more than its two blocks.
+    """
+    others = (None,) * (len(team.shape) - 2)
+    cut = B.to(team, (0, 2, *others))
+    left = cut.to(team, (0, None, *others)).local
+    column = cut.to(team, (1, 2, *others)).to(team, (1, 0, *others))
+    (start, count), (first, width) = (chunks(B.shape[0], team.size(k))[team.here(k)] for k in (0, 1))
+    rows, sums = range(start, start + count), torch.zeros(2, dtype=torch.float64, device=vir.device)
+    slices = chunks(width, _SLICES)
+    parts = ([column.with_local(column.local.narrow(0, *each))] for each in slices)
+    arrived = in_flight(lambda part: [Wait(start_gather(part, team, 0))], parts)
+    for (at, size), (part,) in zip(slices, arrived, strict=True):
+        right, columns = part.local, range(first + at, first + at + size)
+        both = range(max(rows.start, columns.start), min(rows.stop, columns.stop))
+        if both:
+            sums = sums + torch.stack(
+                mp2_within(left[both.start - start :][: len(both)], occ[both.start : both.stop], vir)
+            )
+        for a, b in _halves(rows, columns, both):
+            pairs = (
+                left[a.start - start : a.stop - start : 2],
+                right[b.start - columns.start : b.stop - columns.start : 2],
+            )
+            energies = occ[a.start : a.stop : 2], occ[b.start : b.stop : 2]
+            sums = sums + 2 * torch.stack(mp2_between(*(x.contiguous() for x in pairs), *energies, vir))
+    return sums
+
+
+def _halves(rows: range, columns: range, both: range) -> Iterator[tuple[range, range]]:
+    """Yield blocks in steps of two: of every two pairs ``i, j`` and ``j, i`` that are not both in ``both``, one.
+
+    It is the one with ``i < j`` where both are even or both are odd, and the other one where they are not.
+    """
+    blocks = (
+        (rows, range(columns.start, min(columns.stop, rows.start)), 1),
+        (rows, range(max(columns.start, rows.stop), columns.stop), 0),
+        (range(rows.start, both.start), both, 0),
+        (range(both.stop, rows.stop), both, 1),
+    )
+    for (a, b, odd), parity in itertools.product(blocks, (0, 1)):
+        alike = range(a.start + (a.start + parity) % 2, a.stop, 2)
+        others = range(b.start + (b.start + parity + odd) % 2, b.stop, 2)
+        if alike and others:
+            yield alike, others
+
+
+def _sum_ring(team: Team, B: Part, occ: list[Tensor], vir: Tensor) -> Tensor:
+    """Sum pairs of the blocks that pass: every two of them meet once.
+
+    With an even number of ranks the two that face each other meet on both; each takes half of the pairs.
+    """
     here, ranks = team.here(0), team.size(0)
     mine, sums = occ[here], torch.zeros(2, dtype=torch.float64, device=vir.device)
     for step, (owner, block) in enumerate(_ring(team, B, ranks // 2)):
@@ -263,7 +331,4 @@ def _mp2_energy(
             else:
                 other, energies = other[cut:], (high, low[cut:])
         sums = sums + 2 * torch.stack(mp2_between(left, other, *energies, vir))
-    square, cross = team.all_reduce(0, sums).to(B.dtype).unbind()
-    wanted = (2 * square - cross, square, square - cross)[: 3 if parts else 1]
-    results = [B.with_local(x.clone(), (), team.first(None)) for x in wanted]
-    return MP2Energy(*results) if parts else results[0]
+    return sums

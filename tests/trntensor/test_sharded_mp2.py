@@ -1,5 +1,6 @@
 """mp2_energy and ao_to_mo_transform on spread arrays against NumPy in float64; the pair kernel behind them."""
 
+import math
 import sys
 
 import numpy as np
@@ -48,7 +49,8 @@ def _bound(size, B, dtype):
 
 def _energy(mesh_shape, shape, places, dtype):
     mesh = distributed.mesh(*mesh_shape)
-    spread = [distributed.shard(x, mesh, p) for x, p in zip(_operands(shape, dtype), places, strict=True)]
+    cuts = [p if isinstance(p, tuple) else (p,) for p in places]
+    spread = [distributed.shard(x, mesh, *p) for x, p in zip(_operands(shape, dtype), cuts, strict=True)]
     parts = mp2_energy(*spread, parts=True)
     assert isinstance(parts, MP2Energy)
     assert all(p.is_replicate() for p in parts.total.placements)
@@ -77,6 +79,18 @@ def test_energy_in_less_precision_and_on_a_grid(ranks, dtype):
     limit = 3 * _bound(scale, B, F32) + (8 * 2.0**-8 * scale if dtype is torch.bfloat16 else 0)
     for found in ranks(4).run(_energy, (2, 2), shape, (0, 0, None), dtype):
         assert abs(found[0] - (2 * square - cross)) <= limit
+
+
+@pytest.mark.parametrize("mesh", [(2, 2), *(pytest.param(m, marks=pytest.mark.slow) for m in ((4, 1), (1, 3), (2, 3)))])
+def test_energy_of_pairs_cut_both_ways(ranks, mesh):
+    cuts = ((0, 2), (0, None), (2, 0), (None, None))
+    cases = [(mesh, shape, (places, None, 0), F64) for shape in SHAPES for places in cuts]
+    for (_, shape, places, _), found in zip(cases, ranks(math.prod(mesh)).each(_energy, cases), strict=True):
+        B, occ, vir = _operands(shape)
+        square, cross, scale = _sums(B, B, occ, occ, vir)
+        exact = (2 * square - cross, square, square - cross, 2 * square - cross)
+        assert all(each == found[0] for each in found)
+        assert np.all(abs(np.array(found[0]) - exact) <= 3 * _bound(scale, B, F64)), (shape, places)
 
 
 def _gradients(shape, places, parts):

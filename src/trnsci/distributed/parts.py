@@ -278,6 +278,11 @@ def _outer_extent(part: Part, team: Team, axis: int, dim: int) -> int:
 
 
 def _gather_axis(part: Part, team: Team, axis: int) -> Part:
+    return start_gather(part, team, axis)()
+
+
+def start_gather(part: Part, team: Team, axis: int) -> Callable[[], Part]:
+    """Start gathering what an axis of the mesh cuts; a slice of other axes is gathered alike."""
     dim = part.places[axis]
     assert isinstance(dim, int)
     extent = _outer_extent(part, team, axis, dim)
@@ -286,8 +291,8 @@ def _gather_axis(part: Part, team: Team, axis: int) -> Part:
         shape = list(part.local.shape)
         shape[dim] = size
         shapes.append(shape)
-    whole = torch.cat(team.all_gather(axis, part.local, shapes), dim)
-    return part.with_local(whole, places=_replace(part.places, axis, None))
+    wait = team.start_all_gather(axis, part.local.contiguous(), shapes)
+    return lambda: part.with_local(torch.cat(wait(), dim), places=_replace(part.places, axis, None))
 
 
 def _cut(part: Part, team: Team, axis: int, dim: int) -> Part:

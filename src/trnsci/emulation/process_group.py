@@ -2,7 +2,8 @@
 
 A group must exist before the device is used, and helpers are spawned, not forked. Parts are equal: ``all_to_all``
 has no split sizes and wants 4, 8 or a multiple of 32 ranks that follow one another, in a group that divides the world.
-A barrier is of all ranks. ``send`` and ``recv`` are a switch (`Rules.has_send`). Host tensors need ``cpu:gloo`` in the backend's name.
+A barrier is of all ranks. ``send`` and ``recv`` are a switch (`Rules.has_send`). Host tensors need ``cpu:gloo`` in the
+backend's name.
 The device is ``neuron`` on every rank. On a Trainium ``neuron:0`` belongs to rank 0 alone, which cannot be enforced
 here: torch fills in the index 0 before the device is asked.
 """
