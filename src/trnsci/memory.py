@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from trnsci.errors import CapacityError, TrnError
-from trnsci.torch_internals import TorchDispatchMode, is_traceable_wrapper_subclass, tree_leaves
+from trnsci.torch_internals import TorchDispatchMode, is_traceable_wrapper_subclass
 
 
 class Live:
@@ -136,4 +136,12 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 def _tensors_of(values: Any) -> Iterable[Tensor]:
     """Return the tensors among values, without wrappers such as DTensors: what they wrap is seen on its own."""
-    return (x for x in tree_leaves(values) if isinstance(x, Tensor) and not is_traceable_wrapper_subclass(x))
+    # written out: torch's walk over trees took half the time of a plan
+    if type(values) is Tensor:
+        yield values
+    elif isinstance(values, Tensor):
+        if not is_traceable_wrapper_subclass(values):
+            yield values
+    elif isinstance(values, dict | list | tuple):
+        for value in values.values() if isinstance(values, dict) else values:
+            yield from _tensors_of(value)

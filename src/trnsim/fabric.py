@@ -12,8 +12,11 @@ import functools
 import itertools
 import math
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from trnsim.refusals import refuse
 from trnsim.tables import read_table
@@ -26,6 +29,8 @@ BUFFER_BYTES = 2 << 30
 _PHASES = {"all_reduce": 2, "broadcast": 2}
 _GATHERS = ("all_gather", "reduce_scatter", "all_reduce", "broadcast")
 KINDS = (*_GATHERS, "all_to_all", "permute")
+# Places in the torus of two chips, from one to the other.
+Way = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,35 +159,23 @@ def _region(machine: Machine, group: Group) -> _Region:
     active, stride = (in_chip, 1) if group.alone else (machine.cores, group.stride)
     share = float(stride)
     if machine.grid and stride > machine.cores and members > 1:
-        ring, share = 1 / _ring_load(machine, members, group.stride // machine.cores), 1.0
+        # a half goes round in either direction, and every core of a chip has a ring
+        ways = close_ring(machine, members, stride // machine.cores)
+        loads = _busiest_link(machine, members, stride // machine.cores, [*ways, *(way[::-1] for way in ways)])
+        ring, share = 2 / (machine.cores * loads), 1.0
     return _Region(members, chips, nodes, diameter, load, ring, active, share, stride)
 
 
-def _ring_load(machine: Machine, members: int, step: int) -> float:
-    """Return nanoseconds a byte keeps a link in rings through every ``step``-th chip, all groups at once.
-
-    A half goes round in either direction. Rings pass the axes in the order that loads links least.
-    """
-    loads = []
-    for order in itertools.permutations(range(len(machine.grid))):
-        ring = ring_of_chips(machine, members, step, order)
-        ways = [*itertools.pairwise(ring), (ring[-1], ring[0])]
-        loads.append(_busiest_link(machine, members, step, [*ways, *(way[::-1] for way in ways)]) / 2)
-    return machine.cores * min(loads)
-
-
-def _busiest_link(
-    machine: Machine, members: int, step: int, ways: list[tuple[tuple[int, ...], tuple[int, ...]]]
-) -> float:
+def _busiest_link(machine: Machine, members: int, step: int, ways: Sequence[Way]) -> float:
     """Return nanoseconds that a byte along every way, in the groups of all chips, keeps the busiest link.
 
     Half-way round an axis a half takes either side.
     """
     loads: Counter[tuple[int, int, tuple[int, ...]]] = Counter()
     for base, offset in itertools.product(range(0, machine.chips, members * step), range(step)):
-        first = _place_of(machine, base + offset)
+        first = np.unravel_index(base + offset, machine.grid, order="F")
         for here, there in ways:
-            at = [(a + b) % n for a, b, n in zip(first, here, machine.grid, strict=True)]
+            at = [int(a + b) % n for a, b, n in zip(first, here, machine.grid, strict=True)]
             for axis, size in enumerate(machine.grid):
                 ahead = (there[axis] - here[axis]) % size
                 for sign, hops in ((1, ahead), (-1, size - ahead)):
@@ -193,29 +186,18 @@ def _busiest_link(
     return max(load / machine.links[axis] for (axis, *_), load in loads.items())
 
 
-def ring_of_chips(machine: Machine, members: int, step: int, order: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """Return the places of every ``step``-th chip, back and forth along the axes, of which the first changes least."""
-    places = [_place_of(machine, k * step) for k in range(members)]
-    used = [sorted(set(values)) for values in zip(*places, strict=True)]
+def close_ring(machine: Machine, members: int, step: int) -> list[Way]:
+    """Return the hops of a ring through every ``step``-th chip, which goes on to the nearest one left."""
+    left = [tuple(map(int, np.unravel_index(k * step, machine.grid, order="F"))) for k in range(members)]
+    ring = [left.pop(0)]
 
-    def key(place: tuple[int, ...]) -> list[int]:
-        signed, turns = [], 0
-        for axis in order:
-            index = used[axis].index(place[axis])
-            signed.append(-index if turns % 2 else index)
-            turns += index
-        return signed
+    def delay(there: tuple[int, ...]) -> float:
+        axes = zip(ring[-1], there, machine.grid, machine.links, strict=True)
+        return sum(min((a - b) % n, (b - a) % n) / rate for a, b, n, rate in axes)
 
-    return sorted(places, key=key)
-
-
-def _place_of(machine: Machine, chip: int) -> tuple[int, ...]:
-    """Return the place of a chip in the torus, whose first axis changes fastest."""
-    place = []
-    for size in machine.grid:
-        place.append(chip % size)
-        chip //= size
-    return tuple(place)
+    while left:
+        ring.append(left.pop(left.index(min(left, key=delay))))
+    return [*itertools.pairwise(ring), (ring[-1], ring[0])]
 
 
 def _width(n: int, size: int, rate: float) -> float:
@@ -307,10 +289,10 @@ def _permute(machine: Machine, region: _Region, group: Group, nbytes: float, tim
         return {"latency": time.collective_start, "chip": chip}
     far, load = 1, min(group.stride, 1 if group.alone else machine.cores) / machine.links[0]
     if machine.grid and group.stride > machine.cores:
-        step = group.stride // machine.cores
-        places = [_place_of(machine, k * step) for k in range(region.members)]
-        ways = [*itertools.pairwise(places), (places[-1], places[0])]
-        far, load = region.diameter, machine.cores * _busiest_link(machine, region.members, step, ways)
+        step, count = group.stride // machine.cores, region.members
+        places = [np.unravel_index(k % count * step, machine.grid, order="F") for k in range(count + 1)]
+        ways = [*itertools.pairwise(places)]
+        far, load = region.diameter, machine.cores * _busiest_link(machine, count, step, ways)
     links = nbytes * load / time.ring_share
     slower = {"links": links} if links > chip else {"chip": chip}
     return {"latency": time.collective_start + far * time.hop, **slower}

@@ -6,7 +6,7 @@ import functools
 import itertools
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -201,8 +201,9 @@ def plan(function: Callable[..., Any], *args: Any, **kwargs: Any) -> ShardedPlan
         raise ArgumentError(algorithm.name, "mesh", sorted(meshes), "operands sharded over one mesh")
     check_whole(algorithm, bound)
     mesh, classes, members = meshes.pop(), dict[Any, tuple[int, RankPlan]](), list[int]()
+    sparse = [x for value in bound.values() for x in inside(value) if isinstance(x, Sharded)]
     for coordinate in itertools.product(*map(range, mesh)):
-        kind = _class_of(bound, mesh, coordinate)
+        kind = _class_of(layouts, sparse, mesh, coordinate)
         if kind not in classes:
             classes[kind] = len(classes), _play_rank(algorithm, bound, mesh, coordinate)
         members.append(classes[kind][0])
@@ -265,16 +266,16 @@ def _lay_out(layout: Layout, mesh: tuple[int, ...]) -> Layout:
     return Layout(layout.shape, layout.dtype, mesh, places)
 
 
-def _class_of(bound: dict[str, Any], mesh: tuple[int, ...], coordinate: tuple[int, ...]) -> Any:
+def _class_of(
+    layouts: Sequence[Layout], others: Sequence[Sharded], mesh: tuple[int, ...], coordinate: tuple[int, ...]
+) -> Any:
     """Return what ranks that do the same have in common: shapes of their parts, and first, last or between others."""
-    every = [x for value in bound.values() for x in inside(value)]
-    layouts = [x for x in every if isinstance(x, Layout)]
     last = tuple(size - 1 for size in mesh)
     if math.prod(mesh) <= _PLAYED and any(x.local_shape(last) != x.local_shape((0,) * len(mesh)) for x in layouts):
         # where parts are unequal, those of the ranks that one exchanges with matter as well
         return coordinate
     shapes = tuple(x.local_shape(coordinate) for x in layouts)
-    sizes = tuple(x.class_of(coordinate) for x in every if isinstance(x, Sharded))
+    sizes = tuple(x.class_of(coordinate) for x in others)
     ends = tuple((at == 0, at == size - 1) for at, size in zip(coordinate, mesh, strict=True))
     return shapes, sizes, ends
 

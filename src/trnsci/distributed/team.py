@@ -147,8 +147,13 @@ class Team:
         rows = self._exchange("all_to_all", axis, nbytes, [as_bytes(piece) for piece in pieces], coming)
         return Wait(lambda: [_unpad(row, shape, dtype) for row, shape in zip(rows(), shapes, strict=True)], rows.ready)
 
-    def _exchange(self, kind: str, axis: int, nbytes: int, sent: Sequence[Tensor], coming: Sequence[int]) -> Wait:
-        """Start sending bytes to every rank along an axis; the result is what each sent here, ``coming`` bytes each."""
+    def _exchange(
+        self, kind: str, axis: int, nbytes: int, sent: Sequence[Tensor], coming: Sequence[int], step: int = 0
+    ) -> Wait:
+        """Start sending bytes to every rank along an axis; the result is what each sent here, ``coming`` bytes each.
+
+        With a ``step``, everything goes to the rank so many before.
+        """
         received = torch.empty(sum(coming), dtype=torch.uint8, device=self.device)
         full = [x for x in sent if len(x)]
         # a single message needs no copy
@@ -180,8 +185,8 @@ class Team:
         send = functools.partial(dist.broadcast, group_src=source)
         return self._start("broadcast", axis, received, send, data, take=take)
 
-    def shift(self, axis: int, tensor: Tensor, shape: Sequence[int]) -> Wait:
-        """Start passing ``tensor`` to the rank before and taking that of the rank after, which has ``shape``.
+    def shift(self, axis: int, tensor: Tensor, shape: Sequence[int], step: int = 1) -> Wait:
+        """Start passing ``tensor`` to the rank ``step`` before and taking that of the one after, which has ``shape``.
 
         The last rank's neighbour is the first; call what is returned to wait.
         """
@@ -192,9 +197,10 @@ class Team:
         crossed = max(received, tensor.nbytes)
         self._count("shift", axis, int(received > 0), received, crossed, crossed)
         sent, coming = [torch.empty(0, dtype=torch.uint8, device=self.device)] * ranks, [0] * ranks
-        sent[(here - 1) % ranks], coming[(here + 1) % ranks] = as_bytes(tensor), received
-        rows = self._exchange("shift", axis, received, sent, coming)
-        return Wait(lambda: _unpad(rows()[(here + 1) % ranks], shape, tensor.dtype), rows.ready)
+        target, source = (here - step) % ranks, (here + step) % ranks
+        sent[target], coming[source] = as_bytes(tensor), received
+        rows = self._exchange("shift", axis, received, sent, coming, step)
+        return Wait(lambda: _unpad(rows()[source], shape, tensor.dtype), rows.ready)
 
     def reduce_scatter(self, axis: int, pieces: Sequence[Tensor]) -> Tensor:
         """Return the sum over ranks of ``pieces[here]``, added in the order of ranks: the same bits every time."""
@@ -263,11 +269,13 @@ class LiveTeam(Team):
             self._groups[axis] = self.world.groups.along(self.mesh, axis)
         return self._groups[axis]
 
-    def _exchange(self, kind: str, axis: int, nbytes: int, sent: Sequence[Tensor], coming: Sequence[int]) -> Wait:
+    def _exchange(
+        self, kind: str, axis: int, nbytes: int, sent: Sequence[Tensor], coming: Sequence[int], step: int = 0
+    ) -> Wait:
         if self.mesh.device_type != "neuron":
             return super()._exchange(kind, axis, nbytes, sent, coming)
-        if kind == "shift" and self.world.has_send:
-            return self._pass_on(axis, nbytes, sent, coming)
+        if step and self.world.has_send:
+            return self._pass_on(axis, nbytes, sent, coming, step)
         # Neuron exchanges equal parts between groups of some sizes; others gather what everyone sends
         mine = torch.tensor([max(map(len, sent))], dtype=torch.int32, device=self.device)
         ranks, here = self.size(axis), self.here(axis)
@@ -288,10 +296,10 @@ class LiveTeam(Team):
         collective = _gather_into if everything else dist.all_to_all_single
         return self._start(kind, axis, nbytes, collective, received.view(-1), rows, take=take)
 
-    def _pass_on(self, axis: int, nbytes: int, sent: Sequence[Tensor], coming: Sequence[int]) -> Wait:
+    def _pass_on(self, axis: int, nbytes: int, sent: Sequence[Tensor], coming: Sequence[int], step: int) -> Wait:
         """Send to the rank before and receive from the rank after, where the process group can."""
         ranks, here = self.size(axis), self.here(axis)
-        source, target = (here + 1) % ranks, (here - 1) % ranks
+        source, target = (here + step) % ranks, (here - step) % ranks
         # a byte where there is nothing: every rank learns whether the group can send
         data = _pad(sent[target], max(1, len(sent[target])))
         received = torch.empty(max(1, coming[source]), dtype=torch.uint8, device=self.device)
@@ -304,7 +312,7 @@ class LiveTeam(Team):
         except NotImplementedError:
             # every rank is told so before anything was sent
             self.world.has_send = False
-            return self._exchange("shift", axis, nbytes, sent, coming)
+            return self._exchange("shift", axis, nbytes, sent, coming, step)
 
     def all_gather_json(self, axis: int, value: Any) -> list[Any]:
         """Return every rank's value, through JSON."""
