@@ -29,6 +29,7 @@ class RowSharded:
         mesh: the mesh, or its sizes alone, to plan with.
         local: this rank's rows, in CSR or BSR, whose columns are those it touches and no others.
         touched: per rank along the first axis of the mesh, the columns its rows touch, rising: what it needs of ``b``.
+        is_near: whether every rank needs rows of the ranks beside it alone, which come by messages of neighbours.
     """
 
     ndim = 2
@@ -54,6 +55,7 @@ class RowSharded:
             for owner, count in zip(owners.tolist(), counts.tolist(), strict=True):
                 self._neighbours[me]["from", (owner - me) % ranks] = count
                 self._neighbours[owner]["to", (me - owner) % ranks] = count
+        self.is_near = ranks > 2 and all(far in (0, 1, ranks - 1) for each in self._neighbours for _, far in each)
 
     @property
     def dtype(self) -> torch.dtype:

@@ -18,6 +18,7 @@ from torch import Tensor
 from trnsci import check
 from trnsci.distributed import Part, Team, chunks, sharded
 from trnsci.distributed.parts import Places
+from trnsci.distributed.team import Wait
 from trnsci.errors import ArgumentError, UnsupportedError
 from trnsparse.arguments import operation
 from trnsparse.attention import attend, attention
@@ -98,14 +99,26 @@ def _gather_needed(team: Team, a: RowSharded, b: Part, axis: int) -> Part:
     def among(columns: Tensor, start: int, size: int) -> Tensor:
         return columns[(columns >= start) & (columns < start + size)]
 
-    pieces = [_pick(b.local, axis, among(columns, start, size) - start) for columns in a.touched]
-    shapes = []
-    for first, length in cuts:
+    ranks, here = len(cuts), team.here(0)
+
+    def leaving(rank: int) -> Tensor:
+        return _pick(b.local, axis, among(a.touched[rank], start, size) - start)
+
+    def coming(rank: int) -> list[int]:
         shape = list(b.local.shape)
-        shape[axis] = among(mine, first, length).numel()
-        shapes.append(shape)
+        shape[axis] = among(mine, *cuts[rank]).numel()
+        return shape
+
+    if a.is_near:
+        waits = {here: Wait(lambda: leaving(here))}
+        for step in (1, -1):
+            before, after = (here - step) % ranks, (here + step) % ranks
+            waits[after] = team.shift(0, leaving(before), coming(after), step)
+        rows = [wait() for _, wait in sorted(waits.items())]
+    else:
+        rows = team.all_to_all(0, [leaving(rank) for rank in range(ranks)], [coming(rank) for rank in range(ranks)])
     # ranks hold rising rows, so one after the other is the order of the columns
-    return b.with_local(torch.cat(team.all_to_all(0, pieces, shapes), axis), places=(None, *others))
+    return b.with_local(torch.cat(rows, axis), places=(None, *others))
 
 
 def _pick(x: Tensor, axis: int, positions: Tensor) -> Tensor:
