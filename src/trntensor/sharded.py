@@ -283,12 +283,10 @@ def _sum_grid(team: Team, B: Part, occ: Tensor, vir: Tensor) -> Tensor:
                 mp2_within(left[both.start - start :][: len(both)], occ[both.start : both.stop], vir)
             )
         for a, b in _halves(rows, columns, both):
-            pairs = (
-                left[a.start - start : a.stop - start : 2],
-                right[b.start - columns.start : b.stop - columns.start : 2],
-            )
+            one = left[a.start - start : a.stop - start : 2].contiguous()
+            other = right[b.start - columns.start : b.stop - columns.start : 2].contiguous()
             energies = occ[a.start : a.stop : 2], occ[b.start : b.stop : 2]
-            sums = sums + 2 * torch.stack(mp2_between(*(x.contiguous() for x in pairs), *energies, vir))
+            sums = sums + 2 * torch.stack(mp2_between(one, other, *energies, vir))
     return sums
 
 
