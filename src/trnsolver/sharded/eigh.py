@@ -42,7 +42,8 @@ def _spectrum(op: str, team: Team, a: Part, lower: bool) -> tuple[Tensor, Part]:
     shift = _shift(team, rows)
     work = rows.clone()
     work.diagonal(start).add_(shift)
-    work, counts = _orthogonal(op, team, work, n, shift)
+    work = _orthogonal(op, team, work, n, shift)
+    counts = [count for _, count in chunks(n, ranks)]
     vectors = (work / torch.linalg.vector_norm(work, dim=-1, keepdim=True)).conj().resolve_conj()  # [mine, n]
     values = _quotients(team, rows, vectors)
     every = torch.cat(team.all_gather(0, values, [(count,) for count in counts]))
@@ -83,80 +84,44 @@ def _shift(team: Team, rows: Tensor) -> Tensor:
     return 1.5 * torch.where(bound > 0, bound, torch.ones_like(bound))
 
 
-def _orthogonal(op: str, team: Team, work: Tensor, n: int, shift: Tensor) -> tuple[Tensor, list[int]]:
-    """Rotate rows until they are orthogonal; return this rank's, and how many each rank holds."""
+def _orthogonal(op: str, team: Team, work: Tensor, n: int, shift: Tensor) -> Tensor:
+    """Rotate rows until they are orthogonal.
+
+    Every rank has two blocks, as two rows of chairs. After a round all blocks but the first move one chair on, so that
+    in a sweep every two of them meet once, and are back where they began.
+    """
     ranks, here = team.size(0), team.here(0)
-    cuts = [(start, start + (size + 1) // 2, start + size) for start, size in chunks(n, ranks)]
-    halves = [(range(start, middle), range(middle, stop)) for start, middle, stop in cuts]
-    blocks = [half for pair in halves for half in pair]
-    held = {
-        2 * here + k: work[rows.start - halves[here][0].start :][: len(rows)] for k, rows in enumerate(halves[here])
-    }
-    places = {block: block // 2 for block in range(2 * ranks)}
-    limit = n * roundoff(work.dtype)
+    sizes = [half for _, size in chunks(n, ranks) for half in ((size + 1) // 2, size // 2)]
+    upper, lower = work.split(sizes[2 * here : 2 * here + 2])
+    tops, bottoms = list(range(0, 2 * ranks, 2)), list(range(1, 2 * ranks, 2))
+    limit, none = n * roundoff(work.dtype), work[:0]
     for sweep in range(1, _SWEEPS + 1):
         worst = shift.new_zeros(())
-        for pairs in _rounds(ranks):
-            held, places = _exchange_blocks(team, held, places, pairs=pairs, blocks=blocks, n=n, like=work)
+        for _ in range(2 * ranks - 1):
             # the smaller values always go to the same one of two, or they would change places for ever
-            first, second = sorted(pairs[here])
-            both = torch.cat([held[first], held[second]])
+            turned = tops[here] > bottoms[here]
+            both = torch.cat([lower, upper] if turned else [upper, lower])
             gram = gemm(1.0, both, both, trans_b="c")
-            cut = len(blocks[first])
+            cut = sizes[min(tops[here], bottoms[here])]
             if cut and cut < len(both):
                 scale = gram.diagonal().real.sqrt()
                 cross = gram[:cut, cut:].abs() / (scale[:cut, None] * scale[None, cut:])
                 worst = torch.maximum(worst, cross.max())
             if len(both):
                 both = gemm(1.0, eigh(gram).vectors, both, trans_a="c")
-            held[first], held[second] = both[:cut], both[cut:]
+            upper, lower = (both[cut:], both[:cut]) if turned else (both[:cut], both[cut:])
+            if ranks > 1:
+                tops, bottoms = [tops[0], bottoms[0], *tops[1:-1]], [*bottoms[1:], tops[-1]]
+                first, last = here == 0, here == ranks - 1
+                on, back = (lower if first else none if last else upper), none if first else lower
+                above = team.shift(0, on.contiguous(), (0 if first else sizes[tops[here]], n), -1)
+                below = team.shift(0, back.contiguous(), (0 if last else sizes[bottoms[here]], n))
+                from_before, from_after = above(), below()
+                upper, lower = upper if first else from_before, upper if last else from_after
         told = torch.stack(team.all_gather(0, worst.reshape(1), [(1,)] * ranks))
-        if not readable(told):
-            if sweep == _PLANNED:
-                break
-        elif float(told.max()) <= limit:
-            break
-    else:
-        raise NotConverged(op=op, iterations=_SWEEPS, residual=float(told.max()))
-    mine = sorted(held)
-    counts = [sum(len(blocks[b]) for b in places if places[b] == rank) for rank in range(ranks)]
-    return torch.cat([held[b] for b in mine]), counts
-
-
-def _rounds(ranks: int) -> list[list[tuple[int, int]]]:
-    """Every pair of blocks once: a tournament in which the first stays and the others go round."""
-    blocks = list(range(2 * ranks))
-    rounds = []
-    for _ in range(2 * ranks - 1):
-        rounds.append([(blocks[i], blocks[-1 - i]) for i in range(ranks)])
-        blocks = [blocks[0], blocks[-1], *blocks[1:-1]]
-    return rounds
-
-
-def _exchange_blocks(
-    team: Team,
-    held: dict[int, Tensor],
-    places: dict[int, int],
-    *,
-    pairs: list[tuple[int, int]],
-    blocks: list[range],
-    n: int,
-    like: Tensor,
-) -> tuple[dict[int, Tensor], dict[int, int]]:
-    """Send every block to the rank where it meets its partner."""
-    ranks, here = team.size(0), team.here(0)
-    goal = {block: rank for rank, pair in enumerate(pairs) for block in pair}
-    pieces = []
-    for rank in range(ranks):
-        leaving = [held[b] for b in sorted(held) if goal[b] == rank]
-        pieces.append(torch.cat(leaving) if leaving else like.new_zeros((0, n)))
-    coming = [[b for b in sorted(places) if places[b] == rank and goal[b] == here] for rank in range(ranks)]
-    shapes = [(sum(len(blocks[b]) for b in ids), n) for ids in coming]
-    received = team.all_to_all(0, pieces, shapes)
-    arrived: dict[int, Tensor] = {}
-    for ids, piece in zip(coming, received, strict=True):
-        arrived.update(zip(ids, piece.split([len(blocks[b]) for b in ids]), strict=True))
-    return arrived, goal
+        if sweep == _PLANNED if not readable(told) else float(told.max()) <= limit:
+            return torch.cat([upper, lower])
+    raise NotConverged(op=op, iterations=_SWEEPS, residual=float(told.max()))
 
 
 def _check_options(op: str, a: Part, options: dict[str, Any]) -> None:
