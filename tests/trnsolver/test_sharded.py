@@ -1,6 +1,7 @@
 """Factorisations and solvers on spread matrices, against float64 LAPACK through NumPy, by the bounds of the ops."""
 
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -63,6 +64,28 @@ def test_cholesky(ranks, size):
             assert _factored(lower, a, U[dtype])
 
 
+def _on_a_grid(mesh, n, places, upper, dtype):
+    made = trnsolver.cholesky(distributed.shard(_spd(n, dtype), distributed.mesh(*mesh), *places), upper=upper)
+    return distributed.gather(made).resolve_conj().numpy(force=True)
+
+
+@pytest.mark.parametrize("mesh", [(2, 2), *(pytest.param(m, marks=pytest.mark.slow) for m in ((1, 3), (3, 1), (4, 2)))])
+def test_cholesky_on_a_grid(ranks, mesh):
+    cases = [
+        (mesh, 1, (0, 1), False, torch.float64),
+        (mesh, 3, (1, 0), True, torch.complex128),
+        (mesh, 37, (0, 1), False, torch.float32),
+        (mesh, 50, (None, 0), True, torch.float64),
+        (mesh, 0, (0, 1), False, torch.float32),
+    ]
+    for (_, n, _, upper, dtype), results in zip(cases, ranks(math.prod(mesh)).each(_on_a_grid, cases), strict=True):
+        a = _spd(n, dtype).numpy(force=True).astype(np.complex128)
+        for factor in results:
+            lower = (factor.conj().T if upper else factor).astype(np.complex128)
+            assert lower.shape == (n, n)
+            assert _factored(lower, a, U[dtype])
+
+
 def _one_triangle(upper):
     mesh = distributed.mesh()
     a = _spd(20, torch.complex128)
@@ -84,8 +107,8 @@ def test_one_triangle_is_read(ranks, upper):
         assert _factored(factor.conj().T if upper else factor, a)
 
 
-def _indefinite(n, at):
-    mesh = distributed.mesh()
+def _indefinite(n, at, *shape):
+    mesh = distributed.mesh(*shape)
     a = torch.eye(n, dtype=torch.float64)
     a[at, at] = -1
     trnsolver.cholesky(distributed.shard(a, mesh, 0))
@@ -99,6 +122,14 @@ def test_a_matrix_that_is_not_positive_definite_names_the_pivot_of_the_whole(ran
         for error in caught.value.errors.values():
             assert isinstance(error, trnsci.NotPositiveDefinite)
             assert error.index == at
+
+
+def test_every_rank_of_a_grid_names_the_pivot(ranks):
+    for at in (0, 11, 19):
+        with pytest.raises(Exception, match="positive definite") as caught:
+            ranks(4).run(_indefinite, 20, at, 2, 2)
+        assert {error.index for error in caught.value.errors.values()} == {at}
+        assert len(caught.value.errors) == 4
 
 
 def _solve_spd(n, columns, places):

@@ -4,7 +4,7 @@ Matrices come in any placement. Results, on the first axis of the mesh (copies a
 
 | op | gives |
 |---|---|
-| cholesky | rows of the lower factor, columns of the upper one |
+| cholesky | rows of the lower factor, columns of the upper one; on a grid columns or rows of it are cut as well |
 | solve_spd, cholesky_solve, solve_triangular, inv_spd | columns of the solution; a vector is on every rank |
 
 Batches are cut between ranks instead, and each matrix stays whole.
@@ -12,6 +12,7 @@ Batches are cut between ranks instead, and each matrix stays whole.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import torch
@@ -20,56 +21,80 @@ from torch import Tensor
 from trnblas import gemm, trsm
 from trnblas.sharded_triangles import solve_triangle
 from trnsci.distributed import Part, Team, chunks, sharded
+from trnsci.distributed.parts import Places
 from trnsci.distributed.rules import by_batch
+from trnsci.distributed.team import Wait
 from trnsci.errors import NotPositiveDefinite
 from trnsolver.dense.cholesky import cholesky, cholesky_solve
 from trnsolver.dense.solve_triangular import solve_triangular
 from trnsolver.dense.spd import inv_spd, solve_spd
 
-# Rows of a block; blocks are dealt to ranks in turn, so that each has work until the end.
-_BLOCK = 256
+# Rows of a block, at most; blocks are dealt to ranks in turn, eight to each where there are as many rows, so that all
+# have work until the end.
+_BLOCK, _EACH = 1024, 8
+# Strips in which the rest of a triangle is updated: above its diagonal a strip computes what is not needed.
+_STRIPS = 4
 
 
 class Dealt:
-    """Rows dealt to ranks block by block: block b belongs to rank ``b % ranks``."""
+    """Rows dealt to the ranks along an axis of the mesh block by block: block b belongs to rank ``b % ranks``.
 
-    def __init__(self, team: Team, n: int) -> None:
-        self.ranks, self.here = team.size(0), team.here(0)
-        self.block = max(1, min(_BLOCK, -(-n // (12 * self.ranks))))
-        self.n, self.team = n, team
-        self.blocks = [range(at, min(n, at + self.block)) for at in range(0, n, self.block)]
-        self.rows = [self._rows(rank) for rank in range(self.ranks)]
+    Without an axis this rank has all of them.
+    """
 
-    def _rows(self, rank: int) -> list[int]:
-        return [row for block in self.blocks[rank :: self.ranks] for row in block]
+    def __init__(self, team: Team, n: int, axis: int | None, block: int) -> None:
+        self.team, self.axis, self.n, self.block = team, axis, n, block
+        self.ranks, self.here = (1, 0) if axis is None else (team.size(axis), team.here(axis))
+        rows = torch.arange(n, device="cpu")
+        self.owner, self.cut = rows // block % self.ranks, rows // max(1, -(-n // self.ranks))
+        self.mine = rows[self.owner == self.here]
 
-    def below(self, rank: int, block: int) -> list[int]:
-        """Return a rank's rows after a block."""
-        return [row for row in self.rows[rank] if row >= self.blocks[block].stop]
+    def before(self, block: int) -> int:
+        """Return how many of this rank's rows lie before a block."""
+        return min(len(self.mine), self.block * len(range(self.here, block, self.ranks)))
 
-    def deal(self, part: Part) -> Tensor:
+    def deal(self, local: Tensor) -> Tensor:
         """Return this rank's rows, in order, of a matrix cut into contiguous rows."""
-        cuts = [range(start, start + size) for start, size in chunks(self.n, self.ranks)]
-        mine = cuts[self.here]
-        pieces = [part.local[[row - mine.start for row in rows if row in mine]] for rows in self.rows]
-        return torch.cat(self._exchange(pieces, cuts, part.shape[1], dealing=True))
+        owners = self.owner[self.cut == self.here]
+        pieces = [local.index_select(0, _indices(owners == rank, local)) for rank in range(self.ranks)]
+        return torch.cat(self._exchange(pieces, self.cut[self.mine], local.shape[1]))
 
     def collect(self, local: Tensor) -> Tensor:
-        """Return the inverse of `deal`."""
-        cuts = [range(start, start + size) for start, size in chunks(self.n, self.ranks)]
-        own = self.rows[self.here]
-        pieces = [local[[at for at, row in enumerate(own) if row in cut]] for cut in cuts]
-        received = self._exchange(pieces, cuts, local.shape[1], dealing=False)
-        collected = local.new_empty(len(cuts[self.here]), local.shape[1])
-        for rows, piece in zip(self.rows, received, strict=True):
-            places = [row - cuts[self.here].start for row in rows if row in cuts[self.here]]
-            collected[places] = piece
-        return collected
+        """Invert `deal`."""
+        owners, counts = self.owner[self.cut == self.here], self.cut[self.mine].bincount(minlength=self.ranks)
+        received = self._exchange(list(local.split(counts.tolist())), owners, local.shape[1])
+        order = torch.cat([(owners == rank).nonzero()[:, 0] for rank in range(self.ranks)]).argsort()
+        return torch.cat(received).index_select(0, order.to(local.device))
 
-    def _exchange(self, pieces: Sequence[Tensor], cuts: Sequence[range], width: int, *, dealing: bool) -> list[Tensor]:
-        count = [[sum(row in cut for row in rows) for rows in self.rows] for cut in cuts]
-        received = [count[r][self.here] if dealing else count[self.here][r] for r in range(self.ranks)]
-        return self.team.all_to_all(0, pieces, [(rows, width) for rows in received])
+    def _exchange(self, pieces: Sequence[Tensor], sources: Tensor, width: int) -> list[Tensor]:
+        if self.axis is None:
+            return list(pieces)
+        counts = sources.bincount(minlength=self.ranks).tolist()
+        return self.team.all_to_all(self.axis, [x.contiguous() for x in pieces], [(rows, width) for rows in counts])
+
+
+def _indices(kept: Tensor, like: Tensor) -> Tensor:
+    return kept.nonzero()[:, 0].to(like.device)
+
+
+def deal_grid(team: Team, a: Part) -> tuple[Dealt, Dealt, Tensor]:
+    """Return how rows and columns are dealt to the first two axes of the mesh, and what this rank has of a matrix."""
+    across = 1 if len(team.shape) > 1 else None
+    most = max(team.size(0), 1 if across is None else team.size(1))
+    block = max(1, min(_BLOCK, -(-a.shape[0] // (_EACH * most))))
+    rows, columns = (Dealt(team, a.shape[0], axis, block) for axis in (0, across))
+    local = rows.deal(a.to(team, grid_places(team)).local)
+    return rows, columns, columns.deal(local.mT.contiguous()).mT.contiguous()
+
+
+def collect_grid(rows: Dealt, columns: Dealt, local: Tensor) -> Tensor:
+    """Invert `deal_grid`, up to the placement."""
+    return rows.collect(columns.collect(local.mT.contiguous()).mT.contiguous())
+
+
+def grid_places(team: Team) -> Places:
+    """Return the placement that cuts rows along the first axis of the mesh and columns along the second."""
+    return (0, 1, None)[: len(team.shape)] + (None,) * (len(team.shape) - 3)
 
 
 @sharded(cholesky, batch={"a": 2})
@@ -80,58 +105,112 @@ def _cholesky(team: Team, a: Part, upper: bool) -> Part:
 
 
 def _lower_factor(team: Team, a: Part) -> Part:
-    """Right-looking, on rows dealt block by block: factor a block, solve below it, update the rest."""
-    a = a.to(team, team.first(0))
-    n = a.shape[0]
-    deal = Dealt(team, n)
-    local = deal.deal(a)
-    for index, block in enumerate(deal.blocks):
-        owner, width = index % deal.ranks, len(block)
-        columns = slice(block.start, block.stop)
-        done = len(deal.rows[deal.here]) - len(deal.below(deal.here, index))
-        corner = _corner(team, local, deal, index, done)
-        factor = corner[:width]
-        if owner == deal.here:
-            local[done - width : done, columns] = factor
-        panel = trsm(1.0, factor, local[done:, columns], side=True, lower=True, trans_a="c")
-        local[done:, columns] = panel
-        counts = [deal.below(rank, index) for rank in range(deal.ranks)]
-        pieces = team.all_gather(0, panel.contiguous(), [(len(rows), width) for rows in counts])
-        whole = panel.new_empty(n - block.stop, width)
-        for rows, piece in zip(counts, pieces, strict=True):
-            whole[[row - block.stop for row in rows]] = piece
-        at = done
-        for other in range(index + 1, len(deal.blocks)):
-            if other % deal.ranks != deal.here:
-                continue
-            until, reach = at + len(deal.blocks[other]), deal.blocks[other].stop
-            target = local[at:until, block.stop : reach]
-            target += gemm(-1.0, panel[at - done : until - done], whole[: reach - block.stop], trans_b="c")
-            at = until
-    factor = deal.collect(local)
-    start = chunks(n, team.size(0))[team.here(0)][0]
-    return a.with_local(torch.tril(factor, start))
+    """Factor right-looking, on blocks dealt to a grid; the next panel travels while this one updates the rest."""
+    rows, columns, local = deal_grid(team, a)
+    blocks = -(-a.shape[0] // rows.block)
+    following = _Panel(team, rows, columns, local, 0) if blocks else None
+    while following is not None:
+        panel, following = following, None
+        panel.receive()
+        ahead, end = columns.before(panel.index + 2), len(columns.mine)
+        if panel.index + 1 < blocks:
+            panel.update(panel.at, ahead)
+            following = _Panel(team, rows, columns, local, panel.index + 1)
+        step = max(1, -(-(end - ahead) // _STRIPS))
+        for start in range(ahead, end, step):
+            panel.update(start, min(start + step, end))
+            if following is not None:
+                following.pass_on()
+    factor = a.with_local(collect_grid(rows, columns, local), places=grid_places(team))
+    starts = factor.layout.starts(team.coordinate)
+    return factor.with_local(torch.tril(factor.local, starts[0] - starts[1]))
 
 
-def _corner(team: Team, local: Tensor, deal: Dealt, number: int, done: int) -> Tensor:
-    """Return the factor of a diagonal block on every rank, and below it how far the factorisation came."""
-    block, owner = deal.blocks[number], number % deal.ranks
-    width = len(block)
-    sent = None
-    if owner == deal.here:
-        failed = -1
-        corner = local[done - width : done, block.start : block.stop]
-        try:
-            factor = cholesky(corner)
-        except NotPositiveDefinite as error:
-            failed, factor = error.index, torch.zeros_like(corner)
-        status = torch.full((1, width), float(failed), dtype=local.dtype, device=local.device)
-        sent = torch.cat([factor, status])
-    corner = team.broadcast(0, sent, (width + 1, width), local.dtype, owner)()
-    failed = -1 if corner.is_meta else int(corner[width, 0].real)
-    if failed >= 0:
-        raise NotPositiveDefinite(op="cholesky", index=block.start + failed)
-    return corner
+class _Panel:
+    """A block of columns: its owners factor it, and it travels along the rows of the grid.
+
+    Attributes:
+        index: of the block.
+        at: how many of this rank's columns are done with it.
+        left: the factor's rows below the block that are this rank's.
+        right: those that are this rank's columns.
+    """
+
+    def __init__(self, team: Team, rows: Dealt, columns: Dealt, local: Tensor, index: int) -> None:
+        self.team, self.rows, self.columns, self.local, self.index = team, rows, columns, local, index
+        self.top, self.at = rows.before(index + 1), columns.before(index + 1)
+        self.width = width = min(rows.block, rows.n - index * rows.block)
+        row, column = index % rows.ranks, index % columns.ranks
+        own, panel = columns.here == column, None
+        block = slice(self.at - width, self.at)
+        corner = local.new_zeros((width + 1, width)) if rows.here == row else None
+        if own and rows.here == row:
+            corner = _factor_corner(local[self.top - width : self.top, block])
+        # ranks of other columns take part in a message without content, so that all count the same ones
+        corner = team.broadcast(0, corner, (width + 1, width), local.dtype, row)()
+        if own:
+            if rows.here == row:
+                local[self.top - width : self.top, block] = corner[:width]
+            if _failure(corner) < 0:
+                below = local[self.top :, block]
+                local[self.top :, block] = trsm(1.0, corner[:width], below, side=True, lower=True, trans_a="c")
+            panel = torch.cat([local[self.top :, block], corner[width:]])
+        shape = (len(rows.mine) - self.top + 1, width)
+        self._coming: Wait | None = Wait(lambda: panel)
+        if columns.axis is not None:
+            self._coming = team.broadcast(columns.axis, panel, shape, local.dtype, column)
+        self._pieces: list[Wait] = []
+
+    def pass_on(self) -> None:
+        """Wait for the panel, and start exchanging the rows of it that are columns of another rank's update."""
+        if self._coming is None:
+            return
+        panel, self._coming = self._coming(), None
+        if (failed := _failure(panel)) >= 0:
+            raise NotPositiveDefinite(op="cholesky", index=self.index * self.rows.block + failed)
+        self.left = panel[:-1]
+        owners, offered = self.rows.owner[self.columns.mine[self.at :]], self.rows.mine[self.top :]
+        mine = self.left.index_select(0, _indices(self.columns.owner[offered] == self.columns.here, self.left))
+        # ranks of the grid's column that have some of these rows
+        common = math.gcd(self.rows.ranks, self.columns.ranks)
+        sources = range(self.columns.here % common, self.rows.ranks, common)
+        order = [(owners == rank).nonzero()[:, 0] for rank in sources]
+        shapes = [(len(at), self.width) for at in order]
+        self._order = torch.cat(order).argsort().to(mine.device)
+        if common == 1:
+            self._pieces = [self.team.start_all_gather(0, mine, shapes)]
+        else:
+            each = zip(sources, shapes, strict=True)
+            self._pieces = [self.team.broadcast(0, mine, shape, mine.dtype, rank) for rank, shape in each]
+
+    def receive(self) -> None:
+        """Wait for everything that the update needs."""
+        self.pass_on()
+        arrived = [wait() for wait in self._pieces]
+        pieces = arrived[0] if isinstance(arrived[0], list) else arrived
+        self.right = torch.cat(pieces).index_select(0, self._order) if len(pieces) > 1 else pieces[0]
+
+    def update(self, start: int, stop: int) -> None:
+        """Subtract the panel's share from some of this rank's columns, from the diagonal of the first of them on."""
+        if start < stop:
+            first = int(torch.searchsorted(self.rows.mine, self.columns.mine[start]))
+            target = self.local[first:, start:stop]
+            left, right = self.left[first - self.top :], self.right[start - self.at : stop - self.at]
+            target.copy_(gemm(-1.0, left, right, 1.0, target, trans_b="c"))
+
+
+def _factor_corner(corner: Tensor) -> Tensor:
+    """Return the factor of a diagonal block, and below it how far the factorisation came."""
+    failed = -1
+    try:
+        factor = cholesky(corner)
+    except NotPositiveDefinite as error:
+        failed, factor = error.index, torch.zeros_like(corner)
+    return torch.cat([factor, torch.full_like(corner[:1], float(failed))])
+
+
+def _failure(panel: Tensor) -> int:
+    return -1 if panel.is_meta else int(panel[-1, 0].real)
 
 
 @sharded(solve_spd)
@@ -172,7 +251,7 @@ def _inv_spd(team: Team, a: Part) -> Part:
 
 
 def unit_columns(team: Team, a: Part) -> Part:
-    """Return this rank's columns of the identity, like ``a``."""
+    """This rank's columns of the identity, like ``a``."""
     start, size = chunks(a.shape[0], team.size(0))[team.here(0)]
     local = torch.zeros((a.shape[0], size), dtype=a.dtype, device=a.local.device)
     local.diagonal(-start).fill_(1)

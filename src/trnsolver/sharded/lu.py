@@ -27,6 +27,9 @@ from trnsolver.dense.solve import inv, solve
 from trnsolver.dense.solve_triangular import triangular
 from trnsolver.sharded.cholesky import Dealt, _solve_spd, solve_columns, unit_columns
 
+# Columns of a block, at most.
+_BLOCK = 256
+
 
 class Factored(NamedTuple):
     """Rows of the packed factors, LAPACK's pivots on every rank, and the first pivot that is zero, or -1."""
@@ -39,13 +42,13 @@ class Factored(NamedTuple):
 def _factor_columns(team: Team, a: Part) -> Factored:
     """Factor right-looking: the owner of a block of columns factors it, and every rank updates its own columns."""
     n = a.shape[0]
-    deal = Dealt(team, n)
-    local = deal.deal(a.transposed().to(team, team.first(0))).mT.contiguous()  # [n, columns of this rank]
+    deal = Dealt(team, n, 0, max(1, min(_BLOCK, -(-n // (12 * team.size(0))))))
+    local = deal.deal(a.transposed().to(team, team.first(0)).local).mT.contiguous()  # [n, columns of this rank]
     pivots = torch.arange(1, n + 1, dtype=torch.int32, device=local.device)
     zero = -1
-    for index, block in enumerate(deal.blocks):
-        owner, width, start = index % deal.ranks, len(block), block.start
-        after = len(deal.rows[deal.here]) - len(deal.below(deal.here, index))
+    for index, start in enumerate(range(0, n, deal.block)):
+        owner, stop = index % deal.ranks, min(start + deal.block, n)
+        width, after = stop - start, deal.before(index + 1)
         sent = None
         if owner == deal.here:
             panel = lu_factor(local[start:, after - width : after])
@@ -53,16 +56,16 @@ def _factor_columns(team: Team, a: Part) -> Factored:
         panel_and_pivots = team.broadcast(0, sent, (n - start + 1, width), local.dtype, owner)()
         factors, swaps = panel_and_pivots[:-1], panel_and_pivots[-1].real.to(torch.int32)
         if readable(factors):
-            pivots[start : block.stop] = swaps + start
+            pivots[start:stop] = swaps + start
             none = (factors.diagonal() == 0).nonzero()
             zero = start + int(none[0]) if zero < 0 and len(none) else zero
             local[start:] = local[start:][permutation_of(swaps, n - start)]
         if owner == deal.here:
             local[start:, after - width : after] = factors
         if after < local.shape[1]:
-            right = triangular(factors[:width], local[start : block.stop, after:], lower=True, unit=True)
-            local[start : block.stop, after:] = right
-            local[block.stop :, after:] = gemm(-1.0, factors[width:], right, 1.0, local[block.stop :, after:])
+            right = triangular(factors[:width], local[start:stop, after:], lower=True, unit=True)
+            local[start:stop, after:] = right
+            local[stop:, after:] = gemm(-1.0, factors[width:], right, 1.0, local[stop:, after:])
     columns = deal.collect(local.mT.contiguous())
     return Factored(a.with_local(columns, places=team.first(0)).transposed().to(team, team.first(0)), pivots, zero)
 
