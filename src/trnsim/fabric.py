@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -171,11 +171,11 @@ def _busiest_link(machine: Machine, members: int, step: int, ways: Sequence[Way]
 
     Half-way round an axis a half takes either side.
     """
-    loads: Counter[tuple[int, int, tuple[int, ...]]] = Counter()
+    loads: dict[tuple[int, int, tuple[int, ...]], float] = defaultdict(float)
     for base, offset in itertools.product(range(0, machine.chips, members * step), range(step)):
-        first = np.unravel_index(base + offset, machine.grid, order="F")
+        first = _locate_chip(machine, base + offset)
         for here, there in ways:
-            at = [int(a + b) % n for a, b, n in zip(first, here, machine.grid, strict=True)]
+            at = [(a + b) % n for a, b, n in zip(first, here, machine.grid, strict=True)]
             for axis, size in enumerate(machine.grid):
                 ahead = (there[axis] - here[axis]) % size
                 for sign, hops in ((1, ahead), (-1, size - ahead)):
@@ -188,7 +188,7 @@ def _busiest_link(machine: Machine, members: int, step: int, ways: Sequence[Way]
 
 def close_ring(machine: Machine, members: int, step: int) -> list[Way]:
     """Return the hops of a ring through every ``step``-th chip, which goes on to the nearest one left."""
-    left = [tuple(map(int, np.unravel_index(k * step, machine.grid, order="F"))) for k in range(members)]
+    left = [_locate_chip(machine, k * step) for k in range(members)]
     ring = [left.pop(0)]
 
     def delay(there: tuple[int, ...]) -> float:
@@ -198,6 +198,11 @@ def close_ring(machine: Machine, members: int, step: int) -> list[Way]:
     while left:
         ring.append(left.pop(left.index(min(left, key=delay))))
     return [*itertools.pairwise(ring), (ring[-1], ring[0])]
+
+
+def _locate_chip(machine: Machine, chip: int) -> tuple[int, ...]:
+    """Return the place of a chip in the torus, whose first axis changes fastest."""
+    return tuple(map(int, np.unravel_index(chip, machine.grid, order="F")))
 
 
 def _width(n: int, size: int, rate: float) -> float:
@@ -290,8 +295,8 @@ def _permute(machine: Machine, region: _Region, group: Group, nbytes: float, tim
     far, load = 1, min(group.stride, 1 if group.alone else machine.cores) / machine.links[0]
     if machine.grid and group.stride > machine.cores:
         step, count = group.stride // machine.cores, region.members
-        places = [np.unravel_index(k % count * step, machine.grid, order="F") for k in range(count + 1)]
-        ways = [*itertools.pairwise(places)]
+        chips = [_locate_chip(machine, k % count * step) for k in range(count + 1)]
+        ways = [*itertools.pairwise(chips)]
         far, load = region.diameter, machine.cores * _busiest_link(machine, count, step, ways)
     links = nbytes * load / time.ring_share
     slower = {"links": links} if links > chip else {"chip": chip}

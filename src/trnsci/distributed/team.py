@@ -150,9 +150,9 @@ class Team:
     def _exchange(
         self, kind: str, axis: int, nbytes: int, sent: Sequence[Tensor], coming: Sequence[int], step: int = 0
     ) -> Wait:
-        """Start sending bytes to every rank along an axis; the result is what each sent here, ``coming`` bytes each.
+        """Start sending bytes to all ranks along an axis; the result has ``coming`` bytes of every rank.
 
-        With a ``step``, everything goes to the rank so many before.
+        With a ``step``, everything goes to the rank ``step`` before.
         """
         received = torch.empty(sum(coming), dtype=torch.uint8, device=self.device)
         full = [x for x in sent if len(x)]

@@ -99,8 +99,8 @@ def _orthogonal(op: str, team: Team, work: Tensor, n: int, shift: Tensor) -> Ten
         worst = shift.new_zeros(())
         for _ in range(2 * ranks - 1):
             # the smaller values always go to the same one of two, or they would change places for ever
-            turned = tops[here] > bottoms[here]
-            both = torch.cat([lower, upper] if turned else [upper, lower])
+            is_swapped = tops[here] > bottoms[here]
+            both = torch.cat([lower, upper] if is_swapped else [upper, lower])
             gram = gemm(1.0, both, both, trans_b="c")
             cut = sizes[min(tops[here], bottoms[here])]
             if cut and cut < len(both):
@@ -109,7 +109,7 @@ def _orthogonal(op: str, team: Team, work: Tensor, n: int, shift: Tensor) -> Ten
                 worst = torch.maximum(worst, cross.max())
             if len(both):
                 both = gemm(1.0, eigh(gram).vectors, both, trans_a="c")
-            upper, lower = (both[cut:], both[:cut]) if turned else (both[:cut], both[cut:])
+            upper, lower = (both[cut:], both[:cut]) if is_swapped else (both[:cut], both[cut:])
             if ranks > 1:
                 tops, bottoms = [tops[0], bottoms[0], *tops[1:-1]], [*bottoms[1:], tops[-1]]
                 first, last = here == 0, here == ranks - 1
