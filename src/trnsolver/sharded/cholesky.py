@@ -251,7 +251,7 @@ def _inv_spd(team: Team, a: Part) -> Part:
 
 
 def unit_columns(team: Team, a: Part) -> Part:
-    """This rank's columns of the identity, like ``a``."""
+    """Return this rank's columns of the identity, like ``a``."""
     start, size = chunks(a.shape[0], team.size(0))[team.here(0)]
     local = torch.zeros((a.shape[0], size), dtype=a.dtype, device=a.local.device)
     local.diagonal(-start).fill_(1)
