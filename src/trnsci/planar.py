@@ -176,7 +176,7 @@ def parts(x: Tensor) -> tuple[Tensor, Tensor]:
 def _copy_into(target: Tensor, source: Any, non_blocking: bool = False) -> Tensor:
     """``copy_``: into planes, or the real part into a real tensor."""
     if not isinstance(target, PlanarTensor):
-        if not target.is_cpu or not target.is_complex():
+        if not target.is_complex():
             return target.copy_(_plane(source, "real_plane"))
         return target.copy_(merge_planes(source))
     target.real_plane.copy_(_plane(source, "real_plane"))

@@ -145,6 +145,21 @@ def test_operators_can_be_refused_where_the_device_lacks_them():
     assert "aten::rand is not implemented for the Neuron device" in text
 
 
+@pytest.mark.slow
+def test_planes_fill_complex_tensors_of_the_device():
+    text = python(
+        "import torch, trnsci\n"
+        "trnsci.emulate('trn2', has_complex=True)\n"
+        "x = torch.arange(8.0).reshape(2, 4)\n"
+        "filled = torch.zeros(2, 3, dtype=torch.complex64, device='neuron')\n"
+        "filled[:, :2] = torch.fft.rfft(x.to('neuron'))[:, 1:]\n"
+        "want = torch.zeros(2, 3, dtype=torch.complex64)\n"
+        "want[:, :2] = torch.fft.rfft(x)[:, 1:]\n"
+        "print(bool((filled.cpu() - want).abs().max() < 1e-5), bool(want.imag.abs().max() > 1))\n"
+    )
+    assert "True True" in text
+
+
 def test_a_ledger_names_what_fell_back():
     text = python(
         "import torch, trnsci\n"

@@ -291,3 +291,90 @@ def test_counts_and_triangles_of_truth_values_are_inside(function):
     for mine, other in zip(*((x,) if isinstance(x, torch.Tensor) else x for x in (got, want)), strict=True):
         torch.testing.assert_close(mine, other, rtol=0, atol=0, equal_nan=True)
     assert step.plan(given).launches <= 2
+
+
+FRACTIONS = torch.tensor([[-0.3, 0.2, 0.0], [0.0, float("nan"), 5.0]])
+TRUTHS = torch.tensor([[True, True, False], [False, True, False]])
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x.bool(),
+        lambda x: x.to(torch.bool).float(),
+        lambda x: torch.where(x.bool(), x, 7.0),
+        lambda x: x.any(1),
+        lambda x: x.all(0),
+        lambda x: x.any(),
+        lambda x: torch.logical_and(x, x > 0),
+        lambda x: (TRUTHS + (x > 0)).float(),
+        lambda x: torch.add(TRUTHS, x < 0).sum(0),
+        lambda x: torch.count_nonzero(x),
+    ],
+)
+def test_what_is_not_zero_is_true(function):
+    torch.testing.assert_close(trnsci.program(function)(FRACTIONS), function(FRACTIONS), rtol=0, atol=0, equal_nan=True)
+
+
+def test_quotients_of_tiny_numbers_are_finite():
+    x = torch.tensor([0.0, 1e-38, -1e-39, 1.0])
+    function = lambda x: (x / 1e-38, x / 1e-39, x / -2e-39)  # noqa: E731
+    for got, want in zip(trnsci.program(function)(x), function(x), strict=True):
+        torch.testing.assert_close(got, want, rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x[:0] + 1,
+        lambda x: (x[:0].sum(0), torch.cat([x[:0], x * 2, x[:0]])),
+        lambda x: (torch.cat([x[:0], x[:0]]), torch.stack([x[:0], x[:0]])),
+        lambda x: x[:0].mT @ x[:0] + x.mT @ x,
+        lambda x: (x[:, :0] @ x.mT[:0]).exp(),
+        lambda x: torch.softmax(x[:0], 1),
+        lambda x: (torch.zeros_like(x[:0]), x.new_ones(0, 3), torch.nn.functional.pad(x[:0], (1, 1))),
+        lambda x: torch.nn.functional.linear(x[:0], x),
+        lambda x: torch.index_select(x.sum(), 0, torch.tensor([0])),
+    ],
+)
+def test_tensors_without_elements_stay_with_torch(function):
+    x = gaussian((4, 3), 1)
+    got, want = (
+        results if isinstance(results, tuple) else (results,) for results in (trnsci.program(function)(x), function(x))
+    )
+    for mine, other in zip(got, want, strict=True):
+        assert mine.shape == other.shape
+        torch.testing.assert_close(mine, other, rtol=1e-5, atol=1e-6)
+
+
+def test_a_seed_inside_is_refused_also_where_it_is_taken_back():
+    def draw(x):
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(3)
+            return x + torch.rand(2)
+
+    with pytest.raises(trnsci.UnsupportedError, match="it seeds torch's generator"):
+        trnsci.program(draw)(torch.zeros(2))
+
+
+@pytest.mark.parametrize("function", [lambda x: x.sum().item(), lambda x: torch.tensor_split(x, torch.tensor([1]))])
+def test_numbers_that_only_a_run_knows_are_refused(function):
+    with pytest.raises(trnsci.UnsupportedError, match=r"values of tensors|Return the tensor"):
+        trnsci.program(function)(torch.ones(3))
+
+
+def test_parameters_of_spectra_that_are_filled_in_place_have_gradients():
+    weight = nn.Parameter(gaussian((2, 3, 3, 2), 1))
+
+    def mix(x):
+        spectrum = torch.fft.rfft2(x)
+        filled = torch.zeros_like(spectrum)
+        filled[:, :3, :3] = spectrum[:, :3, :3] * torch.view_as_complex(weight)
+        return torch.fft.irfft2(filled, s=x.shape[1:])
+
+    x, grads = gaussian((2, 8, 8), 2), []
+    for function in (trnsci.program(mix), mix):
+        (function(x) ** 2).sum().backward()
+        grads.append(weight.grad)
+        weight.grad = None
+    torch.testing.assert_close(*grads, rtol=1e-5, atol=1e-4)

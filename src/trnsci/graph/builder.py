@@ -103,6 +103,8 @@ class Builder(Reductions):
             if isinstance(source, HostCall):
                 raise Refused("its operand is computed by torch")
             return source[node.args[1]]
+        if any(isinstance(x, torch.Tensor) and not x.numel() for x in tree_leaves(node.meta.get("val"))):
+            raise Refused("it has no elements")
         if pointwise_rule(node) is not None:
             return self._pointwise(node)
         if target is LAUNCH:

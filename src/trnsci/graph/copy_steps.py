@@ -123,11 +123,11 @@ class Copies(Expressions):
 
     def _gather_slices(self, view: View, dim: int, index: View) -> View:
         """Return the slices of an axis that the indices name, by rows of a matrix."""
-        axis = dim % max(1, len(view.shape))
         if self.target == "trn1":
             raise Refused("trn1 gathers no rows by index")
-        if view.dtype is not torch.float32 or index.buffer.dtype is not torch.int32 or 0 in (*view.shape, *index.shape):
+        if view.dtype is not torch.float32 or index.buffer.dtype is not torch.int32 or not view.shape:
             raise Refused("rows are gathered of float32, by 32-bit indices")
+        axis = dim % len(view.shape)
         front = self.contiguous(view.like(view.shown().movedim(axis, 0)))
         columns, rows = math.prod(front.shape[1:]), math.prod(index.shape)
         index = self.contiguous(index)

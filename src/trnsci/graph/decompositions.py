@@ -74,6 +74,15 @@ def _gather(x: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) ->
     return torch.where(chosen, x.movedim(axis, -1).unsqueeze(-2), 0.0).sum(-1).to(x.dtype).movedim(-1, axis)
 
 
+def _compare_first(reduction: Any) -> Any:
+    """Return ``any`` or ``all`` of numbers by truth values."""
+
+    def reduce(x: Tensor, *args: Any, **options: Any) -> Any:
+        return NotImplemented if x.dtype in (torch.bool, torch.uint8) else reduction(x != 0, *args, **options)
+
+    return reduce
+
+
 def _count(x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
     """Add up truth values as float32, which counts to 2**24."""
     if x.dtype is not torch.bool or dtype not in (None, torch.int64) or x.numel() > _COMPARED:
@@ -103,6 +112,8 @@ def decompositions() -> Any:
         _aten.sum.default: _count,
         _aten.sum.dim_IntList: _count,
     }
+    for each in (_aten.any, _aten.all):
+        extra |= {op: _compare_first(op) for op in (each.default, each.dim, each.dims)}
     extra[_aten.sort.stable] = lambda x, *, stable=True, dim=-1, descending=False: _sort(x, dim, descending)
     native = {
         _aten.silu.default,

@@ -13,6 +13,9 @@ from trnsci.errors import UnsupportedError
 from trnsci.specs import tensors_in
 from trnsci.torch_internals import FakeTensor, disable_modes
 
+# the seed of torch's generator while a function is traced
+UNSEEDED = 0x7E57AB1E
+
 
 class Captured(NamedTuple):
     """A tensor that a function takes from outside, or draws: as it was traced, as a run finds it, and taken back."""
@@ -48,6 +51,11 @@ def refuse_draw(op: str) -> None:
     if is_drawing():
         hint = "Draw before the program runs, and pass the numbers; or draw from a generator that counts its draws"
         raise UnsupportedError(op, [("nki", "a program would repeat the numbers it was traced with")], hint=hint)
+
+
+def refuse_seed() -> None:
+    """Raise for a function that seeds torch's generator: its program would not."""
+    raise UnsupportedError("program", [("nki", "it seeds torch's generator, once, when it is traced")])
 
 
 def draw_each_time(op: str, call: Callable[..., Any], args: Any, kwargs: Any, undo: Callable[[], None]) -> Tensor:

@@ -132,8 +132,6 @@ class Expressions:
         inputs = [self.values[x] for x in node.all_input_nodes]
         if node.target is _aten._to_copy.default and inputs and getattr(inputs[0], "dtype", None) == value.dtype:
             return inputs[0]
-        if value.numel() == 0:
-            raise Refused("it is empty")
         for x, each in zip(node.all_input_nodes, inputs, strict=True):
             if isinstance(each, HostCall):
                 self.operand(x)

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import torch
 
 _aten = torch.ops.aten
+_LARGEST = torch.finfo(torch.float32).max
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +84,10 @@ def _multiply(c: Code, x: Any, y: Any) -> Any:
 
 def _divide(c: Code, x: Any, y: Any) -> Any:
     if not isinstance(y, Value):
-        return c.emit("multiply", x, 1.0 / y if y else math.copysign(math.inf, y))
+        inverse = 1.0 / y if y else math.copysign(math.inf, y)
+        if math.isfinite(inverse) and abs(inverse) > _LARGEST:
+            return c.emit("multiply", c.emit("multiply", x, 2.0**64), inverse * 2.0**-64)
+        return c.emit("multiply", x, inverse)
     inverse = c.emit("reciprocal", y)
     return inverse if not isinstance(x, Value) and x == 1 else c.emit("multiply", x, inverse)
 
@@ -155,6 +159,8 @@ def _step_back(c: Code, x: Any, beyond: str, step: str) -> Any:
 
 
 def _cast(c: Code, x: Any, dtype: torch.dtype = torch.float32, **_: Any) -> Any:
+    if dtype is torch.bool:
+        return c.emit("not_equal", x, 0.0)
     # the engines round to the nearest integer, torch towards zero
     return c.emit("copy", x) if dtype not in _INTEGERS else _truncate(c, x, c.emit("round", x))
 
@@ -232,7 +238,8 @@ def pointwise_rule(node: torch.fx.Node) -> Callable[..., Any] | None:
         "Scalar_out",
     ):
         return None
-    return _OPERATORS.get(packet.__name__)
+    is_sum_of_truths = packet is _aten.add and node.meta["val"].dtype is torch.bool
+    return _OPERATORS.get("logical_or" if is_sum_of_truths else packet.__name__)
 
 
 def why_not_pointwise(node: torch.fx.Node) -> str:

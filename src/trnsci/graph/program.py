@@ -21,7 +21,7 @@ from trnsci.calling_lines import raising_line
 from trnsci.check import overlap
 from trnsci.errors import ArgumentError, DtypeError, UnsupportedError
 from trnsci.graph.compilation import Compiled, Run, compile_graph
-from trnsci.graph.draws import Captured
+from trnsci.graph.draws import UNSEEDED, Captured, refuse_seed
 from trnsci.graph.program_plan import ProgramPlan, ProgramStep, plan_program
 from trnsci.graph.surroundings import Surroundings, value_key
 from trnsci.graph.tracing import FlatFunction, as_planes, keeping_calls, trace
@@ -33,8 +33,6 @@ from trnsci.programs import limits
 from trnsci.specs import ResidentTensor, freeze, is_resident
 from trnsci.torch_internals import FakeTensor, disable_modes, peek_interpreter_stack, tree_flatten
 
-# the seed of torch's generator while a function is traced
-_UNSEEDED = 0x7E57AB1E
 _TRACING = threading.RLock()
 
 
@@ -237,12 +235,17 @@ class Built:
 @contextmanager
 def _readable(name: str) -> Iterator[None]:
     """Say of a function that looks at values of tensors where it does; refuse one that seeds or fills gradients."""
-    torch.manual_seed(_UNSEEDED)
+    torch.manual_seed(UNSEEDED)
     try:
         yield
-        if torch.initial_seed() != _UNSEEDED:
-            raise UnsupportedError(f"program {name}", [("nki", "it seeds torch's generator, once, when it is traced")])
+        if torch.initial_seed() != UNSEEDED:
+            refuse_seed()
     except UNREADABLE as error:
+        raise _refuse_values(name, raising_line(error)) from error
+    except RuntimeError as error:
+        # torch's own code reads numbers without asking
+        if "its data is not allocated yet" not in str(error):
+            raise
         raise _refuse_values(name, raising_line(error)) from error
 
 

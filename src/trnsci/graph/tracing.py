@@ -29,7 +29,7 @@ from trnsci.calling_lines import calling_line
 from trnsci.drop_in import tracing
 from trnsci.errors import ArgumentError, TrnError, UnsupportedError
 from trnsci.graph.decompositions import decompositions
-from trnsci.graph.draws import Captured, collecting_draws
+from trnsci.graph.draws import UNSEEDED, Captured, collecting_draws, refuse_seed
 from trnsci.graph.folding import detach_copies, fold
 from trnsci.graph.unreadable import UNREADABLE
 from trnsci.kernel_launcher import Launcher, as_simulated, current, using
@@ -49,6 +49,7 @@ from trnsci.torch_internals import (
 )
 
 _aten = torch.ops.aten
+_SEEDED = torch.Tag.nondeterministic_seeded
 _FRAGMENT: Any = torch.library.Library("trnsci", "FRAGMENT")
 _FRAGMENT.define("launch(int index, Tensor?[] tensors) -> Tensor[]")
 _FRAGMENT.define("repeat(int index, Tensor[] state, Tensor[] others) -> Tensor[]")
@@ -178,6 +179,8 @@ class FlatFunction:
         """Call the function, and note how its results are put together."""
         args, kwargs = _fill_in(self._leaves, self._spec, tensors)
         values, tree = tree_flatten(self.function(*args, **kwargs))
+        if any(isinstance(x, torch.SymFloat | torch.SymInt | torch.SymBool) for x in values):
+            raise UnsupportedError("program", [("nki", "a number it returns is a tensor's")], hint="Return the tensor")
         self._results = ([_TENSOR if isinstance(x, Tensor) else x for x in values], tree)
         results = [x for x in values if isinstance(x, Tensor)]
         self.needs_gradient = any(x.requires_grad for x in results)
@@ -244,6 +247,8 @@ class _Lines(TorchDispatchMode):
         line = calling_line()
         if line:
             set_stack_trace([line])
+        if _SEEDED in getattr(func, "tags", ()) and torch.initial_seed() != UNSEEDED:
+            refuse_seed()
         if func in _LOOPS:
             with self:
                 return _LOOPS[func](*args)
@@ -255,7 +260,8 @@ def _without_mutations(traced: GraphModule, inputs: Sequence[Tensor]) -> GraphMo
     changes = [node for node in traced.graph.nodes if _is_mutable(node.target)]
     if not changes:
         return traced
-    with preserve_node_meta():
+    # gradients are in the graph already
+    with preserve_node_meta(), torch.no_grad():
         functional = torch.func.functionalize(Interpreter(traced).run)
         return make_fx(functional, tracing_mode="fake", _allow_non_fake_inputs=True)(*inputs)
 
