@@ -378,3 +378,53 @@ def test_parameters_of_spectra_that_are_filled_in_place_have_gradients():
         grads.append(weight.grad)
         weight.grad = None
     torch.testing.assert_close(*grads, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: torch.nn.functional.pixel_shuffle(x, 2),
+        lambda x: x.reshape(1, 2, 4, 2, 2, 2, 2).permute(0, 3, 5, 1, 2, 4, 6).exp().reshape(4, 32).sum(1),
+        lambda x: torch.ones(1, 2, 1, 2, 1, 2, 1) * x.reshape(1, 2, 4, 2, 2, 2, 2),
+    ],
+)
+def test_tensors_may_have_more_axes_than_views_on_the_device(function):
+    x = gaussian((1, 8, 4, 4), 1)
+    step = trnsci.program(function)
+    torch.testing.assert_close(step(x), function(x), rtol=1e-6, atol=1e-6)
+    assert step.plan(x).launches == 1
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+def test_programs_may_read_nothing(dtype):
+    x = torch.ones(3, dtype=dtype)
+    assert torch.equal(trnsci.program(lambda x: torch.zeros_like(x) + 2)(x), 2 * x)
+
+
+def test_a_condition_chooses_a_branch_and_its_gradient():
+    function = lambda x: torch.cond(x.sum() > 0, lambda x: x.sin(), lambda x: x.log(), (x,))  # noqa: E731
+    for run in (trnsci.program(function), torch.compile(function, backend="trnsci")):
+        x = torch.tensor([-1.0, 3.0], requires_grad=True)
+        result = run(x)
+        result.sum().backward()
+        torch.testing.assert_close(result, x.sin(), rtol=0, atol=1e-6)
+        torch.testing.assert_close(x.grad, x.detach().cos(), rtol=0, atol=1e-6)
+
+
+def test_what_holds_a_new_tensor_is_refused_and_left_as_it_was():
+    class Cell(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("state", torch.ones(2))
+            self.past = []
+
+        def forward(self, x):
+            self.past.append(x)
+            self.state = self.state * 0.5 + x
+            return self.state
+
+    cell, x = Cell(), torch.ones(2)
+    with pytest.raises(trnsci.UnsupportedError, match="puts a new tensor"):
+        trnsci.program(cell)(x)
+    assert cell.past == []
+    assert torch.equal(cell(x), torch.tensor([1.5, 1.5]))

@@ -12,6 +12,7 @@ from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
 
 from trnsci import config, programs
+from trnsci.arrays import from_numpy
 from trnsci.graph.builder import Builder
 from trnsci.graph.folding import fold
 from trnsci.graph.layouts import STORED, Buffer, View
@@ -171,7 +172,7 @@ class Run:
         self.launches += 1
         for buffer, result in zip(segment.outputs, results if isinstance(results, tuple) else (results,), strict=True):
             # a program that reads nothing has no operand to return tensors for
-            self.memory[buffer] = self.keep(result if isinstance(result, Tensor) else torch.from_numpy(result))
+            self.memory[buffer] = self.keep(result if isinstance(result, Tensor) else from_numpy(result))
 
     def _as_stored(self, buffer: Buffer) -> Tensor:
         """Return the tensor of a buffer as the device stores it."""

@@ -53,8 +53,8 @@ class Expressions:
 
     def constant(self, data: Tensor) -> View:
         """Return a constant as a buffer of the program; the same tensor is one buffer."""
-        if data.dtype not in STORED:
-            raise Refused(f"a constant of {data.dtype} has no place on the device")
+        if getattr(data, "dtype", None) not in STORED:
+            raise Refused(f"a constant of {getattr(data, 'dtype', type(data))} has no place on the device")
         key = (
             (data.dtype, tuple(data.shape), data.numpy(force=True).tobytes())
             if data.numel() <= _FEW and data.dtype in _NUMPY

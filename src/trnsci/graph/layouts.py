@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 P_MAX = 128
+_MOST_AXES = 5
 # how the dtypes of torch are stored in HBM; integers have 32 bits there
 STORED = {
     torch.float32: torch.float32,
@@ -33,6 +34,11 @@ class Buffer:
     # the program of a split graph that may read it
     level: int = 0
     data: Any = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        """Lay out what has more axes than a view on the device as one axis: views have their own."""
+        if len(self.shape) > _MOST_AXES:
+            self.shape = (self.numel,)
 
     @property
     def numel(self) -> int:

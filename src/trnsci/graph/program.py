@@ -65,7 +65,7 @@ class Program:
         if torch.is_grad_enabled() and any(x.requires_grad for x in tensors):
             return self._differentiable(*args, **kwargs)
         used = launcher(backend)
-        built = self._built(leaves, spec, used.target)
+        built = self._find_built(leaves, spec, used.target)
         if built.results.needs_gradient:
             return self._differentiable(*args, **kwargs)
         if not listeners():
@@ -91,15 +91,15 @@ class Program:
             for x in leaves
         ]
         _check(self.name, real)
-        return plan_program(self.name, lambda target: self._built(real, spec, target))
+        return plan_program(self.name, lambda target: self._find_built(real, spec, target))
 
     def source(self, *args: object, **kwargs: object) -> str:
         """Return the text of the NKI programs that a call runs."""
         leaves, spec = tree_flatten((args, kwargs))
-        built = self._built(leaves, spec, config.TARGET.get())
+        built = self._find_built(leaves, spec, config.TARGET.get())
         return "\n\n".join(segment.source for segment in built.compiled.segments)
 
-    def _built(self, leaves: Sequence[Any], spec: Any, target: config.TargetName) -> Built:
+    def _find_built(self, leaves: Sequence[Any], spec: Any, target: config.TargetName) -> Built:
         key = self._key(leaves, spec, target, limits(), neuron.logical_cores(target))
         built = PROGRAMS.get(key, lambda: self._build(leaves, spec, target))
         if built.is_stale:
@@ -176,7 +176,7 @@ class Built:
         return [node for node in self.traced.graph.nodes if node.op == "placeholder"]
 
     @functools.cached_property
-    def changed(self) -> list[int]:
+    def changes(self) -> list[int]:
         """Positions of the arguments and captured tensors that a run changes."""
         changes = {x.args[0] for x in self.traced.graph.nodes if x.target is torch.ops.aten.copy_.default}
         return [index for index, node in enumerate(self._arguments) if node in changes]
@@ -184,7 +184,7 @@ class Built:
     def run(self, tensors: Sequence[Tensor], used: Any) -> Any:
         """Run on arguments; results are where the arguments are."""
         given = [*tensors, *(x.now() for x in self.captured)]
-        for index in self.changed:
+        for index in self.changes:
             if any(overlap(given[index], x) for at, x in enumerate(given) if at != index):
                 expected, hint = "memory of its own, because the function changes it", "Pass a copy"
                 raise ArgumentError(self.name, f"tensor {index}", "memory shared with another", expected, hint=hint)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import CodeType, FunctionType, MethodType
+from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import Module
+
+from trnsci.errors import UnsupportedError
+from trnsci.torch_internals import FakeTensor
 
 _VALUES = (int, float, complex, str, bytes, type(None), torch.dtype, torch.device)
 
@@ -44,6 +47,8 @@ class Surroundings:
     def __init__(self, function: Any) -> None:
         self.tensors: list[Tensor] = []
         self._seen: set[int] = set()
+        # attributes, dictionaries and lists, with what they held
+        self._held: list[tuple[Any, Any]] = []
         self._parts: list[Any] = []
         self._home = getattr(function, "__module__", None)
         self._add(function)
@@ -57,6 +62,8 @@ class Surroundings:
         if id(x) in self._seen:
             return
         self._seen.add(id(x))
+        containers: tuple[Any, ...] = () if isinstance(x, ModuleType) else (x, getattr(x, "__dict__", None))
+        self._held += [(each, each.copy()) for each in containers if type(each) in (dict, list)]
         for each in self._inside(x):
             self._add(each)
 
@@ -80,13 +87,29 @@ class Surroundings:
 
     @contextmanager
     def restoring_numbers(self) -> Iterator[None]:
-        """Take back what the block does to tensors of one element: torch computes with these while it traces."""
+        """Take back what the block does to tensors of one element: torch computes with these while it traces.
+
+        Raises:
+            UnsupportedError: it kept a tensor of the trace, in an attribute or a list, where a run could not put one.
+        """
         before = [(x, x.detach().clone()) for x in self.tensors if x.numel() == 1]
         try:
             yield
         finally:
             for x, value in before:
                 x.data.copy_(value)
+            keeping = [(each, held) for each, held in self._held if _has_trace(each)]
+            for each, held in keeping:
+                each.clear()
+                each.update(held) if isinstance(each, dict) else each.extend(held)
+        if keeping:
+            hint = "Change tensors in place (copy_), or return them"
+            raise UnsupportedError("program", [("nki", "it puts a new tensor in an object or a list")], hint=hint)
+
+
+def _has_trace(container: Any) -> bool:
+    values = container.values() if isinstance(container, dict) else container
+    return any(isinstance(x, FakeTensor) for x in values)
 
 
 def _captured_values(function: FunctionType) -> Iterator[Any]:

@@ -249,9 +249,9 @@ class _Lines(TorchDispatchMode):
             set_stack_trace([line])
         if _SEEDED in getattr(func, "tags", ()) and torch.initial_seed() != UNSEEDED:
             refuse_seed()
-        if func in _LOOPS:
+        if func in _CONTROL:
             with self:
-                return _LOOPS[func](*args)
+                return _CONTROL[func](*args)
         return func(*args, **(kwargs or {}))
 
 
@@ -462,9 +462,18 @@ def _trace_scan(
     return _trace_loop(turn, length, [at, *init, *stacks], [*xs, *others])[1:]
 
 
-_LOOPS: dict[Any, Callable[..., Any]] = {
+def _choose_branch(
+    condition: Tensor, left: Callable[..., Any], right: Callable[..., Any], operands: Sequence[Tensor] = ()
+) -> tuple[Tensor, ...]:
+    """Trace ``torch.cond``: both branches are computed, and the condition chooses."""
+    pairs = zip(left(*operands), right(*operands), strict=True)
+    return tuple(torch.where(condition, *pair) for pair in pairs)
+
+
+_CONTROL: dict[Any, Callable[..., Any]] = {
     torch.ops.higher_order.while_loop: _trace_while,
     torch.ops.higher_order.scan: _trace_scan,
+    torch.ops.higher_order.cond: _choose_branch,
 }
 
 
