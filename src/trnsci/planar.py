@@ -187,6 +187,8 @@ def _copy_into(target: Tensor, source: Any, non_blocking: bool = False) -> Tenso
 
 def _to_copy(x: Any, *, dtype: Any = None, device: Any = None, layout: Any = None, **options: Any) -> Any:
     where = x.device if device is None else torch.device(device)
+    if dtype is torch.bool:
+        return ((x.real_plane != 0) | (x.imag_plane != 0)).to(where)
     if dtype is not None and not dtype.is_complex:
         return x.real_plane.to(device=where, dtype=dtype)
     if where.type == "cpu" and not x.is_cpu:

@@ -428,3 +428,20 @@ def test_what_holds_a_new_tensor_is_refused_and_left_as_it_was():
         trnsci.program(cell)(x)
     assert cell.past == []
     assert torch.equal(cell(x), torch.tensor([1.5, 1.5]))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda z: z.bool(),
+        lambda z: z.var(0),
+        lambda z: torch.var_mean(z, 1, correction=0),
+        lambda z: z.std(),
+        lambda z: (z.any(1), z.all(0), torch.count_nonzero(z)),
+    ],
+)
+def test_complex_numbers_have_a_truth_and_a_variance(function):
+    z = torch.tensor([[0, 1j, 0.3], [2 - 1j, 0, -1j]], dtype=torch.complex64)
+    got, want = (x if isinstance(x, tuple) else (x,) for x in (trnsci.program(function)(z), function(z)))
+    for mine, other in zip(got, want, strict=True):
+        torch.testing.assert_close(mine, other, rtol=1e-6, atol=1e-6)

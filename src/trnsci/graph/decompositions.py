@@ -17,6 +17,9 @@ _NAMES = tuple(row["operator"] for row in read_table("decompositions.csv"))
 
 
 def _variance(x: Tensor, dim: Any = None, *, correction: float | None = None, keepdim: bool = False) -> Tensor:
+    if x.is_complex():
+        parts = (_variance(part, dim, correction=correction, keepdim=keepdim) for part in (x.real, x.imag))
+        return sum(parts)  # type: ignore[return-value]
     axes = list(range(x.ndim)) if dim is None else dim
     centred = x - x.mean(axes, keepdim=True)
     squares = (centred * centred).sum(axes, keepdim=keepdim)
