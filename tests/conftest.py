@@ -56,7 +56,7 @@ def options(item):
 
 def thin(items):
     """Mark as slow what a covering part of a ``grid`` leaves out; cases that need a device are covered on their own."""
-    from trnsci.testing.options import covering
+    from trnsci.testing.data import covering
 
     grids = {}
     for item in items:

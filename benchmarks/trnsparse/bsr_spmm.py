@@ -6,8 +6,8 @@ import torch
 
 from benchmarks.registry import Bench, Case, Kernel, Peer
 from benchmarks.trnsparse._patterns import block_columns, blocky
+from trnsparse.bsr_spmm import in_order
 from trnsparse.kernels import bsr_spmm as kernels
-from trnsparse.tile_order import in_order
 
 
 def _case(side: int, density: float, n: int) -> Case:

@@ -18,7 +18,7 @@ from trnsci.distributed import Layout
 from trnsci.memory import MemoryMeter
 from trnsci.testing import assert_within, gamma
 from trnsci.testing.bounds import gemm_bound
-from trnsci.testing.options import pairs
+from trnsci.testing.data import pairs
 from trnsim.targets import TARGETS
 
 ROOT = Path(__file__).parents[2]

@@ -28,7 +28,7 @@ from trnsci.testing import (
     poisoned,
     unit_roundoff,
 )
-from trnsci.testing.options import covering
+from trnsci.testing.data import covering
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -13,7 +13,7 @@ import torch
 
 import trnsparse as ts
 from trnsci.errors import ArgumentError
-from trnsparse.archives import MAX_MEMBERS
+from trnsparse.files import MAX_MEMBERS
 
 GIB = 1 << 30
 

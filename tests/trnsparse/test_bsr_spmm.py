@@ -10,9 +10,8 @@ import trnsim
 import trnsparse as ts
 from trnsci.errors import UnsupportedError
 from trnsci.testing import BACKENDS, EDGES, assert_within, gamma, gaussian, pairs, stated_and_used, unit_roundoff
-from trnsparse.bsr_spmm import BsrSpmm
+from trnsparse.bsr_spmm import BsrSpmm, in_order
 from trnsparse.kernels import bsr_spmm as kernels
-from trnsparse.tile_order import in_order
 
 BLOCKS = [128, 32, 1, (7, 13), (100, 160), (130, 150), (3, 300), (1100, 60)]
 

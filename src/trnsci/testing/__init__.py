@@ -17,22 +17,23 @@
 
 from trnsci.testing.backends import BACKENDS as BACKENDS, Backend as Backend
 from trnsci.testing.bounds import (
+    assert_within as assert_within,
     dot_bound as dot_bound,
     gamma as gamma,
     gemm_bound as gemm_bound,
     unit_roundoff as unit_roundoff,
 )
-from trnsci.testing.compare import assert_within as assert_within
 from trnsci.testing.data import (
     EDGES as EDGES,
+    exact_dot as exact_dot,
     gaussian as gaussian,
     ill_scaled as ill_scaled,
+    in_float64 as in_float64,
     known_answers as known_answers,
+    pairs as pairs,
 )
 from trnsci.testing.memory import stated_and_used as stated_and_used
 from trnsci.testing.mock import CountingOp as CountingOp, counting_op as counting_op
-from trnsci.testing.options import pairs as pairs
-from trnsci.testing.oracles import exact_dot as exact_dot, in_float64 as in_float64
 from trnsci.testing.poison import poisoned as poisoned
 from trnsim.lazy import export as _export
 
