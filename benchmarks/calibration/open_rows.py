@@ -18,6 +18,7 @@ from typing import Any
 
 import trnsim
 from benchmarks.calibration.rows import Row
+from trnsim.targets import Target
 from trnsim.timing.profile import Recording, record
 
 # Rows of one family are left out together, whatever their shapes, dtypes and cores.
@@ -70,13 +71,13 @@ def _listed(folder: Path) -> Iterator[tuple[str, str, float, str, tuple[Any, ...
         yield group, case, measured, run.__name__, arguments
 
 
-def _record(folder: Path, run: str, arguments: tuple[Any, ...]) -> Recording:
+def _record(folder: Path, run: str, arguments: tuple[Any, ...], target: Target) -> Recording:
     module: Any = _module(folder)
-    module.predict = _record_kernel
+    module.predict = functools.partial(_record_kernel, target)
     trnsim.install()
     recording: Recording = getattr(module, run)(*arguments)
     return recording
 
 
-def _record_kernel(kernel: Any, *args: Any, **kwargs: Any) -> Recording:
-    return record(kernel, target="trn2", numerics=False)(*args, **kwargs)[1]
+def _record_kernel(target: Target, kernel: Any, *args: Any, **kwargs: Any) -> Recording:
+    return record(kernel, target=target, numerics=False)(*args, **kwargs)[1]

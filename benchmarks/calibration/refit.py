@@ -1,9 +1,9 @@
 """Fit the constants to the rows, and say what a kernel of no known family may expect.
 
 Every constant may move within the uncertainty of its source (`trnsim.constants`): the fit is a least-squares step in
-logarithms with that prior, robust against single rows. Leaving a family out repeats the step without its rows and
-predicts them; the errors of those predictions are the leave-one-family-out errors, and their spread by what binds a
-kernel is the interval a report carries.
+logarithms with that prior, robust against single rows. Leaving a family out repeats the step without its rows, takes
+away the constants that family alone chose (source O), and predicts its rows; the errors of those predictions are the
+leave-one-family-out errors, and their spread by what binds a kernel is the interval a report carries.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ NOISE = 0.06
 STEP = 0.05
 # rows a family counts for at most: its rows err together
 FAMILY = 10
-# sources of constants that kernel times gave; those read out of profiles, probes and guides stay as they are
-FITTED = ("C", "O")
+# the source of constants that a table of kernel times gave; those read out of profiles, probes and guides stay
+FITTED = "C"
 # rows beyond this are predicted and judged, and take no part in the fit
 INSTRUCTIONS = 8000
 
@@ -54,14 +54,22 @@ class Fit(NamedTuple):
 
 
 def _changed(target: str, name: str, factor: float = 1 + STEP) -> Target:
+    return _with_values(target, {name: getattr(TARGETS[target].timing, name) * factor})
+
+
+def _with_values(target: str, values: dict[str, float]) -> Target:
     found = TARGETS[target]
-    value = getattr(found.timing, name) * factor
-    return dataclasses.replace(found, timing=dataclasses.replace(found.timing, **{name: value}))
+    return dataclasses.replace(found, timing=dataclasses.replace(found.timing, **values))
 
 
 def _free(target: str) -> list[str]:
     """Constants a fit may move: those that were fitted to kernel times, and are no whole numbers."""
-    return [name for name, c in CONSTANTS[target].items() if c.source in FITTED and not isinstance(c.value, int)]
+    return [name for name, c in CONSTANTS[target].items() if c.source == FITTED and not isinstance(c.value, int)]
+
+
+def _chosen_by(family: str, target: str) -> dict[str, float]:
+    """Return the constants a family of rows alone chose, with values at which they change nothing."""
+    return {name: c.without for name, c in CONSTANTS[target].items() if c.source == "O" and c.family == family}
 
 
 class Judged(Protocol):
@@ -75,10 +83,14 @@ class Judged(Protocol):
 
 
 class Outcome(NamedTuple):
-    """A row with its prediction and what intervals are told apart by; no recording, so that many fit into memory."""
+    """A row with its prediction and what intervals are told apart by; no recording, so that many fit into memory.
+
+    ``unchosen_us`` is predicted without the constants that the row's own family chose.
+    """
 
     row: Row
     predicted_us: float
+    unchosen_us: float
     traits: Traits
     slopes: dict[tuple[str, str], float]
 
@@ -91,21 +103,25 @@ class Outcome(NamedTuple):
 _shared: list[Row] = []
 
 
-def _play(number: int, differentiate: bool) -> tuple[float, Traits, dict[tuple[str, str], float]] | str:
+def _play(number: int, differentiate: bool) -> tuple[float, float, Traits, dict[tuple[str, str], float]] | str:
     """Predict one row and differentiate it by every constant of its target; the reason where it does not run."""
     row = _shared[number]
+    chosen = _chosen_by(row.family, row.target)
     try:
         recording = row.record()
+        # spilling is decided when a kernel is recorded
+        without = row.record(_with_values(row.target, chosen)) if chosen else recording
     except TrnError as error:
         return f"{row.group or row.family} {row.name}: {error}"
     report = recording.report(recording.target)
     result = Result(row, report)
+    unchosen = Result(row, without.report(without.target)).predicted_us if chosen else result.predicted_us
     slopes = {}
     if differentiate and report.instruction_count <= INSTRUCTIONS:
         for name in _free(row.target):
             again = Result(row, recording.report(_changed(row.target, name)))
             slopes[row.target, name] = float(np.log(again.predicted_us / result.predicted_us) / np.log1p(STEP))
-    return result.predicted_us, report.traits, slopes
+    return result.predicted_us, unchosen, report.traits, slopes
 
 
 def play(rows: Sequence[Row], say: Callable[[str], None], *, differentiate: bool, processes: int = 1) -> list[Outcome]:
@@ -138,6 +154,7 @@ def fit_outcomes(results: Sequence[Outcome]) -> Fit:
     names = [(target, name) for target in sorted({r.row.target for r in results}) for name in _free(target)]
     slopes = np.array([[r.slopes.get(name, 0.0) for name in names] for r in results])
     present = np.array([-np.log1p(r.error) for r in results])
+    unchosen = np.array([np.log(r.row.measured_us / r.unchosen_us) for r in results])
     prior = np.array([UNCERTAINTY[CONSTANTS[target][name].source] for target, name in names])
     sizes = Counter(r.row.family for r in results)
     counts = np.array([min(1.0, FAMILY / sizes[r.row.family]) for r in results])
@@ -145,7 +162,7 @@ def fit_outcomes(results: Sequence[Outcome]) -> Fit:
     held_out = np.zeros(len(results))
     for family in sizes:
         out = np.array([r.row.family == family for r in results])
-        held_out[out] = (present - slopes @ _step(slopes[~out], present[~out], prior, counts[~out]))[out]
+        held_out[out] = (unchosen - slopes @ _step(slopes[~out], present[~out], prior, counts[~out]))[out]
     return Fit(names, moves, present, present - slopes @ moves, held_out)
 
 
@@ -205,7 +222,10 @@ def summary(results: Sequence[Outcome], fit: Fit) -> str:
         groups.setdefault(r.row.group or r.row.family, []).append(i)
         if r.row.group:
             groups.setdefault(f"**{r.row.family}**", []).append(i)
-    groups["**all**"] = list(range(len(results)))
+    whole = list(range(len(results)))
+    groups["**all**"] = whole
+    for trait in sorted({trait for r in results for trait in r.traits[1:]}):
+        groups[f"of these, {trait}"] = [i for i in whole if trait in results[i].traits]
     lines = [
         "| left out | rows | median | p90 | bias | rank | inside the interval | best predicted / best measured |",
         "|---|--:|--:|--:|--:|--:|--:|--:|",
@@ -214,7 +234,7 @@ def summary(results: Sequence[Outcome], fit: Fit) -> str:
         measured = np.array([results[i].row.measured_us for i in mine])
         predicted = measured * np.exp(-fit.held_out[mine])
         error = predicted / measured - 1
-        alike = name != "**all**" and len(mine) > 2
+        alike = not name.startswith(("**all", "of these")) and len(mine) > 2
         rank = f"{float(stats.spearmanr(measured, predicted).statistic):.2f}" if alike else ""
         regret = f"{measured[np.argmin(predicted)] / measured.min():.2f}" if name.startswith("matmul K") else ""
         lines.append(

@@ -23,6 +23,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from trnsim.targets import TARGETS, Target
 from trnsim.timing.profile import Recording, record
 
 _DTYPES = {"fp32": np.float32, "bf16": ml_dtypes.bfloat16}
@@ -47,16 +48,17 @@ class Row:
     source: str
     # rows that are judged together, within a family
     group: str = ""
-    # the kernel returns a recording of itself
+    # the kernel takes a target and returns a recording of itself
     recorded: bool = False
 
-    def record(self) -> Recording:
-        """Return the instruction streams of the kernel."""
+    def record(self, target: Target | None = None) -> Recording:
+        """Return the instruction streams of the kernel; ``target`` is the row's own unless given."""
+        target = target or TARGETS[self.target]
         if self.recorded:
-            return self.kernel()  # type: ignore[no-any-return]
+            return self.kernel(target)  # type: ignore[no-any-return]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)
-            return record(self.kernel, target=self.target, numerics=False)(*self.arguments, **self.options)[1]
+            return record(self.kernel, target=target, numerics=False)(*self.arguments, **self.options)[1]
 
 
 def _argument(text: str, dtype: str) -> Any:

@@ -2,9 +2,9 @@
 
 Sources: A is the Neuron architecture guides, API the NKI reference, F its older cost formulas, D the DMA guides, G the
 performance guide's profile figures; P is read out of published trn2 profiles, Q fitted from published instruction
-probes; C is fitted to the rows of ``benchmarks/calibration/rows.csv``; I is inferred, usually by keeping cycle counts
-and changing the clock; O is chosen by one family of open rows, and nothing else holds it. ``python -m
-benchmarks.calibration --refit`` fits C and O again, each within the `UNCERTAINTY` of its source.
+probes; C is fitted to the rows of ``benchmarks/calibration/rows.csv`` and R to ``collectives.csv`` beside it; I is
+inferred, usually by keeping cycle counts and changing the clock; O is chosen by one family of open rows, and that
+family is judged without it. ``python -m benchmarks.calibration --refit`` fits C within its `UNCERTAINTY`.
 """
 
 from __future__ import annotations
@@ -22,11 +22,13 @@ UNCERTAINTY: dict[str, float] = _TABLE["uncertainty"]
 
 
 class Constant(NamedTuple):
-    """A figure, where it comes from, and what that source says about it; those that count something are integers."""
+    """A figure (an integer where it counts), its source, what that says; ``family`` chose it, ``without`` undoes it."""
 
     value: float
     source: str
     note: str = ""
+    family: str = ""
+    without: float = 0.0
 
 
 _GENERATIONS: dict[str, dict[str, Any]] = {

@@ -24,7 +24,7 @@ DMA_NAMES = frozenset(("dma_copy", "dma_transpose", "dma_compute", "spill", "rel
 class Transfer(NamedTuple):
     """One DMA: bytes, descriptors, (engine, nanoseconds, packets) of each engine, how the kernel wants it issued.
 
-    ``rate`` is what one engine moves from or to HBM, in bytes per nanosecond.
+    ``rate`` is what one engine takes of its HBM stack, in bytes per nanosecond; short packets take more than they move.
     """
 
     nbytes: int
@@ -96,7 +96,8 @@ def transfer_of(call: Call, first_partition: int, target: Target) -> Transfer:
         # API: software descriptors transpose gathered rows only, hardware ones 2-byte words
         mode = "hwdge" if itemsize(dst.dtype) == 2 and target.generation > 2 else "none"
     trigger = str(call.info.get("engine", "unknown"))
-    rate = (read + written) / max(total, 1e-9)
+    moved = read + written
+    rate = max(moved, packets * time.hbm_least) / max(total, 1e-9) if moved else 0.0
     return Transfer(nbytes, read, written, descriptors, work, not from_chip, mode, trigger, rate)
 
 

@@ -224,12 +224,9 @@ class _Spiller:
         old, new = self.old, self.new
         if i == at and i in old.sync:
             new.sync[len(new)] = old.sync[i]
-        index, after = (old.index[i], old.after[i]) if i == at else (self._make_index(), [])
+        # a transfer that spilling adds has an index that no record has
+        index, after = (old.index[i], old.after[i]) if i == at else (-1 - len(new), [])
         new.add(old.kind[i], old.line[i], old.reads[i], old.writes[i], index, after)
-
-    def _make_index(self) -> int:
-        """Return an index that no record has, for a transfer that spilling adds."""
-        return -1 - len(self.new)
 
     def _move(self, uid: int, low: int, high: int, at: int, *, save: bool) -> None:
         """Add a DMA between part of a tensor and its copy in HBM."""
@@ -237,7 +234,7 @@ class _Spiller:
         kind, chip, hbm = self._move_kind(uid, low, high, save)
         self.old.kinds[kind].count += 1
         reads, writes = ((chip,), (hbm,)) if save else ((hbm,), (chip,))
-        self.new.add(kind, self.old.line[at], reads, writes, self._make_index(), [])
+        self.new.add(kind, self.old.line[at], reads, writes, -1 - len(self.new), [])
 
     def _move_kind(self, uid: int, low: int, high: int, save: bool) -> tuple[int, int, int]:
         known = self._moves.get((uid, low, high, save))

@@ -11,12 +11,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+import trnsim.isa as nisa
+import trnsim.language as nl
 from benchmarks.calibration import measured, open_rows, refit as refit_module, streams
 from benchmarks.calibration.refit import _changed
 from benchmarks.calibration.rows import ROWS, read
 from benchmarks.calibration.table import BEGIN, DOCS, END, FIT_BEGIN, FIT_END, generated, predict
 from tests.trnsim.timing.kernels import report_of, shaped
-from trnsim import TARGETS, cli, target_file
+from trnsim import TARGETS, cli, jit, target_file
 from trnsim.constants import CONSTANTS, INTERVALS, UNCERTAINTY, Timing, timing
 
 # these two take a second each, and all rows are compared in the slow group
@@ -161,6 +163,31 @@ def test_open_rows_of_a_folder_are_predicted_each_in_its_own_process(tmp_path, m
         assert o.predicted_us == pytest.approx(report.total_s * 1e6)
         assert o.traits == report.traits
         assert set(o.slopes) == {("trn2", name) for name in refit_module._free("trn2")}
+        assert o.unchosen_us == o.predicted_us, "nothing spills"
+
+
+def _gather_columns(x):
+    out = nl.ndarray((256, 512), x.dtype, nl.shared_hbm)
+    first = 128 * nl.program_id(0)
+    tile = nl.ndarray((128, 512), x.dtype, nl.sbuf)
+    nisa.dma_copy(dst=tile, src=x[first : first + 128, 0:4096:8])
+    nisa.dma_copy(dst=out[first : first + 128], src=tile)
+    return out
+
+
+def test_a_constant_that_one_family_chose_is_taken_away_where_that_family_is_left_out():
+    """Two families of the same kernel and time: the one that chose what short runs take is not predicted by it."""
+    (row,) = (row for row in ROWS if row.name == "vector add, 128 rows")
+    short = replace(row, kernel=jit(_gather_columns)[2], arguments=(shaped(256, 4096),), options={}, metric="total")
+    rows = [replace(short, family=family, measured_us=50.0) for family in ("normalisation", "another")]
+    outcomes = refit_module.play(rows, lambda text: None, differentiate=True)
+    chose, other = outcomes
+    assert refit_module._chosen_by("normalisation", "trn2") == {"hbm_least": 0.0}
+    assert other.unchosen_us == other.predicted_us == chose.predicted_us
+    assert chose.unchosen_us < 0.95 * chose.predicted_us
+    fit = refit_module.fit_outcomes(outcomes)
+    assert fit.present[0] == fit.present[1] < fit.held_out[0]
+    assert "| of these, two cores | 2 |" in refit_module.summary(outcomes, fit)
 
 
 def test_open_rows_need_their_folder_and_its_repositories(tmp_path, monkeypatch):

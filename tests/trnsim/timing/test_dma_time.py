@@ -119,11 +119,22 @@ def _rate(transfer, cores):
 
 def test_two_cores_share_a_stack():
     """Long rows are held to the stack's rate, short ones are slower than that anyway."""
-    long, short = load((128, 1024), 65536), load((128, 32), 65536)
+    long, short = load((128, 1024), 65536), load((128, 64), 65536)
     assert _rate(long, 1) == pytest.approx(16 * 4096 / packet_time(4096, TRN2))
     assert _rate(long, 2) == pytest.approx(TRN2.timing.hbm_rate)
     assert _rate(short, 2) == pytest.approx(2 * _rate(short, 1))
     inside = transfer_of(Call("dma_copy", "dma", (sbuf((128, 1024)),), (sbuf((128, 1024)),), {}), 0, TRN2)
+    assert _rate(inside, 2) == pytest.approx(2 * _rate(inside, 1))
+
+
+@pytest.mark.parametrize("columns", [6, 16, 32])
+def test_short_runs_of_two_cores_take_their_stack_as_long_as_256_bytes(columns):
+    """A row of 1280 tokens moves 24 bytes at a time: at one core's 9 ns a run it would be a fifth too fast."""
+    tiny = load((128, columns), 65536)
+    each = TRN2.timing.hbm_least / (TRN2.timing.hbm_rate / 32)
+    assert _rate(tiny, 2) == pytest.approx(2 * 16 * columns * 4 / each)
+    assert _rate(tiny, 1) == pytest.approx(16 * columns * 4 / packet_time(columns * 4, TRN2))
+    inside = transfer_of(Call("dma_copy", "dma", (sbuf((128, 6)),), (sbuf((128, 6)),), {}), 0, TRN2)
     assert _rate(inside, 2) == pytest.approx(2 * _rate(inside, 1))
 
 
