@@ -17,7 +17,7 @@ from trnfft.complextensor import ComplexTensor
 from trnfft.fft import hfft, ihfft
 from trnfft.fftn import hfft2, hfftn, ihfft2, ihfftn
 from trnfft.ops import C2R, R2C
-from trnfft.ops.callbacks import Chain
+from trnfft.ops.callbacks import Chain, join_steps
 from trnfft.plan import FFTPlan
 from trnsci import ArgumentError, DtypeError, check, run
 from trnsci.arrays import from_numpy, to_numpy
@@ -114,11 +114,10 @@ class _Program:
                 x = _apply_step(step, x)
             return x
         factors = [_factor(step, x.ndim) for step in self.steps if isinstance(step, Scale | Window | Multiply)]
-        kinds, lengths, scales = zip(*(_describe_call(call) for call in self.calls), strict=True)
         transform = next(call for call in self.calls if call is not None)
         moved, dims = [factor.to(x.device) for factor in factors], list(transform.dims)
-        steps = list(kinds), list(lengths), list(scales)
-        return run(Chain(x, moved, dims, *steps, self.result, transform.precision))
+        steps = join_steps([_describe_call(call) for call in self.calls])
+        return run(Chain(x, moved, dims, **steps, dtype=self.result, precision=transform.precision))
 
     def __str__(self) -> str:
         x = torch.empty(self.shape, dtype=self.dtype, device="meta")

@@ -6,7 +6,6 @@ compiled there an op is such an operator; called eagerly, nothing changes.
 
 from __future__ import annotations
 
-import functools
 import inspect
 import re
 from collections.abc import Callable
@@ -17,7 +16,7 @@ from torch import Tensor
 from torch.fx import GraphModule
 
 from trnsci import neuron, ops
-from trnsci.errors import TrnError
+from trnsci.errors import TrnError, UnsupportedError
 from trnsci.gradient import Gradient
 from trnsci.graph.unreadable import UNREADABLE
 from trnsci.kernel_launcher import Launcher, using
@@ -43,6 +42,8 @@ class _Tracer(Launcher):
     backend = "nki"
 
     def launch(self, kernel: Any, tensors: tuple[Any, ...], grid: int, static: dict[str, Any]) -> Any:
+        if not all(isinstance(t, FakeTensor) and t.device.type == "neuron" for t in tensors_in(tensors)):
+            raise UnsupportedError(kernel.__name__, [(self.backend, "a table of numbers is no argument of the graph")])
         return (kernel[grid] if neuron.needs_bracket(grid) else kernel)(*tensors, **static)
 
 
@@ -52,13 +53,11 @@ def register_compiled_operators() -> int:
     if nki_op is None:
         return 0
     for op in ops.all_ops():
-        # torch infers no schema of lists of words: such an op stays an operator of torch's alone
-        if not op.eager and hasattr(op.kind, "nki") and "str[]" not in schema(op.kind):
-            op.kind._registered = _operator(op, nki_op)
-    return _operator.cache_info().currsize
+        if not op.eager and hasattr(op.kind, "nki") and op.kind._compiled is None:
+            op.kind._compiled = _operator(op, nki_op)
+    return sum(op.kind._compiled is not None for op in ops.all_ops())
 
 
-@functools.cache
 def _operator(op: Any, nki_op: Any) -> Any:
     library, _, stem = op.name.partition("::")
     registered = nki_op(f"{library}_neuron::{stem}", _typed_function(op), mutates_args=())
@@ -71,15 +70,11 @@ def _operator(op: Any, nki_op: Any) -> Any:
 def use_compiled_operators(graph: GraphModule) -> GraphModule:
     """Replace the suite's operators in a graph by those that torch-neuronx knows."""
     if register_compiled_operators():
-        known = {op.registered: op.kind._registered._opoverload for op in ops.all_ops() if _is_registered(op)}
+        known = {op.registered: op.kind._compiled._opoverload for op in ops.all_ops() if op.kind._compiled is not None}
         for node in graph.graph.nodes:
             node.target = known.get(node.target, node.target)
         graph.recompile()
     return graph
-
-
-def _is_registered(op: Any) -> bool:
-    return hasattr(op.kind._registered, "_opoverload")
 
 
 def _typed_function(op: Any) -> Callable[..., Any]:
@@ -115,7 +110,7 @@ def _follow_kernels(op: Any, instance: Any) -> Any:
         with using(_Tracer(device.target)):
             return instance.nki()
     except (TrnError, *UNREADABLE):
-        # it looks at values between its launches: one operator, whose kernels the compiler does not see
+        # it looks at values between its launches, or has tables: one operator, whose kernels the compiler does not see
         return instance.fake()
 
 

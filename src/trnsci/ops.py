@@ -29,6 +29,7 @@ plans, ledgers and caches hold it, so ``limits`` reads nothing of a tensor that 
 from __future__ import annotations
 
 import functools
+import importlib
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -51,10 +52,11 @@ from trnsci.gradient import Gradient
 from trnsci.isolation import ISOLATED, is_disturbed, isolating
 from trnsci.kernel_launcher import launcher
 from trnsci.ledger import EVERYWHERE, Entry, nesting, record
+from trnsci.planar import on_host
 from trnsci.plans import Cost, Plan, Step
 from trnsci.schema import schema
 from trnsci.specs import freeze, tensors_in, thaw
-from trnsci.torch_internals import dispatch_modes
+from trnsci.torch_internals import dispatch_modes, mark_constant
 
 R_co = TypeVar("R_co", covariant=True)
 R = TypeVar("R")
@@ -107,12 +109,14 @@ def run(call: Call[R], out: Tensor | None = None) -> R:
             return run(call, out)
     op: Op = call._op  # type: ignore[attr-defined]
     if dispatch_modes() and _is_traced(call):
-        return copy_out(op.registered(*call), out)
+        return copy_out(_choose_operator(call)(*call), out)
     scope = SCOPE.get()
     if scope is not None and scope.interceptor is not None:
         return scope.interceptor.call(call, out)
     if op.is_placed(call, "is_meta"):
         return copy_out(op.registered(*call), out)
+    if op.host_only is not None and _device_of(call) == "neuron":
+        return copy_out(on_host(lambda *fields: run(type(call)(*fields)), tuple(call), {}), out)
     decision = op.decide(call)
     # Torch would differentiate what it follows with the settings of the backward pass; the op's own rule is isolated.
     attached = decision.implementation in op.attached or (op.differentiable and ISOLATED.get())
@@ -128,7 +132,26 @@ def run(call: Call[R], out: Tensor | None = None) -> R:
 
 def _traceable(call: Any) -> Any:
     """Return what a tracer follows: the registered operator, or the definition. Attributes of the class decide."""
-    return call.pytorch() if call._follows else call._registered(*call)
+    return call.pytorch() if call._follows else _choose_operator(call)(*call)
+
+
+def _choose_operator(call: Any) -> Any:
+    """Return the operator of a call in a graph: on torch's device ``neuron`` the one that its compiler knows."""
+    is_native = _device_of(call) == "neuron" and _register_with_neuron()
+    return call._compiled if is_native and call._compiled is not None else call._registered
+
+
+def _device_of(call: Any) -> str:
+    """Return the kind of device that operands, or without any the result, are on."""
+    device = next((x.device for x in tensors_in(tuple(call))), getattr(call, "device", None))
+    return "cpu" if device is None else device.type
+
+
+@mark_constant
+def _register_with_neuron() -> bool:
+    """Register every op with torch-neuronx, once; return whether it has a way to."""
+    # it follows the kernels of ops
+    return bool(importlib.import_module("trnsci.neuron_operators").register_compiled_operators())
 
 
 _DECIDED: ContextVar[Decision | None] = ContextVar("trnsci.decided", default=None)
@@ -203,7 +226,7 @@ class Op:
             self._nested = any(k.startswith("Tensor[") for k in kinds)
             self._register(_namespace(namespace), stem, signature)
         self._first = next(iter(self._positions), None)
-        kind._registered, kind._follows = self.registered, traceable or self.eager
+        kind._registered, kind._compiled, kind._follows = self.registered, None, traceable or self.eager
         _OPS[name] = self
 
     def _register(self, namespace: Any, stem: str, signature: str) -> None:

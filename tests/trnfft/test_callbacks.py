@@ -131,12 +131,12 @@ def test_gradients_of_data_and_factors_are_those_of_the_definition(backend):
 def test_chain_is_an_operator_of_torch():
     x = gaussian((2, 8), 1).requires_grad_()
     factors = [gaussian((8,), 2).requires_grad_(), gaussian((2, 5), 3, dtype=C64).requires_grad_()]
-    kinds, lengths, scales = ["times", "rfft", "times", "irfft"], [0, 8, 0, 8], ["none", "none", "none", "full"]
+    kinds, lengths, scales = "times rfft times irfft", [0, 8, 0, 8], "none none none full"
     arguments = (x, factors, [1], kinds, lengths, scales, F32, "fp32")
     torch.library.opcheck(torch.ops.trnfft.chain.default, arguments)
     # without a trace of the backward pass, which takes seconds
     z = gaussian((2, 8), 4, dtype=C64).requires_grad_()
-    arguments = (z, factors[:1], [1], ["fft", "times"], [8, 0], ["root", "none"], C64, "fp32")
+    arguments = (z, factors[:1], [1], "fft times", [8, 0], "root none", C64, "fp32")
     torch.library.opcheck(torch.ops.trnfft.chain.default, arguments, test_utils=("test_schema", "test_faketensor"))
 
 

@@ -31,24 +31,29 @@ _UNIT = 2.0**-24
 class Chain(NamedTuple):
     """Multiply, transform, multiply again, in float32, and convert to ``dtype`` in the end.
 
-    ``kinds`` are ``times``, which takes the next factor, or transforms; ``lengths`` and ``scales`` are those of the
-    transforms.
+    ``kinds`` are words with spaces between: ``times``, which takes the next factor, or transforms; ``lengths`` and the
+    words of ``scales`` are those of the transforms.
     """
 
     x: Tensor
     factors: list[Tensor]
     dims: list[int]
-    kinds: list[str]
+    kinds: str
     lengths: list[int]
-    scales: list[Scale]
+    scales: str
     dtype: torch.dtype
     precision: Precision
+
+    @property
+    def steps(self) -> list[tuple[str, int, Any]]:
+        """Kind, points and scale of each step."""
+        return list(zip(self.kinds.split(), self.lengths, self.scales.split(), strict=True))
 
     @property
     def shapes(self) -> list[tuple[int, ...]]:
         """The shape of the data before each step, and after the last one."""
         shapes = [tuple(self.x.shape)]
-        for kind, n in zip(self.kinds, self.lengths, strict=True):
+        for kind, n, _ in self.steps:
             size = {"rfft": n // 2 + 1, "irfft": n}.get(kind, shapes[-1][self.dims[-1]])
             shapes.append(tuple(real_shape(shapes[-1], self.dims[-1], size)))
         return shapes
@@ -57,7 +62,7 @@ class Chain(NamedTuple):
     def _points(self) -> list[tuple[str, tuple[int, ...]]]:
         """The transforms and the shapes of all their points."""
         shapes = self.shapes
-        return [(kind, shapes[i + (kind == "irfft")]) for i, kind in enumerate(self.kinds) if kind != "times"]
+        return [(kind, shapes[i + (kind == "irfft")]) for i, (kind, *_) in enumerate(self.steps) if kind != "times"]
 
     def fake(self) -> Tensor:
         return self.x.new_empty(self.shapes[-1], dtype=self.dtype)
@@ -85,7 +90,7 @@ class Chain(NamedTuple):
         """Take one step after the other."""
         x = self.x if self.x.is_complex() else self.x.float()
         left = iter(self.factors)
-        for kind, n, scale in zip(self.kinds, self.lengths, self.scales, strict=True):
+        for kind, n, scale in self.steps:
             if kind == "times":
                 x = x * next(left)
             else:
@@ -95,10 +100,7 @@ class Chain(NamedTuple):
     def program(self) -> chains.Chain | None:
         """Return the one program of it on Trainium; ``None`` where that would be too long."""
         shape, real = tuple(self.x.shape), not self.x.is_complex()
-        steps = tuple(
-            chains.Step(*_KINDS.get(kind, _TIMES)[:2], n, scale)
-            for kind, n, scale in zip(self.kinds, self.lengths, self.scales, strict=True)
-        )
+        steps = tuple(chains.Step(*_KINDS.get(kind, _TIMES)[:2], n, scale) for kind, n, scale in self.steps)
         factors = tuple(chains.varies(factor, len(shape)) for factor in self.factors)
         dtype = torch.bfloat16 if self.precision == "fast" else torch.float32
         chain = chains.chain(shape, tuple(self.dims), steps, factors, real, dtype, self.x.dtype in chains.CONVERTED)
@@ -118,7 +120,9 @@ class Chain(NamedTuple):
     def vjp(self, grad: Tensor, needs: frozenset[str]) -> dict[str, Any]:
         gradients: dict[str, Any] = {}
         if "x" in needs:
-            result = run(self._adjoint(grad, 0, self.x.is_complex() or "fft" in self.kinds or "ifft" in self.kinds))
+            result = run(
+                self._adjoint(grad, 0, self.x.is_complex() or any(kind in ("fft", "ifft") for kind, *_ in self.steps))
+            )
             gradients["x"] = (result if self.x.is_complex() else result.real).to(self.x.dtype)
         if "factors" in needs:
             gradients["factors"] = self._of_factors(grad)
@@ -128,14 +132,12 @@ class Chain(NamedTuple):
         """Return gradients of the factors: what reaches each from either side, multiplied and summed up."""
         gradients: list[Tensor] = []
         is_complex = self.x.is_complex()
-        for i, kind in enumerate(self.kinds):
+        for i, (kind, *_) in enumerate(self.steps):
             if kind == "times":
                 factor = self.factors[len(gradients)]
                 before = self._replace(
                     factors=self.factors[: len(gradients)],
-                    kinds=self.kinds[:i],
-                    lengths=self.lengths[:i],
-                    scales=self.scales[:i],
+                    **join_steps(self.steps[:i]),
                     dtype=torch.complex64 if is_complex else torch.float32,
                 )
                 product = _run(before).conj() * _run(self._adjoint(grad, i + 1, is_complex))
@@ -148,10 +150,9 @@ class Chain(NamedTuple):
     def _adjoint(self, grad: Tensor, first: int, is_complex: bool) -> Chain:
         """Return the adjoints of the steps from ``first`` on, in reverse."""
         last, left = self.dims[-1], list(self.factors)
-        steps: list[tuple[str, int, Scale]] = []
+        steps: list[tuple[str, int, Any]] = []
         factors: list[Tensor] = []
-        for i in reversed(range(first, len(self.kinds))):
-            kind, n, scale = self.kinds[i], self.lengths[i], self.scales[i]
+        for kind, n, scale in reversed(self.steps[first:]):
             if kind == "times":
                 factors.append(left.pop().conj())
                 steps.append(_TIMES)
@@ -162,9 +163,14 @@ class Chain(NamedTuple):
                 weights = weight_half(ones, 0, n, 0.5 if kind == "rfft" else 2.0)
                 factors.append(weights.reshape(-1, *[1] * (grad.ndim - last - 1)))
             steps += {"rfft": [_TIMES, one], "irfft": [one, _TIMES]}.get(kind, [one])
-        kinds, lengths, scales = [step[0] for step in steps], [step[1] for step in steps], [step[2] for step in steps]
         dtype = torch.complex64 if is_complex else torch.float32
-        return Chain(grad, factors, self.dims, kinds, lengths, scales, dtype, self.precision)
+        return self._replace(x=grad, factors=factors, **join_steps(steps), dtype=dtype)
+
+
+def join_steps(steps: list[tuple[str, int, Any]]) -> dict[str, Any]:
+    """Return the fields of a chain's steps."""
+    kinds, lengths, scales = zip(*steps, strict=True) if steps else ((), (), ())
+    return {"kinds": " ".join(kinds), "lengths": list(lengths), "scales": " ".join(scales)}
 
 
 def _run(chain: Chain) -> Tensor:
