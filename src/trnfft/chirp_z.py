@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import cmath
 import math
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from trnfft.arguments import as_complex, axis_of, length_of, numeric
+from trnfft.complextensor import ComplexTensor
 from trnfft.device.tables import Array
 from trnfft.lengths import next_fast_len
 from trnfft.ops import C2C
-from trnsci import ArgumentError, array_function, check, run
+from trnsci import ArgumentError, array_function, check, neuron, run
 from trnsci.caches import kept
 from trnsci.precision import Precision, resolve
 
@@ -28,7 +30,7 @@ def chirp_z(
     *,
     axis: int | None = None,
     precision: Precision | None = None,
-) -> Tensor:
+) -> Tensor | ComplexTensor:
     """Evaluate ``y[k] = sum_j x[j] z_k**-j`` at ``z_k = a * w**-k`` for k < m, by Bluestein's algorithm.
 
     Args:
@@ -60,7 +62,13 @@ def chirp_z(
         >>> chirp_z(torch.tensor([1.0, 2.0]), 2).real
         tensor([ 3., -1.])
     """
-    x = as_complex(numeric("chirp_z", x))
+    x = numeric("chirp_z", x)
+    if neuron.give_planes(x):
+        # chirps are complex tables
+        options: Any = {"dim": dim, "axis": axis, "precision": precision}
+        values: Any = chirp_z(neuron.from_device(x), m, w, a, **options)
+        return ComplexTensor(*(neuron.to_device(part.contiguous()) for part in (values.real, values.imag)))
+    x = as_complex(x)
     dim = axis_of("chirp_z", dim, axis, x.ndim)
     n = length_of("chirp_z", None, x.shape[dim])
     count = length_of("chirp_z", m, n, "m")

@@ -13,7 +13,7 @@ from torch import Tensor
 from trnfft.arguments import COMPLEX_OF, dims_of, numeric, resize_axes
 from trnfft.lengths import next_fast_len
 from trnfft.ops import C2C, C2R, R2C
-from trnsci import ArgumentError, DtypeError, array_function, check, run
+from trnsci import ArgumentError, DtypeError, array_function, check, neuron, run
 from trnsci.analogs import resembles
 from trnsci.arrays import like
 from trnsci.precision import Precision, resolve
@@ -112,6 +112,7 @@ def correlate(*args: Any, **kwargs: Any) -> Any:
 def _operands(op: str, a: Any, b: Any, *, mode: str, dim: Any, axes: Any) -> tuple[Tensor, Tensor, list[int]]:
     check.option(op, "mode", mode, ("full", "same", "valid"))
     a, b = numeric(op, a), numeric(op, b)
+    neuron.give_planes(a, b)
     if a.dtype != b.dtype:
         if {a.dtype, b.dtype} not in ({d, c} for d, c in COMPLEX_OF.items()):
             got = {"a": a.dtype, "b": b.dtype}

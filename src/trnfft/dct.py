@@ -26,7 +26,7 @@ from trnfft.arguments import (
 from trnfft.device import launch
 from trnfft.ops import C2C, C2R, R2C
 from trnfft.ops.fft import by_scipy, flops
-from trnsci import array_function, check, op, run
+from trnsci import array_function, check, neuron, op, run
 from trnsci.caches import kept
 from trnsci.gradient import saves
 from trnsci.precision import Precision, resolve
@@ -188,6 +188,11 @@ def _compute(
 ) -> Tensor:
     if (type(kind) is not int and not isinstance(kind, SupportsIndex)) or kind not in _INVERSE_TYPE:
         check.option(op, "type", kind, (1, 2, 3, 4))
+    if neuron.give_planes(x):
+        # phases are complex tables
+        options: Any = {"sine": sine, "inverse": inverse, "orthogonalize": orthogonalize, "precision": precision}
+        result = neuron.to_device(_compute(op, neuron.from_device(x), kind, dims, lengths, norm, **options))
+        return result if out is None else out.copy_(result)
     scale = scale_of(op, norm, inverse)
     if orthogonalize is not None:
         check.flag(op, orthogonalize=orthogonalize)

@@ -15,7 +15,7 @@ from trnfft.device.tables import weight_half
 from trnfft.framing import PAD_MODES, cut_frames, fold_padding, overlap_add
 from trnfft.ops import C2C, C2R, R2C
 from trnfft.ops.fft import bound, flops
-from trnsci import ArgumentError, DtypeError, array_function, check, op, run
+from trnsci import ArgumentError, DtypeError, array_function, check, neuron, op, run
 from trnsci.analogs import Different, Given, given, replaces, resembles
 from trnsci.gradient import saves
 from trnsci.precision import Precision, resolve
@@ -138,6 +138,7 @@ def stft(
                 [0., 0.]])
     """
     x = numeric("stft", x)
+    neuron.give_planes(x)
     n_fft, hop, taper = _frames("stft", n_fft, hop=hop_length, win=win_length, window=window, x=x)
     check.ndim("stft", 1, x=x)
     check.flag("stft", center=center, normalized=normalized, return_complex=return_complex)
@@ -226,6 +227,7 @@ def istft(
         tensor([0., 1., 2., 3., 4., 5., 6., 7.])
     """
     x = numeric("istft", x)
+    neuron.give_planes(x)
     if not x.is_complex():
         raise DtypeError("istft", "dtype of x", x.dtype, "complex")
     check.ndim("istft", 2, x=x)

@@ -8,6 +8,7 @@ same story.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -22,6 +23,7 @@ from trnsci.config import TargetName
 from trnsci.errors import DtypeError
 from trnsci.ledger import FALLBACKS, REMARKS, Transfer, record
 from trnsci.specs import ResidentTensor, is_resident, map_tensors
+from trnsci.torch_internals import mark_constant
 
 
 class Device:
@@ -262,6 +264,22 @@ def stand_in(device: Device | None = None) -> Iterator[Device]:
         yield pretended
     finally:
         _detected = before
+
+
+def give_planes(*tensors: Tensor) -> bool:
+    """Let torch's device keep complex numbers as planes, if it has none and holds a tensor; return whether it does."""
+    return any(x.device.type == "neuron" for x in tensors) and _register_planes()
+
+
+@mark_constant
+@functools.cache
+def _register_planes() -> bool:
+    try:
+        torch.full((1,), 1j, device="cpu").to("neuron")
+    except (RuntimeError, NotImplementedError, TypeError):
+        importlib.import_module("trnsci.device_operators").register_operators()
+        return True
+    return False
 
 
 def to_device(tensor: Tensor) -> Tensor:

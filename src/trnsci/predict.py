@@ -152,6 +152,8 @@ def offload_seconds(call: Any, cost: Cost, target: TargetName) -> float | None:
 
 def cheaper(call: Any, cost: Cost, target: TargetName) -> tuple[str, str]:
     """Return ``nki`` or ``pytorch``, whichever is predicted to finish first, and the comparison in words."""
+    if any(spec.device.type == "neuron" for spec in tensors_in(call)) and obstacle(call, target) is None:
+        return "nki", "its operands are in device memory, where torch starts an operator for each step"
     dtype = next((spec.dtype for spec in tensors_in(call)), torch.float32)
     here = host().seconds(cost, dtype) * _at_once(call)
     # The host is done before a program would even start, so there is nothing to predict.

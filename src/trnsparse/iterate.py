@@ -391,7 +391,7 @@ class Iterate(NamedTuple):
         if positions is not None:
             at = positions.div(n, rounding_mode="floor") * (P_MAX * run) + positions % n
             diagonals = diagonals.flatten().index_copy(0, at, self.blocks.flatten()).reshape(diagonals.shape)
-        return self._launch_steps(diagonals, {"offsets": self.offsets}, by_blocks=False)
+        return self._launch_steps(diagonals, {"offsets": tuple(self.offsets)}, by_blocks=False)
 
     def _launch_steps(self, tiles: Tensor, options: dict[str, Any], *, by_blocks: bool) -> State:
         """Launch the steps, a few in each program, with vectors as columns of blocks or as runs of rows."""
