@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from trnsci import config
 from trnsim.json_reader import parse_json
 
 TOOLS = ("neuron-explorer", "neuron-profile")
@@ -26,6 +27,12 @@ def variables(folder: Path) -> dict[str, str]:
         "NEURON_RT_INSPECT_DEVICE_PROFILE": "1",
         "NEURON_RT_INSPECT_OUTPUT_DIR": str(folder),
     }
+
+
+def inspected_folder() -> Path | None:
+    """Return where the run time leaves programs and traces, ``None`` where its inspection is off."""
+    own = config.environment({})
+    return Path(own["NEURON_RT_INSPECT_OUTPUT_DIR"]) if own.get("NEURON_RT_INSPECT_ENABLE") == "1" else None
 
 
 def neff_bytes(folder: Path | None) -> int | None:

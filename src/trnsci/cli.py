@@ -26,9 +26,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status. Mistakes end in one sentence on stderr."""
     given = list(sys.argv[1:] if argv is None else argv)
     command = given[0] if given else ""
-    # before torch, which loads AWS's libraries; what is started from here inherits it
-    neuron_host.settle_cores()
     try:
+        # before torch, which loads AWS's libraries; what is started from here inherits it
+        neuron_host.settle()
         if command in (*_COMPUTING, *entry_points_of(COMMANDS)) and not {"-h", "--help"} & set(given):
             with leaving(f"trnsci {command}"):
                 importlib.import_module("torch")

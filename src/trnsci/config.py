@@ -187,6 +187,22 @@ def set_logical_cores(cores: int) -> None:
     os.environ[LOGICAL_CORES.name] = _cores_at_import = str(cores)
 
 
+def set_compile_caches(folder: Path) -> None:
+    """Set where AWS's libraries keep compiled programs, for this process and its children, unless it is set."""
+    for variable, name in _COMPILE_CACHES.items():
+        if not os.environ.get(variable):
+            os.environ[variable] = str(folder / name)
+            (folder / name).mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+_COMPILE_CACHES = {
+    "NKI_COMPILE_CACHE_URL": "kernels",
+    "TORCH_NEURONX_NEFF_CACHE_DIR": "programs",
+    "TORCH_NEURONX_NEFF_LOCAL_CACHE_DIR": "programs",
+    "TORCH_NEURONX_HLO_CACHE_DIR": "graphs",
+}
+
+
 def logical_cores_at_import() -> int | None:
     """Return what the environment said of logical cores when torch was imported; ``None`` where it said nothing."""
     return int(_cores_at_import) if _cores_at_import in ("1", "2") else None
@@ -221,12 +237,6 @@ def _backend_names(libraries: tuple[str, ...]) -> tuple[Any, ...]:
     for name in libraries:
         names += [setting.name for setting in library_settings(name)]
     return tuple(os.environ.encodekey(name) for name in names)
-
-
-def inspection_folder() -> Path | None:
-    """Return where AWS's run time leaves programs and traces, ``None`` where its inspection is off."""
-    folder = os.environ.get("NEURON_RT_INSPECT_OUTPUT_DIR")
-    return Path(folder) if folder and os.environ.get("NEURON_RT_INSPECT_ENABLE") == "1" else None
 
 
 class Place(NamedTuple):

@@ -6,9 +6,10 @@ programs settle it before; nothing here imports torch.
 
 from __future__ import annotations
 
+from importlib import metadata
 from pathlib import Path
 
-from trnsci import config
+from trnsci import cache, config
 from trnsci.config import TargetName
 
 PRODUCT = Path("/sys/devices/virtual/dmi/id/product_name")
@@ -30,14 +31,24 @@ def target(product: Path = PRODUCT) -> TargetName:
     return next((name for name in config.TARGETS if instance(product).startswith(name)), config.TARGET.get())
 
 
-def settle_cores() -> None:
-    """Say in the environment what a logical core of this machine is, where there is a device and it is not set.
+def settle() -> None:
+    """Set the variables that AWS's libraries read once, where there is a device and they are not set.
 
-    Kernels and AWS's compiler read one variable. Without it a kernel is for one core and the compiler takes two on trn2
-    and trn3, which it refuses (NCC_EVRF066). It must be called before torch is imported.
+    The cores of a logical core: without the variable a kernel is for one, and AWS's compiler takes two on trn2 and
+    trn3, which it refuses (NCC_EVRF066). Folders for compiled programs: the defaults are writable by every user, and
+    entries of another version look like errors of kernels (NCC_EVRF059, NCC_EVRF065). Call it before importing torch.
     """
-    if device_nodes() and not config.LOGICAL_CORES.is_set:
+    if not device_nodes():
+        return
+    if not config.LOGICAL_CORES.is_set:
         config.set_logical_cores(default_cores(target()))
+    config.set_compile_caches(cache.folder() / "neuron" / compiler_versions())
+
+
+def compiler_versions() -> str:
+    """Return the versions of AWS's packages that decide what a compiled program is, as the name of a folder."""
+    known = {each.name.lower().replace("_", "-"): each.version for each in metadata.distributions()}
+    return "_".join(f"{name}-{known[name]}" for name in ("nki", "neuronx-cc", "torch-neuronx") if name in known)
 
 
 def default_cores(name: TargetName) -> int:

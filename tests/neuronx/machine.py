@@ -26,6 +26,7 @@ import torch
 from torch import Tensor
 
 import trnsim
+from benchmarks.validation import profiler
 from tests.neuronx.neuronx_faults import FAULTS, break_off, spoil
 from trnsci import config, neuron
 from trnsci.errors import ArgumentError
@@ -82,7 +83,7 @@ def _digest(tensor: Tensor) -> bytes:
 
 def _inspected(name: str, report: Any) -> None:
     """Leave what the run time's inspection leaves, where it is switched on: a program, and a trace beside it."""
-    folder = config.inspection_folder()
+    folder = profiler.inspected_folder()
     if folder is None:
         return
     busy = {

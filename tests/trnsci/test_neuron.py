@@ -1,5 +1,7 @@
 import os
+import stat
 import sys
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -18,8 +20,11 @@ A, B = gaussian((130, 40), 1), gaussian((40, 20), 2)
 
 
 @pytest.fixture
-def undetected(monkeypatch):
+def undetected(monkeypatch, tmp_path):
     """A machine on which nothing was looked for yet, with a Neuron driver."""
+    monkeypatch.setenv("TRNSCI_CACHE_DIR", str(tmp_path / "cache"))
+    for name in config._COMPILE_CACHES:
+        monkeypatch.setenv(name, "")
     monkeypatch.setattr(neuron, "_detected", None)
     monkeypatch.setattr(neuron_host, "device_nodes", lambda: ["/dev/neuron0"])
     monkeypatch.setattr(nki, "AWS", nki.nki)
@@ -91,17 +96,33 @@ def test_without_awss_nki_there_is_no_device_and_no_simulator_in_its_place(undet
 def test_cores_are_settled_before_torch_where_nobody_chose(undetected):
     undetected.setattr(config, "_cores_at_import", "")
     undetected.setenv("NEURON_LOGICAL_NC_CONFIG", "")
-    neuron_host.settle_cores()
+    neuron_host.settle()
     assert os.environ["NEURON_LOGICAL_NC_CONFIG"] == "2"
     undetected.setenv("NEURON_LOGICAL_NC_CONFIG", "1")
-    neuron_host.settle_cores()
+    neuron_host.settle()
     assert os.environ["NEURON_LOGICAL_NC_CONFIG"] == "1"
+
+
+def test_what_is_compiled_lies_in_private_folders_by_version_and_a_users_own_stay(undetected, tmp_path):
+    undetected.setenv("TORCH_NEURONX_NEFF_CACHE_DIR", "s3://mine/programs")
+    packages = tmp_path / "packages"
+    for name, version in (("nki", "0.7.0"), ("neuronx_cc", "2.28.7631.0+x")):
+        (packages / f"{name}-{version}.dist-info").mkdir(parents=True)
+        (packages / f"{name}-{version}.dist-info" / "METADATA").write_text(f"Name: {name}\nVersion: {version}\n")
+    undetected.syspath_prepend(packages)
+    neuron_host.settle()
+    kernels = Path(os.environ["NKI_COMPILE_CACHE_URL"])
+    assert kernels.parent.name == "nki-0.7.0_neuronx-cc-2.28.7631.0+x"
+    assert kernels.is_relative_to(tmp_path / "cache")
+    assert os.environ["TORCH_NEURONX_NEFF_CACHE_DIR"] == "s3://mine/programs"
+    assert os.environ["TORCH_NEURONX_HLO_CACHE_DIR"] == str(kernels.parent / "graphs")
+    assert [stat.S_IMODE(p.stat().st_mode) for p in (tmp_path / "cache", kernels)] == [0o700, 0o700]
 
 
 def test_a_machine_without_a_device_is_left_alone(monkeypatch):
     monkeypatch.delenv("NEURON_LOGICAL_NC_CONFIG", raising=False)
     monkeypatch.setattr(neuron_host, "device_nodes", list)
-    neuron_host.settle_cores()
+    neuron_host.settle()
     assert "NEURON_LOGICAL_NC_CONFIG" not in os.environ
 
 
