@@ -38,6 +38,7 @@ from trnchem.pairs import PairState
 from trnchem.store import full_disk
 from trnsci import ArgumentError
 from trnsci.cache import find_exposure
+from trnsci.console import shorter
 from trnsim.json_reader import check_fields, parse_json
 
 FORMAT = b"trnchem.dfmp2 4\n"
@@ -279,10 +280,11 @@ class Checkpoint:
         """Read the file in the order in which its parts can be believed."""
         try:
             layout = _read_head(descriptor)
-            for name, mine in self.identity.items():
-                if layout.identity.get(name) != mine:
-                    got = f"of another calculation: its {name} is {layout.identity.get(name)}"
-                    raise self._refusal(got, f"{name} {mine}")
+            for name in {**self.identity, **layout.identity}:
+                mine, other = (words.get(name, "not said") for words in (self.identity, layout.identity))
+                if mine != other:
+                    got = f"of another calculation: its {shorter(name, 40)} is {shorter(other, 200)}"
+                    raise self._refusal(got, f"{shorter(name, 40)} {mine}")
             shapes = [list(getattr(orbitals, name).shape) for name in ARRAYS]
             if layout.shapes != shapes or layout.slots != self._shape:
                 got = f"with orbitals {layout.shapes} and slots {layout.slots}"

@@ -59,6 +59,8 @@ HEADS = {
     "infinite": lambda text: slots_as(text, "1e999"),
     "twice": lambda text: text[:-1] + b', "slots": [0, 0]}',
     "one more": {"more": 1},
+    "one more of the identity": lambda text: text.replace(b'"molecule": "', b'"more": "1", "molecule": "'),
+    "a long molecule": lambda text: text.replace(b'"molecule": "', b'"molecule": "' + b"9" * 5000),
     "identity a list": {"identity": []},
     "identity of numbers": {"identity": {"molecule": 3}},
     "identity nested": {"identity": {"molecule": {"molecule": "H2O"}}},
@@ -117,7 +119,7 @@ def test_every_forged_head_is_one_typed_error(tmp_path, make, read):
         assert path.read_bytes() == before
     forge(path, facts, orbitals, slots)
     assert read(path) is not None
-    assert len(HEADS) == 41
+    assert len(HEADS) == 43
 
 
 def test_a_sparse_file_of_the_size_it_claims_allocates_nothing(tmp_path):
