@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -40,6 +41,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--budget", metavar="TIME", help="stop in time: 30m, 1h, 900s")
     parser.add_argument("--limit", metavar="TIME", default="10m", help="what one job may take (default 10m)")
     parser.add_argument("--memory", metavar="GIB", type=float, default=32.0, help="and its memory (default 32)")
+    parser.add_argument("--nrtpy", metavar="PYTHON", help="a Python with nrtpy: times by the device's own clock, too")
     parser.add_argument("--output", metavar="FOLDER", type=Path, default=Path("validate"), help="default: validate")
     parser.add_argument("--list", action="store_true", help="print what would run, and stop")
     return parser
@@ -55,8 +57,10 @@ def duration(text: str, option: str) -> float:
 
 def run(args: argparse.Namespace) -> int:
     """Look at the machine, walk, report."""
-    neuron_host.settle_cores()
+    neuron_host.settle()
     budget = duration(args.budget, "budget") if args.budget else None
+    if args.nrtpy is not None and shutil.which(args.nrtpy) is None:
+        raise ArgumentError(op="validate", argument="nrtpy", got=args.nrtpy, expected="a Python that can be started")
     limits = walk.Limits(duration(args.limit, "limit"), int(args.memory * 2**30))
     looked = walk.run_one(Job("about", "", "", 0.0), limits, profile=False)["stages"]
     if "about" not in looked:
@@ -87,7 +91,8 @@ def run(args: argparse.Namespace) -> int:
     )
     status = 0
     try:
-        results = walk.walk(jobs, args.output, known, limits, budget, _say, profile=about["profiler"] is not None)
+        how = {"profile": about["profiler"] is not None, "nrtpy": args.nrtpy}
+        results = walk.walk(jobs, args.output, known, limits, budget, _say, **how)
     except (KeyboardInterrupt, SystemExit) as stopped:
         results = [known[job.key] for job in jobs if job.key in known]
         status = 130 if isinstance(stopped, KeyboardInterrupt) else 143

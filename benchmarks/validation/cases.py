@@ -16,16 +16,24 @@ from trnsci import libraries
 from trnsci.errors import ArgumentError
 from trnsim.targets import TARGETS
 
-PROBES = ("gathers", "products", "sums", "integers", "rounding", "tables", "copies", "wide", "complexes", "events")
+# what is not known first, then what kernels assume, and times at last
+PROBES = (
+    *("wide", "complexes", "integers", "copies", "events", "sends"),
+    *("products", "sums", "rounding", "tables", "gathers"),
+)
 
 
 class Job(NamedTuple):
-    """One process: a probe, a kernel at one size, or the smallest case of an op; ``cost`` is predicted seconds."""
+    """One process: a probe, a kernel at one size, or the smallest case of an op; ``cost`` is predicted seconds.
+
+    ``turn`` is 0 for probes, 1 for each kernel's first, and 2 for the rest.
+    """
 
     kind: str
     name: str
     case: str
     cost: float
+    turn: int = 2
 
     @property
     def key(self) -> str:
@@ -36,7 +44,8 @@ class Job(NamedTuple):
 def jobs(target: str, only: Sequence[str] = ()) -> list[Job]:
     """Everything to run on a target: probes, each kernel once where it is cheapest, then the other sizes and the ops.
 
-    A construct that AWS's compiler refuses is so met early, before time goes to larger programs of those that work.
+    A construct that AWS's compiler refuses is so met early, before time goes to larger programs of those that work,
+    and `walk.walk` knows how long each kernel compiles when it comes to the rest.
     """
     known = registry.names()
     for part in only:
@@ -53,10 +62,10 @@ def jobs(target: str, only: Sequence[str] = ()) -> list[Job]:
         mine = [Job("kernel", name, k.name, _cost(name, k, target)) for k in bench.kernels if _runs(k, target)]
         if mine:
             cheapest = min(mine, key=lambda job: (job.cost, job.case))
-            first.append(cheapest)
+            first.append(cheapest._replace(turn=1))
             walk += [job for job in mine if job is not cheapest]
             walk += [Job("op", name, _smallest(bench), cheapest.cost)] if bench.cases else []
-    probes = [Job("probe", probe, "", 0.0) for probe in PROBES] if not only or "probes" in only else []
+    probes = [Job("probe", probe, "", 0.0, 0) for probe in PROBES] if not only or "probes" in only else []
     return probes + [job for part in (first, walk) for job in sorted(part, key=_by_cost)]
 
 

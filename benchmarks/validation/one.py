@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -25,6 +26,7 @@ from trnsci.info import info
 from trnsci.kernel_launcher import Launcher, OnDevice, Predictor, Simulator, using
 from trnsci.nki import launch
 from trnsci.specs import map_tensors, tensors_in
+from trnsim.arrays import to_numpy
 from trnsim.lint import lint
 from trnsim.targets import TARGETS
 
@@ -85,7 +87,7 @@ def kernel(say: Say, name: str, case: str) -> None:
     say("compile begins")
     _, results = _launch_kernel(OnDevice(device), registered.kernel, resident, static)
     device.synchronize()
-    say("compile", seconds=time.perf_counter() - begin, neff_bytes=profiler.neff_bytes(config.inspection_folder()))
+    say("compile", seconds=time.perf_counter() - begin, neff_bytes=profiler.neff_bytes(profiler.inspected_folder()))
     times: list[float] = []
     while len(times) < REPEATS and sum(times) < ENOUGH:
         start = device.clock()
@@ -96,6 +98,19 @@ def kernel(say: Say, name: str, case: str) -> None:
     got = map_tensors(results, device.fetch)
     _, expected = _launch_kernel(Simulator(device.target), registered.kernel, tensors, static)
     say("compare", **difference(got, expected, min(bench.tolerance, ALIKE)))
+
+
+def alone(say: Say, name: str, case: str) -> None:
+    """Compile a kernel by itself, as a call with arrays does; program and arrays are left for `device_clock`."""
+    registered, tensors, static = cases.kernel_of(name, case)
+    device, kernel = _device(), registered.kernel
+    arrays = map_tensors(tensors, to_numpy)
+    folder = Path(config.environment({})["NKI_ARTIFACTS_DIR"])
+    raw = [x.view(np.uint16) if x.dtype.name == "bfloat16" else x for x in arrays if isinstance(x, np.ndarray)]
+    np.savez(folder / "arrays.npz", *raw)
+    say("compile begins")
+    (kernel[device.cores] if neuron.needs_bracket(device.cores) else kernel)(*arrays, **static)
+    say("alone")
 
 
 def op(say: Say, name: str, case: str) -> None:
@@ -190,7 +205,7 @@ def main(words: list[str]) -> int:
         with Path(file).open("a", encoding="utf-8") as out:
             out.write(json.dumps({"stage": stage, "at_s": round(time.monotonic() - begun, 3), **facts}) + "\n")
 
-    run = {"about": about, "probe": probe, "kernel": kernel, "op": op}[kind]
+    run = {"about": about, "probe": probe, "kernel": kernel, "alone": alone, "op": op}[kind]
     try:
         run(say, *filter(None, (name, case)))
     except Exception as error:  # noqa: BLE001

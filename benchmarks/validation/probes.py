@@ -5,6 +5,9 @@ A finding is a sentence; a probe that does not hold says what came out instead.
 
 from __future__ import annotations
 
+import socket
+import subprocess
+import sys
 import time
 from typing import NamedTuple
 
@@ -12,7 +15,7 @@ import torch
 
 import trnblas
 import trnrand
-from trnsci import neuron
+from trnsci import config, neuron
 from trnsci.nki import P_MAX, launch, load, nisa, nki, nl, require, store
 
 U32 = (1 << 32) - 1
@@ -235,6 +238,52 @@ def events() -> Finding:
     # validate measures by the host's clock around synchronize, so that no answer is wrong
     verdict = "follow" if times[1] > 5 * times[0] else "do not follow"
     return Finding(True, f"events {verdict} the work: {times[0]:.3g} ms for one product, {times[1]:.3g} ms for 40")
+
+
+_EXCHANGE = """
+import datetime, os, sys
+import torch
+import torch.distributed as dist
+rank = int(os.environ["RANK"])
+dist.init_process_group("neuron", init_method="env://", timeout=datetime.timedelta(seconds=100))
+x = torch.full((4,), float(rank), device="neuron")
+dist.all_reduce(x)
+print("all_reduce", x.cpu().tolist() == [1.0] * 4, flush=True)
+y = torch.full((4,), float(rank), device="neuron")
+dist.send(y, 1) if rank == 0 else dist.recv(y, 0)
+print("send", y.cpu().tolist() == [0.0] * 4, flush=True)
+"""
+
+
+def sends() -> Finding:
+    """``send`` and ``recv`` between two logical cores, after a sum; betas had neither."""
+    if not _is_torch_device():
+        return Finding(True, "not asked: the device is not torch's own")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1]), "WORLD_SIZE": "2"}
+    ranks = []
+    for rank in ("0", "1"):
+        own = meeting | {"RANK": rank, "LOCAL_RANK": rank, "NEURON_RT_VISIBLE_CORES": rank}
+        words = [sys.executable, "-c", _EXCHANGE]
+        ranks.append(
+            subprocess.Popen(
+                words, env=config.environment(own), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            )
+        )
+    said = []
+    for process in ranks:
+        try:
+            said.append(process.communicate(timeout=180)[0])
+        except subprocess.TimeoutExpired:
+            process.kill()
+            said.append(f"{process.communicate()[0]}waited for longer than 180 s")
+    # what it can is asked, not assumed: plans use neither
+    wrong = [text for text in said if "False" in text]
+    last = said[1].strip().splitlines()[-1] if said[1].strip() else "nothing was said"
+    if all("send True" in text for text in said):
+        return Finding(True, "sums and sends between two logical cores are right")
+    return Finding(not wrong, f"{'sums are right, and ' if 'all_reduce True' in said[1] else ''}{last}")
 
 
 def _is_torch_device() -> bool:

@@ -62,8 +62,9 @@ def measured(about: dict[str, Any], results: list[dict[str, Any]]) -> list[dict[
         # tables of choices change: what ran is what is predicted again
         row["choices"] = stages["predict"].get("choices", {})
         rows.append({**row, "metric": "benchmark", "seconds": stages["measure"]["seconds"]})
-        if stages.get("profile"):
-            rows.append({**row, "metric": "total", "seconds": stages["profile"]["total_s"]})
+        by_device = device_seconds(stages)
+        if by_device is not None:
+            rows.append({**row, "metric": "total", "seconds": by_device})
     return rows
 
 
@@ -97,17 +98,24 @@ def _item(result: dict[str, Any], unsound: bool) -> list[Item]:
 
 
 def speed(result: dict[str, Any]) -> tuple[float, bool] | None:
-    """Measured over predicted time, by the profiler where there is one, and whether it is outside the interval."""
+    """Measured over predicted time, by a clock of the device where there is one, and whether it is outside."""
     stages = result["stages"]
     if "measure" not in stages or "predict" not in stages:
         return None
-    predicted, profile = stages["predict"], stages.get("profile")
-    if profile:
-        ratio = profile["total_s"] / predicted["total_s"]
+    predicted, by_device = stages["predict"], device_seconds(stages)
+    if by_device is not None:
+        ratio = by_device / predicted["total_s"]
     else:
         ratio = stages["measure"]["seconds"] / predicted["benchmark_s"]
     low, high = (predicted[end] / predicted["total_s"] for end in ("low_s", "high_s"))
     return ratio, not low <= ratio <= high
+
+
+def device_seconds(stages: dict[str, Any]) -> float | None:
+    """Return the time of a kernel by nrtpy's clock, else by the profiler; ``None`` without either."""
+    clock, profile = stages.get("clock", {}), stages.get("profile")
+    seconds: float | None = clock.get("mean_s", profile["total_s"] if profile else None)
+    return seconds
 
 
 def lead(about: dict[str, Any], jobs: int, results: list[dict[str, Any]]) -> str:
@@ -196,11 +204,22 @@ def _kernels(results: list[dict[str, Any]]) -> Table:
                 f"{predicted['instructions']:,}" if predicted else "",
                 f"{size / 1024:.0f} KiB" if size else "",
                 seconds(measure["seconds"]) if measure else "",
+                seconds(found) if (found := device_seconds(stages)) is not None else "",
                 seconds(predicted["benchmark_s"]) if predicted else "",
                 result["text"],
             )
         )
-    head = ("kernel", "", "compiled in", "instructions", "program", "measured", "predicted", "comparison")
+    head = (
+        "kernel",
+        "",
+        "compiled in",
+        "instructions",
+        "program",
+        "measured",
+        "on the device",
+        "predicted",
+        "comparison",
+    )
     return Table("Kernels, cheapest first", head, rows)
 
 

@@ -236,7 +236,7 @@ def test_a_walk_resumes_where_it_was_and_keeps_its_budget(monkeypatch, tmp_path)
     jobs = [Job("kernel", "lib.op", str(i), float(i)) for i in range(4)]
     ran, lines = [], []
 
-    def pretend(job, limits, *, profile):
+    def pretend(job, limits, *, profile, nrtpy):
         ran.append(job.case)
         return {"job": job.key, **job._asdict(), "elapsed_s": 1.0, "stages": {}, "status": "right", "text": ""}
 
@@ -256,6 +256,30 @@ def test_a_walk_resumes_where_it_was_and_keeps_its_budget(monkeypatch, tmp_path)
     assert ran == ["0", "1", "2", "3"]
     with pytest.raises(ArgumentError, match=r"another machine or other versions \(target differ\)"):
         walk.read(tmp_path, about | {"target": "trn1"})
+
+
+def test_after_each_kernels_first_the_rest_goes_by_how_long_this_machine_compiles_it(monkeypatch, tmp_path):
+    took = {"a": 30.0, "b": 2.0, "c": None}
+    firsts = [Job("kernel", name, "small", 1.0, 1) for name in took]
+    rest = [Job("op", name, "", 1.0) for name in took] + [Job("kernel", "a", "large", 9.0)]
+    ran = []
+
+    def pretend(job, limits, *, profile, nrtpy):
+        ran.append(f"{job.kind} {job.name}")
+        seconds = took[job.name]
+        stages = {"compile": {"seconds": seconds}} if seconds is not None else {"compile begins": {}}
+        return {"job": job.key, **job._asdict(), "elapsed_s": 1.0, "stages": stages, "status": "right", "text": ""}
+
+    monkeypatch.setattr(walk, "run_one", pretend)
+    assert len(walk.walk([*firsts, *rest], tmp_path, {}, LIMITS, None, lambda text: None, profile=False)) == 7
+    # what the compiler refused comes last
+    assert ran[3:] == ["op b", "op a", "kernel a", "op c"]
+
+
+def test_a_device_without_a_clock_of_its_own_is_survived(monkeypatch, tmp_path):
+    monkeypatch.setattr(walk, "run_one", lambda *args, **more: {"text": "RuntimeError: no such instruction"})
+    found = walk.time_on_device(Job("kernel", *SMALL, 0.0), LIMITS, sys.executable)
+    assert found == {"said": "RuntimeError: no such instruction"}
 
 
 # Refusals

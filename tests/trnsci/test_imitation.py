@@ -5,6 +5,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -180,20 +181,86 @@ def test_the_commands_of_the_first_hour(said, cores, tmp_path):
     assert "1 rows are left to fit. Measure more kernels" in model.stderr
 
 
+@pytest.mark.slow
+@pytest.mark.sim
+@pytest.mark.parametrize("library", ["trnblas", "trnfft", "trnsolver", "trnsparse", "trntensor"])
+def test_every_function_takes_tensors_of_the_device(library):
+    done = neuron_host("-m", "tests.trnsci.functions_on_device", library)
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(found) >= 8
+    wrong = [line for line in found if not (isinstance(line[2], float) and line[2] < 2e-3) and line[:2] != CHEBYSHEV]
+    assert not wrong
+
+
+# without bounds of the spectrum its steps diverge in single precision sooner than on the host
+CHEBYSHEV = ["trnsolver.chebyshev", "nki"]
+
+
+@pytest.mark.slow
+@pytest.mark.sim
+@SAID
+def test_ctrl_c_ends_the_walk_with_a_report_and_the_same_command_goes_on(said, cores, tmp_path):
+    words = ["validate", "--only", "probes", "--output", str(tmp_path / "out")]
+    own = {"PYTHONPATH": str(ROOT / "tests" / "neuronx"), LNC: said, "TORCH_NEURONX_IMITATION": "{}"}
+    command = [sys.executable, "-m", "trnsci.cli", *words]
+    walk = subprocess.Popen(command, env=os.environ | own, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    for line in walk.stderr:
+        if "[1/11]" in line:
+            break
+    # a job is under way: in a session of its own, which Ctrl-C of a terminal does not reach
+    running = [pid for pid in _descendants(walk.pid) if pid != walk.pid]
+    walk.send_signal(signal.SIGINT)
+    assert walk.wait(120) == 130
+    assert "interrupted: 1 of 11 results are in" in walk.stderr.read()
+    assert not any(Path(f"/proc/{pid}").exists() for pid in running)
+    assert json.loads((tmp_path / "out" / "validate.json").read_text())["about"]["logical_cores"] == cores
+    again = neuron_host(*command[1:], said=said)
+    assert again.returncode == 0, again.stderr[-2000:]
+    assert "11 jobs, 1 known" in again.stderr
+    assert "11 of 11 jobs: 11 right" in again.stdout
+
+
+def _descendants(pid):
+    """Return a process and what it has started."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [pid, *(each for child in children for each in _descendants(int(child)))]
+
+
+@pytest.mark.slow
+@pytest.mark.sim
+@SAID
+def test_the_devices_clock_is_read_where_a_python_has_nrtpy(said, cores, tmp_path):
+    words = ("-m", "trnsci.cli", "validate", "--only", "trnblas.banded", "--nrtpy", sys.executable)
+    done = neuron_host(*words, "--output", str(tmp_path), said=said)
+    assert done.returncode == 0, done.stderr[-2000:]
+    kept = json.loads((tmp_path / "validate.json").read_text())
+    kernels = [result["stages"] for result in kept["results"] if result["kind"] == "kernel"]
+    # the clock of the imitation is the time model
+    for stages in kernels:
+        assert stages["clock"]["mean_s"] == pytest.approx(stages["predict"]["total_s"], rel=1e-3), stages["clock"]
+    assert sum(row["metric"] == "total" for row in kept["measured"]) == len(kernels) > 0
+
+
 OPERATORS = """
-import torch, trnblas, trnsci, trnsolver
+import torch, trnblas, trnfft, trnsci, trnsolver
 import nki
-trnsci.register_operators()
+from functorch.compile import make_boxed_func
+from torch._dynamo.backends.common import aot_autograd
+from trnsci import ops
+from trnsci.neuron_operators import register_compiled_operators
 seen = []
-def capture(graph, inputs):
-    seen.extend(str(node.target) for node in graph.graph.nodes if node.op == "call_function")
-    return graph.forward
+def keep(graph, inputs):
+    seen.append([str(node.target) for node in graph.graph.nodes if "gemm" in str(node.target)])
+    return make_boxed_func(graph.forward)
+capture = aot_autograd(fw_compiler=keep, bw_compiler=keep)
 def layer(x, w):
     return torch.relu(trnblas.gemm(1.0, x, w)).sum()
 x, w = torch.randn(8, 16), torch.randn(16, 4)
 xs, ws = x.to("neuron"), w.to("neuron").requires_grad_()
-torch.compile(layer, backend=capture)(xs, ws.detach())
-print([name for name in seen if "gemm" in name])
+torch.compile(layer, backend=capture, fullgraph=True)(xs, ws).backward()
+print(*map(set, seen))
+ws.grad = None
 compiled = torch.compile(layer, backend="neuron", fullgraph=True, dynamic=False)
 compiled(xs, ws).backward()
 expected = torch.relu(x @ w).sum(), x.mT @ (x @ w > 0).float()
@@ -202,6 +269,18 @@ print("gemm" in nki.TRACED)
 inner = torch.compile(lambda a, b: torch.tanh(a @ b), backend="trnsci", options={"inner": "neuron"}, dynamic=False)
 print(float((inner(xs, ws.detach()).cpu() - torch.tanh(x @ w)).abs().max()))
 print(torch_neuronx.MACHINE.record.graphs)
+print(register_compiled_operators() - sum(hasattr(op.kind, "nki") and not op.eager for op in ops.all_ops()))
+# on the host the operator is torch's own
+hosts = []
+torch.compile(layer, backend=lambda graph, _: hosts.append(graph.code) or graph.forward)(x, w)
+print("trnblas_neuron" in hosts[0])
+there = trnfft.plan((4, 64), torch.float32, kind="rfft")
+back = trnfft.plan((4, 33), torch.complex64, kind="irfft", n=64)
+smooth = trnfft.with_callbacks(there, store=trnfft.Multiply(torch.linspace(0, 1, 33))).then(back)
+signal = torch.randn(4, 64)
+with trnsci.backend("nki"):
+    smoothed = torch.compile(lambda x: smooth(x), backend="neuron", dynamic=False, fullgraph=True)(signal.to("neuron"))
+print(float((smoothed.cpu() - smooth(signal)).abs().max()))
 """.replace("import nki\n", "import nki, torch_neuronx\n")
 
 
@@ -209,9 +288,13 @@ print(torch_neuronx.MACHINE.record.graphs)
 @pytest.mark.sim
 def test_ops_are_operators_of_neurons_compiler_and_keep_their_gradients():
     lines = python(OPERATORS).splitlines()
-    assert lines[0] == "['trnblas_neuron.gemm.default']"
+    # nothing was registered by hand, and the backward pass is made of them too
+    assert lines[0] == "{'trnblas_neuron.gemm.default'} {'trnblas_neuron.gemm.default'}"
     assert all(float(error) < 1e-4 for error in (*lines[1].split(), lines[3]))
     # followed as their own fakes
     assert lines[2] == "True"
     # forward, backward, and the one inside ours
     assert int(lines[4]) == 3
+    # every op that has a kernel
+    assert lines[5:7] == ["0", "False"]
+    assert float(lines[7]) < 1e-4
