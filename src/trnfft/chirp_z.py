@@ -30,7 +30,7 @@ def chirp_z(
     *,
     axis: int | None = None,
     precision: Precision | None = None,
-) -> Tensor | ComplexTensor:
+) -> Tensor:
     """Evaluate ``y[k] = sum_j x[j] z_k**-j`` at ``z_k = a * w**-k`` for k < m, by Bluestein's algorithm.
 
     Args:
@@ -66,8 +66,9 @@ def chirp_z(
     if neuron.give_planes(x):
         # chirps are complex tables
         options: Any = {"dim": dim, "axis": axis, "precision": precision}
-        values: Any = chirp_z(neuron.from_device(x), m, w, a, **options)
-        return ComplexTensor(*(neuron.to_device(part.contiguous()) for part in (values.real, values.imag)))
+        values = chirp_z(neuron.from_device(x), m, w, a, **options)
+        planes: Any = ComplexTensor(*(neuron.to_device(part.contiguous()) for part in (values.real, values.imag)))
+        return planes  # type: ignore[no-any-return]
     x = as_complex(x)
     dim = axis_of("chirp_z", dim, axis, x.ndim)
     n = length_of("chirp_z", None, x.shape[dim])

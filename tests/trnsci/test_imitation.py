@@ -175,10 +175,13 @@ def test_the_commands_of_the_first_hour(said, cores, tmp_path):
     kernels = {(r["job"].split()[1], r["status"]) for r in kept["results"] if r["job"].startswith("kernel")}
     wanted = {"trmm": "wrong", "symm": "refused", "axpy": "crashed", "iamax": "failed", "banded": "right"}
     assert kernels == {(f"trnblas.{op}", status) for op, status in wanted.items()}
-    # on a laptop, as the page has it; one kernel was right, and a time model needs more rows
+    # on the instance or on a laptop; one kernel was right, and a time model needs more rows
     words = ("-m", "trnsim", "calibrate", str(tmp_path / "out" / "validate.json"), "--output", str(tmp_path / "target"))
-    model = subprocess.run([sys.executable, *words], capture_output=True, text=True, cwd=ROOT)
-    assert "1 rows are left to fit. Measure more kernels" in model.stderr
+    for model in (
+        neuron_host(*words, said=said),
+        subprocess.run([sys.executable, *words], capture_output=True, text=True, cwd=ROOT),
+    ):
+        assert "1 rows are left to fit. Measure more kernels" in model.stderr
 
 
 @pytest.mark.slow
@@ -211,14 +214,14 @@ def test_ctrl_c_ends_the_walk_with_a_report_and_the_same_command_goes_on(said, c
     # a job is under way: in a session of its own, which Ctrl-C of a terminal does not reach
     running = [pid for pid in _descendants(walk.pid) if pid != walk.pid]
     walk.send_signal(signal.SIGINT)
-    assert walk.wait(120) == 130
+    assert walk.wait() == 130
     assert "interrupted: 1 of 11 results are in" in walk.stderr.read()
     assert not any(Path(f"/proc/{pid}").exists() for pid in running)
     assert json.loads((tmp_path / "out" / "validate.json").read_text())["about"]["logical_cores"] == cores
-    again = neuron_host(*command[1:], said=said)
+    again = neuron_host(*command[1:], "--budget", "1s", said=said)
     assert again.returncode == 0, again.stderr[-2000:]
     assert "11 jobs, 1 known" in again.stderr
-    assert "11 of 11 jobs: 11 right" in again.stdout
+    assert "left for another time" in again.stderr
 
 
 def _descendants(pid):
