@@ -1,7 +1,7 @@
 """Write what type checkers read of the libraries: ``python -m tools.stubs [--check]``.
 
 Functions are written for tensors, and `trnsci.array_function` lets them take NumPy arrays and answer in kind. No
-annotation of Python's can say so of a decorator. The stub of a package (``src/trnblas/__init__.pyi``) therefore lists,
+annotation of Python's can say so of a decorator. The stub of a package (``src/trnblas/_types.pyi``) therefore lists,
 for every public function of arrays, the signature three times: of tensors, of arrays, and of both, which gives
 tensors. Results with fields become generic in the kind of array. All of it follows from the signatures in the source;
 `tests/rules/test_stubs.py` fails where they have moved on.
@@ -18,6 +18,7 @@ import inspect
 import itertools
 import subprocess
 import sys
+import textwrap
 from math import isfinite
 from pathlib import Path
 from types import ModuleType
@@ -27,7 +28,10 @@ ROOT = Path(__file__).resolve().parent.parent
 LIBRARIES = ("trnblas", "trnfft", "trnrand", "trnsolver", "trnsparse", "trntensor")
 HEAD = '''"""Types of {library}: written by ``python -m tools.stubs`` from the signatures in the source."""
 '''
-ARRAY = "Array"
+ARRAY, ARRAYS = "Array", "from trnsci.arrays import Array"
+# The module of definitions, which exists for type checkers alone. In the package's own stub, a name that a module of
+# the package has too would hide that module from readers of the source.
+TYPES = "_types"
 # Keywords of SciPy's that a decorator of this module adds, with the argument each stands for.
 SYNONYMS = {"trnsolver/krylov/linear_system.py": {"rtol": "tol", "M": "preconditioner"}}
 # Made from numbers alone: arrays where the dtype is one of NumPy's.
@@ -95,6 +99,7 @@ class Stub:
         self.package, self.library = package, package.__name__
         self.imports: set[str] = set()
         self.taken = {*package.__all__}
+        self.exports: set[str] = set()
         self.body: list[str] = []
         self.generic = {
             name
@@ -105,22 +110,21 @@ class Stub:
             and any("Tensor" in str(x) for x in inspect.get_annotations(value).values())
         }
 
-    def write(self) -> str:
-        """Return the stub."""
+    def write(self) -> tuple[str, str]:
+        """Return the definitions, and what the package exports of them and of its modules."""
         for name in sorted(self.package.__all__):
             value = getattr(self.package, name)
             if name in self.generic:
-                self.body.append(self.write_class(value))
+                self.define_here(name, self.write_class(value))
             elif inspect.isfunction(value):
                 self.write_function(name, value)
             else:
                 self.export(name, value)
-        names = ", ".join(f'"{name}"' for name in sorted(self.package.__all__))
-        head = {"from trnsci.arrays import Array"}
-        text = "\n\n".join((HEAD.format(library=self.library), "\n".join(sorted(self.imports | head))))
+        text = "\n\n".join((HEAD.format(library=self.library), "\n".join(sorted(self.imports | {ARRAYS}))))
         if self.generic:
             text += '\n\nA = TypeVar("A", default=Tensor)\n'
-        return f"{text}\n\n__all__ = [{names}]\n\n" + "\n\n".join(self.body) + "\n"
+        types = f"{text}\n\n" + "\n\n".join(self.body) + "\n"
+        return types, HEAD.format(library=self.library) + "\n" + "\n".join(sorted(self.exports)) + "\n"
 
     def export(self, name: str, value: Any) -> None:
         """Export a name as the package does."""
@@ -129,7 +133,12 @@ class Stub:
             home, original = value.__name__.rpartition(".")[0], name
         if (home, original) == (self.library, name) and not inspect.ismodule(value):
             home, original = value.__module__, value.__name__
-        self.imports.add(f"from {home} import {original} as {name}")
+        self.exports.add(f"from {home} import {original} as {name}")
+
+    def define_here(self, name: str, *texts: str) -> None:
+        """Define a name, and export it."""
+        self.body += texts
+        self.exports.add(f"from {self.library}.{TYPES} import {name} as {name}")
 
     def write_function(self, name: str, fn: Any) -> None:
         """Write a function's overloads, or export it where arrays and tensors make no difference."""
@@ -140,11 +149,11 @@ class Stub:
             self.imports |= {"from typing import Any, overload", "from torch import Tensor", "import numpy as np"}
             text = self.define(name, fn, "Tensor", "Tensor")
             asked = text.replace("dtype: torch.dtype | None = None", f"dtype: {NUMPY_DTYPES}")
-            self.body += [f"@overload\n{text}", f"@overload\n{asked.replace('-> Tensor', '-> Array')}"]
+            self.define_here(name, f"@overload\n{text}", f"@overload\n{asked.replace('-> Tensor', '-> Array')}")
             return
         if not of_tensors:
             if find(self.library, name)[0] == self.library:
-                self.body.append(self.define(name, fn, "Tensor", "Tensor"))
+                self.define_here(name, self.define(name, fn, "Tensor", "Tensor"))
             else:
                 self.export(name, fn)
             return
@@ -156,11 +165,10 @@ class Stub:
             kinds.append((f"Tensor | {ARRAY}", "Tensor"))
         texts = [self.define(name, fn, operand, result) for operand, result in kinds]
         if len({text.rpartition("->")[2] for text in texts}) == 1:
-            self.body.append(texts[-1])
+            self.define_here(name, texts[-1])
             return
         self.imports.add("from typing import overload")
-        for text in texts:
-            self.body.append(f"@overload\n{text}")
+        self.define_here(name, *(f"@overload\n{text}" for text in texts))
 
     def define(self, name: str, fn: Any, operand: str, result: str) -> str:
         """Return a definition with tensors replaced."""
@@ -182,7 +190,7 @@ class Stub:
         known = signature.return_annotation == "Apply"
         returned = "Preconditioner" if known else signature.return_annotation
         returns = self.rewrite(self.parse(returned), PRECONDITIONERS if known else module, result)
-        return f"def {name}({', '.join(parts)}) -> {returns}: ..."
+        return f"def {name}({', '.join(parts)}) -> {returns}:\n    {_first_paragraph(fn)}"
 
     def find_synonyms(self, fn: Any, signature: inspect.Signature) -> list[inspect.Parameter]:
         """Return the keywords of SciPy's that a function takes as well."""
@@ -207,6 +215,7 @@ class Stub:
         bases = [self.rewrite(base, cls.__module__, "A") for base in node.bases]
         lines = [f"@{self.rewrite(x, cls.__module__, 'A')}" for x in node.decorator_list]
         lines.append(f"class {cls.__name__}({', '.join([*bases, 'Generic[A]'])}):")
+        lines.append(f"    {_first_paragraph(cls)}")
         for item in node.body:
             if isinstance(item, ast.AnnAssign):
                 value = "" if item.value is None else " = ..."
@@ -318,9 +327,7 @@ class Stub:
         if name in self.generic:
             return name if kind == "Tensor" else f"{name}[{kind}]"
         spelling = node.id
-        if node.id in self.taken:
-            if inspect.isclass(getattr(self.package, node.id)):
-                return node.id
+        if node.id in self.taken and not inspect.isclass(getattr(self.package, node.id)):
             spelling = f"_{node.id}"
         known = next((x for x in self.imports if x.endswith((f"import {spelling}", f" as {spelling}"))), None)
         line = f"from {home} import {name}" + (f" as {spelling}" if spelling != name else "")
@@ -347,17 +354,32 @@ def _split_union(text: str) -> list[str]:
     return [*parts, text[start:].strip()]
 
 
+def _first_paragraph(thing: Any) -> str:
+    """Return the first paragraph of a docstring, as one: editors show it beside the signature."""
+    words = " ".join(inspect.cleandoc(thing.__doc__ or "").partition("\n\n")[0].split())
+    lines = textwrap.wrap(words, 110)
+    return _quote("\n    ".join(lines)) if lines else "..."
+
+
+def _quote(text: str) -> str:
+    """Return text between triple quotes, raw where it has backslashes."""
+    return f'{"r" * (chr(92) in text)}"""{text}"""'
+
+
 def _show(value: Any) -> str:
     return repr(value) if isinstance(value, int | str | None) or (type(value) is float and isfinite(value)) else "..."
 
 
-def write_stub(library: str) -> str:
-    """Return the stub of a library, formatted."""
-    text = Stub(importlib.import_module(library)).write()
-    for command in (("check", "--fix-only", "--quiet", "--exit-zero"), ("format", "--quiet")):
-        words = [sys.executable, "-m", "ruff", *command, "--stdin-filename", f"src/{library}/__init__.pyi", "-"]
-        text = subprocess.run(words, input=text, cwd=ROOT, check=True, capture_output=True, text=True).stdout
-    return text
+def write_stubs(library: str) -> dict[Path, str]:
+    """Return the stubs of a library by path, formatted."""
+    types, exports = Stub(importlib.import_module(library)).write()
+    folder, stubs = ROOT / "src" / library, {}
+    for path, text in ((folder / f"{TYPES}.pyi", types), (folder / "__init__.pyi", exports)):
+        for command in (("check", "--fix-only", "--quiet", "--exit-zero"), ("format", "--quiet")):
+            words = [sys.executable, "-m", "ruff", *command, "--stdin-filename", str(path.relative_to(ROOT)), "-"]
+            text = subprocess.run(words, input=text, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+        stubs[path] = text
+    return stubs
 
 
 def main() -> int:
@@ -366,11 +388,11 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="write nothing; fail where a stub differs")
     check, stale = parser.parse_args().check, []
     for library in LIBRARIES:
-        path, text = ROOT / "src" / library / "__init__.pyi", write_stub(library)
-        if check and (not path.exists() or path.read_text() != text):
-            stale.append(str(path.relative_to(ROOT)))
-        elif not check:
-            path.write_text(text)
+        for path, text in write_stubs(library).items():
+            if check and (not path.exists() or path.read_text() != text):
+                stale.append(str(path.relative_to(ROOT)))
+            elif not check:
+                path.write_text(text)
     if stale:
         print(f"{', '.join(stale)}: signatures have changed. Write again: python -m tools.stubs")
     return bool(stale)

@@ -119,9 +119,28 @@ def scan(source: str | Path) -> Scan:
         else:
             names, missed, included = read_source(file, label)
             files += [header for header in included if header.is_file()]
+            absent = ", ".join(header.name for header in included if not header.is_file())
+            missed += [f"{label}: what it includes is not here: {absent}"] * bool(absent)
         uses += names
         skipped += missed
-    return Scan(tuple(sorted(_symbols(uses), key=_order)), tuple(skipped), len(read))
+    calls, elsewhere = _leave_out_own(uses)
+    skipped += [f"{use.where}: {use.name} is declared, and defined in no file that was read" for use in elsewhere]
+    return Scan(tuple(sorted(_symbols(calls), key=_order)), tuple(skipped), len(read))
+
+
+def _leave_out_own(uses: Sequence[Use]) -> tuple[list[Use], list[Use]]:
+    """Return the uses without those of functions of the program's own; and declarations of such that nothing defines.
+
+    A program may wrap a library's function under a name like the library's. Prototypes of the library itself count
+    as the library's.
+    """
+    kernels = {use.name for use in uses if use.kernel or use.launch}
+    defined = {use.name for use in uses if use.own == "defined"} | kernels
+    called = {use.name for use in uses if not use.own}
+    declared = {use.name: use for use in uses if use.own == "declared" and use.name not in defined}
+    own = defined | {name for name in declared if rosetta.find(_HIP.sub("cu", name)) is None}
+    open_ends = [use for name, use in declared.items() if name in own & called and _answer(name) is not None]
+    return [use for use in uses if not use.own and (use.name in kernels or use.name not in own)], open_ends
 
 
 def _sources(folder: Path) -> Iterator[Path]:
@@ -138,8 +157,9 @@ def _order(symbol: Symbol) -> tuple[int, int, str]:
 def _symbols(uses: Sequence[Use]) -> Iterator[Symbol]:
     alike: dict[tuple[str, tuple[str, ...]], list[Use]] = {}
     kernels = {use.name: use for use in uses if use.kernel}
+    launched = {use.name: use for use in uses if use.launch}
     for use in uses:
-        if not use.kernel and (use.name not in kernels or _answer(use.name) is not None):
+        if use.name not in kernels and use.name not in launched:
             alike.setdefault((use.name, _options(use)), []).append(use)
     for (name, options), group in alike.items():
         answer = _answer(name)
@@ -150,9 +170,11 @@ def _symbols(uses: Sequence[Use]) -> Iterator[Symbol]:
             here = here.removesuffix("fft") + "ifft"
         where = tuple(use.where for use in group)
         yield Symbol(name, library, len(group), here, state, options, where, _predict(group))
-    for name, kernel in kernels.items():
-        launches = [use.where for use in uses if use.name == name and not use.kernel]
-        yield Symbol(name, "own kernels", len(launches), OWN, "write", (), (kernel.where, *launches))
+    for name in dict.fromkeys((*kernels, *launched)):
+        # a kernel that is launched may be defined in a file that was not read
+        places = [use.where for use in uses if use.name == name and not use.kernel]
+        where = (*(use.where for use in uses if use.name == name and use.kernel), *places)
+        yield Symbol(name, "own kernels", len(places), OWN, "write", (), where)
 
 
 @functools.cache
@@ -165,7 +187,10 @@ def _answer(name: str) -> tuple[str, str, str] | None:
         here = " ".join(family.analog) if family.status in ("analog", "torch") else family.note
         return rosetta.LIBRARIES[family.library], family.status, words + here
     if name.startswith(("cupy.", "cupyx.", "torch.", "ndarray.", "@")):
-        return _array_answer(name)
+        rows = ((row["prefix"], row) for row in read_table("elsewhere.csv"))
+        whole = (row for prefix, row in rows if name == prefix or (prefix[-1] == "." and name.startswith(prefix)))
+        row = next(whole, None)
+        return (row["library"], row["state"], row["instead"]) if row else _array_answer(name)
     for prefix, library in rosetta.LIBRARIES.items():
         if re.match(rf"{prefix}[A-Z_]", spelled):
             return library, "unknown", "not a symbol we know"

@@ -13,7 +13,9 @@ from trnsci.errors import BackendUnavailable
 from trnsci.fit_source import FORTRAN, Use
 
 _CALLS = ("call_expression", "subroutine_call")
-_LAUNCH = ("kernel_call_syntax", "cuda_kernel_argument_list")
+_NAMED = {"function_declarator": 0, "subroutine_statement": 1, "function_statement": 1}
+# a call that a macro leaves without a semicolon looks like a declaration inside a function
+_TOP = ("translation_unit", "linkage_specification", "declaration_list")
 _PART = re.compile(r"<[^<>]*>")
 _OPERATORS = {
     ast.Add: operator.add,
@@ -107,8 +109,15 @@ class _Reader:
             name = self._read_name(node.children[1] if node.type == "subroutine_call" else node.children[0])
             arguments = self._arguments(node)
             known = {i: n for i, text in enumerate(arguments) if (n := self._value(text)) is not None}
+            launch = any(child.type == "kernel_call_syntax" for child in node.children)
             if name:
-                self.uses.append(Use(name, where, tuple(self.aliases.get(a, a) for a in arguments), known))
+                words = tuple(self.aliases.get(a, a) for a in arguments)
+                self.uses.append(Use(name, where, words, known, launch=launch))
+        elif node.type in _NAMED and (name := self._read_name(node.children[_NAMED[node.type]])):
+            if node.type != "function_declarator" or node.parent.type == "function_definition":
+                self.uses.append(Use(name, where, own="defined"))
+            elif node.parent.type == "declaration" and node.parent.parent.type in _TOP:
+                self.uses.append(Use(name, where, own="declared"))
         elif node.type in ("preproc_def", "preproc_function_def"):
             body = node.child_by_field_name("value")
             if body is not None and "(" in (text := _text(body)):
@@ -121,7 +130,7 @@ class _Reader:
 
     def _read_name(self, node: Any) -> str:
         """Return the name of a called function without template arguments; methods have none."""
-        if node.type not in ("identifier", "qualified_identifier", "template_function"):
+        if node.type not in ("identifier", "qualified_identifier", "template_function", "name"):
             return ""
         text = _text(node)
         while (shorter := _PART.sub("", text)) != text:

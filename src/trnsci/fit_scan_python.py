@@ -79,7 +79,13 @@ def _call(node: ast.Call, names: dict[str, str], where: str) -> list[Use]:
         if full.endswith("Kernel"):
             # the name comes after the code of a raw kernel, after operands and operation of others
             words = [a.value for a in node.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
-            name = words[1] if full.endswith("RawKernel") and len(words) > 1 else words[3] if len(words) > 3 else where
+            name = (
+                words[1]
+                if full.endswith("RawKernel") and len(words) > 1
+                else words[3]
+                if len(words) > 3
+                else f"line {node.lineno}"
+            )
             return [Use(f"{full}:{name}", where)]
         return [Use(full, where)]
     if not full and isinstance(node.func, ast.Attribute) and node.func.attr in _METHODS:

@@ -216,3 +216,52 @@ def test_without_the_grammars_the_error_says_what_to_install(tmp_path):
     assert done.returncode != 0
     assert "pip install '.[fit]'" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_functions_of_its_own_are_no_librarys(tmp_path):
+    text = """#include "absent.cuh"
+template <typename T> static inline T cuRand(int n) { return T(n); }
+static void cublasXgemm(int n) { cublasSgemm(h, CUBLAS_OP_N, CUBLAS_OP_N, n, n, n, &a, A, n, B, n, &b, C, n); }
+extern "C" void cudaShade(float *x);
+int main() {
+  cuRand<float>(3); cublasXgemm(4); cudaShade(x); cudaFree(p);
+  shade<<<1, 32>>>(x);
+}
+"""
+    (tmp_path / "program.cu").write_text(text)
+    found = scan(tmp_path / "program.cu")
+    assert {symbol.name: symbol.state for symbol in found.symbols} == {
+        "shade": "write",
+        "cublasSgemm": "analog",
+        "cudaFree": "unneeded",
+    }
+    assert found.skipped == (
+        "program.cu: what it includes is not here: absent.cuh",
+        "program.cu:4: cudaShade is declared, and defined in no file that was read",
+    )
+    fortran = "program p\ncall cufft_copy(a)\ncontains\nsubroutine cufft_copy(a)\nend subroutine\nend program\n"
+    assert _symbols(tmp_path, fortran, "program.f90") == {}
+
+
+def test_a_call_that_a_macro_leaves_without_a_semicolon_is_one(tmp_path):
+    text = "int main() {\n  CHECK( cudaMemcpy(a, b, n, kind) )\n  CHECK( cusparseSpMM(h, x, y) )\n  return 0;\n}\n"
+    assert {"cudaMemcpy", "cusparseSpMM"} <= set(_symbols(tmp_path, text))
+
+
+def test_what_cupy_adds_to_numpy_has_an_answer(tmp_path):
+    symbols = _symbols(
+        tmp_path,
+        "import cupy as cp\nxp = cp.get_array_module(a)\nx = cp.array([1])\ny = cp.asnumpy(x)\n"
+        "cp.testing.assert_allclose(x, x)\ncp.random.choice(5)\ncp.array_split(x, 2)\n"
+        "k = cp.RawKernel(code, options=())\n",
+        "program.py",
+    )
+    assert {name: symbol.state for name, symbol in symbols.items()} == {
+        "cupy.array_split": "missing",
+        "cupy.RawKernel:line 8": "write",
+        "cupy.array": "torch",
+        "cupy.asnumpy": "torch",
+        "cupy.random.choice": "analog",
+        "cupy.get_array_module": "unneeded",
+        "cupy.testing.assert_allclose": "unneeded",
+    }
