@@ -16,7 +16,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 PAGES = [
-    ".",
+    "index",
     "tour",
     "rosetta",
     "from-numpy",
@@ -30,7 +30,7 @@ PAGES = [
     "trnblas/gemm",
     "reference/trnblas",
     "errors",
-    "blog",
+    "blog/index",
     "blog/hello-trnsci",
     "blog/reciprocal-as-matmul",
     "notebooks/fit",
@@ -100,7 +100,7 @@ def site(tmp_path_factory):
 def seen(site, tmp_path_factory):
     """What every page looks like at every width, by page and width, and what the search finds."""
     frames = [
-        f'<iframe id="{page} {width}" src="/{page}/index.html" width="{width}" height="900"></iframe>'
+        f'<iframe id="{page} {width}" src="/{page}.html" width="{width}" height="900"></iframe>'
         for page in PAGES
         for width in WIDTHS
     ]
@@ -155,14 +155,51 @@ def test_the_feed_lists_every_post(site):
     feed = ElementTree.parse(site / "feed_rss_created.xml").getroot()
     posts = [path for path in (ROOT / "docs/blog/posts").glob("*.md") if not path.name.startswith("_")]
     links = {item.findtext("link") for item in feed.iter("item")}
-    assert links == {f"https://trnsci.dev/blog/{path.stem[11:]}/" for path in posts}
+    assert links == {f"https://trnsci.dev/blog/{path.stem[11:]}.html" for path in posts}
     assert 'type="application/rss+xml"' in (site / "blog/index.html").read_text()
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(BROWSER is None, reason="no Chromium on this machine")
 def test_the_search_finds_the_page_of_a_function(seen):
-    assert any("/trnsolver/cholesky/" in hit for hit in seen["search"]), seen["search"]
+    assert any("/trnsolver/cholesky.html" in hit for hit in seen["search"]), seen["search"]
+
+
+OFFLINE = """<script>
+addEventListener("load", async () => {
+  document.querySelector(".md-search__button").click();
+  for (let tries = 0; tries < 200; tries++) {
+    await new Promise(done => setTimeout(done, 100));
+    const host = [...document.querySelectorAll("*")].find(element => element.shadowRoot?.querySelector("input"));
+    if (!host) continue;
+    const input = host.shadowRoot.querySelector("input");
+    if (input.value !== "cholesky") {
+      input.value = "cholesky";
+      input.dispatchEvent(new Event("input", {bubbles: true, composed: true}));
+    }
+    const hits = [...host.shadowRoot.querySelectorAll("ol[role=listbox] a")].map(link => link.href);
+    if (hits.length) { document.body.dataset.hits = hits.join(" "); return; }
+  }
+});
+</script></body>"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(BROWSER is None, reason="no Chromium on this machine")
+def test_a_page_opened_as_a_file_navigates_and_searches(site, tmp_path):
+    # a server sends the page of a missing address from anywhere
+    for page in set(site.rglob("*.html")) - {site / "404.html"}:
+        text = page.read_text()
+        near = [link for link in re.findall(r'<a [^>]*href="([^"#]+)', text) if "://" not in link and ":" not in link]
+        # a folder opened as a file is a listing
+        assert [link for link in near if not (page.parent / link).is_file()] == [], page
+    opened = site / "opened.html"
+    opened.write_text((site / "index.html").read_text().replace("</body>", OFFLINE))
+    command = [BROWSER, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}", "--dump-dom"]
+    command += ["--virtual-time-budget=30000", opened.as_uri()]
+    seen = subprocess.run(command, capture_output=True, text=True, timeout=180).stdout
+    (hits,) = re.findall(r'data-hits="([^"]*)"', seen)
+    assert "/trnsolver/cholesky.html" in hits
 
 
 @pytest.mark.slow
