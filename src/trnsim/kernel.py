@@ -219,8 +219,8 @@ def _check_argument(kernel: str, value: Any, name: str, *, nested: bool = False)
 class Launch:
     """One run of a kernel on one logical core: arguments in, cores, results out, inputs restored when it fails.
 
-    ``high_water`` has the most bytes of a partition each memory held, ``sessions`` the cores. ``spills`` lets tensors
-    the compiler places exceed SBUF.
+    ``high_water`` has the most bytes of a partition each memory held, ``sessions`` the cores, ``returned`` what each of
+    them made of a result. ``spills`` lets tensors the compiler places exceed SBUF.
     """
 
     def __init__(
@@ -238,6 +238,7 @@ class Launch:
         self.params = params
         self.spills = spills
         self.high_water: dict[str, int] = {}
+        self.returned: list[set[int]] = []
         self.grid = launch_grid(kernel, params)
         self.cores = check_grid(self.grid, params.target)
         self.workers = Workers() if workers is None and self.cores > 1 else workers
@@ -350,6 +351,7 @@ class Launch:
                 same_results(raw[0], core, other)
                 for one, two in zip(tensors_in(raw[0]), tensors_in(other), strict=True):
                     self.arguments.merge(one, two, core)
+            self.returned = [{t.storage.uid for t in same} for same in zip(*map(tensors_in, raw), strict=True)]
             self.arguments.check_write_back(raw[0])
             if self.params.checks:
                 self.arguments.check_lost(raw[0])

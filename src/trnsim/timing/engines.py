@@ -14,7 +14,7 @@ from trnsim.timing.stream import Stream
 class Throttle:
     """The Tensor Engine's clock: half speed until a window of 3.4 us was busy, and again after an idle one.
 
-    ``busy`` is how long any part of the array worked.
+    ``busy`` is how long any part of the array worked, ``lost`` what half speed cost, in nanoseconds.
     """
 
     def __init__(self, time: Timing) -> None:
@@ -76,7 +76,7 @@ class Throttle:
 class DmaEngines:
     """The DMA engines of one core, each serving what reaches it in order.
 
-    ``cores`` run at once on one HBM stack, whose rate they share.
+    ``cores`` run at once on one HBM stack, whose rate they share; ``busy`` is how long each engine moved data.
     """
 
     def __init__(self, time: Timing, cores: int = 1) -> None:

@@ -42,7 +42,7 @@ def find_traits(target: str, schedules: list[Schedule], spent: dict[str, float],
     narrow = "fp8" if any(name.startswith("float8") for name in moved) else "bf16" if moved & _HALF else "fp32"
     return Traits(
         target,
-        _CORES.get(len(schedules), f"{len(schedules)} cores"),
+        _CORES.get(len(schedules) or 1, f"{len(schedules)} cores"),
         narrow,
         RESOURCES.get(next(iter(spent), ""), "latency"),
         "spills" if spills else "fits SBUF",

@@ -111,15 +111,16 @@ def record(
         recorder = Recorder(params.target, progress)
         trace: Any = recorder
         given: frozenset[int] = frozenset()
-        crowded = not params.checks or ranks is not None
+        crowded, returned = not params.checks or ranks is not None, []
         if ranks is None:
             launch = Launch(jitted, params, trace, spills=True)
             result = launch.run(args, kwargs)
             given = frozenset(storage.uid for storage in launch.arguments.storages)
+            returned = launch.returned
             crowded = crowded or launch.high_water["sbuf"] > params.target.sbuf_filled_bytes
         else:
             result = simulate_ranks(jitted, ranks, trace=trace, **options)(*args, **kwargs)
-        return result, Recording(getattr(jitted, "__name__", "kernel"), recorder, given, crowded)
+        return result, Recording(getattr(jitted, "__name__", "kernel"), recorder, given, crowded, returned)
 
     return run
 
@@ -127,13 +128,17 @@ def record(
 class Recording:
     """Instruction streams as the compiler would leave them, ready to be scheduled."""
 
-    def __init__(self, name: str, recorder: Recorder, given: frozenset[int], crowded: bool) -> None:
+    def __init__(
+        self, name: str, recorder: Recorder, given: frozenset[int], crowded: bool, returned: list[set[int]]
+    ) -> None:
         self.name = name
         self.target = recorder.target
         self.given = given
         self.cores = 1 + max((core for _, core in recorder.streams), default=0)
         self.streams: list[Stream] = []
         self.spills = self.left_out = 0
+        made = given | {r.uid for stream in recorder.streams.values() for r in stream.regions if r.written}
+        self.unwritten = sum(not made & of_cores for of_cores in returned)
         for _, recorded in sorted(recorder.streams.items()):
             stream, dropped = simplify_stream(recorded)
             stream, moves = spill_stream(stream) if crowded or dropped else (stream, 0)

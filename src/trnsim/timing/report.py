@@ -256,7 +256,7 @@ def make_report(recording: Recording, target: Target, schedules: list[Schedule])
         if issued and not name.startswith("dma."):
             busy = sum(s.issued_busy[q] for s in played) * 1e-9
             engines[f"dma.{name}"] = Use(busy, busy / whole, issued)
-    moved = sum(max(s.dma_busy) for s in played) * 1e-9
+    moved = sum(max(s.dma.busy) for s in played) * 1e-9
     engines["dma"] = Use(moved, moved / whole, sum(len(s.moving) for s in played))
     instructions: Counter[str] = Counter()
     uncosted: Counter[str] = Counter()
@@ -283,7 +283,7 @@ def make_report(recording: Recording, target: Target, schedules: list[Schedule])
         critical_path=steps,
         sbuf_bytes=max((s.sbuf_peak for s in played), default=0),
         psum_banks=-(-max((s.psum_peak for s in played), default=0) // target.psum_bank_bytes),
-        throttled_s=sum(s.throttle_loss for s in played) * 1e-9,
+        throttled_s=sum(s.throttle.lost for s in played) * 1e-9,
         table_loads=sum(len(s.table_loads) + (s.first_table is not None) for s in played),
         assumed=sum(s.assumed for s in played) * 1e-9 / busy if busy else 0.0,
         uncosted=dict(uncosted),
@@ -334,4 +334,7 @@ def _warnings(count: int, uncosted: dict[str, int], recording: Recording) -> lis
             f"{left_out:,} instructions are left out, as the compiler would: broadcasts are read where they arise, and "
             "what a loop repeats unchanged runs once."
         )
+    if recording.unwritten:
+        what = "A result is" if recording.unwritten == 1 else f"{recording.unwritten} results are"
+        warnings.append(f"{what} never written: look for loops without a turn and stores that are missing.")
     return warnings

@@ -82,8 +82,8 @@ class Schedule:
         self.flops = 0
         self.sbuf_peak = self.psum_peak = 0
         self._outside = given | results(stream)
-        self._pe = Throttle(self.target.timing)
-        self._dma = DmaEngines(self.target.timing, cores)
+        self.throttle = Throttle(self.target.timing)
+        self.dma = DmaEngines(self.target.timing, cores)
         self._meetings = meetings or Meetings(())
         self._met: list[tuple[int, float]] = []
         # P: the first table an activation needs is loaded when the kernel starts
@@ -94,16 +94,6 @@ class Schedule:
         self._last_issue = -1.0
         self._behind: set[int] = set()
         self._fixed = [self._queue_of(kind) for kind in stream.kinds]
-
-    @property
-    def dma_busy(self) -> list[float]:
-        """Nanoseconds each DMA engine moved data."""
-        return self._dma.busy
-
-    @property
-    def throttle_loss(self) -> float:
-        """Nanoseconds the Tensor Engine lost to its half clock."""
-        return self._pe.lost
 
     def play(self) -> Iterator[float]:
         """Run to the end, yielding the time of each step before taking it."""
@@ -330,7 +320,7 @@ class Schedule:
         if until > at:
             self.start[i] = at = until
             self.cause[i], self.reason[i] = before, BUSY
-        busy, done, slot = self._pe.run(at, cost)
+        busy, done, slot = self.throttle.run(at, cost)
         if mine is None:
             self._all_cells = (at + busy, i)
         else:
@@ -338,7 +328,7 @@ class Schedule:
                 self._cells[cell] = (at + busy, i)
             self._any_cell = max(self._any_cell, (at + busy, i))
         self.flops += cost.flops
-        self.busy[TENSOR] = self._pe.busy
+        self.busy[TENSOR] = self.throttle.busy
         self.end[i] = at + done
         return at + slot
 
@@ -370,8 +360,8 @@ class Schedule:
         if q == DMA_SYNC:
             self._last_issue = at + busy
         # no byte moves before its descriptor is written
-        self.end[i] = max(self._dma.move(transfer, at + delay), at + busy)
-        self.moving[i] = self._dma.begin
+        self.end[i] = max(self.dma.move(transfer, at + delay), at + busy)
+        self.moving[i] = self.dma.begin
         self.busy[q] += busy
         self.issued_busy[q] += busy
         self.issued_count[q] += 1

@@ -69,7 +69,7 @@ class Tuning(NamedTuple):
             ]
             said = ", ".join(f"{name}={value}" for name, value in trial.choices.items())
             ends = f"{seconds(trial.low_s)} to {seconds(trial.high_s)}"
-            rows.append((", ".join(notes), seconds(trial.total_s), ends, said))
+            rows.append((", ".join(filter(None, notes)), seconds(trial.total_s), ends, said))
         widths = [max(len(row[i]) for row in rows) for i in range(3)]
         lines = [
             f"{self.kernel}, {self.target}: {len(trials)} candidates predicted, {len(self.refused)} refused,"

@@ -192,6 +192,31 @@ def test_an_empty_kernel():
     assert report.active_s == 0
     assert report.binds == "nothing"
     assert "no instructions" in str(report)
+    assert "0 cores" not in str(report)
+
+
+def _halves(x, turns=1, stores=True, back=False):
+    y, z = (nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm) for _ in range(2))
+    half = x.shape[0] // 2
+    first = half * nl.program_id(0) if nl.num_programs(0) > 1 else 0
+    for _ in range(turns):
+        t = nl.ndarray((half, x.shape[1]), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=t, src=x[first : first + half, :])
+        nisa.dma_copy(dst=y[first : first + half, :], src=t)
+        if stores:
+            nisa.dma_copy(dst=z[first : first + half, :], src=t)
+    return (y, x) if back else (y, z)
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+def test_results_that_nothing_writes_are_said(cores):
+    def warnings(**options):
+        costed = trnsim.profile(trnsim.jit(_halves)[cores], target="trn2", numerics=False, lint="off")
+        return [w for w in costed(shaped(256, 64), **options)[1].warnings if "never written" in w]
+
+    assert warnings() == warnings(back=True) == []
+    assert warnings(stores=False)[0].startswith("A result is never written")
+    assert warnings(turns=0)[0].startswith("2 results are never written")
 
 
 def test_save_refuses_other_suffixes(gemm, tmp_path):

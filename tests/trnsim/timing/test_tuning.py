@@ -68,6 +68,7 @@ def test_times_that_are_not_told_apart_are_named_as_ties():
     page = str(found)
     assert page.count("tie") == (len(near) if len(near) > 1 else 0)
     assert "default" in page
+    assert not any(line.strip().startswith(",") or ",  " in line for line in page.splitlines())
 
 
 def test_what_is_not_free_is_refused():
