@@ -27,7 +27,9 @@ def _show_field(match: re.Match[str]) -> str:
 
 def _readable(template: str) -> str:
     """Show a template with its fields in italics; the parts of a pair are numbered."""
-    text = template.replace("{{", "\0").replace("}}", "\1").replace("|", "\\|").replace("<", "&lt;").replace("](", "]\\(")
+    text = (
+        template.replace("{{", "\0").replace("}}", "\1").replace("|", "\\|").replace("<", "&lt;").replace("](", "]\\(")
+    )
     text = re.sub(r"\{(\w+)(?:\[(\d)\])?[^}]*?\}", _show_field, text)
     # two fields in a row: the stars between them would begin bold type
     return text.replace("**", "*&#8203;*").replace("\0", "{").replace("\1", "}")
