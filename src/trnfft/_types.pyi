@@ -81,7 +81,7 @@ def dct(
     precision: Precision | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Discrete cosine transform along one axis."""
+    """Return the discrete cosine transform along one axis."""
 
 @overload
 def dct(
@@ -96,7 +96,7 @@ def dct(
     precision: Precision | None = None,
     out: Array | None = None,
 ) -> Array:
-    """Discrete cosine transform along one axis."""
+    """Return the discrete cosine transform along one axis."""
 
 @overload
 def dct(
@@ -111,7 +111,7 @@ def dct(
     precision: Precision | None = None,
     out: Tensor | Array | None = None,
 ) -> Tensor:
-    """Discrete cosine transform along one axis."""
+    """Return the discrete cosine transform along one axis."""
 
 @overload
 def dctn(
@@ -126,7 +126,7 @@ def dctn(
     precision: Precision | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Discrete cosine transform along several axes."""
+    """Return the discrete cosine transform along several axes."""
 
 @overload
 def dctn(
@@ -141,7 +141,7 @@ def dctn(
     precision: Precision | None = None,
     out: Array | None = None,
 ) -> Array:
-    """Discrete cosine transform along several axes."""
+    """Return the discrete cosine transform along several axes."""
 
 @overload
 def dctn(
@@ -156,7 +156,7 @@ def dctn(
     precision: Precision | None = None,
     out: Tensor | Array | None = None,
 ) -> Tensor:
-    """Discrete cosine transform along several axes."""
+    """Return the discrete cosine transform along several axes."""
 
 @overload
 def dst(

@@ -579,7 +579,7 @@ def chebyshev_preconditioner(
     *,
     degree: int = 4,
 ) -> Preconditioner:
-    """A polynomial in ``a`` [N, N] close to its inverse where eigenvalues lie between ``low`` and ``high``."""
+    """Return a polynomial in ``a`` [N, N] close to its inverse where eigenvalues lie between ``low`` and ``high``."""
 
 @overload
 def cholesky(a: Tensor, *, upper: bool = False, out: Tensor | None = None) -> Tensor:
@@ -595,15 +595,15 @@ def cholesky(a: Tensor | Array, *, upper: bool = False, out: Tensor | Array | No
 
 @overload
 def cholesky_inverse(factor: Tensor, upper: bool = False, *, out: Tensor | None = None) -> Tensor:
-    """The inverse of ``l @ l.mH`` from the factor `cholesky` returned: LAPACK's ``potri``. Exactly Hermitian."""
+    """Return the inverse of ``l @ l.mH`` from the factor `cholesky` returned: LAPACK's ``potri``. Exactly Hermitian."""
 
 @overload
 def cholesky_inverse(factor: Array, upper: bool = False, *, out: Array | None = None) -> Array:
-    """The inverse of ``l @ l.mH`` from the factor `cholesky` returned: LAPACK's ``potri``. Exactly Hermitian."""
+    """Return the inverse of ``l @ l.mH`` from the factor `cholesky` returned: LAPACK's ``potri``. Exactly Hermitian."""
 
 @overload
 def cholesky_inverse(factor: Tensor | Array, upper: bool = False, *, out: Tensor | Array | None = None) -> Tensor:
-    """The inverse of ``l @ l.mH`` from the factor `cholesky` returned: LAPACK's ``potri``. Exactly Hermitian."""
+    """Return the inverse of ``l @ l.mH`` from the factor `cholesky` returned: LAPACK's ``potri``. Exactly Hermitian."""
 
 @overload
 def cholesky_solve(b: Tensor, factor: Tensor, upper: bool = False, *, out: Tensor | None = None) -> Tensor:
@@ -621,15 +621,15 @@ def cholesky_solve(
 
 @overload
 def cond(a: Tensor, p: int | float | str | None = None, *, out: Tensor | None = None) -> Tensor:
-    """Condition number ``norm(a) * norm(inv(a))``."""
+    """Return the condition number ``norm(a) * norm(inv(a))``."""
 
 @overload
 def cond(a: Array, p: int | float | str | None = None, *, out: Array | None = None) -> Array:
-    """Condition number ``norm(a) * norm(inv(a))``."""
+    """Return the condition number ``norm(a) * norm(inv(a))``."""
 
 @overload
 def cond(a: Tensor | Array, p: int | float | str | None = None, *, out: Tensor | Array | None = None) -> Tensor:
-    """Condition number ``norm(a) * norm(inv(a))``."""
+    """Return the condition number ``norm(a) * norm(inv(a))``."""
 
 @overload
 def cond_estimate(a: Tensor) -> Tensor:
@@ -705,27 +705,27 @@ def davidson(
 
 @overload
 def det(a: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Determinant of ``a`` [..., N, N]; `slogdet` does not overflow."""
+    """Return the determinant of ``a`` [..., N, N]; `slogdet` does not overflow."""
 
 @overload
 def det(a: Array, *, out: Array | None = None) -> Array:
-    """Determinant of ``a`` [..., N, N]; `slogdet` does not overflow."""
+    """Return the determinant of ``a`` [..., N, N]; `slogdet` does not overflow."""
 
 @overload
 def det(a: Tensor | Array, *, out: Tensor | Array | None = None) -> Tensor:
-    """Determinant of ``a`` [..., N, N]; `slogdet` does not overflow."""
+    """Return the determinant of ``a`` [..., N, N]; `slogdet` does not overflow."""
 
 @overload
 def eig(a: Tensor, *, out: tuple[Tensor, Tensor] | None = None) -> Eig:
-    """Eigenvalues and right eigenvectors, of unit length, of a general matrix; always complex."""
+    """Return eigenvalues and right eigenvectors, of unit length, of a general matrix; always complex."""
 
 @overload
 def eig(a: Array, *, out: tuple[Array, Array] | None = None) -> Eig[Array]:
-    """Eigenvalues and right eigenvectors, of unit length, of a general matrix; always complex."""
+    """Return eigenvalues and right eigenvectors, of unit length, of a general matrix; always complex."""
 
 @overload
 def eig(a: Tensor | Array, *, out: tuple[Tensor | Array, Tensor | Array] | None = None) -> Eig:
-    """Eigenvalues and right eigenvectors, of unit length, of a general matrix; always complex."""
+    """Return eigenvalues and right eigenvectors, of unit length, of a general matrix; always complex."""
 
 @overload
 def eigh(
@@ -740,7 +740,7 @@ def eigh(
     method: Method = "auto",
     out: tuple[Tensor, Tensor] | None = None,
 ) -> Eigh:
-    """Eigenvalues, ascending, and orthonormal eigenvectors of a Hermitian matrix."""
+    """Return eigenvalues, ascending, and orthonormal eigenvectors of a Hermitian matrix."""
 
 @overload
 def eigh(
@@ -755,7 +755,7 @@ def eigh(
     method: Method = "auto",
     out: tuple[Array, Array] | None = None,
 ) -> Eigh[Array]:
-    """Eigenvalues, ascending, and orthonormal eigenvectors of a Hermitian matrix."""
+    """Return eigenvalues, ascending, and orthonormal eigenvectors of a Hermitian matrix."""
 
 @overload
 def eigh(
@@ -770,33 +770,33 @@ def eigh(
     method: Method = "auto",
     out: tuple[Tensor | Array, Tensor | Array] | None = None,
 ) -> Eigh:
-    """Eigenvalues, ascending, and orthonormal eigenvectors of a Hermitian matrix."""
+    """Return eigenvalues, ascending, and orthonormal eigenvectors of a Hermitian matrix."""
 
 @overload
 def eigh_generalized(a: Tensor, b: Tensor, *, kind: int = 1) -> Eigh:
-    """Eigenpairs with ``b`` positive definite: LAPACK's ``sygvd``."""
+    """Return eigenpairs with ``b`` positive definite: LAPACK's ``sygvd``."""
 
 @overload
 def eigh_generalized(a: Array, b: Array, *, kind: int = 1) -> Eigh[Array]:
-    """Eigenpairs with ``b`` positive definite: LAPACK's ``sygvd``."""
+    """Return eigenpairs with ``b`` positive definite: LAPACK's ``sygvd``."""
 
 @overload
 def eigh_generalized(a: Tensor | Array, b: Tensor | Array, *, kind: int = 1) -> Eigh:
-    """Eigenpairs with ``b`` positive definite: LAPACK's ``sygvd``."""
+    """Return eigenpairs with ``b`` positive definite: LAPACK's ``sygvd``."""
 
 @overload
 def eigh_randomized(
     a: Tensor, k: int, *, oversampling: int = 10, power_iterations: int = 2, probes: int = 6, seed: int = 0
 ) -> LowRank:
-    """The ``k`` eigenpairs of largest magnitude of a Hermitian matrix [..., N, N]; arguments as for
-    `svd_randomized`."""
+    """Find the ``k`` largest eigenpairs by magnitude of a Hermitian matrix [..., N, N]; as `svd_randomized`
+    otherwise."""
 
 @overload
 def eigh_randomized(
     a: Array, k: int, *, oversampling: int = 10, power_iterations: int = 2, probes: int = 6, seed: int = 0
 ) -> LowRank[Array]:
-    """The ``k`` eigenpairs of largest magnitude of a Hermitian matrix [..., N, N]; arguments as for
-    `svd_randomized`."""
+    """Find the ``k`` largest eigenpairs by magnitude of a Hermitian matrix [..., N, N]; as `svd_randomized`
+    otherwise."""
 
 @overload
 def eigsh(
@@ -828,15 +828,15 @@ def eigsh(
 
 @overload
 def eigvals(a: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Eigenvalues [..., N] of a general matrix [..., N, N], complex, on the host like `eig`."""
+    """Return eigenvalues [..., N] of a general matrix [..., N, N], complex, on the host like `eig`."""
 
 @overload
 def eigvals(a: Array, *, out: Array | None = None) -> Array:
-    """Eigenvalues [..., N] of a general matrix [..., N, N], complex, on the host like `eig`."""
+    """Return eigenvalues [..., N] of a general matrix [..., N, N], complex, on the host like `eig`."""
 
 @overload
 def eigvals(a: Tensor | Array, *, out: Tensor | Array | None = None) -> Tensor:
-    """Eigenvalues [..., N] of a general matrix [..., N, N], complex, on the host like `eig`."""
+    """Return eigenvalues [..., N] of a general matrix [..., N, N], complex, on the host like `eig`."""
 
 @overload
 def eigvalsh(
@@ -849,7 +849,7 @@ def eigvalsh(
     subset_by_value: tuple[float, float] | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Eigenvalues of a Hermitian matrix [..., N, N], ascending; arguments as for `eigh`."""
+    """Return eigenvalues of a Hermitian matrix [..., N, N], ascending; arguments as for `eigh`."""
 
 @overload
 def eigvalsh(
@@ -862,7 +862,7 @@ def eigvalsh(
     subset_by_value: tuple[float, float] | None = None,
     out: Array | None = None,
 ) -> Array:
-    """Eigenvalues of a Hermitian matrix [..., N, N], ascending; arguments as for `eigh`."""
+    """Return eigenvalues of a Hermitian matrix [..., N, N], ascending; arguments as for `eigh`."""
 
 @overload
 def eigvalsh(
@@ -875,15 +875,15 @@ def eigvalsh(
     subset_by_value: tuple[float, float] | None = None,
     out: Tensor | Array | None = None,
 ) -> Tensor:
-    """Eigenvalues of a Hermitian matrix [..., N, N], ascending; arguments as for `eigh`."""
+    """Return eigenvalues of a Hermitian matrix [..., N, N], ascending; arguments as for `eigh`."""
 
 @overload
 def expm(a: Tensor) -> Tensor:
-    """Matrix exponential, differentiable; products run on the backend."""
+    """Return the matrix exponential, differentiable; products run on the backend."""
 
 @overload
 def expm(a: Array) -> Array:
-    """Matrix exponential, differentiable; products run on the backend."""
+    """Return the matrix exponential, differentiable; products run on the backend."""
 
 def factor_sparse(
     a: Stored | Tensor | Array,
@@ -1141,7 +1141,7 @@ def larft(
     direct: Literal["forward", "backward"] = "forward",
     storev: Literal["columns", "rows"] = "columns",
 ) -> Tensor:
-    """The triangular ``t`` with which a product of reflections is one block, ``1 - v @ t @ v.mH``: LAPACK's
+    """Compute the triangular ``t`` of a product of reflections as one block, ``1 - v @ t @ v.mH``: LAPACK's
     ``larft``."""
 
 @overload
@@ -1152,7 +1152,7 @@ def larft(
     direct: Literal["forward", "backward"] = "forward",
     storev: Literal["columns", "rows"] = "columns",
 ) -> Array:
-    """The triangular ``t`` with which a product of reflections is one block, ``1 - v @ t @ v.mH``: LAPACK's
+    """Compute the triangular ``t`` of a product of reflections as one block, ``1 - v @ t @ v.mH``: LAPACK's
     ``larft``."""
 
 @overload
@@ -1163,7 +1163,7 @@ def larft(
     direct: Literal["forward", "backward"] = "forward",
     storev: Literal["columns", "rows"] = "columns",
 ) -> Tensor:
-    """The triangular ``t`` with which a product of reflections is one block, ``1 - v @ t @ v.mH``: LAPACK's
+    """Compute the triangular ``t`` of a product of reflections as one block, ``1 - v @ t @ v.mH``: LAPACK's
     ``larft``."""
 
 @overload
@@ -1176,18 +1176,15 @@ def ldl(a: Array, *, hermitian: bool = True) -> LDL[Array]:
 
 @overload
 def ldl_inverse(l: Tensor, d: Tensor, order: Tensor, *, hermitian: bool = True) -> Tensor:
-    """The inverse of ``a`` from what `ldl` returned: LAPACK's ``sytri`` and ``hetri``. Exactly Hermitian, or
-    symmetric."""
+    """Invert ``a`` from what `ldl` returned: LAPACK's ``sytri`` and ``hetri``. Exactly Hermitian, or symmetric."""
 
 @overload
 def ldl_inverse(l: Array, d: Array, order: Array, *, hermitian: bool = True) -> Array:
-    """The inverse of ``a`` from what `ldl` returned: LAPACK's ``sytri`` and ``hetri``. Exactly Hermitian, or
-    symmetric."""
+    """Invert ``a`` from what `ldl` returned: LAPACK's ``sytri`` and ``hetri``. Exactly Hermitian, or symmetric."""
 
 @overload
 def ldl_inverse(l: Tensor | Array, d: Tensor | Array, order: Tensor | Array, *, hermitian: bool = True) -> Tensor:
-    """The inverse of ``a`` from what `ldl` returned: LAPACK's ``sytri`` and ``hetri``. Exactly Hermitian, or
-    symmetric."""
+    """Invert ``a`` from what `ldl` returned: LAPACK's ``sytri`` and ``hetri``. Exactly Hermitian, or symmetric."""
 
 @overload
 def ldl_solve(l: Tensor, d: Tensor, order: Tensor, b: Tensor, *, hermitian: bool = True) -> Tensor:
@@ -1229,7 +1226,7 @@ def lobpcg(
     maxiter: int = 200,
     callback: Callback | None = None,
 ) -> Pairs:
-    """Extreme eigenpairs of ``a @ v = b @ v * w`` from a block ``x`` [N, K] of starts (Knyazev)."""
+    """Return extreme eigenpairs of ``a @ v = b @ v * w`` from a block ``x`` [N, K] of starts (Knyazev)."""
 
 @overload
 def lobpcg(
@@ -1257,7 +1254,7 @@ def lobpcg(
     maxiter: int = 200,
     callback: Callback | None = None,
 ) -> Pairs[Array]:
-    """Extreme eigenpairs of ``a @ v = b @ v * w`` from a block ``x`` [N, K] of starts (Knyazev)."""
+    """Return extreme eigenpairs of ``a @ v = b @ v * w`` from a block ``x`` [N, K] of starts (Knyazev)."""
 
 @overload
 def lobpcg(
@@ -1288,15 +1285,17 @@ def lobpcg(
     maxiter: int = 200,
     callback: Callback | None = None,
 ) -> Pairs:
-    """Extreme eigenpairs of ``a @ v = b @ v * w`` from a block ``x`` [N, K] of starts (Knyazev)."""
+    """Return extreme eigenpairs of ``a @ v = b @ v * w`` from a block ``x`` [N, K] of starts (Knyazev)."""
 
 @overload
 def logm(a: Tensor) -> Tensor:
-    """Principal logarithm: square roots until the matrix is near 1, then a Gauss-Legendre (Padé) quotient."""
+    """Return the principal logarithm: square roots until the matrix is near 1, then a Gauss-Legendre (Padé)
+    quotient."""
 
 @overload
 def logm(a: Array) -> Array:
-    """Principal logarithm: square roots until the matrix is near 1, then a Gauss-Legendre (Padé) quotient."""
+    """Return the principal logarithm: square roots until the matrix is near 1, then a Gauss-Legendre (Padé)
+    quotient."""
 
 @overload
 def lsmr(
@@ -1459,15 +1458,15 @@ def lu_factor(a: Tensor | Array, *, pivot: bool = True, out: tuple[Tensor | Arra
 
 @overload
 def lu_inverse(factors: Tensor, pivots: Tensor) -> Tensor:
-    """The inverse of ``a`` from what `lu_factor` returned: LAPACK's ``getri``."""
+    """Return the inverse of ``a`` from what `lu_factor` returned: LAPACK's ``getri``."""
 
 @overload
 def lu_inverse(factors: Array, pivots: Array) -> Array:
-    """The inverse of ``a`` from what `lu_factor` returned: LAPACK's ``getri``."""
+    """Return the inverse of ``a`` from what `lu_factor` returned: LAPACK's ``getri``."""
 
 @overload
 def lu_inverse(factors: Tensor | Array, pivots: Tensor | Array) -> Tensor:
-    """The inverse of ``a`` from what `lu_factor` returned: LAPACK's ``getri``."""
+    """Return the inverse of ``a`` from what `lu_factor` returned: LAPACK's ``getri``."""
 
 @overload
 def lu_solve(
@@ -1503,7 +1502,7 @@ def matrix_rank(
     hermitian: bool = False,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Number of singular values of ``a`` [..., M, N] that do not count as zero; arguments as for `pinv`."""
+    """Return the number of singular values of ``a`` [..., M, N] that do not count as zero; arguments as for `pinv`."""
 
 @overload
 def matrix_rank(
@@ -1515,7 +1514,7 @@ def matrix_rank(
     hermitian: bool = False,
     out: Array | None = None,
 ) -> Array:
-    """Number of singular values of ``a`` [..., M, N] that do not count as zero; arguments as for `pinv`."""
+    """Return the number of singular values of ``a`` [..., M, N] that do not count as zero; arguments as for `pinv`."""
 
 @overload
 def matrix_rank(
@@ -1527,7 +1526,7 @@ def matrix_rank(
     hermitian: bool = False,
     out: Tensor | Array | None = None,
 ) -> Tensor:
-    """Number of singular values of ``a`` [..., M, N] that do not count as zero; arguments as for `pinv`."""
+    """Return the number of singular values of ``a`` [..., M, N] that do not count as zero; arguments as for `pinv`."""
 
 @overload
 def minres(
@@ -1621,11 +1620,11 @@ def minres(
 
 @overload
 def null_space(a: Tensor, rcond: float | None = None) -> Tensor:
-    """Orthonormal basis [N, N - rank] of the vectors ``a`` [M, N] maps to zero."""
+    """Return an orthonormal basis [N, N - rank] of the vectors ``a`` [M, N] maps to zero."""
 
 @overload
 def null_space(a: Array, rcond: float | None = None) -> Array:
-    """Orthonormal basis [N, N - rank] of the vectors ``a`` [M, N] maps to zero."""
+    """Return an orthonormal basis [N, N - rank] of the vectors ``a`` [M, N] maps to zero."""
 
 @overload
 def ormbr(
@@ -1674,11 +1673,11 @@ def ormqr(
 
 @overload
 def orth(a: Tensor, rcond: float | None = None) -> Tensor:
-    """Orthonormal basis [M, rank] of the range of ``a`` [M, N]."""
+    """Return an orthonormal basis [M, rank] of the range of ``a`` [M, N]."""
 
 @overload
 def orth(a: Array, rcond: float | None = None) -> Array:
-    """Orthonormal basis [M, rank] of the range of ``a`` [M, N]."""
+    """Return an orthonormal basis [M, rank] of the range of ``a`` [M, N]."""
 
 @overload
 def pinv(
@@ -1690,7 +1689,7 @@ def pinv(
     hermitian: bool = False,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Moore-Penrose inverse [..., N, M] of ``a`` [..., M, N]."""
+    """Return the Moore-Penrose inverse [..., N, M] of ``a`` [..., M, N]."""
 
 @overload
 def pinv(
@@ -1702,7 +1701,7 @@ def pinv(
     hermitian: bool = False,
     out: Array | None = None,
 ) -> Array:
-    """Moore-Penrose inverse [..., N, M] of ``a`` [..., M, N]."""
+    """Return the Moore-Penrose inverse [..., N, M] of ``a`` [..., M, N]."""
 
 @overload
 def pinv(
@@ -1714,7 +1713,7 @@ def pinv(
     hermitian: bool = False,
     out: Tensor | Array | None = None,
 ) -> Tensor:
-    """Moore-Penrose inverse [..., N, M] of ``a`` [..., M, N]."""
+    """Return the Moore-Penrose inverse [..., N, M] of ``a`` [..., M, N]."""
 
 @overload
 def polar(a: Tensor, side: Literal["right", "left"] = "right") -> Polar:
@@ -1748,24 +1747,26 @@ def qr_pivoted(a: Array, mode: Mode = "reduced") -> PivotedQR[Array]:
 def schur(
     a: Tensor, output: Literal["real", "complex"] = "real", *, sort: Sort | Callable[..., bool] | None = None
 ) -> Schur | SortedSchur:
-    """Schur form ``a = z @ t @ z.mH``."""
+    """Return the Schur form ``a = z @ t @ z.mH``."""
 
 @overload
 def schur(
     a: Array, output: Literal["real", "complex"] = "real", *, sort: Sort | Callable[..., bool] | None = None
 ) -> Schur[Array] | SortedSchur[Array]:
-    """Schur form ``a = z @ t @ z.mH``."""
+    """Return the Schur form ``a = z @ t @ z.mH``."""
 
 def set_backend(backend: BackendName | None, *, strict: bool = True) -> None:
     """Set the backend of trnsolver: ``auto``, ``nki``, ``simulator`` or ``pytorch``."""
 
 @overload
 def sign(a: Tensor) -> Tensor:
-    """Matrix sign: eigenvalues become -1 or 1 by their real part; Newton's iteration with determinantal scaling."""
+    """Return the matrix sign: eigenvalues become -1 or 1 by their real part; Newton's iteration scaled by
+    determinants."""
 
 @overload
 def sign(a: Array) -> Array:
-    """Matrix sign: eigenvalues become -1 or 1 by their real part; Newton's iteration with determinantal scaling."""
+    """Return the matrix sign: eigenvalues become -1 or 1 by their real part; Newton's iteration scaled by
+    determinants."""
 
 @overload
 def slogdet(a: Tensor, *, out: tuple[Tensor, Tensor] | None = None) -> SlogDet:
@@ -1928,7 +1929,8 @@ def sqrtm(a: Array) -> Array:
     """Principal square root by the Schur form (Björck and Hammarling), of Hermitian matrices by their eigenvectors."""
 
 def ssor_preconditioner(a: Array, *, omega: float = 1.0) -> Preconditioner:
-    """Symmetric successive over-relaxation: one sweep down and one up, with ``omega`` between 0 and 2."""
+    """Precondition by symmetric successive over-relaxation: one sweep down and one up, with ``omega`` between 0 and
+    2."""
 
 @overload
 def svd(
@@ -1938,13 +1940,13 @@ def svd(
     method: _svd_Method = "auto",
     out: tuple[Tensor, Tensor, Tensor] | None = None,
 ) -> SVD:
-    """Singular value decomposition ``a = u @ diag(s) @ vh``."""
+    """Return the singular value decomposition ``a = u @ diag(s) @ vh``."""
 
 @overload
 def svd(
     a: Array, full_matrices: bool = True, *, method: _svd_Method = "auto", out: tuple[Array, Array, Array] | None = None
 ) -> SVD[Array]:
-    """Singular value decomposition ``a = u @ diag(s) @ vh``."""
+    """Return the singular value decomposition ``a = u @ diag(s) @ vh``."""
 
 @overload
 def svd(
@@ -1954,31 +1956,31 @@ def svd(
     method: _svd_Method = "auto",
     out: tuple[Tensor | Array, Tensor | Array, Tensor | Array] | None = None,
 ) -> SVD:
-    """Singular value decomposition ``a = u @ diag(s) @ vh``."""
+    """Return the singular value decomposition ``a = u @ diag(s) @ vh``."""
 
 @overload
 def svd_randomized(
     a: Tensor, k: int, *, oversampling: int = 10, power_iterations: int = 2, probes: int = 6, seed: int = 0
 ) -> LowRank:
-    """The ``k`` largest singular triplets, from products with a few random vectors (Halko, Martinsson and Tropp)."""
+    """Find the ``k`` largest singular triplets, by products with a few random vectors (Halko, Martinsson and Tropp)."""
 
 @overload
 def svd_randomized(
     a: Array, k: int, *, oversampling: int = 10, power_iterations: int = 2, probes: int = 6, seed: int = 0
 ) -> LowRank[Array]:
-    """The ``k`` largest singular triplets, from products with a few random vectors (Halko, Martinsson and Tropp)."""
+    """Find the ``k`` largest singular triplets, by products with a few random vectors (Halko, Martinsson and Tropp)."""
 
 @overload
 def svdvals(a: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Singular values [..., min(M, N)] of ``a`` [..., M, N], descending."""
+    """Return singular values [..., min(M, N)] of ``a`` [..., M, N], descending."""
 
 @overload
 def svdvals(a: Array, *, out: Array | None = None) -> Array:
-    """Singular values [..., min(M, N)] of ``a`` [..., M, N], descending."""
+    """Return singular values [..., min(M, N)] of ``a`` [..., M, N], descending."""
 
 @overload
 def svdvals(a: Tensor | Array, *, out: Tensor | Array | None = None) -> Tensor:
-    """Singular values [..., min(M, N)] of ``a`` [..., M, N], descending."""
+    """Return singular values [..., min(M, N)] of ``a`` [..., M, N], descending."""
 
 @overload
 def trace(

@@ -81,7 +81,8 @@ def power(a: SparseMatrix, exponent: Any) -> Any:
     exponent = _operand(exponent)
     if exponent is NotImplemented:
         return exponent
-    check.refuse(not _is_number(exponent), "power", "exponent", tuple(exponent.shape), "a number")
+    if not _is_number(exponent):
+        raise ArgumentError("power", "exponent", tuple(exponent.shape), "a number")
     if isinstance(exponent, Tensor):
         check.data("power", exponent=exponent)
     check.refuse(

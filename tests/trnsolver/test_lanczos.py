@@ -57,10 +57,12 @@ def test_lobpcg_of_an_operator_with_nan_does_not_converge():
     assert not found.converged
 
 
-def test_preconditioners_refuse_what_is_no_tensor():
+def test_preconditioners_take_arrays_and_refuse_lists():
     for make in (ts.jacobi_preconditioner, lambda a: ts.chebyshev_preconditioner(a, 0.5, 2.0), ts.ssor_preconditioner):
+        near = make(torch.eye(3))
+        assert np.array_equal(near(np.ones(3, np.float32)), near(torch.ones(3)).numpy())
         with pytest.raises(DtypeError, match="expected a tensor"):
-            make(torch.eye(3))(torch.ones(3).numpy())
+            near([1.0, 1.0, 1.0])
 
 
 @pytest.mark.parametrize("a", [torch.eye(2), torch.eye(2).to_sparse(), torch.eye(2).numpy()])

@@ -137,8 +137,8 @@ class Recording:
         self.cores = 1 + max((core for _, core in recorder.streams), default=0)
         self.streams: list[Stream] = []
         self.spills = self.left_out = 0
-        made = given | {r.uid for stream in recorder.streams.values() for r in stream.regions if r.written}
-        self.unwritten = sum(not made & of_cores for of_cores in returned)
+        written = given | {r.uid for stream in recorder.streams.values() for r in stream.regions if r.written}
+        self.unwritten = sum(not written & of_cores for of_cores in returned)
         for _, recorded in sorted(recorder.streams.items()):
             stream, dropped = simplify_stream(recorded)
             stream, moves = spill_stream(stream) if crowded or dropped else (stream, 0)

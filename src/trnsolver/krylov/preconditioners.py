@@ -46,11 +46,16 @@ def keep_arguments(make: Callable[P, Apply]) -> Callable[P, Apply]:
 
     @functools.wraps(make)
     def wrapper(*args: Any, **options: Any) -> Apply:
-        args = tuple(from_numpy(x) if isinstance(x, np.ndarray) else x for x in args)
-        options = {name: from_numpy(x) if isinstance(x, np.ndarray) else x for name, x in options.items()}
+        args = tuple(_as_tensor(x) for x in args)
+        options = {name: _as_tensor(x) for name, x in options.items()}
         return Preconditioner(make(*args, **options), wrapper, args, options)
 
     return wrapper
+
+
+def _as_tensor(x: Any) -> Any:
+    """Return an array of numbers as a tensor; other values stay."""
+    return from_numpy(x) if isinstance(x, np.ndarray) and x.dtype.kind in "fciub" else x
 
 
 @keep_arguments
