@@ -1,7 +1,5 @@
 """Citations for a calculation: the method, the programs, and the scalings that were used."""
 
-from __future__ import annotations
-
 import trnsci
 from trnchem.molecules import pyscf
 from trnchem.result import MP2Result

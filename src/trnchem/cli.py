@@ -1,7 +1,5 @@
 """The command ``python -m trnchem``: MP2 energies of molecules, with a bar while they run."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import json

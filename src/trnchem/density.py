@@ -1,7 +1,5 @@
 """Amplitudes and the densities they make, from rows of B, one occupied orbital at a time."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import NamedTuple

@@ -4,8 +4,6 @@ A file is written under a temporary name, which holds the digest of its final na
 the file itself, before it has its final name, so there is no lock file that could be somebody else's.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import fcntl

@@ -1,7 +1,5 @@
 """Three-index integrals from PySCF, transformed to molecular orbitals and fitted: the tensor B."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

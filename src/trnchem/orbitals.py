@@ -1,7 +1,5 @@
 """The orbitals that take part: which are occupied, which virtual, which frozen, in one set or one of each spin."""
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A calculation before it starts: options, mean field, orbitals, integrals, plan, checkpoint and its identity."""
 
-from __future__ import annotations
-
 import hashlib
 from contextlib import ExitStack
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Methods of PySCF that ``trnsci fit`` watches a program for, and what of their work `dfmp2` does."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

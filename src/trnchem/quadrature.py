@@ -1,7 +1,5 @@
 """``1/x`` as a short sum of exponentials, for every energy difference there is, with its error measured."""
 
-from __future__ import annotations
-
 import functools
 import math
 from typing import Any, NamedTuple

@@ -8,8 +8,6 @@ conjugate gradients. Between a frozen and an active orbital the same condition i
 docs/trnchem/gradients.md derives it.
 """
 
-from __future__ import annotations
-
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path

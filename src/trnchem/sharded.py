@@ -1,7 +1,5 @@
 """`dfmp2` on several ranks: they agree on the call, the first one's mean field counts, and B is cut between them."""
 
-from __future__ import annotations
-
 import json
 import math
 import socket

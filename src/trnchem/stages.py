@@ -1,7 +1,5 @@
 """The stages of one calculation: metric, integrals, fit, and pairs or what takes their place."""
 
-from __future__ import annotations
-
 import ctypes
 import time
 from collections.abc import Callable, Iterator

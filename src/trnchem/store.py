@@ -1,7 +1,5 @@
 """Where B lives between stages: host memory, device memory, or a scratch file."""
 
-from __future__ import annotations
-
 import errno
 import os
 import re

@@ -1,7 +1,5 @@
 """Transforms along checked axes: what those of one axis and of several have in common."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

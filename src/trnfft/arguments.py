@@ -1,7 +1,5 @@
 """Arguments of transforms: lengths, axes, norms and dtypes, read once and checked before any work."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, SupportsIndex, TypeVar

@@ -4,8 +4,6 @@ The host scales columns by powers of two, takes numbers apart into digits and pu
 lengths with large primes it multiplies by chirps as well.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

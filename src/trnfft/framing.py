@@ -1,7 +1,5 @@
 """Signals and their frames: padding, overlap, and their adjoints."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

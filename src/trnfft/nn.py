@@ -1,7 +1,5 @@
 """Layers on complex data as split planes. Each takes `ComplexTensor` or torch's complex and answers in kind."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

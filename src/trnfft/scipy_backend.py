@@ -4,8 +4,6 @@ The module is the backend: SciPy reads ``__ua_domain__`` and calls ``__ua_functi
 functions this library has not (the fast Hankel transforms) are left to SciPy.
 """
 
-from __future__ import annotations
-
 import inspect
 import os
 import sys

@@ -1,7 +1,5 @@
 """Methods that a tensor of two planes applies to both alike, and those it leaves to torch's complex numbers."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import Any, Self

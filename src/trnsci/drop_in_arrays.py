@@ -1,7 +1,5 @@
 """Calls of NumPy and SciPy inside `trnsci.drop_in`: made here, or left alone with the reason."""
 
-from __future__ import annotations
-
 import functools
 import sys
 from typing import Any

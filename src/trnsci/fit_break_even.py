@@ -1,7 +1,5 @@
 """From which size on a call would pay on Trainium: predicted there, and here as its work grows."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The report of `trnsci.fit`: what calls took here, would take on Trainium, and what to do about them."""
 
-from __future__ import annotations
-
 import html
 import platform
 from collections import Counter

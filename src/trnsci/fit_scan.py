@@ -4,8 +4,6 @@ C, C++, CUDA and Fortran are read by tree-sitter's grammars (`fit_scan_c`), Pyth
 that comments and strings do not count and every call into a library of CUDA's does, known or not.
 """
 
-from __future__ import annotations
-
 import functools
 import re
 from collections.abc import Iterator, Mapping, Sequence

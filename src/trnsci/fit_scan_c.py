@@ -1,7 +1,5 @@
 """Calls in sources of C, C++, CUDA and Fortran, from their syntax trees."""
 
-from __future__ import annotations
-
 import ast
 import operator
 import re

@@ -1,7 +1,5 @@
 """Calls of CuPy, torch and Numba in a Python source, from its syntax tree."""
 
-from __future__ import annotations
-
 import ast
 import re
 import warnings

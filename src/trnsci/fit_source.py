@@ -1,7 +1,5 @@
 """A name that a source uses, as the readers of sources report it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 

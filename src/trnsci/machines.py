@@ -6,8 +6,6 @@ own, so that nothing of an earlier one is left in it. What is read from a store 
 it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import secrets

@@ -1,7 +1,5 @@
 """The processes of a launch on one machine: started together, watched, and ended together when one of them fails."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import signal

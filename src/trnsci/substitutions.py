@@ -3,8 +3,6 @@
 Both are asked at every call, so the answers that most calls get come first and cost less than a microsecond.
 """
 
-from __future__ import annotations
-
 import functools
 from collections import Counter
 from contextvars import ContextVar

@@ -6,8 +6,6 @@ Rates are GB/s, times nanoseconds. How much of a link's rate a collective reache
 shares of link rate.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import math

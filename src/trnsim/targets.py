@@ -4,8 +4,6 @@ Sources: A2, A3, A4 are the Neuron architecture guides for Trainium/Inferentia2,
 reference; P is read out of published trn2 profiles.
 """
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass, field
 from typing import Any

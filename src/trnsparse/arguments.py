@@ -1,7 +1,5 @@
 """Arguments the operations share."""
 
-from __future__ import annotations
-
 import math
 from itertools import pairwise
 from typing import Any, TypeVar

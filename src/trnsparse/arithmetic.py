@@ -1,7 +1,5 @@
 """Elementwise ``+ - * / **`` of a sparse matrix with numbers, dense tensors and sparse matrices, by SciPy's rules."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Dense product at the stored blocks of a BSR pattern, on the Tensor Engine."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import NamedTuple
 

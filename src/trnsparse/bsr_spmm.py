@@ -1,7 +1,5 @@
 """BSR matrix times dense matrix: one matmul of the Tensor Engine for each stored block."""
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Hashable, Sequence
 from itertools import pairwise

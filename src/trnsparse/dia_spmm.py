@@ -1,7 +1,5 @@
 """Products along diagonals: which there are, entries arranged by them, and the launch."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

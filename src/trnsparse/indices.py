@@ -1,7 +1,5 @@
 """Index arithmetic shared by the formats: pointers, orders, duplicates, and checks that name the first bad index."""
 
-from __future__ import annotations
-
 import operator
 from typing import Any, NamedTuple
 

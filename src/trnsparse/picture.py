@@ -1,7 +1,5 @@
 """A picture of a pattern, in characters or as SVG: darker cells hold more entries."""
 
-from __future__ import annotations
-
 import itertools
 
 import torch

@@ -4,8 +4,6 @@ Their loops trust indices. The copies of them are checked once and cannot be rea
 is written to an index tensor later, a product is right for the pattern it saw and never reads foreign memory.
 """
 
-from __future__ import annotations
-
 import functools
 import warnings
 from collections.abc import Callable, Hashable

@@ -1,7 +1,5 @@
 """Rows, columns and elements of a sparse matrix, by numbers, slices, lists and masks."""
 
-from __future__ import annotations
-
 from numbers import Integral
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Operands of torch's sparse products and attention, as functions here take them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

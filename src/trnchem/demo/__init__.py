@@ -1,7 +1,5 @@
 """The demonstrations behind ``make demo`` and ``trnsci demo``: a molecule, and a voice in noise."""
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import time

@@ -1,7 +1,5 @@
 """Spectrograms as PNG, with the standard library alone."""
 
-from __future__ import annotations
-
 import struct
 import zlib
 from collections.abc import Sequence

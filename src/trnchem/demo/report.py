@@ -1,7 +1,5 @@
 """Report of a demonstration: tables in a terminal; as a page a picture for each question, and what none tells."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

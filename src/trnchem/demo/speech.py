@@ -1,7 +1,5 @@
 """A voice in noise: STFT, a complex network that masks it, and back; trained here, run on two backends."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Water: its MP2 correlation energy on two backends, beside PySCF's, and what Trainium would do."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable

@@ -6,8 +6,6 @@ of it, whatever the data. Rounded tables and products, whose errors differ from 
 The Tensor Engine adds up to 128 terms in a column and its sums in PSUM.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 

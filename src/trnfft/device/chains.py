@@ -4,8 +4,6 @@ Rows of two folded factors are multiplied on chip, as they are loaded or stored.
 of its own, through HBM, within the same program.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple

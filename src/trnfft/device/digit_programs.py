@@ -1,7 +1,5 @@
 """Programs in digits: the steps of transforms over several axes, their tables, and how large a result can become."""
 
-from __future__ import annotations
-
 import functools
 import math
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Tables of rows of two factors whose twiddles are folded into the first product."""
 
-from __future__ import annotations
-
 import functools
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Transforms on Trainium: the launch of a call's program, and what it refuses."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Programs of passes: which serve a call, and their tables."""
 
-from __future__ import annotations
-
 import functools
 import math
 from dataclasses import dataclass, replace

@@ -3,8 +3,6 @@
 `trnfft.kernels.fft` documents what each pass computes; its fields are in the order in which the kernel unpacks them.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Any, NamedTuple
 

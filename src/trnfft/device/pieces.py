@@ -4,8 +4,6 @@ A program grows with the rows it transforms, evenly from one tile of rows to the
 rows one may have. The limits are settings of the suite (``TRNSCI_PROGRAM_MATMULS``, ``TRNSCI_PROGRAM_INSTRUCTIONS``).
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Sequence

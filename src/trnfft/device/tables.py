@@ -1,7 +1,5 @@
 """Tables of programs: DFT matrices, twiddles and chirps, from float64 with angles reduced exactly in integers."""
 
-from __future__ import annotations
-
 import functools
 import math
 from typing import Any

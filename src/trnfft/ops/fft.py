@@ -3,8 +3,6 @@
 SciPy transforms tensors in host memory that have a large prime factor in a length, and few rows, torch all others.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple

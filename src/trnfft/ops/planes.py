@@ -1,7 +1,5 @@
 """Transforms of split planes, for devices that have no complex dtype."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch

@@ -1,7 +1,5 @@
 """Agreement of ranks before data moves: that they make the same call, or why one of them does not."""
 
-from __future__ import annotations
-
 import hashlib
 from typing import Any
 

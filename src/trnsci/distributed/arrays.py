@@ -1,7 +1,5 @@
 """Arrays sharded over ranks: cut a tensor that every rank has, and gather the parts."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

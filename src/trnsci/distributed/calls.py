@@ -1,7 +1,5 @@
 """A public function called with sharded arrays: check, agree, run the sharded algorithm, differentiate it."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import inspect

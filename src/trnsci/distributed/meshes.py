@@ -1,7 +1,5 @@
 """Meshes of ranks, and starting ``torch.distributed`` unless it runs."""
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Sequence

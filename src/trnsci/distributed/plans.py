@@ -1,7 +1,5 @@
 """Plans of sharded calls: what every rank computes, holds, sends and waits for, before anything runs."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 import math

@@ -1,7 +1,5 @@
 """Programs that go on after a restart."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar

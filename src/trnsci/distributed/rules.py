@@ -5,8 +5,6 @@ the result needs no other rank, one that is summed leaves terms to be added. Lab
 ``bmn->b`` with ``whole="mn"`` is a function of each matrix of a batch. Axes of the result after those named are whole.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import string

@@ -1,7 +1,5 @@
 """The ranks of one call: which one this is, and the exchanges between them, counted."""
 
-from __future__ import annotations
-
 import functools
 import json
 import math

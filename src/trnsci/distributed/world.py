@@ -1,7 +1,5 @@
 """This process among the ranks: its pulse, its calls, and who is missing when a message does not come."""
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import hashlib

@@ -5,8 +5,6 @@ that is written otherwise here is an error with the spelling. `trnsci.earlier.ta
 docs/how-to/from-the-earlier-suite.md is written from it.
 """
 
-from __future__ import annotations
-
 import sys
 from typing import Any
 

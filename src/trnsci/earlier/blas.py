@@ -1,7 +1,5 @@
 """The earlier `trnblas`: its argument order, its spellings, and symmetric products as whole matrices."""
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

@@ -4,8 +4,6 @@ A row of ``data/earlier/calls.csv`` has the earlier signature, the call of ours 
 (``trnblas.axpy(x, y, alpha)``), the ``way`` in which a library converts operands and results, and a docstring.
 """
 
-from __future__ import annotations
-
 import functools
 import pkgutil
 from collections.abc import Callable, Mapping

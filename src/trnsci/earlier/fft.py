@@ -1,7 +1,5 @@
 """The earlier `trnfft`: results as planes, Hann windows by default, one precision for all transforms."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Stand the earlier suite's modules in for ours: its names first, ours behind them."""
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 import sys

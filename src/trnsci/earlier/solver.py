@@ -1,7 +1,5 @@
 """The earlier `trnsolver`: thin decompositions, tolerances of 1e-6, preconditioners as ``M``."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """The earlier `trnsparse`: values before indices, products with positions, iterations of a fixed number of steps."""
 
-from __future__ import annotations
-
 import inspect
 import itertools
 import operator

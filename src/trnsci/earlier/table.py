@@ -4,8 +4,6 @@ Rows are in ``data/earlier/names.csv``. Their ``here`` is the spelling of a name
 arguments which are refused without `trnsci.earlier.install`, and ``differs`` how a call that both accept differs.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from trnsci.tables import read_table

@@ -1,7 +1,5 @@
 """The earlier `trntensor`: an addend as ``out=``, strategies in plans, decompositions as tuples."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """``torch.autocast("neuron")``: products in half precision, sensitive functions in float32, as torch has it."""
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

@@ -1,7 +1,5 @@
 """``torch.compile(backend="neuron")`` on the emulated device: one launch for each graph, forward and backward."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from typing import Any

@@ -4,8 +4,6 @@ A shell has a storage of its own, to which its numbers belong until torch frees 
 numbers are views, so that what is written to one is seen by the other.
 """
 
-from __future__ import annotations
-
 import weakref
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Every operator of torch's on the emulated device: computed on the host, behind the device's rules, and counted."""
 
-from __future__ import annotations
-
 import functools
 import math
 import warnings

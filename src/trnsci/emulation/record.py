@@ -1,7 +1,5 @@
 """Record of an emulated device: dispatches, transfers, fallbacks, and the time they would take."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Operators of torch on the device, as far as they are documented or reported for torch-neuronx 2.14."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Literal
 

@@ -1,7 +1,5 @@
 """From a lowered graph to steps: each operator becomes a call of a kernel, a view, a pending expression, or stays."""
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Sequence
 from typing import Any

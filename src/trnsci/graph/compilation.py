@@ -1,7 +1,5 @@
 """From a traced graph to the programs that run it: lowered, folded, built, and split where they must be."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """Operators that move elements: views, joins, pads, fills, scatters into views, gathers, reversals."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Operators defined by others, for lowering: torch's definitions, and a few of our own."""
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

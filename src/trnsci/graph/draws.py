@@ -1,7 +1,5 @@
 """Draws inside a traced function: the numbers are no constants, so a program draws them again each time it runs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar

@@ -1,7 +1,5 @@
 """Steps that every operator may need: operands in HBM, pointwise expressions, and copies of views."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence

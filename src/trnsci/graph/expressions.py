@@ -1,7 +1,5 @@
 """Pointwise ATen operators as instructions of the kernel `trnsci.graph.kernels.pointwise`."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field

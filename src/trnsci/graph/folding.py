@@ -1,7 +1,5 @@
 """Smaller graphs: constants computed once, parts of a stack read directly, values that are not read dropped."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """Operators that reduce: along rows, along columns, or everything."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The text of an NKI program: one function that calls the steps' kernels in order, with intermediates in HBM."""
 
-from __future__ import annotations
-
 import itertools
 import linecache
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """Values a function reads besides its arguments: a program is made for those there when it was traced."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterator
 from contextlib import contextmanager

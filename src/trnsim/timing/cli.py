@@ -1,7 +1,5 @@
 """``trnsim profile module:kernel --shapes 8192x4096,8192x8192 --dtype bfloat16 --target trn2 --html x.html``."""
 
-from __future__ import annotations
-
 import argparse
 import ast
 import importlib

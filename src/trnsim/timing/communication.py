@@ -1,7 +1,5 @@
 """Cost formulas of registers, barriers and collectives."""
 
-from __future__ import annotations
-
 from trnsim import fabric
 from trnsim.targets import Target
 from trnsim.timing.costs import Call, Cost, formula, itemsize

@@ -3,8 +3,6 @@
 Each comment names the source of a figure as `trnsim.targets` abbreviates them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -8,8 +8,6 @@ Every formula names what it rests on: ``measured`` (published profiles and probe
 formulas) or ``assumed`` (no public figure; a neighbour's formula). Reports say how much of a prediction is assumed.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple

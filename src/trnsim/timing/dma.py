@@ -9,8 +9,6 @@ its engine. Who writes the descriptors decides what issuing costs and when data 
 * ``hwdge``: written by a hardware block that Sync or Scalar commands; constants and HBM scratch on trn2.
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

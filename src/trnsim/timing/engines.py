@@ -1,7 +1,5 @@
 """Resources of a schedule: the Tensor Engine's activity monitor, the DMA engines, meeting points between cores."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

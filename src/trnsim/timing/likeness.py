@@ -1,7 +1,5 @@
 """How like a kernel is to those that were measured: generation, cores, dtype, what its time goes into, spills."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from trnsim.constants import MEASURED, RESOURCES

@@ -1,7 +1,5 @@
 """Consequences of the order of a stream alone: which HBM tensors are results, and where each load is needed."""
 
-from __future__ import annotations
-
 from trnsim.memory import HBM, SHARED_HBM
 from trnsim.timing.stream import Stream
 

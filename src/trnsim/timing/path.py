@@ -1,7 +1,5 @@
 """The critical path: from the last byte back to the first trigger, and what its time was spent on."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from trnsim.timing.schedule import BUSY, MEMORY, QUEUES, REASONS, Schedule

@@ -1,7 +1,5 @@
 """Which operands wait for each other: in HBM those that share bytes, on chip those whose bounding boxes meet."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Sequence
 

@@ -9,8 +9,6 @@ rows of 8192 four are drawn, each as long as operands in SBUF make it; with rows
 per state, which is four of them, two with an operand in PSUM.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from trnsim.memory import PSUM, SBUF

@@ -6,8 +6,6 @@ any other is saved first. Constants and loads of arguments stand where they are 
 every tensor it touches whole: one whose tensors exceed SBUF together is refused.
 """
 
-from __future__ import annotations
-
 import bisect
 import heapq
 import itertools

@@ -1,7 +1,5 @@
 """The instruction stream of one core in a compact form: costs and operands interned, little kept per instruction."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from trnsim.memory import PSUM, SBUF

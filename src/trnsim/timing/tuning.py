@@ -3,8 +3,6 @@
 Candidates that a lower bound of their time rules out are not scheduled.
 """
 
-from __future__ import annotations
-
 import inspect
 import itertools
 import math

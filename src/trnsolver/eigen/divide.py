@@ -1,7 +1,5 @@
 """Spectral divide and conquer on the device: what the kernel starts from, and when it runs again."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -6,8 +6,6 @@ level once, and the host cuts the halves out. Beyond `kernels.ONE_LEVEL` rows a 
 several to a tile; a program of no level corrects and verifies the whole.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """One-sided Jacobi on the device: which rows meet in a step, where they go after it, and eigenpairs from it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

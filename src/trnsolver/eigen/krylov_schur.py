@@ -1,7 +1,5 @@
 """Krylov spaces that restart from their best vectors (Stewart; for Hermitian operators Wu and Simon)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple

@@ -4,8 +4,6 @@ A Krylov space holds one vector of each eigenspace, however often an eigenvalue 
 So a random vector, orthogonal to the pairs that have converged, searches for more before anything is claimed.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Polar factors on the device: the first half of a singular value decomposition by products."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """Eigenvectors and singular vectors of double precision by products (after Ogita and Aishima)."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Checked arguments of iterative solvers, and the methods that their calls share."""
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Callable

@@ -4,8 +4,6 @@ Solvers are written once for both. One column on the host is what most callers h
 of the time that tensors of one number take.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any, TypeAlias
 
