@@ -6,8 +6,10 @@ compiled loops (``src/loops/numbers.h``, the same steps in C) give the same bits
 place for `log` and `exp`, and below ``2**-52`` absolutely for `sincos2pi`. Gradients are those of the exact functions.
 """
 
+import json
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,8 +17,12 @@ import torch
 from torch import Tensor
 
 from trnrand import host_loops
-from trnrand.coefficients import COEFFICIENTS
 from trnsci import host
+
+COEFFICIENTS: dict[str, Any] = json.loads(
+    (Path(__file__).parent / "data" / "coefficients.json").read_text(encoding="utf-8")
+)
+
 
 LN2_HIGH, LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
 # adding and subtracting it rounds to an integer

@@ -8,8 +8,8 @@ import torch
 import triton
 import triton.language as tl
 
-from trnrand.coefficients import COEFFICIENTS
 from trnrand.cuda._maths import log
+from trnrand.maths import COEFFICIENTS
 
 
 @functools.cache

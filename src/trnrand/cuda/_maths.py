@@ -7,7 +7,7 @@ results have the same bits as on the host.
 import triton
 import triton.language as tl
 
-from trnrand.coefficients import COEFFICIENTS
+from trnrand.maths import COEFFICIENTS
 
 LOG, EXP, SIN, COS, LOG32, SIN32, COS32 = (
     tl.constexpr(tuple(COEFFICIENTS[name])) for name in ("log", "exp", "sin", "cos", "log32", "sin32", "cos32")

@@ -32,8 +32,8 @@ from trnsolver.batched.batched_cholesky import LEAST, batched_cholesky
 from trnsolver.batched.batches import pays
 from trnsolver.dense.identity import identity
 from trnsolver.dense.inv_triangular import inv_triangular
-from trnsolver.dense.lapack_info import info
 from trnsolver.dense.mixed_precision import correctable, single
+from trnsolver.dense.pivots import info
 from trnsolver.dense.refine_factors import improved_cholesky
 from trnsolver.dense.solve_triangular import triangular
 from trnsolver.kernels import cholesky as kernels

@@ -31,9 +31,8 @@ from trnsolver.array_operands import as_matrix, replaces_arrays
 from trnsolver.batched.batched_lu import LEAST, batched_lu
 from trnsolver.batched.batches import pays
 from trnsolver.dense.identity import identity, unit_columns
-from trnsolver.dense.lapack_info import info
 from trnsolver.dense.mixed_precision import correctable, single
-from trnsolver.dense.pivots import belong, exchanges, permutation_of, pivots_of, row_tiles, rows_each, within
+from trnsolver.dense.pivots import belong, exchanges, info, permutation_of, pivots_of, row_tiles, rows_each, within
 from trnsolver.dense.refine_factors import improved_lu
 from trnsolver.dense.solve_triangular import triangular
 from trnsolver.dense.unpivoted import factor_unpivoted

@@ -1,9 +1,12 @@
-"""Row exchanges: LAPACK's pivots, and the orders in which they leave rows."""
+"""Row exchanges: LAPACK's pivots, the orders in which they leave rows, and the first that stopped a factorisation."""
+
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from trnsci import ArgumentError, DtypeError, check
+from trnsci.analogs import PLAIN
 from trnsci.caches import kept
 from trnsci.nki import P_MAX
 from trnsolver.arguments import readable
@@ -88,3 +91,36 @@ def row_tiles(rows: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
     index = torch.arange(held * each, device="cpu").reshape(-1, each)  # [p, T]
     rank = ((index.numel() - 1 - index).int() | (1 << 30)).view(torch.float32)
     return rank.to(device), index.float().to(device), (index < rows).float().to(device)
+
+
+# torch's operator, and whether entries of its first result show that it went well; an operand's own NaN shows too
+_WELL = {
+    "linalg_cholesky_ex": lambda factor: factor.diagonal(dim1=-2, dim2=-1).real > 0,
+    "linalg_lu_factor_ex": lambda factors: factors.diagonal(dim1=-2, dim2=-1) != 0,
+    "linalg_inv_ex": torch.isfinite,
+}
+
+
+def info(result: Tensor, a: Tensor, operator: str) -> Tensor:
+    """Return LAPACK's info of ``operator`` applied to ``a`` [..., N, N], from the result ours had.
+
+    Ours raises on data that can be looked at, so there it is zero.
+    """
+    if type(a) in PLAIN:
+        return torch.zeros(a.shape[:-2], dtype=torch.int32, device=a.device)
+    return torch.ops.trnsolver.info(result.detach(), a.detach(), operator)
+
+
+def _info(result: Tensor, a: Tensor, operator: str) -> Tensor:
+    if bool(_WELL[operator](result).all()):
+        return a.new_zeros(a.shape[:-2], dtype=torch.int32)
+    told: Any = getattr(torch.ops.aten, operator).default(a)
+    return told[-1].clone()
+
+
+_LIBRARY: Any = torch.library.Library("trnsolver", "FRAGMENT")
+_LIBRARY.define("info(Tensor result, Tensor a, str operator) -> Tensor")
+_LIBRARY.impl("info", _info, "CompositeExplicitAutograd")
+torch.library.register_fake(
+    "trnsolver::info", lambda result, a, operator: a.new_empty(a.shape[:-2], dtype=torch.int32), lib=_LIBRARY
+)

@@ -33,8 +33,8 @@ from trnsolver.array_operands import (
 )
 from trnsolver.dense.cholesky import cholesky, cholesky_solve
 from trnsolver.dense.identity import unit_columns
-from trnsolver.dense.lapack_info import info
 from trnsolver.dense.lu import LuFactor, LuSolve, lu_factor, lu_solve
+from trnsolver.dense.pivots import info
 from trnsolver.dense.qr import factor_checked
 from trnsolver.dense.solve_triangular import triangular
 from trnsolver.dense.spd import by_cholesky
