@@ -35,7 +35,9 @@ def read(name: str) -> Any:
 def run(name: str) -> Any:
     """Return a notebook with the outputs of a fresh run; a cell that raises ends it."""
     notebook = read(name)
-    NotebookClient(notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": NOTEBOOKS}}).execute()
+    place = {"metadata": {"path": NOTEBOOKS}}
+    # a busy machine sends what a cell prints in several pieces
+    NotebookClient(notebook, timeout=300, kernel_name="python3", resources=place, coalesce_streams=True).execute()
     for number, cell in enumerate(notebook.cells):
         # these differ from run to run without telling anything
         cell.metadata = {}
