@@ -342,7 +342,7 @@ def _frames(op: str, n_fft: Any, *, hop: Any, win: Any, window: Any, x: Tensor) 
 
 def _check_padding(x: Tensor, by: int, mode: str) -> None:
     length = x.shape[-1]
-    if mode in ("reflect", "circular") and by > length - (mode == "reflect"):
+    if mode in ("reflect", "circular") and by > length - int(mode == "reflect"):
         raise ArgumentError("stft", "length of x", length, f"more than n_fft // 2 = {by} samples for pad_mode {mode!r}")
     if mode != "constant" and length == 0:
         raise ArgumentError("stft", "length of x", 0, f"samples to pad with mode {mode!r}")
