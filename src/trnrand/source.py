@@ -242,7 +242,7 @@ def rows(source: Source, op: str, shape: tuple[int, ...]) -> tuple[int, int]:
     """Return the rows of the first axis that belong to this process."""
     if source.size == 1:
         return 0, shape[0] if shape else 1
-    check.refuse(not shape, op, "size", (), "at least one axis, because the generator is partitioned")
+    check.refuse(len(shape) == 0, op, "size", (), "at least one axis, because the generator is partitioned")
     each, more = divmod(shape[0], source.size)
     start = source.rank * each + min(source.rank, more)
     return start, start + each + (source.rank < more)

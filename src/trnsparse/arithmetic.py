@@ -79,9 +79,8 @@ def power(a: SparseMatrix, exponent: Any) -> Any:
     exponent = _operand(exponent)
     if exponent is NotImplemented:
         return exponent
-    if not _is_number(exponent):
-        raise ArgumentError("power", "exponent", tuple(exponent.shape), "a number")
     if isinstance(exponent, Tensor):
+        check.refuse(exponent.ndim != 0, "power", "exponent", tuple(exponent.shape), "a number")
         check.data("power", exponent=exponent)
     check.refuse(
         bool(exponent == 0), "power", "exponent", exponent, "a number other than 0, which would fill the matrix"
