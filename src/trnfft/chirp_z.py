@@ -68,7 +68,7 @@ def chirp_z(
         options: Any = {"dim": dim, "axis": axis, "precision": precision}
         values = chirp_z(neuron.from_device(x), m, w, a, **options)
         planes: Any = ComplexTensor(*(neuron.to_device(part.contiguous()) for part in (values.real, values.imag)))
-        return planes  # type: ignore[no-any-return]
+        return planes
     x = as_complex(x)
     dim = axis_of("chirp_z", dim, axis, x.ndim)
     n = length_of("chirp_z", None, x.shape[dim])
