@@ -19,7 +19,7 @@ from trnfft.fftn import hfft2, hfftn, ihfft2, ihfftn
 from trnfft.ops import C2R, R2C
 from trnfft.ops.callbacks import Chain, join_steps
 from trnfft.plan import FFTPlan
-from trnsci import ArgumentError, DtypeError, check, run
+from trnsci import ArgumentError, check, run
 from trnsci.arrays import from_numpy, to_numpy
 from trnsci.specs import thaw
 
@@ -84,8 +84,7 @@ class Convert:
     dtype: torch.dtype
 
     def __post_init__(self) -> None:
-        if not isinstance(self.dtype, torch.dtype):
-            raise DtypeError("Convert", "dtype", type(self.dtype), "a torch.dtype")
+        check.kind("Convert", "dtype", self.dtype, torch.dtype, "a torch.dtype")
 
     def __call__(self, x: Tensor) -> Tensor:
         """Apply it."""

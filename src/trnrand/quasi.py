@@ -12,7 +12,7 @@ from torch import Tensor
 from trnrand.request import FLOATS
 from trnrand.source import Source, default, fits
 from trnrand.stream import Stream
-from trnsci import ArgumentError, DtypeError, check, figures
+from trnsci import ArgumentError, check, figures
 from trnsci.graph.draws import refuse_draw
 from trnsim import notebook
 
@@ -46,16 +46,14 @@ class Sequence:
             raise ArgumentError(name, "seed", seed, f"None with {other}={scramble if generator is None else generator}")
         if scramble is None:
             scramble = seed is not None
-        if not isinstance(scramble, bool | str):
-            raise DtypeError(name, "scramble", type(scramble), "True, False or a name")
+        check.kind(name, "scramble", scramble, bool | str, "True, False or a name")
         check.option(name, "scramble", scramble, (False, True, *kinds))
         self.scramble: str | None = kinds[0] if scramble is True else scramble or None
         self.position = 0
         self.stream: Stream | None = None
         if self.scramble is not None:
             source = (default() if seed is None else Source(seed)) if generator is None else generator
-            if not isinstance(source, Source):
-                raise DtypeError(name, "generator", type(source), "a trnrand.Generator")
+            check.kind(name, "generator", source, Source, "a trnrand.Generator")
             self.stream = source.fold()
 
     def at(self, offset: int) -> Self:
@@ -105,8 +103,7 @@ class Sequence:
         if out is not None:
             check.dense(self.name, out=out)
         kind = out.dtype if dtype is None and out is not None else torch.get_default_dtype() if dtype is None else dtype
-        if not isinstance(kind, torch.dtype):
-            raise DtypeError(self.name, "dtype", type(kind), "a torch.dtype")
+        check.kind(self.name, "dtype", kind, torch.dtype, "a torch.dtype")
         check.option(self.name, "dtype", kind, FLOATS)
         where = torch.device("cpu") if out is None else out.device
         if device is not None:

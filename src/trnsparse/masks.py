@@ -256,8 +256,7 @@ def from_dense(kept: Numbers) -> Mask:
 
 def from_bsr(matrix: BSRMatrix) -> Mask:
     """Keep pairs where a BSR matrix [Q, K] is not zero."""
-    if not isinstance(matrix, BSRMatrix):
-        raise DtypeError("from_bsr", "matrix", type(matrix), "a BSRMatrix")
+    check.kind("from_bsr", "matrix", matrix, BSRMatrix, "a BSRMatrix")
     return _Stored(matrix)
 
 

@@ -97,8 +97,7 @@ def parse(op: str, subscripts: str, shapes: Sequence[Sequence[int]]) -> Equation
     Raises:
         ArgumentError: the expression is malformed, or does not fit the shapes.
     """
-    if not isinstance(subscripts, str):
-        raise DtypeError(op, "subscripts", type(subscripts), "a text such as 'ij,jk->ik'")
+    check.kind(op, "subscripts", subscripts, str, "a text such as 'ij,jk->ik'")
     text = subscripts.replace(" ", "")
     left, arrow, right = text.partition("->")
     terms = left.split(",")
