@@ -31,26 +31,24 @@ class Relief(NamedTuple):
     saved_s: float
 
 
-def ask_reliefs(recording: Recording, target: Target, total_s: float, spent: dict[str, float]) -> list[Relief]:
-    """Return the savings of every resource on the critical path, largest first.
+def ask_reliefs(recording: Recording, target: Target, total_s: float, path: dict[str, float]) -> list[Relief]:
+    """Return the savings of every resource on the critical path, which names them longest first; largest first.
 
     Where none alone saves a tenth of the time, the one the path is longest on is freed together with the one the
     path is longest on then.
     """
-    asked = [name for name in spent if _can_be_free(name)]
-    if not asked:
-        return []
-    reliefs = []
-    for name in asked:
-        total, path = _play_without(recording, target, name)
+    reliefs: list[Relief] = []
+    first, then = "", None
+    for name in filter(_can_be_free, path):
+        total, left = _play_without(recording, target, name)
+        if not reliefs:
+            first, then = name, next((other for other in left if other != name and _can_be_free(other)), None)
         reliefs.append(Relief(name, max(0.0, total_s - total)))
-        if name == asked[0]:
-            then = next((other for other in path if other != name and _can_be_free(other)), None)
     reliefs.sort(key=lambda relief: -relief.saved_s)
     if then is not None and reliefs[0].saved_s < _LITTLE * total_s:
-        total, _ = _play_without(recording, target, asked[0], then)
+        total, _ = _play_without(recording, target, first, then)
         if total_s - total >= _LITTLE * total_s:
-            reliefs.insert(0, Relief(f"{asked[0]} and {then}", total_s - total))
+            reliefs.insert(0, Relief(f"{first} and {then}", total_s - total))
     return reliefs
 
 
@@ -70,7 +68,9 @@ def _play_without(recording: Recording, target: Target, *names: str) -> tuple[fl
             for kind in stream.kinds:
                 cost = kind.cost
                 if cost.engine in names:
-                    kind.cost = cost._replace(busy=0.0, done=0.0, table=None, array=None)
+                    # what a dependent waits beyond is latency
+                    late = 0.0 if LATENCY in names else cost.done - cost.busy
+                    kind.cost = cost._replace(busy=0.0, done=late, table=None, array=None)
                 elif LATENCY in names:
                     kind.cost = cost._replace(done=cost.busy)
                 if BANDWIDTH in names and kind.transfer is not None:

@@ -56,8 +56,7 @@ def critical_path(schedules: list[Schedule]) -> tuple[list[Step], dict[str, floa
             core,
             1,
         )
-        last = steps[-1] if steps else None
-        if last is not None and step[:3] == last[:3] and step.reason == last.reason:
+        if steps and step[:3] == (last := steps[-1])[:3] and step.reason == last.reason:
             steps[-1] = last._replace(
                 start_s=step.start_s, decisive_s=last.decisive_s + step.decisive_s, times=last.times + 1
             )

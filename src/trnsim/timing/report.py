@@ -17,7 +17,7 @@ from trnsim.terminal import escape_controls
 from trnsim.timing.asking import Relief, ask_reliefs
 from trnsim.timing.costs import Call, itemsize
 from trnsim.timing.likeness import Nearest, Traits, find_nearest, find_traits
-from trnsim.timing.path import Step, critical_path
+from trnsim.timing.path import ROOM, Step, critical_path
 from trnsim.timing.schedule import MODES, QUEUES, REASONS, Schedule
 
 if TYPE_CHECKING:
@@ -130,7 +130,8 @@ class Report:
 
         Found by scheduling the kernel again for each of them, the first time this is read.
         """
-        return ask_reliefs(self.recording, self.target, self.total_s, self.spent_s)
+        waits = {ROOM: 0.0} if any(step.reason == "memory" for step in self.critical_path) else {}
+        return ask_reliefs(self.recording, self.target, self.total_s, self.spent_s | waits)
 
     @property
     def binds(self) -> str:

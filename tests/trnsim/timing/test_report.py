@@ -303,6 +303,55 @@ def test_moving_half_the_bytes_saves_half_of_what_the_dma_engines_took():
     assert saved < whole.reliefs[0].saved_s
 
 
+def test_fewer_and_larger_instructions_save_what_the_engine_was_busy_for():
+    def kernel(x, columns):
+        t = zeroed(128, 8192)
+        for c in range(0, 8192, columns):
+            nisa.tensor_scalar(dst=tile(columns=columns), data=t[:, c : c + columns], op0=nl.multiply, operand0=2.0)
+        return x
+
+    bad, good = (report_of(kernel, shaped(1, 1), columns) for columns in (16, 512))
+    assert bad.binds == "vector"
+    assert "fewer and larger ones" in str(bad)
+    saved = bad.total_s - good.total_s
+    assert saved == pytest.approx(bad.engines["vector"].busy_s - good.engines["vector"].busy_s, rel=0.05)
+    assert saved < bad.reliefs[0].saved_s
+
+
+def test_independent_work_saves_the_latency_of_a_chain():
+    """The engine is on the whole of the critical path, and idle two thirds of it."""
+
+    def kernel(x, chains):
+        tiles = [zeroed(128, 1) for _ in range(chains)]
+        for _ in range(240 // chains):
+            for t in tiles:
+                nisa.tensor_scalar(dst=t, data=t, op0=nl.add, operand0=1.0)
+        return x
+
+    bad, good = (report_of(kernel, shaped(1, 1), chains) for chains in (1, 4))
+    assert bad.binds == "latency"
+    assert "independent work" in str(bad)
+    assert bad.total_s - good.total_s == pytest.approx(bad.reliefs[0].saved_s, rel=0.05)
+
+
+def test_smaller_tiles_save_what_waiting_for_memory_costs():
+    """Two tiles of 96 KB fill SBUF: nothing is loaded while they are in use."""
+
+    def kernel(x, columns):
+        y = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+        for c in range(0, x.shape[1], columns):
+            t, u = tile(columns=columns), tile(columns=columns)
+            nisa.dma_copy(dst=t, src=x[:, c : c + columns])
+            nisa.activation(dst=u, op=nl.exp, data=t)
+            nisa.dma_copy(dst=y[:, c : c + columns], src=u)
+        return y
+
+    bad, good = (report_of(kernel, shaped(128, 120_000), columns) for columns in (24_000, 12_000))
+    (relief,) = (relief for relief in bad.reliefs if relief.resource == "memory")
+    assert relief.saved_s > 0.2 * bad.total_s
+    assert bad.total_s - good.total_s == pytest.approx(relief.saved_s, rel=0.05)
+
+
 def test_two_that_bind_together_are_named_together():
     def kernel(x):
         t = zeroed(128, 600)
