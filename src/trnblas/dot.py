@@ -161,8 +161,10 @@ def nrm2(*args: Any, **kwargs: Any) -> Any:
 
 
 def _refuse_overflow(value: Any, *_: Any, **__: Any) -> Any:
-    if not np.isfinite(value):
-        raise Different("it is no finite number")
+    # NumPy adds squares
+    limits = np.finfo(value.dtype)
+    if not (value == 0 or limits.tiny**0.5 / limits.eps < value < limits.max**0.5):
+        raise Different("squares of it are no normal numbers, or it is none")
     return value
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from trnsci.analogs.replacing import Replacement
 from trnsci.errors import ArgumentError
 
 _NAME = "__trnsci_multiply__"
@@ -26,28 +27,32 @@ _IN_PLACE = "__trnsci_multiply_in_place__"
 
 
 def multiply(a: Any, b: Any) -> Any:
-    """Return ``a @ b``; of NumPy's matrices and vectors by `numpy.dot`, which is the same and can be replaced."""
+    """Return ``a @ b``; of NumPy's matrices and vectors as `numpy.dot` is replaced, where that takes the call."""
     if type(a) is np.ndarray and type(b) is np.ndarray and a.ndim in (1, 2) and b.ndim in (1, 2):
-        # a mismatch is told in the words of the operator
-        return np.dot(a, b) if a.shape[-1] == b.shape[0] else a @ b
+        product = _replace_product(a, b)
+        return a @ b if product is NotImplemented else product
     return a @ b
 
 
 def multiply_in_place(a: Any, b: Any) -> Any:
     """Return the result of ``a @= b``, which writes to an array."""
-    if (
-        type(a) is not np.ndarray
-        or type(b) is not np.ndarray
-        or (a.ndim, b.ndim) != (2, 2)
-        or a.shape[-1] != b.shape[0]
-    ):
-        a @= b
-        return a
-    if b.shape[0] != b.shape[1] or not np.can_cast(np.result_type(a, b), a.dtype, "same_kind"):
-        a @= b
-        return a
-    a[...] = np.dot(a, b)
+    fits = type(a) is np.ndarray and type(b) is np.ndarray and (a.ndim, b.ndim) == (2, 2) and b.shape[0] == b.shape[1]
+    if fits and np.can_cast(np.result_type(a, b), a.dtype, "same_kind"):
+        product = _replace_product(a, b)
+        if product is not NotImplemented:
+            a[...] = product
+            return a
+    a @= b
     return a
+
+
+def _replace_product(a: Any, b: Any) -> Any:
+    """Return what stands for `numpy.dot` makes of a product; ``NotImplemented`` leaves it to the operator."""
+    function: Any = np.dot
+    if hasattr(function, "attempt"):
+        return function.attempt((a, b), {})
+    watched = isinstance(function, Replacement) and a.shape[-1] == b.shape[0]
+    return function(a, b) if watched else NotImplemented
 
 
 class _Products(ast.NodeTransformer):

@@ -113,7 +113,7 @@ def einsum(
     return result if out is None else out.copy_(result)
 
 
-def _in_numpys_order(value: Any, equation: str, *operands: Any, optimize: Any = False) -> Any:
+def _in_numpys_order(value: Any, equation: str, *operands: Any, optimize: Any = False, **_: Any) -> Any:
     """Return a result in the memory order that NumPy gives it, which follows from the order of its operands."""
     if value.ndim < 2:
         return value

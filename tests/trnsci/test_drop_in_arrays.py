@@ -12,6 +12,7 @@ import scipy.sparse.linalg
 
 import trnsci
 from tests.together import together
+from trnsci.product_operators import multiply, multiply_in_place
 
 rng = np.random.default_rng(0)
 A = rng.standard_normal((8, 8))
@@ -340,3 +341,38 @@ def test_scipys_own_ways_are_kept(code):
             got = eval(code, globals(), {"a": A})
     if "dct" in code:
         np.testing.assert_array_equal(got, eval(code, globals(), {"a": A}))
+
+
+@together(
+    "code",
+    [
+        "np.dot(x, x)",
+        "np.dot(x[0], x[0])",
+        "np.inner(x, x)",
+        "np.tensordot(x, x, 1)",
+        "np.einsum('ij,jk->ik', x, x, out=None)",
+        "np.fft.fft(1e108 * x)",
+        "np.linalg.norm(x)",
+        "np.linalg.norm(x * 1e-300 * 1e-60)",
+        "np.linalg.det(x * np.eye(8))",
+        "multiply(x, x)",
+        "multiply_in_place(x.copy(), x)",
+    ],
+)
+def test_overflow_is_told_as_numpy_tells_it(code):
+    names = {"x": np.full((8, 8), 1e200), "multiply": multiply, "multiply_in_place": multiply_in_place}
+
+    def outcome():
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            result = eval(code, globals(), names)
+        try:
+            with np.errstate(all="raise"):
+                eval(code, globals(), names)
+        except FloatingPointError as error:
+            return repr(result), [str(each.message) for each in said], str(error)
+        return repr(result), [str(each.message) for each in said], ""
+
+    want = outcome()
+    with trnsci.drop_in(min_size=0):
+        assert outcome() == want

@@ -16,6 +16,8 @@ _PACKAGES = ("numpy", "scipy")
 # options that change nothing of a result, and those that let theirs write into operands
 _WITHOUT_EFFECT = frozenset(("check_finite",))
 _OVERWRITES = frozenset(("overwrite_a", "overwrite_b", "overwrite_x"))
+# what may be infinite, or no number
+_INEXACT = (np.ndarray, np.inexact, float, complex)
 
 
 @functools.cache
@@ -80,12 +82,15 @@ def _declaration(signature: inspect.Signature) -> str:
 
 def _own_result(theirs: str, analog: Analog) -> Callable[..., Any]:
     """Convert results of ours to theirs, in memory of their own."""
-    convert, order, lists = analog.result, analog.order, theirs.startswith("scipy.linalg.")
+    convert, order = analog.result, analog.order
+    warns, lists = theirs.startswith("numpy."), theirs.startswith("scipy.linalg.")
 
     def result(value: Any, *args: Any, **kwargs: Any) -> Any:
         converted = value if convert is None else convert(value, *args, **kwargs)
         if lists and isinstance(converted, tuple) and np.ndim(args[0]) > 2:
             raise Different("several results of a stack of matrices are a list")
+        if warns and isinstance(converted, _INEXACT) and not np.logical_and.reduce(np.isfinite(converted), axis=None):
+            raise Different("its result is not finite, of which theirs may warn")
         return own_arrays(converted, order, args[0] if args else None)
 
     return result
