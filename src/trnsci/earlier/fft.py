@@ -47,10 +47,6 @@ def _merge_planes(x: Any) -> Any:
     return x.to_torch() if isinstance(x, ComplexTensor) else x
 
 
-def _as_given(x: Any) -> Any:
-    return x
-
-
 def _convert(before: Function, after: Function) -> Callable[[Function], Function]:
     """Return a decorator of transforms: they run at the precision in force, on and to what earlier ones had."""
 
@@ -75,10 +71,10 @@ def _convert_frames(function: Function) -> Function:
 
 
 _WAYS = {
-    "planes": _convert(_as_given, _as_planes),
+    "planes": _convert(lambda x: x, _as_planes),
     # transforms of real data read no other plane
     "real": _convert(lambda x: x.real if isinstance(x, ComplexTensor) else x, _as_planes),
-    "half": _convert(_merge_planes, _as_given),
+    "half": _convert(_merge_planes, lambda x: x),
     "frames": _convert_frames,
 }
 _TRANSFORMS = read_calls("trnfft", _WAYS)["trnfft"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -88,16 +89,12 @@ class Generator:
         return ProgramBuilder(self)
 
 
-_default: list[Generator] = []
-
-
+@functools.cache
 def get_default_generator() -> Generator:
     """Return the generator of module-level functions."""
-    if not _default:
-        shared = Generator(0)
-        shared._numbers = _ours["default_generator"]()
-        _default.append(shared)
-    return _default[0]
+    shared = Generator(0)
+    shared._numbers = _ours["default_generator"]()
+    return shared
 
 
 def manual_seed(seed: int) -> Generator:

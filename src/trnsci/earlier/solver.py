@@ -11,7 +11,7 @@ import trnsolver
 from trnsci.earlier.calls import read_calls
 
 _HALF = (torch.float16, torch.bfloat16)
-_ours = {name: getattr(trnsolver, name) for name in ("solve_spd", "cg", "gmres", "block_jacobi_preconditioner")}
+_ours = {name: getattr(trnsolver, name) for name in ("solve_spd", "cg", "gmres")}
 
 
 def in_single(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -88,12 +88,7 @@ def gmres(
     return _iterate("gmres", A, b, None, x0=x0, tol=tol, maxiter=maxiter, restart=restart)
 
 
-def block_jacobi_preconditioner(A: Tensor, block_size: int = 16) -> Callable[[Tensor], Tensor]:
-    """Return the inverses of the blocks on the diagonal as a function; the last block may be smaller."""
-    return _ours["block_jacobi_preconditioner"](A, min(block_size, A.shape[-1]))
-
-
-_FUNCTIONS = (solve_spd, cg, gmres, block_jacobi_preconditioner)
+_FUNCTIONS = (solve_spd, cg, gmres)
 MODULES: dict[str, dict[str, Any]] = {
     "trnsolver": read_calls("trnsolver", {"single": in_single})["trnsolver"] | {f.__name__: f for f in _FUNCTIONS},
 }
