@@ -282,7 +282,7 @@ class FitReport:
             if one > 1.5 * likely:
                 text += f" As one program ({PROGRAMS}) {rounded(one)}: {seconds(dispatches)} are dispatches."
             elif place and share < 0.9:
-                text += f" Of the rest {place} takes {seconds(rest)}."
+                text += f" Most of the rest is {place}: {seconds(rest)}."
             return text
         ours = f"of its {seconds(self.run)}, {seconds(movable)} are calls that could move"
         if one >= WORTH:
