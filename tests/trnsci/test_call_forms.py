@@ -52,6 +52,17 @@ def test_solvers_take_functions_of_vectors_and_scipys_names(name):
         solve(A, b, rtol=1e-3, tol=1e-3)
 
 
+@together("name", ["jacobi", "ssor", "ic0", "ilu0"])
+def test_preconditioners_take_arrays_and_are_functions_of_them(name):
+    build = getattr(trnsolver, f"{name}_preconditioner")
+    M = build(A)
+    np.testing.assert_allclose(M(b), M(torch.from_numpy(b)).numpy(), rtol=1e-15)
+    assert isinstance(M(b), np.ndarray)
+    for operand in (A, sp.csr_array(A), torch.from_numpy(A)):
+        x = trnsolver.cg(sp.csr_array(A), b, M=build(operand), rtol=1e-10).require()
+        np.testing.assert_allclose(x, X, rtol=1e-8)
+
+
 def test_least_squares_take_pairs_of_functions_of_arrays():
     tall = np.random.default_rng(0).standard_normal((6, 3))
     right = np.arange(6.0)

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from trnsci import NotPositiveDefinite, Singular, check, host, loops
+from trnsci import NotPositiveDefinite, Singular, array_function, check, host, loops
 from trnsci.arrays import Array, from_numpy, to_numpy
 from trnsci.backends import on_host
 from trnsolver.arguments import DTYPES, nonsingular, or_shapes, square
@@ -43,19 +43,13 @@ class Preconditioner:
 
 def keep_arguments(make: Callable[P, Apply]) -> Callable[P, Apply]:
     """Let a preconditioner take arrays and keep what it was made from, so that it can be copied and pickled."""
+    build = array_function(make)
 
     @functools.wraps(make)
-    def wrapper(*args: Any, **options: Any) -> Apply:
-        args = tuple(_as_tensor(x) for x in args)
-        options = {name: _as_tensor(x) for name, x in options.items()}
-        return Preconditioner(make(*args, **options), wrapper, args, options)
+    def wrapper(*args: P.args, **options: P.kwargs) -> Apply:
+        return Preconditioner(build(*args, **options), wrapper, args, options)
 
     return wrapper
-
-
-def _as_tensor(x: Any) -> Any:
-    """Return an array of numbers as a tensor; other values stay."""
-    return from_numpy(x) if isinstance(x, np.ndarray) and x.dtype.kind in "fciub" else x
 
 
 @keep_arguments
