@@ -419,6 +419,79 @@ def speedup() -> Svg:
     return svg
 
 
+# What limits a call on many cores.
+LIMITS = {"Tensor Engine": "#3366cc", "chip": "#2f9e6e", "links": "#e0842a", "EFA": "#8e5bb5", "latency": "#6b7f99"}
+STRONG = {"gemm": "gemm 64k", "fftn": "fftn 2048³", "qr": "qr 10⁸ x 128", "mp2": "mp2_energy", "attention": "attention"}
+WEAK = {"gemm weak": "gemm", "qr weak": "qr", "spmv weak": "spmv", "cg weak": "cg"}
+# Published: GPUs and milliseconds of a transform of 2048³ by cuFFTMp on A100.
+CUFFTMP = ((8, 78.0), (2048, 4.0))
+
+
+def _curves(svg: Svg, curves: dict[str, list[tuple[float, float, str]]], edge: float) -> None:
+    """Draw lines of points, each in the colour of its limit, and their names at the right edge, one below the other."""
+    below = 0.0
+    for name, points in sorted(curves.items(), key=lambda item: item[1][-1][1]):
+        svg.path([(x, y) for x, y, _ in points], GREY)
+        for x, y, limit in points:
+            svg.dot(x, y, LIMITS[limit], 3.5)
+        below = max(points[-1][1] + 4, below + 15)
+        svg.line(points[-1][0] + 4, points[-1][1], edge + 10, below - 4, RULE)
+        svg.text(edge + 14, below, name, size=11)
+
+
+@picture
+def scaling() -> Svg:
+    """Predicted times and efficiencies on many cores, from the record of `many_chips_page`."""
+    record = json.loads((ROOT / "tools" / "many_chips.json").read_text())
+    svg = Svg(800, 400, "Strong and weak scaling on trn2, predicted, and what limits")
+    top, foot, left, right = 70, 340, 60, 330
+
+    def x_of(cores: float) -> float:
+        return left + math.log2(cores / 8) / 9 * (right - left)
+
+    def y_of(ms: float) -> float:
+        return foot - math.log10(ms / 2) / 2.4 * (foot - top)
+
+    svg.text(16, 22, "trn2, predicted: the same problem on more cores, and problems that grow with them", size=14)
+    for k, (limit, colour) in enumerate(LIMITS.items()):
+        svg.dot(24 + 130 * k, 40, colour)
+        svg.text(34 + 130 * k, 44, limit, fill=GREY, size=12)
+    for ms in (2, 10, 100, 500):
+        svg.line(left, y_of(ms), right, y_of(ms))
+        svg.text(left - 6, y_of(ms) + 4, f"{ms} ms", fill=GREY, anchor="end", size=11)
+    curves = {}
+    for name, label in STRONG.items():
+        # the largest product is another problem
+        figures = [(int(c), f) for c, f in record.get(name, {}).items() if name != "gemm" or int(c) < 4096]
+        if figures:
+            curves[label] = [(x_of(cores), y_of(1e3 * f[0]), f[3]) for cores, f in figures]
+    _curves(svg, curves, right)
+    svg.path([(x_of(gpus), y_of(ms)) for gpus, ms in CUFFTMP], INK, "4 3")
+    svg.text(x_of(8) + 4, y_of(78) - 8, "cuFFTMp 2048³, A100", fill=INK, size=11)
+    for gpus, ms in CUFFTMP:
+        svg.dot(x_of(gpus), y_of(ms), "#ffffff", 3.5, INK)
+    for cores in (8, 64, 512, 4096):
+        svg.text(x_of(cores), foot + 18, f"{cores:,}", fill=GREY, anchor="middle", size=11)
+    svg.text((left + right) / 2, foot + 38, "cores (GPUs), strong", fill=GREY, anchor="middle", size=12)
+    begin, end = 500, 720
+
+    def at(cores: float, share: float) -> tuple[float, float]:
+        return begin + math.log2(cores / 64) / 6 * (end - begin), foot - share * (foot - top)
+
+    for share in (0, 0.25, 0.5, 0.75, 1):
+        svg.line(begin, at(64, share)[1], end, at(64, share)[1])
+        svg.text(begin - 6, at(64, share)[1] + 4, f"{share:.0%}", fill=GREY, anchor="end", size=11)
+    curves = {}
+    for name, label in WEAK.items():
+        if name in record:
+            curves[label] = [(*at(int(c), f[1] / f[0]), f[3]) for c, f in record[name].items()]
+    _curves(svg, curves, end)
+    for cores in (64, 512, 4096):
+        svg.text(at(cores, 0)[0], foot + 18, f"{cores:,}", fill=GREY, anchor="middle", size=11)
+    svg.text((begin + end) / 2, foot + 38, "cores, weak: kernels by total", fill=GREY, anchor="middle", size=12)
+    return svg
+
+
 LIBRARIES = ("trnblas", "trnfft", "trnrand", "trnsolver", "trnsparse", "trntensor")
 
 

@@ -41,6 +41,9 @@ def _along(team: Team, x: Part, fn: One, *, axis: int, n: int | None, options: A
 
     def transform(part: Part) -> Part:
         local = fn(part.local, n, axis, **options)
+        if not isinstance(local, Tensor):
+            # planes, which a part has none of
+            local = torch.complex(local.real, local.imag)
         shape = list(part.shape)
         shape[axis] = local.shape[axis]
         return part.with_local(local, shape)

@@ -143,11 +143,15 @@ def test_messages_are_predicted_as_the_simulator_predicts_collectives(kind, targ
 def test_a_plan_by_classes_is_the_plan_of_every_rank(side):
     grid, row = (side, side), (side * side,)
     vectors = [Layout((count,), torch.float32, row, (None,)) for count in (66, 8)]
+    copies = [Layout((count,), torch.float32, grid, (None, None)) for count in (64, 8)]
     cases = {
         trnblas.gemm: [(1.0, *[Layout((96, 96), torch.float32, grid, places)] * 2) for places in ((0, 1), (0, 0))],
         trnblas.trsm: [(1.0, *[Layout((192, 192), torch.float32, row, (0,))] * 2)],
         trnfft.fftn: [(Layout((64, 64, 65), torch.complex64, grid, (0, 1)),)],
-        trntensor.mp2_energy: [(Layout((66, 8, 9), torch.float32, row, (0,)), *vectors)],
+        trntensor.mp2_energy: [
+            (Layout((66, 8, 9), torch.float32, row, (0,)), *vectors),
+            (Layout((64, 8, 9), torch.float32, grid, (0, 2)), *copies),
+        ],
         trnsolver.cholesky: [(Layout((64, 64), torch.float32, row, (0,)),)],
         trnsolver.qr: [(Layout((999, 8), torch.float32, row, (0,)),)],
     }
@@ -163,6 +167,19 @@ def test_a_plan_by_classes_is_the_plan_of_every_rank(side):
                 assert getattr(by_class, name) == max(getattr(rank, name) for rank in every), (function, name)
             for read in (lambda rank: rank.flops, lambda rank: rank.messages, lambda rank: len(rank.moments)):
                 assert max(map(read, by_class.classes)) == max(map(read, every)), function
+            if side == 8 and (slowest := by_class.slowest("trn2")) is not None:
+                assert slowest.total == pytest.approx(max(rank.predicted("trn2").total for rank in every))
+
+
+def test_a_class_of_a_factor_on_a_grid_nearly_receives_what_its_busiest_rank_does():
+    factor, grid = (Layout((64, 64), torch.float32, (4, 4), (0, 1)),), (4, 4)
+    by_class, algorithm = distributed.plan(trnsolver.cholesky, *factor), find(trnsolver.cholesky)
+    bound = plans.by_name(algorithm, factor, {})
+    every = [plans._play_rank(algorithm, bound, grid, at) for at in itertools.product(range(4), range(4))]
+    # ranks between the corners own other blocks of the diagonal
+    assert by_class.volume == pytest.approx(max(rank.volume for rank in every), rel=0.03)
+    assert by_class.peak_bytes == max(rank.peak_bytes for rank in every)
+    assert by_class.classes[0].messages == every[-1].messages
 
 
 def test_thousands_of_ranks_are_planned_by_a_few():

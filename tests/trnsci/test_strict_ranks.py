@@ -40,6 +40,11 @@ def _spectrum(name, s):
     return getattr(trnfft, name)(s(x.real.contiguous() if real else x, 0))
 
 
+def _banded_rows():
+    mesh = distributed.mesh()
+    return trnsparse.shard_rows(BANDED.to(mesh.device_type), mesh)
+
+
 # name: function of the mesh's `shard`
 CALLS = {
     "gemm rows": lambda s: trnblas.gemm(1.0, s(A, 0), s(B, 0)),
@@ -76,14 +81,14 @@ CALLS = {
     "mp2_energy": lambda s: trntensor.mp2_energy(s(FACTORS, 0), s(OCC, None), s(VIR, None)),
     # ranks beyond the second have nothing, and pass it on
     "mp2_energy of two": lambda s: trntensor.mp2_energy(s(FACTORS[:2], 0), s(OCC[:2], None), s(VIR, None)),
-    "spmm": lambda s: trnsparse.shard_rows(BANDED, distributed.mesh()) @ s(B, 0),
-    "spmv": lambda s: trnsparse.shard_rows(BANDED, distributed.mesh()) @ s(V, 0),
+    "spmm": lambda s: _banded_rows() @ s(B, 0),
+    "spmv": lambda s: _banded_rows() @ s(V, 0),
     **{name: partial(_spectrum, name) for name in TRANSFORMS},
     "istft": lambda s: trnfft.istft(s(trnfft.stft(_data(5, 24), 8, return_complex=True), 0), 8),
     "spectrogram": lambda s: trnfft.spectrogram(s(_data(5, 24), 0), 8),
     "stft": lambda s: trnfft.stft(s(LINE.real.contiguous(), 0), 8, return_complex=False),
     "fuse": lambda s: RATIOS(s(A, 0), s(A, 1), s(1 + A[:, 0].abs(), 0)),
-    "randint": lambda s: trnrand.Generator(7).randint(0, 9, 10, 6, out=s(torch.zeros(10, 6, dtype=torch.int64), 0)),
+    "randint": lambda s: trnrand.Generator(7).randint(10, 6, high=9, out=s(torch.zeros(10, 6, dtype=torch.int64), 0)),
     "uniform": lambda s: trnrand.Generator(7).uniform(10, 6, out=s(torch.zeros(10, 6), 0)),
     "normal": lambda s: trnrand.Generator(7).normal(10, 6, out=s(torch.zeros(10, 6), 1)),
 }
