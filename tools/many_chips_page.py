@@ -85,18 +85,8 @@ def _fftn(cores: int) -> tuple[Any, Sequence[Any]]:
     return trnfft.fftn, (Layout((2048,) * 3, torch.complex64, (cores // 8, 8), (0, 1)),)
 
 
-def _cholesky(cores: int) -> tuple[Any, Sequence[Any]]:
-    side = 2 ** (int(math.log2(cores)) // 2)
-    return trnsolver.cholesky, (Layout((131072, 131072), F32, (cores // side, side), (0, 1)),)
-
-
 def _qr(rows: Callable[[int], int]) -> Callable[[int], tuple[Any, Sequence[Any]]]:
     return lambda cores: (trnsolver.qr, (Layout((rows(cores), 128), F32, MESHES[cores], (0,) * 4),))
-
-
-def _attention(cores: int) -> tuple[Any, Sequence[Any]]:
-    positions = Layout((10**6, 128), BF16, (cores,), (0,))
-    return trnsparse.attention, (positions, positions, positions)
 
 
 def _mp2(cores: int) -> tuple[Any, Sequence[Any]]:
@@ -121,9 +111,7 @@ CASES = {
         (1, 1, 64),
     ),
     "fftn": Case("fftn, 2048³, complex64", _fftn, _bars("165 ms", "44 ms", "28 ms")),
-    "cholesky": Case("cholesky, 131k, float32", _cholesky, _bars("75 %")),
     "qr": Case("tall qr, 10⁸ x 128, float32", _qr(lambda cores: 10**8), _bars("90 %", "85 %", "75 %")),
-    "attention": Case("attention, 10⁶ positions of 128, bfloat16", _attention, _bars("85 %")),
     "mp2": Case("mp2_energy, 256 x 1024 x 4096, float32", _mp2, _bars("92 %", "75 %", "40 %")),
     "gemm weak": Case(
         "gemm, weak, 8,192² a core, bfloat16", _gemm(lambda cores: 8192 * math.isqrt(cores)), _bars("", "", ""), None

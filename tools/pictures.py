@@ -421,7 +421,7 @@ def speedup() -> Svg:
 
 # What limits a call on many cores.
 LIMITS = {"Tensor Engine": "#3366cc", "chip": "#2f9e6e", "links": "#e0842a", "EFA": "#8e5bb5", "latency": "#6b7f99"}
-STRONG = {"gemm": "gemm 64k", "fftn": "fftn 2048³", "qr": "qr 10⁸ x 128", "mp2": "mp2_energy", "attention": "attention"}
+STRONG = {"gemm": "gemm 64k", "fftn": "fftn 2048³", "qr": "qr 10⁸ x 128", "mp2": "mp2_energy"}
 WEAK = {"gemm weak": "gemm", "qr weak": "qr", "spmv weak": "spmv", "cg weak": "cg"}
 # Published: GPUs and milliseconds of a transform of 2048³ by cuFFTMp on A100.
 CUFFTMP = ((8, 78.0), (2048, 4.0))
