@@ -109,7 +109,8 @@ def alone(say: Say, name: str, case: str) -> None:
     raw = [x.view(np.uint16) if x.dtype.name == "bfloat16" else x for x in arrays if isinstance(x, np.ndarray)]
     np.savez(folder / "arrays.npz", *raw)
     say("compile begins")
-    (kernel[device.cores] if neuron.needs_bracket(device.cores) else kernel)(*arrays, **static)
+    choices = tuned.chosen(kernel, device.target, tensors, static)
+    (kernel[device.cores] if neuron.needs_bracket(device.cores) else kernel)(*arrays, **static, **choices)
     say("alone")
 
 
