@@ -1,8 +1,9 @@
 """Run suites of other packages plain and through `trnsci.drop_in`, and report tests that pass only in the plain run.
 
-``python -m tools.upstream [SUITE ...] [--backend simulator]``. Tests come from installed packages, or from sdists that
-``pip download`` finds; a suite whose tests cannot be had is named and passed over. A difference must stand in
-known.json with its reason, and one that stands there and is none any more is an error too, so that the file shrinks.
+``python -m tools.upstream [SUITE ...] [--backend simulator]``. Tests come from installed packages, from sdists that
+``pip download`` finds, or from a repository at a fixed commit; a suite whose tests cannot be had is named and passed
+over. A difference must stand in known.json with its reason, and one that stands there and is none any more is an error
+too, so that the file shrinks.
 """
 
 from __future__ import annotations
@@ -56,10 +57,10 @@ def run_suite(name: str, suite: Suite, backend: str) -> Report | str:
             return found
         root, tests = found
         choice = suite.small if backend == "simulator" else suite.choose
-        command = ["--rootdir", str(root), *tests, *(["-k", choice] if choice else [])]
-        plain, _ = _pytest(command, place, "plain", [])
+        command = ["--rootdir", str(root), *suite.options, *tests, *(["-k", choice] if choice else [])]
+        plain, _ = _pytest(command, place, "plain", [], **dict(suite.settings))
         record = place / "record.json"
-        settings = {"UPSTREAM_BACKEND": backend, "UPSTREAM_RECORD": str(record)}
+        settings = {"UPSTREAM_BACKEND": backend, "UPSTREAM_RECORD": str(record), **dict(suite.settings)}
         inside, said = _pytest(command, place, "inside", ["-p", "tools.upstream.plugin"], **settings)
         if not record.exists():
             return f"the run inside the block did not end: {said[-2000:]}"
@@ -68,6 +69,12 @@ def run_suite(name: str, suite: Suite, backend: str) -> Report | str:
 
 def _tests(suite: Suite, place: Path) -> tuple[Path, list[str]] | str:
     """Return the folder that tests are named from and what pytest is to run, or why there is nothing."""
+    if suite.commit:
+        root = place / "sources"
+        done = [_git(place, "clone", "--quiet", "--no-checkout", suite.package, str(root))]
+        done += [_git(root, "checkout", "--quiet", suite.commit)] if done[0] else []
+        done += [_git(root, "submodule", "update", "--init", "--quiet")] if all(done) else []
+        return (root, [str(root / path) for path in suite.tests]) if all(done) else f"{suite.package} cannot be had"
     if not suite.sdist:
         if "/" in suite.tests[0]:
             return HERE, list(suite.tests)
@@ -85,6 +92,12 @@ def _tests(suite: Suite, place: Path) -> tuple[Path, list[str]] | str:
     paths = [root / path for path in suite.tests]
     missing = [path.name for path in paths if not path.exists()]
     return f"the sdist of {suite.package} {version} has no {missing}" if missing else (root, [str(x) for x in paths])
+
+
+def _git(folder: Path, *arguments: str) -> bool:
+    """Run git; return whether it did what it was to do."""
+    done = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, check=False)
+    return done.returncode == 0
 
 
 def _download(requirement: str, place: Path) -> Path | None:

@@ -16,6 +16,9 @@ class Suite:
         package: the distribution whose installation has them, or whose sdist does.
         tests: modules or folders, as ``pytest --pyargs`` takes them; with ``sdist`` paths inside the sdist.
         sdist: the tests are not installed with the package.
+        commit: the tests are in a repository, ``package`` its address, at this commit.
+        options: more arguments of pytest.
+        settings: more variables of the environment.
         choose: a choice of tests, as ``pytest -k`` takes it; all by default.
         small: the choice for the simulator.
         fast: whether it is small enough for the slow tests of this repository.
@@ -24,6 +27,9 @@ class Suite:
     package: str
     tests: tuple[str, ...]
     sdist: bool = False
+    commit: str = ""
+    options: tuple[str, ...] = ()
+    settings: tuple[tuple[str, str], ...] = ()
     choose: str = ""
     small: str = ""
     fast: bool = False
@@ -62,6 +68,18 @@ SUITES = {
     ),
     "scipy.signal": Suite("scipy", _modules("scipy.signal", "spectral short_time_fft czt"), small="TestSTFT"),
     "torch.op_db": Suite("torch", (str(HERE / "test_op_db.py"),), small="mm or cholesky or fft_fft or solve"),
+    "array-api-tests": Suite(
+        "https://github.com/data-apis/array-api-tests",
+        ("array_api_tests/test_fft.py", "array_api_tests/test_linalg.py"),
+        commit="55fcc60179efa2680ddd6cd926ddf17b83530e2b",
+        # the same examples in both runs
+        options=(
+            *("-p", "pytest_metadata.plugin", "-p", "pytest_jsonreport.plugin"),
+            *("--derandomize", "--disable-deadline", "--max-examples=20"),
+        ),
+        settings=(("ARRAY_API_TESTS_MODULE", "array_api_compat.torch"),),
+        small="test_fft or test_rfft or cholesky or solve",
+    ),
     "opt_einsum": Suite("opt_einsum", ("opt_einsum.tests",), small="test_contract", fast=True),
     "linear_operator": Suite("linear_operator", ("test/operators", "test/functions"), sdist=True, small="dense_linear"),
     "gpytorch": Suite("gpytorch", ("test/examples",), sdist=True, small="simple_gp_regression"),
