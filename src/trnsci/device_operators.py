@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any
 
@@ -30,6 +31,8 @@ KEYS = {"neuron": "PrivateUse1", "xla": "XLA"}
 _THEIRS = frozenset(("mm", "bmm", "addmm", "baddbmm", "mv", "addmv", "dot", "vdot", "scaled_dot_product_attention"))
 # results that are complex for real operands
 _COMPLEX = ("linalg_eig", "_linalg_eigvals")
+# operators that an op of the suite computes here and now, and may call itself
+_RUNNING: ContextVar[frozenset[str]] = ContextVar("operators running", default=frozenset())
 
 
 def register_operators() -> tuple[str, ...]:
@@ -79,19 +82,25 @@ def _kernel(name: str) -> Callable[..., Any]:
         analog = replace(analog, result=analog.complete)
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
-        if name in _COMPLEX or analog is None:
+        if name in _RUNNING.get():
+            why = "an op of the suite computes it by torch's operator"
+        elif name in _COMPLEX or analog is None:
             why = "its result is complex, and no kernel has it as planes"
-        elif analog.planes:
-            result = transform(name, args, kwargs)
-            if result is not NotImplemented:
-                return result
-            why = f"no kernel of {analog.name} takes it"
         else:
+            outside = _RUNNING.set(_RUNNING.get() | {name})
             try:
-                with _on_device(analog.name.partition(".")[0]):
-                    return analog.run(args, kwargs)[0]
+                if analog.planes:
+                    result = transform(name, args, kwargs)
+                    if result is not NotImplemented:
+                        return result
+                    why = f"no kernel of {analog.name} takes it"
+                else:
+                    with _on_device(analog.name.partition(".")[0]):
+                        return analog.run(args, kwargs)[0]
             except (Different, TrnError) as error:
                 why = str(error)
+            finally:
+                _RUNNING.reset(outside)
         record(Substitution(f"torch.{name}", "", f"computed on the host: {why}"))
         return on_host(operator, args, kwargs)
 

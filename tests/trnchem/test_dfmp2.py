@@ -14,7 +14,7 @@ from tests.together import together
 from tests.trnchem.arguments import arguments
 from trnchem import MP2Options, dfmp2
 from trnchem.accuracy import FP64
-from trnsci import ArgumentError, NotConverged, NumericalError, UnsupportedError
+from trnsci import ArgumentError, NotConverged, NumericalError, UnsupportedError, predict
 from trnsci.testing import BACKENDS
 
 SMALL = ["water", "methane", "ammonia", "hydrogen fluoride", "nitrogen"]
@@ -389,9 +389,11 @@ def test_a_strict_backend_that_refuses_is_not_replaced(water):
 
 
 @pytest.mark.sim
-def test_with_a_device_auto_sends_what_pays_there(field, reference):
+def test_with_a_device_auto_sends_what_pays_there(field, reference, monkeypatch):
     from trnsci.neuron import StandIn, stand_in
 
+    # a processor whose rates were not measured while others kept it busy
+    monkeypatch.setattr(predict, "host", lambda: predict.Host(1e-6, 1.2e11, 6e10, 1e10))
     with stand_in(StandIn("trn2")), trnsci.ledger() as book:
         small, large = (
             trnchem.plan(field(name), options=trnchem.MP2Options(precision="fp32")) for name in ("water", "benzene")
