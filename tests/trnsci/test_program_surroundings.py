@@ -445,3 +445,14 @@ def test_complex_numbers_have_a_truth_and_a_variance(function):
     got, want = (x if isinstance(x, tuple) else (x,) for x in (trnsci.program(function)(z), function(z)))
     for mine, other in zip(got, want, strict=True):
         torch.testing.assert_close(mine, other, rtol=1e-6, atol=1e-6)
+
+
+def test_constants_keep_the_sign_of_zero():
+    def function(x):
+        return torch.where(x > 0, torch.full_like(x, 0.0), torch.full_like(x, -0.0)), x * 0.0, x.abs() * -0.0
+
+    x = torch.tensor([1.0, -1.0])
+    with trnsci.backend("simulator"):
+        results = trnsci.program(function)(x)
+    for got, want in zip(results, function(x), strict=True):
+        assert got.signbit().tolist() == want.signbit().tolist()

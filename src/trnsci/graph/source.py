@@ -158,10 +158,11 @@ class _Text:
 
     def _object(self, value: Any, stem: str) -> str:
         try:
-            key = (stem, value)
+            # 0.0 and -0.0 are equal, and written differently
+            key = (stem, value, repr(value))
             hash(key)
         except TypeError:
-            key = (stem, id(value))
+            key = (stem, id(value), "")
         if key not in self._known:
             name = f"{stem}_{sum(1 for known in self._known.values() if known.rpartition('_')[0] == stem)}"
             self._known[key] = name
