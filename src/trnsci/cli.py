@@ -175,12 +175,18 @@ def _emulate(args: argparse.Namespace) -> int:
     if args.json:
         console.as_json(device.record.to_dict())
     else:
-        console.tables(*device.tables())
+        _show_beside(*device.tables())
     if args.report:
         args.report.write_text(str(device) + "\n", encoding="utf-8")
     if error:
         print(f"trnsci run: {args.script} {error}", file=sys.stderr)
     return status
+
+
+def _show_beside(*each: console.Table) -> None:
+    """Print tables on stderr: standard output is the program's, and may be a pipe."""
+    with contextlib.redirect_stdout(sys.stderr):
+        console.tables(*each)
 
 
 def _report(args: argparse.Namespace, page: Path | None, **options: Any) -> int:
@@ -201,7 +207,7 @@ def _report(args: argparse.Namespace, page: Path | None, **options: Any) -> int:
     if args.json:
         console.as_json(report.to_dict())
     else:
-        console.tables(*report.tables())
+        (_show_beside if args.command == "run" else console.tables)(*report.tables())
     if page is not None:
         page.write_text(report.html(), encoding="utf-8", errors="backslashreplace")
         say(f"wrote {page}")

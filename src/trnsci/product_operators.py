@@ -118,10 +118,9 @@ class _Finder(MetaPathFinder):
 def _functions(module: str) -> dict[str, Any]:
     """Return the functions as if a module had them: calls from the suite's own are not replaced."""
     names = {**globals(), "__name__": module}
-    return {
-        name: types.FunctionType(function.__code__, names, function.__name__)
-        for name, function in ((_NAME, multiply), (_IN_PLACE, multiply_in_place))
-    }
+    for function in (_replace_product, multiply, multiply_in_place):
+        names[function.__name__] = types.FunctionType(function.__code__, names, function.__name__)
+    return {_NAME: names["multiply"], _IN_PLACE: names["multiply_in_place"]}
 
 
 @contextmanager

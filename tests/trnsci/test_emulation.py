@@ -14,7 +14,7 @@ def emulated(name, *options, target="trn2"):
     words = ("run", "--emulate", target, *options, str(PROGRAMS), name)
     done = subprocess.run([sys.executable, "-m", "trnsci.cli", *words], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:] + done.stdout[-3000:]
-    return json.loads(next(line for line in done.stdout.splitlines() if line.startswith("{"))), done.stdout
+    return json.loads(done.stdout), done.stderr
 
 
 def python(code):
