@@ -635,7 +635,7 @@ def test_methods_of_pyscf_are_calls_and_fitted_energies_are_predicted(tmp_path, 
         (
             "solver.py",
             "import numpy as np\nfrom scipy.sparse import eye_array\nfrom scipy.sparse.linalg import cg\n"
-            "cg(eye_array(50).tocsr() * 2.0, np.ones(50))\n",
+            "cg(eye_array(500_000).tocsr() * 2.0, np.ones(500_000))\n",
             0,
             r"No: nothing that it calls has a kernel for trn2, and scipy\.sparse\.linalg\.cg at solver\.py:4 takes",
         ),
