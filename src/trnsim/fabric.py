@@ -306,6 +306,12 @@ def can_exchange(ranks: int, stride: int = 1) -> bool:
     return stride == 1 and (ranks in (4, 8) or ranks % 32 == 0)
 
 
+def can_exchange_among(ranks: Sequence[int], world: int) -> bool:
+    """Return whether ``all_to_all`` serves these ranks of a world: they follow one another and divide it."""
+    count = len(ranks)
+    return world % count == 0 and [*ranks] == [*range(ranks[0], ranks[0] + count)] and can_exchange(count)
+
+
 def refusal(machine: Machine, kind: str, ranks: tuple[int, ...], nbytes: int = 0) -> str:
     """Return the reason for which the run time refuses a collective of a group, or an empty text."""
     here = machine.ranks

@@ -282,8 +282,7 @@ class LiveTeam(Team):
         width = int(widths.max())
         rows = torch.stack([_pad(piece, width) for piece in sent]).view(-1)
         group = dist.get_process_group_ranks(self._group(axis))
-        follow = group == list(range(group[0], group[0] + ranks))
-        everything = self.world.size % ranks > 0 or not (follow and fabric.can_exchange(ranks))
+        everything = not fabric.can_exchange_among(group, self.world.size)
         received = rows.new_empty((ranks, ranks if everything else 1, width))
 
         def take() -> list[Tensor]:

@@ -240,8 +240,7 @@ class NeuronGroup(_Base):  # type: ignore[misc]
     def _require_exchange(self, tensors: Sequence[Tensor]) -> None:
         size, everyone = self.size(), dist.get_world_size()
         ranks = dist.get_process_group_ranks(self)
-        follow = size == 1 or (ranks == list(range(ranks[0], ranks[0] + size)) and fabric.can_exchange(size))
-        if self._is_on_device(tensors) and (everyone % size or not follow):
+        if self._is_on_device(tensors) and size > 1 and not fabric.can_exchange_among(ranks, everyone):
             groups = f"4, 8 or multiples of 32 that follow one another and divide the world of {everyone}"
             raise RuntimeError(f"all_to_all of the neuron backend does not support ranks {ranks}: it has {groups}")
 

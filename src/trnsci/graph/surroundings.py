@@ -99,7 +99,10 @@ class Surroundings:
             keeping = [(each, held) for each, held in self._held if _has_trace(each)]
             for each, held in keeping:
                 each.clear()
-                each.update(held) if isinstance(each, dict) else each.extend(held)
+                if isinstance(each, dict):
+                    each.update(held)
+                else:
+                    each.extend(held)
         if keeping:
             hint = "Change tensors in place (copy_), or return them"
             raise UnsupportedError("program", [("nki", "it puts a new tensor in an object or a list")], hint=hint)
